@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Who may include whom: docs/architecture.md part 8, as a test. Prints every violation."""
+import pathlib
+import re
+import sys
+
+ALLOWED = {
+    "base": "",
+    "openapi": "base",
+    "text": "base",
+    "backend": "base",
+    "cpu": "base backend",
+    "cuda": "base backend",
+    "model": "base backend",
+    "engine": "base text backend model",
+    "transfer": "base backend engine",
+    "server": "base openapi text engine",
+    "load": "base openapi",
+    "app": "base openapi text backend cpu cuda model engine transfer server load",
+}
+# Inside engine/: a subfolder sees those before it.
+ENGINE = {
+    "request": "",
+    "kv_cache": "request",
+    "structured": "request",
+    "speculative": "request",
+    "sampling": "request structured",
+    "kv_transfer": "request kv_cache",
+    "scheduler": "request kv_cache kv_transfer structured",
+    "runner": "request kv_cache scheduler sampling structured speculative kv_transfer",
+    "wire": "request",
+    "core": "request kv_cache scheduler runner sampling structured speculative kv_transfer wire",
+    "client": "request wire",
+}
+SERVER_SEES = ("engine/client/", "engine/wire/messages.h", "engine/config.h", "engine/request/sampling_params.h")
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+root = pathlib.Path(__file__).resolve().parent.parent
+errors = []
+for folder, allowed in ALLOWED.items():
+    allowed = {folder, *allowed.split()}
+    for path in sorted((root / folder).rglob("*")):
+        if path.suffix not in {".h", ".cpp", ".cu", ".cuh"}:
+            continue
+        name = path.relative_to(root).as_posix()
+        text = path.read_text(encoding="utf-8")
+        for include in INCLUDE.findall(text):
+            top = include.split("/")[0]
+            if top not in ALLOWED:
+                errors.append(f'{name}: "{include}" does not start at the source root')
+            elif top not in allowed:
+                errors.append(f'{name}: {folder}/ may not include "{include}"')
+            elif folder == "server" and top == "engine" and not include.startswith(SERVER_SEES):
+                errors.append(f'{name}: of engine/, server/ sees client/, wire/messages.h and configs, not "{include}"')
+            elif folder == "engine" and top == "engine" and name.count("/") >= 2 and include.count("/") >= 2:
+                here, there = name.split("/")[1], include.split("/")[1]
+                if there != here and there not in ENGINE.get(here, "").split():
+                    errors.append(f'{name}: engine/{here} may not include "{include}"')
+        if folder not in {"base"} and re.search(r"\bco_spawn\b|\bdetached\b", text):
+            errors.append(f"{name}: co_spawn and detached only in base/ (every coroutine has an owner)")
+        if folder in {"backend", "cuda", "model"} and re.search(r"#\s*include\s+<boost/", text):
+            errors.append(f"{name}: {folder}/ compiles without Boost")
+print("\n".join(errors) or "layering: ok")
+sys.exit(1 if errors else 0)
