@@ -1,5 +1,6 @@
 #pragma once
-// What can go wrong, for every folder. No Boost in here: backend/, cuda/ and model/ compile without it.
+// What can go wrong, for every folder. No Boost in here: backend/, cuda/ and model/ compile without
+// it.
 
 #include <cstdint>
 #include <stdexcept>

@@ -1,5 +1,6 @@
 #pragma once
-// Result<T>: a value or the Error that was expected might happen. Apart from error.h because it needs Boost.
+// Result<T>: a value or the Error that was expected might happen. Apart from error.h because it
+// needs Boost.
 
 #include <boost/system/result.hpp>
 
@@ -7,7 +8,8 @@
 
 namespace quire {
 
-[[noreturn]] inline void throw_exception_from_error(const Error& error, const boost::source_location&) {
+[[noreturn]] inline void throw_exception_from_error(const Error& error,
+                                                    const boost::source_location&) {
   throw Failure(error);
 }
 

@@ -1,0 +1,107 @@
+#pragma once
+// Memory, streams and order of execution, as the engine and the models see them. Owners here give
+// back what they took; StreamRef and TensorView are views. All calls may throw Failure; memory is
+// taken at start-up, not in a step.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "backend/tensor.h"
+
+namespace quire {
+
+// A queue of work on a device, in order. On the CPU backend work has ended when the call returns.
+class StreamRef {
+ public:
+  StreamRef(int) = delete;
+  StreamRef(std::nullptr_t) = delete;
+  static StreamRef from_handle(void* handle) { return StreamRef(handle); }
+  void* handle() const { return handle_; }
+
+ private:
+  explicit StreamRef(void* handle) : handle_(handle) {}
+  void* handle_;
+};
+
+struct MemoryInfo {
+  std::size_t total = 0;      // bytes
+  std::size_t available = 0;  // bytes that an allocation could get now
+};
+
+// Bytes on a device (or pinned on the host). Move-only; gives itself back.
+class Buffer {
+ public:
+  using Release = void (*)(void* data, std::size_t bytes);
+  Buffer() = default;
+  Buffer(void* data, std::size_t bytes, Release release)
+      : data_(data), bytes_(bytes), release_(release) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) release_(data_, bytes_);
+  }
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(release_, other.release_);
+  }
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  Release release_ = nullptr;
+};
+
+// A recorded sequence of launches. replay() queues it again with the memory contents of that
+// moment.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  virtual void replay(StreamRef stream) = 0;
+};
+
+// A point in a stream's work.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual void record(StreamRef stream) = 0;
+  virtual bool ready() const = 0;  // has all work before record() ended?
+  virtual void wait() = 0;         // the calling thread waits for it
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;  // "cpu", "cuda:0"
+  virtual MemoryInfo memory() const = 0;
+  virtual bool is_host_memory()
+      const = 0;  // may the host read and write Buffers from allocate() directly?
+
+  virtual Buffer allocate(std::size_t bytes) = 0;  // 64-byte aligned or better, contents undefined
+  virtual Buffer allocate_host(
+      std::size_t bytes) = 0;  // host memory that copies asynchronously (pinned)
+
+  virtual StreamRef stream() = 0;       // the compute stream
+  virtual StreamRef copy_stream() = 0;  // for copies beside it; may be the same
+  virtual void copy(void* dst, const void* src, std::size_t bytes,
+                    StreamRef stream) = 0;  // any direction
+  virtual void zero(void* dst, std::size_t bytes, StreamRef stream) = 0;
+  virtual void synchronize(StreamRef stream) = 0;
+  virtual std::unique_ptr<Event> create_event() = 0;
+  virtual void wait(StreamRef stream, Event& event) = 0;  // work queued from now on waits for event
+
+  // Records what body queues on stream() instead of running it; nullptr where the device has no
+  // graphs (body not run).
+  virtual std::unique_ptr<Graph> capture(const std::function<void()>& body) = 0;
+};
+
+}  // namespace quire

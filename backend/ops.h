@@ -1,0 +1,117 @@
+#pragma once
+// What the models and the sampler ask of hardware: out views first, then inputs, then scalars,
+// StreamRef last. An operator allocates nothing, does not wait, and checks shapes with assert.
+// Arithmetic is float32 inside whatever the storage dtype. An optional input is absent when its
+// view is empty(). [T] = tokens of the step, [R] = requests of the step, [S] = rows that are
+// sampled, V = vocabulary.
+
+#include <cstdint>
+
+#include "backend/device.h"
+#include "backend/tensor.h"
+
+namespace quire {
+
+enum class RopeStyle : std::uint8_t {
+  halves,       // pairs (i, i + dim/2), GPT-NeoX and Hugging Face
+  interleaved,  // pairs (2i, 2i + 1), GPT-J and DeepSeek
+};
+
+enum class Activation : std::uint8_t { silu, gelu_tanh, relu2 };
+
+// Paged attention over queries of ragged length. Query i of request r has position seq_len −
+// query_len + i and sees cached positions [position − window + 1, position] (window 0: from 0). K
+// and V of this step are already in the cache.
+struct AttentionArgs {
+  TensorView out;          // [T, heads, value_dim]
+  TensorView q;            // [T, heads, head_dim], rows may be strided
+  TensorView k_cache;      // [blocks, block_size, kv_heads, head_dim], block stride may be padded
+  TensorView v_cache;      // [blocks, block_size, kv_heads, value_dim]
+  TensorView block_table;  // i32 [R, columns]: kernel blocks of each request
+  TensorView query_start;  // i32 [R + 1]: first token of each request
+  TensorView seq_lens;     // i32 [R]: cached + new tokens
+  TensorView
+      sinks;  // f32 [heads], optional: a logit that takes part in the softmax and has no value
+  float scale = 1.f;
+  float soft_cap = 0.f;  // 0: none; else cap · tanh(logit / cap)
+  int window = 0;        // tokens, 0: none
+  int max_query_len = 0;
+  int max_seq_len = 0;
+};
+
+// Everything a draw depends on, one entry per sampled row; host fills it, device reads it.
+struct SamplingArgs {
+  TensorView temperature;  // f32 [S]; 0: greedy
+  TensorView top_k;        // i32 [S]; 0: off
+  TensorView top_p;        // f32 [S]; 1: off
+  TensorView min_p;        // f32 [S]; 0: off
+  TensorView seed;         // u64 [S]
+  TensorView
+      position;  // i64 [S]: index of the token drawn, so a draw depends on (seed, position) alone
+};
+
+// Changes to logits as lists of (row, token): bias is added; then for tokens seen so far the
+// repetition penalty divides or multiplies, frequency and presence penalties subtract (vLLM's order
+// and meaning).
+struct LogitEdits {
+  TensorView bias_row;    // i32 [B]
+  TensorView bias_token;  // i32 [B]
+  TensorView bias_value;  // f32 [B]; −inf forbids
+  TensorView seen_row;    // i32 [N]
+  TensorView seen_token;  // i32 [N], unique within a row
+  TensorView seen_count;  // i32 [N]: occurrences in the output; 0: only in the prompt
+  TensorView repetition;  // f32 [S]
+  TensorView frequency;   // f32 [S]
+  TensorView presence;    // f32 [S]
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  // out[t] = table[ids[t]]; out [T, H], table [V, H], ids i32 [T].
+  virtual void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) = 0;
+  // out[i] = x[rows[i]]; out [S, H], rows i32 [S].
+  virtual void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) = 0;
+  // out = x · weightᵀ (+ bias); out [T, N], x [T, K], weight [N, K], bias [N] optional. out may be
+  // f32 for any weight.
+  virtual void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
+                      StreamRef stream) = 0;
+
+  // out = x / rms(x) · (weight + weight_offset), over the last dimension; x [T, H] or [T, heads,
+  // D], out may be x.
+  virtual void rms_norm(TensorView out, TensorView x, TensorView weight, float eps,
+                        float weight_offset, StreamRef stream) = 0;
+  // residual += x; out = rms_norm(residual). residual, x, out [T, H].
+  virtual void add_rms_norm(TensorView out, TensorView residual, TensorView x, TensorView weight,
+                            float eps, float weight_offset, StreamRef stream) = 0;
+  virtual void add(TensorView out, TensorView a, TensorView b,
+                   StreamRef stream) = 0;                                // same shapes
+  virtual void scale(TensorView x, float factor, StreamRef stream) = 0;  // in place
+
+  // In place on the first rotary dims of x [T, heads, D]; cos_sin f32 [max position, rotary] holds
+  // cos then sin.
+  virtual void rope(TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style,
+                    StreamRef stream) = 0;
+  // out = act(gate) · up; gate_up [T, 2 I] holds gate then up, out [T, I].
+  virtual void gated_activation(TensorView out, TensorView gate_up, Activation activation,
+                                StreamRef stream) = 0;
+
+  // Writes k, v [T, kv_heads, D] to slot[t] = block · block_size + offset; slots i64 [T], −1: skip.
+  virtual void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
+                        TensorView slots, StreamRef stream) = 0;
+  virtual void paged_attention(const AttentionArgs& args, StreamRef stream) = 0;
+
+  // logits f32 [S, V] in place.
+  virtual void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream) = 0;
+  // tokens i32 [S]; logits f32 [S, V] may be overwritten.
+  virtual void sample(TensorView tokens, TensorView logits, const SamplingArgs& args,
+                      StreamRef stream) = 0;
+  // The k best log-probabilities of each row and that of tokens[i] with its rank (1 = best).
+  // top_ids i32 [S, k], top_values f32 [S, k], token_value f32 [S], token_rank i32 [S].
+  virtual void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
+                         TensorView token_rank, TensorView logits, TensorView tokens,
+                         StreamRef stream) = 0;
+};
+
+}  // namespace quire

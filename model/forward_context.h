@@ -1,0 +1,33 @@
+#pragma once
+// What one step's forward pass reads besides weights. The runner fills it; every view is on the
+// device.
+
+#include <span>
+
+#include "backend/ops.h"
+#include "backend/workspace.h"
+
+namespace quire {
+
+// One KV cache group in this step.
+struct GroupInputs {
+  TensorView block_table;  // i32 [R, columns]: kernel blocks (attention groups)
+  TensorView slots;        // i64 [T]: where this step's tokens go; −1: nowhere (attention groups)
+  TensorView state_read;   // i32 [R]: block that holds the state before this step; −1: start from
+                           // zero (state groups)
+  TensorView state_write;  // i32 [R]: block that takes the state after this step (state groups)
+};
+
+struct ForwardContext {
+  Ops& ops;
+  StreamRef stream;
+  Workspace& workspace;
+  TensorView positions;    // i32 [T]
+  TensorView query_start;  // i32 [R + 1]
+  TensorView seq_lens;     // i32 [R]
+  int max_query_len = 0;
+  int max_seq_len = 0;
+  std::span<const GroupInputs> groups;  // by group index of the KV plan
+};
+
+}  // namespace quire

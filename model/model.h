@@ -1,0 +1,47 @@
+#pragma once
+// A loaded model: weights on a device and the order of operators. No requests in here.
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "backend/tensor.h"
+
+namespace quire {
+
+struct ForwardContext;
+
+// Where one layer's KV pages are. Block b of the layer begins at base + b · page_bytes and holds
+// block_size tokens as block_size / kernel_block_size kernel blocks; attention: each [2 (K, V),
+// kernel_block_size, kv_heads, head_dim].
+struct LayerCache {
+  void* base = nullptr;
+  std::int64_t num_blocks = 0;
+  std::size_t page_bytes = 0;
+  int block_size = 0;         // tokens
+  int kernel_block_size = 0;  // tokens
+  int group = 0;              // index into ForwardContext::groups
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  virtual int vocab_size() const = 0;
+  virtual int hidden_size() const = 0;
+  virtual DType dtype() const = 0;  // of hidden states
+  virtual std::size_t weight_bytes() const = 0;
+  // Scratch that forward() and logits() take together, for a step of num_tokens of which num_rows
+  // are sampled.
+  virtual std::size_t workspace_bytes(int num_tokens, int num_rows) const = 0;
+
+  // In the order of the architecture's kv_specs(); once, before the first forward().
+  virtual void bind_cache(std::span<const LayerCache> layers) = 0;
+
+  // hidden [T, hidden_size] = output of the final norm for ids i32 [T].
+  virtual void forward(TensorView hidden, TensorView ids, const ForwardContext& context) = 0;
+  // logits f32 [S, vocab_size] of hidden rows [S, hidden_size].
+  virtual void logits(TensorView logits, TensorView hidden, const ForwardContext& context) = 0;
+};
+
+}  // namespace quire
