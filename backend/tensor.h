@@ -19,11 +19,12 @@ struct View {
   std::int64_t extent[Rank] = {};
   std::int64_t stride[Rank] = {};
 
+  template <class... Index>
 #ifdef __CUDACC__
   __host__ __device__
 #endif
-      template <class... Index>
-      T& operator()(Index... index) const {
+      T&
+      operator()(Index... index) const {
     static_assert(sizeof...(Index) == Rank);
     const std::int64_t at[] = {static_cast<std::int64_t>(index)...};
     std::int64_t offset = 0;
