@@ -1,0 +1,116 @@
+#pragma once
+// What a template computes with: Python's values, as far as templates can see them. Immutable and
+// cheap to copy (contents are shared), so one Value may be read from many threads.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace quire::jinja {
+
+class Value;
+class Dict;
+class BigInt;
+class Object;  // what only an evaluation creates: ranges, iterators, macros, namespaces, functions
+using List = std::vector<Value>;
+
+struct Missing {};  // a variable that was never set
+struct None {};
+
+// What a name, attribute or element that does not exist gives; most uses of it are errors that say
+// so.
+struct Undefined {
+  std::string name;
+  std::string owner;    // "dict object"; empty for a variable
+  bool unsafe = false;  // exists in Python, but the sandbox hides it
+  std::string message() const;
+};
+
+struct Text {
+  Text(std::string text, bool is_safe);
+  std::string utf8;
+  std::size_t length;  // code points
+  bool safe;           // Markup: already escaped for HTML
+};
+
+struct Tuple {
+  List items;
+  bool is_group = false;  // what groupby gives: also has .grouper and .list
+};
+
+class Value {
+ public:
+  enum class Kind : std::uint8_t {
+    missing,
+    undefined,
+    none,
+    boolean,
+    integer,
+    big_integer,
+    real,
+    string,
+    list,
+    tuple,
+    dict,
+    object
+  };
+
+  Value() : data_(None{}) {}
+  explicit Value(bool value) : data_(value) {}
+  explicit Value(int value) : data_(std::int64_t{value}) {}
+  explicit Value(std::int64_t value) : data_(value) {}
+  explicit Value(double value) : data_(value) {}
+  explicit Value(std::string text, bool safe = false);  // valid UTF-8
+  explicit Value(std::string_view text) : Value(std::string(text)) {}
+  explicit Value(const char* text) : Value(std::string(text)) {}
+  explicit Value(List items);
+  explicit Value(Tuple items);
+  explicit Value(Dict entries);
+  explicit Value(BigInt value);  // becomes an integer where it fits
+  explicit Value(std::shared_ptr<Object> object) : data_(std::move(object)) {}
+  static Value missing();
+  static Value undefined(Undefined why);
+
+  Kind kind() const { return Kind(data_.index()); }
+  bool is(Kind kind) const { return this->kind() == kind; }
+  bool is_none() const { return is(Kind::none); }
+  bool is_string() const { return is(Kind::string); }
+
+  // Each may only be asked of a value of that kind.
+  bool boolean() const { return std::get<bool>(data_); }
+  std::int64_t integer() const { return std::get<std::int64_t>(data_); }
+  double real() const { return std::get<double>(data_); }
+  const BigInt& big_integer() const { return *std::get<BigIntRef>(data_); }
+  const Text& text() const { return *std::get<TextRef>(data_); }
+  const std::string& string() const { return text().utf8; }
+  const List& list() const { return *std::get<ListRef>(data_); }
+  const Tuple& tuple() const { return *std::get<TupleRef>(data_); }
+  const Dict& dict() const { return *std::get<DictRef>(data_); }
+  const Undefined& why_undefined() const { return *std::get<UndefinedRef>(data_); }
+  const std::shared_ptr<Object>& object() const { return std::get<std::shared_ptr<Object>>(data_); }
+
+  // Python's `is`: the same object, or the same small thing.
+  bool same_as(const Value& other) const;
+
+ private:
+  using UndefinedRef = std::shared_ptr<const Undefined>;
+  using BigIntRef = std::shared_ptr<const BigInt>;
+  using TextRef = std::shared_ptr<const Text>;
+  using ListRef = std::shared_ptr<const List>;
+  using TupleRef = std::shared_ptr<const Tuple>;
+  using DictRef = std::shared_ptr<const Dict>;
+  // In the order of Kind.
+  std::variant<Missing, UndefinedRef, None, bool, std::int64_t, BigIntRef, double, TextRef, ListRef,
+               TupleRef, DictRef, std::shared_ptr<Object>>
+      data_;
+};
+
+// Reads one JSON text as Python's json.loads does (the last of equal keys wins, integers of any
+// size); throws Failure (invalid_argument) naming what is wrong and where.
+Value parse_json(std::string_view json);
+
+}  // namespace quire::jinja
