@@ -1,0 +1,148 @@
+#pragma once
+// What crosses the line between the front end and an engine, as plain structs. In one process they
+// are moved through a channel as they are; between processes encoding.h writes them as Protobuf.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "engine/config.h"
+#include "engine/request/finish_reason.h"
+#include "engine/request/sampling_params.h"
+
+namespace quire {
+
+// A point on the clock of the process that took it; only differences travel well.
+using Clock = std::chrono::steady_clock;
+
+// Requests: front end → engine.
+
+struct AddRequest {
+  RequestId id;  // EngineClient fills it in
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+  int priority = 0;        // smaller runs first under the priority policy
+  std::string cache_salt;  // requests share prefix blocks only under the same salt
+  Clock::time_point arrival = Clock::now();
+};
+
+struct AbortRequest {
+  RequestId id;
+};
+
+// Outputs: engine → front end.
+
+struct TokenLogprob {
+  TokenId token = 0;
+  float logprob = 0;
+};
+
+// Log-probabilities at one output position.
+struct PositionLogprobs {
+  TokenLogprob chosen;
+  int rank = 0;                   // of the chosen token, 1 = most probable
+  std::vector<TokenLogprob> top;  // most probable first; as many as asked for
+};
+
+struct RequestTimes {
+  Clock::time_point queued;       // the engine took it
+  Clock::time_point scheduled;    // first step that ran it
+  Clock::time_point first_token;  // end of the step that made it
+  Clock::time_point last_token;
+};
+
+// What happened to one request since the output before. next() of a Generation may merge several.
+struct RequestOutput {
+  RequestId id;
+  std::vector<TokenId> token_ids;          // new ones
+  std::vector<PositionLogprobs> logprobs;  // one per token_ids, or empty when not asked for
+  std::optional<FinishReason> finish_reason;
+  std::optional<TokenId> stop_token;  // the eos or stop token that ended it; last of token_ids
+  int num_cached_tokens = 0;          // prompt tokens found in the prefix cache
+  int num_preemptions = 0;
+  RequestTimes times;
+  std::string error;  // one sentence when finish_reason is error
+};
+
+// State after a step, and counters since start.
+struct EngineStats {
+  int num_running = 0;
+  int num_waiting = 0;           // for capacity
+  int num_waiting_deferred = 0;  // for something else: a grammar, a transfer
+  int num_blocks = 0;            // usable: without the null block
+  int num_free_blocks = 0;
+  double kv_cache_usage = 0;  // 0 … 1
+
+  std::int64_t prefix_cache_queries = 0;  // tokens
+  std::int64_t prefix_cache_hits = 0;     // tokens
+  std::int64_t prompt_tokens = 0;         // computed or found in the cache
+  std::int64_t generation_tokens = 0;
+  std::int64_t preemptions = 0;
+  std::int64_t steps = 0;
+
+  int step_tokens = 0;    // tokens in the step that this accompanies
+  int step_requests = 0;  // rows in it
+};
+
+struct StepOutput {
+  std::vector<RequestOutput> requests;
+  EngineStats stats;
+};
+
+// Start-up, in this order: Hello → Configure → StartupProgress… → Ready, or EngineDead.
+
+struct Hello {
+  EngineId engine;
+  std::string version;
+};
+
+struct Configure {
+  std::string version;
+  EngineConfig config;
+};
+
+struct StartupProgress {
+  std::string stage;    // "loading weights"
+  double fraction = 0;  // of the stage, 0 … 1
+};
+
+struct KvGroupInfo {
+  std::string kind;           // "full_attention", "sliding_window", "mamba", …
+  int block_size = 0;         // tokens
+  int kernel_block_size = 0;  // tokens
+  std::int64_t page_bytes = 0;
+  int layers = 0;
+};
+
+struct Ready {
+  EngineId engine;
+  std::string version;
+  int max_model_len = 0;  // tokens, after auto-fit
+  int num_gpu_blocks = 0;
+  int block_size = 0;  // tokens, smallest over groups
+  std::vector<KvGroupInfo> groups;
+  std::int64_t kv_cache_size_tokens = 0;
+  double max_concurrency = 0;
+  std::string dtype;
+  std::string kv_cache_dtype;
+  std::string model_fingerprint;
+  std::string dp_stats_address;  // empty: none
+  std::string device;            // "cpu", "cuda:0"
+  int vocab_size = 0;
+  double startup_seconds = 0;
+};
+
+// The engine's last words; nothing follows.
+struct EngineDead {
+  EngineId engine;
+  std::string error;
+};
+
+using Command = std::variant<Configure, AddRequest, AbortRequest>;
+using Event = std::variant<Hello, StartupProgress, Ready, StepOutput, EngineDead>;
+
+}  // namespace quire
