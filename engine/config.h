@@ -1,0 +1,90 @@
+#pragma once
+// What an engine is told at start-up. Plain data: app/engine_flags.h fills it from the command
+// line, the plan (engine/kv_cache/model_plan.h) turns it into sizes.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "model/kv_spec.h"
+
+namespace quire {
+
+enum class SchedulingPolicy : std::uint8_t { fcfs, priority };
+enum class LoadFormat : std::uint8_t { safetensors, dummy };  // dummy: random weights
+enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
+// Inside the process a keyed 128-bit hash is enough; sha256_cbor is what other processes can
+// repeat.
+enum class PrefixHash : std::uint8_t { keyed, sha256_cbor };
+
+struct KvEventsConfig {
+  std::string endpoint;         // ZeroMQ address to bind; empty: no events
+  std::string replay_endpoint;  // empty: no replay
+  std::string topic;
+  int buffer_steps = 10'000;  // batches kept for replay
+  int high_water_mark = 100'000;
+};
+
+struct CacheConfig {
+  int block_size = 0;  // tokens; 0: the backend's
+  std::optional<std::int64_t> num_gpu_blocks_override;
+  std::int64_t kv_cache_memory_bytes = 0;  // 0: gpu_memory_utilization decides
+  std::optional<double>
+      gpu_memory_utilization;        // of the device's memory; unset: kDefaultUtilization
+  std::optional<DType> cache_dtype;  // unset: the model's
+  bool enable_prefix_caching = true;
+  PrefixHash prefix_hash = PrefixHash::keyed;
+  std::optional<int> hash_block_size;  // tokens; unset: what all groups divide by
+  std::optional<StateCacheMode> mamba_cache_mode;
+  std::optional<int> mamba_block_size;         // tokens
+  std::optional<DType> mamba_cache_dtype;      // convolution states
+  std::optional<DType> mamba_ssm_cache_dtype;  // recurrent states
+  bool hybrid_manager = true;                  // false: every group keeps every token
+};
+
+inline constexpr double kDefaultUtilization = 0.9;
+
+struct SchedulerConfig {
+  int max_num_seqs = 256;
+  int max_num_batched_tokens = 2048;  // per step
+  SchedulingPolicy policy = SchedulingPolicy::fcfs;
+  bool enable_chunked_prefill = true;
+  int long_prefill_token_threshold = 0;     // 0: off
+  bool scheduler_reserve_full_isl = true;   // admit a prompt only if all of it fits
+  bool async_scheduling = true;             // plan step n+1 while n computes
+  std::int64_t max_num_queued_reqs = 1024;  // waiting; beyond: 503
+  std::int64_t max_num_queued_tokens = 0;   // 0: no limit
+};
+
+struct ModelConfig {
+  std::string path;
+  std::string served_name;         // empty: the path's last part
+  std::optional<DType> dtype;      // unset: config.json's
+  std::int64_t max_model_len = 0;  // 0: config.json's; kAutoFit: what memory holds
+  LoadFormat load_format = LoadFormat::safetensors;
+  std::uint64_t seed = 0;
+};
+
+inline constexpr std::int64_t kAutoFit = -1;
+
+struct ParallelConfig {
+  int tensor_parallel_size = 1;
+};
+
+struct EngineConfig {
+  ModelConfig model;
+  CacheConfig cache;
+  SchedulerConfig scheduler;
+  ParallelConfig parallel;
+  KvEventsConfig kv_events;
+  DeviceKind device = DeviceKind::automatic;
+  int cpu_threads = 0;         // 0: one per core
+  bool deterministic = false;  // same tokens whatever the batch
+};
+
+// Refuses values out of range and flags without effect; the error's field names the flag. What
+// depends on the model is checked by the plan.
+Result<void> validate(const EngineConfig& config);
+
+}  // namespace quire

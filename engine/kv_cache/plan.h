@@ -1,0 +1,126 @@
+#pragma once
+// The plan: what every layer must remember and how many bytes there are → groups, blocks, tensors,
+// max_model_len. A pure function and the only owner of these numbers: the allocator executes it,
+// the handshake carries it, /metrics, logs and `quire plan` print it.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/kv_cache/block_size.h"
+#include "model/kv_spec.h"
+
+namespace quire {
+
+// One worker process: a tensor-parallel rank of a pipeline stage.
+struct WorkerKvInput {
+  std::vector<LayerKvSpec> layers;  // in layer order; groups follow the first appearance
+  std::int64_t available_bytes = 0;
+};
+
+struct KvPlanInput {
+  std::vector<WorkerKvInput> workers;
+  std::int64_t max_model_len = 0;  // with auto_fit: the most that the model allows
+  bool auto_fit = false;
+  std::optional<std::int64_t> num_gpu_blocks_override;
+  std::int64_t max_num_batched_tokens = 0;
+  bool enable_prefix_caching = true;
+  bool hybrid_manager = true;
+  StateCacheMode state_cache_mode = StateCacheMode::none;
+  int cache_block_size = 16;  // tokens; the attention block size
+  std::optional<int> hash_block_size;
+  int decode_context_parallel = 1;
+  int prefill_context_parallel = 1;
+  bool use_eagle = false;
+  bool kv_connector = false;
+  KernelSizes attention_kernels = {KernelSize{}};  // what the backend's attention reads
+  KernelSizes latent_kernels = {KernelSize{}};     // what its MLA reads
+};
+
+// Layers that share a block table.
+struct KvGroup {
+  std::vector<std::string> layers;  // may be empty on a pipeline stage
+  KvSpec spec;                      // of every layer, or of the first if per_layer_specs
+  bool per_layer_specs = false;     // pages differ from layer to layer
+  bool mixed_kinds = false;
+  std::vector<KvSpec> layer_specs;  // as layers, if per_layer_specs
+  int block_size = 0;               // tokens
+  int kernel_block_size = 0;        // tokens; state groups: block_size
+  std::size_t page_bytes = 0;       // of one layer; of all layers if per_layer_specs
+  bool is_eagle_group = false;
+};
+
+// One allocation; block b of each layer in shared_by begins at b · (size / num_blocks).
+struct KvTensor {
+  std::size_t size = 0;  // bytes
+  std::vector<std::string> shared_by;
+};
+
+struct WorkerKvPlan {
+  std::vector<KvGroup> groups;  // same number and order on every worker
+  std::vector<KvTensor> tensors;
+  std::size_t pool_bytes_per_block = 0;  // of one block id across all tensors
+  std::int64_t needed_blocks = 0;        // by one request of max_model_len
+  std::int64_t needed_bytes = 0;
+  std::int64_t available_bytes = 0;  // as given, before an override
+
+  std::size_t total_bytes() const;
+};
+
+struct KvPlan {
+  std::int64_t num_blocks = 0;  // on every worker; block 0 is the null block
+  std::int64_t max_model_len = 0;
+  std::vector<WorkerKvPlan> workers;
+
+  // For scheduler, handshake and /metrics. Sizes in tokens.
+  int block_size = 0;            // reported: smallest over groups that keep attention's tokens
+  int scheduler_block_size = 0;  // prefix hits are multiples of it
+  int hash_block_size = 0;
+  double max_concurrency = 0;  // requests of max_model_len
+  std::int64_t kv_cache_size_tokens = 0;
+  std::int64_t largest_request_tokens = 0;  // of one request alone in the pool; ≥ max_model_len
+
+  const std::vector<KvGroup>& groups() const { return workers.front().groups; }
+};
+
+enum class KvPlanErrorCode : std::uint8_t {
+  no_memory,
+  admission,      // one request of max_model_len does not fit
+  autofit_zero,   // not one token fits
+  page_unify,     // page sizes that are no multiples of each other
+  hma_off_unify,  // hybrid manager off, and the layers are of kinds that cannot become one
+  window_merge,
+  conflicting_specs,  // one layer, two workers, two specs
+  cp_with_sliding_window,
+  invalid_hash_block_size,
+  no_common_block_size,  // no kernel reads the block size
+  unsupported_kind,
+  invalid_input,
+};
+
+struct KvPlanError {
+  KvPlanErrorCode code = KvPlanErrorCode::invalid_input;
+  std::string detail;  // what was needed, what there is, the nearest setting that works
+  // admission
+  std::int64_t max_model_len = 0;
+  std::int64_t needed_bytes = 0;             // without the null block
+  std::int64_t available_bytes = 0;          // of the worker that has too few
+  std::int64_t estimated_max_model_len = 0;  // works; 0: none does
+  std::int64_t memory_max_model_len = 0;     // if the null block were usable, as vLLM counts
+};
+
+std::string_view name_of(KvPlanErrorCode code);
+Error to_error(const KvPlanError& error);
+[[noreturn]] void throw_exception_from_error(const KvPlanError& error,
+                                             const boost::source_location&);
+
+using KvPlanResult = boost::system::result<KvPlan, KvPlanError>;
+
+KvPlanResult make_kv_plan(const KvPlanInput& input);
+
+// Blocks that a request of num_tokens can hold at a time, over all groups.
+std::int64_t blocks_per_request(const std::vector<KvGroup>& groups, const KvLimits& limits);
+
+}  // namespace quire
