@@ -1,0 +1,35 @@
+#pragma once
+// Conformance vectors: JSON files {"schema", "oracle", "cases": [...]} in tests/data/conformance,
+// or in the folder that QUIRE_CONFORMANCE_DIR names.
+
+#include <simdjson.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace quire::test {
+
+// What the vectors of other people's engines get wrong: {"vllm_defect": true, "defects": [...]}.
+bool has_defect(simdjson::dom::element vector_case, std::string_view name);
+
+// Throws, with a text that says what differs, where the case does not pass.
+using CaseCheck = std::function<void(simdjson::dom::element vector_case)>;
+
+struct Tally {
+  int files = 0;
+  int passed = 0;
+  int failed = 0;
+  std::string report;  // one line per file, and one per failed case
+};
+
+// Runs every case of every file with this schema (such as "kv_plan/1") and prints passed and failed
+// per file.
+Tally run_conformance(std::string_view schema, const CaseCheck& check);
+
+// Throws if the two differ; what names the field.
+void expect_equal(std::string_view what, const std::string& expected, const std::string& actual);
+void expect_equal(std::string_view what, std::int64_t expected, std::int64_t actual);
+void expect_close(std::string_view what, double expected, double actual);  // 1e-9, relative
+
+}  // namespace quire::test
