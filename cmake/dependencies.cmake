@@ -16,7 +16,6 @@ pkg_check_modules(zmq REQUIRED IMPORTED_TARGET libzmq)
 # Asio and Beast are compiled once, in base/boost_impl.cpp; every other file only sees declarations.
 add_library(quire_boost INTERFACE)
 target_compile_definitions(quire_boost INTERFACE
-  BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED
-  BOOST_BEAST_USE_STD_STRING_VIEW)
+  BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED)
 target_link_libraries(quire_boost INTERFACE Boost::boost Boost::json OpenSSL::SSL OpenSSL::Crypto Threads::Threads)
 add_library(quire::boost ALIAS quire_boost)

@@ -1,0 +1,155 @@
+#include "base/log.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+namespace quire::log {
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kLevelNames{"debug", "info", "warn", "error"};
+constexpr std::array kSpdLevels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                                spdlog::level::err};
+
+std::atomic<Format> format_in_use{Format::text};
+std::atomic<Level> lowest_in_use{Level::info};
+
+// Log lines go to stderr: stdout belongs to what a command prints for its user.
+spdlog::logger& logger() {
+  static const auto instance = [] {
+    auto made = std::make_shared<spdlog::logger>("quire",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%v");
+    made->set_level(spdlog::level::debug);
+    made->flush_on(spdlog::level::debug);
+    return made;
+  }();
+  return *instance;
+}
+
+void append_quoted(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned char>(c));
+        } else {
+          out += c;
+        }
+    }
+  }
+  out += '"';
+}
+
+bool is_plain_word(std::string_view text) {
+  return !text.empty() && text.find_first_of(" \"=\\\n\r\t") == std::string_view::npos &&
+         std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return c > 0x20 && c != 0x7f; });
+}
+
+struct AppendValue {
+  std::string& out;
+  Format format;
+  void operator()(bool v) const { out += v ? "true" : "false"; }
+  void operator()(std::int64_t v) const { fmt::format_to(std::back_inserter(out), "{}", v); }
+  void operator()(std::uint64_t v) const { fmt::format_to(std::back_inserter(out), "{}", v); }
+  void operator()(double v) const {
+    if (std::isfinite(v) || format == Format::text) {
+      fmt::format_to(std::back_inserter(out), "{:.6g}", v);
+    } else {
+      out += "null";
+    }
+  }
+  void operator()(std::string_view v) const {
+    if (format == Format::text && is_plain_word(v)) {
+      out += v;
+    } else {
+      append_quoted(out, v);
+    }
+  }
+};
+
+std::string now_utc() {
+  const auto now =
+      std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  const auto millis = now.time_since_epoch().count() % 1000;
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(now)), millis);
+}
+
+}  // namespace
+
+std::string format_line(Format format, std::string_view time, Level level, std::string_view event,
+                        Fields fields) {
+  const std::string_view name = kLevelNames[static_cast<std::size_t>(level)];
+  const bool json = format == Format::json;
+  std::string line = json ? fmt::format(R"({{"time":"{}","level":"{}","event":)", time, name)
+                          : fmt::format("{} {:<5} {}", time, name, event);
+  if (json) append_quoted(line, event);
+  for (const Field& field : fields) {
+    if (json) {
+      line += ',';
+      append_quoted(line, field.key);
+      line += ':';
+    } else {
+      line += ' ';
+      line += field.key;
+      line += '=';
+    }
+    std::visit(AppendValue{line, format}, field.value);
+  }
+  if (json) line += '}';
+  return line;
+}
+
+void configure(Format format, Level lowest) {
+  format_in_use = format;
+  lowest_in_use = lowest;
+}
+
+std::optional<Level> parse_level(std::string_view name) {
+  for (std::size_t i = 0; i < kLevelNames.size(); ++i) {
+    if (kLevelNames[i] == name) return static_cast<Level>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<Format> parse_format(std::string_view name) {
+  if (name == "text") return Format::text;
+  if (name == "json") return Format::json;
+  return std::nullopt;
+}
+
+bool enabled(Level level) { return level >= lowest_in_use.load(std::memory_order_relaxed); }
+
+void write(Level level, std::string_view event, Fields fields) {
+  if (!enabled(level)) return;
+  logger().log(kSpdLevels[static_cast<std::size_t>(level)],
+               format_line(format_in_use, now_utc(), level, event, fields));
+}
+
+}  // namespace quire::log
