@@ -1,0 +1,119 @@
+#pragma once
+// One request inside the engine: its tokens, how far they are computed, and its state. Owned by the
+// scheduler; engine thread only. `prompt` and `output` tokens lie in one vector.
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "engine/request/finish_reason.h"
+#include "engine/request/sampling_params.h"
+
+namespace quire {
+
+enum class RequestState : std::uint8_t {
+  waiting,
+  waiting_for_grammar,    // its grammar is still being compiled
+  waiting_for_remote_kv,  // a connector is loading its prefix; holds blocks
+  running,
+  preempted,  // lost its blocks; waits to start over
+  finished,
+};
+
+constexpr std::string_view name_of(RequestState state) {
+  constexpr std::array<std::string_view, 6> kNames{
+      "waiting", "waiting_for_grammar", "waiting_for_remote_kv",
+      "running", "preempted",           "finished"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+// 128 bits that stand for all tokens up to the end of one full block, in this process.
+struct BlockHash {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  friend bool operator==(const BlockHash&, const BlockHash&) = default;
+};
+
+using Sha256 = std::array<std::uint8_t, 32>;
+
+// What a new request brings.
+struct RequestInit {
+  RequestId id;
+  std::vector<TokenId> prompt;  // not empty
+  SamplingParams sampling;
+  std::vector<TokenId> eos_token_ids;
+  int priority = 0;                                 // smaller runs first
+  std::chrono::steady_clock::time_point arrival{};  // breaks ties of priority
+  std::string cache_salt;                           // prefix blocks are shared under one salt only
+  std::string lora_name;                            // and one adapter
+  bool needs_grammar = false;                       // waits until Scheduler::grammar_ready
+  std::string transfer_params;                      // the connector's, as JSON; empty: none
+};
+
+class Request {
+ public:
+  explicit Request(RequestInit init);
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+
+  RequestId id() const { return id_; }
+  const SamplingParams& sampling() const { return sampling_; }
+  std::span<const TokenId> eos_token_ids() const { return eos_token_ids_; }
+  int priority() const { return priority_; }
+  std::chrono::steady_clock::time_point arrival() const { return arrival_; }
+  const std::string& cache_salt() const { return cache_salt_; }
+  const std::string& lora_name() const { return lora_name_; }
+  const std::string& transfer_params() const { return transfer_params_; }
+
+  std::span<const TokenId> tokens() const { return tokens_; }  // prompt, then output
+  std::span<const TokenId> prompt() const { return tokens().first(num_prompt_); }
+  std::span<const TokenId> output() const { return tokens().subspan(num_prompt_); }
+  int num_tokens() const { return static_cast<int>(tokens_.size()); }
+  int num_prompt() const { return num_prompt_; }
+  int num_output() const { return num_tokens() - num_prompt_; }
+  // The most tokens it can ever have, were there no limit on the context.
+  std::int64_t max_total_tokens() const { return std::int64_t{num_prompt_} + sampling_.max_tokens; }
+
+  void append(TokenId token) { tokens_.push_back(token); }
+  // Why the last token ends the request, if it does.
+  std::optional<FinishReason> stop_check(int max_model_len) const;
+  // The last token is an end-of-sequence or stop token that counts.
+  bool ended_by_token() const;
+
+  // Progress. The scheduler and the KV manager write these.
+  RequestState state = RequestState::waiting;
+  std::optional<FinishReason> finish_reason;
+  std::string error;                  // one sentence when finish_reason is error
+  std::int32_t slot = -1;             // in [0, max_num_seqs) while running
+  std::int32_t num_computed = 0;      // tokens with KV, counting those of planned steps
+  std::int32_t num_placeholders = 0;  // planned steps' samples that have not come back
+  std::int32_t num_cached = 0;        // prompt tokens found in a cache when first scheduled
+  std::int32_t num_external = 0;      // of those, tokens that a connector brings
+  std::int32_t num_preemptions = 0;
+  std::int32_t kv_sequence = -1;  // the KV manager's handle; −1: holds no blocks
+  std::vector<TokenId> drafts;    // proposals to verify next; −1: known on the device only
+
+  // Hashes of the full blocks, at the KV manager's hash granularity. It appends.
+  std::vector<BlockHash> block_hashes;
+  std::vector<Sha256> event_hashes;  // the same for the outside; only when KV events are on
+
+ private:
+  RequestId id_;
+  SamplingParams sampling_;
+  std::vector<TokenId> eos_token_ids_;
+  int priority_;
+  std::chrono::steady_clock::time_point arrival_;
+  std::string cache_salt_;
+  std::string lora_name_;
+  std::string transfer_params_;
+  std::vector<TokenId> tokens_;
+  int num_prompt_;
+};
+
+}  // namespace quire

@@ -1,0 +1,48 @@
+#pragma once
+// How one request's tokens are chosen and when it ends. A plain struct: the API fills it,
+// validate() checks it once, everyone below trusts it.
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace quire {
+
+struct SamplingParams {
+  // Choice. temperature 0 is greedy.
+  float temperature = 1;
+  float top_p = 1;
+  int top_k = 0;  // 0 or −1: off
+  float min_p = 0;
+  std::optional<std::uint64_t> seed;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  float repetition_penalty = 1;
+  std::vector<std::pair<TokenId, float>> logit_bias;  // ascending by token, each once
+  std::vector<TokenId> allowed_tokens;                // empty: all
+
+  // End. Stop strings are the front end's: it sees text.
+  int max_tokens = 16;  // output tokens
+  int min_tokens = 0;   // before this many outputs nothing stops the request
+  std::vector<TokenId> stop_token_ids;
+  bool ignore_eos = false;
+
+  // Log-probabilities of this many most probable tokens beside the chosen one; −1: all.
+  std::optional<int> logprobs;
+  std::optional<int> prompt_logprobs;
+
+  bool skip_reading_prefix_cache = false;  // still fills it
+
+  bool greedy() const { return temperature == 0; }
+  // Every prompt position's logits are wanted, so none may come from the cache.
+  bool reads_prefix_cache() const { return !skip_reading_prefix_cache && !prompt_logprobs; }
+};
+
+// The first field that is out of range, by its API name; token ids are held against vocab_size.
+Result<void> validate(const SamplingParams& params, int vocab_size);
+
+}  // namespace quire

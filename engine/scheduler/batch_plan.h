@@ -1,0 +1,79 @@
+#pragma once
+// What one step runs. The scheduler fills a plan, the runner executes it, Scheduler::commit takes
+// it back; plans are reused, so a steady step allocates nothing. Engine thread only.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "engine/request/request.h"
+
+namespace quire {
+
+// One request in one step. It feeds tokens [num_computed, num_computed + num_tokens): those the
+// request knows, then num_pending that the step in flight is sampling (they stay on the device; its
+// row of the same slot has them), and last num_drafts proposals.
+struct BatchRow {
+  const Request* request = nullptr;  // valid until this plan is committed
+  std::int32_t slot = 0;             // the request's own, in [0, max_num_seqs), while it runs
+  std::int32_t num_computed = 0;     // tokens whose KV is there before this step
+  std::int32_t num_tokens = 0;       // to run now
+  std::int32_t num_pending = 0;      // of those, not known on the host yet
+  std::int32_t num_drafts = 0;       // of those, proposals to verify
+  std::int32_t first_draft = 0;      // in BatchPlan::drafts
+  // The slot is new to this request (just admitted, or resumed after preemption): what the runner
+  // had there is void, and this plan's block updates are the request's whole table.
+  bool is_new = false;
+  bool samples = false;  // reaches the end of what is known: the step makes a token (or 1 + drafts)
+};
+
+// Blocks to append to a row's table of one group. 0 is the null block, out of a window.
+struct BlockUpdate {
+  std::int32_t row = 0;
+  std::int32_t group = 0;
+  std::int32_t first = 0;  // in BatchPlan::block_ids
+  std::int32_t count = 0;
+};
+
+// A state block whose content the step needs in another block before it runs (Mamba align).
+struct BlockCopy {
+  std::int32_t row = 0;
+  std::int32_t group = 0;
+  BlockId from = 0;
+  BlockId to = 0;
+};
+
+struct BatchPlan {
+  std::uint64_t step = 0;
+  std::vector<BatchRow> rows;  // in scheduling order
+  int num_tokens = 0;          // over all rows
+
+  std::vector<BlockUpdate> block_updates;  // by row, then group
+  std::vector<BlockId> block_ids;
+  std::vector<TokenId> drafts;
+  std::vector<BlockCopy> block_copies;
+
+  std::vector<RequestId> preempted;  // lost their blocks while this plan was made
+  std::vector<RequestId> finished;   // since the plan before
+  std::vector<BlockId> zero_blocks;  // to be zeroed first: models with recurrent states need it
+  std::vector<std::int32_t> common_prefix_blocks;  // per group: leading blocks that all rows share
+
+  bool empty() const { return rows.empty(); }
+  std::span<const BlockId> ids_of(const BlockUpdate& update) const {
+    return std::span(block_ids).subspan(update.first, update.count);
+  }
+  std::span<const TokenId> drafts_of(const BatchRow& row) const {
+    return std::span(drafts).subspan(row.first_draft, row.num_drafts);
+  }
+};
+
+// What the runner gives back for one plan.
+struct StepTokens {
+  std::span<const TokenId> sampled;  // [rows, width]; −1 pads, and fills rows that do not sample
+  int width = 1;                     // 1 + most drafts
+  std::span<const TokenId> drafts;   // [rows, draft_width], −1 pads: proposals for the next step
+  int draft_width = 0;
+};
+
+}  // namespace quire
