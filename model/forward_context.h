@@ -22,7 +22,7 @@ struct ForwardContext {
   Ops& ops;
   StreamRef stream;
   Workspace& workspace;
-  TensorView positions;    // i32 [T]
+  TensorView positions;    // i32 [T], plus Model::position_offset of the request
   TensorView query_start;  // i32 [R + 1]
   TensorView seq_lens;     // i32 [R]
   int max_query_len = 0;

@@ -12,8 +12,10 @@ namespace quire {
 struct ForwardContext;
 
 // Where one layer's KV pages are. Block b of the layer begins at base + b · page_bytes and holds
-// block_size tokens as block_size / kernel_block_size kernel blocks; attention: each [2 (K, V),
-// kernel_block_size, kv_heads, head_dim].
+// block_size tokens as r = block_size / kernel_block_size kernel blocks, page_bytes / r apart (so a
+// padded page pads every kernel block alike); attention: each [2 (K, V), kernel_block_size,
+// kv_heads, head_dim]; MLA: [kernel_block_size, latent + rope]; state layers: the states of the
+// spec one after the other.
 struct LayerCache {
   void* base = nullptr;
   std::int64_t num_blocks = 0;
@@ -31,6 +33,13 @@ class Model {
   virtual int hidden_size() const = 0;
   virtual DType dtype() const = 0;  // of hidden states
   virtual std::size_t weight_bytes() const = 0;
+  // Added to every position of a request whose prompt has so many tokens: selects the rotary table
+  // (longrope: short factors up to original_max_position_embeddings, long ones beyond, as the
+  // reference does for the length at hand). Requests with different offsets share no cached blocks.
+  virtual int position_offset(int num_prompt_tokens) const {
+    (void)num_prompt_tokens;
+    return 0;
+  }
   // Scratch that forward() and logits() take together, for a step of num_tokens of which num_rows
   // are sampled.
   virtual std::size_t workspace_bytes(int num_tokens, int num_rows) const = 0;

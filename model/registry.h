@@ -1,0 +1,41 @@
+#pragma once
+// Which architectures there are: a plain table from the name in config.json to what it needs and
+// how it is built.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/device.h"
+#include "backend/ops.h"
+#include "model/config.h"
+#include "model/kv_spec.h"
+#include "model/model.h"
+
+namespace quire {
+
+enum class LoadFormat : std::uint8_t {
+  safetensors,
+  dummy,  // random weights of the configured shape, for benchmarks; reads no weight files
+};
+
+struct LoadOptions {
+  DType dtype = DType::bf16;  // of weights and hidden states: resolve_dtype()
+  LoadFormat load_format = LoadFormat::safetensors;
+  std::uint64_t seed = 0;  // of dummy weights
+  int max_model_len = 0;   // rope tables reach so far; 0: max_position_embeddings
+};
+
+// What each caching layer must remember, in the order of Model::bind_cache. Needs no weights.
+std::vector<LayerKvSpec> kv_specs(const ModelConfig& config, const KvSpecOptions& options);
+
+// Throws Failure on an unsupported architecture and on files that lie, lack or contradict.
+std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesystem::path& model_dir,
+                                  Device& device, Ops& ops, const LoadOptions& options);
+
+std::vector<std::string_view> supported_architectures();
+
+}  // namespace quire
