@@ -8,6 +8,8 @@
 #include <cstdint>
 
 #include "backend/device.h"
+#include "backend/ops_moe.h"
+#include "backend/ops_state.h"
 #include "backend/tensor.h"
 
 namespace quire {
@@ -16,8 +18,6 @@ enum class RopeStyle : std::uint8_t {
   halves,       // pairs (i, i + dim/2), GPT-NeoX and Hugging Face
   interleaved,  // pairs (2i, 2i + 1), GPT-J and DeepSeek
 };
-
-enum class Activation : std::uint8_t { silu, gelu_tanh, relu2 };
 
 // Paged attention over queries of ragged length. Query i of request r has position seq_len −
 // query_len + i and sees cached positions [position − window + 1, position] (window 0: from 0). K
@@ -35,6 +35,21 @@ struct AttentionArgs {
   float scale = 1.f;
   float soft_cap = 0.f;  // 0: none; else cap · tanh(logit / cap)
   int window = 0;        // tokens, 0: none
+  int max_query_len = 0;
+  int max_seq_len = 0;
+};
+
+// Absorbed multi-head latent attention (DeepSeek-V2): a token's cache row is its latent, then its
+// rotated key; score = scale · q · row, value = the row's latent. Queries and mask as in
+// AttentionArgs.
+struct MlaArgs {
+  TensorView out;          // [T, heads, latent]
+  TensorView q;            // [T, heads, latent + rope], rows may be strided
+  TensorView cache;        // [blocks, block_size, latent + rope], block stride may be padded
+  TensorView block_table;  // i32 [R, columns]
+  TensorView query_start;  // i32 [R + 1]
+  TensorView seq_lens;     // i32 [R]
+  float scale = 1.f;
   int max_query_len = 0;
   int max_seq_len = 0;
 };
@@ -98,6 +113,7 @@ class Ops {
                                 StreamRef stream) = 0;
 
   // Writes k, v [T, kv_heads, D] to slot[t] = block · block_size + offset; slots i64 [T], −1: skip.
+  // v_cache and v may be absent (MLA: k is latent and rotated key, one head).
   virtual void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
                         TensorView slots, StreamRef stream) = 0;
   virtual void paged_attention(const AttentionArgs& args, StreamRef stream) = 0;
@@ -112,6 +128,40 @@ class Ops {
   virtual void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
                          TensorView token_rank, TensorView logits, TensorView tokens,
                          StreamRef stream) = 0;
+
+  // From here on: what some architectures need. A backend without it says so with a Failure.
+
+  // x[i] = cap · tanh(x[i] / cap), in place.
+  virtual void soft_cap(TensorView x, float cap, StreamRef stream);
+  // out = act(x), same shapes; out may be x. Not for activations that need a gate.
+  virtual void activation(TensorView out, TensorView x, Activation activation, StreamRef stream);
+  // x *= sigmoid(gate), in place; x [T, H], gate [T, H] or [T, 1], rows may be strided.
+  virtual void sigmoid_gate(TensorView x, TensorView gate, StreamRef stream);
+  // One linear per head: out[t, h] = x[t, h] · weight[h]ᵀ; out [T, heads, N], x [T, heads, K],
+  // weight [heads, N, K]; rows and heads may be strided.
+  virtual void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream);
+  // linear() with packed weights; weight.data and weight.scales as its format says.
+  virtual void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
+                                StreamRef stream);
+  virtual void mla_attention(const MlaArgs& args, StreamRef stream);
+
+  virtual void moe_route(const MoeRouteArgs& args, StreamRef stream);
+  virtual void moe_experts(const MoeExpertsArgs& args, StreamRef stream);
+  // Bytes of MoeExpertsArgs::workspace that the largest step of num_tokens takes.
+  virtual std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const;
+
+  virtual void causal_conv(const ConvArgs& args, StreamRef stream);
+  virtual void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream);
+  virtual void selective_scan(const ScanArgs& args, StreamRef stream);
+  // x, gate, out [T, groups, D], rms over D; weight [D] or [groups, D]. norm_first: out = norm(x) ·
+  // weight · silu(gate) (Qwen3-Next); else out = norm(x · silu(gate)) · weight (Mamba2).
+  virtual void gated_rms_norm(TensorView out, TensorView x, TensorView gate, TensorView weight,
+                              float eps, bool norm_first, StreamRef stream);
+
+  // pages u8 [blocks, page_bytes]; page to[i] = page from[i]; ids i32 [P]. No page is both read and
+  // written.
+  virtual void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream);
+  virtual void zero_blocks(TensorView pages, TensorView ids, StreamRef stream);
 };
 
 }  // namespace quire
