@@ -1,0 +1,66 @@
+#pragma once
+// One keep-alive connection to an OpenAI-compatible server: sends a request, reads the event
+// stream, takes times.
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace quire::load {
+
+using Clock = std::chrono::steady_clock;
+
+struct Target {
+  std::string host;
+  std::string port;
+  std::string api_key;
+
+  // "http://host:port"; throws Failure for anything else.
+  static Target parse(const std::string& url);
+};
+
+enum class Outcome : std::uint8_t { ok, http_error, stream_error, incomplete, transport_error };
+std::string_view name_of(Outcome outcome);
+
+// Times are seconds since the run began.
+struct Record {
+  Outcome outcome = Outcome::transport_error;
+  int status = 0;
+  std::string error;          // one line, for anything but ok
+  std::string finish_reason;  // of the last choice that ended
+  double due = 0;             // when it should have been sent
+  double sent = 0;
+  double first_token = 0;
+  double end = 0;
+  std::vector<float> gaps;  // seconds between successive chunks that carry text
+  int prompt_tokens = 0;    // from usage
+  int output_tokens = 0;
+};
+
+class Client {
+ public:
+  Client(boost::asio::any_io_executor executor, const Target& target, Clock::time_point begin);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // Connects first where it must. Never throws for what the network or the server does: that is the
+  // outcome.
+  boost::asio::awaitable<Record> post(const std::string& path, const std::string& body, double due);
+  // A small GET; throws Failure when there is no 200.
+  boost::asio::awaitable<std::string> get(const std::string& path);
+
+ private:
+  class Connection;
+  boost::asio::awaitable<void> connect();
+
+  boost::asio::any_io_executor executor_;
+  const Target& target_;
+  Clock::time_point begin_;
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace quire::load
