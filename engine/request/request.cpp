@@ -15,7 +15,9 @@ Request::Request(RequestInit init)
       arrival_(init.arrival),
       cache_salt_(std::move(init.cache_salt)),
       lora_name_(std::move(init.lora_name)),
+      lora_id_(init.lora_id),
       transfer_params_(std::move(init.transfer_params)),
+      items_(std::move(init.items)),
       tokens_(std::move(init.prompt)),
       num_prompt_(static_cast<int>(tokens_.size())) {
   assert(num_prompt_ > 0);

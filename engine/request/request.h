@@ -42,6 +42,14 @@ struct BlockHash {
 
 using Sha256 = std::array<std::uint8_t, 32>;
 
+// A part of the prompt whose tokens are placeholders, such as an image; what they stand for decides
+// the hash.
+struct PromptItem {
+  std::string identifier;
+  int offset = 0;  // in the prompt
+  int length = 0;
+};
+
 // What a new request brings.
 struct RequestInit {
   RequestId id;
@@ -69,7 +77,9 @@ class Request {
   std::chrono::steady_clock::time_point arrival() const { return arrival_; }
   const std::string& cache_salt() const { return cache_salt_; }
   const std::string& lora_name() const { return lora_name_; }
+  std::optional<int> lora_id() const { return lora_id_; }
   const std::string& transfer_params() const { return transfer_params_; }
+  std::span<const PromptItem> items() const { return items_; }
 
   std::span<const TokenId> tokens() const { return tokens_; }  // prompt, then output
   std::span<const TokenId> prompt() const { return tokens().first(num_prompt_); }
@@ -111,7 +121,9 @@ class Request {
   std::chrono::steady_clock::time_point arrival_;
   std::string cache_salt_;
   std::string lora_name_;
+  std::optional<int> lora_id_;
   std::string transfer_params_;
+  std::vector<PromptItem> items_;
   std::vector<TokenId> tokens_;
   int num_prompt_;
 };

@@ -76,4 +76,11 @@ struct StepTokens {
   int draft_width = 0;
 };
 
+// What the connector's data plane did meanwhile.
+struct TransferNews {
+  std::span<const RequestId> received;      // loads that ended, well or not
+  std::span<const RequestId> sent;          // finished requests whose blocks were fetched
+  std::span<const BlockId> invalid_blocks;  // loads into these failed
+};
+
 }  // namespace quire

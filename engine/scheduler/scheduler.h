@@ -21,6 +21,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "engine/config.h"
 #include "engine/request/request.h"
 #include "engine/scheduler/batch_plan.h"
 
@@ -28,8 +29,6 @@ namespace quire {
 
 class Connector;
 class KvCacheManager;
-
-enum class SchedulingPolicy : std::uint8_t { fcfs, priority };
 
 struct SchedulerOptions {
   int max_num_seqs = 256;             // rows of a step
@@ -56,7 +55,6 @@ struct RequestProgress {
   std::int32_t num_tokens = 0;
   std::optional<FinishReason> finish_reason;
   std::optional<TokenId> stop_token;  // the last token, where it ended the request
-  std::string transfer_params;        // from the connector, as JSON
 };
 
 struct StepResult {
@@ -110,7 +108,8 @@ class Scheduler {
   const BatchPlan& schedule();
 
   // Appends what was sampled, ends what is done, frees blocks. Valid until the next commit.
-  const StepResult& commit(const BatchPlan& plan, const StepTokens& tokens);
+  const StepResult& commit(const BatchPlan& plan, const StepTokens& tokens,
+                           const TransferNews& transfers = {});
 
   bool has_work() const;      // a request that is not finished, or a plan not committed
   bool can_schedule() const;  // fewer than pipeline_depth plans are in flight
