@@ -8,11 +8,11 @@
 
 #include "base/result.h"
 #include "model/kv_spec.h"
+#include "model/load_format.h"
 
 namespace quire {
 
 enum class SchedulingPolicy : std::uint8_t { fcfs, priority };
-enum class LoadFormat : std::uint8_t { safetensors, dummy };  // dummy: random weights
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
 // Inside the process a keyed 128-bit hash is enough; sha256_cbor is what other processes can
 // repeat.
@@ -57,7 +57,8 @@ struct SchedulerConfig {
   std::int64_t max_num_queued_tokens = 0;   // 0: no limit
 };
 
-struct ModelConfig {
+// Which model and how; model/config.h's ModelConfig is what its config.json says.
+struct ModelOptions {
   std::string path;
   std::string served_name;         // empty: the path's last part
   std::optional<DType> dtype;      // unset: config.json's
@@ -73,7 +74,7 @@ struct ParallelConfig {
 };
 
 struct EngineConfig {
-  ModelConfig model;
+  ModelOptions model;
   CacheConfig cache;
   SchedulerConfig scheduler;
   ParallelConfig parallel;

@@ -13,14 +13,10 @@
 #include "backend/ops.h"
 #include "model/config.h"
 #include "model/kv_spec.h"
+#include "model/load_format.h"
 #include "model/model.h"
 
 namespace quire {
-
-enum class LoadFormat : std::uint8_t {
-  safetensors,
-  dummy,  // random weights of the configured shape, for benchmarks; reads no weight files
-};
 
 struct LoadOptions {
   DType dtype = DType::bf16;  // of weights and hidden states: resolve_dtype()

@@ -22,6 +22,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/config.h"
+#include "engine/config.h"
 #include "engine/request/request.h"
 #include "engine/scheduler/batch_plan.h"
 

@@ -30,7 +30,7 @@ class EngineEnd {
   virtual bool take(std::vector<Command>& commands) = 0;
   // The same, but sleeps until there is a command or the line is closed.
   virtual bool wait_and_take(std::vector<Command>& commands) = 0;
-  virtual void publish(Event event) = 0;
+  virtual void publish(EngineEvent event) = 0;
   virtual void close() = 0;  // from any thread; wakes wait_and_take()
 };
 
@@ -44,7 +44,7 @@ class ClientEnd {
   // thread, without a lock held. Set once, before the first send().
   virtual void on_events(std::function<void()> notify) = 0;
   // Appends every event that waits. False: the engine closed and nothing more will come.
-  virtual bool take(std::vector<Event>& events) = 0;
+  virtual bool take(std::vector<EngineEvent>& events) = 0;
   virtual void close() = 0;
 };
 

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
+#include "base/error.h"
 #include "base/ids.h"
 #include "engine/config.h"
 #include "engine/request/finish_reason.h"
@@ -25,8 +27,10 @@ struct AddRequest {
   RequestId id;  // EngineClient fills it in
   std::vector<TokenId> prompt;
   SamplingParams sampling;
-  int priority = 0;        // smaller runs first under the priority policy
-  std::string cache_salt;  // requests share prefix blocks only under the same salt
+  std::vector<TokenId> eos_token_ids;
+  int priority = 0;             // smaller runs first under the priority policy
+  std::string cache_salt;       // requests share prefix blocks only under the same salt
+  std::string transfer_params;  // kv_transfer_params as JSON; empty: none
   Clock::time_point arrival = Clock::now();
 };
 
@@ -65,8 +69,12 @@ struct RequestOutput {
   int num_cached_tokens = 0;          // prompt tokens found in the prefix cache
   int num_preemptions = 0;
   RequestTimes times;
-  std::string error;  // one sentence when finish_reason is error
+  std::string transfer_params;  // from the connector, as JSON
+  std::optional<Error> error;   // when finish_reason is error
 };
+
+// Appends the later output of the same request.
+void merge(RequestOutput& into, RequestOutput&& next);
 
 // State after a step, and counters since start.
 struct EngineStats {
@@ -92,6 +100,11 @@ struct StepOutput {
   std::vector<RequestOutput> requests;
   EngineStats stats;
 };
+
+// Two steps as one; a request may then occur twice, in order.
+void merge(StepOutput& into, StepOutput&& next);
+
+std::string_view quire_version();
 
 // Start-up, in this order: Hello → Configure → StartupProgress… → Ready, or EngineDead.
 
@@ -143,6 +156,6 @@ struct EngineDead {
 };
 
 using Command = std::variant<Configure, AddRequest, AbortRequest>;
-using Event = std::variant<Hello, StartupProgress, Ready, StepOutput, EngineDead>;
+using EngineEvent = std::variant<Hello, StartupProgress, Ready, StepOutput, EngineDead>;
 
 }  // namespace quire
