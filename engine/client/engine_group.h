@@ -1,8 +1,9 @@
 #pragma once
-// All engines of one model, seen from the server: start-up, choice of replica, health, drain. Every
-// method may be called from any strand.
+// All engines of one model, seen from the server: start-up, choice of replica, health, drain. Any
+// strand.
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "base/async.h"
 #include "base/result.h"
 #include "engine/client/generation.h"
+#include "engine/client/ready_info.h"
 #include "engine/wire/messages.h"
 
 namespace quire {
@@ -19,37 +21,25 @@ class ClientEnd;  // engine/wire/channel.h
 
 enum class EngineGroupState : std::uint8_t { starting, ready, draining, dead };
 
-// The front end's view over engines: smallest max_model_len, equal block_size, blocks kept per
-// engine.
-struct ReadyInfo {
-  int max_model_len = 0;
-  int block_size = 0;
-  int vocab_size = 0;
-  std::string dtype;
-  std::string dp_stats_address;
-  std::vector<Ready> engines;  // by rank
-  std::int64_t total_gpu_blocks() const;
-  std::int64_t total_kv_cache_size_tokens() const;
-};
-
 struct EngineGroupOptions {
-  std::chrono::milliseconds ready_timeout{std::chrono::minutes(10)};  // per silence, not in all
+  std::chrono::milliseconds ready_timeout{std::chrono::minutes(10)};  // of an engine's silence
 };
 
+// Outlives its Generations; ends before the executor's context does, as the engine threads must.
 class EngineGroup {
  public:
-  // Called after every step of an engine, on an I/O thread, steps of one engine in order.
+  // Called after every step of an engine, on an I/O thread; the steps of one engine in order.
   using StepObserver = std::function<void(EngineId, const EngineStats&)>;
 
-  // One end per engine, by rank. Engines may be anywhere: a thread, a process, a machine.
+  // One end per engine, by rank. An engine may be a thread, a process or another machine.
   EngineGroup(asio::any_io_executor executor, std::vector<std::unique_ptr<ClientEnd>> engines,
               EngineConfig config, EngineGroupOptions options = {});
   ~EngineGroup();
 
   void on_step(StepObserver observer);  // before start()
 
-  // Handshake with all engines. The error says which engine failed, and in its own words; the
-  // group is dead then.
+  // Handshake with all engines. The error says which engine failed, in its own words; the group is
+  // dead then.
   awaitable<Result<void>> start();
 
   EngineGroupState state() const;
@@ -59,17 +49,18 @@ class EngineGroup {
 
   int num_engines() const;
   EngineStats stats(EngineId engine) const;  // after its latest step
+  int num_live() const;                      // requests that have not ended
 
-  // To the least loaded engine. Errors: overloaded (starting, queue full), unavailable (draining,
-  // dead), invalid_argument (cannot fit this engine, the detail has the number exceeded).
+  // To the engine with the fewest live requests; fills in the id. Errors: overloaded (starting, or
+  // queue full), unavailable (draining, dead), invalid_argument (prompt or parameters).
   Result<Generation> submit(AddRequest request);
 
-  // Refuses new requests, waits until the running ones have ended or the deadline comes; then
-  // aborts what is left.
-  awaitable<void> drain(std::chrono::steady_clock::time_point deadline);
+  // Refuses new requests, waits until the running ones have ended; at the deadline aborts what is
+  // left.
+  awaitable<void> drain(Clock::time_point deadline);
 
  private:
-  struct Impl;
+  class Impl;
   std::unique_ptr<Impl> impl_;
 };
 

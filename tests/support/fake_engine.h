@@ -14,20 +14,16 @@
 
 namespace quire::test {
 
+// The default token at an output position.
+TokenId lcg_token(const AddRequest& request, int index, int vocab_size);
+
+Ready default_ready();  // 256 usable blocks of 16 tokens, context 4096, vocabulary 1536
+
 struct FakeEngineOptions {
   // What it says in the handshake.
-  Ready ready{.version = "fake",
-              .max_model_len = 4096,
-              .num_gpu_blocks = 257,
-              .block_size = 16,
-              .kv_cache_size_tokens = 4096,
-              .max_concurrency = 1,
-              .dtype = "float32",
-              .kv_cache_dtype = "float32",
-              .model_fingerprint = "fake",
-              .vocab_size = 1536};
+  Ready ready = default_ready();
 
-  // The token at output position index; the default is an LCG over the prompt's hash.
+  // The token at output position index; unset: lcg_token.
   std::function<TokenId(const AddRequest& request, int index)> next_token;
   std::optional<TokenId> eos;  // ends a request unless it ignores eos
 
@@ -60,6 +56,8 @@ class FakeEngine {
 
  private:
   void run();
+  bool start_up();
+  void apply(Command& command);
   struct Impl;
   std::unique_ptr<Impl> impl_;
   std::unique_ptr<ClientEnd> client_end_;

@@ -1,0 +1,230 @@
+#include "engine/client/engine_client.h"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/client/generation_buffer.h"
+
+namespace quire {
+
+class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::any_io_executor executor, EngineId id, std::unique_ptr<ClientEnd> end)
+      : id_(id), executor_(executor), strand_(asio::make_strand(executor)), end_(std::move(end)) {}
+
+  void start(EngineConfig config, Callbacks callbacks) {
+    config_ = std::move(config);
+    callbacks_ = std::move(callbacks);
+    status_.last_heard = Clock::now();
+    end_->on_events([weak = weak_from_this(), strand = strand_] {
+      asio::post(strand, [weak] {
+        if (auto self = weak.lock()) self->handle_events();
+      });
+    });
+    asio::post(strand_, [self = shared_from_this()] { self->handle_events(); });
+  }
+
+  // Waits for an event that is being handled; callbacks are not called after it.
+  void close() {
+    end_->close();
+    const std::lock_guard lock(handling_);
+    closed_ = true;
+  }
+
+  void die(std::string error) {
+    std::unordered_map<RequestId, std::shared_ptr<GenerationBuffer>> orphans;
+    {
+      const std::lock_guard lock(mutex_);
+      if (status_.state == EngineState::dead) return;
+      status_.state = EngineState::dead;
+      status_.error = std::move(error);
+      orphans.swap(live_);
+      error = status_.error;
+    }
+    for (auto& [id, buffer] : orphans) {
+      buffer->finish(FinishReason::error, Error{ErrorCode::unavailable, error, {}});
+    }
+    end_->close();
+    changed();
+  }
+
+  Result<std::shared_ptr<GenerationBuffer>> submit(AddRequest request) {
+    auto buffer = std::make_shared<GenerationBuffer>(executor_, request.id, id_);
+    const std::lock_guard lock(mutex_);
+    if (status_.state == EngineState::dead) return Error{ErrorCode::unavailable, status_.error, {}};
+    Command command = std::move(request);
+    if (!end_->send(command)) {
+      return Error{ErrorCode::overloaded, "too many requests wait for the engine", {}};
+    }
+    live_.emplace(buffer->id, buffer);
+    return buffer;
+  }
+
+  void abort(RequestId id) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (live_.erase(id) == 0) return;
+    }
+    Command command = AbortRequest{id};
+    end_->send(command);
+    if (num_live() == 0) changed();
+  }
+
+  void abort_all() {
+    std::unordered_map<RequestId, std::shared_ptr<GenerationBuffer>> live;
+    {
+      const std::lock_guard lock(mutex_);
+      live.swap(live_);
+    }
+    for (auto& [id, buffer] : live) {
+      Command command = AbortRequest{id};
+      end_->send(command);
+      buffer->finish(FinishReason::abort, std::nullopt);
+    }
+    changed();
+  }
+
+  EngineId id() const { return id_; }
+  EngineStatus status() const {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+  Ready ready() const {
+    const std::lock_guard lock(mutex_);
+    return ready_;
+  }
+  EngineStats stats() const {
+    const std::lock_guard lock(mutex_);
+    return stats_;
+  }
+  int num_live() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int>(live_.size());
+  }
+
+ private:
+  void handle_events() {
+    const std::lock_guard lock(handling_);
+    if (closed_) return;
+    events_.clear();
+    const bool open = end_->take(events_);
+    for (EngineEvent& event : events_) {
+      std::visit([this](auto& e) { handle(e); }, event);
+    }
+    if (!open) die("engine " + std::to_string(id_.value) + " has gone without a word");
+  }
+
+  void handle(Hello&) {
+    heard("configuring");
+    Command command = Configure{std::string(quire_version()), config_};
+    end_->send(command);
+  }
+
+  void handle(StartupProgress& progress) {
+    heard(progress.stage + " (" + std::to_string(static_cast<int>(progress.fraction * 100)) +
+          " %)");
+  }
+
+  void handle(Ready& ready) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (status_.state != EngineState::starting) return;
+      ready_ = std::move(ready);
+      status_ = {EngineState::ready, "ready", {}, Clock::now()};
+      stats_.num_blocks = stats_.num_free_blocks = ready_.num_gpu_blocks - 1;
+    }
+    changed();
+  }
+
+  void handle(StepOutput& step) {
+    bool last = false;
+    {
+      const std::lock_guard lock(mutex_);
+      stats_ = step.stats;
+      readers_.clear();
+      for (const RequestOutput& output : step.requests) readers_.push_back(reader_of(output));
+      last = live_.empty();
+    }
+    for (std::size_t i = 0; i < readers_.size(); ++i) {
+      if (readers_[i]) readers_[i]->deliver(std::move(step.requests[i]));
+    }
+    if (callbacks_.on_step) callbacks_.on_step(id_, step.stats);
+    if (last) changed();
+  }
+
+  void handle(EngineDead& dead) {
+    die("engine " + std::to_string(id_.value) + " has died: " + dead.error);
+  }
+
+  // Null when it was aborted in the meantime.
+  std::shared_ptr<GenerationBuffer> reader_of(const RequestOutput& output) {
+    const auto found = live_.find(output.id);
+    if (found == live_.end()) return nullptr;
+    if (!output.finish_reason) return found->second;
+    auto reader = std::move(found->second);
+    live_.erase(found);
+    return reader;
+  }
+
+  void heard(std::string progress) {
+    {
+      const std::lock_guard lock(mutex_);
+      status_.last_heard = Clock::now();
+      status_.progress = std::move(progress);
+    }
+    changed();
+  }
+
+  void changed() {
+    if (callbacks_.on_change) callbacks_.on_change();
+  }
+
+  const EngineId id_;
+  asio::any_io_executor executor_;
+  asio::strand<asio::any_io_executor> strand_;
+  std::unique_ptr<ClientEnd> end_;
+  EngineConfig config_;  // const after start(), as the callbacks
+  Callbacks callbacks_;
+
+  std::mutex handling_;  // held by the strand while it handles events
+  bool closed_ = false;
+  std::vector<EngineEvent> events_;
+  std::vector<std::shared_ptr<GenerationBuffer>> readers_;
+
+  mutable std::mutex mutex_;  // what follows
+  EngineStatus status_;
+  Ready ready_;
+  EngineStats stats_;
+  std::unordered_map<RequestId, std::shared_ptr<GenerationBuffer>> live_;
+};
+
+EngineClient::EngineClient(asio::any_io_executor executor, EngineId id,
+                           std::unique_ptr<ClientEnd> end)
+    : impl_(std::make_shared<Impl>(std::move(executor), id, std::move(end))) {}
+
+EngineClient::~EngineClient() { impl_->close(); }
+
+void EngineClient::start(EngineConfig config, Callbacks callbacks) {
+  impl_->start(std::move(config), std::move(callbacks));
+}
+void EngineClient::fail(std::string error) { impl_->die(std::move(error)); }
+
+EngineId EngineClient::id() const { return impl_->id(); }
+EngineStatus EngineClient::status() const { return impl_->status(); }
+Ready EngineClient::ready() const { return impl_->ready(); }
+EngineStats EngineClient::stats() const { return impl_->stats(); }
+int EngineClient::num_live() const { return impl_->num_live(); }
+
+Result<Generation> EngineClient::submit(AddRequest request) {
+  auto buffer = impl_->submit(std::move(request));
+  if (!buffer) return buffer.error();
+  return Generation(*this, std::move(*buffer));
+}
+void EngineClient::abort(RequestId id) { impl_->abort(id); }
+void EngineClient::abort_all() { impl_->abort_all(); }
+
+}  // namespace quire

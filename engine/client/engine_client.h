@@ -1,0 +1,60 @@
+#pragma once
+// One engine seen from the front end: its start-up, its latest statistics, and the hand-over of its
+// outputs to their Generations. Any thread. The engine's events are handled one at a time, on a
+// strand of the executor.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/async.h"
+#include "base/result.h"
+#include "engine/client/generation.h"
+#include "engine/wire/channel.h"
+
+namespace quire {
+
+enum class EngineState : std::uint8_t { starting, ready, dead };
+
+struct EngineStatus {
+  EngineState state = EngineState::starting;
+  std::string progress;          // while starting
+  std::string error;             // when dead, the engine's own words
+  Clock::time_point last_heard;  // of anything
+};
+
+class EngineClient {
+ public:
+  struct Callbacks {
+    std::function<void()> on_change;  // of the status, or the last live request has ended
+    std::function<void(EngineId, const EngineStats&)> on_step;
+  };
+
+  EngineClient(asio::any_io_executor executor, EngineId id, std::unique_ptr<ClientEnd> end);
+  // Closes the line. No Generation is left by then.
+  ~EngineClient();
+  EngineClient(const EngineClient&) = delete;
+  EngineClient& operator=(const EngineClient&) = delete;
+
+  // Listens; answers Hello with the configuration. Once.
+  void start(EngineConfig config, Callbacks callbacks);
+  void fail(std::string error);  // the front end gives it up
+
+  EngineId id() const;
+  EngineStatus status() const;
+  Ready ready() const;  // of a ready engine
+  EngineStats stats() const;
+  int num_live() const;  // submitted, and the end has not come back
+
+  // overloaded: the channel is full. unavailable: dead.
+  Result<Generation> submit(AddRequest request);
+  void abort(RequestId id);
+  void abort_all();  // their readers see FinishReason::abort
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;  // shared with events that are posted to the strand
+};
+
+}  // namespace quire

@@ -1,0 +1,236 @@
+#include "engine/client/engine_group.h"
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/experimental/concurrent_channel.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <optional>
+#include <utility>
+
+#include "engine/client/engine_client.h"
+
+namespace quire {
+namespace {
+
+using Signal = asio::experimental::concurrent_channel<void(boost::system::error_code)>;
+
+Error draining_error() { return {ErrorCode::unavailable, "the server is shutting down", {}}; }
+
+}  // namespace
+
+class EngineGroup::Impl {
+ public:
+  Impl(asio::any_io_executor executor, std::vector<std::unique_ptr<ClientEnd>> ends,
+       EngineConfig config, EngineGroupOptions options)
+      : config_(std::move(config)), options_(options), changed_(executor, 1) {
+    std::uint32_t rank = 0;
+    for (auto& end : ends) {
+      engines_.push_back(
+          std::make_unique<EngineClient>(executor, EngineId{rank++}, std::move(end)));
+    }
+  }
+
+  StepObserver on_step;
+
+  awaitable<Result<void>> start() {
+    for (auto& engine : engines_) {
+      engine->start(config_,
+                    {.on_change = [this] { changed_.try_send(boost::system::error_code()); },
+                     .on_step = on_step});
+    }
+    while (true) {
+      if (const auto error = failed_engine()) co_return fail(*error);
+      if (all_ready()) break;
+      co_await with_timeout(silence_left(), changed_.async_receive(asio::use_awaitable));
+    }
+    std::vector<Ready> answers;
+    for (auto& engine : engines_) answers.push_back(engine->ready());
+    auto merged = merge_ready(std::move(answers));
+    if (!merged) co_return fail(merged.error());
+    ready_ = std::move(*merged);
+    is_ready_.store(true, std::memory_order_release);
+    co_return Result<void>();
+  }
+
+  EngineGroupState state() const {
+    for (const auto& engine : engines_) {
+      if (engine->status().state == EngineState::dead) return EngineGroupState::dead;
+    }
+    if (draining_) return EngineGroupState::draining;
+    return is_ready_.load(std::memory_order_acquire) ? EngineGroupState::ready
+                                                     : EngineGroupState::starting;
+  }
+
+  std::string progress() const {
+    std::string line;
+    for (const auto& engine : engines_) {
+      const EngineStatus status = engine->status();
+      if (status.state != EngineState::starting) continue;
+      if (!line.empty()) line += "; ";
+      if (engines_.size() > 1) line += "engine " + std::to_string(engine->id().value) + ": ";
+      line += status.progress.empty() ? "waiting for the engine" : status.progress;
+    }
+    return line;
+  }
+
+  std::string error() const {
+    for (const auto& engine : engines_) {
+      const EngineStatus status = engine->status();
+      if (status.state == EngineState::dead) return status.error;
+    }
+    return {};
+  }
+
+  const ReadyInfo& ready() const { return ready_; }
+  int num_engines() const { return static_cast<int>(engines_.size()); }
+  EngineStats stats(EngineId id) const { return engines_.at(id.value)->stats(); }
+
+  int num_live() const {
+    int sum = 0;
+    for (const auto& engine : engines_) sum += engine->num_live();
+    return sum;
+  }
+
+  Result<Generation> submit(AddRequest request) {
+    if (auto ok = accepts(request); !ok) return ok.error();
+    request.id = RequestId{++last_id_};
+    EngineClient& engine = least_loaded();
+    if (engine.num_live() >=
+        config_.scheduler.max_num_seqs + config_.scheduler.max_num_queued_reqs) {
+      return Error{ErrorCode::overloaded,
+                   std::to_string(config_.scheduler.max_num_queued_reqs) +
+                       " requests wait already (--max-num-queued-reqs)",
+                   {}};
+    }
+    return engine.submit(std::move(request));
+  }
+
+  awaitable<void> drain(Clock::time_point deadline) {
+    draining_ = true;
+    while (num_live() > 0 && Clock::now() < deadline) {
+      co_await with_timeout(deadline - Clock::now(), changed_.async_receive(asio::use_awaitable));
+    }
+    for (auto& engine : engines_) engine->abort_all();
+  }
+
+ private:
+  Result<void> accepts(const AddRequest& request) const {
+    const auto refuse = [](std::string detail) -> Result<void> {
+      return Error{ErrorCode::invalid_argument, std::move(detail), "prompt"};
+    };
+    switch (state()) {
+      case EngineGroupState::starting:
+        return Error{ErrorCode::overloaded, "starting: " + progress(), {}};
+      case EngineGroupState::draining:
+        return draining_error();
+      case EngineGroupState::dead:
+        return Error{ErrorCode::unavailable, error(), {}};
+      case EngineGroupState::ready:
+        break;
+    }
+    if (request.prompt.empty()) return refuse("the prompt is empty");
+    if (request.prompt.size() >= static_cast<std::size_t>(ready_.max_model_len)) {
+      return refuse("the prompt has " + std::to_string(request.prompt.size()) +
+                    " tokens, the context length is " + std::to_string(ready_.max_model_len));
+    }
+    const auto [lowest, highest] = std::ranges::minmax(request.prompt);
+    if (lowest < 0 || highest >= ready_.vocab_size) {
+      return refuse("token " + std::to_string(lowest < 0 ? lowest : highest) +
+                    " is not in the vocabulary of " + std::to_string(ready_.vocab_size));
+    }
+    return validate(request.sampling, ready_.vocab_size);
+  }
+
+  // Among equals the next one after the last choice.
+  EngineClient& least_loaded() {
+    const std::size_t first = next_++ % engines_.size();
+    std::size_t best = first;
+    int best_load = engines_[first]->num_live();
+    for (std::size_t i = 1; i < engines_.size(); ++i) {
+      const std::size_t candidate = (first + i) % engines_.size();
+      const int load = engines_[candidate]->num_live();
+      if (load < best_load) {
+        best = candidate;
+        best_load = load;
+      }
+    }
+    return *engines_[best];
+  }
+
+  bool all_ready() const {
+    return std::ranges::all_of(
+        engines_, [](const auto& engine) { return engine->status().state == EngineState::ready; });
+  }
+
+  // The first that has died, or that was silent for too long: that one is given up.
+  std::optional<Error> failed_engine() {
+    for (auto& engine : engines_) {
+      const EngineStatus status = engine->status();
+      if (status.state == EngineState::dead) {
+        return Error{ErrorCode::unavailable, status.error, {}};
+      }
+      if (status.state == EngineState::starting &&
+          Clock::now() - status.last_heard >= options_.ready_timeout) {
+        return Error{ErrorCode::timeout,
+                     "engine " + std::to_string(engine->id().value) + " was silent for " +
+                         std::to_string(options_.ready_timeout.count()) +
+                         " ms (--engine-ready-timeout)" +
+                         (status.progress.empty() ? "" : " after: " + status.progress),
+                     "--engine-ready-timeout"};
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::chrono::nanoseconds silence_left() const {
+    auto deadline = Clock::time_point::max();
+    for (const auto& engine : engines_) {
+      const EngineStatus status = engine->status();
+      if (status.state != EngineState::starting) continue;
+      deadline = std::min(deadline, status.last_heard + options_.ready_timeout);
+    }
+    return std::max<std::chrono::nanoseconds>(deadline - Clock::now(),
+                                              std::chrono::milliseconds(1));
+  }
+
+  Error fail(Error error) {
+    for (auto& engine : engines_) engine->fail(error.detail);
+    return error;
+  }
+
+  const EngineConfig config_;
+  const EngineGroupOptions options_;
+  ReadyInfo ready_;  // written before is_ready_
+  std::atomic<bool> is_ready_{false};
+  std::atomic<bool> draining_{false};
+  std::atomic<std::uint64_t> last_id_{0};
+  std::atomic<std::size_t> next_{0};
+  Signal changed_;
+  std::vector<std::unique_ptr<EngineClient>> engines_;  // last: their events use what is above
+};
+
+EngineGroup::EngineGroup(asio::any_io_executor executor,
+                         std::vector<std::unique_ptr<ClientEnd>> engines, EngineConfig config,
+                         EngineGroupOptions options)
+    : impl_(std::make_unique<Impl>(std::move(executor), std::move(engines), std::move(config),
+                                   options)) {}
+
+EngineGroup::~EngineGroup() = default;
+
+void EngineGroup::on_step(StepObserver observer) { impl_->on_step = std::move(observer); }
+awaitable<Result<void>> EngineGroup::start() { return impl_->start(); }
+EngineGroupState EngineGroup::state() const { return impl_->state(); }
+std::string EngineGroup::progress() const { return impl_->progress(); }
+std::string EngineGroup::error() const { return impl_->error(); }
+const ReadyInfo& EngineGroup::ready() const { return impl_->ready(); }
+int EngineGroup::num_engines() const { return impl_->num_engines(); }
+EngineStats EngineGroup::stats(EngineId engine) const { return impl_->stats(engine); }
+int EngineGroup::num_live() const { return impl_->num_live(); }
+Result<Generation> EngineGroup::submit(AddRequest request) {
+  return impl_->submit(std::move(request));
+}
+awaitable<void> EngineGroup::drain(Clock::time_point deadline) { return impl_->drain(deadline); }
+
+}  // namespace quire

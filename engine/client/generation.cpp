@@ -1,0 +1,44 @@
+#include "engine/client/generation.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <utility>
+
+#include "engine/client/engine_client.h"
+#include "engine/client/generation_buffer.h"
+
+namespace quire {
+
+Generation::Generation(EngineClient& client, std::shared_ptr<GenerationBuffer> buffer)
+    : client_(&client), buffer_(std::move(buffer)) {}
+
+Generation::Generation(Generation&&) noexcept = default;
+
+Generation& Generation::operator=(Generation&& other) noexcept {
+  if (this != &other) {
+    cancel();
+    client_ = other.client_;
+    buffer_ = std::move(other.buffer_);
+  }
+  return *this;
+}
+
+Generation::~Generation() { cancel(); }
+
+RequestId Generation::id() const { return buffer_->id; }
+EngineId Generation::engine() const { return buffer_->engine; }
+
+awaitable<std::optional<RequestOutput>> Generation::next() {
+  while (true) {
+    if (auto output = buffer_->take()) co_return output;
+    if (buffer_->ended()) co_return std::nullopt;
+    co_await buffer_->wait();
+  }
+}
+
+void Generation::cancel() {
+  if (!buffer_) return;
+  if (!buffer_->finished()) client_->abort(buffer_->id);
+  buffer_->close();
+}
+
+}  // namespace quire

@@ -1,0 +1,45 @@
+#pragma once
+// Where outputs of one request gather between the engine's client, which fills it, and the
+// Generation, which empties it. Any thread. Holds at most what the request may produce: max_tokens.
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/experimental/concurrent_channel.hpp>
+#include <mutex>
+#include <optional>
+
+#include "base/async.h"
+#include "engine/wire/messages.h"
+
+namespace quire {
+
+class GenerationBuffer {
+ public:
+  GenerationBuffer(asio::any_io_executor executor, RequestId id, EngineId engine)
+      : id(id), engine(engine), wake_(std::move(executor), 1) {}
+
+  const RequestId id;
+  const EngineId engine;
+
+  // Wakes the reader if it waits. Outputs after the finish are dropped.
+  void deliver(RequestOutput output);
+  void finish(FinishReason reason, std::optional<Error> error);
+  // Nothing will be read any more.
+  void close();
+
+  // What has gathered. Empty and !ended(): wait.
+  std::optional<RequestOutput> take();
+  bool ended() const;  // finished, and the finish was taken
+  bool finished() const;
+  awaitable<void> wait();
+
+ private:
+  using Wake = asio::experimental::concurrent_channel<void(boost::system::error_code)>;
+
+  mutable std::mutex mutex_;
+  std::optional<RequestOutput> pending_;
+  bool finished_ = false;
+  bool reader_waits_ = false;
+  Wake wake_;
+};
+
+}  // namespace quire

@@ -1,0 +1,86 @@
+#include "engine/client/ready_info.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace quire {
+namespace {
+
+std::string text_of(int value) { return std::to_string(value); }
+std::string text_of(const std::string& value) { return value; }
+
+// An engine of an older version leaves out what it does not know; that is no disagreement.
+bool is_known(int value) { return value != 0; }
+bool is_known(const std::string& value) { return !value.empty(); }
+
+template <class T>
+Result<void> must_be_equal(const Ready& a, const Ready& b, const T& in_a, const T& in_b,
+                           const char* field) {
+  if (in_a == in_b || !is_known(in_a) || !is_known(in_b)) return {};
+  return Error{ErrorCode::invalid_argument,
+               "engines disagree about " + std::string(field) + ": engine " +
+                   std::to_string(a.engine.value) + " has " + text_of(in_a) + ", engine " +
+                   std::to_string(b.engine.value) + " has " + text_of(in_b),
+               field};
+}
+
+Result<void> check(const Ready& ready) {
+  const auto refuse = [&](const std::string& what) -> Result<void> {
+    return Error{ErrorCode::invalid_argument,
+                 "engine " + std::to_string(ready.engine.value) + " reports " + what,
+                 {}};
+  };
+  if (ready.max_model_len <= 0) return refuse("max_model_len " + text_of(ready.max_model_len));
+  if (ready.block_size <= 0) return refuse("block_size " + text_of(ready.block_size));
+  if (ready.num_gpu_blocks <= 0) return refuse("num_gpu_blocks " + text_of(ready.num_gpu_blocks));
+  return {};
+}
+
+}  // namespace
+
+std::int64_t ReadyInfo::total_gpu_blocks() const {
+  std::int64_t sum = 0;
+  for (const Ready& engine : engines) sum += engine.num_gpu_blocks;
+  return sum;
+}
+
+std::int64_t ReadyInfo::total_kv_cache_size_tokens() const {
+  std::int64_t sum = 0;
+  for (const Ready& engine : engines) sum += engine.kv_cache_size_tokens;
+  return sum;
+}
+
+Result<ReadyInfo> merge_ready(std::vector<Ready> engines) {
+  assert(!engines.empty());
+  const Ready& first = engines.front();
+  ReadyInfo info;
+  info.max_model_len = first.max_model_len;
+  info.block_size = first.block_size;
+  info.vocab_size = first.vocab_size;
+  info.dtype = first.dtype;
+  const Ready* stats_owner = nullptr;  // the first that has an address
+  for (const Ready& engine : engines) {
+    if (auto ok = check(engine); !ok) return ok.error();
+    info.max_model_len = std::min(info.max_model_len, engine.max_model_len);
+    for (const auto& ok :
+         {must_be_equal(first, engine, first.block_size, engine.block_size, "block_size"),
+          must_be_equal(first, engine, first.vocab_size, engine.vocab_size, "vocab_size"),
+          must_be_equal(first, engine, first.model_fingerprint, engine.model_fingerprint,
+                        "model_fingerprint")}) {
+      if (!ok) return ok.error();
+    }
+    if (engine.dp_stats_address.empty()) continue;
+    if (stats_owner == nullptr) stats_owner = &engine;
+    if (auto ok = must_be_equal(*stats_owner, engine, stats_owner->dp_stats_address,
+                                engine.dp_stats_address, "dp_stats_address");
+        !ok) {
+      return ok.error();
+    }
+  }
+  if (stats_owner != nullptr) info.dp_stats_address = stats_owner->dp_stats_address;
+  info.engines = std::move(engines);
+  return info;
+}
+
+}  // namespace quire
