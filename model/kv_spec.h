@@ -47,7 +47,7 @@ enum class MlaFormat : std::uint8_t { plain, fp8_ds_mla };
 enum class MlaVersion : std::uint8_t { v3, deepseek_v4 };
 
 struct StateTensor {
-  std::vector<std::int64_t> shape;  // of one request's state, on this rank
+  std::vector<std::int64_t> shape = {};  // of one request's state, on this rank
   DType dtype = DType::f32;
   friend bool operator==(const StateTensor&, const StateTensor&) = default;
 };
@@ -74,7 +74,7 @@ struct KvSpec {
   std::size_t alignment = 0;  // pages are rounded up to it; 0: no
 
   // State layers, in memory order
-  std::vector<StateTensor> states;
+  std::vector<StateTensor> states = {};
   int num_speculative_blocks = 0;
   StateCacheMode state_cache_mode = StateCacheMode::none;
 
@@ -90,10 +90,10 @@ struct LayerKvSpec {
 // What the specs of an architecture depend on besides its config.json.
 struct KvSpecOptions {
   int tp_size = 1;
-  DType cache_dtype = DType::bf16;             // of keys and values
-  DType conv_state_dtype = DType::bf16;        // of recurrent layers' convolution rows
-  std::optional<DType> recurrent_state_dtype;  // unset: the model's own choice
-  int num_speculative_tokens = 0;              // extra convolution rows
+  DType cache_dtype = DType::bf16;                  // of keys and values
+  DType conv_state_dtype = DType::bf16;             // of recurrent layers' convolution rows
+  std::optional<DType> recurrent_state_dtype = {};  // unset: the model's own choice
+  int num_speculative_tokens = 0;                   // extra convolution rows
 };
 
 // The longest a request and a step can get.
@@ -115,8 +115,8 @@ int storage_block_size(const KvSpec& spec);
 std::int64_t max_blocks_per_request(const KvSpec& spec, const KvLimits& limits);
 
 struct MergedSpec {
-  std::optional<KvSpec> spec;    // empty: the layers cannot share a block table as one spec
-  bool window_conflict = false;  // only because of two different windows or chunks
+  std::optional<KvSpec> spec = {};  // empty: the layers cannot share a block table as one spec
+  bool window_conflict = false;     // only because of two different windows or chunks
 };
 
 // One spec for layers that are stored alike; layers must not be empty.

@@ -35,7 +35,7 @@ struct StateCacheRequest {
   bool model_supports_all = false;
   bool enable_prefix_caching = false;
   StateCacheMode mode = StateCacheMode::none;
-  std::optional<int> mamba_block_size;
+  std::optional<int> mamba_block_size = {};
   int block_size = 0;  // of attention
   std::int64_t max_model_len = 0;
   bool chunked_prefill = true;
@@ -46,9 +46,9 @@ struct StateCacheRequest {
 Result<StateCacheChoice> choose_state_cache(const StateCacheRequest& request);
 
 struct HybridAlignment {
-  int block_size = 0;                                 // of attention, tokens
-  std::optional<int> mamba_block_size;                // set by modes all and align
-  std::optional<std::size_t> mamba_page_size_padded;  // unset: pages are equal as they are
+  int block_size = 0;                                      // of attention, tokens
+  std::optional<int> mamba_block_size = {};                // set by modes all and align
+  std::optional<std::size_t> mamba_page_size_padded = {};  // unset: pages are equal as they are
   std::size_t attention_page_bytes = 0;
   double padding_percent = 0;  // of the state's bytes
 };
@@ -58,8 +58,8 @@ struct HybridAlignmentRequest {
   std::size_t state_bytes = 0;                // of one layer, unpadded
   int block_size = 0;                         // so far, tokens
   StateCacheMode mode = StateCacheMode::none;
-  std::optional<int> mamba_block_size;
-  std::optional<int> mamba_chunk_size;  // of the model's scan, tokens
+  std::optional<int> mamba_block_size = {};
+  std::optional<int> mamba_chunk_size = {};  // of the model's scan, tokens
   KernelSizes backend;
 };
 

@@ -8,20 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "engine/kv_cache/block_size.h"
+#include "engine/kv_cache/groups.h"
+#include "engine/kv_cache/plan_error.h"
+#include "engine/kv_cache/pool_layout.h"
 #include "model/kv_spec.h"
 
 namespace quire {
 
 // One worker process: a tensor-parallel rank of a pipeline stage.
 struct WorkerKvInput {
-  std::vector<LayerKvSpec> layers;  // in layer order; groups follow the first appearance
+  std::vector<LayerKvSpec> layers = {};  // in layer order; groups follow the first appearance
   std::int64_t available_bytes = 0;
 };
 
 struct KvPlanInput {
-  std::vector<WorkerKvInput> workers;
+  std::vector<WorkerKvInput> workers = {};
   std::int64_t max_model_len = 0;  // with auto_fit: the most that the model allows
   bool auto_fit = false;
   std::optional<std::int64_t> num_gpu_blocks_override;
@@ -39,25 +41,6 @@ struct KvPlanInput {
   KernelSizes latent_kernels = {KernelSize{}};     // what its MLA reads
 };
 
-// Layers that share a block table.
-struct KvGroup {
-  std::vector<std::string> layers;  // may be empty on a pipeline stage
-  KvSpec spec;                      // of every layer, or of the first if per_layer_specs
-  bool per_layer_specs = false;     // pages differ from layer to layer
-  bool mixed_kinds = false;
-  std::vector<KvSpec> layer_specs;  // as layers, if per_layer_specs
-  int block_size = 0;               // tokens
-  int kernel_block_size = 0;        // tokens; state groups: block_size
-  std::size_t page_bytes = 0;       // of one layer; of all layers if per_layer_specs
-  bool is_eagle_group = false;
-};
-
-// One allocation; block b of each layer in shared_by begins at b · (size / num_blocks).
-struct KvTensor {
-  std::size_t size = 0;  // bytes
-  std::vector<std::string> shared_by;
-};
-
 struct WorkerKvPlan {
   std::vector<KvGroup> groups;  // same number and order on every worker
   std::vector<KvTensor> tensors;
@@ -72,7 +55,7 @@ struct WorkerKvPlan {
 struct KvPlan {
   std::int64_t num_blocks = 0;  // on every worker; block 0 is the null block
   std::int64_t max_model_len = 0;
-  std::vector<WorkerKvPlan> workers;
+  std::vector<WorkerKvPlan> workers = {};
 
   // For scheduler, handshake and /metrics. Sizes in tokens.
   int block_size = 0;            // reported: smallest over groups that keep attention's tokens
@@ -85,42 +68,6 @@ struct KvPlan {
   const std::vector<KvGroup>& groups() const { return workers.front().groups; }
 };
 
-enum class KvPlanErrorCode : std::uint8_t {
-  no_memory,
-  admission,      // one request of max_model_len does not fit
-  autofit_zero,   // not one token fits
-  page_unify,     // page sizes that are no multiples of each other
-  hma_off_unify,  // hybrid manager off, and the layers are of kinds that cannot become one
-  window_merge,
-  conflicting_specs,  // one layer, two workers, two specs
-  cp_with_sliding_window,
-  invalid_hash_block_size,
-  no_common_block_size,  // no kernel reads the block size
-  unsupported_kind,
-  invalid_input,
-};
-
-struct KvPlanError {
-  KvPlanErrorCode code = KvPlanErrorCode::invalid_input;
-  std::string detail;  // what was needed, what there is, the nearest setting that works
-  // admission
-  std::int64_t max_model_len = 0;
-  std::int64_t needed_bytes = 0;             // without the null block
-  std::int64_t available_bytes = 0;          // of the worker that has too few
-  std::int64_t estimated_max_model_len = 0;  // works; 0: none does
-  std::int64_t memory_max_model_len = 0;     // if the null block were usable, as vLLM counts
-};
-
-std::string_view name_of(KvPlanErrorCode code);
-Error to_error(const KvPlanError& error);
-[[noreturn]] void throw_exception_from_error(const KvPlanError& error,
-                                             const boost::source_location&);
-
-using KvPlanResult = boost::system::result<KvPlan, KvPlanError>;
-
-KvPlanResult make_kv_plan(const KvPlanInput& input);
-
-// Blocks that a request of num_tokens can hold at a time, over all groups.
-std::int64_t blocks_per_request(const std::vector<KvGroup>& groups, const KvLimits& limits);
+PlanResult<KvPlan> make_kv_plan(const KvPlanInput& input);
 
 }  // namespace quire

@@ -1,0 +1,310 @@
+#include "engine/kv_cache/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <unordered_map>
+
+namespace quire {
+namespace {
+
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+// Shared by the phases of make_kv_plan.
+struct Planning {
+  const KvPlanInput& input;
+  std::vector<KvGroup> groups;  // of the whole model
+  std::vector<WorkerKvPlan> workers;
+  std::int64_t num_blocks = 1;  // that every worker can hold; 1: no layer remembers anything
+
+  KvLimits limits(std::int64_t max_model_len) const {
+    return {.max_model_len = max_model_len,
+            .max_num_batched_tokens = input.max_num_batched_tokens,
+            .context_parallel = input.decode_context_parallel * input.prefill_context_parallel,
+            .state_cache_mode = input.state_cache_mode};
+  }
+  std::int64_t needed_blocks(std::int64_t max_model_len) const {
+    return blocks_per_request(groups, limits(max_model_len));
+  }
+  // The longest request that `usable` blocks hold, at most `cap` tokens; 0: none.
+  std::int64_t longest_request(std::int64_t usable, std::int64_t cap) const {
+    std::int64_t fits = 0, above = cap + 1;
+    while (above - fits > 1) {
+      const std::int64_t middle = fits + (above - fits) / 2;
+      (needed_blocks(middle) <= usable ? fits : above) = middle;
+    }
+    return fits;
+  }
+};
+
+KvPlanError fail(KvPlanErrorCode code, std::string detail) {
+  return {.code = code, .detail = std::move(detail)};
+}
+
+double gib(std::int64_t bytes) { return static_cast<double>(bytes) / kGiB; }
+
+PlanResult<void> check_input(const KvPlanInput& input) {
+  const auto invalid = [](std::string detail) {
+    return fail(KvPlanErrorCode::invalid_input, std::move(detail));
+  };
+  if (input.workers.empty()) return invalid("there is no worker to plan for");
+  if (input.max_model_len < 1) return invalid("max_model_len must be at least 1");
+  if (input.num_gpu_blocks_override.value_or(1) < 1)
+    return invalid("--num-gpu-blocks-override must be at least 1");
+  for (const WorkerKvInput& worker : input.workers)
+    for (const LayerKvSpec& layer : worker.layers)
+      if (layer.spec.block_size < 1 || page_bytes(layer.spec) == 0)
+        return invalid("layer " + layer.layer + " has blocks of no tokens or no bytes");
+  return {};
+}
+
+// All layers of the model, in the order of the workers.
+PlanResult<std::vector<LayerKvSpec>> all_layers(const std::vector<WorkerKvInput>& workers) {
+  std::vector<LayerKvSpec> layers;
+  std::unordered_map<std::string, std::size_t> seen;
+  for (const WorkerKvInput& worker : workers) {
+    for (const LayerKvSpec& layer : worker.layers) {
+      const auto [at, fresh] = seen.try_emplace(layer.layer, layers.size());
+      if (fresh)
+        layers.push_back(layer);
+      else if (layers[at->second].spec != layer.spec)
+        return fail(KvPlanErrorCode::conflicting_specs,
+                    "layer " + layer.layer + " has different specs on two workers");
+    }
+  }
+  return layers;
+}
+
+// Sliding windows are not split over context-parallel ranks, and one rule of splitting must hold
+// for every group.
+PlanResult<void> check_context_parallel(const Planning& planning) {
+  const int ranks =
+      planning.input.decode_context_parallel * planning.input.prefill_context_parallel;
+  if (ranks == 1) return {};
+  for (const KvGroup& group : planning.groups)
+    if (is_windowed(group.spec))
+      return fail(KvPlanErrorCode::cp_with_sliding_window,
+                  "context parallelism is not possible with sliding-window layers such as " +
+                      group.layers.front());
+  if (planning.groups.size() > 1)
+    return fail(KvPlanErrorCode::cp_with_several_groups,
+                "context parallelism needs layers of one kind; this model has several");
+  return {};
+}
+
+PlanResult<void> choose_kernel_blocks(Planning& planning) {
+  for (KvGroup& group : planning.groups) {
+    const KvKind kind = group.spec.kind;
+    if (!is_attention(kind) || kind == KvKind::hidden_state) continue;
+    const bool latent = kind == KvKind::mla || kind == KvKind::sliding_window_mla;
+    const KernelSizes& sizes =
+        latent ? planning.input.latent_kernels : planning.input.attention_kernels;
+    const auto kernel = common_kernel_block_size(group.block_size, std::span(&sizes, 1));
+    if (!kernel)
+      return fail(KvPlanErrorCode::no_common_block_size,
+                  fmt::format("no attention kernel reads blocks of {} tokens; use a --block-size "
+                              "that is a multiple of {}",
+                              group.block_size, preferred_block_size(sizes)));
+    group.kernel_block_size = *kernel;
+  }
+  return {};
+}
+
+std::int64_t bytes_for(const WorkerKvPlan& worker, std::int64_t num_blocks) {
+  return num_blocks * static_cast<std::int64_t>(worker.pool_bytes_per_block);
+}
+
+// What its own memory, or the override, holds.
+std::int64_t own_blocks(const Planning& planning, const WorkerKvPlan& worker) {
+  if (planning.input.num_gpu_blocks_override) return *planning.input.num_gpu_blocks_override;
+  return std::max<std::int64_t>(worker.available_bytes, 0) /
+         static_cast<std::int64_t>(worker.pool_bytes_per_block);
+}
+
+void make_workers(Planning& planning) {
+  std::int64_t fewest = kUnlimited;
+  for (const WorkerKvInput& input : planning.input.workers) {
+    WorkerKvPlan& worker = planning.workers.emplace_back();
+    worker.groups = project_groups(planning.groups, input.layers);
+    worker.pool_bytes_per_block = pool_bytes_per_block(worker.groups);
+    worker.available_bytes = input.available_bytes;
+    if (worker.pool_bytes_per_block == 0) continue;  // a stage without such layers
+    fewest = std::min(fewest, own_blocks(planning, worker));
+  }
+  if (fewest != kUnlimited) planning.num_blocks = fewest;
+}
+
+// What to give so that `needed` blocks and the null block fit.
+std::string more_memory(const Planning& planning, std::int64_t needed) {
+  if (planning.input.num_gpu_blocks_override)
+    return fmt::format("--num-gpu-blocks-override {}", needed + 1);
+  std::int64_t most = 0;
+  for (const WorkerKvPlan& worker : planning.workers)
+    most = std::max(most, bytes_for(worker, needed + 1));
+  return fmt::format("--kv-cache-memory-bytes {}", most);
+}
+
+KvPlanError no_memory(const Planning& planning, const WorkerKvPlan& worker) {
+  const std::int64_t needed = planning.needed_blocks(planning.input.max_model_len);
+  return fail(
+      KvPlanErrorCode::no_memory,
+      fmt::format("no memory is left for the KV cache ({} bytes). What works: {}, or a higher "
+                  "--gpu-memory-utilization",
+                  worker.available_bytes, more_memory(planning, needed)));
+}
+
+KvPlanError too_long(const Planning& planning, const WorkerKvPlan& worker) {
+  const std::int64_t length = planning.input.max_model_len;
+  const std::int64_t needed = planning.needed_blocks(length);
+  const std::int64_t blocks = own_blocks(planning, worker);
+  KvPlanError error{.code = KvPlanErrorCode::admission, .detail = {}, .max_model_len = length};
+  error.needed_bytes = bytes_for(worker, needed);
+  error.available_bytes =
+      planning.input.num_gpu_blocks_override ? bytes_for(worker, blocks) : worker.available_bytes;
+  error.memory_max_model_len = planning.longest_request(blocks, length);
+  error.estimated_max_model_len = planning.longest_request(planning.num_blocks - 1, length);
+  const std::string shorter =
+      error.estimated_max_model_len > 0
+          ? fmt::format("--max-model-len {} (or -1, the longest that fits), or ",
+                        error.estimated_max_model_len)
+          : std::string();
+  error.detail = fmt::format(
+      "one request of max_model_len {} needs {} KV cache blocks and the null block ({:.2f} GiB); "
+      "there are {} ({:.2f} GiB). What works: {}{}",
+      length, needed, gib(bytes_for(worker, needed + 1)), blocks, gib(error.available_bytes),
+      shorter, more_memory(planning, needed));
+  return error;
+}
+
+PlanResult<std::int64_t> fit_length(const Planning& planning) {
+  const std::int64_t fit =
+      planning.longest_request(planning.num_blocks - 1, planning.input.max_model_len);
+  if (fit > 0) return fit;
+  const std::int64_t needed = planning.needed_blocks(1);
+  return fail(KvPlanErrorCode::autofit_zero,
+              fmt::format("not one token fits: that takes {} KV cache blocks and the null block, "
+                          "there are {}. What works: {}",
+                          needed, planning.num_blocks, more_memory(planning, needed)));
+}
+
+// max_model_len, once it is known to fit beside the null block.
+PlanResult<std::int64_t> admit(const Planning& planning) {
+  const std::int64_t length = planning.input.max_model_len;
+  if (planning.groups.empty()) return length;
+  if (planning.input.auto_fit) return fit_length(planning);
+  const std::int64_t needed = planning.needed_blocks(length);
+  for (const std::int64_t null_blocks : {0, 1}) {
+    for (const WorkerKvPlan& worker : planning.workers) {
+      if (worker.pool_bytes_per_block == 0) continue;
+      if (!planning.input.num_gpu_blocks_override && worker.available_bytes <= 0)
+        return no_memory(planning, worker);
+      if (needed + null_blocks > own_blocks(planning, worker)) return too_long(planning, worker);
+    }
+  }
+  return length;
+}
+
+// vLLM reports the smallest of all groups; a state's or a compressor state's block is no block of
+// attention, so these count only where there is nothing else.
+int reported_block_size(const std::vector<KvGroup>& groups) {
+  int attention = 0, any = 0;
+  const auto smaller = [](int so_far, int size) {
+    return so_far == 0 ? size : std::min(so_far, size);
+  };
+  for (const KvGroup& group : groups) {
+    any = smaller(any, group.block_size);
+    const KvKind kind = group.spec.kind;
+    if (kind != KvKind::mamba && kind != KvKind::sliding_window_mla)
+      attention = smaller(attention, group.block_size);
+  }
+  return attention != 0 ? attention : any;
+}
+
+PlanResult<void> choose_scheduler_sizes(const Planning& planning, KvPlan& plan) {
+  const KvPlanInput& input = planning.input;
+  const int ranks = input.decode_context_parallel * input.prefill_context_parallel;
+  plan.block_size = reported_block_size(planning.groups);
+  if (planning.groups.size() <= 1) {
+    if (planning.groups.empty()) plan.block_size = input.cache_block_size;
+    plan.scheduler_block_size = plan.hash_block_size = plan.block_size * ranks;
+    return {};
+  }
+  std::int64_t common = 1, divisor = 0;
+  int smallest = std::numeric_limits<int>::max();
+  bool state_blocks_differ = false;
+  for (const KvGroup& group : planning.groups) {
+    common = std::lcm<std::int64_t>(common, group.block_size);
+    divisor = std::gcd<std::int64_t>(divisor, group.block_size);
+    smallest = std::min(smallest, group.block_size);
+  }
+  for (const KvGroup& group : planning.groups)
+    state_blocks_differ |= group.spec.kind == KvKind::mamba && group.block_size != smallest;
+  if (common > std::numeric_limits<int>::max())
+    return fail(KvPlanErrorCode::invalid_input,
+                "the block sizes of the groups have no common multiple below 2^31");
+  plan.scheduler_block_size = plan.hash_block_size = static_cast<int>(common);
+  const bool hashes = input.enable_prefix_caching || input.kv_connector;
+  if (!hashes || state_blocks_differ) return {};
+  plan.hash_block_size = input.hash_block_size.value_or(static_cast<int>(divisor));
+  if (plan.hash_block_size < 1 || divisor % plan.hash_block_size != 0)
+    return fail(KvPlanErrorCode::invalid_hash_block_size,
+                fmt::format("--hash-block-size {} does not divide every group's block size; what "
+                            "works: {} or a divisor of it",
+                            plan.hash_block_size, divisor));
+  return {};
+}
+
+void describe_capacity(const Planning& planning, KvPlan& plan) {
+  const std::int64_t needed = planning.needed_blocks(plan.max_model_len);
+  plan.largest_request_tokens = plan.max_model_len;
+  if (planning.groups.empty()) return;
+  plan.max_concurrency = static_cast<double>(plan.num_blocks) / static_cast<double>(needed);
+  plan.kv_cache_size_tokens =
+      static_cast<std::int64_t>(plan.max_concurrency * static_cast<double>(plan.max_model_len));
+  // Beyond every block's worth of tokens only windows and states are left, which hold any length.
+  int largest_block = 1;
+  for (const KvGroup& group : planning.groups)
+    largest_block = std::max(largest_block, group.block_size);
+  plan.largest_request_tokens = planning.longest_request(
+      plan.num_blocks - 1, std::max(plan.max_model_len, plan.num_blocks * largest_block));
+  for (WorkerKvPlan& worker : plan.workers) {
+    worker.needed_blocks = needed;
+    worker.needed_bytes = bytes_for(worker, needed);
+    worker.tensors = pool_tensors(worker.groups, plan.num_blocks);
+  }
+}
+
+}  // namespace
+
+std::size_t WorkerKvPlan::total_bytes() const {
+  std::size_t total = 0;
+  for (const KvTensor& tensor : tensors) total += tensor.size;
+  return total;
+}
+
+PlanResult<KvPlan> make_kv_plan(const KvPlanInput& input) {
+  if (auto checked = check_input(input); checked.has_error()) return checked.error();
+  auto layers = all_layers(input.workers);
+  if (layers.has_error()) return layers.error();
+  auto groups = make_groups(std::move(*layers), {input.hybrid_manager, input.use_eagle});
+  if (groups.has_error()) return groups.error();
+
+  Planning planning{.input = input, .groups = std::move(*groups), .workers = {}};
+  if (auto checked = check_context_parallel(planning); checked.has_error()) return checked.error();
+  if (auto chosen = choose_kernel_blocks(planning); chosen.has_error()) return chosen.error();
+  make_workers(planning);
+  auto admitted = admit(planning);
+  if (admitted.has_error()) return admitted.error();
+
+  KvPlan plan{.num_blocks = planning.num_blocks, .max_model_len = *admitted, .workers = {}};
+  if (auto chosen = choose_scheduler_sizes(planning, plan); chosen.has_error())
+    return chosen.error();
+  plan.workers = std::move(planning.workers);
+  describe_capacity(planning, plan);
+  return plan;
+}
+
+}  // namespace quire
