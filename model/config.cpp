@@ -1,0 +1,141 @@
+#include "model/config.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/config_parts.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::size_t kMaxConfigBytes = 16u << 20;
+constexpr IntRange kTokenIds{0, (1 << 28) - 1};
+
+std::optional<DType> dtype_named(std::string_view name) {
+  if (name.starts_with("torch.")) name.remove_prefix(6);
+  constexpr std::pair<std::string_view, DType> kNames[] = {
+      {"bfloat16", DType::bf16}, {"float16", DType::f16}, {"half", DType::f16},
+      {"float32", DType::f32},   {"float", DType::f32},
+  };
+  for (const auto& [spelling, dtype] : kNames) {
+    if (name == spelling) return dtype;
+  }
+  return {};
+}
+
+DType parse_dtype(const Fields& text, const Fields& root) {
+  for (const Fields* fields : {&text, &root}) {
+    if (const auto name = fields->text({"dtype", "torch_dtype"})) {
+      if (const auto dtype = dtype_named(*name)) return *dtype;
+      fields->fail("dtype", "\"" + *name + "\" is not supported (bfloat16, float16, float32)",
+                   ErrorCode::unsupported);
+    }
+  }
+  return DType::bf16;
+}
+
+Activation parse_activation(const Fields& text) {
+  const std::string name =
+      text.text({"hidden_activation", "mlp_hidden_act", "hidden_act"}).value_or("silu");
+  if (name == "silu" || name == "swish") return Activation::silu;
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::gelu_tanh;
+  if (name == "relu2") return Activation::relu2;
+  text.fail("hidden_act", "\"" + name + "\" is not supported (silu, gelu_pytorch_tanh, relu2)",
+            ErrorCode::unsupported);
+}
+
+void parse_common(ModelConfig& config, const Fields& text) {
+  config.vocab_size = text.need_integer({"vocab_size"}, {1, 1 << 24});
+  config.hidden_size = text.need_integer({"hidden_size"}, kWidth);
+  config.num_heads = text.need_integer({"num_attention_heads"}, kHeads);
+  config.num_kv_heads = text.integer({"num_key_value_heads"}, kHeads).value_or(config.num_heads);
+  config.head_dim = text.integer({"head_dim"}, kWidth)
+                        .value_or(std::max(1, config.hidden_size / config.num_heads));
+  config.intermediate_size = text.integer({"intermediate_size"}, kWidth).value_or(0);
+  config.max_position_embeddings =
+      text.integer({"max_position_embeddings"}, kTokens).value_or(2048);
+  config.rms_norm_eps =
+      text.number({"rms_norm_eps", "layer_norm_epsilon", "norm_eps"}).value_or(1e-6);
+  config.activation = parse_activation(text);
+  config.attention_bias = text.boolean({"attention_bias"}).value_or(false);
+  config.mlp_bias = text.boolean({"mlp_bias"}).value_or(false);
+  config.bos_token_id = text.integer({"bos_token_id"}, kTokenIds);
+  config.eos_token_ids = text.integers({"eos_token_id"}, kTokenIds);
+  if (config.num_heads % config.num_kv_heads != 0) {
+    text.fail("num_key_value_heads", "must divide num_attention_heads " +
+                                         std::to_string(config.num_heads) + ", is " +
+                                         std::to_string(config.num_kv_heads));
+  }
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(std::string_view json, const std::filesystem::path& file) {
+  const JsonDocument document(json, file);
+  const Fields& root = document.root();
+  const Fields text = root.object({"text_config"}).value_or(root);
+
+  ModelConfig config;
+  config.file = file;
+  const auto architectures = root.texts({"architectures"});
+  if (!architectures || architectures->empty()) root.fail("architectures", "is missing");
+  config.architecture = architectures->front();
+  check_architecture(config.architecture, root);
+  config.dtype = parse_dtype(text, root);
+  parse_common(config, text);
+  // The class that is published decides; a text part inside it has its own idea.
+  for (const Fields* fields : {&root, &text}) {
+    if (const auto tied = fields->boolean({"tie_word_embeddings"})) {
+      config.tie_word_embeddings = *tied;
+      break;
+    }
+    config.tie_word_embeddings = config.architecture.starts_with("Gemma");
+  }
+  for (const Fields* fields : {&root, &text}) {
+    if (const auto quant = fields->object({"quantization_config"})) {
+      config.quant.method = quant->text({"quant_method"}).value_or("unknown");
+      break;
+    }
+  }
+  parse_rope(config, text);
+  parse_family(config, text);
+  return config;
+}
+
+ModelConfig read_model_config(const std::filesystem::path& model_dir) {
+  const auto file = model_dir / "config.json";
+  return parse_model_config(read_text_file(file, kMaxConfigBytes), file);
+}
+
+GenerationConfig parse_generation_config(std::string_view json, const std::filesystem::path& file) {
+  const JsonDocument document(json, file);
+  const Fields& root = document.root();
+  return {
+      .bos_token_id = root.integer({"bos_token_id"}, kTokenIds),
+      .eos_token_ids = root.integers({"eos_token_id"}, kTokenIds),
+      .temperature = root.number({"temperature"}),
+      .top_p = root.number({"top_p"}),
+      .top_k = root.integer({"top_k"}, {-1, 1 << 24}),
+      .min_p = root.number({"min_p"}),
+      .repetition_penalty = root.number({"repetition_penalty"}),
+      .do_sample = root.boolean({"do_sample"}),
+  };
+}
+
+GenerationConfig read_generation_config(const std::filesystem::path& model_dir) {
+  const auto file = model_dir / "generation_config.json";
+  if (!std::filesystem::exists(file)) return {};
+  return parse_generation_config(read_text_file(file, kMaxConfigBytes), file);
+}
+
+DType resolve_dtype(std::string_view flag, const ModelConfig& config) {
+  if (flag == "auto") return config.dtype;
+  if (const auto dtype = dtype_named(flag)) return *dtype;
+  throw Failure(
+      Error{ErrorCode::invalid_argument,
+            "dtype \"" + std::string(flag) + "\" is not one of auto, bfloat16, float16, float32",
+            "--dtype"});
+}
+
+}  // namespace quire

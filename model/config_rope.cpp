@@ -1,0 +1,101 @@
+#include <utility>
+
+#include "model/config_parts.h"
+
+namespace quire {
+
+namespace {
+
+RopeKind kind_of(const Fields& fields, const std::string& name) {
+  constexpr std::pair<std::string_view, RopeKind> kKinds[] = {
+      {"default", RopeKind::standard},
+      {"linear", RopeKind::linear},
+      {"dynamic", RopeKind::dynamic},
+      {"yarn", RopeKind::yarn},
+      {"llama3", RopeKind::llama3},
+      {"longrope", RopeKind::longrope},
+      {"su", RopeKind::longrope},
+      {"mrope", RopeKind::standard},  // text: three equal positions
+  };
+  for (const auto& [spelling, kind] : kKinds) {
+    if (name == spelling) return kind;
+  }
+  fields.fail(
+      "rope_type",
+      "\"" + name + "\" is not supported (default, linear, dynamic, yarn, llama3, longrope)",
+      ErrorCode::unsupported);
+}
+
+void check(const RopeConfig& rope, const Fields& fields) {
+  if (!(rope.theta > 0)) fields.fail("rope_theta", "must be above 0");
+  if (!(rope.partial_rotary_factor > 0 && rope.partial_rotary_factor <= 1)) {
+    fields.fail("partial_rotary_factor", "must be above 0 and at most 1");
+  }
+  if (!(rope.factor > 0)) fields.fail("factor", "must be above 0");
+  if (rope.kind == RopeKind::longrope &&
+      (rope.short_factor.empty() || rope.short_factor.size() != rope.long_factor.size())) {
+    fields.fail("long_factor", "longrope needs short_factor and long_factor of one length");
+  }
+  for (const auto* list : {&rope.short_factor, &rope.long_factor}) {
+    for (const double f : *list) {
+      if (!(f > 0)) fields.fail("long_factor", "factors must be above 0");
+    }
+  }
+}
+
+// `scaling` is rope_parameters or rope_scaling; `top` has what the older form keeps beside it.
+RopeConfig parse_one(const ModelConfig& config, const Fields& top, const Fields* scaling) {
+  const Fields& in = scaling != nullptr ? *scaling : top;
+  const auto number = [&](Fields::Names names) {
+    const auto inner = in.number(names);
+    return inner ? inner : top.number(names);
+  };
+  RopeConfig rope;
+  rope.theta = number({"rope_theta"}).value_or(rope.theta);
+  rope.partial_rotary_factor = number({"partial_rotary_factor"}).value_or(1.0);
+  const auto original = [&] {
+    const auto inner = in.integer({"original_max_position_embeddings"}, kTokens);
+    return inner ? inner : top.integer({"original_max_position_embeddings"}, kTokens);
+  }();
+  rope.original_max_position_embeddings = original.value_or(config.max_position_embeddings);
+  if (scaling == nullptr) return rope;
+
+  rope.kind = kind_of(in, in.text({"rope_type", "type"}).value_or("default"));
+  const double stretch = original ? double(config.max_position_embeddings) / *original : 1.0;
+  rope.factor = in.number({"factor"}).value_or(stretch);
+  // Phi-3 publishes no factor, and where it does the ratio of lengths counts.
+  if (rope.kind == RopeKind::longrope && top.has({"original_max_position_embeddings"})) {
+    rope.factor = stretch;
+  }
+  rope.attention_factor = in.number({"attention_factor"});
+  rope.beta_fast = in.number({"beta_fast"}).value_or(rope.beta_fast);
+  rope.beta_slow = in.number({"beta_slow"}).value_or(rope.beta_slow);
+  rope.mscale = in.number({"mscale"}).value_or(rope.mscale);
+  rope.mscale_all_dim = in.number({"mscale_all_dim"}).value_or(rope.mscale_all_dim);
+  rope.truncate = in.boolean({"truncate"}).value_or(rope.truncate);
+  rope.low_freq_factor = in.number({"low_freq_factor"}).value_or(rope.low_freq_factor);
+  rope.high_freq_factor = in.number({"high_freq_factor"}).value_or(rope.high_freq_factor);
+  rope.short_factor = in.numbers({"short_factor"}).value_or(std::vector<double>{});
+  rope.long_factor = in.numbers({"long_factor"}).value_or(std::vector<double>{});
+  check(rope, in);
+  return rope;
+}
+
+}  // namespace
+
+void parse_rope(ModelConfig& config, const Fields& text) {
+  const auto scaling = text.object({"rope_parameters", "rope_scaling"});
+  const auto full = scaling ? scaling->object({"full_attention"}) : std::nullopt;
+  const auto sliding = scaling ? scaling->object({"sliding_attention"}) : std::nullopt;
+  const Fields* global = full ? &*full : scaling && !sliding ? &*scaling : nullptr;
+  config.rope = parse_one(config, text, global);
+  if (sliding) {
+    config.rope_local = parse_one(config, text, &*sliding);
+  } else if (const auto theta = text.number({"rope_local_base_freq"})) {
+    config.rope_local.emplace().theta = *theta;
+    check(*config.rope_local, text);
+  }
+  if (scaling == std::nullopt) check(config.rope, text);
+}
+
+}  // namespace quire
