@@ -23,13 +23,18 @@ std::size_t head_bytes(const KvSpec& spec, int head_size) {
   return elements * size_of(spec.dtype);
 }
 
+// One for K and one for V of every token and head.
+std::size_t scale_bytes(const KvSpec& spec) {
+  const bool scaled =
+      spec.quant == KvQuant::int8_per_token_head || spec.quant == KvQuant::fp8_per_token_head;
+  return scaled ? 2 * sizeof(float) * spec.block_size * spec.num_kv_heads : 0;
+}
+
 std::size_t attention_page_bytes(const KvSpec& spec) {
   const int value_size = spec.head_size_v > 0 ? spec.head_size_v : spec.head_size;
   const auto rows = static_cast<std::size_t>(spec.block_size) * spec.num_kv_heads;
-  const bool scaled_rows =
-      spec.quant == KvQuant::int8_per_token_head || spec.quant == KvQuant::fp8_per_token_head;
-  const std::size_t scales = scaled_rows ? 2 * sizeof(float) : 0;
-  return rows * (head_bytes(spec, spec.head_size) + head_bytes(spec, value_size) + scales);
+  return rows * (head_bytes(spec, spec.head_size) + head_bytes(spec, value_size)) +
+         scale_bytes(spec);
 }
 
 std::size_t latent_page_bytes(const KvSpec& spec) {
@@ -39,7 +44,7 @@ std::size_t latent_page_bytes(const KvSpec& spec) {
   if (spec.mla_format == MlaFormat::fp8_ds_mla)
     return v4 ? stored * kFp8LatentBytesV4
               : static_cast<std::size_t>(spec.block_size) * kFp8LatentBytes;
-  return stored * spec.num_kv_heads * spec.head_size * size_of(spec.dtype);
+  return stored * spec.num_kv_heads * spec.head_size * size_of(spec.dtype) + scale_bytes(spec);
 }
 
 std::size_t state_bytes(const KvSpec& spec) {
@@ -90,19 +95,18 @@ MergedSpec merge_full(std::span<const KvSpec> layers) {
   return {.spec = merged};
 }
 
-// The alignment is spent once page_size_padded is set, so it need not be equal.
+// Latents of one block size and packing: all get the largest page of them, as vLLM has it.
 MergedSpec merge_latent(std::span<const KvSpec> layers) {
-  KvSpec merged = layers.front();
-  const std::size_t page = page_bytes(merged);
-  if (page != unpadded_page_bytes(merged)) merged.page_size_padded = page;
-  merged.alignment = 0;
-  for (KvSpec layer : layers) {
-    const std::size_t layer_page = page_bytes(layer);
-    if (layer_page != unpadded_page_bytes(layer)) layer.page_size_padded = layer_page;
-    layer.alignment = 0;
-    if (layer != merged) return {};
+  const KvSpec* largest = &layers.front();
+  for (const KvSpec& layer : layers) {
+    if (layer.kind != largest->kind || layer.block_size != largest->block_size ||
+        layer.mla_format != largest->mla_format || layer.mla_version != largest->mla_version ||
+        layer.compress_ratio != largest->compress_ratio ||
+        layer.sliding_window != largest->sliding_window)
+      return {};
+    if (page_bytes(layer) > page_bytes(*largest)) largest = &layer;
   }
-  return {.spec = merged};
+  return {.spec = *largest};
 }
 
 }  // namespace

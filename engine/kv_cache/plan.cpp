@@ -129,7 +129,7 @@ void make_workers(Planning& planning) {
   for (const WorkerKvInput& input : planning.input.workers) {
     WorkerKvPlan& worker = planning.workers.emplace_back();
     worker.groups = project_groups(planning.groups, input.layers);
-    worker.pool_bytes_per_block = pool_bytes_per_block(worker.groups);
+    worker.pool_bytes_per_block = pool_bytes_per_block(worker.groups, planning.groups);
     worker.available_bytes = input.available_bytes;
     if (worker.pool_bytes_per_block == 0) continue;  // a stage without such layers
     fewest = std::min(fewest, own_blocks(planning, worker));
@@ -273,7 +273,7 @@ void describe_capacity(const Planning& planning, KvPlan& plan) {
   for (WorkerKvPlan& worker : plan.workers) {
     worker.needed_blocks = needed;
     worker.needed_bytes = bytes_for(worker, needed);
-    worker.tensors = pool_tensors(worker.groups, plan.num_blocks);
+    worker.tensors = pool_tensors(worker.groups, planning.groups, plan.num_blocks);
   }
 }
 

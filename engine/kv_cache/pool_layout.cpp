@@ -27,8 +27,12 @@ std::size_t longest_group(const std::vector<KvGroup>& groups) {
 // Layers of each page size, by index in their group: what shares a tensor.
 using PageClasses = std::map<std::size_t, std::vector<std::vector<std::string>>>;
 
-PageClasses page_classes(const std::vector<KvGroup>& groups) {
+// The pages of the first group, as on the whole model where this worker has none of its layers, and
+// of whatever else is here.
+PageClasses page_classes(const std::vector<KvGroup>& groups, const std::vector<KvGroup>& model) {
   PageClasses classes;
+  const KvGroup& first = groups.front().layers.empty() ? model.front() : groups.front();
+  for (const KvSpec& spec : first.layer_specs) classes[page_bytes(spec)];
   std::size_t tuples = 0;
   for (const KvGroup& group : groups) tuples = std::max(tuples, longest_page_run(group));
   for (const KvGroup& group : groups) {
@@ -40,13 +44,12 @@ PageClasses page_classes(const std::vector<KvGroup>& groups) {
       tensors[next[page]++].push_back(group.layers[i]);
     }
   }
+  for (auto& [page, tensors] : classes) tensors.resize(tuples);
   return classes;
 }
 
-std::vector<KvTensor> class_tensors(const std::vector<KvGroup>& groups, std::size_t num_blocks) {
-  const PageClasses classes = page_classes(groups);
+std::vector<KvTensor> class_tensors(const PageClasses& classes, std::size_t num_blocks) {
   std::vector<KvTensor> tensors;
-  if (classes.empty()) return tensors;
   for (std::size_t i = 0; i < classes.begin()->second.size(); ++i)
     for (const auto& [page, layers] : classes) tensors.push_back({page * num_blocks, layers[i]});
   return tensors;
@@ -54,19 +57,22 @@ std::vector<KvTensor> class_tensors(const std::vector<KvGroup>& groups, std::siz
 
 }  // namespace
 
-std::size_t pool_bytes_per_block(const std::vector<KvGroup>& groups) {
-  if (groups.empty()) return 0;
+std::size_t pool_bytes_per_block(const std::vector<KvGroup>& groups,
+                                 const std::vector<KvGroup>& model) {
+  if (longest_group(groups) == 0) return 0;
   if (is_one_per_layer_group(groups)) return groups.front().page_bytes;
   if (!has_page_classes(groups)) return longest_group(groups) * groups.front().page_bytes;
   std::size_t bytes = 0;
-  for (const auto& [page, layers] : page_classes(groups)) bytes += page * layers.size();
+  for (const auto& [page, layers] : page_classes(groups, model)) bytes += page * layers.size();
   return bytes;
 }
 
-std::vector<KvTensor> pool_tensors(const std::vector<KvGroup>& groups, std::int64_t num_blocks) {
+std::vector<KvTensor> pool_tensors(const std::vector<KvGroup>& groups,
+                                   const std::vector<KvGroup>& model, std::int64_t num_blocks) {
   const auto blocks = static_cast<std::size_t>(num_blocks);
-  if (has_page_classes(groups)) return class_tensors(groups, blocks);
   std::vector<KvTensor> tensors;
+  if (longest_group(groups) == 0) return tensors;
+  if (has_page_classes(groups)) return class_tensors(page_classes(groups, model), blocks);
   for (std::size_t i = 0; i < longest_group(groups); ++i) {
     KvTensor& tensor = tensors.emplace_back();
     for (const KvGroup& group : groups) {

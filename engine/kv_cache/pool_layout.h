@@ -15,9 +15,12 @@ struct KvTensor {
   std::vector<std::string> shared_by;
 };
 
-// Bytes of one block id across all tensors.
-std::size_t pool_bytes_per_block(const std::vector<KvGroup>& groups);
+// Bytes of one block id across all tensors of a worker: `groups` are its part of the `model`'s. 0:
+// the worker has no layer that remembers anything.
+std::size_t pool_bytes_per_block(const std::vector<KvGroup>& groups,
+                                 const std::vector<KvGroup>& model);
 
-std::vector<KvTensor> pool_tensors(const std::vector<KvGroup>& groups, std::int64_t num_blocks);
+std::vector<KvTensor> pool_tensors(const std::vector<KvGroup>& groups,
+                                   const std::vector<KvGroup>& model, std::int64_t num_blocks);
 
 }  // namespace quire
