@@ -1,0 +1,200 @@
+#pragma once
+// The schemas of openapi.yaml as plain structs, under the same names. What a client may leave out
+// is optional or has the contract's default; JSON null counts as left out.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace quire::openapi {
+
+struct StreamOptions {
+  bool include_usage = false;
+  bool continuous_usage_stats = false;
+};
+
+// What chat and completion requests have in common.
+struct GenerationRequest {
+  std::string model{};
+  std::optional<std::string> request_id{};
+  bool stream = false;
+  std::optional<StreamOptions> stream_options{};
+  std::int64_t n = 1;
+  std::optional<std::int64_t> max_tokens{};
+
+  std::optional<double> temperature{};
+  std::optional<double> top_p{};
+  std::optional<std::int64_t> top_k{};
+  std::optional<double> min_p{};
+  std::optional<double> repetition_penalty{};
+  double presence_penalty = 0;
+  double frequency_penalty = 0;
+  std::optional<std::int64_t> seed{};
+  std::vector<std::pair<TokenId, double>> logit_bias{};
+  std::vector<TokenId> allowed_token_ids{};
+
+  std::vector<std::string> stop{};
+  std::vector<TokenId> stop_token_ids{};
+  bool include_stop_str_in_output = false;
+  std::int64_t min_tokens = 0;
+  bool ignore_eos = false;
+  bool skip_special_tokens = true;
+
+  std::optional<bool> add_special_tokens{};
+  std::optional<std::int64_t> truncate_prompt_tokens{};
+  std::int64_t priority = 0;
+  std::string cache_salt{};
+  std::string kv_transfer_params{};  // JSON text of an object; empty: none
+  bool return_token_ids = false;
+
+  std::string response_format = "text";        // its type
+  std::vector<std::string> unsupported{};      // members that ask for what is not offered
+  std::vector<std::string> unknown_members{};  // ignored
+};
+
+struct FunctionCall {
+  std::string name{};
+  std::string arguments{};  // JSON text
+};
+
+struct ToolCall {
+  std::string id{};
+  FunctionCall function{};
+};
+
+struct ChatMessage {
+  std::string role{};
+  std::optional<std::string> content{};  // text parts are joined by line ends
+  std::optional<std::string> reasoning{};
+  std::optional<std::string> name{};
+  std::optional<std::string> tool_call_id{};
+  std::vector<ToolCall> tool_calls{};
+};
+
+enum class ToolChoice : std::uint8_t { automatic, none, required, named };
+
+struct ChatCompletionRequest : GenerationRequest {
+  std::vector<ChatMessage> messages{};
+  std::string tools{};  // JSON text of an array; empty: none
+  std::optional<ToolChoice> tool_choice{};
+  bool parallel_tool_calls = true;
+  bool logprobs = false;
+  std::int64_t top_logprobs = 0;
+  bool include_reasoning = true;
+  std::optional<std::string> reasoning_effort{};
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  std::optional<std::string> chat_template{};
+  std::string chat_template_kwargs{};  // JSON text of an object; empty: none
+  std::string documents{};             // JSON text of an array; empty: none
+};
+
+// Either text or ids.
+struct Prompt {
+  std::string text{};
+  std::vector<TokenId> ids{};
+  bool is_text = true;
+};
+
+struct CompletionRequest : GenerationRequest {
+  std::vector<Prompt> prompts{};
+  bool echo = false;
+  std::optional<std::int64_t> logprobs{};
+};
+
+struct TokenizeRequest {
+  std::string model{};
+  std::optional<std::string> prompt{};
+  std::optional<ChatCompletionRequest>
+      chat{};                                // instead of prompt: its messages, tools and template
+  std::optional<bool> add_special_tokens{};  // true for a prompt, false for messages
+  bool return_token_strs = false;
+};
+
+struct DetokenizeRequest {
+  std::string model{};
+  std::vector<TokenId> tokens{};
+};
+
+// Responses.
+
+struct Usage {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t completion_tokens = 0;
+  std::optional<std::int64_t> cached_tokens{};
+  std::optional<std::int64_t> reasoning_tokens{};
+};
+
+struct TopLogprob {
+  std::string token{};  // UTF-8, bad bytes as U+FFFD
+  std::string bytes{};
+  double logprob = 0;
+};
+
+struct TokenLogprob : TopLogprob {
+  std::vector<TopLogprob> top{};
+};
+
+struct ChatChoice {
+  int index = 0;
+  std::optional<std::string> content{};
+  std::optional<std::string> reasoning{};
+  std::vector<ToolCall> tool_calls{};
+  std::optional<std::vector<TokenLogprob>> logprobs{};
+  std::string finish_reason{};
+  std::string stop_reason = "null";  // JSON text: null, a string or a token id
+  std::optional<std::vector<TokenId>> token_ids{};
+};
+
+struct ChatCompletionResponse {
+  std::string id{};
+  std::int64_t created = 0;
+  std::string model{};
+  std::vector<ChatChoice> choices{};
+  Usage usage{};
+  std::string kv_transfer_params{};
+  std::optional<std::vector<TokenId>> prompt_token_ids{};
+};
+
+struct CompletionLogprobs {
+  std::vector<TokenLogprob> tokens{};
+  std::int64_t first_offset = 0;  // of the first token in the choice's text, in characters
+};
+
+struct CompletionChoice {
+  int index = 0;
+  std::string text{};
+  std::optional<CompletionLogprobs> logprobs{};
+  std::string finish_reason{};       // empty: null
+  std::string stop_reason = "null";  // JSON text
+  std::optional<std::vector<TokenId>> token_ids{};
+  std::optional<std::vector<TokenId>> prompt_token_ids{};
+};
+
+struct CompletionResponse {
+  std::string id{};
+  std::int64_t created = 0;
+  std::string model{};
+  std::vector<CompletionChoice> choices{};
+  Usage usage{};
+  std::string kv_transfer_params{};
+};
+
+struct ModelCard {
+  std::string id{};
+  std::int64_t created = 0;
+  std::string root{};
+  std::int64_t max_model_len = 0;
+};
+
+struct TokenizeResponse {
+  std::vector<TokenId> tokens{};
+  std::int64_t max_model_len = 0;
+  std::optional<std::vector<std::string>> token_strs{};
+};
+
+}  // namespace quire::openapi

@@ -1,0 +1,33 @@
+#pragma once
+// JSON text ⇄ dto.h. Parsing refuses what the contract refuses and names the place, as in
+// messages[2].content; the error's field is that place.
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "openapi/dto.h"
+
+namespace quire::openapi {
+
+Result<ChatCompletionRequest> parse_chat_completion(std::string_view body);
+Result<CompletionRequest> parse_completion(std::string_view body);
+Result<TokenizeRequest> parse_tokenize(std::string_view body);
+Result<DetokenizeRequest> parse_detokenize(std::string_view body);
+
+std::string to_json(const ChatCompletionResponse& response);
+std::string to_json(const CompletionResponse& response);
+std::string to_json(const TokenizeResponse& response);
+std::string to_json(const std::vector<ModelCard>& models);  // the list
+std::string to_json(const ModelCard& model);
+std::string detokenize_json(std::string_view prompt);
+// {"error": {message, type, param, code}}; an empty param is null.
+std::string error_json(std::string_view message, std::string_view type, std::string_view param,
+                       int code);
+
+// Parts that a stream's chunks need too; appended as JSON values.
+void append_usage(std::string& out, const Usage& usage);
+void append_chat_logprobs(std::string& out, const std::vector<TokenLogprob>& tokens);
+void append_completion_logprobs(std::string& out, const CompletionLogprobs& logprobs);
+
+}  // namespace quire::openapi

@@ -1,0 +1,241 @@
+#include <algorithm>
+
+#include "openapi/dto_json.h"
+#include "openapi/json_writer.h"
+
+namespace quire::openapi {
+
+namespace {
+
+std::int64_t characters(std::string_view utf8) {
+  return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+void write_top_logprob(JsonWriter& json, const TopLogprob& entry) {
+  json.key("token").string(entry.token).key("logprob").number(entry.logprob);
+  json.key("bytes").begin_array();
+  for (const char byte : entry.bytes) json.integer(static_cast<unsigned char>(byte));
+  json.end_array();
+}
+
+void write_tool_calls(JsonWriter& json, const std::vector<ToolCall>& calls) {
+  json.begin_array();
+  for (const ToolCall& call : calls) {
+    json.begin_object().key("id").string(call.id).key("type").string("function");
+    json.key("function").begin_object().key("name").string(call.function.name);
+    json.key("arguments").string(call.function.arguments).end_object().end_object();
+  }
+  json.end_array();
+}
+
+void write_usage(JsonWriter& json, const Usage& usage) {
+  json.begin_object().key("prompt_tokens").integer(usage.prompt_tokens);
+  json.key("total_tokens").integer(usage.prompt_tokens + usage.completion_tokens);
+  json.key("completion_tokens").integer(usage.completion_tokens);
+  if (usage.cached_tokens) {
+    json.key("prompt_tokens_details").begin_object();
+    json.key("cached_tokens").integer(*usage.cached_tokens).end_object();
+  }
+  if (usage.reasoning_tokens) {
+    json.key("completion_tokens_details").begin_object();
+    json.key("reasoning_tokens").integer(*usage.reasoning_tokens).end_object();
+  }
+  json.end_object();
+}
+
+void write_chat_logprobs(JsonWriter& json, const std::vector<TokenLogprob>& tokens) {
+  json.begin_object().key("content").begin_array();
+  for (const TokenLogprob& token : tokens) {
+    json.begin_object();
+    write_top_logprob(json, token);
+    json.key("top_logprobs").begin_array();
+    for (const TopLogprob& top : token.top) {
+      json.begin_object();
+      write_top_logprob(json, top);
+      json.end_object();
+    }
+    json.end_array().end_object();
+  }
+  json.end_array().end_object();
+}
+
+void write_completion_logprobs(JsonWriter& json, const CompletionLogprobs& logprobs) {
+  json.begin_object().key("text_offset").begin_array();
+  std::int64_t offset = logprobs.first_offset;
+  for (const TokenLogprob& token : logprobs.tokens) {
+    json.integer(offset);
+    offset += characters(token.token);
+  }
+  json.end_array().key("token_logprobs").begin_array();
+  for (const TokenLogprob& token : logprobs.tokens) json.number(token.logprob);
+  json.end_array().key("tokens").begin_array();
+  for (const TokenLogprob& token : logprobs.tokens) json.string(token.token);
+  json.end_array().key("top_logprobs").begin_array();
+  for (const TokenLogprob& token : logprobs.tokens) {
+    json.begin_object();
+    for (const TopLogprob& top : token.top) json.any_key(top.token).number(top.logprob);
+    json.end_object();
+  }
+  json.end_array().end_object();
+}
+
+void write_head(JsonWriter& json, std::string_view id, std::string_view object,
+                std::int64_t created, std::string_view model) {
+  json.begin_object().key("id").string(id).key("object").string(object);
+  json.key("created").integer(created).key("model").string(model);
+}
+
+void write_tail(JsonWriter& json, const Usage& usage, const std::string& transfer_params) {
+  json.key("usage");
+  write_usage(json, usage);
+  json.key("kv_transfer_params").raw(transfer_params.empty() ? "null" : transfer_params);
+  json.end_object();
+}
+
+void write_ids(JsonWriter& json, std::string_view key,
+               const std::optional<std::vector<TokenId>>& ids) {
+  if (ids) json.key(key).ids(*ids);
+}
+
+void write_choice(JsonWriter& json, const ChatChoice& choice) {
+  json.begin_object().key("index").integer(choice.index);
+  json.key("message").begin_object().key("role").string("assistant").key("content");
+  choice.content ? json.string(*choice.content) : json.null();
+  if (choice.reasoning) {
+    json.key("reasoning").string(*choice.reasoning);
+    json.key("reasoning_content").string(*choice.reasoning);
+  }
+  json.key("tool_calls");
+  write_tool_calls(json, choice.tool_calls);
+  json.end_object().key("logprobs");
+  if (choice.logprobs) {
+    write_chat_logprobs(json, *choice.logprobs);
+  } else {
+    json.null();
+  }
+  json.key("finish_reason").string(choice.finish_reason);
+  json.key("stop_reason").raw(choice.stop_reason);
+  write_ids(json, "token_ids", choice.token_ids);
+  json.end_object();
+}
+
+void write_choice(JsonWriter& json, const CompletionChoice& choice) {
+  json.begin_object().key("index").integer(choice.index).key("text").string(choice.text);
+  json.key("logprobs");
+  if (choice.logprobs) {
+    write_completion_logprobs(json, *choice.logprobs);
+  } else {
+    json.null();
+  }
+  json.key("finish_reason").string(choice.finish_reason);
+  json.key("stop_reason").raw(choice.stop_reason);
+  write_ids(json, "token_ids", choice.token_ids);
+  write_ids(json, "prompt_token_ids", choice.prompt_token_ids);
+  json.end_object();
+}
+
+void write_card(JsonWriter& json, const ModelCard& card) {
+  json.begin_object().key("id").string(card.id).key("object").string("model");
+  json.key("created").integer(card.created).key("owned_by").string("quire");
+  json.key("root").string(card.root).key("parent").null();
+  json.key("max_model_len").integer(card.max_model_len).key("permission").begin_array();
+  json.begin_object().key("id").string("modelperm-" + card.id);
+  json.key("object").string("model_permission").key("created").integer(card.created);
+  json.key("allow_create_engine").boolean(false).key("allow_sampling").boolean(true);
+  json.key("allow_logprobs").boolean(true).key("allow_search_indices").boolean(false);
+  json.key("allow_view").boolean(true).key("allow_fine_tuning").boolean(false);
+  json.key("organization").string("*").key("group").null().key("is_blocking").boolean(false);
+  json.end_object().end_array().end_object();
+}
+
+}  // namespace
+
+std::string to_json(const ChatCompletionResponse& response) {
+  std::string out;
+  JsonWriter json(out);
+  write_head(json, response.id, "chat.completion", response.created, response.model);
+  json.key("choices").begin_array();
+  for (const ChatChoice& choice : response.choices) write_choice(json, choice);
+  json.end_array();
+  write_ids(json, "prompt_token_ids", response.prompt_token_ids);
+  write_tail(json, response.usage, response.kv_transfer_params);
+  return out;
+}
+
+std::string to_json(const CompletionResponse& response) {
+  std::string out;
+  JsonWriter json(out);
+  write_head(json, response.id, "text_completion", response.created, response.model);
+  json.key("choices").begin_array();
+  for (const CompletionChoice& choice : response.choices) write_choice(json, choice);
+  json.end_array();
+  write_tail(json, response.usage, response.kv_transfer_params);
+  return out;
+}
+
+std::string to_json(const std::vector<ModelCard>& models) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().key("object").string("list").key("data").begin_array();
+  for (const ModelCard& card : models) write_card(json, card);
+  json.end_array().end_object();
+  return out;
+}
+
+std::string to_json(const ModelCard& model) {
+  std::string out;
+  JsonWriter json(out);
+  write_card(json, model);
+  return out;
+}
+
+std::string to_json(const TokenizeResponse& response) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().key("count").integer(static_cast<std::int64_t>(response.tokens.size()));
+  json.key("max_model_len").integer(response.max_model_len).key("tokens").ids(response.tokens);
+  json.key("token_strs");
+  if (response.token_strs) {
+    json.begin_array();
+    for (const std::string& text : *response.token_strs) json.string(text);
+    json.end_array();
+  } else {
+    json.null();
+  }
+  json.end_object();
+  return out;
+}
+
+std::string detokenize_json(std::string_view prompt) {
+  std::string out;
+  JsonWriter(out).begin_object().key("prompt").string(prompt).end_object();
+  return out;
+}
+
+std::string error_json(std::string_view message, std::string_view type, std::string_view param,
+                       int code) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().key("error").begin_object().key("message").string(message);
+  json.key("type").string(type).key("param");
+  param.empty() ? json.null() : json.string(param);
+  json.key("code").integer(code).end_object().end_object();
+  return out;
+}
+
+void append_usage(std::string& out, const Usage& usage) {
+  JsonWriter json(out);
+  write_usage(json, usage);
+}
+
+void append_chat_logprobs(std::string& out, const std::vector<TokenLogprob>& tokens) {
+  JsonWriter json(out);
+  write_chat_logprobs(json, tokens);
+}
+
+void append_completion_logprobs(std::string& out, const CompletionLogprobs& logprobs) {
+  JsonWriter json(out);
+  write_completion_logprobs(json, logprobs);
+}
+
+}  // namespace quire::openapi

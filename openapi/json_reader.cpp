@@ -1,0 +1,110 @@
+#include "openapi/json_reader.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace quire::openapi {
+
+namespace {
+
+std::string_view article_and_type(JsonElement element) {
+  using simdjson::dom::element_type;
+  switch (element.type()) {
+    case element_type::ARRAY:
+      return "an array";
+    case element_type::OBJECT:
+      return "an object";
+    case element_type::INT64:
+    case element_type::UINT64:
+      return "an integer";
+    case element_type::DOUBLE:
+      return "a number";
+    case element_type::STRING:
+      return "a string";
+    case element_type::BOOL:
+      return "a boolean";
+    case element_type::NULL_VALUE:
+      return "null";
+  }
+  return "something else";
+}
+
+// Of the input, so that an error never echoes much of it.
+constexpr std::size_t kMaxPathBytes = 200;
+
+}  // namespace
+
+bool JsonReader::fail(std::string_view what) {
+  if (failed()) return false;
+  std::string path = path_.substr(0, kMaxPathBytes);
+  std::string detail = path.empty() ? std::string(what) : fmt::format("{}: {}", path, what);
+  error_ = {ErrorCode::invalid_argument, std::move(detail), std::move(path)};
+  return false;
+}
+
+bool JsonReader::expected(std::string_view type, JsonElement got) {
+  return fail(fmt::format("expected {}, got {}", type, article_and_type(got)));
+}
+
+Result<simdjson::dom::object> parse_json_object(std::string_view body) {
+  thread_local simdjson::dom::parser parser;
+  const auto invalid = [](std::string detail) {
+    return Error{ErrorCode::invalid_argument, std::move(detail), {}};
+  };
+  JsonElement document;
+  if (const auto error = parser.parse(body.data(), body.size()).get(document)) {
+    if (error == simdjson::EMPTY) return invalid("The request body is empty; expected JSON");
+    return invalid(
+        fmt::format("The request body is not valid JSON: {}", simdjson::error_message(error)));
+  }
+  simdjson::dom::object object;
+  if (document.get(object)) {
+    return invalid(
+        fmt::format("The request body must be a JSON object, got {}", article_and_type(document)));
+  }
+  return object;
+}
+
+std::string json_text(JsonElement element) { return simdjson::minify(element); }
+
+bool read(JsonReader& reader, JsonElement element, bool& out) {
+  return !element.get(out) || reader.expected("a boolean", element);
+}
+
+bool read(JsonReader& reader, JsonElement element, std::int64_t& out) {
+  if (!element.get(out)) return true;
+  double real;
+  if (element.is_double() && !element.get(real) && std::trunc(real) == real &&
+      std::abs(real) < 9007199254740992.0) {
+    out = static_cast<std::int64_t>(real);
+    return true;
+  }
+  if (element.is_uint64()) return reader.fail("is too large");
+  return reader.expected("an integer", element);
+}
+
+bool read(JsonReader& reader, JsonElement element, std::int32_t& out) {
+  std::int64_t wide = 0;
+  if (!read(reader, element, wide)) return false;
+  if (wide < std::numeric_limits<std::int32_t>::min() ||
+      wide > std::numeric_limits<std::int32_t>::max()) {
+    return reader.fail(fmt::format("{} does not fit 32 bits", wide));
+  }
+  out = static_cast<std::int32_t>(wide);
+  return true;
+}
+
+bool read(JsonReader& reader, JsonElement element, double& out) {
+  if (element.is_bool()) return reader.expected("a number", element);
+  return !element.get(out) || reader.expected("a number", element);
+}
+
+bool read(JsonReader& reader, JsonElement element, std::string& out) {
+  std::string_view text;
+  if (element.get(text)) return reader.expected("a string", element);
+  out = text;
+  return true;
+}
+
+}  // namespace quire::openapi

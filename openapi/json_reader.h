@@ -1,0 +1,125 @@
+#pragma once
+// From a parsed JSON document into structs, by tables of members. Only openapi/*.cpp include it.
+// Every read() gives false after it has recorded the first error.
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace quire::openapi {
+
+using JsonElement = simdjson::dom::element;
+
+// Where the reader is, and the first thing that was wrong.
+class JsonReader {
+ public:
+  bool fail(std::string_view what);                       // at the current place
+  bool expected(std::string_view type, JsonElement got);  // "expected …, got …"
+  Error take_error() { return std::move(error_); }
+  bool failed() const { return !error_.detail.empty(); }
+
+  template <class Read>
+  bool in_member(std::string_view name, Read read) {
+    const std::size_t size = path_.size();
+    if (!path_.empty()) path_ += '.';
+    path_ += name;
+    const bool ok = read();
+    path_.resize(size);
+    return ok;
+  }
+  template <class Read>
+  bool in_item(std::size_t index, Read read) {
+    const std::size_t size = path_.size();
+    path_ += '[' + std::to_string(index) + ']';
+    const bool ok = read();
+    path_.resize(size);
+    return ok;
+  }
+
+ private:
+  std::string path_;
+  Error error_;
+};
+
+// The document lives in a parser of the thread: one at a time.
+Result<simdjson::dom::object> parse_json_object(std::string_view body);
+std::string json_text(JsonElement element);
+
+bool read(JsonReader& reader, JsonElement element, bool& out);
+bool read(JsonReader& reader, JsonElement element, std::int64_t& out);
+bool read(JsonReader& reader, JsonElement element, std::int32_t& out);
+bool read(JsonReader& reader, JsonElement element, double& out);
+bool read(JsonReader& reader, JsonElement element, std::string& out);
+
+template <class T>
+bool read(JsonReader& reader, JsonElement element, std::optional<T>& out) {
+  return read(reader, element, out.emplace());
+}
+
+template <class T>
+bool read(JsonReader& reader, JsonElement element, std::vector<T>& out) {
+  simdjson::dom::array items;
+  if (element.get(items)) return reader.expected("an array", element);
+  out.reserve(items.size());
+  std::size_t i = 0;
+  for (const JsonElement item : items) {
+    if (!reader.in_item(i++, [&] { return read(reader, item, out.emplace_back()); })) return false;
+  }
+  return true;
+}
+
+template <class T>
+struct JsonMember {
+  std::string_view name;
+  bool (*read)(JsonReader&, JsonElement, T&);
+};
+
+// Reads into a data member by its type; null leaves the default.
+template <auto kMember, class T>
+bool read_member(JsonReader& reader, JsonElement element, T& object) {
+  return read(reader, element, object.*kMember);
+}
+
+// Reads what a function for its base class reads.
+template <auto kRead, class T>
+bool read_as(JsonReader& reader, JsonElement element, T& object) {
+  return kRead(reader, element, object);
+}
+
+// Members that the table does not name are left to the caller, who may collect their names.
+template <class T>
+bool read_members(JsonReader& reader, simdjson::dom::object object,
+                  std::span<const JsonMember<T>> members, T& out,
+                  std::vector<std::string>* unknown = nullptr) {
+  for (const auto [key, value] : object) {
+    const auto known = std::find_if(members.begin(), members.end(),
+                                    [&](const JsonMember<T>& m) { return m.name == key; });
+    if (known == members.end()) {
+      if (unknown) unknown->emplace_back(key);
+      continue;
+    }
+    if (value.is_null()) continue;
+    if (!reader.in_member(key, [&] { return known->read(reader, value, out); })) return false;
+  }
+  return true;
+}
+
+template <class T, std::size_t kA, std::size_t kB>
+constexpr std::array<T, kA + kB> joined(const std::array<T, kA>& a, const std::array<T, kB>& b) {
+  std::array<T, kA + kB> all{};
+  std::copy(b.begin(), b.end(), std::copy(a.begin(), a.end(), all.begin()));
+  return all;
+}
+
+}  // namespace quire::openapi

@@ -1,0 +1,139 @@
+#include "openapi/parse_chat.h"
+
+#include <fmt/format.h>
+
+#include "openapi/dto_json.h"
+#include "openapi/parse_generation.h"
+
+namespace quire::openapi {
+
+namespace {
+
+constexpr std::int64_t kMaxTopLogprobs = 20;
+
+bool read_messages(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
+  simdjson::dom::array messages;
+  if (element.get(messages)) return reader.expected("an array", element);
+  out.messages.reserve(messages.size());
+  std::size_t i = 0;
+  for (const JsonElement message : messages) {
+    const auto read_one = [&] { return read(reader, message, out.messages.emplace_back()); };
+    if (!reader.in_item(i++, read_one)) return false;
+  }
+  return true;
+}
+
+bool check_tool(JsonReader& reader, JsonElement element) {
+  simdjson::dom::object tool, function;
+  std::string_view type, name;
+  if (element.get(tool)) return reader.expected("an object", element);
+  if (!tool["type"].get(type) && type != "function") {
+    return reader.fail(
+        fmt::format("type \"{}\" is not supported; expected \"function\"", type.substr(0, 40)));
+  }
+  if (tool["function"].get(function)) return reader.fail("function is missing");
+  if (function["name"].get(name) || name.empty()) return reader.fail("function.name is missing");
+  return true;
+}
+
+bool read_tools(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
+  simdjson::dom::array tools;
+  if (element.get(tools)) return reader.expected("an array", element);
+  std::size_t i = 0;
+  for (const JsonElement tool : tools) {
+    if (!reader.in_item(i++, [&] { return check_tool(reader, tool); })) return false;
+  }
+  if (i > 0) out.tools = json_text(element);
+  return true;
+}
+
+bool read_tool_choice(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
+  if (element.is_object()) {
+    out.tool_choice = ToolChoice::named;
+    return true;
+  }
+  std::string_view choice;
+  if (element.get(choice)) return reader.expected("a string or an object", element);
+  if (choice == "auto") {
+    out.tool_choice = ToolChoice::automatic;
+  } else if (choice == "none") {
+    out.tool_choice = ToolChoice::none;
+  } else if (choice == "required") {
+    out.tool_choice = ToolChoice::required;
+  } else {
+    return reader.fail("must be auto, none, required or an object that names a function");
+  }
+  return true;
+}
+
+bool read_kwargs(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
+  return read_raw_object(reader, element, out.chat_template_kwargs);
+}
+
+bool read_documents(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
+  return read_raw_array(reader, element, out.documents);
+}
+
+using Chat = ChatCompletionRequest;
+constexpr std::array kOwnMembers = {
+    JsonMember<Chat>{"messages", read_messages},
+    JsonMember<Chat>{"tools", read_tools},
+    JsonMember<Chat>{"tool_choice", read_tool_choice},
+    JsonMember<Chat>{"parallel_tool_calls", read_member<&Chat::parallel_tool_calls>},
+    JsonMember<Chat>{"logprobs", read_member<&Chat::logprobs>},
+    JsonMember<Chat>{"top_logprobs", read_member<&Chat::top_logprobs>},
+    JsonMember<Chat>{"include_reasoning", read_member<&Chat::include_reasoning>},
+    JsonMember<Chat>{"reasoning_effort", read_member<&Chat::reasoning_effort>},
+    JsonMember<Chat>{"add_generation_prompt", read_member<&Chat::add_generation_prompt>},
+    JsonMember<Chat>{"continue_final_message", read_member<&Chat::continue_final_message>},
+    JsonMember<Chat>{"chat_template", read_member<&Chat::chat_template>},
+    JsonMember<Chat>{"chat_template_kwargs", read_kwargs},
+    JsonMember<Chat>{"documents", read_documents},
+};
+constexpr auto kMembers = joined(kSharedMembers<Chat>, kOwnMembers);
+
+bool check_chat(JsonReader& reader, const Chat& chat) {
+  const auto fail_at = [&](std::string_view name, std::string_view what) {
+    return reader.in_member(name, [&] { return reader.fail(what); });
+  };
+  if (chat.messages.empty()) return fail_at("messages", "at least one message is required");
+  if (chat.top_logprobs < 0 || chat.top_logprobs > kMaxTopLogprobs) {
+    return fail_at("top_logprobs", fmt::format("must be between 0 and {}, got {}", kMaxTopLogprobs,
+                                               chat.top_logprobs));
+  }
+  if (chat.top_logprobs > 0 && !chat.logprobs) {
+    return fail_at("top_logprobs", "only allowed when logprobs is true");
+  }
+  const bool wants_tools = chat.tool_choice && *chat.tool_choice != ToolChoice::none;
+  if (wants_tools && chat.tools.empty()) {
+    return fail_at("tool_choice", "only allowed when tools are given");
+  }
+  if (chat.add_generation_prompt && chat.continue_final_message) {
+    return fail_at("continue_final_message",
+                   "cannot be true while add_generation_prompt is true (its default)");
+  }
+  return true;
+}
+
+}  // namespace
+
+bool read_chat_members(JsonReader& reader, simdjson::dom::object object, Chat& out) {
+  if (!read_members<Chat>(reader, object, kMembers, out, &out.unknown_members)) return false;
+  // The newer name wins.
+  if (JsonElement limit; !object["max_completion_tokens"].get(limit) && !limit.is_null()) {
+    const auto read_limit = [&] { return read(reader, limit, out.max_tokens.emplace()); };
+    if (!reader.in_member("max_completion_tokens", read_limit)) return false;
+  }
+  return check_generation(reader, object, out) && check_chat(reader, out);
+}
+
+Result<ChatCompletionRequest> parse_chat_completion(std::string_view body) {
+  const auto object = parse_json_object(body);
+  if (!object) return object.error();
+  JsonReader reader;
+  ChatCompletionRequest request;
+  if (!read_chat_members(reader, *object, request)) return reader.take_error();
+  return request;
+}
+
+}  // namespace quire::openapi

@@ -1,0 +1,140 @@
+#include "openapi/parse_generation.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+namespace quire::openapi {
+
+namespace {
+
+constexpr std::size_t kMaxStopStrings = 256;
+constexpr std::int64_t kMaxChoices = 128;
+constexpr double kMaxBias = 100;
+
+// Members that ask for something this server does not do. An answer that ignored them would be
+// wrong without saying so.
+constexpr std::string_view kUnsupported[] = {
+    "prompt_logprobs",    "use_beam_search",     "best_of",      "suffix",
+    "structured_outputs", "guided_json",         "guided_regex", "guided_choice",
+    "guided_grammar",     "logits_processors",   "bad_words",    "prompt_embeds",
+    "functions",          "function_call",       "audio",        "return_tokens_as_token_ids",
+    "structural_tag",     "repetition_detection"};
+
+// null, false, [], {}, "" and best_of: 1 ask for nothing.
+bool asks_for_something(JsonElement element) {
+  bool flag;
+  std::int64_t number;
+  std::string_view text;
+  simdjson::dom::array items;
+  simdjson::dom::object object;
+  if (element.is_null()) return false;
+  if (!element.get(flag)) return flag;
+  if (!element.get(text)) return !text.empty();
+  if (!element.get(items)) return items.size() > 0;
+  if (!element.get(object)) return object.size() > 0;
+  if (!element.get(number)) return number > 1;
+  return true;
+}
+
+}  // namespace
+
+bool read_stop(JsonReader& reader, JsonElement element, GenerationRequest& out) {
+  if (element.is_string()) {
+    if (!read(reader, element, out.stop.emplace_back())) return false;
+  } else if (!element.is_array()) {
+    return reader.expected("a string or an array of strings", element);
+  } else if (!read(reader, element, out.stop)) {
+    return false;
+  }
+  if (out.stop.size() > kMaxStopStrings) {
+    return reader.fail(fmt::format("at most {} stop strings", kMaxStopStrings));
+  }
+  for (const std::string& stop : out.stop) {
+    if (stop.empty()) return reader.fail("a stop string must not be empty");
+  }
+  return true;
+}
+
+bool read_logit_bias(JsonReader& reader, JsonElement element, GenerationRequest& out) {
+  simdjson::dom::object biases;
+  if (element.get(biases)) return reader.expected("an object", element);
+  for (const auto [key, value] : biases) {
+    TokenId token = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (error != std::errc{} || end != key.data() + key.size() || token < 0) {
+      return reader.fail(fmt::format("\"{}\" is not a token id", key.substr(0, 40)));
+    }
+    double bias = 0;
+    if (!reader.in_member(key, [&] { return read(reader, value, bias); })) return false;
+    out.logit_bias.emplace_back(token, std::clamp(bias, -kMaxBias, kMaxBias));
+  }
+  return true;
+}
+
+bool read_stream_options(JsonReader& reader, JsonElement element, GenerationRequest& out) {
+  static constexpr std::array kMembers = {
+      JsonMember<StreamOptions>{"include_usage", read_member<&StreamOptions::include_usage>},
+      JsonMember<StreamOptions>{"continuous_usage_stats",
+                                read_member<&StreamOptions::continuous_usage_stats>},
+  };
+  simdjson::dom::object object;
+  if (element.get(object)) return reader.expected("an object", element);
+  return read_members<StreamOptions>(reader, object, kMembers, out.stream_options.emplace());
+}
+
+bool read_response_format(JsonReader& reader, JsonElement element, GenerationRequest& out) {
+  simdjson::dom::object object;
+  if (element.get(object)) return reader.expected("an object", element);
+  JsonElement type;
+  if (object["type"].get(type)) return reader.fail("type is missing");
+  return reader.in_member("type", [&] {
+    if (!read(reader, type, out.response_format)) return false;
+    const auto& format = out.response_format;
+    return format == "text" || format == "json_object" || format == "json_schema" ||
+           format == "structural_tag" ||
+           reader.fail("must be text, json_object, json_schema or structural_tag");
+  });
+}
+
+bool read_transfer_params(JsonReader& reader, JsonElement element, GenerationRequest& out) {
+  return read_raw_object(reader, element, out.kv_transfer_params);
+}
+
+bool read_raw_object(JsonReader& reader, JsonElement element, std::string& out) {
+  if (!element.is_object()) return reader.expected("an object", element);
+  out = json_text(element);
+  return true;
+}
+
+bool read_raw_array(JsonReader& reader, JsonElement element, std::string& out) {
+  if (!element.is_array()) return reader.expected("an array", element);
+  out = json_text(element);
+  return true;
+}
+
+bool check_generation(JsonReader& reader, simdjson::dom::object object,
+                      GenerationRequest& request) {
+  const auto fail_at = [&](std::string_view name, std::string_view what) {
+    return reader.in_member(name, [&] { return reader.fail(what); });
+  };
+  for (const std::string_view name : kUnsupported) {
+    JsonElement element;
+    if (!object[name].get(element) && asks_for_something(element)) {
+      request.unsupported.emplace_back(name);
+    }
+  }
+  if (request.stream_options && !request.stream) {
+    return fail_at("stream_options", "only allowed when stream is true");
+  }
+  if (request.n < 1 || request.n > kMaxChoices) {
+    return fail_at("n", fmt::format("must be between 1 and {}, got {}", kMaxChoices, request.n));
+  }
+  if (request.truncate_prompt_tokens && *request.truncate_prompt_tokens < 1) {
+    return fail_at("truncate_prompt_tokens", "must be at least 1");
+  }
+  return true;
+}
+
+}  // namespace quire::openapi

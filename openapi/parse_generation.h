@@ -1,0 +1,62 @@
+#pragma once
+// The members that chat and completion requests share; only openapi/*.cpp include it.
+
+#include <array>
+
+#include "openapi/dto.h"
+#include "openapi/json_reader.h"
+
+namespace quire::openapi {
+
+using ReadGeneration = bool (*)(JsonReader&, JsonElement, GenerationRequest&);
+
+bool read_stop(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_logit_bias(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_stream_options(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_response_format(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_transfer_params(JsonReader& reader, JsonElement element, GenerationRequest& out);
+
+// JSON text of a member that goes elsewhere as it is.
+bool read_raw_object(JsonReader& reader, JsonElement element, std::string& out);
+bool read_raw_array(JsonReader& reader, JsonElement element, std::string& out);
+
+template <class T>
+constexpr std::array kSharedMembers = {
+    JsonMember<T>{"model", read_member<&GenerationRequest::model>},
+    JsonMember<T>{"request_id", read_member<&GenerationRequest::request_id>},
+    JsonMember<T>{"stream", read_member<&GenerationRequest::stream>},
+    JsonMember<T>{"stream_options", read_as<read_stream_options>},
+    JsonMember<T>{"n", read_member<&GenerationRequest::n>},
+    JsonMember<T>{"max_tokens", read_member<&GenerationRequest::max_tokens>},
+    JsonMember<T>{"temperature", read_member<&GenerationRequest::temperature>},
+    JsonMember<T>{"top_p", read_member<&GenerationRequest::top_p>},
+    JsonMember<T>{"top_k", read_member<&GenerationRequest::top_k>},
+    JsonMember<T>{"min_p", read_member<&GenerationRequest::min_p>},
+    JsonMember<T>{"repetition_penalty", read_member<&GenerationRequest::repetition_penalty>},
+    JsonMember<T>{"presence_penalty", read_member<&GenerationRequest::presence_penalty>},
+    JsonMember<T>{"frequency_penalty", read_member<&GenerationRequest::frequency_penalty>},
+    JsonMember<T>{"seed", read_member<&GenerationRequest::seed>},
+    JsonMember<T>{"logit_bias", read_as<read_logit_bias>},
+    JsonMember<T>{"allowed_token_ids", read_member<&GenerationRequest::allowed_token_ids>},
+    JsonMember<T>{"stop", read_as<read_stop>},
+    JsonMember<T>{"stop_token_ids", read_member<&GenerationRequest::stop_token_ids>},
+    JsonMember<T>{"include_stop_str_in_output",
+                  read_member<&GenerationRequest::include_stop_str_in_output>},
+    JsonMember<T>{"min_tokens", read_member<&GenerationRequest::min_tokens>},
+    JsonMember<T>{"ignore_eos", read_member<&GenerationRequest::ignore_eos>},
+    JsonMember<T>{"skip_special_tokens", read_member<&GenerationRequest::skip_special_tokens>},
+    JsonMember<T>{"add_special_tokens", read_member<&GenerationRequest::add_special_tokens>},
+    JsonMember<T>{"truncate_prompt_tokens",
+                  read_member<&GenerationRequest::truncate_prompt_tokens>},
+    JsonMember<T>{"priority", read_member<&GenerationRequest::priority>},
+    JsonMember<T>{"cache_salt", read_member<&GenerationRequest::cache_salt>},
+    JsonMember<T>{"kv_transfer_params", read_as<read_transfer_params>},
+    JsonMember<T>{"return_token_ids", read_member<&GenerationRequest::return_token_ids>},
+    JsonMember<T>{"response_format", read_as<read_response_format>},
+};
+
+// After the tables: what they did not name, sorted into refused and ignored, and the checks between
+// members.
+bool check_generation(JsonReader& reader, simdjson::dom::object object, GenerationRequest& request);
+
+}  // namespace quire::openapi

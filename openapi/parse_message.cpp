@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "openapi/parse_chat.h"
+
+namespace quire::openapi {
+
+namespace {
+
+constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
+
+bool read_role(JsonReader& reader, JsonElement element, ChatMessage& out) {
+  if (!read(reader, element, out.role)) return false;
+  if (std::find(std::begin(kRoles), std::end(kRoles), out.role) != std::end(kRoles)) return true;
+  return reader.fail(fmt::format("\"{}\" is not a role; expected one of {}", out.role.substr(0, 40),
+                                 fmt::join(kRoles, ", ")));
+}
+
+bool read_part(JsonReader& reader, JsonElement element, std::string& text) {
+  simdjson::dom::object part;
+  if (element.is_string()) return read(reader, element, text);
+  if (element.get(part)) return reader.expected("a string or an object", element);
+  std::string_view type = "text";
+  if (JsonElement t; !part["type"].get(t) && t.get(type)) {
+    return reader.in_member("type", [&] { return reader.expected("a string", t); });
+  }
+  if (type != "text" && type != "input_text" && type != "output_text" && type != "refusal") {
+    return reader.in_member("type", [&] {
+      return reader.fail(
+          fmt::format("\"{}\" is not supported: the model takes text only", type.substr(0, 40)));
+    });
+  }
+  const std::string_view key = type == "refusal" ? "refusal" : "text";
+  JsonElement value;
+  if (part[key].get(value)) return reader.fail(fmt::format("{} is missing", key));
+  return reader.in_member(key, [&] { return read(reader, value, text); });
+}
+
+bool read_content(JsonReader& reader, JsonElement element, ChatMessage& out) {
+  std::string& content = out.content.emplace();
+  if (element.is_string()) return read(reader, element, content);
+  simdjson::dom::array parts;
+  if (element.get(parts)) return reader.expected("a string or an array of parts", element);
+  std::size_t i = 0;
+  for (const JsonElement part : parts) {
+    std::string text;
+    if (!reader.in_item(i, [&] { return read_part(reader, part, text); })) return false;
+    if (i++ > 0) content += '\n';
+    content += text;
+  }
+  return true;
+}
+
+// OpenAI sends the arguments as JSON text; some clients send the object itself.
+bool read_arguments(JsonReader& reader, JsonElement element, FunctionCall& out) {
+  if (element.is_string()) return read(reader, element, out.arguments);
+  if (!element.is_object()) return reader.expected("a string of JSON", element);
+  out.arguments = json_text(element);
+  return true;
+}
+
+constexpr std::array kFunctionMembers = {
+    JsonMember<FunctionCall>{"name", read_member<&FunctionCall::name>},
+    JsonMember<FunctionCall>{"arguments", read_arguments},
+};
+
+bool read_function(JsonReader& reader, JsonElement element, ToolCall& out) {
+  simdjson::dom::object object;
+  if (element.get(object)) return reader.expected("an object", element);
+  if (!read_members<FunctionCall>(reader, object, kFunctionMembers, out.function)) return false;
+  return !out.function.name.empty() || reader.fail("name is missing");
+}
+
+constexpr std::array kToolCallMembers = {
+    JsonMember<ToolCall>{"id", read_member<&ToolCall::id>},
+    JsonMember<ToolCall>{"function", read_function},
+};
+
+bool read(JsonReader& reader, JsonElement element, ToolCall& out) {
+  simdjson::dom::object object;
+  if (element.get(object)) return reader.expected("an object", element);
+  if (!read_members<ToolCall>(reader, object, kToolCallMembers, out)) return false;
+  return !out.function.name.empty() || reader.fail("function is missing");
+}
+
+bool read_tool_calls(JsonReader& reader, JsonElement element, ChatMessage& out) {
+  simdjson::dom::array calls;
+  if (element.get(calls)) return reader.expected("an array", element);
+  std::size_t i = 0;
+  for (const JsonElement call : calls) {
+    if (!reader.in_item(i++, [&] { return read(reader, call, out.tool_calls.emplace_back()); })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+constexpr std::array kMembers = {
+    JsonMember<ChatMessage>{"role", read_role},
+    JsonMember<ChatMessage>{"content", read_content},
+    JsonMember<ChatMessage>{"reasoning_content", read_member<&ChatMessage::reasoning>},
+    JsonMember<ChatMessage>{"reasoning", read_member<&ChatMessage::reasoning>},
+    JsonMember<ChatMessage>{"name", read_member<&ChatMessage::name>},
+    JsonMember<ChatMessage>{"tool_call_id", read_member<&ChatMessage::tool_call_id>},
+    JsonMember<ChatMessage>{"tool_calls", read_tool_calls},
+};
+
+}  // namespace
+
+bool read(JsonReader& reader, JsonElement element, ChatMessage& out) {
+  simdjson::dom::object object;
+  if (element.get(object)) return reader.expected("an object", element);
+  if (!read_members<ChatMessage>(reader, object, kMembers, out)) return false;
+  if (out.role.empty()) return reader.fail("role is missing");
+  if (!out.content && out.role != "assistant") return reader.fail("content is missing");
+  return true;
+}
+
+}  // namespace quire::openapi

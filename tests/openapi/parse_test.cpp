@@ -1,0 +1,189 @@
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "openapi/dto_json.h"
+
+using namespace quire;
+using namespace quire::openapi;
+
+namespace {
+
+const std::string kMessages = R"("messages":[{"role":"user","content":"Hi"}])";
+
+std::string chat_error(const std::string& members) {
+  const auto parsed = parse_chat_completion("{" + members + "}");
+  return parsed ? "accepted" : parsed.error().field + " | " + parsed.error().detail;
+}
+
+struct Case {
+  std::string members;
+  std::string error;  // "field | detail"
+};
+
+}  // namespace
+
+TEST_CASE("a chat request arrives in its struct", "[openapi][parse]") {
+  const auto chat = parse_chat_completion(R"({
+    "model": "tiny", "stream": true, "stream_options": {"include_usage": true}, "n": 2,
+    "messages": [{"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+                 {"role": "assistant", "content": null, "reasoning_content": "hm",
+                  "tool_calls": [{"id": "c1", "type": "function",
+                                  "function": {"name": "f", "arguments": "{\"x\":1}"}}]},
+                 {"role": "tool", "tool_call_id": "c1", "content": "3"}],
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+    "tool_choice": "auto", "max_tokens": 9, "max_completion_tokens": 7, "temperature": 0, "top_k": 4.0,
+    "stop": "END", "logit_bias": {"5": -200, "7": 1.5}, "seed": null,
+    "chat_template_kwargs": {"enable_thinking": true}, "metadata": {"a": "b"}, "user": "u"})");
+  REQUIRE(chat.has_value());
+  CHECK(chat->model == "tiny");
+  CHECK(chat->stream);
+  CHECK(chat->stream_options->include_usage);
+  CHECK_FALSE(chat->stream_options->continuous_usage_stats);
+  CHECK(chat->n == 2);
+  REQUIRE(chat->messages.size() == 3);
+  CHECK(chat->messages[0].content == "a\nb");
+  CHECK_FALSE(chat->messages[1].content);
+  CHECK(chat->messages[1].reasoning == "hm");
+  CHECK(chat->messages[1].tool_calls.at(0).function.arguments == R"({"x":1})");
+  CHECK(chat->messages[2].tool_call_id == "c1");
+  CHECK(chat->tools ==
+        R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])");
+  CHECK(chat->tool_choice == ToolChoice::automatic);
+  CHECK(chat->max_tokens == 7);
+  CHECK(chat->temperature == 0.0);
+  CHECK(chat->top_k == 4);
+  CHECK(chat->stop == std::vector<std::string>{"END"});
+  CHECK(chat->logit_bias == std::vector<std::pair<TokenId, double>>{{5, -100}, {7, 1.5}});
+  CHECK_FALSE(chat->seed);
+  CHECK(chat->chat_template_kwargs == R"({"enable_thinking":true})");
+  CHECK(chat->unknown_members ==
+        std::vector<std::string>{"max_completion_tokens", "metadata", "user"});
+  CHECK(chat->unsupported.empty());
+}
+
+TEST_CASE("a wrong chat request is refused with the place that is wrong", "[openapi][parse]") {
+  const auto c = GENERATE(values<Case>({
+      {R"("messages":[])", "messages | messages: at least one message is required"},
+      {R"("model":"tiny")", "messages | messages: at least one message is required"},
+      {R"("messages":"hi")", "messages | messages: expected an array, got a string"},
+      {R"("messages":[7])", "messages[0] | messages[0]: expected an object, got an integer"},
+      {R"("messages":[{"content":"x"}])", "messages[0] | messages[0]: role is missing"},
+      {R"("messages":[{"role":"user"}])", "messages[0] | messages[0]: content is missing"},
+      {R"("messages":[{"role":"robot","content":"x"}])",
+       "messages[0].role | messages[0].role: \"robot\" is not a role; expected one of system, "
+       "developer, "
+       "user, assistant, tool"},
+      {R"("messages":[{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
+       "messages[0].content[0].type | messages[0].content[0].type: \"image_url\" is not supported: "
+       "the model "
+       "takes text only"},
+      {R"("messages":[{"role":"assistant","tool_calls":[{"id":"a"}]}])",
+       "messages[0].tool_calls[0] | messages[0].tool_calls[0]: function is missing"},
+      {kMessages + R"(,"temperature":"hot")",
+       "temperature | temperature: expected a number, got a string"},
+      {kMessages + R"(,"temperature":true)",
+       "temperature | temperature: expected a number, got a boolean"},
+      {kMessages + R"(,"max_tokens":1.5)",
+       "max_tokens | max_tokens: expected an integer, got a number"},
+      {kMessages + R"(,"max_tokens":18446744073709551615)",
+       "max_tokens | max_tokens: is too large"},
+      {kMessages + R"(,"max_completion_tokens":[])",
+       "max_completion_tokens | max_completion_tokens: expected an integer, got an array"},
+      {kMessages + R"(,"stream":"yes")", "stream | stream: expected a boolean, got a string"},
+      {kMessages + R"(,"stream_options":{})",
+       "stream_options | stream_options: only allowed when stream is true"},
+      {kMessages + R"(,"n":0)", "n | n: must be between 1 and 128, got 0"},
+      {kMessages + R"(,"n":1000000)", "n | n: must be between 1 and 128, got 1000000"},
+      {kMessages + R"(,"stop":["a",""])", "stop | stop: a stop string must not be empty"},
+      {kMessages + R"(,"stop":["a",1])", "stop[1] | stop[1]: expected a string, got an integer"},
+      {kMessages + R"(,"stop_token_ids":[99999999999])",
+       "stop_token_ids[0] | stop_token_ids[0]: 99999999999 does not fit 32 bits"},
+      {kMessages + R"(,"logit_bias":{"x":1})", "logit_bias | logit_bias: \"x\" is not a token id"},
+      {kMessages + R"(,"top_logprobs":3)",
+       "top_logprobs | top_logprobs: only allowed when logprobs is true"},
+      {kMessages + R"(,"logprobs":true,"top_logprobs":21)",
+       "top_logprobs | top_logprobs: must be between 0 and 20, got 21"},
+      {kMessages + R"(,"tool_choice":"auto")",
+       "tool_choice | tool_choice: only allowed when tools are given"},
+      {kMessages + R"(,"tools":[{"type":"function"}])", "tools[0] | tools[0]: function is missing"},
+      {kMessages + R"(,"response_format":{"type":"poem"})",
+       "response_format.type | response_format.type: must be text, json_object, json_schema or "
+       "structural_tag"},
+      {kMessages + R"(,"continue_final_message":true)",
+       "continue_final_message | continue_final_message: cannot be true while "
+       "add_generation_prompt is true "
+       "(its default)"},
+      {kMessages + R"(,"chat_template_kwargs":[1])",
+       "chat_template_kwargs | chat_template_kwargs: expected an object, got an array"},
+  }));
+  INFO(c.members);
+  CHECK(chat_error(c.members) == c.error);
+}
+
+TEST_CASE("what is not JSON is refused", "[openapi][parse]") {
+  for (const std::string body :
+       {"", " ", "{", "[]", "\"x\"", "{\"a\":}", "{\"a\":1}x", "\xFF\xFE",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"\xFF\"}]}", "nul"}) {
+    INFO(body);
+    const auto parsed = parse_chat_completion(body);
+    REQUIRE(parsed.has_error());
+    CHECK(parsed.error().code == ErrorCode::invalid_argument);
+    CHECK(parsed.error().detail.find("The request body") == 0);
+  }
+  CHECK(parse_chat_completion(std::string(100'000, '[')).has_error());
+}
+
+TEST_CASE("what is not offered is noted, not dropped", "[openapi][parse]") {
+  const auto chat = parse_chat_completion(
+      "{" + kMessages +
+      R"(,"guided_json":{"type":"object"},"best_of":1,"bad_words":[],"suffix":"s","prompt_logprobs":null})");
+  REQUIRE(chat.has_value());
+  CHECK(chat->unsupported == std::vector<std::string>{"suffix", "guided_json"});
+}
+
+TEST_CASE("a completion's prompt has four forms", "[openapi][parse]") {
+  const auto prompts = [](std::string json) {
+    return parse_completion(R"({"prompt":)" + json + "}");
+  };
+  CHECK(prompts(R"("a")")->prompts.at(0).text == "a");
+  CHECK(prompts(R"(["a","b"])")->prompts.at(1).text == "b");
+  CHECK(prompts("[1,2]")->prompts.at(0).ids == std::vector<TokenId>{1, 2});
+  const auto mixed = prompts(R"([[1,2],"x",[3]])");
+  REQUIRE(mixed->prompts.size() == 3);
+  CHECK(mixed->prompts[2].ids == std::vector<TokenId>{3});
+  CHECK_FALSE(mixed->prompts[2].is_text);
+}
+
+TEST_CASE("a wrong completion's prompt is refused", "[openapi][parse]") {
+  const auto c = GENERATE(values<Case>({
+      {"{}", "prompt | prompt: is missing"},
+      {R"({"prompt":[]})", "prompt | prompt: must not be empty"},
+      {R"({"prompt":[[]]})", "prompt | prompt: must not be empty"},
+      {R"({"prompt":{}})", "prompt | prompt: expected a string or an array, got an object"},
+      {R"({"prompt":[1,"a"]})", "prompt[1] | prompt[1]: expected an integer, got a string"},
+      {R"({"prompt":["a",true]})",
+       "prompt[1] | prompt[1]: expected a string or an array of token ids, got a boolean"},
+      {R"({"prompt":"a","logprobs":50})", "logprobs | logprobs: must be between 0 and 20, got 50"},
+  }));
+  INFO(c.members);
+  const auto parsed = parse_completion(c.members);
+  REQUIRE(parsed.has_error());
+  CHECK(parsed.error().field + " | " + parsed.error().detail == c.error);
+}
+
+TEST_CASE("tokenize takes a prompt or messages, not both and not none", "[openapi][parse]") {
+  CHECK(parse_tokenize(R"({"prompt":"x"})")->prompt == "x");
+  CHECK(parse_tokenize("{" + kMessages + "}")->chat->messages.size() == 1);
+  CHECK(parse_tokenize("{}").has_error());
+  CHECK(parse_tokenize("{" + kMessages + R"(,"prompt":"x"})").has_error());
+  CHECK(parse_detokenize(R"({"tokens":[1,2]})")->tokens.size() == 2);
+  CHECK(parse_detokenize(R"({"tokens":[]})")->tokens.empty());
+  CHECK(parse_detokenize("{}").has_error());
+}
+
+TEST_CASE("an error never echoes much of the request", "[openapi][parse]") {
+  const std::string longest(100'000, 'x');
+  CHECK(chat_error(R"("messages":[{"role":")" + longest + R"(","content":""}])").size() < 600);
+  CHECK(chat_error(kMessages + R"(,"logit_bias":{")" + longest + R"(":1})").size() < 600);
+  CHECK(chat_error(kMessages + R"(,"logit_bias":{"1":")" + longest + R"("})").size() < 600);
+}
