@@ -86,7 +86,7 @@ class Ops {
 
   // out[t] = table[ids[t]]; out [T, H], table [V, H], ids i32 [T].
   virtual void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) = 0;
-  // out[i] = x[rows[i]]; out [S, H], rows i32 [S].
+  // out[i] = x[rows[i]], bit for bit; any dtype (token ids too); out [S, H], rows i32 [S].
   virtual void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) = 0;
   // out = x · weightᵀ (+ bias); out [T, N], x [T, K], weight [N, K], bias [N] optional. out may be
   // f32 for any weight.
