@@ -60,6 +60,8 @@ struct RequestInit {
   std::chrono::steady_clock::time_point arrival{};  // breaks ties of priority
   std::string cache_salt;                           // prefix blocks are shared under one salt only
   std::string lora_name;                            // and one adapter
+  std::optional<int> lora_id;
+  std::vector<PromptItem> items;
   bool needs_grammar = false;                       // waits until Scheduler::grammar_ready
   std::string transfer_params;                      // the connector's, as JSON; empty: none
 };

@@ -35,6 +35,8 @@ inline AddRequest request_of(std::vector<TokenId> prompt, int max_tokens) {
   return request;
 }
 
+awaitable<void> start(FakeGroup& fake);
+
 // Polls until the condition holds; fails the test after five seconds.
 awaitable<void> eventually(std::function<bool()> condition);
 

@@ -23,9 +23,9 @@ TEST_CASE("several engines: smallest context, blocks per engine", "[engine][clie
     FakeGroup fake(pool, options);
     CHECK(fake.group->state() == EngineGroupState::starting);
     const auto early = fake.group->submit(request_of({1}, 5));
-    REQUIRE_FALSE(early);
+    REQUIRE_FALSE(early.has_value());
     CHECK(early.error().code == ErrorCode::overloaded);
-    REQUIRE(co_await fake.group->start());
+    co_await start(fake);
     CHECK(fake.group->state() == EngineGroupState::ready);
     const ReadyInfo& ready = fake.group->ready();
     CHECK(ready.max_model_len == 4096);
@@ -43,10 +43,10 @@ void expect_start_error(std::vector<FakeEngineOptions> options, const char* text
   run(2, [&](asio::any_io_executor pool) -> awaitable<void> {
     FakeGroup fake(pool, options, group_options);
     const auto started = co_await fake.group->start();
-    REQUIRE_FALSE(started);
+    REQUIRE_FALSE(started.has_value());
     CHECK_THAT(started.error().detail, Contains(text));
     CHECK(fake.group->state() == EngineGroupState::dead);
-    CHECK_FALSE(fake.group->submit(request_of({1}, 5)));
+    CHECK_FALSE(fake.group->submit(request_of({1}, 5)).has_value());
   });
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("one statistics address is everyone's", "[engine][client][handshake]")
   Ready second = first;
   second.dp_stats_address = "tcp://a:1";
   const auto merged = merge_ready({first, second});
-  REQUIRE(merged);
+  REQUIRE(merged.has_value());
   CHECK(merged->dp_stats_address == "tcp://a:1");
 }
 
