@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/tensor.h"
+#include "model/kv_spec.h"
 
 namespace quire {
 
@@ -22,7 +23,8 @@ struct LayerCache {
   std::size_t page_bytes = 0;
   int block_size = 0;         // tokens
   int kernel_block_size = 0;  // tokens
-  int group = 0;              // index into ForwardContext::groups
+  KvSpec spec;    // as kv_specs() gave it or the plan changed it: what is stored, in which dtype
+  int group = 0;  // index into ForwardContext::groups
 };
 
 class Model {

@@ -1,0 +1,139 @@
+#include "model/layers/attention.h"
+
+#include <cmath>
+#include <utility>
+
+namespace quire {
+
+namespace {
+
+// Rows of q_proj where a query and its gate take turns, head by head: `half` 0 the queries, 1 the
+// gates.
+std::vector<std::int64_t> every_other_head(int heads, int head_dim, int half) {
+  std::vector<std::int64_t> rows;
+  for (int h = 0; h < heads; ++h) {
+    for (int d = 0; d < head_dim; ++d) rows.push_back((2 * h + half) * head_dim + d);
+  }
+  return rows;
+}
+
+std::vector<LinearPart> qkv_parts(const Weights& weights, const AttentionOptions& o) {
+  const std::int64_t q = std::int64_t{o.num_heads} * o.head_dim;
+  const std::int64_t kv = std::int64_t{o.num_kv_heads} * o.head_dim;
+  if (weights.has(o.name + ".qkv_proj.weight")) return {{o.name + ".qkv_proj", q + 2 * kv}};
+  const LinearPart k{o.name + ".k_proj", kv}, v{o.name + ".v_proj", kv};
+  if (!o.gated) return {{o.name + ".q_proj", q}, k, v};
+  return {{o.name + ".q_proj", 2 * q, every_other_head(o.num_heads, o.head_dim, 0)},
+          {o.name + ".q_proj", 2 * q, every_other_head(o.num_heads, o.head_dim, 1)},
+          k,
+          v};
+}
+
+}  // namespace
+
+AttentionOptions attention_options(const ModelConfig& config, int layer, std::string name,
+                                   const Rope& rope) {
+  AttentionOptions o;
+  o.name = std::move(name);
+  o.hidden_size = config.hidden_size;
+  o.num_heads = config.num_heads;
+  o.num_kv_heads = config.num_kv_heads;
+  o.head_dim = config.head_dim;
+  o.scale = config.attention_scale > 0 ? config.attention_scale : 1.0 / std::sqrt(config.head_dim);
+  o.soft_cap = config.attention_soft_cap;
+  o.window = config.layer_types[layer] == LayerType::sliding_attention ? config.sliding_window : 0;
+  o.qkv_bias = config.attention_bias;
+  o.output_bias = config.attention_bias;
+  o.qk_norm = config.qk_norm ? QkNorm::per_head : QkNorm::none;
+  o.norm_eps = config.rms_norm_eps;
+  o.rope = rope;
+  return o;
+}
+
+Attention::Attention(Weights& weights, const AttentionOptions& o)
+    : options_(o),
+      qkv_(weights, qkv_parts(weights, o), o.hidden_size, o.qkv_bias),
+      output_(weights, {{o.name + ".o_proj", o.hidden_size}},
+              std::int64_t{o.num_heads} * o.head_dim, o.output_bias) {
+  if (o.qk_norm != QkNorm::none) {
+    const bool whole = o.qk_norm == QkNorm::whole;
+    q_norm_ = RmsNorm(weights, o.name + ".q_norm", o.head_dim * (whole ? o.num_heads : 1),
+                      o.norm_eps, o.norm_offset);
+    k_norm_ = RmsNorm(weights, o.name + ".k_norm", o.head_dim * (whole ? o.num_kv_heads : 1),
+                      o.norm_eps, o.norm_offset);
+  }
+  if (o.sinks) sinks_ = weights.load(o.name + ".sinks", {o.num_heads}, DType::f32);
+}
+
+void Attention::bind(const LayerCache& cache) {
+  const std::int64_t ratio = cache.block_size / cache.kernel_block_size;
+  const std::int64_t size = cache.kernel_block_size, heads = options_.num_kv_heads;
+  const std::int64_t dim = options_.head_dim, plane = size * heads * dim;
+  const auto element = static_cast<std::int64_t>(size_of(cache.spec.dtype));
+  const std::int64_t stride = static_cast<std::int64_t>(cache.page_bytes) / ratio / element;
+  const TensorView pages(cache.base, cache.spec.dtype,
+                         {cache.num_blocks * ratio, size, heads, dim});
+  k_cache_ = pages.with_strides({stride, heads * dim, dim, 1});
+  v_cache_ = TensorView(static_cast<std::byte*>(cache.base) + plane * element, cache.spec.dtype,
+                        {cache.num_blocks * ratio, size, heads, dim})
+                 .with_strides({stride, heads * dim, dim, 1});
+  group_ = cache.group;
+}
+
+void Attention::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+  const AttentionOptions& o = options_;
+  const std::int64_t tokens = x.extent(0), queries = std::int64_t{o.num_heads} * o.head_dim;
+  const std::int64_t keys = std::int64_t{o.num_kv_heads} * o.head_dim;
+  const Workspace::Scope scope(context.workspace);
+  const TensorView qkv = context.workspace.take(x.dtype(), {tokens, qkv_.rows()});
+  const TensorView attended = context.workspace.take(x.dtype(), {tokens, queries});
+
+  qkv_(qkv, x, context);
+  std::int64_t at = 0;
+  const auto next = [&](std::int64_t width) {
+    at += width;
+    return qkv.narrow(1, at - width, at);
+  };
+  TensorView q = next(queries);
+  const TensorView gate = o.gated ? next(queries) : TensorView();
+  TensorView k = next(keys);
+  const TensorView v = next(keys);
+
+  if (o.qk_norm == QkNorm::whole) {
+    q_norm_(q, q, context);
+    k_norm_(k, k, context);
+  }
+  q = q.split_last(o.head_dim);
+  k = k.split_last(o.head_dim);
+  if (o.qk_norm == QkNorm::per_head) {
+    q_norm_(q, q, context);
+    k_norm_(k, k, context);
+  }
+  o.rope(q, context);
+  o.rope(k, context);
+  context.ops.kv_write(k_cache_, v_cache_, k, v.split_last(o.head_dim),
+                       context.groups[group_].slots, context.stream);
+  attend(attended.split_last(o.head_dim), q, context);
+  if (o.gated) context.ops.sigmoid_gate(attended, gate, context.stream);
+  output_(out, attended, context);
+}
+
+void Attention::attend(TensorView out, TensorView q, const ForwardContext& context) const {
+  AttentionArgs args;
+  args.out = out;
+  args.q = q;
+  args.k_cache = k_cache_;
+  args.v_cache = v_cache_;
+  args.block_table = context.groups[group_].block_table;
+  args.query_start = context.query_start;
+  args.seq_lens = context.seq_lens;
+  args.sinks = sinks_;
+  args.scale = static_cast<float>(options_.scale);
+  args.soft_cap = static_cast<float>(options_.soft_cap);
+  args.window = options_.window;
+  args.max_query_len = context.max_query_len;
+  args.max_seq_len = context.max_seq_len;
+  context.ops.paged_attention(args, context.stream);
+}
+
+}  // namespace quire

@@ -1,0 +1,64 @@
+#pragma once
+// Grouped-query attention over the paged cache, with what the families add: biases, norms of
+// queries and keys, windows, soft caps, sinks, an output gate.
+
+#include <cstdint>
+#include <string>
+
+#include "model/config.h"
+#include "model/layers/block.h"
+#include "model/layers/linear.h"
+#include "model/layers/norm.h"
+#include "model/layers/rope.h"
+
+namespace quire {
+
+enum class QkNorm : std::uint8_t {
+  none,
+  per_head,  // Qwen3, Gemma3
+  whole,     // OLMo2: over all heads together
+};
+
+struct AttentionOptions {
+  std::string name;  // "model.layers.0.self_attn"
+  int hidden_size = 0;
+  int num_heads = 0;
+  int num_kv_heads = 0;
+  int head_dim = 0;
+  double scale = 0.0;
+  double soft_cap = 0.0;
+  int window = 0;
+  bool qkv_bias = false;
+  bool output_bias = false;
+  QkNorm qk_norm = QkNorm::none;
+  double norm_eps = 0.0;
+  float norm_offset = 0.f;
+  bool gated = false;  // q_proj gives a query and a gate per head: output · sigmoid(gate)
+  bool sinks = false;
+  Rope rope;
+};
+
+// What config.json says of layer `layer`; families change the rest.
+AttentionOptions attention_options(const ModelConfig& config, int layer, std::string name,
+                                   const Rope& rope);
+
+class Attention final : public Mixer {
+ public:
+  Attention(Weights& weights, const AttentionOptions& options);
+
+  void bind(const LayerCache& cache) override;
+  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
+
+ private:
+  void attend(TensorView out, TensorView q, const ForwardContext& context) const;
+
+  AttentionOptions options_;
+  Linear qkv_;  // queries, gates, keys, values
+  Linear output_;
+  RmsNorm q_norm_, k_norm_;
+  TensorView sinks_;              // f32 [heads]
+  TensorView k_cache_, v_cache_;  // [kernel blocks, kernel block size, kv heads, head dim]
+  int group_ = 0;
+};
+
+}  // namespace quire

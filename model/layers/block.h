@@ -1,0 +1,24 @@
+#pragma once
+// What a decoder layer is made of: a mixer, which lets tokens see earlier ones and may remember,
+// and a feed-forward part, which sees one token at a time.
+
+#include "model/forward_context.h"
+#include "model/model.h"
+
+namespace quire {
+
+class Mixer {
+ public:
+  virtual ~Mixer() = default;
+  virtual void bind(const LayerCache& cache) = 0;
+  // out [T, hidden], x [T, hidden]; out is not x.
+  virtual void operator()(TensorView out, TensorView x, const ForwardContext& context) const = 0;
+};
+
+class FeedForward {
+ public:
+  virtual ~FeedForward() = default;
+  virtual void operator()(TensorView out, TensorView x, const ForwardContext& context) const = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,115 @@
+#include "model/layers/causal_lm.h"
+
+#include <algorithm>
+
+#include "backend/dispatch.h"
+#include "model/layers/measuring_ops.h"
+
+namespace quire {
+
+namespace {
+
+// Factors on the embedding are rounded to the model's dtype, as Gemma was trained.
+float rounded(double value, DType dtype) {
+  float out = 0.f;
+  dispatch_float(dtype, [&]<class T>(Type<T>) {
+    out = static_cast<float>(static_cast<T>(static_cast<float>(value)));
+  });
+  return out;
+}
+
+// The head that rotates: with latent attention a part of it.
+int rotated_dim(const ModelConfig& config) {
+  return config.mla.kv_lora_rank > 0 ? config.mla.qk_rope_head_dim : config.head_dim;
+}
+
+RopeStyle rope_style(const ModelConfig& config) {
+  return config.mla.kv_lora_rank > 0 && config.mla.rope_interleave ? RopeStyle::interleaved
+                                                                   : RopeStyle::halves;
+}
+
+}  // namespace
+
+std::string find_root(const Weights& weights, std::initializer_list<std::string> candidates,
+                      const std::string& embedding) {
+  for (const std::string& root : candidates) {
+    if (weights.has(root + embedding + ".weight")) return root;
+  }
+  return *candidates.begin();
+}
+
+CausalLm::CausalLm(ModelSource source, std::string root, const HeadNames& names, float norm_offset)
+    : config_(source.config),
+      weights_(std::move(source.weights)),
+      root_(std::move(root)),
+      stream_(source.device.stream()),
+      ops_(source.ops),
+      max_model_len_(source.max_model_len),
+      rope_(*weights_, config_.rope, rotated_dim(config_), max_model_len_, rope_style(config_)),
+      embedding_(weights_->load(root_ + names.embedding + ".weight",
+                                {config_.vocab_size, config_.hidden_size})),
+      norm_(*weights_, root_ + names.norm, config_.hidden_size, config_.rms_norm_eps, norm_offset),
+      lm_head_(config_.tie_word_embeddings
+                   ? embedding_
+                   : weights_->load(names.lm_head + ".weight",
+                                    {config_.vocab_size, config_.hidden_size})),
+      embedding_multiplier_(rounded(config_.embedding_multiplier, weights_->dtype())) {}
+
+Mixer* CausalLm::add_mixer(std::unique_ptr<Mixer> mixer) {
+  mixers_.push_back(std::move(mixer));
+  return mixers_.back().get();
+}
+
+void CausalLm::bind_cache(std::span<const LayerCache> layers) {
+  if (layers.size() != mixers_.size()) {
+    throw Failure(ErrorCode::internal, "cache for " + std::to_string(layers.size()) +
+                                           " layers, the model has " +
+                                           std::to_string(mixers_.size()));
+  }
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    mixers_[i]->bind(layers[i]);
+    num_groups_ = std::max(num_groups_, layers[i].group + 1);
+  }
+}
+
+void CausalLm::forward(TensorView hidden, TensorView ids, const ForwardContext& context) {
+  embed_and_run(hidden, ids, context);
+}
+
+void CausalLm::logits(TensorView logits, TensorView hidden, const ForwardContext& context) {
+  head(logits, hidden, context);
+}
+
+void CausalLm::embed_and_run(TensorView hidden, TensorView ids,
+                             const ForwardContext& context) const {
+  const Workspace::Scope scope(context.workspace);
+  const TensorView residual =
+      context.workspace.take(hidden.dtype(), {ids.extent(0), config_.hidden_size});
+  context.ops.embedding(residual, embedding_, ids, context.stream);
+  if (embedding_multiplier_ != 1.f) {
+    context.ops.scale(residual, embedding_multiplier_, context.stream);
+  }
+  run_layers(hidden, residual, context);
+}
+
+void CausalLm::head(TensorView logits, TensorView hidden, const ForwardContext& context) const {
+  context.ops.linear(logits, hidden, lm_head_, {}, context.stream);
+  if (config_.logits_divisor != 1.0) {
+    context.ops.scale(logits, static_cast<float>(1.0 / config_.logits_divisor), context.stream);
+  }
+  if (config_.logits_soft_cap > 0) {
+    context.ops.soft_cap(logits, static_cast<float>(config_.logits_soft_cap), context.stream);
+  }
+}
+
+std::size_t CausalLm::workspace_bytes(int num_tokens, int num_rows) const {
+  return measure_workspace(
+      ops_, stream_, num_tokens, num_groups_, [&](const ForwardContext& context) {
+        const TensorView hidden = unbacked(dtype(), {num_tokens, config_.hidden_size});
+        embed_and_run(hidden, unbacked(DType::i32, {num_tokens}), context);
+        head(unbacked(DType::f32, {num_rows, config_.vocab_size}),
+             hidden.rows(0, std::min(num_rows, num_tokens)), context);
+      });
+}
+
+}  // namespace quire

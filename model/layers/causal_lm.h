@@ -1,0 +1,94 @@
+#pragma once
+// What every language model here shares: token embedding, layers, final norm, vocabulary head. An
+// architecture adds the layers.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/layers/block.h"
+#include "model/layers/linear.h"
+#include "model/layers/norm.h"
+#include "model/layers/rope.h"
+#include "model/registry.h"
+#include "model/weights.h"
+
+namespace quire {
+
+// What an architecture is built from.
+struct ModelSource {
+  const ModelConfig& config;
+  std::unique_ptr<Weights> weights;
+  Device& device;
+  Ops& ops;
+  int max_model_len;
+};
+
+// Published names of the parts outside the layers.
+struct HeadNames {
+  std::string embedding = "embed_tokens";  // after the root
+  std::string norm = "norm";
+  std::string lm_head = "lm_head";  // from the top
+};
+
+class CausalLm : public Model {
+ public:
+  int vocab_size() const override { return config_.vocab_size; }
+  int hidden_size() const override { return config_.hidden_size; }
+  DType dtype() const override { return weights_->dtype(); }
+  std::size_t weight_bytes() const override { return weights_->bytes(); }
+  int position_offset(int num_prompt_tokens) const override {
+    return rope_.position_offset(num_prompt_tokens);
+  }
+  std::size_t workspace_bytes(int num_tokens, int num_rows) const override;
+  void bind_cache(std::span<const LayerCache> layers) override;
+  void forward(TensorView hidden, TensorView ids, const ForwardContext& context) override;
+  void logits(TensorView logits, TensorView hidden, const ForwardContext& context) override;
+
+ protected:
+  // `root` is the prefix of the text model's tensors.
+  CausalLm(ModelSource source, std::string root, const HeadNames& names = {},
+           float norm_offset = 0.f);
+
+  // From the embedded tokens in residual [T, hidden] to the output of the final norm in hidden.
+  virtual void run_layers(TensorView hidden, TensorView residual,
+                          const ForwardContext& context) const = 0;
+
+  const ModelConfig& config() const { return config_; }
+  Weights& weights() { return *weights_; }
+  const std::string& root() const { return root_; }  // "model."
+  std::string layer_name(int layer) const {
+    return root_ + "layers." + std::to_string(layer) + ".";
+  }
+  const Rope& rope() const { return rope_; }
+  const RmsNorm& final_norm() const { return norm_; }
+  int max_model_len() const { return max_model_len_; }
+
+  // Registers a mixer that caches, in the order of kv_specs(), and gives it back.
+  Mixer* add_mixer(std::unique_ptr<Mixer> mixer);
+
+ private:
+  void embed_and_run(TensorView hidden, TensorView ids, const ForwardContext& context) const;
+  void head(TensorView logits, TensorView hidden, const ForwardContext& context) const;
+
+  ModelConfig config_;
+  std::unique_ptr<Weights> weights_;
+  std::string root_;
+  StreamRef stream_;
+  const Ops& ops_;
+  int max_model_len_;
+  Rope rope_;
+  TensorView embedding_;  // [vocab, hidden]
+  RmsNorm norm_;
+  TensorView lm_head_;  // [vocab, hidden]
+  float embedding_multiplier_ = 1.f;
+  std::vector<std::unique_ptr<Mixer>> mixers_;
+  int num_groups_ = 1;
+};
+
+// The first prefix under which the embedding is published.
+std::string find_root(const Weights& weights, std::initializer_list<std::string> candidates,
+                      const std::string& embedding = "embed_tokens");
+
+}  // namespace quire

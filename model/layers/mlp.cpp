@@ -1,0 +1,44 @@
+#include "model/layers/mlp.h"
+
+namespace quire {
+
+namespace {
+
+std::vector<LinearPart> gate_up_parts(const Weights& weights, const std::string& name, int width) {
+  if (weights.has(name + ".gate_up_proj.weight")) return {{name + ".gate_up_proj", 2 * width}};
+  return {{name + ".gate_proj", width}, {name + ".up_proj", width}};
+}
+
+}  // namespace
+
+GatedMlp::GatedMlp(Weights& weights, const std::string& name, int hidden_size,
+                   int intermediate_size, Activation activation, bool bias)
+    : gate_up_(weights, gate_up_parts(weights, name, intermediate_size), hidden_size, bias),
+      down_(weights, {{name + ".down_proj", hidden_size}}, intermediate_size, bias),
+      activation_(activation) {}
+
+void GatedMlp::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+  const Workspace::Scope scope(context.workspace);
+  const std::int64_t tokens = x.extent(0), width = gate_up_.rows() / 2;
+  const TensorView gate_up = context.workspace.take(x.dtype(), {tokens, 2 * width});
+  const TensorView inner = context.workspace.take(x.dtype(), {tokens, width});
+  gate_up_(gate_up, x, context);
+  context.ops.gated_activation(inner, gate_up, activation_, context.stream);
+  down_(out, inner, context);
+}
+
+Mlp::Mlp(Weights& weights, const std::string& name, int hidden_size, int intermediate_size,
+         Activation activation, bool bias)
+    : up_(weights, {{name + ".up_proj", intermediate_size}}, hidden_size, bias),
+      down_(weights, {{name + ".down_proj", hidden_size}}, intermediate_size, bias),
+      activation_(activation) {}
+
+void Mlp::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+  const Workspace::Scope scope(context.workspace);
+  const TensorView inner = context.workspace.take(x.dtype(), {x.extent(0), up_.rows()});
+  up_(inner, x, context);
+  context.ops.activation(inner, inner, activation_, context.stream);
+  down_(out, inner, context);
+}
+
+}  // namespace quire

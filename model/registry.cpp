@@ -1,0 +1,58 @@
+#include "model/registry.h"
+
+#include "model/arch/architectures.h"
+
+namespace quire {
+
+namespace {
+
+struct Architecture {
+  std::string_view name;
+  std::unique_ptr<Model> (*make)(ModelSource source);
+};
+
+constexpr Architecture kArchitectures[] = {
+    {"LlamaForCausalLM", make_llama}, {"MistralForCausalLM", make_llama},
+    {"Phi3ForCausalLM", make_llama},  {"Qwen2ForCausalLM", make_llama},
+    {"Qwen3ForCausalLM", make_llama}, {"GraniteForCausalLM", make_llama},
+};
+
+void refuse_quantization(const ModelConfig& config) {
+  const std::string& method = config.quant.method;
+  const bool experts = method == "mxfp4" && config.architecture == "GptOssForCausalLM";
+  if (method.empty() || experts) return;
+  throw Failure(Error{ErrorCode::unsupported,
+                      config.file.string() + ": quantization_config.quant_method: \"" + method +
+                          "\" is not supported for " + config.architecture,
+                      "quantization_config.quant_method"});
+}
+
+}  // namespace
+
+std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesystem::path& model_dir,
+                                  Device& device, Ops& ops, const LoadOptions& options) {
+  for (const Architecture& architecture : kArchitectures) {
+    if (architecture.name != config.architecture) continue;
+    refuse_quantization(config);
+    const int native = config.max_position_embeddings;
+    return architecture.make(
+        {.config = config,
+         .weights = std::make_unique<Weights>(model_dir, options.load_format, options.seed,
+                                              options.dtype, device),
+         .device = device,
+         .ops = ops,
+         .max_model_len = options.max_model_len > 0 ? options.max_model_len : native});
+  }
+  throw Failure(Error{
+      ErrorCode::unsupported,
+      config.file.string() + ": architectures: \"" + config.architecture + "\" is not supported",
+      "architectures"});
+}
+
+std::vector<std::string_view> supported_architectures() {
+  std::vector<std::string_view> names;
+  for (const Architecture& architecture : kArchitectures) names.push_back(architecture.name);
+  return names;
+}
+
+}  // namespace quire

@@ -1,0 +1,270 @@
+#include "model/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <set>
+
+#include "model/json_fields.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::size_t kMaxHeaderBytes = 100u << 20;  // the reference implementation's limit
+constexpr std::size_t kMaxIndexBytes = 256u << 20;
+constexpr std::size_t kMaxRank = 8;
+
+[[noreturn]] void fail(const std::filesystem::path& file, const std::string& message,
+                       ErrorCode code = ErrorCode::invalid_argument) {
+  throw Failure(code, file.string() + ": " + message);
+}
+
+std::string named(std::string_view name) { return "tensor \"" + std::string(name) + "\""; }
+
+DType parse_dtype(std::string_view name, const std::string& tensor,
+                  const std::filesystem::path& file) {
+  constexpr std::pair<std::string_view, DType> kNames[] = {
+      {"F32", DType::f32}, {"BF16", DType::bf16},
+      {"F16", DType::f16}, {"I32", DType::i32},
+      {"I64", DType::i64}, {"U8", DType::u8},
+      {"I8", DType::i8},   {"U32", DType::u32},
+      {"U64", DType::u64}, {"F8_E4M3", DType::fp8_e4m3},
+  };
+  for (const auto& [spelling, dtype] : kNames) {
+    if (name == spelling) return dtype;
+  }
+  fail(file, named(tensor) + " has unsupported dtype \"" + std::string(name) + "\"",
+       ErrorCode::unsupported);
+}
+
+class HeaderReader {
+ public:
+  HeaderReader(std::size_t data_begin, std::size_t file_size, const std::filesystem::path& file)
+      : data_begin_(data_begin), data_bytes_(file_size - data_begin), file_(file) {}
+
+  StoredTensor read(const std::string& name, simdjson::dom::element value) const {
+    simdjson::dom::object object;
+    std::string_view dtype;
+    StoredTensor tensor;
+    if (value.get(object) != simdjson::SUCCESS) fail(file_, named(name) + " is not an object");
+    if (object["dtype"].get(dtype) != simdjson::SUCCESS) fail(file_, named(name) + " has no dtype");
+    tensor.dtype = parse_dtype(dtype, name, file_);
+    tensor.shape = read_shape(name, object);
+    tensor.bytes = bytes_of(name, tensor);
+    place(name, object, tensor);
+    return tensor;
+  }
+
+ private:
+  std::vector<std::int64_t> read_shape(const std::string& name,
+                                       simdjson::dom::object object) const {
+    simdjson::dom::array array;
+    if (object["shape"].get(array) != simdjson::SUCCESS) fail(file_, named(name) + " has no shape");
+    std::vector<std::int64_t> shape;
+    for (const simdjson::dom::element item : array) {
+      std::int64_t n = 0;
+      if (item.get(n) != simdjson::SUCCESS || n < 0) {
+        fail(file_, named(name) + " has a shape that is not made of sizes");
+      }
+      shape.push_back(n);
+    }
+    if (shape.size() > kMaxRank) {
+      fail(file_, named(name) + " has rank " + std::to_string(shape.size()) + ", at most " +
+                      std::to_string(kMaxRank));
+    }
+    return shape;
+  }
+
+  // shape × dtype, refused where it overflows.
+  std::size_t bytes_of(const std::string& name, const StoredTensor& tensor) const {
+    std::size_t bytes = size_of(tensor.dtype);
+    for (const std::int64_t n : tensor.shape) {
+      if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(n), &bytes)) {
+        fail(file_, named(name) + " has shape " + shape_text(tensor.shape) + ", beyond any memory");
+      }
+    }
+    return bytes;
+  }
+
+  void place(const std::string& name, simdjson::dom::object object, StoredTensor& tensor) const {
+    simdjson::dom::array array;
+    std::uint64_t at[2] = {};
+    std::size_t count = 0;
+    if (object["data_offsets"].get(array) == simdjson::SUCCESS) {
+      for (const simdjson::dom::element item : array) {
+        if (count < 2 && item.get(at[count]) != simdjson::SUCCESS) count = 2;
+        ++count;
+      }
+    }
+    if (count != 2) fail(file_, named(name) + " has no data_offsets [begin, end]");
+    if (at[0] > at[1] || at[1] > data_bytes_) {
+      fail(file_, named(name) + " lies at [" + std::to_string(at[0]) + ", " +
+                      std::to_string(at[1]) + ") of " + std::to_string(data_bytes_) +
+                      " bytes of data; is the file truncated?");
+    }
+    if (at[1] - at[0] != tensor.bytes) {
+      fail(file_, named(name) + " has " + std::to_string(at[1] - at[0]) + " bytes, its shape " +
+                      shape_text(tensor.shape) + " of " + std::string(name_of(tensor.dtype)) +
+                      " needs " + std::to_string(tensor.bytes));
+    }
+    tensor.begin = data_begin_ + at[0];
+  }
+
+  std::size_t data_begin_;
+  std::size_t data_bytes_;
+  const std::filesystem::path& file_;
+};
+
+void check_overlaps(const TensorTable& tensors, const std::filesystem::path& file) {
+  std::vector<const TensorTable::value_type*> order;
+  for (const auto& entry : tensors) {
+    if (entry.second.bytes > 0) order.push_back(&entry);
+  }
+  std::sort(order.begin(), order.end(),
+            [](const auto* a, const auto* b) { return a->second.begin < b->second.begin; });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const auto& [before, first] = *order[i - 1];
+    if (first.begin + first.bytes > order[i]->second.begin) {
+      fail(file, named(before) + " and " + named(order[i]->first) + " overlap");
+    }
+  }
+}
+
+}  // namespace
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (const std::int64_t n : shape) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(n);
+  }
+  return text + "]";
+}
+
+TensorTable parse_safetensors_header(std::string_view head, std::size_t file_size,
+                                     const std::filesystem::path& file) {
+  std::uint64_t length = 0;
+  if (file_size < sizeof(length) || head.size() < sizeof(length)) {
+    fail(file, "has " + std::to_string(file_size) + " bytes, too few for a safetensors header");
+  }
+  std::memcpy(&length, head.data(), sizeof(length));
+  if (length > kMaxHeaderBytes || length > file_size - sizeof(length) ||
+      length > head.size() - sizeof(length)) {
+    fail(file, "claims a header of " + std::to_string(length) + " bytes in a file of " +
+                   std::to_string(file_size));
+  }
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  simdjson::dom::object object;
+  const std::string json(head.substr(sizeof(length), length));
+  if (const auto error = parser.parse(json).get(root); error != simdjson::SUCCESS) {
+    fail(file, std::string("header is not JSON: ") + simdjson::error_message(error));
+  }
+  if (root.get(object) != simdjson::SUCCESS) fail(file, "header is not a JSON object");
+
+  const HeaderReader reader(sizeof(length) + length, file_size, file);
+  TensorTable tensors;
+  for (const auto& [key, value] : object) {
+    if (key == "__metadata__") continue;
+    const std::string name(key);
+    if (!tensors.emplace(name, reader.read(name, value)).second) {
+      fail(file, named(name) + " is listed twice");
+    }
+  }
+  check_overlaps(tensors, file);
+  return tensors;
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail(path, std::strerror(errno), ErrorCode::not_found);
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(fd);
+    fail(path, "is not a file");
+  }
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ > 0) {
+    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (mapped == MAP_FAILED) {
+      const std::string reason = std::strerror(errno);
+      ::close(fd);
+      fail(path, "cannot be mapped: " + reason);
+    }
+    data_ = static_cast<const std::byte*>(mapped);
+  }
+  ::close(fd);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::forget(const std::byte* begin, std::size_t bytes) const {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto from = (reinterpret_cast<std::uintptr_t>(begin) + page - 1) / page * page;
+  const auto to = (reinterpret_cast<std::uintptr_t>(begin) + bytes) / page * page;
+  if (from < to) ::madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : path_(path),
+      map_(path),
+      tensors_(parse_safetensors_header({reinterpret_cast<const char*>(map_.data()), map_.size()},
+                                        map_.size(), path)) {}
+
+Checkpoint::Checkpoint(const std::filesystem::path& model_dir) : directory_(model_dir) {
+  const auto single = model_dir / "model.safetensors";
+  const auto index = model_dir / "model.safetensors.index.json";
+  if (std::filesystem::exists(single)) {
+    add(single);
+    return;
+  }
+  if (!std::filesystem::exists(index)) {
+    fail(model_dir, "has neither model.safetensors nor model.safetensors.index.json",
+         ErrorCode::not_found);
+  }
+  const JsonDocument document(read_text_file(index, kMaxIndexBytes), index);
+  const auto map = document.root().find({"weight_map"});
+  simdjson::dom::object names;
+  if (!map || map->get(names) != simdjson::SUCCESS) fail(index, "weight_map is not an object");
+  std::set<std::string> shards;
+  for (const auto& [name, file] : names) {
+    std::string_view shard;
+    if (file.get(shard) != simdjson::SUCCESS) fail(index, named(name) + " has no file name");
+    if (shard.find('/') != std::string_view::npos || shard == ".." || shard.empty()) {
+      fail(index, named(name) + " is in \"" + std::string(shard) + "\", outside the directory");
+    }
+    shards.emplace(shard);
+  }
+  for (const std::string& shard : shards) add(model_dir / shard);
+  for (const auto& [name, file] : names) {
+    const Entry* entry = find(name);
+    if (entry == nullptr ||
+        entry->file->path().filename() != std::string(file.get_string().value())) {
+      fail(index, named(name) + " is not in the file that the index names");
+    }
+  }
+}
+
+void Checkpoint::add(const std::filesystem::path& file) {
+  files_.push_back(std::make_unique<SafetensorsFile>(file));
+  for (const auto& [name, tensor] : files_.back()->tensors()) {
+    if (!tensors_.emplace(name, Entry{files_.back().get(), &tensor}).second) {
+      fail(file, named(name) + " is in another shard too");
+    }
+  }
+}
+
+const Checkpoint::Entry* Checkpoint::find(std::string_view name) const {
+  const auto it = tensors_.find(name);
+  return it == tensors_.end() ? nullptr : &it->second;
+}
+
+}  // namespace quire

@@ -1,0 +1,259 @@
+#include "model/weights.h"
+
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "backend/dispatch.h"
+
+namespace quire {
+
+namespace {
+
+std::int64_t product(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+// Rows and columns of each of the source's matrices.
+struct Matrix {
+  std::int64_t rows, cols;
+};
+
+Matrix matrix_of(const Source& source) {
+  const std::int64_t cols = source.shape.empty() ? 1 : source.shape.back();
+  return {product(source.shape) / (source.batch * cols), cols};
+}
+
+std::int64_t delivered(const Source& source) {
+  const auto [rows, cols] = matrix_of(source);
+  const std::int64_t picked = source.pick.empty() ? (source.transposed ? cols : rows)
+                                                  : static_cast<std::int64_t>(source.pick.size());
+  const std::int64_t depth = source.transposed ? (source.depth > 0 ? source.depth : rows) : cols;
+  return source.batch * picked * depth;
+}
+
+bool as_published(const Source& source) { return !source.transposed && source.pick.empty(); }
+
+template <class To, class From>
+To convert(From value) {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else {
+    return static_cast<To>(static_cast<float>(value));
+  }
+}
+
+template <class To, class From>
+void convert_row(To* out, const From* in, std::int64_t n) {
+  if constexpr (std::is_same_v<To, From>) {
+    std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(To));
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = convert<To>(in[i]);
+  }
+}
+
+template <class To, class From>
+void deliver(const Source& source, To* out, const From* in) {
+  const auto [rows, cols] = matrix_of(source);
+  if (as_published(source)) return convert_row(out, in, source.batch * rows * cols);
+  std::vector<std::int64_t> pick = source.pick;
+  if (pick.empty()) {
+    pick.resize(static_cast<std::size_t>(source.transposed ? cols : rows));
+    std::iota(pick.begin(), pick.end(), 0);
+  }
+  const std::int64_t depth = source.depth > 0 ? source.depth : rows;
+  for (std::int64_t b = 0; b < source.batch; ++b, in += rows * cols) {
+    for (const std::int64_t at : pick) {
+      if (source.transposed) {
+        for (std::int64_t r = 0; r < depth; ++r) *out++ = convert<To>(in[r * cols + at]);
+      } else {
+        convert_row(out, in + at * cols, cols);
+        out += cols;
+      }
+    }
+  }
+}
+
+bool is_float(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
+
+std::uint64_t next_random(std::uint64_t& state) {
+  state += 0x9e3779b97f4a7c15ull;  // splitmix64
+  std::uint64_t z = state;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+// Uniform values of a size that keeps activations near one; a long tensor repeats a short pattern,
+// because benchmarks wait for this.
+void fill_random(const Source& source, std::byte* out, DType dtype, std::uint64_t seed) {
+  constexpr std::int64_t kPattern = 1 << 16;
+  const std::int64_t n = delivered(source);
+  const std::int64_t period = std::min(n, kPattern + 1);  // not a multiple of any row
+  std::uint64_t state = seed ^ std::hash<std::string>{}(source.name);
+  const auto tile = [&](std::size_t element) {
+    for (std::int64_t i = period; i < n; i += period) {
+      std::memcpy(out + static_cast<std::size_t>(i) * element, out,
+                  static_cast<std::size_t>(std::min(period, n - i)) * element);
+    }
+  };
+  if (!is_float(dtype)) {
+    const bool exponents = source.name.ends_with("scales");  // 2^(s − 127)
+    for (std::int64_t i = 0; i < period; ++i) {
+      out[i] = static_cast<std::byte>(exponents ? 121 : next_random(state));
+    }
+    return tile(1);
+  }
+  const bool norm = source.shape.size() == 1 && source.name.find("norm") != std::string::npos;
+  const auto width = static_cast<float>(source.shape.empty() ? 1 : source.shape.back());
+  const float middle = norm ? 1.f : 0.f;
+  const float spread = norm || source.shape.size() == 1 ? 0.1f : std::sqrt(3.f / width);
+  dispatch_float(dtype, [&]<class T>(Type<T>) {
+    T* values = reinterpret_cast<T*>(out);
+    for (std::int64_t i = 0; i < period; ++i) {
+      const float unit = static_cast<float>(next_random(state) >> 40) * 0x1p-23f - 1.f;
+      values[i] = T(middle + spread * unit);
+    }
+    tile(sizeof(T));
+  });
+}
+
+}  // namespace
+
+TensorView view_of(void* data, DType dtype, const Shape& shape) {
+  switch (shape.size()) {
+    case 1:
+      return {data, dtype, {shape[0]}};
+    case 2:
+      return {data, dtype, {shape[0], shape[1]}};
+    case 3:
+      return {data, dtype, {shape[0], shape[1], shape[2]}};
+    case 4:
+      return {data, dtype, {shape[0], shape[1], shape[2], shape[3]}};
+    default:
+      throw Failure(ErrorCode::internal, "no view of shape " + shape_text(shape));
+  }
+}
+
+Weights::Weights(const std::filesystem::path& model_dir, LoadFormat format, std::uint64_t seed,
+                 DType dtype, Device& device)
+    : checkpoint_(format == LoadFormat::dummy ? nullptr : std::make_unique<Checkpoint>(model_dir)),
+      seed_(seed),
+      dtype_(dtype),
+      device_(device) {}
+
+bool Weights::has(const std::string& name) const {
+  return checkpoint_ != nullptr && checkpoint_->find(name) != nullptr;
+}
+
+TensorView Weights::load(const std::string& name, Shape shape) {
+  return load(name, std::move(shape), dtype_);
+}
+
+TensorView Weights::load(const std::string& name, Shape shape, DType dtype) {
+  return load({Source{.name = name, .shape = shape}}, shape, dtype);
+}
+
+TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape, DType dtype) {
+  std::int64_t total = 0;
+  for (const Source& source : sources) total += delivered(source);
+  if (total != product(shape)) {
+    throw Failure(ErrorCode::internal, sources.front().name + ": " + std::to_string(total) +
+                                           " elements do not make " + shape_text(shape));
+  }
+  if (checkpoint_ != nullptr && sources.size() == 1) {
+    if (const TensorView view = mapped(sources.front(), shape, dtype); !view.empty()) {
+      bytes_ += view.bytes();
+      return view;
+    }
+  }
+  const TensorView out = allocate(shape, dtype);
+  std::vector<std::byte> staging(device_.is_host_memory() ? 0 : out.bytes());
+  std::byte* host = device_.is_host_memory() ? static_cast<std::byte*>(out.data()) : staging.data();
+  for (const Source& source : sources) {
+    read(source, host, dtype);
+    host += static_cast<std::size_t>(delivered(source)) * size_of(dtype);
+  }
+  if (!device_.is_host_memory()) {
+    device_.copy(out.data(), staging.data(), out.bytes(), device_.stream());
+    device_.synchronize(device_.stream());
+  }
+  return out;
+}
+
+TensorView Weights::put(const void* data, const Shape& shape, DType dtype) {
+  const TensorView out = allocate(shape, dtype);
+  device_.copy(out.data(), data, out.bytes(), device_.stream());
+  device_.synchronize(device_.stream());
+  return out;
+}
+
+TensorView Weights::allocate(const Shape& shape, DType dtype) {
+  const TensorView shape_only = view_of(nullptr, dtype, shape);
+  buffers_.push_back(device_.allocate(std::max<std::size_t>(shape_only.bytes(), 1)));
+  bytes_ += shape_only.bytes();
+  return view_of(buffers_.back().data(), dtype, shape);
+}
+
+const Checkpoint::Entry& Weights::find(const Source& source, DType dtype) const {
+  const Checkpoint::Entry* entry = checkpoint_->find(source.name);
+  if (entry == nullptr) {
+    throw Failure(ErrorCode::invalid_argument,
+                  checkpoint_->directory().string() + ": tensor \"" + source.name +
+                      "\" is missing, expected with shape " + shape_text(source.shape));
+  }
+  const std::string where = entry->file->path().string() + ": tensor \"" + source.name + "\" ";
+  if (entry->tensor->shape != source.shape) {
+    throw Failure(ErrorCode::invalid_argument, where + "has shape " +
+                                                   shape_text(entry->tensor->shape) +
+                                                   ", expected " + shape_text(source.shape));
+  }
+  const DType stored = entry->tensor->dtype;
+  if (stored != dtype && !(is_float(stored) && is_float(dtype))) {
+    throw Failure(ErrorCode::unsupported, where + "is stored as " + std::string(name_of(stored)) +
+                                              ", which cannot be used as " +
+                                              std::string(name_of(dtype)));
+  }
+  return *entry;
+}
+
+TensorView Weights::mapped(const Source& source, const Shape& shape, DType dtype) const {
+  const Checkpoint::Entry& entry = find(source, dtype);
+  const std::byte* data = entry.file->data(*entry.tensor);
+  const bool aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0;
+  if (!device_.is_host_memory() || !aligned || entry.tensor->dtype != dtype ||
+      !as_published(source)) {
+    return {};
+  }
+  // Operators take weights as views of mutable memory but only read them; the mapping is read-only.
+  return view_of(const_cast<std::byte*>(data), dtype, shape);
+}
+
+void Weights::read(const Source& source, std::byte* out, DType dtype) {
+  if (checkpoint_ == nullptr) return fill_random(source, out, dtype, seed_);
+  const Checkpoint::Entry& entry = find(source, dtype);
+  const std::byte* in = entry.file->data(*entry.tensor);
+  std::vector<std::byte> aligned;
+  if (reinterpret_cast<std::uintptr_t>(in) % size_of(entry.tensor->dtype) != 0) {
+    aligned.assign(in, in + entry.tensor->bytes);
+    in = aligned.data();
+  }
+  if (!is_float(dtype)) {
+    assert(size_of(dtype) == 1);
+    deliver(source, reinterpret_cast<std::uint8_t*>(out),
+            reinterpret_cast<const std::uint8_t*>(in));
+  } else {
+    dispatch_float(dtype, [&]<class To>(Type<To>) {
+      dispatch_float(entry.tensor->dtype, [&]<class From>(Type<From>) {
+        deliver(source, reinterpret_cast<To*>(out), reinterpret_cast<const From*>(in));
+      });
+    });
+  }
+  if (aligned.empty()) entry.file->map().forget(in, entry.tensor->bytes);
+}
+
+}  // namespace quire

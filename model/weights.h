@@ -1,0 +1,70 @@
+#pragma once
+// Weights by name, from a checkpoint's files to device memory: converted, fused, transposed and
+// permuted on the way where the published layout is not the operators'. On a device whose memory is
+// the host's, a tensor that needs none of that stays in the mapped file.
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/device.h"
+#include "model/load_format.h"
+#include "model/safetensors.h"
+
+namespace quire {
+
+using Shape = std::vector<std::int64_t>;
+
+// A published tensor on its way into a (part of a) device tensor. As stored it is `batch` matrices
+// [rows, cols]; what arrives are matrices of the picked rows, or, transposed, of the picked
+// columns.
+struct Source {
+  std::string name;
+  Shape shape;  // as published; anything else is refused
+  std::int64_t batch = 1;
+  bool transposed = false;
+  std::vector<std::int64_t> pick = {};  // rows (transposed: columns) in order; empty: all
+  std::int64_t depth = 0;               // transposed: only the first so many rows; 0: all
+};
+
+class Weights {
+ public:
+  Weights(const std::filesystem::path& model_dir, LoadFormat format, std::uint64_t seed,
+          DType dtype, Device& device);
+
+  // Is the tensor published? Dummy weights have no alternatives: always false.
+  bool has(const std::string& name) const;
+
+  // The published tensor, in the model's dtype (or `dtype`).
+  TensorView load(const std::string& name, Shape shape);
+  TensorView load(const std::string& name, Shape shape, DType dtype);
+  // Sources one after the other in memory, seen as `shape`.
+  TensorView load(const std::vector<Source>& sources, const Shape& shape, DType dtype);
+
+  // What the program computed itself, such as rotary tables.
+  TensorView put(const void* data, const Shape& shape, DType dtype);
+
+  DType dtype() const { return dtype_; }
+  std::size_t bytes() const { return bytes_; }  // of all that was loaded
+
+ private:
+  const Checkpoint::Entry& find(const Source& source, DType dtype) const;
+  void read(const Source& source, std::byte* out, DType dtype);
+  TensorView mapped(const Source& source, const Shape& shape, DType dtype) const;
+  TensorView allocate(const Shape& shape, DType dtype);
+
+  std::unique_ptr<Checkpoint> checkpoint_;  // null: dummy weights
+  std::uint64_t seed_;
+  DType dtype_;
+  Device& device_;
+  std::vector<Buffer> buffers_;
+  std::size_t bytes_ = 0;
+};
+
+// A view with the extents of `shape`.
+TensorView view_of(void* data, DType dtype, const Shape& shape);
+
+}  // namespace quire
