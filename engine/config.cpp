@@ -1,0 +1,101 @@
+#include "engine/config.h"
+
+#include <fmt/format.h>
+
+namespace quire {
+namespace {
+
+Error refuse(std::string flag, std::string why) {
+  return {ErrorCode::invalid_argument, flag + " " + why, flag};
+}
+
+Error without_effect(std::string flag, std::string_view because) {
+  return refuse(std::move(flag), fmt::format("has no effect {}; remove it", because));
+}
+
+Result<void> at_least(const char* flag, std::int64_t value, std::int64_t least) {
+  if (value >= least) return {};
+  return refuse(flag, fmt::format("must be at least {}, not {}", least, value));
+}
+
+Result<void> check_cache(const CacheConfig& cache) {
+  if (cache.block_size < 0) return refuse("--block-size", "must be positive");
+  if (const auto blocks = cache.num_gpu_blocks_override; blocks && *blocks < 2)
+    return refuse("--num-gpu-blocks-override",
+                  fmt::format("must be at least 2 (block 0 holds no tokens), not {}", *blocks));
+  if (cache.kv_cache_memory_bytes < 0)
+    return refuse("--kv-cache-memory-bytes", "must not be negative");
+  if (const auto share = cache.gpu_memory_utilization; share && !(*share > 0 && *share <= 1))
+    return refuse("--gpu-memory-utilization",
+                  fmt::format("must be above 0 and at most 1, not {}", *share));
+  if (cache.gpu_memory_utilization && cache.kv_cache_memory_bytes > 0)
+    return without_effect("--gpu-memory-utilization", "beside --kv-cache-memory-bytes");
+  if (const auto size = cache.mamba_block_size; size && *size < 1)
+    return refuse("--mamba-block-size", fmt::format("must be at least 1, not {}", *size));
+  return {};
+}
+
+Result<void> check_prefix_cache(const EngineConfig& config) {
+  const CacheConfig& cache = config.cache;
+  if (cache.enable_prefix_caching) return {};
+  const std::string_view because = "with --no-enable-prefix-caching";
+  if (cache.mamba_block_size) return without_effect("--mamba-block-size", because);
+  if (cache.mamba_cache_mode.value_or(StateCacheMode::none) != StateCacheMode::none)
+    return without_effect("--mamba-cache-mode", because);
+  if (cache.hash_block_size) return without_effect("--hash-block-size", because);
+  if (cache.prefix_hash != PrefixHash::keyed)
+    return without_effect("--prefix-caching-hash-algo", because);
+  if (!config.kv_events.endpoint.empty()) return without_effect("--kv-events-endpoint", because);
+  return {};
+}
+
+Result<void> check_scheduler(const SchedulerConfig& scheduler) {
+  for (const auto& checked :
+       {at_least("--max-num-seqs", scheduler.max_num_seqs, 1),
+        at_least("--max-num-batched-tokens", scheduler.max_num_batched_tokens, 1),
+        at_least("--long-prefill-token-threshold", scheduler.long_prefill_token_threshold, 0),
+        at_least("--max-num-queued-reqs", scheduler.max_num_queued_reqs, 0),
+        at_least("--max-num-queued-tokens", scheduler.max_num_queued_tokens, 0)})
+    if (checked.has_error()) return checked;
+  if (scheduler.max_num_batched_tokens < scheduler.max_num_seqs)
+    return refuse("--max-num-batched-tokens",
+                  fmt::format("must be at least --max-num-seqs ({}), not {}: each running request "
+                              "takes a token of the step",
+                              scheduler.max_num_seqs, scheduler.max_num_batched_tokens));
+  const int threshold = scheduler.long_prefill_token_threshold;
+  if (threshold > 0 && !scheduler.enable_chunked_prefill)
+    return without_effect("--long-prefill-token-threshold", "with --no-enable-chunked-prefill");
+  if (threshold > scheduler.max_num_batched_tokens)
+    return without_effect("--long-prefill-token-threshold", "above --max-num-batched-tokens");
+  return {};
+}
+
+Result<void> check_events(const KvEventsConfig& events) {
+  if (events.endpoint.empty() && !events.replay_endpoint.empty())
+    return without_effect("--kv-events-replay-endpoint", "without --kv-events-endpoint");
+  if (events.endpoint.empty() && !events.topic.empty())
+    return without_effect("--kv-events-topic", "without --kv-events-endpoint");
+  if (const auto buffer = at_least("--kv-events-buffer-steps", events.buffer_steps, 1);
+      buffer.has_error())
+    return buffer;
+  return at_least("--kv-events-hwm", events.high_water_mark, 0);
+}
+
+}  // namespace
+
+Result<void> validate(const EngineConfig& config) {
+  if (config.model.path.empty()) return refuse("MODEL", "is missing");
+  if (config.model.max_model_len < kAutoFit)
+    return refuse("--max-model-len", "must be positive, or -1 for what memory holds");
+  for (const auto& checked :
+       {at_least("--tensor-parallel-size", config.parallel.tensor_parallel_size, 1),
+        at_least("--cpu-threads", config.cpu_threads, 0), check_cache(config.cache),
+        check_prefix_cache(config), check_scheduler(config.scheduler),
+        check_events(config.kv_events)})
+    if (checked.has_error()) return checked;
+  if (config.device == DeviceKind::cuda && config.cpu_threads > 0)
+    return without_effect("--cpu-threads", "with --device cuda");
+  return {};
+}
+
+}  // namespace quire

@@ -1,0 +1,57 @@
+#pragma once
+// From a model's layers and an engine's configuration to the plan: the one function that both
+// `quire plan` and the engine's start-up call, so that the one prints what the other allocates.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/config.h"
+#include "engine/kv_cache/plan.h"
+
+namespace quire {
+
+// What a device's kernels read.
+struct DeviceKernels {
+  KernelSizes attention;
+  KernelSizes latent;  // of MLA
+  std::vector<DType> cache_dtypes;
+};
+
+// device is not automatic.
+const DeviceKernels& device_kernels(DeviceKind device);
+
+struct ModelMemory {
+  std::vector<LayerKvSpec> layers;           // kv_specs() of the architecture, block_size 1
+  std::int64_t model_max_len = 0;            // tokens, of config.json
+  DType dtype = DType::bf16;                 // of hidden states, after --dtype
+  std::optional<int> mamba_chunk_size = {};  // tokens, of the model's scan
+  bool states_at_every_block = false;        // the model can leave a state at each block it passes
+};
+
+// The options that kv_specs() takes under this configuration.
+KvSpecOptions kv_spec_options(const EngineConfig& config, DType model_dtype);
+
+struct DeviceBudget {
+  std::int64_t total_bytes = 0;      // of the device
+  std::int64_t weight_bytes = 0;     // of this rank
+  std::int64_t workspace_bytes = 0;  // activations, logits
+};
+
+// Bytes for the KV cache; may be negative. On the CPU the default is a fixed size, not a share.
+std::int64_t kv_cache_budget(const EngineConfig& config, DeviceKind device,
+                             const DeviceBudget& budget);
+
+struct ModelPlan {
+  KvPlan kv;
+  StateCacheMode state_cache_mode = StateCacheMode::none;
+  DType cache_dtype = DType::bf16;
+  double state_padding_percent = 0;     // of the state's bytes, lost to equal pages
+  std::vector<std::string> notes = {};  // where a size is not the one asked for
+};
+
+Result<ModelPlan> make_model_plan(const EngineConfig& config, const ModelMemory& model,
+                                  DeviceKind device, std::int64_t available_bytes);
+
+}  // namespace quire

@@ -1,0 +1,160 @@
+#include "engine/kv_cache/model_plan.h"
+
+#include <catch2/catch.hpp>
+
+namespace quire {
+namespace {
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+EngineConfig config_for(std::int64_t max_model_len = 0) {
+  EngineConfig config;
+  config.model.path = "a model";
+  config.model.max_model_len = max_model_len;
+  return config;
+}
+
+KvSpec attention(int kv_heads, int head_size) {
+  return {.kind = KvKind::full, .num_kv_heads = kv_heads, .head_size = head_size};
+}
+
+KvSpec delta_net() {  // Qwen3-Next's on one rank
+  return {.kind = KvKind::mamba,
+          .states = {{{3, 8192}, DType::bf16}, {{32, 128, 128}, DType::bf16}}};
+}
+
+ModelMemory dense(int layers) {
+  ModelMemory model{.layers = {}, .model_max_len = 8192};
+  for (int i = 0; i < layers; ++i)
+    model.layers.push_back({"l" + std::to_string(i), attention(8, 128)});
+  return model;
+}
+
+ModelMemory hybrid(int layers) {
+  ModelMemory model{.layers = {}, .model_max_len = 8192};
+  for (int i = 0; i < layers; ++i)
+    model.layers.push_back({"l" + std::to_string(i), i % 4 == 3 ? attention(2, 256) : delta_net()});
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("A dense model gets the backend's block and all of the memory") {
+  const auto plan = make_model_plan(config_for(), dense(4), DeviceKind::cpu, kGiB).value();
+  CHECK(plan.kv.groups().size() == 1);
+  CHECK(plan.kv.block_size == 16);
+  CHECK(plan.kv.num_blocks == 4096);  // 4 layers · 16 tokens · 4 KiB
+  CHECK(plan.kv.max_model_len == 8192);
+  CHECK(plan.kv.workers.front().total_bytes() == kGiB);
+  CHECK(plan.notes.empty());
+}
+
+TEST_CASE("A hybrid's attention block grows to hold a state, and the kernel block divides it") {
+  EngineConfig config = config_for();
+  SECTION("CPU kernels read the whole block") {
+    const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
+    CHECK(plan.kv.block_size == 544);
+    CHECK(plan.state_cache_mode == StateCacheMode::align);
+    CHECK(plan.state_padding_percent == Approx(1.4925373134));
+    for (const KvGroup& group : plan.kv.groups()) {
+      CHECK(group.block_size == 544);
+      CHECK(group.page_bytes == 1114112);
+      CHECK(group.kernel_block_size == 544);
+    }
+  }
+  SECTION("CUDA kernels read parts of it") {
+    const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cuda, kGiB).value();
+    CHECK(plan.kv.groups().back().kernel_block_size == 32);
+  }
+  SECTION("without prefix caching a request has one state, whatever its length") {
+    config.cache.enable_prefix_caching = false;
+    const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
+    CHECK(plan.state_cache_mode == StateCacheMode::none);
+    CHECK(plan.kv.groups().front().block_size == 8192);
+    CHECK(plan.kv.block_size == 544);  // not the state's
+  }
+  SECTION("a smaller --block-size is raised, and that is said") {
+    config.cache.block_size = 64;
+    const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
+    CHECK(plan.kv.block_size == 576);
+    REQUIRE(plan.notes.size() == 1);
+    CHECK(plan.notes.front().find("576") != std::string::npos);
+  }
+}
+
+TEST_CASE("Auto-fit finds the longest request that the pool holds beside the null block") {
+  const auto plan = make_model_plan(config_for(kAutoFit), dense(4), DeviceKind::cpu, 33 * 262144);
+  CHECK(plan->kv.max_model_len == 512);
+  EngineConfig config = config_for(kAutoFit);
+  config.cache.enable_prefix_caching = false;
+  const auto states = make_model_plan(config, hybrid(4), DeviceKind::cpu, 8 * 1114112);
+  // Three groups of states take a block each; attention has four left.
+  CHECK(states->kv.max_model_len == 4 * 544);
+  CHECK(states->kv.groups().front().block_size == states->kv.max_model_len);
+}
+
+TEST_CASE("A refusal names the flag, and its advice works") {
+  EngineConfig config = config_for();
+  const auto refused = make_model_plan(config, dense(4), DeviceKind::cpu, 33 * 262144);
+  REQUIRE(refused.has_error());
+  CHECK(refused.error().field == "admission");
+  CHECK(refused.error().detail.find("--max-model-len 512") != std::string::npos);
+  CHECK(refused.error().detail.find("--kv-cache-memory-bytes 134479872") != std::string::npos);
+  CHECK(make_model_plan(config_for(512), dense(4), DeviceKind::cpu, 33 * 262144).has_value());
+  CHECK(make_model_plan(config, dense(4), DeviceKind::cpu, 134479872).has_value());
+}
+
+TEST_CASE("What would have no effect on this model is refused") {
+  struct Refusal {
+    const char* flag;
+    bool hybrid;
+    void (*change)(EngineConfig&);
+  };
+  const Refusal refusals[] = {
+      {"--max-model-len", false, [](EngineConfig& c) { c.model.max_model_len = 8193; }},
+      {"--mamba-block-size", false, [](EngineConfig& c) { c.cache.mamba_block_size = 64; }},
+      {"--mamba-cache-mode", false,
+       [](EngineConfig& c) { c.cache.mamba_cache_mode = StateCacheMode::align; }},
+      {"--mamba-cache-mode", true,
+       [](EngineConfig& c) { c.cache.mamba_cache_mode = StateCacheMode::all; }},
+      {"--mamba-ssm-cache-dtype", false,
+       [](EngineConfig& c) { c.cache.mamba_ssm_cache_dtype = DType::f32; }},
+      {"--kv-cache-dtype", false, [](EngineConfig& c) { c.cache.cache_dtype = DType::fp8_e4m3; }},
+      {"--disable-hybrid-kv-cache-manager", false,
+       [](EngineConfig& c) { c.cache.hybrid_manager = false; }},
+      {"--num-gpu-blocks-override", false,
+       [](EngineConfig& c) { c.cache.num_gpu_blocks_override = 5000; }},
+      {"--no-enable-chunked-prefill", false,
+       [](EngineConfig& c) { c.scheduler.enable_chunked_prefill = false; }},
+      {"--max-num-batched-tokens", true,
+       [](EngineConfig& c) { c.scheduler.max_num_batched_tokens = 512; }},
+      {"--enable-chunked-prefill", true,
+       [](EngineConfig& c) { c.scheduler.enable_chunked_prefill = false; }},
+      {"no_common_block_size", false, [](EngineConfig& c) { c.cache.block_size = 24; }},
+      {"hma_off_unify", true, [](EngineConfig& c) { c.cache.hybrid_manager = false; }},
+  };
+  for (const Refusal& refusal : refusals) {
+    CAPTURE(refusal.flag);
+    EngineConfig config = config_for();
+    refusal.change(config);
+    const auto plan =
+        make_model_plan(config, refusal.hybrid ? hybrid(8) : dense(4), DeviceKind::cpu, kGiB);
+    REQUIRE(plan.has_error());
+    CHECK(plan.error().field == refusal.flag);
+  }
+}
+
+TEST_CASE("The cache's share of a device") {
+  EngineConfig config = config_for();
+  const DeviceBudget budget{
+      .total_bytes = 80 * kGiB, .weight_bytes = 16 * kGiB, .workspace_bytes = 2 * kGiB};
+  CHECK(kv_cache_budget(config, DeviceKind::cuda, budget) == 54 * kGiB);
+  CHECK(kv_cache_budget(config, DeviceKind::cpu, budget) == 4 * kGiB);
+  CHECK(kv_cache_budget(config, DeviceKind::cpu, {.total_bytes = 8 * kGiB}) == 2 * kGiB);
+  config.cache.gpu_memory_utilization = 0.5;
+  CHECK(kv_cache_budget(config, DeviceKind::cpu, budget) == 22 * kGiB);
+  config.cache.kv_cache_memory_bytes = kGiB;
+  CHECK(kv_cache_budget(config, DeviceKind::cuda, budget) == kGiB);
+}
+
+}  // namespace quire
