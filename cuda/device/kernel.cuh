@@ -1,0 +1,79 @@
+#pragma once
+// What every kernel file includes first: nvcc sees CUDA, any other compiler the emulation in
+// tests/cuda_emulation.
+//
+//   SHARED(tile, float[32][33]);         static shared memory, one per block
+//   DYN_SHARED(scratch, float);          float* scratch: the launch's dynamic shared memory,
+//   1024-byte aligned launch(kernel, grid, block, dynamic_shared_bytes, stream, arguments…)
+//
+// Rules for kernels: no <<<>>>, no PTX or __CUDA_ARCH__ outside cuda/device, no __shared__, no
+// globals; every lane of a mask reaches the same intrinsic on the same line; no thread leaves
+// before the last barrier; shuffles order no memory; no benign races; spin only with spin_pause().
+
+#ifdef __CUDACC__
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace quire::cuda {
+
+template <class T>
+using SharedType = T;
+
+template <class... P, class... A>
+cudaError_t launch_configured(void (*kernel)(P...), cudaLaunchConfig_t& config, A&&... arguments) {
+  if (config.dynamicSmemBytes > (48u << 10)) {
+    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(config.dynamicSmemBytes));
+    if (error != cudaSuccess) return error;
+  }
+  return cudaLaunchKernelEx(&config, kernel, std::forward<A>(arguments)...);
+}
+
+template <class... P, class... A>
+cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared,
+                   cudaStream_t stream, A&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = dynamic_shared;
+  config.stream = stream;
+  return launch_configured(kernel, config, std::forward<A>(arguments)...);
+}
+
+// All blocks live at once, so that the grid can meet.
+template <class... P, class... A>
+cudaError_t launch_cooperative(void (*kernel)(P...), dim3 grid, dim3 block,
+                               std::size_t dynamic_shared, cudaStream_t stream, A&&... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeCooperative;
+  attribute.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = dynamic_shared;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return launch_configured(kernel, config, std::forward<A>(arguments)...);
+}
+
+__device__ __forceinline__ void spin_pause() { __nanosleep(20); }
+
+}  // namespace quire::cuda
+
+#define SHARED(name, ...) __shared__ ::quire::cuda::SharedType<__VA_ARGS__> name
+#define DYN_SHARED(name, ...)                                              \
+  extern __shared__ __align__(1024) unsigned char quire_dynamic_shared_[]; \
+  __VA_ARGS__* name = reinterpret_cast<__VA_ARGS__*>(quire_dynamic_shared_)
+
+#else
+#include <cuda_emulation/kernel.h>
+#endif

@@ -1,0 +1,93 @@
+#pragma once
+// The emulator's core: every CUDA thread is a fiber, every barrier and warp intrinsic a rendezvous.
+// Kernel code reaches this through emulation.h. Built without sanitizers, whose hooks it finds at
+// run time (weak symbols).
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda_runtime.h"
+
+#define EMULATION_NO_TSAN __attribute__((no_sanitize("thread"), noinline))
+// Every rendezvous takes the place it is called from, for reports; clang 14 has no
+// std::source_location.
+#define EMULATION_SITE const char *file_ = __builtin_FILE(), int line_ = __builtin_LINE()
+#define EMULATION_HERE(what) (::emulation::Site{what, file_, line_})
+
+inline thread_local uint3 threadIdx, blockIdx;
+inline constinit thread_local dim3 blockDim, gridDim;
+inline constexpr int warpSize = 32;
+
+namespace emulation {
+
+struct Site {
+  const char* what = "";
+  const char* file = "";
+  int line = 0;
+};
+// One thread's part in a collective.
+struct Lane {
+  const void* in = nullptr;
+  void* out = nullptr;
+  std::uint32_t argument = 0;
+};
+// Run once, by the last thread to arrive; lanes[i] is null where lane i takes no part.
+using Combine = void (*)(Lane** lanes, int count);
+
+// All lanes in mask meet. orders_memory: as __syncwarp does and shuffles do not.
+void warp_collective(std::uint32_t mask, Combine combine, const void* in, void* out,
+                     std::uint32_t argument, bool orders_memory, Site site);
+// All threads of the block meet. Barrier 0 is __syncthreads, 1 is CUB's.
+void block_collective(int barrier, Combine combine, const void* in, void* out, Site site);
+void grid_barrier(Site site);  // cooperative launches only
+void shuffle(std::uint32_t mask, void* value, int size, int mode, int delta, int width, Site site);
+enum class Vote { ballot, match, add, min, max, all_bits, any_bit, odd_bits };
+std::uint64_t vote(std::uint32_t mask, Vote kind, std::uint64_t value, bool is_signed, Site site);
+
+void* shared_variable(const void* key, std::size_t bytes,
+                      std::size_t align);  // one per block; starts as 0xff
+void* shared_dynamic();
+void yield();  // in spin loops
+void fence();  // __threadfence
+int lane_id();
+unsigned barriers_passed();  // __syncthreads calls of this thread in this block
+[[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// cp.async. True: copy now; else the copy lands when async_copy_take hands it out.
+bool async_copy_issue(void* to, const void* from, int bytes, int source_bytes);
+void async_copy_commit();
+bool async_copy_take(int groups_left, void** to, const void** from, int* bytes, int* source_bytes);
+
+// Under TSan an atomic synchronises only where a __threadfence stands before or after it.
+extern const bool tsan_on;
+void atomic_before(void* address);
+void atomic_after(void* address);
+struct AtomicScope {
+  void* address;
+  explicit AtomicScope(void* a) : address(a) {
+    if (tsan_on) atomic_before(address);
+  }
+  ~AtomicScope() {
+    if (tsan_on) atomic_after(address);
+  }
+};
+
+struct Config {
+  enum Order { forward, reverse, random } order = forward;  // which runnable thread is next
+  enum Async {
+    late,
+    eager,
+    mixed
+  } async = mixed;  // when a cp.async lands: at its wait, at once, either
+  std::uint64_t seed = 1;
+  int wave = 1;  // blocks interleaved at a time
+};
+// First use reads QUIRE_EMULATION_ORDER, _ASYNC, _SEED and _WAVE.
+Config& config();
+
+// Runs body for every thread of the grid. Throws std::runtime_error for deadlocks, divergent
+// barriers, wrong masks, launches over the limits.
+void run(dim3 grid, dim3 block, std::size_t dynamic_shared, void (*body)(void*), void* argument,
+         bool cooperative);
+
+}  // namespace emulation
