@@ -1,0 +1,85 @@
+#pragma once
+// The registry behind /metrics: vLLM's families under their names (docs: what each means is vLLM's
+// definition), this server's own under quire:, and process_*. Any thread; samples are plain structs
+// so that nobody else needs the Prometheus library.
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+
+namespace quire {
+
+// An engine after a step; counters are totals since its start.
+struct EngineSample {
+  int num_running = 0;
+  int num_waiting_capacity = 0;
+  int num_waiting_deferred = 0;
+  int num_blocks = 0;
+  int num_free_blocks = 0;
+  double kv_cache_usage = 0;              // 0 … 1
+  std::int64_t prefix_cache_queries = 0;  // tokens
+  std::int64_t prefix_cache_hits = 0;     // tokens
+  std::int64_t generation_tokens = 0;
+  std::int64_t preemptions = 0;
+  std::int64_t steps = 0;
+  int step_tokens = 0;
+};
+
+enum class RequestEnd : std::uint8_t { stop, length, abort, error };
+
+// A request that has ended, seconds by phase.
+struct RequestSample {
+  RequestEnd end = RequestEnd::stop;
+  int prompt_tokens = 0;
+  int cached_tokens = 0;
+  int generation_tokens = 0;
+  int max_generation_tokens = 0;  // the largest of its choices'
+  int max_tokens = 0;             // asked for
+  int n = 1;
+  double end_to_end = 0;
+  double queue = 0;
+  double prefill = 0;
+  double decode = 0;
+};
+
+class Metrics {
+ public:
+  struct Options {
+    std::string model_name;
+    std::string version;
+    bool compat = false;  // also the retired and mistaken names that old tooling asks for
+  };
+  explicit Metrics(Options options);
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  // Once per engine, before any sample of any engine. `cache_config` are the labels of
+  // vllm:cache_config_info beside engine and model_name.
+  void add_engine(EngineId engine, int max_model_len,
+                  const std::map<std::string, std::string>& cache_config);
+
+  void observe_step(EngineId engine, const EngineSample& sample);
+  void prompt_done(EngineId engine, int prompt_tokens, int cached_tokens, double to_first_token);
+  void observe_token_gap(EngineId engine, double seconds);
+  void request_done(EngineId engine, const RequestSample& sample);
+  void request_rejected();  // the queue was full
+
+  // Of every HTTP reply but those of probes and scrapes.
+  void observe_http(std::string_view handler, std::string_view method, int status, double seconds);
+  void connection_opened();
+  void connection_closed();
+
+  std::string render() const;  // Prometheus text format 0.0.4
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire
