@@ -1,0 +1,131 @@
+// Cache writes, and the cut of paged attention into items for the threads.
+
+#include <algorithm>
+#include <cassert>
+
+#include "cpu/cpu_ops.h"
+
+namespace quire {
+namespace {
+
+cpu::PagedArgs paged_args(TensorView out, TensorView q, TensorView k_cache, TensorView v_cache,
+                          TensorView block_table, TensorView query_start, TensorView seq_lens) {
+  assert(k_cache.rank() == 4 && v_cache.rank() == 4 && k_cache.dtype() == v_cache.dtype());
+  assert(out.extent(0) == q.extent(0) && out.extent(1) == q.extent(1));
+  assert(q.extent(2) == k_cache.extent(3) && out.extent(2) == v_cache.extent(3));
+  assert(block_table.stride(1) == 1 || block_table.extent(1) == 1);
+  return {.out = rows_of(out),
+          .q = rows_of(q),
+          .k_cache = k_cache.data(),
+          .v_cache = v_cache.data(),
+          .cache_type = float_of(k_cache.dtype()),
+          .k_stride = {k_cache.stride(0), k_cache.stride(1), k_cache.stride(2)},
+          .v_stride = {v_cache.stride(0), v_cache.stride(1), v_cache.stride(2)},
+          .block_table = block_table.as<std::int32_t, 2>().data,
+          .table_stride = block_table.stride(0),
+          .block_size = k_cache.extent(1),
+          .query_start = query_start.as<std::int32_t, 1>().data,
+          .seq_lens = seq_lens.as<std::int32_t, 1>().data,
+          .sinks = nullptr,
+          .heads = q.extent(1),
+          .kv_heads = k_cache.extent(2),
+          .head_dim = q.extent(2),
+          .value_dim = out.extent(2),
+          .scale = 1.f,
+          .soft_cap = 0.f,
+          .window = 0};
+}
+
+// [blocks, block_size, kv_heads, D] as one row per (slot, head) is not affine when blocks are
+// padded, so a slot's row is found here.
+std::byte* slot_row(TensorView cache, std::int64_t slot) {
+  const std::int64_t size = cache.extent(1);
+  const std::int64_t element = slot / size * cache.stride(0) + slot % size * cache.stride(1);
+  return static_cast<std::byte*>(cache.data()) +
+         element * static_cast<std::int64_t>(size_of(cache.dtype()));
+}
+
+}  // namespace
+
+void CpuOps::kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
+                      TensorView slots, StreamRef) {
+  const auto slot = slots.as<std::int64_t, 1>();
+  const auto write = [&](TensorView cache, TensorView x, std::int64_t token) {
+    const cpu::Rows to{slot_row(cache, slot(token)), float_of(cache.dtype()), 0, cache.extent(2),
+                       cache.stride(2)};
+    const cpu::Rows from = rows_of(x.rows(token, token + 1));
+    kernels_.copy_rows(to, from, x.extent(2), 0, x.extent(1));
+  };
+  for_rows(k.extent(0), 2 * k.extent(1) * k.extent(2), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      if (slot(t) < 0) continue;
+      assert(slot(t) < k_cache.extent(0) * k_cache.extent(1));
+      write(k_cache, k, t);
+      if (!v_cache.empty()) write(v_cache, v, t);
+    }
+  });
+}
+
+void CpuOps::paged_attention(const AttentionArgs& args, StreamRef) {
+  cpu::PagedArgs paged = paged_args(args.out, args.q, args.k_cache, args.v_cache, args.block_table,
+                                    args.query_start, args.seq_lens);
+  assert(paged.heads % paged.kv_heads == 0);
+  if (!args.sinks.empty()) paged.sinks = args.sinks.as<float, 1>().data;
+  paged.scale = args.scale;
+  paged.soft_cap = args.soft_cap;
+  paged.window = args.window;
+  attend(paged, args.seq_lens.extent(0));
+}
+
+// The latent is key and value at once: one KV head whose values are the front of its keys.
+void CpuOps::mla_attention(const MlaArgs& args, StreamRef) {
+  assert(args.cache.rank() == 3);
+  const std::int64_t width = args.cache.extent(2);
+  const TensorView cache = args.cache.split_last(width);
+  cpu::PagedArgs paged = paged_args(args.out, args.q, cache, cache.narrow(3, 0, args.out.extent(2)),
+                                    args.block_table, args.query_start, args.seq_lens);
+  paged.scale = args.scale;
+  attend(paged, args.seq_lens.extent(0));
+}
+
+void CpuOps::attend(const cpu::PagedArgs& args, std::int64_t requests) {
+  const std::int64_t group = args.heads / args.kv_heads;
+  items_.clear();
+  std::int64_t work = 0, rows_in_all = 0;  // pairs of query row and position; query rows
+  for (std::int64_t r = 0; r < requests; ++r) {
+    const std::int64_t length = args.query_start[r + 1] - args.query_start[r];
+    const std::int64_t rows = length * group, cached = args.seq_lens[r] - length;
+    for (std::int64_t h = 0; h < args.kv_heads; ++h) {
+      for (std::int64_t begin = 0; begin < rows; begin += cpu::kAttentionRows) {
+        const std::int64_t end = std::min(rows, begin + cpu::kAttentionRows);
+        const std::int64_t first = cached + begin / group, last = cached + (end - 1) / group;
+        const std::int64_t from =
+            args.window > 0 ? std::max<std::int64_t>(0, first + 1 - args.window) : 0;
+        items_.push_back({static_cast<std::int32_t>(r), static_cast<std::int32_t>(h), begin, end,
+                          from / cpu::kAttentionSegment, last / cpu::kAttentionSegment + 1});
+        work += (end - begin) * (last + 1 - from);
+      }
+    }
+    rows_in_all += rows * args.kv_heads;
+  }
+  run_items(args, work, rows_in_all);
+}
+
+void CpuOps::run_items(const cpu::PagedArgs& args, std::int64_t work, std::int64_t rows) {
+  const auto scratch_bytes =
+      static_cast<std::size_t>(cpu::kAttentionRows *
+                               (args.head_dim + cpu::kAttentionTile + 2 * (args.value_dim + 2))) *
+      sizeof(float);
+  const auto count = static_cast<std::int64_t>(items_.size());
+  if (count == 0) return;
+  const std::int64_t item_work = work / count * (args.head_dim + args.value_dim) / 8;
+  static_cast<void>(rows);
+  for_rows(count, item_work, [&](std::int64_t begin, std::int64_t end) {
+    auto* const scratch = static_cast<float*>(thread_scratch(scratch_bytes));
+    for (std::int64_t i = begin; i < end; ++i) {
+      kernels_.attention(args, items_[static_cast<std::size_t>(i)], scratch, nullptr);
+    }
+  });
+}
+
+}  // namespace quire

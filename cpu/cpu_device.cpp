@@ -1,0 +1,140 @@
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+#include "cpu/cpu_backend.h"
+
+namespace quire {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;  // bytes
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+void unmap(void* data, std::size_t bytes) { munmap(data, round_up(bytes, kHugePage)); }
+void release(void* data, std::size_t) { std::free(data); }
+
+// Large buffers come from mmap: no page is touched before it is used, and huge pages spare the TLB.
+Buffer map_pages(std::size_t bytes) {
+  const std::size_t size = round_up(bytes, kHugePage);
+  void* const whole = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (whole == MAP_FAILED) {
+    throw Failure(ErrorCode::internal,
+                  "no memory for " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
+  }
+  auto* const begin = static_cast<std::byte*>(whole);
+  auto* const aligned =
+      reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(whole), kHugePage));
+  if (aligned != begin) munmap(begin, static_cast<std::size_t>(aligned - begin));
+  if (const std::size_t tail = kHugePage - static_cast<std::size_t>(aligned - begin); tail != 0) {
+    munmap(aligned + size, tail);
+  }
+  madvise(aligned, size, MADV_HUGEPAGE);
+  return {aligned, bytes, unmap};
+}
+
+Buffer take(std::size_t bytes) {
+  if (bytes >= kHugePage) return map_pages(bytes);
+  const std::size_t size = round_up(bytes == 0 ? 1 : bytes, 64);
+  void* const data = std::aligned_alloc(64, size);
+  if (data == nullptr) {
+    throw Failure(ErrorCode::internal, "no memory for " + std::to_string(bytes) + " bytes");
+  }
+  return {data, bytes, release};
+}
+
+// Value of a "Name:   123 kB" line of /proc/meminfo, in bytes.
+std::size_t meminfo(const std::string& name) {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  std::size_t kib = 0;
+  while (file >> word) {
+    if (word == name + ":" && file >> kib) return kib * 1024;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return 0;
+}
+
+// The number in a cgroup file; fallback where there is none or it says "max".
+std::size_t cgroup_number(const std::string& path, std::size_t fallback) {
+  std::ifstream file(path);
+  std::size_t value = 0;
+  return file >> value ? value : fallback;
+}
+
+// This process's cgroup directory: v2's line is "0::/path", v1's "N:memory:/path". In a container
+// the path may lie outside what is mounted; then the mount's root is the container's own group.
+MemoryInfo cgroup_memory() {
+  constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  MemoryInfo info{kNone, kNone};
+  const auto narrow = [&](const std::string& limit_file, const std::string& usage_file) {
+    const std::size_t limit = cgroup_number(limit_file, kNone);
+    if (limit >= info.total) return;
+    const std::size_t usage = cgroup_number(usage_file, 0);
+    info = {limit, limit > usage ? limit - usage : 0};
+  };
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::string path = line.substr(line.rfind(':') + 1);
+    if (line.rfind("0::", 0) == 0) {
+      for (const std::string& at : {path, std::string()}) {
+        const std::string dir = "/sys/fs/cgroup" + at;
+        narrow(dir + "/memory.max", dir + "/memory.current");
+      }
+    } else if (line.find(":memory:") != std::string::npos) {
+      for (const std::string& at : {path, std::string()}) {
+        const std::string dir = "/sys/fs/cgroup/memory" + at;
+        narrow(dir + "/memory.limit_in_bytes", dir + "/memory.usage_in_bytes");
+      }
+    }
+  }
+  return info;
+}
+
+class CpuEvent : public Event {
+ public:
+  void record(StreamRef) override {}
+  bool ready() const override { return true; }
+  void wait() override {}
+};
+
+class CpuDevice : public Device {
+ public:
+  std::string name() const override { return "cpu"; }
+  MemoryInfo memory() const override {
+    const MemoryInfo group = cgroup_memory();
+    return {std::min(meminfo("MemTotal"), group.total),
+            std::min(meminfo("MemAvailable"), group.available)};
+  }
+  bool is_host_memory() const override { return true; }
+  Buffer allocate(std::size_t bytes) override { return take(bytes); }
+  Buffer allocate_host(std::size_t bytes) override { return take(bytes); }
+  StreamRef stream() override { return StreamRef::from_handle(nullptr); }
+  StreamRef copy_stream() override { return stream(); }
+  void copy(void* dst, const void* src, std::size_t bytes, StreamRef) override {
+    if (bytes != 0) std::memcpy(dst, src, bytes);
+  }
+  void zero(void* dst, std::size_t bytes, StreamRef) override {
+    if (bytes != 0) std::memset(dst, 0, bytes);
+  }
+  void synchronize(StreamRef) override {}
+  std::unique_ptr<Event> create_event() override { return std::make_unique<CpuEvent>(); }
+  void wait(StreamRef, Event&) override {}
+  std::unique_ptr<Graph> capture(const std::function<void()>&) override { return nullptr; }
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device() { return std::make_unique<CpuDevice>(); }
+
+}  // namespace quire

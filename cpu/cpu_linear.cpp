@@ -1,0 +1,192 @@
+// Matrix products: the type they run in, their input in that type, and their cut into tasks.
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <memory>
+
+#include "cpu/cpu_ops.h"
+
+namespace quire {
+namespace {
+
+constexpr std::int64_t kTaskColumns = 40;  // a multiple of every tile's columns
+constexpr std::int64_t kTaskRows = 60;     // of x, where columns alone are too few tasks
+constexpr std::int64_t kMacsWorthSharing = 1 << 18;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+std::size_t bytes_of(cpu::Float type) { return type == cpu::Float::f32 ? 4 : 2; }
+
+}  // namespace
+
+void* thread_scratch(std::size_t bytes) {
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  thread_local std::unique_ptr<void, Free> memory;
+  thread_local std::size_t capacity = 0;
+  if (bytes > capacity) {
+    capacity = (bytes + 4095) / 4096 * 4096;
+    memory.reset();
+    memory.reset(std::aligned_alloc(64, capacity));
+    if (memory == nullptr) throw std::bad_alloc();
+  }
+  return memory.get();
+}
+
+CpuOps::Matrix CpuOps::matrix_of(TensorView weight) {
+  assert(weight.rank() == 2 && (weight.stride(1) == 1 || weight.extent(1) == 1));
+  return {static_cast<const std::byte*>(weight.data()),
+          nullptr,
+          WeightFormat::plain,
+          float_of(weight.dtype()),
+          weight.stride(0),
+          weight.extent(1)};
+}
+
+CpuOps::Matrix CpuOps::matrix_of(const Weight& weight, std::int64_t expert) {
+  const auto at = [expert](TensorView v) {
+    return v.rank() == 3 ? v.rows(expert, expert + 1).reshape({v.extent(1), v.extent(2)}) : v;
+  };
+  if (weight.format == WeightFormat::plain) return matrix_of(at(weight.data));
+  const TensorView data = at(weight.data), scales = at(weight.scales);
+  assert(data.contiguous() && scales.contiguous() && data.extent(1) == 16 * scales.extent(1));
+  return {static_cast<const std::byte*>(data.data()),
+          static_cast<const std::byte*>(scales.data()),
+          weight.format,
+          cpu::Float::bf16,
+          0,
+          data.extent(1) * 2};
+}
+
+cpu::Float CpuOps::product_type(DType x, const Matrix& weight) const {
+  const bool bf16 =
+      kernels_.gemm_bf16 != nullptr && x == DType::bf16 && weight.type == cpu::Float::bf16;
+  return bf16 ? cpu::Float::bf16 : cpu::Float::f32;
+}
+
+// x itself where it has the type, else a copy in input_.
+TensorView CpuOps::product_input(TensorView x, cpu::Float type) {
+  if (float_of(x.dtype()) == type) return x;
+  const DType dtype = type == cpu::Float::f32 ? DType::f32 : DType::bf16;
+  const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(dtype);
+  if (input_.size() < bytes) input_.resize(bytes);
+  const bool heads = x.rank() == 3;
+  const TensorView copy =
+      heads ? TensorView(input_.data(), dtype, {x.extent(0), x.extent(1), x.extent(2)})
+            : TensorView(input_.data(), dtype, {x.extent(0), x.extent(1)});
+  const cpu::Rows to = rows_of(copy), from = rows_of(x);
+  const std::int64_t width = x.extent(x.rank() - 1);
+  for_rows(x.numel() / width, width, [&](std::int64_t begin, std::int64_t end) {
+    kernels_.copy_rows(to, from, width, begin, end);
+  });
+  return copy;
+}
+
+void CpuOps::product(const cpu::GemmArgs& args, const Matrix& weight, cpu::Float type,
+                     std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
+                     std::int64_t n_end) {
+  const auto gemm = type == cpu::Float::bf16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
+  if (weight.format == WeightFormat::plain) {
+    gemm(args, m_begin, m_end, n_begin, n_end);
+    return;
+  }
+  const std::int64_t columns = n_end - n_begin, k = weight.k;
+  void* const unpacked = thread_scratch(static_cast<std::size_t>(columns * k) * bytes_of(type));
+  kernels_.unpack_mxfp4(reinterpret_cast<const std::uint8_t*>(weight.data) + n_begin * k / 2,
+                        reinterpret_cast<const std::uint8_t*>(weight.scales) + n_begin * k / 32,
+                        columns * k / 32, type, unpacked);
+  cpu::GemmArgs part = args;
+  part.w = unpacked;
+  part.w_type = type;
+  part.w_stride = k;
+  part.out = static_cast<std::byte*>(args.out) +
+             n_begin * static_cast<std::int64_t>(bytes_of(args.out_type));
+  if (args.bias != nullptr) {
+    part.bias = static_cast<const std::byte*>(args.bias) +
+                n_begin * static_cast<std::int64_t>(bytes_of(args.bias_type));
+  }
+  gemm(part, m_begin, m_end, 0, columns);
+}
+
+void CpuOps::linear_into(TensorView out, TensorView x, const Matrix& weight, std::int64_t n,
+                         TensorView bias) {
+  const std::int64_t m = x.extent(0);
+  assert(x.extent(1) == weight.k && out.extent(0) == m && out.extent(1) == n);
+  assert(bias.empty() || bias.numel() == n);
+  if (m == 0) return;
+  const cpu::Float type = product_type(x.dtype(), weight);
+  const TensorView input = product_input(x, type);
+  const cpu::GemmArgs args{.w = weight.data,
+                           .w_type = weight.type,
+                           .w_stride = weight.stride,
+                           .x = input.data(),
+                           .x_stride = input.stride(0),
+                           .out = out.data(),
+                           .out_type = float_of(out.dtype()),
+                           .out_stride = out.stride(0),
+                           .bias = bias.data(),
+                           .bias_type = bias.empty() ? cpu::Float::f32 : float_of(bias.dtype()),
+                           .k = weight.k};
+  const std::int64_t n_tasks = ceil_div(n, kTaskColumns);
+  const std::int64_t wanted = ceil_div(8 * pool_.threads(), n_tasks);
+  const std::int64_t m_tasks = std::clamp<std::int64_t>(wanted, 1, ceil_div(m, kTaskRows));
+  const std::int64_t macs = ceil_div(m, m_tasks) * kTaskColumns * weight.k;
+  pool_.parallel_for(
+      n_tasks * m_tasks, kMacsWorthSharing / (macs + 1) + 1,
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t t = begin; t < end;) {
+          // Neighbours that share their rows of x run as one.
+          const std::int64_t part = t / n_tasks, stop = std::min(end, (part + 1) * n_tasks);
+          const std::int64_t n_begin = t % n_tasks * kTaskColumns;
+          const std::int64_t n_end = std::min(
+              n, n_begin + (weight.format == WeightFormat::plain ? stop - t : 1) * kTaskColumns);
+          product(args, weight, type, m * part / m_tasks, m * (part + 1) / m_tasks, n_begin, n_end);
+          t += ceil_div(n_end - n_begin, kTaskColumns);
+        }
+      });
+}
+
+void CpuOps::linear(TensorView out, TensorView x, TensorView weight, TensorView bias, StreamRef) {
+  linear_into(out, x, matrix_of(weight), weight.extent(0), bias);
+}
+
+void CpuOps::quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
+                              StreamRef) {
+  linear_into(out, x, matrix_of(weight, 0), weight.data.extent(0), bias);
+}
+
+void CpuOps::head_linear(TensorView out, TensorView x, TensorView weight, StreamRef) {
+  assert(x.rank() == 3 && out.rank() == 3 && weight.rank() == 3);
+  const std::int64_t m = x.extent(0), n = weight.extent(1), k = weight.extent(2);
+  assert(out.extent(2) == n && x.extent(2) == k && x.extent(1) == weight.extent(0));
+  const auto head_weight = [&](std::int64_t h) {
+    return matrix_of(TensorView(weight.rows(h, h + 1).data(), weight.dtype(), {n, k})
+                         .with_strides({weight.stride(1), weight.stride(2)}));
+  };
+  if (m == 0) return;
+  const cpu::Float type = product_type(x.dtype(), head_weight(0));
+  const TensorView input = product_input(x, type);
+  const std::int64_t macs = m * n * k;
+  pool_.parallel_for(weight.extent(0), kMacsWorthSharing / (macs + 1) + 1,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t h = begin; h < end; ++h) {
+                         const Matrix matrix = head_weight(h);
+                         const cpu::GemmArgs args{.w = matrix.data,
+                                                  .w_type = matrix.type,
+                                                  .w_stride = matrix.stride,
+                                                  .x = input.narrow(1, h, h + 1).data(),
+                                                  .x_stride = input.stride(0),
+                                                  .out = out.narrow(1, h, h + 1).data(),
+                                                  .out_type = float_of(out.dtype()),
+                                                  .out_stride = out.stride(0),
+                                                  .bias = nullptr,
+                                                  .bias_type = cpu::Float::f32,
+                                                  .k = k};
+                         product(args, matrix, type, 0, m, 0, n);
+                       }
+                     });
+}
+
+}  // namespace quire

@@ -1,0 +1,104 @@
+#pragma once
+// Ops on CPU threads: checks shapes, cuts the work into rows, calls this machine's kernels. Scratch
+// grows to the largest step seen and stays.
+
+#include <vector>
+
+#include "backend/ops.h"
+#include "cpu/cpu_backend.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/thread_pool.h"
+
+namespace quire {
+
+class CpuOps : public Ops {
+ public:
+  explicit CpuOps(const CpuOptions& options);
+
+  void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) override;
+  void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) override;
+  void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
+              StreamRef stream) override;
+  void rms_norm(TensorView out, TensorView x, TensorView weight, float eps, float weight_offset,
+                StreamRef stream) override;
+  void add_rms_norm(TensorView out, TensorView residual, TensorView x, TensorView weight, float eps,
+                    float weight_offset, StreamRef stream) override;
+  void add(TensorView out, TensorView a, TensorView b, StreamRef stream) override;
+  void scale(TensorView x, float factor, StreamRef stream) override;
+  void rope(TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style,
+            StreamRef stream) override;
+  void gated_activation(TensorView out, TensorView gate_up, Activation activation,
+                        StreamRef stream) override;
+  void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
+                TensorView slots, StreamRef stream) override;
+  void paged_attention(const AttentionArgs& args, StreamRef stream) override;
+  void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream) override;
+  void sample(TensorView tokens, TensorView logits, const SamplingArgs& args,
+              StreamRef stream) override;
+  void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
+                 TensorView token_rank, TensorView logits, TensorView tokens,
+                 StreamRef stream) override;
+
+  void soft_cap(TensorView x, float cap, StreamRef stream) override;
+  void activation(TensorView out, TensorView x, Activation activation, StreamRef stream) override;
+  void sigmoid_gate(TensorView x, TensorView gate, StreamRef stream) override;
+  void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream) override;
+  void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
+                        StreamRef stream) override;
+  void mla_attention(const MlaArgs& args, StreamRef stream) override;
+  void moe_route(const MoeRouteArgs& args, StreamRef stream) override;
+  void moe_experts(const MoeExpertsArgs& args, StreamRef stream) override;
+  std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override;
+  void causal_conv(const ConvArgs& args, StreamRef stream) override;
+  void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream) override;
+  void selective_scan(const ScanArgs& args, StreamRef stream) override;
+  void gated_rms_norm(TensorView out, TensorView x, TensorView gate, TensorView weight, float eps,
+                      bool norm_first, StreamRef stream) override;
+  void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream) override;
+  void zero_blocks(TensorView pages, TensorView ids, StreamRef stream) override;
+
+ private:
+  // body(begin, end) over rows that cost about work_per_row element operations each.
+  template <class F>
+  void for_rows(std::int64_t rows, std::int64_t work_per_row, F&& body) {
+    constexpr std::int64_t kWorthSharing = 16 << 10;
+    pool_.parallel_for(rows, kWorthSharing / (work_per_row + 1) + 1, body);
+  }
+
+  // A product's weight: rows of a plain matrix, or of packed ones that are unpacked block by block.
+  struct Matrix {
+    const std::byte* data = nullptr;
+    const std::byte* scales = nullptr;
+    WeightFormat format = WeightFormat::plain;
+    cpu::Float type = cpu::Float::f32;  // plain: of data
+    std::int64_t stride = 0;            // plain: elements between rows
+    std::int64_t k = 0;
+  };
+  static Matrix matrix_of(TensorView weight);
+  static Matrix matrix_of(const Weight& weight, std::int64_t expert);
+
+  cpu::Float product_type(DType x, const Matrix& weight) const;
+  TensorView product_input(TensorView x, cpu::Float type);
+  void product(const cpu::GemmArgs& args, const Matrix& weight, cpu::Float type,
+               std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin, std::int64_t n_end);
+  void linear_into(TensorView out, TensorView x, const Matrix& weight, std::int64_t n,
+                   TensorView bias);
+  void norm(const cpu::NormArgs& args, std::int64_t rows);
+  void attend(const cpu::PagedArgs& args, std::int64_t requests);
+  void run_items(const cpu::PagedArgs& args, std::int64_t work, std::int64_t rows);
+
+  ThreadPool pool_;
+  cpu::Kernels kernels_;
+  std::vector<std::byte> input_;  // x in the type that a product wants
+  std::vector<float> partials_;   // softmax states of split attention
+  std::vector<cpu::AttentionItem> items_;
+};
+
+// float32, bf16 or f16; anything else throws.
+cpu::Float float_of(DType dtype);
+// [rows, width] or [outer, inner, width] with adjacent elements in a row.
+cpu::Rows rows_of(TensorView view);
+// This thread's scratch, at least bytes long, 64-byte aligned; valid until the next call.
+void* thread_scratch(std::size_t bytes);
+
+}  // namespace quire

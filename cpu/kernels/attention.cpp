@@ -1,0 +1,101 @@
+// Paged attention with an online softmax. Positions go by in tiles of kAttentionTile and segments
+// of kAttentionSegment counted from position 0, each segment has a softmax state of its own, and
+// states are merged in order: what a query gets depends on its position alone, not on the batch,
+// the chunk or who computed which segment.
+
+#include "cpu/kernels/attention_tile.h"
+#include "cpu/kernels/isa.h"
+
+namespace quire::cpu::QUIRE_CPU_ISA {
+namespace {
+
+// Per row: maximum, sum and weighted values of one segment.
+struct Partial {
+  float* data;
+  Index row_floats;
+  float& maximum(Index r) const { return data[r * row_floats]; }
+  float& total(Index r) const { return data[r * row_floats + 1]; }
+  float* values(Index r) const { return data + r * row_floats + 2; }
+};
+
+void write_row(const PagedArgs& args, const AttentionItem& item, Index r, float maximum,
+               float total, const float* values) {
+  const Index group = args.heads / args.kv_heads;
+  const Index head = item.kv_head * group + (item.row_begin + r) % group;
+  const Index token = args.query_start[item.request] + (item.row_begin + r) / group;
+  float factor = 1.f;
+  if (args.sinks != nullptr) {
+    const float sink = args.sinks[head];
+    const float top = sink > maximum ? sink : maximum;
+    factor = exp_one(maximum - top);
+    total = total * factor + exp_one(sink - top);
+  }
+  const Vec scale = splat(total > 0.f ? factor / total : 0.f);
+  with_float(args.out.type, [&]<class O>(Tag<O>) {
+    O* const out = row<O>(args.out, token * args.heads + head);
+    for_lanes(args.value_dim,
+              [&](Index i, int n) { store(out + i, load(values + i, n) * scale, n); });
+  });
+}
+
+// into ← into ⊕ from, softmax states of one row.
+void merge_row(const Partial& into, const Partial& from, Index r, Index width) {
+  if (from.total(r) == 0.f) return;
+  const float top = into.maximum(r) > from.maximum(r) ? into.maximum(r) : from.maximum(r);
+  const float old = into.total(r) == 0.f ? 0.f : exp_one(into.maximum(r) - top);
+  const float add = exp_one(from.maximum(r) - top);
+  float* const to = into.values(r);
+  const float* const values = from.values(r);
+  for_lanes(width, [&](Index i, int n) {
+    store(to + i, load(to + i, n) * splat(old) + load(values + i, n) * splat(add), n);
+  });
+  into.total(r) = into.total(r) * old + from.total(r) * add;
+  into.maximum(r) = top;
+}
+
+void finish(const PagedArgs& args, const AttentionItem& item, const Partial& state) {
+  for (Index r = 0; r < item.row_end - item.row_begin; ++r) {
+    write_row(args, item, r, state.maximum(r), state.total(r), state.values(r));
+  }
+}
+
+template <class K>
+void run_item(const PagedArgs& args, const AttentionItem& item, float* scratch, float* partial) {
+  const Index rows = item.row_end - item.row_begin;
+  const Index row_floats = args.value_dim + 2;
+  AttentionTile<K> tile(args, item, scratch);
+  if (partial != nullptr) {
+    for (Index s = item.segment_begin; s < item.segment_end; ++s, partial += rows * row_floats) {
+      tile.run_segment(s, partial, row_floats);
+    }
+    return;
+  }
+  float* const first = tile.states();
+  const Partial state{first, row_floats}, next{first + rows * row_floats, row_floats};
+  tile.run_segment(item.segment_begin, state.data, row_floats);
+  for (Index s = item.segment_begin + 1; s < item.segment_end; ++s) {
+    tile.run_segment(s, next.data, row_floats);
+    for (Index r = 0; r < rows; ++r) merge_row(state, next, r, args.value_dim);
+  }
+  finish(args, item, state);
+}
+
+}  // namespace
+
+void attention(const PagedArgs& args, const AttentionItem& item, float* scratch, float* partial) {
+  with_float(args.cache_type, [&]<class K>(Tag<K>) { run_item<K>(args, item, scratch, partial); });
+}
+
+// partial holds the item's segments one after another; the first is merged into.
+void attention_merge(const PagedArgs& args, const AttentionItem& item, float* partial) {
+  const Index rows = item.row_end - item.row_begin;
+  const Index row_floats = args.value_dim + 2;
+  const Partial state{partial, row_floats};
+  for (Index s = item.segment_begin + 1; s < item.segment_end; ++s) {
+    const Partial next{partial + (s - item.segment_begin) * rows * row_floats, row_floats};
+    for (Index r = 0; r < rows; ++r) merge_row(state, next, r, args.value_dim);
+  }
+  finish(args, item, state);
+}
+
+}  // namespace quire::cpu::QUIRE_CPU_ISA

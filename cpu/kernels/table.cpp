@@ -1,0 +1,35 @@
+// This instruction set's kernels as a table.
+
+#include "cpu/kernels/isa.h"
+
+namespace quire::cpu {
+
+#define QUIRE_JOIN(a, b) a##b
+#define QUIRE_TABLE(isa) QUIRE_JOIN(kernels_, isa)
+
+const Kernels& QUIRE_TABLE(QUIRE_CPU_ISA)() {
+  namespace isa = QUIRE_CPU_ISA;
+  static constexpr Kernels kTable = {
+      .copy_rows = isa::copy_rows,
+      .norm = isa::norm,
+      .activation = isa::activation,
+      .add = isa::add,
+      .scale = isa::scale,
+      .sigmoid_gate = isa::sigmoid_gate,
+      .rope = isa::rope,
+      .gemm_f32 = isa::gemm_f32,
+      .gemm_bf16 = nullptr,
+      .combine = isa::combine,
+      .unpack_mxfp4 = isa::unpack_mxfp4,
+      .attention = isa::attention,
+      .attention_merge = isa::attention_merge,
+      .conv = isa::conv,
+      .delta_rule = isa::delta_rule,
+      .scan = isa::scan,
+      .row_max = isa::row_max,
+      .row_exp_sum = isa::row_exp_sum,
+  };
+  return kTable;
+}
+
+}  // namespace quire::cpu
