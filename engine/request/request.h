@@ -62,8 +62,19 @@ struct RequestInit {
   std::string lora_name;                            // and one adapter
   std::optional<int> lora_id;
   std::vector<PromptItem> items;
-  bool needs_grammar = false;                       // waits until Scheduler::grammar_ready
-  std::string transfer_params;                      // the connector's, as JSON; empty: none
+  bool needs_grammar = false;   // waits until Scheduler::grammar_ready
+  std::string transfer_params;  // the connector's, as JSON; empty: none
+};
+
+class Request;
+class RequestQueue;
+
+// Where a request stands in a queue of the scheduler.
+struct QueueLink {
+  Request* previous = nullptr;
+  Request* next = nullptr;
+  const RequestQueue* owner = nullptr;  // null: in no queue
+  int num_tokens = 0;                   // that the queue counts for it
 };
 
 class Request {
@@ -100,16 +111,23 @@ class Request {
 
   // Progress. The scheduler and the KV manager write these.
   RequestState state = RequestState::waiting;
-  std::optional<FinishReason> finish_reason;
-  std::string error;                  // one sentence when finish_reason is error
-  std::int32_t slot = -1;             // in [0, max_num_seqs) while running
+  bool in_prefill = false;            // its newest planned step ends before its last known token
+  bool was_scheduled = false;         // num_cached is set
+  bool load_done = false;             // the connector has ended its load
+  bool load_failed = false;           // in part: num_computed says how much is there
   std::int32_t num_computed = 0;      // tokens with KV, counting those of planned steps
-  std::int32_t num_placeholders = 0;  // planned steps' samples that have not come back
-  std::int32_t num_cached = 0;        // prompt tokens found in a cache when first scheduled
-  std::int32_t num_external = 0;      // of those, tokens that a connector brings
+  std::int32_t num_placeholders = 0;  // samples of planned steps that have not come back
+  std::int32_t kv_sequence = -1;      // the KV manager's handle; −1: holds no blocks
+  std::int32_t slot = -1;             // in [0, max_num_seqs) while running
+  std::int32_t num_in_flight = 0;     // planned steps with it that are not committed
+  std::vector<TokenId> drafts;        // proposals to verify next; −1: known on the device only
+  std::int32_t num_cached = 0;        // tokens found in a cache when first scheduled
+  std::int32_t num_external = 0;      // tokens that a connector brought
   std::int32_t num_preemptions = 0;
-  std::int32_t kv_sequence = -1;  // the KV manager's handle; −1: holds no blocks
-  std::vector<TokenId> drafts;    // proposals to verify next; −1: known on the device only
+  std::optional<FinishReason> finish_reason;
+  std::string error;            // one sentence when finish_reason is error
+  std::string transfer_result;  // the connector's answer at the end, as JSON
+  QueueLink queue;
 
   // Hashes of the full blocks, at the KV manager's hash granularity. It appends.
   std::vector<BlockHash> block_hashes;

@@ -17,19 +17,20 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/config.h"
-#include "engine/config.h"
+#include "engine/kv_cache/kv_cache_manager.h"
 #include "engine/request/request.h"
 #include "engine/scheduler/batch_plan.h"
+#include "engine/scheduler/request_queue.h"
 
 namespace quire {
 
 class Connector;
-class KvCacheManager;
 
 struct SchedulerOptions {
   int max_num_seqs = 256;             // rows of a step
@@ -37,16 +38,19 @@ struct SchedulerOptions {
   int max_model_len = 0;              // tokens
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   bool chunked_prefill = true;
-  int long_prefill_threshold = 0;       // most tokens of one request in one step; 0: no limit
-  bool reserve_full_prompt = true;      // admit only when the whole prompt fits the free blocks
-  int num_speculative_tokens = 0;       // drafts per request and step
-  int num_lookahead_tokens = 0;         // slots the drafter writes beyond the scheduled tokens
-  bool async = false;                   // plan step n + 1 while n computes
-  int pipeline_depth = 1;               // plans in flight
-  bool recompute_failed_loads = false;  // else the request fails
-  std::size_t max_waiting_requests = 16384;
-  std::size_t max_waiting_tokens = 64u << 20;
+  int long_prefill_threshold = 0;         // most tokens of one request in one step; 0: no limit
+  bool reserve_full_prompt = true;        // admit only when the whole prompt fits the free blocks
+  int num_speculative_tokens = 0;         // drafts per request and step
+  int num_lookahead_tokens = 0;           // slots the drafter writes beyond the scheduled tokens
+  bool async = false;                     // plan step n + 1 while n computes
+  int pipeline_depth = 1;                 // plans in flight
+  bool recompute_failed_loads = false;    // else the request fails
+  bool common_prefix = false;             // fill BatchPlan::common_prefix_blocks: a walk per step
+  std::int64_t max_waiting_requests = 0;  // 0: no limit
+  std::int64_t max_waiting_tokens = 0;    // prompts; 0: no limit
 };
+
+SchedulerOptions scheduler_options(const SchedulerConfig& config, int max_model_len);
 
 // One request's news of a step: tokens, an end, or both.
 struct RequestProgress {
@@ -89,7 +93,8 @@ struct SchedulerStats {
 
 class Scheduler {
  public:
-  // The manager and the connector (may be null) outlive the scheduler.
+  // The manager and the connector (may be null) outlive the scheduler. Throws Failure where the
+  // options cannot work.
   Scheduler(const SchedulerOptions& options, KvCacheManager& kv, Connector* connector = nullptr);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -105,21 +110,90 @@ class Scheduler {
   void grammar_ready(RequestId id);
   void grammar_failed(RequestId id, std::string error);
 
-  // The next step; may be empty (everyone waits for something else). Valid until its commit.
+  // The next step; may be empty (everyone waits for something else) and is committed all the same.
+  // Valid until its commit.
   const BatchPlan& schedule();
 
   // Appends what was sampled, ends what is done, frees blocks. Valid until the next commit.
   const StepResult& commit(const BatchPlan& plan, const StepTokens& tokens,
                            const TransferNews& transfers = {});
 
-  bool has_work() const;      // a request that is not finished, or a plan not committed
-  bool can_schedule() const;  // fewer than pipeline_depth plans are in flight
+  // A request that is not finished, one whose blocks are still being sent, or a plan not committed.
+  bool has_work() const { return !requests_.empty() || num_in_flight_ > 0; }
+  bool can_schedule() const { return num_in_flight_ < options_.pipeline_depth; }
   const Request* find(RequestId id) const;
   SchedulerStats stats() const;
 
+  // In scheduling order.
+  std::span<Request* const> running() const { return running_; }
+  const RequestQueue& waiting() const { return waiting_; }
+  const RequestQueue& deferred() const { return deferred_; }
+
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  enum class Verdict : std::uint8_t { scheduled, deferred, stop };
+
+  Result<void> admit(const RequestInit& init) const;
+
+  // schedule()
+  BatchPlan& next_plan();
+  void schedule_running(BatchPlan& plan);
+  int tokens_wanted(const Request& request) const;
+  bool allocate_or_preempt(BatchPlan& plan, Request& request, int num_tokens);
+  Request& pick_victim() const;
+  void preempt(BatchPlan& plan, Request& victim);
+  void remove_row(BatchPlan& plan, const Request& request);
+  void schedule_waiting(BatchPlan& plan);
+  Request* next_waiting() const;
+  Verdict schedule_one(BatchPlan& plan, Request& request);
+  bool promote(Request& request);
+  void take_loaded(Request& request);
+  bool allocate_waiting(Request& request, const SlotDemand& demand);
+  bool reclaim_parked(const Request& head);
+  void start_running(BatchPlan& plan, Request& request, int num_tokens);
+  int split_at_state_boundary(const Request& request, int num_computed, int num_tokens) const;
+  void add_row(BatchPlan& plan, Request& request, int num_tokens, bool is_new);
+  void add_block_updates(BatchPlan& plan, const Request& request, bool is_new);
+  void finish_plan(BatchPlan& plan);
+
+  // commit()
+  void commit_row(const BatchRow& row, int index, const StepTokens& tokens);
+  void settle_drafts(Request& request, const BatchRow& row, int num_sampled);
+  void append_tokens(Request& request, RequestProgress& progress, std::span<const TokenId> sampled);
+  void take_drafts(Request& request, int index, const StepTokens& tokens);
+  void handle_invalid_blocks(const BatchPlan& plan, std::span<const BlockId> invalid);
+  bool truncate_at_invalid(Request& request, int num_loaded, std::span<const BlockId> invalid,
+                           std::vector<BlockId>& seen, std::vector<BlockId>* to_evict);
+  void handle_transfers(const TransferNews& transfers);
+
+  void leave(Request& request);
+  void finish(Request& request, FinishReason reason);
+  void report_end(const Request& request);
+  void release(Request& request);
+  void drop_finished();
+  std::vector<std::span<const BlockId>> tables_of(const Request& request) const;
+
+  SchedulerOptions options_;
+  KvCacheManager& kv_;
+  Connector* connector_;
+  int state_block_size_ = 0;  // tokens; of groups in align mode, 0: none
+
+  std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
+  std::vector<Request*> running_;
+  RequestQueue waiting_;
+  RequestQueue deferred_;              // passed over: for a grammar or a transfer; served first
+  std::vector<Request*> passed_over_;  // in this step
+  std::vector<std::unique_ptr<Request>> finished_;  // until no plan refers to them
+  std::vector<RequestId> finished_ids_;             // since the last plan
+  std::vector<Request*> failed_;                    // ended outside of a step, to be reported
+  std::vector<std::int32_t> free_slots_;
+  std::vector<RequestId> skip_commit_;  // rows whose loaded prefix was bad
+
+  std::vector<BatchPlan> plans_;  // a ring
+  std::uint64_t step_ = 0;
+  int num_in_flight_ = 0;
+  int budget_ = 0;  // tokens left in this step
+  StepResult result_;
+  SchedulerStats totals_;  // only the counters
 };
 
 }  // namespace quire

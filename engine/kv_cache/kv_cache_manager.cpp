@@ -1,0 +1,250 @@
+#include "engine/kv_cache/kv_cache_manager.h"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+
+#include "engine/kv_cache/plan.h"
+
+namespace quire {
+namespace {
+
+BlockPoolConfig pool_config(const KvCacheConfig& config) {
+  BlockPoolConfig pool{
+      config.num_blocks, config.enable_caching, config.events, config.hash_block_size, {}};
+  for (const GroupConfig& group : config.groups) pool.block_sizes.push_back(group.spec.block_size);
+  return pool;
+}
+
+KvLimits limits_of(const KvCacheConfig& config) {
+  KvLimits limits;
+  limits.max_model_len = config.max_model_len;
+  limits.max_num_batched_tokens = config.max_num_batched_tokens;
+  return limits;
+}
+
+// Where hits end only at multiples of the alignment, a window group needs to keep just the blocks
+// that such an end can see. 0: all of them.
+int blocks_seen_from_end(const GroupConfig& group, int alignment) {
+  const KvSpec& spec = group.spec;
+  if (!keeps_window(spec.kind)) return 0;
+  const int seen = cdiv(spec.sliding_window - 1, spec.block_size);
+  return seen < alignment / spec.block_size ? seen : 0;
+}
+
+}  // namespace
+
+KvCacheConfig kv_cache_config(const KvPlan& plan, int max_num_batched_tokens, bool enable_caching,
+                              bool use_eagle) {
+  KvCacheConfig config;
+  config.num_blocks = static_cast<int>(plan.num_blocks);
+  config.max_model_len = static_cast<int>(plan.max_model_len);
+  config.max_num_batched_tokens = max_num_batched_tokens;
+  config.scheduler_block_size = plan.scheduler_block_size;
+  config.hash_block_size = plan.hash_block_size;
+  config.enable_caching = enable_caching;
+  config.use_eagle = use_eagle;
+  for (const KvGroup& group : plan.groups()) {
+    config.groups.push_back({group.spec, group.is_eagle_group});
+    config.groups.back().spec.block_size = group.block_size;
+    config.record_fresh_blocks |= keeps_state(group.spec.kind);
+  }
+  return config;
+}
+
+KvCacheManager::KvCacheManager(const KvCacheConfig& config)
+    : config_(config),
+      pool_(pool_config(config)),
+      prefix_cache_(
+          {config.groups, config.hash_block_size, config.scheduler_block_size, config.use_eagle},
+          pool_),
+      hasher_(config.hash_block_size, config.hash_key.value_or(BlockHasher::random_key())) {
+  for (const GroupConfig& group : config.groups) {
+    const int index = static_cast<int>(groups_.size());
+    groups_.push_back(make_group_manager(group, index, limits_of(config), pool_));
+    groups_.back()->record_fresh(config.record_fresh_blocks && keeps_all_tokens(group.spec.kind));
+    keep_last_.push_back(blocks_seen_from_end(group, config.scheduler_block_size));
+    has_state_groups_ |= keeps_state(group.spec.kind);
+  }
+  no_hit_.blocks.resize(groups_.size());
+}
+
+KvCacheManager::~KvCacheManager() = default;
+
+std::int64_t KvCacheManager::max_blocks(int num_tokens) const {
+  std::int64_t total = 0;
+  for (const auto& group : groups_) {
+    const int all =
+        cdiv(num_tokens, group->block_size()) + group->config().spec.num_speculative_blocks;
+    total += std::min(all, group->max_blocks(num_tokens));
+  }
+  return total;
+}
+
+const PrefixHit& KvCacheManager::find_prefix(Request& request) {
+  if (!config_.enable_caching || !request.sampling().reads_prefix_cache()) return no_hit_;
+  const int max_length = request.num_tokens() - 1;
+  hasher_.extend(request, max_length);
+  return prefix_cache_.find(request, max_length);
+}
+
+int KvCacheManager::open_sequence() {
+  if (!free_sequences_.empty()) {
+    const int index = free_sequences_.back();
+    free_sequences_.pop_back();
+    return index;
+  }
+  sequences_.push_back({std::vector<GroupTable>(groups_.size()), std::vector<int>(groups_.size())});
+  quiet_until_.push_back(0);
+  next_cached_.push_back(kQuietForEver);
+  free_sequences_.reserve(sequences_.size());
+  return static_cast<int>(sequences_.size()) - 1;
+}
+
+KvCacheManager::Sequence& KvCacheManager::sequence_of(Request& request) {
+  if (request.kv_sequence < 0) request.kv_sequence = open_sequence();
+  return sequences_[request.kv_sequence];
+}
+
+bool KvCacheManager::fits(const Sequence* sequence, const SlotDemand& demand,
+                          const BlockNeed& need) const {
+  static const GroupTable kNothing;
+  std::int64_t total = 0;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    BlockNeed own = need;
+    if (demand.hit != nullptr) own.hits = demand.hit->blocks[g];
+    const GroupTable& table = sequence == nullptr ? kNothing : sequence->tables[g];
+    total += groups_[g]->blocks_to_allocate(table, own);
+  }
+  return total <= pool_.num_free();
+}
+
+bool KvCacheManager::allocate_slowly(Request& request, const SlotDemand& demand) {
+  assert(demand.num_new > 0 || demand.num_external > 0);
+  const int hit_tokens = demand.hit == nullptr ? 0 : demand.hit->num_tokens;
+  BlockNeed need;
+  need.total_computed =
+      std::min(request.num_computed + hit_tokens + demand.num_external, config_.max_model_len);
+  Sequence* held = request.kv_sequence < 0 ? nullptr : &sequences_[request.kv_sequence];
+  if (demand.whole_prompt_must_fit) {
+    BlockNeed prompt = need;
+    prompt.num_tokens = std::min(request.num_tokens(), config_.max_model_len);
+    prompt.num_tokens_main = prompt.num_tokens;
+    prompt.admission_cap = true;
+    if (!fits(held, demand, prompt)) return false;
+  }
+  need.num_tokens_main = need.total_computed + demand.num_new;
+  need.num_tokens = std::min(need.num_tokens_main + demand.num_lookahead, config_.max_model_len);
+  const int settled = need.total_computed - demand.num_unsettled;
+  if (held != nullptr) {
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      groups_[g]->remove_skipped(held->tables[g], settled);
+    }
+  }
+  if (!fits(held, demand, need)) return false;
+
+  Sequence& sequence = sequence_of(request);
+  const PrefixHit& hit = demand.hit == nullptr ? no_hit_ : *demand.hit;
+  any_new_ = false;
+  if (!hit.empty() || demand.num_external > 0) {
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      GroupTable& table = sequence.tables[g];
+      if (table.admitted) continue;
+      groups_[g]->attach(table, hit.blocks[g], need.total_computed, demand.num_external);
+    }
+  }
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    GroupTable& table = sequence.tables[g];
+    sequence.first_new[g] = static_cast<int>(table.blocks.size());
+    groups_[g]->allocate(table, need.num_tokens, need.num_tokens_main);
+    any_new_ |= static_cast<int>(table.blocks.size()) > sequence.first_new[g];
+  }
+  if (config_.enable_caching && !demand.delay_caching) {
+    cache_groups(request, sequence, std::min(need.num_tokens_main, request.num_tokens()));
+  }
+  update_quiet(request.kv_sequence);
+  return true;
+}
+
+void KvCacheManager::update_quiet(int index) {
+  const int alignment = config_.scheduler_block_size;
+  int quiet = kQuietForEver;
+  int next_cached = kQuietForEver;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const GroupTable& table = sequences_[index].tables[g];
+    quiet = std::min(quiet, groups_[g]->quiet_until(table));
+    const int cached = table.num_cached * groups_[g]->block_size();
+    next_cached = std::min(next_cached, (cached / alignment + 1) * alignment);
+  }
+  next_cached_[index] = config_.enable_caching ? next_cached : kQuietForEver;
+  quiet_until_[index] = std::min(quiet, next_cached_[index] - 1);
+}
+
+std::span<const std::uint8_t> KvCacheManager::keep_mask(int group, const GroupTable& table,
+                                                        int num_tokens) {
+  if (keep_last_[group] == 0) return {};
+  const int block_size = groups_[group]->block_size();
+  const int per_segment = config_.scheduler_block_size / block_size;
+  mask_.clear();
+  for (int i = table.num_cached; i < num_tokens / block_size; ++i) {
+    mask_.push_back(i % per_segment >= per_segment - keep_last_[group]);
+  }
+  return mask_;
+}
+
+// Hits end at multiples of the scheduler's block size, so that is how far blocks are offered.
+void KvCacheManager::cache_groups(Request& request, Sequence& sequence, int num_tokens) {
+  const int aligned = num_tokens / config_.scheduler_block_size * config_.scheduler_block_size;
+  hasher_.extend(request, aligned);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    GroupTable& table = sequence.tables[g];
+    groups_[g]->cache(request, table, aligned, keep_mask(static_cast<int>(g), table, aligned));
+  }
+}
+
+void KvCacheManager::cache(Request& request, int num_tokens) {
+  const int index = request.kv_sequence;
+  if (index < 0 || num_tokens < next_cached_[index]) return;
+  cache_groups(request, sequences_[index], num_tokens);
+  update_quiet(index);
+}
+
+std::span<const BlockId> KvCacheManager::table(const Request& request, int group) const {
+  if (request.kv_sequence < 0) return {};
+  return sequences_[request.kv_sequence].tables[group].blocks;
+}
+
+std::span<const BlockId> KvCacheManager::new_blocks(const Request& request, int group) const {
+  return table(request, group).subspan(sequences_[request.kv_sequence].first_new[group]);
+}
+
+void KvCacheManager::free(Request& request) {
+  const int index = std::exchange(request.kv_sequence, -1);
+  if (index < 0) return;
+  Sequence& sequence = sequences_[index];
+  for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g]->free(sequence.tables[g]);
+  free_sequences_.push_back(index);
+}
+
+void KvCacheManager::start_step() {
+  for (const auto& group : groups_) group->start_step();
+}
+
+int KvCacheManager::num_common_prefix_blocks(const Request& request, int group) const {
+  if (!keeps_all_tokens(groups_[group]->config().spec.kind)) return 0;
+  const int holders = static_cast<int>(sequences_.size() - free_sequences_.size());
+  const auto blocks = table(request, group);
+  const auto shared = std::find_if(blocks.begin(), blocks.end(),
+                                   [&](BlockId id) { return pool_.ref_count(id) != holders; });
+  return static_cast<int>(shared - blocks.begin());
+}
+
+void KvCacheManager::take_fresh_blocks(std::vector<BlockId>& out) {
+  for (const auto& group : groups_) {
+    std::vector<BlockId>& fresh = group->fresh_blocks();
+    out.insert(out.end(), fresh.begin(), fresh.end());
+    fresh.clear();
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,133 @@
+#pragma once
+// The scheduler's face of the KV cache: prefix hits, slots for the next tokens, block tables.
+// Engine thread only.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "engine/kv_cache/block_hash.h"
+#include "engine/kv_cache/block_pool.h"
+#include "engine/kv_cache/group_manager.h"
+#include "engine/kv_cache/prefix_cache.h"
+#include "engine/request/request.h"
+
+namespace quire {
+
+struct KvPlan;
+
+struct KvCacheConfig {
+  int num_blocks = 0;  // with the null block
+  std::vector<GroupConfig> groups;
+  int max_model_len = 0;           // tokens
+  int max_num_batched_tokens = 0;  // per step
+  int scheduler_block_size = 0;    // tokens: hits are multiples of it
+  int hash_block_size = 0;         // tokens per hash
+  bool enable_caching = true;
+  bool use_eagle = false;
+  bool events = false;
+  bool record_fresh_blocks = false;          // for take_fresh_blocks
+  std::optional<BlockHasher::Key> hash_key;  // unset: random
+};
+
+KvCacheConfig kv_cache_config(const KvPlan& plan, int max_num_batched_tokens, bool enable_caching,
+                              bool use_eagle);
+
+// What a request wants slots for.
+struct SlotDemand {
+  int num_new = 0;                 // tokens to compute
+  int num_lookahead = 0;           // slots beyond them, for drafts
+  const PrefixHit* hit = nullptr;  // from find_prefix, for a request without blocks
+  int num_external = 0;            // tokens that a connector brings
+  int num_unsettled = 0;           // of the computed tokens, drafts that may yet be rejected
+  bool delay_caching = false;      // their content comes later: see cache()
+  bool whole_prompt_must_fit = false;
+};
+
+class KvCacheManager {
+ public:
+  explicit KvCacheManager(const KvCacheConfig& config);
+  ~KvCacheManager();
+
+  const KvCacheConfig& config() const { return config_; }
+  const BlockPool& pool() const { return pool_; }
+  int num_groups() const { return static_cast<int>(groups_.size()); }
+  bool has_state_groups() const { return has_state_groups_; }
+
+  // Most blocks that a request of num_tokens can hold at a time; it can run alone if these are no
+  // more than pool().num_usable().
+  std::int64_t max_blocks(int num_tokens) const;
+
+  // Cached tokens of the request, but never its last one: something must be computed to sample
+  // from. Takes no references; valid until the next call.
+  const PrefixHit& find_prefix(Request& request);
+
+  // Slots for its next tokens, or false. Even then blocks that left a window are given back.
+  bool allocate(Request& request, const SlotDemand& demand) {
+    const int index = request.kv_sequence;
+    const bool plain = index >= 0 && demand.hit == nullptr && demand.num_external == 0;
+    if (!plain ||
+        request.num_computed + demand.num_new + demand.num_lookahead > quiet_until_[index]) {
+      return allocate_slowly(request, demand);
+    }
+    any_new_ = false;
+    return true;
+  }
+
+  // What the last successful allocate appended to the request's table.
+  std::span<const BlockId> new_blocks(const Request& request, int group) const;
+  bool any_new_blocks() const { return any_new_; }
+
+  // The request's blocks by group; empty without any.
+  std::span<const BlockId> table(const Request& request, int group) const;
+
+  // Makes the full blocks of its first num_tokens known, as allocate does unless told to delay.
+  void cache(Request& request, int num_tokens);
+
+  void free(Request& request);
+  bool evict(std::span<const BlockId> ids) { return pool_.evict(ids); }
+  bool reset_prefix_cache() { return pool_.reset(); }
+  void start_step();
+
+  // Leading blocks of the request that all requests with blocks share.
+  int num_common_prefix_blocks(const Request& request, int group) const;
+
+  // Appends blocks that full attention took since the last call.
+  void take_fresh_blocks(std::vector<BlockId>& out);
+  std::vector<KvEvent> take_events() { return pool_.take_events(); }
+
+ private:
+  struct Sequence {
+    std::vector<GroupTable> tables;  // by group
+    std::vector<int> first_new;      // by group: where the last allocation began
+  };
+
+  int open_sequence();
+  Sequence& sequence_of(Request& request);
+  bool fits(const Sequence* sequence, const SlotDemand& demand, const BlockNeed& need) const;
+  void cache_groups(Request& request, Sequence& sequence, int num_tokens);
+  std::span<const std::uint8_t> keep_mask(int group, const GroupTable& table, int num_tokens);
+  void update_quiet(int index);
+  bool allocate_slowly(Request& request, const SlotDemand& demand);
+
+  KvCacheConfig config_;
+  BlockPool pool_;
+  std::vector<std::unique_ptr<GroupManager>> groups_;
+  PrefixCache prefix_cache_;
+  BlockHasher hasher_;
+  PrefixHit no_hit_;
+  bool has_state_groups_ = false;
+
+  std::vector<Sequence> sequences_;        // by Request::kv_sequence
+  std::vector<std::int32_t> quiet_until_;  // by the same: see GroupManager::quiet_until
+  std::vector<std::int32_t> next_cached_;  // the first number of tokens that fills blocks to cache
+  std::vector<std::int32_t> free_sequences_;
+  bool any_new_ = false;
+  std::vector<int> keep_last_;  // by group: blocks of each aligned segment to cache; 0: all
+  std::vector<std::uint8_t> mask_;
+};
+
+}  // namespace quire

@@ -1,0 +1,194 @@
+// Scheduler::commit: what a step brought.
+
+#include <algorithm>
+#include <cassert>
+
+#include "engine/scheduler/scheduler.h"
+
+namespace quire {
+namespace {
+
+// A row of StepTokens, without its padding.
+std::span<const TokenId> row_of(std::span<const TokenId> tokens, int width, int row) {
+  if (width == 0 || tokens.empty()) return {};
+  const auto all = tokens.subspan(static_cast<std::size_t>(row) * width, width);
+  const auto end = std::find(all.begin(), all.end(), -1);
+  return all.first(static_cast<std::size_t>(end - all.begin()));
+}
+
+}  // namespace
+
+const StepResult& Scheduler::commit(const BatchPlan& plan, const StepTokens& tokens,
+                                    const TransferNews& transfers) {
+  assert(num_in_flight_ > 0 && plan.step == step_ - static_cast<std::uint64_t>(num_in_flight_));
+  result_.requests.clear();
+  result_.tokens.clear();
+  if (!transfers.invalid_blocks.empty()) handle_invalid_blocks(plan, transfers.invalid_blocks);
+  const std::size_t num_finished = finished_ids_.size();
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    commit_row(plan.rows[i], static_cast<int>(i), tokens);
+  }
+  if (finished_ids_.size() > num_finished) {
+    std::erase_if(running_, [](Request* r) { return r->state == RequestState::finished; });
+  }
+  skip_commit_.clear();
+  for (const Request* request : failed_) report_end(*request);
+  failed_.clear();
+  handle_transfers(transfers);
+  --num_in_flight_;
+  return result_;
+}
+
+void Scheduler::commit_row(const BatchRow& row, int index, const StepTokens& tokens) {
+  Request& request = const_cast<Request&>(*row.request);  // all requests are ours
+  --request.num_in_flight;
+  if (request.state == RequestState::finished) return;
+  if (!skip_commit_.empty() &&
+      std::find(skip_commit_.begin(), skip_commit_.end(), request.id()) != skip_commit_.end()) {
+    return;
+  }
+  const auto sampled = row_of(tokens.sampled, tokens.width, index);
+  if (sampled.empty()) return;
+  if (row.num_drafts > 0) settle_drafts(request, row, static_cast<int>(sampled.size()));
+  RequestProgress& progress = result_.requests.emplace_back();
+  progress.request = &request;
+  progress.row = index;
+  const bool was_running = request.state == RequestState::running;
+  append_tokens(request, progress, sampled);
+  if (options_.async) {
+    request.num_placeholders -= progress.num_tokens;
+    if (was_running) kv_.cache(request, request.num_computed - request.num_placeholders);
+  }
+  if (progress.finish_reason) {
+    if (!was_running) leave(request);  // preempted while this step ran
+    finish(request, *progress.finish_reason);
+  } else if (!options_.async) {
+    take_drafts(request, index, tokens);
+  }
+}
+
+// Rejected drafts were not computed after all.
+void Scheduler::settle_drafts(Request& request, const BatchRow& row, int num_sampled) {
+  const int num_accepted = num_sampled - 1;
+  const int num_rejected = row.num_drafts - num_accepted;
+  if (request.num_computed > 0) request.num_computed -= num_rejected;
+  if (request.num_placeholders > 0) request.num_placeholders -= num_rejected;
+  totals_.draft_tokens += row.num_drafts;
+  totals_.accepted_tokens += num_accepted;
+}
+
+// Up to the token that ends the request, if one does.
+void Scheduler::append_tokens(Request& request, RequestProgress& progress,
+                              std::span<const TokenId> sampled) {
+  if (request.num_output() == 0) totals_.prompt_tokens += request.num_prompt();
+  progress.first_token = static_cast<std::int32_t>(result_.tokens.size());
+  for (const TokenId token : sampled) {
+    request.append(token);
+    result_.tokens.push_back(token);
+    ++progress.num_tokens;
+    progress.finish_reason = request.stop_check(options_.max_model_len);
+    if (!progress.finish_reason) continue;
+    if (*progress.finish_reason == FinishReason::stop) progress.stop_token = token;
+    break;
+  }
+  totals_.generated_tokens += progress.num_tokens;
+}
+
+// Drafts that come while the prompt is still being computed have nothing to follow.
+void Scheduler::take_drafts(Request& request, int index, const StepTokens& tokens) {
+  const auto drafts = row_of(tokens.drafts, tokens.draft_width, index);
+  if (request.in_prefill || request.state != RequestState::running) return request.drafts.clear();
+  request.drafts.assign(drafts.begin(), drafts.end());
+}
+
+void Scheduler::report_end(const Request& request) {
+  RequestProgress& progress = result_.requests.emplace_back();
+  progress.request = &request;
+  progress.first_token = static_cast<std::int32_t>(result_.tokens.size());
+  progress.finish_reason = request.finish_reason;
+}
+
+// Loads went wrong. What comes after the first bad block of a request was computed from garbage: it
+// is computed again, or the request fails.
+void Scheduler::handle_invalid_blocks(const BatchPlan& plan, std::span<const BlockId> invalid) {
+  std::vector<Request*> affected;
+  std::vector<BlockId> seen;
+  std::vector<BlockId> to_evict;
+  deferred_.for_each([&](Request& request) {
+    if (request.state != RequestState::waiting_for_remote_kv) return;
+    const int loaded = request.load_failed ? request.num_computed
+                                           : static_cast<int>(kv_.table(request, 0).size()) *
+                                                 kv_.config().groups[0].spec.block_size;
+    if (!truncate_at_invalid(request, loaded, invalid, seen, nullptr)) return;
+    request.load_failed = true;
+    if (!options_.recompute_failed_loads) affected.push_back(&request);
+  });
+  seen.clear();
+  for (Request* request : running_) {
+    const auto row = std::find_if(plan.rows.begin(), plan.rows.end(),
+                                  [&](const BatchRow& r) { return r.request == request; });
+    const int in_step = row == plan.rows.end() ? 0 : row->num_tokens;
+    const int loaded = request->num_computed - in_step;
+    if (!truncate_at_invalid(*request, loaded, invalid, seen, &to_evict)) continue;
+    skip_commit_.push_back(request->id());
+    if (!options_.recompute_failed_loads) affected.push_back(request);
+  }
+  if (options_.recompute_failed_loads) return;
+  kv_.evict(to_evict);
+  for (Request* request : affected) {
+    request->error = "its KV cache could not be loaded";
+    leave(*request);
+    finish(*request, FinishReason::error);
+    failed_.push_back(request);
+  }
+}
+
+// False: none of its loaded blocks is bad. Of requests that share a bad block the first computes it
+// again; for the others it is as good as there.
+bool Scheduler::truncate_at_invalid(Request& request, int num_loaded,
+                                    std::span<const BlockId> invalid, std::vector<BlockId>& seen,
+                                    std::vector<BlockId>* to_evict) {
+  const auto among = [](BlockId id, std::span<const BlockId> ids) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  const int block_size = kv_.config().groups[0].spec.block_size;
+  const auto table = kv_.table(request, 0);
+  const int num_blocks = std::min(cdiv(num_loaded, block_size), static_cast<int>(table.size()));
+  bool hit = false;
+  int first_own = -1;
+  for (int i = 0; i < num_blocks; ++i) {
+    if (!among(table[i], invalid)) continue;
+    hit = true;
+    if (among(table[i], seen)) continue;
+    seen.push_back(table[i]);
+    if (first_own < 0) first_own = i;
+  }
+  if (!hit) return false;
+  if (first_own < 0) {
+    request.num_computed = request.num_cached;
+    return true;
+  }
+  request.num_computed = first_own * block_size;
+  request.num_external = std::max(0, request.num_external - (num_loaded - request.num_computed));
+  if (to_evict != nullptr) {
+    to_evict->insert(to_evict->end(), table.begin() + first_own, table.end());
+  }
+  return true;
+}
+
+void Scheduler::handle_transfers(const TransferNews& transfers) {
+  for (const RequestId id : transfers.received) {
+    const auto found = requests_.find(id);
+    if (found == requests_.end()) continue;
+    Request& request = *found->second;
+    if (request.state == RequestState::waiting_for_remote_kv) request.load_done = true;
+    if (request.state == RequestState::finished) release(request);
+  }
+  for (const RequestId id : transfers.sent) {
+    const auto found = requests_.find(id);
+    if (found == requests_.end()) continue;
+    if (found->second->state == RequestState::finished) release(*found->second);
+  }
+}
+
+}  // namespace quire
