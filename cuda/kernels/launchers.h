@@ -1,0 +1,36 @@
+#pragma once
+// Launchers of the kernels, by family; cuda_ops.cpp is their caller. Shapes as in backend/ops.h.
+// Each throws CudaError when the launch fails and returns before the kernel has run.
+
+#include <cuda_runtime.h>
+
+#include "backend/ops.h"
+
+namespace quire::cuda {
+
+inline cudaStream_t native(StreamRef stream) { return static_cast<cudaStream_t>(stream.handle()); }
+
+// norm.cu
+void rms_norm(TensorView out, TensorView x, TensorView weight, float eps, float weight_offset,
+              StreamRef stream);
+void add_rms_norm(TensorView out, TensorView residual, TensorView x, TensorView weight, float eps,
+                  float weight_offset, StreamRef stream);
+
+// elementwise.cu
+void add(TensorView out, TensorView a, TensorView b, StreamRef stream);
+void scale(TensorView x, float factor, StreamRef stream);
+void gated_activation(TensorView out, TensorView gate_up, Activation activation, StreamRef stream);
+
+// rope.cu
+void rope(TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style,
+          StreamRef stream);
+
+// rows.cu
+void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream);
+void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream);
+
+// kv_write.cu
+void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v, TensorView slots,
+              StreamRef stream);
+
+}  // namespace quire::cuda

@@ -1,0 +1,52 @@
+// Rows picked by index: embedding lookup, the hidden states that are sampled. Memory bound; bytes
+// are bytes here.
+
+#include "cuda/device/kernel.cuh"
+#include "cuda/kernels/launchers.h"
+#include "cuda/runtime/check.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+// One block per row, in units of U.
+template <class U>
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(U* out, const U* table, const std::int32_t* rows, std::int64_t out_stride,
+                  std::int64_t table_stride, int units) {
+  const U* from = table + static_cast<std::int64_t>(rows[blockIdx.x]) * table_stride;
+  U* to = out + blockIdx.x * out_stride;
+  for (int i = threadIdx.x; i < units; i += kThreads) to[i] = from[i];
+}
+
+template <class U>
+bool gather_as(TensorView out, TensorView table, TensorView rows, StreamRef stream) {
+  const auto size = static_cast<std::int64_t>(size_of(out.dtype()));
+  const std::int64_t width = (out.rank() == 1 ? 1 : out.extent(1)) * size;
+  const std::int64_t out_stride = out.stride(0) * size, table_stride = table.stride(0) * size;
+  if ((width | out_stride | table_stride) % static_cast<std::int64_t>(sizeof(U)) != 0) return false;
+  CUDA_CHECK(launch(gather_kernel<U>, dim3(static_cast<unsigned>(out.extent(0))), dim3(kThreads), 0,
+                    native(stream), static_cast<U*>(out.data()),
+                    static_cast<const U*>(table.data()),
+                    static_cast<const std::int32_t*>(rows.data()),
+                    out_stride / static_cast<std::int64_t>(sizeof(U)),
+                    table_stride / static_cast<std::int64_t>(sizeof(U)),
+                    static_cast<int>(width / static_cast<std::int64_t>(sizeof(U)))));
+  return true;
+}
+
+}  // namespace
+
+void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) {
+  if (out.numel() == 0) return;
+  assert(out.dtype() == x.dtype());
+  gather_as<uint4>(out, x, rows, stream) || gather_as<std::uint32_t>(out, x, rows, stream) ||
+      gather_as<std::uint16_t>(out, x, rows, stream);
+}
+
+void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) {
+  gather_rows(out, table, ids, stream);
+}
+
+}  // namespace quire::cuda
