@@ -22,7 +22,9 @@ struct Matrix {
 };
 
 Matrix matrix_of(const Source& source) {
-  const std::int64_t cols = source.shape.empty() ? 1 : source.shape.back();
+  const std::int64_t cols = source.row_width > 0   ? source.row_width
+                            : source.shape.empty() ? 1
+                                                   : source.shape.back();
   return {product(source.shape) / (source.batch * cols), cols};
 }
 
@@ -142,6 +144,7 @@ TensorView view_of(void* data, DType dtype, const Shape& shape) {
 Weights::Weights(const std::filesystem::path& model_dir, LoadFormat format, std::uint64_t seed,
                  DType dtype, Device& device)
     : checkpoint_(format == LoadFormat::dummy ? nullptr : std::make_unique<Checkpoint>(model_dir)),
+      measure_only_(format == LoadFormat::measure),
       seed_(seed),
       dtype_(dtype),
       device_(device) {}
@@ -165,6 +168,10 @@ TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape,
     throw Failure(ErrorCode::internal, sources.front().name + ": " + std::to_string(total) +
                                            " elements do not make " + shape_text(shape));
   }
+  if (measure_only_) {
+    for (const Source& source : sources) find(source, dtype);
+    return measured(shape, dtype);
+  }
   if (checkpoint_ != nullptr && sources.size() == 1) {
     if (const TensorView view = mapped(sources.front(), shape, dtype); !view.empty()) {
       bytes_ += view.bytes();
@@ -186,6 +193,7 @@ TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape,
 }
 
 TensorView Weights::put(const void* data, const Shape& shape, DType dtype) {
+  if (measure_only_) return measured(shape, dtype);
   const TensorView out = allocate(shape, dtype);
   device_.copy(out.data(), data, out.bytes(), device_.stream());
   device_.synchronize(device_.stream());
@@ -197,6 +205,13 @@ TensorView Weights::allocate(const Shape& shape, DType dtype) {
   buffers_.push_back(device_.allocate(std::max<std::size_t>(shape_only.bytes(), 1)));
   bytes_ += shape_only.bytes();
   return view_of(buffers_.back().data(), dtype, shape);
+}
+
+TensorView Weights::measured(const Shape& shape, DType dtype) {
+  // Not null: null means an absent optional tensor. Never read.
+  const TensorView view = view_of(reinterpret_cast<void*>(std::uintptr_t{4096}), dtype, shape);
+  bytes_ += view.bytes();
+  return view;
 }
 
 const Checkpoint::Entry& Weights::find(const Source& source, DType dtype) const {

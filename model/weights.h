@@ -25,6 +25,7 @@ struct Source {
   std::string name;
   Shape shape;  // as published; anything else is refused
   std::int64_t batch = 1;
+  std::int64_t row_width = 0;  // elements of a row; 0: the last extent
   bool transposed = false;
   std::vector<std::int64_t> pick = {};  // rows (transposed: columns) in order; empty: all
   std::int64_t depth = 0;               // transposed: only the first so many rows; 0: all
@@ -55,8 +56,10 @@ class Weights {
   void read(const Source& source, std::byte* out, DType dtype);
   TensorView mapped(const Source& source, const Shape& shape, DType dtype) const;
   TensorView allocate(const Shape& shape, DType dtype);
+  TensorView measured(const Shape& shape, DType dtype);
 
   std::unique_ptr<Checkpoint> checkpoint_;  // null: dummy weights
+  bool measure_only_;
   std::uint64_t seed_;
   DType dtype_;
   Device& device_;

@@ -1,0 +1,181 @@
+#include "app/engine_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <utility>
+#include <vector>
+
+#include "engine/config.h"
+#include "engine/size_text.h"
+
+namespace quire {
+namespace {
+
+template <class T>
+using Names = std::vector<std::pair<std::string, T>>;
+
+// An option whose text `parse` turns into a value; what it refuses ends parsing with its reason.
+template <class Parse, class Store>
+void add_parsed(CLI::App& app, std::string flag, Parse parse, Store store, std::string description,
+                const char* type) {
+  const std::string name = flag.substr(0, flag.find(','));
+  const auto parse_and_store = [=](const std::string& text) {
+    const auto value = parse(text);
+    if (value.has_error()) throw CLI::ValidationError(name, value.error().detail);
+    store(*value);
+  };
+  app.add_option_function<std::string>(std::move(flag), parse_and_store, std::move(description))
+      ->type_name(type);
+}
+
+Result<std::int64_t> parse_int_count(const std::string& text) {
+  const auto count = parse_count(text);
+  if (count.has_value() && !std::in_range<int>(*count))
+    return Error{ErrorCode::invalid_argument, "\"" + text + "\" is above 2147483647", {}};
+  return count;
+}
+
+template <class Value>
+void add_count(CLI::App& app, std::string flag, Value& value, std::string description) {
+  add_parsed(
+      app, std::move(flag), parse_int_count,
+      [&value](std::int64_t count) { value = static_cast<int>(count); }, std::move(description),
+      "N");
+}
+
+template <class Value, class T>
+void add_named(CLI::App& app, std::string flag, Value& value, const Names<T>& names,
+               std::string description) {
+  const auto parse = [names](const std::string& text) -> Result<T> {
+    std::string choices;
+    for (const auto& [name, named] : names) {
+      if (name == text) return named;
+      choices += (choices.empty() ? "" : ", ") + name;
+    }
+    return Error{ErrorCode::invalid_argument, "\"" + text + "\" is none of " + choices, {}};
+  };
+  add_parsed(
+      app, std::move(flag), parse, [&value](const T& named) { value = named; },
+      std::move(description), "NAME");
+}
+
+// "auto" leaves the value unset.
+void add_dtype(CLI::App& app, std::string flag, std::optional<DType>& value,
+               std::string description) {
+  add_named<std::optional<DType>, std::optional<DType>>(app, std::move(flag), value,
+                                                        {{"auto", std::nullopt},
+                                                         {"bfloat16", DType::bf16},
+                                                         {"float16", DType::f16},
+                                                         {"half", DType::f16},
+                                                         {"float32", DType::f32},
+                                                         {"float", DType::f32},
+                                                         {"fp8", DType::fp8_e4m3},
+                                                         {"fp8_e4m3", DType::fp8_e4m3}},
+                                                        std::move(description));
+}
+
+void add_model_flags(CLI::App& app, EngineConfig& config) {
+  ModelOptions& model = config.model;
+  app.add_option("MODEL,--model", model.path, "Folder with config.json and *.safetensors");
+  app.add_option("--served-model-name", model.served_name,
+                 "Name in the API; default: the folder's");
+  add_dtype(app, "--dtype", model.dtype, "Of weights and activations; auto: as published");
+  add_parsed(
+      app, "--max-model-len", [](const std::string& text) { return parse_max_model_len(text); },
+      [&model](std::int64_t length) { model.max_model_len = length; },
+      "Tokens of prompt and output: 8192, 8k, 8K; -1 or auto: the longest that memory holds", "N");
+  add_named<LoadFormat, LoadFormat>(app, "--load-format", model.load_format,
+                                    {{"auto", LoadFormat::safetensors},
+                                     {"safetensors", LoadFormat::safetensors},
+                                     {"dummy", LoadFormat::dummy}},
+                                    "auto, safetensors, or dummy: random weights");
+  app.add_option("--seed", model.seed, "Of sampling without a seed, and of dummy weights");
+  add_named<DeviceKind, DeviceKind>(
+      app, "--device", config.device,
+      {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
+      "auto, cpu or cuda");
+  add_count(app, "--cpu-threads", config.cpu_threads, "0: one per core");
+  add_count(app, "--tensor-parallel-size,--tp", config.parallel.tensor_parallel_size,
+            "GPUs that share the model");
+  app.add_flag("--deterministic", config.deterministic,
+               "Same tokens for a request whatever runs beside it");
+}
+
+void add_cache_flags(CLI::App& app, CacheConfig& cache) {
+  add_count(app, "--block-size", cache.block_size, "Tokens per KV cache block");
+  add_count(app, "--num-gpu-blocks-override", cache.num_gpu_blocks_override,
+            "Blocks, instead of as many as memory holds; block 0 holds no tokens");
+  add_parsed(
+      app, "--kv-cache-memory-bytes", [](const std::string& text) { return parse_bytes(text); },
+      [&cache](std::int64_t bytes) { cache.kv_cache_memory_bytes = bytes; },
+      "Of the KV cache, per device: 20GiB, 20GB", "SIZE");
+  app.add_option("--gpu-memory-utilization", cache.gpu_memory_utilization,
+                 "Share of the device's memory for weights, activations and KV cache (of main "
+                 "memory with --device cpu)");
+  add_dtype(app, "--kv-cache-dtype", cache.cache_dtype, "Of keys and values; auto: the model's");
+  app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", cache.enable_prefix_caching,
+               "Reuse the blocks of equal prompt beginnings");
+  add_named<PrefixHash, PrefixHash>(
+      app, "--prefix-caching-hash-algo", cache.prefix_hash,
+      {{"keyed", PrefixHash::keyed}, {"sha256_cbor", PrefixHash::sha256_cbor}},
+      "keyed, or sha256_cbor: what other processes can repeat");
+  add_count(app, "--hash-block-size", cache.hash_block_size, "Tokens per prefix hash");
+}
+
+void add_state_flags(CLI::App& app, CacheConfig& cache) {
+  using Mode = std::optional<StateCacheMode>;
+  add_named<Mode, Mode>(app, "--mamba-cache-mode", cache.mamba_cache_mode,
+                        {{"none", StateCacheMode::none},
+                         {"all", StateCacheMode::all},
+                         {"align", StateCacheMode::align}},
+                        "Which recurrent states later requests may reuse: none, all or align");
+  add_count(app, "--mamba-block-size", cache.mamba_block_size, "Tokens between reusable states");
+  add_dtype(app, "--mamba-cache-dtype", cache.mamba_cache_dtype, "Of convolution states");
+  add_dtype(app, "--mamba-ssm-cache-dtype", cache.mamba_ssm_cache_dtype, "Of recurrent states");
+  app.add_flag("!--disable-hybrid-kv-cache-manager", cache.hybrid_manager,
+               "Keep every token of windowed layers too");
+}
+
+void add_scheduler_flags(CLI::App& app, SchedulerConfig& scheduler) {
+  add_count(app, "--max-num-seqs", scheduler.max_num_seqs, "Requests that run at a time");
+  add_count(app, "--max-num-batched-tokens", scheduler.max_num_batched_tokens, "Tokens per step");
+  add_named<SchedulingPolicy, SchedulingPolicy>(
+      app, "--scheduling-policy", scheduler.policy,
+      {{"fcfs", SchedulingPolicy::fcfs}, {"priority", SchedulingPolicy::priority}},
+      "fcfs or priority");
+  app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
+               scheduler.enable_chunked_prefill, "Split long prompts over steps");
+  add_count(app, "--long-prefill-token-threshold", scheduler.long_prefill_token_threshold,
+            "Most tokens of one prompt in a step; 0: no limit");
+  app.add_flag("--scheduler-reserve-full-isl,!--no-scheduler-reserve-full-isl",
+               scheduler.scheduler_reserve_full_isl,
+               "Start a prompt only when all of it fits the KV cache");
+  app.add_flag("--async-scheduling,!--no-async-scheduling", scheduler.async_scheduling,
+               "Plan the next step while one computes");
+  add_count(app, "--max-num-queued-reqs", scheduler.max_num_queued_reqs,
+            "Waiting requests before HTTP 503; 0: none may wait");
+  add_count(app, "--max-num-queued-tokens", scheduler.max_num_queued_tokens,
+            "Waiting prompt tokens before HTTP 503; 0: no limit");
+}
+
+void add_event_flags(CLI::App& app, KvEventsConfig& events) {
+  app.add_option("--kv-events-endpoint", events.endpoint,
+                 "ZeroMQ address to publish KV cache events at, such as tcp://*:5557");
+  app.add_option("--kv-events-replay-endpoint", events.replay_endpoint,
+                 "ZeroMQ address that answers with past events");
+  app.add_option("--kv-events-topic", events.topic, "First frame of each event message");
+  add_count(app, "--kv-events-buffer-steps", events.buffer_steps, "Messages kept for replay");
+  add_count(app, "--kv-events-hwm", events.high_water_mark,
+            "Unsent messages before new ones are dropped; 0: no limit");
+}
+
+}  // namespace
+
+void add_engine_flags(CLI::App& app, EngineConfig& config) {
+  add_model_flags(app, config);
+  add_cache_flags(app, config.cache);
+  add_state_flags(app, config.cache);
+  add_scheduler_flags(app, config.scheduler);
+  add_event_flags(app, config.kv_events);
+}
+
+}  // namespace quire

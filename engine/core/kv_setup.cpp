@@ -1,0 +1,26 @@
+#include "engine/core/kv_setup.h"
+
+#include "model/registry.h"
+
+namespace quire {
+
+DeviceBudget device_budget(const EngineConfig& config, const Model& model,
+                           std::int64_t total_bytes) {
+  const SchedulerConfig& scheduler = config.scheduler;
+  return {.total_bytes = total_bytes,
+          .weight_bytes = static_cast<std::int64_t>(model.weight_bytes()),
+          .workspace_bytes = static_cast<std::int64_t>(
+              model.workspace_bytes(scheduler.max_num_batched_tokens, scheduler.max_num_seqs))};
+}
+
+Result<ModelPlan> plan_kv_cache(const EngineConfig& config, const ModelConfig& model,
+                                DeviceKind device, const DeviceBudget& budget) {
+  const DType dtype = config.model.dtype.value_or(model.dtype);
+  ModelMemory memory{.layers = kv_specs(model, kv_spec_options(config, dtype)),
+                     .model_max_len = model.max_position_embeddings,
+                     .dtype = dtype};
+  if (model.mamba2.chunk_size > 0) memory.mamba_chunk_size = model.mamba2.chunk_size;
+  return make_model_plan(config, memory, device, kv_cache_budget(config, device, budget));
+}
+
+}  // namespace quire
