@@ -118,6 +118,11 @@ class CpuDevice : public Device {
   }
   bool is_host_memory() const override { return true; }
   Buffer allocate(std::size_t bytes) override { return take(bytes); }
+  Buffer allocate_zeroed(std::size_t bytes) override {
+    Buffer buffer = take(bytes);
+    if (bytes < kHugePage) std::memset(buffer.data(), 0, bytes);  // fresh pages are zero
+    return buffer;
+  }
   Buffer allocate_host(std::size_t bytes) override { return take(bytes); }
   StreamRef stream() override { return StreamRef::from_handle(nullptr); }
   StreamRef copy_stream() override { return stream(); }
