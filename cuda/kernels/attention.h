@@ -1,0 +1,30 @@
+#pragma once
+// The attention kernels' shared inputs and the choice between them.
+
+#include <cuda_runtime.h>
+
+#include "backend/ops.h"
+
+namespace quire::cuda {
+
+// Partial results of a split context: floats [T, heads, splits, value_dim + 2] (values, then
+// maximum and sum).
+struct SplitScratch {
+  float* data = nullptr;
+  std::int64_t floats = 0;
+};
+
+// Any floating-point dtype, any head size up to 256: one block per (token, KV head, split of the
+// context).
+void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
+
+// bf16 and f16 on tensor cores, head size a multiple of 16; query heads of one KV head are packed
+// into rows.
+bool attention_mma_supports(const AttentionArgs& args);
+void attention_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
+
+// Merges partial results into out [T, heads, value_dim]; sinks may be empty.
+void merge_splits(TensorView out, TensorView sinks, const float* partials, int splits,
+                  StreamRef stream);
+
+}  // namespace quire::cuda

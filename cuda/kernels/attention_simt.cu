@@ -1,0 +1,234 @@
+// Paged attention without tensor cores: float32 models, unusual head sizes, and the reference that
+// the tensor-core kernels are compared with on a device. Each warp walks its share of the context
+// with an online softmax for all query heads of one KV head, so K and V are read once per token and
+// KV head.
+
+#include <algorithm>
+
+#include "cuda/device/block_sum.cuh"
+#include "cuda/device/softmax_state.cuh"
+#include "cuda/device/vec.cuh"
+#include "cuda/kernels/attention.h"
+#include "cuda/kernels/launchers.h"
+#include "cuda/runtime/check.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kMaxSplits = 32;
+constexpr int kKeysPerSplit = 256;  // below this a split costs more than it brings
+
+template <class T>
+struct SimtArgs {
+  View<T, 3> out;
+  View<const T, 3> q;
+  View<const T, 4> k_cache, v_cache;
+  View<const std::int32_t, 2> block_table;
+  const std::int32_t* query_start;
+  const std::int32_t* seq_lens;
+  const float* sinks;  // null: none
+  float* partials;     // null: one split
+  int num_requests, splits, window;
+  float scale, soft_cap;
+};
+
+// The last request that begins at or before token.
+__device__ __forceinline__ int request_of(const std::int32_t* query_start, int num_requests,
+                                          int token) {
+  int low = 0, high = num_requests - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (query_start[middle] <= token) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+// Threads' states and values of one head, summed over warps through shared memory, then written:
+// whole, or as one split.
+template <class T, int kPerLane>
+__device__ void finish_head(const SimtArgs<T>& a, const SoftmaxState& state,
+                            const float (&values)[kPerLane], int token, int head, int split) {
+  SHARED(maxima, float[kWarps]);
+  SHARED(sums, float[kWarps]);
+  SHARED(parts, float[kWarps][kPerLane * 32]);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int dim = static_cast<int>(a.v_cache.extent[3]), heads = static_cast<int>(a.out.extent[1]);
+  __syncthreads();  // the head before has been read
+  if (lane == 0) {
+    maxima[warp] = state.max;
+    sums[warp] = state.sum;
+  }
+  for (int e = 0; e < kPerLane; ++e) parts[warp][lane + 32 * e] = values[e];
+  __syncthreads();
+  SoftmaxState total;
+  for (int w = 0; w < kWarps; ++w) total.max = fmaxf(total.max, maxima[w]);
+  const bool whole = a.partials == nullptr;
+  if (whole && a.sinks != nullptr) total.max = fmaxf(total.max, a.sinks[head]);
+  for (int w = 0; w < kWarps; ++w)
+    total.sum += sums[w] * SoftmaxState{maxima[w], 0.f}.factor(total.max);
+  if (whole && a.sinks != nullptr) total.sum += __expf(a.sinks[head] - total.max);
+  float* partial =
+      whole ? nullptr
+            : a.partials + ((static_cast<std::int64_t>(token) * heads + head) * a.splits + split) *
+                               (dim + 2);
+  for (int d = threadIdx.x; d < dim; d += kWarps * 32) {
+    float value = 0.f;
+    for (int w = 0; w < kWarps; ++w)
+      value += parts[w][d] * SoftmaxState{maxima[w], 0.f}.factor(total.max);
+    if (whole) {
+      a.out(token, head, d) = T(total.sum > 0.f ? value / total.sum : 0.f);
+    } else {
+      partial[d] = value;
+    }
+  }
+  if (!whole && threadIdx.x == 0) {
+    partial[dim] = total.max;
+    partial[dim + 1] = total.sum;
+  }
+}
+
+// One block per (token, KV head, split); kGroup query heads share the KV head's loads.
+template <class T, int kPerLane, int kGroup>
+__global__ void __launch_bounds__(kWarps * 32)
+    attention_simt_kernel(const __grid_constant__ SimtArgs<T> a) {
+  const int token = blockIdx.x, kv_head = blockIdx.y, split = blockIdx.z;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int request = request_of(a.query_start, a.num_requests, token);
+  const int position = a.seq_lens[request] - a.query_start[request + 1] + token;
+  const int group = static_cast<int>(a.q.extent[1] / a.k_cache.extent[2]);
+  const int k_dim = static_cast<int>(a.k_cache.extent[3]),
+            v_dim = static_cast<int>(a.v_cache.extent[3]);
+  const int block_size = static_cast<int>(a.k_cache.extent[1]);
+  const int first = a.window > 0 ? max(0, position - a.window + 1) : 0;
+  const int keys = position + 1 - first, per_split = (keys + a.splits - 1) / a.splits;
+  const int begin = first + split * per_split, end = min(position + 1, begin + per_split);
+
+  for (int g0 = 0; g0 < group; g0 += kGroup) {
+    float q[kGroup][kPerLane], values[kGroup][kPerLane];
+    SoftmaxState states[kGroup];
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) {
+      const int head = kv_head * group + min(g0 + g, group - 1);
+      for (int e = 0; e < kPerLane; ++e) {
+        const int d = lane + 32 * e;
+        q[g][e] = d < k_dim ? static_cast<float>(a.q(token, head, d)) * a.scale : 0.f;
+        values[g][e] = 0.f;
+      }
+    }
+    for (int t = begin + warp; t < end; t += kWarps) {
+      const int block = a.block_table(request, t / block_size), offset = t % block_size;
+      float k[kPerLane], v[kPerLane];
+      for (int e = 0; e < kPerLane; ++e) {
+        const int d = lane + 32 * e;
+        k[e] = d < k_dim ? static_cast<float>(a.k_cache(block, offset, kv_head, d)) : 0.f;
+        v[e] = d < v_dim ? static_cast<float>(a.v_cache(block, offset, kv_head, d)) : 0.f;
+      }
+#pragma unroll
+      for (int g = 0; g < kGroup; ++g) {
+        float logit = 0.f;
+        for (int e = 0; e < kPerLane; ++e) logit += q[g][e] * k[e];
+        logit = warp_reduce(logit, Add{});
+        if (a.soft_cap > 0.f) logit = a.soft_cap * tanhf(logit / a.soft_cap);
+        float rescale;
+        const float weight = states[g].push(logit, rescale);
+        for (int e = 0; e < kPerLane; ++e) values[g][e] = values[g][e] * rescale + weight * v[e];
+      }
+    }
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) {
+      if (g0 + g < group)
+        finish_head(a, states[g], values[g], token, kv_head * group + g0 + g, split);
+    }
+  }
+}
+
+// One block per (token, head).
+template <class T>
+__global__ void merge_splits_kernel(View<T, 3> out, const float* partials, const float* sinks,
+                                    int splits) {
+  const int token = blockIdx.x, head = blockIdx.y, dim = static_cast<int>(out.extent[2]);
+  const float* from =
+      partials + (static_cast<std::int64_t>(token) * out.extent[1] + head) * splits * (dim + 2);
+  SoftmaxState total;
+  if (sinks != nullptr) total = {sinks[head], 1.f};
+  for (int s = 0; s < splits; ++s) {
+    const SoftmaxState part{from[s * (dim + 2) + dim], from[s * (dim + 2) + dim + 1]};
+    const float grown = fmaxf(total.max, part.max);
+    total.sum = total.sum * total.factor(grown) + part.sum * part.factor(grown);
+    total.max = grown;
+  }
+  for (int d = threadIdx.x; d < dim; d += blockDim.x) {
+    float value = 0.f;
+    for (int s = 0; s < splits; ++s) {
+      value +=
+          from[s * (dim + 2) + d] * SoftmaxState{from[s * (dim + 2) + dim], 0.f}.factor(total.max);
+    }
+    out(token, head, d) = T(total.sum > 0.f ? value / total.sum : 0.f);
+  }
+}
+
+template <class T, int kPerLane>
+auto simt_kernel(std::int64_t group) {
+  return group == 1   ? attention_simt_kernel<T, kPerLane, 1>
+         : group <= 2 ? attention_simt_kernel<T, kPerLane, 2>
+                      : attention_simt_kernel<T, kPerLane, 4>;
+}
+
+}  // namespace
+
+void merge_splits(TensorView out, TensorView sinks, const float* partials, int splits,
+                  StreamRef stream) {
+  dispatch_device_float(out.dtype(), [&]<class T>(Type<T>) {
+    CUDA_CHECK(
+        launch(merge_splits_kernel<T>,
+               dim3(static_cast<unsigned>(out.extent(0)), static_cast<unsigned>(out.extent(1))),
+               dim3(128), 0, native(stream), device_view<T, 3>(out), partials,
+               static_cast<const float*>(sinks.data()), splits));
+  });
+}
+
+void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef stream) {
+  const std::int64_t tokens = args.q.extent(0), heads = args.q.extent(1),
+                     kv_heads = args.k_cache.extent(2);
+  const std::int64_t k_dim = args.k_cache.extent(3), v_dim = args.v_cache.extent(3);
+  if (tokens == 0) return;
+  const std::int64_t keys =
+      args.window > 0 ? std::min(args.window, args.max_seq_len) : args.max_seq_len;
+  const std::int64_t room = scratch.floats / (tokens * heads * (v_dim + 2));
+  const auto splits = static_cast<int>(
+      std::clamp<std::int64_t>(std::min(keys / kKeysPerSplit, room), 1, kMaxSplits));
+  dispatch_device_float(args.q.dtype(), [&]<class T>(Type<T>) {
+    assert(args.k_cache.dtype() == args.q.dtype());
+    const SimtArgs<T> a{.out = device_view<T, 3>(args.out),
+                        .q = device_view<const T, 3>(args.q),
+                        .k_cache = device_view<const T, 4>(args.k_cache),
+                        .v_cache = device_view<const T, 4>(args.v_cache),
+                        .block_table = device_view<const std::int32_t, 2>(args.block_table),
+                        .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
+                        .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
+                        .sinks = static_cast<const float*>(args.sinks.data()),
+                        .partials = splits > 1 ? scratch.data : nullptr,
+                        .num_requests = static_cast<int>(args.seq_lens.extent(0)),
+                        .splits = splits,
+                        .window = args.window,
+                        .scale = args.scale,
+                        .soft_cap = args.soft_cap};
+    const std::int64_t dim = std::max(k_dim, v_dim), group = heads / kv_heads;
+    if (dim > 256)
+      throw Failure(ErrorCode::unsupported, "attention heads of more than 256 elements on CUDA");
+    const auto kernel = dim <= 64    ? simt_kernel<T, 2>(group)
+                        : dim <= 128 ? simt_kernel<T, 4>(group)
+                                     : simt_kernel<T, 8>(group);
+    const dim3 grid(static_cast<unsigned>(tokens), static_cast<unsigned>(kv_heads),
+                    static_cast<unsigned>(splits));
+    CUDA_CHECK(launch(kernel, grid, dim3(kWarps * 32), 0, native(stream), a));
+  });
+  if (splits > 1) merge_splits(args.out, args.sinks, scratch.data, splits, stream);
+}
+
+}  // namespace quire::cuda
