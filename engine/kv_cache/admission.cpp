@@ -4,16 +4,14 @@
 
 #include <algorithm>
 
+#include "engine/size_text.h"
+
 namespace quire {
 namespace {
-
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
 KvPlanError fail(KvPlanErrorCode code, std::string detail) {
   return {.code = code, .detail = std::move(detail)};
 }
-
-double gib(std::int64_t bytes) { return static_cast<double>(bytes) / kGiB; }
 
 // What to give so that `needed` blocks and the null block fit.
 std::string more_memory(const Planning& planning, std::int64_t needed) {
@@ -50,10 +48,10 @@ KvPlanError too_long(const Planning& planning, const WorkerKvPlan& worker) {
                         error.estimated_max_model_len)
           : std::string();
   error.detail = fmt::format(
-      "one request of max_model_len {} needs {} KV cache blocks and the null block ({:.2f} GiB); "
-      "there are {} ({:.2f} GiB). What works: {}{}",
-      length, needed, gib(bytes_for(worker, needed + 1)), blocks, gib(error.available_bytes),
-      shorter, more_memory(planning, needed));
+      "one request of max_model_len {} needs {} KV cache blocks and the null block ({}); "
+      "there are {} ({}). What works: {}{}",
+      length, needed, bytes_text(bytes_for(worker, needed + 1)), blocks,
+      bytes_text(error.available_bytes), shorter, more_memory(planning, needed));
   return error;
 }
 

@@ -1,0 +1,160 @@
+#include "app/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+
+#include "engine/size_text.h"
+
+namespace quire {
+namespace {
+
+namespace json = boost::json;
+
+std::string count(std::int64_t value) {
+  std::string digits = std::to_string(value);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+std::string kind_of(const KvGroup& group) {
+  return group.mixed_kinds ? "mixed" : std::string(kind_name(group.spec.kind));
+}
+
+std::string line(std::string_view name, const std::string& value) {
+  return fmt::format("{:<12}{}\n", name, value);
+}
+
+std::string text_of_groups(const WorkerKvPlan& worker) {
+  std::string table = fmt::format("{:<12}{:<24}{:>6}{:>8}{:>8}{:>14}{:>8}\n", "groups", "kind",
+                                  "layers", "block", "kernel", "page bytes", "waste");
+  for (std::size_t i = 0; i < worker.groups.size(); ++i) {
+    const KvGroup& group = worker.groups[i];
+    table +=
+        fmt::format("{:<12}{:<24}{:>6}{:>8}{:>8}{:>14}{:>7.1f}%\n", fmt::format("  {}", i),
+                    kind_of(group), group.layers.size(), group.block_size, group.kernel_block_size,
+                    count(static_cast<std::int64_t>(group.page_bytes)), 100 * waste(group, worker));
+  }
+  return table;
+}
+
+std::string text_of_limits(const PlanReport& report, const KvPlan& plan) {
+  const SchedulerConfig& scheduler = report.config.scheduler;
+  std::string limits =
+      fmt::format("a request of more than {} tokens (HTTP 400)", count(plan.max_model_len));
+  if (scheduler.max_num_queued_reqs > 0)
+    limits += fmt::format("; beyond {} waiting requests (HTTP 503)",
+                          count(scheduler.max_num_queued_reqs));
+  if (scheduler.max_num_queued_tokens > 0)
+    limits += fmt::format("; beyond {} waiting tokens (HTTP 503)",
+                          count(scheduler.max_num_queued_tokens));
+  return limits;
+}
+
+std::string text_of_plan(const PlanReport& report, const ModelPlan& model) {
+  const KvPlan& plan = model.kv;
+  const WorkerKvPlan& worker = plan.workers.front();
+  const auto per_block = static_cast<std::int64_t>(worker.pool_bytes_per_block);
+  std::string text = text_of_groups(worker);
+  text += line("blocks", fmt::format("{} of {}, {} allocated{}", count(plan.num_blocks),
+                                     bytes_text(per_block),
+                                     bytes_text(static_cast<std::int64_t>(worker.total_bytes())),
+                                     plan.workers.size() > 1 ? " on each device" : ""));
+  text += line(
+      "", fmt::format("block size {} (scheduler {}, hash {}), cache {}", plan.block_size,
+                      plan.scheduler_block_size, plan.hash_block_size, name_of(model.cache_dtype)));
+  text += line("tokens", fmt::format("{} in the cache", count(plan.kv_cache_size_tokens)));
+  text += line("concurrency", fmt::format("{:.2f} requests of {} tokens", plan.max_concurrency,
+                                          count(plan.max_model_len)));
+  text +=
+      line("longest", fmt::format("{} tokens (max_model_len); alone in the cache {} would fit",
+                                  count(plan.max_model_len), count(plan.largest_request_tokens)));
+  if (model.state_padding_percent > 0)
+    text +=
+        line("states", fmt::format("mode {}, padded by {:.2f} % to attention's page",
+                                   name_of(model.state_cache_mode), model.state_padding_percent));
+  text += line("refused", text_of_limits(report, plan));
+  for (const std::string& note : model.notes) text += line("note", note);
+  return text;
+}
+
+json::array json_of_groups(const WorkerKvPlan& worker) {
+  json::array groups;
+  for (const KvGroup& group : worker.groups) {
+    json::array layers;
+    for (const std::string& layer : group.layers) layers.emplace_back(layer);
+    groups.push_back({{"kind", kind_of(group)},
+                      {"layers", layers},
+                      {"block_size", group.block_size},
+                      {"kernel_block_size", group.kernel_block_size},
+                      {"page_bytes", group.page_bytes},
+                      {"waste", waste(group, worker)}});
+  }
+  return groups;
+}
+
+json::object json_of_plan(const ModelPlan& model) {
+  const KvPlan& plan = model.kv;
+  const WorkerKvPlan& worker = plan.workers.front();
+  json::array notes;
+  for (const std::string& note : model.notes) notes.emplace_back(note);
+  return {{"num_gpu_blocks", plan.num_blocks},
+          {"block_size", plan.block_size},
+          {"scheduler_block_size", plan.scheduler_block_size},
+          {"hash_block_size", plan.hash_block_size},
+          {"max_model_len", plan.max_model_len},
+          {"kv_cache_size_tokens", plan.kv_cache_size_tokens},
+          {"max_concurrency", plan.max_concurrency},
+          {"largest_request_tokens", plan.largest_request_tokens},
+          {"pool_bytes_per_block", worker.pool_bytes_per_block},
+          {"allocated_bytes", worker.total_bytes()},
+          {"kv_cache_dtype", name_of(model.cache_dtype)},
+          {"mamba_cache_mode", name_of(model.state_cache_mode)},
+          {"state_padding_percent", model.state_padding_percent},
+          {"groups", json_of_groups(worker)},
+          {"notes", notes}};
+}
+
+}  // namespace
+
+double waste(const KvGroup& group, const WorkerKvPlan& worker) {
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < group.layers.size(); ++i)
+    used += unpadded_page_bytes(group.spec_of(i));
+  if (worker.pool_bytes_per_block == 0) return 0;
+  return 1.0 - static_cast<double>(used) / static_cast<double>(worker.pool_bytes_per_block);
+}
+
+std::string plan_text(const PlanReport& report) {
+  if (report.architecture.empty()) return line("refused", report.plan.error().detail);
+  const DeviceBudget& budget = report.budget;
+  std::string text =
+      line("model", fmt::format("{} ({}, {})", report.model, report.architecture, report.dtype));
+  text += line("device", fmt::format("{}, {}", report.device, bytes_text(budget.total_bytes)));
+  text += line("weights", bytes_text(budget.weight_bytes));
+  text += line("workspace", bytes_text(budget.workspace_bytes));
+  text += line("kv cache", fmt::format("{} allowed", bytes_text(report.kv_cache_bytes)));
+  if (report.plan.has_error()) return text + line("refused", report.plan.error().detail);
+  return text + text_of_plan(report, *report.plan);
+}
+
+std::string plan_json(const PlanReport& report) {
+  const DeviceBudget& budget = report.budget;
+  json::object object = {{"model", report.model},
+                         {"architecture", report.architecture},
+                         {"dtype", report.dtype},
+                         {"device", report.device},
+                         {"device_bytes", budget.total_bytes},
+                         {"weight_bytes", budget.weight_bytes},
+                         {"workspace_bytes", budget.workspace_bytes},
+                         {"kv_cache_bytes", report.kv_cache_bytes},
+                         {"accepted", report.plan.has_value()}};
+  if (report.plan.has_error())
+    object["error"] = {{"code", report.plan.error().field}, {"detail", report.plan.error().detail}};
+  else
+    object["plan"] = json_of_plan(*report.plan);
+  return json::serialize(object) + "\n";
+}
+
+}  // namespace quire

@@ -1,0 +1,28 @@
+#pragma once
+// What `quire plan` prints: a plan as a page for people or as JSON.
+
+#include <string>
+
+#include "engine/core/kv_setup.h"
+
+namespace quire {
+
+struct PlanReport {
+  std::string model;              // the path
+  std::string architecture = {};  // this and what follows: empty where the flags alone are refused
+  std::string dtype = {};
+  std::string device = {};
+  DeviceBudget budget = {};
+  std::int64_t kv_cache_bytes = 0;  // allowed
+  EngineConfig config;
+  Result<ModelPlan> plan;
+};
+
+// Share of a group's blocks that holds nothing: padded pages, and tensors that its shorter list of
+// layers leaves unused. 0 … 1.
+double waste(const KvGroup& group, const WorkerKvPlan& worker);
+
+std::string plan_text(const PlanReport& report);
+std::string plan_json(const PlanReport& report);
+
+}  // namespace quire
