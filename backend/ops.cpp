@@ -13,6 +13,7 @@ namespace {
 
 }  // namespace
 
+void Ops::copy(TensorView, TensorView, StreamRef) { unsupported("copy"); }
 void Ops::soft_cap(TensorView, float, StreamRef) { unsupported("soft_cap"); }
 void Ops::activation(TensorView, TensorView, Activation, StreamRef) { unsupported("activation"); }
 void Ops::sigmoid_gate(TensorView, TensorView, StreamRef) { unsupported("sigmoid_gate"); }

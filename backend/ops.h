@@ -131,6 +131,8 @@ class Ops {
 
   // From here on: what some architectures need. A backend without it says so with a Failure.
 
+  // out = x, same shapes; the last dimension dense, the others may be strided.
+  virtual void copy(TensorView out, TensorView x, StreamRef stream);
   // x[i] = cap · tanh(x[i] / cap), in place.
   virtual void soft_cap(TensorView x, float cap, StreamRef stream);
   // out = act(x), same shapes; out may be x. Not for activations that need a gate.

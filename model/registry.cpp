@@ -12,9 +12,30 @@ struct Architecture {
 };
 
 constexpr Architecture kArchitectures[] = {
-    {"LlamaForCausalLM", make_llama}, {"MistralForCausalLM", make_llama},
-    {"Phi3ForCausalLM", make_llama},  {"Qwen2ForCausalLM", make_llama},
-    {"Qwen3ForCausalLM", make_llama}, {"GraniteForCausalLM", make_llama},
+    {"LlamaForCausalLM", make_llama},
+    {"MistralForCausalLM", make_llama},
+    {"Mistral3ForConditionalGeneration", make_llama},
+    {"Phi3ForCausalLM", make_llama},
+    {"Qwen2ForCausalLM", make_llama},
+    {"Qwen3ForCausalLM", make_llama},
+    {"GraniteForCausalLM", make_llama},
+    {"Olmo2ForCausalLM", make_olmo2},
+    {"Gemma2ForCausalLM", make_gemma},
+    {"Gemma3ForCausalLM", make_gemma},
+    {"Gemma3ForConditionalGeneration", make_gemma},
+    {"MixtralForCausalLM", make_mixtral},
+    {"Qwen3MoeForCausalLM", make_qwen3_moe},
+    {"Glm4MoeForCausalLM", make_glm4_moe},
+    {"GptOssForCausalLM", make_gpt_oss},
+    {"DeepseekV2ForCausalLM", make_deepseek},
+    {"DeepseekV3ForCausalLM", make_deepseek},
+    {"Qwen3NextForCausalLM", make_qwen3_next},
+    {"Qwen3_5ForCausalLM", make_qwen3_next},
+    {"Qwen3_5ForConditionalGeneration", make_qwen3_next},
+    {"Qwen3_5MoeForCausalLM", make_qwen3_next},
+    {"Qwen3_5MoeForConditionalGeneration", make_qwen3_next},
+    {"NemotronHForCausalLM", make_nemotron_h},
+    {"GraniteMoeHybridForCausalLM", make_granite_hybrid},
 };
 
 void refuse_quantization(const ModelConfig& config) {

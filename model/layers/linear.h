@@ -24,6 +24,7 @@ class Linear {
   // out [T, rows()], x [T, columns]
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const;
   std::int64_t rows() const { return weight_.extent(0); }
+  bool empty() const { return weight_.empty(); }
 
  private:
   TensorView weight_;  // [rows, columns]

@@ -24,6 +24,7 @@ class MeasuringOps final : public Ops {
   void add_rms_norm(TensorView, TensorView, TensorView, TensorView, float, float,
                     StreamRef) override {}
   void add(TensorView, TensorView, TensorView, StreamRef) override {}
+  void copy(TensorView, TensorView, StreamRef) override {}
   void scale(TensorView, float, StreamRef) override {}
   void rope(TensorView, TensorView, TensorView, RopeStyle, StreamRef) override {}
   void gated_activation(TensorView, TensorView, Activation, StreamRef) override {}

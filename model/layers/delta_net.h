@@ -1,0 +1,38 @@
+#pragma once
+// Gated delta net (arXiv 2412.06464) as Qwen3-Next and Qwen3.5 have it: a short causal convolution,
+// then a matrix state per value head that is decayed and corrected token by token.
+
+#include <string>
+
+#include "model/config.h"
+#include "model/layers/block.h"
+#include "model/layers/linear.h"
+#include "model/layers/norm.h"
+
+namespace quire {
+
+class DeltaNet final : public Mixer {
+ public:
+  // `name` is "model.layers.0.linear_attn".
+  DeltaNet(Weights& weights, const ModelConfig& config, const std::string& name);
+
+  void bind(const LayerCache& cache) override;
+  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
+
+ private:
+  TensorView convolve(TensorView qkv, const ForwardContext& context) const;
+  void recur(TensorView out, TensorView qkv, TensorView b, TensorView a,
+             const ForwardContext& context) const;
+
+  DeltaNetConfig config_;
+  Linear input_;                // q, k, v, z, b, a
+  TensorView conv_;             // [channels, width]
+  TensorView a_log_, dt_bias_;  // f32 [value heads]
+  RmsNorm norm_;
+  Linear output_;
+  TensorView conv_state_;   // [blocks, width − 1, channels]
+  TensorView delta_state_;  // [blocks, value heads, key dim, value dim]
+  int group_ = 0;
+};
+
+}  // namespace quire

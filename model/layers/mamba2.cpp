@@ -1,0 +1,90 @@
+#include "model/layers/mamba2.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "model/layers/state_cache.h"
+
+namespace quire {
+
+Mamba2::Mamba2(Weights& weights, const ModelConfig& config, const std::string& name,
+               int norm_groups)
+    : config_(config.mamba2), norm_groups_(norm_groups) {
+  const std::int64_t heads = config_.num_heads;
+  const std::int64_t channels = inner() + 2 * std::int64_t{config_.num_groups} * config_.state_size;
+  input_ = Linear(weights, {{name + ".in_proj", inner() + channels + heads}}, config.hidden_size,
+                  config_.proj_bias);
+  conv_ = weights.load(name + ".conv1d.weight", {channels, 1, config_.conv_kernel})
+              .reshape({channels, config_.conv_kernel});
+  if (config_.conv_bias) conv_bias_ = weights.load(name + ".conv1d.bias", {channels});
+  a_log_ = weights.load(name + ".A_log", {heads}, DType::f32);
+  dt_bias_ = weights.load(name + ".dt_bias", {heads}, DType::f32);
+  d_skip_ = weights.load(name + ".D", {heads}, DType::f32);
+  norm_ = RmsNorm(weights, name + ".norm", inner(), config.rms_norm_eps);
+  output_ = Linear(weights, {{name + ".out_proj", config.hidden_size}}, inner(), config_.proj_bias);
+}
+
+void Mamba2::bind(const LayerCache& cache) {
+  conv_state_ = state_view(cache, 0);
+  scan_state_ = state_view(cache, 1);
+  group_ = cache.group;
+}
+
+void Mamba2::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+  const Workspace::Scope scope(context.workspace);
+  const std::int64_t tokens = x.extent(0), channels = conv_.extent(0);
+  const TensorView all = context.workspace.take(x.dtype(), {tokens, input_.rows()});
+  const TensorView mixed =
+      context.workspace.take(x.dtype(), {tokens, config_.num_heads, config_.head_dim});
+  input_(all, x, context);
+  const TensorView z = all.narrow(1, 0, inner());
+  const TensorView xbc = all.narrow(1, inner(), inner() + channels);
+  const TensorView dt = all.narrow(1, inner() + channels, all.extent(1));
+
+  scan(mixed, convolve(xbc, context), dt, context);
+  const std::int64_t width = inner() / norm_groups_;
+  const TensorView grouped = mixed.reshape({tokens, norm_groups_, width});
+  context.ops.gated_rms_norm(grouped, grouped, z.split_last(width),
+                             norm_.weight().reshape({norm_groups_, width}), norm_.eps(),
+                             /*norm_first=*/false, context.stream);
+  output_(out, mixed.reshape({tokens, inner()}), context);
+}
+
+TensorView Mamba2::convolve(TensorView x, const ForwardContext& context) const {
+  const TensorView out = context.workspace.take(x.dtype(), {x.extent(0), x.extent(1)});
+  ConvArgs args;
+  args.out = out;
+  args.x = x;
+  args.weight = conv_;
+  args.bias = conv_bias_;
+  args.state = conv_state_;
+  args.query_start = context.query_start;
+  args.state_read = context.groups[group_].state_read;
+  args.state_write = context.groups[group_].state_write;
+  context.ops.causal_conv(args, context.stream);
+  return out;
+}
+
+void Mamba2::scan(TensorView out, TensorView xbc, TensorView dt,
+                  const ForwardContext& context) const {
+  const std::int64_t width = std::int64_t{config_.num_groups} * config_.state_size;
+  ScanArgs args;
+  args.out = out;
+  args.x = xbc.narrow(1, 0, inner()).split_last(config_.head_dim);
+  args.b = xbc.narrow(1, inner(), inner() + width).split_last(config_.state_size);
+  args.c = xbc.narrow(1, inner() + width, inner() + 2 * width).split_last(config_.state_size);
+  args.dt = dt;
+  args.a_log = a_log_;
+  args.dt_bias = dt_bias_;
+  args.d_skip = d_skip_;
+  args.state = scan_state_;
+  args.query_start = context.query_start;
+  args.state_read = context.groups[group_].state_read;
+  args.state_write = context.groups[group_].state_write;
+  args.dt_min = static_cast<float>(config_.time_step_min);
+  args.dt_max = static_cast<float>(
+      std::min<double>(config_.time_step_max, std::numeric_limits<float>::max()));
+  context.ops.selective_scan(args, context.stream);
+}
+
+}  // namespace quire

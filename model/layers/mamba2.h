@@ -1,0 +1,41 @@
+#pragma once
+// Mamba2 (arXiv 2405.21060): a short causal convolution, then a selective scan with one decay per
+// head.
+
+#include <string>
+
+#include "model/config.h"
+#include "model/layers/block.h"
+#include "model/layers/linear.h"
+#include "model/layers/norm.h"
+
+namespace quire {
+
+class Mamba2 final : public Mixer {
+ public:
+  // `name` is "backbone.layers.0.mixer"; the gated norm is over each of norm_groups parts.
+  Mamba2(Weights& weights, const ModelConfig& config, const std::string& name, int norm_groups);
+
+  void bind(const LayerCache& cache) override;
+  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
+
+ private:
+  TensorView convolve(TensorView x, const ForwardContext& context) const;
+  void scan(TensorView out, TensorView xbc, TensorView dt, const ForwardContext& context) const;
+  std::int64_t inner() const { return std::int64_t{config_.num_heads} * config_.head_dim; }
+
+  Mamba2Config config_;
+  int norm_groups_;
+  Linear input_;                // z, x, b, c, dt
+  TensorView conv_;             // [channels, width]
+  TensorView conv_bias_;        // [channels], optional
+  TensorView a_log_, dt_bias_;  // f32 [heads]
+  TensorView d_skip_;           // f32 [heads]
+  RmsNorm norm_;
+  Linear output_;
+  TensorView conv_state_;  // [blocks, width − 1, channels]
+  TensorView scan_state_;  // [blocks, heads, head dim, state size]
+  int group_ = 0;
+};
+
+}  // namespace quire

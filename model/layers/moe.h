@@ -1,0 +1,61 @@
+#pragma once
+// Mixture of experts: a router sends each token to a few of many MLPs; shared experts see them all.
+
+#include <memory>
+#include <string>
+
+#include "model/config.h"
+#include "model/layers/block.h"
+#include "model/layers/linear.h"
+
+namespace quire {
+
+struct Experts {
+  Weight gate_up;           // [E, 2 I, H]; without a gate [E, I, H]
+  Weight down;              // [E, H, I]
+  TensorView gate_up_bias;  // [E, 2 I], optional
+  TensorView down_bias;     // [E, H], optional
+  bool gated = true;
+};
+
+// Published names of one expert's matrices. Without a gate: `gate` is empty.
+struct ExpertNames {
+  std::string gate = "gate_proj";
+  std::string up = "up_proj";
+  std::string down = "down_proj";
+};
+
+// name.experts.<e>.<matrix>.weight, or all experts in name.experts.gate_up_proj and .down_proj.
+Experts load_experts(Weights& weights, const std::string& name, const ModelConfig& config,
+                     const ExpertNames& names = {});
+// gpt-oss: gate and up rows take turns; bf16 matrices are stored transposed, MXFP4 ones in blocks.
+Experts load_gpt_oss_experts(Weights& weights, const std::string& name, const ModelConfig& config);
+
+struct MoeParts {
+  Linear router;
+  TensorView correction_bias;  // f32 [E], optional: counts for the choice only
+  Experts experts;
+  std::unique_ptr<FeedForward> shared;  // optional
+  Linear shared_gate;                   // optional: [1, H], sigmoid on the shared output
+  GroupScore group_score = GroupScore::best;
+  Activation activation = Activation::silu;
+};
+
+class Moe final : public FeedForward {
+ public:
+  Moe(const ModelConfig& config, DType dtype, MoeParts parts);
+
+  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
+
+ private:
+  void route(TensorView ids, TensorView weights, TensorView x, const ForwardContext& context) const;
+  void add_shared(TensorView out, TensorView x, const ForwardContext& context) const;
+
+  MoeConfig config_;
+  MoeShape shape_;
+  MoeParts parts_;
+  float swiglu_alpha_;
+  float swiglu_limit_;
+};
+
+}  // namespace quire

@@ -1,0 +1,172 @@
+// Every golden model against its reference: full logits and greedy tokens in float32, in one shot,
+// in chunks and batched; bfloat16 by its distance in distribution.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "app/golden.h"
+#include "cpu/cpu_backend.h"
+#include "tests/support/direct_runner.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The chosen few of the repository, or all of $QUIRE_GOLDEN_DIR.
+std::vector<fs::path> model_folders() {
+  std::vector<fs::path> folders;
+  const char* full = std::getenv("QUIRE_GOLDEN_DIR");
+  const fs::path root = full != nullptr ? fs::path(full) : fs::path("tests/data/golden");
+  for (const char* kind : {"models", "quantized"}) {
+    if (!fs::exists(root / kind)) continue;
+    for (const auto& entry : fs::directory_iterator(root / kind)) {
+      if (!fs::exists(entry.path() / "golden.json")) continue;
+      const auto names = supported_architectures();
+      const ModelConfig config = read_model_config(entry.path());
+      const bool known = std::find(names.begin(), names.end(), config.architecture) != names.end();
+      const bool plain = config.quant.method.empty() || config.quant.method == "mxfp4";
+      if (known && plain) folders.push_back(entry.path());
+    }
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+struct Loaded {
+  Loaded(const fs::path& folder, DirectOptions options)
+      : config(read_model_config(folder)),
+        device(make_cpu_device()),
+        ops(make_cpu_ops({.threads = 2})),
+        model(load_model(config, folder, *device, *ops, {.dtype = options.dtype})),
+        runner(config, *model, *device, *ops, options) {}
+
+  ModelConfig config;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Ops> ops;
+  std::unique_ptr<Model> model;
+  DirectRunner runner;
+};
+
+std::vector<TokenId> slice(const std::vector<TokenId>& tokens, std::size_t begin, std::size_t n) {
+  const auto from = tokens.begin() + static_cast<std::ptrdiff_t>(std::min(begin, tokens.size()));
+  return {from,
+          from + std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(n), tokens.end() - from)};
+}
+
+// The logits of a prompt, fed `chunk` tokens at a time.
+std::vector<float> prefill(DirectRunner& runner, int request, const std::vector<TokenId>& prompt,
+                           std::size_t chunk) {
+  std::vector<float> logits;
+  for (std::size_t at = 0; at < prompt.size(); at += chunk) {
+    const auto part = runner.step({{request, slice(prompt, at, chunk)}});
+    logits.insert(logits.end(), part.begin(), part.end());
+  }
+  return logits;
+}
+
+TokenId last_choice(const std::vector<float>& logits, int vocab) {
+  return argmax(std::span(logits).last(static_cast<std::size_t>(vocab)));
+}
+
+std::vector<TokenId> continue_greedily(DirectRunner& runner, int request, TokenId first,
+                                       std::size_t count) {
+  std::vector<TokenId> tokens;
+  for (TokenId token = first; tokens.size() < count;) {
+    tokens.push_back(token);
+    token = last_choice(runner.step({{request, {token}}}), runner.vocab_size());
+  }
+  return tokens;
+}
+
+TEST_CASE("float32 logits and greedy tokens are the reference's, whatever the chunks",
+          "[model][golden]") {
+  for (const fs::path& folder : model_folders()) {
+    INFO(folder.string());
+    const Golden golden = read_golden(folder);
+    for (const std::size_t chunk : {1000u, 33u, 7u, 1u}) {
+      INFO("chunks of " << chunk);
+      Loaded loaded(folder, {.page_padding = chunk % 2 ? 4096u : 0u, .move_state = chunk == 7});
+      for (const GoldenCase& c : golden.cases) {
+        INFO("prompt of " << c.prompt.size());
+        const int request = loaded.runner.add_request(static_cast<int>(c.prompt.size()));
+        const auto logits = prefill(loaded.runner, request, c.prompt, chunk);
+        const LogitDistance d = distance(logits, c.logits, golden.vocab_size);
+        CHECK(d.max_abs <= golden.atol);
+        const TokenId first = last_choice(logits, golden.vocab_size);
+        CHECK(continue_greedily(loaded.runner, request, first, c.greedy.size()) == c.greedy);
+        loaded.runner.finish(request);
+      }
+    }
+  }
+}
+
+TEST_CASE("a request's answer does not depend on what else is in the batch", "[model][golden]") {
+  for (const fs::path& folder : model_folders()) {
+    INFO(folder.string());
+    const Golden golden = read_golden(folder);
+    Loaded loaded(folder, {.move_state = true});
+    const std::size_t n = golden.cases.size();
+    std::vector<int> requests;
+    std::vector<std::vector<TokenId>> tokens(n);
+    std::vector<std::size_t> fed(n, 0);
+    for (const GoldenCase& c : golden.cases) {
+      requests.push_back(loaded.runner.add_request(static_cast<int>(c.prompt.size())));
+    }
+    // Prompts in chunks of different lengths beside others' decodes, until all are done.
+    for (bool busy = true; busy;) {
+      std::vector<DirectRunner::Work> work;
+      std::vector<std::size_t> which;
+      for (std::size_t i = 0; i < n; ++i) {
+        const GoldenCase& c = golden.cases[i];
+        if (fed[i] < c.prompt.size()) {
+          work.push_back({requests[i], slice(c.prompt, fed[i], 5 + 6 * i)});
+          fed[i] += work.back().tokens.size();
+        } else if (tokens[i].size() < c.greedy.size()) {
+          work.push_back({requests[i], {tokens[i].back()}});
+        } else {
+          continue;
+        }
+        which.push_back(i);
+      }
+      busy = !work.empty();
+      if (!busy) break;
+      const auto logits = loaded.runner.step(work);
+      const auto vocab = static_cast<std::size_t>(golden.vocab_size);
+      std::size_t row = 0;
+      for (std::size_t w = 0; w < work.size(); ++w) {
+        row += work[w].tokens.size();
+        const std::size_t i = which[w];
+        if (fed[i] == golden.cases[i].prompt.size()) {
+          tokens[i].push_back(argmax(std::span(logits).subspan((row - 1) * vocab, vocab)));
+        }
+      }
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      INFO("prompt of " << golden.cases[i].prompt.size());
+      CHECK(tokens[i] == golden.cases[i].greedy);
+    }
+  }
+}
+
+TEST_CASE("bfloat16 is as near to float32 as the reference's own bfloat16", "[model][golden]") {
+  for (const fs::path& folder : model_folders()) {
+    INFO(folder.string());
+    const Golden golden = read_golden(folder);
+    if (golden.kl_of_reference_bf16 == 0.0) continue;
+    const GoldenCase& c = *std::max_element(
+        golden.cases.begin(), golden.cases.end(),
+        [](const auto& a, const auto& b) { return a.prompt.size() < b.prompt.size(); });
+    Loaded loaded(folder, {.dtype = DType::bf16});
+    const int request = loaded.runner.add_request(static_cast<int>(c.prompt.size()));
+    const auto logits = prefill(loaded.runner, request, c.prompt, c.prompt.size());
+    CHECK(distance(logits, c.logits, golden.vocab_size).mean_kl <=
+          1.5 * golden.kl_of_reference_bf16);
+  }
+}
+
+}  // namespace
+}  // namespace quire
