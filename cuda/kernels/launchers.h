@@ -33,4 +33,12 @@ void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream
 void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v, TensorView slots,
               StreamRef stream);
 
+// logits.cu
+void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream);
+void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
+               TensorView token_rank, TensorView logits, TensorView tokens, StreamRef stream);
+
+// sampling.cu
+void sample(TensorView tokens, TensorView logits, const SamplingArgs& args, StreamRef stream);
+
 }  // namespace quire::cuda

@@ -1,0 +1,81 @@
+// Ops on CUDA: each operator is a launcher of cuda/kernels.
+
+#include "cuda/cuda_backend.h"
+#include "cuda/gemm.h"
+#include "cuda/kernels/attention.h"
+#include "cuda/kernels/launchers.h"
+
+namespace quire {
+namespace {
+
+constexpr std::size_t kSplitScratchBytes = std::size_t{64} << 20;
+
+class CudaOps final : public Ops {
+ public:
+  explicit CudaOps(Device& device)
+      : gemm_(cuda::make_gemm(device)), split_scratch_(device.allocate(kSplitScratchBytes)) {}
+
+  void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) override {
+    cuda::embedding(out, table, ids, stream);
+  }
+  void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) override {
+    cuda::gather_rows(out, x, rows, stream);
+  }
+  void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
+              StreamRef stream) override {
+    gemm_->linear(out, x, weight, bias, stream);
+  }
+  void rms_norm(TensorView out, TensorView x, TensorView weight, float eps, float weight_offset,
+                StreamRef stream) override {
+    cuda::rms_norm(out, x, weight, eps, weight_offset, stream);
+  }
+  void add_rms_norm(TensorView out, TensorView residual, TensorView x, TensorView weight, float eps,
+                    float weight_offset, StreamRef stream) override {
+    cuda::add_rms_norm(out, residual, x, weight, eps, weight_offset, stream);
+  }
+  void add(TensorView out, TensorView a, TensorView b, StreamRef stream) override {
+    cuda::add(out, a, b, stream);
+  }
+  void scale(TensorView x, float factor, StreamRef stream) override {
+    cuda::scale(x, factor, stream);
+  }
+  void rope(TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style,
+            StreamRef stream) override {
+    cuda::rope(x, positions, cos_sin, style, stream);
+  }
+  void gated_activation(TensorView out, TensorView gate_up, Activation activation,
+                        StreamRef stream) override {
+    cuda::gated_activation(out, gate_up, activation, stream);
+  }
+  void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
+                TensorView slots, StreamRef stream) override {
+    cuda::kv_write(k_cache, v_cache, k, v, slots, stream);
+  }
+  void paged_attention(const AttentionArgs& args, StreamRef stream) override {
+    const cuda::SplitScratch scratch{static_cast<float*>(split_scratch_.data()),
+                                     static_cast<std::int64_t>(kSplitScratchBytes / sizeof(float))};
+    cuda::attention_simt(args, scratch, stream);
+  }
+  void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream) override {
+    cuda::edit_logits(logits, edits, stream);
+  }
+  void sample(TensorView tokens, TensorView logits, const SamplingArgs& args,
+              StreamRef stream) override {
+    cuda::sample(tokens, logits, args, stream);
+  }
+  void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
+                 TensorView token_rank, TensorView logits, TensorView tokens,
+                 StreamRef stream) override {
+    cuda::log_probs(top_ids, top_values, token_value, token_rank, logits, tokens, stream);
+  }
+
+ private:
+  std::unique_ptr<cuda::Gemm> gemm_;
+  Buffer split_scratch_;  // partial attention results
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> make_cuda_ops(Device& device) { return std::make_unique<CudaOps>(device); }
+
+}  // namespace quire

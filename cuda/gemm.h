@@ -1,0 +1,22 @@
+#pragma once
+// Matrix products: cuBLASLt on a device (gemm_cublaslt.cpp), a plain loop where kernels are
+// emulated (tests/cuda_emulation/gemm.cpp). Which of them is the linker's choice.
+
+#include <memory>
+
+#include "backend/device.h"
+
+namespace quire::cuda {
+
+class Gemm {
+ public:
+  virtual ~Gemm() = default;
+  // out = x · weightᵀ (+ bias); shapes and dtypes as Ops::linear.
+  virtual void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
+                      StreamRef stream) = 0;
+};
+
+// Takes its workspace from the device now.
+std::unique_ptr<Gemm> make_gemm(Device& device);
+
+}  // namespace quire::cuda
