@@ -1,0 +1,205 @@
+#pragma once
+// One attention case: ragged requests over a paged cache whose blocks lie in random order, and the
+// plain loop that says what should come out.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tests/support/op_test.h"
+
+namespace quire::test {
+
+struct AttentionRequest {
+  std::int64_t cached, fresh;  // tokens
+};
+
+struct AttentionCase {
+  const char* name;
+  DType q_dtype, cache_dtype;
+  std::int64_t heads, kv_heads, head_dim, value_dim, block_size;
+  int window;
+  float soft_cap;
+  bool sinks;
+  std::vector<AttentionRequest> requests;
+};
+
+class AttentionData {
+ public:
+  AttentionData(const AttentionCase& c, unsigned seed, bool shared_cache = false)
+      : c_(c), rng_(seed) {
+    std::int64_t tokens = 0, blocks = 1;
+    for (const AttentionRequest& r : c.requests) {
+      columns_ = std::max(columns_, blocks_of(r));
+      blocks += blocks_of(r);
+      tokens += r.fresh;
+    }
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(blocks));
+    std::iota(ids.begin(), ids.end(), 0);
+    std::shuffle(ids.begin(), ids.end(), rng_);
+    table_ = HostTensor(DType::i32, {static_cast<std::int64_t>(c.requests.size()), columns_});
+    for (std::size_t r = 0, next = 0; r < c.requests.size(); ++r) {
+      for (std::int64_t b = 0; b < blocks_of(c.requests[r]); ++b) {
+        table_.as<std::int32_t>()[static_cast<std::int64_t>(r) * columns_ + b] = ids[next++];
+      }
+    }
+    q_ = random_tensor(rng_, c.q_dtype, {tokens, c.heads, c.head_dim});
+    k_ = random_tensor(rng_, c.cache_dtype, {blocks, c.block_size, c.kv_heads, c.head_dim});
+    v_ = random_tensor(rng_, c.cache_dtype, {blocks, c.block_size, c.kv_heads, c.value_dim});
+    if (shared_cache) share_cache();
+    sinks_ = random_tensor(rng_, DType::f32, {c.heads});
+  }
+
+  // [tokens, heads, value_dim]
+  std::vector<double> reference() const {
+    std::vector<double> out;
+    std::int64_t token = 0;
+    for (std::size_t r = 0; r < c_.requests.size(); ++r) {
+      for (std::int64_t q = 0; q < c_.requests[r].fresh; ++q, ++token) {
+        for (std::int64_t h = 0; h < c_.heads; ++h) {
+          attend(r, token, c_.requests[r].cached + q, h, out);
+        }
+      }
+    }
+    return out;
+  }
+
+  // Every slot that no position uses becomes NaN.
+  void poison_unused() {
+    std::vector<bool> used(static_cast<std::size_t>(k_.extents[0] * c_.block_size));
+    for (std::size_t r = 0; r < c_.requests.size(); ++r) {
+      for (std::int64_t p = 0; p < c_.requests[r].cached + c_.requests[r].fresh; ++p) {
+        used[static_cast<std::size_t>(slot(r, p))] = true;
+      }
+    }
+    for (std::size_t s = 0; s < used.size(); ++s) {
+      if (used[s]) continue;
+      const auto at = static_cast<std::int64_t>(s) * c_.kv_heads;
+      for (std::int64_t i = 0; i < c_.kv_heads * c_.head_dim; ++i)
+        k_.set(at * c_.head_dim + i, NAN);
+      for (std::int64_t i = 0; i < c_.kv_heads * c_.value_dim; ++i)
+        v_.set(at * c_.value_dim + i, NAN);
+    }
+  }
+
+  HostTensor run(OpRun& run) const {
+    std::vector<std::int32_t> starts = {0}, lens;
+    for (const AttentionRequest& r : c_.requests) {
+      starts.push_back(starts.back() + static_cast<std::int32_t>(r.fresh));
+      lens.push_back(static_cast<std::int32_t>(r.cached + r.fresh));
+    }
+    return run_rows(run, q_, table_, starts, lens);
+  }
+
+  // Queries [begin, begin + count) of one request alone.
+  HostTensor run_chunk(OpRun& run, std::size_t request, std::int64_t begin,
+                       std::int64_t count) const {
+    std::int64_t token = begin;
+    for (std::size_t r = 0; r < request; ++r) token += c_.requests[r].fresh;
+    const std::int64_t row = c_.heads * c_.head_dim;
+    HostTensor q(c_.q_dtype, {count, c_.heads, c_.head_dim});
+    for (std::int64_t i = 0; i < count * row; ++i) q.set(i, q_.at(token * row + i));
+    HostTensor table(DType::i32, {1, columns_});
+    std::copy_n(table_.as<std::int32_t>() + static_cast<std::int64_t>(request) * columns_, columns_,
+                table.as<std::int32_t>());
+    const auto end = static_cast<std::int32_t>(c_.requests[request].cached + begin + count);
+    return run_rows(run, q, table, {0, static_cast<std::int32_t>(count)}, {end});
+  }
+
+  HostTensor run_mla(OpRun& run) const {
+    MlaArgs args;
+    std::vector<std::int32_t> starts = {0}, lens;
+    for (const AttentionRequest& r : c_.requests) {
+      starts.push_back(starts.back() + static_cast<std::int32_t>(r.fresh));
+      lens.push_back(static_cast<std::int32_t>(r.cached + r.fresh));
+      args.max_query_len = std::max(args.max_query_len, static_cast<int>(r.fresh));
+      args.max_seq_len = std::max(args.max_seq_len, lens.back());
+    }
+    args.out = run.output(c_.q_dtype, {q_.extents[0], c_.heads, c_.value_dim});
+    args.q = run.upload(q_);
+    args.cache = run.upload(k_).reshape({k_.extents[0], c_.block_size, c_.head_dim});
+    args.block_table = run.upload(table_);
+    args.query_start = run.upload(tensor_of(starts));
+    args.seq_lens = run.upload(tensor_of(lens));
+    args.scale = scale();
+    run.ops().mla_attention(args, run.stream());
+    return run.download(args.out);
+  }
+
+ private:
+  std::int64_t blocks_of(const AttentionRequest& r) const {
+    return (r.cached + r.fresh + c_.block_size - 1) / c_.block_size;
+  }
+  float scale() const { return 1.f / std::sqrt(static_cast<float>(c_.head_dim)); }
+  std::int64_t slot(std::size_t request, std::int64_t position) const {
+    const auto row = static_cast<std::int64_t>(request) * columns_;
+    return table_.as<std::int32_t>()[row + position / c_.block_size] * c_.block_size +
+           position % c_.block_size;
+  }
+
+  void share_cache() {
+    for (std::int64_t s = 0; s < v_.numel() / c_.value_dim; ++s) {
+      for (std::int64_t i = 0; i < c_.value_dim; ++i) {
+        v_.set(s * c_.value_dim + i, k_.at(s * c_.head_dim + i));
+      }
+    }
+  }
+
+  void attend(std::size_t request, std::int64_t token, std::int64_t position, std::int64_t head,
+              std::vector<double>& out) const {
+    const std::int64_t kv = head / (c_.heads / c_.kv_heads);
+    std::vector<double> weights, values(static_cast<std::size_t>(c_.value_dim));
+    const std::int64_t first =
+        c_.window > 0 ? std::max<std::int64_t>(0, position - c_.window + 1) : 0;
+    double total = c_.sinks ? std::exp(sinks_.at(head)) : 0.;
+    for (std::int64_t p = first; p <= position; ++p) {
+      const std::int64_t at = (slot(request, p) * c_.kv_heads + kv) * c_.head_dim;
+      double dot = 0;
+      for (std::int64_t i = 0; i < c_.head_dim; ++i) {
+        dot += q_.at((token * c_.heads + head) * c_.head_dim + i) * k_.at(at + i);
+      }
+      dot *= scale();
+      if (c_.soft_cap > 0) dot = c_.soft_cap * std::tanh(dot / c_.soft_cap);
+      weights.push_back(std::exp(dot));
+      total += weights.back();
+    }
+    for (std::int64_t p = first; p <= position; ++p) {
+      const std::int64_t at = (slot(request, p) * c_.kv_heads + kv) * c_.value_dim;
+      for (std::int64_t i = 0; i < c_.value_dim; ++i) {
+        values[static_cast<std::size_t>(i)] +=
+            weights[static_cast<std::size_t>(p - first)] / total * v_.at(at + i);
+      }
+    }
+    out.insert(out.end(), values.begin(), values.end());
+  }
+
+  HostTensor run_rows(OpRun& run, const HostTensor& q, const HostTensor& table,
+                      const std::vector<std::int32_t>& starts,
+                      const std::vector<std::int32_t>& lens) const {
+    AttentionArgs args;
+    args.out = run.output(c_.q_dtype, {q.extents[0], c_.heads, c_.value_dim});
+    args.q = run.upload(q);
+    args.k_cache = run.upload(k_);
+    args.v_cache = run.upload(v_);
+    args.block_table = run.upload(table);
+    args.query_start = run.upload(tensor_of(starts));
+    args.seq_lens = run.upload(tensor_of(lens));
+    if (c_.sinks) args.sinks = run.upload(sinks_);
+    args.scale = scale();
+    args.soft_cap = c_.soft_cap;
+    args.window = c_.window;
+    args.max_seq_len = *std::max_element(lens.begin(), lens.end());
+    for (std::size_t r = 0; r < lens.size(); ++r) {
+      args.max_query_len = std::max(args.max_query_len, starts[r + 1] - starts[r]);
+    }
+    run.ops().paged_attention(args, run.stream());
+    return run.download(args.out);
+  }
+
+  AttentionCase c_;
+  std::mt19937 rng_;
+  std::int64_t columns_ = 0;
+  HostTensor table_, q_, k_, v_, sinks_;
+};
+
+}  // namespace quire::test

@@ -1,0 +1,183 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tests/ops/attention_case.h"
+
+namespace quire::test {
+namespace {
+
+const auto kF32 = DType::f32, kBf16 = DType::bf16, kF16 = DType::f16;
+
+// {name, q dtype, cache dtype, heads, kv heads, head dim, value dim, block size, window, soft cap,
+// sinks, {cached, new}…}
+const std::vector<AttentionCase> kCases = {
+    {"decode of one", kF32, kF32, 4, 2, 64, 64, 16, 0, 0.f, false, {{37, 1}}},
+    {"prefill of one", kF32, kF32, 4, 2, 64, 64, 16, 0, 0.f, false, {{0, 90}}},
+    {"ragged mixture",
+     kF32,
+     kF32,
+     4,
+     4,
+     32,
+     32,
+     16,
+     0,
+     0.f,
+     false,
+     {{0, 7}, {65, 1}, {30, 20}, {0, 1}}},
+    {"bf16", kBf16, kBf16, 8, 2, 64, 64, 16, 0, 0.f, false, {{0, 40}, {100, 1}, {129, 3}}},
+    {"f16 cache", kF32, kF16, 4, 1, 16, 16, 32, 0, 0.f, false, {{0, 33}, {70, 1}}},
+    {"bf16 cache of an f32 model",
+     kF32,
+     kBf16,
+     4,
+     1,
+     16,
+     16,
+     32,
+     0,
+     0.f,
+     false,
+     {{0, 33}, {70, 1}}},
+    {"window", kF32, kF32, 4, 2, 16, 16, 16, 24, 0.f, false, {{0, 100}, {99, 1}, {150, 9}}},
+    {"window of one", kF32, kF32, 2, 2, 16, 16, 16, 1, 0.f, false, {{0, 20}, {20, 1}}},
+    {"soft cap", kF32, kF32, 4, 2, 16, 16, 16, 0, 3.f, false, {{0, 30}, {64, 1}}},
+    {"sinks and window", kF32, kF32, 8, 2, 16, 16, 16, 24, 0.f, true, {{0, 70}, {64, 1}}},
+    {"odd dimensions", kF32, kF32, 3, 1, 20, 12, 16, 0, 0.f, false, {{0, 21}, {40, 2}}},
+    {"many heads to one", kF32, kF32, 40, 1, 24, 16, 16, 0, 0.f, false, {{0, 5}, {80, 1}}},
+    {"several segments",
+     kF32,
+     kF32,
+     2,
+     1,
+     16,
+     16,
+     64,
+     0,
+     0.f,
+     true,
+     {{2100, 1}, {1020, 10}, {3000, 40}}},
+    {"window across segments",
+     kF32,
+     kF32,
+     2,
+     1,
+     16,
+     16,
+     64,
+     700,
+     0.f,
+     false,
+     {{2100, 1}, {1000, 60}}},
+    {"a request without tokens",
+     kF32,
+     kF32,
+     2,
+     1,
+     16,
+     16,
+     16,
+     0,
+     0.f,
+     false,
+     {{5, 1}, {9, 0}, {3, 2}}},
+};
+
+}  // namespace
+
+TEST_CASE("paged attention attends to what each position may see", "[ops][attention]") {
+  const AttentionCase c = GENERATE(from_range(kCases));
+  INFO(c.name);
+  const AttentionData data(c, 1);
+  const std::vector<double> want = data.reference();
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    check_close(data.run(run), want);
+  }
+}
+
+TEST_CASE("attention gives a query the same bits alone, in a batch, and in chunks",
+          "[ops][attention]") {
+  const AttentionCase c = GENERATE(from_range(kCases));
+  INFO(c.name);
+  const AttentionData data(c, 2);
+  const std::size_t row = static_cast<std::size_t>(c.heads * c.value_dim) * size_of(c.q_dtype);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const HostTensor together = data.run(run);
+    std::size_t token = 0;
+    for (std::size_t r = 0; r < c.requests.size(); ++r) {
+      for (std::int64_t q = 0; q < c.requests[r].fresh;) {
+        const std::int64_t chunk = std::min<std::int64_t>(1 + q % 7, c.requests[r].fresh - q);
+        const HostTensor part = data.run_chunk(run, r, q, chunk);
+        const auto begin = together.bytes.begin() + static_cast<std::ptrdiff_t>((token)*row);
+        REQUIRE(std::equal(part.bytes.begin(), part.bytes.end(), begin));
+        token += static_cast<std::size_t>(chunk);
+        q += chunk;
+      }
+    }
+  }
+}
+
+TEST_CASE("what lies in a block past the end is never read into a result", "[ops][attention]") {
+  AttentionCase c = kCases[0];
+  AttentionData data(c, 3);
+  const std::vector<double> want = data.reference();
+  data.poison_unused();
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    check_close(data.run(run), want);
+  }
+}
+
+TEST_CASE("latent attention reads its values from the front of its keys", "[ops][attention][mla]") {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const AttentionCase c{"mla", dtype, dtype, 6,   1,     40,
+                        32,    16,    0,     0.f, false, {{0, 50}, {77, 1}, {20, 5}}};
+  const AttentionData data(c, 4, /*shared_cache=*/true);
+  const std::vector<double> want = data.reference();
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    check_close(data.run_mla(run), want);
+  }
+}
+
+TEST_CASE("kv_write puts tokens into their slots and skips -1", "[ops][attention]") {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const std::int64_t blocks = 4, size = 8, heads = 2, dim = 20, row = heads * dim;
+  std::mt19937 rng(5);
+  const HostTensor k = random_tensor(rng, DType::f32, {5, heads, dim});
+  const HostTensor v = random_tensor(rng, DType::f32, {5, heads, dim});
+  const std::vector<std::int64_t> slots = {9, -1, 31, 0, 10};
+  // K and V of a block side by side, as in a page.
+  const HostTensor pages = random_tensor(rng, dtype, {blocks, 2 * size * row});
+  std::vector<double> want = pages.values();
+  for (std::size_t t = 0; t < slots.size(); ++t) {
+    if (slots[t] < 0) continue;
+    const std::int64_t at = slots[t] / size * 2 * size * row + slots[t] % size * row;
+    for (std::int64_t i = 0; i < row; ++i) {
+      want[static_cast<std::size_t>(at + i)] = k.at(static_cast<std::int64_t>(t) * row + i);
+      want[static_cast<std::size_t>(at + size * row + i)] =
+          v.at(static_cast<std::int64_t>(t) * row + i);
+    }
+  }
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const TensorView all = run.upload(pages);
+    const auto cache = [&](std::int64_t part) {
+      return TensorView(all.narrow(1, part * size * row, (part + 1) * size * row).data(), dtype,
+                        {blocks, size, heads, dim})
+          .with_strides({2 * size * row, row, dim, 1});
+    };
+    run.ops().kv_write(cache(0), cache(1), run.upload(k), run.upload(v),
+                       run.upload(tensor_of(slots)), run.stream());
+    check_close(run.download(all), want);
+  }
+}
+
+}  // namespace quire::test
