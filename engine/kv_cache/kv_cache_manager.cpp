@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
+#include <utility>
 
+#include "base/error.h"
 #include "engine/kv_cache/plan.h"
 
 namespace quire {
@@ -120,7 +121,9 @@ bool KvCacheManager::fits(const Sequence* sequence, const SlotDemand& demand,
 }
 
 bool KvCacheManager::allocate_slowly(Request& request, const SlotDemand& demand) {
-  assert(demand.num_new > 0 || demand.num_external > 0);
+  if (demand.num_new == 0 && demand.num_external == 0) {
+    throw Failure(ErrorCode::internal, "KV cache: slots for no tokens were asked for");
+  }
   const int hit_tokens = demand.hit == nullptr ? 0 : demand.hit->num_tokens;
   BlockNeed need;
   need.total_computed =
@@ -231,7 +234,7 @@ void KvCacheManager::start_step() {
 }
 
 int KvCacheManager::num_common_prefix_blocks(const Request& request, int group) const {
-  if (!keeps_all_tokens(groups_[group]->config().spec.kind)) return 0;
+  if (!config_.enable_caching || !keeps_all_tokens(groups_[group]->config().spec.kind)) return 0;
   const int holders = static_cast<int>(sequences_.size() - free_sequences_.size());
   const auto blocks = table(request, group);
   const auto shared = std::find_if(blocks.begin(), blocks.end(),

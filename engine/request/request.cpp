@@ -35,7 +35,9 @@ bool Request::ended_by_token() const {
 std::optional<FinishReason> Request::stop_check(int max_model_len) const {
   if (ended_by_token()) return FinishReason::stop;
   if (num_tokens() >= max_model_len) return FinishReason::length;
-  if (num_output() >= sampling_.max_tokens) return FinishReason::length;
+  if (num_output() >= std::max(sampling_.max_tokens, sampling_.min_tokens)) {
+    return FinishReason::length;
+  }
   return std::nullopt;
 }
 

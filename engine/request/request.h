@@ -2,6 +2,7 @@
 // One request inside the engine: its tokens, how far they are computed, and its state. Owned by the
 // scheduler; engine thread only. `prompt` and `output` tokens lie in one vector.
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -101,7 +102,9 @@ class Request {
   int num_prompt() const { return num_prompt_; }
   int num_output() const { return num_tokens() - num_prompt_; }
   // The most tokens it can ever have, were there no limit on the context.
-  std::int64_t max_total_tokens() const { return std::int64_t{num_prompt_} + sampling_.max_tokens; }
+  std::int64_t max_total_tokens() const {
+    return std::int64_t{num_prompt_} + std::max(sampling_.max_tokens, sampling_.min_tokens);
+  }
 
   void append(TokenId token) { tokens_.push_back(token); }
   // Why the last token ends the request, if it does.

@@ -167,6 +167,10 @@ Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
       const auto match = connector_->match(request, demand.hit->num_tokens);
       if (!match) return Verdict::deferred;
       external = *match;
+      // Loaded within the step, at least one token is left to sample from.
+      const int missing = request.num_tokens() - demand.hit->num_tokens;
+      external.num_tokens =
+          std::clamp(external.num_tokens, 0, external.async ? missing : missing - 1);
     }
   }
   const int hit_tokens = demand.hit == nullptr ? 0 : demand.hit->num_tokens;

@@ -87,8 +87,9 @@ Result<void> Scheduler::admit(const RequestInit& init) const {
     return refusal("the prompt has " + count(num_prompt) + " tokens; without chunked prefill " +
                    count(options_.max_num_batched_tokens) + " is the most");
   }
+  const std::int64_t num_output = std::max(init.sampling.max_tokens, init.sampling.min_tokens);
   const std::int64_t most_tokens =
-      std::min<std::int64_t>(num_prompt + init.sampling.max_tokens, options_.max_model_len);
+      std::min<std::int64_t>(num_prompt + num_output, options_.max_model_len);
   const std::int64_t num_slots =
       std::min<std::int64_t>(most_tokens + options_.num_lookahead_tokens, options_.max_model_len);
   const std::int64_t needed = kv_.max_blocks(static_cast<int>(num_slots));
