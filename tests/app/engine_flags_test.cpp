@@ -1,0 +1,117 @@
+#include "app/engine_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <catch2/catch.hpp>
+
+#include "engine/config.h"
+
+namespace quire {
+namespace {
+
+EngineConfig parsed(std::vector<std::string> arguments) {
+  CLI::App app;
+  EngineConfig config;
+  add_engine_flags(app, config);
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+  app.parse(arguments);
+  return config;
+}
+
+std::string refusal(std::vector<std::string> arguments) {
+  try {
+    parsed(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("Every flag reaches its field") {
+  const EngineConfig config = parsed({"models/m",
+                                      "--max-model-len=25.6k",
+                                      "--dtype=half",
+                                      "--load-format=dummy",
+                                      "--seed=7",
+                                      "--device=cuda",
+                                      "--tp=2",
+                                      "--block-size=32",
+                                      "--num-gpu-blocks-override=1K",
+                                      "--kv-cache-memory-bytes=20GiB",
+                                      "--gpu-memory-utilization=0.5",
+                                      "--kv-cache-dtype=fp8",
+                                      "--no-enable-prefix-caching",
+                                      "--prefix-caching-hash-algo=sha256_cbor",
+                                      "--hash-block-size=16",
+                                      "--mamba-cache-mode=align",
+                                      "--mamba-block-size=64",
+                                      "--mamba-cache-dtype=float32",
+                                      "--mamba-ssm-cache-dtype=auto",
+                                      "--disable-hybrid-kv-cache-manager",
+                                      "--max-num-seqs=8",
+                                      "--max-num-batched-tokens=8k",
+                                      "--scheduling-policy=priority",
+                                      "--no-enable-chunked-prefill",
+                                      "--long-prefill-token-threshold=100",
+                                      "--no-scheduler-reserve-full-isl",
+                                      "--no-async-scheduling",
+                                      "--max-num-queued-reqs=10",
+                                      "--max-num-queued-tokens=1M",
+                                      "--kv-events-endpoint=tcp://*:5557",
+                                      "--deterministic"});
+  CHECK(config.model.path == "models/m");
+  CHECK(config.model.max_model_len == 25'600);
+  CHECK(config.model.dtype == DType::f16);
+  CHECK(config.model.load_format == LoadFormat::dummy);
+  CHECK(config.model.seed == 7);
+  CHECK(config.device == DeviceKind::cuda);
+  CHECK(config.parallel.tensor_parallel_size == 2);
+  CHECK(config.cache.block_size == 32);
+  CHECK(config.cache.num_gpu_blocks_override == 1024);
+  CHECK(config.cache.kv_cache_memory_bytes == 20ll << 30);
+  CHECK(config.cache.gpu_memory_utilization == 0.5);
+  CHECK(config.cache.cache_dtype == DType::fp8_e4m3);
+  CHECK_FALSE(config.cache.enable_prefix_caching);
+  CHECK(config.cache.prefix_hash == PrefixHash::sha256_cbor);
+  CHECK(config.cache.hash_block_size == 16);
+  CHECK(config.cache.mamba_cache_mode == StateCacheMode::align);
+  CHECK(config.cache.mamba_block_size == 64);
+  CHECK(config.cache.mamba_cache_dtype == DType::f32);
+  CHECK_FALSE(config.cache.mamba_ssm_cache_dtype);
+  CHECK_FALSE(config.cache.hybrid_manager);
+  CHECK(config.scheduler.max_num_seqs == 8);
+  CHECK(config.scheduler.max_num_batched_tokens == 8000);
+  CHECK(config.scheduler.policy == SchedulingPolicy::priority);
+  CHECK_FALSE(config.scheduler.enable_chunked_prefill);
+  CHECK(config.scheduler.long_prefill_token_threshold == 100);
+  CHECK_FALSE(config.scheduler.scheduler_reserve_full_isl);
+  CHECK_FALSE(config.scheduler.async_scheduling);
+  CHECK(config.scheduler.max_num_queued_reqs == 10);
+  CHECK(config.scheduler.max_num_queued_tokens == 1 << 20);
+  CHECK(config.kv_events.endpoint == "tcp://*:5557");
+  CHECK(config.deterministic);
+}
+
+TEST_CASE("Without flags the defaults stay") {
+  const EngineConfig config = parsed({"models/m"});
+  CHECK(config.cache.enable_prefix_caching);
+  CHECK(config.cache.hybrid_manager);
+  CHECK(config.scheduler.enable_chunked_prefill);
+  CHECK(config.scheduler.async_scheduling);
+  CHECK_FALSE(config.cache.num_gpu_blocks_override);
+  CHECK(parsed({"m", "--max-model-len=-1"}).model.max_model_len == kAutoFit);
+  CHECK(parsed({"m", "--max-model-len", "auto"}).model.max_model_len == kAutoFit);
+  CHECK(parsed({"m", "--enable-prefix-caching"}).cache.enable_prefix_caching);
+}
+
+TEST_CASE("A wrong value is refused with its flag and what is allowed") {
+  CHECK(refusal({"m", "--max-model-len=12x"}).find("--max-model-len") != std::string::npos);
+  CHECK(refusal({"m", "--mamba-cache-mode=most"}).find("align") != std::string::npos);
+  CHECK(refusal({"m", "--dtype=int3"}).find("bfloat16") != std::string::npos);
+  CHECK(refusal({"m", "--max-num-seqs=3G"}).find("2147483647") != std::string::npos);
+  CHECK(refusal({"m", "--kv-cache-memory-bytes=much"}).find("80GiB") != std::string::npos);
+  CHECK_FALSE(refusal({"m", "--no-such-flag"}).empty());
+}
+
+}  // namespace quire

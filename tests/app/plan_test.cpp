@@ -1,0 +1,102 @@
+#include <catch2/catch.hpp>
+
+#include <simdjson.h>
+#include <cstdlib>
+#include <filesystem>
+
+#include "app/plan_main.h"
+#include "cpu/cpu_backend.h"
+#include "model/registry.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The shipped models, and all goldens where QUIRE_GOLDEN_DIR says.
+std::vector<std::string> model_folders() {
+  std::vector<std::string> folders;
+  const char* golden = std::getenv("QUIRE_GOLDEN_DIR");
+  for (const fs::path& root : {fs::path("models"), fs::path(golden ? golden : "") / "models"}) {
+    if (!fs::is_directory(root)) continue;
+    for (const auto& entry : fs::directory_iterator(root))
+      if (fs::exists(entry.path() / "config.json")) folders.push_back(entry.path());
+  }
+  return folders;
+}
+
+EngineConfig config_for(const std::string& model) {
+  EngineConfig config;
+  config.model.path = model;
+  config.cache.kv_cache_memory_bytes = 64 << 20;
+  return config;
+}
+
+int plan(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  return plan_main(static_cast<int>(arguments.size()), arguments.data());
+}
+
+}  // namespace
+
+TEST_CASE("The plan without weights is the plan with weights") {
+  const auto device = make_cpu_device();
+  const auto ops = make_cpu_ops({.threads = 1});
+  for (const std::string& folder : model_folders()) {
+    CAPTURE(folder);
+    EngineConfig config = config_for(folder);
+    config.cache.kv_cache_memory_bytes = 0;
+    config.cache.gpu_memory_utilization = 0.5;
+    constexpr std::int64_t kTotal = 256 << 20;
+    const PlanReport report = make_plan_report(config, kTotal);
+    REQUIRE(report.plan.has_value());
+
+    const ModelConfig model_config = read_model_config(folder);
+    const auto model =
+        load_model(model_config, folder, *device, *ops, {.dtype = model_config.dtype});
+    const DeviceBudget budget = device_budget(config, *model, kTotal);
+    CHECK(budget.weight_bytes == report.budget.weight_bytes);
+    CHECK(budget.workspace_bytes == report.budget.workspace_bytes);
+    const auto served = plan_kv_cache(config, model_config, DeviceKind::cuda, budget);
+    CHECK(served->kv.num_blocks == report.plan->kv.num_blocks);
+    CHECK(served->kv.max_model_len == report.plan->kv.max_model_len);
+  }
+}
+
+TEST_CASE("The JSON form says what the plan says") {
+  const PlanReport report = make_plan_report(config_for("models/quire-tiny-hybrid"), 0);
+  REQUIRE(report.plan.has_value());
+  const KvPlan& kv = report.plan->kv;
+  simdjson::dom::parser parser;
+  const std::string text = plan_json(report);
+  const simdjson::dom::element json = parser.parse(text);
+  CHECK(bool(json["accepted"]));
+  CHECK(std::int64_t(json["plan"]["num_gpu_blocks"]) == kv.num_blocks);
+  CHECK(std::int64_t(json["plan"]["block_size"]) == kv.block_size);
+  CHECK(std::int64_t(json["plan"]["max_model_len"]) == kv.max_model_len);
+  CHECK(std::int64_t(json["plan"]["kv_cache_size_tokens"]) == kv.kv_cache_size_tokens);
+  CHECK(json["plan"]["groups"].get_array().size() == kv.groups().size());
+  CHECK(double(json["plan"]["max_concurrency"]) == Approx(kv.max_concurrency));
+  CHECK(std::int64_t(json["plan"]["allocated_bytes"]) <= 64 << 20);
+}
+
+TEST_CASE("Waste counts padding and layers that a group lacks") {
+  const KvSpec spec{.kind = KvKind::full, .block_size = 16, .num_kv_heads = 1, .head_size = 16};
+  KvSpec padded = spec;
+  padded.page_size_padded = 2 * page_bytes(spec);
+  WorkerKvPlan worker;
+  worker.pool_bytes_per_block = 4 * page_bytes(spec);
+  CHECK(waste(uniform_group({"a", "b"}, padded), worker) == Approx(0.5));
+  CHECK(waste(uniform_group({"a", "b", "c"}, spec), worker) == Approx(0.25));
+}
+
+TEST_CASE("The exit code is for CI") {
+  CHECK(plan({"models/quire-tiny", "--json", "--kv-cache-memory-bytes=64MiB"}) == 0);
+  CHECK(plan({"models/quire-tiny", "--max-model-len=8193"}) == 1);
+  CHECK(plan({"models/quire-tiny", "--num-gpu-blocks-override=3"}) == 1);
+  CHECK(plan({"models/quire-tiny", "--max-num-seqs=0"}) == 1);
+  CHECK(plan({"models/quire-tiny", "--bogus"}) == 2);
+  CHECK(plan({"models"}) == 2);
+}
+
+}  // namespace quire
