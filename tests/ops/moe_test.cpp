@@ -1,0 +1,301 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "tests/support/op_test.h"
+
+namespace quire::test {
+namespace {
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+struct RouteCase {
+  const char* name;
+  RouteScore score;
+  GroupScore group_score;
+  int experts, k, groups, top_groups;
+  bool bias, renormalize;
+  float scale;
+};
+
+struct Routed {
+  std::vector<std::int32_t> ids;
+  std::vector<double> weights;
+};
+
+Routed route(const RouteCase& c, const HostTensor& logits, const HostTensor& bias) {
+  Routed out;
+  for (std::int64_t t = 0; t < logits.extents[0]; ++t) {
+    std::vector<double> score, rating;
+    double total = 0;
+    for (int e = 0; e < c.experts; ++e) {
+      const double x = logits.at(t * c.experts + e);
+      score.push_back(c.score == RouteScore::sigmoid ? sigmoid(x) : std::exp(x));
+      total += score.back();
+    }
+    for (int e = 0; e < c.experts; ++e) {
+      auto& s = score[static_cast<std::size_t>(e)];
+      if (c.score == RouteScore::softmax) s /= total;
+      rating.push_back(s + (c.bias ? bias.at(e) : 0.));
+    }
+    const int size = c.experts / c.groups;
+    std::vector<std::pair<double, int>> groups;
+    for (int g = 0; g < c.groups; ++g) {
+      std::vector<double> own(rating.begin() + g * size, rating.begin() + (g + 1) * size);
+      std::sort(own.rbegin(), own.rend());
+      const bool two = c.group_score == GroupScore::sum_of_best_two && size > 1;
+      groups.emplace_back(-(two ? own[0] + own[1] : own[0]), g);
+    }
+    std::sort(groups.begin(), groups.end());
+    for (int g = c.top_groups; g < c.groups; ++g) {
+      for (int e = 0; e < size; ++e) {
+        rating[static_cast<std::size_t>(groups[static_cast<std::size_t>(g)].second * size + e)] =
+            -1e9;
+      }
+    }
+    std::vector<std::int32_t> order(static_cast<std::size_t>(c.experts));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
+      return rating[static_cast<std::size_t>(a)] > rating[static_cast<std::size_t>(b)];
+    });
+    double chosen = 0;
+    for (int j = 0; j < c.k; ++j)
+      chosen += score[static_cast<std::size_t>(order[static_cast<std::size_t>(j)])];
+    for (int j = 0; j < c.k; ++j) {
+      const auto e = order[static_cast<std::size_t>(j)];
+      out.ids.push_back(e);
+      out.weights.push_back(score[static_cast<std::size_t>(e)] * c.scale /
+                            (c.renormalize ? chosen : 1.));
+    }
+  }
+  return out;
+}
+
+struct ExpertCase {
+  const char* name;
+  DType dtype;
+  std::int64_t tokens, hidden, inner, experts, k;
+  Activation act;
+  bool gated, bias, mxfp4;
+};
+
+double activate(Activation act, double g) {
+  switch (act) {
+    case Activation::relu2:
+      return g > 0 ? g * g : 0;
+    case Activation::clamped_swiglu:
+      return std::min(g, 7.) * sigmoid(1.702 * std::min(g, 7.));
+    default:
+      return g * sigmoid(g);
+  }
+}
+
+class Experts {
+ public:
+  explicit Experts(const ExpertCase& c) : c_(c) {
+    std::mt19937 rng(7);
+    rows_ = c.gated ? 2 * c.inner : c.inner;
+    x = random_tensor(rng, c.dtype, {c.tokens, c.hidden});
+    up_bias = random_tensor(rng, c.dtype, {c.experts, rows_});
+    down_bias = random_tensor(rng, c.dtype, {c.experts, c.hidden});
+    gate_up = make_weight(rng, rows_, c.hidden);
+    down = make_weight(rng, c.hidden, c.inner);
+    weights = HostTensor(DType::f32, {c.tokens, c.k});
+    ids = HostTensor(DType::i32, {c.tokens, c.k});
+    for (std::int64_t t = 0; t < c.tokens; ++t) {
+      std::vector<std::int32_t> order(static_cast<std::size_t>(c.experts));
+      std::iota(order.begin(), order.end(), 0);
+      std::shuffle(order.begin(), order.end(), rng);
+      for (std::int64_t j = 0; j < c.k; ++j) {
+        ids.as<std::int32_t>()[t * c.k + j] = order[static_cast<std::size_t>(j)];
+        weights.set(t * c.k + j, 0.1f + static_cast<float>(rng() % 100) / 100.f);
+      }
+    }
+  }
+
+  std::vector<double> reference() const {
+    std::vector<double> out;
+    for (std::int64_t t = 0; t < c_.tokens; ++t) {
+      std::vector<double> sum(static_cast<std::size_t>(c_.hidden));
+      for (std::int64_t j = 0; j < c_.k; ++j) {
+        const std::int64_t e = ids.as<std::int32_t>()[t * c_.k + j];
+        const std::vector<double> y = expert(t, e);
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += weights.at(t * c_.k + j) * y[i];
+      }
+      out.insert(out.end(), sum.begin(), sum.end());
+    }
+    return out;
+  }
+
+  HostTensor run(OpRun& run, std::int64_t begin, std::int64_t end) const {
+    MoeExpertsArgs args;
+    const MoeShape shape{static_cast<int>(c_.experts),
+                         static_cast<int>(c_.k),
+                         static_cast<int>(c_.hidden),
+                         static_cast<int>(c_.inner),
+                         c_.gated,
+                         c_.dtype};
+    const std::size_t bytes = run.ops().moe_workspace_bytes(static_cast<int>(end - begin), shape);
+    args.out = run.output(c_.dtype, {end - begin, c_.hidden});
+    args.x = run.upload(x).rows(begin, end);
+    args.ids = run.upload(ids).rows(begin, end);
+    args.weights = run.upload(weights).rows(begin, end);
+    args.gate_up = upload(run, gate_up);
+    args.down = upload(run, down);
+    if (c_.bias) {
+      args.gate_up_bias = run.upload(up_bias);
+      args.down_bias = run.upload(down_bias);
+    }
+    args.activation = c_.act;
+    args.gated = c_.gated;
+    args.workspace = run.output(DType::u8, {static_cast<std::int64_t>(bytes)});
+    run.ops().moe_experts(args, run.stream());
+    return run.download(args.out);
+  }
+
+ private:
+  struct Packed {
+    HostTensor plain, data, scales;
+  };
+
+  Packed make_weight(std::mt19937& rng, std::int64_t n, std::int64_t k) const {
+    const float deviation = 1.f / std::sqrt(static_cast<float>(k));
+    if (!c_.mxfp4) return {random_tensor(rng, c_.dtype, {c_.experts, n, k}, deviation), {}, {}};
+    const float e2m1[8] = {0.f, 0.5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f};
+    Packed p{HostTensor(DType::f32, {c_.experts, n, k}),
+             HostTensor(DType::u8, {c_.experts, n, k / 2}),
+             HostTensor(DType::u8, {c_.experts, n, k / 32})};
+    for (std::byte& b : p.data.bytes) b = static_cast<std::byte>(rng() % 256);
+    for (std::byte& b : p.scales.bytes) b = static_cast<std::byte>(122 + rng() % 2);
+    for (std::int64_t i = 0; i < p.plain.numel(); ++i) {
+      const unsigned code = p.data.as<std::uint8_t>()[i / 2] >> (i % 2 * 4) & 15u;
+      const float value = (code & 8u) != 0 ? -e2m1[code & 7u] : e2m1[code & 7u];
+      p.plain.set(i, std::ldexp(value, p.scales.as<std::uint8_t>()[i / 32] - 127));
+    }
+    return p;
+  }
+
+  Weight upload(OpRun& run, const Packed& p) const {
+    if (!c_.mxfp4) return {run.upload(p.plain), {}, WeightFormat::plain};
+    return {run.upload(p.data), run.upload(p.scales), WeightFormat::mxfp4};
+  }
+
+  std::vector<double> expert(std::int64_t t, std::int64_t e) const {
+    std::vector<double> h, out;
+    for (std::int64_t n = 0; n < rows_; ++n) {
+      double sum = c_.bias ? up_bias.at(e * rows_ + n) : 0.;
+      for (std::int64_t i = 0; i < c_.hidden; ++i) {
+        sum += x.at(t * c_.hidden + i) * gate_up.plain.at((e * rows_ + n) * c_.hidden + i);
+      }
+      h.push_back(sum);
+    }
+    for (std::int64_t i = 0; i < c_.inner; ++i) {
+      auto& g = h[static_cast<std::size_t>(i)];
+      g = activate(c_.act, g);
+      if (!c_.gated) continue;
+      const double u = h[static_cast<std::size_t>(c_.inner + i)];
+      g *= c_.act == Activation::clamped_swiglu ? std::clamp(u, -7., 7.) + 1 : u;
+    }
+    for (std::int64_t n = 0; n < c_.hidden; ++n) {
+      double sum = c_.bias ? down_bias.at(e * c_.hidden + n) : 0.;
+      for (std::int64_t i = 0; i < c_.inner; ++i) {
+        sum += h[static_cast<std::size_t>(i)] * down.plain.at((e * c_.hidden + n) * c_.inner + i);
+      }
+      out.push_back(sum);
+    }
+    return out;
+  }
+
+  ExpertCase c_;
+  std::int64_t rows_;
+  HostTensor x, ids, weights, up_bias, down_bias;
+  Packed gate_up, down;
+};
+
+const auto kF32 = DType::f32, kBf16 = DType::bf16;
+
+}  // namespace
+
+TEST_CASE("moe_route chooses and weighs experts", "[ops][moe]") {
+  const auto c = GENERATE(values<RouteCase>({
+      {"softmax", RouteScore::softmax, GroupScore::best, 8, 2, 1, 1, false, false, 1.f},
+      {"renormalized", RouteScore::softmax, GroupScore::best, 60, 4, 1, 1, false, true, 1.f},
+      {"best groups", RouteScore::softmax, GroupScore::best, 16, 3, 4, 2, false, false, 16.f},
+      {"sigmoid and bias", RouteScore::sigmoid, GroupScore::best, 8, 2, 1, 1, true, true, 2.5f},
+      {"sigmoid, bias, groups by two", RouteScore::sigmoid, GroupScore::sum_of_best_two, 32, 4, 8,
+       3, true, true, 2.5f},
+      {"all experts", RouteScore::softmax, GroupScore::best, 4, 4, 1, 1, false, true, 1.f},
+  }));
+  INFO(c.name);
+  std::mt19937 rng(1);
+  const std::int64_t tokens = 23;
+  const HostTensor logits = random_tensor(rng, DType::f32, {tokens, c.experts}, 1.5f);
+  const HostTensor bias = random_tensor(rng, DType::f32, {c.experts}, 0.3f, -0.5f);
+  const Routed want = route(c, logits, bias);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    MoeRouteArgs args;
+    args.ids = run.output(DType::i32, {tokens, c.k});
+    args.weights = run.output(DType::f32, {tokens, c.k});
+    args.logits = run.upload(logits);
+    if (c.bias) args.bias = run.upload(bias);
+    args.score = c.score;
+    args.group_score = c.group_score;
+    args.groups = c.groups;
+    args.top_groups = c.top_groups;
+    args.renormalize = c.renormalize;
+    args.scale = c.scale;
+    run.ops().moe_route(args, run.stream());
+    const HostTensor ids = run.download(args.ids);
+    CHECK(std::vector<std::int32_t>(ids.as<std::int32_t>(), ids.as<std::int32_t>() + ids.numel()) ==
+          want.ids);
+    check_close(run.download(args.weights), want.weights);
+  }
+}
+
+TEST_CASE("equal ratings go to the lower experts", "[ops][moe]") {
+  for (OpBackend& backend : op_backends()) {
+    OpRun run(backend);
+    MoeRouteArgs args;
+    args.ids = run.output(DType::i32, {1, 3});
+    args.weights = run.output(DType::f32, {1, 3});
+    args.logits = run.upload(tensor_of<float>({0.f, 1.f, 0.f, 1.f, 1.f, 1.f}, {1, 6}));
+    run.ops().moe_route(args, run.stream());
+    const HostTensor ids = run.download(args.ids);
+    CHECK(std::vector<std::int32_t>(ids.as<std::int32_t>(), ids.as<std::int32_t>() + 3) ==
+          std::vector<std::int32_t>{1, 3, 4});
+  }
+}
+
+TEST_CASE("moe_experts sums the weighted answers of a token's experts", "[ops][moe]") {
+  const auto c = GENERATE(values<ExpertCase>({
+      {"one token", kF32, 1, 40, 24, 6, 2, Activation::silu, true, false, false},
+      {"batch", kF32, 37, 40, 24, 6, 2, Activation::silu, true, false, false},
+      {"bf16", kBf16, 19, 64, 32, 4, 3, Activation::silu, true, false, false},
+      {"no gate, relu2", kF32, 9, 48, 20, 5, 2, Activation::relu2, false, false, false},
+      {"gpt-oss", kF32, 11, 64, 32, 4, 2, Activation::clamped_swiglu, true, true, false},
+      {"gpt-oss, MXFP4", kF32, 11, 64, 32, 4, 2, Activation::clamped_swiglu, true, true, true},
+      {"gpt-oss, MXFP4, bf16", kBf16, 5, 64, 64, 4, 4, Activation::clamped_swiglu, true, true,
+       true},
+      {"one expert takes all", kF32, 30, 16, 16, 1, 1, Activation::silu, true, false, false},
+  }));
+  INFO(c.name);
+  const Experts experts(c);
+  const std::vector<double> want = experts.reference();
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const HostTensor all = experts.run(run, 0, c.tokens);
+    Tolerance tolerance = tolerance_of(c.dtype);
+    if (c.dtype == kBf16) tolerance.absolute *= 3;  // the inner layer is rounded too
+    check_close(all, want, tolerance);
+    const std::int64_t last = c.tokens - 1;
+    const HostTensor alone = experts.run(run, last, c.tokens);
+    const auto row = static_cast<std::size_t>(c.hidden) * size_of(c.dtype);
+    CHECK(std::equal(alone.bytes.begin(), alone.bytes.end(),
+                     all.bytes.begin() + static_cast<std::ptrdiff_t>(row) * last));
+  }
+}
+
+}  // namespace quire::test

@@ -1,0 +1,247 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <set>
+
+#include "tests/support/op_test.h"
+
+namespace quire::test {
+namespace {
+
+struct Settings {
+  float temperature = 1.f;
+  std::int32_t top_k = 0;
+  float top_p = 1.f, min_p = 0.f;
+};
+
+// Draws for rows of logits; row i has seed seeds[i] and position positions[i].
+std::vector<std::int32_t> draw(OpRun& run, const HostTensor& logits, const Settings& s,
+                               const std::vector<std::uint64_t>& seeds,
+                               const std::vector<std::int64_t>& positions) {
+  const std::size_t rows = seeds.size();
+  const auto floats = [&](float v) { return run.upload(tensor_of(std::vector<float>(rows, v))); };
+  SamplingArgs args;
+  args.temperature = floats(s.temperature);
+  args.top_k = run.upload(tensor_of(std::vector<std::int32_t>(rows, s.top_k)));
+  args.top_p = floats(s.top_p);
+  args.min_p = floats(s.min_p);
+  args.seed = run.upload(tensor_of(seeds));
+  args.position = run.upload(tensor_of(positions));
+  const TensorView tokens = run.output(DType::i32, {static_cast<std::int64_t>(rows)});
+  run.ops().sample(tokens, run.upload(logits), args, run.stream());
+  const HostTensor got = run.download(tokens);
+  return {got.as<std::int32_t>(), got.as<std::int32_t>() + rows};
+}
+
+HostTensor repeat(const std::vector<float>& row, std::int64_t rows) {
+  HostTensor t(DType::f32, {rows, static_cast<std::int64_t>(row.size())});
+  for (std::int64_t i = 0; i < t.numel(); ++i)
+    t.set(i, row[static_cast<std::size_t>(i) % row.size()]);
+  return t;
+}
+
+// What vLLM's sampler would draw from: temperature, min_p, top_k, top_p over the sorted
+// distribution.
+std::vector<double> distribution(const std::vector<float>& logits, const Settings& s) {
+  std::vector<double> p;
+  for (const float x : logits) p.push_back(std::exp(static_cast<double>(x) / s.temperature));
+  const auto normalize = [&] {
+    double total = 0;
+    for (const double v : p) total += v;
+    for (double& v : p) v /= total;
+  };
+  std::vector<double> sorted = p;
+  std::sort(sorted.rbegin(), sorted.rend());
+  const double kth = s.top_k > 0 ? sorted[static_cast<std::size_t>(s.top_k) - 1] : 0.;
+  for (double& v : p) v = v < s.min_p * sorted[0] || v < kth ? 0. : v;
+  normalize();
+  std::vector<std::size_t> order(p.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return p[a] > p[b]; });
+  double before = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const double share = p[order[i]];
+    if (i > 0 && before >= s.top_p) p[order[i]] = 0.;
+    before += share;
+  }
+  normalize();
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("greedy takes the largest logit, of equal ones the first", "[ops][sampling]") {
+  HostTensor logits(DType::f32, {3, 1000});
+  for (std::int64_t i = 0; i < logits.numel(); ++i) logits.set(i, -1.f);
+  logits.set(417, 2.f);
+  logits.set(418, 2.f);
+  logits.set(999, 2.f);
+  logits.set(1000 + 999, 3.f);
+  for (std::int64_t i = 2000; i < 3000; ++i) logits.set(i, -INFINITY);
+  logits.set(2000 + 600, -5.f);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    CHECK(draw(run, logits, {.temperature = 0.f}, {1, 2, 3}, {0, 0, 0}) ==
+          std::vector<std::int32_t>{417, 999, 600});
+  }
+}
+
+TEST_CASE("draws follow the filtered distribution", "[ops][sampling]") {
+  struct Case {
+    const char* name;
+    Settings settings;
+  };
+  const auto c = GENERATE(values<Case>({
+      {"plain", {}},
+      {"warm", {.temperature = 1.7f}},
+      {"cold", {.temperature = 0.4f}},
+      {"top_k", {.top_k = 5}},
+      {"top_k of one", {.top_k = 1}},
+      {"top_p", {.top_p = 0.8f}},
+      {"tiny top_p", {.top_p = 1e-6f}},
+      {"min_p", {.min_p = 0.2f}},
+      {"all of them", {.temperature = 1.3f, .top_k = 9, .top_p = 0.85f, .min_p = 0.05f}},
+  }));
+  INFO(c.name);
+  std::mt19937 rng(1);
+  std::normal_distribution<float> normal(0.f, 1.5f);
+  std::vector<float> row(24);
+  for (float& v : row) v = normal(rng);
+  row[7] = -INFINITY;
+  const std::vector<double> p = distribution(row, c.settings);
+  constexpr std::int64_t kDraws = 20000;
+  std::vector<std::uint64_t> seeds(kDraws);
+  std::vector<std::int64_t> positions(kDraws);
+  for (std::size_t i = 0; i < kDraws; ++i) {
+    seeds[i] = 1234 + i / 100;
+    positions[i] = static_cast<std::int64_t>(i % 100);
+  }
+  OpBackend& backend = op_backends().back();
+  OpRun run(backend);
+  std::vector<double> counts(row.size());
+  for (const std::int32_t t : draw(run, repeat(row, kDraws), c.settings, seeds, positions)) {
+    counts.at(static_cast<std::size_t>(t)) += 1;
+  }
+  double chi_square = 0;
+  int freedom = -1;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == 0.) {
+      CHECK(counts[i] == 0);
+      continue;
+    }
+    chi_square += std::pow(counts[i] - kDraws * p[i], 2) / (kDraws * p[i]);
+    ++freedom;
+  }
+  // Mean is the number of degrees of freedom; 5 standard deviations are never seen by chance.
+  CHECK(chi_square <= freedom + 5 * std::sqrt(2. * freedom) + 1e-9);
+}
+
+TEST_CASE("a draw depends on its seed and position alone", "[ops][sampling]") {
+  std::mt19937 rng(2);
+  const HostTensor row = random_tensor(rng, DType::f32, {1, 5000}, 2.f);
+  std::vector<float> values(row.as<float>(), row.as<float>() + 5000);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const auto batch = draw(run, repeat(values, 6), {}, {7, 7, 7, 8, 9, 10}, {0, 1, 2, 0, 0, 0});
+    CHECK(std::set<std::int32_t>(batch.begin(), batch.end()).size() > 3);
+    CHECK(draw(run, row, {}, {7}, {2}) == std::vector{batch[2]});
+    CHECK(draw(run, row, {}, {8}, {0}) == std::vector{batch[3]});
+    // Leaving tokens out that were not drawn changes nothing.
+    CHECK(draw(run, row, {.min_p = 1e-6f}, {7}, {1}) == std::vector{batch[1]});
+    // All backends draw alike.
+    OpRun first(op_backends().front());
+    CHECK(draw(first, repeat(values, 6), {}, {7, 7, 7, 8, 9, 10}, {0, 1, 2, 0, 0, 0}) == batch);
+  }
+}
+
+TEST_CASE("the same seeds give uncorrelated draws at neighbouring positions", "[ops][sampling]") {
+  constexpr std::size_t kRows = 4000;
+  std::vector<std::uint64_t> seeds(kRows, 5);
+  std::vector<std::int64_t> positions(kRows);
+  for (std::size_t i = 0; i < kRows; ++i) positions[i] = static_cast<std::int64_t>(i);
+  OpRun run(op_backends().back());
+  const auto bits = draw(run, repeat({0.f, 0.f}, kRows), {}, seeds, positions);
+  int changes = 0;
+  for (std::size_t i = 1; i < kRows; ++i) changes += bits[i] != bits[i - 1] ? 1 : 0;
+  CHECK(std::abs(changes - 2000) < 5 * 32);
+}
+
+TEST_CASE("edit_logits adds biases, then penalizes what was seen", "[ops][sampling]") {
+  std::mt19937 rng(3);
+  const HostTensor logits = random_tensor(rng, DType::f32, {2, 50}, 3.f);
+  std::vector<double> want = logits.values();
+  want[5] += 2.5;
+  want[50 + 7] = -INFINITY;
+  const auto penalize = [&](std::size_t at, double rep, double freq, double pres, int count) {
+    want[at] = want[at] > 0 ? want[at] / rep : want[at] * rep;
+    want[at] -= freq * count + (count > 0 ? pres : 0.);
+  };
+  penalize(5, 1.5, 0.25, 0.5, 3);
+  penalize(6, 1.5, 0.25, 0.5, 0);
+  penalize(50 + 49, 1., -1., 0., 2);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const auto ints = [&](std::vector<std::int32_t> v) { return run.upload(tensor_of(v)); };
+    const auto floats = [&](std::vector<float> v) { return run.upload(tensor_of(v)); };
+    const TensorView x = run.upload(logits);
+    LogitEdits edits;
+    edits.bias_row = ints({0, 1});
+    edits.bias_token = ints({5, 7});
+    edits.bias_value = floats({2.5f, -INFINITY});
+    edits.seen_row = ints({0, 0, 1});
+    edits.seen_token = ints({5, 6, 49});
+    edits.seen_count = ints({3, 0, 2});
+    edits.repetition = floats({1.5f, 1.f});
+    edits.frequency = floats({0.25f, -1.f});
+    edits.presence = floats({0.5f, 0.f});
+    run.ops().edit_logits(x, edits, run.stream());
+    HostTensor got = run.download(x);
+    CHECK(got.at(57) == -INFINITY);
+    got.set(57, 0.f);
+    want[57] = 0.;
+    check_close(got, want);
+    want[57] = -INFINITY;
+  }
+}
+
+TEST_CASE("log_probs gives the best, the drawn one and its rank", "[ops][sampling]") {
+  const std::int64_t rows = 3, vocab = 777, k = 20;
+  std::mt19937 rng(4);
+  HostTensor logits = random_tensor(rng, DType::f32, {rows, vocab}, 2.f);
+  logits.set(5, logits.at(6));  // a tie
+  logits.set(vocab + 3, -INFINITY);
+  const std::vector<std::int32_t> tokens = {5, 700, 0};
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const TensorView ids = run.output(DType::i32, {rows, k}),
+                     values = run.output(DType::f32, {rows, k});
+    const TensorView own = run.output(DType::f32, {rows}), rank = run.output(DType::i32, {rows});
+    run.ops().log_probs(ids, values, own, rank, run.upload(logits), run.upload(tensor_of(tokens)),
+                        run.stream());
+    const HostTensor got_ids = run.download(ids), got_ranks = run.download(rank);
+    std::vector<double> want_values, want_own;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float* const row = logits.as<float>() + r * vocab;
+      double total = 0;
+      for (std::int64_t i = 0; i < vocab; ++i) total += std::exp(row[i]);
+      std::vector<std::int32_t> order(vocab);
+      for (std::int32_t i = 0; i < vocab; ++i) order[static_cast<std::size_t>(i)] = i;
+      std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return row[a] > row[b]; });
+      const float mine = row[tokens[static_cast<std::size_t>(r)]];
+      for (std::int64_t i = 0; i < k; ++i) {
+        CHECK(got_ids.as<std::int32_t>()[r * k + i] == order[static_cast<std::size_t>(i)]);
+        want_values.push_back(row[order[static_cast<std::size_t>(i)]] - std::log(total));
+      }
+      CHECK(got_ranks.as<std::int32_t>()[r] ==
+            1 + std::count_if(row, row + vocab, [&](float v) { return v > mine; }));
+      want_own.push_back(mine - std::log(total));
+    }
+    check_close(run.download(values), want_values);
+    check_close(run.download(own), want_own);
+  }
+}
+
+}  // namespace quire::test

@@ -1,0 +1,58 @@
+#include <catch2/catch.hpp>
+
+#include "tests/ops/state_case.h"
+
+namespace quire::test {
+namespace {
+
+const auto kF32 = DType::f32, kBf16 = DType::bf16;
+
+// Blocks 0 … 7; request r reads reads[r] and writes writes[r].
+const std::vector<StateSteps> kSteps = {
+    {"fresh", {11}, {-1}, {2}},
+    {"goes on in place", {1}, {3}, {3}},
+    {"moves to another block", {5}, {3}, {4}},
+    {"batch", {1, 9, 0, 3, 70}, {1, -1, 5, 6, 0}, {1, 2, 5, 7, 0}},
+    {"not kept", {4, 1}, {1, 2}, {-1, 2}},
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("recurrent operators follow their formula and keep their state", "[ops][state]",
+                   ConvCase, DeltaCase, ScanCase) {
+  const StateSteps steps = GENERATE(from_range(kSteps));
+  const auto c = GENERATE(from_range(TestType::cases()));
+  INFO(TestType::kName << ", " << c.name << ", " << steps.name);
+  const TestType data(c, steps, 1);
+  const StateResult want = data.reference();
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const StateRun got = data.run(run, steps, 0);
+    check_close(got.out, want.out);
+    check_close(got.state, want.state);
+  }
+}
+
+TEMPLATE_TEST_CASE("a recurrent operator gives the same bits in one step and in many",
+                   "[ops][state]", ConvCase, DeltaCase, ScanCase) {
+  const auto c = GENERATE(from_range(TestType::cases()));
+  const std::int64_t cut = GENERATE(1, 2, 13, 64, 69);
+  const StateSteps whole{"whole", {70}, {-1}, {2}};
+  INFO(TestType::kName << ", " << c.name << ", cut at " << cut);
+  const TestType data(c, whole, 2);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const StateRun once = data.run(run, whole, 0);
+    const StateRun first = data.run(run, {"first", {cut}, {-1}, {2}}, 0);
+    const StateRun second = data.run(run, {"second", {70 - cut}, {2}, {2}}, cut, &first.state);
+    if (!c.exact_state()) continue;
+    CHECK(same_bits(second.state, once.state));
+    std::vector<std::byte> joined = first.out.bytes;
+    joined.insert(joined.end(), second.out.bytes.begin(), second.out.bytes.end());
+    CHECK(joined == once.out.bytes);
+  }
+}
+
+}  // namespace quire::test
