@@ -1,0 +1,161 @@
+#include "app/tokenize_main.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/json.hpp>
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+
+namespace quire {
+namespace {
+
+namespace json = boost::json;
+namespace dom = simdjson::dom;
+
+struct Options {
+  std::string model;
+  bool jsonl = false;
+  bool special = false;
+  bool decode = false;
+  bool skip_special = false;
+};
+
+[[noreturn]] void refuse(std::string detail) {
+  throw Failure(ErrorCode::invalid_argument, std::move(detail));
+}
+
+bool flag(const dom::object& question, std::string_view key) {
+  dom::element value;
+  bool flag = false;
+  if (question.at_key(key).get(value)) return false;
+  if (value.get(flag)) refuse(fmt::format("\"{}\" must be true or false", key));
+  return flag;
+}
+
+std::vector<TokenId> ids_of(const dom::object& question, std::string_view key) {
+  std::vector<TokenId> ids;
+  dom::element value;
+  dom::array array;
+  if (question.at_key(key).get(value)) return ids;
+  if (value.get(array)) refuse(fmt::format("\"{}\" must be an array of ids", key));
+  for (const auto element : array) {
+    std::int64_t id = 0;
+    if (element.get(id)) refuse(fmt::format("\"{}\" must be an array of ids", key));
+    const bool representable = id >= 0 && id <= INT32_MAX;
+    ids.push_back(representable ? static_cast<TokenId>(id) : -1);  // no vocabulary has it
+  }
+  return ids;
+}
+
+json::object stream(const Tokenizer& tokenizer, const dom::object& question) {
+  const auto prompt = ids_of(question, "prompt_ids");
+  Detokenizer detokenizer(tokenizer, flag(question, "skip_special"), prompt);
+  json::array pieces;
+  for (const TokenId id : ids_of(question, "ids")) pieces.emplace_back(detokenizer.push(id));
+  pieces.emplace_back(detokenizer.finish());
+  return {{"pieces", std::move(pieces)}};
+}
+
+json::object answer(const Tokenizer& tokenizer, const dom::element& line) {
+  dom::object question;
+  if (line.get(question)) refuse("expected a JSON object");
+  dom::element text;
+  if (!question.at_key("text").get(text)) {
+    std::string_view value;
+    if (text.get(value)) refuse("\"text\" must be a string");
+    json::array ids;
+    for (const TokenId id : tokenizer.encode(value, flag(question, "special"))) ids.push_back(id);
+    return {{"ids", std::move(ids)}};
+  }
+  if (question.at_key("ids").error()) refuse("expected \"text\" or \"ids\"");
+  if (flag(question, "stream")) return stream(tokenizer, question);
+  return {{"text", tokenizer.decode(ids_of(question, "ids"), flag(question, "skip_special"))}};
+}
+
+int run_jsonl(const Tokenizer& tokenizer) {
+  dom::parser parser;
+  for (std::string line; std::getline(std::cin, line);) {
+    json::object reply;
+    try {
+      dom::element element;
+      if (const auto error = parser.parse(line).get(element)) {
+        refuse(fmt::format("not JSON: {}", simdjson::error_message(error)));
+      }
+      reply = answer(tokenizer, element);
+    } catch (const Failure& failure) {
+      reply = {{"error", failure.what()}};
+    }
+    std::cout << json::serialize(reply) << '\n' << std::flush;
+  }
+  return 0;
+}
+
+// Each line by itself: the ids, and the tokens as the vocabulary spells them.
+int run_encode(const Tokenizer& tokenizer, bool special) {
+  for (std::string line; std::getline(std::cin, line);) {
+    const auto ids = tokenizer.encode(line, special);
+    for (const TokenId id : ids) {
+      std::cout << fmt::format("{:>8}  {}\n", id, tokenizer.id_to_token(id));
+    }
+    std::cout << fmt::format("{} tokens\n", ids.size());
+  }
+  return 0;
+}
+
+int run_decode(const Tokenizer& tokenizer, bool skip_special) {
+  std::vector<TokenId> ids;
+  for (std::string word; std::cin >> word;) {
+    try {
+      ids.push_back(std::stoi(word));
+    } catch (const std::exception&) {
+      refuse(fmt::format("\"{}\" is not a token id", word));
+    }
+  }
+  std::cout << tokenizer.decode(ids, skip_special) << '\n';
+  return 0;
+}
+
+}  // namespace
+
+int tokenize_main(int argc, const char* const* argv) {
+  Options options;
+  CLI::App app("Text to token ids and back, with the tokenizer of a model. Reads standard input.",
+               argv[0]);
+  app.add_option("--model", options.model, "Folder with tokenizer.json")->required();
+  app.add_flag("--jsonl", options.jsonl, "One JSON object per line, each answered by one");
+  app.add_flag("--special", options.special, "Encode with the model's special tokens around it");
+  app.add_flag("--decode", options.decode, "Read ids, separated by spaces, and print their text");
+  app.add_flag("--skip-special", options.skip_special, "With --decode: leave special tokens out");
+  app.footer(
+      "With --jsonl, questions and answers are\n"
+      "  {\"text\": \"…\", \"special\": true}                      {\"ids\": […]}\n"
+      "  {\"ids\": […], \"skip_special\": true}                  {\"text\": \"…\"}\n"
+      "  {\"ids\": […], \"stream\": true, \"prompt_ids\": […]}     {\"pieces\": [\"…\", …]}\n"
+      "and {\"error\": \"…\"} for a question that is wrong. Flags left out are false.\n\n"
+      "Exit codes: 0 answered, 1 the tokenizer cannot be loaded or the input is wrong, and those\n"
+      "above 100 for wrong flags.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  try {
+    const auto tokenizer = Tokenizer::load(options.model);
+    std::ios::sync_with_stdio(false);
+    if (options.jsonl) return run_jsonl(*tokenizer);
+    if (options.decode) return run_decode(*tokenizer, options.skip_special);
+    return run_encode(*tokenizer, options.special);
+  } catch (const Failure& failure) {
+    std::cerr << "quire tokenize: " << failure.what() << '\n';
+    return 1;
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,208 @@
+#include "text/bpe.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "text/utf8.h"
+
+namespace quire {
+namespace {
+
+constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
+// Up to here, looking through all ranks for each merge is faster than a queue.
+constexpr std::size_t kShortWord = 48;  // units
+
+}  // namespace
+
+void BpeModel::encode(std::string_view text, std::span<const Piece> pieces,
+                      std::vector<TokenId>& ids) const {
+  ScratchPool<Scratch>::Loan scratch(pool_);
+  for (const Piece& piece : pieces) {
+    const std::string_view word = piece.of(text);
+    if (ignore_merges_) {
+      const TokenId id = byte_level_ ? words_by_bytes_.find(word) : vocab_.find(word).value_or(-1);
+      if (id >= 0) {
+        ids.push_back(id);
+        continue;
+      }
+    }
+    if (word.size() > WordCache::kMaxWord && !joined_pairs_.empty()) {
+      encode_long(word, *scratch, ids);
+    } else {
+      encode_word(word, *scratch, ids);
+    }
+  }
+}
+
+void BpeModel::encode_word(std::string_view word, Scratch& scratch,
+                           std::vector<TokenId>& ids) const {
+  if (word.size() > WordCache::kMaxWord) {
+    merge_word(word, scratch);
+    ids.insert(ids.end(), scratch.word_ids.begin(), scratch.word_ids.end());
+    return;
+  }
+  if (word.empty()) return;
+  auto& entry = scratch.cache.place_of(word);
+  if (WordCache::holds(entry, word)) {
+    ids.insert(ids.end(), entry.ids.begin(), entry.ids.begin() + entry.num_ids);
+    return;
+  }
+  merge_word(word, scratch);
+  ids.insert(ids.end(), scratch.word_ids.begin(), scratch.word_ids.end());
+  WordCache::put(entry, word, scratch.word_ids);
+}
+
+void BpeModel::encode_long(std::string_view word, Scratch& scratch,
+                           std::vector<TokenId>& ids) const {
+  std::size_t begin = 0;
+  char32_t previous = 0;
+  const char* at = word.data();
+  const char* const end = at + word.size();
+  while (at < end) {
+    const auto here = static_cast<std::size_t>(at - word.data());
+    const char32_t c = utf8_next(at);
+    if (here > begin && is_seam(previous, c)) {
+      encode_word(word.substr(begin, here - begin), scratch, ids);
+      begin = here;
+    }
+    previous = c;
+  }
+  encode_word(word.substr(begin), scratch, ids);
+}
+
+void BpeModel::merge_word(std::string_view word, Scratch& scratch) const {
+  units_of(word, scratch.units);
+  if (scratch.units.size() <= kShortWord) {
+    merge_short(scratch);
+  } else {
+    merge_with_queue(scratch);
+  }
+}
+
+void BpeModel::units_of(std::string_view word, std::vector<TokenId>& units) const {
+  units.clear();
+  std::optional<TokenId> unknown;  // not yet added: the next unknown unit may fuse with it
+  for (std::size_t at = 0, length = 0; at < word.size(); at += length) {
+    length = byte_level_ ? 1 : utf8_length(word[at]);
+    const std::string_view unit = word.substr(at, length);
+    const TokenId id = unit_id(unit, at == 0, at + length == word.size());
+    if (id < 0) {
+      add_unknown(unit, unknown, units);
+      continue;
+    }
+    if (unknown) units.push_back(*unknown);
+    unknown.reset();
+    units.push_back(id);
+  }
+  if (unknown) units.push_back(*unknown);
+}
+
+TokenId BpeModel::unit_id(std::string_view unit, bool first, bool last) const {
+  if (unit.size() == 1 && (first || prefix_.empty()) && (!last || suffix_.empty())) {
+    return byte_ids_[static_cast<unsigned char>(unit[0])];
+  }
+  if ((first || prefix_.empty()) && (!last || suffix_.empty())) {
+    return vocab_.find(unit).value_or(-1);
+  }
+  std::string spelled = first ? std::string() : prefix_;
+  spelled += unit;
+  if (last) spelled += suffix_;
+  return vocab_.find(spelled).value_or(-1);
+}
+
+void BpeModel::add_unknown(std::string_view unit, std::optional<TokenId>& unknown,
+                           std::vector<TokenId>& units) const {
+  if (byte_fallback_) {
+    const auto id_of = [this](char b) { return fallback_ids_[static_cast<unsigned char>(b)]; };
+    if (std::all_of(unit.begin(), unit.end(), [&](char b) { return id_of(b) >= 0; })) {
+      // The library leaves an unknown unit that waits where it is: it comes after these bytes.
+      for (const char b : unit) units.push_back(id_of(b));
+      return;
+    }
+  }
+  if (!unk_) return;
+  if (unknown && !fuse_unk_) units.push_back(*unknown);
+  unknown = unk_;
+}
+
+void BpeModel::merge_short(Scratch& scratch) const {
+  auto& units = scratch.units;
+  auto& ranks = scratch.ranks;
+  const auto rank_at = [&](std::size_t i) {
+    return i + 1 < units.size() ? merges_.find(units[i], units[i + 1]).rank : kNoRank;
+  };
+  ranks.resize(units.size());
+  for (std::size_t i = 0; i < units.size(); ++i) ranks[i] = rank_at(i);
+  while (units.size() > 1) {
+    const auto best = std::min_element(ranks.begin(), ranks.end());
+    if (*best == kNoRank) break;
+    const auto i = static_cast<std::size_t>(best - ranks.begin());
+    units[i] = merges_.find(units[i], units[i + 1]).id;
+    units.erase(units.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    ranks[i] = rank_at(i);
+    if (i > 0) ranks[i - 1] = rank_at(i - 1);
+  }
+  scratch.word_ids = units;
+}
+
+void BpeModel::merge_with_queue(Scratch& scratch) const {
+  auto& symbols = scratch.symbols;
+  auto& queue = scratch.queue;  // a heap of rank << 32 | position, least first
+  const auto later = std::greater<std::uint64_t>();
+  const auto count = static_cast<std::int32_t>(scratch.units.size());
+  symbols.clear();
+  queue.clear();
+  for (std::int32_t i = 0; i < count; ++i) {
+    symbols.push_back(
+        {scratch.units[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
+  }
+  const auto rule_at = [&](std::int32_t i) {
+    const Symbol& symbol = symbols[static_cast<std::size_t>(i)];
+    if (symbol.id < 0 || symbol.next < 0) return MergeRule{};
+    return merges_.find(symbol.id, symbols[static_cast<std::size_t>(symbol.next)].id);
+  };
+  const auto entry_of = [](std::uint32_t rank, std::int32_t i) {
+    return static_cast<std::uint64_t>(rank) << 32 | static_cast<std::uint32_t>(i);
+  };
+  const auto enqueue = [&](std::int32_t i) {
+    const MergeRule rule = rule_at(i);
+    if (rule.rank == kNoRank) return;
+    queue.push_back(entry_of(rule.rank, i));
+    std::push_heap(queue.begin(), queue.end(), later);
+  };
+  for (std::int32_t i = 0; i < count; ++i) {
+    if (const MergeRule rule = rule_at(i); rule.rank != kNoRank)
+      queue.push_back(entry_of(rule.rank, i));
+  }
+  std::make_heap(queue.begin(), queue.end(), later);
+
+  while (!queue.empty()) {
+    const std::uint64_t top = queue.front();
+    std::pop_heap(queue.begin(), queue.end(), later);
+    queue.pop_back();
+    const auto i = static_cast<std::int32_t>(top & 0xFFFFFFFF);
+    const MergeRule rule = rule_at(i);
+    if (rule.rank != top >> 32) continue;  // one of the two has merged since
+    Symbol& left = symbols[static_cast<std::size_t>(i)];
+    Symbol& right = symbols[static_cast<std::size_t>(left.next)];
+    left.id = rule.id;
+    left.next = right.next;
+    right.id = -1;
+    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = i;
+    if (left.previous >= 0) enqueue(left.previous);
+    enqueue(i);
+  }
+  scratch.word_ids.clear();
+  for (const Symbol& symbol : symbols) {
+    if (symbol.id >= 0) scratch.word_ids.push_back(symbol.id);
+  }
+}
+
+bool BpeModel::is_seam(char32_t left, char32_t right) const {
+  const std::uint64_t hash = mix_bits(left, right) & (joined_pairs_.size() * 64 - 1);
+  return (joined_pairs_[hash / 64] >> (hash % 64) & 1) == 0;
+}
+
+}  // namespace quire

@@ -1,0 +1,124 @@
+// Reading a BPE model, and what follows from its rules.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "text/bpe.h"
+#include "text/byte_chars.h"
+#include "text/json_field.h"
+#include "text/utf8.h"
+
+namespace quire {
+namespace {
+
+constexpr std::size_t kJoinedBits = 1 << 20;
+
+bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F'); }
+
+bool is_byte_token(std::string_view token) {
+  return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>') &&
+         is_hex(token[3]) && is_hex(token[4]);
+}
+
+}  // namespace
+
+BpeModel::BpeModel(const JsonField& field, bool byte_level)
+    : byte_level_(byte_level),
+      fuse_unk_(field.flag("fuse_unk", false)),
+      byte_fallback_(field.flag("byte_fallback", false)),
+      ignore_merges_(field.flag("ignore_merges", false)),
+      prefix_(field.text("continuing_subword_prefix")),
+      suffix_(field.text("end_of_word_suffix")),
+      vocab_(Vocab::from_object(field.at("vocab"))) {
+  if (const auto dropout = field.find("dropout"); dropout && dropout->number() != 0) {
+    dropout->fail("encoding at random is not supported, expected null or 0");
+  }
+  if (const auto unk = field.find("unk_token"); unk && !unk->string().empty()) {
+    unk_ = vocab_.find(unk->string());
+    if (!unk_) unk->fail("is not in the vocabulary");
+  }
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    fallback_ids_[byte] = vocab_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
+    std::string unit;
+    if (byte_level) {
+      utf8_append(unit, kByteChars[byte]);
+    } else if (byte < 0x80) {
+      unit += static_cast<char>(byte);
+    }
+    byte_ids_[byte] = unit.empty() ? -1 : vocab_.find(unit).value_or(-1);
+  }
+  load_merges(field.at("merges"));
+  if (byte_level_) map_words_to_bytes();
+}
+
+void BpeModel::load_merges(const JsonField& field) {
+  const auto merges = field.array();
+  merges_ = MergeMap(merges.size());
+  // Unknown units fuse over any seam, so there must be none.
+  const bool none_unknown =
+      !unk_ || (byte_fallback_ && std::all_of(fallback_ids_.begin(), fallback_ids_.end(),
+                                              [](TokenId id) { return id >= 0; }));
+  if (!byte_level_ && prefix_.empty() && suffix_.empty() && none_unknown) {
+    joined_pairs_.resize(kJoinedBits / 64);
+  }
+  std::uint32_t rank = 0;
+  std::size_t index = 0;
+  for (const auto merge : merges) {
+    const auto place = [&, at = index++] { return field.child(std::to_string(at), merge); };
+    std::string_view line;
+    simdjson::dom::array pair;
+    if (!merge.get(line)) {
+      const std::size_t gap = line.find(' ');
+      if (line.starts_with("#version")) continue;
+      if (gap == line.npos || line.find(' ', gap + 1) != line.npos) {
+        place().fail("expected two tokens with a space between");
+      }
+      add_merge(place(), line.substr(0, gap), line.substr(gap + 1), rank++);
+    } else if (!merge.get(pair) && pair.size() == 2) {
+      std::string_view left, right;
+      if (pair.at(0).get(left) || pair.at(1).get(right)) place().fail("expected two strings");
+      add_merge(place(), left, right, rank++);
+    } else {
+      place().fail("expected a string or an array of two strings");
+    }
+  }
+  if (merges_odd_tokens_) joined_pairs_.clear();
+}
+
+void BpeModel::add_merge(const JsonField& place, std::string_view left, std::string_view right,
+                         std::uint32_t rank) {
+  const auto id_of = [&](std::string_view token) {
+    const auto id = vocab_.find(token);
+    if (!id) place.fail(fmt::format("\"{}\" is not in the vocabulary", token));
+    return *id;
+  };
+  const TokenId left_id = id_of(left);
+  const TokenId right_id = id_of(right);
+  if (right.size() < prefix_.size()) place.fail("the second token lacks the subword prefix");
+  const std::string merged = std::string(left).append(right.substr(prefix_.size()));
+  merges_.assign(left_id, right_id, {rank, id_of(merged)});
+
+  if (joined_pairs_.empty()) return;
+  merges_odd_tokens_ = merges_odd_tokens_ || left_id == unk_ || right_id == unk_ ||
+                       is_byte_token(left) || is_byte_token(right);
+  char32_t previous = 0;
+  for_each_char(merged, [&](char32_t c, std::string_view bytes) {
+    const std::uint64_t hash = mix_bits(previous, c) & (kJoinedBits - 1);
+    if (bytes.data() != merged.data()) joined_pairs_[hash / 64] |= std::uint64_t{1} << (hash % 64);
+    previous = c;
+  });
+}
+
+void BpeModel::map_words_to_bytes() {
+  words_by_bytes_ = StringMap(vocab_.size());
+  std::string bytes;
+  for (TokenId id = 0; id < vocab_.id_limit(); ++id) {
+    bytes.clear();
+    if (vocab_.has(id) && append_bytes_of_chars(bytes, vocab_.token(id))) {
+      words_by_bytes_.assign(word_bytes_.keep(bytes), id);
+    }
+  }
+}
+
+}  // namespace quire

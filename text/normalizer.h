@@ -1,0 +1,28 @@
+#pragma once
+// What is done to a text before it is cut: Unicode forms, case, replacements. Immutable; any number
+// of threads may use one at once.
+
+#include <memory>
+#include <string>
+
+namespace quire {
+
+class JsonField;
+
+// A text under way, and whether its first character still stems from the first of the original.
+struct NormalizedText {
+  std::string text;
+  bool keeps_start = true;
+};
+
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  virtual void apply(NormalizedText& text) const = 0;  // valid UTF-8 in and out
+};
+
+std::unique_ptr<Normalizer> load_normalizer(const JsonField& field);
+// The "Precompiled" kind: SentencePiece's table of replacements.
+std::unique_ptr<Normalizer> load_precompiled(const JsonField& field);
+
+}  // namespace quire
