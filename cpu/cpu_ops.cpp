@@ -1,6 +1,7 @@
 #include "cpu/cpu_ops.h"
 
 #include <cassert>
+#include <cstring>
 #include <string>
 
 #include "base/error.h"
@@ -60,27 +61,38 @@ std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options) {
   return std::make_unique<CpuOps>(options);
 }
 
-void CpuOps::embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) {
-  gather_rows(out, table, ids, stream);
+void CpuOps::embedding(TensorView out, TensorView table, TensorView ids, StreamRef) {
+  const auto id = ids.as<std::int32_t, 1>();
+  const std::int64_t width = out.extent(1);
+  assert(table.extent(1) == width && ids.extent(0) == out.extent(0));
+  for_rows(out.extent(0), width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      assert(0 <= id(i) && id(i) < table.extent(0));
+      kernels_.copy_rows(rows_of(out.rows(i, i + 1)), rows_of(table.rows(id(i), id(i) + 1)), width,
+                         0, 1);
+    }
+  });
 }
 
 void CpuOps::gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef) {
-  const auto index = rows.as<std::int32_t, 1>();
-  const std::int64_t width = out.extent(1);
-  assert(x.extent(1) == width && rows.extent(0) == out.extent(0));
-  const cpu::Rows to = rows_of(out), from = rows_of(x);
-  for_rows(out.extent(0), width, [&](std::int64_t begin, std::int64_t end) {
+  const auto row = rows.as<std::int32_t, 1>();
+  assert(out.dtype() == x.dtype() && out.extent(1) == x.extent(1));
+  assert(out.stride(1) == 1 && x.stride(1) == 1);
+  const std::size_t bytes = static_cast<std::size_t>(out.extent(1)) * size_of(out.dtype());
+  for_rows(out.extent(0), out.extent(1), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      assert(0 <= index(i) && index(i) < x.extent(0));
-      cpu::Rows target = to, source = from;
-      const auto at = [](const cpu::Rows& r, DType type, std::int64_t row) {
-        return static_cast<std::byte*>(r.data) +
-               row * r.stride * static_cast<std::int64_t>(size_of(type));
-      };
-      target.data = at(to, out.dtype(), i);
-      source.data = at(from, x.dtype(), index(i));
-      kernels_.copy_rows(target, source, width, 0, 1);
+      assert(0 <= row(i) && row(i) < x.extent(0));
+      std::memcpy(out.rows(i, i + 1).data(), x.rows(row(i), row(i) + 1).data(), bytes);
     }
+  });
+}
+
+void CpuOps::copy(TensorView out, TensorView x, StreamRef) {
+  assert(out.numel() == x.numel() && out.rank() == x.rank());
+  const std::int64_t width = x.extent(x.rank() - 1);
+  const cpu::Rows to = rows_of(out), from = rows_of(x);
+  for_rows(row_count(x), width, [&](std::int64_t begin, std::int64_t end) {
+    kernels_.copy_rows(to, from, width, begin, end);
   });
 }
 

@@ -35,7 +35,7 @@ std::vector<double> map(const HostTensor& a, const HostTensor& b, double (*f)(do
 
 }  // namespace
 
-TEST_CASE("embedding and gather_rows copy rows and widen or round them", "[ops][rows]") {
+TEST_CASE("embedding copies rows and widens or rounds them", "[ops][rows]") {
   const DType from = GENERATE(DType::f32, DType::bf16, DType::f16);
   const DType to = GENERATE(DType::f32, DType::bf16);
   std::mt19937 rng(1);
@@ -48,11 +48,46 @@ TEST_CASE("embedding and gather_rows copy rows and widen or round them", "[ops][
   for (OpBackend& backend : op_backends()) {
     INFO(backend.name);
     OpRun run(backend);
-    const TensorView out = run.output(to, {5, 37}), again = run.output(to, {5, 37});
+    const TensorView out = run.output(to, {5, 37});
     run.ops().embedding(out, run.upload(table), run.upload(tensor_of(ids)), run.stream());
-    run.ops().gather_rows(again, run.upload(table), run.upload(tensor_of(ids)), run.stream());
     check_close(run.download(out), want);
-    CHECK(same_bits(run.download(out), run.download(again)));
+  }
+}
+
+TEST_CASE("gather_rows copies rows of any dtype bit for bit", "[ops][rows]") {
+  const DType dtype = GENERATE(DType::f32, DType::bf16, DType::i32, DType::i64, DType::u8);
+  const std::int64_t width = GENERATE(1, 19);
+  std::mt19937 rng(6);
+  HostTensor x(dtype, {12, width}), want(dtype, {3, width});
+  for (std::byte& b : x.bytes) b = static_cast<std::byte>(rng());
+  const std::vector<std::int32_t> rows = {11, 0, 11};
+  const std::size_t bytes = static_cast<std::size_t>(width) * size_of(dtype);
+  for (std::size_t i = 0; i < 3; ++i) {
+    std::copy_n(x.bytes.begin() + static_cast<std::ptrdiff_t>(bytes) * rows[i], bytes,
+                want.bytes.begin() + static_cast<std::ptrdiff_t>(bytes * i));
+  }
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const TensorView out = run.output(dtype, {3, width});
+    run.ops().gather_rows(out, run.upload(x), run.upload(tensor_of(rows)), run.stream());
+    CHECK(same_bits(run.download(out), want));
+  }
+}
+
+TEST_CASE("copy moves strided heads", "[ops][rows]") {
+  std::mt19937 rng(7);
+  const HostTensor x = random_tensor(rng, DType::bf16, {4, 3, 20});
+  HostTensor want = random_tensor(rng, DType::bf16, {4, 3, 9});
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const TensorView out = run.upload(want);
+    run.ops().copy(out.narrow(2, 2, 7), run.upload(x).narrow(2, 15, 20), run.stream());
+    for (std::int64_t r = 0; r < 12; ++r) {
+      for (std::int64_t i = 0; i < 5; ++i) want.set(r * 9 + 2 + i, x.at(r * 20 + 15 + i));
+    }
+    CHECK(same_bits(run.download(out), want));
   }
 }
 
