@@ -172,14 +172,6 @@ void CpuOps::scale(TensorView x, float factor, StreamRef) {
            [&](std::int64_t begin, std::int64_t end) { kernels_.scale(args, begin, end); });
 }
 
-void CpuOps::copy(TensorView out, TensorView x, StreamRef) {
-  assert(out.dtype() == x.dtype() && out.numel() == x.numel());
-  const std::int64_t width = x.extent(x.rank() - 1);
-  const cpu::BinaryArgs args{rows_of(out), rows_of(x), {}, width, width, 1.f};
-  for_rows(row_count(x), width,
-           [&](std::int64_t begin, std::int64_t end) { kernels_.scale(args, begin, end); });
-}
-
 void CpuOps::sigmoid_gate(TensorView x, TensorView gate, StreamRef) {
   const std::int64_t width = x.extent(1);
   assert(gate.extent(0) == x.extent(0) && (gate.extent(1) == width || gate.extent(1) == 1));

@@ -40,7 +40,6 @@ class CpuOps : public Ops {
                  StreamRef stream) override;
 
   void copy(TensorView out, TensorView x, StreamRef stream) override;
-  void copy(TensorView out, TensorView x, StreamRef stream) override;
   void soft_cap(TensorView x, float cap, StreamRef stream) override;
   void activation(TensorView out, TensorView x, Activation activation, StreamRef stream) override;
   void sigmoid_gate(TensorView x, TensorView gate, StreamRef stream) override;
