@@ -146,11 +146,18 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       const std::lock_guard lock(mutex_);
       stats_ = step.stats;
       readers_.clear();
-      for (const RequestOutput& output : step.requests) readers_.push_back(reader_of(output));
+      for (const TokenOutput& output : step.tokens) readers_.push_back(reader_of(output.id, false));
+      for (const RequestOutput& output : step.requests) {
+        readers_.push_back(reader_of(output.id, output.finish_reason.has_value()));
+      }
       last = live_.empty();
     }
-    for (std::size_t i = 0; i < readers_.size(); ++i) {
-      if (readers_[i]) readers_[i]->deliver(std::move(step.requests[i]));
+    auto reader = readers_.begin();
+    for (const TokenOutput& output : step.tokens) {
+      if (const auto& buffer = *reader++) buffer->deliver(output.token, step.time);
+    }
+    for (RequestOutput& output : step.requests) {
+      if (const auto& buffer = *reader++) buffer->deliver(std::move(output));
     }
     if (callbacks_.on_step) callbacks_.on_step(id_, step.stats);
     if (last) changed();
@@ -161,10 +168,10 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   // Null when it was aborted in the meantime.
-  std::shared_ptr<GenerationBuffer> reader_of(const RequestOutput& output) {
-    const auto found = live_.find(output.id);
+  std::shared_ptr<GenerationBuffer> reader_of(RequestId id, bool ends) {
+    const auto found = live_.find(id);
     if (found == live_.end()) return nullptr;
-    if (!output.finish_reason) return found->second;
+    if (!ends) return found->second;
     auto reader = std::move(found->second);
     live_.erase(found);
     return reader;

@@ -7,43 +7,50 @@
 namespace quire {
 
 void GenerationBuffer::deliver(RequestOutput output) {
-  bool wake = false;
   {
     const std::lock_guard lock(mutex_);
     if (finished_) return;
     finished_ = output.finish_reason.has_value();
-    if (pending_) {
-      merge(*pending_, std::move(output));
-    } else {
-      pending_ = std::move(output);
-    }
-    wake = std::exchange(reader_waits_, false);
+    if (!pending_) pending_ = header_;
+    merge(*pending_, std::move(output));
+    header_.times = pending_->times;
+    header_.num_cached_tokens = pending_->num_cached_tokens;
+    header_.num_preemptions = pending_->num_preemptions;
+    if (!reader_to_wake()) return;
   }
-  if (wake) wake_.try_send(boost::system::error_code());
+  wake_.try_send(boost::system::error_code());
+}
+
+void GenerationBuffer::deliver(TokenId token, Clock::time_point time) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (finished_) return;
+    if (!pending_) pending_ = header_;
+    pending_->token_ids.push_back(token);
+    pending_->times.last_token = header_.times.last_token = time;
+    if (!reader_to_wake()) return;
+  }
+  wake_.try_send(boost::system::error_code());
 }
 
 void GenerationBuffer::finish(FinishReason reason, std::optional<Error> error) {
-  bool wake = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(finished_, true)) return;
-    if (!pending_) pending_.emplace().id = id;
-    pending_->finish_reason = reason;
-    pending_->error = std::move(error);
-    wake = std::exchange(reader_waits_, false);
-  }
-  if (wake) wake_.try_send(boost::system::error_code());
+  RequestOutput end;
+  end.id = id;
+  end.finish_reason = reason;
+  end.error = std::move(error);
+  deliver(std::move(end));
 }
 
+bool GenerationBuffer::reader_to_wake() { return std::exchange(reader_waits_, false); }
+
 void GenerationBuffer::close() {
-  bool wake = false;
   {
     const std::lock_guard lock(mutex_);
     finished_ = true;
     pending_.reset();
-    wake = std::exchange(reader_waits_, false);
+    if (!reader_to_wake()) return;
   }
-  if (wake) wake_.try_send(boost::system::error_code());
+  wake_.try_send(boost::system::error_code());
 }
 
 std::optional<RequestOutput> GenerationBuffer::take() {

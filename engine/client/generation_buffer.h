@@ -15,13 +15,16 @@ namespace quire {
 class GenerationBuffer {
  public:
   GenerationBuffer(asio::any_io_executor executor, RequestId id, EngineId engine)
-      : id(id), engine(engine), wake_(std::move(executor), 1) {}
+      : id(id), engine(engine), wake_(std::move(executor), 1) {
+    header_.id = id;
+  }
 
   const RequestId id;
   const EngineId engine;
 
   // Wakes the reader if it waits. Outputs after the finish are dropped.
   void deliver(RequestOutput output);
+  void deliver(TokenId token, Clock::time_point time);
   void finish(FinishReason reason, std::optional<Error> error);
   // Nothing will be read any more.
   void close();
@@ -35,7 +38,10 @@ class GenerationBuffer {
  private:
   using Wake = asio::experimental::concurrent_channel<void(boost::system::error_code)>;
 
+  bool reader_to_wake();
+
   mutable std::mutex mutex_;
+  RequestOutput header_;  // what next() repeats with every output: times and counts so far
   std::optional<RequestOutput> pending_;
   bool finished_ = false;
   bool reader_waits_ = false;

@@ -1,16 +1,17 @@
 #include "engine/core/kv_setup.h"
 
+#include "engine/runner/model_runner.h"
 #include "model/registry.h"
 
 namespace quire {
 
 DeviceBudget device_budget(const EngineConfig& config, const Model& model,
                            std::int64_t total_bytes) {
-  const SchedulerConfig& scheduler = config.scheduler;
+  const BatchLimits largest{.max_num_seqs = config.scheduler.max_num_seqs,
+                            .max_num_batched_tokens = config.scheduler.max_num_batched_tokens};
   return {.total_bytes = total_bytes,
           .weight_bytes = static_cast<std::int64_t>(model.weight_bytes()),
-          .workspace_bytes = static_cast<std::int64_t>(
-              model.workspace_bytes(scheduler.max_num_batched_tokens, scheduler.max_num_seqs))};
+          .workspace_bytes = static_cast<std::int64_t>(ModelRunner::scratch_bytes(model, largest))};
 }
 
 Result<ModelPlan> plan_kv_cache(const EngineConfig& config, const ModelConfig& model,

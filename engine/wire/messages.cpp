@@ -1,5 +1,6 @@
 #include "engine/wire/messages.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -11,22 +12,39 @@ void append(std::vector<T>& to, std::vector<T>&& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
+// Tokens become outputs, so that one list keeps the order of steps.
+void spell_out(StepOutput& step) {
+  for (const auto& [id, token] : step.tokens) {
+    RequestOutput& output = step.requests.emplace_back();
+    output.id = id;
+    output.token_ids = {token};
+    output.times.last_token = step.time;
+  }
+  step.tokens.clear();
+}
+
 }  // namespace
 
+// What only some outputs carry is kept where the later one has nothing to say.
 void merge(RequestOutput& into, RequestOutput&& next) {
   append(into.token_ids, std::move(next.token_ids));
   append(into.logprobs, std::move(next.logprobs));
   into.finish_reason = next.finish_reason;
   into.stop_token = next.stop_token;
-  into.num_cached_tokens = next.num_cached_tokens;
-  into.num_preemptions = next.num_preemptions;
-  into.times = next.times;
-  into.transfer_params = std::move(next.transfer_params);
+  into.num_cached_tokens = std::max(into.num_cached_tokens, next.num_cached_tokens);
+  into.num_preemptions = std::max(into.num_preemptions, next.num_preemptions);
+  const RequestTimes& times = next.times;
+  if (times.queued != Clock::time_point()) into.times = times;
+  if (times.last_token != Clock::time_point()) into.times.last_token = times.last_token;
+  if (!next.transfer_params.empty()) into.transfer_params = std::move(next.transfer_params);
   into.error = std::move(next.error);
 }
 
 void merge(StepOutput& into, StepOutput&& next) {
+  spell_out(into);
+  spell_out(next);
   append(into.requests, std::move(next.requests));
+  into.time = next.time;
   const int step_tokens = into.stats.step_tokens + next.stats.step_tokens;
   const int step_requests = into.stats.step_requests + next.stats.step_requests;
   into.stats = next.stats;

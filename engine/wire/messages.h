@@ -96,12 +96,21 @@ struct EngineStats {
   int step_requests = 0;  // rows in it
 };
 
+// The common case of a decode step: one more token of a running request, and nothing else.
+struct TokenOutput {
+  RequestId id;
+  TokenId token = 0;
+};
+
+// A request is in one of the two lists. The last_token time of those in `tokens` is `time`.
 struct StepOutput {
-  std::vector<RequestOutput> requests;
+  std::vector<TokenOutput> tokens;
+  std::vector<RequestOutput> requests;  // first and last outputs, and whatever has more to say
+  Clock::time_point time;               // end of the step
   EngineStats stats;
 };
 
-// Two steps as one; a request may then occur twice, in order.
+// Two steps as one; a request may then occur several times in `requests`, in order.
 void merge(StepOutput& into, StepOutput&& next);
 
 std::string_view quire_version();

@@ -119,10 +119,12 @@ TEST_CASE("a dead engine ends its requests and turns the group red", "[engine][c
     (with_a_word ? options.dies_after_steps : options.vanishes_after_steps) = 3;
     FakeGroup fake(pool, {options, rank(1)});
     co_await start(fake);
+    fake.engines[0]->hold();
     auto first = fake.group->submit(request_of({1}, 100));
     auto second = fake.group->submit(request_of({1}, 100));
     REQUIRE(first.has_value());
     REQUIRE(second.has_value());
+    fake.engines[0]->release();
     const RequestOutput all = co_await read_to_end(*first);
     CHECK(all.token_ids.size() == 3);
     CHECK(all.finish_reason == FinishReason::error);

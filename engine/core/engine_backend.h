@@ -1,0 +1,22 @@
+#pragma once
+// What an engine computes on. app/ and tests make one; nothing here knows which there are.
+
+#include <functional>
+#include <memory>
+
+#include "backend/device.h"
+#include "backend/ops.h"
+#include "engine/config.h"
+
+namespace quire {
+
+struct EngineBackend {
+  DeviceKind kind = DeviceKind::cpu;  // not automatic
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Ops> ops;  // ends before the device
+};
+
+// Called on the engine's thread. Throws Failure where the configuration asks for what is not there.
+using BackendFactory = std::function<EngineBackend(const EngineConfig&)>;
+
+}  // namespace quire

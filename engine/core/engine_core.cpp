@@ -1,0 +1,210 @@
+#include "engine/core/engine_core.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/core/kv_setup.h"
+#include "model/registry.h"
+
+namespace quire {
+
+EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend backend,
+                       const Progress& progress)
+    : backend_(std::move(backend)) {
+  const auto start = Clock::now();
+  progress("reading config.json", 0);
+  const ModelConfig model_config = read_model_config(config.model.path);
+  dtype_ = config.model.dtype.value_or(model_config.dtype);
+  const auto specs = kv_specs(model_config, kv_spec_options(config, dtype_));
+  progress("loading weights", 0);
+  const std::int64_t max_len = std::max<std::int64_t>(config.model.max_model_len, 0);
+  model_ = load_model(model_config, config.model.path, *backend_.device, *backend_.ops,
+                      {.dtype = dtype_,
+                       .load_format = config.model.load_format,
+                       .seed = config.model.seed,
+                       .max_model_len = static_cast<int>(max_len)});
+  progress("planning the KV cache", 0);
+  const auto memory = static_cast<std::int64_t>(backend_.device->memory().total);
+  auto plan =
+      plan_kv_cache(config, model_config, backend_.kind, device_budget(config, *model_, memory));
+  if (!plan) throw Failure(plan.error());
+  plan_ = std::move(*plan);
+  progress("allocating the KV cache", 0);
+  make_runtime(config, specs);
+  progress("warming up", 0);
+  runner_->warm_up();
+  ready_ =
+      make_ready({.engine = id,
+                  .dtype = dtype_,
+                  .device = backend_.device->name(),
+                  .model_fingerprint = model_fingerprint(config, dtype_),
+                  .vocab_size = model_->vocab_size(),
+                  .startup_seconds = std::chrono::duration<double>(Clock::now() - start).count()},
+                 plan_);
+}
+
+EngineCore::~EngineCore() = default;
+
+void EngineCore::make_runtime(const EngineConfig& config, const std::vector<LayerKvSpec>& specs) {
+  const int max_model_len = static_cast<int>(plan_.kv.max_model_len);
+  const BatchLimits limits{.max_num_seqs = config.scheduler.max_num_seqs,
+                           .max_num_batched_tokens = config.scheduler.max_num_batched_tokens,
+                           .max_model_len = max_model_len};
+  memory_ = std::make_unique<KvMemory>(*backend_.device, plan_.kv);
+  model_->bind_cache(memory_->layers(specs));
+  runner_ =
+      std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, plan_.kv,
+                                    RunnerOptions{.limits = limits, .seed = config.model.seed});
+  kv_ = std::make_unique<KvCacheManager>(
+      kv_cache_config(plan_.kv, config.scheduler.max_num_batched_tokens,
+                      config.cache.enable_prefix_caching, false));
+  SchedulerOptions options = scheduler_options(config.scheduler, max_model_len);
+  // Arrivals between two steps wait too, however much room there is to run.
+  if (options.max_waiting_requests > 0) options.max_waiting_requests += options.max_num_seqs;
+  if (backend_.device->is_host_memory()) {
+    // The host computes: there is nothing to plan beside.
+    options.async = false;
+    options.pipeline_depth = 1;
+  }
+  scheduler_ = std::make_unique<Scheduler>(options, *kv_);
+}
+
+void EngineCore::add(AddRequest request) {
+  const RequestId id = request.id;
+  RequestInit init;
+  init.id = id;
+  init.sampling = std::move(request.sampling);
+  init.eos_token_ids = std::move(request.eos_token_ids);
+  init.priority = request.priority;
+  init.arrival = request.arrival;
+  init.cache_salt = std::move(request.cache_salt);
+  init.transfer_params = std::move(request.transfer_params);
+  const int offset = model_->position_offset(static_cast<int>(request.prompt.size()));
+  if (offset != 0) init.cache_salt += "\x1fpositions+" + std::to_string(offset);
+  init.prompt = std::move(request.prompt);
+
+  Result<void> admitted = validate(init.sampling, model_->vocab_size());
+  if (admitted) admitted = scheduler_->add(std::move(init));
+  if (admitted) {
+    tracking_[id].times.queued = Clock::now();
+    return;
+  }
+  RequestOutput& output = refused_.emplace_back();
+  output.id = id;
+  output.finish_reason = FinishReason::error;
+  output.error = admitted.error();
+}
+
+void EngineCore::abort(RequestId id) {
+  scheduler_->abort(id);
+  tracking_.erase(id);
+}
+
+StepOutput EngineCore::step() {
+  StepOutput output;
+  output.requests = std::exchange(refused_, {});
+  step_tokens_ = step_requests_ = 0;
+  // Penalties look at tokens that are still on the device: then one step at a time.
+  if (!in_flight_.empty() && runner_->next_needs_collect()) collect(output);
+  if (scheduler_->can_schedule() && scheduler_->has_work()) launch();
+  const bool nothing_new = step_requests_ == 0;
+  if (!in_flight_.empty() && (nothing_new || !scheduler_->can_schedule())) collect(output);
+  output.stats = stats();
+  return output;
+}
+
+void EngineCore::launch() {
+  const BatchPlan& plan = scheduler_->schedule();
+  in_flight_.push_back(&plan);
+  if (plan.empty()) return;
+  const auto now = Clock::now();
+  for (const BatchRow& row : plan.rows) {
+    if (!row.is_new) continue;
+    const auto tracked = tracking_.find(row.request->id());
+    if (tracked == tracking_.end()) continue;
+    RequestTimes& times = tracked->second.times;
+    if (times.scheduled == Clock::time_point()) times.scheduled = now;
+  }
+  runner_->launch(plan);
+  step_tokens_ = plan.num_tokens;
+  step_requests_ = static_cast<int>(plan.rows.size());
+}
+
+void EngineCore::collect(StepOutput& output) {
+  const BatchPlan& plan = *in_flight_.front();
+  in_flight_.erase(in_flight_.begin());
+  const StepTokens tokens = plan.empty() ? StepTokens() : runner_->collect();
+  const StepResult& result = scheduler_->commit(plan, tokens);
+  output.time = Clock::now();
+  for (const RequestProgress& progress : result.requests) report(progress, result, output);
+}
+
+void EngineCore::report(const RequestProgress& progress, const StepResult& result,
+                        StepOutput& output) {
+  const Request& request = *progress.request;
+  const auto tokens = result.tokens_of(progress);
+  const auto tracked = tracking_.find(request.id());
+  if (tracked == tracking_.end()) return;
+  const bool plain = tokens.size() == 1 && tracked->second.begun && !progress.finish_reason &&
+                     !request.sampling().logprobs;
+  if (plain) return output.tokens.push_back({request.id(), tokens[0]});
+
+  RequestTimes& times = tracked->second.times;
+  if (!tokens.empty()) {
+    if (!std::exchange(tracked->second.begun, true)) times.first_token = output.time;
+    times.last_token = output.time;
+  }
+  RequestOutput& one = output.requests.emplace_back();
+  one.id = request.id();
+  one.token_ids.assign(tokens.begin(), tokens.end());
+  one.finish_reason = progress.finish_reason;
+  one.stop_token = progress.stop_token;
+  one.num_cached_tokens = request.num_cached;
+  one.num_preemptions = request.num_preemptions;
+  one.times = times;
+  if (progress.finish_reason == FinishReason::error) {
+    one.error = Error{ErrorCode::internal, request.error, {}};
+  }
+  if (request.sampling().logprobs) add_logprobs(progress, one);
+  if (progress.finish_reason) tracking_.erase(tracked);
+}
+
+void EngineCore::add_logprobs(const RequestProgress& progress, RequestOutput& output) const {
+  if (progress.row < 0 || output.token_ids.empty()) return;
+  const LogprobRows& rows = runner_->logprobs();
+  const std::int32_t sample = runner_->sample_of_row(progress.row);
+  const auto row = static_cast<std::size_t>(rows.row_of[sample]);
+  const int asked = *progress.request->sampling().logprobs;
+  const auto count = static_cast<std::size_t>(asked < 0 ? rows.k : std::min(asked, rows.k));
+  PositionLogprobs& position = output.logprobs.emplace_back();
+  position.chosen = {output.token_ids[0], rows.chosen_values[row]};
+  position.rank = rows.ranks[row];
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = row * static_cast<std::size_t>(rows.k) + i;
+    position.top.push_back({rows.top_ids[at], rows.top_values[at]});
+  }
+}
+
+EngineStats EngineCore::stats() const {
+  const SchedulerStats now = scheduler_->stats();
+  EngineStats stats;
+  stats.num_running = now.num_running;
+  stats.num_waiting = now.num_waiting;
+  stats.num_waiting_deferred = now.num_waiting_deferred;
+  stats.num_blocks = now.num_blocks;
+  stats.num_free_blocks = now.num_free_blocks;
+  stats.kv_cache_usage = now.kv_usage;
+  stats.prefix_cache_queries = now.prefix_queries;
+  stats.prefix_cache_hits = now.prefix_hits;
+  stats.prompt_tokens = now.prompt_tokens;
+  stats.generation_tokens = now.generated_tokens;
+  stats.preemptions = now.preemptions;
+  stats.steps = now.steps;
+  stats.step_tokens = step_tokens_;
+  stats.step_requests = step_requests_;
+  return stats;
+}
+
+}  // namespace quire

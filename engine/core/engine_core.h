@@ -1,0 +1,75 @@
+#pragma once
+// One engine: model, KV cache, scheduler and runner, and the step that joins them. Belongs to one
+// thread: EngineThread's, or that of a program which drives it by hand.
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "engine/core/engine_backend.h"
+#include "engine/core/handshake.h"
+#include "engine/kv_cache/kv_cache_manager.h"
+#include "engine/kv_cache/model_plan.h"
+#include "engine/runner/model_runner.h"
+#include "engine/scheduler/scheduler.h"
+#include "engine/wire/messages.h"
+
+namespace quire {
+
+class EngineCore {
+ public:
+  using Progress = std::function<void(std::string_view stage, double fraction)>;
+
+  // Loads, plans, allocates what the plan says, and runs a warm-up step. Throws Failure.
+  EngineCore(const EngineConfig& config, EngineId id, EngineBackend backend,
+             const Progress& progress);
+  ~EngineCore();
+
+  const Ready& ready() const { return ready_; }
+  const ModelPlan& plan() const { return plan_; }
+  void observe_logits(LogitsObserver observer) { runner_->observe_logits(std::move(observer)); }
+
+  // A request that cannot run is reported as ended by the next step.
+  void add(AddRequest request);
+  void abort(RequestId id);
+  bool has_work() const { return scheduler_->has_work() || !refused_.empty(); }
+
+  // Decide, compute, account: runs the next step, or with two under way waits for the first.
+  StepOutput step();
+
+  EngineStats stats() const;
+
+ private:
+  struct Tracking {
+    RequestTimes times;
+    bool begun = false;  // its first output has gone out
+  };
+
+  void make_runtime(const EngineConfig& config, const std::vector<LayerKvSpec>& specs);
+
+  void launch();
+  void collect(StepOutput& output);
+  void report(const RequestProgress& progress, const StepResult& result, StepOutput& output);
+  void add_logprobs(const RequestProgress& progress, RequestOutput& output) const;
+
+  const EngineBackend backend_;
+  std::unique_ptr<Model> model_;
+  DType dtype_ = DType::bf16;
+  ModelPlan plan_;
+  Ready ready_;
+  std::unique_ptr<KvMemory> memory_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<KvCacheManager> kv_;
+  std::unique_ptr<Scheduler> scheduler_;
+
+  std::vector<const BatchPlan*> in_flight_;  // oldest first
+  std::unordered_map<RequestId, Tracking> tracking_;
+  std::vector<RequestOutput> refused_;
+  int step_tokens_ = 0;
+  int step_requests_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,93 @@
+#include "engine/core/engine_thread.h"
+
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "engine/core/engine_core.h"
+
+namespace quire {
+namespace {
+
+// Everyone waits for something outside (a transfer, a grammar): look again soon.
+constexpr auto kIdlePause = std::chrono::milliseconds(1);
+
+void apply(EngineCore& core, Command& command) {
+  if (auto* add = std::get_if<AddRequest>(&command)) core.add(std::move(*add));
+  if (auto* abort = std::get_if<AbortRequest>(&command)) core.abort(abort->id);
+}
+
+}  // namespace
+
+EngineThread::EngineThread(EngineId id, std::unique_ptr<EngineEnd> end, BackendFactory backend)
+    : id_(id), end_(std::move(end)), backend_(std::move(backend)), thread_([this] { run(); }) {}
+
+EngineThread::~EngineThread() {
+  end_->close();
+  thread_.join();
+}
+
+void EngineThread::run() {
+  std::string error = "unknown";
+  try {
+    serve();
+    return end_->close();
+  } catch (const std::exception& e) {
+    error = e.what();
+  } catch (...) {
+  }
+  log::error("engine.dead", {{"engine", id_.value}, {"error", error}});
+  end_->publish(EngineDead{id_, error});
+  end_->close();
+}
+
+void EngineThread::serve() {
+  if (const auto core = start_up()) loop(*core);
+}
+
+std::unique_ptr<EngineCore> EngineThread::start_up() {
+  end_->publish(Hello{id_, std::string(quire_version())});
+  std::vector<Command> commands;
+  while (commands.empty()) {
+    if (!end_->wait_and_take(commands)) return nullptr;
+  }
+  const auto* configure = std::get_if<Configure>(&commands.front());
+  if (configure == nullptr) {
+    throw Failure(ErrorCode::internal, "the front end sent a request before Configure");
+  }
+  const EngineConfig& config = configure->config;
+  auto core = std::make_unique<EngineCore>(
+      config, id_, backend_(config), [this](std::string_view stage, double fraction) {
+        end_->publish(StartupProgress{std::string(stage), fraction});
+      });
+  const Ready& ready = core->ready();
+  log::info("engine.ready", {{"engine", id_.value},
+                             {"device", ready.device},
+                             {"dtype", ready.dtype},
+                             {"max_model_len", ready.max_model_len},
+                             {"block_size", ready.block_size},
+                             {"num_gpu_blocks", ready.num_gpu_blocks},
+                             {"kv_cache_size_tokens", ready.kv_cache_size_tokens},
+                             {"seconds", ready.startup_seconds}});
+  end_->publish(ready);
+  return core;
+}
+
+void EngineThread::loop(EngineCore& core) {
+  std::vector<Command> commands;
+  while (true) {
+    commands.clear();
+    const bool open = core.has_work() ? end_->take(commands) : end_->wait_and_take(commands);
+    if (!open) return;
+    for (Command& command : commands) apply(core, command);
+    StepOutput output = core.step();
+    const bool idle = output.stats.step_requests == 0 && output.tokens.empty() &&
+                      output.requests.empty() && core.has_work();
+    end_->publish(std::move(output));
+    if (idle) std::this_thread::sleep_for(kIdlePause);
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,27 @@
+#pragma once
+// What an engine answers at start-up, from the plan that it runs by.
+
+#include <string>
+
+#include "engine/config.h"
+#include "engine/kv_cache/model_plan.h"
+#include "engine/wire/messages.h"
+
+namespace quire {
+
+struct EngineIdentity {
+  EngineId engine;
+  DType dtype = DType::bf16;
+  std::string device;
+  std::string model_fingerprint;
+  int vocab_size = 0;
+  double startup_seconds = 0;
+};
+
+Ready make_ready(const EngineIdentity& identity, const ModelPlan& plan);
+
+// Equal for equal weights in an equal dtype: a hash over config.json, the weight files' headers and
+// samples of their contents. Engines compare it before they answer for one model or exchange KV.
+std::string model_fingerprint(const EngineConfig& config, DType dtype);
+
+}  // namespace quire

@@ -1,0 +1,91 @@
+#pragma once
+// Executes plans: arrays → forward → logits → tokens. launch() queues a step, collect() waits for
+// the oldest one; up to two may be under way, so that a step is planned while another computes.
+// Engine thread only.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/workspace.h"
+#include "engine/runner/input_batch.h"
+#include "engine/runner/kv_memory.h"
+#include "engine/sampling/sampler.h"
+#include "engine/scheduler/batch_plan.h"
+#include "model/model.h"
+
+namespace quire {
+
+struct RunnerOptions {
+  BatchLimits limits;
+  std::uint64_t seed = 0;
+};
+
+// Sees the logits of every token of every step, before edits; slows everything down.
+using LogitsObserver =
+    std::function<void(RequestId request, int position, std::span<const float> logits)>;
+
+class ModelRunner {
+ public:
+  static constexpr int kMaxInFlight = 2;
+
+  ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memory, const KvPlan& plan,
+              const RunnerOptions& options);
+
+  // What the constructor takes of the device beside weights and KV cache, in bytes.
+  static std::size_t scratch_bytes(const Model& model, const BatchLimits& limits);
+
+  // Runs a prompt and a decode step in the null block, so that the first request finds everything
+  // touched and a workspace that is too small shows at start-up.
+  void warm_up();
+
+  void observe_logits(LogitsObserver observer) { observer_ = std::move(observer); }
+
+  void launch(const BatchPlan& plan);
+  // Of the oldest step that was launched; valid until the next collect().
+  StepTokens collect();
+  // Log-probabilities of the collected step, by plan row; k is 0 when nobody asked.
+  const LogprobRows& logprobs() const { return sampler_.logprobs(collected_->sampler_turn); }
+  int sample_of_row(int row) const { return collected_->sample_of_row[row]; }
+
+  int num_in_flight() const { return num_in_flight_; }
+  // The step launched last must be collected before the next is planned.
+  bool next_needs_collect() const { return sampler_.needs_latest_tokens(); }
+
+ private:
+  struct InFlight {
+    std::unique_ptr<Event> done;
+    Buffer tokens;  // host, i32 [S]
+    std::vector<std::int32_t> sample_of_row;
+    int sampler_turn = 0;
+  };
+
+  void add_sampled_rows(const BatchPlan& plan, InFlight& step);
+  void sample(const StepInputs& inputs, const ForwardContext& context, InFlight& step);
+  void show_logits(const BatchPlan& plan, const ForwardContext& context);
+
+  Device& device_;
+  Ops& ops_;
+  Model& model_;
+  KvMemory& memory_;
+  const RunnerOptions options_;
+  InputBatch batch_;
+  Sampler sampler_;
+  Workspace workspace_;
+  Buffer hidden_;          // [max_num_batched_tokens, hidden_size]
+  Buffer sampled_hidden_;  // [max_num_seqs, hidden_size]
+  Buffer logits_;          // f32 [max_num_seqs, V]
+  LogitsObserver observer_;
+
+  std::array<InFlight, kMaxInFlight> steps_;
+  int next_ = 0;  // of steps_, to launch
+  int num_in_flight_ = 0;
+  const InFlight* collected_ = nullptr;
+  std::vector<TokenId> collected_tokens_;  // by plan row
+};
+
+}  // namespace quire
