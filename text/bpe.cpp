@@ -85,8 +85,16 @@ void BpeModel::units_of(std::string_view word, std::vector<TokenId>& units) cons
   std::optional<TokenId> unknown;  // not yet added: the next unknown unit may fuse with it
   for (std::size_t at = 0, length = 0; at < word.size(); at += length) {
     length = byte_level_ ? 1 : utf8_length(word[at]);
-    const std::string_view unit = word.substr(at, length);
-    const TokenId id = unit_id(unit, at == 0, at + length == word.size());
+    std::string_view unit = word.substr(at, length);
+    std::string spelled;
+    const bool with_prefix = at > 0 && !prefix_.empty();
+    const bool with_suffix = at + length == word.size() && !suffix_.empty();
+    if (with_prefix || with_suffix) {
+      spelled.append(with_prefix ? prefix_ : "").append(unit).append(with_suffix ? suffix_ : "");
+      unit = spelled;
+    }
+    const TokenId id = unit.size() == 1 ? byte_ids_[static_cast<unsigned char>(unit[0])]
+                                        : vocab_.find(unit).value_or(-1);
     if (id < 0) {
       add_unknown(unit, unknown, units);
       continue;
@@ -96,19 +104,6 @@ void BpeModel::units_of(std::string_view word, std::vector<TokenId>& units) cons
     units.push_back(id);
   }
   if (unknown) units.push_back(*unknown);
-}
-
-TokenId BpeModel::unit_id(std::string_view unit, bool first, bool last) const {
-  if (unit.size() == 1 && (first || prefix_.empty()) && (!last || suffix_.empty())) {
-    return byte_ids_[static_cast<unsigned char>(unit[0])];
-  }
-  if ((first || prefix_.empty()) && (!last || suffix_.empty())) {
-    return vocab_.find(unit).value_or(-1);
-  }
-  std::string spelled = first ? std::string() : prefix_;
-  spelled += unit;
-  if (last) spelled += suffix_;
-  return vocab_.find(spelled).value_or(-1);
 }
 
 void BpeModel::add_unknown(std::string_view unit, std::optional<TokenId>& unknown,

@@ -47,7 +47,6 @@ class BpeModel final : public TokenModel {
   void units_of(std::string_view word, std::vector<TokenId>& units) const;
   void add_unknown(std::string_view unit, std::optional<TokenId>& unknown,
                    std::vector<TokenId>& units) const;
-  TokenId unit_id(std::string_view unit, bool first, bool last) const;  // -1: none
   void merge_short(Scratch& scratch) const;
   void merge_with_queue(Scratch& scratch) const;
   bool is_seam(char32_t left, char32_t right) const;

@@ -55,10 +55,11 @@ BpeModel::BpeModel(const JsonField& field, bool byte_level)
 void BpeModel::load_merges(const JsonField& field) {
   const auto merges = field.array();
   merges_ = MergeMap(merges.size());
-  // Unknown units fuse over any seam, so there must be none.
+  // Unknown units fuse over any seam, and where they are left out their neighbours may merge: there
+  // must be none.
   const bool none_unknown =
-      !unk_ || (byte_fallback_ && std::all_of(fallback_ids_.begin(), fallback_ids_.end(),
-                                              [](TokenId id) { return id >= 0; }));
+      byte_fallback_ &&
+      std::all_of(fallback_ids_.begin(), fallback_ids_.end(), [](TokenId id) { return id >= 0; });
   if (!byte_level_ && prefix_.empty() && suffix_.empty() && none_unknown) {
     joined_pairs_.resize(kJoinedBits / 64);
   }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -16,7 +17,9 @@ constexpr std::string_view kSpace =
 constexpr std::string_view kNotSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 constexpr std::string_view kWord =
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+// For Oniguruma these are word characters too, but only for \w outside of a class.
+constexpr std::string_view kOddWord = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHex = "0-9A-Fa-f";
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kLongNames{{
@@ -40,15 +43,24 @@ class Translator {
 
   std::string run() {
     while (at_ < in_.size()) {
+      if (in_[at_] == '{') {
+        interval();
+        continue;
+      }
+      const std::size_t begin = out_.size();
+      atom_ = begin;
       if (in_[at_] == '\\') {
         escape(/*in_class=*/false);
       } else if (in_[at_] == '[') {
         char_class();
-      } else if (in_.substr(at_).starts_with("(?")) {
+      } else if (in_[at_] == '(') {
         group();
-      } else if (in_[at_] == '{') {
-        interval();
+        groups_.push_back(begin);
       } else {
+        if (in_[at_] == ')' && !groups_.empty()) {
+          atom_ = groups_.back();
+          groups_.pop_back();
+        }
         out_ += in_[at_++];
       }
     }
@@ -77,7 +89,8 @@ class Translator {
       case 'h':
         return put_class(kHex, false, in_class);
       case 'w':
-        return put_class(kWord, false, in_class);
+        if (in_class) return put_class(kWord, false, true);
+        return put_class(fmt::format("{}{}", kWord, kOddWord), false, false);
       case 'H':
       case 'W':
         if (in_class) unsupported(fmt::format("\\{} in a class, which is not supported", kind));
@@ -146,8 +159,9 @@ class Translator {
 
   // In (?m) of Ruby the dot matches newlines: (?s) elsewhere.
   void group() {
-    out_ += in_.substr(at_, 2);
-    at_ += 2;
+    out_ += in_[at_++];
+    if (at_ >= in_.size() || in_[at_] != '?') return;
+    out_ += in_[at_++];
     std::size_t flags = at_;
     while (flags < in_.size() &&
            (in_[flags] == 'i' || in_[flags] == 'm' || in_[flags] == 'x' || in_[flags] == '-')) {
@@ -170,7 +184,8 @@ class Translator {
     out_ += interval.starts_with("{,") ? fmt::format("{{0{}", interval.substr(1)) : interval;
     at_ = end + 1;
     if (at_ < in_.size() && in_[at_] == '+') {
-      out_ += "{1,}";
+      out_.insert(atom_, "(?:");
+      out_ += ")+";
       ++at_;
     }
   }
@@ -178,6 +193,8 @@ class Translator {
   std::string_view in_;
   std::size_t at_ = 0;
   std::string out_;
+  std::size_t atom_ = 0;             // where in out_ that begins which a quantifier repeats
+  std::vector<std::size_t> groups_;  // where in out_ the open groups begin
 };
 
 }  // namespace
