@@ -54,6 +54,7 @@ class CudaOps final : public Ops {
   void paged_attention(const AttentionArgs& args, StreamRef stream) override {
     const cuda::SplitScratch scratch{static_cast<float*>(split_scratch_.data()),
                                      static_cast<std::int64_t>(kSplitScratchBytes / sizeof(float))};
+    if (cuda::attention_mma_supports(args)) return cuda::attention_mma(args, scratch, stream);
     cuda::attention_simt(args, scratch, stream);
   }
   void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream) override {

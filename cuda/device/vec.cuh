@@ -40,6 +40,13 @@ decltype(auto) dispatch_device_float(DType dtype, F&& f) {
   }
 }
 
+// Storage types of a KV cache: floats, and 8-bit floats without a scale.
+template <class F>
+decltype(auto) dispatch_cache(DType dtype, F&& f) {
+  if (dtype == DType::fp8_e4m3) return f(Type<__nv_fp8_e4m3>{});
+  return dispatch_device_float(dtype, f);
+}
+
 // View<T, Rank> of a tensor whose dtype is T's storage type.
 template <class T, int kRank>
 View<T, kRank> device_view(const TensorView& tensor) {

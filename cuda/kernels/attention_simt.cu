@@ -19,11 +19,11 @@ constexpr int kWarps = 4;
 constexpr int kMaxSplits = 32;
 constexpr int kKeysPerSplit = 256;  // below this a split costs more than it brings
 
-template <class T>
+template <class T, class Cache>
 struct SimtArgs {
   View<T, 3> out;
   View<const T, 3> q;
-  View<const T, 4> k_cache, v_cache;
+  View<const Cache, 4> k_cache, v_cache;
   View<const std::int32_t, 2> block_table;
   const std::int32_t* query_start;
   const std::int32_t* seq_lens;
@@ -50,8 +50,8 @@ __device__ __forceinline__ int request_of(const std::int32_t* query_start, int n
 
 // Threads' states and values of one head, summed over warps through shared memory, then written:
 // whole, or as one split.
-template <class T, int kPerLane>
-__device__ void finish_head(const SimtArgs<T>& a, const SoftmaxState& state,
+template <class T, class Cache, int kPerLane>
+__device__ void finish_head(const SimtArgs<T, Cache>& a, const SoftmaxState& state,
                             const float (&values)[kPerLane], int token, int head, int split) {
   SHARED(maxima, float[kWarps]);
   SHARED(sums, float[kWarps]);
@@ -93,9 +93,9 @@ __device__ void finish_head(const SimtArgs<T>& a, const SoftmaxState& state,
 }
 
 // One block per (token, KV head, split); kGroup query heads share the KV head's loads.
-template <class T, int kPerLane, int kGroup>
+template <class T, class Cache, int kPerLane, int kGroup>
 __global__ void __launch_bounds__(kWarps * 32)
-    attention_simt_kernel(const __grid_constant__ SimtArgs<T> a) {
+    attention_simt_kernel(const __grid_constant__ SimtArgs<T, Cache> a) {
   const int token = blockIdx.x, kv_head = blockIdx.y, split = blockIdx.z;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int request = request_of(a.query_start, a.num_requests, token);
@@ -172,11 +172,41 @@ __global__ void merge_splits_kernel(View<T, 3> out, const float* partials, const
   }
 }
 
-template <class T, int kPerLane>
-auto simt_kernel(std::int64_t group) {
-  return group == 1   ? attention_simt_kernel<T, kPerLane, 1>
-         : group <= 2 ? attention_simt_kernel<T, kPerLane, 2>
-                      : attention_simt_kernel<T, kPerLane, 4>;
+template <class T, class Cache>
+void launch_simt(const AttentionArgs& args, int splits, float* partials, StreamRef stream) {
+  const SimtArgs<T, Cache> a{
+      .out = device_view<T, 3>(args.out),
+      .q = device_view<const T, 3>(args.q),
+      .k_cache = device_view<const Cache, 4>(args.k_cache),
+      .v_cache = device_view<const Cache, 4>(args.v_cache),
+      .block_table = device_view<const std::int32_t, 2>(args.block_table),
+      .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
+      .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
+      .sinks = static_cast<const float*>(args.sinks.data()),
+      .partials = partials,
+      .num_requests = static_cast<int>(args.seq_lens.extent(0)),
+      .splits = splits,
+      .window = args.window,
+      .scale = args.scale,
+      .soft_cap = args.soft_cap};
+  const std::int64_t dim = std::max(args.k_cache.extent(3), args.v_cache.extent(3)),
+                     kv_heads = args.k_cache.extent(2);
+  const bool grouped = args.q.extent(1) > kv_heads;
+  const dim3 grid(static_cast<unsigned>(args.q.extent(0)), static_cast<unsigned>(kv_heads),
+                  static_cast<unsigned>(splits));
+  const auto go = [&](auto kernel) {
+    CUDA_CHECK(launch(kernel, grid, dim3(kWarps * 32), 0, native(stream), a));
+  };
+  if (dim <= 64)
+    return go(grouped ? attention_simt_kernel<T, Cache, 2, 4>
+                      : attention_simt_kernel<T, Cache, 2, 1>);
+  if (dim <= 128)
+    return go(grouped ? attention_simt_kernel<T, Cache, 4, 4>
+                      : attention_simt_kernel<T, Cache, 4, 1>);
+  if (dim <= 256)
+    return go(grouped ? attention_simt_kernel<T, Cache, 8, 4>
+                      : attention_simt_kernel<T, Cache, 8, 1>);
+  throw Failure(ErrorCode::unsupported, "attention heads of more than 256 elements on CUDA");
 }
 
 }  // namespace
@@ -193,40 +223,19 @@ void merge_splits(TensorView out, TensorView sinks, const float* partials, int s
 }
 
 void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef stream) {
-  const std::int64_t tokens = args.q.extent(0), heads = args.q.extent(1),
-                     kv_heads = args.k_cache.extent(2);
-  const std::int64_t k_dim = args.k_cache.extent(3), v_dim = args.v_cache.extent(3);
+  const std::int64_t tokens = args.q.extent(0), heads = args.q.extent(1);
+  const std::int64_t v_dim = args.v_cache.extent(3);
   if (tokens == 0) return;
   const std::int64_t keys =
       args.window > 0 ? std::min(args.window, args.max_seq_len) : args.max_seq_len;
   const std::int64_t room = scratch.floats / (tokens * heads * (v_dim + 2));
   const auto splits = static_cast<int>(
       std::clamp<std::int64_t>(std::min(keys / kKeysPerSplit, room), 1, kMaxSplits));
+  float* partials = splits > 1 ? scratch.data : nullptr;
   dispatch_device_float(args.q.dtype(), [&]<class T>(Type<T>) {
-    assert(args.k_cache.dtype() == args.q.dtype());
-    const SimtArgs<T> a{.out = device_view<T, 3>(args.out),
-                        .q = device_view<const T, 3>(args.q),
-                        .k_cache = device_view<const T, 4>(args.k_cache),
-                        .v_cache = device_view<const T, 4>(args.v_cache),
-                        .block_table = device_view<const std::int32_t, 2>(args.block_table),
-                        .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
-                        .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
-                        .sinks = static_cast<const float*>(args.sinks.data()),
-                        .partials = splits > 1 ? scratch.data : nullptr,
-                        .num_requests = static_cast<int>(args.seq_lens.extent(0)),
-                        .splits = splits,
-                        .window = args.window,
-                        .scale = args.scale,
-                        .soft_cap = args.soft_cap};
-    const std::int64_t dim = std::max(k_dim, v_dim), group = heads / kv_heads;
-    if (dim > 256)
-      throw Failure(ErrorCode::unsupported, "attention heads of more than 256 elements on CUDA");
-    const auto kernel = dim <= 64    ? simt_kernel<T, 2>(group)
-                        : dim <= 128 ? simt_kernel<T, 4>(group)
-                                     : simt_kernel<T, 8>(group);
-    const dim3 grid(static_cast<unsigned>(tokens), static_cast<unsigned>(kv_heads),
-                    static_cast<unsigned>(splits));
-    CUDA_CHECK(launch(kernel, grid, dim3(kWarps * 32), 0, native(stream), a));
+    dispatch_cache(args.k_cache.dtype(), [&]<class Cache>(Type<Cache>) {
+      launch_simt<T, Cache>(args, splits, partials, stream);
+    });
   });
   if (splits > 1) merge_splits(args.out, args.sinks, scratch.data, splits, stream);
 }

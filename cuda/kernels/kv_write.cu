@@ -46,12 +46,9 @@ void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v
               StreamRef stream) {
   if (k.extent(0) == 0) return;
   dispatch_device_float(k.dtype(), [&]<class T>(Type<T>) {
-    if (k_cache.dtype() == k.dtype())
-      return launch_write<T, T>(k_cache, v_cache, k, v, slots, stream);
-    if (k_cache.dtype() == DType::fp8_e4m3)
-      return launch_write<__nv_fp8_e4m3, T>(k_cache, v_cache, k, v, slots, stream);
-    throw Failure(ErrorCode::internal, "no kv_write from " + std::string(name_of(k.dtype())) +
-                                           " to " + std::string(name_of(k_cache.dtype())));
+    dispatch_cache(k_cache.dtype(), [&]<class Cache>(Type<Cache>) {
+      launch_write<Cache, T>(k_cache, v_cache, k, v, slots, stream);
+    });
   });
 }
 

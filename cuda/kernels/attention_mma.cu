@@ -1,0 +1,316 @@
+// Paged attention on tensor cores. The query heads of one KV head are packed into rows, so a tile
+// of K and V is read once for all of them. Requests with at most 16 rows (decode) spread the keys
+// of a tile over four warps and the context over blocks: bound by reading the cache. Others
+// (prefill) give each warp 16 rows: bound by the tensor cores.
+
+#include <algorithm>
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/vec.cuh"
+#include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention_tile.cuh"
+#include "cuda/kernels/launchers.h"
+#include "cuda/runtime/check.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kWarpRows = 16;
+constexpr int kMaxSplits = 64;
+constexpr int kTilesPerSplit = 4;  // below this a split costs more than it brings
+
+template <class T>
+struct MmaArgs {
+  View<T, 3> out;
+  View<const T, 3> q;
+  View<const T, 4> k_cache, v_cache;
+  View<const std::int32_t, 2> block_table;
+  const std::int32_t* query_start;
+  const std::int32_t* seq_lens;
+  const float* sinks;  // null: none
+  float* partials;     // null: one split
+  int splits, window, group;
+  float scale, soft_cap;
+};
+
+// A request seen from one block.
+struct Queries {
+  int request, kv_head, first_token, num_tokens, num_rows, seq_len;
+};
+
+template <class T, int kDim>
+struct Stage {
+  KeyTile<T, kDim> k, v;
+};
+
+template <class T, int kDim>
+__device__ void copy_tile(KeyTile<T, kDim>& tile, const View<const T, 4>& cache,
+                          const MmaArgs<T>& a, const Queries& q, int key0, int end) {
+  constexpr int kChunks = kDim / kVecWidth<T>;
+  const int block_size = static_cast<int>(cache.extent[1]);
+  for (int c = threadIdx.x; c < kTileKeys * kChunks; c += kWarps * 32) {
+    const int row = c / kChunks, dim = c % kChunks * kVecWidth<T>, key = key0 + row;
+    const bool there = key < end;  // what is not becomes zero
+    const T* from =
+        there ? &cache(a.block_table(q.request, key / block_size), key % block_size, q.kv_head, dim)
+              : cache.data;
+    async_copy<16>(tile.at(row, dim), from, there ? 16 : 0);
+  }
+}
+
+template <class T, int kDim, int kKeys>
+__device__ void load_queries(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T>& a,
+                             const Queries& q, int row0) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int row = row0 + lane / 4 + 8 * h;
+    const bool there = row < q.num_rows;
+    const int token = there ? row / a.group : 0,
+              head = q.kv_head * a.group + (there ? row % a.group : 0);
+    const int position = q.seq_len - q.num_tokens + token;
+    w.visible[h] = there ? Visible{a.window > 0 ? max(0, position - a.window + 1) : 0, position}
+                         : Visible{1, 0};
+#pragma unroll
+    for (int d = 0; d < kDim / 16; ++d) {
+      const T* from = &a.q(q.first_token + token, head, d * 16 + lane % 4 * 2);
+      w.q[d].r[h] = there ? *reinterpret_cast<const std::uint32_t*>(from) : 0u;
+      w.q[d].r[2 + h] = there ? *reinterpret_cast<const std::uint32_t*>(from + 8) : 0u;
+    }
+  }
+}
+
+// Values of the two rows of a lane, finished or as a split's partial result.
+template <class T, int kDim, int kKeys>
+__device__ void store_rows(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T>& a, const Queries& q,
+                           int row0, int split) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int row = row0 + lane / 4 + 8 * h;
+    if (row >= q.num_rows) continue;
+    const int token = q.first_token + row / a.group, head = q.kv_head * a.group + row % a.group;
+    SoftmaxState& s = w.state[h];
+    if (a.partials != nullptr) {
+      float* to = a.partials +
+                  ((static_cast<std::int64_t>(token) * a.out.extent[1] + head) * a.splits + split) *
+                      (kDim + 2);
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) to[n * 8 + lane % 4 * 2 + i] = w.values[n].r[2 * h + i];
+      }
+      if (lane % 4 == 0) {
+        to[kDim] = s.max;
+        to[kDim + 1] = s.sum;
+      }
+      continue;
+    }
+    float factor = 1.f;
+    if (a.sinks != nullptr) {
+      const float top = fmaxf(s.max, a.sinks[head]);
+      factor = s.factor(top);
+      s.sum = s.sum * factor + __expf(a.sinks[head] - top);
+    }
+    factor = s.sum > 0.f ? factor / s.sum : 0.f;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+      *reinterpret_cast<std::uint32_t*>(&a.out(token, head, n * 8 + lane % 4 * 2)) =
+          pack<T>(w.values[n].r[2 * h] * factor, w.values[n].r[2 * h + 1] * factor);
+    }
+  }
+}
+
+// Decode: four warps hold partial results of the same 16 rows; the first warp gets their sum.
+template <class T, int kDim, int kKeys>
+__device__ void merge_warps(WarpRows<T, kDim, kDim, kKeys>& w, float* shared) {
+  constexpr int kPerLane = kDim / 8 * 4 + 4;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  float* mine = shared + (warp * 32 + lane) * kPerLane;
+  __syncthreads();  // the tiles that lay here have been read
+#pragma unroll
+  for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) mine[n * 4 + i] = w.values[n].r[i];
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    mine[kDim / 2 + 2 * h] = w.state[h].max;
+    mine[kDim / 2 + 2 * h + 1] = w.state[h].sum;
+  }
+  __syncthreads();
+  if (warp != 0) return;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    SoftmaxState total;
+    for (int o = 0; o < kWarps; ++o)
+      total.max = fmaxf(total.max, shared[(o * 32 + lane) * kPerLane + kDim / 2 + 2 * h]);
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) w.values[n].r[2 * h] = w.values[n].r[2 * h + 1] = 0.f;
+    for (int o = 0; o < kWarps; ++o) {
+      const float* other = shared + (o * 32 + lane) * kPerLane;
+      const float factor = SoftmaxState{other[kDim / 2 + 2 * h], 0.f}.factor(total.max);
+      total.sum += other[kDim / 2 + 2 * h + 1] * factor;
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        w.values[n].r[2 * h] += other[n * 4 + 2 * h] * factor;
+        w.values[n].r[2 * h + 1] += other[n * 4 + 2 * h + 1] * factor;
+      }
+    }
+    w.state[h] = total;
+  }
+}
+
+// Prefill: grid (row tiles, KV heads, requests). Decode: grid (splits, KV heads, requests).
+template <class T, int kDim, bool kDecode>
+__global__ void __launch_bounds__(kWarps * 32)
+    attention_mma_kernel(const __grid_constant__ MmaArgs<T> a) {
+  constexpr int kKeys = kDecode ? kTileKeys / kWarps : kTileKeys;  // of a tile, for one warp
+  constexpr int kBlockRows = kDecode ? kWarpRows : kWarps * kWarpRows;
+  DYN_SHARED(stages, Stage<T, kDim>);  // [2]
+  const int warp = threadIdx.x / 32;
+  Queries q{};
+  q.request = static_cast<int>(blockIdx.z);
+  q.kv_head = static_cast<int>(blockIdx.y);
+  q.first_token = a.query_start[q.request];
+  q.num_tokens = a.query_start[q.request + 1] - q.first_token;
+  q.num_rows = q.num_tokens * a.group;
+  q.seq_len = a.seq_lens[q.request];
+  const int split = kDecode ? blockIdx.x : 0,
+            block_row = kDecode ? 0 : static_cast<int>(blockIdx.x) * kBlockRows;
+  if (block_row >= q.num_rows || (q.num_rows <= kWarpRows) != kDecode) return;
+
+  WarpRows<T, kDim, kDim, kKeys> w;
+  const int row0 = block_row + (kDecode ? 0 : warp * kWarpRows), key0 = kDecode ? warp * kKeys : 0;
+  load_queries(w, a, q, row0);
+  w.clear();
+
+  const int first_position = q.seq_len - q.num_tokens + block_row / a.group;
+  const int last_row = min(block_row + kBlockRows, q.num_rows) - 1;
+  const int end = q.seq_len - q.num_tokens + last_row / a.group + 1;
+  int tile = (a.window > 0 ? max(0, first_position - a.window + 1) : 0) / kTileKeys;
+  int last_tile = (end + kTileKeys - 1) / kTileKeys;
+  if constexpr (kDecode) {
+    const int per_split = (last_tile - tile + a.splits - 1) / a.splits;
+    tile += split * per_split;
+    last_tile = min(last_tile, tile + per_split);
+  }
+  const auto copy_stage = [&](int t) {
+    if (t < last_tile) {
+      copy_tile(stages[t % 2].k, a.k_cache, a, q, t * kTileKeys, end);
+      copy_tile(stages[t % 2].v, a.v_cache, a, q, t * kTileKeys, end);
+    }
+    async_copy_commit();
+  };
+  copy_stage(tile);
+  for (; tile < last_tile; ++tile) {
+    copy_stage(tile + 1);
+    async_copy_wait<1>();
+    __syncthreads();
+    const Stage<T, kDim>& stage = stages[tile % 2];
+    w.score(stage.k, key0);
+    w.softmax(a.scale, a.soft_cap, tile * kTileKeys + key0);
+    w.accumulate(stage.v, key0);
+    __syncthreads();  // before the stage is filled again
+  }
+  async_copy_wait<0>();
+  w.finish_sums();
+  if constexpr (kDecode) {
+    merge_warps(w, reinterpret_cast<float*>(stages));
+    if (warp != 0) return;
+  }
+  store_rows(w, a, q, row0, split);
+}
+
+template <class T, int kDim>
+void launch_both(const MmaArgs<T>& a, int requests, int kv_heads, int max_rows, StreamRef stream) {
+  const std::size_t shared = 2 * sizeof(Stage<T, kDim>);
+  const auto heads = static_cast<unsigned>(kv_heads), count = static_cast<unsigned>(requests);
+  CUDA_CHECK(launch(attention_mma_kernel<T, kDim, true>,
+                    dim3(static_cast<unsigned>(a.splits), heads, count), dim3(kWarps * 32), shared,
+                    native(stream), a));
+  if (max_rows <= kWarpRows) return;
+  const auto tiles =
+      static_cast<unsigned>((max_rows + kWarps * kWarpRows - 1) / (kWarps * kWarpRows));
+  CUDA_CHECK(launch(attention_mma_kernel<T, kDim, false>, dim3(tiles, heads, count),
+                    dim3(kWarps * 32), shared, native(stream), a));
+}
+
+template <class T>
+void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream) {
+  const std::int64_t heads = args.q.extent(1), kv_heads = args.k_cache.extent(2),
+                     dim = args.k_cache.extent(3);
+  const auto group = static_cast<int>(heads / kv_heads);
+  const int max_rows = args.max_query_len * group;
+  const int keys =
+      args.window > 0 ? std::min(args.window + kTileKeys, args.max_seq_len) : args.max_seq_len;
+  const std::int64_t room = scratch.floats / (args.q.extent(0) * heads * (dim + 2));
+  // With longer requests in the batch the decode rows are the smaller part: they go unsplit.
+  const std::int64_t wanted = max_rows <= kWarpRows ? keys / (kTilesPerSplit * kTileKeys) : 1;
+  const auto splits =
+      static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room), 1, kMaxSplits));
+  const MmaArgs<T> a{.out = device_view<T, 3>(args.out),
+                     .q = device_view<const T, 3>(args.q),
+                     .k_cache = device_view<const T, 4>(args.k_cache),
+                     .v_cache = device_view<const T, 4>(args.v_cache),
+                     .block_table = device_view<const std::int32_t, 2>(args.block_table),
+                     .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
+                     .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
+                     .sinks = static_cast<const float*>(args.sinks.data()),
+                     .partials = splits > 1 ? scratch.data : nullptr,
+                     .splits = splits,
+                     .window = args.window,
+                     .group = group,
+                     .scale = args.scale,
+                     .soft_cap = args.soft_cap};
+  const auto requests = static_cast<int>(args.seq_lens.extent(0));
+  switch (dim) {
+    case 64:
+      launch_both<T, 64>(a, requests, static_cast<int>(kv_heads), max_rows, stream);
+      break;
+    case 96:
+      launch_both<T, 96>(a, requests, static_cast<int>(kv_heads), max_rows, stream);
+      break;
+    case 128:
+      launch_both<T, 128>(a, requests, static_cast<int>(kv_heads), max_rows, stream);
+      break;
+    case 256:
+      launch_both<T, 256>(a, requests, static_cast<int>(kv_heads), max_rows, stream);
+      break;
+    default:
+      throw Failure(ErrorCode::internal, "no tensor-core attention for this head size");
+  }
+  if (splits > 1) merge_splits(args.out, args.sinks, scratch.data, splits, stream);
+}
+
+bool aligned(
+    const TensorView& tensor) {  // rows of the last dimension begin at multiples of 16 bytes
+  if (reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 != 0) return false;
+  for (int i = 0; i < tensor.rank() - 1; ++i) {
+    if (tensor.stride(i) % 8 != 0) return false;
+  }
+  return tensor.stride(tensor.rank() - 1) == 1;
+}
+
+}  // namespace
+
+bool attention_mma_supports(const AttentionArgs& args) {
+  const std::int64_t dim = args.k_cache.extent(3);
+  const bool size =
+      (dim == 64 || dim == 96 || dim == 128 || dim == 256) && args.v_cache.extent(3) == dim;
+  const DType dtype = args.q.dtype();
+  return size && (dtype == DType::bf16 || dtype == DType::f16) && args.k_cache.dtype() == dtype &&
+         aligned(args.q) && aligned(args.out) && aligned(args.k_cache) && aligned(args.v_cache);
+}
+
+void attention_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream) {
+  if (args.q.extent(0) == 0) return;
+  if (args.q.dtype() == DType::bf16) {
+    launch_mma<__nv_bfloat16>(args, scratch, stream);
+  } else {
+    launch_mma<__half>(args, scratch, stream);
+  }
+}
+
+}  // namespace quire::cuda
