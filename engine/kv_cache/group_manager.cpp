@@ -53,7 +53,9 @@ int GroupManager::free_hits(std::span<const BlockId> hits) const {
 
 int GroupManager::blocks_to_allocate(const GroupTable& table, const BlockNeed& need) const {
   int required = cdiv(need.num_tokens, block_size());
-  if (need.admission_cap) required = std::min(required, max_blocks_);
+  const bool windowed =
+      keeps_window(config_.spec.kind) || config_.spec.kind == KvKind::chunked_local;
+  if (need.admission_cap && windowed) required = std::min(required, max_blocks_);
   const int held = static_cast<int>(table.blocks.size());
   if (table.admitted) return std::max(required - held, 0);
   const int skipped = skipped_tokens(need.total_computed) / block_size();

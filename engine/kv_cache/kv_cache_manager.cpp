@@ -56,10 +56,8 @@ KvCacheConfig kv_cache_config(const KvPlan& plan, int max_num_batched_tokens, bo
 KvCacheManager::KvCacheManager(const KvCacheConfig& config)
     : config_(config),
       pool_(pool_config(config)),
-      prefix_cache_(
-          {config.groups, config.hash_block_size, config.scheduler_block_size, config.use_eagle},
-          pool_),
-      hasher_(config.hash_block_size, config.hash_key.value_or(BlockHasher::random_key())) {
+      hasher_(config.hash_block_size, config.hash_key.value_or(BlockHasher::random_key())),
+      event_hasher_(config.hash_block_size, root_hash(config.event_seed)) {
   for (const GroupConfig& group : config.groups) {
     const int index = static_cast<int>(groups_.size());
     groups_.push_back(make_group_manager(group, index, limits_of(config), pool_));
@@ -68,6 +66,11 @@ KvCacheManager::KvCacheManager(const KvCacheConfig& config)
     has_state_groups_ |= keeps_state(group.spec.kind);
   }
   no_hit_.blocks.resize(groups_.size());
+  if (config.enable_caching) {
+    prefix_cache_.emplace(PrefixCacheConfig{config.groups, config.hash_block_size,
+                                            config.scheduler_block_size, config.use_eagle},
+                          pool_);
+  }
 }
 
 KvCacheManager::~KvCacheManager() = default;
@@ -83,10 +86,10 @@ std::int64_t KvCacheManager::max_blocks(int num_tokens) const {
 }
 
 const PrefixHit& KvCacheManager::find_prefix(Request& request) {
-  if (!config_.enable_caching || !request.sampling().reads_prefix_cache()) return no_hit_;
+  if (!prefix_cache_ || !request.sampling().reads_prefix_cache()) return no_hit_;
   const int max_length = request.num_tokens() - 1;
   hasher_.extend(request, max_length);
-  return prefix_cache_.find(request, max_length);
+  return prefix_cache_->find(request, max_length);
 }
 
 int KvCacheManager::open_sequence() {
@@ -199,6 +202,7 @@ std::span<const std::uint8_t> KvCacheManager::keep_mask(int group, const GroupTa
 void KvCacheManager::cache_groups(Request& request, Sequence& sequence, int num_tokens) {
   const int aligned = num_tokens / config_.scheduler_block_size * config_.scheduler_block_size;
   hasher_.extend(request, aligned);
+  if (config_.events) event_hasher_.extend(request, aligned);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     GroupTable& table = sequence.tables[g];
     groups_[g]->cache(request, table, aligned, keep_mask(static_cast<int>(g), table, aligned));

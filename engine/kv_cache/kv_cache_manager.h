@@ -6,11 +6,13 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
 #include "engine/kv_cache/block_hash.h"
 #include "engine/kv_cache/block_pool.h"
+#include "engine/kv_cache/event_hash.h"
 #include "engine/kv_cache/group_manager.h"
 #include "engine/kv_cache/prefix_cache.h"
 #include "engine/request/request.h"
@@ -31,6 +33,7 @@ struct KvCacheConfig {
   bool events = false;
   bool record_fresh_blocks = false;          // for take_fresh_blocks
   std::optional<BlockHasher::Key> hash_key;  // unset: random
+  std::optional<std::string> event_seed;     // unset: random, see root_hash
 };
 
 KvCacheConfig kv_cache_config(const KvPlan& plan, int max_num_batched_tokens, bool enable_caching,
@@ -116,8 +119,9 @@ class KvCacheManager {
   KvCacheConfig config_;
   BlockPool pool_;
   std::vector<std::unique_ptr<GroupManager>> groups_;
-  PrefixCache prefix_cache_;
+  std::optional<PrefixCache> prefix_cache_;  // only with caching
   BlockHasher hasher_;
+  EventHasher event_hasher_;
   PrefixHit no_hit_;
   bool has_state_groups_ = false;
 

@@ -1,7 +1,8 @@
 #include "engine/kv_cache/prefix_cache.h"
 
 #include <algorithm>
-#include <cassert>
+
+#include "base/error.h"
 
 namespace quire {
 namespace {
@@ -30,6 +31,15 @@ PrefixCache::PrefixCache(const PrefixCacheConfig& config, const BlockPool& pool)
     // A state is either there or not: there is no last block to drop.
     family->drops_last |=
         config.use_eagle && !keeps_state(group.spec.kind) && (group.is_eagle_group || !any_flagged);
+  }
+  for (const Family& family : families_) {
+    // A shorter prefix may lie in an earlier chunk, whose blocks were passed over.
+    const bool cut = family.drops_last || family.config.spec.block_size != config.alignment;
+    if (family.config.spec.kind == KvKind::chunked_local && cut) {
+      throw Failure(ErrorCode::unsupported,
+                    "prefix caching: chunked attention goes neither with other block sizes nor "
+                    "with a draft model that drops the last block");
+    }
   }
   std::stable_partition(families_.begin(), families_.end(),
                         [](const Family& f) { return keeps_all_tokens(f.config.spec.kind); });
@@ -61,6 +71,10 @@ const PrefixHit& PrefixCache::find(const Request& request, int max_length) {
   for (auto& blocks : hit_.blocks) blocks.clear();
   dropped_.assign(families_.size(), false);
   int agreed = max_length;
+  // Full attention follows whatever one other family wants.
+  const bool one_round =
+      families_.size() == 1 ||
+      (families_.size() == 2 && keeps_all_tokens(families_.front().config.spec.kind));
   for (bool first_round = true;; first_round = false) {
     int current = agreed;
     for (std::size_t i = 0; i < families_.size(); ++i) {
@@ -80,7 +94,7 @@ const PrefixHit& PrefixCache::find(const Request& request, int max_length) {
     }
     if (current >= agreed) break;
     agreed = current;
-    if (agreed == 0) break;
+    if (agreed == 0 || one_round) break;
   }
   hit_.num_tokens = agreed / config_.alignment * config_.alignment;
   for (const Family& family : families_) {
