@@ -1,0 +1,40 @@
+#pragma once
+// Messages as bytes, for engines in other processes: Protobuf as in messages.proto. Versions may
+// differ: unknown fields and kinds are ignored, absent fields keep their defaults.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "engine/wire/messages.h"
+
+namespace quire {
+
+std::string encode(const Command& command);
+std::string encode(const EngineEvent& event);
+
+// nullopt: a kind of message that this version does not know. Error: not such a message.
+Result<std::optional<Command>> decode_command(std::string_view bytes);
+Result<std::optional<EngineEvent>> decode_event(std::string_view bytes);
+
+// On a stream each message comes after its length: 4 bytes, little-endian.
+inline constexpr std::size_t kMaxFrameBytes = std::size_t{64} << 20;
+
+void append_frame(std::string& stream, std::string_view message);
+
+// Cuts a stream into messages.
+class FrameReader {
+ public:
+  void append(std::string_view bytes) { buffer_.append(bytes); }
+  // The next whole message, valid until append(); nullopt: more bytes are needed. Error: a length
+  // over kMaxFrameBytes; the stream is of no more use.
+  Result<std::optional<std::string_view>> next();
+
+ private:
+  std::string buffer_;
+  std::size_t read_ = 0;
+};
+
+}  // namespace quire
