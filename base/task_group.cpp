@@ -7,6 +7,7 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/dispatch.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -93,6 +94,15 @@ awaitable<void> TaskGroup::wait() {
     const auto cancelled = co_await asio::this_coro::cancellation_state;
     if (cancelled.cancelled() != asio::cancellation_type::none && !state_->tasks.empty()) break;
   }
+}
+
+awaitable<void> TaskGroup::join() {
+  co_await wait();
+  if (state_->tasks.empty()) co_return;
+  co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+  cancel(Cancel::now);
+  co_await wait();
+  throw boost::system::system_error(asio::error::operation_aborted);
 }
 
 awaitable<void> TaskGroup::close() {

@@ -27,9 +27,13 @@ class TaskGroup {
 
   std::size_t size() const;
   void cancel(Cancel how);
-  // Waits until no task is left.
+  // Waits until no task is left, or until the caller is cancelled.
   awaitable<void> wait();
-  // Cancels every task, then waits for the last one to end; not itself cancellable.
+  // Waits until no task is left; a caller that is cancelled meanwhile cancels them all, waits for
+  // their end, and throws.
+  awaitable<void> join();
+  // Cancels every task, then waits for the last one to end; not itself cancellable, and neither is
+  // its caller from then on.
   awaitable<void> close();
 
  private:

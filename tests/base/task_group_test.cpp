@@ -81,6 +81,17 @@ awaitable<void> many_strands(asio::any_io_executor pool, Tally& tally) {
   co_await group.close();
 }
 
+awaitable<void> joining(Tally& tally) {
+  TaskGroup group(co_await asio::this_coro::executor);
+  group.spawn(sleeper(2h, tally));
+  group.spawn(sleeper(1ms, tally));
+  co_await group.join();
+}
+
+awaitable<void> join_with_deadline(Tally& tally, bool& in_time) {
+  in_time = co_await with_timeout(20ms, joining(tally));
+}
+
 awaitable<void> wait_with_deadline(Tally& tally, bool& in_time) {
   TaskGroup group(co_await asio::this_coro::executor);
   group.spawn(sleeper(2h, tally));
@@ -121,5 +132,14 @@ TEST_CASE("waiting for a group can have a deadline", "[base][task_group]") {
   bool in_time = true;
   run(1, [&](asio::any_io_executor) { return wait_with_deadline(tally, in_time); });
   CHECK_FALSE(in_time);
+  CHECK(tally.cancelled == 1);
+}
+
+TEST_CASE("who joins a group and is cancelled takes its tasks along", "[base][task_group]") {
+  Tally tally;
+  bool in_time = true;
+  run(1, [&](asio::any_io_executor) { return join_with_deadline(tally, in_time); });
+  CHECK_FALSE(in_time);
+  CHECK(tally.ended == 1);
   CHECK(tally.cancelled == 1);
 }

@@ -1,0 +1,29 @@
+#pragma once
+// What every handler gets: references to things that live as long as the server.
+
+#include <atomic>
+#include <boost/asio/any_io_executor.hpp>
+#include <cstdint>
+
+#include "base/metrics.h"
+#include "engine/client/engine_group.h"
+#include "server/auth.h"
+#include "server/config.h"
+#include "server/text_pipeline.h"
+
+namespace quire {
+
+struct AppState {
+  const ServerConfig& config;
+  EngineGroup& engines;
+  const TextPipeline& text;
+  Metrics& metrics;
+  asio::any_io_executor worker;  // for what takes longer than a probe may wait
+
+  Auth auth{config.api_keys};
+  std::int64_t started = 0;  // seconds since the epoch
+  std::atomic<bool> stopping{false};
+  std::atomic<int> num_running{0};  // requests under way, as /load says
+};
+
+}  // namespace quire

@@ -1,0 +1,26 @@
+#pragma once
+// Bytes to and from one client: TCP, a Unix socket, or TLS over TCP. Lives on one strand; one read
+// and one write may be under way at a time.
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/async.h"
+
+namespace quire {
+
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+
+  virtual awaitable<bool> handshake() = 0;  // TLS; at once true without
+  // 0: the end, a reset or a break(). Throws when the coroutine is cancelled.
+  virtual awaitable<std::size_t> read_some(std::span<char> buffer) = 0;
+  virtual awaitable<bool> write(std::string_view bytes) = 0;
+  virtual awaitable<void> shut_down() = 0;  // says goodbye; reading may go on
+  virtual void break_off() = 0;             // ends the read and the write that are under way
+};
+
+}  // namespace quire

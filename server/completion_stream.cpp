@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+
+#include "openapi/dto_json.h"
+#include "openapi/json_writer.h"
+#include "server/completion_sinks.h"
+#include "server/error_reply.h"
+
+namespace quire {
+
+namespace {
+
+std::int64_t characters(std::string_view utf8) {
+  return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+}  // namespace
+
+CompletionStream::CompletionStream(Exchange& exchange, const std::vector<Choice>& choices,
+                                   CompletionReplyOptions options, const TextDefaults& defaults)
+    : exchange_(exchange),
+      choices_(choices),
+      options_(std::move(options)),
+      defaults_(defaults),
+      chunks_(options_.id, "text_completion", options_.created, options_.model),
+      progress_(choices.size()) {}
+
+SseWriter& CompletionStream::sse() {
+  if (!sse_) sse_ = &exchange_.begin_sse();
+  return *sse_;
+}
+
+void CompletionStream::write(const Choice& choice, const ChoiceDelta& delta, std::string_view text,
+                             bool first) {
+  std::string& out = sse().begin_event();
+  chunks_.begin(out);
+  openapi::JsonWriter json(out);
+  json.begin_object().key("index").integer(choice.index).key("text").string(text).key("logprobs");
+  if (options_.logprobs && !delta.logprobs.empty()) {
+    std::string logprobs;
+    openapi::append_completion_logprobs(logprobs,
+                                        {delta.logprobs, progress_[choice.index].characters});
+    json.raw(logprobs);
+  } else {
+    json.null();
+  }
+  json.key("finish_reason");
+  if (delta.finish_reason.empty()) {
+    json.null();
+  } else {
+    json.string(delta.finish_reason);
+  }
+  json.key("stop_reason").raw(delta.stop_reason);
+  if (options_.return_token_ids) {
+    if (first) json.key("prompt_token_ids").ids(options_.prompt_ids[choice.prompt]);
+    json.key("token_ids").ids(delta.token_ids);
+  }
+  json.end_object();
+  openapi::Usage usage;
+  usage.prompt_tokens = choice.prompt_tokens;
+  usage.completion_tokens = choice.text.num_tokens();
+  chunks_.end(out, options_.continuous_usage ? &usage : nullptr);
+  sse().end_event();
+}
+
+awaitable<bool> CompletionStream::on_delta(Choice& choice, ChoiceDelta delta) {
+  Progress& progress = progress_[choice.index];
+  const bool first = !std::exchange(progress.has_begun, true);
+  std::string text = std::move(delta.text.content);
+  if (first && !options_.echo.empty()) {
+    progress.characters = characters(options_.echo[choice.prompt]);
+    text.insert(0, options_.echo[choice.prompt]);
+  }
+  const bool says_something = !text.empty() || !delta.finish_reason.empty() ||
+                              !delta.logprobs.empty() || options_.return_token_ids;
+  if (!says_something) co_return true;
+  write(choice, delta, text, first);
+  progress.characters += characters(text);
+  co_return co_await sse().flush();
+}
+
+awaitable<bool> CompletionStream::on_error(Choice&, const Error& error) {
+  if (!sse_ && choices_.size() == 1) {
+    co_await exchange_.reply(error_reply(error));
+    co_return false;
+  }
+  sse().event(error_body(error));
+  co_return co_await sse().flush();
+}
+
+awaitable<void> CompletionStream::finish() {
+  if (!sse_) co_return;
+  if (options_.include_usage) {
+    chunks_.usage_chunk(sse_->begin_event(), usage_of(choices_, defaults_));
+    sse_->end_event();
+  }
+  co_await sse_->done();
+}
+
+}  // namespace quire

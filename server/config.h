@@ -1,0 +1,35 @@
+#pragma once
+// What the HTTP side is told at start-up.
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace quire {
+
+struct HttpLimits {
+  std::size_t header_bytes = 32 * 1024;
+  std::size_t body_bytes = 32 * 1024 * 1024;
+  std::size_t max_connections = 16 * 1024;
+  std::chrono::milliseconds header_timeout{15'000};      // from its first byte to its last
+  std::chrono::milliseconds body_timeout{60'000};        // the same for the body
+  std::chrono::milliseconds keep_alive_timeout{75'000};  // between two requests
+  std::chrono::milliseconds write_timeout{300'000};      // a client that reads nothing
+};
+
+struct ServerConfig {
+  std::string host = "0.0.0.0";
+  int port = 8000;  // 0: any
+  std::string uds;  // listen on this Unix socket instead
+  std::string ssl_certfile;
+  std::string ssl_keyfile;
+  HttpLimits limits;
+
+  std::vector<std::string> served_model_names;  // not empty; the first is what replies say
+  std::string model_root;                       // the directory, as /v1/models shows it
+  std::vector<std::string> api_keys;            // empty: open
+  std::chrono::milliseconds shutdown_timeout{30'000};
+};
+
+}  // namespace quire

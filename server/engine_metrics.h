@@ -1,0 +1,31 @@
+#pragma once
+// What engines say about themselves → /metrics.
+
+#include <atomic>
+#include <map>
+#include <string>
+
+#include "base/metrics.h"
+#include "engine/client/engine_group.h"
+
+namespace quire {
+
+// Labels of vllm:cache_config_info, in Python's spelling as vLLM's users match it; the sizes are
+// the engine's own.
+std::map<std::string, std::string> cache_config_labels(const EngineConfig& config,
+                                                       const Ready& ready);
+
+class EngineMetricsFeed {
+ public:
+  // Before the group starts.
+  EngineMetricsFeed(EngineGroup& engines, Metrics& metrics);
+  // Once the group is ready; steps before that leave no trace.
+  void publish(const EngineConfig& config);
+
+ private:
+  EngineGroup& engines_;
+  Metrics& metrics_;
+  std::atomic<bool> published_{false};
+};
+
+}  // namespace quire

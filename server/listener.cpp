@@ -1,0 +1,167 @@
+#include "server/listener.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <boost/asio/strand.hpp>
+#include <optional>
+#include <variant>
+
+#include "base/log.h"
+#include "base/task_group.h"
+#include "server/byte_streams.h"
+#include "server/session.h"
+
+namespace quire {
+
+namespace {
+
+using Tcp = asio::ip::tcp;
+using Local = asio::local::stream_protocol;
+
+constexpr std::chrono::milliseconds kPauseWhenFull{50};
+
+Failure cannot_listen(const std::string& where, const error_code& error) {
+  return Failure({ErrorCode::unavailable,
+                  fmt::format("cannot listen on {}: {}", where, error.message()), "--port"});
+}
+
+Tcp::acceptor listen_tcp(asio::any_io_executor strand, const ServerConfig& config) {
+  const std::string where = fmt::format("{}:{}", config.host, config.port);
+  try {
+    const auto found = Tcp::resolver(strand).resolve(config.host, std::to_string(config.port),
+                                                     Tcp::resolver::passive);
+    Tcp::acceptor acceptor(strand, found.begin()->endpoint().protocol());
+    acceptor.set_option(Tcp::acceptor::reuse_address(true));
+    acceptor.bind(found.begin()->endpoint());
+    acceptor.listen(asio::socket_base::max_listen_connections);
+    return acceptor;
+  } catch (const boost::system::system_error& e) {
+    throw cannot_listen(where, e.code());
+  }
+}
+
+Local::acceptor listen_local(asio::any_io_executor strand, const std::string& path) {
+  ::unlink(path.c_str());  // of an earlier run
+  try {
+    return Local::acceptor(strand, Local::endpoint(path));
+  } catch (const boost::system::system_error& e) {
+    throw cannot_listen(path, e.code());
+  }
+}
+
+std::optional<asio::ssl::context> tls_context(const ServerConfig& config) {
+  if (config.ssl_certfile.empty()) return std::nullopt;
+  asio::ssl::context context(asio::ssl::context::tls_server);
+  const auto check = [](error_code error, std::string_view flag, const std::string& file) {
+    if (!error) return;
+    throw Failure({ErrorCode::invalid_argument,
+                   fmt::format("{}: {}: {}", flag, file, error.message()), std::string(flag)});
+  };
+  error_code error;
+  context.use_certificate_chain_file(config.ssl_certfile, error);
+  check(error, "--ssl-certfile", config.ssl_certfile);
+  context.use_private_key_file(config.ssl_keyfile, asio::ssl::context::pem, error);
+  check(error, "--ssl-keyfile", config.ssl_keyfile);
+  return context;
+}
+
+awaitable<void> counted_session(asio::any_io_executor strand, std::unique_ptr<ByteStream> stream,
+                                AppState& app) {
+  struct Count {
+    Metrics& metrics;
+    explicit Count(Metrics& m) : metrics(m) { metrics.connection_opened(); }
+    ~Count() { metrics.connection_closed(); }
+  } count(app.metrics);
+  co_await serve_connection(strand, std::move(stream), app);
+}
+
+}  // namespace
+
+struct Listener::State {
+  State(asio::any_io_executor p, asio::any_io_executor s, const ServerConfig& c)
+      : pool(p), strand(s), config(c), tls(tls_context(c)), sessions(s) {
+    if (config.uds.empty()) {
+      tcp.emplace(listen_tcp(s, config));
+    } else {
+      local.emplace(listen_local(s, config.uds));
+    }
+  }
+  ~State() {
+    if (local) ::unlink(config.uds.c_str());
+  }
+
+  awaitable<std::unique_ptr<ByteStream>> accept_one(asio::any_io_executor strand_of_session,
+                                                    error_code& error) {
+    auto token = asio::redirect_error(asio::use_awaitable, error);
+    if (local) {
+      auto socket = co_await local->async_accept(strand_of_session, token);
+      co_return std::make_unique<LocalByteStream>(Local::socket(std::move(socket)));
+    }
+    Tcp::socket socket(co_await tcp->async_accept(strand_of_session, token));
+    if (error) co_return nullptr;
+    error_code ignored;
+    socket.set_option(Tcp::no_delay(true), ignored);
+    if (!tls) co_return std::make_unique<TcpByteStream>(std::move(socket));
+    co_return std::make_unique<TlsByteStream>(
+        asio::ssl::stream<Tcp::socket>(std::move(socket), *tls));
+  }
+
+  asio::any_io_executor pool, strand;
+  const ServerConfig& config;
+  std::optional<asio::ssl::context> tls;
+  std::optional<Tcp::acceptor> tcp;
+  std::optional<Local::acceptor> local;
+  TaskGroup sessions;
+};
+
+Listener::Listener(asio::any_io_executor pool, asio::any_io_executor strand,
+                   const ServerConfig& config)
+    : state_(std::make_unique<State>(std::move(pool), std::move(strand), config)) {}
+
+Listener::~Listener() = default;
+
+int Listener::port() const { return state_->tcp ? state_->tcp->local_endpoint().port() : 0; }
+
+std::string Listener::address() const {
+  if (state_->local) return "unix:" + state_->config.uds;
+  const auto& host = state_->config.host;
+  const bool any = host.empty() || host == "0.0.0.0" || host == "::";
+  return fmt::format("{}://{}:{}", state_->tls ? "https" : "http", any ? "127.0.0.1" : host,
+                     port());
+}
+
+awaitable<void> Listener::accept(AppState& app) {
+  const auto is_open = [this] {
+    return state_->tcp ? state_->tcp->is_open() : state_->local->is_open();
+  };
+  while (is_open()) {
+    if (state_->sessions.size() >= state_->config.limits.max_connections) {
+      co_await sleep_for(kPauseWhenFull);
+      continue;
+    }
+    const asio::any_io_executor strand = asio::make_strand(state_->pool);
+    error_code error;
+    auto stream = co_await state_->accept_one(strand, error);
+    if (error == asio::error::operation_aborted) break;
+    if (error) {  // out of descriptors, or the client left before it was accepted
+      log::warn("http.accept_failed", {{"error", error.message()}});
+      co_await sleep_for(kPauseWhenFull);
+      continue;
+    }
+    state_->sessions.spawn_on(strand, counted_session(strand, std::move(stream), app));
+  }
+}
+
+void Listener::stop(AppState& app) {
+  app.stopping = true;
+  error_code ignored;
+  if (state_->tcp) state_->tcp->close(ignored);
+  if (state_->local) state_->local->close(ignored);
+  state_->sessions.cancel(Cancel::finish);
+}
+
+awaitable<void> Listener::wait() { co_await state_->sessions.wait(); }
+awaitable<void> Listener::close() { co_await state_->sessions.close(); }
+
+}  // namespace quire

@@ -1,0 +1,13 @@
+#pragma once
+// Path and method → handler, by one constant table.
+
+#include "server/app_state.h"
+#include "server/exchange.h"
+
+namespace quire {
+
+// Answers one request, whatever it is: unknown path, wrong method, missing key, a handler's own
+// reply, or 500 when it threw. Throws only when it was cancelled.
+awaitable<void> answer(Exchange& exchange, AppState& app);
+
+}  // namespace quire

@@ -1,0 +1,131 @@
+// POST /v1/completions
+
+#include <boost/asio/awaitable.hpp>
+#include <ctime>
+
+#include "openapi/dto_json.h"
+#include "server/completion_sinks.h"
+#include "server/error_reply.h"
+#include "server/routes/routes.h"
+
+namespace quire {
+
+namespace {
+
+using openapi::CompletionRequest;
+
+constexpr std::int64_t kDefaultMaxTokens = 16;
+
+CompletionReplyOptions reply_options(const CompletionRequest& request, const Exchange& exchange,
+                                     const AppState& app) {
+  CompletionReplyOptions options;
+  options.id = "cmpl-" + request.request_id.value_or(exchange.id());
+  options.created = std::time(nullptr);
+  options.model = reply_model(request.model, app);
+  const auto stream = request.stream_options.value_or(openapi::StreamOptions{});
+  options.include_usage = stream.include_usage || app.text.defaults().force_include_usage;
+  options.continuous_usage = stream.continuous_usage_stats && options.include_usage;
+  options.return_token_ids = request.return_token_ids;
+  options.logprobs = request.logprobs.has_value();
+  return options;
+}
+
+ChoicePlan plan_for(const CompletionRequest& request) {
+  ChoicePlan plan{request};
+  plan.text.skip_special_tokens = request.skip_special_tokens;
+  plan.text.stop = request.stop;
+  plan.text.include_stop = request.include_stop_str_in_output;
+  plan.text.min_tokens = static_cast<int>(request.min_tokens);
+  plan.text.stop_token_ids = request.stop_token_ids;
+  plan.text.wants_logprobs = request.logprobs.has_value();
+  plan.default_max_tokens = kDefaultMaxTokens;
+  if (request.logprobs) plan.logprobs = static_cast<int>(*request.logprobs);
+  return plan;
+}
+
+using Prompts = std::vector<std::vector<TokenId>>;
+
+Result<Prompts> encode_all(const CompletionRequest& request, const TextPipeline& text,
+                           std::int64_t limit) {
+  Prompts prompts;
+  for (const openapi::Prompt& prompt : request.prompts) {
+    if (!prompt.is_text) {
+      prompts.push_back(prompt.ids);
+      continue;
+    }
+    auto ids = text.encode(prompt.text, request.add_special_tokens.value_or(true), limit);
+    if (!ids) return ids.error();
+    prompts.push_back(std::move(*ids));
+  }
+  return prompts;
+}
+
+awaitable<Result<Prompts>> prompts_of(const CompletionRequest& request, std::size_t body_size,
+                                      AppState& app) {
+  const std::int64_t limit = app.engines.ready().max_model_len;
+  if (body_size <= kLongText) co_return encode_all(request, app.text, limit);
+  Result<Prompts> prompts = Error{};
+  co_await run_on(app.worker, [&] { prompts = encode_all(request, app.text, limit); });
+  co_return prompts;
+}
+
+std::vector<std::string> echo_of(const CompletionRequest& request, const Prompts& prompts,
+                                 const Tokenizer& tokenizer) {
+  std::vector<std::string> echo;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const openapi::Prompt& prompt = request.prompts[i];
+    echo.push_back(prompt.is_text ? prompt.text : tokenizer.decode(prompts[i], false));
+  }
+  return echo;
+}
+
+awaitable<void> stream_completion(std::vector<Choice>& choices, CompletionStream& sink) {
+  co_await run_choices(choices, sink);
+  co_await sink.finish();
+}
+
+Result<void> check_completion(const CompletionRequest& request, const AppState& app) {
+  if (request.echo && request.logprobs) {
+    return Error{ErrorCode::unsupported,
+                 "echo with logprobs needs the prompt's log-probabilities, which this server does "
+                 "not offer",
+                 "echo"};
+  }
+  return check_request(request, app);
+}
+
+}  // namespace
+
+awaitable<void> post_completions(Exchange& exchange, AppState& app) {
+  const auto request = openapi::parse_completion(exchange.request().body);
+  if (!request) co_return co_await exchange.reply(malformed_reply(request.error()));
+  if (const auto ok = check_completion(*request, app); !ok) {
+    co_return co_await exchange.reply(error_reply(ok.error()));
+  }
+  auto prompts = co_await prompts_of(*request, exchange.request().body.size(), app);
+  if (!prompts) co_return co_await exchange.reply(error_reply(prompts.error()));
+
+  CompletionReplyOptions options = reply_options(*request, exchange, app);
+  if (options.return_token_ids) options.prompt_ids = *prompts;
+  if (request->echo) options.echo = echo_of(*request, *prompts, app.text.tokenizer());
+  const ChoicePlan plan = plan_for(*request);
+  std::vector<Choice> choices;
+  for (std::size_t i = 0; i < prompts->size(); ++i) {
+    const auto ok =
+        submit_choices(plan, exchange, app, static_cast<int>(i), std::move((*prompts)[i]), choices);
+    if (!ok) co_return co_await exchange.reply(error_reply(ok.error()));
+  }
+
+  if (request->stream) {
+    CompletionStream sink(exchange, choices, std::move(options), app.text.defaults());
+    co_await first_of(stream_completion(choices, sink), exchange.peer_closed());
+    co_return;
+  }
+  CompletionCollector sink(choices, std::move(options));
+  if (co_await first_of(run_choices(choices, sink), exchange.peer_closed()) == 1) co_return;
+  if (sink.error()) co_return co_await exchange.reply(error_reply(*sink.error()));
+  const auto response = sink.take(usage_of(choices, app.text.defaults()));
+  co_await exchange.reply({.body = openapi::to_json(response)});
+}
+
+}  // namespace quire

@@ -1,0 +1,43 @@
+// GET /v1/models, /v1/models/{id}
+
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+
+#include "openapi/dto_json.h"
+#include "server/error_reply.h"
+#include "server/routes/routes.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::string_view kModelPath = "/v1/models/";
+
+openapi::ModelCard card_of(const std::string& name, const AppState& app) {
+  return {name, app.started, app.config.model_root, app.engines.ready().max_model_len};
+}
+
+}  // namespace
+
+std::string reply_model(const std::string& asked, const AppState& app) {
+  return asked.empty() ? app.config.served_model_names.front() : asked;
+}
+
+awaitable<void> get_models(Exchange& exchange, AppState& app) {
+  std::vector<openapi::ModelCard> cards;
+  for (const auto& name : app.config.served_model_names) cards.push_back(card_of(name, app));
+  co_await exchange.reply({.body = openapi::to_json(cards)});
+}
+
+awaitable<void> get_model(Exchange& exchange, AppState& app) {
+  const std::string name = exchange.request().path.substr(kModelPath.size());
+  const auto& names = app.config.served_model_names;
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    const Error error{ErrorCode::not_found,
+                      "The model `" + name.substr(0, 200) + "` does not exist.", "model"};
+    co_return co_await exchange.reply(error_reply(error));
+  }
+  co_await exchange.reply({.body = openapi::to_json(card_of(name, app))});
+}
+
+}  // namespace quire

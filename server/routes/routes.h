@@ -1,0 +1,26 @@
+#pragma once
+// The handlers; router.cpp says under which paths.
+
+#include "server/app_state.h"
+#include "server/exchange.h"
+
+namespace quire {
+
+awaitable<void> post_chat_completions(Exchange& exchange, AppState& app);
+awaitable<void> post_completions(Exchange& exchange, AppState& app);
+awaitable<void> post_tokenize(Exchange& exchange, AppState& app);
+awaitable<void> post_detokenize(Exchange& exchange, AppState& app);
+awaitable<void> get_models(Exchange& exchange, AppState& app);
+awaitable<void> get_model(Exchange& exchange, AppState& app);
+awaitable<void> get_health(Exchange& exchange, AppState& app);
+awaitable<void> get_live(Exchange& exchange, AppState& app);
+awaitable<void> get_version(Exchange& exchange, AppState& app);
+awaitable<void> get_load(Exchange& exchange, AppState& app);
+awaitable<void> get_metrics(Exchange& exchange, AppState& app);
+
+// Longer texts become tokens on the worker, so that probes and streams need not wait for them.
+constexpr std::size_t kLongText = 16 * 1024;
+// The name that replies carry: the one that was asked for, or the first.
+std::string reply_model(const std::string& asked, const AppState& app);
+
+}  // namespace quire

@@ -1,0 +1,22 @@
+#pragma once
+// A request's wishes and the model's defaults → what the engine samples by, checked.
+
+#include "base/result.h"
+#include "engine/request/sampling_params.h"
+#include "openapi/dto.h"
+#include "server/text_pipeline.h"
+
+namespace quire {
+
+// Of this prompt on these engines.
+struct PromptLimits {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t max_model_len = 0;
+  int vocab_size = 0;
+  std::optional<std::int64_t> default_max_tokens{};  // unset: what the context leaves
+};
+
+Result<SamplingParams> sampling_params(const openapi::GenerationRequest& request,
+                                       const TextDefaults& defaults, const PromptLimits& limits);
+
+}  // namespace quire

@@ -1,0 +1,83 @@
+#include "server/server.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <ctime>
+
+#include "base/log.h"
+#include "base/task_group.h"
+#include "server/app_state.h"
+#include "server/engine_metrics.h"
+#include "server/listener.h"
+
+namespace quire {
+
+namespace {
+
+// After the engines have dropped what was left, a client needs this long at most to hear of it.
+constexpr std::chrono::milliseconds kGoodbye{2000};
+
+struct Running {
+  ServerParts& parts;
+  ServerHooks& hooks;
+  AppState& app;
+  Listener& listener;
+  EngineMetricsFeed& feed;
+};
+
+// Start-up, then for ever.
+awaitable<void> start_engines(Running& server) {
+  const auto started = co_await server.parts.engines.start();
+  if (started.has_error()) throw Failure(started.error());
+  server.feed.publish(server.parts.engine_config);
+  const ReadyInfo& ready = server.parts.engines.ready();
+  log::info("server.ready", {{"address", server.listener.address()},
+                             {"model", server.parts.config.served_model_names.front()},
+                             {"engines", ready.engines.size()},
+                             {"max_model_len", ready.max_model_len},
+                             {"block_size", ready.block_size},
+                             {"num_gpu_blocks", ready.total_gpu_blocks()},
+                             {"kv_cache_size_tokens", ready.total_kv_cache_size_tokens()}});
+  if (server.hooks.on_ready) server.hooks.on_ready(server.listener.address());
+  co_await sleep_for(std::chrono::hours(24 * 365 * 100));
+}
+
+awaitable<void> drain(Running& server) {
+  const auto timeout = server.parts.config.shutdown_timeout;
+  log::info("server.draining",
+            {{"running", server.app.num_running.load()}, {"seconds", timeout.count() / 1000.0}});
+  co_await server.parts.engines.drain(std::chrono::steady_clock::now() + timeout);
+  co_await with_timeout(kGoodbye, server.listener.wait());
+}
+
+}  // namespace
+
+awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
+                           std::function<awaitable<void>()> next_stop) {
+  const auto strand = co_await asio::this_coro::executor;
+  AppState app{parts.config, parts.engines, parts.text, parts.metrics, parts.worker};
+  app.started = std::time(nullptr);
+  Listener listener(parts.pool, strand, parts.config);
+  EngineMetricsFeed feed(parts.engines, parts.metrics);
+  Running server{parts, hooks, app, listener, feed};
+  TaskGroup accepting(strand);
+  accepting.spawn(listener.accept(app));
+  log::info("server.listening", {{"address", listener.address()}});
+  if (hooks.on_listening) hooks.on_listening(listener.address());
+
+  std::exception_ptr failure;
+  try {
+    co_await first_of(start_engines(server), next_stop());
+    listener.stop(app);
+    co_await first_of(drain(server), next_stop());
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  listener.stop(app);
+  co_await accepting.close();
+  co_await listener.close();
+  if (failure) std::rethrow_exception(failure);
+  log::info("server.stopped");
+}
+
+}  // namespace quire

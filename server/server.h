@@ -1,0 +1,37 @@
+#pragma once
+// The running server: listens at once, waits for the engines, serves, drains.
+
+#include <boost/asio/any_io_executor.hpp>
+#include <functional>
+#include <string>
+
+#include "base/metrics.h"
+#include "engine/client/engine_group.h"
+#include "server/config.h"
+#include "server/text_pipeline.h"
+
+namespace quire {
+
+// What a server is made of; outlives it.
+struct ServerParts {
+  const ServerConfig& config;
+  const EngineConfig& engine_config;
+  EngineGroup& engines;
+  const TextPipeline& text;
+  Metrics& metrics;
+  asio::any_io_executor pool;    // for the connections' strands
+  asio::any_io_executor worker;  // for long texts
+};
+
+struct ServerHooks {
+  std::function<void(const std::string& address)> on_listening{};
+  std::function<void(const std::string& address)> on_ready{};
+};
+
+// Until `stop` ends: then no request is accepted, running ones may finish within the shutdown
+// timeout. A second end of `stop_now` cuts that short. Throws Failure when the engines do not
+// start.
+awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
+                           std::function<awaitable<void>()> next_stop);
+
+}  // namespace quire

@@ -1,0 +1,48 @@
+#include "server/session.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/this_coro.hpp>
+
+#include "server/connection.h"
+#include "server/error_reply.h"
+#include "server/exchange.h"
+#include "server/router.h"
+
+namespace quire {
+
+namespace {
+
+awaitable<void> refuse(Connection& connection, const HttpRefusal& refusal) {
+  HttpRequest unread;
+  unread.keep_alive = false;
+  Exchange exchange(connection, std::move(unread));
+  co_await exchange.reply(plain_error_reply(refusal.status, refusal.message));
+}
+
+awaitable<void> serve_requests(Connection& connection, AppState& app) {
+  connection.set_deadline(app.config.limits.header_timeout);
+  if (!co_await connection.handshake()) co_return;
+  while (!app.stopping) {
+    HttpInput input = co_await read_request(connection);
+    if (input.refusal) co_await refuse(connection, *input.refusal);
+    if (!input.request) break;
+    Exchange exchange(connection, std::move(*input.request));
+    if (app.stopping) exchange.close_after();
+    co_await answer(exchange, app);
+    if (!exchange.keep_alive()) break;
+  }
+  co_await connection.close();
+}
+
+}  // namespace
+
+awaitable<void> serve_connection(asio::any_io_executor strand, std::unique_ptr<ByteStream> stream,
+                                 AppState& app) {
+  // read_request() decides when Cancel::finish counts; it must get there.
+  co_await asio::this_coro::reset_cancellation_state(asio::enable_total_cancellation());
+  Connection connection(strand, std::move(stream), app.config.limits);
+  co_await first_of(serve_requests(connection, app), connection.watch());
+}
+
+}  // namespace quire

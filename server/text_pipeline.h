@@ -1,0 +1,67 @@
+#pragma once
+// Between a request's words and the engine's tokens: chat template and tokenizer on the way in;
+// choice_text.h is the way out. Immutable; any thread.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "openapi/dto.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace quire {
+
+// What a request leaves unsaid; of generation_config.json and the flags.
+struct TextDefaults {
+  std::optional<float> temperature{};
+  std::optional<float> top_p{};
+  std::optional<int> top_k{};
+  std::optional<float> min_p{};
+  std::optional<float> repetition_penalty{};
+  std::optional<int> max_new_tokens{};
+  std::vector<TokenId> eos_token_ids{};
+
+  jinja::Dict template_kwargs{};  // --default-chat-template-kwargs
+  bool reasoning = false;         // split <think> from the answer
+  bool tools = false;             // look for tool calls where the request has tools
+  bool trust_request_chat_template = false;
+  bool exclude_tools_when_none = false;  // tool_choice none hides the tools from the model
+  bool prompt_tokens_details = false;    // usage says how much of the prompt was cached
+  bool force_include_usage = false;
+};
+
+struct ChatPrompt {
+  std::vector<TokenId> ids{};
+  bool starts_thinking = false;  // the prompt ends inside <think>
+};
+
+class TextPipeline {
+ public:
+  TextPipeline(std::unique_ptr<const Tokenizer> tokenizer,
+               std::optional<ChatTemplate> chat_template, TextDefaults defaults);
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const TextDefaults& defaults() const { return defaults_; }
+
+  // A text that cannot fit max_tokens is refused before it is cut into tokens.
+  Result<ChatPrompt> chat_prompt(const openapi::ChatCompletionRequest& request,
+                                 std::int64_t max_tokens) const;
+  Result<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,
+                                      std::int64_t max_tokens) const;
+
+ private:
+  Result<std::string> render(const openapi::ChatCompletionRequest& request) const;
+
+  std::unique_ptr<const Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> template_;
+  TextDefaults defaults_;
+  std::size_t longest_token_ = 1;  // bytes
+};
+
+// About how long the request takes to become tokens, in bytes of text.
+std::size_t text_size(const openapi::ChatCompletionRequest& request);
+
+}  // namespace quire
