@@ -37,14 +37,15 @@ Result<void> check_cache(const CacheConfig& cache) {
 
 Result<void> check_prefix_cache(const EngineConfig& config) {
   const CacheConfig& cache = config.cache;
+  if (cache.prefix_hash != PrefixHash::keyed && config.kv_events.endpoint.empty())
+    return without_effect("--prefix-caching-hash-algo",
+                          "without --kv-events-endpoint: no hash leaves the process");
   if (cache.enable_prefix_caching) return {};
   const std::string_view because = "with --no-enable-prefix-caching";
   if (cache.mamba_block_size) return without_effect("--mamba-block-size", because);
   if (cache.mamba_cache_mode.value_or(StateCacheMode::none) != StateCacheMode::none)
     return without_effect("--mamba-cache-mode", because);
   if (cache.hash_block_size) return without_effect("--hash-block-size", because);
-  if (cache.prefix_hash != PrefixHash::keyed)
-    return without_effect("--prefix-caching-hash-algo", because);
   if (!config.kv_events.endpoint.empty()) return without_effect("--kv-events-endpoint", because);
   return {};
 }
@@ -71,10 +72,13 @@ Result<void> check_scheduler(const SchedulerConfig& scheduler) {
 }
 
 Result<void> check_events(const KvEventsConfig& events) {
-  if (events.endpoint.empty() && !events.replay_endpoint.empty())
-    return without_effect("--kv-events-replay-endpoint", "without --kv-events-endpoint");
-  if (events.endpoint.empty() && !events.topic.empty())
-    return without_effect("--kv-events-topic", "without --kv-events-endpoint");
+  const bool off = events.endpoint.empty();
+  const std::string_view because = "without --kv-events-endpoint";
+  if (off && !events.replay_endpoint.empty())
+    return without_effect("--kv-events-replay-endpoint", because);
+  if (off && !events.topic.empty()) return without_effect("--kv-events-topic", because);
+  if (off && events.hash_seed) return without_effect("--kv-events-hash-seed", because);
+  if (off && !events.int_hashes) return without_effect("--kv-events-byte-hashes", because);
   if (const auto buffer = at_least("--kv-events-buffer-steps", events.buffer_steps, 1);
       buffer.has_error())
     return buffer;

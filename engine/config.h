@@ -14,16 +14,20 @@ namespace quire {
 
 enum class SchedulingPolicy : std::uint8_t { fcfs, priority };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
-// Inside the process a keyed 128-bit hash is enough; sha256_cbor is what other processes can
-// repeat.
+// Inside the process blocks are found by a keyed 128-bit hash; in KV events they are called by
+// sha256_cbor, which other processes can repeat.
 enum class PrefixHash : std::uint8_t { keyed, sha256_cbor };
 
+// vLLM's --kv-events-config.
 struct KvEventsConfig {
-  std::string endpoint;         // ZeroMQ address to bind; empty: no events
-  std::string replay_endpoint;  // empty: no replay
-  std::string topic;
-  int buffer_steps = 10'000;  // batches kept for replay
-  int high_water_mark = 100'000;
+  std::string endpoint = {};         // ZeroMQ address; empty: no events
+  std::string replay_endpoint = {};  // empty: no replay
+  std::string topic = {};
+  int buffer_steps = 10'000;      // batches kept for replay
+  int high_water_mark = 100'000;  // unsent batches
+  bool int_hashes = true;         // the low 64 bits of a hash instead of all bytes
+  // Of the first block's hash; routers that hash prompts themselves need the same. Unset: random.
+  std::optional<std::string> hash_seed = {};
 };
 
 struct CacheConfig {

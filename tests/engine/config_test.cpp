@@ -44,8 +44,7 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        }},
       {"--prefix-caching-hash-algo",
        [](EngineConfig& c) {
-         c.cache.prefix_hash = PrefixHash::sha256_cbor;
-         c.cache.enable_prefix_caching = false;
+         c.cache.prefix_hash = PrefixHash::sha256_cbor;  // and no events
        }},
       {"--kv-events-endpoint",
        [](EngineConfig& c) {
@@ -54,6 +53,8 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        }},
       {"--kv-events-replay-endpoint",
        [](EngineConfig& c) { c.kv_events.replay_endpoint = "tcp://*:5558"; }},
+      {"--kv-events-hash-seed", [](EngineConfig& c) { c.kv_events.hash_seed = "0"; }},
+      {"--kv-events-byte-hashes", [](EngineConfig& c) { c.kv_events.int_hashes = false; }},
       {"--max-num-seqs", [](EngineConfig& c) { c.scheduler.max_num_seqs = 0; }},
       {"--max-num-batched-tokens", [](EngineConfig& c) { c.scheduler.max_num_batched_tokens = 8; }},
       {"--long-prefill-token-threshold",
