@@ -69,6 +69,22 @@ class CudaOps final : public Ops {
                  StreamRef stream) override {
     cuda::log_probs(top_ids, top_values, token_value, token_rank, logits, tokens, stream);
   }
+  void copy(TensorView out, TensorView x, StreamRef stream) override { cuda::copy(out, x, stream); }
+  void soft_cap(TensorView x, float cap, StreamRef stream) override {
+    cuda::soft_cap(x, cap, stream);
+  }
+  void activation(TensorView out, TensorView x, Activation activation, StreamRef stream) override {
+    cuda::activation(out, x, activation, stream);
+  }
+  void sigmoid_gate(TensorView x, TensorView gate, StreamRef stream) override {
+    cuda::sigmoid_gate(x, gate, stream);
+  }
+  void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream) override {
+    cuda::copy_blocks(pages, to, from, stream);
+  }
+  void zero_blocks(TensorView pages, TensorView ids, StreamRef stream) override {
+    cuda::zero_blocks(pages, ids, stream);
+  }
 
  private:
   std::unique_ptr<cuda::Gemm> gemm_;

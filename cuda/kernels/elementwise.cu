@@ -1,5 +1,6 @@
 // Operators on single elements. Memory bound: 16 bytes a thread and step.
 
+#include "cuda/device/activation.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
@@ -38,13 +39,6 @@ __global__ void __launch_bounds__(kThreads) scale_kernel(T* x, float factor, std
   store_vec(x + i * kVecWidth<T>, v);
 }
 
-template <Activation kActivation>
-__device__ __forceinline__ float activate(float x) {
-  if constexpr (kActivation == Activation::silu) return x / (1.f + __expf(-x));
-  if constexpr (kActivation == Activation::relu2) return x > 0.f ? x * x : 0.f;
-  return 0.5f * x * (1.f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
-}
-
 // gate_up row: gate [width], then up [width].
 template <class T, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
@@ -57,8 +51,8 @@ __global__ void __launch_bounds__(kThreads)
   Vec16<T> gate = load_vec(gate_up + row * in_stride + column);
   const Vec16<T> up = load_vec(gate_up + row * in_stride + width + column);
   for (int k = 0; k < kVecWidth<T>; ++k) {
-    gate.at[k] =
-        T(activate<kActivation>(static_cast<float>(gate.at[k])) * static_cast<float>(up.at[k]));
+    gate.at[k] = T(
+        activate_gated(kActivation, static_cast<float>(gate.at[k]), static_cast<float>(up.at[k])));
   }
   store_vec(out + row * out_stride + column, gate);
 }
@@ -66,7 +60,6 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, Activation kActivation>
 void launch_gated(TensorView out, TensorView gate_up, StreamRef stream) {
   const int width = static_cast<int>(out.extent(1));
-  assert(width % kVecWidth<T> == 0 && gate_up.extent(1) == 2 * width);
   const std::int64_t vectors = out.extent(0) * (width / kVecWidth<T>);
   CUDA_CHECK(launch(gated_activation_kernel<T, kActivation>, grid_for(vectors), dim3(kThreads), 0,
                     native(stream), static_cast<T*>(out.data()),
@@ -74,13 +67,31 @@ void launch_gated(TensorView out, TensorView gate_up, StreamRef stream) {
                     vectors));
 }
 
+// Rows are whole 16-byte vectors at aligned addresses.
+template <class T>
+bool vectorized(const TensorView& tensor) {
+  const int last = tensor.rank() - 1;
+  return reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 == 0 &&
+         tensor.extent(last) % kVecWidth<T> == 0 && tensor.stride(last) == 1 &&
+         (last == 0 || tensor.stride(last - 1) % kVecWidth<T> == 0);
+}
+
+// All of the tensor is.
+template <class T>
+bool vectorized_whole(const TensorView& tensor) {
+  return tensor.contiguous() && reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 == 0 &&
+         tensor.numel() % kVecWidth<T> == 0;
+}
+
 }  // namespace
 
 void add(TensorView out, TensorView a, TensorView b, StreamRef stream) {
   if (out.numel() == 0) return;
-  assert(out.contiguous() && a.contiguous() && b.contiguous());
   dispatch_device_float(out.dtype(), [&]<class T>(Type<T>) {
-    assert(out.numel() % kVecWidth<T> == 0);
+    const bool same = a.dtype() == out.dtype() && b.dtype() == out.dtype();
+    if (!same || !vectorized_whole<T>(out) || !vectorized_whole<T>(a) || !vectorized_whole<T>(b)) {
+      return add_strided(out, a, b, stream);
+    }
     const std::int64_t vectors = out.numel() / kVecWidth<T>;
     CUDA_CHECK(launch(add_kernel<T>, grid_for(vectors), dim3(kThreads), 0, native(stream),
                       static_cast<T*>(out.data()), static_cast<const T*>(a.data()),
@@ -90,9 +101,8 @@ void add(TensorView out, TensorView a, TensorView b, StreamRef stream) {
 
 void scale(TensorView x, float factor, StreamRef stream) {
   if (x.numel() == 0) return;
-  assert(x.contiguous());
   dispatch_device_float(x.dtype(), [&]<class T>(Type<T>) {
-    assert(x.numel() % kVecWidth<T> == 0);
+    if (!vectorized_whole<T>(x)) return scale_strided(x, factor, stream);
     const std::int64_t vectors = x.numel() / kVecWidth<T>;
     CUDA_CHECK(launch(scale_kernel<T>, grid_for(vectors), dim3(kThreads), 0, native(stream),
                       static_cast<T*>(x.data()), factor, vectors));
@@ -102,6 +112,10 @@ void scale(TensorView x, float factor, StreamRef stream) {
 void gated_activation(TensorView out, TensorView gate_up, Activation activation, StreamRef stream) {
   if (out.numel() == 0) return;
   dispatch_device_float(out.dtype(), [&]<class T>(Type<T>) {
+    const bool whole = out.extent(1) % kVecWidth<T> == 0 && out.dtype() == gate_up.dtype();
+    if (!whole || !vectorized<T>(out) || !vectorized<T>(gate_up)) {
+      return gated_activation_strided(out, gate_up, activation, stream);
+    }
     switch (activation) {
       case Activation::silu:
         return launch_gated<T, Activation::silu>(out, gate_up, stream);
@@ -110,9 +124,8 @@ void gated_activation(TensorView out, TensorView gate_up, Activation activation,
       case Activation::relu2:
         return launch_gated<T, Activation::relu2>(out, gate_up, stream);
       case Activation::clamped_swiglu:
-        break;  // inside MoE experts only
+        return launch_gated<T, Activation::clamped_swiglu>(out, gate_up, stream);
     }
-    throw Failure(ErrorCode::internal, "no CUDA kernel for this gated activation");
   });
 }
 

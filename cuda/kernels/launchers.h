@@ -21,6 +21,20 @@ void add(TensorView out, TensorView a, TensorView b, StreamRef stream);
 void scale(TensorView x, float factor, StreamRef stream);
 void gated_activation(TensorView out, TensorView gate_up, Activation activation, StreamRef stream);
 
+// strided.cu
+void copy(TensorView out, TensorView x, StreamRef stream);
+void soft_cap(TensorView x, float cap, StreamRef stream);
+void activation(TensorView out, TensorView x, Activation kind, StreamRef stream);
+void sigmoid_gate(TensorView x, TensorView gate, StreamRef stream);
+void add_strided(TensorView out, TensorView a, TensorView b, StreamRef stream);
+void scale_strided(TensorView x, float factor, StreamRef stream);
+void gated_activation_strided(TensorView out, TensorView gate_up, Activation kind,
+                              StreamRef stream);
+
+// block_copy.cu
+void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream);
+void zero_blocks(TensorView pages, TensorView ids, StreamRef stream);
+
 // rope.cu
 void rope(TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style,
           StreamRef stream);

@@ -1,7 +1,7 @@
 // Rows picked by index: embedding lookup, the hidden states that are sampled. Memory bound; bytes
 // are bytes here.
 
-#include "cuda/device/kernel.cuh"
+#include "cuda/device/vec.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
 
@@ -36,17 +36,35 @@ bool gather_as(TensorView out, TensorView table, TensorView rows, StreamRef stre
   return true;
 }
 
+template <class Out, class Table>
+__global__ void __launch_bounds__(kThreads)
+    convert_rows_kernel(View<Out, 2> out, View<const Table, 2> table, const std::int32_t* rows) {
+  for (int i = threadIdx.x; i < out.extent[1]; i += kThreads) {
+    out(blockIdx.x, i) = Out(static_cast<float>(table(rows[blockIdx.x], i)));
+  }
+}
+
 }  // namespace
 
 void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) {
   if (out.numel() == 0) return;
   assert(out.dtype() == x.dtype());
   gather_as<uint4>(out, x, rows, stream) || gather_as<std::uint32_t>(out, x, rows, stream) ||
-      gather_as<std::uint16_t>(out, x, rows, stream);
+      gather_as<std::uint16_t>(out, x, rows, stream) ||
+      gather_as<std::uint8_t>(out, x, rows, stream);
 }
 
 void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) {
-  gather_rows(out, table, ids, stream);
+  if (out.dtype() == table.dtype()) return gather_rows(out, table, ids, stream);
+  if (out.numel() == 0) return;
+  dispatch_device_float(out.dtype(), [&]<class Out>(Type<Out>) {
+    dispatch_device_float(table.dtype(), [&]<class Table>(Type<Table>) {
+      CUDA_CHECK(launch(convert_rows_kernel<Out, Table>, dim3(static_cast<unsigned>(out.extent(0))),
+                        dim3(kThreads), 0, native(stream), device_view<Out, 2>(out),
+                        device_view<const Table, 2>(table),
+                        static_cast<const std::int32_t*>(ids.data())));
+    });
+  });
 }
 
 }  // namespace quire::cuda

@@ -1,0 +1,33 @@
+#pragma once
+// Activation functions; the formulas are backend/ops.h's.
+
+#include "backend/ops.h"
+#include "cuda/device/kernel.cuh"
+
+namespace quire::cuda {
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + __expf(-x)); }
+
+__device__ __forceinline__ float activate(Activation kind, float x) {
+  switch (kind) {
+    case Activation::silu:
+      return x * sigmoid(x);
+    case Activation::gelu_tanh:
+      return 0.5f * x * (1.f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+    case Activation::relu2:
+      return x > 0.f ? x * x : 0.f;
+    case Activation::clamped_swiglu:
+      break;  // has no form without its partner
+  }
+  return x;
+}
+
+// act(gate) · up; gpt-oss: both clamped, the partner raised by one.
+__device__ __forceinline__ float activate_gated(Activation kind, float gate, float up) {
+  if (kind != Activation::clamped_swiglu) return activate(kind, gate) * up;
+  gate = fminf(gate, 7.f);
+  up = fminf(fmaxf(up, -7.f), 7.f);
+  return gate * sigmoid(1.702f * gate) * (up + 1.f);
+}
+
+}  // namespace quire::cuda
