@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/kv_events_json.h"
 #include "engine/config.h"
 #include "engine/size_text.h"
 
@@ -117,7 +118,7 @@ void add_cache_flags(CLI::App& app, CacheConfig& cache) {
   add_named<PrefixHash, PrefixHash>(
       app, "--prefix-caching-hash-algo", cache.prefix_hash,
       {{"keyed", PrefixHash::keyed}, {"sha256_cbor", PrefixHash::sha256_cbor}},
-      "keyed, or sha256_cbor: what other processes can repeat");
+      "sha256_cbor: how KV events call blocks; keyed: no events");
   add_count(app, "--hash-block-size", cache.hash_block_size, "Tokens per prefix hash");
 }
 
@@ -158,6 +159,11 @@ void add_scheduler_flags(CLI::App& app, SchedulerConfig& scheduler) {
 }
 
 void add_event_flags(CLI::App& app, KvEventsConfig& events) {
+  add_parsed(
+      app, "--kv-events-config",
+      [](const std::string& text) { return parse_kv_events_config(text); },
+      [&events](const KvEventsConfig& parsed) { events = parsed; },
+      "The flags below as vLLM's JSON object", "JSON");
   app.add_option("--kv-events-endpoint", events.endpoint,
                  "ZeroMQ address to publish KV cache events at, such as tcp://*:5557");
   app.add_option("--kv-events-replay-endpoint", events.replay_endpoint,
@@ -166,6 +172,10 @@ void add_event_flags(CLI::App& app, KvEventsConfig& events) {
   add_count(app, "--kv-events-buffer-steps", events.buffer_steps, "Messages kept for replay");
   add_count(app, "--kv-events-hwm", events.high_water_mark,
             "Unsent messages before new ones are dropped; 0: no limit");
+  app.add_flag("!--kv-events-byte-hashes", events.int_hashes,
+               "Block hashes as bytes instead of 64-bit integers");
+  app.add_option("--kv-events-hash-seed", events.hash_seed,
+                 "Of block hashes in events; routers that hash prompts need the same");
 }
 
 }  // namespace

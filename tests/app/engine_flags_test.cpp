@@ -59,6 +59,8 @@ TEST_CASE("Every flag reaches its field") {
                                       "--max-num-queued-reqs=10",
                                       "--max-num-queued-tokens=1M",
                                       "--kv-events-endpoint=tcp://*:5557",
+                                      "--kv-events-hash-seed=0",
+                                      "--kv-events-byte-hashes",
                                       "--deterministic"});
   CHECK(config.model.path == "models/m");
   CHECK(config.model.max_model_len == 25'600);
@@ -90,6 +92,8 @@ TEST_CASE("Every flag reaches its field") {
   CHECK(config.scheduler.max_num_queued_reqs == 10);
   CHECK(config.scheduler.max_num_queued_tokens == 1 << 20);
   CHECK(config.kv_events.endpoint == "tcp://*:5557");
+  CHECK(config.kv_events.hash_seed == "0");
+  CHECK_FALSE(config.kv_events.int_hashes);
   CHECK(config.deterministic);
 }
 
@@ -103,6 +107,30 @@ TEST_CASE("Without flags the defaults stay") {
   CHECK(parsed({"m", "--max-model-len=-1"}).model.max_model_len == kAutoFit);
   CHECK(parsed({"m", "--max-model-len", "auto"}).model.max_model_len == kAutoFit);
   CHECK(parsed({"m", "--enable-prefix-caching"}).cache.enable_prefix_caching);
+}
+
+TEST_CASE("KV events can be configured as vLLM's JSON") {
+  const auto events = [](const std::string& json) {
+    return parsed({"m", "--kv-events-config=" + json}).kv_events;
+  };
+  const KvEventsConfig all = events(
+      R"({"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "tcp://epp:5557",
+          "replay_endpoint": "tcp://*:5558", "topic": "kv@pod@model", "buffer_steps": 7, "hwm": 9,
+          "max_queue_size": 10})");
+  CHECK(all.endpoint == "tcp://epp:5557");
+  CHECK(all.replay_endpoint == "tcp://*:5558");
+  CHECK(all.topic == "kv@pod@model");
+  CHECK(all.buffer_steps == 7);
+  CHECK(all.high_water_mark == 9);
+  CHECK(events(R"({"enable_kv_cache_events": true})").endpoint == "tcp://*:5557");
+  CHECK(events(R"({"enable_kv_cache_events": false, "endpoint": "tcp://*:1"})").endpoint.empty());
+  CHECK(events(R"({"enable_kv_cache_events": true, "publisher": "null"})").endpoint.empty());
+  CHECK(refusal({"m", R"(--kv-events-config={"topics": "x"})"}).find("topics") !=
+        std::string::npos);
+  CHECK(refusal({"m", R"(--kv-events-config={"hwm": -1})"}).find("hwm") != std::string::npos);
+  CHECK(refusal({"m", R"(--kv-events-config={"publisher": "nats"})"}).find("publisher") !=
+        std::string::npos);
+  CHECK(refusal({"m", "--kv-events-config=[1]"}).find("JSON") != std::string::npos);
 }
 
 TEST_CASE("A wrong value is refused with its flag and what is allowed") {
