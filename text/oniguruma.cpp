@@ -95,6 +95,10 @@ class Translator {
       case 'W':
         if (in_class) unsupported(fmt::format("\\{} in a class, which is not supported", kind));
         return put_class(kind == 'H' ? kHex : kWord, true, false);
+      case 'b':
+      case 'B':
+        if (in_class) break;
+        return word_boundary(kind == 'b');
       case 'u':
         if (at_ + 4 > in_.size()) unsupported("an incomplete \\u");
         out_ += fmt::format("\\x{{{}}}", in_.substr(at_, 4));
@@ -104,8 +108,15 @@ class Translator {
       case 'P':
         return property(kind);
       default:
-        out_ += in_.substr(at_ - 2, 2);
+        break;
     }
+    out_ += in_.substr(at_ - 2, 2);
+  }
+
+  // PCRE2's own takes marks for what belongs to no word.
+  void word_boundary(bool is_one) {
+    constexpr std::string_view kFormat = "(?:(?<=[{0}])(?{1}[{0}])|(?<![{0}])(?{2}[{0}]))";
+    out_ += fmt::format(kFormat, kWord, is_one ? '!' : '=', is_one ? '=' : '!');
   }
 
   void property(char kind) {

@@ -72,12 +72,13 @@ class PcrePattern final : public SplitPattern {
     ScratchPool<Matcher>::Loan matcher(pool_);
     const PCRE2_SIZE* match = pcre2_get_ovector_pointer((*matcher).data.get());
     spans.clear();
+    if (text.empty()) return;  // even where the expression matches nothing
     std::size_t previous = 0;  // the end of the last match
     bool matched = false;
-    for (std::size_t from = 0; from <= text.size() && search(text, from, *matcher);) {
+    for (std::size_t from = 0; search(text, from, *matcher);) {
       const auto [begin, end] = std::pair(match[0], match[1]);
       if (begin == end && matched && end == previous) {  // nothing, right behind a match
-        if (from >= text.size()) break;
+        if (from == text.size()) break;
         from += utf8_length(text[from]);
         continue;
       }

@@ -20,6 +20,8 @@ class Tokenizer {
   // Reads tokenizer.json and, if it is there, tokenizer_config.json and special_tokens_map.json.
   // Throws Failure naming file and field.
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& model_dir);
+  // From the content of a tokenizer.json alone; the same in all else.
+  static std::unique_ptr<Tokenizer> parse(std::string_view tokenizer_json);
   ~Tokenizer();
 
   // Added tokens written in the text are found whether or not special tokens are added around it.

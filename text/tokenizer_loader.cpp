@@ -12,19 +12,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A parsed file; fields of it are valid as long as it lives.
-class JsonFile {
+// A parsed text; fields of it are valid as long as it lives. Errors call it by its name.
+class JsonText {
  public:
-  explicit JsonFile(const fs::path& path) : name_(path.string()) {
-    const auto refuse = [&](ErrorCode code, simdjson::error_code error) {
-      throw Failure(code, fmt::format("{}: {}", name_, simdjson::error_message(error)));
-    };
-    simdjson::padded_string text;
-    if (const auto error = simdjson::padded_string::load(name_).get(text)) {
-      refuse(ErrorCode::not_found, error);
-    }
+  JsonText(std::string name, const simdjson::padded_string& text) : name_(std::move(name)) {
     if (const auto error = parser_.parse(text).get(root_)) {
-      refuse(ErrorCode::invalid_argument, error);
+      throw Failure(ErrorCode::invalid_argument,
+                    fmt::format("{}: {}", name_, simdjson::error_message(error)));
     }
   }
   JsonField root() const { return {name_, "", root_}; }
@@ -34,6 +28,15 @@ class JsonFile {
   simdjson::dom::parser parser_;
   simdjson::dom::element root_;
 };
+
+simdjson::padded_string read_file(const fs::path& path) {
+  simdjson::padded_string text;
+  if (const auto error = simdjson::padded_string::load(path.string()).get(text)) {
+    throw Failure(ErrorCode::not_found,
+                  fmt::format("{}: {}", path.string(), simdjson::error_message(error)));
+  }
+  return text;
+}
 
 void add_special_string(std::string name, const JsonField& value,
                         std::map<std::string, std::string, std::less<>>& strings) {
@@ -50,8 +53,8 @@ void add_special_string(std::string name, const JsonField& value,
 void read_special_strings(const fs::path& path,
                           std::map<std::string, std::string, std::less<>>& strings) {
   if (!fs::exists(path)) return;
-  const JsonFile file(path);
-  const JsonField root = file.root();
+  const JsonText text(path.string(), read_file(path));
+  const JsonField root = text.root();
   for (const auto [key, value] : root.object()) {
     if (key.ends_with("_token"))
       add_special_string(std::string(key), root.child(key, value), strings);
@@ -118,11 +121,17 @@ std::unique_ptr<Tokenizer::Parts> load_parts(const JsonField& root) {
 
 // "truncation" and "padding" of the file are for training scripts; a server has limits of its own.
 std::unique_ptr<Tokenizer> Tokenizer::load(const fs::path& model_dir) {
-  const JsonFile file(model_dir / "tokenizer.json");
-  auto parts = load_parts(file.root());
+  const fs::path path = model_dir / "tokenizer.json";
+  const JsonText text(path.string(), read_file(path));
+  auto parts = load_parts(text.root());
   read_special_strings(model_dir / "tokenizer_config.json", parts->special_strings);
   read_special_strings(model_dir / "special_tokens_map.json", parts->special_strings);
   return std::make_unique<Tokenizer>(std::move(parts));
+}
+
+std::unique_ptr<Tokenizer> Tokenizer::parse(std::string_view tokenizer_json) {
+  const JsonText text("tokenizer.json", simdjson::padded_string(tokenizer_json));
+  return std::make_unique<Tokenizer>(load_parts(text.root()));
 }
 
 }  // namespace quire
