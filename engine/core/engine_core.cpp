@@ -99,6 +99,7 @@ void EngineCore::add(AddRequest request) {
 
 void EngineCore::abort(RequestId id) {
   scheduler_->abort(id);
+  runner_->take_prompt_logprobs(id);
   tracking_.erase(id);
 }
 
@@ -168,6 +169,7 @@ void EngineCore::report(const RequestProgress& progress, const StepResult& resul
     one.error = Error{ErrorCode::internal, request.error, {}};
   }
   if (request.sampling().logprobs) add_logprobs(progress, one);
+  if (request.sampling().prompt_logprobs) add_prompt_logprobs(request, one);
   if (progress.finish_reason) tracking_.erase(tracked);
 }
 
@@ -184,6 +186,18 @@ void EngineCore::add_logprobs(const RequestProgress& progress, RequestOutput& ou
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = row * static_cast<std::size_t>(rows.k) + i;
     position.top.push_back({rows.top_ids[at], rows.top_values[at]});
+  }
+}
+
+void EngineCore::add_prompt_logprobs(const Request& request, RequestOutput& output) const {
+  const auto positions = runner_->take_prompt_logprobs(request.id());
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    PositionLogprobs& position = output.prompt_logprobs.emplace_back();
+    position.chosen = {request.prompt()[i + 1], positions[i].chosen};
+    position.rank = positions[i].rank;
+    for (std::size_t j = 0; j < positions[i].top_ids.size(); ++j) {
+      position.top.push_back({positions[i].top_ids[j], positions[i].top_values[j]});
+    }
   }
 }
 

@@ -54,6 +54,7 @@ class EngineCore {
   void collect(StepOutput& output);
   void report(const RequestProgress& progress, const StepResult& result, StepOutput& output);
   void add_logprobs(const RequestProgress& progress, RequestOutput& output) const;
+  void add_prompt_logprobs(const Request& request, RequestOutput& output) const;
 
   const EngineBackend backend_;
   std::unique_ptr<Model> model_;

@@ -41,7 +41,8 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
       workspace_(device.allocate(workspace_bytes(model, options.limits))),
       hidden_(device.allocate(hidden_bytes(model, options.limits.max_num_batched_tokens))),
       sampled_hidden_(device.allocate(hidden_bytes(model, options.limits.max_num_seqs))),
-      logits_(device.allocate(logits_bytes(model, options.limits.max_num_seqs))) {
+      logits_(device.allocate(logits_bytes(model, options.limits.max_num_seqs))),
+      prompt_logprobs_(device, ops) {
   for (InFlight& step : steps_) {
     step.done = device.create_event();
     step.tokens = device.allocate_host(options.limits.max_num_seqs * sizeof(std::int32_t));
@@ -69,7 +70,7 @@ void ModelRunner::launch(const BatchPlan& plan) {
   const TensorView hidden(hidden_.data(), model_.dtype(),
                           {inputs.num_tokens, model_.hidden_size()});
   model_.forward(hidden, inputs.ids, context);
-  if (observer_) show_logits(plan, context);
+  read_all_logits(plan, context);
   sample(inputs, context, step);
   step.done->record(stream);
   next_ = (next_ + 1) % kMaxInFlight;
@@ -107,26 +108,41 @@ void ModelRunner::sample(const StepInputs& inputs, const ForwardContext& context
   if (n > 0) device_.copy(step.tokens.data(), tokens.data(), tokens.bytes(), context.stream);
 }
 
-void ModelRunner::show_logits(const BatchPlan& plan, const ForwardContext& context) {
-  const std::int64_t vocab = model_.vocab_size();
-  std::vector<float> host(static_cast<std::size_t>(options_.limits.max_num_seqs * vocab));
+// Logits of more than the sampled rows, for an observer or for prompts' log-probabilities: in
+// pieces that fit the logits buffer.
+void ModelRunner::read_all_logits(const BatchPlan& plan, const ForwardContext& context) {
+  const std::int64_t width = model_.hidden_size();
+  const TensorView hidden(hidden_.data(), model_.dtype(),
+                          {options_.limits.max_num_batched_tokens, width});
   std::int64_t first = 0;
   for (const BatchRow& row : plan.rows) {
-    for (int done = 0; done < row.num_tokens;) {
-      const int count = std::min(row.num_tokens - done, options_.limits.max_num_seqs);
-      const TensorView logits(logits_.data(), DType::f32, {count, vocab});
-      const TensorView hidden(hidden_.data(), model_.dtype(),
-                              {options_.limits.max_num_batched_tokens, model_.hidden_size()});
-      model_.logits(logits, hidden.rows(first, first + count), context);
-      device_.copy(host.data(), logits.data(), logits.bytes(), context.stream);
-      device_.synchronize(context.stream);
-      for (int i = 0; i < count; ++i) {
-        observer_(row.request->id(), row.num_computed + done + i,
-                  std::span(host).subspan(i * vocab, vocab));
+    const int prompt_tokens =
+        PromptLogprobs::num_wanted(*row.request, row.num_computed, row.num_tokens);
+    const int wanted = observer_ ? row.num_tokens : prompt_tokens;
+    for (int done = 0; done < wanted;) {
+      const int count = std::min(wanted - done, options_.limits.max_num_seqs);
+      const TensorView logits(logits_.data(), DType::f32, {count, model_.vocab_size()});
+      model_.logits(logits, hidden.rows(first + done, first + done + count), context);
+      const int position = row.num_computed + done;
+      if (observer_) show_logits(row, position, logits, context.stream);
+      if (const int of_prompt = std::min(count, prompt_tokens - done); of_prompt > 0) {
+        prompt_logprobs_.add(*row.request, position, logits.rows(0, of_prompt), context.stream);
       }
       done += count;
-      first += count;
     }
+    first += row.num_tokens;
+  }
+}
+
+void ModelRunner::show_logits(const BatchRow& row, int position, TensorView logits,
+                              StreamRef stream) {
+  std::vector<float> host(static_cast<std::size_t>(logits.numel()));
+  device_.copy(host.data(), logits.data(), logits.bytes(), stream);
+  device_.synchronize(stream);
+  const auto width = static_cast<std::size_t>(logits.extent(1));
+  for (std::int64_t i = 0; i < logits.extent(0); ++i) {
+    observer_(row.request->id(), position + static_cast<int>(i),
+              std::span(host).subspan(static_cast<std::size_t>(i) * width, width));
   }
 }
 

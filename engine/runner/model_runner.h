@@ -14,6 +14,7 @@
 #include "backend/workspace.h"
 #include "engine/runner/input_batch.h"
 #include "engine/runner/kv_memory.h"
+#include "engine/runner/prompt_logprobs.h"
 #include "engine/sampling/sampler.h"
 #include "engine/scheduler/batch_plan.h"
 #include "model/model.h"
@@ -52,6 +53,11 @@ class ModelRunner {
   const LogprobRows& logprobs() const { return sampler_.logprobs(collected_->sampler_turn); }
   int sample_of_row(int row) const { return collected_->sample_of_row[row]; }
 
+  // Of a request whose first token was collected: prompt tokens 1, 2, …; empty: not asked for.
+  std::vector<PromptPosition> take_prompt_logprobs(RequestId id) {
+    return prompt_logprobs_.take(id);
+  }
+
   int num_in_flight() const { return num_in_flight_; }
   // The step launched last must be collected before the next is planned.
   bool next_needs_collect() const { return sampler_.needs_latest_tokens(); }
@@ -66,7 +72,8 @@ class ModelRunner {
 
   void add_sampled_rows(const BatchPlan& plan, InFlight& step);
   void sample(const StepInputs& inputs, const ForwardContext& context, InFlight& step);
-  void show_logits(const BatchPlan& plan, const ForwardContext& context);
+  void read_all_logits(const BatchPlan& plan, const ForwardContext& context);
+  void show_logits(const BatchRow& row, int position, TensorView logits, StreamRef stream);
 
   Device& device_;
   Ops& ops_;
@@ -80,6 +87,7 @@ class ModelRunner {
   Buffer sampled_hidden_;  // [max_num_seqs, hidden_size]
   Buffer logits_;          // f32 [max_num_seqs, V]
   LogitsObserver observer_;
+  PromptLogprobs prompt_logprobs_;
 
   std::array<InFlight, kMaxInFlight> steps_;
   int next_ = 0;  // of steps_, to launch

@@ -112,6 +112,7 @@ void fields(V& v, T& m) {
   v(8, m.times);
   v(9, m.transfer_params);
   v(10, m.error);
+  v(11, m.prompt_logprobs);
 }
 
 template <class V, Same<TokenOutput> T>

@@ -29,6 +29,7 @@ void spell_out(StepOutput& step) {
 void merge(RequestOutput& into, RequestOutput&& next) {
   append(into.token_ids, std::move(next.token_ids));
   append(into.logprobs, std::move(next.logprobs));
+  append(into.prompt_logprobs, std::move(next.prompt_logprobs));
   into.finish_reason = next.finish_reason;
   into.stop_token = next.stop_token;
   into.num_cached_tokens = std::max(into.num_cached_tokens, next.num_cached_tokens);

@@ -62,8 +62,9 @@ struct RequestTimes {
 // What happened to one request since the output before. next() of a Generation may merge several.
 struct RequestOutput {
   RequestId id;
-  std::vector<TokenId> token_ids;          // new ones
-  std::vector<PositionLogprobs> logprobs;  // one per token_ids, or empty when not asked for
+  std::vector<TokenId> token_ids;                 // new ones
+  std::vector<PositionLogprobs> logprobs;         // one per token_ids, or empty when not asked for
+  std::vector<PositionLogprobs> prompt_logprobs;  // of prompt tokens 1, 2, …, with the first output
   std::optional<FinishReason> finish_reason;
   std::optional<TokenId> stop_token;  // the eos or stop token that ended it; last of token_ids
   int num_cached_tokens = 0;          // prompt tokens found in the prefix cache

@@ -82,6 +82,7 @@ RequestOutput output() {
   output.num_preemptions = 2;
   output.times = {at(1), at(2), at(3), at(4)};
   output.transfer_params = R"({"remote_port":1})";
+  output.prompt_logprobs = {{{7, -2.f}, 4, {{8, -1.f}}}};
   output.error = Error{ErrorCode::overloaded, "why", "prompt"};
   return output;
 }
