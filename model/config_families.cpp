@@ -276,6 +276,7 @@ void parse_nemotron(ModelConfig& config, const Fields& text) {
   mamba.conv_bias = text.boolean({"use_conv_bias"}).value_or(true);
   mamba.proj_bias = text.boolean({"mamba_proj_bias", "use_bias"}).value_or(false);
   parse_time_step_limit(mamba, text);
+  mamba.time_step_min = text.number({"time_step_min"}).value_or(0.001);
   check_mamba(mamba, text);
   const std::string dtype = text.text({"mamba_ssm_cache_dtype"}).value_or("float32");
   config.recurrent_state_dtype = dtype == "bfloat16"  ? DType::bf16

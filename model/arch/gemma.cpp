@@ -51,7 +51,7 @@ class Gemma final : public CausalLm {
                   const ForwardContext& context) const override {
     const Workspace::Scope scope(context.workspace);
     const TensorView x = hidden;
-    const TensorView y = context.workspace.take(x.dtype(), {x.extent(0), x.extent(1)});
+    const TensorView y = context.workspace.take(DType::f32, {x.extent(0), x.extent(1)});
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       if (i == 0) layer.before_attention(x, residual, context);

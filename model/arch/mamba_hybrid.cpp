@@ -69,7 +69,7 @@ class NemotronH final : public CausalLm {
                   const ForwardContext& context) const override {
     const Workspace::Scope scope(context.workspace);
     const TensorView x = hidden;
-    const TensorView y = context.workspace.take(x.dtype(), {x.extent(0), x.extent(1)});
+    const TensorView y = context.workspace.take(DType::f32, {x.extent(0), x.extent(1)});
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
       if (i == 0) block.norm(x, residual, context);

@@ -34,12 +34,16 @@ class Olmo2 final : public CausalLm {
 
   void run_layers(TensorView hidden, TensorView residual,
                   const ForwardContext& context) const override {
-    const TensorView y = hidden;
+    const Workspace::Scope scope(context.workspace);
+    const TensorView x = hidden;
+    const TensorView y = context.workspace.take(DType::f32, {x.extent(0), x.extent(1)});
     for (const Layer& layer : layers_) {
-      (*layer.attention)(y, residual, context);
+      context.ops.copy(x, residual, context.stream);
+      (*layer.attention)(y, x, context);
       layer.attention_norm(y, y, context);
       context.ops.add(residual, residual, y, context.stream);
-      layer.mlp(y, residual, context);
+      context.ops.copy(x, residual, context.stream);
+      layer.mlp(y, x, context);
       layer.mlp_norm(y, y, context);
       context.ops.add(residual, residual, y, context.stream);
     }

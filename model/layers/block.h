@@ -11,7 +11,7 @@ class Mixer {
  public:
   virtual ~Mixer() = default;
   virtual void bind(const LayerCache& cache) = 0;
-  // out [T, hidden], x [T, hidden]; out is not x.
+  // out [T, hidden] f32, to be added to the residual stream; x [T, hidden] in the model's dtype.
   virtual void operator()(TensorView out, TensorView x, const ForwardContext& context) const = 0;
 };
 

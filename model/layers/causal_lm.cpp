@@ -84,7 +84,7 @@ void CausalLm::embed_and_run(TensorView hidden, TensorView ids,
                              const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
   const TensorView residual =
-      context.workspace.take(hidden.dtype(), {ids.extent(0), config_.hidden_size});
+      context.workspace.take(DType::f32, {ids.extent(0), config_.hidden_size});
   context.ops.embedding(residual, embedding_, ids, context.stream);
   if (embedding_multiplier_ != 1.f) {
     context.ops.scale(residual, embedding_multiplier_, context.stream);

@@ -51,7 +51,8 @@ class CausalLm : public Model {
   CausalLm(ModelSource source, std::string root, const HeadNames& names = {},
            float norm_offset = 0.f);
 
-  // From the embedded tokens in residual [T, hidden] to the output of the final norm in hidden.
+  // From the embedded tokens in residual, f32 [T, hidden], to the output of the final norm in
+  // hidden.
   virtual void run_layers(TensorView hidden, TensorView residual,
                           const ForwardContext& context) const = 0;
 

@@ -67,7 +67,8 @@ void DeltaNet::operator()(TensorView out, TensorView x, const ForwardContext& co
   const std::int64_t tokens = x.extent(0), channels = conv_.extent(0);
   const std::int64_t heads = config_.num_value_heads, dim = config_.value_head_dim;
   const TensorView all = context.workspace.take(x.dtype(), {tokens, input_.rows()});
-  const TensorView mixed = context.workspace.take(x.dtype(), {tokens, heads, dim});
+  const TensorView mixed = context.workspace.take(DType::f32, {tokens, heads, dim});
+  const TensorView normed = context.workspace.take(x.dtype(), {tokens, heads * dim});
   input_(all, x, context);
   std::int64_t at = 0;
   const auto next = [&](std::int64_t width) {
@@ -77,9 +78,10 @@ void DeltaNet::operator()(TensorView out, TensorView x, const ForwardContext& co
   const TensorView qkv = next(channels), z = next(heads * dim), b = next(heads), a = next(heads);
 
   recur(mixed, convolve(qkv, context), b, a, context);
-  context.ops.gated_rms_norm(mixed, mixed, z.split_last(dim), norm_.weight(), norm_.eps(),
+  context.ops.gated_rms_norm(normed.split_last(dim), mixed, z.split_last(dim), norm_.weight(),
+                             norm_.eps(),
                              /*norm_first=*/true, context.stream);
-  output_(out, mixed.reshape({tokens, heads * dim}), context);
+  output_(out, normed, context);
 }
 
 TensorView DeltaNet::convolve(TensorView qkv, const ForwardContext& context) const {

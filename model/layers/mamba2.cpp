@@ -35,7 +35,8 @@ void Mamba2::operator()(TensorView out, TensorView x, const ForwardContext& cont
   const std::int64_t tokens = x.extent(0), channels = conv_.extent(0);
   const TensorView all = context.workspace.take(x.dtype(), {tokens, input_.rows()});
   const TensorView mixed =
-      context.workspace.take(x.dtype(), {tokens, config_.num_heads, config_.head_dim});
+      context.workspace.take(DType::f32, {tokens, config_.num_heads, config_.head_dim});
+  const TensorView normed = context.workspace.take(x.dtype(), {tokens, inner()});
   input_(all, x, context);
   const TensorView z = all.narrow(1, 0, inner());
   const TensorView xbc = all.narrow(1, inner(), inner() + channels);
@@ -43,11 +44,11 @@ void Mamba2::operator()(TensorView out, TensorView x, const ForwardContext& cont
 
   scan(mixed, convolve(xbc, context), dt, context);
   const std::int64_t width = inner() / norm_groups_;
-  const TensorView grouped = mixed.reshape({tokens, norm_groups_, width});
-  context.ops.gated_rms_norm(grouped, grouped, z.split_last(width),
-                             norm_.weight().reshape({norm_groups_, width}), norm_.eps(),
+  context.ops.gated_rms_norm(normed.split_last(width), mixed.reshape({tokens, norm_groups_, width}),
+                             z.split_last(width), norm_.weight().reshape({norm_groups_, width}),
+                             norm_.eps(),
                              /*norm_first=*/false, context.stream);
-  output_(out, mixed.reshape({tokens, inner()}), context);
+  output_(out, normed, context);
 }
 
 TensorView Mamba2::convolve(TensorView x, const ForwardContext& context) const {

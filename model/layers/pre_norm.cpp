@@ -17,7 +17,7 @@ void PreNormDecoder::run_layers(TensorView hidden, TensorView residual,
                                 const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
   const TensorView x = hidden;  // holds each norm's output on the way
-  const TensorView y = context.workspace.take(x.dtype(), {x.extent(0), x.extent(1)});
+  const TensorView y = context.workspace.take(DType::f32, {x.extent(0), x.extent(1)});
   const auto multiplier = static_cast<float>(config().residual_multiplier);
   const auto scale = [&] {
     if (multiplier != 1.f) context.ops.scale(y, multiplier, context.stream);
