@@ -2,8 +2,9 @@
 // What the models and the sampler ask of hardware: out views first, then inputs, then scalars,
 // StreamRef last. An operator allocates nothing, does not wait, and checks shapes with assert.
 // Arithmetic is float32 inside whatever the storage dtype. An optional input is absent when its
-// view is empty(). [T] = tokens of the step, [R] = requests of the step, [S] = rows that are
-// sampled, V = vocabulary.
+// view is empty(). The models keep the residual stream, and what is added to it, in f32: sums of
+// many layers are rounded once, where a norm hands them to the next matrix. [T] = tokens of the
+// step, [R] = requests of the step, [S] = rows that are sampled, V = vocabulary.
 
 #include <cstdint>
 
@@ -84,7 +85,7 @@ class Ops {
  public:
   virtual ~Ops() = default;
 
-  // out[t] = table[ids[t]]; out [T, H], table [V, H], ids i32 [T].
+  // out[t] = table[ids[t]]; out [T, H], as table or f32, table [V, H], ids i32 [T].
   virtual void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) = 0;
   // out[i] = x[rows[i]], bit for bit; any dtype (token ids too); out [S, H], rows i32 [S].
   virtual void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) = 0;
@@ -94,14 +95,15 @@ class Ops {
                       StreamRef stream) = 0;
 
   // out = x / rms(x) · (weight + weight_offset), over the last dimension; x [T, H] or [T, heads,
-  // D], out may be x.
+  // D], as out or f32; out may be x.
   virtual void rms_norm(TensorView out, TensorView x, TensorView weight, float eps,
                         float weight_offset, StreamRef stream) = 0;
-  // residual += x; out = rms_norm(residual). residual, x, out [T, H].
+  // residual += x; out = rms_norm(residual). residual, x, out [T, H]; residual and x each as out or
+  // f32.
   virtual void add_rms_norm(TensorView out, TensorView residual, TensorView x, TensorView weight,
                             float eps, float weight_offset, StreamRef stream) = 0;
   virtual void add(TensorView out, TensorView a, TensorView b,
-                   StreamRef stream) = 0;                                // same shapes
+                   StreamRef stream) = 0;  // same shapes; out as a, b as a or f32 or bf16
   virtual void scale(TensorView x, float factor, StreamRef stream) = 0;  // in place
 
   // In place on the first rotary dims of x [T, heads, D]; cos_sin f32 [max position, rotary] holds
@@ -131,7 +133,8 @@ class Ops {
 
   // From here on: what some architectures need. A backend without it says so with a Failure.
 
-  // out = x, same shapes; the last dimension dense, the others may be strided.
+  // out = x, same shapes, converted where the dtypes differ; the last dimension dense, the others
+  // may be strided.
   virtual void copy(TensorView out, TensorView x, StreamRef stream);
   // x[i] = cap · tanh(x[i] / cap), in place.
   virtual void soft_cap(TensorView x, float cap, StreamRef stream);
@@ -155,8 +158,9 @@ class Ops {
   virtual void causal_conv(const ConvArgs& args, StreamRef stream);
   virtual void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream);
   virtual void selective_scan(const ScanArgs& args, StreamRef stream);
-  // x, gate, out [T, groups, D], rms over D; weight [D] or [groups, D]. norm_first: out = norm(x) ·
-  // weight · silu(gate) (Qwen3-Next); else out = norm(x · silu(gate)) · weight (Mamba2).
+  // x, gate, out [T, groups, D], x as out or f32, rms over D; weight [D] or [groups, D].
+  // norm_first: out = norm(x) · weight · silu(gate) (Qwen3-Next); else out = norm(x · silu(gate)) ·
+  // weight (Mamba2).
   virtual void gated_rms_norm(TensorView out, TensorView x, TensorView gate, TensorView weight,
                               float eps, bool norm_first, StreamRef stream);
 

@@ -52,7 +52,7 @@ struct MoeRouteArgs {
 // out[t] = Σ_j weights[t, j] · (down · act(gate_up · x[t] + gate_up_bias) + down_bias) of expert
 // ids[t, j]. The sum is made in f32 in the order of j.
 struct MoeExpertsArgs {
-  TensorView out;           // [T, H], not x
+  TensorView out;           // [T, H], as x or f32, not x
   TensorView x;             // [T, H]
   TensorView ids;           // i32 [T, k]
   TensorView weights;       // f32 [T, k]

@@ -28,7 +28,7 @@ struct ConvArgs {
 // key_dim^-½; decay = exp(−exp(a_log) · softplus(a + dt_bias)), beta = sigmoid(b); S ← decay · S;
 // S ← S + k ⊗ (beta · (v − Sᵀk));  out = Sᵀq.
 struct DeltaRuleArgs {
-  TensorView out;          // [T, value_heads, value_dim]
+  TensorView out;          // [T, value_heads, value_dim], as q or f32
   TensorView q;            // [T, key_heads, key_dim], rows may be strided
   TensorView k;            // [T, key_heads, key_dim], rows may be strided
   TensorView v;            // [T, value_heads, value_dim], rows may be strided
@@ -46,7 +46,7 @@ struct DeltaRuleArgs {
 // d = clamp(softplus(dt + dt_bias), dt_min, dt_max):
 // S ← exp(−exp(a_log) · d) · S + d · x ⊗ b;  out = S · c + d_skip · x.
 struct ScanArgs {
-  TensorView out;          // [T, heads, head_dim]
+  TensorView out;          // [T, heads, head_dim], as x or f32
   TensorView x;            // [T, heads, head_dim], rows may be strided
   TensorView b;            // [T, groups, state_dim], rows may be strided
   TensorView c;            // [T, groups, state_dim], rows may be strided

@@ -103,7 +103,8 @@ void CpuOps::norm(const cpu::NormArgs& args, std::int64_t rows) {
 
 void CpuOps::rms_norm(TensorView out, TensorView x, TensorView weight, float eps,
                       float weight_offset, StreamRef) {
-  assert(out.dtype() == x.dtype() && out.numel() == x.numel());
+  assert(x.dtype() == out.dtype() || x.dtype() == DType::f32);
+  assert(out.numel() == x.numel());
   const std::int64_t width = x.extent(x.rank() - 1);
   assert(weight.numel() == width);
   norm({.out = rows_of(out),
@@ -122,7 +123,8 @@ void CpuOps::rms_norm(TensorView out, TensorView x, TensorView weight, float eps
 
 void CpuOps::add_rms_norm(TensorView out, TensorView residual, TensorView x, TensorView weight,
                           float eps, float weight_offset, StreamRef) {
-  assert(out.dtype() == x.dtype() && residual.dtype() == x.dtype());
+  assert(x.dtype() == out.dtype() || x.dtype() == DType::f32);
+  assert(residual.dtype() == out.dtype() || residual.dtype() == DType::f32);
   assert(weight.numel() == x.extent(1));
   norm({.out = rows_of(out),
         .x = rows_of(x),
@@ -140,7 +142,8 @@ void CpuOps::add_rms_norm(TensorView out, TensorView residual, TensorView x, Ten
 
 void CpuOps::gated_rms_norm(TensorView out, TensorView x, TensorView gate, TensorView weight,
                             float eps, bool norm_first, StreamRef) {
-  assert(x.rank() == 3 && gate.dtype() == x.dtype() && out.dtype() == x.dtype());
+  assert(x.rank() == 3 && gate.dtype() == out.dtype());
+  assert(x.dtype() == out.dtype() || x.dtype() == DType::f32);
   const std::int64_t width = x.extent(2);
   assert(weight.numel() == width || weight.numel() == width * x.extent(1));
   norm({.out = rows_of(out),

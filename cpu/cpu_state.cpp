@@ -85,7 +85,8 @@ void CpuOps::gated_delta_rule(const DeltaRuleArgs& args, StreamRef) {
   check_limit("a delta rule's key dimension", delta.key_dim, kMaxKeyDim);
   assert(delta.value_heads % delta.key_heads == 0);
   assert(args.k.dtype() == args.q.dtype() && args.v.dtype() == args.q.dtype() &&
-         args.out.dtype() == args.q.dtype() && args.b.dtype() == args.a.dtype());
+         args.b.dtype() == args.a.dtype());
+  assert(args.out.dtype() == args.q.dtype() || args.out.dtype() == DType::f32);
   assert(args.state.stride(2) == delta.value_dim && args.state.stride(3) == 1);
   const std::int64_t heads = delta.value_heads, requests = args.state_read.extent(0);
   const std::int64_t tokens = args.q.extent(0) / std::max<std::int64_t>(requests, 1) + 1;
@@ -123,7 +124,8 @@ void CpuOps::selective_scan(const ScanArgs& args, StreamRef) {
   check_limit("a scan's state dimension", scan.state_dim, kMaxStateDim);
   assert(scan.heads % scan.groups == 0);
   assert(args.b.dtype() == args.x.dtype() && args.c.dtype() == args.x.dtype() &&
-         args.dt.dtype() == args.x.dtype() && args.out.dtype() == args.x.dtype());
+         args.dt.dtype() == args.x.dtype());
+  assert(args.out.dtype() == args.x.dtype() || args.out.dtype() == DType::f32);
   assert(args.state.stride(2) == scan.state_dim && args.state.stride(3) == 1);
   const std::int64_t heads = scan.heads, requests = args.state_read.extent(0);
   const std::int64_t tokens = args.x.extent(0) / std::max<std::int64_t>(requests, 1) + 1;

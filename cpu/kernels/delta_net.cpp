@@ -145,7 +145,12 @@ class Columns {
     }
     for (int v = 0; v < kVectors; ++v) {
       recalled_[v] = recalled[v];
-      store(row<T>(args_.out, at) + column_ + v * kLanes, out[v], lanes(v));
+      const Index column = column_ + v * kLanes;
+      if (args_.out.type == Float::f32) {
+        store(row<float>(args_.out, at) + column, out[v], lanes(v));
+      } else {
+        store(row<T>(args_.out, at) + column, out[v], lanes(v));
+      }
     }
   }
 

@@ -21,36 +21,48 @@ void norm_row(T* out, Index width, float eps, Pre&& pre, Post&& post) {
   for_lanes(width, [&](Index i, int n) { store(out + i, pre(i, n) * factor * post(i, n), n); });
 }
 
-template <class T, class W>
+template <class W>
+const W* weight_of(const NormArgs& args, Index r) {
+  return static_cast<const W*>(args.weight) + r % args.weight_rows * args.width;
+}
+
+// T: of out; X and R, of x and the residual: T or float.
+template <class T, class X, class W>
 void norm_rows(const NormArgs& args, Index begin, Index end) {
   const Vec offset = splat(args.weight_offset);
   for (Index r = begin; r < end; ++r) {
-    T* const out = row<T>(args.out, r);
-    const T* const x = row<T>(args.x, r);
-    const W* const weight = static_cast<const W*>(args.weight) + r % args.weight_rows * args.width;
-    const auto weight_at = [&](Index i, int n) { return load(weight + i, n) + offset; };
-    if (args.residual.data != nullptr) {
-      T* const residual = row<T>(args.residual, r);
-      for_lanes(args.width, [&](Index i, int n) {
-        store(residual + i, load(residual + i, n) + load(x + i, n), n);
-      });
-      norm_row(
-          out, args.width, args.eps, [&](Index i, int n) { return load(residual + i, n); },
-          weight_at);
-    } else {
-      norm_row(
-          out, args.width, args.eps, [&](Index i, int n) { return load(x + i, n); }, weight_at);
-    }
+    const X* const x = row<X>(args.x, r);
+    const W* const weight = weight_of<W>(args, r);
+    norm_row(
+        row<T>(args.out, r), args.width, args.eps, [&](Index i, int n) { return load(x + i, n); },
+        [&](Index i, int n) { return load(weight + i, n) + offset; });
   }
 }
 
-template <class T, class W>
+template <class T, class X, class R, class W>
+void add_norm_rows(const NormArgs& args, Index begin, Index end) {
+  const Vec offset = splat(args.weight_offset);
+  for (Index r = begin; r < end; ++r) {
+    const X* const x = row<X>(args.x, r);
+    R* const residual = row<R>(args.residual, r);
+    const W* const weight = weight_of<W>(args, r);
+    for_lanes(args.width, [&](Index i, int n) {
+      store(residual + i, load(residual + i, n) + load(x + i, n), n);
+    });
+    norm_row(
+        row<T>(args.out, r), args.width, args.eps,
+        [&](Index i, int n) { return load(residual + i, n); },
+        [&](Index i, int n) { return load(weight + i, n) + offset; });
+  }
+}
+
+template <class T, class X, class W>
 void gated_norm_rows(const NormArgs& args, Index begin, Index end) {
   for (Index r = begin; r < end; ++r) {
     T* const out = row<T>(args.out, r);
-    const T* const x = row<T>(args.x, r);
+    const X* const x = row<X>(args.x, r);
     const T* const gate = row<T>(args.gate, r);
-    const W* const weight = static_cast<const W*>(args.weight) + r % args.weight_rows * args.width;
+    const W* const weight = weight_of<W>(args, r);
     if (args.norm_first) {
       norm_row(
           out, args.width, args.eps, [&](Index i, int n) { return load(x + i, n); },
@@ -64,16 +76,30 @@ void gated_norm_rows(const NormArgs& args, Index begin, Index end) {
   }
 }
 
+template <class T, class F>
+void with_float_or(Tag<T> own, Float type, F&& f) {
+  if (type == Float::f32) {
+    f(Tag<float>{});
+  } else {
+    f(own);
+  }
+}
+
 }  // namespace
 
 void norm(const NormArgs& args, Index begin, Index end) {
-  with_float(args.x.type, [&]<class T>(Tag<T>) {
+  with_float(args.out.type, [&]<class T>(Tag<T> own) {
     with_float(args.weight_type, [&]<class W>(Tag<W>) {
-      if (args.gate.data != nullptr) {
-        gated_norm_rows<T, W>(args, begin, end);
-      } else {
-        norm_rows<T, W>(args, begin, end);
-      }
+      with_float_or(own, args.x.type, [&]<class X>(Tag<X>) {
+        if (args.gate.data != nullptr) {
+          gated_norm_rows<T, X, W>(args, begin, end);
+        } else if (args.residual.data == nullptr) {
+          norm_rows<T, X, W>(args, begin, end);
+        } else {
+          with_float_or(own, args.residual.type,
+                        [&]<class R>(Tag<R>) { add_norm_rows<T, X, R, W>(args, begin, end); });
+        }
+      });
     });
   });
 }

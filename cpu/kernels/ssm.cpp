@@ -49,8 +49,12 @@ void scan_row(const ScanLoopArgs& args, Index head, Index p, Index first, Index 
       store(state + k, s, n);
       y = fma(load(c + k, n), s, y);
     });
-    T* const out = row<T>(args.out, t * args.heads + head) + p;
-    store_some(out, splat(sum(y) + args.d_skip[head] * x), 1);
+    const Vec out = splat(sum(y) + args.d_skip[head] * x);
+    if (args.out.type == Float::f32) {
+      store_some(row<float>(args.out, t * args.heads + head) + p, out, 1);
+    } else {
+      store_some(row<T>(args.out, t * args.heads + head) + p, out, 1);
+    }
   }
 }
 
