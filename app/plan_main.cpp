@@ -1,6 +1,7 @@
 #include "app/plan_main.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 
 #include "app/engine_flags.h"
@@ -48,7 +49,10 @@ PlanReport make_plan_report(const EngineConfig& config, std::int64_t total_bytes
   if (kind == DeviceKind::automatic) kind = total_bytes > 0 ? DeviceKind::cuda : DeviceKind::cpu;
   const std::unique_ptr<Device> device = make_cpu_device();
   const std::unique_ptr<Ops> ops = make_cpu_ops({.threads = 1});
-  const LoadOptions options{.dtype = dtype, .load_format = LoadFormat::measure};
+  const std::int64_t length = std::max<std::int64_t>(config.model.max_model_len, 0);
+  const LoadOptions options{.dtype = dtype,
+                            .load_format = LoadFormat::measure,
+                            .max_model_len = static_cast<int>(length)};
   const auto model = load_model(model_config, config.model.path, *device, *ops, options);
   if (total_bytes == 0) total_bytes = static_cast<std::int64_t>(device->memory().total);
   const DeviceBudget budget = device_budget(config, *model, total_bytes);

@@ -6,7 +6,7 @@
 
 #include "app/plan_main.h"
 #include "cpu/cpu_backend.h"
-#include "model/registry.h"
+#include "engine/core/engine_core.h"
 
 namespace quire {
 namespace {
@@ -39,27 +39,54 @@ int plan(std::vector<const char*> arguments) {
 
 }  // namespace
 
-TEST_CASE("The plan without weights is the plan with weights") {
-  const auto device = make_cpu_device();
-  const auto ops = make_cpu_ops({.threads = 1});
+TEST_CASE("What is planned without weights is what an engine allocates and reports") {
+  struct Change {
+    const char* what;
+    void (*apply)(EngineConfig&);
+  };
+  const Change changes[] = {
+      {"a share of memory",
+       [](EngineConfig& c) {
+         c.cache.kv_cache_memory_bytes = 0;
+         c.cache.gpu_memory_utilization = 0.01;
+       }},
+      {"auto-fit",
+       [](EngineConfig& c) {
+         c.cache.num_gpu_blocks_override = 9;
+         c.model.max_model_len = kAutoFit;
+       }},
+      {"a short model", [](EngineConfig& c) { c.model.max_model_len = 256; }},
+      {"no prefix caching", [](EngineConfig& c) { c.cache.enable_prefix_caching = false; }},
+  };
   for (const std::string& folder : model_folders()) {
-    CAPTURE(folder);
-    EngineConfig config = config_for(folder);
-    config.cache.kv_cache_memory_bytes = 0;
-    config.cache.gpu_memory_utilization = 0.5;
-    constexpr std::int64_t kTotal = 256 << 20;
-    const PlanReport report = make_plan_report(config, kTotal);
-    REQUIRE(report.plan.has_value());
+    for (const Change& change : changes) {
+      CAPTURE(folder, change.what);
+      EngineConfig config = config_for(folder);
+      change.apply(config);
+      const PlanReport report = make_plan_report(config, 0);
+      REQUIRE(report.plan.has_value());
+      const KvPlan& planned = report.plan->kv;
 
-    const ModelConfig model_config = read_model_config(folder);
-    const auto model =
-        load_model(model_config, folder, *device, *ops, {.dtype = model_config.dtype});
-    const DeviceBudget budget = device_budget(config, *model, kTotal);
-    CHECK(budget.weight_bytes == report.budget.weight_bytes);
-    CHECK(budget.workspace_bytes == report.budget.workspace_bytes);
-    const auto served = plan_kv_cache(config, model_config, DeviceKind::cuda, budget);
-    CHECK(served->kv.num_blocks == report.plan->kv.num_blocks);
-    CHECK(served->kv.max_model_len == report.plan->kv.max_model_len);
+      EngineCore engine(config, EngineId{0},
+                        {DeviceKind::cpu, make_cpu_device(), make_cpu_ops({.threads = 1})},
+                        [](std::string_view, double) {});
+      const Ready& ready = engine.ready();
+      CHECK(ready.num_gpu_blocks == planned.num_blocks);
+      CHECK(ready.max_model_len == planned.max_model_len);
+      CHECK(ready.block_size == planned.block_size);
+      CHECK(ready.kv_cache_size_tokens == planned.kv_cache_size_tokens);
+      CHECK(ready.max_concurrency == planned.max_concurrency);
+      REQUIRE(ready.groups.size() == planned.groups().size());
+      for (std::size_t i = 0; i < ready.groups.size(); ++i) {
+        CHECK(ready.groups[i].block_size == planned.groups()[i].block_size);
+        CHECK(ready.groups[i].kernel_block_size == planned.groups()[i].kernel_block_size);
+        CHECK(ready.groups[i].page_bytes ==
+              static_cast<std::int64_t>(planned.groups()[i].page_bytes));
+      }
+      CHECK(engine.plan().kv.workers.front().total_bytes() ==
+            planned.workers.front().total_bytes());
+      CHECK(engine.stats().num_blocks == planned.num_blocks - 1);
+    }
   }
 }
 
