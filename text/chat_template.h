@@ -8,36 +8,11 @@
 #include <string>
 #include <string_view>
 
-#include "base/error.h"
 #include "text/jinja/dict.h"
+#include "text/jinja/error.h"
 #include "text/jinja/value.h"
 
 namespace quire {
-
-struct TemplateError {
-  enum class Kind : std::uint8_t {
-    syntax,
-    undefined,
-    security,
-    runtime,
-    raised,
-    recursion,
-    arithmetic,
-    overflow,
-    type,
-    value,
-    lookup,
-    attribute,
-    limit,  // ours: steps, memory or output exceeded
-  };
-  Kind kind = Kind::runtime;
-  std::string message;  // for `raised`, exactly what the template said
-  int line = 0;         // of the template; 0 where unknown
-
-  Error to_error() const;  // invalid_argument, with kind and line in the sentence
-};
-
-std::string_view name_of(TemplateError::Kind kind);
 
 // Either the text or why there is none.
 struct RenderResult {
@@ -61,7 +36,7 @@ struct ChatTemplateInput {
 
 class ChatTemplate {
  public:
-  // Throws Failure (invalid_argument) with the line of a syntax error.
+  // Throws TemplateFailure (invalid_argument) with the line of a syntax error.
   static ChatTemplate parse(std::string source);
   // chat_template.jinja, else "chat_template" of tokenizer_config.json: a string, or a list of
   // named templates of which "tool_use" serves requests with tools and "default" the others.

@@ -28,6 +28,7 @@ class Dict {
   const Value* find(std::string_view key) const;
 
   std::size_t size() const { return entries_.size(); }
+  const Extent& extent() const { return extent_; }
   bool empty() const { return entries_.empty(); }
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
@@ -35,9 +36,10 @@ class Dict {
 
  private:
   std::size_t position(const Value& key) const;  // size() where absent
-  void index_all();
+  void insert_index(std::size_t at);
 
   std::vector<Entry> entries_;
+  Extent extent_{1, 1};
   std::vector<std::uint32_t>
       buckets_;  // open addressing over hashes, entry + 1; empty while the dict is small
 };

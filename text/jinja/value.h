@@ -18,15 +18,26 @@ class BigInt;
 class Object;  // what only an evaluation creates: ranges, iterators, macros, namespaces, functions
 using List = std::vector<Value>;
 
-struct Missing {};  // a variable that was never set
-struct None {};
+struct Missing {  // a variable that was never set
+  bool operator==(const Missing&) const = default;
+};
+struct None {
+  bool operator==(const None&) const = default;
+};
 
 // What a name, attribute or element that does not exist gives; most uses of it are errors that say
-// so.
+// why.
 struct Undefined {
+  enum class Why : std::uint8_t {
+    variable,
+    attribute,
+    element,  // has never been set or is not there
+    unsafe,   // exists in Python, but the sandbox hides it
+    other,    // as `name` says
+  };
+  Why why = Why::variable;
   std::string name;
-  std::string owner;    // "dict object"; empty for a variable
-  bool unsafe = false;  // exists in Python, but the sandbox hides it
+  std::string owner;  // type of what was asked
   std::string message() const;
 };
 
@@ -40,6 +51,28 @@ struct Text {
 struct Tuple {
   List items;
   bool is_group = false;  // what groupby gives: also has .grouper and .list
+};
+
+constexpr int kMaxNesting = 256;  // of lists in lists; more is refused as endless recursion
+
+// How deep containers lie in a value, and what walking all of it costs, in bytes or so (shared
+// parts count each time).
+struct Extent {
+  int nesting = 0;
+  std::uint64_t weight = 1;
+  void contain(const Extent& part);  // fails beyond kMaxNesting
+};
+
+struct ListBox {
+  explicit ListBox(List list);
+  List items;
+  Extent extent;
+};
+
+struct TupleBox {
+  explicit TupleBox(Tuple tuple);
+  Tuple tuple;
+  Extent extent;
 };
 
 class Value {
@@ -74,6 +107,9 @@ class Value {
   explicit Value(std::shared_ptr<Object> object) : data_(std::move(object)) {}
   static Value missing();
   static Value undefined(Undefined why);
+  static Value undefined(std::string reason) {
+    return undefined({Undefined::Why::other, std::move(reason), {}});
+  }
 
   Kind kind() const { return Kind(data_.index()); }
   bool is(Kind kind) const { return this->kind() == kind; }
@@ -87,21 +123,27 @@ class Value {
   const BigInt& big_integer() const { return *std::get<BigIntRef>(data_); }
   const Text& text() const { return *std::get<TextRef>(data_); }
   const std::string& string() const { return text().utf8; }
-  const List& list() const { return *std::get<ListRef>(data_); }
-  const Tuple& tuple() const { return *std::get<TupleRef>(data_); }
+  const List& list() const { return std::get<ListRef>(data_)->items; }
+  const Tuple& tuple() const { return std::get<TupleRef>(data_)->tuple; }
   const Dict& dict() const { return *std::get<DictRef>(data_); }
   const Undefined& why_undefined() const { return *std::get<UndefinedRef>(data_); }
   const std::shared_ptr<Object>& object() const { return std::get<std::shared_ptr<Object>>(data_); }
 
+  // The items of a list or tuple.
+  const List& items() const { return is(Kind::list) ? list() : tuple().items; }
+  bool is_sequence() const { return is(Kind::list) || is(Kind::tuple); }
+  bool is_undefined() const { return is(Kind::undefined); }
+
   // Python's `is`: the same object, or the same small thing.
   bool same_as(const Value& other) const;
+  Extent extent() const;
 
  private:
   using UndefinedRef = std::shared_ptr<const Undefined>;
   using BigIntRef = std::shared_ptr<const BigInt>;
   using TextRef = std::shared_ptr<const Text>;
-  using ListRef = std::shared_ptr<const List>;
-  using TupleRef = std::shared_ptr<const Tuple>;
+  using ListRef = std::shared_ptr<const ListBox>;
+  using TupleRef = std::shared_ptr<const TupleBox>;
   using DictRef = std::shared_ptr<const Dict>;
   // In the order of Kind.
   std::variant<Missing, UndefinedRef, None, bool, std::int64_t, BigIntRef, double, TextRef, ListRef,

@@ -1,0 +1,234 @@
+#include "app/render_main.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "text/chat_template.h"
+#include "text/jinja/json.h"
+
+namespace quire {
+namespace {
+
+using jinja::Dict;
+using jinja::Value;
+
+struct Options {
+  std::string model;
+  std::string template_file;
+  std::string messages_file;
+  std::string tools_file;
+  std::string kwargs = "{}";
+  bool jsonl = false;
+  bool no_generation_prompt = false;
+  bool continue_final = false;
+};
+
+[[noreturn]] void refuse(std::string detail) {
+  throw Failure(ErrorCode::invalid_argument, std::move(detail));
+}
+
+std::string read_all(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse(path + ": cannot be read");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Value field(const Dict& question, std::string_view name) {
+  const Value* found = question.find(name);
+  return found == nullptr ? Value() : *found;
+}
+
+bool flag(const Dict& question, std::string_view name) {
+  const Value value = field(question, name);
+  if (value.is_none()) return false;
+  if (!value.is(Value::Kind::boolean))
+    refuse("\"" + std::string(name) + "\" must be true or false");
+  return value.boolean();
+}
+
+Dict names(const Dict& question, std::string_view name) {
+  const Value value = field(question, name);
+  if (value.is_none()) return {};
+  if (!value.is(Value::Kind::dict)) refuse("\"" + std::string(name) + "\" must be an object");
+  return value.dict();
+}
+
+// What strftime_now reads in the bare form, whose answers shall be the same every day, unless "now"
+// says otherwise.
+constexpr const char* kBareNow = "2025-03-08T09:05:07";
+
+std::tm parse_time(const std::string& text) {
+  std::tm time{};
+  const char* end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
+  if (end == nullptr || *end != '\0') refuse(std::string("\"now\" must look like ") + kBareNow);
+  return time;
+}
+
+std::optional<std::tm> time_of(const Dict& question) {
+  const Value value = field(question, "now");
+  if (value.is_none()) return {};
+  if (!value.is_string()) refuse("\"now\" must be a string");
+  return parse_time(value.string());
+}
+
+// Templates of earlier lines, since a program sends the same ones again and again.
+class Templates {
+ public:
+  const ChatTemplate& of(const Dict& question) {
+    const Value source = field(question, "template");
+    const Value model = field(question, "model");
+    if (!source.is_string() && !model.is_string()) refuse("expected \"template\" or \"model\"");
+    const std::string key = source.is_string() ? "t" + source.string() : "m" + model.string();
+    if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    if (known_.size() >= kMaxKnown) known_.clear();
+    return known_
+        .emplace(key, source.is_string() ? ChatTemplate::parse(source.string())
+                                         : ChatTemplate::load(model.string()))
+        .first->second;
+  }
+
+ private:
+  static constexpr std::size_t kMaxKnown = 64;
+  std::map<std::string, ChatTemplate> known_;
+};
+
+ChatTemplateInput input_of(const Dict& question) {
+  ChatTemplateInput input;
+  input.messages = field(question, "messages");
+  input.tools = field(question, "tools");
+  input.documents = field(question, "documents");
+  input.add_generation_prompt = flag(question, "add_generation_prompt");
+  input.continue_final_message = flag(question, "continue_final_message");
+  input.kwargs = names(question, "kwargs");
+  input.now = time_of(question);
+  return input;
+}
+
+Dict error_reply(std::string_view message, std::string_view kind) {
+  Dict reply;
+  reply.set("error", Value(message));
+  reply.set("error_kind", Value(kind));
+  return reply;
+}
+
+Dict answer(Templates& templates, const std::string& line) {
+  const Value question = jinja::parse_json(line);
+  if (!question.is(Value::Kind::dict)) refuse("expected a JSON object");
+  const ChatTemplate& chat_template = templates.of(question.dict());
+  const bool bare = question.dict().find("context") != nullptr;
+  const RenderResult result =
+      bare ? chat_template.render_context(names(question.dict(), "context"),
+                                          time_of(question.dict()).value_or(parse_time(kBareNow)))
+           : chat_template.render(input_of(question.dict()));
+  if (result.error) return error_reply(result.error->message, name_of(result.error->kind));
+  Dict reply;
+  reply.set("text", Value(result.text));
+  return reply;
+}
+
+int run_jsonl() {
+  Templates templates;
+  jinja::JsonStyle style;
+  style.ensure_ascii = true;
+  for (std::string line; std::getline(std::cin, line);) {
+    Dict reply;
+    try {
+      reply = answer(templates, line);
+    } catch (const TemplateFailure& failure) {
+      reply = error_reply(failure.cause().message, name_of(failure.cause().kind));
+    } catch (const Failure& failure) {
+      reply = error_reply(failure.what(), "request");
+    }
+    std::cout << jinja::dump_json(Value(std::move(reply)), style) << '\n' << std::flush;
+  }
+  return 0;
+}
+
+// Messages as a JSON list, or an object in the form of a chat completion request.
+int run_once(const Options& options) {
+  if (options.model.empty() == options.template_file.empty())
+    refuse("give either --model or --template");
+  const ChatTemplate chat_template = options.model.empty()
+                                         ? ChatTemplate::parse(read_all(options.template_file))
+                                         : ChatTemplate::load(options.model);
+  const Value given = jinja::parse_json(read_all(options.messages_file));
+  ChatTemplateInput input;
+  if (given.is(Value::Kind::dict)) input = input_of(given.dict());
+  if (given.is(Value::Kind::list)) input.messages = given;
+  if (!options.tools_file.empty()) input.tools = jinja::parse_json(read_all(options.tools_file));
+  const Value kwargs = jinja::parse_json(options.kwargs);
+  if (!kwargs.is(Value::Kind::dict)) refuse("--kwargs must be a JSON object");
+  for (const auto& [key, value] : kwargs.dict()) input.kwargs.set(key, value);
+  input.continue_final_message = options.continue_final;
+  input.add_generation_prompt = !options.no_generation_prompt && !options.continue_final;
+  const RenderResult result = chat_template.render(input);
+  if (result.error) throw Failure(result.error->to_error());
+  std::cout << result.text << std::flush;
+  return 0;
+}
+
+void add_options(CLI::App& app, Options& options) {
+  app.add_flag("--jsonl", options.jsonl, "One JSON object per line, each answered by one");
+  app.add_option("--model", options.model,
+                 "Folder with chat_template.jinja or tokenizer_config.json");
+  app.add_option("--template", options.template_file, "A template's file, in place of a model's");
+  app.add_option("--messages", options.messages_file,
+                 "JSON list of messages, or a whole chat request; - is standard input")
+      ->default_val("-");
+  app.add_option("--tools", options.tools_file, "JSON list of tools");
+  app.add_option("--kwargs", options.kwargs,
+                 "JSON object of further names, as {\"enable_thinking\": true}");
+  app.add_flag("--no-generation-prompt", options.no_generation_prompt,
+               "End after the last message");
+  app.add_flag("--continue", options.continue_final,
+               "Leave the last message open, for the model to go on with");
+  app.footer(
+      "With --jsonl, a question names its template and what it is about:\n"
+      "  {\"template\": \"…\" or \"model\": \"DIR\", \"messages\": […], \"tools\": […], "
+      "\"documents\": […],\n"
+      "   \"add_generation_prompt\": true, \"continue_final_message\": false, \"kwargs\": {…},\n"
+      "   \"now\": \"2025-03-08T09:05:07\"}\n"
+      "  {\"template\": \"…\", \"context\": {…}}      only the names in context, nothing added;\n"
+      "                                            its clock stands still unless \"now\" is given\n"
+      "The answer is {\"text\": \"…\"} or {\"error\": \"…\", \"error_kind\": \"syntax\"}. Kinds: "
+      "syntax, undefined,\n"
+      "security, runtime, raised, recursion, arithmetic, overflow, type, value, lookup, attribute, "
+      "limit,\n"
+      "and request for a question that is wrong itself.\n\n"
+      "Example: echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | quire render --model "
+      "models/quire-tiny\n\n"
+      "Exit codes: 0 answered, 1 the template fails or the input is wrong, above 100 for wrong "
+      "flags.");
+}
+
+}  // namespace
+
+int render_main(int argc, const char* const* argv) {
+  Options options;
+  CLI::App app("A conversation to the prompt that the model sees, with its chat template.",
+               argv[0]);
+  add_options(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  try {
+    std::ios::sync_with_stdio(false);
+    return options.jsonl ? run_jsonl() : run_once(options);
+  } catch (const Failure& failure) {
+    std::cerr << "quire render: " << failure.what() << '\n';
+    return 1;
+  }
+}
+
+}  // namespace quire
