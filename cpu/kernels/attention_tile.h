@@ -105,7 +105,7 @@ class AttentionTile {
     float out[kRows][kColumns];
     dot_tile<F32Dot<K>, kRows, kColumns>(q_ + r * args_.head_dim, args_.head_dim,
                                          keys + c * args_.k_stride[1], args_.k_stride[1],
-                                         args_.head_dim, out);
+                                         args_.head_dim, Ahead{kColumns, 0, kColumns}, out);
     for (int i = 0; i < kRows; ++i) {
       for (int j = 0; j < kColumns; ++j) {
         scores_[(r + i) * kAttentionTile + column + c + j] = out[i][j];

@@ -64,6 +64,18 @@ inline void store(T* p, Vec v, int n) {
   }
 }
 
+// out[i] = sum(v[i])
+template <int kCount>
+inline __attribute__((always_inline)) void sums(const Vec* v, float* out) {
+  int i = 0;
+#if defined(__AVX512F__)
+#pragma GCC unroll 8
+  for (; i + 8 <= kCount; i += 8) sum8(v + i, out + i);
+#endif
+#pragma GCC unroll 32
+  for (; i < kCount; ++i) out[i] = sum(v[i]);
+}
+
 inline float exp_one(float x) { return max_lane(exp(splat(x))); }
 inline Vec sigmoid(Vec x) { return splat(1.f) / (splat(1.f) + exp(-x)); }
 inline Vec silu(Vec x) { return x / (splat(1.f) + exp(-x)); }

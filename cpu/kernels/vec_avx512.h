@@ -14,6 +14,23 @@ inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 inline Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
 inline float sum(Vec v) { return _mm512_reduce_add_ps(v); }
+// out[i] = sum(v[i]) for eight registers at once: the same additions in the same order, a third of
+// the instructions.
+inline __attribute__((always_inline)) void sum8(const Vec* v, float* out) {
+  const auto halves = [](Vec a, Vec b) {  // [a 0..7 + a 8..15, b likewise]
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+  };
+  const auto quarters = [](Vec a, Vec b) {  // four sums in each 128 bits
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  };
+  const Vec low = quarters(halves(v[0], v[1]), halves(v[2], v[3]));
+  const Vec high = quarters(halves(v[4], v[5]), halves(v[6], v[7]));
+  const Vec pairs =
+      _mm512_add_ps(_mm512_shuffle_ps(low, high, 0x44), _mm512_shuffle_ps(low, high, 0xee));
+  const Vec whole = _mm512_add_ps(pairs, _mm512_permute_ps(pairs, 0xb1));
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 0, 0, 0, 0, 0, 0, 0, 0);
+  _mm256_storeu_ps(out, _mm512_castps512_ps256(_mm512_permutexvar_ps(order, whole)));
+}
 inline float max_lane(Vec v) { return _mm512_reduce_max_ps(v); }
 
 inline __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
