@@ -107,6 +107,7 @@ std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text,
   const ByteTrie& trie = after_normalization ? normalized_ : raw_;
   const bool any = after_normalization ? has_normalized_ : has_raw_;
   std::size_t done = 0;
+  std::size_t space_end = 0;  // of the white space that was looked through last
   for (std::size_t at = 0; any && at < text.size();) {
     if (trie.child(ByteTrie::kRoot, text[at]) == ByteTrie::kNone) {
       ++at;
@@ -126,7 +127,7 @@ std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text,
       continue;
     }
     if (token.lstrip) begin = space_before(text, std::min(done, begin), begin);
-    if (token.rstrip) end = space_behind(text, end);
+    if (token.rstrip) end = space_end = end < space_end ? space_end : space_behind(text, end);
     if (done < begin) parts.push_back({text.substr(done, begin - done)});
     parts.push_back({text.substr(begin, end - begin), match.value});
     done = end;

@@ -116,7 +116,8 @@ class Translator {
   // PCRE2's own takes marks for what belongs to no word.
   void word_boundary(bool is_one) {
     constexpr std::string_view kFormat = "(?:(?<=[{0}])(?{1}[{0}])|(?<![{0}])(?{2}[{0}]))";
-    out_ += fmt::format(kFormat, kWord, is_one ? '!' : '=', is_one ? '=' : '!');
+    const std::string word = fmt::format("{}{}", kWord, kOddWord);
+    out_ += fmt::format(kFormat, word, is_one ? '!' : '=', is_one ? '=' : '!');
   }
 
   void property(char kind) {

@@ -1,0 +1,175 @@
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "tests/text/tokenizer_golden.h"
+#include "text/tokenizer.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string complaint_about(std::string_view json) {
+  try {
+    Tokenizer::parse(json);
+    return {};
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
+}
+
+TEST_CASE("a broken tokenizer.json is refused by field", "[text][tokenizer]") {
+  struct Case {
+    std::string_view json;
+    std::string_view complaint;
+  };
+  const std::vector<Case> cases = {
+      {"", "tokenizer.json: "},
+      {R"({"model": )", "tokenizer.json: "},
+      {R"([])", "/: expected an object"},
+      {R"({})", "/model: is missing"},
+      {R"({"model": 3})", "/model: expected an object"},
+      {R"({"model": {"type": "BPE", "merges": []}})", "/model/vocab: is missing"},
+      {R"({"model": {"type": "BPE", "vocab": {}}})", "/model/merges: is missing"},
+      {R"({"model": {"type": "BPE", "vocab": [], "merges": []}})",
+       "/model/vocab: expected an object"},
+      {R"({"model": {"type": "BPE", "vocab": {"a": "b"}, "merges": []}})",
+       "/model/vocab/a: expected an integer from 0 to 4194303"},
+      {R"({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}})", "/model/vocab/a: "},
+      {R"({"model": {"type": "BPE", "vocab": {"a": 99999999999}, "merges": []}})",
+       "/model/vocab/a: "},
+      {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "b"]]}})",
+       "/model/merges/0: \"b\" is not in the vocabulary"},
+      {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a a"]}})",
+       "/model/merges/0: \"aa\" is not in the vocabulary"},
+      {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a"]}})",
+       "/model/merges/0: expected two tokens"},
+      {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [7]}})",
+       "/model/merges/0: expected a string or an array"},
+      {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "unk_token": "<unk>"}})",
+       "/model/unk_token: is not in the vocabulary"},
+      {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "dropout": 0.1}})",
+       "/model/dropout: "},
+      {R"({"model": {"type": "Unigram", "vocab": [["a"]]}})", "/model/vocab/0: expected [token"},
+      {R"({"model": {"type": "Unigram", "vocab": [["a", 0]], "unk_id": 1}})", "/model/unk_id: "},
+      {R"({"model": {"type": "Unigram", "vocab": [], "unk_id": 0}})", "/model/unk_id: "},
+      {R"({"model": {"type": "Quantum", "vocab": {}}})", "/model/type: \"Quantum\""},
+      {R"({"normalizer": {"type": "NFX"}, "model": {}})", "/normalizer/type: \"NFX\""},
+      {R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Strip"}]}, "model": {}})",
+       "/normalizer/normalizers/0/strip_left: is missing"},
+      {R"({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "?"}, "model": {}})",
+       "/normalizer/precompiled_charsmap: "},
+      {R"({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}, "model": {}})",
+       "/normalizer/precompiled_charsmap: has a trie of a wrong size"},
+      {R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Removed",
+           "invert": false}, "model": {"type": "BPE", "vocab": {}, "merges": []}})",
+       "/pre_tokenizer/pattern/Regex: the expression is not valid"},
+      {R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[a&&b]"}, "behavior": "Removed",
+           "invert": false}, "model": {"type": "BPE", "vocab": {}, "merges": []}})",
+       "/pre_tokenizer/pattern/Regex: the expression has a class within a class"},
+      {R"({"pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "Sliced",
+           "invert": false}, "model": {"type": "BPE", "vocab": {}, "merges": []}})",
+       "/pre_tokenizer/behavior: \"Sliced\""},
+      {R"({"pre_tokenizer": {"type": "Metaspace", "replacement": "__"},
+           "model": {"type": "BPE", "vocab": {}, "merges": []}})",
+       "/pre_tokenizer/replacement: expected a string of one character"},
+      {R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "added_tokens": [{"id": 0}]})",
+       "/added_tokens/0/content: is missing"},
+      {R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "decoder": {"type": "Rot13"}})",
+       "/decoder/type: \"Rot13\""},
+      {R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "post_processor":
+           {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}],
+            "pair": [], "special_tokens": {}}})",
+       "/post_processor/single/0/SpecialToken/id: is not among the special_tokens"},
+      {R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "post_processor":
+           {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "B", "type_id": 0}}],
+            "pair": [], "special_tokens": {}}})",
+       "/post_processor/single/0/Sequence: there is no second sequence"},
+  };
+  for (const Case& test : cases) {
+    INFO(test.json);
+    CHECK_THAT(complaint_about(test.json), Catch::Contains(std::string(test.complaint)));
+  }
+}
+
+TEST_CASE("nesting without end is refused", "[text][tokenizer]") {
+  std::string json = R"({"normalizer": )";
+  for (int i = 0; i < 100'000; ++i) json += R"({"type": "Sequence", "normalizers": [)";
+  CHECK_FALSE(complaint_about(json).empty());
+}
+
+class ModelDir {
+ public:
+  ModelDir() : path_(fs::temp_directory_path() / fs::path("quire_tokenizer_load_test")) {
+    fs::create_directories(path_);
+  }
+  ~ModelDir() { fs::remove_all(path_); }
+  void write(const char* name, std::string_view content) const {
+    std::ofstream(path_ / name) << content;
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+TEST_CASE("files of a model folder", "[text][tokenizer]") {
+  const ModelDir dir;
+  CHECK_THROWS_WITH(Tokenizer::load(dir.path()), Catch::Contains("tokenizer.json"));
+
+  dir.write("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+    "added_tokens": [{"id": 2, "content": "<s>", "single_word": false, "lstrip": false,
+                      "rstrip": false, "normalized": false, "special": true}]})");
+  SECTION("the configuration names tokens") {
+    dir.write("tokenizer_config.json", R"({"bos_token": "<s>", "pad_token": null,
+      "eos_token": {"__type": "AddedToken", "content": "</s>"}, "model_max_length": 10})");
+    dir.write("special_tokens_map.json", R"({"bos_token": "other", "unk_token": "<unk>"})");
+    const auto tokenizer = Tokenizer::load(dir.path());
+    const std::map<std::string, std::string, std::less<>> expected = {
+        {"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
+    CHECK(tokenizer->special_strings() == expected);
+    CHECK(tokenizer->vocab_size() == 3);
+    CHECK(tokenizer->token_to_id("<s>") == 2);
+    CHECK_FALSE(tokenizer->token_to_id("<t>").has_value());
+    CHECK(tokenizer->id_to_token(1) == "b");
+    CHECK(tokenizer->id_to_token(3).empty());
+    CHECK(tokenizer->id_to_token(-1).empty());
+    CHECK(tokenizer->is_special(2));
+    CHECK_FALSE(tokenizer->is_special(0));
+  }
+  SECTION("a broken configuration is refused by name") {
+    dir.write("tokenizer_config.json", "{\"bos_token\": ");
+    CHECK_THROWS_WITH(Tokenizer::load(dir.path()), Catch::Contains("tokenizer_config.json"));
+  }
+}
+
+TEST_CASE("bytes that are not UTF-8 count as U+FFFD", "[text][tokenizer]") {
+  const auto tokenizer = Tokenizer::parse(R"({
+    "model": {"type": "WordLevel", "vocab": {"a\ufffd": 0, "\ufffd\ufffdb": 1, "?": 2},
+              "unk_token": "?"},
+    "pre_tokenizer": {"type": "WhitespaceSplit"}})");
+  CHECK(tokenizer->encode("a\xE4\xB8 \xFF\xC0\x62", false) == std::vector<TokenId>{0, 1});
+}
+
+TEST_CASE("what a token adds to a text", "[text][tokenizer]") {
+  const auto byte_level = Tokenizer::parse(R"({
+    "model": {"type": "BPE", "vocab": {"Ġa": 0, "ä": 1, "中": 2}, "merges": []},
+    "decoder": {"type": "ByteLevel"}})");
+  CHECK(byte_level->token_bytes(0) == " a");
+  CHECK(byte_level->token_bytes(1) == "\xE4");
+  CHECK(byte_level->token_bytes(2) == "中");  // not in the alphabet: as it is
+  CHECK(byte_level->token_bytes(3).empty());
+
+  const auto metaspace = Tokenizer::parse(R"({
+    "model": {"type": "BPE", "vocab": {"a": 0, "▁the": 1, "<0x0A>": 2}, "merges": []},
+    "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"},
+                {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}]}})");
+  CHECK(metaspace->token_bytes(0) == "a");
+  CHECK(metaspace->token_bytes(1) == " the");
+  CHECK(metaspace->token_bytes(2) == "\n");
+}
+
+}  // namespace
+}  // namespace quire
