@@ -1,71 +1,82 @@
-// RMSNorm over the last dimension, alone or after adding a residual. Memory bound: a row is read
+// RMSNorm over the last dimension, alone or after adding to a residual. Memory bound: a row is read
 // once and kept in registers, where it has at most kKept vectors a thread; what is beyond is read
 // again.
 
+#include "cuda/device/any_view.cuh"
 #include "cuda/device/block_sum.cuh"
-#include "cuda/device/vec.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
 namespace {
 
+constexpr int kWidth = 8;  // elements of a vector
 constexpr int kKept = 4;
 constexpr int kScalarThreads = 128;
 
-template <class T>
+template <class Out, class X, class Residual>
 struct NormArgs {
-  T* out;
-  const T* x;
-  T* residual;  // null: none
-  const T* weight;
+  Out* out;
+  const X* x;
+  Residual* residual;  // null: none
+  const Out* weight;
   std::int64_t inner, out_stride[2], x_stride[2], residual_stride;  // a row is [outer, inner]
   int width;
   float eps, weight_offset;
 };
 
-// x (+ residual, which takes the rounded sum, as the models do in their dtype).
 template <class T>
-__device__ __forceinline__ Vec16<T> load_row(const T* x, T* residual, int i) {
-  Vec16<T> v = load_vec(x + i);
-  if (residual == nullptr) return v;
-  const Vec16<T> r = load_vec(static_cast<const T*>(residual) + i);
-  for (int k = 0; k < kVecWidth<T>; ++k)
-    v.at[k] = T(static_cast<float>(v.at[k]) + static_cast<float>(r.at[k]));
-  store_vec(residual + i, v);
-  return v;
+struct alignas(16) Wide {
+  T at[kWidth];
+};
+template <class T>
+__device__ __forceinline__ Wide<T> load_wide(const T* from) {
+  return *reinterpret_cast<const Wide<T>*>(from);
 }
 
-template <class T>
-__device__ __forceinline__ void store_row(const NormArgs<T>& a, T* out, const Vec16<T>& v,
-                                          float scale, int i) {
-  const Vec16<T> w = load_vec(a.weight + i);
-  Vec16<T> o;
-  for (int k = 0; k < kVecWidth<T>; ++k) {
-    o.at[k] =
-        T(static_cast<float>(v.at[k]) * scale * (static_cast<float>(w.at[k]) + a.weight_offset));
+// x, or x plus the residual, which takes the sum rounded to its dtype.
+template <class X, class Residual>
+__device__ __forceinline__ Wide<float> load_row(const X* x, Residual* residual, int i) {
+  const Wide<X> v = load_wide(x + i);
+  Wide<float> row;
+  for (int k = 0; k < kWidth; ++k) row.at[k] = static_cast<float>(v.at[k]);
+  if (residual == nullptr) return row;
+  Wide<Residual> r = load_wide(static_cast<const Residual*>(residual) + i);
+  for (int k = 0; k < kWidth; ++k) {
+    r.at[k] = Residual(row.at[k] + static_cast<float>(r.at[k]));
+    row.at[k] = static_cast<float>(r.at[k]);
   }
-  store_vec(out + i, o);
+  *reinterpret_cast<Wide<Residual>*>(residual + i) = r;
+  return row;
+}
+
+template <class Out>
+__device__ __forceinline__ void store_row(Out* out, const Out* weight, float weight_offset,
+                                          const Wide<float>& row, float scale, int i) {
+  const Wide<Out> w = load_wide(weight + i);
+  Wide<Out> o;
+  for (int k = 0; k < kWidth; ++k) {
+    o.at[k] = Out(row.at[k] * scale * (static_cast<float>(w.at[k]) + weight_offset));
+  }
+  *reinterpret_cast<Wide<Out>*>(out + i) = o;
 }
 
 // One block per row.
-template <class T, int kThreads>
-__global__ void __launch_bounds__(kThreads) rms_norm_kernel(const __grid_constant__ NormArgs<T> a) {
-  constexpr int kStep = kThreads * kVecWidth<T>;
+template <class Out, class X, class Residual, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    rms_norm_kernel(const __grid_constant__ NormArgs<Out, X, Residual> a) {
+  constexpr int kStep = kThreads * kWidth;
   const std::int64_t outer = blockIdx.x / a.inner, inner = blockIdx.x % a.inner;
-  const T* x = a.x + outer * a.x_stride[0] + inner * a.x_stride[1];
-  T* out = a.out + outer * a.out_stride[0] + inner * a.out_stride[1];
-  T* residual = a.residual == nullptr ? nullptr : a.residual + outer * a.residual_stride;
+  const X* x = a.x + outer * a.x_stride[0] + inner * a.x_stride[1];
+  Out* out = a.out + outer * a.out_stride[0] + inner * a.out_stride[1];
+  Residual* residual = a.residual == nullptr ? nullptr : a.residual + outer * a.residual_stride;
 
-  Vec16<T> kept[kKept];
+  Wide<float> kept[kKept];
   float sum = 0.f;
-  const auto add_squares = [&](const Vec16<T>& v) {
-    for (int k = 0; k < kVecWidth<T>; ++k) {
-      const float f = static_cast<float>(v.at[k]);
-      sum += f * f;
-    }
+  const auto add_squares = [&](const Wide<float>& v) {
+    for (int k = 0; k < kWidth; ++k) sum += v.at[k] * v.at[k];
   };
-  const int first = threadIdx.x * kVecWidth<T>;
+  const int first = threadIdx.x * kWidth;
 #pragma unroll
   for (int j = 0; j < kKept; ++j) {
     if (first + j * kStep < a.width)
@@ -78,36 +89,35 @@ __global__ void __launch_bounds__(kThreads) rms_norm_kernel(const __grid_constan
       rsqrtf(block_reduce<kThreads>(sum, Add{}) / static_cast<float>(a.width) + a.eps);
 #pragma unroll
   for (int j = 0; j < kKept; ++j) {
-    if (first + j * kStep < a.width) store_row(a, out, kept[j], scale, first + j * kStep);
+    if (first + j * kStep < a.width)
+      store_row(out, a.weight, a.weight_offset, kept[j], scale, first + j * kStep);
   }
-  const T* again = residual == nullptr ? x : residual;
-  for (int i = first + kKept * kStep; i < a.width; i += kStep)
-    store_row(a, out, load_vec(again + i), scale, i);
+  Residual* const none = nullptr;
+  for (int i = first + kKept * kStep; i < a.width; i += kStep) {
+    const Wide<float> again =
+        residual == nullptr ? load_row(x, none, i) : load_row(residual, none, i);
+    store_row(out, a.weight, a.weight_offset, again, scale, i);
+  }
 }
 
-// Rows of any width and alignment, weights of another dtype: an element at a time, the row read
-// twice.
-template <class T, class W>
+// Rows of any width, alignment and mixture of dtypes: an element at a time, the row read twice.
 __global__ void __launch_bounds__(kScalarThreads)
-    rms_norm_scalar_kernel(View<T, 3> out, View<const T, 3> x, View<T, 3> residual, const W* weight,
-                           float eps, float weight_offset) {
+    rms_norm_any_kernel(AnyView out, AnyView x, AnyView residual, AnyView weight, float eps,
+                        float weight_offset) {
   const std::int64_t outer = blockIdx.x / x.extent[1], inner = blockIdx.x % x.extent[1];
   const int width = static_cast<int>(x.extent[2]);
+  const bool adds = residual.data != nullptr;
   float sum = 0.f;
   for (int i = threadIdx.x; i < width; i += kScalarThreads) {
-    T value = x(outer, inner, i);
-    if (residual.data != nullptr) {
-      value = T(static_cast<float>(value) + static_cast<float>(residual(outer, inner, i)));
-      residual(outer, inner, i) = value;
-    }
-    sum += static_cast<float>(value) * static_cast<float>(value);
+    float value = x.load(outer, inner, i);
+    if (adds) value = residual.store(outer, inner, i, value + residual.load(outer, inner, i));
+    sum += value * value;
   }
   const float scale =
       rsqrtf(block_reduce<kScalarThreads>(sum, Add{}) / static_cast<float>(width) + eps);
   for (int i = threadIdx.x; i < width; i += kScalarThreads) {
-    const T value = residual.data != nullptr ? residual(outer, inner, i) : x(outer, inner, i);
-    out(outer, inner, i) =
-        T(static_cast<float>(value) * scale * (static_cast<float>(weight[i]) + weight_offset));
+    const float value = adds ? residual.load(outer, inner, i) : x.load(outer, inner, i);
+    out.store(outer, inner, i, value * scale * (weight.load(0, 0, i) + weight_offset));
   }
 }
 
@@ -117,66 +127,85 @@ TensorView with_heads(TensorView tensor) {
   return tensor.split_last(tensor.extent(1));
 }
 
-bool vectorized(const TensorView& tensor, std::int64_t unit) {
+bool vectorized(const TensorView& tensor) {
   if (tensor.empty()) return true;
-  return reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 == 0 &&
-         tensor.stride(0) % unit == 0 && tensor.stride(1) % unit == 0 &&
-         tensor.extent(2) % unit == 0;
+  const int last = tensor.rank() - 1;
+  bool whole = reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 == 0 &&
+               tensor.extent(last) % kWidth == 0;
+  for (int i = 0; i < last; ++i) whole = whole && tensor.stride(i) % kWidth == 0;
+  return whole;
 }
 
-template <class T>
-void launch_vectorized(TensorView out, TensorView residual, TensorView x, TensorView weight,
-                       float eps, float weight_offset, StreamRef stream) {
-  const std::int64_t width = x.extent(2);
-  const NormArgs<T> a{.out = static_cast<T*>(out.data()),
-                      .x = static_cast<const T*>(x.data()),
-                      .residual = static_cast<T*>(residual.data()),
-                      .weight = static_cast<const T*>(weight.data()),
-                      .inner = x.extent(1),
-                      .out_stride = {out.stride(0), out.stride(1)},
-                      .x_stride = {x.stride(0), x.stride(1)},
-                      .residual_stride = residual.empty() ? 0 : residual.stride(0),
-                      .width = static_cast<int>(width),
-                      .eps = eps,
-                      .weight_offset = weight_offset};
-  const dim3 grid(static_cast<unsigned>(x.extent(0) * x.extent(1)));
-  if (width <= 32 * kVecWidth<T> * 2) {
-    CUDA_CHECK(launch(rms_norm_kernel<T, 32>, grid, dim3(32), 0, native(stream), a));
+struct NormCall {
+  TensorView out, residual, x, weight;
+  float eps, weight_offset;
+};
+
+template <class Out, class X, class Residual>
+void launch_vectorized(const NormCall& c, StreamRef stream) {
+  const std::int64_t width = c.x.extent(2);
+  const NormArgs<Out, X, Residual> a{
+      .out = static_cast<Out*>(c.out.data()),
+      .x = static_cast<const X*>(c.x.data()),
+      .residual = static_cast<Residual*>(c.residual.data()),
+      .weight = static_cast<const Out*>(c.weight.data()),
+      .inner = c.x.extent(1),
+      .out_stride = {c.out.stride(0), c.out.stride(1)},
+      .x_stride = {c.x.stride(0), c.x.stride(1)},
+      .residual_stride = c.residual.empty() ? 0 : c.residual.stride(0),
+      .width = static_cast<int>(width),
+      .eps = c.eps,
+      .weight_offset = c.weight_offset};
+  const dim3 grid(static_cast<unsigned>(c.x.extent(0) * c.x.extent(1)));
+  if (width <= 32 * kWidth * 2) {
+    CUDA_CHECK(launch(rms_norm_kernel<Out, X, Residual, 32>, grid, dim3(32), 0, native(stream), a));
   } else {
-    CUDA_CHECK(launch(rms_norm_kernel<T, 256>, grid, dim3(256), 0, native(stream), a));
+    CUDA_CHECK(
+        launch(rms_norm_kernel<Out, X, Residual, 256>, grid, dim3(256), 0, native(stream), a));
   }
 }
 
-void launch_norm(TensorView out, TensorView residual, TensorView x, TensorView weight, float eps,
-                 float weight_offset, StreamRef stream) {
-  if (x.numel() == 0) return;
-  out = with_heads(out), residual = with_heads(residual), x = with_heads(x);
-  dispatch_device_float(x.dtype(), [&]<class T>(Type<T>) {
-    const bool aligned = reinterpret_cast<std::uintptr_t>(weight.data()) % 16 == 0;
-    if (aligned && weight.dtype() == x.dtype() && vectorized(out, kVecWidth<T>) &&
-        vectorized(x, kVecWidth<T>) && vectorized(residual, kVecWidth<T>)) {
-      return launch_vectorized<T>(out, residual, x, weight, eps, weight_offset, stream);
-    }
-    dispatch_device_float(weight.dtype(), [&]<class W>(Type<W>) {
-      CUDA_CHECK(launch(rms_norm_scalar_kernel<T, W>,
-                        dim3(static_cast<unsigned>(x.extent(0) * x.extent(1))),
-                        dim3(kScalarThreads), 0, native(stream), device_view<T, 3>(out),
-                        device_view<const T, 3>(x), device_view<T, 3>(residual),
-                        static_cast<const W*>(weight.data()), eps, weight_offset));
-    });
-  });
+// x and the residual each have out's dtype or f32.
+template <class Out>
+void launch_mixed(const NormCall& c, StreamRef stream) {
+  const bool wide_x = c.x.dtype() == DType::f32, wide_residual = c.residual.dtype() == DType::f32;
+  if (c.residual.empty())
+    return wide_x ? launch_vectorized<Out, float, Out>(c, stream)
+                  : launch_vectorized<Out, Out, Out>(c, stream);
+  if (wide_residual)
+    return wide_x ? launch_vectorized<Out, float, float>(c, stream)
+                  : launch_vectorized<Out, Out, float>(c, stream);
+  return wide_x ? launch_vectorized<Out, float, Out>(c, stream)
+                : launch_vectorized<Out, Out, Out>(c, stream);
+}
+
+void launch_norm(NormCall c, StreamRef stream) {
+  if (c.x.numel() == 0) return;
+  c.out = with_heads(c.out), c.residual = with_heads(c.residual), c.x = with_heads(c.x);
+  const DType dtype = c.out.dtype();
+  const auto fits = [&](const TensorView& t) {
+    return t.dtype() == dtype || t.dtype() == DType::f32;
+  };
+  if (c.weight.dtype() == dtype && fits(c.x) && (c.residual.empty() || fits(c.residual)) &&
+      vectorized(c.weight) && vectorized(c.out) && vectorized(c.x) && vectorized(c.residual)) {
+    return dispatch_device_float(dtype,
+                                 [&]<class Out>(Type<Out>) { launch_mixed<Out>(c, stream); });
+  }
+  CUDA_CHECK(launch(rms_norm_any_kernel, dim3(static_cast<unsigned>(c.x.extent(0) * c.x.extent(1))),
+                    dim3(kScalarThreads), 0, native(stream), AnyView(c.out), AnyView(c.x),
+                    AnyView(c.residual), AnyView(c.weight), c.eps, c.weight_offset));
 }
 
 }  // namespace
 
 void rms_norm(TensorView out, TensorView x, TensorView weight, float eps, float weight_offset,
               StreamRef stream) {
-  launch_norm(out, {}, x, weight, eps, weight_offset, stream);
+  launch_norm({out, {}, x, weight, eps, weight_offset}, stream);
 }
 
 void add_rms_norm(TensorView out, TensorView residual, TensorView x, TensorView weight, float eps,
                   float weight_offset, StreamRef stream) {
-  launch_norm(out, residual, x, weight, eps, weight_offset, stream);
+  launch_norm({out, residual, x, weight, eps, weight_offset}, stream);
 }
 
 }  // namespace quire::cuda
