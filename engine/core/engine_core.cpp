@@ -32,6 +32,7 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
   if (!plan) throw Failure(plan.error());
   plan_ = std::move(*plan);
   progress("allocating the KV cache", 0);
+  make_kv_cache(config, id);
   make_runtime(config, specs);
   progress("warming up", 0);
   runner_->warm_up();
@@ -47,6 +48,19 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
 
 EngineCore::~EngineCore() = default;
 
+void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
+  KvCacheConfig cache = kv_cache_config(plan_.kv, config.scheduler.max_num_batched_tokens,
+                                        config.cache.enable_prefix_caching, false);
+  cache.events = !config.kv_events.endpoint.empty();
+  cache.event_seed = config.kv_events.hash_seed;
+  if (cache.events)
+    events_ = std::make_unique<KvEventPublisher>(
+        config.kv_events, KvEventFormat{.groups = event_groups(plan_.kv),
+                                        .data_parallel_rank = static_cast<int>(id.value),
+                                        .int_hashes = config.kv_events.int_hashes});
+  kv_ = std::make_unique<KvCacheManager>(cache);
+}
+
 void EngineCore::make_runtime(const EngineConfig& config, const std::vector<LayerKvSpec>& specs) {
   const int max_model_len = static_cast<int>(plan_.kv.max_model_len);
   const BatchLimits limits{.max_num_seqs = config.scheduler.max_num_seqs,
@@ -57,9 +71,6 @@ void EngineCore::make_runtime(const EngineConfig& config, const std::vector<Laye
   runner_ =
       std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, plan_.kv,
                                     RunnerOptions{.limits = limits, .seed = config.model.seed});
-  kv_ = std::make_unique<KvCacheManager>(
-      kv_cache_config(plan_.kv, config.scheduler.max_num_batched_tokens,
-                      config.cache.enable_prefix_caching, false));
   SchedulerOptions options = scheduler_options(config.scheduler, max_model_len);
   // Arrivals between two steps wait too, however much room there is to run.
   if (options.max_waiting_requests > 0) options.max_waiting_requests += options.max_num_seqs;
@@ -112,6 +123,7 @@ StepOutput EngineCore::step() {
   if (scheduler_->can_schedule() && scheduler_->has_work()) launch();
   const bool nothing_new = step_requests_ == 0;
   if (!in_flight_.empty() && (nothing_new || !scheduler_->can_schedule())) collect(output);
+  if (events_ != nullptr) events_->publish(kv_->take_events());
   output.stats = stats();
   return output;
 }

@@ -12,6 +12,7 @@
 #include "engine/core/engine_backend.h"
 #include "engine/core/handshake.h"
 #include "engine/kv_cache/kv_cache_manager.h"
+#include "engine/kv_cache/kv_event_publisher.h"
 #include "engine/kv_cache/model_plan.h"
 #include "engine/runner/model_runner.h"
 #include "engine/scheduler/scheduler.h"
@@ -49,6 +50,7 @@ class EngineCore {
   };
 
   void make_runtime(const EngineConfig& config, const std::vector<LayerKvSpec>& specs);
+  void make_kv_cache(const EngineConfig& config, EngineId id);
 
   void launch();
   void collect(StepOutput& output);
@@ -63,6 +65,7 @@ class EngineCore {
   Ready ready_;
   std::unique_ptr<KvMemory> memory_;
   std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<KvEventPublisher> events_;  // null: nobody listens
   std::unique_ptr<KvCacheManager> kv_;
   std::unique_ptr<Scheduler> scheduler_;
 
