@@ -36,6 +36,20 @@ cpu::PagedArgs paged_args(TensorView out, TensorView q, TensorView k_cache, Tens
           .window = 0};
 }
 
+constexpr std::int64_t kMacsPerOperation = 8;  // in the measure of for_rows()
+
+template <class T>
+std::int64_t count_of(const std::vector<T>& list) {
+  return static_cast<std::int64_t>(list.size());
+}
+
+std::size_t scratch_bytes_of(const cpu::PagedArgs& args) {
+  constexpr std::int64_t kRows = cpu::kAttentionRows, kTile = cpu::kAttentionTile;
+  const std::int64_t floats = kRows * (args.head_dim + kTile + 2 * (args.value_dim + 2)) +
+                              kTile * (args.head_dim + args.value_dim);
+  return static_cast<std::size_t>(floats) * sizeof(float);
+}
+
 // [blocks, block_size, kv_heads, D] as one row per (slot, head) is not affine when blocks are
 // padded, so a slot's row is found here.
 std::byte* slot_row(TensorView cache, std::int64_t slot) {
@@ -88,44 +102,86 @@ void CpuOps::mla_attention(const MlaArgs& args, StreamRef) {
   attend(paged, args.seq_lens.extent(0));
 }
 
+// Decoding requests take several heads an item, whose keys lie side by side in memory; prefilling
+// ones take a part of one head's rows. Long contexts are split where there are few items.
 void CpuOps::attend(const cpu::PagedArgs& args, std::int64_t requests) {
-  const std::int64_t group = args.heads / args.kv_heads;
+  const std::int64_t group = args.heads / args.kv_heads, wanted = 4 * pool_.threads();
   items_.clear();
-  std::int64_t work = 0, rows_in_all = 0;  // pairs of query row and position; query rows
+  std::int64_t work = 0;  // pairs of query row and position
   for (std::int64_t r = 0; r < requests; ++r) {
-    const std::int64_t length = args.query_start[r + 1] - args.query_start[r];
-    const std::int64_t rows = length * group, cached = args.seq_lens[r] - length;
-    for (std::int64_t h = 0; h < args.kv_heads; ++h) {
+    const std::int64_t rows = (args.query_start[r + 1] - args.query_start[r]) * group;
+    if (rows == 0) continue;
+    const std::int64_t cached = args.seq_lens[r] - rows / group;
+    const std::int64_t shares = std::max<std::int64_t>(1, wanted / requests);
+    const std::int64_t heads = std::clamp<std::int64_t>(
+        std::min(cpu::kAttentionRows / rows, args.kv_heads / shares), 1, args.kv_heads);
+    for (std::int64_t h = 0; h < args.kv_heads; h += heads) {
       for (std::int64_t begin = 0; begin < rows; begin += cpu::kAttentionRows) {
         const std::int64_t end = std::min(rows, begin + cpu::kAttentionRows);
         const std::int64_t first = cached + begin / group, last = cached + (end - 1) / group;
         const std::int64_t from =
             args.window > 0 ? std::max<std::int64_t>(0, first + 1 - args.window) : 0;
-        items_.push_back({static_cast<std::int32_t>(r), static_cast<std::int32_t>(h), begin, end,
+        const std::int64_t head_end = std::min(args.kv_heads, h + heads);
+        items_.push_back({static_cast<std::int32_t>(r), static_cast<std::int32_t>(h),
+                          static_cast<std::int32_t>(head_end), begin, end,
                           from / cpu::kAttentionSegment, last / cpu::kAttentionSegment + 1});
-        work += (end - begin) * (last + 1 - from);
+        work += (head_end - h) * (end - begin) * (last + 1 - from);
       }
     }
-    rows_in_all += rows * args.kv_heads;
   }
-  run_items(args, work, rows_in_all);
+  if (items_.empty()) return;
+  const std::int64_t item_work = work * (args.head_dim + args.value_dim) / kMacsPerOperation;
+  if (count_of(items_) < wanted) {
+    attend_split(args, item_work);
+  } else {
+    attend_whole(args, item_work);
+  }
 }
 
-void CpuOps::run_items(const cpu::PagedArgs& args, std::int64_t work, std::int64_t rows) {
-  const auto scratch_bytes =
-      static_cast<std::size_t>(cpu::kAttentionRows *
-                               (args.head_dim + cpu::kAttentionTile + 2 * (args.value_dim + 2))) *
-      sizeof(float);
-  const auto count = static_cast<std::int64_t>(items_.size());
-  if (count == 0) return;
-  const std::int64_t item_work = work / count * (args.head_dim + args.value_dim) / 8;
-  static_cast<void>(rows);
-  for_rows(count, item_work, [&](std::int64_t begin, std::int64_t end) {
+void CpuOps::attend_whole(const cpu::PagedArgs& args, std::int64_t work) {
+  const std::size_t scratch_bytes = scratch_bytes_of(args);
+  const std::int64_t count = count_of(items_);
+  for_rows(count, work / count, [&](std::int64_t begin, std::int64_t end) {
     auto* const scratch = static_cast<float*>(thread_scratch(scratch_bytes));
     for (std::int64_t i = begin; i < end; ++i) {
       kernels_.attention(args, items_[static_cast<std::size_t>(i)], scratch, nullptr);
     }
   });
+}
+
+// Each segment on its own, then the merge: the same sums in the same order as without the split.
+void CpuOps::attend_split(const cpu::PagedArgs& args, std::int64_t work) {
+  parts_.clear();
+  std::int64_t floats = 0;
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    const cpu::AttentionItem& item = items_[i];
+    const std::int64_t rows = (item.row_end - item.row_begin) * (item.head_end - item.head_begin);
+    for (std::int64_t s = item.segment_begin; s < item.segment_end; ++s) {
+      parts_.push_back({i, s, floats});
+      floats += rows * (args.value_dim + 2);
+    }
+  }
+  if (parts_.size() == items_.size()) return attend_whole(args, work);
+  if (partials_.size() < static_cast<std::size_t>(floats)) {
+    partials_.resize(static_cast<std::size_t>(floats));
+  }
+  const std::size_t scratch_bytes = scratch_bytes_of(args);
+  const std::int64_t count = count_of(parts_);
+  for_rows(count, work / count, [&](std::int64_t begin, std::int64_t end) {
+    auto* const scratch = static_cast<float*>(thread_scratch(scratch_bytes));
+    for (std::int64_t i = begin; i < end; ++i) {
+      const AttentionPart& part = parts_[static_cast<std::size_t>(i)];
+      cpu::AttentionItem item = items_[part.item];
+      item.segment_begin = part.segment;
+      item.segment_end = part.segment + 1;
+      kernels_.attention(args, item, scratch, partials_.data() + part.offset);
+    }
+  });
+  for (const AttentionPart& part : parts_) {
+    const cpu::AttentionItem& item = items_[part.item];
+    if (part.segment != item.segment_begin) continue;
+    kernels_.attention_merge(args, item, partials_.data() + part.offset);
+  }
 }
 
 }  // namespace quire

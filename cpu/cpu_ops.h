@@ -86,13 +86,19 @@ class CpuOps : public Ops {
                    TensorView bias);
   void norm(const cpu::NormArgs& args, std::int64_t rows);
   void attend(const cpu::PagedArgs& args, std::int64_t requests);
-  void run_items(const cpu::PagedArgs& args, std::int64_t work, std::int64_t rows);
+  void attend_whole(const cpu::PagedArgs& args, std::int64_t work);
+  void attend_split(const cpu::PagedArgs& args, std::int64_t work);
 
   ThreadPool pool_;
   cpu::Kernels kernels_;
   std::vector<std::byte> input_;  // x in the type that a product wants
   std::vector<float> partials_;   // softmax states of split attention
   std::vector<cpu::AttentionItem> items_;
+  struct AttentionPart {
+    std::size_t item;
+    std::int64_t segment, offset;  // offset into partials_
+  };
+  std::vector<AttentionPart> parts_;
 };
 
 // float32, bf16 or f16; anything else throws.

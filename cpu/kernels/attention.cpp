@@ -18,11 +18,17 @@ struct Partial {
   float* values(Index r) const { return data + r * row_floats + 2; }
 };
 
+Index rows_of(const AttentionItem& item) {
+  return (item.row_end - item.row_begin) * (item.head_end - item.head_begin);
+}
+
+// r: row among all of the item's heads.
 void write_row(const PagedArgs& args, const AttentionItem& item, Index r, float maximum,
                float total, const float* values) {
-  const Index group = args.heads / args.kv_heads;
-  const Index head = item.kv_head * group + (item.row_begin + r) % group;
-  const Index token = args.query_start[item.request] + (item.row_begin + r) / group;
+  const Index group = args.heads / args.kv_heads, rows = item.row_end - item.row_begin;
+  const Index row_of_head = item.row_begin + r % rows;
+  const Index head = (item.head_begin + r / rows) * group + row_of_head % group;
+  const Index token = args.query_start[item.request] + row_of_head / group;
   float factor = 1.f;
   if (args.sinks != nullptr) {
     const float sink = args.sinks[head];
@@ -54,14 +60,14 @@ void merge_row(const Partial& into, const Partial& from, Index r, Index width) {
 }
 
 void finish(const PagedArgs& args, const AttentionItem& item, const Partial& state) {
-  for (Index r = 0; r < item.row_end - item.row_begin; ++r) {
+  for (Index r = 0; r < rows_of(item); ++r) {
     write_row(args, item, r, state.maximum(r), state.total(r), state.values(r));
   }
 }
 
 template <class K>
 void run_item(const PagedArgs& args, const AttentionItem& item, float* scratch, float* partial) {
-  const Index rows = item.row_end - item.row_begin;
+  const Index rows = rows_of(item);
   const Index row_floats = args.value_dim + 2;
   AttentionTile<K> tile(args, item, scratch);
   if (partial != nullptr) {
@@ -88,7 +94,7 @@ void attention(const PagedArgs& args, const AttentionItem& item, float* scratch,
 
 // partial holds the item's segments one after another; the first is merged into.
 void attention_merge(const PagedArgs& args, const AttentionItem& item, float* partial) {
-  const Index rows = item.row_end - item.row_begin;
+  const Index rows = rows_of(item);
   const Index row_floats = args.value_dim + 2;
   const Partial state{partial, row_floats};
   for (Index s = item.segment_begin + 1; s < item.segment_end; ++s) {

@@ -1,55 +1,68 @@
 #pragma once
 // One item of paged attention: up to kAttentionRows query rows of one KV head against one segment
-// of positions. Included by attention.cpp only.
+// of positions, a tile of kAttentionTile positions at a time. Scores have positions in their lanes
+// and are summed over the head dimension in order; so neither the tile's other rows nor the
+// position's place in it enter a result. Included by attention.cpp only.
 
-#include "cpu/kernels/gemm_tile.h"
 #include "cpu/kernels/isa.h"
+#include "cpu/kernels/transpose.h"
 
 namespace quire::cpu::QUIRE_CPU_ISA {
 
-// Vectors of values and rows that one pass over a tile's values accumulates.
+// Registers that hold scores or values: rows × vectors of them.
 #if defined(__AVX512F__)
-inline constexpr int kValueVectors = 4, kValueRows = 4;
+inline constexpr int kBlockRows = 6, kBlockVectors = 4;
 #else
-inline constexpr int kValueVectors = 2, kValueRows = 4;
+inline constexpr int kBlockRows = 5, kBlockVectors = 2;
 #endif
 
 template <class K>
 class AttentionTile {
  public:
-  // scratch as attention_scratch_floats() says.
+  // scratch as kernels.h says.
   AttentionTile(const PagedArgs& args, const AttentionItem& item, float* scratch)
       : args_(args), item_(item), rows_(item.row_end - item.row_begin), q_(scratch) {
     scores_ = q_ + kAttentionRows * args.head_dim;
-    states_ = scores_ + kAttentionRows * kAttentionTile;
+    keys_ = scores_ + kAttentionRows * kAttentionTile;
+    values_ = keys_ + kAttentionTile * args.head_dim;
+    states_ = values_ + kAttentionTile * args.value_dim;
     const Index group = args.heads / args.kv_heads;
     const Index first = args.query_start[item.request];
     const Index length = args.query_start[item.request + 1] - first;
     const Index cached = args.seq_lens[item.request] - length;
     for (Index r = 0; r < rows_; ++r) {
       const Index query = (item.row_begin + r) / group;
-      const Index head = item.kv_head * group + (item.row_begin + r) % group;
       end_[r] = cached + query + 1;
       begin_[r] = args.window > 0 ? max_of(0, end_[r] - args.window) : 0;
-      copy_query(r, (first + query) * args.heads + head);
+      for (Index h = 0; h < heads(); ++h) {
+        const Index head = (item.head_begin + h) * group + (item.row_begin + r) % group;
+        copy_query(h * rows_ + r, (first + query) * args.heads + head);
+      }
     }
   }
 
   float* states() const { return states_; }
 
-  // state: per row maximum, sum, value_dim weighted values.
+  // state: per row of every head maximum, sum, value_dim weighted values.
   void run_segment(Index segment, float* state, Index row_floats) {
-    state_ = state;
     row_floats_ = row_floats;
-    for (Index r = 0; r < rows_; ++r) {
+    for (Index r = 0; r < heads() * rows_; ++r) {
       float* const s = state + r * row_floats;
       for (Index i = 0; i < row_floats; ++i) s[i] = 0.f;
       s[0] = -__builtin_inff();
     }
-    const Index stop = min_of((segment + 1) * kAttentionSegment, end_[rows_ - 1]);
-    for (Index t = segment * kAttentionSegment; t < stop; t += kAttentionTile) {
-      if (t + kAttentionTile <= begin_[0]) continue;
-      run_tile(max_of(t, begin_[0]), min_of(t + kAttentionTile, stop));
+    // Rows are in order of position: the first begins first and the last ends last.
+    const Index begin = max_of(segment * kAttentionSegment, begin_[0]);
+    const Index end = min_of((segment + 1) * kAttentionSegment, end_[rows_ - 1]);
+    for (Index p = begin; p < end;) {
+      const Index stop = min_of(end, (p / kAttentionTile + 1) * kAttentionTile);
+      const Index ahead = min_of(stop + kAttentionTile, end_[rows_ - 1]) - stop;
+      for (Index h = 0; h < heads(); ++h) {
+        fetch(stop + ahead * h / heads(), stop + ahead * (h + 1) / heads());
+        state_ = state + h * rows_ * row_floats;
+        run_tile(h, p, stop);
+      }
+      p = stop;
     }
   }
 
@@ -62,53 +75,109 @@ class AttentionTile {
     });
   }
 
-  const K* at(const void* cache, const Index (&stride)[3], Index position) const {
-    const Index block =
-        args_.block_table[item_.request * args_.table_stride + position / args_.block_size];
-    return static_cast<const K*>(cache) + block * stride[0] +
-           position % args_.block_size * stride[1] + item_.kv_head * stride[2];
-  }
+  Index heads() const { return item_.head_end - item_.head_begin; }
 
-  // Rows of an item are in order of position, so its first row begins first and its last ends last.
-  void run_tile(Index begin, Index end) {
+  // f(position, key row, value row) of a KV head for positions [begin, end).
+  template <class F>
+  void for_positions(Index head, Index begin, Index end, F&& f) const {
+    const std::int32_t* const table = args_.block_table + item_.request * args_.table_stride;
     for (Index p = begin; p < end;) {
-      const Index run = min_of(end, (p / args_.block_size + 1) * args_.block_size) - p;
-      score_run(at(args_.k_cache, args_.k_stride, p), p - begin, run);
-      p += run;
+      const Index block = p / args_.block_size, stop = min_of(end, (block + 1) * args_.block_size);
+      const Index slot = p - block * args_.block_size;
+      const auto at = [&](const void* cache, const Index(&stride)[3]) {
+        return static_cast<const K*>(cache) + table[block] * stride[0] + slot * stride[1] +
+               head * stride[2];
+      };
+      const K* key = at(args_.k_cache, args_.k_stride);
+      const K* value = at(args_.v_cache, args_.v_stride);
+      for (; p < stop; ++p, key += args_.k_stride[1], value += args_.v_stride[1]) f(p, key, value);
     }
-    for (Index r = 0; r < rows_; ++r) correction_[r] = softmax_row(r, begin, end);
-    for (Index p = begin; p < end; ++p) {
-      values_[p - begin] = at(args_.v_cache, args_.v_stride, p);
-    }
-    Index r = 0;
-    for (; r + kValueRows <= rows_; r += kValueRows) add_values<kValueRows>(r, end - begin);
-    for (; r < rows_; ++r) add_values<1>(r, end - begin);
   }
 
-  // scores[:, column …] for positions that lie in one block.
-  void score_run(const K* keys, Index column, Index count) {
-    Index r = 0;
-    for (; r + kTileRows <= rows_; r += kTileRows) score_strip<kTileRows>(r, keys, column, count);
-    for (; r < rows_; ++r) score_strip<1>(r, keys, column, count);
+  // Into the L2 cache, all of the item's heads: they lie side by side.
+  void fetch(Index begin, Index end) const {
+    constexpr Index kLine = 64 / static_cast<Index>(sizeof(K));
+    const Index keys = (heads() - 1) * args_.k_stride[2] + args_.head_dim;
+    const Index values = (heads() - 1) * args_.v_stride[2] + args_.value_dim;
+    for_positions(item_.head_begin, begin, end, [&](Index, const K* key, const K* value) {
+      for (Index i = 0; i < keys; i += kLine) __builtin_prefetch(key + i, 0, 2);
+      for (Index i = 0; i < values; i += kLine) __builtin_prefetch(value + i, 0, 2);
+    });
+  }
+
+  // Positions [begin, end) of one tile for one of the item's heads.
+  void run_tile(Index h, Index begin, Index end) {
+    const K* key_rows[kAttentionTile];
+    const bool copy_values = rows_ > kBlockRows;
+    for_positions(item_.head_begin + h, begin, end, [&](Index p, const K* key, const K* value) {
+      key_rows[p - begin] = key;
+      value_rows_[p - begin] = value;
+      if (!copy_values) return;
+      float* const to = values_ + (p - begin) * args_.value_dim;
+      for_lanes(args_.value_dim, [&](Index i, int n) { store(to + i, load(value + i, n), n); });
+    });
+    const Index count = end - begin;
+    transpose_rows<kAttentionTile>(key_rows, count, args_.head_dim, keys_);
+    for_blocks(
+        [&]<int kRows>(Tag<Rows_<kRows>>, Index r) { score_rows<kRows>(h * rows_ + r, r, count); });
+    for (Index r = 0; r < rows_; ++r) correction_[r] = softmax_row(r, begin, end);
+    for_blocks([&]<int kRows>(Tag<Rows_<kRows>>, Index r) {
+      if (copy_values) {
+        add_values<kRows>(r, count, [&](Index p) { return values_ + p * args_.value_dim; });
+      } else {
+        add_values<kRows>(r, count, [&](Index p) { return value_rows_[p]; });
+      }
+    });
   }
 
   template <int kRows>
-  void score_strip(Index r, const K* keys, Index column, Index count) {
-    constexpr int kColumns = kRows == 1 ? kVectorColumns : kTileColumns;
-    Index c = 0;
-    for (; c + kColumns <= count; c += kColumns) score_tile<kRows, kColumns>(r, keys, column, c);
-    for (; c < count; ++c) score_tile<kRows, 1>(r, keys, column, c);
+  struct Rows_ {};
+
+  // All rows in blocks of kBlockRows, then the rest as one smaller block.
+  template <class F>
+  void for_blocks(F&& f) const {
+    Index r = 0;
+    for (; r + kBlockRows <= rows_; r += kBlockRows) f(Tag<Rows_<kBlockRows>>{}, r);
+    for_rest<kBlockRows - 1>(r, f);
+  }
+  template <int kRows, class F>
+  void for_rest(Index r, F&& f) const {
+    if constexpr (kRows > 0) {
+      if (rows_ - r == kRows) return f(Tag<Rows_<kRows>>{}, r);
+      for_rest<kRows - 1>(r, f);
+    }
   }
 
-  template <int kRows, int kColumns>
-  void score_tile(Index r, const K* keys, Index column, Index c) {
-    float out[kRows][kColumns];
-    dot_tile<F32Dot<K>, kRows, kColumns>(q_ + r * args_.head_dim, args_.head_dim,
-                                         keys + c * args_.k_stride[1], args_.k_stride[1],
-                                         args_.head_dim, Ahead{kColumns, 0, kColumns}, out);
-    for (int i = 0; i < kRows; ++i) {
-      for (int j = 0; j < kColumns; ++j) {
-        scores_[(r + i) * kAttentionTile + column + c + j] = out[i][j];
+  // scores[row, position] = Σ_d q[row, d] · keys[d, position], in the order of d.
+  template <int kRows>
+  void score_rows(Index q_row, Index r, Index count) {
+    const float* const q = q_ + q_row * args_.head_dim;
+    for (Index p = 0; p < count; p += kBlockVectors * kLanes) {
+      Vec acc[kRows][kBlockVectors];
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < kBlockVectors; ++j) acc[i][j] = zero();
+      }
+      for (Index d = 0; d < args_.head_dim; ++d) {
+        Vec key[kBlockVectors];
+#pragma GCC unroll 8
+        for (int j = 0; j < kBlockVectors; ++j) {
+          key[j] = load(keys_ + d * kAttentionTile + p + j * kLanes);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < kRows; ++i) {
+          const Vec x = splat(q[i * args_.head_dim + d]);
+#pragma GCC unroll 8
+          for (int j = 0; j < kBlockVectors; ++j) acc[i][j] = fma(x, key[j], acc[i][j]);
+        }
+      }
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < kBlockVectors; ++j) {
+          store(scores_ + (r + i) * kAttentionTile + p + j * kLanes, acc[i][j]);
+        }
       }
     }
   }
@@ -137,61 +206,66 @@ class AttentionTile {
     return correction;
   }
 
-  // values[row] ← values[row] · correction + Σ_j weight[row, j] · v[j], in the order of j.
-  template <int kRows>
-  void add_values(Index r, Index count) {
+  // values[row] ← values[row] · correction + Σ_p weight[row, p] · v[p], in the order of p.
+  template <int kRows, class V>
+  void add_values(Index r, Index count, V&& value_row) {
     Index d = 0;
-    for (; d + kValueVectors * kLanes <= args_.value_dim; d += kValueVectors * kLanes) {
-      add_value_columns<kRows, kValueVectors>(r, d, kLanes, count);
+    for (; d + kBlockVectors * kLanes <= args_.value_dim; d += kBlockVectors * kLanes) {
+      add_columns<kRows, kBlockVectors>(r, d, kLanes, count, value_row);
     }
     for (; d < args_.value_dim; d += kLanes) {
-      add_value_columns<kRows, 1>(r, d, static_cast<int>(min_of(kLanes, args_.value_dim - d)),
-                                  count);
+      const auto lanes = static_cast<int>(min_of(kLanes, args_.value_dim - d));
+      add_columns<kRows, 1>(r, d, lanes, count, value_row);
     }
   }
 
   // lanes: of the last vector; the others are whole.
-  template <int kRows, int kVectors>
-  void add_value_columns(Index r, Index d, int lanes, Index count) {
+  template <int kRows, int kVectors, class V>
+  void add_columns(Index r, Index d, int lanes, Index count, V&& value_row) {
     Vec acc[kRows][kVectors];
-    float* to[kRows];
-    const float* weight[kRows];
+    float* const to = state_ + r * row_floats_ + 2 + d;
+    const float* const weights = scores_ + r * kAttentionTile;
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
-      to[i] = state_ + (r + i) * row_floats_ + 2 + d;
-      weight[i] = scores_ + (r + i) * kAttentionTile;
 #pragma GCC unroll 8
       for (int j = 0; j < kVectors; ++j) {
-        acc[i][j] = load(to[i] + j * kLanes, lanes) * splat(correction_[r + i]);
+        acc[i][j] = load(to + i * row_floats_ + j * kLanes, lanes) * splat(correction_[r + i]);
       }
     }
     for (Index p = 0; p < count; ++p) {
-      const K* const v = values_[p] + d;
+      const auto* const v = value_row(p) + d;
+      Vec value[kVectors];
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) {
-        const Vec value = load(v + j * kLanes, lanes);
+      for (int j = 0; j < kVectors; ++j) value[j] = load(v + j * kLanes, lanes);
 #pragma GCC unroll 8
-        for (int i = 0; i < kRows; ++i) acc[i][j] = fma(splat(weight[i][p]), value, acc[i][j]);
+      for (int i = 0; i < kRows; ++i) {
+        const Vec weight = splat(weights[i * kAttentionTile + p]);
+#pragma GCC unroll 8
+        for (int j = 0; j < kVectors; ++j) acc[i][j] = fma(weight, value[j], acc[i][j]);
       }
     }
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) store(to[i] + j * kLanes, acc[i][j], lanes);
+      for (int j = 0; j < kVectors; ++j) {
+        store(to + i * row_floats_ + j * kLanes, acc[i][j], lanes);
+      }
     }
   }
 
   const PagedArgs& args_;
   const AttentionItem& item_;
-  Index rows_;
-  float* q_;       // [rows, head_dim]
-  float* scores_;  // [rows, kAttentionTile]
-  float* states_;  // two states of all rows
-  float* state_ = nullptr;
+  Index rows_;              // of each head
+  float* q_;                // [heads, rows, head_dim]
+  float* scores_;           // [rows, kAttentionTile], of one head
+  float* keys_;             // [head_dim, kAttentionTile]
+  float* values_;           // [kAttentionTile, value_dim]
+  float* states_;           // two states of all heads' rows
+  float* state_ = nullptr;  // of one head
   Index row_floats_ = 0;
   Index begin_[kAttentionRows], end_[kAttentionRows];  // positions that a row sees
   float correction_[kAttentionRows];
-  const K* values_[kAttentionTile];
+  const K* value_rows_[kAttentionTile];
 };
 
 }  // namespace quire::cpu::QUIRE_CPU_ISA

@@ -100,16 +100,17 @@ struct PagedArgs {
   std::int64_t window;
 };
 
-// Query rows [row_begin, row_end) of request: row = query · (heads / kv_heads) + head within the KV
-// head's group. segments are kAttentionSegment positions each.
+// Of one request, KV heads [head_begin, head_end) and of each of them query rows [row_begin,
+// row_end): row = query · group + head within the group. Segments are kAttentionSegment positions
+// each.
 struct AttentionItem {
   std::int32_t request;
-  std::int32_t kv_head;
+  std::int32_t head_begin, head_end;
   std::int64_t row_begin, row_end;
   std::int64_t segment_begin, segment_end;
 };
 
-inline constexpr std::int64_t kAttentionRows = 32;       // of an item, at most
+inline constexpr std::int64_t kAttentionRows = 48;       // of an item's heads together, at most
 inline constexpr std::int64_t kAttentionTile = 64;       // positions
 inline constexpr std::int64_t kAttentionSegment = 1024;  // positions
 
@@ -173,9 +174,9 @@ struct Kernels {
   // groups · 32 e2m1 values times 2^(scale − 127), as float or Bf16 (exact in both).
   void (*unpack_mxfp4)(const std::uint8_t* data, const std::uint8_t* scales, std::int64_t groups,
                        Float type, void* out);
-  // scratch: kAttentionRows · (head_dim + kAttentionTile + 2 · (value_dim + 2)) floats. partial
-  // null: writes out. Else [segments, rows, value_dim + 2] floats of the item: running maximum,
-  // sum, and weighted values, for attention_merge.
+  // scratch: kAttentionRows · (head_dim + kAttentionTile + 2 · (value_dim + 2)) + kAttentionTile ·
+  // (head_dim + value_dim) floats. partial null: writes out. Else [segments, rows, value_dim +
+  // 2] floats of the item: running maximum, sum, and weighted values, for attention_merge.
   void (*attention)(const PagedArgs&, const AttentionItem&, float* scratch, float* partial);
   void (*attention_merge)(const PagedArgs&, const AttentionItem&, float* partial);
   // Channels [begin, end) of one request.
