@@ -189,14 +189,12 @@ Result<void> check_result(const Sizing& sizing, std::int64_t available_bytes) {
 
 }  // namespace
 
-const DeviceKernels& device_kernels(DeviceKind device) {
-  static const DeviceKernels kCpu = {.attention = {{16, true}},
-                                     .latent = {{16, true}},
-                                     .cache_dtypes = {DType::f32, DType::bf16, DType::f16}};
-  static const DeviceKernels kCuda = {.attention = {{16, false}, {32, false}, {64, false}},
-                                      .latent = {{16, false}, {32, false}, {64, false}},
-                                      .cache_dtypes = {DType::f32, DType::bf16, DType::f16}};
-  return device == DeviceKind::cuda ? kCuda : kCpu;
+// Both backends' attention takes any block size at run time; 16 keeps a tile's rows in one block.
+const DeviceKernels& device_kernels(DeviceKind) {
+  static const DeviceKernels kKernels = {.attention = {{16, true}},
+                                         .latent = {{16, true}},
+                                         .cache_dtypes = {DType::f32, DType::bf16, DType::f16}};
+  return kKernels;
 }
 
 KvSpecOptions kv_spec_options(const EngineConfig& config, DType model_dtype) {

@@ -49,9 +49,9 @@ TEST_CASE("A dense model gets the backend's block and all of the memory") {
   CHECK(plan.notes.empty());
 }
 
-TEST_CASE("A hybrid's attention block grows to hold a state, and the kernel block divides it") {
+TEST_CASE("A hybrid's attention block grows to hold a state") {
   EngineConfig config = config_for();
-  SECTION("CPU kernels read the whole block") {
+  SECTION("with prefix caching, states are kept where blocks end") {
     const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
     CHECK(plan.kv.block_size == 544);
     CHECK(plan.state_cache_mode == StateCacheMode::align);
@@ -61,10 +61,6 @@ TEST_CASE("A hybrid's attention block grows to hold a state, and the kernel bloc
       CHECK(group.page_bytes == 1114112);
       CHECK(group.kernel_block_size == 544);
     }
-  }
-  SECTION("CUDA kernels read parts of it") {
-    const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cuda, kGiB).value();
-    CHECK(plan.kv.groups().back().kernel_block_size == 32);
   }
   SECTION("without prefix caching a request has one state, whatever its length") {
     config.cache.enable_prefix_caching = false;

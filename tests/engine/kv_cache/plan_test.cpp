@@ -118,6 +118,17 @@ TEST_CASE("Context parallelism and groups of several kinds exclude each other") 
   CHECK(make_kv_plan(input).error().code == KvPlanErrorCode::cp_with_several_groups);
 }
 
+TEST_CASE("The kernel block divides the block where kernels read only some sizes") {
+  KvSpec spec = spec_of(KvKind::full);
+  spec.block_size = 1056;
+  KvPlanInput input = input_of({{"x", spec}}, 1 << 30, 512);
+  CHECK(make_kv_plan(input)->groups().front().kernel_block_size == 1056);
+  input.attention_kernels = {{16, false}, {32, false}, {64, false}};
+  CHECK(make_kv_plan(input)->groups().front().kernel_block_size == 32);
+  input.attention_kernels = {{64, false}};
+  CHECK(make_kv_plan(input).error().code == KvPlanErrorCode::no_common_block_size);
+}
+
 TEST_CASE("Tuples per group waste least") {
   CHECK(least_padding({11, 21, 21, 20}, 11) == 11);
   CHECK(least_padding({30, 61, 62, 30}, 30) == 31);
