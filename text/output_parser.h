@@ -27,10 +27,13 @@ struct OutputDelta {
 };
 
 struct OutputParserOptions {
-  bool reasoning = false;  // --reasoning-parser: text up to </think> is reasoning
-  bool starts_inside =
-      true;  // the prompt ends inside <think>; otherwise only an opening <think> begins reasoning
-  bool tools = false;  // --tool-call-parser hermes, and the request has tools and allows calls
+  bool reasoning = false;     // text up to </think> is reasoning
+  bool starts_inside = true;  // the prompt opened <think>; otherwise the answer has to
+  bool tools = false;         // look for Hermes tool calls
+  // Calls come when they are complete, and a broken one is content as a whole: for answers that are
+  // not streamed. Otherwise arguments come as they are written, and of a call that breaks off after
+  // they began, what follows is content.
+  bool whole_calls = false;
 };
 
 class OutputParser {
@@ -40,8 +43,8 @@ class OutputParser {
   OutputParser& operator=(OutputParser&&) noexcept;
   ~OutputParser();
 
-  // Any cut of the text gives the same concatenated result. `text` is valid UTF-8 when put
-  // together.
+  // Any cut of the text gives the same in sum. White space next to markers is dropped: after
+  // <think>, before and after </think>, and around calls at either end of the content.
   OutputDelta push(std::string_view text);
   // What was held back: an unfinished marker or call is content, never lost.
   OutputDelta finish();

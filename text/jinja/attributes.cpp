@@ -52,12 +52,18 @@ constexpr std::array<std::string_view, 30> kNumbers = {
 constexpr std::array<std::string_view, 6> kFunctions = {
     "__call__", "__module__", "__name__", "__self__", "__qualname__", "__text_signature__"};
 
+constexpr std::array<std::string_view, 6> kPythonClasses = {
+    "TemplateReference", "BlockReference", "Macro", "LoopContext", "Cycler", "Joiner"};
+
 // Names with two underscores that Python's type has, all of which the sandbox hides.
 bool has_internal(const Value& self, std::string_view name) {
   if (!name.starts_with("__")) return false;
   if (self.is(Kind::object) && self.object()->type_name() == "Namespace")
     return name == "__class__";
   if (is_one_of(name, kEveryObject)) return true;
+  if (self.is(Kind::object) && is_one_of(self.object()->type_name(), kPythonClasses)) {
+    if (is_any(name, {"__dict__", "__module__", "__weakref__"})) return true;
+  }
   if (is_number(self)) return is_one_of(name, kNumbers);
   if (self.is_string() && name == "__html__") return self.text().safe;
   if (self.is_undefined())

@@ -49,8 +49,7 @@ void NameExpr::assign(Frame& frame, Value value) const {
 
 void NamespaceTarget::assign(Frame& frame, Value value) const {
   auto* target = object_as<Namespace>(variable(frame.locals, slot));
-  if (target == nullptr)
-    fail(ErrorKind::runtime, "cannot assign attribute on non-namespace object");
+  if (target == nullptr) fail(ErrorKind::type, "only a namespace supports item assignment");
   target->set(frame.evaluation, attribute, std::move(value));
 }
 

@@ -15,6 +15,8 @@ namespace {
 
 const std::string& require_str(const Value& subject, const char* what) {
   if (subject.is_undefined()) fail_undefined(subject);
+  if (subject.is(Value::Kind::list))
+    fail(ErrorKind::attribute, "'list' object has no attribute 'splitlines'");
   if (!subject.is_string()) {
     fail(ErrorKind::type,
          std::string(what) + " needs a text, not " + std::string(type_name(subject)));

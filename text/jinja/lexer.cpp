@@ -124,6 +124,7 @@ void Lexer::lex_root() {
 }
 
 void Lexer::lex_comment() {
+  if (at_ == source_.size()) return;
   const std::size_t close = source_.find("#}", at_);
   if (close == source_.npos) fail(ErrorKind::syntax, "Missing end of comment tag", line_);
   const char before = close > at_ ? source_[close - 1] : 0;
@@ -159,6 +160,7 @@ bool Lexer::lex_raw(std::string_view data) {
     line_starting_ = source_[at_ - 1] == '\n';
     return true;
   }
+  if (at_ == source_.size()) return true;
   fail(ErrorKind::syntax, "Missing end of raw directive", line_);
 }
 

@@ -47,6 +47,11 @@ ExprPtr Parser::parse_subscript(ExprPtr object) {
       return finish(std::unique_ptr<SliceExpr>(slice), opening.line);
     }
   }
+  for (const ExprPtr& key : keys->items) {
+    if (dynamic_cast<SliceExpr*>(key.get()) != nullptr) {
+      fail(ErrorKind::syntax, "invalid syntax", opening.line);
+    }
+  }
   auto item = std::make_unique<ItemExpr>();
   item->object = std::move(object);
   item->key =

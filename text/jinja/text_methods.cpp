@@ -44,7 +44,8 @@ Value split(Evaluation& evaluation, const Value& self, Arguments& arguments) {
 
 Value splitlines(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   const List bound = bind("splitlines", arguments, {"keepends"}, 0);
-  return texts(evaluation, self, split_lines(self.string(), given(bound, 0) && truthy(bound[0])));
+  return texts(evaluation, self,
+               split_lines(self.string(), given(bound, 0) && as_index(bound[0]) != 0));
 }
 
 template <bool from_right>
