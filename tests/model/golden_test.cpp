@@ -4,37 +4,17 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "app/golden.h"
 #include "cpu/cpu_backend.h"
 #include "tests/support/direct_runner.h"
+#include "tests/support/golden_folders.h"
 
 namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The chosen few of the repository, or all of $QUIRE_GOLDEN_DIR.
-std::vector<fs::path> model_folders() {
-  std::vector<fs::path> folders;
-  const char* full = std::getenv("QUIRE_GOLDEN_DIR");
-  const fs::path root = full != nullptr ? fs::path(full) : fs::path("tests/data/golden");
-  for (const char* kind : {"models", "quantized"}) {
-    if (!fs::exists(root / kind)) continue;
-    for (const auto& entry : fs::directory_iterator(root / kind)) {
-      if (!fs::exists(entry.path() / "golden.json")) continue;
-      const auto names = supported_architectures();
-      const ModelConfig config = read_model_config(entry.path());
-      const bool known = std::find(names.begin(), names.end(), config.architecture) != names.end();
-      const bool plain = config.quant.method.empty() || config.quant.method == "mxfp4";
-      if (known && plain) folders.push_back(entry.path());
-    }
-  }
-  std::sort(folders.begin(), folders.end());
-  return folders;
-}
 
 struct Loaded {
   Loaded(const fs::path& folder, DirectOptions options)
@@ -84,7 +64,7 @@ std::vector<TokenId> continue_greedily(DirectRunner& runner, int request, TokenI
 
 TEST_CASE("float32 logits and greedy tokens are the reference's, whatever the chunks",
           "[model][golden]") {
-  for (const fs::path& folder : model_folders()) {
+  for (const fs::path& folder : golden_models()) {
     INFO(folder.string());
     const Golden golden = read_golden(folder);
     for (const std::size_t chunk : {1000u, 33u, 7u, 1u}) {
@@ -105,7 +85,7 @@ TEST_CASE("float32 logits and greedy tokens are the reference's, whatever the ch
 }
 
 TEST_CASE("a request's answer does not depend on what else is in the batch", "[model][golden]") {
-  for (const fs::path& folder : model_folders()) {
+  for (const fs::path& folder : golden_models()) {
     INFO(folder.string());
     const Golden golden = read_golden(folder);
     Loaded loaded(folder, {.move_state = true});
@@ -153,7 +133,7 @@ TEST_CASE("a request's answer does not depend on what else is in the batch", "[m
 }
 
 TEST_CASE("bfloat16 is as near to float32 as the reference's own bfloat16", "[model][golden]") {
-  for (const fs::path& folder : model_folders()) {
+  for (const fs::path& folder : golden_models()) {
     INFO(folder.string());
     const Golden golden = read_golden(folder);
     if (golden.kl_of_reference_bf16 == 0.0) continue;

@@ -1,0 +1,123 @@
+// Mutated files: parsers answer or throw Failure, whatever the bytes. Each entry point has
+// libFuzzer's signature; here a seeded loop of mutations drives it.
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "base/error.h"
+#include "model/kv_spec.h"
+#include "model/registry.h"
+#include "model/safetensors.h"
+
+namespace quire {
+namespace {
+
+using Entry = int (*)(const std::uint8_t* data, std::size_t size);
+
+int fuzz_safetensors(const std::uint8_t* data, std::size_t size) {
+  try {
+    const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+    for (const auto& [name, tensor] : parse_safetensors_header(bytes, size, "fuzz")) {
+      REQUIRE(tensor.begin + tensor.bytes <= size);
+    }
+  } catch (const Failure&) {
+  }
+  return 0;
+}
+
+int fuzz_config(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    parse_generation_config(text, "fuzz");
+  } catch (const Failure&) {
+  }
+  try {
+    const ModelConfig config = parse_model_config(text, "fuzz");
+    REQUIRE(config.layer_types.size() == static_cast<std::size_t>(config.num_layers));
+    for (const LayerKvSpec& layer : kv_specs(config, {})) REQUIRE(page_bytes(layer.spec) > 0);
+  } catch (const Failure&) {
+  }
+  return 0;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// Bits, bytes, digits, pieces removed, repeated or taken from another seed.
+std::string mutate(std::string text, const std::string& other, std::mt19937& random) {
+  const auto below = [&](std::size_t n) {
+    return std::size_t(random() % std::max<std::size_t>(n, 1));
+  };
+  for (std::size_t edits = 1 + below(6); edits > 0 && !text.empty(); --edits) {
+    const std::size_t at = below(text.size()),
+                      length = below(std::min<std::size_t>(text.size() - at, 40));
+    switch (below(6)) {
+      case 0:
+        text[at] = static_cast<char>(text[at] ^ (1 << below(8)));
+        break;
+      case 1:
+        text[at] = static_cast<char>(random());
+        break;
+      case 2:
+        text.erase(at, length);
+        break;
+      case 3:
+        text.insert(at, text.substr(below(text.size()), length));
+        break;
+      case 4:
+        text.insert(at, other.substr(below(other.size()), length));
+        break;
+      default:
+        if (const auto digit = text.find_first_of("0123456789", at); digit != std::string::npos) {
+          const char* const kNumbers[] = {"-1", "0", "1e999", "4294967296", "9223372036854775807"};
+          text.replace(digit, 1, kNumbers[below(5)]);
+        }
+    }
+  }
+  return text;
+}
+
+void run(Entry entry, const std::vector<std::string>& seeds, int rounds) {
+  std::mt19937 random(20240607);
+  for (int i = 0; i < rounds; ++i) {
+    const std::string& seed = seeds[random() % seeds.size()];
+    const std::string input = mutate(seed, seeds[random() % seeds.size()], random);
+    // A copy of exactly its size, so that reading beyond it shows under a sanitizer.
+    const std::vector<std::uint8_t> bytes(input.begin(), input.end());
+    entry(bytes.data(), bytes.size());
+  }
+}
+
+TEST_CASE("mutated safetensors headers never lead outside the file", "[model][fuzz]") {
+  std::vector<std::string> seeds;
+  for (const char* file : {"tests/data/golden/models/qwen3-5/model.safetensors",
+                           "tests/data/golden/quantized/gpt-oss-mxfp4/model.safetensors"}) {
+    // Header and a little data; the sizes then lie, which is a mutation too.
+    seeds.push_back(read_file(file).substr(0, 16384));
+  }
+  std::string small("\x48\0\0\0\0\0\0\0", 8);
+  small += R"({"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}}                )";
+  seeds.push_back(small + "12345678");
+  run(fuzz_safetensors, seeds, 4000);
+}
+
+TEST_CASE("mutated configurations parse or fail by name", "[model][fuzz]") {
+  std::vector<std::string> seeds;
+  for (const auto& entry : std::filesystem::directory_iterator("tests/data/golden/models")) {
+    seeds.push_back(read_file(entry.path() / "config.json"));
+  }
+  seeds.push_back(read_file("models/quire-tiny-hybrid/config.json"));
+  seeds.push_back(read_file("tests/data/golden/quantized/gpt-oss-mxfp4/config.json"));
+  run(fuzz_config, seeds, 20000);
+}
+
+}  // namespace
+}  // namespace quire

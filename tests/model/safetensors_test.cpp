@@ -1,0 +1,167 @@
+#include "model/safetensors.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string with_header(const std::string& json, std::size_t data_bytes) {
+  const std::uint64_t length = json.size();
+  std::string file(sizeof(length), '\0');
+  std::memcpy(file.data(), &length, sizeof(length));
+  return file + json + std::string(data_bytes, '\1');
+}
+
+TensorTable parse(const std::string& file) {
+  return parse_safetensors_header(file, file.size(), "m.safetensors");
+}
+
+std::string failure_of(const std::string& file) {
+  try {
+    parse(file);
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+struct Folder {
+  explicit Folder(const std::string& name) : path(fs::temp_directory_path() / name) {
+    fs::remove_all(path);
+    fs::create_directories(path);
+  }
+  ~Folder() { fs::remove_all(path); }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path / name, std::ios::binary) << bytes;
+  }
+  fs::path path;
+};
+
+TEST_CASE("a header gives dtype, shape and place of each tensor", "[model][safetensors]") {
+  const auto tensors = parse(with_header(
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]},)"
+      R"("scalar":{"dtype":"F32","shape":[],"data_offsets":[12,16]},)"
+      R"("none":{"dtype":"F32","shape":[0,4],"data_offsets":[16,16]}})",
+      16));
+  REQUIRE(tensors.size() == 3);
+  CHECK(tensors.at("a").dtype == DType::bf16);
+  CHECK(tensors.at("a").shape == std::vector<std::int64_t>{2, 3});
+  CHECK(tensors.at("a").bytes == 12);
+  CHECK(tensors.at("scalar").begin == tensors.at("a").begin + 12);
+  CHECK(tensors.at("none").bytes == 0);
+}
+
+TEST_CASE("a header that lies is refused, and the message says where", "[model][safetensors]") {
+  struct Case {
+    const char* name;
+    std::string file;
+    const char* message;
+  };
+  const auto c = GENERATE(values<Case>({
+      {"empty file", "", "too few"},
+      {"length beyond the file", std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10),
+       "claims a header"},
+      {"length beyond any header", std::string("\0\0\0\0\0\0\0\1{}", 10), "claims a header"},
+      {"not JSON", with_header("{\"a\":", 0), "not JSON"},
+      {"not an object", with_header("[1,2]", 0), "not a JSON object"},
+      {"tensor not an object", with_header(R"({"a":1})", 0), "\"a\" is not an object"},
+      {"no dtype", with_header(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4), "no dtype"},
+      {"unknown dtype", with_header(R"({"a":{"dtype":"F7","shape":[1],"data_offsets":[0,4]}})", 4),
+       "\"F7\""},
+      {"no shape", with_header(R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4), "no shape"},
+      {"negative extent",
+       with_header(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), "shape"},
+      {"fractional extent",
+       with_header(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", 4), "shape"},
+      {"overflowing shape",
+       with_header(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})",
+                   0),
+       "beyond any memory"},
+      {"rank",
+       with_header(R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],)"
+                   R"("data_offsets":[0,1]}})",
+                   1),
+       "rank 9"},
+      {"no offsets", with_header(R"({"a":{"dtype":"F32","shape":[1]}})", 4), "data_offsets"},
+      {"one offset", with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4),
+       "data_offsets"},
+      {"three offsets",
+       with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,4]}})", 4),
+       "data_offsets"},
+      {"offsets beyond the file",
+       with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4), "truncated"},
+      {"offsets backwards",
+       with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4), "lies at"},
+      {"shape and bytes differ",
+       with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4), "needs 8"},
+      {"overlap",
+       with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                   R"("b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+                   8),
+       "overlap"},
+      {"twice",
+       with_header(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                   R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                   2),
+       "twice"},
+  }));
+  INFO(c.name);
+  const std::string message = failure_of(c.file);
+  CHECK_THAT(message, Catch::Contains(c.message));
+  CHECK_THAT(message, Catch::Contains("m.safetensors"));
+}
+
+const std::string kOne =
+    with_header(R"({"one":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", 2);
+const std::string kTwo =
+    with_header(R"({"two":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1);
+
+TEST_CASE("a checkpoint is one file or the shards of an index", "[model][safetensors]") {
+  const Folder folder("quire_checkpoint_test");
+  folder.write("a.safetensors", kOne);
+  folder.write("b.safetensors", kTwo);
+  folder.write("model.safetensors.index.json",
+               R"({"weight_map":{"one":"a.safetensors","two":"b.safetensors"}})");
+  const Checkpoint checkpoint(folder.path);
+  REQUIRE(checkpoint.find("one") != nullptr);
+  CHECK(checkpoint.find("one")->tensor->bytes == 2);
+  CHECK(checkpoint.find("two")->file->path().filename() == "b.safetensors");
+  CHECK(checkpoint.find("three") == nullptr);
+}
+
+TEST_CASE("an index that does not fit its shards is refused", "[model][safetensors]") {
+  struct Case {
+    const char* index;
+    const char* message;
+  };
+  const auto c = GENERATE(values<Case>({
+      {"{}", "weight_map"},
+      {"[", "not JSON"},
+      {R"({"weight_map":{"one":3}})", "\"one\" has no file name"},
+      {R"({"weight_map":{"one":"../a.safetensors"}})", "outside the directory"},
+      {R"({"weight_map":{"one":"missing.safetensors"}})", "missing.safetensors"},
+      {R"({"weight_map":{"two":"a.safetensors"}})", "\"two\" is not in the file"},
+      {R"({"weight_map":{"one":"a.safetensors","x":"twin.safetensors"}})", "in another shard too"},
+  }));
+  INFO(c.index);
+  const Folder folder("quire_index_test");
+  folder.write("a.safetensors", kOne);
+  folder.write("twin.safetensors", kOne);
+  folder.write("model.safetensors.index.json", c.index);
+  CHECK_THROWS_WITH(Checkpoint(folder.path), Catch::Contains(c.message));
+}
+
+TEST_CASE("a folder without weights is refused", "[model][safetensors]") {
+  const Folder folder("quire_empty_test");
+  CHECK_THROWS_WITH(Checkpoint(folder.path), Catch::Contains("model.safetensors.index.json"));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,133 @@
+#include "model/weights.h"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "base/error.h"
+#include "cpu/cpu_backend.h"
+#include "model/registry.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Two matrices: "a" f32 [2, 3] of 0 … 5, "b" bf16 [3, 2] of 0 … 5.
+class Fixture {
+ public:
+  Fixture() : folder_(fs::temp_directory_path() / "quire_weights_test") {
+    fs::create_directories(folder_);
+    std::string header = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                         R"("b":{"dtype":"BF16","shape":[3,2],"data_offsets":[24,36]}})";
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    const std::uint64_t length = header.size();
+    std::ofstream out(folder_ / "model.safetensors", std::ios::binary);
+    out.write(reinterpret_cast<const char*>(&length), sizeof(length));
+    out << header;
+    for (int i = 0; i < 6; ++i) {
+      const auto value = static_cast<float>(i);
+      out.write(reinterpret_cast<const char*>(&value), sizeof(value));
+    }
+    for (int i = 0; i < 6; ++i) {
+      const bf16 value(static_cast<float>(i));
+      out.write(reinterpret_cast<const char*>(&value), sizeof(value));
+    }
+  }
+  ~Fixture() { fs::remove_all(folder_); }
+
+  Weights open(DType dtype) { return {folder_, LoadFormat::safetensors, 0, dtype, *device_}; }
+  Device& device() { return *device_; }
+
+ private:
+  fs::path folder_;
+  std::unique_ptr<Device> device_ = make_cpu_device();
+};
+
+std::vector<float> values(TensorView view) {
+  std::vector<float> out;
+  for (std::int64_t i = 0; i < view.numel(); ++i) {
+    out.push_back(view.dtype() == DType::f32 ? static_cast<float*>(view.data())[i]
+                                             : float(static_cast<bf16*>(view.data())[i]));
+  }
+  return out;
+}
+
+using Floats = std::vector<float>;
+
+TEST_CASE_METHOD(Fixture, "tensors are converted, fused, picked and transposed",
+                 "[model][weights]") {
+  Weights weights = open(DType::f32);
+  CHECK(values(weights.load("b", {3, 2})) == Floats{0, 1, 2, 3, 4, 5});
+  const auto load = [&](std::vector<Source> sources, const Shape& shape) {
+    return values(weights.load(sources, shape, DType::f32));
+  };
+  CHECK(load({{.name = "a", .shape = {2, 3}}, {.name = "b", .shape = {3, 2}}}, {12}) ==
+        Floats{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5});
+  CHECK(load({{.name = "b", .shape = {3, 2}, .pick = {2, 0}}}, {2, 2}) == Floats{4, 5, 0, 1});
+  CHECK(load({{.name = "a", .shape = {2, 3}, .transposed = true}}, {3, 2}) ==
+        Floats{0, 3, 1, 4, 2, 5});
+  CHECK(load({{.name = "a", .shape = {2, 3}, .transposed = true, .pick = {2}, .depth = 1}},
+             {1, 1}) == Floats{2});
+  // Two matrices of one row each.
+  CHECK(load({{.name = "a", .shape = {2, 3}, .batch = 2, .transposed = true, .pick = {2, 0}}},
+             {2, 2}) == Floats{2, 0, 5, 3});
+}
+
+TEST_CASE_METHOD(Fixture, "what needs no change stays in the mapped file", "[model][weights]") {
+  Weights weights = open(DType::f32);
+  const auto* first = static_cast<const std::byte*>(weights.load("a", {2, 3}).data());
+  CHECK(first == weights.load("a", {2, 3}).data());
+  CHECK(weights.load("a", {2, 3}, DType::bf16).data() != first);
+}
+
+TEST_CASE_METHOD(Fixture, "missing and misshapen tensors are refused by name", "[model][weights]") {
+  Weights weights = open(DType::f32);
+  CHECK_THROWS_WITH(weights.load("c", {1}),
+                    Catch::Contains("tensor \"c\" is missing") && Catch::Contains("[1]"));
+  CHECK_THROWS_WITH(weights.load("a", {3, 2}),
+                    Catch::Contains("has shape [2, 3], expected [3, 2]"));
+  CHECK_THROWS_WITH(weights.load("a", {2, 3}, DType::u8), Catch::Contains("stored as float32"));
+}
+
+TEST_CASE("dummy weights depend on seed and name alone", "[model][weights]") {
+  const auto device = make_cpu_device();
+  const auto load = [&](std::uint64_t seed, const char* name) {
+    Weights weights("nowhere", LoadFormat::dummy, seed, DType::bf16, *device);
+    return values(weights.load(name, {300, 500}));
+  };
+  const auto one = load(1, "w");
+  CHECK(one == load(1, "w"));
+  CHECK(one != load(2, "w"));
+  CHECK(one != load(1, "v"));
+  double squares = 0;
+  for (const float v : one) squares += double{v} * v;
+  CHECK(std::sqrt(squares / one.size()) == Approx(1 / std::sqrt(500.0)).epsilon(0.05));
+}
+
+TEST_CASE("every architecture loads with dummy weights of its shape", "[model][weights]") {
+  const auto device = make_cpu_device();
+  const auto ops = make_cpu_ops({.threads = 1});
+  for (const auto& entry : fs::directory_iterator("tests/data/golden/models")) {
+    INFO(entry.path());
+    const ModelConfig config = read_model_config(entry.path());
+    const auto model = load_model(config, "nowhere", *device, *ops,
+                                  {.load_format = LoadFormat::dummy, .max_model_len = 64});
+    CHECK(model->weight_bytes() > 100'000);
+    CHECK(model->workspace_bytes(32, 4) > model->workspace_bytes(1, 1));
+  }
+}
+
+TEST_CASE("quantization that is not supported is refused by name", "[model][weights]") {
+  const auto device = make_cpu_device();
+  const auto ops = make_cpu_ops({.threads = 1});
+  ModelConfig config = read_model_config("models/quire-tiny");
+  config.quant.method = "made-up";
+  CHECK_THROWS_WITH(load_model(config, "models/quire-tiny", *device, *ops, {}),
+                    Catch::Contains("quantization_config.quant_method: \"made-up\""));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,30 @@
+#pragma once
+// Where the reference's answers are: the chosen few in the repository, or all of $QUIRE_GOLDEN_DIR.
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "model/registry.h"
+
+namespace quire {
+
+// Folders of models whose weights are not quantized, or in a way that is supported.
+inline std::vector<std::filesystem::path> golden_models() {
+  namespace fs = std::filesystem;
+  const char* full = std::getenv("QUIRE_GOLDEN_DIR");
+  const fs::path root = full != nullptr ? fs::path(full) : fs::path("tests/data/golden");
+  std::vector<fs::path> folders;
+  for (const char* kind : {"models", "quantized"}) {
+    for (const auto& entry : fs::directory_iterator(root / kind)) {
+      if (!fs::exists(entry.path() / "config.json")) continue;
+      const std::string method = read_model_config(entry.path()).quant.method;
+      if (method.empty() || method == "mxfp4") folders.push_back(entry.path());
+    }
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+}  // namespace quire
