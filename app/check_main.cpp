@@ -1,0 +1,136 @@
+#include "app/check_main.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "app/check_run.h"
+#include "app/engine_flags.h"
+#include "engine/config.h"
+
+namespace quire {
+namespace {
+
+struct CheckFlags {
+  EngineConfig engine;
+  std::string golden;  // empty: the model's folder
+  int chunk = 0;       // tokens; 0: whole prompts
+  int batch = 1;       // requests at a time
+};
+
+// Below float32 the distance in distribution is what counts; where the reference's own is not
+// known, tokens that it chose by more than this.
+constexpr double kSafeGap = 0.5;
+constexpr double kKlFactor = 1.5;
+
+void add_flags(CLI::App& app, CheckFlags& flags) {
+  flags.engine.cache.enable_prefix_caching = false;  // every position is computed anyhow
+  add_engine_flags(app, flags.engine);
+  app.add_option("--golden", flags.golden,
+                 "Folder with golden.json and golden.safetensors; default: the model's");
+  app.add_option("--chunk", flags.chunk, "Most tokens of a prompt in one step; 0: all")
+      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--batch", flags.batch, "Requests that run at a time")
+      ->check(CLI::Range(1, 1 << 20));
+}
+
+// What the flags leave open, no larger than the check needs.
+void complete(CheckFlags& flags, const Golden& golden) {
+  EngineConfig& engine = flags.engine;
+  std::size_t longest = 0;
+  for (const GoldenCase& c : golden.cases) {
+    longest = std::max(longest, c.prompt.size() + c.greedy.size());
+  }
+  if (engine.model.max_model_len == 0) {
+    engine.model.max_model_len = static_cast<std::int64_t>(longest) + 1;
+  }
+  engine.scheduler.max_num_seqs = std::min(flags.batch, engine.scheduler.max_num_batched_tokens);
+  if (flags.chunk > 0) engine.scheduler.long_prefill_token_threshold = flags.chunk;
+  CacheConfig& cache = engine.cache;
+  if (!cache.num_gpu_blocks_override && cache.kv_cache_memory_bytes == 0 &&
+      !cache.gpu_memory_utilization) {
+    cache.kv_cache_memory_bytes = std::int64_t{256} << 20;
+  }
+}
+
+struct Bounds {
+  Bounds(const Golden& golden, DType dtype)
+      : exact(dtype == DType::f32),
+        atol(golden.atol),
+        kl(kKlFactor * golden.kl_of_reference_bf16),
+        longest(std::max_element(golden.cases.begin(), golden.cases.end(),
+                                 [](const auto& a, const auto& b) {
+                                   return a.prompt.size() < b.prompt.size();
+                                 }) -
+                golden.cases.begin()) {}
+
+  bool hold(const GoldenCase& c, std::ptrdiff_t index, const CaseResult& r) const {
+    const std::size_t at = r.greedy_matches;
+    if (exact) return r.distance.max_abs <= atol && at == c.greedy.size();
+    if (kl > 0) return index != longest || r.distance.mean_kl <= kl;
+    return at == c.greedy.size() || (at < c.greedy_gap.size() && c.greedy_gap[at] <= kSafeGap);
+  }
+  std::string text() const {
+    if (exact) return fmt::format("|Δlogit| at most {:g}, every greedy token", atol);
+    if (kl > 0) return fmt::format("mean KL of the longest prompt at most {:.3g}", kl);
+    return fmt::format("greedy tokens with a lead above {:g}", kSafeGap);
+  }
+
+  bool exact;
+  double atol;
+  double kl;
+  std::ptrdiff_t longest;
+};
+
+// Prints a line per case; true if all are within bounds.
+bool report(const Golden& golden, const std::vector<CaseResult>& results, DType dtype) {
+  const Bounds bounds(golden, dtype);
+  fmt::print("{}: {}, {}\n", golden.name, name_of(dtype), bounds.text());
+  fmt::print("{:>6} {:>7} {:>12} {:>10} {:>8}\n", "case", "prompt", "max |Δlogit|", "mean KL",
+             "greedy");
+  bool all_ok = true;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const GoldenCase& c = golden.cases[i];
+    const CaseResult& r = results[i];
+    const bool ok = bounds.hold(c, static_cast<std::ptrdiff_t>(i), r);
+    all_ok = all_ok && ok;
+    fmt::print("{:>6} {:>7} {:>12.3g} {:>10.3g} {:>8}{}\n", i, c.prompt.size(), r.distance.max_abs,
+               r.distance.mean_kl, fmt::format("{}/{}", r.greedy_matches, c.greedy.size()),
+               ok ? "" : "  MISS");
+  }
+  fmt::print("{}: {}\n", golden.name, all_ok ? "ok" : "MISS");
+  return all_ok;
+}
+
+int run(CheckFlags& flags) {
+  const Golden golden = read_golden(flags.golden.empty() ? flags.engine.model.path : flags.golden);
+  complete(flags, golden);
+  if (auto valid = validate(flags.engine); valid.has_error()) throw Failure(valid.error());
+  CheckRun check(flags.engine, golden);
+  return report(golden, check.run(flags.batch), check.dtype()) ? 0 : 1;
+}
+
+}  // namespace
+
+int check_main(int argc, const char* const* argv) {
+  CLI::App app(
+      "Runs a model's reference answers through the engine: full logits, greedy continuation.",
+      "quire check");
+  CheckFlags flags;
+  add_flags(app, flags);
+  try {
+    app.parse(argc, argv);
+    return run(flags);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help);
+  } catch (const CLI::ParseError& wrong) {
+    app.exit(wrong);
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "quire check: {}\n", failure.what());
+  }
+  return 2;
+}
+
+}  // namespace quire
