@@ -77,6 +77,7 @@ struct Setting {
   int blocks;
   bool prefix_caching;
   int cases;
+  bool overlapping_steps = false;
 };
 
 awaitable<void> check_setting(asio::any_io_executor pool, const Setting& setting) {
@@ -85,7 +86,7 @@ awaitable<void> check_setting(asio::any_io_executor pool, const Setting& setting
   config.scheduler.max_num_seqs = std::min(32, setting.batched_tokens);
   config.cache.num_gpu_blocks_override = setting.blocks;
   config.cache.enable_prefix_caching = setting.prefix_caching;
-  LiveEngine engine(pool, config);
+  LiveEngine engine(pool, config, setting.overlapping_steps ? pretend_backend : cpu_backend);
   co_await engine.start();
   auto cases = read_cases("models/quire-tiny/eval.jsonl");
   REQUIRE(cases.size() > 250);
@@ -107,6 +108,8 @@ TEST_CASE("the shipped model answers as its reference", "[engine][core][eval]") 
       {"32 at a time, found prefixes", 32, 2, 512, 1025, true, 300},
       {"chunks of 7 tokens", 8, 1, 7, 1025, true, 60},
       {"a pool that makes it preempt", 32, 1, 512, 66, false, 120},
+      {"overlapping steps", 32, 1, 512, 1025, true, 120, true},
+      {"overlapping steps, chunks, preemption", 32, 1, 64, 66, false, 120, true},
   }));
   INFO(setting.name);
   run(2, [setting](asio::any_io_executor pool) { return check_setting(pool, setting); });

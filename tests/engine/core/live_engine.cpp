@@ -4,6 +4,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "engine/wire/in_process_channel.h"
+#include "tests/support/pretend_device.h"
 
 namespace quire::test {
 
@@ -11,6 +12,12 @@ EngineBackend cpu_backend(const EngineConfig& config) {
   return {.kind = DeviceKind::cpu,
           .device = make_cpu_device(),
           .ops = make_cpu_ops({.threads = config.cpu_threads})};
+}
+
+EngineBackend pretend_backend(const EngineConfig& config) {
+  EngineBackend backend = cpu_backend(config);
+  backend.device = std::make_unique<PretendDevice>(std::move(backend.device), nullptr);
+  return backend;
 }
 
 EngineConfig tiny_config() {
@@ -24,9 +31,10 @@ EngineConfig tiny_config() {
   return config;
 }
 
-LiveEngine::LiveEngine(asio::any_io_executor pool, const EngineConfig& config) {
+LiveEngine::LiveEngine(asio::any_io_executor pool, const EngineConfig& config,
+                       BackendFactory backend) {
   ChannelEnds ends = make_in_process_channel();
-  thread_ = std::make_unique<EngineThread>(EngineId{0}, std::move(ends.engine), cpu_backend);
+  thread_ = std::make_unique<EngineThread>(EngineId{0}, std::move(ends.engine), std::move(backend));
   std::vector<std::unique_ptr<ClientEnd>> clients;
   clients.push_back(std::move(ends.client));
   group_ = std::make_unique<EngineGroup>(pool, std::move(clients), config);

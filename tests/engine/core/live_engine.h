@@ -14,13 +14,16 @@
 namespace quire::test {
 
 EngineBackend cpu_backend(const EngineConfig& config);
+// The CPU as a device with memory of its own, so that steps overlap.
+EngineBackend pretend_backend(const EngineConfig& config);
 
 // Of models/quire-tiny, with a small pool.
 EngineConfig tiny_config();
 
 class LiveEngine {
  public:
-  LiveEngine(asio::any_io_executor pool, const EngineConfig& config);
+  LiveEngine(asio::any_io_executor pool, const EngineConfig& config,
+             BackendFactory backend = cpu_backend);
   EngineGroup& group() { return *group_; }
   awaitable<void> start();  // fails the test where the engine does not start
 
