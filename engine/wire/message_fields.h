@@ -205,6 +205,8 @@ void fields(V& v, T& m) {
   v(3, m.topic);
   v(4, m.buffer_steps);
   v(5, m.high_water_mark);
+  v(6, m.int_hashes);
+  v(7, m.hash_seed);
 }
 
 template <class V, Same<EngineConfig> T>

@@ -64,7 +64,9 @@ EngineConfig config() {
                       .replay_endpoint = "tcp://*:2",
                       .topic = "kv",
                       .buffer_steps = 3,
-                      .high_water_mark = 4};
+                      .high_water_mark = 4,
+                      .int_hashes = false,
+                      .hash_seed = "0"};
   config.device = DeviceKind::cuda;
   config.cpu_threads = 6;
   config.deterministic = true;
