@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr std::int64_t kMaxConvWidth = 8, kMaxKeyDim = 256, kMaxStateDim = 512;
+constexpr std::int64_t kMaxConvWidth = 8, kMaxKeyDim = 256;
 
 // The kernels keep a row of this size on their stack.
 void check_limit(const char* what, std::int64_t value, std::int64_t limit) {
@@ -121,7 +121,6 @@ void CpuOps::selective_scan(const ScanArgs& args, StreamRef) {
                                .state_write = ints(args.state_write),
                                .dt_min = args.dt_min,
                                .dt_max = args.dt_max};
-  check_limit("a scan's state dimension", scan.state_dim, kMaxStateDim);
   assert(scan.heads % scan.groups == 0);
   assert(args.b.dtype() == args.x.dtype() && args.c.dtype() == args.x.dtype() &&
          args.dt.dtype() == args.x.dtype());
@@ -129,11 +128,15 @@ void CpuOps::selective_scan(const ScanArgs& args, StreamRef) {
   assert(args.state.stride(2) == scan.state_dim && args.state.stride(3) == 1);
   const std::int64_t heads = scan.heads, requests = args.state_read.extent(0);
   const std::int64_t tokens = args.x.extent(0) / std::max<std::int64_t>(requests, 1) + 1;
+  const std::int64_t floats = (scan.head_dim + 2 * cpu::kScanTokens) * (scan.state_dim + 16) +
+                              2 * cpu::kScanTokens * scan.head_dim;
+  const std::size_t scratch_bytes = static_cast<std::size_t>(floats) * sizeof(float);
   for_rows(requests * heads, tokens * scan.head_dim * scan.state_dim / 4,
            [&](std::int64_t begin, std::int64_t end) {
+             auto* const scratch = static_cast<float*>(thread_scratch(scratch_bytes));
              for (std::int64_t i = begin; i < end; ++i) {
                if (tokens_of(scan.query_start, i / heads) == 0) continue;
-               kernels_.scan(scan, i / heads, i % heads);
+               kernels_.scan(scan, i / heads, i % heads, scratch);
              }
            });
 }

@@ -49,6 +49,38 @@ class Columns {
   Columns(const DeltaArgs& args, Index head, Index column, int lanes)
       : args_(args), head_(head), column_(column), lanes_(lanes) {}
 
+  // A request's only token: straight from the block that is read to the one that is written.
+  template <class T, class S>
+  void run_one(Index request) {
+    const Index token = args_.query_start[request], read = args_.state_read[request];
+    const Index write = args_.state_write[request];
+    const auto state_at = [&](Index i, int v) {
+      return read < 0 ? zero() : load(state<S>(read) + i * args_.value_dim + v * kLanes, lanes(v));
+    };
+    read_keys<T>(token, current_);
+    for (int v = 0; v < kVectors; ++v) recalled_[v] = zero();
+    for (Index i = 0; i < args_.key_dim; ++i) {
+      const Vec k = splat(current_->k[i]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) recalled_[v] = fma(k, state_at(i, v), recalled_[v]);
+    }
+    const Gates gates = gates_at(args_, token, head_);
+    Vec delta[kVectors], out[kVectors];
+    start_token<T>(token, gates, delta, out);
+    const Vec decay = splat(gates.decay);
+    for (Index i = 0; i < args_.key_dim; ++i) {
+      const Vec k = splat(current_->k[i]), q = splat(current_->q[i]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const Vec s = fma(k, delta[v], decay * state_at(i, v));
+        out[v] = fma(q, s, out[v]);
+        if (write < 0) continue;
+        store(state<S>(write) + i * args_.value_dim + v * kLanes, s, lanes(v));
+      }
+    }
+    write_out<T>(token, out);
+  }
+
   template <class T, class S>
   void run(Index request) {
     const Index first = args_.query_start[request], last = args_.query_start[request + 1];
@@ -120,21 +152,42 @@ class Columns {
     for (int v = 0; v < kVectors; ++v) recalled_[v] = acc[v];
   }
 
+  // delta = beta · (v − what the decayed state recalls); out = 0.
+  template <class T>
+  void start_token(Index token, const Gates& gates, Vec* delta, Vec* out) const {
+    const Vec decay = splat(gates.decay), beta = splat(gates.beta);
+    const T* const value = row<T>(args_.v, token * args_.value_heads + head_) + column_;
+    for (int v = 0; v < kVectors; ++v) {
+      delta[v] = beta * (load(value + v * kLanes, lanes(v)) - decay * recalled_[v]);
+      out[v] = zero();
+    }
+  }
+
+  template <class T>
+  void write_out(Index token, const Vec* out) const {
+    const Index at = token * args_.value_heads + head_;
+    for (int v = 0; v < kVectors; ++v) {
+      const Index column = column_ + v * kLanes;
+      if (args_.out.type == Float::f32) {
+        store(row<float>(args_.out, at) + column, out[v], lanes(v));
+      } else {
+        store(row<T>(args_.out, at) + column, out[v], lanes(v));
+      }
+    }
+  }
+
   // One token; what the next one recalls is summed up in the same pass over the state.
   template <class T>
   void step(Index token, bool has_next) {
     const Gates gates = gates_at(args_, token, head_);
-    const Index at = token * args_.value_heads + head_;
-    const Vec decay = splat(gates.decay), beta = splat(gates.beta);
     Vec delta[kVectors], out[kVectors], recalled[kVectors];
-    for (int v = 0; v < kVectors; ++v) {
-      const Vec value = load(row<T>(args_.v, at) + column_ + v * kLanes, lanes(v));
-      delta[v] = beta * (value - decay * recalled_[v]);
-      out[v] = recalled[v] = zero();
-    }
+    start_token<T>(token, gates, delta, out);
+    for (int v = 0; v < kVectors; ++v) recalled[v] = zero();
+    const Vec decay = splat(gates.decay);
     const float* const next_k = has_next ? next_->k : current_->k;
     for (Index i = 0; i < args_.key_dim; ++i) {
       const Vec k = splat(current_->k[i]), q = splat(current_->q[i]), n = splat(next_k[i]);
+#pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
         float* const at_state = state_ + i * kWidth + v * kLanes;
         const Vec s = fma(k, delta[v], decay * load(at_state));
@@ -143,15 +196,8 @@ class Columns {
         recalled[v] = fma(n, s, recalled[v]);
       }
     }
-    for (int v = 0; v < kVectors; ++v) {
-      recalled_[v] = recalled[v];
-      const Index column = column_ + v * kLanes;
-      if (args_.out.type == Float::f32) {
-        store(row<float>(args_.out, at) + column, out[v], lanes(v));
-      } else {
-        store(row<T>(args_.out, at) + column, out[v], lanes(v));
-      }
-    }
+    for (int v = 0; v < kVectors; ++v) recalled_[v] = recalled[v];
+    write_out<T>(token, out);
   }
 
   const DeltaArgs& args_;
@@ -168,21 +214,40 @@ template <int kVectors>
 void run_columns(const DeltaArgs& args, Index request, Index head, Index column, int lanes) {
   with_float(args.q.type, [&]<class T>(Tag<T>) {
     with_float(args.state_type, [&]<class S>(Tag<S>) {
-      Columns<kVectors>(args, head, column, lanes).template run<T, S>(request);
+      Columns<kVectors> columns(args, head, column, lanes);
+      const Index tokens = args.query_start[request + 1] - args.query_start[request];
+      if (tokens == 1) {
+        columns.template run_one<T, S>(request);
+      } else {
+        columns.template run<T, S>(request);
+      }
     });
   });
 }
 
-}  // namespace
-
-void delta_rule(const DeltaArgs& args, Index request, Index head) {
-  constexpr int kVectors = 2;
+// All value columns, kVectors registers at a time while they fill those.
+template <int kVectors>
+void run_head(const DeltaArgs& args, Index request, Index head) {
   Index c = 0;
   for (; c + kVectors * kLanes <= args.value_dim; c += kVectors * kLanes) {
     run_columns<kVectors>(args, request, head, c, kLanes);
   }
   for (; c < args.value_dim; c += kLanes) {
     run_columns<1>(args, request, head, c, static_cast<int>(min_of(kLanes, args.value_dim - c)));
+  }
+}
+
+}  // namespace
+
+void delta_rule(const DeltaArgs& args, Index request, Index head) {
+  // One token passes the state once, best in long rows; for many, what they pass stays in the L1
+  // cache.
+  constexpr int kWide = sizeof(Vec) == 64 ? 8 : 4, kNarrow = 2;
+  const Index tokens = args.query_start[request + 1] - args.query_start[request];
+  if (tokens == 1 && args.value_dim >= kWide * kLanes) {
+    run_head<kWide>(args, request, head);
+  } else {
+    run_head<kNarrow>(args, request, head);
   }
 }
 

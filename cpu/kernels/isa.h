@@ -23,7 +23,7 @@ void attention(const PagedArgs&, const AttentionItem&, float* scratch, float* pa
 void attention_merge(const PagedArgs&, const AttentionItem&, float* partial);
 void conv(const ConvolutionArgs&, Index request, Index begin, Index end);
 void delta_rule(const DeltaArgs&, Index request, Index head);
-void scan(const ScanLoopArgs&, Index request, Index head);
+void scan(const ScanLoopArgs&, Index request, Index head, float* scratch);
 float row_max(const float* x, Index n);
 float row_exp_sum(float* x, Index n, float shift, float factor);
 

@@ -152,6 +152,8 @@ struct ScanLoopArgs {
   float dt_min, dt_max;
 };
 
+inline constexpr std::int64_t kScanTokens = 16;  // per pass over a head's state
+
 struct Kernels {
   // Rows [begin, end) each.
   void (*copy_rows)(const Rows& out, const Rows& x, std::int64_t width, std::int64_t begin,
@@ -182,7 +184,8 @@ struct Kernels {
   // Channels [begin, end) of one request.
   void (*conv)(const ConvolutionArgs&, std::int64_t request, std::int64_t begin, std::int64_t end);
   void (*delta_rule)(const DeltaArgs&, std::int64_t request, std::int64_t head);
-  void (*scan)(const ScanLoopArgs&, std::int64_t request, std::int64_t head);
+  // scratch: (head_dim + 2 · kScanTokens) · (state_dim + 16) + 2 · kScanTokens · head_dim floats.
+  void (*scan)(const ScanLoopArgs&, std::int64_t request, std::int64_t head, float* scratch);
   float (*row_max)(const float* x, std::int64_t n);
   // x ← exp((x − shift) · factor), returns the sum.
   float (*row_exp_sum)(float* x, std::int64_t n, float shift, float factor);

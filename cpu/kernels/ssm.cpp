@@ -1,5 +1,5 @@
-// Mamba2's scan, token by token: a row of the state stays in registers or the L1 cache while a
-// block of tokens passes. The same bits however the tokens are cut into steps.
+// Mamba2's scan, token by token: a few rows of a head's state pass a block of tokens while both are
+// in the L1 cache. The same bits however the tokens are cut into steps.
 
 #include "cpu/kernels/isa.h"
 
@@ -9,85 +9,142 @@ extern "C" float log1pf(float);
 namespace quire::cpu::QUIRE_CPU_ISA {
 namespace {
 
-inline constexpr Index kTokens = 64;  // per pass over the state
-inline constexpr Index kMaxStateDim = 512;
+inline constexpr int kRows = 4;  // of the state at a time: they share b and c
 
 float softplus(float x) { return x > 20.f ? x : log1pf(expf(x)); }
 
-// Of one head and up to kTokens tokens.
-struct Steps {
-  float decay[kTokens];
-  float width[kTokens];  // the discretised dt
-};
-
+// One head of one request. Rows of N floats are padded with zeros to whole registers.
 template <class T>
-void read_steps(const ScanLoopArgs& args, Index head, Index first, Index count, Steps* steps) {
-  const float rate = -expf(args.a_log[head]);
-  for (Index i = 0; i < count; ++i) {
-    const float raw = sum(load_some(row<T>(args.dt, first + i) + head, 1));
-    const float wide = softplus(raw + args.dt_bias[head]);
-    const float low = wide < args.dt_min ? args.dt_min : wide;
-    steps->width[i] = low > args.dt_max ? args.dt_max : low;
-    steps->decay[i] = expf(rate * steps->width[i]);
+class HeadScan {
+ public:
+  HeadScan(const ScanLoopArgs& args, Index request, Index head, float* scratch)
+      : args_(args),
+        head_(head),
+        first_(args.query_start[request]),
+        last_(args.query_start[request + 1]),
+        padded_((args.state_dim + kLanes - 1) / kLanes * kLanes),
+        state_(scratch),
+        b_(state_ + args.head_dim * padded_),
+        c_(b_ + kScanTokens * padded_),
+        x_(c_ + kScanTokens * padded_),
+        y_(x_ + kScanTokens * args.head_dim) {}
+
+  template <class S>
+  void run(Index read, Index write) {
+    for (Index p = 0; p < args_.head_dim; ++p) {
+      for_lanes(args_.state_dim, [&](Index k, int n) {
+        store(state_ + p * padded_ + k, read < 0 ? zero() : load(stored<S>(read, p) + k, n));
+      });
+    }
+    for (Index t = first_; t < last_; t += kScanTokens) {
+      const Index count = min_of(kScanTokens, last_ - t);
+      read_tokens(t, count);
+      Index p = 0;
+      for (; p + kRows <= args_.head_dim; p += kRows) scan_rows<kRows>(p, count);
+      for (; p < args_.head_dim; ++p) scan_rows<1>(p, count);
+      write_tokens(t, count);
+    }
+    if (write < 0) return;
+    for (Index p = 0; p < args_.head_dim; ++p) {
+      for_lanes(args_.state_dim, [&](Index k, int n) {
+        store(stored<S>(write, p) + k, load(state_ + p * padded_ + k), n);
+      });
+    }
   }
-}
 
-// state row (N floats) of head dimension p through count tokens.
-template <class T>
-void scan_row(const ScanLoopArgs& args, Index head, Index p, Index first, Index count,
-              const Steps& steps, float* state) {
-  const Index group = head / (args.heads / args.groups);
-  for (Index i = 0; i < count; ++i) {
-    const Index t = first + i;
-    const float x = sum(load_some(row<T>(args.x, t * args.heads + head) + p, 1));
-    const T* const b = row<T>(args.b, t * args.groups + group);
-    const T* const c = row<T>(args.c, t * args.groups + group);
-    const Vec decay = splat(steps.decay[i]), input = splat(steps.width[i] * x);
-    Vec y = zero();
-    for_lanes(args.state_dim, [&](Index k, int n) {
-      const Vec s = fma(input, load(b + k, n), decay * load(state + k, n));
-      store(state + k, s, n);
-      y = fma(load(c + k, n), s, y);
-    });
-    const Vec out = splat(sum(y) + args.d_skip[head] * x);
-    if (args.out.type == Float::f32) {
-      store_some(row<float>(args.out, t * args.heads + head) + p, out, 1);
+ private:
+  template <class S>
+  S* stored(Index block, Index p) const {
+    return static_cast<S*>(args_.state) + block * args_.state_stride +
+           head_ * args_.state_head_stride + p * args_.state_dim;
+  }
+
+  void read_tokens(Index first, Index count) {
+    const Index group = head_ / (args_.heads / args_.groups);
+    const float rate = -expf(args_.a_log[head_]);
+    for (Index i = 0; i < count; ++i) {
+      const Index t = first + i;
+      const float raw = sum(load_some(row<T>(args_.dt, t) + head_, 1)) + args_.dt_bias[head_];
+      const float wide = softplus(raw), low = wide < args_.dt_min ? args_.dt_min : wide;
+      width_[i] = low > args_.dt_max ? args_.dt_max : low;
+      decay_[i] = expf(rate * width_[i]);
+      const T* const b = row<T>(args_.b, t * args_.groups + group);
+      const T* const c = row<T>(args_.c, t * args_.groups + group);
+      for_lanes(args_.state_dim, [&](Index k, int n) {
+        store(b_ + i * padded_ + k, load(b + k, n));
+        store(c_ + i * padded_ + k, load(c + k, n));
+      });
+      const T* const x = row<T>(args_.x, t * args_.heads + head_);
+      for_lanes(args_.head_dim,
+                [&](Index p, int n) { store(x_ + i * args_.head_dim + p, load(x + p, n), n); });
+    }
+  }
+
+  // State rows [p, p + kCount) through the block's tokens.
+  template <int kCount>
+  void scan_rows(Index p, Index count) {
+    float* const state = state_ + p * padded_;
+    for (Index i = 0; i < count; ++i) {
+      const float* const b = b_ + i * padded_;
+      const float* const c = c_ + i * padded_;
+      const float* const x = x_ + i * args_.head_dim + p;
+      const Vec decay = splat(decay_[i]);
+      Vec input[kCount], y[kCount];
+#pragma GCC unroll 4
+      for (int r = 0; r < kCount; ++r) {
+        input[r] = splat(width_[i] * x[r]);
+        y[r] = zero();
+      }
+      for (Index k = 0; k < padded_; k += kLanes) {
+        const Vec bs = load(b + k), cs = load(c + k);
+#pragma GCC unroll 4
+        for (int r = 0; r < kCount; ++r) {
+          const Vec s = fma(input[r], bs, decay * load(state + r * padded_ + k));
+          store(state + r * padded_ + k, s);
+          y[r] = fma(cs, s, y[r]);
+        }
+      }
+#pragma GCC unroll 4
+      for (int r = 0; r < kCount; ++r) {
+        y_[i * args_.head_dim + p + r] = sum(y[r]) + args_.d_skip[head_] * x[r];
+      }
+    }
+  }
+
+  void write_tokens(Index first, Index count) const {
+    const auto write = [&]<class O>(Tag<O>) {
+      for (Index i = 0; i < count; ++i) {
+        O* const out = row<O>(args_.out, (first + i) * args_.heads + head_);
+        for_lanes(args_.head_dim,
+                  [&](Index p, int n) { store(out + p, load(y_ + i * args_.head_dim + p, n), n); });
+      }
+    };
+    if (args_.out.type == Float::f32) {
+      write(Tag<float>{});
     } else {
-      store_some(row<T>(args.out, t * args.heads + head) + p, out, 1);
+      write(Tag<T>{});
     }
   }
-}
 
-template <class T, class S>
-void scan_head(const ScanLoopArgs& args, Index request, Index head) {
-  const Index first = args.query_start[request], last = args.query_start[request + 1];
-  const Index read = args.state_read[request], write = args.state_write[request];
-  const auto state = [&](Index block, Index p) {
-    return static_cast<S*>(args.state) + block * args.state_stride + head * args.state_head_stride +
-           p * args.state_dim;
-  };
-  Steps steps;
-  float row_state[kMaxStateDim];
-  for (Index p = 0; p < args.head_dim; ++p) {
-    for_lanes(args.state_dim, [&](Index k, int n) {
-      store(row_state + k, read < 0 ? zero() : load(state(read, p) + k, n), n);
-    });
-    for (Index t = first; t < last; t += kTokens) {
-      const Index count = min_of(kTokens, last - t);
-      if (p == 0 || last - first > kTokens) read_steps<T>(args, head, t, count, &steps);
-      scan_row<T>(args, head, p, t, count, steps, row_state);
-    }
-    if (write < 0) continue;
-    for_lanes(args.state_dim,
-              [&](Index k, int n) { store(state(write, p) + k, load(row_state + k, n), n); });
-  }
-}
+  const ScanLoopArgs& args_;
+  Index head_, first_, last_, padded_;
+  float* state_;  // [head_dim, padded]
+  float* b_;      // [kScanTokens, padded]
+  float* c_;
+  float* x_;  // [kScanTokens, head_dim]
+  float* y_;
+  float decay_[kScanTokens];
+  float width_[kScanTokens];  // the discretised dt
+};
 
 }  // namespace
 
-void scan(const ScanLoopArgs& args, Index request, Index head) {
+void scan(const ScanLoopArgs& args, Index request, Index head, float* scratch) {
+  const Index read = args.state_read[request], write = args.state_write[request];
   with_float(args.x.type, [&]<class T>(Tag<T>) {
-    with_float(args.state_type, [&]<class S>(Tag<S>) { scan_head<T, S>(args, request, head); });
+    with_float(args.state_type, [&]<class S>(Tag<S>) {
+      HeadScan<T>(args, request, head, scratch).template run<S>(read, write);
+    });
   });
 }
 

@@ -146,6 +146,7 @@ class DeltaCase {
     return {{"f32", DType::f32, DType::f32, 2, 4, 16, 16},
             {"wide values", DType::f32, DType::f32, 1, 2, 32, 80},
             {"odd sizes", DType::f32, DType::f32, 1, 1, 12, 20},
+            {"values that fill registers", DType::f32, DType::f32, 1, 2, 16, 144},
             {"bf16", DType::bf16, DType::f32, 2, 4, 32, 64},
             {"bf16 state", DType::bf16, DType::bf16, 2, 2, 16, 32}};
   }
