@@ -1,0 +1,66 @@
+// One binary: quire COMMAND …
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/check_main.h"
+#include "app/plan_main.h"
+#include "app/render_main.h"
+#include "app/serve_main.h"
+#include "app/tokenize_main.h"
+#include "engine/wire/messages.h"
+
+namespace {
+
+struct Subcommand {
+  std::string_view name;
+  std::string_view what;
+  int (*run)(int argc, const char* const* argv);
+};
+
+int version_main(int, const char* const*) {
+  std::printf("%s\n", std::string(quire::quire_version()).c_str());
+  return 0;
+}
+
+constexpr std::array kSubcommands = {
+    Subcommand{"serve", "answer HTTP requests with a model, as OpenAI's API has it",
+               quire::serve_main},
+    Subcommand{"plan", "what would be allocated, from config.json and headers alone",
+               quire::plan_main},
+    Subcommand{"check", "compare with a recorded reference through the engine", quire::check_main},
+    Subcommand{"tokenize", "text to token ids and back", quire::tokenize_main},
+    Subcommand{"render", "messages to a prompt, by a chat template", quire::render_main},
+    Subcommand{"version", "print the version", version_main},
+};
+
+int usage(std::FILE* out, int exit_code) {
+  std::fputs("Quire serves language models.\n\nUsage: quire COMMAND [flags]\n\n", out);
+  for (const Subcommand& command : kSubcommands) {
+    std::fprintf(out, "  %-10s %s\n", std::string(command.name).c_str(),
+                 std::string(command.what).c_str());
+  }
+  std::fputs("\nquire COMMAND --help says more.\n", out);
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return usage(stderr, 2);
+  const std::string_view name = argv[1];
+  if (name == "--help" || name == "-h" || name == "help") return usage(stdout, 0);
+  if (name == "--version") return version_main(argc, argv);
+  for (const Subcommand& command : kSubcommands) {
+    if (command.name != name) continue;
+    const std::string full_name = "quire " + std::string(name);
+    std::vector<const char*> rest(argv + 1, argv + argc);
+    rest[0] = full_name.c_str();
+    return command.run(argc - 1, rest.data());
+  }
+  std::fprintf(stderr, "quire: no command \"%s\"\n\n", argv[1]);
+  return usage(stderr, 2);
+}

@@ -1,0 +1,123 @@
+#include "app/model_text.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/log.h"
+#include "model/config.h"
+
+namespace quire {
+
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Failure(ErrorCode::not_found, path + ": cannot be read");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::optional<ChatTemplate> load_template(const ServeFlags& flags) {
+  if (!flags.chat_template.empty()) return ChatTemplate::parse(read_file(flags.chat_template));
+  try {
+    return ChatTemplate::load(flags.engine.model.path);
+  } catch (const Failure& failure) {
+    if (failure.error().code != ErrorCode::not_found) throw;
+    log::warn("chat_template.missing", {{"model", flags.engine.model.path}});
+    return std::nullopt;
+  }
+}
+
+template <class T>
+std::optional<float> to_float(const std::optional<T>& value) {
+  return value ? std::optional<float>(static_cast<float>(*value)) : std::nullopt;
+}
+
+void set_sampling_defaults(TextDefaults& defaults, const ServeFlags& flags,
+                           const GenerationConfig& generation) {
+  if (flags.generation_config == "vllm") return;
+  // do_sample false means greedy, which the other values would contradict.
+  if (generation.do_sample == false && !generation.temperature) {
+    defaults.temperature = 0.f;
+  } else {
+    defaults.temperature = to_float(generation.temperature);
+  }
+  defaults.top_p = to_float(generation.top_p);
+  defaults.top_k = generation.top_k;
+  defaults.min_p = to_float(generation.min_p);
+  defaults.repetition_penalty = to_float(generation.repetition_penalty);
+}
+
+void add_eos(std::vector<TokenId>& all, const std::vector<TokenId>& more) {
+  for (const TokenId id : more) {
+    if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
+  }
+}
+
+std::vector<TokenId> eos_tokens(const ServeFlags& flags, const GenerationConfig& generation,
+                                const Tokenizer& tokenizer) {
+  std::vector<TokenId> all;
+  add_eos(all, generation.eos_token_ids);
+  add_eos(all, read_model_config(flags.engine.model.path).eos_token_ids);
+  const auto& names = tokenizer.special_strings();
+  if (const auto eos = names.find("eos_token"); eos != names.end()) {
+    if (const auto id = tokenizer.token_to_id(eos->second)) add_eos(all, {*id});
+  }
+  return all;
+}
+
+jinja::Dict parse_kwargs(const std::string& json) {
+  const jinja::Value value = jinja::parse_json(json);
+  if (value.is(jinja::Value::Kind::dict)) return value.dict();
+  throw Failure({ErrorCode::invalid_argument,
+                 "--default-chat-template-kwargs: expected a JSON object",
+                 "--default-chat-template-kwargs"});
+}
+
+// The file that the chat template stands in, whatever its form.
+std::string template_text(const ServeFlags& flags) {
+  if (!flags.chat_template.empty()) return read_file(flags.chat_template);
+  const std::filesystem::path folder = flags.engine.model.path;
+  for (const char* name : {"chat_template.jinja", "tokenizer_config.json"}) {
+    if (std::filesystem::exists(folder / name)) return read_file(folder / name);
+  }
+  return {};
+}
+
+// The template shows how a model was taught to call tools and to think.
+void set_parsers(TextDefaults& defaults, const ServeFlags& flags,
+                 const std::optional<ChatTemplate>& chat_template) {
+  const bool shows_calls =
+      chat_template && template_text(flags).find("<tool_call>") != std::string::npos;
+  const bool shows_thinking = chat_template && chat_template->shows_thinking();
+  defaults.tools = flags.tool_call_parser ? *flags.tool_call_parser != "none" : shows_calls;
+  defaults.reasoning = flags.reasoning_parser ? *flags.reasoning_parser != "none" : shows_thinking;
+  if (flags.enable_auto_tool_choice && !defaults.tools) {
+    throw Failure({ErrorCode::invalid_argument,
+                   "--enable-auto-tool-choice: the chat template shows no tool calls that are "
+                   "known here; name a parser with --tool-call-parser",
+                   "--enable-auto-tool-choice"});
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<const TextPipeline> load_model_text(const ServeFlags& flags) {
+  auto tokenizer = Tokenizer::load(flags.engine.model.path);
+  auto chat_template = load_template(flags);
+  const GenerationConfig generation = read_generation_config(flags.engine.model.path);
+  TextDefaults defaults;
+  set_sampling_defaults(defaults, flags, generation);
+  set_parsers(defaults, flags, chat_template);
+  defaults.eos_token_ids = eos_tokens(flags, generation, *tokenizer);
+  defaults.template_kwargs = parse_kwargs(flags.default_kwargs);
+  defaults.trust_request_chat_template = flags.trust_request_chat_template;
+  defaults.exclude_tools_when_none = flags.exclude_tools_when_none;
+  defaults.prompt_tokens_details = flags.prompt_tokens_details;
+  defaults.force_include_usage = flags.force_include_usage;
+  return std::make_unique<TextPipeline>(std::move(tokenizer), std::move(chat_template),
+                                        std::move(defaults));
+}
+
+}  // namespace quire

@@ -1,0 +1,146 @@
+#include "app/serve_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+
+#include "app/engine_flags.h"
+
+namespace quire {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+void add_seconds(CLI::App& app, const std::string& flag, milliseconds& value,
+                 const std::string& what) {
+  app.add_option_function<double>(
+         flag,
+         [flag, &value](double seconds) {
+           if (!(seconds >= 0 && seconds <= 1e6)) {
+             throw CLI::ValidationError(flag, "must be from 0 to 1000000 seconds");
+           }
+           value = milliseconds(static_cast<std::int64_t>(seconds * 1000));
+         },
+         what)
+      ->type_name("SECONDS");
+}
+
+void add_listening_flags(CLI::App& app, ServerConfig& server) {
+  app.add_option("--host", server.host, "Address to listen on (0.0.0.0)");
+  app.add_option("--port", server.port, "Port to listen on (8000); 0: any")
+      ->check(CLI::Range(0, 65535));
+  app.add_option("--uds", server.uds, "Unix socket to listen on, instead of host and port");
+  auto* cert = app.add_option("--ssl-certfile", server.ssl_certfile, "TLS: certificate chain, PEM");
+  auto* key = app.add_option("--ssl-keyfile", server.ssl_keyfile, "TLS: private key, PEM");
+  cert->needs(key)->excludes("--uds");
+  key->needs(cert);
+  app.add_option("--api-key", server.api_keys,
+                 "Bearer key that /v1 asks for; several may be given");
+  app.add_option("--max-body-bytes", server.limits.body_bytes, "Largest request body (32 MiB)")
+      ->check(CLI::Range(std::size_t{1024}, std::size_t{1} << 40));
+  app.add_option("--max-connections", server.limits.max_connections, "Open at a time (16384)")
+      ->check(CLI::PositiveNumber);
+  add_seconds(app, "--keep-alive-timeout", server.limits.keep_alive_timeout,
+              "A connection may be idle so long (75)");
+  add_seconds(app, "--request-timeout", server.limits.body_timeout,
+              "A request's body must arrive within this (60)");
+  add_seconds(app, "--shutdown-timeout", server.shutdown_timeout,
+              "After SIGTERM, running requests may take so long to finish (30)");
+}
+
+void add_text_flags(CLI::App& app, ServeFlags& flags) {
+  app.add_option("--chat-template", flags.chat_template, "Jinja file, instead of the model's")
+      ->check(CLI::ExistingFile);
+  app.add_option("--default-chat-template-kwargs", flags.default_kwargs,
+                 "JSON object given to the chat template where a request does not");
+  app.add_flag("--trust-request-chat-template", flags.trust_request_chat_template,
+               "Requests may bring their own chat template");
+  app.add_option("--generation-config", flags.generation_config,
+                 "Defaults of sampling: auto (the model's generation_config.json) or vllm (none)")
+      ->check(CLI::IsMember({"auto", "vllm"}));
+  app.add_option("--tool-call-parser", flags.tool_call_parser,
+                 "hermes, or none; by default hermes where the chat template shows tool calls so")
+      ->check(CLI::IsMember({"hermes", "none"}));
+  app.add_flag("--enable-auto-tool-choice", flags.enable_auto_tool_choice,
+               "Refuse to start without a tool call parser");
+  app.add_option("--reasoning-parser", flags.reasoning_parser,
+                 "think (also qwen3, deepseek_r1), or none; by default think where the chat "
+                 "template shows it")
+      ->check(CLI::IsMember({"think", "qwen3", "deepseek_r1", "none"}));
+  app.add_flag("--exclude-tools-when-tool-choice-none", flags.exclude_tools_when_none,
+               "tool_choice none hides the tools from the model");
+  app.add_flag("--enable-prompt-tokens-details", flags.prompt_tokens_details,
+               "Usage says how many prompt tokens were cached");
+  app.add_flag("--enable-force-include-usage", flags.force_include_usage,
+               "Every stream ends with its usage");
+}
+
+void add_process_flags(CLI::App& app, ServeFlags& flags) {
+  app.add_option_function<std::string>(
+         "--log-format",
+         [&flags](const std::string& name) { flags.log_format = *log::parse_format(name); },
+         "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+  app.add_option_function<std::string>(
+         "--log-level",
+         [&flags](const std::string& name) { flags.log_level = *log::parse_level(name); },
+         "debug, info, warn or error")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+  app.add_option("--io-threads", flags.io_threads, "Threads for connections; 0: by the cores")
+      ->check(CLI::Range(0, 256));
+  app.add_option("--data-parallel-size,--dp", flags.data_parallel_size,
+                 "Engines that share the requests, each with its own weights and KV cache (1)")
+      ->check(CLI::Range(1, 64));
+  add_seconds(app, "--engine-ready-timeout", flags.engine_ready_timeout,
+              "Give up when an engine says nothing for so long while it starts (600)");
+  app.add_flag("--metrics-compat", flags.metrics_compat,
+               "Also names that vLLM has retired, such as vllm:gpu_cache_usage_perc");
+}
+
+void add_names(CLI::App& app, ServerConfig& server) {
+  app.remove_option(app.get_option("--served-model-name"));
+  app.add_option("--served-model-name", server.served_model_names,
+                 "Names in the API, the first in replies; default: the folder's name");
+}
+
+// What only makes sense together, and what follows from what was given.
+void complete(ServeFlags& flags) {
+  if (flags.enable_auto_tool_choice && flags.tool_call_parser == "none") {
+    throw CLI::ValidationError("--enable-auto-tool-choice", "contradicts --tool-call-parser none");
+  }
+  if (const auto valid = validate(flags.engine); valid.has_error()) {
+    throw CLI::ValidationError(valid.error().field, valid.error().detail);
+  }
+  if (flags.engine.model.path.empty()) throw CLI::RequiredError("MODEL");
+  flags.server.model_root = flags.engine.model.path;
+  if (flags.server.served_model_names.empty()) {
+    const auto path = std::filesystem::absolute(flags.engine.model.path).lexically_normal();
+    flags.server.served_model_names.push_back(
+        path.has_filename() ? path.filename().string() : path.parent_path().filename().string());
+  }
+  flags.engine.model.served_name = flags.server.served_model_names.front();
+}
+
+}  // namespace
+
+std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, int& exit_code) {
+  CLI::App app("Serves a model folder over HTTP, as OpenAI's API has it.", "quire serve");
+  app.set_config("--config", "", "TOML file with these flags, without the dashes");
+  std::optional<ServeFlags> flags(std::in_place);
+  add_engine_flags(app, flags->engine);
+  add_names(app, flags->server);
+  add_listening_flags(app, flags->server);
+  add_text_flags(app, *flags);
+  add_process_flags(app, *flags);
+  try {
+    app.parse(argc, argv);
+    complete(*flags);
+    return flags;
+  } catch (const CLI::ParseError& e) {
+    exit_code = app.exit(e);
+    return std::nullopt;
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,42 @@
+#pragma once
+// The command line of `quire serve`.
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "engine/config.h"
+#include "server/config.h"
+
+namespace quire {
+
+struct ServeFlags {
+  EngineConfig engine;
+  ServerConfig server;
+
+  log::Format log_format = log::Format::text;
+  log::Level log_level = log::Level::info;
+  int io_threads = 0;  // 0: by the number of cores
+  int data_parallel_size = 1;
+  std::chrono::milliseconds engine_ready_timeout{std::chrono::minutes(10)};
+  bool metrics_compat = false;
+
+  std::string chat_template;          // a file; empty: the model's
+  std::string default_kwargs = "{}";  // JSON object
+  std::string generation_config = "auto";
+  std::optional<std::string> tool_call_parser;  // unset: where the chat template speaks of it
+  std::optional<std::string> reasoning_parser;
+  bool enable_auto_tool_choice = false;
+  bool trust_request_chat_template = false;
+  bool exclude_tools_when_none = false;
+  bool prompt_tokens_details = false;
+  bool force_include_usage = false;
+};
+
+// Unset: the command line was wrong or asked for help, which has been printed; exit_code says
+// which.
+std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, int& exit_code);
+
+}  // namespace quire

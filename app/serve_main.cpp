@@ -1,0 +1,107 @@
+#include "app/serve_main.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cstdio>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "app/backends.h"
+#include "app/model_text.h"
+#include "app/serve_flags.h"
+#include "base/log.h"
+#include "engine/core/engine_thread.h"
+#include "engine/wire/in_process_channel.h"
+#include "server/server.h"
+
+namespace quire {
+
+namespace {
+
+int io_threads(const ServeFlags& flags) {
+  if (flags.io_threads > 0) return flags.io_threads;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4, 1, 4);
+}
+
+// For people at a terminal; logs go elsewhere.
+void print_welcome(const std::string& address, const ServeFlags& flags) {
+  const std::string& name = flags.server.served_model_names.front();
+  const bool is_unix = address.starts_with("unix:");
+  const std::string where =
+      is_unix ? "--unix-socket " + flags.server.uds + " http://localhost" : address;
+  const std::string key =
+      flags.server.api_keys.empty() ? "" : " \\\n    -H 'Authorization: Bearer <your key>'";
+  std::fputs(
+      fmt::format(
+          "\nQuire {} serves {} at {}\n\n"
+          "  curl -N {}/v1/chat/completions -H 'Content-Type: application/json'{} \\\n"
+          "    -d '{{\"model\": \"{}\", \"stream\": true, \"messages\": [{{\"role\": \"user\", "
+          "\"content\": \"What is 12 + 7?\"}}]}}'\n\n",
+          quire_version(), name, address, where, key, name)
+          .c_str(),
+      stdout);
+  std::fflush(stdout);
+}
+
+awaitable<void> wait_for_signal(asio::signal_set& signals) {
+  const int number = co_await signals.async_wait(asio::use_awaitable);
+  log::info("server.signal", {{"signal", number}});
+}
+
+// Engines on threads of this process, and the front end's ends of their lines.
+struct LocalEngines {
+  std::vector<std::unique_ptr<ClientEnd>> ends;
+  std::vector<std::unique_ptr<EngineThread>> threads;
+};
+
+LocalEngines start_local_engines(int count) {
+  LocalEngines engines;
+  for (int rank = 0; rank < count; ++rank) {
+    ChannelEnds ends = make_in_process_channel();
+    engines.ends.push_back(std::move(ends.client));
+    engines.threads.push_back(std::make_unique<EngineThread>(
+        EngineId{static_cast<std::uint32_t>(rank)}, std::move(ends.engine), make_backend));
+  }
+  return engines;
+}
+
+awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
+  const auto text = load_model_text(flags);
+  Metrics metrics({flags.server.served_model_names.front(), std::string(quire_version()),
+                   flags.metrics_compat});
+  LocalEngines local = start_local_engines(flags.data_parallel_size);
+  EngineGroup engines(pool, std::move(local.ends), flags.engine,
+                      {.ready_timeout = flags.engine_ready_timeout});
+  asio::thread_pool worker(1);
+  asio::signal_set signals(co_await asio::this_coro::executor, SIGINT, SIGTERM);
+  ServerHooks hooks;
+  hooks.on_ready = [&flags](const std::string& address) { print_welcome(address, flags); };
+  co_await run_server(
+      {flags.server, flags.engine, engines, *text, metrics, pool, worker.get_executor()}, hooks,
+      [&signals] { return wait_for_signal(signals); });
+}
+
+}  // namespace
+
+int serve_main(int argc, const char* const* argv) {
+  int exit_code = 0;
+  const auto flags = parse_serve_flags(argc, argv, exit_code);
+  if (!flags) return exit_code;
+  log::configure(flags->log_format, flags->log_level);
+  try {
+    run(io_threads(*flags), [&](asio::any_io_executor pool) { return serve(pool, *flags); });
+    return 0;
+  } catch (const std::exception& e) {
+    log::error("server.failed", {{"error", e.what()}});
+    return 1;
+  }
+}
+
+}  // namespace quire
