@@ -19,6 +19,8 @@ RequestEnd end_of(std::string_view finish_reason) {
   return finish_reason == "length" ? RequestEnd::length : RequestEnd::stop;
 }
 
+const Error kShuttingDown{ErrorCode::unavailable, "The server is shutting down", {}};
+
 Error engine_error(const RequestOutput& output) {
   if (output.error) return *output.error;
   return {ErrorCode::internal, "The engine ended this request with an error", {}};
@@ -34,7 +36,7 @@ awaitable<void> run_choice(Choice& choice, ChoiceSink& sink) {
     }
     if (output->finish_reason == FinishReason::abort) {
       choice.tracker.on_end(RequestEnd::abort);
-      co_await sink.on_error(choice, {ErrorCode::unavailable, "The server is shutting down", {}});
+      co_await sink.on_error(choice, kShuttingDown);
       co_return;
     }
     ChoiceDelta delta = choice.text.push(*output);
@@ -84,23 +86,13 @@ Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, Ap
                             std::vector<Choice>& choices) {
   const auto& request = plan.request;
   const ReadyInfo& ready = app.engines.ready();
-  if (prompt.empty()) {
-    return Error{ErrorCode::invalid_argument, "The prompt has no tokens", "prompt"};
-  }
   if (request.truncate_prompt_tokens) {
     const auto keep = std::min<std::size_t>(prompt.size(), *request.truncate_prompt_tokens);
     prompt.erase(prompt.begin(), prompt.end() - static_cast<std::ptrdiff_t>(keep));
   }
-  for (const TokenId id : prompt) {
-    if (id >= 0 && id < ready.vocab_size) continue;
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("Token id {} is out of vocabulary (size {})", id, ready.vocab_size),
-                 "prompt"};
-  }
   const auto prompt_tokens = static_cast<int>(prompt.size());
-  auto params = sampling_params(
-      request, app.text.defaults(),
-      {prompt_tokens, ready.max_model_len, ready.vocab_size, plan.default_max_tokens});
+  auto params = sampling_params(request, app.text.defaults(),
+                                {prompt_tokens, ready.max_model_len, plan.default_max_tokens});
   if (!params) return params.error();
   params->logprobs = plan.logprobs;
 

@@ -37,8 +37,14 @@ const Row& row_of(ErrorCode code) {
   return kTable.back();
 }
 
+// A JSON pointer to a member is, without its slash, the member's name.
+std::string_view param_of(const Error& error) {
+  const std::string_view field = error.field;
+  return field.starts_with('/') ? field.substr(1) : field;
+}
+
 std::string body_of(const Error& error, const Row& row) {
-  return openapi::error_json(error.detail, row.type, error.field, row.status);
+  return openapi::error_json(error.detail, row.type, param_of(error), row.status);
 }
 
 }  // namespace
@@ -55,7 +61,7 @@ Reply error_reply(const Error& error) {
 Reply malformed_reply(const Error& error) {
   if (error.code != ErrorCode::invalid_argument) return error_reply(error);
   return {.status = 400,
-          .body = openapi::error_json(error.detail, "Bad Request", error.field, 400)};
+          .body = openapi::error_json(error.detail, "Bad Request", param_of(error), 400)};
 }
 
 std::string error_body(const Error& error) { return body_of(error, row_of(error.code)); }

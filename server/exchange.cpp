@@ -50,6 +50,8 @@ std::string_view reason_phrase(int status) {
 
 }  // namespace
 
+Reply json_reply(std::string body) { return {.body = std::move(body)}; }
+
 Exchange::Exchange(Connection& connection, HttpRequest request)
     : connection_(connection), request_(std::move(request)) {
   id_ = is_usable_id(request_.request_id) ? request_.request_id : made_up_id();

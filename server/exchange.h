@@ -22,6 +22,9 @@ struct Reply {
   std::string_view allow = {};  // the methods of a 405 or an OPTIONS
 };
 
+// A function, not braces: g++ 12 destroys an aggregate twice that is made inside a co_await.
+Reply json_reply(std::string body);
+
 class Exchange {
  public:
   Exchange(Connection& connection, HttpRequest request);

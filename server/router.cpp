@@ -133,7 +133,8 @@ awaitable<void> run_handler(const Route& route, Exchange& exchange, AppState& ap
              {{"request_id", exchange.id()}, {"path", route.path}, {"error", trouble}});
   exchange.close_after();
   if (exchange.status() == 0) {
-    co_await exchange.reply(error_reply({ErrorCode::internal, "Internal server error", {}}));
+    const Error error{ErrorCode::internal, "Internal server error", {}};
+    co_await exchange.reply(error_reply(error));
   }
 }
 

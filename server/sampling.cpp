@@ -88,7 +88,6 @@ Result<SamplingParams> sampling_params(const openapi::GenerationRequest& request
   params.allowed_tokens = request.allowed_token_ids;
   params.stop_token_ids = request.stop_token_ids;
   params.ignore_eos = request.ignore_eos;
-  if (const auto valid = validate(params, limits.vocab_size); !valid) return valid.error();
   return params;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// A request's wishes and the model's defaults → what the engine samples by, checked.
+// A request's wishes and the model's defaults → what the engine samples by. How long the output may
+// get is decided here; the rest is checked where it is submitted.
 
 #include "base/result.h"
 #include "engine/request/sampling_params.h"
@@ -12,7 +13,6 @@ namespace quire {
 struct PromptLimits {
   std::int64_t prompt_tokens = 0;
   std::int64_t max_model_len = 0;
-  int vocab_size = 0;
   std::optional<std::int64_t> default_max_tokens{};  // unset: what the context leaves
 };
 

@@ -43,7 +43,7 @@ ChoicePlan plan_for(const ChatCompletionRequest& chat, const TextDefaults& defau
   plan.text.wants_logprobs = chat.logprobs;
   const bool calls = defaults.tools && !chat.tools.empty() && chat.tool_choice != ToolChoice::none;
   if (defaults.reasoning || calls) {
-    plan.text.parser = OutputParserOptions{defaults.reasoning, starts_thinking, calls};
+    plan.text.parser = OutputParserOptions{defaults.reasoning, starts_thinking, calls, !chat.stream};
   }
   if (chat.logprobs) plan.logprobs = static_cast<int>(chat.top_logprobs);
   return plan;
@@ -109,7 +109,7 @@ awaitable<void> post_chat_completions(Exchange& exchange, AppState& app) {
   if (co_await first_of(run_choices(choices, sink), exchange.peer_closed()) == 1) co_return;
   if (sink.error()) co_return co_await exchange.reply(error_reply(*sink.error()));
   const auto response = sink.take(usage_of(choices, app.text.defaults()));
-  co_await exchange.reply({.body = openapi::to_json(response)});
+  co_await exchange.reply(json_reply(openapi::to_json(response)));
 }
 
 }  // namespace quire

@@ -125,7 +125,7 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
   if (co_await first_of(run_choices(choices, sink), exchange.peer_closed()) == 1) co_return;
   if (sink.error()) co_return co_await exchange.reply(error_reply(*sink.error()));
   const auto response = sink.take(usage_of(choices, app.text.defaults()));
-  co_await exchange.reply({.body = openapi::to_json(response)});
+  co_await exchange.reply(json_reply(openapi::to_json(response)));
 }
 
 }  // namespace quire

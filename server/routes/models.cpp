@@ -26,7 +26,7 @@ std::string reply_model(const std::string& asked, const AppState& app) {
 awaitable<void> get_models(Exchange& exchange, AppState& app) {
   std::vector<openapi::ModelCard> cards;
   for (const auto& name : app.config.served_model_names) cards.push_back(card_of(name, app));
-  co_await exchange.reply({.body = openapi::to_json(cards)});
+  co_await exchange.reply(json_reply(openapi::to_json(cards)));
 }
 
 awaitable<void> get_model(Exchange& exchange, AppState& app) {
@@ -37,7 +37,7 @@ awaitable<void> get_model(Exchange& exchange, AppState& app) {
                       "The model `" + name.substr(0, 200) + "` does not exist.", "model"};
     co_return co_await exchange.reply(error_reply(error));
   }
-  co_await exchange.reply({.body = openapi::to_json(card_of(name, app))});
+  co_await exchange.reply(json_reply(openapi::to_json(card_of(name, app))));
 }
 
 }  // namespace quire

@@ -28,18 +28,19 @@ awaitable<void> get_live(Exchange& exchange, AppState& app) {
 awaitable<void> get_version(Exchange& exchange, AppState&) {
   std::string body;
   openapi::JsonWriter(body).begin_object().key("version").string(quire_version()).end_object();
-  co_await exchange.reply({.body = std::move(body)});
+  co_await exchange.reply(json_reply(std::move(body)));
 }
 
 awaitable<void> get_load(Exchange& exchange, AppState& app) {
   std::string body;
   openapi::JsonWriter(body).begin_object().key("server_load").integer(app.num_running).end_object();
-  co_await exchange.reply({.body = std::move(body)});
+  co_await exchange.reply(json_reply(std::move(body)));
 }
 
 awaitable<void> get_metrics(Exchange& exchange, AppState& app) {
-  co_await exchange.reply(
-      {.body = app.metrics.render(), .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+  Reply reply{.body = app.metrics.render(),
+              .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  co_await exchange.reply(std::move(reply));
 }
 
 }  // namespace quire

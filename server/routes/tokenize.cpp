@@ -58,7 +58,7 @@ awaitable<void> post_tokenize(Exchange& exchange, AppState& app) {
       texts.emplace_back(app.text.tokenizer().id_to_token(id));
     }
   }
-  co_await exchange.reply({.body = openapi::to_json(response)});
+  co_await exchange.reply(json_reply(openapi::to_json(response)));
 }
 
 awaitable<void> post_detokenize(Exchange& exchange, AppState& app) {
@@ -77,7 +77,7 @@ awaitable<void> post_detokenize(Exchange& exchange, AppState& app) {
     co_return co_await exchange.reply(error_reply(error));
   }
   const std::string text = tokenizer.decode(request->tokens, false);
-  co_await exchange.reply({.body = openapi::detokenize_json(text)});
+  co_await exchange.reply(json_reply(openapi::detokenize_json(text)));
 }
 
 }  // namespace quire
