@@ -58,7 +58,7 @@ int GroupManager::blocks_to_allocate(const GroupTable& table, const BlockNeed& n
   if (need.admission_cap && windowed) required = std::min(required, max_blocks_);
   const int held = static_cast<int>(table.blocks.size());
   if (table.admitted) return std::max(required - held, 0);
-  const int skipped = skipped_tokens(need.total_computed) / block_size();
+  const int skipped = skipped_tokens(need.num_settled) / block_size();
   const int hits = static_cast<int>(need.hits.size());
   const int skipped_hits = std::clamp(skipped - held, 0, hits);
   return std::max(required - std::max(skipped, hits + held), 0) +
@@ -75,10 +75,9 @@ void GroupManager::append_new(GroupTable& table, int count) {
   if (record_fresh_) fresh_.insert(fresh_.end(), fresh.begin(), fresh.end());
 }
 
-void GroupManager::attach(GroupTable& table, std::span<const BlockId> hits, int total_computed,
-                          int num_external) {
+void GroupManager::attach(GroupTable& table, std::span<const BlockId> hits, int num_settled) {
   assert(table.blocks.empty() && !table.admitted);
-  const int skipped = skipped_tokens(total_computed) / block_size();
+  const int skipped = skipped_tokens(num_settled) / block_size();
   const auto kept = hits.subspan(std::min<std::size_t>(skipped, hits.size()));
   pool_.touch(kept);
   table.blocks.assign(skipped, kNullBlock);
@@ -86,9 +85,10 @@ void GroupManager::attach(GroupTable& table, std::span<const BlockId> hits, int 
   table.blocks.insert(table.blocks.end(), kept.begin(), kept.end());
   table.num_cached = static_cast<int>(table.blocks.size());
   table.admitted = true;
-  if (num_external > 0) {
-    append_new(table, cdiv(total_computed, block_size()) - static_cast<int>(table.blocks.size()));
-  }
+}
+
+void GroupManager::allocate_external(GroupTable& table, int num_tokens) {
+  append_new(table, cdiv(num_tokens, block_size()) - static_cast<int>(table.blocks.size()));
 }
 
 void GroupManager::allocate(GroupTable& table, int num_tokens, int) {

@@ -33,7 +33,7 @@ struct GroupTable {
 struct BlockNeed {
   int num_tokens = 0;       // slots, lookahead included
   int num_tokens_main = 0;  // without lookahead
-  int total_computed = 0;   // tokens, hits included
+  int num_settled = 0;      // computed tokens, hits included, that will not be taken back
   std::span<const BlockId> hits;
   bool admission_cap = false;  // count no more than one request can hold at a time
 };
@@ -62,9 +62,10 @@ class GroupManager {
   // Blocks to take from the free list: new ones, and hits that nobody else holds.
   virtual int blocks_to_allocate(const GroupTable& table, const BlockNeed& need) const;
 
-  // Hits, and blocks for tokens that a connector brings.
-  void attach(GroupTable& table, std::span<const BlockId> hits, int total_computed,
-              int num_external);
+  // Takes hits. All groups do before any of them takes new blocks, which may be another's hits.
+  void attach(GroupTable& table, std::span<const BlockId> hits, int num_settled);
+  // Blocks for what a connector brings, up to num_tokens.
+  void allocate_external(GroupTable& table, int num_tokens);
   virtual void allocate(GroupTable& table, int num_tokens, int num_tokens_main);
 
   // Gives back blocks that left the window.

@@ -128,9 +128,13 @@ bool KvCacheManager::allocate_slowly(Request& request, const SlotDemand& demand)
     throw Failure(ErrorCode::internal, "KV cache: slots for no tokens were asked for");
   }
   const int hit_tokens = demand.hit == nullptr ? 0 : demand.hit->num_tokens;
-  BlockNeed need;
-  need.total_computed =
+  const int total_computed =
       std::min(request.num_computed + hit_tokens + demand.num_external, config_.max_model_len);
+  BlockNeed need;
+  need.num_settled = total_computed - demand.num_unsettled;
+  if (demand.num_external > 0) {  // loaded to its end, a prompt computes its last token again
+    need.num_settled = std::min(need.num_settled, request.num_tokens() - 1);
+  }
   Sequence* held = request.kv_sequence < 0 ? nullptr : &sequences_[request.kv_sequence];
   if (demand.whole_prompt_must_fit) {
     BlockNeed prompt = need;
@@ -139,12 +143,11 @@ bool KvCacheManager::allocate_slowly(Request& request, const SlotDemand& demand)
     prompt.admission_cap = true;
     if (!fits(held, demand, prompt)) return false;
   }
-  need.num_tokens_main = need.total_computed + demand.num_new;
+  need.num_tokens_main = total_computed + demand.num_new;
   need.num_tokens = std::min(need.num_tokens_main + demand.num_lookahead, config_.max_model_len);
-  const int settled = need.total_computed - demand.num_unsettled;
   if (held != nullptr) {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      groups_[g]->remove_skipped(held->tables[g], settled);
+      groups_[g]->remove_skipped(held->tables[g], need.num_settled);
     }
   }
   if (!fits(held, demand, need)) return false;
@@ -152,11 +155,15 @@ bool KvCacheManager::allocate_slowly(Request& request, const SlotDemand& demand)
   Sequence& sequence = sequence_of(request);
   const PrefixHit& hit = demand.hit == nullptr ? no_hit_ : *demand.hit;
   any_new_ = false;
-  if (!hit.empty() || demand.num_external > 0) {
+  const bool fresh = !sequence.tables.front().admitted;
+  if (fresh && (!hit.empty() || demand.num_external > 0)) {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      GroupTable& table = sequence.tables[g];
-      if (table.admitted) continue;
-      groups_[g]->attach(table, hit.blocks[g], need.total_computed, demand.num_external);
+      groups_[g]->attach(sequence.tables[g], hit.blocks[g], need.num_settled);
+    }
+  }
+  if (demand.num_external > 0) {
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      groups_[g]->allocate_external(sequence.tables[g], total_computed);
     }
   }
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -223,6 +230,36 @@ std::span<const BlockId> KvCacheManager::table(const Request& request, int group
 
 std::span<const BlockId> KvCacheManager::new_blocks(const Request& request, int group) const {
   return table(request, group).subspan(sequences_[request.kv_sequence].first_new[group]);
+}
+
+int KvCacheManager::num_tokens_before(const Request& request, std::span<const BlockId> blocks,
+                                      int num_tokens) const {
+  for (int g = 0; g < num_groups(); ++g) {
+    const int block_size = groups_[g]->block_size();
+    const auto held = table(request, g);
+    for (std::size_t i = 0; i < held.size() && static_cast<int>(i) * block_size < num_tokens; ++i) {
+      if (std::find(blocks.begin(), blocks.end(), held[i]) == blocks.end()) continue;
+      num_tokens = static_cast<int>(i) * block_size;
+    }
+  }
+  return num_tokens;
+}
+
+bool KvCacheManager::rewind(Request& request, int num_tokens) {
+  const int index = request.kv_sequence;
+  bool readable = true;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    GroupTable& table = sequences_[index].tables[g];
+    const int block_size = groups_[g]->block_size();
+    const int kept = std::min(num_tokens / block_size, static_cast<int>(table.blocks.size()));
+    pool_.evict(std::span(table.blocks).subspan(kept));
+    table.num_cached = std::min(table.num_cached, kept);
+    const int first_read = groups_[g]->skipped_tokens(num_tokens) / block_size;
+    readable &= std::find(table.blocks.begin() + std::min(first_read, kept), table.blocks.end(),
+                          kNullBlock) == table.blocks.end();
+  }
+  update_quiet(index);
+  return readable;
 }
 
 void KvCacheManager::free(Request& request) {

@@ -90,6 +90,14 @@ class KvCacheManager {
   // Makes the full blocks of its first num_tokens known, as allocate does unless told to delay.
   void cache(Request& request, int num_tokens);
 
+  // How many of the request's first num_tokens come before any of these blocks.
+  int num_tokens_before(const Request& request, std::span<const BlockId> blocks,
+                        int num_tokens) const;
+
+  // Forgets what the request's blocks hold beyond num_tokens; the blocks stay its own. False: what
+  // the next token reads is no longer there, as its window has moved on.
+  bool rewind(Request& request, int num_tokens);
+
   void free(Request& request);
   bool evict(std::span<const BlockId> ids) { return pool_.evict(ids); }
   bool reset_prefix_cache() { return pool_.reset(); }

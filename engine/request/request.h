@@ -123,6 +123,7 @@ class Request {
   std::int32_t kv_sequence = -1;      // the KV manager's handle; −1: holds no blocks
   std::int32_t slot = -1;             // in [0, max_num_seqs) while running
   std::int32_t num_in_flight = 0;     // planned steps with it that are not committed
+  std::int32_t num_discarded = 0;     // of those, computed from garbage: what they bring is dropped
   std::vector<TokenId> drafts;        // proposals to verify next; −1: known on the device only
   std::int32_t num_cached = 0;        // tokens found in a cache when first scheduled
   std::int32_t num_external = 0;      // tokens that a connector brought

@@ -31,11 +31,11 @@ const StepResult& Scheduler::commit(const BatchPlan& plan, const StepTokens& tok
   if (finished_ids_.size() > num_finished) {
     std::erase_if(running_, [](Request* r) { return r->state == RequestState::finished; });
   }
-  skip_commit_.clear();
   for (const Request* request : failed_) report_end(*request);
   failed_.clear();
   handle_transfers(transfers);
   --num_in_flight_;
+  num_rows_in_flight_ -= static_cast<int>(plan.rows.size());
   return result_;
 }
 
@@ -43,8 +43,8 @@ void Scheduler::commit_row(const BatchRow& row, int index, const StepTokens& tok
   Request& request = const_cast<Request&>(*row.request);  // all requests are ours
   --request.num_in_flight;
   if (request.state == RequestState::finished) return;
-  if (!skip_commit_.empty() &&
-      std::find(skip_commit_.begin(), skip_commit_.end(), request.id()) != skip_commit_.end()) {
+  if (request.num_discarded > 0) {
+    --request.num_discarded;
     return;
   }
   const auto sampled = row_of(tokens.sampled, tokens.width, index);
@@ -108,33 +108,34 @@ void Scheduler::report_end(const Request& request) {
   progress.finish_reason = request.finish_reason;
 }
 
-// Loads went wrong. What comes after the first bad block of a request was computed from garbage: it
-// is computed again, or the request fails.
+// Loads into these blocks failed, so whatever follows the first of them in a request was computed
+// from garbage: it is computed again, or the request fails. Requests that share such a block all
+// write it again, with the same content.
 void Scheduler::handle_invalid_blocks(const BatchPlan& plan, std::span<const BlockId> invalid) {
   std::vector<Request*> affected;
-  std::vector<BlockId> seen;
-  std::vector<BlockId> to_evict;
+  const auto spoiled = [&](Request& request, int num_loaded) {
+    const int num_valid = kv_.num_tokens_before(request, invalid, num_loaded);
+    if (num_valid == num_loaded) return false;
+    rewind(request, num_valid);
+    affected.push_back(&request);
+    return true;
+  };
   deferred_.for_each([&](Request& request) {
     if (request.state != RequestState::waiting_for_remote_kv) return;
-    const int loaded = request.load_failed ? request.num_computed
-                                           : static_cast<int>(kv_.table(request, 0).size()) *
-                                                 kv_.config().groups[0].spec.block_size;
-    if (!truncate_at_invalid(request, loaded, invalid, seen, nullptr)) return;
-    request.load_failed = true;
-    if (!options_.recompute_failed_loads) affected.push_back(&request);
+    const int loaded = request.load_failed ? request.num_computed : request.num_tokens();
+    request.load_failed |= spoiled(request, loaded);
   });
-  seen.clear();
+  std::vector<Request*> lost;
   for (Request* request : running_) {
     const auto row = std::find_if(plan.rows.begin(), plan.rows.end(),
                                   [&](const BatchRow& r) { return r.request == request; });
-    const int in_step = row == plan.rows.end() ? 0 : row->num_tokens;
-    const int loaded = request->num_computed - in_step;
-    if (!truncate_at_invalid(*request, loaded, invalid, seen, &to_evict)) continue;
-    skip_commit_.push_back(request->id());
-    if (!options_.recompute_failed_loads) affected.push_back(request);
+    const int loaded = row == plan.rows.end() ? request->num_computed : row->num_computed;
+    if (spoiled(*request, loaded) && request->num_computed == 0) lost.push_back(request);
   }
-  if (options_.recompute_failed_loads) return;
-  kv_.evict(to_evict);
+  if (options_.recompute_failed_loads) {
+    for (Request* request : lost) requeue(*request);
+    return;
+  }
   for (Request* request : affected) {
     request->error = "its KV cache could not be loaded";
     leave(*request);
@@ -143,37 +144,15 @@ void Scheduler::handle_invalid_blocks(const BatchPlan& plan, std::span<const Blo
   }
 }
 
-// False: none of its loaded blocks is bad. Of requests that share a bad block the first computes it
-// again; for the others it is as good as there.
-bool Scheduler::truncate_at_invalid(Request& request, int num_loaded,
-                                    std::span<const BlockId> invalid, std::vector<BlockId>& seen,
-                                    std::vector<BlockId>* to_evict) {
-  const auto among = [](BlockId id, std::span<const BlockId> ids) {
-    return std::find(ids.begin(), ids.end(), id) != ids.end();
-  };
-  const int block_size = kv_.config().groups[0].spec.block_size;
-  const auto table = kv_.table(request, 0);
-  const int num_blocks = std::min(cdiv(num_loaded, block_size), static_cast<int>(table.size()));
-  bool hit = false;
-  int first_own = -1;
-  for (int i = 0; i < num_blocks; ++i) {
-    if (!among(table[i], invalid)) continue;
-    hit = true;
-    if (among(table[i], seen)) continue;
-    seen.push_back(table[i]);
-    if (first_own < 0) first_own = i;
-  }
-  if (!hit) return false;
-  if (first_own < 0) {
-    request.num_computed = request.num_cached;
-    return true;
-  }
-  request.num_computed = first_own * block_size;
-  request.num_external = std::max(0, request.num_external - (num_loaded - request.num_computed));
-  if (to_evict != nullptr) {
-    to_evict->insert(to_evict->end(), table.begin() + first_own, table.end());
-  }
-  return true;
+// Back to where its KV is good. The steps in flight went on from what was not there.
+void Scheduler::rewind(Request& request, int num_valid) {
+  if (!kv_.rewind(request, num_valid)) num_valid = 0;  // its window has moved on: all over again
+  request.num_external = std::max(0, request.num_external - (request.num_computed - num_valid));
+  request.num_computed = num_valid;
+  if (request.state != RequestState::running) return;
+  request.num_discarded = request.num_in_flight;
+  request.num_placeholders = 0;
+  request.drafts.clear();
 }
 
 void Scheduler::handle_transfers(const TransferNews& transfers) {

@@ -18,6 +18,7 @@ const BatchPlan& Scheduler::schedule() {
   if (plan.preempted.empty()) schedule_waiting(plan);
   finish_plan(plan);
   ++num_in_flight_;
+  num_rows_in_flight_ += static_cast<int>(plan.rows.size());
   return plan;
 }
 
@@ -104,10 +105,15 @@ Request& Scheduler::pick_victim() const {
                             [&](Request* a, Request* b) { return key(a) < key(b); });
 }
 
-// Recompute later: its blocks are free, though what they hold may still be hit when it comes back.
 void Scheduler::preempt(BatchPlan& plan, Request& victim) {
-  running_.erase(std::find(running_.rbegin(), running_.rend(), &victim).base() - 1);
   remove_row(plan, victim);
+  requeue(victim);
+  plan.preempted.push_back(victim.id());
+}
+
+// Recompute later: its blocks are free, though what they hold may still be hit when it comes back.
+void Scheduler::requeue(Request& victim) {
+  running_.erase(std::find(running_.rbegin(), running_.rend(), &victim).base() - 1);
   kv_.free(victim);
   victim.state = RequestState::preempted;
   victim.num_computed = 0;
@@ -115,15 +121,15 @@ void Scheduler::preempt(BatchPlan& plan, Request& victim) {
   ++victim.num_preemptions;
   ++totals_.preemptions;
   free_slots_.push_back(std::exchange(victim.slot, -1));
-  plan.preempted.push_back(victim.id());
   waiting_.push_front(victim);
 }
 
-// It had been given its turn in this very step.
-void Scheduler::remove_row(BatchPlan& plan, const Request& request) {
+// It had been given its turn in this very step: what the step would have computed must not be hit.
+void Scheduler::remove_row(BatchPlan& plan, Request& request) {
   const auto at = std::find_if(plan.rows.begin(), plan.rows.end(),
                                [&](const BatchRow& row) { return row.request == &request; });
   if (at == plan.rows.end()) return;
+  kv_.rewind(request, at->num_computed);
   budget_ += at->num_tokens;
   plan.num_tokens -= at->num_tokens;
   const auto index = static_cast<std::int32_t>(at - plan.rows.begin());

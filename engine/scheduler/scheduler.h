@@ -94,7 +94,7 @@ struct SchedulerStats {
 class Scheduler {
  public:
   // The manager and the connector (may be null) outlive the scheduler. Throws Failure where the
-  // options cannot work.
+  // options cannot work together.
   Scheduler(const SchedulerOptions& options, KvCacheManager& kv, Connector* connector = nullptr);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -118,8 +118,10 @@ class Scheduler {
   const StepResult& commit(const BatchPlan& plan, const StepTokens& tokens,
                            const TransferNews& transfers = {});
 
-  // A request that is not finished, one whose blocks are still being sent, or a plan not committed.
-  bool has_work() const { return !requests_.empty() || num_in_flight_ > 0; }
+  // Somebody is not finished or not reported yet, or blocks are still being sent.
+  bool has_work() const {
+    return !requests_.empty() || num_rows_in_flight_ > 0 || !failed_.empty();
+  }
   bool can_schedule() const { return num_in_flight_ < options_.pipeline_depth; }
   const Request* find(RequestId id) const;
   SchedulerStats stats() const;
@@ -141,7 +143,8 @@ class Scheduler {
   bool allocate_or_preempt(BatchPlan& plan, Request& request, int num_tokens);
   Request& pick_victim() const;
   void preempt(BatchPlan& plan, Request& victim);
-  void remove_row(BatchPlan& plan, const Request& request);
+  void requeue(Request& victim);
+  void remove_row(BatchPlan& plan, Request& request);
   void schedule_waiting(BatchPlan& plan);
   Request* next_waiting() const;
   Verdict schedule_one(BatchPlan& plan, Request& request);
@@ -161,8 +164,7 @@ class Scheduler {
   void append_tokens(Request& request, RequestProgress& progress, std::span<const TokenId> sampled);
   void take_drafts(Request& request, int index, const StepTokens& tokens);
   void handle_invalid_blocks(const BatchPlan& plan, std::span<const BlockId> invalid);
-  bool truncate_at_invalid(Request& request, int num_loaded, std::span<const BlockId> invalid,
-                           std::vector<BlockId>& seen, std::vector<BlockId>* to_evict);
+  void rewind(Request& request, int num_valid);
   void handle_transfers(const TransferNews& transfers);
 
   void leave(Request& request);
@@ -186,12 +188,12 @@ class Scheduler {
   std::vector<RequestId> finished_ids_;             // since the last plan
   std::vector<Request*> failed_;                    // ended outside of a step, to be reported
   std::vector<std::int32_t> free_slots_;
-  std::vector<RequestId> skip_commit_;  // rows whose loaded prefix was bad
 
   std::vector<BatchPlan> plans_;  // a ring
   std::uint64_t step_ = 0;
-  int num_in_flight_ = 0;
-  int budget_ = 0;  // tokens left in this step
+  int num_in_flight_ = 0;       // plans
+  int num_rows_in_flight_ = 0;  // of those
+  int budget_ = 0;              // tokens left in this step
   StepResult result_;
   SchedulerStats totals_;  // only the counters
 };

@@ -175,7 +175,7 @@ void check_count(element vector_case, element expected) {
   }
   BlockNeed need;
   need.num_tokens = need.num_tokens_main = int_or(input, "num_tokens", 0);
-  need.total_computed = int_or(input, "total_computed_tokens", 0);
+  need.num_settled = int_or(input, "total_computed_tokens", 0);
   need.hits = hits;
   need.admission_cap = bool_or(input, "admission_cap", false);
   const int wanted = int_or(expected, "blocks", 0);  // flagged: negative, where 0 is right
