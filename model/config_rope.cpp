@@ -32,6 +32,9 @@ void check(const RopeConfig& rope, const Fields& fields) {
     fields.fail("partial_rotary_factor", "must be above 0 and at most 1");
   }
   if (!(rope.factor > 0)) fields.fail("factor", "must be above 0");
+  if (!(rope.high_freq_factor > rope.low_freq_factor)) {
+    fields.fail("high_freq_factor", "must be above low_freq_factor");
+  }
   if (rope.kind == RopeKind::longrope &&
       (rope.short_factor.empty() || rope.short_factor.size() != rope.long_factor.size())) {
     fields.fail("long_factor", "longrope needs short_factor and long_factor of one length");

@@ -49,8 +49,8 @@ KvSpec state_spec(const ModelConfig& config, const KvSpecOptions& options,
 
 KvSpec delta_net_spec(const ModelConfig& config, const KvSpecOptions& options) {
   const DeltaNetConfig& net = config.delta_net;
-  const int channels =
-      2 * net.num_key_heads * net.key_head_dim + net.num_value_heads * net.value_head_dim;
+  const std::int64_t channels = 2 * std::int64_t{net.num_key_heads} * net.key_head_dim +
+                                std::int64_t{net.num_value_heads} * net.value_head_dim;
   return state_spec(config, options, channels / options.tp_size, net.conv_kernel,
                     {net.num_value_heads / options.tp_size, net.key_head_dim, net.value_head_dim});
 }
@@ -58,8 +58,10 @@ KvSpec delta_net_spec(const ModelConfig& config, const KvSpecOptions& options) {
 KvSpec mamba2_spec(const ModelConfig& config, const KvSpecOptions& options) {
   const Mamba2Config& mamba = config.mamba2;
   // A group that cannot be split is kept by every rank.
-  const int groups = mamba.num_groups % options.tp_size == 0 ? mamba.num_groups : options.tp_size;
-  const int channels = mamba.num_heads * mamba.head_dim + 2 * groups * mamba.state_size;
+  const std::int64_t groups =
+      mamba.num_groups % options.tp_size == 0 ? mamba.num_groups : options.tp_size;
+  const std::int64_t channels =
+      std::int64_t{mamba.num_heads} * mamba.head_dim + 2 * groups * mamba.state_size;
   return state_spec(config, options, channels / options.tp_size, mamba.conv_kernel,
                     {mamba.num_heads / options.tp_size, mamba.head_dim, mamba.state_size});
 }

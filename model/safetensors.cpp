@@ -198,6 +198,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
       fail(path, "cannot be mapped: " + reason);
     }
     data_ = static_cast<const std::byte*>(mapped);
+    ::madvise(mapped, size_, MADV_WILLNEED);  // reading goes on while the first tensors are copied
   }
   ::close(fd);
 }

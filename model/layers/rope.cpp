@@ -138,6 +138,11 @@ Rope::Rope(Weights& weights, const RopeConfig& config, int dim, int max_len, Rop
     : style_(style) {
   if (config.kind == RopeKind::none) return;
   const int rotary = static_cast<int>(dim * config.partial_rotary_factor) / 2 * 2;
+  if (rotary == 0) {
+    throw Failure(ErrorCode::invalid_argument,
+                  "config.json: partial_rotary_factor rotates no dimension of a head of " +
+                      std::to_string(dim));
+  }
   std::vector<float> table;
   append_table(table, frequencies(config, rotary, max_len), max_len);
   short_len_ = max_len;

@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <limits>
+
+#include "model/config_parts.h"
+
+namespace quire {
+
+void parse_delta_net_hybrid(ModelConfig& config, const Fields& text) {
+  const int interval = text.integer({"full_attention_interval"}, kLayers).value_or(4);
+  if (!parse_layer_types(config, text, LayerType::linear_attention)) {
+    fill_layer_types(config, LayerType::linear_attention, LayerType::full_attention,
+                     [&](int i) { return (i + 1) % interval == 0; });
+  }
+  config.qk_norm = true;
+  config.delta_net = {
+      .num_key_heads = text.need_integer({"linear_num_key_heads"}, kHeads),
+      .num_value_heads = text.need_integer({"linear_num_value_heads"}, kHeads),
+      .key_head_dim = text.need_integer({"linear_key_head_dim"}, kWidth),
+      .value_head_dim = text.need_integer({"linear_value_head_dim"}, kWidth),
+      .conv_kernel = text.integer({"linear_conv_kernel_dim"}, {2, 64}).value_or(4),
+  };
+  if (config.delta_net.num_value_heads % config.delta_net.num_key_heads != 0) {
+    text.fail("linear_num_key_heads", "must divide linear_num_value_heads");
+  }
+  if (config.architecture.find("Moe") != std::string::npos ||
+      config.architecture.starts_with("Qwen3Next")) {
+    parse_experts(config, text);
+    parse_expert_layers(config, text);
+  }
+  // Qwen3.5 keeps its state in float32 unless the file says otherwise; Qwen3-Next in the model's
+  // dtype.
+  if (config.architecture.starts_with("Qwen3_5")) {
+    config.recurrent_state_dtype =
+        text.text({"mamba_ssm_dtype"}).value_or("float32") == "bfloat16" ? DType::bf16 : DType::f32;
+  }
+}
+
+namespace {
+
+void check_mamba(const Mamba2Config& mamba, const Fields& text) {
+  if (mamba.num_heads % mamba.num_groups != 0) {
+    text.fail("n_groups", "must divide the " + std::to_string(mamba.num_heads) + " Mamba heads");
+  }
+  if (mamba.head_dim < 1) text.fail("mamba_d_head", "must be at least 1");
+}
+
+void parse_time_step_limit(Mamba2Config& mamba, const Fields& text) {
+  const auto limit = text.numbers({"time_step_limit"});
+  if (limit && limit->size() != 2) text.fail("time_step_limit", "must have two entries");
+  mamba.time_step_min = limit ? (*limit)[0] : 0.0;
+  mamba.time_step_max = limit ? (*limit)[1] : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+void parse_granite(ModelConfig& config, const Fields& text) {
+  config.attention_scale = text.number({"attention_multiplier"}).value_or(1.0);
+  config.embedding_multiplier = text.number({"embedding_multiplier"}).value_or(1.0);
+  config.residual_multiplier = text.number({"residual_multiplier"}).value_or(1.0);
+  config.logits_divisor = text.number({"logits_scaling"}).value_or(1.0);
+}
+
+void parse_granite_hybrid(ModelConfig& config, const Fields& text) {
+  parse_granite(config, text);
+  if (!parse_layer_types(config, text, LayerType::mamba)) {
+    text.fail("layer_types", "is missing");
+  }
+  if (text.integer({"num_local_experts"}, {0, kExperts.max}).value_or(0) > 0) {
+    parse_experts(config, text);
+    parse_expert_layers(config, text);
+  }
+  config.moe.shared_intermediate_size = text.need_integer({"shared_intermediate_size"}, kWidth);
+  const int width = text.integer({"mamba_expand"}, {1, 64}).value_or(2) * config.hidden_size;
+  Mamba2Config& mamba = config.mamba2;
+  mamba.num_heads = text.need_integer({"mamba_n_heads"}, kHeads);
+  mamba.head_dim = text.find({"mamba_d_head"}) && !text.find({"mamba_d_head"})->is_string()
+                       ? text.need_integer({"mamba_d_head"}, kWidth)
+                       : width / mamba.num_heads;  // "auto"
+  mamba.state_size = text.need_integer({"mamba_d_state"}, kWidth);
+  mamba.num_groups = text.integer({"mamba_n_groups"}, kHeads).value_or(1);
+  mamba.conv_kernel = text.integer({"mamba_d_conv"}, {2, 64}).value_or(4);
+  mamba.chunk_size = text.integer({"mamba_chunk_size"}, kTokens).value_or(256);
+  mamba.conv_bias = text.boolean({"mamba_conv_bias"}).value_or(true);
+  mamba.proj_bias = text.boolean({"mamba_proj_bias"}).value_or(false);
+  parse_time_step_limit(mamba, text);
+  check_mamba(mamba, text);
+  const std::string positions = text.text({"position_embedding_type"}).value_or("rope");
+  if (positions == "nope") config.rope.kind = RopeKind::none;
+}
+
+namespace {
+
+void parse_nemotron_pattern(ModelConfig& config, const Fields& text) {
+  const auto pattern = text.text({"hybrid_override_pattern"});
+  if (!pattern) text.fail("hybrid_override_pattern", "is missing");
+  if (static_cast<int>(pattern->size()) != config.num_layers) {
+    text.fail("hybrid_override_pattern", "has " + std::to_string(pattern->size()) +
+                                             " layers, num_hidden_layers is " +
+                                             std::to_string(config.num_layers));
+  }
+  for (const char c : *pattern) {
+    config.layer_types.push_back(c == 'M'   ? LayerType::mamba
+                                 : c == '*' ? LayerType::full_attention
+                                 : c == '-' ? LayerType::mlp
+                                            : LayerType::moe);
+    if (std::string_view("M*-E").find(c) == std::string_view::npos) {
+      text.fail("hybrid_override_pattern", std::string("has an unknown layer '") + c + "'");
+    }
+  }
+}
+
+}  // namespace
+
+void parse_nemotron(ModelConfig& config, const Fields& text) {
+  if (!parse_layer_types(config, text, LayerType::mamba)) parse_nemotron_pattern(config, text);
+  const auto& types = config.layer_types;
+  if (std::find(types.begin(), types.end(), LayerType::moe) != types.end()) {
+    parse_experts(config, text);
+    config.moe.score = RouterScore::sigmoid;
+    if (text.has({"moe_latent_size"})) {
+      text.fail("moe_latent_size", "latent experts are not supported", ErrorCode::unsupported);
+    }
+  }
+  config.moe.layers.resize(config.num_layers);
+  for (int i = 0; i < config.num_layers; ++i) {
+    config.moe.layers[i] = types[i] == LayerType::moe;
+  }
+  config.activation = Activation::relu2;
+  config.rope.kind = RopeKind::none;
+  Mamba2Config& mamba = config.mamba2;
+  mamba.num_heads = text.need_integer({"mamba_num_heads"}, kHeads);
+  mamba.head_dim = text.need_integer({"mamba_head_dim"}, kWidth);
+  mamba.state_size = text.need_integer({"ssm_state_size"}, kWidth);
+  mamba.num_groups = text.integer({"n_groups"}, kHeads).value_or(1);
+  mamba.conv_kernel = text.integer({"conv_kernel"}, {2, 64}).value_or(4);
+  mamba.chunk_size = text.integer({"chunk_size"}, kTokens).value_or(128);
+  mamba.conv_bias = text.boolean({"use_conv_bias"}).value_or(true);
+  mamba.proj_bias = text.boolean({"mamba_proj_bias", "use_bias"}).value_or(false);
+  parse_time_step_limit(mamba, text);
+  // The reference clamps dt from below by what the weights were initialised with.
+  mamba.time_step_min = text.number({"time_step_min"}).value_or(0.001);
+  check_mamba(mamba, text);
+  const std::string dtype = text.text({"mamba_ssm_cache_dtype"}).value_or("float32");
+  config.recurrent_state_dtype = dtype == "bfloat16"  ? DType::bf16
+                                 : dtype == "float16" ? DType::f16
+                                                      : DType::f32;
+}
+
+}  // namespace quire

@@ -1,0 +1,67 @@
+#include <algorithm>
+
+#include "model/config_parts.h"
+
+namespace quire {
+
+namespace {
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> list) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+LayerType layer_type_of(const Fields& text, const std::string& name, LayerType recurrent) {
+  if (is_one_of(name, {"full_attention", "attention"})) return LayerType::full_attention;
+  if (name == "sliding_attention") return LayerType::sliding_attention;
+  if (name == "linear_attention") return recurrent;
+  if (name == "mamba") return LayerType::mamba;
+  if (name == "mlp") return LayerType::mlp;
+  if (name == "moe") return LayerType::moe;
+  text.fail("layer_types", "\"" + name + "\" is not supported", ErrorCode::unsupported);
+}
+
+}  // namespace
+
+bool parse_layer_types(ModelConfig& config, const Fields& text, LayerType recurrent) {
+  const auto names = text.texts({"layer_types", "layers_block_type"});
+  if (!names) return false;
+  if (static_cast<int>(names->size()) != config.num_layers) {
+    text.fail("layer_types", "has " + std::to_string(names->size()) + " entries for " +
+                                 std::to_string(config.num_layers) + " layers");
+  }
+  for (const std::string& name : *names) {
+    config.layer_types.push_back(layer_type_of(text, name, recurrent));
+  }
+  return true;
+}
+
+void fill_layer_types(ModelConfig& config, LayerType usual, LayerType other,
+                      const std::function<bool(int)>& is_other) {
+  for (int i = 0; i < config.num_layers; ++i) {
+    config.layer_types.push_back(is_other(i) ? other : usual);
+  }
+}
+
+void parse_sliding(ModelConfig& config, const Fields& text) {
+  const auto window = text.integer({"sliding_window"}, kTokens);
+  const auto full = LayerType::full_attention, sliding = LayerType::sliding_attention;
+  // Qwen publishes a window that a second field switches off.
+  const bool qwen = config.architecture.starts_with("Qwen");
+  const bool windowed = window && text.boolean({"use_sliding_window"}).value_or(!qwen);
+  config.sliding_window = window.value_or(0);
+  if (!parse_layer_types(config, text, LayerType::linear_attention)) {
+    const int first = qwen ? text.integer({"max_window_layers"}, {0, 1 << 12}).value_or(28) : 0;
+    const bool all = config.architecture == "Qwen3MoeForCausalLM";
+    fill_layer_types(config, full, sliding, [&](int i) { return windowed && (all || i >= first); });
+  }
+}
+
+void parse_alternating(ModelConfig& config, const Fields& text, int period) {
+  config.sliding_window = text.need_integer({"sliding_window"}, kTokens);
+  if (!parse_layer_types(config, text, LayerType::linear_attention)) {
+    fill_layer_types(config, LayerType::sliding_attention, LayerType::full_attention,
+                     [&](int i) { return (i + 1) % period == 0; });
+  }
+}
+
+}  // namespace quire
