@@ -10,6 +10,7 @@
 namespace quire {
 namespace {
 
+constexpr std::int64_t kPackedTaskColumns = 512, kFewRows = 8;
 constexpr std::int64_t kTaskColumns = 40;  // a multiple of every tile's columns
 constexpr std::int64_t kTaskRows = 60;     // of x, where columns alone are too few tasks
 constexpr std::int64_t kMacsWorthSharing = 1 << 18;
@@ -87,13 +88,19 @@ TensorView CpuOps::product_input(TensorView x, cpu::Float type) {
 void CpuOps::product(const cpu::GemmArgs& args, const Matrix& weight, cpu::Float type,
                      std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
                      std::int64_t n_end) {
-  const auto gemm = type == cpu::Float::bf16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
-  if (weight.format == WeightFormat::plain) {
-    gemm(args, m_begin, m_end, n_begin, n_end);
-    return;
-  }
+  const bool bf16 = type == cpu::Float::bf16, packs = bf16 && kernels_.packs_bf16;
+  const bool unpacks = weight.format != WeightFormat::plain;
   const std::int64_t columns = n_end - n_begin, k = weight.k;
-  void* const unpacked = thread_scratch(static_cast<std::size_t>(columns * k) * bytes_of(type));
+  const std::size_t pack_bytes = packs ? static_cast<std::size_t>(ceil_div(k, 32) * 32) * 64 : 0;
+  const std::size_t unpack_bytes =
+      unpacks ? static_cast<std::size_t>(columns * k) * bytes_of(type) : 0;
+  auto* const scratch = packs || unpacks
+                            ? static_cast<std::byte*>(thread_scratch(pack_bytes + unpack_bytes))
+                            : nullptr;
+  const auto gemm = bf16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
+  if (!unpacks) return gemm(args, m_begin, m_end, n_begin, n_end, scratch);
+
+  void* const unpacked = scratch + pack_bytes;
   kernels_.unpack_mxfp4(reinterpret_cast<const std::uint8_t*>(weight.data) + n_begin * k / 2,
                         reinterpret_cast<const std::uint8_t*>(weight.scales) + n_begin * k / 32,
                         columns * k / 32, type, unpacked);
@@ -107,7 +114,13 @@ void CpuOps::product(const cpu::GemmArgs& args, const Matrix& weight, cpu::Float
     part.bias = static_cast<const std::byte*>(args.bias) +
                 n_begin * static_cast<std::int64_t>(bytes_of(args.bias_type));
   }
-  gemm(part, m_begin, m_end, 0, columns);
+  gemm(part, m_begin, m_end, 0, columns, scratch);
+}
+
+// A kernel that packs its rows first earns that back over many columns.
+std::int64_t CpuOps::task_columns(cpu::Float type, std::int64_t rows) const {
+  const bool packs = type == cpu::Float::bf16 && kernels_.packs_bf16;
+  return packs && rows > kFewRows ? kPackedTaskColumns : kTaskColumns;
 }
 
 void CpuOps::linear_into(TensorView out, TensorView x, const Matrix& weight, std::int64_t n,
@@ -129,21 +142,21 @@ void CpuOps::linear_into(TensorView out, TensorView x, const Matrix& weight, std
                            .bias = bias.data(),
                            .bias_type = bias.empty() ? cpu::Float::f32 : float_of(bias.dtype()),
                            .k = weight.k};
-  const std::int64_t n_tasks = ceil_div(n, kTaskColumns);
+  const std::int64_t width = task_columns(type, m), n_tasks = ceil_div(n, width);
   const std::int64_t wanted = ceil_div(8 * pool_.threads(), n_tasks);
   const std::int64_t m_tasks = std::clamp<std::int64_t>(wanted, 1, ceil_div(m, kTaskRows));
-  const std::int64_t macs = ceil_div(m, m_tasks) * kTaskColumns * weight.k;
+  const std::int64_t macs = ceil_div(m, m_tasks) * width * weight.k;
   pool_.parallel_for(
       n_tasks * m_tasks, kMacsWorthSharing / (macs + 1) + 1,
       [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t t = begin; t < end;) {
           // Neighbours that share their rows of x run as one.
           const std::int64_t part = t / n_tasks, stop = std::min(end, (part + 1) * n_tasks);
-          const std::int64_t n_begin = t % n_tasks * kTaskColumns;
-          const std::int64_t n_end = std::min(
-              n, n_begin + (weight.format == WeightFormat::plain ? stop - t : 1) * kTaskColumns);
+          const std::int64_t n_begin = t % n_tasks * width;
+          const std::int64_t n_end =
+              std::min(n, n_begin + (weight.format == WeightFormat::plain ? stop - t : 1) * width);
           product(args, weight, type, m * part / m_tasks, m * (part + 1) / m_tasks, n_begin, n_end);
-          t += ceil_div(n_end - n_begin, kTaskColumns);
+          t += ceil_div(n_end - n_begin, width);
         }
       });
 }

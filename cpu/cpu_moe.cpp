@@ -12,7 +12,6 @@
 namespace quire {
 namespace {
 
-constexpr std::int64_t kTaskColumns = 40;
 constexpr std::int64_t kMacsWorthSharing = 1 << 18;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -225,13 +224,14 @@ void CpuOps::moe_experts(const MoeExpertsArgs& args, StreamRef) {
   };
   const auto each_expert = [&](TensorView out, TensorView in, const Weight& weight, TensorView bias,
                                std::int64_t n) {
-    const std::int64_t parts = ceil_div(n, kTaskColumns);
-    const std::int64_t macs = ceil_div(pairs, plan.num_active) * kTaskColumns * in.extent(1);
+    const std::int64_t width = task_columns(type, pairs / plan.num_active);
+    const std::int64_t parts = ceil_div(n, width);
+    const std::int64_t macs = ceil_div(pairs, plan.num_active) * width * in.extent(1);
     pool_.parallel_for(
         plan.num_active * parts, kMacsWorthSharing / (macs + 1) + 1,
         [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t t = begin; t < end; ++t) {
-            const std::int64_t expert = plan.active[t / parts], n_begin = t % parts * kTaskColumns;
+            const std::int64_t expert = plan.active[t / parts], n_begin = t % parts * width;
             const auto [first, last] = expert_rows(t / parts);
             const Matrix matrix = matrix_of(weight, expert);
             const TensorView own_bias =
@@ -248,7 +248,7 @@ void CpuOps::moe_experts(const MoeExpertsArgs& args, StreamRef) {
                 .bias = own_bias.data(),
                 .bias_type = bias.empty() ? cpu::Float::f32 : float_of(bias.dtype()),
                 .k = in.extent(1)};
-            product(gemm, matrix, type, first, last, n_begin, std::min(n, n_begin + kTaskColumns));
+            product(gemm, matrix, type, first, last, n_begin, std::min(n, n_begin + width));
           }
         });
   };

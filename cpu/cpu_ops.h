@@ -82,6 +82,7 @@ class CpuOps : public Ops {
   TensorView product_input(TensorView x, cpu::Float type);
   void product(const cpu::GemmArgs& args, const Matrix& weight, cpu::Float type,
                std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin, std::int64_t n_end);
+  std::int64_t task_columns(cpu::Float type, std::int64_t rows) const;
   void linear_into(TensorView out, TensorView x, const Matrix& weight, std::int64_t n,
                    TensorView bias);
   void norm(const cpu::NormArgs& args, std::int64_t rows);

@@ -10,6 +10,10 @@ cpu::Kernels choose_kernels(CpuIsa best_allowed) {
   if (isa >= CpuIsa::avx512) {
     cpu::Kernels kernels = cpu::kernels_avx512();
     if (isa >= CpuIsa::avx512_bf16) kernels.gemm_bf16 = cpu::gemm_avx512_bf16;
+    if (isa >= CpuIsa::amx_bf16) {
+      kernels.gemm_bf16 = cpu::gemm_amx_bf16;
+      kernels.packs_bf16 = true;
+    }
     return kernels;
   }
   if (isa >= CpuIsa::avx2) return cpu::kernels_avx2();

@@ -165,11 +165,14 @@ struct Kernels {
   void (*sigmoid_gate)(const BinaryArgs&, std::int64_t begin, std::int64_t end);
   void (*rope)(const RopeArgs&, std::int64_t begin, std::int64_t end);
   // Rows [m_begin, m_end) × columns [n_begin, n_end). x in float; in Bf16 (null where the machine
-  // has no instruction for it).
+  // has no instruction for it). scratch: only for packs_bf16.
   void (*gemm_f32)(const GemmArgs&, std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
-                   std::int64_t n_end);
+                   std::int64_t n_end, void* scratch);
   void (*gemm_bf16)(const GemmArgs&, std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
-                    std::int64_t n_end);
+                    std::int64_t n_end, void* scratch);
+  // gemm_bf16 packs x first: it wants many columns a call. Its scratch is 64 bytes for each element
+  // of K, rounded up to 32.
+  bool packs_bf16;
   // out row 0 = Σ_j weights[j] · y[rows[j]], in the order of j; y is float [.., width].
   void (*combine)(const Rows& out, const float* y, std::int64_t width, const std::int32_t* rows,
                   const float* weights, std::int64_t count);
@@ -195,6 +198,8 @@ const Kernels& kernels_portable();
 const Kernels& kernels_avx2();
 const Kernels& kernels_avx512();
 void gemm_avx512_bf16(const GemmArgs&, std::int64_t m_begin, std::int64_t m_end,
-                      std::int64_t n_begin, std::int64_t n_end);
+                      std::int64_t n_begin, std::int64_t n_end, void* scratch);
+void gemm_amx_bf16(const GemmArgs&, std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
+                   std::int64_t n_end, void* scratch);
 
 }  // namespace quire::cpu

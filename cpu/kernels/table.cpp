@@ -19,6 +19,7 @@ const Kernels& QUIRE_TABLE(QUIRE_CPU_ISA)() {
       .rope = isa::rope,
       .gemm_f32 = isa::gemm_f32,
       .gemm_bf16 = nullptr,
+      .packs_bf16 = false,
       .combine = isa::combine,
       .unpack_mxfp4 = isa::unpack_mxfp4,
       .attention = isa::attention,
