@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Serves a model in several configurations and asks its evaluation set; the answers may not depend on the configuration.
+
+    tests/eval/eval.py build/release/app/quire models/quire-tiny [models/quire-tiny-hybrid] [--configurations base,pool]
+
+A line whose reference had a lead of at least 0.25 at every token must give the reference's text (models/README.md);
+another text is a lost state, a wrong block or a mixed request. Prints a row per configuration: lines equal to the
+reference, those among them that must be, right answers, preemptions and prefix hits as /metrics counts them.
+"""
+import argparse
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import time
+
+MARGIN = 0.25
+# name: flags of `quire serve`, requests at a time, rounds over the set (the second one hits the cache), needs preemptions
+CONFIGURATIONS = {
+    "base": (["--no-enable-prefix-caching"], 1, 1, False),
+    "batch 32": (["--no-enable-prefix-caching"], 32, 1, False),
+    "cache": ([], 1, 2, False),
+    "cache, batch 32": ([], 32, 2, False),
+    "chunks of 48 tokens": (["--max-num-batched-tokens", "48", "--max-num-seqs", "16"], 16, 1, False),
+    "one chunk": (["--max-num-batched-tokens", "8192"], 8, 1, False),
+    "tiny pool": (["--num-gpu-blocks-override", "POOL", "--max-model-len", "LENGTH"], 32, 1, True),
+    "f32": (["--dtype", "float32"], 8, 1, False),
+}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    def __init__(self, quire, model, flags):
+        self.port = free_port()
+        self.process = subprocess.Popen([quire, "serve", model, "--port", str(self.port), "--served-model-name", "m", *flags],
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def __enter__(self):
+        for _ in range(600):
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if self.get("/health")[0] == 200:
+                    return self
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        self.process.kill()
+        sys.exit("the server did not start:\n" + self.process.stdout.read().decode())
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate(timeout=60)
+        if self.process.returncode != 0:
+            sys.exit(f"the server ended with {self.process.returncode}")
+
+    def get(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        body = reply.read().decode()
+        connection.close()
+        return reply.status, body
+
+    def chat(self, line):
+        body = {"model": "m", "messages": line["messages"], "temperature": 0, "max_tokens": line["max_tokens"],
+                "chat_template_kwargs": line["kwargs"]}
+        if line["tools"]:
+            body["tools"] = line["tools"]
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        answer = json.loads(reply.read())
+        connection.close()
+        if reply.status != 200:
+            return {"error": answer}
+        message = answer["choices"][0]["message"]
+        calls = [{"name": c["function"]["name"], "arguments": json.loads(c["function"]["arguments"])}
+                 for c in message.get("tool_calls") or []]
+        return {"content": (message.get("content") or "").strip(), "reasoning": (message.get("reasoning") or "").strip(),
+                "calls": calls}
+
+    def metric(self, name):
+        return sum(float(v) for v in re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", self.get("/metrics")[1], re.M))
+
+
+def normal(answer):
+    calls = [{"name": c["name"], "arguments": c["arguments"] if isinstance(c["arguments"], dict) else json.loads(c["arguments"])}
+             for c in answer.get("calls", [])]
+    return {"content": answer["content"].strip(), "reasoning": answer["reasoning"].strip(), "calls": calls}
+
+
+def tiny_pool(quire, model, lines):
+    """The longest line's length, and twice the smallest pool that takes one such request: with 32 at a time some must wait
+    or lose their blocks."""
+    longest = max(len(line["prompt_ids"]) + line["max_tokens"] for line in lines)
+
+    def accepted(blocks):
+        command = [quire, "plan", model, "--max-model-len", str(longest), "--num-gpu-blocks-override", str(blocks)]
+        return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+    blocks = 2
+    while not accepted(blocks):
+        blocks += 1
+    return longest, 2 * blocks
+
+
+def evaluate(quire, model, lines, name):
+    flags, parallel, rounds, preempts = CONFIGURATIONS[name]
+    if preempts:
+        longest, blocks = tiny_pool(quire, model, lines)
+        flags = [f.replace("POOL", str(blocks)).replace("LENGTH", str(longest)) for f in flags]
+    with Server(quire, model, flags) as server, concurrent.futures.ThreadPoolExecutor(parallel) as pool:
+        for _ in range(rounds):
+            answers = list(pool.map(server.chat, lines))
+        hits = server.metric("vllm:prefix_cache_hits_total")
+        preemptions = server.metric("vllm:num_preemptions_total")
+    same = [a == normal(line["reference"]) for a, line in zip(answers, lines)]
+    must = [line["margin"] >= MARGIN for line in lines]
+    right = sum(a == normal(line["expected"]) for a, line in zip(answers, lines))
+    wrong = [i for i, (s, m) in enumerate(zip(same, must)) if m and not s]
+    print(f"{name:<22}{sum(same):>6}/{len(lines)}{sum(m and s for s, m in zip(same, must)):>7}/{sum(must)}"
+          f"{right:>8}{hits:>10.0f}{preemptions:>9.0f}", flush=True)
+    for i in wrong[:3]:
+        print(f"  line {i + 1}: {json.dumps(answers[i])[:300]}\n  should be {json.dumps(normal(lines[i]['reference']))[:300]}")
+    if rounds > 1 and hits == 0:
+        print("  the second round hit nothing in the prefix cache")
+    if preempts and preemptions == 0:
+        print("  nothing was preempted")
+    return bool(wrong) or (rounds > 1 and hits == 0) or (preempts and preemptions == 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("quire")
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--configurations", default=",".join(n.replace(",", ";") for n in CONFIGURATIONS),
+                        help="names of the rows, comma separated (a comma within a name as ;)")
+    parser.add_argument("--lines", type=int, default=0, help="only so many lines of each set")
+    options = parser.parse_args()
+    failed = False
+    for model in options.models:
+        lines = [json.loads(l) for l in (pathlib.Path(model) / "eval.jsonl").read_text().splitlines()]
+        lines = lines[:options.lines] if options.lines else lines
+        print(f"\n{model}\n{'configuration':<22}{'same':>10}{'must':>10}{'right':>9}{'hit tok':>10}{'preempt':>9}", flush=True)
+        for name in options.configurations.split(","):
+            failed |= evaluate(options.quire, model, lines, name.replace(";", ","))
+    sys.exit(1 if failed else 0)
+
+
+main()
