@@ -148,7 +148,6 @@ int tokenize_main(int argc, const char* const* argv) {
   }
   try {
     const auto tokenizer = Tokenizer::load(options.model);
-    std::ios::sync_with_stdio(false);
     if (options.jsonl) return run_jsonl(*tokenizer);
     if (options.decode) return run_decode(*tokenizer, options.skip_special);
     return run_encode(*tokenizer, options.special);

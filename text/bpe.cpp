@@ -17,66 +17,86 @@ constexpr std::size_t kShortWord = 48;  // units
 
 void BpeModel::encode(std::string_view text, std::span<const Piece> pieces,
                       std::vector<TokenId>& ids) const {
-  ScratchPool<Scratch>::Loan scratch(pool_);
-  for (const Piece& piece : pieces) {
-    const std::string_view word = piece.of(text);
-    if (ignore_merges_) {
-      const TokenId id = byte_level_ ? words_by_bytes_.find(word) : vocab_.find(word).value_or(-1);
-      if (id >= 0) {
-        ids.push_back(id);
-        continue;
+  ScratchPool<Scratch>::Loan loan(pool_);
+  Scratch& scratch = *loan;
+  // Some words at a time, so that their places in the cache are on their way before they are
+  // needed.
+  std::array<WordKey, 16> keys;
+  std::array<WordCache::Entry*, 16> places;
+  while (!pieces.empty()) {
+    const auto batch = pieces.first(std::min(keys.size(), pieces.size()));
+    pieces = pieces.subspan(batch.size());
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (batch[i].size() > WordKey::kMaxSize) continue;
+      keys[i].assign(text, batch[i]);
+      places[i] = &scratch.cache.place_of(keys[i]);
+      __builtin_prefetch(places[i]);
+    }
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (batch[i].size() <= WordKey::kMaxSize) {
+        encode_short(text, batch[i], keys[i], *places[i], scratch, ids);
+      } else {
+        encode_long(text, batch[i], scratch, ids);
       }
     }
-    if (word.size() > WordCache::kMaxWord && !joined_pairs_.empty()) {
-      encode_long(word, *scratch, ids);
-    } else {
-      encode_word(word, *scratch, ids);
-    }
   }
 }
 
-void BpeModel::encode_word(std::string_view word, Scratch& scratch,
-                           std::vector<TokenId>& ids) const {
-  if (word.size() > WordCache::kMaxWord) {
-    merge_word(word, scratch);
-    ids.insert(ids.end(), scratch.word_ids.begin(), scratch.word_ids.end());
-    return;
-  }
-  if (word.empty()) return;
-  auto& entry = scratch.cache.place_of(word);
-  if (WordCache::holds(entry, word)) {
-    ids.insert(ids.end(), entry.ids.begin(), entry.ids.begin() + entry.num_ids);
-    return;
-  }
-  merge_word(word, scratch);
+TokenId BpeModel::token_of(std::string_view word) const {
+  return byte_level_ ? words_by_bytes_.find(word) : vocab_.find(word).value_or(-1);
+}
+
+void BpeModel::encode_short(std::string_view text, Piece word, const WordKey& key,
+                            WordCache::Entry& entry, Scratch& scratch,
+                            std::vector<TokenId>& ids) const {
+  if (entry.holds(key, word.size())) return entry.append_to(ids);
+  merge_word(word.of(text), scratch);
   ids.insert(ids.end(), scratch.word_ids.begin(), scratch.word_ids.end());
-  WordCache::put(entry, word, scratch.word_ids);
+  entry.put(key, word.size(), scratch.word_ids);
 }
 
-void BpeModel::encode_long(std::string_view word, Scratch& scratch,
+void BpeModel::encode_long(std::string_view text, Piece word, Scratch& scratch,
                            std::vector<TokenId>& ids) const {
-  std::size_t begin = 0;
-  char32_t previous = 0;
-  const char* at = word.data();
-  const char* const end = at + word.size();
-  while (at < end) {
-    const auto here = static_cast<std::size_t>(at - word.data());
-    const char32_t c = utf8_next(at);
-    if (here > begin && is_seam(previous, c)) {
-      encode_word(word.substr(begin, here - begin), scratch, ids);
-      begin = here;
+  const auto encode_part = [&](Piece part) {
+    if (part.size() <= WordKey::kMaxSize) {
+      WordKey key;
+      key.assign(text, part);
+      return encode_short(text, part, key, scratch.cache.place_of(key), scratch, ids);
     }
+    merge_word(part.of(text), scratch);
+    ids.insert(ids.end(), scratch.word_ids.begin(), scratch.word_ids.end());
+  };
+  if (joined_pairs_.empty()) return encode_part(word);
+  Piece part{word.begin, word.begin};
+  char32_t previous = 0;
+  for_each_char(word.of(text), [&](char32_t c, std::string_view bytes) {
+    if (part.size() > 0 && is_seam(previous, c)) {
+      encode_part(part);
+      part.begin = part.end;
+    }
+    part.end += static_cast<std::uint32_t>(bytes.size());
     previous = c;
-  }
-  encode_word(word.substr(begin), scratch, ids);
+  });
+  encode_part(part);
 }
 
 void BpeModel::merge_word(std::string_view word, Scratch& scratch) const {
+  // Most words are a token that their merges lead to, which needs to be found out once only.
+  const TokenId token = token_of(word);
+  auto* const known = token < 0 ? nullptr : &merges_to_itself_[static_cast<std::size_t>(token)];
+  if (known != nullptr && (ignore_merges_ || known->load(std::memory_order_relaxed))) {
+    scratch.word_ids.assign(1, token);
+    return;
+  }
   units_of(word, scratch.units);
   if (scratch.units.size() <= kShortWord) {
     merge_short(scratch);
   } else {
     merge_with_queue(scratch);
+  }
+  if (known != nullptr && scratch.word_ids.size() == 1 && scratch.word_ids[0] == token &&
+      suffix_.empty()) {
+    known->store(true, std::memory_order_relaxed);
   }
 }
 

@@ -3,6 +3,7 @@
 // learned first first, until no rule is left.
 
 #include <array>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,8 +42,11 @@ class BpeModel final : public TokenModel {
                  std::uint32_t rank);
   void map_words_to_bytes();
 
-  void encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const;
-  void encode_long(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const;
+  TokenId token_of(std::string_view word) const;  // the whole word as one token; -1: it is none
+  void encode_short(std::string_view text, Piece word, const WordKey& key, WordCache::Entry& entry,
+                    Scratch& scratch, std::vector<TokenId>& ids) const;
+  void encode_long(std::string_view text, Piece word, Scratch& scratch,
+                   std::vector<TokenId>& ids) const;
   void merge_word(std::string_view word, Scratch& scratch) const;
   void units_of(std::string_view word, std::vector<TokenId>& units) const;
   void add_unknown(std::string_view unit, std::optional<TokenId>& unknown,
@@ -72,6 +76,8 @@ class BpeModel final : public TokenModel {
   // nowhere.
   std::vector<std::uint64_t> joined_pairs_;
 
+  // [vocab_.id_limit()] True: the merges of this token's text are known to lead to it.
+  mutable std::vector<std::atomic<bool>> merges_to_itself_;
   mutable ScratchPool<Scratch> pool_;
 };
 

@@ -50,17 +50,18 @@ BpeModel::BpeModel(const JsonField& field, bool byte_level)
   }
   load_merges(field.at("merges"));
   if (byte_level_) map_words_to_bytes();
+  merges_to_itself_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(vocab_.id_limit()));
 }
 
 void BpeModel::load_merges(const JsonField& field) {
   const auto merges = field.array();
   merges_ = MergeMap(merges.size());
   // Unknown units fuse over any seam, and where they are left out their neighbours may merge: there
-  // must be none.
+  // must be none. And a part of a word must not be taken for a word that is a token.
   const bool none_unknown =
       byte_fallback_ &&
       std::all_of(fallback_ids_.begin(), fallback_ids_.end(), [](TokenId id) { return id >= 0; });
-  if (!byte_level_ && prefix_.empty() && suffix_.empty() && none_unknown) {
+  if (!byte_level_ && !ignore_merges_ && prefix_.empty() && suffix_.empty() && none_unknown) {
     joined_pairs_.resize(kJoinedBits / 64);
   }
   std::uint32_t rank = 0;

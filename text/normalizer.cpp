@@ -64,7 +64,8 @@ class Sequence final : public Normalizer {
 
 class UnicodeForm final : public Normalizer {
  public:
-  explicit UnicodeForm(NormalForm form) : form_(form) {}
+  // What the first use would have to compute is computed while loading.
+  explicit UnicodeForm(NormalForm form) : form_(form) { normal_form("\u00e9", form); }
   void apply(NormalizedText& text) const override {
     if (!is_ascii(text.text)) text.text = normal_form(text.text, form_);
   }

@@ -24,11 +24,11 @@ void merge_matches(Iterator begin, Iterator end, std::vector<Span>& out, Join&& 
   }
 }
 
-std::vector<Span> cut(std::vector<Span>& spans, SplitBehavior behavior) {
+std::vector<Span> with_behavior(const std::vector<Span>& spans, SplitBehavior behavior) {
   std::vector<Span> out;
   switch (behavior) {
     case SplitBehavior::isolated:
-      return std::move(spans);
+      return spans;
     case SplitBehavior::removed:
       std::copy_if(spans.begin(), spans.end(), std::back_inserter(out),
                    [](const Span& span) { return !span.is_match; });
@@ -85,12 +85,17 @@ void SplitStep::apply(PreTokenized& text) const {
   std::vector<Piece> words;
   std::vector<Span> spans;
   const auto start = text.words.empty() ? 0 : text.words.front().begin;
+  words.reserve(text.words.size() + text.text.size() / 4);
   for (const Piece& word : text.words) {
+    if (behavior_ == SplitBehavior::isolated) {
+      pattern_->cut(word.of(text.text), word.begin, words);
+      continue;
+    }
     pattern_->find(word.of(text.text), spans);
     if (invert_) {
       for (Span& span : spans) span.is_match = !span.is_match;
     }
-    for (const Span& span : cut(spans, behavior_)) {
+    for (const Span& span : with_behavior(spans, behavior_)) {
       if (span.begin == span.end) continue;
       words.push_back({word.begin + span.begin, word.begin + span.end});
     }

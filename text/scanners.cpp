@@ -18,9 +18,10 @@ struct Cursor {
   const CharClasses& classes;
   const char* end;
 
-  std::uint8_t bits(const char* at) const {
-    if (at == end) return 0;
-    return classes[utf8_next(at)];
+  std::uint8_t bits(const char* at) const { return at == end ? 0 : read(at); }
+  // The class bits of the character at `at`, moved behind it.
+  std::uint8_t read(const char*& at) const {
+    return *at >= 0 ? classes.ascii(*at++) : classes[utf8_next(at)];
   }
   bool is(const char* at, char c) const { return at != end && *at == c; }
   bool is_newline(const char* at) const { return at != end && (*at == '\n' || *at == '\r'); }
@@ -30,7 +31,7 @@ struct Cursor {
   const char* run(const char* at, std::uint8_t wanted) const {
     while (at != end) {
       const char* next = at;
-      if ((classes[utf8_next(next)] & wanted) == 0) break;
+      if ((read(next) & wanted) == 0) break;
       at = next;
     }
     return at;
@@ -39,7 +40,7 @@ struct Cursor {
   const char* run_without(const char* at, std::uint8_t unwanted) const {
     while (at != end) {
       const char* next = at;
-      if ((classes[utf8_next(next)] & unwanted) != 0) break;
+      if ((read(next) & unwanted) != 0) break;
       at = next;
     }
     return at;
@@ -75,7 +76,7 @@ const char* white_space(const Cursor& in, const char* at) {
   const char* stop = at;
   while (stop != in.end) {
     const char* next = stop;
-    if ((in.classes[utf8_next(next)] & Class::space) == 0) break;
+    if ((in.read(next) & Class::space) == 0) break;
     if (by_lines && in.is_newline(stop)) behind_newline = next;
     last = stop;
     stop = next;
@@ -138,7 +139,7 @@ struct CamelCaseScanner {
     const char* stop = at;
     while (stop != in.end) {
       const char* next = stop;
-      const std::uint8_t bits = in.classes[utf8_next(next)];
+      const std::uint8_t bits = in.read(next);
       if ((bits & Class::upper_like) == 0) break;
       if ((bits & Class::lower_like) != 0) behind_lower = next;
       stop = next;
@@ -220,10 +221,24 @@ template <class Scanner>
 class ScannerPattern final : public SplitPattern {
  public:
   void find(std::string_view text, std::vector<Span>& spans) const override {
+    spans.clear();
+    scan(text, [&](std::uint32_t begin, std::uint32_t end, bool is_match) {
+      spans.push_back({begin, end, is_match});
+    });
+  }
+
+  void cut(std::string_view text, std::uint32_t offset, std::vector<Piece>& pieces) const override {
+    scan(text, [&](std::uint32_t begin, std::uint32_t end, bool) {
+      pieces.push_back({offset + begin, offset + end});
+    });
+  }
+
+ private:
+  template <class Give>
+  static void scan(std::string_view text, Give&& give) {
     const char* const begin = text.data();
     const Cursor in{CharClasses::get(), begin + text.size()};
     const auto offset = [begin](const char* at) { return static_cast<std::uint32_t>(at - begin); };
-    spans.clear();
     const char* unmatched = begin;  // where the part that no match has covered begins
     for (const char* at = begin; at != in.end;) {
       const char* const end = Scanner::match(in, at);
@@ -231,11 +246,11 @@ class ScannerPattern final : public SplitPattern {
         at = Cursor::next(at);
         continue;
       }
-      if (unmatched != at) spans.push_back({offset(unmatched), offset(at), false});
-      spans.push_back({offset(at), offset(end), true});
+      if (unmatched != at) give(offset(unmatched), offset(at), false);
+      give(offset(at), offset(end), true);
       at = unmatched = end;
     }
-    if (unmatched != in.end) spans.push_back({offset(unmatched), offset(in.end), false});
+    if (unmatched != in.end) give(offset(unmatched), offset(in.end), false);
   }
 };
 

@@ -55,6 +55,15 @@ class LiteralPattern final : public SplitPattern {
 const std::string_view kByteLevelExpression =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+void SplitPattern::cut(std::string_view text, std::uint32_t offset,
+                       std::vector<Piece>& pieces) const {
+  std::vector<Span> spans;
+  find(text, spans);
+  for (const Span& span : spans) {
+    if (span.begin < span.end) pieces.push_back({offset + span.begin, offset + span.end});
+  }
+}
+
 std::unique_ptr<SplitPattern> make_char_pattern(CharPredicate predicate) {
   return std::make_unique<CharPattern>(predicate);
 }

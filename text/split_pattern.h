@@ -7,8 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "text/token_model.h"
+
 namespace quire {
 
+// A match or what lies between two.
 struct Span {
   std::uint32_t begin, end;  // bytes; never both the same unless an expression matches nothing
   bool is_match;
@@ -19,6 +22,8 @@ class SplitPattern {
   virtual ~SplitPattern() = default;
   // Replaces `spans` by the matches in `text` and what lies between them, from left to right.
   virtual void find(std::string_view text, std::vector<Span>& spans) const = 0;
+  // Appends the same as pieces, the empty ones left out, moved by `offset`.
+  virtual void cut(std::string_view text, std::uint32_t offset, std::vector<Piece>& pieces) const;
 };
 
 using CharPredicate = bool (*)(char32_t);

@@ -18,6 +18,7 @@ class JsonField;
 struct Piece {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
+  std::uint32_t size() const { return end - begin; }
   std::string_view of(std::string_view text) const { return text.substr(begin, end - begin); }
 };
 

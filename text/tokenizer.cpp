@@ -39,6 +39,7 @@ class Encoding {
   explicit Encoding(const Tokenizer::Parts& parts) : parts_(parts) {}
 
   std::vector<TokenId> encode(std::string_view text) {
+    ids_.reserve(text.size() / 4);
     for (const auto& part : parts_.added->split(text, /*after_normalization=*/false)) {
       if (part.id >= 0) {
         ids_.push_back(part.id);

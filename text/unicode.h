@@ -27,6 +27,7 @@ class CharClasses {
   static const CharClasses& get();
 
   std::uint8_t operator[](char32_t c) const { return bits_[pages_[c >> 7] * 128u + (c & 127)]; }
+  std::uint8_t ascii(char c) const { return bits_[static_cast<unsigned char>(c)]; }
 
  private:
   CharClasses();

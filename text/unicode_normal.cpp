@@ -1,6 +1,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -109,9 +110,7 @@ void compose(std::vector<Char>& chars) {
   chars.resize(kept);
 }
 
-}  // namespace
-
-std::string normal_form(std::string_view text, NormalForm form) {
+std::string normal_form_of_all(std::string_view text, NormalForm form) {
   const bool compatibility = form == NormalForm::nfkc || form == NormalForm::nfkd;
   std::vector<Char> chars;
   chars.reserve(text.size());
@@ -122,6 +121,85 @@ std::string normal_form(std::string_view text, NormalForm form) {
   out.reserve(text.size());
   for (const Char& c : chars) utf8_append(out, c.c);
   return out;
+}
+
+// Characters that stay what they are, whatever stands before them: a text can be cut in front of
+// one and normalized in parts.
+class StableChars {
+ public:
+  static const StableChars& of(NormalForm form) {
+    switch (form) {
+      case NormalForm::nfc:
+        return of<NormalForm::nfc>();
+      case NormalForm::nfd:
+        return of<NormalForm::nfd>();
+      case NormalForm::nfkc:
+        return of<NormalForm::nfkc>();
+      default:
+        return of<NormalForm::nfkd>();
+    }
+  }
+  bool contains(char32_t c) const { return c >= kEnd || !unstable_[c]; }
+
+ private:
+  static constexpr char32_t kEnd = 0x30000;  // nothing behind it changes or combines
+
+  template <NormalForm form>
+  static const StableChars& of() {
+    static const StableChars chars(form);
+    return chars;
+  }
+
+  explicit StableChars(NormalForm form) : unstable_(kEnd) {
+    const bool composes = form == NormalForm::nfc || form == NormalForm::nfkc;
+    for (char32_t c = 0x80; c < kEnd; ++c) {
+      const auto* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
+      const bool hangul = c >= kHangulBase && c < kHangulBase + kHangulCount;
+      if (property->decomp_seqindex == UINT16_MAX && !hangul && property->combining_class == 0) {
+        continue;
+      }
+      std::string text;
+      utf8_append(text, c);
+      std::vector<Char> parts;
+      decompose(c, form == NormalForm::nfkc || form == NormalForm::nfkd, parts);
+      if (parts.size() > 1 || parts[0].c != c) {
+        unstable_[c] = normal_form_of_all(text, form) != text;
+        // What a composite ends with combines with what stands before it.
+        if (composes) unstable_[parts.back().c] = true;
+      }
+      if (parts[0].combining_class != 0) unstable_[c] = true;
+    }
+  }
+
+  std::vector<bool> unstable_;
+};
+
+}  // namespace
+
+std::string normal_form(std::string_view text, NormalForm form) {
+  const StableChars& stable = StableChars::of(form);
+  std::string out;
+  std::size_t done = 0;   // up to here `out` has it
+  std::size_t start = 0;  // of the last stable character
+  bool unstable = false;  // something behind `start` is not
+  const auto finish_part = [&](std::size_t end) {
+    if (!unstable) return;
+    out.append(text, done, start - done);
+    out += normal_form_of_all(text.substr(start, end - start), form);
+    done = end;
+  };
+  for_each_char(text, [&](char32_t c, std::string_view bytes) {
+    if (!stable.contains(c)) {
+      unstable = true;
+      return;
+    }
+    const auto here = static_cast<std::size_t>(bytes.data() - text.data());
+    finish_part(here);
+    start = here;
+    unstable = false;
+  });
+  finish_part(text.size());
+  return out.append(text, done);
 }
 
 }  // namespace quire

@@ -54,18 +54,18 @@ void UnigramModel::encode(std::string_view text, std::span<const Piece> pieces,
   ScratchPool<Scratch>::Loan loan(pool_);
   Scratch& scratch = *loan;
   for (const Piece& piece : pieces) {
-    const std::string_view word = piece.of(text);
-    if (word.empty()) continue;
-    if (word.size() > WordCache::kMaxWord) {
-      encode_word(word, scratch);
+    if (piece.size() > WordKey::kMaxSize) {
+      encode_word(piece.of(text), scratch);
     } else {
-      auto& entry = scratch.cache.place_of(word);
-      if (WordCache::holds(entry, word)) {
-        ids.insert(ids.end(), entry.ids.begin(), entry.ids.begin() + entry.num_ids);
+      WordKey key;
+      key.assign(text, piece);
+      auto& entry = scratch.cache.place_of(key);
+      if (entry.holds(key, piece.size())) {
+        entry.append_to(ids);
         continue;
       }
-      encode_word(word, scratch);
-      WordCache::put(entry, word, scratch.ids);
+      encode_word(piece.of(text), scratch);
+      entry.put(key, piece.size(), scratch.ids);
     }
     ids.insert(ids.end(), scratch.ids.begin(), scratch.ids.end());
   }
