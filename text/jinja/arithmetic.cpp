@@ -89,7 +89,9 @@ Value apply_reals(Binary op, double a, double b) {
 }
 
 Value apply_big(Evaluation& evaluation, Binary op, const BigInt& a, const BigInt& b) {
-  evaluation.step(100);
+  constexpr std::uint64_t kQuotientSteps = 30;  // of the search for each of a quotient's limbs
+  const std::uint64_t product = a.size() * b.size();
+  evaluation.step(10 + product / 10);
   switch (op) {
     case Binary::add:
       return Value(a + b);
@@ -103,11 +105,11 @@ Value apply_big(Evaluation& evaluation, Binary op, const BigInt& a, const BigInt
     case Binary::floor_divide:
     case Binary::modulo:
       if (b.zero()) fail(ErrorKind::arithmetic, "integer division or modulo by zero");
-      evaluation.step(100'000);
+      evaluation.step(kQuotientSteps * (product + a.size()));
       return Value(op == Binary::modulo ? BigInt::divide(a, b).remainder
                                         : BigInt::divide(a, b).quotient);
     case Binary::power:
-      evaluation.step(10'000);
+      evaluation.step(BigInt::kMaxDigits);
       if (b.negative()) return Value(real_power(a.to_double(), b.to_double()));
       if (!b.fits_int64()) fail(ErrorKind::overflow, "exponent too large");
       return Value(BigInt::power(a, std::uint64_t(b.to_int64())));

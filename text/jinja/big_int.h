@@ -19,6 +19,7 @@ class BigInt {
   static BigInt from_real(double value);         // finite; truncated
 
   bool negative() const { return negative_; }
+  std::size_t size() const { return limbs_.size(); }  // of 9 digits each
   bool zero() const { return limbs_.empty(); }
   bool fits_int64() const;
   std::int64_t to_int64() const;

@@ -22,9 +22,11 @@ struct TemplateTree;
 struct Limits {
   std::uint64_t steps = 10'000'000;       // nodes evaluated, items visited
   std::uint64_t bytes = 256 << 20;        // of everything built or walked during one rendering
-  std::uint64_t output_bytes = 64 << 20;  // of one text
+  std::uint64_t output_bytes = 16 << 20;  // of one text
   std::intptr_t stack_bytes = 1 << 20;    // calls inside each other
 };
+
+constexpr std::uint64_t kCallSteps = 20;  // what calling a macro costs beside its body
 
 constexpr std::int64_t kMaxRange = 100'000;  // items, as jinja2's sandbox has it
 
@@ -114,6 +116,7 @@ class RunningFunction {
   RunningFunction(Evaluation& evaluation, Activation* outer, const Function& function)
       : evaluation_(evaluation) {
     evaluation.check_stack();
+    evaluation.step(kCallSteps);
     locals_ = evaluation.new_activation(outer, function.slots.size());
   }
   ~RunningFunction() { evaluation_.end_activation(); }

@@ -40,7 +40,8 @@ Value to_integer(Evaluation& evaluation, const Value& subject, Arguments& argume
     return std::isnan(subject.real()) ? otherwise : truncated(subject.real());
   if (is_number(subject)) return positive(subject);
   if (!subject.is_string()) return otherwise;
-  const std::int64_t base = is_given(bound[1]) ? as_index(bound[1]) : 10;
+  const Value base_value = is_given(bound[1]) ? bound[1] : Value(10);
+  const std::int64_t base = base_value.is(Kind::integer) ? base_value.integer() : -1;
   evaluation.charge(subject.string().size());
   if (base == 0 || (base >= 2 && base <= 36)) {
     if (auto integer = parse_integer(subject.string(), int(base))) return *std::move(integer);

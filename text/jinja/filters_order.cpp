@@ -21,7 +21,7 @@ struct Keyed {
 };
 
 bool key_less(Evaluation& evaluation, const Value& a, const Value& b) {
-  evaluation.step();
+  evaluation.step(5);
   evaluation.charge(std::min(a.extent().weight, b.extent().weight));
   return ordered(Order::less, a, b);
 }
@@ -67,10 +67,14 @@ Getter multi_getter(Evaluation& evaluation, const Value& attribute, bool case_se
   };
 }
 
+// Python's sorted() wants a number here, not just anything that is true.
+bool is_reversed(const Value& reverse) { return is_given(reverse) && as_index(reverse) != 0; }
+
 Value sort_filter(Evaluation& evaluation, const Value& subject, Arguments& arguments) {
   const List bound = bind("sort", arguments, {"reverse", "case_sensitive", "attribute"}, 0);
   List items = collect(evaluation, subject);
-  sort_by(evaluation, items, flag(bound, 0), multi_getter(evaluation, bound[2], flag(bound, 1)));
+  sort_by(evaluation, items, is_reversed(bound[0]),
+          multi_getter(evaluation, bound[2], flag(bound, 1)));
   return Value(std::move(items));
 }
 
@@ -89,7 +93,7 @@ Value dictsort(Evaluation& evaluation, const Value& subject, Arguments& argument
   evaluation.charge(subject.dict().size() * sizeof(Dict::Entry));
   for (const auto& [key, value] : subject.dict()) items.emplace_back(Tuple{{key, value}});
   const Getter part = [by_key](const Value& item) { return item.items()[by_key ? 0 : 1]; };
-  sort_by(evaluation, items, flag(bound, 2), folded(part, flag(bound, 0)));
+  sort_by(evaluation, items, is_reversed(bound[2]), folded(part, flag(bound, 0)));
   return Value(std::move(items));
 }
 
@@ -121,7 +125,11 @@ Value groupby(Evaluation& evaluation, const Value& subject, Arguments& arguments
   for (std::size_t begin = 0; begin < items.size();) {
     const Value key = getter(items[begin]);
     std::size_t end = begin + 1;
-    while (end < items.size() && equal(key, getter(items[end]))) ++end;
+    const auto same = [&](const Value& item) {
+      evaluation.charge(key.extent().weight);
+      return equal(key, getter(item));
+    };
+    while (end < items.size() && same(items[end])) ++end;
     List members(items.begin() + std::ptrdiff_t(begin), items.begin() + std::ptrdiff_t(end));
     groups.emplace_back(Tuple{{plain(items[begin]), Value(std::move(members))}, true});
     begin = end;

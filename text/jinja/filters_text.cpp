@@ -205,6 +205,7 @@ Value xmlattr(Evaluation& evaluation, const Value& subject, Arguments& arguments
 
 std::optional<std::string> indent_of(const Value& indent) {
   if (!is_given(indent) || indent.is_none()) return {};
+  if (indent.is_undefined()) fail_undefined(indent);
   if (indent.is_string()) return indent.string();
   const std::int64_t width = as_index(indent);
   if (width > 1000) fail(ErrorKind::limit, "tojson with an indent of more than 1000");

@@ -13,20 +13,19 @@
 namespace quire::jinja {
 namespace {
 
-const std::string& require_str(const Value& subject, const char* what) {
+const std::string& require_str(const Value& subject, const char* what,
+                               ErrorKind kind = ErrorKind::type) {
   if (subject.is_undefined()) fail_undefined(subject);
-  if (subject.is(Value::Kind::list))
-    fail(ErrorKind::attribute, "'list' object has no attribute 'splitlines'");
-  if (!subject.is_string()) {
-    fail(ErrorKind::type,
-         std::string(what) + " needs a text, not " + std::string(type_name(subject)));
-  }
+  if (!subject.is_string())
+    fail(kind, std::string(what) + " needs a text, not " + std::string(type_name(subject)));
   return subject.string();
 }
 
 Value indent(Evaluation& evaluation, const Value& subject, Arguments& arguments) {
   const List bound = bind("indent", arguments, {"width", "first", "blank"}, 0);
-  const std::string text = require_str(subject, "indent") + "\n";
+  // In Python a list takes the newline that is added first, and fails a step later.
+  const ErrorKind kind = subject.is(Value::Kind::list) ? ErrorKind::attribute : ErrorKind::type;
+  const std::string text = require_str(subject, "indent", kind) + "\n";
   std::string margin(4, ' ');
   if (is_given(bound[0])) {
     if (bound[0].is_string()) {
@@ -159,7 +158,7 @@ Value wordwrap(Evaluation& evaluation, const Value& subject, Arguments& argument
   const std::string newline = is_given(bound[2]) && !bound[2].is_none() ? to_text(bound[2]) : "\n";
   const Wrapping wrapping{std::size_t(width), !is_given(bound[1]) || truthy(bound[1]),
                           !is_given(bound[3]) || truthy(bound[3])};
-  const std::string& text = require_str(subject, "wordwrap");
+  const std::string& text = require_str(subject, "wordwrap", ErrorKind::attribute);
   evaluation.charge(8 * text.size());
   std::string out;
   bool first = true;

@@ -16,7 +16,7 @@ struct JsonStyle {
   std::string key_separator = ": ";
 };
 
-// Fails (type) for what JSON cannot say, (limit) beyond 64 MiB.
+// Fails (type) for what JSON cannot say, (limit) beyond 16 MiB.
 std::string dump_json(const Value& value, const JsonStyle& style);
 
 }  // namespace quire::jinja

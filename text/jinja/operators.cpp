@@ -15,6 +15,8 @@ namespace {
 
 using Kind = Value::Kind;
 
+constexpr std::uint64_t kMaxKeyWeight = 1 << 20;
+
 // Exact also where a double cannot hold the integer.
 std::partial_ordering compare_numbers(const Value& a, const Value& b) {
   if (a.is(Kind::real) && b.is(Kind::real)) return a.real() <=> b.real();
@@ -185,6 +187,8 @@ std::size_t hash(const Value& value) {
     case Kind::real:
       return hash_number(value);
     case Kind::tuple: {
+      if (value.extent().weight > kMaxKeyWeight)
+        fail(ErrorKind::limit, "a tuple too large to be a key");
       std::size_t mixed = 0x345678;
       for (const Value& item : value.tuple().items) mixed = mixed * 1000003 ^ hash(item);
       return mixed;

@@ -41,14 +41,13 @@ class Parser {
   Body parse_block_body(const Words& end_tags);
   [[noreturn]] void fail_tag(const std::string* unknown);
 
-  ExprPtr parse_target(bool with_namespace, bool until_in = false);
+  ExprPtr parse_target(bool with_namespace);
   std::unique_ptr<NameExpr> parse_target_name();
   struct TupleOptions {
     bool primary_only = false;
     bool with_conditional = true;
     bool parenthesized = false;
     bool with_namespace = false;
-    std::string_view end_word = {};
   };
   ExprPtr parse_tuple(TupleOptions options);
   ExprPtr parse_expression(bool with_conditional = true);

@@ -11,6 +11,12 @@ namespace {
 
 using Type = Token::Type;
 
+// A slice that has not been put to its object yet, as it stands between brackets.
+SliceExpr* bare_slice(const ExprPtr& key) {
+  auto* slice = dynamic_cast<SliceExpr*>(key.get());
+  return slice != nullptr && !slice->object ? slice : nullptr;
+}
+
 }  // namespace
 
 ExprPtr Parser::parse_subscript(ExprPtr object) {
@@ -41,14 +47,14 @@ ExprPtr Parser::parse_subscript(ExprPtr object) {
   }
   expect_op("]");
   if (keys->items.size() == 1) {
-    if (auto* slice = dynamic_cast<SliceExpr*>(keys->items[0].get())) {
+    if (auto* slice = bare_slice(keys->items[0])) {
       slice->object = std::move(object);
       keys->items[0].release();
       return finish(std::unique_ptr<SliceExpr>(slice), opening.line);
     }
   }
   for (const ExprPtr& key : keys->items) {
-    if (dynamic_cast<SliceExpr*>(key.get()) != nullptr) {
+    if (bare_slice(key) != nullptr) {
       fail(ErrorKind::syntax, "invalid syntax", opening.line);
     }
   }

@@ -24,10 +24,8 @@ constexpr auto kNoCompare = CompareExpr::Op(255);
 
 }  // namespace
 
-ExprPtr Parser::parse_target(bool with_namespace, bool until_in) {
-  ExprPtr target = parse_tuple({.primary_only = true,
-                                .with_namespace = with_namespace,
-                                .end_word = until_in ? "in" : std::string_view()});
+ExprPtr Parser::parse_target(bool with_namespace) {
+  ExprPtr target = parse_tuple({.primary_only = true, .with_namespace = with_namespace});
   target->set_store();
   if (!target->can_assign()) {
     fail(ErrorKind::syntax, "can't assign to '" + std::string(target->kind_name()) + "'",
@@ -55,9 +53,8 @@ ExprPtr Parser::parse_tuple(TupleOptions options) {
   bool has_comma = false;
   for (;;) {
     if (!tuple->items.empty()) expect_op(",");
-    const bool at_end = current().is(Type::variable_end) || current().is(Type::block_end) ||
-                        current().is_op(")") ||
-                        (!options.end_word.empty() && current().is_name(options.end_word));
+    const bool at_end =
+        current().is(Type::variable_end) || current().is(Type::block_end) || current().is_op(")");
     if (at_end) break;
     tuple->items.push_back(options.primary_only ? parse_primary(options.with_namespace)
                                                 : parse_expression(options.with_conditional));

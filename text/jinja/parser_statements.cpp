@@ -184,9 +184,9 @@ StmtPtr Parser::parse_if() {
 
 StmtPtr Parser::parse_for() {
   auto statement = std::make_unique<ForStmt>();
-  statement->target = parse_target(false, true);
+  statement->target = parse_target(false);
   expect_name("in");
-  statement->items = parse_tuple({.with_conditional = false, .end_word = "recursive"});
+  statement->items = parse_tuple({.with_conditional = false});
   if (skip_name("if")) statement->test = parse_expression();
   statement->recursive = skip_name("recursive");
   statement->body = parse_block_body({"endfor", "else"});

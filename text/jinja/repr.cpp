@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Value::Kind;
 
-constexpr std::size_t kMaxBytes = 64 << 20;
+constexpr std::size_t kMaxBytes = 16 << 20;
 constexpr int kMaxDepth = 2 * kMaxNesting;
 
 void append_hex(std::string& out, char32_t c, int digits) {

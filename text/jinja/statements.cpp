@@ -28,6 +28,7 @@ class TemplateReference : public Object {
  public:
   explicit TemplateReference(const TemplateTree& tree) : tree_(tree) {}
   std::string_view type_name() const override { return "TemplateReference"; }
+  void append_repr(std::string& out, int) const override { out += "<TemplateReference None>"; }
   bool has_items() const override { return true; }
   Value item(const Value& key) const override {
     for (const BlockStmt* block : tree_.blocks) {

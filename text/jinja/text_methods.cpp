@@ -247,6 +247,7 @@ class Bytes : public Object {
 
 Value encode(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   const List bound = bind("encode", arguments, {"encoding", "errors"}, 0);
+  if (given(bound, 0)) require_text("encode() argument 'encoding'", bound[0]);
   const std::string encoding = given(bound, 0) ? unicode::lower(to_text(bound[0])) : "utf-8";
   if (encoding != "utf-8" && encoding != "utf8")
     fail(ErrorKind::lookup, "unknown encoding: " + encoding);

@@ -109,6 +109,7 @@ std::string replace_text(Evaluation& evaluation, std::string_view text, std::str
       if (position == text.size()) break;
       at = unicode::skip(text, 1, position);
     }
+    evaluation.step();
     evaluation.charge_text(new_part.size());
     out.append(text, position, at - position).append(new_part);
     position = at + old_part.size();
