@@ -223,7 +223,6 @@ int render_main(int argc, const char* const* argv) {
     return app.exit(error);
   }
   try {
-    std::ios::sync_with_stdio(false);
     return options.jsonl ? run_jsonl() : run_once(options);
   } catch (const Failure& failure) {
     std::cerr << "quire render: " << failure.what() << '\n';
