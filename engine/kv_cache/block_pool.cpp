@@ -25,6 +25,11 @@ bool BlockPool::allocate(std::span<BlockId> out) {
     if (index_.holds(id)) forget(id);
     refs_[id] = 1;
   }
+  if (const BlockId next = free_.front(); next != FreeList::kNoBlock) {  // for the next allocation
+    __builtin_prefetch(&refs_[next]);
+    free_.prefetch(next);
+    index_.prefetch(next);
+  }
   return true;
 }
 

@@ -51,6 +51,8 @@ class FreeList {
   BlockId front() const { return or_none(links_[sentinel()].next); }
   BlockId after(BlockId id) const { return or_none(links_[id].next); }
 
+  void prefetch(BlockId id) const { __builtin_prefetch(&links_[id]); }
+
   static constexpr BlockId kNoBlock = -1;
 
  private:

@@ -105,9 +105,23 @@ int KvCacheManager::open_sequence() {
   return static_cast<int>(sequences_.size()) - 1;
 }
 
+// With room for all that the request can come to hold, within reason: decoding allocates nothing.
 KvCacheManager::Sequence& KvCacheManager::sequence_of(Request& request) {
-  if (request.kv_sequence < 0) request.kv_sequence = open_sequence();
-  return sequences_[request.kv_sequence];
+  if (request.kv_sequence >= 0) return sequences_[request.kv_sequence];
+  request.kv_sequence = open_sequence();
+  Sequence& sequence = sequences_[request.kv_sequence];
+  constexpr std::int64_t kReservedOutput = 8192;  // tokens
+  const int num_tokens =
+      static_cast<int>(std::min({request.max_total_tokens(), request.num_tokens() + kReservedOutput,
+                                 std::int64_t{config_.max_model_len}}));
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const int num_drafts = groups_[g]->config().spec.num_speculative_blocks;
+    sequence.tables[g].blocks.reserve(cdiv(num_tokens, groups_[g]->block_size()) + num_drafts + 1);
+  }
+  if (config_.enable_caching) {
+    request.block_hashes.reserve(num_tokens / config_.hash_block_size);
+  }
+  return sequence;
 }
 
 bool KvCacheManager::fits(const Sequence* sequence, const SlotDemand& demand,
@@ -190,7 +204,7 @@ void KvCacheManager::update_quiet(int index) {
     next_cached = std::min(next_cached, (cached / alignment + 1) * alignment);
   }
   next_cached_[index] = config_.enable_caching ? next_cached : kQuietForEver;
-  quiet_until_[index] = std::min(quiet, next_cached_[index] - 1);
+  quiet_until_[index] = quiet;
 }
 
 std::span<const std::uint8_t> KvCacheManager::keep_mask(int group, const GroupTable& table,

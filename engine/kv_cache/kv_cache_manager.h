@@ -2,6 +2,7 @@
 // The scheduler's face of the KV cache: prefix hits, slots for the next tokens, block tables.
 // Engine thread only.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -70,12 +71,7 @@ class KvCacheManager {
 
   // Slots for its next tokens, or false. Even then blocks that left a window are given back.
   bool allocate(Request& request, const SlotDemand& demand) {
-    const int index = request.kv_sequence;
-    const bool plain = index >= 0 && demand.hit == nullptr && demand.num_external == 0;
-    if (!plain ||
-        request.num_computed + demand.num_new + demand.num_lookahead > quiet_until_[index]) {
-      return allocate_slowly(request, demand);
-    }
+    if (!is_quiet(request, demand)) return allocate_slowly(request, demand);
     any_new_ = false;
     return true;
   }
@@ -116,6 +112,15 @@ class KvCacheManager {
     std::vector<int> first_new;      // by group: where the last allocation began
   };
 
+  // Nothing to take, to give back or to cache: so it is for most rows of most steps.
+  bool is_quiet(const Request& request, const SlotDemand& demand) const {
+    const int index = request.kv_sequence;
+    if (index < 0 || demand.hit != nullptr || demand.num_external > 0) return false;
+    const int num_main = request.num_computed + demand.num_new;
+    return num_main + demand.num_lookahead <= quiet_until_[index] &&
+           std::min(num_main, request.num_tokens()) < next_cached_[index];
+  }
+
   int open_sequence();
   Sequence& sequence_of(Request& request);
   bool fits(const Sequence* sequence, const SlotDemand& demand, const BlockNeed& need) const;
@@ -134,7 +139,7 @@ class KvCacheManager {
   bool has_state_groups_ = false;
 
   std::vector<Sequence> sequences_;        // by Request::kv_sequence
-  std::vector<std::int32_t> quiet_until_;  // by the same: see GroupManager::quiet_until
+  std::vector<std::int32_t> quiet_until_;  // the same: least GroupManager::quiet_until
   std::vector<std::int32_t> next_cached_;  // the first number of tokens that fills blocks to cache
   std::vector<std::int32_t> free_sequences_;
   bool any_new_ = false;

@@ -24,6 +24,7 @@ class PrefixIndex {
   int group_of(BlockId id) const { return entries_[id].group; }
   const BlockHash& hash_of(BlockId id) const { return entries_[id].hash; }
   int size() const { return size_; }
+  void prefetch(BlockId id) const { __builtin_prefetch(&entries_[id]); }
 
   // tokens: those of the block alone. A block is in the index once.
   void insert(BlockId id, int group, const BlockHash& hash, std::span<const TokenId> tokens);

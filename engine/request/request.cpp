@@ -1,6 +1,5 @@
 #include "engine/request/request.h"
 
-#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -8,6 +7,10 @@ namespace quire {
 
 Request::Request(RequestInit init)
     : state(init.needs_grammar ? RequestState::waiting_for_grammar : RequestState::waiting),
+      num_prompt_(static_cast<int>(init.prompt.size())),
+      max_output_(std::max(init.sampling.max_tokens, init.sampling.min_tokens)),
+      min_output_(init.sampling.min_tokens),
+      tokens_(std::move(init.prompt)),
       id_(init.id),
       sampling_(std::move(init.sampling)),
       eos_token_ids_(std::move(init.eos_token_ids)),
@@ -17,28 +20,23 @@ Request::Request(RequestInit init)
       lora_name_(std::move(init.lora_name)),
       lora_id_(init.lora_id),
       transfer_params_(std::move(init.transfer_params)),
-      items_(std::move(init.items)),
-      tokens_(std::move(init.prompt)),
-      num_prompt_(static_cast<int>(tokens_.size())) {
+      items_(std::move(init.items)) {
   assert(num_prompt_ > 0);
+  const auto& stops = sampling_.stop_token_ids;
+  const std::size_t num_eos = sampling_.ignore_eos ? 0 : eos_token_ids_.size();
+  if (num_eos + stops.size() > ends_.size()) {
+    num_ends_ = -1;
+    return;
+  }
+  const auto end = std::copy_n(eos_token_ids_.begin(), num_eos, ends_.begin());
+  num_ends_ = static_cast<std::int32_t>(std::copy(stops.begin(), stops.end(), end) - ends_.begin());
 }
 
-bool Request::ended_by_token() const {
-  if (num_output() == 0 || num_output() < sampling_.min_tokens) return false;
-  const TokenId last = tokens_.back();
-  const auto holds = [last](const std::vector<TokenId>& ids) {
+bool Request::ends_with_any() const {
+  const auto holds = [last = tokens_.back()](const std::vector<TokenId>& ids) {
     return std::find(ids.begin(), ids.end(), last) != ids.end();
   };
   return (!sampling_.ignore_eos && holds(eos_token_ids_)) || holds(sampling_.stop_token_ids);
-}
-
-std::optional<FinishReason> Request::stop_check(int max_model_len) const {
-  if (ended_by_token()) return FinishReason::stop;
-  if (num_tokens() >= max_model_len) return FinishReason::length;
-  if (num_output() >= std::max(sampling_.max_tokens, sampling_.min_tokens)) {
-    return FinishReason::length;
-  }
-  return std::nullopt;
 }
 
 }  // namespace quire

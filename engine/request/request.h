@@ -84,6 +84,32 @@ class Request {
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
+  // What every step touches comes first, in two cache lines. The scheduler and the KV manager write
+  // the public members.
+  alignas(64) RequestState state = RequestState::waiting;
+  bool in_prefill = false;            // its newest planned step ends before its last known token
+  bool was_scheduled = false;         // num_cached is set
+  bool load_done = false;             // the connector has ended its load
+  std::int32_t num_computed = 0;      // tokens with KV, counting those of planned steps
+  std::int32_t num_placeholders = 0;  // samples of planned steps that have not come back
+  std::int32_t kv_sequence = -1;      // the KV manager's handle; −1: holds no blocks
+  std::int32_t slot = -1;             // in [0, max_num_seqs) while running
+  std::int32_t num_in_flight = 0;     // planned steps with it that are not committed
+  std::int32_t num_discarded = 0;     // of those, computed from garbage: what they bring is dropped
+
+ private:
+  std::int32_t num_prompt_;
+  std::int32_t max_output_;
+  std::int32_t min_output_;
+  std::vector<TokenId> tokens_;
+  // End-of-sequence and stop tokens that count, if they are few; else −1 and the lists below.
+  static constexpr int kFewEnds = 4;
+  std::array<TokenId, kFewEnds> ends_{};
+  std::int32_t num_ends_ = 0;
+
+ public:
+  std::vector<TokenId> drafts;  // proposals to verify next; −1: known on the device only
+
   RequestId id() const { return id_; }
   const SamplingParams& sampling() const { return sampling_; }
   std::span<const TokenId> eos_token_ids() const { return eos_token_ids_; }
@@ -102,31 +128,33 @@ class Request {
   int num_prompt() const { return num_prompt_; }
   int num_output() const { return num_tokens() - num_prompt_; }
   // The most tokens it can ever have, were there no limit on the context.
-  std::int64_t max_total_tokens() const {
-    return std::int64_t{num_prompt_} + std::max(sampling_.max_tokens, sampling_.min_tokens);
-  }
+  std::int64_t max_total_tokens() const { return std::int64_t{num_prompt_} + max_output_; }
 
   void append(TokenId token) { tokens_.push_back(token); }
+  void reserve(std::size_t num_tokens) { tokens_.reserve(num_tokens); }
   // Why the last token ends the request, if it does.
-  std::optional<FinishReason> stop_check(int max_model_len) const;
+  std::optional<FinishReason> stop_check(int max_model_len) const {
+    if (ended_by_token()) return FinishReason::stop;
+    if (num_tokens() >= max_model_len || num_output() >= max_output_) return FinishReason::length;
+    return std::nullopt;
+  }
   // The last token is an end-of-sequence or stop token that counts.
-  bool ended_by_token() const;
+  bool ended_by_token() const {
+    if (num_output() == 0 || num_output() < min_output_) return false;
+    if (num_ends_ < 0) return ends_with_any();
+    const auto end = ends_.begin() + num_ends_;
+    return std::find(ends_.begin(), end, tokens_.back()) != end;
+  }
+  // Ahead of a visit in a step.
+  void prefetch() const {
+    __builtin_prefetch(this);
+    __builtin_prefetch(reinterpret_cast<const char*>(this) + 64);
+  }
+  void prefetch_end() const { __builtin_prefetch(tokens_.data() + tokens_.size()); }
 
-  // Progress. The scheduler and the KV manager write these.
-  RequestState state = RequestState::waiting;
-  bool in_prefill = false;            // its newest planned step ends before its last known token
-  bool was_scheduled = false;         // num_cached is set
-  bool load_done = false;             // the connector has ended its load
-  bool load_failed = false;           // in part: num_computed says how much is there
-  std::int32_t num_computed = 0;      // tokens with KV, counting those of planned steps
-  std::int32_t num_placeholders = 0;  // samples of planned steps that have not come back
-  std::int32_t kv_sequence = -1;      // the KV manager's handle; −1: holds no blocks
-  std::int32_t slot = -1;             // in [0, max_num_seqs) while running
-  std::int32_t num_in_flight = 0;     // planned steps with it that are not committed
-  std::int32_t num_discarded = 0;     // of those, computed from garbage: what they bring is dropped
-  std::vector<TokenId> drafts;        // proposals to verify next; −1: known on the device only
-  std::int32_t num_cached = 0;        // tokens found in a cache when first scheduled
-  std::int32_t num_external = 0;      // tokens that a connector brought
+  bool load_failed = false;       // in part: num_computed says how much is there
+  std::int32_t num_cached = 0;    // tokens found in a cache when first scheduled
+  std::int32_t num_external = 0;  // tokens that a connector brought
   std::int32_t num_preemptions = 0;
   std::optional<FinishReason> finish_reason;
   std::string error;            // one sentence when finish_reason is error
@@ -138,6 +166,8 @@ class Request {
   std::vector<Sha256> event_hashes;  // the same for the outside; only when KV events are on
 
  private:
+  bool ends_with_any() const;
+
   RequestId id_;
   SamplingParams sampling_;
   std::vector<TokenId> eos_token_ids_;
@@ -148,8 +178,6 @@ class Request {
   std::optional<int> lora_id_;
   std::string transfer_params_;
   std::vector<PromptItem> items_;
-  std::vector<TokenId> tokens_;
-  int num_prompt_;
 };
 
 }  // namespace quire

@@ -10,7 +10,7 @@ namespace {
 
 // A row of StepTokens, without its padding.
 std::span<const TokenId> row_of(std::span<const TokenId> tokens, int width, int row) {
-  if (width == 0 || tokens.empty()) return {};
+  if (tokens.empty()) return {};
   const auto all = tokens.subspan(static_cast<std::size_t>(row) * width, width);
   const auto end = std::find(all.begin(), all.end(), -1);
   return all.first(static_cast<std::size_t>(end - all.begin()));
@@ -25,7 +25,10 @@ const StepResult& Scheduler::commit(const BatchPlan& plan, const StepTokens& tok
   result_.tokens.clear();
   if (!transfers.invalid_blocks.empty()) handle_invalid_blocks(plan, transfers.invalid_blocks);
   const std::size_t num_finished = finished_ids_.size();
+  constexpr std::size_t kAhead = 4;  // a request's end is found through the request
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    if (i + 2 * kAhead < plan.rows.size()) plan.rows[i + 2 * kAhead].request->prefetch();
+    if (i + kAhead < plan.rows.size()) plan.rows[i + kAhead].request->prefetch_end();
     commit_row(plan.rows[i], static_cast<int>(i), tokens);
   }
   if (finished_ids_.size() > num_finished) {
@@ -62,7 +65,7 @@ void Scheduler::commit_row(const BatchRow& row, int index, const StepTokens& tok
   if (progress.finish_reason) {
     if (!was_running) leave(request);  // preempted while this step ran
     finish(request, *progress.finish_reason);
-  } else if (!options_.async) {
+  } else if (!options_.async && tokens.draft_width > 0) {
     take_drafts(request, index, tokens);
   }
 }

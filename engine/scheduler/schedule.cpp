@@ -7,6 +7,15 @@
 #include "engine/scheduler/scheduler.h"
 
 namespace quire {
+namespace {
+
+// Requests lie anywhere in memory: fetch them this many visits ahead.
+constexpr std::size_t kAhead = 6;
+
+// Output for which a running request has room from the start, so that decoding allocates nothing.
+constexpr std::int64_t kReservedOutput = 8192;
+
+}  // namespace
 
 const BatchPlan& Scheduler::schedule() {
   assert(can_schedule());
@@ -71,6 +80,7 @@ int Scheduler::split_at_state_boundary(const Request& request, int num_computed,
 
 void Scheduler::schedule_running(BatchPlan& plan) {
   for (std::size_t i = 0; i < running_.size() && budget_ > 0;) {
+    if (i + kAhead < running_.size()) running_[i + kAhead]->prefetch();
     Request& request = *running_[i];
     const int num_tokens = tokens_wanted(request);
     if (num_tokens > 0) {
@@ -271,6 +281,9 @@ void Scheduler::start_running(BatchPlan& plan, Request& request, int num_tokens)
   leave(request);
   running_.push_back(&request);
   request.state = RequestState::running;
+  request.reserve(static_cast<std::size_t>(
+      std::min({request.max_total_tokens(), request.num_tokens() + kReservedOutput,
+                std::int64_t{options_.max_model_len}})));
   request.slot = free_slots_.back();
   free_slots_.pop_back();
   if (!std::exchange(request.was_scheduled, true)) request.num_cached = request.num_computed;
