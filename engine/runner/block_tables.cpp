@@ -10,6 +10,9 @@
 namespace quire {
 namespace {
 
+// Rows a power of two apart would share few cache lines.
+constexpr std::ptrdiff_t kRowPadding = 16;
+
 void check(const TableGeometry& geometry) {
   if (geometry.block_size > 0 && geometry.kernel_block_size > 0 &&
       geometry.block_size % geometry.kernel_block_size == 0) {
@@ -45,7 +48,8 @@ BlockTables::BlockTables(std::vector<TableGeometry> groups, int max_slots,
     Group& group = groups_.emplace_back();
     group.geometry = groups[g];
     const std::size_t columns = static_cast<std::size_t>(groups[g].columns());
-    group.table.resize(columns * static_cast<std::size_t>(max_slots));
+    group.stride = groups[g].columns() + kRowPadding;
+    group.table.resize(static_cast<std::size_t>(group.stride * max_slots));
     group.counts.resize(max_slots);
     group.versions.resize(max_slots);
     group.input = input_tables[g];
@@ -70,7 +74,7 @@ void BlockTables::append(int slot, int group_index, std::span<const BlockId> blo
                                            " is full: " + std::to_string(columns) +
                                            " kernel blocks per request");
   }
-  std::int32_t* out = group.table.data() + static_cast<std::ptrdiff_t>(slot) * columns + count;
+  std::int32_t* out = group.table.data() + slot * group.stride + count;
   for (const BlockId block : blocks) {
     for (int i = 0; i < ratio; ++i) *out++ = block * ratio + i;
   }
@@ -93,7 +97,7 @@ void BlockTables::fill_row(Group& group, int row, std::int32_t slot) {
   const std::int32_t count = group.counts[slot];
   if (same && first == count) return;
   const std::ptrdiff_t columns = group.geometry.columns();
-  std::copy_n(group.table.data() + slot * columns + first, count - first,
+  std::copy_n(row_of(group, slot) + first, count - first,
               group.input.data() + row * columns + first);
   input = {slot, group.versions[slot], count};
   mark(group.changed, row);
@@ -112,8 +116,7 @@ void BlockTables::slot_mapping(int group_index, int slot, int position,
   const Group& group = groups_[group_index];
   const int size = group.geometry.kernel_block_size;
   const int span = size * cp_.size;  // tokens of a sequence that one block id stands for
-  const std::int32_t* table =
-      group.table.data() + static_cast<std::ptrdiff_t>(slot) * group.geometry.columns();
+  const std::int32_t* table = row_of(group, slot);
   int index = position / span;
   int offset = position % span;
   for (std::int64_t& result : out) {
@@ -138,8 +141,7 @@ BlockId BlockTables::block_at(int group_index, int slot, int index) const {
   const Group& group = groups_[group_index];
   const int ratio = group.geometry.ratio();
   assert(index * ratio < group.counts[slot]);
-  const std::ptrdiff_t first = static_cast<std::ptrdiff_t>(slot) * group.geometry.columns();
-  return group.table[first + static_cast<std::ptrdiff_t>(index) * ratio] / ratio;
+  return row_of(group, slot)[static_cast<std::ptrdiff_t>(index) * ratio] / ratio;
 }
 
 }  // namespace quire

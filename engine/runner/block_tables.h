@@ -75,7 +75,8 @@ class BlockTables {
   };
   struct Group {
     TableGeometry geometry;
-    std::vector<std::int32_t> table;      // [max_slots, columns]: kernel blocks
+    std::vector<std::int32_t> table;      // [max_slots, stride]: kernel blocks
+    std::ptrdiff_t stride = 0;            // ≥ columns
     std::vector<std::int32_t> counts;     // [max_slots]: kernel blocks in use
     std::vector<std::uint32_t> versions;  // [max_slots]: up by one when a row starts anew
     std::span<std::int32_t> input;        // [max_rows, columns]
@@ -83,6 +84,9 @@ class BlockTables {
     RowRange changed;
   };
 
+  static const std::int32_t* row_of(const Group& group, int slot) {
+    return group.table.data() + slot * group.stride;
+  }
   void fill_row(Group& group, int row, std::int32_t slot);
   void zero_row(Group& group, int row);
 

@@ -40,6 +40,7 @@ Sampler::Sampler(Device& device, Ops& ops, const SamplerOptions& options)
       ops_(ops),
       options_(options),
       slots_(options.max_num_seqs),
+      params_(options.max_num_seqs),
       temperature_(device, options.max_num_seqs),
       top_p_(device, options.max_num_seqs),
       min_p_(device, options.max_num_seqs),
@@ -58,6 +59,7 @@ Sampler::Sampler(Device& device, Ops& ops, const SamplerOptions& options)
       logprob_row_(device, options.max_num_seqs) {}
 
 void Sampler::reset(int slot) {
+  params_[slot].reset();
   if (slots_[slot].num_counted == 0) return;
   slots_[slot].counts.clear();
   slots_[slot].num_counted = 0;
@@ -78,30 +80,48 @@ void Sampler::begin_step() {
            top_k_.write(),       seed_.write(),      position_.write()};
 }
 
-void Sampler::add_row(int slot, const Request& request, int position) {
+Sampler::RowParams Sampler::params_of(const Request& request) const {
   const SamplingParams& params = request.sampling();
+  return {.temperature = params.temperature,
+          .top_p = params.top_p,
+          .min_p = params.min_p,
+          .repetition = params.repetition_penalty,
+          .frequency = params.frequency_penalty,
+          .presence = params.presence_penalty,
+          .top_k = params.top_k > 0 && params.top_k < options_.vocab_size ? params.top_k : 0,
+          .seed = params.seed ? mix(*params.seed) : mix(options_.seed ^ mix(request.id().value)),
+          .edits =
+              !params.logit_bias.empty() || !params.allowed_tokens.empty() || params.min_tokens > 0,
+          .penalties = has_penalties(params),
+          .logprobs = params.logprobs.has_value()};
+}
+
+void Sampler::add_row(int slot, const Request& request, int position) {
+  if (!params_[slot]) params_[slot] = params_of(request);
+  const RowParams& params = *params_[slot];
   const int row = num_rows_++;
   host_.temperature[row] = params.temperature;
   host_.top_p[row] = params.top_p;
   host_.min_p[row] = params.min_p;
-  host_.top_k[row] = params.top_k > 0 && params.top_k < options_.vocab_size ? params.top_k : 0;
-  host_.seed[row] = params.seed ? mix(*params.seed) : mix(options_.seed ^ mix(request.id().value));
+  host_.top_k[row] = params.top_k;
+  host_.seed[row] = params.seed;
   host_.position[row] = position;
-  host_.repetition[row] = params.repetition_penalty;
-  host_.frequency[row] = params.frequency_penalty;
-  host_.presence[row] = params.presence_penalty;
-  all_greedy_ = all_greedy_ && params.greedy();
+  host_.repetition[row] = params.repetition;
+  host_.frequency[row] = params.frequency;
+  host_.presence[row] = params.presence;
+  all_greedy_ = all_greedy_ && params.temperature == 0;
 
-  add_edits(row, request, position);
-  if (has_penalties(params)) {
+  if (params.edits) add_edits(row, request, position);
+  if (params.penalties) {
     count_tokens(slots_[slot], request);
     penalized_.push_back({row, slot});
     has_edits_ = true;
   }
   if (params.logprobs) {
     logprob_rows_.push_back(row);
-    const int k = *params.logprobs < 0 ? options_.vocab_size : *params.logprobs;
-    logprob_k_ = std::max({logprob_k_, 1, std::min(k, options_.vocab_size)});
+    const int asked = *request.sampling().logprobs;
+    const int k = asked < 0 ? options_.vocab_size : std::min(asked, options_.vocab_size);
+    logprob_k_ = std::max({logprob_k_, 1, k});
   }
 }
 

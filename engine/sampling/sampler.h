@@ -57,6 +57,15 @@ class Sampler {
   int turn() const { return turn_; }  // of the latest sample()
 
  private:
+  // What a draw needs of a request's parameters, close together: a step touches every row's.
+  struct RowParams {
+    float temperature, top_p, min_p, repetition, frequency, presence;
+    std::int32_t top_k;
+    std::uint64_t seed;
+    bool edits;      // bias, allowed tokens or min_tokens
+    bool penalties;  // repetition, frequency or presence
+    bool logprobs;
+  };
   struct Slot {
     TokenCounts counts;
     int num_counted = 0;  // of the request's tokens
@@ -69,6 +78,7 @@ class Sampler {
     LogprobRows rows;
   };
 
+  RowParams params_of(const Request& request) const;
   void add_edits(int row, const Request& request, int position);
   void count_tokens(Slot& slot, const Request& request);
   void forbid(int row, TokenId token);
@@ -81,6 +91,7 @@ class Sampler {
   Ops& ops_;
   const SamplerOptions options_;
   std::vector<Slot> slots_;
+  std::vector<std::optional<RowParams>> params_;  // by slot; empty: a new request
 
   int num_rows_ = 0;
   bool all_greedy_ = true;

@@ -71,6 +71,7 @@ awaitable<void> check_all(EngineGroup& group, const std::vector<EvalCase>& cases
 
 struct Setting {
   const char* name;
+  const char* model;
   std::size_t concurrency;
   int passes;  // over the whole set: later ones find their prefixes
   int batched_tokens;
@@ -82,13 +83,14 @@ struct Setting {
 
 awaitable<void> check_setting(asio::any_io_executor pool, const Setting& setting) {
   EngineConfig config = tiny_config();
+  config.model.path = setting.model;
   config.scheduler.max_num_batched_tokens = setting.batched_tokens;
   config.scheduler.max_num_seqs = std::min(32, setting.batched_tokens);
   config.cache.num_gpu_blocks_override = setting.blocks;
   config.cache.enable_prefix_caching = setting.prefix_caching;
   LiveEngine engine(pool, config, setting.overlapping_steps ? pretend_backend : cpu_backend);
   co_await engine.start();
-  auto cases = read_cases("models/quire-tiny/eval.jsonl");
+  auto cases = read_cases(setting.model + std::string("/eval.jsonl"));
   REQUIRE(cases.size() > 250);
   cases.resize(std::min<std::size_t>(cases.size(), setting.cases));
   for (int pass = 0; pass < setting.passes; ++pass) {
@@ -101,15 +103,21 @@ awaitable<void> check_setting(asio::any_io_executor pool, const Setting& setting
   if (setting.blocks < 100) CHECK(stats.preemptions > 0);
 }
 
-TEST_CASE("the shipped model answers as its reference", "[engine][core][eval]") {
+constexpr const char* kDense = "models/quire-tiny";
+constexpr const char* kHybrid = "models/quire-tiny-hybrid";  // gated delta net, attention, experts
+
+TEST_CASE("the shipped models answer as their references", "[engine][core][eval]") {
   const auto setting = GENERATE(values<Setting>({
-      {"one at a time", 1, 1, 512, 1025, false, 300},
-      {"32 at a time", 32, 1, 512, 1025, false, 300},
-      {"32 at a time, found prefixes", 32, 2, 512, 1025, true, 300},
-      {"chunks of 7 tokens", 8, 1, 7, 1025, true, 60},
-      {"a pool that makes it preempt", 32, 1, 512, 66, false, 120},
-      {"overlapping steps", 32, 1, 512, 1025, true, 120, true},
-      {"overlapping steps, chunks, preemption", 32, 1, 64, 66, false, 120, true},
+      {"one at a time", kDense, 1, 1, 512, 1025, false, 300},
+      {"32 at a time", kDense, 32, 1, 512, 1025, false, 300},
+      {"32 at a time, found prefixes", kDense, 32, 2, 512, 1025, true, 300},
+      {"chunks of 7 tokens", kDense, 8, 1, 7, 1025, true, 60},
+      {"a pool that makes it preempt", kDense, 32, 1, 512, 66, false, 120},
+      {"overlapping steps", kDense, 32, 1, 512, 1025, true, 120, true},
+      {"overlapping steps, chunks, preemption", kDense, 32, 1, 64, 66, false, 120, true},
+      {"hybrid, one at a time", kHybrid, 1, 1, 512, 1025, false, 100},
+      {"hybrid, 32 at a time", kHybrid, 32, 1, 512, 1025, false, 300},
+      {"hybrid, overlapping steps, chunks", kHybrid, 32, 1, 40, 1025, false, 100, true},
   }));
   INFO(setting.name);
   run(2, [setting](asio::any_io_executor pool) { return check_setting(pool, setting); });
