@@ -55,7 +55,7 @@ PlanReport make_plan_report(const EngineConfig& config, std::int64_t total_bytes
                             .max_model_len = static_cast<int>(length)};
   const auto model = load_model(model_config, config.model.path, *device, *ops, options);
   if (total_bytes == 0) total_bytes = static_cast<std::int64_t>(device->memory().total);
-  const DeviceBudget budget = device_budget(config, *model, total_bytes);
+  const DeviceBudget budget = device_budget(config, model_config, *model, total_bytes);
   return {.model = config.model.path,
           .architecture = model_config.architecture,
           .dtype = std::string(name_of(dtype)),

@@ -15,6 +15,7 @@ namespace quire {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;  // bytes
+constexpr int kPopulate = 23;                            // MADV_POPULATE_WRITE, Linux 5.14
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -120,7 +121,10 @@ class CpuDevice : public Device {
   Buffer allocate(std::size_t bytes) override { return take(bytes); }
   Buffer allocate_zeroed(std::size_t bytes) override {
     Buffer buffer = take(bytes);
-    if (bytes < kHugePage) std::memset(buffer.data(), 0, bytes);  // fresh pages are zero
+    // Fresh pages are zero, but only promised: touched now, they cannot be missing later.
+    if (bytes < kHugePage || madvise(buffer.data(), bytes, kPopulate) != 0) {
+      std::memset(buffer.data(), 0, bytes);
+    }
     return buffer;
   }
   Buffer allocate_host(std::size_t bytes) override { return take(bytes); }

@@ -27,8 +27,8 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
                        .max_model_len = static_cast<int>(max_len)});
   progress("planning the KV cache", 0);
   const auto memory = static_cast<std::int64_t>(backend_.device->memory().total);
-  auto plan =
-      plan_kv_cache(config, model_config, backend_.kind, device_budget(config, *model_, memory));
+  auto plan = plan_kv_cache(config, model_config, backend_.kind,
+                            device_budget(config, model_config, *model_, memory));
   if (!plan) throw Failure(plan.error());
   plan_ = std::move(*plan);
   progress("allocating the KV cache", 0);

@@ -10,8 +10,8 @@ namespace quire {
 
 // What the model leaves of a device with total_bytes for this configuration's largest step. A model
 // loaded with LoadFormat::measure answers alike.
-DeviceBudget device_budget(const EngineConfig& config, const Model& model,
-                           std::int64_t total_bytes);
+DeviceBudget device_budget(const EngineConfig& config, const ModelConfig& model_config,
+                           const Model& model, std::int64_t total_bytes);
 
 // device is not automatic.
 Result<ModelPlan> plan_kv_cache(const EngineConfig& config, const ModelConfig& model,

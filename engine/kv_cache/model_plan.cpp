@@ -9,8 +9,10 @@
 namespace quire {
 namespace {
 
-// Of main memory, where nothing says how much: enough for 32k tokens of an 8B model.
+// Of main memory, where nothing says how much: enough for 32k tokens of an 8B model, and no more
+// than so many requests of full length can use, since all of it is taken at start-up.
 constexpr std::int64_t kDefaultCpuCacheBytes = std::int64_t{4} << 30;
+constexpr std::int64_t kDefaultCpuRequests = 16;
 
 Error refuse(std::string flag, std::string why) {
   return {ErrorCode::invalid_argument, flag + " " + why, flag};
@@ -204,12 +206,27 @@ KvSpecOptions kv_spec_options(const EngineConfig& config, DType model_dtype) {
           .recurrent_state_dtype = config.cache.mamba_ssm_cache_dtype};
 }
 
+std::int64_t longest_request_bytes(const EngineConfig& config, const ModelMemory& model) {
+  constexpr std::int64_t kStates = 4;  // running, its checkpoints, what alignment pads
+  const std::int64_t asked = config.model.max_model_len;
+  const std::int64_t tokens =
+      asked > 0 ? std::min(asked, model.model_max_len) : model.model_max_len;
+  std::int64_t bytes = 0;
+  for (const LayerKvSpec& layer : model.layers)
+    bytes += static_cast<std::int64_t>(page_bytes(layer.spec)) *
+             (is_attention(layer.spec.kind) ? tokens : kStates);
+  return bytes;
+}
+
 std::int64_t kv_cache_budget(const EngineConfig& config, DeviceKind device,
                              const DeviceBudget& budget) {
   if (config.cache.kv_cache_memory_bytes > 0) return config.cache.kv_cache_memory_bytes;
   const auto share = config.cache.gpu_memory_utilization;
-  if (device == DeviceKind::cpu && !share)
-    return std::min(kDefaultCpuCacheBytes, budget.total_bytes / 4);
+  if (device == DeviceKind::cpu && !share) {
+    const std::int64_t most = std::min(kDefaultCpuCacheBytes, budget.total_bytes / 4);
+    return budget.request_bytes > 0 ? std::min(most, kDefaultCpuRequests * budget.request_bytes)
+                                    : most;
+  }
   const auto usable = static_cast<std::int64_t>(share.value_or(kDefaultUtilization) *
                                                 static_cast<double>(budget.total_bytes));
   return usable - budget.weight_bytes - budget.workspace_bytes;

@@ -37,7 +37,11 @@ struct DeviceBudget {
   std::int64_t total_bytes = 0;      // of the device
   std::int64_t weight_bytes = 0;     // of this rank
   std::int64_t workspace_bytes = 0;  // activations, logits
+  std::int64_t request_bytes = 0;    // about what the longest request caches; 0: not known
 };
+
+// DeviceBudget::request_bytes, before blocks are sized.
+std::int64_t longest_request_bytes(const EngineConfig& config, const ModelMemory& model);
 
 // Bytes for the KV cache; may be negative. On the CPU the default is a fixed size, not a share.
 std::int64_t kv_cache_budget(const EngineConfig& config, DeviceKind device,

@@ -147,6 +147,8 @@ TEST_CASE("The cache's share of a device") {
   CHECK(kv_cache_budget(config, DeviceKind::cuda, budget) == 54 * kGiB);
   CHECK(kv_cache_budget(config, DeviceKind::cpu, budget) == 4 * kGiB);
   CHECK(kv_cache_budget(config, DeviceKind::cpu, {.total_bytes = 8 * kGiB}) == 2 * kGiB);
+  CHECK(kv_cache_budget(config, DeviceKind::cpu,
+                        {.total_bytes = 80 * kGiB, .request_bytes = kGiB / 64}) == kGiB / 4);
   config.cache.gpu_memory_utilization = 0.5;
   CHECK(kv_cache_budget(config, DeviceKind::cpu, budget) == 22 * kGiB);
   config.cache.kv_cache_memory_bytes = kGiB;
