@@ -84,50 +84,59 @@ TEST_CASE("float32 logits and greedy tokens are the reference's, whatever the ch
   }
 }
 
+// Greedy answers of all cases together: prompts in chunks of different lengths beside others'
+// decodes.
+std::vector<std::vector<TokenId>> answer_together(DirectRunner& runner, const Golden& golden) {
+  struct Running {
+    int request;
+    std::size_t fed = 0;
+    std::vector<TokenId> tokens = {};
+  };
+  std::vector<Running> running;
+  for (const GoldenCase& c : golden.cases) {
+    running.push_back({runner.add_request(static_cast<int>(c.prompt.size()))});
+  }
+  for (;;) {
+    std::vector<DirectRunner::Work> work;
+    std::vector<std::size_t> which;
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      Running& r = running[i];
+      const GoldenCase& c = golden.cases[i];
+      if (r.fed < c.prompt.size()) {
+        work.push_back({r.request, slice(c.prompt, r.fed, 5 + 6 * i)});
+        r.fed += work.back().tokens.size();
+      } else if (r.tokens.size() < c.greedy.size()) {
+        work.push_back({r.request, {r.tokens.back()}});
+      } else {
+        continue;
+      }
+      which.push_back(i);
+    }
+    if (work.empty()) break;
+    const auto logits = runner.step(work);
+    const auto vocab = static_cast<std::size_t>(golden.vocab_size);
+    std::size_t row = 0;
+    for (std::size_t w = 0; w < work.size(); ++w) {
+      row += work[w].tokens.size();
+      Running& r = running[which[w]];
+      if (r.fed < golden.cases[which[w]].prompt.size()) continue;
+      r.tokens.push_back(argmax(std::span(logits).subspan((row - 1) * vocab, vocab)));
+    }
+  }
+  std::vector<std::vector<TokenId>> answers;
+  for (Running& r : running) answers.push_back(std::move(r.tokens));
+  return answers;
+}
+
 TEST_CASE("a request's answer does not depend on what else is in the batch", "[model][golden]") {
   for (const fs::path& folder : golden_models()) {
     INFO(folder.string());
     const Golden golden = read_golden(folder);
     Loaded loaded(folder, {.move_state = true});
-    const std::size_t n = golden.cases.size();
-    std::vector<int> requests;
-    std::vector<std::vector<TokenId>> tokens(n);
-    std::vector<std::size_t> fed(n, 0);
-    for (const GoldenCase& c : golden.cases) {
-      requests.push_back(loaded.runner.add_request(static_cast<int>(c.prompt.size())));
-    }
-    // Prompts in chunks of different lengths beside others' decodes, until all are done.
-    for (bool busy = true; busy;) {
-      std::vector<DirectRunner::Work> work;
-      std::vector<std::size_t> which;
-      for (std::size_t i = 0; i < n; ++i) {
-        const GoldenCase& c = golden.cases[i];
-        if (fed[i] < c.prompt.size()) {
-          work.push_back({requests[i], slice(c.prompt, fed[i], 5 + 6 * i)});
-          fed[i] += work.back().tokens.size();
-        } else if (tokens[i].size() < c.greedy.size()) {
-          work.push_back({requests[i], {tokens[i].back()}});
-        } else {
-          continue;
-        }
-        which.push_back(i);
-      }
-      busy = !work.empty();
-      if (!busy) break;
-      const auto logits = loaded.runner.step(work);
-      const auto vocab = static_cast<std::size_t>(golden.vocab_size);
-      std::size_t row = 0;
-      for (std::size_t w = 0; w < work.size(); ++w) {
-        row += work[w].tokens.size();
-        const std::size_t i = which[w];
-        if (fed[i] == golden.cases[i].prompt.size()) {
-          tokens[i].push_back(argmax(std::span(logits).subspan((row - 1) * vocab, vocab)));
-        }
-      }
-    }
-    for (std::size_t i = 0; i < n; ++i) {
+    const auto answers = answer_together(loaded.runner, golden);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
       INFO("prompt of " << golden.cases[i].prompt.size());
-      CHECK(tokens[i] == golden.cases[i].greedy);
+      CHECK(answers[i] == golden.cases[i].greedy);
     }
   }
 }

@@ -6,16 +6,17 @@
 
 namespace quire {
 
-namespace {
-
-constexpr int kAttentionGroup = 0, kStateGroup = 1;
-
 // The host's arrays of a step; CPU tensors point into them.
-struct StepArrays {
-  std::vector<std::int32_t> ids, positions, query_start{0}, seq_lens, table, read, write;
+struct DirectRunner::StepArrays {
+  std::vector<std::int32_t> ids, positions, query_start{0}, seq_lens, table;
+  std::vector<std::int32_t> state_read, state_write;
   std::vector<std::int64_t> slots;
   int max_query_len = 0, max_seq_len = 0;
 };
+
+namespace {
+
+constexpr int kAttentionGroup = 0, kStateGroup = 1;
 
 template <class T>
 TensorView view(std::vector<T>& values) {
@@ -82,46 +83,49 @@ void DirectRunner::grow(Request& request, int tokens) {
   }
 }
 
+void DirectRunner::add_row(const Work& work, StepArrays& a) {
+  Request& r = requests_[static_cast<std::size_t>(work.request)];
+  const int before = r.num_tokens, count = static_cast<int>(work.tokens.size());
+  const int ratio = options_.block_size / options_.kernel_block_size;
+  grow(r, count);
+  for (int i = 0; i < count; ++i) {
+    const int position = before + i;
+    a.ids.push_back(work.tokens[static_cast<std::size_t>(i)]);
+    a.positions.push_back(position + r.offset);
+    const BlockId block = r.blocks[static_cast<std::size_t>(position / options_.block_size)];
+    a.slots.push_back(std::int64_t{block} * options_.block_size + position % options_.block_size);
+  }
+  a.query_start.push_back(static_cast<std::int32_t>(a.ids.size()));
+  a.seq_lens.push_back(r.num_tokens);
+  a.max_query_len = std::max(a.max_query_len, count);
+  a.max_seq_len = std::max(a.max_seq_len, r.num_tokens);
+  const std::size_t row = a.table.size();
+  a.table.resize(row + static_cast<std::size_t>(options_.num_blocks * ratio), 0);
+  for (std::size_t i = 0; i < r.blocks.size() * static_cast<std::size_t>(ratio); ++i) {
+    a.table[row + i] = r.blocks[i / ratio] * ratio + static_cast<int>(i % ratio);
+  }
+  a.state_read.push_back(r.state);
+  if (r.state < 0 || options_.move_state) {
+    const BlockId old = r.state;
+    r.state = take_block();
+    if (old >= 0) free_.insert(free_.begin(), old);
+  }
+  a.state_write.push_back(r.state);
+}
+
 std::vector<float> DirectRunner::step(const std::vector<Work>& work) {
   StepArrays a;
-  const int ratio = options_.block_size / options_.kernel_block_size;
-  const std::int64_t columns = static_cast<std::int64_t>(options_.num_blocks) * ratio;
-  for (const Work& w : work) {
-    Request& r = requests_[static_cast<std::size_t>(w.request)];
-    const int before = r.num_tokens, count = static_cast<int>(w.tokens.size());
-    grow(r, count);
-    for (int i = 0; i < count; ++i) {
-      const int position = before + i;
-      a.ids.push_back(w.tokens[static_cast<std::size_t>(i)]);
-      a.positions.push_back(position + r.offset);
-      const BlockId block = r.blocks[static_cast<std::size_t>(position / options_.block_size)];
-      a.slots.push_back(std::int64_t{block} * options_.block_size + position % options_.block_size);
-    }
-    a.query_start.push_back(static_cast<std::int32_t>(a.ids.size()));
-    a.seq_lens.push_back(r.num_tokens);
-    a.max_query_len = std::max(a.max_query_len, count);
-    a.max_seq_len = std::max(a.max_seq_len, r.num_tokens);
-    const std::size_t row = a.table.size();
-    a.table.resize(row + static_cast<std::size_t>(columns), 0);
-    for (std::size_t i = 0; i < r.blocks.size() * static_cast<std::size_t>(ratio); ++i) {
-      a.table[row + i] = r.blocks[i / ratio] * ratio + static_cast<int>(i % ratio);
-    }
-    a.read.push_back(r.state);
-    if (r.state < 0 || options_.move_state) {
-      const BlockId old = r.state;
-      r.state = take_block();
-      if (old >= 0) free_.insert(free_.begin(), old);
-    }
-    a.write.push_back(r.state);
-  }
+  for (const Work& w : work) add_row(w, a);
+  const auto rows = static_cast<std::int64_t>(work.size());
   const auto tokens = static_cast<std::int64_t>(a.ids.size());
+  const TensorView table(a.table.data(), DType::i32,
+                         {rows, static_cast<std::int64_t>(a.table.size()) / rows});
   const GroupInputs groups[] = {
-      {.block_table = TensorView(a.table.data(), DType::i32,
-                                 {static_cast<std::int64_t>(work.size()), columns}),
-       .slots = view(a.slots),
-       .state_read = {},
-       .state_write = {}},
-      {.block_table = {}, .slots = {}, .state_read = view(a.read), .state_write = view(a.write)}};
+      {.block_table = table, .slots = view(a.slots), .state_read = {}, .state_write = {}},
+      {.block_table = {},
+       .slots = {},
+       .state_read = view(a.state_read),
+       .state_write = view(a.state_write)}};
   const ForwardContext context{.ops = ops_,
                                .stream = device_.stream(),
                                .workspace = workspace_,
@@ -131,13 +135,13 @@ std::vector<float> DirectRunner::step(const std::vector<Work>& work) {
                                .max_query_len = a.max_query_len,
                                .max_seq_len = a.max_seq_len,
                                .groups = groups};
-  const Buffer hidden_buffer = device_.allocate(static_cast<std::size_t>(tokens) *
-                                                model_.hidden_size() * size_of(model_.dtype()));
-  const TensorView hidden(hidden_buffer.data(), model_.dtype(), {tokens, model_.hidden_size()});
-  std::vector<float> logits(static_cast<std::size_t>(tokens) * model_.vocab_size());
+  const std::int64_t width = model_.hidden_size(), vocab = model_.vocab_size();
+  const Buffer buffer =
+      device_.allocate(static_cast<std::size_t>(tokens * width) * size_of(model_.dtype()));
+  const TensorView hidden(buffer.data(), model_.dtype(), {tokens, width});
+  std::vector<float> logits(static_cast<std::size_t>(tokens * vocab));
   model_.forward(hidden, view(a.ids), context);
-  model_.logits(TensorView(logits.data(), DType::f32, {tokens, model_.vocab_size()}), hidden,
-                context);
+  model_.logits(TensorView(logits.data(), DType::f32, {tokens, vocab}), hidden, context);
   device_.synchronize(device_.stream());
   return logits;
 }

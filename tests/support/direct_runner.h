@@ -50,7 +50,10 @@ class DirectRunner {
     std::vector<BlockId> blocks;
     BlockId state = -1;
   };
+  struct StepArrays;
+
   BlockId take_block();
+  void add_row(const Work& work, StepArrays& arrays);
   void grow(Request& request, int tokens);
 
   Model& model_;
