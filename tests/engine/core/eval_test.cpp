@@ -91,7 +91,7 @@ awaitable<void> check_setting(asio::any_io_executor pool, const Setting& setting
   LiveEngine engine(pool, config, setting.overlapping_steps ? pretend_backend : cpu_backend);
   co_await engine.start();
   auto cases = read_cases(setting.model + std::string("/eval.jsonl"));
-  REQUIRE(cases.size() > 250);
+  REQUIRE(cases.size() > 100);
   cases.resize(std::min<std::size_t>(cases.size(), setting.cases));
   for (int pass = 0; pass < setting.passes; ++pass) {
     co_await check_all(engine.group(), cases, setting.concurrency);

@@ -24,6 +24,7 @@ EngineConfig tiny_config() {
   EngineConfig config;
   config.model.path = "models/quire-tiny";
   config.model.max_model_len = 1024;
+  config.cache.kv_cache_memory_bytes = std::int64_t{256} << 20;
   config.cache.num_gpu_blocks_override = 1025;
   config.scheduler.max_num_seqs = 32;
   config.scheduler.max_num_batched_tokens = 512;
