@@ -5,6 +5,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/experimental/channel_error.hpp>
 #include <boost/asio/experimental/parallel_group.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -63,7 +64,8 @@ bool is_cancellation(const std::exception_ptr& error) {
   try {
     if (error) std::rethrow_exception(error);
   } catch (const boost::system::system_error& e) {
-    return e.code() == asio::error::operation_aborted;
+    return e.code() == asio::error::operation_aborted ||
+           e.code() == asio::experimental::error::channel_cancelled;
   } catch (...) {
   }
   return false;

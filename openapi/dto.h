@@ -163,6 +163,7 @@ struct ChatCompletionResponse {
 struct CompletionLogprobs {
   std::vector<TokenLogprob> tokens{};
   std::int64_t first_offset = 0;  // of the first token in the choice's text, in characters
+  bool starts_prompt = false;     // the first token begins the prompt: nothing predicted it
 };
 
 struct CompletionChoice {

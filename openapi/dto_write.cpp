@@ -60,6 +60,9 @@ void write_chat_logprobs(JsonWriter& json, const std::vector<TokenLogprob>& toke
 }
 
 void write_completion_logprobs(JsonWriter& json, const CompletionLogprobs& logprobs) {
+  const auto is_unpredicted = [&](const TokenLogprob& token) {
+    return logprobs.starts_prompt && &token == logprobs.tokens.data();
+  };
   json.begin_object().key("text_offset").begin_array();
   std::int64_t offset = logprobs.first_offset;
   for (const TokenLogprob& token : logprobs.tokens) {
@@ -67,11 +70,17 @@ void write_completion_logprobs(JsonWriter& json, const CompletionLogprobs& logpr
     offset += characters(token.token);
   }
   json.end_array().key("token_logprobs").begin_array();
-  for (const TokenLogprob& token : logprobs.tokens) json.number(token.logprob);
+  for (const TokenLogprob& token : logprobs.tokens) {
+    is_unpredicted(token) ? json.null() : json.number(token.logprob);
+  }
   json.end_array().key("tokens").begin_array();
   for (const TokenLogprob& token : logprobs.tokens) json.string(token.token);
   json.end_array().key("top_logprobs").begin_array();
   for (const TokenLogprob& token : logprobs.tokens) {
+    if (is_unpredicted(token)) {
+      json.null();
+      continue;
+    }
     json.begin_object();
     for (const TopLogprob& top : token.top) json.any_key(top.token).number(top.logprob);
     json.end_object();

@@ -77,6 +77,9 @@ void ChoiceText::finish(const RequestOutput& output, ChoiceDelta& delta) {
 
 ChoiceDelta ChoiceText::push(const RequestOutput& output) {
   ChoiceDelta delta;
+  for (const auto& position : output.prompt_logprobs) {
+    delta.prompt_logprobs.push_back(logprob_of(position));
+  }
   std::string text = push_tokens(output, delta);
   if (parser_) {
     delta.text = parser_->push(text);

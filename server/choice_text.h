@@ -30,8 +30,9 @@ struct ChoiceDelta {
   OutputDelta text{};
   std::vector<TokenId> token_ids{};
   std::vector<openapi::TokenLogprob> logprobs{};
-  std::string finish_reason{};       // empty: it goes on
-  std::string stop_reason = "null";  // JSON text
+  std::vector<openapi::TokenLogprob> prompt_logprobs{};  // of all but the prompt's first token
+  std::string finish_reason{};                           // empty: it goes on
+  std::string stop_reason = "null";                      // JSON text
 };
 
 class ChoiceText {

@@ -95,6 +95,7 @@ Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, Ap
                                 {prompt_tokens, ready.max_model_len, plan.default_max_tokens});
   if (!params) return params.error();
   params->logprobs = plan.logprobs;
+  params->prompt_logprobs = plan.prompt_logprobs;
 
   const auto n = static_cast<int>(request.n);
   for (int i = 0; i < n; ++i) {

@@ -36,6 +36,7 @@ struct ChoicePlan {
   const openapi::GenerationRequest& request;
   ChoiceTextOptions text{};
   std::optional<int> logprobs{};
+  std::optional<int> prompt_logprobs{};
   std::optional<std::int64_t> default_max_tokens{};
 };
 

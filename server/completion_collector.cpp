@@ -14,9 +14,11 @@ CompletionCollector::CompletionCollector(const std::vector<Choice>& choices,
     into.index = choice.index;
     if (!options_.echo.empty()) into.text = options_.echo[choice.prompt];
     if (options_.logprobs) {
-      const auto offset = std::count_if(into.text.begin(), into.text.end(),
-                                        [](char c) { return (c & 0xC0) != 0x80; });
-      into.logprobs.emplace().first_offset = offset;
+      into.logprobs.emplace();
+      if (!options_.echo.empty()) {
+        into.logprobs->starts_prompt = true;
+        into.logprobs->tokens.push_back(options_.first_tokens[choice.prompt]);
+      }
     }
     if (options_.return_token_ids) {
       into.token_ids.emplace();
@@ -29,8 +31,9 @@ awaitable<bool> CompletionCollector::on_delta(Choice& choice, ChoiceDelta delta)
   openapi::CompletionChoice& into = choices_[choice.index];
   into.text += delta.text.content;
   if (into.logprobs) {
-    std::move(delta.logprobs.begin(), delta.logprobs.end(),
-              std::back_inserter(into.logprobs->tokens));
+    auto& tokens = into.logprobs->tokens;
+    std::ranges::move(delta.prompt_logprobs, std::back_inserter(tokens));
+    std::ranges::move(delta.logprobs, std::back_inserter(tokens));
   }
   if (into.token_ids) {
     into.token_ids->insert(into.token_ids->end(), delta.token_ids.begin(), delta.token_ids.end());

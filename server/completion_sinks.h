@@ -19,7 +19,9 @@ struct CompletionReplyOptions {
   bool continuous_usage = false;
   bool return_token_ids = false;
   bool logprobs = false;
-  std::vector<std::string> echo{};                 // by prompt: its text; empty: none
+  std::vector<std::string> echo{};  // by prompt: its text; empty: none
+  // By prompt, with echo and logprobs: its first token, which has no log-probability.
+  std::vector<openapi::TokenLogprob> first_tokens{};
   std::vector<std::vector<TokenId>> prompt_ids{};  // by prompt, when return_token_ids
 };
 
@@ -34,6 +36,8 @@ class CompletionStream : public ChoiceSink {
 
  private:
   SseWriter& sse();
+  openapi::CompletionLogprobs logprobs_of(const Choice& choice, const ChoiceDelta& delta,
+                                          bool first) const;
   void write(const Choice& choice, const ChoiceDelta& delta, std::string_view text, bool first);
 
   Exchange& exchange_;

@@ -30,6 +30,19 @@ SseWriter& CompletionStream::sse() {
   return *sse_;
 }
 
+openapi::CompletionLogprobs CompletionStream::logprobs_of(const Choice& choice,
+                                                          const ChoiceDelta& delta,
+                                                          bool first) const {
+  openapi::CompletionLogprobs logprobs{delta.logprobs, progress_[choice.index].characters};
+  if (!first || options_.echo.empty()) return logprobs;
+  auto& tokens = logprobs.tokens;
+  tokens.insert(tokens.begin(), delta.prompt_logprobs.begin(), delta.prompt_logprobs.end());
+  tokens.insert(tokens.begin(), options_.first_tokens[choice.prompt]);
+  logprobs.first_offset = 0;
+  logprobs.starts_prompt = true;
+  return logprobs;
+}
+
 void CompletionStream::write(const Choice& choice, const ChoiceDelta& delta, std::string_view text,
                              bool first) {
   std::string& out = sse().begin_event();
@@ -38,8 +51,7 @@ void CompletionStream::write(const Choice& choice, const ChoiceDelta& delta, std
   json.begin_object().key("index").integer(choice.index).key("text").string(text).key("logprobs");
   if (options_.logprobs && !delta.logprobs.empty()) {
     std::string logprobs;
-    openapi::append_completion_logprobs(logprobs,
-                                        {delta.logprobs, progress_[choice.index].characters});
+    openapi::append_completion_logprobs(logprobs, logprobs_of(choice, delta, first));
     json.raw(logprobs);
   } else {
     json.null();
@@ -68,7 +80,6 @@ awaitable<bool> CompletionStream::on_delta(Choice& choice, ChoiceDelta delta) {
   const bool first = !std::exchange(progress.has_begun, true);
   std::string text = std::move(delta.text.content);
   if (first && !options_.echo.empty()) {
-    progress.characters = characters(options_.echo[choice.prompt]);
     text.insert(0, options_.echo[choice.prompt]);
   }
   const bool says_something = !text.empty() || !delta.finish_reason.empty() ||

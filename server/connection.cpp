@@ -76,7 +76,7 @@ awaitable<bool> Connection::fill() {
 }
 
 awaitable<bool> Connection::write(std::string_view bytes) {
-  if (timed_out_) co_return false;
+  timed_out_ = false;  // what was too slow may still be told so
   const auto earlier = deadline_;
   set_deadline(limits_.write_timeout);
   const bool ok = co_await stream_->write(bytes);

@@ -90,7 +90,7 @@ std::optional<Error> engine_trouble(const AppState& app) {
     case EngineGroupState::draining:
       return Error{ErrorCode::unavailable, "The server is shutting down", {}};
     case EngineGroupState::dead:
-      return Error{ErrorCode::internal, "The engine is dead: " + app.engines.error(), {}};
+      return Error{ErrorCode::unavailable, "The engine is dead: " + app.engines.error(), {}};
   }
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/this_coro.hpp>
 
+#include "base/task_group.h"
 #include "server/connection.h"
 #include "server/error_reply.h"
 #include "server/exchange.h"
@@ -37,12 +38,21 @@ awaitable<void> serve_requests(Connection& connection, AppState& app) {
 
 }  // namespace
 
+// Not first_of(): that hands down one cancellation only, and here two may come, finish and now.
 awaitable<void> serve_connection(asio::any_io_executor strand, std::unique_ptr<ByteStream> stream,
                                  AppState& app) {
-  // read_request() decides when Cancel::finish counts; it must get there.
-  co_await asio::this_coro::reset_cancellation_state(asio::enable_total_cancellation());
   Connection connection(strand, std::move(stream), app.config.limits);
-  co_await first_of(serve_requests(connection, app), connection.watch());
+  TaskGroup watching(strand);
+  watching.spawn(connection.watch());
+  std::exception_ptr failure;
+  try {
+    co_await serve_requests(connection, app);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+  co_await watching.close();
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace quire

@@ -43,7 +43,8 @@ ChoicePlan plan_for(const ChatCompletionRequest& chat, const TextDefaults& defau
   plan.text.wants_logprobs = chat.logprobs;
   const bool calls = defaults.tools && !chat.tools.empty() && chat.tool_choice != ToolChoice::none;
   if (defaults.reasoning || calls) {
-    plan.text.parser = OutputParserOptions{defaults.reasoning, starts_thinking, calls, !chat.stream};
+    plan.text.parser =
+        OutputParserOptions{defaults.reasoning, starts_thinking, calls, !chat.stream};
   }
   if (chat.logprobs) plan.logprobs = static_cast<int>(chat.top_logprobs);
   return plan;
@@ -70,7 +71,7 @@ awaitable<void> stream_chat(std::vector<Choice>& choices, ChatStream& sink) {
 }
 
 awaitable<Result<ChatPrompt>> prompt_of(const ChatCompletionRequest& chat, AppState& app) {
-  const std::int64_t limit = app.engines.ready().max_model_len;
+  const std::int64_t limit = prompt_limit(chat, app);
   if (text_size(chat) <= kLongText) co_return app.text.chat_prompt(chat, limit);
   Result<ChatPrompt> prompt = Error{};
   co_await run_on(app.worker, [&] { prompt = app.text.chat_prompt(chat, limit); });

@@ -40,6 +40,7 @@ ChoicePlan plan_for(const CompletionRequest& request) {
   plan.text.wants_logprobs = request.logprobs.has_value();
   plan.default_max_tokens = kDefaultMaxTokens;
   if (request.logprobs) plan.logprobs = static_cast<int>(*request.logprobs);
+  if (request.echo) plan.prompt_logprobs = plan.logprobs;
   return plan;
 }
 
@@ -62,7 +63,7 @@ Result<Prompts> encode_all(const CompletionRequest& request, const TextPipeline&
 
 awaitable<Result<Prompts>> prompts_of(const CompletionRequest& request, std::size_t body_size,
                                       AppState& app) {
-  const std::int64_t limit = app.engines.ready().max_model_len;
+  const std::int64_t limit = prompt_limit(request, app);
   if (body_size <= kLongText) co_return encode_all(request, app.text, limit);
   Result<Prompts> prompts = Error{};
   co_await run_on(app.worker, [&] { prompts = encode_all(request, app.text, limit); });
@@ -79,19 +80,20 @@ std::vector<std::string> echo_of(const CompletionRequest& request, const Prompts
   return echo;
 }
 
+std::vector<openapi::TokenLogprob> first_tokens_of(const Prompts& prompts,
+                                                   const Tokenizer& tokenizer) {
+  std::vector<openapi::TokenLogprob> tokens;
+  for (const auto& prompt : prompts) {
+    std::string bytes = prompt.empty() ? std::string() : tokenizer.token_bytes(prompt.front());
+    openapi::TokenLogprob& token = tokens.emplace_back();
+    token.token = token.bytes = std::move(bytes);
+  }
+  return tokens;
+}
+
 awaitable<void> stream_completion(std::vector<Choice>& choices, CompletionStream& sink) {
   co_await run_choices(choices, sink);
   co_await sink.finish();
-}
-
-Result<void> check_completion(const CompletionRequest& request, const AppState& app) {
-  if (request.echo && request.logprobs) {
-    return Error{ErrorCode::unsupported,
-                 "echo with logprobs needs the prompt's log-probabilities, which this server does "
-                 "not offer",
-                 "echo"};
-  }
-  return check_request(request, app);
 }
 
 }  // namespace
@@ -99,7 +101,7 @@ Result<void> check_completion(const CompletionRequest& request, const AppState& 
 awaitable<void> post_completions(Exchange& exchange, AppState& app) {
   const auto request = openapi::parse_completion(exchange.request().body);
   if (!request) co_return co_await exchange.reply(malformed_reply(request.error()));
-  if (const auto ok = check_completion(*request, app); !ok) {
+  if (const auto ok = check_request(*request, app); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));
   }
   auto prompts = co_await prompts_of(*request, exchange.request().body.size(), app);
@@ -107,7 +109,10 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
 
   CompletionReplyOptions options = reply_options(*request, exchange, app);
   if (options.return_token_ids) options.prompt_ids = *prompts;
-  if (request->echo) options.echo = echo_of(*request, *prompts, app.text.tokenizer());
+  if (request->echo) {
+    options.echo = echo_of(*request, *prompts, app.text.tokenizer());
+    options.first_tokens = first_tokens_of(*prompts, app.text.tokenizer());
+  }
   const ChoicePlan plan = plan_for(*request);
   std::vector<Choice> choices;
   for (std::size_t i = 0; i < prompts->size(); ++i) {

@@ -19,6 +19,10 @@ openapi::ModelCard card_of(const std::string& name, const AppState& app) {
 
 }  // namespace
 
+std::int64_t prompt_limit(const openapi::GenerationRequest& request, const AppState& app) {
+  return request.truncate_prompt_tokens ? kNoLimit : app.engines.ready().max_model_len;
+}
+
 std::string reply_model(const std::string& asked, const AppState& app) {
   return asked.empty() ? app.config.served_model_names.front() : asked;
 }

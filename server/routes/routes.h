@@ -20,6 +20,9 @@ awaitable<void> get_metrics(Exchange& exchange, AppState& app);
 
 // Longer texts become tokens on the worker, so that probes and streams need not wait for them.
 constexpr std::size_t kLongText = 16 * 1024;
+// Far above any context: what is too long for the model may still be counted, or truncated.
+constexpr std::int64_t kNoLimit = std::int64_t{1} << 40;
+std::int64_t prompt_limit(const openapi::GenerationRequest& request, const AppState& app);
 // The name that replies carry: the one that was asked for, or the first.
 std::string reply_model(const std::string& asked, const AppState& app);
 

@@ -13,9 +13,6 @@ namespace quire {
 
 namespace {
 
-// Far above any context: what is too long for the model may still be counted.
-constexpr std::int64_t kNoLimit = std::int64_t{1} << 40;
-
 Result<std::vector<TokenId>> tokens_of(const openapi::TokenizeRequest& request,
                                        const TextPipeline& text) {
   if (!request.chat) {

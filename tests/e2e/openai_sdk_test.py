@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Drives a running server with OpenAI's own client, where that is installed (exit 77: it is not).
+
+Usage: openai_sdk_test.py http://127.0.0.1:8000
+"""
+import json
+import sys
+
+try:
+    import openai
+except ImportError:
+    print("the openai package is not installed: skipped")
+    sys.exit(77)
+
+MODEL = "quire-tiny"
+TOOLS = [{"type": "function", "function": {
+    "name": "get_weather", "description": "Get the weather for a city",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
+SUM = [{"role": "user", "content": "What is 12 + 7?"}]
+
+
+def check_chat(client):
+    reply = client.chat.completions.create(model=MODEL, messages=SUM, temperature=0)
+    assert "19" in reply.choices[0].message.content, reply
+    assert reply.choices[0].finish_reason == "stop"
+    assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens
+    several = client.chat.completions.create(model=MODEL, messages=SUM, n=3, max_tokens=4, seed=1, logprobs=True,
+                                             top_logprobs=2)
+    assert [c.index for c in several.choices] == [0, 1, 2]
+    assert len(several.choices[0].logprobs.content[0].top_logprobs) == 2, several.choices[0].logprobs
+
+
+def check_stream(client):
+    stream = client.chat.completions.create(model=MODEL, messages=SUM, temperature=0, stream=True,
+                                            stream_options={"include_usage": True})
+    text, usage, reason = "", None, None
+    for chunk in stream:
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            reason = choice.finish_reason or reason
+    assert "19" in text and reason == "stop" and usage.completion_tokens > 0, (text, reason, usage)
+
+
+def check_tools(client):
+    ask = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    reply = client.chat.completions.create(model=MODEL, messages=ask, tools=TOOLS, temperature=0)
+    choice = reply.choices[0]
+    assert choice.finish_reason == "tool_calls", choice
+    call = choice.message.tool_calls[0]
+    assert call.function.name == "get_weather" and "city" in json.loads(call.function.arguments), call
+    name, arguments = "", ""
+    for chunk in client.chat.completions.create(model=MODEL, messages=ask, tools=TOOLS, temperature=0, stream=True):
+        for delta in chunk.choices[0].delta.tool_calls or [] if chunk.choices else []:
+            name += delta.function.name or ""
+            arguments += delta.function.arguments or ""
+    assert name == "get_weather" and json.loads(arguments) == json.loads(call.function.arguments), (name, arguments)
+    again = ask + [choice.message.model_dump(exclude_none=True),
+                   {"role": "tool", "tool_call_id": call.id, "content": "{\"weather\": \"sunny\"}"}]
+    assert client.chat.completions.create(model=MODEL, messages=again, tools=TOOLS).choices[0].message.content
+
+
+def check_reasoning(client):
+    reply = client.chat.completions.create(model=MODEL, messages=SUM, temperature=0,
+                                           extra_body={"chat_template_kwargs": {"enable_thinking": True}})
+    message = reply.choices[0].message
+    assert message.model_extra["reasoning"] and "<think>" not in message.content, message
+
+
+def check_completions(client):
+    reply = client.completions.create(model=MODEL, prompt=["one two", "three"], max_tokens=3, echo=True)
+    assert reply.choices[0].text.startswith("one two") and reply.choices[1].text.startswith("three"), reply
+    assert "".join(c.choices[0].text for c in client.completions.create(
+        model=MODEL, prompt="one two", max_tokens=5, temperature=0, stream=True))
+
+
+def check_errors(client):
+    for wrong, error in ((dict(model="none"), openai.NotFoundError), (dict(temperature=-1), openai.BadRequestError),
+                         (dict(messages=[]), openai.BadRequestError)):
+        try:
+            client.chat.completions.create(**{**dict(model=MODEL, messages=SUM), **wrong})
+        except error as e:
+            assert e.body["message"] and e.body["code"] == e.status_code, e.body
+        else:
+            raise AssertionError(f"{wrong} was accepted")
+
+
+def main():
+    client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="none", max_retries=0, timeout=60)
+    assert MODEL in [m.id for m in client.models.list()]
+    assert client.models.retrieve(MODEL).id == MODEL
+    for check in (check_chat, check_stream, check_tools, check_reasoning, check_completions, check_errors):
+        check(client)
+        print(check.__name__, "ok")
+
+
+main()

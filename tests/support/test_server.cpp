@@ -1,0 +1,109 @@
+#include "tests/support/test_server.h"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <chrono>
+#include <vector>
+
+namespace quire::test {
+
+namespace {
+
+constexpr const char* kModel = "models/quire-tiny";
+constexpr TokenId kEndOfTurn = 1523;
+
+}  // namespace
+
+TestServerOptions::TestServerOptions() {
+  engine.eos = kEndOfTurn;
+  config.host = "127.0.0.1";
+  config.port = 0;
+  config.served_model_names = {"tiny", "other-name"};
+  config.model_root = kModel;
+  config.shutdown_timeout = std::chrono::seconds(20);
+  defaults.eos_token_ids = {kEndOfTurn};
+  defaults.reasoning = defaults.tools = true;
+}
+
+TestServer::TestServer(TestServerOptions options)
+    : options_(std::move(options)),
+      engine_(std::make_unique<FakeEngine>(options_.engine)),
+      text_(std::make_unique<TextPipeline>(Tokenizer::load(kModel), ChatTemplate::load(kModel),
+                                           options_.defaults)),
+      end_(ended_.get_future()) {
+  auto ready = ready_.get_future();
+  auto listening = listening_.get_future();
+  thread_ = std::thread([this] { run_thread(); });
+  port_ = listening.get();
+  if (options_.wait_until_ready) ready.get();
+}
+
+TestServer::~TestServer() {
+  stops_wanted_ += 2;
+  thread_.join();
+}
+
+void TestServer::wait_for_end() { end_.get(); }
+
+awaitable<void> TestServer::next_stop() {
+  while (stops_wanted_ == stops_seen_) co_await sleep_for(std::chrono::milliseconds(1));
+  ++stops_seen_;
+}
+
+awaitable<void> TestServer::root(asio::any_io_executor pool) {
+  Metrics metrics({"tiny", "test", false});
+  std::vector<std::unique_ptr<ClientEnd>> ends;
+  ends.push_back(engine_->take_client_end());
+  EngineGroup engines(pool, std::move(ends), engine_config_, {});
+  engines_ = &engines;
+  asio::thread_pool worker(1);
+  ServerHooks hooks;
+  hooks.on_listening = [this](const std::string& address) {
+    listening_.set_value(std::stoi(address.substr(address.rfind(':') + 1)));
+  };
+  hooks.on_ready = [this](const std::string&) { ready_.set_value(); };
+  co_await run_server(
+      {options_.config, engine_config_, engines, *text_, metrics, pool, worker.get_executor()},
+      hooks, [this] { return next_stop(); });
+}
+
+void TestServer::run_thread() {
+  try {
+    run(2, [this](asio::any_io_executor pool) { return root(pool); });
+    ended_.set_value();
+  } catch (...) {
+    ended_.set_exception(std::current_exception());
+  }
+}
+
+const Tokenizer& tiny_tokenizer() {
+  static const auto tokenizer = Tokenizer::load(kModel);
+  return *tokenizer;
+}
+
+FakeEngineOptions saying(const std::string& text) {
+  auto ids = tiny_tokenizer().encode(text, false);
+  ids.push_back(kEndOfTurn);
+  FakeEngineOptions options;
+  options.eos = kEndOfTurn;
+  options.next_token = [ids](const AddRequest&, int index) {
+    return ids[std::min<std::size_t>(static_cast<std::size_t>(index), ids.size() - 1)];
+  };
+  return options;
+}
+
+bool eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 10'000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
+std::string chat_body(const std::string& more_members, const std::string& content) {
+  return R"({"messages":[{"role":"user","content":")" + content + "\"}]" +
+         (more_members.empty() ? "" : "," + more_members) + "}";
+}
+
+}  // namespace quire::test
