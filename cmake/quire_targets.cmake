@@ -1,5 +1,5 @@
 # quire_library(name SRCS a.cpp … DEPS quire::base …): a folder (or one of its nouns) as a static library quire::name.
-# Without SRCS it is header-only. quire_test(name SRCS … DEPS … LABELS …): a Catch2 program registered with CTest.
+# Without SRCS it is header-only. quire_test(name SRCS … DEPS … LABELS … ARGS …): a Catch2 program registered with CTest.
 
 function(quire_compile_options target)
   # g++ 12 sees overlaps in string concatenation that are not there (GCC bug 105651).
@@ -40,7 +40,7 @@ endfunction()
 
 # Runs from the source root, so that tests/data and models are found by relative path.
 function(quire_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT" "SRCS;DEPS;LABELS;ARGS" ${ARGN})
   quire_program(${name} SRCS ${arg_SRCS} DEPS ${arg_DEPS} quire::catch_main)
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
@@ -48,6 +48,6 @@ function(quire_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME ${name} COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT})
 endfunction()

@@ -98,7 +98,7 @@ TEST_CASE("paged attention attends to what each position may see", "[ops][attent
 }
 
 TEST_CASE("attention gives a query the same bits alone, in a batch, and in chunks",
-          "[ops][attention]") {
+          "[ops][attention][cpu]") {
   const AttentionCase c = GENERATE(from_range(kCases));
   INFO(c.name);
   const AttentionData data(c, 2);
@@ -133,7 +133,8 @@ TEST_CASE("what lies in a block past the end is never read into a result", "[ops
   }
 }
 
-TEST_CASE("latent attention reads its values from the front of its keys", "[ops][attention][mla]") {
+TEST_CASE("latent attention reads its values from the front of its keys",
+          "[ops][attention][mla][cpu]") {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const AttentionCase c{"mla", dtype, dtype, 6,   1,     40,
                         32,    16,    0,     0.f, false, {{0, 50}, {77, 1}, {20, 5}}};

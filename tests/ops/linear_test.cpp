@@ -66,7 +66,7 @@ TEST_CASE("linear multiplies by the transposed weight", "[ops][linear]") {
   }
 }
 
-TEST_CASE("linear gives a row the same bits whatever rows are beside it", "[ops][linear]") {
+TEST_CASE("linear gives a row the same bits whatever rows are beside it", "[ops][linear][cpu]") {
   const DType dtype = GENERATE(DType::f32, DType::bf16, DType::f16);
   const std::int64_t n = 203, k = 333;
   std::mt19937 rng(2);
@@ -113,7 +113,7 @@ TEST_CASE("linear reads and writes rows that are strided", "[ops][linear]") {
   }
 }
 
-TEST_CASE("head_linear multiplies each head by its own weight", "[ops][linear]") {
+TEST_CASE("head_linear multiplies each head by its own weight", "[ops][linear][cpu]") {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const std::int64_t tokens = 6, heads = 3, n = 21, k = 18;
   std::mt19937 rng(4);
@@ -140,7 +140,7 @@ TEST_CASE("head_linear multiplies each head by its own weight", "[ops][linear]")
   }
 }
 
-TEST_CASE("quantized_linear unpacks MXFP4", "[ops][linear][mxfp4]") {
+TEST_CASE("quantized_linear unpacks MXFP4", "[ops][linear][mxfp4][cpu]") {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const std::int64_t m = GENERATE(1, 9), n = 45, k = 96;
   const float e2m1[8] = {0.f, 0.5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f};

@@ -86,7 +86,7 @@ TEST_CASE("greedy takes the largest logit, of equal ones the first", "[ops][samp
   }
 }
 
-TEST_CASE("draws follow the filtered distribution", "[ops][sampling]") {
+TEST_CASE("draws follow the filtered distribution", "[ops][sampling][draws]") {
   struct Case {
     const char* name;
     Settings settings;
