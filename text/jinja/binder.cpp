@@ -134,6 +134,18 @@ void ForStmt::each_child(const Visit& visit) {
 
 void ForStmt::declare(Symbols& symbols) { items->declare(symbols); }
 
+// The test sees an item in a scope of its own, before the body does.
+void ForStmt::bind_test(const Binder& body_binder) {
+  Symbols symbols(*body_binder.function, body_binder.symbols->parent(), "?");
+  test_target = target->clone_target();
+  test_target->declare(symbols);
+  test->declare(symbols);
+  Binder inner = body_binder.inner(symbols);
+  test_target->bind(inner);
+  test->bind(inner);
+  test_scope = symbols.scope(*body_binder.function);
+}
+
 void ForStmt::bind(Binder& binder) {
   items->bind(binder);
   if (names_loop_as_target(*this))
@@ -141,7 +153,6 @@ void ForStmt::bind(Binder& binder) {
   own.outer = binder.function;
   Function& function = recursive ? own : *binder.function;
   Symbols loop_symbols(function, binder.symbols);
-  Symbols test_symbols(function, binder.symbols, "?");
   Symbols else_symbols(function, binder.symbols);
   has_loop = recursive || find_undeclared(nodes_of(body), {"loop"}).count("loop") > 0;
   each_child([&](Node& child) {
@@ -156,16 +167,7 @@ void ForStmt::bind(Binder& binder) {
 
   Binder inner = binder.inner(loop_symbols);
   inner.function = &function;
-  if (test) {
-    test_target = target->clone_target();
-    test_target->declare(test_symbols);
-    test->declare(test_symbols);
-    inner.symbols = &test_symbols;
-    test_target->bind(inner);
-    test->bind(inner);
-    test_scope = test_symbols.scope(function);
-    inner.symbols = &loop_symbols;
-  }
+  if (test) bind_test(inner);
   if (has_loop) loop_variable = inner.slot_of("loop");
   target->bind(inner);
   inner.in_loop = true;

@@ -21,6 +21,7 @@ class Parser {
 
   // Statements up to one of the tags; stops at its name.
   Body parse_body(const Words& end_tags);
+  ExprPtr parse_printed();
   StmtPtr parse_statement();
   StmtPtr parse_if();
   StmtPtr parse_for();
@@ -67,6 +68,7 @@ class Parser {
   ExprPtr parse_postfix(ExprPtr expr);
   ExprPtr parse_filters_and_tests(ExprPtr expr);
   ExprPtr parse_subscript(ExprPtr object);
+  ExprPtr parse_dotted(ExprPtr object, int line);
   ExprPtr parse_subscript_key();
   ExprPtr parse_call(ExprPtr callee);
   CallArguments parse_arguments();

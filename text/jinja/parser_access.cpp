@@ -19,26 +19,29 @@ SliceExpr* bare_slice(const ExprPtr& key) {
 
 }  // namespace
 
+// After the dot.
+ExprPtr Parser::parse_dotted(ExprPtr object, int line) {
+  const Token name = take();
+  if (name.is(Type::name)) {
+    auto attribute = std::make_unique<AttributeExpr>();
+    attribute->object = std::move(object);
+    attribute->name = Value(name.text);
+    return finish(std::move(attribute), line);
+  }
+  if (!name.is(Type::number) || name.number.is(Value::Kind::real)) {
+    fail(ErrorKind::syntax, "expected name or number", name.line);
+  }
+  auto key = std::make_unique<ConstExpr>();
+  key->value = name.number;
+  auto item = std::make_unique<ItemExpr>();
+  item->object = std::move(object);
+  item->key = finish(std::move(key), name.line);
+  return finish(std::move(item), line);
+}
+
 ExprPtr Parser::parse_subscript(ExprPtr object) {
   const Token opening = take();
-  if (opening.text == ".") {
-    const Token name = take();
-    if (name.is(Type::name)) {
-      auto attribute = std::make_unique<AttributeExpr>();
-      attribute->object = std::move(object);
-      attribute->name = Value(name.text);
-      return finish(std::move(attribute), opening.line);
-    }
-    if (!name.is(Type::number) || name.number.is(Value::Kind::real)) {
-      fail(ErrorKind::syntax, "expected name or number", name.line);
-    }
-    auto key = std::make_unique<ConstExpr>();
-    key->value = name.number;
-    auto item = std::make_unique<ItemExpr>();
-    item->object = std::move(object);
-    item->key = finish(std::move(key), name.line);
-    return finish(std::move(item), opening.line);
-  }
+  if (opening.text == ".") return parse_dotted(std::move(object), opening.line);
   auto keys = std::make_unique<ItemsExpr>();
   keys->is_tuple = true;
   while (!current().is_op("]")) {

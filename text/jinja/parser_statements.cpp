@@ -78,6 +78,20 @@ void Parser::fail_tag(const std::string* unknown) {
   fail_here(message);
 }
 
+// Text between tags, or what stands in {{ }}.
+ExprPtr Parser::parse_printed() {
+  const int line = current().line;
+  if (current().is(Type::data)) {
+    auto data = std::make_unique<DataExpr>();
+    data->text = take().text;
+    return finish(std::move(data), line);
+  }
+  expect(Type::variable_begin);
+  ExprPtr printed = parse_tuple({});
+  expect(Type::variable_end);
+  return printed;
+}
+
 Body Parser::parse_body(const Words& end_tags) {
   const Nested nested(*this);
   if (!end_tags.empty()) end_tags_.push_back(end_tags);
@@ -89,20 +103,10 @@ Body Parser::parse_body(const Words& end_tags) {
     body.push_back(finish(std::move(output), line));
     output = nullptr;
   };
-  const auto print = [&](ExprPtr item) {
-    if (!output) output = std::make_unique<OutputStmt>();
-    output->items.push_back(std::move(item));
-  };
   while (!current().is(Type::end)) {
-    const int line = current().line;
-    if (current().is(Type::data)) {
-      auto data = std::make_unique<DataExpr>();
-      data->text = take().text;
-      print(finish(std::move(data), line));
-    } else if (current().is(Type::variable_begin)) {
-      take();
-      print(parse_tuple({}));
-      expect(Type::variable_end);
+    if (!current().is(Type::block_begin)) {
+      if (!output) output = std::make_unique<OutputStmt>();
+      output->items.push_back(parse_printed());
     } else {
       flush();
       expect(Type::block_begin);

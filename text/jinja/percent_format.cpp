@@ -65,6 +65,7 @@ class PercentFormatter {
   Value keyed_value();
   std::int64_t read_count();
   std::string convert(char type, const Value& value, FormatSpec& spec);
+  std::string convert_digits(char type, const Value& integer, const FormatSpec& spec);
   std::string convert_number(char type, const Value& value, FormatSpec& spec);
 
   Evaluation& evaluation_;
@@ -169,6 +170,20 @@ std::string PercentFormatter::convert(char type, const Value& value, FormatSpec&
   return pad_text(evaluation_, std::move(text), spec, '>');
 }
 
+// Python's % has a precision for integers: so many digits at least.
+std::string PercentFormatter::convert_digits(char type, const Value& integer,
+                                             const FormatSpec& spec) {
+  FormatSpec digits;
+  digits.type = type == 'i' || type == 'u' ? 'd' : type;
+  std::string text = format_value(evaluation_, integer, digits);
+  const std::size_t sign = text.starts_with('-');
+  evaluation_.charge_text(std::uint64_t(spec.precision));
+  const auto wanted = std::size_t(spec.precision) + sign;
+  if (text.size() < wanted) text.insert(sign, wanted - text.size(), '0');
+  if (sign == 0 && spec.sign != '-') text.insert(0, 1, spec.sign);
+  return pad_text(evaluation_, std::move(text), spec, '>');
+}
+
 std::string PercentFormatter::convert_number(char type, const Value& value, FormatSpec& spec) {
   const bool whole = std::string_view("diouxX").find(type) != std::string_view::npos;
   if (!whole && std::string_view("eEfFgG").find(type) == std::string_view::npos) {
@@ -194,18 +209,7 @@ std::string PercentFormatter::convert_number(char type, const Value& value, Form
       fail(ErrorKind::overflow, "cannot convert float infinity to integer");
     integer = Value(BigInt::from_real(value.real()));
   }
-  // Python's % has a precision for integers: so many digits at least.
-  if (spec.precision > 0) {
-    FormatSpec digits;
-    digits.type = type == 'i' || type == 'u' ? 'd' : type;
-    std::string text = format_value(evaluation_, integer, digits);
-    const std::size_t sign = text.starts_with('-');
-    evaluation_.charge_text(std::uint64_t(spec.precision));
-    const auto wanted = std::size_t(spec.precision) + sign;
-    if (text.size() < wanted) text.insert(sign, wanted - text.size(), '0');
-    if (sign == 0 && spec.sign != '-') text.insert(0, 1, spec.sign);
-    return pad_text(evaluation_, std::move(text), spec, '>');
-  }
+  if (spec.precision > 0) return convert_digits(type, integer, spec);
   spec.precision = -1;
   spec.type = type == 'i' || type == 'u' ? 'd' : type;
   return format_value(evaluation_, integer, spec);

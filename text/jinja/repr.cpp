@@ -73,6 +73,31 @@ void append_dict(std::string& out, const Dict& dict, int depth) {
   out.push_back('}');
 }
 
+void append_quoted_safe(std::string& out, const Text& text) {
+  if (text.safe) out += "Markup(";
+  append_quoted(out, text.utf8);
+  if (text.safe) out += ")";
+}
+
+std::string scalar_text(const Value& value) {
+  switch (value.kind()) {
+    case Kind::undefined:
+      return "Undefined";
+    case Kind::none:
+      return "None";
+    case Kind::boolean:
+      return value.boolean() ? "True" : "False";
+    case Kind::integer:
+      return std::to_string(value.integer());
+    case Kind::big_integer:
+      return value.big_integer().to_string();
+    case Kind::real:
+      return repr(value.real());
+    default:
+      return "missing";
+  }
+}
+
 // "d.ddde+XX" of std::to_chars, laid out as Python does: plain between 1e-4 and 1e16.
 std::string layout(std::string_view scientific) {
   const bool negative = scientific.starts_with('-');
@@ -130,31 +155,8 @@ void append_repr(std::string& out, const Value& value, int depth) {
   if (out.size() > kMaxBytes)
     fail(ErrorKind::limit, "a text of more than " + std::to_string(kMaxBytes) + " bytes");
   switch (value.kind()) {
-    case Kind::missing:
-      out += "missing";
-      break;
-    case Kind::undefined:
-      out += "Undefined";
-      break;
-    case Kind::none:
-      out += "None";
-      break;
-    case Kind::boolean:
-      out += value.boolean() ? "True" : "False";
-      break;
-    case Kind::integer:
-      out += std::to_string(value.integer());
-      break;
-    case Kind::big_integer:
-      out += value.big_integer().to_string();
-      break;
-    case Kind::real:
-      out += repr(value.real());
-      break;
     case Kind::string:
-      if (value.text().safe) out += "Markup(";
-      append_quoted(out, value.string());
-      if (value.text().safe) out += ")";
+      append_quoted_safe(out, value.text());
       break;
     case Kind::list:
       append_items(out, value.list(), '[', ']', depth);
@@ -168,6 +170,8 @@ void append_repr(std::string& out, const Value& value, int depth) {
     case Kind::object:
       value.object()->append_repr(out, depth);
       break;
+    default:
+      out += scalar_text(value);
   }
 }
 

@@ -64,6 +64,7 @@ class Symbols {
   // The effects of an if's branches, of which one will run.
   void merge_branches(const std::vector<Symbols>& branches);
 
+  const Symbols* parent() const { return parent_; }
   Slot slot_of(const std::string& name, const Function& from) const;
   int own_slot(const std::string& name) const;
   Scope scope(const Function& from) const;

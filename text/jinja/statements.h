@@ -54,6 +54,7 @@ struct ForStmt : Stmt {
   void bind(Binder& binder) override;
 
  private:
+  void bind_test(const Binder& body_binder);
   Flow loop_over(Frame& outer, Frame& frame, const Value& source, int depth) const;
 };
 
