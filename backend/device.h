@@ -87,7 +87,7 @@ class Device {
       const = 0;  // may the host read and write Buffers from allocate() directly?
 
   virtual Buffer allocate(std::size_t bytes) = 0;  // 64-byte aligned or better, contents undefined
-  // The same, all bits zero when the call returns.
+  // The same, all bits zero and the memory really there when the call returns.
   virtual Buffer allocate_zeroed(std::size_t bytes) {
     Buffer buffer = allocate(bytes);
     zero(buffer.data(), bytes, stream());

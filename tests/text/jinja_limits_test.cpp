@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <catch2/catch.hpp>
-#include <ctime>
 #include <string>
 
 #include "text/chat_template.h"
