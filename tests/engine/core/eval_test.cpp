@@ -117,6 +117,7 @@ TEST_CASE("the shipped models answer as their references", "[engine][core][eval]
       {"overlapping steps, chunks, preemption", kDense, 32, 1, 64, 66, false, 120, true},
       {"hybrid, one at a time", kHybrid, 1, 1, 512, 1025, false, 100},
       {"hybrid, 32 at a time", kHybrid, 32, 1, 512, 1025, false, 300},
+      {"hybrid, found prefixes", kHybrid, 32, 2, 512, 1025, true, 300},
       {"hybrid, overlapping steps, chunks", kHybrid, 32, 1, 40, 1025, false, 100, true},
   }));
   INFO(setting.name);
