@@ -1,20 +1,11 @@
 #include "text/bpe.h"
 
 #include <algorithm>
-#include <functional>
-#include <limits>
+#include <array>
 
 #include "text/utf8.h"
 
 namespace quire {
-namespace {
-
-constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
-// Up to here, looking through all ranks for each merge is faster than a queue.
-constexpr std::size_t kShortWord = 48;  // units
-
-}  // namespace
-
 void BpeModel::encode(std::string_view text, std::span<const Piece> pieces,
                       std::vector<TokenId>& ids) const {
   ScratchPool<Scratch>::Loan loan(pool_);
@@ -88,16 +79,10 @@ void BpeModel::merge_word(std::string_view word, Scratch& scratch) const {
     scratch.word_ids.assign(1, token);
     return;
   }
-  units_of(word, scratch.units);
-  if (scratch.units.size() <= kShortWord) {
-    merge_short(scratch);
-  } else {
-    merge_with_queue(scratch);
-  }
-  if (known != nullptr && scratch.word_ids.size() == 1 && scratch.word_ids[0] == token &&
-      suffix_.empty()) {
-    known->store(true, std::memory_order_relaxed);
-  }
+  units_of(word, scratch.word_ids);
+  scratch.merger.merge(scratch.word_ids, merges_);
+  const bool merged = scratch.word_ids.size() == 1 && scratch.word_ids[0] == token;
+  if (known != nullptr && merged && suffix_.empty()) known->store(true, std::memory_order_relaxed);
 }
 
 void BpeModel::units_of(std::string_view word, std::vector<TokenId>& units) const {
@@ -139,80 +124,6 @@ void BpeModel::add_unknown(std::string_view unit, std::optional<TokenId>& unknow
   if (!unk_) return;
   if (unknown && !fuse_unk_) units.push_back(*unknown);
   unknown = unk_;
-}
-
-void BpeModel::merge_short(Scratch& scratch) const {
-  auto& units = scratch.units;
-  auto& ranks = scratch.ranks;
-  const auto rank_at = [&](std::size_t i) {
-    return i + 1 < units.size() ? merges_.find(units[i], units[i + 1]).rank : kNoRank;
-  };
-  ranks.resize(units.size());
-  for (std::size_t i = 0; i < units.size(); ++i) ranks[i] = rank_at(i);
-  while (units.size() > 1) {
-    const auto best = std::min_element(ranks.begin(), ranks.end());
-    if (*best == kNoRank) break;
-    const auto i = static_cast<std::size_t>(best - ranks.begin());
-    units[i] = merges_.find(units[i], units[i + 1]).id;
-    units.erase(units.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-    ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-    ranks[i] = rank_at(i);
-    if (i > 0) ranks[i - 1] = rank_at(i - 1);
-  }
-  scratch.word_ids = units;
-}
-
-void BpeModel::merge_with_queue(Scratch& scratch) const {
-  auto& symbols = scratch.symbols;
-  auto& queue = scratch.queue;  // a heap of rank << 32 | position, least first
-  const auto later = std::greater<std::uint64_t>();
-  const auto count = static_cast<std::int32_t>(scratch.units.size());
-  symbols.clear();
-  queue.clear();
-  for (std::int32_t i = 0; i < count; ++i) {
-    symbols.push_back(
-        {scratch.units[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
-  }
-  const auto rule_at = [&](std::int32_t i) {
-    const Symbol& symbol = symbols[static_cast<std::size_t>(i)];
-    if (symbol.id < 0 || symbol.next < 0) return MergeRule{};
-    return merges_.find(symbol.id, symbols[static_cast<std::size_t>(symbol.next)].id);
-  };
-  const auto entry_of = [](std::uint32_t rank, std::int32_t i) {
-    return static_cast<std::uint64_t>(rank) << 32 | static_cast<std::uint32_t>(i);
-  };
-  const auto enqueue = [&](std::int32_t i) {
-    const MergeRule rule = rule_at(i);
-    if (rule.rank == kNoRank) return;
-    queue.push_back(entry_of(rule.rank, i));
-    std::push_heap(queue.begin(), queue.end(), later);
-  };
-  for (std::int32_t i = 0; i < count; ++i) {
-    if (const MergeRule rule = rule_at(i); rule.rank != kNoRank)
-      queue.push_back(entry_of(rule.rank, i));
-  }
-  std::make_heap(queue.begin(), queue.end(), later);
-
-  while (!queue.empty()) {
-    const std::uint64_t top = queue.front();
-    std::pop_heap(queue.begin(), queue.end(), later);
-    queue.pop_back();
-    const auto i = static_cast<std::int32_t>(top & 0xFFFFFFFF);
-    const MergeRule rule = rule_at(i);
-    if (rule.rank != top >> 32) continue;  // one of the two has merged since
-    Symbol& left = symbols[static_cast<std::size_t>(i)];
-    Symbol& right = symbols[static_cast<std::size_t>(left.next)];
-    left.id = rule.id;
-    left.next = right.next;
-    right.id = -1;
-    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = i;
-    if (left.previous >= 0) enqueue(left.previous);
-    enqueue(i);
-  }
-  scratch.word_ids.clear();
-  for (const Symbol& symbol : symbols) {
-    if (symbol.id >= 0) scratch.word_ids.push_back(symbol.id);
-  }
 }
 
 bool BpeModel::is_seam(char32_t left, char32_t right) const {

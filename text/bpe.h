@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "text/bpe_merger.h"
 #include "text/scratch_pool.h"
 #include "text/string_map.h"
 #include "text/token_model.h"
@@ -24,22 +25,17 @@ class BpeModel final : public TokenModel {
   const Vocab& vocab() const override { return vocab_; }
 
  private:
-  struct Symbol {
-    TokenId id;
-    std::int32_t previous, next;  // -1: none
-  };
   struct Scratch {
     WordCache cache;
-    std::vector<TokenId> units;
-    std::vector<std::uint32_t> ranks;
-    std::vector<Symbol> symbols;
-    std::vector<std::uint64_t> queue;
+    BpeMerger merger;
     std::vector<TokenId> word_ids;
   };
 
+  void load_units();
   void load_merges(const JsonField& field);
-  void add_merge(const JsonField& place, std::string_view left, std::string_view right,
-                 std::uint32_t rank);
+  // What is wrong with the rule; empty: it has been added.
+  std::string add_merge(std::string_view left, std::string_view right, std::uint32_t rank);
+  void note_joined(std::string_view token);
   void map_words_to_bytes();
 
   TokenId token_of(std::string_view word) const;  // the whole word as one token; -1: it is none
@@ -51,8 +47,6 @@ class BpeModel final : public TokenModel {
   void units_of(std::string_view word, std::vector<TokenId>& units) const;
   void add_unknown(std::string_view unit, std::optional<TokenId>& unknown,
                    std::vector<TokenId>& units) const;
-  void merge_short(Scratch& scratch) const;
-  void merge_with_queue(Scratch& scratch) const;
   bool is_seam(char32_t left, char32_t right) const;
 
   bool byte_level_;

@@ -34,28 +34,25 @@ BpeModel::BpeModel(const JsonField& field, bool byte_level)
   if (const auto dropout = field.find("dropout"); dropout && dropout->number() != 0) {
     dropout->fail("encoding at random is not supported, expected null or 0");
   }
-  if (const auto unk = field.find("unk_token"); unk && !unk->string().empty()) {
-    unk_ = vocab_.find(unk->string());
-    if (!unk_) unk->fail("is not in the vocabulary");
-  }
+  // Where the vocabulary has no such token nothing stands for what is unknown.
+  unk_ = vocab_.find(field.text("unk_token"));
+  load_units();
+  load_merges(field.at("merges"));
+  if (byte_level_) map_words_to_bytes();
+  merges_to_itself_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(vocab_.id_limit()));
+}
+
+void BpeModel::load_units() {
   for (std::size_t byte = 0; byte < 256; ++byte) {
     fallback_ids_[byte] = vocab_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
     std::string unit;
-    if (byte_level) {
+    if (byte_level_) {
       utf8_append(unit, kByteChars[byte]);
     } else if (byte < 0x80) {
       unit += static_cast<char>(byte);
     }
     byte_ids_[byte] = unit.empty() ? -1 : vocab_.find(unit).value_or(-1);
   }
-  load_merges(field.at("merges"));
-  if (byte_level_) map_words_to_bytes();
-  merges_to_itself_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(vocab_.id_limit()));
-}
-
-void BpeModel::load_merges(const JsonField& field) {
-  const auto merges = field.array();
-  merges_ = MergeMap(merges.size());
   // Unknown units fuse over any seam, and where they are left out their neighbours may merge: there
   // must be none. And a part of a word must not be taken for a word that is a token.
   const bool none_unknown =
@@ -64,50 +61,60 @@ void BpeModel::load_merges(const JsonField& field) {
   if (!byte_level_ && !ignore_merges_ && prefix_.empty() && suffix_.empty() && none_unknown) {
     joined_pairs_.resize(kJoinedBits / 64);
   }
+}
+
+void BpeModel::load_merges(const JsonField& field) {
+  const auto merges = field.array();
+  merges_ = MergeMap(merges.size());
   std::uint32_t rank = 0;
   std::size_t index = 0;
   for (const auto merge : merges) {
-    const auto place = [&, at = index++] { return field.child(std::to_string(at), merge); };
-    std::string_view line;
+    std::string_view line, left, right;
     simdjson::dom::array pair;
+    std::string problem;
     if (!merge.get(line)) {
       const std::size_t gap = line.find(' ');
       if (line.starts_with("#version")) continue;
-      if (gap == line.npos || line.find(' ', gap + 1) != line.npos) {
-        place().fail("expected two tokens with a space between");
-      }
-      add_merge(place(), line.substr(0, gap), line.substr(gap + 1), rank++);
-    } else if (!merge.get(pair) && pair.size() == 2) {
-      std::string_view left, right;
-      if (pair.at(0).get(left) || pair.at(1).get(right)) place().fail("expected two strings");
-      add_merge(place(), left, right, rank++);
+      problem = gap == line.npos || line.find(' ', gap + 1) != line.npos
+                    ? "expected two tokens with a space between"
+                    : add_merge(line.substr(0, gap), line.substr(gap + 1), rank++);
+    } else if (!merge.get(pair) && pair.size() == 2 && !pair.at(0).get(left) &&
+               !pair.at(1).get(right)) {
+      problem = add_merge(left, right, rank++);
     } else {
-      place().fail("expected a string or an array of two strings");
+      problem = "expected a string or an array of two strings";
     }
+    if (!problem.empty()) field.child(std::to_string(index), merge).fail(problem);
+    ++index;
   }
   if (merges_odd_tokens_) joined_pairs_.clear();
 }
 
-void BpeModel::add_merge(const JsonField& place, std::string_view left, std::string_view right,
-                         std::uint32_t rank) {
-  const auto id_of = [&](std::string_view token) {
-    const auto id = vocab_.find(token);
-    if (!id) place.fail(fmt::format("\"{}\" is not in the vocabulary", token));
-    return *id;
+std::string BpeModel::add_merge(std::string_view left, std::string_view right, std::uint32_t rank) {
+  const auto unknown = [](std::string_view token) {
+    return fmt::format("\"{}\" is not in the vocabulary", token);
   };
-  const TokenId left_id = id_of(left);
-  const TokenId right_id = id_of(right);
-  if (right.size() < prefix_.size()) place.fail("the second token lacks the subword prefix");
-  const std::string merged = std::string(left).append(right.substr(prefix_.size()));
-  merges_.assign(left_id, right_id, {rank, id_of(merged)});
-
-  if (joined_pairs_.empty()) return;
+  const auto left_id = vocab_.find(left);
+  const auto right_id = vocab_.find(right);
+  if (!left_id || !right_id) return unknown(left_id ? right : left);
+  if (right.size() < prefix_.size()) return "the second token lacks the subword prefix";
+  std::string merged(left);
+  merged += right.substr(prefix_.size());
+  const auto merged_id = vocab_.find(merged);
+  if (!merged_id) return unknown(merged);
+  merges_.assign(*left_id, *right_id, {rank, *merged_id});
+  if (joined_pairs_.empty()) return {};
   merges_odd_tokens_ = merges_odd_tokens_ || left_id == unk_ || right_id == unk_ ||
                        is_byte_token(left) || is_byte_token(right);
+  note_joined(merged);
+  return {};
+}
+
+void BpeModel::note_joined(std::string_view token) {
   char32_t previous = 0;
-  for_each_char(merged, [&](char32_t c, std::string_view bytes) {
+  for_each_char(token, [&](char32_t c, std::string_view bytes) {
     const std::uint64_t hash = mix_bits(previous, c) & (kJoinedBits - 1);
-    if (bytes.data() != merged.data()) joined_pairs_[hash / 64] |= std::uint64_t{1} << (hash % 64);
+    if (bytes.data() != token.data()) joined_pairs_[hash / 64] |= std::uint64_t{1} << (hash % 64);
     previous = c;
   });
 }

@@ -258,6 +258,7 @@ using Factory = std::unique_ptr<SplitPattern> (*)();
 
 template <class Scanner>
 std::unique_ptr<SplitPattern> make() {
+  CharClasses::get();  // computed while loading, not in the first request
   return std::make_unique<ScannerPattern<Scanner>>();
 }
 
