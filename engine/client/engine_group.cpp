@@ -6,6 +6,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -135,12 +136,14 @@ class EngineGroup::Impl {
       return refuse("the prompt has " + std::to_string(request.prompt.size()) +
                     " tokens, the context length is " + std::to_string(ready_.max_model_len));
     }
+    const int vocab_size =
+        ready_.vocab_size > 0 ? ready_.vocab_size : std::numeric_limits<int>::max();
     const auto [lowest, highest] = std::ranges::minmax(request.prompt);
-    if (lowest < 0 || highest >= ready_.vocab_size) {
+    if (lowest < 0 || highest >= vocab_size) {
       return refuse("token " + std::to_string(lowest < 0 ? lowest : highest) +
-                    " is not in the vocabulary of " + std::to_string(ready_.vocab_size));
+                    " is not in the vocabulary of " + std::to_string(vocab_size));
     }
-    return validate(request.sampling, ready_.vocab_size);
+    return validate(request.sampling, vocab_size);
   }
 
   // Among equals the next one after the last choice.

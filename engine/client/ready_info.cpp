@@ -57,12 +57,12 @@ Result<ReadyInfo> merge_ready(std::vector<Ready> engines) {
   ReadyInfo info;
   info.max_model_len = first.max_model_len;
   info.block_size = first.block_size;
-  info.vocab_size = first.vocab_size;
   info.dtype = first.dtype;
   const Ready* stats_owner = nullptr;  // the first that has an address
   for (const Ready& engine : engines) {
     if (auto ok = check(engine); !ok) return ok.error();
     info.max_model_len = std::min(info.max_model_len, engine.max_model_len);
+    info.vocab_size = std::max(info.vocab_size, engine.vocab_size);
     for (const auto& ok :
          {must_be_equal(first, engine, first.block_size, engine.block_size, "block_size"),
           must_be_equal(first, engine, first.vocab_size, engine.vocab_size, "vocab_size"),

@@ -14,7 +14,7 @@ namespace quire {
 struct ReadyInfo {
   int max_model_len = 0;  // tokens, the smallest over engines
   int block_size = 0;     // tokens, equal on all engines
-  int vocab_size = 0;
+  int vocab_size = 0;     // 0: no engine says
   std::string dtype;
   std::string dp_stats_address;  // empty: none
   std::vector<Ready> engines;    // by rank

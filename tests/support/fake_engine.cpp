@@ -108,7 +108,12 @@ struct FakeEngine::Impl {
     stats.num_free_blocks = stats.num_blocks - stats.num_running;
     stats.kv_cache_usage = static_cast<double>(stats.num_running) / stats.num_blocks;
     step.stats = stats;
-    end->publish(std::move(step));
+    send(std::move(step));
+  }
+
+  void send(EngineEvent event) {
+    if (!options.on_wire) return end->publish(std::move(event));
+    if (auto crossed = options.on_wire(event)) end->publish(std::move(*crossed));
   }
 };
 
@@ -165,7 +170,7 @@ void FakeEngine::run() {
     impl_->publish(std::move(step));
     if (ran) std::this_thread::sleep_for(impl_->options.step_time);
     if (impl_->options.dies_after_steps == impl_->stats.steps) {
-      impl_->end->publish(EngineDead{impl_->options.ready.engine, "the fake engine was told to"});
+      impl_->send(EngineDead{impl_->options.ready.engine, "the fake engine was told to"});
       return impl_->end->close();
     }
     if (impl_->options.vanishes_after_steps == impl_->stats.steps) return impl_->end->close();
@@ -174,21 +179,21 @@ void FakeEngine::run() {
 
 bool FakeEngine::start_up() {
   const FakeEngineOptions& options = impl_->options;
-  impl_->end->publish(Hello{options.ready.engine, options.ready.version});
+  impl_->send(Hello{options.ready.engine, options.ready.version});
   std::vector<Command> commands;
   if (!impl_->end->wait_and_take(commands)) return false;
   if (options.silent_at_startup) {
     while (impl_->end->wait_and_take(commands)) commands.clear();
     return false;
   }
-  impl_->end->publish(StartupProgress{"pretending to load weights", 0.5});
+  impl_->send(StartupProgress{"pretending to load weights", 0.5});
   std::this_thread::sleep_for(options.startup_time);
   if (options.dies_at_startup) {
-    impl_->end->publish(EngineDead{options.ready.engine, *options.dies_at_startup});
+    impl_->send(EngineDead{options.ready.engine, *options.dies_at_startup});
     impl_->end->close();
     return false;
   }
-  impl_->end->publish(options.ready);
+  impl_->send(options.ready);
   return true;
 }
 

@@ -27,6 +27,9 @@ struct FakeEngineOptions {
   std::function<TokenId(const AddRequest& request, int index)> next_token;
   std::optional<TokenId> eos;  // ends a request unless it ignores eos
 
+  // What of an event crosses the line; unset: all of it. nullopt: nothing.
+  std::function<std::optional<EngineEvent>(const EngineEvent&)> on_wire;
+
   int max_num_seqs = 64;                   // rows per step, the rest waits
   std::chrono::microseconds step_time{0};  // sleep per step
   std::chrono::milliseconds startup_time{0};
