@@ -91,16 +91,16 @@ void CpuOps::product(const cpu::GemmArgs& args, const Matrix& weight, cpu::Float
   const bool bf16 = type == cpu::Float::bf16, packs = bf16 && kernels_.packs_bf16;
   const bool unpacks = weight.format != WeightFormat::plain;
   const std::int64_t columns = n_end - n_begin, k = weight.k;
-  const std::size_t pack_bytes = packs ? static_cast<std::size_t>(ceil_div(k, 32) * 32) * 64 : 0;
+  constexpr std::int64_t kSums = cpu::kDeepColumns * 64;
+  const auto gemm_bytes = static_cast<std::size_t>(
+      packs ? ceil_div(k, 32) * 32 * 64 : cpu::kDeepRows * (kSums + 5 * k + 2 * cpu::kDeepBytes));
   const std::size_t unpack_bytes =
       unpacks ? static_cast<std::size_t>(columns * k) * bytes_of(type) : 0;
-  auto* const scratch = packs || unpacks
-                            ? static_cast<std::byte*>(thread_scratch(pack_bytes + unpack_bytes))
-                            : nullptr;
+  auto* const scratch = static_cast<std::byte*>(thread_scratch(gemm_bytes + unpack_bytes));
   const auto gemm = bf16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
   if (!unpacks) return gemm(args, m_begin, m_end, n_begin, n_end, scratch);
 
-  void* const unpacked = scratch + pack_bytes;
+  void* const unpacked = scratch + gemm_bytes;
   kernels_.unpack_mxfp4(reinterpret_cast<const std::uint8_t*>(weight.data) + n_begin * k / 2,
                         reinterpret_cast<const std::uint8_t*>(weight.scales) + n_begin * k / 32,
                         columns * k / 32, type, unpacked);

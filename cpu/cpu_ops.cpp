@@ -10,6 +10,13 @@
 namespace quire {
 namespace {
 
+constexpr float kSwigluLimit = 7.f, kSwigluAlpha = 1.702f;
+constexpr std::int64_t kExpWork = 8;  // an exp costs as much as this many other element operations
+
+std::int64_t row_count(TensorView v) { return v.numel() / v.extent(v.rank() - 1); }
+
+}  // namespace
+
 cpu::Act act_of(Activation activation) {
   switch (activation) {
     case Activation::silu:
@@ -23,13 +30,6 @@ cpu::Act act_of(Activation activation) {
   }
   return cpu::Act::silu;
 }
-
-constexpr float kSwigluLimit = 7.f, kSwigluAlpha = 1.702f;
-constexpr std::int64_t kExpWork = 8;  // an exp costs as much as this many other element operations
-
-std::int64_t row_count(TensorView v) { return v.numel() / v.extent(v.rank() - 1); }
-
-}  // namespace
 
 cpu::Float float_of(DType dtype) {
   switch (dtype) {
@@ -197,6 +197,11 @@ void CpuOps::rope(TensorView x, TensorView positions, TensorView cos_sin, RopeSt
            [&](std::int64_t begin, std::int64_t end) { kernels_.rope(args, begin, end); });
 }
 
+void CpuOps::activate(const cpu::ActArgs& args, std::int64_t rows) {
+  for_rows(rows, args.width * kExpWork,
+           [&](std::int64_t begin, std::int64_t end) { kernels_.activation(args, begin, end); });
+}
+
 void CpuOps::gated_activation(TensorView out, TensorView gate_up, Activation activation,
                               StreamRef) {
   const std::int64_t width = out.extent(1);
@@ -208,23 +213,20 @@ void CpuOps::gated_activation(TensorView out, TensorView gate_up, Activation act
                           act_of(activation),
                           kSwigluLimit,
                           kSwigluAlpha};
-  for_rows(out.extent(0), width * kExpWork,
-           [&](std::int64_t begin, std::int64_t end) { kernels_.activation(args, begin, end); });
+  activate(args, out.extent(0));
 }
 
 void CpuOps::activation(TensorView out, TensorView x, Activation activation, StreamRef) {
   assert(activation != Activation::clamped_swiglu && out.dtype() == x.dtype());
   const std::int64_t width = x.extent(x.rank() - 1);
   const cpu::ActArgs args{rows_of(out), rows_of(x), {}, width, act_of(activation), 0.f, 0.f};
-  for_rows(row_count(x), width * kExpWork,
-           [&](std::int64_t begin, std::int64_t end) { kernels_.activation(args, begin, end); });
+  activate(args, row_count(x));
 }
 
 void CpuOps::soft_cap(TensorView x, float cap, StreamRef) {
   const std::int64_t width = x.extent(x.rank() - 1);
   const cpu::ActArgs args{rows_of(x), rows_of(x), {}, width, cpu::Act::tanh_cap, cap, 0.f};
-  for_rows(row_count(x), width * kExpWork,
-           [&](std::int64_t begin, std::int64_t end) { kernels_.activation(args, begin, end); });
+  activate(args, row_count(x));
 }
 
 }  // namespace quire

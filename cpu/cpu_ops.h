@@ -85,7 +85,21 @@ class CpuOps : public Ops {
   std::int64_t task_columns(cpu::Float type, std::int64_t rows) const;
   void linear_into(TensorView out, TensorView x, const Matrix& weight, std::int64_t n,
                    TensorView bias);
+  // Pairs (token, choice) sorted by expert: those of expert e are pairs[start[e] … start[e + 1]).
+  struct ExpertPlan {
+    std::int32_t* start;
+    std::int32_t* pairs;     // token · choices + choice
+    std::int32_t* position;  // of each pair in pairs
+    std::int32_t* active;    // experts with pairs
+    std::int64_t num_active = 0;
+  };
+  // memory: 2 · experts + 1 + 2 · pairs numbers.
+  static ExpertPlan plan_experts(TensorView ids, std::int64_t experts, std::int32_t* memory);
+  void expert_product(const ExpertPlan& plan, TensorView out, TensorView in, const Weight& weight,
+                      TensorView bias);
+
   void norm(const cpu::NormArgs& args, std::int64_t rows);
+  void activate(const cpu::ActArgs& args, std::int64_t rows);
   void attend(const cpu::PagedArgs& args, std::int64_t requests);
   void attend_whole(const cpu::PagedArgs& args, std::int64_t work);
   void attend_split(const cpu::PagedArgs& args, std::int64_t work);
@@ -104,6 +118,7 @@ class CpuOps : public Ops {
 
 // float32, bf16 or f16; anything else throws.
 cpu::Float float_of(DType dtype);
+cpu::Act act_of(Activation activation);
 // [rows, width] or [outer, inner, width] with adjacent elements in a row.
 cpu::Rows rows_of(TensorView view);
 // This thread's scratch, at least bytes long, 64-byte aligned; valid until the next call.

@@ -27,15 +27,25 @@ bool better(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 
+// What a thread keeps for the rows it works on.
+struct RowScratch {
+  std::vector<Candidate> candidates;
+  std::vector<float> copy;
+};
+
+RowScratch& row_scratch() {
+  thread_local RowScratch scratch;
+  return scratch;
+}
+
 std::int32_t first_with(std::span<const float> row, float value) {
   const auto at = std::find(row.begin(), row.end(), value);
   return at == row.end() ? 0 : static_cast<std::int32_t>(at - row.begin());
 }
 
 // The k best of a row, best first.
-std::vector<Candidate> best_of(std::span<const float> row, std::int64_t k) {
-  std::vector<Candidate> best;
-  best.reserve(static_cast<std::size_t>(k) + 1);
+void find_best(std::span<const float> row, std::int64_t k, std::vector<Candidate>& best) {
+  best.clear();
   for (std::size_t i = 0; i < row.size(); ++i) {
     const Candidate c{row[i], static_cast<std::int32_t>(i)};
     if (static_cast<std::int64_t>(best.size()) == k) {
@@ -47,15 +57,17 @@ std::vector<Candidate> best_of(std::span<const float> row, std::int64_t k) {
     std::push_heap(best.begin(), best.end(), better);
   }
   std::sort_heap(best.begin(), best.end(), better);
-  return best;
 }
 
 // The k-th largest logit: what top_k keeps is not below it, so ties with it stay (as in vLLM).
-float kth_largest(std::span<const float> row, std::int64_t k) {
-  if (k <= kMaxHeap) return best_of(row, k).back().logit;
-  std::vector<float> copy(row.begin(), row.end());
-  const auto at = copy.begin() + (k - 1);
-  std::nth_element(copy.begin(), at, copy.end(), std::greater<>());
+float kth_largest(std::span<const float> row, std::int64_t k, RowScratch& scratch) {
+  if (k <= kMaxHeap) {
+    find_best(row, k, scratch.candidates);
+    return scratch.candidates.back().logit;
+  }
+  scratch.copy.assign(row.begin(), row.end());
+  const auto at = scratch.copy.begin() + (k - 1);
+  std::nth_element(scratch.copy.begin(), at, scratch.copy.end(), std::greater<>());
   return *at;
 }
 
@@ -65,12 +77,13 @@ struct Filter {
 };
 
 // What min_p and top_k leave: a threshold on scaled logits.
-float threshold_of(std::span<const float> row, const Filter& filter, float top) {
+float threshold_of(std::span<const float> row, const Filter& filter, float top,
+                   RowScratch& scratch) {
   float threshold = -std::numeric_limits<float>::max();  // −inf is forbidden anyway
   if (filter.min_p > 0.f) threshold = std::max(threshold, top + std::log(filter.min_p));
   const auto size = static_cast<std::int64_t>(row.size());
   if (filter.top_k > 0 && filter.top_k < size) {
-    threshold = std::max(threshold, kth_largest(row, filter.top_k));
+    threshold = std::max(threshold, kth_largest(row, filter.top_k, scratch));
   }
   return threshold;
 }
@@ -119,8 +132,10 @@ std::int32_t race(std::span<const Candidate> candidates, const Draw& draw) {
 }
 
 std::int32_t draw_token(std::span<float> row, float top, const Filter& filter, const Draw& draw) {
-  const float threshold = threshold_of(row, filter, top);
-  std::vector<Candidate> candidates;
+  RowScratch& scratch = row_scratch();
+  const float threshold = threshold_of(row, filter, top, scratch);
+  std::vector<Candidate>& candidates = scratch.candidates;
+  candidates.clear();
   // Without top_p, what lies further below the top than the noise reaches cannot be drawn: the
   // top's own noise is above −4 but for one draw in 10²³, and then race() still has it.
   const bool whole = filter.top_p < 1.f;
@@ -192,10 +207,10 @@ void CpuOps::log_probs(TensorView top_ids, TensorView top_values, TensorView tok
   const auto token = tokens.as<std::int32_t, 1>();
   const std::int64_t k = top_ids.empty() ? 0 : std::min(top_ids.extent(1), x.extent[1]);
   for_rows(x.extent[0], x.extent[1] * kDrawWork, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> copy(static_cast<std::size_t>(x.extent[1]));
+    auto& [best, copy] = row_scratch();
     for (std::int64_t r = begin; r < end; ++r) {
-      const std::span<const float> row(&x(r, 0), copy.size());
-      std::copy(row.begin(), row.end(), copy.begin());
+      const std::span<const float> row(&x(r, 0), static_cast<std::size_t>(x.extent[1]));
+      copy.assign(row.begin(), row.end());
       const float top = kernels_.row_max(copy.data(), x.extent[1]);
       const float log_total =
           top + std::log(kernels_.row_exp_sum(copy.data(), x.extent[1], top, 1.f));
@@ -205,7 +220,7 @@ void CpuOps::log_probs(TensorView top_ids, TensorView top_values, TensorView tok
           1 + static_cast<std::int32_t>(
                   std::count_if(row.begin(), row.end(), [own](float v) { return v > own; }));
       if (k == 0) continue;
-      const std::vector<Candidate> best = best_of(row, k);
+      find_best(row, k, best);
       for (std::int64_t i = 0; i < k; ++i) {
         top_ids.as<std::int32_t, 2>()(r, i) = best[static_cast<std::size_t>(i)].token;
         top_values.as<float, 2>()(r, i) = best[static_cast<std::size_t>(i)].logit - log_total;

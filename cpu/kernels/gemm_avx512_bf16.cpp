@@ -20,8 +20,8 @@ struct Bf16Dot {
 }  // namespace QUIRE_CPU_ISA
 
 void gemm_avx512_bf16(const GemmArgs& args, std::int64_t m_begin, std::int64_t m_end,
-                      std::int64_t n_begin, std::int64_t n_end, void*) {
-  QUIRE_CPU_ISA::gemm_blocks<QUIRE_CPU_ISA::Bf16Dot>(args, m_begin, m_end, n_begin, n_end);
+                      std::int64_t n_begin, std::int64_t n_end, void* scratch) {
+  QUIRE_CPU_ISA::gemm_blocks<QUIRE_CPU_ISA::Bf16Dot>(args, m_begin, m_end, n_begin, n_end, scratch);
 }
 
 }  // namespace quire::cpu

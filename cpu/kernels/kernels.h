@@ -154,6 +154,10 @@ struct ScanLoopArgs {
 
 inline constexpr std::int64_t kScanTokens = 16;  // per pass over a head's state
 
+// A product with a long K: rows × columns whose sums wait in scratch, and bytes of a row of x at a
+// time.
+inline constexpr std::int64_t kDeepRows = 80, kDeepColumns = 60, kDeepBytes = 4096;
+
 struct Kernels {
   // Rows [begin, end) each.
   void (*copy_rows)(const Rows& out, const Rows& x, std::int64_t width, std::int64_t begin,
@@ -165,13 +169,14 @@ struct Kernels {
   void (*sigmoid_gate)(const BinaryArgs&, std::int64_t begin, std::int64_t end);
   void (*rope)(const RopeArgs&, std::int64_t begin, std::int64_t end);
   // Rows [m_begin, m_end) × columns [n_begin, n_end). x in float; in Bf16 (null where the machine
-  // has no instruction for it). scratch: only for packs_bf16.
+  // has no instruction for it). scratch: kDeepRows · (kDeepColumns · 64 + 5 · k + 2 · kDeepBytes)
+  // bytes, or what packs_bf16 says.
   void (*gemm_f32)(const GemmArgs&, std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
                    std::int64_t n_end, void* scratch);
   void (*gemm_bf16)(const GemmArgs&, std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
                     std::int64_t n_end, void* scratch);
-  // gemm_bf16 packs x first: it wants many columns a call. Its scratch is 64 bytes for each element
-  // of K, rounded up to 32.
+  // gemm_bf16 packs x first: it wants many columns a call. Its scratch is 64 bytes for each
+  // element of K, rounded up to 32.
   bool packs_bf16;
   // out row 0 = Σ_j weights[j] · y[rows[j]], in the order of j; y is float [.., width].
   void (*combine)(const Rows& out, const float* y, std::int64_t width, const std::int32_t* rows,

@@ -48,6 +48,8 @@ TEST_CASE("linear multiplies by the transposed weight", "[ops][linear]") {
       {"many rows, f32", kF32, kF32, kF32, 131, 96, 160, true},
       {"enough work for several threads", kBf16, kBf16, kF32, 64, 512, 512, false},
       {"long sums", kBf16, kBf16, kF32, 2, 16, 4109, false},
+      {"long sums of many rows", kBf16, kBf16, kF32, 97, 67, 4411, true},
+      {"long sums of many rows, f32", kF32, kBf16, kF32, 67, 13, 4200, false},
   }));
   INFO(c.name);
   std::mt19937 rng(1);
@@ -68,7 +70,7 @@ TEST_CASE("linear multiplies by the transposed weight", "[ops][linear]") {
 
 TEST_CASE("linear gives a row the same bits whatever rows are beside it", "[ops][linear][cpu]") {
   const DType dtype = GENERATE(DType::f32, DType::bf16, DType::f16);
-  const std::int64_t n = 203, k = 333;
+  const std::int64_t n = 203, k = GENERATE(333, 4500);
   std::mt19937 rng(2);
   const HostTensor x = random_tensor(rng, dtype, {67, k});
   const HostTensor w = random_tensor(rng, dtype, {n, k}, 0.05f);
@@ -148,6 +150,8 @@ TEST_CASE("quantized_linear unpacks MXFP4", "[ops][linear][mxfp4][cpu]") {
   HostTensor data(DType::u8, {n, k / 2}), scales(DType::u8, {n, k / 32}), w(DType::f32, {n, k});
   for (std::byte& b : data.bytes) b = static_cast<std::byte>(rng() % 256);
   for (std::byte& b : scales.bytes) b = static_cast<std::byte>(120 + rng() % 4);
+  scales.bytes[0] = std::byte{0};  // at the ends of the format
+  scales.bytes[4] = std::byte{1};
   for (std::int64_t i = 0; i < n * k; ++i) {
     const unsigned code = data.as<std::uint8_t>()[i / 2] >> (i % 2 * 4) & 15u;
     const float value = (code & 8u) != 0 ? -e2m1[code & 7u] : e2m1[code & 7u];

@@ -42,12 +42,15 @@ double parallel_seconds(int threads, const std::function<void(int)>& body) {
 
 std::atomic<std::uint64_t> sink{0};  // keeps the probes' results alive
 
-// Four streams, 64 bytes a turn each.
+// Four streams, 64 bytes a turn each, fetched some pages ahead: more than the hardware fetches by
+// itself.
 void read_all(const std::uint64_t* data, std::size_t words) {
+  constexpr std::size_t kAhead = 2048;  // words
   const std::size_t part = words / 4;
   std::uint64_t sums[4][8] = {};
   for (std::size_t i = 0; i + 8 <= part; i += 8) {
     for (std::size_t s = 0; s < 4; ++s) {
+      __builtin_prefetch(data + s * part + i + kAhead, 0, 2);
       for (std::size_t j = 0; j < 8; ++j) sums[s][j] ^= data[s * part + i + j];
     }
   }
