@@ -45,16 +45,38 @@ Activation parse_activation(const Fields& text) {
             ErrorCode::unsupported);
 }
 
+// Gemma3's vision checkpoints leave out what is their class's default.
+struct Defaults {
+  std::optional<int> vocab_size, num_heads, num_kv_heads, head_dim, max_position_embeddings;
+};
+
+Defaults defaults_of(std::string_view architecture) {
+  if (architecture != "Gemma3ForConditionalGeneration") return {};
+  return {.vocab_size = 262208,
+          .num_heads = 8,
+          .num_kv_heads = 4,
+          .head_dim = 256,
+          .max_position_embeddings = 131072};
+}
+
+int need_integer_or(const Fields& text, std::string_view name, IntRange range,
+                    std::optional<int> otherwise) {
+  if (otherwise && !text.has({name})) return *otherwise;
+  return text.need_integer({name}, range);
+}
+
 void parse_common(ModelConfig& config, const Fields& text) {
-  config.vocab_size = text.need_integer({"vocab_size"}, {1, 1 << 24});
+  const Defaults defaults = defaults_of(config.architecture);
+  config.vocab_size = need_integer_or(text, "vocab_size", {1, 1 << 24}, defaults.vocab_size);
   config.hidden_size = text.need_integer({"hidden_size"}, kWidth);
-  config.num_heads = text.need_integer({"num_attention_heads"}, kHeads);
-  config.num_kv_heads = text.integer({"num_key_value_heads"}, kHeads).value_or(config.num_heads);
-  config.head_dim = text.integer({"head_dim"}, kWidth)
-                        .value_or(std::max(1, config.hidden_size / config.num_heads));
+  config.num_heads = need_integer_or(text, "num_attention_heads", kHeads, defaults.num_heads);
+  config.num_kv_heads = text.integer({"num_key_value_heads"}, kHeads)
+                            .value_or(defaults.num_kv_heads.value_or(config.num_heads));
+  const int share = std::max(1, config.hidden_size / config.num_heads);
+  config.head_dim = text.integer({"head_dim"}, kWidth).value_or(defaults.head_dim.value_or(share));
   config.intermediate_size = text.integer({"intermediate_size"}, kWidth).value_or(0);
-  config.max_position_embeddings =
-      text.integer({"max_position_embeddings"}, kTokens).value_or(2048);
+  config.max_position_embeddings = text.integer({"max_position_embeddings"}, kTokens)
+                                       .value_or(defaults.max_position_embeddings.value_or(2048));
   config.rms_norm_eps =
       text.number({"rms_norm_eps", "layer_norm_epsilon", "norm_eps"}).value_or(1e-6);
   config.activation = parse_activation(text);
@@ -98,6 +120,8 @@ ModelConfig parse_model_config(std::string_view json, const std::filesystem::pat
       break;
     }
   }
+  if (config.eos_token_ids.empty())
+    config.eos_token_ids = root.integers({"eos_token_id"}, kTokenIds);
   parse_rope(config, text);
   parse_family(config, text);
   return config;

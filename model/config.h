@@ -54,6 +54,7 @@ struct MoeConfig {
   int intermediate_size = 0;         // of one expert
   int num_shared_experts = 0;        // shared experts run as one MLP of shared_intermediate_size
   int shared_intermediate_size = 0;  // 0: none
+  int latent_size = 0;               // of what routed experts see and give; 0: hidden_size
   RouterScore score = RouterScore::softmax;
   bool norm_topk_prob = false;
   double routed_scaling_factor = 1.0;

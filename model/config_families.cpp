@@ -31,6 +31,8 @@ void parse_gemma(ModelConfig& config, const Fields& text) {
       config, text,
       third ? text.integer({"sliding_window_pattern", "_sliding_window_pattern"}).value_or(6) : 2);
   config.qk_norm = third;
+  if (third && !text.has({"rope_theta", "rope_parameters"})) config.rope.theta = 1e6;
+  if (third && !config.rope_local) config.rope_local.emplace();
   const double scalar = text.number({"query_pre_attn_scalar"}).value_or(config.head_dim);
   if (!(scalar > 0)) text.fail("query_pre_attn_scalar", "must be above 0");
   config.attention_scale = 1.0 / std::sqrt(scalar);

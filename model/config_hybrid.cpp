@@ -22,8 +22,9 @@ void parse_delta_net_hybrid(ModelConfig& config, const Fields& text) {
   if (config.delta_net.num_value_heads % config.delta_net.num_key_heads != 0) {
     text.fail("linear_num_key_heads", "must divide linear_num_value_heads");
   }
-  if (config.architecture.find("Moe") != std::string::npos ||
-      config.architecture.starts_with("Qwen3Next")) {
+  const bool has_experts = text.integer({"num_experts"}, {0, kExperts.max})
+                               .value_or(config.architecture.find("Moe") != std::string::npos);
+  if (has_experts) {
     parse_experts(config, text);
     parse_expert_layers(config, text);
   }
@@ -117,15 +118,13 @@ void parse_nemotron(ModelConfig& config, const Fields& text) {
   if (std::find(types.begin(), types.end(), LayerType::moe) != types.end()) {
     parse_experts(config, text);
     config.moe.score = RouterScore::sigmoid;
-    if (text.has({"moe_latent_size"})) {
-      text.fail("moe_latent_size", "latent experts are not supported", ErrorCode::unsupported);
-    }
+    config.moe.latent_size = text.integer({"moe_latent_size"}, kWidth).value_or(0);
   }
   config.moe.layers.resize(config.num_layers);
   for (int i = 0; i < config.num_layers; ++i) {
     config.moe.layers[i] = types[i] == LayerType::moe;
   }
-  config.activation = Activation::relu2;
+  if (!text.has({"mlp_hidden_act"})) config.activation = Activation::relu2;
   config.rope.kind = RopeKind::none;
   Mamba2Config& mamba = config.mamba2;
   mamba.num_heads = text.need_integer({"mamba_num_heads"}, kHeads);
@@ -135,7 +134,7 @@ void parse_nemotron(ModelConfig& config, const Fields& text) {
   mamba.conv_kernel = text.integer({"conv_kernel"}, {2, 64}).value_or(4);
   mamba.chunk_size = text.integer({"chunk_size"}, kTokens).value_or(128);
   mamba.conv_bias = text.boolean({"use_conv_bias"}).value_or(true);
-  mamba.proj_bias = text.boolean({"mamba_proj_bias", "use_bias"}).value_or(false);
+  mamba.proj_bias = text.boolean({"use_bias", "mamba_proj_bias"}).value_or(false);
   parse_time_step_limit(mamba, text);
   // The reference clamps dt from below by what the weights were initialised with.
   mamba.time_step_min = text.number({"time_step_min"}).value_or(0.001);

@@ -12,7 +12,8 @@ void parse_experts(ModelConfig& config, const Fields& text) {
   moe.intermediate_size =
       text.integer({"moe_intermediate_size"}, kWidth).value_or(config.intermediate_size);
   if (moe.intermediate_size == 0) text.fail("moe_intermediate_size", "is missing");
-  moe.norm_topk_prob = text.boolean({"norm_topk_prob"}).value_or(true);
+  moe.norm_topk_prob =
+      text.boolean({"norm_topk_prob"}).value_or(config.architecture != "Qwen3MoeForCausalLM");
   moe.routed_scaling_factor = text.number({"routed_scaling_factor"}).value_or(1.0);
   moe.n_group = text.integer({"n_group"}, kExperts).value_or(1);
   moe.topk_group = text.integer({"topk_group"}, {1, moe.n_group}).value_or(1);
@@ -93,6 +94,7 @@ void parse_deepseek(ModelConfig& config, const Fields& text) {
   parse_expert_layers(config, text);
   const bool third = config.architecture == "DeepseekV3ForCausalLM";
   config.moe.score = third ? RouterScore::sigmoid : RouterScore::softmax;
+  if (!third) config.moe.norm_topk_prob = false;  // published, and ignored by the reference
   const std::string method = text.text({"topk_method"}).value_or(third ? "noaux_tc" : "greedy");
   if (method == "greedy") {
     config.moe.n_group = config.moe.topk_group = 1;

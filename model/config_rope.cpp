@@ -65,11 +65,7 @@ RopeConfig parse_one(const ModelConfig& config, const Fields& top, const Fields*
 
   rope.kind = kind_of(in, in.text({"rope_type", "type"}).value_or("default"));
   const double stretch = original ? double(config.max_position_embeddings) / *original : 1.0;
-  rope.factor = in.number({"factor"}).value_or(stretch);
-  // Phi-3 publishes no factor, and where it does the ratio of lengths counts.
-  if (rope.kind == RopeKind::longrope && top.has({"original_max_position_embeddings"})) {
-    rope.factor = stretch;
-  }
+  rope.factor = in.number({"factor"}).value_or(stretch);  // Phi-3 publishes none
   rope.attention_factor = in.number({"attention_factor"});
   rope.beta_fast = in.number({"beta_fast"}).value_or(rope.beta_fast);
   rope.beta_slow = in.number({"beta_slow"}).value_or(rope.beta_slow);

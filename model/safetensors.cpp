@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "model/json_fields.h"
@@ -19,6 +20,8 @@ namespace {
 constexpr std::size_t kMaxHeaderBytes = 100u << 20;  // the reference implementation's limit
 constexpr std::size_t kMaxIndexBytes = 256u << 20;
 constexpr std::size_t kMaxRank = 8;
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
 
 [[noreturn]] void fail(const std::filesystem::path& file, const std::string& message,
                        ErrorCode code = ErrorCode::invalid_argument) {
@@ -27,19 +30,38 @@ constexpr std::size_t kMaxRank = 8;
 
 std::string named(std::string_view name) { return "tensor \"" + std::string(name) + "\""; }
 
-DType parse_dtype(std::string_view name, const std::string& tensor,
-                  const std::filesystem::path& file) {
-  constexpr std::pair<std::string_view, DType> kNames[] = {
-      {"F32", DType::f32}, {"BF16", DType::bf16},
-      {"F16", DType::f16}, {"I32", DType::i32},
-      {"I64", DType::i64}, {"U8", DType::u8},
-      {"I8", DType::i8},   {"U32", DType::u32},
-      {"U64", DType::u64}, {"F8_E4M3", DType::fp8_e4m3},
-  };
-  for (const auto& [spelling, dtype] : kNames) {
-    if (name == spelling) return dtype;
+struct StoredType {
+  std::string_view name;
+  std::size_t bytes;
+  std::optional<DType> dtype = {};
+};
+
+constexpr StoredType kStoredTypes[] = {
+    {"F32", 4, DType::f32},
+    {"BF16", 2, DType::bf16},
+    {"F16", 2, DType::f16},
+    {"I32", 4, DType::i32},
+    {"I64", 8, DType::i64},
+    {"U8", 1, DType::u8},
+    {"I8", 1, DType::i8},
+    {"U32", 4, DType::u32},
+    {"U64", 8, DType::u64},
+    {"F8_E4M3", 1, DType::fp8_e4m3},
+    // Vision parts and old buffers have these; as long as nobody asks for them they may be there.
+    {"F64", 8},
+    {"BOOL", 1},
+    {"I16", 2},
+    {"U16", 2},
+    {"F8_E5M2", 1},
+    {"F8_E8M0", 1},
+};
+
+const StoredType& stored_type(std::string_view name, const std::string& tensor,
+                              const std::filesystem::path& file) {
+  for (const StoredType& type : kStoredTypes) {
+    if (type.name == name) return type;
   }
-  fail(file, named(tensor) + " has unsupported dtype \"" + std::string(name) + "\"",
+  fail(file, named(tensor) + " has unknown dtype \"" + std::string(name) + "\"",
        ErrorCode::unsupported);
 }
 
@@ -54,10 +76,12 @@ class HeaderReader {
     StoredTensor tensor;
     if (value.get(object) != simdjson::SUCCESS) fail(file_, named(name) + " is not an object");
     if (object["dtype"].get(dtype) != simdjson::SUCCESS) fail(file_, named(name) + " has no dtype");
-    tensor.dtype = parse_dtype(dtype, name, file_);
+    const StoredType& type = stored_type(dtype, name, file_);
+    tensor.usable = type.dtype.has_value();
+    tensor.dtype = type.dtype.value_or(DType::u8);
     tensor.shape = read_shape(name, object);
-    tensor.bytes = bytes_of(name, tensor);
-    place(name, object, tensor);
+    tensor.bytes = bytes_of(name, tensor, type.bytes);
+    place(name, object, tensor, type.name);
     return tensor;
   }
 
@@ -82,8 +106,8 @@ class HeaderReader {
   }
 
   // shape × dtype, refused where it overflows.
-  std::size_t bytes_of(const std::string& name, const StoredTensor& tensor) const {
-    std::size_t bytes = size_of(tensor.dtype);
+  std::size_t bytes_of(const std::string& name, const StoredTensor& tensor,
+                       std::size_t bytes) const {
     for (const std::int64_t n : tensor.shape) {
       if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(n), &bytes)) {
         fail(file_, named(name) + " has shape " + shape_text(tensor.shape) + ", beyond any memory");
@@ -92,7 +116,8 @@ class HeaderReader {
     return bytes;
   }
 
-  void place(const std::string& name, simdjson::dom::object object, StoredTensor& tensor) const {
+  void place(const std::string& name, simdjson::dom::object object, StoredTensor& tensor,
+             std::string_view type) const {
     simdjson::dom::array array;
     std::uint64_t at[2] = {};
     std::size_t count = 0;
@@ -110,8 +135,8 @@ class HeaderReader {
     }
     if (at[1] - at[0] != tensor.bytes) {
       fail(file_, named(name) + " has " + std::to_string(at[1] - at[0]) + " bytes, its shape " +
-                      shape_text(tensor.shape) + " of " + std::string(name_of(tensor.dtype)) +
-                      " needs " + std::to_string(tensor.bytes));
+                      shape_text(tensor.shape) + " of " + std::string(type) + " needs " +
+                      std::to_string(tensor.bytes));
     }
     tensor.begin = data_begin_ + at[0];
   }
@@ -220,9 +245,13 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
       tensors_(parse_safetensors_header({reinterpret_cast<const char*>(map_.data()), map_.size()},
                                         map_.size(), path)) {}
 
+bool Checkpoint::is_in(const std::filesystem::path& model_dir) {
+  return std::filesystem::exists(model_dir / kSingle) ||
+         std::filesystem::exists(model_dir / kIndex);
+}
+
 Checkpoint::Checkpoint(const std::filesystem::path& model_dir) : directory_(model_dir) {
-  const auto single = model_dir / "model.safetensors";
-  const auto index = model_dir / "model.safetensors.index.json";
+  const auto single = model_dir / kSingle, index = model_dir / kIndex;
   if (std::filesystem::exists(single)) {
     add(single);
     return;

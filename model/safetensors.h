@@ -35,6 +35,7 @@ class MappedFile {
 
 struct StoredTensor {
   DType dtype = DType::f32;
+  bool usable = true;  // false: of a type that nothing here computes with (F64, BOOL, …)
   std::vector<std::int64_t> shape;
   std::size_t begin = 0;  // in the file
   std::size_t bytes = 0;
@@ -66,7 +67,7 @@ class SafetensorsFile {
 std::string shape_text(const std::vector<std::int64_t>& shape);
 
 // All tensors of a model directory: model.safetensors, or the shards of
-// model.safetensors.index.json, or else every *.safetensors there.
+// model.safetensors.index.json.
 class Checkpoint {
  public:
   struct Entry {
@@ -75,6 +76,7 @@ class Checkpoint {
   };
 
   explicit Checkpoint(const std::filesystem::path& model_dir);
+  static bool is_in(const std::filesystem::path& model_dir);
 
   const Entry* find(std::string_view name) const;
   const std::filesystem::path& directory() const { return directory_; }

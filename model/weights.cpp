@@ -124,6 +124,14 @@ void fill_random(const Source& source, std::byte* out, DType dtype, std::uint64_
   });
 }
 
+// Sizes can be asked for before the weights are there.
+std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& model_dir,
+                                            LoadFormat format) {
+  if (format == LoadFormat::dummy) return nullptr;
+  if (format == LoadFormat::measure && !Checkpoint::is_in(model_dir)) return nullptr;
+  return std::make_unique<Checkpoint>(model_dir);
+}
+
 }  // namespace
 
 TensorView view_of(void* data, DType dtype, const Shape& shape) {
@@ -143,7 +151,7 @@ TensorView view_of(void* data, DType dtype, const Shape& shape) {
 
 Weights::Weights(const std::filesystem::path& model_dir, LoadFormat format, std::uint64_t seed,
                  DType dtype, Device& device)
-    : checkpoint_(format == LoadFormat::dummy ? nullptr : std::make_unique<Checkpoint>(model_dir)),
+    : checkpoint_(open_checkpoint(model_dir, format)),
       measure_only_(format == LoadFormat::measure),
       seed_(seed),
       dtype_(dtype),
@@ -169,7 +177,9 @@ TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape,
                                            " elements do not make " + shape_text(shape));
   }
   if (measure_only_) {
-    for (const Source& source : sources) find(source, dtype);
+    if (checkpoint_ != nullptr) {
+      for (const Source& source : sources) find(source, dtype);
+    }
     return measured(shape, dtype);
   }
   if (checkpoint_ != nullptr && sources.size() == 1) {
@@ -226,6 +236,9 @@ const Checkpoint::Entry& Weights::find(const Source& source, DType dtype) const 
     throw Failure(ErrorCode::invalid_argument, where + "has shape " +
                                                    shape_text(entry->tensor->shape) +
                                                    ", expected " + shape_text(source.shape));
+  }
+  if (!entry->tensor->usable) {
+    throw Failure(ErrorCode::unsupported, where + "has a dtype that is not supported");
   }
   const DType stored = entry->tensor->dtype;
   if (stored != dtype && !(is_float(stored) && is_float(dtype))) {

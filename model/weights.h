@@ -36,7 +36,7 @@ class Weights {
   Weights(const std::filesystem::path& model_dir, LoadFormat format, std::uint64_t seed,
           DType dtype, Device& device);
 
-  // Is the tensor published? Dummy weights have no alternatives: always false.
+  // Is the tensor published? Without files there are no alternatives: always false.
   bool has(const std::string& name) const;
 
   // The published tensor, in the model's dtype (or `dtype`).
@@ -58,7 +58,7 @@ class Weights {
   TensorView allocate(const Shape& shape, DType dtype);
   TensorView measured(const Shape& shape, DType dtype);
 
-  std::unique_ptr<Checkpoint> checkpoint_;  // null: dummy weights
+  std::unique_ptr<Checkpoint> checkpoint_;  // null: dummy weights, or none to measure
   bool measure_only_;
   std::uint64_t seed_;
   DType dtype_;

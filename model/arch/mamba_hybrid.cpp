@@ -21,8 +21,15 @@ MoeParts load_nemotron_moe(Weights& weights, const std::string& name, const Mode
   parts.group_score = GroupScore::sum_of_best_two;
   parts.experts =
       load_experts(weights, name, config, {.gate = "", .up = "up_proj", .down = "down_proj"});
-  parts.shared = std::make_unique<Mlp>(weights, name + ".shared_experts", config.hidden_size,
-                                       moe.shared_intermediate_size, config.activation);
+  if (moe.latent_size > 0) {
+    parts.to_latent = Linear(weights, {{name + ".fc1_latent_proj", moe.latent_size}},
+                             config.hidden_size, config.mlp_bias);
+    parts.from_latent = Linear(weights, {{name + ".fc2_latent_proj", config.hidden_size}},
+                               moe.latent_size, config.mlp_bias);
+  }
+  parts.shared =
+      std::make_unique<Mlp>(weights, name + ".shared_experts", config.hidden_size,
+                            moe.shared_intermediate_size, config.activation, config.mlp_bias);
   parts.activation = config.activation;
   return parts;
 }

@@ -28,6 +28,12 @@ RopeStyle rope_style(const ModelConfig& config) {
                                                                    : RopeStyle::halves;
 }
 
+// Beside the text model, or inside the language half of a vision model.
+std::string head_name(const Weights& weights, const HeadNames& names) {
+  const std::string inner = "language_model." + names.lm_head + ".weight";
+  return weights.has(inner) ? inner : names.lm_head + ".weight";
+}
+
 }  // namespace
 
 std::string find_root(const Weights& weights, std::initializer_list<std::string> candidates,
@@ -51,7 +57,7 @@ CausalLm::CausalLm(ModelSource source, std::string root, const HeadNames& names,
       norm_(*weights_, root_ + names.norm, config_.hidden_size, config_.rms_norm_eps, norm_offset),
       lm_head_(config_.tie_word_embeddings
                    ? embedding_
-                   : weights_->load(names.lm_head + ".weight",
+                   : weights_->load(head_name(*weights_, names),
                                     {config_.vocab_size, config_.hidden_size})),
       embedding_multiplier_(rounded(config_.embedding_multiplier, weights_->dtype())) {}
 

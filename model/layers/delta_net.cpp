@@ -57,7 +57,8 @@ DeltaNet::DeltaNet(Weights& weights, const ModelConfig& config, const std::strin
 }
 
 void DeltaNet::bind(const LayerCache& cache) {
-  conv_state_ = state_view(cache, 0);
+  // Rows beyond these are for speculated tokens.
+  conv_state_ = state_view(cache, 0).narrow(1, 0, config_.conv_kernel - 1);
   delta_state_ = state_view(cache, 1);
   group_ = cache.group;
 }

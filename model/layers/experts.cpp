@@ -22,8 +22,9 @@ std::vector<std::int64_t> gates_then_ups(std::int64_t intermediate) {
 
 Experts one_by_one(Weights& weights, const std::string& name, const ModelConfig& config,
                    const ExpertNames& names) {
-  const std::int64_t count = config.moe.num_experts, hidden = config.hidden_size;
-  const std::int64_t inner = config.moe.intermediate_size;
+  const std::int64_t count = config.moe.num_experts, inner = config.moe.intermediate_size;
+  const std::int64_t hidden =
+      config.moe.latent_size > 0 ? config.moe.latent_size : config.hidden_size;
   std::vector<Source> gate_up, down;
   for (std::int64_t e = 0; e < count; ++e) {
     const std::string expert = name + ".experts." + std::to_string(e) + ".";

@@ -25,7 +25,8 @@ Mamba2::Mamba2(Weights& weights, const ModelConfig& config, const std::string& n
 }
 
 void Mamba2::bind(const LayerCache& cache) {
-  conv_state_ = state_view(cache, 0);
+  // Rows beyond these are for speculated tokens.
+  conv_state_ = state_view(cache, 0).narrow(1, 0, config_.conv_kernel - 1);
   scan_state_ = state_view(cache, 1);
   group_ = cache.group;
 }

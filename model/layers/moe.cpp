@@ -6,10 +6,11 @@ Moe::Moe(const ModelConfig& config, DType dtype, MoeParts parts)
     : config_(config.moe),
       shape_{.experts = config.moe.num_experts,
              .top_k = config.moe.num_experts_per_tok,
-             .hidden = config.hidden_size,
+             .hidden = config.moe.latent_size > 0 ? config.moe.latent_size : config.hidden_size,
              .intermediate = config.moe.intermediate_size,
              .gated = parts.experts.gated,
              .dtype = dtype},
+      hidden_size_(config.hidden_size),
       parts_(std::move(parts)),
       swiglu_alpha_(static_cast<float>(config.swiglu_alpha)),
       swiglu_limit_(static_cast<float>(config.swiglu_limit)) {}
@@ -21,6 +22,22 @@ void Moe::operator()(TensorView out, TensorView x, const ForwardContext& context
   const TensorView weights = context.workspace.take(DType::f32, {tokens, shape_.top_k});
   route(ids, weights, x, context);
 
+  if (parts_.to_latent.empty()) {
+    run_experts(out, x, ids, weights, context);
+  } else {
+    const TensorView low = context.workspace.take(x.dtype(), {tokens, shape_.hidden});
+    const TensorView mixed = context.workspace.take(x.dtype(), {tokens, shape_.hidden});
+    parts_.to_latent(low, x, context);
+    run_experts(mixed, low, ids, weights, context);
+    parts_.from_latent(out, mixed, context);
+  }
+  if (parts_.shared != nullptr) add_shared(out, x, context);
+}
+
+void Moe::run_experts(TensorView out, TensorView x, TensorView ids, TensorView weights,
+                      const ForwardContext& context) const {
+  const Workspace::Scope scope(context.workspace);
+  const auto bytes = context.ops.moe_workspace_bytes(static_cast<int>(x.extent(0)), shape_);
   MoeExpertsArgs args;
   args.out = out;
   args.x = x;
@@ -34,13 +51,8 @@ void Moe::operator()(TensorView out, TensorView x, const ForwardContext& context
   args.gated = parts_.experts.gated;
   args.swiglu_alpha = swiglu_alpha_;
   args.swiglu_limit = swiglu_limit_;
-  {
-    const Workspace::Scope experts(context.workspace);
-    const auto bytes = context.ops.moe_workspace_bytes(static_cast<int>(tokens), shape_);
-    args.workspace = context.workspace.take(DType::u8, {static_cast<std::int64_t>(bytes)});
-    context.ops.moe_experts(args, context.stream);
-  }
-  if (parts_.shared != nullptr) add_shared(out, x, context);
+  args.workspace = context.workspace.take(DType::u8, {static_cast<std::int64_t>(bytes)});
+  context.ops.moe_experts(args, context.stream);
 }
 
 void Moe::route(TensorView ids, TensorView weights, TensorView x,
@@ -64,7 +76,7 @@ void Moe::route(TensorView ids, TensorView weights, TensorView x,
 
 void Moe::add_shared(TensorView out, TensorView x, const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const TensorView y = context.workspace.take(x.dtype(), {x.extent(0), shape_.hidden});
+  const TensorView y = context.workspace.take(x.dtype(), {x.extent(0), hidden_size_});
   (*parts_.shared)(y, x, context);
   if (!parts_.shared_gate.empty()) {
     const TensorView gate = context.workspace.take(x.dtype(), {x.extent(0), 1});

@@ -35,6 +35,7 @@ struct MoeParts {
   Linear router;
   TensorView correction_bias;  // f32 [E], optional: counts for the choice only
   Experts experts;
+  Linear to_latent, from_latent;        // optional: around the routed experts
   std::unique_ptr<FeedForward> shared;  // optional
   Linear shared_gate;                   // optional: [1, H], sigmoid on the shared output
   GroupScore group_score = GroupScore::best;
@@ -49,10 +50,13 @@ class Moe final : public FeedForward {
 
  private:
   void route(TensorView ids, TensorView weights, TensorView x, const ForwardContext& context) const;
+  void run_experts(TensorView out, TensorView x, TensorView ids, TensorView weights,
+                   const ForwardContext& context) const;
   void add_shared(TensorView out, TensorView x, const ForwardContext& context) const;
 
   MoeConfig config_;
   MoeShape shape_;
+  int hidden_size_;
   MoeParts parts_;
   float swiglu_alpha_;
   float swiglu_limit_;

@@ -26,9 +26,9 @@ MoeParts load_deepseek_moe(Weights& weights, const std::string& layer, const Mod
   }
   parts.experts = load_experts(weights, layer + "mlp", config);
   if (moe.shared_intermediate_size > 0) {
-    parts.shared =
-        std::make_unique<GatedMlp>(weights, layer + "mlp.shared_experts", config.hidden_size,
-                                   moe.shared_intermediate_size, config.activation);
+    parts.shared = std::make_unique<GatedMlp>(weights, layer + "mlp.shared_experts",
+                                              config.hidden_size, moe.shared_intermediate_size,
+                                              config.activation, config.mlp_bias);
   }
   return parts;
 }

@@ -55,6 +55,20 @@ TEST_CASE("a text part inside a vision model is what counts", "[model][config]")
   CHECK(c.rope_local->theta == 1e4);
 }
 
+TEST_CASE("a vision checkpoint may leave out its class's defaults", "[model][config]") {
+  const ModelConfig c =
+      parse(R"({"architectures":["Gemma3ForConditionalGeneration"],"eos_token_id":[1,106],)"
+            R"("text_config":{"hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34,)"
+            R"("rope_scaling":{"factor":8.0,"rope_type":"linear"},"sliding_window":1024}})");
+  CHECK(c.vocab_size == 262208);
+  CHECK(c.num_heads == 8);
+  CHECK(c.num_kv_heads == 4);
+  CHECK(c.head_dim == 256);
+  CHECK(c.rope.theta == 1e6);
+  CHECK(c.rope_local.value().theta == 1e4);
+  CHECK(c.eos_token_ids == std::vector<std::int32_t>{1, 106});
+}
+
 TEST_CASE("a rope per layer type is two ropes", "[model][config]") {
   const ModelConfig c =
       parse(llama(R"("sliding_window":8,"rope_parameters":{"full_attention":{"rope_type":"linear",)"
@@ -104,7 +118,7 @@ TEST_CASE("bad fields are refused by name", "[model][config]") {
       {R"({"architectures":[]})", "architectures: is missing"},
       {R"({"architectures":["BertModel"]})", "architectures: \"BertModel\" is not supported"},
       {R"({"architectures":["LlamaForCausalLM"]})", "vocab_size: is missing"},
-      {R"({"architectures":["Gemma3ForConditionalGeneration"],"text_config":{}})",
+      {R"({"architectures":["Qwen3_5ForConditionalGeneration"],"text_config":{}})",
        "text_config.vocab_size"},
       {llama(R"("num_key_value_heads":3)"), "num_key_value_heads: must divide"},
       {llama(R"("head_dim":0)"), "head_dim: must be an integer from 1"},

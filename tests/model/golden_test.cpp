@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "app/golden.h"
 #include "cpu/cpu_backend.h"
@@ -139,6 +141,50 @@ TEST_CASE("a request's answer does not depend on what else is in the batch", "[m
       CHECK(answers[i] == golden.cases[i].greedy);
     }
   }
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+// No reference for these: what one shot computes, chunks must compute too.
+TEST_CASE("options without a golden are consistent with dummy weights", "[model]") {
+  struct Case {
+    const char* name;
+    const char* folder;
+    const char* from;
+    const char* to;
+  };
+  const auto c = GENERATE(values<Case>({
+      {"latent experts", "nemotron-h", "\"moe_latent_size\": null", "\"moe_latent_size\": 16"},
+      {"biases", "nemotron-h", "\"use_bias\": false", "\"use_bias\": true"},
+      {"a narrow state", "nemotron-h", "\"ssm_state_size\": 16", "\"ssm_state_size\": 24"},
+      {"another conv", "qwen3-5", "\"linear_conv_kernel_dim\": 4", "\"linear_conv_kernel_dim\": 3"},
+      {"all heads rotated", "qwen3-5", "\"partial_rotary_factor\": 0.25",
+       "\"partial_rotary_factor\": 1.0"},
+      {"full-rank queries", "deepseek-v3", "\"q_lora_rank\": 24", "\"q_lora_rank\": null"},
+      {"rope in halves", "deepseek-v3", "\"rope_interleave\": true", "\"rope_interleave\": false"},
+      {"a window", "phi3-longrope", "\"sliding_window\": null", "\"sliding_window\": 24"},
+  }));
+  INFO(c.name);
+  const fs::path file = fs::path("tests/data/golden/models") / c.folder / "config.json";
+  std::ifstream in(file);
+  std::string json(std::istreambuf_iterator<char>(in), {});
+  const ModelConfig config = parse_model_config(replaced(json, c.from, c.to), file);
+  const auto device = make_cpu_device();
+  const auto ops = make_cpu_ops({.threads = 1});
+  const auto model = load_model(config, "nowhere", *device, *ops,
+                                {.dtype = DType::f32, .load_format = LoadFormat::dummy});
+  DirectRunner runner(config, *model, *device, *ops, {.move_state = true});
+  std::vector<TokenId> prompt;
+  for (int i = 0; i < 40; ++i) prompt.push_back(i * 7 % 300);
+  const auto whole = prefill(runner, runner.add_request(40), prompt, 40);
+  const auto parts = prefill(runner, runner.add_request(40), prompt, 9);
+  const LogitDistance d = distance(parts, whole, model->vocab_size());
+  CHECK(d.max_abs < 1e-3);
+  CHECK(*std::max_element(whole.begin(), whole.end()) > 0.1f);
 }
 
 TEST_CASE("bfloat16 is as near to float32 as the reference's own bfloat16", "[model][golden]") {

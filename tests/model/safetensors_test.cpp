@@ -58,6 +58,15 @@ TEST_CASE("a header gives dtype, shape and place of each tensor", "[model][safet
   CHECK(tensors.at("none").bytes == 0);
 }
 
+TEST_CASE("types that nothing computes with may be there", "[model][safetensors]") {
+  const auto tensors =
+      parse(with_header(R"({"mask":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]},)"
+                        R"("d":{"dtype":"F64","shape":[1],"data_offsets":[3,11]}})",
+                        11));
+  CHECK_FALSE(tensors.at("mask").usable);
+  CHECK_FALSE(tensors.at("d").usable);
+}
+
 TEST_CASE("a header that lies is refused, and the message says where", "[model][safetensors]") {
   struct Case {
     const char* name;

@@ -116,6 +116,10 @@ TEST_CASE("every architecture loads with dummy weights of its shape", "[model][w
     const auto model = load_model(config, "nowhere", *device, *ops,
                                   {.load_format = LoadFormat::dummy, .max_model_len = 64});
     CHECK(model->weight_bytes() > 100'000);
+    const auto measured = load_model(config, "nowhere", *device, *ops,
+                                     {.load_format = LoadFormat::measure, .max_model_len = 64});
+    CHECK(measured->weight_bytes() == model->weight_bytes());
+    CHECK(measured->workspace_bytes(32, 4) == model->workspace_bytes(32, 4));
     CHECK(model->workspace_bytes(32, 4) > model->workspace_bytes(1, 1));
   }
 }
