@@ -105,15 +105,12 @@ int KvCacheManager::open_sequence() {
   return static_cast<int>(sequences_.size()) - 1;
 }
 
-// With room for all that the request can come to hold, within reason: decoding allocates nothing.
+// With room for all that the request is expected to hold: decoding allocates nothing.
 KvCacheManager::Sequence& KvCacheManager::sequence_of(Request& request) {
   if (request.kv_sequence >= 0) return sequences_[request.kv_sequence];
   request.kv_sequence = open_sequence();
   Sequence& sequence = sequences_[request.kv_sequence];
-  constexpr std::int64_t kReservedOutput = 8192;  // tokens
-  const int num_tokens =
-      static_cast<int>(std::min({request.max_total_tokens(), request.num_tokens() + kReservedOutput,
-                                 std::int64_t{config_.max_model_len}}));
+  const int num_tokens = request.expected_tokens(config_.max_model_len);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const int num_drafts = groups_[g]->config().spec.num_speculative_blocks;
     sequence.tables[g].blocks.reserve(cdiv(num_tokens, groups_[g]->block_size()) + num_drafts + 1);

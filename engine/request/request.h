@@ -130,8 +130,15 @@ class Request {
   // The most tokens it can ever have, were there no limit on the context.
   std::int64_t max_total_tokens() const { return std::int64_t{num_prompt_} + max_output_; }
 
+  // For how many to make room when it starts, so that its decode steps allocate nothing.
+  int expected_tokens(int max_model_len) const {
+    constexpr std::int64_t kExpectedOutput = 8192;
+    return static_cast<int>(std::min(
+        {max_total_tokens(), num_tokens() + kExpectedOutput, std::int64_t{max_model_len}}));
+  }
+
   void append(TokenId token) { tokens_.push_back(token); }
-  void reserve(std::size_t num_tokens) { tokens_.reserve(num_tokens); }
+  void reserve(int num_tokens) { tokens_.reserve(static_cast<std::size_t>(num_tokens)); }
   // Why the last token ends the request, if it does.
   std::optional<FinishReason> stop_check(int max_model_len) const {
     if (ended_by_token()) return FinishReason::stop;

@@ -182,10 +182,6 @@ void InputBatch::fill_states(int group, const BatchPlan& plan, StreamRef stream)
     write[r] = block_of(last);
     read[r] = row.num_computed == 0 ? -1 : block_of(row.num_computed - 1);
   }
-  // The step reads the old block and writes the new one: what the plan asks to copy need not be.
-  for (const BlockCopy& copy : plan.block_copies) {
-    if (copy.group == group) read[copy.row] = copy.from;
-  }
   group_inputs_[group].state_read = arrays.state_read.upload(plan.rows.size(), stream);
   group_inputs_[group].state_write = arrays.state_write.upload(plan.rows.size(), stream);
 }

@@ -28,20 +28,14 @@ struct BatchRow {
   bool samples = false;  // reaches the end of what is known: the step makes a token (or 1 + drafts)
 };
 
-// Blocks to append to a row's table of one group. 0 is the null block, out of a window.
+// Blocks to append to a row's table of one group. 0 is the null block, out of a window. In a group
+// of recurrent states the block of position p holds the state after p: a step reads that of
+// num_computed − 1 and writes that of its last token.
 struct BlockUpdate {
   std::int32_t row = 0;
   std::int32_t group = 0;
   std::int32_t first = 0;  // in BatchPlan::block_ids
   std::int32_t count = 0;
-};
-
-// A state block whose content the step needs in another block before it runs (Mamba align).
-struct BlockCopy {
-  std::int32_t row = 0;
-  std::int32_t group = 0;
-  BlockId from = 0;
-  BlockId to = 0;
 };
 
 struct BatchPlan {
@@ -52,7 +46,6 @@ struct BatchPlan {
   std::vector<BlockUpdate> block_updates;  // by row, then group
   std::vector<BlockId> block_ids;
   std::vector<TokenId> drafts;
-  std::vector<BlockCopy> block_copies;
 
   std::vector<RequestId> preempted;  // lost their blocks while this plan was made
   std::vector<RequestId> finished;   // since the plan before
@@ -79,9 +72,9 @@ struct StepTokens {
 
 // What the connector's data plane did meanwhile.
 struct TransferNews {
-  std::span<const RequestId> received;      // loads that ended, well or not
-  std::span<const RequestId> sent;          // finished requests whose blocks were fetched
-  std::span<const BlockId> invalid_blocks;  // loads into these failed
+  std::span<const RequestId> received = {};      // loads that ended, well or not
+  std::span<const RequestId> sent = {};          // finished requests whose blocks were fetched
+  std::span<const BlockId> invalid_blocks = {};  // loads into these failed
 };
 
 }  // namespace quire

@@ -34,7 +34,7 @@ const StepResult& Scheduler::commit(const BatchPlan& plan, const StepTokens& tok
   if (finished_ids_.size() > num_finished) {
     std::erase_if(running_, [](Request* r) { return r->state == RequestState::finished; });
   }
-  for (const Request* request : failed_) report_end(*request);
+  for (Request* request : failed_) report_end(*request);
   failed_.clear();
   handle_transfers(transfers);
   --num_in_flight_;
@@ -104,7 +104,8 @@ void Scheduler::take_drafts(Request& request, int index, const StepTokens& token
   request.drafts.assign(drafts.begin(), drafts.end());
 }
 
-void Scheduler::report_end(const Request& request) {
+void Scheduler::report_end(Request& request) {
+  --request.num_in_flight;
   RequestProgress& progress = result_.requests.emplace_back();
   progress.request = &request;
   progress.first_token = static_cast<std::int32_t>(result_.tokens.size());
@@ -139,12 +140,7 @@ void Scheduler::handle_invalid_blocks(const BatchPlan& plan, std::span<const Blo
     for (Request* request : lost) requeue(*request);
     return;
   }
-  for (Request* request : affected) {
-    request->error = "its KV cache could not be loaded";
-    leave(*request);
-    finish(*request, FinishReason::error);
-    failed_.push_back(request);
-  }
+  for (Request* request : affected) fail(*request, "its KV cache could not be loaded");
 }
 
 // Back to where its KV is good. The steps in flight went on from what was not there.

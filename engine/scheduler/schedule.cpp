@@ -1,9 +1,9 @@
-// Scheduler::schedule: who runs in the next step.
+// Scheduler::schedule: what those who run do in the next step. Who joins them:
+// schedule_waiting.cpp.
 
 #include <algorithm>
 #include <cassert>
 
-#include "engine/kv_transfer/connector.h"
 #include "engine/scheduler/scheduler.h"
 
 namespace quire {
@@ -11,9 +11,6 @@ namespace {
 
 // Requests lie anywhere in memory: fetch them this many visits ahead.
 constexpr std::size_t kAhead = 6;
-
-// Output for which a running request has room from the start, so that decoding allocates nothing.
-constexpr std::int64_t kReservedOutput = 8192;
 
 }  // namespace
 
@@ -39,7 +36,6 @@ BatchPlan& Scheduler::next_plan() {
   plan.block_updates.clear();
   plan.block_ids.clear();
   plan.drafts.clear();
-  plan.block_copies.clear();
   plan.preempted.clear();
   plan.zero_blocks.clear();
   plan.common_prefix_blocks.clear();
@@ -55,12 +51,10 @@ int Scheduler::tokens_wanted(const Request& request) const {
   if (num_pending > 0 && request.num_computed + 2 - num_pending >= request.max_total_tokens()) {
     return 0;
   }
-  int wanted = request.num_tokens() + static_cast<int>(request.drafts.size()) + num_pending -
-               request.num_computed;
-  if (options_.long_prefill_threshold > 0) {
-    wanted = std::min(wanted, options_.long_prefill_threshold);
-  }
-  wanted = std::min({wanted, budget_, options_.max_model_len - 1 - request.num_computed});
+  const int missing = request.num_tokens() + static_cast<int>(request.drafts.size()) + num_pending -
+                      request.num_computed;
+  const int wanted = std::min(
+      {within_threshold(missing), budget_, options_.max_model_len - 1 - request.num_computed});
   return split_at_state_boundary(request, request.num_computed, wanted);
 }
 
@@ -146,148 +140,6 @@ void Scheduler::remove_row(BatchPlan& plan, Request& request) {
   plan.rows.erase(at);
   std::erase_if(plan.block_updates, [&](const BlockUpdate& u) { return u.row == index; });
   for (BlockUpdate& update : plan.block_updates) update.row -= update.row > index;
-}
-
-Request* Scheduler::next_waiting() const {
-  if (deferred_.empty()) return waiting_.front();
-  if (waiting_.empty() || options_.policy == SchedulingPolicy::fcfs) return deferred_.front();
-  Request* deferred = deferred_.front();
-  Request* waiting = waiting_.front();
-  return RequestQueue::before(*deferred, *waiting) ? deferred : waiting;
-}
-
-void Scheduler::schedule_waiting(BatchPlan& plan) {
-  while (budget_ > 0 && static_cast<int>(running_.size()) < options_.max_num_seqs) {
-    Request* request = next_waiting();
-    if (request == nullptr) break;
-    const Verdict verdict = schedule_one(plan, *request);
-    if (verdict == Verdict::stop) break;
-    if (verdict == Verdict::deferred) {
-      leave(*request);
-      passed_over_.push_back(request);
-    }
-  }
-  for (auto request = passed_over_.rbegin(); request != passed_over_.rend(); ++request) {
-    deferred_.push_front(**request);
-  }
-  passed_over_.clear();
-}
-
-Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
-  if (!promote(request)) return Verdict::deferred;
-  SlotDemand demand;
-  ExternalMatch external;
-  if (request.num_computed == 0) {
-    demand.hit = &kv_.find_prefix(request);
-    if (connector_ != nullptr) {
-      const auto match = connector_->match(request, demand.hit->num_tokens);
-      if (!match) return Verdict::deferred;
-      external = *match;
-      // Loaded within the step, at least one token is left to sample from.
-      const int missing = request.num_tokens() - demand.hit->num_tokens;
-      external.num_tokens =
-          std::clamp(external.num_tokens, 0, external.async ? missing : missing - 1);
-    }
-  }
-  const int hit_tokens = demand.hit == nullptr ? 0 : demand.hit->num_tokens;
-  const int num_computed = request.num_computed + hit_tokens + external.num_tokens;
-  if (!external.async) {
-    int wanted = request.num_tokens() - num_computed;
-    if (options_.long_prefill_threshold > 0) {
-      wanted = std::min(wanted, options_.long_prefill_threshold);
-    }
-    // After a preemption its output counts too: then there is no way but in chunks.
-    const bool whole = !options_.chunked_prefill && wanted <= options_.max_num_batched_tokens;
-    if (whole && wanted > budget_) return Verdict::stop;
-    demand.num_new = split_at_state_boundary(request, num_computed, std::min(wanted, budget_));
-    if (demand.num_new == 0) return Verdict::stop;
-  }
-  demand.num_external = external.num_tokens;
-  demand.num_lookahead = external.async ? 0 : options_.num_lookahead_tokens;
-  demand.delay_caching = external.async;
-  demand.whole_prompt_must_fit = options_.reserve_full_prompt;
-  if (!allocate_waiting(request, demand)) return Verdict::stop;
-  if (connector_ != nullptr) {
-    connector_->allocated(request, tables_of(request), external.num_tokens);
-  }
-  if (demand.hit != nullptr) {
-    totals_.prefix_queries += request.num_tokens();
-    totals_.prefix_hits += hit_tokens;
-    totals_.external_queries += connector_ == nullptr ? 0 : request.num_tokens() - hit_tokens;
-    totals_.external_hits += external.num_tokens;
-    request.num_external = external.num_tokens;
-  }
-  request.num_computed = num_computed;
-  if (external.async) {
-    request.state = RequestState::waiting_for_remote_kv;
-    request.load_done = false;
-    return Verdict::deferred;
-  }
-  start_running(plan, request, demand.num_new);
-  return Verdict::scheduled;
-}
-
-// False: it still waits for something other than its turn.
-bool Scheduler::promote(Request& request) {
-  if (request.state == RequestState::waiting_for_grammar) return false;
-  if (request.state != RequestState::waiting_for_remote_kv) return true;
-  if (!request.load_done) return false;
-  take_loaded(request);
-  request.state = request.num_preemptions > 0 ? RequestState::preempted : RequestState::waiting;
-  return true;
-}
-
-// Its load has ended: what came can be shared from now on.
-void Scheduler::take_loaded(Request& request) {
-  request.load_done = false;
-  if (std::exchange(request.load_failed, false)) {
-    if (request.num_computed == 0) return kv_.free(request);
-    return kv_.cache(request, request.num_computed);
-  }
-  kv_.cache(request, request.num_computed);
-  // Something must be computed to sample from.
-  request.num_computed = std::min(request.num_computed, request.num_tokens() - 1);
-  if (!std::exchange(request.was_scheduled, true)) request.num_cached = request.num_computed;
-}
-
-bool Scheduler::allocate_waiting(Request& request, const SlotDemand& demand) {
-  while (!kv_.allocate(request, demand)) {
-    if (!running_.empty() || !reclaim_parked(request)) return false;
-  }
-  return true;
-}
-
-// Nobody runs, so nobody will give blocks back: take them from a request that waits with its loaded
-// prefix. Without this, several of those could hold all blocks between them and none go on.
-bool Scheduler::reclaim_parked(const Request& head) {
-  Request* victim = nullptr;
-  const auto consider = [&](Request& request) {
-    const bool loading = request.state == RequestState::waiting_for_remote_kv && !request.load_done;
-    if (&request != &head && request.kv_sequence >= 0 && !loading) victim = &request;
-  };
-  deferred_.for_each(consider);
-  waiting_.for_each(consider);
-  if (victim == nullptr) return false;
-  kv_.free(*victim);
-  victim->num_computed = 0;
-  victim->load_done = victim->load_failed = false;
-  victim->state = RequestState::preempted;
-  ++victim->num_preemptions;
-  ++totals_.preemptions;
-  return true;
-}
-
-void Scheduler::start_running(BatchPlan& plan, Request& request, int num_tokens) {
-  leave(request);
-  running_.push_back(&request);
-  request.state = RequestState::running;
-  request.reserve(static_cast<std::size_t>(
-      std::min({request.max_total_tokens(), request.num_tokens() + kReservedOutput,
-                std::int64_t{options_.max_model_len}})));
-  request.slot = free_slots_.back();
-  free_slots_.pop_back();
-  if (!std::exchange(request.was_scheduled, true)) request.num_cached = request.num_computed;
-  add_row(plan, request, num_tokens, true);
 }
 
 void Scheduler::add_row(BatchPlan& plan, Request& request, int num_tokens, bool is_new) {

@@ -4,8 +4,6 @@
 #include <cassert>
 #include <string>
 
-#include "engine/kv_transfer/connector.h"
-
 namespace quire {
 namespace {
 
@@ -145,10 +143,15 @@ void Scheduler::grammar_ready(RequestId id) {
 void Scheduler::grammar_failed(RequestId id, std::string error) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || found->second->state == RequestState::finished) return;
-  Request& request = *found->second;
+  fail(*found->second, std::move(error));
+}
+
+// Ends outside of a step; the next commit reports it, and holds it until then.
+void Scheduler::fail(Request& request, std::string error) {
   request.error = std::move(error);
   leave(request);
   finish(request, FinishReason::error);
+  ++request.num_in_flight;
   failed_.push_back(&request);
 }
 

@@ -12,6 +12,7 @@
 // With SchedulerOptions::pipeline_depth 2, schedule() may be called again before the commit; plans
 // are committed in the order they were made.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,13 +25,12 @@
 #include "base/result.h"
 #include "engine/config.h"
 #include "engine/kv_cache/kv_cache_manager.h"
+#include "engine/kv_transfer/connector.h"
 #include "engine/request/request.h"
 #include "engine/scheduler/batch_plan.h"
 #include "engine/scheduler/request_queue.h"
 
 namespace quire {
-
-class Connector;
 
 struct SchedulerOptions {
   int max_num_seqs = 256;             // rows of a step
@@ -148,11 +148,18 @@ class Scheduler {
   void schedule_waiting(BatchPlan& plan);
   Request* next_waiting() const;
   Verdict schedule_one(BatchPlan& plan, Request& request);
+  std::optional<ExternalMatch> match_external(const Request& request, int num_hit);
+  int tokens_to_start(const Request& request, int num_computed) const;
+  void count_lookup(Request& request, int num_hit, int num_external);
   bool promote(Request& request);
   void take_loaded(Request& request);
   bool allocate_waiting(Request& request, const SlotDemand& demand);
   bool reclaim_parked(const Request& head);
   void start_running(BatchPlan& plan, Request& request, int num_tokens);
+  int within_threshold(int num_tokens) const {
+    const int most = options_.long_prefill_threshold;
+    return most > 0 ? std::min(num_tokens, most) : num_tokens;
+  }
   int split_at_state_boundary(const Request& request, int num_computed, int num_tokens) const;
   void add_row(BatchPlan& plan, Request& request, int num_tokens, bool is_new);
   void add_block_updates(BatchPlan& plan, const Request& request, bool is_new);
@@ -169,7 +176,8 @@ class Scheduler {
 
   void leave(Request& request);
   void finish(Request& request, FinishReason reason);
-  void report_end(const Request& request);
+  void fail(Request& request, std::string error);
+  void report_end(Request& request);
   void release(Request& request);
   void drop_finished();
   std::vector<std::span<const BlockId>> tables_of(const Request& request) const;
