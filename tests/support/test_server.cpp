@@ -1,9 +1,11 @@
 #include "tests/support/test_server.h"
 
+#include <pthread.h>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
+#include <ctime>
 #include <vector>
 
 namespace quire::test {
@@ -44,6 +46,14 @@ TestServer::~TestServer() {
   thread_.join();
 }
 
+std::chrono::nanoseconds TestServer::io_thread_time() {
+  clockid_t clock;
+  timespec time{};
+  pthread_getcpuclockid(thread_.native_handle(), &clock);
+  clock_gettime(clock, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 void TestServer::wait_for_end() { end_.get(); }
 
 awaitable<void> TestServer::next_stop() {
@@ -69,8 +79,9 @@ awaitable<void> TestServer::root(asio::any_io_executor pool) {
 }
 
 void TestServer::run_thread() {
+  pthread_setname_np(pthread_self(), "io");
   try {
-    run(2, [this](asio::any_io_executor pool) { return root(pool); });
+    run(options_.io_threads, [this](asio::any_io_executor pool) { return root(pool); });
     ended_.set_value();
   } catch (...) {
     ended_.set_exception(std::current_exception());

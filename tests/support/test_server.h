@@ -3,6 +3,7 @@
 // chat template in front.
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@ struct TestServerOptions {
   ServerConfig config{};
   TextDefaults defaults{};
   bool wait_until_ready = true;
+  int io_threads = 2;
 
   TestServerOptions();
 };
@@ -31,6 +33,9 @@ class TestServer {
   FakeEngine& engine() { return *engine_; }
   const Tokenizer& tokenizer() const { return text_->tokenizer(); }
   EngineGroupState state() const { return engines_->state(); }
+
+  // CPU time of the first I/O thread, which is all of them where there is one.
+  std::chrono::nanoseconds io_thread_time();
 
   void stop() { ++stops_wanted_; }  // as SIGTERM does; twice: now
   void wait_for_end();              // rethrows what ended it
