@@ -1,15 +1,30 @@
 #include "app/backends.h"
 
+#include <cassert>
+
 #include "cpu/cpu_backend.h"
+#include "cuda/cuda_backend.h"
 
 namespace quire {
+Result<DeviceChoice> choose_device(DeviceKind asked) {
+  if (asked == DeviceKind::cpu) return DeviceChoice{};
+  std::string why_not = cuda_unavailable();
+  if (why_not.empty()) return DeviceChoice{.kind = DeviceKind::cuda};
+  if (asked == DeviceKind::automatic) return DeviceChoice{.why_not_cuda = std::move(why_not)};
+  return Error{ErrorCode::unavailable, "--device cuda: " + why_not, "--device"};
+}
 
-EngineBackend make_backend(const EngineConfig& config) {
-  if (config.device == DeviceKind::cuda) {
-    throw Failure(
-        {ErrorCode::unsupported, "--device cuda: this binary was built without CUDA", "--device"});
-  }
-  return {DeviceKind::cpu, make_cpu_device(), make_cpu_ops({.threads = config.cpu_threads})};
+std::unique_ptr<Device> make_device(DeviceKind kind, int index) {
+  assert(kind != DeviceKind::automatic);
+  return kind == DeviceKind::cuda ? make_cuda_device({.device = index}) : make_cpu_device();
+}
+
+EngineBackend make_backend(const EngineConfig& config, int index) {
+  EngineBackend backend{
+      .kind = config.device, .device = make_device(config.device, index), .ops = nullptr};
+  backend.ops = config.device == DeviceKind::cuda ? make_cuda_ops(*backend.device)
+                                                  : make_cpu_ops({.threads = config.cpu_threads});
+  return backend;
 }
 
 }  // namespace quire

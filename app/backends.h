@@ -1,11 +1,27 @@
 #pragma once
-// Configuration → the device and operators that it names. The one place that knows which there are.
+// --device → the device and operators that it names. The one place that knows which there are; a
+// program links it with CUDA, without, or with CUDA emulated.
 
+#include <memory>
+#include <string>
+
+#include "base/result.h"
 #include "engine/core/engine_backend.h"
 
 namespace quire {
 
-// As BackendFactory. "auto" is a GPU where this binary has CUDA and the machine one, else the CPU.
-EngineBackend make_backend(const EngineConfig& config);
+struct DeviceChoice {
+  DeviceKind kind = DeviceKind::cpu;  // not automatic
+  std::string why_not_cuda = {};      // where automatic became the CPU
+};
+
+// What --device means on this machine; automatic is a GPU where this binary has CUDA and the
+// machine one. Refuses what cannot be used, saying why.
+Result<DeviceChoice> choose_device(DeviceKind asked);
+
+// kind is not automatic; index counts GPUs. Throws Failure where there is no such device.
+std::unique_ptr<Device> make_device(DeviceKind kind, int index);
+// Of config.device, which is not automatic.
+EngineBackend make_backend(const EngineConfig& config, int index);
 
 }  // namespace quire

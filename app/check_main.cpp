@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "app/backends.h"
 #include "app/check_run.h"
 #include "app/engine_flags.h"
 #include "engine/config.h"
@@ -107,6 +108,9 @@ bool report(const Golden& golden, const std::vector<CaseResult>& results, DType 
 int run(CheckFlags& flags) {
   const Golden golden = read_golden(flags.golden.empty() ? flags.engine.model.path : flags.golden);
   complete(flags, golden);
+  const auto choice = choose_device(flags.engine.device);
+  if (choice.has_error()) throw Failure(choice.error());
+  flags.engine.device = choice->kind;
   if (auto valid = validate(flags.engine); valid.has_error()) throw Failure(valid.error());
   CheckRun check(flags.engine, golden);
   return report(golden, check.run(flags.batch), check.dtype()) ? 0 : 1;

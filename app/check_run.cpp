@@ -10,7 +10,7 @@ namespace quire {
 CheckRun::CheckRun(const EngineConfig& config, const Golden& golden)
     : golden_(golden),
       dtype_(config.model.dtype.value_or(read_model_config(config.model.path).dtype)),
-      engine_(config, EngineId{0}, make_backend(config), [](std::string_view, double) {}) {
+      engine_(config, EngineId{0}, make_backend(config, 0), [](std::string_view, double) {}) {
   if (engine_.ready().vocab_size != golden.vocab_size) {
     throw Failure(ErrorCode::invalid_argument, "golden logits have " +
                                                    std::to_string(golden.vocab_size) +

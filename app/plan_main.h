@@ -7,7 +7,7 @@
 namespace quire {
 
 // total_bytes 0: of this machine. Throws Failure where the model's files are wrong.
-PlanReport make_plan_report(const EngineConfig& config, std::int64_t total_bytes);
+PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes);
 
 // 0: it can be served; 1: it would be refused; 2: wrong flags or files.
 int plan_main(int argc, const char* const* argv);

@@ -131,7 +131,10 @@ std::string plan_text(const PlanReport& report) {
   const DeviceBudget& budget = report.budget;
   std::string text =
       line("model", fmt::format("{} ({}, {})", report.model, report.architecture, report.dtype));
-  text += line("device", fmt::format("{}, {}", report.device, bytes_text(budget.total_bytes)));
+  const std::string why =
+      report.why_not_cuda.empty() ? "" : fmt::format(" ({})", report.why_not_cuda);
+  text +=
+      line("device", fmt::format("{}, {}{}", report.device, bytes_text(budget.total_bytes), why));
   text += line("weights", bytes_text(budget.weight_bytes));
   text += line("workspace", bytes_text(budget.workspace_bytes));
   text += line("kv cache", fmt::format("{} allowed", bytes_text(report.kv_cache_bytes)));

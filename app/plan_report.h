@@ -12,6 +12,7 @@ struct PlanReport {
   std::string architecture = {};  // this and what follows: empty where the flags alone are refused
   std::string dtype = {};
   std::string device = {};
+  std::string why_not_cuda = {};  // where --device auto became cpu
   DeviceBudget budget = {};
   std::int64_t kv_cache_bytes = 0;  // allowed
   EngineConfig config;

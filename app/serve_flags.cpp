@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "app/backends.h"
 #include "app/engine_flags.h"
 
 namespace quire {
@@ -109,6 +110,10 @@ void complete(ServeFlags& flags) {
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "none") {
     throw CLI::ValidationError("--enable-auto-tool-choice", "contradicts --tool-call-parser none");
   }
+  const auto choice = choose_device(flags.engine.device);
+  if (choice.has_error()) throw CLI::ValidationError(choice.error().detail);
+  flags.engine.device = choice->kind;
+  flags.why_not_cuda = choice->why_not_cuda;
   if (const auto valid = validate(flags.engine); valid.has_error()) {
     throw CLI::ValidationError(valid.error().field, valid.error().detail);
   }

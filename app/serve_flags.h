@@ -13,7 +13,8 @@
 namespace quire {
 
 struct ServeFlags {
-  EngineConfig engine;
+  EngineConfig engine;       // its device is not automatic
+  std::string why_not_cuda;  // where --device auto became cpu
   ServerConfig server;
 
   log::Format log_format = log::Format::text;

@@ -67,7 +67,8 @@ LocalEngines start_local_engines(int count) {
     ChannelEnds ends = make_in_process_channel();
     engines.ends.push_back(std::move(ends.client));
     engines.threads.push_back(std::make_unique<EngineThread>(
-        EngineId{static_cast<std::uint32_t>(rank)}, std::move(ends.engine), make_backend));
+        EngineId{static_cast<std::uint32_t>(rank)}, std::move(ends.engine),
+        [rank](const EngineConfig& config) { return make_backend(config, rank); }));
   }
   return engines;
 }
@@ -95,6 +96,7 @@ int serve_main(int argc, const char* const* argv) {
   const auto flags = parse_serve_flags(argc, argv, exit_code);
   if (!flags) return exit_code;
   log::configure(flags->log_format, flags->log_level);
+  if (!flags->why_not_cuda.empty()) log::info("device.cpu", {{"because", flags->why_not_cuda}});
   try {
     run(io_threads(*flags), [&](asio::any_io_executor pool) { return serve(pool, *flags); });
     return 0;

@@ -152,6 +152,13 @@ std::string cuda_unavailable() {
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
   if (const std::string reason = cuda_unavailable(); !reason.empty())
     throw Failure(ErrorCode::unavailable, reason);
+  int count = 0;
+  CUDA_CHECK(cudaGetDeviceCount(&count));
+  if (options.device >= count) {
+    throw Failure(ErrorCode::unavailable, "there is no CUDA device " +
+                                              std::to_string(options.device) +
+                                              ": the machine has " + std::to_string(count));
+  }
   return std::make_unique<CudaDevice>(options.device);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "app/backends.h"
 #include "app/plan_main.h"
 #include "cpu/cpu_backend.h"
 #include "engine/core/engine_core.h"
@@ -88,6 +89,22 @@ TEST_CASE("What is planned without weights is what an engine allocates and repor
       CHECK(engine.stats().num_blocks == planned.num_blocks - 1);
     }
   }
+}
+
+TEST_CASE("A plan is for this machine's device, or for the one described") {
+  EngineConfig config = config_for("models/quire-tiny");
+  const auto here = choose_device(DeviceKind::automatic);
+  REQUIRE(here.has_value());
+  const bool has_gpu = here->kind == DeviceKind::cuda;
+  CHECK(here->why_not_cuda.empty() == has_gpu);
+  CHECK(make_plan_report(config, 0).device == (has_gpu ? "cuda" : "cpu"));
+  CHECK(make_plan_report(config, std::int64_t{80} << 30).device == "cuda");
+  config.device = DeviceKind::cuda;
+  const PlanReport asked = make_plan_report(config, 0);
+  CHECK(asked.plan.has_value() == has_gpu);
+  if (!has_gpu) CHECK(asked.plan.error().field == "--device");
+  config.device = DeviceKind::cpu;
+  CHECK(make_plan_report(config, 0).device == "cpu");
 }
 
 TEST_CASE("The JSON form says what the plan says") {

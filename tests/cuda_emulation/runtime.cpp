@@ -116,7 +116,12 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
 
 extern "C" {
 
-cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+// QUIRE_EMULATION_DEVICES=0: a machine without.
+cudaError_t cudaGetDeviceCount(int* count) {
+  const char* text = std::getenv("QUIRE_EMULATION_DEVICES");
+  *count = text == nullptr ? 1 : std::atoi(text);
+  return *count > 0 ? cudaSuccess : failed(cudaErrorNoDevice);
+}
 cudaError_t cudaGetDevice(int* id) { return *id = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int id) { return id == 0 ? cudaSuccess : failed(cudaErrorInvalidDevice); }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {

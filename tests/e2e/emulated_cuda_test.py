@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""The whole server on the emulated CUDA backend answers as on the CPU backend, and says what it runs on.
+
+Usage: emulated_cuda_test.py QUIRE_EMULATED
+"""
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+MODEL = "models/quire-tiny"
+FLAGS = ["--max-model-len", "512", "--max-num-seqs", "4", "--max-num-batched-tokens", "64", "--kv-cache-memory-bytes",
+         "32MiB", "--no-enable-prefix-caching"]
+SAFE_MARGIN = 0.25  # of a reference: no other order of summation gives another token
+
+
+class Server:
+    def __init__(self, quire, flags, environment=None):
+        self.log = tempfile.TemporaryFile(mode="w+")
+        self.process = subprocess.Popen([quire, "serve", MODEL, "--host", "127.0.0.1", "--port", "0", *FLAGS, *flags],
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        env={**os.environ, **(environment or {})})
+
+    def __enter__(self):
+        for line in self.process.stdout:
+            if address := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+                self.port = int(address[1])
+                return self
+        self.process.wait()
+        sys.exit("the server did not start:\n" + self.log_text())
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+    def log_text(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def ask(self, method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode()
+
+    # One request of several prompts: they run as a batch.
+    def complete(self, prompts, max_tokens):
+        status, text = self.ask("POST", "/v1/completions", {"model": "quire-tiny", "prompt": prompts, "temperature": 0,
+                                                             "max_tokens": max_tokens})
+        assert status == 200, text
+        return [choice["text"] for choice in json.loads(text)["choices"]]
+
+
+def short_prompts(count):
+    with open(MODEL + "/eval.jsonl") as file:
+        lines = [line for line in map(json.loads, file) if line["margin"] >= SAFE_MARGIN]
+    lines.sort(key=lambda line: len(line["prompt_ids"]) + 4 * len(line["reference_ids"]))
+    return [line["prompt_ids"] for line in lines[:count]]
+
+
+def check_answers(quire):
+    prompts = short_prompts(6)
+    with Server(quire, ["--device", "cpu"]) as cpu:
+        expected = cpu.complete(prompts, 48)
+        assert "device=cpu" in cpu.log_text()
+    assert all(expected) and len(set(expected)) > 1, expected
+    with Server(quire, ["--device", "cuda"]) as cuda:
+        assert "device=cuda:0" in cuda.log_text()
+        assert cuda.complete(prompts, 48) == expected
+        assert [cuda.complete([prompt], 48)[0] for prompt in prompts[:2]] == expected[:2]
+
+
+def check_device_choice(quire):
+    no_device = {"QUIRE_EMULATION_DEVICES": "0"}
+    refused = subprocess.run([quire, "serve", MODEL, "--device", "cuda"], env={**os.environ, **no_device}, text=True,
+                             capture_output=True, timeout=60)
+    assert refused.returncode != 0 and "--device cuda: CUDA cannot be used" in refused.stderr, refused
+    with Server(quire, ["--device", "auto"], no_device) as server:
+        log = server.log_text()
+        assert "device.cpu because" in log and "device=cpu" in log, log
+        assert server.complete(["one two"], 4)
+    with Server(quire, []) as server:
+        assert "device=cuda:0" in server.log_text()
+    too_many = subprocess.run([quire, "serve", MODEL, "--port", "0", "--dp", "2", *FLAGS], text=True, capture_output=True,
+                              timeout=60)
+    assert too_many.returncode != 0 and "there is no CUDA device 1: the machine has 1" in too_many.stderr, too_many
+
+
+def main():
+    quire = sys.argv[1]
+    check_answers(quire)
+    check_device_choice(quire)
+    print("emulated_cuda_test: ok")
+
+
+if __name__ == "__main__":
+    main()
