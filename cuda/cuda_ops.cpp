@@ -79,6 +79,19 @@ class CudaOps final : public Ops {
   void sigmoid_gate(TensorView x, TensorView gate, StreamRef stream) override {
     cuda::sigmoid_gate(x, gate, stream);
   }
+  void causal_conv(const ConvArgs& args, StreamRef stream) override {
+    cuda::causal_conv(args, stream);
+  }
+  void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream) override {
+    cuda::gated_delta_rule(args, stream);
+  }
+  void selective_scan(const ScanArgs& args, StreamRef stream) override {
+    cuda::selective_scan(args, stream);
+  }
+  void gated_rms_norm(TensorView out, TensorView x, TensorView gate, TensorView weight, float eps,
+                      bool norm_first, StreamRef stream) override {
+    cuda::gated_rms_norm(out, x, gate, weight, eps, norm_first, stream);
+  }
   void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream) override {
     cuda::copy_blocks(pages, to, from, stream);
   }

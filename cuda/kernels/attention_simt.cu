@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cuda/device/block_sum.cuh"
+#include "cuda/device/request_of.cuh"
 #include "cuda/device/softmax_state.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
@@ -32,21 +33,6 @@ struct SimtArgs {
   int num_requests, splits, window;
   float scale, soft_cap;
 };
-
-// The last request that begins at or before token.
-__device__ __forceinline__ int request_of(const std::int32_t* query_start, int num_requests,
-                                          int token) {
-  int low = 0, high = num_requests - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (query_start[middle] <= token) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
-}
 
 // Threads' states and values of one head, summed over warps through shared memory, then written:
 // whole, or as one split.

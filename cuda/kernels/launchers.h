@@ -16,6 +16,15 @@ void rms_norm(TensorView out, TensorView x, TensorView weight, float eps, float 
 void add_rms_norm(TensorView out, TensorView residual, TensorView x, TensorView weight, float eps,
                   float weight_offset, StreamRef stream);
 
+// gated_norm.cu
+void gated_rms_norm(TensorView out, TensorView x, TensorView gate, TensorView weight, float eps,
+                    bool norm_first, StreamRef stream);
+
+// conv.cu, delta_net.cu, ssm.cu
+void causal_conv(const ConvArgs& args, StreamRef stream);
+void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream);
+void selective_scan(const ScanArgs& args, StreamRef stream);
+
 // elementwise.cu
 void add(TensorView out, TensorView a, TensorView b, StreamRef stream);
 void scale(TensorView x, float factor, StreamRef stream);

@@ -4,13 +4,13 @@
 
 #include "cuda/device/any_view.cuh"
 #include "cuda/device/block_sum.cuh"
+#include "cuda/device/wide.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kWidth = 8;  // elements of a vector
 constexpr int kKept = 4;
 constexpr int kScalarThreads = 128;
 
@@ -25,47 +25,36 @@ struct NormArgs {
   float eps, weight_offset;
 };
 
-template <class T>
-struct alignas(16) Wide {
-  T at[kWidth];
-};
-template <class T>
-__device__ __forceinline__ Wide<T> load_wide(const T* from) {
-  return *reinterpret_cast<const Wide<T>*>(from);
-}
-
 // x, or x plus the residual, which takes the sum rounded to its dtype.
 template <class X, class Residual>
 __device__ __forceinline__ Wide<float> load_row(const X* x, Residual* residual, int i) {
-  const Wide<X> v = load_wide(x + i);
-  Wide<float> row;
-  for (int k = 0; k < kWidth; ++k) row.at[k] = static_cast<float>(v.at[k]);
+  Wide<float> row = load_wide_floats(x + i);
   if (residual == nullptr) return row;
   Wide<Residual> r = load_wide(static_cast<const Residual*>(residual) + i);
-  for (int k = 0; k < kWidth; ++k) {
+  for (int k = 0; k < kWideWidth; ++k) {
     r.at[k] = Residual(row.at[k] + static_cast<float>(r.at[k]));
     row.at[k] = static_cast<float>(r.at[k]);
   }
-  *reinterpret_cast<Wide<Residual>*>(residual + i) = r;
+  store_wide(residual + i, r);
   return row;
 }
 
 template <class Out>
 __device__ __forceinline__ void store_row(Out* out, const Out* weight, float weight_offset,
                                           const Wide<float>& row, float scale, int i) {
-  const Wide<Out> w = load_wide(weight + i);
+  const Wide<float> w = load_wide_floats(weight + i);
   Wide<Out> o;
-  for (int k = 0; k < kWidth; ++k) {
-    o.at[k] = Out(row.at[k] * scale * (static_cast<float>(w.at[k]) + weight_offset));
+  for (int k = 0; k < kWideWidth; ++k) {
+    o.at[k] = Out(row.at[k] * scale * (w.at[k] + weight_offset));
   }
-  *reinterpret_cast<Wide<Out>*>(out + i) = o;
+  store_wide(out + i, o);
 }
 
 // One block per row.
 template <class Out, class X, class Residual, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     rms_norm_kernel(const __grid_constant__ NormArgs<Out, X, Residual> a) {
-  constexpr int kStep = kThreads * kWidth;
+  constexpr int kStep = kThreads * kWideWidth;
   const std::int64_t outer = blockIdx.x / a.inner, inner = blockIdx.x % a.inner;
   const X* x = a.x + outer * a.x_stride[0] + inner * a.x_stride[1];
   Out* out = a.out + outer * a.out_stride[0] + inner * a.out_stride[1];
@@ -74,9 +63,9 @@ __global__ void __launch_bounds__(kThreads)
   Wide<float> kept[kKept];
   float sum = 0.f;
   const auto add_squares = [&](const Wide<float>& v) {
-    for (int k = 0; k < kWidth; ++k) sum += v.at[k] * v.at[k];
+    for (int k = 0; k < kWideWidth; ++k) sum += v.at[k] * v.at[k];
   };
-  const int first = threadIdx.x * kWidth;
+  const int first = threadIdx.x * kWideWidth;
 #pragma unroll
   for (int j = 0; j < kKept; ++j) {
     if (first + j * kStep < a.width)
@@ -127,15 +116,6 @@ TensorView with_heads(TensorView tensor) {
   return tensor.split_last(tensor.extent(1));
 }
 
-bool vectorized(const TensorView& tensor) {
-  if (tensor.empty()) return true;
-  const int last = tensor.rank() - 1;
-  bool whole = reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 == 0 &&
-               tensor.extent(last) % kWidth == 0;
-  for (int i = 0; i < last; ++i) whole = whole && tensor.stride(i) % kWidth == 0;
-  return whole;
-}
-
 struct NormCall {
   TensorView out, residual, x, weight;
   float eps, weight_offset;
@@ -157,7 +137,7 @@ void launch_vectorized(const NormCall& c, StreamRef stream) {
       .eps = c.eps,
       .weight_offset = c.weight_offset};
   const dim3 grid(static_cast<unsigned>(c.x.extent(0) * c.x.extent(1)));
-  if (width <= 32 * kWidth * 2) {
+  if (width <= 32 * kWideWidth * 2) {
     CUDA_CHECK(launch(rms_norm_kernel<Out, X, Residual, 32>, grid, dim3(32), 0, native(stream), a));
   } else {
     CUDA_CHECK(
@@ -187,7 +167,7 @@ void launch_norm(NormCall c, StreamRef stream) {
     return t.dtype() == dtype || t.dtype() == DType::f32;
   };
   if (c.weight.dtype() == dtype && fits(c.x) && (c.residual.empty() || fits(c.residual)) &&
-      vectorized(c.weight) && vectorized(c.out) && vectorized(c.x) && vectorized(c.residual)) {
+      is_wide(c.weight) && is_wide(c.out) && is_wide(c.x) && is_wide(c.residual)) {
     return dispatch_device_float(dtype,
                                  [&]<class Out>(Type<Out>) { launch_mixed<Out>(c, stream); });
   }

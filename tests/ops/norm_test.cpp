@@ -98,7 +98,7 @@ TEST_CASE("add_rms_norm sums into the residual and normalizes it", "[ops][norm]"
   }
 }
 
-TEST_CASE("gated_rms_norm gates before or after the norm", "[ops][norm][cpu]") {
+TEST_CASE("gated_rms_norm gates before or after the norm", "[ops][norm]") {
   const bool norm_first = GENERATE(false, true);
   const bool weight_per_group = GENERATE(false, true);
   const DType dtype = GENERATE(DType::f32, DType::bf16);

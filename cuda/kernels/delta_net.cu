@@ -1,0 +1,202 @@
+// Gated delta rule, token by token, with the state in registers. Columns of a head's state depend
+// on no other, so a block has some columns of one head of one request. Decode is bound by reading
+// and writing the state; prefill by the chain of tokens, whose next inputs are under way while one
+// is computed. The same bits however the tokens are cut into steps.
+
+#include "cuda/device/any_view.cuh"
+#include "cuda/device/block_sum.cuh"
+#include "cuda/device/softplus.cuh"
+#include "cuda/device/state_steps.cuh"
+#include "cuda/kernels/launchers.h"
+#include "cuda/runtime/check.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kWarpColumns = 8;  // a lane has a quarter of one
+constexpr int kColumns = kWarps * kWarpColumns;
+constexpr float kNormEps = 1e-6f;
+
+template <class State>
+struct DeltaParams {
+  AnyView out, q, k, v, a, b;
+  View<State, 4> state;  // [blocks, value_heads, key_dim, value_dim]
+  const float *a_log, *dt_bias;
+  StateSteps steps;
+  int heads_per_key, key_dim, value_dim;
+};
+
+// What one token brings to all columns.
+template <int kKeyDim>
+struct DeltaToken {
+  alignas(16) float q[kKeyDim], k[kKeyDim];
+  float decay, beta;
+};
+
+// A warp's share of a token on its way to shared memory: the first warp brings q and the gates,
+// the second k, the others nothing.
+template <class State, int kKeyDim>
+struct DeltaFetch {
+  static constexpr int kPerLane = kKeyDim / 32;
+  float row[kPerLane] = {}, a = 0.f, b = 0.f;
+
+  __device__ __forceinline__ void load(const DeltaParams<State>& p, int token, int head) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (warp > 1) return;
+    const std::int64_t key_head = head / p.heads_per_key;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const int d = lane + 32 * i;
+      row[i] = d < p.key_dim ? (warp == 0 ? p.q : p.k).load(token, key_head, d) : 0.f;
+    }
+    a = p.a.load(0, token, head);
+    b = p.b.load(0, token, head);
+  }
+
+  __device__ __forceinline__ void store(const DeltaParams<State>& p, DeltaToken<kKeyDim>& to,
+                                        int head) const {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (warp > 1) return;
+    float squares = 0.f;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) squares += row[i] * row[i];
+    float scale = rsqrtf(warp_reduce(squares, Add{}) + kNormEps);
+    if (warp == 0) scale *= rsqrtf(static_cast<float>(p.key_dim));
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) (warp == 0 ? to.q : to.k)[lane + 32 * i] = row[i] * scale;
+    if (threadIdx.x == 0) {
+      to.decay = expf(-expf(p.a_log[head]) * softplus(a + p.dt_bias[head]));
+      to.beta = 1.f / (1.f + expf(-b));
+    }
+  }
+};
+
+// A lane's part of the state: of every 16 rows of its column four.
+template <class State, int kKeyDim>
+struct DeltaColumn {
+  static constexpr int kRuns = kKeyDim / 16;
+  float s[kRuns][4];
+  int column, row;  // of the first element
+
+  __device__ __forceinline__ DeltaColumn() {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    column = static_cast<int>(blockIdx.x) * kColumns + warp * kWarpColumns + lane / 4;
+    row = lane % 4 * 4;
+  }
+
+  template <class Apply>
+  __device__ __forceinline__ void for_each(const DeltaParams<State>& p, const Apply& apply) {
+#pragma unroll
+    for (int i = 0; i < kRuns; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int r = 16 * i + row + j;
+        if (r < p.key_dim && column < p.value_dim) apply(r, s[i][j]);
+      }
+    }
+  }
+  __device__ __forceinline__ void read(const DeltaParams<State>& p, int block, int head) {
+#pragma unroll
+    for (auto& run : s) run[0] = run[1] = run[2] = run[3] = 0.f;
+    if (block < 0) return;
+    for_each(p, [&](int r, float& value) {
+      value = static_cast<float>(p.state(block, head, r, column));
+    });
+  }
+  __device__ __forceinline__ void write(const DeltaParams<State>& p, int block, int head) {
+    if (block < 0) return;
+    for_each(p, [&](int r, float& value) { p.state(block, head, r, column) = State(value); });
+  }
+
+  // Sᵀ · x of the column; all its lanes get it.
+  __device__ __forceinline__ float recall(const float* x) const {
+    float part[4] = {};
+#pragma unroll
+    for (int i = 0; i < kRuns; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) part[j] = fmaf(s[i][j], x[16 * i + row + j], part[j]);
+    }
+    float sum = part[0] + part[1] + (part[2] + part[3]);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+  }
+
+  // S ← decay · S + x ⊗ delta.
+  __device__ __forceinline__ void update(float decay, const float* x, float delta) {
+#pragma unroll
+    for (int i = 0; i < kRuns; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) s[i][j] = fmaf(x[16 * i + row + j], delta, decay * s[i][j]);
+    }
+  }
+};
+
+// Grid (columns, value heads, requests).
+template <class State, int kKeyDim>
+__global__ void __launch_bounds__(kWarps * 32)
+    delta_rule_kernel(const __grid_constant__ DeltaParams<State> p) {
+  SHARED(tokens, DeltaToken<kKeyDim>[2]);
+  const int head = static_cast<int>(blockIdx.y);
+  const StateStep step = p.steps(static_cast<int>(blockIdx.z));
+  if (step.first == step.last) return;
+  DeltaColumn<State, kKeyDim> column;
+  const bool there = column.column < p.value_dim;
+  DeltaFetch<State, kKeyDim> fetch;
+  fetch.load(p, step.first, head);
+  column.read(p, step.read, head);
+  fetch.store(p, tokens[0], head);
+  __syncthreads();
+  for (int t = step.first; t < step.last; ++t) {
+    const int stage = (t - step.first) % 2;
+    const DeltaToken<kKeyDim>& token = tokens[stage];
+    const float value = there ? p.v.load(t, head, column.column) : 0.f;
+    if (t + 1 < step.last) fetch.load(p, t + 1, head);
+    const float delta = token.beta * (value - token.decay * column.recall(token.k));
+    column.update(token.decay, token.k, delta);
+    const float out = column.recall(token.q);
+    if (there && column.row == 0) p.out.store(t, head, column.column, out);
+    if (t + 1 < step.last) fetch.store(p, tokens[1 - stage], head);
+    __syncthreads();
+  }
+  column.write(p, step.write, head);
+}
+
+template <class State>
+void launch_delta(const DeltaRuleArgs& args, StreamRef stream) {
+  const std::int64_t heads = args.v.extent(1), key_dim = args.q.extent(2),
+                     value_dim = args.v.extent(2);
+  const DeltaParams<State> p{
+      .out = AnyView(args.out),
+      .q = AnyView(args.q),
+      .k = AnyView(args.k),
+      .v = AnyView(args.v),
+      .a = AnyView(args.a),
+      .b = AnyView(args.b),
+      .state = device_view<State, 4>(args.state),
+      .a_log = static_cast<const float*>(args.a_log.data()),
+      .dt_bias = static_cast<const float*>(args.dt_bias.data()),
+      .steps = StateSteps(args.query_start, args.state_read, args.state_write),
+      .heads_per_key = static_cast<int>(heads / args.q.extent(1)),
+      .key_dim = static_cast<int>(key_dim),
+      .value_dim = static_cast<int>(value_dim)};
+  const dim3 grid(static_cast<unsigned>((value_dim + kColumns - 1) / kColumns),
+                  static_cast<unsigned>(heads), static_cast<unsigned>(args.state_read.extent(0)));
+  const auto go = [&](auto kernel) {
+    CUDA_CHECK(launch(kernel, grid, dim3(kWarps * 32), 0, native(stream), p));
+  };
+  if (key_dim <= 64) return go(delta_rule_kernel<State, 64>);
+  if (key_dim <= 128) return go(delta_rule_kernel<State, 128>);
+  if (key_dim <= 256) return go(delta_rule_kernel<State, 256>);
+  throw Failure(ErrorCode::unsupported, "a delta rule with keys of more than 256 elements on CUDA");
+}
+
+}  // namespace
+
+void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream) {
+  if (args.q.extent(0) == 0) return;
+  dispatch_device_float(args.state.dtype(),
+                        [&]<class State>(Type<State>) { launch_delta<State>(args, stream); });
+}
+
+}  // namespace quire::cuda
