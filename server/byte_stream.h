@@ -19,8 +19,6 @@ class ByteStream {
   // 0: the end, a reset or a break(). Throws when the coroutine is cancelled.
   virtual awaitable<std::size_t> read_some(std::span<char> buffer) = 0;
   virtual awaitable<bool> write(std::string_view bytes) = 0;
-  // As many bytes as the system takes without waiting; perhaps none.
-  virtual std::size_t write_now(std::string_view bytes) = 0;
   virtual awaitable<void> shut_down() = 0;  // says goodbye; reading may go on
   virtual void break_off() = 0;             // ends the read and the write that are under way
 };

@@ -23,10 +23,7 @@ using boost::system::error_code;
 template <class Stream>
 class BasicByteStream : public ByteStream {
  public:
-  explicit BasicByteStream(Stream stream) : stream_(std::move(stream)) {
-    error_code ignored;
-    stream_.lowest_layer().non_blocking(true, ignored);
-  }
+  explicit BasicByteStream(Stream stream) : stream_(std::move(stream)) {}
 
   awaitable<bool> handshake() override { co_return true; }
 
@@ -45,15 +42,6 @@ class BasicByteStream : public ByteStream {
                                asio::redirect_error(asio::use_awaitable, error));
     if (error == asio::error::operation_aborted) co_await throw_if_cancelled();
     co_return !error;
-  }
-
-  std::size_t write_now(std::string_view bytes) override {
-    if constexpr (requires { stream_.next_layer(); }) {
-      return 0;  // TLS may have to wait for the other side
-    } else {
-      error_code ignored;
-      return stream_.write_some(asio::buffer(bytes.data(), bytes.size()), ignored);
-    }
   }
 
   awaitable<void> shut_down() override {
