@@ -97,8 +97,9 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
   add_count(app, "--cpu-threads", config.cpu_threads, "0: one per core");
   add_count(app, "--tensor-parallel-size,--tp", config.parallel.tensor_parallel_size,
             "GPUs that share the model");
-  app.add_flag("--deterministic", config.deterministic,
-               "Same tokens for a request whatever runs beside it");
+  app.add_flag(
+      "--deterministic", config.deterministic,
+      "Same tokens for a request whatever runs beside it; refused where the backend cannot");
 }
 
 void add_cache_flags(CLI::App& app, CacheConfig& cache) {

@@ -14,6 +14,13 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
                        const Progress& progress)
     : backend_(std::move(backend)) {
   const auto start = Clock::now();
+  if (config.deterministic && backend_.kind != DeviceKind::cpu) {
+    throw Failure(
+        {ErrorCode::unsupported,
+         "--deterministic holds with --device cpu only: the CUDA backend's products depend on "
+         "the batch",
+         "--deterministic"});
+  }
   progress("reading config.json", 0);
   const ModelConfig model_config = read_model_config(config.model.path);
   dtype_ = config.model.dtype.value_or(model_config.dtype);

@@ -59,6 +59,13 @@ Result<void> check_flags(const Sizing& sizing) {
     return refuse(
         "--mamba-cache-mode",
         "all needs a model that leaves a state at every block; this one works with align");
+  if (sizing.config.deterministic) {
+    const auto rounds = [](std::optional<DType> dtype) { return dtype && *dtype != DType::f32; };
+    constexpr const char* kWhy =
+        "rounds states where a step ends; with --deterministic only float32";
+    if (rounds(cache.mamba_cache_dtype)) return refuse("--mamba-cache-dtype", kWhy);
+    if (rounds(cache.mamba_ssm_cache_dtype)) return refuse("--mamba-ssm-cache-dtype", kWhy);
+  }
   const auto& dtypes = sizing.kernels.cache_dtypes;
   if (std::find(dtypes.begin(), dtypes.end(), sizing.plan.cache_dtype) == dtypes.end())
     return refuse("--kv-cache-dtype", fmt::format("{} is not what this device's kernels read",
@@ -200,10 +207,13 @@ const DeviceKernels& device_kernels(DeviceKind) {
 }
 
 KvSpecOptions kv_spec_options(const EngineConfig& config, DType model_dtype) {
+  const CacheConfig& cache = config.cache;
+  // A state is rounded where a step ends: with fewer bits, answers would depend on where that is.
+  const auto exact = config.deterministic ? std::optional(DType::f32) : std::nullopt;
   return {.tp_size = config.parallel.tensor_parallel_size,
-          .cache_dtype = config.cache.cache_dtype.value_or(model_dtype),
-          .conv_state_dtype = config.cache.mamba_cache_dtype.value_or(model_dtype),
-          .recurrent_state_dtype = config.cache.mamba_ssm_cache_dtype};
+          .cache_dtype = cache.cache_dtype.value_or(model_dtype),
+          .conv_state_dtype = cache.mamba_cache_dtype.value_or(model_dtype),
+          .recurrent_state_dtype = exact ? exact : cache.mamba_ssm_cache_dtype};
 }
 
 std::int64_t longest_request_bytes(const EngineConfig& config, const ModelMemory& model) {

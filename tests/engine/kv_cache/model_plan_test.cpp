@@ -78,6 +78,13 @@ TEST_CASE("A hybrid's attention block grows to hold a state") {
   }
 }
 
+TEST_CASE("Answers that may not depend on where steps end need states in float32") {
+  EngineConfig config;
+  CHECK_FALSE(kv_spec_options(config, DType::bf16).recurrent_state_dtype.has_value());
+  config.deterministic = true;
+  CHECK(kv_spec_options(config, DType::bf16).recurrent_state_dtype == DType::f32);
+}
+
 TEST_CASE("Auto-fit finds the longest request that the pool holds beside the null block") {
   const auto plan = make_model_plan(config_for(kAutoFit), dense(4), DeviceKind::cpu, 33 * 262144);
   CHECK(plan->kv.max_model_len == 512);
@@ -115,6 +122,11 @@ TEST_CASE("What would have no effect on this model is refused") {
        [](EngineConfig& c) { c.cache.mamba_cache_mode = StateCacheMode::all; }},
       {"--mamba-ssm-cache-dtype", false,
        [](EngineConfig& c) { c.cache.mamba_ssm_cache_dtype = DType::f32; }},
+      {"--mamba-ssm-cache-dtype", true,
+       [](EngineConfig& c) {
+         c.deterministic = true;
+         c.cache.mamba_ssm_cache_dtype = DType::bf16;
+       }},
       {"--kv-cache-dtype", false, [](EngineConfig& c) { c.cache.cache_dtype = DType::fp8_e4m3; }},
       {"--disable-hybrid-kv-cache-manager", false,
        [](EngineConfig& c) { c.cache.hybrid_manager = false; }},
