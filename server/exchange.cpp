@@ -81,8 +81,13 @@ std::string Exchange::head(const Reply& reply, std::string_view framing) const {
   return head;
 }
 
+void Exchange::end() {
+  if (const auto call = std::exchange(before_end_, nullptr)) call();
+}
+
 awaitable<void> Exchange::reply(Reply reply) {
   status_ = reply.status;
+  end();
   std::string bytes = head(reply, fmt::format("Content-Length: {}\r\n", reply.body.size()));
   if (request_.method != Method::head) bytes += reply.body;
   written_ = false;
@@ -97,7 +102,7 @@ SseWriter& Exchange::begin_sse() {
   const std::string_view framing = chunked
                                        ? "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n"
                                        : "Cache-Control: no-cache\r\n";
-  return sse_.emplace(connection_, head(reply, framing), chunked);
+  return sse_.emplace(connection_, head(reply, framing), chunked, [this] { end(); });
 }
 
 awaitable<void> Exchange::peer_closed() {

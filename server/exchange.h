@@ -2,6 +2,7 @@
 // One request and its reply, as a handler sees them.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,6 +34,10 @@ class Exchange {
   const std::string& id() const { return id_; }  // the client's X-Request-Id, or made up
   std::chrono::steady_clock::time_point arrival() const { return arrival_; }
 
+  // Called once, before the last bytes leave: what it counts, the client finds counted.
+  void before_end(std::function<void()> call) { before_end_ = std::move(call); }
+  void end();  // for a reply that did not come to its last bytes
+
   awaitable<void> reply(Reply reply);
   // The head goes out with the first event.
   SseWriter& begin_sse();
@@ -54,6 +59,7 @@ class Exchange {
   std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   int status_ = 0;
   bool written_ = true;
+  std::function<void()> before_end_;
   std::optional<SseWriter> sse_;
 };
 

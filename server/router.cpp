@@ -157,6 +157,7 @@ awaitable<void> answer(Exchange& exchange, AppState& app) {
   const HttpRequest& request = exchange.request();
   const Found found = find_route(request);
   if (!found.route) co_return co_await exchange.reply(no_route(found, request));
+  exchange.before_end([&] { log_and_count(*found.route, exchange, app); });
   if (auto refusal = refusal_of(*found.route, request, app)) {
     co_await exchange.reply(std::move(*refusal));
   } else if (found.route->needs & engine) {
@@ -165,7 +166,7 @@ awaitable<void> answer(Exchange& exchange, AppState& app) {
   } else {
     co_await run_handler(*found.route, exchange, app);
   }
-  log_and_count(*found.route, exchange, app);
+  exchange.end();
 }
 
 }  // namespace quire

@@ -25,8 +25,12 @@ struct SseWriter::Wakeup {
   asio::steady_timer timer;
 };
 
-SseWriter::SseWriter(Connection& connection, std::string head, bool chunked)
-    : connection_(connection), chunked_(chunked), gathered_(std::move(head)) {
+SseWriter::SseWriter(Connection& connection, std::string head, bool chunked,
+                     std::function<void()> before_end)
+    : connection_(connection),
+      chunked_(chunked),
+      before_end_(std::move(before_end)),
+      gathered_(std::move(head)) {
   open_chunk();
 }
 
@@ -94,6 +98,7 @@ awaitable<bool> SseWriter::flush() {
 awaitable<bool> SseWriter::done() {
   event("[DONE]");
   ended_ = true;
+  if (before_end_) before_end_();
   co_return co_await flush();
 }
 

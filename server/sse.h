@@ -4,6 +4,7 @@
 // One strand; several coroutines may write.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,8 +17,9 @@ class Connection;
 
 class SseWriter {
  public:
-  // The head goes out before the first event.
-  SseWriter(Connection& connection, std::string head, bool chunked);
+  // The head goes out before the first event. before_end is called before the last one does.
+  SseWriter(Connection& connection, std::string head, bool chunked,
+            std::function<void()> before_end = {});
   SseWriter(SseWriter&&) noexcept;
   ~SseWriter();
 
@@ -41,6 +43,7 @@ class SseWriter {
 
   Connection& connection_;
   bool chunked_;
+  std::function<void()> before_end_;
   std::string gathered_;  // an open chunk, after the head that has not been sent yet
   std::string sending_;
   std::size_t chunk_start_ = 0;                    // in gathered_
