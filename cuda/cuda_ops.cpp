@@ -52,10 +52,8 @@ class CudaOps final : public Ops {
     cuda::kv_write(k_cache, v_cache, k, v, slots, stream);
   }
   void paged_attention(const AttentionArgs& args, StreamRef stream) override {
-    const cuda::SplitScratch scratch{static_cast<float*>(split_scratch_.data()),
-                                     static_cast<std::int64_t>(kSplitScratchBytes / sizeof(float))};
-    if (cuda::attention_mma_supports(args)) return cuda::attention_mma(args, scratch, stream);
-    cuda::attention_simt(args, scratch, stream);
+    if (cuda::attention_mma_supports(args)) return cuda::attention_mma(args, scratch(), stream);
+    cuda::attention_simt(args, scratch(), stream);
   }
   void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream) override {
     cuda::edit_logits(logits, edits, stream);
@@ -79,6 +77,25 @@ class CudaOps final : public Ops {
   void sigmoid_gate(TensorView x, TensorView gate, StreamRef stream) override {
     cuda::sigmoid_gate(x, gate, stream);
   }
+  void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream) override {
+    gemm_->head_linear(out, x, weight, stream);
+  }
+  void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
+                        StreamRef stream) override {
+    cuda::quantized_linear(out, x, weight, bias, stream);
+  }
+  void mla_attention(const MlaArgs& args, StreamRef stream) override {
+    cuda::mla_attention(args, scratch(), stream);
+  }
+  void moe_route(const MoeRouteArgs& args, StreamRef stream) override {
+    cuda::moe_route(args, stream);
+  }
+  void moe_experts(const MoeExpertsArgs& args, StreamRef stream) override {
+    cuda::moe_experts(args, stream);
+  }
+  std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override {
+    return cuda::moe_workspace_bytes(num_tokens, shape);
+  }
   void causal_conv(const ConvArgs& args, StreamRef stream) override {
     cuda::causal_conv(args, stream);
   }
@@ -100,6 +117,11 @@ class CudaOps final : public Ops {
   }
 
  private:
+  cuda::SplitScratch scratch() const {
+    return {static_cast<float*>(split_scratch_.data()),
+            static_cast<std::int64_t>(kSplitScratchBytes / sizeof(float))};
+  }
+
   std::unique_ptr<cuda::Gemm> gemm_;
   Buffer split_scratch_;  // partial attention results
 };

@@ -14,6 +14,8 @@ class Gemm {
   // out = x · weightᵀ (+ bias); shapes and dtypes as Ops::linear.
   virtual void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
                       StreamRef stream) = 0;
+  // out[t, h] = x[t, h] · weight[h]ᵀ; as Ops::head_linear.
+  virtual void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream) = 0;
 };
 
 // Takes its workspace from the device now.

@@ -4,8 +4,8 @@
 
 #include <cublasLt.h>
 
+#include <bit>
 #include <map>
-#include <tuple>
 
 #include "cuda/gemm.h"
 #include "cuda/kernels/launchers.h"
@@ -36,12 +36,33 @@ cudaDataType_t blas_type(DType dtype) {
   }
 }
 
+// How a matrix, or a batch of them, lies in memory; strides in elements.
+struct Placed {
+  std::int64_t leading, batch_stride;
+  std::uint32_t alignment;  // of the first byte, 256 at most
+  auto operator<=>(const Placed&) const = default;
+
+  Placed(const TensorView& tensor, std::int64_t row_stride, std::int64_t step)
+      : leading(row_stride),
+        batch_stride(step),
+        alignment(static_cast<std::uint32_t>(
+            std::uintptr_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(tensor.data()) |
+                                                  std::uintptr_t{256}))) {}
+};
+
 class Layout {
  public:
-  Layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t leading) {
+  Layout(DType dtype, std::int64_t rows, std::int64_t columns, const Placed& at,
+         std::int32_t batch) {
     BLAS_CHECK(cublasLtMatrixLayoutCreate(&layout_, blas_type(dtype),
                                           static_cast<std::uint64_t>(rows),
-                                          static_cast<std::uint64_t>(columns), leading));
+                                          static_cast<std::uint64_t>(columns), at.leading));
+    if (batch == 1) return;
+    BLAS_CHECK(cublasLtMatrixLayoutSetAttribute(layout_, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                                sizeof batch));
+    BLAS_CHECK(cublasLtMatrixLayoutSetAttribute(layout_,
+                                                CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                &at.batch_stride, sizeof at.batch_stride));
   }
   ~Layout() { cublasLtMatrixLayoutDestroy(layout_); }
   Layout(const Layout&) = delete;
@@ -53,9 +74,11 @@ class Layout {
 };
 
 struct Shape {
-  std::int64_t tokens, n, k, out_leading, x_leading, weight_leading;
+  std::int64_t tokens, n, k;
+  Placed out_at, x_at, weight_at;
   DType out, x, weight;
   bool bias;
+  std::int32_t batch;
   auto operator<=>(const Shape&) const = default;
 };
 
@@ -63,9 +86,9 @@ struct Shape {
 class Product {
  public:
   Product(cublasLtHandle_t handle, const Shape& s)
-      : weight_(s.weight, s.k, s.n, s.weight_leading),
-        x_(s.x, s.k, s.tokens, s.x_leading),
-        out_(s.out, s.n, s.tokens, s.out_leading) {
+      : weight_(s.weight, s.k, s.n, s.weight_at, s.batch),
+        x_(s.x, s.k, s.tokens, s.x_at, s.batch),
+        out_(s.out, s.n, s.tokens, s.out_at, s.batch) {
     BLAS_CHECK(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     const cublasOperation_t transposed = CUBLAS_OP_T;
     set(CUBLASLT_MATMUL_DESC_TRANSA, transposed);
@@ -98,8 +121,14 @@ class Product {
   void choose(cublasLtHandle_t handle, const Shape& s) {
     cublasLtMatmulPreference_t preference = nullptr;
     BLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference));
-    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                         &kWorkspaceBytes, sizeof kWorkspaceBytes);
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, s.weight_at.alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, s.x_at.alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, s.out_at.alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, s.out_at.alignment);
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
     const cublasStatus_t status =
@@ -133,17 +162,44 @@ class CublasLtGemm final : public Gemm {
 
   void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
               StreamRef stream) override {
-    if (out.numel() == 0) return;
-    const Shape shape{out.extent(0),    out.extent(1), x.extent(1), out.stride(0),  x.stride(0),
-                      weight.stride(0), out.dtype(),   x.dtype(),   weight.dtype(), !bias.empty()};
-    auto found = products_.find(shape);
-    if (found == products_.end()) {
-      found = products_.try_emplace(shape, handle_, shape).first;
-    }
-    found->second.run(handle_, out, x, weight, bias, workspace_.data(), native(stream));
+    run({.tokens = out.extent(0),
+         .n = out.extent(1),
+         .k = x.extent(1),
+         .out_at = {out, out.stride(0), 0},
+         .x_at = {x, x.stride(0), 0},
+         .weight_at = {weight, weight.stride(0), 0},
+         .out = out.dtype(),
+         .x = x.dtype(),
+         .weight = weight.dtype(),
+         .bias = !bias.empty(),
+         .batch = 1},
+        out, x, weight, bias, stream);
+  }
+
+  void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream) override {
+    run({.tokens = out.extent(0),
+         .n = out.extent(2),
+         .k = x.extent(2),
+         .out_at = {out, out.stride(0), out.stride(1)},
+         .x_at = {x, x.stride(0), x.stride(1)},
+         .weight_at = {weight, weight.stride(1), weight.stride(0)},
+         .out = out.dtype(),
+         .x = x.dtype(),
+         .weight = weight.dtype(),
+         .bias = false,
+         .batch = static_cast<std::int32_t>(weight.extent(0))},
+        out, x, weight, {}, stream);
   }
 
  private:
+  void run(const Shape& shape, TensorView out, TensorView x, TensorView weight, TensorView bias,
+           StreamRef stream) {
+    if (out.numel() == 0) return;
+    auto found = products_.find(shape);
+    if (found == products_.end()) found = products_.try_emplace(shape, handle_, shape).first;
+    found->second.run(handle_, out, x, weight, bias, workspace_.data(), native(stream));
+  }
+
   cublasLtHandle_t handle_ = nullptr;
   Buffer workspace_;
   std::map<Shape, Product> products_;

@@ -23,11 +23,12 @@ __device__ __forceinline__ float activate(Activation kind, float x) {
 }
 
 // act(gate) · up; gpt-oss: both clamped, the partner raised by one.
-__device__ __forceinline__ float activate_gated(Activation kind, float gate, float up) {
+__device__ __forceinline__ float activate_gated(Activation kind, float gate, float up,
+                                                float alpha = 1.702f, float limit = 7.f) {
   if (kind != Activation::clamped_swiglu) return activate(kind, gate) * up;
-  gate = fminf(gate, 7.f);
-  up = fminf(fmaxf(up, -7.f), 7.f);
-  return gate * sigmoid(1.702f * gate) * (up + 1.f);
+  gate = fminf(gate, limit);
+  up = fminf(fmaxf(up, -limit), limit);
+  return gate * sigmoid(alpha * gate) * (up + 1.f);
 }
 
 }  // namespace quire::cuda

@@ -12,6 +12,9 @@ __device__ __forceinline__ std::uint32_t ordered_key(float value) {
   const std::uint32_t bits = __float_as_uint(value);
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
+__device__ __forceinline__ float key_value(std::uint32_t key) {
+  return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
 
 struct Selection {
   std::uint32_t key;         // the largest key for which weight(keys ≥ key) ≥ target

@@ -14,7 +14,7 @@ struct SplitScratch {
   std::int64_t floats = 0;
 };
 
-// Any floating-point dtype, any head size up to 256: one block per (token, KV head, split of the
+// Any floating-point dtype, any head size up to 576: one block per (token, KV head, split of the
 // context).
 void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
 
@@ -22,6 +22,9 @@ void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef s
 // into rows.
 bool attention_mma_supports(const AttentionArgs& args);
 void attention_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
+
+// Latent attention; on tensor cores where the sizes and dtypes are those that models have.
+void mla_attention(const MlaArgs& args, SplitScratch scratch, StreamRef stream);
 
 // Merges partial results into out [T, heads, value_dim]; sinks may be empty.
 void merge_splits(TensorView out, TensorView sinks, const float* partials, int splits,

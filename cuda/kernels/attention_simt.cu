@@ -192,7 +192,8 @@ void launch_simt(const AttentionArgs& args, int splits, float* partials, StreamR
   if (dim <= 256)
     return go(grouped ? attention_simt_kernel<T, Cache, 8, 4>
                       : attention_simt_kernel<T, Cache, 8, 1>);
-  throw Failure(ErrorCode::unsupported, "attention heads of more than 256 elements on CUDA");
+  if (dim <= 576) return go(attention_simt_kernel<T, Cache, 18, 1>);  // a latent and its key
+  throw Failure(ErrorCode::unsupported, "attention heads of more than 576 elements on CUDA");
 }
 
 }  // namespace

@@ -3,27 +3,12 @@
 // a row is one query head of one token. Fragments as in cuda/device/mma.cuh: a lane has columns
 // 2·(lane%4) of rows lane/4 and lane/4 + 8.
 
-#include "cuda/device/mma.cuh"
 #include "cuda/device/softmax_state.cuh"
+#include "cuda/device/typed_mma.cuh"
 
 namespace quire::cuda {
 
 constexpr int kTileKeys = 64;
-
-// bf16 or f16: what the tensor cores take.
-template <class T>
-__device__ __forceinline__ void mma(FragmentC& d, const FragmentA& a, const FragmentB& b) {
-  if constexpr (std::is_same_v<T, __half>) {
-    mma_f16(d, a, b);
-  } else {
-    mma_bf16(d, a, b);
-  }
-}
-template <class T>
-__device__ __forceinline__ std::uint32_t pack(float low, float high) {
-  const T pair[2] = {T(low), T(high)};
-  return *reinterpret_cast<const std::uint32_t*>(pair);
-}
 
 // A tile in shared memory, [kTileKeys][kDim]; rows are padded so that eight of them start in
 // different banks.

@@ -25,6 +25,13 @@ void causal_conv(const ConvArgs& args, StreamRef stream);
 void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream);
 void selective_scan(const ScanArgs& args, StreamRef stream);
 
+// moe_route.cu, moe_experts.cu
+void moe_route(const MoeRouteArgs& args, StreamRef stream);
+void moe_experts(const MoeExpertsArgs& args, StreamRef stream);
+std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape);
+void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
+                      StreamRef stream);
+
 // elementwise.cu
 void add(TensorView out, TensorView a, TensorView b, StreamRef stream);
 void scale(TensorView x, float factor, StreamRef stream);

@@ -112,8 +112,7 @@ __device__ Nucleus nucleus_of(const float* row, int vocab, float factor, float t
       [&](int i, std::uint32_t key) {
         return key >= threshold ? mass_of(row[i] * factor, top) : 0ull;
       });
-  const std::uint32_t bits = edge.key & 0x80000000u ? edge.key & 0x7fffffffu : ~edge.key;
-  const unsigned long long each = max(1ull, mass_of(__uint_as_float(bits), top));
+  const unsigned long long each = max(1ull, mass_of(key_value(edge.key), top));
   const unsigned long long kept = (target - edge.above + each - 1) / each;
   const int ties = static_cast<int>(min(kept, 0x7fffffffull));
   return {edge.key, ties, nth_tie(row, vocab, factor, edge.key, ties)};

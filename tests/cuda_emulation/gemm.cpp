@@ -39,6 +39,16 @@ class EmulatedGemm final : public Gemm {
       });
     });
   }
+  void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream) override {
+    const auto of_head = [](TensorView tensor, int dim, std::int64_t head) {
+      const int rows = 1 - dim;
+      return TensorView(tensor.narrow(dim, head, head + 1).data(), tensor.dtype(),
+                        {tensor.extent(rows), tensor.extent(2)})
+          .with_strides({tensor.stride(rows), tensor.stride(2)});
+    };
+    for (std::int64_t h = 0; h < weight.extent(0); ++h)
+      linear(of_head(out, 1, h), of_head(x, 1, h), of_head(weight, 0, h), {}, stream);
+  }
 };
 
 }  // namespace

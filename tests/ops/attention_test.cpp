@@ -133,11 +133,21 @@ TEST_CASE("what lies in a block past the end is never read into a result", "[ops
   }
 }
 
-TEST_CASE("latent attention reads its values from the front of its keys",
-          "[ops][attention][mla][cpu]") {
-  const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const AttentionCase c{"mla", dtype, dtype, 6,   1,     40,
-                        32,    16,    0,     0.f, false, {{0, 50}, {77, 1}, {20, 5}}};
+TEST_CASE("latent attention reads its values from the front of its keys", "[ops][attention][mla]") {
+  const auto mla = [](const char* name, DType dtype, std::int64_t heads, std::int64_t latent,
+                      std::int64_t rope, std::vector<AttentionRequest> requests) {
+    return AttentionCase{name,   dtype, dtype, heads, 1,     latent + rope,
+                         latent, 16,    0,     0.f,   false, std::move(requests)};
+  };
+  const AttentionCase c = GENERATE_COPY(from_range(std::vector<AttentionCase>{
+      mla("f32", kF32, 6, 32, 8, {{0, 50}, {77, 1}, {20, 5}}),
+      mla("bf16", kBf16, 6, 32, 8, {{0, 50}, {77, 1}, {20, 5}}),
+      mla("as models have it", kBf16, 20, 512, 64, {{0, 9}, {40, 1}, {5, 0}, {30, 3}}),
+      mla("as models have it, f16", kF16, 3, 512, 64, {{33, 4}}),
+      mla("as models have it, f32", kF32, 2, 512, 64, {{0, 3}, {20, 1}}),
+      mla("decode of a long context", kBf16, 16, 512, 64, {{700, 1}, {0, 1}, {63, 1}}),
+  }));
+  INFO(c.name);
   const AttentionData data(c, 4, /*shared_cache=*/true);
   const std::vector<double> want = data.reference();
   for (OpBackend& backend : op_backends()) {

@@ -278,6 +278,11 @@ TEST_CASE("moe_experts sums the weighted answers of a token's experts", "[ops][m
       {"gpt-oss, MXFP4", kF32, 11, 64, 32, 4, 2, Activation::clamped_swiglu, true, true, true},
       {"gpt-oss, MXFP4, bf16", kBf16, 5, 64, 64, 4, 4, Activation::clamped_swiglu, true, true,
        true},
+      {"bf16, many tokens of an expert", kBf16, 150, 136, 72, 2, 1, Activation::silu, true, false,
+       false},
+      {"bf16, no gate", kBf16, 21, 72, 136, 3, 2, Activation::relu2, false, true, false},
+      {"MXFP4, many tokens of an expert", kBf16, 90, 160, 96, 2, 1, Activation::clamped_swiglu,
+       true, true, true},
       {"one expert takes all", kF32, 30, 16, 16, 1, 1, Activation::silu, true, false, false},
   }));
   INFO(c.name);

@@ -1,0 +1,313 @@
+// Expert products on tensor cores: bf16 and f16, and MXFP4 weights that are unpacked in registers.
+// With few tokens an expert bound by reading its weights, with many by the tensor cores. Weights
+// are the rows of a tile's product and tokens its columns, so that few tokens waste little. A block
+// has 128 rows of an expert's matrix; they and its tokens pass through a ring of stages, 64 columns
+// of K at a time. The sum of an element is made in one order, whatever else is in the batch.
+
+#include "cuda/device/async_copy.cuh"
+#include "cuda/device/expert_rows.cuh"
+#include "cuda/device/mxfp4.cuh"
+#include "cuda/device/typed_mma.cuh"
+#include "cuda/kernels/launchers.h"
+#include "cuda/runtime/check.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kWarps = 4, kThreads = kWarps * 32;
+constexpr int kHalf = kWarps * 16,
+              kRows = 2 * kHalf;                // gated: the gate's rows, then their partners
+constexpr int kSlice = 32, kStep = 2 * kSlice;  // of K: two instructions; a stage
+constexpr int kStages = 4;
+
+// A lane holds elements 8 · (lane % 4) … + 7 of a slice of a row, which two instructions take as
+// they like, if weights and tokens agree.
+struct LaneSlice {
+  std::uint32_t pair[4];
+};
+template <class T>
+__device__ __forceinline__ LaneSlice lane_slice(const T* slice) {
+  const int first = threadIdx.x % 4 * 8;
+  return *reinterpret_cast<const LaneSlice*>(slice + first);
+}
+
+template <class T>
+struct PlainFormat {
+  using Element = T;
+  static constexpr int kSliceBytes = kSlice * sizeof(T);
+  static constexpr bool kScaled = false;
+
+  // Rows r and r + 8 of a warp's sixteen.
+  __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
+                                                 const unsigned char* high) {
+    const LaneSlice l = lane_slice(reinterpret_cast<const T*>(low));
+    const LaneSlice h = lane_slice(reinterpret_cast<const T*>(high));
+    a[0] = {{l.pair[0], h.pair[0], l.pair[1], h.pair[1]}};
+    a[1] = {{l.pair[2], h.pair[2], l.pair[3], h.pair[3]}};
+  }
+  __device__ __forceinline__ static void tokens(FragmentB (&b)[2], const LaneSlice& x) {
+    b[0] = {{x.pair[0], x.pair[1]}};
+    b[1] = {{x.pair[2], x.pair[3]}};
+  }
+};
+
+// Pairs are of elements i and i + 4, as e2m1_pair gives them.
+struct Mxfp4Format {
+  using Element = __nv_bfloat16;
+  static constexpr int kSliceBytes = kMxGroupBytes;
+  static constexpr bool kScaled = true;
+  static_assert(kSlice == kMxGroup);
+
+  __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
+                                                 const unsigned char* high) {
+    const int first = threadIdx.x % 4 * 4;
+    const auto l = *reinterpret_cast<const std::uint32_t*>(low + first);
+    const auto h = *reinterpret_cast<const std::uint32_t*>(high + first);
+    a[0] = {{e2m1_pair<0>(l), e2m1_pair<0>(h), e2m1_pair<1>(l), e2m1_pair<1>(h)}};
+    a[1] = {{e2m1_pair<2>(l), e2m1_pair<2>(h), e2m1_pair<3>(l), e2m1_pair<3>(h)}};
+  }
+  __device__ __forceinline__ static void tokens(FragmentB (&b)[2], const LaneSlice& x) {
+    const auto low = [&](int i) { return (x.pair[i] & 0xffffu) | x.pair[i + 2] << 16; };
+    const auto high = [&](int i) { return x.pair[i] >> 16 | (x.pair[i + 2] & 0xffff0000u); };
+    b[0] = {{low(0), high(0)}};
+    b[1] = {{low(1), high(1)}};
+  }
+};
+
+template <class Format>
+struct MmaProduct {
+  ExpertBlock block;
+  ExpertOutput output;
+  const typename Format::Element* x;
+  const unsigned char* weight;
+  const std::uint8_t* scales;  // [experts, weight_rows, depth / 32]
+  std::int64_t x_stride, row_bytes, expert_bytes;
+  int depth, weight_rows;
+};
+
+template <class Format, int kTokens>
+struct alignas(16) ProductStage {
+  unsigned char weight[2][kRows][Format::kSliceBytes];
+  typename Format::Element x[2][kTokens][kSlice];
+};
+
+// A block's place: the weight rows it has, and the rows of x.
+template <class Format, int kTokens>
+struct ProductTile {
+  const MmaProduct<Format>& p;
+  ExpertTile tile;
+  int column0;
+  const int* x_rows;           // [kTokens], shared
+  const std::uint8_t* scales;  // [depth / 32][kRows], shared
+
+  // Row of the expert's matrix, −1: none.
+  __device__ __forceinline__ int weight_row(int row) const {
+    const int half = row / kHalf, r = row % kHalf;
+    const int column = column0 + (p.output.gated ? r : row);
+    if (column >= p.output.columns) return -1;
+    return p.output.gated ? half * p.output.columns + column : column;
+  }
+
+  __device__ void copy(ProductStage<Format, kTokens>& stage, int k0) const {
+    constexpr int kChunks = Format::kSliceBytes / 16, kXChunks = kSlice * 2 / 16;
+    for (int c = threadIdx.x; c < kRows * 2 * kChunks; c += kThreads) {
+      const int row = c / (2 * kChunks), slice = c / kChunks % 2, chunk = c % kChunks;
+      const int from = weight_row(row), k = k0 + slice * kSlice + chunk * (kSlice / kChunks);
+      const bool there = from >= 0 && k < p.depth;  // what is not becomes zero
+      const unsigned char* source = p.weight + tile.expert * p.expert_bytes + from * p.row_bytes +
+                                    (k0 / kSlice + slice) * Format::kSliceBytes + chunk * 16;
+      async_copy<16>(&stage.weight[slice][row][chunk * 16], there ? source : p.weight,
+                     there ? 16 : 0);
+    }
+    for (int c = threadIdx.x; c < kTokens * 2 * kXChunks; c += kThreads) {
+      const int row = c / (2 * kXChunks), slice = c / kXChunks % 2, i = c % kXChunks * 8;
+      const int from = x_rows[row], k = k0 + slice * kSlice + i;
+      const bool there = from >= 0 && k < p.depth;
+      async_copy<16>(&stage.x[slice][row][i], there ? p.x + from * p.x_stride + k : p.x,
+                     there ? 16 : 0);
+    }
+  }
+};
+
+// Sums of a warp: 16 rows of either half.
+template <class Format, int kTokens>
+struct WarpSums {
+  FragmentC sum[2][kTokens / 8];
+
+  __device__ __forceinline__ void add(const ProductTile<Format, kTokens>& tile,
+                                      const ProductStage<Format, kTokens>& stage, int k0) {
+    const int lane = threadIdx.x % 32, row0 = threadIdx.x / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int slice = 0; slice < 2; ++slice) {
+      if (k0 + slice * kSlice >= tile.p.depth) break;
+      FragmentB x[kTokens / 8][2];
+#pragma unroll
+      for (int n = 0; n < kTokens / 8; ++n)
+        Format::tokens(x[n], lane_slice(stage.x[slice][n * 8 + lane / 4]));
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = half * kHalf + row0;
+        FragmentA w[2];
+        Format::weights(w, stage.weight[slice][row], stage.weight[slice][row + 8]);
+        if constexpr (Format::kScaled) {
+          const std::uint8_t* scales = tile.scales + (k0 / kSlice + slice) * kRows + row;
+          add_scaled(sum[half], w, x, mx_scale(scales[0]), mx_scale(scales[8]));
+        } else {
+#pragma unroll
+          for (int n = 0; n < kTokens / 8; ++n) {
+            mma<typename Format::Element>(sum[half][n], w[0], x[n][0]);
+            mma<typename Format::Element>(sum[half][n], w[1], x[n][1]);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static void add_scaled(FragmentC (&sums)[kTokens / 8],
+                                                    const FragmentA (&w)[2],
+                                                    const FragmentB (&x)[kTokens / 8][2], float low,
+                                                    float high) {
+#pragma unroll
+    for (int n = 0; n < kTokens / 8; ++n) {
+      FragmentC part{};
+      mma<typename Format::Element>(part, w[0], x[n][0]);
+      mma<typename Format::Element>(part, w[1], x[n][1]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[n].r[i] = fmaf(part.r[i], i < 2 ? low : high, sums[n].r[i]);
+    }
+  }
+};
+
+// By way of shared memory, so that a token's columns are written side by side.
+template <class Format, int kTokens>
+__device__ void store_sums(const ProductTile<Format, kTokens>& t,
+                           const WarpSums<Format, kTokens>& sums, float (*tile)[kRows + 4]) {
+  const int lane = threadIdx.x % 32, row0 = threadIdx.x / 32 * 16 + lane / 4;
+  __syncthreads();  // the stages that lay here have been used
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int n = 0; n < kTokens / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        tile[n * 8 + lane % 4 * 2 + i % 2][half * kHalf + row0 + i / 2 * 8] =
+            sums.sum[half][n].r[i];
+      }
+    }
+  }
+  __syncthreads();
+  const ExpertOutput& output = t.p.output;
+  const int columns = min(output.gated ? kHalf : kRows, output.columns - t.column0);
+  for (int i = threadIdx.x; i < (t.tile.end - t.tile.begin) * columns; i += kThreads) {
+    const int token = i / columns, column = i % columns;
+    output.store(t.tile.expert, t.p.block.out_row(t.tile.begin + token), t.column0 + column,
+                 tile[token][column], output.gated ? tile[token][kHalf + column] : 0.f);
+  }
+}
+
+// Grid (columns, tiles).
+template <class Format, int kTokens>
+__global__ void __launch_bounds__(kThreads)
+    expert_mma_kernel(const __grid_constant__ MmaProduct<Format> p) {
+  using Stage = ProductStage<Format, kTokens>;
+  static_assert(kTokens * (kRows + 4) * sizeof(float) <= kStages * sizeof(Stage));
+  DYN_SHARED(memory, unsigned char);
+  SHARED(x_rows, int[kTokens]);
+  Stage* stages = reinterpret_cast<Stage*>(memory);
+  std::uint8_t* scales = memory + kStages * sizeof(Stage);
+  const ExpertTile range = p.block.tile(static_cast<int>(blockIdx.y));
+  if (range.begin >= range.end) return;
+  const int columns = p.output.gated ? kHalf : kRows;
+  const ProductTile<Format, kTokens> tile{p, range, static_cast<int>(blockIdx.x) * columns, x_rows,
+                                          scales};
+  for (int i = threadIdx.x; i < kTokens; i += kThreads)
+    x_rows[i] = range.begin + i < range.end ? p.block.x_row(range.begin + i) : -1;
+  if constexpr (Format::kScaled) {
+    const int groups = p.depth / kSlice;
+    for (int i = threadIdx.x; i < kRows * groups; i += kThreads) {
+      const int row = tile.weight_row(i / groups), group = i % groups;
+      const std::int64_t from = static_cast<std::int64_t>(range.expert) * p.weight_rows + row;
+      scales[group * kRows + i / groups] = row < 0 ? 0 : p.scales[from * groups + group];
+    }
+  }
+  __syncthreads();
+
+  const int steps = (p.depth + kStep - 1) / kStep;
+  const auto copy_step = [&](int step) {
+    if (step < steps) tile.copy(stages[step % kStages], step * kStep);
+    async_copy_commit();
+  };
+  for (int step = 0; step < kStages - 1; ++step) copy_step(step);
+  WarpSums<Format, kTokens> sums{};
+  for (int step = 0; step < steps; ++step) {
+    async_copy_wait<kStages - 2>();
+    __syncthreads();  // everybody's copies are there, and the stage before has been used
+    copy_step(step + kStages - 1);
+    sums.add(tile, stages[step % kStages], step * kStep);
+  }
+  async_copy_wait<0>();
+  store_sums(tile, sums, reinterpret_cast<float(*)[kRows + 4]>(memory));
+}
+
+template <class Format>
+void launch_product(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream) {
+  const TensorView& data = product.weight.data;
+  const int rank = data.rank();
+  const auto element = static_cast<std::int64_t>(size_of(data.dtype()));
+  const MmaProduct<Format> p{
+      .block = ExpertBlock(product, plan),
+      .output = ExpertOutput(product),
+      .x = static_cast<const typename Format::Element*>(product.x.data()),
+      .weight = static_cast<const unsigned char*>(data.data()),
+      .scales = static_cast<const std::uint8_t*>(product.weight.scales.data()),
+      .x_stride = product.x.stride(0),
+      .row_bytes = data.stride(rank - 2) * element,
+      .expert_bytes = rank == 3 ? data.stride(0) * element : 0,
+      .depth = static_cast<int>(product.x.extent(1)),
+      .weight_rows = static_cast<int>(data.extent(rank - 2))};
+  const std::int64_t columns = product.gated ? kHalf : kRows;
+  const dim3 grid(static_cast<unsigned>((product.out.extent(1) + columns - 1) / columns),
+                  static_cast<unsigned>(plan.max_tiles));
+  const std::size_t scales =
+      Format::kScaled ? static_cast<std::size_t>(p.depth / kSlice * kRows) : 0;
+  if (plan.tile_tokens == kFewTileTokens) {
+    CUDA_CHECK(launch(expert_mma_kernel<Format, kFewTileTokens>, grid, dim3(kThreads),
+                      kStages * sizeof(ProductStage<Format, kFewTileTokens>) + scales,
+                      native(stream), p));
+  } else {
+    CUDA_CHECK(launch(expert_mma_kernel<Format, kManyTileTokens>, grid, dim3(kThreads),
+                      kStages * sizeof(ProductStage<Format, kManyTileTokens>) + scales,
+                      native(stream), p));
+  }
+}
+
+// Every row begins at a multiple of 16 bytes.
+bool is_aligned(const TensorView& tensor) {
+  const auto per_chunk = static_cast<std::int64_t>(16 / size_of(tensor.dtype()));
+  bool aligned = reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 == 0 &&
+                 tensor.stride(tensor.rank() - 1) == 1;
+  for (int i = 0; i + 1 < tensor.rank(); ++i) aligned &= tensor.stride(i) % per_chunk == 0;
+  return aligned;
+}
+
+}  // namespace
+
+bool expert_product_mma_supports(const ExpertProduct& product) {
+  const TensorView &x = product.x, &data = product.weight.data;
+  if (!is_aligned(x) || !is_aligned(data)) return false;
+  if (product.weight.format == WeightFormat::mxfp4)
+    return x.dtype() == DType::bf16 && x.extent(1) % kMxGroup == 0;
+  return (x.dtype() == DType::bf16 || x.dtype() == DType::f16) && data.dtype() == x.dtype() &&
+         x.extent(1) % 8 == 0;
+}
+
+void expert_product_mma(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream) {
+  if (product.weight.format == WeightFormat::mxfp4)
+    return launch_product<Mxfp4Format>(product, plan, stream);
+  if (product.x.dtype() == DType::bf16)
+    return launch_product<PlainFormat<__nv_bfloat16>>(product, plan, stream);
+  launch_product<PlainFormat<__half>>(product, plan, stream);
+}
+
+}  // namespace quire::cuda

@@ -1,0 +1,190 @@
+// Mixture of experts: the plan (which pair of token and choice goes where), two products over the
+// experts in use, and the weighted sum of a token's answers. Nothing of the plan is known on the
+// host: grids have the size of the worst case, and blocks without a tile leave.
+
+#include <algorithm>
+
+#include "cuda/device/block.cuh"
+#include "cuda/device/vec.cuh"
+#include "cuda/kernels/expert_product.h"
+#include "cuda/kernels/launchers.h"
+#include "cuda/runtime/check.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kPlanThreads = 512;
+constexpr int kSumThreads = 128;
+
+struct PlanParams {
+  const std::int32_t* ids;  // [pairs]
+  ExpertPlan plan;
+  int num_pairs, num_experts;
+};
+
+// One block. Counts the pairs of each expert, gives it a range of the sorted pairs and its tiles,
+// then puts the pairs there. Their order within an expert is arbitrary: no sum depends on it.
+__global__ void __launch_bounds__(kPlanThreads)
+    plan_experts_kernel(const __grid_constant__ PlanParams p) {
+  using Scan = cub::BlockScan<unsigned long long, kPlanThreads>;
+  SHARED(scan_memory, typename Scan::TempStorage);
+  DYN_SHARED(next, int);  // [experts]: how many pairs, then where the next one goes
+  for (int e = threadIdx.x; e < p.num_experts; e += kPlanThreads) next[e] = 0;
+  __syncthreads();
+  for (int i = threadIdx.x; i < p.num_pairs; i += kPlanThreads) atomicAdd(&next[p.ids[i]], 1);
+  __syncthreads();
+
+  const int share = (p.num_experts + kPlanThreads - 1) / kPlanThreads;
+  const int first = min(static_cast<int>(threadIdx.x) * share, p.num_experts);
+  const int last = min(first + share, p.num_experts), size = p.plan.tile_tokens;
+  const auto tiles_of = [&](int pairs) { return (pairs + size - 1) / size; };
+  unsigned long long sums = 0, total = 0;  // pairs, and above them tiles
+  for (int e = first; e < last; ++e) {
+    sums +=
+        static_cast<unsigned long long>(tiles_of(next[e])) << 32 | static_cast<unsigned>(next[e]);
+  }
+  Scan(scan_memory).ExclusiveSum(sums, sums, total);
+  auto pair = static_cast<int>(sums), tile = static_cast<int>(sums >> 32);
+  for (int e = first; e < last; ++e) {
+    const int end = pair + next[e];
+    next[e] = pair;
+    for (; pair < end; pair = min(pair + size, end))
+      p.plan.tiles[tile++] = {e, pair, min(pair + size, end)};
+  }
+  if (threadIdx.x == 0) *p.plan.num_tiles = static_cast<int>(total >> 32);
+  __syncthreads();
+  for (int i = threadIdx.x; i < p.num_pairs; i += kPlanThreads)
+    p.plan.pairs[atomicAdd(&next[p.ids[i]], 1)] = i;
+}
+
+// out[t] = Σ_j weights[t, j] · y[t · k + j]. Grid (tokens, columns); memory bound.
+template <class Out>
+__global__ void __launch_bounds__(kSumThreads)
+    sum_experts_kernel(View<Out, 2> out, const float* y, View<const float, 2> weights) {
+  const std::int64_t token = blockIdx.x, k = weights.extent[1], width = out.extent[1];
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.y) * kSumThreads + threadIdx.x;
+  if (i >= width) return;
+  float sum = 0.f;
+  for (std::int64_t j = 0; j < k; ++j)
+    sum = fmaf(weights(token, j), y[(token * k + j) * width + i], sum);
+  out(token, i) = Out(sum);
+}
+
+int max_tiles(std::int64_t pairs, std::int64_t experts, int tile_tokens) {
+  return static_cast<int>((pairs + std::min(pairs, experts) * (tile_tokens - 1)) / tile_tokens);
+}
+
+// Where the pieces of a workspace begin.
+struct ExpertScratch {
+  std::size_t tiles, num_tiles, pairs, inner, answers, bytes;
+
+  ExpertScratch(std::int64_t num_pairs, const MoeShape& shape) {
+    std::size_t at = 0;
+    const auto take = [&at](std::int64_t count, std::size_t size) {
+      const std::size_t begin = at;
+      at += (static_cast<std::size_t>(count) * size + 63) / 64 * 64;
+      return begin;
+    };
+    tiles = take(max_tiles(num_pairs, shape.experts, kFewTileTokens), sizeof(ExpertTile));
+    num_tiles = take(1, sizeof(std::int32_t));
+    pairs = take(num_pairs, sizeof(std::int32_t));
+    inner = take(num_pairs * shape.intermediate, size_of(shape.dtype));
+    answers = take(num_pairs * shape.hidden, sizeof(float));
+    bytes = at;
+  }
+};
+
+MoeShape shape_of(const MoeExpertsArgs& args) {
+  const std::int64_t rows = args.gate_up.data.extent(1);
+  return {.experts = static_cast<int>(args.gate_up.data.extent(0)),
+          .top_k = static_cast<int>(args.ids.extent(1)),
+          .hidden = static_cast<int>(args.x.extent(1)),
+          .intermediate = static_cast<int>(args.gated ? rows / 2 : rows),
+          .gated = args.gated,
+          .dtype = args.x.dtype()};
+}
+
+ExpertPlan make_plan(const MoeExpertsArgs& args, std::byte* memory, const ExpertScratch& scratch,
+                     int tile_tokens, StreamRef stream) {
+  const auto experts = static_cast<int>(args.gate_up.data.extent(0));
+  const auto pairs = static_cast<int>(args.ids.numel());
+  assert(args.ids.contiguous());
+  const ExpertPlan plan{.tiles = reinterpret_cast<ExpertTile*>(memory + scratch.tiles),
+                        .num_tiles = reinterpret_cast<std::int32_t*>(memory + scratch.num_tiles),
+                        .pairs = reinterpret_cast<std::int32_t*>(memory + scratch.pairs),
+                        .max_tiles = max_tiles(pairs, experts, tile_tokens),
+                        .tile_tokens = tile_tokens};
+  const PlanParams p{static_cast<const std::int32_t*>(args.ids.data()), plan, pairs, experts};
+  CUDA_CHECK(launch(plan_experts_kernel, dim3(1), dim3(kPlanThreads),
+                    static_cast<std::size_t>(experts) * sizeof(int), native(stream), p));
+  return plan;
+}
+
+void sum_experts(TensorView out, TensorView y, TensorView weights, StreamRef stream) {
+  const dim3 grid(static_cast<unsigned>(out.extent(0)),
+                  static_cast<unsigned>((out.extent(1) + kSumThreads - 1) / kSumThreads));
+  dispatch_device_float(out.dtype(), [&]<class Out>(Type<Out>) {
+    CUDA_CHECK(launch(sum_experts_kernel<Out>, grid, dim3(kSumThreads), 0, native(stream),
+                      device_view<Out, 2>(out), static_cast<const float*>(y.data()),
+                      device_view<const float, 2>(weights)));
+  });
+}
+
+int tile_tokens_for(std::int64_t rows_of_expert) {
+  return rows_of_expert > kManyTileTokens / 2 ? kManyTileTokens : kFewTileTokens;
+}
+
+}  // namespace
+
+std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) {
+  return ExpertScratch(std::int64_t{num_tokens} * shape.top_k, shape).bytes;
+}
+
+void moe_experts(const MoeExpertsArgs& args, StreamRef stream) {
+  const std::int64_t pairs = args.ids.numel();
+  if (pairs == 0) return;
+  const MoeShape shape = shape_of(args);
+  const ExpertScratch scratch(pairs, shape);
+  if (args.workspace.bytes() < scratch.bytes)
+    throw Failure(ErrorCode::internal, "the workspace of moe_experts is too small");
+  auto* const memory = static_cast<std::byte*>(args.workspace.data());
+  const TensorView inner(memory + scratch.inner, shape.dtype, {pairs, shape.intermediate});
+  const TensorView answers(memory + scratch.answers, DType::f32, {pairs, shape.hidden});
+  const ExpertProduct up{.out = inner,
+                         .x = args.x,
+                         .weight = args.gate_up,
+                         .bias = args.gate_up_bias,
+                         .rows = ExpertRows::gather,
+                         .top_k = shape.top_k,
+                         .activates = true,
+                         .gated = args.gated,
+                         .activation = args.activation,
+                         .swiglu_alpha = args.swiglu_alpha,
+                         .swiglu_limit = args.swiglu_limit};
+  const ExpertProduct down{.out = answers,
+                           .x = inner,
+                           .weight = args.down,
+                           .bias = args.down_bias,
+                           .rows = ExpertRows::scatter};
+  const bool on_tensor_cores = expert_product_mma_supports(up) && expert_product_mma_supports(down);
+  const auto product = on_tensor_cores ? expert_product_mma : expert_product_simt;
+  const int tile_tokens = on_tensor_cores ? tile_tokens_for(pairs / shape.experts) : kFewTileTokens;
+  const ExpertPlan plan = make_plan(args, memory, scratch, tile_tokens, stream);
+  product(up, plan, stream);
+  product(down, plan, stream);
+  sum_experts(args.out, answers, args.weights, stream);
+}
+
+void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
+                      StreamRef stream) {
+  if (out.numel() == 0) return;
+  const ExpertProduct product{.out = out, .x = x, .weight = weight, .bias = bias};
+  const bool on_tensor_cores = expert_product_mma_supports(product);
+  const int tile_tokens = on_tensor_cores ? tile_tokens_for(x.extent(0)) : kFewTileTokens;
+  const ExpertPlan plan{
+      .max_tiles = static_cast<int>((x.extent(0) + tile_tokens - 1) / tile_tokens),
+      .tile_tokens = tile_tokens};
+  (on_tensor_cores ? expert_product_mma : expert_product_simt)(product, plan, stream);
+}
+
+}  // namespace quire::cuda
