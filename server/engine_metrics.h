@@ -17,8 +17,8 @@ std::map<std::string, std::string> cache_config_labels(const EngineConfig& confi
 
 class EngineMetricsFeed {
  public:
-  // Before the group starts.
   EngineMetricsFeed(EngineGroup& engines, Metrics& metrics);
+  ~EngineMetricsFeed() { engines_.on_step({}); }
   // Once the group is ready; steps before that leave no trace.
   void publish(const EngineConfig& config);
 

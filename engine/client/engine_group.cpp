@@ -7,7 +7,9 @@
 #include <boost/asio/experimental/concurrent_channel.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <limits>
+#include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <utility>
 
 #include "engine/client/engine_client.h"
@@ -33,13 +35,16 @@ class EngineGroup::Impl {
     }
   }
 
-  StepObserver on_step;
+  void on_step(StepObserver observer) {
+    const std::lock_guard lock(observing_);
+    observer_ = std::move(observer);
+  }
 
   awaitable<Result<void>> start() {
     for (auto& engine : engines_) {
       engine->start(config_,
                     {.on_change = [this] { changed_.try_send(boost::system::error_code()); },
-                     .on_step = on_step});
+                     .on_step = [this](EngineId id, const EngineStats& s) { observe(id, s); }});
     }
     while (true) {
       if (const auto error = failed_engine()) co_return fail(*error);
@@ -117,6 +122,11 @@ class EngineGroup::Impl {
   }
 
  private:
+  void observe(EngineId id, const EngineStats& stats) {
+    const std::shared_lock lock(observing_);
+    if (observer_) observer_(id, stats);
+  }
+
   Result<void> accepts(const AddRequest& request) const {
     const auto refuse = [](std::string detail) -> Result<void> {
       return Error{ErrorCode::invalid_argument, std::move(detail), "prompt"};
@@ -205,6 +215,8 @@ class EngineGroup::Impl {
 
   const EngineConfig config_;
   const EngineGroupOptions options_;
+  std::shared_mutex observing_;
+  StepObserver observer_;
   ReadyInfo ready_;  // written before is_ready_
   std::atomic<bool> is_ready_{false};
   std::atomic<bool> draining_{false};
@@ -222,7 +234,7 @@ EngineGroup::EngineGroup(asio::any_io_executor executor,
 
 EngineGroup::~EngineGroup() = default;
 
-void EngineGroup::on_step(StepObserver observer) { impl_->on_step = std::move(observer); }
+void EngineGroup::on_step(StepObserver observer) { impl_->on_step(std::move(observer)); }
 awaitable<Result<void>> EngineGroup::start() { return impl_->start(); }
 EngineGroupState EngineGroup::state() const { return impl_->state(); }
 std::string EngineGroup::progress() const { return impl_->progress(); }

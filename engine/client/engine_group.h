@@ -36,7 +36,9 @@ class EngineGroup {
               EngineConfig config, EngineGroupOptions options = {});
   ~EngineGroup();
 
-  void on_step(StepObserver observer);  // before start()
+  // Replaces the observer, or with {} takes it away; the one before is not called any more when
+  // this returns. Not from within a call.
+  void on_step(StepObserver observer);
 
   // Handshake with all engines. The error says which engine failed, in its own words; the group is
   // dead then.

@@ -19,6 +19,11 @@ void* operator new(std::size_t size) {
   if (void* data = std::malloc(size)) return data;
   throw std::bad_alloc();
 }
+// A sanitizer's own one would not go with our delete.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(size);
+}
 void operator delete(void* data) noexcept { std::free(data); }
 void operator delete(void* data, std::size_t) noexcept { std::free(data); }
 
