@@ -99,8 +99,8 @@ def normal(answer):
 
 
 def tiny_pool(quire, model, lines):
-    """The longest line's length, and twice the smallest pool that takes one such request: with 32 at a time some must wait
-    or lose their blocks."""
+    """The longest line's length, and a quarter more than the smallest pool that takes one such request: with 32 at a time
+    some must wait or lose their blocks."""
     longest = max(len(line["prompt_ids"]) + line["max_tokens"] for line in lines)
 
     def accepted(blocks):
@@ -110,7 +110,7 @@ def tiny_pool(quire, model, lines):
     blocks = 2
     while not accepted(blocks):
         blocks += 1
-    return longest, 2 * blocks
+    return longest, blocks + blocks // 4
 
 
 def evaluate(quire, model, lines, name):
@@ -119,8 +119,11 @@ def evaluate(quire, model, lines, name):
         longest, blocks = tiny_pool(quire, model, lines)
         flags = [f.replace("POOL", str(blocks)).replace("LENGTH", str(longest)) for f in flags]
     with Server(quire, model, flags) as server, concurrent.futures.ThreadPoolExecutor(parallel) as pool:
-        for _ in range(rounds):
+        # Who loses its blocks depends on when requests arrive: tried until it happens.
+        for _ in range(20 if preempts else rounds):
             answers = list(pool.map(server.chat, lines))
+            if preempts and server.metric("vllm:num_preemptions_total") > 0:
+                break
         hits = server.metric("vllm:prefix_cache_hits_total")
         preemptions = server.metric("vllm:num_preemptions_total")
     same = [a == normal(line["reference"]) for a, line in zip(answers, lines)]
