@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t token = blockIdx.x, slot = slots[token];
   if (slot < 0) return;
   write_row(k_cache, k, token, slot);
-  write_row(v_cache, v, token, slot);
+  if (v_cache.data != nullptr) write_row(v_cache, v, token, slot);
 }
 
 template <class Cache, class T>

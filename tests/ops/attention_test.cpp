@@ -191,4 +191,25 @@ TEST_CASE("kv_write puts tokens into their slots and skips -1", "[ops][attention
   }
 }
 
+TEST_CASE("kv_write keeps rows that have no value of their own", "[ops][attention][mla]") {
+  const std::int64_t blocks = 3, size = 4, width = 40;
+  std::mt19937 rng(6);
+  const HostTensor rows = random_tensor(rng, DType::f32, {3, 1, width});
+  const HostTensor before = random_tensor(rng, DType::f32, {blocks, size, 1, width});
+  const std::vector<std::int64_t> slots = {11, -1, 2};
+  std::vector<double> want = before.values();
+  for (const std::int64_t t : {0, 2}) {
+    for (std::int64_t i = 0; i < width; ++i)
+      want[static_cast<std::size_t>(slots[static_cast<std::size_t>(t)] * width + i)] =
+          rows.at(t * width + i);
+  }
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const TensorView cache = run.upload(before);
+    run.ops().kv_write(cache, {}, run.upload(rows), {}, run.upload(tensor_of(slots)), run.stream());
+    check_close(run.download(cache), want);
+  }
+}
+
 }  // namespace quire::test
