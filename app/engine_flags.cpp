@@ -128,8 +128,10 @@ void add_state_flags(CLI::App& app, CacheConfig& cache) {
   add_named<Mode, Mode>(app, "--mamba-cache-mode", cache.mamba_cache_mode,
                         {{"none", StateCacheMode::none},
                          {"all", StateCacheMode::all},
-                         {"align", StateCacheMode::align}},
-                        "Which recurrent states later requests may reuse: none, all or align");
+                         {"align", StateCacheMode::align},
+                         {"adaptive", StateCacheMode::adaptive}},
+                        "Which recurrent states later requests may reuse: none, all (of every "
+                        "block), align (where steps end), adaptive (where prompts end and part)");
   add_count(app, "--mamba-block-size", cache.mamba_block_size, "Tokens between reusable states");
   add_dtype(app, "--mamba-cache-dtype", cache.mamba_cache_dtype, "Of convolution states");
   add_dtype(app, "--mamba-ssm-cache-dtype", cache.mamba_ssm_cache_dtype, "Of recurrent states");

@@ -52,6 +52,21 @@ std::string text_of_limits(const PlanReport& report, const KvPlan& plan) {
   return limits;
 }
 
+std::string text_of_states(const ModelPlan& model) {
+  std::string text;
+  if (model.state_padding_percent > 0)
+    text +=
+        line("states", fmt::format("mode {}, padded by {:.2f} % to attention's page",
+                                   name_of(model.state_cache_mode), model.state_padding_percent));
+  if (const auto& checkpoint = model.checkpoint)
+    text +=
+        line("checkpoint",
+             fmt::format("{} blocks, {}; {} fit the cache, {} beside the longest request",
+                         checkpoint->num_blocks, bytes_text(checkpoint->bytes),
+                         count(checkpoint->num_in_pool), count(checkpoint->num_beside_request)));
+  return text;
+}
+
 std::string text_of_plan(const PlanReport& report, const ModelPlan& model) {
   const KvPlan& plan = model.kv;
   const WorkerKvPlan& worker = plan.workers.front();
@@ -70,10 +85,7 @@ std::string text_of_plan(const PlanReport& report, const ModelPlan& model) {
   text +=
       line("longest", fmt::format("{} tokens (max_model_len); alone in the cache {} would fit",
                                   count(plan.max_model_len), count(plan.largest_request_tokens)));
-  if (model.state_padding_percent > 0)
-    text +=
-        line("states", fmt::format("mode {}, padded by {:.2f} % to attention's page",
-                                   name_of(model.state_cache_mode), model.state_padding_percent));
+  text += text_of_states(model);
   text += line("refused", text_of_limits(report, plan));
   for (const std::string& note : model.notes) text += line("note", note);
   return text;
@@ -94,6 +106,14 @@ json::array json_of_groups(const WorkerKvPlan& worker) {
   return groups;
 }
 
+json::value json_of_checkpoint(const std::optional<StateCheckpoint>& checkpoint) {
+  if (!checkpoint) return nullptr;
+  return {{"num_blocks", checkpoint->num_blocks},
+          {"bytes", checkpoint->bytes},
+          {"num_in_pool", checkpoint->num_in_pool},
+          {"num_beside_request", checkpoint->num_beside_request}};
+}
+
 json::object json_of_plan(const ModelPlan& model) {
   const KvPlan& plan = model.kv;
   const WorkerKvPlan& worker = plan.workers.front();
@@ -112,6 +132,7 @@ json::object json_of_plan(const ModelPlan& model) {
           {"kv_cache_dtype", name_of(model.cache_dtype)},
           {"mamba_cache_mode", name_of(model.state_cache_mode)},
           {"state_padding_percent", model.state_padding_percent},
+          {"state_checkpoint", json_of_checkpoint(model.checkpoint)},
           {"groups", json_of_groups(worker)},
           {"notes", notes}};
 }

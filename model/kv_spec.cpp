@@ -62,6 +62,7 @@ std::int64_t max_state_blocks(const KvSpec& spec, const KvLimits& limits) {
     case StateCacheMode::all:
       return cdiv(limits.max_model_len, spec.block_size) + spec.num_speculative_blocks;
     case StateCacheMode::align:
+    case StateCacheMode::adaptive:
       return 2 + spec.num_speculative_blocks;
     case StateCacheMode::none:
       break;
@@ -199,8 +200,14 @@ std::string_view name_of(StateCacheMode mode) {
       return "all";
     case StateCacheMode::align:
       return "align";
+    case StateCacheMode::adaptive:
+      return "adaptive";
   }
   return "unknown";
+}
+
+bool moves_state(StateCacheMode mode) {
+  return mode == StateCacheMode::align || mode == StateCacheMode::adaptive;
 }
 
 }  // namespace quire

@@ -37,9 +37,10 @@ enum class KvQuant : std::uint8_t {
 
 // When a state layer keeps its state for later requests.
 enum class StateCacheMode : std::uint8_t {
-  none,   // never: one running state per request
-  all,    // at every block boundary
-  align,  // where a scheduler step ends at a block boundary
+  none,      // never: one running state per request
+  all,       // at every block boundary
+  align,     // where a scheduler step ends at a block boundary
+  adaptive,  // the same, and steps end where later requests will want to go on
 };
 
 // How an MLA layer packs a token, where it is not heads · head_size · dtype.
@@ -128,5 +129,7 @@ bool is_windowed(const KvSpec& spec);  // frees blocks while the request runs
 // "full_attention", "sliding_window", … as KV events and /metrics spell it.
 std::string_view kind_name(KvKind kind);
 std::string_view name_of(StateCacheMode mode);
+// The running state moves from block to block: a request holds the newest and the one before.
+bool moves_state(StateCacheMode mode);
 
 }  // namespace quire

@@ -19,25 +19,20 @@ std::string dtype_text(const std::optional<DType>& dtype) {
   return dtype ? std::string(name_of(*dtype)) : "auto";
 }
 
-std::string mode_text(const std::optional<StateCacheMode>& mode) {
-  if (!mode) return "None";
-  switch (*mode) {
-    case StateCacheMode::none:
-      return "none";
-    case StateCacheMode::all:
-      return "all";
-    case StateCacheMode::align:
-      return "align";
-  }
-  return "None";
+// Of the groups that hold recurrent states; null where there are none.
+const KvGroupInfo* state_group(const Ready& ready) {
+  const auto found = std::ranges::find(ready.groups, "mamba", &KvGroupInfo::kind);
+  return found == ready.groups.end() ? nullptr : &*found;
 }
 
-// The block of the groups that hold recurrent states; None where there are none.
-std::string mamba_block_size(const Ready& ready) {
-  for (const KvGroupInfo& group : ready.groups) {
-    if (group.kind.find("mamba") != std::string::npos) return std::to_string(group.block_size);
-  }
-  return "None";
+std::string mamba_block_size(const KvGroupInfo* states) {
+  return states == nullptr ? "None" : std::to_string(states->block_size);
+}
+
+std::string mamba_page_size_padded(const KvGroupInfo* states) {
+  const bool known = states != nullptr && states->unpadded_page_bytes > 0;
+  const bool padded = known && states->page_bytes > states->unpadded_page_bytes;
+  return padded ? std::to_string(states->page_bytes) : "None";
 }
 
 EngineSample sample_of(const EngineStats& stats) {
@@ -62,6 +57,7 @@ EngineSample sample_of(const EngineStats& stats) {
 std::map<std::string, std::string> cache_config_labels(const EngineConfig& config,
                                                        const Ready& ready) {
   const CacheConfig& cache = config.cache;
+  const KvGroupInfo* states = state_group(ready);
   const bool keyed = cache.prefix_hash == PrefixHash::keyed;
   return {
       {"block_size", std::to_string(ready.block_size)},
@@ -74,9 +70,10 @@ std::map<std::string, std::string> cache_config_labels(const EngineConfig& confi
       {"kv_cache_memory_bytes",
        cache.kv_cache_memory_bytes ? std::to_string(cache.kv_cache_memory_bytes) : "None"},
       {"kv_cache_size_tokens", std::to_string(ready.kv_cache_size_tokens)},
-      {"mamba_block_size", mamba_block_size(ready)},
+      {"mamba_block_size", mamba_block_size(states)},
       {"mamba_cache_dtype", dtype_text(cache.mamba_cache_dtype)},
-      {"mamba_cache_mode", mode_text(cache.mamba_cache_mode)},
+      {"mamba_cache_mode", ready.mamba_cache_mode.empty() ? "None" : ready.mamba_cache_mode},
+      {"mamba_page_size_padded", mamba_page_size_padded(states)},
       {"mamba_ssm_cache_dtype", dtype_text(cache.mamba_ssm_cache_dtype)},
       {"max_model_len", std::to_string(ready.max_model_len)},
       {"num_cpu_blocks", "None"},

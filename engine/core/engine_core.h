@@ -31,6 +31,7 @@ class EngineCore {
 
   const Ready& ready() const { return ready_; }
   const ModelPlan& plan() const { return plan_; }
+  const KvCacheManager& kv_cache() const { return *kv_; }
   void observe_logits(LogitsObserver observer) { runner_->observe_logits(std::move(observer)); }
 
   // A request that cannot run is reported as ended by the next step.

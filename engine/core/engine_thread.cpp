@@ -14,6 +14,20 @@ namespace {
 // Everyone waits for something outside (a transfer, a grammar): look again soon.
 constexpr auto kIdlePause = std::chrono::milliseconds(1);
 
+void log_states(EngineId id, const ModelPlan& plan) {
+  if (const auto& checkpoint = plan.checkpoint) {
+    log::info("engine.states", {{"engine", id.value},
+                                {"mode", name_of(plan.state_cache_mode)},
+                                {"checkpoint_blocks", checkpoint->num_blocks},
+                                {"checkpoint_bytes", checkpoint->bytes},
+                                {"checkpoints_in_pool", checkpoint->num_in_pool},
+                                {"checkpoints_beside_request", checkpoint->num_beside_request}});
+  }
+  for (const std::string& note : plan.notes) {
+    log::warn("engine.plan", {{"engine", id.value}, {"note", note}});
+  }
+}
+
 void apply(EngineCore& core, Command& command) {
   if (auto* add = std::get_if<AddRequest>(&command)) core.add(std::move(*add));
   if (auto* abort = std::get_if<AbortRequest>(&command)) core.abort(abort->id);
@@ -71,6 +85,7 @@ std::unique_ptr<EngineCore> EngineThread::start_up() {
                              {"num_gpu_blocks", ready.num_gpu_blocks},
                              {"kv_cache_size_tokens", ready.kv_cache_size_tokens},
                              {"seconds", ready.startup_seconds}});
+  log_states(id_, core->plan());
   end_->publish(ready);
   return core;
 }

@@ -56,6 +56,16 @@ void add_file(Hash& hash, const fs::path& path) {
   }
 }
 
+// As KvGroup::page_bytes, without padding.
+std::int64_t unpadded_page_bytes_of(const KvGroup& group) {
+  if (!group.per_layer_specs) return static_cast<std::int64_t>(unpadded_page_bytes(group.spec));
+  std::int64_t sum = 0;
+  for (const KvSpec& spec : group.layer_specs) {
+    sum += static_cast<std::int64_t>(unpadded_page_bytes(spec));
+  }
+  return sum;
+}
+
 }  // namespace
 
 Ready make_ready(const EngineIdentity& identity, const ModelPlan& plan) {
@@ -70,7 +80,11 @@ Ready make_ready(const EngineIdentity& identity, const ModelPlan& plan) {
                             .block_size = group.block_size,
                             .kernel_block_size = group.kernel_block_size,
                             .page_bytes = static_cast<std::int64_t>(group.page_bytes),
-                            .layers = static_cast<int>(group.layers.size())});
+                            .layers = static_cast<int>(group.layers.size()),
+                            .unpadded_page_bytes = unpadded_page_bytes_of(group)});
+    if (group.spec.kind == KvKind::mamba) {
+      ready.mamba_cache_mode = name_of(plan.state_cache_mode);
+    }
   }
   ready.kv_cache_size_tokens = plan.kv.kv_cache_size_tokens;
   ready.max_concurrency = plan.kv.max_concurrency;

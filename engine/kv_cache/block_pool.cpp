@@ -56,6 +56,13 @@ void BlockPool::free_reversed(std::span<const BlockId> ids) {
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) release(*id);
 }
 
+void BlockPool::discard(BlockId id) {
+  [[maybe_unused]] const bool was_free = free_.remove(id);
+  assert(was_free);
+  if (index_.holds(id)) forget(id);
+  free_.push_front(id);
+}
+
 void BlockPool::forget(BlockId id) {
   const int group = index_.group_of(id);
   index_.erase(id);

@@ -57,6 +57,8 @@ class BlockPool {
   // has none already.
   void free(std::span<const BlockId> ids);
   void free_reversed(std::span<const BlockId> ids);
+  // For a free block whose prefix nobody will ask for again: it forgets it and is reused first.
+  void discard(BlockId id);
 
   // Makes full blocks known to later requests.
   void cache(const Request& request, const CacheRange& range);

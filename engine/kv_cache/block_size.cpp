@@ -34,6 +34,12 @@ Error refuse(std::string flag, std::string detail) {
 
 }  // namespace
 
+Error states_need_chunks() {
+  return refuse("--enable-chunked-prefill",
+                "prefix caching of recurrent states splits prompts at block boundaries and needs "
+                "chunked prefill; enable it or use --no-enable-prefix-caching");
+}
+
 std::optional<int> common_kernel_block_size(int block_size, std::span<const KernelSizes> backends) {
   if (all_read(backends, block_size)) return block_size;
   int best = 0;
@@ -60,11 +66,7 @@ Result<StateCacheChoice> choose_state_cache(const StateCacheRequest& request) {
   StateCacheMode mode = request.mode;
   if (mode == StateCacheMode::none || (mode == StateCacheMode::all && !request.model_supports_all))
     mode = request.model_supports_all ? StateCacheMode::all : StateCacheMode::align;
-  if (mode == StateCacheMode::align && !request.chunked_prefill)
-    return refuse("--enable-chunked-prefill",
-                  "prefix caching of recurrent states in mode \"align\" splits prompts at block "
-                  "boundaries and needs chunked prefill; enable it or use "
-                  "--no-enable-prefix-caching");
+  if (moves_state(mode) && !request.chunked_prefill) return states_need_chunks();
   return StateCacheChoice{mode, request.mamba_block_size.value_or(request.block_size)};
 }
 
@@ -88,7 +90,7 @@ Result<HybridAlignment> align_hybrid(const HybridAlignmentRequest& request) {
     aligned.mamba_block_size = static_cast<int>(block);
   }
   aligned.block_size = static_cast<int>(std::max<std::int64_t>(request.block_size, block));
-  if (request.mode == StateCacheMode::align) aligned.mamba_block_size = aligned.block_size;
+  if (moves_state(request.mode)) aligned.mamba_block_size = aligned.block_size;
 
   const std::int64_t page = aligned.block_size * token_bytes;
   aligned.attention_page_bytes = static_cast<std::size_t>(page);

@@ -41,9 +41,11 @@ struct StateCacheRequest {
   bool chunked_prefill = true;
 };
 
-// Prefix caching turns "none" into the best mode that the model supports. Error code: unsupported,
-// when "align" meets a scheduler that cannot split a prompt.
+// vLLM's rule: prefix caching turns "none" into the best mode that the model supports. Refused:
+// modes align and adaptive with a scheduler that cannot split a prompt.
 Result<StateCacheChoice> choose_state_cache(const StateCacheRequest& request);
+
+Error states_need_chunks();
 
 struct HybridAlignment {
   int block_size = 0;                                      // of attention, tokens

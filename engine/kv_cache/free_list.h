@@ -40,6 +40,15 @@ class FreeList {
     ++size_;
   }
 
+  void push_front(BlockId id) {
+    assert(!holds(id));
+    const BlockId head = links_[sentinel()].next;
+    links_[head].previous = id;
+    links_[id] = {sentinel(), head};
+    links_[sentinel()].next = id;
+    ++size_;
+  }
+
   // False: it was not in the list.
   bool remove(BlockId id) {
     if (!holds(id)) return false;

@@ -95,14 +95,16 @@ void GroupManager::allocate(GroupTable& table, int num_tokens, int) {
   append_new(table, cdiv(num_tokens, block_size()) - static_cast<int>(table.blocks.size()));
 }
 
+void GroupManager::give_back(GroupTable& table, int index) {
+  pool_.free({&table.blocks[index], 1});
+  table.blocks[index] = kNullBlock;
+}
+
 // From the newest skipped block down to the first that left before.
 void GroupManager::remove_skipped(GroupTable& table, int computed) {
   const int held = static_cast<int>(table.blocks.size());
   const int skipped = std::min(std::max(skipped_tokens(computed), 0) / block_size(), held);
-  for (int i = skipped - 1; i >= 0 && table.blocks[i] != kNullBlock; --i) {
-    pool_.free({&table.blocks[i], 1});
-    table.blocks[i] = kNullBlock;
-  }
+  for (int i = skipped - 1; i >= 0 && table.blocks[i] != kNullBlock; --i) give_back(table, i);
   table.num_skipped = std::max(table.num_skipped, skipped);
 }
 

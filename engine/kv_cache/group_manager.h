@@ -25,9 +25,12 @@ struct GroupTable {
   int num_cached = 0;           // leading blocks that were offered to the index
   int num_skipped = 0;          // leading blocks that nobody will read
   bool admitted = false;        // hits were attached or blocks cached: no hits can come any more
-  // Align mode
-  bool has_state = false;   // a running state was allocated
-  int previous_state = -1;  // index of the block that held the state two allocations ago
+  int num_prompt = 0;           // blocks that the prompt fills
+  // State modes align and adaptive
+  bool has_state = false;    // a running state was allocated
+  int previous_state = -1;   // index of the block that held the state two allocations ago
+  BlockId left_state = 0;    // adaptive: the newest state within the answer, given back; 0: none
+  BlockHash left_hash = {};  // what it stood for then
 };
 
 struct BlockNeed {
@@ -88,6 +91,8 @@ class GroupManager {
   void record_fresh(bool on) { record_fresh_ = on; }
 
  protected:
+  // Of the table's block at index, which nobody will read in this request.
+  virtual void give_back(GroupTable& table, int index);
   void append_new(GroupTable& table, int count);
   int free_hits(std::span<const BlockId> hits) const;
   int num_cached_after(const GroupTable& table, int num_tokens) const;

@@ -113,6 +113,7 @@ KvCacheManager::Sequence& KvCacheManager::sequence_of(Request& request) {
   const int num_tokens = request.expected_tokens(config_.max_model_len);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const int num_drafts = groups_[g]->config().spec.num_speculative_blocks;
+    sequence.tables[g].num_prompt = request.num_prompt() / groups_[g]->block_size();
     sequence.tables[g].blocks.reserve(cdiv(num_tokens, groups_[g]->block_size()) + num_drafts + 1);
   }
   if (config_.enable_caching) {

@@ -1,6 +1,7 @@
 #include "engine/kv_cache/mamba_group.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace quire {
 
@@ -8,8 +9,8 @@ std::unique_ptr<GroupManager> make_mamba_group(const GroupConfig& config, int gr
                                                const KvLimits& limits, BlockPool& pool) {
   KvLimits own = limits;
   own.state_cache_mode = config.spec.state_cache_mode;
-  if (config.spec.state_cache_mode == StateCacheMode::align) {
-    return std::make_unique<MambaAlignGroup>(config, group, own, pool);
+  if (moves_state(config.spec.state_cache_mode)) {
+    return std::make_unique<MambaMovingGroup>(config, group, own, pool);
   }
   return std::make_unique<MambaGroup>(config, group, own, pool);
 }
@@ -56,7 +57,7 @@ int MambaGroup::quiet_until(const GroupTable& table) const {
   return std::min(quiet, (table.num_skipped + 1) * block_size());
 }
 
-int MambaAlignGroup::blocks_to_allocate(const GroupTable& table, const BlockNeed& need) const {
+int MambaMovingGroup::blocks_to_allocate(const GroupTable& table, const BlockNeed& need) const {
   if (made_this_step(need.hits)) return pool_.num_usable() + 2;
   const int required = cdiv(need.num_tokens_main, block_size()) + num_drafts();
   const int held = static_cast<int>(table.blocks.size() + need.hits.size());
@@ -68,7 +69,7 @@ int MambaAlignGroup::blocks_to_allocate(const GroupTable& table, const BlockNeed
 
 // The row: … null, [previous state], running state, one block per draft. The running state moves on
 // by whole blocks; blocks of drafts move with it, so that a step needs at most one new block.
-void MambaAlignGroup::allocate(GroupTable& table, int, int num_tokens_main) {
+void MambaMovingGroup::allocate(GroupTable& table, int, int num_tokens_main) {
   std::vector<BlockId>& row = table.blocks;
   const int required = cdiv(num_tokens_main, block_size()) + num_drafts();
   const int held = static_cast<int>(row.size());
@@ -90,19 +91,30 @@ void MambaAlignGroup::allocate(GroupTable& table, int, int num_tokens_main) {
   table.has_state = true;
 }
 
-void MambaAlignGroup::remove_skipped(GroupTable& table, int computed) {
+void MambaMovingGroup::remove_skipped(GroupTable& table, int computed) {
   MambaGroup::remove_skipped(table, computed);
   const int settled = std::max(0, computed - num_drafts());
   const int previous = table.previous_state;
   if (previous < 0 || previous >= cdiv(settled, block_size()) - 1) return;
-  BlockId& block = table.blocks[previous];
-  if (block == kNullBlock) return;
-  pool_.free({&block, 1});
-  block = kNullBlock;
+  if (table.blocks[previous] != kNullBlock) give_back(table, previous);
+}
+
+// A newer state within the answer supersedes the one before, unless that is in use again.
+void MambaMovingGroup::give_back(GroupTable& table, int index) {
+  const BlockId id = table.blocks[index];
+  MambaGroup::give_back(table, index);
+  const PrefixIndex& known = pool_.index();
+  if (config_.spec.state_cache_mode != StateCacheMode::adaptive) return;
+  if (index < table.num_prompt || !known.holds(id)) return;
+  const BlockId left = std::exchange(table.left_state, id);
+  const BlockHash hash = std::exchange(table.left_hash, known.hash_of(id));
+  const bool is_same =
+      left != kNullBlock && pool_.is_free(left) && known.holds(left) && known.hash_of(left) == hash;
+  if (is_same) pool_.discard(left);
 }
 
 // Within the running state's block nothing moves, except that an earlier state may leave.
-int MambaAlignGroup::quiet_until(const GroupTable& table) const {
+int MambaMovingGroup::quiet_until(const GroupTable& table) const {
   const int running = static_cast<int>(table.blocks.size()) - num_drafts() - 1;
   if (running < 0) return 0;
   for (int i = 0; i < running; ++i) {

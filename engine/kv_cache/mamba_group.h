@@ -1,7 +1,9 @@
 #pragma once
 // Recurrent states: a block is one layer's state after some token, not a slice of tokens. Mode none
-// keeps one running state (and one per draft), mode all one at every block boundary; mode align
-// keeps the state where a step ends at a block boundary, and moves the running state along.
+// keeps one running state (and one per draft), mode all one at every block boundary; modes align
+// and adaptive keep the state where a step ends at a block boundary, and move the running state
+// along. Of the states within an answer, adaptive keeps only the newest: the next turn goes on
+// there.
 
 #include <vector>
 
@@ -30,13 +32,16 @@ class MambaGroup : public GroupManager {
   std::vector<BlockHash> made_this_step_;
 };
 
-class MambaAlignGroup final : public MambaGroup {
+class MambaMovingGroup final : public MambaGroup {
  public:
   using MambaGroup::MambaGroup;
   int blocks_to_allocate(const GroupTable& table, const BlockNeed& need) const override;
   void allocate(GroupTable& table, int num_tokens, int num_tokens_main) override;
   void remove_skipped(GroupTable& table, int computed) override;
   int quiet_until(const GroupTable& table) const override;
+
+ protected:
+  void give_back(GroupTable& table, int index) override;
 };
 
 std::unique_ptr<GroupManager> make_mamba_group(const GroupConfig& config, int group,

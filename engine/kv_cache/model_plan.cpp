@@ -55,10 +55,10 @@ Result<void> check_flags(const Sizing& sizing) {
   }
   if (!sizing.has_attention && cache.cache_dtype)
     return no_effect("--kv-cache-dtype", "the model has no attention");
-  if (cache.mamba_cache_mode == StateCacheMode::all && !sizing.model.states_at_every_block)
-    return refuse(
-        "--mamba-cache-mode",
-        "all needs a model that leaves a state at every block; this one works with align");
+  if (cache.mamba_cache_mode == StateCacheMode::none && cache.enable_prefix_caching)
+    return refuse("--mamba-cache-mode",
+                  "none keeps no recurrent state, so that prefix caching could never hit; use "
+                  "another mode, or --no-enable-prefix-caching");
   if (sizing.config.deterministic) {
     const auto rounds = [](std::optional<DType> dtype) { return dtype && *dtype != DType::f32; };
     constexpr const char* kWhy =
@@ -85,14 +85,18 @@ const KvSpec& first_of(const Sizing& sizing, bool attention) {
 }
 
 Result<void> choose_states(Sizing& sizing) {
-  const auto choice = choose_state_cache(
-      {.model_supports_all = sizing.model.states_at_every_block,
-       .enable_prefix_caching = sizing.config.cache.enable_prefix_caching,
-       .mode = sizing.config.cache.mamba_cache_mode.value_or(StateCacheMode::none),
-       .mamba_block_size = sizing.config.cache.mamba_block_size,
-       .block_size = sizing.block_size,
-       .max_model_len = sizing.max_model_len,
-       .chunked_prefill = sizing.config.scheduler.enable_chunked_prefill});
+  const StateCacheMode mode =
+      sizing.config.cache.mamba_cache_mode.value_or(StateCacheMode::adaptive);
+  const bool all = mode == StateCacheMode::all;  // a matter of where steps end: any model can
+  if (all && !sizing.config.scheduler.enable_chunked_prefill) return states_need_chunks();
+  const auto choice =
+      choose_state_cache({.model_supports_all = all,
+                          .enable_prefix_caching = sizing.config.cache.enable_prefix_caching,
+                          .mode = mode,
+                          .mamba_block_size = sizing.config.cache.mamba_block_size,
+                          .block_size = sizing.block_size,
+                          .max_model_len = sizing.max_model_len,
+                          .chunked_prefill = sizing.config.scheduler.enable_chunked_prefill});
   if (choice.has_error()) return choice.error();
   sizing.states = *choice;
   sizing.plan.state_cache_mode = choice->mode;
@@ -171,6 +175,36 @@ void shrink_state_blocks(KvPlanInput& input, std::int64_t max_model_len) {
   for (WorkerKvInput& worker : input.workers)
     for (LayerKvSpec& layer : worker.layers)
       if (layer.spec.kind == KvKind::mamba) layer.spec.block_size = static_cast<int>(max_model_len);
+}
+
+std::optional<StateCheckpoint> checkpoint_of(const Sizing& sizing) {
+  if (!sizing.has_states || sizing.states.mode == StateCacheMode::none) return std::nullopt;
+  const KvPlan& plan = sizing.plan.kv;
+  const WorkerKvPlan& worker = plan.workers.front();
+  StateCheckpoint checkpoint;
+  for (const KvGroup& group : plan.groups())
+    checkpoint.num_blocks += group.spec.kind == KvKind::mamba;
+  checkpoint.bytes = checkpoint.num_blocks * static_cast<std::int64_t>(worker.pool_bytes_per_block);
+  const std::int64_t usable = plan.num_blocks - 1;
+  checkpoint.num_in_pool = usable / checkpoint.num_blocks;
+  checkpoint.num_beside_request = (usable - worker.needed_blocks) / checkpoint.num_blocks;
+  return checkpoint;
+}
+
+// A hit is whole blocks of a prompt, of which a token is left over, as is room for the answer's.
+Result<void> check_hits(Sizing& sizing) {
+  const KvPlan& plan = sizing.plan.kv;
+  if (!sizing.config.cache.enable_prefix_caching || plan.groups().empty()) return {};
+  if (plan.scheduler_block_size + 2 <= plan.max_model_len) return {};
+  const std::string reason = fmt::format(
+      "prefix caching can never hit: a block holds {} tokens, and the longest prompt "
+      "has {} with one to compute; use a --max-model-len of at least {}, or "
+      "--no-enable-prefix-caching",
+      plan.scheduler_block_size, plan.max_model_len - 1, plan.scheduler_block_size + 2);
+  if (sizing.config.cache.mamba_cache_mode)
+    return refuse("--mamba-cache-mode", "has no effect: " + reason);
+  sizing.plan.notes.push_back(reason);
+  return {};
 }
 
 Result<void> check_result(const Sizing& sizing, std::int64_t available_bytes) {
@@ -266,6 +300,8 @@ Result<ModelPlan> make_model_plan(const EngineConfig& config, const ModelMemory&
   sizing.plan.kv = std::move(*plan);
   if (auto checked = check_result(sizing, available_bytes); checked.has_error())
     return checked.error();
+  if (auto checked = check_hits(sizing); checked.has_error()) return checked.error();
+  sizing.plan.checkpoint = checkpoint_of(sizing);
   return std::move(sizing.plan);
 }
 

@@ -27,7 +27,6 @@ struct ModelMemory {
   std::int64_t model_max_len = 0;            // tokens, of config.json
   DType dtype = DType::bf16;                 // of hidden states, after --dtype
   std::optional<int> mamba_chunk_size = {};  // tokens, of the model's scan
-  bool states_at_every_block = false;        // the model can leave a state at each block it passes
 };
 
 // The options that kv_specs() takes under this configuration.
@@ -47,12 +46,21 @@ std::int64_t longest_request_bytes(const EngineConfig& config, const ModelMemory
 std::int64_t kv_cache_budget(const EngineConfig& config, DeviceKind device,
                              const DeviceBudget& budget);
 
+// One place at which a prefix can be gone on from: a block in each group of recurrent states.
+struct StateCheckpoint {
+  int num_blocks = 0;
+  std::int64_t bytes = 0;
+  std::int64_t num_in_pool = 0;         // if nothing else is in it
+  std::int64_t num_beside_request = 0;  // of max_model_len
+};
+
 struct ModelPlan {
   KvPlan kv;
   StateCacheMode state_cache_mode = StateCacheMode::none;
   DType cache_dtype = DType::bf16;
-  double state_padding_percent = 0;     // of the state's bytes, lost to equal pages
-  std::vector<std::string> notes = {};  // where a size is not the one asked for
+  double state_padding_percent = 0;                // of the state's bytes, lost to equal pages
+  std::optional<StateCheckpoint> checkpoint = {};  // where states are kept for later requests
+  std::vector<std::string> notes = {};  // where a size is not the one asked for, or helps nobody
 };
 
 Result<ModelPlan> make_model_plan(const EngineConfig& config, const ModelMemory& model,

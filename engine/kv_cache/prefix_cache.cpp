@@ -67,7 +67,7 @@ void PrefixCache::truncate_to_alignment(const Family& family) {
 // Rounds, until no family wants less than the others. Every family but full attention is searched
 // again in each round; full attention holds for every shorter prefix too.
 const PrefixHit& PrefixCache::find(const Request& request, int max_length) {
-  hit_.num_tokens = 0;
+  hit_.num_tokens = hit_.num_shared = 0;
   for (auto& blocks : hit_.blocks) blocks.clear();
   dropped_.assign(families_.size(), false);
   int agreed = max_length;
@@ -91,6 +91,9 @@ const PrefixHit& PrefixCache::find(const Request& request, int max_length) {
       if (found < current) dropped_.assign(families_.size(), false);
       if (drop) dropped_[i] = true;
       current = std::min(current, found);
+      if (first_round && keeps_all_tokens(family.config.spec.kind)) {
+        hit_.num_shared = current / config_.alignment * config_.alignment;
+      }
     }
     if (current >= agreed) break;
     agreed = current;

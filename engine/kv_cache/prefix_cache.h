@@ -14,6 +14,7 @@ namespace quire {
 
 struct PrefixHit {
   int num_tokens = 0;
+  int num_shared = 0;  // tokens that full attention has, were it alone; only states need to know
   std::vector<std::vector<BlockId>> blocks;  // by group; kNullBlock: hit, but not needed
 
   bool empty() const { return num_tokens == 0; }

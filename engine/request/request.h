@@ -159,9 +159,10 @@ class Request {
   }
   void prefetch_end() const { __builtin_prefetch(tokens_.data() + tokens_.size()); }
 
-  bool load_failed = false;       // in part: num_computed says how much is there
-  std::int32_t num_cached = 0;    // tokens found in a cache when first scheduled
-  std::int32_t num_external = 0;  // tokens that a connector brought
+  bool load_failed = false;        // in part: num_computed says how much is there
+  std::int32_t num_cached = 0;     // tokens found in a cache when first scheduled
+  std::int32_t num_external = 0;   // tokens that a connector brought
+  std::int32_t shared_prefix = 0;  // tokens that requests before had too: see PrefixHit
   std::int32_t num_preemptions = 0;
   std::optional<FinishReason> finish_reason;
   std::string error;            // one sentence when finish_reason is error

@@ -55,21 +55,7 @@ int Scheduler::tokens_wanted(const Request& request) const {
                       request.num_computed;
   const int wanted = std::min(
       {within_threshold(missing), budget_, options_.max_model_len - 1 - request.num_computed});
-  return split_at_state_boundary(request, request.num_computed, wanted);
-}
-
-// A state is kept only where a step ends, so prefill steps end at block boundaries, and one of them
-// at the last boundary that a later request can hit.
-int Scheduler::split_at_state_boundary(const Request& request, int num_computed,
-                                       int num_tokens) const {
-  if (state_block_size_ == 0) return num_tokens;
-  if (num_computed >= std::max(request.num_prompt(), request.num_tokens() - 1)) return num_tokens;
-  const int block_size = state_block_size_;
-  int last = request.num_tokens() / block_size * block_size;
-  if (kv_.config().use_eagle) last = std::max(last - block_size, 0);
-  const int end = num_computed + num_tokens;
-  if (end < last) return num_tokens / block_size * block_size;
-  return num_computed < last && last < end ? last - num_computed : num_tokens;
+  return tokens_in_step(states_, request, request.num_computed, wanted);
 }
 
 void Scheduler::schedule_running(BatchPlan& plan) {

@@ -41,6 +41,7 @@ Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
     if (!match) return Verdict::deferred;
     external = *match;
   }
+  if (demand.hit != nullptr) request.shared_prefix = demand.hit->num_shared;
   const int hit_tokens = demand.hit == nullptr ? 0 : demand.hit->num_tokens;
   const int num_computed = request.num_computed + hit_tokens + external.num_tokens;
   if (!external.async) {
@@ -83,7 +84,7 @@ int Scheduler::tokens_to_start(const Request& request, int num_computed) const {
   // After a preemption its output counts too: then there is no way but in chunks.
   const bool whole = !options_.chunked_prefill && wanted <= options_.max_num_batched_tokens;
   if (whole && wanted > budget_) return 0;
-  return split_at_state_boundary(request, num_computed, std::min(wanted, budget_));
+  return tokens_in_step(states_, request, num_computed, std::min(wanted, budget_));
 }
 
 void Scheduler::count_lookup(Request& request, int num_hit, int num_external) {

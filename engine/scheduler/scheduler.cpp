@@ -9,18 +9,9 @@ namespace {
 
 Error refusal(const std::string& detail) { return {ErrorCode::invalid_argument, detail, {}}; }
 
-// Tokens of the blocks of groups that keep states at aligned boundaries; 0: there are none.
-int find_state_block_size(const KvCacheConfig& config) {
-  for (const GroupConfig& group : config.groups) {
-    if (keeps_state(group.spec.kind) && group.spec.state_cache_mode == StateCacheMode::align) {
-      return group.spec.block_size;
-    }
-  }
-  return 0;
-}
-
 // What would leave every request waiting for ever.
-void check(const SchedulerOptions& options, int state_block_size) {
+void check(const SchedulerOptions& options, const StateSteps& states) {
+  const int state_block_size = states.mode == StateCacheMode::align ? states.block_size : 0;
   const auto demand = [](bool holds, const std::string& what) {
     if (!holds) throw Failure(ErrorCode::invalid_argument, "scheduler: " + what);
   };
@@ -59,11 +50,11 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCacheManager& kv, Connec
     : options_(options),
       kv_(kv),
       connector_(connector),
-      state_block_size_(find_state_block_size(kv.config())),
+      states_(state_steps(kv.config())),
       waiting_(options.policy),
       deferred_(options.policy),
       plans_(options.pipeline_depth) {
-  check(options, state_block_size_);
+  check(options, states_);
   for (int slot = options.max_num_seqs - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   running_.reserve(options.max_num_seqs);
 }

@@ -29,6 +29,7 @@
 #include "engine/request/request.h"
 #include "engine/scheduler/batch_plan.h"
 #include "engine/scheduler/request_queue.h"
+#include "engine/scheduler/state_steps.h"
 
 namespace quire {
 
@@ -160,7 +161,6 @@ class Scheduler {
     const int most = options_.long_prefill_threshold;
     return most > 0 ? std::min(num_tokens, most) : num_tokens;
   }
-  int split_at_state_boundary(const Request& request, int num_computed, int num_tokens) const;
   void add_row(BatchPlan& plan, Request& request, int num_tokens, bool is_new);
   void add_block_updates(BatchPlan& plan, const Request& request, bool is_new);
   void finish_plan(BatchPlan& plan);
@@ -185,7 +185,7 @@ class Scheduler {
   SchedulerOptions options_;
   KvCacheManager& kv_;
   Connector* connector_;
-  int state_block_size_ = 0;  // tokens; of groups in align mode, 0: none
+  const StateSteps states_;
 
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
   std::vector<Request*> running_;

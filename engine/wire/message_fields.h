@@ -22,7 +22,7 @@ inline constexpr int kLast<DeviceKind> = static_cast<int>(DeviceKind::cuda);
 template <>
 inline constexpr int kLast<PrefixHash> = static_cast<int>(PrefixHash::sha256_cbor);
 template <>
-inline constexpr int kLast<StateCacheMode> = static_cast<int>(StateCacheMode::align);
+inline constexpr int kLast<StateCacheMode> = static_cast<int>(StateCacheMode::adaptive);
 template <>
 inline constexpr std::optional<FinishReason> kIfUnknown<FinishReason> = FinishReason::stop;
 
@@ -240,6 +240,7 @@ void fields(V& v, T& m) {
   v(3, m.kernel_block_size);
   v(4, m.page_bytes);
   v(5, m.layers);
+  v(6, m.unpadded_page_bytes);
 }
 
 template <class V, Same<Ready> T>
@@ -259,6 +260,7 @@ void fields(V& v, T& m) {
   v(13, m.device);
   v(14, m.vocab_size);
   v(15, m.startup_seconds);
+  v(16, m.mamba_cache_mode);
 }
 
 template <class V, Same<EngineDead> T>

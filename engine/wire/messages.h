@@ -139,6 +139,7 @@ struct KvGroupInfo {
   int kernel_block_size = 0;  // tokens
   std::int64_t page_bytes = 0;
   int layers = 0;
+  std::int64_t unpadded_page_bytes = 0;  // 0: an older engine, which does not say
 };
 
 struct Ready {
@@ -157,6 +158,7 @@ struct Ready {
   std::string device;            // "cpu", "cuda:0"
   int vocab_size = 0;
   double startup_seconds = 0;
+  std::string mamba_cache_mode;  // as resolved; empty: no recurrent states
 };
 
 // The engine's last words; nothing follows.

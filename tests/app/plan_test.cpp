@@ -122,6 +122,11 @@ TEST_CASE("The JSON form says what the plan says") {
   CHECK(json["plan"]["groups"].get_array().size() == kv.groups().size());
   CHECK(double(json["plan"]["max_concurrency"]) == Approx(kv.max_concurrency));
   CHECK(std::int64_t(json["plan"]["allocated_bytes"]) <= 64 << 20);
+  REQUIRE(report.plan->checkpoint.has_value());
+  const simdjson::dom::element checkpoint = json["plan"]["state_checkpoint"];
+  CHECK(std::int64_t(checkpoint["bytes"]) == report.plan->checkpoint->bytes);
+  CHECK(std::int64_t(checkpoint["num_in_pool"]) == report.plan->checkpoint->num_in_pool);
+  CHECK(plan_text(report).find("checkpoint") != std::string::npos);
 }
 
 TEST_CASE("Waste counts padding and layers that a group lacks") {

@@ -3,53 +3,13 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <map>
 
-#include "tests/engine/core/live_engine.h"
+#include "tests/engine/core/stepped_engine.h"
 
 namespace quire::test {
 namespace {
 
-// An engine that the test steps by hand.
-class Bench {
- public:
-  explicit Bench(const EngineConfig& config = tiny_config(), BackendFactory backend = cpu_backend)
-      : core(config, EngineId{0}, backend(config), [](std::string_view, double) {}) {}
-
-  RequestId add(AddRequest request) {
-    const RequestId id{++last_id_};
-    request.id = id;
-    core.add(std::move(request));
-    return id;
-  }
-
-  void step() {
-    StepOutput output = core.step();
-    for (const TokenOutput& one : output.tokens) outputs[one.id].token_ids.push_back(one.token);
-    for (RequestOutput& one : output.requests) {
-      const RequestId id = one.id;
-      merge(outputs[id], std::move(one));
-    }
-    max_step_tokens = std::max(max_step_tokens, output.stats.step_tokens);
-  }
-
-  void run() {
-    while (core.has_work()) step();
-  }
-
-  const RequestOutput& finish(AddRequest request) {
-    const RequestId id = add(std::move(request));
-    run();
-    return outputs[id];
-  }
-
-  EngineCore core;
-  std::map<RequestId, RequestOutput> outputs;
-  int max_step_tokens = 0;
-
- private:
-  std::uint64_t last_id_ = 0;
-};
+using Bench = SteppedEngine;
 
 std::vector<TokenId> prompt_of(int length, int salt = 0) {
   std::vector<TokenId> prompt(length);

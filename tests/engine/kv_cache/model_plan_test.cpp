@@ -54,13 +54,24 @@ TEST_CASE("A hybrid's attention block grows to hold a state") {
   SECTION("with prefix caching, states are kept where blocks end") {
     const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
     CHECK(plan.kv.block_size == 544);
-    CHECK(plan.state_cache_mode == StateCacheMode::align);
+    CHECK(plan.state_cache_mode == StateCacheMode::adaptive);
     CHECK(plan.state_padding_percent == Approx(1.4925373134));
     for (const KvGroup& group : plan.kv.groups()) {
       CHECK(group.block_size == 544);
       CHECK(group.page_bytes == 1114112);
       CHECK(group.kernel_block_size == 544);
     }
+  }
+  SECTION("in vLLM's modes too") {
+    config.cache.mamba_cache_mode = StateCacheMode::align;
+    const auto align = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
+    CHECK(align.state_cache_mode == StateCacheMode::align);
+    CHECK(align.kv.groups().front().block_size == 544);
+    config.cache.mamba_cache_mode = StateCacheMode::all;
+    config.cache.mamba_block_size = 64;
+    const auto all = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
+    CHECK(all.state_cache_mode == StateCacheMode::all);
+    CHECK(all.kv.groups().front().block_size == 576);
   }
   SECTION("without prefix caching a request has one state, whatever its length") {
     config.cache.enable_prefix_caching = false;
@@ -119,6 +130,13 @@ TEST_CASE("What would have no effect on this model is refused") {
       {"--mamba-cache-mode", false,
        [](EngineConfig& c) { c.cache.mamba_cache_mode = StateCacheMode::align; }},
       {"--mamba-cache-mode", true,
+       [](EngineConfig& c) { c.cache.mamba_cache_mode = StateCacheMode::none; }},
+      {"--mamba-cache-mode", true,
+       [](EngineConfig& c) {
+         c.cache.mamba_cache_mode = StateCacheMode::adaptive;
+         c.model.max_model_len = 545;  // a block and a token, and no room for an answer
+       }},
+      {"--mamba-block-size", true,
        [](EngineConfig& c) { c.cache.mamba_cache_mode = StateCacheMode::all; }},
       {"--mamba-ssm-cache-dtype", false,
        [](EngineConfig& c) { c.cache.mamba_ssm_cache_dtype = DType::f32; }},
@@ -135,9 +153,18 @@ TEST_CASE("What would have no effect on this model is refused") {
       {"--no-enable-chunked-prefill", false,
        [](EngineConfig& c) { c.scheduler.enable_chunked_prefill = false; }},
       {"--max-num-batched-tokens", true,
-       [](EngineConfig& c) { c.scheduler.max_num_batched_tokens = 512; }},
+       [](EngineConfig& c) {
+         c.cache.mamba_cache_mode = StateCacheMode::align;
+         c.scheduler.max_num_batched_tokens = 512;
+       }},
       {"--enable-chunked-prefill", true,
        [](EngineConfig& c) { c.scheduler.enable_chunked_prefill = false; }},
+      {"--enable-chunked-prefill", true,
+       [](EngineConfig& c) {
+         c.cache.mamba_cache_mode = StateCacheMode::all;
+         c.cache.mamba_block_size = 64;
+         c.scheduler.enable_chunked_prefill = false;
+       }},
       {"no_common_block_size", false, [](EngineConfig& c) { c.cache.block_size = 24; }},
       {"hma_off_unify", true, [](EngineConfig& c) { c.cache.hybrid_manager = false; }},
   };
@@ -150,6 +177,35 @@ TEST_CASE("What would have no effect on this model is refused") {
     REQUIRE(plan.has_error());
     CHECK(plan.error().field == refusal.flag);
   }
+}
+
+TEST_CASE("The plan says what a checkpoint of states costs, and how many fit") {
+  const auto plan = make_model_plan(config_for(), hybrid(8), DeviceKind::cpu, kGiB).value();
+  REQUIRE(plan.checkpoint.has_value());
+  const WorkerKvPlan& worker = plan.kv.workers.front();
+  CHECK(plan.checkpoint->num_blocks == 3);  // groups of two delta-net layers
+  CHECK(plan.checkpoint->bytes == 3 * 2 * 1114112);
+  const std::int64_t usable = plan.kv.num_blocks - 1;
+  CHECK(plan.checkpoint->num_in_pool == usable / 3);
+  // Attention's 16 blocks, and two states in each of three groups.
+  CHECK(worker.needed_blocks == 16 + 6);
+  CHECK(plan.checkpoint->num_beside_request == (usable - 22) / 3);
+  EngineConfig config = config_for();
+  config.cache.enable_prefix_caching = false;
+  CHECK(!make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB)->checkpoint);
+  CHECK(!make_model_plan(config_for(), dense(4), DeviceKind::cpu, kGiB)->checkpoint);
+}
+
+TEST_CASE("A cache that can never hit is announced with the reason") {
+  const auto notes = [](std::int64_t max_model_len, bool caching = true) {
+    EngineConfig config = config_for(max_model_len);
+    config.cache.enable_prefix_caching = caching;
+    return make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value().notes;
+  };
+  CHECK(notes(546).empty());
+  CHECK(notes(545, false).empty());
+  REQUIRE(notes(545).size() == 1);
+  CHECK(notes(545).front().find("--max-model-len of at least 546") != std::string::npos);
 }
 
 TEST_CASE("The cache's share of a device") {

@@ -33,6 +33,45 @@ TEST_CASE("a block becomes its kernel blocks", "[engine][runner]") {
   CHECK(t.tables.num_kernel_blocks(0, 1) == 6);
 }
 
+TEST_CASE("hybrid blocks become kernel blocks, group by group", "[engine][runner]") {
+  struct Sizes {
+    int block, kernel;
+  };
+  const Sizes sizes = GENERATE(values<Sizes>(
+      {{528, 16}, {528, 528}, {544, 32}, {640, 64}, {784, 16}, {1056, 32}, {1056, 16}}));
+  CAPTURE(sizes.block, sizes.kernel);
+  // Group 0 holds states; group 2 keeps a window of small blocks in a wider table.
+  const std::vector<TableGeometry> groups{
+      {.block_size = sizes.block, .kernel_block_size = sizes.block, .max_blocks = 3},
+      {.block_size = sizes.block, .kernel_block_size = sizes.kernel, .max_blocks = 3},
+      {.block_size = 64, .kernel_block_size = 32, .max_blocks = 50}};
+  constexpr int kSlots = 2;
+  std::vector<std::vector<std::int32_t>> inputs;
+  for (const TableGeometry& group : groups) inputs.emplace_back(group.columns() * kSlots);
+  BlockTables tables(groups, kSlots, {inputs.begin(), inputs.end()});
+  const std::vector<BlockId> states{0, 7}, attention{5, 9}, window{0, 0, 3};
+  tables.append(1, 0, states);
+  tables.append(1, 1, attention);
+  tables.append(1, 2, window);
+  tables.gather(std::vector<std::int32_t>{1}, kSlots);
+
+  const int ratio = sizes.block / sizes.kernel;
+  REQUIRE(groups[1].columns() == 3 * ratio);
+  for (int i = 0; i < ratio; ++i) {
+    CHECK(inputs[1][i] == 5 * ratio + i);
+    CHECK(inputs[1][ratio + i] == 9 * ratio + i);
+  }
+  CHECK(tables.block_at(0, 1, 1) == 7);
+  CHECK(inputs[0] == std::vector<std::int32_t>{0, 7, 0, 0, 0, 0});
+  CHECK(std::vector(inputs[2].begin(), inputs[2].begin() + 6) ==
+        std::vector<std::int32_t>{0, 1, 0, 1, 6, 7});
+  for (const int position : {0, sizes.kernel - 1, sizes.block - 1, sizes.block, sizes.block + 17}) {
+    std::vector<std::int64_t> slot(1);
+    tables.slot_mapping(1, 1, position, slot);
+    CHECK(slot[0] == attention[position / sizes.block] * sizes.block + position % sizes.block);
+  }
+}
+
 TEST_CASE("a kernel block size that does not divide is refused", "[engine][runner]") {
   CHECK_THROWS_AS(Tables({.block_size = 16, .kernel_block_size = 6, .max_blocks = 3}, 1), Failure);
 }

@@ -20,6 +20,7 @@ GroupConfig group(KvKind kind, int block_size, int span = 0,
 
 const std::vector<Layout>& layouts() {
   using enum KvKind;
+  static const GroupConfig adaptive = group(mamba, 4, 0, StateCacheMode::adaptive);
   static const GroupConfig align = group(mamba, 4, 0, StateCacheMode::align);
   static const std::vector<Layout> all{
       {"full", {group(full, 4)}},
@@ -35,6 +36,12 @@ const std::vector<Layout>& layouts() {
       {"state none", {group(full, 4), group(mamba, 64)}, false, true, false},
       {"state all", {group(full, 4), group(mamba, 4, 0, StateCacheMode::all)}, true, true, false},
       {"state align", {group(full, 4), align}, true, true, false},
+      {"state adaptive", {group(full, 4), adaptive}, true, true, false},
+      {"large states",
+       {group(full, 4), group(mamba, 12, 0, StateCacheMode::adaptive)},
+       true,
+       true,
+       false},
       {"two states", {align, align, group(full, 4)}, true, false, false},
       {"states alone", {group(mamba, 4, 0, StateCacheMode::all)}, true, false, false}};
   return all;

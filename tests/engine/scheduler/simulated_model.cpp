@@ -169,13 +169,8 @@ void SimulatedModel::write(const Slot& slot, const Feed& feed) {
     const int group = static_cast<int>(g);
     if (keeps_state(spec.kind)) {
       if (!has_plain_state(spec)) continue;
-      const bool everywhere = spec.state_cache_mode == StateCacheMode::all;
-      for (int position = feed.first; position < end; ++position) {
-        const bool boundary = everywhere && (position + 1) % spec.block_size == 0;
-        if (!boundary && position + 1 < end) continue;
-        cell(group, slot.tables[g].at(position / spec.block_size), 0) =
-            slot.chains[position].value();
-      }
+      // A step leaves one state, whatever boundaries it passed.
+      cell(group, slot.tables[g].at((end - 1) / spec.block_size), 0) = slot.chains[end - 1].value();
       continue;
     }
     for (int position = feed.first; position < end; ++position) {

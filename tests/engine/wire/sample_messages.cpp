@@ -115,7 +115,8 @@ Ready ready() {
   ready.max_model_len = 8192;
   ready.num_gpu_blocks = 1000;
   ready.block_size = 16;
-  ready.groups = {{"full_attention", 528, 16, 270'336, 6}, {"mamba", 8192, 8192, 270'336, 18}};
+  ready.groups = {{"full_attention", 528, 16, 270'336, 6, 270'336},
+                  {"mamba", 8192, 8192, 270'336, 18, 268'288}};
   ready.kv_cache_size_tokens = 15'984;
   ready.max_concurrency = 1.95;
   ready.dtype = "bfloat16";
@@ -125,6 +126,7 @@ Ready ready() {
   ready.device = "cuda:0";
   ready.vocab_size = 151'936;
   ready.startup_seconds = 1.5;
+  ready.mamba_cache_mode = "adaptive";
   return ready;
 }
 

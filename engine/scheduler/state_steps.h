@@ -1,0 +1,24 @@
+#pragma once
+// Where the steps of a prompt end in a model with recurrent states: a state can be kept for later
+// requests only where a step ends at a block boundary.
+
+#include "engine/kv_cache/kv_cache_manager.h"
+#include "engine/request/request.h"
+
+namespace quire {
+
+struct StateSteps {
+  StateCacheMode mode = StateCacheMode::none;  // of the model's state groups
+  int block_size = 0;                          // of those, tokens
+  int hit_alignment = 0;                       // tokens; a multiple of block_size
+  bool use_eagle = false;                      // a hit loses its last block
+};
+
+StateSteps state_steps(const KvCacheConfig& config);
+
+// How many of the next num_tokens a step computes after num_computed; 0 only in mode align, where
+// the step has no room for a block.
+int tokens_in_step(const StateSteps& states, const Request& request, int num_computed,
+                   int num_tokens);
+
+}  // namespace quire

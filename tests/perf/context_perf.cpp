@@ -1,0 +1,165 @@
+// What a decoded token costs at the end of a short and of a long context: in recurrent layers the
+// same, in attention layers more. Two random models that differ in their layers' kind only.
+//
+//   context_perf          both kinds at 128 … 16k tokens, each against its own first line
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "cpu/cpu_backend.h"
+#include "engine/core/kv_setup.h"
+#include "engine/runner/model_runner.h"
+#include "model/registry.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+using PerfClock = std::chrono::steady_clock;
+
+constexpr int kContexts[] = {128, 1024, 4096, 16384};
+constexpr int kMaxLen = 16384 + 16;
+constexpr int kRows = 4;
+constexpr int kRounds = 7;
+constexpr int kSteps = 20;
+
+// models/quire-tiny-hybrid with four layers of one kind, and no experts.
+fs::path write_model(const std::string& layer_type) {
+  std::ifstream file("models/quire-tiny-hybrid/config.json");
+  std::stringstream text;
+  text << file.rdbuf();
+  boost::json::object config = boost::json::parse(text.str()).as_object();
+  config["layer_types"] = boost::json::array(4, layer_type);
+  config["mlp_only_layers"] = {0, 1, 2, 3};
+  config["max_position_embeddings"] = kMaxLen;
+  const fs::path folder = fs::temp_directory_path() / ("quire-context-perf-" + layer_type);
+  fs::create_directories(folder);
+  std::ofstream(folder / "config.json") << boost::json::serialize(config);
+  return folder;
+}
+
+EngineConfig config_of(const fs::path& folder) {
+  EngineConfig config;
+  config.model.path = folder;
+  config.model.load_format = LoadFormat::dummy;
+  config.cache.kv_cache_memory_bytes = std::int64_t{1} << 30;
+  config.cache.enable_prefix_caching = false;
+  config.scheduler.max_num_seqs = kRows;
+  config.scheduler.max_num_batched_tokens = kRows;
+  return config;
+}
+
+// Decodes at whatever context, over caches that hold zeros.
+class Decoder {
+ public:
+  explicit Decoder(const std::string& layer_type)
+      : config_(config_of(write_model(layer_type))),
+        model_config_(read_model_config(config_.model.path)),
+        device_(make_cpu_device()),
+        ops_(make_cpu_ops({.threads = 1})),
+        model_(load_model(model_config_, config_.model.path, *device_, *ops_,
+                          {.dtype = model_config_.dtype, .load_format = LoadFormat::dummy})),
+        plan_(plan_kv_cache(config_, model_config_, DeviceKind::cpu,
+                            device_budget(config_, model_config_, *model_, std::int64_t{8} << 30))
+                  .value()
+                  .kv),
+        memory_(*device_, plan_) {
+    model_->bind_cache(
+        memory_.layers(kv_specs(model_config_, kv_spec_options(config_, model_config_.dtype))));
+    runner_ =
+        std::make_unique<ModelRunner>(*device_, *ops_, *model_, memory_, plan_,
+                                      RunnerOptions{.limits = {.max_num_seqs = kRows,
+                                                               .max_num_batched_tokens = kRows,
+                                                               .max_model_len = kMaxLen}});
+  }
+
+  // Of kSteps steps, each of which computes the token after `context` others in every row.
+  double microseconds_per_token(int context) {
+    std::deque<Request> requests;
+    BatchPlan plan = steady_plan(context, requests);
+    step(plan);
+    plan.block_updates.clear();
+    for (BatchRow& row : plan.rows) row.is_new = false;
+    const auto start = PerfClock::now();
+    for (int i = 0; i < kSteps; ++i) step(plan);
+    const std::chrono::duration<double, std::micro> took = PerfClock::now() - start;
+    return took.count() / (kSteps * kRows);
+  }
+
+ private:
+  void step(const BatchPlan& plan) {
+    runner_->launch(plan);
+    runner_->collect();
+  }
+
+  BatchPlan steady_plan(int context, std::deque<Request>& requests) const {
+    BatchPlan plan;
+    BlockId next = 1;
+    for (int r = 0; r < kRows; ++r) {
+      RequestInit init;
+      init.id = RequestId{static_cast<std::uint64_t>(r) + 1};
+      init.prompt.assign(context + 1, r);
+      init.sampling.temperature = 0;
+      const Request& request = requests.emplace_back(std::move(init));
+      plan.rows.push_back({.request = &request,
+                           .slot = r,
+                           .num_computed = context,
+                           .num_tokens = 1,
+                           .is_new = true,
+                           .samples = true});
+      for (std::size_t g = 0; g < plan_.groups().size(); ++g) {
+        const int count = context / plan_.groups()[g].block_size + 1;
+        plan.block_updates.push_back({.row = r,
+                                      .group = static_cast<std::int32_t>(g),
+                                      .first = static_cast<std::int32_t>(plan.block_ids.size()),
+                                      .count = count});
+        for (int i = 0; i < count; ++i) plan.block_ids.push_back(next++);
+      }
+    }
+    plan.num_tokens = kRows;
+    return plan;
+  }
+
+  EngineConfig config_;
+  ModelConfig model_config_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Model> model_;
+  KvPlan plan_;
+  KvMemory memory_;
+  std::unique_ptr<ModelRunner> runner_;
+};
+
+// The best of all rounds, by context; a round visits every context.
+std::vector<double> best_times(const std::string& layer_type) {
+  Decoder decoder(layer_type);
+  std::vector<double> best(std::size(kContexts), 1e12);
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < best.size(); ++i) {
+      best[i] = std::min(best[i], decoder.microseconds_per_token(kContexts[i]));
+    }
+  }
+  return best;
+}
+
+}  // namespace
+}  // namespace quire
+
+int main() {
+  const auto recurrent = quire::best_times("linear_attention");
+  const auto attention = quire::best_times("full_attention");
+  fmt::print("{:>8}{:>16}{:>8}{:>16}{:>8}\n", "context", "recurrent µs", "ratio", "attention µs",
+             "ratio");
+  for (std::size_t i = 0; i < recurrent.size(); ++i) {
+    fmt::print("{:>8}{:>16.1f}{:>8.2f}{:>16.1f}{:>8.2f}\n", quire::kContexts[i], recurrent[i],
+               recurrent[i] / recurrent[0], attention[i], attention[i] / attention[0]);
+  }
+}

@@ -1,0 +1,58 @@
+#pragma once
+// A host device whose zeroed memory (the KV cache's) begins as NaN, and which fills pages with NaN
+// when told: whoever reads a page that nobody wrote for him gets NaN for an answer.
+
+#include <cassert>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "backend/device.h"
+
+namespace quire::test {
+
+class PoisonDevice final : public Device {
+ public:
+  explicit PoisonDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+
+  // Page `block` of every tensor, each of num_blocks pages.
+  void poison(std::size_t block, std::size_t num_blocks) {
+    for (const auto& [data, bytes] : tensors_) {
+      const std::size_t page = bytes / num_blocks;
+      std::memset(static_cast<char*>(data) + block * page, kNaN, page);
+    }
+  }
+
+  std::string name() const override { return device_->name(); }
+  MemoryInfo memory() const override { return device_->memory(); }
+  bool is_host_memory() const override { return device_->is_host_memory(); }
+  Buffer allocate(std::size_t bytes) override { return device_->allocate(bytes); }
+  Buffer allocate_zeroed(std::size_t bytes) override {
+    Buffer buffer = device_->allocate(bytes);
+    tensors_.emplace_back(buffer.data(), bytes);
+    std::memset(buffer.data(), kNaN, bytes);
+    return buffer;
+  }
+  Buffer allocate_host(std::size_t bytes) override { return device_->allocate_host(bytes); }
+  StreamRef stream() override { return device_->stream(); }
+  StreamRef copy_stream() override { return device_->copy_stream(); }
+  void copy(void* dst, const void* src, std::size_t bytes, StreamRef stream) override {
+    device_->copy(dst, src, bytes, stream);
+  }
+  void zero(void* dst, std::size_t bytes, StreamRef stream) override {
+    device_->zero(dst, bytes, stream);
+  }
+  void synchronize(StreamRef stream) override { device_->synchronize(stream); }
+  std::unique_ptr<Event> create_event() override { return device_->create_event(); }
+  void wait(StreamRef stream, Event& event) override { device_->wait(stream, event); }
+  std::unique_ptr<Graph> capture(const std::function<void()>&) override { return nullptr; }
+
+ private:
+  static constexpr int kNaN = 0xff;  // of every byte: NaN in f32, bf16 and f16
+
+  std::unique_ptr<Device> device_;
+  std::vector<std::pair<void*, std::size_t>> tensors_;
+};
+
+}  // namespace quire::test
