@@ -41,11 +41,12 @@ Result<void> check_length(const Sizing& sizing) {
   return {};
 }
 
-Result<void> check_flags(const Sizing& sizing) {
+Error no_effect(std::string flag, std::string_view because) {
+  return refuse(std::move(flag), fmt::format("has no effect: {}; remove it", because));
+}
+
+Result<void> check_state_flags(const Sizing& sizing) {
   const CacheConfig& cache = sizing.config.cache;
-  const auto no_effect = [](std::string flag, std::string_view because) {
-    return refuse(std::move(flag), fmt::format("has no effect: {}; remove it", because));
-  };
   if (!sizing.has_states) {
     const std::string_view because = "the model keeps no recurrent state";
     if (cache.mamba_block_size) return no_effect("--mamba-block-size", because);
@@ -53,19 +54,22 @@ Result<void> check_flags(const Sizing& sizing) {
     if (cache.mamba_cache_dtype) return no_effect("--mamba-cache-dtype", because);
     if (cache.mamba_ssm_cache_dtype) return no_effect("--mamba-ssm-cache-dtype", because);
   }
-  if (!sizing.has_attention && cache.cache_dtype)
-    return no_effect("--kv-cache-dtype", "the model has no attention");
   if (cache.mamba_cache_mode == StateCacheMode::none && cache.enable_prefix_caching)
     return refuse("--mamba-cache-mode",
                   "none keeps no recurrent state, so that prefix caching could never hit; use "
                   "another mode, or --no-enable-prefix-caching");
-  if (sizing.config.deterministic) {
-    const auto rounds = [](std::optional<DType> dtype) { return dtype && *dtype != DType::f32; };
-    constexpr const char* kWhy =
-        "rounds states where a step ends; with --deterministic only float32";
-    if (rounds(cache.mamba_cache_dtype)) return refuse("--mamba-cache-dtype", kWhy);
-    if (rounds(cache.mamba_ssm_cache_dtype)) return refuse("--mamba-ssm-cache-dtype", kWhy);
-  }
+  if (!sizing.config.deterministic) return {};
+  const auto rounds = [](std::optional<DType> dtype) { return dtype && *dtype != DType::f32; };
+  constexpr const char* kWhy = "rounds states where a step ends; with --deterministic only float32";
+  if (rounds(cache.mamba_cache_dtype)) return refuse("--mamba-cache-dtype", kWhy);
+  if (rounds(cache.mamba_ssm_cache_dtype)) return refuse("--mamba-ssm-cache-dtype", kWhy);
+  return {};
+}
+
+Result<void> check_flags(const Sizing& sizing) {
+  const CacheConfig& cache = sizing.config.cache;
+  if (!sizing.has_attention && cache.cache_dtype)
+    return no_effect("--kv-cache-dtype", "the model has no attention");
   const auto& dtypes = sizing.kernels.cache_dtypes;
   if (std::find(dtypes.begin(), dtypes.end(), sizing.plan.cache_dtype) == dtypes.end())
     return refuse("--kv-cache-dtype", fmt::format("{} is not what this device's kernels read",
@@ -285,7 +289,7 @@ Result<ModelPlan> make_model_plan(const EngineConfig& config, const ModelMemory&
   sizing.max_model_len =
       config.model.max_model_len > 0 ? config.model.max_model_len : model.model_max_len;
   sizing.plan.cache_dtype = config.cache.cache_dtype.value_or(model.dtype);
-  for (const auto& phase : {check_length, check_flags})
+  for (const auto& phase : {check_length, check_state_flags, check_flags})
     if (auto checked = phase(sizing); checked.has_error()) return checked.error();
   if (auto chosen = choose_block_sizes(sizing); chosen.has_error()) return chosen.error();
 

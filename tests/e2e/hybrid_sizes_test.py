@@ -12,13 +12,12 @@ SERVED also run, with four layers and random weights, answer a request, and are 
 import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
+
+from serve_process import Server
 
 SERVED = {"qwen3_next_80b_tp1_bfloat16_spec0_fa", "qwen3_next_80b_tp4_bfloat16_spec0_fa", "qwen35_35b_tp8_float32_spec0_fa",
           "nemotron_h_8b_tp4_float32_spec0_fa", "nemotron_h_8b_all_chunk128", "qwen35_align"}
@@ -100,46 +99,11 @@ def check_sizes(name, planned, expected, state_block):
     check(name, "padding", round(planned["state_padding_percent"], 6), round(expected["padding_percent"], 6))
 
 
-class Server:
-    def __init__(self, quire, folder, flags):
-        command = [quire, "serve", str(folder), "--port", "0", "--load-format", "dummy", "--served-model-name", "m", *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for line in self.process.stdout:
-            if found := re.search(r"http://127.0.0.1:\d+|http://[\d.]+:\d+", line):
-                self.base = found.group().replace("0.0.0.0", "127.0.0.1")
-                return self.wait_until_ready()
-        sys.exit(f"FAILED: {folder.name}: the server did not start")
-
-    def wait_until_ready(self):
-        for _ in range(600):
-            try:
-                self.ask("/health")
-                return
-            except OSError:
-                time.sleep(0.1)
-        sys.exit("FAILED: the server did not become ready")
-
-    def ask(self, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.read().decode()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.communicate(timeout=60)
-
-
 def check_served(quire, name, folder, flags, expected, state_block, mode):
-    with Server(quire, folder, flags) as server:
-        answer = json.loads(server.ask("/v1/completions", {"model": "m", "prompt": list(range(1, 40)), "max_tokens": 3,
-                                                           "ignore_eos": True}))
+    with Server(quire, folder, "--load-format", "dummy", *flags) as server:
+        answer = server.post("/v1/completions", prompt=list(range(1, 40)), max_tokens=3, ignore_eos=True)
         check(name, "tokens of an answer", answer["usage"]["completion_tokens"], 3)
-        metrics = server.ask("/metrics")
-    labels = dict(re.findall(r'(\w+)="([^"]*)"', re.search(r"^vllm:cache_config_info{(.*)} 1", metrics, re.M).group(1)))
+        labels = server.labels("vllm:cache_config_info")
     for label, value in {"block_size": expected["block_size"], "mamba_block_size": state_block,
                          "mamba_page_size_padded": expected["mamba_page_size_padded"], "num_gpu_blocks": BLOCKS,
                          "mamba_cache_mode": mode}.items():

@@ -121,6 +121,7 @@ TEST_CASE("the shipped models answer as their references", "[engine][core][eval]
       {"hybrid, one at a time", kHybrid, 1, 1, 512, 1025, false, 100},
       {"hybrid, 32 at a time", kHybrid, 32, 1, 512, 1025, false, 300},
       {"hybrid, found prefixes", kHybrid, 32, 2, 512, 1025, true, 300},
+      {"hybrid, found prefixes, chunks below a block", kHybrid, 8, 2, 20, 1025, true, 60},
       {"hybrid, overlapping steps, chunks", kHybrid, 32, 1, 40, 1025, false, 100, true},
   }));
   INFO(setting.name);

@@ -146,8 +146,9 @@ TEST_CASE("states neither leak nor mix under random traffic in tiny pools", "[en
     const int fewest = answer_undisturbed(jobs, config);
     for (const StateCacheMode mode : {StateCacheMode::adaptive, StateCacheMode::align}) {
       config.cache.mamba_cache_mode = mode;
-      for (const bool overlapping : {false, true}) {
-        config.cache.num_gpu_blocks_override = fewest + static_cast<int>(random() % fewest);
+      for (const int times : {1, 2, 5}) {
+        const bool overlapping = random() % 2 == 0;
+        config.cache.num_gpu_blocks_override = times * fewest;
         CAPTURE(model, name_of(mode), overlapping, *config.cache.num_gpu_blocks_override);
         Traffic traffic(config, overlapping, random);
         traffic.run(jobs);
@@ -157,7 +158,7 @@ TEST_CASE("states neither leak nor mix under random traffic in tiny pools", "[en
     }
   }
   std::cout << preemptions << " preemptions, " << hits << " tokens hit\n";
-  CHECK(preemptions > 20);
+  CHECK(preemptions > 100);
   CHECK(hits > 1000);
 }
 

@@ -1,0 +1,46 @@
+"""For test scripts: `quire serve` on a free port, ready when the block begins, stopped at its end."""
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+
+class Server:
+    def __init__(self, quire, model, *flags):
+        command = [quire, "serve", str(model), "--host", "127.0.0.1", "--port", "0", "--served-model-name", "m", *flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.base = next((f.group() for line in self.process.stdout if (f := re.search(r"http://127.0.0.1:\d+", line))), None)
+        if self.base is None:
+            sys.exit(f"FAILED: {' '.join(command)}: the server did not start")
+
+    def __enter__(self):
+        for _ in range(1200):
+            try:
+                self.ask("/health")
+                return self
+            except urllib.error.HTTPError:  # still starting
+                time.sleep(0.05)
+        sys.exit("FAILED: the server did not become ready")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate(timeout=60)
+
+    def ask(self, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as reply:
+            return reply.read().decode()
+
+    def post(self, path, **body):
+        return json.loads(self.ask(path, {"model": "m", **body}))
+
+    def metric(self, name):
+        lines = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", self.ask("/metrics"), re.M)
+        return sum(float(value) for value in lines)
+
+    def labels(self, name):
+        return dict(re.findall(r'(\w+)="([^"]*)"', re.search(rf"^{re.escape(name)}{{(.*)}} 1", self.ask("/metrics"), re.M).group(1)))
