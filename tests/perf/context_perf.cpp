@@ -37,7 +37,7 @@ fs::path write_model(const std::string& layer_type) {
   std::stringstream text;
   text << file.rdbuf();
   boost::json::object config = boost::json::parse(text.str()).as_object();
-  config["layer_types"] = boost::json::array(4, layer_type);
+  config["layer_types"] = boost::json::array(4, boost::json::value(layer_type));
   config["mlp_only_layers"] = {0, 1, 2, 3};
   config["max_position_embeddings"] = kMaxLen;
   const fs::path folder = fs::temp_directory_path() / ("quire-context-perf-" + layer_type);
