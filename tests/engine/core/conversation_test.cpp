@@ -141,7 +141,7 @@ std::vector<Script> scripts() {
   for (int i = 0; i < 8; ++i) {
     document.turns.push_back({i, text(1500, 1) + text(60, 10 + i), 32});
   }
-  Script crowd{"eight conversations in turn, small cache", {}, 401};
+  Script crowd{"eight conversations in turn, small cache", {}, 261};
   for (int i = 0; i < 32; ++i) {
     crowd.turns.push_back({i % 8, text(i < 8 ? 300 : 30, 20 + i), 200});
   }
