@@ -25,6 +25,15 @@ __device__ __forceinline__ void store_vec(T* to, const Vec16<T>& value) {
   *reinterpret_cast<Vec16<T>*>(to) = value;
 }
 
+// Every row begins at a multiple of 16 bytes.
+inline bool is_aligned(const TensorView& tensor) {
+  const auto per_chunk = static_cast<std::int64_t>(16 / size_of(tensor.dtype()));
+  bool aligned = reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 == 0 &&
+                 tensor.stride(tensor.rank() - 1) == 1;
+  for (int i = 0; i + 1 < tensor.rank(); ++i) aligned &= tensor.stride(i) % per_chunk == 0;
+  return aligned;
+}
+
 // Device types of the storage dtypes.
 template <class F>
 decltype(auto) dispatch_device_float(DType dtype, F&& f) {

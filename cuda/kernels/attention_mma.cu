@@ -284,15 +284,6 @@ void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef strea
   if (splits > 1) merge_splits(args.out, args.sinks, scratch.data, splits, stream);
 }
 
-bool aligned(
-    const TensorView& tensor) {  // rows of the last dimension begin at multiples of 16 bytes
-  if (reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 != 0) return false;
-  for (int i = 0; i < tensor.rank() - 1; ++i) {
-    if (tensor.stride(i) % 8 != 0) return false;
-  }
-  return tensor.stride(tensor.rank() - 1) == 1;
-}
-
 }  // namespace
 
 bool attention_mma_supports(const AttentionArgs& args) {
@@ -301,7 +292,8 @@ bool attention_mma_supports(const AttentionArgs& args) {
       (dim == 64 || dim == 96 || dim == 128 || dim == 256) && args.v_cache.extent(3) == dim;
   const DType dtype = args.q.dtype();
   return size && (dtype == DType::bf16 || dtype == DType::f16) && args.k_cache.dtype() == dtype &&
-         aligned(args.q) && aligned(args.out) && aligned(args.k_cache) && aligned(args.v_cache);
+         is_aligned(args.q) && is_aligned(args.out) && is_aligned(args.k_cache) &&
+         is_aligned(args.v_cache);
 }
 
 void attention_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream) {

@@ -6,8 +6,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/expert_rows.cuh"
-#include "cuda/device/mxfp4.cuh"
-#include "cuda/device/typed_mma.cuh"
+#include "cuda/kernels/expert_formats.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
 
@@ -16,63 +15,9 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * 32;
 constexpr int kHalf = kWarps * 16,
-              kRows = 2 * kHalf;                // gated: the gate's rows, then their partners
-constexpr int kSlice = 32, kStep = 2 * kSlice;  // of K: two instructions; a stage
+              kRows = 2 * kHalf;   // gated: the gate's rows, then their partners
+constexpr int kStep = 2 * kSlice;  // of K: a stage
 constexpr int kStages = 4;
-
-// A lane holds elements 8 · (lane % 4) … + 7 of a slice of a row, which two instructions take as
-// they like, if weights and tokens agree.
-struct LaneSlice {
-  std::uint32_t pair[4];
-};
-template <class T>
-__device__ __forceinline__ LaneSlice lane_slice(const T* slice) {
-  const int first = threadIdx.x % 4 * 8;
-  return *reinterpret_cast<const LaneSlice*>(slice + first);
-}
-
-template <class T>
-struct PlainFormat {
-  using Element = T;
-  static constexpr int kSliceBytes = kSlice * sizeof(T);
-  static constexpr bool kScaled = false;
-
-  // Rows r and r + 8 of a warp's sixteen.
-  __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
-                                                 const unsigned char* high) {
-    const LaneSlice l = lane_slice(reinterpret_cast<const T*>(low));
-    const LaneSlice h = lane_slice(reinterpret_cast<const T*>(high));
-    a[0] = {{l.pair[0], h.pair[0], l.pair[1], h.pair[1]}};
-    a[1] = {{l.pair[2], h.pair[2], l.pair[3], h.pair[3]}};
-  }
-  __device__ __forceinline__ static void tokens(FragmentB (&b)[2], const LaneSlice& x) {
-    b[0] = {{x.pair[0], x.pair[1]}};
-    b[1] = {{x.pair[2], x.pair[3]}};
-  }
-};
-
-// Pairs are of elements i and i + 4, as e2m1_pair gives them.
-struct Mxfp4Format {
-  using Element = __nv_bfloat16;
-  static constexpr int kSliceBytes = kMxGroupBytes;
-  static constexpr bool kScaled = true;
-  static_assert(kSlice == kMxGroup);
-
-  __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
-                                                 const unsigned char* high) {
-    const int first = threadIdx.x % 4 * 4;
-    const auto l = *reinterpret_cast<const std::uint32_t*>(low + first);
-    const auto h = *reinterpret_cast<const std::uint32_t*>(high + first);
-    a[0] = {{e2m1_pair<0>(l), e2m1_pair<0>(h), e2m1_pair<1>(l), e2m1_pair<1>(h)}};
-    a[1] = {{e2m1_pair<2>(l), e2m1_pair<2>(h), e2m1_pair<3>(l), e2m1_pair<3>(h)}};
-  }
-  __device__ __forceinline__ static void tokens(FragmentB (&b)[2], const LaneSlice& x) {
-    const auto low = [&](int i) { return (x.pair[i] & 0xffffu) | x.pair[i + 2] << 16; };
-    const auto high = [&](int i) { return x.pair[i] >> 16 | (x.pair[i + 2] & 0xffff0000u); };
-    b[0] = {{low(0), high(0)}};
-    b[1] = {{low(1), high(1)}};
-  }
-};
 
 template <class Format>
 struct MmaProduct {
@@ -280,15 +225,6 @@ void launch_product(const ExpertProduct& product, const ExpertPlan& plan, Stream
                       kStages * sizeof(ProductStage<Format, kManyTileTokens>) + scales,
                       native(stream), p));
   }
-}
-
-// Every row begins at a multiple of 16 bytes.
-bool is_aligned(const TensorView& tensor) {
-  const auto per_chunk = static_cast<std::int64_t>(16 / size_of(tensor.dtype()));
-  bool aligned = reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 == 0 &&
-                 tensor.stride(tensor.rank() - 1) == 1;
-  for (int i = 0; i + 1 < tensor.rank(); ++i) aligned &= tensor.stride(i) % per_chunk == 0;
-  return aligned;
 }
 
 }  // namespace

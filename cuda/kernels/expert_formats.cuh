@@ -1,0 +1,65 @@
+#pragma once
+// Formats of expert weights on tensor cores: how a slice of a row becomes fragments.
+
+#include "cuda/device/mxfp4.cuh"
+#include "cuda/device/typed_mma.cuh"
+
+namespace quire::cuda {
+
+constexpr int kSlice = 32;  // of K: two instructions
+
+// A lane holds elements 8 · (lane % 4) … + 7 of a slice of a row, which two instructions take as
+// they like, if weights and tokens agree.
+struct LaneSlice {
+  std::uint32_t pair[4];
+};
+template <class T>
+__device__ __forceinline__ LaneSlice lane_slice(const T* slice) {
+  const int first = threadIdx.x % 4 * 8;
+  return *reinterpret_cast<const LaneSlice*>(slice + first);
+}
+
+template <class T>
+struct PlainFormat {
+  using Element = T;
+  static constexpr int kSliceBytes = kSlice * sizeof(T);
+  static constexpr bool kScaled = false;
+
+  // Rows r and r + 8 of a warp's sixteen.
+  __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
+                                                 const unsigned char* high) {
+    const LaneSlice l = lane_slice(reinterpret_cast<const T*>(low));
+    const LaneSlice h = lane_slice(reinterpret_cast<const T*>(high));
+    a[0] = {{l.pair[0], h.pair[0], l.pair[1], h.pair[1]}};
+    a[1] = {{l.pair[2], h.pair[2], l.pair[3], h.pair[3]}};
+  }
+  __device__ __forceinline__ static void tokens(FragmentB (&b)[2], const LaneSlice& x) {
+    b[0] = {{x.pair[0], x.pair[1]}};
+    b[1] = {{x.pair[2], x.pair[3]}};
+  }
+};
+
+// Pairs are of elements i and i + 4, as e2m1_pair gives them.
+struct Mxfp4Format {
+  using Element = __nv_bfloat16;
+  static constexpr int kSliceBytes = kMxGroupBytes;
+  static constexpr bool kScaled = true;
+  static_assert(kSlice == kMxGroup);
+
+  __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
+                                                 const unsigned char* high) {
+    const int first = threadIdx.x % 4 * 4;
+    const auto l = *reinterpret_cast<const std::uint32_t*>(low + first);
+    const auto h = *reinterpret_cast<const std::uint32_t*>(high + first);
+    a[0] = {{e2m1_pair<0>(l), e2m1_pair<0>(h), e2m1_pair<1>(l), e2m1_pair<1>(h)}};
+    a[1] = {{e2m1_pair<2>(l), e2m1_pair<2>(h), e2m1_pair<3>(l), e2m1_pair<3>(h)}};
+  }
+  __device__ __forceinline__ static void tokens(FragmentB (&b)[2], const LaneSlice& x) {
+    const auto low = [&](int i) { return (x.pair[i] & 0xffffu) | x.pair[i + 2] << 16; };
+    const auto high = [&](int i) { return x.pair[i] >> 16 | (x.pair[i + 2] & 0xffff0000u); };
+    b[0] = {{low(0), high(0)}};
+    b[1] = {{low(1), high(1)}};
+  }
+};
+
+}  // namespace quire::cuda
