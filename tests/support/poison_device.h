@@ -24,6 +24,9 @@ class PoisonDevice final : public Device {
     }
   }
 
+  // Of the tensors, since the start.
+  std::size_t bytes_zeroed() const { return bytes_zeroed_; }
+
   std::string name() const override { return device_->name(); }
   MemoryInfo memory() const override { return device_->memory(); }
   bool is_host_memory() const override { return device_->is_host_memory(); }
@@ -41,6 +44,10 @@ class PoisonDevice final : public Device {
     device_->copy(dst, src, bytes, stream);
   }
   void zero(void* dst, std::size_t bytes, StreamRef stream) override {
+    for (const auto& [data, size] : tensors_) {
+      const std::ptrdiff_t offset = static_cast<char*>(dst) - static_cast<char*>(data);
+      if (offset >= 0 && static_cast<std::size_t>(offset) < size) bytes_zeroed_ += bytes;
+    }
     device_->zero(dst, bytes, stream);
   }
   void synchronize(StreamRef stream) override { device_->synchronize(stream); }
@@ -53,6 +60,7 @@ class PoisonDevice final : public Device {
 
   std::unique_ptr<Device> device_;
   std::vector<std::pair<void*, std::size_t>> tensors_;
+  std::size_t bytes_zeroed_ = 0;
 };
 
 }  // namespace quire::test

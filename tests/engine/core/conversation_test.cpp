@@ -131,6 +131,7 @@ struct Script {
   std::string name;
   std::vector<Turn> turns;
   int num_blocks = 2049;  // of the pool
+  int max_model_len = 4096;
 };
 
 std::vector<Script> scripts() {
@@ -141,7 +142,7 @@ std::vector<Script> scripts() {
   for (int i = 0; i < 8; ++i) {
     document.turns.push_back({i, text(1500, 1) + text(60, 10 + i), 32});
   }
-  Script crowd{"eight conversations in turn, small cache", {}, 261};
+  Script crowd{"eight conversations in turn, small cache", {}, 261, 2048};
   for (int i = 0; i < 32; ++i) {
     crowd.turns.push_back({i % 8, text(i < 8 ? 300 : 30, 20 + i), 200});
   }
@@ -155,6 +156,7 @@ std::vector<Script> scripts() {
 Outcome play_in(const Script& script, StateCacheMode mode) {
   EngineConfig config = hybrid_config(mode);
   config.cache.num_gpu_blocks_override = script.num_blocks;
+  config.model.max_model_len = script.max_model_len;
   return play(script.turns, config);
 }
 

@@ -98,6 +98,7 @@ class Traffic {
     }
     CHECK(open.empty());
     CHECK(stats().num_free_blocks == stats().num_blocks);
+    check_zeroed_pages();
   }
 
   EngineStats stats() const { return engine_.core.stats(); }
@@ -108,8 +109,20 @@ class Traffic {
     if (!output.finish_reason) return false;
     CHECK(output.finish_reason == FinishReason::length);
     CHECK(output.token_ids == job.answer);
+    const int num_tokens = static_cast<int>(job.prompt.size()) + job.max_tokens - 1;
+    num_attention_blocks_ += cdiv(num_tokens, kv().block_size);
     return true;
   }
+
+  // Attention's pages were, each time they went to another request.
+  void check_zeroed_pages() const {
+    const std::int64_t fewest = num_attention_blocks_ - stats().prefix_cache_hits / kv().block_size;
+    const auto page = static_cast<std::int64_t>(kv().workers.front().pool_bytes_per_block);
+    CHECK(static_cast<std::int64_t>(device_->bytes_zeroed()) >= fewest * page);
+    CHECK(fewest > 0);
+  }
+
+  const KvPlan& kv() const { return engine_.core.plan().kv; }
 
   void poison_free_blocks() {
     const BlockPool& pool = engine_.core.kv_cache().pool();
@@ -123,6 +136,7 @@ class Traffic {
   std::mt19937& random_;
   PoisonDevice* device_ = nullptr;
   SteppedEngine engine_;
+  std::int64_t num_attention_blocks_ = 0;  // that finished requests filled
 };
 
 std::vector<std::string> hybrid_models() {
