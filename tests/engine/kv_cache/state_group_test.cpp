@@ -74,7 +74,7 @@ TEST_CASE("a superseded state that another request reads stays", "[kv_cache]") {
   Request request = counting(8);
   compute(kv, request, 8);
   answer(kv, request, 5);  // past 12
-  kv.start_step();  // a state cannot be read in the step that makes it
+  kv.start_step();         // a state cannot be read in the step that makes it
   Request other = counting(13);
   const PrefixHit hit = kv.find_prefix(other);
   REQUIRE(hit.num_tokens == 12);
