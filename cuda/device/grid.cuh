@@ -10,6 +10,9 @@ __device__ __forceinline__ void grid_sync() { cooperative_groups::this_grid().sy
 }  // namespace quire::cuda
 #else
 namespace quire::cuda {
-inline void grid_sync(EMULATION_SITE) { emulation::grid_barrier(EMULATION_HERE("grid_sync")); }
+inline void grid_sync(EMULATION_SITE) {
+  if (!emulation::deleted(EMULATION_HERE("grid_sync")))
+    emulation::grid_barrier(EMULATION_HERE("grid_sync"));
+}
 }  // namespace quire::cuda
 #endif

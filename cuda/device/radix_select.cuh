@@ -33,7 +33,6 @@ __device__ Selection radix_select(int size, unsigned long long target, KeyOf key
   unsigned long long above = 0;
   for (int shift = 24; shift >= 0; shift -= 8) {
     const std::uint32_t fixed = shift == 24 ? 0u : 0xffffffffu << (shift + 8);  // bits known by now
-    __syncthreads();
     if (threadIdx.x < 256) bins[threadIdx.x] = 0;
     __syncthreads();
     for (int i = threadIdx.x; i < size; i += kThreads) {

@@ -122,13 +122,13 @@ __device__ void store_rows(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T>& 
   }
 }
 
-// Decode: four warps hold partial results of the same 16 rows; the first warp gets their sum.
+// Decode: four warps hold partial results of the same 16 rows; the first warp gets their sum. The
+// tiles that lay in shared memory have been read: the loop over them ends with a barrier.
 template <class T, int kDim, int kKeys>
 __device__ void merge_warps(WarpRows<T, kDim, kDim, kKeys>& w, float* shared) {
   constexpr int kPerLane = kDim / 8 * 4 + 4;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   float* mine = shared + (warp * 32 + lane) * kPerLane;
-  __syncthreads();  // the tiles that lay here have been read
 #pragma unroll
   for (int n = 0; n < kDim / 8; ++n) {
 #pragma unroll
@@ -214,7 +214,6 @@ __global__ void __launch_bounds__(kWarps * 32)
     w.accumulate(stage.v, key0);
     __syncthreads();  // before the stage is filled again
   }
-  async_copy_wait<0>();
   w.finish_sums();
   if constexpr (kDecode) {
     merge_warps(w, reinterpret_cast<float*>(stages));

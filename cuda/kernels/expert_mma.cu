@@ -191,7 +191,6 @@ __global__ void __launch_bounds__(kThreads)
     copy_step(step + kStages - 1);
     sums.add(tile, stages[step % kStages], step * kStep);
   }
-  async_copy_wait<0>();
   store_sums(tile, sums, reinterpret_cast<float(*)[kRows + 4]>(memory));
 }
 

@@ -74,7 +74,6 @@ __device__ int nth_tie(const float* row, int vocab, float factor, std::uint32_t 
             end = min(vocab, begin + per_thread);
   int mine = 0;
   for (int i = begin; i < end; ++i) mine += ordered_key(row[i] * factor) == key;
-  __syncthreads();
   counts[threadIdx.x] = mine;
   __syncthreads();
   int before = 0;
@@ -95,7 +94,6 @@ __device__ unsigned long long mass_of(float scaled, float top) {
 __device__ Nucleus nucleus_of(const float* row, int vocab, float factor, float top,
                               std::uint32_t threshold, float top_p) {
   SHARED(total, unsigned long long);
-  __syncthreads();
   if (threadIdx.x == 0) total = 0;
   __syncthreads();
   unsigned long long mine = 0;

@@ -51,6 +51,11 @@ void yield();  // in spin loops
 void fence();  // __threadfence
 int lane_id();
 unsigned barriers_passed();  // __syncthreads calls of this thread in this block
+// Mutation testing: true where QUIRE_EMULATION_SKIP names this place ("norm.cu:30"; a function of
+// the runtime by its name), whose synchronisation is then passed over as if it were deleted. With
+// QUIRE_EMULATION_SITES=FILE every place that was asked about is written there, one a line, when
+// the program ends.
+bool deleted(Site site);
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // cp.async. True: copy now; else the copy lands when async_copy_take hands it out.

@@ -18,9 +18,12 @@ void async_copy(void* shared, const void* global, int source_bytes = kBytes) {
     copy_now(shared, global, kBytes, source_bytes);
   }
 }
-inline void async_copy_commit() { emulation::async_copy_commit(); }
+inline void async_copy_commit(EMULATION_SITE) {
+  if (!emulation::deleted(EMULATION_HERE("async_copy_commit"))) emulation::async_copy_commit();
+}
 template <int kGroupsLeft>
-void async_copy_wait() {
+void async_copy_wait(EMULATION_SITE) {
+  if (emulation::deleted(EMULATION_HERE("async_copy_wait"))) return;
   void* to;
   const void* from;
   int bytes, source_bytes;

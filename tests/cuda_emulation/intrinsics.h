@@ -23,6 +23,7 @@ EMULATION_NO_TSAN inline void count_true(Lane** lanes, int count) {
 
 // Barriers.
 inline void __syncthreads(EMULATION_SITE) {
+  if (emulation::deleted(EMULATION_HERE("__syncthreads"))) return;
   emulation::block_collective(0, nullptr, nullptr, nullptr, EMULATION_HERE("__syncthreads"));
 }
 inline int __syncthreads_count(int predicate, EMULATION_SITE) {
@@ -38,11 +39,14 @@ inline int __syncthreads_and(int predicate, EMULATION_SITE) {
   return __syncthreads_count(!predicate, file_, line_) == 0;
 }
 inline void __syncwarp(unsigned mask = ~0u, EMULATION_SITE) {
+  if (emulation::deleted(EMULATION_HERE("__syncwarp"))) return;
   emulation::warp_collective(mask, nullptr, nullptr, nullptr, 0, true,
                              EMULATION_HERE("__syncwarp"));
 }
-inline void __threadfence() { emulation::fence(); }
-inline void __threadfence_block() { emulation::fence(); }
+inline void __threadfence(EMULATION_SITE) {
+  if (!emulation::deleted(EMULATION_HERE("__threadfence"))) emulation::fence();
+}
+inline void __threadfence_block(EMULATION_SITE) { __threadfence(file_, line_); }
 inline void __nanosleep(unsigned) { emulation::yield(); }
 
 // Warp intrinsics. Shuffles order no memory.

@@ -113,6 +113,8 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
 }  // namespace emulation
 
 #define LOCK const std::lock_guard lock(mutex)
+#define SYNCHRONISES \
+  if (emulation::deleted({__func__, "", 0})) return cudaSuccess
 
 extern "C" {
 
@@ -216,6 +218,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   LOCK;
+  SYNCHRONISES;
   if (stream == nullptr) return drain_all(), cudaSuccess;
   if (stream->capturing != nullptr) return failed(cudaErrorStreamCaptureUnsupported);
   drain(stream, stream->queued);
@@ -223,6 +226,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   LOCK;
+  SYNCHRONISES;
   CUstream_st* other = event->stream;
   if (other == nullptr) return cudaSuccess;
   return put(stream, [other, at = event->at] { drain(other, at); });
@@ -244,12 +248,14 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   LOCK;
+  SYNCHRONISES;
   event->stream = stream;
   event->at = stream != nullptr ? stream->queued : 0;
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   LOCK;
+  SYNCHRONISES;
   if (event->stream != nullptr) drain(event->stream, event->at);
   return cudaSuccess;
 }

@@ -27,24 +27,23 @@ const std::vector<AttentionCase> kCases = {
      {{0, 7}, {65, 1}, {30, 20}, {0, 1}}},
     {"bf16", kBf16, kBf16, 8, 2, 64, 64, 16, 0, 0.f, false, {{0, 40}, {100, 1}, {129, 3}}},
     {"f16 cache", kF32, kF16, 4, 1, 16, 16, 32, 0, 0.f, false, {{0, 33}, {70, 1}}},
-    {"bf16 cache of an f32 model",
-     kF32,
-     kBf16,
-     4,
-     1,
-     16,
-     16,
-     32,
-     0,
-     0.f,
-     false,
-     {{0, 33}, {70, 1}}},
+    {"bf16 cache, f32 model", kF32, kBf16, 4, 1, 16, 16, 32, 0, 0.f, false, {{0, 33}, {70, 1}}},
     {"window", kF32, kF32, 4, 2, 16, 16, 16, 24, 0.f, false, {{0, 100}, {99, 1}, {150, 9}}},
     {"window of one", kF32, kF32, 2, 2, 16, 16, 16, 1, 0.f, false, {{0, 20}, {20, 1}}},
     {"soft cap", kF32, kF32, 4, 2, 16, 16, 16, 0, 3.f, false, {{0, 30}, {64, 1}}},
     {"sinks and window", kF32, kF32, 8, 2, 16, 16, 16, 24, 0.f, true, {{0, 70}, {64, 1}}},
     {"odd dimensions", kF32, kF32, 3, 1, 20, 12, 16, 0, 0.f, false, {{0, 21}, {40, 2}}},
     {"many heads to one", kF32, kF32, 40, 1, 24, 16, 16, 0, 0.f, false, {{0, 5}, {80, 1}}},
+    {"no new tokens", kF32, kF32, 2, 1, 16, 16, 16, 0, 0.f, false, {{5, 1}, {9, 0}, {3, 2}}},
+    {"mma, splits", kBf16, kBf16, 8, 1, 64, 64, 16, 0, 0.f, true, {{700, 1}, {3, 1}, {511, 2}}},
+    {"mma, cap", kF16, kF16, 6, 2, 96, 96, 16, 70, 5.f, false, {{0, 30}, {150, 1}, {90, 20}}},
+    {"mma, sinks", kBf16, kBf16, 3, 1, 128, 128, 32, 0, 0.f, true, {{0, 9}, {66, 1}, {64, 24}}},
+    {"mma, wide heads", kBf16, kBf16, 2, 1, 256, 256, 16, 0, 0.f, false, {{40, 1}, {30, 18}}},
+    {"mma, window of splits", kF16, kF16, 2, 2, 64, 64, 16, 600, 0.f, true, {{900, 1}}},
+};
+
+// Contexts that the CPU backend cuts into segments.
+const std::vector<AttentionCase> kLargeCases = {
     {"several segments",
      kF32,
      kF32,
@@ -69,24 +68,15 @@ const std::vector<AttentionCase> kCases = {
      0.f,
      false,
      {{2100, 1}, {1000, 60}}},
-    {"a request without tokens",
-     kF32,
-     kF32,
-     2,
-     1,
-     16,
-     16,
-     16,
-     0,
-     0.f,
-     false,
-     {{5, 1}, {9, 0}, {3, 2}}},
 };
 
-}  // namespace
+std::vector<AttentionCase> all_cases() {
+  std::vector<AttentionCase> all = kCases;
+  all.insert(all.end(), kLargeCases.begin(), kLargeCases.end());
+  return all;
+}
 
-TEST_CASE("paged attention attends to what each position may see", "[ops][attention]") {
-  const AttentionCase c = GENERATE(from_range(kCases));
+void check_case(const AttentionCase& c) {
   INFO(c.name);
   const AttentionData data(c, 1);
   const std::vector<double> want = data.reference();
@@ -97,9 +87,19 @@ TEST_CASE("paged attention attends to what each position may see", "[ops][attent
   }
 }
 
+}  // namespace
+
+TEST_CASE("paged attention attends to what each position may see", "[ops][attention]") {
+  check_case(GENERATE(from_range(kCases)));
+}
+TEST_CASE("paged attention attends to what each position may see of a long context",
+          "[ops][attention][large]") {
+  check_case(GENERATE(from_range(kLargeCases)));
+}
+
 TEST_CASE("attention gives a query the same bits alone, in a batch, and in chunks",
           "[ops][attention][cpu]") {
-  const AttentionCase c = GENERATE(from_range(kCases));
+  const AttentionCase c = GENERATE(from_range(all_cases()));
   INFO(c.name);
   const AttentionData data(c, 2);
   const std::size_t row = static_cast<std::size_t>(c.heads * c.value_dim) * size_of(c.q_dtype);

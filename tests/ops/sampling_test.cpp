@@ -136,6 +136,29 @@ TEST_CASE("draws follow the filtered distribution", "[ops][sampling][draws]") {
   CHECK(chi_square <= freedom + 5 * std::sqrt(2. * freedom) + 1e-9);
 }
 
+TEST_CASE("nothing is drawn that a filter forbids, however many logits are equal",
+          "[ops][sampling]") {
+  const auto s = GENERATE(values<Settings>({
+      {.top_k = 5},
+      {.top_p = 0.3f},
+      {.min_p = 0.3f},
+      {.temperature = 1.3f, .top_k = 40, .top_p = 0.5f, .min_p = 0.01f},
+  }));
+  std::mt19937 rng(4);
+  std::normal_distribution<float> normal(0.f, 2.f);
+  std::vector<float> row(700);
+  for (float& v : row) v = std::round(normal(rng));
+  const std::vector<double> p = distribution(row, s);
+  INFO(s.top_k << " " << s.top_p << " " << s.min_p);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const auto tokens = draw(run, repeat(row, 6), s, {1, 2, 3, 4, 5, 6}, {0, 0, 0, 9, 9, 9});
+    for (const std::int32_t token : tokens) CHECK(p.at(static_cast<std::size_t>(token)) > 0.);
+    CHECK(std::set<std::int32_t>(tokens.begin(), tokens.end()).size() > 1);
+  }
+}
+
 TEST_CASE("a draw depends on its seed and position alone", "[ops][sampling]") {
   std::mt19937 rng(2);
   const HostTensor row = random_tensor(rng, DType::f32, {1, 5000}, 2.f);
@@ -155,7 +178,8 @@ TEST_CASE("a draw depends on its seed and position alone", "[ops][sampling]") {
   }
 }
 
-TEST_CASE("the same seeds give uncorrelated draws at neighbouring positions", "[ops][sampling]") {
+TEST_CASE("the same seeds give uncorrelated draws at neighbouring positions",
+          "[ops][sampling][large]") {
   constexpr std::size_t kRows = 4000;
   std::vector<std::uint64_t> seeds(kRows, 5);
   std::vector<std::int64_t> positions(kRows);

@@ -35,7 +35,7 @@ TEMPLATE_TEST_CASE("recurrent operators follow their formula and keep their stat
 }
 
 TEMPLATE_TEST_CASE("a recurrent operator gives the same bits in one step and in many",
-                   "[ops][state]", ConvCase, DeltaCase, ScanCase) {
+                   "[ops][state][large]", ConvCase, DeltaCase, ScanCase) {
   const auto c = GENERATE(from_range(TestType::cases()));
   const std::int64_t cut = GENERATE(1, 2, 13, 64, 69);
   const StateSteps whole{"whole", {70}, {-1}, {2}};

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Deletes one synchronisation of the CUDA backend at a time and shows that some configuration of the operator tests
+notices: delete_synchronisation.py PLAIN_PROGRAM TSAN_PROGRAM [SITE…]
+
+The emulation passes over the place that QUIRE_EMULATION_SKIP names, as if its line were not there, so nothing is compiled.
+A place that may go is marked in the source with "// survives deletion: REASON". A survivor without that mark fails, and so
+does a mark on a place that is caught, a place that no test reaches, and two places on one line."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNEL = re.compile(r"(?<!void )\b(__syncthreads|__syncwarp|__threadfence(?:_block)?|grid_sync|async_copy_commit|async_copy_wait<[^>]+>)\(")
+RUNTIME = re.compile(r"\b(cudaStreamSynchronize|cudaStreamWaitEvent|cudaEventSynchronize|cudaEventRecord)\(")
+MARK = "survives deletion:"
+TESTS = "~[cpu]~[draws]~[large]"
+SCHEDULES = [(order, copies) for copies in ("late", "eager") for order in ("reverse", "forward", "random")]
+
+
+def find_sites():
+    """{name for QUIRE_EMULATION_SKIP: its source line}"""
+    sites = {}
+    for path in sorted(p for p in (ROOT / "cuda").rglob("*") if p.suffix in (".cu", ".cuh")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = KERNEL.findall(line.split("//")[0])
+            if len(found) > 1:
+                sys.exit(f"{path}:{number}: two synchronisations on one line")
+            if found:
+                sites[f"{path.relative_to(ROOT)}:{number}"] = line.strip()
+    for path in sorted((ROOT / "cuda").glob("*.cpp")):
+        for name in RUNTIME.findall(path.read_text()):
+            sites[name] = f"{name}() of {path.name}"
+    return sites
+
+
+def run(program, tests, skip="", order="forward", copies="late", sites=""):
+    settings = {"ORDER": order, "ASYNC": copies, "SKIP": skip, "SITES": sites}
+    escaped = ",".join(re.sub(r"([\\,\[])", r"\\\1", test) for test in tests) if tests else TESTS
+    try:
+        done = subprocess.run([program, escaped, "--abort"], capture_output=True, text=True, errors="replace", timeout=120, cwd=ROOT,
+                              env={**os.environ, "TSAN_OPTIONS": "history_size=7 halt_on_error=1",
+                                   **{"QUIRE_EMULATION_" + key: value for key, value in settings.items()}})
+        return done.returncode, done.stdout + done.stderr
+    except subprocess.TimeoutExpired:
+        return -1, "ran too long"
+
+
+def coverage(program):
+    """{test: (seconds, places it reaches)}"""
+    names = subprocess.run([program, TESTS, "--list-test-names-only"], capture_output=True, text=True).stdout.split("\n")
+    reached = {}
+    with tempfile.TemporaryDirectory() as folder:
+        places = Path(folder) / "places"
+        for name in filter(None, (n.strip() for n in names)):
+            places.unlink(missing_ok=True)
+            begin = time.monotonic()
+            code, text = run(program, [name], sites=str(places))
+            if code != 0 or not places.exists():
+                sys.exit(f"without any deletion: {name}\n{text}")
+            reached[name] = time.monotonic() - begin, places.read_text().split()
+    return reached
+
+
+def verdict(text):
+    for sign, meaning in (("ThreadSanitizer: data race", "data race"), ("cp.async outstanding", "copies never waited for"),
+                          ("deadlock", "deadlock"), ("ran too long", "ran too long")):
+        if sign in text:
+            return meaning
+    return "wrong result"
+
+
+def caught_by(site, plain, tsan, tests):
+    for order, copies in SCHEDULES:
+        code, text = run(plain, tests, skip=site, order=order, copies=copies)
+        if code != 0:
+            return f"{order}, {copies} copies: {verdict(text)}"
+    for copies in ("late", "eager"):
+        code, text = run(tsan, tests, skip=site, order="random", copies=copies)
+        if code != 0:
+            return f"TSan, {copies} copies: {verdict(text)}"
+    return None
+
+
+def main(plain, tsan, *wanted):
+    sites = find_sites()
+    reached = coverage(plain)
+    failures = 0
+    print(f"{len(sites)} places, {len(reached)} tests\n{'place':44} {'caught by':44} line")
+    for site, line in sites.items():
+        if wanted and site not in wanted:
+            continue
+        tests = sorted((n for n, (_, places) in reached.items() if any(p.endswith(site) for p in places)), key=lambda n: reached[n][0])
+        found = caught_by(site, plain, tsan, tests) if tests else None
+        marked = MARK in line
+        wrong = (not tests and "no test reaches it") or (marked and found and "marked as surviving, and caught") or \
+                (not marked and not found and "SURVIVES")
+        failures += bool(wrong)
+        print(f"{site:44} {wrong or found or 'nothing, as marked':44} {line}", flush=True)
+    print(f"{failures} failed")
+    return failures != 0
+
+
+sys.exit(main(*sys.argv[1:]))
