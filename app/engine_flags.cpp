@@ -161,6 +161,15 @@ void add_scheduler_flags(CLI::App& app, SchedulerConfig& scheduler) {
             "Waiting prompt tokens before HTTP 503; 0: no limit");
 }
 
+void add_graph_flags(CLI::App& app, GraphConfig& graphs) {
+  app.add_flag("--enforce-eager", graphs.enforce_eager,
+               "No CUDA graphs: the host queues every launch of every step");
+  app.add_option("--cudagraph-capture-sizes", graphs.capture_sizes,
+                 "Requests per step for which decode steps are captured: 1,2,4,8 (default: up to "
+                 "--max-num-seqs)")
+      ->delimiter(',');
+}
+
 void add_event_flags(CLI::App& app, KvEventsConfig& events) {
   add_parsed(
       app, "--kv-events-config",
@@ -188,6 +197,7 @@ void add_engine_flags(CLI::App& app, EngineConfig& config) {
   add_cache_flags(app, config.cache);
   add_state_flags(app, config.cache);
   add_scheduler_flags(app, config.scheduler);
+  add_graph_flags(app, config.graphs);
   add_event_flags(app, config.kv_events);
 }
 

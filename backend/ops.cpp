@@ -35,5 +35,15 @@ void Ops::gated_rms_norm(TensorView, TensorView, TensorView, TensorView, float, 
 }
 void Ops::copy_blocks(TensorView, TensorView, TensorView, StreamRef) { unsupported("copy_blocks"); }
 void Ops::zero_blocks(TensorView, TensorView, StreamRef) { unsupported("zero_blocks"); }
+void Ops::write_block_tables(std::span<const TableGroup>, const TableWrites&, StreamRef) {
+  unsupported("write_block_tables");
+}
+void Ops::gather_block_tables(std::span<const TableGroup>, const TableRows&, StreamRef) {
+  unsupported("gather_block_tables");
+}
+void Ops::slot_mapping(std::span<const TableGroup>, const TableRows&, const ContextParallel&,
+                       StreamRef) {
+  unsupported("slot_mapping");
+}
 
 }  // namespace quire

@@ -7,13 +7,28 @@
 // step, [R] = requests of the step, [S] = rows that are sampled, V = vocabulary.
 
 #include <cstdint>
+#include <span>
 
 #include "backend/device.h"
 #include "backend/ops_moe.h"
 #include "backend/ops_state.h"
+#include "backend/ops_tables.h"
 #include "backend/tensor.h"
 
 namespace quire {
+
+// Which steps' operators a graph may hold. In a graph the host's numbers are those of its capture:
+// extents, and max_query_len and max_seq_len of the attention operators, which a capture is given at
+// their largest. Launches of such an operator fit any lengths up to them; what it does follows
+// query_start and seq_lens on the device. Every operator that takes part is like that, or its kind
+// of cache says never.
+enum class GraphSupport : std::uint8_t {
+  never,
+  single_token,  // every row has one token
+  uniform,       // every row has equally many
+  always,
+};
+enum class CacheKind : std::uint8_t { paged, latent, state };
 
 enum class RopeStyle : std::uint8_t {
   halves,       // pairs (i, i + dim/2), GPT-NeoX and Hugging Face
@@ -84,6 +99,9 @@ struct LogitEdits {
 class Ops {
  public:
   virtual ~Ops() = default;
+
+  // Of the operators that read this kind of cache, and of those that need none.
+  virtual GraphSupport graph_support(CacheKind) const { return GraphSupport::never; }
 
   // out[t] = table[ids[t]]; out [T, H], as table or f32, table [V, H], ids i32 [T].
   virtual void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) = 0;
@@ -168,6 +186,16 @@ class Ops {
   // written.
   virtual void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream);
   virtual void zero_blocks(TensorView pages, TensorView ids, StreamRef stream);
+
+  virtual void write_block_tables(std::span<const TableGroup> groups, const TableWrites& writes,
+                                  StreamRef stream);
+  // rows = the tables of the step's slots; cells beyond a row's count keep what was there.
+  virtual void gather_block_tables(std::span<const TableGroup> groups, const TableRows& rows,
+                                   StreamRef stream);
+  // slots[t] = kernel block · kernel_block_size + offset of the token; kPadSlot for tokens of other
+  // context-parallel ranks and for padding. Reads the tables, not the gathered rows.
+  virtual void slot_mapping(std::span<const TableGroup> groups, const TableRows& rows,
+                            const ContextParallel& cp, StreamRef stream);
 };
 
 }  // namespace quire

@@ -36,20 +36,15 @@ class StagedArray {
     return {static_cast<T*>(on_host_[turn_].data()), capacity_};
   }
 
-  // Elements [first, first + count) of what was written, to the device; the view is [count].
-  TensorView upload(std::size_t first, std::size_t count, StreamRef stream) {
-    if (!device_->is_host_memory() && count > 0) {
-      device_->copy(static_cast<T*>(on_device_.data()) + first,
-                    static_cast<const T*>(on_host_[turn_].data()) + first, count * sizeof(T),
-                    stream);
-    }
-    return view(first, count);
+  // The first elements of what was written, to the device; the view is [count].
+  TensorView upload(std::size_t count, StreamRef stream) {
+    if (!device_->is_host_memory() && count > 0)
+      device_->copy(on_device_.data(), on_host_[turn_].data(), count * sizeof(T), stream);
+    return view(count);
   }
-  TensorView upload(std::size_t count, StreamRef stream) { return upload(0, count, stream); }
 
-  TensorView view(std::size_t first, std::size_t count) const {
-    return TensorView(static_cast<T*>(on_device_.data()) + first, dtype_of<T>,
-                      {static_cast<std::int64_t>(count)});
+  TensorView view(std::size_t count) const {
+    return TensorView(on_device_.data(), dtype_of<T>, {static_cast<std::int64_t>(count)});
   }
 
  private:

@@ -57,6 +57,12 @@ class CpuOps : public Ops {
                       bool norm_first, StreamRef stream) override;
   void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream) override;
   void zero_blocks(TensorView pages, TensorView ids, StreamRef stream) override;
+  void write_block_tables(std::span<const TableGroup> groups, const TableWrites& writes,
+                          StreamRef stream) override;
+  void gather_block_tables(std::span<const TableGroup> groups, const TableRows& rows,
+                           StreamRef stream) override;
+  void slot_mapping(std::span<const TableGroup> groups, const TableRows& rows,
+                    const ContextParallel& cp, StreamRef stream) override;
 
  private:
   // body(begin, end) over rows that cost about work_per_row element operations each.

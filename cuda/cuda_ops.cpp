@@ -15,6 +15,11 @@ class CudaOps final : public Ops {
   explicit CudaOps(Device& device)
       : gemm_(cuda::make_gemm(device)), split_scratch_(device.allocate(kSplitScratchBytes)) {}
 
+  // Attention chooses its kernels by the longest query; the state kernels look at extents alone.
+  GraphSupport graph_support(CacheKind kind) const override {
+    return kind == CacheKind::state ? GraphSupport::always : GraphSupport::uniform;
+  }
+
   void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) override {
     cuda::embedding(out, table, ids, stream);
   }
@@ -114,6 +119,18 @@ class CudaOps final : public Ops {
   }
   void zero_blocks(TensorView pages, TensorView ids, StreamRef stream) override {
     cuda::zero_blocks(pages, ids, stream);
+  }
+  void write_block_tables(std::span<const TableGroup> groups, const TableWrites& writes,
+                          StreamRef stream) override {
+    cuda::write_block_tables(groups, writes, stream);
+  }
+  void gather_block_tables(std::span<const TableGroup> groups, const TableRows& rows,
+                           StreamRef stream) override {
+    cuda::gather_block_tables(groups, rows, stream);
+  }
+  void slot_mapping(std::span<const TableGroup> groups, const TableRows& rows,
+                    const ContextParallel& cp, StreamRef stream) override {
+    cuda::slot_mapping(groups, rows, cp, stream);
   }
 
  private:

@@ -71,6 +71,24 @@ Result<void> check_scheduler(const SchedulerConfig& scheduler) {
   return {};
 }
 
+Result<void> check_graphs(const EngineConfig& config) {
+  const GraphConfig& graphs = config.graphs;
+  const bool has_sizes = !graphs.capture_sizes.empty();
+  if (config.device == DeviceKind::cpu) {
+    const std::string_view because = "on a CPU, which has no graphs";
+    if (graphs.enforce_eager) return without_effect("--enforce-eager", because);
+    if (has_sizes) return without_effect("--cudagraph-capture-sizes", because);
+  }
+  if (graphs.enforce_eager && has_sizes)
+    return without_effect("--cudagraph-capture-sizes", "with --enforce-eager");
+  for (const int size : graphs.capture_sizes)
+    if (size < 1 || size > config.scheduler.max_num_seqs)
+      return refuse("--cudagraph-capture-sizes",
+                    fmt::format("must be from 1 to --max-num-seqs ({}), not {}",
+                                config.scheduler.max_num_seqs, size));
+  return {};
+}
+
 Result<void> check_events(const KvEventsConfig& events) {
   const bool off = events.endpoint.empty();
   const std::string_view because = "without --kv-events-endpoint";
@@ -94,7 +112,7 @@ Result<void> validate(const EngineConfig& config) {
   for (const auto& checked :
        {at_least("--tensor-parallel-size", config.parallel.tensor_parallel_size, 1),
         at_least("--cpu-threads", config.cpu_threads, 0), check_cache(config.cache),
-        check_prefix_cache(config), check_scheduler(config.scheduler),
+        check_prefix_cache(config), check_scheduler(config.scheduler), check_graphs(config),
         check_events(config.kv_events)})
     if (checked.has_error()) return checked;
   if (config.device == DeviceKind::cuda && config.cpu_threads > 0)

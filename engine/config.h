@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "model/kv_spec.h"
@@ -73,6 +74,12 @@ struct ModelOptions {
 
 inline constexpr std::int64_t kAutoFit = -1;
 
+// Decode steps recorded ahead, so that the host queues one graph instead of each launch.
+struct GraphConfig {
+  bool enforce_eager = false;           // none
+  std::vector<int> capture_sizes = {};  // requests; empty: default_capture_sizes()
+};
+
 struct ParallelConfig {
   int tensor_parallel_size = 1;
 };
@@ -82,6 +89,7 @@ struct EngineConfig {
   CacheConfig cache;
   SchedulerConfig scheduler;
   ParallelConfig parallel;
+  GraphConfig graphs;
   KvEventsConfig kv_events;
   DeviceKind device = DeviceKind::automatic;
   int cpu_threads = 0;         // 0: one per core

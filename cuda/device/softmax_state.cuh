@@ -24,6 +24,13 @@ struct SoftmaxState {
   __device__ __forceinline__ float factor(float total_max) const {
     return max == -INFINITY ? 0.f : __expf(max - total_max);
   }
+  // A logit that has no value; returns what this state's weighted values are to be multiplied by.
+  __device__ __forceinline__ float push_sink(float logit) {
+    const float grown = fmaxf(max, logit), kept = factor(grown);
+    sum = sum * kept + __expf(logit - grown);
+    max = grown;
+    return kept;
+  }
 };
 
 }  // namespace quire::cuda

@@ -18,7 +18,8 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kWarpRows = 16;
 constexpr int kMaxSplits = 64;
-constexpr int kTilesPerSplit = 4;  // below this a split costs more than it brings
+constexpr int kTilesPerSplit = 4;  // below this a split costs more than it brings; one that finds
+                                   // no keys left ends at once
 
 template <class T>
 struct MmaArgs {
@@ -96,10 +97,12 @@ __device__ void store_rows(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T>& 
       float* to = a.partials +
                   ((static_cast<std::int64_t>(token) * a.out.extent[1] + head) * a.splits + split) *
                       (kDim + 2);
+      if (s.sum > 0.f) {  // a split without keys has no values either
 #pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
+        for (int n = 0; n < kDim / 8; ++n) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) to[n * 8 + lane % 4 * 2 + i] = w.values[n].r[2 * h + i];
+          for (int i = 0; i < 2; ++i) to[n * 8 + lane % 4 * 2 + i] = w.values[n].r[2 * h + i];
+        }
       }
       if (lane % 4 == 0) {
         to[kDim] = s.max;
@@ -107,17 +110,12 @@ __device__ void store_rows(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T>& 
       }
       continue;
     }
-    float factor = 1.f;
-    if (a.sinks != nullptr) {
-      const float top = fmaxf(s.max, a.sinks[head]);
-      factor = s.factor(top);
-      s.sum = s.sum * factor + __expf(a.sinks[head] - top);
-    }
-    factor = s.sum > 0.f ? factor / s.sum : 0.f;
+    const float kept = a.sinks != nullptr ? s.push_sink(a.sinks[head]) : 1.f;
+    const auto finished = [&](float value) { return s.sum > 0.f ? value * kept / s.sum : 0.f; };
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
       *reinterpret_cast<std::uint32_t*>(&a.out(token, head, n * 8 + lane % 4 * 2)) =
-          pack<T>(w.values[n].r[2 * h] * factor, w.values[n].r[2 * h + 1] * factor);
+          pack<T>(finished(w.values[n].r[2 * h]), finished(w.values[n].r[2 * h + 1]));
     }
   }
 }
@@ -192,9 +190,13 @@ __global__ void __launch_bounds__(kWarps * 32)
   int tile = (a.window > 0 ? max(0, first_position - a.window + 1) : 0) / kTileKeys;
   int last_tile = (end + kTileKeys - 1) / kTileKeys;
   if constexpr (kDecode) {
-    const int per_split = (last_tile - tile + a.splits - 1) / a.splits;
+    const int per_split = max(kTilesPerSplit, (last_tile - tile + a.splits - 1) / a.splits);
     tile += split * per_split;
     last_tile = min(last_tile, tile + per_split);
+    if (tile >= last_tile) {
+      if (warp == 0) store_rows(w, a, q, row0, split);
+      return;
+    }
   }
   const auto copy_stage = [&](int t) {
     if (t < last_tile) {
@@ -246,7 +248,9 @@ void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef strea
       args.window > 0 ? std::min(args.window + kTileKeys, args.max_seq_len) : args.max_seq_len;
   const std::int64_t room = scratch.floats / (args.q.extent(0) * heads * (dim + 2));
   // With longer requests in the batch the decode rows are the smaller part: they go unsplit.
-  const std::int64_t wanted = max_rows <= kWarpRows ? keys / (kTilesPerSplit * kTileKeys) : 1;
+  constexpr int kKeysPerSplit = kTilesPerSplit * kTileKeys;
+  const std::int64_t wanted =
+      max_rows <= kWarpRows ? (keys + kKeysPerSplit - 1) / kKeysPerSplit : 1;
   const auto splits =
       static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room), 1, kMaxSplits));
   const MmaArgs<T> a{.out = device_view<T, 3>(args.out),

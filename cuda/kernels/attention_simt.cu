@@ -18,7 +18,8 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kMaxSplits = 32;
-constexpr int kKeysPerSplit = 256;  // below this a split costs more than it brings
+constexpr int kKeysPerSplit = 256;  // below this a split costs more than it brings; one that finds
+                                    // no keys left ends at once
 
 template <class T, class Cache>
 struct SimtArgs {
@@ -53,11 +54,11 @@ __device__ void finish_head(const SimtArgs<T, Cache>& a, const SoftmaxState& sta
   __syncthreads();
   SoftmaxState total;
   for (int w = 0; w < kWarps; ++w) total.max = fmaxf(total.max, maxima[w]);
-  const bool whole = a.partials == nullptr;
-  if (whole && a.sinks != nullptr) total.max = fmaxf(total.max, a.sinks[head]);
   for (int w = 0; w < kWarps; ++w)
     total.sum += sums[w] * SoftmaxState{maxima[w], 0.f}.factor(total.max);
-  if (whole && a.sinks != nullptr) total.sum += __expf(a.sinks[head] - total.max);
+  const float top = total.max;
+  const bool whole = a.partials == nullptr;
+  const float kept = whole && a.sinks != nullptr ? total.push_sink(a.sinks[head]) : 1.f;
   float* partial =
       whole ? nullptr
             : a.partials + ((static_cast<std::int64_t>(token) * heads + head) * a.splits + split) *
@@ -65,9 +66,9 @@ __device__ void finish_head(const SimtArgs<T, Cache>& a, const SoftmaxState& sta
   for (int d = threadIdx.x; d < dim; d += kWarps * 32) {
     float value = 0.f;
     for (int w = 0; w < kWarps; ++w)
-      value += parts[w][d] * SoftmaxState{maxima[w], 0.f}.factor(total.max);
+      value += parts[w][d] * SoftmaxState{maxima[w], 0.f}.factor(top);
     if (whole) {
-      a.out(token, head, d) = T(total.sum > 0.f ? value / total.sum : 0.f);
+      a.out(token, head, d) = T(total.sum > 0.f ? value * kept / total.sum : 0.f);
     } else {
       partial[d] = value;
     }
@@ -75,6 +76,21 @@ __device__ void finish_head(const SimtArgs<T, Cache>& a, const SoftmaxState& sta
   if (!whole && threadIdx.x == 0) {
     partial[dim] = total.max;
     partial[dim + 1] = total.sum;
+  }
+}
+
+// A split without keys: its values are not written, nor read by the merge.
+template <class T, class Cache>
+__device__ void mark_empty(const SimtArgs<T, Cache>& a, int token, int first_head, int count,
+                           int split) {
+  const int dim = static_cast<int>(a.v_cache.extent[3]), heads = static_cast<int>(a.out.extent[1]);
+  for (int h = threadIdx.x; h < count; h += kWarps * 32) {
+    float* partial =
+        a.partials +
+        ((static_cast<std::int64_t>(token) * heads + first_head + h) * a.splits + split) *
+            (dim + 2);
+    partial[dim] = -INFINITY;
+    partial[dim + 1] = 0.f;
   }
 }
 
@@ -91,8 +107,11 @@ __global__ void __launch_bounds__(kWarps * 32)
             v_dim = static_cast<int>(a.v_cache.extent[3]);
   const int block_size = static_cast<int>(a.k_cache.extent[1]);
   const int first = a.window > 0 ? max(0, position - a.window + 1) : 0;
-  const int keys = position + 1 - first, per_split = (keys + a.splits - 1) / a.splits;
+  const int keys = position + 1 - first;
+  const int per_split = a.splits == 1 ? keys : max(kKeysPerSplit, (keys + a.splits - 1) / a.splits);
   const int begin = first + split * per_split, end = min(position + 1, begin + per_split);
+  if (a.partials != nullptr && begin >= end)
+    return mark_empty(a, token, kv_head * group, group, split);
 
   for (int g0 = 0; g0 < group; g0 += kGroup) {
     float q[kGroup][kPerLane], values[kGroup][kPerLane];
@@ -151,8 +170,8 @@ __global__ void merge_splits_kernel(View<T, 3> out, const float* partials, const
   for (int d = threadIdx.x; d < dim; d += blockDim.x) {
     float value = 0.f;
     for (int s = 0; s < splits; ++s) {
-      value +=
-          from[s * (dim + 2) + d] * SoftmaxState{from[s * (dim + 2) + dim], 0.f}.factor(total.max);
+      const float* part = from + s * (dim + 2);
+      if (part[dim + 1] > 0.f) value += part[d] * SoftmaxState{part[dim], 0.f}.factor(total.max);
     }
     out(token, head, d) = T(total.sum > 0.f ? value / total.sum : 0.f);
   }
@@ -216,8 +235,9 @@ void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef s
   const std::int64_t keys =
       args.window > 0 ? std::min(args.window, args.max_seq_len) : args.max_seq_len;
   const std::int64_t room = scratch.floats / (tokens * heads * (v_dim + 2));
-  const auto splits = static_cast<int>(
-      std::clamp<std::int64_t>(std::min(keys / kKeysPerSplit, room), 1, kMaxSplits));
+  const std::int64_t wanted = (keys + kKeysPerSplit - 1) / kKeysPerSplit;
+  const auto splits =
+      static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room), 1, kMaxSplits));
   float* partials = splits > 1 ? scratch.data : nullptr;
   dispatch_device_float(args.q.dtype(), [&]<class T>(Type<T>) {
     dispatch_cache(args.k_cache.dtype(), [&]<class Cache>(Type<Cache>) {

@@ -51,6 +51,14 @@ void gated_activation_strided(TensorView out, TensorView gate_up, Activation kin
 void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream);
 void zero_blocks(TensorView pages, TensorView ids, StreamRef stream);
 
+// block_tables.cu
+void write_block_tables(std::span<const TableGroup> groups, const TableWrites& writes,
+                        StreamRef stream);
+void gather_block_tables(std::span<const TableGroup> groups, const TableRows& rows,
+                         StreamRef stream);
+void slot_mapping(std::span<const TableGroup> groups, const TableRows& rows,
+                  const ContextParallel& cp, StreamRef stream);
+
 // rope.cu
 void rope(TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style,
           StreamRef stream);

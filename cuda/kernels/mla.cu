@@ -17,7 +17,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kMaxSplits = 32;
-constexpr int kTilesPerSplit = 8;  // below this a split costs more than it brings
+constexpr int kTilesPerSplit = 8;  // below this a split costs more than it brings; one that finds
+                                   // no keys left writes no values
 constexpr int kDecodeRows = 256;   // with more rows a request fills the device unsplit
 
 template <class T>
@@ -56,8 +57,9 @@ __global__ void __launch_bounds__(kThreads)
   const LatentRows rows(p, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.z));
   if (rows.row0 >= rows.num_rows) return;
   const int end = rows.position(min(kLatentRows, rows.num_rows - rows.row0) - 1, p.heads) + 1;
-  const int tiles = (end + kLatentKeys - 1) / kLatentKeys,
-            per_split = (tiles + p.splits - 1) / p.splits;
+  const int tiles = (end + kLatentKeys - 1) / kLatentKeys;
+  const int per_split =
+      p.splits == 1 ? tiles : max(kTilesPerSplit, (tiles + p.splits - 1) / p.splits);
   const int split = static_cast<int>(blockIdx.y), first = split * per_split;
   const int last = min(tiles, first + per_split);
 
@@ -90,8 +92,9 @@ template <class T>
 void launch_latent(const MlaArgs& args, SplitScratch scratch, StreamRef stream) {
   const std::int64_t heads = args.q.extent(1), rows = args.max_query_len * heads;
   const std::int64_t room = scratch.floats / (args.q.extent(0) * heads * (kLatent + 2));
+  constexpr int kKeysPerSplit = kTilesPerSplit * kLatentKeys;
   const std::int64_t wanted =
-      rows <= kDecodeRows ? args.max_seq_len / (kTilesPerSplit * kLatentKeys) : 1;
+      rows <= kDecodeRows ? (args.max_seq_len + kKeysPerSplit - 1) / kKeysPerSplit : 1;
   const auto splits =
       static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room), 1, kMaxSplits));
   const LatentParams<T> p{.out = device_view<T, 3>(args.out),

@@ -172,21 +172,23 @@ struct LatentWarp {
       const int at = rows.row0 + row(h), token = rows.first_token + at / p.heads,
                 head = at % p.heads, column = half * kLatentColumns + lane % 4 * 2;
       if (p.partials == nullptr) {
-        const float factor = 1.f / state[h].sum;
+        const float sum = state[h].sum;
 #pragma unroll
         for (int n = 0; n < kLatentColumns / 8; ++n) {
           *reinterpret_cast<std::uint32_t*>(&p.out(token, head, column + n * 8)) =
-              pack<T>(values[n].r[2 * h] * factor, values[n].r[2 * h + 1] * factor);
+              pack<T>(values[n].r[2 * h] / sum, values[n].r[2 * h + 1] / sum);
         }
         continue;
       }
       float* to =
           p.partials +
           ((static_cast<std::int64_t>(token) * p.heads + head) * p.splits + split) * (kLatent + 2);
+      if (state[h].sum > 0.f) {
 #pragma unroll
-      for (int n = 0; n < kLatentColumns / 8; ++n) {
-        to[column + n * 8] = values[n].r[2 * h];
-        to[column + n * 8 + 1] = values[n].r[2 * h + 1];
+        for (int n = 0; n < kLatentColumns / 8; ++n) {
+          to[column + n * 8] = values[n].r[2 * h];
+          to[column + n * 8 + 1] = values[n].r[2 * h + 1];
+        }
       }
       if (half == 0 && lane % 4 == 0) {
         to[kLatent] = state[h].max;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "engine/core/kv_setup.h"
 #include "model/registry.h"
 
@@ -75,9 +76,20 @@ void EngineCore::make_runtime(const EngineConfig& config, const std::vector<Laye
                            .max_model_len = max_model_len};
   memory_ = std::make_unique<KvMemory>(*backend_.device, plan_.kv);
   model_->bind_cache(memory_->layers(specs));
-  runner_ =
-      std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, plan_.kv,
-                                    RunnerOptions{.limits = limits, .seed = config.model.seed});
+  RunnerOptions runner{.limits = limits, .seed = config.model.seed};
+  if (!backend_.device->is_host_memory()) {
+    const CaptureSizes captures =
+        capture_sizes(config.graphs, limits.max_num_seqs, *backend_.ops, plan_.kv.groups());
+    if (captures.sizes.empty()) {
+      log::info("engine.no_graphs", {{"because", captures.why_none}});
+    } else {
+      log::info("engine.graphs",
+                {{"count", captures.sizes.size()}, {"largest", captures.sizes.back()}});
+    }
+    runner.graph_sizes = captures.sizes;
+  }
+  runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_,
+                                          plan_.kv, runner);
   SchedulerOptions options = scheduler_options(config.scheduler, max_model_len);
   // Arrivals between two steps wait too, however much room there is to run.
   if (options.max_waiting_requests > 0) options.max_waiting_requests += options.max_num_seqs;

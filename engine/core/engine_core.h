@@ -32,6 +32,7 @@ class EngineCore {
   const Ready& ready() const { return ready_; }
   const ModelPlan& plan() const { return plan_; }
   const KvCacheManager& kv_cache() const { return *kv_; }
+  const ModelRunner& runner() const { return *runner_; }
   void observe_logits(LogitsObserver observer) { runner_->observe_logits(std::move(observer)); }
 
   // A request that cannot run is reported as ended by the next step.

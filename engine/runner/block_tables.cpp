@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 // Rows a power of two apart would share few cache lines.
-constexpr std::ptrdiff_t kRowPadding = 16;
+constexpr std::int64_t kRowPadding = 16;
 
 void check(const TableGeometry& geometry) {
   if (geometry.block_size > 0 && geometry.kernel_block_size > 0 &&
@@ -23,12 +23,10 @@ void check(const TableGeometry& geometry) {
                     " does not divide block size " + std::to_string(geometry.block_size));
 }
 
-void mark(RowRange& range, int row) {
-  if (range.empty()) {
-    range = {row, row + 1};
-  } else {
-    range = {std::min(range.first, row), std::max(range.end, row + 1)};
-  }
+TensorView add_to(StagedPack& pack, const std::vector<std::int32_t>& values) {
+  const auto array = pack.add<std::int32_t>(values.size());
+  std::ranges::copy(values, array.host.begin());
+  return array.device;
 }
 
 }  // namespace
@@ -39,32 +37,42 @@ int local_seq_len(int seq_len, const ContextParallel& cp) {
   return seq_len / round * cp.interleave + std::clamp(rest, 0, cp.interleave);
 }
 
-BlockTables::BlockTables(std::vector<TableGeometry> groups, int max_slots,
-                         std::vector<std::span<std::int32_t>> input_tables, ContextParallel cp)
-    : cp_(cp) {
-  assert(groups.size() == input_tables.size());
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    check(groups[g]);
+BlockTables::BlockTables(Device& device, Ops& ops, std::vector<TableGeometry> groups,
+                         const TableLimits& limits, ContextParallel cp)
+    : ops_(ops), limits_(limits), cp_(cp) {
+  const auto slots = static_cast<std::size_t>(limits.max_slots);
+  std::size_t max_blocks = 0;
+  for (const TableGeometry& geometry : groups) {
+    check(geometry);
+    const std::int64_t columns = geometry.columns(), stride = columns + kRowPadding;
     Group& group = groups_.emplace_back();
-    group.geometry = groups[g];
-    const std::size_t columns = static_cast<std::size_t>(groups[g].columns());
-    group.stride = groups[g].columns() + kRowPadding;
-    group.table.resize(static_cast<std::size_t>(group.stride * max_slots));
-    group.counts.resize(max_slots);
-    group.versions.resize(max_slots);
-    group.input = input_tables[g];
-    group.rows.resize(columns == 0 ? 0 : input_tables[g].size() / columns);
+    group.geometry = geometry;
+    group.counts.resize(slots);
+    group.table = device.allocate_zeroed(slots * stride * sizeof(std::int32_t));
+    group.rows = device.allocate_zeroed(slots * columns * sizeof(std::int32_t));
+    group.slots = device.allocate(limits.max_tokens * sizeof(std::int64_t));
+    on_device_.push_back(
+        {.table = TensorView(group.table.data(), DType::i32, {limits.max_slots, columns})
+                      .with_strides({stride, 1}),
+         .rows = TensorView(group.rows.data(), DType::i32, {limits.max_slots, columns}),
+         .slots = TensorView(group.slots.data(), DType::i64, {limits.max_tokens}),
+         .ratio = geometry.ratio(),
+         .kernel_block_size = geometry.kernel_block_size});
+    max_blocks += slots * geometry.max_blocks;
   }
+  const std::size_t max_writes = slots * groups_.size();
+  for (auto* list : {&staged_.group, &staged_.slot, &staged_.column}) list->reserve(max_writes);
+  staged_.first.reserve(max_writes + 1);
+  staged_.blocks.reserve(max_blocks);
 }
 
 void BlockTables::clear(int slot) {
-  for (Group& group : groups_) {
-    group.counts[slot] = 0;
-    ++group.versions[slot];
-  }
+  assert(staged_.group.empty());
+  for (Group& group : groups_) group.counts[slot] = 0;
 }
 
 void BlockTables::append(int slot, int group_index, std::span<const BlockId> blocks) {
+  if (blocks.empty()) return;
   Group& group = groups_[group_index];
   const int ratio = group.geometry.ratio();
   const int columns = group.geometry.columns();
@@ -74,74 +82,54 @@ void BlockTables::append(int slot, int group_index, std::span<const BlockId> blo
                                            " is full: " + std::to_string(columns) +
                                            " kernel blocks per request");
   }
-  std::int32_t* out = group.table.data() + slot * group.stride + count;
-  for (const BlockId block : blocks) {
-    for (int i = 0; i < ratio; ++i) *out++ = block * ratio + i;
-  }
+  staged_.group.push_back(group_index);
+  staged_.slot.push_back(slot);
+  staged_.column.push_back(count);
+  staged_.first.push_back(static_cast<std::int32_t>(staged_.blocks.size()));
+  staged_.blocks.insert(staged_.blocks.end(), blocks.begin(), blocks.end());
   count += static_cast<std::int32_t>(blocks.size()) * ratio;
 }
 
-void BlockTables::gather(std::span<const std::int32_t> slots, int num_rows_padded) {
-  const int num_rows = static_cast<int>(slots.size());
-  for (Group& group : groups_) {
-    group.changed = {};
-    for (int row = 0; row < num_rows; ++row) fill_row(group, row, slots[row]);
-    for (int row = num_rows; row < num_rows_padded; ++row) zero_row(group, row);
-  }
+std::size_t BlockTables::max_staged_bytes() const {
+  return 3 * StagedPack::bytes_of<std::int32_t>(staged_.group.capacity()) +
+         StagedPack::bytes_of<std::int32_t>(staged_.first.capacity()) +
+         StagedPack::bytes_of<std::int32_t>(staged_.blocks.capacity());
 }
 
-void BlockTables::fill_row(Group& group, int row, std::int32_t slot) {
-  InputRow& input = group.rows[row];
-  const bool same = input.slot == slot && input.version == group.versions[slot];
-  const std::int32_t first = same ? input.count : 0;
-  const std::int32_t count = group.counts[slot];
-  if (same && first == count) return;
-  const std::ptrdiff_t columns = group.geometry.columns();
-  std::copy_n(row_of(group, slot) + first, count - first,
-              group.input.data() + row * columns + first);
-  input = {slot, group.versions[slot], count};
-  mark(group.changed, row);
+void BlockTables::stage(StagedPack& pack) {
+  writes_ = {};
+  if (staged_.group.empty()) return;
+  staged_.first.push_back(static_cast<std::int32_t>(staged_.blocks.size()));
+  writes_ = {.group = add_to(pack, staged_.group),
+             .slot = add_to(pack, staged_.slot),
+             .column = add_to(pack, staged_.column),
+             .first = add_to(pack, staged_.first),
+             .blocks = add_to(pack, staged_.blocks)};
+  for (auto* list :
+       {&staged_.group, &staged_.slot, &staged_.column, &staged_.first, &staged_.blocks})
+    list->clear();
 }
 
-void BlockTables::zero_row(Group& group, int row) {
-  if (group.rows[row].slot == -1) return;
-  const std::ptrdiff_t columns = group.geometry.columns();
-  std::fill_n(group.input.data() + row * columns, columns, 0);
-  group.rows[row] = {};
-  mark(group.changed, row);
+void BlockTables::write(StreamRef stream) {
+  if (!writes_.group.empty()) ops_.write_block_tables(on_device_, writes_, stream);
 }
 
-void BlockTables::slot_mapping(int group_index, int slot, int position,
-                               std::span<std::int64_t> out) const {
-  const Group& group = groups_[group_index];
-  const int size = group.geometry.kernel_block_size;
-  const int span = size * cp_.size;  // tokens of a sequence that one block id stands for
-  const std::int32_t* table = row_of(group, slot);
-  int index = position / span;
-  int offset = position % span;
-  for (std::int64_t& result : out) {
-    assert(index < group.counts[slot]);
-    if (cp_.size == 1) {
-      result = std::int64_t{table[index]} * size + offset;
-    } else if (offset / cp_.interleave % cp_.size == cp_.rank) {
-      const int local =
-          offset / (cp_.interleave * cp_.size) * cp_.interleave + offset % cp_.interleave;
-      result = std::int64_t{table[index]} * size + local;
-    } else {
-      result = kPadSlot;
-    }
-    if (++offset == span) {
-      offset = 0;
-      ++index;
-    }
-  }
+void BlockTables::gather(const TableRows& rows, StreamRef stream) {
+  ops_.gather_block_tables(on_device_, rows, stream);
 }
 
-BlockId BlockTables::block_at(int group_index, int slot, int index) const {
-  const Group& group = groups_[group_index];
-  const int ratio = group.geometry.ratio();
-  assert(index * ratio < group.counts[slot]);
-  return row_of(group, slot)[static_cast<std::ptrdiff_t>(index) * ratio] / ratio;
+void BlockTables::map_slots(const TableRows& rows, int num_tokens, StreamRef stream) {
+  for (int group = 0; group < num_groups(); ++group)
+    on_device_[group].slots = slots(group, num_tokens);
+  ops_.slot_mapping(on_device_, rows, cp_, stream);
+}
+
+TensorView BlockTables::rows(int group, int num_rows) const {
+  return on_device_[group].rows.rows(0, num_rows);
+}
+
+TensorView BlockTables::slots(int group, int num_tokens) const {
+  return TensorView(groups_[group].slots.data(), DType::i64, {num_tokens});
 }
 
 }  // namespace quire

@@ -4,186 +4,204 @@
 #include <cassert>
 #include <utility>
 
-#include "base/error.h"
-
 namespace quire {
-namespace {
 
-TableGeometry geometry_of(const KvGroup& group, const BatchLimits& limits) {
-  const int max_blocks = (limits.max_model_len + group.block_size - 1) / group.block_size;
-  return {.block_size = group.block_size,
-          .kernel_block_size = group.kernel_block_size,
-          .max_blocks = max_blocks + group.spec.num_speculative_blocks};
+std::vector<TableGeometry> InputBatch::add_groups(const std::vector<KvGroup>& kv_groups,
+                                                  const BatchLimits& limits,
+                                                  std::vector<Group>& groups) {
+  std::vector<TableGeometry> tables;
+  for (const KvGroup& kv_group : kv_groups) {
+    Group& group = groups.emplace_back();
+    group.block_size = kv_group.block_size;
+    group.max_blocks = (limits.max_model_len + kv_group.block_size - 1) / kv_group.block_size +
+                       kv_group.spec.num_speculative_blocks;
+    if (kv_group.spec.kind == KvKind::mamba) {
+      group.one_state = kv_group.spec.state_cache_mode == StateCacheMode::none;
+      group.states.emplace(limits.max_num_seqs, group.max_blocks);
+    } else {
+      group.table = static_cast<int>(tables.size());
+      tables.push_back({.block_size = kv_group.block_size,
+                        .kernel_block_size = kv_group.kernel_block_size,
+                        .max_blocks = group.max_blocks});
+    }
+  }
+  return tables;
 }
-
-}  // namespace
 
 InputBatch::InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& groups,
                        const BatchLimits& limits, PositionOffset offset)
-    : device_(device),
-      ops_(ops),
+    : ops_(ops),
       limits_(limits),
       offset_of_prompt_(std::move(offset)),
+      tables_(device, ops, add_groups(groups, limits, groups_),
+              {.max_slots = limits.max_num_seqs, .max_tokens = limits.max_num_batched_tokens}),
       offsets_(limits.max_num_seqs),
       last_sample_of_(limits.max_num_seqs, -1),
-      ids_(device, limits.max_num_batched_tokens + limits.max_num_seqs),
-      id_index_(device, limits.max_num_batched_tokens),
-      gathered_ids_(device.allocate(limits.max_num_batched_tokens * sizeof(std::int32_t))),
-      positions_(device, limits.max_num_batched_tokens),
-      query_start_(device, limits.max_num_seqs + 1),
-      seq_lens_(device, limits.max_num_seqs),
-      sample_rows_(device, limits.max_num_seqs),
-      group_inputs_(groups.size()),
-      uploaded_(device.create_event()) {
-  uploaded_->record(device.stream());
-  std::vector<TableGeometry> geometries;
-  std::vector<std::span<std::int32_t>> tables;
-  for (const KvGroup& group : groups) {
-    const TableGeometry& geometry = geometries.emplace_back(geometry_of(group, limits));
-    const bool is_state = group.spec.kind == KvKind::mamba;
-    const std::size_t cells = static_cast<std::size_t>(geometry.columns()) * limits.max_num_seqs;
-    groups_.push_back(
-        {.is_state = is_state,
-         .one_state = group.spec.state_cache_mode == StateCacheMode::none,
-         .block_size = group.block_size,
-         .slots = StagedArray<std::int64_t>(device, is_state ? 0 : limits.max_num_batched_tokens),
-         .state_read = StagedArray<std::int32_t>(device, is_state ? limits.max_num_seqs : 0),
-         .state_write = StagedArray<std::int32_t>(device, is_state ? limits.max_num_seqs : 0),
-         .table = StagedArray<std::int32_t>(device, cells),
-         .host_table = {}});
-    GroupArrays& arrays = groups_.back();
-    arrays.host_table = arrays.table.write();
-    std::ranges::fill(arrays.host_table, 0);
-    tables.push_back(arrays.host_table);
-  }
-  tables_ = std::make_unique<BlockTables>(std::move(geometries), limits.max_num_seqs, tables);
+      pack_(device, limits.max_num_seqs * sizeof(std::int32_t), pack_bytes()),
+      ids_(device.allocate(limits.max_num_batched_tokens * sizeof(std::int32_t))),
+      group_inputs_(groups.size()) {}
+
+std::size_t InputBatch::pack_bytes() const {
+  const auto ints = StagedPack::bytes_of<std::int32_t>;
+  const auto rows = static_cast<std::size_t>(limits_.max_num_seqs);
+  const auto states = groups_.size() - static_cast<std::size_t>(tables_.num_groups());
+  return ints(rows + 1) + 3 * ints(rows) + ints(rows * tables_.num_groups()) +
+         3 * ints(limits_.max_num_batched_tokens) + 2 * states * ints(rows) +
+         tables_.max_staged_bytes();
 }
 
-TensorView InputBatch::sampled_tokens(int num_samples) const {
-  return ids_.view(limits_.max_num_batched_tokens, num_samples);
-}
-
-const StepInputs& InputBatch::build(const BatchPlan& plan, StreamRef stream) {
-  assert(static_cast<int>(plan.rows.size()) <= limits_.max_num_seqs);
-  assert(plan.num_tokens <= limits_.max_num_batched_tokens);
+const StepInputs& InputBatch::build(const BatchPlan& plan, int num_rows, StreamRef stream) {
+  const auto num_requests = static_cast<int>(plan.rows.size());
+  num_rows = std::max(num_rows, num_requests);
+  const int num_tokens = plan.num_tokens + num_rows - num_requests;
+  assert(num_rows <= limits_.max_num_seqs && num_tokens <= limits_.max_num_batched_tokens);
   update_tables(plan);
-  fill_tokens(plan, stream);
-  uploaded_->wait();
-  tables_->gather(row_slots_, static_cast<int>(row_slots_.size()));
-  for (int group = 0; group < tables_->num_groups(); ++group) fill_group(group, plan, stream);
-  uploaded_->record(stream);
-  inputs_.groups = group_inputs_;
+  pack_.begin();
+  add_arrays(num_rows, num_tokens);
+  fill_rows(plan);
+  fill_padding(num_rows, num_requests, plan.num_tokens);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    GroupInputs& inputs = group_inputs_[g];
+    if (groups_[g].states) {
+      fill_states(groups_[g], plan, num_rows, inputs);
+    } else {
+      inputs.block_table = tables_.rows(groups_[g].table, num_rows);
+      inputs.slots = tables_.slots(groups_[g].table, num_tokens);
+    }
+  }
+  tables_.stage(pack_);
+  pack_.upload(stream);
+  tables_.write(stream);
   return inputs_;
 }
 
+void InputBatch::expand(StreamRef stream) {
+  const std::int64_t all = arrays_.id_index.host.size();
+  const std::int64_t cells = (pack_.bytes()) / sizeof(std::int32_t);
+  ops_.gather_rows(inputs_.ids.reshape({all, 1}),
+                   pack_.whole<std::int32_t>(cells).reshape({cells, 1}), arrays_.id_index.device,
+                   stream);
+  if (tables_.num_groups() == 0) return;
+  tables_.gather(table_rows_, stream);
+  tables_.map_slots(table_rows_, inputs_.num_tokens, stream);
+}
+
 void InputBatch::update_tables(const BatchPlan& plan) {
-  row_slots_.clear();
   for (const BatchRow& row : plan.rows) {
-    row_slots_.push_back(row.slot);
     if (!row.is_new) continue;
-    tables_->clear(row.slot);
+    tables_.clear(row.slot);
+    for (Group& group : groups_) {
+      if (group.states) group.states->clear(row.slot);
+    }
     last_sample_of_[row.slot] = -1;
     offsets_[row.slot] = offset_of_prompt_(row.request->num_prompt());
   }
   for (const BlockUpdate& update : plan.block_updates) {
-    tables_->append(plan.rows[update.row].slot, update.group, plan.ids_of(update));
+    const int slot = plan.rows[update.row].slot;
+    Group& group = groups_[update.group];
+    if (group.states) {
+      group.states->append(slot, plan.ids_of(update));
+    } else {
+      tables_.append(slot, group.table, plan.ids_of(update));
+    }
   }
 }
 
-void InputBatch::fill_tokens(const BatchPlan& plan, StreamRef stream) {
-  const auto ids = ids_.write();
-  const auto index = id_index_.write();
-  const auto positions = positions_.write();
-  const auto query_start = query_start_.write();
-  const auto seq_lens = seq_lens_.write();
-  const auto sample_rows = sample_rows_.write();
-  inputs_ = {};
+void InputBatch::add_arrays(int num_rows, int num_tokens) {
+  const auto ints = [&](int count) { return pack_.add<std::int32_t>(count); };
+  arrays_.query_start = ints(num_rows + 1);
+  arrays_.seq_lens = ints(num_rows);
+  arrays_.slots = ints(num_rows);
+  arrays_.sample_rows = ints(num_rows);
+  arrays_.counts = ints(num_rows * tables_.num_groups());
+  arrays_.ids = ints(num_tokens);
+  arrays_.id_index = ints(num_tokens);
+  arrays_.positions = ints(num_tokens);
+  table_rows_ = {.slot = arrays_.slots.device,
+                 .counts = arrays_.counts.device.reshape({tables_.num_groups(), num_rows}),
+                 .query_start = arrays_.query_start.device,
+                 .seq_lens = arrays_.seq_lens.device};
+  inputs_ = {.ids = TensorView(ids_.data(), DType::i32, {num_tokens}),
+             .positions = arrays_.positions.device,
+             .query_start = arrays_.query_start.device,
+             .seq_lens = arrays_.seq_lens.device,
+             .sample_rows = {},
+             .groups = group_inputs_,
+             .num_tokens = num_tokens};
+}
+
+void InputBatch::fill_rows(const BatchPlan& plan) {
+  const std::size_t num_rows = arrays_.slots.host.size();
   int token = 0;
-  int num_pending = 0;
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const BatchRow& row = plan.rows[r];
-    query_start[r] = token;
-    seq_lens[r] = row.num_computed + row.num_tokens;
-    num_pending += fill_row_tokens(row, token, ids, index);
-    const std::int32_t first_position = row.num_computed + offsets_[row.slot];
-    for (int i = 0; i < row.num_tokens; ++i) positions[token + i] = first_position + i;
+    const int seq_len = row.num_computed + row.num_tokens;
+    arrays_.query_start.host[r] = token;
+    arrays_.seq_lens.host[r] = seq_len;
+    arrays_.slots.host[r] = row.slot;
+    for (int g = 0; g < tables_.num_groups(); ++g) {
+      arrays_.counts.host[g * num_rows + r] = tables_.num_kernel_blocks(g, row.slot);
+    }
+    fill_row_tokens(row, token);
     token += row.num_tokens;
-    if (row.samples) sample_rows[inputs_.num_samples++] = token - 1;
+    if (row.samples) arrays_.sample_rows.host[inputs_.num_samples++] = token - 1;
     inputs_.max_query_len = std::max(inputs_.max_query_len, row.num_tokens);
-    inputs_.max_seq_len = std::max(inputs_.max_seq_len, seq_lens[r]);
+    inputs_.max_seq_len = std::max(inputs_.max_seq_len, seq_len);
   }
-  query_start[plan.rows.size()] = token;
+  arrays_.query_start.host[plan.rows.size()] = token;
+  inputs_.sample_rows = arrays_.sample_rows.device.rows(0, inputs_.num_samples);
   // Only after every row has read where its pending token is.
   for (int sample = 0; const BatchRow& row : plan.rows) {
     last_sample_of_[row.slot] = row.samples ? sample++ : -1;
   }
-
-  inputs_.num_tokens = token;
-  inputs_.ids = ids_.upload(token, stream);
-  inputs_.positions = positions_.upload(token, stream);
-  inputs_.query_start = query_start_.upload(plan.rows.size() + 1, stream);
-  inputs_.seq_lens = seq_lens_.upload(plan.rows.size(), stream);
-  inputs_.sample_rows = sample_rows_.upload(inputs_.num_samples, stream);
-  if (num_pending == 0) return;
-  const std::int64_t all = limits_.max_num_batched_tokens + limits_.max_num_seqs;
-  inputs_.ids = TensorView(gathered_ids_.data(), DType::i32, {token});
-  ops_.gather_rows(inputs_.ids.reshape({token, 1}), ids_.view(0, all).reshape({all, 1}),
-                   id_index_.upload(token, stream), stream);
 }
 
-// How many of the row's tokens are known on the device only.
-int InputBatch::fill_row_tokens(const BatchRow& row, int first, std::span<std::int32_t> ids,
-                                std::span<std::int32_t> index) {
+// Ids come from what the host sends, or where the device alone knows them from the last draw.
+void InputBatch::fill_row_tokens(const BatchRow& row, int first) {
   const int num_known = row.num_tokens - row.num_pending;
   const auto known = row.request->tokens().subspan(row.num_computed, num_known);
-  std::ranges::copy(known, ids.begin() + first);
-  for (int i = 0; i < num_known; ++i) index[first + i] = first + i;
-  for (int i = num_known; i < row.num_tokens; ++i) {
-    assert(last_sample_of_[row.slot] >= 0);
-    index[first + i] = limits_.max_num_batched_tokens + last_sample_of_[row.slot];
+  std::ranges::copy(known, arrays_.ids.host.begin() + first);
+  const std::int32_t sent = pack_.index_of(arrays_.ids) + first;
+  const std::int32_t position = row.num_computed + offsets_[row.slot];
+  assert(row.num_pending == 0 || last_sample_of_[row.slot] >= 0);
+  for (int i = 0; i < row.num_tokens; ++i) {
+    arrays_.id_index.host[first + i] = i < num_known ? sent + i : last_sample_of_[row.slot];
+    arrays_.positions.host[first + i] = position + i;
   }
-  return row.num_pending;
 }
 
-void InputBatch::fill_group(int group, const BatchPlan& plan, StreamRef stream) {
-  GroupArrays& arrays = groups_[group];
-  if (arrays.is_state) return fill_states(group, plan, stream);
-  const auto slots = arrays.slots.write();
-  int token = 0;
-  for (const BatchRow& row : plan.rows) {
-    tables_->slot_mapping(group, row.slot, row.num_computed, slots.subspan(token, row.num_tokens));
-    token += row.num_tokens;
+void InputBatch::fill_padding(int num_rows, int first_row, int first_token) {
+  const std::int32_t ids = pack_.index_of(arrays_.ids);
+  for (int r = first_row, token = first_token; r < num_rows; ++r, ++token) {
+    arrays_.query_start.host[r + 1] = token + 1;
+    arrays_.seq_lens.host[r] = 1;
+    arrays_.slots.host[r] = kPaddingRow;
+    for (int g = 0; g < tables_.num_groups(); ++g) arrays_.counts.host[g * num_rows + r] = 0;
+    arrays_.ids.host[token] = 0;
+    arrays_.id_index.host[token] = ids + token;
+    arrays_.positions.host[token] = 0;
   }
-  GroupInputs& inputs = group_inputs_[group];
-  inputs.slots = arrays.slots.upload(token, stream);
-
-  const int columns = tables_->geometry(group).columns();
-  const RowRange changed = tables_->changed_rows(group);
-  if (!changed.empty()) {
-    arrays.table.upload(static_cast<std::size_t>(changed.first) * columns,
-                        static_cast<std::size_t>(changed.end - changed.first) * columns, stream);
-  }
-  const auto num_rows = static_cast<std::int64_t>(plan.rows.size());
-  inputs.block_table = arrays.table.view(0, static_cast<std::size_t>(num_rows) * columns)
-                           .reshape({num_rows, columns});
+  if (first_row == num_rows) return;
+  inputs_.max_query_len = std::max(inputs_.max_query_len, 1);
+  inputs_.max_seq_len = std::max(inputs_.max_seq_len, 1);
 }
 
-void InputBatch::fill_states(int group, const BatchPlan& plan, StreamRef stream) {
-  GroupArrays& arrays = groups_[group];
-  const auto read = arrays.state_read.write();
-  const auto write = arrays.state_write.write();
+void InputBatch::fill_states(const Group& group, const BatchPlan& plan, int num_rows,
+                             GroupInputs& inputs) {
+  const Ints read = pack_.add<std::int32_t>(num_rows), write = pack_.add<std::int32_t>(num_rows);
+  std::ranges::fill(read.host, -1);
+  std::ranges::fill(write.host, -1);
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const BatchRow& row = plan.rows[r];
     const int last = row.num_computed + row.num_tokens - 1;
     const auto block_of = [&](int position) {
-      return tables_->block_at(group, row.slot,
-                               arrays.one_state ? 0 : position / arrays.block_size);
+      return group.states->at(row.slot, group.one_state ? 0 : position / group.block_size);
     };
-    write[r] = block_of(last);
-    read[r] = row.num_computed == 0 ? -1 : block_of(row.num_computed - 1);
+    write.host[r] = block_of(last);
+    if (row.num_computed > 0) read.host[r] = block_of(row.num_computed - 1);
   }
-  group_inputs_[group].state_read = arrays.state_read.upload(plan.rows.size(), stream);
-  group_inputs_[group].state_write = arrays.state_write.upload(plan.rows.size(), stream);
+  inputs.state_read = read.device;
+  inputs.state_write = write.device;
 }
 
 }  // namespace quire

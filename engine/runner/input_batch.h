@@ -1,17 +1,19 @@
 #pragma once
 // A plan as arrays on the device: token ids, positions, block tables, slots, states. Rows are
 // requests in the plan's order; what a request has from step to step (its block table, its
-// position offset) lies in its slot. Engine thread only.
+// position offset) lies in its slot. The host sends one copy of a few numbers per row and token;
+// expand() makes the rest of them on the device, and so can be part of a graph. Engine thread only.
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "backend/staged_array.h"
+#include "backend/staged_pack.h"
 #include "engine/kv_cache/plan.h"
 #include "engine/runner/block_tables.h"
+#include "engine/runner/state_table.h"
 #include "engine/scheduler/batch_plan.h"
 #include "model/forward_context.h"
 
@@ -23,7 +25,7 @@ struct BatchLimits {
   int max_model_len = 0;  // tokens
 };
 
-// One step's arrays; views are on the device.
+// One step's arrays; views are on the device. R and T count padding too.
 struct StepInputs {
   TensorView ids;          // i32 [T]
   TensorView positions;    // i32 [T]
@@ -31,7 +33,7 @@ struct StepInputs {
   TensorView seq_lens;     // i32 [R]
   TensorView sample_rows;  // i32 [S]: the token whose hidden state each sampled row needs
   std::span<const GroupInputs> groups;
-  int num_tokens = 0;
+  int num_tokens = 0;  // T
   int num_samples = 0;
   int max_query_len = 0;
   int max_seq_len = 0;
@@ -45,52 +47,63 @@ class InputBatch {
   InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& groups,
              const BatchLimits& limits, PositionOffset offset);
 
-  // Valid until the next call.
-  const StepInputs& build(const BatchPlan& plan, StreamRef stream);
+  // Queues the upload; expand() must follow. With fewer rows than num_rows, rows of one token are
+  // added that read the null block and keep nothing. Equal numbers of rows and tokens give equal
+  // addresses. Valid until the next call.
+  const StepInputs& build(const BatchPlan& plan, int num_rows, StreamRef stream);
+
+  // Queues what the device makes of the upload: ids, gathered tables, slots.
+  void expand(StreamRef stream);
 
   // Where the step's draw goes, i32 [S]. The next step's pending tokens are read from there.
-  TensorView sampled_tokens(int num_samples) const;
+  TensorView sampled_tokens(int num_samples) const {
+    return pack_.whole<std::int32_t>(num_samples);
+  }
 
-  const BlockTables& tables() const { return *tables_; }
+  int num_groups() const { return static_cast<int>(groups_.size()); }
+  int max_blocks(int group) const { return groups_[group].max_blocks; }  // of one request
 
  private:
-  // Of one KV cache group. State groups have states instead of slots.
-  struct GroupArrays {
-    bool is_state = false;
-    bool one_state = false;  // one block for the whole request
+  using Ints = StagedPack::Array<std::int32_t>;
+  // Of one KV cache group: a table on the device, or states.
+  struct Group {
+    int max_blocks = 0;
     int block_size = 0;
-    StagedArray<std::int64_t> slots;
-    StagedArray<std::int32_t> state_read;
-    StagedArray<std::int32_t> state_write;
-    StagedArray<std::int32_t> table;  // [max_num_seqs, columns]
-    std::span<std::int32_t> host_table;
+    int table = -1;          // in tables_; −1: states
+    bool one_state = false;  // one block for the whole request
+    std::optional<StateTable> states;
+  };
+  // Of one step, in the order they lie.
+  struct Arrays {
+    Ints query_start, seq_lens, slots, counts, sample_rows, ids, id_index, positions;
   };
 
+  static std::vector<TableGeometry> add_groups(const std::vector<KvGroup>& kv_groups,
+                                               const BatchLimits& limits,
+                                               std::vector<Group>& groups);
+  std::size_t pack_bytes() const;
   void update_tables(const BatchPlan& plan);
-  void fill_tokens(const BatchPlan& plan, StreamRef stream);
-  int fill_row_tokens(const BatchRow& row, int first, std::span<std::int32_t> ids,
-                      std::span<std::int32_t> index);
-  void fill_group(int group, const BatchPlan& plan, StreamRef stream);
-  void fill_states(int group, const BatchPlan& plan, StreamRef stream);
+  void add_arrays(int num_rows, int num_tokens);
+  void fill_rows(const BatchPlan& plan);
+  void fill_row_tokens(const BatchRow& row, int first);
+  void fill_padding(int num_rows, int first_row, int first_token);
+  void fill_states(const Group& group, const BatchPlan& plan, int num_rows, GroupInputs& inputs);
 
-  Device& device_;
   Ops& ops_;
   const BatchLimits limits_;
   PositionOffset offset_of_prompt_;
-  std::vector<GroupArrays> groups_;
-  std::unique_ptr<BlockTables> tables_;
+  std::vector<Group> groups_;
+  BlockTables tables_;
   std::vector<std::int32_t> offsets_;         // by slot
   std::vector<std::int32_t> last_sample_of_;  // by slot: row of sampled_tokens(), −1: none
-  std::vector<std::int32_t> row_slots_;       // by row
 
-  // Token ids of the host, [max_num_batched_tokens], then what the step before has drawn,
-  // [max_num_seqs]: one array, so that one gather can read both.
-  StagedArray<std::int32_t> ids_;
-  StagedArray<std::int32_t> id_index_;
-  Buffer gathered_ids_;
-  StagedArray<std::int32_t> positions_, query_start_, seq_lens_, sample_rows_;
+  // Begins with what the step before has drawn, [max_num_seqs]; then what the host sends: one
+  // buffer, so that one gather can read both.
+  StagedPack pack_;
+  Buffer ids_;  // i32 [max_num_batched_tokens]: gathered
+  Arrays arrays_;
   std::vector<GroupInputs> group_inputs_;
-  std::unique_ptr<Event> uploaded_;  // block tables have one host copy: see build()
+  TableRows table_rows_;
   StepInputs inputs_;
 };
 

@@ -54,27 +54,73 @@ void ModelRunner::launch(const BatchPlan& plan) {
   InFlight& step = steps_[next_];
   const StreamRef stream = device_.stream();
   memory_.zero_blocks(plan.zero_blocks, stream);
-  const StepInputs& inputs = batch_.build(plan, stream);
+  const int size = graph_size(plan);
+  const StepInputs& inputs = batch_.build(plan, size, stream);
   add_sampled_rows(plan, step);
-
-  const Workspace::Scope scope(workspace_);
-  const ForwardContext context{.ops = ops_,
-                               .stream = stream,
-                               .workspace = workspace_,
-                               .positions = inputs.positions,
-                               .query_start = inputs.query_start,
-                               .seq_lens = inputs.seq_lens,
-                               .max_query_len = inputs.max_query_len,
-                               .max_seq_len = inputs.max_seq_len,
-                               .groups = inputs.groups};
-  const TensorView hidden(hidden_.data(), model_.dtype(),
-                          {inputs.num_tokens, model_.hidden_size()});
-  model_.forward(hidden, inputs.ids, context);
-  read_all_logits(plan, context);
-  sample(inputs, context, step);
+  if (size > 0) {
+    graphs_.replay(size, stream);
+  } else {
+    compute(plan, inputs);
+  }
+  sample(inputs.num_samples, step);
   step.done->record(stream);
   next_ = (next_ + 1) % kMaxInFlight;
   ++num_in_flight_;
+}
+
+// Rows of the graph that can run this plan; 0: none can. With an observer the logits buffer is not
+// the draw's alone.
+int ModelRunner::graph_size(const BatchPlan& plan) const {
+  const bool is_decode =
+      static_cast<std::size_t>(plan.num_tokens) == plan.rows.size() && !observer_ &&
+      std::ranges::all_of(plan.rows, [](const BatchRow& row) { return row.samples; });
+  return is_decode ? graphs_.size_for(plan.num_tokens) : 0;
+}
+
+ForwardContext ModelRunner::context(const StepInputs& inputs, int max_seq_len) {
+  return {.ops = ops_,
+          .stream = device_.stream(),
+          .workspace = workspace_,
+          .positions = inputs.positions,
+          .query_start = inputs.query_start,
+          .seq_lens = inputs.seq_lens,
+          .max_query_len = inputs.max_query_len,
+          .max_seq_len = max_seq_len,
+          .groups = inputs.groups};
+}
+
+TensorView ModelRunner::hidden(std::int64_t rows) const {
+  return TensorView(hidden_.data(), model_.dtype(), {rows, model_.hidden_size()});
+}
+
+TensorView ModelRunner::logits(std::int64_t rows) const {
+  return TensorView(logits_.data(), DType::f32, {rows, model_.vocab_size()});
+}
+
+// From the uploaded arrays to the logits of the rows that sample.
+void ModelRunner::compute(const BatchPlan& plan, const StepInputs& inputs) {
+  const Workspace::Scope scope(workspace_);
+  const ForwardContext context = this->context(inputs, inputs.max_seq_len);
+  batch_.expand(context.stream);
+  model_.forward(hidden(inputs.num_tokens), inputs.ids, context);
+  read_all_logits(plan, context);
+  const int n = inputs.num_samples;
+  if (n == 0) return;
+  TensorView sampled = hidden(n);
+  if (n < inputs.num_tokens) {
+    sampled = TensorView(sampled_hidden_.data(), model_.dtype(), {n, model_.hidden_size()});
+    ops_.gather_rows(sampled, hidden(inputs.num_tokens), inputs.sample_rows, context.stream);
+  }
+  model_.logits(logits(n), sampled, context);
+}
+
+// The same where every row samples its one token; depends on nothing but device memory.
+void ModelRunner::compute_decode(const StepInputs& inputs) {
+  const Workspace::Scope scope(workspace_);
+  const ForwardContext context = this->context(inputs, options_.limits.max_model_len);
+  batch_.expand(context.stream);
+  model_.forward(hidden(inputs.num_tokens), inputs.ids, context);
+  model_.logits(logits(inputs.num_tokens), hidden(inputs.num_tokens), context);
 }
 
 void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
@@ -89,31 +135,18 @@ void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
   }
 }
 
-void ModelRunner::sample(const StepInputs& inputs, const ForwardContext& context, InFlight& step) {
-  const std::int64_t n = inputs.num_samples;
-  const TensorView tokens = batch_.sampled_tokens(inputs.num_samples);
-  const TensorView logits(logits_.data(), DType::f32, {n, model_.vocab_size()});
-  if (n > 0) {
-    const std::int64_t width = model_.hidden_size();
-    const TensorView all(hidden_.data(), model_.dtype(), {inputs.num_tokens, width});
-    TensorView hidden = all;
-    if (n < inputs.num_tokens) {
-      hidden = TensorView(sampled_hidden_.data(), model_.dtype(), {n, width});
-      ops_.gather_rows(hidden, all, inputs.sample_rows, context.stream);
-    }
-    model_.logits(logits, hidden, context);
-  }
-  sampler_.sample(tokens, logits, context.stream);
+void ModelRunner::sample(int num_samples, InFlight& step) {
+  const StreamRef stream = device_.stream();
+  const TensorView tokens = batch_.sampled_tokens(num_samples);
+  sampler_.sample(tokens, logits(num_samples), stream);
   step.sampler_turn = sampler_.turn();
-  if (n > 0) device_.copy(step.tokens.data(), tokens.data(), tokens.bytes(), context.stream);
+  if (num_samples > 0) device_.copy(step.tokens.data(), tokens.data(), tokens.bytes(), stream);
 }
 
 // Logits of more than the sampled rows, for an observer or for prompts' log-probabilities: in
 // pieces that fit the logits buffer.
 void ModelRunner::read_all_logits(const BatchPlan& plan, const ForwardContext& context) {
-  const std::int64_t width = model_.hidden_size();
-  const TensorView hidden(hidden_.data(), model_.dtype(),
-                          {options_.limits.max_num_batched_tokens, width});
+  const TensorView all = hidden(options_.limits.max_num_batched_tokens);
   std::int64_t first = 0;
   for (const BatchRow& row : plan.rows) {
     const int prompt_tokens =
@@ -121,12 +154,12 @@ void ModelRunner::read_all_logits(const BatchPlan& plan, const ForwardContext& c
     const int wanted = observer_ ? row.num_tokens : prompt_tokens;
     for (int done = 0; done < wanted;) {
       const int count = std::min(wanted - done, options_.limits.max_num_seqs);
-      const TensorView logits(logits_.data(), DType::f32, {count, model_.vocab_size()});
-      model_.logits(logits, hidden.rows(first + done, first + done + count), context);
+      const TensorView piece = logits(count);
+      model_.logits(piece, all.rows(first + done, first + done + count), context);
       const int position = row.num_computed + done;
-      if (observer_) show_logits(row, position, logits, context.stream);
+      if (observer_) show_logits(row, position, piece, context.stream);
       if (const int of_prompt = std::min(count, prompt_tokens - done); of_prompt > 0) {
-        prompt_logprobs_.add(*row.request, position, logits.rows(0, of_prompt), context.stream);
+        prompt_logprobs_.add(*row.request, position, piece.rows(0, of_prompt), context.stream);
       }
       done += count;
     }
@@ -161,6 +194,25 @@ StepTokens ModelRunner::collect() {
 }
 
 void ModelRunner::warm_up() {
+  warm_up_eager();
+  capture_graphs();
+  const BlockId null_block = 0;
+  memory_.zero_blocks({&null_block, 1}, device_.stream());
+  device_.synchronize(device_.stream());
+}
+
+// Each size runs once before it is captured: that loads kernels and chooses algorithms, which a
+// capture must not.
+void ModelRunner::capture_graphs() {
+  for (const int size : options_.graph_sizes) {
+    const StepInputs& inputs = batch_.build({}, size, device_.stream());
+    compute_decode(inputs);
+    device_.synchronize(device_.stream());
+    graphs_.add(size, device_.capture([&] { compute_decode(inputs); }));
+  }
+}
+
+void ModelRunner::warm_up_eager() {
   const BatchLimits& limits = options_.limits;
   // A CPU has nothing to load ahead; a long prompt there would only take time.
   const int most = device_.is_host_memory() ? 8 : limits.max_num_batched_tokens;
@@ -172,8 +224,8 @@ void ModelRunner::warm_up() {
   BatchPlan plan;
   plan.rows = {{.request = &request, .num_tokens = num_prompt, .is_new = true, .samples = true}};
   plan.num_tokens = num_prompt;
-  for (int group = 0; group < batch_.tables().num_groups(); ++group) {
-    const int count = batch_.tables().geometry(group).max_blocks;
+  for (int group = 0; group < batch_.num_groups(); ++group) {
+    const int count = batch_.max_blocks(group);
     plan.block_updates.push_back({.row = 0, .group = group, .first = 0, .count = count});
     plan.block_ids.resize(std::max<std::size_t>(plan.block_ids.size(), count), 0);
   }
@@ -185,9 +237,6 @@ void ModelRunner::warm_up() {
   plan.num_tokens = 1;
   launch(plan);
   collect();
-  const BlockId null_block = 0;
-  memory_.zero_blocks({&null_block, 1}, device_.stream());
-  device_.synchronize(device_.stream());
 }
 
 }  // namespace quire

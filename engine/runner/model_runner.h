@@ -1,7 +1,8 @@
 #pragma once
 // Executes plans: arrays → forward → logits → tokens. launch() queues a step, collect() waits for
 // the oldest one; up to two may be under way, so that a step is planned while another computes.
-// Engine thread only.
+// Steps in which every row has one token and draws the next are replayed from graphs where there
+// are graphs. Engine thread only.
 
 #include <array>
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "backend/workspace.h"
+#include "engine/runner/graph_cache.h"
 #include "engine/runner/input_batch.h"
 #include "engine/runner/kv_memory.h"
 #include "engine/runner/prompt_logprobs.h"
@@ -24,6 +26,7 @@ namespace quire {
 struct RunnerOptions {
   BatchLimits limits;
   std::uint64_t seed = 0;
+  std::vector<int> graph_sizes = {};  // rows, ascending; empty: no graphs
 };
 
 // Sees the logits of every token of every step, before edits; slows everything down.
@@ -41,7 +44,7 @@ class ModelRunner {
   static std::size_t scratch_bytes(const Model& model, const BatchLimits& limits);
 
   // Runs a prompt and a decode step in the null block, so that the first request finds everything
-  // touched and a workspace that is too small shows at start-up.
+  // touched and a workspace that is too small shows at start-up; then captures the graphs.
   void warm_up();
 
   void observe_logits(LogitsObserver observer) { observer_ = std::move(observer); }
@@ -59,6 +62,7 @@ class ModelRunner {
   }
 
   int num_in_flight() const { return num_in_flight_; }
+  const GraphCache& graphs() const { return graphs_; }
   // The step launched last must be collected before the next is planned.
   bool next_needs_collect() const { return sampler_.needs_latest_tokens(); }
 
@@ -70,8 +74,16 @@ class ModelRunner {
     int sampler_turn = 0;
   };
 
+  int graph_size(const BatchPlan& plan) const;
+  ForwardContext context(const StepInputs& inputs, int max_seq_len);
+  TensorView hidden(std::int64_t rows) const;  // [rows, hidden_size]
+  TensorView logits(std::int64_t rows) const;  // f32 [rows, V]
+  void compute(const BatchPlan& plan, const StepInputs& inputs);
+  void compute_decode(const StepInputs& inputs);
+  void capture_graphs();
+  void warm_up_eager();
   void add_sampled_rows(const BatchPlan& plan, InFlight& step);
-  void sample(const StepInputs& inputs, const ForwardContext& context, InFlight& step);
+  void sample(int num_samples, InFlight& step);
   void read_all_logits(const BatchPlan& plan, const ForwardContext& context);
   void show_logits(const BatchRow& row, int position, TensorView logits, StreamRef stream);
 
@@ -88,6 +100,7 @@ class ModelRunner {
   Buffer logits_;          // f32 [max_num_seqs, V]
   LogitsObserver observer_;
   PromptLogprobs prompt_logprobs_;
+  GraphCache graphs_;
 
   std::array<InFlight, kMaxInFlight> steps_;
   int next_ = 0;  // of steps_, to launch

@@ -29,6 +29,12 @@ TensorView upload(StagedArray<T>& array, const std::vector<T>& values, StreamRef
   return array.upload(values.size(), stream);
 }
 
+std::size_t row_bytes(int max_num_seqs) {
+  const auto n = static_cast<std::size_t>(max_num_seqs);
+  return 6 * StagedPack::bytes_of<float>(n) + StagedPack::bytes_of<std::int32_t>(n) +
+         StagedPack::bytes_of<std::uint64_t>(n) + StagedPack::bytes_of<std::int64_t>(n);
+}
+
 void grow(Buffer& buffer, std::size_t bytes, Device& device) {
   if (bytes > buffer.bytes()) buffer = device.allocate(bytes);
 }
@@ -41,15 +47,7 @@ Sampler::Sampler(Device& device, Ops& ops, const SamplerOptions& options)
       options_(options),
       slots_(options.max_num_seqs),
       params_(options.max_num_seqs),
-      temperature_(device, options.max_num_seqs),
-      top_p_(device, options.max_num_seqs),
-      min_p_(device, options.max_num_seqs),
-      top_k_(device, options.max_num_seqs),
-      seed_(device, options.max_num_seqs),
-      position_(device, options.max_num_seqs),
-      repetition_(device, options.max_num_seqs),
-      frequency_(device, options.max_num_seqs),
-      presence_(device, options.max_num_seqs),
+      pack_(device, 0, row_bytes(options.max_num_seqs)),
       bias_row_(device, 0),
       bias_token_(device, 0),
       seen_row_(device, 0),
@@ -67,7 +65,6 @@ void Sampler::reset(int slot) {
 
 void Sampler::begin_step() {
   num_rows_ = 0;
-  all_greedy_ = true;
   has_edits_ = false;
   bias_rows_.clear();
   bias_tokens_.clear();
@@ -75,9 +72,14 @@ void Sampler::begin_step() {
   penalized_.clear();
   logprob_rows_.clear();
   logprob_k_ = 0;
-  host_ = {temperature_.write(), top_p_.write(),     min_p_.write(),
-           repetition_.write(),  frequency_.write(), presence_.write(),
-           top_k_.write(),       seed_.write(),      position_.write()};
+  pack_.begin();
+  const auto n = static_cast<std::size_t>(options_.max_num_seqs);
+  for (auto* array : {&rows_.temperature, &rows_.top_p, &rows_.min_p, &rows_.repetition,
+                      &rows_.frequency, &rows_.presence})
+    *array = pack_.add<float>(n);
+  rows_.top_k = pack_.add<std::int32_t>(n);
+  rows_.seed = pack_.add<std::uint64_t>(n);
+  rows_.position = pack_.add<std::int64_t>(n);
 }
 
 Sampler::RowParams Sampler::params_of(const Request& request) const {
@@ -100,16 +102,15 @@ void Sampler::add_row(int slot, const Request& request, int position) {
   if (!params_[slot]) params_[slot] = params_of(request);
   const RowParams& params = *params_[slot];
   const int row = num_rows_++;
-  host_.temperature[row] = params.temperature;
-  host_.top_p[row] = params.top_p;
-  host_.min_p[row] = params.min_p;
-  host_.top_k[row] = params.top_k;
-  host_.seed[row] = params.seed;
-  host_.position[row] = position;
-  host_.repetition[row] = params.repetition;
-  host_.frequency[row] = params.frequency;
-  host_.presence[row] = params.presence;
-  all_greedy_ = all_greedy_ && params.temperature == 0;
+  rows_.temperature.host[row] = params.temperature;
+  rows_.top_p.host[row] = params.top_p;
+  rows_.min_p.host[row] = params.min_p;
+  rows_.top_k.host[row] = params.top_k;
+  rows_.seed.host[row] = params.seed;
+  rows_.position.host[row] = position;
+  rows_.repetition.host[row] = params.repetition;
+  rows_.frequency.host[row] = params.frequency;
+  rows_.presence.host[row] = params.presence;
 
   if (params.edits) add_edits(row, request, position);
   if (params.penalties) {
@@ -174,36 +175,26 @@ void Sampler::sample(TensorView tokens, TensorView logits, StreamRef stream) {
   results_[turn_].rows = {};
   if (num_rows_ == 0) return;
   if (!logprob_rows_.empty()) keep_raw_logits(logits, stream);
+  pack_.upload(stream);
   if (has_edits_) ops_.edit_logits(logits, upload_edits(stream), stream);
-  ops_.sample(tokens, logits, upload_args(stream), stream);
+  ops_.sample(tokens, logits, sampling_args(), stream);
   if (!logprob_rows_.empty()) compute_logprobs(tokens, stream);
 }
 
-// Greedy rows read nothing but their temperature.
-SamplingArgs Sampler::upload_args(StreamRef stream) {
-  const auto n = static_cast<std::size_t>(num_rows_);
-  const std::size_t rest = all_greedy_ ? 0 : n;
-  SamplingArgs args;
-  args.temperature = temperature_.upload(n, stream);
-  top_k_.upload(rest, stream);
-  top_p_.upload(rest, stream);
-  min_p_.upload(rest, stream);
-  seed_.upload(rest, stream);
-  position_.upload(rest, stream);
-  args.top_k = top_k_.view(0, n);
-  args.top_p = top_p_.view(0, n);
-  args.min_p = min_p_.view(0, n);
-  args.seed = seed_.view(0, n);
-  args.position = position_.view(0, n);
-  return args;
+SamplingArgs Sampler::sampling_args() const {
+  return {.temperature = rows_.temperature.device.rows(0, num_rows_),
+          .top_k = rows_.top_k.device.rows(0, num_rows_),
+          .top_p = rows_.top_p.device.rows(0, num_rows_),
+          .min_p = rows_.min_p.device.rows(0, num_rows_),
+          .seed = rows_.seed.device.rows(0, num_rows_),
+          .position = rows_.position.device.rows(0, num_rows_)};
 }
 
 LogitEdits Sampler::upload_edits(StreamRef stream) {
-  const auto n = static_cast<std::size_t>(num_rows_);
   LogitEdits edits;
-  edits.repetition = repetition_.upload(n, stream);
-  edits.frequency = frequency_.upload(n, stream);
-  edits.presence = presence_.upload(n, stream);
+  edits.repetition = rows_.repetition.device.rows(0, num_rows_);
+  edits.frequency = rows_.frequency.device.rows(0, num_rows_);
+  edits.presence = rows_.presence.device.rows(0, num_rows_);
   if (!bias_rows_.empty()) {
     edits.bias_row = upload(bias_row_, bias_rows_, stream);
     edits.bias_token = upload(bias_token_, bias_tokens_, stream);
@@ -252,7 +243,7 @@ void Sampler::compute_logprobs(TensorView tokens, StreamRef stream) {
   auto* base = static_cast<float*>(result.on_device.data());
   const TensorView chosen(chosen_tokens_.data(), DType::i32, {n});
   ops_.gather_rows(chosen.reshape({n, 1}), tokens.reshape({tokens.extent(0), 1}),
-                   logprob_row_.view(0, static_cast<std::size_t>(n)), stream);
+                   logprob_row_.view(static_cast<std::size_t>(n)), stream);
   ops_.log_probs(TensorView(base, DType::i32, {n, k}), TensorView(base + n * k, DType::f32, {n, k}),
                  TensorView(base + 2 * n * k, DType::f32, {n}),
                  TensorView(base + 2 * n * k + n, DType::i32, {n}),

@@ -13,6 +13,7 @@
 
 #include "backend/ops.h"
 #include "backend/staged_array.h"
+#include "backend/staged_pack.h"
 #include "engine/request/request.h"
 #include "engine/sampling/token_counts.h"
 
@@ -83,7 +84,7 @@ class Sampler {
   void count_tokens(Slot& slot, const Request& request);
   void forbid(int row, TokenId token);
   LogitEdits upload_edits(StreamRef stream);
-  SamplingArgs upload_args(StreamRef stream);
+  SamplingArgs sampling_args() const;
   void keep_raw_logits(TensorView logits, StreamRef stream);
   void compute_logprobs(TensorView tokens, StreamRef stream);
 
@@ -94,21 +95,17 @@ class Sampler {
   std::vector<std::optional<RowParams>> params_;  // by slot; empty: a new request
 
   int num_rows_ = 0;
-  bool all_greedy_ = true;
   bool has_edits_ = false;
 
-  // One element per sampled row.
-  StagedArray<float> temperature_, top_p_, min_p_;
-  StagedArray<std::int32_t> top_k_;
-  StagedArray<std::uint64_t> seed_;
-  StagedArray<std::int64_t> position_;
-  StagedArray<float> repetition_, frequency_, presence_;
-  struct HostRows {
-    std::span<float> temperature, top_p, min_p, repetition, frequency, presence;
-    std::span<std::int32_t> top_k;
-    std::span<std::uint64_t> seed;
-    std::span<std::int64_t> position;
-  } host_;
+  // One element per sampled row; one copy brings them all to the device.
+  struct RowArrays {
+    StagedPack::Array<float> temperature, top_p, min_p, repetition, frequency, presence;
+    StagedPack::Array<std::int32_t> top_k;
+    StagedPack::Array<std::uint64_t> seed;
+    StagedPack::Array<std::int64_t> position;
+  };
+  StagedPack pack_;
+  RowArrays rows_;
 
   // Lists of (row, token): collected here, then uploaded.
   std::vector<std::int32_t> bias_rows_, bias_tokens_;

@@ -209,6 +209,12 @@ void fields(V& v, T& m) {
   v(7, m.hash_seed);
 }
 
+template <class V, Same<GraphConfig> T>
+void fields(V& v, T& m) {
+  v(1, m.enforce_eager);
+  v(2, m.capture_sizes);
+}
+
 template <class V, Same<EngineConfig> T>
 void fields(V& v, T& m) {
   v(1, m.model);
@@ -219,6 +225,7 @@ void fields(V& v, T& m) {
   v(6, m.device);
   v(7, m.cpu_threads);
   v(8, m.deterministic);
+  v(9, m.graphs);
 }
 
 template <class V, Same<Configure> T>

@@ -58,6 +58,7 @@ TEST_CASE("Every flag reaches its field") {
                                       "--no-async-scheduling",
                                       "--max-num-queued-reqs=10",
                                       "--max-num-queued-tokens=1M",
+                                      "--cudagraph-capture-sizes=1,2,8",
                                       "--kv-events-endpoint=tcp://*:5557",
                                       "--kv-events-hash-seed=0",
                                       "--kv-events-byte-hashes",
@@ -91,6 +92,7 @@ TEST_CASE("Every flag reaches its field") {
   CHECK_FALSE(config.scheduler.async_scheduling);
   CHECK(config.scheduler.max_num_queued_reqs == 10);
   CHECK(config.scheduler.max_num_queued_tokens == 1 << 20);
+  CHECK(config.graphs.capture_sizes == std::vector<int>{1, 2, 8});
   CHECK(config.kv_events.endpoint == "tcp://*:5557");
   CHECK(config.kv_events.hash_seed == "0");
   CHECK_FALSE(config.kv_events.int_hashes);
@@ -106,6 +108,10 @@ TEST_CASE("Without flags the defaults stay") {
   CHECK_FALSE(config.cache.num_gpu_blocks_override);
   CHECK(parsed({"m", "--max-model-len=-1"}).model.max_model_len == kAutoFit);
   CHECK(parsed({"m", "--max-model-len", "auto"}).model.max_model_len == kAutoFit);
+  CHECK_FALSE(config.graphs.enforce_eager);
+  CHECK(parsed({"m", "--enforce-eager"}).graphs.enforce_eager);
+  CHECK(parsed({"m", "--cudagraph-capture-sizes", "1", "2"}).graphs.capture_sizes ==
+        std::vector<int>{1, 2});
   CHECK(parsed({"m", "--enable-prefix-caching"}).cache.enable_prefix_caching);
 }
 

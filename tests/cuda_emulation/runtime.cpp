@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "device_loss.h"
 #include "kernel.h"
 
 using Work = std::function<void()>;
@@ -42,6 +44,7 @@ std::recursive_mutex mutex;
 std::set<CUstream_st*> streams;
 std::map<const char*, std::size_t> pinned, device;
 cudaError_t last_error = cudaSuccess;
+std::atomic<bool> lost = false;
 
 bool lazy() {
   static const bool value = [] {
@@ -52,9 +55,10 @@ bool lazy() {
 }
 
 cudaError_t failed(cudaError_t error) { return last_error = error; }
+cudaError_t alive() { return lost ? failed(cudaErrorLaunchFailure) : cudaSuccess; }
 
 void drain(CUstream_st* stream, std::uint64_t until) {
-  while (stream->done < until && !stream->queue.empty()) {
+  while (!lost && stream->done < until && !stream->queue.empty()) {
     const Work work = std::move(stream->queue.front());
     stream->queue.pop_front();
     ++stream->done;
@@ -73,6 +77,7 @@ bool within(const std::map<const char*, std::size_t>& memory, const void* addres
 }
 
 cudaError_t put(CUstream_st* stream, Work work) {
+  if (lost) return alive();
   if (stream == nullptr) {  // the legacy default stream waits for all others
     drain_all();
     work();
@@ -89,6 +94,7 @@ cudaError_t put(CUstream_st* stream, Work work) {
 
 // Exact sizes: ASan sees the very next byte.
 cudaError_t allocate(std::map<const char*, std::size_t>& memory, void** data, std::size_t bytes) {
+  if (lost) return alive();
   if (posix_memalign(data, 256, bytes != 0 ? bytes : 1) != 0)
     return failed(cudaErrorMemoryAllocation);
   std::memset(*data, 0xff, bytes);
@@ -106,6 +112,8 @@ cudaError_t release(std::map<const char*, std::size_t>& memory, void* data) {
 }  // namespace
 
 namespace emulation {
+void lose_device() { lost = true; }
+
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(mutex);
   return put(stream, std::move(work));
@@ -219,10 +227,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   LOCK;
   SYNCHRONISES;
-  if (stream == nullptr) return drain_all(), cudaSuccess;
+  if (stream == nullptr) return drain_all(), alive();
   if (stream->capturing != nullptr) return failed(cudaErrorStreamCaptureUnsupported);
   drain(stream, stream->queued);
-  return cudaSuccess;
+  return alive();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   LOCK;
@@ -251,17 +259,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   SYNCHRONISES;
   event->stream = stream;
   event->at = stream != nullptr ? stream->queued : 0;
-  return cudaSuccess;
+  return alive();
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   LOCK;
   SYNCHRONISES;
   if (event->stream != nullptr) drain(event->stream, event->at);
-  return cudaSuccess;
+  return alive();
 }
 // Asking makes a little progress, as time does on a device.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   LOCK;
+  if (lost) return alive();
   if (event->stream == nullptr || event->stream->done >= event->at) return cudaSuccess;
   drain(event->stream, event->stream->done + 1);
   return event->stream->done >= event->at ? cudaSuccess : cudaErrorNotReady;
@@ -277,7 +286,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   LOCK;
   for (const Work& work : executable->work) put(stream, work);
-  return cudaSuccess;
+  return alive();
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return delete executable, cudaSuccess;
@@ -288,6 +297,7 @@ cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return c
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return last_error; }
 const char* cudaGetErrorName(cudaError_t error) {
+  if (error == cudaErrorLaunchFailure) return "cudaErrorLaunchFailure";
   return error == cudaSuccess ? "cudaSuccess" : "cudaError";
 }
 const char* cudaGetErrorString(cudaError_t error) {

@@ -3,10 +3,12 @@
 
 Usage: emulated_cuda_test.py QUIRE_EMULATED
 """
+import concurrent.futures
 import http.client
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -67,10 +69,12 @@ def check_answers(quire):
         expected = cpu.complete(prompts, 48)
         assert "device=cpu" in cpu.log_text()
     assert all(expected) and len(set(expected)) > 1, expected
-    with Server(quire, ["--device", "cuda"]) as cuda:
-        assert "device=cuda:0" in cuda.log_text()
-        assert cuda.complete(prompts, 48) == expected
-        assert [cuda.complete([prompt], 48)[0] for prompt in prompts[:2]] == expected[:2]
+    for graphs in ([], ["--cudagraph-capture-sizes", "2"], ["--enforce-eager"]):
+        with Server(quire, ["--device", "cuda", *graphs]) as cuda:
+            assert "device=cuda:0" in cuda.log_text()
+            assert ("engine.no_graphs" in cuda.log_text()) == ("--enforce-eager" in graphs)
+            assert cuda.complete(prompts, 48) == expected, graphs
+            assert [cuda.complete([prompt], 48)[0] for prompt in prompts[:2]] == expected[:2], graphs
 
 
 def check_device_choice(quire):
@@ -89,10 +93,41 @@ def check_device_choice(quire):
     assert too_many.returncode != 0 and "there is no CUDA device 1: the machine has 1" in too_many.stderr, too_many
 
 
+def check_refused_flags(quire):
+    for flags in (["--device", "cpu", "--enforce-eager"], ["--device", "cpu", "--cudagraph-capture-sizes", "1"],
+                  ["--device", "cuda", "--cudagraph-capture-sizes", "5"]):
+        refused = subprocess.run([quire, "serve", MODEL, *FLAGS, *flags], text=True, capture_output=True, timeout=60)
+        assert refused.returncode != 0 and flags[2] in refused.stderr, refused
+
+
+# What was running ends with an error, /health turns red, and the server still answers and stops.
+def check_device_loss(quire):
+    with Server(quire, ["--device", "cuda"]) as server:
+        assert server.ask("GET", "/health")[0] == 200
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            body = {"model": "quire-tiny", "prompt": "one two", "max_tokens": 400, "ignore_eos": True, "stream": True}
+            streams = [pool.submit(server.ask, "POST", "/v1/completions", body) for _ in range(2)]
+            while "vllm:num_requests_running" not in (metrics := server.ask("GET", "/metrics")[1]) or not re.search(
+                    r"^vllm:num_requests_running\{.*\} 2", metrics, re.M):
+                assert not any(stream.done() for stream in streams), "the requests ended before the device was lost"
+            server.process.send_signal(signal.SIGUSR1)
+            for status, text in (stream.result(timeout=60) for stream in streams):
+                # An error instead of the stream, or as its last event.
+                assert status in (200, 503) and '"error"' in text and "cudaErrorLaunchFailure" in text, text[-500:]
+        status, text = server.ask("GET", "/health")
+        assert status == 503, (status, text)
+        status, text = server.ask("POST", "/v1/completions", {"model": "quire-tiny", "prompt": "one"})
+        assert status == 503 and "dead" in text, (status, text)
+        assert "engine.dead" in server.log_text()
+    assert server.process.returncode is not None
+
+
 def main():
     quire = sys.argv[1]
     check_answers(quire)
     check_device_choice(quire)
+    check_refused_flags(quire)
+    check_device_loss(quire)
     print("emulated_cuda_test: ok")
 
 

@@ -64,6 +64,22 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        }},
       {"--long-prefill-token-threshold",
        [](EngineConfig& c) { c.scheduler.long_prefill_token_threshold = 4096; }},
+      {"--enforce-eager",
+       [](EngineConfig& c) {
+         c.device = DeviceKind::cpu;
+         c.graphs.enforce_eager = true;
+       }},
+      {"--cudagraph-capture-sizes",
+       [](EngineConfig& c) {
+         c.device = DeviceKind::cpu;
+         c.graphs.capture_sizes = {1};
+       }},
+      {"--cudagraph-capture-sizes",
+       [](EngineConfig& c) {
+         c.graphs.enforce_eager = true;
+         c.graphs.capture_sizes = {1};
+       }},
+      {"--cudagraph-capture-sizes", [](EngineConfig& c) { c.graphs.capture_sizes = {4, 257}; }},
       {"--tensor-parallel-size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},
       {"--cpu-threads",
        [](EngineConfig& c) {

@@ -82,13 +82,14 @@ class AttentionData {
     }
   }
 
-  HostTensor run(OpRun& run) const {
+  // max_seq_len is at least `longest`, as where requests may grow up to there.
+  HostTensor run(OpRun& run, int longest = 0) const {
     std::vector<std::int32_t> starts = {0}, lens;
     for (const AttentionRequest& r : c_.requests) {
       starts.push_back(starts.back() + static_cast<std::int32_t>(r.fresh));
       lens.push_back(static_cast<std::int32_t>(r.cached + r.fresh));
     }
-    return run_rows(run, q_, table_, starts, lens);
+    return run_rows(run, q_, table_, starts, lens, longest);
   }
 
   // Queries [begin, begin + count) of one request alone.
@@ -106,8 +107,9 @@ class AttentionData {
     return run_rows(run, q, table, {0, static_cast<std::int32_t>(count)}, {end});
   }
 
-  HostTensor run_mla(OpRun& run) const {
+  HostTensor run_mla(OpRun& run, int longest = 0) const {
     MlaArgs args;
+    args.max_seq_len = longest;
     std::vector<std::int32_t> starts = {0}, lens;
     for (const AttentionRequest& r : c_.requests) {
       starts.push_back(starts.back() + static_cast<std::int32_t>(r.fresh));
@@ -175,7 +177,7 @@ class AttentionData {
 
   HostTensor run_rows(OpRun& run, const HostTensor& q, const HostTensor& table,
                       const std::vector<std::int32_t>& starts,
-                      const std::vector<std::int32_t>& lens) const {
+                      const std::vector<std::int32_t>& lens, int longest = 0) const {
     AttentionArgs args;
     args.out = run.output(c_.q_dtype, {q.extents[0], c_.heads, c_.value_dim});
     args.q = run.upload(q);
@@ -188,7 +190,7 @@ class AttentionData {
     args.scale = scale();
     args.soft_cap = c_.soft_cap;
     args.window = c_.window;
-    args.max_seq_len = *std::max_element(lens.begin(), lens.end());
+    args.max_seq_len = std::max(longest, *std::max_element(lens.begin(), lens.end()));
     for (std::size_t r = 0; r < lens.size(); ++r) {
       args.max_query_len = std::max(args.max_query_len, starts[r + 1] - starts[r]);
     }

@@ -29,7 +29,7 @@ struct FieldCounter {
 TEMPLATE_TEST_CASE("every member of a message is on the wire", "[engine][wire]", SamplingParams,
                    AddRequest, AbortRequest, Error, TokenLogprob, PositionLogprobs, RequestTimes,
                    RequestOutput, TokenOutput, EngineStats, StepOutput, Hello, ModelOptions,
-                   CacheConfig, SchedulerConfig, ParallelConfig, KvEventsConfig, EngineConfig,
+                   CacheConfig, SchedulerConfig, ParallelConfig, GraphConfig, KvEventsConfig, EngineConfig,
                    Configure, StartupProgress, KvGroupInfo, Ready, EngineDead) {
   const TestType message{};
   FieldCounter counter;

@@ -60,6 +60,8 @@ EngineConfig config() {
   config.scheduler.max_num_queued_reqs = 5;
   config.scheduler.max_num_queued_tokens = 6;
   config.parallel.tensor_parallel_size = 2;
+  config.graphs.enforce_eager = true;
+  config.graphs.capture_sizes = {1, 2, 48};
   config.kv_events = {.endpoint = "tcp://*:1",
                       .replay_endpoint = "tcp://*:2",
                       .topic = "kv",

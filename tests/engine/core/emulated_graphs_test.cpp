@@ -1,0 +1,131 @@
+// Decode steps replayed from graphs against the same steps queued launch by launch, on the emulated
+// CUDA backend: the same bits.
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <random>
+
+#include "cuda/cuda_backend.h"
+#include "engine/core/engine_core.h"
+#include "tests/engine/core/live_engine.h"
+
+namespace quire::test {
+namespace {
+
+EngineBackend emulated_backend() {
+  EngineBackend backend{.kind = DeviceKind::cuda, .device = make_cuda_device({}), .ops = nullptr};
+  backend.ops = make_cuda_ops(*backend.device);
+  return backend;
+}
+
+EngineConfig small_config() {
+  EngineConfig config = tiny_config();
+  config.device = DeviceKind::cuda;
+  config.cpu_threads = 0;
+  config.model.max_model_len = 512;
+  config.cache.num_gpu_blocks_override = 129;
+  config.scheduler.max_num_seqs = 6;
+  config.scheduler.max_num_batched_tokens = 64;
+  return config;
+}
+
+struct Arrival {
+  int step;  // of the engine, before which it comes
+  int num_prompt, num_output;
+  double temperature = 0;
+  double presence_penalty = 0;
+};
+
+AddRequest request_of(const Arrival& arrival, std::uint64_t id) {
+  std::mt19937 rng(static_cast<unsigned>(id));
+  AddRequest request;
+  request.id = RequestId{id};
+  for (int i = 0; i < arrival.num_prompt; ++i)
+    request.prompt.push_back(static_cast<TokenId>(rng() % 380));
+  request.sampling.max_tokens = arrival.num_output;
+  request.sampling.ignore_eos = true;
+  request.sampling.temperature = arrival.temperature;
+  request.sampling.presence_penalty = arrival.presence_penalty;
+  request.sampling.seed = id;
+  request.sampling.logprobs = 2;
+  return request;
+}
+
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::vector<float> logprobs;
+  bool operator==(const Answer&) const = default;
+};
+
+struct Outcome {
+  std::map<std::uint64_t, Answer> answers;
+  long num_replays = 0;
+  std::uint64_t num_steps = 0;
+};
+
+Outcome run(const EngineConfig& config, const std::vector<Arrival>& arrivals) {
+  EngineCore engine(config, EngineId{0}, emulated_backend(), [](std::string_view, double) {});
+  Outcome outcome;
+  std::size_t next = 0;
+  for (int step = 0; next < arrivals.size() || engine.has_work(); ++step) {
+    for (; next < arrivals.size() && arrivals[next].step <= step; ++next)
+      engine.add(request_of(arrivals[next], next + 1));
+    for (const RequestOutput& output : engine.step().requests) {
+      REQUIRE_FALSE(output.error);
+      Answer& answer = outcome.answers[output.id.value];
+      answer.tokens.insert(answer.tokens.end(), output.token_ids.begin(), output.token_ids.end());
+      for (const PositionLogprobs& position : output.logprobs) {
+        answer.logprobs.push_back(position.chosen.logprob);
+        for (const TokenLogprob& top : position.top) answer.logprobs.push_back(top.logprob);
+      }
+    }
+  }
+  outcome.num_replays = engine.runner().graphs().num_replays();
+  outcome.num_steps = engine.stats().steps;
+  return outcome;
+}
+
+void expect_same_bits(EngineConfig config, const std::vector<Arrival>& arrivals,
+                      const std::vector<std::vector<int>>& capture_sizes) {
+  config.graphs.enforce_eager = true;
+  const Outcome eager = run(config, arrivals);
+  CHECK(eager.num_replays == 0);
+  REQUIRE(eager.answers.size() == arrivals.size());
+  config.graphs.enforce_eager = false;
+  for (const std::vector<int>& sizes : capture_sizes) {
+    CAPTURE(sizes);
+    config.graphs.capture_sizes = sizes;
+    const Outcome replayed = run(config, arrivals);
+    CHECK(replayed.num_replays > 0);
+    CHECK(replayed.num_replays < static_cast<long>(replayed.num_steps));  // prompts are not
+    for (const auto& [id, answer] : eager.answers) {
+      CAPTURE(id);
+      CHECK(replayed.answers.at(id).tokens == answer.tokens);
+      CHECK(replayed.answers.at(id).logprobs == answer.logprobs);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("replayed steps follow requests that come, cross blocks and go", "[engine][cuda]") {
+  const std::vector<Arrival> arrivals{{0, 5, 30},      {0, 14, 24, 0.8}, {2, 31, 20, 0, 0.5},
+                                      {9, 16, 4, 1.2}, {9, 1, 18},       {14, 40, 9}};
+  // All sizes; one that pads some steps and is too small for others.
+  expect_same_bits(small_config(), arrivals, {{}, {3}});
+}
+
+TEST_CASE("replayed steps carry states, latents and experts on", "[engine][cuda]") {
+  EngineConfig config = small_config();
+  config.model.path =
+      GENERATE("tests/data/golden/models/qwen3-5", "tests/data/golden/models/deepseek-v3",
+               "tests/data/golden/models/nemotron-h");
+  config.scheduler.max_num_batched_tokens = 128;
+  expect_same_bits(config, {{0, 5, 20}, {1, 19, 14}, {4, 33, 6}}, {{4}});
+}
+
+TEST_CASE("replayed steps follow a context into its second split", "[engine][cuda]") {
+  expect_same_bits(small_config(), {{0, 252, 8}, {4, 3, 5}}, {{2}});
+}
+
+}  // namespace quire::test

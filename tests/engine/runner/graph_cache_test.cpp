@@ -1,0 +1,83 @@
+#include "engine/runner/graph_cache.h"
+
+#include <catch2/catch.hpp>
+
+#include "base/error.h"
+#include "cpu/cpu_ops.h"
+#include "engine/kv_cache/groups.h"
+
+namespace quire {
+namespace {
+
+using Sizes = std::vector<int>;
+
+class CountingGraph final : public Graph {
+ public:
+  explicit CountingGraph(int& count) : count_(count) {}
+  void replay(StreamRef) override { ++count_; }
+
+ private:
+  int& count_;
+};
+
+KvGroup group_of(KvKind kind) {
+  return uniform_group({"layer"},
+                       {.kind = kind, .block_size = 16, .num_kv_heads = 1, .head_size = 16});
+}
+
+TEST_CASE("sizes double, then grow in steps, and end with the largest batch", "[engine][runner]") {
+  CHECK(default_capture_sizes(1) == Sizes{1});
+  CHECK(default_capture_sizes(6) == Sizes{1, 2, 4, 6});
+  CHECK(default_capture_sizes(32) == Sizes{1, 2, 4, 8, 16, 24, 32});
+  const Sizes large = default_capture_sizes(300);
+  CHECK(Sizes(large.end() - 4, large.end()) == Sizes{256, 272, 288, 300});
+}
+
+TEST_CASE("a step takes the smallest graph that holds it", "[engine][runner]") {
+  int replays_of_2 = 0, replays_of_8 = 0;
+  GraphCache graphs;
+  CHECK(graphs.size_for(1) == 0);
+  graphs.add(2, std::make_unique<CountingGraph>(replays_of_2));
+  graphs.add(8, std::make_unique<CountingGraph>(replays_of_8));
+  CHECK(graphs.size_for(1) == 2);
+  CHECK(graphs.size_for(2) == 2);
+  CHECK(graphs.size_for(3) == 8);
+  CHECK(graphs.size_for(9) == 0);
+  const auto device = make_cpu_device();
+  graphs.replay(8, device->stream());
+  CHECK(replays_of_2 == 0);
+  CHECK(replays_of_8 == 1);
+  CHECK(graphs.num_replays() == 1);
+}
+
+// Operators with graphs for paged attention and, if asked, for states.
+class GraphOps final : public CpuOps {
+ public:
+  explicit GraphOps(GraphSupport states) : CpuOps({.threads = 1}), states_(states) {}
+  GraphSupport graph_support(CacheKind kind) const override {
+    if (kind == CacheKind::state) return states_;
+    return kind == CacheKind::paged ? GraphSupport::uniform : GraphSupport::never;
+  }
+
+ private:
+  GraphSupport states_;
+};
+
+TEST_CASE("the groups' weakest operators decide about graphs", "[engine][runner]") {
+  const GraphOps all(GraphSupport::single_token), paged_only(GraphSupport::never);
+  const std::vector<KvGroup> dense{group_of(KvKind::full), group_of(KvKind::sliding_window)};
+  const std::vector<KvGroup> hybrid{group_of(KvKind::full), group_of(KvKind::mamba)};
+  CHECK(capture_sizes({}, 4, paged_only, dense).sizes == Sizes{1, 2, 4});
+  CHECK(capture_sizes({}, 4, all, hybrid).sizes == Sizes{1, 2, 4});
+  CHECK(capture_sizes({.capture_sizes = {4, 1, 4}}, 4, all, hybrid).sizes == Sizes{1, 4});
+
+  CHECK(capture_sizes({.enforce_eager = true}, 4, all, dense).why_none == "--enforce-eager");
+  const CaptureSizes none = capture_sizes({}, 4, paged_only, hybrid);
+  CHECK(none.sizes.empty());
+  CHECK(none.why_none.find("mamba") != std::string::npos);
+  CHECK(capture_sizes({}, 4, all, {group_of(KvKind::mla)}).sizes.empty());
+  CHECK_THROWS_AS(capture_sizes({.capture_sizes = {1}}, 4, paged_only, hybrid), Failure);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,120 @@
+#include "engine/runner/input_batch.h"
+
+#include <catch2/catch.hpp>
+#include <deque>
+
+#include "cpu/cpu_backend.h"
+#include "tests/engine/runner/recording_model.h"
+#include "tests/support/pretend_device.h"
+
+namespace quire::test {
+namespace {
+
+using Ints = std::vector<std::int32_t>;
+using Slots = std::vector<std::int64_t>;
+
+template <class T = std::int32_t>
+std::vector<T> values(TensorView view) {
+  const auto* data = static_cast<const T*>(view.data());
+  return {data, data + view.numel()};
+}
+
+// Batches on a device with memory of its own, which counts the copies to it. Blocks of 8 tokens are
+// two kernel blocks of 4.
+struct Bench {
+  explicit Bench(KvPlan plan = attention_plan(20, 64))
+      : groups(plan.groups()), batch(device, *ops, groups, {4, 32, 64}, [](int) { return 0; }) {}
+
+  const Request& request(Ints prompt) {
+    RequestInit init;
+    init.id = RequestId{requests.size() + 1};
+    init.prompt = std::move(prompt);
+    return requests.emplace_back(std::move(init));
+  }
+  const StepInputs& build(const BatchPlan& plan, int num_rows) {
+    const int before = *copies_left;
+    const StepInputs& inputs = batch.build(plan, num_rows, device.stream());
+    num_copies = before - *copies_left;
+    batch.expand(device.stream());
+    return inputs;
+  }
+
+  std::shared_ptr<std::atomic<int>> copies_left = std::make_shared<std::atomic<int>>(1000);
+  PretendDevice device{make_cpu_device(), copies_left};
+  std::unique_ptr<Ops> ops = make_cpu_ops({.threads = 1});
+  std::vector<KvGroup> groups;
+  InputBatch batch;
+  std::deque<Request> requests;
+  int num_copies = 0;
+};
+
+BatchPlan one_row(const Request& request, BatchRow row, std::vector<Ints> blocks) {
+  BatchPlan plan;
+  row.request = &request;
+  row.samples = true;
+  plan.rows = {row};
+  plan.num_tokens = row.num_tokens;
+  for (int group = 0; group < static_cast<int>(blocks.size()); ++group) {
+    const Ints& ids = blocks[group];
+    plan.block_updates.push_back({.row = 0,
+                                  .group = group,
+                                  .first = static_cast<std::int32_t>(plan.block_ids.size()),
+                                  .count = static_cast<std::int32_t>(ids.size())});
+    plan.block_ids.insert(plan.block_ids.end(), ids.begin(), ids.end());
+  }
+  return plan;
+}
+
+TEST_CASE("padding rows read the null block and keep nothing", "[engine][runner]") {
+  Bench bench(hybrid_plan(20, 64, StateCacheMode::none, 64));
+  const Request& request = bench.request({7, 8, 9});
+  bench.build(one_row(request, {.slot = 2, .num_tokens = 2, .is_new = true}, {{3}, {12}}), 0);
+  const StepInputs& step =
+      bench.build(one_row(request, {.slot = 2, .num_computed = 2, .num_tokens = 1}, {}), 3);
+  CHECK(step.num_tokens == 3);
+  CHECK(step.num_samples == 1);
+  CHECK(step.max_query_len == 1);
+  CHECK(values(step.ids) == Ints{9, 0, 0});
+  CHECK(values(step.positions) == Ints{2, 0, 0});
+  CHECK(values(step.query_start) == Ints{0, 1, 2, 3});
+  CHECK(values(step.seq_lens) == Ints{3, 1, 1});
+  CHECK(values<std::int64_t>(step.groups[0].slots) == Slots{3 * 8 + 2, kPadSlot, kPadSlot});
+  REQUIRE(step.groups[0].block_table.extent(0) == 3);
+  CHECK(values(step.groups[0].block_table.rows(0, 1))[0] == 6);
+  CHECK(values(step.groups[0].block_table.rows(1, 3)) == Ints(2 * 16, 0));
+  CHECK(values(step.groups[1].state_read) == Ints{12, -1, -1});
+  CHECK(values(step.groups[1].state_write) == Ints{12, -1, -1});
+}
+
+TEST_CASE("steps of one size lie at the same addresses", "[engine][runner]") {
+  Bench bench;
+  const Request& a = bench.request({1, 2, 3});
+  const Request& b = bench.request({4});
+  bench.build(one_row(a, {.slot = 0, .num_tokens = 2, .is_new = true}, {{3}}), 0);
+  const StepInputs first =
+      bench.build(one_row(a, {.slot = 0, .num_computed = 2, .num_tokens = 1}, {{4}}), 4);
+  const TensorView table = first.groups[0].block_table, slots = first.groups[0].slots;
+  const StepInputs second =
+      bench.build(one_row(b, {.slot = 1, .num_tokens = 1, .is_new = true}, {{5, 6, 7}}), 4);
+  const auto same = [](TensorView x, TensorView y) {
+    return x.data() == y.data() && x.numel() == y.numel();
+  };
+  CHECK(same(first.ids, second.ids));
+  CHECK(same(first.positions, second.positions));
+  CHECK(same(first.query_start, second.query_start));
+  CHECK(same(first.seq_lens, second.seq_lens));
+  CHECK(same(table, second.groups[0].block_table));
+  CHECK(same(slots, second.groups[0].slots));
+}
+
+TEST_CASE("a step sends one copy", "[engine][runner]") {
+  Bench bench(hybrid_plan(20, 64, StateCacheMode::none, 64));
+  const Request& request = bench.request({1, 2, 3});
+  bench.build(one_row(request, {.slot = 0, .num_tokens = 2, .is_new = true}, {{3, 5}, {12}}), 0);
+  CHECK(bench.num_copies == 1);
+  bench.build(one_row(request, {.slot = 0, .num_computed = 2, .num_tokens = 1}, {}), 4);
+  CHECK(bench.num_copies == 1);
+}
+
+}  // namespace
+}  // namespace quire::test
