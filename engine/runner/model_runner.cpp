@@ -202,13 +202,15 @@ void ModelRunner::warm_up() {
 }
 
 // Each size runs once before it is captured: that loads kernels and chooses algorithms, which a
-// capture must not.
+// capture must not. A device may have no graphs whatever the operators say.
 void ModelRunner::capture_graphs() {
   for (const int size : options_.graph_sizes) {
     const StepInputs& inputs = batch_.build({}, size, device_.stream());
     compute_decode(inputs);
     device_.synchronize(device_.stream());
-    graphs_.add(size, device_.capture([&] { compute_decode(inputs); }));
+    auto graph = device_.capture([&] { compute_decode(inputs); });
+    if (graph == nullptr) return;
+    graphs_.add(size, std::move(graph));
   }
 }
 

@@ -16,7 +16,8 @@ using Ints = std::vector<std::int32_t>;
 // A runner over the recording model, and requests whose plans the test writes by hand.
 class Bench {
  public:
-  explicit Bench(KvPlan plan = attention_plan(20, 64), int max_num_seqs = 4)
+  explicit Bench(KvPlan plan = attention_plan(20, 64), int max_num_seqs = 4,
+                 std::vector<int> graph_sizes = {})
       : plan_(std::move(plan)),
         device_(make_cpu_device()),
         ops_(make_cpu_ops({.threads = 1})),
@@ -24,7 +25,8 @@ class Bench {
         runner_(*device_, *ops_, model, memory_, plan_,
                 {.limits = {.max_num_seqs = max_num_seqs,
                             .max_num_batched_tokens = 32,
-                            .max_model_len = static_cast<int>(plan_.max_model_len)}}) {}
+                            .max_model_len = static_cast<int>(plan_.max_model_len)},
+                 .graph_sizes = std::move(graph_sizes)}) {}
 
   Request& add(std::vector<TokenId> prompt, SamplingParams sampling = greedy()) {
     RequestInit init;
@@ -264,6 +266,17 @@ TEST_CASE("warming up leaves no trace", "[engine][runner]") {
           {{3}});
   CHECK(run(bench.runner(), plan) == Ints{RecordingModel::next(3, 2)});
   CHECK(bench.last().groups[0].tables[0][0] == 6);
+}
+
+TEST_CASE("a device that captures nothing runs every step itself", "[engine][runner]") {
+  Bench bench(attention_plan(20, 64), 4, {2, 4});
+  bench.runner().warm_up();
+  CHECK(bench.runner().graphs().size_for(1) == 0);
+  Request& a = bench.add({5});
+  BatchPlan plan;
+  add_row(plan, {.request = &a, .slot = 0, .num_tokens = 1, .is_new = true, .samples = true},
+          {{3}});
+  CHECK(run(bench.runner(), plan) == Ints{RecordingModel::next(5, 0)});
 }
 
 TEST_CASE("an observer sees the logits of every position", "[engine][runner]") {
