@@ -185,11 +185,32 @@ struct CompletionResponse {
   std::string kv_transfer_params{};
 };
 
+// What one engine allocated for the model; sizes as in vllm:cache_config_info.
+struct EngineCard {
+  struct KvGroup {
+    std::string kind{};
+    int block_size = 0;         // tokens
+    int kernel_block_size = 0;  // tokens
+    std::int64_t page_bytes = 0;
+    int layers = 0;
+  };
+  int engine = 0;
+  std::string device{};
+  std::string dtype{};
+  std::string kv_cache_dtype{};
+  int max_model_len = 0;
+  int block_size = 0;  // tokens
+  int num_gpu_blocks = 0;
+  std::int64_t kv_cache_size_tokens = 0;
+  std::vector<KvGroup> kv_groups{};
+};
+
 struct ModelCard {
   std::string id{};
   std::int64_t created = 0;
   std::string root{};
   std::int64_t max_model_len = 0;
+  std::vector<EngineCard> engines{};
 };
 
 struct TokenizeResponse {

@@ -143,6 +143,24 @@ void write_choice(JsonWriter& json, const CompletionChoice& choice) {
   json.end_object();
 }
 
+void write_engine(JsonWriter& json, const EngineCard& engine) {
+  json.begin_object().key("engine").integer(engine.engine).key("device").string(engine.device);
+  json.key("dtype").string(engine.dtype).key("kv_cache_dtype").string(engine.kv_cache_dtype);
+  json.key("max_model_len").integer(engine.max_model_len);
+  json.key("block_size").integer(engine.block_size);
+  json.key("num_gpu_blocks").integer(engine.num_gpu_blocks);
+  json.key("kv_cache_size_tokens").integer(engine.kv_cache_size_tokens);
+  json.key("kv_groups").begin_array();
+  for (const EngineCard::KvGroup& group : engine.kv_groups) {
+    json.begin_object().key("kind").string(group.kind);
+    json.key("block_size").integer(group.block_size);
+    json.key("kernel_block_size").integer(group.kernel_block_size);
+    json.key("page_bytes").integer(group.page_bytes);
+    json.key("layers").integer(group.layers).end_object();
+  }
+  json.end_array().end_object();
+}
+
 void write_card(JsonWriter& json, const ModelCard& card) {
   json.begin_object().key("id").string(card.id).key("object").string("model");
   json.key("created").integer(card.created).key("owned_by").string("quire");
@@ -154,7 +172,9 @@ void write_card(JsonWriter& json, const ModelCard& card) {
   json.key("allow_logprobs").boolean(true).key("allow_search_indices").boolean(false);
   json.key("allow_view").boolean(true).key("allow_fine_tuning").boolean(false);
   json.key("organization").string("*").key("group").null().key("is_blocking").boolean(false);
-  json.end_object().end_array().end_object();
+  json.end_object().end_array().key("engines").begin_array();
+  for (const EngineCard& engine : card.engines) write_engine(json, engine);
+  json.end_array().end_object();
 }
 
 }  // namespace

@@ -13,8 +13,27 @@ namespace {
 
 constexpr std::string_view kModelPath = "/v1/models/";
 
+openapi::EngineCard card_of(const Ready& ready) {
+  openapi::EngineCard card{.engine = static_cast<int>(ready.engine.value),
+                           .device = ready.device,
+                           .dtype = ready.dtype,
+                           .kv_cache_dtype = ready.kv_cache_dtype,
+                           .max_model_len = ready.max_model_len,
+                           .block_size = ready.block_size,
+                           .num_gpu_blocks = ready.num_gpu_blocks,
+                           .kv_cache_size_tokens = ready.kv_cache_size_tokens};
+  for (const KvGroupInfo& group : ready.groups) {
+    card.kv_groups.push_back(
+        {group.kind, group.block_size, group.kernel_block_size, group.page_bytes, group.layers});
+  }
+  return card;
+}
+
 openapi::ModelCard card_of(const std::string& name, const AppState& app) {
-  return {name, app.started, app.config.model_root, app.engines.ready().max_model_len};
+  const ReadyInfo& ready = app.engines.ready();
+  openapi::ModelCard card{name, app.started, app.config.model_root, ready.max_model_len, {}};
+  for (const Ready& engine : ready.engines) card.engines.push_back(card_of(engine));
+  return card;
 }
 
 }  // namespace

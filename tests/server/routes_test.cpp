@@ -38,6 +38,8 @@ TEST_CASE("the models are listed as vLLM lists them", "[server][routes]") {
   CHECK(pointer(reply.body, "/data/0/id") == "\"tiny\"");
   CHECK(pointer(reply.body, "/data/0/max_model_len") == "4096");
   CHECK(pointer(reply.body, "/data/0/permission/0/object") == "\"model_permission\"");
+  CHECK(pointer(reply.body, "/data/0/engines/0/block_size") == "16");
+  CHECK(pointer(reply.body, "/data/0/engines/0/num_gpu_blocks") == "257");
   CHECK(pointer(reply.body, "/data/1/id") == "\"other-name\"");
   CHECK(pointer(get(server.port(), "/v1/models/other-name").body, "/id") == "\"other-name\"");
   const auto missing = get(server.port(), "/v1/models/none");
