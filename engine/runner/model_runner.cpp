@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 namespace quire {
 namespace {
@@ -31,6 +32,7 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
       ops_(ops),
       model_(model),
       memory_(memory),
+      plan_(plan),
       options_(options),
       batch_(device, ops, plan.groups(), options.limits,
              [&model](int num_prompt) { return model.position_offset(num_prompt); }),
@@ -193,11 +195,14 @@ StepTokens ModelRunner::collect() {
   return {.sampled = collected_tokens_, .width = 1, .drafts = {}, .draft_width = 0};
 }
 
+// On the first blocks of the pool, which nobody has yet: a place for each token, as in every step.
 void ModelRunner::warm_up() {
-  warm_up_eager();
+  std::vector<BlockId> blocks(static_cast<std::size_t>(plan_.num_blocks));
+  std::iota(blocks.begin(), blocks.end(), 0);
+  const int num_tokens = warm_up_eager(blocks);
   capture_graphs();
-  const BlockId null_block = 0;
-  memory_.zero_blocks({&null_block, 1}, device_.stream());
+  const auto used = static_cast<std::size_t>(num_tokens / plan_.block_size + 1);
+  memory_.zero_blocks(std::span(blocks).first(std::min(blocks.size(), used)), device_.stream());
   device_.synchronize(device_.stream());
 }
 
@@ -214,12 +219,15 @@ void ModelRunner::capture_graphs() {
   }
 }
 
-void ModelRunner::warm_up_eager() {
+// Gives the number of tokens that now lie in the cache.
+int ModelRunner::warm_up_eager(const std::vector<BlockId>& blocks) {
   const BatchLimits& limits = options_.limits;
   // A CPU has nothing to load ahead; a long prompt there would only take time.
   const int most = device_.is_host_memory() ? 8 : limits.max_num_batched_tokens;
-  const int num_prompt =
-      std::max(1, std::min({most, limits.max_num_batched_tokens, limits.max_model_len - 1}));
+  const std::int64_t room = plan_.num_blocks * plan_.block_size;
+  const int num_prompt = static_cast<int>(
+      std::max<std::int64_t>(1, std::min<std::int64_t>({most, limits.max_num_batched_tokens,
+                                                        limits.max_model_len - 1, room - 1})));
   RequestInit init;
   init.prompt.assign(num_prompt, 0);
   Request request(std::move(init));
@@ -229,7 +237,9 @@ void ModelRunner::warm_up_eager() {
   for (int group = 0; group < batch_.num_groups(); ++group) {
     const int count = batch_.max_blocks(group);
     plan.block_updates.push_back({.row = 0, .group = group, .first = 0, .count = count});
-    plan.block_ids.resize(std::max<std::size_t>(plan.block_ids.size(), count), 0);
+    for (int i = static_cast<int>(plan.block_ids.size()); i < count; ++i) {
+      plan.block_ids.push_back(blocks[static_cast<std::size_t>(i) % blocks.size()]);
+    }
   }
   launch(plan);
   request.append(collect().sampled[0]);
@@ -239,6 +249,7 @@ void ModelRunner::warm_up_eager() {
   plan.num_tokens = 1;
   launch(plan);
   collect();
+  return num_prompt + 1;
 }
 
 }  // namespace quire

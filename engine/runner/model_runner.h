@@ -81,7 +81,7 @@ class ModelRunner {
   void compute(const BatchPlan& plan, const StepInputs& inputs);
   void compute_decode(const StepInputs& inputs);
   void capture_graphs();
-  void warm_up_eager();
+  int warm_up_eager(const std::vector<BlockId>& blocks);
   void add_sampled_rows(const BatchPlan& plan, InFlight& step);
   void sample(int num_samples, InFlight& step);
   void read_all_logits(const BatchPlan& plan, const ForwardContext& context);
@@ -91,6 +91,7 @@ class ModelRunner {
   Ops& ops_;
   Model& model_;
   KvMemory& memory_;
+  const KvPlan& plan_;
   const RunnerOptions options_;
   InputBatch batch_;
   Sampler sampler_;

@@ -166,7 +166,9 @@ class Experts {
              HostTensor(DType::u8, {c_.experts, n, k / 2}),
              HostTensor(DType::u8, {c_.experts, n, k / 32})};
     for (std::byte& b : p.data.bytes) b = static_cast<std::byte>(rng() % 256);
-    for (std::byte& b : p.scales.bytes) b = static_cast<std::byte>(122 + rng() % 2);
+    constexpr float kDeviation = 2.9f;  // of the sixteen values
+    const int exponent = 127 + static_cast<int>(std::floor(std::log2(deviation / kDeviation)));
+    for (std::byte& b : p.scales.bytes) b = static_cast<std::byte>(exponent + rng() % 2);
     for (std::int64_t i = 0; i < p.plain.numel(); ++i) {
       const unsigned code = p.data.as<std::uint8_t>()[i / 2] >> (i % 2 * 4) & 15u;
       const float value = (code & 8u) != 0 ? -e2m1[code & 7u] : e2m1[code & 7u];
