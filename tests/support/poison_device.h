@@ -1,7 +1,8 @@
 #pragma once
-// A host device whose zeroed memory (the KV cache's) begins as NaN, and which fills pages with NaN
-// when told: whoever reads a page that nobody wrote for him gets NaN for an answer.
+// A host device that fills the KV cache's pages with NaN when told: whoever reads a page that
+// nobody wrote for him gets NaN for an answer.
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <memory>
@@ -16,6 +17,14 @@ class PoisonDevice final : public Device {
  public:
   explicit PoisonDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
 
+  // All of the cache's tensors, which have these sizes; other memory is left alone.
+  void poison_tensors(const std::vector<std::size_t>& sizes) {
+    std::erase_if(tensors_, [&](const auto& tensor) {
+      return std::find(sizes.begin(), sizes.end(), tensor.second) == sizes.end();
+    });
+    assert(tensors_.size() == sizes.size());
+    for (const auto& [data, bytes] : tensors_) std::memset(data, kNaN, bytes);
+  }
   // Page `block` of every tensor, each of num_blocks pages.
   void poison(std::size_t block, std::size_t num_blocks) {
     for (const auto& [data, bytes] : tensors_) {
@@ -32,9 +41,8 @@ class PoisonDevice final : public Device {
   bool is_host_memory() const override { return device_->is_host_memory(); }
   Buffer allocate(std::size_t bytes) override { return device_->allocate(bytes); }
   Buffer allocate_zeroed(std::size_t bytes) override {
-    Buffer buffer = device_->allocate(bytes);
+    Buffer buffer = device_->allocate_zeroed(bytes);
     tensors_.emplace_back(buffer.data(), bytes);
-    std::memset(buffer.data(), kNaN, bytes);
     return buffer;
   }
   Buffer allocate_host(std::size_t bytes) override { return device_->allocate_host(bytes); }

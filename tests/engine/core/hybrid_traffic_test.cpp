@@ -78,7 +78,11 @@ class Traffic {
           device_ = poison.get();
           backend.device = std::move(poison);
           return backend;
-        }) {}
+        }) {
+    std::vector<std::size_t> sizes;
+    for (const KvTensor& tensor : kv().workers.front().tensors) sizes.push_back(tensor.size);
+    device_->poison_tensors(sizes);
+  }
 
   void run(const std::vector<Job>& jobs) {
     std::map<RequestId, const Job*> open;
