@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
+#include <boost/asio/execution_context.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/experimental/channel_error.hpp>
 #include <boost/asio/experimental/parallel_group.hpp>
@@ -13,11 +14,78 @@
 #include <boost/asio/strand.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace quire {
+
+namespace {
+
+// The jobs that a context's coroutines have on other executors. A job holds the executor it goes
+// back to for a moment longer than the coroutine that waits for it may live: a context that ends
+// waits for that moment.
+class JobsElsewhere final : public asio::execution_context::service {
+  struct State {
+    std::mutex mutex;
+    std::condition_variable none;
+    int count = 0;
+  };
+
+ public:
+  static inline asio::execution_context::id id;
+  explicit JobsElsewhere(asio::execution_context& context) : service(context) {}
+
+  // One job, until it is gone.
+  class Job {
+   public:
+    explicit Job(JobsElsewhere& jobs) : state_(jobs.state_) {
+      const std::lock_guard lock(state_->mutex);
+      ++state_->count;
+    }
+    Job(Job&&) noexcept = default;
+    ~Job() {
+      if (state_ == nullptr) return;
+      const std::lock_guard lock(state_->mutex);
+      if (--state_->count == 0) state_->none.notify_all();
+    }
+
+   private:
+    std::shared_ptr<State> state_;
+  };
+
+ private:
+  void shutdown() override {
+    std::unique_lock lock(state_->mutex);
+    state_->none.wait(lock, [this] { return state_->count == 0; });
+  }
+
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+// Work for another executor and the way back. Members end from the last to the first.
+template <class Executor, class Handler>
+struct JobAndReturn {
+  JobsElsewhere::Job job;
+  asio::executor_work_guard<Executor> home;
+  Handler handler;
+  const std::function<void()>* work;
+  std::exception_ptr* error;
+
+  void operator()() {
+    try {
+      (*work)();
+    } catch (...) {
+      *error = std::current_exception();
+    }
+    asio::post(home.get_executor(), std::move(handler));
+  }
+};
+
+}  // namespace
 
 awaitable<int> first_of(awaitable<void> a, awaitable<void> b) {
   const auto executor = co_await asio::this_coro::executor;
@@ -44,16 +112,10 @@ awaitable<void> run_on(asio::any_io_executor worker, std::function<void()> work)
   std::exception_ptr error;
   auto initiate = [&](auto handler) {
     auto home = asio::get_associated_executor(handler, worker);
-    auto job = [&work, &error, home = asio::make_work_guard(home),
-                handler = std::move(handler)]() mutable {
-      try {
-        work();
-      } catch (...) {
-        error = std::current_exception();
-      }
-      asio::post(home.get_executor(), std::move(handler));
-    };
-    asio::post(worker, std::move(job));
+    auto& context = asio::query(home, asio::execution::context);
+    asio::post(worker, JobAndReturn<decltype(home), decltype(handler)>{
+                           JobsElsewhere::Job(asio::use_service<JobsElsewhere>(context)),
+                           asio::make_work_guard(home), std::move(handler), &work, &error});
   };
   co_await asio::async_initiate<decltype(asio::use_awaitable), void()>(initiate,
                                                                        asio::use_awaitable);

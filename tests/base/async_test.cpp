@@ -120,6 +120,13 @@ TEST_CASE("work on another executor runs there, comes home and brings its error"
   CHECK(error == "from afar");
 }
 
+TEST_CASE("a context outlives what its jobs elsewhere hold of it", "[base][async]") {
+  asio::thread_pool worker(1);
+  for (int i = 0; i < 1000; ++i) {
+    run(1, [&](asio::any_io_executor) { return run_on(worker.get_executor(), [] {}); });
+  }
+}
+
 TEST_CASE("run rethrows what its root threw", "[base][async]") {
   CHECK_THROWS_WITH(run(2, [](asio::any_io_executor) { return failing(1ms); }), "broken");
 }
