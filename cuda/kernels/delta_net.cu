@@ -6,6 +6,7 @@
 #include "cuda/device/any_view.cuh"
 #include "cuda/device/block_sum.cuh"
 #include "cuda/device/softplus.cuh"
+#include "cuda/device/state_lane.cuh"
 #include "cuda/device/state_steps.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
@@ -13,9 +14,6 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kWarpColumns = 8;  // a lane has a quarter of one
-constexpr int kColumns = kWarps * kWarpColumns;
 constexpr float kNormEps = 1e-6f;
 
 template <class State>
@@ -72,42 +70,12 @@ struct DeltaFetch {
   }
 };
 
-// A lane's part of the state: of every 16 rows of its column four.
-template <class State, int kKeyDim>
-struct DeltaColumn {
-  static constexpr int kRuns = kKeyDim / 16;
-  float s[kRuns][4];
-  int column, row;  // of the first element
-
-  __device__ __forceinline__ DeltaColumn() {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    column = static_cast<int>(blockIdx.x) * kColumns + warp * kWarpColumns + lane / 4;
-    row = lane % 4 * 4;
-  }
-
-  template <class Apply>
-  __device__ __forceinline__ void for_each(const DeltaParams<State>& p, const Apply& apply) {
-#pragma unroll
-    for (int i = 0; i < kRuns; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int r = 16 * i + row + j;
-        if (r < p.key_dim && column < p.value_dim) apply(r, s[i][j]);
-      }
-    }
-  }
-  __device__ __forceinline__ void read(const DeltaParams<State>& p, int block, int head) {
-#pragma unroll
-    for (auto& run : s) run[0] = run[1] = run[2] = run[3] = 0.f;
-    if (block < 0) return;
-    for_each(p, [&](int r, float& value) {
-      value = static_cast<float>(p.state(block, head, r, column));
-    });
-  }
-  __device__ __forceinline__ void write(const DeltaParams<State>& p, int block, int head) {
-    if (block < 0) return;
-    for_each(p, [&](int r, float& value) { p.state(block, head, r, column) = State(value); });
-  }
+// Columns of the state, one line each.
+template <int kKeyDim>
+struct DeltaColumn : StateLane<kKeyDim> {
+  using Lane = StateLane<kKeyDim>;
+  using Lane::first, Lane::s, Lane::kRuns;
+  using Lane::Lane;
 
   // Sᵀ · x of the column; all its lanes get it.
   __device__ __forceinline__ float recall(const float* x) const {
@@ -115,11 +83,9 @@ struct DeltaColumn {
 #pragma unroll
     for (int i = 0; i < kRuns; ++i) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) part[j] = fmaf(s[i][j], x[16 * i + row + j], part[j]);
+      for (int j = 0; j < 4; ++j) part[j] = fmaf(s[i][j], x[16 * i + first + j], part[j]);
     }
-    float sum = part[0] + part[1] + (part[2] + part[3]);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+    return Lane::line_sum(part);
   }
 
   // S ← decay · S + x ⊗ delta.
@@ -127,39 +93,41 @@ struct DeltaColumn {
 #pragma unroll
     for (int i = 0; i < kRuns; ++i) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) s[i][j] = fmaf(x[16 * i + row + j], delta, decay * s[i][j]);
+      for (int j = 0; j < 4; ++j) s[i][j] = fmaf(x[16 * i + first + j], delta, decay * s[i][j]);
     }
   }
 };
 
 // Grid (columns, value heads, requests).
 template <class State, int kKeyDim>
-__global__ void __launch_bounds__(kWarps * 32)
+__global__ void __launch_bounds__(kStateWarps * 32)
     delta_rule_kernel(const __grid_constant__ DeltaParams<State> p) {
   SHARED(tokens, DeltaToken<kKeyDim>[2]);
   const int head = static_cast<int>(blockIdx.y);
   const StateStep step = p.steps(static_cast<int>(blockIdx.z));
   if (step.first == step.last) return;
-  DeltaColumn<State, kKeyDim> column;
-  const bool there = column.column < p.value_dim;
+  DeltaColumn<kKeyDim> column(p.value_dim, p.key_dim);
+  const auto in_block = [&](int block) {
+    return [&, block](int row) -> State& { return p.state(block, head, row, column.line); };
+  };
   DeltaFetch<State, kKeyDim> fetch;
   fetch.load(p, step.first, head);
-  column.read(p, step.read, head);
+  if (step.read >= 0) column.read(in_block(step.read));
   fetch.store(p, tokens[0], head);
   __syncthreads();
   for (int t = step.first; t < step.last; ++t) {
     const int stage = (t - step.first) % 2;
     const DeltaToken<kKeyDim>& token = tokens[stage];
-    const float value = there ? p.v.load(t, head, column.column) : 0.f;
+    const float value = column.has_line() ? p.v.load(t, head, column.line) : 0.f;
     if (t + 1 < step.last) fetch.load(p, t + 1, head);
     const float delta = token.beta * (value - token.decay * column.recall(token.k));
     column.update(token.decay, token.k, delta);
     const float out = column.recall(token.q);
-    if (there && column.row == 0) p.out.store(t, head, column.column, out);
+    if (column.is_first()) p.out.store(t, head, column.line, out);
     if (t + 1 < step.last) fetch.store(p, tokens[1 - stage], head);
     __syncthreads();
   }
-  column.write(p, step.write, head);
+  if (step.write >= 0) column.template write<State>(in_block(step.write));
 }
 
 template <class State>
@@ -180,10 +148,10 @@ void launch_delta(const DeltaRuleArgs& args, StreamRef stream) {
       .heads_per_key = static_cast<int>(heads / args.q.extent(1)),
       .key_dim = static_cast<int>(key_dim),
       .value_dim = static_cast<int>(value_dim)};
-  const dim3 grid(static_cast<unsigned>((value_dim + kColumns - 1) / kColumns),
+  const dim3 grid(static_cast<unsigned>((value_dim + kStateLines - 1) / kStateLines),
                   static_cast<unsigned>(heads), static_cast<unsigned>(args.state_read.extent(0)));
   const auto go = [&](auto kernel) {
-    CUDA_CHECK(launch(kernel, grid, dim3(kWarps * 32), 0, native(stream), p));
+    CUDA_CHECK(launch(kernel, grid, dim3(kStateWarps * 32), 0, native(stream), p));
   };
   if (key_dim <= 64) return go(delta_rule_kernel<State, 64>);
   if (key_dim <= 128) return go(delta_rule_kernel<State, 128>);

@@ -5,16 +5,13 @@
 
 #include "cuda/device/any_view.cuh"
 #include "cuda/device/softplus.cuh"
+#include "cuda/device/state_lane.cuh"
 #include "cuda/device/state_steps.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
 namespace {
-
-constexpr int kWarps = 4;
-constexpr int kWarpRows = 8;  // a lane has a quarter of one
-constexpr int kRows = kWarps * kWarpRows;
 
 template <class State>
 struct ScanParams {
@@ -65,41 +62,12 @@ struct ScanFetch {
   }
 };
 
-// A lane's part of the state: of every 16 elements of its row four.
-template <class State, int kStateDim>
-struct ScanRow {
-  static constexpr int kRuns = kStateDim / 16;
-  float s[kRuns][4];
-  int row, column;  // of the first element
-
-  __device__ __forceinline__ ScanRow() {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    row = static_cast<int>(blockIdx.x) * kRows + warp * kWarpRows + lane / 4;
-    column = lane % 4 * 4;
-  }
-
-  template <class Apply>
-  __device__ __forceinline__ void for_each(const ScanParams<State>& p, const Apply& apply) {
-#pragma unroll
-    for (int i = 0; i < kRuns; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int n = 16 * i + column + j;
-        if (n < p.state_dim && row < p.head_dim) apply(n, s[i][j]);
-      }
-    }
-  }
-  __device__ __forceinline__ void read(const ScanParams<State>& p, int block, int head) {
-#pragma unroll
-    for (auto& run : s) run[0] = run[1] = run[2] = run[3] = 0.f;
-    if (block < 0) return;
-    for_each(
-        p, [&](int n, float& value) { value = static_cast<float>(p.state(block, head, row, n)); });
-  }
-  __device__ __forceinline__ void write(const ScanParams<State>& p, int block, int head) {
-    if (block < 0) return;
-    for_each(p, [&](int n, float& value) { p.state(block, head, row, n) = State(value); });
-  }
+// Rows of the state, one line each.
+template <int kStateDim>
+struct ScanRow : StateLane<kStateDim> {
+  using Lane = StateLane<kStateDim>;
+  using Lane::first, Lane::s, Lane::kRuns;
+  using Lane::Lane;
 
   // S ← decay · S + input · b; returns S · c of the row to all its lanes.
   __device__ __forceinline__ float pass(const ScanToken<kStateDim>& token, float input) {
@@ -108,43 +76,43 @@ struct ScanRow {
     for (int i = 0; i < kRuns; ++i) {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const int n = 16 * i + column + j;
+        const int n = 16 * i + first + j;
         s[i][j] = fmaf(input, token.b[n], token.decay * s[i][j]);
         part[j] = fmaf(s[i][j], token.c[n], part[j]);
       }
     }
-    float sum = part[0] + part[1] + (part[2] + part[3]);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+    return Lane::line_sum(part);
   }
 };
 
 // Grid (rows, heads, requests).
 template <class State, int kStateDim>
-__global__ void __launch_bounds__(kWarps * 32)
+__global__ void __launch_bounds__(kStateWarps * 32)
     selective_scan_kernel(const __grid_constant__ ScanParams<State> p) {
   SHARED(tokens, ScanToken<kStateDim>[2]);
   const int head = static_cast<int>(blockIdx.y);
   const StateStep step = p.steps(static_cast<int>(blockIdx.z));
   if (step.first == step.last) return;
-  ScanRow<State, kStateDim> row;
-  const bool there = row.row < p.head_dim;
+  ScanRow<kStateDim> row(p.head_dim, p.state_dim);
+  const auto in_block = [&](int block) {
+    return [&, block](int n) -> State& { return p.state(block, head, row.line, n); };
+  };
   ScanFetch<State, kStateDim> fetch;
   fetch.load(p, step.first, head);
-  row.read(p, step.read, head);
+  if (step.read >= 0) row.read(in_block(step.read));
   fetch.store(p, tokens[0], head);
   __syncthreads();
   const float skip = p.d_skip[head];
   for (int t = step.first; t < step.last; ++t) {
     const int stage = (t - step.first) % 2;
-    const float x = there ? p.x.load(t, head, row.row) : 0.f;
+    const float x = row.has_line() ? p.x.load(t, head, row.line) : 0.f;
     if (t + 1 < step.last) fetch.load(p, t + 1, head);
     const float y = row.pass(tokens[stage], tokens[stage].width * x);
-    if (there && row.column == 0) p.out.store(t, head, row.row, y + skip * x);
+    if (row.is_first()) p.out.store(t, head, row.line, y + skip * x);
     if (t + 1 < step.last) fetch.store(p, tokens[1 - stage], head);
     __syncthreads();
   }
-  row.write(p, step.write, head);
+  if (step.write >= 0) row.template write<State>(in_block(step.write));
 }
 
 template <class State>
@@ -167,10 +135,10 @@ void launch_scan(const ScanArgs& args, StreamRef stream) {
       .state_dim = static_cast<int>(state_dim),
       .dt_min = args.dt_min,
       .dt_max = args.dt_max};
-  const dim3 grid(static_cast<unsigned>((head_dim + kRows - 1) / kRows),
+  const dim3 grid(static_cast<unsigned>((head_dim + kStateLines - 1) / kStateLines),
                   static_cast<unsigned>(heads), static_cast<unsigned>(args.state_read.extent(0)));
   const auto go = [&](auto kernel) {
-    CUDA_CHECK(launch(kernel, grid, dim3(kWarps * 32), 0, native(stream), p));
+    CUDA_CHECK(launch(kernel, grid, dim3(kStateWarps * 32), 0, native(stream), p));
   };
   if (state_dim <= 32) return go(selective_scan_kernel<State, 32>);
   if (state_dim <= 128) return go(selective_scan_kernel<State, 128>);
