@@ -48,8 +48,7 @@ DeltaNet::DeltaNet(Weights& weights, const ModelConfig& config, const std::strin
   const std::int64_t values = std::int64_t{config_.num_value_heads} * config_.value_head_dim;
   const std::int64_t channels =
       2 * std::int64_t{config_.num_key_heads} * config_.key_head_dim + values;
-  conv_ = weights.load(name + ".conv1d.weight", {channels, 1, config_.conv_kernel})
-              .reshape({channels, config_.conv_kernel});
+  conv_ = CausalConv(weights, name + ".conv1d", channels, config_.conv_kernel, false);
   a_log_ = weights.load(name + ".A_log", {config_.num_value_heads}, DType::f32);
   dt_bias_ = weights.load(name + ".dt_bias", {config_.num_value_heads}, DType::f32);
   norm_ = RmsNorm(weights, name + ".norm", config_.value_head_dim, config.rms_norm_eps);
@@ -57,15 +56,14 @@ DeltaNet::DeltaNet(Weights& weights, const ModelConfig& config, const std::strin
 }
 
 void DeltaNet::bind(const LayerCache& cache) {
-  // Rows beyond these are for speculated tokens.
-  conv_state_ = state_view(cache, 0).narrow(1, 0, config_.conv_kernel - 1);
+  conv_.bind(cache);
   delta_state_ = state_view(cache, 1);
   group_ = cache.group;
 }
 
 void DeltaNet::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const std::int64_t tokens = x.extent(0), channels = conv_.extent(0);
+  const std::int64_t tokens = x.extent(0), channels = conv_.channels();
   const std::int64_t heads = config_.num_value_heads, dim = config_.value_head_dim;
   const TensorView all = context.workspace.take(x.dtype(), {tokens, input_.rows()});
   const TensorView mixed = context.workspace.take(DType::f32, {tokens, heads, dim});
@@ -78,25 +76,11 @@ void DeltaNet::operator()(TensorView out, TensorView x, const ForwardContext& co
   };
   const TensorView qkv = next(channels), z = next(heads * dim), b = next(heads), a = next(heads);
 
-  recur(mixed, convolve(qkv, context), b, a, context);
+  recur(mixed, conv_(qkv, context), b, a, context);
   context.ops.gated_rms_norm(normed.split_last(dim), mixed, z.split_last(dim), norm_.weight(),
                              norm_.eps(),
                              /*norm_first=*/true, context.stream);
   output_(out, normed, context);
-}
-
-TensorView DeltaNet::convolve(TensorView qkv, const ForwardContext& context) const {
-  const TensorView out = context.workspace.take(qkv.dtype(), {qkv.extent(0), qkv.extent(1)});
-  ConvArgs args;
-  args.out = out;
-  args.x = qkv;
-  args.weight = conv_;
-  args.state = conv_state_;
-  args.query_start = context.query_start;
-  args.state_read = context.groups[group_].state_read;
-  args.state_write = context.groups[group_].state_write;
-  context.ops.causal_conv(args, context.stream);
-  return out;
 }
 
 void DeltaNet::recur(TensorView out, TensorView qkv, TensorView b, TensorView a,

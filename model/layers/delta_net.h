@@ -6,6 +6,7 @@
 
 #include "model/config.h"
 #include "model/layers/block.h"
+#include "model/layers/causal_conv.h"
 #include "model/layers/linear.h"
 #include "model/layers/norm.h"
 
@@ -20,17 +21,15 @@ class DeltaNet final : public Mixer {
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
 
  private:
-  TensorView convolve(TensorView qkv, const ForwardContext& context) const;
   void recur(TensorView out, TensorView qkv, TensorView b, TensorView a,
              const ForwardContext& context) const;
 
   DeltaNetConfig config_;
-  Linear input_;                // q, k, v, z, b, a
-  TensorView conv_;             // [channels, width]
+  Linear input_;  // q, k, v, z, b, a
+  CausalConv conv_;
   TensorView a_log_, dt_bias_;  // f32 [value heads]
   RmsNorm norm_;
   Linear output_;
-  TensorView conv_state_;   // [blocks, width − 1, channels]
   TensorView delta_state_;  // [blocks, value heads, key dim, value dim]
   int group_ = 0;
 };

@@ -14,9 +14,7 @@ Mamba2::Mamba2(Weights& weights, const ModelConfig& config, const std::string& n
   const std::int64_t channels = inner() + 2 * std::int64_t{config_.num_groups} * config_.state_size;
   input_ = Linear(weights, {{name + ".in_proj", inner() + channels + heads}}, config.hidden_size,
                   config_.proj_bias);
-  conv_ = weights.load(name + ".conv1d.weight", {channels, 1, config_.conv_kernel})
-              .reshape({channels, config_.conv_kernel});
-  if (config_.conv_bias) conv_bias_ = weights.load(name + ".conv1d.bias", {channels});
+  conv_ = CausalConv(weights, name + ".conv1d", channels, config_.conv_kernel, config_.conv_bias);
   a_log_ = weights.load(name + ".A_log", {heads}, DType::f32);
   dt_bias_ = weights.load(name + ".dt_bias", {heads}, DType::f32);
   d_skip_ = weights.load(name + ".D", {heads}, DType::f32);
@@ -25,15 +23,14 @@ Mamba2::Mamba2(Weights& weights, const ModelConfig& config, const std::string& n
 }
 
 void Mamba2::bind(const LayerCache& cache) {
-  // Rows beyond these are for speculated tokens.
-  conv_state_ = state_view(cache, 0).narrow(1, 0, config_.conv_kernel - 1);
+  conv_.bind(cache);
   scan_state_ = state_view(cache, 1);
   group_ = cache.group;
 }
 
 void Mamba2::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const std::int64_t tokens = x.extent(0), channels = conv_.extent(0);
+  const std::int64_t tokens = x.extent(0), channels = conv_.channels();
   const TensorView all = context.workspace.take(x.dtype(), {tokens, input_.rows()});
   const TensorView mixed =
       context.workspace.take(DType::f32, {tokens, config_.num_heads, config_.head_dim});
@@ -43,28 +40,13 @@ void Mamba2::operator()(TensorView out, TensorView x, const ForwardContext& cont
   const TensorView xbc = all.narrow(1, inner(), inner() + channels);
   const TensorView dt = all.narrow(1, inner() + channels, all.extent(1));
 
-  scan(mixed, convolve(xbc, context), dt, context);
+  scan(mixed, conv_(xbc, context), dt, context);
   const std::int64_t width = inner() / norm_groups_;
   context.ops.gated_rms_norm(normed.split_last(width), mixed.reshape({tokens, norm_groups_, width}),
                              z.split_last(width), norm_.weight().reshape({norm_groups_, width}),
                              norm_.eps(),
                              /*norm_first=*/false, context.stream);
   output_(out, normed, context);
-}
-
-TensorView Mamba2::convolve(TensorView x, const ForwardContext& context) const {
-  const TensorView out = context.workspace.take(x.dtype(), {x.extent(0), x.extent(1)});
-  ConvArgs args;
-  args.out = out;
-  args.x = x;
-  args.weight = conv_;
-  args.bias = conv_bias_;
-  args.state = conv_state_;
-  args.query_start = context.query_start;
-  args.state_read = context.groups[group_].state_read;
-  args.state_write = context.groups[group_].state_write;
-  context.ops.causal_conv(args, context.stream);
-  return out;
 }
 
 void Mamba2::scan(TensorView out, TensorView xbc, TensorView dt,

@@ -6,6 +6,7 @@
 
 #include "model/config.h"
 #include "model/layers/block.h"
+#include "model/layers/causal_conv.h"
 #include "model/layers/linear.h"
 #include "model/layers/norm.h"
 
@@ -20,20 +21,17 @@ class Mamba2 final : public Mixer {
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
 
  private:
-  TensorView convolve(TensorView x, const ForwardContext& context) const;
   void scan(TensorView out, TensorView xbc, TensorView dt, const ForwardContext& context) const;
   std::int64_t inner() const { return std::int64_t{config_.num_heads} * config_.head_dim; }
 
   Mamba2Config config_;
   int norm_groups_;
-  Linear input_;                // z, x, b, c, dt
-  TensorView conv_;             // [channels, width]
-  TensorView conv_bias_;        // [channels], optional
+  Linear input_;  // z, x, b, c, dt
+  CausalConv conv_;
   TensorView a_log_, dt_bias_;  // f32 [heads]
   TensorView d_skip_;           // f32 [heads]
   RmsNorm norm_;
   Linear output_;
-  TensorView conv_state_;  // [blocks, width − 1, channels]
   TensorView scan_state_;  // [blocks, heads, head dim, state size]
   int group_ = 0;
 };

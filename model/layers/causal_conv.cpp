@@ -1,0 +1,33 @@
+#include "model/layers/causal_conv.h"
+
+#include "model/layers/state_cache.h"
+
+namespace quire {
+
+CausalConv::CausalConv(Weights& weights, const std::string& name, std::int64_t channels, int width,
+                       bool bias)
+    : weight_(weights.load(name + ".weight", {channels, 1, width}).reshape({channels, width})) {
+  if (bias) bias_ = weights.load(name + ".bias", {channels});
+}
+
+void CausalConv::bind(const LayerCache& cache) {
+  // Rows beyond these are for speculated tokens.
+  state_ = state_view(cache, 0).narrow(1, 0, weight_.extent(1) - 1);
+  group_ = cache.group;
+}
+
+TensorView CausalConv::operator()(TensorView x, const ForwardContext& context) const {
+  ConvArgs args;
+  args.out = context.workspace.take(x.dtype(), {x.extent(0), x.extent(1)});
+  args.x = x;
+  args.weight = weight_;
+  args.bias = bias_;
+  args.state = state_;
+  args.query_start = context.query_start;
+  args.state_read = context.groups[group_].state_read;
+  args.state_write = context.groups[group_].state_write;
+  context.ops.causal_conv(args, context.stream);
+  return args.out;
+}
+
+}  // namespace quire

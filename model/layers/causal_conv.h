@@ -1,0 +1,34 @@
+#pragma once
+// The short convolution before a recurrence, one filter per channel, with the last inputs of a
+// request as its state.
+
+#include <cstdint>
+#include <string>
+
+#include "model/forward_context.h"
+#include "model/model.h"
+#include "model/weights.h"
+
+namespace quire {
+
+class CausalConv {
+ public:
+  CausalConv() = default;
+  // `name` is "model.layers.0.linear_attn.conv1d".
+  CausalConv(Weights& weights, const std::string& name, std::int64_t channels, int width,
+             bool bias);
+
+  void bind(const LayerCache& cache);  // its state is the layer's first
+  std::int64_t channels() const { return weight_.extent(0); }
+
+  // silu of the convolution, in the workspace; x [T, channels], rows may be strided.
+  TensorView operator()(TensorView x, const ForwardContext& context) const;
+
+ private:
+  TensorView weight_;  // [channels, width]
+  TensorView bias_;    // [channels], optional
+  TensorView state_;   // [blocks, width − 1, channels]
+  int group_ = 0;
+};
+
+}  // namespace quire
