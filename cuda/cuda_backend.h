@@ -13,8 +13,8 @@ struct CudaOptions {
   int device = 0;
 };
 
-// Why there is no CUDA device to use (no driver, no device), in one sentence; empty when there is
-// one.
+// Why there is no CUDA device to use (no driver, no device, no cuBLASLt), in one sentence; empty
+// when there is one.
 std::string cuda_unavailable();
 
 // Throws Failure when the device cannot be used. Ops live no longer than the device.

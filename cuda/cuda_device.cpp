@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cuda/cuda_backend.h"
+#include "cuda/gemm.h"
 #include "cuda/runtime/handles.h"
 
 namespace quire {
@@ -146,7 +147,7 @@ std::string cuda_unavailable() {
     cudaGetLastError();
     return std::string("CUDA cannot be used: ") + cudaGetErrorString(error);
   }
-  return count == 0 ? "there is no CUDA device" : "";
+  return count == 0 ? "there is no CUDA device" : gemm_unavailable();
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {

@@ -3,6 +3,7 @@
 // emulated (tests/cuda_emulation/gemm.cpp). Which of them is the linker's choice.
 
 #include <memory>
+#include <string>
 
 #include "backend/device.h"
 
@@ -18,6 +19,8 @@ class Gemm {
   virtual void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream) = 0;
 };
 
+// Why no matrix product can be made (its library is missing), in one sentence; empty when it can.
+std::string gemm_unavailable();
 // Takes its workspace from the device now.
 std::unique_ptr<Gemm> make_gemm(Device& device);
 

@@ -2,14 +2,13 @@
 // transpose [N, T] = weight [N, K] · xᵀ, with the weight read transposed and x as it lies. An
 // algorithm is chosen once per shape.
 
-#include <cublasLt.h>
-
 #include <bit>
 #include <map>
 
 #include "cuda/gemm.h"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/cublaslt.h"
 
 namespace quire::cuda {
 namespace {

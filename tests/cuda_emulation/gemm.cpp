@@ -53,6 +53,7 @@ class EmulatedGemm final : public Gemm {
 
 }  // namespace
 
+std::string gemm_unavailable() { return ""; }
 std::unique_ptr<Gemm> make_gemm(Device&) { return std::make_unique<EmulatedGemm>(); }
 
 }  // namespace quire::cuda

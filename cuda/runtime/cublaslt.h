@@ -1,0 +1,42 @@
+#pragma once
+// The functions of cuBLASLt that are used. They hide the library's declarations of the same names
+// within quire::cuda; the library is opened at the first call.
+
+#include <cublasLt.h>
+
+#include "cuda/runtime/shared_library.h"
+
+namespace quire::cuda {
+
+const SharedLibrary& cublaslt();
+
+template <class Function>
+using CublasLt = LibraryFunction<&cublaslt, Function>;
+
+inline CublasLt<decltype(::cublasLtCreate)> cublasLtCreate{"cublasLtCreate"};
+inline CublasLt<decltype(::cublasLtDestroy)> cublasLtDestroy{"cublasLtDestroy"};
+inline CublasLt<decltype(::cublasLtGetStatusString)> cublasLtGetStatusString{
+    "cublasLtGetStatusString"};
+inline CublasLt<decltype(::cublasLtMatmul)> cublasLtMatmul{"cublasLtMatmul"};
+inline CublasLt<decltype(::cublasLtMatmulAlgoGetHeuristic)> cublasLtMatmulAlgoGetHeuristic{
+    "cublasLtMatmulAlgoGetHeuristic"};
+inline CublasLt<decltype(::cublasLtMatmulDescCreate)> cublasLtMatmulDescCreate{
+    "cublasLtMatmulDescCreate"};
+inline CublasLt<decltype(::cublasLtMatmulDescDestroy)> cublasLtMatmulDescDestroy{
+    "cublasLtMatmulDescDestroy"};
+inline CublasLt<decltype(::cublasLtMatmulDescSetAttribute)> cublasLtMatmulDescSetAttribute{
+    "cublasLtMatmulDescSetAttribute"};
+inline CublasLt<decltype(::cublasLtMatmulPreferenceCreate)> cublasLtMatmulPreferenceCreate{
+    "cublasLtMatmulPreferenceCreate"};
+inline CublasLt<decltype(::cublasLtMatmulPreferenceDestroy)> cublasLtMatmulPreferenceDestroy{
+    "cublasLtMatmulPreferenceDestroy"};
+inline CublasLt<decltype(::cublasLtMatmulPreferenceSetAttribute)>
+    cublasLtMatmulPreferenceSetAttribute{"cublasLtMatmulPreferenceSetAttribute"};
+inline CublasLt<decltype(::cublasLtMatrixLayoutCreate)> cublasLtMatrixLayoutCreate{
+    "cublasLtMatrixLayoutCreate"};
+inline CublasLt<decltype(::cublasLtMatrixLayoutDestroy)> cublasLtMatrixLayoutDestroy{
+    "cublasLtMatrixLayoutDestroy"};
+inline CublasLt<decltype(::cublasLtMatrixLayoutSetAttribute)> cublasLtMatrixLayoutSetAttribute{
+    "cublasLtMatrixLayoutSetAttribute"};
+
+}  // namespace quire::cuda
