@@ -24,6 +24,11 @@ void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef s
 bool attention_mma_supports(const AttentionArgs& args);
 void attention_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
 
+// Requests of at least least_rows rows (query tokens times the query heads of a KV head), on Hopper's
+// warpgroups; of what attention_mma supports: head sizes 64 and 128.
+bool attention_wgmma_supports(const AttentionArgs& args);
+void attention_wgmma(const AttentionArgs& args, int least_rows, StreamRef stream);
+
 // Latent attention; on tensor cores where the sizes and dtypes are those that models have.
 void mla_attention(const MlaArgs& args, SplitScratch scratch, StreamRef stream);
 

@@ -224,6 +224,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   store_rows(w, a, q, row0, split);
 }
 
+// max_rows: of a request that these kernels have to do.
 template <class T, int kDim>
 void launch_both(const MmaArgs<T>& a, int requests, int kv_heads, int max_rows, StreamRef stream) {
   const std::size_t shared = 2 * sizeof(Stage<T, kDim>);
@@ -268,18 +269,21 @@ void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef strea
                      .scale = args.scale,
                      .soft_cap = args.soft_cap};
   const auto requests = static_cast<int>(args.seq_lens.extent(0));
+  const bool wgmma = max_rows > kWarpRows && attention_wgmma_supports(args);
+  if (wgmma) attention_wgmma(args, kWarpRows + 1, stream);
+  const int rows_here = wgmma ? kWarpRows : max_rows;
   switch (dim) {
     case 64:
-      launch_both<T, 64>(a, requests, static_cast<int>(kv_heads), max_rows, stream);
+      launch_both<T, 64>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
       break;
     case 96:
-      launch_both<T, 96>(a, requests, static_cast<int>(kv_heads), max_rows, stream);
+      launch_both<T, 96>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
       break;
     case 128:
-      launch_both<T, 128>(a, requests, static_cast<int>(kv_heads), max_rows, stream);
+      launch_both<T, 128>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
       break;
     case 256:
-      launch_both<T, 256>(a, requests, static_cast<int>(kv_heads), max_rows, stream);
+      launch_both<T, 256>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
       break;
     default:
       throw Failure(ErrorCode::internal, "no tensor-core attention for this head size");

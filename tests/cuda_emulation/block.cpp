@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "sanitizers.h"
 #include "state.h"
@@ -13,11 +14,12 @@ namespace {
 
 char* take_arena(Scheduler& s) {
   if (kTsan) {  // mmap gives the block's shared memory a fresh shadow
-    return static_cast<char*>(
-        mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    return static_cast<char*>(mmap(nullptr, kArenaBytes + kLandingBytes, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   }
   if (s.arenas.empty()) {
-    auto* arena = static_cast<char*>(std::aligned_alloc(1024, kArenaBytes));
+    auto* arena = static_cast<char*>(std::aligned_alloc(1024, kArenaBytes + kLandingBytes));
+    std::memset(arena + kArenaBytes, 0, kLandingBytes);
     if (kAsan) __asan_poison_memory_region(arena, kArenaBytes);
     return arena;
   }
@@ -61,6 +63,8 @@ Block& make_block(uint3 index) {
   block.arena = take_arena(s);
   block.variables.reserve(64);
   for (Barrier& barrier : block.barriers) barrier.waiting.reserve(count);
+  for (Barrier& group : block.groups) group.waiting.reserve(128);
+  block.number = ++s.blocks_made;
   auto* identities = kTsan ? &take_identities(s, count) : nullptr;
   for (std::size_t i = 0; i < count; ++i) {
     Thread& thread = block.threads[i];
@@ -83,7 +87,7 @@ Block& make_block(uint3 index) {
 void release_block(Block& block) {
   if (kAsan) __asan_poison_memory_region(block.arena, block.used);
   if (kTsan) {
-    munmap(block.arena, kArenaBytes);
+    munmap(block.arena, kArenaBytes + kLandingBytes);
   } else {
     scheduler().arenas.push_back(block.arena);
   }

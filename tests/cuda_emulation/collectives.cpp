@@ -29,7 +29,9 @@ Pending& join(Warp& warp, std::uint32_t mask, Combine combine, Site site) {
   return warp.pending[warp.num_pending++];
 }
 
-void meet(Barrier& barrier, int expected, Combine combine, Site site) {
+}  // namespace
+
+void meet(Barrier& barrier, int expected, Combine combine, bool orders_memory, Site site) {
   Thread* me = scheduler().current;
   if (barrier.arrived == 0) {
     barrier.combine = combine;
@@ -41,7 +43,7 @@ void meet(Barrier& barrier, int expected, Combine combine, Site site) {
          barrier.site.what, barrier.site.file, barrier.site.line);
   }
   const int parity = barrier.generation & 1;
-  tsan_release(&barrier.order[parity]);
+  if (orders_memory) tsan_release(&barrier.order[parity]);
   {
     TsanIgnore ignore;
     barrier.waiting.push_back(me);
@@ -65,8 +67,10 @@ void meet(Barrier& barrier, int expected, Combine combine, Site site) {
     waiting.clear();
     if (barrier.waiting.empty()) barrier.waiting.swap(waiting);  // keep the capacity
   }
-  tsan_acquire(&barrier.order[parity]);
+  if (orders_memory) tsan_acquire(&barrier.order[parity]);
 }
+
+namespace {
 
 // A function per mode, so that different intrinsics never meet.
 template <int kMode>
@@ -187,13 +191,14 @@ void block_collective(int barrier, Combine combine, const void* in, void* out, S
   me->in = in;
   me->out = out;
   if (barrier == 0) ++me->barriers;
-  meet(me->block->barriers[barrier], static_cast<int>(me->block->threads.size()), combine, site);
+  meet(me->block->barriers[barrier], static_cast<int>(me->block->threads.size()), combine, true,
+       site);
 }
 
 void grid_barrier(Site site) {
   Grid& g = *scheduler().grid;
   const auto count = g.grid.x * g.grid.y * g.grid.z * g.block.x * g.block.y * g.block.z;
-  meet(g.barrier, static_cast<int>(count), nullptr, site);
+  meet(g.barrier, static_cast<int>(count), nullptr, true, site);
 }
 
 void shuffle(std::uint32_t mask, void* value, int size, int mode, int delta, int width, Site site) {
@@ -243,7 +248,10 @@ bool async_copy_issue(void* to, const void* from, int bytes, int source_bytes) {
     fail("cp.async: %d bytes, to %p, from %p: bad size or alignment", bytes, to, from);
   }
   const Config::Async when = config().async;
-  if (when == Config::eager || (when == Config::mixed && (next_random() & 1) != 0)) return true;
+  if (when == Config::eager || (when == Config::mixed && (next_random() & 1) != 0)) {
+    note_landing(to, bytes);
+    return true;
+  }
   TsanIgnore ignore;
   Thread* me = scheduler().current;
   me->copies.push_back({to, from, bytes, source_bytes, me->copy_group});
@@ -258,6 +266,7 @@ bool async_copy_take(int groups_left, void** to, const void** from, int* bytes, 
   if (me->copies.empty() || me->copies.front().group >= me->copy_group - groups_left) return false;
   const AsyncCopy copy = me->copies.front();
   me->copies.erase(me->copies.begin());
+  note_landing(copy.to, copy.bytes);
   *to = copy.to;
   *from = copy.from;
   *bytes = copy.bytes;

@@ -63,6 +63,31 @@ bool async_copy_issue(void* to, const void* from, int bytes, int source_bytes);
 void async_copy_commit();
 bool async_copy_take(int groups_left, void** to, const void** from, int* bytes, int* source_bytes);
 
+// Warpgroup products (wgmma). Pending sums are kept aside and their registers are NaN until a wait
+// ends.
+struct GroupProduct {
+  float* d;  // count registers
+  const void* a;
+  std::uint64_t b;  // descriptor
+  int count;
+  bool accumulate;
+  Combine compute;                     // lanes[i]->in is the thread's product, all 128 at once
+  void (*touch)(const GroupProduct&);  // reads the thread's share of B
+  float* sums = nullptr;               // where compute finds and leaves d
+  int group = 0;
+  bool computed = false;
+};
+void group_issue(GroupProduct product, Site site);
+void group_fence();
+void group_commit();
+void group_wait(int groups_left, Site site);
+int group_thread();  // 0 to 127
+std::uint32_t shared_address(const void* pointer);
+void* shared_pointer(std::uint32_t address);
+// fence.proxy.async: the tensor cores see what cp.async has brought for this thread.
+void proxy_fence();
+void check_proxy(std::uint32_t address);  // fails where it was brought and not fenced
+
 // Under TSan an atomic synchronises only where a __threadfence stands before or after it.
 extern const bool tsan_on;
 void atomic_before(void* address);

@@ -138,16 +138,19 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {"emulated", 9, 0, std::size_t{8} << 30};
   return cudaSuccess;
 }
+// QUIRE_EMULATION_CAPABILITY: 90 unless it says otherwise.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  const char* text = std::getenv("QUIRE_EMULATION_CAPABILITY");
+  const int capability = text != nullptr ? std::atoi(text) : 90;
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
       return *value = 4, cudaSuccess;
     case cudaDevAttrL2CacheSize:
       return *value = 1 << 20, cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
-      return *value = 9, cudaSuccess;
+      return *value = capability / 10, cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor:
-      return *value = 0, cudaSuccess;
+      return *value = capability % 10, cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       return *value = 227 << 10, cudaSuccess;
   }

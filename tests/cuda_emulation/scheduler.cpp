@@ -103,6 +103,7 @@ void end_thread(Thread* thread) {
   thread->block->warps[static_cast<std::size_t>(thread->id) / 32].exited |= 1u << (thread->id % 32);
   --s.live;
   if (!thread->copies.empty()) s.error = describe(*thread) + " exited with a cp.async outstanding";
+  if (!thread->products.empty()) s.error = describe(*thread) + " exited with a wgmma outstanding";
   tsan_release(&s.grid->ended);
 }
 

@@ -14,12 +14,27 @@ namespace emulation {
 constexpr std::size_t kSharedLimit = 227u << 10;                 // of one block on Hopper, bytes
 constexpr std::size_t kArenaBytes = kSharedLimit + (64u << 10);  // with gaps between variables
 
+// The last cp.async into each 16 bytes of shared memory, behind the arena: whose, and how many
+// proxy fences that thread had passed. 0: none.
+struct Landing {
+  std::uint32_t block_number;
+  std::uint16_t thread, fences;
+};
+constexpr std::size_t kLandingBytes = kArenaBytes / 16 * sizeof(Landing);
+
 struct Block;
 
 struct AsyncCopy {
   void* to;
   const void* from;
   int bytes, source_bytes, group;
+};
+
+// Registers that products of a warpgroup are still to write.
+struct Accumulator {
+  float* registers;
+  std::vector<float> sums;
+  int pending = 0;
 };
 
 struct Thread : Lane {
@@ -33,6 +48,11 @@ struct Thread : Lane {
   std::vector<AsyncCopy> copies;  // outstanding
   int copy_group = 0;
   unsigned barriers = 0;
+  std::vector<std::unique_ptr<Accumulator>> accumulators;
+  std::vector<GroupProduct> products;  // not yet waited for
+  int product_group = 0, products_issued = 0;
+  bool group_fenced = false;
+  std::uint16_t proxy_fences = 1;
   bool fenced = false;          // TSan: a fence precedes its next atomic
   void* last_atomic = nullptr;  // TSan: and this one precedes its next fence
 };
@@ -65,6 +85,8 @@ struct Block {
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   Barrier barriers[2];
+  Barrier groups[8];  // of four warps
+  std::uint32_t number = 0;
   char* arena = nullptr;
   std::size_t used = 0, payload = 0;
   struct Variable {
@@ -122,6 +144,7 @@ struct Scheduler {
   std::uint64_t random = 0;
   void* main_tsan = nullptr;
   std::size_t wave = 1, block_number = 0;
+  std::uint32_t blocks_made = 0;
   std::vector<std::unique_ptr<Block>> blocks;  // that run now
   std::vector<char*> arenas;
   // Under TSan an identity keeps its stack, or reused stacks would look like races; neighbouring
@@ -135,6 +158,9 @@ struct Scheduler {
 
 Scheduler& scheduler();
 std::uint64_t next_random();
+// expected threads arrive; combine runs once, over them by number.
+void meet(Barrier& barrier, int expected, Combine combine, bool orders_memory, Site site);
+void note_landing(const void* to, int bytes);
 void make_runnable(Thread* thread);
 // The current thread cannot go on: runs others; returns when somebody made this one runnable again.
 void block_current(Site site);

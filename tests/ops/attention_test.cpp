@@ -51,6 +51,9 @@ const std::vector<AttentionCase> kCases = {
     {"mma, cap", kF16, kF16, 6, 2, 96, 96, 16, 70, 5.f, false, {{0, 30}, {150, 1}, {90, 20}}},
     {"mma, sinks", kBf16, kBf16, 3, 1, 128, 128, 32, 0, 0.f, true, {{0, 9}, {66, 1}, {64, 24}}},
     {"mma, wide heads", kBf16, kBf16, 2, 1, 256, 256, 16, 0, 0.f, false, {{40, 1}, {30, 18}}},
+    {"mma, tiles", kBf16, kBf16, 4, 1, 128, 128, 16, 0, 0.f, false, {{300, 45}, {0, 17}, {20, 1}}},
+    {"mma, tiles, window", kBf16, kBf16, 2, 2, 64, 64, 48, 70, 0.f, true, {{130, 150}, {0, 33}}},
+    {"mma, tiles, cap", kF16, kF16, 8, 2, 128, 128, 32, 0, 4.f, true, {{250, 10}, {0, 40}}},
     {"mma, window of splits", kF16, kF16, 2, 2, 64, 64, 16, 600, 0.f, true, {{900, 1}}},
 };
 
