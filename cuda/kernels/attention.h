@@ -15,6 +15,11 @@ struct SplitScratch {
   std::int64_t floats = 0;
 };
 
+// Splits for a context that fills `wanted` of them, where partial results of `room` fit and
+// `blocks` blocks run without splits. A graph is sized for the longest context, and each split that
+// finds no keys is a block all the same: beyond a few waves of blocks there are no more splits.
+int count_splits(std::int64_t wanted, std::int64_t room, std::int64_t blocks);
+
 // Any floating-point dtype, any head size up to 576: one block per (token, KV head, split of the
 // context).
 void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);

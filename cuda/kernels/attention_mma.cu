@@ -17,7 +17,6 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kWarpRows = 16;
-constexpr int kMaxSplits = 64;
 constexpr int kTilesPerSplit = 4;  // below this a split costs more than it brings; one that finds
                                    // no keys left ends at once
 
@@ -252,8 +251,7 @@ void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef strea
   constexpr int kKeysPerSplit = kTilesPerSplit * kTileKeys;
   const std::int64_t wanted =
       max_rows <= kWarpRows ? (keys + kKeysPerSplit - 1) / kKeysPerSplit : 1;
-  const auto splits =
-      static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room), 1, kMaxSplits));
+  const int splits = count_splits(wanted, room, args.seq_lens.extent(0) * kv_heads);
   const MmaArgs<T> a{.out = device_view<T, 3>(args.out),
                      .q = device_view<const T, 3>(args.q),
                      .k_cache = device_view<const T, 4>(args.k_cache),

@@ -11,13 +11,14 @@
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/launchers.h"
-#include "cuda/runtime/check.h"
+#include "cuda/runtime/capability.h"
 
 namespace quire::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kMaxSplits = 32;
+constexpr std::int64_t kMaxSplits = 64;
+constexpr std::int64_t kBlocksPerProcessor = 16;  // three to eight of them at a time
 constexpr int kKeysPerSplit = 256;  // below this a split costs more than it brings; one that finds
                                     // no keys left ends at once
 
@@ -217,6 +218,11 @@ void launch_simt(const AttentionArgs& args, int splits, float* partials, StreamR
 
 }  // namespace
 
+int count_splits(std::int64_t wanted, std::int64_t room, std::int64_t blocks) {
+  const std::int64_t waves = kBlocksPerProcessor * processor_count() / blocks;
+  return static_cast<int>(std::clamp<std::int64_t>(std::min({wanted, room, waves}), 1, kMaxSplits));
+}
+
 void merge_splits(TensorView out, TensorView sinks, const float* partials, int splits,
                   StreamRef stream) {
   dispatch_device_float(out.dtype(), [&]<class T>(Type<T>) {
@@ -236,8 +242,7 @@ void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef s
       args.window > 0 ? std::min(args.window, args.max_seq_len) : args.max_seq_len;
   const std::int64_t room = scratch.floats / (tokens * heads * (v_dim + 2));
   const std::int64_t wanted = (keys + kKeysPerSplit - 1) / kKeysPerSplit;
-  const auto splits =
-      static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room), 1, kMaxSplits));
+  const int splits = count_splits(wanted, room, tokens * args.k_cache.extent(2));
   float* partials = splits > 1 ? scratch.data : nullptr;
   dispatch_device_float(args.q.dtype(), [&]<class T>(Type<T>) {
     dispatch_cache(args.k_cache.dtype(), [&]<class Cache>(Type<Cache>) {

@@ -16,7 +16,6 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMaxSplits = 32;
 constexpr int kTilesPerSplit = 8;  // below this a split costs more than it brings; one that finds
                                    // no keys left writes no values
 constexpr int kDecodeRows = 256;   // with more rows a request fills the device unsplit
@@ -95,8 +94,9 @@ void launch_latent(const MlaArgs& args, SplitScratch scratch, StreamRef stream) 
   constexpr int kKeysPerSplit = kTilesPerSplit * kLatentKeys;
   const std::int64_t wanted =
       rows <= kDecodeRows ? (args.max_seq_len + kKeysPerSplit - 1) / kKeysPerSplit : 1;
-  const auto splits =
-      static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room), 1, kMaxSplits));
+  const std::int64_t tiles = (rows + kLatentRows - 1) / kLatentRows,
+                     requests = args.seq_lens.extent(0);
+  const int splits = count_splits(wanted, room, tiles * requests);
   const LatentParams<T> p{.out = device_view<T, 3>(args.out),
                           .q = device_view<const T, 3>(args.q),
                           .cache = device_view<const T, 3>(args.cache),
@@ -107,8 +107,8 @@ void launch_latent(const MlaArgs& args, SplitScratch scratch, StreamRef stream) 
                           .heads = static_cast<int>(heads),
                           .splits = splits,
                           .scale = args.scale};
-  const dim3 grid(static_cast<unsigned>((rows + kLatentRows - 1) / kLatentRows),
-                  static_cast<unsigned>(splits), static_cast<unsigned>(args.seq_lens.extent(0)));
+  const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(splits),
+                  static_cast<unsigned>(requests));
   CUDA_CHECK(launch(latent_attention_kernel<T>, grid, dim3(kThreads), sizeof(LatentShared<T>),
                     native(stream), p));
   if (splits > 1) merge_splits(args.out, {}, scratch.data, splits, stream);

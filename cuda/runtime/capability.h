@@ -1,19 +1,27 @@
 #pragma once
-// 10 · major + minor of the current device's compute capability: 90 for H100 and H200.
+// What the current device is, asked once.
 
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
 
+inline int device_attribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  CUDA_CHECK(cudaGetDevice(&device));
+  CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, device));
+  return value;
+}
+
+// 10 · major + minor: 90 for H100 and H200.
 inline int compute_capability() {
-  static const int capability = [] {
-    int device = 0, major = 0, minor = 0;
-    CUDA_CHECK(cudaGetDevice(&device));
-    CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
-    return 10 * major + minor;
-  }();
+  static const int capability = 10 * device_attribute(cudaDevAttrComputeCapabilityMajor) +
+                                device_attribute(cudaDevAttrComputeCapabilityMinor);
   return capability;
+}
+
+inline int processor_count() {
+  static const int count = device_attribute(cudaDevAttrMultiProcessorCount);
+  return count;
 }
 
 }  // namespace quire::cuda

@@ -20,7 +20,7 @@ struct Landing {
   std::uint32_t block_number;
   std::uint16_t thread, fences;
 };
-constexpr std::size_t kLandingBytes = kArenaBytes / 16 * sizeof(Landing);
+constexpr std::size_t kLandingBytes = (kArenaBytes / 16 * sizeof(Landing) + 1023) / 1024 * 1024;
 
 struct Block;
 
