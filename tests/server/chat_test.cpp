@@ -1,7 +1,7 @@
-#include <simdjson.h>
 #include <catch2/catch.hpp>
 
 #include "tests/support/http_client.h"
+#include "tests/support/json_pointer.h"
 #include "tests/support/test_server.h"
 
 using namespace quire;
@@ -10,19 +10,6 @@ using namespace quire::test;
 namespace {
 
 constexpr const char* kPath = "/v1/chat/completions";
-
-std::string pointer(const std::string& json, std::string_view path) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element element;
-  if (parser.parse(json).at_pointer(path).get(element)) return "absent";
-  return simdjson::minify(element);
-}
-
-TestServerOptions answering(const std::string& text) {
-  TestServerOptions options;
-  options.engine = saying(text);
-  return options;
-}
 
 const std::string kTools =
     R"("tools":[{"type":"function","function":{"name":"get_time","parameters":{"type":"object"}}}])";

@@ -60,9 +60,7 @@ TEST_CASE("a client that asks first is told to go on", "[server][connection]") {
 }
 
 TEST_CASE("HTTP/1.0 gets its stream unchunked, ended by the close", "[server][connection]") {
-  TestServerOptions options;
-  options.engine = saying("Hi there");
-  TestServer server(std::move(options));
+  TestServer server(answering("Hi there"));
   HttpClient client(server.port());
   const std::string body = chat_body(R"("stream":true)");
   client.send("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: " +

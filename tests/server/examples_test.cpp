@@ -31,9 +31,7 @@ std::string normalized(Element element) { return normalized(simdjson::minify(ele
 void replay(const std::filesystem::path& file) {
   simdjson::dom::parser parser;
   const Element example = parser.load(file.string());
-  TestServerOptions options;
-  options.engine = saying(std::string(example["engine_says"]));
-  TestServer server(std::move(options));
+  TestServer server(answering(std::string(example["engine_says"])));
   const auto reply = post(server.port(), std::string(example["path"]),
                           simdjson::minify(Element(example["request"])));
   CHECK(reply.status == std::int64_t(example["status"]));

@@ -93,12 +93,12 @@ const Tokenizer& tiny_tokenizer() {
   return *tokenizer;
 }
 
-FakeEngineOptions saying(const std::string& text) {
+TestServerOptions answering(const std::string& text) {
   auto ids = tiny_tokenizer().encode(text, false);
   ids.push_back(kEndOfTurn);
-  FakeEngineOptions options;
-  options.eos = kEndOfTurn;
-  options.next_token = [ids](const AddRequest&, int index) {
+  TestServerOptions options;
+  options.engine.eos = kEndOfTurn;
+  options.engine.next_token = [ids](const AddRequest&, int index) {
     return ids[std::min<std::size_t>(static_cast<std::size_t>(index), ids.size() - 1)];
   };
   return options;

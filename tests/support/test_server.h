@@ -60,8 +60,8 @@ class TestServer {
   std::thread thread_;
 };
 
-// Engine options whose every answer is `text`, a token a step, then the end token.
-FakeEngineOptions saying(const std::string& text);
+// An engine whose every answer is `text`, a token a step, then the end token.
+TestServerOptions answering(const std::string& text);
 const Tokenizer& tiny_tokenizer();
 
 // Waits until the condition holds; false after a generous while.

@@ -1,40 +1,19 @@
 #include "app/render_main.h"
 
 #include <catch2/catch.hpp>
-#include <iostream>
-#include <sstream>
-#include <vector>
+
+#include "tests/support/run_main.h"
 
 namespace quire {
 namespace {
 
-struct Outcome {
-  int exit_code;
-  std::string out, err;
-};
-
-class Redirected {
- public:
-  Redirected(std::ios& stream, std::streambuf* to) : stream_(stream), before_(stream.rdbuf(to)) {}
-  ~Redirected() { stream_.rdbuf(before_); }
-
- private:
-  std::ios& stream_;
-  std::streambuf* before_;
-};
-
-Outcome run(std::vector<const char*> arguments, const std::string& input) {
-  arguments.insert(arguments.begin(), "quire render");
-  std::istringstream in(input);
-  std::ostringstream out, err;
-  const Redirected a(std::cin, in.rdbuf()), b(std::cout, out.rdbuf()), c(std::cerr, err.rdbuf());
-  std::cin.clear();
-  const int code = render_main(int(arguments.size()), arguments.data());
-  return {code, out.str(), err.str()};
+test::MainOutcome run(std::vector<const char*> arguments, const std::string& input) {
+  return test::run_main(render_main, std::move(arguments), input);
 }
 
 TEST_CASE("quire render answers line by line", "[app][render]") {
-  const Outcome outcome = run({"--jsonl"}, R"q({"template": "{{ a }}é", "context": {"a": 1}}
+  const auto outcome =
+      run({"--jsonl"}, R"q({"template": "{{ a }}é", "context": {"a": 1}}
 {"template": "{{ a", "context": {}}
 {"template": "{{ raise_exception('no') }}", "messages": []}
 {"template": "{{ strftime_now('%d %b') }}", "messages": [], "now": "2024-12-31T00:00:00"}
@@ -64,7 +43,7 @@ not JSON
 
 TEST_CASE("quire render for people", "[app][render]") {
   const std::string messages = R"([{"role": "user", "content": "Hi"}])";
-  const Outcome prompt = run({"--model", "models/quire-tiny"}, messages);
+  const auto prompt = run({"--model", "models/quire-tiny"}, messages);
   CHECK(prompt.exit_code == 0);
   CHECK(prompt.out == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
   CHECK(run({"--model", "models/quire-tiny", "--no-generation-prompt"}, messages).out ==
@@ -74,7 +53,7 @@ TEST_CASE("quire render for people", "[app][render]") {
           .out,
       Catch::EndsWith("<think>\n"));
 
-  const Outcome wrong =
+  const auto wrong =
       run({"--model", "models/quire-tiny"}, R"([{"role": "user", "content": [1]}])");
   CHECK(wrong.exit_code == 1);
   CHECK_THAT(wrong.err,

@@ -1,50 +1,29 @@
 #include "app/tokenize_main.h"
 
 #include <catch2/catch.hpp>
-#include <iostream>
-#include <sstream>
-#include <vector>
+
+#include "tests/support/run_main.h"
 
 namespace quire {
 namespace {
 
-struct Outcome {
-  int exit_code;
-  std::string out, err;
-};
-
-class Redirected {
- public:
-  Redirected(std::ios& stream, std::streambuf* to) : stream_(stream), before_(stream.rdbuf(to)) {}
-  ~Redirected() { stream_.rdbuf(before_); }
-
- private:
-  std::ios& stream_;
-  std::streambuf* before_;
-};
-
-Outcome run(std::vector<const char*> arguments, const std::string& input) {
-  arguments.insert(arguments.begin(), "quire tokenize");
-  std::istringstream in(input);
-  std::ostringstream out, err;
-  const Redirected a(std::cin, in.rdbuf()), b(std::cout, out.rdbuf()), c(std::cerr, err.rdbuf());
-  std::cin.clear();
-  const int code = tokenize_main(static_cast<int>(arguments.size()), arguments.data());
-  return {code, out.str(), err.str()};
+test::MainOutcome run(std::vector<const char*> arguments, const std::string& input) {
+  return test::run_main(tokenize_main, std::move(arguments), input);
 }
 
 constexpr const char* kModel = "tests/data/golden/tokenizers/roberta";
 
 TEST_CASE("quire tokenize answers line by line", "[app][tokenize]") {
-  const Outcome outcome = run({"--model", kModel, "--jsonl"},
-                              "{\"text\": \"a\\n\", \"special\": true}\n"
-                              "{\"ids\": [0, 5, 2], \"skip_special\": true}\n"
-                              "{\"ids\": [5, 99999999999], \"stream\": true, \"prompt_ids\": [5]}\n"
-                              "{\"ids\": [-1]}\n"
-                              "{\"text\": 7}\n"
-                              "{\"ids\": [\"a\"]}\n"
-                              "{}\n"
-                              "not json\n");
+  const auto outcome =
+      run({"--model", kModel, "--jsonl"},
+          "{\"text\": \"a\\n\", \"special\": true}\n"
+          "{\"ids\": [0, 5, 2], \"skip_special\": true}\n"
+          "{\"ids\": [5, 99999999999], \"stream\": true, \"prompt_ids\": [5]}\n"
+          "{\"ids\": [-1]}\n"
+          "{\"text\": 7}\n"
+          "{\"ids\": [\"a\"]}\n"
+          "{}\n"
+          "not json\n");
   CHECK(outcome.exit_code == 0);
   std::istringstream lines(outcome.out);
   std::vector<std::string> answers;
@@ -58,7 +37,7 @@ TEST_CASE("quire tokenize answers line by line", "[app][tokenize]") {
 }
 
 TEST_CASE("quire tokenize for people", "[app][tokenize]") {
-  const Outcome encoded = run({"--model", kModel}, "a\n");
+  const auto encoded = run({"--model", kModel}, "a\n");
   CHECK(encoded.exit_code == 0);
   CHECK_THAT(encoded.out, Catch::Contains("a\n1 tokens\n"));
   CHECK(run({"--model", kModel, "--decode"}, "5 5").out == "\"\"\n");
@@ -67,10 +46,10 @@ TEST_CASE("quire tokenize for people", "[app][tokenize]") {
 
 TEST_CASE("quire tokenize without a model", "[app][tokenize]") {
   CHECK(run({}, "").exit_code > 100);
-  const Outcome missing = run({"--model", "no/such/folder"}, "");
+  const auto missing = run({"--model", "no/such/folder"}, "");
   CHECK(missing.exit_code == 1);
   CHECK_THAT(missing.err, Catch::Contains("no/such/folder"));
-  const Outcome help = run({"--help"}, "");
+  const auto help = run({"--help"}, "");
   CHECK(help.exit_code == 0);
   CHECK_THAT(help.out, Catch::Contains("--jsonl"));
 }
