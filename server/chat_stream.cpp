@@ -3,7 +3,6 @@
 #include "openapi/dto_json.h"
 #include "openapi/json_writer.h"
 #include "server/chat_sinks.h"
-#include "server/error_reply.h"
 
 namespace quire {
 
@@ -27,29 +26,12 @@ void write_tool_calls(JsonWriter& json, const std::vector<ToolCallDelta>& calls)
 
 ChatStream::ChatStream(Exchange& exchange, const std::vector<Choice>& choices,
                        ChatReplyOptions options, const TextDefaults& defaults)
-    : exchange_(exchange),
-      choices_(choices),
+    : StreamSink(exchange, choices, options, "chat.completion.chunk", defaults),
       options_(std::move(options)),
-      defaults_(defaults),
-      chunks_(options_.id, "chat.completion.chunk", options_.created, options_.model),
       has_begun_(choices.size()) {}
 
-SseWriter& ChatStream::sse() {
-  if (!sse_) sse_ = &exchange_.begin_sse();
-  return *sse_;
-}
-
-void ChatStream::end_chunk(const Choice& choice, std::string& out) {
-  if (!options_.continuous_usage) return chunks_.end(out);
-  openapi::Usage usage;
-  usage.prompt_tokens = choice.prompt_tokens;
-  usage.completion_tokens = choice.text.num_tokens();
-  chunks_.end(out, &usage);
-}
-
 void ChatStream::write_role(const Choice& choice) {
-  std::string& out = sse().begin_event();
-  chunks_.begin(out);
+  std::string& out = begin_chunk();
   JsonWriter json(out);
   json.begin_object().key("index").integer(choice.index);
   json.key("delta").begin_object().key("role").string("assistant").key("content").string("");
@@ -57,12 +39,10 @@ void ChatStream::write_role(const Choice& choice) {
   if (options_.return_token_ids) json.key("prompt_token_ids").ids(options_.prompt_ids);
   json.end_object();
   end_chunk(choice, out);
-  sse().end_event();
 }
 
 void ChatStream::write_delta(const Choice& choice, const ChoiceDelta& delta) {
-  std::string& out = sse().begin_event();
-  chunks_.begin(out);
+  std::string& out = begin_chunk();
   JsonWriter json(out);
   json.begin_object().key("index").integer(choice.index).key("delta").begin_object();
   if (!delta.text.reasoning.empty() && options_.include_reasoning) {
@@ -91,7 +71,6 @@ void ChatStream::write_delta(const Choice& choice, const ChoiceDelta& delta) {
   if (options_.return_token_ids) json.key("token_ids").ids(delta.token_ids);
   json.end_object();
   end_chunk(choice, out);
-  sse().end_event();
 }
 
 awaitable<bool> ChatStream::on_delta(Choice& choice, ChoiceDelta delta) {
@@ -102,24 +81,6 @@ awaitable<bool> ChatStream::on_delta(Choice& choice, ChoiceDelta delta) {
   has_begun_[choice.index] = true;
   if (says_something) write_delta(choice, delta);
   co_return co_await sse().flush();
-}
-
-awaitable<bool> ChatStream::on_error(Choice&, const Error& error) {
-  if (!sse_ && choices_.size() == 1) {
-    co_await exchange_.reply(error_reply(error));
-    co_return false;
-  }
-  sse().event(error_body(error));
-  co_return co_await sse().flush();
-}
-
-awaitable<void> ChatStream::finish() {
-  if (!sse_) co_return;  // it ended before it began; the reply has been sent
-  if (options_.include_usage) {
-    chunks_.usage_chunk(sse_->begin_event(), usage_of(choices_, defaults_));
-    sse_->end_event();
-  }
-  co_await sse_->done();
 }
 
 }  // namespace quire

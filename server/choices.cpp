@@ -57,6 +57,14 @@ SamplingParams for_choice(SamplingParams params, int index) {
 
 }  // namespace
 
+ChoicePlan::ChoicePlan(const openapi::GenerationRequest& of)
+    : request(of),
+      text{.skip_special_tokens = of.skip_special_tokens,
+           .stop = of.stop,
+           .include_stop = of.include_stop_str_in_output,
+           .min_tokens = static_cast<int>(of.min_tokens),
+           .stop_token_ids = of.stop_token_ids} {}
+
 Result<void> check_request(const openapi::GenerationRequest& request, const AppState& app) {
   const auto& names = app.config.served_model_names;
   if (!request.model.empty() &&

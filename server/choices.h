@@ -33,8 +33,10 @@ class ChoiceSink {
 
 // What all prompts of one HTTP request share.
 struct ChoicePlan {
+  explicit ChoicePlan(const openapi::GenerationRequest& of);
+
   const openapi::GenerationRequest& request;
-  ChoiceTextOptions text{};
+  ChoiceTextOptions text;
   std::optional<int> logprobs{};
   std::optional<int> prompt_logprobs{};
   std::optional<std::int64_t> default_max_tokens{};

@@ -4,7 +4,6 @@
 #include "openapi/dto_json.h"
 #include "openapi/json_writer.h"
 #include "server/completion_sinks.h"
-#include "server/error_reply.h"
 
 namespace quire {
 
@@ -18,17 +17,9 @@ std::int64_t characters(std::string_view utf8) {
 
 CompletionStream::CompletionStream(Exchange& exchange, const std::vector<Choice>& choices,
                                    CompletionReplyOptions options, const TextDefaults& defaults)
-    : exchange_(exchange),
-      choices_(choices),
+    : StreamSink(exchange, choices, options, "text_completion", defaults),
       options_(std::move(options)),
-      defaults_(defaults),
-      chunks_(options_.id, "text_completion", options_.created, options_.model),
       progress_(choices.size()) {}
-
-SseWriter& CompletionStream::sse() {
-  if (!sse_) sse_ = &exchange_.begin_sse();
-  return *sse_;
-}
 
 openapi::CompletionLogprobs CompletionStream::logprobs_of(const Choice& choice,
                                                           const ChoiceDelta& delta,
@@ -45,8 +36,7 @@ openapi::CompletionLogprobs CompletionStream::logprobs_of(const Choice& choice,
 
 void CompletionStream::write(const Choice& choice, const ChoiceDelta& delta, std::string_view text,
                              bool first) {
-  std::string& out = sse().begin_event();
-  chunks_.begin(out);
+  std::string& out = begin_chunk();
   openapi::JsonWriter json(out);
   json.begin_object().key("index").integer(choice.index).key("text").string(text).key("logprobs");
   if (options_.logprobs && !delta.logprobs.empty()) {
@@ -68,11 +58,7 @@ void CompletionStream::write(const Choice& choice, const ChoiceDelta& delta, std
     json.key("token_ids").ids(delta.token_ids);
   }
   json.end_object();
-  openapi::Usage usage;
-  usage.prompt_tokens = choice.prompt_tokens;
-  usage.completion_tokens = choice.text.num_tokens();
-  chunks_.end(out, options_.continuous_usage ? &usage : nullptr);
-  sse().end_event();
+  end_chunk(choice, out);
 }
 
 awaitable<bool> CompletionStream::on_delta(Choice& choice, ChoiceDelta delta) {
@@ -88,24 +74,6 @@ awaitable<bool> CompletionStream::on_delta(Choice& choice, ChoiceDelta delta) {
   write(choice, delta, text, first);
   progress.characters += characters(text);
   co_return co_await sse().flush();
-}
-
-awaitable<bool> CompletionStream::on_error(Choice&, const Error& error) {
-  if (!sse_ && choices_.size() == 1) {
-    co_await exchange_.reply(error_reply(error));
-    co_return false;
-  }
-  sse().event(error_body(error));
-  co_return co_await sse().flush();
-}
-
-awaitable<void> CompletionStream::finish() {
-  if (!sse_) co_return;
-  if (options_.include_usage) {
-    chunks_.usage_chunk(sse_->begin_event(), usage_of(choices_, defaults_));
-    sse_->end_event();
-  }
-  co_await sse_->done();
 }
 
 }  // namespace quire

@@ -1,7 +1,6 @@
 // POST /v1/chat/completions
 
 #include <boost/asio/awaitable.hpp>
-#include <ctime>
 
 #include "openapi/dto_json.h"
 #include "server/chat_sinks.h"
@@ -33,12 +32,7 @@ Result<void> check_tools(const ChatCompletionRequest& chat, const TextDefaults& 
 
 ChoicePlan plan_for(const ChatCompletionRequest& chat, const TextDefaults& defaults,
                     bool starts_thinking) {
-  ChoicePlan plan{chat};
-  plan.text.skip_special_tokens = chat.skip_special_tokens;
-  plan.text.stop = chat.stop;
-  plan.text.include_stop = chat.include_stop_str_in_output;
-  plan.text.min_tokens = static_cast<int>(chat.min_tokens);
-  plan.text.stop_token_ids = chat.stop_token_ids;
+  ChoicePlan plan(chat);
   plan.text.one_tool_call = !chat.parallel_tool_calls;
   plan.text.wants_logprobs = chat.logprobs;
   const bool calls = defaults.tools && !chat.tools.empty() && chat.tool_choice != ToolChoice::none;
@@ -48,26 +42,6 @@ ChoicePlan plan_for(const ChatCompletionRequest& chat, const TextDefaults& defau
   }
   if (chat.logprobs) plan.logprobs = static_cast<int>(chat.top_logprobs);
   return plan;
-}
-
-ChatReplyOptions reply_options(const ChatCompletionRequest& chat, const Exchange& exchange,
-                               const AppState& app) {
-  ChatReplyOptions options;
-  options.id = "chatcmpl-" + chat.request_id.value_or(exchange.id());
-  options.created = std::time(nullptr);
-  options.model = reply_model(chat.model, app);
-  const auto stream = chat.stream_options.value_or(openapi::StreamOptions{});
-  options.include_usage = stream.include_usage || app.text.defaults().force_include_usage;
-  options.continuous_usage = stream.continuous_usage_stats && options.include_usage;
-  options.include_reasoning = chat.include_reasoning;
-  options.return_token_ids = chat.return_token_ids;
-  options.logprobs = chat.logprobs;
-  return options;
-}
-
-awaitable<void> stream_chat(std::vector<Choice>& choices, ChatStream& sink) {
-  co_await run_choices(choices, sink);
-  co_await sink.finish();
 }
 
 awaitable<Result<ChatPrompt>> prompt_of(const ChatCompletionRequest& chat, AppState& app) {
@@ -92,7 +66,8 @@ awaitable<void> post_chat_completions(Exchange& exchange, AppState& app) {
   auto prompt = co_await prompt_of(*chat, app);
   if (!prompt) co_return co_await exchange.reply(error_reply(prompt.error()));
 
-  ChatReplyOptions options = reply_options(*chat, exchange, app);
+  ChatReplyOptions options{reply_options(*chat, "chatcmpl-", chat->logprobs, exchange, app)};
+  options.include_reasoning = chat->include_reasoning;
   if (options.return_token_ids) options.prompt_ids = prompt->ids;
   const ChoicePlan plan = plan_for(*chat, app.text.defaults(), prompt->starts_thinking);
   std::vector<Choice> choices;  // ~Generation() aborts in the engine on every way out
@@ -103,7 +78,7 @@ awaitable<void> post_chat_completions(Exchange& exchange, AppState& app) {
 
   if (chat->stream) {
     ChatStream sink(exchange, choices, std::move(options), app.text.defaults());
-    co_await first_of(stream_chat(choices, sink), exchange.peer_closed());
+    co_await first_of(stream_choices(choices, sink), exchange.peer_closed());
     co_return;
   }
   ChatCollector sink(choices.size(), std::move(options));

@@ -1,7 +1,6 @@
 // POST /v1/completions
 
 #include <boost/asio/awaitable.hpp>
-#include <ctime>
 
 #include "openapi/dto_json.h"
 #include "server/completion_sinks.h"
@@ -16,27 +15,8 @@ using openapi::CompletionRequest;
 
 constexpr std::int64_t kDefaultMaxTokens = 16;
 
-CompletionReplyOptions reply_options(const CompletionRequest& request, const Exchange& exchange,
-                                     const AppState& app) {
-  CompletionReplyOptions options;
-  options.id = "cmpl-" + request.request_id.value_or(exchange.id());
-  options.created = std::time(nullptr);
-  options.model = reply_model(request.model, app);
-  const auto stream = request.stream_options.value_or(openapi::StreamOptions{});
-  options.include_usage = stream.include_usage || app.text.defaults().force_include_usage;
-  options.continuous_usage = stream.continuous_usage_stats && options.include_usage;
-  options.return_token_ids = request.return_token_ids;
-  options.logprobs = request.logprobs.has_value();
-  return options;
-}
-
 ChoicePlan plan_for(const CompletionRequest& request) {
-  ChoicePlan plan{request};
-  plan.text.skip_special_tokens = request.skip_special_tokens;
-  plan.text.stop = request.stop;
-  plan.text.include_stop = request.include_stop_str_in_output;
-  plan.text.min_tokens = static_cast<int>(request.min_tokens);
-  plan.text.stop_token_ids = request.stop_token_ids;
+  ChoicePlan plan(request);
   plan.text.wants_logprobs = request.logprobs.has_value();
   plan.default_max_tokens = kDefaultMaxTokens;
   if (request.logprobs) plan.logprobs = static_cast<int>(*request.logprobs);
@@ -91,11 +71,6 @@ std::vector<openapi::TokenLogprob> first_tokens_of(const Prompts& prompts,
   return tokens;
 }
 
-awaitable<void> stream_completion(std::vector<Choice>& choices, CompletionStream& sink) {
-  co_await run_choices(choices, sink);
-  co_await sink.finish();
-}
-
 }  // namespace
 
 awaitable<void> post_completions(Exchange& exchange, AppState& app) {
@@ -107,7 +82,8 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
   auto prompts = co_await prompts_of(*request, exchange.request().body.size(), app);
   if (!prompts) co_return co_await exchange.reply(error_reply(prompts.error()));
 
-  CompletionReplyOptions options = reply_options(*request, exchange, app);
+  CompletionReplyOptions options{
+      reply_options(*request, "cmpl-", request->logprobs.has_value(), exchange, app)};
   if (options.return_token_ids) options.prompt_ids = *prompts;
   if (request->echo) {
     options.echo = echo_of(*request, *prompts, app.text.tokenizer());
@@ -123,7 +99,7 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
 
   if (request->stream) {
     CompletionStream sink(exchange, choices, std::move(options), app.text.defaults());
-    co_await first_of(stream_completion(choices, sink), exchange.peer_closed());
+    co_await first_of(stream_choices(choices, sink), exchange.peer_closed());
     co_return;
   }
   CompletionCollector sink(choices, std::move(options));
