@@ -22,6 +22,7 @@ class CheckRun {
   // All cases, `batch` of them at a time.
   std::vector<CaseResult> run(int batch);
   DType dtype() const { return dtype_; }
+  DType cache_dtype() const { return engine_.plan().cache_dtype; }
 
  private:
   struct Running {

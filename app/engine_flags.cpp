@@ -43,35 +43,45 @@ void add_count(CLI::App& app, std::string flag, Value& value, std::string descri
       "N");
 }
 
+template <class T>
+Result<T> parse_named(const std::string& text, const Names<T>& names) {
+  std::string choices;
+  for (const auto& [name, named] : names) {
+    if (name == text) return named;
+    choices += (choices.empty() ? "" : ", ") + name;
+  }
+  return Error{ErrorCode::invalid_argument, "\"" + text + "\" is none of " + choices, {}};
+}
+
 template <class Value, class T>
 void add_named(CLI::App& app, std::string flag, Value& value, const Names<T>& names,
                std::string description) {
-  const auto parse = [names](const std::string& text) -> Result<T> {
-    std::string choices;
-    for (const auto& [name, named] : names) {
-      if (name == text) return named;
-      choices += (choices.empty() ? "" : ", ") + name;
-    }
-    return Error{ErrorCode::invalid_argument, "\"" + text + "\" is none of " + choices, {}};
-  };
   add_parsed(
-      app, std::move(flag), parse, [&value](const T& named) { value = named; },
-      std::move(description), "NAME");
+      app, std::move(flag), [names](const std::string& text) { return parse_named(text, names); },
+      [&value](const T& named) { value = named; }, std::move(description), "NAME");
 }
 
 // "auto" leaves the value unset.
+Names<std::optional<DType>> dtype_names() {
+  return {{"auto", std::nullopt}, {"bfloat16", DType::bf16}, {"float16", DType::f16},
+          {"half", DType::f16},   {"float32", DType::f32},   {"float", DType::f32}};
+}
+
 void add_dtype(CLI::App& app, std::string flag, std::optional<DType>& value,
                std::string description) {
-  add_named<std::optional<DType>, std::optional<DType>>(app, std::move(flag), value,
-                                                        {{"auto", std::nullopt},
-                                                         {"bfloat16", DType::bf16},
-                                                         {"float16", DType::f16},
-                                                         {"half", DType::f16},
-                                                         {"float32", DType::f32},
-                                                         {"float", DType::f32},
-                                                         {"fp8", DType::fp8_e4m3},
-                                                         {"fp8_e4m3", DType::fp8_e4m3}},
-                                                        std::move(description));
+  add_named<std::optional<DType>>(app, std::move(flag), value, dtype_names(),
+                                  std::move(description));
+}
+
+Result<std::optional<DType>> parse_cache_dtype(const std::string& text) {
+  if (text == "fp8_e5m2")
+    return Error{ErrorCode::unsupported,
+                 "fp8_e5m2 is not supported: it has a bit of precision less than fp8_e4m3, whose "
+                 "range the checkpoint's scales set; use fp8",
+                 {}};
+  auto names = dtype_names();
+  names.insert(names.end(), {{"fp8", DType::fp8_e4m3}, {"fp8_e4m3", DType::fp8_e4m3}});
+  return parse_named(text, names);
 }
 
 void add_model_flags(CLI::App& app, EngineConfig& config) {
@@ -113,7 +123,12 @@ void add_cache_flags(CLI::App& app, CacheConfig& cache) {
   app.add_option("--gpu-memory-utilization", cache.gpu_memory_utilization,
                  "Share of the device's memory for weights, activations and KV cache (of main "
                  "memory with --device cpu)");
-  add_dtype(app, "--kv-cache-dtype", cache.cache_dtype, "Of keys and values; auto: the model's");
+  add_parsed(
+      app, "--kv-cache-dtype", parse_cache_dtype,
+      [&cache](std::optional<DType> dtype) { cache.cache_dtype = dtype; },
+      "Of keys and values; auto: what the checkpoint was calibrated for, else the model's; fp8: "
+      "e4m3 with the checkpoint's scales, else 1",
+      "NAME");
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", cache.enable_prefix_caching,
                "Reuse the blocks of equal prompt beginnings");
   add_named<PrefixHash, PrefixHash>(

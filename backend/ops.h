@@ -18,8 +18,8 @@
 namespace quire {
 
 // Which steps' operators a graph may hold. In a graph the host's numbers are those of its capture:
-// extents, and max_query_len and max_seq_len of the attention operators, which a capture is given at
-// their largest. Launches of such an operator fit any lengths up to them; what it does follows
+// extents, and max_query_len and max_seq_len of the attention operators, which a capture is given
+// at their largest. Launches of such an operator fit any lengths up to them; what it does follows
 // query_start and seq_lens on the device. Every operator that takes part is like that, or its kind
 // of cache says never.
 enum class GraphSupport : std::uint8_t {
@@ -35,6 +35,12 @@ enum class RopeStyle : std::uint8_t {
   interleaved,  // pairs (2i, 2i + 1), GPT-J and DeepSeek
 };
 
+// What an fp8_e4m3 cache's elements are multiplied by when they are read, and the written ones
+// divided by before they are rounded; saturating. 1 for a cache of any other dtype.
+struct CacheScale {
+  float k = 1.f, v = 1.f;
+};
+
 // Paged attention over queries of ragged length. Query i of request r has position seq_len −
 // query_len + i and sees cached positions [position − window + 1, position] (window 0: from 0). K
 // and V of this step are already in the cache.
@@ -48,6 +54,7 @@ struct AttentionArgs {
   TensorView seq_lens;     // i32 [R]: cached + new tokens
   TensorView
       sinks;  // f32 [heads], optional: a logit that takes part in the softmax and has no value
+  CacheScale cache_scale = {};
   float scale = 1.f;
   float soft_cap = 0.f;  // 0: none; else cap · tanh(logit / cap)
   int window = 0;        // tokens, 0: none
@@ -59,12 +66,13 @@ struct AttentionArgs {
 // rotated key; score = scale · q · row, value = the row's latent. Queries and mask as in
 // AttentionArgs.
 struct MlaArgs {
-  TensorView out;          // [T, heads, latent]
-  TensorView q;            // [T, heads, latent + rope], rows may be strided
-  TensorView cache;        // [blocks, block_size, latent + rope], block stride may be padded
-  TensorView block_table;  // i32 [R, columns]
-  TensorView query_start;  // i32 [R + 1]
-  TensorView seq_lens;     // i32 [R]
+  TensorView out;           // [T, heads, latent]
+  TensorView q;             // [T, heads, latent + rope], rows may be strided
+  TensorView cache;         // [blocks, block_size, latent + rope], block stride may be padded
+  TensorView block_table;   // i32 [R, columns]
+  TensorView query_start;   // i32 [R + 1]
+  TensorView seq_lens;      // i32 [R]
+  float cache_scale = 1.f;  // CacheScale::k
   float scale = 1.f;
   int max_query_len = 0;
   int max_seq_len = 0;
@@ -135,7 +143,7 @@ class Ops {
   // Writes k, v [T, kv_heads, D] to slot[t] = block · block_size + offset; slots i64 [T], −1: skip.
   // v_cache and v may be absent (MLA: k is latent and rotated key, one head).
   virtual void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
-                        TensorView slots, StreamRef stream) = 0;
+                        TensorView slots, CacheScale scale, StreamRef stream) = 0;
   virtual void paged_attention(const AttentionArgs& args, StreamRef stream) = 0;
 
   // logits f32 [S, V] in place.

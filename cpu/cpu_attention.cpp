@@ -8,6 +8,10 @@
 namespace quire {
 namespace {
 
+cpu::Float cache_float_of(DType dtype) {
+  return dtype == DType::fp8_e4m3 ? cpu::Float::e4m3 : float_of(dtype);
+}
+
 cpu::PagedArgs paged_args(TensorView out, TensorView q, TensorView k_cache, TensorView v_cache,
                           TensorView block_table, TensorView query_start, TensorView seq_lens) {
   assert(k_cache.rank() == 4 && v_cache.rank() == 4 && k_cache.dtype() == v_cache.dtype());
@@ -18,7 +22,7 @@ cpu::PagedArgs paged_args(TensorView out, TensorView q, TensorView k_cache, Tens
           .q = rows_of(q),
           .k_cache = k_cache.data(),
           .v_cache = v_cache.data(),
-          .cache_type = float_of(k_cache.dtype()),
+          .cache_type = cache_float_of(k_cache.dtype()),
           .k_stride = {k_cache.stride(0), k_cache.stride(1), k_cache.stride(2)},
           .v_stride = {v_cache.stride(0), v_cache.stride(1), v_cache.stride(2)},
           .block_table = block_table.as<std::int32_t, 2>().data,
@@ -32,6 +36,7 @@ cpu::PagedArgs paged_args(TensorView out, TensorView q, TensorView k_cache, Tens
           .head_dim = q.extent(2),
           .value_dim = out.extent(2),
           .scale = 1.f,
+          .value_scale = 1.f,
           .soft_cap = 0.f,
           .window = 0};
 }
@@ -62,20 +67,24 @@ std::byte* slot_row(TensorView cache, std::int64_t slot) {
 }  // namespace
 
 void CpuOps::kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
-                      TensorView slots, StreamRef) {
+                      TensorView slots, CacheScale scale, StreamRef) {
   const auto slot = slots.as<std::int64_t, 1>();
-  const auto write = [&](TensorView cache, TensorView x, std::int64_t token) {
-    const cpu::Rows to{slot_row(cache, slot(token)), float_of(cache.dtype()), 0, cache.extent(2),
-                       cache.stride(2)};
+  const auto write = [&](TensorView cache, TensorView x, float scale_of, std::int64_t token) {
+    const cpu::Rows to{slot_row(cache, slot(token)), cache_float_of(cache.dtype()), 0,
+                       cache.extent(2), cache.stride(2)};
     const cpu::Rows from = rows_of(x.rows(token, token + 1));
-    kernels_.copy_rows(to, from, x.extent(2), 0, x.extent(1));
+    if (to.type == cpu::Float::e4m3) {
+      kernels_.quantize_rows(to, from, scale_of, x.extent(2), 0, x.extent(1));
+    } else {
+      kernels_.copy_rows(to, from, x.extent(2), 0, x.extent(1));
+    }
   };
   for_rows(k.extent(0), 2 * k.extent(1) * k.extent(2), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       if (slot(t) < 0) continue;
       assert(slot(t) < k_cache.extent(0) * k_cache.extent(1));
-      write(k_cache, k, t);
-      if (!v_cache.empty()) write(v_cache, v, t);
+      write(k_cache, k, scale.k, t);
+      if (!v_cache.empty()) write(v_cache, v, scale.v, t);
     }
   });
 }
@@ -85,7 +94,8 @@ void CpuOps::paged_attention(const AttentionArgs& args, StreamRef) {
                                     args.query_start, args.seq_lens);
   assert(paged.heads % paged.kv_heads == 0);
   if (!args.sinks.empty()) paged.sinks = args.sinks.as<float, 1>().data;
-  paged.scale = args.scale;
+  paged.scale = args.scale * args.cache_scale.k;
+  paged.value_scale = args.cache_scale.v;
   paged.soft_cap = args.soft_cap;
   paged.window = args.window;
   attend(paged, args.seq_lens.extent(0));
@@ -98,7 +108,8 @@ void CpuOps::mla_attention(const MlaArgs& args, StreamRef) {
   const TensorView cache = args.cache.split_last(width);
   cpu::PagedArgs paged = paged_args(args.out, args.q, cache, cache.narrow(3, 0, args.out.extent(2)),
                                     args.block_table, args.query_start, args.seq_lens);
-  paged.scale = args.scale;
+  paged.scale = args.scale * args.cache_scale;
+  paged.value_scale = args.cache_scale;
   attend(paged, args.seq_lens.extent(0));
 }
 

@@ -30,7 +30,7 @@ class CpuOps : public Ops {
   void gated_activation(TensorView out, TensorView gate_up, Activation activation,
                         StreamRef stream) override;
   void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
-                TensorView slots, StreamRef stream) override;
+                TensorView slots, CacheScale scale, StreamRef stream) override;
   void paged_attention(const AttentionArgs& args, StreamRef stream) override;
   void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream) override;
   void sample(TensorView tokens, TensorView logits, const SamplingArgs& args,

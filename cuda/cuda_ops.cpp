@@ -53,8 +53,8 @@ class CudaOps final : public Ops {
     cuda::gated_activation(out, gate_up, activation, stream);
   }
   void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
-                TensorView slots, StreamRef stream) override {
-    cuda::kv_write(k_cache, v_cache, k, v, slots, stream);
+                TensorView slots, CacheScale scale, StreamRef stream) override {
+    cuda::kv_write(k_cache, v_cache, k, v, slots, scale, stream);
   }
   void paged_attention(const AttentionArgs& args, StreamRef stream) override {
     if (cuda::attention_mma_supports(args)) return cuda::attention_mma(args, scratch(), stream);

@@ -97,6 +97,7 @@ struct Mamba2Config {
 
 struct QuantConfig {
   std::string method;  // quant_method as published: "mxfp4", "awq", …; empty: none
+  std::optional<DType> kv_cache_dtype = {};  // what the checkpoint was calibrated for
 };
 
 struct ModelConfig {

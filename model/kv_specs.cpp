@@ -14,12 +14,18 @@ int kv_heads_per_rank(const ModelConfig& config, const KvSpecOptions& options) {
   return std::max(1, config.num_kv_heads / options.tp_size);
 }
 
+// Recurrent states have dtypes of their own.
+void set_cache_dtype(KvSpec& spec, const KvSpecOptions& options) {
+  spec.dtype = options.cache_dtype;
+  if (options.cache_dtype == DType::fp8_e4m3) spec.quant = KvQuant::fp8_per_tensor;
+}
+
 KvSpec attention_spec(const ModelConfig& config, const KvSpecOptions& options, int window) {
   KvSpec spec;
   spec.kind = window > 0 ? KvKind::sliding_window : KvKind::full;
   spec.num_kv_heads = kv_heads_per_rank(config, options);
   spec.head_size = config.head_dim;
-  spec.dtype = options.cache_dtype;
+  set_cache_dtype(spec, options);
   spec.sliding_window = window;
   return spec;
 }
@@ -29,7 +35,7 @@ KvSpec mla_spec(const ModelConfig& config, const KvSpecOptions& options) {
   spec.kind = KvKind::mla;
   spec.num_kv_heads = 1;
   spec.head_size = config.mla.kv_lora_rank + config.mla.qk_rope_head_dim;
-  spec.dtype = options.cache_dtype;
+  set_cache_dtype(spec, options);
   return spec;
 }
 

@@ -48,6 +48,8 @@ class Model {
 
   // In the order of the architecture's kv_specs(); once, before the first forward().
   virtual void bind_cache(std::span<const LayerCache> layers) = 0;
+  // Layers whose fp8 cache holds keys and values as they are, because no scale is published.
+  virtual int num_unscaled_layers() const { return 0; }
 
   // hidden [T, hidden_size] = output of the final norm for ids i32 [T].
   virtual void forward(TensorView hidden, TensorView ids, const ForwardContext& context) = 0;

@@ -161,6 +161,22 @@ bool Weights::has(const std::string& name) const {
   return checkpoint_ != nullptr && checkpoint_->find(name) != nullptr;
 }
 
+std::optional<float> Weights::number(const std::string& name) const {
+  if (!has(name)) return {};
+  const StoredTensor& tensor = *checkpoint_->find(name)->tensor;
+  if (product(tensor.shape) != 1 || !tensor.usable || !is_float(tensor.dtype)) {
+    throw Failure(ErrorCode::unsupported, checkpoint_->directory().string() + ": tensor \"" + name +
+                                              "\" has shape " + shape_text(tensor.shape) +
+                                              ", expected one floating-point number");
+  }
+  const std::byte* data = checkpoint_->find(name)->file->data(tensor);
+  return dispatch_float(tensor.dtype, [&]<class T>(Type<T>) {
+    T value;
+    std::memcpy(&value, data, sizeof value);
+    return static_cast<float>(value);
+  });
+}
+
 TensorView Weights::load(const std::string& name, Shape shape) {
   return load(name, std::move(shape), dtype_);
 }

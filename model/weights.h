@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ class Weights {
 
   // Is the tensor published? Without files there are no alternatives: always false.
   bool has(const std::string& name) const;
+  // A published tensor of one element; nothing where it is not published.
+  std::optional<float> number(const std::string& name) const;
 
   // The published tensor, in the model's dtype (or `dtype`).
   TensorView load(const std::string& name, Shape shape);

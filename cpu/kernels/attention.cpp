@@ -36,7 +36,7 @@ void write_row(const PagedArgs& args, const AttentionItem& item, Index r, float 
     factor = exp_one(maximum - top);
     total = total * factor + exp_one(sink - top);
   }
-  const Vec scale = splat(total > 0.f ? factor / total : 0.f);
+  const Vec scale = splat(total > 0.f ? args.value_scale * factor / total : 0.f);
   with_float(args.out.type, [&]<class O>(Tag<O>) {
     O* const out = row<O>(args.out, token * args.heads + head);
     for_lanes(args.value_dim,
@@ -89,7 +89,7 @@ void run_item(const PagedArgs& args, const AttentionItem& item, float* scratch, 
 }  // namespace
 
 void attention(const PagedArgs& args, const AttentionItem& item, float* scratch, float* partial) {
-  with_float(args.cache_type, [&]<class K>(Tag<K>) { run_item<K>(args, item, scratch, partial); });
+  with_cache(args.cache_type, [&]<class K>(Tag<K>) { run_item<K>(args, item, scratch, partial); });
 }
 
 // partial holds the item's segments one after another; the first is merged into.

@@ -8,6 +8,8 @@ namespace quire::cpu::QUIRE_CPU_ISA {
 using Index = std::int64_t;
 
 void copy_rows(const Rows& out, const Rows& x, Index width, Index begin, Index end);
+void quantize_rows(const Rows& out, const Rows& x, float scale, Index width, Index begin,
+                   Index end);
 void add(const BinaryArgs&, Index begin, Index end);
 void scale(const BinaryArgs&, Index begin, Index end);
 void sigmoid_gate(const BinaryArgs&, Index begin, Index end);

@@ -7,13 +7,16 @@
 
 namespace quire::cpu {
 
-enum class Float : std::uint8_t { f32, bf16, f16 };
+enum class Float : std::uint8_t { f32, bf16, f16, e4m3 };
 
 struct Bf16 {
   std::uint16_t bits;
 };
 struct F16 {
   std::uint16_t bits;
+};
+struct E4m3 {  // only in caches; backend/fp8.h says what it means
+  std::uint8_t bits;
 };
 
 // A matrix, or a [outer, inner, width] tensor seen as outer · inner rows. Elements of a row are
@@ -87,7 +90,7 @@ struct PagedArgs {
   Rows q;    // [T, heads, head_dim]
   const void* k_cache;
   const void* v_cache;
-  Float cache_type;
+  Float cache_type;                       // e4m3 too
   std::int64_t k_stride[3], v_stride[3];  // block, slot, head
   const std::int32_t* block_table;
   std::int64_t table_stride;
@@ -96,7 +99,9 @@ struct PagedArgs {
   const std::int32_t* seq_lens;
   const float* sinks;  // may be null
   std::int64_t heads, kv_heads, head_dim, value_dim;
-  float scale, soft_cap;
+  float scale;        // of scores, that of the keys in it
+  float value_scale;  // of an e4m3 cache
+  float soft_cap;
   std::int64_t window;
 };
 
@@ -162,6 +167,9 @@ struct Kernels {
   // Rows [begin, end) each.
   void (*copy_rows)(const Rows& out, const Rows& x, std::int64_t width, std::int64_t begin,
                     std::int64_t end);
+  // out = x / scale as e4m3.
+  void (*quantize_rows)(const Rows& out, const Rows& x, float scale, std::int64_t width,
+                        std::int64_t begin, std::int64_t end);
   void (*norm)(const NormArgs&, std::int64_t begin, std::int64_t end);
   void (*activation)(const ActArgs&, std::int64_t begin, std::int64_t end);
   void (*add)(const BinaryArgs&, std::int64_t begin, std::int64_t end);

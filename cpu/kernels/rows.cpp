@@ -17,6 +17,18 @@ void copy_rows(const Rows& out, const Rows& x, std::int64_t width, std::int64_t 
   });
 }
 
+void quantize_rows(const Rows& out, const Rows& x, float scale, std::int64_t width,
+                   std::int64_t begin, std::int64_t end) {
+  with_float(x.type, [&]<class X>(Tag<X>) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      E4m3* const to = row<E4m3>(out, r);
+      const X* const from = row<X>(x, r);
+      for_lanes(width,
+                [&](std::int64_t i, int n) { store(to + i, load(from + i, n) / splat(scale), n); });
+    }
+  });
+}
+
 namespace {
 
 // out = f(a, b) by elements; a and out have one type.

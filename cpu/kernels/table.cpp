@@ -11,6 +11,7 @@ const Kernels& QUIRE_TABLE(QUIRE_CPU_ISA)() {
   namespace isa = QUIRE_CPU_ISA;
   static constexpr Kernels kTable = {
       .copy_rows = isa::copy_rows,
+      .quantize_rows = isa::quantize_rows,
       .norm = isa::norm,
       .activation = isa::activation,
       .add = isa::add,

@@ -30,7 +30,15 @@ inline void with_float(Float type, F&& f) {
       return f(Tag<Bf16>{});
     case Float::f16:
       return f(Tag<F16>{});
+    case Float::e4m3:
+      __builtin_unreachable();  // with_cache() is for those
   }
+}
+
+template <class F>
+inline void with_cache(Float type, F&& f) {
+  if (type == Float::e4m3) return f(Tag<E4m3>{});
+  with_float(type, f);
 }
 
 template <class T>

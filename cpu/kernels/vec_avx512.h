@@ -48,12 +48,46 @@ inline __m256i to_bf16(Vec v) {
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16));
 }
 
+// As f16 the same bits are a number 2⁸ times smaller, but for the code of NaN.
+inline Vec from_e4m3(__m128i bits) {
+  const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bits), 7);  // sign twice, exponent, …
+  const __m256i half = _mm256_and_si256(wide, _mm256_set1_epi16(-0x4001));
+  const __m256i nan = _mm256_set1_epi16(0x3f80);
+  const __mmask16 is_nan = _mm256_cmpeq_epi16_mask(_mm256_and_si256(wide, nan), nan);
+  return _mm512_mul_ps(
+      _mm512_cvtph_ps(_mm256_mask_mov_epi16(half, is_nan, _mm256_set1_epi16(0x7fff))),
+      splat(256.f));
+}
+// Round to nearest even, saturating; NaN stays NaN.
+inline __m128i to_e4m3(Vec v) {
+  const __m512i sign =
+      _mm512_and_si512(_mm512_srli_epi32(_mm512_castps_si512(v), 24), _mm512_set1_epi32(0x80));
+  const Vec bounded = min(splat(448.f), _mm512_abs_ps(v));  // of two, the second where one is NaN
+  const __m512i u = _mm512_castps_si512(bounded);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 20), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7ffff)));
+  const __m512i normal =
+      _mm512_sub_epi32(_mm512_srli_epi32(rounded, 20), _mm512_set1_epi32(120 << 3));
+  // In [2¹⁴, 2¹⁵) a float's steps are 2⁻⁹: adding 2¹⁴ rounds a subnormal.
+  const __m512i small =
+      _mm512_sub_epi32(_mm512_castps_si512(_mm512_add_ps(bounded, splat(0x1p14f))),
+                       _mm512_castps_si512(splat(0x1p14f)));
+  const __mmask16 is_small = _mm512_cmp_ps_mask(bounded, splat(0x1p-6f), _CMP_LT_OQ);
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  const __m512i code = _mm512_mask_mov_epi32(_mm512_mask_mov_epi32(normal, is_small, small), is_nan,
+                                             _mm512_set1_epi32(0x7f));
+  return _mm512_cvtepi32_epi8(_mm512_or_si512(code, sign));
+}
+
 inline Vec load(const float* p) { return _mm512_loadu_ps(p); }
 inline Vec load(const Bf16* p) {
   return from_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 inline Vec load(const F16* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline Vec load(const E4m3* p) {
+  return from_e4m3(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 inline Vec load_some(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
 inline Vec load_some(const Bf16* p, int n) {
@@ -62,6 +96,7 @@ inline Vec load_some(const Bf16* p, int n) {
 inline Vec load_some(const F16* p, int n) {
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(n), p));
 }
+inline Vec load_some(const E4m3* p, int n) { return from_e4m3(_mm_maskz_loadu_epi8(first(n), p)); }
 inline void store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
 inline void store(Bf16* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), to_bf16(v));
@@ -69,11 +104,13 @@ inline void store(Bf16* p, Vec v) {
 inline void store(F16* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
+inline void store(E4m3* p, Vec v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), to_e4m3(v)); }
 inline void store_some(float* p, Vec v, int n) { _mm512_mask_storeu_ps(p, first(n), v); }
 inline void store_some(Bf16* p, Vec v, int n) { _mm256_mask_storeu_epi16(p, first(n), to_bf16(v)); }
 inline void store_some(F16* p, Vec v, int n) {
   _mm256_mask_storeu_epi16(p, first(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
+inline void store_some(E4m3* p, Vec v, int n) { _mm_mask_storeu_epi8(p, first(n), to_e4m3(v)); }
 
 // Cephes' expf on 16 lanes: 2 ulp; 0 below −87.3, inf above 88.7.
 inline Vec exp(Vec x) {

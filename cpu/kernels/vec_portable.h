@@ -26,6 +26,15 @@ inline float to_float(Bf16 x) {
 }
 inline float to_float(F16 x) { return static_cast<float>(__builtin_bit_cast(_Float16, x.bits)); }
 
+inline float to_float(E4m3 x) {
+  const std::uint32_t size = x.bits & 0x7fu, sign = (x.bits & 0x80u) << 24;
+  // Below 8 the codes count steps of 2⁻⁹; above, exponent and mantissa stand as in a float.
+  const std::uint32_t magnitude =
+      size < 8 ? __builtin_bit_cast(std::uint32_t, static_cast<float>(size) * 0x1p-9f)
+               : (size << 20) + (120u << 23);
+  return __builtin_bit_cast(float, sign | (size == 0x7f ? 0x7fc00000u : magnitude));
+}
+
 inline void from_float(float x, float* p) { *p = x; }
 // Round to nearest even; NaN stays NaN.
 inline void from_float(float x, Bf16* p) {
@@ -35,6 +44,19 @@ inline void from_float(float x, Bf16* p) {
 }
 inline void from_float(float x, F16* p) {
   p->bits = __builtin_bit_cast(std::uint16_t, static_cast<_Float16>(x));
+}
+// Round to nearest even, saturating; NaN stays NaN.
+inline void from_float(float x, E4m3* p) {
+  const auto raw = __builtin_bit_cast(std::uint32_t, x);
+  const std::uint32_t sign = raw >> 24 & 0x80u;
+  const float size = __builtin_bit_cast(float, raw & 0x7fffffffu);
+  const float bounded = size < 448.f ? size : 448.f;
+  const auto bits = __builtin_bit_cast(std::uint32_t, bounded);
+  // In [2¹⁴, 2¹⁵) a float's steps are 2⁻⁹: adding 2¹⁴ rounds a subnormal.
+  const std::uint32_t code =
+      size < 0x1p-6f ? __builtin_bit_cast(std::uint32_t, bounded + 0x1p14f) - 0x46800000u
+                     : ((bits + 0x7ffffu + (bits >> 20 & 1u)) >> 20) - (120u << 3);
+  p->bits = static_cast<std::uint8_t>(sign | (x != x ? 0x7fu : code));
 }
 
 template <class T>

@@ -49,7 +49,7 @@ decltype(auto) dispatch_device_float(DType dtype, F&& f) {
   }
 }
 
-// Storage types of a KV cache: floats, and 8-bit floats without a scale.
+// Storage types of a KV cache: floats, and 8-bit floats, whose scale is the caller's.
 template <class F>
 decltype(auto) dispatch_cache(DType dtype, F&& f) {
   if (dtype == DType::fp8_e4m3) return f(Type<__nv_fp8_e4m3>{});

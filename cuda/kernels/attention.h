@@ -24,13 +24,14 @@ int count_splits(std::int64_t wanted, std::int64_t room, std::int64_t blocks);
 // context).
 void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
 
-// bf16 and f16 on tensor cores, head size a multiple of 16; query heads of one KV head are packed
-// into rows.
+// bf16 and f16 on tensor cores, over a cache of the same dtype or of fp8; query heads of one KV
+// head are packed into rows.
 bool attention_mma_supports(const AttentionArgs& args);
 void attention_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
 
-// Requests of at least least_rows rows (query tokens times the query heads of a KV head), on Hopper's
-// warpgroups; of what attention_mma supports: head sizes 64 and 128.
+// Requests of at least least_rows rows (query tokens times the query heads of a KV head), on
+// Hopper's warpgroups; of what attention_mma supports: head sizes 64 and 128, caches of the
+// queries' dtype.
 bool attention_wgmma_supports(const AttentionArgs& args);
 void attention_wgmma(const AttentionArgs& args, int least_rows, StreamRef stream);
 

@@ -1,11 +1,14 @@
 // Paged attention on tensor cores. The query heads of one KV head are packed into rows, so a tile
 // of K and V is read once for all of them. Requests with at most 16 rows (decode) spread the keys
 // of a tile over four warps and the context over blocks: bound by reading the cache. Others
-// (prefill) give each warp 16 rows: bound by the tensor cores.
+// (prefill) give each warp 16 rows: bound by the tensor cores. Tiles of an fp8 cache arrive as they
+// are and are widened in shared memory; the scale of the keys is in that of the scores, the values'
+// is the result's.
 
 #include <algorithm>
 
 #include "cuda/device/async_copy.cuh"
+#include "cuda/device/fp8.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/attention_tile.cuh"
@@ -20,18 +23,18 @@ constexpr int kWarpRows = 16;
 constexpr int kTilesPerSplit = 4;  // below this a split costs more than it brings; one that finds
                                    // no keys left ends at once
 
-template <class T>
+template <class T, class Cache>
 struct MmaArgs {
   View<T, 3> out;
   View<const T, 3> q;
-  View<const T, 4> k_cache, v_cache;
+  View<const Cache, 4> k_cache, v_cache;
   View<const std::int32_t, 2> block_table;
   const std::int32_t* query_start;
   const std::int32_t* seq_lens;
   const float* sinks;  // null: none
   float* partials;     // null: one split
   int splits, window, group;
-  float scale, soft_cap;
+  float scale, value_scale, soft_cap;
 };
 
 // A request seen from one block.
@@ -44,23 +47,32 @@ struct Stage {
   KeyTile<T, kDim> k, v;
 };
 
-template <class T, int kDim>
-__device__ void copy_tile(KeyTile<T, kDim>& tile, const View<const T, 4>& cache,
-                          const MmaArgs<T>& a, const Queries& q, int key0, int end) {
-  constexpr int kChunks = kDim / kVecWidth<T>;
+template <class T, class Cache, int kDim>
+__device__ void copy_tile(KeyTile<Cache, kDim>& tile, const View<const Cache, 4>& cache,
+                          const MmaArgs<T, Cache>& a, const Queries& q, int key0, int end) {
+  constexpr int kChunks = kDim / kVecWidth<Cache>;
   const int block_size = static_cast<int>(cache.extent[1]);
   for (int c = threadIdx.x; c < kTileKeys * kChunks; c += kWarps * 32) {
-    const int row = c / kChunks, dim = c % kChunks * kVecWidth<T>, key = key0 + row;
+    const int row = c / kChunks, dim = c % kChunks * kVecWidth<Cache>, key = key0 + row;
     const bool there = key < end;  // what is not becomes zero
-    const T* from =
+    const Cache* from =
         there ? &cache(a.block_table(q.request, key / block_size), key % block_size, q.kv_head, dim)
               : cache.data;
     async_copy<16>(tile.at(row, dim), from, there ? 16 : 0);
   }
 }
 
-template <class T, int kDim, int kKeys>
-__device__ void load_queries(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T>& a,
+template <class T, int kDim>
+__device__ void widen_tile(KeyTile<T, kDim>& to, const KeyTile<__nv_fp8_e4m3, kDim>& from) {
+  constexpr int kChunks = kDim / kCodes;
+  for (int c = threadIdx.x; c < kTileKeys * kChunks; c += kWarps * 32) {
+    const int row = c / kChunks, dim = c % kChunks * kCodes;
+    widen(to.at(row, dim), from.at(row, dim));
+  }
+}
+
+template <class T, class Cache, int kDim, int kKeys>
+__device__ void load_queries(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T, Cache>& a,
                              const Queries& q, int row0) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -82,9 +94,9 @@ __device__ void load_queries(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T>
 }
 
 // Values of the two rows of a lane, finished or as a split's partial result.
-template <class T, int kDim, int kKeys>
-__device__ void store_rows(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T>& a, const Queries& q,
-                           int row0, int split) {
+template <class T, class Cache, int kDim, int kKeys>
+__device__ void store_rows(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T, Cache>& a,
+                           const Queries& q, int row0, int split) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -100,7 +112,8 @@ __device__ void store_rows(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T>& 
 #pragma unroll
         for (int n = 0; n < kDim / 8; ++n) {
 #pragma unroll
-          for (int i = 0; i < 2; ++i) to[n * 8 + lane % 4 * 2 + i] = w.values[n].r[2 * h + i];
+          for (int i = 0; i < 2; ++i)
+            to[n * 8 + lane % 4 * 2 + i] = w.values[n].r[2 * h + i] * a.value_scale;
         }
       }
       if (lane % 4 == 0) {
@@ -109,7 +122,7 @@ __device__ void store_rows(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T>& 
       }
       continue;
     }
-    const float kept = a.sinks != nullptr ? s.push_sink(a.sinks[head]) : 1.f;
+    const float kept = (a.sinks != nullptr ? s.push_sink(a.sinks[head]) : 1.f) * a.value_scale;
     const auto finished = [&](float value) { return s.sum > 0.f ? value * kept / s.sum : 0.f; };
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
@@ -159,13 +172,29 @@ __device__ void merge_warps(WarpRows<T, kDim, kDim, kKeys>& w, float* shared) {
   }
 }
 
+// The stage as T: itself, or, of an fp8 cache, what the threads make of it together.
+template <class T, class Cache, int kDim>
+__device__ __forceinline__ const Stage<T, kDim>& usable(Stage<Cache, kDim>* stages, int index) {
+  if constexpr (std::is_same_v<T, Cache>) {
+    return stages[index];
+  } else {
+    auto& wide = *reinterpret_cast<Stage<T, kDim>*>(stages + 2);
+    widen_tile(wide.k, stages[index].k);
+    widen_tile(wide.v, stages[index].v);
+    __syncthreads();
+    return wide;
+  }
+}
+
 // Prefill: grid (row tiles, KV heads, requests). Decode: grid (splits, KV heads, requests).
-template <class T, int kDim, bool kDecode>
+template <class T, class Cache, int kDim, bool kDecode>
 __global__ void __launch_bounds__(kWarps * 32)
-    attention_mma_kernel(const __grid_constant__ MmaArgs<T> a) {
-  constexpr int kKeys = kDecode ? kTileKeys / kWarps : kTileKeys;  // of a tile, for one warp
+    attention_mma_kernel(const __grid_constant__ MmaArgs<T, Cache> a) {
+  // Of a tile, for one warp at a time; where heads are wide, registers hold half of the scores.
+  constexpr int kKeys = kDecode ? kTileKeys / kWarps : kDim <= 128 ? kTileKeys : kTileKeys / 2;
+  constexpr int kWarpKeys = kDecode ? kKeys : kTileKeys;
   constexpr int kBlockRows = kDecode ? kWarpRows : kWarps * kWarpRows;
-  DYN_SHARED(stages, Stage<T, kDim>);  // [2]
+  DYN_SHARED(stages, Stage<Cache, kDim>);  // [2]; a widened one behind them
   const int warp = threadIdx.x / 32;
   Queries q{};
   q.request = static_cast<int>(blockIdx.z);
@@ -209,10 +238,13 @@ __global__ void __launch_bounds__(kWarps * 32)
     copy_stage(tile + 1);
     async_copy_wait<1>();
     __syncthreads();
-    const Stage<T, kDim>& stage = stages[tile % 2];
-    w.score(stage.k, key0);
-    w.softmax(a.scale, a.soft_cap, tile * kTileKeys + key0);
-    w.accumulate(stage.v, key0);
+    const auto& stage = usable<T>(stages, tile % 2);
+#pragma unroll 1
+    for (int key = key0; key < key0 + kWarpKeys; key += kKeys) {
+      w.score(stage.k, key);
+      w.softmax(a.scale, a.soft_cap, tile * kTileKeys + key);
+      w.accumulate(stage.v, key);
+    }
     __syncthreads();  // before the stage is filled again
   }
   w.finish_sums();
@@ -224,21 +256,23 @@ __global__ void __launch_bounds__(kWarps * 32)
 }
 
 // max_rows: of a request that these kernels have to do.
-template <class T, int kDim>
-void launch_both(const MmaArgs<T>& a, int requests, int kv_heads, int max_rows, StreamRef stream) {
-  const std::size_t shared = 2 * sizeof(Stage<T, kDim>);
+template <class T, class Cache, int kDim>
+void launch_both(const MmaArgs<T, Cache>& a, int requests, int kv_heads, int max_rows,
+                 StreamRef stream) {
+  const std::size_t widened = std::is_same_v<T, Cache> ? 0 : sizeof(Stage<T, kDim>);
+  const std::size_t shared = 2 * sizeof(Stage<Cache, kDim>) + widened;
   const auto heads = static_cast<unsigned>(kv_heads), count = static_cast<unsigned>(requests);
-  CUDA_CHECK(launch(attention_mma_kernel<T, kDim, true>,
+  CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, true>,
                     dim3(static_cast<unsigned>(a.splits), heads, count), dim3(kWarps * 32), shared,
                     native(stream), a));
   if (max_rows <= kWarpRows) return;
   const auto tiles =
       static_cast<unsigned>((max_rows + kWarps * kWarpRows - 1) / (kWarps * kWarpRows));
-  CUDA_CHECK(launch(attention_mma_kernel<T, kDim, false>, dim3(tiles, heads, count),
+  CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, false>, dim3(tiles, heads, count),
                     dim3(kWarps * 32), shared, native(stream), a));
 }
 
-template <class T>
+template <class T, class Cache>
 void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream) {
   const std::int64_t heads = args.q.extent(1), kv_heads = args.k_cache.extent(2),
                      dim = args.k_cache.extent(3);
@@ -252,36 +286,38 @@ void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef strea
   const std::int64_t wanted =
       max_rows <= kWarpRows ? (keys + kKeysPerSplit - 1) / kKeysPerSplit : 1;
   const int splits = count_splits(wanted, room, args.seq_lens.extent(0) * kv_heads);
-  const MmaArgs<T> a{.out = device_view<T, 3>(args.out),
-                     .q = device_view<const T, 3>(args.q),
-                     .k_cache = device_view<const T, 4>(args.k_cache),
-                     .v_cache = device_view<const T, 4>(args.v_cache),
-                     .block_table = device_view<const std::int32_t, 2>(args.block_table),
-                     .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
-                     .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
-                     .sinks = static_cast<const float*>(args.sinks.data()),
-                     .partials = splits > 1 ? scratch.data : nullptr,
-                     .splits = splits,
-                     .window = args.window,
-                     .group = group,
-                     .scale = args.scale,
-                     .soft_cap = args.soft_cap};
+  const MmaArgs<T, Cache> a{
+      .out = device_view<T, 3>(args.out),
+      .q = device_view<const T, 3>(args.q),
+      .k_cache = device_view<const Cache, 4>(args.k_cache),
+      .v_cache = device_view<const Cache, 4>(args.v_cache),
+      .block_table = device_view<const std::int32_t, 2>(args.block_table),
+      .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
+      .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
+      .sinks = static_cast<const float*>(args.sinks.data()),
+      .partials = splits > 1 ? scratch.data : nullptr,
+      .splits = splits,
+      .window = args.window,
+      .group = group,
+      .scale = args.scale * args.cache_scale.k,
+      .value_scale = args.cache_scale.v,
+      .soft_cap = args.soft_cap};
   const auto requests = static_cast<int>(args.seq_lens.extent(0));
   const bool wgmma = max_rows > kWarpRows && attention_wgmma_supports(args);
   if (wgmma) attention_wgmma(args, kWarpRows + 1, stream);
   const int rows_here = wgmma ? kWarpRows : max_rows;
   switch (dim) {
     case 64:
-      launch_both<T, 64>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
+      launch_both<T, Cache, 64>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
       break;
     case 96:
-      launch_both<T, 96>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
+      launch_both<T, Cache, 96>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
       break;
     case 128:
-      launch_both<T, 128>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
+      launch_both<T, Cache, 128>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
       break;
     case 256:
-      launch_both<T, 256>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
+      launch_both<T, Cache, 256>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
       break;
     default:
       throw Failure(ErrorCode::internal, "no tensor-core attention for this head size");
@@ -295,19 +331,23 @@ bool attention_mma_supports(const AttentionArgs& args) {
   const std::int64_t dim = args.k_cache.extent(3);
   const bool size =
       (dim == 64 || dim == 96 || dim == 128 || dim == 256) && args.v_cache.extent(3) == dim;
-  const DType dtype = args.q.dtype();
-  return size && (dtype == DType::bf16 || dtype == DType::f16) && args.k_cache.dtype() == dtype &&
-         is_aligned(args.q) && is_aligned(args.out) && is_aligned(args.k_cache) &&
-         is_aligned(args.v_cache);
+  const DType dtype = args.q.dtype(), cache = args.k_cache.dtype();
+  return size && (dtype == DType::bf16 || dtype == DType::f16) &&
+         (cache == dtype || cache == DType::fp8_e4m3) && is_aligned(args.q) &&
+         is_aligned(args.out) && is_aligned(args.k_cache) && is_aligned(args.v_cache);
 }
 
 void attention_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream) {
   if (args.q.extent(0) == 0) return;
-  if (args.q.dtype() == DType::bf16) {
-    launch_mma<__nv_bfloat16>(args, scratch, stream);
-  } else {
-    launch_mma<__half>(args, scratch, stream);
-  }
+  const auto launch_on = [&]<class T>(Type<T>) {
+    if (args.k_cache.dtype() == DType::fp8_e4m3) {
+      launch_mma<T, __nv_fp8_e4m3>(args, scratch, stream);
+    } else {
+      launch_mma<T, T>(args, scratch, stream);
+    }
+  };
+  if (args.q.dtype() == DType::bf16) return launch_on(Type<__nv_bfloat16>{});
+  launch_on(Type<__half>{});
 }
 
 }  // namespace quire::cuda

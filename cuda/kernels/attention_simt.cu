@@ -33,7 +33,7 @@ struct SimtArgs {
   const float* sinks;  // null: none
   float* partials;     // null: one split
   int num_requests, splits, window;
-  float scale, soft_cap;
+  float scale, value_scale, soft_cap;  // that of the keys in scale
 };
 
 // Threads' states and values of one head, summed over warps through shared memory, then written:
@@ -68,6 +68,7 @@ __device__ void finish_head(const SimtArgs<T, Cache>& a, const SoftmaxState& sta
     float value = 0.f;
     for (int w = 0; w < kWarps; ++w)
       value += parts[w][d] * SoftmaxState{maxima[w], 0.f}.factor(top);
+    value *= a.value_scale;
     if (whole) {
       a.out(token, head, d) = T(total.sum > 0.f ? value * kept / total.sum : 0.f);
     } else {
@@ -193,7 +194,8 @@ void launch_simt(const AttentionArgs& args, int splits, float* partials, StreamR
       .num_requests = static_cast<int>(args.seq_lens.extent(0)),
       .splits = splits,
       .window = args.window,
-      .scale = args.scale,
+      .scale = args.scale * args.cache_scale.k,
+      .value_scale = args.cache_scale.v,
       .soft_cap = args.soft_cap};
   const std::int64_t dim = std::max(args.k_cache.extent(3), args.v_cache.extent(3)),
                      kv_heads = args.k_cache.extent(2);

@@ -14,7 +14,7 @@ constexpr int kTileKeys = 64;
 // different banks.
 template <class T, int kDim>
 struct KeyTile {
-  static constexpr int kStride = kDim + 8;
+  static constexpr int kStride = kDim + 16 / static_cast<int>(sizeof(T));
   T rows[kTileKeys * kStride];
   __device__ __forceinline__ const T* at(int key, int dim) const {
     return rows + key * kStride + dim;

@@ -69,7 +69,7 @@ void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream
 
 // kv_write.cu
 void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v, TensorView slots,
-              StreamRef stream);
+              CacheScale scale, StreamRef stream);
 
 // logits.cu
 void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream);

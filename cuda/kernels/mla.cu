@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "cuda/device/async_copy.cuh"
+#include "cuda/device/fp8.cuh"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/mla_tile.cuh"
@@ -20,8 +21,8 @@ constexpr int kTilesPerSplit = 8;  // below this a split costs more than it brin
                                    // no keys left writes no values
 constexpr int kDecodeRows = 256;   // with more rows a request fills the device unsplit
 
-template <class T>
-__device__ void copy_queries(const LatentParams<T>& p, const LatentRows& rows,
+template <class T, class Cache>
+__device__ void copy_queries(const LatentParams<T, Cache>& p, const LatentRows& rows,
                              LatentShared<T>& shared) {
   constexpr int kChunks = kRowWidth / kVecWidth<T>;
   for (int c = threadIdx.x; c < kLatentRows * kChunks; c += kThreads) {
@@ -32,40 +33,64 @@ __device__ void copy_queries(const LatentParams<T>& p, const LatentRows& rows,
   }
 }
 
-template <class T>
-__device__ void copy_keys(const LatentParams<T>& p, const LatentRows& rows,
-                          T (&keys)[kLatentKeys][kLatentStride], int key0, int end) {
-  constexpr int kChunks = kRowWidth / kVecWidth<T>;
+template <class T, class Cache, int kStride>
+__device__ void copy_keys(const LatentParams<T, Cache>& p, const LatentRows& rows,
+                          Cache (&keys)[kLatentKeys][kStride], int key0, int end) {
+  constexpr int kChunks = kRowWidth / kVecWidth<Cache>;
   const int block_size = static_cast<int>(p.cache.extent[1]);
   for (int c = threadIdx.x; c < kLatentKeys * kChunks; c += kThreads) {
-    const int k = c / kChunks, key = key0 + k, d = c % kChunks * kVecWidth<T>;
+    const int k = c / kChunks, key = key0 + k, d = c % kChunks * kVecWidth<Cache>;
     const bool there = key < end;  // what is not becomes zero
-    const T* from =
+    const Cache* from =
         there ? &p.cache(p.block_table(rows.request, key / block_size), key % block_size, d)
               : p.cache.data;
     async_copy<16>(&keys[k][d], from, there ? 16 : 0);
   }
 }
 
+// The tile as T: itself, or, of an fp8 cache, what the threads make of it together.
+template <class T, class Cache>
+__device__ __forceinline__ auto usable(LatentTiles<T, Cache>& tiles, int index) -> const
+    T (&)[kLatentKeys][kLatentStride] {
+  if constexpr (std::is_same_v<T, Cache>) {
+    return tiles.stages[index];
+  } else {
+    constexpr int kChunks = kRowWidth / kCodes;
+    for (int c = threadIdx.x; c < kLatentKeys * kChunks; c += kThreads) {
+      const int k = c / kChunks, d = c % kChunks * kCodes;
+      widen(&tiles.keys[k][d], &tiles.stages[index][k][d]);
+    }
+    __syncthreads();
+    return tiles.keys;
+  }
+}
+
+template <class T, class Cache>
+struct LatentMemory {
+  LatentShared<T> rows;
+  LatentTiles<T, Cache> tiles;
+};
+
 // Grid (rows, splits, requests).
-template <class T>
+template <class T, class Cache>
 __global__ void __launch_bounds__(kThreads)
-    latent_attention_kernel(const __grid_constant__ LatentParams<T> p) {
-  DYN_SHARED(memory, LatentShared<T>);
-  LatentShared<T>& shared = *memory;
+    latent_attention_kernel(const __grid_constant__ LatentParams<T, Cache> p) {
+  DYN_SHARED(memory, LatentMemory<T, Cache>);
+  LatentShared<T>& shared = memory->rows;
+  LatentTiles<T, Cache>& tiles = memory->tiles;
   const LatentRows rows(p, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.z));
   if (rows.row0 >= rows.num_rows) return;
   const int end = rows.position(min(kLatentRows, rows.num_rows - rows.row0) - 1, p.heads) + 1;
-  const int tiles = (end + kLatentKeys - 1) / kLatentKeys;
+  const int count = (end + kLatentKeys - 1) / kLatentKeys;
   const int per_split =
-      p.splits == 1 ? tiles : max(kTilesPerSplit, (tiles + p.splits - 1) / p.splits);
+      p.splits == 1 ? count : max(kTilesPerSplit, (count + p.splits - 1) / p.splits);
   const int split = static_cast<int>(blockIdx.y), first = split * per_split;
-  const int last = min(tiles, first + per_split);
+  const int last = min(count, first + per_split);
 
   LatentWarp<T> warp;
   warp.clear(rows, p.heads);
   const auto copy_tile = [&](int t) {
-    if (t < last) copy_keys(p, rows, shared.keys[t % 2], t * kLatentKeys, end);
+    if (t < last) copy_keys(p, rows, tiles.stages[t % 2], t * kLatentKeys, end);
     async_copy_commit();
   };
   copy_queries(p, rows, shared);
@@ -75,19 +100,20 @@ __global__ void __launch_bounds__(kThreads)
     copy_tile(t + 1);
     async_copy_wait<1>();
     __syncthreads();
-    warp.score(shared, shared.keys[t % 2]);
+    const auto& keys = usable(tiles, t % 2);
+    warp.score(shared, keys);
     warp.mask(shared, p.scale, t * kLatentKeys);
     __syncthreads();
     warp.weigh(shared);
     __syncthreads();
-    warp.accumulate(shared, shared.keys[t % 2]);
+    warp.accumulate(shared, keys);
   }
   async_copy_wait<0>();
   warp.finish_sums(shared);
   warp.store(p, rows, split);
 }
 
-template <class T>
+template <class T, class Cache>
 void launch_latent(const MlaArgs& args, SplitScratch scratch, StreamRef stream) {
   const std::int64_t heads = args.q.extent(1), rows = args.max_query_len * heads;
   const std::int64_t room = scratch.floats / (args.q.extent(0) * heads * (kLatent + 2));
@@ -97,39 +123,45 @@ void launch_latent(const MlaArgs& args, SplitScratch scratch, StreamRef stream) 
   const std::int64_t tiles = (rows + kLatentRows - 1) / kLatentRows,
                      requests = args.seq_lens.extent(0);
   const int splits = count_splits(wanted, room, tiles * requests);
-  const LatentParams<T> p{.out = device_view<T, 3>(args.out),
-                          .q = device_view<const T, 3>(args.q),
-                          .cache = device_view<const T, 3>(args.cache),
-                          .block_table = device_view<const std::int32_t, 2>(args.block_table),
-                          .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
-                          .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
-                          .partials = splits > 1 ? scratch.data : nullptr,
-                          .heads = static_cast<int>(heads),
-                          .splits = splits,
-                          .scale = args.scale};
+  const LatentParams<T, Cache> p{
+      .out = device_view<T, 3>(args.out),
+      .q = device_view<const T, 3>(args.q),
+      .cache = device_view<const Cache, 3>(args.cache),
+      .block_table = device_view<const std::int32_t, 2>(args.block_table),
+      .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
+      .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
+      .partials = splits > 1 ? scratch.data : nullptr,
+      .heads = static_cast<int>(heads),
+      .splits = splits,
+      .scale = args.scale * args.cache_scale,
+      .value_scale = args.cache_scale};
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(splits),
                   static_cast<unsigned>(requests));
-  CUDA_CHECK(launch(latent_attention_kernel<T>, grid, dim3(kThreads), sizeof(LatentShared<T>),
-                    native(stream), p));
+  CUDA_CHECK(launch(latent_attention_kernel<T, Cache>, grid, dim3(kThreads),
+                    sizeof(LatentMemory<T, Cache>), native(stream), p));
   if (splits > 1) merge_splits(args.out, {}, scratch.data, splits, stream);
 }
 
 bool on_tensor_cores(const MlaArgs& args) {
-  const DType dtype = args.q.dtype();
-  return (dtype == DType::bf16 || dtype == DType::f16) && args.cache.dtype() == dtype &&
-         args.out.dtype() == dtype && args.q.extent(2) == kRowWidth &&
-         args.out.extent(2) == kLatent && is_aligned(args.q) && is_aligned(args.cache) &&
-         is_aligned(args.out);
+  const DType dtype = args.q.dtype(), cache = args.cache.dtype();
+  return (dtype == DType::bf16 || dtype == DType::f16) &&
+         (cache == dtype || cache == DType::fp8_e4m3) && args.out.dtype() == dtype &&
+         args.q.extent(2) == kRowWidth && args.out.extent(2) == kLatent && is_aligned(args.q) &&
+         is_aligned(args.cache) && is_aligned(args.out);
 }
 
 }  // namespace
 
 void mla_attention(const MlaArgs& args, SplitScratch scratch, StreamRef stream) {
   if (args.q.extent(0) == 0) return;
-  if (on_tensor_cores(args)) {
-    if (args.q.dtype() == DType::bf16) return launch_latent<__nv_bfloat16>(args, scratch, stream);
-    return launch_latent<__half>(args, scratch, stream);
-  }
+  const auto launch_on = [&]<class T>(Type<T>) {
+    if (args.cache.dtype() == DType::fp8_e4m3)
+      return launch_latent<T, __nv_fp8_e4m3>(args, scratch, stream);
+    launch_latent<T, T>(args, scratch, stream);
+  };
+  if (on_tensor_cores(args) && args.q.dtype() == DType::bf16)
+    return launch_on(Type<__nv_bfloat16>{});
+  if (on_tensor_cores(args)) return launch_on(Type<__half>{});
   // One KV head, whose values are the front of its keys.
   const TensorView keys = args.cache.split_last(args.cache.extent(2));
   AttentionArgs plain;
@@ -140,6 +172,7 @@ void mla_attention(const MlaArgs& args, SplitScratch scratch, StreamRef stream) 
   plain.block_table = args.block_table;
   plain.query_start = args.query_start;
   plain.seq_lens = args.seq_lens;
+  plain.cache_scale = {args.cache_scale, args.cache_scale};
   plain.scale = args.scale;
   plain.max_query_len = args.max_query_len;
   plain.max_seq_len = args.max_seq_len;

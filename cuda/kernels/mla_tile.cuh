@@ -13,31 +13,43 @@ constexpr int kLatentRows = 64, kLatentKeys = 32;  // of a block; of a tile
 constexpr int kLatentStride = kRowWidth + 8;       // eight rows start in different banks
 constexpr int kLatentColumns = kLatent / 2;        // of a warp's values
 
-template <class T>
+template <class T, class Cache>
 struct LatentParams {
   View<T, 3> out;
-  View<const T, 3> q, cache;
+  View<const T, 3> q;
+  View<const Cache, 3> cache;
   View<const std::int32_t, 2> block_table;
   const std::int32_t *query_start, *seq_lens;
   float* partials;  // null: one split
   int heads, splits;
-  float scale;
+  float scale, value_scale;
 };
 
 template <class T>
 struct LatentShared {
   T q[kLatentRows][kLatentStride];
-  T keys[2][kLatentKeys][kLatentStride];
   T weights[kLatentRows][kLatentKeys + 8];
   float maxima[2][kLatentRows], sums[2][kLatentRows];  // of either half of the keys
+};
+
+// Tiles of keys: as they arrive, and as T.
+template <class T, class Cache>
+struct LatentTiles {
+  Cache stages[2][kLatentKeys][kRowWidth];
+  T keys[kLatentKeys][kLatentStride];
+};
+template <class T>
+struct LatentTiles<T, T> {
+  T stages[2][kLatentKeys][kLatentStride];
 };
 
 // The rows of a block: row r is head r % heads of token r / heads.
 struct LatentRows {
   int request, first_token, num_tokens, num_rows, seq_len, row0;
 
-  template <class T>
-  __device__ __forceinline__ LatentRows(const LatentParams<T>& p, int block, int request_index)
+  template <class T, class Cache>
+  __device__ __forceinline__ LatentRows(const LatentParams<T, Cache>& p, int block,
+                                        int request_index)
       : request(request_index),
         first_token(p.query_start[request]),
         num_tokens(p.query_start[request + 1] - first_token),
@@ -164,7 +176,8 @@ struct LatentWarp {
     for (int h = 0; h < 2; ++h) state[h].sum = shared.sums[0][row(h)] + shared.sums[1][row(h)];
   }
 
-  __device__ __forceinline__ void store(const LatentParams<T>& p, const LatentRows& rows,
+  template <class Cache>
+  __device__ __forceinline__ void store(const LatentParams<T, Cache>& p, const LatentRows& rows,
                                         int split) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -176,7 +189,8 @@ struct LatentWarp {
 #pragma unroll
         for (int n = 0; n < kLatentColumns / 8; ++n) {
           *reinterpret_cast<std::uint32_t*>(&p.out(token, head, column + n * 8)) =
-              pack<T>(values[n].r[2 * h] / sum, values[n].r[2 * h + 1] / sum);
+              pack<T>(values[n].r[2 * h] * p.value_scale / sum,
+                      values[n].r[2 * h + 1] * p.value_scale / sum);
         }
         continue;
       }
@@ -186,8 +200,8 @@ struct LatentWarp {
       if (state[h].sum > 0.f) {
 #pragma unroll
         for (int n = 0; n < kLatentColumns / 8; ++n) {
-          to[column + n * 8] = values[n].r[2 * h];
-          to[column + n * 8 + 1] = values[n].r[2 * h + 1];
+          to[column + n * 8] = values[n].r[2 * h] * p.value_scale;
+          to[column + n * 8 + 1] = values[n].r[2 * h + 1] * p.value_scale;
         }
       }
       if (half == 0 && lane % 4 == 0) {

@@ -11,6 +11,21 @@
 
 namespace quire {
 
+namespace {
+
+void announce_scales(const Model& model) {
+  if (const int layers = model.num_unscaled_layers(); layers > 0) {
+    log::warn("engine.kv_cache_scale",
+              {{"layers", layers},
+               {"scale", 1},
+               {"note",
+                "the checkpoint publishes no k_scale and v_scale: fp8 holds keys and values as "
+                "they are"}});
+  }
+}
+
+}  // namespace
+
 EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend backend,
                        const Progress& progress)
     : backend_(std::move(backend)) {
@@ -25,7 +40,8 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
   progress("reading config.json", 0);
   const ModelConfig model_config = read_model_config(config.model.path);
   dtype_ = config.model.dtype.value_or(model_config.dtype);
-  const auto specs = kv_specs(model_config, kv_spec_options(config, dtype_));
+  const auto specs =
+      kv_specs(model_config, kv_spec_options(config, dtype_, model_config.quant.kv_cache_dtype));
   progress("loading weights", 0);
   const std::int64_t max_len = std::max<std::int64_t>(config.model.max_model_len, 0);
   model_ = load_model(model_config, config.model.path, *backend_.device, *backend_.ops,
@@ -42,6 +58,7 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
   progress("allocating the KV cache", 0);
   make_kv_cache(config, id);
   make_runtime(config, specs);
+  announce_scales(*model_);
   progress("warming up", 0);
   runner_->warm_up();
   ready_ =

@@ -9,9 +9,11 @@ namespace {
 
 ModelMemory model_memory(const EngineConfig& config, const ModelConfig& model) {
   const DType dtype = config.model.dtype.value_or(model.dtype);
-  ModelMemory memory{.layers = kv_specs(model, kv_spec_options(config, dtype)),
+  const auto published = model.quant.kv_cache_dtype;
+  ModelMemory memory{.layers = kv_specs(model, kv_spec_options(config, dtype, published)),
                      .model_max_len = model.max_position_embeddings,
-                     .dtype = dtype};
+                     .dtype = dtype,
+                     .published_cache_dtype = published};
   if (model.mamba2.chunk_size > 0) memory.mamba_chunk_size = model.mamba2.chunk_size;
   return memory;
 }

@@ -18,6 +18,10 @@ Error refuse(std::string flag, std::string why) {
   return {ErrorCode::invalid_argument, flag + " " + why, flag};
 }
 
+DType cache_dtype_of(const CacheConfig& cache, DType model, std::optional<DType> published) {
+  return cache.cache_dtype.value_or(published.value_or(model));
+}
+
 // Shared by the phases of make_model_plan.
 struct Sizing {
   const EngineConfig& config;
@@ -238,18 +242,20 @@ Result<void> check_result(const Sizing& sizing, std::int64_t available_bytes) {
 
 // Both backends' attention takes any block size at run time; 16 keeps a tile's rows in one block.
 const DeviceKernels& device_kernels(DeviceKind) {
-  static const DeviceKernels kKernels = {.attention = {{16, true}},
-                                         .latent = {{16, true}},
-                                         .cache_dtypes = {DType::f32, DType::bf16, DType::f16}};
+  static const DeviceKernels kKernels = {
+      .attention = {{16, true}},
+      .latent = {{16, true}},
+      .cache_dtypes = {DType::f32, DType::bf16, DType::f16, DType::fp8_e4m3}};
   return kKernels;
 }
 
-KvSpecOptions kv_spec_options(const EngineConfig& config, DType model_dtype) {
+KvSpecOptions kv_spec_options(const EngineConfig& config, DType model_dtype,
+                              std::optional<DType> published_cache_dtype) {
   const CacheConfig& cache = config.cache;
   // A state is rounded where a step ends: with fewer bits, answers would depend on where that is.
   const auto exact = config.deterministic ? std::optional(DType::f32) : std::nullopt;
   return {.tp_size = config.parallel.tensor_parallel_size,
-          .cache_dtype = cache.cache_dtype.value_or(model_dtype),
+          .cache_dtype = cache_dtype_of(cache, model_dtype, published_cache_dtype),
           .conv_state_dtype = cache.mamba_cache_dtype.value_or(model_dtype),
           .recurrent_state_dtype = exact ? exact : cache.mamba_ssm_cache_dtype};
 }
@@ -288,7 +294,7 @@ Result<ModelPlan> make_model_plan(const EngineConfig& config, const ModelMemory&
     (is_attention(layer.spec.kind) ? sizing.has_attention : sizing.has_states) = true;
   sizing.max_model_len =
       config.model.max_model_len > 0 ? config.model.max_model_len : model.model_max_len;
-  sizing.plan.cache_dtype = config.cache.cache_dtype.value_or(model.dtype);
+  sizing.plan.cache_dtype = cache_dtype_of(config.cache, model.dtype, model.published_cache_dtype);
   for (const auto& phase : {check_length, check_state_flags, check_flags})
     if (auto checked = phase(sizing); checked.has_error()) return checked.error();
   if (auto chosen = choose_block_sizes(sizing); chosen.has_error()) return chosen.error();

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "model/layers/cache_scale.h"
+
 namespace quire {
 
 namespace {
@@ -54,7 +56,8 @@ Attention::Attention(Weights& weights, const AttentionOptions& o)
     : options_(o),
       qkv_(weights, qkv_parts(weights, o), o.hidden_size, o.qkv_bias),
       output_(weights, {{o.name + ".o_proj", o.hidden_size}},
-              std::int64_t{o.num_heads} * o.head_dim, o.output_bias) {
+              std::int64_t{o.num_heads} * o.head_dim, o.output_bias),
+      published_scale_(load_cache_scale(weights, o.name)) {
   if (o.qk_norm != QkNorm::none) {
     const bool whole = o.qk_norm == QkNorm::whole;
     q_norm_ = RmsNorm(weights, o.name + ".q_norm", o.head_dim * (whole ? o.num_heads : 1),
@@ -77,7 +80,13 @@ void Attention::bind(const LayerCache& cache) {
   v_cache_ = TensorView(static_cast<std::byte*>(cache.base) + plane * element, cache.spec.dtype,
                         {cache.num_blocks * ratio, size, heads, dim})
                  .with_strides({stride, heads * dim, dim, 1});
+  cache_scale_ =
+      cache.spec.dtype == DType::fp8_e4m3 ? published_scale_.value_or(CacheScale{}) : CacheScale{};
   group_ = cache.group;
+}
+
+bool Attention::lacks_scale() const {
+  return k_cache_.dtype() == DType::fp8_e4m3 && !published_scale_;
 }
 
 void Attention::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
@@ -112,7 +121,7 @@ void Attention::operator()(TensorView out, TensorView x, const ForwardContext& c
   o.rope(q, context);
   o.rope(k, context);
   context.ops.kv_write(k_cache_, v_cache_, k, v.split_last(o.head_dim),
-                       context.groups[group_].slots, context.stream);
+                       context.groups[group_].slots, cache_scale_, context.stream);
   attend(attended.split_last(o.head_dim), q, context);
   if (o.gated) context.ops.sigmoid_gate(attended, gate, context.stream);
   output_(out, attended, context);
@@ -128,6 +137,7 @@ void Attention::attend(TensorView out, TensorView q, const ForwardContext& conte
   args.query_start = context.query_start;
   args.seq_lens = context.seq_lens;
   args.sinks = sinks_;
+  args.cache_scale = cache_scale_;
   args.scale = static_cast<float>(options_.scale);
   args.soft_cap = static_cast<float>(options_.soft_cap);
   args.window = options_.window;

@@ -3,6 +3,7 @@
 // queries and keys, windows, soft caps, sinks, an output gate.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "model/config.h"
@@ -47,6 +48,7 @@ class Attention final : public Mixer {
   Attention(Weights& weights, const AttentionOptions& options);
 
   void bind(const LayerCache& cache) override;
+  bool lacks_scale() const override;
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
 
  private:
@@ -58,6 +60,8 @@ class Attention final : public Mixer {
   RmsNorm q_norm_, k_norm_;
   TensorView sinks_;              // f32 [heads]
   TensorView k_cache_, v_cache_;  // [kernel blocks, kernel block size, kv heads, head dim]
+  std::optional<CacheScale> published_scale_;
+  CacheScale cache_scale_;  // of the cache bound
   int group_ = 0;
 };
 

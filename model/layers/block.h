@@ -11,6 +11,8 @@ class Mixer {
  public:
   virtual ~Mixer() = default;
   virtual void bind(const LayerCache& cache) = 0;
+  // Of the cache bound.
+  virtual bool lacks_scale() const { return false; }
   // out [T, hidden] f32, to be added to the residual stream; x [T, hidden] in the model's dtype.
   virtual void operator()(TensorView out, TensorView x, const ForwardContext& context) const = 0;
 };

@@ -78,6 +78,11 @@ void CausalLm::bind_cache(std::span<const LayerCache> layers) {
   }
 }
 
+int CausalLm::num_unscaled_layers() const {
+  return static_cast<int>(
+      std::count_if(mixers_.begin(), mixers_.end(), [](auto& m) { return m->lacks_scale(); }));
+}
+
 void CausalLm::forward(TensorView hidden, TensorView ids, const ForwardContext& context) {
   embed_and_run(hidden, ids, context);
 }

@@ -43,6 +43,7 @@ class CausalLm : public Model {
   }
   std::size_t workspace_bytes(int num_tokens, int num_rows) const override;
   void bind_cache(std::span<const LayerCache> layers) override;
+  int num_unscaled_layers() const override;
   void forward(TensorView hidden, TensorView ids, const ForwardContext& context) override;
   void logits(TensorView logits, TensorView hidden, const ForwardContext& context) override;
 

@@ -28,7 +28,8 @@ class MeasuringOps final : public Ops {
   void scale(TensorView, float, StreamRef) override {}
   void rope(TensorView, TensorView, TensorView, RopeStyle, StreamRef) override {}
   void gated_activation(TensorView, TensorView, Activation, StreamRef) override {}
-  void kv_write(TensorView, TensorView, TensorView, TensorView, TensorView, StreamRef) override {}
+  void kv_write(TensorView, TensorView, TensorView, TensorView, TensorView, CacheScale,
+                StreamRef) override {}
   void paged_attention(const AttentionArgs&, StreamRef) override {}
   void edit_logits(TensorView, const LogitEdits&, StreamRef) override {}
   void sample(TensorView, TensorView, const SamplingArgs&, StreamRef) override {}

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "model/layers/cache_scale.h"
+
 namespace quire {
 
 namespace {
@@ -23,7 +25,8 @@ MlaAttention::MlaAttention(Weights& weights, const ModelConfig& config, const st
     : config_(config.mla),
       num_heads_(config.num_heads),
       scale_(static_cast<float>(attention_scale(config))),
-      rope_(rope) {
+      rope_(rope),
+      published_scale_(load_cache_scale(weights, name)) {
   const MlaConfig& c = config_;
   const std::int64_t heads = num_heads_, hidden = config.hidden_size, latent = c.kv_lora_rank;
   const std::int64_t nope = c.qk_nope_head_dim, value = c.v_head_dim;
@@ -60,7 +63,13 @@ void MlaAttention::bind(const LayerCache& cache) {
   cache_ = TensorView(cache.base, cache.spec.dtype,
                       {cache.num_blocks * ratio, cache.kernel_block_size, row()})
                .with_strides({stride, row(), 1});
+  const bool scaled = cache.spec.dtype == DType::fp8_e4m3 && published_scale_;
+  cache_scale_ = scaled ? published_scale_->k : 1.f;
   group_ = cache.group;
+}
+
+bool MlaAttention::lacks_scale() const {
+  return cache_.dtype() == DType::fp8_e4m3 && !published_scale_;
 }
 
 void MlaAttention::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
@@ -80,7 +89,7 @@ void MlaAttention::operator()(TensorView out, TensorView x, const ForwardContext
   const TensorView one_head = TensorView(cache_.data(), cache_.dtype(), {blocks, size, 1, row()})
                                   .with_strides({cache_.stride(0), row(), row(), 1});
   context.ops.kv_write(one_head, {}, kv.split_last(row()), {}, context.groups[group_].slots,
-                       context.stream);
+                       {.k = cache_scale_}, context.stream);
 
   project_queries(q, x, context);
   attend(attended, q, context);
@@ -118,6 +127,7 @@ void MlaAttention::attend(TensorView out, TensorView q, const ForwardContext& co
   args.block_table = context.groups[group_].block_table;
   args.query_start = context.query_start;
   args.seq_lens = context.seq_lens;
+  args.cache_scale = cache_scale_;
   args.scale = scale_;
   args.max_query_len = context.max_query_len;
   args.max_seq_len = context.max_seq_len;

@@ -3,6 +3,7 @@
 // and one rotated key for all heads. The projections from the latent to keys and values are
 // absorbed into query and output, so prefill and decode read the same pages.
 
+#include <optional>
 #include <string>
 
 #include "model/config.h"
@@ -20,6 +21,7 @@ class MlaAttention final : public Mixer {
                const Rope& rope);
 
   void bind(const LayerCache& cache) override;
+  bool lacks_scale() const override;
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
 
  private:
@@ -41,6 +43,8 @@ class MlaAttention final : public Mixer {
   TensorView value_up_;  // [heads, value, latent]
   Linear output_;
   TensorView cache_;  // [kernel blocks, kernel block size, latent + rope]
+  std::optional<CacheScale> published_scale_;
+  float cache_scale_ = 1.f;  // of the cache bound: latent and rotated key alike, as vLLM has it
   int group_ = 0;
 };
 

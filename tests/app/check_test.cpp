@@ -31,6 +31,19 @@ TEST_CASE("the engine's logits and tokens are the reference's in every setting",
   }
 }
 
+// Random weights that send tokens to experts, or mix few latents, make more of eight bits than a
+// lead holds; what such models compute is held to a cache of rounded floats (fp8_cache_test).
+TEST_CASE("over an fp8 cache tokens with a safe lead are the reference's", "[app][check][fp8]") {
+  const auto flags = GENERATE(values<std::vector<std::string>>({
+      {"--dtype", "float32", "--kv-cache-dtype", "fp8"},
+      {"--dtype", "float32", "--kv-cache-dtype", "fp8", "--chunk", "7", "--batch", "6"},
+      {"--dtype", "float32", "--kv-cache-dtype", "fp8_e4m3", "--enable-prefix-caching"},
+  }));
+  const std::string model = GENERATE("nemotron-h", "phi3-longrope", "qwen3-5");
+  INFO(model);
+  CHECK(run_check("tests/data/golden/models/" + model, flags) == 0);
+}
+
 TEST_CASE("another model's answers are a miss", "[app][check]") {
   const fs::path models = "tests/data/golden/models";
   CHECK(run_check(models / "qwen3-5",

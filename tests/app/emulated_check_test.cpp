@@ -31,4 +31,14 @@ TEST_CASE("golden models answer on the emulated CUDA backend as their references
   }
 }
 
+TEST_CASE("over an fp8 cache tokens with a safe lead are the reference's on emulated CUDA",
+          "[app][check][cuda][fp8]") {
+  for (const char* model : {"nemotron-h", "phi3-longrope", "qwen3-5"}) {
+    INFO(model);
+    CHECK(run_check(std::filesystem::path("tests/data/golden/models") / model,
+                    {"--device", "cuda", "--dtype", "float32", "--kv-cache-dtype", "fp8",
+                     "--max-num-batched-tokens", "64", "--batch", "6"}) == 0);
+  }
+}
+
 }  // namespace quire

@@ -115,6 +115,15 @@ TEST_CASE("Without flags the defaults stay") {
   CHECK(parsed({"m", "--enable-prefix-caching"}).cache.enable_prefix_caching);
 }
 
+TEST_CASE("Eight bits are for keys and values, in the one format that is read") {
+  CHECK(parsed({"m", "--kv-cache-dtype=fp8_e4m3"}).cache.cache_dtype == DType::fp8_e4m3);
+  CHECK_FALSE(parsed({"m", "--kv-cache-dtype=auto"}).cache.cache_dtype);
+  CHECK(refusal({"m", "--kv-cache-dtype=fp8_e5m2"}).find("use fp8") != std::string::npos);
+  CHECK_FALSE(refusal({"m", "--kv-cache-dtype=int8"}).empty());
+  CHECK_FALSE(refusal({"m", "--dtype=fp8"}).empty());
+  CHECK_FALSE(refusal({"m", "--mamba-cache-dtype=fp8"}).empty());
+}
+
 TEST_CASE("KV events can be configured as vLLM's JSON") {
   const auto events = [](const std::string& json) {
     return parsed({"m", "--kv-events-config=" + json}).kv_events;

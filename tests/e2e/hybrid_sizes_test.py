@@ -20,7 +20,8 @@ import tempfile
 from serve_process import Server
 
 SERVED = {"qwen3_next_80b_tp1_bfloat16_spec0_fa", "qwen3_next_80b_tp4_bfloat16_spec0_fa", "qwen35_35b_tp8_float32_spec0_fa",
-          "nemotron_h_8b_tp4_float32_spec0_fa", "nemotron_h_8b_all_chunk128", "qwen35_align"}
+          "nemotron_h_8b_tp4_float32_spec0_fa", "nemotron_h_8b_all_chunk128", "qwen35_align", "qwen35_fp8_kv"}
+CACHE_DTYPES = {"auto": None, "fp8": "fp8_e4m3"}  # those that kernels here read: flag and what is reported
 MAX_LEN = 4096
 BLOCKS = 40
 KEPT = pathlib.Path("tests/data/conformance")
@@ -99,21 +100,23 @@ def check_sizes(name, planned, expected, state_block):
     check(name, "padding", round(planned["state_padding_percent"], 6), round(expected["padding_percent"], 6))
 
 
-def check_served(quire, name, folder, flags, expected, state_block, mode):
+def check_served(quire, name, folder, flags, expected, state_block, mode, cache_dtype):
     with Server(quire, folder, "--load-format", "dummy", *flags) as server:
         answer = server.post("/v1/completions", prompt=list(range(1, 40)), max_tokens=3, ignore_eos=True)
         check(name, "tokens of an answer", answer["usage"]["completion_tokens"], 3)
         labels = server.labels("vllm:cache_config_info")
     for label, value in {"block_size": expected["block_size"], "mamba_block_size": state_block,
                          "mamba_page_size_padded": expected["mamba_page_size_padded"], "num_gpu_blocks": BLOCKS,
-                         "mamba_cache_mode": mode}.items():
+                         "mamba_cache_mode": mode, **({"cache_dtype": cache_dtype} if cache_dtype else {}),
+                         "kv_cache_dtype_resolved": cache_dtype or "bfloat16"}.items():
         check(name, f"/metrics' {label}", labels[label], str(value))
 
 
 def check_alignment(quire, root, vector):
     name, given, expected = vector["name"], vector["input"], vector["expected"]
-    if "error" in expected or not given["state_shapes"] or given["cache_dtype"] != "auto":
+    if "error" in expected or not given["state_shapes"] or given["cache_dtype"] not in CACHE_DTYPES:
         return  # nothing recurrent, or a cache dtype that no kernel here reads
+    cache_dtype = CACHE_DTYPES[given["cache_dtype"]]
     attention = {"num_kv_heads": given["num_kv_heads"], "head_size": given["head_size"], "dtype": given["model_dtype"]}
     state = {"shapes": given["state_shapes"], "dtypes": given["state_dtypes"]}
     write_model(root / name, name, attention, state, ["state", "state", "state", "attn"], MAX_LEN, given["mamba_chunk_size"])
@@ -121,6 +124,8 @@ def check_alignment(quire, root, vector):
     flags = ["--kv-cache-memory-bytes", str(BLOCKS * page + page // 2)]
     if given["user_block_size"]:
         flags += ["--block-size", str(given["user_block_size"])]
+    if cache_dtype:
+        flags += ["--kv-cache-dtype", given["cache_dtype"]]
     mode = given["mamba_cache_mode"]
     state_block = expected["mamba_block_size"] or MAX_LEN
     planned = plan(quire, root / name, flags + mode_flags(mode))
@@ -129,7 +134,7 @@ def check_alignment(quire, root, vector):
     if mode == "none":  # prefix caching aligns to the same block
         check_sizes(name, plan(quire, root / name, flags), expected, expected["block_size"])
     if name in SERVED:
-        check_served(quire, name, root / name, flags + mode_flags(mode), expected, state_block, mode)
+        check_served(quire, name, root / name, flags + mode_flags(mode), expected, state_block, mode, cache_dtype)
 
 
 def check_model(quire, root, vector):

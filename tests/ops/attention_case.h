@@ -22,6 +22,7 @@ struct AttentionCase {
   float soft_cap;
   bool sinks;
   std::vector<AttentionRequest> requests;
+  CacheScale scale = {};
 };
 
 class AttentionData {
@@ -123,6 +124,7 @@ class AttentionData {
     args.block_table = run.upload(table_);
     args.query_start = run.upload(tensor_of(starts));
     args.seq_lens = run.upload(tensor_of(lens));
+    args.cache_scale = c_.scale.k;
     args.scale = scale();
     run.ops().mla_attention(args, run.stream());
     return run.download(args.out);
@@ -158,7 +160,7 @@ class AttentionData {
       const std::int64_t at = (slot(request, p) * c_.kv_heads + kv) * c_.head_dim;
       double dot = 0;
       for (std::int64_t i = 0; i < c_.head_dim; ++i) {
-        dot += q_.at((token * c_.heads + head) * c_.head_dim + i) * k_.at(at + i);
+        dot += q_.at((token * c_.heads + head) * c_.head_dim + i) * k_.at(at + i) * c_.scale.k;
       }
       dot *= scale();
       if (c_.soft_cap > 0) dot = c_.soft_cap * std::tanh(dot / c_.soft_cap);
@@ -169,7 +171,7 @@ class AttentionData {
       const std::int64_t at = (slot(request, p) * c_.kv_heads + kv) * c_.value_dim;
       for (std::int64_t i = 0; i < c_.value_dim; ++i) {
         values[static_cast<std::size_t>(i)] +=
-            weights[static_cast<std::size_t>(p - first)] / total * v_.at(at + i);
+            weights[static_cast<std::size_t>(p - first)] / total * v_.at(at + i) * c_.scale.v;
       }
     }
     out.insert(out.end(), values.begin(), values.end());
@@ -187,6 +189,7 @@ class AttentionData {
     args.query_start = run.upload(tensor_of(starts));
     args.seq_lens = run.upload(tensor_of(lens));
     if (c_.sinks) args.sinks = run.upload(sinks_);
+    args.cache_scale = c_.scale;
     args.scale = scale();
     args.soft_cap = c_.soft_cap;
     args.window = c_.window;

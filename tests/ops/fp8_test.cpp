@@ -1,37 +1,17 @@
 #include "backend/fp8.h"
 
-#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "tests/ops/fp8_reference.h"
+
 namespace quire::test {
 namespace {
 
-constexpr int kNan = 0x7f, kLargest = 0x7e;
-
-static_assert(fp8_e4m3(448.f).bits == kLargest);
+static_assert(fp8_e4m3(448.f).bits == kFp8Largest);
 static_assert(static_cast<float>(fp8_e4m3(-0.4375f)) == -0.4375f);
-
-// The format by its definition: (−1)^sign · 2^(e − 7) · (1 + m / 8), without the 1 where e is 0.
-double value_of(int code) {
-  const int exponent = code >> 3 & 15, mantissa = code & 7;
-  const double size = exponent == 0 ? mantissa / 8. * std::pow(2., -6)
-                                    : (1 + mantissa / 8.) * std::pow(2., exponent - 7);
-  return code & 0x80 ? -size : size;
-}
-
-// The nearest code by search; of two as near, the even one.
-int nearest(double value) {
-  int best = 0;
-  for (int code = 0; code <= kLargest; ++code) {
-    const double now = std::fabs(value_of(code) - std::fabs(value));
-    const double before = std::fabs(value_of(best) - std::fabs(value));
-    if (now < before || (now == before && code % 2 == 0)) best = code;
-  }
-  return best | (std::signbit(value) ? 0x80 : 0);
-}
 
 fp8_e4m3 of_bits(int bits) {
   fp8_e4m3 x;
@@ -47,19 +27,19 @@ TEST_CASE("every e4m3 code has the value of its definition and comes back as it 
     INFO(code);
     const auto value = static_cast<float>(of_bits(code));
     CHECK(std::signbit(value) == (code >= 0x80));
-    if ((code & 0x7f) == kNan) {
+    if ((code & 0x7f) == kFp8Nan) {
       CHECK(std::isnan(value));
     } else {
-      CHECK(static_cast<double>(value) == value_of(code));
+      CHECK(static_cast<double>(value) == fp8_value(code));
     }
     CHECK(fp8_e4m3(value).bits == code);
   }
 }
 
 TEST_CASE("e4m3 rounds halves to even and everything else to the nearest", "[ops][fp8]") {
-  for (int code = 0; code < kLargest; ++code) {
+  for (int code = 0; code < kFp8Largest; ++code) {
     INFO(code);
-    const auto half = static_cast<float>((value_of(code) + value_of(code + 1)) / 2);
+    const auto half = static_cast<float>((fp8_value(code) + fp8_value(code + 1)) / 2);
     for (const float sign : {1.f, -1.f}) {
       const int negative = sign < 0 ? 0x80 : 0;
       CHECK(fp8_e4m3(sign * half).bits == (negative | (code + code % 2)));
@@ -73,7 +53,7 @@ TEST_CASE("e4m3 rounds halves to even and everything else to the nearest", "[ops
     for (int i = 0; i < 500; ++i) {
       const float value = size * normal(rng);
       INFO(value);
-      CHECK(fp8_e4m3(value).bits == nearest(value));
+      CHECK(fp8_e4m3(value).bits == fp8_nearest(value));
     }
   }
 }
@@ -83,11 +63,11 @@ TEST_CASE("e4m3 saturates and keeps NaN", "[ops][fp8]") {
   for (const float value :
        {448.f, 448.1f, 463.9f, 464.f, 480.f, 1e6f, Limits::max(), Limits::infinity()}) {
     INFO(value);
-    CHECK(fp8_e4m3(value).bits == kLargest);
-    CHECK(fp8_e4m3(-value).bits == (0x80 | kLargest));
+    CHECK(fp8_e4m3(value).bits == kFp8Largest);
+    CHECK(fp8_e4m3(-value).bits == (0x80 | kFp8Largest));
   }
   for (const float nan : {Limits::quiet_NaN(), -Limits::quiet_NaN(), Limits::signaling_NaN()}) {
-    CHECK((fp8_e4m3(nan).bits & 0x7f) == kNan);
+    CHECK((fp8_e4m3(nan).bits & 0x7f) == kFp8Nan);
   }
   CHECK(fp8_e4m3(Limits::denorm_min()).bits == 0);
   CHECK(fp8_e4m3(-0.f).bits == 0x80);

@@ -3,6 +3,7 @@
 // chunks in a step.
 
 #include <memory>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -16,8 +17,9 @@ namespace quire {
 
 struct DirectOptions {
   DType dtype = DType::f32;
-  int block_size = 16;        // tokens
-  int kernel_block_size = 8;  // tokens
+  std::optional<DType> cache_dtype = {};  // of keys and values; unset: dtype
+  int block_size = 16;                    // tokens
+  int kernel_block_size = 8;              // tokens
   int num_blocks = 64;
   std::size_t page_padding = 0;  // bytes after each attention page
   bool move_state = false;       // write the state to another block at every step

@@ -7,8 +7,19 @@
 #include <numeric>
 
 #include "backend/dispatch.h"
+#include "backend/fp8.h"
 
 namespace quire::test {
+
+namespace {
+
+template <class F>
+decltype(auto) dispatch_stored(DType dtype, F&& f) {
+  if (dtype == DType::fp8_e4m3) return f(Type<fp8_e4m3>{});
+  return dispatch_float(dtype, f);
+}
+
+}  // namespace
 
 HostTensor::HostTensor(DType type, std::vector<std::int64_t> shape)
     : dtype(type), extents(std::move(shape)) {
@@ -20,11 +31,11 @@ std::int64_t HostTensor::numel() const {
 }
 
 float HostTensor::at(std::int64_t i) const {
-  return dispatch_float(dtype, [&]<class T>(Type<T>) { return static_cast<float>(as<T>()[i]); });
+  return dispatch_stored(dtype, [&]<class T>(Type<T>) { return static_cast<float>(as<T>()[i]); });
 }
 
 void HostTensor::set(std::int64_t i, float value) {
-  dispatch_float(dtype, [&]<class T>(Type<T>) { as<T>()[i] = T(value); });
+  dispatch_stored(dtype, [&]<class T>(Type<T>) { as<T>()[i] = T(value); });
 }
 
 std::vector<double> HostTensor::values() const {

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "cuda_runtime.h"
+#include "cuda_fp16.h"
 
 struct __nv_fp8_e4m3 {
   std::uint8_t bits;
@@ -36,4 +36,9 @@ struct __nv_fp8_e4m3 {
     if (steps < 8) return static_cast<std::uint8_t>(sign | steps);  // subnormal
     return static_cast<std::uint8_t>(sign | (exponent + 7) << 3 | (steps - 8));
   }
+};
+struct alignas(2) __nv_fp8x2_e4m3 {
+  __nv_fp8_e4m3 x, y;
+  explicit operator float2() const { return {static_cast<float>(x), static_cast<float>(y)}; }
+  explicit operator __half2() const { return {static_cast<float>(x), static_cast<float>(y)}; }
 };

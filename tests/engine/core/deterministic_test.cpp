@@ -52,6 +52,11 @@ Answer answer_of(const RequestOutput& output) {
   return answer;
 }
 
+struct ModelChoice {
+  const char* path;
+  std::optional<DType> cache_dtype = {};
+};
+
 struct Setting {
   const char* name;
   std::size_t concurrency = 16;
@@ -62,18 +67,19 @@ struct Setting {
   bool overlapping_steps = false;
 };
 
-awaitable<void> answer_all(asio::any_io_executor pool, const std::string& model,
+awaitable<void> answer_all(asio::any_io_executor pool, const ModelChoice& model,
                            const Setting& setting, std::vector<Answer>& answers) {
   EngineConfig config = tiny_config();
   config.deterministic = true;
-  config.model.path = model;
+  config.model.path = model.path;
+  config.cache.cache_dtype = model.cache_dtype;
   config.scheduler.max_num_batched_tokens = setting.batched_tokens;
   config.scheduler.max_num_seqs = std::min(16, setting.batched_tokens);
   config.cache.num_gpu_blocks_override = setting.blocks;
   config.cache.enable_prefix_caching = setting.prefix_caching;
   LiveEngine engine(pool, config, setting.overlapping_steps ? pretend_backend : cpu_backend);
   co_await engine.start();
-  const auto prompts = prompts_of(model, 32);
+  const auto prompts = prompts_of(model.path, 32);
   for (int pass = 0; pass < setting.passes; ++pass) {
     answers.clear();
     for (std::size_t first = 0; first < prompts.size(); first += setting.concurrency) {
@@ -95,7 +101,10 @@ awaitable<void> answer_all(asio::any_io_executor pool, const std::string& model,
 }  // namespace
 
 TEST_CASE("an answer has the same bits whatever runs beside it", "[engine][core][deterministic]") {
-  const std::string model = GENERATE("models/quire-tiny", "models/quire-tiny-hybrid");
+  const auto model = GENERATE(values<ModelChoice>({{"models/quire-tiny"},
+                                                   {"models/quire-tiny-hybrid"},
+                                                   {"models/quire-tiny", DType::fp8_e4m3}}));
+  const bool hybrid = std::string_view(model.path).ends_with("hybrid");
   const auto answers = [&model](const Setting& setting) {
     std::vector<Answer> result;
     run(2, [&](asio::any_io_executor pool) { return answer_all(pool, model, setting, result); });
@@ -107,9 +116,9 @@ TEST_CASE("an answer has the same bits whatever runs beside it", "[engine][core]
            {.name = "16 at a time"},
            {.name = "chunks of 7 tokens", .batched_tokens = 7},
            {.name = "found prefixes", .prefix_caching = true, .passes = 2},
-           {.name = "preempted", .blocks = model == "models/quire-tiny" ? 66 : 32},
+           {.name = "preempted", .blocks = hybrid ? 32 : 66},
            {.name = "overlapping steps", .batched_tokens = 48, .overlapping_steps = true}}) {
-    INFO(model << ", " << setting.name);
+    INFO(model.path << (model.cache_dtype ? ", fp8, " : ", ") << setting.name);
     const std::vector<Answer> others = answers(setting);
     REQUIRE(others.size() == alone.size());
     for (std::size_t i = 0; i < alone.size(); ++i) {

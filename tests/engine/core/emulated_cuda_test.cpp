@@ -1,12 +1,10 @@
 // The shipped model through the engine on the CUDA backend, its kernels emulated: the CPU backend's
 // tokens.
 
-#include <simdjson.h>
-
 #include <catch2/catch.hpp>
-#include <fstream>
 
 #include "cuda/cuda_backend.h"
+#include "tests/engine/core/eval_lines.h"
 #include "tests/engine/core/live_engine.h"
 
 namespace quire::test {
@@ -18,37 +16,22 @@ EngineBackend emulated_backend(const EngineConfig&) {
   return backend;
 }
 
-struct Line {
-  std::vector<TokenId> prompt, reference;
-};
-
-// The shortest prompts whose reference no near-tie can flip.
-std::vector<Line> short_lines(std::size_t count) {
-  std::vector<Line> lines;
-  std::ifstream file("models/quire-tiny/eval.jsonl");
-  simdjson::dom::parser parser;
-  for (std::string text; std::getline(file, text);) {
-    const simdjson::dom::element row = parser.parse(text);
-    if (static_cast<double>(row["margin"]) < 0.25) continue;
-    Line line;
-    for (const std::int64_t id : row["prompt_ids"].get_array())
-      line.prompt.push_back(static_cast<TokenId>(id));
-    for (const std::int64_t id : row["reference_ids"].get_array())
-      line.reference.push_back(static_cast<TokenId>(id));
-    lines.push_back(std::move(line));
-  }
-  const auto size = [](const Line& l) { return l.prompt.size() + 4 * l.reference.size(); };
+// The shortest lines whose reference no near-tie can flip.
+std::vector<EvalLine> short_lines(std::size_t count, double margin) {
+  std::vector<EvalLine> lines = eval_lines("models/quire-tiny", margin);
+  const auto size = [](const EvalLine& l) { return l.prompt.size() + 4 * l.reference.size(); };
   std::sort(lines.begin(), lines.end(),
-            [&](const Line& a, const Line& b) { return size(a) < size(b); });
+            [&](const EvalLine& a, const EvalLine& b) { return size(a) < size(b); });
   lines.resize(std::min(count, lines.size()));
   return lines;
 }
 
-awaitable<void> ask_all(asio::any_io_executor pool, std::vector<Line> lines) {
-  LiveEngine engine(pool, tiny_config(), emulated_backend);
+awaitable<void> ask_all(asio::any_io_executor pool, EngineConfig config, BackendFactory backend,
+                        std::vector<EvalLine> lines) {
+  LiveEngine engine(pool, config, backend);
   co_await engine.start();
   std::vector<Generation> generations;
-  for (const Line& line : lines) {
+  for (const EvalLine& line : lines) {
     auto generation = engine.group().submit(greedy_request(line.prompt, 64));
     REQUIRE(generation.has_value());
     generations.push_back(std::move(*generation));
@@ -63,7 +46,20 @@ awaitable<void> ask_all(asio::any_io_executor pool, std::vector<Line> lines) {
 }  // namespace
 
 TEST_CASE("the emulated CUDA backend gives the reference's tokens", "[engine][cuda]") {
-  run(2, [](asio::any_io_executor pool) { return ask_all(pool, short_lines(6)); });
+  run(2, [](asio::any_io_executor pool) {
+    return ask_all(pool, tiny_config(), emulated_backend, short_lines(6, 0.25));
+  });
+}
+
+TEST_CASE("over an fp8 cache both backends give the reference's tokens", "[engine][cuda][fp8]") {
+  EngineConfig config = tiny_config();
+  config.cache.cache_dtype = DType::fp8_e4m3;
+  for (const BackendFactory& backend :
+       {BackendFactory(cpu_backend), BackendFactory(emulated_backend)}) {
+    run(2, [&](asio::any_io_executor pool) {
+      return ask_all(pool, config, backend, short_lines(6, 0.5));
+    });
+  }
 }
 
 }  // namespace quire::test

@@ -96,6 +96,27 @@ TEST_CASE("Answers that may not depend on where steps end need states in float32
   CHECK(kv_spec_options(config, DType::bf16).recurrent_state_dtype == DType::f32);
 }
 
+TEST_CASE("Keys and values have the dtype of the flag, of the checkpoint, or of the model") {
+  EngineConfig config = config_for();
+  ModelMemory model = dense(4);
+  const auto chosen = [&] {
+    const KvSpecOptions options = kv_spec_options(config, model.dtype, model.published_cache_dtype);
+    for (LayerKvSpec& layer : model.layers) layer.spec.dtype = options.cache_dtype;
+    const auto plan = make_model_plan(config, model, DeviceKind::cpu, kGiB).value();
+    CHECK(plan.cache_dtype == options.cache_dtype);
+    return std::pair(plan.cache_dtype, plan.kv.num_blocks);
+  };
+  const std::pair bf16{DType::bf16, std::int64_t{4096}}, fp8{DType::fp8_e4m3, std::int64_t{8192}};
+  CHECK(chosen() == bf16);
+  model.published_cache_dtype = DType::fp8_e4m3;
+  CHECK(chosen() == fp8);
+  config.cache.cache_dtype = DType::bf16;
+  CHECK(chosen() == bf16);
+  model.published_cache_dtype.reset();
+  config.cache.cache_dtype = DType::fp8_e4m3;
+  CHECK(chosen() == fp8);
+}
+
 TEST_CASE("Auto-fit finds the longest request that the pool holds beside the null block") {
   const auto plan = make_model_plan(config_for(kAutoFit), dense(4), DeviceKind::cpu, 33 * 262144);
   CHECK(plan->kv.max_model_len == 512);
@@ -145,7 +166,7 @@ TEST_CASE("What would have no effect on this model is refused") {
          c.deterministic = true;
          c.cache.mamba_ssm_cache_dtype = DType::bf16;
        }},
-      {"--kv-cache-dtype", false, [](EngineConfig& c) { c.cache.cache_dtype = DType::fp8_e4m3; }},
+      {"--kv-cache-dtype", false, [](EngineConfig& c) { c.cache.cache_dtype = DType::i8; }},
       {"--disable-hybrid-kv-cache-manager", false,
        [](EngineConfig& c) { c.cache.hybrid_manager = false; }},
       {"--num-gpu-blocks-override", false,
