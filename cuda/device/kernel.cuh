@@ -10,6 +10,9 @@
 // globals; every lane of a mask reaches the same intrinsic on the same line; no thread leaves
 // before the last barrier; shuffles order no memory; no benign races; spin only with spin_pause().
 
+#include <type_traits>
+#include <utility>
+
 #ifdef __CUDACC__
 
 #include <cuda_bf16.h>
@@ -18,17 +21,36 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <type_traits>
-#include <utility>
 
 namespace quire::cuda {
 
 template <class T>
 using SharedType = T;
 
+__device__ __forceinline__ void spin_pause() { __nanosleep(20); }
+
+}  // namespace quire::cuda
+
+#define SHARED(name, ...) __shared__ ::quire::cuda::SharedType<__VA_ARGS__> name
+#define DYN_SHARED(name, ...)                                              \
+  extern __shared__ __align__(1024) unsigned char quire_dynamic_shared_[]; \
+  __VA_ARGS__* name = reinterpret_cast<__VA_ARGS__*>(quire_dynamic_shared_)
+
+#else
+#include <cuda_emulation/kernel.h>
+#endif
+
+namespace quire::cuda {
+
+// In the 4 KiB that every driver takes.
+template <class... P>
+constexpr bool fits_parameters = (std::size_t{0} + ... + ((sizeof(P) + 7) / 8 * 8)) <= 4096;
+
 template <class... P, class... A>
 cudaError_t launch_configured(void (*kernel)(P...), cudaLaunchConfig_t& config, A&&... arguments) {
-  if (config.dynamicSmemBytes > (48u << 10)) {
+  static_assert(fits_parameters<P...>);
+  // Without it static and dynamic shared memory together may be 48 KiB; 16 KiB are static at most.
+  if (config.dynamicSmemBytes > (32u << 10)) {
     const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                    static_cast<int>(config.dynamicSmemBytes));
@@ -65,15 +87,4 @@ cudaError_t launch_cooperative(void (*kernel)(P...), dim3 grid, dim3 block,
   return launch_configured(kernel, config, std::forward<A>(arguments)...);
 }
 
-__device__ __forceinline__ void spin_pause() { __nanosleep(20); }
-
 }  // namespace quire::cuda
-
-#define SHARED(name, ...) __shared__ ::quire::cuda::SharedType<__VA_ARGS__> name
-#define DYN_SHARED(name, ...)                                              \
-  extern __shared__ __align__(1024) unsigned char quire_dynamic_shared_[]; \
-  __VA_ARGS__* name = reinterpret_cast<__VA_ARGS__*>(quire_dynamic_shared_)
-
-#else
-#include <cuda_emulation/kernel.h>
-#endif

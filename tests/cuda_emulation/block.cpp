@@ -38,8 +38,6 @@ std::vector<Scheduler::Identity>& take_identities(Scheduler& s, std::size_t coun
 
 // Exact bytes, poisoned around, filled with garbage (NaN, −1).
 char* carve(Block& block, std::size_t bytes, std::size_t align) {
-  block.payload += bytes;
-  if (block.payload > kSharedLimit) fail("shared memory over %zu KiB", kSharedLimit >> 10);
   align = std::max<std::size_t>(align, 16);
   block.used = (block.used + 32 + align - 1) / align * align;
   char* data = block.arena + block.used;
@@ -53,7 +51,7 @@ char* carve(Block& block, std::size_t bytes, std::size_t align) {
 
 Block& make_block(uint3 index) {
   Scheduler& s = scheduler();
-  const dim3 size = s.grid->block;
+  const dim3 size = s.grid->shape.block;
   const std::size_t count = std::size_t{size.x} * size.y * size.z;
   s.blocks.push_back(std::make_unique<Block>());
   Block& block = *s.blocks.back();
@@ -99,6 +97,13 @@ void* shared_variable(const void* key, std::size_t bytes, std::size_t align) {
   for (const Block::Variable& variable : block.variables) {
     if (variable.key == key) return variable.data;
   }
+  const LaunchShape& shape = scheduler().grid->shape;
+  block.static_bytes += bytes;
+  if (block.static_bytes > kSharedWithoutOptIn ||
+      block.static_bytes + shape.dynamic_shared > shape.shared_limit) {
+    fail("shared memory: %zu bytes static and %zu dynamic; the limit is %zu", block.static_bytes,
+         shape.dynamic_shared, shape.shared_limit);
+  }
   block.variables.push_back({key, carve(block, bytes, align)});
   return block.variables.back().data;
 }
@@ -106,7 +111,7 @@ void* shared_variable(const void* key, std::size_t bytes, std::size_t align) {
 void* shared_dynamic() {
   Block& block = *scheduler().current->block;
   if (block.dynamic == nullptr)
-    block.dynamic = carve(block, scheduler().grid->dynamic_shared, 1024);
+    block.dynamic = carve(block, scheduler().grid->shape.dynamic_shared, 1024);
   return block.dynamic;
 }
 

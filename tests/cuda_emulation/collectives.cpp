@@ -197,7 +197,8 @@ void block_collective(int barrier, Combine combine, const void* in, void* out, S
 
 void grid_barrier(Site site) {
   Grid& g = *scheduler().grid;
-  const auto count = g.grid.x * g.grid.y * g.grid.z * g.block.x * g.block.y * g.block.z;
+  const dim3 grid = g.shape.grid, block = g.shape.block;
+  const auto count = grid.x * grid.y * grid.z * block.x * block.y * block.z;
   meet(g.barrier, static_cast<int>(count), nullptr, true, site);
 }
 

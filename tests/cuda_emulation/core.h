@@ -115,9 +115,17 @@ struct Config {
 // First use reads QUIRE_EMULATION_ORDER, _ASYNC, _SEED and _WAVE.
 Config& config();
 
+constexpr std::size_t kSharedWithoutOptIn = 48u
+                                            << 10;  // bytes; static shared memory never has more
+
+struct LaunchShape {
+  dim3 grid, block;
+  std::size_t dynamic_shared = 0;                  // bytes
+  std::size_t shared_limit = kSharedWithoutOptIn;  // bytes, static and dynamic
+  bool cooperative = false;
+};
 // Runs body for every thread of the grid. Throws std::runtime_error for deadlocks, divergent
-// barriers, wrong masks, launches over the limits.
-void run(dim3 grid, dim3 block, std::size_t dynamic_shared, void (*body)(void*), void* argument,
-         bool cooperative);
+// barriers, wrong masks, too much shared memory.
+void run(const LaunchShape& shape, void (*body)(void*), void* argument);
 
 }  // namespace emulation

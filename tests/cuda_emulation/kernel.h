@@ -3,43 +3,67 @@
 
 #include <functional>
 #include <tuple>
+#include <vector>
 
 #include "intrinsics.h"
+#include "launch.h"
+#include "memory.h"
+#include "runtime.h"
 
 namespace emulation {
 
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+// Padding is whatever the stack held: not to be taken for an address.
+template <class T>
+void find_pointers_of(T object, const std::string& name, std::vector<const void*>& found) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  if constexpr (alignof(T) % alignof(void*) == 0) {
+    __builtin_clear_padding(&object);
+    find_pointers(&object, sizeof object, name, found);
+  }
+}
 
-template <class... P, class... A>
-cudaError_t start(bool cooperative, cudaStream_t stream, void (*kernel)(P...), dim3 grid,
-                  dim3 block, std::size_t dynamic_shared, A&&... arguments) {
-  using Parameters =
-      std::tuple<std::remove_cv_t<P>...>;  // converted and copied now, like kernel parameters
-  return enqueue(stream, [cooperative, kernel, grid, block, dynamic_shared,
-                          parameters = Parameters{std::forward<A>(arguments)...}] {
-    auto body = [&] { std::apply(kernel, parameters); };
-    run(
-        grid, block, dynamic_shared, [](void* b) { (*static_cast<decltype(body)*>(b))(); }, &body,
-        cooperative);
+// Queues work of the device that is not a kernel. What it captures is checked like parameters.
+template <class F>
+cudaError_t enqueue(cudaStream_t stream, F work) {
+  LOCK;
+  std::vector<const void*> pointers;
+  find_pointers_of(work, "a capture", pointers);
+  return put(stream, [work, pointers] {
+    require_live(pointers);
+    work();
   });
 }
 
 }  // namespace emulation
 
+template <class... P, class... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
+                               A&&... arguments) {
+  using namespace emulation;
+  LOCK;
+  LaunchShape shape;
+  if (const cudaError_t error = check_launch(*config, reinterpret_cast<const void*>(kernel), shape);
+      error != cudaSuccess)
+    return error;
+  const std::tuple<std::remove_cv_t<P>...> parameters{std::forward<A>(arguments)...};
+  std::vector<const void*> pointers;
+  std::apply(
+      [&](const auto&... parameter) {
+        int number = 0;
+        (find_pointers_of(parameter, "kernel parameter " + std::to_string(++number), pointers),
+         ...);
+      },
+      parameters);
+  return put(config->stream, [shape, kernel, parameters, pointers] {
+    require_live(pointers);
+    auto body = [&] { std::apply(kernel, parameters); };
+    run(
+        shape, [](void* b) { (*static_cast<decltype(body)*>(b))(); }, &body);
+  });
+}
+
 namespace quire::cuda {
 
-template <class... P, class... A>
-cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared,
-                   cudaStream_t stream, A&&... arguments) {
-  return emulation::start(false, stream, kernel, grid, block, dynamic_shared,
-                          std::forward<A>(arguments)...);
-}
-template <class... P, class... A>
-cudaError_t launch_cooperative(void (*kernel)(P...), dim3 grid, dim3 block,
-                               std::size_t dynamic_shared, cudaStream_t stream, A&&... arguments) {
-  return emulation::start(true, stream, kernel, grid, block, dynamic_shared,
-                          std::forward<A>(arguments)...);
-}
 inline void spin_pause() { emulation::yield(); }
 
 }  // namespace quire::cuda

@@ -1,6 +1,6 @@
-// Kernels with one bug each. `planted_bugs NAME` exits 0 when the bug went unnoticed, 1 for a wrong
-// result, 2 when the emulation reports it, else as the sanitizer says. catch_bugs.py knows which
-// configuration must catch which.
+// Kernels with one bug each, and the host's bugs. `planted_bugs NAME` exits 0 when the bug went
+// unnoticed, 1 for a wrong result, 2 when the emulation reports it, else as the sanitizer says.
+// catch_bugs.py knows which configuration must catch which.
 
 #include <cstdio>
 #include <map>
@@ -10,6 +10,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/block.cuh"
+#include "planted_host_bugs.h"
 
 using namespace quire::cuda;
 
@@ -163,29 +164,41 @@ const std::map<std::string, Bug> kBugs = {
     {"copy_without_barrier", {copy_without_barrier, reversed, true}},
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc < 2) {
-    for (const auto& [name, bug] : kBugs) std::puts(name.c_str());
-    return 0;
-  }
-  const std::string name = argv[1];
-  const Bug& bug = kBugs.at(name);
+int run_kernel(const std::string& name, const Bug& bug) {
   std::vector<float> o(bug.second ? 128 : 64, 0.f);
   if (name.starts_with("copy_")) {
     for (std::size_t i = 0; i < o.size(); ++i) o[i] = static_cast<float>(i);
   }
-  try {
-    launch(bug.kernel, dim3(static_cast<unsigned>(bug.blocks)), dim3(64), 256, nullptr, o.data());
-  } catch (const std::exception& error) {
-    std::puts(error.what());
+  const std::size_t bytes = o.size() * sizeof(float);
+  void* memory = nullptr;
+  cudaMalloc(&memory, bytes);
+  cudaMemcpy(memory, o.data(), bytes, cudaMemcpyHostToDevice);
+  if (launch(bug.kernel, dim3(static_cast<unsigned>(bug.blocks)), dim3(64), 256, nullptr,
+             static_cast<float*>(memory)) != cudaSuccess)
     return 2;
-  }
+  cudaMemcpy(o.data(), memory, bytes, cudaMemcpyDeviceToHost);
   for (int i = 0; i < 64; ++i) {
     const float expected = bug.expected(i),
                 got = o[static_cast<std::size_t>(bug.second ? 64 + i : i)];
     if (expected == expected && got != expected) return 1;
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    for (const auto& [name, bug] : kBugs) std::puts(name.c_str());
+    for (const auto& [name, bug] : host_bugs()) std::puts(name.c_str());
+    return 0;
+  }
+  const std::string name = argv[1];
+  try {
+    const auto host_bug = host_bugs().find(name);
+    return host_bug != host_bugs().end() ? host_bug->second() : run_kernel(name, kBugs.at(name));
+  } catch (const std::exception& error) {
+    std::puts(error.what());
+    return 2;
+  }
 }

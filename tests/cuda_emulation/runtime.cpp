@@ -1,310 +1,225 @@
-// The part of the CUDA runtime API that Quire's host code uses, on host memory. Streams are lazy:
-// queued work runs only when something synchronises with it, as late as CUDA allows, so that host
-// code which forgets to wait sees stale data (QUIRE_EMULATION_STREAMS=now runs it at once). Device
-// memory has exact sizes and starts as 0xff.
+// The part of the CUDA runtime API that Quire's host code uses, on host memory: devices, errors,
+// copies. streams.cpp has the queues, memory.cpp the two kinds of memory, launch.cpp the limits.
 
-#include <cuda_runtime.h>
+#include "runtime.h"
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <set>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "device_loss.h"
-#include "kernel.h"
+#include "memory.h"
 
-using Work = std::function<void()>;
-struct CUgraph_st {
-  std::vector<Work> work;
-};
-struct CUgraphExec_st {
-  std::vector<Work> work;
-};
-struct CUstream_st {
-  std::deque<Work> queue;
-  std::uint64_t queued = 0, done = 0;
-  CUgraph_st* capturing = nullptr;
-};
-struct CUevent_st {
-  CUstream_st* stream = nullptr;
-  std::uint64_t at = 0;
-};
-
+namespace emulation {
 namespace {
 
-std::recursive_mutex mutex;
-std::set<CUstream_st*> streams;
-std::map<const char*, std::size_t> pinned, device;
-cudaError_t last_error = cudaSuccess;
+std::atomic<cudaError_t> last_error = cudaSuccess;
 std::atomic<bool> lost = false;
 
-bool lazy() {
-  static const bool value = [] {
-    const char* text = std::getenv("QUIRE_EMULATION_STREAMS");
-    return text == nullptr || std::string_view(text) != "now";
-  }();
-  return value;
+Limits read_limits() {
+  const char* text = std::getenv("QUIRE_EMULATION_CAPABILITY");
+  const std::string_view capability = text != nullptr ? text : "90";
+  if (capability == "80") return {80, 163 << 10, 164 << 10, 2048, 32};
+  if (capability == "89") return {89, 99 << 10, 100 << 10, 1536, 24};
+  return {};
 }
 
-cudaError_t failed(cudaError_t error) { return last_error = error; }
-cudaError_t alive() { return lost ? failed(cudaErrorLaunchFailure) : cudaSuccess; }
-
-void drain(CUstream_st* stream, std::uint64_t until) {
-  while (!lost && stream->done < until && !stream->queue.empty()) {
-    const Work work = std::move(stream->queue.front());
-    stream->queue.pop_front();
-    ++stream->done;
-    work();
+struct Name {
+  cudaError_t error;
+  const char *name, *text;
+};
+#define NAMED(error, text) \
+  { error, #error, text }
+constexpr Name kNames[] = {
+    NAMED(cudaSuccess, "no error"),
+    NAMED(cudaErrorInvalidValue, "invalid argument"),
+    NAMED(cudaErrorMemoryAllocation, "out of memory"),
+    NAMED(cudaErrorInvalidConfiguration, "invalid configuration argument"),
+    NAMED(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+    NAMED(cudaErrorInvalidDevice, "invalid device ordinal"),
+    NAMED(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+    NAMED(cudaErrorNotReady, "device not ready"),
+    NAMED(cudaErrorLaunchFailure, "unspecified launch failure"),
+    NAMED(cudaErrorCooperativeLaunchTooLarge, "too many blocks in cooperative launch"),
+    NAMED(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
+    NAMED(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error"),
+    NAMED(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
+    NAMED(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work"),
+    NAMED(cudaErrorStreamCaptureImplicit, "would use the legacy stream while capturing"),
+    NAMED(cudaErrorCapturedEvent, "operation not permitted on an event recorded in a capture"),
+};
+const Name& named(cudaError_t error) {
+  static constexpr Name kOther = {cudaSuccess, "cudaError", "emulated CUDA error"};
+  for (const Name& name : kNames) {
+    if (name.error == error) return name;
   }
-}
-void drain_all() {
-  for (CUstream_st* stream : streams) drain(stream, stream->queued);
+  return kOther;
 }
 
-bool within(const std::map<const char*, std::size_t>& memory, const void* address) {
-  auto it = memory.upper_bound(static_cast<const char*>(address));
-  if (it == memory.begin()) return false;
-  --it;
-  return static_cast<const char*>(address) < it->first + it->second;
+// Does the kind say where both addresses are?
+bool agrees(cudaMemcpyKind kind, Space to, Space from) {
+  if (kind == cudaMemcpyDefault) return true;
+  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  return to_device == (to == Space::device) && from_device == (from == Space::device);
 }
 
-cudaError_t put(CUstream_st* stream, Work work) {
-  if (lost) return alive();
-  if (stream == nullptr) {  // the legacy default stream waits for all others
-    drain_all();
-    work();
-  } else if (stream->capturing != nullptr) {
-    stream->capturing->work.push_back(std::move(work));
-  } else if (!lazy()) {
-    work();
-  } else {
-    stream->queue.push_back(std::move(work));
-    ++stream->queued;
-  }
-  return cudaSuccess;
-}
-
-// Exact sizes: ASan sees the very next byte.
-cudaError_t allocate(std::map<const char*, std::size_t>& memory, void** data, std::size_t bytes) {
-  if (lost) return alive();
-  if (posix_memalign(data, 256, bytes != 0 ? bytes : 1) != 0)
-    return failed(cudaErrorMemoryAllocation);
-  std::memset(*data, 0xff, bytes);
-  memory[static_cast<char*>(*data)] = bytes;
-  return cudaSuccess;
-}
-cudaError_t release(std::map<const char*, std::size_t>& memory, void* data) {
-  drain_all();
-  if (data == nullptr) return cudaSuccess;
-  if (memory.erase(static_cast<char*>(data)) == 0) return failed(cudaErrorInvalidValue);
-  std::free(data);
-  return cudaSuccess;
+cudaError_t check_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  const bool legal =
+      is_whole(to, bytes) && is_whole(from, bytes) && agrees(kind, space_of(to), space_of(from));
+  return legal ? alive() : failed(cudaErrorInvalidValue);
 }
 
 }  // namespace
 
-namespace emulation {
-void lose_device() { lost = true; }
-
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
-  const std::lock_guard lock(mutex);
-  return put(stream, std::move(work));
+std::recursive_mutex& runtime_mutex() {
+  static auto* mutex = new std::recursive_mutex;
+  return *mutex;
 }
+
+cudaError_t failed(cudaError_t error) { return last_error = error; }
+cudaError_t alive() { return lost ? failed(cudaErrorLaunchFailure) : cudaSuccess; }
+bool is_lost() { return lost; }
+void lose_device() { lost = true; }
+void fault(const std::string& what) {
+  lost = true;
+  throw std::runtime_error(what);
+}
+
+const Limits& limits() {
+  static const Limits value = read_limits();
+  return value;
+}
+
 }  // namespace emulation
 
-#define LOCK const std::lock_guard lock(mutex)
-#define SYNCHRONISES \
-  if (emulation::deleted({__func__, "", 0})) return cudaSuccess
+using namespace emulation;
 
 extern "C" {
 
 // QUIRE_EMULATION_DEVICES=0: a machine without.
 cudaError_t cudaGetDeviceCount(int* count) {
   const char* text = std::getenv("QUIRE_EMULATION_DEVICES");
-  *count = text == nullptr ? 1 : std::atoi(text);
+  *count = text != nullptr ? std::atoi(text) : 1;
   return *count > 0 ? cudaSuccess : failed(cudaErrorNoDevice);
 }
 cudaError_t cudaGetDevice(int* id) { return *id = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int id) { return id == 0 ? cudaSuccess : failed(cudaErrorInvalidDevice); }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-  *properties = {"emulated", 9, 0, std::size_t{8} << 30};
+  *properties = {"emulated", limits().capability / 10, limits().capability % 10, kDeviceBytes};
   return cudaSuccess;
 }
-// QUIRE_EMULATION_CAPABILITY: 90 unless it says otherwise.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  const char* text = std::getenv("QUIRE_EMULATION_CAPABILITY");
-  const int capability = text != nullptr ? std::atoi(text) : 90;
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
-      return *value = 4, cudaSuccess;
+      return *value = limits().sms, cudaSuccess;
     case cudaDevAttrL2CacheSize:
       return *value = 1 << 20, cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
-      return *value = capability / 10, cudaSuccess;
+      return *value = limits().capability / 10, cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor:
-      return *value = capability % 10, cudaSuccess;
+      return *value = limits().capability % 10, cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      return *value = 227 << 10, cudaSuccess;
+      return *value = static_cast<int>(limits().shared_per_block), cudaSuccess;
   }
   return failed(cudaErrorInvalidValue);
 }
 cudaError_t cudaDeviceSynchronize() {
   LOCK;
+  if (const cudaError_t error = unsafe_call(); error != cudaSuccess) return error;
   drain_all();
-  return cudaSuccess;
+  return alive();
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  *free = *total = std::size_t{8} << 30;
-  return cudaSuccess;
+  LOCK;
+  *free = device_bytes_free();
+  *total = kDeviceBytes;
+  return alive();
 }
 
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   LOCK;
-  return allocate(device, data, bytes);
+  if (const cudaError_t error = unsafe_call(); error != cudaSuccess) return error;
+  return is_lost() ? alive() : allocate_device(data, bytes);
 }
+// Freeing waits for everything that is queued.
 cudaError_t cudaFree(void* data) {
   LOCK;
-  return release(device, data);
+  if (const cudaError_t error = unsafe_call(); error != cudaSuccess) return error;
+  drain_all();
+  return free_device(data);
 }
 cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
   LOCK;
-  return allocate(pinned, data, bytes);
+  if (const cudaError_t error = unsafe_call(); error != cudaSuccess) return error;
+  return is_lost() ? alive() : allocate_pinned(data, bytes);
 }
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
   return cudaMallocHost(data, bytes);
 }
 cudaError_t cudaFreeHost(void* data) {
   LOCK;
-  return release(pinned, data);
+  if (const cudaError_t error = unsafe_call(); error != cudaSuccess) return error;
+  drain_all();
+  return free_pinned(data);
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   LOCK;
-  const bool pageable_source = !within(device, from) && !within(pinned, from);
-  const bool pageable_target = !within(device, to) && !within(pinned, to);
-  if (stream != nullptr && stream->capturing != nullptr && (pageable_source || pageable_target)) {
+  if (const cudaError_t error = check_copy(to, from, bytes, kind); error != cudaSuccess)
+    return error;
+  const bool pageable_source = space_of(from) == Space::pageable;
+  const bool pageable_target = space_of(to) == Space::pageable;
+  if (is_capturing(stream) && (pageable_source || pageable_target)) {
+    unsafe_call();
     return failed(cudaErrorStreamCaptureUnsupported);
   }
+  const auto copy = [=](const void* source) {
+    if (!is_whole(to, bytes) || !is_whole(source, bytes)) fault("a copy's memory has been freed");
+    std::memcpy(to, source, bytes);
+  };
   if (pageable_source) {  // staged before the call returns
     const auto* begin = static_cast<const char*>(from);
     auto staged = std::make_shared<std::vector<char>>(begin, begin + bytes);
-    put(stream, [=] { std::memcpy(to, staged->data(), bytes); });
+    put(stream, [=] { copy(staged->data()); });
   } else {
-    put(stream, [=] { std::memcpy(to, from, bytes); });
+    put(stream, [=] { copy(from); });
   }
-  if (pageable_target && stream != nullptr) drain(stream, stream->queued);  // synchronous
-  return cudaSuccess;
+  if (pageable_target && stream != nullptr) drain(stream);  // synchronous
+  return alive();
 }
-cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   LOCK;
+  if (const cudaError_t error = unsafe_call(); error != cudaSuccess) return error;
+  if (const cudaError_t error = check_copy(to, from, bytes, kind); error != cudaSuccess)
+    return error;
   drain_all();
+  const DeviceAccess access;
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
   LOCK;
-  return put(stream, [=] { std::memset(data, value, bytes); });
+  if (space_of(data) == Space::pageable || !is_whole(data, bytes))
+    return failed(cudaErrorInvalidValue);
+  return put(stream, [=] {
+    if (!is_whole(data, bytes)) fault("memory to set has been freed");
+    std::memset(data, value, bytes);
+  });
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  LOCK;
-  streams.insert(*stream = new CUstream_st);
-  return cudaSuccess;
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = last_error.exchange(cudaSuccess);
+  return lost ? cudaErrorLaunchFailure : error;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  LOCK;
-  drain_all();
-  streams.erase(stream);
-  delete stream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  LOCK;
-  SYNCHRONISES;
-  if (stream == nullptr) return drain_all(), alive();
-  if (stream->capturing != nullptr) return failed(cudaErrorStreamCaptureUnsupported);
-  drain(stream, stream->queued);
-  return alive();
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  LOCK;
-  SYNCHRONISES;
-  CUstream_st* other = event->stream;
-  if (other == nullptr) return cudaSuccess;
-  return put(stream, [other, at = event->at] { drain(other, at); });
-}
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  LOCK;
-  stream->capturing = new CUgraph_st;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  LOCK;
-  *graph = std::exchange(stream->capturing, nullptr);
-  return *graph != nullptr ? cudaSuccess : failed(cudaErrorStreamCaptureInvalidated);
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return *event = new CUevent_st, cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  LOCK;
-  SYNCHRONISES;
-  event->stream = stream;
-  event->at = stream != nullptr ? stream->queued : 0;
-  return alive();
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  LOCK;
-  SYNCHRONISES;
-  if (event->stream != nullptr) drain(event->stream, event->at);
-  return alive();
-}
-// Asking makes a little progress, as time does on a device.
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  LOCK;
-  if (lost) return alive();
-  if (event->stream == nullptr || event->stream->done >= event->at) return cudaSuccess;
-  drain(event->stream, event->stream->done + 1);
-  return event->stream->done >= event->at ? cudaSuccess : cudaErrorNotReady;
-}
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
-  return *milliseconds = 0, cudaSuccess;
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                 unsigned long long) {
-  return *executable = new CUgraphExec_st{graph->work}, cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  LOCK;
-  for (const Work& work : executable->work) put(stream, work);
-  return alive();
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-  return delete executable, cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
-
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
-cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
-cudaError_t cudaPeekAtLastError() { return last_error; }
-const char* cudaGetErrorName(cudaError_t error) {
-  if (error == cudaErrorLaunchFailure) return "cudaErrorLaunchFailure";
-  return error == cudaSuccess ? "cudaSuccess" : "cudaError";
-}
-const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess ? "no error" : "emulated CUDA error";
-}
+cudaError_t cudaPeekAtLastError() { return lost ? cudaErrorLaunchFailure : last_error.load(); }
+const char* cudaGetErrorName(cudaError_t error) { return named(error).name; }
+const char* cudaGetErrorString(cudaError_t error) { return named(error).text; }
 
 }  // extern "C"

@@ -157,13 +157,13 @@ void run_blocks(Scheduler& s) {
 }
 
 void run_grid(Scheduler& s, Grid& grid, std::uint64_t num_blocks, std::uint64_t threads) {
+  const dim3 size = grid.shape.grid;
   for (std::uint64_t begin = 0; s.error.empty() && begin < num_blocks; begin += s.wave) {
     s.ready.reset(threads * s.wave);
     for (std::uint64_t i = begin; i < std::min<std::uint64_t>(begin + s.wave, num_blocks); ++i) {
       const std::uint64_t k = config().order == Config::reverse ? num_blocks - 1 - i : i;
-      make_block({static_cast<unsigned>(k % grid.grid.x),
-                  static_cast<unsigned>(k / grid.grid.x % grid.grid.y),
-                  static_cast<unsigned>(k / grid.grid.x / grid.grid.y)});
+      make_block({static_cast<unsigned>(k % size.x), static_cast<unsigned>(k / size.x % size.y),
+                  static_cast<unsigned>(k / size.x / size.y)});
     }
     tsan_release(&grid.began);
     run_blocks(s);
@@ -269,23 +269,18 @@ void fail(const char* format, ...) {
   std::abort();
 }
 
-void run(dim3 grid, dim3 block, std::size_t dynamic_shared, void (*body)(void*), void* argument,
-         bool cooperative) {
-  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
-  const std::uint64_t num_blocks = std::uint64_t{grid.x} * grid.y * grid.z;
-  if (threads == 0 || threads > 1024 || block.z > 64 || num_blocks == 0 || grid.y > 65535 ||
-      grid.z > 65535 || dynamic_shared > kSharedLimit) {
-    throw std::runtime_error("invalid launch configuration");
-  }
+void run(const LaunchShape& shape, void (*body)(void*), void* argument) {
+  const std::uint64_t threads = std::uint64_t{shape.block.x} * shape.block.y * shape.block.z;
+  const std::uint64_t num_blocks = std::uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
   if (running != nullptr) throw std::runtime_error("nested launch");
-  Grid state{grid, block, dynamic_shared, body, argument, {}};
+  Grid state{shape, body, argument, {}};
   running = take_scheduler();
   Scheduler& s = *running;
   s.grid = &state;
-  s.wave = cooperative ? num_blocks : static_cast<std::uint64_t>(config().wave);
+  s.wave = shape.cooperative ? num_blocks : static_cast<std::uint64_t>(config().wave);
   s.random = config().seed * 0x9e3779b97f4a7c15u | 1;
-  blockDim = block;
-  gridDim = grid;
+  blockDim = shape.block;
+  gridDim = shape.grid;
   if (kTsan) s.main_tsan = __tsan_get_current_fiber();
   if (kAsan) set_main_stack(s.main);
   run_grid(s, state, num_blocks, threads);

@@ -11,8 +11,8 @@
 
 namespace emulation {
 
-constexpr std::size_t kSharedLimit = 227u << 10;                 // of one block on Hopper, bytes
-constexpr std::size_t kArenaBytes = kSharedLimit + (64u << 10);  // with gaps between variables
+// What a block may have on Hopper, and gaps between variables.
+constexpr std::size_t kArenaBytes = (227u + 64u) << 10;
 
 // The last cp.async into each 16 bytes of shared memory, behind the arena: whose, and how many
 // proxy fences that thread had passed. 0: none.
@@ -88,7 +88,7 @@ struct Block {
   Barrier groups[8];  // of four warps
   std::uint32_t number = 0;
   char* arena = nullptr;
-  std::size_t used = 0, payload = 0;
+  std::size_t used = 0, static_bytes = 0;
   struct Variable {
     const void* key;
     char* data;
@@ -125,8 +125,7 @@ class ReadyQueue {
 };
 
 struct Grid {
-  dim3 grid, block;
-  std::size_t dynamic_shared;
+  LaunchShape shape;
   void (*body)(void*);
   void* argument;
   Barrier barrier;

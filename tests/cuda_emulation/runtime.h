@@ -1,0 +1,40 @@
+#pragma once
+// What the parts of the emulated runtime share: one lock, the last error, queued work.
+
+#include <cuda_runtime.h>
+
+#include <functional>
+#include <mutex>
+#include <string>
+
+namespace emulation {
+
+std::recursive_mutex& runtime_mutex();
+#define LOCK const std::lock_guard lock(::emulation::runtime_mutex())
+// Mutation testing: a call that the program was told to pass over.
+#define SYNCHRONISES \
+  if (::emulation::deleted({__func__, "", 0})) return cudaSuccess
+
+cudaError_t failed(cudaError_t error);  // what cudaGetLastError gives next
+cudaError_t alive();                    // after a fault every call gives its error
+bool is_lost();
+// What an illegal access is on a device: nothing works from here on. Throws.
+[[noreturn]] void fault(const std::string& what);
+
+// The device of QUIRE_EMULATION_CAPABILITY: 90 (as when it is not set), 89 or 80.
+struct Limits {
+  int capability = 90;
+  std::size_t shared_per_block = 227 << 10, shared_per_sm = 228 << 10;  // opt-in; bytes
+  int threads_per_sm = 2048, blocks_per_sm = 32, sms = 4;
+};
+const Limits& limits();
+
+using Work = std::function<void()>;
+cudaError_t put(cudaStream_t stream, Work work);
+void drain_all();
+void drain(cudaStream_t stream);
+bool is_capturing(cudaStream_t stream);
+// A call that a thread may not make while it captures: ends the capture, as on a device.
+cudaError_t unsafe_call();
+
+}  // namespace emulation
