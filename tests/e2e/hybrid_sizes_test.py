@@ -105,6 +105,8 @@ def check_served(quire, name, folder, flags, expected, state_block, mode, cache_
         answer = server.post("/v1/completions", prompt=list(range(1, 40)), max_tokens=3, ignore_eos=True)
         check(name, "tokens of an answer", answer["usage"]["completion_tokens"], 3)
         labels = server.labels("vllm:cache_config_info")
+        engine = json.loads(server.ask("/v1/models"))["data"][0]["engines"][0]
+    check(name, "/v1/models' kv_cache_dtype", engine["kv_cache_dtype"], cache_dtype or "bfloat16")
     for label, value in {"block_size": expected["block_size"], "mamba_block_size": state_block,
                          "mamba_page_size_padded": expected["mamba_page_size_padded"], "num_gpu_blocks": BLOCKS,
                          "mamba_cache_mode": mode, **({"cache_dtype": cache_dtype} if cache_dtype else {}),

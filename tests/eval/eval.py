@@ -30,6 +30,7 @@ CONFIGURATIONS = {
     "one chunk": (["--max-num-batched-tokens", "8192"], 8, 1, False),
     "tiny pool": (["--num-gpu-blocks-override", "POOL", "--max-model-len", "LENGTH"], 32, 1, True),
     "f32": (["--dtype", "float32"], 8, 1, False),
+    "fp8 cache": (["--kv-cache-dtype", "fp8"], 8, 2, False),
 }
 
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/fp8.h"
 #include "cpu/cpu_backend.h"
 #include "tests/perf/cpu_limits.h"
 
@@ -58,6 +59,9 @@ class Bench {
     } else if (dtype == DType::f32) {
       auto* const p = static_cast<float*>(buffer.data());
       for (std::size_t i = 0; i < buffer.bytes() / 4; ++i) p[i] = next();
+    } else if (dtype == DType::fp8_e4m3) {
+      auto* const p = static_cast<fp8_e4m3*>(buffer.data());
+      for (std::size_t i = 0; i < buffer.bytes(); ++i) p[i] = fp8_e4m3(next());
     } else {
       std::memset(buffer.data(), 0, buffer.bytes());
     }
@@ -99,14 +103,15 @@ void prefill_linear(Bench& bench, DType dtype, std::int64_t rows, std::int64_t n
   bench.forget_tensors();
 }
 
-void attention(Bench& bench, std::int64_t requests, std::int64_t cached, std::int64_t fresh) {
+void attention(Bench& bench, std::int64_t requests, std::int64_t cached, std::int64_t fresh,
+               DType cache = DType::bf16) {
   constexpr std::int64_t kHeads = 32, kKvHeads = 8, kDim = 64, kBlock = 16;
   const std::int64_t length = cached + fresh, columns = (length + kBlock - 1) / kBlock;
   AttentionArgs args;
   args.out = bench.tensor(DType::bf16, {requests * fresh, kHeads, kDim});
   args.q = bench.tensor(DType::bf16, {requests * fresh, kHeads, kDim});
-  args.k_cache = bench.tensor(DType::bf16, {requests * columns, kBlock, kKvHeads, kDim});
-  args.v_cache = bench.tensor(DType::bf16, {requests * columns, kBlock, kKvHeads, kDim});
+  args.k_cache = bench.tensor(cache, {requests * columns, kBlock, kKvHeads, kDim});
+  args.v_cache = bench.tensor(cache, {requests * columns, kBlock, kKvHeads, kDim});
   std::vector<std::int32_t> table(static_cast<std::size_t>(requests * columns));
   for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<std::int32_t>(i);
   std::shuffle(table.begin(), table.end(), std::mt19937(1));
@@ -128,10 +133,10 @@ void attention(Bench& bench, std::int64_t requests, std::int64_t cached, std::in
   const double bytes =
       static_cast<double>(args.k_cache.bytes() + args.v_cache.bytes()) / seconds / 1e9;
   std::printf(
-      "attention %2ld x (%5ld + %4ld)     %7.1f GFLOP/s %5.2f of f32 peak, %6.1f GB/s %5.2f of "
+      "attention %2ld x (%5ld + %4ld) %-8s %7.1f GFLOP/s %5.2f of f32 peak, %6.1f GB/s %5.2f of "
       "DRAM read\n",
-      requests, cached, fresh, rate, rate / bench.limits().f32_gflops(), bytes,
-      bytes / bench.limits().read_gb());
+      requests, cached, fresh, name_of(cache).data(), rate, rate / bench.limits().f32_gflops(),
+      bytes, bytes / bench.limits().read_gb());
   bench.forget_tensors();
 }
 
@@ -216,11 +221,13 @@ void run(Bench& bench) {
   prefill_linear(bench, DType::bf16, 512, 2048, 8192);
   prefill_linear(bench, DType::bf16, 64, 256, 256);
   prefill_linear(bench, DType::f32, 512, 2048, 2048);
-  attention(bench, 1, 0, 512);
-  attention(bench, 1, 2048, 512);
-  attention(bench, 1, 4096, 1);
-  attention(bench, 8, 1024, 1);
-  attention(bench, 1, 200, 1);
+  for (const DType cache : {DType::bf16, DType::fp8_e4m3}) {
+    attention(bench, 1, 0, 512, cache);
+    attention(bench, 1, 2048, 512, cache);
+    attention(bench, 1, 4096, 1, cache);
+    attention(bench, 8, 1024, 1, cache);
+    attention(bench, 1, 200, 1, cache);
+  }
   delta_rule(bench, 1, 256);
   delta_rule(bench, 8, 1);
   scan(bench, 1, 256);

@@ -76,7 +76,21 @@ class Bench {
 
 struct AttentionShape {
   std::int64_t requests, cached, fresh, heads, kv_heads, dim;
+  DType cache = DType::bf16;
 };
+
+// [blocks, block_size, heads, dim], random.
+TensorView random_cache(Bench& bench, DType dtype, std::int64_t blocks, std::int64_t block_size,
+                        std::int64_t heads, std::int64_t dim) {
+  if (dtype == DType::bf16) return bench.random({blocks, block_size, heads, dim});
+  const TensorView cache = bench.zeros(dtype, {blocks, block_size, heads, dim});
+  std::vector<std::int64_t> slots(static_cast<std::size_t>(blocks * block_size));
+  std::iota(slots.begin(), slots.end(), 0);
+  const std::int64_t tokens = blocks * block_size;
+  bench.ops().kv_write(cache, {}, bench.random({tokens, heads, dim}), {},
+                       bench.upload(slots, {tokens}), {}, bench.stream());
+  return cache;
+}
 
 // Every request's blocks lie anywhere in the cache.
 AttentionArgs attention_args(Bench& bench, const AttentionShape& s) {
@@ -94,8 +108,8 @@ AttentionArgs attention_args(Bench& bench, const AttentionShape& s) {
   AttentionArgs args;
   args.out = bench.zeros(DType::bf16, {tokens, s.heads, s.dim});
   args.q = bench.random({tokens, s.heads, s.dim});
-  args.k_cache = bench.random({blocks, kBlockSize, s.kv_heads, s.dim});
-  args.v_cache = bench.random({blocks, kBlockSize, s.kv_heads, s.dim});
+  args.k_cache = random_cache(bench, s.cache, blocks, kBlockSize, s.kv_heads, s.dim);
+  args.v_cache = random_cache(bench, s.cache, blocks, kBlockSize, s.kv_heads, s.dim);
   args.block_table = bench.upload(table, {s.requests, columns});
   args.query_start = bench.upload(starts, {s.requests + 1});
   args.seq_lens = bench.upload(lens, {s.requests});
@@ -105,27 +119,31 @@ AttentionArgs attention_args(Bench& bench, const AttentionShape& s) {
   return args;
 }
 
-void decode_attention(Bench& bench, std::int64_t requests, std::int64_t context, double goal) {
-  const AttentionShape s{bench.size(requests, 2), bench.size(context, 80) - 1, 1, 32, 8, 128};
+void decode_attention(Bench& bench, std::int64_t requests, std::int64_t context, double goal,
+                      DType cache = DType::bf16) {
+  const AttentionShape s{
+      bench.size(requests, 2), bench.size(context, 80) - 1, 1, 32, 8, 128, cache};
   const AttentionArgs args = attention_args(bench, s);
   const double seconds = device_seconds(
       bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); }, 9,
       bench.tiny() ? 1 : 8);
-  const double bytes =
-      2. * static_cast<double>(s.requests * (s.cached + 1) * s.kv_heads * s.dim) * 2;
+  const double bytes = 2. * static_cast<double>(s.requests * (s.cached + 1) * s.kv_heads * s.dim) *
+                       static_cast<double>(size_of(cache));
+  const std::string over = cache == DType::bf16 ? "" : ", fp8 cache";
   bench.memory_bound("decode attention, batch " + std::to_string(requests) + ", context " +
-                         std::to_string(context),
+                         std::to_string(context) + over,
                      goal, bytes, seconds);
   bench.forget_tensors();
 }
 
-void prefill_attention(Bench& bench, std::int64_t tokens) {
+void prefill_attention(Bench& bench, std::int64_t tokens, DType cache = DType::bf16) {
   const std::int64_t n = bench.size(tokens, 40);
-  const AttentionArgs args = attention_args(bench, {1, 0, n, 32, 8, 128});
+  const AttentionArgs args = attention_args(bench, {1, 0, n, 32, 8, 128, cache});
   const double seconds =
       device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
   const double flops = 2. * static_cast<double>(n) * static_cast<double>(n) * 32 * 128;  // causal
-  bench.compute_bound("prefill attention, causal, tokens " + std::to_string(tokens), flops,
+  const std::string over = cache == DType::bf16 ? "" : ", fp8 cache";
+  bench.compute_bound("prefill attention, causal, tokens " + std::to_string(tokens) + over, flops,
                       seconds);
   bench.forget_tensors();
 }
@@ -211,7 +229,10 @@ void run(bool tiny) {
   decode_attention(bench, 128, 1024, 0.88);
   decode_attention(bench, 1, 65536, 0.55);
   decode_attention(bench, 1, 1024, 0);
+  decode_attention(bench, 32, 4096, 0, DType::fp8_e4m3);
+  decode_attention(bench, 128, 1024, 0, DType::fp8_e4m3);
   for (const std::int64_t tokens : {4096, 8192, 16384}) prefill_attention(bench, tokens);
+  prefill_attention(bench, 8192, DType::fp8_e4m3);
   for (const std::int64_t rows : {1, 8, 16}) {
     decode_linear(bench, rows, 6144, 4096, 0.92);
     decode_linear(bench, rows, 4096, 4096, 0.92);

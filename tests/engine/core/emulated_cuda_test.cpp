@@ -57,7 +57,7 @@ TEST_CASE("over an fp8 cache both backends give the reference's tokens", "[engin
   for (const BackendFactory& backend :
        {BackendFactory(cpu_backend), BackendFactory(emulated_backend)}) {
     run(2, [&](asio::any_io_executor pool) {
-      return ask_all(pool, config, backend, short_lines(6, 0.5));
+      return ask_all(pool, config, backend, short_lines(6, 0.25));
     });
   }
 }
