@@ -28,6 +28,8 @@ class CudaOps final : public Ops {
   }
   void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
               StreamRef stream) override {
+    if (cuda::small_linear_supports(x, weight))
+      return cuda::small_linear(out, x, weight, bias, stream);
     gemm_->linear(out, x, weight, bias, stream);
   }
   void rms_norm(TensorView out, TensorView x, TensorView weight, float eps, float weight_offset,

@@ -70,6 +70,24 @@ cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t dyna
   return launch_configured(kernel, config, std::forward<A>(arguments)...);
 }
 
+// overlap: the kernel may begin before the one in front of it has ended
+// (cuda/device/dependent.cuh).
+template <class... P, class... A>
+cudaError_t launch_dependent(bool overlap, void (*kernel)(P...), dim3 grid, dim3 block,
+                             std::size_t dynamic_shared, cudaStream_t stream, A&&... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = overlap ? 1 : 0;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = dynamic_shared;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = overlap ? 1 : 0;
+  return launch_configured(kernel, config, std::forward<A>(arguments)...);
+}
+
 // All blocks live at once, so that the grid can meet.
 template <class... P, class... A>
 cudaError_t launch_cooperative(void (*kernel)(P...), dim3 grid, dim3 block,

@@ -43,11 +43,6 @@ __device__ __forceinline__ SharedMatrix describe_matrix(std::uint32_t address, i
 #ifdef __CUDACC__
 namespace quire::cuda {
 
-#ifdef QUIRE_SM90A  // the build's architectures include 90a
-constexpr bool kBuiltWithWarpgroups = true;
-#else
-constexpr bool kBuiltWithWarpgroups = false;
-#endif
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 constexpr bool kHasWarpgroups = true;
 #else

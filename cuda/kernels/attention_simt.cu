@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cuda/device/block_sum.cuh"
+#include "cuda/device/dependent.cuh"
 #include "cuda/device/request_of.cuh"
 #include "cuda/device/softmax_state.cuh"
 #include "cuda/device/vec.cuh"
@@ -158,6 +159,7 @@ __global__ void __launch_bounds__(kWarps * 32)
 template <class T>
 __global__ void merge_splits_kernel(View<T, 3> out, const float* partials, const float* sinks,
                                     int splits) {
+  release_next_kernel();
   const int token = blockIdx.x, head = blockIdx.y, dim = static_cast<int>(out.extent[2]);
   const float* from =
       partials + (static_cast<std::int64_t>(token) * out.extent[1] + head) * splits * (dim + 2);

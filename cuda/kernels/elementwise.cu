@@ -1,6 +1,7 @@
 // Operators on single elements. Memory bound: 16 bytes a thread and step.
 
 #include "cuda/device/activation.cuh"
+#include "cuda/device/dependent.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
@@ -44,6 +45,7 @@ template <class T, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
     gated_activation_kernel(T* out, const T* gate_up, int width, std::int64_t out_stride,
                             std::int64_t in_stride, std::int64_t vectors) {
+  release_next_kernel();
   const std::int64_t i = global_index();
   if (i >= vectors) return;
   const int per_row = width / kVecWidth<T>;

@@ -32,6 +32,12 @@ std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape);
 void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                       StreamRef stream);
 
+// small_linear.cu: linear of at most four rows in the weight's dtype, bf16 or f16; out and bias of
+// any floating-point dtype.
+bool small_linear_supports(TensorView x, TensorView weight);
+void small_linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
+                  StreamRef stream);
+
 // elementwise.cu
 void add(TensorView out, TensorView a, TensorView b, StreamRef stream);
 void scale(TensorView x, float factor, StreamRef stream);

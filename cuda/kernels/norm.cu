@@ -4,6 +4,7 @@
 
 #include "cuda/device/any_view.cuh"
 #include "cuda/device/block_sum.cuh"
+#include "cuda/device/dependent.cuh"
 #include "cuda/device/wide.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
@@ -55,6 +56,7 @@ template <class Out, class X, class Residual, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     rms_norm_kernel(const __grid_constant__ NormArgs<Out, X, Residual> a) {
   constexpr int kStep = kThreads * kWideWidth;
+  release_next_kernel();
   const std::int64_t outer = blockIdx.x / a.inner, inner = blockIdx.x % a.inner;
   const X* x = a.x + outer * a.x_stride[0] + inner * a.x_stride[1];
   Out* out = a.out + outer * a.out_stride[0] + inner * a.out_stride[1];

@@ -19,6 +19,15 @@ inline int compute_capability() {
   return capability;
 }
 
+// Whether what only Hopper has is in this program and the device is one.
+inline bool is_hopper() {
+#ifdef QUIRE_SM90A
+  return compute_capability() == 90;
+#else
+  return false;
+#endif
+}
+
 inline int processor_count() {
   static const int count = device_attribute(cudaDevAttrMultiProcessorCount);
   return count;

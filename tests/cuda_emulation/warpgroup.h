@@ -7,7 +7,7 @@
 
 namespace quire::cuda {
 
-constexpr bool kBuiltWithWarpgroups = true, kHasWarpgroups = true;
+constexpr bool kHasWarpgroups = true;
 
 inline SharedMatrix shared_matrix(const void* at, int panel_bytes = 0) {
   return describe_matrix(emulation::shared_address(at), panel_bytes);

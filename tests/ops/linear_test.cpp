@@ -47,6 +47,8 @@ TEST_CASE("linear multiplies by the transposed weight", "[ops][linear]") {
       {"many rows", kBf16, kBf16, kBf16, 131, 96, 320, true},
       {"many rows, f32", kF32, kF32, kF32, 131, 96, 160, true},
       {"enough work for several threads", kBf16, kBf16, kF32, 64, 512, 512, false},
+      {"few rows, f16", kF16, kF16, kF16, 3, 37, 1032, true},
+      {"two rows", kBf16, kBf16, kF32, 2, 19, 2304, true},
       {"long sums", kBf16, kBf16, kF32, 2, 16, 4109, false},
       {"long sums of many rows", kBf16, kBf16, kF32, 97, 67, 4411, true},
       {"long sums of many rows, f32", kF32, kBf16, kF32, 67, 13, 4200, false},

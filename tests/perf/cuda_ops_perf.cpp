@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/cuda_backend.h"
+#include "cuda/gemm.h"
 #include "tests/perf/cuda_probes.h"
 #include "tests/perf/perf_record.h"
 
@@ -20,10 +21,14 @@ namespace {
 class Bench {
  public:
   explicit Bench(bool tiny)
-      : device_(make_cuda_device({})), ops_(make_cuda_ops(*device_)), tiny_(tiny) {
+      : device_(make_cuda_device({})),
+        ops_(make_cuda_ops(*device_)),
+        gemm_(cuda::make_gemm(*device_)),
+        tiny_(tiny) {
     limits_ = probe_gpu(*device_, *ops_, tiny);
   }
   Ops& ops() { return *ops_; }
+  cuda::Gemm& gemm() { return *gemm_; }
   StreamRef stream() { return device_->stream(); }
   bool tiny() const { return tiny_; }
   std::int64_t size(std::int64_t full, std::int64_t tiny) const { return tiny_ ? tiny : full; }
@@ -69,6 +74,7 @@ class Bench {
  private:
   std::unique_ptr<Device> device_;
   std::unique_ptr<Ops> ops_;
+  std::unique_ptr<cuda::Gemm> gemm_;
   bool tiny_;
   GpuLimits limits_;
   std::vector<Buffer> buffers_;
@@ -153,14 +159,17 @@ void decode_linear(Bench& bench, std::int64_t rows, std::int64_t n, std::int64_t
   const std::int64_t outs = bench.size(n, 64), ins = bench.size(k, 64);
   const TensorView weights = bench.random({layers, outs, ins}, 0.02f);
   const TensorView x = bench.random({rows, ins}), out = bench.zeros(DType::bf16, {rows, outs});
-  const double seconds = device_seconds(bench.stream(), [&] {
-    for (std::int64_t l = 0; l < layers; ++l) {
-      bench.ops().linear(out, x, weights.rows(l, l + 1).reshape({outs, ins}), {}, bench.stream());
-    }
-  });
-  bench.memory_bound("linear, rows " + std::to_string(rows) + ", " + std::to_string(k) + " to " +
-                         std::to_string(n),
-                     goal, static_cast<double>(layers * outs * ins) * 2, seconds);
+  const auto measure = [&](const char* name, double wanted, auto& products) {
+    const double seconds = device_seconds(bench.stream(), [&] {
+      for (std::int64_t l = 0; l < layers; ++l)
+        products.linear(out, x, weights.rows(l, l + 1).reshape({outs, ins}), {}, bench.stream());
+    });
+    bench.memory_bound(name + (", rows " + std::to_string(rows)) + ", " + std::to_string(k) +
+                           " to " + std::to_string(n),
+                       wanted, static_cast<double>(layers * outs * ins) * 2, seconds);
+  };
+  measure("linear", goal, bench.ops());
+  measure("cuBLASLt alone", 0, bench.gemm());
   bench.forget_tensors();
 }
 
@@ -233,7 +242,7 @@ void run(bool tiny) {
   decode_attention(bench, 128, 1024, 0, DType::fp8_e4m3);
   for (const std::int64_t tokens : {4096, 8192, 16384}) prefill_attention(bench, tokens);
   prefill_attention(bench, 8192, DType::fp8_e4m3);
-  for (const std::int64_t rows : {1, 8, 16}) {
+  for (const std::int64_t rows : {1, 4, 8, 16}) {
     decode_linear(bench, rows, 6144, 4096, 0.92);
     decode_linear(bench, rows, 4096, 4096, 0.92);
     decode_linear(bench, rows, 28672, 4096, 0.92);
