@@ -146,6 +146,28 @@ TEST_CASE("bad fields are refused by name", "[model][config]") {
                     Catch::Contains(c.message) && Catch::StartsWith("config.json: "));
 }
 
+TEST_CASE("a scheme of the KV cache is read, and refused where nothing here stores so",
+          "[model][config]") {
+  const auto scheme = [](const std::string& fields) {
+    return parse(llama(R"("quantization_config":{"quant_method":"compressed-tensors",)"
+                       R"("config_groups":{},"kv_cache_scheme":)" +
+                       fields + "}"))
+        .quant;
+  };
+  const QuantConfig plain = scheme("null");
+  CHECK(plain.method.empty());  // no weights are packed
+  CHECK_FALSE(plain.kv_cache_dtype);
+  CHECK(scheme(R"({"type":"float","num_bits":8})").kv_cache_dtype == DType::fp8_e4m3);
+  for (const std::string fields :
+       {R"({"type":"int","num_bits":8})", R"({"type":"float","num_bits":4})",
+        R"({"type":"float","num_bits":8,"strategy":"attn_head"})",
+        R"({"type":"float","num_bits":8,"strategy":"tensor","dynamic":true})",
+        R"({"type":"float","num_bits":8,"symmetric":false})"}) {
+    INFO(fields);
+    CHECK_THROWS_WITH(scheme(fields), Catch::Contains("quantization_config.kv_cache_scheme"));
+  }
+}
+
 TEST_CASE("generation_config.json suggests sampling", "[model][config]") {
   const GenerationConfig g = parse_generation_config(
       R"({"eos_token_id":[2,3],"temperature":0.6,"top_k":20,"top_p":0.95})", "g.json");

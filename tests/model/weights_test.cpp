@@ -92,6 +92,12 @@ TEST_CASE_METHOD(Fixture, "missing and misshapen tensors are refused by name", "
   CHECK_THROWS_WITH(weights.load("a", {2, 3}, DType::u8), Catch::Contains("stored as float32"));
 }
 
+TEST_CASE_METHOD(Fixture, "a number is a tensor of one element, or not there", "[model][weights]") {
+  const Weights weights = open(DType::f32);
+  CHECK_FALSE(weights.number("c"));
+  CHECK_THROWS_WITH(weights.number("a"), Catch::Contains("\"a\"") && Catch::Contains("[2, 3]"));
+}
+
 TEST_CASE("dummy weights depend on seed and name alone", "[model][weights]") {
   const auto device = make_cpu_device();
   const auto load = [&](std::uint64_t seed, const char* name) {
