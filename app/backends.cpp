@@ -19,6 +19,11 @@ std::unique_ptr<Device> make_device(DeviceKind kind, int index) {
   return kind == DeviceKind::cuda ? make_cuda_device({.device = index}) : make_cpu_device();
 }
 
+const OpsTraits& ops_traits(DeviceKind kind) {
+  assert(kind != DeviceKind::automatic);
+  return kind == DeviceKind::cuda ? cuda_traits() : cpu_traits();
+}
+
 EngineBackend make_backend(const EngineConfig& config, int index) {
   EngineBackend backend{
       .kind = config.device, .device = make_device(config.device, index), .ops = nullptr};

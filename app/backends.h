@@ -21,6 +21,8 @@ Result<DeviceChoice> choose_device(DeviceKind asked);
 
 // kind is not automatic; index counts GPUs. Throws Failure where there is no such device.
 std::unique_ptr<Device> make_device(DeviceKind kind, int index);
+// Of the operators there, whether this machine has the device or not.
+const OpsTraits& ops_traits(DeviceKind kind);
 // Of config.device, which is not automatic.
 EngineBackend make_backend(const EngineConfig& config, int index);
 

@@ -39,6 +39,29 @@ std::string text_of_groups(const WorkerKvPlan& worker) {
   return table;
 }
 
+// Of the device, then what is pinned on the host.
+std::string text_of_memory(const EnginePlan& plan) {
+  const auto row = [](std::string_view name, std::int64_t bytes, std::size_t pinned,
+                      std::string_view remark) {
+    const std::string host =
+        pinned > 0 ? " + " + bytes_text(static_cast<std::int64_t>(pinned)) + " pinned" : "";
+    return fmt::format("  {:<16}{:>12}{}{}\n", name, bytes_text(bytes), host, remark);
+  };
+  const MemoryUse total = plan.uses.total();
+  const auto all = static_cast<std::int64_t>(total.device) + plan.mapped_bytes;
+  std::string text = line(
+      "memory", fmt::format("{} of {} allowed", bytes_text(all), bytes_text(plan.allowed_bytes)));
+  if (plan.mapped_bytes > 0) text += row("mapped_weights", plan.mapped_bytes, 0, " in files");
+  for (std::size_t i = 0; i < kNumMemoryPurposes; ++i) {
+    const auto purpose = static_cast<MemoryPurpose>(i);
+    const MemoryUse& use = plan.uses[purpose];
+    if (use == MemoryUse{}) continue;
+    text += row(name_of(purpose), static_cast<std::int64_t>(use.device), use.pinned,
+                purpose == MemoryPurpose::graphs ? " at most" : "");
+  }
+  return text;
+}
+
 std::string text_of_limits(const PlanReport& report, const KvPlan& plan) {
   const SchedulerConfig& scheduler = report.config.scheduler;
   std::string limits =
@@ -137,6 +160,19 @@ json::object json_of_plan(const ModelPlan& model) {
           {"notes", notes}};
 }
 
+json::object json_of_memory(const EnginePlan& plan) {
+  json::object memory;
+  for (std::size_t i = 0; i < kNumMemoryPurposes; ++i) {
+    const auto purpose = static_cast<MemoryPurpose>(i);
+    const MemoryUse& use = plan.uses[purpose];
+    if (use == MemoryUse{}) continue;
+    memory[name_of(purpose)] = {{"planned_bytes", use.device}, {"pinned_bytes", use.pinned}};
+  }
+  if (plan.mapped_bytes > 0)
+    memory["mapped_weights"] = {{"planned_bytes", plan.mapped_bytes}, {"pinned_bytes", 0}};
+  return memory;
+}
+
 }  // namespace
 
 double waste(const KvGroup& group, const WorkerKvPlan& worker) {
@@ -148,36 +184,36 @@ double waste(const KvGroup& group, const WorkerKvPlan& worker) {
 }
 
 std::string plan_text(const PlanReport& report) {
-  if (report.architecture.empty()) return line("refused", report.plan.error().detail);
-  const DeviceBudget& budget = report.budget;
+  const EnginePlan& plan = report.plan;
+  if (report.architecture.empty()) return line("refused", plan.model.error().detail);
   std::string text =
       line("model", fmt::format("{} ({}, {})", report.model, report.architecture, report.dtype));
   const std::string why =
       report.why_not_cuda.empty() ? "" : fmt::format(" ({})", report.why_not_cuda);
   text +=
-      line("device", fmt::format("{}, {}{}", report.device, bytes_text(budget.total_bytes), why));
-  text += line("weights", bytes_text(budget.weight_bytes));
-  text += line("workspace", bytes_text(budget.workspace_bytes));
-  text += line("kv cache", fmt::format("{} allowed", bytes_text(report.kv_cache_bytes)));
-  if (report.plan.has_error()) return text + line("refused", report.plan.error().detail);
-  return text + text_of_plan(report, *report.plan);
+      line("device", fmt::format("{}, {}{}", report.device, bytes_text(plan.device_bytes), why));
+  text += text_of_memory(plan);
+  if (plan.kv_cache_bytes != 0)
+    text += line("kv cache", fmt::format("{} allowed", bytes_text(plan.kv_cache_bytes)));
+  if (plan.model.has_error()) return text + line("refused", plan.model.error().detail);
+  return text + text_of_plan(report, *plan.model);
 }
 
 std::string plan_json(const PlanReport& report) {
-  const DeviceBudget& budget = report.budget;
+  const EnginePlan& plan = report.plan;
   json::object object = {{"model", report.model},
                          {"architecture", report.architecture},
                          {"dtype", report.dtype},
                          {"device", report.device},
-                         {"device_bytes", budget.total_bytes},
-                         {"weight_bytes", budget.weight_bytes},
-                         {"workspace_bytes", budget.workspace_bytes},
-                         {"kv_cache_bytes", report.kv_cache_bytes},
-                         {"accepted", report.plan.has_value()}};
-  if (report.plan.has_error())
-    object["error"] = {{"code", report.plan.error().field}, {"detail", report.plan.error().detail}};
+                         {"device_bytes", plan.device_bytes},
+                         {"allowed_bytes", plan.allowed_bytes},
+                         {"memory", json_of_memory(plan)},
+                         {"kv_cache_bytes", plan.kv_cache_bytes},
+                         {"accepted", plan.model.has_value()}};
+  if (plan.model.has_error())
+    object["error"] = {{"code", plan.model.error().field}, {"detail", plan.model.error().detail}};
   else
-    object["plan"] = json_of_plan(*report.plan);
+    object["plan"] = json_of_plan(*plan.model);
   return json::serialize(object) + "\n";
 }
 

@@ -3,7 +3,8 @@
 
 #include <string>
 
-#include "engine/core/kv_setup.h"
+#include "engine/core/engine_plan.h"
+#include "engine/wire/messages.h"
 
 namespace quire {
 
@@ -13,10 +14,8 @@ struct PlanReport {
   std::string dtype = {};
   std::string device = {};
   std::string why_not_cuda = {};  // where --device auto became cpu
-  DeviceBudget budget = {};
-  std::int64_t kv_cache_bytes = 0;  // allowed
   EngineConfig config;
-  Result<ModelPlan> plan;
+  EnginePlan plan;
 };
 
 // Share of a group's blocks that holds nothing: padded pages, and tensors that its shorter list of

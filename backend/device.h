@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "backend/memory.h"
 #include "backend/tensor.h"
 
 namespace quire {
@@ -32,19 +33,28 @@ struct MemoryInfo {
   std::size_t available = 0;  // bytes that an allocation could get now
 };
 
-// Bytes on a device (or pinned on the host). Move-only; gives itself back.
+// Bytes on a device (or pinned on the host). Move-only; gives itself back, before its device ends.
 class Buffer {
  public:
   using Release = void (*)(void* data, std::size_t bytes);
   Buffer() = default;
   Buffer(void* data, std::size_t bytes, Release release)
       : data_(data), bytes_(bytes), release_(release) {}
+  // Entered in the ledger for as long as it lives.
+  Buffer(Buffer&& memory, MemoryLedger& ledger, MemoryPurpose purpose, MemoryKind kind)
+      : Buffer(std::move(memory)) {
+    ledger.add(purpose, kind, bytes_);
+    ledger_ = &ledger;
+    purpose_ = purpose;
+    kind_ = kind;
+  }
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     Buffer(std::move(other)).swap(*this);
     return *this;
   }
   ~Buffer() {
+    if (ledger_ != nullptr) ledger_->remove(purpose_, kind_, bytes_);
     if (data_ != nullptr) release_(data_, bytes_);
   }
   void* data() const { return data_; }
@@ -55,10 +65,16 @@ class Buffer {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(release_, other.release_);
+    std::swap(ledger_, other.ledger_);
+    std::swap(purpose_, other.purpose_);
+    std::swap(kind_, other.kind_);
   }
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
   Release release_ = nullptr;
+  MemoryLedger* ledger_ = nullptr;
+  MemoryPurpose purpose_ = MemoryPurpose::other;
+  MemoryKind kind_ = MemoryKind::device;
 };
 
 // A recorded sequence of launches. replay() queues it again with the memory contents of that
@@ -86,16 +102,18 @@ class Device {
   virtual bool is_host_memory()
       const = 0;  // may the host read and write Buffers from allocate() directly?
 
-  virtual Buffer allocate(std::size_t bytes) = 0;  // 64-byte aligned or better, contents undefined
+  // 64-byte aligned or better, contents undefined.
+  virtual Buffer allocate(std::size_t bytes, MemoryPurpose purpose = MemoryPurpose::other) = 0;
   // The same, all bits zero and the memory really there when the call returns.
-  virtual Buffer allocate_zeroed(std::size_t bytes) {
-    Buffer buffer = allocate(bytes);
+  virtual Buffer allocate_zeroed(std::size_t bytes, MemoryPurpose purpose = MemoryPurpose::other) {
+    Buffer buffer = allocate(bytes, purpose);
     zero(buffer.data(), bytes, stream());
     synchronize(stream());
     return buffer;
   }
-  virtual Buffer allocate_host(
-      std::size_t bytes) = 0;  // host memory that copies asynchronously (pinned)
+  // Host memory that copies asynchronously (pinned).
+  virtual Buffer allocate_host(std::size_t bytes, MemoryPurpose purpose = MemoryPurpose::other) = 0;
+  virtual MemoryLedger& ledger() = 0;  // of all these
 
   virtual StreamRef stream() = 0;       // the compute stream
   virtual StreamRef copy_stream() = 0;  // for copies beside it; may be the same
@@ -107,7 +125,7 @@ class Device {
   virtual void wait(StreamRef stream, Event& event) = 0;  // work queued from now on waits for event
 
   // Records what body queues on stream() instead of running it; nullptr where the device has no
-  // graphs (body not run).
+  // graphs (body not run). What the graph takes of the device is in the ledger.
   virtual std::unique_ptr<Graph> capture(const std::function<void()>& body) = 0;
 };
 

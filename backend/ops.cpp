@@ -24,7 +24,7 @@ void Ops::quantized_linear(TensorView, TensorView, const Weight&, TensorView, St
 void Ops::mla_attention(const MlaArgs&, StreamRef) { unsupported("mla_attention"); }
 void Ops::moe_route(const MoeRouteArgs&, StreamRef) { unsupported("moe_route"); }
 void Ops::moe_experts(const MoeExpertsArgs&, StreamRef) { unsupported("moe_experts"); }
-std::size_t Ops::moe_workspace_bytes(int, const MoeShape&) const {
+std::size_t OpsTraits::moe_workspace_bytes(int, const MoeShape&) const {
   unsupported("moe_workspace_bytes");
 }
 void Ops::causal_conv(const ConvArgs&, StreamRef) { unsupported("causal_conv"); }

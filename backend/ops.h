@@ -13,22 +13,10 @@
 #include "backend/ops_moe.h"
 #include "backend/ops_state.h"
 #include "backend/ops_tables.h"
+#include "backend/ops_traits.h"
 #include "backend/tensor.h"
 
 namespace quire {
-
-// Which steps' operators a graph may hold. In a graph the host's numbers are those of its capture:
-// extents, and max_query_len and max_seq_len of the attention operators, which a capture is given
-// at their largest. Launches of such an operator fit any lengths up to them; what it does follows
-// query_start and seq_lens on the device. Every operator that takes part is like that, or its kind
-// of cache says never.
-enum class GraphSupport : std::uint8_t {
-  never,
-  single_token,  // every row has one token
-  uniform,       // every row has equally many
-  always,
-};
-enum class CacheKind : std::uint8_t { paged, latent, state };
 
 enum class RopeStyle : std::uint8_t {
   halves,       // pairs (i, i + dim/2), GPT-NeoX and Hugging Face
@@ -104,13 +92,8 @@ struct LogitEdits {
   TensorView presence;    // f32 [S]
 };
 
-class Ops {
+class Ops : public OpsTraits {
  public:
-  virtual ~Ops() = default;
-
-  // Of the operators that read this kind of cache, and of those that need none.
-  virtual GraphSupport graph_support(CacheKind) const { return GraphSupport::never; }
-
   // out[t] = table[ids[t]]; out [T, H], as table or f32, table [V, H], ids i32 [T].
   virtual void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) = 0;
   // out[i] = x[rows[i]], bit for bit; any dtype (token ids too); out [S, H], rows i32 [S].
@@ -178,8 +161,6 @@ class Ops {
 
   virtual void moe_route(const MoeRouteArgs& args, StreamRef stream);
   virtual void moe_experts(const MoeExpertsArgs& args, StreamRef stream);
-  // Bytes of MoeExpertsArgs::workspace that the largest step of num_tokens takes.
-  virtual std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const;
 
   virtual void causal_conv(const ConvArgs& args, StreamRef stream);
   virtual void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream);

@@ -24,13 +24,13 @@ class StagedPack {
 
   // Arrays of bytes_of<T>(n) each, sum up to capacity. The device's buffer begins with kept_bytes
   // that uploads leave alone.
-  StagedPack(Device& device, std::size_t kept_bytes, std::size_t capacity)
+  StagedPack(Device& device, MemoryPurpose purpose, std::size_t kept_bytes, std::size_t capacity)
       : device_(device),
         kept_(align(kept_bytes)),
         capacity_(capacity),
-        on_device_(device.allocate(kept_ + capacity)) {
+        on_device_(device.allocate(kept_ + capacity, purpose)) {
     if (device.is_host_memory()) return;
-    for (Buffer& buffer : on_host_) buffer = device.allocate_host(capacity);
+    for (Buffer& buffer : on_host_) buffer = device.allocate_host(capacity, purpose);
   }
 
   template <class T>

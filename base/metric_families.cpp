@@ -106,7 +106,10 @@ EngineMetrics::EngineMetrics(prometheus::Registry& r, const Labels& labels, int 
                        labels, kPhaseSeconds)),
       blocks(gauge(r, "quire:kv_blocks", "KV blocks that requests can use", labels)),
       free_blocks(gauge(r, "quire:kv_blocks_free", "KV blocks that no request uses", labels)),
-      steps(counter(r, "quire:engine_steps_total", "Engine steps: a heartbeat", labels)) {
+      steps(counter(r, "quire:engine_steps_total", "Engine steps: a heartbeat", labels)),
+      late_allocations(counter(r, "quire:late_allocations_total",
+                               "Allocations on the device after start-up; none should be",
+                               labels)) {
   constexpr std::array kReasons{"stop", "length", "abort", "error"};
   for (std::size_t i = 0; i < kReasons.size(); ++i) {
     ended[i] = &counter(r, kSuccess, "Requests that ended, by reason",

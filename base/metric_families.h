@@ -42,7 +42,7 @@ struct EngineMetrics {
   Histogram &end_to_end, &queue, &inference, &prefill, &decode;
 
   Gauge &blocks, &free_blocks;
-  Counter& steps;
+  Counter &steps, &late_allocations;
 
   // Under --metrics-compat; null otherwise.
   Gauge *old_cache_usage = nullptr, *old_prefix_queries = nullptr, *old_prefix_hits = nullptr;

@@ -80,6 +80,21 @@ void Metrics::add_engine(EngineId engine, int max_model_len,
       .Set(max_model_len);
 }
 
+void Metrics::add_memory(EngineId engine, const std::vector<MemorySample>& uses) {
+  for (const MemorySample& use : uses) {
+    const Labels labels{{"model_name", impl_->options.model_name},
+                        {"engine", std::to_string(engine.value)},
+                        {"purpose", use.purpose}};
+    const auto set = [&](const char* name, const char* help, std::int64_t bytes) {
+      gauge(impl_->registry, name, help, labels).Set(static_cast<double>(bytes));
+    };
+    set("quire:memory_planned_bytes", "Device memory by purpose, as planned", use.planned_bytes);
+    set("quire:memory_allocated_bytes", "Device memory by purpose, as allocated",
+        use.allocated_bytes);
+    set("quire:memory_pinned_bytes", "Pinned host memory by purpose", use.pinned_bytes);
+  }
+}
+
 void Metrics::observe_step(EngineId engine, const EngineSample& sample) {
   EngineMetrics& m = impl_->engine(engine);
   m.running.Set(sample.num_running);
@@ -94,6 +109,7 @@ void Metrics::observe_step(EngineId engine, const EngineSample& sample) {
   raise_to(m.preemptions, sample.preemptions);
   raise_to(m.generation_tokens, sample.generation_tokens);
   raise_to(m.steps, sample.steps);
+  raise_to(m.late_allocations, sample.late_allocations);
   if (sample.step_tokens > 0) m.step_tokens.Observe(sample.step_tokens);
   if (!impl_->options.compat) return;
   m.old_cache_usage->Set(sample.kv_cache_usage);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/ids.h"
 
@@ -27,7 +28,16 @@ struct EngineSample {
   std::int64_t generation_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t steps = 0;
+  std::int64_t late_allocations = 0;
   int step_tokens = 0;
+};
+
+// What one purpose takes of an engine's device.
+struct MemorySample {
+  std::string purpose;
+  std::int64_t planned_bytes = 0;
+  std::int64_t allocated_bytes = 0;
+  std::int64_t pinned_bytes = 0;  // of the host
 };
 
 enum class RequestEnd : std::uint8_t { stop, length, abort, error };
@@ -63,6 +73,9 @@ class Metrics {
   // vllm:cache_config_info beside engine and model_name.
   void add_engine(EngineId engine, int max_model_len,
                   const std::map<std::string, std::string>& cache_config);
+
+  // Once per engine.
+  void add_memory(EngineId engine, const std::vector<MemorySample>& uses);
 
   void observe_step(EngineId engine, const EngineSample& sample);
   void prompt_done(EngineId engine, int prompt_tokens, int cached_tokens, double to_first_token);

@@ -26,5 +26,7 @@ int available_cores();
 std::unique_ptr<Device> make_cpu_device();
 // Owns its workers. One thread at a time may call its operators.
 std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options = {});
+// Of these operators.
+const OpsTraits& cpu_traits();
 
 }  // namespace quire

@@ -25,13 +25,14 @@ void unmap(void* data, std::size_t bytes) { munmap(data, round_up(bytes, kHugePa
 void release(void* data, std::size_t) { std::free(data); }
 
 // Large buffers come from mmap: no page is touched before it is used, and huge pages spare the TLB.
-Buffer map_pages(std::size_t bytes) {
+Buffer map_pages(std::size_t bytes, MemoryPurpose purpose) {
   const std::size_t size = round_up(bytes, kHugePage);
   void* const whole = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (whole == MAP_FAILED) {
-    throw Failure(ErrorCode::internal,
-                  "no memory for " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
+    throw Failure(ErrorCode::unavailable, "no " + std::to_string(bytes) + " bytes of memory for " +
+                                              std::string(name_of(purpose)) + ": " +
+                                              std::strerror(errno));
   }
   auto* const begin = static_cast<std::byte*>(whole);
   auto* const aligned =
@@ -44,12 +45,13 @@ Buffer map_pages(std::size_t bytes) {
   return {aligned, bytes, unmap};
 }
 
-Buffer take(std::size_t bytes) {
-  if (bytes >= kHugePage) return map_pages(bytes);
+Buffer take(std::size_t bytes, MemoryPurpose purpose) {
+  if (bytes >= kHugePage) return map_pages(bytes, purpose);
   const std::size_t size = round_up(bytes == 0 ? 1 : bytes, 64);
   void* const data = std::aligned_alloc(64, size);
   if (data == nullptr) {
-    throw Failure(ErrorCode::internal, "no memory for " + std::to_string(bytes) + " bytes");
+    throw Failure(ErrorCode::unavailable, "no " + std::to_string(bytes) + " bytes of memory for " +
+                                              std::string(name_of(purpose)));
   }
   return {data, bytes, release};
 }
@@ -118,16 +120,21 @@ class CpuDevice : public Device {
             std::min(meminfo("MemAvailable"), group.available)};
   }
   bool is_host_memory() const override { return true; }
-  Buffer allocate(std::size_t bytes) override { return take(bytes); }
-  Buffer allocate_zeroed(std::size_t bytes) override {
-    Buffer buffer = take(bytes);
+  MemoryLedger& ledger() override { return ledger_; }
+  Buffer allocate(std::size_t bytes, MemoryPurpose purpose) override {
+    return {take(bytes, purpose), ledger_, purpose, MemoryKind::device};
+  }
+  Buffer allocate_zeroed(std::size_t bytes, MemoryPurpose purpose) override {
+    Buffer buffer = allocate(bytes, purpose);
     // Fresh pages are zero, but only promised: touched now, they cannot be missing later.
     if (bytes < kHugePage || madvise(buffer.data(), bytes, kPopulate) != 0) {
       std::memset(buffer.data(), 0, bytes);
     }
     return buffer;
   }
-  Buffer allocate_host(std::size_t bytes) override { return take(bytes); }
+  Buffer allocate_host(std::size_t bytes, MemoryPurpose purpose) override {
+    return {take(bytes, purpose), ledger_, purpose, MemoryKind::pinned};
+  }
   StreamRef stream() override { return StreamRef::from_handle(nullptr); }
   StreamRef copy_stream() override { return stream(); }
   void copy(void* dst, const void* src, std::size_t bytes, StreamRef) override {
@@ -140,6 +147,9 @@ class CpuDevice : public Device {
   std::unique_ptr<Event> create_event() override { return std::make_unique<CpuEvent>(); }
   void wait(StreamRef, Event&) override {}
   std::unique_ptr<Graph> capture(const std::function<void()>&) override { return nullptr; }
+
+ private:
+  MemoryLedger ledger_;
 };
 
 }  // namespace

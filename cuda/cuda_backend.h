@@ -20,5 +20,7 @@ std::string cuda_unavailable();
 // Throws Failure when the device cannot be used. Ops live no longer than the device.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
 std::unique_ptr<Ops> make_cuda_ops(Device& device);
+// Of these operators, on machines without CUDA too.
+const OpsTraits& cuda_traits();
 
 }  // namespace quire

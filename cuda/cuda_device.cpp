@@ -17,13 +17,15 @@ StreamRef ref(const Stream& stream) { return StreamRef::from_handle(stream.get()
 
 class CudaGraph final : public Graph {
  public:
-  explicit CudaGraph(GraphExec executable) : executable_(std::move(executable)) {}
+  CudaGraph(GraphExec executable, Buffer account)
+      : executable_(std::move(executable)), account_(std::move(account)) {}
   void replay(StreamRef stream) override {
     CUDA_CHECK(cudaGraphLaunch(executable_.get(), stream_of(stream)));
   }
 
  private:
   GraphExec executable_;
+  Buffer account_;  // of no address: the memory is the driver's
 };
 
 class CudaEvent final : public Event {
@@ -82,16 +84,21 @@ class CudaDevice final : public Device {
     return info;
   }
 
-  Buffer allocate(std::size_t bytes) override {
+  MemoryLedger& ledger() override { return ledger_; }
+
+  Buffer allocate(std::size_t bytes, MemoryPurpose purpose) override {
     void* data = nullptr;
-    if (bytes != 0) check_memory(cudaMalloc(&data, bytes), bytes, "device");
-    return Buffer(data, bytes, [](void* p, std::size_t) { cudaFree(p); });
+    if (bytes != 0) check_memory(cudaMalloc(&data, bytes), bytes_of(bytes, "device"), purpose);
+    Buffer memory(data, bytes, [](void* p, std::size_t) { cudaFree(p); });
+    return {std::move(memory), ledger_, purpose, MemoryKind::device};
   }
-  Buffer allocate_host(std::size_t bytes) override {
+  Buffer allocate_host(std::size_t bytes, MemoryPurpose purpose) override {
     void* data = nullptr;
     if (bytes != 0)
-      check_memory(cudaHostAlloc(&data, bytes, cudaHostAllocDefault), bytes, "pinned host");
-    return Buffer(data, bytes, [](void* p, std::size_t) { cudaFreeHost(p); });
+      check_memory(cudaHostAlloc(&data, bytes, cudaHostAllocDefault),
+                   bytes_of(bytes, "pinned host"), purpose);
+    Buffer memory(data, bytes, [](void* p, std::size_t) { cudaFreeHost(p); });
+    return {std::move(memory), ledger_, purpose, MemoryKind::pinned};
   }
 
   StreamRef stream() override { return ref(compute_); }
@@ -115,25 +122,38 @@ class CudaDevice final : public Device {
     Capture capture(compute_.get());
     body();
     const GraphHandle graph = capture.end();
+    const std::size_t before = memory().available;
     cudaGraphExec_t executable = nullptr;
-    CUDA_CHECK(cudaGraphInstantiate(&executable, graph.get(), 0));
-    return std::make_unique<CudaGraph>(GraphExec(executable));
+    check_memory(cudaGraphInstantiate(&executable, graph.get(), 0), "device",
+                 MemoryPurpose::graphs);
+    GraphExec owner(executable);
+    check_memory(cudaGraphUpload(executable, compute_.get()), "device", MemoryPurpose::graphs);
+    synchronize(stream());
+    const std::size_t after = memory().available;
+    Buffer account(nullptr, before > after ? before - after : 0, nullptr);
+    return std::make_unique<CudaGraph>(
+        std::move(owner),
+        Buffer(std::move(account), ledger_, MemoryPurpose::graphs, MemoryKind::device));
   }
 
  private:
-  static void check_memory(cudaError_t error, std::size_t bytes, const char* kind) {
+  static std::string bytes_of(std::size_t bytes, const char* kind) {
+    return std::to_string(bytes) + " bytes of " + kind;
+  }
+  static void check_memory(cudaError_t error, const std::string& what, MemoryPurpose purpose) {
     if (error == cudaErrorMemoryAllocation) {
       cudaGetLastError();
       MemoryInfo info;
       cudaMemGetInfo(&info.available, &info.total);
-      throw Failure(ErrorCode::unavailable, "no " + std::to_string(bytes) + " bytes of " + kind +
-                                                " memory: " + std::to_string(info.available) +
-                                                " of " + std::to_string(info.total) +
-                                                " device bytes are free");
+      throw Failure(ErrorCode::unavailable,
+                    "no " + what + " memory for " + std::string(name_of(purpose)) + ": " +
+                        std::to_string(info.available) + " of " + std::to_string(info.total) +
+                        " device bytes are free");
     }
     CUDA_CHECK(error);
   }
 
+  MemoryLedger ledger_;
   int id_;
   Stream compute_, copies_;
 };

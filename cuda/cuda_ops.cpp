@@ -1,6 +1,7 @@
 // Ops on CUDA: each operator is a launcher of cuda/kernels.
 
 #include "cuda/cuda_backend.h"
+#include "cuda/cuda_traits.h"
 #include "cuda/gemm.h"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/launchers.h"
@@ -8,17 +9,18 @@
 namespace quire {
 namespace {
 
-constexpr std::size_t kSplitScratchBytes = std::size_t{64} << 20;
-
 class CudaOps final : public Ops {
  public:
   explicit CudaOps(Device& device)
-      : gemm_(cuda::make_gemm(device)), split_scratch_(device.allocate(kSplitScratchBytes)) {}
+      : gemm_workspace_(device.allocate(cuda::kGemmWorkspaceBytes, MemoryPurpose::kernels)),
+        gemm_(cuda::make_gemm(gemm_workspace_.data())),
+        split_scratch_(device.allocate(cuda::kSplitScratchBytes, MemoryPurpose::kernels)) {}
 
-  // Attention chooses its kernels by the longest query; the state kernels look at extents alone.
-  GraphSupport graph_support(CacheKind kind) const override {
-    return kind == CacheKind::state ? GraphSupport::always : GraphSupport::uniform;
+  GraphSupport graph_support(CacheKind kind) const override { return traits_.graph_support(kind); }
+  std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override {
+    return traits_.moe_workspace_bytes(num_tokens, shape);
   }
+  std::size_t scratch_bytes() const override { return traits_.scratch_bytes(); }
 
   void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) override {
     cuda::embedding(out, table, ids, stream);
@@ -100,9 +102,6 @@ class CudaOps final : public Ops {
   void moe_experts(const MoeExpertsArgs& args, StreamRef stream) override {
     cuda::moe_experts(args, stream);
   }
-  std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override {
-    return cuda::moe_workspace_bytes(num_tokens, shape);
-  }
   void causal_conv(const ConvArgs& args, StreamRef stream) override {
     cuda::causal_conv(args, stream);
   }
@@ -138,11 +137,13 @@ class CudaOps final : public Ops {
  private:
   cuda::SplitScratch scratch() const {
     return {static_cast<float*>(split_scratch_.data()),
-            static_cast<std::int64_t>(kSplitScratchBytes / sizeof(float))};
+            static_cast<std::int64_t>(cuda::kSplitScratchBytes / sizeof(float))};
   }
 
+  const cuda::CudaTraits traits_;
+  Buffer gemm_workspace_;
   std::unique_ptr<cuda::Gemm> gemm_;
-  Buffer split_scratch_;  // partial attention results
+  Buffer split_scratch_;
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ class Gemm {
 
 // Why no matrix product can be made (its library is missing), in one sentence; empty when it can.
 std::string gemm_unavailable();
-// Takes its workspace from the device now.
-std::unique_ptr<Gemm> make_gemm(Device& device);
+// workspace: kGemmWorkspaceBytes (cuda/cuda_traits.h) of the device, which outlive it.
+std::unique_ptr<Gemm> make_gemm(void* workspace);
 
 }  // namespace quire::cuda

@@ -5,6 +5,7 @@
 #include <bit>
 #include <map>
 
+#include "cuda/cuda_traits.h"
 #include "cuda/gemm.h"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
@@ -12,8 +13,6 @@
 
 namespace quire::cuda {
 namespace {
-
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA recommends for Hopper
 
 void check_blas(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -108,7 +107,7 @@ class Product {
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias.data()));
     BLAS_CHECK(cublasLtMatmul(handle, operation_, &one, weight.data(), weight_.get(), x.data(),
                               x_.get(), &zero, out.data(), out_.get(), out.data(), out_.get(),
-                              &algorithm_, workspace, kWorkspaceBytes, stream));
+                              &algorithm_, workspace, kGemmWorkspaceBytes, stream));
   }
 
  private:
@@ -123,7 +122,7 @@ class Product {
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
       cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
     };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kGemmWorkspaceBytes);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, s.weight_at.alignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, s.x_at.alignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, s.out_at.alignment);
@@ -151,7 +150,7 @@ class Product {
 
 class CublasLtGemm final : public Gemm {
  public:
-  explicit CublasLtGemm(Device& device) : workspace_(device.allocate(kWorkspaceBytes)) {
+  explicit CublasLtGemm(void* workspace) : workspace_(workspace) {
     BLAS_CHECK(cublasLtCreate(&handle_));
   }
   ~CublasLtGemm() override {
@@ -196,16 +195,18 @@ class CublasLtGemm final : public Gemm {
     if (out.numel() == 0) return;
     auto found = products_.find(shape);
     if (found == products_.end()) found = products_.try_emplace(shape, handle_, shape).first;
-    found->second.run(handle_, out, x, weight, bias, workspace_.data(), native(stream));
+    found->second.run(handle_, out, x, weight, bias, workspace_, native(stream));
   }
 
   cublasLtHandle_t handle_ = nullptr;
-  Buffer workspace_;
+  void* const workspace_;
   std::map<Shape, Product> products_;
 };
 
 }  // namespace
 
-std::unique_ptr<Gemm> make_gemm(Device& device) { return std::make_unique<CublasLtGemm>(device); }
+std::unique_ptr<Gemm> make_gemm(void* workspace) {
+  return std::make_unique<CublasLtGemm>(workspace);
+}
 
 }  // namespace quire::cuda

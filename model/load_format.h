@@ -5,8 +5,7 @@ namespace quire {
 
 enum class LoadFormat : std::uint8_t {
   safetensors,
-  dummy,    // random weights of the configured shape, for benchmarks; reads no weight files
-  measure,  // names and shapes are checked, nothing is loaded: the model only answers for its sizes
+  dummy,  // random weights of the configured shape, for benchmarks; reads no weight files
 };
 
 }  // namespace quire

@@ -35,6 +35,7 @@ class Model {
   virtual int hidden_size() const = 0;
   virtual DType dtype() const = 0;  // of hidden states
   virtual std::size_t weight_bytes() const = 0;
+  virtual std::size_t mapped_bytes() const { return 0; }  // of them, what stays in mapped files
   // Added to every position of a request whose prompt has so many tokens: selects the rotary table
   // (longrope: short factors up to original_max_position_embeddings, long ones beyond, as the
   // reference does for the length at hand). Requests with different offsets share no cached blocks.

@@ -51,7 +51,8 @@ void refuse_quantization(const ModelConfig& config) {
 }  // namespace
 
 std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesystem::path& model_dir,
-                                  Device& device, Ops& ops, const LoadOptions& options) {
+                                  Device& device, const OpsTraits& ops,
+                                  const LoadOptions& options) {
   for (const Architecture& architecture : kArchitectures) {
     if (architecture.name != config.architecture) continue;
     refuse_quantization(config);
@@ -59,7 +60,7 @@ std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesyst
     return architecture.make(
         {.config = config,
          .weights = std::make_unique<Weights>(model_dir, options.load_format, options.seed,
-                                              options.dtype, device),
+                                              options.dtype, device, options.measure),
          .device = device,
          .ops = ops,
          .max_model_len = options.max_model_len > 0 ? options.max_model_len : native});

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/device.h"
-#include "backend/ops.h"
+#include "backend/ops_traits.h"
 #include "model/config.h"
 #include "model/kv_spec.h"
 #include "model/load_format.h"
@@ -23,6 +23,7 @@ struct LoadOptions {
   LoadFormat load_format = LoadFormat::safetensors;
   std::uint64_t seed = 0;  // of dummy weights
   int max_model_len = 0;   // rope tables reach so far; 0: max_position_embeddings
+  bool measure = false;    // on a MeasuringDevice: a model that only answers for its sizes
 };
 
 // What each caching layer must remember, in the order of Model::bind_cache. Needs no weights.
@@ -30,7 +31,7 @@ std::vector<LayerKvSpec> kv_specs(const ModelConfig& config, const KvSpecOptions
 
 // Throws Failure on an unsupported architecture and on files that lie, lack or contradict.
 std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesystem::path& model_dir,
-                                  Device& device, Ops& ops, const LoadOptions& options);
+                                  Device& device, const OpsTraits& ops, const LoadOptions& options);
 
 std::vector<std::string_view> supported_architectures();
 

@@ -126,9 +126,9 @@ void fill_random(const Source& source, std::byte* out, DType dtype, std::uint64_
 
 // Sizes can be asked for before the weights are there.
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& model_dir,
-                                            LoadFormat format) {
+                                            LoadFormat format, bool measure) {
   if (format == LoadFormat::dummy) return nullptr;
-  if (format == LoadFormat::measure && !Checkpoint::is_in(model_dir)) return nullptr;
+  if (measure && !Checkpoint::is_in(model_dir)) return nullptr;
   return std::make_unique<Checkpoint>(model_dir);
 }
 
@@ -150,9 +150,9 @@ TensorView view_of(void* data, DType dtype, const Shape& shape) {
 }
 
 Weights::Weights(const std::filesystem::path& model_dir, LoadFormat format, std::uint64_t seed,
-                 DType dtype, Device& device)
-    : checkpoint_(open_checkpoint(model_dir, format)),
-      measure_only_(format == LoadFormat::measure),
+                 DType dtype, Device& device, bool measure)
+    : checkpoint_(open_checkpoint(model_dir, format, measure)),
+      measure_only_(measure),
       seed_(seed),
       dtype_(dtype),
       device_(device) {}
@@ -192,19 +192,18 @@ TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape,
     throw Failure(ErrorCode::internal, sources.front().name + ": " + std::to_string(total) +
                                            " elements do not make " + shape_text(shape));
   }
-  if (measure_only_) {
-    if (checkpoint_ != nullptr) {
-      for (const Source& source : sources) find(source, dtype);
-    }
-    return measured(shape, dtype);
+  if (measure_only_ && checkpoint_ != nullptr) {
+    for (const Source& source : sources) find(source, dtype);
   }
   if (checkpoint_ != nullptr && sources.size() == 1) {
     if (const TensorView view = mapped(sources.front(), shape, dtype); !view.empty()) {
       bytes_ += view.bytes();
+      mapped_bytes_ += view.bytes();
       return view;
     }
   }
   const TensorView out = allocate(shape, dtype);
+  if (measure_only_) return out;
   std::vector<std::byte> staging(device_.is_host_memory() ? 0 : out.bytes());
   std::byte* host = device_.is_host_memory() ? static_cast<std::byte*>(out.data()) : staging.data();
   for (const Source& source : sources) {
@@ -219,8 +218,8 @@ TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape,
 }
 
 TensorView Weights::put(const void* data, const Shape& shape, DType dtype) {
-  if (measure_only_) return measured(shape, dtype);
   const TensorView out = allocate(shape, dtype);
+  if (measure_only_) return out;
   device_.copy(out.data(), data, out.bytes(), device_.stream());
   device_.synchronize(device_.stream());
   return out;
@@ -228,16 +227,10 @@ TensorView Weights::put(const void* data, const Shape& shape, DType dtype) {
 
 TensorView Weights::allocate(const Shape& shape, DType dtype) {
   const TensorView shape_only = view_of(nullptr, dtype, shape);
-  buffers_.push_back(device_.allocate(std::max<std::size_t>(shape_only.bytes(), 1)));
+  buffers_.push_back(
+      device_.allocate(std::max<std::size_t>(shape_only.bytes(), 1), MemoryPurpose::weights));
   bytes_ += shape_only.bytes();
   return view_of(buffers_.back().data(), dtype, shape);
-}
-
-TensorView Weights::measured(const Shape& shape, DType dtype) {
-  // Not null: null means an absent optional tensor. Never read.
-  const TensorView view = view_of(reinterpret_cast<void*>(std::uintptr_t{4096}), dtype, shape);
-  bytes_ += view.bytes();
-  return view;
 }
 
 const Checkpoint::Entry& Weights::find(const Source& source, DType dtype) const {

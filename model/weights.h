@@ -34,8 +34,10 @@ struct Source {
 
 class Weights {
  public:
+  // With `measure` names and shapes are checked and memory is allocated, but nothing is loaded: for
+  // a MeasuringDevice. Files need not be there.
   Weights(const std::filesystem::path& model_dir, LoadFormat format, std::uint64_t seed,
-          DType dtype, Device& device);
+          DType dtype, Device& device, bool measure = false);
 
   // Is the tensor published? Without files there are no alternatives: always false.
   bool has(const std::string& name) const;
@@ -52,14 +54,14 @@ class Weights {
   TensorView put(const void* data, const Shape& shape, DType dtype);
 
   DType dtype() const { return dtype_; }
-  std::size_t bytes() const { return bytes_; }  // of all that was loaded
+  std::size_t bytes() const { return bytes_; }                // of all that was loaded
+  std::size_t mapped_bytes() const { return mapped_bytes_; }  // of them, what stays in the files
 
  private:
   const Checkpoint::Entry& find(const Source& source, DType dtype) const;
   void read(const Source& source, std::byte* out, DType dtype);
   TensorView mapped(const Source& source, const Shape& shape, DType dtype) const;
   TensorView allocate(const Shape& shape, DType dtype);
-  TensorView measured(const Shape& shape, DType dtype);
 
   std::unique_ptr<Checkpoint> checkpoint_;  // null: dummy weights, or none to measure
   bool measure_only_;
@@ -68,6 +70,7 @@ class Weights {
   Device& device_;
   std::vector<Buffer> buffers_;
   std::size_t bytes_ = 0;
+  std::size_t mapped_bytes_ = 0;
 };
 
 // A view with the extents of `shape`.

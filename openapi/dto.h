@@ -194,6 +194,12 @@ struct EngineCard {
     std::int64_t page_bytes = 0;
     int layers = 0;
   };
+  struct MemoryUse {
+    std::string purpose{};
+    std::int64_t planned_bytes = 0;
+    std::int64_t allocated_bytes = 0;
+    std::int64_t pinned_bytes = 0;  // of the host
+  };
   int engine = 0;
   std::string device{};
   std::string dtype{};
@@ -203,6 +209,7 @@ struct EngineCard {
   int num_gpu_blocks = 0;
   std::int64_t kv_cache_size_tokens = 0;
   std::vector<KvGroup> kv_groups{};
+  std::vector<MemoryUse> memory{};
 };
 
 struct ModelCard {

@@ -158,6 +158,13 @@ void write_engine(JsonWriter& json, const EngineCard& engine) {
     json.key("page_bytes").integer(group.page_bytes);
     json.key("layers").integer(group.layers).end_object();
   }
+  json.end_array().key("memory").begin_array();
+  for (const EngineCard::MemoryUse& use : engine.memory) {
+    json.begin_object().key("purpose").string(use.purpose);
+    json.key("planned_bytes").integer(use.planned_bytes);
+    json.key("allocated_bytes").integer(use.allocated_bytes);
+    json.key("pinned_bytes").integer(use.pinned_bytes).end_object();
+  }
   json.end_array().end_object();
 }
 

@@ -48,8 +48,16 @@ EngineSample sample_of(const EngineStats& stats) {
   sample.generation_tokens = stats.generation_tokens;
   sample.preemptions = stats.preemptions;
   sample.steps = stats.steps;
+  sample.late_allocations = stats.late_allocations;
   sample.step_tokens = stats.step_tokens;
   return sample;
+}
+
+std::vector<MemorySample> memory_of(const Ready& ready) {
+  std::vector<MemorySample> uses;
+  for (const MemoryUseInfo& use : ready.memory)
+    uses.push_back({use.purpose, use.planned_bytes, use.allocated_bytes, use.pinned_bytes});
+  return uses;
 }
 
 }  // namespace
@@ -95,6 +103,7 @@ EngineMetricsFeed::EngineMetricsFeed(EngineGroup& engines, Metrics& metrics)
 void EngineMetricsFeed::publish(const EngineConfig& config) {
   for (const Ready& ready : engines_.ready().engines) {
     metrics_.add_engine(ready.engine, ready.max_model_len, cache_config_labels(config, ready));
+    metrics_.add_memory(ready.engine, memory_of(ready));
     metrics_.observe_step(ready.engine, sample_of(engines_.stats(ready.engine)));
   }
   published_.store(true, std::memory_order_release);

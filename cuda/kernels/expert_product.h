@@ -6,13 +6,9 @@
 #include <cuda_runtime.h>
 
 #include "backend/ops.h"
+#include "cuda/expert_scratch.h"
 
 namespace quire::cuda {
-
-// Of the sorted pairs [begin, end), all of one expert.
-struct ExpertTile {
-  std::int32_t expert, begin, end;
-};
 
 struct ExpertPlan {
   ExpertTile* tiles = nullptr;
@@ -47,8 +43,5 @@ void expert_product_mma(const ExpertProduct& product, const ExpertPlan& plan, St
 
 // Any dtypes, widths and alignments.
 void expert_product_simt(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream);
-
-// Tokens of a tile: few where experts have few, so that little of a tile is empty.
-constexpr int kFewTileTokens = 16, kManyTileTokens = 64;
 
 }  // namespace quire::cuda

@@ -28,7 +28,6 @@ void selective_scan(const ScanArgs& args, StreamRef stream);
 // moe_route.cu, moe_experts.cu
 void moe_route(const MoeRouteArgs& args, StreamRef stream);
 void moe_experts(const MoeExpertsArgs& args, StreamRef stream);
-std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape);
 void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                       StreamRef stream);
 

@@ -70,30 +70,6 @@ __global__ void __launch_bounds__(kSumThreads)
   out(token, i) = Out(sum);
 }
 
-int max_tiles(std::int64_t pairs, std::int64_t experts, int tile_tokens) {
-  return static_cast<int>((pairs + std::min(pairs, experts) * (tile_tokens - 1)) / tile_tokens);
-}
-
-// Where the pieces of a workspace begin.
-struct ExpertScratch {
-  std::size_t tiles, num_tiles, pairs, inner, answers, bytes;
-
-  ExpertScratch(std::int64_t num_pairs, const MoeShape& shape) {
-    std::size_t at = 0;
-    const auto take = [&at](std::int64_t count, std::size_t size) {
-      const std::size_t begin = at;
-      at += (static_cast<std::size_t>(count) * size + 63) / 64 * 64;
-      return begin;
-    };
-    tiles = take(max_tiles(num_pairs, shape.experts, kFewTileTokens), sizeof(ExpertTile));
-    num_tiles = take(1, sizeof(std::int32_t));
-    pairs = take(num_pairs, sizeof(std::int32_t));
-    inner = take(num_pairs * shape.intermediate, size_of(shape.dtype));
-    answers = take(num_pairs * shape.hidden, sizeof(float));
-    bytes = at;
-  }
-};
-
 MoeShape shape_of(const MoeExpertsArgs& args) {
   const std::int64_t rows = args.gate_up.data.extent(1);
   return {.experts = static_cast<int>(args.gate_up.data.extent(0)),
@@ -135,10 +111,6 @@ int tile_tokens_for(std::int64_t rows_of_expert) {
 }
 
 }  // namespace
-
-std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) {
-  return ExpertScratch(std::int64_t{num_tokens} * shape.top_k, shape).bytes;
-}
 
 void moe_experts(const MoeExpertsArgs& args, StreamRef stream) {
   const std::int64_t pairs = args.ids.numel();

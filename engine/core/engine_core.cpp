@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "engine/core/kv_setup.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -37,11 +36,14 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
          "the batch",
          "--deterministic"});
   }
-  progress("reading config.json", 0);
+  progress("planning", 0);
   const ModelConfig model_config = read_model_config(config.model.path);
   dtype_ = config.model.dtype.value_or(model_config.dtype);
   const auto specs =
       kv_specs(model_config, kv_spec_options(config, dtype_, model_config.quant.kv_cache_dtype));
+  plan_ = plan_engine(config, model_config,
+                      planned_device(backend_.kind, *backend_.device, *backend_.ops));
+  if (plan_.model.has_error()) throw Failure(plan_.model.error());
   progress("loading weights", 0);
   const std::int64_t max_len = std::max<std::int64_t>(config.model.max_model_len, 0);
   model_ = load_model(model_config, config.model.path, *backend_.device, *backend_.ops,
@@ -49,18 +51,16 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
                        .load_format = config.model.load_format,
                        .seed = config.model.seed,
                        .max_model_len = static_cast<int>(max_len)});
-  progress("planning the KV cache", 0);
-  const auto memory = static_cast<std::int64_t>(backend_.device->memory().total);
-  auto plan = plan_kv_cache(config, model_config, backend_.kind,
-                            device_budget(config, model_config, *model_, memory));
-  if (!plan) throw Failure(plan.error());
-  plan_ = std::move(*plan);
   progress("allocating the KV cache", 0);
   make_kv_cache(config, id);
   make_runtime(config, specs);
   announce_scales(*model_);
   progress("warming up", 0);
   runner_->warm_up();
+  MemoryLedger& ledger = backend_.device->ledger();
+  check_allocated(plan_.uses, ledger.uses());
+  ledger.seal();
+  log_memory(id);
   ready_ =
       make_ready({.engine = id,
                   .dtype = dtype_,
@@ -68,46 +68,36 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
                   .model_fingerprint = model_fingerprint(config, dtype_),
                   .vocab_size = model_->vocab_size(),
                   .startup_seconds = std::chrono::duration<double>(Clock::now() - start).count()},
-                 plan_);
+                 plan_, ledger.uses());
 }
 
 EngineCore::~EngineCore() = default;
 
 void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
-  KvCacheConfig cache = kv_cache_config(plan_.kv, config.scheduler.max_num_batched_tokens,
+  KvCacheConfig cache = kv_cache_config(plan_.model->kv, config.scheduler.max_num_batched_tokens,
                                         config.cache.enable_prefix_caching, false);
   cache.events = !config.kv_events.endpoint.empty();
   cache.event_seed = config.kv_events.hash_seed;
   if (cache.events)
     events_ = std::make_unique<KvEventPublisher>(
-        config.kv_events, KvEventFormat{.groups = event_groups(plan_.kv),
+        config.kv_events, KvEventFormat{.groups = event_groups(plan_.model->kv),
                                         .data_parallel_rank = static_cast<int>(id.value),
                                         .int_hashes = config.kv_events.int_hashes});
   kv_ = std::make_unique<KvCacheManager>(cache);
 }
 
 void EngineCore::make_runtime(const EngineConfig& config, const std::vector<LayerKvSpec>& specs) {
-  const int max_model_len = static_cast<int>(plan_.kv.max_model_len);
-  const BatchLimits limits{.max_num_seqs = config.scheduler.max_num_seqs,
-                           .max_num_batched_tokens = config.scheduler.max_num_batched_tokens,
-                           .max_model_len = max_model_len};
-  memory_ = std::make_unique<KvMemory>(*backend_.device, plan_.kv);
+  const KvPlan& kv = plan_.model->kv;
+  memory_ = std::make_unique<KvMemory>(*backend_.device, kv);
   model_->bind_cache(memory_->layers(specs));
-  RunnerOptions runner{.limits = limits, .seed = config.model.seed};
-  if (!backend_.device->is_host_memory()) {
-    const CaptureSizes captures =
-        capture_sizes(config.graphs, limits.max_num_seqs, *backend_.ops, plan_.kv.groups());
-    if (captures.sizes.empty()) {
-      log::info("engine.no_graphs", {{"because", captures.why_none}});
-    } else {
-      log::info("engine.graphs",
-                {{"count", captures.sizes.size()}, {"largest", captures.sizes.back()}});
-    }
-    runner.graph_sizes = captures.sizes;
-  }
-  runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_,
-                                          plan_.kv, runner);
-  SchedulerOptions options = scheduler_options(config.scheduler, max_model_len);
+  const CaptureSizes& graphs = plan_.graphs;
+  if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
+  if (!graphs.sizes.empty())
+    log::info("engine.graphs", {{"count", graphs.sizes.size()}, {"largest", graphs.sizes.back()}});
+  runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, kv,
+                                          runner_options(config, kv, graphs));
+  SchedulerOptions options =
+      scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));
   // Arrivals between two steps wait too, however much room there is to run.
   if (options.max_waiting_requests > 0) options.max_waiting_requests += options.max_num_seqs;
   if (backend_.device->is_host_memory()) {
@@ -116,6 +106,26 @@ void EngineCore::make_runtime(const EngineConfig& config, const std::vector<Laye
     options.pipeline_depth = 1;
   }
   scheduler_ = std::make_unique<Scheduler>(options, *kv_);
+}
+
+void EngineCore::log_memory(EngineId id) const {
+  const MemoryUses& uses = backend_.device->ledger().uses();
+  const auto bytes = [&](MemoryPurpose purpose) { return uses[purpose].device; };
+  log::info("engine.memory", {{"engine", id.value},
+                              {"device", plan_.device_bytes},
+                              {"allowed", plan_.allowed_bytes},
+                              {"allocated", uses.total().device},
+                              {"pinned", uses.total().pinned},
+                              {"mapped_weights", plan_.mapped_bytes},
+                              {"weights", bytes(MemoryPurpose::weights)},
+                              {"kv_cache", bytes(MemoryPurpose::kv_cache)},
+                              {"activations", bytes(MemoryPurpose::activations)},
+                              {"logits", bytes(MemoryPurpose::logits)},
+                              {"block_tables", bytes(MemoryPurpose::block_tables)},
+                              {"step_inputs", bytes(MemoryPurpose::step_inputs)},
+                              {"sampling", bytes(MemoryPurpose::sampling)},
+                              {"kernels", bytes(MemoryPurpose::kernels)},
+                              {"graphs", bytes(MemoryPurpose::graphs)}});
 }
 
 void EngineCore::add(AddRequest request) {
@@ -264,6 +274,7 @@ EngineStats EngineCore::stats() const {
   stats.generation_tokens = now.generated_tokens;
   stats.preemptions = now.preemptions;
   stats.steps = now.steps;
+  stats.late_allocations = backend_.device->ledger().num_late();
   stats.step_tokens = step_tokens_;
   stats.step_requests = step_requests_;
   return stats;

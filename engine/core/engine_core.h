@@ -10,10 +10,10 @@
 
 #include "base/ids.h"
 #include "engine/core/engine_backend.h"
+#include "engine/core/engine_plan.h"
 #include "engine/core/handshake.h"
 #include "engine/kv_cache/kv_cache_manager.h"
 #include "engine/kv_cache/kv_event_publisher.h"
-#include "engine/kv_cache/model_plan.h"
 #include "engine/runner/model_runner.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/wire/messages.h"
@@ -24,13 +24,14 @@ class EngineCore {
  public:
   using Progress = std::function<void(std::string_view stage, double fraction)>;
 
-  // Loads, plans, allocates what the plan says, and runs a warm-up step. Throws Failure.
+  // Plans, loads, allocates what the plan says, runs a warm-up step and holds what was allocated
+  // against the plan. Throws Failure. Afterwards nothing is allocated on the device.
   EngineCore(const EngineConfig& config, EngineId id, EngineBackend backend,
              const Progress& progress);
   ~EngineCore();
 
   const Ready& ready() const { return ready_; }
-  const ModelPlan& plan() const { return plan_; }
+  const ModelPlan& plan() const { return *plan_.model; }
   const KvCacheManager& kv_cache() const { return *kv_; }
   const ModelRunner& runner() const { return *runner_; }
   void observe_logits(LogitsObserver observer) { runner_->observe_logits(std::move(observer)); }
@@ -53,6 +54,7 @@ class EngineCore {
 
   void make_runtime(const EngineConfig& config, const std::vector<LayerKvSpec>& specs);
   void make_kv_cache(const EngineConfig& config, EngineId id);
+  void log_memory(EngineId id) const;
 
   void launch();
   void collect(StepOutput& output);
@@ -63,7 +65,7 @@ class EngineCore {
   const EngineBackend backend_;
   std::unique_ptr<Model> model_;
   DType dtype_ = DType::bf16;
-  ModelPlan plan_;
+  EnginePlan plan_;
   Ready ready_;
   std::unique_ptr<KvMemory> memory_;
   std::unique_ptr<ModelRunner> runner_;

@@ -66,9 +66,30 @@ std::int64_t unpadded_page_bytes_of(const KvGroup& group) {
   return sum;
 }
 
+std::vector<MemoryUseInfo> memory_infos(const EnginePlan& plan, const MemoryUses& allocated) {
+  std::vector<MemoryUseInfo> infos;
+  for (std::size_t i = 0; i < kNumMemoryPurposes; ++i) {
+    const auto purpose = static_cast<MemoryPurpose>(i);
+    const MemoryUse& planned = plan.uses[purpose];
+    const MemoryUse& is = allocated[purpose];
+    if (planned == MemoryUse{} && is == MemoryUse{}) continue;
+    infos.push_back({.purpose = std::string(name_of(purpose)),
+                     .planned_bytes = static_cast<std::int64_t>(planned.device),
+                     .allocated_bytes = static_cast<std::int64_t>(is.device),
+                     .pinned_bytes = static_cast<std::int64_t>(is.pinned)});
+  }
+  if (plan.mapped_bytes > 0)
+    infos.push_back({.purpose = "mapped_weights",
+                     .planned_bytes = plan.mapped_bytes,
+                     .allocated_bytes = plan.mapped_bytes});
+  return infos;
+}
+
 }  // namespace
 
-Ready make_ready(const EngineIdentity& identity, const ModelPlan& plan) {
+Ready make_ready(const EngineIdentity& identity, const EnginePlan& engine_plan,
+                 const MemoryUses& allocated) {
+  const ModelPlan& plan = *engine_plan.model;
   Ready ready;
   ready.engine = identity.engine;
   ready.version = quire_version();
@@ -94,6 +115,7 @@ Ready make_ready(const EngineIdentity& identity, const ModelPlan& plan) {
   ready.device = identity.device;
   ready.vocab_size = identity.vocab_size;
   ready.startup_seconds = identity.startup_seconds;
+  ready.memory = memory_infos(engine_plan, allocated);
   return ready;
 }
 

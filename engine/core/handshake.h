@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/config.h"
-#include "engine/kv_cache/model_plan.h"
+#include "engine/core/engine_plan.h"
 #include "engine/wire/messages.h"
 
 namespace quire {
@@ -18,7 +18,8 @@ struct EngineIdentity {
   double startup_seconds = 0;
 };
 
-Ready make_ready(const EngineIdentity& identity, const ModelPlan& plan);
+Ready make_ready(const EngineIdentity& identity, const EnginePlan& plan,
+                 const MemoryUses& allocated);
 
 // Equal for equal weights in an equal dtype: a hash over config.json, the weight files' headers and
 // samples of their contents. Engines compare it before they answer for one model or exchange KV.

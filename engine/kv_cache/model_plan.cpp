@@ -272,22 +272,31 @@ std::int64_t longest_request_bytes(const EngineConfig& config, const ModelMemory
   return bytes;
 }
 
+std::int64_t allowed_bytes(const EngineConfig& config, DeviceKind device,
+                           std::int64_t total_bytes) {
+  const auto share = config.cache.gpu_memory_utilization;
+  if (config.cache.kv_cache_memory_bytes > 0 || (device == DeviceKind::cpu && !share))
+    return total_bytes;
+  return static_cast<std::int64_t>(share.value_or(kDefaultUtilization) *
+                                   static_cast<double>(total_bytes));
+}
+
 std::int64_t kv_cache_budget(const EngineConfig& config, DeviceKind device,
                              const DeviceBudget& budget) {
   if (config.cache.kv_cache_memory_bytes > 0) return config.cache.kv_cache_memory_bytes;
-  const auto share = config.cache.gpu_memory_utilization;
-  if (device == DeviceKind::cpu && !share) {
+  if (device == DeviceKind::cpu && !config.cache.gpu_memory_utilization) {
     const std::int64_t most = std::min(kDefaultCpuCacheBytes, budget.total_bytes / 4);
     return budget.request_bytes > 0 ? std::min(most, kDefaultCpuRequests * budget.request_bytes)
                                     : most;
   }
-  const auto usable = static_cast<std::int64_t>(share.value_or(kDefaultUtilization) *
-                                                static_cast<double>(budget.total_bytes));
-  return usable - budget.weight_bytes - budget.workspace_bytes;
+  return allowed_bytes(config, device, budget.total_bytes) - budget.other_bytes;
 }
 
-Result<ModelPlan> make_model_plan(const EngineConfig& config, const ModelMemory& model,
-                                  DeviceKind device, std::int64_t available_bytes) {
+namespace {
+
+// Block sizes and state cache, after all flags were checked.
+Result<Sizing> size_blocks(const EngineConfig& config, const ModelMemory& model,
+                           DeviceKind device) {
   if (auto valid = validate(config); valid.has_error()) return valid.error();
   Sizing sizing{.config = config, .model = model, .kernels = device_kernels(device)};
   for (const LayerKvSpec& layer : model.layers)
@@ -298,7 +307,27 @@ Result<ModelPlan> make_model_plan(const EngineConfig& config, const ModelMemory&
   for (const auto& phase : {check_length, check_state_flags, check_flags})
     if (auto checked = phase(sizing); checked.has_error()) return checked.error();
   if (auto chosen = choose_block_sizes(sizing); chosen.has_error()) return chosen.error();
+  return sizing;
+}
 
+}  // namespace
+
+Result<KvPlan> plan_without_blocks(const EngineConfig& config, const ModelMemory& model,
+                                   DeviceKind device) {
+  const auto sizing = size_blocks(config, model, device);
+  if (sizing.has_error()) return sizing.error();
+  auto groups = make_kv_groups(plan_input(*sizing, 0));
+  if (groups.has_error()) return to_error(groups.error());
+  KvPlan plan{.max_model_len = sizing->max_model_len};
+  plan.workers.emplace_back().groups = std::move(*groups);
+  return plan;
+}
+
+Result<ModelPlan> make_model_plan(const EngineConfig& config, const ModelMemory& model,
+                                  DeviceKind device, std::int64_t available_bytes) {
+  auto sized = size_blocks(config, model, device);
+  if (sized.has_error()) return sized.error();
+  Sizing& sizing = *sized;
   KvPlanInput input = plan_input(sizing, available_bytes);
   auto plan = make_kv_plan(input);
   if (plan.has_value() && plan->max_model_len < input.max_model_len && sizing.has_states &&

@@ -35,14 +35,17 @@ KvSpecOptions kv_spec_options(const EngineConfig& config, DType model_dtype,
                               std::optional<DType> published_cache_dtype = {});
 
 struct DeviceBudget {
-  std::int64_t total_bytes = 0;      // of the device
-  std::int64_t weight_bytes = 0;     // of this rank
-  std::int64_t workspace_bytes = 0;  // activations, logits
-  std::int64_t request_bytes = 0;    // about what the longest request caches; 0: not known
+  std::int64_t total_bytes = 0;    // of the device
+  std::int64_t other_bytes = 0;    // of this rank: weights, activations, all but the cache
+  std::int64_t request_bytes = 0;  // about what the longest request caches; 0: not known
 };
 
 // DeviceBudget::request_bytes, before blocks are sized.
 std::int64_t longest_request_bytes(const EngineConfig& config, const ModelMemory& model);
+
+// What the engine may use of the device, all in all; where kv_cache_budget() is no share of it:
+// all.
+std::int64_t allowed_bytes(const EngineConfig& config, DeviceKind device, std::int64_t total_bytes);
 
 // Bytes for the KV cache; may be negative. On the CPU the default is a fixed size, not a share.
 std::int64_t kv_cache_budget(const EngineConfig& config, DeviceKind device,
@@ -65,6 +68,10 @@ struct ModelPlan {
   std::vector<std::string> notes = {};  // where a size is not the one asked for, or helps nobody
 };
 
+// A plan's groups and longest context before it is known how many blocks there are: the largest
+// that the tables of running requests can get.
+Result<KvPlan> plan_without_blocks(const EngineConfig& config, const ModelMemory& model,
+                                   DeviceKind device);
 Result<ModelPlan> make_model_plan(const EngineConfig& config, const ModelMemory& model,
                                   DeviceKind device, std::int64_t available_bytes);
 

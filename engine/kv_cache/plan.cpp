@@ -52,28 +52,26 @@ PlanResult<std::vector<LayerKvSpec>> all_layers(const std::vector<WorkerKvInput>
 
 // Sliding windows are not split over context-parallel ranks, and one rule of splitting must hold
 // for every group.
-PlanResult<void> check_context_parallel(const Planning& planning) {
-  const int ranks =
-      planning.input.decode_context_parallel * planning.input.prefill_context_parallel;
-  if (ranks == 1) return {};
-  for (const KvGroup& group : planning.groups)
+PlanResult<void> check_context_parallel(const KvPlanInput& input,
+                                        const std::vector<KvGroup>& groups) {
+  if (input.decode_context_parallel * input.prefill_context_parallel == 1) return {};
+  for (const KvGroup& group : groups)
     if (is_windowed(group.spec))
       return fail(KvPlanErrorCode::cp_with_sliding_window,
                   "context parallelism is not possible with sliding-window layers such as " +
                       group.layers.front());
-  if (planning.groups.size() > 1)
+  if (groups.size() > 1)
     return fail(KvPlanErrorCode::cp_with_several_groups,
                 "context parallelism needs layers of one kind; this model has several");
   return {};
 }
 
-PlanResult<void> choose_kernel_blocks(Planning& planning) {
-  for (KvGroup& group : planning.groups) {
+PlanResult<void> choose_kernel_blocks(const KvPlanInput& input, std::vector<KvGroup>& groups) {
+  for (KvGroup& group : groups) {
     const KvKind kind = group.spec.kind;
     if (!is_attention(kind) || kind == KvKind::hidden_state) continue;
     const bool latent = kind == KvKind::mla || kind == KvKind::sliding_window_mla;
-    const KernelSizes& sizes =
-        latent ? planning.input.latent_kernels : planning.input.attention_kernels;
+    const KernelSizes& sizes = latent ? input.latent_kernels : input.attention_kernels;
     const auto kernel = common_kernel_block_size(group.block_size, std::span(&sizes, 1));
     if (!kernel)
       return fail(KvPlanErrorCode::no_common_block_size,
@@ -178,16 +176,22 @@ std::size_t WorkerKvPlan::total_bytes() const {
   return total;
 }
 
-PlanResult<KvPlan> make_kv_plan(const KvPlanInput& input) {
+PlanResult<std::vector<KvGroup>> make_kv_groups(const KvPlanInput& input) {
   if (auto checked = check_input(input); checked.has_error()) return checked.error();
   auto layers = all_layers(input.workers);
   if (layers.has_error()) return layers.error();
   auto groups = make_groups(std::move(*layers), {input.hybrid_manager, input.use_eagle});
   if (groups.has_error()) return groups.error();
+  if (auto checked = check_context_parallel(input, *groups); checked.has_error())
+    return checked.error();
+  if (auto chosen = choose_kernel_blocks(input, *groups); chosen.has_error()) return chosen.error();
+  return groups;
+}
 
+PlanResult<KvPlan> make_kv_plan(const KvPlanInput& input) {
+  auto groups = make_kv_groups(input);
+  if (groups.has_error()) return groups.error();
   Planning planning{.input = input, .groups = std::move(*groups), .workers = {}};
-  if (auto checked = check_context_parallel(planning); checked.has_error()) return checked.error();
-  if (auto chosen = choose_kernel_blocks(planning); chosen.has_error()) return chosen.error();
   make_workers(planning);
   auto admitted = admit(planning);
   if (admitted.has_error()) return admitted.error();

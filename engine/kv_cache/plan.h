@@ -68,6 +68,8 @@ struct KvPlan {
   const std::vector<KvGroup>& groups() const { return workers.front().groups; }
 };
 
+// The groups of that plan: they do not depend on how much memory there is.
+PlanResult<std::vector<KvGroup>> make_kv_groups(const KvPlanInput& input);
 PlanResult<KvPlan> make_kv_plan(const KvPlanInput& input);
 
 }  // namespace quire

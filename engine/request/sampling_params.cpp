@@ -6,7 +6,6 @@
 namespace quire {
 namespace {
 
-constexpr int kMaxLogprobs = 20;
 constexpr std::size_t kMaxStopTokens = 4096;
 
 Error out_of_range(const char* field, const std::string& rule) {
@@ -59,8 +58,8 @@ std::optional<Error> check_end(const SamplingParams& p) {
   }
   for (const auto& [field, count] :
        {std::pair{"logprobs", p.logprobs}, std::pair{"prompt_logprobs", p.prompt_logprobs}}) {
-    if (count && (*count < -1 || *count > kMaxLogprobs)) {
-      return out_of_range(field, "from 0 to " + std::to_string(kMaxLogprobs) + ", or −1");
+    if (count && (*count < 0 || *count > kMaxLogprobs)) {
+      return out_of_range(field, "from 0 to " + std::to_string(kMaxLogprobs));
     }
   }
   return std::nullopt;

@@ -12,6 +12,8 @@
 
 namespace quire {
 
+inline constexpr int kMaxLogprobs = 20;  // start-up takes the memory for so many
+
 struct SamplingParams {
   // Choice. temperature 0 is greedy.
   float temperature = 1;
@@ -31,7 +33,7 @@ struct SamplingParams {
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
 
-  // Log-probabilities of this many most probable tokens beside the chosen one; −1: all.
+  // Log-probabilities of this many most probable tokens beside the chosen one.
   std::optional<int> logprobs;
   std::optional<int> prompt_logprobs;
 

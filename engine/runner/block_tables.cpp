@@ -13,6 +13,8 @@ namespace {
 // Rows a power of two apart would share few cache lines.
 constexpr std::int64_t kRowPadding = 16;
 
+constexpr auto kPurpose = MemoryPurpose::block_tables;
+
 void check(const TableGeometry& geometry) {
   if (geometry.block_size > 0 && geometry.kernel_block_size > 0 &&
       geometry.block_size % geometry.kernel_block_size == 0) {
@@ -48,9 +50,9 @@ BlockTables::BlockTables(Device& device, Ops& ops, std::vector<TableGeometry> gr
     Group& group = groups_.emplace_back();
     group.geometry = geometry;
     group.counts.resize(slots);
-    group.table = device.allocate_zeroed(slots * stride * sizeof(std::int32_t));
-    group.rows = device.allocate_zeroed(slots * columns * sizeof(std::int32_t));
-    group.slots = device.allocate(limits.max_tokens * sizeof(std::int64_t));
+    group.table = device.allocate_zeroed(slots * stride * sizeof(std::int32_t), kPurpose);
+    group.rows = device.allocate_zeroed(slots * columns * sizeof(std::int32_t), kPurpose);
+    group.slots = device.allocate(limits.max_tokens * sizeof(std::int64_t), kPurpose);
     on_device_.push_back(
         {.table = TensorView(group.table.data(), DType::i32, {limits.max_slots, columns})
                       .with_strides({stride, 1}),

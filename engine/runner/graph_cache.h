@@ -20,10 +20,10 @@ struct CaptureSizes {
   std::string why_none = {};
 };
 
-// Of what the groups' operators support, the least counts. Throws Failure where the configuration
-// asks for sizes that this model cannot have.
-CaptureSizes capture_sizes(const GraphConfig& config, int max_num_seqs, const Ops& ops,
-                           const std::vector<KvGroup>& groups);
+// Of what the groups' operators support, the least counts. Refuses sizes that this model cannot
+// have.
+Result<CaptureSizes> capture_sizes(const GraphConfig& config, int max_num_seqs,
+                                   const OpsTraits& ops, const std::vector<KvGroup>& groups);
 
 // 1, 2, 4, then in steps of 8, from 256 on in steps of 16; the last is max_num_seqs.
 std::vector<int> default_capture_sizes(int max_num_seqs);

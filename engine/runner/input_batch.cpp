@@ -37,8 +37,10 @@ InputBatch::InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& gro
               {.max_slots = limits.max_num_seqs, .max_tokens = limits.max_num_batched_tokens}),
       offsets_(limits.max_num_seqs),
       last_sample_of_(limits.max_num_seqs, -1),
-      pack_(device, limits.max_num_seqs * sizeof(std::int32_t), pack_bytes()),
-      ids_(device.allocate(limits.max_num_batched_tokens * sizeof(std::int32_t))),
+      pack_(device, MemoryPurpose::step_inputs, limits.max_num_seqs * sizeof(std::int32_t),
+            pack_bytes()),
+      ids_(device.allocate(limits.max_num_batched_tokens * sizeof(std::int32_t),
+                           MemoryPurpose::step_inputs)),
       group_inputs_(groups.size()) {}
 
 std::size_t InputBatch::pack_bytes() const {

@@ -17,7 +17,7 @@ const KvSpec& spec_of(const KvGroup& group, std::size_t layer) {
 KvMemory::KvMemory(Device& device, const KvPlan& plan) : device_(device), plan_(plan) {
   const WorkerKvPlan& worker = plan.workers.front();
   for (const KvTensor& tensor : worker.tensors) {
-    tensors_.push_back(device.allocate_zeroed(tensor.size));
+    tensors_.push_back(device.allocate_zeroed(tensor.size, MemoryPurpose::kv_cache));
   }
   if (bytes() != worker.total_bytes()) {
     throw Failure(ErrorCode::internal, "KV cache of " + std::to_string(bytes()) +

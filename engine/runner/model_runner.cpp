@@ -15,16 +15,7 @@ std::size_t logits_bytes(const Model& model, int rows) {
   return static_cast<std::size_t>(rows) * model.vocab_size() * sizeof(float);
 }
 
-std::size_t workspace_bytes(const Model& model, const BatchLimits& limits) {
-  return model.workspace_bytes(limits.max_num_batched_tokens, limits.max_num_seqs);
-}
-
 }  // namespace
-
-std::size_t ModelRunner::scratch_bytes(const Model& model, const BatchLimits& limits) {
-  return workspace_bytes(model, limits) + hidden_bytes(model, limits.max_num_batched_tokens) +
-         hidden_bytes(model, limits.max_num_seqs) + logits_bytes(model, limits.max_num_seqs);
-}
 
 ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memory,
                          const KvPlan& plan, const RunnerOptions& options)
@@ -40,14 +31,20 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
                {.max_num_seqs = options.limits.max_num_seqs,
                 .vocab_size = model.vocab_size(),
                 .seed = options.seed}),
-      workspace_(device.allocate(workspace_bytes(model, options.limits))),
-      hidden_(device.allocate(hidden_bytes(model, options.limits.max_num_batched_tokens))),
-      sampled_hidden_(device.allocate(hidden_bytes(model, options.limits.max_num_seqs))),
-      logits_(device.allocate(logits_bytes(model, options.limits.max_num_seqs))),
-      prompt_logprobs_(device, ops) {
+      workspace_(device.allocate(
+          model.workspace_bytes(options.limits.max_num_batched_tokens, options.limits.max_num_seqs),
+          MemoryPurpose::activations)),
+      hidden_(device.allocate(hidden_bytes(model, options.limits.max_num_batched_tokens),
+                              MemoryPurpose::activations)),
+      sampled_hidden_(device.allocate(hidden_bytes(model, options.limits.max_num_seqs),
+                                      MemoryPurpose::activations)),
+      logits_(
+          device.allocate(logits_bytes(model, options.limits.max_num_seqs), MemoryPurpose::logits)),
+      prompt_logprobs_(device, ops, options.limits.max_num_seqs, model.vocab_size()) {
   for (InFlight& step : steps_) {
     step.done = device.create_event();
-    step.tokens = device.allocate_host(options.limits.max_num_seqs * sizeof(std::int32_t));
+    step.tokens = device.allocate_host(options.limits.max_num_seqs * sizeof(std::int32_t),
+                                       MemoryPurpose::step_inputs);
   }
 }
 

@@ -40,9 +40,6 @@ class ModelRunner {
   ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memory, const KvPlan& plan,
               const RunnerOptions& options);
 
-  // What the constructor takes of the device beside weights and KV cache, in bytes.
-  static std::size_t scratch_bytes(const Model& model, const BatchLimits& limits);
-
   // Runs a prompt and a decode step in the null block, so that the first request finds everything
   // touched and a workspace that is too small shows at start-up; then captures the graphs.
   void warm_up();

@@ -22,7 +22,8 @@ struct PromptPosition {
 
 class PromptLogprobs {
  public:
-  PromptLogprobs(Device& device, Ops& ops) : device_(device), ops_(ops) {}
+  // Chunks of max_rows logits at most.
+  PromptLogprobs(Device& device, Ops& ops, int max_rows, int vocab_size);
 
   // Prompt tokens whose probability this chunk of the request tells; 0: it does not ask.
   static int num_wanted(const Request& request, int num_computed, int num_tokens);
@@ -37,7 +38,7 @@ class PromptLogprobs {
   Device& device_;
   Ops& ops_;
   Buffer chosen_;   // i32 [n]
-  Buffer results_;  // ids [n, k], values [n, k], chosen values [n], ranks [n]; all four bytes wide
+  Buffer results_;  // LogprobArrays
   std::unordered_map<RequestId, std::vector<PromptPosition>> positions_;
 };
 

@@ -1,20 +1,17 @@
 #pragma once
 // Logits → tokens, for the rows of one step that sample. Reads each row's SamplingParams, turns
-// them into the arrays of SamplingArgs and LogitEdits, queues the operators. Engine thread only.
-//
-// A steady step allocates nothing; bias lists, penalties and log-probabilities grow their buffers
-// to what was needed so far.
+// them into the arrays of SamplingArgs and LogitEdits, queues the operators. Engine thread
+// only. After construction nothing is allocated on the device.
 
-#include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "backend/ops.h"
-#include "backend/staged_array.h"
 #include "backend/staged_pack.h"
 #include "engine/request/request.h"
+#include "engine/sampling/logit_editor.h"
+#include "engine/sampling/step_logprobs.h"
 #include "engine/sampling/token_counts.h"
 
 namespace quire {
@@ -23,16 +20,6 @@ struct SamplerOptions {
   int max_num_seqs = 0;
   int vocab_size = 0;
   std::uint64_t seed = 0;  // of requests without one, together with their id
-};
-
-// Log-probabilities of the rows that asked for them, on the host: k best of each, and the chosen.
-struct LogprobRows {
-  int k = 0;
-  std::span<const std::int32_t> top_ids;  // [rows, k]
-  std::span<const float> top_values;      // [rows, k]
-  std::span<const float> chosen_values;   // [rows]
-  std::span<const std::int32_t> ranks;    // [rows], 1 = most probable
-  std::span<const std::int32_t> row_of;   // by sampled row: its row here, −1: did not ask
 };
 
 class Sampler {
@@ -47,14 +34,14 @@ class Sampler {
   void add_row(int slot, const Request& request, int position);  // of the token to draw
   int num_rows() const { return num_rows_; }
   // Some row depends on its own latest tokens, so they must be on the host before the next step.
-  bool needs_latest_tokens() const { return !penalized_.empty(); }
+  bool needs_latest_tokens() const { return editor_.has_seen(); }
 
   // Queues the draw: tokens i32 [rows] from logits f32 [rows, V], which it may overwrite.
   void sample(TensorView tokens, TensorView logits, StreamRef stream);
 
   // Of the latest or the next to latest sample(), whose stream has got so far. Ends with the next
   // sample() but one.
-  const LogprobRows& logprobs(int turn) const { return results_[turn].rows; }
+  const LogprobRows& logprobs(int turn) const { return logprobs_.rows(turn); }
   int turn() const { return turn_; }  // of the latest sample()
 
  private:
@@ -71,31 +58,18 @@ class Sampler {
     TokenCounts counts;
     int num_counted = 0;  // of the request's tokens
   };
-  // Where log-probabilities of one step land.
-  struct LogprobBuffers {
-    Buffer on_device;
-    Buffer on_host;
-    std::vector<std::int32_t> row_of;
-    LogprobRows rows;
-  };
-
   RowParams params_of(const Request& request) const;
   void add_edits(int row, const Request& request, int position);
   void count_tokens(Slot& slot, const Request& request);
   void forbid(int row, TokenId token);
-  LogitEdits upload_edits(StreamRef stream);
   SamplingArgs sampling_args() const;
-  void keep_raw_logits(TensorView logits, StreamRef stream);
-  void compute_logprobs(TensorView tokens, StreamRef stream);
 
-  Device& device_;
   Ops& ops_;
   const SamplerOptions options_;
   std::vector<Slot> slots_;
   std::vector<std::optional<RowParams>> params_;  // by slot; empty: a new request
 
   int num_rows_ = 0;
-  bool has_edits_ = false;
 
   // One element per sampled row; one copy brings them all to the device.
   struct RowArrays {
@@ -107,24 +81,9 @@ class Sampler {
   StagedPack pack_;
   RowArrays rows_;
 
-  // Lists of (row, token): collected here, then uploaded.
-  std::vector<std::int32_t> bias_rows_, bias_tokens_;
-  std::vector<float> bias_values_;
+  LogitEditor editor_;
   std::vector<std::uint8_t> is_allowed_;  // [V], of the row at hand
-  struct PenalizedRow {
-    std::int32_t row;
-    std::int32_t slot;
-  };
-  std::vector<PenalizedRow> penalized_;
-  StagedArray<std::int32_t> bias_row_, bias_token_, seen_row_, seen_token_, seen_count_;
-  StagedArray<float> bias_value_;
-
-  std::vector<std::int32_t> logprob_rows_;  // sampled rows that asked
-  int logprob_k_ = 0;
-  StagedArray<std::int32_t> logprob_row_;
-  Buffer raw_logits_;     // f32 [rows that asked, V], before edits
-  Buffer chosen_tokens_;  // i32 [rows that asked]
-  std::array<LogprobBuffers, 2> results_;
+  StepLogprobs logprobs_;
   int turn_ = 0;
 };
 

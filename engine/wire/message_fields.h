@@ -16,7 +16,7 @@ inline constexpr int kLast<DType> = static_cast<int>(DType::fp8_e4m3);
 template <>
 inline constexpr int kLast<SchedulingPolicy> = static_cast<int>(SchedulingPolicy::priority);
 template <>
-inline constexpr int kLast<LoadFormat> = static_cast<int>(LoadFormat::measure);
+inline constexpr int kLast<LoadFormat> = static_cast<int>(LoadFormat::dummy);
 template <>
 inline constexpr int kLast<DeviceKind> = static_cast<int>(DeviceKind::cuda);
 template <>
@@ -137,6 +137,7 @@ void fields(V& v, T& m) {
   v(12, m.steps);
   v(13, m.step_tokens);
   v(14, m.step_requests);
+  v(15, m.late_allocations);
 }
 
 template <class V, Same<StepOutput> T>
@@ -250,6 +251,14 @@ void fields(V& v, T& m) {
   v(6, m.unpadded_page_bytes);
 }
 
+template <class V, Same<MemoryUseInfo> T>
+void fields(V& v, T& m) {
+  v(1, m.purpose);
+  v(2, m.planned_bytes);
+  v(3, m.allocated_bytes);
+  v(4, m.pinned_bytes);
+}
+
 template <class V, Same<Ready> T>
 void fields(V& v, T& m) {
   v(1, m.engine);
@@ -268,6 +277,7 @@ void fields(V& v, T& m) {
   v(14, m.vocab_size);
   v(15, m.startup_seconds);
   v(16, m.mamba_cache_mode);
+  v(17, m.memory);
 }
 
 template <class V, Same<EngineDead> T>

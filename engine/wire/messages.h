@@ -92,6 +92,7 @@ struct EngineStats {
   std::int64_t generation_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t steps = 0;
+  std::int64_t late_allocations = 0;  // on the device after start-up; none should be
 
   int step_tokens = 0;    // tokens in the step that this accompanies
   int step_requests = 0;  // rows in it
@@ -142,6 +143,14 @@ struct KvGroupInfo {
   std::int64_t unpadded_page_bytes = 0;  // 0: an older engine, which does not say
 };
 
+// What one purpose takes of the device, as planned and as allocated.
+struct MemoryUseInfo {
+  std::string purpose;  // "weights", "kv_cache", …
+  std::int64_t planned_bytes = 0;
+  std::int64_t allocated_bytes = 0;
+  std::int64_t pinned_bytes = 0;  // of the host, as planned
+};
+
 struct Ready {
   EngineId engine;
   std::string version;
@@ -159,6 +168,7 @@ struct Ready {
   int vocab_size = 0;
   double startup_seconds = 0;
   std::string mamba_cache_mode;  // as resolved; empty: no recurrent states
+  std::vector<MemoryUseInfo> memory;
 };
 
 // The engine's last words; nothing follows.

@@ -21,7 +21,7 @@ struct ModelSource {
   const ModelConfig& config;
   std::unique_ptr<Weights> weights;
   Device& device;
-  Ops& ops;
+  const OpsTraits& ops;
   int max_model_len;
 };
 
@@ -38,6 +38,7 @@ class CausalLm : public Model {
   int hidden_size() const override { return config_.hidden_size; }
   DType dtype() const override { return weights_->dtype(); }
   std::size_t weight_bytes() const override { return weights_->bytes(); }
+  std::size_t mapped_bytes() const override { return weights_->mapped_bytes(); }
   int position_offset(int num_prompt_tokens) const override {
     return rope_.position_offset(num_prompt_tokens);
   }
@@ -78,7 +79,7 @@ class CausalLm : public Model {
   std::unique_ptr<Weights> weights_;
   std::string root_;
   StreamRef stream_;
-  const Ops& ops_;
+  const OpsTraits& ops_;
   int max_model_len_;
   Rope rope_;
   TensorView embedding_;  // [vocab, hidden]

@@ -11,7 +11,7 @@ constexpr std::uintptr_t kNowhere = 4096;  // not null: null means an absent opt
 
 class MeasuringOps final : public Ops {
  public:
-  explicit MeasuringOps(const Ops& backend) : backend_(backend) {}
+  explicit MeasuringOps(const OpsTraits& backend) : backend_(backend) {}
 
   std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override {
     return backend_.moe_workspace_bytes(num_tokens, shape);
@@ -50,16 +50,21 @@ class MeasuringOps final : public Ops {
                       StreamRef) override {}
 
  private:
-  const Ops& backend_;
+  const OpsTraits& backend_;
 };
 
 }  // namespace
+
+std::unique_ptr<Ops> make_measuring_ops(const OpsTraits& backend) {
+  return std::make_unique<MeasuringOps>(backend);
+}
 
 TensorView unbacked(DType dtype, std::initializer_list<std::int64_t> extents) {
   return {reinterpret_cast<void*>(kNowhere), dtype, extents};
 }
 
-std::size_t measure_workspace(const Ops& ops, StreamRef stream, int num_tokens, int num_groups,
+std::size_t measure_workspace(const OpsTraits& ops, StreamRef stream, int num_tokens,
+                              int num_groups,
                               const std::function<void(const ForwardContext&)>& step) {
   MeasuringOps measuring(ops);
   Workspace workspace(Buffer(reinterpret_cast<void*>(kNowhere),

@@ -3,6 +3,7 @@
 // scratch memory is learnt by walking through it.
 
 #include <functional>
+#include <memory>
 
 #include "model/forward_context.h"
 
@@ -10,8 +11,11 @@ namespace quire {
 
 // Peak bytes that `step` takes from its context's workspace with num_tokens tokens. Sizes that
 // depend on the backend come from `ops`.
-std::size_t measure_workspace(const Ops& ops, StreamRef stream, int num_tokens, int num_groups,
+std::size_t measure_workspace(const OpsTraits& ops, StreamRef stream, int num_tokens,
+                              int num_groups,
                               const std::function<void(const ForwardContext&)>& step);
+
+std::unique_ptr<Ops> make_measuring_ops(const OpsTraits& backend);
 
 // Stands for device memory that is never touched.
 TensorView unbacked(DType dtype, std::initializer_list<std::int64_t> extents);

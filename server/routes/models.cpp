@@ -26,6 +26,9 @@ openapi::EngineCard card_of(const Ready& ready) {
     card.kv_groups.push_back(
         {group.kind, group.block_size, group.kernel_block_size, group.page_bytes, group.layers});
   }
+  for (const MemoryUseInfo& use : ready.memory) {
+    card.memory.push_back({use.purpose, use.planned_bytes, use.allocated_bytes, use.pinned_bytes});
+  }
   return card;
 }
 

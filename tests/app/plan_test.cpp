@@ -65,8 +65,8 @@ TEST_CASE("What is planned without weights is what an engine allocates and repor
       EngineConfig config = config_for(folder);
       change.apply(config);
       const PlanReport report = make_plan_report(config, 0);
-      REQUIRE(report.plan.has_value());
-      const KvPlan& planned = report.plan->kv;
+      REQUIRE(report.plan.model.has_value());
+      const KvPlan& planned = report.plan.model->kv;
 
       EngineCore engine(config, EngineId{0},
                         {DeviceKind::cpu, make_cpu_device(), make_cpu_ops({.threads = 1})},
@@ -101,16 +101,16 @@ TEST_CASE("A plan is for this machine's device, or for the one described") {
   CHECK(make_plan_report(config, std::int64_t{80} << 30).device == "cuda");
   config.device = DeviceKind::cuda;
   const PlanReport asked = make_plan_report(config, 0);
-  CHECK(asked.plan.has_value() == has_gpu);
-  if (!has_gpu) CHECK(asked.plan.error().field == "--device");
+  CHECK(asked.plan.model.has_value() == has_gpu);
+  if (!has_gpu) CHECK(asked.plan.model.error().field == "--device");
   config.device = DeviceKind::cpu;
   CHECK(make_plan_report(config, 0).device == "cpu");
 }
 
 TEST_CASE("The JSON form says what the plan says") {
   const PlanReport report = make_plan_report(config_for("models/quire-tiny-hybrid"), 0);
-  REQUIRE(report.plan.has_value());
-  const KvPlan& kv = report.plan->kv;
+  REQUIRE(report.plan.model.has_value());
+  const KvPlan& kv = report.plan.model->kv;
   simdjson::dom::parser parser;
   const std::string text = plan_json(report);
   const simdjson::dom::element json = parser.parse(text);
@@ -121,11 +121,15 @@ TEST_CASE("The JSON form says what the plan says") {
   CHECK(std::int64_t(json["plan"]["kv_cache_size_tokens"]) == kv.kv_cache_size_tokens);
   CHECK(json["plan"]["groups"].get_array().size() == kv.groups().size());
   CHECK(double(json["plan"]["max_concurrency"]) == Approx(kv.max_concurrency));
-  CHECK(std::int64_t(json["plan"]["allocated_bytes"]) <= 64 << 20);
-  REQUIRE(report.plan->checkpoint.has_value());
+  const std::int64_t cache = json["plan"]["allocated_bytes"];
+  CHECK(cache <= 64 << 20);
+  CHECK(std::int64_t(json["memory"]["kv_cache"]["planned_bytes"]) == cache);
+  for (const char* purpose : {"weights", "activations", "logits", "block_tables", "step_inputs"})
+    CHECK(std::int64_t(json["memory"][purpose]["planned_bytes"]) > 0);
+  REQUIRE(report.plan.model->checkpoint.has_value());
   const simdjson::dom::element checkpoint = json["plan"]["state_checkpoint"];
-  CHECK(std::int64_t(checkpoint["bytes"]) == report.plan->checkpoint->bytes);
-  CHECK(std::int64_t(checkpoint["num_in_pool"]) == report.plan->checkpoint->num_in_pool);
+  CHECK(std::int64_t(checkpoint["bytes"]) == report.plan.model->checkpoint->bytes);
+  CHECK(std::int64_t(checkpoint["num_in_pool"]) == report.plan.model->checkpoint->num_in_pool);
   CHECK(plan_text(report).find("checkpoint") != std::string::npos);
 }
 

@@ -54,6 +54,6 @@ class EmulatedGemm final : public Gemm {
 }  // namespace
 
 std::string gemm_unavailable() { return ""; }
-std::unique_ptr<Gemm> make_gemm(Device&) { return std::make_unique<EmulatedGemm>(); }
+std::unique_ptr<Gemm> make_gemm(void*) { return std::make_unique<EmulatedGemm>(); }
 
 }  // namespace quire::cuda

@@ -30,8 +30,8 @@ using Allocations = std::map<const char*, std::size_t>;
 
 struct Arena {
   char* begin = nullptr;
-  std::size_t used = 0;  // bytes of addresses given out, freed ones too
-  std::size_t live_bytes = 0;
+  std::size_t used = 0;        // bytes of addresses given out, freed ones too
+  std::size_t live_bytes = 0;  // the driver's too
   int openers = 0;
   Allocations live;
 
@@ -50,6 +50,9 @@ Allocations& pinned() {
   static auto* all = new Allocations;
   return *all;
 }
+
+int failing = 0;  // allocations until one fails, with it
+bool fails() { return failing > 0 && --failing == 0; }
 
 struct sigaction handler_before;
 void explain(int signal, siginfo_t* info, void*) {
@@ -104,14 +107,32 @@ void give_back_pages(const char* data, std::size_t bytes) {
 
 }  // namespace
 
+std::size_t device_bytes() {
+  static const std::size_t value = [] {
+    const char* text = std::getenv("QUIRE_EMULATION_MEMORY");
+    return text == nullptr ? std::size_t{8} << 30 : std::strtoull(text, nullptr, 10);
+  }();
+  return value;
+}
+
+void fail_allocation(int nth) { failing = nth; }
+bool all_released() { return arena().live.empty() && arena().live_bytes == 0 && pinned().empty(); }
+
+cudaError_t take_device(std::size_t bytes) {
+  if (fails() || bytes > device_bytes_free()) return failed(cudaErrorMemoryAllocation);
+  arena().live_bytes += bytes;
+  return cudaSuccess;
+}
+
+void give_device(std::size_t bytes) { arena().live_bytes -= bytes; }
+
 cudaError_t allocate_device(void** data, std::size_t bytes) {
   Arena& a = arena();
   const std::size_t span = round_up(bytes, kAlignment) + kAlignment;  // never touches the next
-  if (bytes > kDeviceBytes - a.live_bytes || span > kReservedBytes - a.used)
-    return failed(cudaErrorMemoryAllocation);
+  if (span > kReservedBytes - a.used) return failed(cudaErrorMemoryAllocation);
+  if (const cudaError_t error = take_device(bytes); error != cudaSuccess) return error;
   char* begin = a.begin + a.used;
   a.used += span;
-  a.live_bytes += bytes;
   a.live[begin] = bytes;
   const DeviceAccess access;
   a.protect(PROT_READ | PROT_WRITE);  // what is new may begin a page
@@ -128,15 +149,15 @@ cudaError_t free_device(void* data) {
   if (it == a.live.end()) return failed(cudaErrorInvalidValue);
   give_back_pages(it->first, it->second);
   if (kAsan) __asan_poison_memory_region(data, it->second);
-  a.live_bytes -= it->second;
+  give_device(it->second);
   a.live.erase(it);
   return cudaSuccess;
 }
 
-std::size_t device_bytes_free() { return kDeviceBytes - arena().live_bytes; }
+std::size_t device_bytes_free() { return device_bytes() - arena().live_bytes; }
 
 cudaError_t allocate_pinned(void** data, std::size_t bytes) {
-  if (posix_memalign(data, 256, bytes != 0 ? bytes : 1) != 0)
+  if (fails() || posix_memalign(data, 256, bytes != 0 ? bytes : 1) != 0)
     return failed(cudaErrorMemoryAllocation);
   std::memset(*data, 0xff, bytes);
   pinned()[static_cast<char*>(*data)] = bytes;

@@ -11,14 +11,22 @@
 
 namespace emulation {
 
-constexpr std::size_t kDeviceBytes = std::size_t{8} << 30;
+// QUIRE_EMULATION_MEMORY, bytes; 8 GiB without.
+std::size_t device_bytes();
 
 // Exact sizes: ASan sees the very next byte. Contents start as 0xff.
 cudaError_t allocate_device(void** data, std::size_t bytes);
 cudaError_t free_device(void* data);
 std::size_t device_bytes_free();
+// What the driver keeps on the device, such as graphs.
+cudaError_t take_device(std::size_t bytes);
+void give_device(std::size_t bytes);
 cudaError_t allocate_pinned(void** data, std::size_t bytes);
 cudaError_t free_pinned(void* data);
+
+// The nth allocation from now on (device, pinned or the driver's) fails; 0: none does.
+void fail_allocation(int nth);
+bool all_released();
 
 enum class Space { pageable, pinned, device, freed };  // freed: once a device's, or never one
 Space space_of(const void* address);                   // the end of an allocation belongs to it

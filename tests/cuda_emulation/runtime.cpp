@@ -111,7 +111,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaGetDevice(int* id) { return *id = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int id) { return id == 0 ? cudaSuccess : failed(cudaErrorInvalidDevice); }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-  *properties = {"emulated", limits().capability / 10, limits().capability % 10, kDeviceBytes};
+  *properties = {"emulated", limits().capability / 10, limits().capability % 10, device_bytes()};
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
@@ -138,7 +138,7 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   LOCK;
   *free = device_bytes_free();
-  *total = kDeviceBytes;
+  *total = device_bytes();
   return alive();
 }
 

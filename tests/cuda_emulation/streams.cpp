@@ -25,6 +25,7 @@ struct CUgraph_st {
 };
 struct CUgraphExec_st {
   std::vector<Work> work;
+  std::size_t bytes;  // of the device
 };
 
 namespace {
@@ -320,8 +321,14 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {
   LOCK;
   if (!graphs.contains(graph)) return failed(cudaErrorInvalidValue);
-  executables.insert(*executable = new CUgraphExec_st{graph->work});
+  const std::size_t bytes = graph->work.size() << 10;
+  if (const cudaError_t error = take_device(bytes); error != cudaSuccess) return error;
+  executables.insert(*executable = new CUgraphExec_st{graph->work, bytes});
   return alive();
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t) {
+  LOCK;
+  return executables.contains(executable) ? alive() : failed(cudaErrorInvalidValue);
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   LOCK;
@@ -332,7 +339,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   LOCK;
-  return destroy(executables, executable) ? alive() : failed(cudaErrorInvalidValue);
+  if (!executables.contains(executable)) return failed(cudaErrorInvalidValue);
+  give_device(executable->bytes);
+  destroy(executables, executable);
+  return alive();
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   LOCK;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "backend/measuring_device.h"
 #include "base/error.h"
 #include "cpu/cpu_backend.h"
 #include "model/registry.h"
@@ -122,9 +123,11 @@ TEST_CASE("every architecture loads with dummy weights of its shape", "[model][w
     const auto model = load_model(config, "nowhere", *device, *ops,
                                   {.load_format = LoadFormat::dummy, .max_model_len = 64});
     CHECK(model->weight_bytes() > 100'000);
-    const auto measured = load_model(config, "nowhere", *device, *ops,
-                                     {.load_format = LoadFormat::measure, .max_model_len = 64});
+    MeasuringDevice nothing(/*is_host_memory=*/true);
+    const auto measured =
+        load_model(config, "nowhere", nothing, *ops, {.max_model_len = 64, .measure = true});
     CHECK(measured->weight_bytes() == model->weight_bytes());
+    CHECK(nothing.ledger().uses() == device->ledger().uses());
     CHECK(measured->workspace_bytes(32, 4) == model->workspace_bytes(32, 4));
     CHECK(model->workspace_bytes(32, 4) > model->workspace_bytes(1, 1));
   }

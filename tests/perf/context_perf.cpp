@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
-#include "engine/core/kv_setup.h"
+#include "engine/core/engine_plan.h"
 #include "engine/runner/model_runner.h"
 #include "model/registry.h"
 
@@ -73,9 +73,8 @@ class Decoder {
         ops_(make_cpu_ops({.threads = 1})),
         model_(load_model(model_config_, config_.model.path, *device_, *ops_,
                           {.dtype = model_config_.dtype, .load_format = LoadFormat::dummy})),
-        plan_(plan_kv_cache(config_, model_config_, DeviceKind::cpu,
-                            device_budget(config_, model_config_, *model_, std::int64_t{8} << 30))
-                  .value()
+        plan_(plan_engine(config_, model_config_, planned_device(DeviceKind::cpu, *device_, *ops_))
+                  .model.value()
                   .kv),
         memory_(*device_, plan_) {
     model_->bind_cache(

@@ -30,8 +30,8 @@ class TimedDevice::TimedEvent final : public Event {
   std::unique_ptr<Event> event_;
 };
 
-Buffer TimedDevice::allocate_host(std::size_t bytes) {
-  Buffer buffer = device_->allocate_host(bytes);
+Buffer TimedDevice::allocate_host(std::size_t bytes, MemoryPurpose purpose) {
+  Buffer buffer = ForwardingDevice::allocate_host(bytes, purpose);
   pinned_.emplace_back(static_cast<const char*>(buffer.data()), bytes);
   return buffer;
 }
@@ -46,7 +46,7 @@ bool TimedDevice::on_host(const void* address) const {
 void TimedDevice::copy(void* dst, const void* src, std::size_t bytes, StreamRef stream) {
   const bool to_host = on_host(dst);
   if (!to_host) step_begins();
-  device_->copy(dst, src, bytes, stream);
+  ForwardingDevice::copy(dst, src, bytes, stream);
   if (to_host && in_step_) tokens_copied_ = true;
 }
 
@@ -65,22 +65,22 @@ void TimedDevice::step_ends() {
 }
 
 std::unique_ptr<Event> TimedDevice::create_event() {
-  return std::make_unique<TimedEvent>(*this, device_->create_event());
+  return std::make_unique<TimedEvent>(*this, ForwardingDevice::create_event());
 }
 
 void TimedDevice::wait(StreamRef stream, Event& event) {
-  device_->wait(stream, static_cast<TimedEvent&>(event).inner());
+  ForwardingDevice::wait(stream, static_cast<TimedEvent&>(event).inner());
 }
 
 std::unique_ptr<Graph> TimedDevice::capture(const std::function<void()>& body) {
   capturing_ = true;
-  auto graph = device_->capture(body);
+  auto graph = ForwardingDevice::capture(body);
   capturing_ = false;
   return graph;
 }
 
 StepTimes TimedDevice::take_times() {
-  device_->synchronize(stream());
+  synchronize(stream());
   if (in_step_) steps_.pop_back();  // has no end
   in_step_ = tokens_copied_ = false;
   StepTimes times;

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "backend/device.h"
 #include "cuda/runtime/handles.h"
+#include "tests/support/forwarding_device.h"
 
 namespace quire::perf {
 
@@ -17,26 +17,15 @@ struct StepTimes {
   int steps = 0;
 };
 
-class TimedDevice final : public Device {
+class TimedDevice final : public test::ForwardingDevice {
  public:
-  explicit TimedDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  using ForwardingDevice::ForwardingDevice;
 
   // Of the steps since the last call; waits for them.
   StepTimes take_times();
 
-  std::string name() const override { return device_->name(); }
-  MemoryInfo memory() const override { return device_->memory(); }
-  bool is_host_memory() const override { return device_->is_host_memory(); }
-  Buffer allocate(std::size_t bytes) override { return device_->allocate(bytes); }
-  Buffer allocate_zeroed(std::size_t bytes) override { return device_->allocate_zeroed(bytes); }
-  Buffer allocate_host(std::size_t bytes) override;
-  StreamRef stream() override { return device_->stream(); }
-  StreamRef copy_stream() override { return device_->copy_stream(); }
+  Buffer allocate_host(std::size_t bytes, MemoryPurpose purpose) override;
   void copy(void* dst, const void* src, std::size_t bytes, StreamRef stream) override;
-  void zero(void* dst, std::size_t bytes, StreamRef stream) override {
-    device_->zero(dst, bytes, stream);
-  }
-  void synchronize(StreamRef stream) override { device_->synchronize(stream); }
   std::unique_ptr<Event> create_event() override;
   void wait(StreamRef stream, Event& event) override;
   std::unique_ptr<Graph> capture(const std::function<void()>& body) override;
@@ -50,7 +39,6 @@ class TimedDevice final : public Device {
   void step_begins();
   void step_ends();
 
-  std::unique_ptr<Device> device_;
   std::vector<std::pair<const char*, std::size_t>> pinned_;
   std::vector<Step> steps_;
   bool in_step_ = false, tokens_copied_ = false, capturing_ = false;

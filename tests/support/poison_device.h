@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "backend/device.h"
+#include "tests/support/forwarding_device.h"
 
 namespace quire::test {
 
-class PoisonDevice final : public Device {
+class PoisonDevice final : public ForwardingDevice {
  public:
-  explicit PoisonDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  using ForwardingDevice::ForwardingDevice;
 
   // All of the cache's tensors, which have these sizes; other memory is left alone.
   void poison_tensors(const std::vector<std::size_t>& sizes) {
@@ -36,37 +36,23 @@ class PoisonDevice final : public Device {
   // Of the tensors, since the start.
   std::size_t bytes_zeroed() const { return bytes_zeroed_; }
 
-  std::string name() const override { return device_->name(); }
-  MemoryInfo memory() const override { return device_->memory(); }
-  bool is_host_memory() const override { return device_->is_host_memory(); }
-  Buffer allocate(std::size_t bytes) override { return device_->allocate(bytes); }
-  Buffer allocate_zeroed(std::size_t bytes) override {
-    Buffer buffer = device_->allocate_zeroed(bytes);
-    tensors_.emplace_back(buffer.data(), bytes);
+  Buffer allocate_zeroed(std::size_t bytes, MemoryPurpose purpose) override {
+    Buffer buffer = ForwardingDevice::allocate_zeroed(bytes, purpose);
+    if (purpose == MemoryPurpose::kv_cache) tensors_.emplace_back(buffer.data(), bytes);
     return buffer;
-  }
-  Buffer allocate_host(std::size_t bytes) override { return device_->allocate_host(bytes); }
-  StreamRef stream() override { return device_->stream(); }
-  StreamRef copy_stream() override { return device_->copy_stream(); }
-  void copy(void* dst, const void* src, std::size_t bytes, StreamRef stream) override {
-    device_->copy(dst, src, bytes, stream);
   }
   void zero(void* dst, std::size_t bytes, StreamRef stream) override {
     for (const auto& [data, size] : tensors_) {
       const std::ptrdiff_t offset = static_cast<char*>(dst) - static_cast<char*>(data);
       if (offset >= 0 && static_cast<std::size_t>(offset) < size) bytes_zeroed_ += bytes;
     }
-    device_->zero(dst, bytes, stream);
+    ForwardingDevice::zero(dst, bytes, stream);
   }
-  void synchronize(StreamRef stream) override { device_->synchronize(stream); }
-  std::unique_ptr<Event> create_event() override { return device_->create_event(); }
-  void wait(StreamRef stream, Event& event) override { device_->wait(stream, event); }
   std::unique_ptr<Graph> capture(const std::function<void()>&) override { return nullptr; }
 
  private:
   static constexpr int kNaN = 0xff;  // of every byte: NaN in f32, bf16 and f16
 
-  std::unique_ptr<Device> device_;
   std::vector<std::pair<void*, std::size_t>> tensors_;
   std::size_t bytes_zeroed_ = 0;
 };

@@ -231,8 +231,7 @@ TEST_CASE("A cache that can never hit is announced with the reason") {
 
 TEST_CASE("The cache's share of a device") {
   EngineConfig config = config_for();
-  const DeviceBudget budget{
-      .total_bytes = 80 * kGiB, .weight_bytes = 16 * kGiB, .workspace_bytes = 2 * kGiB};
+  const DeviceBudget budget{.total_bytes = 80 * kGiB, .other_bytes = 18 * kGiB};
   CHECK(kv_cache_budget(config, DeviceKind::cuda, budget) == 54 * kGiB);
   CHECK(kv_cache_budget(config, DeviceKind::cpu, budget) == 4 * kGiB);
   CHECK(kv_cache_budget(config, DeviceKind::cpu, {.total_bytes = 8 * kGiB}) == 2 * kGiB);

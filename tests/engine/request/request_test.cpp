@@ -91,7 +91,7 @@ TEST_CASE("Sampling parameters out of range are named", "[request]") {
       {"/max_tokens", [](SamplingParams& p) { p.max_tokens = 0; }},
       {"/min_tokens", [](SamplingParams& p) { p.min_tokens = 17; }},
       {"/logprobs", [](SamplingParams& p) { p.logprobs = 21; }},
-      {"/prompt_logprobs", [](SamplingParams& p) { p.prompt_logprobs = -2; }},
+      {"/prompt_logprobs", [](SamplingParams& p) { p.prompt_logprobs = -1; }},
   }));
   INFO(c.field);
   SamplingParams params;

@@ -7,7 +7,7 @@ TableBench::TableBench(std::vector<TableGeometry> groups, const TableLimits& lim
     : backend_(op_backends().front()),
       run_(backend_),
       tables_(*backend_.device, *backend_.ops, std::move(groups), limits, cp),
-      pack_(*backend_.device, 0, tables_.max_staged_bytes()) {}
+      pack_(*backend_.device, MemoryPurpose::step_inputs, 0, tables_.max_staged_bytes()) {}
 
 void TableBench::clear(int slot) {
   write();

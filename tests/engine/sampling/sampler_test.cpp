@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "cpu/cpu_backend.h"
+#include "tests/support/pretend_device.h"
 
 namespace quire {
 namespace {
@@ -351,14 +352,47 @@ TEST_CASE("log-probabilities are those of the raw logits", "[engine][sampling]")
   CHECK(rows.ranks[0] == 3);
 }
 
-TEST_CASE("all log-probabilities when asked for -1, only the chosen for 0", "[engine][sampling]") {
+TEST_CASE("as many log-probabilities as anybody asks for", "[engine][sampling]") {
+  const auto asked = GENERATE(0, kMaxLogprobs);
   Bench bench;
   auto params = greedy();
-  params.logprobs = -1;
+  params.logprobs = asked;
   bench.add(params);
   bench.sample({falling()});
-  CHECK(bench.logprobs().k == kVocab);
-  CHECK(bench.logprobs().top_ids[kVocab - 1] == kVocab - 1);
+  const int k = std::max(asked, 1);
+  CHECK(bench.logprobs().k == k);
+  CHECK(bench.logprobs().top_ids[k - 1] == k - 1);
+}
+
+// One entry for every token of every row is four times what a piece holds.
+TEST_CASE("edits that are longer than the memory they pass through", "[engine][sampling]") {
+  constexpr int kLargeVocab = 1 << 17, kRows = 4;
+  const auto device = std::make_unique<test::PretendDevice>(make_cpu_device(), nullptr);
+  const auto ops = make_cpu_ops({.threads = 1});
+  Sampler sampler(*device, *ops, {.max_num_seqs = kRows, .vocab_size = kLargeVocab});
+  std::deque<Request> requests;
+  std::vector<float> logits(std::size_t{kRows} * kLargeVocab);
+  sampler.begin_step();
+  for (int row = 0; row < kRows; ++row) {
+    RequestInit init;
+    init.prompt.resize(kLargeVocab - 1 - row);  // all but the last tokens are seen
+    std::iota(init.prompt.begin(), init.prompt.end(), 0);
+    init.sampling = greedy();
+    init.sampling.repetition_penalty = 2;
+    init.sampling.allowed_tokens = {TokenId{7 * row}, kLargeVocab - 1 - row};
+    const Request& request = requests.emplace_back(std::move(init));
+    float* const of_row = &logits[std::size_t{kLargeVocab} * row];
+    of_row[7 * row] = 3;  // allowed, and seen: 1.5
+    of_row[kLargeVocab - 1 - row] = 2;
+    of_row[100] = 9;  // not allowed
+    sampler.add_row(row, request, request.num_tokens());
+  }
+  std::vector<TokenId> tokens(kRows);
+  const MemoryUses before = device->ledger().uses();
+  sampler.sample(TensorView(tokens.data(), DType::i32, {kRows}),
+                 TensorView(logits.data(), DType::f32, {kRows, kLargeVocab}), device->stream());
+  for (int row = 0; row < kRows; ++row) CHECK(tokens[row] == kLargeVocab - 1 - row);
+  CHECK(device->ledger().uses() == before);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEMPLATE_TEST_CASE("every member of a message is on the wire", "[engine][wire]",
                    AddRequest, AbortRequest, Error, TokenLogprob, PositionLogprobs, RequestTimes,
                    RequestOutput, TokenOutput, EngineStats, StepOutput, Hello, ModelOptions,
                    CacheConfig, SchedulerConfig, ParallelConfig, GraphConfig, KvEventsConfig, EngineConfig,
-                   Configure, StartupProgress, KvGroupInfo, Ready, EngineDead) {
+                   Configure, StartupProgress, KvGroupInfo, MemoryUseInfo, Ready, EngineDead) {
   const TestType message{};
   FieldCounter counter;
   fields(counter, message);

@@ -94,6 +94,7 @@ RequestOutput output() {
 EngineStats stats() {
   EngineStats stats;
   stats.num_running = 1;
+  stats.late_allocations = 15;
   stats.num_waiting = 2;
   stats.num_waiting_deferred = 3;
   stats.num_blocks = 4;
@@ -129,6 +130,7 @@ Ready ready() {
   ready.vocab_size = 151'936;
   ready.startup_seconds = 1.5;
   ready.mamba_cache_mode = "adaptive";
+  ready.memory = {{"weights", 1'000'000, 1'000'000, 0}, {"step_inputs", 4096, 4096, 8192}};
   return ready;
 }
 

@@ -1,0 +1,37 @@
+#pragma once
+// What the plan asks of a backend's operators. Known without a device, so that a machine that has
+// none can plan for it.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/ops_moe.h"
+
+namespace quire {
+
+// Which steps' operators a graph may hold. In a graph the host's numbers are those of its capture:
+// extents, and max_query_len and max_seq_len of the attention operators, which a capture is given
+// at their largest. Launches of such an operator fit any lengths up to them; what it does follows
+// query_start and seq_lens on the device. Every operator that takes part is like that, or its kind
+// of cache says never.
+enum class GraphSupport : std::uint8_t {
+  never,
+  single_token,  // every row has one token
+  uniform,       // every row has equally many
+  always,
+};
+enum class CacheKind : std::uint8_t { paged, latent, state };
+
+class OpsTraits {
+ public:
+  virtual ~OpsTraits() = default;
+
+  // Of the operators that read this kind of cache, and of those that need none.
+  virtual GraphSupport graph_support(CacheKind) const { return GraphSupport::never; }
+  // Bytes of MoeExpertsArgs::workspace that the largest step of num_tokens takes.
+  virtual std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const;
+  // Bytes that the operators take from the device when they are made, as MemoryPurpose::kernels.
+  virtual std::size_t scratch_bytes() const { return 0; }
+};
+
+}  // namespace quire

@@ -1,0 +1,21 @@
+#pragma once
+// What the CUDA operators need and support; in every build, with CUDA or without.
+
+#include "backend/ops_traits.h"
+
+namespace quire::cuda {
+
+constexpr std::size_t kGemmWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA says for Hopper
+constexpr std::size_t kSplitScratchBytes = std::size_t{64} << 20;   // partial attention results
+
+class CudaTraits final : public OpsTraits {
+ public:
+  // Attention chooses its kernels by the longest query; the state kernels look at extents alone.
+  GraphSupport graph_support(CacheKind kind) const override {
+    return kind == CacheKind::state ? GraphSupport::always : GraphSupport::uniform;
+  }
+  std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override;
+  std::size_t scratch_bytes() const override { return kGemmWorkspaceBytes + kSplitScratchBytes; }
+};
+
+}  // namespace quire::cuda

@@ -1,0 +1,51 @@
+#pragma once
+// What an engine's start-up allocates, all of it, by purpose: `quire plan` prints it, EngineCore
+// executes it and compares.
+
+#include <cstdint>
+#include <string>
+
+#include "backend/device.h"
+#include "backend/ops_traits.h"
+#include "base/result.h"
+#include "engine/kv_cache/model_plan.h"
+#include "engine/runner/graph_cache.h"
+#include "engine/runner/model_runner.h"
+#include "model/config.h"
+
+namespace quire {
+
+struct PlannedDevice {
+  DeviceKind kind = DeviceKind::cpu;  // not automatic
+  bool is_host_memory = true;
+  std::int64_t total_bytes = 0;
+  std::int64_t available_bytes = 0;  // for all that is planned; 0: not known
+  const OpsTraits& ops;
+};
+
+// A device as it is before start-up; what is on the ledger is part of the plan.
+PlannedDevice planned_device(DeviceKind kind, Device& device, const OpsTraits& ops);
+
+struct EnginePlan {
+  std::int64_t device_bytes = 0;    // there are
+  std::int64_t allowed_bytes = 0;   // of them, for all that follows
+  std::int64_t mapped_bytes = 0;    // weights that stay in mapped files; part of no use
+  std::int64_t kv_cache_bytes = 0;  // allowed
+  MemoryUses uses;                  // without a cache where it is refused; graphs: at most
+  CaptureSizes graphs;
+  Result<ModelPlan> model = Error{};
+};
+
+// By going through start-up on a device that has no memory. Throws Failure for files that lie, lack
+// or contradict.
+EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_config,
+                       const PlannedDevice& device);
+
+RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
+                             const CaptureSizes& graphs);
+
+// Throws Failure, naming purpose, planned and allocated, where start-up allocated anything else.
+// Graphs are the driver's: they may take less; more is logged.
+void check_allocated(const MemoryUses& planned, const MemoryUses& allocated);
+
+}  // namespace quire
