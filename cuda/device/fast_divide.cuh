@@ -14,16 +14,14 @@ struct FastDivide {
   int shift = 0, divisor = 0;
 
   FastDivide() = default;
-  explicit FastDivide(int by) : divisor(by) {
-    assert(by >= 2);
-    const int bits = std::bit_width(static_cast<unsigned>(by) - 1);  // ⌈log2 by⌉
-    shift = bits - 1;
-    factor = static_cast<std::uint32_t>(
-        ((std::uint64_t{1} << (31 + bits)) + static_cast<unsigned>(by) - 1) /
-        static_cast<unsigned>(by));
+  explicit FastDivide(int by)
+      : shift(std::bit_width(static_cast<unsigned>(by) - 1)), divisor(by) {  // ⌈log2 by⌉
+    assert(by >= 1);
+    const auto d = static_cast<std::uint64_t>(by);
+    factor = static_cast<std::uint32_t>(((std::uint64_t{1} << (31 + shift)) + d - 1) / d);
   }
   __device__ __forceinline__ int operator()(int n) const {
-    return static_cast<int>(__umulhi(static_cast<unsigned>(n), factor) >> shift);
+    return static_cast<int>(__umulhi(2 * static_cast<unsigned>(n), factor) >> shift);
   }
 };
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "cuda/device/async_copy.cuh"
+#include "cuda/device/fast_divide.cuh"
 #include "cuda/device/fp8.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
@@ -33,6 +34,7 @@ struct MmaArgs {
   const std::int32_t* seq_lens;
   const float* sinks;  // null: none
   float* partials;     // null: one split
+  FastDivide block_size;
   int splits, window, group;
   float scale, value_scale, soft_cap;
 };
@@ -51,13 +53,14 @@ template <class T, class Cache, int kDim>
 __device__ void copy_tile(KeyTile<Cache, kDim>& tile, const View<const Cache, 4>& cache,
                           const MmaArgs<T, Cache>& a, const Queries& q, int key0, int end) {
   constexpr int kChunks = kDim / kVecWidth<Cache>;
-  const int block_size = static_cast<int>(cache.extent[1]);
+#pragma unroll 2  // more would cost registers
   for (int c = threadIdx.x; c < kTileKeys * kChunks; c += kWarps * 32) {
     const int row = c / kChunks, dim = c % kChunks * kVecWidth<Cache>, key = key0 + row;
     const bool there = key < end;  // what is not becomes zero
-    const Cache* from =
-        there ? &cache(a.block_table(q.request, key / block_size), key % block_size, q.kv_head, dim)
-              : cache.data;
+    const int block = a.block_size(key);
+    const Cache* from = there ? &cache(a.block_table(q.request, block),
+                                       key - block * a.block_size.divisor, q.kv_head, dim)
+                              : cache.data;
     async_copy<16>(tile.at(row, dim), from, there ? 16 : 0);
   }
 }
@@ -296,6 +299,7 @@ void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef strea
       .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
       .sinks = static_cast<const float*>(args.sinks.data()),
       .partials = splits > 1 ? scratch.data : nullptr,
+      .block_size = FastDivide(static_cast<int>(args.k_cache.extent(1))),
       .splits = splits,
       .window = args.window,
       .group = group,

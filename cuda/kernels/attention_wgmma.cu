@@ -345,7 +345,7 @@ void launch_wgmma(const AttentionArgs& args, int least_rows, StreamRef stream) {
 bool attention_wgmma_supports(const AttentionArgs& args) {
   const std::int64_t dim = args.k_cache.extent(3);
   return is_hopper() && (dim == 64 || dim == 128) && args.k_cache.dtype() == args.q.dtype() &&
-         args.k_cache.extent(1) >= 2 && args.scale > 0.f;
+         args.scale > 0.f;
 }
 
 void attention_wgmma(const AttentionArgs& args, int least_rows, StreamRef stream) {

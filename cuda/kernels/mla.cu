@@ -37,12 +37,12 @@ template <class T, class Cache, int kStride>
 __device__ void copy_keys(const LatentParams<T, Cache>& p, const LatentRows& rows,
                           Cache (&keys)[kLatentKeys][kStride], int key0, int end) {
   constexpr int kChunks = kRowWidth / kVecWidth<Cache>;
-  const int block_size = static_cast<int>(p.cache.extent[1]);
   for (int c = threadIdx.x; c < kLatentKeys * kChunks; c += kThreads) {
     const int k = c / kChunks, key = key0 + k, d = c % kChunks * kVecWidth<Cache>;
     const bool there = key < end;  // what is not becomes zero
+    const int block = p.block_size(key);
     const Cache* from =
-        there ? &p.cache(p.block_table(rows.request, key / block_size), key % block_size, d)
+        there ? &p.cache(p.block_table(rows.request, block), key - block * p.block_size.divisor, d)
               : p.cache.data;
     async_copy<16>(&keys[k][d], from, there ? 16 : 0);
   }
@@ -131,6 +131,7 @@ void launch_latent(const MlaArgs& args, SplitScratch scratch, StreamRef stream) 
       .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
       .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
       .partials = splits > 1 ? scratch.data : nullptr,
+      .block_size = FastDivide(static_cast<int>(args.cache.extent(1))),
       .heads = static_cast<int>(heads),
       .splits = splits,
       .scale = args.scale * args.cache_scale,

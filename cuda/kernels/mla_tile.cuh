@@ -2,6 +2,7 @@
 // One block's work on latent attention (mla.cu): its rows, its shared memory, and what a warp does
 // with a tile of keys. Fragments as in cuda/device/mma.cuh.
 
+#include "cuda/device/fast_divide.cuh"
 #include "cuda/device/softmax_state.cuh"
 #include "cuda/device/typed_mma.cuh"
 #include "cuda/device/vec.cuh"
@@ -21,6 +22,7 @@ struct LatentParams {
   View<const std::int32_t, 2> block_table;
   const std::int32_t *query_start, *seq_lens;
   float* partials;  // null: one split
+  FastDivide block_size;
   int heads, splits;
   float scale, value_scale;
 };
