@@ -13,6 +13,7 @@ class MeasuringOps final : public Ops {
  public:
   explicit MeasuringOps(const OpsTraits& backend) : backend_(backend) {}
 
+  GraphSupport graph_support(CacheKind kind) const override { return backend_.graph_support(kind); }
   std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override {
     return backend_.moe_workspace_bytes(num_tokens, shape);
   }
@@ -48,6 +49,11 @@ class MeasuringOps final : public Ops {
   void selective_scan(const ScanArgs&, StreamRef) override {}
   void gated_rms_norm(TensorView, TensorView, TensorView, TensorView, float, bool,
                       StreamRef) override {}
+
+  void write_block_tables(std::span<const TableGroup>, const TableWrites&, StreamRef) override {}
+  void gather_block_tables(std::span<const TableGroup>, const TableRows&, StreamRef) override {}
+  void slot_mapping(std::span<const TableGroup>, const TableRows&, const ContextParallel&,
+                    StreamRef) override {}
 
  private:
   const OpsTraits& backend_;
