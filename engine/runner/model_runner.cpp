@@ -123,7 +123,7 @@ void ModelRunner::compute_decode(const StepInputs& inputs) {
 }
 
 void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
-  sampler_.begin_step();
+  sampler_.begin_step(plan.rows.size());
   step.sample_of_row.assign(plan.rows.size(), -1);
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const BatchRow& row = plan.rows[r];

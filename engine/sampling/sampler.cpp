@@ -1,6 +1,7 @@
 #include "engine/sampling/sampler.h"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 
 namespace quire {
@@ -45,18 +46,17 @@ void Sampler::reset(int slot) {
   slots_[slot].num_counted = 0;
 }
 
-void Sampler::begin_step() {
+void Sampler::begin_step(std::size_t max_rows) {
   num_rows_ = 0;
   editor_.begin_step();
   logprobs_.begin_step();
   pack_.begin();
-  const auto n = static_cast<std::size_t>(options_.max_num_seqs);
   for (auto* array : {&rows_.temperature, &rows_.top_p, &rows_.min_p, &rows_.repetition,
                       &rows_.frequency, &rows_.presence})
-    *array = pack_.add<float>(n);
-  rows_.top_k = pack_.add<std::int32_t>(n);
-  rows_.seed = pack_.add<std::uint64_t>(n);
-  rows_.position = pack_.add<std::int64_t>(n);
+    *array = pack_.add<float>(max_rows);
+  rows_.top_k = pack_.add<std::int32_t>(max_rows);
+  rows_.seed = pack_.add<std::uint64_t>(max_rows);
+  rows_.position = pack_.add<std::int64_t>(max_rows);
 }
 
 Sampler::RowParams Sampler::params_of(const Request& request) const {
@@ -79,6 +79,7 @@ void Sampler::add_row(int slot, const Request& request, int position) {
   if (!params_[slot]) params_[slot] = params_of(request);
   const RowParams& params = *params_[slot];
   const int row = num_rows_++;
+  assert(static_cast<std::size_t>(row) < rows_.temperature.host.size());
   rows_.temperature.host[row] = params.temperature;
   rows_.top_p.host[row] = params.top_p;
   rows_.min_p.host[row] = params.min_p;

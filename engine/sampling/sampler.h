@@ -29,8 +29,8 @@ class Sampler {
   // The slot has a new request, or the same one starts over.
   void reset(int slot);
 
-  // The rows of one step, in order.
-  void begin_step();
+  // The rows of one step, in order; at most so many.
+  void begin_step(std::size_t max_rows);
   void add_row(int slot, const Request& request, int position);  // of the token to draw
   int num_rows() const { return num_rows_; }
   // Some row depends on its own latest tokens, so they must be on the host before the next step.

@@ -12,6 +12,7 @@ namespace {
 std::span<const TokenId> row_of(std::span<const TokenId> tokens, int width, int row) {
   if (tokens.empty()) return {};
   const auto all = tokens.subspan(static_cast<std::size_t>(row) * width, width);
+  if (width == 1) return all.first(all[0] != -1);
   const auto end = std::find(all.begin(), all.end(), -1);
   return all.first(static_cast<std::size_t>(end - all.begin()));
 }

@@ -6,6 +6,7 @@
 //
 // over the difference of their STEPS is instructions per step, the same in every run.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -42,10 +43,9 @@ EngineConfig config_for(int rows) {
   config.model.load_format = LoadFormat::dummy;
   config.model.max_model_len = 8192;
   config.device = DeviceKind::cuda;
-  config.cache.num_gpu_blocks_override = 1 + rows * 64;
+  config.cache.num_gpu_blocks_override = 1 + std::max(rows * 64, 512);
   config.cache.kv_cache_memory_bytes = std::int64_t{2} << 30;
-  config.scheduler.max_num_seqs = rows;
-  config.graphs.capture_sizes = {rows};
+  config.scheduler.max_num_seqs = 256;
   return config;
 }
 

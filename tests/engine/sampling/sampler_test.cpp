@@ -35,7 +35,7 @@ class Bench {
 
   // One token per request, from one row of logits each.
   std::vector<TokenId> sample(const std::vector<std::vector<float>>& logits) {
-    sampler_.begin_step();
+    sampler_.begin_step(requests_.size());
     std::vector<float> flat;
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       sampler_.add_row(static_cast<int>(i), requests_[i], requests_[i].num_tokens());
@@ -181,7 +181,7 @@ TEST_CASE("a slot's next request starts without the last one's tokens", "[engine
   const auto draw = [&](const Request& request) {
     std::vector<float> logits = falling();
     TokenId token = -1;
-    sampler.begin_step();
+    sampler.begin_step(1);
     sampler.add_row(0, request, request.num_tokens());
     sampler.sample(TensorView(&token, DType::i32, {1}),
                    TensorView(logits.data(), DType::f32, {1, kVocab}), device->stream());
@@ -372,7 +372,7 @@ TEST_CASE("edits that are longer than the memory they pass through", "[engine][s
   Sampler sampler(*device, *ops, {.max_num_seqs = kRows, .vocab_size = kLargeVocab});
   std::deque<Request> requests;
   std::vector<float> logits(std::size_t{kRows} * kLargeVocab);
-  sampler.begin_step();
+  sampler.begin_step(kRows);
   for (int row = 0; row < kRows; ++row) {
     RequestInit init;
     init.prompt.resize(kLargeVocab - 1 - row);  // all but the last tokens are seen
