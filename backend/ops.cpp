@@ -18,12 +18,16 @@ void Ops::soft_cap(TensorView, float, StreamRef) { unsupported("soft_cap"); }
 void Ops::activation(TensorView, TensorView, Activation, StreamRef) { unsupported("activation"); }
 void Ops::sigmoid_gate(TensorView, TensorView, StreamRef) { unsupported("sigmoid_gate"); }
 void Ops::head_linear(TensorView, TensorView, TensorView, StreamRef) { unsupported("head_linear"); }
-void Ops::quantized_linear(TensorView, TensorView, const Weight&, TensorView, StreamRef) {
+void Ops::quantized_linear(TensorView, TensorView, const Weight&, TensorView, TensorView,
+                           StreamRef) {
   unsupported("quantized_linear");
 }
 void Ops::mla_attention(const MlaArgs&, StreamRef) { unsupported("mla_attention"); }
 void Ops::moe_route(const MoeRouteArgs&, StreamRef) { unsupported("moe_route"); }
 void Ops::moe_experts(const MoeExpertsArgs&, StreamRef) { unsupported("moe_experts"); }
+std::size_t OpsTraits::linear_workspace_bytes(std::int64_t, const Weight&, DType) const {
+  return 0;
+}
 std::size_t OpsTraits::moe_workspace_bytes(int, const MoeShape&) const {
   unsupported("moe_workspace_bytes");
 }

@@ -98,8 +98,8 @@ class Ops : public OpsTraits {
   virtual void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) = 0;
   // out[i] = x[rows[i]], bit for bit; any dtype (token ids too); out [S, H], rows i32 [S].
   virtual void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) = 0;
-  // out = x · weightᵀ (+ bias); out [T, N], x [T, K], weight [N, K], bias [N] optional. out may be
-  // f32 for any weight.
+  // out = x · weightᵀ (+ bias); out [T, N], x [T, K], weight [N, K], bias [N] optional. x and
+  // weight have one dtype, out that or f32, bias as out.
   virtual void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
                       StreamRef stream) = 0;
 
@@ -154,9 +154,11 @@ class Ops : public OpsTraits {
   // One linear per head: out[t, h] = x[t, h] · weight[h]ᵀ; out [T, heads, N], x [T, heads, K],
   // weight [heads, N, K]; rows and heads may be strided.
   virtual void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream);
-  // linear() with packed weights; weight.data and weight.scales as its format says.
+  // linear() with packed weights; weight.data and weight.scales as its format says. Beside fp8, a
+  // bias of an f32 out is bf16 where x is not f32, and a backend may round x to fp8 as well.
+  // workspace u8 [linear_workspace_bytes()].
   virtual void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
-                                StreamRef stream);
+                                TensorView workspace, StreamRef stream);
   virtual void mla_attention(const MlaArgs& args, StreamRef stream);
 
   virtual void moe_route(const MoeRouteArgs& args, StreamRef stream);

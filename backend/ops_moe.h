@@ -20,13 +20,23 @@ enum class WeightFormat : std::uint8_t {
   plain,  // data [.., N, K] in f32, bf16 or f16
   mxfp4,  // data u8 [.., N, K / 2]: e2m1 pairs, the lower nibble first; scales u8 [.., N, K / 32]:
           // 2^(s − 127). Published blocks [.., K / 32, 16] have the same bytes.
+  fp8_rows,  // data e4m3 [.., N, K]; scales f32 [.., N]: one for a row
+  fp8_blocks  // data e4m3 [.., N, K]; scales f32 [.., ⌈N / 128⌉, ⌈K / 128⌉]: one for a block of
+              // 128 × 128; a row of scales begins at a multiple of 16 bytes
 };
+
+inline constexpr int kFp8Block = 128;  // rows and columns under one scale
+
+constexpr bool is_fp8(WeightFormat format) {
+  return format == WeightFormat::fp8_rows || format == WeightFormat::fp8_blocks;
+}
 
 // A matrix [N, K], or one per expert [E, N, K].
 struct Weight {
   TensorView data;
   TensorView scales;
   WeightFormat format = WeightFormat::plain;
+  TensorView input_scale = {};  // f32 [1], optional: what x is divided by where it becomes fp8 too
 };
 
 enum class RouteScore : std::uint8_t { softmax, sigmoid };

@@ -30,6 +30,9 @@ class OpsTraits {
   virtual GraphSupport graph_support(CacheKind) const { return GraphSupport::never; }
   // Bytes of MoeExpertsArgs::workspace that the largest step of num_tokens takes.
   virtual std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const;
+  // Bytes of quantized_linear()'s workspace, for num_tokens or fewer with an x of this dtype.
+  virtual std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
+                                             DType x) const;
   // Bytes that the operators take from the device when they are made, as MemoryPurpose::kernels.
   virtual std::size_t scratch_bytes() const { return 0; }
 };

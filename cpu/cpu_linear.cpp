@@ -43,27 +43,42 @@ CpuOps::Matrix CpuOps::matrix_of(TensorView weight) {
           WeightFormat::plain,
           float_of(weight.dtype()),
           weight.stride(0),
-          weight.extent(1)};
+          weight.extent(1),
+          0};
 }
 
 CpuOps::Matrix CpuOps::matrix_of(const Weight& weight, std::int64_t expert) {
-  const auto at = [expert](TensorView v) {
-    return v.rank() == 3 ? v.rows(expert, expert + 1).reshape({v.extent(1), v.extent(2)}) : v;
+  const auto matrix_rank = weight.format == WeightFormat::fp8_rows ? 1 : 2;
+  const auto at = [expert](TensorView v, int rank) {
+    return static_cast<const std::byte*>(v.rank() > rank ? v.rows(expert, expert + 1).data()
+                                                         : v.data());
   };
-  if (weight.format == WeightFormat::plain) return matrix_of(at(weight.data));
-  const TensorView data = at(weight.data), scales = at(weight.scales);
-  assert(data.contiguous() && scales.contiguous() && data.extent(1) == 16 * scales.extent(1));
-  return {static_cast<const std::byte*>(data.data()),
-          static_cast<const std::byte*>(scales.data()),
-          weight.format,
-          cpu::Float::bf16,
-          0,
-          data.extent(1) * 2};
+  const TensorView &data = weight.data, &scales = weight.scales;
+  const std::int64_t columns = data.extent(data.rank() - 1);
+  if (weight.format == WeightFormat::plain) {
+    return {at(data, 2),
+            nullptr,
+            WeightFormat::plain,
+            float_of(data.dtype()),
+            data.stride(data.rank() - 2),
+            columns,
+            0};
+  }
+  assert(data.contiguous());
+  const bool mxfp4 = weight.format == WeightFormat::mxfp4;
+  assert(!mxfp4 || (scales.contiguous() && columns == 16 * scales.extent(scales.rank() - 1)));
+  return {.data = at(data, 2),
+          .scales = at(scales, matrix_rank),
+          .format = weight.format,
+          .type = cpu::Float::bf16,
+          .k = mxfp4 ? columns * 2 : columns,
+          .scale_stride = scales.stride(scales.rank() - matrix_rank)};
 }
 
+// Numbers in blocks are multiplied by their scales as floats before the sum.
 cpu::Float CpuOps::product_type(DType x, const Matrix& weight) const {
-  const bool bf16 =
-      kernels_.gemm_bf16 != nullptr && x == DType::bf16 && weight.type == cpu::Float::bf16;
+  const bool bf16 = kernels_.gemm_bf16 != nullptr && x == DType::bf16 &&
+                    weight.type == cpu::Float::bf16 && weight.format != WeightFormat::fp8_blocks;
   return bf16 ? cpu::Float::bf16 : cpu::Float::f32;
 }
 
@@ -85,11 +100,39 @@ TensorView CpuOps::product_input(TensorView x, cpu::Float type) {
   return copy;
 }
 
+void CpuOps::unpack(const Matrix& weight, std::int64_t begin, std::int64_t end, cpu::Float type,
+                    void* out) const {
+  const std::int64_t k = weight.k;
+  if (weight.format == WeightFormat::mxfp4) {
+    return kernels_.unpack_mxfp4(reinterpret_cast<const std::uint8_t*>(weight.data) + begin * k / 2,
+                                 static_cast<const std::uint8_t*>(weight.scales) + begin * k / 32,
+                                 (end - begin) * k / 32, type, out);
+  }
+  const auto* codes = reinterpret_cast<const cpu::E4m3*>(weight.data) + begin * k;
+  if (weight.format == WeightFormat::fp8_rows) {  // the product applies the scales
+    return kernels_.unpack_fp8(codes, (end - begin) * k, 1.f, type, out);
+  }
+  auto* to = static_cast<float*>(out);
+  for (std::int64_t n = begin; n < end; ++n) {
+    const auto* scales =
+        static_cast<const float*>(weight.scales) + n / kFp8Block * weight.scale_stride;
+    for (std::int64_t i = 0; i < k; i += kFp8Block) {
+      const std::int64_t count = std::min<std::int64_t>(kFp8Block, k - i);
+      kernels_.unpack_fp8(codes, count, scales[i / kFp8Block], type, to);
+      codes += count;
+      to += count;
+    }
+  }
+}
+
 void CpuOps::product(const cpu::GemmArgs& args, const Matrix& weight, cpu::Float type,
                      std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
                      std::int64_t n_end) {
   const bool bf16 = type == cpu::Float::bf16, packs = bf16 && kernels_.packs_bf16;
-  const bool unpacks = weight.format != WeightFormat::plain;
+  const bool rows = weight.format == WeightFormat::fp8_rows;
+  // Few rows would use an unpacked weight hardly more than once: it is unpacked in registers.
+  const bool in_registers = rows && !packs && m_end - m_begin <= kFewRows;
+  const bool unpacks = weight.format != WeightFormat::plain && !in_registers;
   const std::int64_t columns = n_end - n_begin, k = weight.k;
   constexpr std::int64_t kSums = cpu::kDeepColumns * 64;
   const auto gemm_bytes = static_cast<std::size_t>(
@@ -98,13 +141,16 @@ void CpuOps::product(const cpu::GemmArgs& args, const Matrix& weight, cpu::Float
       unpacks ? static_cast<std::size_t>(columns * k) * bytes_of(type) : 0;
   auto* const scratch = static_cast<std::byte*>(thread_scratch(gemm_bytes + unpack_bytes));
   const auto gemm = bf16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
-  if (!unpacks) return gemm(args, m_begin, m_end, n_begin, n_end, scratch);
+  cpu::GemmArgs part = args;
+  if (rows) part.scale = static_cast<const float*>(weight.scales);
+  if (in_registers) {
+    part.w_type = cpu::Float::e4m3;
+    part.w_stride = k;
+  }
+  if (!unpacks) return gemm(part, m_begin, m_end, n_begin, n_end, scratch);
 
   void* const unpacked = scratch + gemm_bytes;
-  kernels_.unpack_mxfp4(reinterpret_cast<const std::uint8_t*>(weight.data) + n_begin * k / 2,
-                        reinterpret_cast<const std::uint8_t*>(weight.scales) + n_begin * k / 32,
-                        columns * k / 32, type, unpacked);
-  cpu::GemmArgs part = args;
+  unpack(weight, n_begin, n_end, type, unpacked);
   part.w = unpacked;
   part.w_type = type;
   part.w_stride = k;
@@ -114,6 +160,7 @@ void CpuOps::product(const cpu::GemmArgs& args, const Matrix& weight, cpu::Float
     part.bias = static_cast<const std::byte*>(args.bias) +
                 n_begin * static_cast<std::int64_t>(bytes_of(args.bias_type));
   }
+  if (rows) part.scale += n_begin;
   gemm(part, m_begin, m_end, 0, columns, scratch);
 }
 
@@ -166,7 +213,7 @@ void CpuOps::linear(TensorView out, TensorView x, TensorView weight, TensorView 
 }
 
 void CpuOps::quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
-                              StreamRef) {
+                              TensorView, StreamRef) {
   linear_into(out, x, matrix_of(weight, 0), weight.data.extent(0), bias);
 }
 

@@ -126,7 +126,11 @@ void CpuOps::moe_experts(const MoeExpertsArgs& args, StreamRef) {
   Arena arena(args.workspace);
   const ExpertPlan plan =
       plan_experts(args.ids, experts, arena.take<std::int32_t>(2 * experts + 1 + 2 * pairs));
-  const cpu::Float type = product_type(args.x.dtype(), matrix_of(args.gate_up, 0));
+  const auto takes_bf16 = [&](const Weight& weight) {
+    return product_type(args.x.dtype(), matrix_of(weight, 0)) == cpu::Float::bf16;
+  };
+  const cpu::Float type = takes_bf16(args.gate_up) && takes_bf16(args.down) ? cpu::Float::bf16
+                                                                            : cpu::Float::f32;
   const DType dtype = type == cpu::Float::f32 ? DType::f32 : DType::bf16;
   const TensorView x(arena.take<float>(pairs * hidden), dtype, {pairs, hidden});
   const TensorView h(arena.take<float>(pairs * rows), dtype, {pairs, rows});

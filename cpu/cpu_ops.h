@@ -45,7 +45,7 @@ class CpuOps : public Ops {
   void sigmoid_gate(TensorView x, TensorView gate, StreamRef stream) override;
   void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream) override;
   void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
-                        StreamRef stream) override;
+                        TensorView workspace, StreamRef stream) override;
   void mla_attention(const MlaArgs& args, StreamRef stream) override;
   void moe_route(const MoeRouteArgs& args, StreamRef stream) override;
   void moe_experts(const MoeExpertsArgs& args, StreamRef stream) override;
@@ -75,15 +75,19 @@ class CpuOps : public Ops {
   // A product's weight: rows of a plain matrix, or of packed ones that are unpacked block by block.
   struct Matrix {
     const std::byte* data = nullptr;
-    const std::byte* scales = nullptr;
+    const void* scales = nullptr;
     WeightFormat format = WeightFormat::plain;
     cpu::Float type = cpu::Float::f32;  // plain: of data
     std::int64_t stride = 0;            // plain: elements between rows
     std::int64_t k = 0;
+    std::int64_t scale_stride = 0;  // fp8_blocks: floats between rows of scales
   };
   static Matrix matrix_of(TensorView weight);
   static Matrix matrix_of(const Weight& weight, std::int64_t expert);
 
+  // Columns [begin, end) of a packed matrix, in a type that products take.
+  void unpack(const Matrix& weight, std::int64_t begin, std::int64_t end, cpu::Float type,
+              void* out) const;
   cpu::Float product_type(DType x, const Matrix& weight) const;
   TensorView product_input(TensorView x, cpu::Float type);
   void product(const cpu::GemmArgs& args, const Matrix& weight, cpu::Float type,

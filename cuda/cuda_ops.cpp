@@ -2,6 +2,7 @@
 
 #include "cuda/cuda_backend.h"
 #include "cuda/cuda_traits.h"
+#include "cuda/fp8_scratch.h"
 #include "cuda/gemm.h"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/launchers.h"
@@ -90,8 +91,14 @@ class CudaOps final : public Ops {
     gemm_->head_linear(out, x, weight, stream);
   }
   void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
-                        StreamRef stream) override {
+                        TensorView workspace, StreamRef stream) override {
+    if (gemm_->has_fp8() && cuda::suits_fp8(weight, x.dtype()))
+      return cuda::fp8_linear(*gemm_, out, x, weight, bias, workspace, stream);
     cuda::quantized_linear(out, x, weight, bias, stream);
+  }
+  std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
+                                     DType x) const override {
+    return traits_.linear_workspace_bytes(num_tokens, weight, x);
   }
   void mla_attention(const MlaArgs& args, StreamRef stream) override {
     cuda::mla_attention(args, scratch(), stream);

@@ -2,11 +2,18 @@
 
 #include "cuda/cuda_backend.h"
 #include "cuda/expert_scratch.h"
+#include "cuda/fp8_scratch.h"
 
 namespace quire {
 
 std::size_t cuda::CudaTraits::moe_workspace_bytes(int num_tokens, const MoeShape& shape) const {
   return ExpertScratch(std::int64_t{num_tokens} * shape.top_k, shape).bytes;
+}
+
+std::size_t cuda::CudaTraits::linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
+                                                     DType x) const {
+  if (!suits_fp8(weight, x)) return 0;
+  return static_cast<std::size_t>(Fp8Scratch(num_tokens, weight).bytes);
 }
 
 const OpsTraits& cuda_traits() {

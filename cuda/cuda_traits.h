@@ -15,6 +15,9 @@ class CudaTraits final : public OpsTraits {
     return kind == CacheKind::state ? GraphSupport::always : GraphSupport::uniform;
   }
   std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override;
+  // Also where the device turns out to have no products in fp8.
+  std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
+                                     DType x) const override;
   std::size_t scratch_bytes() const override { return kGemmWorkspaceBytes + kSplitScratchBytes; }
 };
 

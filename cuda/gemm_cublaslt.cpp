@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <map>
+#include <optional>
 
 #include "cuda/cuda_traits.h"
 #include "cuda/gemm.h"
@@ -28,6 +29,8 @@ cudaDataType_t blas_type(DType dtype) {
       return CUDA_R_16BF;
     case DType::f16:
       return CUDA_R_16F;
+    case DType::fp8_e4m3:
+      return CUDA_R_8F_E4M3;
     default:
       throw Failure(ErrorCode::internal,
                     "no matrix product for dtype " + std::string(name_of(dtype)));
@@ -75,15 +78,48 @@ struct Shape {
   std::int64_t tokens, n, k;
   Placed out_at, x_at, weight_at;
   DType out, x, weight;
-  bool bias;
+  std::optional<DType> bias;
   std::int32_t batch;
+  WeightFormat format = WeightFormat::plain;
   auto operator<=>(const Shape&) const = default;
 };
+
+// What a product reads and writes.
+struct Operands {
+  TensorView out, x, weight, bias;
+  TensorView x_scales = {}, weight_scales = {};  // beside fp8
+};
+
+#if CUBLAS_VERSION >= 120900
+constexpr bool kHasScaleVectors = true;
+struct ScaleModes {
+  cublasLtMatmulMatrixScale_t weight, x;
+};
+ScaleModes scale_modes(WeightFormat format) {
+  if (format == WeightFormat::fp8_blocks) {
+    return {CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F};
+  }
+  return {CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F};
+}
+#else
+constexpr bool kHasScaleVectors =
+    false;  // the toolkit that this is built with has no names for them
+#endif
+constexpr std::size_t kFirstWithScaleVectors = 120900;  // cuBLAS 12.9
+
+bool device_has_fp8() {
+  int device = 0, major = 0, minor = 0;
+  CUDA_CHECK(cudaGetDevice(&device));
+  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return kHasScaleVectors && major == 9 && minor == 0 &&
+         cublasLtGetVersion() >= kFirstWithScaleVectors;
+}
 
 // One shape's descriptors and algorithm.
 class Product {
  public:
-  Product(cublasLtHandle_t handle, const Shape& s)
+  Product(cublasLtHandle_t handle, const Shape& s, const Operands& first)
       : weight_(s.weight, s.k, s.n, s.weight_at, s.batch),
         x_(s.x, s.k, s.tokens, s.x_at, s.batch),
         out_(s.out, s.n, s.tokens, s.out_at, s.batch) {
@@ -92,25 +128,43 @@ class Product {
     set(CUBLASLT_MATMUL_DESC_TRANSA, transposed);
     if (s.bias) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, blas_type(s.weight));
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, blas_type(*s.bias));
     }
+    set_scale_modes(s.format);
+    set_pointers(first);  // some algorithms are only offered beside them
     choose(handle, s);
   }
   ~Product() { cublasLtMatmulDescDestroy(operation_); }
   Product(const Product&) = delete;
   Product& operator=(const Product&) = delete;
 
-  void run(cublasLtHandle_t handle, TensorView out, TensorView x, TensorView weight,
-           TensorView bias, void* workspace, cudaStream_t stream) {
+  void run(cublasLtHandle_t handle, const Operands& o, void* workspace, cudaStream_t stream) {
     const float one = 1.f, zero = 0.f;
-    if (!bias.empty())
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias.data()));
-    BLAS_CHECK(cublasLtMatmul(handle, operation_, &one, weight.data(), weight_.get(), x.data(),
-                              x_.get(), &zero, out.data(), out_.get(), out.data(), out_.get(),
+    set_pointers(o);
+    BLAS_CHECK(cublasLtMatmul(handle, operation_, &one, o.weight.data(), weight_.get(), o.x.data(),
+                              x_.get(), &zero, o.out.data(), out_.get(), o.out.data(), out_.get(),
                               &algorithm_, workspace, kGemmWorkspaceBytes, stream));
   }
 
  private:
+  void set_scale_modes([[maybe_unused]] WeightFormat format) {
+#if CUBLAS_VERSION >= 120900
+    if (format == WeightFormat::plain) return;
+    const ScaleModes modes = scale_modes(format);
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, modes.weight);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, modes.x);
+#endif
+  }
+
+  void set_pointers(const Operands& o) {
+    const auto set_pointer = [&](cublasLtMatmulDescAttributes_t attribute, const TensorView& to) {
+      if (!to.empty()) set(attribute, static_cast<const void*>(to.data()));
+    };
+    set_pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER, o.bias);
+    set_pointer(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, o.weight_scales);
+    set_pointer(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, o.x_scales);
+  }
+
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
     BLAS_CHECK(cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof value));
@@ -148,33 +202,31 @@ class Product {
   cublasLtMatmulAlgo_t algorithm_{};
 };
 
+std::optional<DType> dtype_of_bias(const TensorView& bias) {
+  return bias.empty() ? std::nullopt : std::optional(bias.dtype());
+}
+
 class CublasLtGemm final : public Gemm {
  public:
-  explicit CublasLtGemm(void* workspace) : workspace_(workspace) {
+  explicit CublasLtGemm(void* workspace) : workspace_(workspace), has_fp8_(device_has_fp8()) {
     BLAS_CHECK(cublasLtCreate(&handle_));
   }
   ~CublasLtGemm() override {
     products_.clear();
     cublasLtDestroy(handle_);
   }
+  bool has_fp8() const override { return has_fp8_; }
 
-  void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
-              StreamRef stream) override {
-    run({.tokens = out.extent(0),
-         .n = out.extent(1),
-         .k = x.extent(1),
-         .out_at = {out, out.stride(0), 0},
-         .x_at = {x, x.stride(0), 0},
-         .weight_at = {weight, weight.stride(0), 0},
-         .out = out.dtype(),
-         .x = x.dtype(),
-         .weight = weight.dtype(),
-         .bias = !bias.empty(),
-         .batch = 1},
-        out, x, weight, bias, stream);
+ private:
+  void multiply(TensorView out, TensorView x, TensorView weight, TensorView bias,
+                StreamRef stream) override {
+    run(shape_of({out, x, weight, bias}, WeightFormat::plain), {out, x, weight, bias}, stream);
   }
-
-  void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream) override {
+  void multiply_fp8(const Fp8Product& p, StreamRef stream) override {
+    const Operands operands{p.out, p.x, p.weight.data, p.bias, p.x_scales, p.weight.scales};
+    run(shape_of(operands, p.weight.format), operands, stream);
+  }
+  void multiply_heads(TensorView out, TensorView x, TensorView weight, StreamRef stream) override {
     run({.tokens = out.extent(0),
          .n = out.extent(2),
          .k = x.extent(2),
@@ -184,22 +236,37 @@ class CublasLtGemm final : public Gemm {
          .out = out.dtype(),
          .x = x.dtype(),
          .weight = weight.dtype(),
-         .bias = false,
+         .bias = {},
          .batch = static_cast<std::int32_t>(weight.extent(0))},
-        out, x, weight, {}, stream);
+        {out, x, weight, {}}, stream);
   }
 
- private:
-  void run(const Shape& shape, TensorView out, TensorView x, TensorView weight, TensorView bias,
-           StreamRef stream) {
-    if (out.numel() == 0) return;
+  static Shape shape_of(const Operands& o, WeightFormat format) {
+    return {.tokens = o.out.extent(0),
+            .n = o.out.extent(1),
+            .k = o.x.extent(1),
+            .out_at = {o.out, o.out.stride(0), 0},
+            .x_at = {o.x, o.x.stride(0), 0},
+            .weight_at = {o.weight, o.weight.stride(0), 0},
+            .out = o.out.dtype(),
+            .x = o.x.dtype(),
+            .weight = o.weight.dtype(),
+            .bias = dtype_of_bias(o.bias),
+            .batch = 1,
+            .format = format};
+  }
+
+  void run(const Shape& shape, const Operands& operands, StreamRef stream) {
     auto found = products_.find(shape);
-    if (found == products_.end()) found = products_.try_emplace(shape, handle_, shape).first;
-    found->second.run(handle_, out, x, weight, bias, workspace_, native(stream));
+    if (found == products_.end()) {
+      found = products_.try_emplace(shape, handle_, shape, operands).first;
+    }
+    found->second.run(handle_, operands, workspace_, native(stream));
   }
 
   cublasLtHandle_t handle_ = nullptr;
   void* const workspace_;
+  bool has_fp8_;
   std::map<Shape, Product> products_;
 };
 

@@ -91,30 +91,6 @@ void parse_common(ModelConfig& config, const Fields& text) {
   }
 }
 
-// compressed-tensors names the layers it packed in groups; without any, weights are as they are.
-bool only_cache(const Fields& quant) {
-  const auto groups = quant.find({"config_groups"});
-  return quant.text({"quant_method"}) == "compressed-tensors" && groups && groups->is_object() &&
-         groups->get_object().value_unsafe().size() == 0;
-}
-
-// As compressed-tensors and ModelOpt describe it: a float of 8 bits, one scale for a layer's keys
-// and one for its values.
-std::optional<DType> parse_kv_cache_scheme(const Fields& quant) {
-  const auto scheme = quant.object({"kv_cache_scheme"});
-  if (!scheme) return {};
-  const std::string type = scheme->text({"type"}).value_or("");
-  const int bits = scheme->integer({"num_bits"}).value_or(0);
-  const bool one_scale = scheme->text({"strategy"}).value_or("tensor") == "tensor" &&
-                         !scheme->boolean({"dynamic"}).value_or(false) &&
-                         scheme->boolean({"symmetric"}).value_or(true);
-  if (type == "float" && bits == 8 && one_scale) return DType::fp8_e4m3;
-  quant.fail("kv_cache_scheme",
-             "only type float with 8 bits is supported, symmetric and with one static scale a "
-             "tensor",
-             ErrorCode::unsupported);
-}
-
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view json, const std::filesystem::path& file) {
@@ -140,9 +116,7 @@ ModelConfig parse_model_config(std::string_view json, const std::filesystem::pat
   }
   for (const Fields* fields : {&root, &text}) {
     if (const auto quant = fields->object({"quantization_config"})) {
-      if (!only_cache(*quant))
-        config.quant.method = quant->text({"quant_method"}).value_or("unknown");
-      config.quant.kv_cache_dtype = parse_kv_cache_scheme(*quant);
+      config.quant = parse_quantization(*quant);
       break;
     }
   }

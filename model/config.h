@@ -13,6 +13,7 @@
 
 #include "backend/dtype.h"
 #include "backend/ops.h"
+#include "model/quant_config.h"
 
 namespace quire {
 
@@ -93,11 +94,6 @@ struct Mamba2Config {
   bool proj_bias = false;
   double time_step_min = 0.0;  // dt after softplus is clamped to [min, max]
   double time_step_max = 0.0;
-};
-
-struct QuantConfig {
-  std::string method;  // quant_method as published: "mxfp4", "awq", …; empty: none
-  std::optional<DType> kv_cache_dtype = {};  // what the checkpoint was calibrated for
 };
 
 struct ModelConfig {

@@ -171,6 +171,12 @@ std::vector<std::int32_t> Fields::integers(Names names, IntRange range) const {
   return out;
 }
 
+std::vector<std::string> Fields::names() const {
+  std::vector<std::string> out;
+  for (const auto& field : object_) out.emplace_back(field.key);
+  return out;
+}
+
 JsonDocument::JsonDocument(std::string_view json, std::filesystem::path file) {
   simdjson::dom::element element;
   simdjson::dom::object object;

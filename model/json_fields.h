@@ -43,6 +43,8 @@ class Fields {
   // One integer or a list of them.
   std::vector<std::int32_t> integers(Names names, IntRange range) const;
 
+  std::vector<std::string> names() const;  // of all fields
+
   int need_integer(Names names, IntRange range = {}) const;
   [[noreturn]] void fail(std::string_view field, const std::string& message,
                          ErrorCode code = ErrorCode::invalid_argument) const;

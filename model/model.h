@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backend/tensor.h"
 #include "model/kv_spec.h"
@@ -36,6 +37,8 @@ class Model {
   virtual DType dtype() const = 0;  // of hidden states
   virtual std::size_t weight_bytes() const = 0;
   virtual std::size_t mapped_bytes() const { return 0; }  // of them, what stays in mapped files
+  // What whoever runs this should know of how the weights are kept.
+  virtual std::vector<std::string> notes() const { return {}; }
   // Added to every position of a request whose prompt has so many tokens: selects the rotary table
   // (longrope: short factors up to original_max_position_embeddings, long ones beyond, as the
   // reference does for the length at hand). Requests with different offsets share no cached blocks.

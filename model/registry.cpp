@@ -39,13 +39,16 @@ constexpr Architecture kArchitectures[] = {
 };
 
 void refuse_quantization(const ModelConfig& config) {
-  const std::string& method = config.quant.method;
-  const bool experts = method == "mxfp4" && config.architecture == "GptOssForCausalLM";
-  if (method.empty() || experts) return;
-  throw Failure(Error{ErrorCode::unsupported,
-                      config.file.string() + ": quantization_config.quant_method: \"" + method +
-                          "\" is not supported for " + config.architecture,
-                      "quantization_config.quant_method"});
+  const QuantConfig& quant = config.quant;
+  const auto refuse = [&](const std::string& field, const std::string& reason) {
+    throw Failure(
+        Error{ErrorCode::unsupported, config.file.string() + ": " + field + ": " + reason, field});
+  };
+  if (!quant.supported()) refuse(quant.unsupported_field, quant.unsupported_reason);
+  if (quant.method == "mxfp4" && config.architecture != "GptOssForCausalLM") {
+    refuse("quantization_config.quant_method",
+           "\"mxfp4\" is not supported for " + config.architecture);
+  }
 }
 
 }  // namespace
@@ -59,8 +62,9 @@ std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesyst
     const int native = config.max_position_embeddings;
     return architecture.make(
         {.config = config,
-         .weights = std::make_unique<Weights>(model_dir, options.load_format, options.seed,
-                                              options.dtype, device, options.measure),
+         .weights =
+             std::make_unique<Weights>(model_dir, options.load_format, options.seed, options.dtype,
+                                       device, config.quant.fp8, options.measure),
          .device = device,
          .ops = ops,
          .max_model_len = options.max_model_len > 0 ? options.max_model_len : native});

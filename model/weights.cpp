@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <cstring>
@@ -103,6 +104,12 @@ void fill_random(const Source& source, std::byte* out, DType dtype, std::uint64_
                   static_cast<std::size_t>(std::min(period, n - i)) * element);
     }
   };
+  if (dtype == DType::fp8_e4m3) {
+    for (std::int64_t i = 0; i < period; ++i) {
+      out[i] = static_cast<std::byte>(next_random(state) & 0xbfu);  // below 2: no NaN
+    }
+    return tile(1);
+  }
   if (!is_float(dtype)) {
     const bool exponents = source.name.ends_with("scales");  // 2^(s − 127)
     for (std::int64_t i = 0; i < period; ++i) {
@@ -150,12 +157,19 @@ TensorView view_of(void* data, DType dtype, const Shape& shape) {
 }
 
 Weights::Weights(const std::filesystem::path& model_dir, LoadFormat format, std::uint64_t seed,
-                 DType dtype, Device& device, bool measure)
+                 DType dtype, Device& device, std::optional<Fp8Config> fp8, bool measure)
     : checkpoint_(open_checkpoint(model_dir, format, measure)),
       measure_only_(measure),
       seed_(seed),
       dtype_(dtype),
-      device_(device) {}
+      device_(device),
+      fp8_(checkpoint_.get(), std::move(fp8)) {}
+
+void Weights::note(std::string text) {
+  if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) {
+    notes_.push_back(std::move(text));
+  }
+}
 
 bool Weights::has(const std::string& name) const {
   return checkpoint_ != nullptr && checkpoint_->find(name) != nullptr;
@@ -250,7 +264,8 @@ const Checkpoint::Entry& Weights::find(const Source& source, DType dtype) const 
     throw Failure(ErrorCode::unsupported, where + "has a dtype that is not supported");
   }
   const DType stored = entry->tensor->dtype;
-  if (stored != dtype && !(is_float(stored) && is_float(dtype))) {
+  const bool scaled = stored == DType::fp8_e4m3 && is_float(dtype) && fp8_.has(source.name);
+  if (stored != dtype && !scaled && !(is_float(stored) && is_float(dtype))) {
     throw Failure(ErrorCode::unsupported, where + "is stored as " + std::string(name_of(stored)) +
                                               ", which cannot be used as " +
                                               std::string(name_of(dtype)));
@@ -273,6 +288,7 @@ TensorView Weights::mapped(const Source& source, const Shape& shape, DType dtype
 void Weights::read(const Source& source, std::byte* out, DType dtype) {
   if (checkpoint_ == nullptr) return fill_random(source, out, dtype, seed_);
   const Checkpoint::Entry& entry = find(source, dtype);
+  if (is_float(dtype) && !is_float(entry.tensor->dtype)) return dequantize(source, out, dtype);
   const std::byte* in = entry.file->data(*entry.tensor);
   std::vector<std::byte> aligned;
   if (reinterpret_cast<std::uintptr_t>(in) % size_of(entry.tensor->dtype) != 0) {
@@ -291,6 +307,18 @@ void Weights::read(const Source& source, std::byte* out, DType dtype) {
     });
   }
   if (aligned.empty()) entry.file->map().forget(in, entry.tensor->bytes);
+}
+
+void Weights::dequantize(const Source& source, std::byte* out, DType dtype) const {
+  if (source.shape.size() != 2) {
+    throw Failure(ErrorCode::unsupported, "tensor \"" + source.name + "\" of shape " +
+                                              shape_text(source.shape) +
+                                              ": only matrices are supported in fp8");
+  }
+  const std::vector<float> values = fp8_.dequantized(source.name, source.shape[0], source.shape[1]);
+  dispatch_float(dtype, [&]<class To>(Type<To>) {
+    deliver(source, reinterpret_cast<To*>(out), values.data());
+  });
 }
 
 }  // namespace quire

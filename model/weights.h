@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/device.h"
+#include "model/fp8_weights.h"
 #include "model/load_format.h"
 #include "model/safetensors.h"
 
@@ -37,14 +38,15 @@ class Weights {
   // With `measure` names and shapes are checked and memory is allocated, but nothing is loaded: for
   // a MeasuringDevice. Files need not be there.
   Weights(const std::filesystem::path& model_dir, LoadFormat format, std::uint64_t seed,
-          DType dtype, Device& device, bool measure = false);
+          DType dtype, Device& device, std::optional<Fp8Config> fp8 = {}, bool measure = false);
 
   // Is the tensor published? Without files there are no alternatives: always false.
   bool has(const std::string& name) const;
   // A published tensor of one element; nothing where it is not published.
   std::optional<float> number(const std::string& name) const;
 
-  // The published tensor, in the model's dtype (or `dtype`).
+  // The published tensor, in the model's dtype (or `dtype`). What is published in fp8 is multiplied
+  // by its scales unless `dtype` is fp8 as well.
   TensorView load(const std::string& name, Shape shape);
   TensorView load(const std::string& name, Shape shape, DType dtype);
   // Sources one after the other in memory, seen as `shape`.
@@ -53,6 +55,10 @@ class Weights {
   // What the program computed itself, such as rotary tables.
   TensorView put(const void* data, const Shape& shape, DType dtype);
 
+  const Fp8Weights& fp8() const { return fp8_; }
+  // What whoever runs this should know of how the weights are kept; once each.
+  const std::vector<std::string>& notes() const { return notes_; }
+  void note(std::string text);
   DType dtype() const { return dtype_; }
   std::size_t bytes() const { return bytes_; }                // of all that was loaded
   std::size_t mapped_bytes() const { return mapped_bytes_; }  // of them, what stays in the files
@@ -60,6 +66,7 @@ class Weights {
  private:
   const Checkpoint::Entry& find(const Source& source, DType dtype) const;
   void read(const Source& source, std::byte* out, DType dtype);
+  void dequantize(const Source& source, std::byte* out, DType dtype) const;
   TensorView mapped(const Source& source, const Shape& shape, DType dtype) const;
   TensorView allocate(const Shape& shape, DType dtype);
 
@@ -68,6 +75,8 @@ class Weights {
   std::uint64_t seed_;
   DType dtype_;
   Device& device_;
+  Fp8Weights fp8_;
+  std::vector<std::string> notes_;
   std::vector<Buffer> buffers_;
   std::size_t bytes_ = 0;
   std::size_t mapped_bytes_ = 0;

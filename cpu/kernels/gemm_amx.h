@@ -130,7 +130,8 @@ class AmxGemm {
   }
 
   void write_rows(Index m, int rows, Index n, int columns, const float* turned) const {
-    float bias[kTileSide] = {};
+    float bias[kTileSide] = {}, scale[kTileSide];
+    for (int i = 0; i < columns; ++i) scale[i] = args_.scale == nullptr ? 1.f : args_.scale[n + i];
     if (args_.bias != nullptr) {
       with_float(args_.bias_type, [&]<class B>(Tag<B>) {
         for_lanes(columns, [&](Index i, int lanes) {
@@ -142,7 +143,10 @@ class AmxGemm {
       for (int r = 0; r < rows; ++r) {
         O* const out = static_cast<O*>(args_.out) + (m + r) * args_.out_stride + n;
         for_lanes(columns, [&](Index i, int lanes) {
-          store(out + i, load(turned + r * kTileSide + i, lanes) + load(bias + i, lanes), lanes);
+          store(out + i,
+                load(turned + r * kTileSide + i, lanes) * load(scale + i, lanes) +
+                    load(bias + i, lanes),
+                lanes);
         });
       }
     });

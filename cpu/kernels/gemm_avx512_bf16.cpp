@@ -17,11 +17,28 @@ struct Bf16Dot {
   static Vec mul_add(Vec acc, Operand w, Operand x) { return _mm512_dpbf16_ps(acc, w, x); }
 };
 
+// The same numbers as from bf16, in the same order.
+struct Fp8Dot : Bf16Dot {
+  using W = E4m3;
+  using Bf16Dot::load;
+  static Operand load(const E4m3* p) {
+    return _mm512_cvtne2ps_pbh(QUIRE_CPU_ISA::load(p + kLanes), QUIRE_CPU_ISA::load(p));
+  }
+  static Operand load(const E4m3* p, int n) {
+    const Vec high = n > kLanes ? load_some(p + kLanes, n - kLanes) : zero();
+    return _mm512_cvtne2ps_pbh(high, load_some(p, n < kLanes ? n : kLanes));
+  }
+};
+
 }  // namespace QUIRE_CPU_ISA
 
 void gemm_avx512_bf16(const GemmArgs& args, std::int64_t m_begin, std::int64_t m_end,
                       std::int64_t n_begin, std::int64_t n_end, void* scratch) {
-  QUIRE_CPU_ISA::gemm_blocks<QUIRE_CPU_ISA::Bf16Dot>(args, m_begin, m_end, n_begin, n_end, scratch);
+  namespace isa = QUIRE_CPU_ISA;
+  if (args.w_type == Float::e4m3) {
+    return isa::gemm_blocks<isa::Fp8Dot>(args, m_begin, m_end, n_begin, n_end, scratch);
+  }
+  isa::gemm_blocks<isa::Bf16Dot>(args, m_begin, m_end, n_begin, n_end, scratch);
 }
 
 }  // namespace quire::cpu

@@ -108,6 +108,7 @@ void gemm_tile(const GemmArgs& args, std::int64_t m, std::int64_t n, const Piece
                                          args.w_stride, args.k, piece, ahead, out)) {
     return;
   }
+  const Vec scale = args.scale == nullptr ? splat(1.f) : load_some(args.scale + n, kColumns);
   Vec bias = zero();
   if (args.bias != nullptr) {
     with_float(args.bias_type, [&]<class B>(Tag<B>) {
@@ -117,7 +118,7 @@ void gemm_tile(const GemmArgs& args, std::int64_t m, std::int64_t n, const Piece
   with_float(args.out_type, [&]<class O>(Tag<O>) {
     for (int r = 0; r < kRows; ++r) {
       O* const to = static_cast<O*>(args.out) + (m + r) * args.out_stride + n;
-      store_some(to, load_some(out[r], kColumns) + bias, kColumns);
+      store_some(to, load_some(out[r], kColumns) * scale + bias, kColumns);
     }
   });
 }
@@ -238,8 +239,9 @@ class DeepGemm {
     }
   }
 
-  // The block's first output and bias.
+  // The block's first output, scale and bias.
   void place_output(GemmArgs& part, std::int64_t m, std::int64_t n) const {
+    if (args_.scale != nullptr) part.scale = args_.scale + n;
     with_float(args_.out_type, [&]<class O>(Tag<O>) {
       part.out = static_cast<O*>(args_.out) + m * args_.out_stride + n;
     });

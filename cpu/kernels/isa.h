@@ -21,6 +21,7 @@ void combine(const Rows& out, const float* y, Index width, const std::int32_t* r
              const float* weights, Index count);
 void unpack_mxfp4(const std::uint8_t* data, const std::uint8_t* scales, Index groups, Float type,
                   void* out);
+void unpack_fp8(const E4m3* codes, Index count, float scale, Float type, void* out);
 void attention(const PagedArgs&, const AttentionItem&, float* scratch, float* partial);
 void attention_merge(const PagedArgs&, const AttentionItem&, float* partial);
 void conv(const ConvolutionArgs&, Index request, Index begin, Index end);

@@ -15,7 +15,7 @@ struct Bf16 {
 struct F16 {
   std::uint16_t bits;
 };
-struct E4m3 {  // only in caches; backend/fp8.h says what it means
+struct E4m3 {  // only in caches and weights; backend/fp8.h says what it means
   std::uint8_t bits;
 };
 
@@ -70,7 +70,7 @@ struct RopeArgs {
   bool interleaved;
 };
 
-// out[m, n] = Σ_k x[m, k] · w[n, k] + bias[n]
+// out[m, n] = scale[n] · Σ_k x[m, k] · w[n, k] + bias[n]
 struct GemmArgs {
   const void* w;
   Float w_type;
@@ -83,6 +83,7 @@ struct GemmArgs {
   const void* bias;  // [N], may be null
   Float bias_type;
   std::int64_t k;
+  const float* scale = nullptr;  // [N], may be null: 1
 };
 
 struct PagedArgs {
@@ -192,6 +193,8 @@ struct Kernels {
   // groups · 32 e2m1 values times 2^(scale − 127), as float or Bf16 (exact in both).
   void (*unpack_mxfp4)(const std::uint8_t* data, const std::uint8_t* scales, std::int64_t groups,
                        Float type, void* out);
+  // e4m3 codes times scale, as float, or as Bf16 (exact) where scale is 1.
+  void (*unpack_fp8)(const E4m3* codes, std::int64_t count, float scale, Float type, void* out);
   // scratch: kAttentionRows · (head_dim + kAttentionTile + 2 · (value_dim + 2)) + kAttentionTile ·
   // (head_dim + value_dim) floats. partial null: writes out. Else [segments, rows, value_dim +
   // 2] floats of the item: running maximum, sum, and weighted values, for attention_merge.

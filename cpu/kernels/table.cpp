@@ -23,6 +23,7 @@ const Kernels& QUIRE_TABLE(QUIRE_CPU_ISA)() {
       .packs_bf16 = false,
       .combine = isa::combine,
       .unpack_mxfp4 = isa::unpack_mxfp4,
+      .unpack_fp8 = isa::unpack_fp8,
       .attention = isa::attention,
       .attention_merge = isa::attention_merge,
       .conv = isa::conv,

@@ -1,5 +1,5 @@
 #pragma once
-// e4m3 of a cache in the 16-bit type of the tensor cores, which holds each of its values.
+// e4m3 in the 16-bit type of the tensor cores, which holds each of its values.
 
 #include "cuda/device/typed_mma.cuh"
 #include "cuda/device/vec.cuh"
@@ -8,20 +8,24 @@ namespace quire::cuda {
 
 constexpr int kCodes = 8;  // at a time: 16 bytes of T, so that eight lanes fill the banks once
 
+// Two of T, adjacent in a register.
+template <class T>
+__device__ __forceinline__ std::uint32_t wide_pair(__nv_fp8x2_e4m3 codes) {
+  if constexpr (std::is_same_v<T, __half>) {
+    return bits_of(static_cast<__half2>(codes));
+  } else {
+    const auto pair = static_cast<float2>(codes);
+    return pack<T>(pair.x, pair.y);
+  }
+}
+
 // to[i] = from[i]; NaN stays NaN. Both are aligned to the whole of the elements.
 template <class T>
 __device__ __forceinline__ void widen(T* to, const __nv_fp8_e4m3* from) {
   const auto codes = *reinterpret_cast<const Vec<__nv_fp8x2_e4m3, kCodes / 2>*>(from);
   Vec<std::uint32_t, kCodes / 2> wide;
 #pragma unroll
-  for (int i = 0; i < kCodes / 2; ++i) {
-    if constexpr (std::is_same_v<T, __half>) {
-      wide.at[i] = bits_of(static_cast<__half2>(codes.at[i]));
-    } else {
-      const auto pair = static_cast<float2>(codes.at[i]);
-      wide.at[i] = pack<T>(pair.x, pair.y);
-    }
-  }
+  for (int i = 0; i < kCodes / 2; ++i) wide.at[i] = wide_pair<T>(codes.at[i]);
   *reinterpret_cast<Vec<std::uint32_t, kCodes / 2>*>(to) = wide;
 }
 

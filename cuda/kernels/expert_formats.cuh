@@ -1,6 +1,7 @@
 #pragma once
 // Formats of expert weights on tensor cores: how a slice of a row becomes fragments.
 
+#include "cuda/device/fp8.cuh"
 #include "cuda/device/mxfp4.cuh"
 #include "cuda/device/typed_mma.cuh"
 
@@ -23,7 +24,8 @@ template <class T>
 struct PlainFormat {
   using Element = T;
   static constexpr int kSliceBytes = kSlice * sizeof(T);
-  static constexpr bool kScaled = false;
+  using Scale = std::uint8_t;  // none
+  static constexpr int kScaleDepth = 0;
 
   // Rows r and r + 8 of a warp's sixteen.
   __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
@@ -43,8 +45,11 @@ struct PlainFormat {
 struct Mxfp4Format {
   using Element = __nv_bfloat16;
   static constexpr int kSliceBytes = kMxGroupBytes;
-  static constexpr bool kScaled = true;
+  using Scale = std::uint8_t;
+  static constexpr int kScaleDepth = kMxGroup;  // of K, under one scale
   static_assert(kSlice == kMxGroup);
+
+  __device__ __forceinline__ static float scale(Scale exponent) { return mx_scale(exponent); }
 
   __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
                                                  const unsigned char* high) {
@@ -59,6 +64,32 @@ struct Mxfp4Format {
     const auto high = [&](int i) { return x.pair[i] >> 16 | (x.pair[i + 2] & 0xffff0000u); };
     b[0] = {{low(0), high(0)}};
     b[1] = {{low(1), high(1)}};
+  }
+};
+
+template <class T>
+struct Fp8Format {
+  using Element = T;
+  static constexpr int kSliceBytes = kSlice;
+  using Scale = float;
+  static constexpr int kScaleDepth = kFp8Block;
+  static_assert(kScaleDepth % kSlice == 0);
+
+  __device__ __forceinline__ static float scale(Scale value) { return value; }
+  __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
+                                                 const unsigned char* high) {
+    using EightCodes = Vec<__nv_fp8x2_e4m3, 4>;
+    const int first = threadIdx.x % 4 * 8;
+    const auto l = *reinterpret_cast<const EightCodes*>(low + first);
+    const auto h = *reinterpret_cast<const EightCodes*>(high + first);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      a[i] = {{wide_pair<T>(l.at[2 * i]), wide_pair<T>(h.at[2 * i]), wide_pair<T>(l.at[2 * i + 1]),
+               wide_pair<T>(h.at[2 * i + 1])}};
+    }
+  }
+  __device__ __forceinline__ static void tokens(FragmentB (&b)[2], const LaneSlice& x) {
+    PlainFormat<T>::tokens(b, x);
   }
 };
 

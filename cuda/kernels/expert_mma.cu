@@ -1,4 +1,5 @@
-// Expert products on tensor cores: bf16 and f16, and MXFP4 weights that are unpacked in registers.
+// Expert products on tensor cores: bf16 and f16, and MXFP4 or fp8 weights that are unpacked in
+// registers.
 // With few tokens an expert bound by reading its weights, with many by the tensor cores. Weights
 // are the rows of a tile's product and tokens its columns, so that few tokens waste little. A block
 // has 128 rows of an expert's matrix; they and its tokens pass through a ring of stages, 64 columns
@@ -25,9 +26,11 @@ struct MmaProduct {
   ExpertOutput output;
   const typename Format::Element* x;
   const unsigned char* weight;
-  const std::uint8_t* scales;  // [experts, weight_rows, depth / 32]
+  const typename Format::Scale* scales;
   std::int64_t x_stride, row_bytes, expert_bytes;
-  int depth, weight_rows;
+  std::int64_t scale_stride, expert_scales;  // of a row of scales, of an expert's
+  int depth;
+  int scale_rows, scale_columns;  // rows of the matrix under a row of scales; scales in it
 };
 
 template <class Format, int kTokens>
@@ -42,8 +45,8 @@ struct ProductTile {
   const MmaProduct<Format>& p;
   ExpertTile tile;
   int column0;
-  const int* x_rows;           // [kTokens], shared
-  const std::uint8_t* scales;  // [depth / 32][kRows], shared
+  const int* x_rows;                     // [kTokens], shared
+  const typename Format::Scale* scales;  // [scale_columns][kRows], shared
 
   // Row of the expert's matrix, −1: none.
   __device__ __forceinline__ int weight_row(int row) const {
@@ -94,9 +97,11 @@ struct WarpSums {
         const int row = half * kHalf + row0;
         FragmentA w[2];
         Format::weights(w, stage.weight[slice][row], stage.weight[slice][row + 8]);
-        if constexpr (Format::kScaled) {
-          const std::uint8_t* scales = tile.scales + (k0 / kSlice + slice) * kRows + row;
-          add_scaled(sum[half], w, x, mx_scale(scales[0]), mx_scale(scales[8]));
+        if constexpr (Format::kScaleDepth != 0) {
+          const int k = k0 + slice * kSlice;
+          const int group = tile.p.scale_columns == 1 ? 0 : k / Format::kScaleDepth;
+          const typename Format::Scale* scales = tile.scales + group * kRows + row;
+          add_scaled(sum[half], w, x, Format::scale(scales[0]), Format::scale(scales[8]));
         } else {
 #pragma unroll
           for (int n = 0; n < kTokens / 8; ++n) {
@@ -160,7 +165,7 @@ __global__ void __launch_bounds__(kThreads)
   DYN_SHARED(memory, unsigned char);
   SHARED(x_rows, int[kTokens]);
   Stage* stages = reinterpret_cast<Stage*>(memory);
-  std::uint8_t* scales = memory + kStages * sizeof(Stage);
+  auto* scales = reinterpret_cast<typename Format::Scale*>(memory + kStages * sizeof(Stage));
   const ExpertTile range = p.block.tile(static_cast<int>(blockIdx.y));
   if (range.begin >= range.end) return;
   const int columns = p.output.gated ? kHalf : kRows;
@@ -168,12 +173,14 @@ __global__ void __launch_bounds__(kThreads)
                                           scales};
   for (int i = threadIdx.x; i < kTokens; i += kThreads)
     x_rows[i] = range.begin + i < range.end ? p.block.x_row(range.begin + i) : -1;
-  if constexpr (Format::kScaled) {
-    const int groups = p.depth / kSlice;
+  if constexpr (Format::kScaleDepth != 0) {
+    const int groups = p.scale_columns;
     for (int i = threadIdx.x; i < kRows * groups; i += kThreads) {
       const int row = tile.weight_row(i / groups), group = i % groups;
-      const std::int64_t from = static_cast<std::int64_t>(range.expert) * p.weight_rows + row;
-      scales[group * kRows + i / groups] = row < 0 ? 0 : p.scales[from * groups + group];
+      const std::int64_t from =
+          range.expert * p.expert_scales + row / p.scale_rows * p.scale_stride;
+      scales[group * kRows + i / groups] =
+          row < 0 ? typename Format::Scale{} : p.scales[from + group];
     }
   }
   __syncthreads();
@@ -196,32 +203,39 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class Format>
 void launch_product(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream) {
-  const TensorView& data = product.weight.data;
-  const int rank = data.rank();
+  const TensorView &data = product.weight.data, &scales = product.weight.scales;
+  const bool by_row = product.weight.format == WeightFormat::fp8_rows;
+  const int rank = data.rank(), per_matrix = by_row ? 1 : 2;  // dimensions of a matrix's scales
   const auto element = static_cast<std::int64_t>(size_of(data.dtype()));
   const MmaProduct<Format> p{
       .block = ExpertBlock(product, plan),
       .output = ExpertOutput(product),
       .x = static_cast<const typename Format::Element*>(product.x.data()),
       .weight = static_cast<const unsigned char*>(data.data()),
-      .scales = static_cast<const std::uint8_t*>(product.weight.scales.data()),
+      .scales = static_cast<const typename Format::Scale*>(scales.data()),
       .x_stride = product.x.stride(0),
       .row_bytes = data.stride(rank - 2) * element,
       .expert_bytes = rank == 3 ? data.stride(0) * element : 0,
+      .scale_stride = scales.empty() ? 0 : scales.stride(scales.rank() - per_matrix),
+      .expert_scales = scales.rank() > per_matrix ? scales.stride(0) : 0,
       .depth = static_cast<int>(product.x.extent(1)),
-      .weight_rows = static_cast<int>(data.extent(rank - 2))};
+      .scale_rows = product.weight.format == WeightFormat::fp8_blocks ? kFp8Block : 1,
+      .scale_columns =
+          by_row || scales.empty() ? 1 : static_cast<int>(scales.extent(scales.rank() - 1))};
   const std::int64_t columns = product.gated ? kHalf : kRows;
   const dim3 grid(static_cast<unsigned>((product.out.extent(1) + columns - 1) / columns),
                   static_cast<unsigned>(plan.max_tiles));
-  const std::size_t scales =
-      Format::kScaled ? static_cast<std::size_t>(p.depth / kSlice * kRows) : 0;
+  const std::size_t scale_bytes =
+      Format::kScaleDepth == 0
+          ? 0
+          : static_cast<std::size_t>(p.scale_columns * kRows) * sizeof(typename Format::Scale);
   if (plan.tile_tokens == kFewTileTokens) {
     CUDA_CHECK(launch(expert_mma_kernel<Format, kFewTileTokens>, grid, dim3(kThreads),
-                      kStages * sizeof(ProductStage<Format, kFewTileTokens>) + scales,
+                      kStages * sizeof(ProductStage<Format, kFewTileTokens>) + scale_bytes,
                       native(stream), p));
   } else {
     CUDA_CHECK(launch(expert_mma_kernel<Format, kManyTileTokens>, grid, dim3(kThreads),
-                      kStages * sizeof(ProductStage<Format, kManyTileTokens>) + scales,
+                      kStages * sizeof(ProductStage<Format, kManyTileTokens>) + scale_bytes,
                       native(stream), p));
   }
 }
@@ -233,15 +247,19 @@ bool expert_product_mma_supports(const ExpertProduct& product) {
   if (!is_aligned(x) || !is_aligned(data)) return false;
   if (product.weight.format == WeightFormat::mxfp4)
     return x.dtype() == DType::bf16 && x.extent(1) % kMxGroup == 0;
-  return (x.dtype() == DType::bf16 || x.dtype() == DType::f16) && data.dtype() == x.dtype() &&
-         x.extent(1) % 8 == 0;
+  if (x.dtype() != DType::bf16 && x.dtype() != DType::f16) return false;
+  return is_fp8(product.weight.format) || (data.dtype() == x.dtype() && x.extent(1) % 8 == 0);
 }
 
 void expert_product_mma(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream) {
   if (product.weight.format == WeightFormat::mxfp4)
     return launch_product<Mxfp4Format>(product, plan, stream);
-  if (product.x.dtype() == DType::bf16)
-    return launch_product<PlainFormat<__nv_bfloat16>>(product, plan, stream);
+  const bool bf16 = product.x.dtype() == DType::bf16;
+  if (is_fp8(product.weight.format)) {
+    if (bf16) return launch_product<Fp8Format<__nv_bfloat16>>(product, plan, stream);
+    return launch_product<Fp8Format<__half>>(product, plan, stream);
+  }
+  if (bf16) return launch_product<PlainFormat<__nv_bfloat16>>(product, plan, stream);
   launch_product<PlainFormat<__half>>(product, plan, stream);
 }
 

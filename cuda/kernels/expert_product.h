@@ -37,7 +37,7 @@ struct ExpertProduct {
   float swiglu_alpha = 1.702f, swiglu_limit = 7.f;
 };
 
-// bf16 and f16 on tensor cores; MXFP4 with bf16.
+// bf16 and f16 on tensor cores; fp8 with either, MXFP4 with bf16.
 bool expert_product_mma_supports(const ExpertProduct& product);
 void expert_product_mma(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream);
 

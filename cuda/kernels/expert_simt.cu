@@ -15,13 +15,35 @@ constexpr int kColumns = 32, kDepth = 32;  // of a block; of K at a time
 constexpr int kThreads = 128, kGroups = kThreads / kColumns;
 constexpr int kTokens = kFewTileTokens, kThreadTokens = kTokens / kGroups;
 
+// Where the scales of an fp8 weight are; of other formats not to be asked.
+struct Fp8Scaling {
+  const float* scales;
+  std::int64_t expert_stride, row_stride;  // of scales
+  int rows, depth;                         // under one scale
+
+  explicit Fp8Scaling(const Weight& weight)
+      : scales(static_cast<const float*>(weight.scales.data())) {
+    const bool blocks = weight.format == WeightFormat::fp8_blocks;
+    const int rank = weight.scales.rank(), per_matrix = blocks ? 2 : 1;
+    expert_stride = rank > per_matrix ? weight.scales.stride(0) : 0;
+    row_stride = is_fp8(weight.format) ? weight.scales.stride(rank - per_matrix) : 0;
+    rows = blocks ? kFp8Block : 1;
+    depth = blocks ? kFp8Block : static_cast<int>(weight.data.extent(weight.data.rank() - 1));
+  }
+
+  __device__ __forceinline__ float scale(int expert, int row, int k) const {
+    return scales[expert * expert_stride + row / rows * row_stride + k / depth];
+  }
+};
+
 // [experts, rows, K] of any format.
 struct AnyWeight {
   AnyView data;  // plain
   const std::uint8_t* packed;
   const std::uint8_t* scales;
   std::int64_t groups_of_row, rows;
-  bool is_mxfp4;
+  WeightFormat format;
+  Fp8Scaling fp8;
 
   explicit AnyWeight(const Weight& weight)
       : data(weight.data),
@@ -29,10 +51,15 @@ struct AnyWeight {
         scales(static_cast<const std::uint8_t*>(weight.scales.data())),
         groups_of_row(data.extent[2] * 2 / kMxGroup),
         rows(data.extent[1]),
-        is_mxfp4(weight.format == WeightFormat::mxfp4) {}
+        format(weight.format),
+        fp8(weight) {}
 
   __device__ float load(int expert, int row, int k) const {
-    if (!is_mxfp4) return data.load(expert, row, k);
+    if (format == WeightFormat::plain) return data.load(expert, row, k);
+    if (format != WeightFormat::mxfp4) {
+      const auto* codes = static_cast<const __nv_fp8_e4m3*>(data.data);
+      return static_cast<float>(codes[data.at(expert, row, k)]) * fp8.scale(expert, row, k);
+    }
     const std::int64_t group = (expert * rows + row) * groups_of_row + k / kMxGroup;
     const unsigned pair = packed[group * kMxGroupBytes + k % kMxGroup / 2];
     return e2m1_value(k % 2 == 0 ? pair & 15u : pair >> 4) * mx_scale(scales[group]);

@@ -25,6 +25,12 @@ void causal_conv(const ConvArgs& args, StreamRef stream);
 void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream);
 void selective_scan(const ScanArgs& args, StreamRef stream);
 
+// fp8_linear.cu: products in fp8, x rounded to it. For other weights and devices there is
+// quantized_linear(), and x stays as it is.
+class Gemm;
+void fp8_linear(Gemm& gemm, TensorView out, TensorView x, const Weight& weight, TensorView bias,
+                TensorView workspace, StreamRef stream);
+
 // moe_route.cu, moe_experts.cu
 void moe_route(const MoeRouteArgs& args, StreamRef stream);
 void moe_experts(const MoeExpertsArgs& args, StreamRef stream);

@@ -17,6 +17,7 @@ inline CublasLt<decltype(::cublasLtCreate)> cublasLtCreate{"cublasLtCreate"};
 inline CublasLt<decltype(::cublasLtDestroy)> cublasLtDestroy{"cublasLtDestroy"};
 inline CublasLt<decltype(::cublasLtGetStatusString)> cublasLtGetStatusString{
     "cublasLtGetStatusString"};
+inline CublasLt<decltype(::cublasLtGetVersion)> cublasLtGetVersion{"cublasLtGetVersion"};
 inline CublasLt<decltype(::cublasLtMatmul)> cublasLtMatmul{"cublasLtMatmul"};
 inline CublasLt<decltype(::cublasLtMatmulAlgoGetHeuristic)> cublasLtMatmulAlgoGetHeuristic{
     "cublasLtMatmulAlgoGetHeuristic"};

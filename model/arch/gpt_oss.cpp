@@ -13,7 +13,7 @@ namespace {
 MoeParts load_moe(Weights& weights, const std::string& layer, const ModelConfig& config) {
   MoeParts parts;
   parts.router = Linear(weights, {{layer + "mlp.router", config.moe.num_experts}},
-                        config.hidden_size, /*bias=*/true);
+                        config.hidden_size, /*bias=*/true, LinearUse::router);
   parts.experts = load_gpt_oss_experts(weights, layer + "mlp", config);
   parts.activation = Activation::clamped_swiglu;
   return parts;

@@ -15,7 +15,8 @@ namespace {
 MoeParts load_nemotron_moe(Weights& weights, const std::string& name, const ModelConfig& config) {
   const MoeConfig& moe = config.moe;
   MoeParts parts;
-  parts.router = Linear(weights, {{name + ".gate", moe.num_experts}}, config.hidden_size, false);
+  parts.router = Linear(weights, {{name + ".gate", moe.num_experts}}, config.hidden_size, false,
+                        LinearUse::router);
   parts.correction_bias =
       weights.load(name + ".gate.e_score_correction_bias", {moe.num_experts}, DType::f32);
   parts.group_score = GroupScore::sum_of_best_two;
@@ -25,7 +26,7 @@ MoeParts load_nemotron_moe(Weights& weights, const std::string& name, const Mode
     parts.to_latent = Linear(weights, {{name + ".fc1_latent_proj", moe.latent_size}},
                              config.hidden_size, config.mlp_bias);
     parts.from_latent = Linear(weights, {{name + ".fc2_latent_proj", config.hidden_size}},
-                               moe.latent_size, config.mlp_bias);
+                               moe.latent_size, config.mlp_bias, LinearUse::residual);
   }
   parts.shared =
       std::make_unique<Mlp>(weights, name + ".shared_experts", config.hidden_size,
@@ -99,7 +100,8 @@ GatedMlp load_granite_shared(Weights& weights, const std::string& layer,
   const int width = config.moe.shared_intermediate_size;
   return GatedMlp(
       Linear(weights, {{layer + "shared_mlp.input_linear", 2 * width}}, config.hidden_size, false),
-      Linear(weights, {{layer + "shared_mlp.output_linear", config.hidden_size}}, width, false),
+      Linear(weights, {{layer + "shared_mlp.output_linear", config.hidden_size}}, width, false,
+             LinearUse::residual),
       config.activation);
 }
 
@@ -108,7 +110,8 @@ MoeParts load_granite_moe(Weights& weights, const std::string& layer, const Mode
   const std::int64_t inner = config.moe.intermediate_size;
   const std::string name = layer + "block_sparse_moe.";
   MoeParts parts;
-  parts.router = Linear(weights, {{name + "router.layer", experts}}, hidden, false);
+  parts.router = Linear(weights, {{name + "router.layer", experts}}, hidden, false,
+                        LinearUse::router);
   parts.experts.gate_up.data =
       weights.load(name + "input_linear.weight", {experts, 2 * inner, hidden});
   parts.experts.down.data = weights.load(name + "output_linear.weight", {experts, hidden, inner});

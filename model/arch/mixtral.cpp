@@ -13,7 +13,8 @@ MoeParts load_moe(Weights& weights, const std::string& layer, const ModelConfig&
   const std::string name = layer + "block_sparse_moe";
   MoeParts parts;
   parts.router =
-      Linear(weights, {{name + ".gate", config.moe.num_experts}}, config.hidden_size, false);
+      Linear(weights, {{name + ".gate", config.moe.num_experts}}, config.hidden_size, false,
+             LinearUse::router);
   parts.experts = load_experts(weights, name, config, {.gate = "w1", .up = "w3", .down = "w2"});
   return parts;
 }

@@ -56,7 +56,7 @@ Attention::Attention(Weights& weights, const AttentionOptions& o)
     : options_(o),
       qkv_(weights, qkv_parts(weights, o), o.hidden_size, o.qkv_bias),
       output_(weights, {{o.name + ".o_proj", o.hidden_size}},
-              std::int64_t{o.num_heads} * o.head_dim, o.output_bias),
+              std::int64_t{o.num_heads} * o.head_dim, o.output_bias, LinearUse::residual),
       published_scale_(load_cache_scale(weights, o.name)) {
   if (o.qk_norm != QkNorm::none) {
     const bool whole = o.qk_norm == QkNorm::whole;

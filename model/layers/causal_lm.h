@@ -39,6 +39,7 @@ class CausalLm : public Model {
   DType dtype() const override { return weights_->dtype(); }
   std::size_t weight_bytes() const override { return weights_->bytes(); }
   std::size_t mapped_bytes() const override { return weights_->mapped_bytes(); }
+  std::vector<std::string> notes() const override { return weights_->notes(); }
   int position_offset(int num_prompt_tokens) const override {
     return rope_.position_offset(num_prompt_tokens);
   }

@@ -52,7 +52,8 @@ DeltaNet::DeltaNet(Weights& weights, const ModelConfig& config, const std::strin
   a_log_ = weights.load(name + ".A_log", {config_.num_value_heads}, DType::f32);
   dt_bias_ = weights.load(name + ".dt_bias", {config_.num_value_heads}, DType::f32);
   norm_ = RmsNorm(weights, name + ".norm", config_.value_head_dim, config.rms_norm_eps);
-  output_ = Linear(weights, {{name + ".out_proj", config.hidden_size}}, values, false);
+  output_ = Linear(weights, {{name + ".out_proj", config.hidden_size}}, values, false,
+                   LinearUse::residual);
 }
 
 void DeltaNet::bind(const LayerCache& cache) {

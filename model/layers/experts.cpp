@@ -1,5 +1,6 @@
 // Expert weights in every published layout, to one matrix per expert.
 
+#include "model/layers/fp8_matrix.h"
 #include "model/layers/moe.h"
 
 namespace quire {
@@ -20,6 +21,25 @@ std::vector<std::int64_t> gates_then_ups(std::int64_t intermediate) {
   return at;
 }
 
+// All matrices [rows, columns] as they are published: plain, or in fp8 with the scales of each.
+Weight load_matrices(Weights& weights, const std::vector<Source>& sources, const Shape& shape) {
+  std::vector<Fp8Scales> scales;
+  for (const Source& source : sources) {
+    auto own = fp8_scales(weights, source.name, source.shape);
+    if (!own) break;
+    // A block of scales must not reach from one matrix of an expert into the next.
+    const bool whole = shape[1] == source.shape[0] || source.shape[0] % kFp8Block == 0;
+    if (own->format == WeightFormat::fp8_blocks && !whole) {
+      weights.note("experts are kept as " + std::string(name_of(weights.dtype())) +
+                   ": their inner size is not made of fp8 blocks");
+      break;
+    }
+    scales.push_back(std::move(*own));
+  }
+  if (scales.size() == sources.size()) return load_fp8(weights, sources, shape, scales);
+  return {.data = weights.load(sources, shape, weights.dtype()), .scales = {}};
+}
+
 Experts one_by_one(Weights& weights, const std::string& name, const ModelConfig& config,
                    const ExpertNames& names) {
   const std::int64_t count = config.moe.num_experts, inner = config.moe.intermediate_size;
@@ -37,8 +57,8 @@ Experts one_by_one(Weights& weights, const std::string& name, const ModelConfig&
   Experts experts;
   experts.gated = !names.gate.empty();
   const std::int64_t rows = experts.gated ? 2 * inner : inner;
-  experts.gate_up.data = weights.load(gate_up, {count, rows, hidden}, weights.dtype());
-  experts.down.data = weights.load(down, {count, hidden, inner}, weights.dtype());
+  experts.gate_up = load_matrices(weights, gate_up, {count, rows, hidden});
+  experts.down = load_matrices(weights, down, {count, hidden, inner});
   return experts;
 }
 

@@ -1,27 +1,100 @@
 #include "model/layers/linear.h"
 
+#include "model/layers/fp8_matrix.h"
+
 namespace quire {
 
-Linear::Linear(Weights& weights, const std::vector<LinearPart>& parts, std::int64_t columns,
-               bool bias) {
-  std::vector<Source> matrices, biases;
+namespace {
+
+// Parts that become one piece.
+struct Run {
+  WeightFormat format;
+  std::vector<LinearPart> parts;
+  std::vector<Fp8Scales> scales;  // of each part, in fp8
   std::int64_t rows = 0;
+};
+
+// A block of scales must not reach from one part into the next.
+bool joins(const Run& run, WeightFormat format) {
+  return run.format == format && (format != WeightFormat::fp8_blocks || run.rows % kFp8Block == 0);
+}
+
+std::vector<Run> runs_of(Weights& weights, const std::vector<LinearPart>& parts,
+                         std::int64_t columns, LinearUse use) {
+  std::vector<Run> runs;
   for (const LinearPart& part : parts) {
-    matrices.push_back(
+    std::optional<Fp8Scales> scales;
+    if (use != LinearUse::router) {
+      scales = fp8_scales(weights, part.name + ".weight", {part.rows, columns}, part.pick);
+    }
+    const WeightFormat format = scales ? scales->format : WeightFormat::plain;
+    if (runs.empty() || !joins(runs.back(), format)) runs.push_back({format, {}, {}});
+    Run& run = runs.back();
+    run.parts.push_back(part);
+    run.rows += part.wanted();
+    if (scales) run.scales.push_back(std::move(*scales));
+  }
+  return runs;
+}
+
+Weight load_matrix(Weights& weights, const Run& run, std::int64_t columns) {
+  std::vector<Source> sources;
+  for (const LinearPart& part : run.parts) {
+    sources.push_back(
         {.name = part.name + ".weight", .shape = {part.rows, columns}, .pick = part.pick});
+  }
+  if (run.format == WeightFormat::plain) {
+    return {.data = weights.load(sources, {run.rows, columns}, weights.dtype()), .scales = {}};
+  }
+  return load_fp8(weights, sources, {run.rows, columns}, run.scales);
+}
+
+// As cuBLASLt documents it: a bias has its output's dtype; beside fp8 it is bf16 for f32 outputs.
+DType bias_dtype(const Weights& weights, WeightFormat format, LinearUse use) {
+  if (use == LinearUse::inner || weights.dtype() == DType::f32) return weights.dtype();
+  return is_fp8(format) ? DType::bf16 : DType::f32;
+}
+
+TensorView load_bias(Weights& weights, const Run& run, DType dtype) {
+  std::vector<Source> biases;
+  for (const LinearPart& part : run.parts) {
     // A bias is one row: picking rows of the matrix is picking columns of it.
     biases.push_back({.name = part.name + ".bias",
                       .shape = {part.rows},
                       .transposed = !part.pick.empty(),
                       .pick = part.pick});
-    rows += part.pick.empty() ? part.rows : static_cast<std::int64_t>(part.pick.size());
   }
-  weight_ = weights.load(matrices, {rows, columns}, weights.dtype());
-  if (bias) bias_ = weights.load(biases, {rows}, weights.dtype());
+  return weights.load(biases, {run.rows}, dtype);
+}
+
+}  // namespace
+
+Linear::Linear(Weights& weights, const std::vector<LinearPart>& parts, std::int64_t columns,
+               bool bias, LinearUse use) {
+  for (const Run& run : runs_of(weights, parts, columns, use)) {
+    Piece piece{.weight = load_matrix(weights, run, columns),
+                .bias = {},
+                .begin = rows_,
+                .end = rows_ + run.rows};
+    if (bias) piece.bias = load_bias(weights, run, bias_dtype(weights, run.format, use));
+    pieces_.push_back(piece);
+    rows_ += run.rows;
+  }
 }
 
 void Linear::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
-  context.ops.linear(out, x, weight_, bias_, context.stream);
+  for (const Piece& piece : pieces_) {
+    const TensorView part = out.narrow(1, piece.begin, piece.end);
+    if (piece.weight.format == WeightFormat::plain) {
+      context.ops.linear(part, x, piece.weight.data, piece.bias, context.stream);
+      continue;
+    }
+    const Workspace::Scope scope(context.workspace);
+    const auto bytes = context.ops.linear_workspace_bytes(x.extent(0), piece.weight, x.dtype());
+    const TensorView workspace =
+        context.workspace.take(DType::u8, {static_cast<std::int64_t>(bytes)});
+    context.ops.quantized_linear(part, x, piece.weight, piece.bias, workspace, context.stream);
+  }
 }
 
 }  // namespace quire

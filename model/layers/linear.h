@@ -1,6 +1,7 @@
 #pragma once
 // y = x · Wᵀ (+ b). Several published matrices with the same input can be one here.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,21 +15,40 @@ struct LinearPart {
   std::string name;
   std::int64_t rows;
   std::vector<std::int64_t> pick = {};  // the order of rows wanted; empty: as published
+
+  std::int64_t wanted() const {
+    return pick.empty() ? rows : static_cast<std::int64_t>(pick.size());
+  }
+};
+
+// What the products are for: the dtype of what they are written to, which a bias shares.
+enum class LinearUse : std::uint8_t {
+  inner,     // the model's dtype
+  residual,  // f32: added to the residual stream
+  router,    // f32 logits; published as they are even where other matrices are quantized
 };
 
 class Linear {
  public:
   Linear() = default;
-  Linear(Weights& weights, const std::vector<LinearPart>& parts, std::int64_t columns, bool bias);
+  Linear(Weights& weights, const std::vector<LinearPart>& parts, std::int64_t columns, bool bias,
+         LinearUse use = LinearUse::inner);
 
   // out [T, rows()], x [T, columns]
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const;
-  std::int64_t rows() const { return weight_.extent(0); }
-  bool empty() const { return weight_.empty(); }
+  std::int64_t rows() const { return rows_; }
+  bool empty() const { return pieces_.empty(); }
 
  private:
-  TensorView weight_;  // [rows, columns]
-  TensorView bias_;    // [rows]
+  // Neighbouring parts of one format, whose scales can be one array: usually all there are.
+  struct Piece {
+    Weight weight;    // [rows, columns]
+    TensorView bias;  // [rows], optional
+    std::int64_t begin, end;
+  };
+
+  std::vector<Piece> pieces_;
+  std::int64_t rows_ = 0;
 };
 
 }  // namespace quire

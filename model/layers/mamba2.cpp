@@ -19,7 +19,8 @@ Mamba2::Mamba2(Weights& weights, const ModelConfig& config, const std::string& n
   dt_bias_ = weights.load(name + ".dt_bias", {heads}, DType::f32);
   d_skip_ = weights.load(name + ".D", {heads}, DType::f32);
   norm_ = RmsNorm(weights, name + ".norm", inner(), config.rms_norm_eps);
-  output_ = Linear(weights, {{name + ".out_proj", config.hidden_size}}, inner(), config_.proj_bias);
+  output_ = Linear(weights, {{name + ".out_proj", config.hidden_size}}, inner(), config_.proj_bias,
+                   LinearUse::residual);
 }
 
 void Mamba2::bind(const LayerCache& cache) {

@@ -17,6 +17,10 @@ class MeasuringOps final : public Ops {
   std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override {
     return backend_.moe_workspace_bytes(num_tokens, shape);
   }
+  std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
+                                     DType x) const override {
+    return backend_.linear_workspace_bytes(num_tokens, weight, x);
+  }
 
   void embedding(TensorView, TensorView, TensorView, StreamRef) override {}
   void gather_rows(TensorView, TensorView, TensorView, StreamRef) override {}
@@ -40,7 +44,8 @@ class MeasuringOps final : public Ops {
   void activation(TensorView, TensorView, Activation, StreamRef) override {}
   void sigmoid_gate(TensorView, TensorView, StreamRef) override {}
   void head_linear(TensorView, TensorView, TensorView, StreamRef) override {}
-  void quantized_linear(TensorView, TensorView, const Weight&, TensorView, StreamRef) override {}
+  void quantized_linear(TensorView, TensorView, const Weight&, TensorView, TensorView,
+                        StreamRef) override {}
   void mla_attention(const MlaArgs&, StreamRef) override {}
   void moe_route(const MoeRouteArgs&, StreamRef) override {}
   void moe_experts(const MoeExpertsArgs&, StreamRef) override {}

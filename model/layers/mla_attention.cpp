@@ -51,9 +51,14 @@ MlaAttention::MlaAttention(Weights& weights, const ModelConfig& config, const st
   keys.depth = nope;
   values.pick.resize(static_cast<std::size_t>(value));
   std::iota(values.pick.begin(), values.pick.end(), nope);
+  if (weights.fp8().has(up.name)) {
+    weights.note("kv_b_proj is kept as " + std::string(name_of(weights.dtype())) +
+                 ": it is absorbed into other products");
+  }
   key_up_ = weights.load({keys}, {heads, latent, nope}, weights.dtype());
   value_up_ = weights.load({values}, {heads, value, latent}, weights.dtype());
-  output_ = Linear(weights, {{name + ".o_proj", hidden}}, heads * value, config.attention_bias);
+  output_ = Linear(weights, {{name + ".o_proj", hidden}}, heads * value, config.attention_bias,
+                   LinearUse::residual);
 }
 
 void MlaAttention::bind(const LayerCache& cache) {

@@ -14,7 +14,8 @@ std::vector<LinearPart> gate_up_parts(const Weights& weights, const std::string&
 GatedMlp::GatedMlp(Weights& weights, const std::string& name, int hidden_size,
                    int intermediate_size, Activation activation, bool bias)
     : gate_up_(weights, gate_up_parts(weights, name, intermediate_size), hidden_size, bias),
-      down_(weights, {{name + ".down_proj", hidden_size}}, intermediate_size, bias),
+      down_(weights, {{name + ".down_proj", hidden_size}}, intermediate_size, bias,
+            LinearUse::residual),
       activation_(activation) {}
 
 void GatedMlp::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
@@ -30,7 +31,8 @@ void GatedMlp::operator()(TensorView out, TensorView x, const ForwardContext& co
 Mlp::Mlp(Weights& weights, const std::string& name, int hidden_size, int intermediate_size,
          Activation activation, bool bias)
     : up_(weights, {{name + ".up_proj", intermediate_size}}, hidden_size, bias),
-      down_(weights, {{name + ".down_proj", hidden_size}}, intermediate_size, bias),
+      down_(weights, {{name + ".down_proj", hidden_size}}, intermediate_size, bias,
+            LinearUse::residual),
       activation_(activation) {}
 
 void Mlp::operator()(TensorView out, TensorView x, const ForwardContext& context) const {

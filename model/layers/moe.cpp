@@ -76,7 +76,7 @@ void Moe::route(TensorView ids, TensorView weights, TensorView x,
 
 void Moe::add_shared(TensorView out, TensorView x, const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const TensorView y = context.workspace.take(x.dtype(), {x.extent(0), hidden_size_});
+  const TensorView y = context.workspace.take(DType::f32, {x.extent(0), hidden_size_});
   (*parts_.shared)(y, x, context);
   if (!parts_.shared_gate.empty()) {
     const TensorView gate = context.workspace.take(x.dtype(), {x.extent(0), 1});

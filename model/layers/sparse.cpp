@@ -17,8 +17,8 @@ std::unique_ptr<FeedForward> make_feed_forward(Weights& weights, const std::stri
 MoeParts load_deepseek_moe(Weights& weights, const std::string& layer, const ModelConfig& config) {
   const MoeConfig& moe = config.moe;
   MoeParts parts;
-  parts.router =
-      Linear(weights, {{layer + "mlp.gate", moe.num_experts}}, config.hidden_size, false);
+  parts.router = Linear(weights, {{layer + "mlp.gate", moe.num_experts}}, config.hidden_size, false,
+                        LinearUse::router);
   if (moe.score == RouterScore::sigmoid) {
     parts.correction_bias =
         weights.load(layer + "mlp.gate.e_score_correction_bias", {moe.num_experts}, DType::f32);
@@ -36,8 +36,8 @@ MoeParts load_deepseek_moe(Weights& weights, const std::string& layer, const Mod
 MoeParts load_qwen_moe(Weights& weights, const std::string& layer, const ModelConfig& config) {
   const MoeConfig& moe = config.moe;
   MoeParts parts;
-  parts.router =
-      Linear(weights, {{layer + "mlp.gate", moe.num_experts}}, config.hidden_size, false);
+  parts.router = Linear(weights, {{layer + "mlp.gate", moe.num_experts}}, config.hidden_size, false,
+                        LinearUse::router);
   parts.experts = load_experts(weights, layer + "mlp", config);
   if (moe.shared_intermediate_size > 0) {
     parts.shared =

@@ -115,7 +115,10 @@ TEST_CASE("mutated configurations parse or fail by name", "[model][fuzz]") {
     seeds.push_back(read_file(entry.path() / "config.json"));
   }
   seeds.push_back(read_file("models/quire-tiny-hybrid/config.json"));
-  seeds.push_back(read_file("tests/data/golden/quantized/gpt-oss-mxfp4/config.json"));
+  for (const char* folder : {"ct-fp8", "fp8-block", "gpt-oss-mxfp4"}) {
+    seeds.push_back(
+        read_file(std::filesystem::path("tests/data/golden/quantized") / folder / "config.json"));
+  }
   run(fuzz_config, seeds, 20000);
 }
 

@@ -137,7 +137,12 @@ TEST_CASE("quantization that is not supported is refused by name", "[model][weig
   const auto device = make_cpu_device();
   const auto ops = make_cpu_ops({.threads = 1});
   ModelConfig config = read_model_config("models/quire-tiny");
-  config.quant.method = "made-up";
+  config.quant = parse_model_config(
+                     R"({"architectures":["LlamaForCausalLM"],"vocab_size":8,"hidden_size":64,)"
+                     R"("num_attention_heads":4,"num_hidden_layers":1,)"
+                     R"("quantization_config":{"quant_method":"made-up"}})",
+                     "config.json")
+                     .quant;
   CHECK_THROWS_WITH(load_model(config, "models/quire-tiny", *device, *ops, {}),
                     Catch::Contains("quantization_config.quant_method: \"made-up\""));
 }

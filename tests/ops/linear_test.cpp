@@ -40,9 +40,6 @@ TEST_CASE("linear multiplies by the transposed weight", "[ops][linear]") {
       {"odd everything, bf16", kBf16, kBf16, kBf16, 7, 37, 83, true},
       {"odd everything, f16", kF16, kF16, kF16, 7, 37, 83, true},
       {"smaller than a register", kBf16, kBf16, kF32, 3, 3, 5, false},
-      {"f32 rows, bf16 weight", kF32, kBf16, kF32, 6, 48, 96, true},
-      {"f32 rows, f16 weight", kF32, kF16, kF32, 5, 48, 96, false},
-      {"bf16 rows, f32 weight (router)", kBf16, kF32, kF32, 9, 24, 72, false},
       {"logits: bf16 in, f32 out", kBf16, kBf16, kF32, 4, 1536, 256, false},
       {"many rows", kBf16, kBf16, kBf16, 131, 96, 320, true},
       {"many rows, f32", kF32, kF32, kF32, 131, 96, 160, true},
@@ -51,14 +48,14 @@ TEST_CASE("linear multiplies by the transposed weight", "[ops][linear]") {
       {"two rows", kBf16, kBf16, kF32, 2, 19, 2304, true},
       {"long sums", kBf16, kBf16, kF32, 2, 16, 4109, false},
       {"long sums of many rows", kBf16, kBf16, kF32, 97, 67, 4411, true},
-      {"long sums of many rows, f32", kF32, kBf16, kF32, 67, 13, 4200, false},
+      {"long sums of many rows, f32", kF32, kF32, kF32, 67, 13, 4200, false},
   }));
   INFO(c.name);
   std::mt19937 rng(1);
   const auto scale = 1.f / std::sqrt(static_cast<float>(c.k));
   const HostTensor x = random_tensor(rng, c.x, {c.m, c.k});
   const HostTensor w = random_tensor(rng, c.w, {c.n, c.k}, scale);
-  const HostTensor bias = random_tensor(rng, c.w, {c.n});
+  const HostTensor bias = random_tensor(rng, c.out, {c.n});
   const std::vector<double> want = reference(x, w, c.bias ? &bias : nullptr);
   for (OpBackend& backend : op_backends()) {
     INFO(backend.name);
@@ -166,7 +163,7 @@ TEST_CASE("quantized_linear unpacks MXFP4", "[ops][linear][mxfp4]") {
     OpRun run(backend);
     const TensorView out = run.output(dtype, {m, n});
     const Weight weight{run.upload(data), run.upload(scales), WeightFormat::mxfp4};
-    run.ops().quantized_linear(out, run.upload(x), weight, run.upload(bias), run.stream());
+    run.ops().quantized_linear(out, run.upload(x), weight, run.upload(bias), {}, run.stream());
     check_close(run.download(out), reference(x, w, &bias));
   }
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "backend/fp8.h"
 #include "tests/support/op_test.h"
 
 namespace quire::test {
@@ -76,7 +77,8 @@ struct ExpertCase {
   DType dtype;
   std::int64_t tokens, hidden, inner, experts, k;
   Activation act;
-  bool gated, bias, mxfp4;
+  bool gated, bias;
+  WeightFormat format = WeightFormat::plain;
 };
 
 double activate(Activation act, double g) {
@@ -89,6 +91,10 @@ double activate(Activation act, double g) {
       return g * sigmoid(g);
   }
 }
+
+const auto kF32 = DType::f32, kBf16 = DType::bf16;
+const auto kMxfp4 = WeightFormat::mxfp4, kRows = WeightFormat::fp8_rows,
+           kBlocks = WeightFormat::fp8_blocks;
 
 class Experts {
  public:
@@ -160,7 +166,9 @@ class Experts {
 
   Packed make_weight(std::mt19937& rng, std::int64_t n, std::int64_t k) const {
     const float deviation = 1.f / std::sqrt(static_cast<float>(k));
-    if (!c_.mxfp4) return {random_tensor(rng, c_.dtype, {c_.experts, n, k}, deviation), {}, {}};
+    if (c_.format == WeightFormat::plain)
+      return {random_tensor(rng, c_.dtype, {c_.experts, n, k}, deviation), {}, {}};
+    if (is_fp8(c_.format)) return make_fp8(rng, n, k, deviation);
     const float e2m1[8] = {0.f, 0.5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f};
     Packed p{HostTensor(DType::f32, {c_.experts, n, k}),
              HostTensor(DType::u8, {c_.experts, n, k / 2}),
@@ -177,9 +185,37 @@ class Experts {
     return p;
   }
 
+  // One scale for a row, or for a block; rows of these are padded to four.
+  Packed make_fp8(std::mt19937& rng, std::int64_t n, std::int64_t k, float deviation) const {
+    const auto blocks = [](std::int64_t size) { return (size + kFp8Block - 1) / kFp8Block; };
+    const bool rows = c_.format == kRows;
+    const std::int64_t scale_rows = rows ? n : blocks(n), padded = (blocks(k) + 3) / 4 * 4;
+    Packed p{HostTensor(DType::f32, {c_.experts, n, k}),
+             HostTensor(DType::fp8_e4m3, {c_.experts, n, k}),
+             rows ? HostTensor(DType::f32, {c_.experts, n})
+                  : HostTensor(DType::f32, {c_.experts, scale_rows, padded})};
+    for (std::int64_t i = 0; i < p.scales.numel(); ++i) {
+      p.scales.set(i, deviation * (0.5f + static_cast<float>(rng() % 100) / 100.f));
+    }
+    std::normal_distribution<float> normal;
+    for (std::int64_t i = 0; i < p.plain.numel(); ++i) {
+      const std::int64_t e = i / (n * k), row = i / k % n, column = i % k;
+      const std::int64_t at =
+          rows ? e * n + row : (e * scale_rows + row / kFp8Block) * padded + column / kFp8Block;
+      const fp8_e4m3 code(normal(rng));
+      p.data.as<fp8_e4m3>()[i] = code;
+      p.plain.set(i, static_cast<float>(code) * p.scales.at(at));
+    }
+    return p;
+  }
+
   Weight upload(OpRun& run, const Packed& p) const {
-    if (!c_.mxfp4) return {run.upload(p.plain), {}, WeightFormat::plain};
-    return {run.upload(p.data), run.upload(p.scales), WeightFormat::mxfp4};
+    if (c_.format == WeightFormat::plain) return {run.upload(p.plain), {}, c_.format};
+    const TensorView scales = run.upload(p.scales);
+    const std::int64_t k = p.plain.extents[2];
+    return {run.upload(p.data),
+            c_.format == kBlocks ? scales.narrow(2, 0, (k + kFp8Block - 1) / kFp8Block) : scales,
+            c_.format};
   }
 
   std::vector<double> expert(std::int64_t t, std::int64_t e) const {
@@ -213,8 +249,6 @@ class Experts {
   HostTensor x, ids, weights, up_bias, down_bias;
   Packed gate_up, down;
 };
-
-const auto kF32 = DType::f32, kBf16 = DType::bf16;
 
 }  // namespace
 
@@ -272,20 +306,25 @@ TEST_CASE("equal ratings go to the lower experts", "[ops][moe]") {
 
 TEST_CASE("moe_experts sums the weighted answers of a token's experts", "[ops][moe]") {
   const auto c = GENERATE(values<ExpertCase>({
-      {"one token", kF32, 1, 40, 24, 6, 2, Activation::silu, true, false, false},
-      {"batch", kF32, 37, 40, 24, 6, 2, Activation::silu, true, false, false},
-      {"bf16", kBf16, 19, 64, 32, 4, 3, Activation::silu, true, false, false},
-      {"no gate, relu2", kF32, 9, 48, 20, 5, 2, Activation::relu2, false, false, false},
-      {"gpt-oss", kF32, 11, 64, 32, 4, 2, Activation::clamped_swiglu, true, true, false},
-      {"gpt-oss, MXFP4", kF32, 11, 64, 32, 4, 2, Activation::clamped_swiglu, true, true, true},
+      {"one token", kF32, 1, 40, 24, 6, 2, Activation::silu, true, false},
+      {"batch", kF32, 37, 40, 24, 6, 2, Activation::silu, true, false},
+      {"bf16", kBf16, 19, 64, 32, 4, 3, Activation::silu, true, false},
+      {"no gate, relu2", kF32, 9, 48, 20, 5, 2, Activation::relu2, false, false},
+      {"gpt-oss", kF32, 11, 64, 32, 4, 2, Activation::clamped_swiglu, true, true},
+      {"gpt-oss, MXFP4", kF32, 11, 64, 32, 4, 2, Activation::clamped_swiglu, true, true, kMxfp4},
       {"gpt-oss, MXFP4, bf16", kBf16, 5, 64, 64, 4, 4, Activation::clamped_swiglu, true, true,
-       true},
-      {"bf16, many tokens of an expert", kBf16, 150, 136, 72, 2, 1, Activation::silu, true, false,
-       false},
-      {"bf16, no gate", kBf16, 21, 72, 136, 3, 2, Activation::relu2, false, true, false},
+       kMxfp4},
+      {"bf16, many tokens of an expert", kBf16, 150, 136, 72, 2, 1, Activation::silu, true, false},
+      {"bf16, no gate", kBf16, 21, 72, 136, 3, 2, Activation::relu2, false, true},
       {"MXFP4, many tokens of an expert", kBf16, 90, 160, 96, 2, 1, Activation::clamped_swiglu,
-       true, true, true},
-      {"one expert takes all", kF32, 30, 16, 16, 1, 1, Activation::silu, true, false, false},
+       true, true, kMxfp4},
+      {"fp8 rows, f32", kF32, 13, 40, 24, 4, 2, Activation::silu, true, false, kRows},
+      {"fp8 rows, bf16", kBf16, 21, 64, 48, 4, 2, Activation::silu, true, true, kRows},
+      {"fp8 rows, many tokens of an expert", kBf16, 90, 80, 64, 2, 1, Activation::relu2, false,
+       false, kRows},
+      {"fp8 blocks, f32", kF32, 5, 200, 128, 3, 2, Activation::silu, true, false, kBlocks},
+      {"fp8 blocks, bf16", kBf16, 9, 272, 128, 3, 2, Activation::silu, true, false, kBlocks},
+      {"one expert takes all", kF32, 30, 16, 16, 1, 1, Activation::silu, true, false},
   }));
   INFO(c.name);
   const Experts experts(c);

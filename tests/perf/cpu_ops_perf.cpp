@@ -90,6 +90,36 @@ void decode_linear(Bench& bench, std::int64_t rows, std::int64_t n, std::int64_t
   bench.forget_tensors();
 }
 
+// Beside bf16 of the same shape: half the bytes, and codes to unpack.
+void fp8_linear(Bench& bench, WeightFormat format, std::int64_t rows, std::int64_t n,
+                std::int64_t k) {
+  const std::int64_t layers = std::max<std::int64_t>(1, (std::int64_t{384} << 20) / (n * k * 2));
+  const TensorView plain = bench.tensor(DType::bf16, {layers, n, k});
+  const TensorView codes = bench.tensor(DType::fp8_e4m3, {layers, n, k});
+  const std::int64_t blocks = (n + kFp8Block - 1) / kFp8Block;
+  const TensorView scales = format == WeightFormat::fp8_rows
+                                ? bench.tensor(DType::f32, {n})
+                                : bench.tensor(DType::f32, {blocks, k / kFp8Block});
+  const TensorView x = bench.tensor(DType::bf16, {rows, k}),
+                   out = bench.tensor(DType::bf16, {rows, n});
+  const auto layer = [&](TensorView all, std::int64_t l) {
+    return all.rows(l, l + 1).reshape({n, k});
+  };
+  const double bf16 = bench.best_seconds([&] {
+    for (std::int64_t l = 0; l < layers; ++l)
+      bench.ops().linear(out, x, layer(plain, l), {}, bench.stream());
+  });
+  const double fp8 = bench.best_seconds([&] {
+    for (std::int64_t l = 0; l < layers; ++l)
+      bench.ops().quantized_linear(out, x, {layer(codes, l), scales, format}, {}, {},
+                                   bench.stream());
+  });
+  std::printf("linear %3ld x %5ld x %5ld fp8 %s %7.1f GB/s   %5.2f of bf16's time\n", rows, n, k,
+              format == WeightFormat::fp8_rows ? "rows  " : "blocks",
+              static_cast<double>(codes.bytes()) / fp8 / 1e9, fp8 / bf16);
+  bench.forget_tensors();
+}
+
 void prefill_linear(Bench& bench, DType dtype, std::int64_t rows, std::int64_t n, std::int64_t k) {
   const TensorView w = bench.tensor(dtype, {n, k}), x = bench.tensor(dtype, {rows, k});
   const TensorView out = bench.tensor(dtype, {rows, n});
@@ -215,6 +245,9 @@ void run(Bench& bench) {
   for (const std::int64_t rows : {1, 2, 8}) decode_linear(bench, rows, 2048, 2048);
   decode_linear(bench, 1, 8192, 2048);
   decode_linear(bench, 1, 2048, 8192);
+  for (const auto format : {WeightFormat::fp8_rows, WeightFormat::fp8_blocks}) {
+    for (const std::int64_t rows : {1, 8, 64}) fp8_linear(bench, format, rows, 2048, 2048);
+  }
   for (const std::int64_t rows : {16, 64, 512})
     prefill_linear(bench, DType::bf16, rows, 2048, 2048);
   prefill_linear(bench, DType::bf16, 512, 8192, 2048);

@@ -19,8 +19,7 @@ inline std::vector<std::filesystem::path> golden_models() {
   for (const char* kind : {"models", "quantized"}) {
     for (const auto& entry : fs::directory_iterator(root / kind)) {
       if (!fs::exists(entry.path() / "config.json")) continue;
-      const std::string method = read_model_config(entry.path()).quant.method;
-      if (method.empty() || method == "mxfp4") folders.push_back(entry.path());
+      if (read_model_config(entry.path()).quant.supported()) folders.push_back(entry.path());
     }
   }
   std::sort(folders.begin(), folders.end());

@@ -23,4 +23,7 @@ constexpr Tolerance tolerance_of(DType dtype) {
   }
 }
 
+// Of f32 sums of fp8 on tensor cores, which keep fewer bits than f32 has.
+inline constexpr Tolerance kFp8Sums{2e-3, 2e-3};
+
 }  // namespace quire::test
