@@ -8,12 +8,12 @@
 #include <algorithm>
 
 #include "cuda/device/async_copy.cuh"
-#include "cuda/device/fast_divide.cuh"
 #include "cuda/device/fp8.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/attention_tile.cuh"
 #include "cuda/kernels/launchers.h"
+#include "cuda/kernels/paged_args.cuh"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
@@ -25,18 +25,12 @@ constexpr int kTilesPerSplit = 4;  // below this a split costs more than it brin
                                    // no keys left ends at once
 
 template <class T, class Cache>
-struct MmaArgs {
-  View<T, 3> out;
-  View<const T, 3> q;
-  View<const Cache, 4> k_cache, v_cache;
-  View<const std::int32_t, 2> block_table;
-  const std::int32_t* query_start;
-  const std::int32_t* seq_lens;
-  const float* sinks;  // null: none
-  float* partials;     // null: one split
-  FastDivide block_size;
-  int splits, window, group;
-  float scale, value_scale, soft_cap;
+struct MmaArgs : PagedArgs<T, Cache> {
+  float* partials;  // null: one split
+  int splits;
+
+  MmaArgs(const AttentionArgs& args, float* to, int count)
+      : PagedArgs<T, Cache>(args), partials(to), splits(count) {}
 };
 
 // A request seen from one block.
@@ -289,23 +283,7 @@ void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef strea
   const std::int64_t wanted =
       max_rows <= kWarpRows ? (keys + kKeysPerSplit - 1) / kKeysPerSplit : 1;
   const int splits = count_splits(wanted, room, args.seq_lens.extent(0) * kv_heads);
-  const MmaArgs<T, Cache> a{
-      .out = device_view<T, 3>(args.out),
-      .q = device_view<const T, 3>(args.q),
-      .k_cache = device_view<const Cache, 4>(args.k_cache),
-      .v_cache = device_view<const Cache, 4>(args.v_cache),
-      .block_table = device_view<const std::int32_t, 2>(args.block_table),
-      .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
-      .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
-      .sinks = static_cast<const float*>(args.sinks.data()),
-      .partials = splits > 1 ? scratch.data : nullptr,
-      .block_size = FastDivide(static_cast<int>(args.k_cache.extent(1))),
-      .splits = splits,
-      .window = args.window,
-      .group = group,
-      .scale = args.scale * args.cache_scale.k,
-      .value_scale = args.cache_scale.v,
-      .soft_cap = args.soft_cap};
+  const MmaArgs<T, Cache> a(args, splits > 1 ? scratch.data : nullptr, splits);
   const auto requests = static_cast<int>(args.seq_lens.extent(0));
   const bool wgmma = max_rows > kWarpRows && attention_wgmma_supports(args);
   if (wgmma) attention_wgmma(args, kWarpRows + 1, stream);

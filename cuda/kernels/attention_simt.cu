@@ -12,6 +12,7 @@
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/launchers.h"
+#include "cuda/kernels/paged_args.cuh"
 #include "cuda/runtime/capability.h"
 
 namespace quire::cuda {
@@ -24,17 +25,15 @@ constexpr int kKeysPerSplit = 256;  // below this a split costs more than it bri
                                     // no keys left ends at once
 
 template <class T, class Cache>
-struct SimtArgs {
-  View<T, 3> out;
-  View<const T, 3> q;
-  View<const Cache, 4> k_cache, v_cache;
-  View<const std::int32_t, 2> block_table;
-  const std::int32_t* query_start;
-  const std::int32_t* seq_lens;
-  const float* sinks;  // null: none
-  float* partials;     // null: one split
-  int num_requests, splits, window;
-  float scale, value_scale, soft_cap;  // that of the keys in scale
+struct SimtArgs : PagedArgs<T, Cache> {
+  float* partials;  // null: one split
+  int num_requests, splits;
+
+  SimtArgs(const AttentionArgs& args, float* to, int count)
+      : PagedArgs<T, Cache>(args),
+        partials(to),
+        num_requests(static_cast<int>(args.seq_lens.extent(0))),
+        splits(count) {}
 };
 
 // Threads' states and values of one head, summed over warps through shared memory, then written:
@@ -183,22 +182,7 @@ __global__ void merge_splits_kernel(View<T, 3> out, const float* partials, const
 
 template <class T, class Cache>
 void launch_simt(const AttentionArgs& args, int splits, float* partials, StreamRef stream) {
-  const SimtArgs<T, Cache> a{
-      .out = device_view<T, 3>(args.out),
-      .q = device_view<const T, 3>(args.q),
-      .k_cache = device_view<const Cache, 4>(args.k_cache),
-      .v_cache = device_view<const Cache, 4>(args.v_cache),
-      .block_table = device_view<const std::int32_t, 2>(args.block_table),
-      .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
-      .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
-      .sinks = static_cast<const float*>(args.sinks.data()),
-      .partials = partials,
-      .num_requests = static_cast<int>(args.seq_lens.extent(0)),
-      .splits = splits,
-      .window = args.window,
-      .scale = args.scale * args.cache_scale.k,
-      .value_scale = args.cache_scale.v,
-      .soft_cap = args.soft_cap};
+  const SimtArgs<T, Cache> a(args, partials, splits);
   const std::int64_t dim = std::max(args.k_cache.extent(3), args.v_cache.extent(3)),
                      kv_heads = args.k_cache.extent(2);
   const bool grouped = args.q.extent(1) > kv_heads;

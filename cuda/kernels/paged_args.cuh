@@ -1,0 +1,42 @@
+#pragma once
+// What every kernel of paged attention takes: AttentionArgs with types. T: queries and results,
+// Cache: keys and values as stored.
+
+#include "backend/ops.h"
+#include "cuda/device/fast_divide.cuh"
+#include "cuda/device/vec.cuh"
+
+namespace quire::cuda {
+
+template <class T, class Cache>
+struct PagedArgs {
+  View<T, 3> out;
+  View<const T, 3> q;
+  View<const Cache, 4> k_cache, v_cache;
+  View<const std::int32_t, 2> block_table;
+  const std::int32_t* query_start;
+  const std::int32_t* seq_lens;
+  const float* sinks;  // null: none
+  FastDivide block_size;
+  int group;  // query heads of a KV head
+  int window;
+  float scale, value_scale, soft_cap;  // the scale of the keys is in scale
+
+  explicit PagedArgs(const AttentionArgs& args)
+      : out(device_view<T, 3>(args.out)),
+        q(device_view<const T, 3>(args.q)),
+        k_cache(device_view<const Cache, 4>(args.k_cache)),
+        v_cache(device_view<const Cache, 4>(args.v_cache)),
+        block_table(device_view<const std::int32_t, 2>(args.block_table)),
+        query_start(static_cast<const std::int32_t*>(args.query_start.data())),
+        seq_lens(static_cast<const std::int32_t*>(args.seq_lens.data())),
+        sinks(static_cast<const float*>(args.sinks.data())),
+        block_size(static_cast<int>(args.k_cache.extent(1))),
+        group(static_cast<int>(args.q.extent(1) / args.k_cache.extent(2))),
+        window(args.window),
+        scale(args.scale * args.cache_scale.k),
+        value_scale(args.cache_scale.v),
+        soft_cap(args.soft_cap) {}
+};
+
+}  // namespace quire::cuda

@@ -1,0 +1,204 @@
+#pragma once
+// One warpgroup's work on a tile of keys: scores, online softmax, weighted values, with Hopper's
+// warpgroup products. Fragments as in cuda/device/warpgroup.cuh.
+
+#include "cuda/device/exp2.cuh"
+#include "cuda/device/typed_mma.cuh"
+#include "cuda/device/warpgroup.cuh"
+#include "cuda/kernels/paged_args.cuh"
+
+namespace quire::cuda {
+
+constexpr int kGroups = 2, kGroupThreads = 128, kGroupRows = 64;
+constexpr int kThreads = kGroups * kGroupThreads, kBlockRows = kGroups * kGroupRows;
+constexpr int kStages = 3;      // tiles of K and of V in shared memory
+constexpr int kPanelDims = 64;  // elements in 128 bytes
+constexpr float kLog2e = 1.44269504f;
+
+// Keys of a tile: as many as registers allow, with two blocks on a multiprocessor or one.
+template <int kDim>
+struct Tiling {
+  static constexpr int kKeys = kDim == 64 ? 64 : 128, kBlocksPerProcessor = kDim == 64 ? 2 : 1;
+};
+
+template <class T>
+struct WgmmaArgs : PagedArgs<T, T> {
+  int least_rows;
+  float to_exponent;  // 2 log2(e) times what tanh takes of a score; 0: no soft cap
+  float to_log2;      // what comes then, times this, is a logarithm to base 2
+
+  WgmmaArgs(const AttentionArgs& args, int least)
+      : PagedArgs<T, T>(args),
+        least_rows(least),
+        to_exponent(args.soft_cap > 0.f ? 2.f * kLog2e * args.scale / args.soft_cap : 0.f),
+        to_log2((args.soft_cap > 0.f ? args.soft_cap : args.scale) * kLog2e) {}
+
+  __device__ __forceinline__ int seen_from(int position) const {
+    return this->window > 0 ? ::max(0, position - this->window + 1) : 0;
+  }
+};
+
+template <class T, int kDim>
+struct alignas(1024) SwizzledTile {
+  static constexpr int kPanelBytes = Tiling<kDim>::kKeys * kPanelDims * static_cast<int>(sizeof(T));
+  T panel[kDim / kPanelDims][Tiling<kDim>::kKeys][kPanelDims];
+};
+template <class T, int kDim>
+struct Stages {
+  SwizzledTile<T, kDim> k[kStages], v[kStages];
+};
+
+struct Request {
+  int first_token, num_tokens, num_rows, seq_len;
+  __device__ __forceinline__ int position(int row, int group) const {
+    return seq_len - num_tokens + ::min(row, num_rows - 1) / group;
+  }
+};
+
+// A warpgroup's 64 rows: a lane has columns 2·(lane%4) of its warp's rows lane/4 and lane/4 + 8.
+// Maxima and scores are in units of log 2.
+template <class T, int kDim>
+struct GroupRows {
+  FragmentA q[kDim / 16];
+  FragmentC scores[Tiling<kDim>::kKeys / 8];
+  FragmentA weights[Tiling<kDim>::kKeys / 16];
+  FragmentC values[kDim / 8];
+  float max[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
+  int first[2], last[2];  // keys that the rows see; none: first > last
+
+  __device__ __forceinline__ void load(const WgmmaArgs<T>& a, const Request& r, int kv_head,
+                                       int row0) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (FragmentC& v : values) v = {};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row =
+          row0 + static_cast<int>(threadIdx.x) % kGroupThreads / 32 * 16 + lane / 4 + 8 * h;
+      const bool there = row < r.num_rows;
+      const int token = there ? row / a.group : 0, head = there ? row - token * a.group : 0;
+      const int position = r.seq_len - r.num_tokens + token;
+      first[h] = there ? a.seen_from(position) : 1;
+      last[h] = there ? position : 0;
+      const T* from = &a.q(r.first_token + token, kv_head * a.group + head, lane % 4 * 2);
+#pragma unroll
+      for (int d = 0; d < kDim / 16; ++d) {
+        q[d].r[h] = there ? *reinterpret_cast<const std::uint32_t*>(from + d * 16) : 0u;
+        q[d].r[2 + h] = there ? *reinterpret_cast<const std::uint32_t*>(from + d * 16 + 8) : 0u;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void begin_scores(const SwizzledTile<T, kDim>& k) {
+#pragma unroll
+    for (int d = 0; d < kDim / 16; ++d) {
+      const SharedMatrix b = shared_matrix(&k.panel[d / 4]).advanced(d % 4 * 32);
+      warpgroup_mma<T, Major::k>(scores, q[d], b, d > 0);
+    }
+    warpgroup_commit();
+  }
+  __device__ __forceinline__ void begin_values(const SwizzledTile<T, kDim>& v) {
+    const SharedMatrix b = shared_matrix(&v, SwizzledTile<T, kDim>::kPanelBytes);
+#pragma unroll
+    for (int n = 0; n < Tiling<kDim>::kKeys / 16; ++n)
+      warpgroup_mma<T, Major::n>(values, weights[n], b.advanced(n * 2048), true);
+    warpgroup_commit();
+  }
+
+  // tanh(x) = 1 − 2 / (1 + e^2x)
+  __device__ __forceinline__ void cap(float to_exponent) {
+#pragma unroll
+    for (FragmentC& c : scores) {
+#pragma unroll
+      for (float& s : c.r) s = 1.f - __fdividef(2.f, 1.f + exp2_approximate(s * to_exponent));
+    }
+  }
+
+  // Scores become weights in float32 and are summed; returns by what the values so far are to be
+  // multiplied. kAll: every row sees every key of the tile.
+  template <bool kAll>
+  __device__ __forceinline__ float weigh_row(int h, int key0, float to_log2) {
+    const int column = key0 + static_cast<int>(threadIdx.x) % 4 * 2;
+    float top = -INFINITY;
+#pragma unroll
+    for (int n = 0; n < Tiling<kDim>::kKeys / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& s = scores[n].r[2 * h + i];
+        const int key = column + n * 8 + i;
+        if (!kAll && (key < first[h] || key > last[h])) s = -INFINITY;
+        top = fmaxf(top, s);
+      }
+    }
+    top = fmaxf(max[h], top * to_log2);
+    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+    const float base = top == -INFINITY ? 0.f : top;  // no key yet: weights are 0, not NaN
+    const float rescale = exp2_approximate(max[h] - base);
+    float total = 0.f;
+#pragma unroll
+    for (int n = 0; n < Tiling<kDim>::kKeys / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& s = scores[n].r[2 * h + i];
+        s = exp2_approximate(__fmaf_rn(s, to_log2, -base));
+        total += s;
+      }
+    }
+    sum[h] = sum[h] * rescale + total;  // of this lane's columns
+    max[h] = top;
+    return rescale;
+  }
+
+  __device__ __forceinline__ void weigh(const WgmmaArgs<T>& a, int key0, bool all,
+                                        float (&rescale)[2]) {
+    if (a.to_exponent > 0.f) cap(a.to_exponent);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      rescale[h] = all ? weigh_row<true>(h, key0, a.to_log2) : weigh_row<false>(h, key0, a.to_log2);
+    }
+  }
+
+  __device__ __forceinline__ void pack_weights(const float (&rescale)[2]) {
+#pragma unroll
+    for (FragmentC& v : values) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) v.r[i] *= rescale[i / 2];
+    }
+#pragma unroll
+    for (int n = 0; n < Tiling<kDim>::kKeys / 16; ++n) {
+      const FragmentC &low = scores[2 * n], &high = scores[2 * n + 1];
+      weights[n] = {{pack<T>(low.r[0], low.r[1]), pack<T>(low.r[2], low.r[3]),
+                     pack<T>(high.r[0], high.r[1]), pack<T>(high.r[2], high.r[3])}};
+    }
+  }
+
+  __device__ __forceinline__ void store(const WgmmaArgs<T>& a, const Request& r, int kv_head,
+                                        int row0) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 1);
+      sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 2);
+      const int row =
+          row0 + static_cast<int>(threadIdx.x) % kGroupThreads / 32 * 16 + lane / 4 + 8 * h;
+      if (row >= r.num_rows) continue;
+      const int token = row / a.group, head = kv_head * a.group + row - token * a.group;
+      float total = sum[h], kept = 1.f;
+      if (a.sinks != nullptr) {
+        const float sink = a.sinks[head] * kLog2e, top = fmaxf(max[h], sink);
+        kept = exp2_approximate(max[h] - top);
+        total = total * kept + exp2_approximate(sink - top);
+      }
+      const float factor = total > 0.f ? kept / total : 0.f;
+      T* to = &a.out(r.first_token + token, head, lane % 4 * 2);
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        *reinterpret_cast<std::uint32_t*>(to + n * 8) =
+            pack<T>(values[n].r[2 * h] * factor, values[n].r[2 * h + 1] * factor);
+      }
+    }
+  }
+};
+
+}  // namespace quire::cuda
