@@ -14,6 +14,7 @@
 #include "cuda/kernels/attention_tile.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/paged_args.cuh"
+#include "cuda/runtime/capability.h"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
@@ -252,12 +253,32 @@ __global__ void __launch_bounds__(kWarps * 32)
   store_rows(w, a, q, row0, split);
 }
 
+template <class T, class Cache, int kDim>
+constexpr std::size_t kSharedBytes = 2 * sizeof(Stage<Cache, kDim>) +
+                                     (std::is_same_v<T, Cache> ? 0 : sizeof(Stage<T, kDim>));
+
+// f of the head size as a constant; of 0 where there is no kernel for it.
+template <class F>
+auto dispatch_head_size(std::int64_t dim, F f) {
+  switch (dim) {
+    case 64:
+      return f(std::integral_constant<int, 64>{});
+    case 96:
+      return f(std::integral_constant<int, 96>{});
+    case 128:
+      return f(std::integral_constant<int, 128>{});
+    case 256:
+      return f(std::integral_constant<int, 256>{});
+    default:
+      return f(std::integral_constant<int, 0>{});
+  }
+}
+
 // max_rows: of a request that these kernels have to do.
 template <class T, class Cache, int kDim>
 void launch_both(const MmaArgs<T, Cache>& a, int requests, int kv_heads, int max_rows,
                  StreamRef stream) {
-  const std::size_t widened = std::is_same_v<T, Cache> ? 0 : sizeof(Stage<T, kDim>);
-  const std::size_t shared = 2 * sizeof(Stage<Cache, kDim>) + widened;
+  constexpr std::size_t shared = kSharedBytes<T, Cache, kDim>;
   const auto heads = static_cast<unsigned>(kv_heads), count = static_cast<unsigned>(requests);
   CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, true>,
                     dim3(static_cast<unsigned>(a.splits), heads, count), dim3(kWarps * 32), shared,
@@ -288,33 +309,29 @@ void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef strea
   const bool wgmma = max_rows > kWarpRows && attention_wgmma_supports(args);
   if (wgmma) attention_wgmma(args, kWarpRows + 1, stream);
   const int rows_here = wgmma ? kWarpRows : max_rows;
-  switch (dim) {
-    case 64:
-      launch_both<T, Cache, 64>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
-      break;
-    case 96:
-      launch_both<T, Cache, 96>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
-      break;
-    case 128:
-      launch_both<T, Cache, 128>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
-      break;
-    case 256:
-      launch_both<T, Cache, 256>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
-      break;
-    default:
-      throw Failure(ErrorCode::internal, "no tensor-core attention for this head size");
-  }
+  dispatch_head_size(dim, [&](auto size) {
+    if constexpr (size != 0)
+      launch_both<T, Cache, size>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
+  });
   if (splits > 1) merge_splits(args.out, args.sinks, scratch.data, splits, stream);
 }
 
 }  // namespace
 
 bool attention_mma_supports(const AttentionArgs& args) {
-  const std::int64_t dim = args.k_cache.extent(3);
-  const bool size =
-      (dim == 64 || dim == 96 || dim == 128 || dim == 256) && args.v_cache.extent(3) == dim;
   const DType dtype = args.q.dtype(), cache = args.k_cache.dtype();
-  return size && (dtype == DType::bf16 || dtype == DType::f16) &&
+  const bool fits = dispatch_head_size(args.k_cache.extent(3), [&](auto size) {
+    if constexpr (size == 0) {
+      return false;
+    } else {
+      using T = __nv_bfloat16;
+      return shared_memory_limit() >= (cache == DType::fp8_e4m3
+                                           ? kSharedBytes<T, __nv_fp8_e4m3, size>
+                                           : kSharedBytes<T, T, size>);
+    }
+  });
+  return fits && args.v_cache.extent(3) == args.k_cache.extent(3) &&
+         (dtype == DType::bf16 || dtype == DType::f16) &&
          (cache == dtype || cache == DType::fp8_e4m3) && is_aligned(args.q) &&
          is_aligned(args.out) && is_aligned(args.k_cache) && is_aligned(args.v_cache);
 }

@@ -11,6 +11,7 @@
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/mla_tile.cuh"
+#include "cuda/runtime/capability.h"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
@@ -145,7 +146,10 @@ void launch_latent(const MlaArgs& args, SplitScratch scratch, StreamRef stream) 
 
 bool on_tensor_cores(const MlaArgs& args) {
   const DType dtype = args.q.dtype(), cache = args.cache.dtype();
-  return (dtype == DType::bf16 || dtype == DType::f16) &&
+  using T = __nv_bfloat16;
+  const std::size_t shared = cache == DType::fp8_e4m3 ? sizeof(LatentMemory<T, __nv_fp8_e4m3>)
+                                                      : sizeof(LatentMemory<T, T>);
+  return shared <= shared_memory_limit() && (dtype == DType::bf16 || dtype == DType::f16) &&
          (cache == dtype || cache == DType::fp8_e4m3) && args.out.dtype() == dtype &&
          args.q.extent(2) == kRowWidth && args.out.extent(2) == kLatent && is_aligned(args.q) &&
          is_aligned(args.cache) && is_aligned(args.out);

@@ -33,4 +33,11 @@ inline int processor_count() {
   return count;
 }
 
+// Bytes of shared memory, static and dynamic, that a block may have: 227 KiB on Hopper, 99 KiB on
+// Ada.
+inline std::size_t shared_memory_limit() {
+  static const int bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  return static_cast<std::size_t>(bytes);
+}
+
 }  // namespace quire::cuda

@@ -170,6 +170,7 @@ void ModelRunner::show_logits(const BatchRow& row, int position, TensorView logi
                               StreamRef stream) {
   std::vector<float> host(static_cast<std::size_t>(logits.numel()));
   device_.copy(host.data(), logits.data(), logits.bytes(), stream);
+  // survives deletion: CUDA itself waits where the target is pageable; Device does not promise it
   device_.synchronize(stream);
   const auto width = static_cast<std::size_t>(logits.extent(1));
   for (std::int64_t i = 0; i < logits.extent(0); ++i) {
@@ -200,6 +201,7 @@ void ModelRunner::warm_up() {
   capture_graphs();
   const auto used = static_cast<std::size_t>(num_tokens / plan_.block_size + 1);
   memory_.zero_blocks(std::span(blocks).first(std::min(blocks.size(), used)), device_.stream());
+  // survives deletion: it is here that a fault of the warm-up ends the start, not the first request
   device_.synchronize(device_.stream());
 }
 
@@ -209,6 +211,7 @@ void ModelRunner::capture_graphs() {
   for (const int size : options_.graph_sizes) {
     const StepInputs& inputs = batch_.build({}, size, device_.stream());
     compute_decode(inputs);
+    // survives deletion: the next size but one refills this one's pack; padding is always the same
     device_.synchronize(device_.stream());
     auto graph = device_.capture([&] { compute_decode(inputs); });
     if (graph == nullptr) return;

@@ -30,6 +30,7 @@ void PromptLogprobs::add(const Request& request, int position, TensorView logits
   arrays.compute(ops_, results_.data(), logits, chosen, stream);
   std::vector<std::int32_t> words(arrays.bytes() / sizeof(std::int32_t));
   device_.copy(words.data(), results_.data(), arrays.bytes(), stream);
+  // survives deletion: CUDA itself waits where the target is pageable; Device does not promise it
   device_.synchronize(stream);
 
   const LogprobRows rows = arrays.rows(words.data());

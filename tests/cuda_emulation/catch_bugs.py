@@ -8,6 +8,7 @@ UNNOTICED, WRONG, REPORTED = 0, 1, 2
 SCHEDULES = [{"ORDER": o, "ASYNC": a, "SEED": s, "STREAMS": t}
              for o, a, s, t in [("forward", "late", "1", "late"), ("reverse", "late", "1", "now"), ("random", "late", "1", "random"),
                                 ("random", "eager", "2", "random"), ("random", "late", "3", "random")]]
+MISALIGNED = "misaligned address"
 HOST_TOUCHES = "the host touches device memory"
 # By schedules alone: a wrong result in one of them, a report in all of them.
 PLAIN = {
@@ -18,6 +19,7 @@ PLAIN = {
                      "mixed_shuffles"], REPORTED),
     **dict.fromkeys(["host_pointer_to_kernel", "host_pointer_deep_in_parameter", "host_pointer_to_library", "copy_of_wrong_kind",
                      "copy_past_end", "set_past_end", "launch_after_free", "replay_after_free", "free_twice"], REPORTED),
+    "misaligned_vector": MISALIGNED,
     **dict.fromkeys(["host_reads_device", "host_writes_device"], HOST_TOUCHES),
     **dict.fromkeys(["too_many_threads", "too_many_blocks_in_y", "empty_grid", "too_much_shared", "too_much_static_shared",
                      "shared_without_opt_in", "both_without_opt_in", "cooperative_grid_too_large"], REPORTED),
@@ -29,7 +31,7 @@ PLAIN = {
                      "source_changed_before_copy", "source_filled_after_copy", "result_read_before_copy"], WRONG),
 }
 ASAN = {"out_of_bounds_shared": "AddressSanitizer: use-after-poison", "out_of_bounds_dynamic": "AddressSanitizer: use-after-poison",
-        "out_of_bounds_global": "AddressSanitizer: use-after-poison", "misaligned_vector": "runtime error",
+        "out_of_bounds_global": "AddressSanitizer: use-after-poison", "misaligned_vector": MISALIGNED,
         "host_reads_device": HOST_TOUCHES, "host_writes_device": HOST_TOUCHES}
 TSAN = {name: "ThreadSanitizer: data race" for name in
         ["missing_barrier", "missing_syncwarp", "shuffle_as_barrier", "overwritten_too_early", "blocks_add_without_atomic",

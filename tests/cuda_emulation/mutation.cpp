@@ -1,9 +1,14 @@
 // Which synchronisations of the kernels were reached, and which one is to be left out: what
-// delete_synchronisation.py drives.
+// delete_synchronisation.py drives; and the same of the host's calls, by the places they come from,
+// for delete_host_synchronisation.py.
+
+#include <dlfcn.h>
+#include <execinfo.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -28,6 +33,13 @@ struct Places {
 };
 Places places;
 
+// Of the host: "cudaStreamSynchronize +0x1234 +0x5678", the callers from the inside outwards, as
+// offsets of this program.
+std::set<std::string>& calls() {
+  static auto* all = new std::set<std::string>;
+  return *all;
+}
+
 void write_places() {
   std::FILE* file = std::fopen(std::getenv("QUIRE_EMULATION_SITES"), "w");
   if (file == nullptr) return;
@@ -39,6 +51,7 @@ void write_places() {
       std::fprintf(file, "%s:%d\n", site.file, site.line);
     }
   }
+  for (const std::string& call : calls()) std::fprintf(file, "%s\n", call.c_str());
   std::fclose(file);
 }
 
@@ -62,9 +75,31 @@ bool names(std::string_view skip, Site site) {
          std::string_view(site.file).ends_with(skip.substr(0, colon));
 }
 
+// A call of the runtime: QUIRE_EMULATION_SKIP may also name an address that it returns to.
+bool call_deleted(const char* what) {
+  constexpr int kDepth = 8;
+  void* frames[kDepth];
+  const int count = backtrace(frames, kDepth);
+  std::string call = what;
+  for (int i = 2; i < count; ++i) {
+    Dl_info info;
+    if (dladdr(frames[i], &info) == 0) continue;
+    char offset[32];
+    std::snprintf(offset, sizeof offset, "+0x%zx",
+                  static_cast<std::size_t>(static_cast<char*>(frames[i]) -
+                                           static_cast<char*>(info.dli_fbase)));
+    if (settings.skip == offset) return true;
+    call += std::string(" ") + offset;
+  }
+  if (settings.records) calls().insert(call);
+  return false;
+}
+
 }  // namespace
 
 bool deleted(Site site) {
+  const bool by_caller = settings.skip.starts_with('+');
+  if (site.line == 0 && (settings.records || by_caller) && call_deleted(site.what)) return true;
   if (settings.records) places.add(site);
   return !settings.skip.empty() && names(settings.skip, site);
 }
