@@ -90,6 +90,8 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
   app.add_option("--served-model-name", model.served_name,
                  "Name in the API; default: the folder's");
   add_dtype(app, "--dtype", model.dtype, "Of weights and activations; auto: as published");
+  app.add_option("--quantization,-q", model.quantization,
+                 "Refuse a model whose quant_method is another");
   add_parsed(
       app, "--max-model-len", [](const std::string& text) { return parse_max_model_len(text); },
       [&model](std::int64_t length) { model.max_model_len = length; },

@@ -70,6 +70,7 @@ PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes) {
   return {.model = config.model.path,
           .architecture = model_config.architecture,
           .dtype = std::string(name_of(config.model.dtype.value_or(model_config.dtype))),
+          .quantization = model_config.quant.method,
           .device = config.device == DeviceKind::cuda ? "cuda" : "cpu",
           .why_not_cuda = choice->why_not_cuda,
           .config = config,

@@ -187,7 +187,8 @@ std::string plan_text(const PlanReport& report) {
   const EnginePlan& plan = report.plan;
   if (report.architecture.empty()) return line("refused", plan.model.error().detail);
   std::string text =
-      line("model", fmt::format("{} ({}, {})", report.model, report.architecture, report.dtype));
+      line("model", fmt::format("{} ({}, {}{}{})", report.model, report.architecture, report.dtype,
+                                report.quantization.empty() ? "" : ", ", report.quantization));
   const std::string why =
       report.why_not_cuda.empty() ? "" : fmt::format(" ({})", report.why_not_cuda);
   text +=
@@ -201,15 +202,18 @@ std::string plan_text(const PlanReport& report) {
 
 std::string plan_json(const PlanReport& report) {
   const EnginePlan& plan = report.plan;
-  json::object object = {{"model", report.model},
-                         {"architecture", report.architecture},
-                         {"dtype", report.dtype},
-                         {"device", report.device},
-                         {"device_bytes", plan.device_bytes},
-                         {"allowed_bytes", plan.allowed_bytes},
-                         {"memory", json_of_memory(plan)},
-                         {"kv_cache_bytes", plan.kv_cache_bytes},
-                         {"accepted", plan.model.has_value()}};
+  json::object object = {
+      {"model", report.model},
+      {"architecture", report.architecture},
+      {"dtype", report.dtype},
+      {"quantization",
+       report.quantization.empty() ? json::value(nullptr) : json::value(report.quantization)},
+      {"device", report.device},
+      {"device_bytes", plan.device_bytes},
+      {"allowed_bytes", plan.allowed_bytes},
+      {"memory", json_of_memory(plan)},
+      {"kv_cache_bytes", plan.kv_cache_bytes},
+      {"accepted", plan.model.has_value()}};
   if (plan.model.has_error())
     object["error"] = {{"code", plan.model.error().field}, {"detail", plan.model.error().detail}};
   else

@@ -12,6 +12,7 @@ struct PlanReport {
   std::string model;              // the path
   std::string architecture = {};  // this and what follows: empty where the flags alone are refused
   std::string dtype = {};
+  std::string quantization = {};  // quant_method of the weights; empty: none
   std::string device = {};
   std::string why_not_cuda = {};  // where --device auto became cpu
   EngineConfig config;

@@ -67,6 +67,7 @@ struct ModelOptions {
   std::string path;
   std::string served_name;         // empty: the path's last part
   std::optional<DType> dtype;      // unset: config.json's
+  std::string quantization;        // must be config.json's quant_method; empty: whatever it is
   std::int64_t max_model_len = 0;  // 0: config.json's; kAutoFit: what memory holds
   LoadFormat load_format = LoadFormat::safetensors;
   std::uint64_t seed = 0;

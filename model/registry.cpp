@@ -38,8 +38,16 @@ constexpr Architecture kArchitectures[] = {
     {"GraniteMoeHybridForCausalLM", make_granite_hybrid},
 };
 
-void refuse_quantization(const ModelConfig& config) {
+void refuse_quantization(const ModelConfig& config, const std::string& wanted) {
   const QuantConfig& quant = config.quant;
+  if (!wanted.empty() && wanted != quant.method) {
+    const std::string found =
+        quant.method.empty() ? "has no quantization_config" : "is \"" + quant.method + "\"";
+    throw Failure(Error{ErrorCode::unsupported,
+                        "--quantization " + wanted + ": " + config.file.string() + " " + found +
+                            "; weights are used as they are published",
+                        "--quantization"});
+  }
   const auto refuse = [&](const std::string& field, const std::string& reason) {
     throw Failure(
         Error{ErrorCode::unsupported, config.file.string() + ": " + field + ": " + reason, field});
@@ -58,7 +66,7 @@ std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesyst
                                   const LoadOptions& options) {
   for (const Architecture& architecture : kArchitectures) {
     if (architecture.name != config.architecture) continue;
-    refuse_quantization(config);
+    refuse_quantization(config, options.quantization);
     const int native = config.max_position_embeddings;
     return architecture.make(
         {.config = config,

@@ -21,9 +21,10 @@ namespace quire {
 struct LoadOptions {
   DType dtype = DType::bf16;  // of weights and hidden states: resolve_dtype()
   LoadFormat load_format = LoadFormat::safetensors;
-  std::uint64_t seed = 0;  // of dummy weights
-  int max_model_len = 0;   // rope tables reach so far; 0: max_position_embeddings
-  bool measure = false;    // on a MeasuringDevice: a model that only answers for its sizes
+  std::uint64_t seed = 0;         // of dummy weights
+  std::string quantization = {};  // must be the checkpoint's method; empty: whatever it is
+  int max_model_len = 0;          // rope tables reach so far; 0: max_position_embeddings
+  bool measure = false;           // on a MeasuringDevice: a model that only answers for its sizes
 };
 
 // What each caching layer must remember, in the order of Model::bind_cache. Needs no weights.

@@ -50,6 +50,7 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
                       {.dtype = dtype_,
                        .load_format = config.model.load_format,
                        .seed = config.model.seed,
+                       .quantization = config.model.quantization,
                        .max_model_len = static_cast<int>(max_len)});
   progress("allocating the KV cache", 0);
   make_kv_cache(config, id);

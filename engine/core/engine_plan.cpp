@@ -152,6 +152,7 @@ void measure_model(Planning& planning) {
       load_model(planning.model_config, config.model.path, planning.loaded, planning.device.ops,
                  {.dtype = planning.memory.dtype,
                   .load_format = config.model.load_format,
+                  .quantization = config.model.quantization,
                   .max_model_len = static_cast<int>(length),
                   .measure = true});
   if (const std::size_t bytes = planning.device.ops.scratch_bytes(); bytes > 0)
@@ -193,6 +194,8 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
     plan_cache(planning, *without_blocks);
   }
   if (plan.model.has_error()) return std::move(plan);
+  const std::vector<std::string> notes = planning.model->notes();
+  plan.model->notes.insert(plan.model->notes.end(), notes.begin(), notes.end());
   if (auto fits = check_fits(plan, device); fits.has_error()) plan.model = fits.error();
   return std::move(plan);
 }

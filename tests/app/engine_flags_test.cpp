@@ -34,6 +34,7 @@ TEST_CASE("Every flag reaches its field") {
                                       "--dtype=half",
                                       "--load-format=dummy",
                                       "--seed=7",
+                                      "--quantization=fp8",
                                       "--device=cuda",
                                       "--tp=2",
                                       "--block-size=32",
@@ -68,6 +69,7 @@ TEST_CASE("Every flag reaches its field") {
   CHECK(config.model.dtype == DType::f16);
   CHECK(config.model.load_format == LoadFormat::dummy);
   CHECK(config.model.seed == 7);
+  CHECK(config.model.quantization == "fp8");
   CHECK(config.device == DeviceKind::cuda);
   CHECK(config.parallel.tensor_parallel_size == 2);
   CHECK(config.cache.block_size == 32);

@@ -14,11 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The shipped models, and all goldens where QUIRE_GOLDEN_DIR says.
+// The shipped models, quantized ones, and all goldens where QUIRE_GOLDEN_DIR says.
 std::vector<std::string> model_folders() {
   std::vector<std::string> folders;
   const char* golden = std::getenv("QUIRE_GOLDEN_DIR");
-  for (const fs::path& root : {fs::path("models"), fs::path(golden ? golden : "") / "models"}) {
+  for (const fs::path& root : {fs::path("models"), fs::path("tests/data/golden/quantized"),
+                               fs::path(golden ? golden : "") / "models"}) {
     if (!fs::is_directory(root)) continue;
     for (const auto& entry : fs::directory_iterator(root))
       if (fs::exists(entry.path() / "config.json")) folders.push_back(entry.path());
@@ -141,6 +142,20 @@ TEST_CASE("Waste counts padding and layers that a group lacks") {
   worker.pool_bytes_per_block = 4 * page_bytes(spec);
   CHECK(waste(uniform_group({"a", "b"}, padded), worker) == Approx(0.5));
   CHECK(waste(uniform_group({"a", "b", "c"}, spec), worker) == Approx(0.25));
+}
+
+TEST_CASE("A plan names the quantization, which can be asked for") {
+  const auto planned = [](const std::string& model) {
+    return make_plan_report(config_for(model), 0);
+  };
+  const PlanReport fp8 = planned("tests/data/golden/quantized/fp8-block");
+  CHECK(fp8.quantization == "fp8");
+  CHECK(plan_json(fp8).find("\"quantization\":\"fp8\"") != std::string::npos);
+  CHECK(plan_text(fp8).find("(Qwen3ForCausalLM, bfloat16, fp8)") != std::string::npos);
+  CHECK(plan_json(planned("models/quire-tiny")).find("\"quantization\":null") != std::string::npos);
+  EngineConfig other = config_for("models/quire-tiny");
+  other.model.quantization = "fp8";
+  CHECK_THROWS_WITH(make_plan_report(other, 0), Catch::Contains("--quantization fp8"));
 }
 
 TEST_CASE("The exit code is for CI") {

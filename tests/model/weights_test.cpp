@@ -133,16 +133,29 @@ TEST_CASE("every architecture loads with dummy weights of its shape", "[model][w
   }
 }
 
+TEST_CASE("a quantization that the checkpoint does not have is refused", "[model][weights]") {
+  const auto device = make_cpu_device();
+  const auto ops = make_cpu_ops({.threads = 1});
+  const auto load = [&](const fs::path& folder, const char* quantization) {
+    load_model(read_model_config(folder), folder, *device, *ops, {.quantization = quantization});
+  };
+  const fs::path quantized = "tests/data/golden/quantized/fp8-block";
+  CHECK_NOTHROW(load(quantized, "fp8"));
+  CHECK_THROWS_WITH(load(quantized, "awq"),
+                    Catch::Contains("--quantization awq") && Catch::Contains("is \"fp8\""));
+  CHECK_THROWS_WITH(load("models/quire-tiny", "fp8"), Catch::Contains("no quantization_config"));
+}
+
 TEST_CASE("quantization that is not supported is refused by name", "[model][weights]") {
   const auto device = make_cpu_device();
   const auto ops = make_cpu_ops({.threads = 1});
   ModelConfig config = read_model_config("models/quire-tiny");
-  config.quant = parse_model_config(
-                     R"({"architectures":["LlamaForCausalLM"],"vocab_size":8,"hidden_size":64,)"
-                     R"("num_attention_heads":4,"num_hidden_layers":1,)"
-                     R"("quantization_config":{"quant_method":"made-up"}})",
-                     "config.json")
-                     .quant;
+  config.quant =
+      parse_model_config(R"({"architectures":["LlamaForCausalLM"],"vocab_size":8,"hidden_size":64,)"
+                         R"("num_attention_heads":4,"num_hidden_layers":1,)"
+                         R"("quantization_config":{"quant_method":"made-up"}})",
+                         "config.json")
+          .quant;
   CHECK_THROWS_WITH(load_model(config, "models/quire-tiny", *device, *ops, {}),
                     Catch::Contains("quantization_config.quant_method: \"made-up\""));
 }
