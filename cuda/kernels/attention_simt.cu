@@ -19,6 +19,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kWarps = 4;
+constexpr int kMergeThreads = 128;
 constexpr std::int64_t kMaxSplits = 64;
 constexpr std::int64_t kBlocksPerProcessor = 16;  // three to eight of them at a time
 constexpr int kKeysPerSplit = 256;  // below this a split costs more than it brings; one that finds
@@ -156,8 +157,8 @@ __global__ void __launch_bounds__(kWarps * 32)
 
 // One block per (token, head).
 template <class T>
-__global__ void merge_splits_kernel(View<T, 3> out, const float* partials, const float* sinks,
-                                    int splits) {
+__global__ void __launch_bounds__(kMergeThreads)
+    merge_splits_kernel(View<T, 3> out, const float* partials, const float* sinks, int splits) {
   release_next_kernel();
   const int token = blockIdx.x, head = blockIdx.y, dim = static_cast<int>(out.extent[2]);
   const float* from =
@@ -217,7 +218,7 @@ void merge_splits(TensorView out, TensorView sinks, const float* partials, int s
     CUDA_CHECK(
         launch(merge_splits_kernel<T>,
                dim3(static_cast<unsigned>(out.extent(0)), static_cast<unsigned>(out.extent(1))),
-               dim3(128), 0, native(stream), device_view<T, 3>(out), partials,
+               dim3(kMergeThreads), 0, native(stream), device_view<T, 3>(out), partials,
                static_cast<const float*>(sinks.data()), splits));
   });
 }

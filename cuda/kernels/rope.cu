@@ -1,6 +1,8 @@
 // Rotary position embedding in place. Memory bound: x is read and written once, the table's rows
 // come from L2.
 
+#include <algorithm>
+
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
@@ -8,10 +10,12 @@
 namespace quire::cuda {
 namespace {
 
+constexpr int kMaxThreads = 256;
+
 // One block per token; threads go over (head, pair).
 template <class T, RopeStyle kStyle>
-__global__ void rope_kernel(View<T, 3> x, const std::int32_t* positions,
-                            View<const float, 2> cos_sin) {
+__global__ void __launch_bounds__(kMaxThreads)
+    rope_kernel(View<T, 3> x, const std::int32_t* positions, View<const float, 2> cos_sin) {
   const std::int64_t token = blockIdx.x;
   const int heads = static_cast<int>(x.extent[1]);
   const int half = static_cast<int>(cos_sin.extent[1]) / 2;
@@ -34,7 +38,8 @@ void rope(TensorView x, TensorView positions, TensorView cos_sin, RopeStyle styl
   if (x.numel() == 0) return;
   const auto pairs = x.extent(1) * cos_sin.extent(1) / 2;
   const dim3 grid(static_cast<unsigned>(x.extent(0)));
-  const dim3 block(pairs >= 256 ? 256u : static_cast<unsigned>((pairs + 31) / 32 * 32));
+  const dim3 block(
+      static_cast<unsigned>(std::min<std::int64_t>((pairs + 31) / 32 * 32, kMaxThreads)));
   dispatch_device_float(x.dtype(), [&]<class T>(Type<T>) {
     const auto kernel = style == RopeStyle::halves ? rope_kernel<T, RopeStyle::halves>
                                                    : rope_kernel<T, RopeStyle::interleaved>;
