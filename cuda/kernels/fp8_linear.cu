@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     quantize_groups_kernel(const __grid_constant__ QuantizeArgs<T> a) {
-  const int row = static_cast<int>(blockIdx.y);
-  const int group = static_cast<int>(blockIdx.x) * kBlockGroups + threadIdx.x / kGroupLanes;
+  const int row = static_cast<int>(blockIdx.x);
+  const int group = static_cast<int>(blockIdx.y) * kBlockGroups + threadIdx.x / kGroupLanes;
   const int lane = threadIdx.x % kGroupLanes, i = group * kFp8Block + lane * kWideWidth;
   Wide<float> values{};
   if (i < a.depth && row < a.num_there) values = load_wide_floats(a.x + row * a.x_stride + i);
@@ -162,8 +162,8 @@ class Fp8Linear {
     const std::int64_t groups = (depth_ + kFp8Block - 1) / kFp8Block;
     const TensorView codes = codes_of(begin, part.rows);
     const TensorView scales(memory_ + scales_at, DType::f32, {groups, part.rows});
-    const dim3 grid(static_cast<unsigned>((groups + kBlockGroups - 1) / kBlockGroups),
-                    static_cast<unsigned>(part.rows));
+    const dim3 grid(static_cast<unsigned>(part.rows),
+                    static_cast<unsigned>((groups + kBlockGroups - 1) / kBlockGroups));
     dispatch_device_float(part.x.dtype(), [&]<class T>(Type<T>) {
       CUDA_CHECK(launch(quantize_groups_kernel<T>, grid, dim3(kThreads), 0, native(stream_),
                         arguments<T>(part, codes, scales)));
