@@ -162,6 +162,7 @@ void fields(V& v, T& m) {
   v(4, m.max_model_len);
   v(5, m.load_format);
   v(6, m.seed);
+  v(7, m.quantization);
 }
 
 template <class V, Same<CacheConfig> T>

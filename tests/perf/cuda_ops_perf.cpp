@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/cuda_backend.h"
+#include "cuda/cuda_traits.h"
 #include "cuda/gemm.h"
 #include "tests/perf/cuda_probes.h"
 #include "tests/perf/perf_record.h"
@@ -23,7 +24,8 @@ class Bench {
   explicit Bench(bool tiny)
       : device_(make_cuda_device({})),
         ops_(make_cuda_ops(*device_)),
-        gemm_(cuda::make_gemm(*device_)),
+        gemm_workspace_(device_->allocate(cuda::kGemmWorkspaceBytes, MemoryPurpose::kernels)),
+        gemm_(cuda::make_gemm(gemm_workspace_.data())),
         tiny_(tiny) {
     limits_ = probe_gpu(*device_, *ops_, tiny);
   }
@@ -74,6 +76,7 @@ class Bench {
  private:
   std::unique_ptr<Device> device_;
   std::unique_ptr<Ops> ops_;
+  Buffer gemm_workspace_;
   std::unique_ptr<cuda::Gemm> gemm_;
   bool tiny_;
   GpuLimits limits_;

@@ -34,6 +34,7 @@ EngineConfig config() {
   config.model = {.path = "/models/a",
                   .served_name = "a",
                   .dtype = DType::f32,
+                  .quantization = "fp8",
                   .max_model_len = -1,
                   .load_format = LoadFormat::dummy,
                   .seed = 42};
