@@ -78,7 +78,7 @@ def mode_flags(mode):
 
 
 def plan(quire, folder, flags):
-    done = subprocess.run([quire, "plan", str(folder), "--json", *flags], capture_output=True, text=True)
+    done = subprocess.run([quire, "plan", str(folder), "--json", "--device", "cpu", "--memory", "1TiB", *flags], capture_output=True, text=True)
     report = json.loads(done.stdout)
     if not report["accepted"]:
         sys.exit(f"FAILED: {folder.name}: refused: {report['error']}")
