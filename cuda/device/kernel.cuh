@@ -46,28 +46,33 @@ namespace quire::cuda {
 template <class... P>
 constexpr bool fits_parameters = (std::size_t{0} + ... + ((sizeof(P) + 7) / 8 * 8)) <= 4096;
 
+// attribute: null for an ordinary launch.
 template <class... P, class... A>
-cudaError_t launch_configured(void (*kernel)(P...), cudaLaunchConfig_t& config, A&&... arguments) {
+cudaError_t launch_with(cudaLaunchAttribute* attribute, void (*kernel)(P...), dim3 grid, dim3 block,
+                        std::size_t dynamic_shared, cudaStream_t stream, A&&... arguments) {
   static_assert(fits_parameters<P...>);
   // Without it static and dynamic shared memory together may be 48 KiB; 16 KiB are static at most.
-  if (config.dynamicSmemBytes > (32u << 10)) {
+  if (dynamic_shared > (32u << 10)) {
     const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(config.dynamicSmemBytes));
+                                                   static_cast<int>(dynamic_shared));
     if (error != cudaSuccess) return error;
   }
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = dynamic_shared;
+  config.stream = stream;
+  config.attrs = attribute;
+  config.numAttrs = attribute != nullptr ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, std::forward<A>(arguments)...);
 }
 
 template <class... P, class... A>
 cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared,
                    cudaStream_t stream, A&&... arguments) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.dynamicSmemBytes = dynamic_shared;
-  config.stream = stream;
-  return launch_configured(kernel, config, std::forward<A>(arguments)...);
+  return launch_with(nullptr, kernel, grid, block, dynamic_shared, stream,
+                     std::forward<A>(arguments)...);
 }
 
 // overlap: the kernel may begin before the one in front of it has ended
@@ -77,15 +82,9 @@ cudaError_t launch_dependent(bool overlap, void (*kernel)(P...), dim3 grid, dim3
                              std::size_t dynamic_shared, cudaStream_t stream, A&&... arguments) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = overlap ? 1 : 0;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.dynamicSmemBytes = dynamic_shared;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = overlap ? 1 : 0;
-  return launch_configured(kernel, config, std::forward<A>(arguments)...);
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  return launch_with(overlap ? &attribute : nullptr, kernel, grid, block, dynamic_shared, stream,
+                     std::forward<A>(arguments)...);
 }
 
 // All blocks live at once, so that the grid can meet.
@@ -95,14 +94,8 @@ cudaError_t launch_cooperative(void (*kernel)(P...), dim3 grid, dim3 block,
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeCooperative;
   attribute.val.cooperative = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.dynamicSmemBytes = dynamic_shared;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  return launch_configured(kernel, config, std::forward<A>(arguments)...);
+  return launch_with(&attribute, kernel, grid, block, dynamic_shared, stream,
+                     std::forward<A>(arguments)...);
 }
 
 }  // namespace quire::cuda

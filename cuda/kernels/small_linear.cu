@@ -13,6 +13,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kWarps = 4, kRows = 2, kDepth = 4, kBlocksPerProcessor = 5;
+constexpr int kWidth = 8;  // elements in 16 bytes
 constexpr std::int64_t kMostTokens = 4;
 
 template <class T>
@@ -44,7 +45,7 @@ __device__ __forceinline__ float element(const Packed& p, int i) {
 template <class T, int kTokens>
 __global__ void __launch_bounds__(kWarps * 32, kBlocksPerProcessor)
     small_linear_kernel(const __grid_constant__ SmallLinearArgs<T> a) {
-  constexpr int kWidth = 8, kStep = 32 * kWidth;
+  constexpr int kStep = 32 * kWidth;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row0 =
       (static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32) * kRows;
@@ -132,7 +133,7 @@ void launch_small(TensorView out, TensorView x, TensorView weight, TensorView bi
 bool small_linear_supports(TensorView x, TensorView weight) {
   const DType dtype = weight.dtype();
   return x.extent(0) >= 1 && x.extent(0) <= kMostTokens && x.dtype() == dtype &&
-         (dtype == DType::bf16 || dtype == DType::f16) && weight.extent(1) % (16 / 2) == 0 &&
+         (dtype == DType::bf16 || dtype == DType::f16) && weight.extent(1) % kWidth == 0 &&
          is_aligned(x) && is_aligned(weight);
 }
 

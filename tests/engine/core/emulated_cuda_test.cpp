@@ -3,18 +3,12 @@
 
 #include <catch2/catch.hpp>
 
-#include "cuda/cuda_backend.h"
+#include "tests/engine/core/emulated_backend.h"
 #include "tests/engine/core/eval_lines.h"
 #include "tests/engine/core/live_engine.h"
 
 namespace quire::test {
 namespace {
-
-EngineBackend emulated_backend(const EngineConfig&) {
-  EngineBackend backend{.kind = DeviceKind::cuda, .device = make_cuda_device({}), .ops = nullptr};
-  backend.ops = make_cuda_ops(*backend.device);
-  return backend;
-}
 
 // The shortest lines whose reference no near-tie can flip.
 std::vector<EvalLine> short_lines(std::size_t count, double margin) {

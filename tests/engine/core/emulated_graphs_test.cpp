@@ -5,18 +5,12 @@
 #include <map>
 #include <random>
 
-#include "cuda/cuda_backend.h"
 #include "engine/core/engine_core.h"
+#include "tests/engine/core/emulated_backend.h"
 #include "tests/engine/core/live_engine.h"
 
 namespace quire::test {
 namespace {
-
-EngineBackend emulated_backend() {
-  EngineBackend backend{.kind = DeviceKind::cuda, .device = make_cuda_device({}), .ops = nullptr};
-  backend.ops = make_cuda_ops(*backend.device);
-  return backend;
-}
 
 EngineConfig small_config() {
   EngineConfig config = tiny_config();

@@ -5,8 +5,8 @@
 #include <regex>
 
 #include "cpu/cpu_backend.h"
-#include "cuda/cuda_backend.h"
 #include "tests/cuda_emulation/memory.h"
+#include "tests/engine/core/emulated_backend.h"
 #include "tests/engine/core/stepped_engine.h"
 #include "tests/support/forwarding_device.h"
 
@@ -14,12 +14,6 @@ namespace quire::test {
 namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
-
-EngineBackend emulated_backend(const EngineConfig&) {
-  EngineBackend backend{.kind = DeviceKind::cuda, .device = make_cuda_device({}), .ops = nullptr};
-  backend.ops = make_cuda_ops(*backend.device);
-  return backend;
-}
 
 EngineConfig small_config(DeviceKind device, const std::string& model) {
   EngineConfig config = tiny_config();
