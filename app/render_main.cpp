@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "text/chat_template.h"
-#include "text/jinja/json.h"
+#include "jinja/values/json.h"
+#include "text/template/chat_template.h"
 
 namespace quire {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 // What a layer must remember between steps: how many bytes a block of it takes, and how many blocks
-// one request can need. The engine groups and counts these (engine/kv_cache/plan.h); no tensors
+// one request can need. The engine groups and counts these (engine/kv_plan/plan.h); no tensors
 // here.
 
 #include <cstddef>

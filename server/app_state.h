@@ -5,10 +5,10 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <cstdint>
 
-#include "base/metrics.h"
 #include "engine/client/engine_group.h"
-#include "server/auth.h"
 #include "server/config.h"
+#include "server/http/auth.h"
+#include "server/metrics/metrics.h"
 #include "server/text_pipeline.h"
 
 namespace quire {

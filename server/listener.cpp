@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/task_group.h"
-#include "server/byte_streams.h"
+#include "server/http/byte_streams.h"
 #include "server/session.h"
 
 namespace quire {

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "base/log.h"
-#include "server/error_reply.h"
+#include "server/http/error_reply.h"
 #include "server/routes/routes.h"
 
 namespace quire {

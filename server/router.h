@@ -2,7 +2,7 @@
 // Path and method → handler, by one constant table.
 
 #include "server/app_state.h"
-#include "server/exchange.h"
+#include "server/http/exchange.h"
 
 namespace quire {
 

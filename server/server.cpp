@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/task_group.h"
 #include "server/app_state.h"
-#include "server/engine_metrics.h"
 #include "server/listener.h"
+#include "server/metrics/engine_metrics.h"
 
 namespace quire {
 

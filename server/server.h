@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
-#include "base/metrics.h"
 #include "engine/client/engine_group.h"
 #include "server/config.h"
+#include "server/metrics/metrics.h"
 #include "server/text_pipeline.h"
 
 namespace quire {

@@ -5,9 +5,9 @@
 #include <boost/asio/this_coro.hpp>
 
 #include "base/task_group.h"
-#include "server/connection.h"
-#include "server/error_reply.h"
-#include "server/exchange.h"
+#include "server/http/connection.h"
+#include "server/http/error_reply.h"
+#include "server/http/exchange.h"
 #include "server/router.h"
 
 namespace quire {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "server/app_state.h"
-#include "server/byte_stream.h"
+#include "server/http/byte_stream.h"
 
 namespace quire {
 

@@ -9,8 +9,8 @@
 
 #include "base/result.h"
 #include "openapi/dto.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/template/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 

@@ -7,7 +7,8 @@ import sys
 ALLOWED = {
     "base": "",
     "openapi": "base",
-    "text": "base",
+    "jinja": "base",
+    "text": "base jinja",
     "backend": "base",
     "cpu": "base backend",
     "cuda": "base backend",
@@ -16,20 +17,23 @@ ALLOWED = {
     "transfer": "base backend engine",
     "server": "base openapi text engine",
     "load": "base openapi",
-    "app": "base openapi text backend cpu cuda model engine transfer server load",
+    "app": "base openapi jinja text backend cpu cuda model engine transfer server load",
 }
 # Inside engine/: a subfolder sees those before it.
 ENGINE = {
     "request": "",
-    "kv_cache": "request",
+    "kv_hash": "request",
+    "kv_plan": "",
+    "kv_events": "request kv_hash kv_plan",
+    "kv_cache": "request kv_hash kv_plan kv_events",
     "structured": "request",
     "speculative": "request",
     "sampling": "request structured",
-    "kv_transfer": "request kv_cache",
-    "scheduler": "request kv_cache kv_transfer structured",
-    "runner": "request kv_cache scheduler sampling structured speculative kv_transfer",
+    "kv_transfer": "request kv_plan kv_cache",
+    "scheduler": "request kv_hash kv_plan kv_events kv_cache kv_transfer structured",
+    "runner": "request kv_plan kv_cache scheduler sampling structured speculative kv_transfer",
     "wire": "request",
-    "core": "request kv_cache scheduler runner sampling structured speculative kv_transfer wire",
+    "core": "request kv_hash kv_plan kv_events kv_cache scheduler runner sampling structured speculative kv_transfer wire",
     "client": "request wire",
 }
 SERVER_SEES = ("engine/client/", "engine/wire/messages.h", "engine/config.h", "engine/request/sampling_params.h")

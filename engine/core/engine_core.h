@@ -13,7 +13,7 @@
 #include "engine/core/engine_plan.h"
 #include "engine/core/handshake.h"
 #include "engine/kv_cache/kv_cache_manager.h"
-#include "engine/kv_cache/kv_event_publisher.h"
+#include "engine/kv_events/publisher.h"
 #include "engine/runner/model_runner.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/wire/messages.h"

@@ -8,7 +8,7 @@
 #include "backend/device.h"
 #include "backend/ops_traits.h"
 #include "base/result.h"
-#include "engine/kv_cache/model_plan.h"
+#include "engine/kv_plan/model_plan.h"
 #include "engine/runner/graph_cache.h"
 #include "engine/runner/model_runner.h"
 #include "model/config.h"

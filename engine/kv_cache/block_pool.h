@@ -8,8 +8,8 @@
 
 #include "base/ids.h"
 #include "engine/kv_cache/free_list.h"
-#include "engine/kv_cache/kv_events.h"
 #include "engine/kv_cache/prefix_index.h"
+#include "engine/kv_events/events.h"
 #include "engine/request/request.h"
 
 namespace quire {

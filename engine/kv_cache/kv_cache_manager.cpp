@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/kv_cache/plan.h"
+#include "engine/kv_plan/plan.h"
 
 namespace quire {
 namespace {

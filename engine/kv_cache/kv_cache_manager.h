@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "engine/kv_cache/block_hash.h"
 #include "engine/kv_cache/block_pool.h"
-#include "engine/kv_cache/event_hash.h"
 #include "engine/kv_cache/group_manager.h"
 #include "engine/kv_cache/prefix_cache.h"
+#include "engine/kv_hash/block_hash.h"
+#include "engine/kv_hash/event_hash.h"
 #include "engine/request/request.h"
 
 namespace quire {

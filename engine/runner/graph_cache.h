@@ -10,7 +10,7 @@
 
 #include "backend/ops.h"
 #include "engine/config.h"
-#include "engine/kv_cache/plan.h"
+#include "engine/kv_plan/plan.h"
 
 namespace quire {
 

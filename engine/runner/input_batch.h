@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "backend/staged_pack.h"
-#include "engine/kv_cache/plan.h"
+#include "engine/kv_plan/plan.h"
 #include "engine/runner/block_tables.h"
 #include "engine/runner/state_table.h"
 #include "engine/scheduler/batch_plan.h"

@@ -7,7 +7,7 @@
 
 #include "backend/device.h"
 #include "base/ids.h"
-#include "engine/kv_cache/plan.h"
+#include "engine/kv_plan/plan.h"
 #include "model/model.h"
 
 namespace quire {

@@ -3,8 +3,8 @@
 #include <boost/asio/awaitable.hpp>
 
 #include "openapi/dto_json.h"
-#include "server/completion_sinks.h"
-#include "server/error_reply.h"
+#include "server/generation/completion_sinks.h"
+#include "server/http/error_reply.h"
 #include "server/routes/routes.h"
 
 namespace quire {

@@ -4,7 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include "openapi/dto_json.h"
-#include "server/error_reply.h"
+#include "server/http/error_reply.h"
 #include "server/routes/routes.h"
 
 namespace quire {

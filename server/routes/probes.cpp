@@ -3,7 +3,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include "openapi/json_writer.h"
-#include "server/error_reply.h"
+#include "server/http/error_reply.h"
 #include "server/routes/routes.h"
 
 namespace quire {

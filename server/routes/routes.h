@@ -2,7 +2,7 @@
 // The handlers; router.cpp says under which paths.
 
 #include "server/app_state.h"
-#include "server/exchange.h"
+#include "server/http/exchange.h"
 
 namespace quire {
 

@@ -5,8 +5,8 @@
 #include <boost/asio/awaitable.hpp>
 
 #include "openapi/dto_json.h"
-#include "server/choices.h"
-#include "server/error_reply.h"
+#include "server/generation/choices.h"
+#include "server/http/error_reply.h"
 #include "server/routes/routes.h"
 
 namespace quire {

@@ -1,4 +1,4 @@
-#include "server/choice_text.h"
+#include "server/generation/choice_text.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "server/stop_strings.h"
+#include "server/generation/stop_strings.h"
 
 #include <catch2/catch.hpp>
 #include <random>

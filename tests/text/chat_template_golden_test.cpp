@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "text/chat_template.h"
+#include "text/template/chat_template.h"
 
 namespace {
 

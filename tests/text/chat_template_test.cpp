@@ -1,4 +1,4 @@
-#include "text/chat_template.h"
+#include "text/template/chat_template.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "text/jinja/json.h"
+#include "jinja/values/json.h"
 
 namespace quire {
 namespace {

@@ -1,4 +1,4 @@
-#include "text/output_parser.h"
+#include "text/output/output_parser.h"
 
 #include <catch2/catch.hpp>
 #include <map>

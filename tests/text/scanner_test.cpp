@@ -2,7 +2,7 @@
 #include <random>
 #include <string>
 
-#include "text/split_pattern.h"
+#include "text/tokenizer/split_pattern.h"
 #include "text/utf8.h"
 
 namespace quire {

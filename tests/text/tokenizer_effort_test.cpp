@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "tests/text/tokenizer_golden.h"
-#include "text/detokenizer.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "tests/text/tokenizer_golden.h"
-#include "text/detokenizer.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {

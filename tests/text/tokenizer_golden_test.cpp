@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
 #include "tests/text/tokenizer_golden.h"
-#include "text/detokenizer.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "tests/text/tokenizer_golden.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {

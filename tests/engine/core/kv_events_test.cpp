@@ -6,8 +6,8 @@
 #include <catch2/catch.hpp>
 
 #include "engine/core/engine_core.h"
-#include "engine/kv_cache/event_hash.h"
-#include "engine/kv_cache/kv_event_encoding.h"
+#include "engine/kv_events/encoding.h"
+#include "engine/kv_hash/event_hash.h"
 #include "tests/engine/core/live_engine.h"
 
 namespace quire::test {

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
-#include "engine/kv_cache/event_hash.h"
 #include "engine/kv_cache/hit_rate.h"
+#include "engine/kv_hash/event_hash.h"
 #include "tests/engine/kv_cache/runtime_vectors.h"
 #include "tests/support/conformance.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "cpu/cpu_ops.h"
-#include "engine/kv_cache/groups.h"
+#include "engine/kv_plan/groups.h"
 
 namespace quire {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "engine/kv_cache/plan.h"
+#include "engine/kv_plan/plan.h"
 #include "model/forward_context.h"
 #include "model/model.h"
 

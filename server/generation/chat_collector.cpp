@@ -1,0 +1,70 @@
+#include <boost/asio/awaitable.hpp>
+#include <utility>
+
+#include "server/generation/chat_sinks.h"
+
+namespace quire {
+
+namespace {
+
+void append_call(std::vector<openapi::ToolCall>& calls, ToolCallDelta&& delta) {
+  const auto index = static_cast<std::size_t>(delta.index);
+  if (calls.size() <= index) calls.resize(index + 1);
+  openapi::ToolCall& call = calls[index];
+  if (delta.id) call.id = std::move(*delta.id);
+  if (delta.name) call.function.name = std::move(*delta.name);
+  call.function.arguments += delta.arguments;
+}
+
+}  // namespace
+
+ChatCollector::ChatCollector(std::size_t num_choices, ChatReplyOptions options)
+    : options_(std::move(options)), choices_(num_choices) {
+  for (std::size_t i = 0; i < num_choices; ++i) {
+    choices_[i].index = static_cast<int>(i);
+    choices_[i].content = "";
+    if (options_.return_token_ids) choices_[i].token_ids.emplace();
+    if (options_.logprobs) choices_[i].logprobs.emplace();
+  }
+}
+
+awaitable<bool> ChatCollector::on_delta(Choice& choice, ChoiceDelta delta) {
+  openapi::ChatChoice& into = choices_[choice.index];
+  *into.content += delta.text.content;
+  if (!delta.text.reasoning.empty() && options_.include_reasoning) {
+    if (!into.reasoning) into.reasoning.emplace();
+    *into.reasoning += delta.text.reasoning;
+  }
+  for (auto& call : delta.text.tool_calls) append_call(into.tool_calls, std::move(call));
+  if (into.token_ids) {
+    into.token_ids->insert(into.token_ids->end(), delta.token_ids.begin(), delta.token_ids.end());
+  }
+  if (into.logprobs) {
+    std::move(delta.logprobs.begin(), delta.logprobs.end(), std::back_inserter(*into.logprobs));
+  }
+  into.finish_reason = std::move(delta.finish_reason);
+  into.stop_reason = std::move(delta.stop_reason);
+  co_return true;
+}
+
+awaitable<bool> ChatCollector::on_error(Choice&, const Error& error) {
+  error_ = error;
+  co_return false;
+}
+
+openapi::ChatCompletionResponse ChatCollector::take(openapi::Usage usage) {
+  openapi::ChatCompletionResponse response;
+  response.id = std::move(options_.id);
+  response.created = options_.created;
+  response.model = std::move(options_.model);
+  response.usage = std::move(usage);
+  // As OpenAI has it: a message that only calls tools has no content.
+  for (openapi::ChatChoice& choice : choices_) {
+    if (choice.content->empty() && !choice.tool_calls.empty()) choice.content.reset();
+  }
+  response.choices = std::move(choices_);
+  if (options_.return_token_ids) response.prompt_token_ids = std::move(options_.prompt_ids);
+  return response;
+}
+
+}  // namespace quire

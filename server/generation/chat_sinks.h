@@ -1,0 +1,47 @@
+#pragma once
+// Where the choices of a chat completion go: into a stream of chunks, or into one response.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "server/generation/stream_sink.h"
+
+namespace quire {
+
+// What the replies of one chat request depend on.
+struct ChatReplyOptions : ReplyOptions {
+  bool include_reasoning = true;
+  std::vector<TokenId> prompt_ids{};  // when return_token_ids
+};
+
+class ChatStream : public StreamSink {
+ public:
+  ChatStream(Exchange& exchange, const std::vector<Choice>& choices, ChatReplyOptions options,
+             const TextDefaults& defaults);
+  awaitable<bool> on_delta(Choice& choice, ChoiceDelta delta) override;
+
+ private:
+  void write_role(const Choice& choice);
+  void write_delta(const Choice& choice, const ChoiceDelta& delta);
+
+  ChatReplyOptions options_;
+  std::vector<bool> has_begun_;  // by choice
+};
+
+class ChatCollector : public ChoiceSink {
+ public:
+  ChatCollector(std::size_t num_choices, ChatReplyOptions options);
+
+  awaitable<bool> on_delta(Choice& choice, ChoiceDelta delta) override;
+  awaitable<bool> on_error(Choice& choice, const Error& error) override;
+  const std::optional<Error>& error() const { return error_; }
+  openapi::ChatCompletionResponse take(openapi::Usage usage);
+
+ private:
+  ChatReplyOptions options_;
+  std::vector<openapi::ChatChoice> choices_;
+  std::optional<Error> error_;
+};
+
+}  // namespace quire

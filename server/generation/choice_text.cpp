@@ -1,0 +1,96 @@
+#include "server/generation/choice_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "openapi/json_writer.h"
+
+namespace quire {
+
+namespace {
+
+void append(OutputDelta& into, OutputDelta&& more) {
+  into.reasoning += more.reasoning;
+  into.content += more.content;
+  std::move(more.tool_calls.begin(), more.tool_calls.end(), std::back_inserter(into.tool_calls));
+}
+
+}  // namespace
+
+ChoiceText::ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options)
+    : tokenizer_(&tokenizer),
+      options_(std::move(options)),
+      detokenizer_(tokenizer, options_.skip_special_tokens),
+      stops_(options_.stop, options_.include_stop) {
+  if (options_.parser) parser_.emplace(*options_.parser);
+}
+
+openapi::TokenLogprob ChoiceText::logprob_of(const PositionLogprobs& position) const {
+  const auto entry = [this](const TokenLogprob& one) {
+    std::string bytes = tokenizer_->token_bytes(one.token);
+    return openapi::TopLogprob{bytes, bytes, one.logprob};
+  };
+  openapi::TokenLogprob logprob{entry(position.chosen), {}};
+  for (const TokenLogprob& one : position.top) logprob.top.push_back(entry(one));
+  return logprob;
+}
+
+// Token by token: a stop string ends the choice at the token that completes it, however many came.
+std::string ChoiceText::push_tokens(const RequestOutput& output, ChoiceDelta& delta) {
+  std::string text;
+  for (std::size_t i = 0; i < output.token_ids.size() && !stops_.found(); ++i) {
+    const TokenId id = output.token_ids[i];
+    ++num_tokens_;
+    delta.token_ids.push_back(id);
+    if (options_.wants_logprobs && i < output.logprobs.size()) {
+      delta.logprobs.push_back(logprob_of(output.logprobs[i]));
+    }
+    const bool is_stop_token = output.stop_token && i + 1 == output.token_ids.size();
+    if (is_stop_token && !options_.include_stop) break;
+    text += stops_.push(detokenizer_.push(id), num_tokens_ > options_.min_tokens);
+  }
+  if (output.finish_reason && !stops_.found()) {
+    text += stops_.push(detokenizer_.finish(), num_tokens_ > options_.min_tokens);
+    text += stops_.finish();
+  }
+  return text;
+}
+
+void ChoiceText::finish(const RequestOutput& output, ChoiceDelta& delta) {
+  if (stops_.found()) {
+    delta.finish_reason = "stop";
+    delta.stop_reason.clear();
+    openapi::append_json_string(delta.stop_reason, *stops_.found());
+  } else {
+    delta.finish_reason = name_of(*output.finish_reason);
+    const auto& own = options_.stop_token_ids;
+    if (output.stop_token && std::find(own.begin(), own.end(), *output.stop_token) != own.end()) {
+      delta.stop_reason = std::to_string(*output.stop_token);
+    }
+  }
+  if (!parser_) return;
+  append(delta.text, parser_->finish());
+  if (delta.finish_reason == "stop" && parser_->num_tool_calls() > 0) {
+    delta.finish_reason = "tool_calls";
+  }
+}
+
+ChoiceDelta ChoiceText::push(const RequestOutput& output) {
+  ChoiceDelta delta;
+  for (const auto& position : output.prompt_logprobs) {
+    delta.prompt_logprobs.push_back(logprob_of(position));
+  }
+  std::string text = push_tokens(output, delta);
+  if (parser_) {
+    delta.text = parser_->push(text);
+  } else {
+    delta.text.content = std::move(text);
+  }
+  if (output.finish_reason || stops_.found()) finish(output, delta);
+  if (options_.one_tool_call) {
+    std::erase_if(delta.text.tool_calls, [](const ToolCallDelta& call) { return call.index > 0; });
+  }
+  return delta;
+}
+
+}  // namespace quire

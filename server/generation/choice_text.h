@@ -1,0 +1,59 @@
+#pragma once
+// One choice's way from tokens back to words: detokenizer, stop strings, then reasoning and tool
+// calls. Says when and why the choice ends.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/wire/messages.h"
+#include "openapi/dto.h"
+#include "server/generation/stop_strings.h"
+#include "text/output/output_parser.h"
+#include "text/tokenizer/detokenizer.h"
+
+namespace quire {
+
+struct ChoiceTextOptions {
+  bool skip_special_tokens = true;
+  std::vector<std::string> stop{};
+  bool include_stop = false;
+  int min_tokens = 0;
+  std::vector<TokenId> stop_token_ids{};        // the request's own
+  std::optional<OutputParserOptions> parser{};  // unset: all is content
+  bool one_tool_call = false;                   // parallel_tool_calls is false
+  bool wants_logprobs = false;
+};
+
+// What one output of the engine adds to the choice.
+struct ChoiceDelta {
+  OutputDelta text{};
+  std::vector<TokenId> token_ids{};
+  std::vector<openapi::TokenLogprob> logprobs{};
+  std::vector<openapi::TokenLogprob> prompt_logprobs{};  // of all but the prompt's first token
+  std::string finish_reason{};                           // empty: it goes on
+  std::string stop_reason = "null";                      // JSON text
+};
+
+class ChoiceText {
+ public:
+  ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options);
+
+  // Not of an output that failed. After a finish_reason nothing may be pushed.
+  ChoiceDelta push(const RequestOutput& output);
+  int num_tokens() const { return num_tokens_; }  // that count: up to a stop string
+
+ private:
+  std::string push_tokens(const RequestOutput& output, ChoiceDelta& delta);
+  void finish(const RequestOutput& output, ChoiceDelta& delta);
+  openapi::TokenLogprob logprob_of(const PositionLogprobs& position) const;
+
+  const Tokenizer* tokenizer_;
+  ChoiceTextOptions options_;
+  Detokenizer detokenizer_;
+  StopStrings stops_;
+  std::optional<OutputParser> parser_;
+  int num_tokens_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,153 @@
+#include "server/generation/choices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <utility>
+
+#include "base/log.h"
+#include "base/task_group.h"
+#include "server/generation/request_params.h"
+
+namespace quire {
+
+namespace {
+
+RequestEnd end_of(std::string_view finish_reason) {
+  return finish_reason == "length" ? RequestEnd::length : RequestEnd::stop;
+}
+
+const Error kShuttingDown{ErrorCode::unavailable, "The server is shutting down", {}};
+
+Error engine_error(const RequestOutput& output) {
+  if (output.error) return *output.error;
+  return {ErrorCode::internal, "The engine ended this request with an error", {}};
+}
+
+awaitable<void> run_choice(Choice& choice, ChoiceSink& sink) {
+  while (auto output = co_await choice.generation.next()) {
+    choice.cached_tokens = std::max(choice.cached_tokens, output->num_cached_tokens);
+    if (output->finish_reason == FinishReason::error) {
+      choice.tracker.on_end(RequestEnd::error);
+      co_await sink.on_error(choice, engine_error(*output));
+      co_return;
+    }
+    if (output->finish_reason == FinishReason::abort) {
+      choice.tracker.on_end(RequestEnd::abort);
+      co_await sink.on_error(choice, kShuttingDown);
+      co_return;
+    }
+    ChoiceDelta delta = choice.text.push(*output);
+    choice.tracker.on_output(*output, choice.text.num_tokens());
+    const std::string finish_reason = delta.finish_reason;
+    if (!finish_reason.empty()) {
+      choice.tracker.on_end(end_of(finish_reason));
+      choice.generation.cancel();
+    }
+    if (!co_await sink.on_delta(choice, std::move(delta)) || !finish_reason.empty()) co_return;
+  }
+}
+
+SamplingParams for_choice(SamplingParams params, int index) {
+  if (params.seed) *params.seed += static_cast<std::uint64_t>(index);
+  return params;
+}
+
+}  // namespace
+
+ChoicePlan::ChoicePlan(const openapi::GenerationRequest& of)
+    : request(of),
+      text{.skip_special_tokens = of.skip_special_tokens,
+           .stop = of.stop,
+           .include_stop = of.include_stop_str_in_output,
+           .min_tokens = static_cast<int>(of.min_tokens),
+           .stop_token_ids = of.stop_token_ids} {}
+
+Result<void> check_request(const openapi::GenerationRequest& request, const AppState& app) {
+  const auto& names = app.config.served_model_names;
+  if (!request.model.empty() &&
+      std::find(names.begin(), names.end(), request.model) == names.end()) {
+    return Error{ErrorCode::not_found,
+                 fmt::format("The model `{}` does not exist.", request.model.substr(0, 200)),
+                 "model"};
+  }
+  if (request.response_format != "text") {
+    return Error{
+        ErrorCode::unsupported,
+        fmt::format("response_format {} is not supported by this server", request.response_format),
+        "response_format"};
+  }
+  if (!request.unsupported.empty()) {
+    const std::string& name = request.unsupported.front();
+    return Error{ErrorCode::unsupported, name + " is not supported by this server", name};
+  }
+  for (const std::string& name : request.unknown_members) {
+    log::debug("request.unknown_member", {{"name", name}});
+  }
+  return {};
+}
+
+Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, AppState& app,
+                            int prompt_index, std::vector<TokenId> prompt,
+                            std::vector<Choice>& choices) {
+  const auto& request = plan.request;
+  const ReadyInfo& ready = app.engines.ready();
+  if (request.truncate_prompt_tokens) {
+    const auto keep = std::min<std::size_t>(prompt.size(), *request.truncate_prompt_tokens);
+    prompt.erase(prompt.begin(), prompt.end() - static_cast<std::ptrdiff_t>(keep));
+  }
+  const auto prompt_tokens = static_cast<int>(prompt.size());
+  auto params = sampling_params(request, app.text.defaults(),
+                                {prompt_tokens, ready.max_model_len, plan.default_max_tokens});
+  if (!params) return params.error();
+  params->logprobs = plan.logprobs;
+  params->prompt_logprobs = plan.prompt_logprobs;
+
+  const auto n = static_cast<int>(request.n);
+  for (int i = 0; i < n; ++i) {
+    AddRequest add;
+    add.prompt = prompt;
+    add.sampling = for_choice(*params, i);
+    add.eos_token_ids = app.text.defaults().eos_token_ids;
+    add.priority = static_cast<int>(request.priority);
+    add.cache_salt = request.cache_salt;
+    add.transfer_params = request.kv_transfer_params;
+    add.arrival = exchange.arrival();
+    auto generation = app.engines.submit(std::move(add));
+    if (!generation) {
+      if (generation.error().code == ErrorCode::overloaded) app.metrics.request_rejected();
+      return generation.error();
+    }
+    ChoiceTracker tracker(app.metrics, generation->engine(), exchange.arrival(), prompt_tokens,
+                          params->max_tokens, n);
+    choices.push_back({static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0,
+                       std::move(*generation), ChoiceText(app.text.tokenizer(), plan.text),
+                       std::move(tracker)});
+  }
+  return {};
+}
+
+awaitable<void> run_choices(std::vector<Choice>& choices, ChoiceSink& sink) {
+  if (choices.size() == 1) co_return co_await run_choice(choices.front(), sink);
+  TaskGroup group(co_await asio::this_coro::executor);
+  for (Choice& choice : choices) group.spawn(run_choice(choice, sink));
+  co_await group.join();
+}
+
+openapi::Usage usage_of(const std::vector<Choice>& choices, const TextDefaults& defaults) {
+  openapi::Usage usage;
+  std::int64_t cached = 0;
+  int last_prompt = -1;
+  for (const Choice& choice : choices) {
+    usage.completion_tokens += choice.text.num_tokens();
+    if (std::exchange(last_prompt, choice.prompt) == choice.prompt) continue;
+    usage.prompt_tokens += choice.prompt_tokens;
+    cached += choice.cached_tokens;
+  }
+  if (defaults.prompt_tokens_details) usage.cached_tokens = cached;
+  return usage;
+}
+
+}  // namespace quire

@@ -1,0 +1,59 @@
+#pragma once
+// The running choices of one HTTP request: n per prompt. Handing them to the engine, and carrying
+// what comes back to a sink.
+
+#include <vector>
+
+#include "engine/client/generation.h"
+#include "server/app_state.h"
+#include "server/generation/choice_text.h"
+#include "server/http/exchange.h"
+#include "server/metrics/choice_tracker.h"
+
+namespace quire {
+
+struct Choice {
+  int index = 0;
+  int prompt = 0;  // which of the request's prompts
+  int prompt_tokens = 0;
+  int cached_tokens = 0;
+  Generation generation;
+  ChoiceText text;
+  ChoiceTracker tracker;
+};
+
+// Where a choice's outputs go; all on the connection's strand.
+class ChoiceSink {
+ public:
+  virtual ~ChoiceSink() = default;
+  // The last one has a finish_reason. False: nobody reads any more.
+  virtual awaitable<bool> on_delta(Choice& choice, ChoiceDelta delta) = 0;
+  virtual awaitable<bool> on_error(Choice& choice, const Error& error) = 0;
+};
+
+// What all prompts of one HTTP request share.
+struct ChoicePlan {
+  explicit ChoicePlan(const openapi::GenerationRequest& of);
+
+  const openapi::GenerationRequest& request;
+  ChoiceTextOptions text;
+  std::optional<int> logprobs{};
+  std::optional<int> prompt_logprobs{};
+  std::optional<std::int64_t> default_max_tokens{};
+};
+
+// What can be said before there are tokens: the model's name, what is not offered.
+Result<void> check_request(const openapi::GenerationRequest& request, const AppState& app);
+
+// Submits n choices for one prompt and appends them. On an error those before are aborted by their
+// owner.
+Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, AppState& app,
+                            int prompt_index, std::vector<TokenId> prompt,
+                            std::vector<Choice>& choices);
+
+// Until every choice has ended. An engine's error goes to the sink.
+awaitable<void> run_choices(std::vector<Choice>& choices, ChoiceSink& sink);
+
+openapi::Usage usage_of(const std::vector<Choice>& choices, const TextDefaults& defaults);
+
+}  // namespace quire

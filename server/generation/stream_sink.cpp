@@ -1,0 +1,77 @@
+#include "server/generation/stream_sink.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <ctime>
+
+#include "server/http/error_reply.h"
+#include "server/routes/routes.h"
+
+namespace quire {
+
+ReplyOptions reply_options(const openapi::GenerationRequest& request, std::string_view id_prefix,
+                           bool logprobs, const Exchange& exchange, const AppState& app) {
+  const auto stream = request.stream_options.value_or(openapi::StreamOptions{});
+  ReplyOptions options;
+  options.id = std::string(id_prefix) + request.request_id.value_or(exchange.id());
+  options.created = std::time(nullptr);
+  options.model = reply_model(request.model, app);
+  options.include_usage = stream.include_usage || app.text.defaults().force_include_usage;
+  options.continuous_usage = stream.continuous_usage_stats && options.include_usage;
+  options.return_token_ids = request.return_token_ids;
+  options.logprobs = logprobs;
+  return options;
+}
+
+StreamSink::StreamSink(Exchange& exchange, const std::vector<Choice>& choices,
+                       const ReplyOptions& options, std::string_view object,
+                       const TextDefaults& defaults)
+    : exchange_(exchange),
+      choices_(choices),
+      include_usage_(options.include_usage),
+      continuous_usage_(options.continuous_usage),
+      defaults_(defaults),
+      chunks_(options.id, object, options.created, options.model) {}
+
+SseWriter& StreamSink::sse() {
+  if (!sse_) sse_ = &exchange_.begin_sse();
+  return *sse_;
+}
+
+std::string& StreamSink::begin_chunk() {
+  std::string& out = sse().begin_event();
+  chunks_.begin(out);
+  return out;
+}
+
+void StreamSink::end_chunk(const Choice& choice, std::string& out) {
+  openapi::Usage usage;
+  usage.prompt_tokens = choice.prompt_tokens;
+  usage.completion_tokens = choice.text.num_tokens();
+  chunks_.end(out, continuous_usage_ ? &usage : nullptr);
+  sse().end_event();
+}
+
+awaitable<bool> StreamSink::on_error(Choice&, const Error& error) {
+  if (!sse_ && choices_.size() == 1) {
+    co_await exchange_.reply(error_reply(error));
+    co_return false;
+  }
+  sse().event(error_body(error));
+  co_return co_await sse().flush();
+}
+
+awaitable<void> StreamSink::finish() {
+  if (!sse_) co_return;  // it ended before it began; the reply has been sent
+  if (include_usage_) {
+    chunks_.usage_chunk(sse_->begin_event(), usage_of(choices_, defaults_));
+    sse_->end_event();
+  }
+  co_await sse_->done();
+}
+
+awaitable<void> stream_choices(std::vector<Choice>& choices, StreamSink& sink) {
+  co_await run_choices(choices, sink);
+  co_await sink.finish();
+}
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+#pragma once
+// What replies of a request's choices depend on, and what streams of chat and of text completions
+// have in common.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/generation/choices.h"
+#include "server/generation/chunk_writer.h"
+#include "server/http/sse.h"
+
+namespace quire {
+
+struct ReplyOptions {
+  std::string id{};
+  std::int64_t created = 0;  // Unix time
+  std::string model{};
+  bool include_usage = false;
+  bool continuous_usage = false;
+  bool return_token_ids = false;
+  bool logprobs = false;
+};
+
+ReplyOptions reply_options(const openapi::GenerationRequest& request, std::string_view id_prefix,
+                           bool logprobs, const Exchange& exchange, const AppState& app);
+
+class StreamSink : public ChoiceSink {
+ public:
+  // The stream begins with the first output, so that what fails before can still have a status.
+  StreamSink(Exchange& exchange, const std::vector<Choice>& choices, const ReplyOptions& options,
+             std::string_view object, const TextDefaults& defaults);
+
+  awaitable<bool> on_error(Choice& choice, const Error& error) override;
+  // After the last choice: usage and [DONE].
+  awaitable<void> finish();
+
+ protected:
+  SseWriter& sse();
+  std::string& begin_chunk();
+  void end_chunk(const Choice& choice, std::string& out);
+
+ private:
+  Exchange& exchange_;
+  const std::vector<Choice>& choices_;
+  bool include_usage_, continuous_usage_;
+  const TextDefaults& defaults_;
+  ChunkWriter chunks_;
+  SseWriter* sse_ = nullptr;
+};
+
+// Until every choice has ended and the stream has its end.
+awaitable<void> stream_choices(std::vector<Choice>& choices, StreamSink& sink);
+
+}  // namespace quire

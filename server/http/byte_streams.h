@@ -1,0 +1,89 @@
+#pragma once
+// The three kinds of ByteStream; only listener.cpp includes it.
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/cancellation_type.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <utility>
+
+#include "server/http/byte_stream.h"
+
+namespace quire {
+
+using boost::system::error_code;
+
+// What reading and writing have in common, whatever is below.
+template <class Stream>
+class BasicByteStream : public ByteStream {
+ public:
+  explicit BasicByteStream(Stream stream) : stream_(std::move(stream)) {}
+
+  awaitable<bool> handshake() override { co_return true; }
+
+  awaitable<std::size_t> read_some(std::span<char> buffer) override {
+    error_code error;
+    const std::size_t size =
+        co_await stream_.async_read_some(asio::buffer(buffer.data(), buffer.size()),
+                                         asio::redirect_error(asio::use_awaitable, error));
+    if (error == asio::error::operation_aborted) co_await throw_if_cancelled();
+    co_return error ? 0 : size;
+  }
+
+  awaitable<bool> write(std::string_view bytes) override {
+    error_code error;
+    co_await asio::async_write(stream_, asio::buffer(bytes.data(), bytes.size()),
+                               asio::redirect_error(asio::use_awaitable, error));
+    if (error == asio::error::operation_aborted) co_await throw_if_cancelled();
+    co_return !error;
+  }
+
+  awaitable<void> shut_down() override {
+    error_code ignored;
+    stream_.lowest_layer().shutdown(asio::socket_base::shutdown_send, ignored);
+    co_return;
+  }
+
+  void break_off() override {
+    error_code ignored;
+    stream_.lowest_layer().cancel(ignored);
+  }
+
+ protected:
+  static awaitable<void> throw_if_cancelled() {
+    const auto state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() != asio::cancellation_type::none) {
+      throw boost::system::system_error(asio::error::operation_aborted);
+    }
+  }
+
+  Stream stream_;
+};
+
+using TcpByteStream = BasicByteStream<asio::ip::tcp::socket>;
+using LocalByteStream = BasicByteStream<asio::local::stream_protocol::socket>;
+
+class TlsByteStream : public BasicByteStream<asio::ssl::stream<asio::ip::tcp::socket>> {
+ public:
+  using BasicByteStream::BasicByteStream;
+
+  awaitable<bool> handshake() override {
+    error_code error;
+    co_await stream_.async_handshake(asio::ssl::stream_base::server,
+                                     asio::redirect_error(asio::use_awaitable, error));
+    co_return !error;
+  }
+
+  awaitable<void> shut_down() override {
+    error_code ignored;
+    co_await stream_.async_shutdown(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+};
+
+}  // namespace quire

@@ -1,0 +1,76 @@
+#include "server/http/error_reply.h"
+
+#include <array>
+#include <boost/beast/http/status.hpp>
+
+#include "openapi/dto_json.h"
+
+namespace quire {
+
+namespace {
+
+struct Row {
+  ErrorCode code;
+  int status;
+  std::string_view type;
+  int retry_after = 0;
+};
+
+constexpr std::array kTable = {
+    Row{ErrorCode::invalid_argument, 400, "BadRequestError"},
+    Row{ErrorCode::not_found, 404, "NotFoundError"},
+    Row{ErrorCode::method_not_allowed, 405, "Method Not Allowed"},
+    Row{ErrorCode::too_large, 413, "Content Too Large"},
+    Row{ErrorCode::timeout, 408, "Request Timeout"},
+    Row{ErrorCode::unauthorized, 401, "Unauthorized"},
+    Row{ErrorCode::unsupported, 501, "NotImplementedError"},
+    Row{ErrorCode::overloaded, 503, "Service Unavailable", 1},
+    Row{ErrorCode::unavailable, 503, "Service Unavailable", 5},
+    Row{ErrorCode::cancelled, 400, "BadRequestError"},
+    Row{ErrorCode::internal, 500, "InternalServerError"},
+};
+
+const Row& row_of(ErrorCode code) {
+  for (const Row& row : kTable) {
+    if (row.code == code) return row;
+  }
+  return kTable.back();
+}
+
+// A JSON pointer to a member is, without its slash, the member's name.
+std::string_view param_of(const Error& error) {
+  const std::string_view field = error.field;
+  return field.starts_with('/') ? field.substr(1) : field;
+}
+
+std::string body_of(const Error& error, const Row& row) {
+  return openapi::error_json(error.detail, row.type, param_of(error), row.status);
+}
+
+}  // namespace
+
+int status_of(ErrorCode code) { return row_of(code).status; }
+
+Reply error_reply(const Error& error) {
+  const Row& row = row_of(error.code);
+  // vLLM's one exception to the object.
+  if (error.code == ErrorCode::unauthorized) return {401, R"({"error":"Unauthorized"})"};
+  return {.status = row.status, .body = body_of(error, row), .retry_after = row.retry_after};
+}
+
+Reply malformed_reply(const Error& error) {
+  if (error.code != ErrorCode::invalid_argument) return error_reply(error);
+  return {.status = 400,
+          .body = openapi::error_json(error.detail, "Bad Request", param_of(error), 400)};
+}
+
+std::string error_body(const Error& error) { return body_of(error, row_of(error.code)); }
+
+Reply plain_error_reply(int status, const std::string& message) {
+  namespace http = boost::beast::http;
+  const auto phrase = http::obsolete_reason(http::int_to_status(status));
+  return {.status = status,
+          .body = openapi::error_json(message, std::string_view(phrase), {}, status)};
+}
+
+}  // namespace quire

@@ -1,0 +1,117 @@
+#include "server/http/exchange.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/http/status.hpp>
+#include <ctime>
+#include <random>
+#include <utility>
+
+#include "server/http/connection.h"
+
+namespace quire {
+
+namespace {
+
+// What a client may send ahead while its request runs.
+constexpr std::size_t kMaxAhead = 64 * 1024;
+constexpr std::size_t kMaxRequestIdBytes = 128;
+
+std::string made_up_id() {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("{:016x}{:016x}", random(), random());
+}
+
+// It is echoed in a header and in ids: only what is safe in both.
+bool is_usable_id(std::string_view id) {
+  return !id.empty() && id.size() <= kMaxRequestIdBytes &&
+         std::all_of(id.begin(), id.end(), [](unsigned char c) { return c > 0x20 && c < 0x7F; });
+}
+
+std::string_view http_date() {
+  thread_local std::time_t made = 0;
+  thread_local std::string text;
+  if (const std::time_t now = std::time(nullptr); now != made) {
+    text = fmt::format("{:%a, %d %b %Y %H:%M:%S GMT}", fmt::gmtime(now));
+    made = now;
+  }
+  return text;
+}
+
+std::string_view reason_phrase(int status) {
+  return boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(status));
+}
+
+}  // namespace
+
+Reply json_reply(std::string body) { return {.body = std::move(body)}; }
+
+Exchange::Exchange(Connection& connection, HttpRequest request)
+    : connection_(connection), request_(std::move(request)) {
+  id_ = is_usable_id(request_.request_id) ? request_.request_id : made_up_id();
+}
+
+bool Exchange::keep_alive() const {
+  return request_.keep_alive && status_ != 0 && written_ && (!sse_ || sse_->complete());
+}
+
+std::string Exchange::head(const Reply& reply, std::string_view framing) const {
+  std::string head =
+      fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\nServer: quire\r\nX-Request-Id: {}\r\n{}",
+                  reply.status, reason_phrase(reply.status), http_date(), id_, framing);
+  const auto add = [&head](auto&&... parts) { (head.append(parts), ...); };
+  if (!reply.content_type.empty()) add("Content-Type: ", reply.content_type, "\r\n");
+  if (reply.retry_after > 0) add("Retry-After: ", std::to_string(reply.retry_after), "\r\n");
+  if (!reply.allow.empty()) add("Allow: ", reply.allow, "\r\n");
+  if (reply.status == 401) add("WWW-Authenticate: Bearer\r\n");
+  if (!request_.origin.empty()) add("Access-Control-Allow-Origin: *\r\n");
+  if (!request_.origin.empty() && request_.method == Method::options) {
+    add("Access-Control-Allow-Methods: ", reply.allow,
+        "\r\nAccess-Control-Allow-Headers: *, Authorization\r\n");
+  }
+  if (!request_.keep_alive) add("Connection: close\r\n");
+  if (request_.keep_alive && request_.version == 10) add("Connection: keep-alive\r\n");
+  add("\r\n");
+  return head;
+}
+
+void Exchange::end() {
+  if (const auto call = std::exchange(before_end_, nullptr)) call();
+}
+
+awaitable<void> Exchange::reply(Reply reply) {
+  status_ = reply.status;
+  end();
+  std::string bytes = head(reply, fmt::format("Content-Length: {}\r\n", reply.body.size()));
+  if (request_.method != Method::head) bytes += reply.body;
+  written_ = false;
+  written_ = co_await connection_.write(bytes);
+}
+
+SseWriter& Exchange::begin_sse() {
+  status_ = 200;
+  const bool chunked = request_.version >= 11;
+  if (!chunked) request_.keep_alive = false;
+  const Reply reply{.content_type = "text/event-stream; charset=utf-8"};
+  const std::string_view framing = chunked
+                                       ? "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n"
+                                       : "Cache-Control: no-cache\r\n";
+  return sse_.emplace(connection_, head(reply, framing), chunked, [this] { end(); });
+}
+
+awaitable<void> Exchange::peer_closed() {
+  while (connection_.input().size() < kMaxAhead) {
+    if (!co_await connection_.fill()) co_return;
+  }
+  asio::steady_timer never(co_await asio::this_coro::executor,
+                           asio::steady_timer::time_point::max());
+  co_await never.async_wait(asio::use_awaitable);
+}
+
+}  // namespace quire

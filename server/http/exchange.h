@@ -1,0 +1,66 @@
+#pragma once
+// One request and its reply, as a handler sees them.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/async.h"
+#include "server/http/http_request.h"
+#include "server/http/sse.h"
+
+namespace quire {
+
+class Connection;
+
+struct Reply {
+  int status = 200;
+  std::string body{};
+  std::string_view content_type = "application/json";
+  int retry_after = 0;          // seconds; 0: no such header
+  std::string_view allow = {};  // the methods of a 405 or an OPTIONS
+};
+
+// A function, not braces: g++ 12 destroys an aggregate twice that is made inside a co_await.
+Reply json_reply(std::string body);
+
+class Exchange {
+ public:
+  Exchange(Connection& connection, HttpRequest request);
+
+  const HttpRequest& request() const { return request_; }
+  const std::string& id() const { return id_; }  // the client's X-Request-Id, or made up
+  std::chrono::steady_clock::time_point arrival() const { return arrival_; }
+
+  // Called once, before the last bytes leave: what it counts, the client finds counted.
+  void before_end(std::function<void()> call) { before_end_ = std::move(call); }
+  void end();  // for a reply that did not come to its last bytes
+
+  awaitable<void> reply(Reply reply);
+  // The head goes out with the first event.
+  SseWriter& begin_sse();
+  // Ends when the client has gone. What it sends meanwhile is kept for later.
+  awaitable<void> peer_closed();
+
+  int status() const { return status_; }  // 0: no reply yet
+  bool is_stream() const { return sse_.has_value(); }
+  // The connection can carry another request.
+  bool keep_alive() const;
+  void close_after() { request_.keep_alive = false; }
+
+ private:
+  std::string head(const Reply& reply, std::string_view framing) const;
+
+  Connection& connection_;
+  HttpRequest request_;
+  std::string id_;
+  std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
+  int status_ = 0;
+  bool written_ = true;
+  std::function<void()> before_end_;
+  std::optional<SseWriter> sse_;
+};
+
+}  // namespace quire

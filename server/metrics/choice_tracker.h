@@ -1,0 +1,32 @@
+#pragma once
+// Times and counts of one choice, for /metrics. Whatever way the choice ends, it is counted once;
+// one that is dropped counts as aborted.
+
+#include <chrono>
+
+#include "engine/wire/messages.h"
+#include "server/metrics/metrics.h"
+
+namespace quire {
+
+class ChoiceTracker {
+ public:
+  ChoiceTracker(Metrics& metrics, EngineId engine, Clock::time_point arrival, int prompt_tokens,
+                int max_tokens, int n);
+  ChoiceTracker(ChoiceTracker&& other) noexcept;
+  ~ChoiceTracker();
+
+  void on_output(const RequestOutput& output, int num_tokens);
+  void on_end(RequestEnd end);
+
+ private:
+  Metrics* metrics_;  // null: moved from
+  EngineId engine_;
+  RequestSample sample_;
+  Clock::time_point arrival_;
+  Clock::time_point last_output_{};
+  RequestTimes times_{};
+  bool ended_ = false;
+};
+
+}  // namespace quire

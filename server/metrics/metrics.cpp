@@ -1,0 +1,175 @@
+#include "server/metrics/metrics.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <array>
+#include <mutex>
+#include <vector>
+
+#include "server/metrics/metric_families.h"
+#include "server/metrics/process_metrics.h"
+
+namespace quire {
+
+namespace {
+
+// http_request_duration_seconds of prometheus-fastapi-instrumentator.
+const Buckets kHttpSeconds{.1, .5, 1};
+
+void raise_to(prometheus::Counter& counter, std::int64_t total) {
+  const double more = static_cast<double>(total) - counter.Value();
+  if (more > 0) counter.Increment(more);
+}
+
+}  // namespace
+
+struct Metrics::Impl {
+  explicit Impl(Options o)
+      : options(std::move(o)),
+        http_requests(prometheus::BuildCounter()
+                          .Name("http_requests_total")
+                          .Help("HTTP requests by handler, method and status class")
+                          .Register(registry)),
+        http_seconds(prometheus::BuildHistogram()
+                         .Name("http_request_duration_seconds")
+                         .Help("Time to the end of the reply")
+                         .Register(registry)),
+        connections(gauge(registry, "quire:http_connections", "Open client connections", {})),
+        rejections(counter(registry, "vllm:admission_rejections_total",
+                           "Requests refused because the queue was full",
+                           {{"model_name", options.model_name},
+                            {"engine", "0"},
+                            {"reason", "max_num_queued_reqs"}})) {
+    gauge(registry, "quire:build_info", "The server's version", {{"version", options.version}})
+        .Set(1);
+  }
+
+  EngineMetrics& engine(EngineId id) { return *engines.at(id.value); }
+
+  Options options;
+  prometheus::Registry registry;
+  prometheus::Family<prometheus::Counter>& http_requests;
+  prometheus::Family<prometheus::Histogram>& http_seconds;
+  prometheus::Gauge& connections;
+  prometheus::Counter& rejections;
+  ProcessMetrics process;
+  std::map<std::uint32_t, std::unique_ptr<EngineMetrics>> engines;  // complete before it is read
+};
+
+Metrics::Metrics(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Metrics::~Metrics() = default;
+
+void Metrics::add_engine(EngineId engine, int max_model_len,
+                         const std::map<std::string, std::string>& cache_config) {
+  const Labels labels{{"model_name", impl_->options.model_name},
+                      {"engine", std::to_string(engine.value)}};
+  impl_->engines.emplace(engine.value,
+                         std::make_unique<EngineMetrics>(impl_->registry, labels, max_model_len,
+                                                         impl_->options.compat));
+  Labels info = labels;
+  info.insert(cache_config.begin(), cache_config.end());
+  gauge(impl_->registry, "vllm:cache_config_info", "The cache's configuration, as labels", info)
+      .Set(1);
+  for (const char* state : {"awake", "weights_offloaded", "discard_all"}) {
+    Labels sleep = labels;
+    sleep.emplace("sleep_state", state);
+    gauge(impl_->registry, "vllm:engine_sleep_state", "1 for the state the engine is in", sleep)
+        .Set(state == std::string_view("awake") ? 1 : 0);
+  }
+  gauge(impl_->registry, "quire:max_model_len", "Context length in tokens", labels)
+      .Set(max_model_len);
+}
+
+void Metrics::add_memory(EngineId engine, const std::vector<MemorySample>& uses) {
+  for (const MemorySample& use : uses) {
+    const Labels labels{{"model_name", impl_->options.model_name},
+                        {"engine", std::to_string(engine.value)},
+                        {"purpose", use.purpose}};
+    const auto set = [&](const char* name, const char* help, std::int64_t bytes) {
+      gauge(impl_->registry, name, help, labels).Set(static_cast<double>(bytes));
+    };
+    set("quire:memory_planned_bytes", "Device memory by purpose, as planned", use.planned_bytes);
+    set("quire:memory_allocated_bytes", "Device memory by purpose, as allocated",
+        use.allocated_bytes);
+    set("quire:memory_pinned_bytes", "Pinned host memory by purpose", use.pinned_bytes);
+  }
+}
+
+void Metrics::observe_step(EngineId engine, const EngineSample& sample) {
+  EngineMetrics& m = impl_->engine(engine);
+  m.running.Set(sample.num_running);
+  m.waiting.Set(sample.num_waiting_capacity + sample.num_waiting_deferred);
+  m.waiting_capacity.Set(sample.num_waiting_capacity);
+  m.waiting_deferred.Set(sample.num_waiting_deferred);
+  m.kv_cache_usage.Set(sample.kv_cache_usage);
+  m.blocks.Set(sample.num_blocks);
+  m.free_blocks.Set(sample.num_free_blocks);
+  raise_to(m.prefix_queries, sample.prefix_cache_queries);
+  raise_to(m.prefix_hits, sample.prefix_cache_hits);
+  raise_to(m.preemptions, sample.preemptions);
+  raise_to(m.generation_tokens, sample.generation_tokens);
+  raise_to(m.steps, sample.steps);
+  raise_to(m.late_allocations, sample.late_allocations);
+  if (sample.step_tokens > 0) m.step_tokens.Observe(sample.step_tokens);
+  if (!impl_->options.compat) return;
+  m.old_cache_usage->Set(sample.kv_cache_usage);
+  m.old_prefix_queries->Set(static_cast<double>(sample.prefix_cache_queries));
+  m.old_prefix_hits->Set(static_cast<double>(sample.prefix_cache_hits));
+}
+
+void Metrics::prompt_done(EngineId engine, int prompt_tokens, int cached_tokens,
+                          double to_first_token) {
+  EngineMetrics& m = impl_->engine(engine);
+  m.prompt_tokens.Increment(prompt_tokens);
+  m.prompt_cached.Increment(cached_tokens);
+  m.prompt_cached_total.Increment(cached_tokens);
+  m.prompt_computed.Increment(prompt_tokens - cached_tokens);
+  m.first_token.Observe(to_first_token);
+}
+
+void Metrics::observe_token_gap(EngineId engine, double seconds) {
+  EngineMetrics& m = impl_->engine(engine);
+  m.token_gap.Observe(seconds);
+  if (m.old_time_per_token) m.old_time_per_token->Observe(seconds);
+}
+
+void Metrics::request_done(EngineId engine, const RequestSample& sample) {
+  EngineMetrics& m = impl_->engine(engine);
+  m.ended[static_cast<std::size_t>(sample.end)]->Increment();
+  m.request_prompt_tokens.Observe(sample.prompt_tokens);
+  m.request_generation_tokens.Observe(sample.generation_tokens);
+  m.request_max_generation_tokens.Observe(sample.max_generation_tokens);
+  m.request_max_tokens.Observe(sample.max_tokens);
+  m.request_prefill_computed.Observe(sample.prompt_tokens - sample.cached_tokens);
+  m.request_n.Observe(sample.n);
+  m.end_to_end.Observe(sample.end_to_end);
+  m.queue.Observe(sample.queue);
+  m.prefill.Observe(sample.prefill);
+  m.decode.Observe(sample.decode);
+  m.inference.Observe(sample.prefill + sample.decode);
+  if (sample.generation_tokens > 1) {
+    m.time_per_token.Observe(sample.decode / (sample.generation_tokens - 1));
+  }
+}
+
+void Metrics::request_rejected() { impl_->rejections.Increment(); }
+
+void Metrics::observe_http(std::string_view handler, std::string_view method, int status,
+                           double seconds) {
+  const std::string name(handler), verb(method);
+  impl_->http_requests
+      .Add({{"handler", name}, {"method", verb}, {"status", std::to_string(status / 100) + "xx"}})
+      .Increment();
+  impl_->http_seconds.Add({{"handler", name}, {"method", verb}}, kHttpSeconds).Observe(seconds);
+}
+
+void Metrics::connection_opened() { impl_->connections.Increment(); }
+void Metrics::connection_closed() { impl_->connections.Decrement(); }
+
+std::string Metrics::render() const {
+  std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
+  for (auto& family : impl_->process.Collect()) families.push_back(std::move(family));
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace quire

@@ -1,0 +1,143 @@
+#include "server/metrics/metrics.h"
+
+#include <catch2/catch.hpp>
+#include <thread>
+#include <vector>
+
+using namespace quire;
+
+namespace {
+
+constexpr EngineId kZero{0};
+const std::string kLabels = R"({engine="0",model_name="tiny"} )";
+
+std::unique_ptr<Metrics> metrics_of_one_engine(bool compat = false) {
+  auto metrics = std::make_unique<Metrics>(Metrics::Options{"tiny", "1.2.3", compat});
+  metrics->add_engine(kZero, 1000, {{"block_size", "16"}, {"num_gpu_blocks", "257"}});
+  return metrics;
+}
+
+bool has(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("what the Grafana board and the routers ask for is there from the start",
+          "[base][metrics]") {
+  const std::string text = metrics_of_one_engine()->render();
+  for (const char* name : {"e2e_request_latency_seconds_bucket",
+                           "e2e_request_latency_seconds_sum",
+                           "e2e_request_latency_seconds_count",
+                           "prompt_tokens_total",
+                           "generation_tokens_total",
+                           "inter_token_latency_seconds_bucket",
+                           "num_requests_running",
+                           "num_requests_waiting",
+                           "time_to_first_token_seconds_bucket",
+                           "kv_cache_usage_perc",
+                           "request_prompt_tokens_bucket",
+                           "request_generation_tokens_bucket",
+                           "request_success_total",
+                           "request_queue_time_seconds_sum",
+                           "request_prefill_time_seconds_sum",
+                           "request_decode_time_seconds_sum",
+                           "request_max_num_generation_tokens_sum",
+                           "prefix_cache_queries_total",
+                           "prefix_cache_hits_total",
+                           "cache_config_info"}) {
+    INFO(name);
+    CHECK(text.find("\nvllm:" + std::string(name) + "{") != std::string::npos);
+  }
+  CHECK(has(text, "vllm:num_requests_running" + kLabels + "0"));
+  CHECK(has(
+      text,
+      R"(vllm:cache_config_info{block_size="16",engine="0",model_name="tiny",num_gpu_blocks="257"} 1)"));
+  for (const char* reason : {"stop", "length", "abort", "error"}) {
+    CHECK(has(text, R"(vllm:request_success_total{engine="0",finished_reason=")" +
+                        std::string(reason) + R"(",model_name="tiny"} 0)"));
+  }
+  CHECK(text.find("\nprocess_resident_memory_bytes ") != std::string::npos);
+  CHECK(text.find("\nprocess_open_fds 0\n") == std::string::npos);
+  CHECK(text.find("gpu_cache_usage_perc") == std::string::npos);
+}
+
+TEST_CASE("counters follow the engine's totals and never fall", "[base][metrics]") {
+  const auto metrics = metrics_of_one_engine();
+  metrics->observe_step(kZero, {.num_running = 3,
+                                .num_waiting_capacity = 2,
+                                .num_waiting_deferred = 1,
+                                .kv_cache_usage = 0.25,
+                                .generation_tokens = 10,
+                                .preemptions = 1,
+                                .steps = 4,
+                                .step_tokens = 7});
+  metrics->observe_step(kZero,
+                        {.num_running = 1, .generation_tokens = 12, .preemptions = 0, .steps = 5});
+  const std::string text = metrics->render();
+  CHECK(has(text, "vllm:generation_tokens_total" + kLabels + "12"));
+  CHECK(has(text, "vllm:num_preemptions_total" + kLabels + "1"));
+  CHECK(has(text, "quire:engine_steps_total" + kLabels + "5"));
+  CHECK(has(text, "vllm:num_requests_running" + kLabels + "1"));
+  CHECK(has(text, "vllm:iteration_tokens_total_count" + kLabels + "1"));
+}
+
+TEST_CASE("a request leaves its traces", "[base][metrics]") {
+  const auto metrics = metrics_of_one_engine();
+  metrics->prompt_done(kZero, 100, 64, 0.05);
+  metrics->observe_token_gap(kZero, 0.02);
+  metrics->request_done(kZero, {.end = RequestEnd::length,
+                                .prompt_tokens = 100,
+                                .cached_tokens = 64,
+                                .generation_tokens = 11,
+                                .max_generation_tokens = 11,
+                                .max_tokens = 20,
+                                .end_to_end = 2.5,
+                                .queue = 0.25,
+                                .prefill = 0.5,
+                                .decode = 1});
+  const std::string text = metrics->render();
+  CHECK(has(
+      text,
+      R"(vllm:prompt_tokens_by_source_total{engine="0",model_name="tiny",source="local_compute"} 36)"));
+  CHECK(has(
+      text,
+      R"(vllm:prompt_tokens_by_source_total{engine="0",model_name="tiny",source="local_cache_hit"} 64)"));
+  CHECK(has(text, "vllm:prompt_tokens_total" + kLabels + "100"));
+  CHECK(has(text, "vllm:request_prefill_kv_computed_tokens_sum" + kLabels + "36"));
+  CHECK(has(text, "vllm:request_inference_time_seconds_sum" + kLabels + "1.5"));
+  CHECK(has(text, "vllm:request_time_per_output_token_seconds_sum" + kLabels + "0.1"));
+  CHECK(has(
+      text,
+      R"(vllm:request_success_total{engine="0",finished_reason="length",model_name="tiny"} 1)"));
+  CHECK(has(text, R"(vllm:request_prompt_tokens_bucket{engine="0",model_name="tiny",le="50"} 0)"));
+  CHECK(has(text, R"(vllm:request_prompt_tokens_bucket{engine="0",model_name="tiny",le="100"} 1)"));
+}
+
+TEST_CASE("old names come only when asked for", "[base][metrics]") {
+  const auto metrics = metrics_of_one_engine(true);
+  metrics->observe_step(kZero, {.kv_cache_usage = 0.5, .prefix_cache_hits = 3});
+  metrics->observe_token_gap(kZero, 0.02);
+  const std::string text = metrics->render();
+  CHECK(has(text, "vllm:gpu_cache_usage_perc" + kLabels + "0.5"));
+  CHECK(has(text, "vllm:prefix_cache_hits" + kLabels + "3"));
+  CHECK(has(text, "vllm:time_per_output_token_seconds_count" + kLabels + "1"));
+}
+
+TEST_CASE("series may be written from many threads while they are read", "[base][metrics]") {
+  const auto metrics = metrics_of_one_engine();
+  std::vector<std::thread> writers;
+  for (int t = 0; t < 3; ++t) {
+    writers.emplace_back([&metrics] {
+      for (int i = 0; i < 500; ++i) {
+        metrics->observe_http("/v1/models", "GET", 200, 0.01);
+        metrics->request_rejected();
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) CHECK_FALSE(metrics->render().empty());
+  for (auto& writer : writers) writer.join();
+  const std::string text = metrics->render();
+  CHECK(has(text, R"(http_requests_total{handler="/v1/models",method="GET",status="2xx"} 1500)"));
+  CHECK(text.find("} 1500\n") != std::string::npos);
+}

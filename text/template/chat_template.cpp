@@ -1,0 +1,288 @@
+#include "text/template/chat_template.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "jinja/evaluation.h"
+#include "jinja/filters/globals.h"
+#include "jinja/syntax/statements.h"
+#include "jinja/values/operators.h"
+#include "jinja/values/unicode.h"
+
+namespace quire {
+namespace {
+
+using jinja::Dict;
+using jinja::List;
+using jinja::Value;
+using Kind = TemplateError::Kind;
+
+constexpr std::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
+constexpr std::string_view kBareContinueTag = kContinueTag.substr(0, kContinueTag.size() - 1);
+
+std::tm local_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm time{};
+  localtime_r(&now, &time);
+  return time;
+}
+
+Dict without_nulls(const Dict& message) {
+  Dict kept;
+  for (const auto& [key, value] : message) {
+    if (!value.is_none()) kept.set(key, value);
+  }
+  return kept;
+}
+
+// Reasoning goes by three names; templates know one or the other.
+Dict with_reasoning_aliases(Dict message) {
+  for (std::string_view name : {"reasoning_content", "thinking", "reasoning"}) {
+    const Value* found = message.find(name);
+    if (found == nullptr) continue;
+    const Value reasoning = *found;
+    Dict aliased;
+    aliased.set("thinking", reasoning);
+    for (const auto& [key, value] : message) aliased.set(key, value);
+    aliased.set("reasoning_content", reasoning);
+    return aliased;
+  }
+  return message;
+}
+
+Value prepared_messages(const Value& messages) {
+  if (!messages.is(Value::Kind::list)) return messages;
+  List prepared;
+  for (const Value& message : messages.list()) {
+    const bool is_dict = message.is(Value::Kind::dict);
+    prepared.push_back(is_dict ? Value(with_reasoning_aliases(without_nulls(message.dict())))
+                               : message);
+  }
+  return Value(std::move(prepared));
+}
+
+// The text that the model shall continue, and the messages with the marker after it.
+struct Continuation {
+  Value messages;
+  std::string text;
+};
+
+// Puts the marker after the last part that has a text.
+Value mark_parts(const List& parts, std::string& text) {
+  List marked = parts;
+  for (auto part = marked.rbegin(); part != marked.rend(); ++part) {
+    const Value* found = part->is(Value::Kind::dict) ? part->dict().find("text") : nullptr;
+    if (found == nullptr || !found->is_string()) continue;
+    text = found->string();
+    Dict with_marker = part->dict();
+    with_marker.set("text", Value(text + std::string(kContinueTag)));
+    *part = Value(std::move(with_marker));
+    return Value(std::move(marked));
+  }
+  jinja::fail(Kind::value,
+              "continue_final_message is set but the final message has no text to continue");
+}
+
+Continuation mark_final_message(const Value& messages) {
+  if (!messages.is(Value::Kind::list) || messages.list().empty() ||
+      !messages.list().back().is(Value::Kind::dict)) {
+    jinja::fail(Kind::value, "continue_final_message is set but there is no final message");
+  }
+  List marked = messages.list();
+  Dict last = marked.back().dict();
+  const Value* content = last.find("content");
+  if (content == nullptr) {
+    jinja::fail(Kind::lookup, "continue_final_message is set but the final message has no content");
+  }
+  Continuation continuation;
+  if (content->is_string()) {
+    continuation.text = content->string();
+    last.set("content", Value(continuation.text + std::string(kContinueTag)));
+  } else if (content->is(Value::Kind::list)) {
+    last.set("content", mark_parts(content->list(), continuation.text));
+  } else {
+    jinja::fail(
+        Kind::type,
+        "continue_final_message is set but the final message's content is neither text nor parts");
+  }
+  marked.back() = Value(std::move(last));
+  continuation.messages = Value(std::move(marked));
+  return continuation;
+}
+
+void cut_at_marker(std::string& rendered, const std::string& continued) {
+  const std::size_t marker = rendered.rfind(kBareContinueTag);
+  const std::string_view wanted = jinja::unicode::strip(continued, true, true);
+  if (marker == rendered.npos || rendered.find(wanted) == rendered.npos) {
+    jinja::fail(Kind::value,
+                "continue_final_message is set but the final message does not appear in the chat "
+                "after applying the "
+                "chat template");
+  }
+  const bool keeps_space = rendered.compare(marker, kContinueTag.size(), kContinueTag) == 0;
+  rendered.resize(marker);
+  if (!keeps_space) rendered.resize(jinja::unicode::strip(rendered, false, true).size());
+}
+
+std::string render_names(const jinja::TemplateTree& tree, const Dict& names,
+                         std::optional<std::tm> now) {
+  jinja::Evaluation evaluation(jinja::global_names(), names, now ? *now : local_now());
+  try {
+    return jinja::render_tree(tree, evaluation);
+  } catch (TemplateError& error) {
+    if (error.line == 0) error.line = evaluation.line;
+    throw;
+  }
+}
+
+RenderResult caught(const auto& render) {
+  try {
+    return {render(), {}};
+  } catch (const TemplateError& error) {
+    return {{}, error};
+  }
+}
+
+std::unique_ptr<jinja::TemplateTree> parse_or_throw(const std::string& source,
+                                                    const std::string& origin) {
+  try {
+    return jinja::parse_template(source);
+  } catch (const TemplateError& error) {
+    throw TemplateFailure(error, origin);
+  }
+}
+
+std::optional<std::string> read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+Dict read_json_object(const std::filesystem::path& path) {
+  const std::optional<std::string> text = read_file(path);
+  if (!text) return {};
+  try {
+    const Value value = jinja::parse_json(*text);
+    if (value.is(Value::Kind::dict)) return value.dict();
+  } catch (const Failure& failure) {
+    throw Failure(ErrorCode::invalid_argument, path.string() + ": " + failure.what());
+  }
+  throw Failure(ErrorCode::invalid_argument, path.string() + ": expected a JSON object");
+}
+
+// A token is a text or {"content": text, …}.
+Value token_text(const Value& token) {
+  if (!token.is(Value::Kind::dict)) return token;
+  const Value* content = token.dict().find("content");
+  return content == nullptr ? Value() : *content;
+}
+
+Dict special_tokens(const Dict& config, const Dict& map) {
+  Dict tokens;
+  for (std::string_view name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+                                "cls_token", "mask_token"}) {
+    const Value* token = config.find(name);
+    if (token == nullptr) token = map.find(name);
+    const Value text = token == nullptr ? Value() : token_text(*token);
+    if (text.is_string()) tokens.set(name, text);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+struct ChatTemplate::Parts {
+  std::unique_ptr<jinja::TemplateTree> main;
+  std::unique_ptr<jinja::TemplateTree>
+      with_tools;  // where the model has another one for requests with tools
+  Dict tokens;
+  bool shows_thinking = false;
+
+  void add(const std::string& source, const std::string& origin, bool is_for_tools) {
+    (is_for_tools ? with_tools : main) = parse_or_throw(source, origin);
+    for (std::string_view word : {"enable_thinking", "reasoning_content", "<think>"}) {
+      shows_thinking = shows_thinking || source.find(word) != source.npos;
+    }
+  }
+};
+
+ChatTemplate::ChatTemplate(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+ChatTemplate::~ChatTemplate() = default;
+
+ChatTemplate ChatTemplate::parse(std::string source) {
+  auto parts = std::make_unique<Parts>();
+  parts->add(source, "", false);
+  return ChatTemplate(std::move(parts));
+}
+
+ChatTemplate ChatTemplate::load(const std::string& model_dir) {
+  const std::filesystem::path dir(model_dir);
+  const std::string config_path = (dir / "tokenizer_config.json").string();
+  const Dict config = read_json_object(config_path);
+  auto parts = std::make_unique<Parts>();
+  parts->tokens = special_tokens(config, read_json_object(dir / "special_tokens_map.json"));
+
+  const Value* found = config.find("chat_template");
+  if (const auto source = read_file(dir / "chat_template.jinja")) {
+    parts->add(*source, (dir / "chat_template.jinja").string(), false);
+  } else if (found != nullptr && found->is_string()) {
+    parts->add(found->string(), config_path, false);
+  } else if (found != nullptr && found->is(Value::Kind::list)) {
+    for (const Value& entry : found->list()) {
+      const Value* name = entry.is(Value::Kind::dict) ? entry.dict().find("name") : nullptr;
+      const Value* text = entry.is(Value::Kind::dict) ? entry.dict().find("template") : nullptr;
+      if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string()) {
+        throw Failure(ErrorCode::invalid_argument,
+                      config_path + ": chat_template: each entry needs a name and a template");
+      }
+      const bool for_tools = name->string() == "tool_use";
+      if (for_tools || name->string() == "default")
+        parts->add(text->string(), config_path, for_tools);
+    }
+  }
+  if (!parts->main && !parts->with_tools)
+    throw Failure(ErrorCode::not_found, model_dir + ": the model has no chat template");
+  return ChatTemplate(std::move(parts));
+}
+
+RenderResult ChatTemplate::render(const ChatTemplateInput& input) const {
+  return caught([&] {
+    if (input.continue_final_message && input.add_generation_prompt) {
+      jinja::fail(Kind::value,
+                  "continue_final_message and add_generation_prompt are not compatible: one "
+                  "continues the final "
+                  "message, the other begins a new one");
+    }
+    const bool has_tools = !input.tools.is_none();
+    const auto& tree = has_tools && parts_->with_tools ? parts_->with_tools : parts_->main;
+    if (!tree)
+      jinja::fail(Kind::value, "the model has a chat template for requests with tools only");
+
+    Continuation continuation{prepared_messages(input.messages), {}};
+    if (input.continue_final_message) continuation = mark_final_message(continuation.messages);
+    Dict names = parts_->tokens;
+    for (const auto& [key, value] : input.kwargs) names.set(key, value);
+    names.set("messages", continuation.messages);
+    names.set("tools", input.tools);
+    names.set("documents", input.documents);
+    names.set("add_generation_prompt", Value(input.add_generation_prompt));
+    std::string text = render_names(*tree, names, input.now);
+    if (input.continue_final_message) cut_at_marker(text, continuation.text);
+    return text;
+  });
+}
+
+RenderResult ChatTemplate::render_context(const Dict& context, std::optional<std::tm> now) const {
+  return caught([&] { return render_names(*parts_->main, context, now); });
+}
+
+bool ChatTemplate::shows_thinking() const { return parts_->shows_thinking; }
+
+}  // namespace quire

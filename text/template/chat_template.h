@@ -1,0 +1,65 @@
+#pragma once
+// A model's chat template: messages and tools in, the prompt's text out, byte for byte what Hugging
+// Face transformers makes of them. Parsed once; immutable afterwards, so any thread may render.
+
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "jinja/error.h"
+#include "jinja/values/dict.h"
+#include "jinja/values/value.h"
+
+namespace quire {
+
+// Either the text or why there is none.
+struct RenderResult {
+  std::string text;
+  std::optional<TemplateError> error;
+  explicit operator bool() const { return !error; }
+};
+
+// jinja::parse_json(request_text) makes these of JSON. Whatever is None is given to the template as
+// none.
+struct ChatTemplateInput {
+  jinja::Value messages;  // list of dicts
+  jinja::Value tools;
+  jinja::Value documents;
+  bool add_generation_prompt = false;
+  bool continue_final_message = false;
+  jinja::Dict kwargs;  // further names: enable_thinking, custom ones; win over special tokens of
+                       // the same name
+  std::optional<std::tm> now;  // what strftime_now reads; the local time where absent
+};
+
+class ChatTemplate {
+ public:
+  // Throws TemplateFailure (invalid_argument) with the line of a syntax error.
+  static ChatTemplate parse(std::string source);
+  // chat_template.jinja, else "chat_template" of tokenizer_config.json: a string, or a list of
+  // named templates of which "tool_use" serves requests with tools and "default" the others.
+  // Special tokens (bos_token …) become names. Throws Failure; not_found where the model has no
+  // template.
+  static ChatTemplate load(const std::string& model_dir);
+
+  RenderResult render(const ChatTemplateInput& input) const;
+  // Only the names in `context`, no defaults and nothing done around the template.
+  RenderResult render_context(const jinja::Dict& context, std::optional<std::tm> now = {}) const;
+
+  // True where the template speaks of thinking at all (names enable_thinking, reasoning_content or
+  // <think>).
+  bool shows_thinking() const;
+
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+  ~ChatTemplate();
+
+ private:
+  struct Parts;
+  explicit ChatTemplate(std::unique_ptr<const Parts> parts);
+  std::unique_ptr<const Parts> parts_;
+};
+
+}  // namespace quire

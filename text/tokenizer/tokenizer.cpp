@@ -1,0 +1,140 @@
+#include "text/tokenizer/tokenizer.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include "base/error.h"
+#include "text/tokenizer/byte_chars.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/tokenizer_parts.h"
+#include "text/utf8.h"
+
+namespace quire {
+namespace {
+
+constexpr std::size_t kMaxText = 128 << 20;                   // bytes
+constexpr std::size_t kMaxNormalized = std::size_t{1} << 30;  // so that offsets fit in 32 bits
+
+void check_length(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit) return;
+  throw Failure(
+      ErrorCode::too_large,
+      fmt::format("a text of {} bytes is too long to encode, the limit is {}", text.size(), limit));
+}
+
+std::string with_replacements(std::string_view text) {
+  std::string out;
+  const char* at = text.data();
+  for (const char* const end = at + text.size(); at < end;) {
+    const Utf8Step step = utf8_step(at, end);
+    out += step.kind == Utf8Step::valid ? std::string_view(at, step.length) : kReplacementCharacter;
+    at += step.length;
+  }
+  return out;
+}
+
+// Encodes one text with the parts of a tokenizer.
+class Encoding {
+ public:
+  explicit Encoding(const Tokenizer::Parts& parts) : parts_(parts) {}
+
+  std::vector<TokenId> encode(std::string_view text) {
+    ids_.reserve(text.size() / 4);
+    for (const auto& part : parts_.added->split(text, /*after_normalization=*/false)) {
+      if (part.id >= 0) {
+        ids_.push_back(part.id);
+      } else {
+        add_text(part.text, part.text.data() == text.data());
+      }
+    }
+    return std::move(ids_);
+  }
+
+ private:
+  void add_text(std::string_view text, bool starts_input) {
+    NormalizedText normalized;
+    if (parts_.normalizer) {
+      normalized.text = text;
+      parts_.normalizer->apply(normalized);
+      check_length(normalized.text, kMaxNormalized);
+      text = normalized.text;
+    }
+    for (const auto& part : parts_.added->split(text, /*after_normalization=*/true)) {
+      if (part.id >= 0) {
+        ids_.push_back(part.id);
+      } else {
+        const bool first = part.text.data() == text.data();
+        add_words(part.text, first && starts_input && normalized.keeps_start);
+      }
+    }
+  }
+
+  void add_words(std::string_view text, bool starts_input) {
+    PreTokenized cut{text, {}, {{0, static_cast<std::uint32_t>(text.size())}}, starts_input};
+    for (const auto& step : parts_.pre_tokenizers) step->apply(cut);
+    parts_.model->encode(cut.text, cut.words, ids_);
+  }
+
+  const Tokenizer::Parts& parts_;
+  std::vector<TokenId> ids_;
+};
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::~Tokenizer() = default;
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
+  check_length(text, kMaxText);
+  std::string valid;
+  if (!simdjson::validate_utf8(text)) {
+    valid = with_replacements(text);
+    text = valid;
+  }
+  std::vector<TokenId> ids = Encoding(*parts_).encode(text);
+  if (!parts_->post_processor) return ids;
+  PostProcessor::Parts whole;
+  whole.push_back(std::move(ids));
+  return joined(add_special_tokens ? parts_->post_processor->with_specials(std::move(whole))
+                                   : parts_->post_processor->without_specials(std::move(whole)));
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
+  Detokenizer detokenizer(*this, skip_special_tokens);
+  std::string text = detokenizer.push(ids);
+  return text += detokenizer.finish();
+}
+
+int Tokenizer::vocab_size() const { return static_cast<int>(parts_->pieces.size()); }
+
+std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const {
+  if (const auto id = parts_->added->find(token)) return id;
+  return parts_->model->vocab().find(token);
+}
+
+std::string_view Tokenizer::id_to_token(TokenId id) const { return parts_->piece(id).token; }
+
+std::string Tokenizer::token_bytes(TokenId id) const {
+  const std::string_view token = id_to_token(id);
+  if (parts_->byte_level) {
+    std::string bytes;
+    return append_bytes_of_chars(bytes, token) ? bytes : std::string(token);
+  }
+  unsigned byte = 0;
+  if (parts_->byte_fallback && token.size() == 6 &&
+      std::sscanf(std::string(token).c_str(), "<0x%02X>", &byte) == 1) {
+    return std::string(1, static_cast<char>(byte));
+  }
+  const TokenId before = parts_->ordinary.value_or(-1);
+  Detokenizer detokenizer(*this, /*skip_special_tokens=*/false, std::span(&before, 1));
+  std::string text = detokenizer.push(id);
+  return text += detokenizer.finish();
+}
+
+bool Tokenizer::is_special(TokenId id) const { return parts_->piece(id).special; }
+
+const std::map<std::string, std::string, std::less<>>& Tokenizer::special_strings() const {
+  return parts_->special_strings;
+}
+
+}  // namespace quire
