@@ -21,18 +21,18 @@ ALLOWED = {
 }
 # Inside engine/: a subfolder sees those before it.
 ENGINE = {
-    "request": "",
+    "structured": "",
+    "request": "structured",
     "kv_hash": "request",
     "kv_plan": "",
     "kv_events": "request kv_hash kv_plan",
     "kv_cache": "request kv_hash kv_plan kv_events",
-    "structured": "request",
     "speculative": "request",
     "sampling": "request structured",
     "kv_transfer": "request kv_plan kv_cache",
     "scheduler": "request kv_hash kv_plan kv_events kv_cache kv_transfer structured",
     "runner": "request kv_plan kv_cache scheduler sampling structured speculative kv_transfer",
-    "wire": "request",
+    "wire": "request structured",
     "core": "request kv_hash kv_plan kv_events kv_cache scheduler runner sampling structured speculative kv_transfer wire",
     "client": "request wire",
 }
