@@ -40,8 +40,8 @@ struct AttentionArgs {
   TensorView block_table;  // i32 [R, columns]: kernel blocks of each request
   TensorView query_start;  // i32 [R + 1]: first token of each request
   TensorView seq_lens;     // i32 [R]: cached + new tokens
-  TensorView
-      sinks;  // f32 [heads], optional: a logit that takes part in the softmax and has no value
+  // f32 [heads], optional: a logit that takes part in the softmax and has no value
+  TensorView sinks;
   CacheScale cache_scale = {};
   float scale = 1.f;
   float soft_cap = 0.f;  // 0: none; else cap · tanh(logit / cap)
@@ -73,8 +73,8 @@ struct SamplingArgs {
   TensorView top_p;        // f32 [S]; 1: off
   TensorView min_p;        // f32 [S]; 0: off
   TensorView seed;         // u64 [S]
-  TensorView
-      position;  // i64 [S]: index of the token drawn, so a draw depends on (seed, position) alone
+  // i64 [S]: index of the token drawn, so a draw depends on (seed, position) alone
+  TensorView position;
 };
 
 // Changes to logits as lists of (row, token): bias is added; then for tokens seen so far the
@@ -92,8 +92,13 @@ struct LogitEdits {
   TensorView presence;    // f32 [S]
 };
 
-class Ops : public OpsTraits {
+class Ops {
  public:
+  virtual ~Ops() = default;
+
+  // What the plan was told of these operators: the same object for a backend and its plan.
+  virtual const OpsTraits& traits() const = 0;
+
   // out[t] = table[ids[t]]; out [T, H], as table or f32, table [V, H], ids i32 [T].
   virtual void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) = 0;
   // out[i] = x[rows[i]], bit for bit; any dtype (token ids too); out [S, H], rows i32 [S].
@@ -111,9 +116,10 @@ class Ops : public OpsTraits {
   // f32.
   virtual void add_rms_norm(TensorView out, TensorView residual, TensorView x, TensorView weight,
                             float eps, float weight_offset, StreamRef stream) = 0;
-  virtual void add(TensorView out, TensorView a, TensorView b,
-                   StreamRef stream) = 0;  // same shapes; out as a, b as a or f32 or bf16
-  virtual void scale(TensorView x, float factor, StreamRef stream) = 0;  // in place
+  // Same shapes; out as a, b as a or f32 or bf16.
+  virtual void add(TensorView out, TensorView a, TensorView b, StreamRef stream) = 0;
+  // In place.
+  virtual void scale(TensorView x, float factor, StreamRef stream) = 0;
 
   // In place on the first rotary dims of x [T, heads, D]; cos_sin f32 [max position, rotary] holds
   // cos then sin.
@@ -140,53 +146,52 @@ class Ops : public OpsTraits {
                          TensorView token_rank, TensorView logits, TensorView tokens,
                          StreamRef stream) = 0;
 
-  // From here on: what some architectures need. A backend without it says so with a Failure.
-
   // out = x, same shapes, converted where the dtypes differ; the last dimension dense, the others
   // may be strided.
-  virtual void copy(TensorView out, TensorView x, StreamRef stream);
+  virtual void copy(TensorView out, TensorView x, StreamRef stream) = 0;
   // x[i] = cap · tanh(x[i] / cap), in place.
-  virtual void soft_cap(TensorView x, float cap, StreamRef stream);
+  virtual void soft_cap(TensorView x, float cap, StreamRef stream) = 0;
   // out = act(x), same shapes; out may be x. Not for activations that need a gate.
-  virtual void activation(TensorView out, TensorView x, Activation activation, StreamRef stream);
+  virtual void activation(TensorView out, TensorView x, Activation activation,
+                          StreamRef stream) = 0;
   // x *= sigmoid(gate), in place; x [T, H], gate [T, H] or [T, 1], rows may be strided.
-  virtual void sigmoid_gate(TensorView x, TensorView gate, StreamRef stream);
+  virtual void sigmoid_gate(TensorView x, TensorView gate, StreamRef stream) = 0;
   // One linear per head: out[t, h] = x[t, h] · weight[h]ᵀ; out [T, heads, N], x [T, heads, K],
   // weight [heads, N, K]; rows and heads may be strided.
-  virtual void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream);
+  virtual void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream) = 0;
   // linear() with packed weights; weight.data and weight.scales as its format says. Beside fp8, a
   // bias of an f32 out is bf16 where x is not f32, and a backend may round x to fp8 as well.
-  // workspace u8 [linear_workspace_bytes()].
+  // workspace u8 [traits().linear_workspace_bytes()].
   virtual void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
-                                TensorView workspace, StreamRef stream);
-  virtual void mla_attention(const MlaArgs& args, StreamRef stream);
+                                TensorView workspace, StreamRef stream) = 0;
+  virtual void mla_attention(const MlaArgs& args, StreamRef stream) = 0;
 
-  virtual void moe_route(const MoeRouteArgs& args, StreamRef stream);
-  virtual void moe_experts(const MoeExpertsArgs& args, StreamRef stream);
+  virtual void moe_route(const MoeRouteArgs& args, StreamRef stream) = 0;
+  virtual void moe_experts(const MoeExpertsArgs& args, StreamRef stream) = 0;
 
-  virtual void causal_conv(const ConvArgs& args, StreamRef stream);
-  virtual void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream);
-  virtual void selective_scan(const ScanArgs& args, StreamRef stream);
+  virtual void causal_conv(const ConvArgs& args, StreamRef stream) = 0;
+  virtual void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream) = 0;
+  virtual void selective_scan(const ScanArgs& args, StreamRef stream) = 0;
   // x, gate, out [T, groups, D], x as out or f32, rms over D; weight [D] or [groups, D].
   // norm_first: out = norm(x) · weight · silu(gate) (Qwen3-Next); else out = norm(x · silu(gate)) ·
   // weight (Mamba2).
   virtual void gated_rms_norm(TensorView out, TensorView x, TensorView gate, TensorView weight,
-                              float eps, bool norm_first, StreamRef stream);
+                              float eps, bool norm_first, StreamRef stream) = 0;
 
   // pages u8 [blocks, page_bytes]; page to[i] = page from[i]; ids i32 [P]. No page is both read and
   // written.
-  virtual void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream);
-  virtual void zero_blocks(TensorView pages, TensorView ids, StreamRef stream);
+  virtual void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream) = 0;
+  virtual void zero_blocks(TensorView pages, TensorView ids, StreamRef stream) = 0;
 
   virtual void write_block_tables(std::span<const TableGroup> groups, const TableWrites& writes,
-                                  StreamRef stream);
+                                  StreamRef stream) = 0;
   // rows = the tables of the step's slots; cells beyond a row's count keep what was there.
   virtual void gather_block_tables(std::span<const TableGroup> groups, const TableRows& rows,
-                                   StreamRef stream);
+                                   StreamRef stream) = 0;
   // slots[t] = kernel block · kernel_block_size + offset of the token; kPadSlot for tokens of other
   // context-parallel ranks and for padding. Reads the tables, not the gathered rows.
   virtual void slot_mapping(std::span<const TableGroup> groups, const TableRows& rows,
-                            const ContextParallel& cp, StreamRef stream);
+                            const ContextParallel& cp, StreamRef stream) = 0;
 };
 
 }  // namespace quire

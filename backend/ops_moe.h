@@ -74,7 +74,7 @@ struct MoeExpertsArgs {
   bool gated = true;
   float swiglu_alpha = 1.702f;
   float swiglu_limit = 7.f;
-  TensorView workspace;  // u8 [Ops::moe_workspace_bytes()]
+  TensorView workspace;  // u8 [OpsTraits::moe_workspace_bytes()]
 };
 
 // What decides how much scratch moe_experts() takes.

@@ -27,14 +27,14 @@ class OpsTraits {
   virtual ~OpsTraits() = default;
 
   // Of the operators that read this kind of cache, and of those that need none.
-  virtual GraphSupport graph_support(CacheKind) const { return GraphSupport::never; }
+  virtual GraphSupport graph_support(CacheKind kind) const = 0;
   // Bytes of MoeExpertsArgs::workspace that the largest step of num_tokens takes.
-  virtual std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const;
+  virtual std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const = 0;
   // Bytes of quantized_linear()'s workspace, for num_tokens or fewer with an x of this dtype.
   virtual std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
-                                             DType x) const;
+                                             DType x) const = 0;
   // Bytes that the operators take from the device when they are made, as MemoryPurpose::kernels.
-  virtual std::size_t scratch_bytes() const { return 0; }
+  virtual std::size_t scratch_bytes() const = 0;
 };
 
 }  // namespace quire

@@ -59,33 +59,6 @@ CpuOps::ExpertPlan CpuOps::plan_experts(TensorView ids, std::int64_t experts,
   return plan;
 }
 
-namespace {
-
-class CpuTraits final : public OpsTraits {
- public:
-  std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override;
-};
-
-std::size_t CpuTraits::moe_workspace_bytes(int num_tokens, const MoeShape& shape) const {
-  const auto tokens = static_cast<std::size_t>(num_tokens);
-  const auto pairs = tokens * static_cast<std::size_t>(shape.top_k);
-  const auto hidden = static_cast<std::size_t>(shape.hidden);
-  const auto inner = static_cast<std::size_t>(shape.intermediate);
-  const auto experts = static_cast<std::size_t>(shape.experts);
-  return 4 * (2 * experts + 1 + 2 * pairs) + 4 * pairs * (2 * hidden + 3 * inner) + 8 * 64;
-}
-
-}  // namespace
-
-const OpsTraits& cpu_traits() {
-  static const CpuTraits traits;
-  return traits;
-}
-
-std::size_t CpuOps::moe_workspace_bytes(int num_tokens, const MoeShape& shape) const {
-  return cpu_traits().moe_workspace_bytes(num_tokens, shape);
-}
-
 // out[p] = in[p] · weightᵀ + bias of the pair's expert, for all pairs.
 void CpuOps::expert_product(const ExpertPlan& plan, TensorView out, TensorView in,
                             const Weight& weight, TensorView bias) {

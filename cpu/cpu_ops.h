@@ -15,6 +15,8 @@ class CpuOps : public Ops {
  public:
   explicit CpuOps(const CpuOptions& options);
 
+  const OpsTraits& traits() const override { return cpu_traits(); }
+
   void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) override;
   void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) override;
   void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
@@ -49,7 +51,6 @@ class CpuOps : public Ops {
   void mla_attention(const MlaArgs& args, StreamRef stream) override;
   void moe_route(const MoeRouteArgs& args, StreamRef stream) override;
   void moe_experts(const MoeExpertsArgs& args, StreamRef stream) override;
-  std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override;
   void causal_conv(const ConvArgs& args, StreamRef stream) override;
   void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream) override;
   void selective_scan(const ScanArgs& args, StreamRef stream) override;

@@ -17,11 +17,7 @@ class CudaOps final : public Ops {
         gemm_(cuda::make_gemm(gemm_workspace_.data())),
         split_scratch_(device.allocate(cuda::kSplitScratchBytes, MemoryPurpose::kernels)) {}
 
-  GraphSupport graph_support(CacheKind kind) const override { return traits_.graph_support(kind); }
-  std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override {
-    return traits_.moe_workspace_bytes(num_tokens, shape);
-  }
-  std::size_t scratch_bytes() const override { return traits_.scratch_bytes(); }
+  const OpsTraits& traits() const override { return cuda_traits(); }
 
   void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) override {
     cuda::embedding(out, table, ids, stream);
@@ -96,10 +92,6 @@ class CudaOps final : public Ops {
       return cuda::fp8_linear(*gemm_, out, x, weight, bias, workspace, stream);
     cuda::quantized_linear(out, x, weight, bias, stream);
   }
-  std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
-                                     DType x) const override {
-    return traits_.linear_workspace_bytes(num_tokens, weight, x);
-  }
   void mla_attention(const MlaArgs& args, StreamRef stream) override {
     cuda::mla_attention(args, scratch(), stream);
   }
@@ -147,7 +139,6 @@ class CudaOps final : public Ops {
             static_cast<std::int64_t>(cuda::kSplitScratchBytes / sizeof(float))};
   }
 
-  const cuda::CudaTraits traits_;
   Buffer gemm_workspace_;
   std::unique_ptr<cuda::Gemm> gemm_;
   Buffer split_scratch_;

@@ -42,11 +42,11 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
   const auto specs =
       kv_specs(model_config, kv_spec_options(config, dtype_, model_config.quant.kv_cache_dtype));
   plan_ = plan_engine(config, model_config,
-                      planned_device(backend_.kind, *backend_.device, *backend_.ops));
+                      planned_device(backend_.kind, *backend_.device, backend_.ops->traits()));
   if (plan_.model.has_error()) throw Failure(plan_.model.error());
   progress("loading weights", 0);
   const std::int64_t max_len = std::max<std::int64_t>(config.model.max_model_len, 0);
-  model_ = load_model(model_config, config.model.path, *backend_.device, *backend_.ops,
+  model_ = load_model(model_config, config.model.path, *backend_.device, backend_.ops->traits(),
                       {.dtype = dtype_,
                        .load_format = config.model.load_format,
                        .seed = config.model.seed,
@@ -95,8 +95,8 @@ void EngineCore::make_runtime(const EngineConfig& config, const std::vector<Laye
   if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
   if (!graphs.sizes.empty())
     log::info("engine.graphs", {{"count", graphs.sizes.size()}, {"largest", graphs.sizes.back()}});
-  runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, kv,
-                                          runner_options(config, kv, graphs));
+  runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_,
+                                          *memory_, kv, runner_options(config, kv, graphs));
   SchedulerOptions options =
       scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));
   // Arrivals between two steps wait too, however much room there is to run.

@@ -9,7 +9,7 @@
 #include "backend/measuring_device.h"
 #include "base/log.h"
 #include "engine/size_text.h"
-#include "model/layers/measuring_ops.h"
+#include "backend/measuring_ops.h"
 #include "model/registry.h"
 
 namespace quire {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/dispatch.h"
-#include "model/layers/measuring_ops.h"
+#include "model/layers/measure_workspace.h"
 
 namespace quire {
 

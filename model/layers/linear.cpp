@@ -90,7 +90,7 @@ void Linear::operator()(TensorView out, TensorView x, const ForwardContext& cont
       continue;
     }
     const Workspace::Scope scope(context.workspace);
-    const auto bytes = context.ops.linear_workspace_bytes(x.extent(0), piece.weight, x.dtype());
+    const auto bytes = context.ops.traits().linear_workspace_bytes(x.extent(0), piece.weight, x.dtype());
     const TensorView workspace =
         context.workspace.take(DType::u8, {static_cast<std::int64_t>(bytes)});
     context.ops.quantized_linear(part, x, piece.weight, piece.bias, workspace, context.stream);

@@ -37,7 +37,7 @@ void Moe::operator()(TensorView out, TensorView x, const ForwardContext& context
 void Moe::run_experts(TensorView out, TensorView x, TensorView ids, TensorView weights,
                       const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const auto bytes = context.ops.moe_workspace_bytes(static_cast<int>(x.extent(0)), shape_);
+  const auto bytes = context.ops.traits().moe_workspace_bytes(static_cast<int>(x.extent(0)), shape_);
   MoeExpertsArgs args;
   args.out = out;
   args.x = x;

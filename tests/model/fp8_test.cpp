@@ -248,7 +248,7 @@ Answer answer(const fs::path& folder) {
   const ModelConfig config = read_model_config(folder);
   const auto device = make_cpu_device();
   const auto ops = make_cpu_ops({.threads = 2});
-  const auto model = load_model(config, folder, *device, *ops, {.dtype = DType::f32});
+  const auto model = load_model(config, folder, *device, ops->traits(), {.dtype = DType::f32});
   DirectRunner runner(config, *model, *device, *ops, {});
   std::vector<TokenId> prompt;
   for (int i = 0; i < 30; ++i) prompt.push_back(i * 7 % 300);

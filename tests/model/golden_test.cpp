@@ -23,7 +23,7 @@ struct Loaded {
       : config(read_model_config(folder)),
         device(make_cpu_device()),
         ops(make_cpu_ops({.threads = 2})),
-        model(load_model(config, folder, *device, *ops, {.dtype = options.dtype})),
+        model(load_model(config, folder, *device, ops->traits(), {.dtype = options.dtype})),
         runner(config, *model, *device, *ops, options) {}
 
   ModelConfig config;
@@ -175,7 +175,7 @@ TEST_CASE("options without a golden are consistent with dummy weights", "[model]
   const ModelConfig config = parse_model_config(replaced(json, c.from, c.to), file);
   const auto device = make_cpu_device();
   const auto ops = make_cpu_ops({.threads = 1});
-  const auto model = load_model(config, "nowhere", *device, *ops,
+  const auto model = load_model(config, "nowhere", *device, ops->traits(),
                                 {.dtype = DType::f32, .load_format = LoadFormat::dummy});
   DirectRunner runner(config, *model, *device, *ops, {.move_state = true});
   std::vector<TokenId> prompt;

@@ -20,7 +20,7 @@ std::vector<float> logits(Sizes sizes) {
   const ModelConfig config = read_model_config(kModel);
   const auto device = make_cpu_device();
   const auto ops = make_cpu_ops({.threads = 1});
-  const auto model = load_model(config, kModel, *device, *ops, {.dtype = DType::f32});
+  const auto model = load_model(config, kModel, *device, ops->traits(), {.dtype = DType::f32});
   const DirectOptions options{.block_size = sizes.block,
                               .kernel_block_size = sizes.kernel,
                               .num_blocks = 2400 / sizes.block + 8,

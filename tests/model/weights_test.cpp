@@ -120,12 +120,12 @@ TEST_CASE("every architecture loads with dummy weights of its shape", "[model][w
   for (const auto& entry : fs::directory_iterator("tests/data/golden/models")) {
     INFO(entry.path());
     const ModelConfig config = read_model_config(entry.path());
-    const auto model = load_model(config, "nowhere", *device, *ops,
+    const auto model = load_model(config, "nowhere", *device, ops->traits(),
                                   {.load_format = LoadFormat::dummy, .max_model_len = 64});
     CHECK(model->weight_bytes() > 100'000);
     MeasuringDevice nothing(/*is_host_memory=*/true);
-    const auto measured =
-        load_model(config, "nowhere", nothing, *ops, {.max_model_len = 64, .measure = true});
+    const auto measured = load_model(config, "nowhere", nothing, ops->traits(),
+                                     {.max_model_len = 64, .measure = true});
     CHECK(measured->weight_bytes() == model->weight_bytes());
     CHECK(nothing.ledger().uses() == device->ledger().uses());
     CHECK(measured->workspace_bytes(32, 4) == model->workspace_bytes(32, 4));
@@ -137,7 +137,8 @@ TEST_CASE("a quantization that the checkpoint does not have is refused", "[model
   const auto device = make_cpu_device();
   const auto ops = make_cpu_ops({.threads = 1});
   const auto load = [&](const fs::path& folder, const char* quantization) {
-    load_model(read_model_config(folder), folder, *device, *ops, {.quantization = quantization});
+    load_model(read_model_config(folder), folder, *device, ops->traits(),
+               {.quantization = quantization});
   };
   const fs::path quantized = "tests/data/golden/quantized/fp8-block";
   CHECK_NOTHROW(load(quantized, "fp8"));
@@ -156,7 +157,7 @@ TEST_CASE("quantization that is not supported is refused by name", "[model][weig
                          R"("quantization_config":{"quant_method":"made-up"}})",
                          "config.json")
           .quant;
-  CHECK_THROWS_WITH(load_model(config, "models/quire-tiny", *device, *ops, {}),
+  CHECK_THROWS_WITH(load_model(config, "models/quire-tiny", *device, ops->traits(), {}),
                     Catch::Contains("quantization_config.quant_method: \"made-up\""));
 }
 

@@ -131,7 +131,7 @@ TEST_CASE("quantized_linear multiplies by fp8 and its scales", "[ops][linear][fp
     Weight weight{run.upload(codes), scales.upload(run, c.k), c.format};
     if (c.input_scale > 0) weight.input_scale = run.upload(tensor_of<float>({c.input_scale}));
     const auto bytes =
-        static_cast<std::int64_t>(run.ops().linear_workspace_bytes(c.m, weight, c.x));
+        static_cast<std::int64_t>(run.ops().traits().linear_workspace_bytes(c.m, weight, c.x));
     run.ops().quantized_linear(
         all.rows(0, c.m), run.upload(x), weight, c.bias ? run.upload(bias) : TensorView(),
         run.output(DType::u8, {std::max<std::int64_t>(bytes, 1)}), run.stream());
@@ -162,7 +162,7 @@ TEST_CASE("every e4m3 code is the number it stands for", "[ops][linear][fp8]") {
     const TensorView out = run.output(DType::f32, {1, n});
     const TensorView one = run.upload(tensor_of<float>({1.f}));  // so that x is exact as well
     const Weight weight{run.upload(codes), run.upload(scales), kRows, one};
-    const auto bytes = run.ops().linear_workspace_bytes(1, weight, dtype);
+    const auto bytes = run.ops().traits().linear_workspace_bytes(1, weight, dtype);
     run.ops().quantized_linear(
         out, run.upload(x), weight, {},
         run.output(DType::u8, {std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 1)}),

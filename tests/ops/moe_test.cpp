@@ -141,7 +141,7 @@ class Experts {
                          static_cast<int>(c_.inner),
                          c_.gated,
                          c_.dtype};
-    const std::size_t bytes = run.ops().moe_workspace_bytes(static_cast<int>(end - begin), shape);
+    const std::size_t bytes = run.ops().traits().moe_workspace_bytes(static_cast<int>(end - begin), shape);
     args.out = run.output(c_.dtype, {end - begin, c_.hidden});
     args.x = run.upload(x).rows(begin, end);
     args.ids = run.upload(ids).rows(begin, end);

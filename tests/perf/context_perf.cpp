@@ -71,9 +71,10 @@ class Decoder {
         model_config_(read_model_config(config_.model.path)),
         device_(make_cpu_device()),
         ops_(make_cpu_ops({.threads = 1})),
-        model_(load_model(model_config_, config_.model.path, *device_, *ops_,
+        model_(load_model(model_config_, config_.model.path, *device_, ops_->traits(),
                           {.dtype = model_config_.dtype, .load_format = LoadFormat::dummy})),
-        plan_(plan_engine(config_, model_config_, planned_device(DeviceKind::cpu, *device_, *ops_))
+        plan_(plan_engine(config_, model_config_,
+                          planned_device(DeviceKind::cpu, *device_, ops_->traits()))
                   .model.value()
                   .kv),
         memory_(*device_, plan_) {

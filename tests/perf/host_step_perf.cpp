@@ -15,7 +15,7 @@
 #include "cpu/cpu_backend.h"
 #include "cuda/cuda_backend.h"
 #include "engine/core/engine_core.h"
-#include "model/layers/measuring_ops.h"
+#include "backend/measuring_ops.h"
 #include "tests/support/forwarding_device.h"
 
 namespace quire::test {

@@ -51,20 +51,25 @@ TEST_CASE("a step takes the smallest graph that holds it", "[engine][runner]") {
 }
 
 // Operators with graphs for paged attention and, if asked, for states.
-class GraphOps final : public CpuOps {
+class GraphTraits final : public OpsTraits {
  public:
-  explicit GraphOps(GraphSupport states) : CpuOps({.threads = 1}), states_(states) {}
+  explicit GraphTraits(GraphSupport states) : states_(states) {}
   GraphSupport graph_support(CacheKind kind) const override {
     if (kind == CacheKind::state) return states_;
     return kind == CacheKind::paged ? GraphSupport::uniform : GraphSupport::never;
   }
+  std::size_t moe_workspace_bytes(int, const MoeShape&) const override { return 0; }
+  std::size_t linear_workspace_bytes(std::int64_t, const Weight&, DType) const override {
+    return 0;
+  }
+  std::size_t scratch_bytes() const override { return 0; }
 
  private:
   GraphSupport states_;
 };
 
 TEST_CASE("the groups' weakest operators decide about graphs", "[engine][runner]") {
-  const GraphOps all(GraphSupport::single_token), paged_only(GraphSupport::never);
+  const GraphTraits all(GraphSupport::single_token), paged_only(GraphSupport::never);
   const std::vector<KvGroup> dense{group_of(KvKind::full), group_of(KvKind::sliding_window)};
   const std::vector<KvGroup> hybrid{group_of(KvKind::full), group_of(KvKind::mamba)};
   CHECK(capture_sizes({}, 4, paged_only, dense)->sizes == Sizes{1, 2, 4});

@@ -1,9 +1,8 @@
 #pragma once
-// Operators that compute nothing, and a workspace that holds nothing: what a step takes of its
-// scratch memory is learnt by walking through it.
+// What a step takes of its scratch memory is learnt by walking through it with operators that
+// compute nothing and a workspace that holds nothing.
 
 #include <functional>
-#include <memory>
 
 #include "model/forward_context.h"
 
@@ -14,8 +13,6 @@ namespace quire {
 std::size_t measure_workspace(const OpsTraits& ops, StreamRef stream, int num_tokens,
                               int num_groups,
                               const std::function<void(const ForwardContext&)>& step);
-
-std::unique_ptr<Ops> make_measuring_ops(const OpsTraits& backend);
 
 // Stands for device memory that is never touched.
 TensorView unbacked(DType dtype, std::initializer_list<std::int64_t> extents);
