@@ -58,8 +58,7 @@ class CudaOps final : public Ops {
     cuda::kv_write(k_cache, v_cache, k, v, slots, scale, stream);
   }
   void paged_attention(const AttentionArgs& args, StreamRef stream) override {
-    if (cuda::attention_mma_supports(args)) return cuda::attention_mma(args, scratch(), stream);
-    cuda::attention_simt(args, scratch(), stream);
+    cuda::paged_attention(args, scratch(), stream);
   }
   void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream) override {
     cuda::edit_logits(logits, edits, stream);

@@ -24,6 +24,13 @@ struct SoftmaxState {
   __device__ __forceinline__ float factor(float total_max) const {
     return max == -INFINITY ? 0.f : __expf(max - total_max);
   }
+  // Takes in what is known of other keys; values weighted on either side are then to be multiplied
+  // by that side's factor(max).
+  __device__ __forceinline__ void merge(const SoftmaxState& other) {
+    const float grown = fmaxf(max, other.max);
+    sum = sum * factor(grown) + other.sum * other.factor(grown);
+    max = grown;
+  }
   // A logit that has no value; returns what this state's weighted values are to be multiplied by.
   __device__ __forceinline__ float push_sink(float logit) {
     const float grown = fmaxf(max, logit), kept = factor(grown);

@@ -1,5 +1,5 @@
 #pragma once
-// The attention kernels' shared inputs and the choice between them.
+// Attention over a paged cache: the kernels, and the choice between them.
 
 #include <cuda_runtime.h>
 
@@ -25,15 +25,20 @@ int count_splits(std::int64_t wanted, std::int64_t room, std::int64_t blocks);
 void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
 
 // bf16 and f16 on tensor cores, over a cache of the same dtype or of fp8; query heads of one KV
-// head are packed into rows.
+// head are packed into rows. Requests of at most most_rows rows (query tokens times the query heads
+// of a KV head); those of kMmaDecodeRows or fewer share a block's warps over the keys.
+constexpr int kMmaDecodeRows = 16;
 bool attention_mma_supports(const AttentionArgs& args);
-void attention_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
+void attention_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch,
+                   StreamRef stream);
 
-// Requests of at least least_rows rows (query tokens times the query heads of a KV head), on
-// Hopper's warpgroups; of what attention_mma supports: head sizes 64 and 128, caches of the
-// queries' dtype.
+// Requests of at least least_rows rows, on Hopper's warpgroups; of what attention_mma supports:
+// head sizes 64 and 128, caches of the queries' dtype.
 bool attention_wgmma_supports(const AttentionArgs& args);
 void attention_wgmma(const AttentionArgs& args, int least_rows, StreamRef stream);
+
+// Each request by the fastest of the kernels above that takes it.
+void paged_attention(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
 
 // Latent attention; on tensor cores where the sizes and dtypes are those that models have.
 void mla_attention(const MlaArgs& args, SplitScratch scratch, StreamRef stream);

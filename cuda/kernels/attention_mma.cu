@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kWarpRows = 16;
+static_assert(kWarpRows == kMmaDecodeRows);
 constexpr int kTilesPerSplit = 4;  // below this a split costs more than it brings; one that finds
                                    // no keys left ends at once
 
@@ -51,12 +52,12 @@ __device__ void copy_tile(KeyTile<Cache, kDim>& tile, const View<const Cache, 4>
 #pragma unroll 2  // more would cost registers
   for (int c = threadIdx.x; c < kTileKeys * kChunks; c += kWarps * 32) {
     const int row = c / kChunks, dim = c % kChunks * kVecWidth<Cache>, key = key0 + row;
-    const bool there = key < end;  // what is not becomes zero
+    const bool in_range = key < end;  // elements out of range are filled with zeros
     const int block = a.block_size(key);
-    const Cache* from = there ? &cache(a.block_table(q.request, block),
-                                       key - block * a.block_size.divisor, q.kv_head, dim)
-                              : cache.data;
-    async_copy<16>(tile.at(row, dim), from, there ? 16 : 0);
+    const Cache* from = in_range ? &cache(a.block_table(q.request, block),
+                                          key - block * a.block_size.divisor, q.kv_head, dim)
+                                 : cache.data;
+    async_copy<16>(tile.at(row, dim), from, in_range ? 16 : 0);
   }
 }
 
@@ -76,17 +77,17 @@ __device__ void load_queries(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T,
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = row0 + lane / 4 + 8 * h;
-    const bool there = row < q.num_rows;
-    const int token = there ? row / a.group : 0,
-              head = q.kv_head * a.group + (there ? row % a.group : 0);
+    const bool in_range = row < q.num_rows;
+    const int token = in_range ? row / a.group : 0,
+              head = q.kv_head * a.group + (in_range ? row % a.group : 0);
     const int position = q.seq_len - q.num_tokens + token;
-    w.visible[h] = there ? Visible{a.window > 0 ? max(0, position - a.window + 1) : 0, position}
-                         : Visible{1, 0};
+    w.visible[h] = in_range ? Visible{a.window > 0 ? max(0, position - a.window + 1) : 0, position}
+                            : Visible{1, 0};
 #pragma unroll
     for (int d = 0; d < kDim / 16; ++d) {
       const T* from = &a.q(q.first_token + token, head, d * 16 + lane % 4 * 2);
-      w.q[d].r[h] = there ? *reinterpret_cast<const std::uint32_t*>(from) : 0u;
-      w.q[d].r[2 + h] = there ? *reinterpret_cast<const std::uint32_t*>(from + 8) : 0u;
+      w.q[d].r[h] = in_range ? *reinterpret_cast<const std::uint32_t*>(from) : 0u;
+      w.q[d].r[2 + h] = in_range ? *reinterpret_cast<const std::uint32_t*>(from + 8) : 0u;
     }
   }
 }
@@ -152,14 +153,15 @@ __device__ void merge_warps(WarpRows<T, kDim, kDim, kKeys>& w, float* shared) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     SoftmaxState total;
-    for (int o = 0; o < kWarps; ++o)
-      total.max = fmaxf(total.max, shared[(o * 32 + lane) * kPerLane + kDim / 2 + 2 * h]);
+    for (int o = 0; o < kWarps; ++o) {
+      const float* other = shared + (o * 32 + lane) * kPerLane + kDim / 2 + 2 * h;
+      total.merge({other[0], other[1]});
+    }
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) w.values[n].r[2 * h] = w.values[n].r[2 * h + 1] = 0.f;
     for (int o = 0; o < kWarps; ++o) {
       const float* other = shared + (o * 32 + lane) * kPerLane;
       const float factor = SoftmaxState{other[kDim / 2 + 2 * h], 0.f}.factor(total.max);
-      total.sum += other[kDim / 2 + 2 * h + 1] * factor;
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n) {
         w.values[n].r[2 * h] += other[n * 4 + 2 * h] * factor;
@@ -291,7 +293,7 @@ void launch_both(const MmaArgs<T, Cache>& a, int requests, int kv_heads, int max
 }
 
 template <class T, class Cache>
-void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream) {
+void launch_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch, StreamRef stream) {
   const std::int64_t heads = args.q.extent(1), kv_heads = args.k_cache.extent(2),
                      dim = args.k_cache.extent(3);
   const auto group = static_cast<int>(heads / kv_heads);
@@ -306,12 +308,10 @@ void launch_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef strea
   const int splits = count_splits(wanted, room, args.seq_lens.extent(0) * kv_heads);
   const MmaArgs<T, Cache> a(args, splits > 1 ? scratch.data : nullptr, splits);
   const auto requests = static_cast<int>(args.seq_lens.extent(0));
-  const bool wgmma = max_rows > kWarpRows && attention_wgmma_supports(args);
-  if (wgmma) attention_wgmma(args, kWarpRows + 1, stream);
-  const int rows_here = wgmma ? kWarpRows : max_rows;
   dispatch_head_size(dim, [&](auto size) {
     if constexpr (size != 0)
-      launch_both<T, Cache, size>(a, requests, static_cast<int>(kv_heads), rows_here, stream);
+      launch_both<T, Cache, size>(a, requests, static_cast<int>(kv_heads),
+                                  std::min(max_rows, most_rows), stream);
   });
   if (splits > 1) merge_splits(args.out, args.sinks, scratch.data, splits, stream);
 }
@@ -336,13 +336,14 @@ bool attention_mma_supports(const AttentionArgs& args) {
          is_aligned(args.out) && is_aligned(args.k_cache) && is_aligned(args.v_cache);
 }
 
-void attention_mma(const AttentionArgs& args, SplitScratch scratch, StreamRef stream) {
+void attention_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch,
+                   StreamRef stream) {
   if (args.q.extent(0) == 0) return;
   const auto launch_on = [&]<class T>(Type<T>) {
     if (args.k_cache.dtype() == DType::fp8_e4m3) {
-      launch_mma<T, __nv_fp8_e4m3>(args, scratch, stream);
+      launch_mma<T, __nv_fp8_e4m3>(args, most_rows, scratch, stream);
     } else {
-      launch_mma<T, T>(args, scratch, stream);
+      launch_mma<T, T>(args, most_rows, scratch, stream);
     }
   };
   if (args.q.dtype() == DType::bf16) return launch_on(Type<__nv_bfloat16>{});

@@ -55,9 +55,7 @@ __device__ void finish_head(const SimtArgs<T, Cache>& a, const SoftmaxState& sta
   for (int e = 0; e < kPerLane; ++e) parts[warp][lane + 32 * e] = values[e];
   __syncthreads();
   SoftmaxState total;
-  for (int w = 0; w < kWarps; ++w) total.max = fmaxf(total.max, maxima[w]);
-  for (int w = 0; w < kWarps; ++w)
-    total.sum += sums[w] * SoftmaxState{maxima[w], 0.f}.factor(total.max);
+  for (int w = 0; w < kWarps; ++w) total.merge({maxima[w], sums[w]});
   const float top = total.max;
   const bool whole = a.partials == nullptr;
   const float kept = whole && a.sinks != nullptr ? total.push_sink(a.sinks[head]) : 1.f;
@@ -167,9 +165,7 @@ __global__ void __launch_bounds__(kMergeThreads)
   if (sinks != nullptr) total = {sinks[head], 1.f};
   for (int s = 0; s < splits; ++s) {
     const SoftmaxState part{from[s * (dim + 2) + dim], from[s * (dim + 2) + dim + 1]};
-    const float grown = fmaxf(total.max, part.max);
-    total.sum = total.sum * total.factor(grown) + part.sum * part.factor(grown);
-    total.max = grown;
+    total.merge(part);
   }
   for (int d = threadIdx.x; d < dim; d += blockDim.x) {
     float value = 0.f;

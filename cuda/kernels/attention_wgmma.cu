@@ -21,13 +21,13 @@ __device__ __forceinline__ void copy_tile(SwizzledTile<T, kDim>& tile,
 #pragma unroll
   for (int r = 0; r < Tiling<kDim>::kKeys / kRows; ++r) {
     const int row = static_cast<int>(threadIdx.x) / kChunks + r * kRows, key = key0 + row;
-    const bool there = key <= last;  // what is not becomes zero
-    const int block = a.block_size(there ? key : key0);
+    const bool in_range = key <= last;  // elements out of range are filled with zeros
+    const int block = a.block_size(in_range ? key : key0);
     const T* from =
-        &cache(a.block_table(request, block), there ? key - block * a.block_size.divisor : 0,
+        &cache(a.block_table(request, block), in_range ? key - block * a.block_size.divisor : 0,
                kv_head, chunk * kVecWidth<T>);
     async_copy<16>(&tile.panel[panel][row][swizzled_chunk(row, chunk % 8) * kVecWidth<T>], from,
-                   there ? 16 : 0);
+                   in_range ? 16 : 0);
   }
 }
 

@@ -61,18 +61,19 @@ struct ProductTile {
     for (int c = threadIdx.x; c < kRows * 2 * kChunks; c += kThreads) {
       const int row = c / (2 * kChunks), slice = c / kChunks % 2, chunk = c % kChunks;
       const int from = weight_row(row), k = k0 + slice * kSlice + chunk * (kSlice / kChunks);
-      const bool there = from >= 0 && k < p.depth;  // what is not becomes zero
+      const bool in_range =
+          from >= 0 && k < p.depth;  // elements out of range are filled with zeros
       const unsigned char* source = p.weight + tile.expert * p.expert_bytes + from * p.row_bytes +
                                     (k0 / kSlice + slice) * Format::kSliceBytes + chunk * 16;
-      async_copy<16>(&stage.weight[slice][row][chunk * 16], there ? source : p.weight,
-                     there ? 16 : 0);
+      async_copy<16>(&stage.weight[slice][row][chunk * 16], in_range ? source : p.weight,
+                     in_range ? 16 : 0);
     }
     for (int c = threadIdx.x; c < kTokens * 2 * kXChunks; c += kThreads) {
       const int row = c / (2 * kXChunks), slice = c / kXChunks % 2, i = c % kXChunks * 8;
       const int from = x_rows[row], k = k0 + slice * kSlice + i;
-      const bool there = from >= 0 && k < p.depth;
-      async_copy<16>(&stage.x[slice][row][i], there ? p.x + from * p.x_stride + k : p.x,
-                     there ? 16 : 0);
+      const bool in_range = from >= 0 && k < p.depth;
+      async_copy<16>(&stage.x[slice][row][i], in_range ? p.x + from * p.x_stride + k : p.x,
+                     in_range ? 16 : 0);
     }
   }
 };

@@ -83,15 +83,15 @@ __device__ void fill(SimtStage& stage, const SimtProduct& p, const ExpertTile& t
                      int k0) {
   for (int i = threadIdx.x; i < kTokens * kDepth; i += kThreads) {
     const int at = tile.begin + i / kDepth, k = k0 + i % kDepth;
-    const bool there = at < tile.end && k < p.depth;
-    stage.x[i / kDepth][i % kDepth] = there ? p.x.load(0, p.block.x_row(at), k) : 0.f;
+    const bool in_range = at < tile.end && k < p.depth;
+    stage.x[i / kDepth][i % kDepth] = in_range ? p.x.load(0, p.block.x_row(at), k) : 0.f;
   }
   const int halves = p.output.gated ? 2 : 1;
   for (int i = threadIdx.x; i < halves * kColumns * kDepth; i += kThreads) {
     const int half = i / (kColumns * kDepth), n = i / kDepth % kColumns, k = k0 + i % kDepth;
-    const bool there = column0 + n < p.output.columns && k < p.depth;
+    const bool in_range = column0 + n < p.output.columns && k < p.depth;
     stage.weight[half][n][i % kDepth] =
-        there ? p.weight.load(tile.expert, half * p.output.columns + column0 + n, k) : 0.f;
+        in_range ? p.weight.load(tile.expert, half * p.output.columns + column0 + n, k) : 0.f;
   }
 }
 

@@ -28,9 +28,9 @@ __device__ void copy_queries(const LatentParams<T, Cache>& p, const LatentRows& 
   constexpr int kChunks = kRowWidth / kVecWidth<T>;
   for (int c = threadIdx.x; c < kLatentRows * kChunks; c += kThreads) {
     const int r = c / kChunks, row = rows.row0 + r, d = c % kChunks * kVecWidth<T>;
-    const bool there = row < rows.num_rows;
-    const T* from = there ? &p.q(rows.first_token + row / p.heads, row % p.heads, d) : p.q.data;
-    async_copy<16>(&shared.q[r][d], from, there ? 16 : 0);
+    const bool in_range = row < rows.num_rows;
+    const T* from = in_range ? &p.q(rows.first_token + row / p.heads, row % p.heads, d) : p.q.data;
+    async_copy<16>(&shared.q[r][d], from, in_range ? 16 : 0);
   }
 }
 
@@ -40,12 +40,12 @@ __device__ void copy_keys(const LatentParams<T, Cache>& p, const LatentRows& row
   constexpr int kChunks = kRowWidth / kVecWidth<Cache>;
   for (int c = threadIdx.x; c < kLatentKeys * kChunks; c += kThreads) {
     const int k = c / kChunks, key = key0 + k, d = c % kChunks * kVecWidth<Cache>;
-    const bool there = key < end;  // what is not becomes zero
+    const bool in_range = key < end;  // elements out of range are filled with zeros
     const int block = p.block_size(key);
-    const Cache* from =
-        there ? &p.cache(p.block_table(rows.request, block), key - block * p.block_size.divisor, d)
-              : p.cache.data;
-    async_copy<16>(&keys[k][d], from, there ? 16 : 0);
+    const Cache* from = in_range ? &p.cache(p.block_table(rows.request, block),
+                                            key - block * p.block_size.divisor, d)
+                                 : p.cache.data;
+    async_copy<16>(&keys[k][d], from, in_range ? 16 : 0);
   }
 }
 

@@ -75,16 +75,16 @@ struct GroupRows {
     for (int h = 0; h < 2; ++h) {
       const int row =
           row0 + static_cast<int>(threadIdx.x) % kGroupThreads / 32 * 16 + lane / 4 + 8 * h;
-      const bool there = row < r.num_rows;
-      const int token = there ? row / a.group : 0, head = there ? row - token * a.group : 0;
+      const bool in_range = row < r.num_rows;
+      const int token = in_range ? row / a.group : 0, head = in_range ? row - token * a.group : 0;
       const int position = r.seq_len - r.num_tokens + token;
-      first[h] = there ? a.seen_from(position) : 1;
-      last[h] = there ? position : 0;
+      first[h] = in_range ? a.seen_from(position) : 1;
+      last[h] = in_range ? position : 0;
       const T* from = &a.q(r.first_token + token, kv_head * a.group + head, lane % 4 * 2);
 #pragma unroll
       for (int d = 0; d < kDim / 16; ++d) {
-        q[d].r[h] = there ? *reinterpret_cast<const std::uint32_t*>(from + d * 16) : 0u;
-        q[d].r[2 + h] = there ? *reinterpret_cast<const std::uint32_t*>(from + d * 16 + 8) : 0u;
+        q[d].r[h] = in_range ? *reinterpret_cast<const std::uint32_t*>(from + d * 16) : 0u;
+        q[d].r[2 + h] = in_range ? *reinterpret_cast<const std::uint32_t*>(from + d * 16 + 8) : 0u;
       }
     }
   }
