@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "model/json_fields.h"
+#include "base/json.h"
 #include "model/safetensors.h"
 
 namespace quire {
@@ -39,23 +39,16 @@ double log_sum_exp(std::span<const float> row) {
 
 Golden read_golden(const std::filesystem::path& directory) {
   const auto json = directory / "golden.json";
-  const JsonDocument document(read_text_file(json, kMaxGoldenBytes), json);
-  const Fields& root = document.root();
+  const JsonDocument document = JsonDocument::read(json, kMaxGoldenBytes);
+  const Json root = document.object();
   const SafetensorsFile tensors(directory / "golden.safetensors");
   Golden golden;
   golden.name = root.text({"name"}).value_or(directory.filename().string());
   golden.atol = root.number({"atol"}).value_or(0.0);
   golden.kl_of_reference_bf16 = root.number({"kl_of_reference_bf16"}).value_or(0.0);
-  simdjson::dom::array cases;
-  if (const auto found = root.find({"cases"}); !found || found->get(cases) != simdjson::SUCCESS) {
-    root.fail("cases", "must be a list");
-  }
   constexpr IntRange kIds{0, 1 << 28};
-  for (const simdjson::dom::element element : cases) {
-    simdjson::dom::object object;
-    if (element.get(object) != simdjson::SUCCESS) root.fail("cases", "must hold objects");
+  for (const Json fields : root.at("cases").items()) {
     const std::string at = "case" + std::to_string(golden.cases.size());
-    const Fields fields(object, json, at + ".");
     GoldenCase one;
     one.prompt = fields.integers({"prompt"}, kIds);
     one.greedy = fields.integers({"greedy"}, kIds);

@@ -1,13 +1,9 @@
 #include "app/kv_events_json.h"
 
-#include <simdjson.h>
-
-#include <limits>
+#include "base/json.h"
 
 namespace quire {
 namespace {
-
-using simdjson::dom::element;
 
 constexpr std::string_view kDefaultEndpoint = "tcp://*:5557";
 
@@ -17,62 +13,47 @@ struct Parsed {
   bool publishes = true;
 };
 
-bool read(element value, std::string& out) {
-  std::string_view text;
-  if (value.is_null()) return true;
-  if (value.get(text) != simdjson::SUCCESS) return false;
-  out = text;
-  return true;
-}
-
-bool read(element value, int& out) {
-  std::int64_t number = 0;
-  if (value.get(number) != simdjson::SUCCESS || number < 0 ||
-      number > std::numeric_limits<int>::max())
-    return false;
-  out = static_cast<int>(number);
-  return true;
-}
-
-// False: the field has the wrong type; nothing: it is unknown.
-std::optional<bool> read_field(std::string_view name, element value, Parsed& parsed) {
+// False: the field is unknown.
+bool read_field(std::string_view name, const Json& value, Parsed& parsed) {
   KvEventsConfig& events = parsed.events;
-  if (name == "enable_kv_cache_events") return value.get(parsed.enabled) == simdjson::SUCCESS;
-  if (name == "publisher") {
-    std::string publisher;
-    if (!read(value, publisher) || (publisher != "zmq" && publisher != "null")) return false;
-    parsed.publishes = publisher == "zmq";
-    return true;
+  constexpr IntRange kCount{0, std::numeric_limits<int>::max()};
+  if (name == "enable_kv_cache_events") {
+    parsed.enabled = value.as_boolean();
+  } else if (name == "publisher") {
+    if (value.as_string() != "zmq" && value.as_string() != "null") {
+      value.fail("must be \"zmq\" or \"null\", is " + value.describe());
+    }
+    parsed.publishes = value.as_string() == "zmq";
+  } else if (name == "endpoint") {
+    if (!value.is_null()) events.endpoint = value.as_string();
+  } else if (name == "replay_endpoint") {
+    if (!value.is_null()) events.replay_endpoint = value.as_string();
+  } else if (name == "topic") {
+    if (!value.is_null()) events.topic = value.as_string();
+  } else if (name == "buffer_steps") {
+    events.buffer_steps = static_cast<int>(value.as_integer(kCount));
+  } else if (name == "hwm") {
+    events.high_water_mark = static_cast<int>(value.as_integer(kCount));
+  } else if (name == "max_queue_size") {
+    value.as_integer(kCount);  // our queue has its own limit
+  } else {
+    return false;
   }
-  if (name == "endpoint") return read(value, events.endpoint);
-  if (name == "replay_endpoint") return read(value, events.replay_endpoint);
-  if (name == "topic") return read(value, events.topic);
-  if (name == "buffer_steps") return read(value, events.buffer_steps);
-  if (name == "hwm") return read(value, events.high_water_mark);
-  int ignored = 0;
-  if (name == "max_queue_size") return read(value, ignored);  // our queue has its own limit
-  return std::nullopt;
-}
-
-Error bad(std::string detail) {
-  return {ErrorCode::invalid_argument, std::move(detail), "--kv-events-config"};
+  return true;
 }
 
 }  // namespace
 
-Result<KvEventsConfig> parse_kv_events_config(std::string_view json) {
-  simdjson::dom::parser parser;
-  simdjson::dom::object object;
-  if (parser.parse(json.data(), json.size()).get(object) != simdjson::SUCCESS)
-    return bad("is no JSON object");
+Result<KvEventsConfig> parse_kv_events_config(std::string_view json) try {
+  const JsonDocument document(std::string(json), {});
   Parsed parsed{.events = {.endpoint = std::string(kDefaultEndpoint)}};
-  for (const auto& [name, value] : object) {
-    const std::optional<bool> taken = read_field(name, value, parsed);
-    if (!taken) return bad("has no field \"" + std::string(name) + "\"");
-    if (!*taken) return bad("field \"" + std::string(name) + "\" has a wrong value");
+  for (const auto& [name, value] : document.object().members()) {
+    if (!read_field(name, value, parsed)) value.fail("is not a field of it");
   }
   if (!parsed.enabled || !parsed.publishes) return KvEventsConfig{};
   return parsed.events;
+} catch (const Failure& failure) {
+  return Error{ErrorCode::invalid_argument, failure.what(), "--kv-events-config"};
 }
 
 }  // namespace quire

@@ -1,7 +1,6 @@
 #include "app/tokenize_main.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <CLI/CLI.hpp>
 #include <boost/json.hpp>
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/tokenizer/detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -17,7 +17,6 @@ namespace quire {
 namespace {
 
 namespace json = boost::json;
-namespace dom = simdjson::dom;
 
 struct Options {
   std::string model;
@@ -31,30 +30,23 @@ struct Options {
   throw Failure(ErrorCode::invalid_argument, std::move(detail));
 }
 
-bool flag(const dom::object& question, std::string_view key) {
-  dom::element value;
-  bool flag = false;
-  if (question.at_key(key).get(value)) return false;
-  if (value.get(flag)) refuse(fmt::format("\"{}\" must be true or false", key));
-  return flag;
+bool flag(const Json& question, std::string_view key) {
+  return question.boolean({key}).value_or(false);
 }
 
-std::vector<TokenId> ids_of(const dom::object& question, std::string_view key) {
+std::vector<TokenId> ids_of(const Json& question, std::string_view key) {
   std::vector<TokenId> ids;
-  dom::element value;
-  dom::array array;
-  if (question.at_key(key).get(value)) return ids;
-  if (value.get(array)) refuse(fmt::format("\"{}\" must be an array of ids", key));
-  for (const auto element : array) {
-    std::int64_t id = 0;
-    if (element.get(id)) refuse(fmt::format("\"{}\" must be an array of ids", key));
+  const auto list = question.find({key});
+  if (!list) return ids;
+  for (const Json item : list->items()) {
+    const std::int64_t id = item.as_integer({INT64_MIN, INT64_MAX});
     const bool representable = id >= 0 && id <= INT32_MAX;
     ids.push_back(representable ? static_cast<TokenId>(id) : -1);  // no vocabulary has it
   }
   return ids;
 }
 
-json::object stream(const Tokenizer& tokenizer, const dom::object& question) {
+json::object stream(const Tokenizer& tokenizer, const Json& question) {
   const auto prompt = ids_of(question, "prompt_ids");
   Detokenizer detokenizer(tokenizer, flag(question, "skip_special"), prompt);
   json::array pieces;
@@ -63,32 +55,26 @@ json::object stream(const Tokenizer& tokenizer, const dom::object& question) {
   return {{"pieces", std::move(pieces)}};
 }
 
-json::object answer(const Tokenizer& tokenizer, const dom::element& line) {
-  dom::object question;
-  if (line.get(question)) refuse("expected a JSON object");
-  dom::element text;
-  if (!question.at_key("text").get(text)) {
-    std::string_view value;
-    if (text.get(value)) refuse("\"text\" must be a string");
+json::object answer(const Tokenizer& tokenizer, const Json& question) {
+  if (const auto text = question.find({"text"})) {
     json::array ids;
-    for (const TokenId id : tokenizer.encode(value, flag(question, "special"))) ids.push_back(id);
+    for (const TokenId id : tokenizer.encode(text->as_string(), flag(question, "special"))) {
+      ids.push_back(id);
+    }
     return {{"ids", std::move(ids)}};
   }
-  if (question.at_key("ids").error()) refuse("expected \"text\" or \"ids\"");
+  if (!question.has({"ids"})) refuse("expected \"text\" or \"ids\"");
   if (flag(question, "stream")) return stream(tokenizer, question);
   return {{"text", tokenizer.decode(ids_of(question, "ids"), flag(question, "skip_special"))}};
 }
 
 int run_jsonl(const Tokenizer& tokenizer) {
-  dom::parser parser;
+  int number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     json::object reply;
     try {
-      dom::element element;
-      if (const auto error = parser.parse(line).get(element)) {
-        refuse(fmt::format("not JSON: {}", simdjson::error_message(error)));
-      }
-      reply = answer(tokenizer, element);
+      const JsonDocument question(std::move(line), fmt::format("line {}", ++number));
+      reply = answer(tokenizer, question.object());
     } catch (const Failure& failure) {
       reply = {{"error", failure.what()}};
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/file.h"
 #include "model/config_parts.h"
 
 namespace quire {
@@ -24,25 +25,25 @@ std::optional<DType> dtype_named(std::string_view name) {
   return {};
 }
 
-DType parse_dtype(const Fields& text, const Fields& root) {
-  for (const Fields* fields : {&text, &root}) {
+DType parse_dtype(const Json& text, const Json& root) {
+  for (const Json* fields : {&text, &root}) {
     if (const auto name = fields->text({"dtype", "torch_dtype"})) {
       if (const auto dtype = dtype_named(*name)) return *dtype;
-      fields->fail("dtype", "\"" + *name + "\" is not supported (bfloat16, float16, float32)",
-                   ErrorCode::unsupported);
+      fields->fail_at("dtype", "\"" + *name + "\" is not supported (bfloat16, float16, float32)",
+                      ErrorCode::unsupported);
     }
   }
   return DType::bf16;
 }
 
-Activation parse_activation(const Fields& text) {
+Activation parse_activation(const Json& text) {
   const std::string name =
       text.text({"hidden_activation", "mlp_hidden_act", "hidden_act"}).value_or("silu");
   if (name == "silu" || name == "swish") return Activation::silu;
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::gelu_tanh;
   if (name == "relu2") return Activation::relu2;
-  text.fail("hidden_act", "\"" + name + "\" is not supported (silu, gelu_pytorch_tanh, relu2)",
-            ErrorCode::unsupported);
+  text.fail_at("hidden_act", "\"" + name + "\" is not supported (silu, gelu_pytorch_tanh, relu2)",
+               ErrorCode::unsupported);
 }
 
 // Gemma3's vision checkpoints leave out what is their class's default.
@@ -59,13 +60,13 @@ Defaults defaults_of(std::string_view architecture) {
           .max_position_embeddings = 131072};
 }
 
-int need_integer_or(const Fields& text, std::string_view name, IntRange range,
+int need_integer_or(const Json& text, std::string_view name, IntRange range,
                     std::optional<int> otherwise) {
   if (otherwise && !text.has({name})) return *otherwise;
   return text.need_integer({name}, range);
 }
 
-void parse_common(ModelConfig& config, const Fields& text) {
+void parse_common(ModelConfig& config, const Json& text) {
   const Defaults defaults = defaults_of(config.architecture);
   config.vocab_size = need_integer_or(text, "vocab_size", {1, 1 << 24}, defaults.vocab_size);
   config.hidden_size = text.need_integer({"hidden_size"}, kWidth);
@@ -85,36 +86,36 @@ void parse_common(ModelConfig& config, const Fields& text) {
   config.bos_token_id = text.integer({"bos_token_id"}, kTokenIds);
   config.eos_token_ids = text.integers({"eos_token_id"}, kTokenIds);
   if (config.num_heads % config.num_kv_heads != 0) {
-    text.fail("num_key_value_heads", "must divide num_attention_heads " +
-                                         std::to_string(config.num_heads) + ", is " +
-                                         std::to_string(config.num_kv_heads));
+    text.fail_at("num_key_value_heads", "must divide num_attention_heads " +
+                                            std::to_string(config.num_heads) + ", is " +
+                                            std::to_string(config.num_kv_heads));
   }
 }
 
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view json, const std::filesystem::path& file) {
-  const JsonDocument document(json, file);
-  const Fields& root = document.root();
-  const Fields text = root.object({"text_config"}).value_or(root);
+  const JsonDocument document(std::string(json), file);
+  const Json root = document.object();
+  const Json text = root.object({"text_config"}).value_or(root);
 
   ModelConfig config;
   config.file = file;
   const auto architectures = root.texts({"architectures"});
-  if (!architectures || architectures->empty()) root.fail("architectures", "is missing");
+  if (!architectures || architectures->empty()) root.fail_at("architectures", "is missing");
   config.architecture = architectures->front();
   check_architecture(config.architecture, root);
   config.dtype = parse_dtype(text, root);
   parse_common(config, text);
   // The class that is published decides; a text part inside it has its own idea.
-  for (const Fields* fields : {&root, &text}) {
+  for (const Json* fields : {&root, &text}) {
     if (const auto tied = fields->boolean({"tie_word_embeddings"})) {
       config.tie_word_embeddings = *tied;
       break;
     }
     config.tie_word_embeddings = config.architecture.starts_with("Gemma");
   }
-  for (const Fields* fields : {&root, &text}) {
+  for (const Json* fields : {&root, &text}) {
     if (const auto quant = fields->object({"quantization_config"})) {
       config.quant = parse_quantization(*quant);
       break;
@@ -133,8 +134,8 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir) {
 }
 
 GenerationConfig parse_generation_config(std::string_view json, const std::filesystem::path& file) {
-  const JsonDocument document(json, file);
-  const Fields& root = document.root();
+  const JsonDocument document(std::string(json), file);
+  const Json root = document.object();
   return {
       .bos_token_id = root.integer({"bos_token_id"}, kTokenIds),
       .eos_token_ids = root.integers({"eos_token_id"}, kTokenIds),

@@ -8,24 +8,24 @@ namespace quire {
 
 namespace {
 
-void parse_dense(ModelConfig& config, const Fields& text) { parse_sliding(config, text); }
+void parse_dense(ModelConfig& config, const Json& text) { parse_sliding(config, text); }
 
-void parse_qwen2(ModelConfig& config, const Fields& text) {
+void parse_qwen2(ModelConfig& config, const Json& text) {
   parse_sliding(config, text);
   config.attention_bias = true;
 }
 
-void parse_with_qk_norm(ModelConfig& config, const Fields& text) {
+void parse_with_qk_norm(ModelConfig& config, const Json& text) {
   parse_sliding(config, text);
   config.qk_norm = text.boolean({"use_qk_norm"}).value_or(true);
 }
 
-void parse_granite_dense(ModelConfig& config, const Fields& text) {
+void parse_granite_dense(ModelConfig& config, const Json& text) {
   parse_sliding(config, text);
   parse_granite(config, text);
 }
 
-void parse_gemma(ModelConfig& config, const Fields& text) {
+void parse_gemma(ModelConfig& config, const Json& text) {
   const bool third = config.architecture.starts_with("Gemma3");
   parse_alternating(
       config, text,
@@ -34,19 +34,19 @@ void parse_gemma(ModelConfig& config, const Fields& text) {
   if (third && !text.has({"rope_theta", "rope_parameters"})) config.rope.theta = 1e6;
   if (third && !config.rope_local) config.rope_local.emplace();
   const double scalar = text.number({"query_pre_attn_scalar"}).value_or(config.head_dim);
-  if (!(scalar > 0)) text.fail("query_pre_attn_scalar", "must be above 0");
+  if (!(scalar > 0)) text.fail_at("query_pre_attn_scalar", "must be above 0");
   config.attention_scale = 1.0 / std::sqrt(scalar);
   config.attention_soft_cap = text.number({"attn_logit_softcapping"}).value_or(0.0);
   config.logits_soft_cap = text.number({"final_logit_softcapping"}).value_or(0.0);
   config.embedding_multiplier = std::sqrt(double(config.hidden_size));
   if (text.boolean({"use_bidirectional_attention"}).value_or(false)) {
-    text.fail("use_bidirectional_attention", "is not supported", ErrorCode::unsupported);
+    text.fail_at("use_bidirectional_attention", "is not supported", ErrorCode::unsupported);
   }
 }
 
 struct Family {
   std::string_view architecture;
-  void (*parse)(ModelConfig&, const Fields&);
+  void (*parse)(ModelConfig&, const Json&);
 };
 
 constexpr Family kFamilies[] = {
@@ -85,17 +85,17 @@ const Family* find_family(std::string_view architecture) {
 
 }  // namespace
 
-void check_architecture(const std::string& architecture, const Fields& root) {
+void check_architecture(const std::string& architecture, const Json& root) {
   if (find_family(architecture) != nullptr) return;
   std::string known;
   for (const Family& family : kFamilies) {
     known += (known.empty() ? "" : ", ") + std::string(family.architecture);
   }
-  root.fail("architectures", "\"" + architecture + "\" is not supported (" + known + ")",
-            ErrorCode::unsupported);
+  root.fail_at("architectures", "\"" + architecture + "\" is not supported (" + known + ")",
+               ErrorCode::unsupported);
 }
 
-void parse_family(ModelConfig& config, const Fields& text) {
+void parse_family(ModelConfig& config, const Json& text) {
   const auto pattern = text.text({"hybrid_override_pattern"});
   config.num_layers = pattern && !text.has({"num_hidden_layers"})
                           ? static_cast<int>(std::clamp<std::size_t>(pattern->size(), 1, 1 << 12))

@@ -5,7 +5,7 @@
 
 namespace quire {
 
-void parse_delta_net_hybrid(ModelConfig& config, const Fields& text) {
+void parse_delta_net_hybrid(ModelConfig& config, const Json& text) {
   const int interval = text.integer({"full_attention_interval"}, kLayers).value_or(4);
   if (!parse_layer_types(config, text, LayerType::linear_attention)) {
     fill_layer_types(config, LayerType::linear_attention, LayerType::full_attention,
@@ -20,7 +20,7 @@ void parse_delta_net_hybrid(ModelConfig& config, const Fields& text) {
       .conv_kernel = text.integer({"linear_conv_kernel_dim"}, {2, 64}).value_or(4),
   };
   if (config.delta_net.num_value_heads % config.delta_net.num_key_heads != 0) {
-    text.fail("linear_num_key_heads", "must divide linear_num_value_heads");
+    text.fail_at("linear_num_key_heads", "must divide linear_num_value_heads");
   }
   const bool has_experts = text.integer({"num_experts"}, {0, kExperts.max})
                                .value_or(config.architecture.find("Moe") != std::string::npos);
@@ -38,33 +38,33 @@ void parse_delta_net_hybrid(ModelConfig& config, const Fields& text) {
 
 namespace {
 
-void check_mamba(const Mamba2Config& mamba, const Fields& text) {
+void check_mamba(const Mamba2Config& mamba, const Json& text) {
   if (mamba.num_heads % mamba.num_groups != 0) {
-    text.fail("n_groups", "must divide the " + std::to_string(mamba.num_heads) + " Mamba heads");
+    text.fail_at("n_groups", "must divide the " + std::to_string(mamba.num_heads) + " Mamba heads");
   }
-  if (mamba.head_dim < 1) text.fail("mamba_d_head", "must be at least 1");
+  if (mamba.head_dim < 1) text.fail_at("mamba_d_head", "must be at least 1");
 }
 
-void parse_time_step_limit(Mamba2Config& mamba, const Fields& text) {
+void parse_time_step_limit(Mamba2Config& mamba, const Json& text) {
   const auto limit = text.numbers({"time_step_limit"});
-  if (limit && limit->size() != 2) text.fail("time_step_limit", "must have two entries");
+  if (limit && limit->size() != 2) text.fail_at("time_step_limit", "must have two entries");
   mamba.time_step_min = limit ? (*limit)[0] : 0.0;
   mamba.time_step_max = limit ? (*limit)[1] : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
 
-void parse_granite(ModelConfig& config, const Fields& text) {
+void parse_granite(ModelConfig& config, const Json& text) {
   config.attention_scale = text.number({"attention_multiplier"}).value_or(1.0);
   config.embedding_multiplier = text.number({"embedding_multiplier"}).value_or(1.0);
   config.residual_multiplier = text.number({"residual_multiplier"}).value_or(1.0);
   config.logits_divisor = text.number({"logits_scaling"}).value_or(1.0);
 }
 
-void parse_granite_hybrid(ModelConfig& config, const Fields& text) {
+void parse_granite_hybrid(ModelConfig& config, const Json& text) {
   parse_granite(config, text);
   if (!parse_layer_types(config, text, LayerType::mamba)) {
-    text.fail("layer_types", "is missing");
+    text.fail_at("layer_types", "is missing");
   }
   if (text.integer({"num_local_experts"}, {0, kExperts.max}).value_or(0) > 0) {
     parse_experts(config, text);
@@ -91,13 +91,13 @@ void parse_granite_hybrid(ModelConfig& config, const Fields& text) {
 
 namespace {
 
-void parse_nemotron_pattern(ModelConfig& config, const Fields& text) {
+void parse_nemotron_pattern(ModelConfig& config, const Json& text) {
   const auto pattern = text.text({"hybrid_override_pattern"});
-  if (!pattern) text.fail("hybrid_override_pattern", "is missing");
+  if (!pattern) text.fail_at("hybrid_override_pattern", "is missing");
   if (static_cast<int>(pattern->size()) != config.num_layers) {
-    text.fail("hybrid_override_pattern", "has " + std::to_string(pattern->size()) +
-                                             " layers, num_hidden_layers is " +
-                                             std::to_string(config.num_layers));
+    text.fail_at("hybrid_override_pattern", "has " + std::to_string(pattern->size()) +
+                                                " layers, num_hidden_layers is " +
+                                                std::to_string(config.num_layers));
   }
   for (const char c : *pattern) {
     config.layer_types.push_back(c == 'M'   ? LayerType::mamba
@@ -105,14 +105,14 @@ void parse_nemotron_pattern(ModelConfig& config, const Fields& text) {
                                  : c == '-' ? LayerType::mlp
                                             : LayerType::moe);
     if (std::string_view("M*-E").find(c) == std::string_view::npos) {
-      text.fail("hybrid_override_pattern", std::string("has an unknown layer '") + c + "'");
+      text.fail_at("hybrid_override_pattern", std::string("has an unknown layer '") + c + "'");
     }
   }
 }
 
 }  // namespace
 
-void parse_nemotron(ModelConfig& config, const Fields& text) {
+void parse_nemotron(ModelConfig& config, const Json& text) {
   if (!parse_layer_types(config, text, LayerType::mamba)) parse_nemotron_pattern(config, text);
   const auto& types = config.layer_types;
   if (std::find(types.begin(), types.end(), LayerType::moe) != types.end()) {

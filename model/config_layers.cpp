@@ -10,24 +10,24 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> li
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-LayerType layer_type_of(const Fields& text, const std::string& name, LayerType recurrent) {
+LayerType layer_type_of(const Json& text, const std::string& name, LayerType recurrent) {
   if (is_one_of(name, {"full_attention", "attention"})) return LayerType::full_attention;
   if (name == "sliding_attention") return LayerType::sliding_attention;
   if (name == "linear_attention") return recurrent;
   if (name == "mamba") return LayerType::mamba;
   if (name == "mlp") return LayerType::mlp;
   if (name == "moe") return LayerType::moe;
-  text.fail("layer_types", "\"" + name + "\" is not supported", ErrorCode::unsupported);
+  text.fail_at("layer_types", "\"" + name + "\" is not supported", ErrorCode::unsupported);
 }
 
 }  // namespace
 
-bool parse_layer_types(ModelConfig& config, const Fields& text, LayerType recurrent) {
+bool parse_layer_types(ModelConfig& config, const Json& text, LayerType recurrent) {
   const auto names = text.texts({"layer_types", "layers_block_type"});
   if (!names) return false;
   if (static_cast<int>(names->size()) != config.num_layers) {
-    text.fail("layer_types", "has " + std::to_string(names->size()) + " entries for " +
-                                 std::to_string(config.num_layers) + " layers");
+    text.fail_at("layer_types", "has " + std::to_string(names->size()) + " entries for " +
+                                    std::to_string(config.num_layers) + " layers");
   }
   for (const std::string& name : *names) {
     config.layer_types.push_back(layer_type_of(text, name, recurrent));
@@ -42,7 +42,7 @@ void fill_layer_types(ModelConfig& config, LayerType usual, LayerType other,
   }
 }
 
-void parse_sliding(ModelConfig& config, const Fields& text) {
+void parse_sliding(ModelConfig& config, const Json& text) {
   const auto window = text.integer({"sliding_window"}, kTokens);
   const auto full = LayerType::full_attention, sliding = LayerType::sliding_attention;
   // Qwen publishes a window that a second field switches off.
@@ -56,7 +56,7 @@ void parse_sliding(ModelConfig& config, const Fields& text) {
   }
 }
 
-void parse_alternating(ModelConfig& config, const Fields& text, int period) {
+void parse_alternating(ModelConfig& config, const Json& text, int period) {
   config.sliding_window = text.need_integer({"sliding_window"}, kTokens);
   if (!parse_layer_types(config, text, LayerType::linear_attention)) {
     fill_layer_types(config, LayerType::sliding_attention, LayerType::full_attention,

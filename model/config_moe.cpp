@@ -4,21 +4,21 @@
 
 namespace quire {
 
-void parse_experts(ModelConfig& config, const Fields& text) {
+void parse_experts(ModelConfig& config, const Json& text) {
   MoeConfig& moe = config.moe;
   moe.num_experts =
       text.need_integer({"num_experts", "num_local_experts", "n_routed_experts"}, kExperts);
   moe.num_experts_per_tok = text.need_integer({"num_experts_per_tok"}, {1, moe.num_experts});
   moe.intermediate_size =
       text.integer({"moe_intermediate_size"}, kWidth).value_or(config.intermediate_size);
-  if (moe.intermediate_size == 0) text.fail("moe_intermediate_size", "is missing");
+  if (moe.intermediate_size == 0) text.fail_at("moe_intermediate_size", "is missing");
   moe.norm_topk_prob =
       text.boolean({"norm_topk_prob"}).value_or(config.architecture != "Qwen3MoeForCausalLM");
   moe.routed_scaling_factor = text.number({"routed_scaling_factor"}).value_or(1.0);
   moe.n_group = text.integer({"n_group"}, kExperts).value_or(1);
   moe.topk_group = text.integer({"topk_group"}, {1, moe.n_group}).value_or(1);
   if (moe.num_experts % moe.n_group != 0) {
-    text.fail("n_group", "must divide the " + std::to_string(moe.num_experts) + " experts");
+    text.fail_at("n_group", "must divide the " + std::to_string(moe.num_experts) + " experts");
   }
   moe.num_shared_experts = text.integer({"n_shared_experts"}, {0, 64}).value_or(0);
   moe.shared_intermediate_size =
@@ -27,7 +27,7 @@ void parse_experts(ModelConfig& config, const Fields& text) {
           .value_or(moe.num_shared_experts * moe.intermediate_size);
 }
 
-void parse_expert_layers(ModelConfig& config, const Fields& text) {
+void parse_expert_layers(ModelConfig& config, const Json& text) {
   const int first = text.integer({"first_k_dense_replace"}, {0, 1 << 12}).value_or(0);
   const int step = text.integer({"decoder_sparse_step", "moe_layer_freq"}, kLayers).value_or(1);
   // Qwen counts layers from one, DeepSeek from zero.
@@ -40,30 +40,30 @@ void parse_expert_layers(ModelConfig& config, const Fields& text) {
   }
   if (const auto types = text.texts({"mlp_layer_types"})) {
     if (static_cast<int>(types->size()) != config.num_layers) {
-      text.fail("mlp_layer_types", "must have one entry per layer");
+      text.fail_at("mlp_layer_types", "must have one entry per layer");
     }
     for (int i = 0; i < config.num_layers; ++i) config.moe.layers[i] = (*types)[i] == "sparse";
   }
 }
 
-void parse_mixtral(ModelConfig& config, const Fields& text) {
+void parse_mixtral(ModelConfig& config, const Json& text) {
   parse_sliding(config, text);
   parse_experts(config, text);
   parse_expert_layers(config, text);
 }
 
-void parse_qwen3_moe(ModelConfig& config, const Fields& text) {
+void parse_qwen3_moe(ModelConfig& config, const Json& text) {
   parse_mixtral(config, text);
   config.qk_norm = true;
 }
 
-void parse_glm4_moe(ModelConfig& config, const Fields& text) {
+void parse_glm4_moe(ModelConfig& config, const Json& text) {
   parse_mixtral(config, text);
   config.qk_norm = text.boolean({"use_qk_norm"}).value_or(false);
   config.moe.score = RouterScore::sigmoid;
 }
 
-void parse_gpt_oss(ModelConfig& config, const Fields& text) {
+void parse_gpt_oss(ModelConfig& config, const Json& text) {
   parse_alternating(config, text, 2);
   parse_experts(config, text);
   parse_expert_layers(config, text);
@@ -74,7 +74,7 @@ void parse_gpt_oss(ModelConfig& config, const Fields& text) {
 
 namespace {
 
-void parse_mla(ModelConfig& config, const Fields& text) {
+void parse_mla(ModelConfig& config, const Json& text) {
   config.mla = {
       .q_lora_rank = text.integer({"q_lora_rank"}, kWidth).value_or(0),
       .kv_lora_rank = text.need_integer({"kv_lora_rank"}, kWidth),
@@ -87,7 +87,7 @@ void parse_mla(ModelConfig& config, const Fields& text) {
 
 }  // namespace
 
-void parse_deepseek(ModelConfig& config, const Fields& text) {
+void parse_deepseek(ModelConfig& config, const Json& text) {
   parse_sliding(config, text);
   parse_mla(config, text);
   parse_experts(config, text);
@@ -99,7 +99,7 @@ void parse_deepseek(ModelConfig& config, const Fields& text) {
   if (method == "greedy") {
     config.moe.n_group = config.moe.topk_group = 1;
   } else if (method != (third ? "noaux_tc" : "group_limited_greedy")) {
-    text.fail("topk_method", "\"" + method + "\" is not supported", ErrorCode::unsupported);
+    text.fail_at("topk_method", "\"" + method + "\" is not supported", ErrorCode::unsupported);
   }
 }
 

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "model/config.h"
-#include "model/json_fields.h"
+#include "base/json.h"
 
 namespace quire {
 
@@ -16,37 +16,37 @@ inline constexpr IntRange kExperts{1, 1 << 14};
 inline constexpr IntRange kTokens{1, 1 << 28};
 
 // Failure with the list of what is supported.
-void check_architecture(const std::string& architecture, const Fields& root);
+void check_architecture(const std::string& architecture, const Json& root);
 
 // config.rope and config.rope_local; max_position_embeddings is known.
-void parse_rope(ModelConfig& config, const Fields& text);
+void parse_rope(ModelConfig& config, const Json& text);
 
 // layer_types as published; false where the file has none. What "linear_attention" means depends on
 // the family.
-bool parse_layer_types(ModelConfig& config, const Fields& text, LayerType recurrent);
+bool parse_layer_types(ModelConfig& config, const Json& text, LayerType recurrent);
 // One type for every layer, another where is_other(layer).
 void fill_layer_types(ModelConfig& config, LayerType usual, LayerType other,
                       const std::function<bool(int)>& is_other);
 // sliding_window for all layers, none, or those from max_window_layers on.
-void parse_sliding(ModelConfig& config, const Fields& text);
+void parse_sliding(ModelConfig& config, const Json& text);
 // Local and global layers in turn: every `period`th is global.
-void parse_alternating(ModelConfig& config, const Fields& text, int period);
-void parse_experts(ModelConfig& config, const Fields& text);
+void parse_alternating(ModelConfig& config, const Json& text, int period);
+void parse_experts(ModelConfig& config, const Json& text);
 // Experts in every `step`th layer from `first` on, but in none of mlp_only_layers.
-void parse_expert_layers(ModelConfig& config, const Fields& text);
+void parse_expert_layers(ModelConfig& config, const Json& text);
 
 // The families, by what they are made of.
-void parse_granite(ModelConfig& config, const Fields& text);
-void parse_mixtral(ModelConfig& config, const Fields& text);
-void parse_qwen3_moe(ModelConfig& config, const Fields& text);
-void parse_glm4_moe(ModelConfig& config, const Fields& text);
-void parse_gpt_oss(ModelConfig& config, const Fields& text);
-void parse_deepseek(ModelConfig& config, const Fields& text);
-void parse_delta_net_hybrid(ModelConfig& config, const Fields& text);
-void parse_granite_hybrid(ModelConfig& config, const Fields& text);
-void parse_nemotron(ModelConfig& config, const Fields& text);
+void parse_granite(ModelConfig& config, const Json& text);
+void parse_mixtral(ModelConfig& config, const Json& text);
+void parse_qwen3_moe(ModelConfig& config, const Json& text);
+void parse_glm4_moe(ModelConfig& config, const Json& text);
+void parse_gpt_oss(ModelConfig& config, const Json& text);
+void parse_deepseek(ModelConfig& config, const Json& text);
+void parse_delta_net_hybrid(ModelConfig& config, const Json& text);
+void parse_granite_hybrid(ModelConfig& config, const Json& text);
+void parse_nemotron(ModelConfig& config, const Json& text);
 
 // layer_types and the numbers that only this architecture has; the common numbers are known.
-void parse_family(ModelConfig& config, const Fields& text);
+void parse_family(ModelConfig& config, const Json& text);
 
 }  // namespace quire

@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-RopeKind kind_of(const Fields& fields, const std::string& name) {
+RopeKind kind_of(const Json& fields, const std::string& name) {
   constexpr std::pair<std::string_view, RopeKind> kKinds[] = {
       {"default", RopeKind::standard},
       {"linear", RopeKind::linear},
@@ -20,36 +20,36 @@ RopeKind kind_of(const Fields& fields, const std::string& name) {
   for (const auto& [spelling, kind] : kKinds) {
     if (name == spelling) return kind;
   }
-  fields.fail(
+  fields.fail_at(
       "rope_type",
       "\"" + name + "\" is not supported (default, linear, dynamic, yarn, llama3, longrope)",
       ErrorCode::unsupported);
 }
 
-void check(const RopeConfig& rope, const Fields& fields) {
-  if (!(rope.theta > 0)) fields.fail("rope_theta", "must be above 0");
+void check(const RopeConfig& rope, const Json& fields) {
+  if (!(rope.theta > 0)) fields.fail_at("rope_theta", "must be above 0");
   if (!(rope.partial_rotary_factor > 0 && rope.partial_rotary_factor <= 1)) {
-    fields.fail("partial_rotary_factor", "must be above 0 and at most 1");
+    fields.fail_at("partial_rotary_factor", "must be above 0 and at most 1");
   }
-  if (!(rope.factor > 0)) fields.fail("factor", "must be above 0");
+  if (!(rope.factor > 0)) fields.fail_at("factor", "must be above 0");
   if (!(rope.high_freq_factor > rope.low_freq_factor)) {
-    fields.fail("high_freq_factor", "must be above low_freq_factor");
+    fields.fail_at("high_freq_factor", "must be above low_freq_factor");
   }
   if (rope.kind == RopeKind::longrope &&
       (rope.short_factor.empty() || rope.short_factor.size() != rope.long_factor.size())) {
-    fields.fail("long_factor", "longrope needs short_factor and long_factor of one length");
+    fields.fail_at("long_factor", "longrope needs short_factor and long_factor of one length");
   }
   for (const auto* list : {&rope.short_factor, &rope.long_factor}) {
     for (const double f : *list) {
-      if (!(f > 0)) fields.fail("long_factor", "factors must be above 0");
+      if (!(f > 0)) fields.fail_at("long_factor", "factors must be above 0");
     }
   }
 }
 
 // `scaling` is rope_parameters or rope_scaling; `top` has what the older form keeps beside it.
-RopeConfig parse_one(const ModelConfig& config, const Fields& top, const Fields* scaling) {
-  const Fields& in = scaling != nullptr ? *scaling : top;
-  const auto number = [&](Fields::Names names) {
+RopeConfig parse_one(const ModelConfig& config, const Json& top, const Json* scaling) {
+  const Json& in = scaling != nullptr ? *scaling : top;
+  const auto number = [&](Json::Names names) {
     const auto inner = in.number(names);
     return inner ? inner : top.number(names);
   };
@@ -82,11 +82,11 @@ RopeConfig parse_one(const ModelConfig& config, const Fields& top, const Fields*
 
 }  // namespace
 
-void parse_rope(ModelConfig& config, const Fields& text) {
+void parse_rope(ModelConfig& config, const Json& text) {
   const auto scaling = text.object({"rope_parameters", "rope_scaling"});
   const auto full = scaling ? scaling->object({"full_attention"}) : std::nullopt;
   const auto sliding = scaling ? scaling->object({"sliding_attention"}) : std::nullopt;
-  const Fields* global = full ? &*full : scaling && !sliding ? &*scaling : nullptr;
+  const Json* global = full ? &*full : scaling && !sliding ? &*scaling : nullptr;
   config.rope = parse_one(config, text, global);
   if (sliding) {
     config.rope_local = parse_one(config, text, &*sliding);

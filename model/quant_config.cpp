@@ -4,7 +4,7 @@
 #include <regex>
 
 #include "backend/ops_moe.h"
-#include "model/json_fields.h"
+#include "base/json.h"
 
 namespace quire {
 
@@ -23,7 +23,7 @@ struct Unsupported {
 
 std::string in_quotes(const std::string& text) { return "\"" + text + "\""; }
 
-void need_text(const Fields& fields, const std::string& prefix, std::string_view name,
+void need_text(const Json& fields, const std::string& prefix, std::string_view name,
                std::string_view value) {
   const std::string found = fields.text({name}).value_or("");
   if (found != value) {
@@ -31,14 +31,14 @@ void need_text(const Fields& fields, const std::string& prefix, std::string_view
   }
 }
 
-void need_absent(const Fields& fields, const std::string& prefix, std::string_view name) {
+void need_absent(const Json& fields, const std::string& prefix, std::string_view name) {
   const auto found = fields.find({name});
   if (!found) return;
-  const bool empty_object = found->is_object() && found->get_object().value().size() == 0;
+  const bool empty_object = found->is_object() && found->members().empty();
   if (!empty_object) unsupported(prefix + std::string(name), "a value", "null");
 }
 
-void need_block(const Fields& fields, const std::string& prefix, std::string_view name) {
+void need_block(const Json& fields, const std::string& prefix, std::string_view name) {
   const std::vector<std::int32_t> sizes = fields.integers({name}, {1, 1 << 20});
   if (sizes == std::vector<std::int32_t>{kFp8Block, kFp8Block}) return;
   std::string text = "[";
@@ -60,7 +60,7 @@ void check_patterns(const std::vector<std::string>& patterns, const std::string&
 }
 
 // 8-bit floats: { "num_bits": 8, "type": "float", "symmetric": true }.
-void need_fp8(const Fields& fields, const std::string& prefix) {
+void need_fp8(const Json& fields, const std::string& prefix) {
   const int bits = fields.integer({"num_bits"}, {1, 64}).value_or(0);
   if (bits != 8) unsupported(prefix + "num_bits", std::to_string(bits), "8");
   need_text(fields, prefix, "type", "float");
@@ -69,7 +69,7 @@ void need_fp8(const Fields& fields, const std::string& prefix) {
   }
 }
 
-Fp8Scope weight_scope(const Fields& weights, const std::string& prefix) {
+Fp8Scope weight_scope(const Json& weights, const std::string& prefix) {
   need_fp8(weights, prefix);
   const std::string strategy = weights.text({"strategy"}).value_or("tensor");
   if (strategy == "tensor") return Fp8Scope::tensor;
@@ -81,7 +81,7 @@ Fp8Scope weight_scope(const Fields& weights, const std::string& prefix) {
   return Fp8Scope::block;
 }
 
-bool input_is_static(const Fields& group, const std::string& prefix, Fp8Scope scope) {
+bool input_is_static(const Json& group, const std::string& prefix, Fp8Scope scope) {
   const auto input = group.object({"input_activations"});
   if (!input) {
     unsupported(prefix + "input_activations", "null", "8-bit floats, dynamic or per tensor");
@@ -100,18 +100,19 @@ bool input_is_static(const Fields& group, const std::string& prefix, Fp8Scope sc
 }
 
 // https://github.com/vllm-project/compressed-tensors: one group of Linear modules in e4m3.
-Fp8Config parse_compressed_tensors(const Fields& quantization) {
+Fp8Config parse_compressed_tensors(const Json& quantization) {
   need_text(quantization, "", "format", "float-quantized");
   need_absent(quantization, "", "sparsity_config");
   need_absent(quantization, "", "transform_config");
   const auto groups = quantization.object({"config_groups"});
   if (!groups) unsupported("config_groups", "null", "one group");
-  const std::vector<std::string> names = groups->names();
-  if (names.size() != 1) {
-    unsupported("config_groups", std::to_string(names.size()) + " groups", "one group");
+  if (groups->members().size() != 1) {
+    unsupported("config_groups", std::to_string(groups->members().size()) + " groups", "one group");
   }
-  const std::string prefix = "config_groups." + names.front() + ".";
-  const auto group = groups->object({names.front()});
+  const std::string name((*groups->members().begin()).name);
+  const std::string prefix = "config_groups." + name + ".";
+  const auto group = groups->object({name});
+  if (!group) unsupported(prefix + "weights", "null", "8-bit floats");
   const auto targets = group->texts({"targets"}).value_or(std::vector<std::string>{});
   if (targets != std::vector<std::string>{"Linear"}) {
     unsupported(prefix + "targets", targets.empty() ? "[]" : in_quotes(targets.front()) + ", …",
@@ -130,7 +131,7 @@ Fp8Config parse_compressed_tensors(const Fields& quantization) {
 }
 
 // Hugging Face's and DeepSeek's: blocks, or one scale for a matrix.
-Fp8Config parse_fp8(const Fields& quantization) {
+Fp8Config parse_fp8(const Json& quantization) {
   const std::string format = quantization.text({"fmt"}).value_or("e4m3");
   if (format != "e4m3") unsupported("fmt", in_quotes(format), "\"e4m3\"");
   const std::string scheme = quantization.text({"activation_scheme"}).value_or("dynamic");
@@ -152,15 +153,15 @@ Fp8Config parse_fp8(const Fields& quantization) {
 }
 
 // compressed-tensors names the layers it packed in groups; without any, weights are as they are.
-bool only_cache(const Fields& quant) {
+bool only_cache(const Json& quant) {
   const auto groups = quant.find({"config_groups"});
   return quant.text({"quant_method"}) == "compressed-tensors" && groups && groups->is_object() &&
-         groups->get_object().value_unsafe().size() == 0;
+         groups->members().empty();
 }
 
 // As compressed-tensors and ModelOpt describe it: a float of 8 bits, one scale for a layer's keys
 // and one for its values.
-std::optional<DType> parse_kv_cache_scheme(const Fields& quant) {
+std::optional<DType> parse_kv_cache_scheme(const Json& quant) {
   const auto scheme = quant.object({"kv_cache_scheme"});
   if (!scheme) return {};
   const std::string type = scheme->text({"type"}).value_or("");
@@ -169,10 +170,10 @@ std::optional<DType> parse_kv_cache_scheme(const Fields& quant) {
                          !scheme->boolean({"dynamic"}).value_or(false) &&
                          scheme->boolean({"symmetric"}).value_or(true);
   if (type == "float" && bits == 8 && one_scale) return DType::fp8_e4m3;
-  quant.fail("kv_cache_scheme",
-             "only type float with 8 bits is supported, symmetric and with one static scale a "
-             "tensor",
-             ErrorCode::unsupported);
+  quant.fail_at("kv_cache_scheme",
+                "only type float with 8 bits is supported, symmetric and with one static scale a "
+                "tensor",
+                ErrorCode::unsupported);
 }
 
 }  // namespace
@@ -187,7 +188,7 @@ bool Fp8Config::ignores(std::string_view module) const {
   });
 }
 
-QuantConfig parse_quantization(const Fields& quantization) {
+QuantConfig parse_quantization(const Json& quantization) {
   QuantConfig config;
   config.kv_cache_dtype = parse_kv_cache_scheme(quantization);
   if (only_cache(quantization)) return config;

@@ -13,7 +13,7 @@
 
 namespace quire {
 
-class Fields;
+class Json;
 
 // What a scale of an fp8 matrix covers.
 enum class Fp8Scope : std::uint8_t { tensor, channel, block };
@@ -42,6 +42,6 @@ struct QuantConfig {
 };
 
 // `quantization` is the object itself.
-QuantConfig parse_quantization(const Fields& quantization);
+QuantConfig parse_quantization(const Json& quantization);
 
 }  // namespace quire

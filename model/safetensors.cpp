@@ -11,7 +11,7 @@
 #include <optional>
 #include <set>
 
-#include "model/json_fields.h"
+#include "base/json.h"
 
 namespace quire {
 
@@ -70,13 +70,12 @@ class HeaderReader {
   HeaderReader(std::size_t data_begin, std::size_t file_size, const std::filesystem::path& file)
       : data_begin_(data_begin), data_bytes_(file_size - data_begin), file_(file) {}
 
-  StoredTensor read(const std::string& name, simdjson::dom::element value) const {
-    simdjson::dom::object object;
-    std::string_view dtype;
+  StoredTensor read(const std::string& name, const Json& object) const {
     StoredTensor tensor;
-    if (value.get(object) != simdjson::SUCCESS) fail(file_, named(name) + " is not an object");
-    if (object["dtype"].get(dtype) != simdjson::SUCCESS) fail(file_, named(name) + " has no dtype");
-    const StoredType& type = stored_type(dtype, name, file_);
+    if (!object.is_object()) fail(file_, named(name) + " is not an object");
+    const auto dtype = object.find({"dtype"});
+    if (!dtype || !dtype->is_string()) fail(file_, named(name) + " has no dtype");
+    const StoredType& type = stored_type(dtype->as_string(), name, file_);
     tensor.usable = type.dtype.has_value();
     tensor.dtype = type.dtype.value_or(DType::u8);
     tensor.shape = read_shape(name, object);
@@ -86,17 +85,14 @@ class HeaderReader {
   }
 
  private:
-  std::vector<std::int64_t> read_shape(const std::string& name,
-                                       simdjson::dom::object object) const {
-    simdjson::dom::array array;
-    if (object["shape"].get(array) != simdjson::SUCCESS) fail(file_, named(name) + " has no shape");
+  std::vector<std::int64_t> read_shape(const std::string& name, const Json& object) const {
+    const auto sizes = object.find({"shape"});
+    if (!sizes || !sizes->is_array()) fail(file_, named(name) + " has no shape");
     std::vector<std::int64_t> shape;
-    for (const simdjson::dom::element item : array) {
-      std::int64_t n = 0;
-      if (item.get(n) != simdjson::SUCCESS || n < 0) {
-        fail(file_, named(name) + " has a shape that is not made of sizes");
-      }
-      shape.push_back(n);
+    for (const Json size : sizes->items()) {
+      const auto n = size.whole_number();
+      if (!n || *n < 0) fail(file_, named(name) + " has a shape that is not made of sizes");
+      shape.push_back(*n);
     }
     if (shape.size() > kMaxRank) {
       fail(file_, named(name) + " has rank " + std::to_string(shape.size()) + ", at most " +
@@ -116,18 +112,17 @@ class HeaderReader {
     return bytes;
   }
 
-  void place(const std::string& name, simdjson::dom::object object, StoredTensor& tensor,
+  void place(const std::string& name, const Json& object, StoredTensor& tensor,
              std::string_view type) const {
-    simdjson::dom::array array;
     std::uint64_t at[2] = {};
-    std::size_t count = 0;
-    if (object["data_offsets"].get(array) == simdjson::SUCCESS) {
-      for (const simdjson::dom::element item : array) {
-        if (count < 2 && item.get(at[count]) != simdjson::SUCCESS) count = 2;
-        ++count;
-      }
+    const auto offsets = object.find({"data_offsets"});
+    bool two = offsets && offsets->is_array() && offsets->items().size() == 2;
+    for (std::size_t i = 0; two && i < 2; ++i) {
+      const auto offset = offsets->items()[i].whole_number();
+      two = offset && *offset >= 0;
+      if (two) at[i] = static_cast<std::uint64_t>(*offset);
     }
-    if (count != 2) fail(file_, named(name) + " has no data_offsets [begin, end]");
+    if (!two) fail(file_, named(name) + " has no data_offsets [begin, end]");
     if (at[0] > at[1] || at[1] > data_bytes_) {
       fail(file_, named(name) + " lies at [" + std::to_string(at[0]) + ", " +
                       std::to_string(at[1]) + ") of " + std::to_string(data_bytes_) +
@@ -184,18 +179,10 @@ TensorTable parse_safetensors_header(std::string_view head, std::size_t file_siz
     fail(file, "claims a header of " + std::to_string(length) + " bytes in a file of " +
                    std::to_string(file_size));
   }
-  simdjson::dom::parser parser;
-  simdjson::dom::element root;
-  simdjson::dom::object object;
-  const std::string json(head.substr(sizeof(length), length));
-  if (const auto error = parser.parse(json).get(root); error != simdjson::SUCCESS) {
-    fail(file, std::string("header is not JSON: ") + simdjson::error_message(error));
-  }
-  if (root.get(object) != simdjson::SUCCESS) fail(file, "header is not a JSON object");
-
+  const JsonDocument header(std::string(head.substr(sizeof(length), length)), file);
   const HeaderReader reader(sizeof(length) + length, file_size, file);
   TensorTable tensors;
-  for (const auto& [key, value] : object) {
+  for (const auto& [key, value] : header.object().members()) {
     if (key == "__metadata__") continue;
     const std::string name(key);
     if (!tensors.emplace(name, reader.read(name, value)).second) {
@@ -260,14 +247,11 @@ Checkpoint::Checkpoint(const std::filesystem::path& model_dir) : directory_(mode
     fail(model_dir, "has neither model.safetensors nor model.safetensors.index.json",
          ErrorCode::not_found);
   }
-  const JsonDocument document(read_text_file(index, kMaxIndexBytes), index);
-  const auto map = document.root().find({"weight_map"});
-  simdjson::dom::object names;
-  if (!map || map->get(names) != simdjson::SUCCESS) fail(index, "weight_map is not an object");
+  const JsonDocument document = JsonDocument::read(index, kMaxIndexBytes);
+  const auto names = document.object().at("weight_map").members();
   std::set<std::string> shards;
   for (const auto& [name, file] : names) {
-    std::string_view shard;
-    if (file.get(shard) != simdjson::SUCCESS) fail(index, named(name) + " has no file name");
+    const std::string_view shard = file.as_string();
     if (shard.find('/') != std::string_view::npos || shard == ".." || shard.empty()) {
       fail(index, named(name) + " is in \"" + std::string(shard) + "\", outside the directory");
     }
@@ -276,8 +260,7 @@ Checkpoint::Checkpoint(const std::filesystem::path& model_dir) : directory_(mode
   for (const std::string& shard : shards) add(model_dir / shard);
   for (const auto& [name, file] : names) {
     const Entry* entry = find(name);
-    if (entry == nullptr ||
-        entry->file->path().filename() != std::string(file.get_string().value())) {
+    if (entry == nullptr || entry->file->path().filename() != std::string(file.as_string())) {
       fail(index, named(name) + " is not in the file that the index names");
     }
   }

@@ -9,7 +9,7 @@
 #include <map>
 #include <string_view>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {

@@ -90,7 +90,7 @@ TEST_CASE("a folder without a template, or with a broken one, is refused by file
   CHECK_THAT(failure_of(dir.path()),
              Catch::Contains("tokenizer_config.json") && Catch::Contains("JSON"));
   dir.with("tokenizer_config.json", R"({"chat_template": [{"template": "no name"}]})");
-  CHECK_THAT(failure_of(dir.path()), Catch::Contains("needs a name"));
+  CHECK_THAT(failure_of(dir.path()), Catch::Contains("chat_template[0].name: is missing"));
   dir.with("chat_template.jinja", "first\nsecond {{ oops\n");
   CHECK_THAT(failure_of(dir.path()),
              Catch::Contains("not") ||

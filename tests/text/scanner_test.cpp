@@ -2,8 +2,8 @@
 #include <random>
 #include <string>
 
+#include "base/utf8.h"
 #include "text/tokenizer/split_pattern.h"
-#include "text/utf8.h"
 
 namespace quire {
 
@@ -120,6 +120,33 @@ TEST_CASE("Oniguruma's reading of an expression", "[text][pattern]") {
     }
     CHECK(matches == test.matches);
   }
+}
+
+// What of the text the expression matches, one after the other.
+std::string matches(std::string_view expression, std::string_view text) {
+  std::vector<Span> spans;
+  make_regex_pattern(expression)->find(text, spans);
+  std::string found;
+  for (const Span& span : spans) {
+    if (span.is_match) found += std::string(text.substr(span.begin, span.end - span.begin)) + ";";
+  }
+  return found;
+}
+
+TEST_CASE("classes in classes are unions and intersections, as Oniguruma reads them", "[text]") {
+  // Bloom's.
+  constexpr std::string_view kBloom = R"( ?[^(\s|[.,!?…。，、।۔،])]+)";
+  CHECK(matches(kBloom, "Hi there, you|me。(x)") == "Hi; there; you;me;x;");
+  CHECK(matches("[a[b]c]+", "abcd[]") == "abc;");
+  CHECK(matches("[a[^b-y]c]+", "abcz!d") == "a;cz!;");
+  CHECK(matches("[^a[^bc]]+", "abcda") == "bc;");
+  CHECK(matches("[a-z&&[^aeiou]]+", "quire bcd") == "q;r;bcd;");
+  CHECK(matches("[^a-z&&[^aeiou]]+", "quire!") == "ui;e!;");
+  CHECK(matches(R"([\W_]+)", "a_b -c") == "_; -;");
+  CHECK(matches(R"([^\H]+)", "xyz0Ag") == "0A;");
+  CHECK(matches("[]a[]-]]{2}", "a]-]a") == "a];-];");
+  CHECK(matches("[[a][b]]{2}", "abba") == "ab;ba;");
+  CHECK_THROWS_WITH(matches(std::string(1 << 20, '['), "a"), Catch::Contains("too deep"));
 }
 
 }  // namespace

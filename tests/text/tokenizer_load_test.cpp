@@ -28,63 +28,63 @@ TEST_CASE("a broken tokenizer.json is refused by field", "[text][tokenizer]") {
   const std::vector<Case> cases = {
       {"", "tokenizer.json: "},
       {R"({"model": )", "tokenizer.json: "},
-      {R"([])", "/: expected an object"},
-      {R"({})", "/model: is missing"},
-      {R"({"model": 3})", "/model: expected an object"},
-      {R"({"model": {"type": "BPE", "merges": []}})", "/model/vocab: is missing"},
-      {R"({"model": {"type": "BPE", "vocab": {}}})", "/model/merges: is missing"},
+      {R"([])", "must be an object"},
+      {R"({})", "model: is missing"},
+      {R"({"model": 3})", "model: must be an object"},
+      {R"({"model": {"type": "BPE", "merges": []}})", "model.vocab: is missing"},
+      {R"({"model": {"type": "BPE", "vocab": {}}})", "model.merges: is missing"},
       {R"({"model": {"type": "BPE", "vocab": [], "merges": []}})",
-       "/model/vocab: expected an object"},
+       "model.vocab: must be an object"},
       {R"({"model": {"type": "BPE", "vocab": {"a": "b"}, "merges": []}})",
-       "/model/vocab/a: expected an integer from 0 to 4194303"},
-      {R"({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}})", "/model/vocab/a: "},
+       "model.vocab.a: must be an integer from 0 to 4194303"},
+      {R"({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}})", "model.vocab.a: "},
       {R"({"model": {"type": "BPE", "vocab": {"a": 99999999999}, "merges": []}})",
-       "/model/vocab/a: "},
+       "model.vocab.a: "},
       {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "b"]]}})",
-       "/model/merges/0: \"b\" is not in the vocabulary"},
+       "model.merges[0]: \"b\" is not in the vocabulary"},
       {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a a"]}})",
-       "/model/merges/0: \"aa\" is not in the vocabulary"},
+       "model.merges[0]: \"aa\" is not in the vocabulary"},
       {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a"]}})",
-       "/model/merges/0: expected two tokens"},
+       "model.merges[0]: must be two tokens"},
       {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [7]}})",
-       "/model/merges/0: expected a string or an array"},
+       "model.merges[0]: must be a string or a list"},
       {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "dropout": 0.1}})",
-       "/model/dropout: "},
-      {R"({"model": {"type": "Unigram", "vocab": [["a"]]}})", "/model/vocab/0: expected [token"},
-      {R"({"model": {"type": "Unigram", "vocab": [["a", 0]], "unk_id": 1}})", "/model/unk_id: "},
-      {R"({"model": {"type": "Unigram", "vocab": [], "unk_id": 0}})", "/model/unk_id: "},
-      {R"({"model": {"type": "Quantum", "vocab": {}}})", "/model/type: \"Quantum\""},
-      {R"({"normalizer": {"type": "NFX"}, "model": {}})", "/normalizer/type: \"NFX\""},
+       "model.dropout: "},
+      {R"({"model": {"type": "Unigram", "vocab": [["a"]]}})", "model.vocab[0]: must be [token"},
+      {R"({"model": {"type": "Unigram", "vocab": [["a", 0]], "unk_id": 1}})", "model.unk_id: "},
+      {R"({"model": {"type": "Unigram", "vocab": [], "unk_id": 0}})", "model.unk_id: "},
+      {R"({"model": {"type": "Quantum", "vocab": {}}})", "model.type: \"Quantum\""},
+      {R"({"normalizer": {"type": "NFX"}, "model": {}})", "normalizer.type: \"NFX\""},
       {R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Strip"}]}, "model": {}})",
-       "/normalizer/normalizers/0/strip_left: is missing"},
+       "normalizer.normalizers[0].strip_left: is missing"},
       {R"({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "?"}, "model": {}})",
-       "/normalizer/precompiled_charsmap: "},
+       "normalizer.precompiled_charsmap: "},
       {R"({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}, "model": {}})",
-       "/normalizer/precompiled_charsmap: has a trie of a wrong size"},
+       "normalizer.precompiled_charsmap: has a trie of a wrong size"},
       {R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Removed",
            "invert": false}, "model": {"type": "BPE", "vocab": {}, "merges": []}})",
-       "/pre_tokenizer/pattern/Regex: the expression is not valid"},
-      {R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[a&&b]"}, "behavior": "Removed",
+       "pre_tokenizer.pattern.Regex: the expression is not valid"},
+      {R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[a[b]"}, "behavior": "Removed",
            "invert": false}, "model": {"type": "BPE", "vocab": {}, "merges": []}})",
-       "/pre_tokenizer/pattern/Regex: the expression has a class within a class"},
+       "pre_tokenizer.pattern.Regex: the expression has a class that does not end"},
       {R"({"pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "Sliced",
            "invert": false}, "model": {"type": "BPE", "vocab": {}, "merges": []}})",
-       "/pre_tokenizer/behavior: \"Sliced\""},
+       "pre_tokenizer.behavior: \"Sliced\""},
       {R"({"pre_tokenizer": {"type": "Metaspace", "replacement": "__"},
            "model": {"type": "BPE", "vocab": {}, "merges": []}})",
-       "/pre_tokenizer/replacement: expected a string of one character"},
+       "pre_tokenizer.replacement: must be a string of one character"},
       {R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "added_tokens": [{"id": 0}]})",
-       "/added_tokens/0/content: is missing"},
+       "added_tokens[0].content: is missing"},
       {R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "decoder": {"type": "Rot13"}})",
-       "/decoder/type: \"Rot13\""},
+       "decoder.type: \"Rot13\""},
       {R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "post_processor":
            {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}],
             "pair": [], "special_tokens": {}}})",
-       "/post_processor/single/0/SpecialToken/id: is not among the special_tokens"},
+       "post_processor.single[0].SpecialToken.id: is not among the special_tokens"},
       {R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "post_processor":
            {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "B", "type_id": 0}}],
             "pair": [], "special_tokens": {}}})",
-       "/post_processor/single/0/Sequence: there is no second sequence"},
+       "post_processor.single[0].Sequence: there is no second sequence"},
   };
   for (const Case& test : cases) {
     INFO(test.json);
@@ -167,6 +167,34 @@ TEST_CASE("what a token adds to a text", "[text][tokenizer]") {
   CHECK(metaspace->token_bytes(0) == "a");
   CHECK(metaspace->token_bytes(1) == " the");
   CHECK(metaspace->token_bytes(2) == "\n");
+}
+
+// As Gemma and Llama 2 publish it, and what Python's json module writes besides.
+TEST_CASE("a value that the tokenizer does not need may be anything", "[text][tokenizer]") {
+  const fs::path folder = fs::temp_directory_path() / "quire_tokenizer_load_test";
+  fs::create_directories(folder);
+  std::ofstream(folder / "tokenizer.json")
+      << R"({"model": {"type": "WordLevel", "vocab": {"<s>": 0, "a": 1}, "unk_token": "a"},
+             "truncation": {"max_length": 1000000000000000019884624838656}, "x": [NaN, -Infinity]})";
+  std::ofstream(folder / "tokenizer_config.json")
+      << R"({"model_max_length": 1000000000000000019884624838656, "bos_token": {"content": "<s>"},
+             "eos_token": "a", "junk": [1e999, "\ud800"], "chat_template": "{{ bos_token }}!"})";
+  const auto tokenizer = Tokenizer::load(folder);
+  CHECK(tokenizer->special_strings().at("bos_token") == "<s>");
+  CHECK(tokenizer->special_strings().at("eos_token") == "a");
+  fs::remove_all(folder);
+}
+
+// Recorded with the tokenizers library: a token of blanks that the one before has taken along.
+TEST_CASE("what a token has stripped belongs to no other token", "[text][tokenizer]") {
+  const auto tokenizer = Tokenizer::parse(R"({
+    "added_tokens": [
+      {"id": 2, "content": "...", "single_word": false, "lstrip": false, "rstrip": true,
+       "normalized": false, "special": false},
+      {"id": 3, "content": "  ", "single_word": false, "lstrip": true, "rstrip": false,
+       "normalized": false, "special": false}],
+    "model": {"type": "WordLevel", "vocab": {"b": 0, "c": 1}, "unk_token": "b"}})");
+  CHECK(tokenizer->encode("...\n  ...  c  ...", false) == std::vector<TokenId>{2, 2, 1, 3, 2});
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "jinja/evaluation.h"
 #include "jinja/filters/globals.h"
 #include "jinja/syntax/statements.h"
@@ -14,6 +14,8 @@
 
 namespace quire {
 namespace {
+
+namespace fs = std::filesystem;
 
 using jinja::Dict;
 using jinja::List;
@@ -155,43 +157,23 @@ std::unique_ptr<jinja::TemplateTree> parse_or_throw(const std::string& source,
   }
 }
 
-std::optional<std::string> read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  std::ostringstream content;
-  content << file.rdbuf();
-  return content.str();
-}
+constexpr std::size_t kMaxFileBytes = 64u << 20;
 
-Dict read_json_object(const std::filesystem::path& path) {
-  const std::optional<std::string> text = read_file(path);
-  if (!text) return {};
-  try {
-    const Value value = jinja::parse_json(*text);
-    if (value.is(Value::Kind::dict)) return value.dict();
-  } catch (const Failure& failure) {
-    throw Failure(ErrorCode::invalid_argument, path.string() + ": " + failure.what());
-  }
-  throw Failure(ErrorCode::invalid_argument, path.string() + ": expected a JSON object");
+std::optional<JsonDocument> read_json(const fs::path& path) {
+  if (!fs::exists(path)) return {};
+  return std::optional<JsonDocument>(std::in_place, read_text_file(path, kMaxFileBytes), path);
 }
 
 // A token is a text or {"content": text, …}.
-Value token_text(const Value& token) {
-  if (!token.is(Value::Kind::dict)) return token;
-  const Value* content = token.dict().find("content");
-  return content == nullptr ? Value() : *content;
-}
-
-Dict special_tokens(const Dict& config, const Dict& map) {
-  Dict tokens;
+void add_special_tokens(Dict& tokens, const Json& config) {
   for (std::string_view name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
                                 "cls_token", "mask_token"}) {
-    const Value* token = config.find(name);
-    if (token == nullptr) token = map.find(name);
-    const Value text = token == nullptr ? Value() : token_text(*token);
-    if (text.is_string()) tokens.set(name, text);
+    auto token = config.find({name});
+    if (token && token->is_object()) token = token->find({"content"});
+    if (token && token->is_string() && tokens.find(name) == nullptr) {
+      tokens.set(name, Value(std::string(token->as_string())));
+    }
   }
-  return tokens;
 }
 
 }  // namespace
@@ -209,6 +191,17 @@ struct ChatTemplate::Parts {
       shows_thinking = shows_thinking || source.find(word) != source.npos;
     }
   }
+
+  // A text, or a list of them by name.
+  void add_all(const Json& field) {
+    const std::string origin = field.file().string();
+    if (!field.is_array()) return add(std::string(field.as_string()), origin, false);
+    for (const Json entry : field.items()) {
+      const std::string name = entry.need_text("name");
+      const std::string source = entry.need_text("template");
+      if (name == "tool_use" || name == "default") add(source, origin, name == "tool_use");
+    }
+  }
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
@@ -223,29 +216,28 @@ ChatTemplate ChatTemplate::parse(std::string source) {
 }
 
 ChatTemplate ChatTemplate::load(const std::string& model_dir) {
-  const std::filesystem::path dir(model_dir);
-  const std::string config_path = (dir / "tokenizer_config.json").string();
-  const Dict config = read_json_object(config_path);
+  const fs::path dir(model_dir);
+  const auto config = read_json(dir / "tokenizer_config.json");
   auto parts = std::make_unique<Parts>();
-  parts->tokens = special_tokens(config, read_json_object(dir / "special_tokens_map.json"));
-
-  const Value* found = config.find("chat_template");
-  if (const auto source = read_file(dir / "chat_template.jinja")) {
-    parts->add(*source, (dir / "chat_template.jinja").string(), false);
-  } else if (found != nullptr && found->is_string()) {
-    parts->add(found->string(), config_path, false);
-  } else if (found != nullptr && found->is(Value::Kind::list)) {
-    for (const Value& entry : found->list()) {
-      const Value* name = entry.is(Value::Kind::dict) ? entry.dict().find("name") : nullptr;
-      const Value* text = entry.is(Value::Kind::dict) ? entry.dict().find("template") : nullptr;
-      if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string()) {
-        throw Failure(ErrorCode::invalid_argument,
-                      config_path + ": chat_template: each entry needs a name and a template");
-      }
-      const bool for_tools = name->string() == "tool_use";
-      if (for_tools || name->string() == "default")
-        parts->add(text->string(), config_path, for_tools);
-    }
+  if (config) add_special_tokens(parts->tokens, config->object());
+  if (const auto map = read_json(dir / "special_tokens_map.json")) {
+    add_special_tokens(parts->tokens, map->object());
+  }
+  const auto processor = read_json(dir / "chat_template.json");
+  const auto add_file = [&](const fs::path& file, bool is_for_tools) {
+    parts->add(read_text_file(file, kMaxFileBytes), file.string(), is_for_tools);
+  };
+  const auto add_field = [&](const std::optional<JsonDocument>& document) {
+    const auto field = document ? document->object().find({"chat_template"}) : std::nullopt;
+    if (field) parts->add_all(*field);
+    return field.has_value();
+  };
+  if (const fs::path file = dir / "chat_template.jinja"; fs::exists(file)) {
+    add_file(file, false);
+    const fs::path for_tools = dir / "additional_chat_templates" / "tool_use.jinja";
+    if (fs::exists(for_tools)) add_file(for_tools, true);
+  } else if (!add_field(processor)) {
+    add_field(config);
   }
   if (!parts->main && !parts->with_tools)
     throw Failure(ErrorCode::not_found, model_dir + ": the model has no chat template");

@@ -2,21 +2,21 @@
 
 #include <algorithm>
 
-#include "text/tokenizer/json_field.h"
+#include "base/json.h"
+#include "base/utf8.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace quire {
 namespace {
 
-AddedToken load_added_token(const JsonField& field, const Normalizer* normalizer) {
+AddedToken load_added_token(const Json& field, const Normalizer* normalizer) {
   AddedToken token{
-      .content = field.required_text("content"),
-      .single_word = field.required_flag("single_word"),
-      .lstrip = field.required_flag("lstrip"),
-      .rstrip = field.required_flag("rstrip"),
-      .normalized = field.required_flag("normalized"),
-      .special = field.required_flag("special"),
+      .content = field.need_text("content"),
+      .single_word = field.at("single_word").as_boolean(),
+      .lstrip = field.at("lstrip").as_boolean(),
+      .rstrip = field.at("rstrip").as_boolean(),
+      .normalized = field.at("normalized").as_boolean(),
+      .special = field.at("special").as_boolean(),
       .normalized_content = {},
   };
   token.normalized_content = token.content;
@@ -59,22 +59,27 @@ std::size_t space_behind(std::string_view text, std::size_t begin) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(const std::optional<JsonField>& list, const Vocab& vocab,
+AddedTokens::AddedTokens(const std::optional<Json>& list, const Vocab& vocab,
                          const Normalizer* normalizer) {
   // The library numbers tokens that the vocabulary lacks in their order, whatever the file says.
   auto next_id = static_cast<TokenId>(vocab.size());
-  for (const JsonField& item : list ? list->items() : std::vector<JsonField>()) {
-    item.at("id").integer(0, kMaxTokenId);
-    AddedToken token = load_added_token(item, normalizer);
-    if (token.content.empty()) continue;
-    const TokenId id = id_for(token.content, vocab, next_id);
-    if (id > kMaxTokenId) item.fail("there are too many tokens");
-    ids_[token.content] = id;
-    if (token.special) special_.insert(token.content);
-    id_limit_ = std::max(id_limit_, id + 1);
-    by_id_[id] = std::move(token);
+  if (list) {
+    for (const Json item : list->items()) add(item, vocab, normalizer, next_id);
   }
   build_tries();
+}
+
+void AddedTokens::add(const Json& item, const Vocab& vocab, const Normalizer* normalizer,
+                      TokenId& next_id) {
+  item.at("id").as_integer({0, kMaxTokenId});
+  AddedToken token = load_added_token(item, normalizer);
+  if (token.content.empty()) return;
+  const TokenId id = id_for(token.content, vocab, next_id);
+  if (id > kMaxTokenId) item.fail("there are too many tokens");
+  ids_[token.content] = id;
+  if (token.special) special_.insert(token.content);
+  id_limit_ = std::max(id_limit_, id + 1);
+  by_id_[id] = std::move(token);
 }
 
 TokenId AddedTokens::id_for(std::string_view content, const Vocab& vocab, TokenId& next_id) const {
@@ -126,8 +131,9 @@ std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text,
         (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
       continue;
     }
-    if (token.lstrip) begin = space_before(text, std::min(done, begin), begin);
+    if (token.lstrip) begin = std::max(done, space_before(text, std::min(done, begin), begin));
     if (token.rstrip) end = space_end = end < space_end ? space_end : space_behind(text, end);
+    if (begin >= end) continue;  // a token of white space that the one before has taken along
     if (done < begin) parts.push_back({text.substr(done, begin - done)});
     parts.push_back({text.substr(begin, end - begin), match.value});
     done = end;

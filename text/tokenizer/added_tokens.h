@@ -29,8 +29,7 @@ struct AddedToken {
 class AddedTokens {
  public:
   // `list`: the file's "added_tokens"; absent: there are none.
-  AddedTokens(const std::optional<JsonField>& list, const Vocab& vocab,
-              const Normalizer* normalizer);
+  AddedTokens(const std::optional<Json>& list, const Vocab& vocab, const Normalizer* normalizer);
 
   struct Part {
     std::string_view text;
@@ -48,6 +47,7 @@ class AddedTokens {
   TokenId id_limit() const { return id_limit_; }  // highest id + 1
 
  private:
+  void add(const Json& item, const Vocab& vocab, const Normalizer* normalizer, TokenId& next_id);
   TokenId id_for(std::string_view content, const Vocab& vocab, TokenId& next_id) const;
   void build_tries();
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 void BpeModel::encode(std::string_view text, std::span<const Piece> pieces,

@@ -18,7 +18,7 @@ namespace quire {
 
 class BpeModel final : public TokenModel {
  public:
-  BpeModel(const JsonField& field, bool byte_level);
+  BpeModel(const Json& field, bool byte_level);
 
   void encode(std::string_view text, std::span<const Piece> pieces,
               std::vector<TokenId>& ids) const override;
@@ -32,7 +32,7 @@ class BpeModel final : public TokenModel {
   };
 
   void load_units();
-  void load_merges(const JsonField& field);
+  void load_merges(const Json& field);
   // What is wrong with the rule; empty: it has been added.
   std::string add_merge(std::string_view left, std::string_view right, std::uint32_t rank);
   void note_joined(std::string_view token);

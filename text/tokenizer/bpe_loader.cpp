@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "base/json.h"
+#include "base/utf8.h"
 #include "text/tokenizer/bpe.h"
 #include "text/tokenizer/byte_chars.h"
-#include "text/tokenizer/json_field.h"
-#include "text/utf8.h"
 
 namespace quire {
 namespace {
@@ -23,19 +23,19 @@ bool is_byte_token(std::string_view token) {
 
 }  // namespace
 
-BpeModel::BpeModel(const JsonField& field, bool byte_level)
+BpeModel::BpeModel(const Json& field, bool byte_level)
     : byte_level_(byte_level),
-      fuse_unk_(field.flag("fuse_unk", false)),
-      byte_fallback_(field.flag("byte_fallback", false)),
-      ignore_merges_(field.flag("ignore_merges", false)),
-      prefix_(field.text("continuing_subword_prefix")),
-      suffix_(field.text("end_of_word_suffix")),
+      fuse_unk_(field.boolean({"fuse_unk"}).value_or(false)),
+      byte_fallback_(field.boolean({"byte_fallback"}).value_or(false)),
+      ignore_merges_(field.boolean({"ignore_merges"}).value_or(false)),
+      prefix_(field.text({"continuing_subword_prefix"}).value_or("")),
+      suffix_(field.text({"end_of_word_suffix"}).value_or("")),
       vocab_(Vocab::from_object(field.at("vocab"))) {
-  if (const auto dropout = field.find("dropout"); dropout && dropout->number() != 0) {
-    dropout->fail("encoding at random is not supported, expected null or 0");
+  if (const auto dropout = field.find({"dropout"}); dropout && dropout->as_number() != 0) {
+    dropout->fail("encoding at random is not supported; null or 0 is");
   }
   // Where the vocabulary has no such token nothing stands for what is unknown.
-  unk_ = vocab_.find(field.text("unk_token"));
+  unk_ = vocab_.find(field.text({"unk_token"}).value_or(""));
   load_units();
   load_merges(field.at("merges"));
   if (byte_level_) map_words_to_bytes();
@@ -63,29 +63,26 @@ void BpeModel::load_units() {
   }
 }
 
-void BpeModel::load_merges(const JsonField& field) {
-  const auto merges = field.array();
+void BpeModel::load_merges(const Json& field) {
+  const auto merges = field.items();
   merges_ = MergeMap(merges.size());
   std::uint32_t rank = 0;
-  std::size_t index = 0;
-  for (const auto merge : merges) {
-    std::string_view line, left, right;
-    simdjson::dom::array pair;
+  for (const Json merge : merges) {
     std::string problem;
-    if (!merge.get(line)) {
+    if (merge.is_string()) {
+      const std::string_view line = merge.as_string();
       const std::size_t gap = line.find(' ');
       if (line.starts_with("#version")) continue;
       problem = gap == line.npos || line.find(' ', gap + 1) != line.npos
-                    ? "expected two tokens with a space between"
+                    ? "must be two tokens with a space between"
                     : add_merge(line.substr(0, gap), line.substr(gap + 1), rank++);
-    } else if (!merge.get(pair) && pair.size() == 2 && !pair.at(0).get(left) &&
-               !pair.at(1).get(right)) {
-      problem = add_merge(left, right, rank++);
+    } else if (merge.is_array() && merge.items().size() == 2) {
+      const auto pair = merge.items();
+      problem = add_merge(pair[0].as_string(), pair[1].as_string(), rank++);
     } else {
-      problem = "expected a string or an array of two strings";
+      problem = "must be a string or a list of two strings";
     }
-    if (!problem.empty()) field.child(std::to_string(index), merge).fail(problem);
-    ++index;
+    if (!problem.empty()) merge.fail(problem);
   }
   if (merges_odd_tokens_) joined_pairs_.clear();
 }

@@ -1,6 +1,6 @@
 #include "text/tokenizer/byte_chars.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 

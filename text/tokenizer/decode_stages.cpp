@@ -4,8 +4,8 @@
 #include <functional>
 #include <optional>
 
+#include "base/utf8.h"
 #include "text/tokenizer/byte_chars.h"
-#include "text/utf8.h"
 
 namespace quire {
 namespace {

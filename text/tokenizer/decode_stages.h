@@ -31,7 +31,7 @@ class FuseDecoder final : public Decoder {
 
 class ReplaceDecoder final : public Decoder {
  public:
-  explicit ReplaceDecoder(const JsonField& field) : replacement_(field) {}
+  explicit ReplaceDecoder(const Json& field) : replacement_(field) {}
   std::unique_ptr<DecodeStage> start(DecodeStage& next, bool joined) const override;
   bool needs_whole_tokens() const override { return replacement_.literal().empty(); }
 

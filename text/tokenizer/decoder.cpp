@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "base/json.h"
+#include "base/utf8.h"
 #include "text/tokenizer/decode_stages.h"
-#include "text/tokenizer/json_field.h"
 #include "text/tokenizer/metaspace.h"
-#include "text/utf8.h"
 
 namespace quire {
 namespace {
@@ -36,25 +36,24 @@ class WholeTokenStage final : public DecodeStage {
   std::string token_;
 };
 
-std::unique_ptr<Decoder> load_strip(const JsonField& field) {
-  std::string content;
-  utf8_append(content, field.at("content").character());
+std::unique_ptr<Decoder> load_strip(const Json& field) {
+  std::string content(field.at("content").as_character());
   const auto count = [&](std::string_view key) {
-    return static_cast<std::size_t>(field.at(key).integer(0, INT32_MAX));
+    return static_cast<std::size_t>(field.at(key).as_integer({0, INT32_MAX}));
   };
   return std::make_unique<StripDecoder>(std::move(content), count("start"), count("stop"));
 }
 
-std::unique_ptr<Decoder> load_metaspace_decoder(const JsonField& field) {
+std::unique_ptr<Decoder> load_metaspace_decoder(const Json& field) {
   auto options = load_metaspace(field);
   return std::make_unique<MetaspaceDecoder>(std::move(options.replacement),
                                             options.scheme != PrependScheme::never);
 }
 
-void load_into(const JsonField& field, Decoders& decoders) {
-  const std::string type = field.required_text("type");
+void load_into(const Json& field, Decoders& decoders) {
+  const std::string type = field.need_text("type");
   if (type == "Sequence") {
-    for (const JsonField& item : field.at("decoders").items()) load_into(item, decoders);
+    for (const Json& item : field.at("decoders").items()) load_into(item, decoders);
   } else if (type == "ByteLevel") {
     decoders.push_back(std::make_unique<ByteLevelDecoder>());
   } else if (type == "ByteFallback") {
@@ -68,14 +67,14 @@ void load_into(const JsonField& field, Decoders& decoders) {
   } else if (type == "Metaspace") {
     decoders.push_back(load_metaspace_decoder(field));
   } else if (type == "WordPiece") {
-    decoders.push_back(std::make_unique<WordPieceDecoder>(field.required_text("prefix"),
-                                                          field.required_flag("cleanup")));
+    decoders.push_back(std::make_unique<WordPieceDecoder>(field.need_text("prefix"),
+                                                          field.at("cleanup").as_boolean()));
   } else if (type == "BPEDecoder") {
-    decoders.push_back(std::make_unique<BpeSuffixDecoder>(field.required_text("suffix")));
+    decoders.push_back(std::make_unique<BpeSuffixDecoder>(field.need_text("suffix")));
   } else if (type == "CTC") {
-    decoders.push_back(std::make_unique<CtcDecoder>(field.required_text("pad_token"),
-                                                    field.required_text("word_delimiter_token"),
-                                                    field.required_flag("cleanup")));
+    decoders.push_back(std::make_unique<CtcDecoder>(field.need_text("pad_token"),
+                                                    field.need_text("word_delimiter_token"),
+                                                    field.at("cleanup").as_boolean()));
   } else {
     field.at("type").fail(fmt::format("\"{}\" is not a decoder that is known", type));
   }
@@ -83,7 +82,7 @@ void load_into(const JsonField& field, Decoders& decoders) {
 
 }  // namespace
 
-Decoders load_decoders(const JsonField& field) {
+Decoders load_decoders(const Json& field) {
   Decoders decoders;
   load_into(field, decoders);
   return decoders;

@@ -9,7 +9,7 @@
 
 namespace quire {
 
-class JsonField;
+class Json;
 
 // One decoder at work on one stream. Takes tokens, whole; or, behind a stage that joins all tokens
 // into one, the fragments of that single token.
@@ -32,8 +32,8 @@ class Decoder {
 };
 
 using Decoders = std::vector<std::unique_ptr<Decoder>>;
-Decoders load_decoders(const JsonField& field);  // sequences flattened
-Decoders default_decoders();                     // of a file without any: a space between tokens
+Decoders load_decoders(const Json& field);  // sequences flattened
+Decoders default_decoders();                // of a file without any: a space between tokens
 
 // All decoders of a tokenizer at work on one stream.
 class DecodeChain {

@@ -7,7 +7,7 @@
 
 namespace quire {
 
-class JsonField;
+class Json;
 
 struct MetaspaceOptions {
   std::string replacement;  // one character
@@ -15,6 +15,6 @@ struct MetaspaceOptions {
   bool split = true;
 };
 
-MetaspaceOptions load_metaspace(const JsonField& field);
+MetaspaceOptions load_metaspace(const Json& field);
 
 }  // namespace quire

@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
+#include "base/utf8.h"
 #include "text/tokenizer/byte_chars.h"
-#include "text/tokenizer/json_field.h"
 #include "text/tokenizer/replacement.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace quire {
 namespace {
@@ -49,8 +49,8 @@ void lowercase(NormalizedText& text) {
 
 class Sequence final : public Normalizer {
  public:
-  explicit Sequence(const JsonField& field) {
-    for (const JsonField& item : field.at("normalizers").items()) {
+  explicit Sequence(const Json& field) {
+    for (const Json& item : field.at("normalizers").items()) {
       steps_.push_back(load_normalizer(item));
     }
   }
@@ -88,8 +88,8 @@ class StripAccents final : public Normalizer {
 
 class Strip final : public Normalizer {
  public:
-  explicit Strip(const JsonField& field)
-      : left_(field.required_flag("strip_left")), right_(field.required_flag("strip_right")) {}
+  explicit Strip(const Json& field)
+      : left_(field.at("strip_left").as_boolean()), right_(field.at("strip_right").as_boolean()) {}
 
   void apply(NormalizedText& text) const override {
     const char* begin = text.text.data();
@@ -110,7 +110,7 @@ class Strip final : public Normalizer {
 
 class Prepend final : public Normalizer {
  public:
-  explicit Prepend(const JsonField& field) : prefix_(field.required_text("prepend")) {}
+  explicit Prepend(const Json& field) : prefix_(field.need_text("prepend")) {}
   void apply(NormalizedText& text) const override {
     if (!text.text.empty()) text.text.insert(0, prefix_);
   }
@@ -121,7 +121,7 @@ class Prepend final : public Normalizer {
 
 class Replace final : public Normalizer {
  public:
-  explicit Replace(const JsonField& field) : replacement_(field) {}
+  explicit Replace(const Json& field) : replacement_(field) {}
   void apply(NormalizedText& text) const override {
     const auto first = replacement_.apply(text.text);
     // What is put in belongs to the last character of what it replaces.
@@ -154,11 +154,11 @@ class Nmt final : public Normalizer {
 
 class Bert final : public Normalizer {
  public:
-  explicit Bert(const JsonField& field)
-      : clean_(field.required_flag("clean_text")),
-        chinese_(field.required_flag("handle_chinese_chars")),
-        lowercase_(field.required_flag("lowercase")),
-        accents_(field.flag("strip_accents", lowercase_)) {}
+  explicit Bert(const Json& field)
+      : clean_(field.at("clean_text").as_boolean()),
+        chinese_(field.at("handle_chinese_chars").as_boolean()),
+        lowercase_(field.at("lowercase").as_boolean()),
+        accents_(field.boolean({"strip_accents"}).value_or(lowercase_)) {}
 
   void apply(NormalizedText& text) const override {
     if (clean_) {
@@ -197,8 +197,8 @@ class ByteLevel final : public Normalizer {
 
 }  // namespace
 
-std::unique_ptr<Normalizer> load_normalizer(const JsonField& field) {
-  const std::string type = field.required_text("type");
+std::unique_ptr<Normalizer> load_normalizer(const Json& field) {
+  const std::string type = field.need_text("type");
   if (type == "Sequence") return std::make_unique<Sequence>(field);
   if (type == "NFC") return std::make_unique<UnicodeForm>(NormalForm::nfc);
   if (type == "NFD") return std::make_unique<UnicodeForm>(NormalForm::nfd);

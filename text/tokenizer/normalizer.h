@@ -7,7 +7,7 @@
 
 namespace quire {
 
-class JsonField;
+class Json;
 
 // A text under way, and whether its first character still stems from the first of the original.
 struct NormalizedText {
@@ -21,8 +21,8 @@ class Normalizer {
   virtual void apply(NormalizedText& text) const = 0;  // valid UTF-8 in and out
 };
 
-std::unique_ptr<Normalizer> load_normalizer(const JsonField& field);
+std::unique_ptr<Normalizer> load_normalizer(const Json& field);
 // The "Precompiled" kind: SentencePiece's table of replacements.
-std::unique_ptr<Normalizer> load_precompiled(const JsonField& field);
+std::unique_ptr<Normalizer> load_precompiled(const Json& field);
 
 }  // namespace quire

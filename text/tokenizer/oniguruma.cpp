@@ -21,6 +21,7 @@ constexpr std::string_view kWord =
 // For Oniguruma these are word characters too, but only for \w outside of a class.
 constexpr std::string_view kOddWord = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHex = "0-9A-Fa-f";
+constexpr int kMaxClassDepth = 20;
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kLongNames{{
     {"Letter", "L"},
@@ -93,7 +94,6 @@ class Translator {
         return put_class(fmt::format("{}{}", kWord, kOddWord), false, false);
       case 'H':
       case 'W':
-        if (in_class) unsupported(fmt::format("\\{} in a class, which is not supported", kind));
         return put_class(kind == 'H' ? kHex : kWord, true, false);
       case 'b':
       case 'B':
@@ -138,23 +138,81 @@ class Translator {
     at_ = close + 1;
   }
 
+  // A set of characters: what PCRE2 can write in one pair of brackets, and expressions that each
+  // match one character.
+  struct CharSet {
+    std::string plain;
+    std::vector<std::string> others;
+
+    bool is_plain() const { return others.empty(); }
+    std::string expression(bool negated) const {
+      if (is_plain() && plain.empty()) return negated ? "(?s:.)" : "(?!)";
+      if (is_plain()) return (negated ? "[^" : "[") + plain + "]";
+      std::string all = plain.empty() ? "" : "[" + plain + "]";
+      for (const std::string& other : others) all += (all.empty() ? "" : "|") + other;
+      return negated ? "(?:(?!" + all + ")(?s:.))" : "(?:" + all + ")";
+    }
+  };
+
   void char_class() {
-    out_ += in_[at_++];
-    if (at_ < in_.size() && in_[at_] == '^') out_ += in_[at_++];
-    if (at_ < in_.size() && in_[at_] == ']') out_ += in_[at_++];  // a literal one
-    while (at_ < in_.size() && in_[at_] != ']') {
+    bool negated = false;
+    const CharSet set = nested_class(negated, 0);
+    out_ += set.expression(negated);
+  }
+
+  // Of Oniguruma's classes in classes: [a[b]] is a union, [ab&&[^b]] an intersection, which binds
+  // less. PCRE2 has neither.
+  CharSet nested_class(bool& negated, int depth) {
+    if (depth > kMaxClassDepth) unsupported("classes within classes too deep");
+    ++at_;
+    negated = at_ < in_.size() && in_[at_] == '^';
+    if (negated) ++at_;
+    CharSet set;
+    std::string intersection;  // of the sets before
+    const std::size_t begin = at_;
+    while (at_ < in_.size() && (in_[at_] != ']' || at_ == begin)) {
       const std::string_view rest = in_.substr(at_);
-      if (rest[0] == '\\') {
-        escape(/*in_class=*/true);
-      } else if (rest.starts_with("[:")) {
-        posix_class();
-      } else if (rest[0] == '[' || rest.starts_with("&&")) {
-        unsupported("a class within a class, which is not supported");
+      if (rest[0] == '[' && !rest.starts_with("[:")) {
+        bool inner_negated = false;
+        const CharSet inner = nested_class(inner_negated, depth + 1);
+        if (inner.is_plain() && !inner_negated) {
+          set.plain += inner.plain;
+        } else {
+          set.others.push_back(inner.expression(inner_negated));
+        }
+      } else if (rest.starts_with("&&")) {
+        at_ += 2;
+        intersection += "(?=" + std::exchange(set, {}).expression(false) + ")";
       } else {
-        out_ += in_[at_++];
+        class_item(set, at_ == begin);
       }
     }
-    if (at_ < in_.size()) out_ += in_[at_++];
+    if (at_ == in_.size()) unsupported("a class that does not end");
+    ++at_;
+    if (intersection.empty()) return set;
+    return {"", {"(?:" + intersection + set.expression(false) + ")"}};
+  }
+
+  void class_item(CharSet& set, bool is_first) {
+    const std::string_view rest = in_.substr(at_);
+    if (rest.starts_with("\\W") || rest.starts_with("\\H")) {
+      at_ += 2;
+      set.others.push_back(fmt::format("[^{}]", rest[1] == 'W' ? kWord : kHex));
+      return;
+    }
+    std::swap(out_, set.plain);
+    if (rest[0] == '\\') {
+      escape(/*in_class=*/true);
+    } else if (rest.starts_with("[:")) {
+      posix_class();
+    } else {
+      // At an edge they stand for themselves, which must stay so beside others.
+      const bool literal =
+          rest[0] == ']' || (rest[0] == '-' && (is_first || rest.substr(1, 1) == "]"));
+      if (literal) out_ += '\\';
+      out_ += in_[at_++];
+    }
+    std::swap(out_, set.plain);
   }
 
   void posix_class() {

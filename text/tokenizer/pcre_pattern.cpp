@@ -7,10 +7,10 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/tokenizer/oniguruma.h"
 #include "text/tokenizer/scratch_pool.h"
 #include "text/tokenizer/split_pattern.h"
-#include "text/utf8.h"
 
 namespace quire {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "text/tokenizer/json_field.h"
+#include "base/json.h"
 #include "text/tokenizer/vocab.h"
 
 namespace quire {
@@ -15,14 +15,14 @@ std::vector<TokenId> joined(const PostProcessor::Parts& parts) {
 
 namespace {
 
-TokenId id_of(const JsonField& field) {
-  return static_cast<TokenId>(field.integer(0, kMaxTokenId));
+TokenId id_of(const Json& field) {
+  return static_cast<TokenId>(field.as_integer({0, kMaxTokenId}));
 }
 
 // ["</s>", 2]
-TokenId id_of_pair(const JsonField& field) {
+TokenId id_of_pair(const Json& field) {
   const auto pair = field.items();
-  if (pair.size() != 2) field.fail("expected [token, id]");
+  if (pair.size() != 2) field.fail("must be [token, id]");
   return id_of(pair[1]);
 }
 
@@ -35,7 +35,7 @@ class Unchanged final : public PostProcessor {
 // BertProcessing and RobertaProcessing: <cls> first <sep>, then the others.
 class ClassifierProcessing final : public PostProcessor {
  public:
-  ClassifierProcessing(const JsonField& field, bool separate_before_second)
+  ClassifierProcessing(const Json& field, bool separate_before_second)
       : cls_(id_of_pair(field.at("cls"))),
         sep_(id_of_pair(field.at("sep"))),
         separate_before_second_(separate_before_second) {}
@@ -56,7 +56,7 @@ class ClassifierProcessing final : public PostProcessor {
 
 class Template final : public PostProcessor {
  public:
-  explicit Template(const JsonField& field)
+  explicit Template(const Json& field)
       : single_(load(field, field.at("single"), 1)), pair_(load(field, field.at("pair"), 2)) {}
 
   Parts with_specials(Parts parts) const override { return apply(std::move(parts), true); }
@@ -68,20 +68,19 @@ class Template final : public PostProcessor {
     std::size_t sequence = 0;  // which part, if `special` is empty
   };
 
-  static std::vector<Item> load(const JsonField& field, const JsonField& pieces,
-                                std::size_t num_sequences) {
+  static std::vector<Item> load(const Json& field, const Json& pieces, std::size_t num_sequences) {
     std::vector<Item> items;
-    for (const JsonField& piece : pieces.items()) {
-      if (const auto sequence = piece.find("Sequence")) {
-        const bool second = sequence->at("id").string() == "B";
+    for (const Json& piece : pieces.items()) {
+      if (const auto sequence = piece.find({"Sequence"})) {
+        const bool second = sequence->at("id").as_string() == "B";
         if (second && num_sequences < 2) sequence->fail("there is no second sequence here");
         items.push_back({{}, second ? std::size_t{1} : 0});
       } else {
-        const JsonField name = piece.at("SpecialToken").at("id");
-        const auto special = field.at("special_tokens").find(name.string());
+        const Json name = piece.at("SpecialToken").at("id");
+        const auto special = field.at("special_tokens").find({name.as_string()});
         if (!special) name.fail("is not among the special_tokens");
         Item item;
-        for (const JsonField& id : special->at("ids").items()) item.special.push_back(id_of(id));
+        for (const Json& id : special->at("ids").items()) item.special.push_back(id_of(id));
         if (!item.special.empty()) items.push_back(std::move(item));
       }
     }
@@ -107,8 +106,8 @@ class Template final : public PostProcessor {
 
 class Sequence final : public PostProcessor {
  public:
-  explicit Sequence(const JsonField& field) {
-    for (const JsonField& item : field.at("processors").items()) {
+  explicit Sequence(const Json& field) {
+    for (const Json& item : field.at("processors").items()) {
       steps_.push_back(load_post_processor(item));
     }
   }
@@ -127,8 +126,8 @@ class Sequence final : public PostProcessor {
 
 }  // namespace
 
-std::unique_ptr<PostProcessor> load_post_processor(const JsonField& field) {
-  const std::string type = field.required_text("type");
+std::unique_ptr<PostProcessor> load_post_processor(const Json& field) {
+  const std::string type = field.need_text("type");
   if (type == "ByteLevel") return std::make_unique<Unchanged>();
   if (type == "TemplateProcessing") return std::make_unique<Template>(field);
   if (type == "BertProcessing") return std::make_unique<ClassifierProcessing>(field, false);

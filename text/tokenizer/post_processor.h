@@ -8,7 +8,7 @@
 
 namespace quire {
 
-class JsonField;
+class Json;
 
 class PostProcessor {
  public:
@@ -21,6 +21,6 @@ class PostProcessor {
 
 std::vector<TokenId> joined(const PostProcessor::Parts& parts);
 
-std::unique_ptr<PostProcessor> load_post_processor(const JsonField& field);
+std::unique_ptr<PostProcessor> load_post_processor(const Json& field);
 
 }  // namespace quire

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/tokenizer/byte_chars.h"
 #include "text/tokenizer/pre_tokenizer_steps.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace quire {
 namespace {

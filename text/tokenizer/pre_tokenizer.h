@@ -11,7 +11,7 @@
 
 namespace quire {
 
-class JsonField;
+class Json;
 
 // A text under way: its words, and the text they lie in, which a step may rewrite. Words are not
 // empty.
@@ -32,8 +32,7 @@ class PreTokenizer {
 
 // The steps in order, sequences flattened. With `plain_bytes` the last step, which must be a
 // ByteLevel, leaves the bytes as they are instead of spelling them in its alphabet.
-std::vector<std::unique_ptr<PreTokenizer>> load_pre_tokenizers(const JsonField& field,
-                                                               bool plain_bytes);
-bool ends_in_byte_level(const JsonField& field);
+std::vector<std::unique_ptr<PreTokenizer>> load_pre_tokenizers(const Json& field, bool plain_bytes);
+bool ends_in_byte_level(const Json& field);
 
 }  // namespace quire

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "text/tokenizer/json_field.h"
+#include "base/json.h"
+#include "base/utf8.h"
 #include "text/tokenizer/normalizer.h"
-#include "text/utf8.h"
 
 #include <simdjson.h>
 
@@ -43,9 +43,9 @@ std::optional<std::string> base64_decoded(std::string_view text) {
 
 class Precompiled final : public Normalizer {
  public:
-  explicit Precompiled(const JsonField& field) {
-    const JsonField map = field.at("precompiled_charsmap");
-    const auto decoded = base64_decoded(map.string());
+  explicit Precompiled(const Json& field) {
+    const Json map = field.at("precompiled_charsmap");
+    const auto decoded = base64_decoded(map.as_string());
     if (!decoded || decoded->size() < sizeof(std::uint32_t)) map.fail("is not base64 of a table");
     std::uint32_t trie_bytes = 0;
     std::memcpy(&trie_bytes, decoded->data(), sizeof trie_bytes);
@@ -124,7 +124,7 @@ class Precompiled final : public Normalizer {
 
 }  // namespace
 
-std::unique_ptr<Normalizer> load_precompiled(const JsonField& field) {
+std::unique_ptr<Normalizer> load_precompiled(const Json& field) {
   return std::make_unique<Precompiled>(field);
 }
 

@@ -1,28 +1,28 @@
 #include "text/tokenizer/replacement.h"
 
 #include "base/error.h"
-#include "text/tokenizer/json_field.h"
-#include "text/utf8.h"
+#include "base/json.h"
+#include "base/utf8.h"
 
 namespace quire {
 
-std::unique_ptr<SplitPattern> load_pattern(const JsonField& field) {
-  if (const auto literal = field.find("String")) {
+std::unique_ptr<SplitPattern> load_pattern(const Json& field) {
+  if (const auto literal = field.find({"String"})) {
     // An empty text is found everywhere, which is a matter for expressions.
-    return literal->string().empty() ? make_pcre_pattern("")
-                                     : make_literal_pattern(literal->string());
+    return literal->as_string().empty() ? make_pcre_pattern("")
+                                        : make_literal_pattern(literal->as_string());
   }
-  const JsonField expression = field.at("Regex");
+  const Json expression = field.at("Regex");
   try {
-    return make_regex_pattern(expression.string());
+    return make_regex_pattern(expression.as_string());
   } catch (const Failure& failure) {
     expression.fail(failure.error().detail);
   }
 }
 
-Replacement::Replacement(const JsonField& field)
-    : content_(field.required_text("content")), pattern_(load_pattern(field.at("pattern"))) {
-  literal_ = field.at("pattern").text("String");
+Replacement::Replacement(const Json& field)
+    : content_(field.need_text("content")), pattern_(load_pattern(field.at("pattern"))) {
+  literal_ = field.at("pattern").text({"String"}).value_or("");
 }
 
 Replacement::First Replacement::apply(std::string& text) const {

@@ -9,11 +9,11 @@
 
 namespace quire {
 
-class JsonField;
+class Json;
 
 class Replacement {
  public:
-  explicit Replacement(const JsonField& field);  // {"pattern": …, "content": …}
+  explicit Replacement(const Json& field);  // {"pattern": …, "content": …}
 
   // Of the first match: where it was and how many characters; `end` 0 if there was none or it was
   // empty.
@@ -33,6 +33,6 @@ class Replacement {
 };
 
 // {"String": …} or {"Regex": …}
-std::unique_ptr<SplitPattern> load_pattern(const JsonField& field);
+std::unique_ptr<SplitPattern> load_pattern(const Json& field);
 
 }  // namespace quire

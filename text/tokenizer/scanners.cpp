@@ -4,9 +4,9 @@
 #include <array>
 #include <utility>
 
+#include "base/utf8.h"
 #include "text/tokenizer/split_pattern.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace quire {
 namespace {

@@ -12,7 +12,7 @@
 
 namespace quire {
 
-class JsonField;
+class Json;
 
 // A stretch of a text, in bytes.
 struct Piece {
@@ -33,7 +33,7 @@ class TokenModel {
 
 // `byte_level`: the words come as plain bytes, not in the byte-level alphabet that the vocabulary
 // is written in. Possible where takes_plain_bytes() says so.
-std::unique_ptr<TokenModel> load_model(const JsonField& field, bool byte_level);
-bool takes_plain_bytes(const JsonField& field);
+std::unique_ptr<TokenModel> load_model(const Json& field, bool byte_level);
+bool takes_plain_bytes(const Json& field);
 
 }  // namespace quire

@@ -4,10 +4,10 @@
 #include <simdjson.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/tokenizer/byte_chars.h"
 #include "text/tokenizer/detokenizer.h"
 #include "text/tokenizer/tokenizer_parts.h"
-#include "text/utf8.h"
 
 namespace quire {
 namespace {

@@ -1,10 +1,9 @@
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "text/tokenizer/json_field.h"
+#include "base/json.h"
 #include "text/tokenizer/tokenizer_parts.h"
 
 namespace quire {
@@ -12,39 +11,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A parsed text; fields of it are valid as long as it lives. Errors call it by its name.
-class JsonText {
- public:
-  JsonText(std::string name, const simdjson::padded_string& text) : name_(std::move(name)) {
-    if (const auto error = parser_.parse(text).get(root_)) {
-      throw Failure(ErrorCode::invalid_argument,
-                    fmt::format("{}: {}", name_, simdjson::error_message(error)));
-    }
-  }
-  JsonField root() const { return {name_, "", root_}; }
+constexpr std::size_t kMaxTokenizerBytes = 512u << 20;
+constexpr std::size_t kMaxConfigBytes = 64u << 20;
 
- private:
-  std::string name_;
-  simdjson::dom::parser parser_;
-  simdjson::dom::element root_;
-};
-
-simdjson::padded_string read_file(const fs::path& path) {
-  simdjson::padded_string text;
-  if (const auto error = simdjson::padded_string::load(path.string()).get(text)) {
-    throw Failure(ErrorCode::not_found,
-                  fmt::format("{}: {}", path.string(), simdjson::error_message(error)));
-  }
-  return text;
-}
-
-void add_special_string(std::string name, const JsonField& value,
+void add_special_string(std::string name, const Json& value,
                         std::map<std::string, std::string, std::less<>>& strings) {
   if (value.is_string()) {
-    strings.try_emplace(std::move(name), value.string());
+    strings.try_emplace(std::move(name), value.as_string());
   } else if (value.is_object()) {  // an added token with its flags
-    if (const auto content = value.find("content")) {
-      strings.try_emplace(std::move(name), content->string());
+    if (const auto content = value.find({"content"})) {
+      strings.try_emplace(std::move(name), content->as_string());
     }
   }
 }
@@ -53,26 +29,26 @@ void add_special_string(std::string name, const JsonField& value,
 void read_special_strings(const fs::path& path,
                           std::map<std::string, std::string, std::less<>>& strings) {
   if (!fs::exists(path)) return;
-  const JsonText text(path.string(), read_file(path));
-  const JsonField root = text.root();
-  for (const auto [key, value] : root.object()) {
-    if (key.ends_with("_token"))
-      add_special_string(std::string(key), root.child(key, value), strings);
+  const JsonDocument document = JsonDocument::read(path, kMaxConfigBytes);
+  const Json root = document.object();
+  for (const auto [key, value] : root.members()) {
+    if (key.ends_with("_token")) add_special_string(std::string(key), value, strings);
   }
-  const auto extra = root.find("extra_special_tokens");
+  const auto extra = root.find({"extra_special_tokens"});
   if (!extra || !extra->is_object()) return;
-  for (const auto [key, value] : extra->object()) {
-    add_special_string(std::string(key), extra->child(key, value), strings);
+  for (const auto [key, value] : extra->members()) {
+    add_special_string(std::string(key), value, strings);
   }
 }
 
-bool has_decoder(const JsonField& decoder, std::string_view type) {
-  if (decoder.required_text("type") == type) return true;
-  const auto inner = decoder.find("decoders");
+bool has_decoder(const Json& decoder, std::string_view type) {
+  if (decoder.need_text("type") == type) return true;
+  const auto inner = decoder.find({"decoders"});
   if (!inner) return false;
-  const auto items = inner->items();
-  return std::any_of(items.begin(), items.end(),
-                     [&](const JsonField& item) { return has_decoder(item, type); });
+  for (const Json item : inner->items()) {
+    if (has_decoder(item, type)) return true;
+  }
+  return false;
 }
 
 void list_pieces(Tokenizer::Parts& parts) {
@@ -92,21 +68,21 @@ void list_pieces(Tokenizer::Parts& parts) {
   }
 }
 
-std::unique_ptr<Tokenizer::Parts> load_parts(const JsonField& root) {
+std::unique_ptr<Tokenizer::Parts> load_parts(const Json& root) {
   auto parts = std::make_unique<Tokenizer::Parts>();
-  if (const auto field = root.find("normalizer")) parts->normalizer = load_normalizer(*field);
-  const JsonField model = root.at("model");
-  const auto pre_tokenizer = root.find("pre_tokenizer");
+  if (const auto field = root.find({"normalizer"})) parts->normalizer = load_normalizer(*field);
+  const Json model = root.at("model");
+  const auto pre_tokenizer = root.find({"pre_tokenizer"});
   const bool plain_bytes =
       pre_tokenizer && ends_in_byte_level(*pre_tokenizer) && takes_plain_bytes(model);
   if (pre_tokenizer) parts->pre_tokenizers = load_pre_tokenizers(*pre_tokenizer, plain_bytes);
   parts->model = load_model(model, plain_bytes);
-  parts->added = std::make_unique<AddedTokens>(root.find("added_tokens"), parts->model->vocab(),
+  parts->added = std::make_unique<AddedTokens>(root.find({"added_tokens"}), parts->model->vocab(),
                                                parts->normalizer.get());
-  if (const auto field = root.find("post_processor")) {
+  if (const auto field = root.find({"post_processor"})) {
     parts->post_processor = load_post_processor(*field);
   }
-  if (const auto field = root.find("decoder")) {
+  if (const auto field = root.find({"decoder"})) {
     parts->decoders = load_decoders(*field);
     parts->byte_level = has_decoder(*field, "ByteLevel");
     parts->byte_fallback = has_decoder(*field, "ByteFallback");
@@ -122,16 +98,16 @@ std::unique_ptr<Tokenizer::Parts> load_parts(const JsonField& root) {
 // "truncation" and "padding" of the file are for training scripts; a server has limits of its own.
 std::unique_ptr<Tokenizer> Tokenizer::load(const fs::path& model_dir) {
   const fs::path path = model_dir / "tokenizer.json";
-  const JsonText text(path.string(), read_file(path));
-  auto parts = load_parts(text.root());
+  const JsonDocument document = JsonDocument::read(path, kMaxTokenizerBytes);
+  auto parts = load_parts(document.object());
   read_special_strings(model_dir / "tokenizer_config.json", parts->special_strings);
   read_special_strings(model_dir / "special_tokens_map.json", parts->special_strings);
   return std::make_unique<Tokenizer>(std::move(parts));
 }
 
 std::unique_ptr<Tokenizer> Tokenizer::parse(std::string_view tokenizer_json) {
-  const JsonText text("tokenizer.json", simdjson::padded_string(tokenizer_json));
-  return std::make_unique<Tokenizer>(load_parts(text.root()));
+  const JsonDocument document(std::string(tokenizer_json), "tokenizer.json");
+  return std::make_unique<Tokenizer>(load_parts(document.object()));
 }
 
 }  // namespace quire

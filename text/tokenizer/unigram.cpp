@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "text/tokenizer/json_field.h"
-#include "text/utf8.h"
+#include "base/json.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {
@@ -15,33 +15,28 @@ constexpr double kUnkPenalty = 10.0;  // below the worst score, as SentencePiece
 
 }  // namespace
 
-UnigramModel::UnigramModel(const JsonField& field)
-    : byte_fallback_(field.flag("byte_fallback", false)) {
-  const JsonField vocab_field = field.at("vocab");
-  const auto entries = vocab_field.array();
+UnigramModel::UnigramModel(const Json& field)
+    : byte_fallback_(field.boolean({"byte_fallback"}).value_or(false)) {
+  const Json vocab_field = field.at("vocab");
+  const auto entries = vocab_field.items();
   if (entries.size() > static_cast<std::size_t>(kMaxTokenId))
     vocab_field.fail("has too many tokens");
   vocab_ = Vocab(entries.size());
   double lowest = std::numeric_limits<double>::infinity();
-  for (const auto entry : entries) {
-    const auto id = static_cast<TokenId>(scores_.size());
-    simdjson::dom::array pair;
-    std::string_view token;
-    double score = 0;
-    if (entry.get(pair) || pair.size() != 2 || pair.at(0).get(token) || pair.at(1).get(score)) {
-      vocab_field.child(std::to_string(id), entry).fail("expected [token, score]");
-    }
-    vocab_.add(token, id);
-    scores_.push_back(score);
-    lowest = std::min(lowest, score);
+  for (const Json entry : entries) {
+    if (!entry.is_array() || entry.items().size() != 2) entry.fail("must be [token, score]");
+    const auto pair = entry.items();
+    vocab_.add(pair[0].as_string(), static_cast<TokenId>(scores_.size()));
+    scores_.push_back(pair[1].as_number());
+    lowest = std::min(lowest, scores_.back());
   }
   std::vector<std::pair<std::string_view, std::int32_t>> tokens;
   tokens.reserve(scores_.size());
   for (TokenId id = 0; id < vocab_.id_limit(); ++id) tokens.emplace_back(vocab_.token(id), id);
   trie_ = ByteTrie(std::move(tokens));
-  if (const auto unk = field.find("unk_id")) {
+  if (const auto unk = field.find({"unk_id"})) {
     if (scores_.empty()) unk->fail("there are no tokens");
-    unk_ = static_cast<TokenId>(unk->integer(0, vocab_.id_limit() - 1));
+    unk_ = static_cast<TokenId>(unk->as_integer({0, vocab_.id_limit() - 1}));
   }
   unk_score_ = lowest - kUnkPenalty;
   for (std::size_t byte = 0; byte < 256; ++byte) {

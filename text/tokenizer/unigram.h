@@ -14,7 +14,7 @@ namespace quire {
 
 class UnigramModel final : public TokenModel {
  public:
-  explicit UnigramModel(const JsonField& field);
+  explicit UnigramModel(const Json& field);
 
   void encode(std::string_view text, std::span<const Piece> pieces,
               std::vector<TokenId>& ids) const override;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "text/tokenizer/json_field.h"
+#include "base/json.h"
 
 namespace quire {
 
@@ -20,14 +20,11 @@ std::string_view StringArena::keep(std::string_view text) {
   return {place, text.size()};
 }
 
-Vocab Vocab::from_object(const JsonField& field) {
-  const auto object = field.object();
-  Vocab vocab(object.size());
-  for (const auto [token, value] : object) {
-    std::int64_t id = -1;
-    if (value.get(id) || id < 0 || id > kMaxTokenId)
-      field.child(token, value).integer(0, kMaxTokenId);
-    vocab.add(token, static_cast<TokenId>(id));
+Vocab Vocab::from_object(const Json& field) {
+  const auto tokens = field.members();
+  Vocab vocab(tokens.size());
+  for (const auto [token, id] : tokens) {
+    vocab.add(token, static_cast<TokenId>(id.as_integer({0, kMaxTokenId})));
   }
   return vocab;
 }

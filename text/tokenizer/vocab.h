@@ -11,7 +11,7 @@
 
 namespace quire {
 
-class JsonField;
+class Json;
 
 inline constexpr TokenId kMaxTokenId = (1 << 22) - 1;
 
@@ -29,7 +29,7 @@ class StringArena {
 class Vocab {
  public:
   explicit Vocab(std::size_t expected = 0) : ids_(expected) { tokens_.reserve(expected); }
-  static Vocab from_object(const JsonField& field);  // {token: id}
+  static Vocab from_object(const Json& field);  // {token: id}
 
   // The last id of a token and the last token of an id stay. `id` is at most kMaxTokenId.
   void add(std::string_view token, TokenId id);

@@ -1,7 +1,7 @@
 #include "text/tokenizer/wordpiece.h"
 
-#include "text/tokenizer/json_field.h"
-#include "text/utf8.h"
+#include "base/json.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {
@@ -17,14 +17,14 @@ ByteTrie trie_of(const Vocab& vocab) {
 
 }  // namespace
 
-WordPieceModel::WordPieceModel(const JsonField& field)
+WordPieceModel::WordPieceModel(const Json& field)
     : vocab_(Vocab::from_object(field.at("vocab"))),
       trie_(trie_of(vocab_)),
-      continuation_(trie_.find(field.text("continuing_subword_prefix", "##"))),
-      unk_(vocab_.find(field.text("unk_token", "[UNK]"))),
+      continuation_(trie_.find(field.text({"continuing_subword_prefix"}).value_or("##"))),
+      unk_(vocab_.find(field.text({"unk_token"}).value_or("[UNK]"))),
       max_chars_(100) {
-  if (const auto limit = field.find("max_input_chars_per_word")) {
-    max_chars_ = static_cast<std::size_t>(limit->integer(0, INT64_MAX));
+  if (const auto limit = field.find({"max_input_chars_per_word"})) {
+    max_chars_ = static_cast<std::size_t>(limit->as_integer({0, INT64_MAX}));
   }
 }
 
@@ -50,9 +50,9 @@ bool WordPieceModel::encode_word(std::string_view word, std::vector<TokenId>& id
   return true;
 }
 
-WordLevelModel::WordLevelModel(const JsonField& field)
+WordLevelModel::WordLevelModel(const Json& field)
     : vocab_(Vocab::from_object(field.at("vocab"))),
-      unk_(vocab_.find(field.text("unk_token", "<unk>"))) {}
+      unk_(vocab_.find(field.text({"unk_token"}).value_or("<unk>"))) {}
 
 void WordLevelModel::encode(std::string_view text, std::span<const Piece> pieces,
                             std::vector<TokenId>& ids) const {

@@ -12,7 +12,7 @@ namespace quire {
 
 class WordPieceModel final : public TokenModel {
  public:
-  explicit WordPieceModel(const JsonField& field);
+  explicit WordPieceModel(const Json& field);
   void encode(std::string_view text, std::span<const Piece> pieces,
               std::vector<TokenId>& ids) const override;
   const Vocab& vocab() const override { return vocab_; }
@@ -29,7 +29,7 @@ class WordPieceModel final : public TokenModel {
 
 class WordLevelModel final : public TokenModel {
  public:
-  explicit WordLevelModel(const JsonField& field);
+  explicit WordLevelModel(const Json& field);
   void encode(std::string_view text, std::span<const Piece> pieces,
               std::vector<TokenId>& ids) const override;
   const Vocab& vocab() const override { return vocab_; }

@@ -1,0 +1,30 @@
+#include "base/file.h"
+
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace quire {
+
+std::string read_text_file(const std::filesystem::path& file, std::size_t limit) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(file, error);
+  if (error) {
+    const bool missing = error == std::errc::no_such_file_or_directory;
+    throw Failure(missing ? ErrorCode::not_found : ErrorCode::invalid_argument,
+                  file.string() + ": " + error.message());
+  }
+  if (size > limit) {
+    throw Failure(ErrorCode::too_large, file.string() + ": " + std::to_string(size) +
+                                            " bytes, at most " + std::to_string(limit));
+  }
+  std::string text(size, '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(text.data(), static_cast<std::streamsize>(size));
+  if (!in) throw Failure(ErrorCode::invalid_argument, file.string() + ": cannot be read");
+  return text;
+}
+
+}  // namespace quire
