@@ -1,5 +1,7 @@
 #include "jinja/evaluation.h"
 
+#include <algorithm>
+
 #include "jinja/error.h"
 
 namespace quire::jinja {
@@ -33,9 +35,22 @@ void Evaluation::keep(std::shared_ptr<Object> object) {
   kept_.push_back(std::move(object));
 }
 
-void Evaluation::fail_steps() const {
-  fail(ErrorKind::limit,
-       "the template does not end: more than " + std::to_string(limits_.steps) + " steps");
+double Evaluation::cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+}
+
+void Evaluation::check_steps() {
+  constexpr std::uint64_t kStepsPerCheck = 1024;
+  if (steps_ > limits_.steps) {
+    fail(ErrorKind::limit,
+         "the template does not end: more than " + std::to_string(limits_.steps) + " steps");
+  }
+  if (cpu_seconds() - cpu_begin_ > limits_.cpu_seconds) {
+    fail(ErrorKind::limit, "the template takes more than 3 seconds");
+  }
+  next_check_ = std::min(steps_ + kStepsPerCheck, limits_.steps);
 }
 
 void Evaluation::fail_bytes() const {

@@ -24,6 +24,7 @@ struct Limits {
   std::uint64_t bytes = 256 << 20;        // of everything built or walked during one rendering
   std::uint64_t output_bytes = 16 << 20;  // of one text
   std::intptr_t stack_bytes = 1 << 20;    // calls inside each other
+  double cpu_seconds = 3;                 // of the thread; for work that no count foresees
 };
 
 constexpr std::uint64_t kCallSteps = 20;  // what calling a macro costs beside its body
@@ -50,7 +51,7 @@ class Evaluation {
   Evaluation(const Evaluation&) = delete;
 
   void step(std::uint64_t n = 1) {
-    if ((steps_ += n) > limits_.steps) fail_steps();
+    if ((steps_ += n) > next_check_) check_steps();
   }
   // For work or memory that grows with its operands; called before it is done.
   void charge(std::uint64_t bytes) {
@@ -93,7 +94,7 @@ class Evaluation {
   const TemplateTree* tree = nullptr;
 
  private:
-  [[noreturn]] void fail_steps() const;
+  void check_steps();
   [[noreturn]] void fail_bytes() const;
   [[noreturn]] void fail_text() const;
   [[noreturn]] void fail_stack() const;
@@ -103,7 +104,10 @@ class Evaluation {
   std::tm now_;
   Limits limits_;
   std::uintptr_t stack_begin_ = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  static double cpu_seconds();
+  double cpu_begin_ = cpu_seconds();
   std::uint64_t steps_ = 0;
+  std::uint64_t next_check_ = 0;  // steps after which the limits are looked at
   std::uint64_t bytes_ = 0;
   std::vector<std::unique_ptr<Activation>> running_;
   std::vector<std::unique_ptr<Activation>> captured_;

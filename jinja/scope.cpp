@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "jinja/error.h"
 #include "jinja/evaluation.h"
 #include "jinja/syntax/statements.h"
 
@@ -45,12 +46,15 @@ std::optional<Symbols::Variable> Symbols::find(const std::string& name) const {
 void Symbols::define(const std::string& name, Origin origin) {
   const Variable variable{function_, function_->slot_of(std::to_string(level_) + variant_ + name)};
   refs_[name] = variable;
-  const auto known = std::find_if(loads_.begin(), loads_.end(),
-                                  [&](const auto& load) { return load.first == variable; });
-  if (known != loads_.end()) {
-    known->second = std::move(origin);
-  } else {
+  set_origin(variable, std::move(origin));
+}
+
+void Symbols::set_origin(const Variable& variable, Origin origin) {
+  const auto [place, is_new] = load_places_.try_emplace(variable, loads_.size());
+  if (is_new) {
     loads_.emplace_back(variable, std::move(origin));
+  } else {
+    loads_[place->second].second = std::move(origin);
   }
 }
 
@@ -74,31 +78,27 @@ void Symbols::declare_parameter(const std::string& name) {
 }
 
 void Symbols::merge_branches(const std::vector<Symbols>& branches) {
+  constexpr std::size_t kMaxMergedNames = 1'000'000;
   std::set<std::string> new_stores;
   for (const Symbols& branch : branches) {
+    if ((function_->merged_names += branch.refs_.size()) > kMaxMergedNames) {
+      fail(ErrorKind::limit, "the template has too many names beside too many ifs");
+    }
     for (const std::string& name : branch.stores_) {
       if (stores_.count(name) == 0) new_stores.insert(name);
     }
   }
   for (const Symbols& branch : branches) {
     for (const auto& [name, variable] : branch.refs_) refs_[name] = variable;
-    for (const auto& [variable, origin] : branch.loads_) {
-      const auto known = std::find_if(loads_.begin(), loads_.end(),
-                                      [&](const auto& load) { return load.first == variable; });
-      if (known != loads_.end()) {
-        known->second = origin;
-      } else {
-        loads_.emplace_back(variable, origin);
-      }
-    }
+    for (const auto& [variable, origin] : branch.loads_) set_origin(variable, origin);
     stores_.insert(branch.stores_.begin(), branch.stores_.end());
   }
   for (const std::string& name : new_stores) {
     const auto outer = parent_ ? parent_->find(name) : std::nullopt;
     const Variable variable = *find(name);
-    for (auto& [known, origin] : loads_) {
-      if (known == variable)
-        origin = {outer ? Scope::Action::alias : Scope::Action::resolve, name, outer};
+    if (const auto place = load_places_.find(variable); place != load_places_.end()) {
+      loads_[place->second].second = {outer ? Scope::Action::alias : Scope::Action::resolve, name,
+                                      outer};
     }
   }
 }

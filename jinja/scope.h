@@ -25,6 +25,7 @@ struct BlockStmt;
 struct Function {
   const Function* outer = nullptr;
   std::map<std::string, int> slots;
+  std::size_t merged_names = 0;  // work of binding ifs: names times branches
   int slot_of(const std::string& identifier);
 };
 
@@ -83,6 +84,7 @@ class Symbols {
   };
   std::optional<Variable> find(const std::string& name) const;
   void define(const std::string& name, Origin origin);
+  void set_origin(const Variable& variable, Origin origin);
   static Slot seen_from(const Variable& variable, const Function& from);
 
   Function* function_;
@@ -92,6 +94,7 @@ class Symbols {
       variant_;  // keeps scopes apart that would share variables: a loop's test and its body
   std::map<std::string, Variable> refs_;
   std::vector<std::pair<Variable, Origin>> loads_;  // in order of definition
+  std::map<Variable, std::size_t> load_places_;     // where in loads_
   std::set<std::string> stores_;
 };
 

@@ -119,24 +119,25 @@ struct Wrapping {
 // As Python's textwrap.wrap: fills lines greedily, drops white space where lines meet.
 std::vector<std::string> wrap_line(std::string_view line, const Wrapping& wrapping) {
   std::vector<std::string_view> chunks = wrap_chunks(line, wrapping.break_on_hyphens);
+  std::vector<std::size_t> lengths;  // of the chunks, in characters
+  for (const std::string_view chunk : chunks) lengths.push_back(unicode::count(chunk));
   std::vector<std::string> lines;
   for (std::size_t next = 0; next < chunks.size();) {
     std::vector<std::string_view> current;
     std::size_t width = 0;
     if (!lines.empty() && is_wrap_space(chunks[next][0])) ++next;
-    for (; next < chunks.size(); ++next) {
-      const std::size_t length = unicode::count(chunks[next]);
-      if (width + length > wrapping.width) break;
+    for (; next < chunks.size() && width + lengths[next] <= wrapping.width; ++next) {
       current.push_back(chunks[next]);
-      width += length;
+      width += lengths[next];
     }
-    if (next < chunks.size() && unicode::count(chunks[next]) > wrapping.width) {
+    if (next < chunks.size() && lengths[next] > wrapping.width) {
       const std::size_t room = wrapping.width - width;
       if (wrapping.break_long_words) {
-        const std::size_t cut =
-            unicode::skip(chunks[next], std::max<std::size_t>(room, current.empty() ? 1 : 0));
+        const std::size_t taken = std::max<std::size_t>(room, current.empty() ? 1 : 0);
+        const std::size_t cut = unicode::skip(chunks[next], taken);
         if (cut > 0) current.push_back(chunks[next].substr(0, cut));
         chunks[next].remove_prefix(cut);
+        lengths[next] -= taken;
       } else if (current.empty()) {
         current.push_back(chunks[next++]);
       }

@@ -7,6 +7,7 @@
 #include "jinja/values/arithmetic.h"
 #include "jinja/values/dict.h"
 #include "jinja/values/operators.h"
+#include "jinja/values/search.h"
 #include "jinja/values/unicode.h"
 
 namespace quire::jinja {
@@ -205,8 +206,8 @@ bool contains(Evaluation& evaluation, const Value& container, const Value& item)
       fail(ErrorKind::type,
            "'in <string>' requires string as left operand, not " + std::string(type_name(item)));
     }
-    evaluation.charge(container.string().size());
-    return container.string().find(item.string()) != std::string::npos;
+    evaluation.charge(container.string().size() + item.string().size());
+    return find_text(container.string(), item.string()) != std::string::npos;
   }
   if (container.is(Kind::dict)) {
     evaluation.charge(item.extent().weight);

@@ -4,6 +4,7 @@
 #include "jinja/values/dict.h"
 #include "jinja/values/methods.h"
 #include "jinja/values/repr.h"
+#include "jinja/values/search.h"
 #include "jinja/values/sequence.h"
 #include "jinja/values/text_arguments.h"
 #include "jinja/values/text_split.h"
@@ -56,7 +57,7 @@ Value partition(Evaluation& evaluation, const Value& self, Arguments& arguments)
   const std::string& mark = separator.string();
   if (mark.empty()) fail(ErrorKind::value, "empty separator");
   evaluation.charge(2 * text.size());
-  const std::size_t at = from_right ? text.rfind(mark) : text.find(mark);
+  const std::size_t at = from_right ? find_text_last(text, mark) : find_text(text, mark);
   const bool safe = self.text().safe;
   const auto part = [&](std::string_view piece) { return Value(std::string(piece), safe); };
   if (at == text.npos)

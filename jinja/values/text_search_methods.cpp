@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jinja/values/methods.h"
+#include "jinja/values/search.h"
 #include "jinja/values/sequence.h"
 #include "jinja/values/text_arguments.h"
 #include "jinja/values/unicode.h"
@@ -37,11 +38,11 @@ std::int64_t find_in_text(Evaluation& evaluation, std::string_view method, const
                           Arguments& arguments) {
   const List& args = positional(method, arguments, 1, 3);
   require_text(method, args[0]);
-  evaluation.charge(self.string().size());
+  evaluation.charge(2 * self.string().size() + args[0].string().size());
   const Window window = window_of(self, args);
   if (!window.exists) return -1;
-  const std::size_t at =
-      from_right ? window.text.rfind(args[0].string()) : window.text.find(args[0].string());
+  const std::size_t at = from_right ? find_text_last(window.text, args[0].string())
+                                    : find_text(window.text, args[0].string());
   if (at == std::string_view::npos) return -1;
   return std::int64_t(
       unicode::count(std::string_view(self.string()).substr(0, window.offset + at)));
@@ -64,14 +65,15 @@ Value index(Evaluation& evaluation, const Value& self, Arguments& arguments) {
 Value count(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   const List& args = positional("count", arguments, 1, 3);
   require_text("count()", args[0]);
-  evaluation.charge(self.string().size());
+  const std::string& part = args[0].string();
+  evaluation.charge(self.string().size() + part.size());
   const Window window = window_of(self, args);
   if (!window.exists) return Value(0);
-  const std::string& part = args[0].string();
   if (part.empty()) return Value(std::int64_t(unicode::count(window.text) + 1));
+  const TextSearch search(part);
   std::int64_t n = 0;
-  for (std::size_t at = window.text.find(part); at != window.text.npos;
-       at = window.text.find(part, at + part.size()))
+  for (std::size_t at = search.find(window.text); at != search.npos;
+       at = search.find(window.text, at + part.size()))
     ++n;
   return Value(n);
 }

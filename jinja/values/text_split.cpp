@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jinja/evaluation.h"
+#include "jinja/values/search.h"
 #include "jinja/values/unicode.h"
 
 namespace quire::jinja {
@@ -17,27 +18,31 @@ bool ends_line(char32_t c) {
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator,
                                     std::int64_t max_split) {
+  const TextSearch search(separator);
   std::vector<std::string_view> parts;
+  std::size_t begin = 0;
   for (; max_split != 0; --max_split) {
-    const std::size_t at = text.find(separator);
-    if (at == text.npos) break;
-    parts.push_back(text.substr(0, at));
-    text.remove_prefix(at + separator.size());
+    const std::size_t at = search.find(text, begin);
+    if (at == search.npos) break;
+    parts.push_back(text.substr(begin, at - begin));
+    begin = at + separator.size();
   }
-  parts.push_back(text);
+  parts.push_back(text.substr(begin));
   return parts;
 }
 
 std::vector<std::string_view> rsplit(std::string_view text, std::string_view separator,
                                      std::int64_t max_split) {
+  const ReverseSearch search(text, separator);
   std::vector<std::string_view> parts;
+  std::size_t end = text.size();
   for (; max_split != 0; --max_split) {
-    const std::size_t at = text.rfind(separator);
+    const std::size_t at = search.find(end);
     if (at == text.npos) break;
-    parts.push_back(text.substr(at + separator.size()));
-    text = text.substr(0, at);
+    parts.push_back(text.substr(at + separator.size(), end - at - separator.size()));
+    end = at;
   }
-  parts.push_back(text);
+  parts.push_back(text.substr(0, end));
   std::reverse(parts.begin(), parts.end());
   return parts;
 }
@@ -99,10 +104,11 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
 std::string replace_text(Evaluation& evaluation, std::string_view text, std::string_view old_part,
                          std::string_view new_part, std::int64_t limit) {
   evaluation.charge_text(text.size());
+  const TextSearch search(old_part);
   std::string out;
   std::size_t position = 0;
   for (std::int64_t done = 0; limit < 0 || done < limit; ++done) {
-    std::size_t at = old_part.empty() ? position : text.find(old_part, position);
+    std::size_t at = old_part.empty() ? position : search.find(text, position);
     if (at == text.npos) break;
     // An empty part stands before every character and at the end.
     if (old_part.empty() && done > 0) {

@@ -316,8 +316,9 @@ std::string_view strip(std::string_view text, bool left, bool right) {
 std::string_view strip(std::string_view text, std::string_view chars, bool left, bool right) {
   std::u32string set;
   for_each(chars, [&](char32_t c, std::size_t, std::size_t) { set.push_back(c); });
+  std::sort(set.begin(), set.end());
   return strip_if(text, left, right,
-                  [&](char32_t c) { return set.find(c) != std::u32string::npos; });
+                  [&](char32_t c) { return std::binary_search(set.begin(), set.end(), c); });
 }
 
 }  // namespace quire::jinja::unicode

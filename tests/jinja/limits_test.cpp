@@ -2,6 +2,7 @@
 // limit.
 
 #include <sys/resource.h>
+#include <time.h>
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -179,4 +180,46 @@ TEST_CASE("what conversations need is far from the limits", "[text][jinja][limit
         "deep");
   const std::string text = render("{% for i in range(2000) %}{{ 'a' * 1000 }}{% endfor %}").text;
   CHECK(text.size() == 2'000'000);
+}
+
+namespace {
+
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+// Each of these took minutes where a search compares the part at every place anew.
+TEST_CASE("searches take time that grows with the text alone", "[text][jinja][limits]") {
+  const std::string kLong = "('a'*8000000)", kPart = "('a'*4000000 + 'b')";
+  const std::string kMirrored = "('b' + 'a'*4000000)";
+  std::string many_names, many_ifs;
+  for (int i = 0; i < 100'000; ++i) many_names += "{% set a" + std::to_string(i) + "=1 %}";
+  for (int i = 0; i < 20'000; ++i) {
+    many_ifs += "{% if 1 %}{% set b" + std::to_string(i) + "=1 %}{% endif %}";
+  }
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"{{ " + kLong + ".find(" + kPart + ") }}", "-1"},
+      {"{{ " + kLong + ".rfind(" + kMirrored + ") }}", "-1"},
+      {"{{ " + kPart + " in " + kLong + " }}", "False"},
+      {"{{ " + kLong + ".count(" + kPart + ") }}", "0"},
+      {"{{ " + kLong + ".split(" + kPart + ")|length }}", "1"},
+      {"{{ " + kLong + ".rsplit(" + kMirrored + ")|length }}", "1"},
+      {"{{ " + kLong + ".partition(" + kPart + ")|length }}", "3"},
+      {"{{ " + kLong + ".replace(" + kPart + ", '')|length }}", "8000000"},
+      {"{{ ('a'*1000000)|wordwrap(3)|length }}", "1333333"},
+      {"{{ ('a'*1000000 + 'b').strip('b' ~ 'c'*1000000)|length }}", "1000000"},
+      {many_names + "{{ a99999 }}", "1"},
+      {many_ifs, "the template has too many names beside too many ifs"},
+  };
+  for (const auto& [source, text] : expected) {
+    INFO(source.substr(0, 60));
+    const double begin = cpu_seconds();
+    const RenderResult result = render(source);
+    CHECK(cpu_seconds() - begin < kMaxSeconds);
+    CHECK((result.error ? result.error->message : result.text) == text);
+  }
 }

@@ -12,8 +12,7 @@ test::MainOutcome run(std::vector<const char*> arguments, const std::string& inp
 }
 
 TEST_CASE("quire render answers line by line", "[app][render]") {
-  const auto outcome =
-      run({"--jsonl"}, R"q({"template": "{{ a }}é", "context": {"a": 1}}
+  const auto outcome = run({"--jsonl"}, R"q({"template": "{{ a }}é", "context": {"a": 1}}
 {"template": "{{ a", "context": {}}
 {"template": "{{ raise_exception('no') }}", "messages": []}
 {"template": "{{ strftime_now('%d %b') }}", "messages": [], "now": "2024-12-31T00:00:00"}
@@ -53,8 +52,7 @@ TEST_CASE("quire render for people", "[app][render]") {
           .out,
       Catch::EndsWith("<think>\n"));
 
-  const auto wrong =
-      run({"--model", "models/quire-tiny"}, R"([{"role": "user", "content": [1]}])");
+  const auto wrong = run({"--model", "models/quire-tiny"}, R"([{"role": "user", "content": [1]}])");
   CHECK(wrong.exit_code == 1);
   CHECK_THAT(wrong.err,
              Catch::StartsWith("quire render: chat template, line ") && Catch::Contains("(type)"));

@@ -14,16 +14,15 @@ test::MainOutcome run(std::vector<const char*> arguments, const std::string& inp
 constexpr const char* kModel = "tests/data/golden/tokenizers/roberta";
 
 TEST_CASE("quire tokenize answers line by line", "[app][tokenize]") {
-  const auto outcome =
-      run({"--model", kModel, "--jsonl"},
-          "{\"text\": \"a\\n\", \"special\": true}\n"
-          "{\"ids\": [0, 5, 2], \"skip_special\": true}\n"
-          "{\"ids\": [5, 99999999999], \"stream\": true, \"prompt_ids\": [5]}\n"
-          "{\"ids\": [-1]}\n"
-          "{\"text\": 7}\n"
-          "{\"ids\": [\"a\"]}\n"
-          "{}\n"
-          "not json\n");
+  const auto outcome = run({"--model", kModel, "--jsonl"},
+                           "{\"text\": \"a\\n\", \"special\": true}\n"
+                           "{\"ids\": [0, 5, 2], \"skip_special\": true}\n"
+                           "{\"ids\": [5, 99999999999], \"stream\": true, \"prompt_ids\": [5]}\n"
+                           "{\"ids\": [-1]}\n"
+                           "{\"text\": 7}\n"
+                           "{\"ids\": [\"a\"]}\n"
+                           "{}\n"
+                           "not json\n");
   CHECK(outcome.exit_code == 0);
   std::istringstream lines(outcome.out);
   std::vector<std::string> answers;

@@ -28,7 +28,7 @@ TEST_CASE("a broken tokenizer.json is refused by field", "[text][tokenizer]") {
   const std::vector<Case> cases = {
       {"", "tokenizer.json: "},
       {R"({"model": )", "tokenizer.json: "},
-      {R"([])", "must be an object"},
+      {R"([])", "must be a JSON object"},
       {R"({})", "model: is missing"},
       {R"({"model": 3})", "model: must be an object"},
       {R"({"model": {"type": "BPE", "merges": []}})", "model.vocab: is missing"},

@@ -10,6 +10,7 @@
 #include "jinja/filters/globals.h"
 #include "jinja/syntax/statements.h"
 #include "jinja/values/operators.h"
+#include "jinja/values/search.h"
 #include "jinja/values/unicode.h"
 
 namespace quire {
@@ -118,7 +119,7 @@ Continuation mark_final_message(const Value& messages) {
 void cut_at_marker(std::string& rendered, const std::string& continued) {
   const std::size_t marker = rendered.rfind(kBareContinueTag);
   const std::string_view wanted = jinja::unicode::strip(continued, true, true);
-  if (marker == rendered.npos || rendered.find(wanted) == rendered.npos) {
+  if (marker == rendered.npos || jinja::find_text(rendered, wanted) == rendered.npos) {
     jinja::fail(Kind::value,
                 "continue_final_message is set but the final message does not appear in the chat "
                 "after applying the "
