@@ -79,7 +79,7 @@ TEST_CASE("a header that lies is refused, and the message says where", "[model][
        "claims a header"},
       {"length beyond any header", std::string("\0\0\0\0\0\0\0\1{}", 10), "claims a header"},
       {"not JSON", with_header("{\"a\":", 0), "not JSON"},
-      {"not an object", with_header("[1,2]", 0), "not a JSON object"},
+      {"not an object", with_header("[1,2]", 0), "must be a JSON object"},
       {"tensor not an object", with_header(R"({"a":1})", 0), "\"a\" is not an object"},
       {"no dtype", with_header(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4), "no dtype"},
       {"unknown dtype", with_header(R"({"a":{"dtype":"F7","shape":[1],"data_offsets":[0,4]}})", 4),
@@ -153,7 +153,7 @@ TEST_CASE("an index that does not fit its shards is refused", "[model][safetenso
   const auto c = GENERATE(values<Case>({
       {"{}", "weight_map"},
       {"[", "not JSON"},
-      {R"({"weight_map":{"one":3}})", "\"one\" has no file name"},
+      {R"({"weight_map":{"one":3}})", "weight_map.one: must be a string"},
       {R"({"weight_map":{"one":"../a.safetensors"}})", "outside the directory"},
       {R"({"weight_map":{"one":"missing.safetensors"}})", "missing.safetensors"},
       {R"({"weight_map":{"two":"a.safetensors"}})", "\"two\" is not in the file"},
