@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/check_main.h"
+#include "app/grammar_main.h"
 #include "app/plan_main.h"
 #include "app/render_main.h"
 #include "app/serve_main.h"
@@ -34,6 +35,8 @@ constexpr std::array kSubcommands = {
     Subcommand{"check", "compare with a recorded reference through the engine", quire::check_main},
     Subcommand{"tokenize", "text to token ids and back", quire::tokenize_main},
     Subcommand{"render", "messages to a prompt, by a chat template", quire::render_main},
+    Subcommand{"grammar", "what a schema, a regular expression or a grammar lets through",
+               quire::grammar_main},
     Subcommand{"version", "print the version", version_main},
 };
 

@@ -1,0 +1,183 @@
+#include "engine/structured/compiled_grammar.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+#include "engine/structured/grammar/network.h"
+#include "engine/structured/grammar_source.h"
+
+namespace quire::structured {
+namespace {
+
+constexpr std::size_t kFreshAbove = 64u << 20;
+
+constexpr std::pair<std::string_view, GrammarSpec::Kind> kKinds[] = {
+    {"json_schema", GrammarSpec::Kind::json_schema},
+    {"json_object", GrammarSpec::Kind::json_object},
+    {"regex", GrammarSpec::Kind::regex},
+    {"choice", GrammarSpec::Kind::choice},
+    {"ebnf", GrammarSpec::Kind::ebnf},
+    {"structural_tag", GrammarSpec::Kind::structural_tag}};
+
+}  // namespace
+
+std::optional<GrammarSpec::Kind> grammar_kind(std::string_view name) {
+  for (const auto& [known, kind] : kKinds) {
+    if (known == name) return kind;
+  }
+  return std::nullopt;
+}
+
+// Everything that grows with use.
+struct CompiledGrammar::Parser {
+  Meter meter;
+  RegexStore store;
+  Rules rules;
+  std::optional<Network> network;
+  std::optional<ParserStates> states;
+  std::optional<TokenMasks> masks;
+
+  Parser(const GrammarSpec& spec, const GrammarContext& context)
+      : store(meter, context.limits), rules(store, context.limits) {
+    meter.start(context.limits.compile_time);
+    const RuleId root = build_rules(rules, spec, meter, context.limits);
+    network.emplace(rules, root, meter, context.limits);
+    start_states(context);
+  }
+
+  void start_states(const GrammarContext& context) {
+    masks.reset();
+    states.emplace(*network, store, meter, context.limits);
+    if (context.vocabulary != nullptr) {
+      masks.emplace(context.vocabulary, context.masks, store, *states, meter);
+    }
+  }
+};
+
+CompiledGrammar::CompiledGrammar(GrammarContext context) : context_(std::move(context)) {}
+
+CompiledGrammar::~CompiledGrammar() = default;
+
+std::shared_ptr<CompiledGrammar> CompiledGrammar::compile(const GrammarSpec& spec,
+                                                          GrammarContext context) {
+  std::shared_ptr<CompiledGrammar> grammar(new CompiledGrammar(std::move(context)));
+  grammar->parser_ = std::make_unique<Parser>(spec, grammar->context_);
+  return grammar;
+}
+
+std::size_t CompiledGrammar::memory_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return parser_->store.memory_bytes() + parser_->states->memory_bytes();
+}
+
+void CompiledGrammar::enter() {
+  const std::lock_guard lock(mutex_);
+  if (matchers_++ == 0 && parser_->states->memory_bytes() > kFreshAbove) {
+    parser_->meter.start(context_.limits.step_time);
+    parser_->start_states(context_);
+  }
+}
+
+void CompiledGrammar::leave() {
+  const std::lock_guard lock(mutex_);
+  --matchers_;
+}
+
+GrammarMatcher::GrammarMatcher(std::shared_ptr<CompiledGrammar> grammar)
+    : GrammarMatcher(grammar, grammar->vocabulary() == nullptr
+                                  ? std::span<const TokenId>()
+                                  : grammar->vocabulary()->end_tokens()) {}
+
+GrammarMatcher::GrammarMatcher(std::shared_ptr<CompiledGrammar> grammar,
+                               std::span<const TokenId> end_tokens)
+    : grammar_(std::move(grammar)), end_tokens_(end_tokens.begin(), end_tokens.end()) {
+  grammar_->enter();
+  state_ = grammar_->parser_->states->start();
+}
+
+GrammarMatcher::~GrammarMatcher() { grammar_->leave(); }
+
+bool GrammarMatcher::is_end(TokenId token) const {
+  return std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end();
+}
+
+bool GrammarMatcher::accept_bytes(std::string_view bytes) {
+  const std::lock_guard lock(grammar_->mutex_);
+  auto& parser = *grammar_->parser_;
+  parser.meter.start(grammar_->context_.limits.step_time);
+  ParserState state = state_;
+  for (const char byte : bytes) {
+    state = parser.states->step(state, static_cast<std::uint8_t>(byte));
+    if (state == kDead) return false;
+  }
+  state_ = state;
+  return true;
+}
+
+bool GrammarMatcher::accept(TokenId token) {
+  const Vocabulary& vocabulary = *grammar_->context_.vocabulary;
+  if (finished_ || token < 0 || token >= vocabulary.size()) return false;
+  const ParserState before = state_;
+  if (is_end(token)) {
+    if (!complete()) return false;
+    finished_ = true;
+  } else if (vocabulary.bytes(token).empty() || !accept_bytes(vocabulary.bytes(token))) {
+    return false;
+  }
+  history_.push_back(before);
+  return true;
+}
+
+void GrammarMatcher::rollback(std::size_t tokens) {
+  assert(tokens <= history_.size());
+  if (tokens == 0) return;
+  state_ = history_[history_.size() - tokens];
+  history_.resize(history_.size() - tokens);
+  finished_ = false;
+}
+
+bool GrammarMatcher::complete() const {
+  const std::lock_guard lock(grammar_->mutex_);
+  return grammar_->parser_->states->accepting(state_);
+}
+
+void GrammarMatcher::fill_mask(std::span<std::uint32_t> words) {
+  const std::lock_guard lock(grammar_->mutex_);
+  auto& parser = *grammar_->parser_;
+  parser.meter.start(grammar_->context_.limits.step_time);
+  if (finished_) {
+    std::fill(words.begin(), words.end(), 0);
+    return;
+  }
+  parser.masks->fill(state_, words);
+  const bool ends = parser.states->accepting(state_);
+  for (const TokenId token : end_tokens_) {
+    const auto id = static_cast<std::size_t>(token);
+    if (id / 32 >= words.size()) continue;
+    const std::uint32_t bit = 1u << id % 32;
+    words[id / 32] = ends ? words[id / 32] | bit : words[id / 32] & ~bit;
+  }
+}
+
+std::string GrammarMatcher::forced_bytes(std::size_t max) {
+  const std::lock_guard lock(grammar_->mutex_);
+  auto& parser = *grammar_->parser_;
+  parser.meter.start(grammar_->context_.limits.step_time);
+  std::string forced;
+  for (ParserState state = state_; forced.size() < max && !parser.states->accepting(state);) {
+    const ByteSet next = parser.states->first_bytes(state);
+    int count = 0;
+    for (const std::uint64_t word : next.words) count += std::popcount(word);
+    if (count != 1) break;
+    next.for_each([&](std::uint8_t byte) { forced += static_cast<char>(byte); });
+    state = parser.states->step(state, static_cast<std::uint8_t>(forced.back()));
+    if (state == kDead) {
+      forced.pop_back();
+      break;
+    }
+  }
+  return forced;
+}
+
+}  // namespace quire::structured

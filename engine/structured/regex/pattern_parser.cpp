@@ -1,0 +1,337 @@
+#include <fmt/format.h>
+
+#include "engine/structured/regex/pattern_nodes.h"
+
+namespace quire::structured {
+namespace {
+
+constexpr int kMaxDepth = 200;
+constexpr std::uint32_t kMaxRepeat = 1'000'000;
+
+CharSet digits() { return CharSet::of('0', '9'); }
+
+CharSet word_chars() {
+  CharSet set = digits();
+  set.add('a', 'z');
+  set.add('A', 'Z');
+  set.add('_', '_');
+  return set;
+}
+
+CharSet spaces() {
+  // Unicode's white space, without U+0085 and U+FEFF, on which dialects differ.
+  CharSet set = CharSet::of('\t', '\r');
+  for (const char32_t c : {U' ', U'\u00a0', U'\u1680', U'\u2028', U'\u2029', U'\u202f', U'\u205f',
+                           U'\u3000'}) {
+    set.add(c, c);
+  }
+  set.add(0x2000, 0x200a);
+  return set;
+}
+
+PatternNode joined(PatternNode::Kind kind, std::vector<PatternNode> parts) {
+  if (parts.size() == 1) return std::move(parts[0]);
+  PatternNode node;
+  node.kind = kind;
+  for (const PatternNode& part : parts) node.anchored |= part.anchored;
+  node.parts = std::move(parts);
+  return node;
+}
+
+PatternNode anchor(PatternNode::Kind kind) {
+  PatternNode node;
+  node.kind = kind;
+  node.anchored = true;
+  return node;
+}
+
+}  // namespace
+
+void PatternParser::fail(const std::string& what) const {
+  throw GrammarFailure(GrammarErrorKind::syntax,
+                       fmt::format("regular expression: {} at byte {}", what, at_));
+}
+
+void PatternParser::unsupported(const std::string& what) const {
+  throw GrammarFailure(GrammarErrorKind::unsupported,
+                       fmt::format("regular expression: {} at byte {}", what, at_));
+}
+
+bool PatternParser::take(std::string_view word) {
+  if (text_.substr(at_, word.size()) != word) return false;
+  at_ += word.size();
+  return true;
+}
+
+PatternNode PatternParser::chars(CharSet set) const {
+  if (ignore_case_) set.fold_ascii_case();
+  PatternNode node;
+  node.kind = PatternNode::Kind::chars;
+  node.chars = std::move(set);
+  return node;
+}
+
+PatternNode PatternParser::parse() {
+  PatternNode node = choice(0);
+  if (!done()) fail("a ) that nothing opens");
+  return node;
+}
+
+PatternNode PatternParser::choice(int depth) {
+  if (depth > kMaxDepth) {
+    throw GrammarFailure(GrammarErrorKind::limit, "regular expression: groups nested too deeply");
+  }
+  std::vector<PatternNode> parts;
+  do {
+    parts.push_back(sequence(depth));
+  } while (take("|"));
+  return joined(PatternNode::Kind::choice, std::move(parts));
+}
+
+PatternNode PatternParser::sequence(int depth) {
+  std::vector<PatternNode> parts;
+  while (!done() && peek() != '|' && peek() != ')') {
+    if (read_flags()) continue;
+    parts.push_back(quantified(atom(depth)));
+  }
+  return joined(PatternNode::Kind::sequence, std::move(parts));
+}
+
+// (?i) and (?s), which hold from here on.
+bool PatternParser::read_flags() {
+  const std::size_t close = text_.find(')', at_);
+  if (text_.substr(at_, 2) != "(?" || close == std::string_view::npos) return false;
+  const std::string_view flags = text_.substr(at_ + 2, close - at_ - 2);
+  if (flags.empty() || flags.find_first_not_of("is") != std::string_view::npos) return false;
+  ignore_case_ |= flags.find('i') != std::string_view::npos;
+  dot_all_ |= flags.find('s') != std::string_view::npos;
+  at_ = close + 1;
+  return true;
+}
+
+PatternNode PatternParser::atom(int depth) {
+  if (take("(")) return group(depth);
+  if (take("[")) return char_class();
+  if (take("\\")) return escape();
+  if (take("^")) return anchor(PatternNode::Kind::start);
+  if (take("$")) return anchor(PatternNode::Kind::end);
+  if (take(".")) {
+    return chars(dot_all_ ? CharSet::all() : CharSet::of('\n', '\n').complement());
+  }
+  if (peek() == '*' || peek() == '+' || peek() == '?') fail("nothing to repeat");
+  std::uint32_t min = 0, max = 0;
+  const std::size_t here = at_;
+  if (peek() == '{' && read_bounds(min, max)) {
+    at_ = here;
+    fail("nothing to repeat");
+  }
+  at_ = here;
+  const char32_t c = next_char(text_, at_);
+  return chars(CharSet::of(c, c));
+}
+
+PatternNode PatternParser::group(int depth) {
+  if (take("?")) {
+    if (take("=") || take("!") || take("<=") || take("<!")) {
+      unsupported("look-around is not supported");
+    }
+    if (take("P=")) unsupported("back references are not supported");
+    if (take(">") || take("(") || take("|") || take("#")) unsupported("this group is not supported");
+    if (take("P<") || take("<")) {
+      const std::size_t end = text_.find('>', at_);
+      if (end == std::string_view::npos || end == at_) fail("a group's name without an end");
+      at_ = end + 1;
+    } else if (!take(":")) {
+      unsupported("these flags are not supported");
+    }
+  }
+  const bool ignore_case = ignore_case_, dot_all = dot_all_;
+  PatternNode inner = choice(depth + 1);
+  ignore_case_ = ignore_case;
+  dot_all_ = dot_all;
+  if (!take(")")) fail("a group without an end");
+  return inner;
+}
+
+PatternNode PatternParser::escape() {
+  if (done()) fail("a backslash at the end");
+  const char letter = peek();
+  if (letter == 'b' || letter == 'B') unsupported("word boundaries are not supported");
+  if (letter == 'k' || (letter >= '1' && letter <= '9')) {
+    unsupported("back references are not supported");
+  }
+  if (take("A")) return anchor(PatternNode::Kind::start);
+  if (take("z") || take("Z")) return anchor(PatternNode::Kind::end);
+  CharSet set;
+  if (class_escape(letter, set)) {
+    ++at_;
+    return chars(std::move(set));
+  }
+  const char32_t c = char_escape();
+  return chars(CharSet::of(c, c));
+}
+
+bool PatternParser::class_escape(char letter, CharSet& set) const {
+  switch (letter) {
+    case 'd': set = digits(); return true;
+    case 'D': set = digits().complement(); return true;
+    case 'w': set = word_chars(); return true;
+    case 'W': set = word_chars().complement(); return true;
+    case 's': set = spaces(); return true;
+    case 'S': set = spaces().complement(); return true;
+    case 'p':
+    case 'P': unsupported("Unicode properties are not supported");
+    default: return false;
+  }
+}
+
+char32_t PatternParser::hex(int count) {
+  char32_t value = 0;
+  for (int i = 0; i < count; ++i, ++at_) {
+    const char c = peek();
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
+    if (digit < 0) fail("expected a hexadecimal digit");
+    value = value * 16 + static_cast<char32_t>(digit);
+  }
+  return value;
+}
+
+char32_t PatternParser::char_escape() {
+  const char letter = peek();
+  if (static_cast<unsigned char>(letter) >= 0x80) return next_char(text_, at_);
+  ++at_;
+  switch (letter) {
+    case 'n': return '\n';
+    case 'r': return '\r';
+    case 't': return '\t';
+    case 'f': return '\f';
+    case 'v': return '\v';
+    case '0':
+      if (peek() >= '0' && peek() <= '9') fail("octal escapes are not supported");
+      return 0;
+    case 'x': return hex(2);
+    case 'c': {
+      const char c = peek();
+      if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))) fail("expected a letter after \\c");
+      ++at_;
+      return static_cast<char32_t>(c & 31);
+    }
+    case 'u': break;
+    default:
+      if ((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z')) {
+        fail(fmt::format("no escape \\{}", letter));
+      }
+      return static_cast<unsigned char>(letter);
+  }
+  char32_t c = 0;
+  if (take("{")) {
+    const std::size_t end = text_.find('}', at_);
+    if (end == std::string_view::npos || end == at_ || end - at_ > 6) fail("a bad \\u{…}");
+    c = hex(static_cast<int>(end - at_));
+    ++at_;
+  } else {
+    c = hex(4);
+    if (c >= 0xd800 && c < 0xdc00 && take("\\u")) {
+      const char32_t low = hex(4);
+      if (low < 0xdc00 || low > 0xdfff) fail("half a surrogate pair");
+      c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+    }
+  }
+  if ((c >= 0xd800 && c <= 0xdfff) || c > CharSet::kLast) fail("no such character");
+  return c;
+}
+
+bool PatternParser::class_member(CharSet& set, char32_t& c) {
+  if (done()) fail("a class without an end");
+  if (text_.substr(at_, 2) == "[:") unsupported("POSIX classes are not supported");
+  if (!take("\\")) {
+    c = next_char(text_, at_);
+    set = CharSet::of(c, c);
+    return true;
+  }
+  if (done()) fail("a backslash at the end");
+  if (class_escape(peek(), set)) {
+    ++at_;
+    return false;
+  }
+  if (take("b")) {
+    c = '\b';
+  } else if (peek() >= '1' && peek() <= '9') {
+    fail("octal escapes are not supported");
+  } else {
+    c = char_escape();
+  }
+  set = CharSet::of(c, c);
+  return true;
+}
+
+PatternNode PatternParser::char_class() {
+  const bool negated = take("^");
+  CharSet set;
+  while (!take("]")) {
+    CharSet member, last;
+    char32_t low = 0, high = 0;
+    const bool single = class_member(member, low);
+    if (peek() == '-' && text_.substr(at_, 2) != "-]") {
+      ++at_;
+      if (!class_member(last, high) || !single) fail("a range between classes");
+      if (high < low) fail("a range that ends before it begins");
+      set.add(low, high);
+    } else {
+      set.add(member);
+    }
+  }
+  if (ignore_case_) set.fold_ascii_case();
+  PatternNode node = chars(negated ? set.complement() : set);
+  return node;
+}
+
+// {m}, {m,} or {m,n}; false, with at_ moved anywhere, when it is something else.
+bool PatternParser::read_bounds(std::uint32_t& min, std::uint32_t& max) {
+  const auto number = [&](std::uint32_t& out) {
+    std::uint64_t value = 0;
+    const std::size_t from = at_;
+    for (; peek() >= '0' && peek() <= '9'; ++at_) {
+      value = std::min<std::uint64_t>(value * 10 + static_cast<unsigned>(peek() - '0'), 1u << 30);
+    }
+    out = static_cast<std::uint32_t>(value);
+    return at_ > from;
+  };
+  if (!take("{") || !number(min)) return false;
+  max = min;
+  if (take(",") && !number(max)) max = kUnbounded;
+  return take("}");
+}
+
+PatternNode PatternParser::quantified(PatternNode inner) {
+  for (bool first = true;; first = false) {
+    std::uint32_t min = 0, max = kUnbounded;
+    const std::size_t here = at_;
+    if (take("+")) {
+      min = 1;
+    } else if (take("?")) {
+      max = 1;
+    } else if (!take("*") && !read_bounds(min, max)) {
+      at_ = here;
+      return inner;
+    }
+    if (!first) fail("nothing to repeat");
+    if (max < min) fail("a repetition with its bounds exchanged");
+    if (min > kMaxRepeat || (max != kUnbounded && max > kMaxRepeat)) {
+      throw GrammarFailure(GrammarErrorKind::limit, "regular expression: too many repetitions");
+    }
+    if (inner.anchored) unsupported("a repeated anchor is not supported");
+    take("?");  // lazy or not, the same texts match
+    PatternNode node;
+    node.kind = PatternNode::Kind::repeat;
+    node.parts.push_back(std::move(inner));
+    node.min = min;
+    node.max = max;
+    inner = std::move(node);
+  }
+}
+
+}  // namespace quire::structured

@@ -1,0 +1,180 @@
+#include "engine/structured/schema/formats.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/structured/regex/pattern.h"
+
+namespace quire::structured {
+namespace {
+
+// RFC 3339. The leap second and the day of a month by the month; February has 29 days in leap years.
+std::string date() {
+  const std::string leap =
+      "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)";
+  return "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"
+         "02-(0[1-9]|1[0-9]|2[0-8]))|" + leap + "-02-29)";
+}
+
+std::string time() {
+  return "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?"
+         "([zZ]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
+}
+
+// hh:mm:60, which is 23:59:60 in UTC. The hours and the minutes that fit each other are two patterns,
+// of which both must hold.
+struct LeapSecond {
+  std::string first, second;
+};
+
+std::vector<LeapSecond> leap_seconds() {
+  const std::string any = "[0-9]{2}", seconds = ":60(\\.[0-9]+)?";
+  const auto either = [](std::string& list, const std::string& one) {
+    list += (list.empty() ? "" : "|") + one;
+  };
+  std::string west_hours, west_minutes, east_hours, east_minutes, whole_hours;
+  for (int h = 0; h < 24; ++h) {
+    const std::string before = fmt::format("{:02}:{}{}", h, any, seconds);
+    either(west_hours, fmt::format("{}-{:02}:{}", before, 23 - h, any));
+    either(east_hours, fmt::format("{}\\+{:02}:{}", before, h, any));
+    either(whole_hours, fmt::format("{:02}:59{}\\+{:02}:00", h, seconds, (h + 1) % 24));
+  }
+  for (int m = 0; m < 60; ++m) {
+    const std::string before = fmt::format("{}:{:02}{}", any, m, seconds);
+    either(west_minutes, fmt::format("{}-{}:{:02}", before, any, 59 - m));
+    if (m < 59) either(east_minutes, fmt::format("{}\\+{}:{:02}", before, any, m + 1));
+  }
+  return {{west_hours, west_minutes}, {east_hours, east_minutes},
+          {whole_hours + "|23:59" + seconds + "[zZ]", ""}};
+}
+
+std::string hostname() {
+  const std::string label = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
+  return label + "(\\." + label + ")*";
+}
+
+std::string ipv4() {
+  const std::string part = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+  return part + "(\\." + part + "){3}";
+}
+
+// RFC 4291: at most one ::. IPv4 at the end is taken after ::, ::ffff:, ::ffff:0: and up to four groups
+// with ::, which is how it is used.
+std::string ipv6() {
+  const std::string h = "[0-9A-Fa-f]{1,4}";
+  std::string all = "(" + h + ":){7}" + h;
+  for (int before = 0; before <= 7; ++before) {
+    const std::string head = before == 0 ? ":" : "(" + h + ":){" + std::to_string(before) + "}";
+    all += "|" + head + (before == 7 ? ":" : "(:" + h + "){1," + std::to_string(7 - before) + "}");
+    if (before < 7) all += "|" + head + ":";
+  }
+  return "(" + all + "|::([fF]{4}(:0{1,4})?:)?" + ipv4() + "|(" + h + ":){1,4}:" + ipv4() + ")";
+}
+
+std::string email(const std::string& extra) {
+  const std::string atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~" + extra + "-]+";
+  const std::string quoted = "\"([ !#-\\[\\]-~" + extra + "]|\\\\[ -~])*\"";
+  const std::string label =
+      "[A-Za-z0-9" + extra + "]([A-Za-z0-9" + extra + "-]*[A-Za-z0-9" + extra + "])?";
+  return "(" + atom + "(\\." + atom + ")*|" + quoted + ")@(" + label + "(\\." + label + ")*|\\[(" +
+         ipv4() + "|IPv6:" + ipv6() + ")\\])";
+}
+
+// RFC 3986 (and 3987 with `extra`): the parts that uri and uri-reference are made of.
+struct UriParts {
+  std::string authority, path, path_absolute, path_rootless, path_noscheme, tail;
+
+  explicit UriParts(const std::string& extra) {
+    const std::string plain = "A-Za-z0-9._~!$&'()*+,;=" + extra + "\\-";
+    const std::string escape = "%[0-9A-Fa-f]{2}";
+    const std::string pchar = "([" + plain + ":@]|" + escape + ")";
+    const std::string host =
+        "(\\[(" + ipv6() + "|v[0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]|([" + plain + "]|" +
+        escape + ")*)";
+    authority = "(([" + plain + ":]|" + escape + ")*@)?" + host + "(:[0-9]*)?";
+    path = "(/" + pchar + "*)*";
+    path_rootless = pchar + "+" + path;
+    path_absolute = "/(" + path_rootless + ")?";
+    path_noscheme = "([" + plain + "@]|" + escape + ")+" + path;
+    tail = "(\\?([" + plain + ":@/?]|" + escape + ")*)?(#([" + plain + ":@/?]|" + escape + ")*)?";
+  }
+
+  std::string absolute() const {
+    return "[A-Za-z][A-Za-z0-9+.-]*:(//" + authority + path + "|" + path_absolute + "|" +
+           path_rootless + "|)" + tail;
+  }
+  std::string relative() const {
+    return "(//" + authority + path + "|" + path_absolute + "|" + path_noscheme + "|)" + tail;
+  }
+};
+
+constexpr const char* kBeyondAscii = "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{dffff}";
+
+std::string uri_template() {
+  const std::string name = "([A-Za-z0-9_]|%[0-9A-Fa-f]{2})(\\.?([A-Za-z0-9_]|%[0-9A-Fa-f]{2}))*";
+  const std::string variable = name + "(:[1-9][0-9]{0,3}|\\*)?";
+  return "([!#$&(-;=?-\\[\\]_a-z~\\u00a0-\\ud7ff]|%[0-9A-Fa-f]{2}|\\{[+#./;?&=,!@|]?" + variable +
+         "(," + variable + ")*\\})*";
+}
+
+std::string duration() {
+  const std::string time = "T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)";
+  return "P([0-9]+W|" + time + "|([0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+M([0-9]+D)?|[0-9]+D)(" + time +
+         ")?)";
+}
+
+std::optional<std::string> format_pattern(std::string_view format) {
+  const std::string pointer = "(/([^/~]|~[01])*)*";
+  if (format == "date") return date();
+  if (format == "time") return time();
+  if (format == "date-time") return date() + "[tT]" + time();
+  if (format == "duration") return duration();
+  if (format == "email") return email("");
+  if (format == "idn-email") return email("\\u0080-\\uff1f\\uff21-\\u{10ffff}");
+  if (format == "hostname") return hostname();
+  if (format == "ipv4") return ipv4();
+  if (format == "ipv6") return ipv6();
+  if (format == "uuid") return "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}";
+  if (format == "uri") return UriParts("").absolute();
+  if (format == "uri-reference") return "(" + UriParts("").absolute() + "|" + UriParts("").relative() + ")";
+  if (format == "iri") return UriParts(kBeyondAscii).absolute();
+  if (format == "iri-reference") {
+    const UriParts parts(kBeyondAscii);
+    return "(" + parts.absolute() + "|" + parts.relative() + ")";
+  }
+  if (format == "uri-template") return uri_template();
+  if (format == "json-pointer") return pointer;
+  if (format == "relative-json-pointer") return "(0|[1-9][0-9]*)(#|" + pointer + ")";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<RegexId> format_regex(RegexStore& store, std::string_view format, Spelling spelling) {
+  const auto whole = [&](const std::string& pattern) {
+    return parse_pattern(store, pattern, PatternUse::whole, spelling);
+  };
+  const auto pattern = format_pattern(format);
+  if (!pattern) return std::nullopt;
+  RegexId id = whole(*pattern);
+  if (format == "hostname") {
+    constexpr std::uint32_t kLongest = 253;
+    const RegexId any = chars_regex(store, CharSet::all(), spelling);
+    id = store.all_of({id, store.repeat(any, 0, kLongest)});
+  }
+  if (format == "time" || format == "date-time") {
+    const RegexId day = format == "time" ? kEmpty : whole(date() + "[tT]");
+    std::vector<RegexId> all{id};
+    for (const LeapSecond& leap : leap_seconds()) {
+      const RegexId first = whole(leap.first);
+      all.push_back(store.concat(
+          day, leap.second.empty() ? first : store.all_of({first, whole(leap.second)})));
+    }
+    id = store.any_of(std::move(all));
+  }
+  return id;
+}
+
+}  // namespace quire::structured

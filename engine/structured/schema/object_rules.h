@@ -1,0 +1,47 @@
+#pragma once
+// Objects: listed keys in their order, then additional ones, as a graph of places between members.
+
+#include <string>
+#include <vector>
+
+#include "engine/structured/schema/value_rules.h"
+
+namespace quire::structured {
+
+class ObjectRules {
+ public:
+  ObjectRules(ValueRules& values, const Disjunct& what) : values_(values), what_(what) {}
+  ExprId build();
+
+ private:
+  struct Key {
+    std::string name;
+    bool required;
+    ExprId value;
+  };
+  struct Others {  // keys that are not listed
+    RegexId key;   // with its quotes and colon
+    ExprId value;
+  };
+
+  void collect_keys();
+  void collect_others();
+  void add_others(std::size_t pattern, RegexId names, Conjunction value);
+  Conjunction value_of(const std::string& key);
+  void add_unevaluated(Conjunction& value, const std::string* key, const std::vector<bool>& matched);
+  bool declares(const Schema& schema, const std::string* key, const std::vector<bool>& matched);
+  bool name_fits(const std::string& key);
+  ExprId graph();
+  bool closed() const;
+
+  ValueRules& values_;
+  const Disjunct& what_;
+  std::vector<std::string> names_;  // all that are listed, in order
+  std::vector<Key> keys_;
+  std::vector<Key> free_;  // required, not listed: in any order, among the others
+  std::vector<Others> others_;
+  std::vector<std::pair<std::string, std::string>> patterns_;  // pattern, its schema's pointer
+  std::uint32_t min_ = 0, max_ = kUnbounded;
+};
+
+}  // namespace quire::structured

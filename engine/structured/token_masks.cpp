@@ -1,0 +1,243 @@
+#include "engine/structured/token_masks.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "engine/structured/regex/char_set.h"
+
+namespace quire::structured {
+namespace {
+
+constexpr std::size_t kKeptBytes = 16u << 20;
+constexpr std::size_t kFewTokens = 256;
+
+CharSet safe_chars() {
+  CharSet set = CharSet::of(0, 0x1f);
+  set.add('"', '"');
+  set.add('\\', '\\');
+  return set.complement();
+}
+
+}  // namespace
+
+std::shared_ptr<const LexemeMask> LexemeMaskCache::find(const RegexHash& hash) {
+  const std::lock_guard lock(mutex_);
+  const auto found = masks_.find(hash);
+  return found == masks_.end() ? nullptr : found->second;
+}
+
+void LexemeMaskCache::put(const RegexHash& hash, std::shared_ptr<const LexemeMask> mask) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t bytes =
+      200 + 4 * (mask->bits.size() + mask->tokens.size() + mask->exits.size());
+  if (bytes_ + bytes > max_bytes_) {
+    masks_.clear();
+    bytes_ = 0;
+  }
+  if (masks_.emplace(hash, std::move(mask)).second) bytes_ += bytes;
+}
+
+TokenMasks::TokenMasks(std::shared_ptr<const Vocabulary> vocabulary,
+                       std::shared_ptr<LexemeMaskCache> shared, RegexStore& store,
+                       ParserStates& states, Meter& meter)
+    : vocabulary_(std::move(vocabulary)),
+      shared_(std::move(shared)),
+      store_(store),
+      states_(states),
+      meter_(meter),
+      safe_char_(chars_regex(store, safe_chars(), Spelling::plain)),
+      lexeme_way_(vocabulary_->all().max_depth() + 1),
+      state_way_(vocabulary_->all().max_depth() + 1) {}
+
+void TokenMasks::set(TokenId token, std::span<std::uint32_t> words) const {
+  for (; token >= 0; token = vocabulary_->next_same(token)) {
+    words[static_cast<std::size_t>(token) / 32] |= 1u << static_cast<std::size_t>(token) % 32;
+  }
+}
+
+void TokenMasks::fill(ParserState state, std::span<std::uint32_t> words) {
+  if (const auto kept = kept_.find(state); kept != kept_.end()) {
+    if (!kept->second.bits.empty()) {
+      std::copy(kept->second.bits.begin(), kept->second.bits.end(), words.begin());
+      return;
+    }
+    std::fill(words.begin(), words.end(), 0);
+    for (const TokenId token : kept->second.tokens) {
+      words[static_cast<std::size_t>(token) / 32] |= 1u << static_cast<std::size_t>(token) % 32;
+    }
+    return;
+  }
+  std::fill(words.begin(), words.end(), 0);
+  compute(state, words);
+  keep(state, words);
+}
+
+void TokenMasks::keep(ParserState state, std::span<const std::uint32_t> words) {
+  std::size_t count = 0;
+  for (const std::uint32_t word : words) count += static_cast<std::size_t>(std::popcount(word));
+  Kept kept;
+  if (count > kFewTokens) {
+    kept.bits.assign(words.begin(), words.end());
+  } else {
+    kept.tokens.reserve(count);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      for (std::uint32_t left = words[i]; left != 0; left &= left - 1) {
+        kept.tokens.push_back(static_cast<TokenId>(i * 32) + std::countr_zero(left));
+      }
+    }
+  }
+  const std::size_t bytes = 100 + 4 * (kept.bits.size() + kept.tokens.size());
+  if (kept_bytes_ + bytes > kKeptBytes) {
+    kept_.clear();
+    kept_bytes_ = 0;
+  }
+  kept_bytes_ += bytes;
+  kept_.emplace(state, std::move(kept));
+}
+
+void TokenMasks::compute(ParserState state, std::span<std::uint32_t> words) {
+  const auto count = states_.threads(state).size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const ParserStates::Thread thread = states_.threads(state)[i];
+    const LexemeMask& mask = lexeme_mask(thread.rest);
+    if (mask.slice >= 0) {
+      const auto& slice = vocabulary_->slices()[static_cast<std::size_t>(mask.slice)].mask;
+      for (std::size_t w = 0; w < slice.size(); ++w) words[w] |= slice[w];
+    }
+    for (std::size_t w = 0; w < mask.bits.size(); ++w) words[w] |= mask.bits[w];
+    for (const TokenId token : mask.tokens) set(token, words);
+    if (mask.exits.empty()) continue;
+    const ParserState after = states_.after(thread.stack);
+    if (after == kDead) continue;
+    for (const std::uint32_t node : mask.exits) follow(*mask.trie, node, after, words);
+  }
+}
+
+// Beneath `at`, with the parser in `state` there.
+void TokenMasks::follow(const TokenTrie& trie, std::uint32_t at, ParserState state,
+                        std::span<std::uint32_t> words) {
+  const auto nodes = trie.nodes();
+  const std::uint32_t end = nodes[at].skip;
+  state_way_[nodes[at].depth] = state;
+  for (std::uint32_t i = at + 1; i < end;) {
+    const TokenTrie::Node& node = nodes[i];
+    const ParserState next = states_.step(state_way_[node.depth - 1u], node.byte);
+    if (next == kDead) {
+      i = node.skip;
+      continue;
+    }
+    if (node.token >= 0) set(node.token, words);
+    state_way_[node.depth] = next;
+    ++i;
+  }
+}
+
+const LexemeMask& TokenMasks::lexeme_mask(RegexId lexeme) {
+  auto& slot = lexemes_[lexeme];
+  if (slot == nullptr) {
+    const RegexHash hash = store_.hash(lexeme);
+    slot = shared_->find(hash);
+    if (slot == nullptr) {
+      auto made = std::make_shared<const LexemeMask>(walk_lexeme(lexeme));
+      shared_->put(hash, made);
+      lexemes_[lexeme] = made;
+      return *made;
+    }
+  }
+  return *slot;
+}
+
+LexemeMask TokenMasks::walk_lexeme(RegexId lexeme) {
+  LexemeMask mask;
+  mask.slice = widest_slice(lexeme);
+  mask.trie = mask.slice < 0
+                  ? &vocabulary_->all()
+                  : &vocabulary_->slices()[static_cast<std::size_t>(mask.slice)].others;
+  const auto nodes = mask.trie->nodes();
+  const ByteSet first = store_.first_bytes(lexeme);
+  lexeme_way_[0] = lexeme;
+  first.for_each([&](std::uint8_t byte) {
+    const std::uint32_t from = mask.trie->first(byte);
+    if (from == TokenTrie::kNone) return;
+    const std::uint32_t end = nodes[from].skip;
+    for (std::uint32_t i = from; i < end;) {
+      const TokenTrie::Node& node = nodes[i];
+      const RegexId next = store_.step(lexeme_way_[node.depth - 1u], node.byte);
+      if (next == kNothing) {
+        i = node.skip;
+        continue;
+      }
+      if (node.token >= 0) mask.tokens.push_back(node.token);
+      if (store_.nullable(next) && node.skip > i + 1) mask.exits.push_back(i);
+      if (store_.finished(next)) {
+        i = node.skip;
+        continue;
+      }
+      lexeme_way_[node.depth] = next;
+      ++i;
+    }
+    meter_.count(16);
+  });
+  if (mask.tokens.size() > kFewTokens * 4) {
+    mask.bits.resize(vocabulary_->words());
+    for (const TokenId token : mask.tokens) set(token, mask.bits);
+    mask.tokens = {};
+  }
+  return mask;
+}
+
+int TokenMasks::widest_slice(RegexId lexeme) {
+  const auto slices = vocabulary_->slices();
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (takes_any_text(lexeme, slices[i].max_chars)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// True when every text of up to `chars` safe characters keeps the lexeme alive.
+bool TokenMasks::takes_any_text(RegexId lexeme, std::uint32_t chars) {
+  if (chars == 0) return true;
+  const Reach known = reach_[lexeme];
+  if (chars <= known.good) return true;
+  if (chars >= known.bad) return false;
+  for (const RegexId next : std::vector<RegexId>(after_one_char(lexeme))) {
+    if (next != lexeme && (next == kNothing || !takes_any_text(next, chars - 1))) {
+      reach_[lexeme].bad = chars;
+      return false;
+    }
+  }
+  reach_[lexeme].good = chars;
+  return true;
+}
+
+const std::vector<RegexId>& TokenMasks::after_one_char(RegexId lexeme) {
+  const auto [at, is_new] = one_char_.try_emplace(lexeme);
+  if (!is_new) return at->second;
+  std::vector<std::pair<RegexId, RegexId>> work{{lexeme, safe_char_}};
+  std::vector<RegexId> ends;
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    const auto [state, rest] = work[i];
+    bool dead = false;
+    const ByteSet bytes = store_.first_bytes(rest);
+    bytes.for_each([&](std::uint8_t byte) {
+      if (dead) return;
+      const RegexId next = store_.step(state, byte);
+      const RegexId left = store_.step(rest, byte);
+      dead = next == kNothing;
+      if (dead) {
+        ends.push_back(kNothing);
+      } else if (store_.finished(left)) {
+        if (std::find(ends.begin(), ends.end(), next) == ends.end()) ends.push_back(next);
+      } else if (std::find(work.begin(), work.end(), std::pair(next, left)) == work.end()) {
+        work.emplace_back(next, left);
+      }
+    });
+    if (dead) {
+      ends = {kNothing};
+      break;
+    }
+  }
+  return one_char_[lexeme] = std::move(ends);
+}
+
+}  // namespace quire::structured

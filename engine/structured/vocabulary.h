@@ -1,0 +1,79 @@
+#pragma once
+// A model's tokens as byte strings, in tries that are walked together with an automaton. Immutable;
+// one for all grammars of a model.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace quire {
+class Tokenizer;
+}
+
+namespace quire::structured {
+
+// Depth-first: the children of a node follow it, `skip` is the node after the last of them.
+class TokenTrie {
+ public:
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  struct Node {
+    std::uint32_t skip;
+    TokenId token;  // -1: no token ends here; more with the same bytes: Vocabulary::next_same
+    std::uint16_t depth;  // bytes from the root, this one included
+    std::uint8_t byte;
+  };
+
+  // `tokens` ascending by bytes, none empty.
+  explicit TokenTrie(std::span<const std::pair<std::string_view, TokenId>> tokens);
+
+  std::span<const Node> nodes() const { return nodes_; }
+  // The node of a token's first byte.
+  std::uint32_t first(std::uint8_t byte) const { return first_[byte]; }
+  std::size_t max_depth() const { return max_depth_; }
+
+ private:
+  std::vector<Node> nodes_;
+  std::array<std::uint32_t, 256> first_;
+  std::size_t max_depth_ = 0;
+};
+
+class Vocabulary {
+ public:
+  // Tokens that are nothing but characters which a JSON string takes raw, up to `max_chars` of them:
+  // wherever any such text may come, they are allowed without a look, and only `others` is walked.
+  struct Slice {
+    std::uint32_t max_chars;
+    std::vector<std::uint32_t> mask;
+    TokenTrie others;
+  };
+
+  // `bytes[id]` empty: the token is never allowed (special tokens, holes).
+  Vocabulary(std::vector<std::string> bytes, std::vector<TokenId> end_tokens);
+  static std::shared_ptr<const Vocabulary> of(const Tokenizer& tokenizer,
+                                              std::span<const TokenId> end_tokens);
+
+  int size() const { return static_cast<int>(bytes_.size()); }
+  std::size_t words() const { return (bytes_.size() + 31) / 32; }
+  const std::string& bytes(TokenId id) const { return bytes_[static_cast<std::size_t>(id)]; }
+  std::span<const TokenId> end_tokens() const { return end_tokens_; }
+  const TokenTrie& all() const { return *all_; }
+  std::span<const Slice> slices() const { return slices_; }  // the largest first
+  TokenId next_same(TokenId id) const { return next_same_[static_cast<std::size_t>(id)]; }
+
+ private:
+  void make_slices(std::span<const std::pair<std::string_view, TokenId>> sorted);
+
+  std::vector<std::string> bytes_;
+  std::vector<TokenId> end_tokens_;
+  std::vector<TokenId> next_same_;
+  std::unique_ptr<const TokenTrie> all_;
+  std::vector<Slice> slices_;
+};
+
+}  // namespace quire::structured

@@ -1,0 +1,91 @@
+#include <catch2/catch.hpp>
+#include <random>
+#include <regex>
+
+#include "tests/engine/structured/grammars.h"
+
+namespace quire::structured {
+namespace {
+
+TEST_CASE("a regular expression matches the whole text", "[structured][pattern]") {
+  struct Case {
+    const char *pattern, *yes, *no;
+  };
+  const auto c = GENERATE(values<Case>({{"a{2,3}", "aaa", "aaaa"},
+                                        {"^(ab|cd)$", "cd", "ac"},
+                                        {"[^\\d\\s]+", "ab", "a1"},
+                                        {"a.c", "a\xc3\xa9" "c", "a\nc"},
+                                        {"(?i)quire", "QuIrE", "squire"},
+                                        {"\\u{1F600}", "\xf0\x9f\x98\x80", "x"},
+                                        {"(?<year>[0-9]{4})-x", "2026-x", "26-x"},
+                                        {"[\\]\\-a]*", "]-a", "b"},
+                                        {"x*?y+?", "xy", "x"}}));
+  INFO(c.pattern);
+  CHECK(accepts(regex(c.pattern), c.yes));
+  CHECK_FALSE(accepts(regex(c.pattern), c.no));
+}
+
+TEST_CASE("what is no regular expression, or no regular one, is refused", "[structured][pattern]") {
+  const auto kind = GrammarSpec::Kind::regex;
+  for (const char* text : {"(a", "a)", "[a", "*a", "a**", "a{3,2}", "[z-a]", "a\\", "\\q", "\\xg0"}) {
+    INFO(text);
+    CHECK(refusal(kind, text) == "syntax ");
+  }
+  for (const char* text : {"(?=a)b", "(?!a)b", "(?<=a)b", "(a)\\1", "\\bword", "a$b", "(^a)*", "\\p{L}"}) {
+    INFO(text);
+    CHECK(refusal(kind, text) == "unsupported ");
+  }
+  CHECK(refusal(kind, "a{2000000}") == "limit ");
+  CHECK(refusal(kind, "[]") == "unsatisfiable ");
+}
+
+// Against std::regex, which reads the same dialect; texts are ASCII.
+TEST_CASE("random expressions agree with the standard library's", "[structured][pattern]") {
+  std::mt19937 random(7);
+  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const auto build = [&](const auto& self, int depth) -> std::string {
+    switch (depth == 0 ? pick(3) : pick(8)) {
+      case 0: return std::string(1, static_cast<char>('a' + pick(3)));
+      case 1: return "[ab]";
+      case 2: return "[^a]";
+      case 3: return "(?:" + self(self, depth - 1) + "|" + self(self, depth - 1) + ")";
+      case 4: return "(?:" + self(self, depth - 1) + ")*";
+      case 5: return "(?:" + self(self, depth - 1) + "){1,2}";
+      case 6: return "(?:" + self(self, depth - 1) + ")?";
+      default: return self(self, depth - 1) + self(self, depth - 1);
+    }
+  };
+  for (int i = 0; i < 300; ++i) {
+    const std::string pattern = build(build, 3);
+    INFO(pattern);
+    const auto mine = regex(pattern);
+    const std::regex theirs(pattern);
+    for (int k = 0; k < 40; ++k) {
+      std::string text;
+      for (int n = pick(6); n > 0; --n) text += static_cast<char>('a' + pick(3));
+      INFO(text);
+      CHECK(accepts(mine, text) == std::regex_match(text, theirs));
+    }
+  }
+}
+
+TEST_CASE("mangled expressions are refused or taken, never a crash", "[structured][pattern][fuzz]") {
+  std::mt19937 random(11);
+  const std::string seed = "^(?:[a-z\\d]{2,3}|\\u00e9+)*(?<n>x|y)?[^\\s\\]]$|\\(";
+  for (int i = 0; i < 3'000; ++i) {
+    std::string text = seed;
+    for (unsigned n = 1 + random() % 4; n > 0; --n) {
+      const std::size_t at = random() % text.size();
+      if (random() % 2) {
+        text[at] = seed[random() % seed.size()];
+      } else {
+        text.erase(at, 1 + random() % 3);
+      }
+      if (text.empty()) text = "a";
+    }
+    refusal(GrammarSpec::Kind::regex, text);
+  }
+}
+
+}  // namespace
+}  // namespace quire::structured
