@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <stop_token>
+#include <utility>
 
 #include "engine/structured/grammar_error.h"
 
@@ -24,14 +26,17 @@ class Meter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  void start(std::chrono::milliseconds limit) { deadline_ = Clock::now() + limit; }
+  void start(std::chrono::milliseconds limit, std::stop_token stop = {}) {
+    deadline_ = Clock::now() + limit;
+    stop_ = std::move(stop);
+  }
 
-  // Looks at the clock once in a while; cheap enough for inner loops.
+  // Looks at the clock, and whether it is asked to stop, once in a while; cheap enough for inner loops.
   void count(std::uint32_t work = 1) {
     spent_ += work;
     if (spent_ < kBetweenLooks) return;
     spent_ = 0;
-    if (Clock::now() > deadline_) {
+    if (Clock::now() > deadline_ || stop_.stop_requested()) {
       throw GrammarFailure(GrammarErrorKind::limit, "the grammar takes too long to evaluate");
     }
   }
@@ -39,6 +44,7 @@ class Meter {
  private:
   static constexpr std::uint32_t kBetweenLooks = 4'096;
   Clock::time_point deadline_ = Clock::time_point::max();
+  std::stop_token stop_;
   std::uint32_t spent_ = 0;
 };
 

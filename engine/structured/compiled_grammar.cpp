@@ -38,9 +38,9 @@ struct CompiledGrammar::Parser {
   std::optional<ParserStates> states;
   std::optional<TokenMasks> masks;
 
-  Parser(const GrammarSpec& spec, const GrammarContext& context)
+  Parser(const GrammarSpec& spec, const GrammarContext& context, const std::stop_token& stop)
       : store(meter, context.limits), rules(store, context.limits) {
-    meter.start(context.limits.compile_time);
+    meter.start(context.limits.compile_time, stop);
     const RuleId root = build_rules(rules, spec, meter, context.limits);
     network.emplace(rules, root, meter, context.limits);
     start_states(context);
@@ -60,9 +60,10 @@ CompiledGrammar::CompiledGrammar(GrammarContext context) : context_(std::move(co
 CompiledGrammar::~CompiledGrammar() = default;
 
 std::shared_ptr<CompiledGrammar> CompiledGrammar::compile(const GrammarSpec& spec,
-                                                          GrammarContext context) {
+                                                          GrammarContext context,
+                                                          const std::stop_token& stop) {
   std::shared_ptr<CompiledGrammar> grammar(new CompiledGrammar(std::move(context)));
-  grammar->parser_ = std::make_unique<Parser>(spec, grammar->context_);
+  grammar->parser_ = std::make_unique<Parser>(spec, grammar->context_, stop);
   return grammar;
 }
 
@@ -140,6 +141,12 @@ void GrammarMatcher::rollback(std::size_t tokens) {
 bool GrammarMatcher::complete() const {
   const std::lock_guard lock(grammar_->mutex_);
   return grammar_->parser_->states->accepting(state_);
+}
+
+bool GrammarMatcher::must_end() const {
+  const std::lock_guard lock(grammar_->mutex_);
+  return finished_ || (grammar_->parser_->states->accepting(state_) &&
+                       grammar_->parser_->states->threads(state_).empty());
 }
 
 void GrammarMatcher::fill_mask(std::span<std::uint32_t> words) {

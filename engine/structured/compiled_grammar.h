@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,7 +43,8 @@ struct GrammarContext {
 class CompiledGrammar {
  public:
   // Throws GrammarFailure.
-  static std::shared_ptr<CompiledGrammar> compile(const GrammarSpec& spec, GrammarContext context);
+  static std::shared_ptr<CompiledGrammar> compile(const GrammarSpec& spec, GrammarContext context,
+                                                  const std::stop_token& stop = {});
   ~CompiledGrammar();
 
   const std::shared_ptr<const Vocabulary>& vocabulary() const { return context_.vocabulary; }
@@ -82,6 +84,8 @@ class GrammarMatcher {
 
   // The text so far is whole, and may end here.
   bool complete() const;
+  // It must end here: nothing but an end token may come.
+  bool must_end() const;
   // An end token was accepted.
   bool finished() const { return finished_; }
   // vocabulary()->words() words, one bit per token id, 1: allowed. All are written.
