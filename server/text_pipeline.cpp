@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace quire {
@@ -145,9 +146,16 @@ Result<std::vector<TokenId>> TextPipeline::encode(std::string_view text, bool ad
 }
 
 std::size_t text_size(const ChatCompletionRequest& request) {
-  std::size_t size = request.tools.size() + request.documents.size();
+  // A template of the request's own may take as long as it is allowed to.
+  if (request.chat_template) return std::numeric_limits<std::size_t>::max();
+  std::size_t size =
+      request.tools.size() + request.documents.size() + request.chat_template_kwargs.size();
   for (const auto& message : request.messages) {
     size += message.content ? message.content->size() : 0;
+    size += message.reasoning ? message.reasoning->size() : 0;
+    for (const auto& call : message.tool_calls) {
+      size += call.function.name.size() + call.function.arguments.size();
+    }
   }
   return size;
 }

@@ -17,10 +17,11 @@ void append(OutputDelta& into, OutputDelta&& more) {
 
 }  // namespace
 
-ChoiceText::ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options)
+ChoiceText::ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options,
+                       std::span<const TokenId> prompt_end)
     : tokenizer_(&tokenizer),
       options_(std::move(options)),
-      detokenizer_(tokenizer, options_.skip_special_tokens),
+      detokenizer_(tokenizer, options_.skip_special_tokens, prompt_end),
       stops_(options_.stop, options_.include_stop) {
   if (options_.parser) parser_.emplace(*options_.parser);
 }

@@ -3,6 +3,7 @@
 // calls. Says when and why the choice ends.
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,10 @@ struct ChoiceDelta {
 
 class ChoiceText {
  public:
-  ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options);
+  // The text continues that of the prompt, of which the last tokens are enough: kPromptEnd.
+  static constexpr std::size_t kPromptEnd = 6;
+  ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options,
+             std::span<const TokenId> prompt_end = {});
 
   // Not of an output that failed. After a finish_reason nothing may be pushed.
   ChoiceDelta push(const RequestOutput& output);

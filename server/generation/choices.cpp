@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/this_coro.hpp>
+#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -104,6 +105,7 @@ Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, Ap
   if (!params) return params.error();
   params->logprobs = plan.logprobs;
   params->prompt_logprobs = plan.prompt_logprobs;
+  const auto prompt_end = std::span(prompt).last(std::min(prompt.size(), ChoiceText::kPromptEnd));
 
   const auto n = static_cast<int>(request.n);
   for (int i = 0; i < n; ++i) {
@@ -122,9 +124,9 @@ Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, Ap
     }
     ChoiceTracker tracker(app.metrics, generation->engine(), exchange.arrival(), prompt_tokens,
                           params->max_tokens, n);
-    choices.push_back({static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0,
-                       std::move(*generation), ChoiceText(app.text.tokenizer(), plan.text),
-                       std::move(tracker)});
+    choices.push_back(
+        {static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0, std::move(*generation),
+         ChoiceText(app.text.tokenizer(), plan.text, prompt_end), std::move(tracker)});
   }
   return {};
 }

@@ -115,6 +115,28 @@ TEST_CASE("reasoning and tool calls are split from the content", "[server][choic
   }
 }
 
+TEST_CASE("the text continues the prompt's: SentencePiece's first space stays", "[server]") {
+  const auto llama = Tokenizer::load("tests/data/golden/tokenizers/llama2-legacy");
+  const std::string whole = "Once upon a time  there was a caf\u00e9 \U0001F600 by the sea.";
+  const std::vector<TokenId> ids = llama->encode(whole, false);
+  for (std::size_t cut = 1; cut < ids.size(); ++cut) {
+    const auto prompt = std::span(ids).first(cut);
+    const auto end = prompt.last(std::min(cut, ChoiceText::kPromptEnd));
+    const auto tell = [&](ChoiceTextOptions options) {
+      ChoiceText text(*llama, std::move(options), end);
+      RequestOutput output;
+      output.token_ids.assign(ids.begin() + static_cast<std::ptrdiff_t>(cut), ids.end());
+      output.finish_reason = FinishReason::length;
+      return text.push(output).text.content;
+    };
+    const std::string before = llama->decode(prompt, false);
+    INFO(before);
+    if (before.find("\uFFFD") != before.npos) continue;  // the cut is inside of a character
+    CHECK(before + tell({}) == whole);
+    if (cut < 4) CHECK(before + tell({.stop = {" time"}}) == "Once upon a");
+  }
+}
+
 TEST_CASE("log-probabilities come with the tokens that count", "[server][choice]") {
   auto outputs = outputs_of("one two three", 100);
   for (const TokenId id : outputs[0].token_ids) {

@@ -169,6 +169,28 @@ TEST_CASE("what a token adds to a text", "[text][tokenizer]") {
   CHECK(metaspace->token_bytes(2) == "\n");
 }
 
+TEST_CASE("a normalizer that makes a long text of a short one is refused", "[text][tokenizer]") {
+  const auto with = [](const std::string& normalizer) {
+    return R"({"normalizer": )" + normalizer +
+           R"(, "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}})";
+  };
+  const std::string much(257, 'a');
+  CHECK_THAT(complaint_about(with(R"({"type": "Prepend", "prepend": ")" + much + R"("})")),
+             Catch::Contains("normalizer.prepend: has more than 256 bytes"));
+  CHECK_THAT(
+      complaint_about(
+          with(R"({"type": "Replace", "pattern": {"String": "b"}, "content": ")" + much + R"("})")),
+      Catch::Contains("normalizer.content: has more than 256 bytes"));
+  std::string steps;
+  for (int i = 0; i < 40; ++i) {
+    steps += std::string(i > 0 ? "," : "") +
+             R"({"type": "Replace", "pattern": {"String": "b"}, "content": "bb"})";
+  }
+  const auto bomb =
+      Tokenizer::parse(with(R"({"type": "Sequence", "normalizers": [)" + steps + "]}"));
+  CHECK_THROWS_WITH(bomb->encode("abba", false), Catch::Contains("normalizer makes"));
+}
+
 // As Gemma and Llama 2 publish it, and what Python's json module writes besides.
 TEST_CASE("a value that the tokenizer does not need may be anything", "[text][tokenizer]") {
   const fs::path folder = fs::temp_directory_path() / "quire_tokenizer_load_test";

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "text/tokenizer/byte_chars.h"
@@ -55,7 +56,11 @@ class Sequence final : public Normalizer {
     }
   }
   void apply(NormalizedText& text) const override {
-    for (const auto& step : steps_) step->apply(text);
+    const std::size_t before = text.text.size();
+    for (const auto& step : steps_) {
+      step->apply(text);
+      check_growth(before, text.text.size());
+    }
   }
 
  private:
@@ -110,7 +115,9 @@ class Strip final : public Normalizer {
 
 class Prepend final : public Normalizer {
  public:
-  explicit Prepend(const Json& field) : prefix_(field.need_text("prepend")) {}
+  explicit Prepend(const Json& field) : prefix_(field.need_text("prepend")) {
+    if (prefix_.size() > kMaxInsertedBytes) field.at("prepend").fail("has more than 256 bytes");
+  }
   void apply(NormalizedText& text) const override {
     if (!text.text.empty()) text.text.insert(0, prefix_);
   }
@@ -196,6 +203,14 @@ class ByteLevel final : public Normalizer {
 };
 
 }  // namespace
+
+void check_growth(std::size_t bytes_before, std::size_t bytes_now) {
+  constexpr std::size_t kMaxFactor = 64;  // Unicode's own forms need up to 11
+  if (bytes_now <= kMaxFactor * bytes_before + kMaxInsertedBytes) return;
+  throw Failure(
+      ErrorCode::invalid_argument,
+      fmt::format("the tokenizer's normalizer makes {} bytes of {}", bytes_now, bytes_before));
+}
 
 std::unique_ptr<Normalizer> load_normalizer(const Json& field) {
   const std::string type = field.need_text("type");

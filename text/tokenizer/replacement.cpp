@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "text/tokenizer/normalizer.h"
 
 namespace quire {
 
@@ -22,6 +23,7 @@ std::unique_ptr<SplitPattern> load_pattern(const Json& field) {
 
 Replacement::Replacement(const Json& field)
     : content_(field.need_text("content")), pattern_(load_pattern(field.at("pattern"))) {
+  if (content_.size() > kMaxInsertedBytes) field.at("content").fail("has more than 256 bytes");
   literal_ = field.at("pattern").text({"String"}).value_or("");
 }
 
