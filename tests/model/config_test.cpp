@@ -106,6 +106,16 @@ TEST_CASE("numbers that only Python writes are read", "[model][config]") {
   CHECK(c.mamba2.time_step_max == std::numeric_limits<double>::infinity());
 }
 
+TEST_CASE("a value that no field needs may be anything", "[model][config]") {
+  CHECK(parse(llama(R"("model_max_length":1000000000000000019884624838656,"x":[NaN,-Infinity],)"
+                    R"("y":1e999,"vocab_size":7,"z":"\ud800")"))
+            .vocab_size == 7);  // of two members with one name the last counts, as in Python
+  const GenerationConfig g = parse_generation_config(
+      R"({"max_length":1000000000000000019884624838656,"eos_token_id":2,"top_k":50.0})", "g.json");
+  CHECK(g.eos_token_ids == std::vector<std::int32_t>{2});
+  CHECK(g.top_k == 50);
+}
+
 TEST_CASE("bad fields are refused by name", "[model][config]") {
   struct Case {
     std::string json;

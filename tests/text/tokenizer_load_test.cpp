@@ -207,6 +207,52 @@ TEST_CASE("a value that the tokenizer does not need may be anything", "[text][to
   fs::remove_all(folder);
 }
 
+struct Folder {
+  fs::path path = fs::temp_directory_path() / "quire_tokenizer_load_test";
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  void write(const char* name, std::string_view text) const { std::ofstream(path / name) << text; }
+};
+
+// transformers 4 reads both files: what the second adds, and the ends that a class builds itself.
+TEST_CASE("tokenizer_config.json adds tokens and ends", "[text][tokenizer]") {
+  const Folder folder;
+  folder.write("tokenizer.json",
+               R"({"model": {"type": "WordLevel", "vocab": {"<s>": 0, "</s>": 1, "a": 2},
+                             "unk_token": "a"},
+                   "added_tokens": [{"id": 3, "content": "<x>", "single_word": false,
+                     "lstrip": false, "rstrip": false, "normalized": false, "special": true}]})");
+  const auto config = [](std::string_view name, std::string_view flags) {
+    return R"({"tokenizer_class": ")" + std::string(name) +
+           R"(", "bos_token": {"content": "<s>"}, "eos_token": "</s>", "added_tokens_decoder": {
+           "10": {"content": "<z>"}, "11": {},
+           "9": {"content": "<y>", "single_word": false, "lstrip": false, "rstrip": false,
+                 "normalized": false, "special": true},
+           "3": {"content": "<x>", "single_word": false, "lstrip": true, "rstrip": true,
+                 "normalized": false, "special": true}})" +
+           std::string(flags) + "}";
+  };
+  using Ids = std::vector<TokenId>;
+  folder.write("tokenizer_config.json", config("PreTrainedTokenizerFast", ""));
+  CHECK(Tokenizer::load(folder.path)->encode("a<z><x><y>", true) == Ids{2, 5, 3, 4});
+  CHECK(Tokenizer::load(folder.path)->is_special(4));
+  CHECK_FALSE(Tokenizer::load(folder.path)->is_special(5));
+  folder.write("tokenizer_config.json", config("LlamaTokenizerFast", ""));
+  CHECK(Tokenizer::load(folder.path)->encode("a", true) == Ids{0, 2});
+  CHECK(Tokenizer::load(folder.path)->encode("a", false) == Ids{2});
+  folder.write("tokenizer_config.json",
+               config("LlamaTokenizer", R"(, "add_bos_token": false, "add_eos_token": true)"));
+  CHECK(Tokenizer::load(folder.path)->encode("a", true) == Ids{2, 1});
+}
+
+TEST_CASE("a folder with another form of tokenizer is refused by its name", "[text][tokenizer]") {
+  const Folder folder;
+  CHECK_THROWS_WITH(Tokenizer::load(folder.path), Catch::Contains("tokenizer.json: is missing"));
+  folder.write("tekken.json", "{}");
+  CHECK_THROWS_WITH(Tokenizer::load(folder.path),
+                    Catch::Contains("has tekken.json but no tokenizer.json"));
+}
+
 // Recorded with the tokenizers library: a token of blanks that the one before has taken along.
 TEST_CASE("what a token has stripped belongs to no other token", "[text][tokenizer]") {
   const auto tokenizer = Tokenizer::parse(R"({

@@ -9,25 +9,6 @@
 namespace quire {
 namespace {
 
-AddedToken load_added_token(const Json& field, const Normalizer* normalizer) {
-  AddedToken token{
-      .content = field.need_text("content"),
-      .single_word = field.at("single_word").as_boolean(),
-      .lstrip = field.at("lstrip").as_boolean(),
-      .rstrip = field.at("rstrip").as_boolean(),
-      .normalized = field.at("normalized").as_boolean(),
-      .special = field.at("special").as_boolean(),
-      .normalized_content = {},
-  };
-  token.normalized_content = token.content;
-  if (token.normalized && normalizer != nullptr) {
-    NormalizedText text{token.content};
-    normalizer->apply(text);
-    token.normalized_content = std::move(text.text);
-  }
-  return token;
-}
-
 bool starts_with_word(std::string_view text) {
   const char* at = text.data();
   return !text.empty() && is_word(utf8_next(at));
@@ -59,23 +40,46 @@ std::size_t space_behind(std::string_view text, std::size_t begin) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(const std::optional<Json>& list, const Vocab& vocab,
-                         const Normalizer* normalizer) {
+AddedToken read_added_token(const Json& field) {
+  const bool special = field.boolean({"special"}).value_or(false);
+  return {
+      .content = field.need_text("content"),
+      .single_word = field.boolean({"single_word"}).value_or(false),
+      .lstrip = field.boolean({"lstrip"}).value_or(false),
+      .rstrip = field.boolean({"rstrip"}).value_or(false),
+      .normalized = field.boolean({"normalized"}).value_or(!special),
+      .special = special,
+      .normalized_content = {},
+  };
+}
+
+AddedTokens::AddedTokens(const std::optional<Json>& list, const std::vector<AddedToken>& more,
+                         const Vocab& vocab, const Normalizer* normalizer) {
   // The library numbers tokens that the vocabulary lacks in their order, whatever the file says.
   auto next_id = static_cast<TokenId>(vocab.size());
   if (list) {
-    for (const Json item : list->items()) add(item, vocab, normalizer, next_id);
+    for (const Json item : list->items()) {
+      item.at("id").as_integer({0, kMaxTokenId});
+      if (next_id > kMaxTokenId) item.fail("there are too many tokens");
+      add(read_added_token(item), vocab, normalizer, next_id);
+    }
+  }
+  for (const AddedToken& token : more) {
+    if (next_id <= kMaxTokenId && !find(token.content)) add(token, vocab, normalizer, next_id);
   }
   build_tries();
 }
 
-void AddedTokens::add(const Json& item, const Vocab& vocab, const Normalizer* normalizer,
+void AddedTokens::add(AddedToken token, const Vocab& vocab, const Normalizer* normalizer,
                       TokenId& next_id) {
-  item.at("id").as_integer({0, kMaxTokenId});
-  AddedToken token = load_added_token(item, normalizer);
   if (token.content.empty()) return;
   const TokenId id = id_for(token.content, vocab, next_id);
-  if (id > kMaxTokenId) item.fail("there are too many tokens");
+  token.normalized_content = token.content;
+  if (token.normalized && normalizer != nullptr) {
+    NormalizedText text{token.content};
+    normalizer->apply(text);
+    token.normalized_content = std::move(text.text);
+  }
   ids_[token.content] = id;
   if (token.special) special_.insert(token.content);
   id_limit_ = std::max(id_limit_, id + 1);

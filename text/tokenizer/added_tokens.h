@@ -26,10 +26,14 @@ struct AddedToken {
   std::string normalized_content;  // what is looked for then, and what it decodes to
 };
 
+AddedToken read_added_token(const Json& field);
+
 class AddedTokens {
  public:
-  // `list`: the file's "added_tokens"; absent: there are none.
-  AddedTokens(const std::optional<Json>& list, const Vocab& vocab, const Normalizer* normalizer);
+  // `list`: the file's "added_tokens"; absent: there are none. `more` are added after them, where
+  // they are not among them.
+  AddedTokens(const std::optional<Json>& list, const std::vector<AddedToken>& more,
+              const Vocab& vocab, const Normalizer* normalizer);
 
   struct Part {
     std::string_view text;
@@ -47,7 +51,7 @@ class AddedTokens {
   TokenId id_limit() const { return id_limit_; }  // highest id + 1
 
  private:
-  void add(const Json& item, const Vocab& vocab, const Normalizer* normalizer, TokenId& next_id);
+  void add(AddedToken token, const Vocab& vocab, const Normalizer* normalizer, TokenId& next_id);
   TokenId id_for(std::string_view content, const Vocab& vocab, TokenId& next_id) const;
   void build_tries();
 

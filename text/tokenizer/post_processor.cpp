@@ -54,6 +54,23 @@ class ClassifierProcessing final : public PostProcessor {
   bool separate_before_second_;
 };
 
+class Ends final : public PostProcessor {
+ public:
+  Ends(std::vector<TokenId> before, std::vector<TokenId> behind)
+      : before_(std::move(before)), behind_(std::move(behind)) {}
+
+  Parts with_specials(Parts parts) const override {
+    for (auto& part : parts) {
+      part.insert(part.begin(), before_.begin(), before_.end());
+      part.insert(part.end(), behind_.begin(), behind_.end());
+    }
+    return parts;
+  }
+
+ private:
+  std::vector<TokenId> before_, behind_;
+};
+
 class Template final : public PostProcessor {
  public:
   explicit Template(const Json& field)
@@ -125,6 +142,10 @@ class Sequence final : public PostProcessor {
 };
 
 }  // namespace
+
+std::unique_ptr<PostProcessor> make_ends(std::vector<TokenId> before, std::vector<TokenId> behind) {
+  return std::make_unique<Ends>(std::move(before), std::move(behind));
+}
 
 std::unique_ptr<PostProcessor> load_post_processor(const Json& field) {
   const std::string type = field.need_text("type");

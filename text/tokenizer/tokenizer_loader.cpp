@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "text/tokenizer/tokenizer_config.h"
 #include "text/tokenizer/tokenizer_parts.h"
 
 namespace quire {
@@ -12,34 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxTokenizerBytes = 512u << 20;
-constexpr std::size_t kMaxConfigBytes = 64u << 20;
-
-void add_special_string(std::string name, const Json& value,
-                        std::map<std::string, std::string, std::less<>>& strings) {
-  if (value.is_string()) {
-    strings.try_emplace(std::move(name), value.as_string());
-  } else if (value.is_object()) {  // an added token with its flags
-    if (const auto content = value.find({"content"})) {
-      strings.try_emplace(std::move(name), content->as_string());
-    }
-  }
-}
-
-// "bos_token" and the like. What is there already stays.
-void read_special_strings(const fs::path& path,
-                          std::map<std::string, std::string, std::less<>>& strings) {
-  if (!fs::exists(path)) return;
-  const JsonDocument document = JsonDocument::read(path, kMaxConfigBytes);
-  const Json root = document.object();
-  for (const auto [key, value] : root.members()) {
-    if (key.ends_with("_token")) add_special_string(std::string(key), value, strings);
-  }
-  const auto extra = root.find({"extra_special_tokens"});
-  if (!extra || !extra->is_object()) return;
-  for (const auto [key, value] : extra->members()) {
-    add_special_string(std::string(key), value, strings);
-  }
-}
 
 bool has_decoder(const Json& decoder, std::string_view type) {
   if (decoder.need_text("type") == type) return true;
@@ -68,7 +41,31 @@ void list_pieces(Tokenizer::Parts& parts) {
   }
 }
 
-std::unique_ptr<Tokenizer::Parts> load_parts(const Json& root) {
+void set_ends(const TokenizerConfig::Ends& ends, Tokenizer::Parts& parts) {
+  const auto token = [&](std::string_view name, bool wanted) {
+    std::vector<TokenId> ids;
+    const auto content = parts.special_strings.find(name);
+    if (!wanted || content == parts.special_strings.end()) return ids;
+    auto id = parts.added->find(content->second);
+    if (!id) id = parts.model->vocab().find(content->second);
+    if (id) ids.push_back(*id);
+    return ids;
+  };
+  parts.post_processor = make_ends(token("bos_token", ends.bos), token("eos_token", ends.eos));
+}
+
+[[noreturn]] void fail_without_tokenizer(const fs::path& model_dir) {
+  for (const char* other : {"tekken.json", "tokenizer.model", "vocab.json", "tiktoken.model"}) {
+    if (!fs::exists(model_dir / other)) continue;
+    throw Failure(ErrorCode::not_found,
+                  fmt::format("{}: has {} but no tokenizer.json, which is the form that is read; "
+                              "transformers' save_pretrained writes it",
+                              model_dir.string(), other));
+  }
+  throw Failure(ErrorCode::not_found, (model_dir / "tokenizer.json").string() + ": is missing");
+}
+
+std::unique_ptr<Tokenizer::Parts> load_parts(const Json& root, const TokenizerConfig& config) {
   auto parts = std::make_unique<Tokenizer::Parts>();
   if (const auto field = root.find({"normalizer"})) parts->normalizer = load_normalizer(*field);
   const Json model = root.at("model");
@@ -77,11 +74,13 @@ std::unique_ptr<Tokenizer::Parts> load_parts(const Json& root) {
       pre_tokenizer && ends_in_byte_level(*pre_tokenizer) && takes_plain_bytes(model);
   if (pre_tokenizer) parts->pre_tokenizers = load_pre_tokenizers(*pre_tokenizer, plain_bytes);
   parts->model = load_model(model, plain_bytes);
-  parts->added = std::make_unique<AddedTokens>(root.find({"added_tokens"}), parts->model->vocab(),
-                                               parts->normalizer.get());
+  parts->added = std::make_unique<AddedTokens>(root.find({"added_tokens"}), config.added,
+                                               parts->model->vocab(), parts->normalizer.get());
   if (const auto field = root.find({"post_processor"})) {
     parts->post_processor = load_post_processor(*field);
   }
+  parts->special_strings = config.special_strings;
+  if (config.ends) set_ends(*config.ends, *parts);
   if (const auto field = root.find({"decoder"})) {
     parts->decoders = load_decoders(*field);
     parts->byte_level = has_decoder(*field, "ByteLevel");
@@ -98,16 +97,15 @@ std::unique_ptr<Tokenizer::Parts> load_parts(const Json& root) {
 // "truncation" and "padding" of the file are for training scripts; a server has limits of its own.
 std::unique_ptr<Tokenizer> Tokenizer::load(const fs::path& model_dir) {
   const fs::path path = model_dir / "tokenizer.json";
+  if (!fs::exists(path)) fail_without_tokenizer(model_dir);
   const JsonDocument document = JsonDocument::read(path, kMaxTokenizerBytes);
-  auto parts = load_parts(document.object());
-  read_special_strings(model_dir / "tokenizer_config.json", parts->special_strings);
-  read_special_strings(model_dir / "special_tokens_map.json", parts->special_strings);
-  return std::make_unique<Tokenizer>(std::move(parts));
+  return std::make_unique<Tokenizer>(
+      load_parts(document.object(), read_tokenizer_config(model_dir)));
 }
 
 std::unique_ptr<Tokenizer> Tokenizer::parse(std::string_view tokenizer_json) {
   const JsonDocument document(std::string(tokenizer_json), "tokenizer.json");
-  return std::make_unique<Tokenizer>(load_parts(document.object()));
+  return std::make_unique<Tokenizer>(load_parts(document.object(), {}));
 }
 
 }  // namespace quire

@@ -1,0 +1,29 @@
+#pragma once
+// What stands beside tokenizer.json: the tokens' names, tokens added later, and whether the
+// tokenizer's class puts an end token around a text. As Hugging Face's classes read it.
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/tokenizer/added_tokens.h"
+
+namespace quire {
+
+struct TokenizerConfig {
+  std::map<std::string, std::string, std::less<>> special_strings;  // "bos_token" and the like
+  std::vector<AddedToken> added;  // by index; those of tokenizer.json among them
+  // Set where the class builds these ends itself, whatever tokenizer.json says.
+  struct Ends {
+    bool bos = true;
+    bool eos = false;
+  };
+  std::optional<Ends> ends;
+};
+
+// Of tokenizer_config.json and special_tokens_map.json; both may be absent.
+TokenizerConfig read_tokenizer_config(const std::filesystem::path& model_dir);
+
+}  // namespace quire
