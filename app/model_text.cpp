@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "model/config.h"
 
@@ -12,14 +11,11 @@ namespace quire {
 
 namespace {
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Failure(ErrorCode::not_found, path + ": cannot be read");
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+constexpr std::size_t kMaxTemplateBytes = 64u << 20;
 
 std::optional<ChatTemplate> load_template(const ServeFlags& flags) {
-  if (!flags.chat_template.empty()) return ChatTemplate::parse(read_file(flags.chat_template));
+  if (!flags.chat_template.empty())
+    return ChatTemplate::parse(read_text_file(flags.chat_template, kMaxTemplateBytes));
   try {
     return ChatTemplate::load(flags.engine.model.path);
   } catch (const Failure& failure) {
@@ -77,10 +73,11 @@ jinja::Dict parse_kwargs(const std::string& json) {
 
 // The file that the chat template stands in, whatever its form.
 std::string template_text(const ServeFlags& flags) {
-  if (!flags.chat_template.empty()) return read_file(flags.chat_template);
+  if (!flags.chat_template.empty()) return read_text_file(flags.chat_template, kMaxTemplateBytes);
   const std::filesystem::path folder = flags.engine.model.path;
-  for (const char* name : {"chat_template.jinja", "tokenizer_config.json"}) {
-    if (std::filesystem::exists(folder / name)) return read_file(folder / name);
+  for (const char* name : {"chat_template.jinja", "chat_template.json", "tokenizer_config.json"}) {
+    if (std::filesystem::exists(folder / name))
+      return read_text_file(folder / name, kMaxTemplateBytes);
   }
   return {};
 }

@@ -69,6 +69,23 @@ TEST_CASE("of several templates, requests with tools get their own", "[text][cha
   CHECK(chat_template.render(request).text == "tools");
 }
 
+TEST_CASE("templates stand in files of their own too", "[text][chat_template]") {
+  ModelDir dir;
+  dir.with("tokenizer_config.json",
+           R"({"chat_template": "config", "model_max_length": 1000000000000000019884624838656})");
+  dir.with("chat_template.json", R"({"chat_template": "processor"})");
+  CHECK(ChatTemplate::load(dir.path()).render(input(kOneMessage)).text == "processor");
+  dir.with("chat_template.jinja", "file");
+  std::filesystem::create_directory(std::filesystem::path(dir.path()) /
+                                    "additional_chat_templates");
+  dir.with("additional_chat_templates/tool_use.jinja", "tools");
+  const ChatTemplate chat_template = ChatTemplate::load(dir.path());
+  ChatTemplateInput request = input(kOneMessage);
+  CHECK(chat_template.render(request).text == "file");
+  request.tools = jinja::parse_json("[{}]");
+  CHECK(chat_template.render(request).text == "tools");
+}
+
 TEST_CASE("special tokens are names, and a request's names win", "[text][chat_template]") {
   ModelDir dir;
   dir.with("tokenizer_config.json",

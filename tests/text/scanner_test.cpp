@@ -137,6 +137,9 @@ TEST_CASE("classes in classes are unions and intersections, as Oniguruma reads t
   // Bloom's.
   constexpr std::string_view kBloom = R"( ?[^(\s|[.,!?…。，、।۔،])]+)";
   CHECK(matches(kBloom, "Hi there, you|me。(x)") == "Hi; there; you;me;x;");
+  // Kimi's: letters that are not Chinese, and those that are.
+  CHECK(matches(R"([\p{Han}]+|[\p{Lu}\p{Lo}\p{Ll}&&[^\p{Han}]]+)", "Abc漢字défア.") ==
+        "Abc;漢字;défア;");
   CHECK(matches("[a[b]c]+", "abcd[]") == "abc;");
   CHECK(matches("[a[^b-y]c]+", "abcz!d") == "a;cz!;");
   CHECK(matches("[^a[^bc]]+", "abcda") == "bc;");
