@@ -1,6 +1,7 @@
 #include "app/serve_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -28,18 +29,27 @@ void add_seconds(CLI::App& app, const std::string& flag, milliseconds& value,
 }
 
 void add_listening_flags(CLI::App& app, ServerConfig& server) {
-  app.add_option("--host", server.host, "Address to listen on (0.0.0.0)");
-  app.add_option("--port", server.port, "Port to listen on (8000); 0: any")
-      ->check(CLI::Range(0, 65535));
-  app.add_option("--uds", server.uds, "Unix socket to listen on, instead of host and port");
+  auto* host = app.add_option("--host", server.host, "Address to listen on (0.0.0.0)");
+  auto* port = app.add_option("--port", server.port, "Port to listen on (8000); 0: any")
+                   ->check(CLI::Range(0, 65535));
+  app.add_option("--uds", server.uds, "Unix socket to listen on, instead of host and port")
+      ->excludes(host)
+      ->excludes(port);
   auto* cert = app.add_option("--ssl-certfile", server.ssl_certfile, "TLS: certificate chain, PEM");
   auto* key = app.add_option("--ssl-keyfile", server.ssl_keyfile, "TLS: private key, PEM");
   cert->needs(key)->excludes("--uds");
   key->needs(cert);
   app.add_option("--api-key", server.api_keys,
-                 "Bearer key that /v1 asks for; several may be given");
+                 "Key that everything but probes, /version and /metrics asks for, as Authorization: "
+                 "Bearer or X-Api-Key; several may be given")
+      ->envname("VLLM_API_KEY");
+  app.add_option("--metrics-api-key", server.metrics_api_keys,
+                 "Key that /metrics asks for; several may be given");
   app.add_option("--max-body-bytes", server.limits.body_bytes, "Largest request body (32 MiB)")
       ->check(CLI::Range(std::size_t{1024}, std::size_t{1} << 40));
+  app.add_option("--max-body-bytes-in-flight", server.limits.body_bytes_in_flight,
+                 "Bytes of all request bodies that are being read (512 MiB); more get 503")
+      ->check(CLI::Range(std::size_t{1024}, std::size_t{1} << 50));
   app.add_option("--max-connections", server.limits.max_connections, "Open at a time (16384)")
       ->check(CLI::PositiveNumber);
   add_seconds(app, "--keep-alive-timeout", server.limits.keep_alive_timeout,
@@ -109,6 +119,16 @@ void add_names(CLI::App& app, ServerConfig& server) {
 void complete(ServeFlags& flags) {
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "none") {
     throw CLI::ValidationError("--enable-auto-tool-choice", "contradicts --tool-call-parser none");
+  }
+  const HttpLimits& limits = flags.server.limits;
+  if (limits.body_bytes_in_flight < limits.body_bytes) {
+    throw CLI::ValidationError("--max-body-bytes-in-flight",
+                               "must not be below --max-body-bytes, " +
+                                   std::to_string(limits.body_bytes));
+  }
+  for (const auto* keys : {&flags.server.api_keys, &flags.server.metrics_api_keys}) {
+    if (std::ranges::find(*keys, "") == keys->end()) continue;
+    throw CLI::ValidationError("--api-key", "a key must not be empty");
   }
   const auto choice = choose_device(flags.engine.device);
   if (choice.has_error()) throw CLI::ValidationError(choice.error().detail);

@@ -8,7 +8,10 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -25,9 +28,16 @@ namespace quire {
 
 namespace {
 
+constexpr int kExitAbandoned = 3;
+
 int io_threads(const ServeFlags& flags) {
   if (flags.io_threads > 0) return flags.io_threads;
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4, 1, 4);
+}
+
+// A long text is worked on apart from probes and streams; two, so that one does not stop the next.
+int text_workers() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8);
 }
 
 // For people at a terminal; logs go elsewhere.
@@ -50,9 +60,25 @@ void print_welcome(const std::string& address, const ServeFlags& flags) {
   std::fflush(stdout);
 }
 
+void warn_if_open(const ServerConfig& server) {
+  const bool is_public = server.uds.empty() && (server.host.empty() || server.host == "0.0.0.0" ||
+                                                server.host == "::");
+  if (!is_public || !server.api_keys.empty()) return;
+  log::warn("server.open", {{"host", server.host},
+                            {"because", "whoever reaches this machine may use the model; give "
+                                        "--api-key, or --host 127.0.0.1"}});
+}
+
 awaitable<void> wait_for_signal(asio::signal_set& signals) {
   const int number = co_await signals.async_wait(asio::use_awaitable);
   log::info("server.signal", {{"signal", number}});
+}
+
+// Work that does not end must not keep a server from stopping.
+void end_overdue() {
+  log::error("server.abandoned", {{"because", "work for a request did not end in time"}});
+  log::flush(std::chrono::milliseconds(500));
+  std::_Exit(kExitAbandoned);
 }
 
 // Engines on threads of this process, and the front end's ends of their lines.
@@ -80,10 +106,12 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   LocalEngines local = start_local_engines(flags.data_parallel_size);
   EngineGroup engines(pool, std::move(local.ends), flags.engine,
                       {.ready_timeout = flags.engine_ready_timeout});
-  asio::thread_pool worker(1);
-  asio::signal_set signals(co_await asio::this_coro::executor, SIGINT, SIGTERM);
+  asio::thread_pool worker(static_cast<std::size_t>(text_workers()));
+  // A closed terminal (SIGHUP) drains as well.
+  asio::signal_set signals(co_await asio::this_coro::executor, SIGINT, SIGTERM, SIGHUP);
   ServerHooks hooks;
   hooks.on_ready = [&flags](const std::string& address) { print_welcome(address, flags); };
+  hooks.on_overdue = end_overdue;
   co_await run_server(
       {flags.server, flags.engine, engines, *text, metrics, pool, worker.get_executor()}, hooks,
       [&signals] { return wait_for_signal(signals); });
@@ -92,10 +120,12 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
 }  // namespace
 
 int serve_main(int argc, const char* const* argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of logs or of stdout that leaves is no reason to end
   int exit_code = 0;
   const auto flags = parse_serve_flags(argc, argv, exit_code);
   if (!flags) return exit_code;
   log::configure(flags->log_format, flags->log_level);
+  warn_if_open(flags->server);
   if (!flags->why_not_cuda.empty()) log::info("device.cpu", {{"because", flags->why_not_cuda}});
   try {
     run(io_threads(*flags), [&](asio::any_io_executor pool) { return serve(pool, *flags); });

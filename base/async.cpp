@@ -1,6 +1,7 @@
 #include "base/async.h"
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
@@ -72,12 +73,16 @@ struct JobAndReturn {
   JobsElsewhere::Job job;
   asio::executor_work_guard<Executor> home;
   Handler handler;
-  const std::function<void()>* work;
+  std::stop_token stop;
+  const std::function<void(std::stop_token)>* work;
   std::exception_ptr* error;
 
   void operator()() {
     try {
-      (*work)();
+      if (stop.stop_requested()) {
+        throw boost::system::system_error(asio::error::operation_aborted);
+      }
+      (*work)(stop);
     } catch (...) {
       *error = std::current_exception();
     }
@@ -108,18 +113,28 @@ awaitable<bool> with_timeout(std::chrono::nanoseconds limit, awaitable<void> tas
   co_return co_await first_of(std::move(task), sleep_for(limit)) == 0;
 }
 
-awaitable<void> run_on(asio::any_io_executor worker, std::function<void()> work) {
+awaitable<void> run_on(asio::any_io_executor worker, std::function<void(std::stop_token)> work) {
   std::exception_ptr error;
   auto initiate = [&](auto handler) {
     auto home = asio::get_associated_executor(handler, worker);
     auto& context = asio::query(home, asio::execution::context);
+    std::stop_source stop;
+    if (auto slot = asio::get_associated_cancellation_slot(handler); slot.is_connected()) {
+      slot.assign([stop](asio::cancellation_type) mutable { stop.request_stop(); });
+    }
     asio::post(worker, JobAndReturn<decltype(home), decltype(handler)>{
                            JobsElsewhere::Job(asio::use_service<JobsElsewhere>(context)),
-                           asio::make_work_guard(home), std::move(handler), &work, &error});
+                           asio::make_work_guard(home), std::move(handler), stop.get_token(), &work,
+                           &error});
   };
   co_await asio::async_initiate<decltype(asio::use_awaitable), void()>(initiate,
                                                                        asio::use_awaitable);
   if (error) std::rethrow_exception(error);
+}
+
+awaitable<void> run_on(asio::any_io_executor worker, std::function<void()> work) {
+  std::function<void(std::stop_token)> deaf = [&work](std::stop_token) { work(); };
+  co_await run_on(std::move(worker), std::move(deaf));
 }
 
 bool is_cancellation(const std::exception_ptr& error) {

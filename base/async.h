@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <stop_token>
 
 namespace boost::asio {
 class any_io_executor;
@@ -27,8 +28,11 @@ awaitable<bool> with_timeout(std::chrono::nanoseconds limit, awaitable<void> tas
 
 awaitable<void> sleep_for(std::chrono::nanoseconds duration);
 
-// Does blocking or long work on another executor and comes back; rethrows what it threw. Not
-// cancellable: it waits for the work to end, so the work may hold references to the caller's frame.
+// Does blocking or long work on another executor and comes back; rethrows what it threw. A caller
+// that is cancelled still waits for the work to end, so the work may hold references to the caller's
+// frame; but work that has not begun by then never does (operation_aborted), and long work can look
+// at the token.
+awaitable<void> run_on(asio::any_io_executor worker, std::function<void(std::stop_token)> work);
 awaitable<void> run_on(asio::any_io_executor worker, std::function<void()> work);
 
 // True when the error is a cancelled operation, which is the normal way out of a coroutine.

@@ -2,38 +2,26 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cmath>
-#include <memory>
+
+#include "base/log_sink.h"
 
 namespace quire::log {
 
 namespace {
 
 constexpr std::array<std::string_view, 4> kLevelNames{"debug", "info", "warn", "error"};
-constexpr std::array kSpdLevels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                spdlog::level::err};
+
+// What the end of the process waits for a log that nobody reads.
+constexpr std::chrono::milliseconds kLastWords{500};
 
 std::atomic<Format> format_in_use{Format::text};
 std::atomic<Level> lowest_in_use{Level::info};
-
-// Log lines go to stderr: stdout belongs to what a command prints for its user.
-spdlog::logger& logger() {
-  static const auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>("quire",
-                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%v");
-    made->set_level(spdlog::level::debug);
-    made->flush_on(spdlog::level::debug);
-    return made;
-  }();
-  return *instance;
-}
 
 void append_quoted(std::string& out, std::string_view text) {
   out += '"';
@@ -101,6 +89,19 @@ std::string now_utc() {
                      fmt::gmtime(std::chrono::system_clock::to_time_t(now)), millis);
 }
 
+// A line that says how many are missing stands where they are missing.
+Sink& sink() {
+  const auto missing = [](std::uint64_t lines) {
+    return format_line(format_in_use, now_utc(), Level::warn, "log.dropped", {{"lines", lines}}) +
+           '\n';
+  };
+  static Sink* const instance = new Sink(STDERR_FILENO, missing);  // outlives static destructors
+  static const struct AtExit {
+    ~AtExit() { instance->flush(kLastWords); }
+  } at_exit;
+  return *instance;
+}
+
 }  // namespace
 
 std::string format_line(Format format, std::string_view time, Level level, std::string_view event,
@@ -148,8 +149,16 @@ bool enabled(Level level) { return level >= lowest_in_use.load(std::memory_order
 
 void write(Level level, std::string_view event, Fields fields) {
   if (!enabled(level)) return;
-  logger().log(kSpdLevels[static_cast<std::size_t>(level)],
-               format_line(format_in_use, now_utc(), level, event, fields));
+  sink().push(format_line(format_in_use, now_utc(), level, event, fields) + '\n');
+}
+
+void flush(std::chrono::milliseconds limit) { sink().flush(limit); }
+
+bool Limit::allows() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  const std::int64_t second = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  if (second_.exchange(second) != second) used_ = 0;
+  return ++used_ <= per_second_;
 }
 
 }  // namespace quire::log

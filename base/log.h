@@ -1,7 +1,9 @@
 #pragma once
 // One line per event: a name and fields, as text for people or JSON lines for collectors. Any
-// thread. Nothing per token: that is what metrics are for.
+// thread; never waits for whoever reads the lines. Nothing per token: that is what metrics are for.
 
+#include <atomic>
+#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
@@ -43,6 +45,21 @@ inline void warn(std::string_view event, Fields fields = {}) { write(Level::warn
 inline void error(std::string_view event, Fields fields = {}) {
   write(Level::error, event, fields);
 }
+
+// Waits until what was written has left, at most so long.
+void flush(std::chrono::milliseconds limit);
+
+// Lines that a client can cause at will: how many a second are worth having.
+class Limit {
+ public:
+  explicit Limit(int per_second) : per_second_(per_second) {}
+  bool allows();
+
+ private:
+  const int per_second_;
+  std::atomic<std::int64_t> second_{0};
+  std::atomic<int> used_{0};
+};
 
 // The line without its end, as write() gives it to the sink; `time` is part of it.
 std::string format_line(Format format, std::string_view time, Level level, std::string_view event,

@@ -15,6 +15,9 @@ Result<CompletionRequest> parse_completion(std::string_view body);
 Result<TokenizeRequest> parse_tokenize(std::string_view body);
 Result<DetokenizeRequest> parse_detokenize(std::string_view body);
 
+// Gives back what a large document made this thread's parser grow to.
+void shrink_parser();
+
 std::string to_json(const ChatCompletionResponse& response);
 std::string to_json(const CompletionResponse& response);
 std::string to_json(const TokenizeResponse& response);

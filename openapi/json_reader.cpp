@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "openapi/dto_json.h"
+
 namespace quire::openapi {
 
 namespace {
@@ -33,6 +35,14 @@ std::string_view article_and_type(JsonElement element) {
 // Of the input, so that an error never echoes much of it.
 constexpr std::size_t kMaxPathBytes = 200;
 
+// A parser keeps room for the largest document that it has seen, about ten times its bytes.
+constexpr std::size_t kKeptParserBytes = 1024 * 1024;
+
+simdjson::dom::parser& thread_parser() {
+  thread_local simdjson::dom::parser parser;
+  return parser;
+}
+
 }  // namespace
 
 bool JsonReader::fail(std::string_view what) {
@@ -47,8 +57,12 @@ bool JsonReader::expected(std::string_view type, JsonElement got) {
   return fail(fmt::format("expected {}, got {}", type, article_and_type(got)));
 }
 
+void shrink_parser() {
+  if (thread_parser().capacity() > kKeptParserBytes) thread_parser() = simdjson::dom::parser();
+}
+
 Result<simdjson::dom::object> parse_json_object(std::string_view body) {
-  thread_local simdjson::dom::parser parser;
+  simdjson::dom::parser& parser = thread_parser();
   const auto invalid = [](std::string detail) {
     return Error{ErrorCode::invalid_argument, std::move(detail), {}};
   };

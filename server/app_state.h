@@ -5,9 +5,11 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <cstdint>
 
+#include "base/log.h"
 #include "engine/client/engine_group.h"
 #include "server/config.h"
 #include "server/http/auth.h"
+#include "server/http/byte_budget.h"
 #include "server/metrics/metrics.h"
 #include "server/text_pipeline.h"
 
@@ -21,6 +23,9 @@ struct AppState {
   asio::any_io_executor worker;  // for what takes longer than a probe may wait
 
   Auth auth{config.api_keys};
+  Auth metrics_auth{config.metrics_api_keys};
+  ByteBudget bodies{config.limits.body_bytes_in_flight};
+  log::Limit stray_lines{5};  // a second, of requests for nothing that there is
   std::int64_t started = 0;  // seconds since the epoch
   std::atomic<bool> stopping{false};
   std::atomic<int> num_running{0};  // requests under way, as /load says

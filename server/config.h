@@ -11,6 +11,7 @@ namespace quire {
 struct HttpLimits {
   std::size_t header_bytes = 32 * 1024;
   std::size_t body_bytes = 32 * 1024 * 1024;
+  std::size_t body_bytes_in_flight = 512 * 1024 * 1024;  // of all requests that are being read
   std::size_t max_connections = 16 * 1024;
   std::chrono::milliseconds header_timeout{15'000};      // from its first byte to its last
   std::chrono::milliseconds body_timeout{60'000};        // the same for the body
@@ -29,6 +30,7 @@ struct ServerConfig {
   std::vector<std::string> served_model_names;  // not empty; the first is what replies say
   std::string model_root;                       // the directory, as /v1/models shows it
   std::vector<std::string> api_keys;            // empty: open
+  std::vector<std::string> metrics_api_keys;    // of /metrics; empty: open
   std::chrono::milliseconds shutdown_timeout{30'000};
 };
 

@@ -1,8 +1,10 @@
 #include "server/listener.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/strand.hpp>
 #include <optional>
 #include <variant>
@@ -21,9 +23,9 @@ using Local = asio::local::stream_protocol;
 
 constexpr std::chrono::milliseconds kPauseWhenFull{50};
 
-Failure cannot_listen(const std::string& where, const error_code& error) {
+Failure cannot_listen(const std::string& where, const error_code& error, std::string flag) {
   return Failure({ErrorCode::unavailable,
-                  fmt::format("cannot listen on {}: {}", where, error.message()), "--port"});
+                  fmt::format("cannot listen on {}: {}", where, error.message()), std::move(flag)});
 }
 
 Tcp::acceptor listen_tcp(asio::any_io_executor strand, const ServerConfig& config) {
@@ -37,18 +39,57 @@ Tcp::acceptor listen_tcp(asio::any_io_executor strand, const ServerConfig& confi
     acceptor.listen(asio::socket_base::max_listen_connections);
     return acceptor;
   } catch (const boost::system::system_error& e) {
-    throw cannot_listen(where, e.code());
+    throw cannot_listen(where, e.code(), "--port");
   }
 }
 
-Local::acceptor listen_local(asio::any_io_executor strand, const std::string& path) {
-  ::unlink(path.c_str());  // of an earlier run
-  try {
-    return Local::acceptor(strand, Local::endpoint(path));
-  } catch (const boost::system::system_error& e) {
-    throw cannot_listen(path, e.code());
-  }
+Failure uds_taken(const std::string& path, std::string_view why) {
+  return Failure({ErrorCode::unavailable, fmt::format("--uds {}: {}", path, why), "--uds"});
 }
+
+// Takes away what an earlier run left behind, and nothing else.
+void remove_stale_socket(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return;
+  if (!S_ISSOCK(found.st_mode)) throw uds_taken(path, "there is a file that is not a socket");
+  asio::io_context context;
+  error_code error;
+  Local::socket(context).connect(Local::endpoint(path), error);
+  if (error != asio::error::connection_refused) {
+    throw uds_taken(path, error ? error.message() : "another server listens there");
+  }
+  ::unlink(path.c_str());
+}
+
+// A socket in the file system; at its end the file goes, if it is still this one.
+class LocalSocketFile {
+ public:
+  LocalSocketFile(asio::any_io_executor strand, std::string path) : path_(std::move(path)) {
+    try {
+      const Local::endpoint endpoint(path_);
+      remove_stale_socket(path_);
+      acceptor_.emplace(strand, endpoint);
+    } catch (const boost::system::system_error& e) {
+      throw cannot_listen(path_, e.code(), "--uds");
+    }
+    ::lstat(path_.c_str(), &made_);
+  }
+  ~LocalSocketFile() {
+    struct stat found {};
+    const bool is_ours = ::lstat(path_.c_str(), &found) == 0 && found.st_dev == made_.st_dev &&
+                         found.st_ino == made_.st_ino;
+    if (is_ours) ::unlink(path_.c_str());
+  }
+  LocalSocketFile(const LocalSocketFile&) = delete;
+  LocalSocketFile& operator=(const LocalSocketFile&) = delete;
+
+  Local::acceptor& acceptor() { return *acceptor_; }
+
+ private:
+  std::string path_;
+  std::optional<Local::acceptor> acceptor_;
+  struct stat made_ {};
+};
 
 std::optional<asio::ssl::context> tls_context(const ServerConfig& config) {
   if (config.ssl_certfile.empty()) return std::nullopt;
@@ -84,18 +125,15 @@ struct Listener::State {
     if (config.uds.empty()) {
       tcp.emplace(listen_tcp(s, config));
     } else {
-      local.emplace(listen_local(s, config.uds));
+      local.emplace(s, config.uds);
     }
-  }
-  ~State() {
-    if (local) ::unlink(config.uds.c_str());
   }
 
   awaitable<std::unique_ptr<ByteStream>> accept_one(asio::any_io_executor strand_of_session,
                                                     error_code& error) {
     auto token = asio::redirect_error(asio::use_awaitable, error);
     if (local) {
-      auto socket = co_await local->async_accept(strand_of_session, token);
+      auto socket = co_await local->acceptor().async_accept(strand_of_session, token);
       co_return std::make_unique<LocalByteStream>(Local::socket(std::move(socket)));
     }
     Tcp::socket socket(co_await tcp->async_accept(strand_of_session, token));
@@ -111,7 +149,7 @@ struct Listener::State {
   const ServerConfig& config;
   std::optional<asio::ssl::context> tls;
   std::optional<Tcp::acceptor> tcp;
-  std::optional<Local::acceptor> local;
+  std::optional<LocalSocketFile> local;
   TaskGroup sessions;
 };
 
@@ -133,7 +171,7 @@ std::string Listener::address() const {
 
 awaitable<void> Listener::accept(AppState& app) {
   const auto is_open = [this] {
-    return state_->tcp ? state_->tcp->is_open() : state_->local->is_open();
+    return state_->tcp ? state_->tcp->is_open() : state_->local->acceptor().is_open();
   };
   while (is_open()) {
     if (state_->sessions.size() >= state_->config.limits.max_connections) {
@@ -157,7 +195,7 @@ void Listener::stop(AppState& app) {
   app.stopping = true;
   error_code ignored;
   if (state_->tcp) state_->tcp->close(ignored);
-  if (state_->local) state_->local->close(ignored);
+  if (state_->local) state_->local->acceptor().close(ignored);
   state_->sessions.cancel(Cancel::finish);
 }
 

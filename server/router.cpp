@@ -1,12 +1,15 @@
 #include "server/router.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/this_coro.hpp>
+#include <boost/beast/core/string.hpp>
 #include <chrono>
 
 #include "base/log.h"
 #include "server/http/error_reply.h"
+#include "server/http/path_hint.h"
 #include "server/routes/routes.h"
 
 namespace quire {
@@ -14,7 +17,15 @@ namespace quire {
 namespace {
 
 // What a request needs before its handler may run.
-enum Needs : unsigned { nothing = 0, engine = 1, json_body = 2, probe = 4 };
+enum Needs : unsigned {
+  nothing = 0,
+  engine = 1,
+  json_body = 2,
+  no_key = 4,       // answered to everyone
+  metrics_key = 8,  // asks for a key only where one was set for it
+  uncounted = 16,   // probes and scrapes would drown the requests in /metrics
+};
+constexpr unsigned kProbe = no_key | uncounted;
 
 struct Route {
   std::string_view path;  // a trailing * stands for the rest
@@ -30,15 +41,22 @@ constexpr std::array kRoutes = {
     Route{"/v1/models/*", Method::get, get_model, engine},
     Route{"/tokenize", Method::post, post_tokenize, engine | json_body},
     Route{"/detokenize", Method::post, post_detokenize, engine | json_body},
-    Route{"/health", Method::get, get_health, probe},
-    Route{"/health/live", Method::get, get_live, probe},
-    Route{"/ping", Method::get, get_health, probe},
-    Route{"/ping", Method::post, get_health, probe},
-    Route{"/version", Method::get, get_version, probe},
-    Route{"/load", Method::get, get_load, probe},
-    Route{"/metrics", Method::get, get_metrics, probe},
-    Route{"/metrics/", Method::get, get_metrics, probe},
+    Route{"/", Method::get, get_index},
+    Route{"/health", Method::get, get_health, kProbe},
+    Route{"/health/live", Method::get, get_live, kProbe},
+    Route{"/ping", Method::get, get_health, kProbe},
+    Route{"/ping", Method::post, get_health, kProbe},
+    Route{"/version", Method::get, get_version, kProbe},
+    Route{"/load", Method::get, get_load, uncounted},
+    Route{"/metrics", Method::get, get_metrics, metrics_key | uncounted},
+    Route{"/metrics/", Method::get, get_metrics, metrics_key | uncounted},
 };
+
+constexpr auto kPaths = [] {
+  std::array<std::string_view, kRoutes.size()> paths;
+  for (std::size_t i = 0; i < paths.size(); ++i) paths[i] = kRoutes[i].path;
+  return paths;
+}();
 
 bool matches(const Route& route, std::string_view path) {
   if (!route.path.ends_with('*')) return route.path == path;
@@ -64,21 +82,38 @@ Found find_route(const HttpRequest& request) {
   return found;
 }
 
+Reply not_found(const HttpRequest& request) {
+  constexpr std::size_t kMaxEcho = 200;
+  const auto hint = path_hint(request.path, kPaths);
+  return plain_error_reply(404, fmt::format("Not Found: {} {}. {}", request.method_name,
+                                            request.path.substr(0, kMaxEcho),
+                                            hint ? "Did you mean " + *hint + "?"
+                                                 : "GET / lists what there is."));
+}
+
 Reply no_route(const Found& found, const HttpRequest& request) {
-  if (found.path_exists && request.method == Method::options) {
+  if (!found.path_exists) return not_found(request);
+  if (request.method == Method::options) {
     return {.status = 204, .body = {}, .content_type = {}, .allow = found.allow};
   }
-  if (!found.path_exists) return plain_error_reply(404, "Not Found");
-  Reply reply = plain_error_reply(405, "Method Not Allowed");
+  Reply reply = plain_error_reply(
+      405, fmt::format("Method Not Allowed: {} takes {}", request.path, found.allow));
   reply.allow = found.allow;
   return reply;
 }
 
-// Only these are behind a key, as in vLLM: probes and scrapes have none.
-bool is_guarded(std::string_view path) { return path.starts_with("/v1"); }
+bool has_key(const Route& route, const HttpRequest& request, const AppState& app) {
+  if (route.needs & no_key) return true;
+  const Auth& auth = route.needs & metrics_key ? app.metrics_auth : app.auth;
+  return auth.allows(request.authorization) || auth.knows(request.api_key);
+}
 
+// The media type alone; parameters such as charset may follow. Without one a web page could post
+// here without asking first.
 bool is_json(std::string_view content_type) {
-  return content_type.empty() || content_type.starts_with("application/json");
+  std::string_view type = content_type.substr(0, content_type.find(';'));
+  type = type.substr(0, type.find_last_not_of(" \t") + 1);
+  return boost::beast::iequals(type, "application/json");
 }
 
 std::optional<Error> engine_trouble(const AppState& app) {
@@ -97,15 +132,17 @@ std::optional<Error> engine_trouble(const AppState& app) {
 
 std::optional<Reply> refusal_of(const Route& route, const HttpRequest& request,
                                 const AppState& app) {
-  if (is_guarded(request.path) && !app.auth.allows(request.authorization)) {
+  if (!has_key(route, request, app)) {
     return error_reply({ErrorCode::unauthorized, {}, {}});
   }
   if (route.needs & json_body) {
     if (!is_json(request.content_type)) {
-      return plain_error_reply(400, "Unsupported Media Type: Only 'application/json' is allowed");
+      return plain_error_reply(400,
+                               "Unsupported Media Type: Only 'application/json' is allowed; send "
+                               "the header Content-Type: application/json");
     }
     if (!request.content_encoding.empty() && request.content_encoding != "identity") {
-      return plain_error_reply(415, "Content-Encoding is not supported");
+      return plain_error_reply(415, "Content-Encoding is not supported; send the body as it is");
     }
   }
   if (route.needs & engine) {
@@ -138,33 +175,47 @@ awaitable<void> run_handler(const Route& route, Exchange& exchange, AppState& ap
   }
 }
 
-void log_and_count(const Route& route, const Exchange& exchange, AppState& app) {
+// Of a client's text only what is one of a few: labels must not grow.
+std::string_view method_label(const HttpRequest& request) {
+  return request.method == Method::other ? "other" : std::string_view(request.method_name);
+}
+
+void log_and_count(const Route* route, const Exchange& exchange, AppState& app) {
   const auto elapsed = std::chrono::steady_clock::now() - exchange.arrival();
   const double seconds = std::chrono::duration<double>(elapsed).count();
   const int status = exchange.status() ? exchange.status() : 499;  // the client left
-  log::debug("http.request", {{"request_id", exchange.id()},
-                              {"method", exchange.request().method_name},
-                              {"path", exchange.request().path},
-                              {"status", status},
-                              {"seconds", seconds}});
-  if (route.needs & probe) return;
-  app.metrics.observe_http(route.path, exchange.request().method_name, status, seconds);
+  const bool is_stray = !route && status >= 400;
+  const auto level = is_stray && app.stray_lines.allows() ? log::Level::info : log::Level::debug;
+  log::write(level, "http.request",
+             {{"request_id", exchange.id()},
+              {"method", exchange.request().method_name},
+              {"path", exchange.request().path},
+              {"status", status},
+              {"seconds", seconds}});
+  if (route && route->needs & uncounted) return;
+  app.metrics.observe_http(route ? route->path : "none", method_label(exchange.request()), status,
+                           seconds);
+}
+
+awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& app) {
+  if (auto refusal = refusal_of(route, exchange.request(), app)) {
+    co_return co_await exchange.reply(std::move(*refusal));
+  }
+  if (!co_await exchange.receive_body(app.bodies)) co_return;
+  if (!(route.needs & engine)) co_return co_await run_handler(route, exchange, app);
+  const CountRunning count(app.num_running);
+  co_await run_handler(route, exchange, app);
 }
 
 }  // namespace
 
 awaitable<void> answer(Exchange& exchange, AppState& app) {
-  const HttpRequest& request = exchange.request();
-  const Found found = find_route(request);
-  if (!found.route) co_return co_await exchange.reply(no_route(found, request));
-  exchange.before_end([&] { log_and_count(*found.route, exchange, app); });
-  if (auto refusal = refusal_of(*found.route, request, app)) {
-    co_await exchange.reply(std::move(*refusal));
-  } else if (found.route->needs & engine) {
-    const CountRunning count(app.num_running);
-    co_await run_handler(*found.route, exchange, app);
+  const Found found = find_route(exchange.request());
+  exchange.before_end([&] { log_and_count(found.route, exchange, app); });
+  if (found.route) {
+    co_await answer_route(*found.route, exchange, app);
   } else {
-    co_await run_handler(*found.route, exchange, app);
+    co_await exchange.reply(no_route(found, exchange.request()));
   }
   exchange.end();
 }

@@ -16,6 +16,7 @@ namespace {
 
 // After the engines have dropped what was left, a client needs this long at most to hear of it.
 constexpr std::chrono::milliseconds kGoodbye{2000};
+constexpr std::chrono::hours kForEver{24 * 365 * 100};
 
 struct Running {
   ServerParts& parts;
@@ -39,7 +40,7 @@ awaitable<void> start_engines(Running& server) {
                              {"num_gpu_blocks", ready.total_gpu_blocks()},
                              {"kv_cache_size_tokens", ready.total_kv_cache_size_tokens()}});
   if (server.hooks.on_ready) server.hooks.on_ready(server.listener.address());
-  co_await sleep_for(std::chrono::hours(24 * 365 * 100));
+  co_await sleep_for(kForEver);
 }
 
 awaitable<void> drain(Running& server) {
@@ -48,6 +49,13 @@ awaitable<void> drain(Running& server) {
             {{"running", server.app.num_running.load()}, {"seconds", timeout.count() / 1000.0}});
   co_await server.parts.engines.drain(std::chrono::steady_clock::now() + timeout);
   co_await with_timeout(kGoodbye, server.listener.wait());
+}
+
+// For ever.
+awaitable<void> report_overdue(ServerHooks& hooks) {
+  co_await sleep_for(kGoodbye);
+  if (hooks.on_overdue) hooks.on_overdue();
+  co_await sleep_for(kForEver);
 }
 
 }  // namespace
@@ -75,7 +83,7 @@ awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
   }
   listener.stop(app);
   co_await accepting.close();
-  co_await listener.close();
+  co_await first_of(listener.close(), report_overdue(hooks));
   if (failure) std::rethrow_exception(failure);
   log::info("server.stopped");
 }

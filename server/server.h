@@ -26,6 +26,9 @@ struct ServerParts {
 struct ServerHooks {
   std::function<void(const std::string& address)> on_listening{};
   std::function<void(const std::string& address)> on_ready{};
+  // Something still works for a request long after the server was asked to stop. May end the
+  // process; otherwise the server goes on waiting.
+  std::function<void()> on_overdue{};
 };
 
 // Until `stop` ends: then no request is accepted, running ones may finish within the shutdown

@@ -14,10 +14,10 @@ namespace quire {
 
 namespace {
 
-awaitable<void> refuse(Connection& connection, const HttpRefusal& refusal) {
+awaitable<void> refuse(Connection& connection, RequestReader& reader, const HttpRefusal& refusal) {
   HttpRequest unread;
   unread.keep_alive = false;
-  Exchange exchange(connection, std::move(unread));
+  Exchange exchange(connection, reader, std::move(unread));
   co_await exchange.reply(plain_error_reply(refusal.status, refusal.message));
 }
 
@@ -25,10 +25,11 @@ awaitable<void> serve_requests(Connection& connection, AppState& app) {
   connection.set_deadline(app.config.limits.header_timeout);
   if (!co_await connection.handshake()) co_return;
   while (!app.stopping) {
-    HttpInput input = co_await read_request(connection);
-    if (input.refusal) co_await refuse(connection, *input.refusal);
-    if (!input.request) break;
-    Exchange exchange(connection, std::move(*input.request));
+    RequestReader reader(connection);
+    HttpHead head = co_await reader.read_head();
+    if (head.refusal) co_await refuse(connection, reader, *head.refusal);
+    if (!head.request) break;
+    Exchange exchange(connection, reader, std::move(*head.request));
     if (app.stopping) exchange.close_after();
     co_await answer(exchange, app);
     if (!exchange.keep_alive()) break;

@@ -26,10 +26,15 @@ Auth::Auth(const std::vector<std::string>& keys) {
 bool Auth::allows(std::string_view authorization) const {
   if (keys_.empty()) return true;
   if (!boost::beast::iequals(authorization.substr(0, kScheme.size()), kScheme)) return false;
-  const Digest given = sha256(authorization.substr(kScheme.size()));
+  return knows(authorization.substr(kScheme.size()));
+}
+
+bool Auth::knows(std::string_view key) const {
+  if (key.empty()) return false;
+  const Digest given = sha256(key);
   int matches = 0;  // all keys are looked at
-  for (const Digest& key : keys_) {
-    matches += CRYPTO_memcmp(key.data(), given.data(), given.size()) == 0;
+  for (const Digest& one : keys_) {
+    matches += CRYPTO_memcmp(one.data(), given.data(), given.size()) == 0;
   }
   return matches > 0;
 }

@@ -1,6 +1,8 @@
 #pragma once
 // The three kinds of ByteStream; only listener.cpp includes it.
 
+#include <poll.h>
+
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/cancellation_type.hpp>
@@ -48,6 +50,11 @@ class BasicByteStream : public ByteStream {
     error_code ignored;
     stream_.lowest_layer().shutdown(asio::socket_base::shutdown_send, ignored);
     co_return;
+  }
+
+  bool peer_has_left() override {
+    pollfd socket{stream_.lowest_layer().native_handle(), POLLRDHUP, 0};
+    return ::poll(&socket, 1, 0) != 0;
   }
 
   void break_off() override {

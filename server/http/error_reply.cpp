@@ -70,7 +70,8 @@ Reply plain_error_reply(int status, const std::string& message) {
   namespace http = boost::beast::http;
   const auto phrase = http::obsolete_reason(http::int_to_status(status));
   return {.status = status,
-          .body = openapi::error_json(message, std::string_view(phrase), {}, status)};
+          .body = openapi::error_json(message, std::string_view(phrase), {}, status),
+          .retry_after = status == 503 ? 1 : 0};
 }
 
 }  // namespace quire

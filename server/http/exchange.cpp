@@ -5,15 +5,13 @@
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/status.hpp>
 #include <ctime>
 #include <random>
 #include <utility>
 
 #include "server/http/connection.h"
+#include "server/http/error_reply.h"
 
 namespace quire {
 
@@ -21,6 +19,7 @@ namespace {
 
 // What a client may send ahead while its request runs.
 constexpr std::size_t kMaxAhead = 64 * 1024;
+constexpr std::chrono::milliseconds kLookForPeer{250};
 constexpr std::size_t kMaxRequestIdBytes = 128;
 
 std::string made_up_id() {
@@ -52,8 +51,8 @@ std::string_view reason_phrase(int status) {
 
 Reply json_reply(std::string body) { return {.body = std::move(body)}; }
 
-Exchange::Exchange(Connection& connection, HttpRequest request)
-    : connection_(connection), request_(std::move(request)) {
+Exchange::Exchange(Connection& connection, RequestReader& reader, HttpRequest request)
+    : connection_(connection), reader_(reader), request_(std::move(request)) {
   id_ = is_usable_id(request_.request_id) ? request_.request_id : made_up_id();
 }
 
@@ -81,12 +80,28 @@ std::string Exchange::head(const Reply& reply, std::string_view framing) const {
   return head;
 }
 
+awaitable<bool> Exchange::receive_body(ByteBudget& budget) {
+  body_share_.emplace(budget);
+  HttpBody body = co_await reader_.read_body(*body_share_);
+  if (body.bytes) request_.body = std::move(*body.bytes);
+  if (body.refusal) {
+    co_await reply(plain_error_reply(body.refusal->status, body.refusal->message));
+  }
+  co_return body.bytes.has_value();
+}
+
+void Exchange::drop_body() {
+  std::string().swap(request_.body);
+  if (body_share_) body_share_->release();
+}
+
 void Exchange::end() {
   if (const auto call = std::exchange(before_end_, nullptr)) call();
 }
 
 awaitable<void> Exchange::reply(Reply reply) {
   status_ = reply.status;
+  if (reader_.is_unfinished()) close_after();
   end();
   std::string bytes = head(reply, fmt::format("Content-Length: {}\r\n", reply.body.size()));
   if (request_.method != Method::head) bytes += reply.body;
@@ -106,12 +121,15 @@ SseWriter& Exchange::begin_sse() {
 }
 
 awaitable<void> Exchange::peer_closed() {
-  while (connection_.input().size() < kMaxAhead) {
-    if (!co_await connection_.fill()) co_return;
+  bool is_there = true;
+  while (is_there && connection_.input().size() < kMaxAhead) {
+    is_there = co_await connection_.fill();
   }
-  asio::steady_timer never(co_await asio::this_coro::executor,
-                           asio::steady_timer::time_point::max());
-  co_await never.async_wait(asio::use_awaitable);
+  // No more is read, so the end is not read either: it is asked for.
+  while (is_there) {
+    co_await sleep_for(kLookForPeer);
+    is_there = !connection_.peer_has_left();
+  }
 }
 
 }  // namespace quire

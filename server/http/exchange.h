@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,16 +29,23 @@ Reply json_reply(std::string body);
 
 class Exchange {
  public:
-  Exchange(Connection& connection, HttpRequest request);
+  // `reader` has read the head.
+  Exchange(Connection& connection, RequestReader& reader, HttpRequest request);
 
   const HttpRequest& request() const { return request_; }
   const std::string& id() const { return id_; }  // the client's X-Request-Id, or made up
   std::chrono::steady_clock::time_point arrival() const { return arrival_; }
 
+  // The body into request(), under the budget. False: it did not come whole; a client that is still
+  // there has been told why.
+  awaitable<bool> receive_body(ByteBudget& budget);
+  void drop_body();  // its bytes are needed no more
+
   // Called once, before the last bytes leave: what it counts, the client finds counted.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
   void end();  // for a reply that did not come to its last bytes
 
+  // Before the body was received it ends the connection.
   awaitable<void> reply(Reply reply);
   // The head goes out with the first event.
   SseWriter& begin_sse();
@@ -54,7 +62,9 @@ class Exchange {
   std::string head(const Reply& reply, std::string_view framing) const;
 
   Connection& connection_;
+  RequestReader& reader_;
   HttpRequest request_;
+  std::optional<ByteBudget::Share> body_share_;
   std::string id_;
   std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   int status_ = 0;

@@ -11,6 +11,7 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include "server/http/connection.h"
+#include "server/http/head_rules.h"
 
 namespace quire {
 
@@ -47,8 +48,8 @@ Method method_of(http::verb verb) {
   }
 }
 
-HttpRequest take_request(Parser& parser) {
-  auto& message = parser.get();
+HttpRequest request_of(const Parser& parser) {
+  const auto& message = parser.get();
   const auto header = [&](auto name) { return std::string(message[name]); };
   HttpRequest request;
   request.method = method_of(message.method());
@@ -56,13 +57,14 @@ HttpRequest take_request(Parser& parser) {
   const std::string_view target = message.target();
   request.path = std::string(target.substr(0, target.find_first_of("?#")));
   request.authorization = header(http::field::authorization);
+  request.api_key = header("X-Api-Key");
+  request.accept = header(http::field::accept);
   request.content_type = header(http::field::content_type);
   request.content_encoding = header(http::field::content_encoding);
   request.request_id = header("X-Request-Id");
   request.origin = header(http::field::origin);
   request.version = message.version();
   request.keep_alive = message.keep_alive();
-  request.body = std::move(message.body());
   return request;
 }
 
@@ -79,65 +81,103 @@ awaitable<void> let_finish_through(bool through) {
   }
 }
 
-// Feeds the parser until `done`. An error that is no error code is the client's end or deadline.
-awaitable<HttpInput> parse_until(Connection& connection, Parser& parser, bool (*done)(Parser&)) {
-  const HttpLimits& limits = connection.limits();
-  while (!done(parser)) {
-    error_code error;
-    const auto input = connection.input();
-    connection.consume(parser.put(asio::buffer(input.data(), input.size()), error));
-    if (error && error != http::error::need_more)
-      co_return HttpInput{{}, refusal_of(error, limits)};
-    if (done(parser)) break;
-    if (connection.input().size() > limits.header_bytes && !parser.is_header_done()) {
-      co_return HttpInput{{}, refusal_of(http::error::header_limit, limits)};
-    }
-    if (error != http::error::need_more && !connection.input().empty()) continue;
-    if (co_await connection.fill()) continue;
-    if (!connection.timed_out()) co_return HttpInput{};
-    co_return HttpInput{{}, HttpRefusal{408, "The request did not arrive in time"}};
-  }
-  co_return HttpInput{HttpRequest{}, {}};
-}
-
-bool header_done(Parser& parser) { return parser.is_header_done(); }
-bool all_done(Parser& parser) { return parser.is_done(); }
-
-bool expects_continue(Parser& parser) {
+bool expects_continue(const Parser& parser) {
   return !parser.is_done() &&
          boost::beast::iequals(parser.get()[http::field::expect], "100-continue");
 }
 
+// How one round of input ended.
+enum class Fed { more, left, refused };
+
 }  // namespace
 
-awaitable<HttpInput> read_request(Connection& connection) {
-  const HttpLimits& limits = connection.limits();
-  if (connection.input().empty()) {
-    connection.set_deadline(limits.keep_alive_timeout);
-    co_await let_finish_through(true);
-    const bool came = co_await connection.fill();
-    co_await let_finish_through(false);
-    if (!came) co_return HttpInput{};
+struct RequestReader::Parsing {
+  Parser parser;
+  HttpRefusal refusal;
+
+  explicit Parsing(const HttpLimits& limits) {
+    parser.eager(false);  // put() ends where the head does
+    parser.header_limit(static_cast<std::uint32_t>(limits.header_bytes));
+    parser.body_limit(limits.body_bytes);
   }
 
-  Parser parser;
-  parser.eager(true);
-  parser.header_limit(static_cast<std::uint32_t>(limits.header_bytes));
-  parser.body_limit(limits.body_bytes);
-  connection.set_deadline(limits.header_timeout);
-  if (auto head = co_await parse_until(connection, parser, header_done); !head.request) {
-    co_return head;
+  Fed refuse(HttpRefusal why) {
+    refusal = std::move(why);
+    return Fed::refused;
   }
-  if (parser.get().target().size() > kMaxPathBytes) {
-    co_return HttpInput{{}, HttpRefusal{414, "The request target is too long"}};
+
+  // Gives the parser what has come, and waits for more when that is not enough for a step.
+  awaitable<Fed> feed(Connection& connection) {
+    const HttpLimits& limits = connection.limits();
+    error_code error;
+    const auto input = connection.input();
+    const bool in_head = !parser.is_header_done();
+    const std::size_t used = parser.put(asio::buffer(input.data(), input.size()), error);
+    if (error && error != http::error::need_more) co_return refuse(refusal_of(error, limits));
+    if (in_head && parser.is_header_done()) {
+      if (const auto why = fault_of_head(input.substr(0, used), parser.get())) {
+        co_return refuse({400, *why});
+      }
+    }
+    connection.consume(used);
+    if (parser.is_done() || (in_head && parser.is_header_done())) co_return Fed::more;
+    if (connection.input().size() > limits.header_bytes && in_head) {
+      co_return refuse(refusal_of(http::error::header_limit, limits));
+    }
+    if (error != http::error::need_more && !connection.input().empty()) co_return Fed::more;
+    if (co_await connection.fill()) co_return Fed::more;
+    if (!connection.timed_out()) co_return Fed::left;
+    co_return refuse({408, "The request did not arrive in time"});
   }
-  connection.set_deadline(limits.body_timeout);
+};
+
+RequestReader::RequestReader(Connection& connection) : connection_(connection) {}
+RequestReader::~RequestReader() = default;
+
+bool RequestReader::is_unfinished() const { return parsing_ && !parsing_->parser.is_done(); }
+
+awaitable<HttpHead> RequestReader::read_head() {
+  const HttpLimits& limits = connection_.limits();
+  if (connection_.input().empty()) {
+    connection_.set_deadline(limits.keep_alive_timeout);
+    co_await let_finish_through(true);
+    const bool came = co_await connection_.fill();
+    co_await let_finish_through(false);
+    if (!came) co_return HttpHead{};
+  }
+
+  parsing_ = std::make_unique<Parsing>(limits);
+  connection_.set_deadline(limits.header_timeout);
+  while (!parsing_->parser.is_header_done()) {
+    const Fed fed = co_await parsing_->feed(connection_);
+    if (fed == Fed::left) co_return HttpHead{};
+    if (fed == Fed::refused) co_return HttpHead{{}, parsing_->refusal};
+  }
+  connection_.clear_deadline();
+  if (parsing_->parser.get().target().size() > kMaxPathBytes) {
+    co_return HttpHead{{}, HttpRefusal{414, "The request target is too long"}};
+  }
+  co_return HttpHead{request_of(parsing_->parser), {}};
+}
+
+awaitable<HttpBody> RequestReader::read_body(ByteBudget::Share& share) {
+  Parser& parser = parsing_->parser;
+  connection_.set_deadline(connection_.limits().body_timeout);
   if (expects_continue(parser)) {
-    if (!co_await connection.write("HTTP/1.1 100 Continue\r\n\r\n")) co_return HttpInput{};
+    if (!co_await connection_.write("HTTP/1.1 100 Continue\r\n\r\n")) co_return HttpBody{};
   }
-  if (auto rest = co_await parse_until(connection, parser, all_done); !rest.request) co_return rest;
-  connection.clear_deadline();
-  co_return HttpInput{take_request(parser), {}};
+  parser.eager(true);
+  while (!parser.is_done()) {
+    const Fed fed = co_await parsing_->feed(connection_);
+    if (fed == Fed::left) co_return HttpBody{};
+    if (fed == Fed::refused) co_return HttpBody{{}, parsing_->refusal};
+    if (!share.grow_to(parser.get().body().size())) {
+      co_return HttpBody{{}, HttpRefusal{503, "Too many bytes of request bodies are under way "
+                                              "(--max-body-bytes-in-flight)"}};
+    }
+  }
+  connection_.clear_deadline();
+  co_return HttpBody{std::move(parser.get().body()), {}};
 }
 
 }  // namespace quire

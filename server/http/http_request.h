@@ -1,11 +1,14 @@
 #pragma once
-// One HTTP request as the handlers see it, and its reading from a connection.
+// One HTTP request as the handlers see it, and its reading from a connection: first the head, then,
+// where somebody wants it, the body.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/async.h"
+#include "server/http/byte_budget.h"
 
 namespace quire {
 
@@ -13,12 +16,15 @@ class Connection;
 
 enum class Method : std::uint8_t { get, head, post, options, other };
 
+// What is here is of the head; trailers are thrown away.
 struct HttpRequest {
   Method method = Method::get;
   std::string method_name;
   std::string path;  // of the target, without the query; not decoded
-  std::string body;
+  std::string body;  // once it was asked for
   std::string authorization;
+  std::string api_key;  // X-Api-Key
+  std::string accept;
   std::string content_type;
   std::string content_encoding;
   std::string request_id;  // X-Request-Id
@@ -34,13 +40,32 @@ struct HttpRefusal {
 };
 
 // Neither: the client left, or nothing more came in time.
-struct HttpInput {
+struct HttpHead {
   std::optional<HttpRequest> request{};
   std::optional<HttpRefusal> refusal{};
 };
+struct HttpBody {
+  std::optional<std::string> bytes{};
+  std::optional<HttpRefusal> refusal{};
+};
 
-// Waits for a request and reads it under the connection's limits and timeouts. While it waits for
-// the first byte it also ends on Cancel::finish.
-awaitable<HttpInput> read_request(Connection& connection);
+// Reads one request under the connection's limits and timeouts.
+class RequestReader {
+ public:
+  explicit RequestReader(Connection& connection);
+  ~RequestReader();
+
+  // While it waits for the first byte it also ends on Cancel::finish.
+  awaitable<HttpHead> read_head();
+  // What the body takes is counted in the share as it comes.
+  awaitable<HttpBody> read_body(ByteBudget::Share& share);
+  // Bytes of this request are still to come: the connection cannot carry another one after it.
+  bool is_unfinished() const;
+
+ private:
+  struct Parsing;
+  Connection& connection_;
+  std::unique_ptr<Parsing> parsing_;  // from the first byte on: idle connections are many
+};
 
 }  // namespace quire

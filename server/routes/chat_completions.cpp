@@ -46,7 +46,9 @@ ChoicePlan plan_for(const ChatCompletionRequest& chat, const TextDefaults& defau
 
 awaitable<Result<ChatPrompt>> prompt_of(const ChatCompletionRequest& chat, AppState& app) {
   const std::int64_t limit = prompt_limit(chat, app);
-  if (text_size(chat) <= kLongText) co_return app.text.chat_prompt(chat, limit);
+  // What a template of the client's own takes is anybody's guess.
+  const bool is_long = text_size(chat) > kLongText || chat.chat_template;
+  if (!is_long) co_return app.text.chat_prompt(chat, limit);
   Result<ChatPrompt> prompt = Error{};
   co_await run_on(app.worker, [&] { prompt = app.text.chat_prompt(chat, limit); });
   co_return prompt;
@@ -55,7 +57,9 @@ awaitable<Result<ChatPrompt>> prompt_of(const ChatCompletionRequest& chat, AppSt
 }  // namespace
 
 awaitable<void> post_chat_completions(Exchange& exchange, AppState& app) {
-  const auto chat = openapi::parse_chat_completion(exchange.request().body);
+  Result<ChatCompletionRequest> chat = Error{};
+  co_await with_body(exchange, app,
+                     [&](std::string_view body) { chat = openapi::parse_chat_completion(body); });
   if (!chat) co_return co_await exchange.reply(malformed_reply(chat.error()));
   if (const auto ok = check_request(*chat, app); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));

@@ -74,12 +74,15 @@ std::vector<openapi::TokenLogprob> first_tokens_of(const Prompts& prompts,
 }  // namespace
 
 awaitable<void> post_completions(Exchange& exchange, AppState& app) {
-  const auto request = openapi::parse_completion(exchange.request().body);
+  const std::size_t body_size = exchange.request().body.size();
+  Result<CompletionRequest> request = Error{};
+  co_await with_body(exchange, app,
+                     [&](std::string_view body) { request = openapi::parse_completion(body); });
   if (!request) co_return co_await exchange.reply(malformed_reply(request.error()));
   if (const auto ok = check_request(*request, app); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));
   }
-  auto prompts = co_await prompts_of(*request, exchange.request().body.size(), app);
+  auto prompts = co_await prompts_of(*request, body_size, app);
   if (!prompts) co_return co_await exchange.reply(error_reply(prompts.error()));
 
   CompletionReplyOptions options{

@@ -11,6 +11,8 @@ namespace quire {
 
 namespace {
 
+// Parsing a longer one would hold up the probes and streams of its I/O thread.
+constexpr std::size_t kLongBody = 256 * 1024;
 constexpr std::string_view kModelPath = "/v1/models/";
 
 openapi::EngineCard card_of(const Ready& ready) {
@@ -47,6 +49,21 @@ std::int64_t prompt_limit(const openapi::GenerationRequest& request, const AppSt
 
 std::string reply_model(const std::string& asked, const AppState& app) {
   return asked.empty() ? app.config.served_model_names.front() : asked;
+}
+
+awaitable<void> with_body(Exchange& exchange, AppState& app,
+                          std::function<void(std::string_view body)> parse) {
+  const std::string& body = exchange.request().body;
+  if (body.size() <= kLongBody) {
+    parse(body);
+  } else {
+    std::function<void()> work = [&] {
+      parse(body);
+      openapi::shrink_parser();
+    };
+    co_await run_on(app.worker, std::move(work));
+  }
+  exchange.drop_body();
 }
 
 awaitable<void> get_models(Exchange& exchange, AppState& app) {

@@ -1,4 +1,4 @@
-// GET /health, /health/live, /ping, /version, /load, /metrics
+// GET /, /health, /health/live, /ping, /version, /load, /metrics
 
 #include <boost/asio/awaitable.hpp>
 
@@ -10,9 +10,54 @@ namespace quire {
 
 namespace {
 
+struct Link {
+  std::string_view path, what;
+};
+constexpr Link kLinks[] = {
+    {"/v1/models", "the models, and what each engine allocated"},
+    {"/v1/chat/completions", "POST: chat, as OpenAI's API has it"},
+    {"/v1/completions", "POST: text completions"},
+    {"/tokenize", "POST: text or messages to token ids"},
+    {"/detokenize", "POST: token ids to text"},
+    {"/health", "200 when requests are taken"},
+    {"/health/live", "200 while the server is worth keeping"},
+    {"/version", "this server's version"},
+    {"/load", "requests under way"},
+    {"/metrics", "for Prometheus"},
+};
+
+std::string index_json() {
+  std::string body;
+  openapi::JsonWriter json(body);
+  json.begin_object().key("name").string("quire").key("version").string(quire_version());
+  json.key("links").begin_object();
+  for (const Link& link : kLinks) json.key(link.path).string(link.what);
+  json.end_object().end_object();
+  return body;
+}
+
+std::string index_html() {
+  std::string body = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Quire</title><h1>Quire ";
+  body.append(quire_version()).append("</h1><ul>");
+  for (const Link& link : kLinks) {
+    const bool is_post = link.what.starts_with("POST");
+    body.append("<li>").append(is_post ? "" : "<a href=\"" + std::string(link.path) + "\">");
+    body.append("<code>").append(link.path).append("</code>").append(is_post ? "" : "</a>");
+    body.append(" ").append(link.what);
+  }
+  return body + "</ul></html>\n";
+}
+
 Reply bare(int status) { return {.status = status, .body = {}, .content_type = {}}; }
 
 }  // namespace
+
+awaitable<void> get_index(Exchange& exchange, AppState&) {
+  const bool html = exchange.request().accept.find("text/html") != std::string::npos;
+  Reply reply{.body = html ? index_html() : index_json()};
+  if (html) reply.content_type = "text/html; charset=utf-8";
+  co_await exchange.reply(std::move(reply));
+}
 
 // Ready: new requests are taken.
 awaitable<void> get_health(Exchange& exchange, AppState& app) {

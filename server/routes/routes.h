@@ -1,6 +1,9 @@
 #pragma once
 // The handlers; router.cpp says under which paths.
 
+#include <functional>
+#include <string_view>
+
 #include "server/app_state.h"
 #include "server/http/exchange.h"
 
@@ -12,11 +15,16 @@ awaitable<void> post_tokenize(Exchange& exchange, AppState& app);
 awaitable<void> post_detokenize(Exchange& exchange, AppState& app);
 awaitable<void> get_models(Exchange& exchange, AppState& app);
 awaitable<void> get_model(Exchange& exchange, AppState& app);
+awaitable<void> get_index(Exchange& exchange, AppState& app);
 awaitable<void> get_health(Exchange& exchange, AppState& app);
 awaitable<void> get_live(Exchange& exchange, AppState& app);
 awaitable<void> get_version(Exchange& exchange, AppState& app);
 awaitable<void> get_load(Exchange& exchange, AppState& app);
 awaitable<void> get_metrics(Exchange& exchange, AppState& app);
+
+// Hands the request's body to `parse`, a long one on a worker, and lets go of it.
+awaitable<void> with_body(Exchange& exchange, AppState& app,
+                          std::function<void(std::string_view body)> parse);
 
 // Longer texts become tokens on the worker, so that probes and streams need not wait for them.
 constexpr std::size_t kLongText = 16 * 1024;

@@ -32,14 +32,18 @@ Result<void> check_model(const std::string& model, const AppState& app) {
 }  // namespace
 
 awaitable<void> post_tokenize(Exchange& exchange, AppState& app) {
-  const auto request = openapi::parse_tokenize(exchange.request().body);
+  const std::size_t body_size = exchange.request().body.size();
+  Result<openapi::TokenizeRequest> request = Error{};
+  co_await with_body(exchange, app,
+                     [&](std::string_view body) { request = openapi::parse_tokenize(body); });
   if (!request) co_return co_await exchange.reply(malformed_reply(request.error()));
   if (const auto ok = check_model(request->model, app); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));
   }
   Result<std::vector<TokenId>> tokens = Error{};
   const auto work = [&] { tokens = tokens_of(*request, app.text); };
-  if (exchange.request().body.size() <= kLongText) {
+  const bool own_template = request->chat && request->chat->chat_template;
+  if (body_size <= kLongText && !own_template) {
     work();
   } else {
     co_await run_on(app.worker, work);
@@ -59,7 +63,10 @@ awaitable<void> post_tokenize(Exchange& exchange, AppState& app) {
 }
 
 awaitable<void> post_detokenize(Exchange& exchange, AppState& app) {
-  const auto request = openapi::parse_detokenize(exchange.request().body);
+  const std::size_t body_size = exchange.request().body.size();
+  Result<openapi::DetokenizeRequest> request = Error{};
+  co_await with_body(exchange, app,
+                     [&](std::string_view body) { request = openapi::parse_detokenize(body); });
   if (!request) co_return co_await exchange.reply(malformed_reply(request.error()));
   if (const auto ok = check_model(request->model, app); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));
@@ -73,8 +80,14 @@ awaitable<void> post_detokenize(Exchange& exchange, AppState& app) {
         "tokens"};
     co_return co_await exchange.reply(error_reply(error));
   }
-  const std::string text = tokenizer.decode(request->tokens, false);
-  co_await exchange.reply(json_reply(openapi::detokenize_json(text)));
+  std::string text;
+  const auto work = [&] { text = openapi::detokenize_json(tokenizer.decode(request->tokens, false)); };
+  if (body_size <= kLongText) {
+    work();
+  } else {
+    co_await run_on(app.worker, work);
+  }
+  co_await exchange.reply(json_reply(std::move(text)));
 }
 
 }  // namespace quire

@@ -19,3 +19,12 @@ TEST_CASE("any of the keys opens, and nothing else does", "[server][auth]") {
     CHECK_FALSE(auth.allows(wrong));
   }
 }
+
+TEST_CASE("a key may stand alone, and none is no key", "[server][auth]") {
+  const Auth auth({"first"});
+  CHECK(auth.knows("first"));
+  CHECK_FALSE(auth.knows("second"));
+  CHECK_FALSE(auth.knows(""));
+  CHECK_FALSE(Auth({}).knows(""));
+  CHECK_FALSE(Auth({""}).knows(""));
+}

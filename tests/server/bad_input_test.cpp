@@ -56,7 +56,7 @@ TEST_CASE("every bad input gets a clear error and harms nobody", "[server][bad_i
        "maximum context length is 4096 tokens"},
       {"token out of range", chat(chat_body(R"("logit_bias":{"1600":1})")), 400, "logit_bias"},
       {"wrong content type",
-       "POST /v1/chat/completions HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: "
+       "POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\nContent-Type: text/plain\r\nContent-Length: "
        "2\r\n\r\n{}",
        400, "Only 'application/json'"},
       {"compressed body", post_request("/v1/completions", "{}", "Content-Encoding: gzip\r\n"), 415,
@@ -64,7 +64,7 @@ TEST_CASE("every bad input gets a clear error and harms nobody", "[server][bad_i
       {"body over the limit", chat("{\"messages\":\"" + kHuge + "\"}"), 413,
        "larger than 65536 bytes"},
       {"declared body over the limit",
-       "POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 99999999999\r\n\r\n", 413,
+       "POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n", 413,
        "larger than"},
       {"header over the limit", get_request("/version", "X-Big: " + kHuge + "\r\n"), 431,
        "larger than 8192 bytes"},
@@ -75,18 +75,18 @@ TEST_CASE("every bad input gets a clear error and harms nobody", "[server][bad_i
       {"bad version", "GET / HTTP/9.9\r\n\r\n", 400, "Not a valid HTTP request"},
       {"header injection", "GET /version HTTP/1.1\r\nBad Name: x\r\n\r\n", 400,
        "Not a valid HTTP request"},
-      {"two lengths", "POST /tokenize HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+      {"two lengths", "POST /tokenize HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
        400, "Not a valid"},
       {"length and chunks",
-       "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: "
+       "POST /tokenize HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nContent-Length: "
        "3\r\n\r\n0\r\n\r\n",
        400, "Not a valid"},
-      {"negative length", "POST /tokenize HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400,
+      {"negative length", "POST /tokenize HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: -1\r\n\r\n", 400,
        "Not a valid"},
-      {"bad chunk size", "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400,
+      {"bad chunk size", "POST /tokenize HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400,
        "Not a valid"},
       {"slow header", "GET /version HTTP/1.1\r\nX-Slow: ", 408, "did not arrive in time"},
-      {"slow body", "POST /tokenize HTTP/1.1\r\nContent-Length: 20\r\n\r\n{\"pro", 408,
+      {"slow body", "POST /tokenize HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{\"pro", 408,
        "did not arrive in time"},
   };
   TestServer server(strict());

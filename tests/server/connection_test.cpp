@@ -52,7 +52,8 @@ TEST_CASE("a client that asks first is told to go on", "[server][connection]") {
   TestServer server;
   HttpClient client(server.port());
   const std::string body = R"({"prompt":"x"})";
-  client.send("POST /tokenize HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: " +
+  client.send("POST /tokenize HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Type: application/json\r\n"
+              "Content-Length: " +
               std::to_string(body.size()) + "\r\n\r\n");
   CHECK(client.receive()->status == 100);
   client.send(body);
@@ -63,7 +64,7 @@ TEST_CASE("HTTP/1.0 gets its stream unchunked, ended by the close", "[server][co
   TestServer server(answering("Hi there"));
   HttpClient client(server.port());
   const std::string body = chat_body(R"("stream":true)");
-  client.send("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: " +
+  client.send("POST /v1/chat/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: " +
               std::to_string(body.size()) + "\r\n\r\n" + body);
   std::string all;
   for (std::string more = client.receive_some(); !more.empty(); more = client.receive_some())

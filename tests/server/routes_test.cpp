@@ -112,39 +112,6 @@ TEST_CASE("metrics name the engine's own sizes and count what happened", "[serve
   }
 }
 
-TEST_CASE("keys guard /v1 and nothing else", "[server][routes]") {
-  TestServerOptions options;
-  options.config.api_keys = {"secret", "other"};
-  TestServer server(std::move(options));
-  const auto refused = get(server.port(), "/v1/models");
-  CHECK(refused.status == 401);
-  CHECK(refused.body == R"({"error":"Unauthorized"})");
-  CHECK(get(server.port(), "/v1/models", "Authorization: Bearer wrong\r\n").status == 401);
-  CHECK(get(server.port(), "/v1/models", "Authorization: Bearer other\r\n").status == 200);
-  CHECK(post(server.port(), "/v1/chat/completions", chat_body()).status == 401);
-  CHECK(get(server.port(), "/health").status == 200);
-  CHECK(get(server.port(), "/metrics").status == 200);
-}
-
-TEST_CASE("unknown paths and methods are told apart", "[server][routes]") {
-  TestServer server;
-  CHECK(get(server.port(), "/nothing").status == 404);
-  CHECK(get(server.port(), "/v1/chat/completions/").status == 404);
-  const auto wrong = get(server.port(), "/v1/chat/completions");
-  CHECK(wrong.status == 405);
-  CHECK(wrong.headers.at("allow") == "POST, OPTIONS");
-  CHECK(pointer(wrong.body, "/error/type") == "\"Method Not Allowed\"");
-  HttpClient client(server.port());
-  client.send("OPTIONS /v1/models HTTP/1.1\r\nHost: t\r\nOrigin: http://page\r\n\r\n");
-  const auto options = client.receive();
-  CHECK(options->status == 204);
-  CHECK(options->headers.at("access-control-allow-origin") == "*");
-  client.send("HEAD /version HTTP/1.1\r\nHost: t\r\n\r\n" + get_request("/health"));
-  std::string rest = client.receive_some();
-  CHECK(rest.find("Content-Length: ") != std::string::npos);
-  CHECK(rest.find("version\"") == std::string::npos);
-}
-
 TEST_CASE("while the engine starts the port answers and says what it waits for",
           "[server][routes]") {
   TestServerOptions options;

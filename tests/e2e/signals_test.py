@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""What must not end or stop a server: a log that nobody reads any more, a terminal that closes; and what must not be lost.
+
+    tests/e2e/signals_test.py build/release/app/quire
+"""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+MODEL = "models/quire-tiny"
+BASE = ["--num-gpu-blocks-override", "1024", "--max-model-len", "4096"]
+
+
+def check(what, holds):
+    if not holds:
+        sys.exit("FAILED: " + what)
+
+
+class Server:
+    def __init__(self, quire, *flags, stderr=subprocess.DEVNULL):
+        self.process = subprocess.Popen([quire, "serve", MODEL, *BASE, "--host", "127.0.0.1", "--port", "0", *flags],
+                                        stdout=subprocess.PIPE, stderr=stderr, text=True)
+
+    def wait(self):
+        for line in self.process.stdout:
+            if address := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+                self.port = int(address[1])
+                return self
+        sys.exit("FAILED: the server did not start")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    def get(self, path, timeout=10):
+        return urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=timeout).read().decode()
+
+    def stream(self, max_tokens):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        body = {"prompt": "one", "max_tokens": max_tokens, "ignore_eos": True, "stream": True}
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        return connection.getresponse()
+
+
+def closed_log(quire):
+    reader, writer = os.pipe()
+    with Server(quire, "--log-level", "debug", stderr=writer) as server:
+        os.close(writer)
+        server.wait()
+        os.close(reader)
+        for _ in range(20):
+            server.get("/version")
+        check("a server outlives the reader of its log", server.process.poll() is None)
+        server.process.terminate()
+        check("and drains", server.process.wait(timeout=30) == 0)
+
+
+def unread_log(quire):
+    reader, writer = os.pipe()
+    with Server(quire, "--log-level", "debug", stderr=writer) as server:
+        os.close(writer)
+        server.wait()
+        for _ in range(1500):  # some 150 KB of lines: a pipe holds 64
+            server.get("/version")
+        server.process.terminate()
+        check("an unread log stops neither requests nor the end", server.process.wait(timeout=30) == 0)
+        os.close(reader)
+
+
+def hang_up(quire):
+    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+        with Server(quire) as server:
+            server.wait()
+            reply = server.stream(400)
+            reply.readline()
+            server.process.send_signal(number)
+            text = reply.read().decode()
+            check(f"{number.name}: the stream is finished", text.rstrip().endswith("[DONE]") and '"length"' in text)
+            check(f"{number.name}: exit code 0", server.process.wait(timeout=30) == 0)
+
+
+def connects(path):
+    with socket.socket(socket.AF_UNIX) as one:
+        try:
+            one.connect(path)
+            return True
+        except OSError:
+            return False
+
+
+def unix_socket(quire):
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/q.sock"
+        command = [quire, "serve", MODEL, *BASE, "--uds", path]
+        first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            check("it listens", any(path in line for line in first.stdout))
+            second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            check("a second server is refused", second.returncode == 1 and "another server listens there" in second.stderr)
+            check("the first one still answers", connects(path))
+            first.terminate()
+            check("it stops", first.wait(timeout=30) == 0)
+            check("and takes its socket away", not os.path.exists(path))
+        finally:
+            first.kill()
+        both = subprocess.run([*command, "--port", "9"], capture_output=True, text=True, timeout=60)
+        check("--uds beside --port is refused", both.returncode != 0 and "--port" in both.stderr)
+
+
+# Long texts that keep the workers busy must not keep the server from stopping.
+def stop_under_text_work(quire):
+    with Server(quire, "--shutdown-timeout", "1") as server:
+        server.wait()
+        text = json.dumps({"prompt": "word " * 1_500_000}).encode()
+
+        def post():
+            request = urllib.request.Request(f"http://127.0.0.1:{server.port}/tokenize", text,
+                                             {"Content-Type": "application/json"})
+            try:
+                urllib.request.urlopen(request, timeout=60).read()
+            except (OSError, http.client.HTTPException):
+                pass
+        threads = [threading.Thread(target=post) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        time.sleep(1)
+        server.process.terminate()
+        begin = time.monotonic()
+        server.process.wait(timeout=60)
+        check("it stops within the shutdown timeout and a little", time.monotonic() - begin < 15)
+        for thread in threads:
+            thread.join()
+
+
+def main():
+    for test in (closed_log, unread_log, hang_up, unix_socket, stop_under_text_work):
+        test(sys.argv[1])
+        print("ok:", test.__name__, flush=True)
+
+
+main()

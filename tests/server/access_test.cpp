@@ -1,0 +1,134 @@
+// Who may ask what, and what strangers are told.
+
+#include <simdjson.h>
+#include <catch2/catch.hpp>
+
+#include "tests/support/http_client.h"
+#include "tests/support/test_server.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+TestServerOptions guarded() {
+  TestServerOptions options;
+  options.config.api_keys = {"secret", "other"};
+  return options;
+}
+
+std::string message_of(const HttpResponse& reply) {
+  simdjson::dom::parser parser;
+  return std::string(parser.parse(reply.body).at_pointer("/error/message").get_string().value());
+}
+
+}  // namespace
+
+TEST_CASE("with a key set, everything but probes, version and metrics asks for it",
+          "[server][access]") {
+  TestServer server(guarded());
+  for (const char* path : {"/health", "/health/live", "/ping", "/version", "/metrics"}) {
+    INFO(path);
+    CHECK(get(server.port(), path).status == 200);
+  }
+  for (const char* path : {"/v1/models", "/v1/models/tiny", "/load", "/"}) {
+    INFO(path);
+    const auto refused = get(server.port(), path);
+    CHECK(refused.status == 401);
+    CHECK(refused.body == R"({"error":"Unauthorized"})");
+    CHECK(get(server.port(), path, "Authorization: Bearer wrong\r\n").status == 401);
+    CHECK(get(server.port(), path, "Authorization: Bearer other\r\n").status == 200);
+    CHECK(get(server.port(), path, "X-Api-Key: secret\r\n").status == 200);
+    CHECK(get(server.port(), path, "X-Api-Key: \r\n").status == 401);
+  }
+  for (const char* path :
+       {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"}) {
+    INFO(path);
+    CHECK(post(server.port(), path, "{}").status == 401);
+    CHECK(post(server.port(), path, "{}", "X-Api-Key: secret\r\n").status == 400);
+  }
+}
+
+TEST_CASE("metrics may have a key of their own", "[server][access]") {
+  auto options = guarded();
+  options.config.metrics_api_keys = {"scraper"};
+  TestServer server(std::move(options));
+  CHECK(get(server.port(), "/metrics").status == 401);
+  CHECK(get(server.port(), "/metrics", "Authorization: Bearer secret\r\n").status == 401);
+  CHECK(get(server.port(), "/metrics", "Authorization: Bearer scraper\r\n").status == 200);
+  CHECK(get(server.port(), "/v1/models", "Authorization: Bearer scraper\r\n").status == 401);
+}
+
+TEST_CASE("the content type is application/json, in any case, and nothing like it",
+          "[server][access]") {
+  TestServer server;
+  const auto status = [&](const std::string& header) {
+    HttpClient client(server.port());
+    const std::string body = R"({"prompt":"x"})";
+    client.send("POST /tokenize HTTP/1.1\r\nHost: t\r\n" + header +
+                "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    return client.receive()->status;
+  };
+  CHECK(status("Content-Type: application/json\r\n") == 200);
+  CHECK(status("Content-Type: Application/JSON\r\n") == 200);
+  CHECK(status("content-type: application/json ; charset=utf-8\r\n") == 200);
+  CHECK(status("Content-Type: application/jsonx\r\n") == 400);
+  CHECK(status("Content-Type: application/json-patch+json\r\n") == 400);
+  CHECK(status("Content-Type: text/plain; application/json\r\n") == 400);
+  CHECK(status("") == 400);
+}
+
+TEST_CASE("a path that is not there says what was probably meant, and is counted",
+          "[server][access]") {
+  TestServer server;
+  const auto missed = post(server.port(), "/chat/completions", "{}");
+  CHECK(missed.status == 404);
+  CHECK(message_of(missed) ==
+        "Not Found: POST /chat/completions. Did you mean /v1/chat/completions?");
+  CHECK(message_of(get(server.port(), "/v1/models/")) ==
+        "Not Found: GET /v1/models/. Did you mean /v1/models?");
+  CHECK(message_of(get(server.port(), "/wp-admin")) ==
+        "Not Found: GET /wp-admin. GET / lists what there is.");
+  CHECK(get(server.port(), "/" + std::string(1500, 'a')).body.size() < 500);
+  const auto wrong = get(server.port(), "/v1/chat/completions");
+  CHECK(wrong.status == 405);
+  CHECK(wrong.headers.at("allow") == "POST, OPTIONS");
+  CHECK(message_of(wrong) == "Method Not Allowed: /v1/chat/completions takes POST, OPTIONS");
+
+  HttpClient odd(server.port());
+  odd.send("BREW /coffee HTTP/1.1\r\nHost: t\r\n\r\n");
+  CHECK(odd.receive()->status == 404);
+  const std::string metrics = get(server.port(), "/metrics").body;
+  const auto counted = [&](const std::string& labels) {
+    return metrics.find("http_requests_total{" + labels + "}") != std::string::npos;
+  };
+  CHECK(counted(R"(handler="none",method="POST",status="4xx")"));
+  CHECK(counted(R"(handler="none",method="GET",status="4xx")"));
+  CHECK(counted(R"(handler="none",method="other",status="4xx")"));
+  CHECK(metrics.find("coffee") == std::string::npos);
+}
+
+TEST_CASE("the root says what there is, to programs and to people", "[server][access]") {
+  TestServer server;
+  const auto json = get(server.port(), "/");
+  CHECK(json.status == 200);
+  CHECK(json.headers.at("content-type") == "application/json");
+  CHECK(json.body.find("\"/v1/chat/completions\"") != std::string::npos);
+  CHECK(json.body.find(std::string(quire_version())) != std::string::npos);
+  const auto html = get(server.port(), "/", "Accept: text/html,application/xhtml+xml\r\n");
+  CHECK(html.headers.at("content-type") == "text/html; charset=utf-8");
+  CHECK(html.body.starts_with("<!doctype html>"));
+}
+
+TEST_CASE("a browser may ask what it may send, HEAD has no body", "[server][access]") {
+  TestServer server;
+  HttpClient client(server.port());
+  client.send("OPTIONS /v1/models HTTP/1.1\r\nHost: t\r\nOrigin: http://page\r\n\r\n");
+  const auto options = client.receive();
+  CHECK(options->status == 204);
+  CHECK(options->headers.at("access-control-allow-origin") == "*");
+  client.send("HEAD /version HTTP/1.1\r\nHost: t\r\n\r\n" + get_request("/health"));
+  std::string rest = client.receive_some();
+  CHECK(rest.find("Content-Length: ") != std::string::npos);
+  CHECK(rest.find("version\"") == std::string::npos);
+}
