@@ -55,6 +55,23 @@ struct CompiledGrammar::Parser {
   }
 };
 
+void GrammarContext::warm() const {
+  for (const char* source : {"{}", R"({"type":"string","maxLength":1000})"}) {
+    GrammarSpec spec;
+    spec.kind = GrammarSpec::Kind::json_schema;
+    spec.source = source;
+    const auto grammar = CompiledGrammar::compile(spec, *this);
+    for (const std::string_view text : {R"({"key": "value\n", "k": [1.5e3, true]})", "\"text"}) {
+      GrammarMatcher matcher(grammar);
+      std::vector<std::uint32_t> words(vocabulary->words());
+      for (const char byte : text) {
+        if (!matcher.accept_bytes(std::string_view(&byte, 1))) break;
+        matcher.fill_mask(words);
+      }
+    }
+  }
+}
+
 CompiledGrammar::CompiledGrammar(GrammarContext context) : context_(std::move(context)) {}
 
 CompiledGrammar::~CompiledGrammar() = default;

@@ -38,6 +38,9 @@ struct GrammarContext {
   std::shared_ptr<const Vocabulary> vocabulary;
   std::shared_ptr<LexemeMaskCache> masks = std::make_shared<LexemeMaskCache>();
   GrammarLimits limits;
+
+  // Finds the masks inside of strings, which every schema shares, before the first request does.
+  void warm() const;
 };
 
 class CompiledGrammar {

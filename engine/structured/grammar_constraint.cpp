@@ -59,7 +59,10 @@ class Compiler {
 
   std::shared_ptr<const CompiledConstraint> compile(const ConstraintSpec& spec,
                                                     const std::stop_token& stop) {
-    std::call_once(once_, [&] { context_.vocabulary = Vocabulary::of(*tokenizer_, {}); });
+    std::call_once(once_, [&] {
+      context_.vocabulary = Vocabulary::of(*tokenizer_, {});
+      context_.warm();
+    });
     try {
       return std::make_shared<const Compiled>(CompiledGrammar::compile(spec_of(spec), context_, stop));
     } catch (const GrammarFailure& failure) {

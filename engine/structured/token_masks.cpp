@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t kKeptBytes = 16u << 20;
 constexpr std::size_t kFewTokens = 256;
+constexpr std::uint32_t kMixed = 0xffffffff;  // also for a RegexId: characters are not alike
+constexpr std::uint32_t kEndless = 0xfffffffe;
 
 CharSet safe_chars() {
   CharSet set = CharSet::of(0, 0x1f);
@@ -46,6 +48,7 @@ TokenMasks::TokenMasks(std::shared_ptr<const Vocabulary> vocabulary,
       states_(states),
       meter_(meter),
       safe_char_(chars_regex(store, safe_chars(), Spelling::plain)),
+      safe_first_(store.first_bytes(safe_char_)),
       lexeme_way_(vocabulary_->all().max_depth() + 1),
       state_way_(vocabulary_->all().max_depth() + 1) {}
 
@@ -69,7 +72,7 @@ void TokenMasks::fill(ParserState state, std::span<std::uint32_t> words) {
   }
   std::fill(words.begin(), words.end(), 0);
   compute(state, words);
-  keep(state, words);
+  if (!seen_.insert(state).second) keep(state, words);
 }
 
 void TokenMasks::keep(ParserState state, std::span<const std::uint32_t> words) {
@@ -100,9 +103,9 @@ void TokenMasks::compute(ParserState state, std::span<std::uint32_t> words) {
   for (std::size_t i = 0; i < count; ++i) {
     const ParserStates::Thread thread = states_.threads(state)[i];
     const LexemeMask& mask = lexeme_mask(thread.rest);
-    if (mask.slice >= 0) {
-      const auto& slice = vocabulary_->slices()[static_cast<std::size_t>(mask.slice)].mask;
-      for (std::size_t w = 0; w < slice.size(); ++w) words[w] |= slice[w];
+    if (mask.plain > 0) {
+      const auto plain = vocabulary_->plain(mask.plain);
+      for (std::size_t w = 0; w < plain.size(); ++w) words[w] |= plain[w];
     }
     for (std::size_t w = 0; w < mask.bits.size(); ++w) words[w] |= mask.bits[w];
     for (const TokenId token : mask.tokens) set(token, words);
@@ -149,10 +152,8 @@ const LexemeMask& TokenMasks::lexeme_mask(RegexId lexeme) {
 
 LexemeMask TokenMasks::walk_lexeme(RegexId lexeme) {
   LexemeMask mask;
-  mask.slice = widest_slice(lexeme);
-  mask.trie = mask.slice < 0
-                  ? &vocabulary_->all()
-                  : &vocabulary_->slices()[static_cast<std::size_t>(mask.slice)].others;
+  mask.plain = std::min(plain_chars(lexeme), vocabulary_->longest_plain());
+  mask.trie = mask.plain == 0 ? &vocabulary_->all() : &vocabulary_->others();
   const auto nodes = mask.trie->nodes();
   const ByteSet first = store_.first_bytes(lexeme);
   lexeme_way_[0] = lexeme;
@@ -186,58 +187,93 @@ LexemeMask TokenMasks::walk_lexeme(RegexId lexeme) {
   return mask;
 }
 
-int TokenMasks::widest_slice(RegexId lexeme) {
-  const auto slices = vocabulary_->slices();
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    if (takes_any_text(lexeme, slices[i].max_chars)) return static_cast<int>(i);
+// n: every text of up to n safe characters keeps the lexeme alive, and no longer one does (kEndless: every
+// longer one does too). 0: there is no such n.
+std::uint32_t TokenMasks::plain_chars(RegexId lexeme) {
+  std::vector<RegexId> way;
+  std::uint32_t chars = kEndless;
+  for (RegexId at = lexeme;; at = way.empty() ? at : after_one_char(way.back())) {
+    if (const auto known = plain_chars_.find(at); known != plain_chars_.end()) {
+      chars = known->second;
+      break;
+    }
+    // Longer than any token: what comes later does not matter here.
+    if (way.size() > vocabulary_->longest_plain()) return kEndless;
+    const RegexId next = after_one_char(at);
+    if (next == kNothing || next == kMixed || next == at) {
+      chars = next == kNothing ? 0 : next == at || takes_all_text(at) ? kEndless : kMixed;
+      plain_chars_[at] = chars;
+      break;
+    }
+    way.push_back(at);
   }
-  return -1;
+  for (auto it = way.rbegin(); it != way.rend(); ++it) {
+    if (chars < kEndless) ++chars;
+    plain_chars_[*it] = chars;
+  }
+  return chars == kMixed ? 0 : chars;
 }
 
-// True when every text of up to `chars` safe characters keeps the lexeme alive.
-bool TokenMasks::takes_any_text(RegexId lexeme, std::uint32_t chars) {
-  if (chars == 0) return true;
-  const Reach known = reach_[lexeme];
-  if (chars <= known.good) return true;
-  if (chars >= known.bad) return false;
-  for (const RegexId next : std::vector<RegexId>(after_one_char(lexeme))) {
-    if (next != lexeme && (next == kNothing || !takes_any_text(next, chars - 1))) {
-      reach_[lexeme].bad = chars;
-      return false;
-    }
+// True when no text of safe characters is ever refused, though the states differ: keys that are not one
+// of some names, say.
+bool TokenMasks::takes_all_text(RegexId lexeme) {
+  constexpr std::size_t kMostStates = 2'000;
+  std::vector<std::pair<RegexId, RegexId>> work{{lexeme, safe_char_}};
+  std::unordered_set<std::uint64_t> seen;
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    const auto [state, rest] = work[i];
+    ByteSet wanted = store_.first_bytes(rest), possible = store_.first_bytes(state);
+    possible &= wanted;
+    if (possible != wanted || work.size() > kMostStates) return false;
+    wanted.for_each([&](std::uint8_t byte) {
+      const RegexId next = store_.step(state, byte);
+      RegexId left = store_.step(rest, byte);
+      if (store_.finished(left)) left = safe_char_;
+      if (seen.insert(std::uint64_t{next} << 32 | left).second) work.emplace_back(next, left);
+    });
+    meter_.count(64);
   }
-  reach_[lexeme].good = chars;
+  for (const auto& [state, rest] : work) {
+    if (rest == safe_char_) plain_chars_[state] = kEndless;
+  }
   return true;
 }
 
-const std::vector<RegexId>& TokenMasks::after_one_char(RegexId lexeme) {
-  const auto [at, is_new] = one_char_.try_emplace(lexeme);
-  if (!is_new) return at->second;
+// The state after one safe character, if it is the same for all of them; kNothing: none is allowed.
+RegexId TokenMasks::after_one_char(RegexId lexeme) {
+  const auto known = after_one_char_.find(lexeme);
+  if (known != after_one_char_.end()) return known->second;
+  const RegexId found = find_after_one_char(lexeme);
+  after_one_char_.emplace(lexeme, found);
+  return found;
+}
+
+RegexId TokenMasks::find_after_one_char(RegexId lexeme) {
+  ByteSet possible = store_.first_bytes(lexeme);
+  possible &= safe_first_;
+  if (possible.empty()) return kNothing;
+  if (possible != safe_first_) return kMixed;
   std::vector<std::pair<RegexId, RegexId>> work{{lexeme, safe_char_}};
-  std::vector<RegexId> ends;
+  RegexId end = kNothing;
   for (std::size_t i = 0; i < work.size(); ++i) {
     const auto [state, rest] = work[i];
-    bool dead = false;
     const ByteSet bytes = store_.first_bytes(rest);
     bytes.for_each([&](std::uint8_t byte) {
-      if (dead) return;
-      const RegexId next = store_.step(state, byte);
-      const RegexId left = store_.step(rest, byte);
-      dead = next == kNothing;
-      if (dead) {
-        ends.push_back(kNothing);
-      } else if (store_.finished(left)) {
-        if (std::find(ends.begin(), ends.end(), next) == ends.end()) ends.push_back(next);
-      } else if (std::find(work.begin(), work.end(), std::pair(next, left)) == work.end()) {
-        work.emplace_back(next, left);
+      if (end == kMixed) return;
+      const RegexId next = store_.step(state, byte), left = store_.step(rest, byte);
+      if (next == kNothing) {
+        end = kMixed;
+      } else if (!store_.finished(left)) {
+        const std::pair both(next, left);
+        if (std::find(work.begin(), work.end(), both) == work.end()) work.push_back(both);
+      } else if (end == kNothing) {
+        end = next;
+      } else if (end != next) {
+        end = kMixed;
       }
     });
-    if (dead) {
-      ends = {kNothing};
-      break;
-    }
   }
-  return one_char_[lexeme] = std::move(ends);
+  return end;
 }
 
 }  // namespace quire::structured

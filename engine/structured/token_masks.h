@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/structured/grammar/parser_states.h"
@@ -17,7 +18,7 @@ namespace quire::structured {
 
 // What one lexeme state allows.
 struct LexemeMask {
-  int slice = -1;                     // all of this slice, and `trie` is its rest
+  std::uint32_t plain = 0;            // all plain tokens of up to so many characters; 0: none
   const TokenTrie* trie = nullptr;
   std::vector<std::uint32_t> bits;    // dense, or empty and
   std::vector<TokenId> tokens;        // few
@@ -58,9 +59,10 @@ class TokenMasks {
   void compute(ParserState state, std::span<std::uint32_t> words);
   const LexemeMask& lexeme_mask(RegexId lexeme);
   LexemeMask walk_lexeme(RegexId lexeme);
-  int widest_slice(RegexId lexeme);
-  bool takes_any_text(RegexId lexeme, std::uint32_t chars);
-  const std::vector<RegexId>& after_one_char(RegexId lexeme);
+  std::uint32_t plain_chars(RegexId lexeme);
+  RegexId after_one_char(RegexId lexeme);
+  RegexId find_after_one_char(RegexId lexeme);
+  bool takes_all_text(RegexId lexeme);
   void follow(const TokenTrie& trie, std::uint32_t node, ParserState state,
               std::span<std::uint32_t> words);
   void set(TokenId token, std::span<std::uint32_t> words) const;
@@ -73,12 +75,11 @@ class TokenMasks {
   Meter& meter_;
   RegexId safe_char_;
   std::unordered_map<RegexId, std::shared_ptr<const LexemeMask>> lexemes_;
-  std::unordered_map<RegexId, std::vector<RegexId>> one_char_;  // kNothing inside: some text is dead
-  struct Reach {
-    std::uint32_t good = 0, bad = 0xffffffff;
-  };
-  std::unordered_map<RegexId, Reach> reach_;
-  std::unordered_map<ParserState, Kept> kept_;
+  std::unordered_map<RegexId, std::uint32_t> plain_chars_;
+  std::unordered_map<RegexId, RegexId> after_one_char_;
+  ByteSet safe_first_;
+  std::unordered_map<ParserState, Kept> kept_;  // of states that were asked for twice
+  std::unordered_set<ParserState> seen_;
   std::size_t kept_bytes_ = 0;
   std::vector<RegexId> lexeme_way_;
   std::vector<ParserState> state_way_;

@@ -78,32 +78,29 @@ Vocabulary::Vocabulary(std::vector<std::string> bytes, std::vector<TokenId> end_
     }
   }
   all_ = std::make_unique<const TokenTrie>(sorted);
-  make_slices(sorted);
+  find_plain(sorted);
 }
 
-void Vocabulary::make_slices(std::span<const std::pair<std::string_view, TokenId>> sorted) {
-  std::vector<std::uint32_t> lengths;
-  std::uint32_t longest = 0;
+void Vocabulary::find_plain(std::span<const std::pair<std::string_view, TokenId>> sorted) {
+  constexpr std::uint32_t kLongest = 64;
+  std::vector<std::pair<std::string_view, TokenId>> others;
   for (const auto& [bytes, id] : sorted) {
-    lengths.push_back(safe_chars(bytes));
-    if (lengths.back() != kNotSafe) longest = std::max(longest, lengths.back());
-  }
-  for (const std::uint32_t limit : {longest, 32u, 16u, 8u, 4u, 2u}) {
-    if (limit == 0 || limit > longest || (!slices_.empty() && limit >= slices_.back().max_chars)) {
+    const std::uint32_t chars = safe_chars(bytes);
+    if (chars > kLongest) {
+      others.emplace_back(bytes, id);
       continue;
     }
-    std::vector<std::pair<std::string_view, TokenId>> others;
-    std::vector<std::uint32_t> mask(words());
-    for (std::size_t i = 0; i < sorted.size(); ++i) {
-      if (lengths[i] <= limit) {
-        const auto id = static_cast<std::size_t>(sorted[i].second);
-        mask[id / 32] |= 1u << id % 32;
-      } else {
-        others.push_back(sorted[i]);
-      }
-    }
-    slices_.push_back({limit, std::move(mask), TokenTrie(others)});
+    while (plain_.size() < chars) plain_.emplace_back(words());
+    plain_[chars - 1][static_cast<std::size_t>(id) / 32] |= 1u << static_cast<std::size_t>(id) % 32;
   }
+  for (std::size_t n = 1; n < plain_.size(); ++n) {
+    for (std::size_t w = 0; w < words(); ++w) plain_[n][w] |= plain_[n - 1][w];
+  }
+  others_ = std::make_unique<const TokenTrie>(others);
+}
+
+std::span<const std::uint32_t> Vocabulary::plain(std::uint32_t chars) const {
+  return plain_[std::min(chars, longest_plain()) - 1];
 }
 
 std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer,

@@ -45,14 +45,6 @@ class TokenTrie {
 
 class Vocabulary {
  public:
-  // Tokens that are nothing but characters which a JSON string takes raw, up to `max_chars` of them:
-  // wherever any such text may come, they are allowed without a look, and only `others` is walked.
-  struct Slice {
-    std::uint32_t max_chars;
-    std::vector<std::uint32_t> mask;
-    TokenTrie others;
-  };
-
   // `bytes[id]` empty: the token is never allowed (special tokens, holes).
   Vocabulary(std::vector<std::string> bytes, std::vector<TokenId> end_tokens);
   static std::shared_ptr<const Vocabulary> of(const Tokenizer& tokenizer,
@@ -63,17 +55,21 @@ class Vocabulary {
   const std::string& bytes(TokenId id) const { return bytes_[static_cast<std::size_t>(id)]; }
   std::span<const TokenId> end_tokens() const { return end_tokens_; }
   const TokenTrie& all() const { return *all_; }
-  std::span<const Slice> slices() const { return slices_; }  // the largest first
+  // Tokens that are nothing but characters which a JSON string takes raw, up to `chars` of them:
+  // wherever any such text may come they are allowed without a look, and only `others` is walked.
+  std::span<const std::uint32_t> plain(std::uint32_t chars) const;
+  std::uint32_t longest_plain() const { return static_cast<std::uint32_t>(plain_.size()); }
+  const TokenTrie& others() const { return *others_; }
   TokenId next_same(TokenId id) const { return next_same_[static_cast<std::size_t>(id)]; }
 
  private:
-  void make_slices(std::span<const std::pair<std::string_view, TokenId>> sorted);
+  void find_plain(std::span<const std::pair<std::string_view, TokenId>> sorted);
 
   std::vector<std::string> bytes_;
   std::vector<TokenId> end_tokens_;
   std::vector<TokenId> next_same_;
-  std::unique_ptr<const TokenTrie> all_;
-  std::vector<Slice> slices_;
+  std::unique_ptr<const TokenTrie> all_, others_;
+  std::vector<std::vector<std::uint32_t>> plain_;  // by their most characters, from 1
 };
 
 }  // namespace quire::structured

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Every text drawn under the masks of a schema is JSON that fits it, as the package jsonschema judges. Exit code 77 without that
+package. property_test.py GRAMMAR_SAMPLES; QUIRE_PROPERTY_TEXTS: how many texts (2,000)."""
+import json, os, pathlib, random, subprocess, sys
+
+try:
+    import jsonschema
+except ImportError:
+    print("jsonschema is not installed")
+    sys.exit(77)
+
+
+def scalar(r):
+    low = r.randint(-50, 50)
+    return r.choice([
+        lambda: {"type": "string"},
+        lambda: {"type": "string", "minLength": r.randint(0, 3), "maxLength": r.randint(3, 9)},
+        lambda: {"type": "string", "pattern": r.choice(["^[a-z]+$", "b", "^a|z$", "[0-9]{2,}", "^(x|yy)*$"]), "maxLength": 12},
+        lambda: {"type": "integer", "minimum": low, "maximum": low + r.randint(0, 200)},
+        lambda: {"type": "integer", "multipleOf": r.randint(2, 9)},
+        lambda: {"type": "number", "exclusiveMinimum": low / 8, "maximum": low / 8 + r.randint(1, 9)},
+        lambda: {"type": r.sample(["boolean", "null", "integer"], 2)},
+        lambda: {"enum": r.sample(["a", "b\"c", 1, -2.5, None, True, [1], {"k": "v"}], 3)},
+        lambda: {"type": "string", "not": {"enum": ["a", ""]}, "maxLength": 3},
+        lambda: {"type": "string", "format": r.choice(["date", "time", "uuid", "ipv4", "email"])},
+        lambda: {"oneOf": [{"type": "integer", "multipleOf": 2}, {"type": "integer", "multipleOf": 3}]},
+        lambda: {"if": {"type": "string"}, "then": {"maxLength": 2}, "else": {"type": "boolean"}},
+        lambda: {"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 30}], "not": {"const": 7}},
+    ])()
+
+
+def schema(r, depth):
+    kind = r.random()
+    if depth == 0 or kind < 0.3:
+        return scalar(r)
+    if kind < 0.5:
+        out = {"type": "array", "items": schema(r, depth - 1), "minItems": r.randint(0, 2), "maxItems": r.randint(2, 4)}
+        if r.random() < 0.3:
+            out["prefixItems"] = [schema(r, depth - 1)]
+        if r.random() < 0.2:
+            out["items"], out["uniqueItems"] = {"enum": ["a", "b", 3, None]}, True
+            out.pop("prefixItems", None)
+        return out
+    if kind < 0.6:
+        return {"anyOf": [schema(r, depth - 1) for _ in range(r.randint(1, 3))]}
+    keys = r.sample(["a", "b", "name", "id x", "é", "q\"t"], r.randint(1, 4))
+    out = {"type": "object", "properties": {k: schema(r, depth - 1) for k in keys}}
+    out["required"] = r.sample(keys, r.randint(0, len(keys)))
+    if r.random() < 0.5:
+        out["additionalProperties"] = r.choice([False, {"type": "integer"}, {"type": "string", "maxLength": 2}])
+    if r.random() < 0.2:
+        out["patternProperties"] = {"^x_": {"type": "null"}}
+    if r.random() < 0.3:
+        out["minProperties"] = r.randint(0, len(keys))
+    if r.random() < 0.2:
+        out["dependentRequired"] = {keys[0]: keys[-1:]}
+    return out
+
+
+def vectors():
+    root = pathlib.Path(os.environ.get("QUIRE_STRUCTURED_DIR", "tests/data/structured"))
+    for path in sorted(root.glob("accept/json_schema_*.jsonl")):
+        for line in open(path, encoding="utf-8", newline="\n"):
+            yield json.loads(line)["spec"]["schema"]
+
+
+def main():
+    r, wanted, each = random.Random(4), int(os.environ.get("QUIRE_PROPERTY_TEXTS", "2000")), 8
+    schemas = list(vectors())
+    while len(schemas) * each < wanted * 2:
+        schemas.append(schema(r, 3))
+    r.shuffle(schemas)
+    schemas = schemas[: wanted // each + 1]
+    # json.loads of Python takes duplicate keys, NaN and Infinity: the grammar must not make the latter.
+    questions = "".join(json.dumps({"schema": s, "count": each}) + "\n" for s in schemas)
+    done = subprocess.run([sys.argv[1], "models/quire-tiny"], input=questions, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"grammar_samples: {done.stderr}")
+    texts = refused = 0
+    formats = jsonschema.FormatChecker(["date", "ipv4", "email"])
+    for one, line in zip(schemas, done.stdout.split("\n")):
+        answer = json.loads(line)
+        if "error" in answer:
+            refused += 1
+            if answer["error_kind"] == "limit":
+                sys.exit(f"over the budget: {json.dumps(one)}")
+            continue
+        cls = jsonschema.validators.validator_for(one, default=jsonschema.Draft202012Validator) if isinstance(one, dict) else jsonschema.Draft202012Validator
+        validator = cls(one, format_checker=formats)
+        for text in answer["texts"]:
+            try:
+                value = json.loads(text, parse_constant=lambda name: sys.exit(f"{name} in {text}"))
+            except ValueError as error:
+                sys.exit(f"not JSON ({error}): {text!r} under {json.dumps(one)}")
+            for error in validator.iter_errors(value):
+                sys.exit(f"{error.message}: {text!r} under {json.dumps(one)}")
+            texts += 1
+    print(f"{texts} texts of {len(schemas)} schemas fit, {refused} schemas refused")
+    if texts < wanted // 4:
+        sys.exit("too few texts")
+
+
+if __name__ == "__main__":
+    main()
