@@ -128,11 +128,12 @@ TEST_CASE("files of a model folder", "[text][tokenizer]") {
     const std::map<std::string, std::string, std::less<>> expected = {
         {"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
     CHECK(tokenizer->special_strings() == expected);
-    CHECK(tokenizer->vocab_size() == 3);
+    CHECK(tokenizer->vocab_size() == 4);  // a named token is one, as transformers adds it
     CHECK(tokenizer->token_to_id("<s>") == 2);
     CHECK_FALSE(tokenizer->token_to_id("<t>").has_value());
     CHECK(tokenizer->id_to_token(1) == "b");
-    CHECK(tokenizer->id_to_token(3).empty());
+    CHECK(tokenizer->id_to_token(3) == "</s>");
+    CHECK(tokenizer->id_to_token(4).empty());
     CHECK(tokenizer->id_to_token(-1).empty());
     CHECK(tokenizer->is_special(2));
     CHECK_FALSE(tokenizer->is_special(0));
@@ -234,7 +235,7 @@ TEST_CASE("tokenizer_config.json adds tokens and ends", "[text][tokenizer]") {
   };
   using Ids = std::vector<TokenId>;
   folder.write("tokenizer_config.json", config("PreTrainedTokenizerFast", ""));
-  CHECK(Tokenizer::load(folder.path)->encode("a<z><x><y>", true) == Ids{2, 5, 3, 4});
+  CHECK(Tokenizer::load(folder.path)->encode("a<z><x><y></s>", true) == Ids{2, 5, 3, 4, 1});
   CHECK(Tokenizer::load(folder.path)->is_special(4));
   CHECK_FALSE(Tokenizer::load(folder.path)->is_special(5));
   folder.write("tokenizer_config.json", config("LlamaTokenizerFast", ""));
@@ -243,6 +244,20 @@ TEST_CASE("tokenizer_config.json adds tokens and ends", "[text][tokenizer]") {
   folder.write("tokenizer_config.json",
                config("LlamaTokenizer", R"(, "add_bos_token": false, "add_eos_token": true)"));
   CHECK(Tokenizer::load(folder.path)->encode("a", true) == Ids{2, 1});
+}
+
+TEST_CASE("a token with a name is a token", "[text][tokenizer]") {
+  const Folder folder;
+  folder.write("tokenizer.json",
+               R"({"model": {"type": "WordLevel", "vocab": {"a": 0, "<e>": 1}, "unk_token": "a"},
+                   "added_tokens": [{"id": 2, "content": "<i>"}]})");
+  folder.write("tokenizer_config.json",
+               R"({"pad_token": "<p>", "eos_token": {"content": "<e>"}, "image_token": "<img>",
+                   "additional_special_tokens": ["<q>", {"content": "<i>"}], "unk_token": null})");
+  const auto tokenizer = Tokenizer::load(folder.path);
+  CHECK(tokenizer->encode("<p>a<e><q><i>", true) == std::vector<TokenId>{3, 0, 1, 4, 2});
+  CHECK(tokenizer->decode(std::vector<TokenId>{3, 0, 1, 4, 2}, true) == "a");
+  CHECK(tokenizer->vocab_size() == 5);
 }
 
 TEST_CASE("a folder with another form of tokenizer is refused by its name", "[text][tokenizer]") {

@@ -66,6 +66,7 @@ AddedTokens::AddedTokens(const std::optional<Json>& list, const std::vector<Adde
   }
   for (const AddedToken& token : more) {
     if (next_id <= kMaxTokenId && !find(token.content)) add(token, vocab, normalizer, next_id);
+    if (token.special) special_.insert(token.content);
   }
   build_tries();
 }

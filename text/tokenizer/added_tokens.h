@@ -31,7 +31,7 @@ AddedToken read_added_token(const Json& field);
 class AddedTokens {
  public:
   // `list`: the file's "added_tokens"; absent: there are none. `more` are added after them, where
-  // they are not among them.
+  // they are not among them; those may be special only here.
   AddedTokens(const std::optional<Json>& list, const std::vector<AddedToken>& more,
               const Vocab& vocab, const Normalizer* normalizer);
 

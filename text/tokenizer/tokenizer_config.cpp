@@ -17,6 +17,10 @@ constexpr std::size_t kMaxConfigBytes = 64u << 20;
 constexpr std::array<std::string_view, 4> kClassesWithEnds = {
     "LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer"};
 
+// Names whose tokens are tokens, whatever tokenizer.json says; others only serve chat templates.
+constexpr std::array<std::string_view, 7> kNamesOfTokens = {
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+
 void add_special_string(std::string name, const Json& value, TokenizerConfig& config) {
   if (value.is_string()) {
     config.special_strings.try_emplace(std::move(name), value.as_string());
@@ -57,6 +61,38 @@ void read_added_tokens(const Json& root, TokenizerConfig& config) {
   for (const auto& [index, value] : by_index) config.added.push_back(read_added_token(value));
 }
 
+void add_named_token(const Json& value, TokenizerConfig& config) {
+  AddedToken token;
+  if (value.is_string()) {
+    token.content = value.as_string();
+  } else if (value.is_object() && value.has({"content"})) {
+    token = read_added_token(value);
+  }
+  token.special = true;
+  const auto known = std::find_if(config.added.begin(), config.added.end(), [&](const auto& other) {
+    return other.content == token.content;
+  });
+  if (known != config.added.end()) {
+    known->special = true;
+  } else if (!token.content.empty()) {
+    config.added.push_back(std::move(token));
+  }
+}
+
+void add_named_tokens(const Json& root, TokenizerConfig& config) {
+  for (const std::string_view name : kNamesOfTokens) {
+    if (const auto value = root.find({name})) add_named_token(*value, config);
+  }
+  for (const std::string_view name : {"additional_special_tokens", "extra_special_tokens"}) {
+    const auto value = root.find({name});
+    if (value && value->is_array()) {
+      for (const Json item : value->items()) add_named_token(item, config);
+    } else if (value && value->is_object()) {
+      for (const auto [key, item] : value->members()) add_named_token(item, config);
+    }
+  }
+}
+
 void read_ends(const Json& root, TokenizerConfig& config) {
   std::string name = root.text({"tokenizer_class"}).value_or("");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
@@ -73,11 +109,13 @@ TokenizerConfig read_tokenizer_config(const fs::path& model_dir) {
     const JsonDocument document = JsonDocument::read(file, kMaxConfigBytes);
     read_special_strings(document.object(), config);
     read_added_tokens(document.object(), config);
+    add_named_tokens(document.object(), config);
     read_ends(document.object(), config);
   }
   if (const auto file = model_dir / "special_tokens_map.json"; fs::exists(file)) {
     const JsonDocument document = JsonDocument::read(file, kMaxConfigBytes);
     read_special_strings(document.object(), config);
+    if (config.added.empty()) add_named_tokens(document.object(), config);
   }
   return config;
 }

@@ -14,7 +14,8 @@ namespace quire {
 
 struct TokenizerConfig {
   std::map<std::string, std::string, std::less<>> special_strings;  // "bos_token" and the like
-  std::vector<AddedToken> added;  // by index; those of tokenizer.json among them
+  // By index, then those that have a name; those of tokenizer.json among them.
+  std::vector<AddedToken> added;
   // Set where the class builds these ends itself, whatever tokenizer.json says.
   struct Ends {
     bool bos = true;
