@@ -81,8 +81,8 @@ void add_text_flags(CLI::App& app, ServeFlags& flags) {
       ->check(CLI::IsMember({"think", "qwen3", "deepseek_r1", "none"}));
   app.add_flag("--exclude-tools-when-tool-choice-none", flags.exclude_tools_when_none,
                "tool_choice none hides the tools from the model");
-  app.add_flag("--enable-prompt-tokens-details", flags.prompt_tokens_details,
-               "Usage says how many prompt tokens were cached");
+  app.add_flag("--enable-prompt-tokens-details,!--no-enable-prompt-tokens-details",
+               flags.prompt_tokens_details, "Usage says how many prompt tokens were cached");
   app.add_flag("--enable-force-include-usage", flags.force_include_usage,
                "Every stream ends with its usage");
 }

@@ -32,7 +32,7 @@ struct ServeFlags {
   bool enable_auto_tool_choice = false;
   bool trust_request_chat_template = false;
   bool exclude_tools_when_none = false;
-  bool prompt_tokens_details = false;
+  bool prompt_tokens_details = true;
   bool force_include_usage = false;
 };
 

@@ -25,6 +25,7 @@ struct GenerationRequest {
   std::optional<StreamOptions> stream_options{};
   std::int64_t n = 1;
   std::optional<std::int64_t> max_tokens{};
+  std::string max_tokens_name = "max_tokens";  // the member that it came in
 
   std::optional<double> temperature{};
   std::optional<double> top_p{};
@@ -43,13 +44,17 @@ struct GenerationRequest {
   std::int64_t min_tokens = 0;
   bool ignore_eos = false;
   bool skip_special_tokens = true;
+  bool spaces_between_special_tokens = true;  // of slow tokenizers alone: no effect here
 
+  bool echo = false;
   std::optional<bool> add_special_tokens{};
-  std::optional<std::int64_t> truncate_prompt_tokens{};
+  std::optional<std::int64_t> truncate_prompt_tokens{};  // −1: to what leaves room for the output
+  std::optional<std::int64_t> prompt_logprobs{};
   std::int64_t priority = 0;
   std::string cache_salt{};
   std::string kv_transfer_params{};  // JSON text of an object; empty: none
   bool return_token_ids = false;
+  bool return_tokens_as_token_ids = false;
 
   std::string response_format = "text";        // its type
   std::vector<std::string> unsupported{};      // members that ask for what is not offered
@@ -102,7 +107,6 @@ struct Prompt {
 
 struct CompletionRequest : GenerationRequest {
   std::vector<Prompt> prompts{};
-  bool echo = false;
   std::optional<std::int64_t> logprobs{};
 };
 
@@ -130,13 +134,15 @@ struct Usage {
 };
 
 struct TopLogprob {
-  std::string token{};  // UTF-8, bad bytes as U+FFFD
+  std::string token{};  // UTF-8, bad bytes as U+FFFD; or token_id:7
   std::string bytes{};
   double logprob = 0;
+  TokenId id = 0;
 };
 
 struct TokenLogprob : TopLogprob {
-  std::vector<TopLogprob> top{};
+  std::vector<TopLogprob> top{};  // most probable first
+  int rank = 0;                   // of the token, 1 = most probable
 };
 
 struct ChatChoice {
@@ -154,10 +160,12 @@ struct ChatCompletionResponse {
   std::string id{};
   std::int64_t created = 0;
   std::string model{};
+  std::string system_fingerprint{};
   std::vector<ChatChoice> choices{};
   Usage usage{};
   std::string kv_transfer_params{};
   std::optional<std::vector<TokenId>> prompt_token_ids{};
+  std::optional<std::vector<TokenLogprob>> prompt_logprobs{};  // of all but the first token
 };
 
 struct CompletionLogprobs {
@@ -174,12 +182,14 @@ struct CompletionChoice {
   std::string stop_reason = "null";  // JSON text
   std::optional<std::vector<TokenId>> token_ids{};
   std::optional<std::vector<TokenId>> prompt_token_ids{};
+  std::optional<std::vector<TokenLogprob>> prompt_logprobs{};  // of all but the first token
 };
 
 struct CompletionResponse {
   std::string id{};
   std::int64_t created = 0;
   std::string model{};
+  std::string system_fingerprint{};
   std::vector<CompletionChoice> choices{};
   Usage usage{};
   std::string kv_transfer_params{};

@@ -11,8 +11,13 @@ std::int64_t characters(std::string_view utf8) {
   return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
+// What stands for a probability of zero, as in vLLM.
+constexpr double kLowestLogprob = -9999;
+
+double finite(double logprob) { return std::max(logprob, kLowestLogprob); }
+
 void write_top_logprob(JsonWriter& json, const TopLogprob& entry) {
-  json.key("token").string(entry.token).key("logprob").number(entry.logprob);
+  json.key("token").string(entry.token).key("logprob").number(finite(entry.logprob));
   json.key("bytes").begin_array();
   for (const char byte : entry.bytes) json.integer(static_cast<unsigned char>(byte));
   json.end_array();
@@ -59,6 +64,17 @@ void write_chat_logprobs(JsonWriter& json, const std::vector<TokenLogprob>& toke
   json.end_array().end_object();
 }
 
+// The chosen token, then the most probable ones. Tokens that read the same count once.
+void write_most_probable(JsonWriter& json, const TokenLogprob& token) {
+  std::vector<std::string_view> seen{token.token};
+  json.begin_object().any_key(token.token).number(finite(token.logprob));
+  for (const TopLogprob& top : token.top) {
+    if (std::ranges::find(seen, top.token) != seen.end()) continue;
+    json.any_key(seen.emplace_back(top.token)).number(finite(top.logprob));
+  }
+  json.end_object();
+}
+
 void write_completion_logprobs(JsonWriter& json, const CompletionLogprobs& logprobs) {
   const auto is_unpredicted = [&](const TokenLogprob& token) {
     return logprobs.starts_prompt && &token == logprobs.tokens.data();
@@ -71,7 +87,7 @@ void write_completion_logprobs(JsonWriter& json, const CompletionLogprobs& logpr
   }
   json.end_array().key("token_logprobs").begin_array();
   for (const TokenLogprob& token : logprobs.tokens) {
-    is_unpredicted(token) ? json.null() : json.number(token.logprob);
+    is_unpredicted(token) ? json.null() : json.number(finite(token.logprob));
   }
   json.end_array().key("tokens").begin_array();
   for (const TokenLogprob& token : logprobs.tokens) json.string(token.token);
@@ -81,17 +97,41 @@ void write_completion_logprobs(JsonWriter& json, const CompletionLogprobs& logpr
       json.null();
       continue;
     }
-    json.begin_object();
-    for (const TopLogprob& top : token.top) json.any_key(top.token).number(top.logprob);
-    json.end_object();
+    write_most_probable(json, token);
   }
   json.end_array().end_object();
+}
+
+// By position a map from token ids; of the first token, which nothing predicted, null.
+void write_prompt_logprobs(JsonWriter& json, const std::vector<TokenLogprob>& tokens) {
+  const auto write_one = [&json](const TopLogprob& entry, int rank) {
+    json.any_key(std::to_string(entry.id)).begin_object();
+    json.key("logprob").number(finite(entry.logprob)).key("rank").integer(rank);
+    json.key("decoded_token").string(entry.bytes).end_object();
+  };
+  json.begin_array().null();
+  for (const TokenLogprob& token : tokens) {
+    json.begin_object();
+    write_one(token, token.rank);
+    int rank = 0;
+    for (const TopLogprob& top : token.top) {
+      ++rank;
+      if (top.id != token.id) write_one(top, rank);
+    }
+    json.end_object();
+  }
+  json.end_array();
 }
 
 void write_head(JsonWriter& json, std::string_view id, std::string_view object,
                 std::int64_t created, std::string_view model) {
   json.begin_object().key("id").string(id).key("object").string(object);
   json.key("created").integer(created).key("model").string(model);
+}
+
+void write_fingerprint(JsonWriter& json, const std::string& fingerprint) {
+  json.key("service_tier").null().key("system_fingerprint");
+  fingerprint.empty() ? json.null() : json.string(fingerprint);
 }
 
 void write_tail(JsonWriter& json, const Usage& usage, const std::string& transfer_params) {
@@ -103,16 +143,29 @@ void write_tail(JsonWriter& json, const Usage& usage, const std::string& transfe
 
 void write_ids(JsonWriter& json, std::string_view key,
                const std::optional<std::vector<TokenId>>& ids) {
-  if (ids) json.key(key).ids(*ids);
+  json.key(key);
+  ids ? json.ids(*ids) : json.null();
+}
+
+void write_prompt_logprobs(JsonWriter& json,
+                           const std::optional<std::vector<TokenLogprob>>& tokens) {
+  json.key("prompt_logprobs");
+  if (tokens) {
+    write_prompt_logprobs(json, *tokens);
+  } else {
+    json.null();
+  }
 }
 
 void write_choice(JsonWriter& json, const ChatChoice& choice) {
   json.begin_object().key("index").integer(choice.index);
   json.key("message").begin_object().key("role").string("assistant").key("content");
   choice.content ? json.string(*choice.content) : json.null();
-  if (choice.reasoning) {
-    json.key("reasoning").string(*choice.reasoning);
-    json.key("reasoning_content").string(*choice.reasoning);
+  json.key("refusal").null().key("annotations").null().key("audio").null();
+  json.key("function_call").null();
+  for (const std::string_view name : {"reasoning", "reasoning_content"}) {
+    json.key(name);
+    choice.reasoning ? json.string(*choice.reasoning) : json.null();
   }
   json.key("tool_calls");
   write_tool_calls(json, choice.tool_calls);
@@ -140,6 +193,7 @@ void write_choice(JsonWriter& json, const CompletionChoice& choice) {
   json.key("stop_reason").raw(choice.stop_reason);
   write_ids(json, "token_ids", choice.token_ids);
   write_ids(json, "prompt_token_ids", choice.prompt_token_ids);
+  write_prompt_logprobs(json, choice.prompt_logprobs);
   json.end_object();
 }
 
@@ -193,6 +247,8 @@ std::string to_json(const ChatCompletionResponse& response) {
   json.key("choices").begin_array();
   for (const ChatChoice& choice : response.choices) write_choice(json, choice);
   json.end_array();
+  write_fingerprint(json, response.system_fingerprint);
+  write_prompt_logprobs(json, response.prompt_logprobs);
   write_ids(json, "prompt_token_ids", response.prompt_token_ids);
   write_tail(json, response.usage, response.kv_transfer_params);
   return out;
@@ -205,6 +261,7 @@ std::string to_json(const CompletionResponse& response) {
   json.key("choices").begin_array();
   for (const CompletionChoice& choice : response.choices) write_choice(json, choice);
   json.end_array();
+  write_fingerprint(json, response.system_fingerprint);
   write_tail(json, response.usage, response.kv_transfer_params);
   return out;
 }

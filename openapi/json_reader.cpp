@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "openapi/dto_json.h"
+#include "openapi/number_place.h"
 
 namespace quire::openapi {
 
@@ -43,6 +44,13 @@ simdjson::dom::parser& thread_parser() {
   return parser;
 }
 
+Error beyond_numbers(const std::string& place) {
+  std::string path = place.substr(0, kMaxPathBytes);
+  const std::string_view where = path.empty() ? "The request body" : std::string_view(path);
+  std::string detail = fmt::format("{}: the number does not fit 64 bits", where);
+  return {ErrorCode::invalid_argument, std::move(detail), std::move(path)};
+}
+
 }  // namespace
 
 bool JsonReader::fail(std::string_view what) {
@@ -69,6 +77,9 @@ Result<simdjson::dom::object> parse_json_object(std::string_view body) {
   JsonElement document;
   if (const auto error = parser.parse(body.data(), body.size()).get(document)) {
     if (error == simdjson::EMPTY) return invalid("The request body is empty; expected JSON");
+    if (error == simdjson::NUMBER_ERROR) {
+      if (const auto place = place_of_unfit_number(body)) return beyond_numbers(*place);
+    }
     return invalid(
         fmt::format("The request body is not valid JSON: {}", simdjson::error_message(error)));
   }

@@ -9,8 +9,6 @@ namespace quire::openapi {
 
 namespace {
 
-constexpr std::int64_t kMaxTopLogprobs = 20;
-
 bool read_messages(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
   simdjson::dom::array messages;
   if (element.get(messages)) return reader.expected("an array", element);
@@ -97,10 +95,7 @@ bool check_chat(JsonReader& reader, const Chat& chat) {
     return reader.in_member(name, [&] { return reader.fail(what); });
   };
   if (chat.messages.empty()) return fail_at("messages", "at least one message is required");
-  if (chat.top_logprobs < 0 || chat.top_logprobs > kMaxTopLogprobs) {
-    return fail_at("top_logprobs", fmt::format("must be between 0 and {}, got {}", kMaxTopLogprobs,
-                                               chat.top_logprobs));
-  }
+  if (!check_logprobs(reader, "top_logprobs", chat.top_logprobs)) return false;
   if (chat.top_logprobs > 0 && !chat.logprobs) {
     return fail_at("top_logprobs", "only allowed when logprobs is true");
   }
@@ -123,6 +118,7 @@ bool read_chat_members(JsonReader& reader, simdjson::dom::object object, Chat& o
   if (JsonElement limit; !object["max_completion_tokens"].get(limit) && !limit.is_null()) {
     const auto read_limit = [&] { return read(reader, limit, out.max_tokens.emplace()); };
     if (!reader.in_member("max_completion_tokens", read_limit)) return false;
+    out.max_tokens_name = "max_completion_tokens";
   }
   return check_generation(reader, object, out) && check_chat(reader, out);
 }

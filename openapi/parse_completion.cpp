@@ -9,7 +9,6 @@ namespace quire::openapi {
 namespace {
 
 constexpr std::size_t kMaxPrompts = 1024;
-constexpr std::int64_t kMaxLogprobs = 20;
 
 bool read_ids(JsonReader& reader, JsonElement element, CompletionRequest& out) {
   Prompt& prompt = out.prompts.emplace_back();
@@ -43,7 +42,6 @@ bool read_prompt(JsonReader& reader, JsonElement element, CompletionRequest& out
 using Completion = CompletionRequest;
 constexpr std::array kOwnMembers = {
     JsonMember<Completion>{"prompt", read_prompt},
-    JsonMember<Completion>{"echo", read_member<&Completion::echo>},
     JsonMember<Completion>{"logprobs", read_member<&Completion::logprobs>},
 };
 constexpr auto kMembers = joined(kSharedMembers<Completion>, kOwnMembers);
@@ -72,11 +70,7 @@ bool read_completion(JsonReader& reader, simdjson::dom::object object, Completio
   for (const Prompt& prompt : out.prompts) {
     if (!prompt.is_text && prompt.ids.empty()) return fail_at("prompt", "must not be empty");
   }
-  if (out.logprobs && (*out.logprobs < 0 || *out.logprobs > kMaxLogprobs)) {
-    return fail_at("logprobs",
-                   fmt::format("must be between 0 and {}, got {}", kMaxLogprobs, *out.logprobs));
-  }
-  return true;
+  return check_logprobs(reader, "logprobs", out.logprobs);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "openapi/ignored_members.h"
+
 namespace quire::openapi {
 
 namespace {
@@ -16,13 +18,14 @@ constexpr double kMaxBias = 100;
 // Members that ask for something this server does not do. An answer that ignored them would be
 // wrong without saying so.
 constexpr std::string_view kUnsupported[] = {
-    "prompt_logprobs",    "use_beam_search",     "best_of",      "suffix",
-    "structured_outputs", "guided_json",         "guided_regex", "guided_choice",
-    "guided_grammar",     "logits_processors",   "bad_words",    "prompt_embeds",
-    "functions",          "function_call",       "audio",        "return_tokens_as_token_ids",
-    "structural_tag",     "repetition_detection"};
+    "use_beam_search",     "suffix",           "structured_outputs",    "guided_json",
+    "guided_regex",        "guided_choice",    "guided_grammar",        "logits_processors",
+    "bad_words",           "prompt_embeds",    "functions",             "function_call",
+    "audio",               "structural_tag",   "repetition_detection",  "web_search_options",
+    "mm_processor_kwargs", "vllm_xargs",       "thinking_token_budget",
+};
 
-// null, false, [], {}, "" and best_of: 1 ask for nothing.
+// null, false, 0, [], {} and "" ask for nothing.
 bool asks_for_something(JsonElement element) {
   bool flag;
   std::int64_t number;
@@ -34,8 +37,21 @@ bool asks_for_something(JsonElement element) {
   if (!element.get(text)) return !text.empty();
   if (!element.get(items)) return items.size() > 0;
   if (!element.get(object)) return object.size() > 0;
-  if (!element.get(number)) return number > 1;
+  if (!element.get(number)) return number != 0;
   return true;
+}
+
+// As many candidates as choices are the choices.
+bool check_best_of(JsonReader& reader, simdjson::dom::object object, GenerationRequest& request) {
+  JsonElement element;
+  if (object["best_of"].get(element) || element.is_null()) return true;
+  return reader.in_member("best_of", [&] {
+    std::int64_t best_of = 0;
+    if (!read(reader, element, best_of)) return false;
+    if (best_of < request.n) return reader.fail(fmt::format("must be at least n, {}", request.n));
+    if (best_of > request.n) request.unsupported.emplace_back("best_of");
+    return true;
+  });
 }
 
 }  // namespace
@@ -131,10 +147,23 @@ bool check_generation(JsonReader& reader, simdjson::dom::object object,
   if (request.n < 1 || request.n > kMaxChoices) {
     return fail_at("n", fmt::format("must be between 1 and {}, got {}", kMaxChoices, request.n));
   }
-  if (request.truncate_prompt_tokens && *request.truncate_prompt_tokens < 1) {
-    return fail_at("truncate_prompt_tokens", "must be at least 1");
+  if (const auto keep = request.truncate_prompt_tokens; keep && *keep < 1 && *keep != -1) {
+    return fail_at("truncate_prompt_tokens",
+                   "must be at least 1, or -1 (what the context leaves beside the output)");
   }
-  return true;
+  if (!check_logprobs(reader, "prompt_logprobs", request.prompt_logprobs)) return false;
+  if (request.prompt_logprobs && request.stream) {
+    return fail_at("prompt_logprobs", "not available when stream is true");
+  }
+  return check_best_of(reader, object, request) && check_ignored(reader, object, request);
+}
+
+bool check_logprobs(JsonReader& reader, std::string_view name, std::optional<std::int64_t> count) {
+  if (!count || (*count >= 0 && *count <= kMaxLogprobs)) return true;
+  const std::string_view all = *count == -1 ? " (-1, the whole vocabulary, is not offered)" : "";
+  return reader.in_member(name, [&] {
+    return reader.fail(fmt::format("must be between 0 and {}{}, got {}", kMaxLogprobs, all, *count));
+  });
 }
 
 }  // namespace quire::openapi

@@ -2,6 +2,7 @@
 // The members that chat and completion requests share; only openapi/*.cpp include it.
 
 #include <array>
+#include <cstdint>
 
 #include "openapi/dto.h"
 #include "openapi/json_reader.h"
@@ -19,6 +20,10 @@ bool read_transfer_params(JsonReader& reader, JsonElement element, GenerationReq
 // JSON text of a member that goes elsewhere as it is.
 bool read_raw_object(JsonReader& reader, JsonElement element, std::string& out);
 bool read_raw_array(JsonReader& reader, JsonElement element, std::string& out);
+
+inline constexpr std::int64_t kMaxLogprobs = 20;  // a start-up's memory is for so many
+// From 0 to kMaxLogprobs.
+bool check_logprobs(JsonReader& reader, std::string_view name, std::optional<std::int64_t> count);
 
 template <class T>
 constexpr std::array kSharedMembers = {
@@ -45,13 +50,19 @@ constexpr std::array kSharedMembers = {
     JsonMember<T>{"min_tokens", read_member<&GenerationRequest::min_tokens>},
     JsonMember<T>{"ignore_eos", read_member<&GenerationRequest::ignore_eos>},
     JsonMember<T>{"skip_special_tokens", read_member<&GenerationRequest::skip_special_tokens>},
+    JsonMember<T>{"spaces_between_special_tokens",
+                  read_member<&GenerationRequest::spaces_between_special_tokens>},
+    JsonMember<T>{"echo", read_member<&GenerationRequest::echo>},
     JsonMember<T>{"add_special_tokens", read_member<&GenerationRequest::add_special_tokens>},
     JsonMember<T>{"truncate_prompt_tokens",
                   read_member<&GenerationRequest::truncate_prompt_tokens>},
     JsonMember<T>{"priority", read_member<&GenerationRequest::priority>},
     JsonMember<T>{"cache_salt", read_member<&GenerationRequest::cache_salt>},
     JsonMember<T>{"kv_transfer_params", read_as<read_transfer_params>},
+    JsonMember<T>{"prompt_logprobs", read_member<&GenerationRequest::prompt_logprobs>},
     JsonMember<T>{"return_token_ids", read_member<&GenerationRequest::return_token_ids>},
+    JsonMember<T>{"return_tokens_as_token_ids",
+                  read_member<&GenerationRequest::return_tokens_as_token_ids>},
     JsonMember<T>{"response_format", read_as<read_response_format>},
 };
 

@@ -17,6 +17,7 @@ namespace quire {
 
 struct AppState {
   const ServerConfig& config;
+  const EngineConfig& engine_config;
   EngineGroup& engines;
   const TextPipeline& text;
   Metrics& metrics;

@@ -63,7 +63,8 @@ awaitable<void> report_overdue(ServerHooks& hooks) {
 awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
                            std::function<awaitable<void>()> next_stop) {
   const auto strand = co_await asio::this_coro::executor;
-  AppState app{parts.config, parts.engines, parts.text, parts.metrics, parts.worker};
+  AppState app{parts.config, parts.engine_config, parts.engines, parts.text,
+               parts.metrics, parts.worker};
   app.started = std::time(nullptr);
   Listener listener(parts.pool, strand, parts.config);
   EngineMetricsFeed feed(parts.engines, parts.metrics);

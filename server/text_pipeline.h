@@ -29,7 +29,7 @@ struct TextDefaults {
   bool tools = false;             // look for tool calls where the request has tools
   bool trust_request_chat_template = false;
   bool exclude_tools_when_none = false;  // tool_choice none hides the tools from the model
-  bool prompt_tokens_details = false;    // usage says how much of the prompt was cached
+  bool prompt_tokens_details = true;     // usage says how much of the prompt was cached
   bool force_include_usage = false;
 };
 

@@ -20,9 +20,10 @@ void append_call(std::vector<openapi::ToolCall>& calls, ToolCallDelta&& delta) {
 
 ChatCollector::ChatCollector(std::size_t num_choices, ChatReplyOptions options)
     : options_(std::move(options)), choices_(num_choices) {
+  if (options_.prompt_logprobs) prompt_logprobs_.emplace();
   for (std::size_t i = 0; i < num_choices; ++i) {
     choices_[i].index = static_cast<int>(i);
-    choices_[i].content = "";
+    choices_[i].content = options_.echo;
     if (options_.return_token_ids) choices_[i].token_ids.emplace();
     if (options_.logprobs) choices_[i].logprobs.emplace();
   }
@@ -30,6 +31,10 @@ ChatCollector::ChatCollector(std::size_t num_choices, ChatReplyOptions options)
 
 awaitable<bool> ChatCollector::on_delta(Choice& choice, ChoiceDelta delta) {
   openapi::ChatChoice& into = choices_[choice.index];
+  // Of the one prompt; every choice brings them.
+  if (prompt_logprobs_ && prompt_logprobs_->empty()) {
+    *prompt_logprobs_ = std::move(delta.prompt_logprobs);
+  }
   *into.content += delta.text.content;
   if (!delta.text.reasoning.empty() && options_.include_reasoning) {
     if (!into.reasoning) into.reasoning.emplace();
@@ -57,7 +62,9 @@ openapi::ChatCompletionResponse ChatCollector::take(openapi::Usage usage) {
   response.id = std::move(options_.id);
   response.created = options_.created;
   response.model = std::move(options_.model);
+  response.system_fingerprint = std::move(options_.fingerprint);
   response.usage = std::move(usage);
+  response.prompt_logprobs = std::move(prompt_logprobs_);
   // As OpenAI has it: a message that only calls tools has no content.
   for (openapi::ChatChoice& choice : choices_) {
     if (choice.content->empty() && !choice.tool_calls.empty()) choice.content.reset();

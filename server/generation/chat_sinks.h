@@ -13,6 +13,7 @@ namespace quire {
 struct ChatReplyOptions : ReplyOptions {
   bool include_reasoning = true;
   std::vector<TokenId> prompt_ids{};  // when return_token_ids
+  std::string echo{};  // the message that the answer goes on with, when it is to be repeated
 };
 
 class ChatStream : public StreamSink {
@@ -23,6 +24,7 @@ class ChatStream : public StreamSink {
 
  private:
   void write_role(const Choice& choice);
+  void write_echo(const Choice& choice);
   void write_delta(const Choice& choice, const ChoiceDelta& delta);
 
   ChatReplyOptions options_;
@@ -41,6 +43,7 @@ class ChatCollector : public ChoiceSink {
  private:
   ChatReplyOptions options_;
   std::vector<openapi::ChatChoice> choices_;
+  std::optional<std::vector<openapi::TokenLogprob>> prompt_logprobs_;
   std::optional<Error> error_;
 };
 

@@ -36,9 +36,22 @@ void ChatStream::write_role(const Choice& choice) {
   json.begin_object().key("index").integer(choice.index);
   json.key("delta").begin_object().key("role").string("assistant").key("content").string("");
   json.end_object().key("logprobs").null().key("finish_reason").null();
-  if (options_.return_token_ids) json.key("prompt_token_ids").ids(options_.prompt_ids);
   json.end_object();
-  end_chunk(choice, out);
+  std::string members;
+  if (options_.return_token_ids) {
+    members = ",\"prompt_token_ids\":";
+    JsonWriter(members).ids(options_.prompt_ids);
+  }
+  end_chunk(choice, out, 0, members);
+}
+
+void ChatStream::write_echo(const Choice& choice) {
+  std::string& out = begin_chunk();
+  JsonWriter json(out);
+  json.begin_object().key("index").integer(choice.index).key("delta").begin_object();
+  json.key("content").string(options_.echo).end_object();
+  json.key("logprobs").null().key("finish_reason").null().end_object();
+  end_chunk(choice, out, 0);
 }
 
 void ChatStream::write_delta(const Choice& choice, const ChoiceDelta& delta) {
@@ -74,7 +87,10 @@ void ChatStream::write_delta(const Choice& choice, const ChoiceDelta& delta) {
 }
 
 awaitable<bool> ChatStream::on_delta(Choice& choice, ChoiceDelta delta) {
-  if (!has_begun_[choice.index]) write_role(choice);
+  if (!has_begun_[choice.index]) {
+    write_role(choice);
+    if (!options_.echo.empty()) write_echo(choice);
+  }
   const bool says_something = !delta.text.empty() || !delta.finish_reason.empty() ||
                               !delta.logprobs.empty() || options_.return_token_ids;
   if (!says_something && has_begun_[choice.index]) co_return true;

@@ -17,6 +17,12 @@ void append(OutputDelta& into, OutputDelta&& more) {
 
 }  // namespace
 
+openapi::TopLogprob logprob_entry(const Tokenizer& tokenizer, TokenId id, float logprob,
+                                  bool as_id) {
+  std::string bytes = tokenizer.token_bytes(id);
+  return {as_id ? "token_id:" + std::to_string(id) : bytes, bytes, logprob, id};
+}
+
 ChoiceText::ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options,
                        std::span<const TokenId> prompt_end)
     : tokenizer_(&tokenizer),
@@ -28,10 +34,9 @@ ChoiceText::ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options,
 
 openapi::TokenLogprob ChoiceText::logprob_of(const PositionLogprobs& position) const {
   const auto entry = [this](const TokenLogprob& one) {
-    std::string bytes = tokenizer_->token_bytes(one.token);
-    return openapi::TopLogprob{bytes, bytes, one.logprob};
+    return logprob_entry(*tokenizer_, one.token, one.logprob, options_.tokens_as_ids);
   };
-  openapi::TokenLogprob logprob{entry(position.chosen), {}};
+  openapi::TokenLogprob logprob{entry(position.chosen), {}, position.rank};
   for (const TokenLogprob& one : position.top) logprob.top.push_back(entry(one));
   return logprob;
 }
@@ -80,6 +85,10 @@ ChoiceDelta ChoiceText::push(const RequestOutput& output) {
   ChoiceDelta delta;
   for (const auto& position : output.prompt_logprobs) {
     delta.prompt_logprobs.push_back(logprob_of(position));
+  }
+  if (options_.prompt_only) {
+    delta.finish_reason = name_of(FinishReason::length);
+    return delta;
   }
   std::string text = push_tokens(output, delta);
   if (parser_) {

@@ -24,6 +24,8 @@ struct ChoiceTextOptions {
   std::optional<OutputParserOptions> parser{};  // unset: all is content
   bool one_tool_call = false;                   // parallel_tool_calls is false
   bool wants_logprobs = false;
+  bool tokens_as_ids = false;  // log-probabilities name a token token_id:7
+  bool prompt_only = false;    // what is generated is not wanted: echo with max_tokens 0
 };
 
 // What one output of the engine adds to the choice.
@@ -35,6 +37,9 @@ struct ChoiceDelta {
   std::string finish_reason{};                           // empty: it goes on
   std::string stop_reason = "null";                      // JSON text
 };
+
+openapi::TopLogprob logprob_entry(const Tokenizer& tokenizer, TokenId id, float logprob,
+                                  bool as_id);
 
 class ChoiceText {
  public:

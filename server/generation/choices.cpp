@@ -64,7 +64,10 @@ ChoicePlan::ChoicePlan(const openapi::GenerationRequest& of)
            .stop = of.stop,
            .include_stop = of.include_stop_str_in_output,
            .min_tokens = static_cast<int>(of.min_tokens),
-           .stop_token_ids = of.stop_token_ids} {}
+           .stop_token_ids = of.stop_token_ids,
+           .tokens_as_ids = of.return_tokens_as_token_ids} {
+  if (of.prompt_logprobs) prompt_logprobs = static_cast<int>(*of.prompt_logprobs);
+}
 
 Result<void> check_request(const openapi::GenerationRequest& request, const AppState& app) {
   const auto& names = app.config.served_model_names;
@@ -84,9 +87,35 @@ Result<void> check_request(const openapi::GenerationRequest& request, const AppS
     const std::string& name = request.unsupported.front();
     return Error{ErrorCode::unsupported, name + " is not supported by this server", name};
   }
+  if (request.priority != 0 &&
+      app.engine_config.scheduler.policy != SchedulingPolicy::priority) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("Got priority {}, but requests are served first come, first served; "
+                             "start the server with --scheduling-policy priority",
+                             request.priority),
+                 "priority"};
+  }
   for (const std::string& name : request.unknown_members) {
     log::debug("request.unknown_member", {{"name", name}});
   }
+  return {};
+}
+
+Result<void> truncate_prompt(const openapi::GenerationRequest& request, const AppState& app,
+                             std::vector<TokenId>& prompt) {
+  if (!request.truncate_prompt_tokens) return {};
+  const std::int64_t max_model_len = app.engines.ready().max_model_len;
+  std::int64_t keep = *request.truncate_prompt_tokens;
+  if (keep > max_model_len) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("truncate_prompt_tokens is {}, but this model's maximum context length "
+                             "is {} tokens",
+                             keep, max_model_len),
+                 "truncate_prompt_tokens"};
+  }
+  if (keep < 0) keep = std::max<std::int64_t>(1, max_model_len - request.max_tokens.value_or(1));
+  const auto excess = static_cast<std::ptrdiff_t>(prompt.size()) - keep;
+  if (excess > 0) prompt.erase(prompt.begin(), prompt.begin() + excess);
   return {};
 }
 
@@ -95,13 +124,10 @@ Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, Ap
                             std::vector<Choice>& choices) {
   const auto& request = plan.request;
   const ReadyInfo& ready = app.engines.ready();
-  if (request.truncate_prompt_tokens) {
-    const auto keep = std::min<std::size_t>(prompt.size(), *request.truncate_prompt_tokens);
-    prompt.erase(prompt.begin(), prompt.end() - static_cast<std::ptrdiff_t>(keep));
-  }
   const auto prompt_tokens = static_cast<int>(prompt.size());
   auto params = sampling_params(request, app.text.defaults(),
-                                {prompt_tokens, ready.max_model_len, plan.default_max_tokens});
+                                {prompt_tokens, ready.max_model_len, plan.default_max_tokens,
+                                 plan.text.prompt_only});
   if (!params) return params.error();
   params->logprobs = plan.logprobs;
   params->prompt_logprobs = plan.prompt_logprobs;

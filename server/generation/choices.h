@@ -42,6 +42,10 @@ struct ChoicePlan {
   std::optional<std::int64_t> default_max_tokens{};
 };
 
+// Cuts the prompt from its left to truncate_prompt_tokens.
+Result<void> truncate_prompt(const openapi::GenerationRequest& request, const AppState& app,
+                             std::vector<TokenId>& prompt);
+
 // What can be said before there are tokens: the model's name, what is not offered.
 Result<void> check_request(const openapi::GenerationRequest& request, const AppState& app);
 

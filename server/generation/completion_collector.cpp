@@ -6,6 +6,19 @@
 
 namespace quire {
 
+namespace {
+
+// With the `count` most probable ones of each: echo and prompt_logprobs may want different numbers.
+void append_best(std::vector<openapi::TokenLogprob>& into,
+                 const std::vector<openapi::TokenLogprob>& tokens, std::int64_t count) {
+  for (const auto& token : tokens) {
+    auto& top = into.emplace_back(token).top;
+    top.resize(std::min(top.size(), static_cast<std::size_t>(count)));
+  }
+}
+
+}  // namespace
+
 CompletionCollector::CompletionCollector(const std::vector<Choice>& choices,
                                          CompletionReplyOptions options)
     : options_(std::move(options)), choices_(choices.size()) {
@@ -20,6 +33,7 @@ CompletionCollector::CompletionCollector(const std::vector<Choice>& choices,
         into.logprobs->tokens.push_back(options_.first_tokens[choice.prompt]);
       }
     }
+    if (options_.prompt_logprobs) into.prompt_logprobs.emplace();
     if (options_.return_token_ids) {
       into.token_ids.emplace();
       into.prompt_token_ids = options_.prompt_ids[choice.prompt];
@@ -30,9 +44,14 @@ CompletionCollector::CompletionCollector(const std::vector<Choice>& choices,
 awaitable<bool> CompletionCollector::on_delta(Choice& choice, ChoiceDelta delta) {
   openapi::CompletionChoice& into = choices_[choice.index];
   into.text += delta.text.content;
+  if (into.prompt_logprobs) {
+    append_best(*into.prompt_logprobs, delta.prompt_logprobs, *options_.prompt_logprobs);
+  }
   if (into.logprobs) {
     auto& tokens = into.logprobs->tokens;
-    std::ranges::move(delta.prompt_logprobs, std::back_inserter(tokens));
+    if (!options_.echo.empty()) {
+      append_best(tokens, delta.prompt_logprobs, options_.num_logprobs);
+    }
     std::ranges::move(delta.logprobs, std::back_inserter(tokens));
   }
   if (into.token_ids) {
@@ -54,6 +73,7 @@ openapi::CompletionResponse CompletionCollector::take(openapi::Usage usage) {
   response.created = options_.created;
   response.model = std::move(options_.model);
   response.choices = std::move(choices_);
+  response.system_fingerprint = std::move(options_.fingerprint);
   response.usage = std::move(usage);
   return response;
 }

@@ -10,6 +10,7 @@
 namespace quire {
 
 struct CompletionReplyOptions : ReplyOptions {
+  std::int64_t num_logprobs = 0;    // beside the token's own; of the prompt more may come
   std::vector<std::string> echo{};  // by prompt: its text; empty: none
   // By prompt, with echo and logprobs: its first token, which has no log-probability.
   std::vector<openapi::TokenLogprob> first_tokens{};

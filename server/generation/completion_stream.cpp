@@ -39,7 +39,8 @@ void CompletionStream::write(const Choice& choice, const ChoiceDelta& delta, std
   std::string& out = begin_chunk();
   openapi::JsonWriter json(out);
   json.begin_object().key("index").integer(choice.index).key("text").string(text).key("logprobs");
-  if (options_.logprobs && !delta.logprobs.empty()) {
+  const bool echoes = first && !options_.echo.empty();
+  if (options_.logprobs && (echoes || !delta.logprobs.empty())) {
     std::string logprobs;
     openapi::append_completion_logprobs(logprobs, logprobs_of(choice, delta, first));
     json.raw(logprobs);

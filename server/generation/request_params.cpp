@@ -29,15 +29,18 @@ Result<int> max_tokens(const openapi::GenerationRequest& request, const TextDefa
                        const PromptLimits& limits) {
   const std::int64_t room = limits.max_model_len - limits.prompt_tokens;
   const auto asked = request.max_tokens ? request.max_tokens : limits.default_max_tokens;
+  const std::string& name = request.max_tokens_name;
+  if (limits.prompt_only) return room < 1 ? Result<int>(too_long(limits, 1)) : 1;
   if (request.max_tokens && *request.max_tokens < 1) {
-    return bad_request(fmt::format("max_tokens must be at least 1, got {}", *request.max_tokens),
-                       "max_tokens");
+    return bad_request(fmt::format("{} must be at least 1, got {}", name, *request.max_tokens),
+                       name);
   }
   if (request.max_tokens && *request.max_tokens > limits.max_model_len) {
-    return bad_request(fmt::format("max_tokens is {}, but this model's maximum context length is "
+    return bad_request(fmt::format("{} is {}, but this model's maximum context length is "
                                    "{} tokens, and your prompt contains {} of them",
-                                   *request.max_tokens, limits.max_model_len, limits.prompt_tokens),
-                       "max_tokens");
+                                   name, *request.max_tokens, limits.max_model_len,
+                                   limits.prompt_tokens),
+                       name);
   }
   if (room < 1 || (request.max_tokens && *request.max_tokens > room)) {
     return too_long(limits, asked.value_or(1));

@@ -12,13 +12,17 @@ ReplyOptions reply_options(const openapi::GenerationRequest& request, std::strin
                            bool logprobs, const Exchange& exchange, const AppState& app) {
   const auto stream = request.stream_options.value_or(openapi::StreamOptions{});
   ReplyOptions options;
-  options.id = std::string(id_prefix) + request.request_id.value_or(exchange.id());
+  const bool has_header = !exchange.request().request_id.empty();
+  options.id = std::string(id_prefix) + (has_header || !request.request_id ? exchange.id()
+                                                                           : *request.request_id);
   options.created = std::time(nullptr);
   options.model = reply_model(request.model, app);
+  options.fingerprint = system_fingerprint(app);
   options.include_usage = stream.include_usage || app.text.defaults().force_include_usage;
   options.continuous_usage = stream.continuous_usage_stats && options.include_usage;
   options.return_token_ids = request.return_token_ids;
   options.logprobs = logprobs;
+  options.prompt_logprobs = request.prompt_logprobs;
   return options;
 }
 
@@ -30,7 +34,7 @@ StreamSink::StreamSink(Exchange& exchange, const std::vector<Choice>& choices,
       include_usage_(options.include_usage),
       continuous_usage_(options.continuous_usage),
       defaults_(defaults),
-      chunks_(options.id, object, options.created, options.model) {}
+      chunks_(options.id, object, options.created, options.model, options.fingerprint) {}
 
 SseWriter& StreamSink::sse() {
   if (!sse_) sse_ = &exchange_.begin_sse();
@@ -43,11 +47,12 @@ std::string& StreamSink::begin_chunk() {
   return out;
 }
 
-void StreamSink::end_chunk(const Choice& choice, std::string& out) {
+void StreamSink::end_chunk(const Choice& choice, std::string& out, int num_tokens,
+                           std::string_view members) {
   openapi::Usage usage;
   usage.prompt_tokens = choice.prompt_tokens;
-  usage.completion_tokens = choice.text.num_tokens();
-  chunks_.end(out, continuous_usage_ ? &usage : nullptr);
+  usage.completion_tokens = num_tokens;
+  chunks_.end(out, continuous_usage_ ? &usage : nullptr, members);
   sse().end_event();
 }
 

@@ -2,6 +2,8 @@
 // What replies of a request's choices depend on, and what streams of chat and of text completions
 // have in common.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,10 +18,12 @@ struct ReplyOptions {
   std::string id{};
   std::int64_t created = 0;  // Unix time
   std::string model{};
+  std::string fingerprint{};
   bool include_usage = false;
   bool continuous_usage = false;
   bool return_token_ids = false;
   bool logprobs = false;
+  std::optional<std::int64_t> prompt_logprobs{};  // so many; a stream has none
 };
 
 ReplyOptions reply_options(const openapi::GenerationRequest& request, std::string_view id_prefix,
@@ -38,7 +42,13 @@ class StreamSink : public ChoiceSink {
  protected:
   SseWriter& sse();
   std::string& begin_chunk();
-  void end_chunk(const Choice& choice, std::string& out);
+  // Appends the rest of a chunk to out, which ends with its choice: members of the chunk itself,
+  // as `,"a":1`, and its usage up to num_tokens of the choice.
+  void end_chunk(const Choice& choice, std::string& out, int num_tokens,
+                 std::string_view members = {});
+  void end_chunk(const Choice& choice, std::string& out) {
+    end_chunk(choice, out, choice.text.num_tokens());
+  }
 
  private:
   Exchange& exchange_;

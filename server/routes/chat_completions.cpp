@@ -69,9 +69,15 @@ awaitable<void> post_chat_completions(Exchange& exchange, AppState& app) {
   }
   auto prompt = co_await prompt_of(*chat, app);
   if (!prompt) co_return co_await exchange.reply(error_reply(prompt.error()));
+  if (const auto ok = truncate_prompt(*chat, app, prompt->ids); !ok) {
+    co_return co_await exchange.reply(error_reply(ok.error()));
+  }
 
   ChatReplyOptions options{reply_options(*chat, "chatcmpl-", chat->logprobs, exchange, app)};
   options.include_reasoning = chat->include_reasoning;
+  if (chat->echo && chat->messages.back().role == "assistant") {
+    options.echo = chat->messages.back().content.value_or("");
+  }
   if (options.return_token_ids) options.prompt_ids = prompt->ids;
   const ChoicePlan plan = plan_for(*chat, app.text.defaults(), prompt->starts_thinking);
   std::vector<Choice> choices;  // ~Generation() aborts in the engine on every way out

@@ -1,5 +1,6 @@
 // POST /v1/completions
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 
 #include "openapi/dto_json.h"
@@ -20,7 +21,10 @@ ChoicePlan plan_for(const CompletionRequest& request) {
   plan.text.wants_logprobs = request.logprobs.has_value();
   plan.default_max_tokens = kDefaultMaxTokens;
   if (request.logprobs) plan.logprobs = static_cast<int>(*request.logprobs);
-  if (request.echo) plan.prompt_logprobs = plan.logprobs;
+  if (request.echo && plan.logprobs) {
+    plan.prompt_logprobs = std::max(plan.prompt_logprobs.value_or(0), *plan.logprobs);
+  }
+  plan.text.prompt_only = request.echo && request.max_tokens == 0;
   return plan;
 }
 
@@ -55,18 +59,18 @@ std::vector<std::string> echo_of(const CompletionRequest& request, const Prompts
   std::vector<std::string> echo;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const openapi::Prompt& prompt = request.prompts[i];
-    echo.push_back(prompt.is_text ? prompt.text : tokenizer.decode(prompts[i], false));
+    const bool whole = prompt.is_text && !request.truncate_prompt_tokens;
+    echo.push_back(whole ? prompt.text : tokenizer.decode(prompts[i], false));
   }
   return echo;
 }
 
 std::vector<openapi::TokenLogprob> first_tokens_of(const Prompts& prompts,
-                                                   const Tokenizer& tokenizer) {
+                                                   const Tokenizer& tokenizer, bool as_ids) {
   std::vector<openapi::TokenLogprob> tokens;
   for (const auto& prompt : prompts) {
-    std::string bytes = prompt.empty() ? std::string() : tokenizer.token_bytes(prompt.front());
-    openapi::TokenLogprob& token = tokens.emplace_back();
-    token.token = token.bytes = std::move(bytes);
+    const TokenId id = prompt.empty() ? -1 : prompt.front();
+    tokens.push_back({logprob_entry(tokenizer, id, 0, as_ids), {}, 0});
   }
   return tokens;
 }
@@ -84,13 +88,20 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
   }
   auto prompts = co_await prompts_of(*request, body_size, app);
   if (!prompts) co_return co_await exchange.reply(error_reply(prompts.error()));
+  for (auto& prompt : *prompts) {
+    if (const auto ok = truncate_prompt(*request, app, prompt); !ok) {
+      co_return co_await exchange.reply(error_reply(ok.error()));
+    }
+  }
 
   CompletionReplyOptions options{
       reply_options(*request, "cmpl-", request->logprobs.has_value(), exchange, app)};
+  options.num_logprobs = request->logprobs.value_or(0);
   if (options.return_token_ids) options.prompt_ids = *prompts;
   if (request->echo) {
     options.echo = echo_of(*request, *prompts, app.text.tokenizer());
-    options.first_tokens = first_tokens_of(*prompts, app.text.tokenizer());
+    options.first_tokens =
+        first_tokens_of(*prompts, app.text.tokenizer(), request->return_tokens_as_token_ids);
   }
   const ChoicePlan plan = plan_for(*request);
   std::vector<Choice> choices;

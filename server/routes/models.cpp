@@ -1,5 +1,7 @@
 // GET /v1/models, /v1/models/{id}
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
 
@@ -64,6 +66,12 @@ awaitable<void> with_body(Exchange& exchange, AppState& app,
     co_await run_on(app.worker, std::move(work));
   }
   exchange.drop_body();
+}
+
+std::string system_fingerprint(const AppState& app) {
+  constexpr std::size_t kFingerprintBytes = 8;
+  const std::string& model = app.engines.ready().engines.front().model_fingerprint;
+  return fmt::format("quire-{}-{}", quire_version(), model.substr(0, kFingerprintBytes));
 }
 
 awaitable<void> get_models(Exchange& exchange, AppState& app) {

@@ -33,5 +33,7 @@ constexpr std::int64_t kNoLimit = std::int64_t{1} << 40;
 std::int64_t prompt_limit(const openapi::GenerationRequest& request, const AppState& app);
 // The name that replies carry: the one that was asked for, or the first.
 std::string reply_model(const std::string& asked, const AppState& app);
+// What made an answer: this version, with the model of this fingerprint. The engines are ready.
+std::string system_fingerprint(const AppState& app);
 
 }  // namespace quire

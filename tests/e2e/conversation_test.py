@@ -8,8 +8,6 @@ import sys
 
 from serve_process import Server
 
-DETAILS = "--enable-prompt-tokens-details"
-
 
 def check(what, holds):
     if not holds:
@@ -26,8 +24,8 @@ def main():
     quire = sys.argv[1]
     facts = " ".join(f"The code for room {i} is {'amber falcon cedar harbor violet'.split()[i % 5]}." for i in range(190))
     questions = ["What is Quire?", "What is the code for room 7?", "Who are you?"]
-    with Server(quire, "models/quire-tiny-hybrid", DETAILS, "--dtype", "float32") as server, \
-         Server(quire, "models/quire-tiny-hybrid", "--no-enable-prefix-caching", DETAILS, "--dtype", "float32") as uncached:
+    with Server(quire, "models/quire-tiny-hybrid", "--dtype", "float32") as server, \
+         Server(quire, "models/quire-tiny-hybrid", "--no-enable-prefix-caching", "--dtype", "float32") as uncached:
         labels = server.labels("vllm:cache_config_info")
         block = int(labels["mamba_block_size"])
         check("the mode that runs is reported: " + labels["mamba_cache_mode"], labels["mamba_cache_mode"] == "adaptive")

@@ -56,8 +56,8 @@ TEST_CASE("a chat request arrives in its struct", "[openapi][parse]") {
   CHECK(chat->logit_bias == std::vector<std::pair<TokenId, double>>{{5, -100}, {7, 1.5}});
   CHECK_FALSE(chat->seed);
   CHECK(chat->chat_template_kwargs == R"({"enable_thinking":true})");
-  CHECK(chat->unknown_members ==
-        std::vector<std::string>{"max_completion_tokens", "metadata", "user"});
+  CHECK(chat->max_tokens_name == "max_completion_tokens");
+  CHECK(chat->unknown_members == std::vector<std::string>{"max_completion_tokens"});
   CHECK(chat->unsupported.empty());
 }
 
@@ -89,6 +89,29 @@ TEST_CASE("a wrong chat request is refused with the place that is wrong", "[open
        "max_tokens | max_tokens: is too large"},
       {kMessages + R"(,"max_completion_tokens":[])",
        "max_completion_tokens | max_completion_tokens: expected an integer, got an array"},
+      {kMessages + R"(,"seed":9223372036854775808)", "seed | seed: is too large"},
+      {kMessages + R"(,"seed":-9223372036854775809)",
+       "seed | seed: the number does not fit 64 bits"},
+      {kMessages + R"(,"stop_token_ids":[1,99999999999999999999999])",
+       "stop_token_ids[1] | stop_token_ids[1]: the number does not fit 64 bits"},
+      {kMessages + R"(,"a":{"b\"":[{},"}",{"c":1}]},"temperature":1e999)",
+       "temperature | temperature: the number does not fit 64 bits"},
+      {kMessages + R"(,"prompt_logprobs":-1)",
+       "prompt_logprobs | prompt_logprobs: must be between 0 and 20 (-1, the whole vocabulary, is "
+       "not offered), got -1"},
+      {kMessages + R"(,"prompt_logprobs":true)",
+       "prompt_logprobs | prompt_logprobs: expected an integer, got a boolean"},
+      {kMessages + R"(,"prompt_logprobs":0,"stream":true)",
+       "prompt_logprobs | prompt_logprobs: not available when stream is true"},
+      {kMessages + R"(,"truncate_prompt_tokens":0)",
+       "truncate_prompt_tokens | truncate_prompt_tokens: must be at least 1, or -1 (what the "
+       "context leaves beside the output)"},
+      {kMessages + R"(,"n":3,"best_of":2)", "best_of | best_of: must be at least n, 3"},
+      {kMessages + R"(,"user":5)", "user | user: expected a string, got an integer"},
+      {kMessages + R"(,"metadata":"m")", "metadata | metadata: expected an object, got a string"},
+      {kMessages + R"(,"modalities":["text","audio"])",
+       "modalities | modalities: only text is offered"},
+      {kMessages + R"(,"echo":"yes")", "echo | echo: expected a boolean, got a string"},
       {kMessages + R"(,"stream":"yes")", "stream | stream: expected a boolean, got a string"},
       {kMessages + R"(,"stream_options":{})",
        "stream_options | stream_options: only allowed when stream is true"},
@@ -139,6 +162,8 @@ TEST_CASE("what is not offered is noted, not dropped", "[openapi][parse]") {
       R"(,"guided_json":{"type":"object"},"best_of":1,"bad_words":[],"suffix":"s","prompt_logprobs":null})");
   REQUIRE(chat.has_value());
   CHECK(chat->unsupported == std::vector<std::string>{"suffix", "guided_json"});
+  const auto beams = parse_completion(R"({"prompt":"a","use_beam_search":1,"n":2,"best_of":3})");
+  CHECK(beams->unsupported == std::vector<std::string>{"use_beam_search", "best_of"});
 }
 
 TEST_CASE("a completion's prompt has four forms", "[openapi][parse]") {
