@@ -22,6 +22,7 @@ std::string normalized(std::string json) {
   json = std::regex_replace(json, std::regex(R"("created":\d+)"), R"("created":0)");
   json = std::regex_replace(json, std::regex(R"RX("id":"(chatcmpl-tool-|call_)[^"]*")RX"),
                             R"("id":"")");
+  json = std::regex_replace(json, std::regex(R"RX("quire-[^"]*")RX"), R"("quire-0.1.0-fake")");
   return std::regex_replace(json, std::regex(R"RX("(prompt|total|completion)_tokens":\d+)RX"),
                             R"("$1_tokens":0)");
 }

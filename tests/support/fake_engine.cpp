@@ -63,6 +63,15 @@ struct FakeEngine::Impl {
     released.wait(lock, [this] { return !held || stopping; });
   }
 
+  // Every prompt token is second to token 7, which stands for all that may be asked for.
+  static void tell_prompt(const AddRequest& request, RequestOutput& output) {
+    const auto count = static_cast<std::size_t>(*request.sampling.prompt_logprobs);
+    for (std::size_t i = 1; i < request.prompt.size(); ++i) {
+      output.prompt_logprobs.push_back(
+          {{request.prompt[i], -2.f}, 2, std::vector<TokenLogprob>(count, {7, -0.25f})});
+    }
+  }
+
   // One token for one request. True: it has ended.
   bool advance(Running& running, RequestOutput& output) {
     const AddRequest& request = running.request;
@@ -73,6 +82,7 @@ struct FakeEngine::Impl {
     output.token_ids = {token};
     output.times = running.times;
     if (request.sampling.logprobs) output.logprobs = {{{token, -0.5f}, 1, {}}};
+    if (request.sampling.prompt_logprobs && running.num_output == 1) tell_prompt(request, output);
     if (token == options.eos && !request.sampling.ignore_eos) {
       output.finish_reason = FinishReason::stop;
       output.stop_token = token;

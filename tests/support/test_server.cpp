@@ -65,7 +65,7 @@ awaitable<void> TestServer::root(asio::any_io_executor pool) {
   Metrics metrics({"tiny", "test", false});
   std::vector<std::unique_ptr<ClientEnd>> ends;
   ends.push_back(engine_->take_client_end());
-  EngineGroup engines(pool, std::move(ends), engine_config_, {});
+  EngineGroup engines(pool, std::move(ends), options_.engine_config, {});
   engines_ = &engines;
   asio::thread_pool worker(1);
   ServerHooks hooks;
@@ -74,7 +74,7 @@ awaitable<void> TestServer::root(asio::any_io_executor pool) {
   };
   hooks.on_ready = [this](const std::string&) { ready_.set_value(); };
   co_await run_server(
-      {options_.config, engine_config_, engines, *text_, metrics, pool, worker.get_executor()},
+      {options_.config, options_.engine_config, engines, *text_, metrics, pool, worker.get_executor()},
       hooks, [this] { return next_stop(); });
 }
 

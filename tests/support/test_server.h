@@ -17,6 +17,7 @@ namespace quire::test {
 struct TestServerOptions {
   FakeEngineOptions engine{};
   ServerConfig config{};
+  EngineConfig engine_config{};  // as the server knows it; the fake engine reads none of it
   TextDefaults defaults{};
   bool wait_until_ready = true;
   int io_threads = 2;
@@ -49,7 +50,6 @@ class TestServer {
   std::unique_ptr<FakeEngine> engine_;
   std::unique_ptr<const TextPipeline> text_;
   EngineGroup* engines_ = nullptr;
-  EngineConfig engine_config_{};
   std::atomic<int> stops_wanted_{0};
   int stops_seen_ = 0;
   std::promise<int> listening_;

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""vLLM's parameters through a whole server with the shipped model: numbers that must agree with one another.
+
+    tests/e2e/dialect_test.py build/release/app/quire
+"""
+import json
+import sys
+import urllib.error
+
+from serve_process import Server
+
+TEXT = "Count from 1 to 5."
+CHAT = [{"role": "user", "content": TEXT}]
+
+
+def check(what, holds):
+    if not holds:
+        sys.exit("FAILED: " + what)
+
+
+def refused(server, path, member, **body):
+    try:
+        server.post(path, **body)
+    except urllib.error.HTTPError as error:
+        answer = json.loads(error.read())["error"]
+        check(f"{member} is refused by name: {answer}", error.code == 400 and member in (answer["param"] or ""))
+    else:
+        check(f"{member} is refused", False)
+
+
+def prompt_logprobs(server):
+    ask = dict(prompt=TEXT, max_tokens=1, temperature=0)
+    first = server.post("/v1/completions", **ask, prompt_logprobs=1)["choices"][0]["prompt_logprobs"]
+    check("nothing predicts the first token", first[0] is None and len(first) > 1)
+    again = server.post("/v1/completions", **ask, prompt_logprobs=1)["choices"][0]["prompt_logprobs"]
+    check("a cached prefix changes nothing", [list(p or ()) for p in again] == [list(p or ()) for p in first])
+    echo = server.post("/v1/completions", **ask | {"max_tokens": 0}, echo=True, logprobs=1)["choices"][0]
+    check("echo of nothing but the prompt", echo["text"] == TEXT and echo["finish_reason"] == "length")
+    own = [next(iter(position.values()))["logprob"] for position in first[1:]]
+    check("echo has the same numbers", all(abs(a - b) < 1e-3 for a, b in zip(own, echo["logprobs"]["token_logprobs"][1:])))
+    chat = server.post("/v1/chat/completions", messages=CHAT, max_tokens=1, prompt_logprobs=0)
+    check("chat: one for each token", len(chat["prompt_logprobs"]) == chat["usage"]["prompt_tokens"])
+    check("0: the token alone", all(len(position) == 1 for position in chat["prompt_logprobs"][1:]))
+
+
+def logprobs(server):
+    for count in (0, 1, 5):
+        tops = server.post("/v1/completions", prompt=TEXT, max_tokens=5, logprobs=count)["choices"][0]["logprobs"]["top_logprobs"]
+        check("the chosen token and the best ones", all(max(count, 1) <= len(top) <= count + 1 for top in tops))
+        content = server.post("/v1/chat/completions", messages=CHAT, max_tokens=5, logprobs=True,
+                              top_logprobs=count)["choices"][0]["logprobs"]["content"]
+        check("of a chat as many as asked for", all(len(token["top_logprobs"]) == count for token in content))
+
+
+def refusals(server):
+    for path, ask in (("/v1/chat/completions", dict(messages=CHAT)), ("/v1/completions", dict(prompt=TEXT))):
+        for member, value in (("prompt_logprobs", -1), ("prompt_logprobs", 21), ("priority", 3), ("seed", 1 << 70),
+                              ("user", 5), ("truncate_prompt_tokens", 0), ("top_k", -2)):
+            refused(server, path, member, **ask, **{member: value})
+        refused(server, path, "prompt_logprobs", **ask, prompt_logprobs=1, stream=True)
+
+
+with Server(sys.argv[1], "models/quire-tiny") as running:
+    for part in (prompt_logprobs, logprobs, refusals):
+        part(running)
+        print(part.__name__, "ok")
