@@ -83,7 +83,7 @@ TEST_CASE("a chat stream's first chunk has the prompt's ids and no tokens used",
           "[server][dialect]") {
   TestServer server(answering("one"));
   const auto reply = post(server.port(), kChat,
-                          chat_body(R"("return_token_ids":true,"stream":true,"stream_options":)"
+                          chat_body(R"("max_tokens":1,"return_token_ids":true,"stream":true,"stream_options":)"
                                     R"({"include_usage":true,"continuous_usage_stats":true})"));
   const auto events = events_of(reply.body);
   CHECK(pointer(events.at(0), "/prompt_token_ids/0") != "absent");
