@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/check_main.h"
+#include "app/engine_main.h"
 #include "app/grammar_main.h"
 #include "app/plan_main.h"
 #include "app/render_main.h"
@@ -30,6 +31,8 @@ int version_main(int, const char* const*) {
 constexpr std::array kSubcommands = {
     Subcommand{"serve", "answer HTTP requests with a model, as OpenAI's API has it",
                quire::serve_main},
+    Subcommand{"engine", "an engine of its own process, for servers that say --engine",
+               quire::engine_main},
     Subcommand{"plan", "what would be allocated, from config.json and headers alone",
                quire::plan_main},
     Subcommand{"check", "compare with a recorded reference through the engine", quire::check_main},

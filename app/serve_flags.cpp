@@ -103,6 +103,18 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
   app.add_option("--data-parallel-size,--dp", flags.data_parallel_size,
                  "Engines that share the requests, each with its own weights and KV cache (1)")
       ->check(CLI::Range(1, 64));
+  app.add_option(
+         "--engine", flags.engine_addresses,
+         "Address of a `quire engine` process, unix:/path or tcp://host:port, instead of an "
+         "engine in this one; several may be given")
+      ->excludes("--data-parallel-size");
+  app.add_option("--engine-secret-file", flags.engine_secret_file,
+                 "File with the secret that the engines know")
+      ->needs("--engine");
+  add_seconds(
+      app, "--engine-timeout", flags.engine_timeout,
+      "Give up an engine process that does not answer for so long; it is taken back when it "
+      "returns (10)");
   add_seconds(app, "--engine-ready-timeout", flags.engine_ready_timeout,
               "Give up when an engine says nothing for so long while it starts (600)");
   app.add_flag("--metrics-compat", flags.metrics_compat,

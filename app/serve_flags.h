@@ -21,6 +21,9 @@ struct ServeFlags {
   log::Level log_level = log::Level::info;
   int io_threads = 0;  // 0: by the number of cores
   int data_parallel_size = 1;
+  std::vector<std::string> engine_addresses;  // none: the engines are threads of this process
+  std::string engine_secret_file;
+  std::chrono::milliseconds engine_timeout{std::chrono::seconds(10)};
   std::chrono::milliseconds engine_ready_timeout{std::chrono::minutes(10)};
   bool metrics_compat = false;
 

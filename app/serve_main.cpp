@@ -18,10 +18,12 @@
 
 #include "app/backends.h"
 #include "app/model_text.h"
+#include "app/secret_file.h"
 #include "app/serve_flags.h"
 #include "base/log.h"
 #include "engine/core/engine_thread.h"
 #include "engine/wire/in_process_channel.h"
+#include "engine/wire/socket_channel.h"
 #include "server/server.h"
 
 namespace quire {
@@ -99,12 +101,35 @@ LocalEngines start_local_engines(int count) {
   return engines;
 }
 
+// Engines in other processes: only the lines to them are here.
+LocalEngines connect_engines(const ServeFlags& flags) {
+  auto secret = read_secret(flags.engine_secret_file);
+  if (!secret) throw Failure(secret.error());
+  LocalEngines engines;
+  for (const std::string& text : flags.engine_addresses) {
+    auto address = parse_socket_address(text);
+    if (!address) throw Failure(address.error());
+    engines.ends.push_back(make_socket_client_end(
+        std::move(*address), {.secret = *secret, .silence = flags.engine_timeout}));
+  }
+  return engines;
+}
+
+// Paths mean something on this machine only; each engine has its own.
+EngineConfig config_for_engines(const ServeFlags& flags) {
+  EngineConfig config = flags.engine;
+  if (!flags.engine_addresses.empty()) config.model.path.clear();
+  return config;
+}
+
 awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   const auto text = load_model_text(flags);
   Metrics metrics({flags.server.served_model_names.front(), std::string(quire_version()),
                    flags.metrics_compat});
-  LocalEngines local = start_local_engines(flags.data_parallel_size);
-  EngineGroup engines(pool, std::move(local.ends), flags.engine,
+  const bool remote = !flags.engine_addresses.empty();
+  LocalEngines local =
+      remote ? connect_engines(flags) : start_local_engines(flags.data_parallel_size);
+  EngineGroup engines(pool, std::move(local.ends), config_for_engines(flags),
                       {.ready_timeout = flags.engine_ready_timeout});
   asio::thread_pool worker(static_cast<std::size_t>(text_workers()));
   // A closed terminal (SIGHUP) drains as well.

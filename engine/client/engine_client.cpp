@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -13,8 +14,13 @@ namespace quire {
 
 class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  Impl(asio::any_io_executor executor, EngineId id, std::unique_ptr<ClientEnd> end)
-      : id_(id), executor_(executor), strand_(asio::make_strand(executor)), end_(std::move(end)) {}
+  Impl(EngineClient& client, asio::any_io_executor executor, EngineId id,
+       std::unique_ptr<ClientEnd> end)
+      : client_(client),
+        id_(id),
+        executor_(executor),
+        strand_(asio::make_strand(executor)),
+        end_(std::move(end)) {}
 
   void start(EngineConfig config, Callbacks callbacks) {
     config_ = std::move(config);
@@ -35,32 +41,37 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     closed_ = true;
   }
 
+  // For good: the line is closed.
   void die(std::string error) {
-    std::unordered_map<RequestId, std::shared_ptr<GenerationBuffer>> orphans;
+    lose(std::move(error), EngineState::dead);
+    end_->close();
+  }
+
+  Result<void> hand_over(AddRequest request, const std::shared_ptr<GenerationBuffer>& buffer) {
+    const RequestId id = request.id;
     {
       const std::lock_guard lock(mutex_);
-      if (status_.state == EngineState::dead) return;
-      status_.state = EngineState::dead;
-      status_.error = std::move(error);
-      orphans.swap(live_);
-      error = status_.error;
+      if (status_.state != EngineState::ready)
+        return Error{ErrorCode::unavailable, status_.error, {}};
+      Live& live = live_[id];
+      live.buffer = buffer;
+      if (callbacks_.retry) live.request = request;
     }
-    for (auto& [id, buffer] : orphans) {
-      buffer->finish(FinishReason::error, Error{ErrorCode::unavailable, error, {}});
+    buffer->client = &client_;
+    Command command = std::move(request);
+    if (!end_->send(command)) {
+      const std::lock_guard lock(mutex_);
+      live_.erase(id);
+      return Error{ErrorCode::overloaded, "too many requests wait for the engine", {}};
     }
-    end_->close();
-    changed();
+    // Who cancelled meanwhile may have told the engine before.
+    if (buffer->finished()) abort(id);
+    return {};
   }
 
   Result<std::shared_ptr<GenerationBuffer>> submit(AddRequest request) {
-    auto buffer = std::make_shared<GenerationBuffer>(executor_, request.id, id_);
-    const std::lock_guard lock(mutex_);
-    if (status_.state == EngineState::dead) return Error{ErrorCode::unavailable, status_.error, {}};
-    Command command = std::move(request);
-    if (!end_->send(command)) {
-      return Error{ErrorCode::overloaded, "too many requests wait for the engine", {}};
-    }
-    live_.emplace(buffer->id, buffer);
+    auto buffer = std::make_shared<GenerationBuffer>(executor_, request.id);
+    if (auto ok = hand_over(std::move(request), buffer); !ok) return ok.error();
     return buffer;
   }
 
@@ -75,15 +86,15 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void abort_all() {
-    std::unordered_map<RequestId, std::shared_ptr<GenerationBuffer>> live;
+    LiveRequests live;
     {
       const std::lock_guard lock(mutex_);
       live.swap(live_);
     }
-    for (auto& [id, buffer] : live) {
+    for (auto& [id, one] : live) {
       Command command = AbortRequest{id};
       end_->send(command);
-      buffer->finish(FinishReason::abort, std::nullopt);
+      one.buffer->finish(FinishReason::abort, std::nullopt);
     }
     changed();
   }
@@ -107,6 +118,33 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
+  struct Live {
+    std::shared_ptr<GenerationBuffer> buffer;
+    std::optional<AddRequest> request;  // to try again; not where it is not tried
+  };
+  using LiveRequests = std::unordered_map<RequestId, Live>;
+
+  // Its requests end, or go to another engine. The first error stays.
+  void lose(std::string error, EngineState state) {
+    LiveRequests orphans;
+    {
+      const std::lock_guard lock(mutex_);
+      if (status_.state == EngineState::dead) return;
+      if (status_.state != EngineState::lost) status_.error = std::move(error);
+      status_.state = state;
+      orphans.swap(live_);
+      error = status_.error;
+    }
+    for (auto& [id, orphan] : orphans) {
+      if (orphan.request && orphan.buffer->restart() &&
+          callbacks_.retry(*orphan.request, orphan.buffer)) {
+        continue;
+      }
+      orphan.buffer->finish(FinishReason::error, Error{ErrorCode::unavailable, error, {}});
+    }
+    changed();
+  }
+
   void handle_events() {
     const std::lock_guard lock(handling_);
     if (closed_) return;
@@ -118,7 +156,15 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     if (!open) die("engine " + std::to_string(id_.value) + " has gone without a word");
   }
 
+  // The first one, or that of an engine which begins again.
   void handle(Hello&) {
+    if (status().state == EngineState::ready)
+      lose("engine " + std::to_string(id_.value) + " has begun again", EngineState::lost);
+    {
+      const std::lock_guard lock(mutex_);
+      if (status_.state == EngineState::dead) return;
+      status_ = {EngineState::starting, {}, {}, Clock::now()};
+    }
     heard("configuring");
     Command command = Configure{std::string(quire_version()), config_};
     end_->send(command);
@@ -133,6 +179,13 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     {
       const std::lock_guard lock(mutex_);
       if (status_.state != EngineState::starting) return;
+      ready.engine = id_;  // it may be another front end's engine too, under another rank
+      const auto accepted = callbacks_.accept ? callbacks_.accept(ready) : Result<void>();
+      if (!accepted) {
+        status_.state = EngineState::lost;
+        status_.error = accepted.error().detail;
+        return;
+      }
       ready_ = std::move(ready);
       status_ = {EngineState::ready, "ready", {}, Clock::now()};
       stats_.num_blocks = stats_.num_free_blocks = ready_.num_gpu_blocks - 1;
@@ -163,16 +216,19 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     if (last) changed();
   }
 
+  // An engine of this process does not come back; one elsewhere, which has no model path of ours,
+  // may.
   void handle(EngineDead& dead) {
-    die("engine " + std::to_string(id_.value) + " has died: " + dead.error);
+    lose("engine " + std::to_string(id_.value) + " has died: " + dead.error,
+         config_.model.path.empty() ? EngineState::lost : EngineState::dead);
   }
 
   // Null when it was aborted in the meantime.
   std::shared_ptr<GenerationBuffer> reader_of(RequestId id, bool ends) {
     const auto found = live_.find(id);
     if (found == live_.end()) return nullptr;
-    if (!ends) return found->second;
-    auto reader = std::move(found->second);
+    if (!ends) return found->second.buffer;
+    auto reader = std::move(found->second.buffer);
     live_.erase(found);
     return reader;
   }
@@ -190,6 +246,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     if (callbacks_.on_change) callbacks_.on_change();
   }
 
+  EngineClient& client_;
   const EngineId id_;
   asio::any_io_executor executor_;
   asio::strand<asio::any_io_executor> strand_;
@@ -206,12 +263,12 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   EngineStatus status_;
   Ready ready_;
   EngineStats stats_;
-  std::unordered_map<RequestId, std::shared_ptr<GenerationBuffer>> live_;
+  LiveRequests live_;
 };
 
 EngineClient::EngineClient(asio::any_io_executor executor, EngineId id,
                            std::unique_ptr<ClientEnd> end)
-    : impl_(std::make_shared<Impl>(std::move(executor), id, std::move(end))) {}
+    : impl_(std::make_shared<Impl>(*this, std::move(executor), id, std::move(end))) {}
 
 EngineClient::~EngineClient() { impl_->close(); }
 
@@ -230,6 +287,10 @@ Result<Generation> EngineClient::submit(AddRequest request) {
   auto buffer = impl_->submit(std::move(request));
   if (!buffer) return buffer.error();
   return Generation(*this, std::move(*buffer));
+}
+Result<void> EngineClient::resubmit(AddRequest request,
+                                    const std::shared_ptr<GenerationBuffer>& buffer) {
+  return impl_->hand_over(std::move(request), buffer);
 }
 void EngineClient::abort(RequestId id) { impl_->abort(id); }
 void EngineClient::abort_all() { impl_->abort_all(); }

@@ -15,12 +15,13 @@
 
 namespace quire {
 
-enum class EngineState : std::uint8_t { starting, ready, dead };
+// lost: gone, but it may come back, as engines behind sockets do.
+enum class EngineState : std::uint8_t { starting, ready, lost, dead };
 
 struct EngineStatus {
   EngineState state = EngineState::starting;
   std::string progress;          // while starting
-  std::string error;             // when dead, the engine's own words
+  std::string error;             // when lost or dead, the engine's own words
   Clock::time_point last_heard;  // of anything
 };
 
@@ -29,6 +30,11 @@ class EngineClient {
   struct Callbacks {
     std::function<void()> on_change;  // of the status, or the last live request has ended
     std::function<void(EngineId, const EngineStats&)> on_step;
+    // Whether an engine that has become ready may take requests. Empty: yes.
+    std::function<Result<void>(const Ready&)> accept;
+    // Takes over a request of a lost engine of which nobody has seen anything yet. Empty: its
+    // readers get an error.
+    std::function<bool(AddRequest&, const std::shared_ptr<GenerationBuffer>&)> retry;
   };
 
   EngineClient(asio::any_io_executor executor, EngineId id, std::unique_ptr<ClientEnd> end);
@@ -49,6 +55,8 @@ class EngineClient {
 
   // overloaded: the channel is full. unavailable: dead.
   Result<Generation> submit(AddRequest request);
+  // The same for a request that another engine had.
+  Result<void> resubmit(AddRequest request, const std::shared_ptr<GenerationBuffer>& buffer);
   void abort(RequestId id);
   void abort_all();  // their readers see FinishReason::abort
 

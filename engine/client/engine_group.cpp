@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "engine/client/engine_client.h"
+#include "engine/client/generation_buffer.h"
 
 namespace quire {
 namespace {
@@ -44,7 +45,9 @@ class EngineGroup::Impl {
     for (auto& engine : engines_) {
       engine->start(config_,
                     {.on_change = [this] { changed_.try_send(boost::system::error_code()); },
-                     .on_step = [this](EngineId id, const EngineStats& s) { observe(id, s); }});
+                     .on_step = [this](EngineId id, const EngineStats& s) { observe(id, s); },
+                     .accept = [this](const Ready& ready) { return take_back(ready); },
+                     .retry = retry()});
     }
     while (true) {
       if (const auto error = failed_engine()) co_return fail(*error);
@@ -65,16 +68,20 @@ class EngineGroup::Impl {
       if (engine->status().state == EngineState::dead) return EngineGroupState::dead;
     }
     if (draining_) return EngineGroupState::draining;
-    return is_ready_.load(std::memory_order_acquire) ? EngineGroupState::ready
-                                                     : EngineGroupState::starting;
+    const bool ready = is_ready_.load(std::memory_order_acquire) && any_ready();
+    return ready ? EngineGroupState::ready : EngineGroupState::starting;
   }
 
   std::string progress() const {
     std::string line;
     for (const auto& engine : engines_) {
       const EngineStatus status = engine->status();
-      if (status.state != EngineState::starting) continue;
+      if (status.state == EngineState::ready) continue;
       if (!line.empty()) line += "; ";
+      if (status.state == EngineState::lost) {
+        line += status.error;
+        continue;
+      }
       if (engines_.size() > 1) line += "engine " + std::to_string(engine->id().value) + ": ";
       line += status.progress.empty() ? "waiting for the engine" : status.progress;
     }
@@ -102,15 +109,16 @@ class EngineGroup::Impl {
   Result<Generation> submit(AddRequest request) {
     if (auto ok = accepts(request); !ok) return ok.error();
     request.id = RequestId{++last_id_};
-    EngineClient& engine = least_loaded();
-    if (engine.num_live() >=
+    EngineClient* const engine = least_loaded();
+    if (engine == nullptr) return Error{ErrorCode::overloaded, "starting: " + progress(), {}};
+    if (engine->num_live() >=
         config_.scheduler.max_num_seqs + config_.scheduler.max_num_queued_reqs) {
       return Error{ErrorCode::overloaded,
                    std::to_string(config_.scheduler.max_num_queued_reqs) +
                        " requests wait already (--max-num-queued-reqs)",
                    {}};
     }
-    return engine.submit(std::move(request));
+    return engine->submit(std::move(request));
   }
 
   awaitable<void> drain(Clock::time_point deadline) {
@@ -156,20 +164,57 @@ class EngineGroup::Impl {
     return validate(request.sampling, vocab_size);
   }
 
-  // Among equals the next one after the last choice.
-  EngineClient& least_loaded() {
+  // Of those that are ready; null: none is. Among equals the next one after the last choice.
+  EngineClient* least_loaded() {
     const std::size_t first = next_++ % engines_.size();
-    std::size_t best = first;
-    int best_load = engines_[first]->num_live();
-    for (std::size_t i = 1; i < engines_.size(); ++i) {
-      const std::size_t candidate = (first + i) % engines_.size();
-      const int load = engines_[candidate]->num_live();
-      if (load < best_load) {
-        best = candidate;
-        best_load = load;
-      }
+    EngineClient* best = nullptr;
+    Load best_load;
+    for (std::size_t i = 0; i < engines_.size(); ++i) {
+      EngineClient& candidate = *engines_[(first + i) % engines_.size()];
+      if (candidate.status().state != EngineState::ready) continue;
+      const Load load = load_of(candidate);
+      if (best != nullptr && !(load < best_load)) continue;
+      best = &candidate;
+      best_load = load;
     }
-    return *engines_[best];
+    return best;
+  }
+
+  // Requests there, of other front ends too, then blocks in use of a thousand.
+  using Load = std::pair<int, int>;
+  static Load load_of(const EngineClient& engine) {
+    const EngineStats stats = engine.stats();
+    const int requests = std::max(engine.num_live(), stats.num_running + stats.num_waiting);
+    return {requests, static_cast<int>(stats.kv_cache_usage * 1000)};
+  }
+
+  // An engine that returns must be what the server has said it is.
+  Result<void> take_back(const Ready& ready) const {
+    if (!is_ready_.load(std::memory_order_acquire)) return {};
+    auto merged = merge_ready({ready_.engines.at(ready.engine.value), ready});
+    if (!merged) return merged.error();
+    if (ready.max_model_len >= ready_.max_model_len) return {};
+    return Error{ErrorCode::invalid_argument,
+                 "engine " + std::to_string(ready.engine.value) + " is back with max_model_len " +
+                     std::to_string(ready.max_model_len) + ", the server serves " +
+                     std::to_string(ready_.max_model_len),
+                 "max_model_len"};
+  }
+
+  // Between engines elsewhere, which have no model path of ours: an engine of this process dies
+  // with what it has, and the server with it. With one engine there is nowhere else to go.
+  decltype(EngineClient::Callbacks::retry) retry() {
+    if (!config_.model.path.empty() || engines_.size() < 2) return {};
+    return [this](AddRequest& request, const std::shared_ptr<GenerationBuffer>& buffer) {
+      if (draining_) return false;
+      EngineClient* const engine = least_loaded();
+      return engine != nullptr && engine->resubmit(request, buffer).has_value();
+    };
+  }
+
+  bool any_ready() const {
+    return std::ranges::any_of(
+        engines_, [](const auto& engine) { return engine->status().state == EngineState::ready; });
   }
 
   bool all_ready() const {
@@ -181,7 +226,7 @@ class EngineGroup::Impl {
   std::optional<Error> failed_engine() {
     for (auto& engine : engines_) {
       const EngineStatus status = engine->status();
-      if (status.state == EngineState::dead) {
+      if (status.state == EngineState::dead || status.state == EngineState::lost) {
         return Error{ErrorCode::unavailable, status.error, {}};
       }
       if (status.state == EngineState::starting &&

@@ -25,7 +25,7 @@ Generation& Generation::operator=(Generation&& other) noexcept {
 Generation::~Generation() { cancel(); }
 
 RequestId Generation::id() const { return buffer_->id; }
-EngineId Generation::engine() const { return buffer_->engine; }
+EngineId Generation::engine() const { return buffer_->client.load()->id(); }
 
 awaitable<std::optional<RequestOutput>> Generation::next() {
   while (true) {
@@ -37,8 +37,10 @@ awaitable<std::optional<RequestOutput>> Generation::next() {
 
 void Generation::cancel() {
   if (!buffer_) return;
-  if (!buffer_->finished()) client_->abort(buffer_->id);
+  // Closed before the engine is told: who hands it to another engine looks in the other order.
+  const bool runs = !buffer_->finished();
   buffer_->close();
+  if (runs) buffer_->client.load()->abort(buffer_->id);
 }
 
 }  // namespace quire

@@ -43,6 +43,15 @@ void GenerationBuffer::finish(FinishReason reason, std::optional<Error> error) {
 
 bool GenerationBuffer::reader_to_wake() { return std::exchange(reader_waits_, false); }
 
+bool GenerationBuffer::restart() {
+  const std::lock_guard lock(mutex_);
+  if (finished_ || begun_ || std::exchange(restarted_, true)) return false;
+  pending_.reset();
+  header_ = {};
+  header_.id = id;
+  return true;
+}
+
 void GenerationBuffer::close() {
   {
     const std::lock_guard lock(mutex_);
@@ -56,6 +65,7 @@ void GenerationBuffer::close() {
 std::optional<RequestOutput> GenerationBuffer::take() {
   const std::lock_guard lock(mutex_);
   reader_waits_ = !pending_ && !finished_;
+  begun_ = begun_ || pending_;
   return std::exchange(pending_, std::nullopt);
 }
 

@@ -2,6 +2,7 @@
 // Where outputs of one request gather between the engine's client, which fills it, and the
 // Generation, which empties it. Any thread. Holds at most what the request may produce: max_tokens.
 
+#include <atomic>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
 #include <mutex>
@@ -12,20 +13,24 @@
 
 namespace quire {
 
+class EngineClient;
+
 class GenerationBuffer {
  public:
-  GenerationBuffer(asio::any_io_executor executor, RequestId id, EngineId engine)
-      : id(id), engine(engine), wake_(std::move(executor), 1) {
+  GenerationBuffer(asio::any_io_executor executor, RequestId id)
+      : id(id), wake_(std::move(executor), 1) {
     header_.id = id;
   }
 
   const RequestId id;
-  const EngineId engine;
+  std::atomic<EngineClient*> client{nullptr};  // of the engine that has it
 
   // Wakes the reader if it waits. Outputs after the finish are dropped.
   void deliver(RequestOutput output);
   void deliver(TokenId token, Clock::time_point time);
   void finish(FinishReason reason, std::optional<Error> error);
+  // True, once, while nothing has been read: what came is forgotten, as another engine begins anew.
+  bool restart();
   // Nothing will be read any more.
   void close();
 
@@ -44,6 +49,8 @@ class GenerationBuffer {
   RequestOutput header_;  // what next() repeats with every output: times and counts so far
   std::optional<RequestOutput> pending_;
   bool finished_ = false;
+  bool begun_ = false;      // something was read
+  bool restarted_ = false;  // a request that ends two engines may be to blame
   bool reader_waits_ = false;
   Wake wake_;
 };

@@ -4,13 +4,15 @@
 #include <cassert>
 #include <utility>
 
+#include "base/log.h"
+
 namespace quire {
 namespace {
 
 std::string text_of(int value) { return std::to_string(value); }
 std::string text_of(const std::string& value) { return value; }
 
-// An engine of an older version leaves out what it does not know; that is no disagreement.
+// An engine of an older version leaves out what it does not know: no disagreement, but noted.
 bool is_known(int value) { return value != 0; }
 bool is_known(const std::string& value) { return !value.empty(); }
 
@@ -23,6 +25,29 @@ Result<void> must_be_equal(const Ready& a, const Ready& b, const T& in_a, const 
                    std::to_string(a.engine.value) + " has " + text_of(in_a) + ", engine " +
                    std::to_string(b.engine.value) + " has " + text_of(in_b),
                field};
+}
+
+// "full_attention:16/16x2": block size and kernel block size in tokens, layers.
+std::string groups_text(const Ready& ready) {
+  std::string text;
+  for (const KvGroupInfo& group : ready.groups) {
+    text += (text.empty() ? "" : " ") + group.kind + ":" + text_of(group.block_size) + "/" +
+            text_of(group.kernel_block_size) + "x" + text_of(group.layers);
+  }
+  return text;
+}
+
+// What an engine of an older version cannot be compared by.
+void log_silence(const Ready& ready) {
+  const auto note = [&](bool known, const char* field) {
+    if (!known)
+      log::warn("engine.not_compared", {{"engine", ready.engine.value}, {"field", field}});
+  };
+  note(is_known(ready.vocab_size), "vocab_size");
+  note(is_known(ready.model_fingerprint), "model_fingerprint");
+  note(is_known(ready.dtype), "dtype");
+  note(is_known(ready.kv_cache_dtype), "kv_cache_dtype");
+  note(!ready.groups.empty(), "groups");
 }
 
 Result<void> check(const Ready& ready) {
@@ -61,10 +86,17 @@ Result<ReadyInfo> merge_ready(std::vector<Ready> engines) {
   const Ready* stats_owner = nullptr;  // the first that has an address
   for (const Ready& engine : engines) {
     if (auto ok = check(engine); !ok) return ok.error();
+    if (engines.size() > 1) log_silence(engine);
     info.max_model_len = std::min(info.max_model_len, engine.max_model_len);
     info.vocab_size = std::max(info.vocab_size, engine.vocab_size);
     for (const auto& ok :
          {must_be_equal(first, engine, first.block_size, engine.block_size, "block_size"),
+          must_be_equal(first, engine, first.dtype, engine.dtype, "dtype"),
+          must_be_equal(first, engine, first.kv_cache_dtype, engine.kv_cache_dtype,
+                        "kv_cache_dtype"),
+          must_be_equal(first, engine, groups_text(first), groups_text(engine), "KV cache groups"),
+          must_be_equal(first, engine, first.mamba_cache_mode, engine.mamba_cache_mode,
+                        "mamba_cache_mode"),
           must_be_equal(first, engine, first.vocab_size, engine.vocab_size, "vocab_size"),
           must_be_equal(first, engine, first.model_fingerprint, engine.model_fingerprint,
                         "model_fingerprint")}) {

@@ -14,18 +14,18 @@ namespace {
 // An envelope has one field: the message, under the number of its kind. Numbers are the variants'
 // indices plus one.
 template <class Variant>
-std::string encode_variant(const Variant& message) {
-  proto::Writer envelope;
+std::string encode_variant(const Variant& message, Clock::time_point origin) {
+  proto::Writer envelope(origin);
   std::visit([&](const auto& m) { envelope(static_cast<int>(message.index()) + 1, m); }, message);
   return std::move(envelope.out);
 }
 
 template <class Variant, std::size_t... I>
-bool decode_kind(int kind, std::string_view bytes, std::optional<Variant>& out,
-                 std::index_sequence<I...>) {
+bool decode_kind(int kind, std::string_view bytes, Clock::time_point origin,
+                 std::optional<Variant>& out, std::index_sequence<I...>) {
   const auto decode_as = [&]<std::size_t K>(std::integral_constant<std::size_t, K>) {
     std::variant_alternative_t<K, Variant> message{};
-    if (!proto::Reader(bytes).read(message)) return false;
+    if (!proto::Reader(bytes, origin).read(message)) return false;
     out = std::move(message);
     return true;
   };
@@ -37,13 +37,13 @@ bool decode_kind(int kind, std::string_view bytes, std::optional<Variant>& out,
 }
 
 template <class Variant>
-Result<std::optional<Variant>> decode_variant(std::string_view bytes) {
+Result<std::optional<Variant>> decode_variant(std::string_view bytes, Clock::time_point origin) {
   const Error broken{ErrorCode::invalid_argument, "a message on the wire is broken", {}};
   std::optional<Variant> message;
   proto::Reader envelope(bytes);
   while (const int kind = envelope.next()) {
     const auto body = envelope.message();
-    if (body && !decode_kind<Variant>(kind, *body, message,
+    if (body && !decode_kind<Variant>(kind, *body, origin, message,
                                       std::make_index_sequence<std::variant_size_v<Variant>>())) {
       return broken;
     }
@@ -54,15 +54,19 @@ Result<std::optional<Variant>> decode_variant(std::string_view bytes) {
 
 }  // namespace
 
-std::string encode(const Command& command) { return encode_variant(command); }
-std::string encode(const EngineEvent& event) { return encode_variant(event); }
-
-Result<std::optional<Command>> decode_command(std::string_view bytes) {
-  return decode_variant<Command>(bytes);
+std::string encode(const Command& command, Clock::time_point origin) {
+  return encode_variant(command, origin);
+}
+std::string encode(const EngineEvent& event, Clock::time_point origin) {
+  return encode_variant(event, origin);
 }
 
-Result<std::optional<EngineEvent>> decode_event(std::string_view bytes) {
-  return decode_variant<EngineEvent>(bytes);
+Result<std::optional<Command>> decode_command(std::string_view bytes, Clock::time_point origin) {
+  return decode_variant<Command>(bytes, origin);
+}
+
+Result<std::optional<EngineEvent>> decode_event(std::string_view bytes, Clock::time_point origin) {
+  return decode_variant<EngineEvent>(bytes, origin);
 }
 
 void append_frame(std::string& stream, std::string_view message) {

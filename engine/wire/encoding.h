@@ -12,12 +12,22 @@
 
 namespace quire {
 
-std::string encode(const Command& command);
-std::string encode(const EngineEvent& event);
+// Times travel as what has passed since the origin. The two sides of a connection each take their
+// own clock's time at its opening, so that a time is right on the other clock but for the delay of
+// one message, and differences are exact.
+std::string encode(const Command& command, Clock::time_point origin = {});
+std::string encode(const EngineEvent& event, Clock::time_point origin = {});
 
 // nullopt: a kind of message that this version does not know. Error: not such a message.
-Result<std::optional<Command>> decode_command(std::string_view bytes);
-Result<std::optional<EngineEvent>> decode_event(std::string_view bytes);
+Result<std::optional<Command>> decode_command(std::string_view bytes,
+                                              Clock::time_point origin = {});
+Result<std::optional<EngineEvent>> decode_event(std::string_view bytes,
+                                                Clock::time_point origin = {});
+
+// Frames of the sockets' ends: is anybody there, and yes. As messages they are of an unknown kind,
+// 100 and 101, and empty.
+inline constexpr std::string_view kPing{"\xa2\x06\x00", 3};
+inline constexpr std::string_view kPong{"\xaa\x06\x00", 3};
 
 // On a stream each message comes after its length: 4 bytes, little-endian.
 inline constexpr std::size_t kMaxFrameBytes = std::size_t{64} << 20;

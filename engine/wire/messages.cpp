@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_map>
 #include <utility>
 
 namespace quire {
@@ -41,10 +42,20 @@ void merge(RequestOutput& into, RequestOutput&& next) {
   into.error = std::move(next.error);
 }
 
+// Each request then occurs once, however many steps are merged.
 void merge(StepOutput& into, StepOutput&& next) {
   spell_out(into);
   spell_out(next);
-  append(into.requests, std::move(next.requests));
+  std::unordered_map<RequestId, std::size_t> place_of;
+  for (std::size_t i = 0; i < into.requests.size(); ++i) place_of[into.requests[i].id] = i;
+  for (RequestOutput& output : next.requests) {
+    const auto [place, is_new] = place_of.try_emplace(output.id, into.requests.size());
+    if (is_new) {
+      into.requests.push_back(std::move(output));
+    } else {
+      merge(into.requests[place->second], std::move(output));
+    }
+  }
   into.time = next.time;
   const int step_tokens = into.stats.step_tokens + next.stats.step_tokens;
   const int step_requests = into.stats.step_requests + next.stats.step_requests;

@@ -39,8 +39,14 @@ constexpr bool is_known(std::uint64_t value) {
 template <class E>
 inline constexpr std::optional<E> kIfUnknown = std::nullopt;
 
+// Times are written as nanoseconds since an origin, on the sender's clock; unset ones are absent.
+using Time = std::chrono::steady_clock::time_point;
+
 struct Writer {
+  explicit Writer(Time origin = {}) : origin(origin) {}
+
   std::string out;
+  const Time origin;
 
   void varint(std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
@@ -79,8 +85,8 @@ struct Writer {
   void operator()(int field, StrongId<Tag, Int> id) {
     (*this)(field, id.value);
   }
-  void operator()(int field, std::chrono::steady_clock::time_point time) {
-    (*this)(field, static_cast<std::int64_t>(time.time_since_epoch().count()));
+  void operator()(int field, Time time) {
+    if (time != Time()) (*this)(field, static_cast<std::int64_t>((time - origin).count()));
   }
   template <class T>
   void operator()(int field, const std::optional<T>& value) {
@@ -100,7 +106,7 @@ struct Writer {
   }
   template <HasFields T>
   void operator()(int field, const T& message) {
-    Writer nested;
+    Writer nested(origin);
     for_each_field(nested, message);
     bytes(field, nested.out);
   }
@@ -109,7 +115,7 @@ struct Writer {
 // One field of the input: what a struct's visitor is offered, and takes if the number is its own.
 class Reader {
  public:
-  explicit Reader(std::string_view input) : rest_(input) {}
+  explicit Reader(std::string_view input, Time origin = {}) : rest_(input), origin_(origin) {}
 
   // Reads all fields into the struct. False: the input is broken.
   template <class T>
@@ -150,10 +156,11 @@ class Reader {
   void operator()(int field, StrongId<Tag, Int>& id) {
     (*this)(field, id.value);
   }
-  void operator()(int field, std::chrono::steady_clock::time_point& time) {
+  void operator()(int field, Time& time) {
     if (!is(field, WireType::varint)) return;
-    time = std::chrono::steady_clock::time_point(
-        std::chrono::steady_clock::duration(static_cast<std::int64_t>(number_)));
+    // Unsigned, because a peer may send any number.
+    const auto since = static_cast<std::uint64_t>(origin_.time_since_epoch().count()) + number_;
+    time = Time(Time::duration(static_cast<std::int64_t>(since)));
   }
   template <class T>
   void operator()(int field, std::optional<T>& value) {
@@ -189,7 +196,7 @@ class Reader {
   }
   template <HasFields T>
   void operator()(int field, T& message) {
-    if (is(field, WireType::bytes) && !Reader(bytes_).read(message)) ok_ = false;
+    if (is(field, WireType::bytes) && !Reader(bytes_, origin_).read(message)) ok_ = false;
   }
 
  private:
@@ -250,6 +257,7 @@ class Reader {
   }
 
   std::string_view rest_;
+  Time origin_;
   bool ok_ = true;
   int field_ = 0;
   WireType type_ = WireType::varint;

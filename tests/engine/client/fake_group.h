@@ -15,12 +15,14 @@ namespace quire::test {
 
 struct FakeGroup {
   FakeGroup(asio::any_io_executor pool, std::vector<FakeEngineOptions> options,
-            EngineGroupOptions group_options = {}, EngineConfig config = {}) {
+            EngineGroupOptions group_options = {}, EngineConfig config = {},
+            bool elsewhere = false) {
     std::vector<std::unique_ptr<ClientEnd>> ends;
     for (auto& one : options) {
       engines.push_back(std::make_unique<FakeEngine>(std::move(one)));
       ends.push_back(engines.back()->take_client_end());
     }
+    if (!elsewhere) config.model.path = "here";
     group = std::make_unique<EngineGroup>(pool, std::move(ends), std::move(config), group_options);
   }
 

@@ -65,7 +65,8 @@ TEST_CASE("steps that nobody takes are merged, without loss", "[engine][wire]") 
     const auto& output = std::get<StepOutput>(events[i]);
     counted += output.stats.step_tokens;
     for (const auto& one : output.tokens) tokens.push_back(one.token);
-    for (const auto& one : output.requests) tokens.push_back(one.token_ids.at(0));
+    for (const auto& one : output.requests)
+      tokens.insert(tokens.end(), one.token_ids.begin(), one.token_ids.end());
   }
   CHECK(tokens == std::vector<TokenId>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
   CHECK(counted == 10);

@@ -1,0 +1,207 @@
+// The front end's side of a socket: engine/wire/socket_channel.h.
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "engine/wire/connection.h"
+#include "engine/wire/socket_channel.h"
+#include "engine/wire/wake_up.h"
+
+namespace quire {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kOpening{5000};  // to connect and prove the secret
+constexpr milliseconds kFirstPause{50};
+constexpr milliseconds kLongestPause{2000};
+constexpr std::size_t kBytesAhead = 1 << 20;  // encoded, not yet sent
+
+class SocketClientEnd final : public ClientEnd {
+ public:
+  SocketClientEnd(SocketAddress address, SocketOptions options)
+      : address_(std::move(address)), options_(std::move(options)) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~SocketClientEnd() override {
+    close();
+    thread_.join();
+  }
+
+  bool send(Command& command) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_ || !connected_) return false;
+      if (std::holds_alternative<AddRequest>(command) &&
+          outbox_.size() >= options_.limits.max_commands) {
+        return false;
+      }
+      outbox_.push_back(std::move(command));
+      if (outbox_.size() > 1) return true;
+    }
+    wake_up_.wake();
+    return true;
+  }
+
+  void on_events(std::function<void()> notify) override {
+    const std::lock_guard lock(mutex_);
+    notify_ = std::move(notify);
+  }
+
+  bool take(std::vector<EngineEvent>& events) override {
+    const std::lock_guard lock(mutex_);
+    std::ranges::move(events_, std::back_inserter(events));
+    events_.clear();
+    return true;  // what is lost may come back
+  }
+
+  void close() override {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+      notify_ = nullptr;
+    }
+    wake_up_.wake();
+  }
+
+ private:
+  void run() {
+    auto pause = kFirstPause;
+    while (!is_closed()) {
+      bool was_open = false;
+      const Error why = converse(was_open);
+      if (was_open) pause = kFirstPause;
+      if (was_open || why.code == ErrorCode::unauthorized) {
+        deliver(EngineDead{{}, address_.text() + ": " + why.detail});
+        said_.clear();
+      } else if (said_ != why.detail) {
+        said_ = why.detail;
+        deliver(StartupProgress{"waiting for " + address_.text() + ": " + why.detail, 0});
+      }
+      wait(-1, 0, pause);
+      pause = std::min(pause * 2, kLongestPause);
+    }
+  }
+
+  // From connecting to the end of the connection, and why it ended.
+  Error converse(bool& was_open) {
+    auto socket = begin_connect(address_);
+    if (!socket) return socket.error();
+    wait(socket->get(), POLLOUT, kOpening);
+    if (const std::string error = connect_error(*socket); !error.empty())
+      return {ErrorCode::unavailable, error, {}};
+    Connection connection(std::move(*socket), Connection::Role::front_end, options_.secret);
+    const Error why = exchange(connection, was_open);
+    const std::lock_guard lock(mutex_);
+    connected_ = false;
+    outbox_.clear();
+    return why;
+  }
+
+  Error exchange(Connection& connection, bool& was_open) {
+    const auto begun = Clock::now();
+    const auto interval = std::max<milliseconds>(options_.silence / 4, milliseconds(1));
+    auto next_ping = begun;
+    std::vector<std::string> frames;
+    while (!is_closed()) {
+      const auto now = Clock::now();
+      if (!connection.is_open() && now - begun > kOpening)
+        return {ErrorCode::timeout, "the peer does not answer as an engine would", {}};
+      if (connection.is_open() && now - connection.last_heard() > options_.silence)
+        return {ErrorCode::timeout,
+                "the engine has not answered for " + std::to_string(options_.silence.count()) +
+                    " ms (--engine-timeout)",
+                {}};
+      if (connection.is_open() && now >= next_ping) {
+        connection.queue(kPing);
+        next_ping = now + interval;
+      }
+      queue_commands(connection);
+      if (auto ok = connection.write(); !ok) return ok.error();
+      wait(connection.descriptor(),
+           static_cast<short>(POLLIN | (connection.wants_write() ? POLLOUT : 0)), interval);
+      frames.clear();
+      const auto read = connection.read(frames);
+      if (connection.is_open() && !std::exchange(was_open, true)) {
+        const std::lock_guard lock(mutex_);
+        connected_ = true;
+      }
+      for (const std::string& frame : frames) {
+        auto event = decode_event(frame, connection.opened_at());
+        if (!event) return event.error();
+        if (*event) deliver(std::move(**event));
+      }
+      if (!read) return read.error();
+    }
+    return {ErrorCode::cancelled, "closed", {}};
+  }
+
+  void queue_commands(Connection& connection) {
+    if (!connection.is_open() || connection.queued_bytes() > kBytesAhead) return;
+    {
+      const std::lock_guard lock(mutex_);
+      sending_.swap(outbox_);
+    }
+    for (const Command& command : sending_)
+      connection.queue(encode(command, connection.opened_at()));
+    sending_.clear();
+  }
+
+  void deliver(EngineEvent event) {
+    std::function<void()> notify;
+    {
+      const std::lock_guard lock(mutex_);
+      auto* step = std::get_if<StepOutput>(&event);
+      if (step != nullptr && events_.size() >= options_.limits.max_events &&
+          std::holds_alternative<StepOutput>(events_.back())) {
+        merge(std::get<StepOutput>(events_.back()), std::move(*step));
+        return;
+      }
+      events_.push_back(std::move(event));
+      if (events_.size() > 1) return;
+      notify = notify_;
+    }
+    if (notify) notify();
+  }
+
+  bool is_closed() {
+    const std::lock_guard lock(mutex_);
+    return closed_;
+  }
+
+  void wait(int descriptor, short events, milliseconds at_most) {
+    std::array<pollfd, 2> polled{pollfd{wake_up_.descriptor(), POLLIN, 0},
+                                 pollfd{descriptor, events, 0}};
+    ::poll(polled.data(), polled.size(), static_cast<int>(at_most.count()));
+    if (polled[0].revents != 0) wake_up_.reset();
+  }
+
+  const SocketAddress address_;
+  const SocketOptions options_;
+  WakeUp wake_up_;
+
+  std::mutex mutex_;  // what follows
+  std::vector<Command> outbox_;
+  std::vector<EngineEvent> events_;
+  std::function<void()> notify_;
+  bool connected_ = false;
+  bool closed_ = false;
+
+  // The thread's own.
+  std::vector<Command> sending_;
+  std::string said_;
+  std::thread thread_;  // last: it uses what is above
+};
+
+}  // namespace
+
+std::unique_ptr<ClientEnd> make_socket_client_end(SocketAddress address, SocketOptions options) {
+  return std::make_unique<SocketClientEnd>(std::move(address), std::move(options));
+}
+
+}  // namespace quire
