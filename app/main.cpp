@@ -9,6 +9,7 @@
 #include "app/check_main.h"
 #include "app/engine_main.h"
 #include "app/grammar_main.h"
+#include "app/parse_main.h"
 #include "app/plan_main.h"
 #include "app/render_main.h"
 #include "app/serve_main.h"
@@ -40,6 +41,7 @@ constexpr std::array kSubcommands = {
     Subcommand{"render", "messages to a prompt, by a chat template", quire::render_main},
     Subcommand{"grammar", "what a schema, a regular expression or a grammar lets through",
                quire::grammar_main},
+    Subcommand{"parse", "a model's words to reasoning, content and tool calls", quire::parse_main},
     Subcommand{"version", "print the version", version_main},
 };
 

@@ -1,7 +1,6 @@
 #include "app/model_text.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -71,26 +70,18 @@ jinja::Dict parse_kwargs(const std::string& json) {
                  "--default-chat-template-kwargs"});
 }
 
-// The file that the chat template stands in, whatever its form.
-std::string template_text(const ServeFlags& flags) {
-  if (!flags.chat_template.empty()) return read_text_file(flags.chat_template, kMaxTemplateBytes);
-  const std::filesystem::path folder = flags.engine.model.path;
-  for (const char* name : {"chat_template.jinja", "chat_template.json", "tokenizer_config.json"}) {
-    if (std::filesystem::exists(folder / name))
-      return read_text_file(folder / name, kMaxTemplateBytes);
-  }
-  return {};
-}
-
-// The template shows how a model was taught to call tools and to think.
+// By the flags; else the template shows how a model was taught to call tools and to think.
 void set_parsers(TextDefaults& defaults, const ServeFlags& flags,
                  const std::optional<ChatTemplate>& chat_template) {
-  const bool shows_calls =
-      chat_template && template_text(flags).find("<tool_call>") != std::string::npos;
-  const bool shows_thinking = chat_template && chat_template->shows_thinking();
-  defaults.tools = flags.tool_call_parser ? *flags.tool_call_parser != "none" : shows_calls;
-  defaults.reasoning = flags.reasoning_parser ? *flags.reasoning_parser != "none" : shows_thinking;
-  if (flags.enable_auto_tool_choice && !defaults.tools) {
+  const std::string source = chat_template ? chat_template->source() : std::string();
+  defaults.dialect = flags.tool_call_parser ? find_dialect(*flags.tool_call_parser, source)
+                                            : dialect_of_template(source);
+  defaults.reasoning = flags.reasoning_parser ? find_reasoning_format(*flags.reasoning_parser)
+                                              : reasoning_of_template(source);
+  log::info("text.parsers",
+            {{"tool_calls", defaults.dialect ? defaults.dialect->name : "none"},
+             {"reasoning", defaults.reasoning ? defaults.reasoning->name : "none"}});
+  if (flags.enable_auto_tool_choice && !defaults.dialect) {
     throw Failure({ErrorCode::invalid_argument,
                    "--enable-auto-tool-choice: the chat template shows no tool calls that are "
                    "known here; name a parser with --tool-call-parser",

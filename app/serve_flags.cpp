@@ -3,16 +3,38 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 
 #include "app/backends.h"
 #include "app/engine_flags.h"
+#include "text/output/dialect.h"
 
 namespace quire {
 
 namespace {
 
 using std::chrono::milliseconds;
+
+template <class T>
+std::string names_of(const std::vector<T>& all) {
+  std::string names;
+  for (const T& one : all) {
+    for (const std::string& alias : one.aliases) names += alias + ", ";
+    names += one.name + ", ";
+  }
+  names.resize(names.size() - 2);
+  return names;
+}
+
+CLI::Validator known(std::function<bool(const std::string&)> is_known, std::string names) {
+  return CLI::Validator(
+      [is_known = std::move(is_known), names = std::move(names)](std::string& name) {
+        const bool fits = name == "none" || is_known(name);
+        return fits ? std::string() : name + " is not known; known are none, " + names;
+      },
+      "NAME");
+}
 
 void add_seconds(CLI::App& app, const std::string& flag, milliseconds& value,
                  const std::string& what) {
@@ -71,14 +93,17 @@ void add_text_flags(CLI::App& app, ServeFlags& flags) {
                  "Defaults of sampling: auto (the model's generation_config.json) or vllm (none)")
       ->check(CLI::IsMember({"auto", "vllm"}));
   app.add_option("--tool-call-parser", flags.tool_call_parser,
-                 "hermes, or none; by default hermes where the chat template shows tool calls so")
-      ->check(CLI::IsMember({"hermes", "none"}));
+                 "How the model writes tool calls: " + names_of(dialects()) +
+                     ", or none; by default what the chat template shows")
+      ->check(known([](const std::string& name) { return find_dialect(name) != nullptr; },
+                    names_of(dialects())));
   app.add_flag("--enable-auto-tool-choice", flags.enable_auto_tool_choice,
                "Refuse to start without a tool call parser");
   app.add_option("--reasoning-parser", flags.reasoning_parser,
-                 "think (also qwen3, deepseek_r1), or none; by default think where the chat "
-                 "template shows it")
-      ->check(CLI::IsMember({"think", "qwen3", "deepseek_r1", "none"}));
+                 "How it thinks: " + names_of(reasoning_formats()) +
+                     ", or none; by default what the chat template shows")
+      ->check(known([](const std::string& name) { return find_reasoning_format(name) != nullptr; },
+                    names_of(reasoning_formats())));
   app.add_flag("--exclude-tools-when-tool-choice-none", flags.exclude_tools_when_none,
                "tool_choice none hides the tools from the model");
   app.add_flag("--enable-prompt-tokens-details,!--no-enable-prompt-tokens-details",

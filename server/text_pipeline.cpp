@@ -82,9 +82,27 @@ Error bad_request(std::string detail, std::string field = {}) {
   return {ErrorCode::invalid_argument, std::move(detail), std::move(field)};
 }
 
-std::string_view without_trailing_space(std::string_view text) {
-  const auto end = text.find_last_not_of(" \t\r\n");
-  return end == std::string_view::npos ? std::string_view() : text.substr(0, end + 1);
+// A prompt that goes on with the assistant's words may stop in the middle of a thought.
+bool opens_reasoning(std::string_view prompt, const ReasoningFormat& format, bool continues) {
+  const auto end = prompt.find_last_not_of(" \t\r\n");
+  const auto text = prompt.substr(0, end == prompt.npos ? 0 : end + 1);
+  for (const std::string& open : format.open) {
+    if (text.ends_with(open)) return true;
+    const auto opened = text.rfind(open);
+    const auto closed = text.rfind(format.close.front());
+    if (continues && opened != text.npos && (closed == text.npos || closed < opened)) return true;
+  }
+  return false;
+}
+
+void add_special(std::vector<TokenId>& ids, const Tokenizer& tokenizer,
+                 const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    if (const auto id = tokenizer.token_to_id(text); id && tokenizer.is_special(*id)) {
+      ids.push_back(*id);
+    }
+  }
+  std::sort(ids.begin(), ids.end());
 }
 
 }  // namespace
@@ -97,6 +115,11 @@ TextPipeline::TextPipeline(std::unique_ptr<const Tokenizer> tokenizer,
   for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id) {
     longest_token_ = std::max(longest_token_, tokenizer_->id_to_token(id).size());
   }
+  if (defaults_.reasoning) {
+    add_special(reasoning_markup_, *tokenizer_, defaults_.reasoning->markers());
+  }
+  all_markup_ = reasoning_markup_;
+  if (defaults_.dialect) add_special(all_markup_, *tokenizer_, defaults_.dialect->markers());
 }
 
 Result<std::string> TextPipeline::render(const ChatCompletionRequest& request) const {
@@ -129,7 +152,10 @@ Result<ChatPrompt> TextPipeline::chat_prompt(const ChatCompletionRequest& reques
   if (!text) return text.error();
   auto ids = encode(*text, request.add_special_tokens.value_or(false), max_tokens);
   if (!ids) return ids.error();
-  return ChatPrompt{std::move(*ids), without_trailing_space(*text).ends_with("<think>")};
+  const bool starts_thinking =
+      defaults_.reasoning &&
+      opens_reasoning(*text, *defaults_.reasoning, request.continue_final_message);
+  return ChatPrompt{std::move(*ids), starts_thinking};
 }
 
 Result<std::vector<TokenId>> TextPipeline::encode(std::string_view text, bool add_special_tokens,

@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "openapi/dto.h"
+#include "text/output/dialect.h"
 #include "text/template/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -24,9 +25,9 @@ struct TextDefaults {
   std::optional<int> max_new_tokens{};
   std::vector<TokenId> eos_token_ids{};
 
-  jinja::Dict template_kwargs{};  // --default-chat-template-kwargs
-  bool reasoning = false;         // split <think> from the answer
-  bool tools = false;             // look for tool calls where the request has tools
+  jinja::Dict template_kwargs{};               // --default-chat-template-kwargs
+  const ReasoningFormat* reasoning = nullptr;  // null: none is split from the answer
+  const Dialect* dialect = nullptr;  // of tool calls, where the request has tools; null: none known
   bool trust_request_chat_template = false;
   bool exclude_tools_when_none = false;  // tool_choice none hides the tools from the model
   bool prompt_tokens_details = true;     // usage says how much of the prompt was cached
@@ -35,7 +36,7 @@ struct TextDefaults {
 
 struct ChatPrompt {
   std::vector<TokenId> ids{};
-  bool starts_thinking = false;  // the prompt ends inside <think>
+  bool starts_thinking = false;  // the prompt has opened the reasoning
 };
 
 class TextPipeline {
@@ -45,6 +46,10 @@ class TextPipeline {
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const TextDefaults& defaults() const { return defaults_; }
+  // Special tokens that are markup of reasoning or, if asked for, of calls: a parser needs them.
+  const std::vector<TokenId>& markup(bool with_calls) const {
+    return with_calls ? all_markup_ : reasoning_markup_;
+  }
 
   // A text that cannot fit max_tokens is refused before it is cut into tokens.
   Result<ChatPrompt> chat_prompt(const openapi::ChatCompletionRequest& request,
@@ -58,7 +63,8 @@ class TextPipeline {
   std::unique_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> template_;
   TextDefaults defaults_;
-  std::size_t longest_token_ = 1;  // bytes
+  std::size_t longest_token_ = 1;                       // bytes
+  std::vector<TokenId> reasoning_markup_, all_markup_;  // ascending
 };
 
 // About how long the request takes to become tokens, in bytes of text.

@@ -12,7 +12,13 @@ namespace {
 void append(OutputDelta& into, OutputDelta&& more) {
   into.reasoning += more.reasoning;
   into.content += more.content;
-  std::move(more.tool_calls.begin(), more.tool_calls.end(), std::back_inserter(into.tool_calls));
+  for (ToolCallDelta& call : more.tool_calls) {
+    if (!into.tool_calls.empty() && into.tool_calls.back().index == call.index) {
+      into.tool_calls.back().arguments += call.arguments;
+    } else {
+      into.tool_calls.push_back(std::move(call));
+    }
+  }
 }
 
 }  // namespace
@@ -27,9 +33,9 @@ ChoiceText::ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options,
                        std::span<const TokenId> prompt_end)
     : tokenizer_(&tokenizer),
       options_(std::move(options)),
-      detokenizer_(tokenizer, options_.skip_special_tokens, prompt_end),
+      detokenizer_(tokenizer, false, shown_part(prompt_end)),
       stops_(options_.stop, options_.include_stop) {
-  if (options_.parser) parser_.emplace(*options_.parser);
+  if (options_.format) parser_.emplace(*options_.format);
 }
 
 openapi::TokenLogprob ChoiceText::logprob_of(const PositionLogprobs& position) const {
@@ -41,9 +47,36 @@ openapi::TokenLogprob ChoiceText::logprob_of(const PositionLogprobs& position) c
   return logprob;
 }
 
+std::optional<int> ChoiceText::num_reasoning_tokens() const {
+  if (!options_.format || !options_.format->reasoning) return {};
+  return num_reasoning_tokens_;
+}
+
+// Special tokens are left out here, but for those that the parser reads.
+bool ChoiceText::is_shown(TokenId id) const {
+  const auto& shown = options_.shown_specials;
+  return !options_.skip_special_tokens || !tokenizer_->is_special(id) ||
+         std::binary_search(shown.begin(), shown.end(), id);
+}
+
+std::vector<TokenId> ChoiceText::shown_part(std::span<const TokenId> ids) const {
+  std::vector<TokenId> shown;
+  std::copy_if(ids.begin(), ids.end(), std::back_inserter(shown),
+               [this](TokenId id) { return is_shown(id); });
+  return shown;
+}
+
+void ChoiceText::push_text(std::string_view text, ChoiceDelta& delta) {
+  if (text.empty()) return;
+  if (parser_) {
+    append(delta.text, parser_->push(text));
+  } else {
+    delta.text.content += text;
+  }
+}
+
 // Token by token: a stop string ends the choice at the token that completes it, however many came.
-std::string ChoiceText::push_tokens(const RequestOutput& output, ChoiceDelta& delta) {
-  std::string text;
+void ChoiceText::push_tokens(const RequestOutput& output, ChoiceDelta& delta) {
   for (std::size_t i = 0; i < output.token_ids.size() && !stops_.found(); ++i) {
     const TokenId id = output.token_ids[i];
     ++num_tokens_;
@@ -53,13 +86,13 @@ std::string ChoiceText::push_tokens(const RequestOutput& output, ChoiceDelta& de
     }
     const bool is_stop_token = output.stop_token && i + 1 == output.token_ids.size();
     if (is_stop_token && !options_.include_stop) break;
-    text += stops_.push(detokenizer_.push(id), num_tokens_ > options_.min_tokens);
+    if (parser_ && parser_->in_reasoning()) ++num_reasoning_tokens_;
+    push_text(stops_.push(is_shown(id) ? detokenizer_.push(id) : std::string(), num_tokens_ > options_.min_tokens), delta);
   }
   if (output.finish_reason && !stops_.found()) {
-    text += stops_.push(detokenizer_.finish(), num_tokens_ > options_.min_tokens);
-    text += stops_.finish();
+    push_text(stops_.push(detokenizer_.finish(), num_tokens_ > options_.min_tokens), delta);
+    push_text(stops_.finish(), delta);
   }
-  return text;
 }
 
 void ChoiceText::finish(const RequestOutput& output, ChoiceDelta& delta) {
@@ -90,12 +123,7 @@ ChoiceDelta ChoiceText::push(const RequestOutput& output) {
     delta.finish_reason = name_of(FinishReason::length);
     return delta;
   }
-  std::string text = push_tokens(output, delta);
-  if (parser_) {
-    delta.text = parser_->push(text);
-  } else {
-    delta.text.content = std::move(text);
-  }
+  push_tokens(output, delta);
   if (output.finish_reason || stops_.found()) finish(output, delta);
   if (options_.one_tool_call) {
     std::erase_if(delta.text.tool_calls, [](const ToolCallDelta& call) { return call.index > 0; });

@@ -20,9 +20,10 @@ struct ChoiceTextOptions {
   std::vector<std::string> stop{};
   bool include_stop = false;
   int min_tokens = 0;
-  std::vector<TokenId> stop_token_ids{};        // the request's own
-  std::optional<OutputParserOptions> parser{};  // unset: all is content
-  bool one_tool_call = false;                   // parallel_tool_calls is false
+  std::vector<TokenId> stop_token_ids{};  // the request's own
+  std::optional<OutputFormat> format{};   // unset: all is content
+  std::vector<TokenId> shown_specials{};  // to the parser, though special; ascending
+  bool one_tool_call = false;             // parallel_tool_calls is false
   bool wants_logprobs = false;
   bool tokens_as_ids = false;  // log-probabilities name a token token_id:7
   bool prompt_only = false;    // what is generated is not wanted: echo with max_tokens 0
@@ -51,9 +52,14 @@ class ChoiceText {
   // Not of an output that failed. After a finish_reason nothing may be pushed.
   ChoiceDelta push(const RequestOutput& output);
   int num_tokens() const { return num_tokens_; }  // that count: up to a stop string
+  // Of them, those that came inside of reasoning; unset where none is looked for.
+  std::optional<int> num_reasoning_tokens() const;
 
  private:
-  std::string push_tokens(const RequestOutput& output, ChoiceDelta& delta);
+  void push_tokens(const RequestOutput& output, ChoiceDelta& delta);
+  void push_text(std::string_view text, ChoiceDelta& delta);
+  bool is_shown(TokenId id) const;
+  std::vector<TokenId> shown_part(std::span<const TokenId> ids) const;
   void finish(const RequestOutput& output, ChoiceDelta& delta);
   openapi::TokenLogprob logprob_of(const PositionLogprobs& position) const;
 
@@ -63,6 +69,7 @@ class ChoiceText {
   StopStrings stops_;
   std::optional<OutputParser> parser_;
   int num_tokens_ = 0;
+  int num_reasoning_tokens_ = 0;
 };
 
 }  // namespace quire

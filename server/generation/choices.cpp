@@ -170,6 +170,9 @@ openapi::Usage usage_of(const std::vector<Choice>& choices, const TextDefaults& 
   int last_prompt = -1;
   for (const Choice& choice : choices) {
     usage.completion_tokens += choice.text.num_tokens();
+    if (const auto reasoning = choice.text.num_reasoning_tokens()) {
+      usage.reasoning_tokens = usage.reasoning_tokens.value_or(0) + *reasoning;
+    }
     if (std::exchange(last_prompt, choice.prompt) == choice.prompt) continue;
     usage.prompt_tokens += choice.prompt_tokens;
     cached += choice.cached_tokens;

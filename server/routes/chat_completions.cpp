@@ -23,22 +23,29 @@ Result<void> check_tools(const ChatCompletionRequest& chat, const TextDefaults& 
                  "server does not offer; use auto",
                  "tool_choice"};
   }
-  if (defaults.tools || !chat.tool_choice) return {};
+  if (defaults.dialect || !chat.tool_choice) return {};
   return Error{ErrorCode::invalid_argument,
                "tool_choice auto needs a tool parser; start the server with "
                "--enable-auto-tool-choice and --tool-call-parser",
                "tool_choice"};
 }
 
-ChoicePlan plan_for(const ChatCompletionRequest& chat, const TextDefaults& defaults,
+ChoicePlan plan_for(const ChatCompletionRequest& chat, const TextPipeline& text,
                     bool starts_thinking) {
+  const TextDefaults& defaults = text.defaults();
   ChoicePlan plan(chat);
   plan.text.one_tool_call = !chat.parallel_tool_calls;
   plan.text.wants_logprobs = chat.logprobs;
-  const bool calls = defaults.tools && !chat.tools.empty() && chat.tool_choice != ToolChoice::none;
+  const bool calls =
+      defaults.dialect && !chat.tools.empty() && chat.tool_choice != ToolChoice::none;
   if (defaults.reasoning || calls) {
-    plan.text.parser =
-        OutputParserOptions{defaults.reasoning, starts_thinking, calls, !chat.stream};
+    OutputFormat& format = plan.text.format.emplace();
+    format.dialect = defaults.dialect;
+    format.calls = calls;
+    format.reasoning = defaults.reasoning;
+    format.starts_inside = starts_thinking;
+    if (calls) format.types = std::make_shared<ToolTypes>(chat.tools);
+    plan.text.shown_specials = text.markup(calls);
   }
   if (chat.logprobs) plan.logprobs = static_cast<int>(chat.top_logprobs);
   return plan;
@@ -79,7 +86,7 @@ awaitable<void> post_chat_completions(Exchange& exchange, AppState& app) {
     options.echo = chat->messages.back().content.value_or("");
   }
   if (options.return_token_ids) options.prompt_ids = prompt->ids;
-  const ChoicePlan plan = plan_for(*chat, app.text.defaults(), prompt->starts_thinking);
+  const ChoicePlan plan = plan_for(*chat, app.text, prompt->starts_thinking);
   std::vector<Choice> choices;  // ~Generation() aborts in the engine on every way out
   if (const auto ok = submit_choices(plan, exchange, app, 0, std::move(prompt->ids), choices);
       !ok) {

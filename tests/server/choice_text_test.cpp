@@ -101,7 +101,9 @@ TEST_CASE("reasoning and tool calls are split from the content", "[server][choic
   for (const std::size_t size : {1, 4, 1000}) {
     INFO(size);
     ChoiceTextOptions options;
-    options.parser = OutputParserOptions{true, true, true};
+    options.format = OutputFormat{.dialect = find_dialect("hermes"),
+                                  .reasoning = find_reasoning_format("think"),
+                                  .starts_inside = true};
     const auto told = tell(outputs_of(text, size), options);
     CHECK(told.reasoning.find("thinking") != std::string::npos);
     CHECK(told.content.find("Let me see.") != std::string::npos);

@@ -25,7 +25,8 @@ TestServerOptions::TestServerOptions() {
   config.model_root = kModel;
   config.shutdown_timeout = std::chrono::seconds(20);
   defaults.eos_token_ids = {kEndOfTurn};
-  defaults.reasoning = defaults.tools = true;
+  defaults.reasoning = find_reasoning_format("think");
+  defaults.dialect = find_dialect("hermes");
 }
 
 TestServer::TestServer(TestServerOptions options)

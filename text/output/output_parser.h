@@ -1,55 +1,43 @@
 #pragma once
-// Splits what a model says into reasoning, content and tool calls, while it is still being said.
+// Splits what a model says into reasoning, content and tool calls, while it is still being said:
+// one automaton for all dialects, with constant work for each byte (times the length of a marker).
 // One object per choice of a request; not thread-safe.
 
+#include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
+
+#include "text/output/dialect.h"
+#include "text/output/output_delta.h"
+#include "text/output/tool_types.h"
 
 namespace quire {
 
-// As OpenAI streams it: id and name come once, with the call's first delta; the arguments of all
-// deltas of one index concatenate to the JSON text that the model wrote.
-struct ToolCallDelta {
-  int index = 0;
-  std::optional<std::string> id;
-  std::optional<std::string> name;
-  std::string arguments;
-};
-
-struct OutputDelta {
-  std::string reasoning;
-  std::string content;
-  std::vector<ToolCallDelta> tool_calls;
-  bool empty() const { return reasoning.empty() && content.empty() && tool_calls.empty(); }
-};
-
-struct OutputParserOptions {
-  bool reasoning = false;     // text up to </think> is reasoning
-  bool starts_inside = true;  // the prompt opened <think>; otherwise the answer has to
-  bool tools = false;         // look for Hermes tool calls
-  // Calls come when they are complete, and a broken one is content as a whole: for answers that are
-  // not streamed. Otherwise arguments come as they are written, and of a call that breaks off after
-  // they began, what follows is content.
-  bool whole_calls = false;
+struct OutputFormat {
+  const Dialect* dialect = nullptr;            // null: no tool calls are known
+  bool calls = true;                           // look for the dialect's calls
+  const ReasoningFormat* reasoning = nullptr;  // null: no reasoning is looked for
+  bool starts_inside = false;                  // the prompt has opened the reasoning
+  std::shared_ptr<const ToolTypes> types{};    // of the request's tools
 };
 
 class OutputParser {
  public:
-  explicit OutputParser(OutputParserOptions options);
+  explicit OutputParser(OutputFormat format);
   OutputParser(OutputParser&&) noexcept;
   OutputParser& operator=(OutputParser&&) noexcept;
   ~OutputParser();
 
-  // Any cut of the text gives the same in sum. White space next to markers is dropped: after
-  // <think>, before and after </think>, and around calls at either end of the content.
+  // Any cut of the text gives the same in sum. White space at the ends of reasoning, and of content
+  // next to markup, is dropped. Special tokens come as their text.
   OutputDelta push(std::string_view text);
-  // What was held back: an unfinished marker or call is content, never lost.
+  // The end. Of a call that breaks off nothing more is given once its name has been; what was held
+  // back otherwise (an unfinished marker or call) is content.
   OutputDelta finish();
 
   int num_tool_calls() const;  // so far; the finish reason is tool_calls where it is not 0
+  bool in_reasoning() const;   // what comes next is thought, as far as is known
+  std::uint64_t work() const;  // bytes looked at so far, each as often as it was
 
  private:
   struct State;

@@ -184,13 +184,11 @@ struct ChatTemplate::Parts {
   std::unique_ptr<jinja::TemplateTree>
       with_tools;  // where the model has another one for requests with tools
   Dict tokens;
-  bool shows_thinking = false;
+  std::string source;
 
   void add(const std::string& source, const std::string& origin, bool is_for_tools) {
     (is_for_tools ? with_tools : main) = parse_or_throw(source, origin);
-    for (std::string_view word : {"enable_thinking", "reasoning_content", "<think>"}) {
-      shows_thinking = shows_thinking || source.find(word) != source.npos;
-    }
+    this->source += source;
   }
 
   // A text, or a list of them by name.
@@ -276,6 +274,6 @@ RenderResult ChatTemplate::render_context(const Dict& context, std::optional<std
   return caught([&] { return render_names(*parts_->main, context, now); });
 }
 
-bool ChatTemplate::shows_thinking() const { return parts_->shows_thinking; }
+const std::string& ChatTemplate::source() const { return parts_->source; }
 
 }  // namespace quire

@@ -48,9 +48,8 @@ class ChatTemplate {
   // Only the names in `context`, no defaults and nothing done around the template.
   RenderResult render_context(const jinja::Dict& context, std::optional<std::tm> now = {}) const;
 
-  // True where the template speaks of thinking at all (names enable_thinking, reasoning_content or
-  // <think>).
-  bool shows_thinking() const;
+  // The templates' text, one after the other.
+  const std::string& source() const;
 
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;

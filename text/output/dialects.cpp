@@ -1,0 +1,301 @@
+#include <algorithm>
+
+#include "text/output/dialect.h"
+#include "text/output/marker_matcher.h"
+
+namespace quire {
+namespace {
+
+using Kind = CallPart::Kind;
+
+CallPart lit(std::string text, int optional = 0) {
+  return {Kind::literal, std::move(text), optional};
+}
+CallPart part(Kind kind) { return {kind}; }
+
+ObjectKeys with_parameters() { return {"name", {"parameters", "arguments"}}; }
+
+// Name and arguments in one JSON object.
+std::vector<Dialect> object_dialects() {
+  const CallPart object = part(Kind::object);
+  return {
+      {.name = "hermes",
+       .aliases = {"qwen", "qwen25", "granite4", "jan"},
+       .calls = {.begin = {"<tool_call>\n"}, .call = {object}, .end = {"\n</tool_call>"}}},
+      {.name = "llama3_json",
+       .aliases = {"llama4_json"},
+       .calls = {.begin = {"<|python_tag|>"},
+                 .starts_answer = true,
+                 .call = {object},
+                 .separator = "; ",
+                 .keys = with_parameters()}},
+      {.name = "mistral_v3",
+       .aliases = {"mistral"},
+       .calls = {.begin = {"[TOOL_CALLS]"},
+                 .open = "[",
+                 .call = {object},
+                 .separator = ", ",
+                 .close = "]",
+                 .ids = CallIds::nine_letters}},
+      {.name = "phi4_mini",
+       .aliases = {"phi4_mini_json"},
+       .calls = {.begin = {"functools["}, .call = {object}, .separator = ", ", .close = "]"}},
+      {.name = "granite",
+       .calls = {.begin = {"<|tool_call|>"},
+                 .open = "[",
+                 .call = {object},
+                 .separator = ", ",
+                 .close = "]"}},
+      {.name = "granite-20b-fc",
+       .aliases = {"granite_20b_fc"},
+       .calls = {.begin = {"<function_call>"}, .call = {object}}},
+      {.name = "nemotron_json",
+       .calls = {.begin = {"<TOOLCALL>"},
+                 .open = "[",
+                 .call = {object},
+                 .separator = ", ",
+                 .close = "]",
+                 .end = {"</TOOLCALL>"}}},
+      {.name = "xlam",
+       .calls =
+           {.starts_answer = true, .open = "[", .call = {object}, .separator = ", ", .close = "]"}},
+      {.name = "internlm2",
+       .aliases = {"internlm"},
+       .calls = {.begin = {"<|action_start|>"},
+                 .call = {lit("<|plugin|>\n"), object},
+                 .end = {"<|action_end|>"},
+                 .keys = with_parameters()}},
+      {.name = "jamba",
+       .calls = {.begin = {"<tool_calls>"},
+                 .open = "[\n",
+                 .call = {object},
+                 .separator = ",\n",
+                 .close = "\n]",
+                 .end = {"</tool_calls>"}}},
+      {.name = "hunyuan_a13b",
+       .calls = {.begin = {"<tool_calls>"},
+                 .open = "[",
+                 .call = {object},
+                 .separator = ",\n",
+                 .close = "]",
+                 .end = {"</tool_calls>"}}},
+      {.name = "cohere_command",
+       .aliases = {"cohere", "cohere_command3", "cohere2"},
+       .calls = {.begin = {"<|START_ACTION|>"},
+                 .open = "[\n    ",
+                 .call = {object},
+                 .separator = ",\n    ",
+                 .close = "\n]",
+                 .end = {"<|END_ACTION|>"},
+                 .keys = {"tool_name", {"parameters"}}},
+       .wrappers = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
+  };
+}
+
+// A bare name, then the arguments as JSON.
+std::vector<Dialect> named_json_dialects() {
+  const CallPart name = part(Kind::name);
+  const CallPart json = part(Kind::json);
+  return {
+      {.name = "mistral_v11",
+       .calls = {.begin = {"[TOOL_CALLS]"},
+                 .call = {name, lit("[CALL_ID]", 2), part(Kind::id), lit("[ARGS]", 1), json},
+                 .ids = CallIds::nine_letters}},
+      {.name = "deepseek_v3",
+       .calls = {.begin = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"},
+                 .call = {lit("<｜tool▁call▁begin｜>"), part(Kind::note), lit("<｜tool▁sep｜>"),
+                          name, lit("\n```json\n"), json, lit("\n```"), lit("<｜tool▁call▁end｜>")},
+                 .end = {"<｜tool▁calls▁end｜>"}}},
+      {.name = "deepseek_v31",
+       .calls = {.begin = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"},
+                 .call = {lit("<｜tool▁call▁begin｜>"), name, lit("<｜tool▁sep｜>"), json,
+                          lit("<｜tool▁call▁end｜>")},
+                 .end = {"<｜tool▁calls▁end｜>"}}},
+      {.name = "kimi_k2",
+       .calls = {.begin = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"},
+                 .call = {lit("<|tool_call_begin|>"), name, lit("<|tool_call_argument_begin|>"),
+                          json, lit("<|tool_call_end|>")},
+                 .end = {"<|tool_calls_section_end|>"},
+                 .name_prefix = "functions.",
+                 .name_index = true,
+                 .ids = CallIds::written}},
+      {.name = "gpt_oss",
+       .aliases = {"openai", "openai_gptoss"},
+       .calls = {.call = {json},
+                 .end = {"<|call|>", "<|end|>", "<|return|>"},
+                 .name_prefix = "functions."},
+       .channels = true},
+  };
+}
+
+// The arguments one by one, typed by the tool's schema.
+std::vector<Dialect> parameter_dialects() {
+  const CallPart name = part(Kind::name);
+  const CallPart parameters = part(Kind::parameters);
+  const ParameterFormat glm{.open = "<arg_key>",
+                            .key_end = "</arg_key>",
+                            .value_begin = "<arg_value>",
+                            .close = "</arg_value>"};
+  return {
+      {.name = "qwen3_coder",
+       .aliases = {"qwen3_xml", "qwen3_coder_xml", "step3p5", "nemotron_v3"},
+       .calls = {.begin = {"<tool_call>\n", "<function="},
+                 .call = {lit("<function="), name, lit(">\n"), parameters, lit("</function>")},
+                 .end = {"\n</tool_call>"},
+                 .parameter = {.open = "<parameter=",
+                               .key_end = ">",
+                               .close = "</parameter>\n",
+                               .own_lines = true}}},
+      {.name = "seed_oss",
+       .calls = {.begin = {"<seed:tool_call>\n", "<function="},
+                 .call = {lit("<function="), name, lit(">\n"), parameters, lit("</function>")},
+                 .end = {"\n</seed:tool_call>"},
+                 .parameter = {.open = "<parameter=", .key_end = ">", .close = "</parameter>\n"}}},
+      {.name = "glm45",
+       .calls = {.begin = {"<tool_call>"},
+                 .call = {name, parameters, lit("\n</tool_call>")},
+                 .parameter = glm}},
+      {.name = "glm47",
+       .calls = {.begin = {"<tool_call>"},
+                 .call = {name, parameters, lit("</tool_call>")},
+                 .parameter = glm}},
+      {.name = "minimax_m2",
+       .aliases = {"minimax"},
+       .calls = {.begin = {"<minimax:tool_call>\n"},
+                 .call = {lit("<invoke name=\""), name, lit("\">\n"), parameters,
+                          lit("</invoke>\n")},
+                 .end = {"</minimax:tool_call>"},
+                 .parameter = {.open = "<parameter name=\"",
+                               .key_end = "\">",
+                               .close = "</parameter>\n"}}},
+      {.name = "deepseek_v32",
+       .calls = {.begin = {"<｜DSML｜function_calls>\n", "<｜DSML｜invoke name=\""},
+                 .call = {lit("<｜DSML｜invoke name=\""), name, lit("\">\n"), parameters,
+                          lit("</｜DSML｜invoke>\n")},
+                 .end = {"</｜DSML｜function_calls>"},
+                 .parameter = {.open = "<｜DSML｜parameter name=\"",
+                               .key_end = "\" string=\"",
+                               .attribute_end = "\">",
+                               .close = "</｜DSML｜parameter>\n"}}},
+  };
+}
+
+// Calls as Python writes them.
+std::vector<Dialect> python_dialects() {
+  const std::vector<CallPart> call = {part(Kind::name), lit("("), part(Kind::keywords)};
+  const CallFormat list{.open = "[", .call = call, .separator = ", ", .close = "]"};
+  CallFormat bare = list, llama4 = list, lfm2 = list;
+  bare.starts_answer = llama4.starts_answer = true;
+  llama4.begin = {"<|python_start|>"};
+  llama4.end = {"<|python_end|>"};
+  lfm2.begin = {"<|tool_call_start|>"};
+  lfm2.end = {"<|tool_call_end|>"};
+  return {
+      {.name = "pythonic", .calls = bare},
+      {.name = "llama4_pythonic", .calls = llama4},
+      {.name = "lfm2", .calls = lfm2},
+      {.name = "olmo3",
+       .calls = {.begin = {"<function_calls>\n"}, .call = call, .end = {"\n</function_calls>"}}},
+  };
+}
+
+std::vector<Dialect> all_dialects() {
+  std::vector<Dialect> all;
+  for (auto group :
+       {object_dialects(), named_json_dialects(), parameter_dialects(), python_dialects()}) {
+    std::move(group.begin(), group.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+std::vector<ReasoningFormat> all_reasoning_formats() {
+  return {
+      {.name = "think",
+       .aliases = {"deepseek_r1", "deepseek_v3", "qwen3", "glm45", "kimi_k2", "minimax_m2", "olmo3",
+                   "step3", "step3p5", "nemotron_v3", "holo2"},
+       .open = {"<think>"},
+       .close = {"</think>"}},
+      {.name = "hunyuan_a13b",
+       .open = {"<think>"},
+       .close = {"</think>"},
+       .wrappers = {"<answer>", "</answer>"}},
+      {.name = "think_response",
+       .aliases = {"ernie45"},
+       .open = {"<think>"},
+       .close = {"</think>"},
+       .wrappers = {"<response>", "</response>"}},
+      {.name = "seed",
+       .aliases = {"seed_oss"},
+       .open = {"<seed:think>"},
+       .close = {"</seed:think>"}},
+      {.name = "mistral", .open = {"[THINK]"}, .close = {"[/THINK]"}},
+      {.name = "granite",
+       .open = {"Here is my thought process:", "Here's my thought process:"},
+       .close = {"Here is my response:", "Here's my response:"}},
+      {.name = "cohere",
+       .aliases = {"cohere_command", "cohere_command3", "cohere2"},
+       .open = {"<|START_THINKING|>"},
+       .close = {"<|END_THINKING|>"},
+       .wrappers = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
+      {.name = "harmony", .aliases = {"openai_gptoss", "gpt_oss", "openai"}, .channels = true},
+  };
+}
+
+std::vector<std::string> channel_markers() {
+  return {"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>",
+          "<|end|>",   "<|call|>",    "<|return|>"};
+}
+
+template <class T>
+const T* find_named(const std::vector<T>& all, std::string_view name) {
+  for (const T& one : all) {
+    if (one.name == name) return &one;
+    if (std::find(one.aliases.begin(), one.aliases.end(), name) != one.aliases.end()) return &one;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const std::vector<Dialect>& dialects() {
+  static const std::vector<Dialect> kAll = all_dialects();
+  return kAll;
+}
+
+const std::vector<ReasoningFormat>& reasoning_formats() {
+  static const std::vector<ReasoningFormat> kAll = all_reasoning_formats();
+  return kAll;
+}
+
+const Dialect* find_dialect(std::string_view name) { return find_named(dialects(), name); }
+
+const ReasoningFormat* find_reasoning_format(std::string_view name) {
+  return find_named(reasoning_formats(), name);
+}
+
+std::vector<std::string> Dialect::markers() const {
+  std::vector<std::string> all = wrappers;
+  const auto add = [&all](std::string_view text) {
+    const std::string_view bare = without_space(text);
+    if (!bare.empty()) all.emplace_back(bare);
+  };
+  if (channels) all = channel_markers();
+  for (const auto& text : calls.begin) add(text);
+  for (const auto& text : calls.end) add(text);
+  for (const CallPart& part : calls.call) add(part.text);
+  for (const std::string* text : {&calls.parameter.open, &calls.parameter.key_end,
+                                  &calls.parameter.value_begin, &calls.parameter.close}) {
+    add(*text);
+  }
+  return all;
+}
+
+std::vector<std::string> ReasoningFormat::markers() const {
+  if (channels) return channel_markers();
+  std::vector<std::string> all = wrappers;
+  all.insert(all.end(), open.begin(), open.end());
+  all.insert(all.end(), close.begin(), close.end());
+  return all;
+}
+
+}  // namespace quire
