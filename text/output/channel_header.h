@@ -20,6 +20,7 @@ class ChannelHeader {
   std::string function() const;  // of a call: after "functions."
   const std::string& text() const { return text_; }
   bool is_markup() const;  // what has been read cannot be an answer's text
+  bool begun() const { return text_.size() > kMaxBytes; }  // as a header, and never ended
 
  private:
   bool may_begin() const;

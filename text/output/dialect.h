@@ -58,6 +58,7 @@ struct CallFormat {
   std::string open{};
   std::vector<CallPart> call{};
   std::string separator{};
+  bool row_per_call = false;  // a family that writes each call as a row of its own
   std::string close{};
   std::vector<std::string> end{};  // any of these; empty: nothing
 

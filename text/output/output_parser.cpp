@@ -209,7 +209,12 @@ bool OutputParser::State::read_header(char c) {
     case ChannelHeader::Status::none:
       message = ChannelHeader::Kind::content;
       mode = Mode::message;
-      reread(header.text());
+      // Once it had begun as one it is text as a whole; else its end may begin a marker.
+      if (header.begun()) {
+        content.add(header.text(), delta.content);
+      } else {
+        reread(header.text());
+      }
       return true;
     case ChannelHeader::Status::done:
       break;
