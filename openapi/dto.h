@@ -85,7 +85,9 @@ enum class ToolChoice : std::uint8_t { automatic, none, required, named };
 struct ChatCompletionRequest : GenerationRequest {
   std::vector<ChatMessage> messages{};
   std::string tools{};  // JSON text of an array; empty: none
+  std::vector<std::string> tool_names{};
   std::optional<ToolChoice> tool_choice{};
+  std::string named_tool{};  // of ToolChoice::named; one of tool_names
   bool parallel_tool_calls = true;
   bool logprobs = false;
   std::int64_t top_logprobs = 0;

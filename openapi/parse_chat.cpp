@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "openapi/dto_json.h"
 #include "openapi/parse_generation.h"
 
@@ -21,17 +23,39 @@ bool read_messages(JsonReader& reader, JsonElement element, ChatCompletionReques
   return true;
 }
 
-bool check_tool(JsonReader& reader, JsonElement element) {
+bool check_function(JsonReader& reader, simdjson::dom::object function,
+                    std::vector<std::string>& names) {
+  std::string_view name;
+  if (function["name"].get(name) || name.empty()) return reader.fail("function.name is missing");
+  if (std::find(names.begin(), names.end(), name) != names.end()) {
+    return reader.in_member("function.name", [&] {
+      return reader.fail(
+          fmt::format("\"{}\" is the name of an earlier function, too", name.substr(0, 100)));
+    });
+  }
+  names.emplace_back(name);
+  for (const char* member : {"parameters", "strict"}) {
+    JsonElement value;
+    const bool wants_object = member == std::string_view("parameters");
+    if (function[member].get(value) || value.is_null()) continue;
+    if (wants_object ? value.is_object() : value.is_bool()) continue;
+    return reader.in_member(fmt::format("function.{}", member), [&] {
+      return reader.expected(wants_object ? "an object" : "true or false", value);
+    });
+  }
+  return true;
+}
+
+bool check_tool(JsonReader& reader, JsonElement element, std::vector<std::string>& names) {
   simdjson::dom::object tool, function;
-  std::string_view type, name;
+  std::string_view type;
   if (element.get(tool)) return reader.expected("an object", element);
   if (!tool["type"].get(type) && type != "function") {
     return reader.fail(
         fmt::format("type \"{}\" is not supported; expected \"function\"", type.substr(0, 40)));
   }
   if (tool["function"].get(function)) return reader.fail("function is missing");
-  if (function["name"].get(name) || name.empty()) return reader.fail("function.name is missing");
-  return true;
+  return check_function(reader, function, names);
 }
 
 bool read_tools(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
@@ -39,7 +63,8 @@ bool read_tools(JsonReader& reader, JsonElement element, ChatCompletionRequest& 
   if (element.get(tools)) return reader.expected("an array", element);
   std::size_t i = 0;
   for (const JsonElement tool : tools) {
-    if (!reader.in_item(i++, [&] { return check_tool(reader, tool); })) return false;
+    if (!reader.in_item(i++, [&] { return check_tool(reader, tool, out.tool_names); }))
+      return false;
   }
   if (i > 0) out.tools = json_text(element);
   return true;
@@ -47,7 +72,16 @@ bool read_tools(JsonReader& reader, JsonElement element, ChatCompletionRequest& 
 
 bool read_tool_choice(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
   if (element.is_object()) {
+    simdjson::dom::object function;
+    std::string_view type = "function", name;
     out.tool_choice = ToolChoice::named;
+    if (JsonElement given; !element["type"].get(given) && (given.get(type) || type != "function")) {
+      return reader.in_member("type", [&] { return reader.fail("must be function"); });
+    }
+    if (element["function"].get(function) || function["name"].get(name) || name.empty()) {
+      return reader.fail("function.name is missing");
+    }
+    out.named_tool = name;
     return true;
   }
   std::string_view choice;
@@ -102,6 +136,18 @@ bool check_chat(JsonReader& reader, const Chat& chat) {
   const bool wants_tools = chat.tool_choice && *chat.tool_choice != ToolChoice::none;
   if (wants_tools && chat.tools.empty()) {
     return fail_at("tool_choice", "only allowed when tools are given");
+  }
+  const auto& names = chat.tool_names;
+  if (chat.tool_choice == ToolChoice::named &&
+      std::find(names.begin(), names.end(), chat.named_tool) == names.end()) {
+    return fail_at("tool_choice.function.name",
+                   fmt::format("\"{}\" is none of the tools; they are {}",
+                               chat.named_tool.substr(0, 100), fmt::join(names, ", ")));
+  }
+  const bool demands_call =
+      chat.tool_choice == ToolChoice::required || chat.tool_choice == ToolChoice::named;
+  if (demands_call && chat.response_format != "text") {
+    return fail_at("response_format", "contradicts a tool_choice that demands a call");
   }
   if (chat.add_generation_prompt && chat.continue_final_message) {
     return fail_at("continue_final_message",

@@ -87,7 +87,9 @@ void ChoiceText::push_tokens(const RequestOutput& output, ChoiceDelta& delta) {
     const bool is_stop_token = output.stop_token && i + 1 == output.token_ids.size();
     if (is_stop_token && !options_.include_stop) break;
     if (parser_ && parser_->in_reasoning()) ++num_reasoning_tokens_;
-    push_text(stops_.push(is_shown(id) ? detokenizer_.push(id) : std::string(), num_tokens_ > options_.min_tokens), delta);
+    push_text(stops_.push(is_shown(id) ? detokenizer_.push(id) : std::string(),
+                          num_tokens_ > options_.min_tokens),
+              delta);
   }
   if (output.finish_reason && !stops_.found()) {
     push_text(stops_.push(detokenizer_.finish(), num_tokens_ > options_.min_tokens), delta);

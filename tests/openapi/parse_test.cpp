@@ -129,6 +129,28 @@ TEST_CASE("a wrong chat request is refused with the place that is wrong", "[open
       {kMessages + R"(,"tool_choice":"auto")",
        "tool_choice | tool_choice: only allowed when tools are given"},
       {kMessages + R"(,"tools":[{"type":"function"}])", "tools[0] | tools[0]: function is missing"},
+      {kMessages + R"(,"tools":[{"function":{"name":""}}])",
+       "tools[0] | tools[0]: function.name is missing"},
+      {kMessages + R"(,"tools":[{"function":{"name":"f"}},{"function":{"name":"f"}}])",
+       "tools[1].function.name | tools[1].function.name: \"f\" is the name of an earlier function, "
+       "too"},
+      {kMessages + R"(,"tools":[{"function":{"name":"f","parameters":[]}}])",
+       "tools[0].function.parameters | tools[0].function.parameters: expected an object, got an "
+       "array"},
+      {kMessages + R"(,"tools":[{"function":{"name":"f","strict":1}}])",
+       "tools[0].function.strict | tools[0].function.strict: expected true or false, got an "
+       "integer"},
+      {kMessages + R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":{"type":"function"})",
+       "tool_choice | tool_choice: function.name is missing"},
+      {kMessages + R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":{"type":"any"})",
+       "tool_choice.type | tool_choice.type: must be function"},
+      {kMessages +
+           R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":{"function":{"name":"g"}})",
+       "tool_choice.function.name | tool_choice.function.name: \"g\" is none of the tools; they are "
+       "f"},
+      {kMessages + R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":"required",)"
+                   R"("response_format":{"type":"json_object"})",
+       "response_format | response_format: contradicts a tool_choice that demands a call"},
       {kMessages + R"(,"response_format":{"type":"poem"})",
        "response_format.type | response_format.type: must be text, json_object, json_schema or "
        "structural_tag"},
