@@ -81,6 +81,7 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        }},
       {"--cudagraph-capture-sizes", [](EngineConfig& c) { c.graphs.capture_sizes = {4, 257}; }},
       {"--tensor-parallel-size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},
+      {"--tensor-parallel-size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 2; }},
       {"--cpu-threads",
        [](EngineConfig& c) {
          c.device = DeviceKind::cuda;
