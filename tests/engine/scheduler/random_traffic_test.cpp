@@ -99,9 +99,11 @@ class Traffic {
     const int num_prompt = static_cast<int>(init.prompt.size());
     if (num_prompt >= options.max_model_len) return false;
     if (!options.chunked_prefill && num_prompt > options.max_num_batched_tokens) return false;
-    const int longest =
-        std::min(num_prompt + init.sampling.max_tokens + options.num_lookahead_tokens,
-                 options.max_model_len);
+    // The last token of an answer is never stored; proposals are, even beyond it.
+    const int stored =
+        std::min(num_prompt + init.sampling.max_tokens - 1 + options.num_speculative_tokens,
+                 options.max_model_len - 1);
+    const int longest = std::min(stored + options.num_lookahead_tokens, options.max_model_len);
     return kv_.max_blocks(longest) <= kv_.pool().num_usable();
   }
 
