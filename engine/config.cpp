@@ -103,6 +103,15 @@ Result<void> check_events(const KvEventsConfig& events) {
   return at_least("--kv-events-hwm", events.high_water_mark, 0);
 }
 
+Result<void> check_parallel(const ParallelConfig& parallel) {
+  if (parallel.tensor_parallel_size > 1)
+    return refuse("--tensor-parallel-size",
+                  fmt::format("{} is not supported: a model runs whole on one device; use 1, or "
+                              "--data-parallel-size for several engines",
+                              parallel.tensor_parallel_size));
+  return at_least("--tensor-parallel-size", parallel.tensor_parallel_size, 1);
+}
+
 }  // namespace
 
 Result<void> validate(const EngineConfig& config) {
@@ -110,10 +119,9 @@ Result<void> validate(const EngineConfig& config) {
   if (config.model.max_model_len < kAutoFit)
     return refuse("--max-model-len", "must be positive, or -1 for what memory holds");
   for (const auto& checked :
-       {at_least("--tensor-parallel-size", config.parallel.tensor_parallel_size, 1),
-        at_least("--cpu-threads", config.cpu_threads, 0), check_cache(config.cache),
-        check_prefix_cache(config), check_scheduler(config.scheduler), check_graphs(config),
-        check_events(config.kv_events)})
+       {check_parallel(config.parallel), at_least("--cpu-threads", config.cpu_threads, 0),
+        check_cache(config.cache), check_prefix_cache(config), check_scheduler(config.scheduler),
+        check_graphs(config), check_events(config.kv_events)})
     if (checked.has_error()) return checked;
   if (config.device == DeviceKind::cuda && config.cpu_threads > 0)
     return without_effect("--cpu-threads", "with --device cuda");

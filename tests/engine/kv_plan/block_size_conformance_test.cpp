@@ -43,6 +43,7 @@ DType dtype_of_name(std::string_view name) {
 }
 
 KvQuant quant_of_name(std::string_view name) {
+  if (name == "nvfp4") return KvQuant::nvfp4;
   return name.ends_with("_per_token_head") ? KvQuant::int8_per_token_head : KvQuant::none;
 }
 

@@ -183,7 +183,9 @@ bool check_null_block(element vector_case, const PlanResult<KvPlan>& plan) {
   expect_equal("refused", true, plan.has_error());
   if (length > 0 || corrected["estimated_max_model_len"].get(length) != simdjson::SUCCESS)
     return false;
-  expect_equal("code", "admission", std::string(name_of(plan.error().code)));
+  const bool auto_fit = vector_case["config"]["auto_fit"];
+  expect_equal("code", auto_fit ? "autofit_zero" : "admission",
+               std::string(name_of(plan.error().code)));
   expect_equal("estimated_max_model_len", length, plan.error().estimated_max_model_len);
   return false;
 }

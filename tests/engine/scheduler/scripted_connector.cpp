@@ -21,7 +21,7 @@ ReleaseDecision ScriptedConnector::finished(const Request& request,
                                             const std::vector<std::span<const BlockId>>&) {
   const auto script = scripts.find(request.id());
   const bool keep = script != scripts.end() && script->second.keep_at_end &&
-                    request.finish_reason != FinishReason::abort;
+                    request.finish_reason == FinishReason::length;
   return {keep, keep ? "{}" : ""};
 }
 
