@@ -40,8 +40,8 @@ SchedulerOptions scheduler_options(const SchedulerConfig& config, int max_model_
   options.chunked_prefill = config.enable_chunked_prefill;
   options.long_prefill_threshold = config.long_prefill_token_threshold;
   options.reserve_full_prompt = config.scheduler_reserve_full_isl;
-  options.async = config.async_scheduling;
-  options.pipeline_depth = config.async_scheduling ? 2 : 1;
+  options.async = config.async_scheduling.value_or(true);
+  options.pipeline_depth = options.async ? 2 : 1;
   options.max_waiting_requests = config.max_num_queued_reqs;
   options.max_waiting_tokens = config.max_num_queued_tokens;
   return options;
@@ -81,8 +81,11 @@ Result<void> Scheduler::admit(const RequestInit& init) const {
   const std::int64_t num_output = std::max(init.sampling.max_tokens, init.sampling.min_tokens);
   const std::int64_t most_tokens =
       std::min<std::int64_t>(num_prompt + num_output, options_.max_model_len);
+  // Its last token is never stored; proposals to verify are, even beyond it.
+  const std::int64_t num_stored = std::min<std::int64_t>(
+      most_tokens - 1 + options_.num_speculative_tokens, options_.max_model_len - 1);
   const std::int64_t num_slots =
-      std::min<std::int64_t>(most_tokens + options_.num_lookahead_tokens, options_.max_model_len);
+      std::min<std::int64_t>(num_stored + options_.num_lookahead_tokens, options_.max_model_len);
   const std::int64_t needed = kv_.max_blocks(static_cast<int>(num_slots));
   if (needed > kv_.pool().num_usable()) {
     return refusal("a request of " + count(most_tokens) + " tokens needs " + count(needed) +

@@ -1,5 +1,7 @@
 #include "tests/support/conformance.h"
 
+#include <catch2/catch.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -33,24 +35,29 @@ std::string name_of_case(simdjson::dom::element vector_case) {
 
 void run_file(const fs::path& file, simdjson::dom::array cases, const CaseCheck& check,
               Tally& tally) {
-  int passed = 0, failed = 0;
+  int passed = 0, failed = 0, cut_short = 0;
   std::string failures;
   for (const simdjson::dom::element vector_case : cases) {
     try {
       check(vector_case);
       ++passed;
+    } catch (const CutShort&) {
+      ++cut_short;
+      failures += "  " + name_of_case(vector_case) + ": cut short\n";
     } catch (const std::exception& e) {
       ++failed;
       failures += "  " + name_of_case(vector_case) + ": " + e.what() + "\n";
     }
   }
   const std::string line = file.filename().string() + ": " + std::to_string(passed) + " passed, " +
-                           std::to_string(failed) + " failed\n" + failures;
+                           std::to_string(failed) + " failed, " + std::to_string(cut_short) +
+                           " cut short\n" + failures;
   std::cout << line;
   tally.report += line;
   tally.files += 1;
   tally.passed += passed;
   tally.failed += failed;
+  tally.cut_short += cut_short;
 }
 
 }  // namespace
@@ -73,6 +80,15 @@ Tally run_conformance(std::string_view schema, const CaseCheck& check) {
     run_file(file, root["cases"], check, tally);
   }
   return tally;
+}
+
+void require_conformance(std::string_view schema, int cases, const CaseCheck& check,
+                         int cut_short) {
+  const Tally tally = run_conformance(schema, check);
+  INFO(tally.report);
+  CHECK(tally.failed == 0);
+  CHECK(tally.ran() >= cases);
+  CHECK(tally.cut_short <= cut_short);
 }
 
 void expect_equal(std::string_view what, const std::string& expected, const std::string& actual) {

@@ -281,15 +281,11 @@ void check_queue(element vector_case) {
 }  // namespace
 
 TEST_CASE("The block pool follows every recorded trace", "[kv_cache][conformance]") {
-  const Tally tally = run_conformance("block_pool/1", check_case);
-  CHECK(tally.files > 0);
-  CHECK(tally.failed == 0);
+  require_conformance("block_pool/1", 38, check_case);
 }
 
 TEST_CASE("The free list follows every recorded trace", "[kv_cache][conformance]") {
-  const Tally tally = run_conformance("free_queue/1", check_queue);
-  CHECK(tally.files > 0);
-  CHECK(tally.failed == 0);
+  require_conformance("free_queue/1", 16, check_queue);
 }
 
 }  // namespace quire
