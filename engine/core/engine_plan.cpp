@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "backend/measuring_device.h"
+#include "backend/measuring_ops.h"
 #include "base/log.h"
 #include "engine/size_text.h"
-#include "backend/measuring_ops.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -136,6 +136,19 @@ Result<void> check_fits(const EnginePlan& plan, const PlannedDevice& device) {
                "no_memory"};
 }
 
+// A state stands behind all tokens of a step: it cannot go back to the last draft that held.
+Result<void> check_drafts(const Planning& planning) {
+  if (planning.config.speculative.method == DraftMethod::none) return {};
+  const bool keeps_states = std::ranges::any_of(
+      planning.memory.layers, [](const auto& layer) { return layer.spec.kind == KvKind::mamba; });
+  if (!keeps_states) return {};
+  return Error{ErrorCode::unsupported,
+               "--speculative-config works with models of attention layers only: the recurrent "
+               "states of " +
+                   planning.model_config.architecture + " cannot drop drafts that do not hold",
+               "--speculative-config"};
+}
+
 Result<void> choose_graphs(Planning& planning, const KvPlan& kv) {
   if (planning.device.is_host_memory) return {};
   auto graphs = capture_sizes(planning.config.graphs, planning.config.scheduler.max_num_seqs,
@@ -186,7 +199,9 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
   plan.allowed_bytes = allowed_bytes(config, device.kind, device.total_bytes);
   measure_model(planning);
   const auto without_blocks = plan_without_blocks(config, planning.memory, device.kind);
-  if (without_blocks.has_error()) {
+  if (auto drafts = check_drafts(planning); drafts.has_error()) {
+    plan.model = drafts.error();
+  } else if (without_blocks.has_error()) {
     plan.model = without_blocks.error();
   } else if (auto chosen = choose_graphs(planning, *without_blocks); chosen.has_error()) {
     plan.model = chosen.error();
@@ -204,7 +219,8 @@ RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
                              const CaptureSizes& graphs) {
   return {.limits = {.max_num_seqs = config.scheduler.max_num_seqs,
                      .max_num_batched_tokens = config.scheduler.max_num_batched_tokens,
-                     .max_model_len = static_cast<int>(plan.max_model_len)},
+                     .max_model_len = static_cast<int>(plan.max_model_len),
+                     .max_drafts = config.speculative.num_speculative_tokens},
           .seed = config.model.seed,
           .graph_sizes = graphs.sizes};
 }
