@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/result.h"
 #include "model/kv_spec.h"
 #include "model/load_format.h"
@@ -29,6 +30,11 @@ struct KvEventsConfig {
   bool int_hashes = true;         // the low 64 bits of a hash instead of all bytes
   // Of the first block's hash; routers that hash prompts themselves need the same. Unset: random.
   std::optional<std::string> hash_seed = {};
+
+  using Fields =
+      FieldList<&KvEventsConfig::endpoint, &KvEventsConfig::replay_endpoint, &KvEventsConfig::topic,
+                &KvEventsConfig::buffer_steps, &KvEventsConfig::high_water_mark,
+                &KvEventsConfig::int_hashes, &KvEventsConfig::hash_seed>;
 };
 
 struct CacheConfig {
@@ -46,6 +52,14 @@ struct CacheConfig {
   std::optional<DType> mamba_cache_dtype;      // convolution states
   std::optional<DType> mamba_ssm_cache_dtype;  // recurrent states
   bool hybrid_manager = true;                  // false: every group keeps every token
+
+  using Fields = FieldList<&CacheConfig::block_size, &CacheConfig::num_gpu_blocks_override,
+                           &CacheConfig::kv_cache_memory_bytes,
+                           &CacheConfig::gpu_memory_utilization, &CacheConfig::cache_dtype,
+                           &CacheConfig::enable_prefix_caching, &CacheConfig::prefix_hash,
+                           &CacheConfig::hash_block_size, &CacheConfig::mamba_cache_mode,
+                           &CacheConfig::mamba_block_size, &CacheConfig::mamba_cache_dtype,
+                           &CacheConfig::mamba_ssm_cache_dtype, &CacheConfig::hybrid_manager>;
 };
 
 inline constexpr double kDefaultUtilization = 0.9;
@@ -60,6 +74,13 @@ struct SchedulerConfig {
   bool async_scheduling = true;             // plan step n+1 while n computes
   std::int64_t max_num_queued_reqs = 1024;  // waiting; beyond: 503
   std::int64_t max_num_queued_tokens = 0;   // 0: no limit
+
+  using Fields =
+      FieldList<&SchedulerConfig::max_num_seqs, &SchedulerConfig::max_num_batched_tokens,
+                &SchedulerConfig::policy, &SchedulerConfig::enable_chunked_prefill,
+                &SchedulerConfig::long_prefill_token_threshold,
+                &SchedulerConfig::scheduler_reserve_full_isl, &SchedulerConfig::async_scheduling,
+                &SchedulerConfig::max_num_queued_reqs, &SchedulerConfig::max_num_queued_tokens>;
 };
 
 // Which model and how; model/config.h's ModelConfig is what its config.json says.
@@ -71,6 +92,10 @@ struct ModelOptions {
   std::int64_t max_model_len = 0;  // 0: config.json's; kAutoFit: what memory holds
   LoadFormat load_format = LoadFormat::safetensors;
   std::uint64_t seed = 0;
+
+  using Fields = FieldList<&ModelOptions::path, &ModelOptions::served_name, &ModelOptions::dtype,
+                           &ModelOptions::max_model_len, &ModelOptions::load_format,
+                           &ModelOptions::seed, &ModelOptions::quantization>;
 };
 
 inline constexpr std::int64_t kAutoFit = -1;
@@ -79,10 +104,14 @@ inline constexpr std::int64_t kAutoFit = -1;
 struct GraphConfig {
   bool enforce_eager = false;           // none
   std::vector<int> capture_sizes = {};  // requests; empty: default_capture_sizes()
+
+  using Fields = FieldList<&GraphConfig::enforce_eager, &GraphConfig::capture_sizes>;
 };
 
 struct ParallelConfig {
   int tensor_parallel_size = 1;
+
+  using Fields = FieldList<&ParallelConfig::tensor_parallel_size>;
 };
 
 struct EngineConfig {
@@ -95,6 +124,11 @@ struct EngineConfig {
   DeviceKind device = DeviceKind::automatic;
   int cpu_threads = 0;         // 0: one per core
   bool deterministic = false;  // same tokens whatever the batch
+
+  using Fields =
+      FieldList<&EngineConfig::model, &EngineConfig::cache, &EngineConfig::scheduler,
+                &EngineConfig::parallel, &EngineConfig::kv_events, &EngineConfig::device,
+                &EngineConfig::cpu_threads, &EngineConfig::deterministic, &EngineConfig::graphs>;
 };
 
 // Refuses values out of range and flags without effect; the error's field names the flag. What

@@ -7,12 +7,20 @@
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/ids.h"
 #include "base/result.h"
 
 namespace quire {
 
 inline constexpr int kMaxLogprobs = 20;  // start-up takes the memory for so many
+
+// A token and its bias.
+using TokenBias = std::pair<TokenId, float>;
+template <>
+struct FieldsOf<TokenBias> {
+  using type = FieldList<&TokenBias::first, &TokenBias::second>;
+};
 
 struct SamplingParams {
   // Choice. temperature 0 is greedy.
@@ -24,7 +32,7 @@ struct SamplingParams {
   float presence_penalty = 0;
   float frequency_penalty = 0;
   float repetition_penalty = 1;
-  std::vector<std::pair<TokenId, float>> logit_bias;  // ascending by token, each once
+  std::vector<TokenBias> logit_bias;  // ascending by token, each once
   std::vector<TokenId> allowed_tokens;                // empty: all
 
   // End. Stop strings are the front end's: it sees text.
@@ -42,6 +50,16 @@ struct SamplingParams {
   bool greedy() const { return temperature == 0; }
   // Every prompt position's logits are wanted, so none may come from the cache.
   bool reads_prefix_cache() const { return !skip_reading_prefix_cache && !prompt_logprobs; }
+
+  using Fields =
+      FieldList<&SamplingParams::temperature, &SamplingParams::top_p, &SamplingParams::top_k,
+                &SamplingParams::min_p, &SamplingParams::seed, &SamplingParams::presence_penalty,
+                &SamplingParams::frequency_penalty, &SamplingParams::repetition_penalty,
+                &SamplingParams::logit_bias, &SamplingParams::allowed_tokens,
+                &SamplingParams::max_tokens, &SamplingParams::min_tokens,
+                &SamplingParams::stop_token_ids, &SamplingParams::ignore_eos,
+                &SamplingParams::logprobs, &SamplingParams::prompt_logprobs,
+                &SamplingParams::skip_reading_prefix_cache>;
 };
 
 // The first field that is out of range, by its API name; token ids are held against vocab_size.

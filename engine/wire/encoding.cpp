@@ -2,10 +2,13 @@
 
 #include <utility>
 
-#include "engine/wire/message_fields.h"
 #include "engine/wire/protobuf.h"
 
 namespace quire {
+
+template <>
+inline constexpr std::optional<FinishReason> proto::kIfUnknown<FinishReason> = FinishReason::stop;
+
 namespace {
 
 // An envelope has one field: the message, under the number of its kind. Numbers are the variants'

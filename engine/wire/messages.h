@@ -11,12 +11,18 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/fields.h"
 #include "base/ids.h"
 #include "engine/config.h"
 #include "engine/request/finish_reason.h"
 #include "engine/request/sampling_params.h"
 
 namespace quire {
+
+template <>
+struct FieldsOf<Error> {
+  using type = FieldList<&Error::code, &Error::detail, &Error::field>;
+};
 
 // A point on the clock of the process that took it; only differences travel well.
 using Clock = std::chrono::steady_clock;
@@ -32,10 +38,17 @@ struct AddRequest {
   std::string cache_salt;       // requests share prefix blocks only under the same salt
   std::string transfer_params;  // kv_transfer_params as JSON; empty: none
   Clock::time_point arrival = Clock::now();
+
+  using Fields =
+      FieldList<&AddRequest::id, &AddRequest::prompt, &AddRequest::sampling,
+                &AddRequest::eos_token_ids, &AddRequest::priority, &AddRequest::cache_salt,
+                &AddRequest::transfer_params, &AddRequest::arrival>;
 };
 
 struct AbortRequest {
   RequestId id;
+
+  using Fields = FieldList<&AbortRequest::id>;
 };
 
 // Outputs: engine → front end.
@@ -43,6 +56,8 @@ struct AbortRequest {
 struct TokenLogprob {
   TokenId token = 0;
   float logprob = 0;
+
+  using Fields = FieldList<&TokenLogprob::token, &TokenLogprob::logprob>;
 };
 
 // Log-probabilities at one output position.
@@ -50,6 +65,9 @@ struct PositionLogprobs {
   TokenLogprob chosen;
   int rank = 0;                   // of the chosen token, 1 = most probable
   std::vector<TokenLogprob> top;  // most probable first; as many as asked for
+
+  using Fields =
+      FieldList<&PositionLogprobs::chosen, &PositionLogprobs::rank, &PositionLogprobs::top>;
 };
 
 struct RequestTimes {
@@ -57,6 +75,9 @@ struct RequestTimes {
   Clock::time_point scheduled;    // first step that ran it
   Clock::time_point first_token;  // end of the step that made it
   Clock::time_point last_token;
+
+  using Fields = FieldList<&RequestTimes::queued, &RequestTimes::scheduled,
+                           &RequestTimes::first_token, &RequestTimes::last_token>;
 };
 
 // What happened to one request since the output before. next() of a Generation may merge several.
@@ -72,6 +93,12 @@ struct RequestOutput {
   RequestTimes times;
   std::string transfer_params;  // from the connector, as JSON
   std::optional<Error> error;   // when finish_reason is error
+
+  using Fields = FieldList<&RequestOutput::id, &RequestOutput::token_ids, &RequestOutput::logprobs,
+                           &RequestOutput::finish_reason, &RequestOutput::stop_token,
+                           &RequestOutput::num_cached_tokens, &RequestOutput::num_preemptions,
+                           &RequestOutput::times, &RequestOutput::transfer_params,
+                           &RequestOutput::error, &RequestOutput::prompt_logprobs>;
 };
 
 // Appends the later output of the same request.
@@ -96,12 +123,23 @@ struct EngineStats {
 
   int step_tokens = 0;    // tokens in the step that this accompanies
   int step_requests = 0;  // rows in it
+
+  using Fields =
+      FieldList<&EngineStats::num_running, &EngineStats::num_waiting,
+                &EngineStats::num_waiting_deferred, &EngineStats::num_blocks,
+                &EngineStats::num_free_blocks, &EngineStats::kv_cache_usage,
+                &EngineStats::prefix_cache_queries, &EngineStats::prefix_cache_hits,
+                &EngineStats::prompt_tokens, &EngineStats::generation_tokens,
+                &EngineStats::preemptions, &EngineStats::steps, &EngineStats::step_tokens,
+                &EngineStats::step_requests, &EngineStats::late_allocations>;
 };
 
 // The common case of a decode step: one more token of a running request, and nothing else.
 struct TokenOutput {
   RequestId id;
   TokenId token = 0;
+
+  using Fields = FieldList<&TokenOutput::id, &TokenOutput::token>;
 };
 
 // A request is in one of the two lists. The last_token time of those in `tokens` is `time`.
@@ -110,6 +148,9 @@ struct StepOutput {
   std::vector<RequestOutput> requests;  // first and last outputs, and whatever has more to say
   Clock::time_point time;               // end of the step
   EngineStats stats;
+
+  using Fields =
+      FieldList<&StepOutput::tokens, &StepOutput::requests, &StepOutput::time, &StepOutput::stats>;
 };
 
 // Two steps as one; a request may then occur several times in `requests`, in order.
@@ -122,16 +163,22 @@ std::string_view quire_version();
 struct Hello {
   EngineId engine;
   std::string version;
+
+  using Fields = FieldList<&Hello::engine, &Hello::version>;
 };
 
 struct Configure {
   std::string version;
   EngineConfig config;
+
+  using Fields = FieldList<&Configure::version, &Configure::config>;
 };
 
 struct StartupProgress {
   std::string stage;    // "loading weights"
   double fraction = 0;  // of the stage, 0 … 1
+
+  using Fields = FieldList<&StartupProgress::stage, &StartupProgress::fraction>;
 };
 
 struct KvGroupInfo {
@@ -141,6 +188,10 @@ struct KvGroupInfo {
   std::int64_t page_bytes = 0;
   int layers = 0;
   std::int64_t unpadded_page_bytes = 0;  // 0: an older engine, which does not say
+
+  using Fields =
+      FieldList<&KvGroupInfo::kind, &KvGroupInfo::block_size, &KvGroupInfo::kernel_block_size,
+                &KvGroupInfo::page_bytes, &KvGroupInfo::layers, &KvGroupInfo::unpadded_page_bytes>;
 };
 
 // What one purpose takes of the device, as planned and as allocated.
@@ -149,6 +200,9 @@ struct MemoryUseInfo {
   std::int64_t planned_bytes = 0;
   std::int64_t allocated_bytes = 0;
   std::int64_t pinned_bytes = 0;  // of the host, as planned
+
+  using Fields = FieldList<&MemoryUseInfo::purpose, &MemoryUseInfo::planned_bytes,
+                           &MemoryUseInfo::allocated_bytes, &MemoryUseInfo::pinned_bytes>;
 };
 
 struct Ready {
@@ -169,12 +223,21 @@ struct Ready {
   double startup_seconds = 0;
   std::string mamba_cache_mode;  // as resolved; empty: no recurrent states
   std::vector<MemoryUseInfo> memory;
+
+  using Fields = FieldList<&Ready::engine, &Ready::version, &Ready::max_model_len,
+                           &Ready::num_gpu_blocks, &Ready::block_size, &Ready::groups,
+                           &Ready::kv_cache_size_tokens, &Ready::max_concurrency, &Ready::dtype,
+                           &Ready::kv_cache_dtype, &Ready::model_fingerprint,
+                           &Ready::dp_stats_address, &Ready::device, &Ready::vocab_size,
+                           &Ready::startup_seconds, &Ready::mamba_cache_mode, &Ready::memory>;
 };
 
 // The engine's last words; nothing follows.
 struct EngineDead {
   EngineId engine;
   std::string error;
+
+  using Fields = FieldList<&EngineDead::engine, &EngineDead::error>;
 };
 
 using Command = std::variant<Configure, AddRequest, AbortRequest>;

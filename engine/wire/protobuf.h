@@ -1,12 +1,10 @@
 #pragma once
-// Protobuf's wire format for plain structs. A struct is described once, by a function
-//   template <class V, Same<S> T> void fields(V& v, T& s) { v(1, s.a); v(2, s.b); … }
-// which both ProtoWriter and ProtoReader call with their visitor. Every field has presence: all
-// are written, and what is absent when read keeps the struct's default. Unknown fields are skipped.
+// Protobuf's wire format for structs with a list of fields (base/fields.h). Every field has
+// presence: all are written, and what is absent when read keeps the struct's default. Unknown
+// fields are skipped.
 
 #include <bit>
 #include <chrono>
-#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -16,14 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/ids.h"
 
 namespace quire {
-
-// T is S or const S: one list of fields serves writing and reading.
-template <class T, class S>
-concept Same = std::same_as<std::remove_const_t<T>, S>;
-
 namespace proto {
 
 enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
@@ -34,9 +28,13 @@ inline constexpr std::size_t kMaxRepeated = 1 << 17;
 template <class T>
 concept Number = std::is_integral_v<T> || std::is_enum_v<T>;
 
-// An enum's last enumerator; a value beyond comes from a newer version and counts as absent.
+// A value beyond an enum's last comes from a newer version and counts as absent.
 template <class E>
-inline constexpr int kLast = -1;
+constexpr bool is_known(std::uint64_t value) {
+  constexpr auto kCount = static_cast<std::uint64_t>(num_enumerators<E>());
+  static_assert(kCount > 0);
+  return value < kCount;
+}
 // What an optional enum becomes then.
 template <class E>
 inline constexpr std::optional<E> kIfUnknown = std::nullopt;
@@ -100,11 +98,10 @@ struct Writer {
   void operator()(int field, const std::vector<T>& values) {
     for (const T& value : values) (*this)(field, value);
   }
-  template <class T>
-  requires requires(Writer& w, const T& t) { fields(w, t); }
+  template <HasFields T>
   void operator()(int field, const T& message) {
     Writer nested;
-    fields(nested, message);
+    for_each_field(nested, message);
     bytes(field, nested.out);
   }
 };
@@ -117,7 +114,7 @@ class Reader {
   // Reads all fields into the struct. False: the input is broken.
   template <class T>
   bool read(T& message) {
-    while (!rest_.empty() && next_field()) fields(*this, message);
+    while (!rest_.empty() && next_field()) for_each_field(*this, message);
     return ok_;
   }
 
@@ -133,8 +130,7 @@ class Reader {
   void operator()(int field, T& value) {
     if (!is(field, WireType::varint)) return;
     if constexpr (std::is_enum_v<T>) {
-      static_assert(kLast<T> >= 0);
-      if (number_ <= static_cast<std::uint64_t>(kLast<T>)) value = static_cast<T>(number_);
+      if (is_known<T>(number_)) value = static_cast<T>(number_);
     } else {
       value = static_cast<T>(number_);
     }
@@ -163,7 +159,7 @@ class Reader {
   void operator()(int field, std::optional<T>& value) {
     if (field != field_) return;
     if constexpr (std::is_enum_v<T>) {
-      if (number_ > static_cast<std::uint64_t>(kLast<T>)) {
+      if (!is_known<T>(number_)) {
         value = kIfUnknown<T>;
         return;
       }
@@ -191,8 +187,7 @@ class Reader {
     }
     (*this)(field, values.emplace_back());
   }
-  template <class T>
-  requires requires(Reader& r, T& t) { fields(r, t); }
+  template <HasFields T>
   void operator()(int field, T& message) {
     if (is(field, WireType::bytes) && !Reader(bytes_).read(message)) ok_ = false;
   }

@@ -3,11 +3,14 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <functional>
+#include <sstream>
 
 #include "engine/wire/encoding.h"
 #include "messages.pb.h"
 #include "tests/engine/wire/sample_messages.h"
+#include "tests/engine/wire/schema_text.h"
 
 namespace quire::test {
 namespace {
@@ -54,6 +57,16 @@ void check_against_schema(const Ours& ours, Decode decode) {
   Schema again;
   REQUIRE(again.ParseFromString(encode(**back)));
   CHECK(google::protobuf::util::MessageDifferencer::Equals(schema, again));
+}
+
+TEST_CASE("messages.proto is what the structs say", "[engine][wire]") {
+  std::ifstream file(QUIRE_WIRE_SCHEMA);
+  std::ostringstream text;
+  text << file.rdbuf();
+  INFO(
+      "a new field: build/release/tests/engine/wire/print_wire_schema > "
+      "engine/wire/messages.proto; a number that changes: engines of other versions break");
+  CHECK(text.str() == schema_text());
 }
 
 TEST_CASE("the encoding is the schema's, field by field", "[engine][wire]") {
