@@ -1,0 +1,153 @@
+#include "engine/wire/connection.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kProtocol = "quire-engine/1 ";  // then one byte: the role
+constexpr std::size_t kNonceBytes = 32;
+constexpr std::size_t kPreambleBytes = 16 + kNonceBytes;
+constexpr std::size_t kProofBytes = 32;
+constexpr std::size_t kReadBytes = 1 << 16;
+constexpr std::size_t kReadAtOnce = 1 << 20;  // bytes, before somebody else's turn
+
+char letter_of(Connection::Role role) { return role == Connection::Role::engine ? 'E' : 'F'; }
+Connection::Role other(Connection::Role role) {
+  return role == Connection::Role::engine ? Connection::Role::front_end : Connection::Role::engine;
+}
+
+std::string random_bytes(std::size_t count) {
+  std::string bytes(count, '\0');
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(count)) != 1)
+    throw Failure(ErrorCode::internal, "the system has no random bytes");
+  return bytes;
+}
+
+std::string printable(std::string_view bytes) {
+  std::string text(bytes.substr(0, 16));
+  std::ranges::replace_if(text, [](unsigned char c) { return c < 32 || c > 126; }, '.');
+  return text;
+}
+
+Error refused(std::string why) { return {ErrorCode::unauthorized, std::move(why), {}}; }
+
+}  // namespace
+
+Connection::Connection(Descriptor socket, Role role, std::string secret)
+    : socket_(std::move(socket)),
+      role_(role),
+      secret_(std::move(secret)),
+      nonce_(random_bytes(kNonceBytes)) {
+  out_ = std::string(kProtocol) + letter_of(role_) + nonce_;
+}
+
+Result<void> Connection::read(std::vector<std::string>& frames) {
+  std::array<char, kReadBytes> buffer;
+  for (std::size_t total = 0; total < kReadAtOnce;) {
+    const ssize_t size = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    if (size == 0)
+      return Error{ErrorCode::unavailable, is_open_ ? "the connection was closed"
+                                           : "the connection was closed before the peer proved "
+                                             "itself (another secret on its side, or no engine)",
+                   {}};
+    if (size < 0) return Error{ErrorCode::unavailable, std::strerror(errno), {}};
+    total += static_cast<std::size_t>(size);
+    last_heard_ = std::chrono::steady_clock::now();
+    std::string_view bytes(buffer.data(), static_cast<std::size_t>(size));
+    if (!is_open_) {
+      if (auto ok = open(bytes); !ok) return ok;
+    }
+    frames_.append(bytes);
+  }
+  while (is_open_) {
+    const auto frame = frames_.next();
+    if (!frame) return frame.error();
+    if (!*frame) break;
+    frames.emplace_back(**frame);
+  }
+  return {};
+}
+
+Result<void> Connection::open(std::string_view& bytes) {
+  while (!is_open_ && !bytes.empty()) {
+    const std::size_t whole = peer_nonce_.empty() ? kPreambleBytes : kProofBytes;
+    const std::size_t count = std::min(bytes.size(), whole - opening_.size());
+    opening_ += bytes.substr(0, count);
+    bytes.remove_prefix(count);
+    if (auto ok = peer_nonce_.empty() ? take_preamble() : take_proof(); !ok) return ok;
+  }
+  return {};
+}
+
+Result<void> Connection::take_preamble() {
+  const std::size_t known = std::min(opening_.size(), kProtocol.size());
+  if (opening_.compare(0, known, kProtocol, 0, known) != 0)
+    return refused("the peer does not speak " + std::string(kProtocol) + "(it began with \"" +
+                   printable(opening_) + "\")");
+  if (opening_.size() < kPreambleBytes) return {};
+  if (opening_[kProtocol.size()] != letter_of(other(role_)))
+    return refused(role_ == Role::engine ? "the peer is an engine too, not a front end"
+                                         : "the peer is a front end too, not an engine");
+  peer_nonce_ = opening_.substr(kProtocol.size() + 1);
+  opening_.clear();
+  out_ += proof(role_);
+  return {};
+}
+
+Result<void> Connection::take_proof() {
+  if (opening_.size() < kProofBytes) return {};
+  const std::string expected = proof(other(role_));
+  if (CRYPTO_memcmp(expected.data(), opening_.data(), kProofBytes) != 0)
+    return refused("the peer has another secret");
+  opening_.clear();
+  is_open_ = true;
+  opened_at_ = std::chrono::steady_clock::now();
+  return {};
+}
+
+std::string Connection::proof(Role role) const {
+  const bool engine = role_ == Role::engine;
+  const std::string text = std::string(kProtocol) + letter_of(role) +
+                           (engine ? peer_nonce_ + nonce_ : nonce_ + peer_nonce_);
+  std::string digest(kProofBytes, '\0');
+  unsigned int size = 0;
+  if (HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),
+           reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+           reinterpret_cast<unsigned char*>(digest.data()), &size) == nullptr)
+    throw Failure(ErrorCode::internal, "HMAC-SHA256 is not available");
+  return digest;
+}
+
+Result<void> Connection::write() {
+  while (wants_write()) {
+    const ssize_t size =
+        ::send(socket_.get(), out_.data() + written_, queued_bytes(), MSG_NOSIGNAL);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    if (size < 0) return Error{ErrorCode::unavailable, std::strerror(errno), {}};
+    written_ += static_cast<std::size_t>(size);
+  }
+  if (!wants_write()) {
+    out_.clear();
+    written_ = 0;
+  } else if (written_ > kReadAtOnce) {
+    out_.erase(0, written_);
+    written_ = 0;
+  }
+  return {};
+}
+
+}  // namespace quire
