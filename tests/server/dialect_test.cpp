@@ -45,7 +45,12 @@ TEST_CASE("echo begins a chat's answer with the message it goes on with", "[serv
   const auto events = events_of(stream.body);
   CHECK(pointer(events.at(0), "/choices/0/delta/role") == "\"assistant\"");
   CHECK(pointer(events.at(1), "/choices/0/delta/content") == "\"one \"");
-  CHECK(pointer(events.at(2), "/choices/0/delta/content") == "\"two\"");
+  std::string rest;  // in as many chunks as the tokens happen to make
+  for (std::size_t i = 2; i < events.size(); ++i) {
+    const std::string content = pointer(events[i], "/choices/0/delta/content");
+    if (content.starts_with('"')) rest += content.substr(1, content.size() - 2);
+  }
+  CHECK(rest == "two");
 }
 
 TEST_CASE("echo with max_tokens 0 gives the prompt alone, scored", "[server][dialect]") {
