@@ -80,6 +80,8 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
               "A request's body must arrive within this (60)");
   add_seconds(app, "--shutdown-timeout", server.shutdown_timeout,
               "After SIGTERM, running requests may take so long to finish (30)");
+  app.add_flag("--keep-after-engine-death", server.keep_after_engine_death,
+               "Where an engine has died, answer 503 instead of ending with exit code 4");
 }
 
 void add_text_flags(CLI::App& app, ServeFlags& flags) {

@@ -31,6 +31,7 @@ namespace quire {
 namespace {
 
 constexpr int kExitAbandoned = 3;
+constexpr int kExitEngineDied = 4;  // restart me: nothing was wrong with the command line
 
 int io_threads(const ServeFlags& flags) {
   if (flags.io_threads > 0) return flags.io_threads;
@@ -155,6 +156,9 @@ int serve_main(int argc, const char* const* argv) {
   try {
     run(io_threads(*flags), [&](asio::any_io_executor pool) { return serve(pool, *flags); });
     return 0;
+  } catch (const EngineDied& e) {
+    log::error("server.engine_died", {{"error", e.what()}});
+    return kExitEngineDied;
   } catch (const std::exception& e) {
     log::error("server.failed", {{"error", e.what()}});
     return 1;

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-enum class DType : std::uint8_t { f32, bf16, f16, i32, i64, u8, i8, u32, u64, fp8_e4m3 };
+enum class DType : std::uint8_t { f32, bf16, f16, i32, i64, u8, i8, u32, u64, fp8_e4m3, u16 };
 
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
@@ -20,6 +20,7 @@ constexpr std::size_t size_of(DType dtype) {
       return 4;
     case DType::bf16:
     case DType::f16:
+    case DType::u16:
       return 2;
     case DType::i64:
     case DType::u64:
@@ -49,6 +50,8 @@ constexpr std::string_view name_of(DType dtype) {
       return "uint8";
     case DType::i8:
       return "int8";
+    case DType::u16:
+      return "uint16";
     case DType::u32:
       return "uint32";
     case DType::u64:
@@ -100,6 +103,8 @@ template <>
 struct DTypeOf<std::uint8_t> : std::integral_constant<DType, DType::u8> {};
 template <>
 struct DTypeOf<std::int8_t> : std::integral_constant<DType, DType::i8> {};
+template <>
+struct DTypeOf<std::uint16_t> : std::integral_constant<DType, DType::u16> {};
 template <>
 struct DTypeOf<std::uint32_t> : std::integral_constant<DType, DType::u32> {};
 template <>

@@ -23,7 +23,11 @@ class MeasuringOps final : public Ops {
   void kv_write(TensorView, TensorView, TensorView, TensorView, TensorView, CacheScale,
                 StreamRef) override {}
   void paged_attention(const AttentionArgs&, StreamRef) override {}
-  void edit_logits(TensorView, const LogitEdits&, StreamRef) override {}
+  void mask_logits(TensorView, const MaskArgs&, StreamRef) override {}
+  void bias_logits(TensorView, const BiasArgs&, StreamRef) override {}
+  void penalize_logits(TensorView, const PenaltyArgs&, StreamRef) override {}
+  void set_token_counts(TensorView, const TokenCountArgs&, StreamRef) override {}
+  void count_tokens(TensorView, TensorView, TensorView, StreamRef) override {}
   void sample(TensorView, TensorView, const SamplingArgs&, StreamRef) override {}
   void log_probs(TensorView, TensorView, TensorView, TensorView, TensorView, TensorView,
                  StreamRef) override {}

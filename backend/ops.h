@@ -11,6 +11,7 @@
 
 #include "backend/device.h"
 #include "backend/ops_moe.h"
+#include "backend/ops_sampling.h"
 #include "backend/ops_state.h"
 #include "backend/ops_tables.h"
 #include "backend/ops_traits.h"
@@ -66,32 +67,6 @@ struct MlaArgs {
   int max_seq_len = 0;
 };
 
-// Everything a draw depends on, one entry per sampled row; host fills it, device reads it.
-struct SamplingArgs {
-  TensorView temperature;  // f32 [S]; 0: greedy
-  TensorView top_k;        // i32 [S]; 0: off
-  TensorView top_p;        // f32 [S]; 1: off
-  TensorView min_p;        // f32 [S]; 0: off
-  TensorView seed;         // u64 [S]
-  // i64 [S]: index of the token drawn, so a draw depends on (seed, position) alone
-  TensorView position;
-};
-
-// Changes to logits as lists of (row, token): bias is added; then for tokens seen so far the
-// repetition penalty divides or multiplies, frequency and presence penalties subtract (vLLM's order
-// and meaning).
-struct LogitEdits {
-  TensorView bias_row;    // i32 [B]
-  TensorView bias_token;  // i32 [B]
-  TensorView bias_value;  // f32 [B]; −inf forbids
-  TensorView seen_row;    // i32 [N]
-  TensorView seen_token;  // i32 [N], unique within a row
-  TensorView seen_count;  // i32 [N]: occurrences in the output; 0: only in the prompt
-  TensorView repetition;  // f32 [S]
-  TensorView frequency;   // f32 [S]
-  TensorView presence;    // f32 [S]
-};
-
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -135,8 +110,16 @@ class Ops {
                         TensorView slots, CacheScale scale, StreamRef stream) = 0;
   virtual void paged_attention(const AttentionArgs& args, StreamRef stream) = 0;
 
-  // logits f32 [S, V] in place.
-  virtual void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream) = 0;
+  // logits f32 [S, V] in place: −inf for what a row may not draw.
+  virtual void mask_logits(TensorView logits, const MaskArgs& args, StreamRef stream) = 0;
+  virtual void bias_logits(TensorView logits, const BiasArgs& args, StreamRef stream) = 0;
+  virtual void penalize_logits(TensorView logits, const PenaltyArgs& args, StreamRef stream) = 0;
+  // counts u16 [slots, V], see kSeenInPrompt.
+  virtual void set_token_counts(TensorView counts, const TokenCountArgs& args,
+                                StreamRef stream) = 0;
+  // One more occurrence in the output of each (slots[i], tokens[i]); i32 [N], −1 in either: skip.
+  virtual void count_tokens(TensorView counts, TensorView slots, TensorView tokens,
+                            StreamRef stream) = 0;
   // tokens i32 [S]; logits f32 [S, V] may be overwritten.
   virtual void sample(TensorView tokens, TensorView logits, const SamplingArgs& args,
                       StreamRef stream) = 0;

@@ -34,7 +34,12 @@ class CpuOps : public Ops {
   void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
                 TensorView slots, CacheScale scale, StreamRef stream) override;
   void paged_attention(const AttentionArgs& args, StreamRef stream) override;
-  void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream) override;
+  void mask_logits(TensorView logits, const MaskArgs& args, StreamRef stream) override;
+  void bias_logits(TensorView logits, const BiasArgs& args, StreamRef stream) override;
+  void penalize_logits(TensorView logits, const PenaltyArgs& args, StreamRef stream) override;
+  void set_token_counts(TensorView counts, const TokenCountArgs& args, StreamRef stream) override;
+  void count_tokens(TensorView counts, TensorView slots, TensorView tokens,
+                    StreamRef stream) override;
   void sample(TensorView tokens, TensorView logits, const SamplingArgs& args,
               StreamRef stream) override;
   void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,

@@ -1,4 +1,4 @@
-// Logit edits, draws and log-probabilities. Rows are independent; the passes over a whole row are
+// Draws and log-probabilities. Rows are independent; the passes over a whole row are
 // the kernels', what is left after filtering is small.
 
 #include <algorithm>
@@ -149,33 +149,6 @@ std::int32_t draw_token(std::span<float> row, float top, const Filter& filter, c
 }
 
 }  // namespace
-
-void CpuOps::edit_logits(TensorView logits, const LogitEdits& edits, StreamRef) {
-  const auto x = logits.as<float, 2>();
-  const auto at = [&](std::int32_t row, std::int32_t token) -> float& {
-    assert(0 <= row && row < x.extent[0] && 0 <= token && token < x.extent[1]);
-    return x(row, token);
-  };
-  if (!edits.bias_row.empty()) {
-    const auto row = edits.bias_row.as<std::int32_t, 1>();
-    const auto token = edits.bias_token.as<std::int32_t, 1>();
-    const auto value = edits.bias_value.as<float, 1>();
-    for (std::int64_t i = 0; i < row.extent[0]; ++i) at(row(i), token(i)) += value(i);
-  }
-  if (edits.seen_row.empty()) return;
-  const auto row = edits.seen_row.as<std::int32_t, 1>();
-  const auto token = edits.seen_token.as<std::int32_t, 1>();
-  const auto count = edits.seen_count.as<std::int32_t, 1>();
-  const auto repetition = edits.repetition.as<float, 1>();
-  const auto frequency = edits.frequency.as<float, 1>();
-  const auto presence = edits.presence.as<float, 1>();
-  for (std::int64_t i = 0; i < row.extent[0]; ++i) {
-    float& logit = at(row(i), token(i));
-    logit = logit > 0.f ? logit / repetition(row(i)) : logit * repetition(row(i));
-    logit -= frequency(row(i)) * static_cast<float>(count(i));
-    if (count(i) > 0) logit -= presence(row(i));
-  }
-}
 
 void CpuOps::sample(TensorView tokens, TensorView logits, const SamplingArgs& args, StreamRef) {
   const auto x = logits.as<float, 2>();

@@ -60,8 +60,21 @@ class CudaOps final : public Ops {
   void paged_attention(const AttentionArgs& args, StreamRef stream) override {
     cuda::paged_attention(args, scratch(), stream);
   }
-  void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream) override {
-    cuda::edit_logits(logits, edits, stream);
+  void mask_logits(TensorView logits, const MaskArgs& args, StreamRef stream) override {
+    cuda::mask_logits(logits, args, stream);
+  }
+  void bias_logits(TensorView logits, const BiasArgs& args, StreamRef stream) override {
+    cuda::bias_logits(logits, args, stream);
+  }
+  void penalize_logits(TensorView logits, const PenaltyArgs& args, StreamRef stream) override {
+    cuda::penalize_logits(logits, args, stream);
+  }
+  void set_token_counts(TensorView counts, const TokenCountArgs& args, StreamRef stream) override {
+    cuda::set_token_counts(counts, args, stream);
+  }
+  void count_tokens(TensorView counts, TensorView slots, TensorView tokens,
+                    StreamRef stream) override {
+    cuda::count_tokens(counts, slots, tokens, stream);
   }
   void sample(TensorView tokens, TensorView logits, const SamplingArgs& args,
               StreamRef stream) override {

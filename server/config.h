@@ -32,6 +32,7 @@ struct ServerConfig {
   std::vector<std::string> api_keys;            // empty: open
   std::vector<std::string> metrics_api_keys;    // of /metrics; empty: open
   std::chrono::milliseconds shutdown_timeout{30'000};
+  bool keep_after_engine_death = false;  // answer 503 for ever instead of ending
 };
 
 }  // namespace quire

@@ -26,8 +26,15 @@ struct Running {
   EngineMetricsFeed& feed;
 };
 
-// Start-up, then for ever.
-awaitable<void> start_engines(Running& server) {
+constexpr std::chrono::milliseconds kDeathCheck{200};
+
+bool ends_by_death(const Running& server) {
+  return !server.parts.config.keep_after_engine_death &&
+         server.parts.engines.state() == EngineGroupState::dead;
+}
+
+// Start-up, then until an engine dies.
+awaitable<void> run_engines(Running& server) {
   const auto started = co_await server.parts.engines.start();
   if (started.has_error()) throw Failure(started.error());
   server.feed.publish(server.parts.engine_config);
@@ -40,7 +47,7 @@ awaitable<void> start_engines(Running& server) {
                              {"num_gpu_blocks", ready.total_gpu_blocks()},
                              {"kv_cache_size_tokens", ready.total_kv_cache_size_tokens()}});
   if (server.hooks.on_ready) server.hooks.on_ready(server.listener.address());
-  co_await sleep_for(kForEver);
+  while (!ends_by_death(server)) co_await sleep_for(kDeathCheck);
 }
 
 awaitable<void> drain(Running& server) {
@@ -76,7 +83,7 @@ awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
 
   std::exception_ptr failure;
   try {
-    co_await first_of(start_engines(server), next_stop());
+    co_await first_of(run_engines(server), next_stop());
     listener.stop(app);
     co_await first_of(drain(server), next_stop());
   } catch (...) {
@@ -86,6 +93,7 @@ awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
   co_await accepting.close();
   co_await first_of(listener.close(), report_overdue(hooks));
   if (failure) std::rethrow_exception(failure);
+  if (ends_by_death(server)) throw EngineDied(ErrorCode::unavailable, parts.engines.error());
   log::info("server.stopped");
 }
 

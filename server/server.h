@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "base/error.h"
 #include "engine/client/engine_group.h"
 #include "server/config.h"
 #include "server/metrics/metrics.h"
@@ -23,6 +24,12 @@ struct ServerParts {
   asio::any_io_executor worker;  // for long texts
 };
 
+// All that could be answered has been; the process is of no more use.
+class EngineDied : public Failure {
+ public:
+  using Failure::Failure;
+};
+
 struct ServerHooks {
   std::function<void(const std::string& address)> on_listening{};
   std::function<void(const std::string& address)> on_ready{};
@@ -33,7 +40,7 @@ struct ServerHooks {
 
 // Until `stop` ends: then no request is accepted, running ones may finish within the shutdown
 // timeout. A second end of `stop_now` cuts that short. Throws Failure when the engines do not
-// start.
+// start, EngineDied when one has died later, unless the configuration says to stay.
 awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
                            std::function<awaitable<void>()> next_stop);
 

@@ -7,6 +7,7 @@
 #include "backend/device.h"
 #include "backend/ops.h"
 #include "engine/config.h"
+#include "engine/structured/token_constraint.h"
 
 namespace quire {
 
@@ -14,6 +15,8 @@ struct EngineBackend {
   DeviceKind kind = DeviceKind::cpu;  // not automatic
   std::unique_ptr<Device> device;
   std::unique_ptr<Ops> ops;  // ends before the device
+  // For the engine's model; empty: requests with a constraint are refused.
+  CompileConstraint compile_constraint = {};
 };
 
 // Called on the engine's thread. Throws Failure where the configuration asks for what is not there.

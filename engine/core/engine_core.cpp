@@ -1,6 +1,7 @@
 #include "engine/core/engine_core.h"
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -26,7 +27,7 @@ void announce_scales(const Model& model) {
 }  // namespace
 
 EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend backend,
-                       const Progress& progress)
+                       const Progress& progress, std::function<void()> wake)
     : backend_(std::move(backend)) {
   const auto start = Clock::now();
   if (config.deterministic && backend_.kind != DeviceKind::cpu) {
@@ -55,6 +56,10 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
   progress("allocating the KV cache", 0);
   make_kv_cache(config, id);
   make_runtime(config, specs);
+  if (backend_.compile_constraint) {
+    constraints_ = std::make_unique<ConstraintQueue>(
+        backend_.compile_constraint, wake ? std::move(wake) : std::function<void()>([] {}));
+  }
   announce_scales(*model_);
   progress("warming up", 0);
   runner_->warm_up();
@@ -95,8 +100,8 @@ void EngineCore::make_runtime(const EngineConfig& config, const std::vector<Laye
   if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
   if (!graphs.sizes.empty())
     log::info("engine.graphs", {{"count", graphs.sizes.size()}, {"largest", graphs.sizes.back()}});
-  runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_,
-                                          *memory_, kv, runner_options(config, kv, graphs));
+  runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, kv,
+                                          runner_options(config, kv, graphs));
   SchedulerOptions options =
       scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));
   // Arrivals between two steps wait too, however much room there is to run.
@@ -131,20 +136,13 @@ void EngineCore::log_memory(EngineId id) const {
 
 void EngineCore::add(AddRequest request) {
   const RequestId id = request.id;
-  RequestInit init;
-  init.id = id;
-  init.sampling = std::move(request.sampling);
-  init.eos_token_ids = std::move(request.eos_token_ids);
-  init.priority = request.priority;
-  init.arrival = request.arrival;
-  init.cache_salt = std::move(request.cache_salt);
-  init.transfer_params = std::move(request.transfer_params);
-  const int offset = model_->position_offset(static_cast<int>(request.prompt.size()));
-  if (offset != 0) init.cache_salt += "\x1fpositions+" + std::to_string(offset);
-  init.prompt = std::move(request.prompt);
-
-  Result<void> admitted = validate(init.sampling, model_->vocab_size());
-  if (admitted) admitted = scheduler_->add(std::move(init));
+  Result<void> admitted = Error{};
+  try {
+    admitted = admit(request);
+  } catch (const std::exception& e) {
+    admitted =
+        Error{ErrorCode::internal, std::string("the request was not taken: ") + e.what(), {}};
+  }
   if (admitted) {
     tracking_[id].times.queued = Clock::now();
     return;
@@ -155,27 +153,75 @@ void EngineCore::add(AddRequest request) {
   output.error = admitted.error();
 }
 
+Result<void> EngineCore::admit(AddRequest& request) {
+  if (auto checked = validate(request.sampling, model_->vocab_size()); !checked) return checked;
+  // What is not text is easily mistaken for something else, by us or by who reads KV events.
+  if (std::ranges::any_of(request.cache_salt,
+                          [](unsigned char c) { return c < ' ' || c == 127; })) {
+    return Error{ErrorCode::invalid_argument, "cache_salt must not hold control characters",
+                 "/cache_salt"};
+  }
+  const std::optional<ConstraintSpec> constraint = request.sampling.constraint;
+  if (constraint && constraints_ == nullptr) {
+    return Error{ErrorCode::unsupported, "this engine has no structured output", {}};
+  }
+  RequestInit init;
+  init.id = request.id;
+  init.sampling = std::move(request.sampling);
+  init.eos_token_ids = std::move(request.eos_token_ids);
+  init.priority = request.priority;
+  init.arrival = request.arrival;
+  init.cache_salt = std::move(request.cache_salt);
+  init.transfer_params = std::move(request.transfer_params);
+  init.position_offset = model_->position_offset(static_cast<int>(request.prompt.size()));
+  init.prompt = std::move(request.prompt);
+  if (auto added = scheduler_->add(std::move(init)); !added) return added;
+  if (constraint) constraints_->add(request.id, *constraint);
+  return {};
+}
+
 void EngineCore::abort(RequestId id) {
   scheduler_->abort(id);
   runner_->take_prompt_logprobs(id);
+  if (constraints_ != nullptr) constraints_->cancel(id);
   tracking_.erase(id);
+}
+
+void EngineCore::take_compiled() {
+  if (constraints_ == nullptr) return;
+  for (ConstraintQueue::Done& done : constraints_->take()) {
+    const Request* request = scheduler_->find(done.request);
+    if (request == nullptr) continue;
+    if (done.constraint == nullptr) {
+      scheduler_->fail(done.request, std::move(done.error));
+      continue;
+    }
+    try {
+      scheduler_->grammar_ready(done.request, done.constraint->start(request->eos_token_ids()));
+    } catch (const std::exception& e) {
+      scheduler_->fail(done.request, {ErrorCode::internal, e.what(), {}});
+    }
+  }
 }
 
 StepOutput EngineCore::step() {
   StepOutput output;
   output.requests = std::exchange(refused_, {});
   step_tokens_ = step_requests_ = 0;
-  // Penalties look at tokens that are still on the device: then one step at a time.
-  if (!in_flight_.empty() && runner_->next_needs_collect()) collect(output);
-  if (scheduler_->can_schedule() && scheduler_->has_work()) launch();
+  take_compiled();
+  const bool collects = !in_flight_.empty();
+  if (scheduler_->can_schedule() && scheduler_->has_work()) launch(output);
   const bool nothing_new = step_requests_ == 0;
   if (!in_flight_.empty() && (nothing_new || !scheduler_->can_schedule())) collect(output);
   if (events_ != nullptr) events_->publish(kv_->take_events());
+  is_idle_ = nothing_new && !collects && output.tokens.empty() && output.requests.empty();
   output.stats = stats();
   return output;
 }
 
-void EngineCore::launch() {
+// The step before is waited for here only where a mask depends on what it draws; the forward pass
+// runs meanwhile.
+void EngineCore::launch(StepOutput& output) {
   const BatchPlan& plan = scheduler_->schedule();
   in_flight_.push_back(&plan);
   if (plan.empty()) return;
@@ -187,9 +233,13 @@ void EngineCore::launch() {
     RequestTimes& times = tracked->second.times;
     if (times.scheduled == Clock::time_point()) times.scheduled = now;
   }
-  runner_->launch(plan);
   step_tokens_ = plan.num_tokens;
   step_requests_ = static_cast<int>(plan.rows.size());
+  runner_->forward(plan);
+  if (in_flight_.size() > 1 && runner_->needs_latest_tokens()) collect(output);
+  runner_->sample();
+  for (const RowFailure& failure : runner_->failures())
+    scheduler_->fail(failure.request, {ErrorCode::internal, failure.error, {}});
 }
 
 void EngineCore::collect(StepOutput& output) {
@@ -199,65 +249,6 @@ void EngineCore::collect(StepOutput& output) {
   const StepResult& result = scheduler_->commit(plan, tokens);
   output.time = Clock::now();
   for (const RequestProgress& progress : result.requests) report(progress, result, output);
-}
-
-void EngineCore::report(const RequestProgress& progress, const StepResult& result,
-                        StepOutput& output) {
-  const Request& request = *progress.request;
-  const auto tokens = result.tokens_of(progress);
-  const auto tracked = tracking_.find(request.id());
-  if (tracked == tracking_.end()) return;
-  const bool plain = tokens.size() == 1 && tracked->second.begun && !progress.finish_reason &&
-                     !request.sampling().logprobs;
-  if (plain) return output.tokens.push_back({request.id(), tokens[0]});
-
-  RequestTimes& times = tracked->second.times;
-  if (!tokens.empty()) {
-    if (!std::exchange(tracked->second.begun, true)) times.first_token = output.time;
-    times.last_token = output.time;
-  }
-  RequestOutput& one = output.requests.emplace_back();
-  one.id = request.id();
-  one.token_ids.assign(tokens.begin(), tokens.end());
-  one.finish_reason = progress.finish_reason;
-  one.stop_token = progress.stop_token;
-  one.num_cached_tokens = request.num_cached;
-  one.num_preemptions = request.num_preemptions;
-  one.times = times;
-  if (progress.finish_reason == FinishReason::error) {
-    one.error = Error{ErrorCode::internal, request.error, {}};
-  }
-  if (request.sampling().logprobs) add_logprobs(progress, one);
-  if (request.sampling().prompt_logprobs) add_prompt_logprobs(request, one);
-  if (progress.finish_reason) tracking_.erase(tracked);
-}
-
-void EngineCore::add_logprobs(const RequestProgress& progress, RequestOutput& output) const {
-  if (progress.row < 0 || output.token_ids.empty()) return;
-  const LogprobRows& rows = runner_->logprobs();
-  const std::int32_t sample = runner_->sample_of_row(progress.row);
-  const auto row = static_cast<std::size_t>(rows.row_of[sample]);
-  const int asked = *progress.request->sampling().logprobs;
-  const auto count = static_cast<std::size_t>(asked < 0 ? rows.k : std::min(asked, rows.k));
-  PositionLogprobs& position = output.logprobs.emplace_back();
-  position.chosen = {output.token_ids[0], rows.chosen_values[row]};
-  position.rank = rows.ranks[row];
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = row * static_cast<std::size_t>(rows.k) + i;
-    position.top.push_back({rows.top_ids[at], rows.top_values[at]});
-  }
-}
-
-void EngineCore::add_prompt_logprobs(const Request& request, RequestOutput& output) const {
-  const auto positions = runner_->take_prompt_logprobs(request.id());
-  for (std::size_t i = 0; i < positions.size(); ++i) {
-    PositionLogprobs& position = output.prompt_logprobs.emplace_back();
-    position.chosen = {request.prompt()[i + 1], positions[i].chosen};
-    position.rank = positions[i].rank;
-    for (std::size_t j = 0; j < positions[i].top_ids.size(); ++j) {
-      position.top.push_back({positions[i].top_ids[j], positions[i].top_values[j]});
-    }
-  }
 }
 
 EngineStats EngineCore::stats() const {

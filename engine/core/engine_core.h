@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "engine/core/constraint_queue.h"
 #include "engine/core/engine_backend.h"
 #include "engine/core/engine_plan.h"
 #include "engine/core/handshake.h"
@@ -25,9 +26,10 @@ class EngineCore {
   using Progress = std::function<void(std::string_view stage, double fraction)>;
 
   // Plans, loads, allocates what the plan says, runs a warm-up step and holds what was allocated
-  // against the plan. Throws Failure. Afterwards nothing is allocated on the device.
+  // against the plan. Throws Failure. Afterwards nothing is allocated on the device. wake is called
+  // on any thread when a step has something to do that the step before had not.
   EngineCore(const EngineConfig& config, EngineId id, EngineBackend backend,
-             const Progress& progress);
+             const Progress& progress, std::function<void()> wake = {});
   ~EngineCore();
 
   const Ready& ready() const { return ready_; }
@@ -36,10 +38,12 @@ class EngineCore {
   const ModelRunner& runner() const { return *runner_; }
   void observe_logits(LogitsObserver observer) { runner_->observe_logits(std::move(observer)); }
 
-  // A request that cannot run is reported as ended by the next step.
+  // A request that cannot run is reported as ended by the next step, whatever is wrong with it.
   void add(AddRequest request);
   void abort(RequestId id);
   bool has_work() const { return scheduler_->has_work() || !refused_.empty(); }
+  // The last step ran nothing and brought nothing: whoever is left waits to be woken.
+  bool is_idle() const { return is_idle_; }
 
   // Decide, compute, account: runs the next step, or with two under way waits for the first.
   StepOutput step();
@@ -56,7 +60,9 @@ class EngineCore {
   void make_kv_cache(const EngineConfig& config, EngineId id);
   void log_memory(EngineId id) const;
 
-  void launch();
+  Result<void> admit(AddRequest& request);
+  void take_compiled();
+  void launch(StepOutput& output);
   void collect(StepOutput& output);
   void report(const RequestProgress& progress, const StepResult& result, StepOutput& output);
   void add_logprobs(const RequestProgress& progress, RequestOutput& output) const;
@@ -72,12 +78,14 @@ class EngineCore {
   std::unique_ptr<KvEventPublisher> events_;  // null: nobody listens
   std::unique_ptr<KvCacheManager> kv_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<ConstraintQueue> constraints_;  // null: requests with one are refused
 
   std::vector<const BatchPlan*> in_flight_;  // oldest first
   std::unordered_map<RequestId, Tracking> tracking_;
   std::vector<RequestOutput> refused_;
   int step_tokens_ = 0;
   int step_requests_ = 0;
+  bool is_idle_ = false;
 };
 
 }  // namespace quire

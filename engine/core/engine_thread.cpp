@@ -11,9 +11,6 @@
 namespace quire {
 namespace {
 
-// Everyone waits for something outside (a transfer, a grammar): look again soon.
-constexpr auto kIdlePause = std::chrono::milliseconds(1);
-
 void log_states(EngineId id, const ModelPlan& plan) {
   if (const auto& checkpoint = plan.checkpoint) {
     log::info("engine.states", {{"engine", id.value},
@@ -73,9 +70,11 @@ std::unique_ptr<EngineCore> EngineThread::start_up() {
   }
   const EngineConfig& config = configure->config;
   auto core = std::make_unique<EngineCore>(
-      config, id_, backend_(config), [this](std::string_view stage, double fraction) {
+      config, id_, backend_(config),
+      [this](std::string_view stage, double fraction) {
         end_->publish(StartupProgress{std::string(stage), fraction});
-      });
+      },
+      [this] { end_->wake(); });
   const Ready& ready = core->ready();
   log::info("engine.ready", {{"engine", id_.value},
                              {"device", ready.device},
@@ -94,14 +93,11 @@ void EngineThread::loop(EngineCore& core) {
   std::vector<Command> commands;
   while (true) {
     commands.clear();
-    const bool open = core.has_work() ? end_->take(commands) : end_->wait_and_take(commands);
+    const bool sleeps = !core.has_work() || core.is_idle();
+    const bool open = sleeps ? end_->wait_and_take(commands) : end_->take(commands);
     if (!open) return;
     for (Command& command : commands) apply(core, command);
-    StepOutput output = core.step();
-    const bool idle = output.stats.step_requests == 0 && output.tokens.empty() &&
-                      output.requests.empty() && core.has_work();
-    end_->publish(std::move(output));
-    if (idle) std::this_thread::sleep_for(kIdlePause);
+    end_->publish(core.step());
   }
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 // The thread of one engine: handshake, then inbox → step → outbox until the front end closes the
-// line. Asleep while there is nothing to do. An exception ends the engine: the front end is told
-// why, and the line closes.
+// line. Asleep while there is nothing to do,
+// or everyone waits for something outside of the step. An exception ends the engine: the front end
+// is told why, and the line closes.
 
 #include <memory>
 #include <thread>

@@ -71,7 +71,7 @@ void add_text(SipHash128& hash, std::string_view text) {
 }  // namespace
 
 ExtraKeyInputs extra_key_inputs(const Request& request) {
-  return {request.lora_name(), request.cache_salt(), request.items()};
+  return {request.lora_name(), request.cache_salt(), request.items(), request.position_offset()};
 }
 
 std::vector<ExtraKey> extra_keys(const ExtraKeyInputs& inputs, int start, int end, int& next_item) {
@@ -86,6 +86,8 @@ std::vector<ExtraKey> extra_keys(const ExtraKeyInputs& inputs, int start, int en
     if (item_end > end) break;
   }
   if (start == 0 && !inputs.cache_salt.empty()) keys.emplace_back(std::string(inputs.cache_salt));
+  if (start == 0 && inputs.position_offset != 0)
+    keys.emplace_back(ItemKey{"position_offset", inputs.position_offset});
   return keys;
 }
 
@@ -99,6 +101,7 @@ BlockHash BlockHasher::root(const Request& request) const {
   SipHash128 hash(key_);
   add_text(hash, request.lora_name());
   add_text(hash, request.cache_salt());
+  hash.word(static_cast<std::uint64_t>(request.position_offset()));
   return hash.finish();
 }
 

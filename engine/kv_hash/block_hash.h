@@ -1,7 +1,8 @@
 #pragma once
 // What a full block of tokens is called: a chained hash of everything up to its end, and of what
-// else decides its content (adapter, cache salt, images). Two of them: BlockHasher's, fast and
-// keyed, for this process; EventHasher's (event_hash.h), which other processes can repeat.
+// else decides its content (adapter, cache salt, images, where positions begin). Two of them:
+// BlockHasher's, fast and keyed, for this process; EventHasher's (event_hash.h), which other
+// processes can repeat.
 
 #include <cstdint>
 #include <span>
@@ -26,11 +27,13 @@ struct ExtraKeyInputs {
   std::string_view lora_name;  // empty: none
   std::string_view cache_salt;
   std::span<const PromptItem> items;  // ascending by offset
+  int position_offset = 0;
 };
 ExtraKeyInputs extra_key_inputs(const Request& request);
 
 // What besides tokens [start, end) decides a block: adapter, images, and in the first block the
-// salt. next_item is where to go on looking: items before it end before this block.
+// salt and the offset of the request's positions. next_item is where to go on looking: items before
+// it end before this block.
 std::vector<ExtraKey> extra_keys(const ExtraKeyInputs& inputs, int start, int end, int& next_item);
 
 // SipHash-1-3 with 128 bits out: nobody without the key can prepare two prefixes that collide, and

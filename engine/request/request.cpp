@@ -3,13 +3,16 @@
 #include <cassert>
 #include <utility>
 
+#include "engine/structured/token_constraint.h"
+
 namespace quire {
 
 Request::Request(RequestInit init)
-    : state(init.needs_grammar ? RequestState::waiting_for_grammar : RequestState::waiting),
+    : state(init.sampling.constraint ? RequestState::waiting_for_grammar : RequestState::waiting),
       num_prompt_(static_cast<int>(init.prompt.size())),
       max_output_(std::max(init.sampling.max_tokens, init.sampling.min_tokens)),
-      min_output_(init.sampling.min_tokens),
+      // A constraint forbids an end that comes too early, or has no other way to go on.
+      min_output_(init.sampling.constraint ? 0 : init.sampling.min_tokens),
       tokens_(std::move(init.prompt)),
       id_(init.id),
       sampling_(std::move(init.sampling)),
@@ -17,13 +20,14 @@ Request::Request(RequestInit init)
       priority_(init.priority),
       arrival_(init.arrival),
       cache_salt_(std::move(init.cache_salt)),
+      position_offset_(init.position_offset),
       lora_name_(std::move(init.lora_name)),
       lora_id_(init.lora_id),
       transfer_params_(std::move(init.transfer_params)),
       items_(std::move(init.items)) {
   assert(num_prompt_ > 0);
   const auto& stops = sampling_.stop_token_ids;
-  const std::size_t num_eos = sampling_.ignore_eos ? 0 : eos_token_ids_.size();
+  const std::size_t num_eos = ignores_eos() ? 0 : eos_token_ids_.size();
   if (num_eos + stops.size() > ends_.size()) {
     num_ends_ = -1;
     return;
@@ -32,11 +36,13 @@ Request::Request(RequestInit init)
   num_ends_ = static_cast<std::int32_t>(std::copy(stops.begin(), stops.end(), end) - ends_.begin());
 }
 
+Request::~Request() = default;
+
 bool Request::ends_with_any() const {
   const auto holds = [last = tokens_.back()](const std::vector<TokenId>& ids) {
     return std::find(ids.begin(), ids.end(), last) != ids.end();
   };
-  return (!sampling_.ignore_eos && holds(eos_token_ids_)) || holds(sampling_.stop_token_ids);
+  return (!ignores_eos() && holds(eos_token_ids_)) || holds(sampling_.stop_token_ids);
 }
 
 }  // namespace quire

@@ -6,12 +6,14 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/ids.h"
 #include "engine/request/finish_reason.h"
 #include "engine/request/sampling_params.h"
@@ -63,12 +65,13 @@ struct RequestInit {
   std::string lora_name;                            // and one adapter
   std::optional<int> lora_id;
   std::vector<PromptItem> items;
-  bool needs_grammar = false;   // waits until Scheduler::grammar_ready
+  int position_offset = 0;      // of its first token: it decides what keys are in the cache
   std::string transfer_params;  // the connector's, as JSON; empty: none
 };
 
 class Request;
 class RequestQueue;
+class TokenConstraint;
 
 // Where a request stands in a queue of the scheduler.
 struct QueueLink {
@@ -81,6 +84,7 @@ struct QueueLink {
 class Request {
  public:
   explicit Request(RequestInit init);
+  ~Request();
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
@@ -116,6 +120,7 @@ class Request {
   int priority() const { return priority_; }
   std::chrono::steady_clock::time_point arrival() const { return arrival_; }
   const std::string& cache_salt() const { return cache_salt_; }
+  int position_offset() const { return position_offset_; }
   const std::string& lora_name() const { return lora_name_; }
   std::optional<int> lora_id() const { return lora_id_; }
   const std::string& transfer_params() const { return transfer_params_; }
@@ -165,9 +170,13 @@ class Request {
   std::int32_t shared_prefix = 0;  // tokens that requests before had too: see PrefixHit
   std::int32_t num_preemptions = 0;
   std::optional<FinishReason> finish_reason;
-  std::string error;            // one sentence when finish_reason is error
+  Error error;                  // when finish_reason is error
   std::string transfer_result;  // the connector's answer at the end, as JSON
   QueueLink queue;
+
+  // Of a request with SamplingParams::constraint, from when it is compiled; the scheduler tells it
+  // each token.
+  std::unique_ptr<TokenConstraint> constraint;
 
   // Hashes of the full blocks, at the KV manager's hash granularity. It appends.
   std::vector<BlockHash> block_hashes;
@@ -175,6 +184,8 @@ class Request {
 
  private:
   bool ends_with_any() const;
+  // Behind the end of a constrained output nothing can come.
+  bool ignores_eos() const { return sampling_.ignore_eos && !sampling_.constraint; }
 
   RequestId id_;
   SamplingParams sampling_;
@@ -182,6 +193,7 @@ class Request {
   int priority_;
   std::chrono::steady_clock::time_point arrival_;
   std::string cache_salt_;
+  int position_offset_;
   std::string lora_name_;
   std::optional<int> lora_id_;
   std::string transfer_params_;

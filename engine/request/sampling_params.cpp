@@ -72,6 +72,12 @@ std::optional<Error> check_tokens(const SamplingParams& p, int vocab_size) {
   for (const TokenId token : p.allowed_tokens) {
     if (auto e = check_token("allowed_token_ids", token, vocab_size)) return e;
   }
+  for (const TokenWord& word : p.bad_words) {
+    if (word.tokens.empty()) return out_of_range("bad_words", "words of at least one token");
+    for (const TokenId token : word.tokens) {
+      if (auto e = check_token("bad_words", token, vocab_size)) return e;
+    }
+  }
   for (const TokenId token : p.stop_token_ids) {
     if (auto e = check_token("stop_token_ids", token, vocab_size)) return e;
   }

@@ -10,6 +10,7 @@
 #include "base/fields.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "engine/structured/constraint_spec.h"
 
 namespace quire {
 
@@ -22,8 +23,15 @@ struct FieldsOf<TokenBias> {
   using type = FieldList<&TokenBias::first, &TokenBias::second>;
 };
 
+// Tokens that follow each other.
+struct TokenWord {
+  std::vector<TokenId> tokens;
+
+  using Fields = FieldList<&TokenWord::tokens>;
+};
+
 struct SamplingParams {
-  // Choice. temperature 0 is greedy.
+  // Choice. temperature below 1e-5 is greedy; below 0.01 it counts as 0.01.
   float temperature = 1;
   float top_p = 1;
   int top_k = 0;  // 0 or −1: off
@@ -32,8 +40,10 @@ struct SamplingParams {
   float presence_penalty = 0;
   float frequency_penalty = 0;
   float repetition_penalty = 1;
-  std::vector<TokenBias> logit_bias;  // ascending by token, each once
-  std::vector<TokenId> allowed_tokens;                // empty: all
+  std::vector<TokenBias> logit_bias;         // ascending by token, each once
+  std::vector<TokenId> allowed_tokens;       // empty: all
+  std::vector<TokenWord> bad_words;          // that the output may not hold
+  std::optional<ConstraintSpec> constraint;  // what all of the output must be like
 
   // End. Stop strings are the front end's: it sees text.
   int max_tokens = 16;  // output tokens
@@ -47,7 +57,6 @@ struct SamplingParams {
 
   bool skip_reading_prefix_cache = false;  // still fills it
 
-  bool greedy() const { return temperature == 0; }
   // Every prompt position's logits are wanted, so none may come from the cache.
   bool reads_prefix_cache() const { return !skip_reading_prefix_cache && !prompt_logprobs; }
 
@@ -59,7 +68,8 @@ struct SamplingParams {
                 &SamplingParams::max_tokens, &SamplingParams::min_tokens,
                 &SamplingParams::stop_token_ids, &SamplingParams::ignore_eos,
                 &SamplingParams::logprobs, &SamplingParams::prompt_logprobs,
-                &SamplingParams::skip_reading_prefix_cache>;
+                &SamplingParams::skip_reading_prefix_cache, &SamplingParams::bad_words,
+                &SamplingParams::constraint>;
 };
 
 // The first field that is out of range, by its API name; token ids are held against vocab_size.

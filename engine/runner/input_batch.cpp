@@ -29,13 +29,11 @@ std::vector<TableGeometry> InputBatch::add_groups(const std::vector<KvGroup>& kv
 }
 
 InputBatch::InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& groups,
-                       const BatchLimits& limits, PositionOffset offset)
+                       const BatchLimits& limits)
     : ops_(ops),
       limits_(limits),
-      offset_of_prompt_(std::move(offset)),
       tables_(device, ops, add_groups(groups, limits, groups_),
               {.max_slots = limits.max_num_seqs, .max_tokens = limits.max_num_batched_tokens}),
-      offsets_(limits.max_num_seqs),
       last_sample_of_(limits.max_num_seqs, -1),
       pack_(device, MemoryPurpose::step_inputs, limits.max_num_seqs * sizeof(std::int32_t),
             pack_bytes()),
@@ -96,7 +94,6 @@ void InputBatch::update_tables(const BatchPlan& plan) {
       if (group.states) group.states->clear(row.slot);
     }
     last_sample_of_[row.slot] = -1;
-    offsets_[row.slot] = offset_of_prompt_(row.request->num_prompt());
   }
   for (const BlockUpdate& update : plan.block_updates) {
     const int slot = plan.rows[update.row].slot;
@@ -164,7 +161,7 @@ void InputBatch::fill_row_tokens(const BatchRow& row, int first) {
   const auto known = row.request->tokens().subspan(row.num_computed, num_known);
   std::ranges::copy(known, arrays_.ids.host.begin() + first);
   const std::int32_t sent = pack_.index_of(arrays_.ids) + first;
-  const std::int32_t position = row.num_computed + offsets_[row.slot];
+  const std::int32_t position = row.num_computed + row.request->position_offset();
   assert(row.num_pending == 0 || last_sample_of_[row.slot] >= 0);
   for (int i = 0; i < row.num_tokens; ++i) {
     arrays_.id_index.host[first + i] = i < num_known ? sent + i : last_sample_of_[row.slot];

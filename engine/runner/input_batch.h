@@ -1,11 +1,10 @@
 #pragma once
 // A plan as arrays on the device: token ids, positions, block tables, slots, states. Rows are
-// requests in the plan's order; what a request has from step to step (its block table, its
-// position offset) lies in its slot. The host sends one copy of a few numbers per row and token;
+// requests in the plan's order; what a request has from step to step (its block table) lies
+// in its slot. The host sends one copy of a few numbers per row and token;
 // expand() makes the rest of them on the device, and so can be part of a graph. Engine thread only.
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -41,11 +40,8 @@ struct StepInputs {
 
 class InputBatch {
  public:
-  // Added to the positions of a request whose prompt has so many tokens.
-  using PositionOffset = std::function<int(int num_prompt_tokens)>;
-
   InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& groups,
-             const BatchLimits& limits, PositionOffset offset);
+             const BatchLimits& limits);
 
   // Queues the upload; expand() must follow. With fewer rows than num_rows, rows of one token are
   // added that read the null block and keep nothing. Equal numbers of rows and tokens give equal
@@ -91,10 +87,8 @@ class InputBatch {
 
   Ops& ops_;
   const BatchLimits limits_;
-  PositionOffset offset_of_prompt_;
   std::vector<Group> groups_;
   BlockTables tables_;
-  std::vector<std::int32_t> offsets_;         // by slot
   std::vector<std::int32_t> last_sample_of_;  // by slot: row of sampled_tokens(), −1: none
 
   // Begins with what the step before has drawn, [max_num_seqs]; then what the host sends: one

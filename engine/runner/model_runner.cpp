@@ -25,8 +25,7 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
       memory_(memory),
       plan_(plan),
       options_(options),
-      batch_(device, ops, plan.groups(), options.limits,
-             [&model](int num_prompt) { return model.position_offset(num_prompt); }),
+      batch_(device, ops, plan.groups(), options.limits),
       sampler_(device, ops,
                {.max_num_seqs = options.limits.max_num_seqs,
                 .vocab_size = model.vocab_size(),
@@ -48,7 +47,7 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
   }
 }
 
-void ModelRunner::launch(const BatchPlan& plan) {
+void ModelRunner::forward(const BatchPlan& plan) {
   assert(num_in_flight_ < kMaxInFlight);
   InFlight& step = steps_[next_];
   const StreamRef stream = device_.stream();
@@ -61,8 +60,8 @@ void ModelRunner::launch(const BatchPlan& plan) {
   } else {
     compute(plan, inputs);
   }
-  sample(inputs.num_samples, step);
-  step.done->record(stream);
+  step.num_samples = inputs.num_samples;
+  is_sampled_ = false;
   next_ = (next_ + 1) % kMaxInFlight;
   ++num_in_flight_;
 }
@@ -134,12 +133,16 @@ void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
   }
 }
 
-void ModelRunner::sample(int num_samples, InFlight& step) {
+void ModelRunner::sample() {
+  assert(num_in_flight_ > 0 && !is_sampled_);
+  InFlight& step = steps_[(next_ + kMaxInFlight - 1) % kMaxInFlight];
   const StreamRef stream = device_.stream();
-  const TensorView tokens = batch_.sampled_tokens(num_samples);
-  sampler_.sample(tokens, logits(num_samples), stream);
+  const TensorView tokens = batch_.sampled_tokens(step.num_samples);
+  sampler_.sample(tokens, logits(step.num_samples), stream);
   step.sampler_turn = sampler_.turn();
-  if (num_samples > 0) device_.copy(step.tokens.data(), tokens.data(), tokens.bytes(), stream);
+  if (step.num_samples > 0) device_.copy(step.tokens.data(), tokens.data(), tokens.bytes(), stream);
+  step.done->record(stream);
+  is_sampled_ = true;
 }
 
 // Logits of more than the sampled rows, for an observer or for prompts' log-probabilities: in

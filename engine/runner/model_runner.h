@@ -1,8 +1,9 @@
 #pragma once
-// Executes plans: arrays → forward → logits → tokens. launch() queues a step, collect() waits for
-// the oldest one; up to two may be under way, so that a step is planned while another computes.
-// Steps in which every row has one token and draws the next are replayed from graphs where there
-// are graphs. Engine thread only.
+// Executes plans: arrays → forward → logits → tokens. forward() and sample() queue a step,
+// collect() waits for the oldest one; up to two may be under way, so that a step is planned while
+// another computes. Between forward() and sample() the step before may be collected, where what
+// this one may draw depends on its tokens. Steps in which every row has one token and draws the
+// next are replayed from graphs where there are graphs. Engine thread only.
 
 #include <array>
 #include <cstddef>
@@ -46,7 +47,18 @@ class ModelRunner {
 
   void observe_logits(LogitsObserver observer) { observer_ = std::move(observer); }
 
-  void launch(const BatchPlan& plan);
+  // To the logits. The plan stays as it is until sample().
+  void forward(const BatchPlan& plan);
+  // The requests of the step before must have its tokens by sample(): only where it is not enough
+  // that the device has them.
+  bool needs_latest_tokens() const { return sampler_.needs_latest_tokens(); }
+  void sample();
+  // Of the latest sample(): requests that must end.
+  std::span<const RowFailure> failures() const { return sampler_.failures(); }
+  void launch(const BatchPlan& plan) {
+    forward(plan);
+    sample();
+  }
   // Of the oldest step that was launched; valid until the next collect().
   StepTokens collect();
   // Log-probabilities of the collected step, by plan row; k is 0 when nobody asked.
@@ -60,8 +72,6 @@ class ModelRunner {
 
   int num_in_flight() const { return num_in_flight_; }
   const GraphCache& graphs() const { return graphs_; }
-  // The step launched last must be collected before the next is planned.
-  bool next_needs_collect() const { return sampler_.needs_latest_tokens(); }
 
  private:
   struct InFlight {
@@ -69,6 +79,7 @@ class ModelRunner {
     Buffer tokens;  // host, i32 [S]
     std::vector<std::int32_t> sample_of_row;
     int sampler_turn = 0;
+    int num_samples = 0;
   };
 
   int graph_size(const BatchPlan& plan) const;
@@ -80,7 +91,6 @@ class ModelRunner {
   void capture_graphs();
   int warm_up_eager(const std::vector<BlockId>& blocks);
   void add_sampled_rows(const BatchPlan& plan, InFlight& step);
-  void sample(int num_samples, InFlight& step);
   void read_all_logits(const BatchPlan& plan, const ForwardContext& context);
   void show_logits(const BatchRow& row, int position, TensorView logits, StreamRef stream);
 
@@ -103,6 +113,7 @@ class ModelRunner {
   std::array<InFlight, kMaxInFlight> steps_;
   int next_ = 0;  // of steps_, to launch
   int num_in_flight_ = 0;
+  bool is_sampled_ = true;  // the step queued last
   const InFlight* collected_ = nullptr;
   std::vector<TokenId> collected_tokens_;  // by plan row
 };

@@ -22,6 +22,12 @@ bool has_penalties(const SamplingParams& params) {
          params.presence_penalty != 0;
 }
 
+// As vLLM does: below 1e-5 a division would overflow, below 0.01 f32 draws the largest anyway.
+float sampled_temperature(float temperature) {
+  constexpr float kGreedyBelow = 1e-5f, kLeast = 0.01f;
+  return temperature < kGreedyBelow ? 0.f : std::max(temperature, kLeast);
+}
+
 std::size_t row_bytes(int max_num_seqs) {
   const auto n = static_cast<std::size_t>(max_num_seqs);
   return 6 * StagedPack::bytes_of<float>(n) + StagedPack::bytes_of<std::int32_t>(n) +
@@ -33,22 +39,24 @@ std::size_t row_bytes(int max_num_seqs) {
 Sampler::Sampler(Device& device, Ops& ops, const SamplerOptions& options)
     : ops_(ops),
       options_(options),
-      slots_(options.max_num_seqs),
       params_(options.max_num_seqs),
       pack_(device, MemoryPurpose::sampling, 0, row_bytes(options.max_num_seqs)),
-      editor_(device, ops, options.max_num_seqs, options.vocab_size),
+      pieces_(device, options.max_num_seqs, options.vocab_size),
+      penalties_(device, options.max_num_seqs, options.max_num_seqs, 0, options.vocab_size),
+      masks_(device, options.max_num_seqs, options.max_num_seqs, options.vocab_size),
       logprobs_(device, ops, options.max_num_seqs, options.vocab_size) {}
 
 void Sampler::reset(int slot) {
   params_[slot].reset();
-  if (slots_[slot].num_counted == 0) return;
-  slots_[slot].counts.clear();
-  slots_[slot].num_counted = 0;
+  penalties_.reset(slot);
+  masks_.reset(slot);
 }
 
 void Sampler::begin_step(std::size_t max_rows) {
   num_rows_ = 0;
-  editor_.begin_step();
+  bias_.begin_step();
+  penalties_.begin_step();
+  masks_.begin_step();
   logprobs_.begin_step();
   pack_.begin();
   for (auto* array : {&rows_.temperature, &rows_.top_p, &rows_.min_p, &rows_.repetition,
@@ -61,7 +69,7 @@ void Sampler::begin_step(std::size_t max_rows) {
 
 Sampler::RowParams Sampler::params_of(const Request& request) const {
   const SamplingParams& params = request.sampling();
-  return {.temperature = params.temperature,
+  return {.temperature = sampled_temperature(params.temperature),
           .top_p = params.top_p,
           .min_p = params.min_p,
           .repetition = params.repetition_penalty,
@@ -69,8 +77,8 @@ Sampler::RowParams Sampler::params_of(const Request& request) const {
           .presence = params.presence_penalty,
           .top_k = params.top_k > 0 && params.top_k < options_.vocab_size ? params.top_k : 0,
           .seed = params.seed ? mix(*params.seed) : mix(options_.seed ^ mix(request.id().value)),
-          .edits =
-              !params.logit_bias.empty() || !params.allowed_tokens.empty() || params.min_tokens > 0,
+          .edits = !params.logit_bias.empty() || params.min_tokens > 0,
+          .masks = TokenMasks::concern(params),
           .penalties = has_penalties(params),
           .logprobs = params.logprobs.has_value()};
 }
@@ -91,46 +99,25 @@ void Sampler::add_row(int slot, const Request& request, int position) {
   rows_.presence.host[row] = params.presence;
 
   if (params.edits) add_edits(row, request, position);
-  if (params.penalties) {
-    count_tokens(slots_[slot], request);
-    editor_.add_seen(row, slots_[slot].counts);
-  }
+  if (params.masks) masks_.add_row(row, slot, request, {});
+  if (params.penalties) penalties_.add_row(row, slot, request, position, {});
   if (params.logprobs) logprobs_.add_row(row, *request.sampling().logprobs);
 }
 
-// Order as in vLLM: only allowed tokens, no end before min_tokens, then the bias.
+// No end before min_tokens, then the bias, as in vLLM. A constraint's mask has the end in it.
 void Sampler::add_edits(int row, const Request& request, int position) {
   const SamplingParams& params = request.sampling();
-  if (!params.allowed_tokens.empty()) {
-    is_allowed_.assign(options_.vocab_size, 0);
-    for (const TokenId token : params.allowed_tokens) is_allowed_[token] = 1;
-    for (TokenId token = 0; token < options_.vocab_size; ++token) {
-      if (is_allowed_[token] == 0) forbid(row, token);
-    }
-  }
-  if (position - request.num_prompt() < params.min_tokens) {
+  if (position - request.num_prompt() < params.min_tokens && !params.constraint) {
     for (const TokenId token : params.stop_token_ids) forbid(row, token);
     if (!params.ignore_eos) {
       for (const TokenId token : request.eos_token_ids()) forbid(row, token);
     }
   }
-  for (const auto& [token, bias] : params.logit_bias) editor_.add_bias(row, token, bias);
+  for (const auto& [token, bias] : params.logit_bias) bias_.add(row, token, bias);
 }
 
 void Sampler::forbid(int row, TokenId token) {
-  if (token >= 0 && token < options_.vocab_size) editor_.add_bias(row, token, kForbidden);
-}
-
-void Sampler::count_tokens(Slot& slot, const Request& request) {
-  const auto tokens = request.tokens();
-  for (; slot.num_counted < request.num_tokens(); ++slot.num_counted) {
-    const TokenId token = tokens[slot.num_counted];
-    if (slot.num_counted < request.num_prompt()) {
-      slot.counts.add_prompt(token);
-    } else {
-      slot.counts.add_output(token);
-    }
-  }
+  if (token >= 0 && token < options_.vocab_size) bias_.add(row, token, kForbidden);
 }
 
 void Sampler::sample(TensorView tokens, TensorView logits, StreamRef stream) {
@@ -139,14 +126,17 @@ void Sampler::sample(TensorView tokens, TensorView logits, StreamRef stream) {
   if (num_rows_ == 0) return;
   if (!logprobs_.empty()) logprobs_.keep(logits, stream);
   pack_.upload(stream);
-  if (!editor_.empty()) {
-    editor_.apply(logits,
-                  {.repetition = rows_.repetition.device.rows(0, num_rows_),
-                   .frequency = rows_.frequency.device.rows(0, num_rows_),
-                   .presence = rows_.presence.device.rows(0, num_rows_)},
-                  stream);
+  if (!masks_.empty()) masks_.apply(ops_, logits, stream);
+  if (!bias_.empty()) bias_.apply(ops_, pieces_, logits, stream);
+  if (!penalties_.empty()) {
+    penalties_.apply(ops_, pieces_, logits,
+                     {.repetition = rows_.repetition.device.rows(0, num_rows_),
+                      .frequency = rows_.frequency.device.rows(0, num_rows_),
+                      .presence = rows_.presence.device.rows(0, num_rows_)},
+                     stream);
   }
   ops_.sample(tokens, logits, sampling_args(), stream);
+  if (!penalties_.empty()) penalties_.count(ops_, tokens, stream);
   if (!logprobs_.empty()) logprobs_.compute(tokens, turn_, stream);
 }
 

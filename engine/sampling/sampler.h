@@ -1,7 +1,7 @@
 #pragma once
 // Logits → tokens, for the rows of one step that sample. Reads each row's SamplingParams, turns
-// them into the arrays of SamplingArgs and LogitEdits, queues the operators. Engine thread
-// only. After construction nothing is allocated on the device.
+// them into the arrays of backend/ops_sampling.h, queues the operators. Engine thread only. After
+// construction nothing is allocated on the device.
 
 #include <cstdint>
 #include <optional>
@@ -10,9 +10,11 @@
 #include "backend/ops.h"
 #include "backend/staged_pack.h"
 #include "engine/request/request.h"
-#include "engine/sampling/logit_editor.h"
+#include "engine/sampling/list_pieces.h"
+#include "engine/sampling/logit_bias.h"
+#include "engine/sampling/penalties.h"
 #include "engine/sampling/step_logprobs.h"
-#include "engine/sampling/token_counts.h"
+#include "engine/sampling/token_masks.h"
 
 namespace quire {
 
@@ -33,8 +35,9 @@ class Sampler {
   void begin_step(std::size_t max_rows);
   void add_row(int slot, const Request& request, int position);  // of the token to draw
   int num_rows() const { return num_rows_; }
-  // Some row depends on its own latest tokens, so they must be on the host before the next step.
-  bool needs_latest_tokens() const { return editor_.has_seen(); }
+  // What some row may draw depends on its latest tokens, so they must be on the host, and in the
+  // request, before sample().
+  bool needs_latest_tokens() const { return masks_.needs_latest_tokens(); }
 
   // Queues the draw: tokens i32 [rows] from logits f32 [rows, V], which it may overwrite.
   void sample(TensorView tokens, TensorView logits, StreamRef stream);
@@ -43,6 +46,8 @@ class Sampler {
   // sample() but one.
   const LogprobRows& logprobs(int turn) const { return logprobs_.rows(turn); }
   int turn() const { return turn_; }  // of the latest sample()
+  // Requests of the latest sample() that must end, as nothing can be drawn for them.
+  std::span<const RowFailure> failures() const { return masks_.failures(); }
 
  private:
   // What a draw needs of a request's parameters, close together: a step touches every row's.
@@ -50,23 +55,18 @@ class Sampler {
     float temperature, top_p, min_p, repetition, frequency, presence;
     std::int32_t top_k;
     std::uint64_t seed;
-    bool edits;      // bias, allowed tokens or min_tokens
+    bool edits;  // bias or min_tokens
+    bool masks;
     bool penalties;  // repetition, frequency or presence
     bool logprobs;
   };
-  struct Slot {
-    TokenCounts counts;
-    int num_counted = 0;  // of the request's tokens
-  };
   RowParams params_of(const Request& request) const;
   void add_edits(int row, const Request& request, int position);
-  void count_tokens(Slot& slot, const Request& request);
   void forbid(int row, TokenId token);
   SamplingArgs sampling_args() const;
 
   Ops& ops_;
   const SamplerOptions options_;
-  std::vector<Slot> slots_;
   std::vector<std::optional<RowParams>> params_;  // by slot; empty: a new request
 
   int num_rows_ = 0;
@@ -81,8 +81,10 @@ class Sampler {
   StagedPack pack_;
   RowArrays rows_;
 
-  LogitEditor editor_;
-  std::vector<std::uint8_t> is_allowed_;  // [V], of the row at hand
+  ListPieces pieces_;
+  LogitBias bias_;
+  Penalties penalties_;
+  TokenMasks masks_;
   StepLogprobs logprobs_;
   int turn_ = 0;
 };

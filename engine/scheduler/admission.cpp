@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <string>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -53,6 +54,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCacheManager& kv, Connec
       states_(state_steps(kv.config())),
       waiting_(options.policy),
       deferred_(options.policy),
+      compiling_(options.policy),
       plans_(options.pipeline_depth) {
   check(options, states_);
   for (int slot = options.max_num_seqs - 1; slot >= 0; --slot) free_slots_.push_back(slot);
@@ -92,11 +94,12 @@ Result<void> Scheduler::admit(const RequestInit& init) const {
   const auto overloaded = [](const std::string& what) {
     return Error{ErrorCode::overloaded, "the waiting queue is full: " + what, {}};
   };
-  const std::int64_t num_waiting = waiting_.size() + deferred_.size();
+  const std::int64_t num_waiting = waiting_.size() + deferred_.size() + compiling_.size();
   if (options_.max_waiting_requests > 0 && num_waiting >= options_.max_waiting_requests) {
     return overloaded(count(num_waiting) + " requests");
   }
-  const std::int64_t tokens = waiting_.num_tokens() + deferred_.num_tokens();
+  const std::int64_t tokens =
+      waiting_.num_tokens() + deferred_.num_tokens() + compiling_.num_tokens();
   if (options_.max_waiting_tokens > 0 && num_waiting > 0 &&
       tokens + num_prompt > options_.max_waiting_tokens) {
     return overloaded(count(tokens) + " prompt tokens");
@@ -107,7 +110,8 @@ Result<void> Scheduler::admit(const RequestInit& init) const {
 Result<void> Scheduler::add(RequestInit init) {
   if (Result<void> admitted = admit(init); !admitted) return admitted;
   auto request = std::make_unique<Request>(std::move(init));
-  waiting_.push_back(*request);
+  const bool compiles = request->state == RequestState::waiting_for_grammar;
+  (compiles ? compiling_ : waiting_).push_back(*request);
   const RequestId id = request->id();
   requests_.emplace(id, std::move(request));
   return {};
@@ -127,21 +131,26 @@ bool Scheduler::abort(RequestId id) {
   return true;
 }
 
-void Scheduler::grammar_ready(RequestId id) {
+// It has waited longer than those who came meanwhile, or by its priority.
+void Scheduler::grammar_ready(RequestId id, std::unique_ptr<TokenConstraint> constraint) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
   if (found->second->state != RequestState::waiting_for_grammar) return;
-  found->second->state = RequestState::waiting;
+  Request& request = *found->second;
+  request.state = RequestState::waiting;
+  request.constraint = std::move(constraint);
+  compiling_.remove(request);
+  deferred_.push_back(request);
 }
 
-void Scheduler::grammar_failed(RequestId id, std::string error) {
+void Scheduler::fail(RequestId id, Error error) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || found->second->state == RequestState::finished) return;
   fail(*found->second, std::move(error));
 }
 
 // Ends outside of a step; the next commit reports it, and holds it until then.
-void Scheduler::fail(Request& request, std::string error) {
+void Scheduler::fail(Request& request, Error error) {
   request.error = std::move(error);
   leave(request);
   finish(request, FinishReason::error);
@@ -157,6 +166,8 @@ void Scheduler::leave(Request& request) {
     waiting_.remove(request);
   } else if (deferred_.holds(request)) {
     deferred_.remove(request);
+  } else if (compiling_.holds(request)) {
+    compiling_.remove(request);
   }
 }
 
@@ -201,8 +212,8 @@ SchedulerStats Scheduler::stats() const {
   SchedulerStats stats = totals_;
   stats.num_running = static_cast<int>(running_.size());
   stats.num_waiting = waiting_.size();
-  stats.num_waiting_deferred = deferred_.size();
-  stats.waiting_tokens = waiting_.num_tokens() + deferred_.num_tokens();
+  stats.num_waiting_deferred = deferred_.size() + compiling_.size();
+  stats.waiting_tokens = waiting_.num_tokens() + deferred_.num_tokens() + compiling_.num_tokens();
   stats.num_blocks = kv_.pool().num_usable();
   stats.num_free_blocks = kv_.pool().num_free();
   stats.kv_usage = kv_.pool().usage();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <exception>
+#include <string>
 
 #include "engine/scheduler/scheduler.h"
 
@@ -91,11 +93,28 @@ void Scheduler::append_tokens(Request& request, RequestProgress& progress,
     result_.tokens.push_back(token);
     ++progress.num_tokens;
     progress.finish_reason = request.stop_check(options_.max_model_len);
+    if (request.constraint && !constrain(request, token)) {
+      progress.finish_reason = FinishReason::error;
+    }
     if (!progress.finish_reason) continue;
     if (*progress.finish_reason == FinishReason::stop) progress.stop_token = token;
     break;
   }
   totals_.generated_tokens += progress.num_tokens;
+}
+
+// False: its constraint did not foresee what its own mask allowed, and the request ends.
+bool Scheduler::constrain(Request& request, TokenId token) {
+  const auto refuse = [&](const std::string& why) {
+    request.error = {ErrorCode::internal, "the constraint on its output " + why, {}};
+    return false;
+  };
+  try {
+    if (!request.constraint->accept(token)) return refuse("does not allow what was drawn");
+  } catch (const std::exception& e) {
+    return refuse(std::string("failed: ") + e.what());
+  }
+  return true;
 }
 
 // Drafts that come while the prompt is still being computed have nothing to follow.
@@ -141,7 +160,9 @@ void Scheduler::handle_invalid_blocks(const BatchPlan& plan, std::span<const Blo
     for (Request* request : lost) requeue(*request);
     return;
   }
-  for (Request* request : affected) fail(*request, "its KV cache could not be loaded");
+  for (Request* request : affected) {
+    fail(*request, {ErrorCode::internal, "its KV cache could not be loaded", {}});
+  }
 }
 
 // Back to where its KV is good. The steps in flight went on from what was not there.

@@ -30,6 +30,7 @@
 #include "engine/scheduler/batch_plan.h"
 #include "engine/scheduler/request_queue.h"
 #include "engine/scheduler/state_steps.h"
+#include "engine/structured/token_constraint.h"
 
 namespace quire {
 
@@ -107,9 +108,10 @@ class Scheduler {
   // The request ends now, in whatever state; false if it is not there. Its end is not reported.
   bool abort(RequestId id);
 
-  // A grammar was compiled, or could not be (the request ends with that error).
-  void grammar_ready(RequestId id);
-  void grammar_failed(RequestId id, std::string error);
+  // What a request with SamplingParams::constraint waits for; null where somebody else masks.
+  void grammar_ready(RequestId id, std::unique_ptr<TokenConstraint> constraint);
+  // The request ends with this error, in whatever state; the next commit reports it.
+  void fail(RequestId id, Error error);
 
   // The next step; may be empty (everyone waits for something else) and is committed all the same.
   // Valid until its commit.
@@ -119,7 +121,8 @@ class Scheduler {
   const StepResult& commit(const BatchPlan& plan, const StepTokens& tokens,
                            const TransferNews& transfers = {});
 
-  // Somebody is not finished or not reported yet, or blocks are still being sent.
+  // Somebody is not finished or not reported yet, or blocks are still being sent. Where a step runs
+  // nothing all the same, everyone waits for something outside: a grammar, a transfer.
   bool has_work() const {
     return !requests_.empty() || num_rows_in_flight_ > 0 || !failed_.empty();
   }
@@ -169,6 +172,7 @@ class Scheduler {
   void commit_row(const BatchRow& row, int index, const StepTokens& tokens);
   void settle_drafts(Request& request, const BatchRow& row, int num_sampled);
   void append_tokens(Request& request, RequestProgress& progress, std::span<const TokenId> sampled);
+  bool constrain(Request& request, TokenId token);
   void take_drafts(Request& request, int index, const StepTokens& tokens);
   void handle_invalid_blocks(const BatchPlan& plan, std::span<const BlockId> invalid);
   void rewind(Request& request, int num_valid);
@@ -176,7 +180,7 @@ class Scheduler {
 
   void leave(Request& request);
   void finish(Request& request, FinishReason reason);
-  void fail(Request& request, std::string error);
+  void fail(Request& request, Error error);
   void report_end(Request& request);
   void release(Request& request);
   void drop_finished();
@@ -190,7 +194,8 @@ class Scheduler {
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
   std::vector<Request*> running_;
   RequestQueue waiting_;
-  RequestQueue deferred_;              // passed over: for a grammar or a transfer; served first
+  RequestQueue deferred_;              // passed over for a transfer, or now ready; served first
+  RequestQueue compiling_;             // for a grammar; not looked at until it is there
   std::vector<Request*> passed_over_;  // in this step
   std::vector<std::unique_ptr<Request>> finished_;  // until no plan refers to them
   std::vector<RequestId> finished_ids_;             // since the last plan

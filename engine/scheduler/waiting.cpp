@@ -99,7 +99,6 @@ void Scheduler::count_lookup(Request& request, int num_hit, int num_external) {
 
 // False: it still waits for something other than its turn.
 bool Scheduler::promote(Request& request) {
-  if (request.state == RequestState::waiting_for_grammar) return false;
   if (request.state != RequestState::waiting_for_remote_kv) return true;
   if (!request.load_done) return false;
   take_loaded(request);

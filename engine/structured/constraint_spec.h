@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/fields.h"
+
 namespace quire {
 
 enum class ConstraintKind : std::uint8_t {
@@ -20,6 +22,7 @@ struct ConstraintSpec {
   ConstraintKind kind = ConstraintKind::json_object;
   std::string text;
 
+  using Fields = FieldList<&ConstraintSpec::kind, &ConstraintSpec::text>;
   friend bool operator==(const ConstraintSpec&, const ConstraintSpec&) = default;
 };
 

@@ -30,6 +30,8 @@ class EngineEnd {
   virtual bool take(std::vector<Command>& commands) = 0;
   // The same, but sleeps until there is a command or the line is closed.
   virtual bool wait_and_take(std::vector<Command>& commands) = 0;
+  // From any thread: the wait_and_take() that sleeps, or else the next one, returns.
+  virtual void wake() = 0;
   virtual void publish(EngineEvent event) = 0;
   virtual void close() = 0;  // from any thread; wakes wait_and_take()
 };

@@ -39,10 +39,19 @@ class Line {
   bool take_commands(std::vector<Command>& commands, bool wait) {
     std::unique_lock lock(mutex_);
     if (wait) {
-      command_arrived_.wait(lock, [this] { return !commands_.empty() || closed(); });
+      command_arrived_.wait(lock, [this] { return !commands_.empty() || woken_ || closed(); });
+      woken_ = false;
     }
     move_all(commands_, commands);
     return !closed();
+  }
+
+  void wake() {
+    {
+      const std::lock_guard lock(mutex_);
+      woken_ = true;
+    }
+    command_arrived_.notify_one();
   }
 
   void on_events(std::function<void()> notify) {
@@ -109,6 +118,7 @@ class Line {
   std::vector<Command> commands_;
   std::vector<EngineEvent> events_;
   std::function<void()> notify_;
+  bool woken_ = false;
   bool client_closed_ = false;
   bool engine_closed_ = false;
 };
@@ -123,6 +133,7 @@ class InProcessEngineEnd final : public EngineEnd {
   bool wait_and_take(std::vector<Command>& commands) override {
     return line_->take_commands(commands, true);
   }
+  void wake() override { line_->wake(); }
   void publish(EngineEvent event) override { line_->publish(std::move(event)); }
   void close() override { line_->close_engine(); }
 

@@ -102,7 +102,7 @@ def check_refused_flags(quire):
 
 # What was running ends with an error, /health turns red, and the server still answers and stops.
 def check_device_loss(quire):
-    with Server(quire, ["--device", "cuda"]) as server:
+    with Server(quire, ["--device", "cuda", "--keep-after-engine-death"]) as server:
         assert server.ask("GET", "/health")[0] == 200
         with concurrent.futures.ThreadPoolExecutor() as pool:
             body = {"model": "quire-tiny", "prompt": "one two", "max_tokens": 400, "ignore_eos": True, "stream": True}
@@ -120,6 +120,12 @@ def check_device_loss(quire):
         assert status == 503 and "dead" in text, (status, text)
         assert "engine.dead" in server.log_text()
     assert server.process.returncode is not None
+    with Server(quire, ["--device", "cuda"]) as server:
+        server.process.send_signal(signal.SIGUSR1)
+        body = {"model": "quire-tiny", "prompt": "one two", "max_tokens": 40}
+        status, text = server.ask("POST", "/v1/completions", body)
+        assert status == 503 and "cudaErrorLaunchFailure" in text, (status, text)
+        assert server.process.wait(timeout=30) == 4, server.process.returncode
 
 
 def main():

@@ -191,42 +191,113 @@ TEST_CASE("the same seeds give uncorrelated draws at neighbouring positions",
   CHECK(std::abs(changes - 2000) < 5 * 32);
 }
 
-TEST_CASE("edit_logits adds biases, then penalizes what was seen", "[ops][sampling]") {
+TEST_CASE("a mask forbids what it does not allow, in its rows only", "[ops][sampling]") {
+  const std::int64_t vocab = GENERATE(64, 77, 1000);
+  const std::int64_t words = (vocab + 31) / 32;
+  std::mt19937 rng(5);
+  const HostTensor logits = random_tensor(rng, DType::f32, {4, vocab}, 3.f);
+  const std::vector<std::int32_t> rows = {3, 1};
+  std::vector<std::uint32_t> mask(static_cast<std::size_t>(2 * words));
+  for (std::uint32_t& word : mask) word = rng();
+  mask[0] = 0;
+  mask[1] = ~0u;
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const TensorView x = run.upload(logits);
+    run.ops().mask_logits(
+        x, {.words = run.upload(tensor_of(mask, {2, words})), .rows = run.upload(tensor_of(rows))},
+        run.stream());
+    const HostTensor got = run.download(x);
+    int wrong = 0;
+    for (std::int64_t i = 0; i < got.numel(); ++i) {
+      const std::int64_t row = i / vocab, token = i % vocab;
+      const std::int64_t at = row == 3 ? 0 : 1;
+      const std::uint32_t word = mask[static_cast<std::size_t>(at * words + token / 32)];
+      const bool allowed = row == 0 || row == 2 || (word >> token % 32 & 1) != 0;
+      wrong += got.at(i) != (allowed ? logits.at(i) : -INFINITY);
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("biases are added where they are listed", "[ops][sampling]") {
   std::mt19937 rng(3);
   const HostTensor logits = random_tensor(rng, DType::f32, {2, 50}, 3.f);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const auto ints = [&](std::vector<std::int32_t> v) { return run.upload(tensor_of(v)); };
+    const TensorView x = run.upload(logits);
+    const std::vector<float> values = {2.5f, -INFINITY, 0.5f};
+    run.ops().bias_logits(x,
+                          {.rows = ints({0, 1, 0}),
+                           .tokens = ints({5, 7, 5}),
+                           .values = run.upload(tensor_of(values))},
+                          run.stream());
+    HostTensor got = run.download(x);
+    CHECK(got.at(57) == -INFINITY);
+    got.set(57, logits.at(57));
+    std::vector<double> want = logits.values();
+    want[5] += 3;
+    check_close(got, want);
+  }
+}
+
+TEST_CASE("penalties follow the table of what was seen, and drafts that are not in it yet",
+          "[ops][sampling]") {
+  constexpr std::int64_t kSlots = 3, kVocab = 51;  // odd: words of two counts straddle slots
+  std::mt19937 rng(6);
+  const HostTensor logits = random_tensor(rng, DType::f32, {2, kVocab}, 3.f);
   std::vector<double> want = logits.values();
-  want[5] += 2.5;
-  want[50 + 7] = -INFINITY;
   const auto penalize = [&](std::size_t at, double rep, double freq, double pres, int count) {
     want[at] = want[at] > 0 ? want[at] / rep : want[at] * rep;
     want[at] -= freq * count + (count > 0 ? pres : 0.);
   };
-  penalize(5, 1.5, 0.25, 0.5, 3);
-  penalize(6, 1.5, 0.25, 0.5, 0);
-  penalize(50 + 49, 1., -1., 0., 2);
+  penalize(kVocab + 5, 1.5, 0.25, 0.5, 3);
+  penalize(kVocab + 6, 1.5, 0.25, 0.5, 0);
+  penalize(kVocab + 9, 1.5, 0.25, 0.5, 2);  // a draft, twice
+  penalize(49, 1., -1., 0., kMostSeen);
   for (OpBackend& backend : op_backends()) {
     INFO(backend.name);
     OpRun run(backend);
     const auto ints = [&](std::vector<std::int32_t> v) { return run.upload(tensor_of(v)); };
     const auto floats = [&](std::vector<float> v) { return run.upload(tensor_of(v)); };
+    const TensorView counts =
+        run.upload(tensor_of(std::vector<std::uint16_t>(kSlots * kVocab + 1)));
+    const TensorView table(counts.data(), DType::u16, {kSlots, kVocab});
+    run.ops().set_token_counts(table,
+                               {.slots = ints({2, 2, 0, 0}),
+                                .tokens = ints({5, 6, 49, 50}),
+                                .counts = ints({1, kSeenInPrompt, kMostSeen, kMostSeen - 1})},
+                               run.stream());
+    // Neighbours in one word, a full count, and entries to be skipped.
+    run.ops().count_tokens(table, ints({2, 0, 2, -1, 1, 2}), ints({5, 49, 5, 3, -1, 50}),
+                           run.stream());
+    const HostTensor got_counts = run.download(counts);
+    std::vector<std::uint16_t> want_counts(kSlots * kVocab + 1);
+    want_counts[2 * kVocab + 5] = 3;
+    want_counts[2 * kVocab + 6] = kSeenInPrompt;
+    want_counts[2 * kVocab + 50] = 1;
+    want_counts[49] = kMostSeen;
+    want_counts[50] = kMostSeen - 1;
+    CHECK(std::equal(want_counts.begin(), want_counts.end(), got_counts.as<std::uint16_t>()));
+    run.ops().set_token_counts(
+        table, {.slots = ints({2, 0}), .tokens = ints({50, 50}), .counts = ints({0, 0})},
+        run.stream());
+
     const TensorView x = run.upload(logits);
-    LogitEdits edits;
-    edits.bias_row = ints({0, 1});
-    edits.bias_token = ints({5, 7});
-    edits.bias_value = floats({2.5f, -INFINITY});
-    edits.seen_row = ints({0, 0, 1});
-    edits.seen_token = ints({5, 6, 49});
-    edits.seen_count = ints({3, 0, 2});
-    edits.repetition = floats({1.5f, 1.f});
-    edits.frequency = floats({0.25f, -1.f});
-    edits.presence = floats({0.5f, 0.f});
-    run.ops().edit_logits(x, edits, run.stream());
-    HostTensor got = run.download(x);
-    CHECK(got.at(57) == -INFINITY);
-    got.set(57, 0.f);
-    want[57] = 0.;
-    check_close(got, want);
-    want[57] = -INFINITY;
+    run.ops().penalize_logits(
+        x,
+        {.counts = table,
+         .rows = ints({1, 0}),
+         .slots = ints({2, 0}),
+         .drafts = run.upload(tensor_of(std::vector<std::int32_t>{9, 9, -1, -1, -1, -1}, {2, 3})),
+         .repetition = floats({1.f, 1.5f}),
+         .frequency = floats({-1.f, 0.25f}),
+         .presence = floats({0.f, 0.5f})},
+        run.stream());
+    check_close(run.download(x), want);
   }
 }
 

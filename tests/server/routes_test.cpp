@@ -137,6 +137,17 @@ TEST_CASE("an engine that cannot start ends the server with its own words", "[se
   CHECK_THROWS_WITH(server.wait_for_end(), Catch::Contains("no weights here"));
 }
 
+TEST_CASE("an engine that dies ends the server, after an answer to who waited",
+          "[server][routes]") {
+  TestServerOptions options;
+  options.engine.dies_after_steps = 3;
+  options.config.keep_after_engine_death = false;
+  TestServer server(std::move(options));
+  const auto cut = post(server.port(), "/v1/chat/completions", chat_body(R"("ignore_eos":true)"));
+  CHECK(cut.status == 503);
+  CHECK_THROWS_AS(server.wait_for_end(), EngineDied);
+}
+
 TEST_CASE("when the engine dies, health says so and requests are refused", "[server][routes]") {
   TestServerOptions options;
   options.engine.dies_after_steps = 3;

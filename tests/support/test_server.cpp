@@ -24,6 +24,7 @@ TestServerOptions::TestServerOptions() {
   config.served_model_names = {"tiny", "other-name"};
   config.model_root = kModel;
   config.shutdown_timeout = std::chrono::seconds(20);
+  config.keep_after_engine_death = true;
   defaults.eos_token_ids = {kEndOfTurn};
   defaults.reasoning = find_reasoning_format("think");
   defaults.dialect = find_dialect("hermes");

@@ -41,6 +41,33 @@ void compute(KvCacheManager& kv, Request& request) {
 
 }  // namespace
 
+TEST_CASE("positions that begin elsewhere share no blocks, whatever salt pretends so",
+          "[kv_cache]") {
+  KvCacheManager kv(config(20));
+  const auto at = [](int offset, std::string salt) {
+    RequestInit init;
+    init.prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    init.cache_salt = std::move(salt);
+    init.position_offset = offset;
+    return Request(std::move(init));
+  };
+  Request computed = at(64, "");
+  compute(kv, computed);
+  for (const char* salt : {"", "64", "\x1fpositions+64", "\x40", "position_offset"}) {
+    Request other = at(0, salt);
+    CHECK(kv.find_prefix(other).num_tokens == 0);
+  }
+  Request same = at(64, "");
+  CHECK(kv.find_prefix(same).num_tokens == 8);
+  Request salted = at(64, "a");
+  CHECK(kv.find_prefix(salted).num_tokens == 0);
+  EventHasher hasher(4, root_hash("seed"));
+  Request plain = at(0, "");
+  hasher.extend(same, 8);
+  hasher.extend(plain, 8);
+  CHECK(same.event_hashes != plain.event_hashes);
+}
+
 TEST_CASE("Equal hashes of different tokens are no hit", "[kv_cache][prefix_index]") {
   PrefixIndex index(8, std::vector<int>{2});
   const BlockHash hash{42, 43};

@@ -23,7 +23,7 @@ std::vector<T> values(TensorView view) {
 // two kernel blocks of 4.
 struct Bench {
   explicit Bench(KvPlan plan = attention_plan(20, 64))
-      : groups(plan.groups()), batch(device, *ops, groups, {4, 32, 64}, [](int) { return 0; }) {}
+      : groups(plan.groups()), batch(device, *ops, groups, {4, 32, 64}) {}
 
   const Request& request(Ints prompt) {
     RequestInit init;

@@ -165,7 +165,7 @@ TEST_CASE("penalties follow what was seen so far", "[engine][sampling]") {
         static_cast<TokenId>(std::max_element(expected.begin(), expected.end()) - expected.begin());
     const TokenId token = bench.sample_one(logits);
     REQUIRE(token == best);
-    CHECK(bench.sampler().needs_latest_tokens());
+    CHECK_FALSE(bench.sampler().needs_latest_tokens());
     request.append(token);
     ++outputs[token];
   }
@@ -198,6 +198,33 @@ TEST_CASE("a slot's next request starts without the last one's tokens", "[engine
     request.append(0);
     CHECK(draw(request) == 1);  // 0 fell by 1, to below -0.5
   }
+}
+
+TEST_CASE("temperatures too small to divide by are greedy", "[engine][sampling]") {
+  const float temperature = GENERATE(1e-38f, 1e-30f, 1e-6f, 0.0001f);
+  Bench bench;
+  SamplingParams params;
+  params.temperature = temperature;
+  bench.add(params);
+  auto logits = falling();
+  logits[17] = 3;
+  CHECK(bench.sample_one(logits) == 17);
+}
+
+TEST_CASE("a bad word's last token is not drawn behind the others", "[engine][sampling]") {
+  Bench bench;
+  auto params = greedy();
+  params.bad_words = {{{0}}, {{1, 2, 3}}, {{2, 1}}};
+  Request& request = bench.add(params, {1, 2});  // the prompt is no part of a word
+  std::vector<TokenId> drawn;
+  for (const TokenId wished : {1, 2, 3, 4, 1, 3}) {
+    auto logits = falling();
+    logits[wished] = 9;
+    drawn.push_back(bench.sample_one(logits));
+    request.append(drawn.back());
+  }
+  CHECK(drawn == std::vector<TokenId>{1, 2, 2, 4, 1, 3});
+  CHECK(bench.sampler().needs_latest_tokens());
 }
 
 struct DrawCase {

@@ -72,7 +72,7 @@ class Traffic {
     init.priority = pick(random_, 0, 2);
     init.arrival = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(next_id_));
     if (chance(random_, 0.2)) init.cache_salt = "salt";
-    init.needs_grammar = chance(random_, 0.05);
+    if (chance(random_, 0.05)) init.sampling.constraint.emplace();
     return init;
   }
 
@@ -83,7 +83,7 @@ class Traffic {
       RequestInit init = draw_request();
       const RequestId id = init.id;
       const bool fits = can_ever_run(init);
-      const bool grammar = init.needs_grammar;
+      const bool grammar = init.sampling.constraint.has_value();
       const auto added = scheduler_.add(std::move(init));
       ++num_operations_;
       if (fits != added.has_value()) throw std::runtime_error("admission is wrong");
@@ -119,7 +119,7 @@ class Traffic {
   void advance() {
     std::erase_if(grammars_, [&](RequestId id) {
       if (!chance(random_, 0.3)) return false;
-      scheduler_.grammar_ready(id);
+      scheduler_.grammar_ready(id, nullptr);
       return true;
     });
     if (scheduler_.can_schedule()) {

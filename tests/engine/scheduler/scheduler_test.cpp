@@ -97,7 +97,7 @@ TEST_CASE("Abort ends a request in every state and frees its blocks", "[schedule
   }
   SECTION("waiting for its grammar") {
     RequestInit init = request(1, 8);
-    init.needs_grammar = true;
+    init.sampling.constraint.emplace();
     REQUIRE(scheduler.add(std::move(init)).has_value());
     step(scheduler);
     REQUIRE(scheduler.find(id)->state == RequestState::waiting_for_grammar);
@@ -146,18 +146,18 @@ TEST_CASE("A grammar that cannot be compiled ends its request with the error", "
   KvCacheManager kv(kv_config(20));
   Scheduler scheduler(options(), kv);
   RequestInit init = request(1, 8);
-  init.needs_grammar = true;
+  init.sampling.constraint.emplace();
   REQUIRE(scheduler.add(std::move(init)).has_value());
   REQUIRE(scheduler.add(request(2, 8)).has_value());
   CHECK(step(scheduler).requests.size() == 1);  // the other one runs meanwhile
   CHECK(scheduler.stats().num_waiting_deferred == 1);
-  scheduler.grammar_failed(RequestId(1), "unbalanced brackets");
+  scheduler.fail(RequestId(1), {ErrorCode::invalid_argument, "unbalanced brackets", {}});
   const StepResult result = step(scheduler);
   REQUIRE(result.requests.size() == 2);
   const RequestProgress& end = result.requests.back();
   CHECK(end.request->id() == RequestId(1));
   CHECK(end.finish_reason == FinishReason::error);
-  CHECK(end.request->error == "unbalanced brackets");
+  CHECK(end.request->error.detail == "unbalanced brackets");
 }
 
 TEST_CASE("Requests that wait with loaded prefixes do not hold each other up", "[scheduler]") {

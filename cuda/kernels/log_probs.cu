@@ -1,4 +1,4 @@
-// Changes to logits before a draw, and log-probabilities of what was drawn.
+// Log-probabilities of what was drawn.
 
 #include "cuda/device/block_sum.cuh"
 #include "cuda/device/radix_select.cuh"
@@ -10,35 +10,6 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-dim3 grid_for(std::int64_t count) {
-  return dim3(static_cast<unsigned>((count + kThreads - 1) / kThreads));
-}
-
-__global__ void __launch_bounds__(kThreads)
-    bias_kernel(View<float, 2> logits, const std::int32_t* row, const std::int32_t* token,
-                const float* value, int count) {
-  const int i = blockIdx.x * kThreads + threadIdx.x;
-  if (i < count) atomicAdd(&logits(row[i], token[i]), value[i]);
-}
-
-struct Penalties {
-  const std::int32_t *row, *token, *count;
-  const float *repetition, *frequency, *presence;
-};
-
-// A (row, token) pair occurs once, so no two threads meet.
-__global__ void __launch_bounds__(kThreads)
-    penalty_kernel(View<float, 2> logits, const __grid_constant__ Penalties p, int count) {
-  const int i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= count) return;
-  const int row = p.row[i];
-  float& logit = logits(row, p.token[i]);
-  float value = logit > 0.f ? logit / p.repetition[row] : logit * p.repetition[row];
-  value -= p.frequency[row] * static_cast<float>(p.count[i]);
-  if (p.count[i] > 0) value -= p.presence[row];
-  logit = value;
-}
 
 struct LogProbArgs {
   View<std::int32_t, 2> top_ids;
@@ -111,26 +82,6 @@ const T* data_of(const TensorView& tensor) {
 }
 
 }  // namespace
-
-void edit_logits(TensorView logits, const LogitEdits& edits, StreamRef stream) {
-  const auto x = device_view<float, 2>(logits);
-  if (!edits.bias_row.empty() && edits.bias_row.extent(0) > 0) {
-    const auto count = static_cast<int>(edits.bias_row.extent(0));
-    CUDA_CHECK(launch(bias_kernel, grid_for(count), dim3(kThreads), 0, native(stream), x,
-                      data_of<std::int32_t>(edits.bias_row),
-                      data_of<std::int32_t>(edits.bias_token), data_of<float>(edits.bias_value),
-                      count));
-  }
-  if (!edits.seen_row.empty() && edits.seen_row.extent(0) > 0) {
-    const auto count = static_cast<int>(edits.seen_row.extent(0));
-    const Penalties p{
-        data_of<std::int32_t>(edits.seen_row),   data_of<std::int32_t>(edits.seen_token),
-        data_of<std::int32_t>(edits.seen_count), data_of<float>(edits.repetition),
-        data_of<float>(edits.frequency),         data_of<float>(edits.presence)};
-    CUDA_CHECK(
-        launch(penalty_kernel, grid_for(count), dim3(kThreads), 0, native(stream), x, p, count));
-  }
-}
 
 void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
                TensorView token_rank, TensorView logits, TensorView tokens, StreamRef stream) {
