@@ -108,7 +108,7 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
       "auto, cpu or cuda");
   add_count(app, "--cpu-threads", config.cpu_threads, "0: one per core");
   add_count(app, "--tensor-parallel-size,--tp", config.parallel.tensor_parallel_size,
-            "GPUs that share the model; 1, until a model can be divided");
+            "GPUs that share the model; 1 for now, more are refused");
   app.add_flag(
       "--deterministic", config.deterministic,
       "Same tokens for a request whatever runs beside it; refused where the backend cannot");

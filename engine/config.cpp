@@ -106,8 +106,9 @@ Result<void> check_events(const KvEventsConfig& events) {
 Result<void> check_parallel(const ParallelConfig& parallel) {
   if (parallel.tensor_parallel_size > 1)
     return refuse("--tensor-parallel-size",
-                  "above 1 is not supported: a model runs whole on one device; use 1, or "
-                  "--data-parallel-size for several engines");
+                  fmt::format("{} is not supported: a model runs whole on one device; use 1, or "
+                              "--data-parallel-size for several engines",
+                              parallel.tensor_parallel_size));
   return at_least("--tensor-parallel-size", parallel.tensor_parallel_size, 1);
 }
 

@@ -48,7 +48,7 @@ enum class MlaFormat : std::uint8_t { plain, fp8_ds_mla };
 enum class MlaVersion : std::uint8_t { v3, deepseek_v4 };
 
 struct StateTensor {
-  std::vector<std::int64_t> shape = {};  // of one request's state, on this rank
+  std::vector<std::int64_t> shape = {};  // of one request's state, in this layer as loaded
   DType dtype = DType::f32;
   friend bool operator==(const StateTensor&, const StateTensor&) = default;
 };
@@ -59,7 +59,7 @@ struct KvSpec {
   int block_size = 1;  // tokens; the plan sets it, models leave 1
 
   // Attention and MLA
-  int num_kv_heads = 0;  // on this tensor-parallel rank
+  int num_kv_heads = 0;  // of this layer as loaded: of one rank, where ranks share the heads
   int head_size = 0;
   int head_size_v = 0;  // 0: head_size
   DType dtype = DType::bf16;
@@ -88,9 +88,8 @@ struct LayerKvSpec {
   KvSpec spec;
 };
 
-// What the specs of an architecture depend on besides its config.json.
+// What a model's specs depend on besides its layers.
 struct KvSpecOptions {
-  int tp_size = 1;
   DType cache_dtype = DType::bf16;                  // of keys and values
   DType conv_state_dtype = DType::bf16;             // of recurrent layers' convolution rows
   std::optional<DType> recurrent_state_dtype = {};  // unset: the model's own choice

@@ -24,7 +24,7 @@ struct LayerCache {
   std::size_t page_bytes = 0;
   int block_size = 0;         // tokens
   int kernel_block_size = 0;  // tokens
-  KvSpec spec;    // as kv_specs() gave it or the plan changed it: what is stored, in which dtype
+  KvSpec spec;    // as the layer gave it or the plan changed it: what is stored, in which dtype
   int group = 0;  // index into ForwardContext::groups
 };
 
@@ -50,7 +50,10 @@ class Model {
   // are sampled.
   virtual std::size_t workspace_bytes(int num_tokens, int num_rows) const = 0;
 
-  // In the order of the architecture's kv_specs(); once, before the first forward().
+  // What each layer that remembers anything must remember, in layer order: what the plan sizes.
+  virtual std::vector<LayerKvSpec> kv_specs(const KvSpecOptions& options) const = 0;
+  // In the order of kv_specs(); once, before the first forward(). Throws Failure where a layer
+  // would write anything else than its pages hold.
   virtual void bind_cache(std::span<const LayerCache> layers) = 0;
   // Layers whose fp8 cache holds keys and values as they are, because no scale is published.
   virtual int num_unscaled_layers() const { return 0; }

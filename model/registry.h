@@ -12,7 +12,6 @@
 #include "backend/device.h"
 #include "backend/ops_traits.h"
 #include "model/config.h"
-#include "model/kv_spec.h"
 #include "model/load_format.h"
 #include "model/model.h"
 
@@ -26,9 +25,6 @@ struct LoadOptions {
   int max_model_len = 0;          // rope tables reach so far; 0: max_position_embeddings
   bool measure = false;           // on a MeasuringDevice: a model that only answers for its sizes
 };
-
-// What each caching layer must remember, in the order of Model::bind_cache. Needs no weights.
-std::vector<LayerKvSpec> kv_specs(const ModelConfig& config, const KvSpecOptions& options);
 
 // Throws Failure on an unsupported architecture and on files that lie, lack or contradict.
 std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesystem::path& model_dir,

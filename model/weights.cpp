@@ -37,6 +37,18 @@ std::int64_t delivered(const Source& source) {
   return source.batch * picked * depth;
 }
 
+// A config.json can ask for tensors that cannot be.
+void check_extents(const Source& source) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 48;  // elements
+  std::int64_t elements = source.shape.empty() ? 0 : 1;
+  for (const std::int64_t extent : source.shape)
+    elements = extent < 1 || elements > kMost / extent ? 0 : elements * extent;
+  if (elements == 0 || elements < source.batch * std::max<std::int64_t>(source.row_width, 1))
+    throw Failure(ErrorCode::invalid_argument, "config.json: tensor \"" + source.name +
+                                                   "\" cannot have shape " +
+                                                   shape_text(source.shape));
+}
+
 bool as_published(const Source& source) { return !source.transposed && source.pick.empty(); }
 
 template <class To, class From>
@@ -201,6 +213,7 @@ TensorView Weights::load(const std::string& name, Shape shape, DType dtype) {
 
 TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape, DType dtype) {
   std::int64_t total = 0;
+  for (const Source& source : sources) check_extents(source);
   for (const Source& source : sources) total += delivered(source);
   if (total != product(shape)) {
     throw Failure(ErrorCode::internal, sources.front().name + ": " + std::to_string(total) +

@@ -40,8 +40,6 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
   progress("planning", 0);
   const ModelConfig model_config = read_model_config(config.model.path);
   dtype_ = config.model.dtype.value_or(model_config.dtype);
-  const auto specs =
-      kv_specs(model_config, kv_spec_options(config, dtype_, model_config.quant.kv_cache_dtype));
   plan_ = plan_engine(config, model_config,
                       planned_device(backend_.kind, *backend_.device, backend_.ops->traits()));
   if (plan_.model.has_error()) throw Failure(plan_.model.error());
@@ -55,7 +53,7 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
                        .max_model_len = static_cast<int>(max_len)});
   progress("allocating the KV cache", 0);
   make_kv_cache(config, id);
-  make_runtime(config, specs);
+  make_runtime(config);
   if (backend_.compile_constraint) {
     constraints_ = std::make_unique<ConstraintQueue>(
         backend_.compile_constraint, wake ? std::move(wake) : std::function<void()>([] {}));
@@ -92,10 +90,10 @@ void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
   kv_ = std::make_unique<KvCacheManager>(cache);
 }
 
-void EngineCore::make_runtime(const EngineConfig& config, const std::vector<LayerKvSpec>& specs) {
+void EngineCore::make_runtime(const EngineConfig& config) {
   const KvPlan& kv = plan_.model->kv;
   memory_ = std::make_unique<KvMemory>(*backend_.device, kv);
-  model_->bind_cache(memory_->layers(specs));
+  model_->bind_cache(memory_->layers(plan_.layers));
   const CaptureSizes& graphs = plan_.graphs;
   if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
   if (!graphs.sizes.empty())

@@ -56,7 +56,7 @@ class EngineCore {
     bool begun = false;  // its first output has gone out
   };
 
-  void make_runtime(const EngineConfig& config, const std::vector<LayerKvSpec>& specs);
+  void make_runtime(const EngineConfig& config);
   void make_kv_cache(const EngineConfig& config, EngineId id);
   void log_memory(EngineId id) const;
 

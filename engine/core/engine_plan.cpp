@@ -22,13 +22,12 @@ constexpr std::int64_t kOtherNodes = 16;
 
 std::int64_t signed_of(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
+// Without its layers, which the measured model names.
 ModelMemory model_memory(const EngineConfig& config, const ModelConfig& model) {
-  const DType dtype = config.model.dtype.value_or(model.dtype);
-  const auto published = model.quant.kv_cache_dtype;
-  ModelMemory memory{.layers = kv_specs(model, kv_spec_options(config, dtype, published)),
+  ModelMemory memory{.layers = {},
                      .model_max_len = model.max_position_embeddings,
-                     .dtype = dtype,
-                     .published_cache_dtype = published};
+                     .dtype = config.model.dtype.value_or(model.dtype),
+                     .published_cache_dtype = model.quant.kv_cache_dtype};
   if (model.mamba2.chunk_size > 0) memory.mamba_chunk_size = model.mamba2.chunk_size;
   return memory;
 }
@@ -155,6 +154,9 @@ void measure_model(Planning& planning) {
                   .quantization = config.model.quantization,
                   .max_model_len = static_cast<int>(length),
                   .measure = true});
+  planning.memory.layers = planning.model->kv_specs(
+      kv_spec_options(config, planning.memory.dtype, planning.memory.published_cache_dtype));
+  planning.plan.layers = planning.memory.layers;
   if (const std::size_t bytes = planning.device.ops.scratch_bytes(); bytes > 0)
     planning.scratch = planning.loaded.allocate(bytes, MemoryPurpose::kernels);
   planning.plan.mapped_bytes = signed_of(planning.model->mapped_bytes());
@@ -184,6 +186,12 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
   EnginePlan& plan = planning.plan;
   plan.device_bytes = device.total_bytes;
   plan.allowed_bytes = allowed_bytes(config, device.kind, device.total_bytes);
+  // Before anything as long as the context is made.
+  if (const auto length = check_max_model_len(config, planning.memory.model_max_len);
+      length.has_error()) {
+    plan.model = length.error();
+    return std::move(plan);
+  }
   measure_model(planning);
   const auto without_blocks = plan_without_blocks(config, planning.memory, device.kind);
   if (without_blocks.has_error()) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "backend/device.h"
 #include "backend/ops_traits.h"
@@ -33,6 +34,7 @@ struct EnginePlan {
   std::int64_t kv_cache_bytes = 0;  // allowed
   MemoryUses uses;                  // without a cache where it is refused; graphs: at most
   CaptureSizes graphs;
+  std::vector<LayerKvSpec> layers;  // what they keep, as the measured model says
   Result<ModelPlan> model = Error{};
 };
 

@@ -37,12 +37,7 @@ struct Sizing {
 };
 
 Result<void> check_length(const Sizing& sizing) {
-  const std::int64_t asked = sizing.config.model.max_model_len;
-  if (asked > sizing.model.model_max_len)
-    return refuse("--max-model-len",
-                  fmt::format("is {}, the model was made for {} tokens; use at most that, or -1",
-                              asked, sizing.model.model_max_len));
-  return {};
+  return check_max_model_len(sizing.config, sizing.model.model_max_len);
 }
 
 Error no_effect(std::string flag, std::string_view because) {
@@ -160,8 +155,7 @@ std::vector<LayerKvSpec> sized_layers(const Sizing& sizing) {
 KvPlanInput plan_input(const Sizing& sizing, std::int64_t available_bytes) {
   const EngineConfig& config = sizing.config;
   KvPlanInput input;
-  const WorkerKvInput worker{sized_layers(sizing), available_bytes};
-  input.workers.assign(static_cast<std::size_t>(config.parallel.tensor_parallel_size), worker);
+  input.workers.push_back({sized_layers(sizing), available_bytes});
   input.max_model_len = sizing.max_model_len;
   input.auto_fit = config.model.max_model_len == kAutoFit;
   input.num_gpu_blocks_override = config.cache.num_gpu_blocks_override;
@@ -249,13 +243,20 @@ const DeviceKernels& device_kernels(DeviceKind) {
   return kKernels;
 }
 
+Result<void> check_max_model_len(const EngineConfig& config, std::int64_t model_max_len) {
+  const std::int64_t asked = config.model.max_model_len;
+  if (asked <= model_max_len) return {};
+  return refuse("--max-model-len",
+                fmt::format("is {}, the model was made for {} tokens; use at most that, or -1",
+                            asked, model_max_len));
+}
+
 KvSpecOptions kv_spec_options(const EngineConfig& config, DType model_dtype,
                               std::optional<DType> published_cache_dtype) {
   const CacheConfig& cache = config.cache;
   // A state is rounded where a step ends: with fewer bits, answers would depend on where that is.
   const auto exact = config.deterministic ? std::optional(DType::f32) : std::nullopt;
-  return {.tp_size = config.parallel.tensor_parallel_size,
-          .cache_dtype = cache_dtype_of(cache, model_dtype, published_cache_dtype),
+  return {.cache_dtype = cache_dtype_of(cache, model_dtype, published_cache_dtype),
           .conv_state_dtype = cache.mamba_cache_dtype.value_or(model_dtype),
           .recurrent_state_dtype = exact ? exact : cache.mamba_ssm_cache_dtype};
 }

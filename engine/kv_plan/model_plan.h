@@ -23,14 +23,17 @@ struct DeviceKernels {
 const DeviceKernels& device_kernels(DeviceKind device);
 
 struct ModelMemory {
-  std::vector<LayerKvSpec> layers;                  // kv_specs() of the architecture, block_size 1
-  std::int64_t model_max_len = 0;                   // tokens, of config.json
-  DType dtype = DType::bf16;                        // of hidden states, after --dtype
+  std::vector<LayerKvSpec> layers;  // Model::kv_specs() of the measured model, block_size 1
+  std::int64_t model_max_len = 0;   // tokens, of config.json
+  DType dtype = DType::bf16;        // of hidden states, after --dtype
   std::optional<DType> published_cache_dtype = {};  // what the checkpoint is calibrated for
   std::optional<int> mamba_chunk_size = {};         // tokens, of the model's scan
 };
 
-// The options that kv_specs() takes under this configuration; dtypes as ModelMemory's.
+// Before anything of that length is made: whether the model reaches it.
+Result<void> check_max_model_len(const EngineConfig& config, std::int64_t model_max_len);
+
+// The options that Model::kv_specs() takes under this configuration; dtypes as ModelMemory's.
 KvSpecOptions kv_spec_options(const EngineConfig& config, DType model_dtype,
                               std::optional<DType> published_cache_dtype = {});
 

@@ -17,7 +17,7 @@ class KvMemory {
   // Zeroed. Throws Failure when the plan's numbers contradict each other.
   KvMemory(Device& device, const KvPlan& plan);
 
-  // One per layer, in the order of kv_specs().
+  // One per layer, in the order of Model::kv_specs().
   std::vector<LayerCache> layers(std::span<const LayerKvSpec> specs) const;
 
   std::size_t bytes() const;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/layers/cache_scale.h"
+#include "model/layers/layer_cache.h"
 
 namespace quire {
 
@@ -68,11 +69,21 @@ Attention::Attention(Weights& weights, const AttentionOptions& o)
   if (o.sinks) sinks_ = weights.load(o.name + ".sinks", {o.num_heads}, DType::f32);
 }
 
+LayerKvSpec Attention::cache_spec(const KvSpecOptions& options) const {
+  KvSpec spec = token_spec(options);
+  spec.kind = options_.window > 0 ? KvKind::sliding_window : KvKind::full;
+  spec.num_kv_heads = options_.num_kv_heads;
+  spec.head_size = options_.head_dim;
+  spec.sliding_window = options_.window;
+  return {cache_name(options_.name) + ".attn", spec};
+}
+
 void Attention::bind(const LayerCache& cache) {
-  const std::int64_t ratio = cache.block_size / cache.kernel_block_size;
   const std::int64_t size = cache.kernel_block_size, heads = options_.num_kv_heads;
   const std::int64_t dim = options_.head_dim, plane = size * heads * dim;
   const auto element = static_cast<std::int64_t>(size_of(cache.spec.dtype));
+  check_pages(cache, options_.name, static_cast<std::size_t>(2 * plane * element));
+  const std::int64_t ratio = cache.block_size / cache.kernel_block_size;
   const std::int64_t stride = static_cast<std::int64_t>(cache.page_bytes) / ratio / element;
   const TensorView pages(cache.base, cache.spec.dtype,
                          {cache.num_blocks * ratio, size, heads, dim});

@@ -47,6 +47,7 @@ class Attention final : public Mixer {
  public:
   Attention(Weights& weights, const AttentionOptions& options);
 
+  LayerKvSpec cache_spec(const KvSpecOptions& options) const override;
   void bind(const LayerCache& cache) override;
   bool lacks_scale() const override;
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;

@@ -10,6 +10,10 @@ namespace quire {
 class Mixer {
  public:
   virtual ~Mixer() = default;
+  // What it keeps between steps. The plan has no other source, so that a layer with a share of the
+  // heads is planned for its share.
+  virtual LayerKvSpec cache_spec(const KvSpecOptions& options) const = 0;
+  // Throws Failure unless the pages are as large as what it will write into them.
   virtual void bind(const LayerCache& cache) = 0;
   // Of the cache bound.
   virtual bool lacks_scale() const { return false; }

@@ -1,6 +1,6 @@
 #include "model/layers/causal_conv.h"
 
-#include "model/layers/state_cache.h"
+#include "model/layers/layer_cache.h"
 
 namespace quire {
 
@@ -10,9 +10,10 @@ CausalConv::CausalConv(Weights& weights, const std::string& name, std::int64_t c
   if (bias) bias_ = weights.load(name + ".bias", {channels});
 }
 
-void CausalConv::bind(const LayerCache& cache) {
+void CausalConv::bind(const LayerCache& cache, const std::string& layer) {
+  check_state(cache, layer, 0, {width() - 1, channels()});
   // Rows beyond these are for speculated tokens.
-  state_ = state_view(cache, 0).narrow(1, 0, weight_.extent(1) - 1);
+  state_ = state_view(cache, 0).narrow(1, 0, width() - 1);
   group_ = cache.group;
 }
 

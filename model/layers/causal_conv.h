@@ -18,8 +18,10 @@ class CausalConv {
   CausalConv(Weights& weights, const std::string& name, std::int64_t channels, int width,
              bool bias);
 
-  void bind(const LayerCache& cache);  // its state is the layer's first
+  // Its state is the layer's first. Throws Failure where that is no [width − 1, channels].
+  void bind(const LayerCache& cache, const std::string& layer);
   std::int64_t channels() const { return weight_.extent(0); }
+  int width() const { return static_cast<int>(weight_.extent(1)); }
 
   // silu of the convolution, in the workspace; x [T, channels], rows may be strided.
   TensorView operator()(TensorView x, const ForwardContext& context) const;

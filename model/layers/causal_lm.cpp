@@ -66,6 +66,12 @@ Mixer* CausalLm::add_mixer(std::unique_ptr<Mixer> mixer) {
   return mixers_.back().get();
 }
 
+std::vector<LayerKvSpec> CausalLm::kv_specs(const KvSpecOptions& options) const {
+  std::vector<LayerKvSpec> specs;
+  for (const auto& mixer : mixers_) specs.push_back(mixer->cache_spec(options));
+  return specs;
+}
+
 void CausalLm::bind_cache(std::span<const LayerCache> layers) {
   if (layers.size() != mixers_.size()) {
     throw Failure(ErrorCode::internal, "cache for " + std::to_string(layers.size()) +

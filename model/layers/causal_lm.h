@@ -44,6 +44,7 @@ class CausalLm : public Model {
     return rope_.position_offset(num_prompt_tokens);
   }
   std::size_t workspace_bytes(int num_tokens, int num_rows) const override;
+  std::vector<LayerKvSpec> kv_specs(const KvSpecOptions& options) const override;
   void bind_cache(std::span<const LayerCache> layers) override;
   int num_unscaled_layers() const override;
   void forward(TensorView hidden, TensorView ids, const ForwardContext& context) override;
@@ -69,7 +70,7 @@ class CausalLm : public Model {
   const RmsNorm& final_norm() const { return norm_; }
   int max_model_len() const { return max_model_len_; }
 
-  // Registers a mixer that caches, in the order of kv_specs(), and gives it back.
+  // Registers a mixer and gives it back; in layer order.
   Mixer* add_mixer(std::unique_ptr<Mixer> mixer);
 
  private:

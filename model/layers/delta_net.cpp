@@ -1,6 +1,6 @@
 #include "model/layers/delta_net.h"
 
-#include "model/layers/state_cache.h"
+#include "model/layers/layer_cache.h"
 
 namespace quire {
 
@@ -43,7 +43,9 @@ std::vector<LinearPart> input_parts(const ModelConfig& config, const std::string
 }  // namespace
 
 DeltaNet::DeltaNet(Weights& weights, const ModelConfig& config, const std::string& name)
-    : config_(config.delta_net),
+    : name_(name),
+      config_(config.delta_net),
+      state_dtype_(config.recurrent_state_dtype),
       input_(weights, input_parts(config, name), config.hidden_size, false) {
   const std::int64_t values = std::int64_t{config_.num_value_heads} * config_.value_head_dim;
   const std::int64_t channels =
@@ -56,8 +58,18 @@ DeltaNet::DeltaNet(Weights& weights, const ModelConfig& config, const std::strin
                    LinearUse::residual);
 }
 
+std::vector<std::int64_t> DeltaNet::state_shape() const {
+  return {config_.num_value_heads, config_.key_head_dim, config_.value_head_dim};
+}
+
+LayerKvSpec DeltaNet::cache_spec(const KvSpecOptions& options) const {
+  return {cache_name(name_),
+          state_spec(options, conv_.width(), conv_.channels(), state_shape(), state_dtype_)};
+}
+
 void DeltaNet::bind(const LayerCache& cache) {
-  conv_.bind(cache);
+  conv_.bind(cache, name_);
+  check_state(cache, name_, 1, state_shape());
   delta_state_ = state_view(cache, 1);
   group_ = cache.group;
 }

@@ -2,7 +2,9 @@
 // Gated delta net (arXiv 2412.06464) as Qwen3-Next and Qwen3.5 have it: a short causal convolution,
 // then a matrix state per value head that is decayed and corrected token by token.
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "model/config.h"
 #include "model/layers/block.h"
@@ -17,6 +19,7 @@ class DeltaNet final : public Mixer {
   // `name` is "model.layers.0.linear_attn".
   DeltaNet(Weights& weights, const ModelConfig& config, const std::string& name);
 
+  LayerKvSpec cache_spec(const KvSpecOptions& options) const override;
   void bind(const LayerCache& cache) override;
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
 
@@ -24,7 +27,11 @@ class DeltaNet final : public Mixer {
   void recur(TensorView out, TensorView qkv, TensorView b, TensorView a,
              const ForwardContext& context) const;
 
+  std::vector<std::int64_t> state_shape() const;
+
+  std::string name_;
   DeltaNetConfig config_;
+  std::optional<DType> state_dtype_;
   Linear input_;  // q, k, v, z, b, a
   CausalConv conv_;
   TensorView a_log_, dt_bias_;  // f32 [value heads]

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <limits>
 
-#include "model/layers/state_cache.h"
+#include "model/layers/layer_cache.h"
 
 namespace quire {
 
 Mamba2::Mamba2(Weights& weights, const ModelConfig& config, const std::string& name,
                int norm_groups)
-    : config_(config.mamba2), norm_groups_(norm_groups) {
+    : name_(name),
+      config_(config.mamba2),
+      state_dtype_(config.recurrent_state_dtype),
+      norm_groups_(norm_groups) {
   const std::int64_t heads = config_.num_heads;
   const std::int64_t channels = inner() + 2 * std::int64_t{config_.num_groups} * config_.state_size;
   input_ = Linear(weights, {{name + ".in_proj", inner() + channels + heads}}, config.hidden_size,
@@ -23,8 +26,19 @@ Mamba2::Mamba2(Weights& weights, const ModelConfig& config, const std::string& n
                    LinearUse::residual);
 }
 
+std::vector<std::int64_t> Mamba2::state_shape() const {
+  return {config_.num_heads, config_.head_dim, config_.state_size};
+}
+
+LayerKvSpec Mamba2::cache_spec(const KvSpecOptions& options) const {
+  // Granite calls it "mamba", vLLM like every other model's.
+  const std::string layer = cache_name(name_.substr(0, name_.rfind('.') + 1)) + "mixer";
+  return {layer, state_spec(options, conv_.width(), conv_.channels(), state_shape(), state_dtype_)};
+}
+
 void Mamba2::bind(const LayerCache& cache) {
-  conv_.bind(cache);
+  conv_.bind(cache, name_);
+  check_state(cache, name_, 1, state_shape());
   scan_state_ = state_view(cache, 1);
   group_ = cache.group;
 }

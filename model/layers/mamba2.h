@@ -2,7 +2,9 @@
 // Mamba2 (arXiv 2405.21060): a short causal convolution, then a selective scan with one decay per
 // head.
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "model/config.h"
 #include "model/layers/block.h"
@@ -17,6 +19,7 @@ class Mamba2 final : public Mixer {
   // `name` is "backbone.layers.0.mixer"; the gated norm is over each of norm_groups parts.
   Mamba2(Weights& weights, const ModelConfig& config, const std::string& name, int norm_groups);
 
+  LayerKvSpec cache_spec(const KvSpecOptions& options) const override;
   void bind(const LayerCache& cache) override;
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
 
@@ -24,7 +27,11 @@ class Mamba2 final : public Mixer {
   void scan(TensorView out, TensorView xbc, TensorView dt, const ForwardContext& context) const;
   std::int64_t inner() const { return std::int64_t{config_.num_heads} * config_.head_dim; }
 
+  std::vector<std::int64_t> state_shape() const;
+
+  std::string name_;
   Mamba2Config config_;
+  std::optional<DType> state_dtype_;
   int norm_groups_;
   Linear input_;  // z, x, b, c, dt
   CausalConv conv_;

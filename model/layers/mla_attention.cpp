@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "model/layers/cache_scale.h"
+#include "model/layers/layer_cache.h"
 
 namespace quire {
 
@@ -22,7 +23,8 @@ double attention_scale(const ModelConfig& config) {
 
 MlaAttention::MlaAttention(Weights& weights, const ModelConfig& config, const std::string& name,
                            const Rope& rope)
-    : config_(config.mla),
+    : name_(name),
+      config_(config.mla),
       num_heads_(config.num_heads),
       scale_(static_cast<float>(attention_scale(config))),
       rope_(rope),
@@ -61,9 +63,18 @@ MlaAttention::MlaAttention(Weights& weights, const ModelConfig& config, const st
                    LinearUse::residual);
 }
 
+LayerKvSpec MlaAttention::cache_spec(const KvSpecOptions& options) const {
+  KvSpec spec = token_spec(options);
+  spec.kind = KvKind::mla;
+  spec.num_kv_heads = 1;  // the same for all heads
+  spec.head_size = row();
+  return {cache_name(name_) + ".attn", spec};
+}
+
 void MlaAttention::bind(const LayerCache& cache) {
-  const std::int64_t ratio = cache.block_size / cache.kernel_block_size;
   const auto element = static_cast<std::int64_t>(size_of(cache.spec.dtype));
+  check_pages(cache, name_, static_cast<std::size_t>(cache.kernel_block_size * row() * element));
+  const std::int64_t ratio = cache.block_size / cache.kernel_block_size;
   const std::int64_t stride = static_cast<std::int64_t>(cache.page_bytes) / ratio / element;
   cache_ = TensorView(cache.base, cache.spec.dtype,
                       {cache.num_blocks * ratio, cache.kernel_block_size, row()})

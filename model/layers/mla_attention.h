@@ -20,6 +20,7 @@ class MlaAttention final : public Mixer {
   MlaAttention(Weights& weights, const ModelConfig& config, const std::string& name,
                const Rope& rope);
 
+  LayerKvSpec cache_spec(const KvSpecOptions& options) const override;
   void bind(const LayerCache& cache) override;
   bool lacks_scale() const override;
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
@@ -30,6 +31,7 @@ class MlaAttention final : public Mixer {
   void attend(TensorView out, TensorView q, const ForwardContext& context) const;
   int row() const { return config_.kv_lora_rank + config_.qk_rope_head_dim; }
 
+  std::string name_;
   MlaConfig config_;
   int num_heads_;
   float scale_;

@@ -79,7 +79,10 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
          c.graphs.enforce_eager = true;
          c.graphs.capture_sizes = {1};
        }},
-      {"--cudagraph-capture-sizes", [](EngineConfig& c) { c.graphs.capture_sizes = {4, 257}; }},
+      {"--cudagraph-capture-sizes",
+       [](EngineConfig& c) {
+         c.graphs.capture_sizes = {4, 257};
+       }},
       {"--tensor-parallel-size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},
       {"--tensor-parallel-size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 2; }},
       {"--cpu-threads",

@@ -41,7 +41,7 @@ std::vector<float> logits_of(const std::filesystem::path& folder, const Golden& 
   const ModelConfig config = read_model_config(folder);
   const auto device = make_cpu_device();
   const auto model = load_model(config, folder, *device, ops.traits(), {.dtype = DType::f32});
-  DirectRunner runner(config, *model, *device, ops, {.cache_dtype = cache_dtype});
+  DirectRunner runner(*model, *device, ops, {.cache_dtype = cache_dtype});
   std::vector<float> logits;
   const auto feed = [&](int request, std::span<const TokenId> tokens) {
     const auto part = runner.step({{request, {tokens.begin(), tokens.end()}}});

@@ -249,7 +249,7 @@ Answer answer(const fs::path& folder) {
   const auto device = make_cpu_device();
   const auto ops = make_cpu_ops({.threads = 2});
   const auto model = load_model(config, folder, *device, ops->traits(), {.dtype = DType::f32});
-  DirectRunner runner(config, *model, *device, *ops, {});
+  DirectRunner runner(*model, *device, *ops, {});
   std::vector<TokenId> prompt;
   for (int i = 0; i < 30; ++i) prompt.push_back(i * 7 % 300);
   const int request = runner.add_request(static_cast<int>(prompt.size()));

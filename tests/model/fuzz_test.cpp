@@ -8,7 +8,9 @@
 #include <random>
 #include <sstream>
 
+#include "backend/measuring_device.h"
 #include "base/error.h"
+#include "cpu/cpu_backend.h"
 #include "model/kv_spec.h"
 #include "model/registry.h"
 #include "model/safetensors.h"
@@ -38,7 +40,10 @@ int fuzz_config(const std::uint8_t* data, std::size_t size) {
   try {
     const ModelConfig config = parse_model_config(text, "fuzz");
     REQUIRE(config.layer_types.size() == static_cast<std::size_t>(config.num_layers));
-    for (const LayerKvSpec& layer : kv_specs(config, {})) REQUIRE(page_bytes(layer.spec) > 0);
+    MeasuringDevice device(true);
+    const auto model =
+        load_model(config, "fuzz", device, cpu_traits(), {.max_model_len = 64, .measure = true});
+    for (const LayerKvSpec& layer : model->kv_specs({})) REQUIRE(page_bytes(layer.spec) > 0);
   } catch (const Failure&) {
   }
   return 0;

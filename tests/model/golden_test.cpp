@@ -24,7 +24,7 @@ struct Loaded {
         device(make_cpu_device()),
         ops(make_cpu_ops({.threads = 2})),
         model(load_model(config, folder, *device, ops->traits(), {.dtype = options.dtype})),
-        runner(config, *model, *device, *ops, options) {}
+        runner(*model, *device, *ops, options) {}
 
   ModelConfig config;
   std::unique_ptr<Device> device;
@@ -177,7 +177,7 @@ TEST_CASE("options without a golden are consistent with dummy weights", "[model]
   const auto ops = make_cpu_ops({.threads = 1});
   const auto model = load_model(config, "nowhere", *device, ops->traits(),
                                 {.dtype = DType::f32, .load_format = LoadFormat::dummy});
-  DirectRunner runner(config, *model, *device, *ops, {.move_state = true});
+  DirectRunner runner(*model, *device, *ops, {.move_state = true});
   std::vector<TokenId> prompt;
   for (int i = 0; i < 40; ++i) prompt.push_back(i * 7 % 300);
   const auto whole = prefill(runner, runner.add_request(40), prompt, 40);

@@ -21,13 +21,14 @@ std::vector<float> logits(Sizes sizes) {
   const auto device = make_cpu_device();
   const auto ops = make_cpu_ops({.threads = 1});
   const auto model = load_model(config, kModel, *device, ops->traits(), {.dtype = DType::f32});
-  const DirectOptions options{.block_size = sizes.block,
-                              .kernel_block_size = sizes.kernel,
-                              .num_blocks = 2400 / sizes.block + 8,
-                              .page_padding = 64,
-                              .move_state = true,
-                              .max_step_tokens = 1200};
-  DirectRunner runner(config, *model, *device, *ops, options);
+  const DirectOptions options{
+      .block_size = sizes.block,
+      .kernel_block_size = sizes.kernel,
+      .num_blocks = 2400 / sizes.block + 8,
+      .page_padding = static_cast<std::size_t>(64 * sizes.block / sizes.kernel),
+      .move_state = true,
+      .max_step_tokens = 1200};
+  DirectRunner runner(*model, *device, *ops, options);
   const auto tokens = [](int count, int salt) {
     std::vector<TokenId> ids(count);
     for (int i = 0; i < count; ++i) ids[i] = (i * 37 + salt) % 1500;

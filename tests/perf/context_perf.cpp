@@ -79,7 +79,7 @@ class Decoder {
                   .kv),
         memory_(*device_, plan_) {
     model_->bind_cache(
-        memory_.layers(kv_specs(model_config_, kv_spec_options(config_, model_config_.dtype))));
+        memory_.layers(model_->kv_specs(kv_spec_options(config_, model_config_.dtype))));
     runner_ =
         std::make_unique<ModelRunner>(*device_, *ops_, *model_, memory_, plan_,
                                       RunnerOptions{.limits = {.max_num_seqs = kRows,

@@ -25,8 +25,7 @@ TensorView view(std::vector<T>& values) {
 
 }  // namespace
 
-DirectRunner::DirectRunner(const ModelConfig& config, Model& model, Device& device, Ops& ops,
-                           const DirectOptions& options)
+DirectRunner::DirectRunner(Model& model, Device& device, Ops& ops, const DirectOptions& options)
     : model_(model),
       device_(device),
       ops_(ops),
@@ -36,8 +35,8 @@ DirectRunner::DirectRunner(const ModelConfig& config, Model& model, Device& devi
       random_(options.seed) {
   std::vector<LayerCache> layers;
   for (LayerKvSpec& layer :
-       kv_specs(config, {.cache_dtype = options.cache_dtype.value_or(options.dtype),
-                        .conv_state_dtype = options.dtype})) {
+       model.kv_specs({.cache_dtype = options.cache_dtype.value_or(options.dtype),
+       .conv_state_dtype = options.dtype})) {
     layer.spec.block_size = options.block_size;
     const bool state = layer.spec.kind == KvKind::mamba;
     const std::size_t page = page_bytes(layer.spec) + (state ? 0 : options.page_padding);

@@ -29,8 +29,7 @@ struct DirectOptions {
 
 class DirectRunner {
  public:
-  DirectRunner(const ModelConfig& config, Model& model, Device& device, Ops& ops,
-               const DirectOptions& options);
+  DirectRunner(Model& model, Device& device, Ops& ops, const DirectOptions& options);
 
   struct Work {
     int request;

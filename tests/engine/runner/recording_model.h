@@ -40,6 +40,7 @@ class RecordingModel final : public Model {
   DType dtype() const override { return DType::f32; }
   std::size_t weight_bytes() const override { return 0; }
   std::size_t workspace_bytes(int, int) const override { return 64; }
+  std::vector<LayerKvSpec> kv_specs(const KvSpecOptions&) const override { return {}; }
   void bind_cache(std::span<const LayerCache> caches) override {
     layers.assign(caches.begin(), caches.end());
   }
