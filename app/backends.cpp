@@ -4,6 +4,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "cuda/cuda_backend.h"
+#include "engine/core/engine_plan.h"
 
 namespace quire {
 Result<DeviceChoice> choose_device(DeviceKind asked) {
@@ -27,8 +28,9 @@ const OpsTraits& ops_traits(DeviceKind kind) {
 EngineBackend make_backend(const EngineConfig& config, int index) {
   EngineBackend backend{
       .kind = config.device, .device = make_device(config.device, index), .ops = nullptr};
-  backend.ops = config.device == DeviceKind::cuda ? make_cuda_ops(*backend.device)
-                                                  : make_cpu_ops({.threads = config.cpu_threads});
+  backend.ops = config.device == DeviceKind::cuda
+                    ? make_cuda_ops(*backend.device)
+                    : make_cpu_ops({.threads = threads_of_engine(config, available_cores())});
   return backend;
 }
 

@@ -106,9 +106,14 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
       app, "--device", config.device,
       {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
       "auto, cpu or cuda");
-  add_count(app, "--cpu-threads", config.cpu_threads, "0: one per core");
+  add_count(app, "--cpu-threads", config.cpu_threads,
+            "Threads of each engine on a CPU; 0: the cores, divided among the engines");
   add_count(app, "--tensor-parallel-size,--tp", config.parallel.tensor_parallel_size,
             "GPUs that share the model; 1 for now, more are refused");
+  add_count(
+      app, "--data-parallel-size,--dp", config.parallel.data_parallel_size,
+      "Engines that share the requests, each with its own KV cache: on a GPU each, or on parts "
+      "of a CPU's memory and cores (1)");
   app.add_flag(
       "--deterministic", config.deterministic,
       "Same tokens for a request whatever runs beside it; refused where the backend cannot");
@@ -121,7 +126,7 @@ void add_cache_flags(CLI::App& app, CacheConfig& cache) {
   add_parsed(
       app, "--kv-cache-memory-bytes", [](const std::string& text) { return parse_bytes(text); },
       [&cache](std::int64_t bytes) { cache.kv_cache_memory_bytes = bytes; },
-      "Of the KV cache, per device: 20GiB, 20GB", "SIZE");
+      "Of the KV cache, per device (a CPU's is divided among its engines): 20GiB, 20GB", "SIZE");
   app.add_option("--gpu-memory-utilization", cache.gpu_memory_utilization,
                  "Share of the device's memory for weights, activations and KV cache (of main "
                  "memory with --device cpu)");
@@ -170,8 +175,10 @@ void add_scheduler_flags(CLI::App& app, SchedulerConfig& scheduler) {
   app.add_flag("--scheduler-reserve-full-isl,!--no-scheduler-reserve-full-isl",
                scheduler.scheduler_reserve_full_isl,
                "Start a prompt only when all of it fits the KV cache");
-  app.add_flag("--async-scheduling,!--no-async-scheduling", scheduler.async_scheduling,
-               "Plan the next step while one computes");
+  app.add_flag_function(
+      "--async-scheduling,!--no-async-scheduling",
+      [&scheduler](std::int64_t given) { scheduler.async_scheduling = given > 0; },
+      "Plan the next step while one computes (on a GPU: yes; a CPU cannot)");
   add_count(app, "--max-num-queued-reqs", scheduler.max_num_queued_reqs,
             "Waiting requests before HTTP 503; 0: none may wait");
   add_count(app, "--max-num-queued-tokens", scheduler.max_num_queued_tokens,

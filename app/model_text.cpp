@@ -42,6 +42,7 @@ void set_sampling_defaults(TextDefaults& defaults, const ServeFlags& flags,
   defaults.top_k = generation.top_k;
   defaults.min_p = to_float(generation.min_p);
   defaults.repetition_penalty = to_float(generation.repetition_penalty);
+  defaults.max_new_tokens = generation.max_new_tokens;
 }
 
 void add_eos(std::vector<TokenId>& all, const std::vector<TokenId>& more) {

@@ -5,6 +5,7 @@
 
 #include "app/backends.h"
 #include "app/engine_flags.h"
+#include "cpu/cpu_backend.h"
 #include "engine/size_text.h"
 #include "model/config.h"
 
@@ -21,7 +22,7 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
   add_engine_flags(app, flags.engine);
   app.add_flag("--json", flags.json, "Print JSON");
   const auto store = [&flags](const std::string& text) {
-    const auto bytes = parse_bytes(text);
+    const auto bytes = parse_bytes_with_unit(text);
     if (bytes.has_error()) throw CLI::ValidationError("--memory", bytes.error().detail);
     flags.total_bytes = *bytes;
   };
@@ -72,6 +73,9 @@ PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes) {
           .dtype = std::string(name_of(config.model.dtype.value_or(model_config.dtype))),
           .quantization = model_config.quant.method,
           .device = config.device == DeviceKind::cuda ? "cuda" : "cpu",
+          .cpu_threads = config.device == DeviceKind::cpu && total_bytes == 0
+                             ? threads_of_engine(config, available_cores())
+                             : 0,
           .why_not_cuda = choice->why_not_cuda,
           .config = config,
           .plan = plan_engine(config, model_config, device_to_plan(config.device, total_bytes))};

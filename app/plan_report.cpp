@@ -40,7 +40,7 @@ std::string text_of_groups(const WorkerKvPlan& worker) {
 }
 
 // Of the device, then what is pinned on the host.
-std::string text_of_memory(const EnginePlan& plan) {
+std::string text_of_memory(const EnginePlan& plan, int readers) {
   const auto row = [](std::string_view name, std::int64_t bytes, std::size_t pinned,
                       std::string_view remark) {
     const std::string host =
@@ -48,10 +48,12 @@ std::string text_of_memory(const EnginePlan& plan) {
     return fmt::format("  {:<16}{:>12}{}{}\n", name, bytes_text(bytes), host, remark);
   };
   const MemoryUse total = plan.uses.total();
-  const auto all = static_cast<std::int64_t>(total.device) + plan.mapped_bytes;
+  const auto all = static_cast<std::int64_t>(total.device) + plan.mapped_bytes / readers;
   std::string text = line(
       "memory", fmt::format("{} of {} allowed", bytes_text(all), bytes_text(plan.allowed_bytes)));
-  if (plan.mapped_bytes > 0) text += row("mapped_weights", plan.mapped_bytes, 0, " in files");
+  if (plan.mapped_bytes > 0)
+    text += row("mapped_weights", plan.mapped_bytes, 0,
+                readers == 1 ? " in files" : " in files, for all engines together");
   for (std::size_t i = 0; i < kNumMemoryPurposes; ++i) {
     const auto purpose = static_cast<MemoryPurpose>(i);
     const MemoryUse& use = plan.uses[purpose];
@@ -66,9 +68,11 @@ std::string text_of_limits(const PlanReport& report, const KvPlan& plan) {
   const SchedulerConfig& scheduler = report.config.scheduler;
   std::string limits =
       fmt::format("a request of more than {} tokens (HTTP 400)", count(plan.max_model_len));
-  if (scheduler.max_num_queued_reqs > 0)
-    limits += fmt::format("; beyond {} waiting requests (HTTP 503)",
-                          count(scheduler.max_num_queued_reqs));
+  limits += scheduler.max_num_queued_reqs > 0
+                ? fmt::format("; beyond {} waiting requests (HTTP 503)",
+                              count(scheduler.max_num_queued_reqs))
+                : fmt::format("; beyond {} running requests, since none may wait (HTTP 503)",
+                              count(scheduler.max_num_seqs));
   if (scheduler.max_num_queued_tokens > 0)
     limits += fmt::format("; beyond {} waiting tokens (HTTP 503)",
                           count(scheduler.max_num_queued_tokens));
@@ -90,6 +94,11 @@ std::string text_of_states(const ModelPlan& model) {
   return text;
 }
 
+std::string text_of_token(const KvPlan& plan) {
+  const std::int64_t bytes = bytes_per_token(plan);
+  return bytes > 0 ? fmt::format(", {} bytes for each token of a long context", count(bytes)) : "";
+}
+
 std::string text_of_plan(const PlanReport& report, const ModelPlan& model) {
   const KvPlan& plan = model.kv;
   const WorkerKvPlan& worker = plan.workers.front();
@@ -102,7 +111,8 @@ std::string text_of_plan(const PlanReport& report, const ModelPlan& model) {
   text += line(
       "", fmt::format("block size {} (scheduler {}, hash {}), cache {}", plan.block_size,
                       plan.scheduler_block_size, plan.hash_block_size, name_of(model.cache_dtype)));
-  text += line("tokens", fmt::format("{} in the cache", count(plan.kv_cache_size_tokens)));
+  text += line("tokens", fmt::format("{} in the cache{}", count(plan.kv_cache_size_tokens),
+                                     text_of_token(plan)));
   text += line("concurrency", fmt::format("{:.2f} requests of {} tokens", plan.max_concurrency,
                                           count(plan.max_model_len)));
   text +=
@@ -149,6 +159,7 @@ json::object json_of_plan(const ModelPlan& model) {
           {"max_model_len", plan.max_model_len},
           {"kv_cache_size_tokens", plan.kv_cache_size_tokens},
           {"max_concurrency", plan.max_concurrency},
+          {"kv_bytes_per_token", bytes_per_token(plan)},
           {"largest_request_tokens", plan.largest_request_tokens},
           {"pool_bytes_per_block", worker.pool_bytes_per_block},
           {"allocated_bytes", worker.total_bytes()},
@@ -183,6 +194,15 @@ double waste(const KvGroup& group, const WorkerKvPlan& worker) {
   return 1.0 - static_cast<double>(used) / static_cast<double>(worker.pool_bytes_per_block);
 }
 
+std::int64_t bytes_per_token(const KvPlan& plan) {
+  const auto block = static_cast<std::int64_t>(plan.workers.front().pool_bytes_per_block);
+  std::int64_t bytes = 0;
+  for (const KvGroup& group : plan.groups())
+    if (is_attention(group.spec.kind) && !is_windowed(group.spec))
+      bytes += block / group.block_size;
+  return bytes;
+}
+
 std::string plan_text(const PlanReport& report) {
   const EnginePlan& plan = report.plan;
   if (report.architecture.empty()) return line("refused", plan.model.error().detail);
@@ -191,13 +211,21 @@ std::string plan_text(const PlanReport& report) {
                                 report.quantization.empty() ? "" : ", ", report.quantization));
   const std::string why =
       report.why_not_cuda.empty() ? "" : fmt::format(" ({})", report.why_not_cuda);
-  text +=
-      line("device", fmt::format("{}, {}{}", report.device, bytes_text(plan.device_bytes), why));
-  text += text_of_memory(plan);
+  const int engines = report.config.parallel.data_parallel_size;
+  const bool is_cpu = report.config.device == DeviceKind::cpu;
+  const std::string which = engines == 1 ? ""
+                                         : fmt::format(" for each of {} engines{}", engines,
+                                                       is_cpu ? "" : ", a GPU each");
+  text += line("device",
+               fmt::format("{}, {}{}{}", report.device, bytes_text(plan.device_bytes), which, why));
+  // What cannot be is said before what it would take.
+  if (plan.model.has_error()) text += line("refused", plan.model.error().detail);
+  if (report.cpu_threads > 0)
+    text += line("threads", fmt::format("{}{}", report.cpu_threads, engines > 1 ? " each" : ""));
+  text += text_of_memory(plan, is_cpu ? engines : 1);
   if (plan.kv_cache_bytes != 0)
     text += line("kv cache", fmt::format("{} allowed", bytes_text(plan.kv_cache_bytes)));
-  if (plan.model.has_error()) return text + line("refused", plan.model.error().detail);
-  return text + text_of_plan(report, *plan.model);
+  return plan.model.has_error() ? text : text + text_of_plan(report, *plan.model);
 }
 
 std::string plan_json(const PlanReport& report) {
@@ -209,6 +237,9 @@ std::string plan_json(const PlanReport& report) {
       {"quantization",
        report.quantization.empty() ? json::value(nullptr) : json::value(report.quantization)},
       {"device", report.device},
+      {"data_parallel_size", report.config.parallel.data_parallel_size},
+      {"cpu_threads",
+       report.cpu_threads > 0 ? json::value(report.cpu_threads) : json::value(nullptr)},
       {"device_bytes", plan.device_bytes},
       {"allowed_bytes", plan.allowed_bytes},
       {"memory", json_of_memory(plan)},

@@ -14,6 +14,7 @@ struct PlanReport {
   std::string dtype = {};
   std::string quantization = {};  // quant_method of the weights; empty: none
   std::string device = {};
+  int cpu_threads = 0;            // of each engine on this machine; 0: on a GPU, or elsewhere
   std::string why_not_cuda = {};  // where --device auto became cpu
   EngineConfig config;
   EnginePlan plan;
@@ -22,6 +23,9 @@ struct PlanReport {
 // Share of a group's blocks that holds nothing: padded pages, and tensors that its shorter list of
 // layers leaves unused. 0 … 1.
 double waste(const KvGroup& group, const WorkerKvPlan& worker);
+
+// What each further token of a long context takes, in the groups that keep every token.
+std::int64_t bytes_per_token(const KvPlan& plan);
 
 std::string plan_text(const PlanReport& report);
 std::string plan_json(const PlanReport& report);

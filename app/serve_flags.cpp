@@ -127,9 +127,6 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   app.add_option("--io-threads", flags.io_threads, "Threads for connections; 0: by the cores")
       ->check(CLI::Range(0, 256));
-  app.add_option("--data-parallel-size,--dp", flags.data_parallel_size,
-                 "Engines that share the requests, each with its own weights and KV cache (1)")
-      ->check(CLI::Range(1, 64));
   app.add_option(
          "--engine", flags.engine_addresses,
          "Address of a `quire engine` process, unix:/path or tcp://host:port, instead of an "

@@ -20,7 +20,6 @@ struct ServeFlags {
   log::Format log_format = log::Format::text;
   log::Level log_level = log::Level::info;
   int io_threads = 0;  // 0: by the number of cores
-  int data_parallel_size = 1;
   std::vector<std::string> engine_addresses;  // none: the engines are threads of this process
   std::string engine_secret_file;
   std::chrono::milliseconds engine_timeout{std::chrono::seconds(10)};

@@ -129,7 +129,7 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
                    flags.metrics_compat});
   const bool remote = !flags.engine_addresses.empty();
   LocalEngines local =
-      remote ? connect_engines(flags) : start_local_engines(flags.data_parallel_size);
+      remote ? connect_engines(flags) : start_local_engines(flags.engine.parallel.data_parallel_size);
   EngineGroup engines(pool, std::move(local.ends), config_for_engines(flags),
                       {.ready_timeout = flags.engine_ready_timeout});
   asio::thread_pool worker(static_cast<std::size_t>(text_workers()));

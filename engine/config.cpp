@@ -5,6 +5,8 @@
 namespace quire {
 namespace {
 
+constexpr int kMostEngines = 64;
+
 Error refuse(std::string flag, std::string why) {
   return {ErrorCode::invalid_argument, flag + " " + why, flag};
 }
@@ -50,7 +52,7 @@ Result<void> check_prefix_cache(const EngineConfig& config) {
   return {};
 }
 
-Result<void> check_scheduler(const SchedulerConfig& scheduler) {
+Result<void> check_scheduler(const SchedulerConfig& scheduler, DeviceKind device) {
   for (const auto& checked :
        {at_least("--max-num-seqs", scheduler.max_num_seqs, 1),
         at_least("--max-num-batched-tokens", scheduler.max_num_batched_tokens, 1),
@@ -63,6 +65,10 @@ Result<void> check_scheduler(const SchedulerConfig& scheduler) {
                   fmt::format("must be at least --max-num-seqs ({}), not {}: each running request "
                               "takes a token of the step",
                               scheduler.max_num_seqs, scheduler.max_num_batched_tokens));
+  if (scheduler.async_scheduling && device == DeviceKind::cpu)
+    return without_effect(
+        *scheduler.async_scheduling ? "--async-scheduling" : "--no-async-scheduling",
+        "on a CPU, which computes where the next step would be planned");
   const int threshold = scheduler.long_prefill_token_threshold;
   if (threshold > 0 && !scheduler.enable_chunked_prefill)
     return without_effect("--long-prefill-token-threshold", "with --no-enable-chunked-prefill");
@@ -97,10 +103,13 @@ Result<void> check_events(const KvEventsConfig& events) {
   if (off && !events.topic.empty()) return without_effect("--kv-events-topic", because);
   if (off && events.hash_seed) return without_effect("--kv-events-hash-seed", because);
   if (off && !events.int_hashes) return without_effect("--kv-events-byte-hashes", because);
-  if (const auto buffer = at_least("--kv-events-buffer-steps", events.buffer_steps, 1);
+  if (off && events.high_water_mark) return without_effect("--kv-events-hwm", because);
+  if (events.replay_endpoint.empty() && events.buffer_steps)
+    return without_effect("--kv-events-buffer-steps", "without --kv-events-replay-endpoint");
+  if (const auto buffer = at_least("--kv-events-buffer-steps", events.buffer_steps.value_or(1), 1);
       buffer.has_error())
     return buffer;
-  return at_least("--kv-events-hwm", events.high_water_mark, 0);
+  return at_least("--kv-events-hwm", events.high_water_mark.value_or(0), 0);
 }
 
 Result<void> check_parallel(const ParallelConfig& parallel) {
@@ -109,7 +118,13 @@ Result<void> check_parallel(const ParallelConfig& parallel) {
                   fmt::format("{} is not supported: a model runs whole on one device; use 1, or "
                               "--data-parallel-size for several engines",
                               parallel.tensor_parallel_size));
-  return at_least("--tensor-parallel-size", parallel.tensor_parallel_size, 1);
+  if (auto tensor = at_least("--tensor-parallel-size", parallel.tensor_parallel_size, 1);
+      tensor.has_error())
+    return tensor;
+  if (parallel.data_parallel_size > kMostEngines)
+    return refuse("--data-parallel-size", fmt::format("must be at most {}, not {}", kMostEngines,
+                                                      parallel.data_parallel_size));
+  return at_least("--data-parallel-size", parallel.data_parallel_size, 1);
 }
 
 }  // namespace
@@ -120,8 +135,9 @@ Result<void> validate(const EngineConfig& config) {
     return refuse("--max-model-len", "must be positive, or -1 for what memory holds");
   for (const auto& checked :
        {check_parallel(config.parallel), at_least("--cpu-threads", config.cpu_threads, 0),
-        check_cache(config.cache), check_prefix_cache(config), check_scheduler(config.scheduler),
-        check_graphs(config), check_events(config.kv_events)})
+        check_cache(config.cache), check_prefix_cache(config),
+        check_scheduler(config.scheduler, config.device), check_graphs(config),
+        check_events(config.kv_events)})
     if (checked.has_error()) return checked;
   if (config.device == DeviceKind::cuda && config.cpu_threads > 0)
     return without_effect("--cpu-threads", "with --device cuda");

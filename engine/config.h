@@ -25,9 +25,9 @@ struct KvEventsConfig {
   std::string endpoint = {};         // ZeroMQ address; empty: no events
   std::string replay_endpoint = {};  // empty: no replay
   std::string topic = {};
-  int buffer_steps = 10'000;      // batches kept for replay
-  int high_water_mark = 100'000;  // unsent batches
-  bool int_hashes = true;         // the low 64 bits of a hash instead of all bytes
+  std::optional<int> buffer_steps = {};     // batches kept for replay; unset: 10,000
+  std::optional<int> high_water_mark = {};  // unsent batches, 0: no limit; unset: 100,000
+  bool int_hashes = true;                   // the low 64 bits of a hash instead of all bytes
   // Of the first block's hash; routers that hash prompts themselves need the same. Unset: random.
   std::optional<std::string> hash_seed = {};
 
@@ -40,7 +40,7 @@ struct KvEventsConfig {
 struct CacheConfig {
   int block_size = 0;  // tokens; 0: the backend's
   std::optional<std::int64_t> num_gpu_blocks_override;
-  std::int64_t kv_cache_memory_bytes = 0;  // 0: gpu_memory_utilization decides
+  std::int64_t kv_cache_memory_bytes = 0;  // per device; 0: gpu_memory_utilization decides
   std::optional<double>
       gpu_memory_utilization;        // of the device's memory; unset: kDefaultUtilization
   std::optional<DType> cache_dtype;  // unset: the model's
@@ -69,9 +69,10 @@ struct SchedulerConfig {
   int max_num_batched_tokens = 2048;  // per step
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   bool enable_chunked_prefill = true;
-  int long_prefill_token_threshold = 0;     // 0: off
-  bool scheduler_reserve_full_isl = true;   // admit a prompt only if all of it fits
-  bool async_scheduling = true;             // plan step n+1 while n computes
+  int long_prefill_token_threshold = 0;    // 0: off
+  bool scheduler_reserve_full_isl = true;  // admit a prompt only if all of it fits
+  // Plan step n+1 while n computes; unset: where there is a device to plan beside.
+  std::optional<bool> async_scheduling;
   std::int64_t max_num_queued_reqs = 1024;  // waiting; beyond: 503
   std::int64_t max_num_queued_tokens = 0;   // 0: no limit
 
@@ -110,8 +111,11 @@ struct GraphConfig {
 
 struct ParallelConfig {
   int tensor_parallel_size = 1;
+  // Engines of this process. They share a CPU's memory and cores; GPUs they have one each.
+  int data_parallel_size = 1;
 
-  using Fields = FieldList<&ParallelConfig::tensor_parallel_size>;
+  using Fields =
+      FieldList<&ParallelConfig::tensor_parallel_size, &ParallelConfig::data_parallel_size>;
 };
 
 struct EngineConfig {
@@ -122,7 +126,7 @@ struct EngineConfig {
   GraphConfig graphs;
   KvEventsConfig kv_events;
   DeviceKind device = DeviceKind::automatic;
-  int cpu_threads = 0;         // 0: one per core
+  int cpu_threads = 0;         // of each engine; 0: the cores, divided among the engines
   bool deterministic = false;  // same tokens whatever the batch
 
   using Fields =

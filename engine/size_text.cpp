@@ -61,6 +61,12 @@ Result<std::int64_t> parse_count(std::string_view text) { return parse(text, fal
 
 Result<std::int64_t> parse_bytes(std::string_view text) { return parse(text, true); }
 
+Result<std::int64_t> parse_bytes_with_unit(std::string_view text) {
+  if (!text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos)
+    return bad(text, "has no unit; use such as 80GiB, 80GB or 512MiB");
+  return parse_bytes(text);
+}
+
 Result<std::int64_t> parse_max_model_len(std::string_view text) {
   if (text == "auto" || text == "-1") return kAutoFit;
   const auto count = parse_count(text);

@@ -16,6 +16,9 @@ Result<std::int64_t> parse_count(std::string_view text);
 // The same, and KB … TB, KiB … TiB and B.
 Result<std::int64_t> parse_bytes(std::string_view text);
 
+// Refuses a bare number: nobody has 80 bytes of memory.
+Result<std::int64_t> parse_bytes_with_unit(std::string_view text);
+
 // A token count, or "auto" or -1: kAutoFit.
 Result<std::int64_t> parse_max_model_len(std::string_view text);
 

@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/file.h"
@@ -145,6 +146,7 @@ GenerationConfig parse_generation_config(std::string_view json, const std::files
       .min_p = root.number({"min_p"}),
       .repetition_penalty = root.number({"repetition_penalty"}),
       .do_sample = root.boolean({"do_sample"}),
+      .max_new_tokens = root.integer({"max_new_tokens"}, {1, std::numeric_limits<int>::max()}),
   };
 }
 

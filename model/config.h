@@ -109,6 +109,7 @@ struct ModelConfig {
   int num_kv_heads = 0;
   int head_dim = 0;
   int max_position_embeddings = 0;
+  int longest_context = 0;  // tokens that rope scaling reaches; at least the above, the default
   double rms_norm_eps = 1e-6;
   Activation activation = Activation::silu;
   bool tie_word_embeddings = false;
@@ -152,6 +153,7 @@ struct GenerationConfig {
   std::optional<double> min_p;
   std::optional<double> repetition_penalty;
   std::optional<bool> do_sample;
+  std::optional<std::int32_t> max_new_tokens;  // at most, whatever a request asks for
 };
 
 // Both of model_dir/config.json; `parse` also serves tests and fuzzing. `file` is for messages.

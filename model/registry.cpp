@@ -68,11 +68,13 @@ std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesyst
     if (architecture.name != config.architecture) continue;
     refuse_quantization(config, options.quantization);
     const int native = config.max_position_embeddings;
+    auto weights =
+        std::make_unique<Weights>(model_dir, options.load_format, options.seed, options.dtype,
+                                  device, config.quant.fp8, options.measure);
+    weights->on_progress(options.progress);
     return architecture.make(
         {.config = config,
-         .weights =
-             std::make_unique<Weights>(model_dir, options.load_format, options.seed, options.dtype,
-                                       device, config.quant.fp8, options.measure),
+         .weights = std::move(weights),
          .device = device,
          .ops = ops,
          .max_model_len = options.max_model_len > 0 ? options.max_model_len : native});

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,7 +24,8 @@ struct LoadOptions {
   std::uint64_t seed = 0;         // of dummy weights
   std::string quantization = {};  // must be the checkpoint's method; empty: whatever it is
   int max_model_len = 0;          // rope tables reach so far; 0: max_position_embeddings
-  bool measure = false;           // on a MeasuringDevice: a model that only answers for its sizes
+  std::function<void(std::size_t bytes)> progress = {};  // of weights, so far
+  bool measure = false;  // on a MeasuringDevice: a model that only answers for its sizes
 };
 
 // Throws Failure on an unsupported architecture and on files that lie, lack or contradict.

@@ -259,10 +259,10 @@ Checkpoint::Checkpoint(const std::filesystem::path& model_dir) : directory_(mode
   }
   for (const std::string& shard : shards) add(model_dir / shard);
   for (const auto& [name, file] : names) {
-    const Entry* entry = find(name);
-    if (entry == nullptr || entry->file->path().filename() != std::string(file.as_string())) {
-      fail(index, named(name) + " is not in the file that the index names");
-    }
+    const auto entry = tensors_.find(name);
+    const std::string shard(file.as_string());
+    if (entry == tensors_.end() || entry->second.file->path().filename() != shard)
+      doubts_.emplace(name, named(name) + " is not in " + shard + ", which " + kIndex + " names");
   }
 }
 
@@ -270,13 +270,16 @@ void Checkpoint::add(const std::filesystem::path& file) {
   files_.push_back(std::make_unique<SafetensorsFile>(file));
   for (const auto& [name, tensor] : files_.back()->tensors()) {
     if (!tensors_.emplace(name, Entry{files_.back().get(), &tensor}).second) {
-      fail(file, named(name) + " is in another shard too");
+      doubts_.emplace(name,
+                      named(name) + " is in " + file.filename().string() + " and in another shard");
     }
   }
 }
 
 const Checkpoint::Entry* Checkpoint::find(std::string_view name) const {
   const auto it = tensors_.find(name);
+  const auto doubt = doubts_.find(name);
+  if (it != tensors_.end() && doubt != doubts_.end()) fail(directory_, doubt->second);
   return it == tensors_.end() ? nullptr : &it->second;
 }
 

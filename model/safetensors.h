@@ -78,7 +78,11 @@ class Checkpoint {
   explicit Checkpoint(const std::filesystem::path& model_dir);
   static bool is_in(const std::filesystem::path& model_dir);
 
+  // Null: not there. Throws Failure for a tensor whose place is in doubt: one that is in two
+  // shards, or not in the one that the index names.
   const Entry* find(std::string_view name) const;
+  // Of the index, by tensor; harmless where nobody needs the tensor.
+  const std::map<std::string, std::string, std::less<>>& doubts() const { return doubts_; }
   const std::filesystem::path& directory() const { return directory_; }
   const std::map<std::string_view, Entry, std::less<>>& tensors() const { return tensors_; }
 
@@ -88,6 +92,7 @@ class Checkpoint {
   std::filesystem::path directory_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string_view, Entry, std::less<>> tensors_;
+  std::map<std::string, std::string, std::less<>> doubts_;  // why
 };
 
 }  // namespace quire

@@ -91,6 +91,23 @@ void deliver(const Source& source, To* out, const From* in) {
   }
 }
 
+// Larger values than float16 has became infinite on the way to it.
+void refuse_infinities(const Source& source, const std::byte* out) {
+  const std::int64_t n = delivered(source);
+  std::int64_t infinite = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::uint16_t bits;
+    std::memcpy(&bits, out + i * 2, 2);
+    infinite += (bits & 0x7fff) == 0x7c00;
+  }
+  if (infinite > 0)
+    throw Failure(Error{ErrorCode::unsupported,
+                        "--dtype float16: " + std::to_string(infinite) + " of the " +
+                            std::to_string(n) + " values of tensor \"" + source.name +
+                            "\" are beyond its largest, 65504; use bfloat16 or float32",
+                        "--dtype"});
+}
+
 bool is_float(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
@@ -175,7 +192,12 @@ Weights::Weights(const std::filesystem::path& model_dir, LoadFormat format, std:
       seed_(seed),
       dtype_(dtype),
       device_(device),
-      fp8_(checkpoint_.get(), std::move(fp8)) {}
+      fp8_(checkpoint_.get(), std::move(fp8)) {
+  if (checkpoint_ == nullptr || checkpoint_->doubts().empty()) return;
+  const auto& doubts = checkpoint_->doubts();
+  note("the checkpoint's index is wrong about " + std::to_string(doubts.size()) +
+       " tensors that the model does not need: " + doubts.begin()->second);
+}
 
 void Weights::note(std::string text) {
   if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) {
@@ -226,30 +248,43 @@ TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape,
     if (const TensorView view = mapped(sources.front(), shape, dtype); !view.empty()) {
       bytes_ += view.bytes();
       mapped_bytes_ += view.bytes();
+      arrived(view.bytes());
       return view;
     }
   }
-  const TensorView out = allocate(shape, dtype);
-  if (measure_only_) return out;
-  std::vector<std::byte> staging(device_.is_host_memory() ? 0 : out.bytes());
-  std::byte* host = device_.is_host_memory() ? static_cast<std::byte*>(out.data()) : staging.data();
-  for (const Source& source : sources) {
-    read(source, host, dtype);
-    host += static_cast<std::size_t>(delivered(source)) * size_of(dtype);
-  }
-  if (!device_.is_host_memory()) {
-    device_.copy(out.data(), staging.data(), out.bytes(), device_.stream());
-    device_.synchronize(device_.stream());
-  }
-  return out;
+  return make(shape, dtype, [&](std::byte* host) {
+    for (const Source& source : sources) {
+      read(source, host, dtype);
+      const std::size_t bytes = static_cast<std::size_t>(delivered(source)) * size_of(dtype);
+      host += bytes;
+      arrived(bytes);
+    }
+  });
 }
 
 TensorView Weights::put(const void* data, const Shape& shape, DType dtype) {
+  const std::size_t bytes = view_of(nullptr, dtype, shape).bytes();
+  return make(shape, dtype, [&](std::byte* out) { std::memcpy(out, data, bytes); });
+}
+
+TensorView Weights::make(const Shape& shape, DType dtype,
+                         const std::function<void(std::byte*)>& fill) {
   const TensorView out = allocate(shape, dtype);
   if (measure_only_) return out;
-  device_.copy(out.data(), data, out.bytes(), device_.stream());
+  if (device_.is_host_memory()) {
+    fill(static_cast<std::byte*>(out.data()));
+    return out;
+  }
+  std::vector<std::byte> staging(out.bytes());
+  fill(staging.data());
+  device_.copy(out.data(), staging.data(), out.bytes(), device_.stream());
   device_.synchronize(device_.stream());
   return out;
+}
+
+void Weights::arrived(std::size_t bytes) {
+  arrived_bytes_ += bytes;
+  if (on_progress_) on_progress_(arrived_bytes_);
 }
 
 TensorView Weights::allocate(const Shape& shape, DType dtype) {
@@ -318,6 +353,7 @@ void Weights::read(const Source& source, std::byte* out, DType dtype) {
         deliver(source, reinterpret_cast<To*>(out), reinterpret_cast<const From*>(in));
       });
     });
+    if (dtype == DType::f16 && entry.tensor->dtype != dtype) refuse_infinities(source, out);
   }
   if (aligned.empty()) entry.file->map().forget(in, entry.tensor->bytes);
 }
@@ -332,6 +368,7 @@ void Weights::dequantize(const Source& source, std::byte* out, DType dtype) cons
   dispatch_float(dtype, [&]<class To>(Type<To>) {
     deliver(source, reinterpret_cast<To*>(out), values.data());
   });
+  if (dtype == DType::f16) refuse_infinities(source, out);
 }
 
 }  // namespace quire

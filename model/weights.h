@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -52,8 +53,13 @@ class Weights {
   // Sources one after the other in memory, seen as `shape`.
   TensorView load(const std::vector<Source>& sources, const Shape& shape, DType dtype);
 
-  // What the program computed itself, such as rotary tables.
+  // What the program computed itself; or computes, as rotary tables: `fill` writes all of it, in
+  // host memory, unless sizes are only measured.
   TensorView put(const void* data, const Shape& shape, DType dtype);
+  TensorView make(const Shape& shape, DType dtype, const std::function<void(std::byte*)>& fill);
+
+  // Called with the bytes of all tensors so far, after each tensor that a file gives.
+  void on_progress(std::function<void(std::size_t)> report) { on_progress_ = std::move(report); }
 
   const Fp8Weights& fp8() const { return fp8_; }
   // What whoever runs this should know of how the weights are kept; once each.
@@ -69,6 +75,7 @@ class Weights {
   void dequantize(const Source& source, std::byte* out, DType dtype) const;
   TensorView mapped(const Source& source, const Shape& shape, DType dtype) const;
   TensorView allocate(const Shape& shape, DType dtype);
+  void arrived(std::size_t bytes);
 
   std::unique_ptr<Checkpoint> checkpoint_;  // null: dummy weights, or none to measure
   bool measure_only_;
@@ -80,6 +87,8 @@ class Weights {
   std::vector<Buffer> buffers_;
   std::size_t bytes_ = 0;
   std::size_t mapped_bytes_ = 0;
+  std::size_t arrived_bytes_ = 0;
+  std::function<void(std::size_t)> on_progress_;
 };
 
 // A view with the extents of `shape`.

@@ -24,6 +24,20 @@ void announce_scales(const Model& model) {
   }
 }
 
+// Of the planned bytes, in steps that a person or a log can follow.
+std::function<void(std::size_t)> loading_progress(const EnginePlan& plan,
+                                                  const EngineCore::Progress& progress) {
+  static constexpr std::chrono::seconds kOften{1};
+  const auto total = static_cast<double>(plan.uses[MemoryPurpose::weights].device) +
+                     static_cast<double>(plan.mapped_bytes);
+  progress("loading weights", 0);
+  return [total, progress, last = Clock::now()](std::size_t bytes) mutable {
+    if (Clock::now() - last < kOften) return;
+    last = Clock::now();
+    progress("loading weights", std::min(1.0, static_cast<double>(bytes) / total));
+  };
+}
+
 }  // namespace
 
 EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend backend,
@@ -43,14 +57,13 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
   plan_ = plan_engine(config, model_config,
                       planned_device(backend_.kind, *backend_.device, backend_.ops->traits()));
   if (plan_.model.has_error()) throw Failure(plan_.model.error());
-  progress("loading weights", 0);
-  const std::int64_t max_len = std::max<std::int64_t>(config.model.max_model_len, 0);
   model_ = load_model(model_config, config.model.path, *backend_.device, backend_.ops->traits(),
                       {.dtype = dtype_,
                        .load_format = config.model.load_format,
                        .seed = config.model.seed,
                        .quantization = config.model.quantization,
-                       .max_model_len = static_cast<int>(max_len)});
+                       .max_model_len = static_cast<int>(plan_.loaded_len),
+                       .progress = loading_progress(plan_, progress)});
   progress("allocating the KV cache", 0);
   make_kv_cache(config, id);
   make_runtime(config);
@@ -102,8 +115,8 @@ void EngineCore::make_runtime(const EngineConfig& config) {
                                           runner_options(config, kv, graphs));
   SchedulerOptions options =
       scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));
-  // Arrivals between two steps wait too, however much room there is to run.
-  if (options.max_waiting_requests > 0) options.max_waiting_requests += options.max_num_seqs;
+  // Arrivals between two steps wait too, however much room there is to run. 0 is no limit there.
+  options.max_waiting_requests += options.max_num_seqs;
   if (backend_.device->is_host_memory()) {
     // The host computes: there is nothing to plan beside.
     options.async = false;

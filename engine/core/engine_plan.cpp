@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "backend/measuring_device.h"
+#include "backend/measuring_ops.h"
 #include "base/log.h"
 #include "engine/size_text.h"
-#include "backend/measuring_ops.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -25,7 +25,8 @@ std::int64_t signed_of(std::size_t bytes) { return static_cast<std::int64_t>(byt
 // Without its layers, which the measured model names.
 ModelMemory model_memory(const EngineConfig& config, const ModelConfig& model) {
   ModelMemory memory{.layers = {},
-                     .model_max_len = model.max_position_embeddings,
+                     .model_max_len = model.longest_context,
+                     .default_max_len = model.max_position_embeddings,
                      .dtype = config.model.dtype.value_or(model.dtype),
                      .published_cache_dtype = model.quant.kv_cache_dtype};
   if (model.mamba2.chunk_size > 0) memory.mamba_chunk_size = model.mamba2.chunk_size;
@@ -38,6 +39,7 @@ struct Planning {
   const ModelConfig& model_config;
   const PlannedDevice& device;
   ModelMemory memory;
+  int engines_on_device = 1;
   MeasuringDevice loaded{device.is_host_memory};  // weights and scratch of the operators
   Buffer scratch = {};
   std::unique_ptr<Model> model = {};
@@ -63,82 +65,120 @@ MemoryUses all_uses(Planning& planning, const KvPlan& kv) {
   return uses;
 }
 
-std::int64_t device_total(const EnginePlan& plan) {
-  return signed_of(plan.uses.total().device) + plan.mapped_bytes;
+// Mapped files are in memory once, whatever the number of engines that read them.
+std::int64_t mapped_share(const Planning& planning) {
+  return planning.plan.mapped_bytes / planning.engines_on_device;
 }
 
-// What one request of max_model_len and the null block take.
-std::optional<std::int64_t> least_cache_bytes(const Planning& planning) {
-  constexpr std::int64_t kPlenty = std::int64_t{1} << 50;
-  const auto plan =
-      make_model_plan(planning.config, planning.memory, planning.device.kind, kPlenty);
-  if (plan.has_error()) return std::nullopt;
-  const WorkerKvPlan& worker = plan->kv.workers.front();
-  return (worker.needed_blocks + 1) * signed_of(worker.pool_bytes_per_block);
+std::int64_t device_total(const Planning& planning) {
+  return signed_of(planning.plan.uses.total().device) + mapped_share(planning);
 }
 
-// By how much the device's share is too small, and what of the rest can be made smaller.
-std::string shortfall(const Planning& planning, std::int64_t other_bytes) {
-  const EnginePlan& plan = planning.plan;
-  const auto least = least_cache_bytes(planning);
-  const bool is_share = plan.kv_cache_bytes == plan.allowed_bytes - other_bytes;
-  if (!least || !is_share || *least <= plan.kv_cache_bytes) return "";
-  const double share = std::ceil(100.0 * static_cast<double>(other_bytes + *least) /
-                                 static_cast<double>(plan.device_bytes)) /
+std::int64_t weight_bytes(const Planning& planning) {
+  return signed_of(planning.plan.uses[MemoryPurpose::weights].device) + mapped_share(planning);
+}
+
+std::string joined(const std::vector<std::string>& advice) {
+  std::string list;
+  for (const std::string& one : advice) list += (list.empty() ? "" : ", or ") + one;
+  return list;
+}
+
+// The share of the device that holds so much, if it can.
+std::vector<std::string> larger_share(const Planning& planning, std::int64_t bytes) {
+  const bool is_share = planning.plan.allowed_bytes < planning.plan.device_bytes;
+  const double share = std::ceil(100.0 * static_cast<double>(bytes) /
+                                 static_cast<double>(planning.plan.device_bytes)) /
                        100;
-  const std::string more =
-      share <= 1 ? fmt::format("--gpu-memory-utilization {:.2f}, or ", share) : "";
-  return fmt::format(
-      ". Everything but the cache takes {} of the {} that the engine may use: {} are missing. What "
-      "else works: {}less by --max-num-batched-tokens, --max-num-seqs or --max-model-len",
-      bytes_text(other_bytes), bytes_text(plan.allowed_bytes),
-      bytes_text(*least - plan.kv_cache_bytes), more);
+  if (!is_share || share > 1) return {};
+  return {fmt::format("--gpu-memory-utilization {:.2f}", share)};
 }
 
-void plan_cache(Planning& planning, const KvPlan& without_blocks) {
-  EnginePlan& plan = planning.plan;
-  plan.uses = all_uses(planning, without_blocks);
-  const DeviceBudget budget{
-      .total_bytes = plan.device_bytes,
-      .other_bytes = device_total(plan),
-      .request_bytes = longest_request_bytes(planning.config, planning.memory)};
-  plan.kv_cache_bytes = kv_cache_budget(planning.config, planning.device.kind, budget);
-  plan.model =
-      make_model_plan(planning.config, planning.memory, planning.device.kind, plan.kv_cache_bytes);
-  if (plan.model.has_error()) {
-    Error error = plan.model.error();
-    error.detail += shortfall(planning, budget.other_bytes);
-    plan.model = std::move(error);
-    return;
-  }
-  plan.uses = all_uses(planning, plan.model->kv);
+Error too_large(const Planning& planning, const std::string& what, std::int64_t bytes) {
+  const EnginePlan& plan = planning.plan;
+  const std::string of_what =
+      plan.allowed_bytes < plan.device_bytes
+          ? fmt::format(" ({:.2f} of {})",
+                        planning.config.cache.gpu_memory_utilization.value_or(kDefaultUtilization),
+                        bytes_text(plan.device_bytes))
+          : std::string();
+  std::vector<std::string> advice = larger_share(planning, bytes);
+  const double share =
+      static_cast<double>(plan.allowed_bytes) / static_cast<double>(plan.device_bytes);
+  constexpr double kForRounding = 1.001;
+  const bool is_default = planning.device.is_host_memory &&
+                          !planning.config.cache.gpu_memory_utilization &&
+                          planning.config.cache.kv_cache_memory_bytes == 0;
+  advice.push_back(fmt::format(
+      "a device of at least {}{}",
+      bytes_text(static_cast<std::int64_t>(kForRounding * static_cast<double>(bytes) / share)),
+      is_default ? fmt::format(" with --kv-cache-memory-bytes {}",
+                               (bytes - device_total(planning)) * planning.engines_on_device)
+                 : ""));
+  return {ErrorCode::unavailable,
+          fmt::format("{} do not fit {}{}. What works: {}", what, bytes_text(plan.allowed_bytes),
+                      of_what, joined(advice)),
+          "no_memory"};
+}
+
+// Before anything is said of a cache: is there room for any?
+Result<void> check_weights(const Planning& planning, const SizedModel& sized) {
+  const std::int64_t weights = weight_bytes(planning), others = device_total(planning);
+  const std::int64_t least = others + sized.least_cache_bytes();
+  if (weights > planning.plan.allowed_bytes)
+    return too_large(planning, "weights of " + bytes_text(weights), least);
+  if (others > planning.plan.allowed_bytes)
+    return too_large(planning,
+                     fmt::format("weights of {} and {} for steps of --max-num-batched-tokens {} "
+                                 "with --max-num-seqs {}",
+                                 bytes_text(weights), bytes_text(others - weights),
+                                 planning.config.scheduler.max_num_batched_tokens,
+                                 planning.config.scheduler.max_num_seqs),
+                     least);
+  return {};
+}
+
+// Where the cache gets what the rest leaves of a share: by how much that is too small.
+std::string shortfall(const Planning& planning, const SizedModel& sized, std::int64_t other_bytes) {
+  const EnginePlan& plan = planning.plan;
+  const std::int64_t least = sized.least_cache_bytes();
+  const bool is_share = plan.kv_cache_bytes == plan.allowed_bytes - other_bytes;
+  if (!is_share || least <= plan.kv_cache_bytes) return "";
+  const auto advice = larger_share(planning, other_bytes + least);
+  return fmt::format(
+      ". Everything but the cache takes {} of the {} that the engine may use: {} "
+      "are missing{}{}",
+      bytes_text(other_bytes), bytes_text(plan.allowed_bytes),
+      bytes_text(least - plan.kv_cache_bytes),
+      advice.empty() ? "" : ". What else works: ", joined(advice));
 }
 
 // The cache may have been given a size of its own, and other programs may use the device.
-Result<void> check_fits(const EnginePlan& plan, const PlannedDevice& device) {
-  const std::int64_t needed = device_total(plan);
+Result<void> check_fits(const Planning& planning, const SizedModel& sized) {
+  const EnginePlan& plan = planning.plan;
+  const std::int64_t needed = device_total(planning);
   const std::int64_t there =
-      device.available_bytes > 0 ? device.available_bytes : device.total_bytes;
+      planning.device.available_bytes > 0 ? planning.device.available_bytes : plan.device_bytes;
   if (needed <= there) return {};
   const std::int64_t cache = signed_of(plan.uses[MemoryPurpose::kv_cache].device);
   const std::int64_t rest = needed - cache;
-  const std::string cache_flags =
-      there > rest ? fmt::format("--kv-cache-memory-bytes {} or a lower --gpu-memory-utilization, ",
-                                 there - rest)
-                   : "";
+  const std::int64_t each = planning.device.is_host_memory ? planning.engines_on_device : 1;
+  const std::string advice =
+      there - rest >= sized.least_cache_bytes()
+          ? fmt::format(". What works: --kv-cache-memory-bytes {}", (there - rest) * each)
+          : "";
   return Error{ErrorCode::unavailable,
                fmt::format("{} are planned, {} of them for the KV cache; of the device's {} there "
-                           "are {} to be had, {} too few. What works: {}less by --max-num-seqs, "
-                           "--max-num-batched-tokens or --max-model-len",
-                           bytes_text(needed), bytes_text(cache), bytes_text(device.total_bytes),
-                           bytes_text(there), bytes_text(needed - there), cache_flags),
+                           "are {} to be had, {} too few{}",
+                           bytes_text(needed), bytes_text(cache), bytes_text(plan.device_bytes),
+                           bytes_text(there), bytes_text(needed - there), advice),
                "no_memory"};
 }
 
-Result<void> choose_graphs(Planning& planning, const KvPlan& kv) {
+Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {
   if (planning.device.is_host_memory) return {};
   auto graphs = capture_sizes(planning.config.graphs, planning.config.scheduler.max_num_seqs,
-                              planning.device.ops, kv.groups());
+                              planning.device.ops, sized.groups);
   if (graphs.has_error()) return graphs.error();
   planning.plan.graphs = std::move(*graphs);
   return {};
@@ -146,21 +186,60 @@ Result<void> choose_graphs(Planning& planning, const KvPlan& kv) {
 
 void measure_model(Planning& planning) {
   const EngineConfig& config = planning.config;
-  const std::int64_t length = std::max<std::int64_t>(config.model.max_model_len, 0);
+  EnginePlan& plan = planning.plan;
+  plan.loaded_len = longest_context(config, planning.memory);
   planning.model =
       load_model(planning.model_config, config.model.path, planning.loaded, planning.device.ops,
                  {.dtype = planning.memory.dtype,
                   .load_format = config.model.load_format,
                   .quantization = config.model.quantization,
-                  .max_model_len = static_cast<int>(length),
+                  .max_model_len = static_cast<int>(plan.loaded_len),
                   .measure = true});
-  planning.memory.layers = planning.model->kv_specs(
-      kv_spec_options(config, planning.memory.dtype, planning.memory.published_cache_dtype));
-  planning.plan.layers = planning.memory.layers;
   if (const std::size_t bytes = planning.device.ops.scratch_bytes(); bytes > 0)
     planning.scratch = planning.loaded.allocate(bytes, MemoryPurpose::kernels);
-  planning.plan.mapped_bytes = signed_of(planning.model->mapped_bytes());
-  planning.plan.uses = planning.loaded.ledger().uses();
+  planning.memory.layers = planning.model->kv_specs(
+      kv_spec_options(config, planning.memory.dtype, planning.memory.published_cache_dtype));
+  plan.layers = planning.memory.layers;
+  plan.mapped_bytes = signed_of(planning.model->mapped_bytes());
+  plan.uses = planning.loaded.ledger().uses();
+}
+
+Result<ModelPlan> fit_cache(Planning& planning, const SizedModel& sized) {
+  EnginePlan& plan = planning.plan;
+  plan.uses = all_uses(planning, sized.without_blocks());
+  if (auto room = check_weights(planning, sized); room.has_error()) return room.error();
+  const DeviceBudget budget{
+      .total_bytes = plan.device_bytes,
+      .other_bytes = device_total(planning),
+      .request_bytes = longest_request_bytes(planning.config, planning.memory)};
+  plan.kv_cache_bytes =
+      std::max<std::int64_t>(0, kv_cache_budget(planning.config, planning.device.kind, budget));
+  auto fitted = fit(planning.config, sized,
+                    {.available_bytes = plan.kv_cache_bytes,
+                     .most_bytes = plan.device_bytes - budget.other_bytes});
+  if (fitted.has_error()) {
+    Error error = fitted.error();
+    error.detail += shortfall(planning, sized, budget.other_bytes);
+    return error;
+  }
+  plan.uses = all_uses(planning, fitted->kv);
+  if (auto fits = check_fits(planning, sized); fits.has_error()) return fits.error();
+  return fitted;
+}
+
+Result<ModelPlan> plan_model(Planning& planning) {
+  if (auto length = check_max_model_len(planning.config, planning.memory.model_max_len);
+      length.has_error())
+    return length.error();
+  measure_model(planning);
+  const auto sized = size_model(planning.config, planning.memory, planning.device.kind);
+  if (sized.has_error()) return sized.error();
+  if (auto chosen = choose_graphs(planning, *sized); chosen.has_error()) return chosen.error();
+  auto model = fit_cache(planning, *sized);
+  if (model.has_error()) return model;
+  const std::vector<std::string> notes = planning.model->notes();
+  model->notes.insert(model->notes.end(), notes.begin(), notes.end());
+  return model;
 }
 
 }  // namespace
@@ -183,29 +262,22 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
                     .model_config = model_config,
                     .device = device,
                     .memory = model_memory(config, model_config)};
+  if (device.is_host_memory) planning.engines_on_device = config.parallel.data_parallel_size;
   EnginePlan& plan = planning.plan;
-  plan.device_bytes = device.total_bytes;
-  plan.allowed_bytes = allowed_bytes(config, device.kind, device.total_bytes);
-  // Before anything as long as the context is made.
-  if (const auto length = check_max_model_len(config, planning.memory.model_max_len);
-      length.has_error()) {
-    plan.model = length.error();
-    return std::move(plan);
-  }
-  measure_model(planning);
-  const auto without_blocks = plan_without_blocks(config, planning.memory, device.kind);
-  if (without_blocks.has_error()) {
-    plan.model = without_blocks.error();
-  } else if (auto chosen = choose_graphs(planning, *without_blocks); chosen.has_error()) {
-    plan.model = chosen.error();
-  } else {
-    plan_cache(planning, *without_blocks);
-  }
-  if (plan.model.has_error()) return std::move(plan);
-  const std::vector<std::string> notes = planning.model->notes();
-  plan.model->notes.insert(plan.model->notes.end(), notes.begin(), notes.end());
-  if (auto fits = check_fits(plan, device); fits.has_error()) plan.model = fits.error();
-  return std::move(plan);
+  plan.device_bytes = device.total_bytes / planning.engines_on_device;
+  plan.allowed_bytes = allowed_bytes(config, device.kind, plan.device_bytes);
+  plan.model = plan_model(planning);
+  const bool found = plan.model.has_value() && plan.model->kv.max_model_len < plan.loaded_len;
+  if (!found) return std::move(plan);
+  // Auto-fit chose a shorter context: once more, with tables of that length.
+  EngineConfig fitted = config;
+  fitted.model.max_model_len = plan.model->kv.max_model_len;
+  return plan_engine(fitted, model_config, device);
+}
+
+int threads_of_engine(const EngineConfig& config, int cores) {
+  if (config.cpu_threads > 0) return config.cpu_threads;
+  return std::max(1, cores / config.parallel.data_parallel_size);
 }
 
 RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
@@ -221,17 +293,17 @@ void check_allocated(const MemoryUses& planned, const MemoryUses& allocated) {
   for (std::size_t i = 0; i < kNumMemoryPurposes; ++i) {
     const auto purpose = static_cast<MemoryPurpose>(i);
     const MemoryUse& plan = planned[purpose];
-    const MemoryUse& is = allocated[purpose];
-    if (plan == is) continue;
+    const MemoryUse& actual = allocated[purpose];
+    if (plan == actual) continue;
     if (purpose != MemoryPurpose::graphs) {
       throw Failure(
           ErrorCode::internal,
           fmt::format("memory for {}: {} bytes planned and {} pinned, {} allocated and {} "
                       "pinned",
-                      name_of(purpose), plan.device, plan.pinned, is.device, is.pinned));
+                      name_of(purpose), plan.device, plan.pinned, actual.device, actual.pinned));
     }
-    if (is.device > plan.device)
-      log::warn("engine.graph_memory", {{"planned", plan.device}, {"allocated", is.device}});
+    if (actual.device > plan.device)
+      log::warn("engine.graph_memory", {{"planned", plan.device}, {"allocated", actual.device}});
   }
 }
 

@@ -28,10 +28,11 @@ struct PlannedDevice {
 PlannedDevice planned_device(DeviceKind kind, Device& device, const OpsTraits& ops);
 
 struct EnginePlan {
-  std::int64_t device_bytes = 0;    // there are
+  std::int64_t device_bytes = 0;    // there are; of a CPU, this engine's part
   std::int64_t allowed_bytes = 0;   // of them, for all that follows
   std::int64_t mapped_bytes = 0;    // weights that stay in mapped files; part of no use
   std::int64_t kv_cache_bytes = 0;  // allowed
+  std::int64_t loaded_len = 0;      // tokens that the model's tables reach
   MemoryUses uses;                  // without a cache where it is refused; graphs: at most
   CaptureSizes graphs;
   std::vector<LayerKvSpec> layers;  // what they keep, as the measured model says
@@ -42,6 +43,9 @@ struct EnginePlan {
 // or contradict.
 EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_config,
                        const PlannedDevice& device);
+
+// Threads of one engine on a CPU of so many cores, which the engines of the process share.
+int threads_of_engine(const EngineConfig& config, int cores);
 
 RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
                              const CaptureSizes& graphs);

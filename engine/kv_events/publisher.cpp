@@ -20,6 +20,8 @@ namespace {
 
 constexpr int kLingerMs = 1000;
 constexpr std::size_t kMaxQueued = 100'000;  // batches
+constexpr int kDefaultBufferSteps = 10'000;
+constexpr int kDefaultHighWaterMark = 100'000;
 
 [[noreturn]] void fail(const std::string& what) {
   throw Failure(ErrorCode::invalid_argument,
@@ -121,9 +123,12 @@ double seconds_now() {
 class KvEventPublisher::Impl {
  public:
   Impl(const KvEventsConfig& config, KvEventFormat format)
-      : config_(config), format_(std::move(format)), pub_(context_, ZMQ_PUB) {
+      : config_(config),
+        buffer_steps_(static_cast<std::size_t>(config.buffer_steps.value_or(kDefaultBufferSteps))),
+        format_(std::move(format)),
+        pub_(context_, ZMQ_PUB) {
     const int rank = format_.data_parallel_rank;
-    pub_.limit_unsent(config.high_water_mark);
+    pub_.limit_unsent(config.high_water_mark.value_or(kDefaultHighWaterMark));
     endpoint_ = endpoint_of_rank(config.endpoint, rank);
     if (is_bound(endpoint_))
       endpoint_ = pub_.bind(endpoint_);
@@ -206,8 +211,9 @@ class KvEventPublisher::Impl {
       pub_.send(config_.topic, false);
       pub_.send(big_endian(batch.sequence), false);
       pub_.send(payload, true);
+      if (!replay_) continue;
       sent_.push_back({batch.sequence, std::move(payload)});
-      if (sent_.size() > static_cast<std::size_t>(config_.buffer_steps)) sent_.pop_front();
+      if (sent_.size() > buffer_steps_) sent_.pop_front();
     }
     return stopping;
   }
@@ -233,6 +239,7 @@ class KvEventPublisher::Impl {
   }
 
   const KvEventsConfig config_;
+  const std::size_t buffer_steps_;
   const KvEventFormat format_;
   Context context_;
   Socket pub_;  // the thread's, as is replay_

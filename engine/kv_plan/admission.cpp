@@ -13,23 +13,34 @@ KvPlanError fail(KvPlanErrorCode code, std::string detail) {
   return {.code = code, .detail = std::move(detail)};
 }
 
-// What to give so that `needed` blocks and the null block fit.
-std::string more_memory(const Planning& planning, std::int64_t needed) {
-  if (planning.input.num_gpu_blocks_override)
-    return fmt::format("--num-gpu-blocks-override {}", needed + 1);
+constexpr std::int64_t kNullBlocks = 1;
+
+// What to give so that a request of such a length fits, as far as there is as much.
+std::string more_memory(const Planning& planning, std::int64_t max_model_len) {
+  const std::int64_t blocks = planning.blocks_for(max_model_len);
+  const auto& override = planning.input.num_gpu_blocks_override;
   std::int64_t most = 0;
-  for (const WorkerKvPlan& worker : planning.workers)
-    most = std::max(most, bytes_for(worker, needed + 1));
-  return fmt::format("--kv-cache-memory-bytes {}", most);
+  for (const WorkerKvPlan& worker : planning.workers) {
+    const std::int64_t bytes = bytes_for(worker, blocks);
+    if (bytes > (override ? worker.available_bytes : worker.most_bytes)) return {};
+    most = std::max(most, bytes);
+  }
+  return override ? fmt::format("--num-gpu-blocks-override {}", blocks)
+                  : fmt::format("--kv-cache-memory-bytes {}", most);
 }
 
-KvPlanError no_memory(const Planning& planning, const WorkerKvPlan& worker) {
-  const std::int64_t needed = planning.needed_blocks(planning.input.max_model_len);
-  return fail(
-      KvPlanErrorCode::no_memory,
-      fmt::format("no memory is left for the KV cache ({} bytes). What works: {}, or a higher "
-                  "--gpu-memory-utilization",
-                  worker.available_bytes, more_memory(planning, needed)));
+// Empty where nothing would help.
+std::string what_works(std::initializer_list<std::string> advice) {
+  std::string list;
+  for (const std::string& one : advice)
+    if (!one.empty()) list += (list.empty() ? ". What works: " : ", or ") + one;
+  return list;
+}
+
+KvPlanError no_memory(const Planning& planning) {
+  const std::int64_t length = planning.input.max_model_len;
+  return fail(KvPlanErrorCode::no_memory,
+              "no memory is left for the KV cache" + what_works({more_memory(planning, length)}));
 }
 
 KvPlanError too_long(const Planning& planning, const WorkerKvPlan& worker) {
@@ -41,29 +52,29 @@ KvPlanError too_long(const Planning& planning, const WorkerKvPlan& worker) {
   error.available_bytes =
       planning.input.num_gpu_blocks_override ? bytes_for(worker, blocks) : worker.available_bytes;
   error.memory_max_model_len = planning.longest_request(blocks, length);
-  error.estimated_max_model_len = planning.longest_request(planning.num_blocks - 1, length);
-  const std::string shorter =
-      error.estimated_max_model_len > 0
-          ? fmt::format("--max-model-len {} (or -1, the longest that fits), or ",
-                        error.estimated_max_model_len)
-          : std::string();
+  error.estimated_max_model_len =
+      planning.longest_request(planning.num_blocks - kNullBlocks, length);
+  const std::string shorter = error.estimated_max_model_len > 0
+                                  ? fmt::format("--max-model-len {} (or -1, the longest that fits)",
+                                                error.estimated_max_model_len)
+                                  : std::string();
   error.detail = fmt::format(
       "one request of max_model_len {} needs {} KV cache blocks and the null block ({}); "
-      "there are {} ({}). What works: {}{}",
-      length, needed, bytes_text(bytes_for(worker, needed + 1)), blocks,
-      bytes_text(error.available_bytes), shorter, more_memory(planning, needed));
+      "there are {} ({}){}",
+      length, needed, bytes_text(bytes_for(worker, planning.blocks_for(length))), blocks,
+      bytes_text(error.available_bytes), what_works({shorter, more_memory(planning, length)}));
   return error;
 }
 
 PlanResult<std::int64_t> fit_length(const Planning& planning) {
   const std::int64_t fit =
-      planning.longest_request(planning.num_blocks - 1, planning.input.max_model_len);
+      planning.longest_request(planning.num_blocks - kNullBlocks, planning.input.max_model_len);
   if (fit > 0) return fit;
-  const std::int64_t needed = planning.needed_blocks(1);
   return fail(KvPlanErrorCode::autofit_zero,
               fmt::format("not one token fits: that takes {} KV cache blocks and the null block, "
-                          "there are {}. What works: {}",
-                          needed, planning.num_blocks, more_memory(planning, needed)));
+                          "there are {}{}",
+                          planning.needed_blocks(1), planning.num_blocks,
+                          what_works({more_memory(planning, 1)})));
 }
 
 }  // namespace
@@ -77,6 +88,10 @@ KvLimits Planning::limits(std::int64_t max_model_len) const {
 
 std::int64_t Planning::needed_blocks(std::int64_t max_model_len) const {
   return blocks_per_request(groups, limits(max_model_len));
+}
+
+std::int64_t Planning::blocks_for(std::int64_t max_model_len) const {
+  return needed_blocks(max_model_len) + kNullBlocks;
 }
 
 std::int64_t Planning::longest_request(std::int64_t usable, std::int64_t cap) const {
@@ -99,11 +114,12 @@ PlanResult<std::int64_t> admit(const Planning& planning) {
   if (planning.groups.empty()) return length;
   if (planning.input.auto_fit) return fit_length(planning);
   const std::int64_t needed = planning.needed_blocks(length);
-  for (const std::int64_t null_blocks : {0, 1}) {
+  // In vLLM's order: a worker that lacks memory comes before one that lacks the null block.
+  for (const std::int64_t null_blocks : {std::int64_t{0}, kNullBlocks}) {
     for (const WorkerKvPlan& worker : planning.workers) {
       if (worker.pool_bytes_per_block == 0) continue;
       if (!planning.input.num_gpu_blocks_override && worker.available_bytes <= 0)
-        return no_memory(planning, worker);
+        return no_memory(planning);
       if (needed + null_blocks > planning.own_blocks(worker)) return too_long(planning, worker);
     }
   }

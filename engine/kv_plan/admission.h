@@ -16,6 +16,8 @@ struct Planning {
 
   KvLimits limits(std::int64_t max_model_len) const;
   std::int64_t needed_blocks(std::int64_t max_model_len) const;  // by one request
+  // The same with the null block, which holds no tokens.
+  std::int64_t blocks_for(std::int64_t max_model_len) const;
   // The longest request that `usable` blocks hold, at most `cap` tokens; 0: none.
   std::int64_t longest_request(std::int64_t usable, std::int64_t cap) const;
   // What the worker's own memory, or the override, holds. The worker has layers.

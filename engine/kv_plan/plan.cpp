@@ -24,8 +24,6 @@ PlanResult<void> check_input(const KvPlanInput& input) {
   };
   if (input.workers.empty()) return invalid("there is no worker to plan for");
   if (input.max_model_len < 1) return invalid("max_model_len must be at least 1");
-  if (input.num_gpu_blocks_override.value_or(1) < 1)
-    return invalid("--num-gpu-blocks-override must be at least 1");
   for (const WorkerKvInput& worker : input.workers)
     for (const LayerKvSpec& layer : worker.layers)
       if (layer.spec.block_size < 1 || page_bytes(layer.spec) == 0)
@@ -90,6 +88,7 @@ void make_workers(Planning& planning) {
     worker.groups = project_groups(planning.groups, input.layers);
     worker.pool_bytes_per_block = pool_bytes_per_block(worker.groups, planning.groups);
     worker.available_bytes = input.available_bytes;
+    worker.most_bytes = input.most_bytes;
     if (worker.pool_bytes_per_block == 0) continue;  // a stage without such layers
     fewest = std::min(fewest, planning.own_blocks(worker));
   }
@@ -160,7 +159,7 @@ void describe_capacity(const Planning& planning, KvPlan& plan) {
   for (const KvGroup& group : planning.groups)
     largest_block = std::max(largest_block, group.block_size);
   plan.largest_request_tokens = planning.longest_request(
-      plan.num_blocks - 1, std::max(plan.max_model_len, plan.num_blocks * largest_block));
+      plan.usable_blocks(), std::max(plan.max_model_len, plan.num_blocks * largest_block));
   for (WorkerKvPlan& worker : plan.workers) {
     worker.needed_blocks = needed;
     worker.needed_bytes = bytes_for(worker, needed);
@@ -189,9 +188,20 @@ PlanResult<std::vector<KvGroup>> make_kv_groups(const KvPlanInput& input) {
 }
 
 PlanResult<KvPlan> make_kv_plan(const KvPlanInput& input) {
-  auto groups = make_kv_groups(input);
+  const auto groups = make_kv_groups(input);
   if (groups.has_error()) return groups.error();
-  Planning planning{.input = input, .groups = std::move(*groups), .workers = {}};
+  return fit_kv_groups(input, *groups);
+}
+
+std::int64_t least_cache_bytes(const KvPlanInput& input, const std::vector<KvGroup>& groups) {
+  Planning planning{.input = input, .groups = groups, .workers = {}};
+  make_workers(planning);
+  const std::int64_t length = input.auto_fit ? 1 : input.max_model_len;
+  return groups.empty() ? 0 : bytes_for(planning.workers.front(), planning.blocks_for(length));
+}
+
+PlanResult<KvPlan> fit_kv_groups(const KvPlanInput& input, const std::vector<KvGroup>& groups) {
+  Planning planning{.input = input, .groups = groups, .workers = {}};
   make_workers(planning);
   auto admitted = admit(planning);
   if (admitted.has_error()) return admitted.error();

@@ -20,6 +20,7 @@ namespace quire {
 struct WorkerKvInput {
   std::vector<LayerKvSpec> layers = {};  // in layer order; groups follow the first appearance
   std::int64_t available_bytes = 0;
+  std::int64_t most_bytes = std::int64_t{1} << 62;  // that any advice may ask for
 };
 
 struct KvPlanInput {
@@ -48,6 +49,7 @@ struct WorkerKvPlan {
   std::int64_t needed_blocks = 0;        // by one request of max_model_len
   std::int64_t needed_bytes = 0;
   std::int64_t available_bytes = 0;  // as given, before an override
+  std::int64_t most_bytes = 0;       // as given
 
   std::size_t total_bytes() const;
 };
@@ -65,11 +67,17 @@ struct KvPlan {
   std::int64_t kv_cache_size_tokens = 0;
   std::int64_t largest_request_tokens = 0;  // of one request alone in the pool; ≥ max_model_len
 
+  // For tokens; the null block, which fit_kv_groups() has counted, is not.
+  std::int64_t usable_blocks() const { return num_blocks - 1; }
   const std::vector<KvGroup>& groups() const { return workers.front().groups; }
 };
 
 // The groups of that plan: they do not depend on how much memory there is.
 PlanResult<std::vector<KvGroup>> make_kv_groups(const KvPlanInput& input);
-PlanResult<KvPlan> make_kv_plan(const KvPlanInput& input);
+// The plan for these groups, which are the input's, in the memory of its workers.
+PlanResult<KvPlan> fit_kv_groups(const KvPlanInput& input, const std::vector<KvGroup>& groups);
+// What one request of max_model_len and the null block take of the first worker.
+std::int64_t least_cache_bytes(const KvPlanInput& input, const std::vector<KvGroup>& groups);
+PlanResult<KvPlan> make_kv_plan(const KvPlanInput& input);  // groups and fit
 
 }  // namespace quire

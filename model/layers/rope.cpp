@@ -22,7 +22,8 @@ std::vector<float> standard(double theta, int dim) {
   return inverse;
 }
 
-// Base stretched to the length served ("NTK-aware"); the same as no scaling up to the trained one.
+// Base stretched to the length served ("NTK-aware"); the same as no scaling up to the original one,
+// and at the original one times the factor what vLLM always uses.
 std::vector<float> dynamic_ntk(const RopeConfig& config, int dim, int max_len) {
   const double trained = config.original_max_position_embeddings;
   const double length = std::max<double>(max_len, trained);
@@ -115,10 +116,8 @@ Frequencies frequencies(const RopeConfig& config, int dim, int max_len) {
 }
 
 // Angles in float32, as the reference rounds them.
-void append_table(std::vector<float>& table, const Frequencies& f, int max_len) {
-  const std::size_t pairs = f.inverse.size(), begin = table.size();
-  table.resize(begin + static_cast<std::size_t>(max_len) * 2 * pairs);
-  float* row = table.data() + begin;
+void fill_table(float* row, const Frequencies& f, int max_len) {
+  const std::size_t pairs = f.inverse.size();
   for (int position = 0; position < max_len; ++position, row += 2 * pairs) {
     for (std::size_t i = 0; i < pairs; ++i) {
       const float angle = static_cast<float>(position) * f.inverse[i];
@@ -143,16 +142,19 @@ Rope::Rope(Weights& weights, const RopeConfig& config, int dim, int max_len, Rop
                   "config.json: partial_rotary_factor rotates no dimension of a head of " +
                       std::to_string(dim));
   }
-  std::vector<float> table;
-  append_table(table, frequencies(config, rotary, max_len), max_len);
+  std::vector<Frequencies> tables = {frequencies(config, rotary, max_len)};
   short_len_ = max_len;
   if (config.kind == RopeKind::longrope && max_len > config.original_max_position_embeddings) {
-    append_table(table, longrope(config, rotary, config.long_factor), max_len);
+    tables.push_back(longrope(config, rotary, config.long_factor));
     short_len_ = config.original_max_position_embeddings;
     long_offset_ = max_len;
   }
-  table_ = weights.put(table.data(), {static_cast<std::int64_t>(table.size()) / rotary, rotary},
-                       DType::f32);
+  const auto rows = static_cast<std::int64_t>(tables.size()) * max_len;
+  table_ = weights.make({rows, rotary}, DType::f32, [&](std::byte* out) {
+    auto* const floats = reinterpret_cast<float*>(out);
+    for (std::size_t i = 0; i < tables.size(); ++i)
+      fill_table(floats + i * static_cast<std::size_t>(max_len) * rotary, tables[i], max_len);
+  });
 }
 
 }  // namespace quire

@@ -20,6 +20,8 @@ class Rope {
     context.ops.rope(x, context.positions, table_, style_, context.stream);
   }
 
+  TensorView table() const { return table_; }
+
   // longrope: the rows of the table that a request with such a prompt uses begin here.
   int position_offset(int num_prompt_tokens) const {
     return num_prompt_tokens > short_len_ ? long_offset_ : 0;

@@ -60,6 +60,14 @@ std::vector<MemorySample> memory_of(const Ready& ready) {
   return uses;
 }
 
+// None where no share decides: the cache's size is given, or a CPU has its default.
+std::string memory_share(const EngineConfig& config) {
+  const auto& share = config.cache.gpu_memory_utilization;
+  const bool unused =
+      config.cache.kv_cache_memory_bytes > 0 || (config.device == DeviceKind::cpu && !share);
+  return unused ? "None" : fmt::format("{}", share.value_or(kDefaultUtilization));
+}
+
 }  // namespace
 
 std::map<std::string, std::string> cache_config_labels(const EngineConfig& config,
@@ -71,8 +79,7 @@ std::map<std::string, std::string> cache_config_labels(const EngineConfig& confi
       {"block_size", std::to_string(ready.block_size)},
       {"cache_dtype", dtype_text(cache.cache_dtype)},
       {"enable_prefix_caching", python(cache.enable_prefix_caching)},
-      {"gpu_memory_utilization",
-       fmt::format("{}", cache.gpu_memory_utilization.value_or(kDefaultUtilization))},
+      {"gpu_memory_utilization", memory_share(config)},
       {"kv_cache_dtype_resolved", ready.kv_cache_dtype},
       {"kv_cache_max_concurrency", fmt::format("{:.2f}", ready.max_concurrency)},
       {"kv_cache_memory_bytes",

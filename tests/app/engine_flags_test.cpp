@@ -37,6 +37,7 @@ TEST_CASE("Every flag reaches its field") {
                                       "--quantization=fp8",
                                       "--device=cuda",
                                       "--tp=2",
+                                      "--dp=3",
                                       "--block-size=32",
                                       "--num-gpu-blocks-override=1K",
                                       "--kv-cache-memory-bytes=20GiB",
@@ -72,6 +73,7 @@ TEST_CASE("Every flag reaches its field") {
   CHECK(config.model.quantization == "fp8");
   CHECK(config.device == DeviceKind::cuda);
   CHECK(config.parallel.tensor_parallel_size == 2);
+  CHECK(config.parallel.data_parallel_size == 3);
   CHECK(config.cache.block_size == 32);
   CHECK(config.cache.num_gpu_blocks_override == 1024);
   CHECK(config.cache.kv_cache_memory_bytes == 20ll << 30);
@@ -91,7 +93,7 @@ TEST_CASE("Every flag reaches its field") {
   CHECK_FALSE(config.scheduler.enable_chunked_prefill);
   CHECK(config.scheduler.long_prefill_token_threshold == 100);
   CHECK_FALSE(config.scheduler.scheduler_reserve_full_isl);
-  CHECK_FALSE(config.scheduler.async_scheduling);
+  CHECK(config.scheduler.async_scheduling == false);
   CHECK(config.scheduler.max_num_queued_reqs == 10);
   CHECK(config.scheduler.max_num_queued_tokens == 1 << 20);
   CHECK(config.graphs.capture_sizes == std::vector<int>{1, 2, 8});
@@ -106,7 +108,8 @@ TEST_CASE("Without flags the defaults stay") {
   CHECK(config.cache.enable_prefix_caching);
   CHECK(config.cache.hybrid_manager);
   CHECK(config.scheduler.enable_chunked_prefill);
-  CHECK(config.scheduler.async_scheduling);
+  CHECK_FALSE(config.scheduler.async_scheduling.has_value());
+  CHECK(parsed({"m", "--async-scheduling"}).scheduler.async_scheduling == true);
   CHECK_FALSE(config.cache.num_gpu_blocks_override);
   CHECK(parsed({"m", "--max-model-len=-1"}).model.max_model_len == kAutoFit);
   CHECK(parsed({"m", "--max-model-len", "auto"}).model.max_model_len == kAutoFit);

@@ -158,6 +158,85 @@ TEST_CASE("A plan names the quantization, which can be asked for") {
   CHECK_THROWS_WITH(make_plan_report(other, 0), Catch::Contains("--quantization fp8"));
 }
 
+TEST_CASE("A length beyond the model's is a sentence, however long") {
+  EngineConfig config = config_for("models/quire-tiny");
+  config.model.max_model_len = 1'000'000'000'000;
+  const PlanReport report = make_plan_report(config, 0);
+  REQUIRE(report.plan.model.has_error());
+  CHECK(report.plan.model.error().field == "--max-model-len");
+  CHECK(report.plan.model.error().detail.find("8192 tokens") != std::string::npos);
+  CHECK(report.plan.uses.total().device == 0);  // nothing was made of it
+}
+
+TEST_CASE("Weights that do not fit are said first, with advice that works") {
+  const auto refused = [](std::int64_t memory) {
+    const PlanReport report = make_plan_report(config_for("models/quire-tiny"), memory);
+    CHECK(report.plan.model.has_error());
+    CHECK(report.plan.kv_cache_bytes >= 0);
+    const std::string text = plan_text(report);
+    CHECK(text.find("refused") < text.find("memory  "));
+    CHECK(text.find("allowed\n") != std::string::npos);
+    CHECK(text.find("kv cache    -") == std::string::npos);
+    return report.plan.model.error().detail;
+  };
+  const std::string detail = refused(4 << 20);
+  CHECK(detail.find("weights of") == 0);
+  CHECK(detail.find("do not fit") != std::string::npos);
+  CHECK(detail.find("a device of at least ") != std::string::npos);
+}
+
+TEST_CASE("Engines of one process divide a CPU, in the plan as in what runs") {
+  EngineConfig config = config_for("models/quire-tiny");
+  config.device = DeviceKind::cpu;
+  const PlanReport alone = make_plan_report(config, std::int64_t{8} << 30);
+  config.parallel.data_parallel_size = 2;
+  const PlanReport both = make_plan_report(config, std::int64_t{8} << 30);
+  REQUIRE(both.plan.model.has_value());
+  CHECK(both.plan.device_bytes == std::int64_t{4} << 30);
+  CHECK(both.plan.kv_cache_bytes == alone.plan.kv_cache_bytes / 2);
+  CHECK(both.plan.model->kv.num_blocks == alone.plan.model->kv.num_blocks / 2);
+  CHECK(plan_text(both).find("for each of 2 engines") != std::string::npos);
+  CHECK(plan_json(both).find("\"data_parallel_size\":2") != std::string::npos);
+  config.device = DeviceKind::cuda;
+  CHECK(make_plan_report(config, std::int64_t{8} << 30).plan.kv_cache_bytes ==
+        alone.plan.kv_cache_bytes);
+  CHECK(threads_of_engine(config, 16) == 8);
+  CHECK(threads_of_engine(config, 1) == 1);
+  config.cpu_threads = 5;
+  CHECK(threads_of_engine(config, 16) == 5);
+}
+
+TEST_CASE("Blocks asked for on a CPU are held against main memory") {
+  EngineConfig config = config_for("models/quire-tiny");
+  config.device = DeviceKind::cpu;
+  config.cache.kv_cache_memory_bytes = 0;
+  config.cache.num_gpu_blocks_override = 20'000;  // 625 MiB, where the default cache is 256 MiB
+  const PlanReport fits = make_plan_report(config, std::int64_t{8} << 30);
+  REQUIRE(fits.plan.model.has_value());
+  CHECK(fits.plan.model->kv.num_blocks == 20'000);
+  const PlanReport refused = make_plan_report(config, std::int64_t{512} << 20);
+  REQUIRE(refused.plan.model.has_error());
+  CHECK(refused.plan.model.error().field == "--num-gpu-blocks-override");
+  const std::string detail = refused.plan.model.error().detail;
+  config.cache.num_gpu_blocks_override = std::stoll(detail.substr(detail.rfind(' ') + 1));
+  CHECK(make_plan_report(config, std::int64_t{512} << 20).plan.model.has_value());
+  ++*config.cache.num_gpu_blocks_override;
+  CHECK(make_plan_report(config, std::int64_t{512} << 20).plan.model.has_error());
+}
+
+TEST_CASE("A plan says what a token of context takes, and who waits") {
+  EngineConfig config = config_for("models/quire-tiny");
+  const PlanReport report = make_plan_report(config, 0);
+  const KvPlan& kv = report.plan.model->kv;
+  CHECK(bytes_per_token(kv) == static_cast<std::int64_t>(kv.groups().front().page_bytes *
+                                                         kv.groups().front().layers.size()) /
+                                   16);
+  CHECK(plan_text(report).find("beyond 1,024 waiting requests") != std::string::npos);
+  config.scheduler.max_num_queued_reqs = 0;
+  CHECK(plan_text(make_plan_report(config, 0)).find("none may wait") != std::string::npos);
+  CHECK(plan({"models/quire-tiny", "--memory=80"}) == 2);
+}
+
 TEST_CASE("The exit code is for CI") {
   CHECK(plan({"models/quire-tiny", "--json", "--kv-cache-memory-bytes=64MiB"}) == 0);
   CHECK(plan({"models/quire-tiny", "--max-model-len=8193"}) == 1);

@@ -117,7 +117,7 @@ def check_resident(quire):
 def check_too_small(emulated):
     flags = ["serve", "models/quire-tiny", "--device", "cuda", "--port", "0", *SMALL]
     cases = [("100000000", flags, r"no \d+ bytes of device memory for kernels: \d+ of 100000000 device bytes are free"),
-             ("120000000", flags, r"are missing. What else works: .*--max-num-batched-tokens"),
+             ("120000000", flags, r"do not fit .*What works: .*a device of at least|are missing"),
              ("200000000", flags + ["--kv-cache-memory-bytes", "190MB"], r"too few. What works: --kv-cache-memory-bytes \d+")]
     for memory, command, text in cases:
         done = subprocess.run([emulated, *command], env={**os.environ, "QUIRE_EMULATION_MEMORY": memory}, text=True,

@@ -55,6 +55,24 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        [](EngineConfig& c) { c.kv_events.replay_endpoint = "tcp://*:5558"; }},
       {"--kv-events-hash-seed", [](EngineConfig& c) { c.kv_events.hash_seed = "0"; }},
       {"--kv-events-byte-hashes", [](EngineConfig& c) { c.kv_events.int_hashes = false; }},
+      {"--kv-events-hwm", [](EngineConfig& c) { c.kv_events.high_water_mark = 5; }},
+      {"--kv-events-buffer-steps",
+       [](EngineConfig& c) {
+         c.kv_events.endpoint = "tcp://*:5557";
+         c.kv_events.buffer_steps = 5;  // nobody can ask for them
+       }},
+      {"--async-scheduling",
+       [](EngineConfig& c) {
+         c.device = DeviceKind::cpu;
+         c.scheduler.async_scheduling = true;
+       }},
+      {"--no-async-scheduling",
+       [](EngineConfig& c) {
+         c.device = DeviceKind::cpu;
+         c.scheduler.async_scheduling = false;
+       }},
+      {"--data-parallel-size", [](EngineConfig& c) { c.parallel.data_parallel_size = 0; }},
+      {"--data-parallel-size", [](EngineConfig& c) { c.parallel.data_parallel_size = 65; }},
       {"--max-num-seqs", [](EngineConfig& c) { c.scheduler.max_num_seqs = 0; }},
       {"--max-num-batched-tokens", [](EngineConfig& c) { c.scheduler.max_num_batched_tokens = 8; }},
       {"--long-prefill-token-threshold",

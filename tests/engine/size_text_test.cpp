@@ -27,6 +27,16 @@ TEST_CASE("Sizes take byte units") {
   }
 }
 
+TEST_CASE("A device's memory needs a unit") {
+  CHECK(parse_bytes_with_unit("80GiB").value() == 80ll << 30);
+  CHECK(parse_bytes_with_unit("100B").value() == 100);
+  for (const char* text : {"80", "1.5", "85899345920", ""}) {
+    CAPTURE(text);
+    CHECK(parse_bytes_with_unit(text).has_error());
+  }
+  CHECK(parse_bytes_with_unit("80").error().detail.find("80GiB") != std::string::npos);
+}
+
 TEST_CASE("What is no number is refused and quoted") {
   for (const char* text : {"", "k", "-5", "1.5K", "1.5", "12 k", "1kk", "1x", "1e3", "9999999T",
                            "0x10", "1..5k", "80gB", "80kiB", "GiB", "nan", "1KiB"}) {

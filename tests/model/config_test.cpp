@@ -81,6 +81,25 @@ TEST_CASE("a rope per layer type is two ropes", "[model][config]") {
   CHECK(c.rope_local->theta == 1e4);
 }
 
+TEST_CASE("scaled ropes reach the original length times the factor", "[model][config]") {
+  const auto reach = [](const std::string& scaling, const char* architecture = "LlamaForCausalLM") {
+    const ModelConfig c = parse(
+        llama(R"("max_position_embeddings":8192,"sliding_window":64,"rope_scaling":)" + scaling,
+              architecture));
+    CHECK(c.max_position_embeddings == 8192);
+    return c.longest_context;
+  };
+  CHECK(reach("null") == 8192);
+  CHECK(reach(R"({"type":"linear","factor":4})") == 32768);
+  CHECK(reach(R"({"type":"dynamic","factor":2.5})") == 20480);
+  CHECK(reach(R"({"type":"yarn","factor":4,"original_max_position_embeddings":8192})") == 32768);
+  // What the file publishes is believed where that is more.
+  CHECK(reach(R"({"type":"yarn","factor":4,"original_max_position_embeddings":1024})") == 8192);
+  CHECK(reach(R"({"type":"llama3","factor":8,"original_max_position_embeddings":8192})") == 8192);
+  CHECK(reach(R"({"type":"linear","factor":8})", "Gemma3ForCausalLM") == 8192);
+  CHECK(reach(R"({"type":"linear","factor":1e300})") == 1 << 28);
+}
+
 TEST_CASE("windows apply to the layers that the family says", "[model][config]") {
   using enum LayerType;
   using Types = std::vector<LayerType>;
@@ -188,6 +207,15 @@ TEST_CASE("generation_config.json suggests sampling", "[model][config]") {
   CHECK(parse_generation_config(R"({"eos_token_id":7})", "g.json").eos_token_ids.size() == 1);
   CHECK_THROWS_WITH(parse_generation_config(R"({"top_p":"x"})", "g.json"),
                     Catch::Contains("g.json: top_p: must be a number"));
+}
+
+TEST_CASE("generation_config.json limits answers", "[model][config]") {
+  const auto limit = [](const char* json) {
+    return parse_generation_config(json, "generation_config.json").max_new_tokens;
+  };
+  CHECK(limit(R"({"max_new_tokens": 3})") == 3);
+  CHECK_FALSE(limit("{}"));
+  CHECK_THROWS(limit(R"({"max_new_tokens": 0})"));
 }
 
 TEST_CASE("--dtype names what is computed in", "[model][config]") {

@@ -161,5 +161,40 @@ TEST_CASE("quantization that is not supported is refused by name", "[model][weig
                     Catch::Contains("quantization_config.quant_method: \"made-up\""));
 }
 
+TEST_CASE("values beyond float16 are counted and refused", "[model][weights]") {
+  const fs::path folder = fs::temp_directory_path() / "quire_overflow_test";
+  fs::create_directories(folder);
+  std::string header = R"({"a":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = header.size();
+  {
+    std::ofstream out(folder / "model.safetensors", std::ios::binary);
+    out.write(reinterpret_cast<const char*>(&length), sizeof(length));
+    out << header;
+    for (const float value : {1.f, 65504.f, 70000.f, -1e30f}) {
+      const bf16 stored(value);
+      out.write(reinterpret_cast<const char*>(&stored), sizeof(stored));
+    }
+  }
+  const auto device = make_cpu_device();
+  Weights wide(folder, LoadFormat::safetensors, 0, DType::bf16, *device);
+  CHECK(wide.load("a", {4}).numel() == 4);
+  Weights narrow(folder, LoadFormat::safetensors, 0, DType::f16, *device);
+  // 65504 is no bf16; the nearest one is 65536.
+  CHECK_THROWS_WITH(narrow.load("a", {4}), Catch::Contains("--dtype float16: 3 of the 4 values") &&
+                                               Catch::Contains("\"a\""));
+  fs::remove_all(folder);
+}
+
+TEST_CASE("loading reports the bytes that have come", "[model][weights]") {
+  Fixture fixture;
+  Weights weights = fixture.open(DType::f32);
+  std::vector<std::size_t> reported;
+  weights.on_progress([&](std::size_t bytes) { reported.push_back(bytes); });
+  weights.load("a", {2, 3});
+  weights.load("b", {3, 2});
+  CHECK(reported == std::vector<std::size_t>{24, 48});
+}
+
 }  // namespace
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "cpu/cpu_backend.h"
+#include "engine/size_text.h"
 #include "tests/cuda_emulation/memory.h"
 #include "tests/engine/core/emulated_backend.h"
 #include "tests/engine/core/stepped_engine.h"
@@ -256,14 +257,19 @@ TEST_CASE("a device that is too small is refused with what would work", "[engine
   const std::string why = refused.model.error().detail;
   INFO(why);
   std::smatch advice;
-  REQUIRE(
-      std::regex_search(why, advice, std::regex("are missing.*--gpu-memory-utilization (\\S+),")));
+  REQUIRE(std::regex_search(why, advice, std::regex("--gpu-memory-utilization ([0-9.]+)")));
   config.cache.gpu_memory_utilization = std::stod(advice[1]);
   CHECK(plan_of(config, machine(DeviceKind::cuda, 200 * kMiB)).model.has_value());
 
   const EnginePlan hopeless = plan_of(config, machine(DeviceKind::cuda, 90 * kMiB));
   REQUIRE(hopeless.model.has_error());
-  CHECK(hopeless.model.error().detail.find("--max-num-seqs") != std::string::npos);
+  const std::string detail = hopeless.model.error().detail;
+  INFO(detail);
+  CHECK(detail.find("do not fit") != std::string::npos);
+  REQUIRE(std::regex_search(detail, advice, std::regex("a device of at least ([0-9.]+ ?[MG]iB)")));
+  std::string size = advice[1];
+  size.erase(size.find(' '), 1);
+  CHECK(plan_of(config, machine(DeviceKind::cuda, parse_bytes(size).value())).model.has_value());
 }
 
 TEST_CASE("a cache that was given its size must fit what is there", "[engine][memory]") {

@@ -40,7 +40,7 @@ ModelMemory hybrid(int layers) {
 }  // namespace
 
 TEST_CASE("A dense model gets the backend's block and all of the memory") {
-  const auto plan = make_model_plan(config_for(), dense(4), DeviceKind::cpu, kGiB).value();
+  const auto plan = make_model_plan(config_for(), dense(4), DeviceKind::cpu, {kGiB}).value();
   CHECK(plan.kv.groups().size() == 1);
   CHECK(plan.kv.block_size == 16);
   CHECK(plan.kv.num_blocks == 4096);  // 4 layers · 16 tokens · 4 KiB
@@ -52,7 +52,7 @@ TEST_CASE("A dense model gets the backend's block and all of the memory") {
 TEST_CASE("A hybrid's attention block grows to hold a state") {
   EngineConfig config = config_for();
   SECTION("with prefix caching, states are kept where blocks end") {
-    const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
+    const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, {kGiB}).value();
     CHECK(plan.kv.block_size == 544);
     CHECK(plan.state_cache_mode == StateCacheMode::adaptive);
     CHECK(plan.state_padding_percent == Approx(1.4925373134));
@@ -64,25 +64,25 @@ TEST_CASE("A hybrid's attention block grows to hold a state") {
   }
   SECTION("in vLLM's modes too") {
     config.cache.mamba_cache_mode = StateCacheMode::align;
-    const auto align = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
+    const auto align = make_model_plan(config, hybrid(8), DeviceKind::cpu, {kGiB}).value();
     CHECK(align.state_cache_mode == StateCacheMode::align);
     CHECK(align.kv.groups().front().block_size == 544);
     config.cache.mamba_cache_mode = StateCacheMode::all;
     config.cache.mamba_block_size = 64;
-    const auto all = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
+    const auto all = make_model_plan(config, hybrid(8), DeviceKind::cpu, {kGiB}).value();
     CHECK(all.state_cache_mode == StateCacheMode::all);
     CHECK(all.kv.groups().front().block_size == 576);
   }
   SECTION("without prefix caching a request has one state, whatever its length") {
     config.cache.enable_prefix_caching = false;
-    const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
+    const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, {kGiB}).value();
     CHECK(plan.state_cache_mode == StateCacheMode::none);
     CHECK(plan.kv.groups().front().block_size == 8192);
     CHECK(plan.kv.block_size == 544);  // not the state's
   }
   SECTION("a smaller --block-size is raised, and that is said") {
     config.cache.block_size = 64;
-    const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value();
+    const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, {kGiB}).value();
     CHECK(plan.kv.block_size == 576);
     REQUIRE(plan.notes.size() == 1);
     CHECK(plan.notes.front().find("576") != std::string::npos);
@@ -102,7 +102,7 @@ TEST_CASE("Keys and values have the dtype of the flag, of the checkpoint, or of 
   const auto chosen = [&] {
     const KvSpecOptions options = kv_spec_options(config, model.dtype, model.published_cache_dtype);
     for (LayerKvSpec& layer : model.layers) layer.spec.dtype = options.cache_dtype;
-    const auto plan = make_model_plan(config, model, DeviceKind::cpu, kGiB).value();
+    const auto plan = make_model_plan(config, model, DeviceKind::cpu, {kGiB}).value();
     CHECK(plan.cache_dtype == options.cache_dtype);
     return std::pair(plan.cache_dtype, plan.kv.num_blocks);
   };
@@ -118,11 +118,11 @@ TEST_CASE("Keys and values have the dtype of the flag, of the checkpoint, or of 
 }
 
 TEST_CASE("Auto-fit finds the longest request that the pool holds beside the null block") {
-  const auto plan = make_model_plan(config_for(kAutoFit), dense(4), DeviceKind::cpu, 33 * 262144);
+  const auto plan = make_model_plan(config_for(kAutoFit), dense(4), DeviceKind::cpu, {33 * 262144});
   CHECK(plan->kv.max_model_len == 512);
   EngineConfig config = config_for(kAutoFit);
   config.cache.enable_prefix_caching = false;
-  const auto states = make_model_plan(config, hybrid(4), DeviceKind::cpu, 8 * 1114112);
+  const auto states = make_model_plan(config, hybrid(4), DeviceKind::cpu, {8 * 1114112});
   // Three groups of states take a block each; attention has four left.
   CHECK(states->kv.max_model_len == 4 * 544);
   CHECK(states->kv.groups().front().block_size == states->kv.max_model_len);
@@ -130,13 +130,13 @@ TEST_CASE("Auto-fit finds the longest request that the pool holds beside the nul
 
 TEST_CASE("A refusal names the flag, and its advice works") {
   EngineConfig config = config_for();
-  const auto refused = make_model_plan(config, dense(4), DeviceKind::cpu, 33 * 262144);
+  const auto refused = make_model_plan(config, dense(4), DeviceKind::cpu, {33 * 262144});
   REQUIRE(refused.has_error());
   CHECK(refused.error().field == "admission");
   CHECK(refused.error().detail.find("--max-model-len 512") != std::string::npos);
   CHECK(refused.error().detail.find("--kv-cache-memory-bytes 134479872") != std::string::npos);
-  CHECK(make_model_plan(config_for(512), dense(4), DeviceKind::cpu, 33 * 262144).has_value());
-  CHECK(make_model_plan(config, dense(4), DeviceKind::cpu, 134479872).has_value());
+  CHECK(make_model_plan(config_for(512), dense(4), DeviceKind::cpu, {33 * 262144}).has_value());
+  CHECK(make_model_plan(config, dense(4), DeviceKind::cpu, {134479872}).has_value());
 }
 
 TEST_CASE("What would have no effect on this model is refused") {
@@ -186,6 +186,7 @@ TEST_CASE("What would have no effect on this model is refused") {
          c.cache.mamba_block_size = 64;
          c.scheduler.enable_chunked_prefill = false;
        }},
+      {"--hash-block-size", false, [](EngineConfig& c) { c.cache.hash_block_size = 7; }},
       {"no_common_block_size", false, [](EngineConfig& c) { c.cache.block_size = 24; }},
       {"hma_off_unify", true, [](EngineConfig& c) { c.cache.hybrid_manager = false; }},
   };
@@ -194,14 +195,14 @@ TEST_CASE("What would have no effect on this model is refused") {
     EngineConfig config = config_for();
     refusal.change(config);
     const auto plan =
-        make_model_plan(config, refusal.hybrid ? hybrid(8) : dense(4), DeviceKind::cpu, kGiB);
+        make_model_plan(config, refusal.hybrid ? hybrid(8) : dense(4), DeviceKind::cpu, {kGiB});
     REQUIRE(plan.has_error());
     CHECK(plan.error().field == refusal.flag);
   }
 }
 
 TEST_CASE("The plan says what a checkpoint of states costs, and how many fit") {
-  const auto plan = make_model_plan(config_for(), hybrid(8), DeviceKind::cpu, kGiB).value();
+  const auto plan = make_model_plan(config_for(), hybrid(8), DeviceKind::cpu, {kGiB}).value();
   REQUIRE(plan.checkpoint.has_value());
   const WorkerKvPlan& worker = plan.kv.workers.front();
   CHECK(plan.checkpoint->num_blocks == 3);  // groups of two delta-net layers
@@ -213,20 +214,60 @@ TEST_CASE("The plan says what a checkpoint of states costs, and how many fit") {
   CHECK(plan.checkpoint->num_beside_request == (usable - 22) / 3);
   EngineConfig config = config_for();
   config.cache.enable_prefix_caching = false;
-  CHECK(!make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB)->checkpoint);
-  CHECK(!make_model_plan(config_for(), dense(4), DeviceKind::cpu, kGiB)->checkpoint);
+  CHECK(!make_model_plan(config, hybrid(8), DeviceKind::cpu, {kGiB})->checkpoint);
+  CHECK(!make_model_plan(config_for(), dense(4), DeviceKind::cpu, {kGiB})->checkpoint);
 }
 
 TEST_CASE("A cache that can never hit is announced with the reason") {
   const auto notes = [](std::int64_t max_model_len, bool caching = true) {
     EngineConfig config = config_for(max_model_len);
     config.cache.enable_prefix_caching = caching;
-    return make_model_plan(config, hybrid(8), DeviceKind::cpu, kGiB).value().notes;
+    return make_model_plan(config, hybrid(8), DeviceKind::cpu, {kGiB}).value().notes;
   };
   CHECK(notes(546).empty());
   CHECK(notes(545, false).empty());
   REQUIRE(notes(545).size() == 1);
   CHECK(notes(545).front().find("--max-model-len of at least 546") != std::string::npos);
+}
+
+TEST_CASE("Advice asks for no more than there is") {
+  const auto refusal = [](const EngineConfig& config, CacheMemory memory) {
+    return make_model_plan(config, dense(4), DeviceKind::cpu, memory).error().detail;
+  };
+  const EngineConfig config = config_for();
+  const auto has = [](const std::string& text, const char* what) {
+    return text.find(what) != std::string::npos;
+  };
+  CHECK(has(refusal(config, {33 * 262144, 134479872}), "--kv-cache-memory-bytes 134479872"));
+  const std::string too_small = refusal(config, {33 * 262144, 134479871});
+  CHECK_FALSE(has(too_small, "--kv-cache-memory-bytes"));
+  CHECK(has(too_small, "--max-model-len 512"));
+  CHECK_FALSE(has(refusal(config, {262144, 262144}), "What works"));  // the null block alone
+  EngineConfig blocks = config;
+  blocks.cache.num_gpu_blocks_override = 20;
+  CHECK(has(refusal(blocks, {134479872}), "--num-gpu-blocks-override 513"));
+  CHECK_FALSE(has(refusal(blocks, {134479871}), "--num-gpu-blocks-override"));
+}
+
+TEST_CASE("A stretched model has its published length by default, and can be asked for more") {
+  ModelMemory model = dense(4);
+  model.default_max_len = 2048;
+  const auto length = [&](std::int64_t asked) {
+    return make_model_plan(config_for(asked), model, DeviceKind::cpu, {kGiB})->kv.max_model_len;
+  };
+  CHECK(length(0) == 2048);
+  CHECK(length(8192) == 8192);
+  CHECK(length(kAutoFit) == 8192);
+  CHECK(make_model_plan(config_for(8193), model, DeviceKind::cpu, {kGiB}).error().field ==
+        "--max-model-len");
+}
+
+TEST_CASE("The null block is no place for tokens") {
+  const auto plan = make_model_plan(config_for(512), dense(4), DeviceKind::cpu, {33 * 262144});
+  CHECK(plan->kv.num_blocks == 33);
+  CHECK(plan->kv.usable_blocks() == 32);
+  const auto sized = size_model(config_for(512), dense(4), DeviceKind::cpu);
+  CHECK(sized->least_cache_bytes() == 33 * 262144);
 }
 
 TEST_CASE("The cache's share of a device") {
@@ -241,6 +282,14 @@ TEST_CASE("The cache's share of a device") {
   CHECK(kv_cache_budget(config, DeviceKind::cpu, budget) == 22 * kGiB);
   config.cache.kv_cache_memory_bytes = kGiB;
   CHECK(kv_cache_budget(config, DeviceKind::cuda, budget) == kGiB);
+  // Engines of one process divide a CPU's; GPUs they have one each.
+  config.parallel.data_parallel_size = 2;
+  CHECK(kv_cache_budget(config, DeviceKind::cuda, budget) == kGiB);
+  CHECK(kv_cache_budget(config, DeviceKind::cpu, budget) == kGiB / 2);
+  // Blocks that are asked for are held against main memory, not against a default size.
+  EngineConfig blocks = config_for();
+  blocks.cache.num_gpu_blocks_override = 100;
+  CHECK(kv_cache_budget(blocks, DeviceKind::cpu, budget) == 62 * kGiB);
 }
 
 }  // namespace quire
