@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/kv_events_json.h"
+#include "app/speculative_json.h"
 #include "engine/config.h"
 #include "engine/size_text.h"
 
@@ -185,6 +186,16 @@ void add_scheduler_flags(CLI::App& app, SchedulerConfig& scheduler) {
             "Waiting prompt tokens before HTTP 503; 0: no limit");
 }
 
+void add_speculative_flags(CLI::App& app, SpeculativeConfig& speculative) {
+  add_parsed(
+      app, "--speculative-config",
+      [](const std::string& text) { return parse_speculative_config(text); },
+      [&speculative](const SpeculativeConfig& parsed) { speculative = parsed; },
+      "Tokens guessed and verified together, as vLLM's JSON object: {\"method\": \"ngram\", "
+      "\"num_speculative_tokens\": 3, \"prompt_lookup_max\": 4, \"prompt_lookup_min\": 2}",
+      "JSON");
+}
+
 void add_graph_flags(CLI::App& app, GraphConfig& graphs) {
   app.add_flag("--enforce-eager", graphs.enforce_eager,
                "No CUDA graphs: the host queues every launch of every step");
@@ -221,6 +232,7 @@ void add_engine_flags(CLI::App& app, EngineConfig& config) {
   add_cache_flags(app, config.cache);
   add_state_flags(app, config.cache);
   add_scheduler_flags(app, config.scheduler);
+  add_speculative_flags(app, config.speculative);
   add_graph_flags(app, config.graphs);
   add_event_flags(app, config.kv_events);
 }

@@ -52,6 +52,29 @@ Result<void> check_prefix_cache(const EngineConfig& config) {
   return {};
 }
 
+Result<void> check_speculative(const EngineConfig& config) {
+  const SpeculativeConfig& speculative = config.speculative;
+  if (speculative.method == DraftMethod::none) return {};
+  constexpr int kMostDrafts = 128;
+  const int count = speculative.num_speculative_tokens;
+  if (count < 1 || count > kMostDrafts)
+    return refuse(
+        "--speculative-config",
+        fmt::format("asks for num_speculative_tokens {}; from 1 to {} work", count, kMostDrafts));
+  if (speculative.prompt_lookup_min < 1 ||
+      speculative.prompt_lookup_max < speculative.prompt_lookup_min)
+    return refuse("--speculative-config",
+                  fmt::format("looks up {} to {} tokens; prompt_lookup_min must be at least 1 and "
+                              "at most prompt_lookup_max",
+                              speculative.prompt_lookup_min, speculative.prompt_lookup_max));
+  if (count >= config.scheduler.max_num_batched_tokens)
+    return refuse("--speculative-config",
+                  fmt::format("asks for num_speculative_tokens {}; a step has room for {} beside "
+                              "the token they follow (--max-num-batched-tokens)",
+                              count, config.scheduler.max_num_batched_tokens - 1));
+  return {};
+}
+
 Result<void> check_scheduler(const SchedulerConfig& scheduler, DeviceKind device) {
   for (const auto& checked :
        {at_least("--max-num-seqs", scheduler.max_num_seqs, 1),
@@ -136,8 +159,8 @@ Result<void> validate(const EngineConfig& config) {
   for (const auto& checked :
        {check_parallel(config.parallel), at_least("--cpu-threads", config.cpu_threads, 0),
         check_cache(config.cache), check_prefix_cache(config),
-        check_scheduler(config.scheduler, config.device), check_graphs(config),
-        check_events(config.kv_events)})
+        check_scheduler(config.scheduler, config.device), check_speculative(config),
+        check_graphs(config), check_events(config.kv_events)})
     if (checked.has_error()) return checked;
   if (config.device == DeviceKind::cuda && config.cpu_threads > 0)
     return without_effect("--cpu-threads", "with --device cuda");

@@ -109,6 +109,20 @@ struct GraphConfig {
   using Fields = FieldList<&GraphConfig::enforce_eager, &GraphConfig::capture_sizes>;
 };
 
+enum class DraftMethod : std::uint8_t { none, ngram };
+
+// vLLM's --speculative-config: tokens that are guessed and verified together.
+struct SpeculativeConfig {
+  DraftMethod method = DraftMethod::none;
+  int num_speculative_tokens = 0;  // per request and step, at most
+  int prompt_lookup_min = 0;       // tokens; ngram
+  int prompt_lookup_max = 0;
+
+  using Fields =
+      FieldList<&SpeculativeConfig::method, &SpeculativeConfig::num_speculative_tokens,
+                &SpeculativeConfig::prompt_lookup_min, &SpeculativeConfig::prompt_lookup_max>;
+};
+
 struct ParallelConfig {
   int tensor_parallel_size = 1;
   // Engines of this process. They share a CPU's memory and cores; GPUs they have one each.
@@ -125,14 +139,15 @@ struct EngineConfig {
   ParallelConfig parallel;
   GraphConfig graphs;
   KvEventsConfig kv_events;
+  SpeculativeConfig speculative;
   DeviceKind device = DeviceKind::automatic;
   int cpu_threads = 0;         // of each engine; 0: the cores, divided among the engines
   bool deterministic = false;  // same tokens whatever the batch
 
-  using Fields =
-      FieldList<&EngineConfig::model, &EngineConfig::cache, &EngineConfig::scheduler,
-                &EngineConfig::parallel, &EngineConfig::kv_events, &EngineConfig::device,
-                &EngineConfig::cpu_threads, &EngineConfig::deterministic, &EngineConfig::graphs>;
+  using Fields = FieldList<&EngineConfig::model, &EngineConfig::cache, &EngineConfig::scheduler,
+                           &EngineConfig::parallel, &EngineConfig::kv_events, &EngineConfig::device,
+                           &EngineConfig::cpu_threads, &EngineConfig::deterministic,
+                           &EngineConfig::graphs, &EngineConfig::speculative>;
 };
 
 // Refuses values out of range and flags without effect; the error's field names the flag. What

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/speculative/ngram_drafter.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -38,11 +39,26 @@ std::function<void(std::size_t)> loading_progress(const EnginePlan& plan,
   };
 }
 
+// As the scheduler counts: before a stop cuts what was accepted.
+void count_accepted(const BatchPlan& plan, const StepTokens& tokens,
+                    std::vector<DraftPosition>& positions) {
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    if (plan.rows[r].request->finish_reason) continue;  // aborted meanwhile
+    for (int i = 1; i <= plan.rows[r].num_drafts; ++i) {
+      const std::size_t at = r * static_cast<std::size_t>(tokens.width);
+      if (tokens.sampled[at + static_cast<std::size_t>(i)] < 0) break;
+      ++positions[static_cast<std::size_t>(i) - 1].accepted;
+    }
+  }
+}
+
 }  // namespace
 
 EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend backend,
                        const Progress& progress, std::function<void()> wake)
-    : backend_(std::move(backend)) {
+    : backend_(std::move(backend)),
+      max_drafts_(config.speculative.num_speculative_tokens),
+      draft_positions_(static_cast<std::size_t>(max_drafts_)) {
   const auto start = Clock::now();
   if (config.deterministic && backend_.kind != DeviceKind::cpu) {
     throw Failure(
@@ -117,8 +133,12 @@ void EngineCore::make_runtime(const EngineConfig& config) {
       scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));
   // Arrivals between two steps wait too, however much room there is to run. 0 is no limit there.
   options.max_waiting_requests += options.max_num_seqs;
-  if (backend_.device->is_host_memory()) {
-    // The host computes: there is nothing to plan beside.
+  if (config.speculative.method == DraftMethod::ngram) {
+    drafter_ = std::make_unique<NgramDrafter>(config.speculative.prompt_lookup_min,
+                                              config.speculative.prompt_lookup_max);
+  }
+  if (backend_.device->is_host_memory() || drafter_ != nullptr) {
+    // The host computes: there is nothing to plan beside. Or it drafts, from what the step drew.
     options.async = false;
     options.pipeline_depth = 1;
   }
@@ -257,9 +277,19 @@ void EngineCore::collect(StepOutput& output) {
   const BatchPlan& plan = *in_flight_.front();
   in_flight_.erase(in_flight_.begin());
   const StepTokens tokens = plan.empty() ? StepTokens() : runner_->collect();
+  if (drafter_ != nullptr) count_accepted(plan, tokens, draft_positions_);
   const StepResult& result = scheduler_->commit(plan, tokens);
   output.time = Clock::now();
   for (const RequestProgress& progress : result.requests) report(progress, result, output);
+  if (drafter_ != nullptr) draft(result);
+}
+
+void EngineCore::draft(const StepResult& result) {
+  for (const RequestProgress& progress : result.requests) {
+    if (progress.finish_reason) continue;
+    drafter_->propose(*progress.request, max_drafts_, drafts_);
+    scheduler_->set_drafts(*progress.request, drafts_);
+  }
 }
 
 EngineStats EngineCore::stats() const {
@@ -277,6 +307,9 @@ EngineStats EngineCore::stats() const {
   stats.generation_tokens = now.generated_tokens;
   stats.preemptions = now.preemptions;
   stats.steps = now.steps;
+  stats.drafts = now.drafted_rows;
+  stats.draft_tokens = now.draft_tokens;
+  stats.draft_positions = draft_positions_;
   stats.late_allocations = backend_.device->ledger().num_late();
   stats.step_tokens = step_tokens_;
   stats.step_requests = step_requests_;

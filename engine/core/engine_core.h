@@ -17,6 +17,7 @@
 #include "engine/kv_events/publisher.h"
 #include "engine/runner/model_runner.h"
 #include "engine/scheduler/scheduler.h"
+#include "engine/speculative/drafter.h"
 #include "engine/wire/messages.h"
 
 namespace quire {
@@ -36,6 +37,8 @@ class EngineCore {
   const ModelPlan& plan() const { return *plan_.model; }
   const KvCacheManager& kv_cache() const { return *kv_; }
   const ModelRunner& runner() const { return *runner_; }
+  // Instead of the configuration's, which must ask for drafts.
+  void use_drafter(std::unique_ptr<Drafter> drafter) { drafter_ = std::move(drafter); }
   void observe_logits(LogitsObserver observer) { runner_->observe_logits(std::move(observer)); }
 
   // A request that cannot run is reported as ended by the next step, whatever is wrong with it.
@@ -64,6 +67,7 @@ class EngineCore {
   void take_compiled();
   void launch(StepOutput& output);
   void collect(StepOutput& output);
+  void draft(const StepResult& result);
   void report(const RequestProgress& progress, const StepResult& result, StepOutput& output);
   void add_logprobs(const RequestProgress& progress, RequestOutput& output) const;
   void add_prompt_logprobs(const Request& request, RequestOutput& output) const;
@@ -78,11 +82,15 @@ class EngineCore {
   std::unique_ptr<KvEventPublisher> events_;  // null: nobody listens
   std::unique_ptr<KvCacheManager> kv_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Drafter> drafter_;              // null: nobody drafts
   std::unique_ptr<ConstraintQueue> constraints_;  // null: requests with one are refused
 
   std::vector<const BatchPlan*> in_flight_;  // oldest first
   std::unordered_map<RequestId, Tracking> tracking_;
   std::vector<RequestOutput> refused_;
+  const int max_drafts_;
+  std::vector<TokenId> drafts_;  // of the request at hand
+  std::vector<DraftPosition> draft_positions_;
   int step_tokens_ = 0;
   int step_requests_ = 0;
   bool is_idle_ = false;

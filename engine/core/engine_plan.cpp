@@ -175,6 +175,19 @@ Result<void> check_fits(const Planning& planning, const SizedModel& sized) {
                "no_memory"};
 }
 
+// A state stands behind all tokens of a step: it cannot go back to the last draft that held.
+Result<void> check_drafts(const Planning& planning) {
+  if (planning.config.speculative.method == DraftMethod::none) return {};
+  const bool keeps_states = std::ranges::any_of(
+      planning.memory.layers, [](const auto& layer) { return layer.spec.kind == KvKind::mamba; });
+  if (!keeps_states) return {};
+  return Error{ErrorCode::unsupported,
+               "--speculative-config works with models of attention layers only: the recurrent "
+               "states of " +
+                   planning.model_config.architecture + " cannot drop drafts that do not hold",
+               "--speculative-config"};
+}
+
 Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {
   if (planning.device.is_host_memory) return {};
   auto graphs = capture_sizes(planning.config.graphs, planning.config.scheduler.max_num_seqs,
@@ -232,6 +245,7 @@ Result<ModelPlan> plan_model(Planning& planning) {
       length.has_error())
     return length.error();
   measure_model(planning);
+  if (auto drafts = check_drafts(planning); drafts.has_error()) return drafts.error();
   const auto sized = size_model(planning.config, planning.memory, planning.device.kind);
   if (sized.has_error()) return sized.error();
   if (auto chosen = choose_graphs(planning, *sized); chosen.has_error()) return chosen.error();
@@ -284,7 +298,8 @@ RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
                              const CaptureSizes& graphs) {
   return {.limits = {.max_num_seqs = config.scheduler.max_num_seqs,
                      .max_num_batched_tokens = config.scheduler.max_num_batched_tokens,
-                     .max_model_len = static_cast<int>(plan.max_model_len)},
+                     .max_model_len = static_cast<int>(plan.max_model_len),
+                     .max_drafts = config.speculative.num_speculative_tokens},
           .seed = config.model.seed,
           .graph_sizes = graphs.sizes};
 }

@@ -39,18 +39,20 @@ void EngineCore::report(const RequestProgress& progress, const StepResult& resul
 }
 
 void EngineCore::add_logprobs(const RequestProgress& progress, RequestOutput& output) const {
-  if (progress.row < 0 || output.token_ids.empty()) return;
+  if (progress.row < 0) return;
   const LogprobRows& rows = runner_->logprobs();
-  const std::int32_t sample = runner_->sample_of_row(progress.row);
-  const auto row = static_cast<std::size_t>(rows.row_of[sample]);
+  const std::int32_t first = runner_->sample_of_row(progress.row);
   const int asked = *progress.request->sampling().logprobs;
   const auto count = static_cast<std::size_t>(asked < 0 ? rows.k : std::min(asked, rows.k));
-  PositionLogprobs& position = output.logprobs.emplace_back();
-  position.chosen = {output.token_ids[0], rows.chosen_values[row]};
-  position.rank = rows.ranks[row];
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = row * static_cast<std::size_t>(rows.k) + i;
-    position.top.push_back({rows.top_ids[at], rows.top_values[at]});
+  for (std::size_t token = 0; token < output.token_ids.size(); ++token) {
+    const auto row = static_cast<std::size_t>(rows.row_of[static_cast<std::size_t>(first) + token]);
+    PositionLogprobs& position = output.logprobs.emplace_back();
+    position.chosen = {output.token_ids[token], rows.chosen_values[row]};
+    position.rank = rows.ranks[row];
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = row * static_cast<std::size_t>(rows.k) + i;
+      position.top.push_back({rows.top_ids[at], rows.top_values[at]});
+    }
   }
 }
 

@@ -35,7 +35,7 @@ InputBatch::InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& gro
       tables_(device, ops, add_groups(groups, limits, groups_),
               {.max_slots = limits.max_num_seqs, .max_tokens = limits.max_num_batched_tokens}),
       last_sample_of_(limits.max_num_seqs, -1),
-      pack_(device, MemoryPurpose::step_inputs, limits.max_num_seqs * sizeof(std::int32_t),
+      pack_(device, MemoryPurpose::step_inputs, limits.max_samples() * sizeof(std::int32_t),
             pack_bytes()),
       ids_(device.allocate(limits.max_num_batched_tokens * sizeof(std::int32_t),
                            MemoryPurpose::step_inputs)),
@@ -45,7 +45,8 @@ std::size_t InputBatch::pack_bytes() const {
   const auto ints = StagedPack::bytes_of<std::int32_t>;
   const auto rows = static_cast<std::size_t>(limits_.max_num_seqs);
   const auto states = groups_.size() - static_cast<std::size_t>(tables_.num_groups());
-  return ints(rows + 1) + 3 * ints(rows) + ints(rows * tables_.num_groups()) +
+  const auto samples = static_cast<std::size_t>(limits_.max_samples());
+  return ints(rows + 1) + 2 * ints(rows) + ints(samples) + ints(rows * tables_.num_groups()) +
          3 * ints(limits_.max_num_batched_tokens) + 2 * states * ints(rows) +
          tables_.max_staged_bytes();
 }
@@ -57,7 +58,7 @@ const StepInputs& InputBatch::build(const BatchPlan& plan, int num_rows, StreamR
   assert(num_rows <= limits_.max_num_seqs && num_tokens <= limits_.max_num_batched_tokens);
   update_tables(plan);
   pack_.begin();
-  add_arrays(num_rows, num_tokens);
+  add_arrays(num_rows, num_tokens, static_cast<int>(plan.drafts.size()));
   fill_rows(plan);
   fill_padding(num_rows, num_requests, plan.num_tokens);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -106,12 +107,12 @@ void InputBatch::update_tables(const BatchPlan& plan) {
   }
 }
 
-void InputBatch::add_arrays(int num_rows, int num_tokens) {
+void InputBatch::add_arrays(int num_rows, int num_tokens, int num_drafts) {
   const auto ints = [&](int count) { return pack_.add<std::int32_t>(count); };
   arrays_.query_start = ints(num_rows + 1);
   arrays_.seq_lens = ints(num_rows);
   arrays_.slots = ints(num_rows);
-  arrays_.sample_rows = ints(num_rows);
+  arrays_.sample_rows = ints(std::min(num_rows + num_drafts, limits_.max_samples()));
   arrays_.counts = ints(num_rows * tables_.num_groups());
   arrays_.ids = ints(num_tokens);
   arrays_.id_index = ints(num_tokens);
@@ -141,9 +142,10 @@ void InputBatch::fill_rows(const BatchPlan& plan) {
     for (int g = 0; g < tables_.num_groups(); ++g) {
       arrays_.counts.host[g * num_rows + r] = tables_.num_kernel_blocks(g, row.slot);
     }
-    fill_row_tokens(row, token);
+    fill_row_tokens(row, plan.drafts_of(row), token);
     token += row.num_tokens;
-    if (row.samples) arrays_.sample_rows.host[inputs_.num_samples++] = token - 1;
+    for (int i = row.samples ? row.num_drafts : -1; i >= 0; --i)
+      arrays_.sample_rows.host[inputs_.num_samples++] = token - 1 - i;
     inputs_.max_query_len = std::max(inputs_.max_query_len, row.num_tokens);
     inputs_.max_seq_len = std::max(inputs_.max_seq_len, seq_len);
   }
@@ -151,15 +153,18 @@ void InputBatch::fill_rows(const BatchPlan& plan) {
   inputs_.sample_rows = arrays_.sample_rows.device.rows(0, inputs_.num_samples);
   // Only after every row has read where its pending token is.
   for (int sample = 0; const BatchRow& row : plan.rows) {
-    last_sample_of_[row.slot] = row.samples ? sample++ : -1;
+    last_sample_of_[row.slot] = row.samples ? sample : -1;
+    if (row.samples) sample += 1 + row.num_drafts;
   }
 }
 
 // Ids come from what the host sends, or where the device alone knows them from the last draw.
-void InputBatch::fill_row_tokens(const BatchRow& row, int first) {
+void InputBatch::fill_row_tokens(const BatchRow& row, std::span<const TokenId> drafts, int first) {
+  assert(drafts.empty() || row.num_pending == 0);
   const int num_known = row.num_tokens - row.num_pending;
-  const auto known = row.request->tokens().subspan(row.num_computed, num_known);
-  std::ranges::copy(known, arrays_.ids.host.begin() + first);
+  const auto tokens = row.request->tokens().subspan(row.num_computed, num_known - row.num_drafts);
+  const auto end = std::ranges::copy(tokens, arrays_.ids.host.begin() + first).out;
+  std::ranges::copy(drafts, end);
   const std::int32_t sent = pack_.index_of(arrays_.ids) + first;
   const std::int32_t position = row.num_computed + row.request->position_offset();
   assert(row.num_pending == 0 || last_sample_of_[row.slot] >= 0);

@@ -4,6 +4,7 @@
 // in its slot. The host sends one copy of a few numbers per row and token;
 // expand() makes the rest of them on the device, and so can be part of a graph. Engine thread only.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -22,6 +23,13 @@ struct BatchLimits {
   int max_num_seqs = 0;
   int max_num_batched_tokens = 0;
   int max_model_len = 0;  // tokens
+  int max_drafts = 0;     // of a row; each is one more sample
+
+  int max_samples() const {
+    const std::int64_t all = std::int64_t{max_num_seqs} * (1 + max_drafts);
+    return static_cast<int>(
+        std::max<std::int64_t>(max_num_seqs, std::min<std::int64_t>(all, max_num_batched_tokens)));
+  }
 };
 
 // One step's arrays; views are on the device. R and T count padding too.
@@ -51,7 +59,8 @@ class InputBatch {
   // Queues what the device makes of the upload: ids, gathered tables, slots.
   void expand(StreamRef stream);
 
-  // Where the step's draw goes, i32 [S]. The next step's pending tokens are read from there.
+  // Where the step's draw goes, i32 [S]: of each row that samples, after its last token and before
+  // that after each of its drafts. The next step's pending tokens are read from there.
   TensorView sampled_tokens(int num_samples) const {
     return pack_.whole<std::int32_t>(num_samples);
   }
@@ -79,9 +88,9 @@ class InputBatch {
                                                std::vector<Group>& groups);
   std::size_t pack_bytes() const;
   void update_tables(const BatchPlan& plan);
-  void add_arrays(int num_rows, int num_tokens);
+  void add_arrays(int num_rows, int num_tokens, int num_drafts);
   void fill_rows(const BatchPlan& plan);
-  void fill_row_tokens(const BatchRow& row, int first);
+  void fill_row_tokens(const BatchRow& row, std::span<const TokenId> drafts, int first);
   void fill_padding(int num_rows, int first_row, int first_token);
   void fill_states(const Group& group, const BatchPlan& plan, int num_rows, GroupInputs& inputs);
 
@@ -91,7 +100,7 @@ class InputBatch {
   BlockTables tables_;
   std::vector<std::int32_t> last_sample_of_;  // by slot: row of sampled_tokens(), −1: none
 
-  // Begins with what the step before has drawn, [max_num_seqs]; then what the host sends: one
+  // Begins with what the step before has drawn, [max_samples]; then what the host sends: one
   // buffer, so that one gather can read both.
   StagedPack pack_;
   Buffer ids_;  // i32 [max_num_batched_tokens]: gathered

@@ -28,21 +28,23 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
       batch_(device, ops, plan.groups(), options.limits),
       sampler_(device, ops,
                {.max_num_seqs = options.limits.max_num_seqs,
+                .max_drafts = options.limits.max_drafts,
+                .max_rows = options.limits.max_samples(),
                 .vocab_size = model.vocab_size(),
                 .seed = options.seed}),
-      workspace_(device.allocate(
-          model.workspace_bytes(options.limits.max_num_batched_tokens, options.limits.max_num_seqs),
-          MemoryPurpose::activations)),
+      workspace_(device.allocate(model.workspace_bytes(options.limits.max_num_batched_tokens,
+                                                       options.limits.max_samples()),
+                                 MemoryPurpose::activations)),
       hidden_(device.allocate(hidden_bytes(model, options.limits.max_num_batched_tokens),
                               MemoryPurpose::activations)),
-      sampled_hidden_(device.allocate(hidden_bytes(model, options.limits.max_num_seqs),
+      sampled_hidden_(device.allocate(hidden_bytes(model, options.limits.max_samples()),
                                       MemoryPurpose::activations)),
-      logits_(
-          device.allocate(logits_bytes(model, options.limits.max_num_seqs), MemoryPurpose::logits)),
+      logits_(device.allocate(logits_bytes(model, options.limits.max_samples()),
+                              MemoryPurpose::logits)),
       prompt_logprobs_(device, ops, options.limits.max_num_seqs, model.vocab_size()) {
   for (InFlight& step : steps_) {
     step.done = device.create_event();
-    step.tokens = device.allocate_host(options.limits.max_num_seqs * sizeof(std::int32_t),
+    step.tokens = device.allocate_host(options.limits.max_samples() * sizeof(std::int32_t),
                                        MemoryPurpose::step_inputs);
   }
 }
@@ -122,14 +124,26 @@ void ModelRunner::compute_decode(const StepInputs& inputs) {
 }
 
 void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
-  sampler_.begin_step(plan.rows.size());
-  step.sample_of_row.assign(plan.rows.size(), -1);
+  // Among the drafts are those of rows that left the plan while it was made.
+  sampler_.begin_step(std::min(plan.rows.size() + plan.drafts.size(),
+                               static_cast<std::size_t>(options_.limits.max_samples())));
+  step.rows.assign(plan.rows.size(), {});
+  step.drafts = plan.drafts;
+  step.width = 1;
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const BatchRow& row = plan.rows[r];
     if (row.is_new) sampler_.reset(row.slot);
     if (!row.samples) continue;
-    step.sample_of_row[r] = sampler_.num_rows();
-    sampler_.add_row(row.slot, *row.request, row.num_computed + row.num_tokens);
+    step.rows[r] = {.sample = sampler_.num_rows(),
+                    .slot = row.slot,
+                    .first_draft = row.first_draft,
+                    .num_drafts = row.num_drafts};
+    step.width = std::max(step.width, 1 + row.num_drafts);
+    const int first = row.num_computed + row.num_tokens - row.num_drafts;
+    for (int i = 0; i <= row.num_drafts; ++i) {
+      const auto before = plan.drafts_of(row).first(static_cast<std::size_t>(i));
+      sampler_.add_row(row.slot, *row.request, first + i, before, row.num_drafts > 0);
+    }
   }
 }
 
@@ -189,11 +203,27 @@ StepTokens ModelRunner::collect() {
   step.done->wait();
   collected_ = &step;
   const auto* tokens = static_cast<const std::int32_t*>(step.tokens.data());
-  collected_tokens_.clear();
-  for (const std::int32_t sample : step.sample_of_row) {
-    collected_tokens_.push_back(sample < 0 ? -1 : tokens[sample]);
+  collected_tokens_.assign(step.rows.size() * static_cast<std::size_t>(step.width), -1);
+  auto out = collected_tokens_.begin();
+  for (const SampledRow& row : step.rows) {
+    if (row.sample >= 0) {
+      const int count = num_held(row, step.drafts, tokens + row.sample);
+      std::copy_n(tokens + row.sample, count, out);
+      if (row.num_drafts > 0)
+        sampler_.accept(row.slot, {tokens + row.sample, static_cast<std::size_t>(count)});
+    }
+    out += step.width;
   }
-  return {.sampled = collected_tokens_, .width = 1, .drafts = {}, .draft_width = 0};
+  return {.sampled = collected_tokens_, .width = step.width, .drafts = {}, .draft_width = 0};
+}
+
+// Each draw was made as if the drafts before it were the output: it is, while they are what was
+// drawn there. At least one holds.
+int ModelRunner::num_held(const SampledRow& row, std::span<const TokenId> drafts,
+                          const std::int32_t* drawn) {
+  int held = 0;
+  while (held < row.num_drafts && drafts[row.first_draft + held] == drawn[held]) ++held;
+  return held + 1;
 }
 
 // On the first blocks of the pool, which nobody has yet: a place for each token, as in every step.

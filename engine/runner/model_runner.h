@@ -63,7 +63,8 @@ class ModelRunner {
   StepTokens collect();
   // Log-probabilities of the collected step, by plan row; k is 0 when nobody asked.
   const LogprobRows& logprobs() const { return sampler_.logprobs(collected_->sampler_turn); }
-  int sample_of_row(int row) const { return collected_->sample_of_row[row]; }
+  // Its first; those behind its drafts follow.
+  int sample_of_row(int row) const { return collected_->rows[row].sample; }
 
   // Of a request whose first token was collected: prompt tokens 1, 2, …; empty: not asked for.
   std::vector<PromptPosition> take_prompt_logprobs(RequestId id) {
@@ -74,10 +75,17 @@ class ModelRunner {
   const GraphCache& graphs() const { return graphs_; }
 
  private:
+  struct SampledRow {
+    std::int32_t sample = -1;  // −1: does not sample
+    std::int32_t slot = 0;
+    std::int32_t first_draft = 0, num_drafts = 0;  // in InFlight::drafts
+  };
   struct InFlight {
     std::unique_ptr<Event> done;
-    Buffer tokens;  // host, i32 [S]
-    std::vector<std::int32_t> sample_of_row;
+    Buffer tokens;                 // host, i32 [S]
+    std::vector<SampledRow> rows;  // as in the plan
+    std::vector<TokenId> drafts;
+    int width = 1;  // 1 + most drafts of a row
     int sampler_turn = 0;
     int num_samples = 0;
   };
@@ -91,6 +99,8 @@ class ModelRunner {
   void capture_graphs();
   int warm_up_eager(const std::vector<BlockId>& blocks);
   void add_sampled_rows(const BatchPlan& plan, InFlight& step);
+  static int num_held(const SampledRow& row, std::span<const TokenId> drafts,
+                      const std::int32_t* drawn);
   void read_all_logits(const BatchPlan& plan, const ForwardContext& context);
   void show_logits(const BatchRow& row, int position, TensorView logits, StreamRef stream);
 
@@ -104,8 +114,8 @@ class ModelRunner {
   Sampler sampler_;
   Workspace workspace_;
   Buffer hidden_;          // [max_num_batched_tokens, hidden_size]
-  Buffer sampled_hidden_;  // [max_num_seqs, hidden_size]
-  Buffer logits_;          // f32 [max_num_seqs, V]
+  Buffer sampled_hidden_;  // [max_samples, hidden_size]
+  Buffer logits_;          // f32 [max_samples, V]
   LogitsObserver observer_;
   PromptLogprobs prompt_logprobs_;
   GraphCache graphs_;
@@ -115,7 +125,7 @@ class ModelRunner {
   int num_in_flight_ = 0;
   bool is_sampled_ = true;  // the step queued last
   const InFlight* collected_ = nullptr;
-  std::vector<TokenId> collected_tokens_;  // by plan row
+  std::vector<TokenId> collected_tokens_;  // [plan rows, width]
 };
 
 }  // namespace quire

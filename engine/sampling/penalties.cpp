@@ -37,19 +37,45 @@ void Penalties::begin_step() {
   num_drafts_ = 0;
 }
 
-void Penalties::add_row(int row, int slot, const Request& request, int position,
-                        std::span<const TokenId> drafts) {
-  const bool counted = next_[slot] == kAnywhere || next_[slot] == position || !drafts.empty();
-  if (!counted) unknown_.emplace_back(slot, &request);
-  next_[slot] = drafts.empty() ? position + 1 : kAnywhere;
-  rows_.push_back({row, slot, drafts});
-  num_drafts_ = std::max(num_drafts_, static_cast<int>(drafts.size()));
+void Penalties::reset(int slot) {
+  next_[slot] = 0;
+  std::erase_if(accepted_, [slot](const auto& one) { return one.first == slot; });
+}
+
+void Penalties::add_row(const Row& row, const Request& request, int position) {
+  std::int32_t& next = next_[row.slot];
+  const bool counted = next == kAnywhere || next == position || !row.drafts.empty();
+  if (!counted) unknown_.emplace_back(row.slot, &request);
+  next = row.is_verified ? kAnywhere : position + 1;
+  rows_.push_back(row);
+  num_drafts_ = std::max(num_drafts_, static_cast<int>(row.drafts.size()));
+}
+
+void Penalties::accept(int slot, std::span<const TokenId> tokens) {
+  if (next_[slot] != kAnywhere) return;  // nobody counts here
+  for (const TokenId token : tokens) accepted_.emplace_back(slot, token);
+}
+
+void Penalties::count_accepted(Ops& ops, ListPieces& pieces, StreamRef stream) {
+  for (std::size_t first = 0; first < accepted_.size();) {
+    const std::size_t size = std::min(pieces.most(), accepted_.size() - first);
+    const auto piece = pieces.begin<std::int32_t>(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      piece.rows.host[i] = accepted_[first + i].first;
+      piece.tokens.host[i] = accepted_[first + i].second;
+    }
+    pieces.upload(stream);
+    ops.count_tokens(table(), piece.rows.device, piece.tokens.device, stream);
+    first += size;
+  }
+  accepted_.clear();
 }
 
 void Penalties::apply(Ops& ops, ListPieces& pieces, TensorView logits,
                       const PenaltyFactors& factors, StreamRef stream) {
   stage_rows(logits.extent(0));
   pack_.upload(stream);
+  count_accepted(ops, pieces, stream);
   if (!unknown_.empty()) load(ops, pieces, stream);
   PenaltyArgs args{.counts = table(),
                    .rows = row_ids_.device,
@@ -77,7 +103,7 @@ void Penalties::stage_rows(std::int64_t num_rows) {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     row_ids_.host[i] = rows_[i].row;
     slots_.host[i] = rows_[i].slot;
-    slot_of_row_.host[rows_[i].row] = rows_[i].slot;
+    slot_of_row_.host[rows_[i].row] = rows_[i].is_verified ? -1 : rows_[i].slot;
     std::ranges::copy(rows_[i].drafts,
                       drafts_.host.begin() + static_cast<std::ptrdiff_t>(i) * num_drafts_);
   }

@@ -27,14 +27,19 @@ class Penalties {
   // max_rows: of a step's logits, max_drafts: before one of them.
   Penalties(Device& device, int max_slots, int max_rows, int max_drafts, int vocab_size);
 
-  void reset(int slot) { next_[slot] = 0; }
+  void reset(int slot);
 
   void begin_step();
-  // A row that draws the token of this position, after drafts that the request does not have yet;
-  // request and drafts stay as they are until apply(). Where the position does not follow the
-  // slot's last row, after a reset for one, all of the request's tokens are known on the host.
-  void add_row(int row, int slot, const Request& request, int position,
-               std::span<const TokenId> drafts);
+  struct Row {
+    std::int32_t row, slot;
+    std::span<const TokenId> drafts;  // output that this row follows and the request does not have
+    bool is_verified;                 // what is drawn counts when accept() says so
+  };
+  // A row that draws the token of this position; request and drafts stay as they are until apply().
+  // Where the position does not follow the slot's last row, after a reset for one, all of the
+  // request's tokens are known on the host.
+  void add_row(const Row& row, const Request& request, int position);
+  void accept(int slot, std::span<const TokenId> tokens);
   bool empty() const { return rows_.empty(); }
 
   // Queued, in this order, around the draw: logits f32 [S, V] in place; then what was drawn, i32
@@ -44,15 +49,11 @@ class Penalties {
   void count(Ops& ops, TensorView drawn, StreamRef stream);
 
  private:
-  struct Row {
-    std::int32_t row, slot;
-    std::span<const TokenId> drafts;
-  };
-
   TensorView table() const;
   void load(Ops& ops, ListPieces& pieces, StreamRef stream);
   void send_counts(Ops& ops, ListPieces& pieces, int slot, const Request& request,
                    StreamRef stream);
+  void count_accepted(Ops& ops, ListPieces& pieces, StreamRef stream);
   void stage_rows(std::int64_t num_rows);
 
   const int vocab_size_;
@@ -62,6 +63,7 @@ class Penalties {
   std::vector<std::int32_t> next_;
   std::vector<Row> rows_;
   std::vector<std::pair<std::int32_t, const Request*>> unknown_;  // slots to be sent
+  std::vector<std::pair<std::int32_t, TokenId>> accepted_;        // by slot, not counted yet
   int num_drafts_ = 0;                                            // most of a row
   TokenCounts seen_;                                              // of the request at hand
   StagedPack pack_;

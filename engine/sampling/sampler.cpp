@@ -28,8 +28,12 @@ float sampled_temperature(float temperature) {
   return temperature < kGreedyBelow ? 0.f : std::max(temperature, kLeast);
 }
 
-std::size_t row_bytes(int max_num_seqs) {
-  const auto n = static_cast<std::size_t>(max_num_seqs);
+int rows_of(const SamplerOptions& options) {
+  return options.max_rows > 0 ? options.max_rows : options.max_num_seqs;
+}
+
+std::size_t row_bytes(int max_rows) {
+  const auto n = static_cast<std::size_t>(max_rows);
   return 6 * StagedPack::bytes_of<float>(n) + StagedPack::bytes_of<std::int32_t>(n) +
          StagedPack::bytes_of<std::uint64_t>(n) + StagedPack::bytes_of<std::int64_t>(n);
 }
@@ -40,11 +44,12 @@ Sampler::Sampler(Device& device, Ops& ops, const SamplerOptions& options)
     : ops_(ops),
       options_(options),
       params_(options.max_num_seqs),
-      pack_(device, MemoryPurpose::sampling, 0, row_bytes(options.max_num_seqs)),
-      pieces_(device, options.max_num_seqs, options.vocab_size),
-      penalties_(device, options.max_num_seqs, options.max_num_seqs, 0, options.vocab_size),
-      masks_(device, options.max_num_seqs, options.max_num_seqs, options.vocab_size),
-      logprobs_(device, ops, options.max_num_seqs, options.vocab_size) {}
+      pack_(device, MemoryPurpose::sampling, 0, row_bytes(rows_of(options))),
+      pieces_(device, rows_of(options), options.vocab_size),
+      penalties_(device, options.max_num_seqs, rows_of(options), options.max_drafts,
+                 options.vocab_size),
+      masks_(device, options.max_num_seqs, rows_of(options), options.vocab_size),
+      logprobs_(device, ops, rows_of(options), options.vocab_size) {}
 
 void Sampler::reset(int slot) {
   params_[slot].reset();
@@ -83,7 +88,8 @@ Sampler::RowParams Sampler::params_of(const Request& request) const {
           .logprobs = params.logprobs.has_value()};
 }
 
-void Sampler::add_row(int slot, const Request& request, int position) {
+void Sampler::add_row(int slot, const Request& request, int position,
+                      std::span<const TokenId> drafts, bool is_verified) {
   if (!params_[slot]) params_[slot] = params_of(request);
   const RowParams& params = *params_[slot];
   const int row = num_rows_++;
@@ -99,8 +105,8 @@ void Sampler::add_row(int slot, const Request& request, int position) {
   rows_.presence.host[row] = params.presence;
 
   if (params.edits) add_edits(row, request, position);
-  if (params.masks) masks_.add_row(row, slot, request, {});
-  if (params.penalties) penalties_.add_row(row, slot, request, position, {});
+  if (params.masks) masks_.add_row(row, slot, request, drafts);
+  if (params.penalties) penalties_.add_row({row, slot, drafts, is_verified}, request, position);
   if (params.logprobs) logprobs_.add_row(row, *request.sampling().logprobs);
 }
 

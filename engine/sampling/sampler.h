@@ -19,7 +19,9 @@
 namespace quire {
 
 struct SamplerOptions {
-  int max_num_seqs = 0;
+  int max_num_seqs = 0;  // slots
+  int max_drafts = 0;    // before a row
+  int max_rows = 0;      // of a step; 0: max_num_seqs
   int vocab_size = 0;
   std::uint64_t seed = 0;  // of requests without one, together with their id
 };
@@ -33,7 +35,12 @@ class Sampler {
 
   // The rows of one step, in order; at most so many.
   void begin_step(std::size_t max_rows);
-  void add_row(int slot, const Request& request, int position);  // of the token to draw
+  // position: of the token to draw, which follows the request's tokens and then `drafts`. Those of
+  // a row that is verified count as output only when accept() says so.
+  void add_row(int slot, const Request& request, int position, std::span<const TokenId> drafts = {},
+               bool is_verified = false);
+  // What a verified row's drafts and draws turned out to be.
+  void accept(int slot, std::span<const TokenId> tokens) { penalties_.accept(slot, tokens); }
   int num_rows() const { return num_rows_; }
   // What some row may draw depends on its latest tokens, so they must be on the host, and in the
   // request, before sample().

@@ -79,6 +79,7 @@ void Scheduler::settle_drafts(Request& request, const BatchRow& row, int num_sam
   const int num_rejected = row.num_drafts - num_accepted;
   if (request.num_computed > 0) request.num_computed -= num_rejected;
   if (request.num_placeholders > 0) request.num_placeholders -= num_rejected;
+  ++totals_.drafted_rows;
   totals_.draft_tokens += row.num_drafts;
   totals_.accepted_tokens += num_accepted;
 }
@@ -122,6 +123,18 @@ void Scheduler::take_drafts(Request& request, int index, const StepTokens& token
   const auto drafts = row_of(tokens.drafts, tokens.draft_width, index);
   if (request.in_prefill || request.state != RequestState::running) return request.drafts.clear();
   request.drafts.assign(drafts.begin(), drafts.end());
+}
+
+void Scheduler::set_drafts(const Request& request, std::span<const TokenId> drafts) {
+  assert(!options_.async);
+  if (request.state != RequestState::running || request.in_prefill) return;
+  // One more token follows those that hold, and no slot is taken that admission did not count.
+  const std::int64_t most_tokens =
+      std::min<std::int64_t>(request.max_total_tokens(), options_.max_model_len);
+  const std::int64_t room = most_tokens - request.num_tokens() - 1;
+  const auto count = std::clamp<std::int64_t>(room, 0, static_cast<std::int64_t>(drafts.size()));
+  auto& own = const_cast<Request&>(request).drafts;  // all requests are ours
+  own.assign(drafts.begin(), drafts.begin() + count);
 }
 
 void Scheduler::report_end(Request& request) {

@@ -89,6 +89,7 @@ struct SchedulerStats {
   std::int64_t generated_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t steps = 0;
+  std::int64_t drafted_rows = 0;  // with drafts to verify
   std::int64_t draft_tokens = 0;
   std::int64_t accepted_tokens = 0;  // drafts that held
 };
@@ -120,6 +121,10 @@ class Scheduler {
   // Appends what was sampled, ends what is done, frees blocks. Valid until the next commit.
   const StepResult& commit(const BatchPlan& plan, const StepTokens& tokens,
                            const TransferNews& transfers = {});
+
+  // What to verify with the request's next step, made on the host between a commit and the next
+  // schedule(); cut to what the request may still become. Not with SchedulerOptions::async.
+  void set_drafts(const Request& request, std::span<const TokenId> drafts);
 
   // Somebody is not finished or not reported yet, or blocks are still being sent. Where a step runs
   // nothing all the same, everyone waits for something outside: a grammar, a transfer.

@@ -104,6 +104,13 @@ struct RequestOutput {
 // Appends the later output of the same request.
 void merge(RequestOutput& into, RequestOutput&& next);
 
+// Drafts at one place behind the token that they follow.
+struct DraftPosition {
+  std::int64_t accepted = 0;
+
+  using Fields = FieldList<&DraftPosition::accepted>;
+};
+
 // State after a step, and counters since start.
 struct EngineStats {
   int num_running = 0;
@@ -121,6 +128,10 @@ struct EngineStats {
   std::int64_t steps = 0;
   std::int64_t late_allocations = 0;  // on the device after start-up; none should be
 
+  std::int64_t drafts = 0;                          // rows of steps that had any
+  std::int64_t draft_tokens = 0;                    // proposed and verified
+  std::vector<DraftPosition> draft_positions = {};  // empty: nobody drafts
+
   int step_tokens = 0;    // tokens in the step that this accompanies
   int step_requests = 0;  // rows in it
 
@@ -131,7 +142,8 @@ struct EngineStats {
                 &EngineStats::prefix_cache_queries, &EngineStats::prefix_cache_hits,
                 &EngineStats::prompt_tokens, &EngineStats::generation_tokens,
                 &EngineStats::preemptions, &EngineStats::steps, &EngineStats::step_tokens,
-                &EngineStats::step_requests, &EngineStats::late_allocations>;
+                &EngineStats::step_requests, &EngineStats::late_allocations, &EngineStats::drafts,
+                &EngineStats::draft_tokens, &EngineStats::draft_positions>;
 };
 
 // The common case of a decode step: one more token of a running request, and nothing else.

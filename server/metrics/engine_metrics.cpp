@@ -50,6 +50,10 @@ EngineSample sample_of(const EngineStats& stats) {
   sample.steps = stats.steps;
   sample.late_allocations = stats.late_allocations;
   sample.step_tokens = stats.step_tokens;
+  sample.drafts = stats.drafts;
+  sample.draft_tokens = stats.draft_tokens;
+  for (const DraftPosition& position : stats.draft_positions)
+    sample.accepted_drafts.push_back(position.accepted);
   return sample;
 }
 

@@ -49,6 +49,20 @@ constexpr auto kSuccess = "vllm:request_success_total";
 
 }  // namespace
 
+DraftMetrics::DraftMetrics(prometheus::Registry& r, const Labels& labels, std::size_t num_positions)
+    : drafts(counter(r, "vllm:spec_decode_num_drafts_total",
+                     "Steps of requests that had drafts to verify", labels)),
+      draft_tokens(counter(r, "vllm:spec_decode_num_draft_tokens_total", "Drafted tokens", labels)),
+      accepted_tokens(counter(r, "vllm:spec_decode_num_accepted_tokens_total",
+                              "Drafted tokens that held", labels)) {
+  for (std::size_t i = 0; i < num_positions; ++i) {
+    accepted_per_position.push_back(
+        &counter(r, "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+                 "Drafted tokens that held, by place behind the token they follow",
+                 with(labels, "position", std::to_string(i).c_str())));
+  }
+}
+
 EngineMetrics::EngineMetrics(prometheus::Registry& r, const Labels& labels, int max_model_len,
                              bool compat)
     : running(gauge(r, "vllm:num_requests_running", "Requests in model execution", labels)),
@@ -104,6 +118,8 @@ EngineMetrics::EngineMetrics(prometheus::Registry& r, const Labels& labels, int 
                         labels, kPhaseSeconds)),
       decode(histogram(r, "vllm:request_decode_time_seconds", "Running, after the first token",
                        labels, kPhaseSeconds)),
+      registry(r),
+      labels(labels),
       blocks(gauge(r, "quire:kv_blocks", "KV blocks that requests can use", labels)),
       free_blocks(gauge(r, "quire:kv_blocks_free", "KV blocks that no request uses", labels)),
       steps(counter(r, "quire:engine_steps_total", "Engine steps: a heartbeat", labels)),

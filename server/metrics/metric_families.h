@@ -8,7 +8,9 @@
 #include <prometheus/registry.h>
 
 #include <array>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace quire {
 
@@ -22,6 +24,14 @@ extern const Buckets kStepTokens;
 extern const Buckets kChoices;
 // 1, 2, 5, 10, … up to the limit.
 Buckets one_two_five(int limit);
+
+// Only where somebody drafts.
+struct DraftMetrics {
+  DraftMetrics(prometheus::Registry& registry, const Labels& labels, std::size_t num_positions);
+
+  prometheus::Counter &drafts, &draft_tokens, &accepted_tokens;
+  std::vector<prometheus::Counter*> accepted_per_position;
+};
 
 // One engine's series of the families that vLLM labels {model_name, engine}.
 struct EngineMetrics {
@@ -40,6 +50,10 @@ struct EngineMetrics {
   Histogram &request_max_tokens, &request_prefill_computed, &request_n, &step_tokens;
   Histogram &first_token, &token_gap, &time_per_token;
   Histogram &end_to_end, &queue, &inference, &prefill, &decode;
+
+  prometheus::Registry& registry;
+  const Labels labels;
+  std::optional<DraftMetrics> drafting;  // from the first step of an engine that drafts
 
   Gauge &blocks, &free_blocks;
   Counter &steps, &late_allocations;

@@ -95,6 +95,22 @@ void Metrics::add_memory(EngineId engine, const std::vector<MemorySample>& uses)
   }
 }
 
+namespace {
+
+void observe_drafts(EngineMetrics& m, const EngineSample& sample) {
+  if (!m.drafting) m.drafting.emplace(m.registry, m.labels, sample.accepted_drafts.size());
+  raise_to(m.drafting->drafts, sample.drafts);
+  raise_to(m.drafting->draft_tokens, sample.draft_tokens);
+  std::int64_t accepted = 0;
+  for (std::size_t i = 0; i < sample.accepted_drafts.size(); ++i) {
+    accepted += sample.accepted_drafts[i];
+    raise_to(*m.drafting->accepted_per_position[i], sample.accepted_drafts[i]);
+  }
+  raise_to(m.drafting->accepted_tokens, accepted);
+}
+
+}  // namespace
+
 void Metrics::observe_step(EngineId engine, const EngineSample& sample) {
   EngineMetrics& m = impl_->engine(engine);
   m.running.Set(sample.num_running);
@@ -110,6 +126,7 @@ void Metrics::observe_step(EngineId engine, const EngineSample& sample) {
   raise_to(m.generation_tokens, sample.generation_tokens);
   raise_to(m.steps, sample.steps);
   raise_to(m.late_allocations, sample.late_allocations);
+  if (!sample.accepted_drafts.empty()) observe_drafts(m, sample);
   if (sample.step_tokens > 0) m.step_tokens.Observe(sample.step_tokens);
   if (!impl_->options.compat) return;
   m.old_cache_usage->Set(sample.kv_cache_usage);

@@ -30,6 +30,9 @@ struct EngineSample {
   std::int64_t steps = 0;
   std::int64_t late_allocations = 0;
   int step_tokens = 0;
+  std::int64_t drafts = 0;  // rows of steps that had any
+  std::int64_t draft_tokens = 0;
+  std::vector<std::int64_t> accepted_drafts = {};  // by position; empty: nobody drafts
 };
 
 // What one purpose takes of an engine's device.

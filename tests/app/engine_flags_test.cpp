@@ -153,6 +153,37 @@ TEST_CASE("KV events can be configured as vLLM's JSON") {
   CHECK(refusal({"m", "--kv-events-config=[1]"}).find("JSON") != std::string::npos);
 }
 
+TEST_CASE("Speculative decoding is configured as vLLM's JSON") {
+  const auto speculative = [](const std::string& json) {
+    return parsed({"m", "--speculative-config=" + json}).speculative;
+  };
+  const SpeculativeConfig all = speculative(
+      R"({"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 2,
+          "prompt_lookup_max": 4})");
+  CHECK(all.method == DraftMethod::ngram);
+  CHECK(all.num_speculative_tokens == 3);
+  CHECK(all.prompt_lookup_min == 2);
+  CHECK(all.prompt_lookup_max == 4);
+  const auto of = [&](const char* more) {
+    return speculative(std::string(R"({"method": "ngram", "num_speculative_tokens": 1)") + more);
+  };
+  CHECK(of("}").prompt_lookup_min == 5);
+  CHECK(of("}").prompt_lookup_max == 5);
+  CHECK(of(R"(, "prompt_lookup_max": 3})").prompt_lookup_min == 3);
+  const auto refused = [](const std::string& json) {
+    return refusal({"m", "--speculative-config=" + json});
+  };
+  CHECK(refused(R"({"method": "eagle", "num_speculative_tokens": 3})").find("eagle") !=
+        std::string::npos);
+  CHECK(refused(R"({"method": "ngram"})").find("num_speculative_tokens") != std::string::npos);
+  CHECK(refused(R"({"num_speculative_tokens": 3})").find("method") != std::string::npos);
+  CHECK(refused(R"({"method": "ngram", "num_speculative_tokens": 0})")
+            .find("num_speculative_tokens") != std::string::npos);
+  CHECK(
+      refused(R"({"method": "ngram", "num_speculative_tokens": 3, "model": "x"})").find("model") !=
+      std::string::npos);
+}
+
 TEST_CASE("A wrong value is refused with its flag and what is allowed") {
   CHECK(refusal({"m", "--max-model-len=12x"}).find("--max-model-len") != std::string::npos);
   CHECK(refusal({"m", "--mamba-cache-mode=most"}).find("align") != std::string::npos);

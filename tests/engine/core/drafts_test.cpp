@@ -1,0 +1,221 @@
+// Drafts never change an answer: whoever proposes whatever, the tokens are those of the engine
+// without drafts, through chunks, cache hits, preemptions and every way of choosing a token.
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "tests/engine/core/stepped_engine.h"
+#include "tests/support/fake_constraint.h"
+
+namespace quire::test {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+constexpr int kMostDrafts = 4;
+
+// Knows the answers, and proposes right, wrong and half-right continuations of them.
+class Adversary final : public Drafter {
+ public:
+  Adversary(std::map<RequestId, Tokens> answers, unsigned seed)
+      : answers_(std::move(answers)), random_(seed) {}
+  void propose(const Request& request, int max_drafts, Tokens& drafts) override {
+    drafts.clear();
+    const Tokens& answer = answers_[request.id()];
+    const auto at = static_cast<std::size_t>(request.num_output());
+    const std::size_t count = random_() % (static_cast<std::size_t>(max_drafts) + 1);
+    const std::size_t right = random_() % (count + 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool knows = at + i < answer.size() && i < right;
+      drafts.push_back(knows ? answer[at + i] : static_cast<TokenId>(3 + random_() % 300));
+    }
+  }
+
+ private:
+  std::map<RequestId, Tokens> answers_;
+  std::mt19937 random_;
+};
+
+EngineConfig config_of(const std::string& model) {
+  EngineConfig config;
+  config.model.path = model;
+  config.model.dtype = DType::f32;
+  config.model.max_model_len = 256;
+  config.cache.kv_cache_memory_bytes = std::int64_t{64} << 20;
+  config.scheduler.max_num_seqs = 6;
+  config.scheduler.max_num_batched_tokens = 48;  // prompts come in chunks
+  config.cpu_threads = 1;
+  config.deterministic = true;  // a row of one token is computed as among others
+  return config;
+}
+
+EngineConfig with_drafts(EngineConfig config) {
+  config.speculative = {.method = DraftMethod::ngram,
+                        .num_speculative_tokens = kMostDrafts,
+                        .prompt_lookup_min = 1,
+                        .prompt_lookup_max = 3};
+  return config;
+}
+
+// Every way of choosing a token, on prompts that repeat themselves and share their beginnings.
+std::vector<AddRequest> requests() {
+  std::vector<AddRequest> requests;
+  std::mt19937 random(5);
+  for (int i = 0; i < 14; ++i) {
+    Tokens prompt;
+    for (int j = 0; j < 20 + i * 6; ++j) prompt.push_back(3 + (j * (i % 3 + 1)) % 23);
+    AddRequest request = greedy_request(std::move(prompt), 8 + static_cast<int>(random() % 40));
+    SamplingParams& params = request.sampling;
+    params.ignore_eos = true;
+    if (i % 2 == 1) params.temperature = i % 4 == 1 ? 0.3f : 1.f;
+    params.seed = 100 + static_cast<std::uint64_t>(i);
+    if (i % 3 == 0) params.repetition_penalty = 1.2f;
+    if (i % 5 == 0) params.frequency_penalty = 0.5f;
+    if (i % 7 == 1) params.presence_penalty = 0.7f;
+    if (i % 4 == 2) params.bad_words = {{{5}}, {{6, 7}}, {{8, 9, 10}}};
+    if (i % 6 == 3) params.logprobs = 3;
+    if (i % 5 == 4) params.logit_bias = {{9, 2.f}, {12, -5.f}};
+    if (i == 8) params.allowed_tokens = {4, 5, 6, 7, 8};
+    if (i == 9) params.top_k = 7, params.top_p = 0.8f;
+    if (i == 10) params.stop_token_ids = {3, 4, 5, 6, 7, 8, 9, 11, 13}, params.min_tokens = 6;
+    if (i == 11) params.max_tokens = 1;
+    if (i == 12) params.min_p = 0.05f;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+std::map<RequestId, RequestOutput> answers_of(SteppedEngine& engine) {
+  for (const AddRequest& request : requests()) engine.add(request);
+  engine.run();
+  CHECK(engine.core.stats().num_free_blocks == engine.core.stats().num_blocks);
+  return engine.outputs;
+}
+
+void check_equal(const std::map<RequestId, RequestOutput>& expected,
+                 const std::map<RequestId, RequestOutput>& got) {
+  REQUIRE(expected.size() == got.size());
+  for (const auto& [id, output] : expected) {
+    INFO("request " << id.value);
+    const RequestOutput& other = got.at(id);
+    REQUIRE(output.token_ids == other.token_ids);
+    CHECK(output.finish_reason == other.finish_reason);
+    CHECK(output.stop_token == other.stop_token);
+    REQUIRE(output.logprobs.size() == other.logprobs.size());
+    for (std::size_t i = 0; i < output.logprobs.size(); ++i) {
+      CHECK(output.logprobs[i].chosen.token == other.logprobs[i].chosen.token);
+      CHECK(output.logprobs[i].chosen.logprob == other.logprobs[i].chosen.logprob);
+      CHECK(output.logprobs[i].rank == other.logprobs[i].rank);
+    }
+  }
+}
+
+std::int64_t num_accepted(const EngineStats& stats) {
+  std::int64_t accepted = 0;
+  for (const DraftPosition& position : stats.draft_positions) accepted += position.accepted;
+  return accepted;
+}
+
+TEST_CASE("with drafts the answers are those without", "[engine][core][drafts]") {
+  const auto model =
+      GENERATE(as<std::string>(), "models/quire-tiny", "tests/data/golden/models/deepseek-v3",
+               "tests/data/golden/models/phi3-longrope");
+  INFO(model);
+  EngineConfig config = config_of(model);
+  SteppedEngine plain(config);
+  const auto expected = answers_of(plain);
+  CHECK(plain.core.stats().draft_positions.empty());
+  std::map<RequestId, Tokens> answers;
+  for (const auto& [id, output] : expected) answers[id] = output.token_ids;
+
+  SECTION("prompt lookup") {
+    SteppedEngine engine(with_drafts(config));
+    check_equal(expected, answers_of(engine));
+    const EngineStats stats = engine.core.stats();
+    CHECK(stats.drafts > 0);
+    CHECK(stats.draft_tokens >= stats.drafts);
+    CHECK(stats.draft_positions.size() == kMostDrafts);
+  }
+  SECTION("an adversary, in a pool that is too small for all") {
+    // A request at its longest, and the null block.
+    config.cache.num_gpu_blocks_override =
+        static_cast<int>(plain.core.plan().kv.workers.front().needed_blocks) + 1;
+    std::int64_t num_preemptions = 0;
+    for (unsigned seed = 1; seed <= 3; ++seed) {
+      SteppedEngine engine(with_drafts(config));
+      engine.core.use_drafter(std::make_unique<Adversary>(answers, seed));
+      check_equal(expected, answers_of(engine));
+      const EngineStats stats = engine.core.stats();
+      CHECK(num_accepted(stats) > 20);
+      CHECK(num_accepted(stats) < stats.draft_tokens);
+      num_preemptions += stats.preemptions;
+    }
+    // Its window gives blocks back as fast as its requests take them.
+    if (model.find("phi3") == std::string::npos) CHECK(num_preemptions > 0);
+  }
+}
+
+TEST_CASE("right drafts save steps", "[engine][core][drafts]") {
+  const EngineConfig config = config_of("models/quire-tiny");
+  AddRequest request = greedy_request({20, 21, 22, 23}, 60);
+  request.sampling.ignore_eos = true;
+  SteppedEngine plain(config);
+  const Tokens answer = plain.finish(request).token_ids;
+
+  class Oracle final : public Drafter {
+   public:
+    explicit Oracle(Tokens answer) : answer_(std::move(answer)) {}
+    void propose(const Request& own, int max_drafts, Tokens& drafts) override {
+      const auto begin = answer_.begin() + std::min<std::ptrdiff_t>(own.num_output(), 60);
+      drafts.assign(begin, begin + std::min<std::ptrdiff_t>(max_drafts, answer_.end() - begin));
+    }
+
+   private:
+    const Tokens answer_;
+  };
+  SteppedEngine engine(with_drafts(config));
+  engine.core.use_drafter(std::make_unique<Oracle>(answer));
+  CHECK(engine.finish(request).token_ids == answer);
+  // The first token alone, then five a step; the last step has no room for four drafts.
+  CHECK(engine.core.stats().steps == 1 + 12);
+  CHECK(engine.core.stats().drafts == 12);
+  CHECK(engine.core.stats().draft_tokens == num_accepted(engine.core.stats()));
+}
+
+TEST_CASE("drafts that a constraint refuses change nothing", "[engine][core][drafts]") {
+  const BackendFactory backend = [](const EngineConfig& config) {
+    EngineBackend made = cpu_backend(config);
+    made.compile_constraint = compile_fake;
+    return made;
+  };
+  const auto ask = [](SteppedEngine& engine) {
+    for (const char* text : {"30 31 32 33 34 35 36|30 31 40 41 42", "50|51 52 53 54 55 56 57 58"}) {
+      AddRequest request = greedy_request({20, 21, 22, 23}, 20);
+      request.sampling.constraint = ConstraintSpec{.kind = ConstraintKind::choice, .text = text};
+      engine.add(std::move(request));
+    }
+    while (engine.core.has_work()) engine.step();
+    return engine.outputs;
+  };
+  const EngineConfig config = config_of("models/quire-tiny");
+  SteppedEngine plain(config, backend);
+  const auto expected = ask(plain);
+  std::map<RequestId, Tokens> answers;
+  for (const auto& [id, output] : expected) {
+    answers[id] = output.token_ids;
+    CHECK(output.finish_reason == FinishReason::stop);
+  }
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    SteppedEngine engine(with_drafts(config), backend);
+    engine.core.use_drafter(std::make_unique<Adversary>(answers, seed));
+    check_equal(expected, ask(engine));
+  }
+}
+
+TEST_CASE("a model with recurrent states refuses drafts by name", "[engine][core][drafts]") {
+  const EngineConfig config = with_drafts(config_of("tests/data/golden/models/qwen3-5"));
+  CHECK_THROWS_WITH(SteppedEngine(config),
+                    Catch::Contains("--speculative-config") && Catch::Contains("recurrent states"));
+}
+
+}  // namespace
+}  // namespace quire::test
