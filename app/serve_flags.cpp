@@ -3,8 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iostream>
+#include <sstream>
 
 #include "app/backends.h"
 #include "app/engine_flags.h"
@@ -50,6 +52,17 @@ void add_seconds(CLI::App& app, const std::string& flag, milliseconds& value,
       ->type_name("SECONDS");
 }
 
+std::vector<NamedKey> read_key_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    throw CLI::ValidationError("--api-key-file", path + " cannot be read, or is empty");
+  }
+  auto keys = parse_key_file(text.str());
+  if (!keys) throw CLI::ValidationError("--api-key-file", path + ": " + keys.error().detail);
+  return std::move(*keys);
+}
+
 void add_listening_flags(CLI::App& app, ServerConfig& server) {
   auto* host = app.add_option("--host", server.host, "Address to listen on (0.0.0.0)");
   auto* port = app.add_option("--port", server.port, "Port to listen on (8000); 0: any")
@@ -65,6 +78,11 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
                  "Key that everything but probes, /version and /metrics asks for, as Authorization: "
                  "Bearer or X-Api-Key; several may be given")
       ->envname("VLLM_API_KEY");
+  app.add_option_function<std::string>(
+         "--api-key-file",
+         [&server](const std::string& path) { server.named_keys = read_key_file(path); },
+         "Keys by their SHA-256, a line each: NAME SHA256 [concurrency=N]")
+      ->type_name("FILE");
   app.add_option("--metrics-api-key", server.metrics_api_keys,
                  "Key that /metrics asks for; several may be given");
   app.add_option("--max-body-bytes", server.limits.body_bytes, "Largest request body (32 MiB)")
@@ -78,6 +96,8 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
               "A connection may be idle so long (75)");
   add_seconds(app, "--request-timeout", server.limits.body_timeout,
               "A request's body must arrive within this (60)");
+  add_seconds(app, "--drain-delay", server.drain_delay,
+              "After SIGTERM, /health says no so long before connections are refused (0)");
   add_seconds(app, "--shutdown-timeout", server.shutdown_timeout,
               "After SIGTERM, running requests may take so long to finish (30)");
   app.add_flag("--keep-after-engine-death", server.keep_after_engine_death,
@@ -139,6 +159,11 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
       app, "--engine-timeout", flags.engine_timeout,
       "Give up an engine process that does not answer for so long; it is taken back when it "
       "returns (10)");
+  app.add_flag("--access-log", flags.server.access_log,
+               "Log each request: id, W3C trace, name of the key, path, status, seconds");
+  add_seconds(app, "--engine-stall-timeout", flags.server.stall_timeout,
+              "/health/live says no when an engine with requests says nothing for so long (120); 0: "
+              "never");
   add_seconds(app, "--engine-ready-timeout", flags.engine_ready_timeout,
               "Give up when an engine says nothing for so long while it starts (600)");
   app.add_flag("--metrics-compat", flags.metrics_compat,

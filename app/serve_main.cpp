@@ -66,7 +66,7 @@ void print_welcome(const std::string& address, const ServeFlags& flags) {
 void warn_if_open(const ServerConfig& server) {
   const bool is_public = server.uds.empty() && (server.host.empty() || server.host == "0.0.0.0" ||
                                                 server.host == "::");
-  if (!is_public || !server.api_keys.empty()) return;
+  if (!is_public || !server.api_keys.empty() || !server.named_keys.empty()) return;
   log::warn("server.open", {{"host", server.host},
                             {"because", "whoever reaches this machine may use the model; give "
                                         "--api-key, or --host 127.0.0.1"}});
@@ -133,14 +133,19 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   EngineGroup engines(pool, std::move(local.ends), config_for_engines(flags),
                       {.ready_timeout = flags.engine_ready_timeout});
   asio::thread_pool worker(static_cast<std::size_t>(text_workers()));
-  // A closed terminal (SIGHUP) drains as well.
-  asio::signal_set signals(co_await asio::this_coro::executor, SIGINT, SIGTERM, SIGHUP);
+  // SIGHUP reads the certificate again where there is one; else it is a closed terminal, and drains.
+  const auto strand = co_await asio::this_coro::executor;
+  const bool has_tls = !flags.server.ssl_certfile.empty();
+  asio::signal_set signals(strand, SIGINT, SIGTERM), hang_ups(strand);
+  (has_tls ? hang_ups : signals).add(SIGHUP);
   ServerHooks hooks;
   hooks.on_ready = [&flags](const std::string& address) { print_welcome(address, flags); };
   hooks.on_overdue = end_overdue;
   co_await run_server(
       {flags.server, flags.engine, engines, *text, metrics, pool, worker.get_executor()}, hooks,
-      [&signals] { return wait_for_signal(signals); });
+      [&signals] { return wait_for_signal(signals); },
+      has_tls ? [&hang_ups] { return wait_for_signal(hang_ups); }
+              : std::function<awaitable<void>()>());
 }
 
 }  // namespace

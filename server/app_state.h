@@ -23,12 +23,13 @@ struct AppState {
   Metrics& metrics;
   asio::any_io_executor worker;  // for what takes longer than a probe may wait
 
-  Auth auth{config.api_keys};
+  Auth auth{config.api_keys, config.named_keys};
   Auth metrics_auth{config.metrics_api_keys};
   ByteBudget bodies{config.limits.body_bytes_in_flight};
   log::Limit stray_lines{5};  // a second, of requests for nothing that there is
   std::int64_t started = 0;  // seconds since the epoch
-  std::atomic<bool> stopping{false};
+  std::atomic<bool> leaving{false};   // asked to stop: not ready any more, though still accepting
+  std::atomic<bool> stopping{false};  // no request is accepted
   std::atomic<int> num_running{0};  // requests under way, as /load says
 };
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "server/http/key_file.h"
+
 namespace quire {
 
 struct HttpLimits {
@@ -31,8 +33,12 @@ struct ServerConfig {
   std::string model_root;                       // the directory, as /v1/models shows it
   std::vector<std::string> api_keys;            // empty: open
   std::vector<std::string> metrics_api_keys;    // of /metrics; empty: open
+  std::vector<NamedKey> named_keys;             // of --api-key-file
+  bool access_log = false;                      // a line per request
   std::chrono::milliseconds shutdown_timeout{30'000};
   bool keep_after_engine_death = false;  // answer 503 for ever instead of ending
+  std::chrono::milliseconds drain_delay{0};         // not ready, but still accepting
+  std::chrono::milliseconds stall_timeout{120'000};  // of an engine that says nothing; 0: never
 };
 
 }  // namespace quire

@@ -104,6 +104,12 @@ std::optional<asio::ssl::context> tls_context(const ServerConfig& config) {
   check(error, "--ssl-certfile", config.ssl_certfile);
   context.use_private_key_file(config.ssl_keyfile, asio::ssl::context::pem, error);
   check(error, "--ssl-keyfile", config.ssl_keyfile);
+  if (SSL_CTX_check_private_key(context.native_handle()) != 1) {
+    throw Failure({ErrorCode::invalid_argument,
+                   fmt::format("--ssl-keyfile: {} is not the key of {}", config.ssl_keyfile,
+                               config.ssl_certfile),
+                   "--ssl-keyfile"});
+  }
   return context;
 }
 
@@ -188,6 +194,16 @@ awaitable<void> Listener::accept(AppState& app) {
       continue;
     }
     state_->sessions.spawn_on(strand, counted_session(strand, std::move(stream), app));
+  }
+}
+
+Result<void> Listener::reload_tls() {
+  if (!state_->tls) return {};
+  try {
+    state_->tls = tls_context(state_->config);  // running connections hold the old one
+    return {};
+  } catch (const Failure& failure) {
+    return failure.error();
   }
 }
 

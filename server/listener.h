@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/async.h"
+#include "base/result.h"
 #include "server/app_state.h"
 
 namespace quire {
@@ -21,6 +22,9 @@ class Listener {
 
   // Accepts until cancelled or stopped.
   awaitable<void> accept(AppState& app);
+  // Reads certificate and key again, for connections from now on. The error leaves what there is.
+  // Without TLS there is nothing to read.
+  Result<void> reload_tls();
   // Stops accepting; sessions end after the request they are in, or at once if they are in none.
   void stop(AppState& app);
   // Waits until the last session has ended.

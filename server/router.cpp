@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "server/http/error_reply.h"
 #include "server/http/path_hint.h"
+#include "server/http/trace_id.h"
 #include "server/routes/routes.h"
 
 namespace quire {
@@ -43,6 +44,9 @@ constexpr std::array kRoutes = {
     Route{"/detokenize", Method::post, post_detokenize, engine | json_body},
     Route{"/", Method::get, get_index},
     Route{"/health", Method::get, get_health, kProbe},
+    Route{"/health/ready", Method::get, get_ready, kProbe},
+    Route{"/ready", Method::get, get_ready, kProbe},
+    Route{"/readyz", Method::get, get_ready, kProbe},
     Route{"/health/live", Method::get, get_live, kProbe},
     Route{"/ping", Method::get, get_health, kProbe},
     Route{"/ping", Method::post, get_health, kProbe},
@@ -102,10 +106,10 @@ Reply no_route(const Found& found, const HttpRequest& request) {
   return reply;
 }
 
-bool has_key(const Route& route, const HttpRequest& request, const AppState& app) {
+bool has_key(const Route& route, const HttpRequest& request, AppState& app) {
   if (route.needs & no_key) return true;
-  const Auth& auth = route.needs & metrics_key ? app.metrics_auth : app.auth;
-  return auth.allows(request.authorization) || auth.knows(request.api_key);
+  Auth& auth = route.needs & metrics_key ? app.metrics_auth : app.auth;
+  return auth.allows(request.authorization, request.api_key);
 }
 
 // The media type alone; parameters such as charset may follow. Without one a web page could post
@@ -131,7 +135,7 @@ std::optional<Error> engine_trouble(const AppState& app) {
 }
 
 std::optional<Reply> refusal_of(const Route& route, const HttpRequest& request,
-                                const AppState& app) {
+                                AppState& app) {
   if (!has_key(route, request, app)) {
     return error_reply({ErrorCode::unauthorized, {}, {}});
   }
@@ -151,10 +155,33 @@ std::optional<Reply> refusal_of(const Route& route, const HttpRequest& request,
   return std::nullopt;
 }
 
-struct CountRunning {
-  explicit CountRunning(std::atomic<int>& n) : num(n) { ++num; }
-  ~CountRunning() { --num; }
-  std::atomic<int>& num;
+// A request under way: for /load, and of its key.
+class CountRunning {
+ public:
+  CountRunning(const HttpRequest& request, AppState& app)
+      : num_(app.num_running), key_(app.auth.find(request.authorization, request.api_key)) {
+    ++num_;
+    over_limit_ = key_ && !key_->begin();
+  }
+  ~CountRunning() {
+    --num_;
+    if (key_ && !over_limit_) key_->end();
+  }
+  CountRunning(const CountRunning&) = delete;
+  CountRunning& operator=(const CountRunning&) = delete;
+
+  // Unset: it may run.
+  std::optional<Reply> refusal() const {
+    if (!over_limit_) return std::nullopt;
+    return plain_error_reply(429, fmt::format("The key {} has {} requests under way, as many as it "
+                                              "may",
+                                              key_->key().name, key_->key().max_concurrency));
+  }
+
+ private:
+  std::atomic<int>& num_;
+  KeyInUse* key_;
+  bool over_limit_ = false;
 };
 
 awaitable<void> run_handler(const Route& route, Exchange& exchange, AppState& app) {
@@ -184,14 +211,21 @@ void log_and_count(const Route* route, const Exchange& exchange, AppState& app) 
   const auto elapsed = std::chrono::steady_clock::now() - exchange.arrival();
   const double seconds = std::chrono::duration<double>(elapsed).count();
   const int status = exchange.status() ? exchange.status() : 499;  // the client left
+  const HttpRequest& request = exchange.request();
   const bool is_stray = !route && status >= 400;
-  const auto level = is_stray && app.stray_lines.allows() ? log::Level::info : log::Level::debug;
-  log::write(level, "http.request",
-             {{"request_id", exchange.id()},
-              {"method", exchange.request().method_name},
-              {"path", exchange.request().path},
-              {"status", status},
-              {"seconds", seconds}});
+  const bool wanted = app.config.access_log || (is_stray && app.stray_lines.allows());
+  const auto level = wanted ? log::Level::info : log::Level::debug;
+  if (log::enabled(level)) {
+    const KeyInUse* const key = app.auth.find(request.authorization, request.api_key);
+    log::write(level, "http.request",
+               {{"request_id", exchange.id()},
+                {"trace_id", trace_id_of(request.traceparent)},
+                {"key", key ? std::string_view(key->key().name) : std::string_view()},
+                {"method", request.method_name},
+                {"path", request.path},
+                {"status", status},
+                {"seconds", seconds}});
+  }
   if (route && route->needs & uncounted) return;
   app.metrics.observe_http(route ? route->path : "none", method_label(exchange.request()), status,
                            seconds);
@@ -201,10 +235,13 @@ awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& a
   if (auto refusal = refusal_of(route, exchange.request(), app)) {
     co_return co_await exchange.reply(std::move(*refusal));
   }
-  if (!co_await exchange.receive_body(app.bodies)) co_return;
-  if (!(route.needs & engine)) co_return co_await run_handler(route, exchange, app);
-  const CountRunning count(app.num_running);
-  co_await run_handler(route, exchange, app);
+  if (!(route.needs & engine)) {
+    if (co_await exchange.receive_body(app.bodies)) co_await run_handler(route, exchange, app);
+    co_return;
+  }
+  const CountRunning running(exchange.request(), app);
+  if (auto refusal = running.refusal()) co_return co_await exchange.reply(std::move(*refusal));
+  if (co_await exchange.receive_body(app.bodies)) co_await run_handler(route, exchange, app);
 }
 
 }  // namespace

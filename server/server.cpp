@@ -50,12 +50,39 @@ awaitable<void> run_engines(Running& server) {
   while (!ends_by_death(server)) co_await sleep_for(kDeathCheck);
 }
 
+// Not ready, but still accepting, until those who send requests know it.
+awaitable<void> let_it_be_known(Running& server) {
+  server.app.leaving = true;
+  const auto delay = server.parts.config.drain_delay;
+  if (delay.count() == 0) co_return;
+  log::info("server.leaving", {{"seconds", delay.count() / 1000.0}});
+  co_await sleep_for(delay);
+}
+
+awaitable<void> reload_for_ever(Listener& listener,
+                                std::function<awaitable<void>()> next_reload) {
+  while (true) {
+    co_await next_reload();
+    if (const auto done = listener.reload_tls(); !done) {
+      log::error("tls.not_reloaded", {{"error", done.error().detail}});
+    } else {
+      log::info("tls.reloaded");
+    }
+  }
+}
+
 awaitable<void> drain(Running& server) {
   const auto timeout = server.parts.config.shutdown_timeout;
   log::info("server.draining",
             {{"running", server.app.num_running.load()}, {"seconds", timeout.count() / 1000.0}});
   co_await server.parts.engines.drain(std::chrono::steady_clock::now() + timeout);
   co_await with_timeout(kGoodbye, server.listener.wait());
+}
+
+awaitable<void> leave(Running& server) {
+  co_await let_it_be_known(server);
+  server.listener.stop(server.app);
+  co_await drain(server);
 }
 
 // For ever.
@@ -68,7 +95,8 @@ awaitable<void> report_overdue(ServerHooks& hooks) {
 }  // namespace
 
 awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
-                           std::function<awaitable<void>()> next_stop) {
+                           std::function<awaitable<void>()> next_stop,
+                           std::function<awaitable<void>()> next_reload) {
   const auto strand = co_await asio::this_coro::executor;
   AppState app{parts.config, parts.engine_config, parts.engines, parts.text,
                parts.metrics, parts.worker};
@@ -78,14 +106,14 @@ awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
   Running server{parts, hooks, app, listener, feed};
   TaskGroup accepting(strand);
   accepting.spawn(listener.accept(app));
+  if (next_reload) accepting.spawn(reload_for_ever(listener, next_reload));
   log::info("server.listening", {{"address", listener.address()}});
   if (hooks.on_listening) hooks.on_listening(listener.address());
 
   std::exception_ptr failure;
   try {
     co_await first_of(run_engines(server), next_stop());
-    listener.stop(app);
-    co_await first_of(drain(server), next_stop());
+    co_await first_of(leave(server), next_stop());
   } catch (...) {
     failure = std::current_exception();
   }

@@ -38,10 +38,13 @@ struct ServerHooks {
   std::function<void()> on_overdue{};
 };
 
-// Until `stop` ends: then no request is accepted, running ones may finish within the shutdown
-// timeout. A second end of `stop_now` cuts that short. Throws Failure when the engines do not
-// start, EngineDied when one has died later, unless the configuration says to stay.
+// Until next_stop() first ends: then it is not ready any more; after the drain delay no request is
+// accepted, and running ones may finish within the shutdown timeout. Its second end cuts all that
+// short. `next_reload` ends whenever the certificate shall be read again; it may be empty. Throws
+// Failure when the engines do not start, EngineDied when one has died later, unless the
+// configuration says to stay.
 awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
-                           std::function<awaitable<void>()> next_stop);
+                           std::function<awaitable<void>()> next_stop,
+                           std::function<awaitable<void>()> next_reload = {});
 
 }  // namespace quire

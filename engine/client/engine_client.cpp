@@ -53,6 +53,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       const std::lock_guard lock(mutex_);
       if (status_.state != EngineState::ready)
         return Error{ErrorCode::unavailable, status_.error, {}};
+      if (live_.empty()) last_step_ = Clock::now();  // it had nothing to say before
       Live& live = live_[id];
       live.buffer = buffer;
       if (callbacks_.retry) live.request = request;
@@ -115,6 +116,10 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   int num_live() const {
     const std::lock_guard lock(mutex_);
     return static_cast<int>(live_.size());
+  }
+  Clock::duration silence() const {
+    const std::lock_guard lock(mutex_);
+    return live_.empty() ? Clock::duration::zero() : Clock::now() - last_step_;
   }
 
  private:
@@ -198,6 +203,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     {
       const std::lock_guard lock(mutex_);
       stats_ = step.stats;
+      last_step_ = Clock::now();
       readers_.clear();
       for (const TokenOutput& output : step.tokens) readers_.push_back(reader_of(output.id, false));
       for (const RequestOutput& output : step.requests) {
@@ -262,6 +268,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   mutable std::mutex mutex_;  // what follows
   EngineStatus status_;
   Ready ready_;
+  Clock::time_point last_step_;  // or when it got work
   EngineStats stats_;
   LiveRequests live_;
 };
@@ -282,6 +289,7 @@ EngineStatus EngineClient::status() const { return impl_->status(); }
 Ready EngineClient::ready() const { return impl_->ready(); }
 EngineStats EngineClient::stats() const { return impl_->stats(); }
 int EngineClient::num_live() const { return impl_->num_live(); }
+Clock::duration EngineClient::silence() const { return impl_->silence(); }
 
 Result<Generation> EngineClient::submit(AddRequest request) {
   auto buffer = impl_->submit(std::move(request));

@@ -52,6 +52,8 @@ class EngineClient {
   Ready ready() const;  // of a ready engine
   EngineStats stats() const;
   int num_live() const;  // submitted, and the end has not come back
+  // For how long it has had requests and said nothing; 0: it has none.
+  Clock::duration silence() const;
 
   // overloaded: the channel is full. unavailable: dead.
   Result<Generation> submit(AddRequest request);

@@ -106,13 +106,23 @@ class EngineGroup::Impl {
     return sum;
   }
 
+  bool has_room() const {
+    return std::ranges::any_of(
+        engines_, [&](const auto& engine) { return engine->num_live() < max_live(); });
+  }
+
+  Clock::duration silence() const {
+    auto longest = Clock::duration::zero();
+    for (const auto& engine : engines_) longest = std::max(longest, engine->silence());
+    return longest;
+  }
+
   Result<Generation> submit(AddRequest request) {
     if (auto ok = accepts(request); !ok) return ok.error();
     request.id = RequestId{++last_id_};
     EngineClient* const engine = least_loaded();
     if (engine == nullptr) return Error{ErrorCode::overloaded, "starting: " + progress(), {}};
-    if (engine->num_live() >=
-        config_.scheduler.max_num_seqs + config_.scheduler.max_num_queued_reqs) {
+    if (engine->num_live() >= max_live()) {
       return Error{ErrorCode::overloaded,
                    std::to_string(config_.scheduler.max_num_queued_reqs) +
                        " requests wait already (--max-num-queued-reqs)",
@@ -162,6 +172,10 @@ class EngineGroup::Impl {
                     " is not in the vocabulary of " + std::to_string(vocab_size));
     }
     return validate(request.sampling, vocab_size);
+  }
+
+  int max_live() const {
+    return config_.scheduler.max_num_seqs + config_.scheduler.max_num_queued_reqs;
   }
 
   // Of those that are ready; null: none is. Among equals the next one after the last choice.
@@ -288,6 +302,8 @@ const ReadyInfo& EngineGroup::ready() const { return impl_->ready(); }
 int EngineGroup::num_engines() const { return impl_->num_engines(); }
 EngineStats EngineGroup::stats(EngineId engine) const { return impl_->stats(engine); }
 int EngineGroup::num_live() const { return impl_->num_live(); }
+bool EngineGroup::has_room() const { return impl_->has_room(); }
+Clock::duration EngineGroup::silence() const { return impl_->silence(); }
 Result<Generation> EngineGroup::submit(AddRequest request) {
   return impl_->submit(std::move(request));
 }

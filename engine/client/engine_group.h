@@ -53,6 +53,9 @@ class EngineGroup {
   EngineStats stats(EngineId engine) const;  // after its latest step
   int num_live() const;                      // requests that have not ended
 
+  bool has_room() const;                     // a request would be taken, not refused as overloaded
+  Clock::duration silence() const;           // the longest of an engine that has requests
+
   // To the engine with the fewest live requests; fills in the id. Errors: overloaded (starting, or
   // queue full), unavailable (draining, dead), invalid_argument (prompt or parameters).
   Result<Generation> submit(AddRequest request);

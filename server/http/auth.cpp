@@ -19,24 +19,26 @@ std::array<unsigned char, 32> sha256(std::string_view text) {
 
 }  // namespace
 
-Auth::Auth(const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) keys_.push_back(sha256(key));
+Auth::Auth(const std::vector<std::string>& keys, const std::vector<NamedKey>& named) {
+  for (const std::string& key : keys) keys_.emplace_back(NamedKey{{}, sha256(key)});
+  for (const NamedKey& key : named) keys_.emplace_back(key);
 }
 
-bool Auth::allows(std::string_view authorization) const {
-  if (keys_.empty()) return true;
-  if (!boost::beast::iequals(authorization.substr(0, kScheme.size()), kScheme)) return false;
-  return knows(authorization.substr(kScheme.size()));
-}
-
-bool Auth::knows(std::string_view key) const {
-  if (key.empty()) return false;
-  const Digest given = sha256(key);
-  int matches = 0;  // all keys are looked at
-  for (const Digest& one : keys_) {
-    matches += CRYPTO_memcmp(one.data(), given.data(), given.size()) == 0;
+KeyInUse* Auth::find(std::string_view authorization, std::string_view bare_key) {
+  if (boost::beast::iequals(authorization.substr(0, kScheme.size()), kScheme)) {
+    if (KeyInUse* const key = find_key(authorization.substr(kScheme.size()))) return key;
   }
-  return matches > 0;
+  return find_key(bare_key);
+}
+
+KeyInUse* Auth::find_key(std::string_view key) {
+  if (key.empty()) return nullptr;
+  const auto given = sha256(key);
+  KeyInUse* found = nullptr;  // all keys are looked at
+  for (KeyInUse& one : keys_) {
+    if (CRYPTO_memcmp(one.key().sha256.data(), given.data(), given.size()) == 0) found = &one;
+  }
+  return found;
 }
 
 }  // namespace quire

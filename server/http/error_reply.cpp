@@ -23,7 +23,7 @@ constexpr std::array kTable = {
     Row{ErrorCode::too_large, 413, "Content Too Large"},
     Row{ErrorCode::timeout, 408, "Request Timeout"},
     Row{ErrorCode::unauthorized, 401, "Unauthorized"},
-    Row{ErrorCode::unsupported, 501, "NotImplementedError"},
+    Row{ErrorCode::unsupported, 400, "BadRequestError"},
     Row{ErrorCode::overloaded, 503, "Service Unavailable", 1},
     Row{ErrorCode::unavailable, 503, "Service Unavailable", 5},
     Row{ErrorCode::cancelled, 400, "BadRequestError"},
@@ -71,7 +71,7 @@ Reply plain_error_reply(int status, const std::string& message) {
   const auto phrase = http::obsolete_reason(http::int_to_status(status));
   return {.status = status,
           .body = openapi::error_json(message, std::string_view(phrase), {}, status),
-          .retry_after = status == 503 ? 1 : 0};
+          .retry_after = status == 503 || status == 429 ? 1 : 0};
 }
 
 }  // namespace quire

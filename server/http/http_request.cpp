@@ -63,6 +63,7 @@ HttpRequest request_of(const Parser& parser) {
   request.content_encoding = header(http::field::content_encoding);
   request.request_id = header("X-Request-Id");
   request.origin = header(http::field::origin);
+  request.traceparent = header("traceparent");
   request.version = message.version();
   request.keep_alive = message.keep_alive();
   return request;

@@ -1,6 +1,9 @@
-// GET /, /health, /health/live, /ping, /version, /load, /metrics
+// GET /, /health, /health/ready, /health/live, /ping, /version, /load, /metrics
+
+#include <fmt/format.h>
 
 #include <boost/asio/awaitable.hpp>
+#include <chrono>
 
 #include "openapi/json_writer.h"
 #include "server/http/error_reply.h"
@@ -20,6 +23,7 @@ constexpr Link kLinks[] = {
     {"/tokenize", "POST: text or messages to token ids"},
     {"/detokenize", "POST: token ids to text"},
     {"/health", "200 when requests are taken"},
+    {"/health/ready", "the same, with the reason where it is not so"},
     {"/health/live", "200 while the server is worth keeping"},
     {"/version", "this server's version"},
     {"/load", "requests under way"},
@@ -50,6 +54,32 @@ std::string index_html() {
 
 Reply bare(int status) { return {.status = status, .body = {}, .content_type = {}}; }
 
+// 503 where there is a reason.
+Reply condition(std::string_view status, std::string_view reason) {
+  Reply reply{.status = reason.empty() ? 200 : 503};
+  openapi::JsonWriter json(reply.body);
+  json.begin_object().key("status").string(status);
+  if (!reason.empty()) json.key("reason").string(reason);
+  json.end_object();
+  return reply;
+}
+
+std::string why_not_ready(const AppState& app) {
+  if (app.leaving) return "the server was asked to stop";
+  switch (app.engines.state()) {
+    case EngineGroupState::starting:
+      return "starting: " + app.engines.progress();
+    case EngineGroupState::draining:
+      return "the server was asked to stop";
+    case EngineGroupState::dead:
+      return "the engine is dead: " + app.engines.error();
+    case EngineGroupState::ready:
+      break;
+  }
+  if (!app.engines.has_room()) return "the queue is full (--max-num-queued-reqs)";
+  return {};
+}
+
 }  // namespace
 
 awaitable<void> get_index(Exchange& exchange, AppState&) {
@@ -59,15 +89,33 @@ awaitable<void> get_index(Exchange& exchange, AppState&) {
   co_await exchange.reply(std::move(reply));
 }
 
-// Ready: new requests are taken.
+// Up: loaded, and not asked to stop.
 awaitable<void> get_health(Exchange& exchange, AppState& app) {
-  const bool ready = app.engines.state() == EngineGroupState::ready && !app.stopping;
-  co_await exchange.reply(bare(ready ? 200 : 503));
+  const bool up = app.engines.state() == EngineGroupState::ready && !app.leaving;
+  co_await exchange.reply(bare(up ? 200 : 503));
 }
 
-// Alive: worth keeping, though perhaps still starting or already draining.
+// Ready: a request that came now would be taken.
+awaitable<void> get_ready(Exchange& exchange, AppState& app) {
+  const std::string why_not = why_not_ready(app);
+  co_await exchange.reply(condition(why_not.empty() ? "ready" : "not ready", why_not));
+}
+
+// Alive: worth keeping, though perhaps still starting or already draining. An engine that has work
+// and says nothing for long will not come back by itself.
 awaitable<void> get_live(Exchange& exchange, AppState& app) {
-  co_await exchange.reply(bare(app.engines.state() == EngineGroupState::dead ? 503 : 200));
+  const auto limit = app.config.stall_timeout;
+  if (app.engines.state() == EngineGroupState::dead) {
+    co_return co_await exchange.reply(condition("dead", app.engines.error()));
+  }
+  const auto silence = app.engines.silence();
+  if (limit.count() > 0 && silence > limit) {
+    co_return co_await exchange.reply(condition(
+        "stalled", fmt::format("an engine has requests and has said nothing for {:.1f} s "
+                               "(--engine-stall-timeout)",
+                               std::chrono::duration<double>(silence).count())));
+  }
+  co_await exchange.reply(bare(200));
 }
 
 awaitable<void> get_version(Exchange& exchange, AppState&) {

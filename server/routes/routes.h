@@ -17,6 +17,7 @@ awaitable<void> get_models(Exchange& exchange, AppState& app);
 awaitable<void> get_model(Exchange& exchange, AppState& app);
 awaitable<void> get_index(Exchange& exchange, AppState& app);
 awaitable<void> get_health(Exchange& exchange, AppState& app);
+awaitable<void> get_ready(Exchange& exchange, AppState& app);
 awaitable<void> get_live(Exchange& exchange, AppState& app);
 awaitable<void> get_version(Exchange& exchange, AppState& app);
 awaitable<void> get_load(Exchange& exchange, AppState& app);

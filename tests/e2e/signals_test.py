@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ class Server:
 
     def wait(self):
         for line in self.process.stdout:
-            if address := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+            if address := re.search(r"https?://127\.0\.0\.1:(\d+)", line):
                 self.port = int(address[1])
                 return self
         sys.exit("FAILED: the server did not start")
@@ -119,6 +120,36 @@ def unix_socket(quire):
         check("--uds beside --port is refused", both.returncode != 0 and "--port" in both.stderr)
 
 
+def certificate(folder, name):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                    "-keyout", folder + "/key.pem", "-out", folder + "/cert.pem"], check=True, capture_output=True)
+
+
+def reload_certificate(quire):
+    with tempfile.TemporaryDirectory() as folder:
+        certificate(folder, "first")
+        with Server(quire, "--ssl-certfile", folder + "/cert.pem", "--ssl-keyfile", folder + "/key.pem") as server:
+            server.wait()
+
+            def shown():
+                return ssl.get_server_certificate(("127.0.0.1", server.port))
+            first = shown()
+            certificate(folder, "second")
+            check("the certificate is read when it is asked for", shown() == first)
+            server.process.send_signal(signal.SIGHUP)
+            for _ in range(100):
+                if shown() != first:
+                    break
+                time.sleep(0.05)
+            second = shown()
+            check("SIGHUP reads it again", second != first)
+            with open(folder + "/cert.pem", "w") as file:
+                file.write("broken")
+            server.process.send_signal(signal.SIGHUP)
+            time.sleep(0.3)
+            check("a broken one leaves the last", shown() == second and server.process.poll() is None)
+
+
 # Long texts that keep the workers busy must not keep the server from stopping.
 def stop_under_text_work(quire):
     with Server(quire, "--shutdown-timeout", "1") as server:
@@ -145,7 +176,7 @@ def stop_under_text_work(quire):
 
 
 def main():
-    for test in (closed_log, unread_log, hang_up, unix_socket, stop_under_text_work):
+    for test in (closed_log, unread_log, hang_up, unix_socket, stop_under_text_work, reload_certificate):
         test(sys.argv[1])
         print("ok:", test.__name__, flush=True)
 

@@ -49,6 +49,33 @@ TEST_CASE("with a key set, everything but probes, version and metrics asks for i
   }
 }
 
+TEST_CASE("a key of the file has so many requests under way as its line says",
+          "[server][access]") {
+  TestServerOptions options;
+  options.engine.eos.reset();
+  options.engine.step_time = std::chrono::milliseconds(2);
+  const auto keys = parse_key_file(
+      "alice 8ed3f6ad685b959ead7022518e1af76cd816f8e8ec7ccdda1ed4018e8f2223f8 concurrency=1\n"
+      "bob f44e64e75f3948e9f73f8dfa94721c4ce8cbb4f265c4790c702b2d41cfbf2753\n");
+  options.config.named_keys = keys.value();
+  TestServer server(std::move(options));
+  const std::string alice = "Authorization: Bearer alpha\r\n", bob = "X-Api-Key: beta\r\n";
+  CHECK(post(server.port(), "/v1/chat/completions", chat_body()).status == 401);
+
+  const std::string body = chat_body(R"("max_tokens":300,"ignore_eos":true)");
+  HttpClient first(server.port());
+  first.send(post_request("/v1/chat/completions", body, alice));
+  REQUIRE(eventually([&] { return server.engine().num_live() == 1; }));
+  const auto second = post(server.port(), "/v1/chat/completions", body, alice);
+  CHECK(second.status == 429);
+  CHECK(second.headers.at("retry-after") == "1");
+  CHECK(second.body.find("alice has 1 requests under way") != std::string::npos);
+  CHECK(post(server.port(), "/v1/completions", R"({"prompt":"x","max_tokens":2})", bob).status ==
+        200);
+  CHECK(first.receive()->status == 200);
+  CHECK(get(server.port(), "/v1/models", alice).status == 200);
+}
+
 TEST_CASE("metrics may have a key of their own", "[server][access]") {
   auto options = guarded();
   options.config.metrics_api_keys = {"scraper"};

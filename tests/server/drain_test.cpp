@@ -84,6 +84,22 @@ TEST_CASE("asked twice, it stops at once", "[server][drain]") {
   CHECK_FALSE(connects(server.port()));
 }
 
+TEST_CASE("before it refuses anything it says for a while that it will", "[server][drain]") {
+  auto options = slow_engine(60s);
+  options.config.drain_delay = 3600s;
+  TestServer server(std::move(options));
+  CHECK(get(server.port(), "/health/ready").status == 200);
+  server.stop();
+  CHECK(eventually([&] { return get(server.port(), "/health").status == 503; }));
+  const auto ready = get(server.port(), "/readyz");
+  CHECK(ready.status == 503);
+  CHECK(ready.body.find("asked to stop") != std::string::npos);
+  CHECK(get(server.port(), "/health/live").status == 200);
+  CHECK(post(server.port(), kPath, chat_body(R"("max_tokens":2)")).status == 200);
+  server.stop();  // a second time: at once
+  server.wait_for_end();
+}
+
 TEST_CASE("it can be stopped while the engine starts", "[server][drain]") {
   TestServerOptions options;
   options.engine.silent_at_startup = true;
