@@ -111,6 +111,19 @@ class EngineGroup::Impl {
         engines_, [&](const auto& engine) { return engine->num_live() < max_live(); });
   }
 
+  Result<void> check_room(std::int64_t requests) const {
+    const std::int64_t most = static_cast<std::int64_t>(engines_.size()) * max_live();
+    if (requests > most) {
+      return Error{ErrorCode::invalid_argument,
+                   "n times the number of prompts is " + std::to_string(requests) +
+                       ", but at most " + std::to_string(most) +
+                       " requests can run and wait (--max-num-seqs, --max-num-queued-reqs)",
+                   "n"};
+    }
+    if (requests > most - num_live()) return overloaded();
+    return {};
+  }
+
   Clock::duration silence() const {
     auto longest = Clock::duration::zero();
     for (const auto& engine : engines_) longest = std::max(longest, engine->silence());
@@ -122,12 +135,7 @@ class EngineGroup::Impl {
     request.id = RequestId{++last_id_};
     EngineClient* const engine = least_loaded();
     if (engine == nullptr) return Error{ErrorCode::overloaded, "starting: " + progress(), {}};
-    if (engine->num_live() >= max_live()) {
-      return Error{ErrorCode::overloaded,
-                   std::to_string(config_.scheduler.max_num_queued_reqs) +
-                       " requests wait already (--max-num-queued-reqs)",
-                   {}};
-    }
+    if (engine->num_live() >= max_live()) return overloaded();
     return engine->submit(std::move(request));
   }
 
@@ -172,6 +180,13 @@ class EngineGroup::Impl {
                     " is not in the vocabulary of " + std::to_string(vocab_size));
     }
     return validate(request.sampling, vocab_size);
+  }
+
+  Error overloaded() const {
+    return {ErrorCode::overloaded,
+            std::to_string(config_.scheduler.max_num_queued_reqs) +
+                " requests may wait, and too many do (--max-num-queued-reqs)",
+            {}};
   }
 
   int max_live() const {
@@ -303,6 +318,9 @@ int EngineGroup::num_engines() const { return impl_->num_engines(); }
 EngineStats EngineGroup::stats(EngineId engine) const { return impl_->stats(engine); }
 int EngineGroup::num_live() const { return impl_->num_live(); }
 bool EngineGroup::has_room() const { return impl_->has_room(); }
+Result<void> EngineGroup::check_room(std::int64_t requests) const {
+  return impl_->check_room(requests);
+}
 Clock::duration EngineGroup::silence() const { return impl_->silence(); }
 Result<Generation> EngineGroup::submit(AddRequest request) {
   return impl_->submit(std::move(request));

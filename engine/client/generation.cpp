@@ -27,6 +27,10 @@ Generation::~Generation() { cancel(); }
 RequestId Generation::id() const { return buffer_->id; }
 EngineId Generation::engine() const { return buffer_->client.load()->id(); }
 
+const std::vector<Clock::time_point>& Generation::token_times() const {
+  return buffer_->taken_times();
+}
+
 awaitable<std::optional<RequestOutput>> Generation::next() {
   while (true) {
     if (auto output = buffer_->take()) co_return output;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/async.h"
 #include "engine/wire/messages.h"
@@ -30,6 +31,10 @@ class Generation {
   // output has a finish_reason, after it comes nullopt. A dead engine ends it with
   // FinishReason::error. Throws operation_aborted when the waiting coroutine is cancelled.
   awaitable<std::optional<RequestOutput>> next();
+
+  // When the steps ended that made the tokens of the latest output, one for each, on the engine's
+  // clock.
+  const std::vector<Clock::time_point>& token_times() const;
 
   // Ends it now, as the destructor would; next() gives nullopt from here on.
   void cancel();

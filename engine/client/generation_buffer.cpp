@@ -11,6 +11,7 @@ void GenerationBuffer::deliver(RequestOutput output) {
     const std::lock_guard lock(mutex_);
     if (finished_) return;
     finished_ = output.finish_reason.has_value();
+    note_times(output.token_ids.size(), output.times.last_token);
     if (!pending_) pending_ = header_;
     merge(*pending_, std::move(output));
     header_.times = pending_->times;
@@ -27,6 +28,7 @@ void GenerationBuffer::deliver(TokenId token, Clock::time_point time) {
     if (finished_) return;
     if (!pending_) pending_ = header_;
     pending_->token_ids.push_back(token);
+    note_times(1, time);
     pending_->times.last_token = header_.times.last_token = time;
     if (!reader_to_wake()) return;
   }
@@ -41,12 +43,22 @@ void GenerationBuffer::finish(FinishReason reason, std::optional<Error> error) {
   deliver(std::move(end));
 }
 
+// Tokens of one step share the time since the step before.
+void GenerationBuffer::note_times(std::size_t tokens, Clock::time_point last) {
+  const Clock::time_point from = latest_token_.value_or(last);
+  const auto steps = static_cast<Clock::rep>(tokens);
+  for (Clock::rep i = 1; i <= steps; ++i) times_.push_back(from + (last - from) * i / steps);
+  if (tokens > 0) latest_token_ = last;
+}
+
 bool GenerationBuffer::reader_to_wake() { return std::exchange(reader_waits_, false); }
 
 bool GenerationBuffer::restart() {
   const std::lock_guard lock(mutex_);
   if (finished_ || begun_ || std::exchange(restarted_, true)) return false;
   pending_.reset();
+  times_.clear();
+  latest_token_.reset();
   header_ = {};
   header_.id = id;
   return true;
@@ -66,6 +78,8 @@ std::optional<RequestOutput> GenerationBuffer::take() {
   const std::lock_guard lock(mutex_);
   reader_waits_ = !pending_ && !finished_;
   begun_ = begun_ || pending_;
+  taken_times_.clear();
+  std::swap(times_, taken_times_);
   return std::exchange(pending_, std::nullopt);
 }
 

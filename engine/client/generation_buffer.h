@@ -36,6 +36,8 @@ class GenerationBuffer {
 
   // What has gathered. Empty and !ended(): wait.
   std::optional<RequestOutput> take();
+  // Of the tokens that were taken last; the reader's own.
+  const std::vector<Clock::time_point>& taken_times() const { return taken_times_; }
   bool ended() const;  // finished, and the finish was taken
   bool finished() const;
   awaitable<void> wait();
@@ -44,10 +46,13 @@ class GenerationBuffer {
   using Wake = asio::experimental::concurrent_channel<void(boost::system::error_code)>;
 
   bool reader_to_wake();
+  void note_times(std::size_t tokens, Clock::time_point last);
 
   mutable std::mutex mutex_;
   RequestOutput header_;  // what next() repeats with every output: times and counts so far
   std::optional<RequestOutput> pending_;
+  std::vector<Clock::time_point> times_, taken_times_;  // one per token of the output
+  std::optional<Clock::time_point> latest_token_;
   bool finished_ = false;
   bool begun_ = false;      // something was read
   bool restarted_ = false;  // a request that ends two engines may be to blame

@@ -87,6 +87,7 @@ void ChatStream::write_delta(const Choice& choice, const ChoiceDelta& delta) {
 }
 
 awaitable<bool> ChatStream::on_delta(Choice& choice, ChoiceDelta delta) {
+  if (refused()) co_return false;
   if (!has_begun_[choice.index]) {
     write_role(choice);
     if (!options_.echo.empty()) write_echo(choice);

@@ -34,7 +34,7 @@ ChoiceText::ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options,
     : tokenizer_(&tokenizer),
       options_(std::move(options)),
       detokenizer_(tokenizer, false, shown_part(prompt_end)),
-      stops_(options_.stop, options_.include_stop) {
+      stops_(std::move(options_.stop), options_.include_stop) {
   if (options_.format) parser_.emplace(*options_.format);
 }
 

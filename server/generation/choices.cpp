@@ -41,7 +41,7 @@ awaitable<void> run_choice(Choice& choice, ChoiceSink& sink) {
       co_return;
     }
     ChoiceDelta delta = choice.text.push(*output);
-    choice.tracker.on_output(*output, choice.text.num_tokens());
+    choice.tracker.on_output(*output, choice.generation.token_times(), choice.text.num_tokens());
     const std::string finish_reason = delta.finish_reason;
     if (!finish_reason.empty()) {
       choice.tracker.on_end(end_of(finish_reason));
@@ -69,7 +69,35 @@ ChoicePlan::ChoicePlan(const openapi::GenerationRequest& of)
   if (of.prompt_logprobs) prompt_logprobs = static_cast<int>(*of.prompt_logprobs);
 }
 
+namespace {
+
+// Every choice keeps its own copy, and searches its text for all of them.
+constexpr std::size_t kMaxStopBytes = 4096, kMaxStopBytesTogether = 65536;
+
+Result<void> check_sizes(const openapi::GenerationRequest& request, int vocab_size) {
+  std::size_t together = 0;
+  for (const std::string& stop : request.stop) {
+    together += stop.size();
+    if (stop.size() <= kMaxStopBytes && together <= kMaxStopBytesTogether) continue;
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("stop: a string may have {} bytes, and all together {}", kMaxStopBytes,
+                             kMaxStopBytesTogether),
+                 "stop"};
+  }
+  const std::size_t num_allowed = request.allowed_token_ids.size();
+  if (vocab_size > 0 && num_allowed > static_cast<std::size_t>(vocab_size)) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("allowed_token_ids has {} entries, the vocabulary {}", num_allowed,
+                             vocab_size),
+                 "allowed_token_ids"};
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> check_request(const openapi::GenerationRequest& request, const AppState& app) {
+  if (const auto ok = check_sizes(request, app.engines.ready().vocab_size); !ok) return ok.error();
   const auto& names = app.config.served_model_names;
   if (!request.model.empty() &&
       std::find(names.begin(), names.end(), request.model) == names.end()) {
@@ -117,6 +145,13 @@ Result<void> truncate_prompt(const openapi::GenerationRequest& request, const Ap
   const auto excess = static_cast<std::ptrdiff_t>(prompt.size()) - keep;
   if (excess > 0) prompt.erase(prompt.begin(), prompt.begin() + excess);
   return {};
+}
+
+Result<void> check_room(const openapi::GenerationRequest& request, std::size_t prompts,
+                        AppState& app) {
+  const auto room = app.engines.check_room(request.n * static_cast<std::int64_t>(prompts));
+  if (!room && room.error().code == ErrorCode::overloaded) app.metrics.request_rejected();
+  return room;
 }
 
 Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, AppState& app,

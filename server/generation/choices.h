@@ -49,6 +49,10 @@ Result<void> truncate_prompt(const openapi::GenerationRequest& request, const Ap
 // What can be said before there are tokens: the model's name, what is not offered.
 Result<void> check_request(const openapi::GenerationRequest& request, const AppState& app);
 
+// Whether n choices of so many prompts can be taken at all, and now: said before anything is copied.
+Result<void> check_room(const openapi::GenerationRequest& request, std::size_t prompts,
+                        AppState& app);
+
 // Submits n choices for one prompt and appends them. On an error those before are aborted by their
 // owner.
 Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, AppState& app,

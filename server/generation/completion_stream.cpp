@@ -63,6 +63,7 @@ void CompletionStream::write(const Choice& choice, const ChoiceDelta& delta, std
 }
 
 awaitable<bool> CompletionStream::on_delta(Choice& choice, ChoiceDelta delta) {
+  if (refused()) co_return false;
   Progress& progress = progress_[choice.index];
   const bool first = !std::exchange(progress.has_begun, true);
   std::string text = std::move(delta.text.content);

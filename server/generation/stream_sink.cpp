@@ -57,7 +57,9 @@ void StreamSink::end_chunk(const Choice& choice, std::string& out, int num_token
 }
 
 awaitable<bool> StreamSink::on_error(Choice&, const Error& error) {
-  if (!sse_ && choices_.size() == 1) {
+  if (refused_) co_return false;
+  if (!sse_) {
+    refused_ = true;
     co_await exchange_.reply(error_reply(error));
     co_return false;
   }

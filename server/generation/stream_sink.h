@@ -40,6 +40,8 @@ class StreamSink : public ChoiceSink {
   awaitable<void> finish();
 
  protected:
+  // The request had a reply with a status of its own before the stream began.
+  bool refused() const { return refused_; }
   SseWriter& sse();
   std::string& begin_chunk();
   // Appends the rest of a chunk to out, which ends with its choice: members of the chunk itself,
@@ -57,6 +59,7 @@ class StreamSink : public ChoiceSink {
   const TextDefaults& defaults_;
   ChunkWriter chunks_;
   SseWriter* sse_ = nullptr;
+  bool refused_ = false;
 };
 
 // Until every choice has ended and the stream has its end.

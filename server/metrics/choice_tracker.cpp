@@ -32,7 +32,7 @@ ChoiceTracker::ChoiceTracker(ChoiceTracker&& other) noexcept
       engine_(other.engine_),
       sample_(other.sample_),
       arrival_(other.arrival_),
-      last_output_(other.last_output_),
+      last_token_(other.last_token_),
       times_(other.times_),
       ended_(other.ended_) {}
 
@@ -40,18 +40,21 @@ ChoiceTracker::~ChoiceTracker() {
   if (metrics_ && !ended_) on_end(RequestEnd::abort);
 }
 
-void ChoiceTracker::on_output(const RequestOutput& output, int num_tokens) {
+void ChoiceTracker::on_output(const RequestOutput& output,
+                              std::span<const Clock::time_point> times, int num_tokens) {
   times_ = output.times;
   if (output.token_ids.empty()) return;
-  const auto now = Clock::now();
-  if (sample_.generation_tokens == 0) {
+  int num_before = sample_.generation_tokens;
+  if (num_before == 0) {
     sample_.cached_tokens = output.num_cached_tokens;
     metrics_->prompt_done(engine_, sample_.prompt_tokens, sample_.cached_tokens,
-                          seconds(now - arrival_));
-  } else {
-    metrics_->observe_token_gap(engine_, seconds(now - last_output_));
+                          seconds(Clock::now() - arrival_));
   }
-  last_output_ = now;
+  // However many tokens come at once: each has its own gap.
+  for (std::size_t i = 0; i < times.size() && num_before < num_tokens; ++i, ++num_before) {
+    if (num_before > 0) metrics_->observe_token_gap(engine_, seconds(times[i] - last_token_));
+    last_token_ = times[i];
+  }
   sample_.generation_tokens = sample_.max_generation_tokens = num_tokens;
 }
 

@@ -3,6 +3,7 @@
 // one that is dropped counts as aborted.
 
 #include <chrono>
+#include <span>
 
 #include "engine/wire/messages.h"
 #include "server/metrics/metrics.h"
@@ -16,7 +17,9 @@ class ChoiceTracker {
   ChoiceTracker(ChoiceTracker&& other) noexcept;
   ~ChoiceTracker();
 
-  void on_output(const RequestOutput& output, int num_tokens);
+  // `times` are those of the output's tokens; `num_tokens` so far, up to a stop string.
+  void on_output(const RequestOutput& output, std::span<const Clock::time_point> times,
+                 int num_tokens);
   void on_end(RequestEnd end);
 
  private:
@@ -24,7 +27,7 @@ class ChoiceTracker {
   EngineId engine_;
   RequestSample sample_;
   Clock::time_point arrival_;
-  Clock::time_point last_output_{};
+  Clock::time_point last_token_{};
   RequestTimes times_{};
   bool ended_ = false;
 };

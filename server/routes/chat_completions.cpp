@@ -79,6 +79,9 @@ awaitable<void> post_chat_completions(Exchange& exchange, AppState& app) {
   if (const auto ok = truncate_prompt(*chat, app, prompt->ids); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));
   }
+  if (const auto ok = check_room(*chat, 1, app); !ok) {
+    co_return co_await exchange.reply(error_reply(ok.error()));
+  }
 
   ChatReplyOptions options{reply_options(*chat, "chatcmpl-", chat->logprobs, exchange, app)};
   options.include_reasoning = chat->include_reasoning;

@@ -93,6 +93,9 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
       co_return co_await exchange.reply(error_reply(ok.error()));
     }
   }
+  if (const auto ok = check_room(*request, prompts->size(), app); !ok) {
+    co_return co_await exchange.reply(error_reply(ok.error()));
+  }
 
   CompletionReplyOptions options{
       reply_options(*request, "cmpl-", request->logprobs.has_value(), exchange, app)};
