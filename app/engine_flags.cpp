@@ -228,13 +228,14 @@ void add_event_flags(CLI::App& app, KvEventsConfig& events) {
 }  // namespace
 
 void add_engine_flags(CLI::App& app, EngineConfig& config) {
-  add_model_flags(app, config);
-  add_cache_flags(app, config.cache);
-  add_state_flags(app, config.cache);
-  add_scheduler_flags(app, config.scheduler);
-  add_speculative_flags(app, config.speculative);
-  add_graph_flags(app, config.graphs);
-  add_event_flags(app, config.kv_events);
+  in_group(app, "Model", [&] { add_model_flags(app, config); });
+  in_group(app, "KV cache", [&] { add_cache_flags(app, config.cache); });
+  in_group(app, "Recurrent states", [&] { add_state_flags(app, config.cache); });
+  in_group(app, "Scheduler", [&] { add_scheduler_flags(app, config.scheduler); });
+  in_group(app, "Speculative decoding",
+           [&] { add_speculative_flags(app, config.speculative); });
+  in_group(app, "CUDA graphs", [&] { add_graph_flags(app, config.graphs); });
+  in_group(app, "KV events", [&] { add_event_flags(app, config.kv_events); });
 }
 
 }  // namespace quire

@@ -10,6 +10,7 @@
 
 #include "app/backends.h"
 #include "app/engine_flags.h"
+#include "app/forgiving_args.h"
 #include "text/output/dialect.h"
 
 namespace quire {
@@ -176,11 +177,26 @@ void add_names(CLI::App& app, ServerConfig& server) {
                  "Names in the API, the first in replies; default: the folder's name");
 }
 
+void check_model_folder(const std::string& path) {
+  if (path.empty()) {
+    throw CLI::ValidationError("MODEL", "is missing; quire serve MODEL_DIR, such as "
+                                        "models/quire-tiny");
+  }
+  if (std::filesystem::is_directory(path)) return;
+  const bool is_hub_name = std::count(path.begin(), path.end(), '/') == 1 && path.front() != '/' &&
+                           path.front() != '.';
+  throw CLI::ValidationError(
+      path, is_hub_name ? "no such folder, and models are not downloaded; with Python's "
+                          "huggingface_hub: hf download " + path + " --local-dir " + path
+                        : "no such folder");
+}
+
 // What only makes sense together, and what follows from what was given.
 void complete(ServeFlags& flags) {
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "none") {
     throw CLI::ValidationError("--enable-auto-tool-choice", "contradicts --tool-call-parser none");
   }
+  check_model_folder(flags.engine.model.path);
   const HttpLimits& limits = flags.server.limits;
   if (limits.body_bytes_in_flight < limits.body_bytes) {
     throw CLI::ValidationError("--max-body-bytes-in-flight",
@@ -198,7 +214,6 @@ void complete(ServeFlags& flags) {
   if (const auto valid = validate(flags.engine); valid.has_error()) {
     throw CLI::ValidationError(valid.error().field, valid.error().detail);
   }
-  if (flags.engine.model.path.empty()) throw CLI::RequiredError("MODEL");
   flags.server.model_root = flags.engine.model.path;
   if (flags.server.served_model_names.empty()) {
     const auto path = std::filesystem::absolute(flags.engine.model.path).lexically_normal();
@@ -215,12 +230,16 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
   app.set_config("--config", "", "TOML file with these flags, without the dashes");
   std::optional<ServeFlags> flags(std::in_place);
   add_engine_flags(app, flags->engine);
-  add_names(app, flags->server);
-  add_listening_flags(app, flags->server);
-  add_text_flags(app, *flags);
-  add_process_flags(app, *flags);
+  in_group(app, "Model", [&] { add_names(app, flags->server); });
+  in_group(app, "Listening and access", [&] { add_listening_flags(app, flags->server); });
+  in_group(app, "Prompts and answers", [&] { add_text_flags(app, *flags); });
+  in_group(app, "Process", [&] { add_process_flags(app, *flags); });
+  app.allow_extras();  // refused below, with a hint
+  const ForgivingArgs args(argc, argv);
+  flags->without_effect = args.without_effect;
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(args.argv.size()), args.argv.data());
+    refuse_unknown(app);
     complete(*flags);
     return flags;
   } catch (const CLI::ParseError& e) {

@@ -17,6 +17,8 @@ struct ServeFlags {
   std::string why_not_cuda;  // where --device auto became cpu
   ServerConfig server;
 
+  std::vector<std::string> without_effect;  // flags of vLLM's that were given and change nothing
+
   log::Format log_format = log::Format::text;
   log::Level log_level = log::Level::info;
   int io_threads = 0;  // 0: by the number of cores

@@ -157,6 +157,9 @@ int serve_main(int argc, const char* const* argv) {
   if (!flags) return exit_code;
   log::configure(flags->log_format, flags->log_level);
   warn_if_open(flags->server);
+  for (const std::string& flag : flags->without_effect) {
+    log::info("flag.without_effect", {{"flag", flag}});
+  }
   if (!flags->why_not_cuda.empty()) log::info("device.cpu", {{"because", flags->why_not_cuda}});
   try {
     run(io_threads(*flags), [&](asio::any_io_executor pool) { return serve(pool, *flags); });

@@ -16,7 +16,6 @@ namespace quire::test {
 
 struct TestServerOptions {
   FakeEngineOptions engine{};
-  EngineConfig engine_config{};
   ServerConfig config{};
   EngineConfig engine_config{};  // as the server knows it; the fake engine reads none of it
   TextDefaults defaults{};
