@@ -40,8 +40,8 @@ SchedulerOptions scheduler_options(const SchedulerConfig& config, int max_model_
   options.chunked_prefill = config.enable_chunked_prefill;
   options.long_prefill_threshold = config.long_prefill_token_threshold;
   options.reserve_full_prompt = config.scheduler_reserve_full_isl;
-  options.async = config.async_scheduling;
-  options.pipeline_depth = config.async_scheduling ? 2 : 1;
+  options.async = config.async_scheduling.value_or(true);
+  options.pipeline_depth = options.async ? 2 : 1;
   options.max_waiting_requests = config.max_num_queued_reqs;
   options.max_waiting_tokens = config.max_num_queued_tokens;
   return options;

@@ -65,8 +65,16 @@ class SocketEngineEnd final : public EngineEnd {
   }
   bool wait_and_take(std::vector<Command>& commands) override {
     std::unique_lock lock(mutex_);
-    command_arrived_.wait(lock, [this] { return !inbox_.empty() || closed_; });
+    command_arrived_.wait(lock, [this] { return !inbox_.empty() || closed_ || woken_; });
+    woken_ = false;
     return take_locked(commands);
+  }
+  void wake() override {
+    {
+      const std::lock_guard lock(mutex_);
+      woken_ = true;
+    }
+    command_arrived_.notify_all();
   }
 
   void publish(EngineEvent event) override {
@@ -278,6 +286,7 @@ class SocketEngineEnd final : public EngineEnd {
   std::optional<EngineEvent> ready_;
   std::optional<EngineConfig> config_;
   bool closed_ = false;
+  bool woken_ = false;
 
   // The thread's own.
   std::vector<std::string> frames_;
