@@ -91,6 +91,7 @@ class TellingEnd final : public EngineEnd {
   bool wait_and_take(std::vector<Command>& commands) override {
     return end_->wait_and_take(commands);
   }
+  void wake() override { end_->wake(); }
   void publish(EngineEvent event) override { end_->publish(std::move(event)); }
   void close() override {
     end_->close();
