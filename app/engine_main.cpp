@@ -13,6 +13,7 @@
 
 #include "app/backends.h"
 #include "app/engine_flags.h"
+#include "app/exit_codes.h"
 #include "app/secret_file.h"
 #include "base/log.h"
 #include "engine/core/engine_thread.h"
@@ -103,7 +104,7 @@ class TellingEnd final : public EngineEnd {
   const pthread_t main_thread_;
 };
 
-// 0: asked to end; 1: the engine has died.
+// The exit code.
 int serve(const EngineMainFlags& flags) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -123,7 +124,7 @@ int serve(const EngineMainFlags& flags) {
   int signal = 0;
   sigwait(&signals, &signal);
   log::info("engine.signal", {{"signal", signal}});
-  return signal == SIGUSR1 ? 1 : 0;
+  return signal == SIGUSR1 ? kExitEngineDied : 0;
 }
 
 }  // namespace

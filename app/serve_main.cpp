@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "app/backends.h"
+#include "app/exit_codes.h"
 #include "app/model_text.h"
 #include "app/secret_file.h"
 #include "app/serve_flags.h"
@@ -29,9 +30,6 @@
 namespace quire {
 
 namespace {
-
-constexpr int kExitAbandoned = 3;
-constexpr int kExitEngineDied = 4;  // restart me: nothing was wrong with the command line
 
 int io_threads(const ServeFlags& flags) {
   if (flags.io_threads > 0) return flags.io_threads;
