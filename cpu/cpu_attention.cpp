@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <cassert>
 
-#include "cpu/cpu_ops.h"
+#include "cpu/operators.h"
 
-namespace quire {
+namespace quire::cpu {
 namespace {
 
-cpu::Float cache_float_of(DType dtype) {
-  return dtype == DType::fp8_e4m3 ? cpu::Float::e4m3 : float_of(dtype);
+Float cache_float_of(DType dtype) {
+  return dtype == DType::fp8_e4m3 ? Float::e4m3 : float_of(dtype);
 }
 
-cpu::PagedArgs paged_args(TensorView out, TensorView q, TensorView k_cache, TensorView v_cache,
-                          TensorView block_table, TensorView query_start, TensorView seq_lens) {
+PagedArgs paged_args(TensorView out, TensorView q, TensorView k_cache, TensorView v_cache,
+                     TensorView block_table, TensorView query_start, TensorView seq_lens) {
   assert(k_cache.rank() == 4 && v_cache.rank() == 4 && k_cache.dtype() == v_cache.dtype());
   assert(out.extent(0) == q.extent(0) && out.extent(1) == q.extent(1));
   assert(q.extent(2) == k_cache.extent(3) && out.extent(2) == v_cache.extent(3));
@@ -48,8 +48,8 @@ std::int64_t count_of(const std::vector<T>& list) {
   return static_cast<std::int64_t>(list.size());
 }
 
-std::size_t scratch_bytes_of(const cpu::PagedArgs& args) {
-  constexpr std::int64_t kRows = cpu::kAttentionRows, kTile = cpu::kAttentionTile;
+std::size_t scratch_bytes_of(const PagedArgs& args) {
+  constexpr std::int64_t kRows = kAttentionRows, kTile = kAttentionTile;
   const std::int64_t floats = kRows * (args.head_dim + kTile + 2 * (args.value_dim + 2)) +
                               kTile * (args.head_dim + args.value_dim);
   return static_cast<std::size_t>(floats) * sizeof(float);
@@ -64,60 +64,57 @@ std::byte* slot_row(TensorView cache, std::int64_t slot) {
          element * static_cast<std::int64_t>(size_of(cache.dtype()));
 }
 
-}  // namespace
-
-void CpuOps::kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
-                      TensorView slots, CacheScale scale, StreamRef) {
-  const auto slot = slots.as<std::int64_t, 1>();
-  const auto write = [&](TensorView cache, TensorView x, float scale_of, std::int64_t token) {
-    const cpu::Rows to{slot_row(cache, slot(token)), cache_float_of(cache.dtype()), 0,
-                       cache.extent(2), cache.stride(2)};
-    const cpu::Rows from = rows_of(x.rows(token, token + 1));
-    if (to.type == cpu::Float::e4m3) {
-      kernels_.quantize_rows(to, from, scale_of, x.extent(2), 0, x.extent(1));
-    } else {
-      kernels_.copy_rows(to, from, x.extent(2), 0, x.extent(1));
-    }
-  };
-  for_rows(k.extent(0), 2 * k.extent(1) * k.extent(2), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      if (slot(t) < 0) continue;
-      assert(slot(t) < k_cache.extent(0) * k_cache.extent(1));
-      write(k_cache, k, scale.k, t);
-      if (!v_cache.empty()) write(v_cache, v, scale.v, t);
+void attend_whole(Context& on, const PagedArgs& args, std::int64_t work) {
+  const std::size_t scratch_bytes = scratch_bytes_of(args);
+  const std::int64_t count = count_of(on.attention.items);
+  on.for_rows(count, work / count, [&](std::int64_t begin, std::int64_t end) {
+    auto* const scratch = static_cast<float*>(thread_scratch(scratch_bytes));
+    for (std::int64_t i = begin; i < end; ++i) {
+      on.kernels.attention(args, on.attention.items[static_cast<std::size_t>(i)], scratch, nullptr);
     }
   });
 }
 
-void CpuOps::paged_attention(const AttentionArgs& args, StreamRef) {
-  cpu::PagedArgs paged = paged_args(args.out, args.q, args.k_cache, args.v_cache, args.block_table,
-                                    args.query_start, args.seq_lens);
-  assert(paged.heads % paged.kv_heads == 0);
-  if (!args.sinks.empty()) paged.sinks = args.sinks.as<float, 1>().data;
-  paged.scale = args.scale * args.cache_scale.k;
-  paged.value_scale = args.cache_scale.v;
-  paged.soft_cap = args.soft_cap;
-  paged.window = args.window;
-  attend(paged, args.seq_lens.extent(0));
-}
-
-// The latent is key and value at once: one KV head whose values are the front of its keys.
-void CpuOps::mla_attention(const MlaArgs& args, StreamRef) {
-  assert(args.cache.rank() == 3);
-  const std::int64_t width = args.cache.extent(2);
-  const TensorView cache = args.cache.split_last(width);
-  cpu::PagedArgs paged = paged_args(args.out, args.q, cache, cache.narrow(3, 0, args.out.extent(2)),
-                                    args.block_table, args.query_start, args.seq_lens);
-  paged.scale = args.scale * args.cache_scale;
-  paged.value_scale = args.cache_scale;
-  attend(paged, args.seq_lens.extent(0));
+// Each segment on its own, then the merge: the same sums in the same order as without the split.
+void attend_split(Context& on, const PagedArgs& args, std::int64_t work) {
+  on.attention.parts.clear();
+  std::int64_t floats = 0;
+  for (std::size_t i = 0; i < on.attention.items.size(); ++i) {
+    const AttentionItem& item = on.attention.items[i];
+    const std::int64_t rows = (item.row_end - item.row_begin) * (item.head_end - item.head_begin);
+    for (std::int64_t s = item.segment_begin; s < item.segment_end; ++s) {
+      on.attention.parts.push_back({i, s, floats});
+      floats += rows * (args.value_dim + 2);
+    }
+  }
+  if (on.attention.parts.size() == on.attention.items.size()) return attend_whole(on, args, work);
+  if (on.attention.partials.size() < static_cast<std::size_t>(floats)) {
+    on.attention.partials.resize(static_cast<std::size_t>(floats));
+  }
+  const std::size_t scratch_bytes = scratch_bytes_of(args);
+  const std::int64_t count = count_of(on.attention.parts);
+  on.for_rows(count, work / count, [&](std::int64_t begin, std::int64_t end) {
+    auto* const scratch = static_cast<float*>(thread_scratch(scratch_bytes));
+    for (std::int64_t i = begin; i < end; ++i) {
+      const AttentionPart& part = on.attention.parts[static_cast<std::size_t>(i)];
+      AttentionItem item = on.attention.items[part.item];
+      item.segment_begin = part.segment;
+      item.segment_end = part.segment + 1;
+      on.kernels.attention(args, item, scratch, on.attention.partials.data() + part.offset);
+    }
+  });
+  for (const AttentionPart& part : on.attention.parts) {
+    const AttentionItem& item = on.attention.items[part.item];
+    if (part.segment != item.segment_begin) continue;
+    on.kernels.attention_merge(args, item, on.attention.partials.data() + part.offset);
+  }
 }
 
 // Decoding requests take several heads an item, whose keys lie side by side in memory; prefilling
 // ones take a part of one head's rows. Long contexts are split where there are few items.
-void CpuOps::attend(const cpu::PagedArgs& args, std::int64_t requests) {
-  const std::int64_t group = args.heads / args.kv_heads, wanted = 4 * pool_.threads();
-  items_.clear();
+void attend(Context& on, const PagedArgs& args, std::int64_t requests) {
+  const std::int64_t group = args.heads / args.kv_heads, wanted = 4 * on.pool.threads();
+  on.attention.items.clear();
   std::int64_t work = 0;  // pairs of query row and position
   for (std::int64_t r = 0; r < requests; ++r) {
     const std::int64_t rows = (args.query_start[r + 1] - args.query_start[r]) * group;
@@ -125,74 +122,78 @@ void CpuOps::attend(const cpu::PagedArgs& args, std::int64_t requests) {
     const std::int64_t cached = args.seq_lens[r] - rows / group;
     const std::int64_t shares = std::max<std::int64_t>(1, wanted / requests);
     const std::int64_t heads = std::clamp<std::int64_t>(
-        std::min(cpu::kAttentionRows / rows, args.kv_heads / shares), 1, args.kv_heads);
+        std::min(kAttentionRows / rows, args.kv_heads / shares), 1, args.kv_heads);
     for (std::int64_t h = 0; h < args.kv_heads; h += heads) {
-      for (std::int64_t begin = 0; begin < rows; begin += cpu::kAttentionRows) {
-        const std::int64_t end = std::min(rows, begin + cpu::kAttentionRows);
+      for (std::int64_t begin = 0; begin < rows; begin += kAttentionRows) {
+        const std::int64_t end = std::min(rows, begin + kAttentionRows);
         const std::int64_t first = cached + begin / group, last = cached + (end - 1) / group;
         const std::int64_t from =
             args.window > 0 ? std::max<std::int64_t>(0, first + 1 - args.window) : 0;
         const std::int64_t head_end = std::min(args.kv_heads, h + heads);
-        items_.push_back({static_cast<std::int32_t>(r), static_cast<std::int32_t>(h),
-                          static_cast<std::int32_t>(head_end), begin, end,
-                          from / cpu::kAttentionSegment, last / cpu::kAttentionSegment + 1});
+        on.attention.items.push_back({static_cast<std::int32_t>(r), static_cast<std::int32_t>(h),
+                                      static_cast<std::int32_t>(head_end), begin, end,
+                                      from / kAttentionSegment, last / kAttentionSegment + 1});
         work += (head_end - h) * (end - begin) * (last + 1 - from);
       }
     }
   }
-  if (items_.empty()) return;
+  if (on.attention.items.empty()) return;
   const std::int64_t item_work = work * (args.head_dim + args.value_dim) / kMacsPerOperation;
-  if (count_of(items_) < wanted) {
-    attend_split(args, item_work);
+  if (count_of(on.attention.items) < wanted) {
+    attend_split(on, args, item_work);
   } else {
-    attend_whole(args, item_work);
+    attend_whole(on, args, item_work);
   }
 }
 
-void CpuOps::attend_whole(const cpu::PagedArgs& args, std::int64_t work) {
-  const std::size_t scratch_bytes = scratch_bytes_of(args);
-  const std::int64_t count = count_of(items_);
-  for_rows(count, work / count, [&](std::int64_t begin, std::int64_t end) {
-    auto* const scratch = static_cast<float*>(thread_scratch(scratch_bytes));
-    for (std::int64_t i = begin; i < end; ++i) {
-      kernels_.attention(args, items_[static_cast<std::size_t>(i)], scratch, nullptr);
+}  // namespace
+
+void kv_write(Context& on, TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
+              TensorView slots, CacheScale scale) {
+  const auto slot = slots.as<std::int64_t, 1>();
+  const auto write = [&](TensorView cache, TensorView x, float scale_of, std::int64_t token) {
+    const Rows to{slot_row(cache, slot(token)), cache_float_of(cache.dtype()), 0, cache.extent(2),
+                  cache.stride(2)};
+    const Rows from = rows_of(x.rows(token, token + 1));
+    if (to.type == Float::e4m3) {
+      on.kernels.quantize_rows(to, from, scale_of, x.extent(2), 0, x.extent(1));
+    } else {
+      on.kernels.copy_rows(to, from, x.extent(2), 0, x.extent(1));
     }
-  });
+  };
+  on.for_rows(k.extent(0), 2 * k.extent(1) * k.extent(2),
+              [&](std::int64_t begin, std::int64_t end) {
+                for (std::int64_t t = begin; t < end; ++t) {
+                  if (slot(t) < 0) continue;
+                  assert(slot(t) < k_cache.extent(0) * k_cache.extent(1));
+                  write(k_cache, k, scale.k, t);
+                  if (!v_cache.empty()) write(v_cache, v, scale.v, t);
+                }
+              });
 }
 
-// Each segment on its own, then the merge: the same sums in the same order as without the split.
-void CpuOps::attend_split(const cpu::PagedArgs& args, std::int64_t work) {
-  parts_.clear();
-  std::int64_t floats = 0;
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    const cpu::AttentionItem& item = items_[i];
-    const std::int64_t rows = (item.row_end - item.row_begin) * (item.head_end - item.head_begin);
-    for (std::int64_t s = item.segment_begin; s < item.segment_end; ++s) {
-      parts_.push_back({i, s, floats});
-      floats += rows * (args.value_dim + 2);
-    }
-  }
-  if (parts_.size() == items_.size()) return attend_whole(args, work);
-  if (partials_.size() < static_cast<std::size_t>(floats)) {
-    partials_.resize(static_cast<std::size_t>(floats));
-  }
-  const std::size_t scratch_bytes = scratch_bytes_of(args);
-  const std::int64_t count = count_of(parts_);
-  for_rows(count, work / count, [&](std::int64_t begin, std::int64_t end) {
-    auto* const scratch = static_cast<float*>(thread_scratch(scratch_bytes));
-    for (std::int64_t i = begin; i < end; ++i) {
-      const AttentionPart& part = parts_[static_cast<std::size_t>(i)];
-      cpu::AttentionItem item = items_[part.item];
-      item.segment_begin = part.segment;
-      item.segment_end = part.segment + 1;
-      kernels_.attention(args, item, scratch, partials_.data() + part.offset);
-    }
-  });
-  for (const AttentionPart& part : parts_) {
-    const cpu::AttentionItem& item = items_[part.item];
-    if (part.segment != item.segment_begin) continue;
-    kernels_.attention_merge(args, item, partials_.data() + part.offset);
-  }
+void paged_attention(Context& on, const AttentionArgs& args) {
+  PagedArgs paged = paged_args(args.out, args.q, args.k_cache, args.v_cache, args.block_table,
+                               args.query_start, args.seq_lens);
+  assert(paged.heads % paged.kv_heads == 0);
+  if (!args.sinks.empty()) paged.sinks = args.sinks.as<float, 1>().data;
+  paged.scale = args.scale * args.cache_scale.k;
+  paged.value_scale = args.cache_scale.v;
+  paged.soft_cap = args.soft_cap;
+  paged.window = args.window;
+  attend(on, paged, args.seq_lens.extent(0));
 }
 
-}  // namespace quire
+// The latent is key and value at once: one KV head whose values are the front of its keys.
+void mla_attention(Context& on, const MlaArgs& args) {
+  assert(args.cache.rank() == 3);
+  const std::int64_t width = args.cache.extent(2);
+  const TensorView cache = args.cache.split_last(width);
+  PagedArgs paged = paged_args(args.out, args.q, cache, cache.narrow(3, 0, args.out.extent(2)),
+                               args.block_table, args.query_start, args.seq_lens);
+  paged.scale = args.scale * args.cache_scale;
+  paged.value_scale = args.cache_scale;
+  attend(on, paged, args.seq_lens.extent(0));
+}
+
+}  // namespace quire::cpu

@@ -5,9 +5,9 @@
 #include <cassert>
 #include <limits>
 
-#include "cpu/cpu_ops.h"
+#include "cpu/operators.h"
 
-namespace quire {
+namespace quire::cpu {
 namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
@@ -42,19 +42,19 @@ int times_in(const std::int32_t* drafts, std::int64_t count, std::int32_t token)
 
 }  // namespace
 
-void CpuOps::mask_logits(TensorView logits, const MaskArgs& args, StreamRef) {
+void mask_logits(Context& on, TensorView logits, const MaskArgs& args) {
   const auto x = logits.as<float, 2>();
   const auto words = args.words.as<std::uint32_t, 2>();
   const auto rows = args.rows.as<std::int32_t, 1>();
   assert(words.extent[1] * 32 >= x.extent[1]);
-  for_rows(rows.extent[0], x.extent[1], [&](std::int64_t begin, std::int64_t end) {
+  on.for_rows(rows.extent[0], x.extent[1], [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       mask_row(&x(rows(i), 0), x.extent[1], &words(i, 0));
     }
   });
 }
 
-void CpuOps::bias_logits(TensorView logits, const BiasArgs& args, StreamRef) {
+void bias_logits(TensorView logits, const BiasArgs& args) {
   const auto x = logits.as<float, 2>();
   const auto rows = args.rows.as<std::int32_t, 1>();
   const auto tokens = args.tokens.as<std::int32_t, 1>();
@@ -65,13 +65,13 @@ void CpuOps::bias_logits(TensorView logits, const BiasArgs& args, StreamRef) {
   }
 }
 
-void CpuOps::penalize_logits(TensorView logits, const PenaltyArgs& args, StreamRef) {
+void penalize_logits(Context& on, TensorView logits, const PenaltyArgs& args) {
   const auto x = logits.as<float, 2>();
   const auto counts = args.counts.as<std::uint16_t, 2>();
   const auto rows = args.rows.as<std::int32_t, 1>();
   const auto slots = args.slots.as<std::int32_t, 1>();
   const std::int64_t num_drafts = args.drafts.empty() ? 0 : args.drafts.extent(1);
-  for_rows(rows.extent[0], x.extent[1], [&](std::int64_t begin, std::int64_t end) {
+  on.for_rows(rows.extent[0], x.extent[1], [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int32_t row = rows(i);
       const RowPenalty penalty{args.repetition.as<float, 1>()(row),
@@ -91,7 +91,7 @@ void CpuOps::penalize_logits(TensorView logits, const PenaltyArgs& args, StreamR
   });
 }
 
-void CpuOps::set_token_counts(TensorView counts, const TokenCountArgs& args, StreamRef) {
+void set_token_counts(TensorView counts, const TokenCountArgs& args) {
   const auto table = counts.as<std::uint16_t, 2>();
   const auto slots = args.slots.as<std::int32_t, 1>();
   const auto tokens = args.tokens.as<std::int32_t, 1>();
@@ -101,7 +101,7 @@ void CpuOps::set_token_counts(TensorView counts, const TokenCountArgs& args, Str
   }
 }
 
-void CpuOps::count_tokens(TensorView counts, TensorView slots, TensorView tokens, StreamRef) {
+void count_tokens(TensorView counts, TensorView slots, TensorView tokens) {
   const auto table = counts.as<std::uint16_t, 2>();
   const auto slot = slots.as<std::int32_t, 1>();
   const auto token = tokens.as<std::int32_t, 1>();
@@ -112,4 +112,4 @@ void CpuOps::count_tokens(TensorView counts, TensorView slots, TensorView tokens
   }
 }
 
-}  // namespace quire
+}  // namespace quire::cpu

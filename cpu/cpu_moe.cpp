@@ -5,10 +5,20 @@
 #include <cassert>
 
 #include "base/error.h"
-#include "cpu/cpu_ops.h"
+#include "cpu/operators.h"
+#include "cpu/product.h"
 
-namespace quire {
+namespace quire::cpu {
 namespace {
+
+// Pairs (token, choice) sorted by expert: those of expert e are pairs[start[e] … start[e + 1]).
+struct ExpertPlan {
+  std::int32_t* start;
+  std::int32_t* pairs;     // token · choices + choice
+  std::int32_t* position;  // of each pair in pairs
+  std::int32_t* active;    // experts with pairs
+  std::int64_t num_active = 0;
+};
 
 constexpr std::int64_t kMacsWorthSharing = 1 << 18;
 
@@ -32,10 +42,8 @@ class Arena {
   std::byte* end_;
 };
 
-}  // namespace
-
-CpuOps::ExpertPlan CpuOps::plan_experts(TensorView ids, std::int64_t experts,
-                                        std::int32_t* memory) {
+// memory: 2 · experts + 1 + 2 · pairs numbers.
+ExpertPlan plan_experts(TensorView ids, std::int64_t experts, std::int32_t* memory) {
   const std::int64_t count = ids.numel();
   ExpertPlan plan{memory, memory + experts + 1, memory + experts + 1 + count,
                   memory + experts + 1 + 2 * count};
@@ -60,38 +68,39 @@ CpuOps::ExpertPlan CpuOps::plan_experts(TensorView ids, std::int64_t experts,
 }
 
 // out[p] = in[p] · weightᵀ + bias of the pair's expert, for all pairs.
-void CpuOps::expert_product(const ExpertPlan& plan, TensorView out, TensorView in,
-                            const Weight& weight, TensorView bias) {
+void expert_product(Context& on, const ExpertPlan& plan, TensorView out, TensorView in,
+                    const Weight& weight, TensorView bias) {
   const std::int64_t n = out.extent(1), k = in.extent(1);
-  const cpu::Float type = float_of(in.dtype());
+  const Float type = float_of(in.dtype());
   const std::int64_t rows = ceil_div(in.extent(0), plan.num_active);
-  const std::int64_t width = task_columns(type, rows), parts = ceil_div(n, width);
-  pool_.parallel_for(
+  const std::int64_t width = task_columns(on, type, rows), parts = ceil_div(n, width);
+  on.pool.parallel_for(
       plan.num_active * parts, kMacsWorthSharing / (rows * width * k + 1) + 1,
       [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t t = begin; t < end; ++t) {
           const std::int64_t expert = plan.active[t / parts], n_begin = t % parts * width;
           const Matrix matrix = matrix_of(weight, expert);
           const TensorView own_bias = bias.empty() ? bias : bias.rows(expert, expert + 1);
-          const cpu::GemmArgs gemm{
-              .w = matrix.data,
-              .w_type = matrix.type,
-              .w_stride = matrix.stride,
-              .x = in.data(),
-              .x_stride = in.stride(0),
-              .out = out.data(),
-              .out_type = float_of(out.dtype()),
-              .out_stride = out.stride(0),
-              .bias = own_bias.data(),
-              .bias_type = bias.empty() ? cpu::Float::f32 : float_of(bias.dtype()),
-              .k = k};
-          product(gemm, matrix, type, plan.start[expert], plan.start[expert + 1], n_begin,
+          const GemmArgs gemm{.w = matrix.data,
+                              .w_type = matrix.type,
+                              .w_stride = matrix.stride,
+                              .x = in.data(),
+                              .x_stride = in.stride(0),
+                              .out = out.data(),
+                              .out_type = float_of(out.dtype()),
+                              .out_stride = out.stride(0),
+                              .bias = own_bias.data(),
+                              .bias_type = bias.empty() ? Float::f32 : float_of(bias.dtype()),
+                              .k = k};
+          product(on, gemm, matrix, type, plan.start[expert], plan.start[expert + 1], n_begin,
                   std::min(n, n_begin + width));
         }
       });
 }
 
-void CpuOps::moe_experts(const MoeExpertsArgs& args, StreamRef) {
+}  // namespace
+
+void moe_experts(Context& on, const MoeExpertsArgs& args) {
   const std::int64_t tokens = args.x.extent(0), hidden = args.x.extent(1), k = args.ids.extent(1);
   const std::int64_t experts = args.gate_up.data.extent(0), rows = args.gate_up.data.extent(1);
   const std::int64_t inner = args.gated ? rows / 2 : rows, pairs = tokens * k;
@@ -100,36 +109,36 @@ void CpuOps::moe_experts(const MoeExpertsArgs& args, StreamRef) {
   const ExpertPlan plan =
       plan_experts(args.ids, experts, arena.take<std::int32_t>(2 * experts + 1 + 2 * pairs));
   const auto takes_bf16 = [&](const Weight& weight) {
-    return product_type(args.x.dtype(), matrix_of(weight, 0)) == cpu::Float::bf16;
+    return product_type(on, args.x.dtype(), matrix_of(weight, 0)) == Float::bf16;
   };
-  const cpu::Float type = takes_bf16(args.gate_up) && takes_bf16(args.down) ? cpu::Float::bf16
-                                                                            : cpu::Float::f32;
-  const DType dtype = type == cpu::Float::f32 ? DType::f32 : DType::bf16;
+  const Float type = takes_bf16(args.gate_up) && takes_bf16(args.down) ? Float::bf16 : Float::f32;
+  const DType dtype = type == Float::f32 ? DType::f32 : DType::bf16;
   const TensorView x(arena.take<float>(pairs * hidden), dtype, {pairs, hidden});
   const TensorView h(arena.take<float>(pairs * rows), dtype, {pairs, rows});
   const TensorView a(arena.take<float>(pairs * inner), dtype, {pairs, inner});
   const TensorView y(arena.take<float>(pairs * hidden), DType::f32, {pairs, hidden});
 
-  for_rows(pairs, hidden, [&](std::int64_t begin, std::int64_t end) {
+  on.for_rows(pairs, hidden, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t p = begin; p < end; ++p) {
       const std::int64_t token = plan.pairs[p] / k;
-      kernels_.copy_rows(rows_of(x.rows(p, p + 1)), rows_of(args.x.rows(token, token + 1)), hidden,
-                         0, 1);
+      on.kernels.copy_rows(rows_of(x.rows(p, p + 1)), rows_of(args.x.rows(token, token + 1)),
+                           hidden, 0, 1);
     }
   });
-  expert_product(plan, h, x, args.gate_up, args.gate_up_bias);
-  activate({rows_of(a), rows_of(h.narrow(1, 0, inner)),
-            args.gated ? rows_of(h.narrow(1, inner, rows)) : cpu::Rows{}, inner,
-            act_of(args.activation), args.swiglu_limit, args.swiglu_alpha},
+  expert_product(on, plan, h, x, args.gate_up, args.gate_up_bias);
+  activate(on,
+           {rows_of(a), rows_of(h.narrow(1, 0, inner)),
+            args.gated ? rows_of(h.narrow(1, inner, rows)) : Rows{}, inner, act_of(args.activation),
+            args.swiglu_limit, args.swiglu_alpha},
            pairs);
-  expert_product(plan, y, a, args.down, args.down_bias);
+  expert_product(on, plan, y, a, args.down, args.down_bias);
   const auto weights = args.weights.as<float, 2>();
-  for_rows(tokens, hidden * k, [&](std::int64_t begin, std::int64_t end) {
+  on.for_rows(tokens, hidden * k, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
-      kernels_.combine(rows_of(args.out.rows(t, t + 1)), static_cast<const float*>(y.data()),
-                       hidden, plan.position + t * k, &weights(t, 0), k);
+      on.kernels.combine(rows_of(args.out.rows(t, t + 1)), static_cast<const float*>(y.data()),
+                         hidden, plan.position + t * k, &weights(t, 0), k);
     }
   });
 }
 
-}  // namespace quire
+}  // namespace quire::cpu

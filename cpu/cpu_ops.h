@@ -1,13 +1,10 @@
 #pragma once
-// Ops on CPU threads: checks shapes, cuts the work into rows, calls this machine's kernels. Scratch
-// grows to the largest step seen and stays.
-
-#include <vector>
+// Ops on CPU threads: a table of the operators in cpu/operators.h, which check shapes, cut the work
+// into rows and call this machine's kernels.
 
 #include "backend/ops.h"
+#include "cpu/context.h"
 #include "cpu/cpu_backend.h"
-#include "cpu/kernels/kernels.h"
-#include "cpu/thread_pool.h"
 
 namespace quire {
 
@@ -71,73 +68,7 @@ class CpuOps : public Ops {
                     const ContextParallel& cp, StreamRef stream) override;
 
  private:
-  // body(begin, end) over rows that cost about work_per_row element operations each.
-  template <class F>
-  void for_rows(std::int64_t rows, std::int64_t work_per_row, F&& body) {
-    constexpr std::int64_t kWorthSharing = 16 << 10;
-    pool_.parallel_for(rows, kWorthSharing / (work_per_row + 1) + 1, body);
-  }
-
-  // A product's weight: rows of a plain matrix, or of packed ones that are unpacked block by block.
-  struct Matrix {
-    const std::byte* data = nullptr;
-    const void* scales = nullptr;
-    WeightFormat format = WeightFormat::plain;
-    cpu::Float type = cpu::Float::f32;  // plain: of data
-    std::int64_t stride = 0;            // plain: elements between rows
-    std::int64_t k = 0;
-    std::int64_t scale_stride = 0;  // fp8_blocks: floats between rows of scales
-  };
-  static Matrix matrix_of(TensorView weight);
-  static Matrix matrix_of(const Weight& weight, std::int64_t expert);
-
-  // Columns [begin, end) of a packed matrix, in a type that products take.
-  void unpack(const Matrix& weight, std::int64_t begin, std::int64_t end, cpu::Float type,
-              void* out) const;
-  cpu::Float product_type(DType x, const Matrix& weight) const;
-  TensorView product_input(TensorView x, cpu::Float type);
-  void product(const cpu::GemmArgs& args, const Matrix& weight, cpu::Float type,
-               std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin, std::int64_t n_end);
-  std::int64_t task_columns(cpu::Float type, std::int64_t rows) const;
-  void linear_into(TensorView out, TensorView x, const Matrix& weight, std::int64_t n,
-                   TensorView bias);
-  // Pairs (token, choice) sorted by expert: those of expert e are pairs[start[e] … start[e + 1]).
-  struct ExpertPlan {
-    std::int32_t* start;
-    std::int32_t* pairs;     // token · choices + choice
-    std::int32_t* position;  // of each pair in pairs
-    std::int32_t* active;    // experts with pairs
-    std::int64_t num_active = 0;
-  };
-  // memory: 2 · experts + 1 + 2 · pairs numbers.
-  static ExpertPlan plan_experts(TensorView ids, std::int64_t experts, std::int32_t* memory);
-  void expert_product(const ExpertPlan& plan, TensorView out, TensorView in, const Weight& weight,
-                      TensorView bias);
-
-  void norm(const cpu::NormArgs& args, std::int64_t rows);
-  void activate(const cpu::ActArgs& args, std::int64_t rows);
-  void attend(const cpu::PagedArgs& args, std::int64_t requests);
-  void attend_whole(const cpu::PagedArgs& args, std::int64_t work);
-  void attend_split(const cpu::PagedArgs& args, std::int64_t work);
-
-  ThreadPool pool_;
-  cpu::Kernels kernels_;
-  std::vector<std::byte> input_;  // x in the type that a product wants
-  std::vector<float> partials_;   // softmax states of split attention
-  std::vector<cpu::AttentionItem> items_;
-  struct AttentionPart {
-    std::size_t item;
-    std::int64_t segment, offset;  // offset into partials_
-  };
-  std::vector<AttentionPart> parts_;
+  cpu::Context context_;
 };
-
-// float32, bf16 or f16; anything else throws.
-cpu::Float float_of(DType dtype);
-cpu::Act act_of(Activation activation);
-// [rows, width] or [outer, inner, width] with adjacent elements in a row.
-cpu::Rows rows_of(TensorView view);
-// This thread's scratch, at least bytes long, 64-byte aligned; valid until the next call.
-void* thread_scratch(std::size_t bytes);
 
 }  // namespace quire

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "cpu/cpu_ops.h"
+#include "cpu/operators.h"
 
-namespace quire {
+namespace quire::cpu {
 namespace {
 
 // One token's experts, best first. scores: of the token; order: scratch for all experts.
@@ -99,18 +99,18 @@ class Router {
 
 }  // namespace
 
-void CpuOps::moe_route(const MoeRouteArgs& args, StreamRef) {
+void moe_route(Context& on, const MoeRouteArgs& args) {
   const std::int64_t experts = args.logits.extent(1);
   assert(args.ids.extent(1) <= experts && experts % args.groups == 0);
-  for_rows(args.logits.extent(0), experts * 16, [&](std::int64_t begin, std::int64_t end) {
+  on.for_rows(args.logits.extent(0), experts * 16, [&](std::int64_t begin, std::int64_t end) {
     Router router(args);
     std::vector<float> row(static_cast<std::size_t>(experts));
-    const cpu::Rows to{row.data(), cpu::Float::f32, 0, 1, 0};
+    const Rows to{row.data(), Float::f32, 0, 1, 0};
     for (std::int64_t t = begin; t < end; ++t) {
-      kernels_.copy_rows(to, rows_of(args.logits.rows(t, t + 1)), experts, 0, 1);
+      on.kernels.copy_rows(to, rows_of(args.logits.rows(t, t + 1)), experts, 0, 1);
       router.route(t, row.data());
     }
   });
 }
 
-}  // namespace quire
+}  // namespace quire::cpu

@@ -9,9 +9,9 @@
 #include <span>
 
 #include "backend/philox.h"
-#include "cpu/cpu_ops.h"
+#include "cpu/operators.h"
 
-namespace quire {
+namespace quire::cpu {
 namespace {
 
 constexpr std::int64_t kDrawWork = 16;  // element operations per vocabulary entry of a draw
@@ -150,22 +150,22 @@ std::int32_t draw_token(std::span<float> row, float top, const Filter& filter, c
 
 }  // namespace
 
-void CpuOps::sample(TensorView tokens, TensorView logits, const SamplingArgs& args, StreamRef) {
+void sample(Context& on, TensorView tokens, TensorView logits, const SamplingArgs& args) {
   const auto x = logits.as<float, 2>();
   const auto out = tokens.as<std::int32_t, 1>();
   const auto temperature = args.temperature.as<float, 1>();
   const auto width = static_cast<std::size_t>(x.extent[1]);
-  for_rows(x.extent[0], x.extent[1] * kDrawWork, [&](std::int64_t begin, std::int64_t end) {
+  on.for_rows(x.extent[0], x.extent[1] * kDrawWork, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const std::span<float> row(&x(r, 0), width);
-      const float top = kernels_.row_max(row.data(), x.extent[1]);
+      const float top = on.kernels.row_max(row.data(), x.extent[1]);
       if (temperature(r) <= 0.f) {
         out(r) = first_with(row, top);
         continue;
       }
-      const cpu::Rows rows{row.data(), cpu::Float::f32, 0, 1, 0};
+      const Rows rows{row.data(), Float::f32, 0, 1, 0};
       const float factor = 1.f / temperature(r);
-      kernels_.scale({rows, rows, {}, x.extent[1], x.extent[1], factor}, 0, 1);
+      on.kernels.scale({rows, rows, {}, x.extent[1], x.extent[1], factor}, 0, 1);
       const Filter filter{args.top_k.as<std::int32_t, 1>()(r), args.top_p.as<float, 1>()(r),
                           args.min_p.as<float, 1>()(r)};
       const Draw draw{args.seed.as<std::uint64_t, 1>()(r), args.position.as<std::int64_t, 1>()(r)};
@@ -174,19 +174,19 @@ void CpuOps::sample(TensorView tokens, TensorView logits, const SamplingArgs& ar
   });
 }
 
-void CpuOps::log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
-                       TensorView token_rank, TensorView logits, TensorView tokens, StreamRef) {
+void log_probs(Context& on, TensorView top_ids, TensorView top_values, TensorView token_value,
+               TensorView token_rank, TensorView logits, TensorView tokens) {
   const auto x = logits.as<float, 2>();
   const auto token = tokens.as<std::int32_t, 1>();
   const std::int64_t k = top_ids.empty() ? 0 : std::min(top_ids.extent(1), x.extent[1]);
-  for_rows(x.extent[0], x.extent[1] * kDrawWork, [&](std::int64_t begin, std::int64_t end) {
+  on.for_rows(x.extent[0], x.extent[1] * kDrawWork, [&](std::int64_t begin, std::int64_t end) {
     auto& [best, copy] = row_scratch();
     for (std::int64_t r = begin; r < end; ++r) {
       const std::span<const float> row(&x(r, 0), static_cast<std::size_t>(x.extent[1]));
       copy.assign(row.begin(), row.end());
-      const float top = kernels_.row_max(copy.data(), x.extent[1]);
+      const float top = on.kernels.row_max(copy.data(), x.extent[1]);
       const float log_total =
-          top + std::log(kernels_.row_exp_sum(copy.data(), x.extent[1], top, 1.f));
+          top + std::log(on.kernels.row_exp_sum(copy.data(), x.extent[1], top, 1.f));
       const float own = row[static_cast<std::size_t>(token(r))];
       token_value.as<float, 1>()(r) = own - log_total;
       token_rank.as<std::int32_t, 1>()(r) =
@@ -202,4 +202,4 @@ void CpuOps::log_probs(TensorView top_ids, TensorView top_values, TensorView tok
   });
 }
 
-}  // namespace quire
+}  // namespace quire::cpu

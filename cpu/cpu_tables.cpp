@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cassert>
 
-#include "cpu/cpu_ops.h"
+#include "cpu/operators.h"
 
-namespace quire {
+namespace quire::cpu {
 namespace {
 
 using Ints = View<std::int32_t, 1>;
@@ -37,8 +37,7 @@ void map_row(const TableGroup& group, std::int32_t slot, int position, const Con
 
 }  // namespace
 
-void CpuOps::write_block_tables(std::span<const TableGroup> groups, const TableWrites& writes,
-                                StreamRef) {
+void write_block_tables(std::span<const TableGroup> groups, const TableWrites& writes) {
   const auto first = writes.first.as<std::int32_t, 1>();
   const auto blocks = writes.blocks.as<std::int32_t, 1>();
   for (std::int64_t w = 0; w < writes.group.extent(0); ++w) {
@@ -52,8 +51,7 @@ void CpuOps::write_block_tables(std::span<const TableGroup> groups, const TableW
   }
 }
 
-void CpuOps::gather_block_tables(std::span<const TableGroup> groups, const TableRows& rows,
-                                 StreamRef) {
+void gather_block_tables(std::span<const TableGroup> groups, const TableRows& rows) {
   const Ints slot = rows.slot.as<std::int32_t, 1>();
   const auto counts = rows.counts.as<std::int32_t, 2>();
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -69,8 +67,8 @@ void CpuOps::gather_block_tables(std::span<const TableGroup> groups, const Table
   }
 }
 
-void CpuOps::slot_mapping(std::span<const TableGroup> groups, const TableRows& rows,
-                          const ContextParallel& cp, StreamRef) {
+void slot_mapping(std::span<const TableGroup> groups, const TableRows& rows,
+                  const ContextParallel& cp) {
   const Ints slot = rows.slot.as<std::int32_t, 1>();
   const Ints query_start = rows.query_start.as<std::int32_t, 1>();
   const Ints seq_lens = rows.seq_lens.as<std::int32_t, 1>();
@@ -90,4 +88,4 @@ void CpuOps::slot_mapping(std::span<const TableGroup> groups, const TableRows& r
   }
 }
 
-}  // namespace quire
+}  // namespace quire::cpu
