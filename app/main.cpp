@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/chat_main.h"
 #include "app/check_main.h"
 #include "app/engine_main.h"
 #include "app/grammar_main.h"
@@ -32,6 +33,8 @@ int version_main(int, const char* const*) {
 constexpr std::array kSubcommands = {
     Subcommand{"serve", "answer HTTP requests with a model, as OpenAI's API has it",
                quire::serve_main},
+    Subcommand{"chat", "a conversation in the terminal, with a model or any OpenAI-compatible server",
+               quire::chat_main},
     Subcommand{"engine", "an engine of its own process, for servers that say --engine",
                quire::engine_main},
     Subcommand{"plan", "what would be allocated, from config.json and headers alone",

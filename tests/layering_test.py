@@ -6,6 +6,7 @@ import sys
 
 ALLOWED = {
     "base": "",
+    "net": "base",
     "openapi": "base",
     "jinja": "base",
     "text": "base jinja",
@@ -17,7 +18,7 @@ ALLOWED = {
     "transfer": "base backend engine",
     "server": "base openapi text engine",
     "load": "base openapi",
-    "app": "base openapi jinja text backend cpu cuda model engine transfer server load",
+    "app": "base net openapi jinja text backend cpu cuda model engine transfer server load",
 }
 # Inside engine/: a subfolder sees those before it.
 ENGINE = {
