@@ -11,6 +11,7 @@
 #include "app/backends.h"
 #include "app/engine_flags.h"
 #include "app/forgiving_args.h"
+#include "base/json.h"
 #include "text/output/dialect.h"
 
 namespace quire {
@@ -64,6 +65,42 @@ std::vector<NamedKey> read_key_file(const std::string& path) {
   return std::move(*keys);
 }
 
+// As vLLM takes them: a JSON list, or plain words; several may be given.
+void add_words(CLI::App& app, const std::string& flag, std::vector<std::string>& words,
+               const std::string& what) {
+  app.add_option_function<std::vector<std::string>>(
+         flag,
+         [flag, &words](const std::vector<std::string>& given) {
+           words.clear();
+           for (const std::string& one : given) {
+             if (!one.starts_with('[')) {
+               words.push_back(one);
+               continue;
+             }
+             try {
+               const JsonDocument list(one, flag);
+               for (const Json item : list.root().items()) words.emplace_back(item.as_string());
+             } catch (const Failure& failure) {
+               throw CLI::ValidationError(flag, failure.what());
+             }
+           }
+         },
+         what)
+      ->type_name("WORD")
+      ->expected(1)
+      ->take_all();
+}
+
+void add_cors_flags(CLI::App& app, CorsConfig& cors) {
+  add_words(app, "--allowed-origins", cors.origins,
+            "Origins whose web pages may use this server from a browser, such as "
+            "https://chat.example; * for all (none)");
+  add_words(app, "--allowed-methods", cors.methods, "Methods that they may use (GET POST OPTIONS)");
+  add_words(app, "--allowed-headers", cors.headers, "Headers that they may send (all)");
+  app.add_flag("--allow-credentials", cors.credentials,
+               "They may send cookies, for a proxy in front; needs origins by name");
+}
+
 void add_listening_flags(CLI::App& app, ServerConfig& server) {
   auto* host = app.add_option("--host", server.host, "Address to listen on (0.0.0.0)");
   auto* port = app.add_option("--port", server.port, "Port to listen on (8000); 0: any")
@@ -86,6 +123,7 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
       ->type_name("FILE");
   app.add_option("--metrics-api-key", server.metrics_api_keys,
                  "Key that /metrics asks for; several may be given");
+  add_cors_flags(app, server.cors);
   app.add_option("--max-body-bytes", server.limits.body_bytes, "Largest request body (32 MiB)")
       ->check(CLI::Range(std::size_t{1024}, std::size_t{1} << 40));
   app.add_option("--max-body-bytes-in-flight", server.limits.body_bytes_in_flight,
@@ -202,6 +240,9 @@ void complete(ServeFlags& flags) {
     throw CLI::ValidationError("--max-body-bytes-in-flight",
                                "must not be below --max-body-bytes, " +
                                    std::to_string(limits.body_bytes));
+  }
+  if (const auto valid = validate(flags.server.cors); valid.has_error()) {
+    throw CLI::ValidationError(valid.error().detail);
   }
   for (const auto* keys : {&flags.server.api_keys, &flags.server.metrics_api_keys}) {
     if (std::ranges::find(*keys, "") == keys->end()) continue;

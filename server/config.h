@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "server/http/cors.h"
 #include "server/http/key_file.h"
 
 namespace quire {
@@ -34,6 +35,7 @@ struct ServerConfig {
   std::vector<std::string> api_keys;            // empty: open
   std::vector<std::string> metrics_api_keys;    // of /metrics; empty: open
   std::vector<NamedKey> named_keys;             // of --api-key-file
+  CorsConfig cors;                              // closed
   bool access_log = false;                      // a line per request
   std::chrono::milliseconds shutdown_timeout{30'000};
   bool keep_after_engine_death = false;  // answer 503 for ever instead of ending

@@ -11,6 +11,7 @@
 #include "server/http/error_reply.h"
 #include "server/http/path_hint.h"
 #include "server/http/trace_id.h"
+#include "server/page/page.h"
 #include "server/routes/routes.h"
 
 namespace quire {
@@ -43,6 +44,7 @@ constexpr std::array kRoutes = {
     Route{"/tokenize", Method::post, post_tokenize, engine | json_body},
     Route{"/detokenize", Method::post, post_detokenize, engine | json_body},
     Route{"/", Method::get, get_index},
+    Route{"/ui/*", Method::get, get_page_file, kProbe},
     Route{"/health", Method::get, get_health, kProbe},
     Route{"/health/ready", Method::get, get_ready, kProbe},
     Route{"/ready", Method::get, get_ready, kProbe},
@@ -55,6 +57,9 @@ constexpr std::array kRoutes = {
     Route{"/metrics", Method::get, get_metrics, metrics_key | uncounted},
     Route{"/metrics/", Method::get, get_metrics, metrics_key | uncounted},
 };
+
+// GET / from a browser: the page asks for the key itself.
+constexpr Route kPage{"/", Method::get, get_page, kProbe};
 
 constexpr auto kPaths = [] {
   std::array<std::string_view, kRoutes.size()> paths;
@@ -79,6 +84,7 @@ Found find_route(const HttpRequest& request) {
   Found found;
   for (const Route& route : kRoutes) {
     if (!matches(route, request.path)) continue;
+    if (route.path == "/" && method == Method::get && wants_page(request)) return {&kPage, true, {}};
     if (route.method == method) return {&route, true, {}};
     found.path_exists = true;
     found.allow = route.method == Method::get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
@@ -158,8 +164,7 @@ std::optional<Reply> refusal_of(const Route& route, const HttpRequest& request,
 // A request under way: for /load, and of its key.
 class CountRunning {
  public:
-  CountRunning(const HttpRequest& request, AppState& app)
-      : num_(app.num_running), key_(app.auth.find(request.authorization, request.api_key)) {
+  CountRunning(std::atomic<int>& num, KeyInUse* key) : num_(num), key_(key) {
     ++num_;
     over_limit_ = key_ && !key_->begin();
   }
@@ -216,7 +221,7 @@ void log_and_count(const Route* route, const Exchange& exchange, AppState& app) 
   const bool wanted = app.config.access_log || (is_stray && app.stray_lines.allows());
   const auto level = wanted ? log::Level::info : log::Level::debug;
   if (log::enabled(level)) {
-    const KeyInUse* const key = app.auth.find(request.authorization, request.api_key);
+    const KeyInUse* const key = exchange.key();
     log::write(level, "http.request",
                {{"request_id", exchange.id()},
                 {"trace_id", trace_id_of(request.traceparent)},
@@ -239,7 +244,7 @@ awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& a
     if (co_await exchange.receive_body(app.bodies)) co_await run_handler(route, exchange, app);
     co_return;
   }
-  const CountRunning running(exchange.request(), app);
+  const CountRunning running(app.num_running, exchange.key());
   if (auto refusal = running.refusal()) co_return co_await exchange.reply(std::move(*refusal));
   if (co_await exchange.receive_body(app.bodies)) co_await run_handler(route, exchange, app);
 }
@@ -247,12 +252,16 @@ awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& a
 }  // namespace
 
 awaitable<void> answer(Exchange& exchange, AppState& app) {
-  const Found found = find_route(exchange.request());
+  const HttpRequest& request = exchange.request();
+  const Found found = find_route(request);
+  exchange.set_cors(
+      cors_headers(app.config.cors, request.origin, request.method == Method::options));
+  exchange.set_key(app.auth.find(request.authorization, request.api_key));
   exchange.before_end([&] { log_and_count(found.route, exchange, app); });
   if (found.route) {
     co_await answer_route(*found.route, exchange, app);
   } else {
-    co_await exchange.reply(no_route(found, exchange.request()));
+    co_await exchange.reply(no_route(found, request));
   }
   exchange.end();
 }

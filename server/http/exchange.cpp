@@ -69,11 +69,7 @@ std::string Exchange::head(const Reply& reply, std::string_view framing) const {
   if (reply.retry_after > 0) add("Retry-After: ", std::to_string(reply.retry_after), "\r\n");
   if (!reply.allow.empty()) add("Allow: ", reply.allow, "\r\n");
   if (reply.status == 401) add("WWW-Authenticate: Bearer\r\n");
-  if (!request_.origin.empty()) add("Access-Control-Allow-Origin: *\r\n");
-  if (!request_.origin.empty() && request_.method == Method::options) {
-    add("Access-Control-Allow-Methods: ", reply.allow,
-        "\r\nAccess-Control-Allow-Headers: *, Authorization\r\n");
-  }
+  add(reply.more_headers, cors_);
   if (!request_.keep_alive) add("Connection: close\r\n");
   if (request_.keep_alive && request_.version == 10) add("Connection: keep-alive\r\n");
   add("\r\n");

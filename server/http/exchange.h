@@ -15,6 +15,7 @@
 namespace quire {
 
 class Connection;
+class KeyInUse;
 
 struct Reply {
   int status = 200;
@@ -22,6 +23,7 @@ struct Reply {
   std::string_view content_type = "application/json";
   int retry_after = 0;          // seconds; 0: no such header
   std::string_view allow = {};  // the methods of a 405 or an OPTIONS
+  std::string_view more_headers = {};  // whole lines, which outlive the reply
 };
 
 // A function, not braces: g++ 12 destroys an aggregate twice that is made inside a co_await.
@@ -40,6 +42,11 @@ class Exchange {
   // there has been told why.
   awaitable<bool> receive_body(ByteBudget& budget);
   void drop_body();  // its bytes are needed no more
+
+  void set_cors(std::string lines) { cors_ = std::move(lines); }  // of every head that is sent
+  // The key that the client showed; null: none was needed.
+  void set_key(KeyInUse* key) { key_ = key; }
+  KeyInUse* key() const { return key_; }
 
   // Called once, before the last bytes leave: what it counts, the client finds counted.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
@@ -66,6 +73,8 @@ class Exchange {
   HttpRequest request_;
   std::optional<ByteBudget::Share> body_share_;
   std::string id_;
+  std::string cors_;
+  KeyInUse* key_ = nullptr;
   std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   int status_ = 0;
   bool written_ = true;

@@ -40,18 +40,6 @@ std::string index_json() {
   return body;
 }
 
-std::string index_html() {
-  std::string body = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Quire</title><h1>Quire ";
-  body.append(quire_version()).append("</h1><ul>");
-  for (const Link& link : kLinks) {
-    const bool is_post = link.what.starts_with("POST");
-    body.append("<li>").append(is_post ? "" : "<a href=\"" + std::string(link.path) + "\">");
-    body.append("<code>").append(link.path).append("</code>").append(is_post ? "" : "</a>");
-    body.append(" ").append(link.what);
-  }
-  return body + "</ul></html>\n";
-}
-
 Reply bare(int status) { return {.status = status, .body = {}, .content_type = {}}; }
 
 // 503 where there is a reason.
@@ -82,11 +70,9 @@ std::string why_not_ready(const AppState& app) {
 
 }  // namespace
 
+// For programs; browsers get the page.
 awaitable<void> get_index(Exchange& exchange, AppState&) {
-  const bool html = exchange.request().accept.find("text/html") != std::string::npos;
-  Reply reply{.body = html ? index_html() : index_json()};
-  if (html) reply.content_type = "text/html; charset=utf-8";
-  co_await exchange.reply(std::move(reply));
+  co_await exchange.reply(json_reply(index_json()));
 }
 
 // Up: loaded, and not asked to stop.

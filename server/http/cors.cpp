@@ -1,0 +1,75 @@
+#include "server/http/cors.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace quire {
+
+namespace {
+
+bool has_all(const CorsConfig& config) {
+  return std::ranges::find(config.origins, "*") != config.origins.end();
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
+  return all;
+}
+
+// Scheme, host and port as a browser writes them.
+bool is_origin(std::string_view text) {
+  if (text == "*" || text == "null") return true;
+  const std::size_t scheme = text.find("://");
+  return scheme != text.npos && scheme > 0 && text.size() > scheme + 3 &&
+         text.find_first_of("/?#*, \r\n", scheme + 3) == text.npos;
+}
+
+bool is_token(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == '_' || c == '*';
+  });
+}
+
+Error wrong(std::string flag, const std::string& value, const char* what) {
+  return {ErrorCode::invalid_argument, flag + ": \"" + value + "\" " + what, flag};
+}
+
+}  // namespace
+
+Result<void> validate(const CorsConfig& config) {
+  for (const std::string& origin : config.origins) {
+    if (!is_origin(origin)) {
+      return wrong("--allowed-origins", origin, "is no origin; https://host, http://host:port and * are");
+    }
+  }
+  for (const std::string& method : config.methods) {
+    if (!is_token(method)) return wrong("--allowed-methods", method, "is no method");
+  }
+  for (const std::string& header : config.headers) {
+    if (!is_token(header)) return wrong("--allowed-headers", header, "is no header's name");
+  }
+  if (config.credentials && (config.origins.empty() || has_all(config))) {
+    return Error{ErrorCode::invalid_argument,
+                 "--allow-credentials needs --allowed-origins with names: any page could act for "
+                 "whoever looks at it",
+                 "--allow-credentials"};
+  }
+  return {};
+}
+
+std::string cors_headers(const CorsConfig& config, std::string_view origin, bool is_preflight) {
+  if (origin.empty() || config.origins.empty()) return {};
+  const bool all = has_all(config);
+  std::string lines = all ? "" : "Vary: Origin\r\n";
+  if (!all && std::ranges::find(config.origins, origin) == config.origins.end()) return lines;
+  lines += "Access-Control-Allow-Origin: ";
+  lines.append(all ? "*" : origin).append("\r\n");
+  if (config.credentials) lines += "Access-Control-Allow-Credentials: true\r\n";
+  if (!is_preflight) return lines + "Access-Control-Expose-Headers: X-Request-Id, Retry-After\r\n";
+  return lines + "Access-Control-Allow-Methods: " + joined(config.methods) +
+         "\r\nAccess-Control-Allow-Headers: " + joined(config.headers) +
+         "\r\nAccess-Control-Max-Age: 600\r\n";
+}
+
+}  // namespace quire
