@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "model/architectures.h"
 #include "model/config_parts.h"
 
 namespace quire {
@@ -47,28 +48,13 @@ Activation parse_activation(const Json& text) {
                ErrorCode::unsupported);
 }
 
-// Gemma3's vision checkpoints leave out what is their class's default.
-struct Defaults {
-  std::optional<int> vocab_size, num_heads, num_kv_heads, head_dim, max_position_embeddings;
-};
-
-Defaults defaults_of(std::string_view architecture) {
-  if (architecture != "Gemma3ForConditionalGeneration") return {};
-  return {.vocab_size = 262208,
-          .num_heads = 8,
-          .num_kv_heads = 4,
-          .head_dim = 256,
-          .max_position_embeddings = 131072};
-}
-
 int need_integer_or(const Json& text, std::string_view name, IntRange range,
                     std::optional<int> otherwise) {
   if (otherwise && !text.has({name})) return *otherwise;
   return text.need_integer({name}, range);
 }
 
-void parse_common(ModelConfig& config, const Json& text) {
-  const Defaults defaults = defaults_of(config.architecture);
+void parse_common(ModelConfig& config, const ConfigDefaults& defaults, const Json& text) {
   config.vocab_size = need_integer_or(text, "vocab_size", {1, 1 << 24}, defaults.vocab_size);
   config.hidden_size = text.need_integer({"hidden_size"}, kWidth);
   config.num_heads = need_integer_or(text, "num_attention_heads", kHeads, defaults.num_heads);
@@ -93,6 +79,20 @@ void parse_common(ModelConfig& config, const Json& text) {
   }
 }
 
+// config.architecture's row.
+const Architecture& parse_architecture(ModelConfig& config, const Json& root) {
+  const auto published = root.texts({"architectures"});
+  if (!published || published->empty()) root.fail_at("architectures", "is missing");
+  config.architecture = published->front();
+  if (const Architecture* found = find_architecture(config.architecture)) return *found;
+  std::string known;
+  for (const Architecture& one : architectures()) {
+    known += (known.empty() ? "" : ", ") + std::string(one.name);
+  }
+  root.fail_at("architectures", "\"" + config.architecture + "\" is not supported (" + known + ")",
+               ErrorCode::unsupported);
+}
+
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view json, const std::filesystem::path& file) {
@@ -102,19 +102,16 @@ ModelConfig parse_model_config(std::string_view json, const std::filesystem::pat
 
   ModelConfig config;
   config.file = file;
-  const auto architectures = root.texts({"architectures"});
-  if (!architectures || architectures->empty()) root.fail_at("architectures", "is missing");
-  config.architecture = architectures->front();
-  check_architecture(config.architecture, root);
+  const Architecture& architecture = parse_architecture(config, root);
   config.dtype = parse_dtype(text, root);
-  parse_common(config, text);
+  parse_common(config, architecture.defaults, text);
   // The class that is published decides; a text part inside it has its own idea.
   for (const Json* fields : {&root, &text}) {
     if (const auto tied = fields->boolean({"tie_word_embeddings"})) {
       config.tie_word_embeddings = *tied;
       break;
     }
-    config.tie_word_embeddings = config.architecture.starts_with("Gemma");
+    config.tie_word_embeddings = architecture.defaults.tie_word_embeddings;
   }
   for (const Json* fields : {&root, &text}) {
     if (const auto quant = fields->object({"quantization_config"})) {
@@ -125,7 +122,7 @@ ModelConfig parse_model_config(std::string_view json, const std::filesystem::pat
   if (config.eos_token_ids.empty())
     config.eos_token_ids = root.integers({"eos_token_id"}, kTokenIds);
   parse_rope(config, text);
-  parse_family(config, text);
+  parse_family(config, architecture, text);
   return config;
 }
 

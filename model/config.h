@@ -81,6 +81,7 @@ struct DeltaNetConfig {
   int key_head_dim = 0;
   int value_head_dim = 0;
   int conv_kernel = 0;
+  bool fused_inputs = false;  // in_proj_qkvz and in_proj_ba, interleaved by key head
 };
 
 struct Mamba2Config {
@@ -113,7 +114,8 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   Activation activation = Activation::silu;
   bool tie_word_embeddings = false;
-  bool attention_bias = false;
+  bool attention_bias = false;  // of q, k and v, and of o unless the next says not
+  bool attention_output_bias = true;
   bool mlp_bias = false;
   bool qk_norm = false;
 
@@ -137,6 +139,7 @@ struct ModelConfig {
   std::optional<DType> recurrent_state_dtype;  // the model's own choice
   double swiglu_alpha = 0.0;                   // clamped SwiGLU of gpt-oss
   double swiglu_limit = 0.0;
+  bool reads_mxfp4 = false;  // this architecture has a loader of such experts
   QuantConfig quant;
 
   std::optional<std::int32_t> bos_token_id;

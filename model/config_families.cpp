@@ -2,20 +2,23 @@
 #include <cmath>
 #include <utility>
 
+#include "model/architectures.h"
 #include "model/config_parts.h"
 
 namespace quire {
 
-namespace {
-
-void parse_dense(ModelConfig& config, const Json& text) { parse_sliding(config, text); }
-
 void parse_qwen2(ModelConfig& config, const Json& text) {
-  parse_sliding(config, text);
+  parse_qwen_sliding(config, text);
   config.attention_bias = true;
+  config.attention_output_bias = false;
 }
 
-void parse_with_qk_norm(ModelConfig& config, const Json& text) {
+void parse_qwen3(ModelConfig& config, const Json& text) {
+  parse_qwen_sliding(config, text);
+  config.qk_norm = text.boolean({"use_qk_norm"}).value_or(true);
+}
+
+void parse_olmo2(ModelConfig& config, const Json& text) {
   parse_sliding(config, text);
   config.qk_norm = text.boolean({"use_qk_norm"}).value_or(true);
 }
@@ -25,14 +28,10 @@ void parse_granite_dense(ModelConfig& config, const Json& text) {
   parse_granite(config, text);
 }
 
-void parse_gemma(ModelConfig& config, const Json& text) {
-  const bool third = config.architecture.starts_with("Gemma3");
-  parse_alternating(
-      config, text,
-      third ? text.integer({"sliding_window_pattern", "_sliding_window_pattern"}).value_or(6) : 2);
-  config.qk_norm = third;
-  if (third && !text.has({"rope_theta", "rope_parameters"})) config.rope.theta = 1e6;
-  if (third && !config.rope_local) config.rope_local.emplace();
+namespace {
+
+void parse_gemma(ModelConfig& config, const Json& text, int period) {
+  parse_alternating(config, text, period);
   const double scalar = text.number({"query_pre_attn_scalar"}).value_or(config.head_dim);
   if (!(scalar > 0)) text.fail_at("query_pre_attn_scalar", "must be above 0");
   config.attention_scale = 1.0 / std::sqrt(scalar);
@@ -44,63 +43,25 @@ void parse_gemma(ModelConfig& config, const Json& text) {
   }
 }
 
-struct Family {
-  std::string_view architecture;
-  void (*parse)(ModelConfig&, const Json&);
-};
-
-constexpr Family kFamilies[] = {
-    {"LlamaForCausalLM", parse_dense},
-    {"MistralForCausalLM", parse_dense},
-    {"Mistral3ForConditionalGeneration", parse_dense},
-    {"Phi3ForCausalLM", parse_dense},
-    {"Qwen2ForCausalLM", parse_qwen2},
-    {"Qwen3ForCausalLM", parse_with_qk_norm},
-    {"Olmo2ForCausalLM", parse_with_qk_norm},
-    {"GraniteForCausalLM", parse_granite_dense},
-    {"MixtralForCausalLM", parse_mixtral},
-    {"Qwen3MoeForCausalLM", parse_qwen3_moe},
-    {"Glm4MoeForCausalLM", parse_glm4_moe},
-    {"Gemma2ForCausalLM", parse_gemma},
-    {"Gemma3ForCausalLM", parse_gemma},
-    {"Gemma3ForConditionalGeneration", parse_gemma},
-    {"GptOssForCausalLM", parse_gpt_oss},
-    {"DeepseekV2ForCausalLM", parse_deepseek},
-    {"DeepseekV3ForCausalLM", parse_deepseek},
-    {"Qwen3NextForCausalLM", parse_delta_net_hybrid},
-    {"Qwen3_5ForCausalLM", parse_delta_net_hybrid},
-    {"Qwen3_5ForConditionalGeneration", parse_delta_net_hybrid},
-    {"Qwen3_5MoeForCausalLM", parse_delta_net_hybrid},
-    {"Qwen3_5MoeForConditionalGeneration", parse_delta_net_hybrid},
-    {"NemotronHForCausalLM", parse_nemotron},
-    {"GraniteMoeHybridForCausalLM", parse_granite_hybrid},
-};
-
-const Family* find_family(std::string_view architecture) {
-  for (const Family& family : kFamilies) {
-    if (family.architecture == architecture) return &family;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
-void check_architecture(const std::string& architecture, const Json& root) {
-  if (find_family(architecture) != nullptr) return;
-  std::string known;
-  for (const Family& family : kFamilies) {
-    known += (known.empty() ? "" : ", ") + std::string(family.architecture);
-  }
-  root.fail_at("architectures", "\"" + architecture + "\" is not supported (" + known + ")",
-               ErrorCode::unsupported);
+void parse_gemma2(ModelConfig& config, const Json& text) { parse_gemma(config, text, 2); }
+
+void parse_gemma3(ModelConfig& config, const Json& text) {
+  parse_gemma(config, text,
+              text.integer({"sliding_window_pattern", "_sliding_window_pattern"}).value_or(6));
+  config.qk_norm = true;
+  if (!text.has({"rope_theta", "rope_parameters"})) config.rope.theta = 1e6;
+  if (!config.rope_local) config.rope_local.emplace();
+  config.longest_context = config.max_position_embeddings;  // published as stretched
 }
 
-void parse_family(ModelConfig& config, const Json& text) {
+void parse_family(ModelConfig& config, const Architecture& architecture, const Json& text) {
   const auto pattern = text.text({"hybrid_override_pattern"});
   config.num_layers = pattern && !text.has({"num_hidden_layers"})
                           ? static_cast<int>(std::clamp<std::size_t>(pattern->size(), 1, 1 << 12))
                           : text.need_integer({"num_hidden_layers"}, kLayers);
-  find_family(config.architecture)->parse(config, text);
+  architecture.parse(config, text);
 }
 
 }  // namespace quire

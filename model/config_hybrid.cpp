@@ -5,7 +5,9 @@
 
 namespace quire {
 
-void parse_delta_net_hybrid(ModelConfig& config, const Json& text) {
+namespace {
+
+void parse_delta_net_hybrid(ModelConfig& config, const Json& text, bool has_experts_by_default) {
   const int interval = text.integer({"full_attention_interval"}, kLayers).value_or(4);
   if (!parse_layer_types(config, text, LayerType::linear_attention)) {
     fill_layer_types(config, LayerType::linear_attention, LayerType::full_attention,
@@ -22,21 +24,17 @@ void parse_delta_net_hybrid(ModelConfig& config, const Json& text) {
   if (config.delta_net.num_value_heads % config.delta_net.num_key_heads != 0) {
     text.fail_at("linear_num_key_heads", "must divide linear_num_value_heads");
   }
-  const bool has_experts = text.integer({"num_experts"}, {0, kExperts.max})
-                               .value_or(config.architecture.find("Moe") != std::string::npos);
-  if (has_experts) {
+  if (text.integer({"num_experts"}, {0, kExperts.max}).value_or(has_experts_by_default)) {
     parse_experts(config, text);
     parse_expert_layers(config, text);
   }
-  // Qwen3.5 keeps its state in float32 unless the file says otherwise; Qwen3-Next in the model's
-  // dtype.
-  if (config.architecture.starts_with("Qwen3_5")) {
-    config.recurrent_state_dtype =
-        text.text({"mamba_ssm_dtype"}).value_or("float32") == "bfloat16" ? DType::bf16 : DType::f32;
-  }
 }
 
-namespace {
+// The state is float32 unless the file says otherwise; Qwen3-Next's is of the model's dtype.
+void parse_qwen3_5_state(ModelConfig& config, const Json& text) {
+  config.recurrent_state_dtype =
+      text.text({"mamba_ssm_dtype"}).value_or("float32") == "bfloat16" ? DType::bf16 : DType::f32;
+}
 
 void check_mamba(const Mamba2Config& mamba, const Json& text) {
   if (mamba.num_heads % mamba.num_groups != 0) {
@@ -53,6 +51,21 @@ void parse_time_step_limit(Mamba2Config& mamba, const Json& text) {
 }
 
 }  // namespace
+
+void parse_qwen3_next(ModelConfig& config, const Json& text) {
+  parse_delta_net_hybrid(config, text, false);
+  config.delta_net.fused_inputs = true;
+}
+
+void parse_qwen3_5(ModelConfig& config, const Json& text) {
+  parse_delta_net_hybrid(config, text, false);
+  parse_qwen3_5_state(config, text);
+}
+
+void parse_qwen3_5_moe(ModelConfig& config, const Json& text) {
+  parse_delta_net_hybrid(config, text, true);
+  parse_qwen3_5_state(config, text);
+}
 
 void parse_granite(ModelConfig& config, const Json& text) {
   config.attention_scale = text.number({"attention_multiplier"}).value_or(1.0);

@@ -42,18 +42,28 @@ void fill_layer_types(ModelConfig& config, LayerType usual, LayerType other,
   }
 }
 
-void parse_sliding(ModelConfig& config, const Json& text) {
+namespace {
+
+void parse_window(ModelConfig& config, const Json& text, bool used_by_default, int first_layer) {
   const auto window = text.integer({"sliding_window"}, kTokens);
-  const auto full = LayerType::full_attention, sliding = LayerType::sliding_attention;
-  // Qwen publishes a window that a second field switches off.
-  const bool qwen = config.architecture.starts_with("Qwen");
-  const bool windowed = window && text.boolean({"use_sliding_window"}).value_or(!qwen);
+  const bool used = window && text.boolean({"use_sliding_window"}).value_or(used_by_default);
   config.sliding_window = window.value_or(0);
   if (!parse_layer_types(config, text, LayerType::linear_attention)) {
-    const int first = qwen ? text.integer({"max_window_layers"}, {0, 1 << 12}).value_or(28) : 0;
-    const bool all = config.architecture == "Qwen3MoeForCausalLM";
-    fill_layer_types(config, full, sliding, [&](int i) { return windowed && (all || i >= first); });
+    fill_layer_types(config, LayerType::full_attention, LayerType::sliding_attention,
+                     [&](int i) { return used && i >= first_layer; });
   }
+}
+
+}  // namespace
+
+void parse_sliding(ModelConfig& config, const Json& text) { parse_window(config, text, true, 0); }
+
+void parse_qwen_sliding(ModelConfig& config, const Json& text) {
+  parse_window(config, text, false, text.integer({"max_window_layers"}, {0, 1 << 12}).value_or(28));
+}
+
+void parse_qwen_moe_sliding(ModelConfig& config, const Json& text) {
+  parse_window(config, text, false, 0);
 }
 
 void parse_alternating(ModelConfig& config, const Json& text, int period) {

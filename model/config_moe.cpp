@@ -12,8 +12,7 @@ void parse_experts(ModelConfig& config, const Json& text) {
   moe.intermediate_size =
       text.integer({"moe_intermediate_size"}, kWidth).value_or(config.intermediate_size);
   if (moe.intermediate_size == 0) text.fail_at("moe_intermediate_size", "is missing");
-  moe.norm_topk_prob =
-      text.boolean({"norm_topk_prob"}).value_or(config.architecture != "Qwen3MoeForCausalLM");
+  moe.norm_topk_prob = text.boolean({"norm_topk_prob"}).value_or(true);
   moe.routed_scaling_factor = text.number({"routed_scaling_factor"}).value_or(1.0);
   moe.n_group = text.integer({"n_group"}, kExperts).value_or(1);
   moe.topk_group = text.integer({"topk_group"}, {1, moe.n_group}).value_or(1);
@@ -53,12 +52,16 @@ void parse_mixtral(ModelConfig& config, const Json& text) {
 }
 
 void parse_qwen3_moe(ModelConfig& config, const Json& text) {
-  parse_mixtral(config, text);
+  parse_qwen_moe_sliding(config, text);
+  parse_experts(config, text);
+  parse_expert_layers(config, text);
+  config.moe.norm_topk_prob = text.boolean({"norm_topk_prob"}).value_or(false);
   config.qk_norm = true;
 }
 
 void parse_glm4_moe(ModelConfig& config, const Json& text) {
   parse_mixtral(config, text);
+  config.attention_output_bias = false;
   config.qk_norm = text.boolean({"use_qk_norm"}).value_or(false);
   config.moe.score = RouterScore::sigmoid;
 }
@@ -69,6 +72,7 @@ void parse_gpt_oss(ModelConfig& config, const Json& text) {
   parse_expert_layers(config, text);
   config.attention_bias = text.boolean({"attention_bias"}).value_or(true);
   config.swiglu_alpha = text.number({"swiglu_alpha"}).value_or(1.702);
+  config.reads_mxfp4 = true;
   config.swiglu_limit = text.number({"swiglu_limit"}).value_or(7.0);
 }
 
@@ -85,22 +89,31 @@ void parse_mla(ModelConfig& config, const Json& text) {
   };
 }
 
-}  // namespace
-
-void parse_deepseek(ModelConfig& config, const Json& text) {
+// `grouped` is how the generation chooses among groups of experts; "greedy" knows no groups.
+void parse_deepseek(ModelConfig& config, const Json& text, const std::string& usual,
+                    const std::string& grouped) {
   parse_sliding(config, text);
   parse_mla(config, text);
   parse_experts(config, text);
   parse_expert_layers(config, text);
-  const bool third = config.architecture == "DeepseekV3ForCausalLM";
-  config.moe.score = third ? RouterScore::sigmoid : RouterScore::softmax;
-  if (!third) config.moe.norm_topk_prob = false;  // published, and ignored by the reference
-  const std::string method = text.text({"topk_method"}).value_or(third ? "noaux_tc" : "greedy");
+  const std::string method = text.text({"topk_method"}).value_or(usual);
   if (method == "greedy") {
     config.moe.n_group = config.moe.topk_group = 1;
-  } else if (method != (third ? "noaux_tc" : "group_limited_greedy")) {
+  } else if (method != grouped) {
     text.fail_at("topk_method", "\"" + method + "\" is not supported", ErrorCode::unsupported);
   }
+}
+
+}  // namespace
+
+void parse_deepseek_v2(ModelConfig& config, const Json& text) {
+  parse_deepseek(config, text, "greedy", "group_limited_greedy");
+  config.moe.norm_topk_prob = false;  // published, and ignored by the reference
+}
+
+void parse_deepseek_v3(ModelConfig& config, const Json& text) {
+  parse_deepseek(config, text, "noaux_tc", "noaux_tc");
+  config.moe.score = RouterScore::sigmoid;
 }
 
 }  // namespace quire

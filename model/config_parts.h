@@ -3,10 +3,12 @@
 
 #include <functional>
 
-#include "model/config.h"
 #include "base/json.h"
+#include "model/config.h"
 
 namespace quire {
+
+struct Architecture;
 
 // Limits that no published model comes near; beyond them a number is a mistake or an attack.
 inline constexpr IntRange kWidth{1, 1 << 20};
@@ -14,9 +16,6 @@ inline constexpr IntRange kHeads{1, 1 << 14};
 inline constexpr IntRange kLayers{1, 1 << 12};
 inline constexpr IntRange kExperts{1, 1 << 14};
 inline constexpr IntRange kTokens{1, 1 << 28};
-
-// Failure with the list of what is supported.
-void check_architecture(const std::string& architecture, const Json& root);
 
 // config.rope and config.rope_local; max_position_embeddings is known.
 void parse_rope(ModelConfig& config, const Json& text);
@@ -29,24 +28,38 @@ void fill_layer_types(ModelConfig& config, LayerType usual, LayerType other,
                       const std::function<bool(int)>& is_other);
 // sliding_window for all layers, none, or those from max_window_layers on.
 void parse_sliding(ModelConfig& config, const Json& text);
+// The same in Qwen's files, where a second field switches the window on; those with experts have
+// no max_window_layers.
+void parse_qwen_sliding(ModelConfig& config, const Json& text);
+void parse_qwen_moe_sliding(ModelConfig& config, const Json& text);
 // Local and global layers in turn: every `period`th is global.
 void parse_alternating(ModelConfig& config, const Json& text, int period);
 void parse_experts(ModelConfig& config, const Json& text);
 // Experts in every `step`th layer from `first` on, but in none of mlp_only_layers.
 void parse_expert_layers(ModelConfig& config, const Json& text);
 
-// The families, by what they are made of.
-void parse_granite(ModelConfig& config, const Json& text);
+// The families, by what they are made of. Each finds layer_types and the numbers that it alone has;
+// the common numbers and the rope are known.
+void parse_qwen2(ModelConfig& config, const Json& text);
+void parse_qwen3(ModelConfig& config, const Json& text);
+void parse_olmo2(ModelConfig& config, const Json& text);
+void parse_granite_dense(ModelConfig& config, const Json& text);
+void parse_granite(ModelConfig& config, const Json& text);  // the multipliers of all of them
+void parse_gemma2(ModelConfig& config, const Json& text);
+void parse_gemma3(ModelConfig& config, const Json& text);
 void parse_mixtral(ModelConfig& config, const Json& text);
 void parse_qwen3_moe(ModelConfig& config, const Json& text);
 void parse_glm4_moe(ModelConfig& config, const Json& text);
 void parse_gpt_oss(ModelConfig& config, const Json& text);
-void parse_deepseek(ModelConfig& config, const Json& text);
-void parse_delta_net_hybrid(ModelConfig& config, const Json& text);
+void parse_deepseek_v2(ModelConfig& config, const Json& text);
+void parse_deepseek_v3(ModelConfig& config, const Json& text);
+void parse_qwen3_next(ModelConfig& config, const Json& text);
+void parse_qwen3_5(ModelConfig& config, const Json& text);
+void parse_qwen3_5_moe(ModelConfig& config, const Json& text);
 void parse_granite_hybrid(ModelConfig& config, const Json& text);
 void parse_nemotron(ModelConfig& config, const Json& text);
 
-// layer_types and the numbers that only this architecture has; the common numbers are known.
-void parse_family(ModelConfig& config, const Json& text);
+// num_layers, and what the architecture's own function finds.
+void parse_family(ModelConfig& config, const Architecture& architecture, const Json& text);
 
 }  // namespace quire

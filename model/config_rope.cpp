@@ -82,14 +82,14 @@ RopeConfig parse_one(const ModelConfig& config, const Json& top, const Json* sca
 }
 
 // The field's rule: the original length times the factor, for the kinds whose factor says how far
-// they reach; llama3 and longrope publish the stretched length, as Gemma 3 does. What a file
+// they reach; llama3 and longrope publish the stretched length. What a file
 // publishes is believed where that is more.
 int longest_context(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   const int published = config.max_position_embeddings;
   const bool stretches = rope.kind == RopeKind::linear || rope.kind == RopeKind::dynamic ||
                          rope.kind == RopeKind::yarn;
-  if (!stretches || config.architecture.starts_with("Gemma3")) return published;
+  if (!stretches) return published;
   const double reached = rope.original_max_position_embeddings * rope.factor;
   return std::max(published, static_cast<int>(std::min<double>(reached, kTokens.max)));
 }

@@ -1,14 +1,11 @@
 #pragma once
-// Which architectures there are: a plain table from the name in config.json to what it needs and
-// how it is built.
+// From a folder to a model: model/architectures.h says which there are.
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "backend/device.h"
 #include "backend/ops_traits.h"
@@ -31,7 +28,5 @@ struct LoadOptions {
 // Throws Failure on an unsupported architecture and on files that lie, lack or contradict.
 std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesystem::path& model_dir,
                                   Device& device, const OpsTraits& ops, const LoadOptions& options);
-
-std::vector<std::string_view> supported_architectures();
 
 }  // namespace quire

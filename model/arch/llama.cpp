@@ -16,8 +16,8 @@ class Llama final : public PreNormDecoder {
       : PreNormDecoder(std::move(source), std::move(root)) {
     const ModelConfig& c = config();
     for (int i = 0; i < c.num_layers; ++i) {
-      AttentionOptions attention = attention_options(c, i, layer_name(i) + "self_attn", rope());
-      attention.output_bias = c.attention_bias && c.architecture != "Qwen2ForCausalLM";
+      const AttentionOptions attention =
+          attention_options(c, i, layer_name(i) + "self_attn", rope());
       add_layer(i, std::make_unique<Attention>(weights(), attention),
                 std::make_unique<GatedMlp>(weights(), layer_name(i) + "mlp", c.hidden_size,
                                            c.intermediate_size, c.activation, c.mlp_bias));

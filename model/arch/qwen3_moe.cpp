@@ -14,8 +14,8 @@ class Qwen3Moe final : public PreNormDecoder {
   Qwen3Moe(ModelSource source, LoadMoe load_moe) : PreNormDecoder(std::move(source), "model.") {
     const ModelConfig& c = config();
     for (int i = 0; i < c.num_layers; ++i) {
-      AttentionOptions attention = attention_options(c, i, layer_name(i) + "self_attn", rope());
-      attention.output_bias = c.attention_bias && c.architecture != "Glm4MoeForCausalLM";
+      const AttentionOptions attention =
+          attention_options(c, i, layer_name(i) + "self_attn", rope());
       add_layer(i, std::make_unique<Attention>(weights(), attention),
                 make_feed_forward(weights(), layer_name(i), c.moe.layers[i], c, load_moe));
     }

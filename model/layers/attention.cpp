@@ -46,7 +46,7 @@ AttentionOptions attention_options(const ModelConfig& config, int layer, std::st
   o.soft_cap = config.attention_soft_cap;
   o.window = config.layer_types[layer] == LayerType::sliding_attention ? config.sliding_window : 0;
   o.qkv_bias = config.attention_bias;
-  o.output_bias = config.attention_bias;
+  o.output_bias = config.attention_bias && config.attention_output_bias;
   o.qk_norm = config.qk_norm ? QkNorm::per_head : QkNorm::none;
   o.norm_eps = config.rms_norm_eps;
   o.rope = rope;

@@ -26,7 +26,7 @@ std::vector<LinearPart> input_parts(const ModelConfig& config, const std::string
   const DeltaNetConfig& c = config.delta_net;
   const std::int64_t keys = std::int64_t{c.num_key_heads} * c.key_head_dim;
   const std::int64_t values = std::int64_t{c.num_value_heads} * c.value_head_dim;
-  if (!config.architecture.starts_with("Qwen3Next")) {
+  if (!c.fused_inputs) {
     return {{name + ".in_proj_qkv", 2 * keys + values},
             {name + ".in_proj_z", values},
             {name + ".in_proj_b", c.num_value_heads},
