@@ -7,6 +7,7 @@
 
 #include "app/chat_server.h"
 #include "app/chat_session.h"
+#include "app/pull_main.h"
 #include "base/error.h"
 
 namespace quire {
@@ -99,7 +100,7 @@ int chat(const Options& options) {
   if (options.url.empty()) {
     terminal.note("starting a server for " + options.model);
     server.emplace(
-        options.model, options.serve_flags,
+        model_folder(options.model, true), options.serve_flags,
         [&](const std::string& progress) {
           if (progress != shown) terminal.note(progress);
           shown = progress;

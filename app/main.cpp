@@ -12,6 +12,7 @@
 #include "app/grammar_main.h"
 #include "app/parse_main.h"
 #include "app/plan_main.h"
+#include "app/pull_main.h"
 #include "app/render_main.h"
 #include "app/serve_main.h"
 #include "app/tokenize_main.h"
@@ -39,6 +40,8 @@ constexpr std::array kSubcommands = {
                quire::engine_main},
     Subcommand{"plan", "what would be allocated, from config.json and headers alone",
                quire::plan_main},
+    Subcommand{"pull", "fetch a model from the Hugging Face Hub", quire::pull_main},
+    Subcommand{"models", "the models that were fetched", quire::models_main},
     Subcommand{"check", "compare with a recorded reference through the engine", quire::check_main},
     Subcommand{"tokenize", "text to token ids and back", quire::tokenize_main},
     Subcommand{"render", "messages to a prompt, by a chat template", quire::render_main},

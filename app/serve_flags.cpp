@@ -11,6 +11,7 @@
 #include "app/backends.h"
 #include "app/engine_flags.h"
 #include "app/forgiving_args.h"
+#include "app/pull_main.h"
 #include "base/json.h"
 #include "text/output/dialect.h"
 
@@ -215,18 +216,22 @@ void add_names(CLI::App& app, ServerConfig& server) {
                  "Names in the API, the first in replies; default: the folder's name");
 }
 
-void check_model_folder(const std::string& path) {
+// A folder, or the one that a name stands for; it is fetched where it is not there.
+void find_model_folder(ServeFlags& flags) {
+  std::string& path = flags.engine.model.path;
   if (path.empty()) {
     throw CLI::ValidationError("MODEL", "is missing; quire serve MODEL_DIR, such as "
-                                        "models/quire-tiny");
+                                        "models/quire-tiny, or org/name");
   }
   if (std::filesystem::is_directory(path)) return;
-  const bool is_hub_name = std::count(path.begin(), path.end(), '/') == 1 && path.front() != '/' &&
-                           path.front() != '.';
-  throw CLI::ValidationError(
-      path, is_hub_name ? "no such folder, and models are not downloaded; with Python's "
-                          "huggingface_hub: hf download " + path + " --local-dir " + path
-                        : "no such folder");
+  const std::string given = path;
+  try {
+    path = model_folder(given, true);
+  } catch (const Failure& failure) {
+    throw CLI::ValidationError(given, failure.what());
+  }
+  if (path == given) throw CLI::ValidationError(given, "no such folder");
+  if (flags.server.served_model_names.empty()) flags.server.served_model_names.push_back(given);
 }
 
 // What only makes sense together, and what follows from what was given.
@@ -234,7 +239,7 @@ void complete(ServeFlags& flags) {
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "none") {
     throw CLI::ValidationError("--enable-auto-tool-choice", "contradicts --tool-call-parser none");
   }
-  check_model_folder(flags.engine.model.path);
+  find_model_folder(flags);
   const HttpLimits& limits = flags.server.limits;
   if (limits.body_bytes_in_flight < limits.body_bytes) {
     throw CLI::ValidationError("--max-body-bytes-in-flight",

@@ -7,6 +7,7 @@ import sys
 ALLOWED = {
     "base": "",
     "net": "base",
+    "hub": "base net",
     "openapi": "base",
     "jinja": "base",
     "text": "base jinja",
@@ -18,7 +19,7 @@ ALLOWED = {
     "transfer": "base backend engine",
     "server": "base openapi text engine",
     "load": "base openapi",
-    "app": "base net openapi jinja text backend cpu cuda model engine transfer server load",
+    "app": "base net hub openapi jinja text backend cpu cuda model engine transfer server load",
 }
 # Inside engine/: a subfolder sees those before it.
 ENGINE = {

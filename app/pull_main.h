@@ -1,0 +1,15 @@
+#pragma once
+// quire pull and quire models, and models by name for the other commands.
+
+#include <string>
+
+namespace quire {
+
+int pull_main(int argc, const char* const* argv);
+int models_main(int argc, const char* const* argv);
+
+// The folder of what a command was told: a folder stays as it is; org/name[@revision] is looked for
+// in the cache, and fetched where it is not there and `may_fetch`. Throws Failure.
+std::string model_folder(const std::string& model, bool may_fetch);
+
+}  // namespace quire

@@ -1,0 +1,75 @@
+// What of a stranger's names and addresses is taken, and what is refused.
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "base/error.h"
+#include "hub/names.h"
+#include "net/url.h"
+
+using namespace quire;
+using net::Url;
+
+TEST_CASE("a model's name has an organization, a name and perhaps a revision", "[hub]") {
+  const auto plain = hub::ModelName::parse("Qwen/Qwen3-0.6B");
+  CHECK(plain.repo == "Qwen/Qwen3-0.6B");
+  CHECK(plain.revision == "main");
+  CHECK(hub::ModelName::parse("a/b@refs/pr/3").revision == "refs/pr/3");
+  for (const char* bad : {"", "a", "/", "a/", "/b", "a/b/c", "../b", "a/..", "a/.b", "a/b--c", "a/b@", "a/b@../x",
+                          "a/b@/x", "a/b@x//y", "a/b@-x", "a b/c", "a/b@x y", "a/b@x\ny", "a/b\\c"}) {
+    INFO(bad);
+    CHECK_THROWS_AS(hub::ModelName::parse(bad), Failure);
+  }
+}
+
+TEST_CASE("a path of a repository stays inside of it", "[hub]") {
+  for (const char* good : {"config.json", "sub/model-1.safetensors", ".gitattributes", "a..b/c"}) {
+    INFO(good);
+    CHECK(hub::is_safe_path(good));
+  }
+  for (const char* bad : {"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a\\b", "a\nb"}) {
+    INFO(bad);
+    CHECK_FALSE(hub::is_safe_path(bad));
+  }
+  CHECK_FALSE(hub::is_safe_path(std::string_view("a\0b", 3)));
+}
+
+TEST_CASE("addresses of servers are read, and others refused in words", "[net]") {
+  const Url url = Url::parse("https://host.example:8443/v1?x=1#y");
+  CHECK(url.tls);
+  CHECK(url.host == "host.example");
+  CHECK(url.port == "8443");
+  CHECK(url.target == "/v1?x=1");
+  CHECK(Url::parse("http://[::1]:80").host_header() == "[::1]");
+  CHECK(Url::parse("unix:/run/q.sock").with_path("/health").text() == "unix:/run/q.sock/health");
+  CHECK(url.resolve("/other").text() == "https://host.example:8443/other");
+  CHECK(url.resolve("//x/y").text() == "https://x/y");
+  CHECK_FALSE(url.same_origin(Url::parse("https://host.example/v1")));
+  for (const char* bad : {"", "host", "ftp://x", "http://", "http://x:0", "http://x:70000", "http://x:y", "http://[::1",
+                          "http://u@x", "http://x/a b", "http://x/\r\nEvil: 1", "unix:"}) {
+    INFO(bad);
+    CHECK_THROWS_AS(Url::parse(bad), Failure);
+  }
+  CHECK_THROWS_AS(url.resolve("relative"), Failure);
+  CHECK(net::percent_encode_path("a b/\xC3\xA4%.json") == "a%20b/%C3%A4%25.json");
+}
+
+TEST_CASE("changed addresses and names are read or refused, nothing else", "[net][hub]") {
+  std::mt19937 random(7);
+  const std::string seeds[] = {"https://[::1]:8443/v1?x=1#y", "org/name@refs/pr/1", "unix:/a/b"};
+  for (int i = 0; i < 30'000; ++i) {
+    std::string text = seeds[random() % 3];
+    for (unsigned n = random() % 4 + 1; n > 0; --n) text[random() % text.size()] = static_cast<char>(random());
+    text.resize(random() % (text.size() + 1));
+    try {
+      const std::string shown = Url::parse(text).text();
+      CHECK(shown.find('\n') == std::string::npos);
+    } catch (const Failure&) {
+    }
+    try {
+      const auto name = hub::ModelName::parse(text);
+      CHECK((hub::is_safe_path(name.repo) && hub::is_safe_path(name.revision)));
+    } catch (const Failure&) {
+    }
+  }
+}
