@@ -87,7 +87,7 @@ Result<std::optional<DType>> parse_cache_dtype(const std::string& text) {
 
 void add_model_flags(CLI::App& app, EngineConfig& config) {
   ModelOptions& model = config.model;
-  app.add_option("MODEL,--model", model.path, "Folder with config.json and *.safetensors");
+  app.add_option("MODEL,--model", model.path, "Folder with config.json and *.safetensors, or a .gguf file");
   app.add_option("--served-model-name", model.served_name,
                  "Name in the API; default: the folder's");
   add_dtype(app, "--dtype", model.dtype, "Of weights and activations; auto: as published");

@@ -54,7 +54,7 @@ std::optional<EngineMainFlags> parse(int argc, const char* const* argv, int& exi
       "quire engine");
   std::optional<EngineMainFlags> flags(std::in_place);
   app.add_option("MODEL,--model", flags->engine.model.path,
-                 "Folder with config.json and *.safetensors");
+                 "Folder with config.json and *.safetensors, or a .gguf file");
   app.add_option("--listen", flags->address_text,
                  "Where servers connect: unix:/run/engine.sock or tcp://10.0.0.7:9000")
       ->required();

@@ -162,7 +162,7 @@ int grammar_main(int argc, const char* const* argv) {
   CLI::App app("What a schema, a regular expression or a grammar lets through.", argv[0]);
   app.add_flag("--jsonl", jsonl, "One JSON object per line on standard input, each answered by one")
       ->required();
-  app.add_option("--model", model, "Folder with tokenizer.json, for masks");
+  app.add_option("--model", model, "Folder with tokenizer.json or a .gguf file, for masks");
   app.footer(
       "Questions and answers are\n"
       "  {\"kind\": \"json_schema\", \"spec\": {\"schema\": …}, \"texts\": [\"…\", …]}\n"

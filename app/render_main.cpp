@@ -179,7 +179,7 @@ int run_once(const Options& options) {
 void add_options(CLI::App& app, Options& options) {
   app.add_flag("--jsonl", options.jsonl, "One JSON object per line, each answered by one");
   app.add_option("--model", options.model,
-                 "Folder with chat_template.jinja or tokenizer_config.json");
+                 "Folder with chat_template.jinja or tokenizer_config.json, or a .gguf file");
   app.add_option("--template", options.template_file, "A template's file, in place of a model's");
   app.add_option("--messages", options.messages_file,
                  "JSON list of messages, or a whole chat request; - is standard input")

@@ -13,6 +13,7 @@
 #include "app/forgiving_args.h"
 #include "app/pull_main.h"
 #include "base/json.h"
+#include "gguf/archive.h"
 #include "text/output/dialect.h"
 
 namespace quire {
@@ -220,10 +221,10 @@ void add_names(CLI::App& app, ServerConfig& server) {
 void find_model_folder(ServeFlags& flags) {
   std::string& path = flags.engine.model.path;
   if (path.empty()) {
-    throw CLI::ValidationError("MODEL", "is missing; quire serve MODEL_DIR, such as "
-                                        "models/quire-tiny, or org/name");
+    throw CLI::ValidationError("MODEL", "is missing; quire serve MODEL: a folder such as "
+                                        "models/quire-tiny, a .gguf file, or org/name");
   }
-  if (std::filesystem::is_directory(path)) return;
+  if (std::filesystem::is_directory(path) || gguf::is_gguf(path)) return;
   const std::string given = path;
   try {
     path = model_folder(given, true);
@@ -264,7 +265,9 @@ void complete(ServeFlags& flags) {
   if (flags.server.served_model_names.empty()) {
     const auto path = std::filesystem::absolute(flags.engine.model.path).lexically_normal();
     flags.server.served_model_names.push_back(
-        path.has_filename() ? path.filename().string() : path.parent_path().filename().string());
+        gguf::is_gguf(path)   ? path.stem().string()
+        : path.has_filename() ? path.filename().string()
+                              : path.parent_path().filename().string());
   }
   flags.engine.model.served_name = flags.server.served_model_names.front();
 }

@@ -114,7 +114,7 @@ int tokenize_main(int argc, const char* const* argv) {
   Options options;
   CLI::App app("Text to token ids and back, with the tokenizer of a model. Reads standard input.",
                argv[0]);
-  app.add_option("--model", options.model, "Folder with tokenizer.json")->required();
+  app.add_option("--model", options.model, "Folder with tokenizer.json, or a .gguf file")->required();
   app.add_flag("--jsonl", options.jsonl, "One JSON object per line, each answered by one");
   app.add_flag("--special", options.special, "Encode with the model's special tokens around it");
   app.add_flag("--decode", options.decode, "Read ids, separated by spaces, and print their text");

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "base/file.h"
+#include "gguf/archive.h"
 #include "model/architectures.h"
 #include "model/config_parts.h"
+#include "model/gguf/config.h"
 
 namespace quire {
 
@@ -127,6 +129,11 @@ ModelConfig parse_model_config(std::string_view json, const std::filesystem::pat
 }
 
 ModelConfig read_model_config(const std::filesystem::path& model_dir) {
+  if (gguf::is_gguf(model_dir)) {
+    ModelConfig config = parse_model_config(gguf_config_json(model_dir), model_dir);
+    config.quant.method = "gguf";
+    return config;
+  }
   const auto file = model_dir / "config.json";
   return parse_model_config(read_text_file(file, kMaxConfigBytes), file);
 }
@@ -149,7 +156,7 @@ GenerationConfig parse_generation_config(std::string_view json, const std::files
 
 GenerationConfig read_generation_config(const std::filesystem::path& model_dir) {
   const auto file = model_dir / "generation_config.json";
-  if (!std::filesystem::exists(file)) return {};
+  if (gguf::is_gguf(model_dir) || !std::filesystem::exists(file)) return {};
   return parse_generation_config(read_text_file(file, kMaxConfigBytes), file);
 }
 

@@ -159,7 +159,8 @@ struct GenerationConfig {
   std::optional<std::int32_t> max_new_tokens;  // at most, whatever a request asks for
 };
 
-// Both of model_dir/config.json; `parse` also serves tests and fuzzing. `file` is for messages.
+// Both of model_dir/config.json, or of a GGUF file's metadata; `parse` also serves tests and
+// fuzzing. `file` is for messages.
 ModelConfig read_model_config(const std::filesystem::path& model_dir);
 ModelConfig parse_model_config(std::string_view json, const std::filesystem::path& file);
 

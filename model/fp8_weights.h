@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "backend/ops_moe.h"
+#include "model/checkpoint.h"
 #include "model/quant_config.h"
-#include "model/safetensors.h"
 
 namespace quire {
 

@@ -1,15 +1,8 @@
 #include "model/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <optional>
-#include <set>
 
 #include "base/json.h"
 
@@ -18,10 +11,7 @@ namespace quire {
 namespace {
 
 constexpr std::size_t kMaxHeaderBytes = 100u << 20;  // the reference implementation's limit
-constexpr std::size_t kMaxIndexBytes = 256u << 20;
 constexpr std::size_t kMaxRank = 8;
-constexpr const char* kSingle = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
 
 [[noreturn]] void fail(const std::filesystem::path& file, const std::string& message,
                        ErrorCode code = ErrorCode::invalid_argument) {
@@ -193,94 +183,9 @@ TensorTable parse_safetensors_header(std::string_view head, std::size_t file_siz
   return tensors;
 }
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail(path, std::strerror(errno), ErrorCode::not_found);
-  struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(fd);
-    fail(path, "is not a file");
-  }
-  size_ = static_cast<std::size_t>(status.st_size);
-  if (size_ > 0) {
-    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (mapped == MAP_FAILED) {
-      const std::string reason = std::strerror(errno);
-      ::close(fd);
-      fail(path, "cannot be mapped: " + reason);
-    }
-    data_ = static_cast<const std::byte*>(mapped);
-    ::madvise(mapped, size_, MADV_WILLNEED);  // reading goes on while the first tensors are copied
-  }
-  ::close(fd);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
-}
-
-void MappedFile::forget(const std::byte* begin, std::size_t bytes) const {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto from = (reinterpret_cast<std::uintptr_t>(begin) + page - 1) / page * page;
-  const auto to = (reinterpret_cast<std::uintptr_t>(begin) + bytes) / page * page;
-  if (from < to) ::madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
-}
-
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : path_(path),
-      map_(path),
-      tensors_(parse_safetensors_header({reinterpret_cast<const char*>(map_.data()), map_.size()},
-                                        map_.size(), path)) {}
-
-bool Checkpoint::is_in(const std::filesystem::path& model_dir) {
-  return std::filesystem::exists(model_dir / kSingle) ||
-         std::filesystem::exists(model_dir / kIndex);
-}
-
-Checkpoint::Checkpoint(const std::filesystem::path& model_dir) : directory_(model_dir) {
-  const auto single = model_dir / kSingle, index = model_dir / kIndex;
-  if (std::filesystem::exists(single)) {
-    add(single);
-    return;
-  }
-  if (!std::filesystem::exists(index)) {
-    fail(model_dir, "has neither model.safetensors nor model.safetensors.index.json",
-         ErrorCode::not_found);
-  }
-  const JsonDocument document = JsonDocument::read(index, kMaxIndexBytes);
-  const auto names = document.object().at("weight_map").members();
-  std::set<std::string> shards;
-  for (const auto& [name, file] : names) {
-    const std::string_view shard = file.as_string();
-    if (shard.find('/') != std::string_view::npos || shard == ".." || shard.empty()) {
-      fail(index, named(name) + " is in \"" + std::string(shard) + "\", outside the directory");
-    }
-    shards.emplace(shard);
-  }
-  for (const std::string& shard : shards) add(model_dir / shard);
-  for (const auto& [name, file] : names) {
-    const auto entry = tensors_.find(name);
-    const std::string shard(file.as_string());
-    if (entry == tensors_.end() || entry->second.file->path().filename() != shard)
-      doubts_.emplace(name, named(name) + " is not in " + shard + ", which " + kIndex + " names");
-  }
-}
-
-void Checkpoint::add(const std::filesystem::path& file) {
-  files_.push_back(std::make_unique<SafetensorsFile>(file));
-  for (const auto& [name, tensor] : files_.back()->tensors()) {
-    if (!tensors_.emplace(name, Entry{files_.back().get(), &tensor}).second) {
-      doubts_.emplace(name,
-                      named(name) + " is in " + file.filename().string() + " and in another shard");
-    }
-  }
-}
-
-const Checkpoint::Entry* Checkpoint::find(std::string_view name) const {
-  const auto it = tensors_.find(name);
-  const auto doubt = doubts_.find(name);
-  if (it != tensors_.end() && doubt != doubts_.end()) fail(directory_, doubt->second);
-  return it == tensors_.end() ? nullptr : &it->second;
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : TensorFile(path) {
+  tensors_ = parse_safetensors_header(
+      {reinterpret_cast<const char*>(map().data()), map().size()}, map().size(), path);
 }
 
 }  // namespace quire

@@ -6,31 +6,23 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/dtype.h"
+#include "base/mapped_file.h"
+#include "gguf/block_type.h"
 
 namespace quire {
 
-// Bytes of a file in memory; unmapped at the end.
-class MappedFile {
- public:
-  explicit MappedFile(const std::filesystem::path& path);
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile();
-
-  const std::byte* data() const { return data_; }
-  std::size_t size() const { return size_; }
-  // The kernel may drop these pages; they are read again when touched.
-  void forget(const std::byte* begin, std::size_t bytes) const;
-
- private:
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
+// What a GGUF file makes of a published tensor.
+struct GgufTensor {
+  gguf::BlockType type = gguf::BlockType::f32;
+  // Rows of each of so many heads are in rotated pairs: 0, half, 1, half + 1, …; 0: as published.
+  int paired_heads = 0;
+  float added = 0.f;  // to each published value
 };
 
 struct StoredTensor {
@@ -39,6 +31,7 @@ struct StoredTensor {
   std::vector<std::int64_t> shape;
   std::size_t begin = 0;  // in the file
   std::size_t bytes = 0;
+  std::optional<GgufTensor> gguf = {};  // where the file is one
 };
 
 using TensorTable = std::map<std::string, StoredTensor, std::less<>>;
@@ -48,51 +41,29 @@ using TensorTable = std::map<std::string, StoredTensor, std::less<>>;
 TensorTable parse_safetensors_header(std::string_view head, std::size_t file_size,
                                      const std::filesystem::path& file);
 
-class SafetensorsFile {
+// A file of tensors in memory.
+class TensorFile {
  public:
-  explicit SafetensorsFile(const std::filesystem::path& path);
-
   const std::filesystem::path& path() const { return path_; }
   const TensorTable& tensors() const { return tensors_; }
   const std::byte* data(const StoredTensor& tensor) const { return map_.data() + tensor.begin; }
   const MappedFile& map() const { return map_; }
 
+ protected:
+  explicit TensorFile(const std::filesystem::path& path) : path_(path), map_(path) {}
+  TensorTable tensors_;
+
  private:
   std::filesystem::path path_;
   MappedFile map_;
-  TensorTable tensors_;
+};
+
+class SafetensorsFile final : public TensorFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);
 };
 
 // "[384, 64]"
 std::string shape_text(const std::vector<std::int64_t>& shape);
-
-// All tensors of a model directory: model.safetensors, or the shards of
-// model.safetensors.index.json.
-class Checkpoint {
- public:
-  struct Entry {
-    const SafetensorsFile* file = nullptr;
-    const StoredTensor* tensor = nullptr;
-  };
-
-  explicit Checkpoint(const std::filesystem::path& model_dir);
-  static bool is_in(const std::filesystem::path& model_dir);
-
-  // Null: not there. Throws Failure for a tensor whose place is in doubt: one that is in two
-  // shards, or not in the one that the index names.
-  const Entry* find(std::string_view name) const;
-  // Of the index, by tensor; harmless where nobody needs the tensor.
-  const std::map<std::string, std::string, std::less<>>& doubts() const { return doubts_; }
-  const std::filesystem::path& directory() const { return directory_; }
-  const std::map<std::string_view, Entry, std::less<>>& tensors() const { return tensors_; }
-
- private:
-  void add(const std::filesystem::path& file);
-
-  std::filesystem::path directory_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string_view, Entry, std::less<>> tensors_;
-  std::map<std::string, std::string, std::less<>> doubts_;  // why
-};
 
 }  // namespace quire

@@ -8,6 +8,8 @@
 #include <numeric>
 
 #include "backend/dispatch.h"
+#include "gguf/codes.h"
+#include "model/gguf/values.h"
 
 namespace quire {
 
@@ -309,7 +311,12 @@ const Checkpoint::Entry& Weights::find(const Source& source, DType dtype) const 
                                                    ", expected " + shape_text(source.shape));
   }
   if (!entry->tensor->usable) {
-    throw Failure(ErrorCode::unsupported, where + "has a dtype that is not supported");
+    const auto& gguf = entry->tensor->gguf;
+    throw Failure(ErrorCode::unsupported,
+                  where + (gguf ? "is stored as " + std::string(gguf::info_of(gguf->type).name) +
+                                      ", which is not supported (" +
+                                      std::string(gguf::readable_block_types()) + ")"
+                                : "has a dtype that is not supported"));
   }
   const DType stored = entry->tensor->dtype;
   const bool scaled = stored == DType::fp8_e4m3 && is_float(dtype) && fp8_.has(source.name);
@@ -325,7 +332,8 @@ TensorView Weights::mapped(const Source& source, const Shape& shape, DType dtype
   const Checkpoint::Entry& entry = find(source, dtype);
   const std::byte* data = entry.file->data(*entry.tensor);
   const bool aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0;
-  if (!device_.is_host_memory() || !aligned || entry.tensor->dtype != dtype ||
+  const bool changed = entry.tensor->gguf && !is_as_published(*entry.tensor->gguf);
+  if (!device_.is_host_memory() || !aligned || entry.tensor->dtype != dtype || changed ||
       !as_published(source)) {
     return {};
   }
@@ -337,6 +345,8 @@ void Weights::read(const Source& source, std::byte* out, DType dtype) {
   if (checkpoint_ == nullptr) return fill_random(source, out, dtype, seed_);
   const Checkpoint::Entry& entry = find(source, dtype);
   if (is_float(dtype) && !is_float(entry.tensor->dtype)) return dequantize(source, out, dtype);
+  const auto& gguf = entry.tensor->gguf;
+  if (gguf && !is_as_published(*gguf)) return unpack(source, entry, out, dtype);
   const std::byte* in = entry.file->data(*entry.tensor);
   std::vector<std::byte> aligned;
   if (reinterpret_cast<std::uintptr_t>(in) % size_of(entry.tensor->dtype) != 0) {
@@ -356,6 +366,28 @@ void Weights::read(const Source& source, std::byte* out, DType dtype) {
     if (dtype == DType::f16 && entry.tensor->dtype != dtype) refuse_infinities(source, out);
   }
   if (aligned.empty()) entry.file->map().forget(in, entry.tensor->bytes);
+}
+
+// Row by row: a matrix in float32 may be many times what it is packed into.
+void Weights::unpack(const Source& source, const Checkpoint::Entry& entry, std::byte* out,
+                     DType dtype) const {
+  const GgufValues values(*entry.tensor, entry.file->data(*entry.tensor));
+  dispatch_float(dtype, [&]<class To>(Type<To>) {
+    auto* to = reinterpret_cast<To*>(out);
+    if (source.shape.size() < 2 || source.transposed || source.batch > 1) {
+      const std::vector<float> all = values.all();
+      return deliver(source, to, all.data());
+    }
+    const auto [rows, cols] = matrix_of(source);
+    std::vector<float> row(static_cast<std::size_t>(cols));
+    const auto count = source.pick.empty() ? rows : static_cast<std::int64_t>(source.pick.size());
+    for (std::int64_t i = 0; i < count; ++i, to += cols) {
+      values.row(source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)], row.data());
+      convert_row(to, row.data(), cols);
+    }
+  });
+  if (dtype == DType::f16) refuse_infinities(source, out);
+  entry.file->map().forget(entry.file->data(*entry.tensor), entry.tensor->bytes);
 }
 
 void Weights::dequantize(const Source& source, std::byte* out, DType dtype) const {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "backend/device.h"
+#include "model/checkpoint.h"
 #include "model/fp8_weights.h"
 #include "model/load_format.h"
-#include "model/safetensors.h"
 
 namespace quire {
 
@@ -73,6 +73,8 @@ class Weights {
   const Checkpoint::Entry& find(const Source& source, DType dtype) const;
   void read(const Source& source, std::byte* out, DType dtype);
   void dequantize(const Source& source, std::byte* out, DType dtype) const;
+  void unpack(const Source& source, const Checkpoint::Entry& entry, std::byte* out,
+              DType dtype) const;
   TensorView mapped(const Source& source, const Shape& shape, DType dtype) const;
   TensorView allocate(const Shape& shape, DType dtype);
   void arrived(std::size_t bytes);

@@ -9,17 +9,18 @@ ALLOWED = {
     "net": "base",
     "hub": "base net",
     "openapi": "base",
+    "gguf": "base",
     "jinja": "base",
-    "text": "base jinja",
+    "text": "base gguf jinja",
     "backend": "base",
     "cpu": "base backend",
     "cuda": "base backend",
-    "model": "base backend",
-    "engine": "base text backend model",
+    "model": "base gguf backend",
+    "engine": "base gguf text backend model",
     "transfer": "base backend engine",
     "server": "base openapi text engine",
     "load": "base openapi",
-    "app": "base net hub openapi jinja text backend cpu cuda model engine transfer server load",
+    "app": "base gguf net hub openapi jinja text backend cpu cuda model engine transfer server load",
 }
 # Inside engine/: a subfolder sees those before it.
 ENGINE = {

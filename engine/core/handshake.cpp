@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gguf/archive.h"
 #include "model/kv_spec.h"
 
 namespace quire {
@@ -123,6 +124,13 @@ std::string model_fingerprint(const EngineConfig& config, DType dtype) {
   Hash hash;
   hash.add(name_of(dtype));
   const fs::path folder = config.model.path;
+  if (gguf::is_gguf(folder)) {
+    for (const fs::path& path : gguf::files_of(folder)) add_file(hash, path);
+    if (config.model.load_format == LoadFormat::dummy) {
+      hash.add("dummy:" + std::to_string(config.model.seed));
+    }
+    return hash.text();
+  }
   add_file(hash, folder / "config.json");
   if (config.model.load_format == LoadFormat::dummy) {
     hash.add("dummy:" + std::to_string(config.model.seed));

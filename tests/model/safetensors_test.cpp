@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "model/checkpoint.h"
 
 namespace quire {
 namespace {

@@ -6,6 +6,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "gguf/archive.h"
+#include "gguf/special_strings.h"
 #include "jinja/evaluation.h"
 #include "jinja/filters/globals.h"
 #include "jinja/syntax/statements.h"
@@ -191,6 +193,11 @@ struct ChatTemplate::Parts {
     this->source += source;
   }
 
+  void need_one(const std::string& model) const {
+    if (main || with_tools) return;
+    throw Failure(ErrorCode::not_found, model + ": the model has no chat template");
+  }
+
   // A text, or a list of them by name.
   void add_all(const Json& field) {
     const std::string origin = field.file().string();
@@ -202,6 +209,21 @@ struct ChatTemplate::Parts {
     }
   }
 };
+
+std::unique_ptr<const ChatTemplate::Parts> ChatTemplate::gguf_parts(const std::string& model) {
+  const gguf::Archive archive(model);
+  const gguf::Metadata& metadata = archive.metadata();
+  auto parts = std::make_unique<Parts>();
+  for (const auto& [name, text] : gguf::special_strings(metadata)) {
+    parts->tokens.set(name, Value(text));
+  }
+  constexpr const char* kMain = "tokenizer.chat_template";
+  constexpr const char* kForTools = "tokenizer.chat_template.tool_use";
+  if (const auto text = metadata.text(kMain)) parts->add(std::string(*text), model, false);
+  if (const auto text = metadata.text(kForTools)) parts->add(std::string(*text), model, true);
+  parts->need_one(model);
+  return parts;
+}
 
 ChatTemplate::ChatTemplate(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
@@ -215,6 +237,7 @@ ChatTemplate ChatTemplate::parse(std::string source) {
 }
 
 ChatTemplate ChatTemplate::load(const std::string& model_dir) {
+  if (gguf::is_gguf(model_dir)) return ChatTemplate(gguf_parts(model_dir));
   const fs::path dir(model_dir);
   const auto config = read_json(dir / "tokenizer_config.json");
   auto parts = std::make_unique<Parts>();
@@ -238,8 +261,7 @@ ChatTemplate ChatTemplate::load(const std::string& model_dir) {
   } else if (!add_field(processor)) {
     add_field(config);
   }
-  if (!parts->main && !parts->with_tools)
-    throw Failure(ErrorCode::not_found, model_dir + ": the model has no chat template");
+  parts->need_one(model_dir);
   return ChatTemplate(std::move(parts));
 }
 

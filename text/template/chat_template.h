@@ -40,6 +40,7 @@ class ChatTemplate {
   static ChatTemplate parse(std::string source);
   // chat_template.jinja, else "chat_template" of tokenizer_config.json: a string, or a list of
   // named templates of which "tool_use" serves requests with tools and "default" the others.
+  // Or a GGUF file's "tokenizer.chat_template" and "….tool_use".
   // Special tokens (bos_token …) become names. Throws Failure; not_found where the model has no
   // template.
   static ChatTemplate load(const std::string& model_dir);
@@ -57,6 +58,7 @@ class ChatTemplate {
 
  private:
   struct Parts;
+  static std::unique_ptr<const Parts> gguf_parts(const std::string& model);
   explicit ChatTemplate(std::unique_ptr<const Parts> parts);
   std::unique_ptr<const Parts> parts_;
 };

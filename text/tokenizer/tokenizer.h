@@ -17,7 +17,8 @@ namespace quire {
 
 class Tokenizer {
  public:
-  // Reads tokenizer.json and, if it is there, tokenizer_config.json and special_tokens_map.json.
+  // Reads tokenizer.json and, if it is there, tokenizer_config.json and special_tokens_map.json; or
+  // a GGUF file.
   // Throws Failure naming file and field.
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& model_dir);
   // From the content of a tokenizer.json alone; the same in all else.

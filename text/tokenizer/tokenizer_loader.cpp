@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "gguf/archive.h"
+#include "text/tokenizer/gguf_tokenizer.h"
 #include "text/tokenizer/tokenizer_config.h"
 #include "text/tokenizer/tokenizer_parts.h"
 
@@ -96,6 +98,12 @@ std::unique_ptr<Tokenizer::Parts> load_parts(const Json& root, const TokenizerCo
 
 // "truncation" and "padding" of the file are for training scripts; a server has limits of its own.
 std::unique_ptr<Tokenizer> Tokenizer::load(const fs::path& model_dir) {
+  if (gguf::is_gguf(model_dir)) {
+    const gguf::Archive archive(model_dir);
+    GgufTokenizer stored = read_gguf_tokenizer(archive.metadata());
+    const JsonDocument document(std::move(stored.json), model_dir);
+    return std::make_unique<Tokenizer>(load_parts(document.object(), stored.config));
+  }
   const fs::path path = model_dir / "tokenizer.json";
   if (!fs::exists(path)) fail_without_tokenizer(model_dir);
   const JsonDocument document = JsonDocument::read(path, kMaxTokenizerBytes);

@@ -1,0 +1,83 @@
+#include "model/checkpoint.h"
+
+#include <set>
+
+#include "base/json.h"
+#include "gguf/archive.h"
+#include "model/gguf/tensors.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::size_t kMaxIndexBytes = 256u << 20;
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+[[noreturn]] void fail(const std::filesystem::path& file, const std::string& message,
+                       ErrorCode code = ErrorCode::invalid_argument) {
+  throw Failure(code, file.string() + ": " + message);
+}
+
+std::string named(std::string_view name) { return "tensor \"" + std::string(name) + "\""; }
+
+}  // namespace
+
+bool Checkpoint::is_in(const std::filesystem::path& model) {
+  if (gguf::is_gguf(model)) return std::filesystem::exists(model);
+  return std::filesystem::exists(model / kSingle) || std::filesystem::exists(model / kIndex);
+}
+
+Checkpoint::Checkpoint(const std::filesystem::path& model) : directory_(model) {
+  if (gguf::is_gguf(model)) {
+    for (auto& file : open_gguf(model)) add(std::move(file));
+  } else if (std::filesystem::exists(model / kSingle)) {
+    add(std::make_unique<SafetensorsFile>(model / kSingle));
+  } else {
+    open_shards();
+  }
+}
+
+void Checkpoint::open_shards() {
+  const auto index = directory_ / kIndex;
+  if (!std::filesystem::exists(index)) {
+    fail(directory_, "has neither model.safetensors nor model.safetensors.index.json",
+         ErrorCode::not_found);
+  }
+  const JsonDocument document = JsonDocument::read(index, kMaxIndexBytes);
+  const auto names = document.object().at("weight_map").members();
+  std::set<std::string> shards;
+  for (const auto& [name, file] : names) {
+    const std::string_view shard = file.as_string();
+    if (shard.find('/') != std::string_view::npos || shard == ".." || shard.empty()) {
+      fail(index, named(name) + " is in \"" + std::string(shard) + "\", outside the directory");
+    }
+    shards.emplace(shard);
+  }
+  for (const std::string& shard : shards) add(std::make_unique<SafetensorsFile>(directory_ / shard));
+  for (const auto& [name, file] : names) {
+    const auto entry = tensors_.find(name);
+    const std::string shard(file.as_string());
+    if (entry == tensors_.end() || entry->second.file->path().filename() != shard)
+      doubts_.emplace(name, named(name) + " is not in " + shard + ", which " + kIndex + " names");
+  }
+}
+
+void Checkpoint::add(std::unique_ptr<TensorFile> file) {
+  files_.push_back(std::move(file));
+  for (const auto& [name, tensor] : files_.back()->tensors()) {
+    if (!tensors_.emplace(name, Entry{files_.back().get(), &tensor}).second) {
+      doubts_.emplace(name, named(name) + " is in " + files_.back()->path().filename().string() +
+                                " and in another shard");
+    }
+  }
+}
+
+const Checkpoint::Entry* Checkpoint::find(std::string_view name) const {
+  const auto it = tensors_.find(name);
+  const auto doubt = doubts_.find(name);
+  if (it != tensors_.end() && doubt != doubts_.end()) fail(directory_, doubt->second);
+  return it == tensors_.end() ? nullptr : &it->second;
+}
+
+}  // namespace quire

@@ -1,0 +1,31 @@
+#pragma once
+// A GGUF tensor's numbers as they were published.
+
+#include <cstdint>
+#include <vector>
+
+#include "model/safetensors.h"
+
+namespace quire {
+
+// Whether the stored bytes are the published ones.
+bool is_as_published(const GgufTensor& tensor);
+
+class GgufValues {
+ public:
+  // `data` is the tensor's; both outlive this.
+  GgufValues(const StoredTensor& tensor, const std::byte* data);
+
+  // Published row `row` of a matrix, as stored.
+  const std::byte* row_data(std::int64_t row) const;
+  void row(std::int64_t row, float* out) const;
+  std::vector<float> all() const;
+
+ private:
+  const GgufTensor& tensor_;
+  const std::byte* data_;
+  std::int64_t rows_, columns_;  // a vector is one row
+  std::int64_t row_bytes_;
+};
+
+}  // namespace quire

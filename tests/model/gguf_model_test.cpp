@@ -1,0 +1,124 @@
+// Golden models converted to GGUF (tests/data/gguf/README.md) against the reference of what they
+// were converted from; a file of random blocks against itself as plain numbers.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "app/golden.h"
+#include "cpu/cpu_backend.h"
+#include "model/registry.h"
+#include "model/weights.h"
+#include "tests/support/direct_runner.h"
+#include "tests/support/gguf_bytes.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Or a folder with more of them.
+fs::path gguf_models() {
+  const char* full = std::getenv("QUIRE_GGUF_DIR");
+  return full != nullptr ? fs::path(full) : fs::path("tests/data/gguf/models");
+}
+
+TEST_CASE("models read from GGUF answer as their checkpoints do", "[model][golden][gguf]") {
+  int models = 0;
+  for (const auto& entry : fs::directory_iterator(gguf_models())) {
+    INFO(entry.path().string());
+    const fs::path file = entry.path() / "model.gguf";
+    const Golden golden = read_golden(entry.path());
+    const ModelConfig config = read_model_config(file);
+    const auto device = make_cpu_device();
+    const auto ops = make_cpu_ops({.threads = 2});
+    const auto model =
+        load_model(config, file, *device, ops->traits(), {.dtype = DType::f32});
+    DirectRunner runner(*model, *device, *ops, {});
+    for (const GoldenCase& c : golden.cases) {
+      const int request = runner.add_request(static_cast<int>(c.prompt.size()));
+      std::vector<float> logits = runner.step({{request, c.prompt}});
+      CHECK(distance(logits, c.logits, golden.vocab_size).max_abs <= golden.atol);
+      std::vector<TokenId> tokens;
+      while (tokens.size() < c.greedy.size()) {
+        tokens.push_back(
+            argmax(std::span(logits).last(static_cast<std::size_t>(golden.vocab_size))));
+        logits = runner.step({{request, {tokens.back()}}});
+      }
+      CHECK(tokens == c.greedy);
+    }
+    ++models;
+  }
+  CHECK(models >= 3);
+}
+
+struct Folder {
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  fs::path write(const GgufBytes& file, std::size_t data_bytes) const {
+    std::ofstream(path / "m.gguf", std::ios::binary) << file.with_data(data_bytes);
+    return path / "m.gguf";
+  }
+  const fs::path path = fs::temp_directory_path() / "quire_gguf_model";
+};
+
+GgufBytes tiny_llama() {
+  GgufBytes file;
+  file.text("general.architecture", "llama").u32("llama.block_count", 1);
+  file.u32("llama.context_length", 128).u32("llama.embedding_length", 32);
+  file.u32("llama.feed_forward_length", 64).u32("llama.attention.head_count", 2);
+  file.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  return file.tensor("token_embd.weight", {32, 8}, 2, 0);
+}
+
+TEST_CASE("metadata become a configuration; what is missing or odd is refused by key",
+          "[model][gguf]") {
+  const Folder folder;
+  const ModelConfig config = read_model_config(folder.write(tiny_llama(), 144));
+  CHECK(config.architecture == "LlamaForCausalLM");
+  CHECK(config.quant.method == "gguf");
+  CHECK(config.vocab_size == 8);
+  CHECK(config.head_dim == 16);
+  CHECK(config.num_kv_heads == 2);
+  CHECK(config.rms_norm_eps == 1e-5);
+  CHECK(config.tie_word_embeddings);
+  CHECK(config.dtype == DType::bf16);
+
+  const auto refused = [&](const GgufBytes& file, const std::string& why) {
+    CHECK_THROWS_WITH(read_model_config(folder.write(file, 144)),
+                      Catch::Contains("m.gguf: metadata \"") && Catch::Contains(why));
+  };
+  GgufBytes other;
+  other.text("general.architecture", "mamba");
+  refused(other, "\"mamba\" is not supported (llama, qwen2");
+  GgufBytes bare;
+  bare.text("general.architecture", "qwen3").tensor("token_embd.weight", {32, 8}, 2, 0);
+  refused(bare, "qwen3.embedding_length\": is missing");
+  refused(tiny_llama().text("llama.rope.scaling.type", "spiral"), "\"spiral\" is not supported");
+  refused(tiny_llama().i32s("llama.attention.head_count_kv", {2, 1}), "differs between layers");
+}
+
+TEST_CASE("tensors of a type that nothing reads are refused where they are needed",
+          "[model][gguf]") {
+  const Folder folder;
+  GgufBytes file;
+  file.text("general.architecture", "llama");
+  file.u32("llama.attention.head_count", 2);
+  file.tensor("token_embd.weight", {256, 1}, 16, 0);
+  file.tensor("blk.0.attn_q.weight", {32, 4}, 2, 96);
+  const fs::path path = folder.write(file, 96 + 72);
+  const auto device = make_cpu_device();
+  Weights weights(path, LoadFormat::safetensors, 0, DType::f32, *device);
+  CHECK_THROWS_WITH(weights.load("model.embed_tokens.weight", {1, 256}),
+                    Catch::Contains("is stored as IQ2_XXS, which is not supported (F32, F16"));
+  CHECK_THROWS_WITH(weights.load("model.embed_tokens.weight", {2, 128}),
+                    Catch::Contains("has shape [1, 256], expected [2, 128]"));
+  CHECK(weights.load("model.layers.0.self_attn.q_proj.weight", {4, 32}).numel() == 128);
+  CHECK_THROWS_WITH(weights.load("model.norm.weight", {32}), Catch::Contains("is missing"));
+}
+
+}  // namespace
+}  // namespace quire
