@@ -1,9 +1,11 @@
 #include "app/engine_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "app/help_formatter.h"
 #include "app/kv_events_json.h"
 #include "app/speculative_json.h"
 #include "engine/config.h"
@@ -36,12 +38,22 @@ Result<std::int64_t> parse_int_count(const std::string& text) {
   return count;
 }
 
+// "Tokens per step (2048)"; a value that is unset has no default to show.
+template <class Value>
+std::string with_default(std::string description, const Value& value) {
+  if constexpr (requires { value.has_value(); }) {
+    return description;
+  } else {
+    return description + " (" + std::to_string(value) + ")";
+  }
+}
+
 template <class Value>
 void add_count(CLI::App& app, std::string flag, Value& value, std::string description) {
   add_parsed(
       app, std::move(flag), parse_int_count,
-      [&value](std::int64_t count) { value = static_cast<int>(count); }, std::move(description),
-      "N");
+      [&value](std::int64_t count) { value = static_cast<int>(count); },
+      with_default(std::move(description), value), "N");
 }
 
 template <class T>
@@ -54,12 +66,21 @@ Result<T> parse_named(const std::string& text, const Names<T>& names) {
   return Error{ErrorCode::invalid_argument, "\"" + text + "\" is none of " + choices, {}};
 }
 
+template <class T>
+std::string with_default(std::string description, const T& value, const Names<T>& names) {
+  for (const auto& [name, named] : names) {
+    if (named == value) return description + " (" + name + ")";
+  }
+  return description;
+}
+
 template <class Value, class T>
 void add_named(CLI::App& app, std::string flag, Value& value, const Names<T>& names,
                std::string description) {
   add_parsed(
       app, std::move(flag), [names](const std::string& text) { return parse_named(text, names); },
-      [&value](const T& named) { value = named; }, std::move(description), "NAME");
+      [&value](const T& named) { value = named; },
+      with_default(std::move(description), T(value), names), "NAME");
 }
 
 // "auto" leaves the value unset.
@@ -90,60 +111,68 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
   app.add_option("MODEL,--model", model.path, "Folder with config.json and *.safetensors, or a .gguf file");
   app.add_option("--served-model-name", model.served_name,
                  "Name in the API; default: the folder's");
-  add_dtype(app, "--dtype", model.dtype, "Of weights and activations; auto: as published");
+  add_dtype(app, "--dtype", model.dtype, "Type of weights and activations; auto: as published");
   app.add_option("--quantization,-q", model.quantization,
-                 "Refuse a model whose quant_method is another");
+                 "The checkpoint's quant_method; a model with another is refused");
   add_parsed(
       app, "--max-model-len", [](const std::string& text) { return parse_max_model_len(text); },
       [&model](std::int64_t length) { model.max_model_len = length; },
       "Tokens of prompt and output: 8192, 8k, 8K; -1 or auto: the longest that memory holds", "N");
-  add_named<LoadFormat, LoadFormat>(app, "--load-format", model.load_format,
-                                    {{"auto", LoadFormat::safetensors},
-                                     {"safetensors", LoadFormat::safetensors},
-                                     {"dummy", LoadFormat::dummy}},
-                                    "auto, safetensors, or dummy: random weights");
-  app.add_option("--seed", model.seed, "Of sampling without a seed, and of dummy weights");
+  add_named<LoadFormat, LoadFormat>(
+      app, "--load-format", model.load_format,
+      {{"auto", LoadFormat::safetensors},
+       {"safetensors", LoadFormat::safetensors},
+       {"dummy", LoadFormat::dummy}},
+      "Where weights come from: auto, safetensors, or dummy for random ones");
+  app.add_option("--seed", model.seed,
+                 "Seed of requests that bring none, and of dummy weights (" +
+                     std::to_string(model.seed) + ")");
   add_named<DeviceKind, DeviceKind>(
       app, "--device", config.device,
       {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
-      "auto, cpu or cuda");
+      "What computes: auto, cpu or cuda");
   add_count(app, "--cpu-threads", config.cpu_threads,
             "Threads of each engine on a CPU; 0: the cores, divided among the engines");
   add_count(app, "--tensor-parallel-size,--tp", config.parallel.tensor_parallel_size,
-            "GPUs that share the model; 1 for now, more are refused");
+            "Devices that share one model; only 1 is supported so far");
   add_count(
       app, "--data-parallel-size,--dp", config.parallel.data_parallel_size,
       "Engines that share the requests, each with its own KV cache: on a GPU each, or on parts "
-      "of a CPU's memory and cores (1)");
+      "of a CPU's memory and cores");
   app.add_flag(
       "--deterministic", config.deterministic,
-      "Same tokens for a request whatever runs beside it; refused where the backend cannot");
+      "Give a request the same tokens whatever runs beside it; refused where the backend cannot");
 }
 
 void add_cache_flags(CLI::App& app, CacheConfig& cache) {
-  add_count(app, "--block-size", cache.block_size, "Tokens per KV cache block");
+  add_count(app, "--block-size", cache.block_size,
+            "Tokens per KV cache block; 0: what the kernels like best");
   add_count(app, "--num-gpu-blocks-override", cache.num_gpu_blocks_override,
-            "Blocks, instead of as many as memory holds; block 0 holds no tokens");
+            "Number of blocks, instead of as many as memory holds; block 0 holds no tokens");
   add_parsed(
       app, "--kv-cache-memory-bytes", [](const std::string& text) { return parse_bytes(text); },
       [&cache](std::int64_t bytes) { cache.kv_cache_memory_bytes = bytes; },
-      "Of the KV cache, per device (a CPU's is divided among its engines): 20GiB, 20GB", "SIZE");
+      "Size of the KV cache of each device, such as 20GiB or 20GB; a CPU's is divided among its "
+      "engines",
+      "SIZE");
   app.add_option("--gpu-memory-utilization", cache.gpu_memory_utilization,
                  "Share of the device's memory for weights, activations and KV cache (of main "
                  "memory with --device cpu)");
   add_parsed(
       app, "--kv-cache-dtype", parse_cache_dtype,
       [&cache](std::optional<DType> dtype) { cache.cache_dtype = dtype; },
-      "Of keys and values; auto: what the checkpoint was calibrated for, else the model's; fp8: "
+      "Type of stored keys and values; auto: what the checkpoint was calibrated for, else the "
+      "model's; fp8: "
       "e4m3 with the checkpoint's scales, else 1",
       "NAME");
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", cache.enable_prefix_caching,
-               "Reuse the blocks of equal prompt beginnings");
+               "Reuse the blocks of prompts that begin alike (yes)");
   add_named<PrefixHash, PrefixHash>(
       app, "--prefix-caching-hash-algo", cache.prefix_hash,
       {{"keyed", PrefixHash::keyed}, {"sha256_cbor", PrefixHash::sha256_cbor}},
-      "sha256_cbor: how KV events call blocks; keyed: no events");
-  add_count(app, "--hash-block-size", cache.hash_block_size, "Tokens per prefix hash");
+      "How blocks are identified: keyed, or sha256_cbor, which KV events need");
+  add_count(app, "--hash-block-size", cache.hash_block_size,
+            "Tokens that one prefix hash stands for");
 }
 
 void add_state_flags(CLI::App& app, CacheConfig& cache) {
@@ -156,30 +185,33 @@ void add_state_flags(CLI::App& app, CacheConfig& cache) {
                         "Which recurrent states later requests may reuse: none, all (of every "
                         "block), align (where steps end), adaptive (where prompts end and part)");
   add_count(app, "--mamba-block-size", cache.mamba_block_size, "Tokens between reusable states");
-  add_dtype(app, "--mamba-cache-dtype", cache.mamba_cache_dtype, "Of convolution states");
-  add_dtype(app, "--mamba-ssm-cache-dtype", cache.mamba_ssm_cache_dtype, "Of recurrent states");
+  add_dtype(app, "--mamba-cache-dtype", cache.mamba_cache_dtype,
+            "Type of stored convolution states");
+  add_dtype(app, "--mamba-ssm-cache-dtype", cache.mamba_ssm_cache_dtype,
+            "Type of stored recurrent states");
   app.add_flag("!--disable-hybrid-kv-cache-manager", cache.hybrid_manager,
-               "Keep every token of windowed layers too");
+               "Store windowed layers as if they saw every token, in one kind of group");
 }
 
 void add_scheduler_flags(CLI::App& app, SchedulerConfig& scheduler) {
-  add_count(app, "--max-num-seqs", scheduler.max_num_seqs, "Requests that run at a time");
-  add_count(app, "--max-num-batched-tokens", scheduler.max_num_batched_tokens, "Tokens per step");
+  add_count(app, "--max-num-seqs", scheduler.max_num_seqs, "Requests in one step");
+  add_count(app, "--max-num-batched-tokens", scheduler.max_num_batched_tokens,
+            "Tokens in one step, of prompts and of decoding requests");
   add_named<SchedulingPolicy, SchedulingPolicy>(
       app, "--scheduling-policy", scheduler.policy,
       {{"fcfs", SchedulingPolicy::fcfs}, {"priority", SchedulingPolicy::priority}},
-      "fcfs or priority");
+      "Who runs first: fcfs, or priority with a request's number");
   app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
-               scheduler.enable_chunked_prefill, "Split long prompts over steps");
+               scheduler.enable_chunked_prefill, "Compute long prompts in several steps (yes)");
   add_count(app, "--long-prefill-token-threshold", scheduler.long_prefill_token_threshold,
             "Most tokens of one prompt in a step; 0: no limit");
   app.add_flag("--scheduler-reserve-full-isl,!--no-scheduler-reserve-full-isl",
                scheduler.scheduler_reserve_full_isl,
-               "Start a prompt only when all of it fits the KV cache");
+               "Start a prompt only when all of it fits the KV cache (yes)");
   app.add_flag_function(
       "--async-scheduling,!--no-async-scheduling",
       [&scheduler](std::int64_t given) { scheduler.async_scheduling = given > 0; },
-      "Plan the next step while one computes (on a GPU: yes; a CPU cannot)");
+      "Plan the next step while one computes (yes on a GPU; a CPU cannot)");
   add_count(app, "--max-num-queued-reqs", scheduler.max_num_queued_reqs,
             "Waiting requests before HTTP 503; 0: none may wait");
   add_count(app, "--max-num-queued-tokens", scheduler.max_num_queued_tokens,
@@ -191,14 +223,14 @@ void add_speculative_flags(CLI::App& app, SpeculativeConfig& speculative) {
       app, "--speculative-config",
       [](const std::string& text) { return parse_speculative_config(text); },
       [&speculative](const SpeculativeConfig& parsed) { speculative = parsed; },
-      "Tokens guessed and verified together, as vLLM's JSON object: {\"method\": \"ngram\", "
+      "Draft tokens and verify several in one step, as vLLM's JSON object: {\"method\": \"ngram\", "
       "\"num_speculative_tokens\": 3, \"prompt_lookup_max\": 4, \"prompt_lookup_min\": 2}",
       "JSON");
 }
 
 void add_graph_flags(CLI::App& app, GraphConfig& graphs) {
   app.add_flag("--enforce-eager", graphs.enforce_eager,
-               "No CUDA graphs: the host queues every launch of every step");
+               "Use no CUDA graphs: the host queues every launch of every step");
   app.add_option("--cudagraph-capture-sizes", graphs.capture_sizes,
                  "Requests per step for which decode steps are captured: 1,2,4,8 (default: up to "
                  "--max-num-seqs)")
@@ -215,25 +247,26 @@ void add_event_flags(CLI::App& app, KvEventsConfig& events) {
                  "ZeroMQ address to publish KV cache events at, such as tcp://*:5557");
   app.add_option("--kv-events-replay-endpoint", events.replay_endpoint,
                  "ZeroMQ address that answers with past events");
-  app.add_option("--kv-events-topic", events.topic, "First frame of each event message");
-  add_count(app, "--kv-events-buffer-steps", events.buffer_steps, "Messages kept for replay");
+  app.add_option("--kv-events-topic", events.topic, "First frame of each event message (empty)");
+  add_count(app, "--kv-events-buffer-steps", events.buffer_steps,
+            "Messages that are kept for replay");
   add_count(app, "--kv-events-hwm", events.high_water_mark,
             "Unsent messages before new ones are dropped; 0: no limit");
   app.add_flag("!--kv-events-byte-hashes", events.int_hashes,
-               "Block hashes as bytes instead of 64-bit integers");
+               "Write block hashes as bytes instead of 64-bit integers");
   app.add_option("--kv-events-hash-seed", events.hash_seed,
-                 "Of block hashes in events; routers that hash prompts need the same");
+                 "Seed of block hashes in events; routers that hash prompts need the same");
 }
 
 }  // namespace
 
 void add_engine_flags(CLI::App& app, EngineConfig& config) {
+  app.formatter(std::make_shared<HelpFormatter>());
   in_group(app, "Model", [&] { add_model_flags(app, config); });
   in_group(app, "KV cache", [&] { add_cache_flags(app, config.cache); });
   in_group(app, "Recurrent states", [&] { add_state_flags(app, config.cache); });
   in_group(app, "Scheduler", [&] { add_scheduler_flags(app, config.scheduler); });
-  in_group(app, "Speculative decoding",
-           [&] { add_speculative_flags(app, config.speculative); });
+  in_group(app, "Speculative decoding", [&] { add_speculative_flags(app, config.speculative); });
   in_group(app, "CUDA graphs", [&] { add_graph_flags(app, config.graphs); });
   in_group(app, "KV events", [&] { add_event_flags(app, config.kv_events); });
 }

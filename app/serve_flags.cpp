@@ -97,10 +97,11 @@ void add_cors_flags(CLI::App& app, CorsConfig& cors) {
   add_words(app, "--allowed-origins", cors.origins,
             "Origins whose web pages may use this server from a browser, such as "
             "https://chat.example; * for all (none)");
-  add_words(app, "--allowed-methods", cors.methods, "Methods that they may use (GET POST OPTIONS)");
-  add_words(app, "--allowed-headers", cors.headers, "Headers that they may send (all)");
+  add_words(app, "--allowed-methods", cors.methods,
+            "Methods that those pages may use (GET POST OPTIONS)");
+  add_words(app, "--allowed-headers", cors.headers, "Headers that those pages may send (all)");
   app.add_flag("--allow-credentials", cors.credentials,
-               "They may send cookies, for a proxy in front; needs origins by name");
+               "Those pages may send cookies, for a proxy in front; needs origins by name");
 }
 
 void add_listening_flags(CLI::App& app, ServerConfig& server) {
@@ -114,9 +115,10 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
   auto* key = app.add_option("--ssl-keyfile", server.ssl_keyfile, "TLS: private key, PEM");
   cert->needs(key)->excludes("--uds");
   key->needs(cert);
-  app.add_option("--api-key", server.api_keys,
-                 "Key that everything but probes, /version and /metrics asks for, as Authorization: "
-                 "Bearer or X-Api-Key; several may be given")
+  app.add_option(
+         "--api-key", server.api_keys,
+         "Key that everything but probes, /version and /metrics asks for, as Authorization: "
+         "Bearer or X-Api-Key; several may be given")
       ->envname("VLLM_API_KEY");
   app.add_option_function<std::string>(
          "--api-key-file",
@@ -131,12 +133,13 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
   app.add_option("--max-body-bytes-in-flight", server.limits.body_bytes_in_flight,
                  "Bytes of all request bodies that are being read (512 MiB); more get 503")
       ->check(CLI::Range(std::size_t{1024}, std::size_t{1} << 50));
-  app.add_option("--max-connections", server.limits.max_connections, "Open at a time (16384)")
+  app.add_option("--max-connections", server.limits.max_connections,
+                 "Connections that may be open at a time (16384)")
       ->check(CLI::PositiveNumber);
   add_seconds(app, "--keep-alive-timeout", server.limits.keep_alive_timeout,
-              "A connection may be idle so long (75)");
+              "Close a connection that was idle so long (75)");
   add_seconds(app, "--request-timeout", server.limits.body_timeout,
-              "A request's body must arrive within this (60)");
+              "Refuse a request whose body takes longer to arrive (60)");
   add_seconds(app, "--drain-delay", server.drain_delay,
               "After SIGTERM, /health says no so long before connections are refused (0)");
   add_seconds(app, "--shutdown-timeout", server.shutdown_timeout,
@@ -163,14 +166,14 @@ void add_text_flags(CLI::App& app, ServeFlags& flags) {
   app.add_flag("--enable-auto-tool-choice", flags.enable_auto_tool_choice,
                "Refuse to start without a tool call parser");
   app.add_option("--reasoning-parser", flags.reasoning_parser,
-                 "How it thinks: " + names_of(reasoning_formats()) +
+                 "How the model writes its reasoning: " + names_of(reasoning_formats()) +
                      ", or none; by default what the chat template shows")
       ->check(known([](const std::string& name) { return find_reasoning_format(name) != nullptr; },
                     names_of(reasoning_formats())));
   app.add_flag("--exclude-tools-when-tool-choice-none", flags.exclude_tools_when_none,
                "tool_choice none hides the tools from the model");
   app.add_flag("--enable-prompt-tokens-details,!--no-enable-prompt-tokens-details",
-               flags.prompt_tokens_details, "Usage says how many prompt tokens were cached");
+               flags.prompt_tokens_details, "Say in usage how many prompt tokens were cached");
   app.add_flag("--enable-force-include-usage", flags.force_include_usage,
                "Every stream ends with its usage");
 }
@@ -179,12 +182,12 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
   app.add_option_function<std::string>(
          "--log-format",
          [&flags](const std::string& name) { flags.log_format = *log::parse_format(name); },
-         "text or json")
+         "How log lines are written: text or json (text)")
       ->check(CLI::IsMember({"text", "json"}));
   app.add_option_function<std::string>(
          "--log-level",
          [&flags](const std::string& name) { flags.log_level = *log::parse_level(name); },
-         "debug, info, warn or error")
+         "The least that is logged: debug, info, warn or error (info)")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   app.add_option("--io-threads", flags.io_threads, "Threads for connections; 0: by the cores")
       ->check(CLI::Range(0, 256));
@@ -202,9 +205,10 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
       "returns (10)");
   app.add_flag("--access-log", flags.server.access_log,
                "Log each request: id, W3C trace, name of the key, path, status, seconds");
-  add_seconds(app, "--engine-stall-timeout", flags.server.stall_timeout,
-              "/health/live says no when an engine with requests says nothing for so long (120); 0: "
-              "never");
+  add_seconds(
+      app, "--engine-stall-timeout", flags.server.stall_timeout,
+      "/health/live says no when an engine with requests says nothing for so long (120); 0: "
+      "never");
   add_seconds(app, "--engine-ready-timeout", flags.engine_ready_timeout,
               "Give up when an engine says nothing for so long while it starts (600)");
   app.add_flag("--metrics-compat", flags.metrics_compat,
@@ -213,16 +217,18 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
 
 void add_names(CLI::App& app, ServerConfig& server) {
   app.remove_option(app.get_option("--served-model-name"));
-  app.add_option("--served-model-name", server.served_model_names,
-                 "Names in the API, the first in replies; default: the folder's name");
+  app.add_option(
+      "--served-model-name", server.served_model_names,
+      "Names of the model in the API, of which replies use the first; default: the folder's");
 }
 
 // A folder, or the one that a name stands for; it is fetched where it is not there.
 void find_model_folder(ServeFlags& flags) {
   std::string& path = flags.engine.model.path;
   if (path.empty()) {
-    throw CLI::ValidationError("MODEL", "is missing; quire serve MODEL: a folder such as "
-                                        "models/quire-tiny, a .gguf file, or org/name");
+    throw CLI::ValidationError("MODEL",
+                               "is missing; quire serve MODEL: a folder such as "
+                               "models/quire-tiny, a .gguf file, or org/name");
   }
   if (std::filesystem::is_directory(path) || gguf::is_gguf(path)) return;
   const std::string given = path;
@@ -243,9 +249,9 @@ void complete(ServeFlags& flags) {
   find_model_folder(flags);
   const HttpLimits& limits = flags.server.limits;
   if (limits.body_bytes_in_flight < limits.body_bytes) {
-    throw CLI::ValidationError("--max-body-bytes-in-flight",
-                               "must not be below --max-body-bytes, " +
-                                   std::to_string(limits.body_bytes));
+    throw CLI::ValidationError(
+        "--max-body-bytes-in-flight",
+        "must not be below --max-body-bytes, " + std::to_string(limits.body_bytes));
   }
   if (const auto valid = validate(flags.server.cors); valid.has_error()) {
     throw CLI::ValidationError(valid.error().detail);
@@ -259,15 +265,15 @@ void complete(ServeFlags& flags) {
   flags.engine.device = choice->kind;
   flags.why_not_cuda = choice->why_not_cuda;
   if (const auto valid = validate(flags.engine); valid.has_error()) {
-    throw CLI::ValidationError(valid.error().field, valid.error().detail);
+    throw CLI::ValidationError(valid.error().detail);
   }
   flags.server.model_root = flags.engine.model.path;
   if (flags.server.served_model_names.empty()) {
     const auto path = std::filesystem::absolute(flags.engine.model.path).lexically_normal();
-    flags.server.served_model_names.push_back(
-        gguf::is_gguf(path)   ? path.stem().string()
-        : path.has_filename() ? path.filename().string()
-                              : path.parent_path().filename().string());
+    flags.server.served_model_names.push_back(gguf::is_gguf(path) ? path.stem().string()
+                                              : path.has_filename()
+                                                  ? path.filename().string()
+                                                  : path.parent_path().filename().string());
   }
   flags.engine.model.served_name = flags.server.served_model_names.front();
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "model/arch/architectures.h"
 #include "model/architectures.h"
 #include "model/config_parts.h"
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "model/arch/architectures.h"
 #include "model/config_parts.h"
 
 namespace quire {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "model/arch/architectures.h"
 #include "model/config_parts.h"
 
 namespace quire {

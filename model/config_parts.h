@@ -38,26 +38,7 @@ void parse_experts(ModelConfig& config, const Json& text);
 // Experts in every `step`th layer from `first` on, but in none of mlp_only_layers.
 void parse_expert_layers(ModelConfig& config, const Json& text);
 
-// The families, by what they are made of. Each finds layer_types and the numbers that it alone has;
-// the common numbers and the rope are known.
-void parse_qwen2(ModelConfig& config, const Json& text);
-void parse_qwen3(ModelConfig& config, const Json& text);
-void parse_olmo2(ModelConfig& config, const Json& text);
-void parse_granite_dense(ModelConfig& config, const Json& text);
 void parse_granite(ModelConfig& config, const Json& text);  // the multipliers of all of them
-void parse_gemma2(ModelConfig& config, const Json& text);
-void parse_gemma3(ModelConfig& config, const Json& text);
-void parse_mixtral(ModelConfig& config, const Json& text);
-void parse_qwen3_moe(ModelConfig& config, const Json& text);
-void parse_glm4_moe(ModelConfig& config, const Json& text);
-void parse_gpt_oss(ModelConfig& config, const Json& text);
-void parse_deepseek_v2(ModelConfig& config, const Json& text);
-void parse_deepseek_v3(ModelConfig& config, const Json& text);
-void parse_qwen3_next(ModelConfig& config, const Json& text);
-void parse_qwen3_5(ModelConfig& config, const Json& text);
-void parse_qwen3_5_moe(ModelConfig& config, const Json& text);
-void parse_granite_hybrid(ModelConfig& config, const Json& text);
-void parse_nemotron(ModelConfig& config, const Json& text);
 
 // num_layers, and what the architecture's own function finds.
 void parse_family(ModelConfig& config, const Architecture& architecture, const Json& text);

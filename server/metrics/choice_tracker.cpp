@@ -40,8 +40,8 @@ ChoiceTracker::~ChoiceTracker() {
   if (metrics_ && !ended_) on_end(RequestEnd::abort);
 }
 
-void ChoiceTracker::on_output(const RequestOutput& output,
-                              std::span<const Clock::time_point> times, int num_tokens) {
+void ChoiceTracker::on_output(const RequestOutput& output, std::span<const Clock::time_point> times,
+                              int num_tokens) {
   times_ = output.times;
   if (output.token_ids.empty()) return;
   int num_before = sample_.generation_tokens;

@@ -35,28 +35,6 @@ std::string mamba_page_size_padded(const KvGroupInfo* states) {
   return padded ? std::to_string(states->page_bytes) : "None";
 }
 
-EngineSample sample_of(const EngineStats& stats) {
-  EngineSample sample;
-  sample.num_running = stats.num_running;
-  sample.num_waiting_capacity = stats.num_waiting;
-  sample.num_waiting_deferred = stats.num_waiting_deferred;
-  sample.num_blocks = stats.num_blocks;
-  sample.num_free_blocks = stats.num_free_blocks;
-  sample.kv_cache_usage = stats.kv_cache_usage;
-  sample.prefix_cache_queries = stats.prefix_cache_queries;
-  sample.prefix_cache_hits = stats.prefix_cache_hits;
-  sample.generation_tokens = stats.generation_tokens;
-  sample.preemptions = stats.preemptions;
-  sample.steps = stats.steps;
-  sample.late_allocations = stats.late_allocations;
-  sample.step_tokens = stats.step_tokens;
-  sample.drafts = stats.drafts;
-  sample.draft_tokens = stats.draft_tokens;
-  for (const DraftPosition& position : stats.draft_positions)
-    sample.accepted_drafts.push_back(position.accepted);
-  return sample;
-}
-
 std::vector<MemorySample> memory_of(const Ready& ready) {
   std::vector<MemorySample> uses;
   for (const MemoryUseInfo& use : ready.memory)
@@ -106,7 +84,7 @@ EngineMetricsFeed::EngineMetricsFeed(EngineGroup& engines, Metrics& metrics)
     : engines_(engines), metrics_(metrics) {
   engines_.on_step([this](EngineId engine, const EngineStats& stats) {
     if (published_.load(std::memory_order_acquire)) {
-      metrics_.observe_step(engine, sample_of(stats));
+      metrics_.observe_step(engine, stats);
     }
   });
 }
@@ -115,7 +93,7 @@ void EngineMetricsFeed::publish(const EngineConfig& config) {
   for (const Ready& ready : engines_.ready().engines) {
     metrics_.add_engine(ready.engine, ready.max_model_len, cache_config_labels(config, ready));
     metrics_.add_memory(ready.engine, memory_of(ready));
-    metrics_.observe_step(ready.engine, sample_of(engines_.stats(ready.engine)));
+    metrics_.observe_step(ready.engine, engines_.stats(ready.engine));
   }
   published_.store(true, std::memory_order_release);
 }

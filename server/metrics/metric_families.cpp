@@ -1,5 +1,8 @@
 #include "server/metrics/metric_families.h"
 
+#include "engine/wire/messages.h"
+#include "server/metrics/metric_rows.h"
+
 namespace quire {
 
 const Buckets kFirstTokenSeconds{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
@@ -43,100 +46,113 @@ Labels with(Labels labels, const char* name, const char* value) {
   return labels;
 }
 
-constexpr auto kByReason = "vllm:num_requests_waiting_by_reason";
 constexpr auto kBySource = "vllm:prompt_tokens_by_source_total";
+constexpr auto kBySourceHelp = "Prompt tokens by where their KV came from";
 constexpr auto kSuccess = "vllm:request_success_total";
+
+Buckets buckets_of(BucketKind kind, int max_model_len) {
+  switch (kind) {
+    case BucketKind::lengths:
+      return one_two_five(max_model_len);
+    case BucketKind::choices:
+      return kChoices;
+    case BucketKind::phases:
+      return kPhaseSeconds;
+    case BucketKind::token_gaps:
+      return kTokenGapSeconds;
+  }
+  return {};
+}
 
 }  // namespace
 
 DraftMetrics::DraftMetrics(prometheus::Registry& r, const Labels& labels, std::size_t num_positions)
-    : drafts(counter(r, "vllm:spec_decode_num_drafts_total",
-                     "Steps of requests that had drafts to verify", labels)),
-      draft_tokens(counter(r, "vllm:spec_decode_num_draft_tokens_total", "Drafted tokens", labels)),
-      accepted_tokens(counter(r, "vllm:spec_decode_num_accepted_tokens_total",
-                              "Drafted tokens that held", labels)) {
+    : drafts_(counter(r, "vllm:spec_decode_num_drafts_total",
+                      "Steps of requests that had drafts to verify", labels)),
+      draft_tokens_(
+          counter(r, "vllm:spec_decode_num_draft_tokens_total", "Drafted tokens", labels)),
+      accepted_tokens_(counter(r, "vllm:spec_decode_num_accepted_tokens_total",
+                               "Drafted tokens that held", labels)) {
   for (std::size_t i = 0; i < num_positions; ++i) {
-    accepted_per_position.push_back(
-        &counter(r, "vllm:spec_decode_num_accepted_tokens_per_pos_total",
-                 "Drafted tokens that held, by place behind the token they follow",
-                 with(labels, "position", std::to_string(i).c_str())));
+    accepted_per_position_.emplace_back(
+        counter(r, "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+                "Drafted tokens that held, by place behind the token they follow",
+                with(labels, "position", std::to_string(i).c_str())));
   }
+}
+
+void DraftMetrics::observe(const EngineStats& stats) {
+  drafts_.follow(static_cast<double>(stats.drafts));
+  draft_tokens_.follow(static_cast<double>(stats.draft_tokens));
+  double accepted = 0;
+  for (std::size_t i = 0; i < accepted_per_position_.size(); ++i) {
+    const auto here = static_cast<double>(stats.draft_positions.at(i).accepted);
+    accepted += here;
+    accepted_per_position_[i].follow(here);
+  }
+  accepted_tokens_.follow(accepted);
 }
 
 EngineMetrics::EngineMetrics(prometheus::Registry& r, const Labels& labels, int max_model_len,
                              bool compat)
-    : running(gauge(r, "vllm:num_requests_running", "Requests in model execution", labels)),
-      waiting(gauge(r, "vllm:num_requests_waiting", "Requests waiting to be processed", labels)),
-      waiting_capacity(
-          gauge(r, kByReason, "Waiting requests by reason", with(labels, "reason", "capacity"))),
-      waiting_deferred(
-          gauge(r, kByReason, "Waiting requests by reason", with(labels, "reason", "deferred"))),
-      kv_cache_usage(gauge(r, "vllm:kv_cache_usage_perc", "KV blocks in use, 1 = all", labels)),
-      prefix_queries(
-          counter(r, "vllm:prefix_cache_queries_total", "Prefix cache: tokens looked up", labels)),
-      prefix_hits(counter(r, "vllm:prefix_cache_hits_total", "Prefix cache: tokens found", labels)),
-      preemptions(counter(r, "vllm:num_preemptions_total", "Preemptions", labels)),
-      prompt_tokens(counter(r, "vllm:prompt_tokens_total", "Prompt tokens processed", labels)),
-      generation_tokens(counter(r, "vllm:generation_tokens_total", "Tokens generated", labels)),
-      prompt_computed(counter(r, kBySource, "Prompt tokens by where their KV came from",
-                              with(labels, "source", "local_compute"))),
-      prompt_cached(counter(r, kBySource, "Prompt tokens by where their KV came from",
-                            with(labels, "source", "local_cache_hit"))),
-      prompt_external(counter(r, kBySource, "Prompt tokens by where their KV came from",
-                              with(labels, "source", "external_kv_transfer"))),
+    : prompt_tokens(counter(r, "vllm:prompt_tokens_total", "Prompt tokens processed", labels)),
+      prompt_computed(
+          counter(r, kBySource, kBySourceHelp, with(labels, "source", "local_compute"))),
+      prompt_cached(
+          counter(r, kBySource, kBySourceHelp, with(labels, "source", "local_cache_hit"))),
+      prompt_external(
+          counter(r, kBySource, kBySourceHelp, with(labels, "source", "external_kv_transfer"))),
       prompt_cached_total(
           counter(r, "vllm:prompt_tokens_cached_total", "Prompt tokens not computed", labels)),
-      request_prompt_tokens(histogram(r, "vllm:request_prompt_tokens", "Prompt tokens of a request",
-                                      labels, one_two_five(max_model_len))),
-      request_generation_tokens(histogram(r, "vllm:request_generation_tokens",
-                                          "Tokens generated for a request", labels,
-                                          one_two_five(max_model_len))),
-      request_max_generation_tokens(histogram(r, "vllm:request_max_num_generation_tokens",
-                                              "Most tokens of any choice of a request", labels,
-                                              one_two_five(max_model_len))),
-      request_max_tokens(histogram(r, "vllm:request_params_max_tokens", "max_tokens of a request",
-                                   labels, one_two_five(max_model_len))),
-      request_prefill_computed(histogram(r, "vllm:request_prefill_kv_computed_tokens",
-                                         "Prompt tokens computed, cached ones left out", labels,
-                                         one_two_five(max_model_len))),
-      request_n(histogram(r, "vllm:request_params_n", "n of a request", labels, kChoices)),
       step_tokens(histogram(r, "vllm:iteration_tokens_total", "Tokens of an engine step", labels,
                             kStepTokens)),
       first_token(histogram(r, "vllm:time_to_first_token_seconds", "Time to the first token",
                             labels, kFirstTokenSeconds)),
       token_gap(histogram(r, "vllm:inter_token_latency_seconds", "Time between outputs", labels,
                           kTokenGapSeconds)),
-      time_per_token(histogram(r, "vllm:request_time_per_output_token_seconds",
-                               "A request's mean time per output token", labels, kTokenGapSeconds)),
-      end_to_end(histogram(r, "vllm:e2e_request_latency_seconds", "Arrival to end", labels,
-                           kPhaseSeconds)),
-      queue(histogram(r, "vllm:request_queue_time_seconds", "Waiting in the engine", labels,
-                      kPhaseSeconds)),
-      inference(
-          histogram(r, "vllm:request_inference_time_seconds", "Running", labels, kPhaseSeconds)),
-      prefill(histogram(r, "vllm:request_prefill_time_seconds", "Running, up to the first token",
-                        labels, kPhaseSeconds)),
-      decode(histogram(r, "vllm:request_decode_time_seconds", "Running, after the first token",
-                       labels, kPhaseSeconds)),
-      registry(r),
-      labels(labels),
-      blocks(gauge(r, "quire:kv_blocks", "KV blocks that requests can use", labels)),
-      free_blocks(gauge(r, "quire:kv_blocks_free", "KV blocks that no request uses", labels)),
-      steps(counter(r, "quire:engine_steps_total", "Engine steps: a heartbeat", labels)),
-      late_allocations(counter(r, "quire:late_allocations_total",
-                               "Allocations on the device after start-up; none should be",
-                               labels)) {
+      registry_(r),
+      labels_(labels) {
+  for (const StatRow& row : stat_rows()) {
+    Series& series = stats_.emplace_back();
+    if (row.compat && !compat) continue;
+    const Labels own = row.label == nullptr ? labels : with(labels, row.label, row.label_value);
+    if (row.kind == MetricKind::gauge) {
+      series.gauge = &gauge(r, row.name, row.help, own);
+    } else {
+      series.counter.emplace(counter(r, row.name, row.help, own));
+    }
+  }
+  for (const RequestRow& row : request_rows())
+    requests_.push_back(
+        &histogram(r, row.name, row.help, labels, buckets_of(row.buckets, max_model_len)));
   constexpr std::array kReasons{"stop", "length", "abort", "error"};
   for (std::size_t i = 0; i < kReasons.size(); ++i) {
-    ended[i] = &counter(r, kSuccess, "Requests that ended, by reason",
-                        with(labels, "finished_reason", kReasons[i]));
+    ended_[i] = &counter(r, kSuccess, "Requests that ended, by reason",
+                         with(labels, "finished_reason", kReasons[i]));
   }
   if (!compat) return;
-  old_cache_usage = &gauge(r, "vllm:gpu_cache_usage_perc", "Retired: kv_cache_usage_perc", labels);
-  old_prefix_queries = &gauge(r, "vllm:prefix_cache_queries", "Without _total", labels);
-  old_prefix_hits = &gauge(r, "vllm:prefix_cache_hits", "Without _total", labels);
   old_time_per_token = &histogram(r, "vllm:time_per_output_token_seconds",
                                   "Retired: inter_token_latency", labels, kTokenGapSeconds);
+}
+
+void EngineMetrics::observe(const EngineStats& stats) {
+  for (std::size_t i = 0; i < stats_.size(); ++i) {
+    const double value = stat_rows()[i].value(stats);
+    if (stats_[i].gauge != nullptr) stats_[i].gauge->Set(value);
+    if (stats_[i].counter) stats_[i].counter->follow(value);
+  }
+  if (stats.step_tokens > 0) step_tokens.Observe(stats.step_tokens);
+  if (stats.draft_positions.empty()) return;
+  if (!drafting_) drafting_.emplace(registry_, labels_, stats.draft_positions.size());
+  drafting_->observe(stats);
+}
+
+void EngineMetrics::observe(const RequestSample& sample) {
+  ended_[static_cast<std::size_t>(sample.end)]->Increment();
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    const RequestRow& row = request_rows()[i];
+    if (row.counts == nullptr || row.counts(sample)) requests_[i]->Observe(row.value(sample));
+  }
 }
 
 }  // namespace quire

@@ -1,5 +1,5 @@
 #pragma once
-// Names, buckets and labels of what metrics.cpp counts; only base/metrics*.cpp include it.
+// Names, buckets and labels of what metrics.cpp counts; only server/metrics/ includes it.
 
 #include <prometheus/counter.h>
 #include <prometheus/family.h>
@@ -14,6 +14,9 @@
 
 namespace quire {
 
+struct EngineStats;
+struct RequestSample;
+
 using Labels = prometheus::Labels;
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
@@ -25,12 +28,30 @@ extern const Buckets kChoices;
 // 1, 2, 5, 10, … up to the limit.
 Buckets one_two_five(int limit);
 
+// Follows an engine's total. One below the last is of an engine that started anew.
+class TotalCounter {
+ public:
+  explicit TotalCounter(prometheus::Counter& counter) : counter_(&counter) {}
+  void follow(double total) {
+    counter_->Increment(total >= last_ ? total - last_ : total);
+    last_ = total;
+  }
+
+ private:
+  prometheus::Counter* counter_;
+  double last_ = 0;
+};
+
 // Only where somebody drafts.
-struct DraftMetrics {
+class DraftMetrics {
+ public:
   DraftMetrics(prometheus::Registry& registry, const Labels& labels, std::size_t num_positions);
 
-  prometheus::Counter &drafts, &draft_tokens, &accepted_tokens;
-  std::vector<prometheus::Counter*> accepted_per_position;
+  void observe(const EngineStats& stats);
+
+ private:
+  TotalCounter drafts_, draft_tokens_, accepted_tokens_;
+  std::vector<TotalCounter> accepted_per_position_;
 };
 
 // One engine's series of the families that vLLM labels {model_name, engine}.
@@ -42,25 +63,27 @@ struct EngineMetrics {
   using Gauge = prometheus::Gauge;
   using Histogram = prometheus::Histogram;
 
-  Gauge &running, &waiting, &waiting_capacity, &waiting_deferred, &kv_cache_usage;
-  Counter &prefix_queries, &prefix_hits, &preemptions, &prompt_tokens, &generation_tokens;
-  Counter &prompt_computed, &prompt_cached, &prompt_external, &prompt_cached_total;
-  std::array<Counter*, 4> ended;  // by RequestEnd
-  Histogram &request_prompt_tokens, &request_generation_tokens, &request_max_generation_tokens;
-  Histogram &request_max_tokens, &request_prefill_computed, &request_n, &step_tokens;
-  Histogram &first_token, &token_gap, &time_per_token;
-  Histogram &end_to_end, &queue, &inference, &prefill, &decode;
+  // Sets or raises every row of metric_rows.h; one thread at a time, in the engine's order.
+  void observe(const EngineStats& stats);
+  void observe(const RequestSample& sample);
 
-  prometheus::Registry& registry;
-  const Labels labels;
-  std::optional<DraftMetrics> drafting;  // from the first step of an engine that drafts
+  Counter &prompt_tokens, &prompt_computed, &prompt_cached, &prompt_external, &prompt_cached_total;
+  Histogram &step_tokens, &first_token, &token_gap;
+  Histogram* old_time_per_token = nullptr;  // under --metrics-compat; else null
 
-  Gauge &blocks, &free_blocks;
-  Counter &steps, &late_allocations;
+ private:
+  // Of each row; one of the two, or none under these options.
+  struct Series {
+    Gauge* gauge = nullptr;
+    std::optional<TotalCounter> counter = {};
+  };
 
-  // Under --metrics-compat; null otherwise.
-  Gauge *old_cache_usage = nullptr, *old_prefix_queries = nullptr, *old_prefix_hits = nullptr;
-  Histogram* old_time_per_token = nullptr;
+  prometheus::Registry& registry_;
+  const Labels labels_;
+  std::vector<Series> stats_;             // of stat_rows()
+  std::vector<Histogram*> requests_;      // of request_rows()
+  std::array<Counter*, 4> ended_{};       // by RequestEnd
+  std::optional<DraftMetrics> drafting_;  // from the first step of an engine that drafts
 };
 
 prometheus::Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help,

@@ -16,11 +16,6 @@ namespace {
 // http_request_duration_seconds of prometheus-fastapi-instrumentator.
 const Buckets kHttpSeconds{.1, .5, 1};
 
-void raise_to(prometheus::Counter& counter, std::int64_t total) {
-  const double more = static_cast<double>(total) - counter.Value();
-  if (more > 0) counter.Increment(more);
-}
-
 }  // namespace
 
 struct Metrics::Impl {
@@ -95,43 +90,8 @@ void Metrics::add_memory(EngineId engine, const std::vector<MemorySample>& uses)
   }
 }
 
-namespace {
-
-void observe_drafts(EngineMetrics& m, const EngineSample& sample) {
-  if (!m.drafting) m.drafting.emplace(m.registry, m.labels, sample.accepted_drafts.size());
-  raise_to(m.drafting->drafts, sample.drafts);
-  raise_to(m.drafting->draft_tokens, sample.draft_tokens);
-  std::int64_t accepted = 0;
-  for (std::size_t i = 0; i < sample.accepted_drafts.size(); ++i) {
-    accepted += sample.accepted_drafts[i];
-    raise_to(*m.drafting->accepted_per_position[i], sample.accepted_drafts[i]);
-  }
-  raise_to(m.drafting->accepted_tokens, accepted);
-}
-
-}  // namespace
-
-void Metrics::observe_step(EngineId engine, const EngineSample& sample) {
-  EngineMetrics& m = impl_->engine(engine);
-  m.running.Set(sample.num_running);
-  m.waiting.Set(sample.num_waiting_capacity + sample.num_waiting_deferred);
-  m.waiting_capacity.Set(sample.num_waiting_capacity);
-  m.waiting_deferred.Set(sample.num_waiting_deferred);
-  m.kv_cache_usage.Set(sample.kv_cache_usage);
-  m.blocks.Set(sample.num_blocks);
-  m.free_blocks.Set(sample.num_free_blocks);
-  raise_to(m.prefix_queries, sample.prefix_cache_queries);
-  raise_to(m.prefix_hits, sample.prefix_cache_hits);
-  raise_to(m.preemptions, sample.preemptions);
-  raise_to(m.generation_tokens, sample.generation_tokens);
-  raise_to(m.steps, sample.steps);
-  raise_to(m.late_allocations, sample.late_allocations);
-  if (!sample.accepted_drafts.empty()) observe_drafts(m, sample);
-  if (sample.step_tokens > 0) m.step_tokens.Observe(sample.step_tokens);
-  if (!impl_->options.compat) return;
-  m.old_cache_usage->Set(sample.kv_cache_usage);
-  m.old_prefix_queries->Set(static_cast<double>(sample.prefix_cache_queries));
-  m.old_prefix_hits->Set(static_cast<double>(sample.prefix_cache_hits));
+void Metrics::observe_step(EngineId engine, const EngineStats& stats) {
+  impl_->engine(engine).observe(stats);
 }
 
 void Metrics::prompt_done(EngineId engine, int prompt_tokens, int cached_tokens,
@@ -151,22 +111,7 @@ void Metrics::observe_token_gap(EngineId engine, double seconds) {
 }
 
 void Metrics::request_done(EngineId engine, const RequestSample& sample) {
-  EngineMetrics& m = impl_->engine(engine);
-  m.ended[static_cast<std::size_t>(sample.end)]->Increment();
-  m.request_prompt_tokens.Observe(sample.prompt_tokens);
-  m.request_generation_tokens.Observe(sample.generation_tokens);
-  m.request_max_generation_tokens.Observe(sample.max_generation_tokens);
-  m.request_max_tokens.Observe(sample.max_tokens);
-  m.request_prefill_computed.Observe(sample.prompt_tokens - sample.cached_tokens);
-  m.request_n.Observe(sample.n);
-  m.end_to_end.Observe(sample.end_to_end);
-  m.queue.Observe(sample.queue);
-  m.prefill.Observe(sample.prefill);
-  m.decode.Observe(sample.decode);
-  m.inference.Observe(sample.prefill + sample.decode);
-  if (sample.generation_tokens > 1) {
-    m.time_per_token.Observe(sample.decode / (sample.generation_tokens - 1));
-  }
+  impl_->engine(engine).observe(sample);
 }
 
 void Metrics::request_rejected() { impl_->rejections.Increment(); }

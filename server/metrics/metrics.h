@@ -15,25 +15,7 @@
 
 namespace quire {
 
-// An engine after a step; counters are totals since its start.
-struct EngineSample {
-  int num_running = 0;
-  int num_waiting_capacity = 0;
-  int num_waiting_deferred = 0;
-  int num_blocks = 0;
-  int num_free_blocks = 0;
-  double kv_cache_usage = 0;              // 0 … 1
-  std::int64_t prefix_cache_queries = 0;  // tokens
-  std::int64_t prefix_cache_hits = 0;     // tokens
-  std::int64_t generation_tokens = 0;
-  std::int64_t preemptions = 0;
-  std::int64_t steps = 0;
-  std::int64_t late_allocations = 0;
-  int step_tokens = 0;
-  std::int64_t drafts = 0;  // rows of steps that had any
-  std::int64_t draft_tokens = 0;
-  std::vector<std::int64_t> accepted_drafts = {};  // by position; empty: nobody drafts
-};
+struct EngineStats;
 
 // What one purpose takes of an engine's device.
 struct MemorySample {
@@ -80,7 +62,7 @@ class Metrics {
   // Once per engine.
   void add_memory(EngineId engine, const std::vector<MemorySample>& uses);
 
-  void observe_step(EngineId engine, const EngineSample& sample);
+  void observe_step(EngineId engine, const EngineStats& stats);
   void prompt_done(EngineId engine, int prompt_tokens, int cached_tokens, double to_first_token);
   void observe_token_gap(EngineId engine, double seconds);
   void request_done(EngineId engine, const RequestSample& sample);

@@ -1,3 +1,4 @@
+#include "engine/wire/messages.h"
 #include "server/metrics/metrics.h"
 
 #include <catch2/catch.hpp>
@@ -65,7 +66,7 @@ TEST_CASE("what the Grafana board and the routers ask for is there from the star
 TEST_CASE("counters follow the engine's totals and never fall", "[base][metrics]") {
   const auto metrics = metrics_of_one_engine();
   metrics->observe_step(kZero, {.num_running = 3,
-                                .num_waiting_capacity = 2,
+                                .num_waiting = 2,
                                 .num_waiting_deferred = 1,
                                 .kv_cache_usage = 0.25,
                                 .generation_tokens = 10,
@@ -80,6 +81,13 @@ TEST_CASE("counters follow the engine's totals and never fall", "[base][metrics]
   CHECK(has(text, "quire:engine_steps_total" + kLabels + "5"));
   CHECK(has(text, "vllm:num_requests_running" + kLabels + "1"));
   CHECK(has(text, "vllm:iteration_tokens_total_count" + kLabels + "1"));
+}
+
+TEST_CASE("an engine that started anew goes on where its counters were", "[base][metrics]") {
+  const auto metrics = metrics_of_one_engine();
+  for (const std::int64_t tokens : {10, 12, 3, 5})
+    metrics->observe_step(kZero, {.generation_tokens = tokens});
+  CHECK(has(metrics->render(), "vllm:generation_tokens_total" + kLabels + "17"));
 }
 
 TEST_CASE("a request leaves its traces", "[base][metrics]") {

@@ -1,0 +1,83 @@
+#include "server/metrics/metric_rows.h"
+
+#include "engine/wire/messages.h"
+
+namespace quire {
+
+namespace {
+
+constexpr auto kGauge = MetricKind::gauge;
+constexpr auto kCounter = MetricKind::counter;
+constexpr auto kWaiting = "vllm:num_requests_waiting_by_reason";
+constexpr auto kWaitingHelp = "Waiting requests by reason";
+
+// For gauges and counters, whose samples are doubles.
+template <auto member>
+double of(const EngineStats& stats) {
+  return static_cast<double>(stats.*member);
+}
+template <auto member>
+double of(const RequestSample& sample) {
+  return static_cast<double>(sample.*member);
+}
+
+using S = EngineStats;
+using R = RequestSample;
+
+constexpr StatRow kStatRows[] = {
+    {kGauge, "vllm:num_requests_running", "Requests in model execution", of<&S::num_running>},
+    {kGauge, "vllm:num_requests_waiting", "Requests waiting to be processed",
+     [](const S& s) -> double { return s.num_waiting + s.num_waiting_deferred; }},
+    {kGauge, kWaiting, kWaitingHelp, of<&S::num_waiting>, "reason", "capacity"},
+    {kGauge, kWaiting, kWaitingHelp, of<&S::num_waiting_deferred>, "reason", "deferred"},
+    {kGauge, "vllm:kv_cache_usage_perc", "KV blocks in use, 1 = all", of<&S::kv_cache_usage>},
+    {kCounter, "vllm:prefix_cache_queries_total", "Prefix cache: tokens looked up",
+     of<&S::prefix_cache_queries>},
+    {kCounter, "vllm:prefix_cache_hits_total", "Prefix cache: tokens found",
+     of<&S::prefix_cache_hits>},
+    {kCounter, "vllm:num_preemptions_total", "Preemptions", of<&S::preemptions>},
+    {kCounter, "vllm:generation_tokens_total", "Tokens generated", of<&S::generation_tokens>},
+    {kGauge, "quire:kv_blocks", "KV blocks that requests can use", of<&S::num_blocks>},
+    {kGauge, "quire:kv_blocks_free", "KV blocks that no request uses", of<&S::num_free_blocks>},
+    {kCounter, "quire:engine_steps_total", "Engine steps: a heartbeat", of<&S::steps>},
+    {kCounter, "quire:late_allocations_total",
+     "Allocations on the device after start-up; none should be", of<&S::late_allocations>},
+    {kGauge, "vllm:gpu_cache_usage_perc", "Retired: kv_cache_usage_perc", of<&S::kv_cache_usage>,
+     nullptr, nullptr, true},
+    {kGauge, "vllm:prefix_cache_queries", "Without _total", of<&S::prefix_cache_queries>, nullptr,
+     nullptr, true},
+    {kGauge, "vllm:prefix_cache_hits", "Without _total", of<&S::prefix_cache_hits>, nullptr,
+     nullptr, true},
+};
+
+constexpr auto kLengths = BucketKind::lengths;
+constexpr auto kPhases = BucketKind::phases;
+
+constexpr RequestRow kRequestRows[] = {
+    {"vllm:request_prompt_tokens", "Prompt tokens of a request", kLengths, of<&R::prompt_tokens>},
+    {"vllm:request_generation_tokens", "Tokens generated for a request", kLengths,
+     of<&R::generation_tokens>},
+    {"vllm:request_max_num_generation_tokens", "Most tokens of any choice of a request", kLengths,
+     of<&R::max_generation_tokens>},
+    {"vllm:request_params_max_tokens", "max_tokens of a request", kLengths, of<&R::max_tokens>},
+    {"vllm:request_prefill_kv_computed_tokens", "Prompt tokens computed, cached ones left out",
+     kLengths, [](const R& r) -> double { return r.prompt_tokens - r.cached_tokens; }},
+    {"vllm:request_params_n", "n of a request", BucketKind::choices, of<&R::n>},
+    {"vllm:e2e_request_latency_seconds", "Arrival to end", kPhases, of<&R::end_to_end>},
+    {"vllm:request_queue_time_seconds", "Waiting in the engine", kPhases, of<&R::queue>},
+    {"vllm:request_inference_time_seconds", "Running", kPhases,
+     [](const R& r) { return r.prefill + r.decode; }},
+    {"vllm:request_prefill_time_seconds", "Running, up to the first token", kPhases,
+     of<&R::prefill>},
+    {"vllm:request_decode_time_seconds", "Running, after the first token", kPhases, of<&R::decode>},
+    {"vllm:request_time_per_output_token_seconds", "A request's mean time per output token",
+     BucketKind::token_gaps, [](const R& r) { return r.decode / (r.generation_tokens - 1); },
+     [](const R& r) { return r.generation_tokens > 1; }},
+};
+
+}  // namespace
+
+std::span<const StatRow> stat_rows() { return kStatRows; }
+std::span<const RequestRow> request_rows() { return kRequestRows; }
+
+}  // namespace quire
