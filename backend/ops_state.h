@@ -3,6 +3,10 @@
 // from block state_read[r] (−1: zeros), written to state_write[r] after the request's last token
 // (−1: not kept); the two may be the same block. A request without tokens in this step is left
 // alone. State views have one block per first index; the block stride is the layer's page.
+// Where drafts are verified, the state after each of a request's last tokens is kept as well: after
+// token t in block token_states[t] (−1: not kept), and what follows goes on from it as it was
+// rounded there, as if a step had ended. Only of tokens of requests with several; a request's reads
+// come before its writes.
 
 #include "backend/tensor.h"
 
@@ -20,6 +24,7 @@ struct ConvArgs {
   TensorView query_start;  // i32 [R + 1]
   TensorView state_read;   // i32 [R]
   TensorView state_write;  // i32 [R]
+  TensorView token_states = {};  // i32 [T], optional
   bool silu = true;
 };
 
@@ -40,6 +45,7 @@ struct DeltaRuleArgs {
   TensorView query_start;  // i32 [R + 1]
   TensorView state_read;   // i32 [R]
   TensorView state_write;  // i32 [R]
+  TensorView token_states = {};  // i32 [T], optional
 };
 
 // Mamba2's scan. Group of head h is h / (heads / groups). Per token and head, with
@@ -58,6 +64,7 @@ struct ScanArgs {
   TensorView query_start;  // i32 [R + 1]
   TensorView state_read;   // i32 [R]
   TensorView state_write;  // i32 [R]
+  TensorView token_states = {};  // i32 [T], optional
   float dt_min = 0.f;
   float dt_max = 3.4e38f;
 };

@@ -22,6 +22,8 @@ void check_limit(const char* what, std::int64_t value, std::int64_t limit) {
 
 const std::int32_t* ints(TensorView v) { return v.as<std::int32_t, 1>().data; }
 
+const std::int32_t* optional_ints(TensorView v) { return v.empty() ? nullptr : ints(v); }
+
 std::int64_t tokens_of(const std::int32_t* query_start, std::int64_t r) {
   return query_start[r + 1] - query_start[r];
 }
@@ -46,6 +48,7 @@ void causal_conv(Context& on, const ConvArgs& args) {
       .query_start = ints(args.query_start),
       .state_read = ints(args.state_read),
       .state_write = ints(args.state_write),
+      .token_states = optional_ints(args.token_states),
       .silu = args.silu};
   check_limit("a convolution's width", conv.width, kMaxConvWidth);
   assert(args.state.extent(1) == conv.width - 1 && args.state.extent(2) == conv.channels);
@@ -81,7 +84,8 @@ void gated_delta_rule(Context& on, const DeltaRuleArgs& args) {
                         .value_dim = args.v.extent(2),
                         .query_start = ints(args.query_start),
                         .state_read = ints(args.state_read),
-                        .state_write = ints(args.state_write)};
+                        .state_write = ints(args.state_write),
+                        .token_states = optional_ints(args.token_states)};
   check_limit("a delta rule's key dimension", delta.key_dim, kMaxKeyDim);
   assert(delta.value_heads % delta.key_heads == 0);
   assert(args.k.dtype() == args.q.dtype() && args.v.dtype() == args.q.dtype() &&
@@ -119,6 +123,7 @@ void selective_scan(Context& on, const ScanArgs& args) {
                           .query_start = ints(args.query_start),
                           .state_read = ints(args.state_read),
                           .state_write = ints(args.state_write),
+                          .token_states = optional_ints(args.token_states),
                           .dt_min = args.dt_min,
                           .dt_max = args.dt_max};
   assert(scan.heads % scan.groups == 0);

@@ -15,6 +15,15 @@ Vec past(const ConvolutionArgs& args, Index block, Index slot, Index c, int n) {
   return load(state + slot * args.state_row_stride + c, n);
 }
 
+// The last width − 1 inputs into a block.
+template <class S>
+void keep(const ConvolutionArgs& args, Index block, Index c, int n, const Vec* window) {
+  S* const state = static_cast<S*>(args.state) + block * args.state_stride;
+  for (Index w = 0; w + 1 < args.width; ++w) {
+    store(state + w * args.state_row_stride + c, window[w], n);
+  }
+}
+
 template <class T, class S>
 void conv_lanes(const ConvolutionArgs& args, Index request, Index c, int n, const Vec* weight,
                 Vec bias) {
@@ -29,12 +38,12 @@ void conv_lanes(const ConvolutionArgs& args, Index request, Index c, int n, cons
     for (Index w = 0; w < width; ++w) y = fma(weight[w], window[w], y);
     store(row<T>(args.out, t) + c, args.silu ? silu(y) : y, n);
     for (Index w = 0; w + 1 < width; ++w) window[w] = window[w + 1];
+    if (args.token_states == nullptr || args.token_states[t] < 0) continue;
+    const Index kept = args.token_states[t];
+    keep<S>(args, kept, c, n, window);
+    for (Index w = 0; w + 1 < width; ++w) window[w] = past<S>(args, kept, w, c, n);
   }
-  if (write < 0) return;
-  S* const state = static_cast<S*>(args.state) + write * args.state_stride;
-  for (Index w = 0; w + 1 < width; ++w) {
-    store(state + w * args.state_row_stride + c, window[w], n);
-  }
+  if (write >= 0) keep<S>(args, write, c, n, window);
 }
 
 // Weights are [C, width]: column w for channels [c, c + n).

@@ -93,6 +93,11 @@ class Columns {
       Keys* const swap = current_;
       current_ = next_;
       next_ = swap;
+      if (args_.token_states == nullptr || args_.token_states[t] < 0) continue;
+      write_state<S>(args_.token_states[t]);
+      if (t + 1 == last) continue;
+      read_state<S>(args_.token_states[t]);
+      recall(current_);
     }
     if (args_.state_write[request] >= 0) write_state<S>(args_.state_write[request]);
   }

@@ -131,6 +131,7 @@ struct ConvolutionArgs {
   std::int64_t state_stride, state_row_stride;
   std::int64_t channels, width;
   const std::int32_t *query_start, *state_read, *state_write;
+  const std::int32_t* token_states;  // [T], may be null
   bool silu;
 };
 
@@ -144,6 +145,7 @@ struct DeltaArgs {
   std::int64_t state_stride, state_head_stride;
   std::int64_t key_heads, value_heads, key_dim, value_dim;
   const std::int32_t *query_start, *state_read, *state_write;
+  const std::int32_t* token_states;  // [T], may be null
 };
 
 struct ScanLoopArgs {
@@ -155,6 +157,7 @@ struct ScanLoopArgs {
   std::int64_t state_stride, state_head_stride;
   std::int64_t heads, groups, head_dim, state_dim;
   const std::int32_t *query_start, *state_read, *state_write;
+  const std::int32_t* token_states;  // [T], may be null
   float dt_min, dt_max;
 };
 

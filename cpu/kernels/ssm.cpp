@@ -31,28 +31,54 @@ class HeadScan {
 
   template <class S>
   void run(Index read, Index write) {
-    for (Index p = 0; p < args_.head_dim; ++p) {
-      for_lanes(args_.state_dim, [&](Index k, int n) {
-        store(state_ + p * padded_ + k, read < 0 ? zero() : load(stored<S>(read, p) + k, n));
-      });
-    }
-    for (Index t = first_; t < last_; t += kScanTokens) {
-      const Index count = min_of(kScanTokens, last_ - t);
+    read_state<S>(read);
+    for (Index t = first_, count = 0; t < last_; t += count) {
+      count = tokens_of_pass(t);
       read_tokens(t, count);
       Index p = 0;
       for (; p + kRows <= args_.head_dim; p += kRows) scan_rows<kRows>(p, count);
       for (; p < args_.head_dim; ++p) scan_rows<1>(p, count);
       write_tokens(t, count);
+      const Index kept = kept_after(t + count - 1);
+      if (kept < 0) continue;
+      write_state<S>(kept);
+      read_state<S>(kept);
     }
-    if (write < 0) return;
+    if (write >= 0) write_state<S>(write);
+  }
+
+ private:
+  Index kept_after(Index token) const {
+    return args_.token_states == nullptr ? -1 : args_.token_states[token];
+  }
+
+  // Up to the next token whose state is kept.
+  Index tokens_of_pass(Index first) const {
+    const Index most = min_of(kScanTokens, last_ - first);
+    for (Index i = 0; i < most; ++i) {
+      if (kept_after(first + i) >= 0) return i + 1;
+    }
+    return most;
+  }
+
+  template <class S>
+  void read_state(Index block) {
     for (Index p = 0; p < args_.head_dim; ++p) {
       for_lanes(args_.state_dim, [&](Index k, int n) {
-        store(stored<S>(write, p) + k, load(state_ + p * padded_ + k), n);
+        store(state_ + p * padded_ + k, block < 0 ? zero() : load(stored<S>(block, p) + k, n));
       });
     }
   }
 
- private:
+  template <class S>
+  void write_state(Index block) const {
+    for (Index p = 0; p < args_.head_dim; ++p) {
+      for_lanes(args_.state_dim, [&](Index k, int n) {
+        store(stored<S>(block, p) + k, load(state_ + p * padded_ + k), n);
+      });
+    }
+  }
+
   template <class S>
   S* stored(Index block, Index p) const {
     return static_cast<S*>(args_.state) + block * args_.state_stride +

@@ -12,6 +12,7 @@ struct StateSteps {
   const char* name;
   std::vector<std::int64_t> tokens;  // of each request
   std::vector<std::int32_t> reads, writes;
+  std::vector<std::int32_t> token_states = {};  // empty: none
 };
 
 struct StateResult {
@@ -26,7 +27,7 @@ inline constexpr std::int64_t kStateBlocks = 8;
 
 // The views that say which block each request reads and writes.
 struct StepViews {
-  TensorView query_start, state_read, state_write;
+  TensorView query_start, state_read, state_write, token_states;
 };
 
 inline StepViews upload_steps(OpRun& run, const StateSteps& steps) {
@@ -35,7 +36,8 @@ inline StepViews upload_steps(OpRun& run, const StateSteps& steps) {
     starts.push_back(starts.back() + static_cast<std::int32_t>(n));
   }
   return {run.upload(tensor_of(starts)), run.upload(tensor_of(steps.reads)),
-          run.upload(tensor_of(steps.writes))};
+          run.upload(tensor_of(steps.writes)),
+          steps.token_states.empty() ? TensorView() : run.upload(tensor_of(steps.token_states))};
 }
 
 inline std::int64_t total_tokens(const StateSteps& steps) {
@@ -122,6 +124,7 @@ class ConvCase {
     args.query_start = views.query_start;
     args.state_read = views.state_read;
     args.state_write = views.state_write;
+    args.token_states = views.token_states;
     args.silu = c_.silu;
     run.ops().causal_conv(args, run.stream());
     return {run.download(args.out), run.download(args.state)};
@@ -195,6 +198,7 @@ class DeltaCase {
     args.query_start = views.query_start;
     args.state_read = views.state_read;
     args.state_write = views.state_write;
+    args.token_states = views.token_states;
     run.ops().gated_delta_rule(args, run.stream());
     return {run.download(args.out), run.download(args.state)};
   }
@@ -299,6 +303,7 @@ class ScanCase {
     args.query_start = views.query_start;
     args.state_read = views.state_read;
     args.state_write = views.state_write;
+    args.token_states = views.token_states;
     args.dt_min = c_.dt_min;
     args.dt_max = c_.dt_max;
     run.ops().selective_scan(args, run.stream());
