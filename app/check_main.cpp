@@ -8,6 +8,7 @@
 
 #include "app/backends.h"
 #include "app/check_run.h"
+#include "app/draft_check.h"
 #include "app/engine_flags.h"
 #include "engine/config.h"
 
@@ -37,13 +38,25 @@ void add_flags(CLI::App& app, CheckFlags& flags) {
       ->check(CLI::Range(1, 1 << 20));
 }
 
-// What the flags leave open, no larger than the check needs.
-void complete(CheckFlags& flags, const Golden& golden) {
-  EngineConfig& engine = flags.engine;
+std::size_t longest_of(const Golden& golden) {
   std::size_t longest = 0;
-  for (const GoldenCase& c : golden.cases) {
+  for (const GoldenCase& c : golden.cases)
     longest = std::max(longest, c.prompt.size() + c.greedy.size());
-  }
+  return longest;
+}
+
+// With room for drafts that nothing cuts.
+std::size_t longest_of(const DraftGolden& golden) {
+  std::size_t longest = 0;
+  for (const DraftCase& c : golden.cases) longest = std::max(longest, c.tokens.size());
+  for (const DraftLoop& loop : golden.loops)
+    longest = std::max(longest, loop.prompt.size() + loop.output.size());
+  return longest + 2 * static_cast<std::size_t>(golden.speculative.num_speculative_tokens) + 2;
+}
+
+// What the flags leave open, no larger than the check needs.
+void complete(CheckFlags& flags, std::size_t longest) {
+  EngineConfig& engine = flags.engine;
   if (engine.model.max_model_len == 0) {
     engine.model.max_model_len = static_cast<std::int64_t>(longest) + 1;
   }
@@ -119,13 +132,57 @@ bool report(const Golden& golden, const std::vector<CaseResult>& results, DType 
   return all_ok;
 }
 
-int run(CheckFlags& flags) {
-  const Golden golden = read_golden(flags.golden.empty() ? flags.engine.model.path : flags.golden);
-  complete(flags, golden);
+void choose_and_validate(CheckFlags& flags) {
   const auto choice = choose_device(flags.engine.device);
   if (choice.has_error()) throw Failure(choice.error());
   flags.engine.device = choice->kind;
   if (auto valid = validate(flags.engine); valid.has_error()) throw Failure(valid.error());
+}
+
+// Prints a line per case and per loop; true if all are as the reference's.
+bool report(const DraftGolden& golden, DType dtype, const std::vector<DraftCaseResult>& cases,
+            const std::vector<DraftLoopResult>& loops) {
+  const bool exact = dtype == DType::f32;
+  fmt::print("{}: {}, {}\n", golden.name, name_of(dtype),
+             exact ? fmt::format("|Δlogit| at most {:g}, every draft", golden.atol)
+                   : fmt::format("drafts with a lead above {:g}", kSafeDraftGap));
+  fmt::print("{:>6} {:>9} {:>12} {:>9}\n", "case", "contexts", "max |Δlogit|", "drafts");
+  bool all_ok = true;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const DraftCaseResult& r = cases[i];
+    const bool ok =
+        exact ? r.max_abs <= golden.atol && r.matches == r.drafts : r.unsafe_misses == 0;
+    all_ok = all_ok && ok;
+    fmt::print("{:>6} {:>9} {:>12.3g} {:>9}{}\n", i, golden.cases[i].contexts.size(), r.max_abs,
+               fmt::format("{}/{}", r.matches, r.drafts), ok ? "" : "  MISS");
+  }
+  for (std::size_t i = 0; i < loops.size(); ++i) {
+    const bool ok = !exact || loops[i].counters.value_or(false);
+    all_ok = all_ok && ok;
+    fmt::print("  loop, {} drafts a step: {}/{} steps{}\n", golden.loops[i].num_drafts,
+               loops[i].steps, golden.loops[i].steps.size(), ok ? "" : "  MISS");
+  }
+  fmt::print("{}: {}\n", golden.name, all_ok ? "ok" : "MISS");
+  return all_ok;
+}
+
+int run_drafts(CheckFlags& flags, const DraftGolden& golden) {
+  complete(flags, longest_of(golden));
+  flags.engine.model.path = golden.target.string();
+  flags.engine.speculative = golden.speculative;
+  choose_and_validate(flags);
+  DraftCheck check(flags.engine, golden,
+                   [](const EngineConfig& config) { return make_backend(config, 0); });
+  const auto cases = check.run_cases(flags.batch);
+  return report(golden, check.dtype(), cases, check.run_loops()) ? 0 : 1;
+}
+
+int run(CheckFlags& flags) {
+  const std::string& folder = flags.golden.empty() ? flags.engine.model.path : flags.golden;
+  if (is_draft_golden(folder)) return run_drafts(flags, read_draft_golden(folder));
+  const Golden golden = read_golden(folder);
+  complete(flags, longest_of(golden));
+  choose_and_validate(flags);
   CheckRun check(flags.engine, golden);
   const std::vector<CaseResult> results = check.run(flags.batch);
   return report(golden, results, check.dtype(), check.cache_dtype()) ? 0 : 1;

@@ -7,7 +7,7 @@
 
 #include "app/help_formatter.h"
 #include "app/kv_events_json.h"
-#include "app/speculative_json.h"
+#include "app/speculative_flags.h"
 #include "engine/config.h"
 #include "engine/size_text.h"
 
@@ -216,16 +216,6 @@ void add_scheduler_flags(CLI::App& app, SchedulerConfig& scheduler) {
             "Waiting requests before HTTP 503; 0: none may wait");
   add_count(app, "--max-num-queued-tokens", scheduler.max_num_queued_tokens,
             "Waiting prompt tokens before HTTP 503; 0: no limit");
-}
-
-void add_speculative_flags(CLI::App& app, SpeculativeConfig& speculative) {
-  add_parsed(
-      app, "--speculative-config",
-      [](const std::string& text) { return parse_speculative_config(text); },
-      [&speculative](const SpeculativeConfig& parsed) { speculative = parsed; },
-      "Draft tokens and verify several in one step, as vLLM's JSON object: {\"method\": \"ngram\", "
-      "\"num_speculative_tokens\": 3, \"prompt_lookup_max\": 4, \"prompt_lookup_min\": 2}",
-      "JSON");
 }
 
 void add_graph_flags(CLI::App& app, GraphConfig& graphs) {

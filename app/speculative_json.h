@@ -1,6 +1,7 @@
 #pragma once
 // vLLM's --speculative-config: {"method": "ngram", "num_speculative_tokens": 3,
-// "prompt_lookup_max": 4, "prompt_lookup_min": 2}.
+// "prompt_lookup_max": 4, "prompt_lookup_min": 2}, or {"method": "eagle3", "model": "path/of/draft",
+// "num_speculative_tokens": 3}.
 
 #include <string_view>
 

@@ -61,8 +61,19 @@ Result<void> check_speculative(const EngineConfig& config) {
     return refuse(
         "--speculative-config",
         fmt::format("asks for num_speculative_tokens {}; from 1 to {} work", count, kMostDrafts));
-  if (speculative.prompt_lookup_min < 1 ||
-      speculative.prompt_lookup_max < speculative.prompt_lookup_min)
+  const bool is_beside = speculative.uses_draft_model() && speculative.method != DraftMethod::mtp;
+  if (is_beside && speculative.model.empty())
+    return refuse("--speculative-config",
+                  "names no model: the folder of the draft model is missing");
+  if (!is_beside && !speculative.model.empty())
+    return refuse("--speculative-config",
+                  fmt::format("has no use for a model with this method, which is {}; remove it",
+                              speculative.method == DraftMethod::mtp
+                                  ? "a module of the checkpoint itself"
+                                  : "prompt lookup"));
+  if (speculative.method == DraftMethod::ngram &&
+      (speculative.prompt_lookup_min < 1 ||
+       speculative.prompt_lookup_max < speculative.prompt_lookup_min))
     return refuse("--speculative-config",
                   fmt::format("looks up {} to {} tokens; prompt_lookup_min must be at least 1 and "
                               "at most prompt_lookup_max",
@@ -72,6 +83,9 @@ Result<void> check_speculative(const EngineConfig& config) {
                   fmt::format("asks for num_speculative_tokens {}; a step has room for {} beside "
                               "the token they follow (--max-num-batched-tokens)",
                               count, config.scheduler.max_num_batched_tokens - 1));
+  if (speculative.uses_draft_model() && config.device == DeviceKind::cuda)
+    return refuse("--speculative-config",
+                  "asks for a draft model, which runs with --device cpu only; use method ngram");
   return {};
 }
 

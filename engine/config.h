@@ -109,7 +109,8 @@ struct GraphConfig {
   using Fields = FieldList<&GraphConfig::enforce_eager, &GraphConfig::capture_sizes>;
 };
 
-enum class DraftMethod : std::uint8_t { none, ngram };
+// eagle, eagle3: a draft model beside the target; mtp: a module inside the target's checkpoint.
+enum class DraftMethod : std::uint8_t { none, ngram, eagle, eagle3, mtp };
 
 // vLLM's --speculative-config: tokens that are guessed and verified together.
 struct SpeculativeConfig {
@@ -117,10 +118,15 @@ struct SpeculativeConfig {
   int num_speculative_tokens = 0;  // per request and step, at most
   int prompt_lookup_min = 0;       // tokens; ngram
   int prompt_lookup_max = 0;
+  std::string model = {};  // folder of the draft model; eagle, eagle3
+
+  // A model proposes, with keys and values of its own.
+  bool uses_draft_model() const { return method > DraftMethod::ngram; }
 
   using Fields =
       FieldList<&SpeculativeConfig::method, &SpeculativeConfig::num_speculative_tokens,
-                &SpeculativeConfig::prompt_lookup_min, &SpeculativeConfig::prompt_lookup_max>;
+                &SpeculativeConfig::prompt_lookup_min, &SpeculativeConfig::prompt_lookup_max,
+                &SpeculativeConfig::model>;
 };
 
 struct ParallelConfig {

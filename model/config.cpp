@@ -81,17 +81,15 @@ void parse_common(ModelConfig& config, const ConfigDefaults& defaults, const Jso
   }
 }
 
-// config.architecture's row.
-const Architecture& parse_architecture(ModelConfig& config, const Json& root) {
+const Architecture& parse_architecture(const Json& root) {
   const auto published = root.texts({"architectures"});
   if (!published || published->empty()) root.fail_at("architectures", "is missing");
-  config.architecture = published->front();
-  if (const Architecture* found = find_architecture(config.architecture)) return *found;
+  if (const Architecture* found = find_architecture(published->front())) return *found;
   std::string known;
   for (const Architecture& one : architectures()) {
     known += (known.empty() ? "" : ", ") + std::string(one.name);
   }
-  root.fail_at("architectures", "\"" + config.architecture + "\" is not supported (" + known + ")",
+  root.fail_at("architectures", "\"" + published->front() + "\" is not supported (" + known + ")",
                ErrorCode::unsupported);
 }
 
@@ -101,10 +99,14 @@ ModelConfig parse_model_config(std::string_view json, const std::filesystem::pat
   const JsonDocument document(std::string(json), file);
   const Json root = document.object();
   const Json text = root.object({"text_config"}).value_or(root);
+  return parse_config_as(parse_architecture(root), root, text, file);
+}
 
+ModelConfig parse_config_as(const Architecture& architecture, const Json& root, const Json& text,
+                            const std::filesystem::path& file) {
   ModelConfig config;
   config.file = file;
-  const Architecture& architecture = parse_architecture(config, root);
+  config.architecture = architecture.name;
   config.dtype = parse_dtype(text, root);
   parse_common(config, architecture.defaults, text);
   // The class that is published decides; a text part inside it has its own idea.

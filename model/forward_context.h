@@ -16,6 +16,14 @@ struct GroupInputs {
   TensorView state_read;   // i32 [R]: block that holds the state before this step; −1: start from
                            // zero (state groups)
   TensorView state_write;  // i32 [R]: block that takes the state after this step (state groups)
+  // i32 [T], optional: block that takes the state after this token; −1: none (state groups)
+  TensorView token_states = {};
+};
+
+// Where forward() hands out a residual stream, for a draft model to read.
+struct StreamTap {
+  int layer = 0;   // the stream that enters it; the number of layers: the one behind the last
+  TensorView out;  // [T, hidden]; rows may be strided
 };
 
 struct ForwardContext {
@@ -28,6 +36,7 @@ struct ForwardContext {
   int max_query_len = 0;
   int max_seq_len = 0;
   std::span<const GroupInputs> groups;  // by group index of the KV plan
+  std::span<const StreamTap> taps = {};  // layers ascend; only where Model::hands_out_streams()
 };
 
 }  // namespace quire

@@ -58,6 +58,12 @@ class Model {
   // Layers whose fp8 cache holds keys and values as they are, because no scale is published.
   virtual int num_unscaled_layers() const { return 0; }
 
+  // Whether forward() knows ForwardContext::taps.
+  virtual bool hands_out_streams() const { return false; }
+
+  // out [T, hidden_size] = what the ids i32 [T] enter the first layer as; in dtype() or f32. For
+  // draft models that share the embedding.
+  virtual void embed(TensorView out, TensorView ids, const ForwardContext& context) = 0;
   // hidden [T, hidden_size] = output of the final norm for ids i32 [T].
   virtual void forward(TensorView hidden, TensorView ids, const ForwardContext& context) = 0;
   // logits f32 [S, vocab_size] of hidden rows [S, hidden_size].

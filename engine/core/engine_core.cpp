@@ -73,13 +73,16 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
   plan_ = plan_engine(config, model_config,
                       planned_device(backend_.kind, *backend_.device, backend_.ops->traits()));
   if (plan_.model.has_error()) throw Failure(plan_.model.error());
-  model_ = load_model(model_config, config.model.path, *backend_.device, backend_.ops->traits(),
-                      {.dtype = dtype_,
-                       .load_format = config.model.load_format,
-                       .seed = config.model.seed,
-                       .quantization = config.model.quantization,
-                       .max_model_len = static_cast<int>(plan_.loaded_len),
-                       .progress = loading_progress(plan_, progress)});
+  LoadOptions load{.dtype = dtype_,
+                   .load_format = config.model.load_format,
+                   .seed = config.model.seed,
+                   .quantization = config.model.quantization,
+                   .max_model_len = static_cast<int>(plan_.loaded_len),
+                   .progress = loading_progress(plan_, progress)};
+  const OpsTraits& traits = backend_.ops->traits();
+  model_ = load_model(model_config, config.model.path, *backend_.device, traits, load);
+  load.progress = {};
+  draft_ = make_draft(config, model_config, *model_, *backend_.device, traits, load);
   progress("allocating the KV cache", 0);
   make_kv_cache(config, id);
   make_runtime(config);
@@ -108,7 +111,7 @@ EngineCore::~EngineCore() = default;
 
 void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
   KvCacheConfig cache = kv_cache_config(plan_.model->kv, config.scheduler.max_num_batched_tokens,
-                                        config.cache.enable_prefix_caching, false);
+                                        config.cache.enable_prefix_caching, draft_ != nullptr);
   cache.events = !config.kv_events.endpoint.empty();
   cache.event_seed = config.kv_events.hash_seed;
   if (cache.events)
@@ -122,13 +125,16 @@ void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
 void EngineCore::make_runtime(const EngineConfig& config) {
   const KvPlan& kv = plan_.model->kv;
   memory_ = std::make_unique<KvMemory>(*backend_.device, kv);
-  model_->bind_cache(memory_->layers(plan_.layers));
+  const std::vector<LayerCache> layers = memory_->layers(plan_.layers);
+  const auto num_own = layers.size() - static_cast<std::size_t>(plan_.num_draft_layers);
+  model_->bind_cache(std::span(layers).first(num_own));
+  if (draft_ != nullptr) draft_->bind_cache(std::span(layers).subspan(num_own));
   const CaptureSizes& graphs = plan_.graphs;
   if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
   if (!graphs.sizes.empty())
     log::info("engine.graphs", {{"count", graphs.sizes.size()}, {"largest", graphs.sizes.back()}});
   runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, kv,
-                                          runner_options(config, kv, graphs));
+                                          runner_options(config, kv, graphs), draft_.get());
   SchedulerOptions options =
       scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));
   // Arrivals between two steps wait too, however much room there is to run. 0 is no limit there.
@@ -137,8 +143,9 @@ void EngineCore::make_runtime(const EngineConfig& config) {
     drafter_ = std::make_unique<NgramDrafter>(config.speculative.prompt_lookup_min,
                                               config.speculative.prompt_lookup_max);
   }
-  if (backend_.device->is_host_memory() || drafter_ != nullptr) {
-    // The host computes: there is nothing to plan beside. Or it drafts, from what the step drew.
+  if (draft_ != nullptr) options.num_lookahead_tokens = max_drafts_;
+  if (backend_.device->is_host_memory() || max_drafts_ > 0) {
+    // The host computes: there is nothing to plan beside. Or drafts follow what the step drew.
     options.async = false;
     options.pipeline_depth = 1;
   }
@@ -277,7 +284,7 @@ void EngineCore::collect(StepOutput& output) {
   const BatchPlan& plan = *in_flight_.front();
   in_flight_.erase(in_flight_.begin());
   const StepTokens tokens = plan.empty() ? StepTokens() : runner_->collect();
-  if (drafter_ != nullptr) count_accepted(plan, tokens, draft_positions_);
+  if (max_drafts_ > 0) count_accepted(plan, tokens, draft_positions_);
   const StepResult& result = scheduler_->commit(plan, tokens);
   output.time = Clock::now();
   for (const RequestProgress& progress : result.requests) report(progress, result, output);

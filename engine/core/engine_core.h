@@ -37,7 +37,9 @@ class EngineCore {
   const ModelPlan& plan() const { return *plan_.model; }
   const KvCacheManager& kv_cache() const { return *kv_; }
   const ModelRunner& runner() const { return *runner_; }
-  // Instead of the configuration's, which must ask for drafts.
+  // Sees each draft's logits; the configuration must have a draft model.
+  void observe_drafts(DraftObserver observer) { runner_->observe_drafts(std::move(observer)); }
+  // Instead of the configuration's, which must ask for drafts by prompt lookup.
   void use_drafter(std::unique_ptr<Drafter> drafter) { drafter_ = std::move(drafter); }
   void observe_logits(LogitsObserver observer) { runner_->observe_logits(std::move(observer)); }
 
@@ -74,6 +76,7 @@ class EngineCore {
 
   const EngineBackend backend_;
   std::unique_ptr<Model> model_;
+  std::unique_ptr<DraftModel> draft_;  // null: none
   DType dtype_ = DType::bf16;
   EnginePlan plan_;
   Ready ready_;

@@ -43,6 +43,7 @@ struct Planning {
   MeasuringDevice loaded{device.is_host_memory};  // weights and scratch of the operators
   Buffer scratch = {};
   std::unique_ptr<Model> model = {};
+  std::unique_ptr<DraftModel> draft = {};  // null: none
   EnginePlan plan = {};
 };
 
@@ -52,7 +53,8 @@ MemoryUses runtime_uses(const Planning& planning, const KvPlan& kv) {
   const auto ops = make_measuring_ops(planning.device.ops);
   KvMemory memory(device, kv);
   const ModelRunner runner(device, *ops, *planning.model, memory, kv,
-                           runner_options(planning.config, kv, planning.plan.graphs));
+                           runner_options(planning.config, kv, planning.plan.graphs),
+                           planning.draft.get());
   return device.ledger().uses();
 }
 
@@ -175,17 +177,27 @@ Result<void> check_fits(const Planning& planning, const SizedModel& sized) {
                "no_memory"};
 }
 
-// A state stands behind all tokens of a step: it cannot go back to the last draft that held.
+// A state stands behind all tokens of a step: to go back to the last draft that held, there is one
+// behind each draft. Those that later requests would go on from are not among them.
 Result<void> check_drafts(const Planning& planning) {
-  if (planning.config.speculative.method == DraftMethod::none) return {};
+  const EngineConfig& config = planning.config;
+  if (config.speculative.method == DraftMethod::none) return {};
   const bool keeps_states = std::ranges::any_of(
       planning.memory.layers, [](const auto& layer) { return layer.spec.kind == KvKind::mamba; });
   if (!keeps_states) return {};
-  return Error{ErrorCode::unsupported,
-               "--speculative-config works with models of attention layers only: the recurrent "
-               "states of " +
-                   planning.model_config.architecture + " cannot drop drafts that do not hold",
-               "--speculative-config"};
+  const auto refuse = [&](const std::string& why) {
+    return Error{ErrorCode::unsupported,
+                 "--speculative-config with the recurrent states of " +
+                     planning.model_config.architecture + " " + why,
+                 "--speculative-config"};
+  };
+  if (!planning.device.is_host_memory)
+    return refuse("works with --device cpu only: no other backend keeps a state behind each draft");
+  if (config.cache.mamba_cache_mode == StateCacheMode::all)
+    return refuse(
+        "does not work with --mamba-cache-mode all, which ends a step at each block; use adaptive "
+        "or align");
+  return {};
 }
 
 Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {
@@ -201,19 +213,28 @@ void measure_model(Planning& planning) {
   const EngineConfig& config = planning.config;
   EnginePlan& plan = planning.plan;
   plan.loaded_len = longest_context(config, planning.memory);
-  planning.model =
-      load_model(planning.model_config, config.model.path, planning.loaded, planning.device.ops,
-                 {.dtype = planning.memory.dtype,
-                  .load_format = config.model.load_format,
-                  .quantization = config.model.quantization,
-                  .max_model_len = static_cast<int>(plan.loaded_len),
-                  .measure = true});
+  const LoadOptions options{.dtype = planning.memory.dtype,
+                            .load_format = config.model.load_format,
+                            .quantization = config.model.quantization,
+                            .max_model_len = static_cast<int>(plan.loaded_len),
+                            .measure = true};
+  planning.model = load_model(planning.model_config, config.model.path, planning.loaded,
+                              planning.device.ops, options);
+  planning.draft = make_draft(config, planning.model_config, *planning.model, planning.loaded,
+                              planning.device.ops, options);
   if (const std::size_t bytes = planning.device.ops.scratch_bytes(); bytes > 0)
     planning.scratch = planning.loaded.allocate(bytes, MemoryPurpose::kernels);
-  planning.memory.layers = planning.model->kv_specs(
-      kv_spec_options(config, planning.memory.dtype, planning.memory.published_cache_dtype));
-  plan.layers = planning.memory.layers;
+  const KvSpecOptions cache =
+      kv_spec_options(config, planning.memory.dtype, planning.memory.published_cache_dtype);
+  plan.layers = planning.model->kv_specs(cache);
   plan.mapped_bytes = signed_of(planning.model->mapped_bytes());
+  if (planning.draft != nullptr) {
+    const auto layers = planning.draft->kv_specs(cache);
+    plan.num_draft_layers = static_cast<int>(layers.size());
+    plan.layers.insert(plan.layers.end(), layers.begin(), layers.end());
+    plan.mapped_bytes += signed_of(planning.draft->mapped_bytes());
+  }
+  planning.memory.layers = plan.layers;
   plan.uses = planning.loaded.ledger().uses();
 }
 
@@ -292,6 +313,22 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
 int threads_of_engine(const EngineConfig& config, int cores) {
   if (config.cpu_threads > 0) return config.cpu_threads;
   return std::max(1, cores / config.parallel.data_parallel_size);
+}
+
+std::unique_ptr<DraftModel> make_draft(const EngineConfig& config, const ModelConfig& model_config,
+                                       Model& target, Device& device, const OpsTraits& ops,
+                                       const LoadOptions& options) {
+  const SpeculativeConfig& speculative = config.speculative;
+  if (!speculative.uses_draft_model()) return nullptr;
+  const bool is_inside = speculative.method == DraftMethod::mtp;
+  const DraftForm form = is_inside                                   ? DraftForm::mtp
+                         : speculative.method == DraftMethod::eagle3 ? DraftForm::eagle3
+                                                                     : DraftForm::eagle;
+  return load_draft({.form = form,
+                     .directory = is_inside ? config.model.path : speculative.model,
+                     .target_config = model_config,
+                     .target = target},
+                    device, ops, options);
 }
 
 RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,

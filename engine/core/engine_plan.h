@@ -13,6 +13,7 @@
 #include "engine/runner/graph_cache.h"
 #include "engine/runner/model_runner.h"
 #include "model/config.h"
+#include "model/draft_registry.h"
 
 namespace quire {
 
@@ -35,7 +36,9 @@ struct EnginePlan {
   std::int64_t loaded_len = 0;      // tokens that the model's tables reach
   MemoryUses uses;                  // without a cache where it is refused; graphs: at most
   CaptureSizes graphs;
-  std::vector<LayerKvSpec> layers;  // what they keep, as the measured model says
+  // What they keep, as the measured models say: the target's, then the draft's.
+  std::vector<LayerKvSpec> layers;
+  int num_draft_layers = 0;  // of those
   Result<ModelPlan> model = Error{};
 };
 
@@ -46,6 +49,11 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
 
 // Threads of one engine on a CPU of so many cores, which the engines of the process share.
 int threads_of_engine(const EngineConfig& config, int cores);
+
+// Null without one in the configuration. `target` is loaded, or measured, with the same options.
+std::unique_ptr<DraftModel> make_draft(const EngineConfig& config, const ModelConfig& model_config,
+                                       Model& target, Device& device, const OpsTraits& ops,
+                                       const LoadOptions& options);
 
 RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
                              const CaptureSizes& graphs);

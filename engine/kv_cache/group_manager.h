@@ -17,6 +17,9 @@ namespace quire {
 struct GroupConfig {
   KvSpec spec;
   bool is_eagle_group = false;  // its layers' last hit block is computed again, for the draft model
+  // States beside drafts: within an answer none is that of a block's end, so only the prompt's are
+  // offered to later requests.
+  bool prompt_states_only = false;
 };
 
 // One request's blocks in one group.

@@ -48,6 +48,7 @@ KvCacheConfig kv_cache_config(const KvPlan& plan, int max_num_batched_tokens, bo
   for (const KvGroup& group : plan.groups()) {
     config.groups.push_back({group.spec, group.is_eagle_group});
     config.groups.back().spec.block_size = group.block_size;
+    config.groups.back().prompt_states_only = group.spec.num_speculative_blocks > 0;
     config.record_fresh_blocks |= keeps_state(group.spec.kind);
   }
   return config;

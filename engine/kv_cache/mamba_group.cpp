@@ -43,6 +43,8 @@ void MambaGroup::remove_skipped(GroupTable& table, int computed) {
 void MambaGroup::cache(const Request& request, GroupTable& table, int num_tokens,
                        std::span<const std::uint8_t> keep) {
   const int before = table.num_cached;
+  if (config_.prompt_states_only)
+    num_tokens = std::min(num_tokens, table.num_prompt * block_size());
   GroupManager::cache(request, table, num_tokens, keep);
   for (int i = before; i < table.num_cached; ++i) {
     const BlockId id = table.blocks[i];

@@ -139,6 +139,7 @@ std::vector<LayerKvSpec> sized_layers(const Sizing& sizing) {
     if (!state) continue;
     layer.spec.state_cache_mode = sizing.states.mode;
     layer.spec.page_size_padded = sizing.state_page.value_or(0);
+    layer.spec.num_speculative_blocks = sizing.config.speculative.num_speculative_tokens;
   }
   return layers;
 }
@@ -156,6 +157,7 @@ KvPlanInput plan_input(const Sizing& sizing) {
   input.state_cache_mode = sizing.states.mode;
   input.cache_block_size = sizing.block_size;
   input.hash_block_size = config.cache.hash_block_size;
+  input.use_eagle = config.speculative.uses_draft_model();
   input.attention_kernels = sizing.kernels.attention;
   input.latent_kernels = sizing.kernels.latent;
   return input;

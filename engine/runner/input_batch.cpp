@@ -17,7 +17,9 @@ std::vector<TableGeometry> InputBatch::add_groups(const std::vector<KvGroup>& kv
                        kv_group.spec.num_speculative_blocks;
     if (kv_group.spec.kind == KvKind::mamba) {
       group.one_state = kv_group.spec.state_cache_mode == StateCacheMode::none;
+      group.num_drafts = kv_group.spec.num_speculative_blocks;
       group.states.emplace(limits.max_num_seqs, group.max_blocks);
+      group.running.assign(static_cast<std::size_t>(limits.max_num_seqs), 0);
     } else {
       group.table = static_cast<int>(tables.size());
       tables.push_back({.block_size = kv_group.block_size,
@@ -35,11 +37,13 @@ InputBatch::InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& gro
       tables_(device, ops, add_groups(groups, limits, groups_),
               {.max_slots = limits.max_num_seqs, .max_tokens = limits.max_num_batched_tokens}),
       last_sample_of_(limits.max_num_seqs, -1),
+      held_drafts_(limits.max_num_seqs, 0),
       pack_(device, MemoryPurpose::step_inputs, limits.max_samples() * sizeof(std::int32_t),
             pack_bytes()),
       ids_(device.allocate(limits.max_num_batched_tokens * sizeof(std::int32_t),
                            MemoryPurpose::step_inputs)),
-      group_inputs_(groups.size()) {}
+      group_inputs_(groups.size()),
+      other_inputs_(groups.size()) {}
 
 std::size_t InputBatch::pack_bytes() const {
   const auto ints = StagedPack::bytes_of<std::int32_t>;
@@ -48,6 +52,7 @@ std::size_t InputBatch::pack_bytes() const {
   const auto samples = static_cast<std::size_t>(limits_.max_samples());
   return ints(rows + 1) + 2 * ints(rows) + ints(samples) + ints(rows * tables_.num_groups()) +
          3 * ints(limits_.max_num_batched_tokens) + 2 * states * ints(rows) +
+         (limits_.max_drafts > 0 ? states * ints(limits_.max_num_batched_tokens) : 0) +
          tables_.max_staged_bytes();
 }
 
@@ -87,6 +92,20 @@ void InputBatch::expand(StreamRef stream) {
   tables_.map_slots(table_rows_, inputs_.num_tokens, stream);
 }
 
+std::span<const GroupInputs> InputBatch::map_rows(const TableRows& rows, int num_rows,
+                                                  int num_tokens, StreamRef stream) {
+  if (tables_.num_groups() > 0) {
+    tables_.gather(rows, stream);
+    tables_.map_slots(rows, num_tokens, stream);
+  }
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].states) continue;
+    other_inputs_[g].block_table = tables_.rows(groups_[g].table, num_rows);
+    other_inputs_[g].slots = tables_.slots(groups_[g].table, num_tokens);
+  }
+  return other_inputs_;
+}
+
 void InputBatch::update_tables(const BatchPlan& plan) {
   for (const BatchRow& row : plan.rows) {
     if (!row.is_new) continue;
@@ -95,6 +114,7 @@ void InputBatch::update_tables(const BatchPlan& plan) {
       if (group.states) group.states->clear(row.slot);
     }
     last_sample_of_[row.slot] = -1;
+    held_drafts_[row.slot] = 0;
   }
   for (const BlockUpdate& update : plan.block_updates) {
     const int slot = plan.rows[update.row].slot;
@@ -190,22 +210,52 @@ void InputBatch::fill_padding(int num_rows, int first_row, int first_token) {
   inputs_.max_seq_len = std::max(inputs_.max_seq_len, 1);
 }
 
-void InputBatch::fill_states(const Group& group, const BatchPlan& plan, int num_rows,
+// Which of the request's blocks takes the state after the row's tokens. Blocks for drafts are its
+// last ones, and it stands before them.
+int InputBatch::running_state(const Group& group, const BatchRow& row) {
+  if (group.num_drafts > 0) return group.states->count(row.slot) - 1 - group.num_drafts;
+  return group.one_state ? 0 : (row.num_computed + row.num_tokens - 1) / group.block_size;
+}
+
+// The blocks of drafts may have moved on since; a table that only grows still has them there.
+int InputBatch::state_to_read(const Group& group, const BatchRow& row) const {
+  if (group.num_drafts > 0 && !row.is_new) return group.running[row.slot] + held_drafts_[row.slot];
+  return group.one_state ? 0 : (row.num_computed - 1) / group.block_size;
+}
+
+void InputBatch::fill_states(Group& group, const BatchPlan& plan, int num_rows,
                              GroupInputs& inputs) {
   const Ints read = pack_.add<std::int32_t>(num_rows), write = pack_.add<std::int32_t>(num_rows);
   std::ranges::fill(read.host, -1);
   std::ranges::fill(write.host, -1);
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const BatchRow& row = plan.rows[r];
-    const int last = row.num_computed + row.num_tokens - 1;
-    const auto block_of = [&](int position) {
-      return group.states->at(row.slot, group.one_state ? 0 : position / group.block_size);
-    };
-    write.host[r] = block_of(last);
-    if (row.num_computed > 0) read.host[r] = block_of(row.num_computed - 1);
+    if (row.num_computed > 0) read.host[r] = group.states->at(row.slot, state_to_read(group, row));
+    group.running[row.slot] = running_state(group, row);
+    write.host[r] = group.states->at(row.slot, group.running[row.slot]);
   }
   inputs.state_read = read.device;
   inputs.state_write = write.device;
+  inputs.token_states = {};
+  if (!plan.drafts.empty()) fill_token_states(group, plan, write.host, inputs);
+}
+
+// A draft that does not hold leaves the state after the one before it to go on from.
+void InputBatch::fill_token_states(const Group& group, const BatchPlan& plan,
+                                   std::span<std::int32_t> write, GroupInputs& inputs) {
+  const Ints states = pack_.add<std::int32_t>(arrays_.ids.host.size());
+  std::ranges::fill(states.host, -1);
+  int token = 0;
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    const BatchRow& row = plan.rows[r];
+    token += row.num_tokens;
+    if (row.num_drafts == 0) continue;
+    write[r] = -1;
+    for (int i = 0; i <= row.num_drafts; ++i)
+      states.host[token - 1 - row.num_drafts + i] =
+          group.states->at(row.slot, group.running[row.slot] + i);
+  }
+  inputs.token_states = states.device;
 }
 
 }  // namespace quire

@@ -59,10 +59,23 @@ class InputBatch {
   // Queues what the device makes of the upload: ids, gathered tables, slots.
   void expand(StreamRef stream);
 
+  // So many of a row's drafts held: a state goes on from the one after the last of them.
+  void settle(int slot, int num_held) { held_drafts_[slot] = num_held; }
+
   // Where the step's draw goes, i32 [S]: of each row that samples, after its last token and before
   // that after each of its drafts. The next step's pending tokens are read from there.
   TensorView sampled_tokens(int num_samples) const {
     return pack_.whole<std::int32_t>(num_samples);
+  }
+
+  // For a further pass over the step's slots, with other tokens: block tables and slots by group;
+  // expand()'s are void then. `rows` are on the device, its counts as num_kernel_blocks() has them.
+  // Valid until the next call.
+  std::span<const GroupInputs> map_rows(const TableRows& rows, int num_rows, int num_tokens,
+                                        StreamRef stream);
+  int num_tables() const { return tables_.num_groups(); }
+  int num_kernel_blocks(int table, int slot) const {
+    return tables_.num_kernel_blocks(table, slot);
   }
 
   int num_groups() const { return static_cast<int>(groups_.size()); }
@@ -76,7 +89,9 @@ class InputBatch {
     int block_size = 0;
     int table = -1;          // in tables_; −1: states
     bool one_state = false;  // one block for the whole request
+    int num_drafts = 0;      // blocks behind the running state's, for states after drafts
     std::optional<StateTable> states;
+    std::vector<std::int32_t> running;  // by slot: where its latest step had the running state
   };
   // Of one step, in the order they lie.
   struct Arrays {
@@ -92,20 +107,25 @@ class InputBatch {
   void fill_rows(const BatchPlan& plan);
   void fill_row_tokens(const BatchRow& row, std::span<const TokenId> drafts, int first);
   void fill_padding(int num_rows, int first_row, int first_token);
-  void fill_states(const Group& group, const BatchPlan& plan, int num_rows, GroupInputs& inputs);
+  static int running_state(const Group& group, const BatchRow& row);
+  int state_to_read(const Group& group, const BatchRow& row) const;
+  void fill_states(Group& group, const BatchPlan& plan, int num_rows, GroupInputs& inputs);
+  void fill_token_states(const Group& group, const BatchPlan& plan, std::span<std::int32_t> write,
+                         GroupInputs& inputs);
 
   Ops& ops_;
   const BatchLimits limits_;
   std::vector<Group> groups_;
   BlockTables tables_;
   std::vector<std::int32_t> last_sample_of_;  // by slot: row of sampled_tokens(), −1: none
+  std::vector<std::int32_t> held_drafts_;     // by slot: of its latest step
 
   // Begins with what the step before has drawn, [max_samples]; then what the host sends: one
   // buffer, so that one gather can read both.
   StagedPack pack_;
   Buffer ids_;  // i32 [max_num_batched_tokens]: gathered
   Arrays arrays_;
-  std::vector<GroupInputs> group_inputs_;
+  std::vector<GroupInputs> group_inputs_, other_inputs_;
   TableRows table_rows_;
   StepInputs inputs_;
 };

@@ -18,7 +18,7 @@ std::size_t logits_bytes(const Model& model, int rows) {
 }  // namespace
 
 ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memory,
-                         const KvPlan& plan, const RunnerOptions& options)
+                         const KvPlan& plan, const RunnerOptions& options, DraftModel* draft)
     : device_(device),
       ops_(ops),
       model_(model),
@@ -32,9 +32,10 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
                 .max_rows = options.limits.max_samples(),
                 .vocab_size = model.vocab_size(),
                 .seed = options.seed}),
-      workspace_(device.allocate(model.workspace_bytes(options.limits.max_num_batched_tokens,
-                                                       options.limits.max_samples()),
-                                 MemoryPurpose::activations)),
+      drafts_(draft == nullptr ? std::optional<DraftRunner>()
+                               : std::optional<DraftRunner>(std::in_place, device, ops, *draft,
+                                                            batch_, options.limits)),
+      workspace_(device.allocate(workspace_bytes(), MemoryPurpose::activations)),
       hidden_(device.allocate(hidden_bytes(model, options.limits.max_num_batched_tokens),
                               MemoryPurpose::activations)),
       sampled_hidden_(device.allocate(hidden_bytes(model, options.limits.max_samples()),
@@ -49,9 +50,16 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
   }
 }
 
+std::size_t ModelRunner::workspace_bytes() const {
+  const std::size_t target =
+      model_.workspace_bytes(options_.limits.max_num_batched_tokens, options_.limits.max_samples());
+  return drafts_ ? std::max(target, drafts_->workspace_bytes()) : target;
+}
+
 void ModelRunner::forward(const BatchPlan& plan) {
-  assert(num_in_flight_ < kMaxInFlight);
+  assert(num_in_flight_ < (drafts_ ? 1 : kMaxInFlight));
   InFlight& step = steps_[next_];
+  step.plan = &plan;
   const StreamRef stream = device_.stream();
   memory_.zero_blocks(plan.zero_blocks, stream);
   const int size = graph_size(plan);
@@ -86,7 +94,8 @@ ForwardContext ModelRunner::context(const StepInputs& inputs, int max_seq_len) {
           .seq_lens = inputs.seq_lens,
           .max_query_len = inputs.max_query_len,
           .max_seq_len = max_seq_len,
-          .groups = inputs.groups};
+          .groups = inputs.groups,
+          .taps = drafts_ ? drafts_->taps(inputs.num_tokens) : std::span<const StreamTap>()};
 }
 
 TensorView ModelRunner::hidden(std::int64_t rows) const {
@@ -209,12 +218,19 @@ StepTokens ModelRunner::collect() {
     if (row.sample >= 0) {
       const int count = num_held(row, step.drafts, tokens + row.sample);
       std::copy_n(tokens + row.sample, count, out);
+      batch_.settle(row.slot, count - 1);
       if (row.num_drafts > 0)
         sampler_.accept(row.slot, {tokens + row.sample, static_cast<std::size_t>(count)});
     }
     out += step.width;
   }
-  return {.sampled = collected_tokens_, .width = step.width, .drafts = {}, .draft_width = 0};
+  StepTokens result{.sampled = collected_tokens_, .width = step.width};
+  if (drafts_) {
+    result.drafts = drafts_->run(*step.plan, result.sampled, result.width,
+                                 hidden(step.plan->num_tokens), workspace_);
+    result.draft_width = options_.limits.max_drafts;
+  }
+  return result;
 }
 
 // Each draw was made as if the drafts before it were the output: it is, while they are what was
@@ -282,7 +298,7 @@ int ModelRunner::warm_up_eager(const std::vector<BlockId>& blocks) {
   plan.num_tokens = 1;
   launch(plan);
   collect();
-  return num_prompt + 1;
+  return num_prompt + 1 + limits.max_drafts;
 }
 
 }  // namespace quire

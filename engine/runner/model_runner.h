@@ -10,10 +10,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "backend/workspace.h"
+#include "engine/runner/draft_runner.h"
 #include "engine/runner/graph_cache.h"
 #include "engine/runner/input_batch.h"
 #include "engine/runner/kv_memory.h"
@@ -38,14 +40,16 @@ class ModelRunner {
  public:
   static constexpr int kMaxInFlight = 2;
 
+  // With a draft model collect() proposes as well; one step is under way at a time then.
   ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memory, const KvPlan& plan,
-              const RunnerOptions& options);
+              const RunnerOptions& options, DraftModel* draft = nullptr);
 
   // Runs a prompt and a decode step in the null block, so that the first request finds everything
   // touched and a workspace that is too small shows at start-up; then captures the graphs.
   void warm_up();
 
   void observe_logits(LogitsObserver observer) { observer_ = std::move(observer); }
+  void observe_drafts(DraftObserver observer) { drafts_->observe(std::move(observer)); }
 
   // To the logits. The plan stays as it is until sample().
   void forward(const BatchPlan& plan);
@@ -82,6 +86,7 @@ class ModelRunner {
   };
   struct InFlight {
     std::unique_ptr<Event> done;
+    const BatchPlan* plan = nullptr;
     Buffer tokens;                 // host, i32 [S]
     std::vector<SampledRow> rows;  // as in the plan
     std::vector<TokenId> drafts;
@@ -91,6 +96,7 @@ class ModelRunner {
   };
 
   int graph_size(const BatchPlan& plan) const;
+  std::size_t workspace_bytes() const;
   ForwardContext context(const StepInputs& inputs, int max_seq_len);
   TensorView hidden(std::int64_t rows) const;  // [rows, hidden_size]
   TensorView logits(std::int64_t rows) const;  // f32 [rows, V]
@@ -112,6 +118,7 @@ class ModelRunner {
   const RunnerOptions options_;
   InputBatch batch_;
   Sampler sampler_;
+  std::optional<DraftRunner> drafts_;  // with a draft model
   Workspace workspace_;
   Buffer hidden_;          // [max_num_batched_tokens, hidden_size]
   Buffer sampled_hidden_;  // [max_samples, hidden_size]

@@ -25,6 +25,7 @@ class StateTable {
     std::ranges::copy(blocks, row(slot) + counts_[slot]);
     counts_[slot] += static_cast<std::int32_t>(blocks.size());
   }
+  int count(int slot) const { return counts_[slot]; }
   BlockId at(int slot, int index) const {
     assert(index < counts_[slot]);
     return blocks_[static_cast<std::size_t>(slot) * max_blocks_ + index];

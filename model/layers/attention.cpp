@@ -55,7 +55,8 @@ AttentionOptions attention_options(const ModelConfig& config, int layer, std::st
 
 Attention::Attention(Weights& weights, const AttentionOptions& o)
     : options_(o),
-      qkv_(weights, qkv_parts(weights, o), o.hidden_size, o.qkv_bias),
+      qkv_(weights, qkv_parts(weights, o), o.input_size > 0 ? o.input_size : o.hidden_size,
+           o.qkv_bias),
       output_(weights, {{o.name + ".o_proj", o.hidden_size}},
               std::int64_t{o.num_heads} * o.head_dim, o.output_bias, LinearUse::residual),
       published_scale_(load_cache_scale(weights, o.name)) {

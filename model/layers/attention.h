@@ -23,6 +23,7 @@ enum class QkNorm : std::uint8_t {
 struct AttentionOptions {
   std::string name;  // "model.layers.0.self_attn"
   int hidden_size = 0;
+  int input_size = 0;  // of what queries, keys and values are made of; 0: hidden_size
   int num_heads = 0;
   int num_kv_heads = 0;
   int head_dim = 0;

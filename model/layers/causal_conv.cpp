@@ -27,6 +27,7 @@ TensorView CausalConv::operator()(TensorView x, const ForwardContext& context) c
   args.query_start = context.query_start;
   args.state_read = context.groups[group_].state_read;
   args.state_write = context.groups[group_].state_write;
+  args.token_states = context.groups[group_].token_states;
   context.ops.causal_conv(args, context.stream);
   return args.out;
 }

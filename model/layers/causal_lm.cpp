@@ -18,16 +18,6 @@ float rounded(double value, DType dtype) {
   return out;
 }
 
-// The head that rotates: with latent attention a part of it.
-int rotated_dim(const ModelConfig& config) {
-  return config.mla.kv_lora_rank > 0 ? config.mla.qk_rope_head_dim : config.head_dim;
-}
-
-RopeStyle rope_style(const ModelConfig& config) {
-  return config.mla.kv_lora_rank > 0 && config.mla.rope_interleave ? RopeStyle::interleaved
-                                                                   : RopeStyle::halves;
-}
-
 // Beside the text model, or inside the language half of a vision model.
 std::string head_name(const Weights& weights, const HeadNames& names) {
   const std::string inner = "language_model." + names.lm_head + ".weight";
@@ -51,7 +41,7 @@ CausalLm::CausalLm(ModelSource source, std::string root, const HeadNames& names,
       stream_(source.device.stream()),
       ops_(source.ops),
       max_model_len_(source.max_model_len),
-      rope_(*weights_, config_.rope, rotated_dim(config_), max_model_len_, rope_style(config_)),
+      rope_(make_rope(*weights_, config_, max_model_len_)),
       embedding_(weights_->load(root_ + names.embedding + ".weight",
                                 {config_.vocab_size, config_.hidden_size})),
       norm_(*weights_, root_ + names.norm, config_.hidden_size, config_.rms_norm_eps, norm_offset),
@@ -89,6 +79,10 @@ int CausalLm::num_unscaled_layers() const {
       std::count_if(mixers_.begin(), mixers_.end(), [](auto& m) { return m->lacks_scale(); }));
 }
 
+void CausalLm::embed(TensorView out, TensorView ids, const ForwardContext& context) {
+  embed_tokens(out, ids, context);
+}
+
 void CausalLm::forward(TensorView hidden, TensorView ids, const ForwardContext& context) {
   embed_and_run(hidden, ids, context);
 }
@@ -102,11 +96,15 @@ void CausalLm::embed_and_run(TensorView hidden, TensorView ids,
   const Workspace::Scope scope(context.workspace);
   const TensorView residual =
       context.workspace.take(DType::f32, {ids.extent(0), config_.hidden_size});
-  context.ops.embedding(residual, embedding_, ids, context.stream);
-  if (embedding_multiplier_ != 1.f) {
-    context.ops.scale(residual, embedding_multiplier_, context.stream);
-  }
+  embed_tokens(residual, ids, context);
   run_layers(hidden, residual, context);
+}
+
+void CausalLm::embed_tokens(TensorView out, TensorView ids, const ForwardContext& context) const {
+  context.ops.embedding(out, embedding_, ids, context.stream);
+  if (embedding_multiplier_ != 1.f) {
+    context.ops.scale(out, embedding_multiplier_, context.stream);
+  }
 }
 
 void CausalLm::head(TensorView logits, TensorView hidden, const ForwardContext& context) const {

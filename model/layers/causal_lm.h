@@ -47,6 +47,7 @@ class CausalLm : public Model {
   std::vector<LayerKvSpec> kv_specs(const KvSpecOptions& options) const override;
   void bind_cache(std::span<const LayerCache> layers) override;
   int num_unscaled_layers() const override;
+  void embed(TensorView out, TensorView ids, const ForwardContext& context) override;
   void forward(TensorView hidden, TensorView ids, const ForwardContext& context) override;
   void logits(TensorView logits, TensorView hidden, const ForwardContext& context) override;
 
@@ -74,6 +75,7 @@ class CausalLm : public Model {
   Mixer* add_mixer(std::unique_ptr<Mixer> mixer);
 
  private:
+  void embed_tokens(TensorView out, TensorView ids, const ForwardContext& context) const;
   void embed_and_run(TensorView hidden, TensorView ids, const ForwardContext& context) const;
   void head(TensorView logits, TensorView hidden, const ForwardContext& context) const;
 

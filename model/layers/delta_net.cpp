@@ -112,6 +112,7 @@ void DeltaNet::recur(TensorView out, TensorView qkv, TensorView b, TensorView a,
   args.query_start = context.query_start;
   args.state_read = context.groups[group_].state_read;
   args.state_write = context.groups[group_].state_write;
+  args.token_states = context.groups[group_].token_states;
   context.ops.gated_delta_rule(args, context.stream);
 }
 

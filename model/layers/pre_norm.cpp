@@ -22,8 +22,14 @@ void PreNormDecoder::run_layers(TensorView hidden, TensorView residual,
   const auto scale = [&] {
     if (multiplier != 1.f) context.ops.scale(y, multiplier, context.stream);
   };
+  auto tap = context.taps.begin();
+  const auto hand_out = [&](std::size_t layer) {
+    for (; tap != context.taps.end() && tap->layer == static_cast<int>(layer); ++tap)
+      context.ops.copy(tap->out, residual, context.stream);
+  };
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
+    hand_out(i);
     if (i == 0) layer.mixer_norm(x, residual, context);
     (*layer.mixer)(y, x, context);
     scale();
@@ -33,6 +39,7 @@ void PreNormDecoder::run_layers(TensorView hidden, TensorView residual,
     const RmsNorm& next = i + 1 < layers_.size() ? layers_[i + 1].mixer_norm : final_norm();
     next.add(x, residual, y, context);
   }
+  hand_out(layers_.size());
 }
 
 }  // namespace quire

@@ -17,6 +17,9 @@ struct NormNames {
 };
 
 class PreNormDecoder : public CausalLm {
+ public:
+  bool hands_out_streams() const override { return true; }
+
  protected:
   using CausalLm::CausalLm;
 

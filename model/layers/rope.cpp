@@ -133,6 +133,13 @@ double yarn_mscale(double factor, double mscale) {
   return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
 }
 
+// With latent attention a part of the head rotates.
+Rope make_rope(Weights& weights, const ModelConfig& config, int max_len) {
+  if (config.mla.kv_lora_rank == 0) return {weights, config.rope, config.head_dim, max_len};
+  return {weights, config.rope, config.mla.qk_rope_head_dim, max_len,
+          config.mla.rope_interleave ? RopeStyle::interleaved : RopeStyle::halves};
+}
+
 Rope::Rope(Weights& weights, const RopeConfig& config, int dim, int max_len, RopeStyle style)
     : style_(style) {
   if (config.kind == RopeKind::none) return;

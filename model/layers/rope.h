@@ -34,6 +34,9 @@ class Rope {
   int long_offset_ = 0;
 };
 
+// As config.json says, for the part of a head that rotates; positions below max_len.
+Rope make_rope(Weights& weights, const ModelConfig& config, int max_len);
+
 // yarn's attention temperature: 0.1 · mscale · ln(factor) + 1.
 double yarn_mscale(double factor, double mscale);
 

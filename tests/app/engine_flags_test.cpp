@@ -173,15 +173,79 @@ TEST_CASE("Speculative decoding is configured as vLLM's JSON") {
   const auto refused = [](const std::string& json) {
     return refusal({"m", "--speculative-config=" + json});
   };
-  CHECK(refused(R"({"method": "eagle", "num_speculative_tokens": 3})").find("eagle") !=
+  CHECK(refused(R"({"method": "medusa", "num_speculative_tokens": 3})").find("eagle3") !=
         std::string::npos);
+  CHECK(refused(R"({"method": "eagle", "model": "d", "num_speculative_tokens": 3,
+                   "prompt_lookup_max": 4})")
+            .find("prompt_lookup_max") != std::string::npos);
+  CHECK(refused(R"({"method": "mtp", "num_speculative_tokens": 3,
+                   "draft_tensor_parallel_size": 2})")
+            .find("draft_tensor_parallel_size") != std::string::npos);
   CHECK(refused(R"({"method": "ngram"})").find("num_speculative_tokens") != std::string::npos);
   CHECK(refused(R"({"num_speculative_tokens": 3})").find("method") != std::string::npos);
   CHECK(refused(R"({"method": "ngram", "num_speculative_tokens": 0})")
             .find("num_speculative_tokens") != std::string::npos);
-  CHECK(
-      refused(R"({"method": "ngram", "num_speculative_tokens": 3, "model": "x"})").find("model") !=
-      std::string::npos);
+  CHECK(refused(R"({"method": "ngram", "num_speculative_tokens": 3, "quantization": "fp8"})")
+            .find("quantization") != std::string::npos);
+}
+
+TEST_CASE("Speculative decoding has a flag for each field of the JSON") {
+  const SpeculativeConfig ngram =
+      parsed({"m", "--num-speculative-tokens=3", "--ngram-prompt-lookup-max=4",
+              "--speculative-method=ngram", "--ngram-prompt-lookup-min=2"})
+          .speculative;
+  CHECK(ngram.method == DraftMethod::ngram);
+  CHECK(ngram.num_speculative_tokens == 3);
+  CHECK(ngram.prompt_lookup_min == 2);
+  CHECK(ngram.prompt_lookup_max == 4);
+  const SpeculativeConfig eagle =
+      parsed({"m", "--speculative-method=eagle", "--speculative-model=a \"b\"",
+              "--num-speculative-tokens=2"})
+          .speculative;
+  CHECK(eagle.method == DraftMethod::eagle);
+  CHECK(eagle.model == "a \"b\"");
+  const auto names = [](std::vector<std::string> flags, const char* what) {
+    flags.insert(flags.begin(), "m");
+    return refusal(flags).find(what) != std::string::npos;
+  };
+  CHECK(names({"--num-speculative-tokens=3"}, "--speculative-method"));
+  CHECK(names({"--speculative-method=ngram"}, "--num-speculative-tokens"));
+  CHECK(names({"--speculative-method=medusa", "--num-speculative-tokens=3"}, "medusa"));
+  CHECK(names({"--speculative-method=ngram", "--num-speculative-tokens=x"},
+              "--num-speculative-tokens"));
+  CHECK(names({"--speculative-method=mtp", "--num-speculative-tokens=3",
+               R"(--speculative-config={"method": "mtp", "num_speculative_tokens": 3})"},
+              "--speculative-config"));
+}
+
+TEST_CASE("Draft models are configured as vLLM's JSON") {
+  const auto speculative = [](const std::string& json) {
+    return parsed({"m", "--speculative-config=" + json}).speculative;
+  };
+  const SpeculativeConfig eagle3 = speculative(
+      R"({"method": "eagle3", "model": "some/draft", "num_speculative_tokens": 2,
+          "draft_tensor_parallel_size": 1})");
+  CHECK(eagle3.method == DraftMethod::eagle3);
+  CHECK(eagle3.model == "some/draft");
+  CHECK(eagle3.prompt_lookup_max == 0);
+  for (const char* name : {"mtp", "deepseek_mtp", "qwen3_next_mtp"}) {
+    const std::string json = R"({"num_speculative_tokens": 1, "method": ")" + std::string(name);
+    CHECK(speculative(json + "\"}").method == DraftMethod::mtp);
+  }
+  EngineConfig config = parsed({"m"});
+  const auto refused = [&](SpeculativeConfig drafts) {
+    config.speculative = std::move(drafts);
+    const auto valid = validate(config);
+    return valid.has_error() ? valid.error().detail : std::string();
+  };
+  CHECK(refused({.method = DraftMethod::eagle, .num_speculative_tokens = 2}).find("model") !=
+        std::string::npos);
+  CHECK(refused({.method = DraftMethod::mtp, .num_speculative_tokens = 2, .model = "d"})
+            .find("no use for a model") != std::string::npos);
+  CHECK(refused({.method = DraftMethod::mtp, .num_speculative_tokens = 2}).empty());
+  config.device = DeviceKind::cuda;
+  CHECK(refused({.method = DraftMethod::mtp, .num_speculative_tokens = 2}).find("--device cpu") !=
+        std::string::npos);
 }
 
 TEST_CASE("A wrong value is refused with its flag and what is allowed") {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "model/registry.h"
@@ -21,6 +22,20 @@ inline std::vector<std::filesystem::path> golden_models() {
       if (!fs::exists(entry.path() / "config.json")) continue;
       if (read_model_config(entry.path()).quant.supported()) folders.push_back(entry.path());
     }
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+// Folders of a target and a draft; only those whose name contains `part`.
+inline std::vector<std::filesystem::path> golden_drafts(const std::string& part = "") {
+  namespace fs = std::filesystem;
+  const char* full = std::getenv("QUIRE_GOLDEN_DIR");
+  const fs::path root = full != nullptr ? fs::path(full) : fs::path("tests/data/golden");
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(root / "drafts")) {
+    const bool is_named = entry.path().filename().string().find(part) != std::string::npos;
+    if (is_named && fs::exists(entry.path() / "golden.json")) folders.push_back(entry.path());
   }
   std::sort(folders.begin(), folders.end());
   return folders;

@@ -211,10 +211,41 @@ TEST_CASE("drafts that a constraint refuses change nothing", "[engine][core][dra
   }
 }
 
-TEST_CASE("a model with recurrent states refuses drafts by name", "[engine][core][drafts]") {
-  const EngineConfig config = with_drafts(config_of("tests/data/golden/models/qwen3-5"));
+// A state behind each draft; later requests go on from those within prompts.
+TEST_CASE("recurrent states go on from the last draft that held", "[engine][core][drafts]") {
+  const auto model = GENERATE(as<std::string>(), "tests/data/golden/models/qwen3-5",
+                              "tests/data/golden/models/nemotron-h");
+  const auto mode = GENERATE(StateCacheMode::none, StateCacheMode::align, StateCacheMode::adaptive);
+  INFO(model << ", " << name_of(mode));
+  EngineConfig config = config_of(model);
+  config.cache.enable_prefix_caching = mode != StateCacheMode::none;
+  if (config.cache.enable_prefix_caching) config.cache.mamba_cache_mode = mode;
+  SteppedEngine plain(config);
+  const auto expected = answers_of(plain);
+  std::map<RequestId, Tokens> answers;
+  for (const auto& [id, output] : expected) answers[id] = output.token_ids;
+  const SteppedEngine roomy(with_drafts(config));
+  const auto least = static_cast<int>(roomy.core.plan().kv.workers.front().needed_blocks) + 1;
+  std::int64_t num_preemptions = 0, num_hits = 0;
+  for (const int more_blocks : {0, 3, 12, 14, 200}) {
+    EngineConfig drafting = with_drafts(config);
+    drafting.cache.num_gpu_blocks_override = least + more_blocks;
+    SteppedEngine engine(drafting);
+    engine.core.use_drafter(std::make_unique<Adversary>(answers, 5));
+    check_equal(expected, answers_of(engine));
+    CHECK(num_accepted(engine.core.stats()) > 20);
+    num_preemptions += engine.core.stats().preemptions;
+    num_hits += engine.core.stats().prefix_cache_hits;
+  }
+  CHECK(num_preemptions > 0);
+  CHECK((num_hits > 0) == config.cache.enable_prefix_caching);
+}
+
+TEST_CASE("states at every block boundary are refused beside drafts", "[engine][core][drafts]") {
+  EngineConfig config = with_drafts(config_of("tests/data/golden/models/qwen3-5"));
+  config.cache.mamba_cache_mode = StateCacheMode::all;
   CHECK_THROWS_WITH(SteppedEngine(config),
-                    Catch::Contains("--speculative-config") && Catch::Contains("recurrent states"));
+                    Catch::Contains("--mamba-cache-mode") && Catch::Contains("recurrent states"));
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ class RecordingModel final : public Model {
   void bind_cache(std::span<const LayerCache> caches) override {
     layers.assign(caches.begin(), caches.end());
   }
+  void embed(TensorView, TensorView, const ForwardContext&) override {}
   void forward(TensorView hidden, TensorView ids, const ForwardContext& context) override;
   void logits(TensorView logits, TensorView hidden, const ForwardContext& context) override;
 };

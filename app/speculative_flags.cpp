@@ -1,0 +1,84 @@
+#include "app/speculative_flags.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "app/speculative_json.h"
+
+namespace quire {
+namespace {
+
+struct Field {
+  const char *flag, *name, *type, *description;
+  bool is_text;
+};
+
+constexpr Field kFields[] = {
+    {"--speculative-method", "method", "NAME", "What guesses tokens: ngram, eagle, eagle3 or mtp",
+     true},
+    {"--speculative-model", "model", "DIR", "Folder of the draft model, for eagle and eagle3",
+     true},
+    {"--num-speculative-tokens", "num_speculative_tokens", "N",
+     "Guesses of a request in one step, at most", false},
+    {"--ngram-prompt-lookup-max", "prompt_lookup_max", "N",
+     "Longest suffix that ngram looks up; 5 without both", false},
+    {"--ngram-prompt-lookup-min", "prompt_lookup_min", "N", "The shortest", false},
+};
+
+SpeculativeConfig parse_or_throw(const std::string& flag, const std::string& json) {
+  const auto parsed = parse_speculative_config(json);
+  if (parsed.has_error()) throw CLI::ValidationError(flag, parsed.error().detail);
+  return *parsed;
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+std::string object_of(const std::map<std::string, std::string>& fields) {
+  std::string json;
+  for (const auto& [name, value] : fields)
+    json += (json.empty() ? "{" : ", ") + quoted(name) + ": " + value;
+  return json + "}";
+}
+
+}  // namespace
+
+void add_speculative_flags(CLI::App& app, SpeculativeConfig& speculative) {
+  CLI::Option* const whole =
+      app.add_option_function<std::string>(
+             "--speculative-config",
+             [&speculative](const std::string& text) {
+               speculative = parse_or_throw("--speculative-config", text);
+             },
+             "Tokens guessed and verified together, as vLLM's JSON object: {\"method\": "
+             "\"ngram\", \"num_speculative_tokens\": 3, \"prompt_lookup_max\": 4, "
+             "\"prompt_lookup_min\": 2}")
+          ->type_name("JSON");
+  // With both of the fields that are needed, whatever their order.
+  auto given = std::make_shared<std::map<std::string, std::string>>();
+  for (const Field& field : kFields) {
+    const auto take = [&speculative, given, field](const std::string& text) {
+      (*given)[field.name] = field.is_text ? quoted(text) : text;
+      if (given->contains("method") && given->contains("num_speculative_tokens"))
+        speculative = parse_or_throw(field.flag, object_of(*given));
+    };
+    app.add_option_function<std::string>(field.flag, take, field.description)
+        ->type_name(field.type)
+        ->excludes(whole);
+  }
+  CLI::Option* const method = app.get_option("--speculative-method");
+  CLI::Option* const count = app.get_option("--num-speculative-tokens");
+  method->needs(count);
+  for (const Field& field : kFields)
+    if (CLI::Option* const one = app.get_option(field.flag); one != method) one->needs(method);
+}
+
+}  // namespace quire

@@ -1,0 +1,312 @@
+#include "engine/runner/draft_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace quire {
+namespace {
+
+constexpr auto kActivations = MemoryPurpose::activations;
+
+std::size_t state_bytes(const DraftModel& model, int rows) {
+  return static_cast<std::size_t>(rows) * model.hidden_size() * size_of(model.dtype());
+}
+
+std::size_t stream_bytes(const DraftModel& model, std::int64_t width, int rows) {
+  return static_cast<std::size_t>(rows) * model.stream_layers().size() *
+         static_cast<std::size_t>(width) * size_of(model.dtype());
+}
+
+std::size_t pack_bytes(const BatchLimits& limits, int num_tables) {
+  const auto ints = StagedPack::bytes_of<std::int32_t>;
+  const auto rows = static_cast<std::size_t>(limits.max_num_seqs);
+  const std::size_t per_row = ints(rows + 1) + 2 * ints(rows) + ints(rows * num_tables);
+  const auto steps = static_cast<std::size_t>(std::max(limits.max_drafts - 1, 0));
+  return 3 * ints(limits.max_num_batched_tokens) + ints(rows) + per_row +
+         steps * (2 * ints(rows) + per_row);
+}
+
+std::size_t draft_bytes(const BatchLimits& limits) {
+  return static_cast<std::size_t>(limits.max_drafts) * limits.max_num_seqs * sizeof(std::int32_t);
+}
+
+}  // namespace
+
+DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch& batch,
+                         const BatchLimits& limits)
+    : device_(device),
+      ops_(ops),
+      model_(model),
+      batch_(batch),
+      limits_(limits),
+      width_(model.target_width()),
+      pack_(device, MemoryPurpose::step_inputs, 0, pack_bytes(limits, batch.num_tables())),
+      streams_(device.allocate(stream_bytes(model, width_, limits.max_num_batched_tokens),
+                               kActivations)),
+      states_(device.allocate(state_bytes(model, limits.max_num_batched_tokens), kActivations)),
+      other_states_(
+          device.allocate(state_bytes(model, limits.max_num_batched_tokens), kActivations)),
+      step_states_{device.allocate(state_bytes(model, limits.max_num_seqs), kActivations),
+                   device.allocate(state_bytes(model, limits.max_num_seqs), kActivations)},
+      logits_(device.allocate(
+          static_cast<std::size_t>(limits.max_num_seqs) * model.vocab_size() * sizeof(float),
+          MemoryPurpose::logits)),
+      own_ids_(
+          device.allocate(limits.max_num_seqs * sizeof(std::int32_t), MemoryPurpose::step_inputs)),
+      drafts_(device.allocate(draft_bytes(limits), MemoryPurpose::step_inputs)),
+      host_drafts_(device.allocate_host(draft_bytes(limits), MemoryPurpose::step_inputs)),
+      zeros_(device.allocate_zeroed(limits.max_num_seqs * sizeof(std::int64_t),
+                                    MemoryPurpose::sampling)) {
+  lines_.reserve(limits.max_num_seqs);
+  order_.reserve(limits.max_num_seqs);
+  starts_.reserve(limits.max_num_seqs);
+  steps_.reserve(limits.max_drafts);
+  proposals_.reserve(static_cast<std::size_t>(limits.max_drafts) * limits.max_num_seqs);
+  for (const int layer : model.stream_layers()) taps_.push_back({.layer = layer, .out = {}});
+}
+
+std::size_t DraftRunner::workspace_bytes() const {
+  return model_.workspace_bytes(limits_.max_num_batched_tokens, limits_.max_num_seqs);
+}
+
+std::span<const StreamTap> DraftRunner::taps(int num_tokens) {
+  const auto all = static_cast<std::int64_t>(taps_.size()) * width_;
+  const TensorView streams(streams_.data(), model_.dtype(), {num_tokens, all});
+  std::int64_t at = 0;
+  for (StreamTap& tap : taps_) tap.out = streams.narrow(1, at, at + width_), at += width_;
+  return taps_;
+}
+
+// Known, or just drawn.
+TokenId DraftRunner::Line::token_at(int position) const {
+  const auto known = row->request->tokens();
+  const auto at = static_cast<std::size_t>(position);
+  return at < known.size() ? known[at] : drawn[at - known.size()];
+}
+
+// Drafts that did not hold are left out: their hidden states are not the request's.
+void DraftRunner::read(const BatchPlan& plan, std::span<const TokenId> sampled, int width) {
+  lines_.clear();
+  order_.clear();
+  int first = 0, last = -1;
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    const BatchRow& row = plan.rows[r];
+    const auto drawn = sampled.subspan(r * static_cast<std::size_t>(width), width);
+    const auto end = std::ranges::find(drawn, -1);
+    const auto num_drawn = static_cast<int>(end - drawn.begin());
+    Line line{.row = &row,
+              .drawn = drawn.first(num_drawn),
+              .plan_row = static_cast<int>(r),
+              .begin = row.num_computed,
+              .count = row.num_tokens - row.num_drafts + std::max(num_drawn - 1, 0),
+              .first = first};
+    last += line.count;
+    line.last = last;
+    const std::int64_t most =
+        std::min<std::int64_t>(row.request->max_total_tokens(), limits_.max_model_len);
+    if (num_drawn > 0)
+      line.num_wanted = static_cast<int>(
+          std::clamp<std::int64_t>(most - line.context() - 1, 0, limits_.max_drafts));
+    lines_.push_back(line);
+    first += row.num_tokens;
+  }
+  for (const Line& line : lines_)
+    if (line.num_wanted > 0) order_.push_back(&line);
+  std::ranges::stable_sort(order_, std::greater<>(), &Line::num_wanted);
+}
+
+int DraftRunner::num_wanting(int num_drafts) const {
+  return static_cast<int>(std::ranges::count_if(
+      order_, [&](const Line* line) { return line->num_wanted >= num_drafts; }));
+}
+
+DraftRunner::Pass DraftRunner::add_pass(int num_rows, int num_tokens) {
+  const auto ints = [&](int count) { return pack_.add<std::int32_t>(count); };
+  Pass pass{.ids = {},
+            .positions = ints(num_tokens),
+            .query_start = ints(num_rows + 1),
+            .seq_lens = ints(num_rows),
+            .slots = ints(num_rows),
+            .counts = ints(num_rows * batch_.num_tables()),
+            .num_rows = num_rows,
+            .num_tokens = num_tokens};
+  pass.query_start.host[0] = 0;
+  return pass;
+}
+
+void DraftRunner::fill_row(Pass& pass, int row, int token, const Line& line, int begin, int count) {
+  for (int i = 0; i < count; ++i) pass.positions.host[token + i] = begin + i;
+  pass.query_start.host[row + 1] = token + count;
+  pass.seq_lens.host[row] = begin + count;
+  pass.slots.host[row] = line.row->slot;
+  for (int t = 0; t < batch_.num_tables(); ++t)
+    pass.counts.host[t * pass.num_rows + row] = batch_.num_kernel_blocks(t, line.row->slot);
+  pass.max_query_len = std::max(pass.max_query_len, count);
+  pass.max_seq_len = std::max(pass.max_seq_len, begin + count);
+}
+
+void DraftRunner::add_first_pass() {
+  const int num_tokens = lines_.back().last + 1;
+  first_ = add_pass(static_cast<int>(lines_.size()), num_tokens);
+  first_.ids = pack_.add<std::int32_t>(num_tokens);
+  kept_rows_ = pack_.add<std::int32_t>(num_tokens);
+  last_rows_ = pack_.add<std::int32_t>(order_.size());
+  starts_.clear();
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    const Line& line = lines_[i];
+    const int token = line.last + 1 - line.count;
+    fill_row(first_, static_cast<int>(i), token, line, line.begin, line.count);
+    for (int t = 0; t < line.count; ++t) {
+      first_.ids.host[token + t] = line.token_at(line.begin + t + 1);
+      kept_rows_.host[token + t] = line.first + t;
+    }
+    if (line.begin == 0) starts_.push_back(token);
+  }
+  for (std::size_t i = 0; i < order_.size(); ++i) last_rows_.host[i] = order_[i]->last;
+}
+
+// Draft j stands on what draft j − 1 gave, one position on.
+void DraftRunner::add_steps() {
+  steps_.clear();
+  for (int draft = 2; draft <= limits_.max_drafts; ++draft) {
+    const int num_rows = num_wanting(draft);
+    if (num_rows == 0) return;
+    Pass& pass = steps_.emplace_back(add_pass(num_rows, num_rows));
+    for (int i = 0; i < num_rows; ++i)
+      fill_row(pass, i, i, *order_[i], order_[i]->context() - 3 + draft, 1);
+  }
+}
+
+TensorView DraftRunner::view(const Buffer& buffer, std::int64_t rows) const {
+  return TensorView(buffer.data(), model_.dtype(), {rows, model_.hidden_size()});
+}
+
+ForwardContext DraftRunner::context(Workspace& workspace) const {
+  return {.ops = ops_,
+          .stream = device_.stream(),
+          .workspace = workspace,
+          .positions = {},
+          .query_start = {},
+          .seq_lens = {},
+          .max_query_len = 0,
+          .max_seq_len = 0,
+          .groups = {}};
+}
+
+void DraftRunner::compute(const Pass& pass, TensorView out, TensorView ids, TensorView states,
+                          std::span<const int> starts, Workspace& workspace) {
+  const TableRows rows{.slot = pass.slots.device,
+                       .counts = pass.counts.device.reshape({batch_.num_tables(), pass.num_rows}),
+                       .query_start = pass.query_start.device,
+                       .seq_lens = pass.seq_lens.device};
+  ForwardContext own = context(workspace);
+  own.positions = pass.positions.device;
+  own.query_start = pass.query_start.device;
+  own.seq_lens = pass.seq_lens.device;
+  own.max_query_len = pass.max_query_len;
+  own.max_seq_len = pass.max_seq_len;
+  own.groups = batch_.map_rows(rows, pass.num_rows, pass.num_tokens, own.stream);
+  model_.forward(out, ids, states, starts, own);
+}
+
+// The best token of each row; ids of the target.
+void DraftRunner::draw(int index, TensorView states, Workspace& workspace) {
+  const ForwardContext own = context(workspace);
+  const std::int64_t rows = states.extent(0);
+  const TensorView logits(logits_.data(), DType::f32, {rows, model_.vocab_size()});
+  const auto zeros = [&](DType dtype) { return TensorView(zeros_.data(), dtype, {rows}); };
+  auto* const drafts = static_cast<std::int32_t*>(drafts_.data()) +
+                       static_cast<std::ptrdiff_t>(index) * limits_.max_num_seqs;
+  const TensorView target_ids = model_.target_ids();
+  const TensorView out(drafts, DType::i32, {rows});
+  const TensorView own_ids =
+      target_ids.empty() ? out : TensorView(own_ids_.data(), DType::i32, {rows});
+  model_.logits(logits, states, own);
+  const auto shown = observer_ ? on_host<float>(logits) : std::vector<float>();
+  ops_.sample(own_ids, logits,
+              {.temperature = zeros(DType::f32),
+               .top_k = zeros(DType::i32),
+               .top_p = zeros(DType::f32),
+               .min_p = zeros(DType::f32),
+               .seed = zeros(DType::u64),
+               .position = zeros(DType::i64)},
+              own.stream);
+  if (!target_ids.empty())
+    ops_.gather_rows(out.reshape({rows, 1}), target_ids, own_ids, own.stream);
+  if (observer_) show(out, shown);
+}
+
+template <class T>
+std::vector<T> DraftRunner::on_host(TensorView values) {
+  std::vector<T> host(static_cast<std::size_t>(values.numel()));
+  device_.copy(host.data(), values.data(), values.bytes(), device_.stream());
+  // survives deletion: CUDA itself waits where the target is pageable; Device does not promise it
+  device_.synchronize(device_.stream());
+  return host;
+}
+
+void DraftRunner::show(TensorView drafts, std::span<const float> logits) {
+  const auto tokens = on_host<std::int32_t>(drafts);
+  const std::size_t vocab = logits.size() / tokens.size();
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    observer_({.request = order_[i]->row->request->id(),
+               .context = order_[i]->context(),
+               .draft = tokens[i],
+               .logits = logits.subspan(i * vocab, vocab)});
+}
+
+std::span<const TokenId> DraftRunner::run(const BatchPlan& plan, std::span<const TokenId> sampled,
+                                          int width, TensorView final_norm, Workspace& workspace) {
+  const Workspace::Scope scope(workspace);
+  const StreamRef stream = device_.stream();
+  read(plan, sampled, width);
+  pack_.begin();
+  add_first_pass();
+  add_steps();
+  pack_.upload(stream);
+
+  const std::int64_t all = plan.num_tokens, kept = first_.num_tokens;
+  TensorView states = view(states_, all), out = view(other_states_, kept);
+  const TensorView streams(streams_.data(), model_.dtype(),
+                           {all, static_cast<std::int64_t>(taps_.size()) * width_});
+  model_.combine(states, taps_.empty() ? final_norm : streams, context(workspace));
+  if (kept < all) {
+    ops_.gather_rows(out, states, kept_rows_.device, stream);
+    states = std::exchange(out, view(states_, kept));
+  }
+  compute(first_, out, first_.ids.device, states, starts_, workspace);
+  if (order_.empty()) return give();
+
+  TensorView from = view(step_states_[0], static_cast<std::int64_t>(order_.size()));
+  ops_.gather_rows(from, out, last_rows_.device, stream);
+  draw(0, from, workspace);
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const std::int64_t rows = steps_[i].num_rows;
+    const auto* const drawn = static_cast<std::int32_t*>(drafts_.data()) +
+                              static_cast<std::ptrdiff_t>(i) * limits_.max_num_seqs;
+    const TensorView ids(const_cast<std::int32_t*>(drawn), DType::i32, {rows});
+    const TensorView to = view(step_states_[(i + 1) % 2], rows);
+    compute(steps_[i], to, ids, from.rows(0, rows), {}, workspace);
+    draw(static_cast<int>(i) + 1, to, workspace);
+    from = to;
+  }
+  return give();
+}
+
+std::span<const TokenId> DraftRunner::give() {
+  const auto most = static_cast<std::size_t>(limits_.max_drafts);
+  proposals_.assign(lines_.size() * most, -1);
+  if (order_.empty()) return proposals_;
+  device_.copy(host_drafts_.data(), drafts_.data(), drafts_.bytes(), device_.stream());
+  // survives deletion: on the host nothing is queued; elsewhere the next plan needs these tokens
+  device_.synchronize(device_.stream());
+  const auto* const drafts = static_cast<const std::int32_t*>(host_drafts_.data());
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    for (int draft = 0; draft < order_[i]->num_wanted; ++draft)
+      proposals_[static_cast<std::size_t>(order_[i]->plan_row) * most + draft] =
+          drafts[static_cast<std::size_t>(draft) * limits_.max_num_seqs + i];
+  }
+  return proposals_;
+}
+
+}  // namespace quire

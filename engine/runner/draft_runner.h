@@ -1,0 +1,107 @@
+#pragma once
+// Drafting by a model, after a step was verified: one pass over what the step settled, so that the
+// draft's keys and values are those of the target's hidden states, then one token per request for
+// each further draft. What these further steps keep is overwritten by the next pass. On the step's
+// stream, with the host's arrays of each pass sent ahead; the host waits once, for the drafts.
+// Engine thread only. After construction nothing is allocated.
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "backend/staged_pack.h"
+#include "backend/workspace.h"
+#include "engine/runner/input_batch.h"
+#include "engine/scheduler/batch_plan.h"
+#include "model/draft_model.h"
+
+namespace quire {
+
+// One draft, for an observer; they come in order. Slows everything down.
+struct ShownDraft {
+  RequestId request;
+  int context = 0;                // tokens known, the last of them just drawn
+  TokenId draft = 0;              // the target's id
+  std::span<const float> logits;  // over the draft's own vocabulary
+};
+using DraftObserver = std::function<void(const ShownDraft&)>;
+
+class DraftRunner {
+ public:
+  DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch& batch,
+              const BatchLimits& limits);
+
+  // Scratch that run() takes.
+  std::size_t workspace_bytes() const;
+  // Where the target puts its streams, by layer; none where the draft reads its final norm.
+  std::span<const StreamTap> taps(int num_tokens);
+
+  // The plan's step drew `sampled`, [rows, width] as in StepTokens, and gave `final_norm` [T, …].
+  // Gives [rows, max_drafts]; −1 pads, and fills rows that have nothing to propose for.
+  std::span<const TokenId> run(const BatchPlan& plan, std::span<const TokenId> sampled, int width,
+                               TensorView final_norm, Workspace& workspace);
+  void observe(DraftObserver observer) { observer_ = std::move(observer); }
+
+ private:
+  using Ints = StagedPack::Array<std::int32_t>;
+  // What a row of the plan has settled: tokens [begin, begin + count), and the token after them.
+  struct Line {
+    const BatchRow* row = nullptr;
+    std::span<const TokenId> drawn = {};
+    int plan_row = 0;
+    int begin = 0, count = 0;
+    int first = 0;                                     // of the step's tokens
+    int last = 0;                                      // of the pass's tokens
+    int num_wanted = 0;                                // drafts
+    int context() const { return begin + count + 1; }  // tokens known
+    TokenId token_at(int position) const;
+  };
+  // One forward pass's arrays.
+  struct Pass {
+    Ints ids, positions, query_start, seq_lens, slots, counts;
+    int num_rows = 0, num_tokens = 0, max_query_len = 0, max_seq_len = 0;
+  };
+
+  void read(const BatchPlan& plan, std::span<const TokenId> sampled, int width);
+  Pass add_pass(int num_rows, int num_tokens);
+  void fill_row(Pass& pass, int row, int token, const Line& line, int begin, int count);
+  void add_first_pass();
+  void add_steps();
+  int num_wanting(int num_drafts) const;
+  void compute(const Pass& pass, TensorView out, TensorView ids, TensorView states,
+               std::span<const int> starts, Workspace& workspace);
+  void draw(int index, TensorView states, Workspace& workspace);
+  template <class T>
+  std::vector<T> on_host(TensorView values);
+  void show(TensorView drafts, std::span<const float> logits);
+  std::span<const TokenId> give();
+  TensorView view(const Buffer& buffer, std::int64_t rows) const;  // [rows, hidden_size]
+  ForwardContext context(Workspace& workspace) const;
+
+  Device& device_;
+  Ops& ops_;
+  DraftModel& model_;
+  InputBatch& batch_;
+  const BatchLimits limits_;
+  const std::int64_t width_;  // of the target's hidden states
+  StagedPack pack_;
+  Buffer streams_;                // [max_num_batched_tokens, streams · target's width]
+  Buffer states_, other_states_;  // [max_num_batched_tokens, hidden]
+  Buffer step_states_[2];         // [max_num_seqs, hidden]
+  Buffer logits_;                 // f32 [max_num_seqs, V]
+  Buffer own_ids_;                // i32 [max_num_seqs]: in the draft's vocabulary
+  Buffer drafts_, host_drafts_;   // i32 [max_drafts, max_num_seqs]
+  Buffer zeros_;                  // what a greedy draw reads
+  DraftObserver observer_;
+
+  std::vector<StreamTap> taps_;
+  std::vector<Line> lines_;         // in the plan's order
+  std::vector<const Line*> order_;  // those that want drafts, most first
+  std::vector<int> starts_;
+  Pass first_;
+  Ints kept_rows_, last_rows_;
+  std::vector<Pass> steps_;  // for drafts 2, 3, …
+  std::vector<TokenId> proposals_;
+};
+
+}  // namespace quire

@@ -1,0 +1,79 @@
+#include "model/draft_config.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/file.h"
+#include "model/architectures.h"
+#include "model/config_parts.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::size_t kMaxConfigBytes = 16u << 20;
+constexpr IntRange kStreams{0, 1 << 12};
+
+// What the layers are called decides only whether queries and keys are normed.
+const Architecture& layer_architecture(const Json& layer) {
+  const std::string type = layer.text({"model_type"}).value_or("llama");
+  if (type == "llama") return *find_architecture("LlamaForCausalLM");
+  if (type == "qwen3") return *find_architecture("Qwen3ForCausalLM");
+  layer.fail_at("model_type", "\"" + type + "\" is no layer of a draft model (llama, qwen3)",
+                ErrorCode::unsupported);
+}
+
+void refuse_what_is_not_built(const DraftConfig& config, const Json& layer) {
+  if (config.layer.rope.kind == RopeKind::longrope)
+    layer.fail_at("rope_scaling", "longrope is not supported in a draft model",
+                  ErrorCode::unsupported);
+  if (!config.layer.quant.method.empty())
+    layer.fail_at("quantization_config", "a quantized draft model is not supported",
+                  ErrorCode::unsupported);
+  if (std::ranges::any_of(config.layer.layer_types,
+                          [](LayerType type) { return type != LayerType::full_attention; }))
+    layer.fail_at("layer_types", "a draft's layers must be of full attention",
+                  ErrorCode::unsupported);
+}
+
+std::vector<int> stream_layers(const Json& root) {
+  constexpr const char* kName = "eagle_aux_hidden_state_layer_ids";
+  const auto eagle = root.object({"eagle_config"});
+  const Json& fields = root.has({kName}) || !eagle ? root : *eagle;
+  const auto published = fields.integers({kName}, kStreams);
+  if (!std::ranges::is_sorted(published, std::less_equal<>())) fields.fail_at(kName, "must ascend");
+  return {published.begin(), published.end()};
+}
+
+}  // namespace
+
+DraftConfig parse_draft_config(std::string_view json, const std::filesystem::path& file) {
+  const JsonDocument document(std::string(json), file);
+  const Json root = document.object();
+  const auto inner = root.object({"transformer_layer_config"});  // "speculators"
+  const Json& layer = inner ? *inner : root;
+  const auto flag = [&](std::string_view name, bool otherwise) {
+    return root.boolean({name}).value_or(otherwise);
+  };
+  DraftConfig config{.layer = parse_config_as(layer_architecture(layer), root, layer, file)};
+  config.draft_vocab_size =
+      root.integer({"draft_vocab_size"}, {1, 1 << 24}).value_or(config.layer.vocab_size);
+  config.stream_layers = stream_layers(root);
+  config.norm_before_residual = flag("norm_before_residual", inner.has_value());
+  config.norm_output = flag("norm_output", false);
+  config.norm_each_stream = flag("fc_norm", false);
+  config.norm_streams = flag("norm_before_fc", false);
+  if (const auto said = root.object({"speculators_config"})) {
+    if (const auto verifier = said->object({"verifier"}))
+      config.targets = verifier->texts({"architectures"}).value_or(std::vector<std::string>{});
+  }
+  refuse_what_is_not_built(config, layer);
+  return config;
+}
+
+DraftConfig read_draft_config(const std::filesystem::path& draft_dir) {
+  const auto file = draft_dir / "config.json";
+  return parse_draft_config(read_text_file(file, kMaxConfigBytes), file);
+}
+
+}  // namespace quire
