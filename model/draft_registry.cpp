@@ -42,10 +42,8 @@ void check_match(const DraftConfig& draft, const DraftSource& source) {
   const auto& made_for = draft.targets;
   if (!made_for.empty() && std::ranges::find(made_for, target.architecture) == made_for.end())
     refuse(own.file, "speculators_config.verifier.architectures",
-           "the draft was made for " + made_for.front() + ", the target is " +
-               target.architecture);
-  if (own.vocab_size != target.vocab_size)
-    differs("vocab_size", own.vocab_size, target.vocab_size);
+           "the draft was made for " + made_for.front() + ", the target is " + target.architecture);
+  if (own.vocab_size != target.vocab_size) differs("vocab_size", own.vocab_size, target.vocab_size);
   if (own.hidden_size != target.hidden_size)
     differs("hidden_size", own.hidden_size, target.hidden_size);
 }
@@ -60,8 +58,7 @@ std::vector<int> streams_of(const DraftConfig& draft, const DraftSource& source)
   if (!ascend || streams.front() < 0 || streams.back() > layers)
     refuse(draft.layer.file, kField,
            draft.stream_layers.empty()
-               ? "is missing, and a target of " + std::to_string(layers) +
-                     " layers has no default"
+               ? "is missing, and a target of " + std::to_string(layers) + " layers has no default"
                : "the target has " + std::to_string(layers) + " layers");
   if (!source.target.hands_out_streams())
     refuse(source.target_config.file, "architectures",
@@ -69,12 +66,6 @@ std::vector<int> streams_of(const DraftConfig& draft, const DraftSource& source)
                "layers, which EAGLE-3 reads; use method eagle or ngram",
            ErrorCode::unsupported);
   return streams;
-}
-
-DraftConfig matching_config(const DraftSource& source) {
-  const DraftConfig draft = read_draft_config(source.directory);
-  check_match(draft, source);
-  return draft;
 }
 
 std::unique_ptr<DraftModel> load_mtp(const DraftSource& source, Device& device,
@@ -108,7 +99,13 @@ std::unique_ptr<DraftModel> load_mtp(const DraftSource& source, Device& device,
 std::unique_ptr<DraftModel> load_draft(const DraftSource& source, Device& device,
                                        const OpsTraits& ops, const LoadOptions& options) {
   if (source.form == DraftForm::mtp) return load_mtp(source, device, ops, options);
-  DraftConfig config = matching_config(source);
+  return make_draft_of(read_draft_config(source.directory), source, device, ops, options);
+}
+
+std::unique_ptr<DraftModel> make_draft_of(DraftConfig config, const DraftSource& source,
+                                          Device& device, const OpsTraits& ops,
+                                          const LoadOptions& options) {
+  check_match(config, source);
   if (source.form == DraftForm::eagle)
     return make_eagle(parts_of(source, config.layer, device, ops, options));
   config.stream_layers = streams_of(config, source);

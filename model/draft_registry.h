@@ -24,6 +24,11 @@ struct DraftSource {
 
 // `options` as the target was loaded with. Throws Failure, naming file and field, for what is no
 // match for the target, lacks tensors, or is not built.
+struct DraftConfig;
+// The same with a configuration that was read already; not for mtp, which is the target's.
+std::unique_ptr<DraftModel> make_draft_of(DraftConfig config, const DraftSource& source,
+                                          Device& device, const OpsTraits& ops,
+                                          const LoadOptions& options);
 std::unique_ptr<DraftModel> load_draft(const DraftSource& source, Device& device,
                                        const OpsTraits& ops, const LoadOptions& options);
 

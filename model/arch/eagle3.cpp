@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "model/arch/drafts.h"
+#include "model/checkpoint.h"
 #include "model/layers/attention.h"
 #include "model/layers/mlp.h"
 #include "model/layers/norm.h"
-#include "model/safetensors.h"
 
 namespace quire {
 
@@ -56,14 +56,13 @@ class Eagle3 final : public DraftBase {
     const bool middle = weights().has(root + "midlayer.hidden_norm.weight");
     load_layer(root + (middle ? "midlayer." : "layers.0."));
     norm_ = norm(root + "norm", config().hidden_size);
-    if (weights().has("lm_head.weight"))
+    if (weights().has("lm_head.weight") || vocab_size_ != target().vocab_size())
       lm_head_ = weights().load("lm_head.weight", {vocab_size_, config().hidden_size});
   }
 
   int vocab_size() const override { return vocab_size_; }
   std::span<const int> stream_layers() const override { return stream_layers_; }
   TensorView target_ids() const override { return target_ids_; }
-  bool has_head() const { return !lm_head_.empty(); }
 
   void set_target_ids(const std::vector<std::int32_t>& ids) {
     target_ids_ = weights().put(ids.data(), {vocab_size_, 1}, DType::i32);
@@ -110,7 +109,7 @@ class Eagle3 final : public DraftBase {
       x = context.workspace.take(dtype(), {states.extent(0), states.extent(1)});
       norm_(x, states, context);
     }
-    if (!has_head()) return DraftBase::logits(logits, x, context);
+    if (lm_head_.empty()) return DraftBase::logits(logits, x, context);
     context.ops.linear(logits, x, lm_head_, {}, context.stream);
   }
 
@@ -156,21 +155,20 @@ class Eagle3 final : public DraftBase {
 }  // namespace
 
 std::unique_ptr<DraftModel> make_eagle3(DraftParts parts, const DraftConfig& config) {
-  const std::filesystem::path directory = parts.directory;
-  const ModelConfig& target = parts.target_config;
-  const bool has_files = Checkpoint::is_in(directory);
-  const auto ids = has_files
-                       ? read_target_ids(directory, config.draft_vocab_size, target.vocab_size)
-                       : std::vector<std::int32_t>();
+  const int own = config.draft_vocab_size, targets = parts.target_config.vocab_size;
+  const bool has_files = Checkpoint::is_in(parts.directory);
+  auto ids =
+      has_files ? read_target_ids(parts.directory, own, targets) : std::vector<std::int32_t>();
+  if (ids.empty() && own != targets) {
+    if (has_files || own > targets)
+      throw Failure(ErrorCode::invalid_argument,
+                    config.layer.file.string() + ": draft_vocab_size: is " + std::to_string(own) +
+                        ", the target's vocabulary " + std::to_string(targets) +
+                        "; tensor \"d2t\" is missing, which says what the draft's tokens are");
+    ids.resize(static_cast<std::size_t>(own));
+    std::iota(ids.begin(), ids.end(), 0);
+  }
   auto draft = std::make_unique<Eagle3>(std::move(parts), config);
-  const bool same = config.draft_vocab_size == target.vocab_size;
-  if (has_files && !same && (ids.empty() || !draft->has_head()))
-    throw Failure(ErrorCode::invalid_argument,
-                  config.layer.file.string() + ": draft_vocab_size: is " +
-                      std::to_string(config.draft_vocab_size) + ", the target's vocabulary " +
-                      std::to_string(target.vocab_size) +
-                      "; the checkpoint lacks what a smaller one needs: tensor \"" +
-                      (ids.empty() ? "d2t" : "lm_head.weight") + "\"");
   if (!ids.empty()) draft->set_target_ids(ids);
   return draft;
 }

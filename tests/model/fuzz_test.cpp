@@ -11,6 +11,8 @@
 #include "backend/measuring_device.h"
 #include "base/error.h"
 #include "cpu/cpu_backend.h"
+#include "model/draft_config.h"
+#include "model/draft_registry.h"
 #include "model/kv_spec.h"
 #include "model/registry.h"
 #include "model/safetensors.h"
@@ -44,6 +46,29 @@ int fuzz_config(const std::uint8_t* data, std::size_t size) {
     const auto model =
         load_model(config, "fuzz", device, cpu_traits(), {.max_model_len = 64, .measure = true});
     for (const LayerKvSpec& layer : model->kv_specs({})) REQUIRE(page_bytes(layer.spec) > 0);
+  } catch (const Failure&) {
+  }
+  return 0;
+}
+
+// Without files, so that a draft is only measured, beside a target that is.
+int fuzz_draft_config(const std::uint8_t* data, std::size_t size) {
+  static MeasuringDevice device(true);
+  static const ModelConfig target_config =
+      read_model_config("tests/data/golden/drafts/eagle3-llama/target");
+  static const auto target = load_model(target_config, "fuzz", device, cpu_traits(),
+                                        {.max_model_len = 64, .measure = true});
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    const DraftConfig config = parse_draft_config(text, "fuzz");
+    for (const DraftForm form : {DraftForm::eagle, DraftForm::eagle3}) {
+      const auto draft = make_draft_of(
+          config,
+          {.form = form, .directory = "fuzz", .target_config = target_config, .target = *target},
+          device, cpu_traits(), {.max_model_len = 64, .measure = true});
+      REQUIRE(draft->vocab_size() <= target_config.vocab_size);
+      for (const LayerKvSpec& layer : draft->kv_specs({})) REQUIRE(page_bytes(layer.spec) > 0);
+    }
   } catch (const Failure&) {
   }
   return 0;
@@ -125,6 +150,15 @@ TEST_CASE("mutated configurations parse or fail by name", "[model][fuzz]") {
         read_file(std::filesystem::path("tests/data/golden/quantized") / folder / "config.json"));
   }
   run(fuzz_config, seeds, 20000);
+}
+
+TEST_CASE("mutated draft configurations parse or fail by name", "[model][fuzz]") {
+  std::vector<std::string> seeds;
+  for (const auto& entry : std::filesystem::directory_iterator("tests/data/golden/drafts")) {
+    if (std::filesystem::exists(entry.path() / "draft"))
+      seeds.push_back(read_file(entry.path() / "draft" / "config.json"));
+  }
+  run(fuzz_draft_config, seeds, 6000);
 }
 
 }  // namespace

@@ -90,6 +90,22 @@ TEST_CASE("an engine that started anew goes on where its counters were", "[base]
   CHECK(has(metrics->render(), "vllm:generation_tokens_total" + kLabels + "17"));
 }
 
+TEST_CASE("drafts are counted by their place", "[base][metrics]") {
+  const auto metrics = metrics_of_one_engine();
+  CHECK(metrics->render().find("spec_decode") == std::string::npos);  // nobody drafts
+  metrics->observe_step(kZero, {.drafts = 3, .draft_tokens = 9, .draft_positions = {{3}, {2}, {0}}});
+  metrics->observe_step(kZero, {.drafts = 5, .draft_tokens = 13, .draft_positions = {{4}, {3}, {1}}});
+  const std::string text = metrics->render();
+  CHECK(has(text, "vllm:spec_decode_num_drafts_total" + kLabels + "5"));
+  CHECK(has(text, "vllm:spec_decode_num_draft_tokens_total" + kLabels + "13"));
+  CHECK(has(text, "vllm:spec_decode_num_accepted_tokens_total" + kLabels + "8"));
+  for (const auto& [position, count] :
+       {std::pair{"0", "4"}, std::pair{"1", "3"}, std::pair{"2", "1"}})
+    CHECK(has(text, R"(vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",)" +
+                        std::string(R"(model_name="tiny",position=")") + position + "\"} " +
+                        count));
+}
+
 TEST_CASE("a request leaves its traces", "[base][metrics]") {
   const auto metrics = metrics_of_one_engine();
   metrics->prompt_done(kZero, 100, 64, 0.05);
