@@ -24,6 +24,13 @@ struct AttentionScratch {
   std::vector<float> partials;  // softmax states of split attention
 };
 
+// Rows of x in 8 bits by groups of 32 columns, as Kernels::quantize_groups makes them.
+struct GroupInput {
+  std::vector<std::int8_t> codes;   // [rows, k]
+  std::vector<float> scales;        // [rows, k / 32]
+  std::vector<std::int32_t> sums;   // [rows, k / 16]
+};
+
 struct Context {
   // body(begin, end) over rows that cost about work_per_row element operations each.
   template <class F>
@@ -35,6 +42,7 @@ struct Context {
   ThreadPool pool;
   Kernels kernels;
   std::vector<std::byte> product_input = {};  // x in the type that a product wants
+  GroupInput group_input = {};
   AttentionScratch attention = {};
 };
 

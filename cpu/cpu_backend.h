@@ -20,6 +20,8 @@ struct CpuOptions {
 const char* name_of(CpuIsa isa);
 // The best instruction set of this machine.
 CpuIsa detect_cpu_isa();
+// Of this machine; Ice Lake has it and no AVX512-BF16.
+bool has_avx512_vnni();
 // Physical cores within this process's affinity mask and cgroup quota; at least 1.
 int available_cores();
 

@@ -95,6 +95,14 @@ CpuIsa detect_cpu_isa() {
   return CpuIsa::portable;
 }
 
+bool has_avx512_vnni() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
 int available_cores() {
   cpu_set_t mask;
   CPU_ZERO(&mask);

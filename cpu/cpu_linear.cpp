@@ -220,6 +220,7 @@ void linear(Context& on, TensorView out, TensorView x, TensorView weight, Tensor
 
 void quantized_linear(Context& on, TensorView out, TensorView x, const Weight& weight,
                       TensorView bias) {
+  if (weight.format == WeightFormat::groups) return grouped_linear(on, out, x, weight, bias);
   linear_into(on, out, x, matrix_of(weight, 0), weight.data.extent(0), bias);
 }
 

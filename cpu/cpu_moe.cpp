@@ -67,10 +67,32 @@ ExpertPlan plan_experts(TensorView ids, std::int64_t experts, std::int32_t* memo
   return plan;
 }
 
+void grouped_expert_product(Context& on, const ExpertPlan& plan, TensorView out, TensorView in,
+                            const Weight& weight, TensorView bias) {
+  constexpr std::int64_t kTaskTiles = 4;
+  const std::int64_t n = out.extent(1), k = in.extent(1), width = kTaskTiles * kGroupTileRows;
+  const std::int64_t parts = ceil_div(n, width), rows = ceil_div(in.extent(0), plan.num_active);
+  quantize_input(on, in);
+  on.pool.parallel_for(
+      plan.num_active * parts, kMacsWorthSharing / (rows * width * k + 1) + 1,
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t t = begin; t < end; ++t) {
+          const std::int64_t expert = plan.active[t / parts], n_begin = t % parts * width;
+          const TensorView own_bias = bias.empty() ? bias : bias.rows(expert, expert + 1);
+          on.kernels.gemm_groups(group_args(on, weight, expert, out, own_bias, k),
+                                 plan.start[expert], plan.start[expert + 1], n_begin,
+                                 std::min(n, n_begin + width));
+        }
+      });
+}
+
 // out[p] = in[p] · weightᵀ + bias of the pair's expert, for all pairs.
 void expert_product(Context& on, const ExpertPlan& plan, TensorView out, TensorView in,
                     const Weight& weight, TensorView bias) {
   const std::int64_t n = out.extent(1), k = in.extent(1);
+  if (weight.format == WeightFormat::groups) {
+    return grouped_expert_product(on, plan, out, in, weight, bias);
+  }
   const Float type = float_of(in.dtype());
   const std::int64_t rows = ceil_div(in.extent(0), plan.num_active);
   const std::int64_t width = task_columns(on, type, rows), parts = ceil_div(n, width);
@@ -109,6 +131,7 @@ void moe_experts(Context& on, const MoeExpertsArgs& args) {
   const ExpertPlan plan =
       plan_experts(args.ids, experts, arena.take<std::int32_t>(2 * experts + 1 + 2 * pairs));
   const auto takes_bf16 = [&](const Weight& weight) {
+    if (weight.format == WeightFormat::groups) return false;
     return product_type(on, args.x.dtype(), matrix_of(weight, 0)) == Float::bf16;
   };
   const Float type = takes_bf16(args.gate_up) && takes_bf16(args.down) ? Float::bf16 : Float::f32;

@@ -9,6 +9,9 @@ cpu::Kernels choose_kernels(CpuIsa best_allowed) {
 #if defined(__x86_64__)
   if (isa >= CpuIsa::avx512) {
     cpu::Kernels kernels = cpu::kernels_avx512();
+    if (best_allowed > CpuIsa::avx512 && has_avx512_vnni()) {
+      kernels.gemm_groups = cpu::avx512_vnni::gemm_groups;
+    }
     if (isa >= CpuIsa::avx512_bf16) kernels.gemm_bf16 = cpu::gemm_avx512_bf16;
     if (isa >= CpuIsa::amx_bf16) {
       kernels.gemm_bf16 = cpu::gemm_amx_bf16;

@@ -207,6 +207,19 @@ void Weights::note(std::string text) {
   }
 }
 
+std::vector<std::string> Weights::notes() const {
+  std::vector<std::string> all = notes_;
+  std::string packed;
+  for (const auto& [type, bytes] : packed_bytes_) {
+    packed += (packed.empty() ? "" : ", ") + type + " " + std::to_string(bytes >> 10) + " KiB";
+  }
+  if (!packed.empty()) {
+    all.push_back("packed weights stay packed, " + packed +
+                  "; products with them round their input to 8 bits");
+  }
+  return all;
+}
+
 bool Weights::has(const std::string& name) const {
   return checkpoint_ != nullptr && checkpoint_->find(name) != nullptr;
 }
@@ -262,6 +275,57 @@ TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape,
       arrived(bytes);
     }
   });
+}
+
+std::optional<GroupFormat> Weights::groups_of(const std::string& name) const {
+  if (!device_.is_host_memory() || dtype_ == DType::f32 || checkpoint_ == nullptr) return {};
+  const Checkpoint::Entry* entry = checkpoint_->find(name);
+  if (entry == nullptr || !entry->tensor->gguf || !entry->tensor->usable) return {};
+  if (entry->tensor->shape.size() != 2) return {};
+  return group_format_of(*entry->tensor->gguf);
+}
+
+Weight Weights::load_groups(const std::vector<Source>& sources, const Shape& shape,
+                            const GroupFormat& format) {
+  const std::int64_t columns = shape.back();
+  for (const Source& source : sources) {
+    check_extents(source);
+    const auto& gguf = *find(source, DType::f32).tensor->gguf;
+    packed_bytes_[std::string(gguf::info_of(gguf.type).name)] +=
+        static_cast<std::size_t>(delivered(source) / columns * group_row_bytes(format, columns));
+  }
+  Shape packed = shape;
+  packed.back() = group_row_bytes(format, columns);
+  std::int64_t& rows = packed[packed.size() - 2];
+  rows = (rows + kGroupTileRows - 1) / kGroupTileRows * kGroupTileRows;
+  const TensorView data = make(packed, DType::u8, [&](std::byte* out) {
+    std::memset(out, 0, static_cast<std::size_t>(product(packed)));
+    CodeRow codes(columns, format);
+    std::int64_t row = 0;
+    for (const Source& source : sources) row = pack(source, format, row, codes, out);
+  });
+  return {.data = data, .scales = {}, .format = WeightFormat::groups, .group = format};
+}
+
+std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std::int64_t row,
+                           CodeRow& codes, std::byte* tiles) {
+  const Checkpoint::Entry& entry = find(source, DType::f32);
+  const std::byte* data = entry.file->data(*entry.tensor);
+  const GgufValues values(*entry.tensor, data);
+  const auto count = source.pick.empty() ? source.shape[0]
+                                         : static_cast<std::int64_t>(source.pick.size());
+  for (std::int64_t i = 0; i < count; ++i, ++row) {
+    const std::int64_t from = source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)];
+    values.row(from, codes);
+    if (pack_row(format, codes, row, tiles)) continue;
+    throw Failure(ErrorCode::unsupported,
+                  entry.file->path().string() + ": tensor \"" + source.name + "\" row " +
+                      std::to_string(from) + " has a scale that is no finite float16; use "
+                      "--dtype float32");
+  }
+  entry.file->map().forget(data, entry.tensor->bytes);
+  arrived(static_cast<std::size_t>(count * group_row_bytes(format, source.shape[1])));
+  return row;
 }
 
 TensorView Weights::put(const void* data, const Shape& shape, DType dtype) {

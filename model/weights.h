@@ -7,14 +7,17 @@
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/device.h"
+#include "backend/ops_moe.h"
 #include "model/checkpoint.h"
 #include "model/fp8_weights.h"
+#include "model/group_pack.h"
 #include "model/load_format.h"
 
 namespace quire {
@@ -53,6 +56,13 @@ class Weights {
   // Sources one after the other in memory, seen as `shape`.
   TensorView load(const std::vector<Source>& sources, const Shape& shape, DType dtype);
 
+  // How the matrix stays packed in a product's weight (WeightFormat::groups); none where it is
+  // loaded as plain numbers: in float32, on devices of their own, and where nothing is packed.
+  std::optional<GroupFormat> groups_of(const std::string& name) const;
+  // The rows of all sources, of that format, one after the other as `shape`, [.., rows, columns].
+  Weight load_groups(const std::vector<Source>& sources, const Shape& shape,
+                     const GroupFormat& format);
+
   // What the program computed itself; or computes, as rotary tables: `fill` writes all of it, in
   // host memory, unless sizes are only measured.
   TensorView put(const void* data, const Shape& shape, DType dtype);
@@ -63,7 +73,7 @@ class Weights {
 
   const Fp8Weights& fp8() const { return fp8_; }
   // What whoever runs this should know of how the weights are kept; once each.
-  const std::vector<std::string>& notes() const { return notes_; }
+  std::vector<std::string> notes() const;
   void note(std::string text);
   DType dtype() const { return dtype_; }
   std::size_t bytes() const { return bytes_; }                // of all that was loaded
@@ -75,6 +85,9 @@ class Weights {
   void dequantize(const Source& source, std::byte* out, DType dtype) const;
   void unpack(const Source& source, const Checkpoint::Entry& entry, std::byte* out,
               DType dtype) const;
+  // Rows of the source from `row` on; the row behind them.
+  std::int64_t pack(const Source& source, const GroupFormat& format, std::int64_t row,
+                    CodeRow& codes, std::byte* tiles);
   TensorView mapped(const Source& source, const Shape& shape, DType dtype) const;
   TensorView allocate(const Shape& shape, DType dtype);
   void arrived(std::size_t bytes);
@@ -86,6 +99,7 @@ class Weights {
   Device& device_;
   Fp8Weights fp8_;
   std::vector<std::string> notes_;
+  std::map<std::string, std::size_t> packed_bytes_;  // of groups, by how they are published
   std::vector<Buffer> buffers_;
   std::size_t bytes_ = 0;
   std::size_t mapped_bytes_ = 0;

@@ -86,6 +86,26 @@ struct GemmArgs {
   const float* scale = nullptr;  // [N], may be null: 1
 };
 
+// out[m, n] = x[m] · w[n] + bias[n] of weights in groups (backend/group_weights.h), x in 8 bits as
+// quantize_groups makes it; k is a multiple of 32.
+struct GroupGemmArgs {
+  const std::uint8_t* w;
+  std::int64_t w_stride;    // bytes of 16 rows
+  std::int64_t tile_bytes;
+  int bits, group, zero;
+  bool has_min;
+  const std::uint8_t* table;  // null: codes are what they stand for
+  const std::int8_t* x;       // [M, k]
+  const float* x_scales;      // [M, k / 32]
+  const std::int32_t* x_sums;  // [M, k / 16]
+  void* out;
+  Float out_type;
+  std::int64_t out_stride;
+  const void* bias;  // [n], may be null
+  Float bias_type;
+  std::int64_t n, k;
+};
+
 struct PagedArgs {
   Rows out;  // [T, heads, value_dim]
   Rows q;    // [T, heads, head_dim]
@@ -190,6 +210,11 @@ struct Kernels {
   // gemm_bf16 packs x first: it wants many columns a call. Its scratch is 64 bytes for each
   // element of K, rounded up to 32.
   bool packs_bf16;
+  // Rows [m_begin, m_end) × columns [n_begin, n_end); n_begin is a multiple of 16.
+  void (*gemm_groups)(const GroupGemmArgs&, std::int64_t m_begin, std::int64_t m_end,
+                      std::int64_t n_begin, std::int64_t n_end);
+  void (*quantize_groups)(const Rows& x, std::int64_t width, std::int8_t* codes, float* scales,
+                          std::int32_t* sums, std::int64_t begin, std::int64_t end);
   // out row 0 = Σ_j weights[j] · y[rows[j]], in the order of j; y is float [.., width].
   void (*combine)(const Rows& out, const float* y, std::int64_t width, const std::int32_t* rows,
                   const float* weights, std::int64_t count);
@@ -216,6 +241,10 @@ struct Kernels {
 const Kernels& kernels_portable();
 const Kernels& kernels_avx2();
 const Kernels& kernels_avx512();
+namespace avx512_vnni {
+void gemm_groups(const GroupGemmArgs&, std::int64_t m_begin, std::int64_t m_end,
+                 std::int64_t n_begin, std::int64_t n_end);
+}
 void gemm_avx512_bf16(const GemmArgs&, std::int64_t m_begin, std::int64_t m_end,
                       std::int64_t n_begin, std::int64_t n_end, void* scratch);
 void gemm_amx_bf16(const GemmArgs&, std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,

@@ -21,6 +21,8 @@ const Kernels& QUIRE_TABLE(QUIRE_CPU_ISA)() {
       .gemm_f32 = isa::gemm_f32,
       .gemm_bf16 = nullptr,
       .packs_bf16 = false,
+      .gemm_groups = isa::gemm_groups,
+      .quantize_groups = isa::quantize_groups,
       .combine = isa::combine,
       .unpack_mxfp4 = isa::unpack_mxfp4,
       .unpack_fp8 = isa::unpack_fp8,

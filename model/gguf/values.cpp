@@ -1,5 +1,7 @@
 #include "model/gguf/values.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "gguf/codes.h"
 
@@ -27,6 +29,18 @@ bool is_as_published(const GgufTensor& tensor) {
          tensor.added == 0.f;
 }
 
+std::optional<GroupFormat> group_format_of(const GgufTensor& tensor) {
+  const gguf::CodeFormat* codes = gguf::code_format(tensor.type);
+  // Other tables and the scales of MXFP4 have no place in a tile.
+  const bool tabled = codes != nullptr && codes->table != nullptr;
+  if (codes == nullptr || tensor.added != 0.f || tensor.type == gguf::BlockType::mxfp4) return {};
+  return GroupFormat{.bits = static_cast<std::uint8_t>(codes->bits == 5 ? 6 : codes->bits),
+                     .group = static_cast<std::uint8_t>(codes->group),
+                     .zero = static_cast<std::uint8_t>(tabled ? kNonlinearZero : codes->zero),
+                     .has_min = codes->has_min,
+                     .nonlinear = tabled};
+}
+
 GgufValues::GgufValues(const StoredTensor& tensor, const std::byte* data)
     : tensor_(*tensor.gguf),
       data_(data),
@@ -50,6 +64,19 @@ void GgufValues::row(std::int64_t row, float* out) const {
   gguf::dequantize(tensor_.type, row_data(row), columns_, out);
   if (tensor_.added == 0.f) return;
   for (std::int64_t i = 0; i < columns_; ++i) out[i] -= tensor_.added;
+}
+
+void GgufValues::row(std::int64_t row, CodeRow& out) const {
+  const gguf::BlockTypeInfo& info = gguf::info_of(tensor_.type);
+  const int group = gguf::code_format(tensor_.type)->group;
+  const std::byte* block = row_data(row);
+  gguf::BlockCodes codes;
+  for (std::int64_t at = 0; at < columns_; at += info.elements, block += info.bytes) {
+    gguf::unpack_block(tensor_.type, block, codes);
+    std::copy_n(codes.codes.begin(), info.elements, out.codes.begin() + at);
+    std::copy_n(codes.scales.begin(), info.elements / group, out.scales.begin() + at / group);
+    std::copy_n(codes.mins.begin(), info.elements / group, out.mins.begin() + at / group);
+  }
 }
 
 std::vector<float> GgufValues::all() const {

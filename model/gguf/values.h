@@ -2,14 +2,19 @@
 // A GGUF tensor's numbers as they were published.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "model/group_pack.h"
 #include "model/safetensors.h"
 
 namespace quire {
 
 // Whether the stored bytes are the published ones.
 bool is_as_published(const GgufTensor& tensor);
+
+// How the tensor's blocks stay packed in a product; none where they cannot.
+std::optional<GroupFormat> group_format_of(const GgufTensor& tensor);
 
 class GgufValues {
  public:
@@ -19,6 +24,8 @@ class GgufValues {
   // Published row `row` of a matrix, as stored.
   const std::byte* row_data(std::int64_t row) const;
   void row(std::int64_t row, float* out) const;
+  // The same row as codes; where group_format_of() says so.
+  void row(std::int64_t row, CodeRow& out) const;
   std::vector<float> all() const;
 
  private:

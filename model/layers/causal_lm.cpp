@@ -20,8 +20,18 @@ float rounded(double value, DType dtype) {
 
 // Beside the text model, or inside the language half of a vision model.
 std::string head_name(const Weights& weights, const HeadNames& names) {
-  const std::string inner = "language_model." + names.lm_head + ".weight";
-  return weights.has(inner) ? inner : names.lm_head + ".weight";
+  const std::string inner = "language_model." + names.lm_head;
+  return weights.has(inner + ".weight") ? inner : names.lm_head;
+}
+
+// A tied head is the embedding's table, but for one that stays packed: rows are looked up in a
+// plain one.
+Linear make_head(Weights& weights, const ModelConfig& config, const std::string& embedding,
+                 const HeadNames& names) {
+  const bool tied = config.tie_word_embeddings;
+  if (tied && !weights.groups_of(embedding + ".weight")) return {};
+  const std::string name = tied ? embedding : head_name(weights, names);
+  return Linear(weights, {{name, config.vocab_size}}, config.hidden_size, false, LinearUse::head);
 }
 
 }  // namespace
@@ -45,10 +55,7 @@ CausalLm::CausalLm(ModelSource source, std::string root, const HeadNames& names,
       embedding_(weights_->load(root_ + names.embedding + ".weight",
                                 {config_.vocab_size, config_.hidden_size})),
       norm_(*weights_, root_ + names.norm, config_.hidden_size, config_.rms_norm_eps, norm_offset),
-      lm_head_(config_.tie_word_embeddings
-                   ? embedding_
-                   : weights_->load(head_name(*weights_, names),
-                                    {config_.vocab_size, config_.hidden_size})),
+      lm_head_(make_head(*weights_, config_, root_ + names.embedding, names)),
       embedding_multiplier_(rounded(config_.embedding_multiplier, weights_->dtype())) {}
 
 Mixer* CausalLm::add_mixer(std::unique_ptr<Mixer> mixer) {
@@ -108,7 +115,11 @@ void CausalLm::embed_tokens(TensorView out, TensorView ids, const ForwardContext
 }
 
 void CausalLm::head(TensorView logits, TensorView hidden, const ForwardContext& context) const {
-  context.ops.linear(logits, hidden, lm_head_, {}, context.stream);
+  if (lm_head_.empty()) {
+    context.ops.linear(logits, hidden, embedding_, {}, context.stream);
+  } else {
+    lm_head_(logits, hidden, context);
+  }
   if (config_.logits_divisor != 1.0) {
     context.ops.scale(logits, static_cast<float>(1.0 / config_.logits_divisor), context.stream);
   }

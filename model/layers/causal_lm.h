@@ -88,7 +88,7 @@ class CausalLm : public Model {
   Rope rope_;
   TensorView embedding_;  // [vocab, hidden]
   RmsNorm norm_;
-  TensorView lm_head_;  // [vocab, hidden]
+  Linear lm_head_;  // [vocab, hidden]; empty: the embedding
   float embedding_multiplier_ = 1.f;
   std::vector<std::unique_ptr<Mixer>> mixers_;
   int num_groups_ = 1;

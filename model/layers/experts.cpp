@@ -1,5 +1,7 @@
 // Expert weights in every published layout, to one matrix per expert.
 
+#include <algorithm>
+
 #include "model/layers/fp8_matrix.h"
 #include "model/layers/moe.h"
 
@@ -23,6 +25,11 @@ std::vector<std::int64_t> gates_then_ups(std::int64_t intermediate) {
 
 // All matrices [rows, columns] as they are published: plain, or in fp8 with the scales of each.
 Weight load_matrices(Weights& weights, const std::vector<Source>& sources, const Shape& shape) {
+  const auto groups = weights.groups_of(sources.front().name);
+  const bool packed = groups && std::ranges::all_of(sources, [&](const Source& source) {
+    return weights.groups_of(source.name) == groups && source.shape[0] % kGroupTileRows == 0;
+  });
+  if (packed) return weights.load_groups(sources, shape, *groups);
   std::vector<Fp8Scales> scales;
   for (const Source& source : sources) {
     auto own = fp8_scales(weights, source.name, source.shape);

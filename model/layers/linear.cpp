@@ -11,12 +11,14 @@ struct Run {
   WeightFormat format;
   std::vector<LinearPart> parts;
   std::vector<Fp8Scales> scales;  // of each part, in fp8
+  GroupFormat group = {};         // of all parts, in groups
   std::int64_t rows = 0;
 };
 
 // A block of scales must not reach from one part into the next.
-bool joins(const Run& run, WeightFormat format) {
-  return run.format == format && (format != WeightFormat::fp8_blocks || run.rows % kFp8Block == 0);
+bool joins(const Run& run, WeightFormat format, const GroupFormat& group) {
+  return run.format == format && run.group == group &&
+         (format != WeightFormat::fp8_blocks || run.rows % kFp8Block == 0);
 }
 
 std::vector<Run> runs_of(Weights& weights, const std::vector<LinearPart>& parts,
@@ -24,11 +26,16 @@ std::vector<Run> runs_of(Weights& weights, const std::vector<LinearPart>& parts,
   std::vector<Run> runs;
   for (const LinearPart& part : parts) {
     std::optional<Fp8Scales> scales;
-    if (use != LinearUse::router) {
+    const auto groups = use == LinearUse::router ? std::nullopt
+                                                 : weights.groups_of(part.name + ".weight");
+    if (use != LinearUse::router && use != LinearUse::head) {
       scales = fp8_scales(weights, part.name + ".weight", {part.rows, columns}, part.pick);
     }
-    const WeightFormat format = scales ? scales->format : WeightFormat::plain;
-    if (runs.empty() || !joins(runs.back(), format)) runs.push_back({format, {}, {}});
+    const WeightFormat format = groups   ? WeightFormat::groups
+                                : scales ? scales->format
+                                         : WeightFormat::plain;
+    const GroupFormat group = groups.value_or(GroupFormat{});
+    if (runs.empty() || !joins(runs.back(), format, group)) runs.push_back({format, {}, {}, group});
     Run& run = runs.back();
     run.parts.push_back(part);
     run.rows += part.wanted();
@@ -42,6 +49,9 @@ Weight load_matrix(Weights& weights, const Run& run, std::int64_t columns) {
   for (const LinearPart& part : run.parts) {
     sources.push_back(
         {.name = part.name + ".weight", .shape = {part.rows, columns}, .pick = part.pick});
+  }
+  if (run.format == WeightFormat::groups) {
+    return weights.load_groups(sources, {run.rows, columns}, run.group);
   }
   if (run.format == WeightFormat::plain) {
     return {.data = weights.load(sources, {run.rows, columns}, weights.dtype()), .scales = {}};

@@ -26,6 +26,7 @@ enum class LinearUse : std::uint8_t {
   inner,     // the model's dtype
   residual,  // f32: added to the residual stream
   router,    // f32 logits; published as they are even where other matrices are quantized
+  head,      // f32 logits over the vocabulary; never in fp8
 };
 
 class Linear {

@@ -1,0 +1,321 @@
+// x · Wᵀ of weights in groups (backend/group_weights.h) with inputs of 8 bits: integer sums of 32
+// products, each times its scales in float32. A row's sum is made in one order whatever its company.
+
+#include "cpu/kernels/isa.h"
+
+namespace quire::cpu::QUIRE_CPU_ISA {
+namespace {
+
+constexpr int kTileRows = 16, kGroup = 32;
+
+#if defined(__AVX512F__)
+using Ints = __m512i;  // bytes or sums, four bytes a lane
+inline Ints load_bytes(const std::uint8_t* p) { return _mm512_loadu_si512(p); }
+inline Ints splat_bytes(const std::int8_t* four) {
+  std::int32_t value;
+  __builtin_memcpy(&value, four, sizeof value);
+  return _mm512_set1_epi32(value);
+}
+inline Ints splat_int(std::int32_t value) { return _mm512_set1_epi32(value); }
+inline Ints low_bits(Ints v, int shift, char mask) {
+  return _mm512_and_si512(_mm512_srli_epi16(v, static_cast<unsigned>(shift)), _mm512_set1_epi8(mask));
+}
+inline Ints high_bits(Ints low, Ints v, int shift) {  // two bits above four
+  const Ints at = shift < 4 ? _mm512_slli_epi16(v, static_cast<unsigned>(4 - shift))
+                            : _mm512_srli_epi16(v, static_cast<unsigned>(shift - 4));
+  return _mm512_or_si512(low, _mm512_and_si512(at, _mm512_set1_epi8(0x30)));
+}
+inline Ints look_up(Ints codes, const std::uint8_t* table) {
+  const __m128i sixteen = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(sixteen), codes);
+}
+inline Vec to_floats(Ints v) { return _mm512_cvtepi32_ps(v); }
+inline Ints add_ints(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+#if defined(__AVX512VNNI__)
+template <bool kWide>
+inline Ints dot(Ints sums, Ints codes, Ints x) {
+  return _mm512_dpbusd_epi32(sums, codes, x);
+}
+#else
+inline Ints pairs(Ints codes, Ints x) {
+  return _mm512_madd_epi16(_mm512_maddubs_epi16(codes, x), _mm512_set1_epi16(1));
+}
+// Pairs of products of 8-bit codes would not fit 16 bits: by their halves.
+template <bool kWide>
+inline Ints dot(Ints sums, Ints codes, Ints x) {
+  if constexpr (!kWide) return add_ints(sums, pairs(codes, x));
+  const Ints high = _mm512_slli_epi32(pairs(low_bits(codes, 4, 15), x), 4);
+  return add_ints(sums, add_ints(pairs(low_bits(codes, 0, 15), x), high));
+}
+#endif
+#elif defined(__AVX2__)
+using Ints = __m256i;
+inline Ints load_bytes(const std::uint8_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+inline Ints splat_bytes(const std::int8_t* four) {
+  std::int32_t value;
+  __builtin_memcpy(&value, four, sizeof value);
+  return _mm256_set1_epi32(value);
+}
+inline Ints splat_int(std::int32_t value) { return _mm256_set1_epi32(value); }
+inline Ints low_bits(Ints v, int shift, char mask) {
+  return _mm256_and_si256(_mm256_srli_epi16(v, shift), _mm256_set1_epi8(mask));
+}
+inline Ints high_bits(Ints low, Ints v, int shift) {
+  const Ints at = shift < 4 ? _mm256_slli_epi16(v, 4 - shift) : _mm256_srli_epi16(v, shift - 4);
+  return _mm256_or_si256(low, _mm256_and_si256(at, _mm256_set1_epi8(0x30)));
+}
+inline Ints look_up(Ints codes, const std::uint8_t* table) {
+  const __m128i sixteen = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(sixteen), codes);
+}
+inline Vec to_floats(Ints v) { return _mm256_cvtepi32_ps(v); }
+inline Ints add_ints(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+inline Ints pairs(Ints codes, Ints x) {
+  return _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1));
+}
+template <bool kWide>
+inline Ints dot(Ints sums, Ints codes, Ints x) {
+  if constexpr (!kWide) return add_ints(sums, pairs(codes, x));
+  const Ints high = _mm256_slli_epi32(pairs(low_bits(codes, 4, 15), x), 4);
+  return add_ints(sums, add_ints(pairs(low_bits(codes, 0, 15), x), high));
+}
+#else
+using Ints = VecInt;
+// Codes and inputs as they are, four bytes a lane.
+inline Ints load_bytes(const std::uint8_t* p) {
+  Ints v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+inline Ints splat_int(std::int32_t value) { return Ints{value, value, value, value}; }
+inline Ints splat_bytes(const std::int8_t* four) {
+  std::int32_t value;
+  __builtin_memcpy(&value, four, sizeof value);
+  return splat_int(value);
+}
+template <class F>
+inline Ints each_byte(Ints v, F&& f) {
+  std::uint8_t bytes[sizeof(Ints)];
+  __builtin_memcpy(bytes, &v, sizeof v);
+  for (unsigned i = 0; i < sizeof(Ints); ++i) bytes[i] = static_cast<std::uint8_t>(f(bytes[i], i));
+  __builtin_memcpy(&v, bytes, sizeof v);
+  return v;
+}
+inline Ints low_bits(Ints v, int shift, char mask) {
+  return each_byte(v, [&](int byte, unsigned) { return byte >> shift & mask; });
+}
+inline Ints high_bits(Ints low, Ints v, int shift) {
+  std::uint8_t bytes[sizeof(Ints)];
+  __builtin_memcpy(bytes, &v, sizeof v);
+  return each_byte(low, [&](int byte, unsigned i) { return byte | (bytes[i] >> shift & 3) << 4; });
+}
+inline Ints look_up(Ints codes, const std::uint8_t* table) {
+  return each_byte(codes, [&](int byte, unsigned) { return table[byte]; });
+}
+inline Vec to_floats(Ints v) { return __builtin_convertvector(v, Vec); }
+inline Ints add_ints(Ints a, Ints b) { return a + b; }
+template <bool kWide>
+inline Ints dot(Ints sums, Ints codes, Ints x) {
+  std::uint8_t c[sizeof(Ints)];
+  std::int8_t s[sizeof(Ints)];
+  __builtin_memcpy(c, &codes, sizeof codes);
+  __builtin_memcpy(s, &x, sizeof x);
+  for (unsigned i = 0; i < sizeof(Ints); ++i) sums[i / 4] += c[i] * s[i];
+  return sums;
+}
+#endif
+
+enum class Codes { four, nonlinear, six, eight };
+
+// Eight registers: columns 4 i … 4 i + 3 of kLanes rows from `lane` on.
+template <Codes kCodes>
+inline __attribute__((always_inline)) void load_codes(const std::uint8_t* planes, int lane,
+                                                      const std::uint8_t* table, Ints (&w)[8]) {
+  const std::uint8_t* const p = planes + 4 * lane;
+  if constexpr (kCodes == Codes::eight) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) w[i] = load_bytes(p + 64 * i);
+    return;
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const Ints both = load_bytes(p + 64 * i);
+    w[i] = low_bits(both, 0, 15);
+    w[4 + i] = low_bits(both, 4, 15);
+  }
+  if constexpr (kCodes == Codes::nonlinear) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) w[i] = look_up(w[i], table);
+  }
+  if constexpr (kCodes == Codes::six) {
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const Ints high = load_bytes(p + 256 + 64 * i);
+      w[i] = high_bits(w[i], high, 0);
+      w[2 + i] = high_bits(w[2 + i], high, 2);
+      w[4 + i] = high_bits(w[4 + i], high, 4);
+      w[6 + i] = high_bits(w[6 + i], high, 6);
+    }
+  }
+}
+
+// Products of the registers [kFrom, kTo) with a row of x, in two chains.
+template <bool kWide, int kFrom, int kTo>
+inline __attribute__((always_inline)) Ints sum_of(const Ints (&w)[8], const std::int8_t* x,
+                                                  std::int32_t start) {
+  Ints even = splat_int(start), odd = splat_int(0);
+#pragma GCC unroll 4
+  for (int i = kFrom; i < kTo; i += 2) {
+    even = dot<kWide>(even, w[i], splat_bytes(x + 4 * i));
+    odd = dot<kWide>(odd, w[i + 1], splat_bytes(x + 4 * i + 4));
+  }
+  return add_ints(even, odd);
+}
+
+struct Place {
+  std::int64_t m, n;  // of the first output
+  int lane;           // of the tile
+};
+
+template <Codes kCodes, int kScaleGroup, bool kMin, int kRows>
+void group_tile(const GroupGemmArgs& args, const Place& at) {
+  constexpr bool kWide = kCodes == Codes::eight || kCodes == Codes::nonlinear;
+  constexpr int kGroups = kGroup / kScaleGroup;
+  constexpr Index kScaleBytes = kTileRows * 2 * kGroups;
+  const std::uint8_t* tile = args.w + (at.n / kTileRows) * args.w_stride;
+  const Index groups = args.k / kGroup;
+  Vec sums[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) sums[r] = QUIRE_CPU_ISA::zero();
+  for (Index g = 0; g < groups; ++g, tile += args.tile_bytes) {
+    const auto* const scales = reinterpret_cast<const F16*>(tile) + at.lane;
+    Ints w[8];
+    load_codes<kCodes>(tile + kScaleBytes * (kMin ? 2 : 1), at.lane, args.table, w);
+    Vec scale[kGroups], low[kGroups];
+#pragma GCC unroll 2
+    for (int s = 0; s < kGroups; ++s) {
+      scale[s] = load(scales + s * kTileRows);
+      if constexpr (kMin) low[s] = load(scales + (kGroups + s) * kTileRows);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const std::int8_t* const x = args.x + (at.m + r) * args.k + g * kGroup;
+      const Vec x_scale = splat(args.x_scales[(at.m + r) * groups + g]);
+      const std::int32_t* const x_sums = args.x_sums + ((at.m + r) * groups + g) * 2;
+      const auto add = [&](Ints dots, Vec own_scale, Vec own_min, std::int32_t x_sum)
+                           __attribute__((always_inline)) {
+        sums[r] = fma(to_floats(dots), own_scale * x_scale, sums[r]);
+        if constexpr (kMin) {
+          sums[r] = fma(own_min * splat(-static_cast<float>(x_sum)), x_scale, sums[r]);
+        }
+      };
+      if constexpr (kGroups == 1) {
+        const std::int32_t x_sum = x_sums[0] + x_sums[1];
+        add(sum_of<kWide, 0, 8>(w, x, -args.zero * x_sum), scale[0], low[0], x_sum);
+      } else {
+        add(sum_of<kWide, 0, 4>(w, x, -args.zero * x_sums[0]), scale[0], low[0], x_sums[0]);
+        add(sum_of<kWide, 4, 8>(w, x, -args.zero * x_sums[1]), scale[1], low[1], x_sums[1]);
+      }
+    }
+  }
+  const Index n = at.n + at.lane;
+  const auto columns = static_cast<int>(min_of(kLanes, args.n - n));
+  if (columns <= 0) return;
+  Vec bias = QUIRE_CPU_ISA::zero();
+  if (args.bias != nullptr) {
+    with_float(args.bias_type, [&]<class B>(Tag<B>) {
+      bias = load_some(static_cast<const B*>(args.bias) + n, columns);
+    });
+  }
+  with_float(args.out_type, [&]<class O>(Tag<O>) {
+    for (int r = 0; r < kRows; ++r) {
+      store_some(static_cast<O*>(args.out) + (at.m + r) * args.out_stride + n, sums[r] + bias,
+                 columns);
+    }
+  });
+}
+
+#if defined(__AVX512F__)
+constexpr int kMostRows = 8;
+#else
+constexpr int kMostRows = 2;
+#endif
+
+template <Codes kCodes, int kScaleGroup, bool kMin>
+Index group_rows(Index rows, const GroupGemmArgs& args, const Place& at) {
+  if constexpr (kMostRows == 8) {
+    if (rows >= 8) return group_tile<kCodes, kScaleGroup, kMin, 8>(args, at), 8;
+    if (rows >= 4) return group_tile<kCodes, kScaleGroup, kMin, 4>(args, at), 4;
+  }
+  if (rows >= 2) return group_tile<kCodes, kScaleGroup, kMin, 2>(args, at), 2;
+  return group_tile<kCodes, kScaleGroup, kMin, 1>(args, at), 1;
+}
+
+// A tile's row of weights stays in the cache while all rows of x pass.
+template <Codes kCodes, int kScaleGroup = 32, bool kMin = false>
+void group_block(const GroupGemmArgs& args, Index m_begin, Index m_end, Index n_begin,
+                 Index n_end) {
+  for (Index n = n_begin; n < n_end; n += kTileRows) {
+    for (int lane = 0; lane < kTileRows; lane += kLanes) {
+      for (Index m = m_begin; m < m_end;) {
+        m += group_rows<kCodes, kScaleGroup, kMin>(m_end - m, args, {m, n, lane});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void gemm_groups(const GroupGemmArgs& args, Index m_begin, Index m_end, Index n_begin,
+                 Index n_end) {
+  const auto run = [&](auto block) { block(args, m_begin, m_end, n_begin, n_end); };
+  if (args.bits == 8) return run(group_block<Codes::eight>);
+  if (args.table != nullptr) return run(group_block<Codes::nonlinear>);
+  if (args.bits == 6) {
+    if (args.group == 16) return run(group_block<Codes::six, 16>);
+    return args.has_min ? run(group_block<Codes::six, 32, true>) : run(group_block<Codes::six>);
+  }
+  if (args.group == 16) {
+    return args.has_min ? run(group_block<Codes::four, 16, true>)
+                        : run(group_block<Codes::four, 16>);
+  }
+  args.has_min ? run(group_block<Codes::four, 32, true>) : run(group_block<Codes::four>);
+}
+
+// x ≈ codes · scale, scale = largest magnitude / 127 of 32 columns; sums of each 16 codes.
+void quantize_groups(const Rows& x, Index width, std::int8_t* codes, float* scales,
+                     std::int32_t* sums, Index begin, Index end) {
+  with_float(x.type, [&]<class T>(Tag<T>) {
+    for (Index r = begin; r < end; ++r) {
+      const T* const from = row<T>(x, r);
+      for (Index g = 0; g < width / kGroup; ++g) {
+        alignas(64) float values[kGroup];
+        for (int i = 0; i < kGroup; i += kLanes) store(values + i, load(from + g * kGroup + i));
+        std::int32_t top = 0;  // magnitudes in the order of their bits
+        for (const float value : values) {
+          const std::int32_t size = __builtin_bit_cast(std::int32_t, value) & 0x7fffffff;
+          top = size > top ? size : top;
+        }
+        const float largest = __builtin_bit_cast(float, top);
+        const float inverse = largest > 0.f ? 127.f / largest : 0.f;
+        std::int8_t* const to = codes + r * width + g * kGroup;
+        std::int32_t half[2] = {};
+        for (int i = 0; i < kGroup; ++i) {
+          // Adding 3 · 2²² rounds to an integer, to even at a half.
+          const float shifted = values[i] * inverse + 12582912.f;
+          const std::int32_t code = __builtin_bit_cast(std::int32_t, shifted) - 0x4b400000;
+          to[i] = static_cast<std::int8_t>(code);
+          half[i / 16] += code;
+        }
+        const Index at = r * (width / kGroup) + g;
+        scales[at] = largest / 127.f;
+        sums[2 * at] = half[0];
+        sums[2 * at + 1] = half[1];
+      }
+    }
+  });
+}
+
+}  // namespace quire::cpu::QUIRE_CPU_ISA
