@@ -130,6 +130,92 @@ Fp8Config parse_compressed_tensors(const Json& quantization) {
   return fp8;
 }
 
+int parse_bits(const Json& fields, const std::string& prefix, std::string_view name) {
+  const int bits = fields.integer({name}, {1, 64}).value_or(0);
+  if (bits != 4 && bits != 8) {
+    unsupported(prefix + std::string(name), std::to_string(bits), "4, 8");
+  }
+  return bits;
+}
+
+// −1: a row is one group.
+int parse_group_size(const Json& fields, const std::string& prefix) {
+  const int size = fields.integer({"group_size"}, {-1, 1 << 20}).value_or(-1);
+  if (size == -1 || (size >= 16 && size % 16 == 0)) return size == -1 ? 0 : size;
+  unsupported(prefix + "group_size", std::to_string(size), "-1 or a multiple of 16");
+}
+
+// https://github.com/AutoGPTQ/AutoGPTQ and GPTQModel: zeros are stored minus one but in "gptq_v2".
+PackedConfig parse_gptq(const Json& quantization) {
+  const std::string format = quantization.text({"checkpoint_format"}).value_or("gptq");
+  if (format != "gptq" && format != "gptq_v2") {
+    unsupported("checkpoint_format", in_quotes(format), "\"gptq\", \"gptq_v2\"");
+  }
+  need_absent(quantization, "", "dynamic");
+  return {.layout = PackedLayout::gptq,
+          .bits = parse_bits(quantization, "", "bits"),
+          .group_size = parse_group_size(quantization, ""),
+          .symmetric = quantization.boolean({"sym"}).value_or(true),
+          .act_order = quantization.boolean({"desc_act"}).value_or(false),
+          .zeros_minus_one = format == "gptq"};
+}
+
+// https://github.com/casper-hansen/AutoAWQ
+PackedConfig parse_awq(const Json& quantization) {
+  const std::string version = quantization.text({"version"}).value_or("gemm");
+  if (version != "gemm" && version != "GEMM") {
+    unsupported("version", in_quotes(version), "\"gemm\"");
+  }
+  if (!quantization.boolean({"zero_point"}).value_or(true)) {
+    unsupported("zero_point", "false", "true");
+  }
+  const int bits = parse_bits(quantization, "", "bits");
+  if (bits != 4) unsupported("bits", std::to_string(bits), "4");
+  return {.layout = PackedLayout::awq,
+          .bits = bits,
+          .group_size = parse_group_size(quantization, ""),
+          .symmetric = false};
+}
+
+// compressed-tensors' integers: "pack-quantized", or bytes with inputs of 8 bits.
+PackedConfig parse_packed_tensors(const Json& quantization, bool bytes) {
+  need_absent(quantization, "", "sparsity_config");
+  need_absent(quantization, "", "transform_config");
+  const auto groups = quantization.object({"config_groups"});
+  if (!groups || groups->members().size() != 1) unsupported("config_groups", "not one", "one group");
+  const std::string name((*groups->members().begin()).name);
+  const std::string prefix = "config_groups." + name + ".";
+  const auto group = groups->object({name});
+  const auto weights = group ? group->object({"weights"}) : std::nullopt;
+  if (!weights) unsupported(prefix + "weights", "null", "integers of 4 or 8 bits");
+  need_absent(*group, prefix, "output_activations");
+  const std::string inside = prefix + "weights.";
+  need_text(*weights, inside, "type", "int");
+  const std::string strategy = weights->text({"strategy"}).value_or("tensor");
+  if (strategy != "channel" && (strategy != "group" || bytes)) {
+    unsupported(inside + "strategy", in_quotes(strategy),
+                bytes ? "\"channel\"" : "\"channel\", \"group\"");
+  }
+  PackedConfig packed{.layout = bytes ? PackedLayout::int8 : PackedLayout::compressed,
+                      .bits = parse_bits(*weights, inside, "num_bits"),
+                      .group_size = strategy == "group" ? parse_group_size(*weights, inside) : 0,
+                      .symmetric = weights->boolean({"symmetric"}).value_or(true),
+                      .act_order = weights->text({"actorder"}).value_or("") == "group"};
+  if (!bytes) {
+    need_absent(*group, prefix, "input_activations");
+    return packed;
+  }
+  if (packed.bits != 8) unsupported(inside + "num_bits", std::to_string(packed.bits), "8");
+  if (!packed.symmetric) unsupported(inside + "symmetric", "false", "true");
+  const auto input = group->object({"input_activations"});
+  if (!input) return packed;
+  need_text(*input, prefix + "input_activations.", "type", "int");
+  if (!input->boolean({"symmetric"}).value_or(true)) {
+    unsupported(prefix + "input_activations.symmetric", "false", "true");
+  }
+  return packed;
+}
+
 // Hugging Face's and DeepSeek's: blocks, or one scale for a matrix.
 Fp8Config parse_fp8(const Json& quantization) {
   const std::string format = quantization.text({"fmt"}).value_or("e4m3");
@@ -194,13 +280,21 @@ QuantConfig parse_quantization(const Json& quantization) {
   if (only_cache(quantization)) return config;
   config.method = quantization.text({"quant_method"}).value_or("unknown");
   try {
-    if (config.method == "compressed-tensors") {
+    const std::string format = quantization.text({"format"}).value_or("");
+    if (config.method == "gptq") {
+      config.packed = parse_gptq(quantization);
+    } else if (config.method == "awq") {
+      config.packed = parse_awq(quantization);
+    } else if (config.method == "compressed-tensors" &&
+               (format == "pack-quantized" || format == "int-quantized")) {
+      config.packed = parse_packed_tensors(quantization, format == "int-quantized");
+    } else if (config.method == "compressed-tensors") {
       config.fp8 = parse_compressed_tensors(quantization);
     } else if (config.method == "fp8") {
       config.fp8 = parse_fp8(quantization);
     } else if (config.method != "mxfp4") {
       unsupported("quant_method", in_quotes(config.method),
-                  "\"compressed-tensors\" of 8-bit floats, \"fp8\", \"mxfp4\" experts of gpt-oss");
+                  "\"compressed-tensors\", \"fp8\", \"gptq\", \"awq\", \"mxfp4\" experts of gpt-oss");
     }
   } catch (const Unsupported& scheme) {
     config.unsupported_field = scheme.field;

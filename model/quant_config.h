@@ -31,9 +31,29 @@ struct Fp8Config {
   bool ignores(std::string_view module) const;
 };
 
+// Where integers of 4 or 8 bits lie in the file.
+enum class PackedLayout : std::uint8_t {
+  gptq,        // qweight [K / n, N], n codes of a column in a word
+  awq,         // qweight [K, N / n], n rows in a word
+  compressed,  // compressed-tensors' weight_packed [N, K / n]
+  int8,        // compressed-tensors' weight i8 [N, K]
+};
+
+// Matrices of small integers: weight = scale · (code − zero), with a scale for each group_size
+// columns of a row. What a published matrix has beside it decides whether it is one of them.
+struct PackedConfig {
+  PackedLayout layout = PackedLayout::gptq;
+  int bits = 4;                  // or 8
+  int group_size = 0;            // columns; 0: the whole row
+  bool symmetric = true;         // zero is the middle code
+  bool act_order = false;        // columns belong to groups as a list says
+  bool zeros_minus_one = false;  // zeros are stored so
+};
+
 struct QuantConfig {
   std::string method;            // quant_method as published: "mxfp4", "fp8", …; empty: none
   std::optional<Fp8Config> fp8;  // where the method is fp8 or compressed-tensors' form of it
+  std::optional<PackedConfig> packed = {};
   std::optional<DType> kv_cache_dtype = {};  // what the checkpoint was calibrated for
   std::string unsupported_field;   // "quantization_config.quant_method", …; empty: supported
   std::string unsupported_reason;  // what it is and what would be supported

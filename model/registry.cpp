@@ -44,7 +44,7 @@ std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesyst
   const int native = config.max_position_embeddings;
   auto weights =
       std::make_unique<Weights>(model_dir, options.load_format, options.seed, options.dtype, device,
-                                config.quant.fp8, options.measure);
+                                config.quant.fp8, options.measure, config.quant.packed);
   weights->on_progress(options.progress);
   return architecture->make(
       {.config = config,

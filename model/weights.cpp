@@ -188,13 +188,15 @@ TensorView view_of(void* data, DType dtype, const Shape& shape) {
 }
 
 Weights::Weights(const std::filesystem::path& model_dir, LoadFormat format, std::uint64_t seed,
-                 DType dtype, Device& device, std::optional<Fp8Config> fp8, bool measure)
+                 DType dtype, Device& device, std::optional<Fp8Config> fp8, bool measure,
+                 std::optional<PackedConfig> packed)
     : checkpoint_(open_checkpoint(model_dir, format, measure)),
       measure_only_(measure),
       seed_(seed),
       dtype_(dtype),
       device_(device),
-      fp8_(checkpoint_.get(), std::move(fp8)) {
+      fp8_(checkpoint_.get(), std::move(fp8)),
+      packed_(checkpoint_.get(), std::move(packed)) {
   if (checkpoint_ == nullptr || checkpoint_->doubts().empty()) return;
   const auto& doubts = checkpoint_->doubts();
   note("the checkpoint's index is wrong about " + std::to_string(doubts.size()) +
@@ -221,11 +223,11 @@ std::vector<std::string> Weights::notes() const {
 }
 
 bool Weights::has(const std::string& name) const {
-  return checkpoint_ != nullptr && checkpoint_->find(name) != nullptr;
+  return checkpoint_ != nullptr && (checkpoint_->find(name) != nullptr || packed_.has(name));
 }
 
 std::optional<float> Weights::number(const std::string& name) const {
-  if (!has(name)) return {};
+  if (!has(name) || packed_.has(name)) return {};
   const StoredTensor& tensor = *checkpoint_->find(name)->tensor;
   if (product(tensor.shape) != 1 || !tensor.usable || !is_float(tensor.dtype)) {
     throw Failure(ErrorCode::unsupported, checkpoint_->directory().string() + ": tensor \"" + name +
@@ -257,7 +259,9 @@ TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape,
                                            " elements do not make " + shape_text(shape));
   }
   if (measure_only_ && checkpoint_ != nullptr) {
-    for (const Source& source : sources) find(source, dtype);
+    for (const Source& source : sources) {
+      if (packed_rows(source) == nullptr) find(source, dtype);
+    }
   }
   if (checkpoint_ != nullptr && sources.size() == 1) {
     if (const TensorView view = mapped(sources.front(), shape, dtype); !view.empty()) {
@@ -279,6 +283,7 @@ TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape,
 
 std::optional<GroupFormat> Weights::groups_of(const std::string& name) const {
   if (!device_.is_host_memory() || dtype_ == DType::f32 || checkpoint_ == nullptr) return {};
+  if (packed_.has(name)) return packed_.group_format(name);
   const Checkpoint::Entry* entry = checkpoint_->find(name);
   if (entry == nullptr || !entry->tensor->gguf || !entry->tensor->usable) return {};
   if (entry->tensor->shape.size() != 2) return {};
@@ -290,8 +295,7 @@ Weight Weights::load_groups(const std::vector<Source>& sources, const Shape& sha
   const std::int64_t columns = shape.back();
   for (const Source& source : sources) {
     check_extents(source);
-    const auto& gguf = *find(source, DType::f32).tensor->gguf;
-    packed_bytes_[std::string(gguf::info_of(gguf.type).name)] +=
+    packed_bytes_[packed_rows(source)->type()] +=
         static_cast<std::size_t>(delivered(source) / columns * group_row_bytes(format, columns));
   }
   Shape packed = shape;
@@ -309,21 +313,19 @@ Weight Weights::load_groups(const std::vector<Source>& sources, const Shape& sha
 
 std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std::int64_t row,
                            CodeRow& codes, std::byte* tiles) {
-  const Checkpoint::Entry& entry = find(source, DType::f32);
-  const std::byte* data = entry.file->data(*entry.tensor);
-  const GgufValues values(*entry.tensor, data);
+  const auto values = packed_rows(source);
   const auto count = source.pick.empty() ? source.shape[0]
                                          : static_cast<std::int64_t>(source.pick.size());
   for (std::int64_t i = 0; i < count; ++i, ++row) {
     const std::int64_t from = source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)];
-    values.row(from, codes);
+    values->row(from, codes);
     if (pack_row(format, codes, row, tiles)) continue;
     throw Failure(ErrorCode::unsupported,
-                  entry.file->path().string() + ": tensor \"" + source.name + "\" row " +
+                  checkpoint_->directory().string() + ": tensor \"" + source.name + "\" row " +
                       std::to_string(from) + " has a scale that is no finite float16; use "
                       "--dtype float32");
   }
-  entry.file->map().forget(data, entry.tensor->bytes);
+  forget(source);
   arrived(static_cast<std::size_t>(count * group_row_bytes(format, source.shape[1])));
   return row;
 }
@@ -392,12 +394,35 @@ const Checkpoint::Entry& Weights::find(const Source& source, DType dtype) const 
   return *entry;
 }
 
+std::unique_ptr<RowReader> Weights::packed_rows(const Source& source) const {
+  if (packed_.has(source.name)) {
+    if (source.shape.size() != 2) {
+      throw Failure(ErrorCode::unsupported,
+                    "tensor \"" + source.name + "\" of shape " + shape_text(source.shape) +
+                        ": only matrices are supported as packed integers");
+    }
+    return packed_.open(source.name, source.shape[0], source.shape[1]);
+  }
+  const Checkpoint::Entry* entry = checkpoint_->find(source.name);
+  if (entry == nullptr || !entry->tensor->gguf || is_as_published(*entry->tensor->gguf)) return {};
+  find(source, DType::f32);
+  return std::make_unique<GgufValues>(*entry->tensor, entry->file->data(*entry->tensor));
+}
+
+// Its pages are not needed any more.
+void Weights::forget(const Source& source) const {
+  const Checkpoint::Entry* entry = checkpoint_->find(source.name);
+  if (entry != nullptr) {
+    entry->file->map().forget(entry->file->data(*entry->tensor), entry->tensor->bytes);
+  }
+}
+
 TensorView Weights::mapped(const Source& source, const Shape& shape, DType dtype) const {
+  if (packed_rows(source) != nullptr) return {};
   const Checkpoint::Entry& entry = find(source, dtype);
   const std::byte* data = entry.file->data(*entry.tensor);
   const bool aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0;
-  const bool changed = entry.tensor->gguf && !is_as_published(*entry.tensor->gguf);
-  if (!device_.is_host_memory() || !aligned || entry.tensor->dtype != dtype || changed ||
+  if (!device_.is_host_memory() || !aligned || entry.tensor->dtype != dtype ||
       !as_published(source)) {
     return {};
   }
@@ -407,10 +432,11 @@ TensorView Weights::mapped(const Source& source, const Shape& shape, DType dtype
 
 void Weights::read(const Source& source, std::byte* out, DType dtype) {
   if (checkpoint_ == nullptr) return fill_random(source, out, dtype, seed_);
+  if (const auto rows = is_float(dtype) ? packed_rows(source) : nullptr) {
+    return unpack(source, *rows, out, dtype);
+  }
   const Checkpoint::Entry& entry = find(source, dtype);
   if (is_float(dtype) && !is_float(entry.tensor->dtype)) return dequantize(source, out, dtype);
-  const auto& gguf = entry.tensor->gguf;
-  if (gguf && !is_as_published(*gguf)) return unpack(source, entry, out, dtype);
   const std::byte* in = entry.file->data(*entry.tensor);
   std::vector<std::byte> aligned;
   if (reinterpret_cast<std::uintptr_t>(in) % size_of(entry.tensor->dtype) != 0) {
@@ -433,9 +459,8 @@ void Weights::read(const Source& source, std::byte* out, DType dtype) {
 }
 
 // Row by row: a matrix in float32 may be many times what it is packed into.
-void Weights::unpack(const Source& source, const Checkpoint::Entry& entry, std::byte* out,
+void Weights::unpack(const Source& source, const RowReader& values, std::byte* out,
                      DType dtype) const {
-  const GgufValues values(*entry.tensor, entry.file->data(*entry.tensor));
   dispatch_float(dtype, [&]<class To>(Type<To>) {
     auto* to = reinterpret_cast<To*>(out);
     if (source.shape.size() < 2 || source.transposed || source.batch > 1) {
@@ -451,7 +476,7 @@ void Weights::unpack(const Source& source, const Checkpoint::Entry& entry, std::
     }
   });
   if (dtype == DType::f16) refuse_infinities(source, out);
-  entry.file->map().forget(entry.file->data(*entry.tensor), entry.tensor->bytes);
+  forget(source);
 }
 
 void Weights::dequantize(const Source& source, std::byte* out, DType dtype) const {

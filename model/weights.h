@@ -19,6 +19,7 @@
 #include "model/fp8_weights.h"
 #include "model/group_pack.h"
 #include "model/load_format.h"
+#include "model/packed_weights.h"
 
 namespace quire {
 
@@ -42,7 +43,8 @@ class Weights {
   // With `measure` names and shapes are checked and memory is allocated, but nothing is loaded: for
   // a MeasuringDevice. Files need not be there.
   Weights(const std::filesystem::path& model_dir, LoadFormat format, std::uint64_t seed,
-          DType dtype, Device& device, std::optional<Fp8Config> fp8 = {}, bool measure = false);
+          DType dtype, Device& device, std::optional<Fp8Config> fp8 = {}, bool measure = false,
+          std::optional<PackedConfig> packed = {});
 
   // Is the tensor published? Without files there are no alternatives: always false.
   bool has(const std::string& name) const;
@@ -83,11 +85,13 @@ class Weights {
   const Checkpoint::Entry& find(const Source& source, DType dtype) const;
   void read(const Source& source, std::byte* out, DType dtype);
   void dequantize(const Source& source, std::byte* out, DType dtype) const;
-  void unpack(const Source& source, const Checkpoint::Entry& entry, std::byte* out,
-              DType dtype) const;
+  // Null: the tensor is plain numbers.
+  std::unique_ptr<RowReader> packed_rows(const Source& source) const;
+  void unpack(const Source& source, const RowReader& rows, std::byte* out, DType dtype) const;
   // Rows of the source from `row` on; the row behind them.
   std::int64_t pack(const Source& source, const GroupFormat& format, std::int64_t row,
                     CodeRow& codes, std::byte* tiles);
+  void forget(const Source& source) const;
   TensorView mapped(const Source& source, const Shape& shape, DType dtype) const;
   TensorView allocate(const Shape& shape, DType dtype);
   void arrived(std::size_t bytes);
@@ -98,6 +102,7 @@ class Weights {
   DType dtype_;
   Device& device_;
   Fp8Weights fp8_;
+  PackedWeights packed_;
   std::vector<std::string> notes_;
   std::map<std::string, std::size_t> packed_bytes_;  // of groups, by how they are published
   std::vector<Buffer> buffers_;

@@ -42,10 +42,9 @@ std::optional<GroupFormat> group_format_of(const GgufTensor& tensor) {
 }
 
 GgufValues::GgufValues(const StoredTensor& tensor, const std::byte* data)
-    : tensor_(*tensor.gguf),
+    : RowReader(rows_of(tensor), tensor.shape.back()),
+      tensor_(*tensor.gguf),
       data_(data),
-      rows_(rows_of(tensor)),
-      columns_(tensor.shape.back()),
       row_bytes_(static_cast<std::int64_t>(tensor.bytes) / rows_) {
   const std::int64_t length = tensor.shape.size() > 1 ? rows_ : columns_;
   if (tensor_.paired_heads > 0 && length % (2 * tensor_.paired_heads) != 0) {
@@ -78,6 +77,8 @@ void GgufValues::row(std::int64_t row, CodeRow& out) const {
     std::copy_n(codes.mins.begin(), info.elements / group, out.mins.begin() + at / group);
   }
 }
+
+std::string GgufValues::type() const { return std::string(gguf::info_of(tensor_.type).name); }
 
 std::vector<float> GgufValues::all() const {
   std::vector<float> values(static_cast<std::size_t>(rows_ * columns_));

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "model/group_pack.h"
+#include "model/row_reader.h"
 #include "model/safetensors.h"
 
 namespace quire {
@@ -16,22 +16,22 @@ bool is_as_published(const GgufTensor& tensor);
 // How the tensor's blocks stay packed in a product; none where they cannot.
 std::optional<GroupFormat> group_format_of(const GgufTensor& tensor);
 
-class GgufValues {
+class GgufValues final : public RowReader {
  public:
   // `data` is the tensor's; both outlive this.
   GgufValues(const StoredTensor& tensor, const std::byte* data);
 
   // Published row `row` of a matrix, as stored.
   const std::byte* row_data(std::int64_t row) const;
-  void row(std::int64_t row, float* out) const;
+  void row(std::int64_t row, float* out) const override;
   // The same row as codes; where group_format_of() says so.
-  void row(std::int64_t row, CodeRow& out) const;
-  std::vector<float> all() const;
+  void row(std::int64_t row, CodeRow& out) const override;
+  std::vector<float> all() const override;
+  std::string type() const override;
 
  private:
   const GgufTensor& tensor_;
   const std::byte* data_;
-  std::int64_t rows_, columns_;  // a vector is one row
   std::int64_t row_bytes_;
 };
 
