@@ -25,9 +25,12 @@ const OpsTraits& ops_traits(DeviceKind kind) {
   return kind == DeviceKind::cuda ? cuda_traits() : cpu_traits();
 }
 
-EngineBackend make_backend(const EngineConfig& config, int index) {
-  EngineBackend backend{
-      .kind = config.device, .device = make_device(config.device, index), .ops = nullptr};
+EngineBackend make_backend(const EngineConfig& config, int index,
+                           CompileConstraint compile_constraint) {
+  EngineBackend backend{.kind = config.device,
+                        .device = make_device(config.device, index),
+                        .ops = nullptr,
+                        .compile_constraint = std::move(compile_constraint)};
   backend.ops = config.device == DeviceKind::cuda
                     ? make_cuda_ops(*backend.device)
                     : make_cpu_ops({.threads = threads_of_engine(config, available_cores())});

@@ -24,6 +24,7 @@ std::unique_ptr<Device> make_device(DeviceKind kind, int index);
 // Of the operators there, whether this machine has the device or not.
 const OpsTraits& ops_traits(DeviceKind kind);
 // Of config.device, which is not automatic.
-EngineBackend make_backend(const EngineConfig& config, int index);
+EngineBackend make_backend(const EngineConfig& config, int index,
+                           CompileConstraint compile_constraint = {});
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,7 +18,9 @@
 #include "app/secret_file.h"
 #include "base/log.h"
 #include "engine/core/engine_thread.h"
+#include "engine/structured/grammar_constraint.h"
 #include "engine/wire/socket_channel.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {
@@ -104,6 +107,21 @@ class TellingEnd final : public EngineEnd {
   const pthread_t main_thread_;
 };
 
+// Reads the model's tokens with the first constraint: most engines of a fleet never see one.
+CompileConstraint constraint_compiler(std::string model) {
+  struct Late {
+    std::once_flag once;
+    CompileConstraint compile;
+  };
+  return [model = std::move(model), late = std::make_shared<Late>()](const ConstraintSpec& spec,
+                                                                     const std::stop_token& stop) {
+    std::call_once(late->once, [&] {
+      late->compile = structured::grammar_compiler(Tokenizer::load(model));
+    });
+    return late->compile(spec, stop);
+  };
+}
+
 // The exit code.
 int serve(const EngineMainFlags& flags) {
   sigset_t signals;
@@ -116,11 +134,14 @@ int serve(const EngineMainFlags& flags) {
     config.device = flags.engine.device;
     config.cpu_threads = flags.engine.cpu_threads;
   };
+  const CompileConstraint compile = constraint_compiler(flags.engine.model.path);
   auto end = make_socket_engine_end(flags.address,
                                     {.socket = {.secret = flags.secret}, .localize = localize});
   const EngineThread engine(
       EngineId{0}, std::make_unique<TellingEnd>(std::move(end), pthread_self()),
-      [&flags](const EngineConfig& config) { return make_backend(config, flags.device_index); });
+      [&flags, compile](const EngineConfig& config) {
+        return make_backend(config, flags.device_index, compile);
+      });
   int signal = 0;
   sigwait(&signals, &signal);
   log::info("engine.signal", {{"signal", signal}});

@@ -23,6 +23,7 @@
 #include "app/serve_flags.h"
 #include "base/log.h"
 #include "engine/core/engine_thread.h"
+#include "engine/structured/grammar_constraint.h"
 #include "engine/wire/in_process_channel.h"
 #include "engine/wire/socket_channel.h"
 #include "server/server.h"
@@ -88,14 +89,14 @@ struct LocalEngines {
   std::vector<std::unique_ptr<EngineThread>> threads;
 };
 
-LocalEngines start_local_engines(int count) {
+LocalEngines start_local_engines(int count, const CompileConstraint& compile) {
   LocalEngines engines;
   for (int rank = 0; rank < count; ++rank) {
     ChannelEnds ends = make_in_process_channel();
     engines.ends.push_back(std::move(ends.client));
     engines.threads.push_back(std::make_unique<EngineThread>(
         EngineId{static_cast<std::uint32_t>(rank)}, std::move(ends.engine),
-        [rank](const EngineConfig& config) { return make_backend(config, rank); }));
+        [rank, compile](const EngineConfig& config) { return make_backend(config, rank, compile); }));
   }
   return engines;
 }
@@ -122,12 +123,14 @@ EngineConfig config_for_engines(const ServeFlags& flags) {
 }
 
 awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
-  const auto text = load_model_text(flags);
+  const std::shared_ptr<const TextPipeline> text = load_model_text(flags);
+  const std::shared_ptr<const Tokenizer> tokenizer(text, &text->tokenizer());
   Metrics metrics({flags.server.served_model_names.front(), std::string(quire_version()),
                    flags.metrics_compat});
   const bool remote = !flags.engine_addresses.empty();
   LocalEngines local =
-      remote ? connect_engines(flags) : start_local_engines(flags.engine.parallel.data_parallel_size);
+      remote ? connect_engines(flags) : start_local_engines(flags.engine.parallel.data_parallel_size,
+                                   structured::grammar_compiler(tokenizer));
   EngineGroup engines(pool, std::move(local.ends), config_for_engines(flags),
                       {.ready_timeout = flags.engine_ready_timeout});
   asio::thread_pool worker(static_cast<std::size_t>(text_workers()));

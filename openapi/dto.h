@@ -17,6 +17,14 @@ struct StreamOptions {
   bool continuous_usage_stats = false;
 };
 
+// What all of an answer must be like: one of response_format, structured_outputs and guided_*.
+struct OutputGrammar {
+  enum class Kind : std::uint8_t { json_schema, regex, choice, grammar, structural_tag };
+  Kind kind = Kind::json_schema;
+  std::string text{};   // JSON text of a schema, a list or a tag; else the text itself
+  std::string place{};  // JSON pointer of it in the request
+};
+
 // What chat and completion requests have in common.
 struct GenerationRequest {
   std::string model{};
@@ -56,7 +64,14 @@ struct GenerationRequest {
   bool return_token_ids = false;
   bool return_tokens_as_token_ids = false;
 
-  std::string response_format = "text";        // its type
+  std::optional<OutputGrammar> grammar{};
+  bool any_whitespace = true;                       // between the tokens of its JSON
+  std::optional<std::string> whitespace_pattern{};  // in place of white space
+  std::string whitespace_place{};                   // JSON pointer of the pattern
+  std::vector<std::string> bad_words{};
+  std::optional<std::int64_t> thinking_budget{};  // tokens
+  std::string thinking_budget_name{};             // the member that it came in
+
   std::vector<std::string> unsupported{};      // members that ask for what is not offered
   std::vector<std::string> unknown_members{};  // ignored
 };

@@ -146,8 +146,8 @@ bool check_chat(JsonReader& reader, const Chat& chat) {
   }
   const bool demands_call =
       chat.tool_choice == ToolChoice::required || chat.tool_choice == ToolChoice::named;
-  if (demands_call && chat.response_format != "text") {
-    return fail_at("response_format", "contradicts a tool_choice that demands a call");
+  if (demands_call && chat.grammar) {
+    return fail_at(member_of(*chat.grammar), "contradicts a tool_choice that demands a call");
   }
   if (chat.add_generation_prompt && chat.continue_final_message) {
     return fail_at("continue_final_message",

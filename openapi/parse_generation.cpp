@@ -18,11 +18,9 @@ constexpr double kMaxBias = 100;
 // Members that ask for something this server does not do. An answer that ignored them would be
 // wrong without saying so.
 constexpr std::string_view kUnsupported[] = {
-    "use_beam_search",     "suffix",           "structured_outputs",    "guided_json",
-    "guided_regex",        "guided_choice",    "guided_grammar",        "logits_processors",
-    "bad_words",           "prompt_embeds",    "functions",             "function_call",
-    "audio",               "structural_tag",   "repetition_detection",  "web_search_options",
-    "mm_processor_kwargs", "vllm_xargs",       "thinking_token_budget",
+    "use_beam_search", "suffix",         "logits_processors",    "prompt_embeds",
+    "functions",       "function_call",  "audio",                "structural_tag",
+    "vllm_xargs",      "web_search_options", "mm_processor_kwargs", "repetition_detection",
 };
 
 // null, false, 0, [], {} and "" ask for nothing.
@@ -100,20 +98,6 @@ bool read_stream_options(JsonReader& reader, JsonElement element, GenerationRequ
   return read_members<StreamOptions>(reader, object, kMembers, out.stream_options.emplace());
 }
 
-bool read_response_format(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  simdjson::dom::object object;
-  if (element.get(object)) return reader.expected("an object", element);
-  JsonElement type;
-  if (object["type"].get(type)) return reader.fail("type is missing");
-  return reader.in_member("type", [&] {
-    if (!read(reader, type, out.response_format)) return false;
-    const auto& format = out.response_format;
-    return format == "text" || format == "json_object" || format == "json_schema" ||
-           format == "structural_tag" ||
-           reader.fail("must be text, json_object, json_schema or structural_tag");
-  });
-}
-
 bool read_transfer_params(JsonReader& reader, JsonElement element, GenerationRequest& out) {
   return read_raw_object(reader, element, out.kv_transfer_params);
 }
@@ -155,7 +139,8 @@ bool check_generation(JsonReader& reader, simdjson::dom::object object,
   if (request.prompt_logprobs && request.stream) {
     return fail_at("prompt_logprobs", "not available when stream is true");
   }
-  return check_best_of(reader, object, request) && check_ignored(reader, object, request);
+  return check_structured(reader, request) && check_best_of(reader, object, request) &&
+         check_ignored(reader, object, request);
 }
 
 bool check_logprobs(JsonReader& reader, std::string_view name, std::optional<std::int64_t> count) {

@@ -14,7 +14,22 @@ using ReadGeneration = bool (*)(JsonReader&, JsonElement, GenerationRequest&);
 bool read_stop(JsonReader& reader, JsonElement element, GenerationRequest& out);
 bool read_logit_bias(JsonReader& reader, JsonElement element, GenerationRequest& out);
 bool read_stream_options(JsonReader& reader, JsonElement element, GenerationRequest& out);
+// In parse_structured.cpp.
 bool read_response_format(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_structured_outputs(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_guided_json(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_guided_regex(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_guided_choice(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_guided_grammar(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_guided_whitespace(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_bad_words(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_thinking_budget(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_thinking_token_budget(JsonReader& reader, JsonElement element, GenerationRequest& out);
+// The request's member that it came in.
+std::string_view member_of(const OutputGrammar& grammar);
+// White space is free where there is JSON.
+bool check_structured(JsonReader& reader, const GenerationRequest& request);
+
 bool read_transfer_params(JsonReader& reader, JsonElement element, GenerationRequest& out);
 
 // JSON text of a member that goes elsewhere as it is.
@@ -64,6 +79,15 @@ constexpr std::array kSharedMembers = {
     JsonMember<T>{"return_tokens_as_token_ids",
                   read_member<&GenerationRequest::return_tokens_as_token_ids>},
     JsonMember<T>{"response_format", read_as<read_response_format>},
+    JsonMember<T>{"structured_outputs", read_as<read_structured_outputs>},
+    JsonMember<T>{"guided_json", read_as<read_guided_json>},
+    JsonMember<T>{"guided_regex", read_as<read_guided_regex>},
+    JsonMember<T>{"guided_choice", read_as<read_guided_choice>},
+    JsonMember<T>{"guided_grammar", read_as<read_guided_grammar>},
+    JsonMember<T>{"guided_whitespace_pattern", read_as<read_guided_whitespace>},
+    JsonMember<T>{"bad_words", read_as<read_bad_words>},
+    JsonMember<T>{"thinking_budget", read_as<read_thinking_budget>},
+    JsonMember<T>{"thinking_token_budget", read_as<read_thinking_token_budget>},
 };
 
 // After the tables: what they did not name, sorted into refused and ignored, and the checks between

@@ -1,5 +1,7 @@
 #include "engine/core/constraint_queue.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -8,7 +10,8 @@ namespace quire {
 namespace {
 
 constexpr int kThreads = 2;  // one slow grammar does not hold up all others
-constexpr std::size_t kMostKnown = 64;
+constexpr std::size_t kMostKnown = 64, kMostKnownBytes = 256u << 20;
+constexpr int kNiceness = 5;  // the step is more urgent
 
 }  // namespace
 
@@ -69,6 +72,7 @@ std::shared_ptr<ConstraintQueue::Job> ConstraintQueue::next_job(std::unique_lock
 }
 
 void ConstraintQueue::work(const std::stop_token& stop) {
+  [[maybe_unused]] const int niceness = ::nice(kNiceness);  // on Linux, of this thread
   while (true) {
     std::unique_lock lock(mutex_);
     const std::shared_ptr<Job> job = next_job(lock, stop);
@@ -89,12 +93,18 @@ void ConstraintQueue::work(const std::stop_token& stop) {
 
 void ConstraintQueue::finish(const Job& job, std::shared_ptr<const CompiledConstraint> constraint,
                              const Error& error) {
+  const std::size_t bytes = constraint == nullptr ? 0 : constraint->memory_bytes();
   {
     const std::lock_guard lock(mutex_);
     for (const RequestId request : job.waiting) done_.push_back({request, constraint, error});
     std::erase_if(jobs_, [&](const auto& other) { return other.get() == &job; });
-    if (constraint != nullptr) known_.push_back({job.spec, std::move(constraint)});
-    if (known_.size() > kMostKnown) known_.pop_front();
+    if (constraint != nullptr) known_.push_back({job.spec, std::move(constraint), bytes});
+    std::size_t together = 0;
+    for (const Known& known : known_) together += known.bytes;
+    while (!known_.empty() && (known_.size() > kMostKnown || together > kMostKnownBytes)) {
+      together -= known_.front().bytes;
+      known_.pop_front();
+    }
   }
   notify_();
 }

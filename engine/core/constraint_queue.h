@@ -1,6 +1,6 @@
 #pragma once
 // Compiles constraints beside the engine's steps. Equal specifications are compiled once, for
-// everyone who waits for them, and the latest few stay. Owned by the engine thread, which adds,
+// everyone who waits for them, and the latest few stay, by number and bytes. Owned by the engine thread, which adds,
 // cancels and takes; threads of its own compile.
 
 #include <condition_variable>
@@ -47,6 +47,7 @@ class ConstraintQueue {
   struct Known {
     ConstraintSpec spec;
     std::shared_ptr<const CompiledConstraint> constraint;
+    std::size_t bytes;  // when it was compiled
   };
 
   void work(const std::stop_token& stop);

@@ -10,7 +10,7 @@
 namespace quire::structured {
 namespace {
 
-constexpr std::size_t kFreshAbove = 64u << 20;
+constexpr std::size_t kFreshAbove = 16u << 20;
 
 constexpr std::pair<std::string_view, GrammarSpec::Kind> kKinds[] = {
     {"json_schema", GrammarSpec::Kind::json_schema},
@@ -41,7 +41,7 @@ struct CompiledGrammar::Parser {
   Parser(const GrammarSpec& spec, const GrammarContext& context, const std::stop_token& stop)
       : store(meter, context.limits), rules(store, context.limits) {
     meter.start(context.limits.compile_time, stop);
-    const RuleId root = build_rules(rules, spec, meter, context.limits);
+    const RuleId root = build_rules(rules, spec, meter, context);
     network.emplace(rules, root, meter, context.limits);
     start_states(context);
   }
@@ -137,9 +137,10 @@ bool GrammarMatcher::accept(TokenId token) {
   const Vocabulary& vocabulary = *grammar_->context_.vocabulary;
   if (finished_ || token < 0 || token >= vocabulary.size()) return false;
   const ParserState before = state_;
-  if (is_end(token)) {
-    if (!complete()) return false;
+  if (is_end(token) && complete()) {
     finished_ = true;
+  } else if (is_end(token) && !vocabulary.is_special(token)) {
+    return false;
   } else if (vocabulary.bytes(token).empty() || !accept_bytes(vocabulary.bytes(token))) {
     return false;
   }
@@ -175,12 +176,17 @@ void GrammarMatcher::fill_mask(std::span<std::uint32_t> words) {
     return;
   }
   parser.masks->fill(state_, words);
+  const Vocabulary& vocabulary = *grammar_->context_.vocabulary;
   const bool ends = parser.states->accepting(state_);
   for (const TokenId token : end_tokens_) {
     const auto id = static_cast<std::size_t>(token);
     if (id / 32 >= words.size()) continue;
     const std::uint32_t bit = 1u << id % 32;
-    words[id / 32] = ends ? words[id / 32] | bit : words[id / 32] & ~bit;
+    if (ends) {
+      words[id / 32] |= bit;
+    } else if (!vocabulary.is_special(token)) {
+      words[id / 32] &= ~bit;  // else the grammar names it: what ends a call may end the answer
+    }
   }
 }
 

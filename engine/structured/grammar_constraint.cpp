@@ -1,10 +1,15 @@
 #include "engine/structured/grammar_constraint.h"
 
+#include <algorithm>
+#include <boost/json.hpp>
+#include <chrono>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
 #include "engine/structured/compiled_grammar.h"
+#include "engine/structured/thinking_budget.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire::structured {
@@ -24,34 +29,98 @@ GrammarSpec spec_of(const ConstraintSpec& constraint) {
   return spec;
 }
 
+// What the masks of one request may cost the engine's thread, beyond which it ends: time for every
+// token, and some to begin with for what is found out once.
+constexpr std::chrono::nanoseconds kTimeForAll = std::chrono::milliseconds(300);
+constexpr std::chrono::nanoseconds kTimePerToken = std::chrono::microseconds(500);
+
 class Constraint : public TokenConstraint {
  public:
-  Constraint(std::shared_ptr<CompiledGrammar> grammar, std::span<const TokenId> end_tokens)
-      : words_(grammar->vocabulary()->words()), matcher_(std::move(grammar), end_tokens) {}
+  Constraint(std::shared_ptr<CompiledGrammar> grammar, std::shared_ptr<const ForcedClose> forced,
+             std::span<const TokenId> end_tokens)
+      : words_(grammar->vocabulary()->words()), matcher_(std::move(grammar), end_tokens) {
+    if (forced != nullptr) thinking_.emplace(std::move(forced));
+  }
 
   void fill(std::span<std::uint32_t> mask) const override {
-    matcher_.fill_mask(words_);
+    const auto from = ThreadClock::now();
+    try {
+      matcher_.fill_mask(words_);
+    } catch (const GrammarFailure& failure) {
+      throw Failure(Error{ErrorCode::invalid_argument, failure.what(), {}});
+    }
+    if (thinking_) force_close();
     for (std::size_t i = 0; i < mask.size(); ++i) mask[i] &= i < words_.size() ? words_[i] : 0;
+    spent_ = std::max(std::chrono::nanoseconds(0), spent_ + ThreadClock::now() - from - kTimePerToken);
+    if (spent_ > kTimeForAll) {
+      throw Failure(Error{ErrorCode::invalid_argument, "its masks take too long to compute", {}});
+    }
   }
-  bool accept(TokenId token) override { return matcher_.accept(token); }
-  void rollback(int num_tokens) override { matcher_.rollback(static_cast<std::size_t>(num_tokens)); }
+
+  bool accept(TokenId token) override {
+    if (!matcher_.accept(token)) return false;
+    if (thinking_) thinking_->accept(token);
+    return true;
+  }
+  void rollback(int num_tokens) override {
+    matcher_.rollback(static_cast<std::size_t>(num_tokens));
+    if (thinking_) thinking_->rollback(static_cast<std::size_t>(num_tokens));
+  }
   bool is_complete() const override { return matcher_.must_end(); }
 
  private:
+  void force_close() const {
+    const TokenId token = thinking_->forced();
+    if (token < 0) return;
+    const std::uint32_t bit = 1u << token % 32;
+    std::uint32_t& word = words_[static_cast<std::size_t>(token) / 32];
+    const bool allowed = (word & bit) != 0;
+    if (!allowed) return;
+    std::ranges::fill(words_, 0);
+    word = bit;
+  }
+
   mutable std::vector<std::uint32_t> words_;  // fill() is const and finds out more about the grammar
   mutable GrammarMatcher matcher_;
+  mutable std::chrono::nanoseconds spent_{0};  // more than the tokens' share
+  std::optional<ThinkingBudget> thinking_;
 };
 
 class Compiled : public CompiledConstraint {
  public:
-  explicit Compiled(std::shared_ptr<CompiledGrammar> grammar) : grammar_(std::move(grammar)) {}
+  Compiled(std::shared_ptr<CompiledGrammar> grammar, std::shared_ptr<const ForcedClose> forced)
+      : grammar_(std::move(grammar)), forced_(std::move(forced)) {}
   std::unique_ptr<TokenConstraint> start(std::span<const TokenId> end_tokens) const override {
-    return std::make_unique<Constraint>(grammar_, end_tokens);
+    return std::make_unique<Constraint>(grammar_, forced_, end_tokens);
   }
+  std::size_t memory_bytes() const override { return grammar_->memory_bytes(); }
 
  private:
   std::shared_ptr<CompiledGrammar> grammar_;
+  std::shared_ptr<const ForcedClose> forced_;
 };
+
+// Here, where nobody waits for it but its request.
+void find_first_mask(const std::shared_ptr<CompiledGrammar>& grammar) {
+  std::vector<std::uint32_t> words(grammar->vocabulary()->words());
+  GrammarMatcher matcher(grammar);
+  matcher.fill_mask(words);
+  matcher.fill_mask(words);  // what is asked for twice is kept
+}
+
+// Of a whole that fits nothing: the answer's, or that of the calls.
+std::string place_of(const ConstraintSpec& spec) {
+  if (spec.kind != ConstraintKind::structural_tag) return {};
+  boost::system::error_code error;
+  boost::json::parse_options options;
+  options.max_depth = 500;
+  const auto document = boost::json::parse(spec.text, error, {}, options);
+  if (error || !document.is_object()) return {};
+  const auto* answer = document.get_object().if_contains("answer");
+  if (answer == nullptr || !answer->is_object()) return "/tools";
+  const auto* place = answer->get_object().if_contains("place");
+  return place != nullptr && place->is_string() ? std::string(place->get_string()) : std::string();
+}
 
 class Compiler {
  public:
@@ -64,11 +133,20 @@ class Compiler {
       context_.warm();
     });
     try {
-      return std::make_shared<const Compiled>(CompiledGrammar::compile(spec_of(spec), context_, stop));
+      auto grammar = CompiledGrammar::compile(spec_of(spec), context_, stop);
+      find_first_mask(grammar);
+      std::shared_ptr<const ForcedClose> forced;
+      if (spec.kind == ConstraintKind::structural_tag) {
+        if (auto marks = thought_marks(spec.text)) {
+          forced = std::make_shared<const ForcedClose>(*marks, context_.vocabulary);
+        }
+      }
+      return std::make_shared<const Compiled>(std::move(grammar), std::move(forced));
     } catch (const GrammarFailure& failure) {
+      const std::string place = failure.pointer().empty() ? place_of(spec) : failure.pointer();
       std::string what = failure.what();
-      if (!failure.pointer().empty()) what += " (at " + failure.pointer() + ")";
-      throw Failure(Error{ErrorCode::invalid_argument, std::move(what), failure.pointer()});
+      if (!place.empty()) what += " (at " + place + ")";
+      throw Failure(Error{ErrorCode::invalid_argument, std::move(what), place});
     }
   }
 

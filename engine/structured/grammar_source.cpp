@@ -28,7 +28,9 @@ json::value parsed(const std::string& text) {
   return value;
 }
 
-ExprId choices(Rules& rules, const json::value& value) {
+}  // namespace
+
+ExprId choice_expression(Rules& rules, const json::value& value) {
   if (!value.is_array()) syntax("choice must be a list of strings");
   if (value.get_array().empty()) syntax("choice must not be empty");
   std::vector<std::string> texts;
@@ -40,38 +42,32 @@ ExprId choices(Rules& rules, const json::value& value) {
   return rules.lexeme(rules.store().literals(std::move(texts)));
 }
 
-ExprId regex(Rules& rules, const std::string& text) {
+ExprId regex_expression(Rules& rules, const std::string& text) {
   RegexStore& store = rules.store();
   const RegexId id = parse_pattern(store, text, PatternUse::whole, Spelling::plain);
   if (!store.alive(id)) throw GrammarFailure(GrammarErrorKind::unsatisfiable, "no text fits");
   return rules.lexeme(id);
 }
 
-}  // namespace
-
 RuleId build_rules(Rules& rules, const GrammarSpec& spec, Meter& meter,
-                   const GrammarLimits& limits) {
+                   const GrammarContext& context) {
   if (spec.kind == GrammarSpec::Kind::ebnf) return parse_ebnf(rules, spec.source);
   const RuleId root = rules.add_rule();
-  JsonStyle style(rules, spec.any_whitespace, spec.whitespace_pattern);
-  switch (spec.kind) {
-    case GrammarSpec::Kind::regex: rules.define(root, regex(rules, spec.source)); break;
-    case GrammarSpec::Kind::choice:
-      rules.define(root, choices(rules, parsed(spec.source)));
-      break;
-    case GrammarSpec::Kind::json_object: rules.define(root, any_object(rules, style)); break;
-    case GrammarSpec::Kind::json_schema: {
-      const json::value schema = parsed(spec.source);
-      rules.define(root, schema_expression(rules, style, schema, meter, limits));
-      break;
-    }
-    case GrammarSpec::Kind::structural_tag: {
-      const json::value tag = parsed(spec.source);
-      rules.define(root, structural_tag_expression(rules, style, tag, meter, limits));
-      break;
-    }
-    case GrammarSpec::Kind::ebnf: break;
+  if (spec.kind == GrammarSpec::Kind::structural_tag) {
+    rules.define(root, structural_tag_expression(rules, parsed(spec.source), meter, context));
+    return root;
   }
+  if (spec.kind == GrammarSpec::Kind::regex || spec.kind == GrammarSpec::Kind::choice) {
+    const bool is_regex = spec.kind == GrammarSpec::Kind::regex;
+    rules.define(root, is_regex ? regex_expression(rules, spec.source)
+                                : choice_expression(rules, parsed(spec.source)));
+    return root;
+  }
+  JsonStyle style(rules, spec.any_whitespace, spec.whitespace_pattern);
+  rules.define(root, spec.kind == GrammarSpec::Kind::json_object
+                         ? any_object(rules, style)
+                         : schema_expression(rules, style, parsed(spec.source), meter,
+                                             context.limits));
   return root;
 }
 

@@ -1,46 +1,73 @@
 #include "engine/structured/structural_tag.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 
-#include "engine/structured/regex/pattern.h"
+#include "engine/structured/grammar/ebnf.h"
+#include "engine/structured/grammar_source.h"
+#include "engine/structured/schema/json_style.h"
 #include "engine/structured/schema/schema_compiler.h"
+#include "engine/structured/tag_text.h"
 
 namespace quire::structured {
 namespace {
 
 namespace json = boost::json;
 
+// What a format of a type may hold beside "type" and "place".
+struct Known {
+  std::string_view type;
+  std::initializer_list<std::string_view> members;
+};
+constexpr std::string_view kText = "text";
+
 class TagCompiler {
  public:
-  TagCompiler(Rules& rules, JsonStyle& style, Meter& meter, const GrammarLimits& limits)
-      : rules_(rules), store_(rules.store()), style_(style), meter_(meter), limits_(limits) {
-    text_ = store_.repeat(chars_regex(store_, CharSet::all(), Spelling::plain), 0);
-    everything_ = store_.complement(kNothing);
-  }
+  TagCompiler(Rules& rules, JsonStyle& style, Meter& meter, const GrammarContext& context,
+              const json::value* answer)
+      : rules_(rules),
+        style_(style),
+        meter_(meter),
+        limits_(context.limits),
+        text_(rules.store(), context.vocabulary == nullptr
+                                 ? std::span<const std::string>()
+                                 : context.vocabulary->special_texts()),
+        answer_(answer) {}
 
-  ExprId document(const json::value& value) {
-    if (!value.is_object()) fault("a structural tag must be an object", "");
+  ExprId document(const json::value& value, const std::string& at) {
+    if (!value.is_object()) fault("a structural tag must be an object", at);
     const json::object& object = value.get_object();
-    if (const auto* format = object.if_contains("format")) return this->format(*format, "/format", {});
-    const auto triggers = strings(object, "triggers", "");
-    const json::array& structures = list(object, "structures", "");
+    if (const auto* format = object.if_contains("format")) {
+      return this->format(*format, at + "/format", {});
+    }
+    const auto triggers = strings(object, "triggers", at);
+    const json::array& structures = list(object, "structures", at);
     std::vector<Tag> tags;
     for (std::size_t i = 0; i < structures.size(); ++i) {
-      const std::string at = "/structures/" + std::to_string(i);
-      if (!structures[i].is_object()) fault("must be an object", at);
+      const std::string one_at = at + "/structures/" + std::to_string(i);
+      if (!structures[i].is_object()) fault("must be an object", one_at);
       const json::object& one = structures[i].get_object();
-      const ExprId content = schema(member(one, "schema", at), at + "/schema");
-      tags.push_back({text(one, "begin", at), content, text(one, "end", at)});
+      const ExprId content = schema(member(one, "schema", one_at), one_at + "/schema");
+      tags.push_back({text(one, "begin", one_at), content, text(one, "end", one_at)});
     }
-    return triggered(triggers, tags, false, false, "");
+    return triggered({triggers, tags, false, false, Over::characters}, at);
   }
 
  private:
+  using Over = TagText::Over;
   struct Tag {
     std::string begin;
     ExprId content;
     std::string end;
+  };
+  struct Triggered {
+    std::vector<std::string> triggers;
+    std::vector<Tag> tags;
+    bool at_least_one;
+    bool only_first;
+    Over over;
   };
 
   [[noreturn]] static void fault(const std::string& what, const std::string& at,
@@ -82,58 +109,52 @@ class TagCompiler {
     return value != nullptr && value->is_bool() && value->get_bool();
   }
 
-  ExprId schema(const json::value& value, const std::string& at) {
+  // What `make` refuses is refused with its place in the whole.
+  template <class Make>
+  static ExprId placed(const std::string& at, Make make) {
     try {
-      return schema_expression(rules_, style_, value, meter_, limits_);
+      return make();
     } catch (const GrammarFailure& failure) {
       throw GrammarFailure(failure.kind(), failure.what(), at + failure.pointer());
     }
   }
-
-  RegexId any_of_literals(const std::vector<std::string>& texts) {
-    return store_.literals(std::vector<std::string>(texts));
-  }
-  // Text in which none of them occurs.
-  RegexId without(const std::vector<std::string>& texts) {
-    if (texts.empty()) return text_;
-    const RegexId found = store_.concat({everything_, any_of_literals(texts), everything_});
-    return store_.all_of({text_, store_.complement(found)});
-  }
-  // Text up to and with `end`, none of `stops` before it.
-  RegexId until(const std::string& end, const std::vector<std::string>& stops) {
-    const RegexId one = store_.bytes(ByteSet::range(0, 255));
-    const RegexId early = store_.concat({everything_, any_of_literals(stops), one, everything_});
-    return store_.all_of({store_.concat(text_, store_.literal(end)), store_.complement(early)});
+  ExprId schema(const json::value& value, const std::string& at) {
+    return placed(at, [&] { return schema_expression(rules_, style_, value, meter_, limits_); });
   }
 
-  ExprId triggered(const std::vector<std::string>& triggers, const std::vector<Tag>& tags,
-                   bool at_least_one, bool only_first, const std::string& at) {
+  Over over(const json::object& object, const std::string& at) {
+    const auto* value = object.if_contains(kText);
+    if (value == nullptr || *value == "characters") return Over::characters;
+    if (*value == "bytes") return Over::bytes;
+    if (*value == "tokens") return Over::tokens;
+    fault("\"text\" must be characters, bytes or tokens", at + "/text");
+  }
+
+  ExprId triggered(const Triggered& wanted, const std::string& at) {
     std::vector<ExprId> marked;
-    std::vector<bool> used(tags.size());
-    for (const std::string& trigger : triggers) {
+    std::vector<bool> used(wanted.tags.size());
+    for (const std::string& trigger : wanted.triggers) {
       std::vector<ExprId> bodies;
-      for (std::size_t i = 0; i < tags.size(); ++i) {
-        if (tags[i].begin.rfind(trigger, 0) != 0) continue;
+      for (std::size_t i = 0; i < wanted.tags.size(); ++i) {
+        const Tag& tag = wanted.tags[i];
+        if (!tag.begin.starts_with(trigger)) continue;
         used[i] = true;
-        bodies.push_back(rules_.sequence(
-            {rules_.lexeme(store_.literal(tags[i].begin.substr(trigger.size()))), tags[i].content,
-             rules_.lexeme(store_.literal(tags[i].end))}));
+        bodies.push_back(whole({tag.begin.substr(trigger.size()), tag.content, tag.end}));
       }
       if (bodies.empty()) fault("no tag begins with the trigger \"" + trigger + '"', at + "/triggers");
-      marked.push_back(rules_.sequence(
-          {rules_.solid(until(trigger, triggers)), rules_.choice(bodies)}));
+      marked.push_back(
+          rules_.sequence({rules_.solid(text_.until(wanted.over, trigger, wanted.triggers)),
+                           rules_.choice(bodies)}));
     }
-    if (std::find(used.begin(), used.end(), false) != used.end()) {
+    if (std::ranges::find(used, false) != used.end()) {
       fault("a tag begins with none of the triggers", at + "/triggers");
     }
     const RuleId one = rules_.add_rule();
     rules_.define(one, rules_.choice(marked));
     const ExprId tag = rules_.call(one);
-    const ExprId rest = rules_.solid(without(triggers));
-    if (only_first) {
-      return at_least_one ? tag : rules_.choice({rest, tag});
-    }
-    const ExprId many = rules_.repeat(tag, at_least_one ? 1 : 0, kUnbounded);
+    const ExprId rest = rules_.solid(text_.without(wanted.over, wanted.triggers));
+    if (wanted.only_first) return wanted.at_least_one ? tag : rules_.choice({rest, tag});
+    const ExprId many = rules_.repeat(tag, wanted.at_least_one ? 1 : 0, kUnbounded);
     return rules_.sequence({many, rest});
   }
 
@@ -153,66 +174,160 @@ class TagCompiler {
     return result;
   }
   ExprId whole(const Tag& tag) {
-    return rules_.sequence({rules_.lexeme(store_.literal(tag.begin)), tag.content,
-                            rules_.lexeme(store_.literal(tag.end))});
+    return rules_.sequence({rules_.lexeme(text_.mark(tag.begin)), tag.content,
+                            rules_.lexeme(text_.mark(tag.end))});
+  }
+
+  static void check_members(const json::object& object, std::string_view type,
+                            const std::string& at) {
+    static const std::initializer_list<Known> kKnown = {
+        {"const_string", {"value"}},
+        {"answer", {}},
+        {"any_text", {"text", "not_beginning", "without"}},
+        {"json_schema", {"json_schema"}},
+        {"regex", {"pattern"}},
+        {"grammar", {"grammar"}},
+        {"choice", {"choice"}},
+        {"structural_tag", {"structural_tag"}},
+        {"sequence", {"elements"}},
+        {"or", {"elements"}},
+        {"tag", {"begin", "content", "end"}},
+        {"triggered_tags", {"triggers", "tags", "at_least_one", "stop_after_first", "text"}},
+        {"tags_with_separator", {"tags", "separator", "at_least_one", "stop_after_first"}}};
+    const auto known = std::ranges::find(kKnown, type, &Known::type);
+    if (known == kKnown.end()) {
+      fault("no format of type \"" + std::string(type) + '"', at + "/type",
+            GrammarErrorKind::unsupported);
+    }
+    for (const auto& [key, value] : object) {
+      if (key == "type" || key == "place") continue;
+      if (std::ranges::find(known->members, std::string_view(key)) != known->members.end()) continue;
+      fault("\"" + std::string(key) + "\" is not known here", at + '/' + std::string(key),
+            GrammarErrorKind::unsupported);
+    }
   }
 
   // `end`: what follows, which free text must not run over.
-  ExprId format(const json::value& value, const std::string& at, const std::string& end) {
+  ExprId format(const json::value& value, std::string at, const std::string& end) {
     if (!value.is_object()) fault("a format must be an object", at);
     const json::object& object = value.get_object();
     const std::string type = text(object, "type", at);
-    if (type == "const_string") return rules_.lexeme(store_.literal(text(object, "value", at)));
-    if (type == "any_text") {
-      return rules_.solid(end.empty() ? text_ : without({end}));
+    check_members(object, type, at);
+    if (object.contains("place")) at = text(object, "place", at);
+    const bool is_placed = object.contains("place");
+    const auto inside = [&](const char* key) { return is_placed ? at : at + '/' + key; };
+    if (type == "const_string") return rules_.lexeme(text_.mark(text(object, "value", at)));
+    if (type == "any_text") return any_text(object, at, end);
+    if (type == "answer" && answer_ != nullptr) return answer();
+    if (type == "json_schema") {
+      return schema(member(object, "json_schema", at), inside("json_schema"));
     }
-    if (type == "json_schema") return schema(member(object, "json_schema", at), at + "/json_schema");
+    if (type == "structural_tag") {
+      return document(member(object, "structural_tag", at), inside("structural_tag"));
+    }
+    if (type == "choice") {
+      return placed(inside("choice"),
+                    [&] { return choice_expression(rules_, member(object, "choice", at)); });
+    }
     if (type == "regex") {
-      return rules_.lexeme(parse_pattern(store_, text(object, "pattern", at), PatternUse::whole,
-                                         Spelling::plain));
+      return placed(inside("pattern"),
+                    [&] { return regex_expression(rules_, text(object, "pattern", at)); });
     }
-    if (type == "sequence" || type == "or") {
-      const json::array& items = list(object, "elements", at);
-      std::vector<ExprId> parts;
-      for (std::size_t i = 0; i < items.size(); ++i) {
-        const bool last = type == "or" || i + 1 == items.size();
-        parts.push_back(format(items[i], at + "/elements/" + std::to_string(i), last ? end : ""));
-      }
-      return type == "or" ? rules_.choice(parts) : rules_.sequence(parts);
+    if (type == "grammar") {
+      return placed(inside("grammar"), [&] {
+        return rules_.call(parse_ebnf(rules_, text(object, "grammar", at)));
+      });
     }
+    if (type == "sequence" || type == "or") return elements(object, type, at, end);
     if (type == "tag") return whole(tag(value, at));
     if (type == "triggered_tags") {
-      return triggered(strings(object, "triggers", at), tags(object, at),
-                       flag(object, "at_least_one"), flag(object, "stop_after_first"), at);
+      return triggered({strings(object, "triggers", at), tags(object, at),
+                        flag(object, "at_least_one"), flag(object, "stop_after_first"),
+                        over(object, at)},
+                       at);
     }
-    if (type == "tags_with_separator") {
-      std::vector<ExprId> parts;
-      for (const Tag& one : tags(object, at)) parts.push_back(whole(one));
-      const RuleId rule = rules_.add_rule();
-      rules_.define(rule, rules_.choice(parts));
-      const ExprId one = rules_.call(rule);
-      const ExprId separator = rules_.lexeme(store_.literal(text(object, "separator", at)));
-      const std::uint32_t most = flag(object, "stop_after_first") ? 0 : kUnbounded;
-      const ExprId some =
-          rules_.sequence({one, rules_.repeat(rules_.sequence({separator, one}), 0, most)});
-      return flag(object, "at_least_one") ? some : rules_.choice({rules_.empty(), some});
+    if (type == "tags_with_separator") return separated(object, at);
+    fault("\"answer\" stands in the document's format only", at);
+  }
+
+  // Where it comes up a second time it is the same rule.
+  ExprId answer() {
+    if (!answer_rule_) {
+      answer_rule_ = rules_.add_rule();
+      const json::value& value = *std::exchange(answer_, nullptr);
+      rules_.define(*answer_rule_, format(value, "/answer", {}));
+      answer_ = &value;
     }
-    fault("no format of type \"" + type + '"', at + "/type", GrammarErrorKind::unsupported);
+    return rules_.call(*answer_rule_);
+  }
+
+  ExprId any_text(const json::object& object, const std::string& at, const std::string& end) {
+    const Over kind = over(object, at);
+    if (object.contains("not_beginning")) {
+      return rules_.solid(text_.not_beginning(kind, strings(object, "not_beginning", at)));
+    }
+    if (object.contains("without")) {
+      return rules_.solid(text_.without(kind, strings(object, "without", at)));
+    }
+    return rules_.solid(end.empty() ? text_.any(kind) : text_.without(kind, {end}));
+  }
+
+  ExprId elements(const json::object& object, const std::string& type, const std::string& at,
+                  const std::string& end) {
+    const json::array& items = list(object, "elements", at);
+    std::vector<ExprId> parts;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const bool last = type == "or" || i + 1 == items.size();
+      parts.push_back(format(items[i], at + "/elements/" + std::to_string(i), last ? end : ""));
+    }
+    return type == "or" ? rules_.choice(parts) : rules_.sequence(parts);
+  }
+
+  ExprId separated(const json::object& object, const std::string& at) {
+    std::vector<ExprId> parts;
+    for (const Tag& one : tags(object, at)) parts.push_back(whole(one));
+    const RuleId rule = rules_.add_rule();
+    rules_.define(rule, rules_.choice(parts));
+    const ExprId one = rules_.call(rule);
+    const ExprId separator = rules_.lexeme(text_.mark(text(object, "separator", at)));
+    const std::uint32_t most = flag(object, "stop_after_first") ? 0 : kUnbounded;
+    const ExprId some =
+        rules_.sequence({one, rules_.repeat(rules_.sequence({separator, one}), 0, most)});
+    return flag(object, "at_least_one") ? some : rules_.choice({rules_.empty(), some});
   }
 
   Rules& rules_;
-  RegexStore& store_;
   JsonStyle& style_;
   Meter& meter_;
   const GrammarLimits& limits_;
-  RegexId text_, everything_;
+  TagText text_;
+  const json::value* answer_;  // the document's; in itself there is none
+  std::optional<RuleId> answer_rule_;
 };
+
+std::optional<std::string> text_member(const json::value& tag, const char* key) {
+  const auto* given = tag.is_object() ? tag.get_object().if_contains(key) : nullptr;
+  if (given == nullptr || !given->is_string()) return std::nullopt;
+  return std::string(given->get_string());
+}
+
+JsonStyle style_of(Rules& rules, const json::value& tag) {
+  const auto* any = tag.is_object() ? tag.get_object().if_contains("any_whitespace") : nullptr;
+  try {
+    return {rules, any == nullptr || *any != false, text_member(tag, "whitespace_pattern")};
+  } catch (const GrammarFailure& failure) {
+    throw GrammarFailure(failure.kind(), failure.what(),
+                         text_member(tag, "whitespace_place").value_or("/whitespace_pattern"));
+  }
+}
 
 }  // namespace
 
-ExprId structural_tag_expression(Rules& rules, JsonStyle& style, const json::value& tag,
-                                 Meter& meter, const GrammarLimits& limits) {
-  return TagCompiler(rules, style, meter, limits).document(tag);
+ExprId structural_tag_expression(Rules& rules, const json::value& tag, Meter& meter,
+                                 const GrammarContext& context) {
+  JsonStyle style = style_of(rules, tag);
+  const auto* answer = tag.is_object() ? tag.get_object().if_contains("answer") : nullptr;
+  return TagCompiler(rules, style, meter, context, answer).document(tag, "");
 }
 
 }  // namespace quire::structured

@@ -3,14 +3,22 @@
 
 #include <boost/json.hpp>
 
+#include "engine/structured/compiled_grammar.h"
 #include "engine/structured/grammar/rules.h"
-#include "engine/structured/schema/json_style.h"
 
 namespace quire::structured {
 
 // {"structures": [{"begin", "schema", "end"}], "triggers": […]}, or {"format": …} made of const_string,
-// any_text, json_schema, regex, sequence, or, tag, triggered_tags and tags_with_separator.
-ExprId structural_tag_expression(Rules& rules, JsonStyle& style, const boost::json::value& tag,
-                                 Meter& meter, const GrammarLimits& limits);
+// any_text, json_schema, regex, grammar, choice, structural_tag, sequence, or, tag, triggered_tags and
+// tags_with_separator. Beside what its peers know:
+//   "text" of any_text and triggered_tags: characters (the default), bytes or tokens, as TagText::Over;
+//   "not_beginning", "without" of any_text: texts that it must not begin with, or hold;
+//   "place" of a format: the JSON pointer that errors in it begin with, in place of its own;
+//   "answer" beside "format": what a format of type "answer" stands for;
+//   "thinking" beside "format": see thinking_budget.h;
+//   "any_whitespace": false and "whitespace_pattern" beside "format": how all JSON in it is written.
+// Marks may be special tokens. Throws GrammarFailure.
+ExprId structural_tag_expression(Rules& rules, const boost::json::value& tag, Meter& meter,
+                                 const GrammarContext& context);
 
 }  // namespace quire::structured

@@ -16,6 +16,7 @@
 //
 // A mask is u32 words over the vocabulary: bit t % 32 of word t / 32 is token t, set: allowed.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -56,6 +57,8 @@ class CompiledConstraint {
   // Of a request that ends with one of end_tokens: they are the model's, without the request's own
   // stop tokens.
   virtual std::unique_ptr<TokenConstraint> start(std::span<const TokenId> end_tokens) const = 0;
+  // What it holds, for who keeps several.
+  virtual std::size_t memory_bytes() const { return 0; }
 };
 
 // Called on worker threads, several at a time. A Failure (invalid_argument: what is wrong with the

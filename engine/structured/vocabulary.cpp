@@ -1,6 +1,7 @@
 #include "engine/structured/vocabulary.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "text/tokenizer/tokenizer.h"
 
@@ -77,6 +78,10 @@ Vocabulary::Vocabulary(std::vector<std::string> bytes, std::vector<TokenId> end_
       next_same_[static_cast<std::size_t>(sorted[i - 1].second)] = sorted[i].second;
     }
   }
+  for (const auto& [text, id] : sorted) {
+    if (text.size() > 1 && text.front() == kSpecial) special_texts_.emplace_back(text.substr(1));
+  }
+  std::ranges::stable_sort(special_texts_, std::greater(), &std::string::size);
   all_ = std::make_unique<const TokenTrie>(sorted);
   find_plain(sorted);
 }
@@ -107,7 +112,13 @@ std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer,
                                                  std::span<const TokenId> end_tokens) {
   std::vector<std::string> bytes(static_cast<std::size_t>(tokenizer.vocab_size()));
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (!tokenizer.is_special(id)) bytes[static_cast<std::size_t>(id)] = tokenizer.token_bytes(id);
+    std::string& own = bytes[static_cast<std::size_t>(id)];
+    if (tokenizer.is_special(id)) {
+      own = kSpecial + std::string(tokenizer.id_to_token(id));
+    } else {
+      own = tokenizer.token_bytes(id);
+      if (own.find(kSpecial) != own.npos) own.clear();  // no text needs it, and it must not pass for one
+    }
   }
   return std::make_shared<const Vocabulary>(
       std::move(bytes), std::vector<TokenId>(end_tokens.begin(), end_tokens.end()));

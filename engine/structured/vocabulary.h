@@ -45,7 +45,11 @@ class TokenTrie {
 
 class Vocabulary {
  public:
-  // `bytes[id]` empty: the token is never allowed (special tokens, holes).
+  // Before the text of a special token stands this byte, which no text has: a grammar that names the
+  // token allows it, and nothing else does.
+  static constexpr char kSpecial = '\xff';
+
+  // `bytes[id]` empty: the token is never allowed.
   Vocabulary(std::vector<std::string> bytes, std::vector<TokenId> end_tokens);
   static std::shared_ptr<const Vocabulary> of(const Tokenizer& tokenizer,
                                               std::span<const TokenId> end_tokens);
@@ -60,6 +64,9 @@ class Vocabulary {
   std::span<const std::uint32_t> plain(std::uint32_t chars) const;
   std::uint32_t longest_plain() const { return static_cast<std::uint32_t>(plain_.size()); }
   const TokenTrie& others() const { return *others_; }
+  // The texts of special tokens, without kSpecial; longer ones first.
+  std::span<const std::string> special_texts() const { return special_texts_; }
+  bool is_special(TokenId id) const { return bytes(id).starts_with(kSpecial); }
   TokenId next_same(TokenId id) const { return next_same_[static_cast<std::size_t>(id)]; }
 
  private:
@@ -68,6 +75,7 @@ class Vocabulary {
   std::vector<std::string> bytes_;
   std::vector<TokenId> end_tokens_;
   std::vector<TokenId> next_same_;
+  std::vector<std::string> special_texts_;
   std::unique_ptr<const TokenTrie> all_, others_;
   std::vector<std::vector<std::uint32_t>> plain_;  // by their most characters, from 1
 };

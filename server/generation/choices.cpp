@@ -105,12 +105,6 @@ Result<void> check_request(const openapi::GenerationRequest& request, const AppS
                  fmt::format("The model `{}` does not exist.", request.model.substr(0, 200)),
                  "model"};
   }
-  if (request.response_format != "text") {
-    return Error{
-        ErrorCode::unsupported,
-        fmt::format("response_format {} is not supported by this server", request.response_format),
-        "response_format"};
-  }
   if (!request.unsupported.empty()) {
     const std::string& name = request.unsupported.front();
     return Error{ErrorCode::unsupported, name + " is not supported by this server", name};
@@ -166,6 +160,8 @@ Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, Ap
   if (!params) return params.error();
   params->logprobs = plan.logprobs;
   params->prompt_logprobs = plan.prompt_logprobs;
+  params->constraint = plan.constraint;
+  params->bad_words = plan.bad_words;
   const auto prompt_end = std::span(prompt).last(std::min(prompt.size(), ChoiceText::kPromptEnd));
 
   const auto n = static_cast<int>(request.n);

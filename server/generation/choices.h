@@ -40,6 +40,8 @@ struct ChoicePlan {
   std::optional<int> logprobs{};
   std::optional<int> prompt_logprobs{};
   std::optional<std::int64_t> default_max_tokens{};
+  std::optional<ConstraintSpec> constraint{};
+  std::vector<TokenWord> bad_words{};
 };
 
 // Cuts the prompt from its left to truncate_prompt_tokens.

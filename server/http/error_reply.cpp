@@ -37,10 +37,11 @@ const Row& row_of(ErrorCode code) {
   return kTable.back();
 }
 
-// A JSON pointer to a member is, without its slash, the member's name.
+// A JSON pointer to a member is, without its slash, the member's name; to what lies deeper, itself.
 std::string_view param_of(const Error& error) {
   const std::string_view field = error.field;
-  return field.starts_with('/') ? field.substr(1) : field;
+  const bool is_member = field.starts_with('/') && field.find('/', 1) == field.npos;
+  return is_member ? field.substr(1) : field;
 }
 
 std::string body_of(const Error& error, const Row& row) {

@@ -4,6 +4,7 @@
 
 #include "openapi/dto_json.h"
 #include "server/generation/chat_sinks.h"
+#include "server/generation/constraint_params.h"
 #include "server/http/error_reply.h"
 #include "server/routes/routes.h"
 
@@ -17,45 +18,59 @@ using openapi::ToolChoice;
 Result<void> check_tools(const ChatCompletionRequest& chat, const TextDefaults& defaults) {
   const auto choice = chat.tool_choice.value_or(ToolChoice::automatic);
   if (chat.tools.empty() || choice == ToolChoice::none) return {};
-  if (choice == ToolChoice::required || choice == ToolChoice::named) {
-    return Error{ErrorCode::unsupported,
-                 "tool_choice required and named functions need structured output, which this "
-                 "server does not offer; use auto",
-                 "tool_choice"};
-  }
   if (defaults.dialect || !chat.tool_choice) return {};
   return Error{ErrorCode::invalid_argument,
-               "tool_choice auto needs a tool parser; start the server with "
-               "--enable-auto-tool-choice and --tool-call-parser",
+               "tool_choice needs a tool parser, and the chat template shows none; start the "
+               "server with --tool-call-parser",
                "tool_choice"};
 }
 
-ChoicePlan plan_for(const ChatCompletionRequest& chat, const TextPipeline& text,
-                    bool starts_thinking) {
+void set_format(const ChatCompletionRequest& chat, const TextPipeline& text, bool starts_thinking,
+                ChoiceTextOptions& options) {
   const TextDefaults& defaults = text.defaults();
-  ChoicePlan plan(chat);
-  plan.text.one_tool_call = !chat.parallel_tool_calls;
-  plan.text.wants_logprobs = chat.logprobs;
   const bool calls =
       defaults.dialect && !chat.tools.empty() && chat.tool_choice != ToolChoice::none;
-  if (defaults.reasoning || calls) {
-    OutputFormat& format = plan.text.format.emplace();
-    format.dialect = defaults.dialect;
-    format.calls = calls;
-    format.reasoning = defaults.reasoning;
-    format.starts_inside = starts_thinking;
-    if (calls) format.types = std::make_shared<ToolTypes>(chat.tools);
-    plan.text.shown_specials = text.markup(calls);
-  }
+  if (!defaults.reasoning && !calls) return;
+  OutputFormat& format = options.format.emplace();
+  format.dialect = defaults.dialect;
+  format.calls = calls;
+  format.reasoning = defaults.reasoning;
+  format.starts_inside = starts_thinking;
+  if (calls) format.types = std::make_shared<ToolTypes>(chat.tools);
+  options.shown_specials = text.markup(calls);
+}
+
+Result<void> fill_plan(const ChatCompletionRequest& chat, const TextPipeline& text,
+                       bool starts_thinking, ChoicePlan& plan) {
+  plan.text.one_tool_call = !chat.parallel_tool_calls;
+  plan.text.wants_logprobs = chat.logprobs;
   if (chat.logprobs) plan.logprobs = static_cast<int>(chat.top_logprobs);
-  return plan;
+  set_format(chat, text, starts_thinking, plan.text);
+  auto constraint = chat_constraint(chat, plan.text.format.value_or(OutputFormat()));
+  if (!constraint) return constraint.error();
+  plan.constraint = std::move(*constraint);
+  auto words = bad_words(chat.bad_words, text.tokenizer());
+  if (!words) return words.error();
+  plan.bad_words = std::move(*words);
+  return {};
+}
+
+bool is_long(const ChatCompletionRequest& chat) {
+  return text_size(chat) > kLongText || constraint_size(chat) > kLongText;
+}
+
+awaitable<Result<void>> plan_for(const ChatCompletionRequest& chat, AppState& app,
+                                 bool starts_thinking, ChoicePlan& plan) {
+  if (!is_long(chat)) co_return fill_plan(chat, app.text, starts_thinking, plan);
+  Result<void> filled;
+  co_await run_on(app.worker, [&] { filled = fill_plan(chat, app.text, starts_thinking, plan); });
+  co_return filled;
 }
 
 awaitable<Result<ChatPrompt>> prompt_of(const ChatCompletionRequest& chat, AppState& app) {
   const std::int64_t limit = prompt_limit(chat, app);
   // What a template of the client's own takes is anybody's guess.
-  const bool is_long = text_size(chat) > kLongText || chat.chat_template;
-  if (!is_long) co_return app.text.chat_prompt(chat, limit);
+  if (!is_long(chat) && !chat.chat_template) co_return app.text.chat_prompt(chat, limit);
   Result<ChatPrompt> prompt = Error{};
   co_await run_on(app.worker, [&] { prompt = app.text.chat_prompt(chat, limit); });
   co_return prompt;
@@ -89,7 +104,10 @@ awaitable<void> post_chat_completions(Exchange& exchange, AppState& app) {
     options.echo = chat->messages.back().content.value_or("");
   }
   if (options.return_token_ids) options.prompt_ids = prompt->ids;
-  const ChoicePlan plan = plan_for(*chat, app.text, prompt->starts_thinking);
+  ChoicePlan plan(*chat);
+  if (const auto ok = co_await plan_for(*chat, app, prompt->starts_thinking, plan); !ok) {
+    co_return co_await exchange.reply(error_reply(ok.error()));
+  }
   std::vector<Choice> choices;  // ~Generation() aborts in the engine on every way out
   if (const auto ok = submit_choices(plan, exchange, app, 0, std::move(prompt->ids), choices);
       !ok) {

@@ -5,6 +5,7 @@
 
 #include "openapi/dto_json.h"
 #include "server/generation/completion_sinks.h"
+#include "server/generation/constraint_params.h"
 #include "server/http/error_reply.h"
 #include "server/routes/routes.h"
 
@@ -16,8 +17,8 @@ using openapi::CompletionRequest;
 
 constexpr std::int64_t kDefaultMaxTokens = 16;
 
-ChoicePlan plan_for(const CompletionRequest& request) {
-  ChoicePlan plan(request);
+Result<void> fill_plan(const CompletionRequest& request, const Tokenizer& tokenizer,
+                       ChoicePlan& plan) {
   plan.text.wants_logprobs = request.logprobs.has_value();
   plan.default_max_tokens = kDefaultMaxTokens;
   if (request.logprobs) plan.logprobs = static_cast<int>(*request.logprobs);
@@ -25,7 +26,14 @@ ChoicePlan plan_for(const CompletionRequest& request) {
     plan.prompt_logprobs = std::max(plan.prompt_logprobs.value_or(0), *plan.logprobs);
   }
   plan.text.prompt_only = request.echo && request.max_tokens == 0;
-  return plan;
+  if (plan.text.prompt_only) return {};
+  auto constraint = text_constraint(request);
+  if (!constraint) return constraint.error();
+  plan.constraint = std::move(*constraint);
+  auto words = bad_words(request.bad_words, tokenizer);
+  if (!words) return words.error();
+  plan.bad_words = std::move(*words);
+  return {};
 }
 
 using Prompts = std::vector<std::vector<TokenId>>;
@@ -106,7 +114,10 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
     options.first_tokens =
         first_tokens_of(*prompts, app.text.tokenizer(), request->return_tokens_as_token_ids);
   }
-  const ChoicePlan plan = plan_for(*request);
+  ChoicePlan plan(*request);
+  if (const auto ok = fill_plan(*request, app.text.tokenizer(), plan); !ok) {
+    co_return co_await exchange.reply(error_reply(ok.error()));
+  }
   std::vector<Choice> choices;
   for (std::size_t i = 0; i < prompts->size(); ++i) {
     const auto ok =

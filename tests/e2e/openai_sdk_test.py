@@ -60,6 +60,52 @@ def check_tools(client):
     assert client.chat.completions.create(model=MODEL, messages=again, tools=TOOLS).choices[0].message.content
 
 
+def check_parse(client):
+    import enum
+    import pydantic
+
+    class Unit(enum.Enum):
+        celsius, kelvin = "C", "K"
+
+    class Place(pydantic.BaseModel):
+        city: str = pydantic.Field(max_length=9)
+        height: float | None
+
+    class Report(pydantic.BaseModel):
+        place: Place
+        unit: Unit
+        hours: list[int] = pydantic.Field(max_length=2)
+        next: "Report | None"
+
+    class GetWeather(pydantic.BaseModel):
+        place: Place
+        days: int = pydantic.Field(ge=1, le=9)
+
+    ask = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    whole = 0
+    for seed in range(6):
+        try:
+            reply = client.chat.completions.parse(model=MODEL, messages=ask, response_format=Report, seed=seed, max_tokens=300,
+                                                  temperature=seed / 5)
+        except openai.LengthFinishReasonError:  # white space without end, say
+            continue
+        report = reply.choices[0].message.parsed
+        assert isinstance(report, Report) and isinstance(report.place, Place), reply
+        whole += 1
+    assert whole, "no report came to its end"
+    tools = [openai.pydantic_function_tool(GetWeather, name="get_weather")]
+    for seed in range(4):
+        reply = client.chat.completions.parse(model=MODEL, messages=ask, tools=tools, tool_choice="required", seed=seed,
+                                              parallel_tool_calls=False, temperature=0)
+        call = reply.choices[0].message.tool_calls[0]
+        assert isinstance(call.function.parsed_arguments, GetWeather), call
+    with client.chat.completions.stream(model=MODEL, messages=ask, tools=tools, tool_choice="required", temperature=0,
+                                        parallel_tool_calls=False) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_completion().choices[0].message.tool_calls[0]
+    assert "tool_calls.function.arguments.delta" in kinds and isinstance(final.function.parsed_arguments, GetWeather), (kinds, final)
+
+
 def check_reasoning(client):
     reply = client.chat.completions.create(model=MODEL, messages=SUM, temperature=0,
                                            extra_body={"chat_template_kwargs": {"enable_thinking": True}})
@@ -76,7 +122,10 @@ def check_completions(client):
 
 def check_errors(client):
     for wrong, error in ((dict(model="none"), openai.NotFoundError), (dict(temperature=-1), openai.BadRequestError),
-                         (dict(messages=[]), openai.BadRequestError)):
+                         (dict(messages=[]), openai.BadRequestError),
+                         (dict(tool_choice="required"), openai.BadRequestError),
+                         (dict(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "x"}}}),
+                          openai.BadRequestError)):
         try:
             client.chat.completions.create(**{**dict(model=MODEL, messages=SUM), **wrong})
         except error as e:
@@ -89,7 +138,7 @@ def main():
     client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="none", max_retries=0, timeout=60)
     assert MODEL in [m.id for m in client.models.list()]
     assert client.models.retrieve(MODEL).id == MODEL
-    for check in (check_chat, check_stream, check_tools, check_reasoning, check_completions, check_errors):
+    for check in (check_chat, check_stream, check_tools, check_parse, check_reasoning, check_completions, check_errors):
         check(client)
         print(check.__name__, "ok")
 

@@ -154,6 +154,27 @@ TEST_CASE("a wrong chat request is refused with the place that is wrong", "[open
       {kMessages + R"(,"response_format":{"type":"poem"})",
        "response_format.type | response_format.type: must be text, json_object, json_schema or "
        "structural_tag"},
+      {kMessages + R"(,"response_format":{"type":"json_schema"})",
+       "response_format | response_format: json_schema is missing"},
+      {kMessages + R"(,"response_format":{"type":"json_schema","json_schema":{"name":"x"}})",
+       "response_format.json_schema | response_format.json_schema: schema is missing"},
+      {kMessages + R"(,"response_format":{"type":"json_schema","json_schema":{"schema":[]}})",
+       "response_format.json_schema.schema | response_format.json_schema.schema: expected an "
+       "object, got an array"},
+      {kMessages + R"(,"structured_outputs":{"regex":"a"},"guided_choice":["b"])",
+       "guided_choice | guided_choice: contradicts structured_outputs/regex: an answer has one "
+       "form"},
+      {kMessages + R"(,"structured_outputs":{"json":"{"})",
+       "structured_outputs.json | structured_outputs.json: is not JSON"},
+      {kMessages + R"(,"structured_outputs":{"whitespace_pattern":" "})",
+       "structured_outputs | structured_outputs: one of json, regex, choice, grammar, json_object "
+       "and structural_tag is required"},
+      {kMessages + R"(,"guided_regex":"a","guided_whitespace_pattern":" ")",
+       "guided_whitespace_pattern | guided_whitespace_pattern: white space is ruled where the "
+       "answer is JSON only"},
+      {kMessages + R"(,"bad_words":[" "])", "bad_words | bad_words: a word must not be empty"},
+      {kMessages + R"(,"thinking_budget":-2)",
+       "thinking_budget | thinking_budget: must be at least 0, or -1 (no limit)"},
       {kMessages + R"(,"continue_final_message":true)",
        "continue_final_message | continue_final_message: cannot be true while "
        "add_generation_prompt is true "
@@ -181,11 +202,38 @@ TEST_CASE("what is not JSON is refused", "[openapi][parse]") {
 TEST_CASE("what is not offered is noted, not dropped", "[openapi][parse]") {
   const auto chat = parse_chat_completion(
       "{" + kMessages +
-      R"(,"guided_json":{"type":"object"},"best_of":1,"bad_words":[],"suffix":"s","prompt_logprobs":null})");
+      R"(,"prompt_embeds":"x","best_of":1,"bad_words":[],"suffix":"s","prompt_logprobs":null})");
   REQUIRE(chat.has_value());
-  CHECK(chat->unsupported == std::vector<std::string>{"suffix", "guided_json"});
+  CHECK(chat->unsupported == std::vector<std::string>{"suffix", "prompt_embeds"});
   const auto beams = parse_completion(R"({"prompt":"a","use_beam_search":1,"n":2,"best_of":3})");
   CHECK(beams->unsupported == std::vector<std::string>{"use_beam_search", "best_of"});
+}
+
+TEST_CASE("an answer's form has many names", "[openapi][parse]") {
+  const auto grammar = [](const std::string& members) {
+    const auto chat = parse_chat_completion("{" + kMessages + "," + members + "}");
+    INFO(members);
+    REQUIRE(chat.has_value());
+    if (!chat->grammar) return std::string("none");
+    return std::to_string(static_cast<int>(chat->grammar->kind)) + " " + chat->grammar->place + " " +
+           chat->grammar->text;
+  };
+  CHECK(grammar(R"("response_format":{"type":"text"})") == "none");
+  CHECK(grammar(R"("response_format":{"type":"json_object"})") ==
+        R"(0 /response_format {"type":"object"})");
+  CHECK(grammar(R"("response_format":{"type":"json_schema","json_schema":)"
+                R"({"name":"n","strict":true,"schema":{"enum":[12345678901,0.10]}}})")
+            .starts_with("0 /response_format/json_schema/schema {"));
+  CHECK(grammar(R"("response_format":{"type":"structural_tag","format":{}})")
+            .starts_with("4 /response_format {"));
+  CHECK(grammar(R"("structured_outputs":{"json":"{\"type\": \"null\"}"})") ==
+        R"(0 /structured_outputs/json {"type":"null"})");
+  CHECK(grammar(R"("structured_outputs":{"choice":["a"]})") ==
+        R"(2 /structured_outputs/choice ["a"])");
+  CHECK(grammar(R"("guided_regex":"a+")") == "1 /guided_regex a+");
+  CHECK(grammar(R"("guided_grammar":"root ::= x")") == "3 /guided_grammar root ::= x");
+  CHECK(grammar(R"("structured_outputs":{"json_object":true,"disable_any_whitespace":true})") ==
+        R"(0 /structured_outputs/json_object {"type":"object"})");
 }
 
 TEST_CASE("a completion's prompt has four forms", "[openapi][parse]") {

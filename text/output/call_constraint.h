@@ -1,29 +1,49 @@
 #pragma once
-// What a model has to write so that it calls a tool, in its dialect: a structural tag, as
-// engine/structured reads it, made of the same lines that the parser reads calls by.
+// The rows of calls that a dialect knows, as parts of a structural tag: made of the same lines that
+// the parser reads calls by.
 
 #include <string>
-#include <string_view>
+#include <vector>
 
+#include "text/output/constraint_nodes.h"
 #include "text/output/output_parser.h"
 
 namespace quire {
 
-enum class CallDemand : std::uint8_t {
-  strict,    // calls are the model's choice; those of strict functions obey their schema
-  required,  // at least one call, and nothing else after the reasoning
-};
+class CallConstraint {
+ public:
+  // A function that may be called.
+  struct Function {
+    std::string name;
+    jinja::Value parameters;  // its schema, or none
+    bool held = false;        // the arguments obey it; else they are what the dialect can write
+    std::string place;        // JSON pointer of the schema in the request
+  };
 
-struct CallConstraint {
-  CallDemand demand = CallDemand::required;
-  bool parallel = true;  // more than one call may come
-  std::string only{};    // the one function that may be called; empty: any
-};
+  // Lives no longer than the format's dialect. Text parameters of the dialects that write values
+  // bare are held to their enum, else free.
+  CallConstraint(const OutputFormat& format, std::vector<Function> functions, bool parallel);
 
-// JSON text {"format": …}; empty where nothing has to be constrained (strict, and no function is).
-// `tools`: the request's list, which is right. The format says what the dialect and the reasoning
-// are. Text parameters of the dialects that write values bare are held to their enum, else free.
-std::string call_constraint(const OutputFormat& format, std::string_view tools,
-                            const CallConstraint& wanted);
+  // At least one call and nothing else.
+  jinja::Value required() const;
+  // Any text; a call that it begins is held from there on.
+  jinja::Value automatic() const;
+
+ private:
+  jinja::Value row(bool begun) const;
+  jinja::Value calls(bool begun) const;
+  jinja::Value call(const Function& function, bool begun) const;
+  jinja::Value arguments(const Function& function, CallPart::Kind kind) const;
+  jinja::Value parameters(const Function& function) const;
+  jinja::Value parameter(const Function& function, const std::string& name,
+                         const jinja::Value& property) const;
+  std::string begin() const;
+  std::vector<std::string> call_openings() const;
+
+  const OutputFormat& output_;
+  CallFormat format_;
+  std::vector<Function> functions_;
+  bool parallel_;
+};
 
 }  // namespace quire

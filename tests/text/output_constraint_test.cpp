@@ -1,6 +1,6 @@
 // What the constraint of a required call allows is what the parser reads as that call.
 
-#include "text/output/call_constraint.h"
+#include "text/output/output_constraint.h"
 
 #include <catch2/catch.hpp>
 #include <random>
@@ -43,7 +43,8 @@ class Writer {
     if (type == "const_string") return member(format, "value").string();
     if (type == "any_text") return "Ünïcode < 3";
     if (type == "json_schema") return json(member(format, "json_schema"));
-    if (type == "regex") return member(format, "pattern").string() == "\\s*" ? "\n\n" : "Hello";
+    if (type == "answer") return "The answer.";
+    if (type == "regex") return matching(member(format, "pattern").string());
     if (type == "sequence") {
       std::string text;
       for (const Value& one : member(format, "elements").items()) text += write(one);
@@ -55,6 +56,8 @@ class Writer {
              member(format, "end").string();
     }
     if (type == "tags_with_separator") {
+      const Value least = member(format, "at_least_one");
+      if (!least.boolean() && random_() % 2 == 0) return "";
       std::string text = write(pick(member(format, "tags")));
       while (random_() % 2 == 0) {
         text += member(format, "separator").string() + write(pick(member(format, "tags")));
@@ -66,6 +69,13 @@ class Writer {
   }
 
  private:
+  static std::string matching(const std::string& pattern) {
+    if (pattern.starts_with("[ ")) return "\n\n";
+    if (pattern.starts_with("[0-9]")) return "7";
+    if (pattern.ends_with("=")) return "key=";
+    return "key";
+  }
+
   const Value& pick(const Value& list) { return list.items()[random_() % list.items().size()]; }
 
   std::string json(const Value& schema) {
@@ -90,8 +100,11 @@ class Writer {
   std::mt19937 random_;
 };
 
-std::string constraint(const OutputFormat& format, const CallConstraint& wanted) {
-  return call_constraint(format, kTools, wanted);
+std::string constraint(const OutputFormat& format, OutputDemand demand = {},
+                       CallDemand calls = CallDemand::required, std::string_view tools = kTools) {
+  demand.calls = calls;
+  demand.tools = tools;
+  return output_constraint(format, demand);
 }
 
 std::string write(const std::string& constraint, unsigned seed) {
@@ -112,7 +125,7 @@ TEST_CASE("what a required call may be written as is read as calls alone", "[tex
       OutputFormat format =
           format_of(dialect, dialect.channels ? nullptr : find_reasoning_format("think"));
       format.starts_inside = inside && !dialect.channels;
-      const std::string allowed = constraint(format, {});
+      const std::string allowed = constraint(format);
       for (unsigned seed = 0; seed < 40; ++seed) {
         const std::string text = write(allowed, seed);
         INFO(dialect.name << " " << text);
@@ -146,15 +159,57 @@ TEST_CASE("one function, and one call", "[text][constraint]") {
 TEST_CASE("strict functions bind a call from where it begins, and nothing else",
           "[text][constraint]") {
   const OutputFormat format = format_of(*find_dialect("hermes"));
-  const std::string strict = constraint(format, {.demand = CallDemand::strict});
+  const std::string strict = constraint(format, {}, CallDemand::automatic);
   CHECK(strict.find(R"("triggers": ["<tool_call>"])") != std::string::npos);
   CHECK(strict.find(R"("city")") != std::string::npos);
-  CHECK(strict.find(R"("tags")") != std::string::npos);
   CHECK(strict.find("T\": {\"type\": \"string\"}") == std::string::npos);  // note is not strict
   const Parsed parsed = parse(format, {write(strict, 1)});
   CHECK(parsed.content == "Let me see.");
   CHECK(parsed.calls.size() == 1);
-  CHECK(call_constraint(format, R"([{"type": "function", "function": {"name": "f"}}])",
-                        {.demand = CallDemand::strict})
-            .empty());
+}
+
+TEST_CASE("a call of the model's own choice is read as one, whatever the dialect",
+          "[text][constraint]") {
+  for (const Dialect& dialect : dialects()) {
+    const OutputFormat format = format_of(dialect);
+    const std::string allowed = constraint(format, {}, CallDemand::automatic);
+    int called = 0;
+    for (unsigned seed = 0; seed < 40; ++seed) {
+      const std::string text = write(allowed, seed);
+      INFO(dialect.name << " " << text);
+      const Parsed parsed = parse(format, {text});
+      CHECK(parsed.complaint.empty());
+      for (const Call& call : parsed.calls) REQUIRE(JsonScanner::accepts(call.arguments));
+      called += parsed.calls.empty() ? 0 : 1;
+    }
+    CHECK(called > 0);
+  }
+}
+
+TEST_CASE("an answer's format comes after the thought, between the family's marks",
+          "[text][constraint]") {
+  for (const ReasoningFormat& reasoning : reasoning_formats()) {
+    for (const bool inside : {false, true}) {
+      OutputFormat format{.reasoning = &reasoning, .starts_inside = inside && !reasoning.channels};
+      OutputDemand demand;
+      demand.answer = R"({"type": "regex", "pattern": "x"})";
+      const std::string allowed = output_constraint(format, demand);
+      for (unsigned seed = 0; seed < 20; ++seed) {
+        const std::string text = write(allowed, seed);
+        INFO(reasoning.name << " " << text);
+        const Parsed parsed = parse(format, {text});
+        CHECK(parsed.content.ends_with("The answer."));
+        if (!reasoning.channels) CHECK(parsed.content == "The answer.");
+      }
+    }
+  }
+}
+
+TEST_CASE("where nothing is demanded nothing is constrained", "[text][constraint]") {
+  OutputFormat format{.reasoning = find_reasoning_format("think")};
+  CHECK(output_constraint(format, {}).empty());
+  CHECK(output_constraint({}, {.thinking_budget = 3}).empty());
+  const std::string budget = output_constraint(format, {.thinking_budget = 3});
+  CHECK(budget.find(R"("budget": 3)") != budget.npos);
+  CHECK(budget.find(R"("close": ["</think>"])") != budget.npos);
 }

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Structured output and constrained calls through a whole server with the shipped model, drawn wildly: what is demanded is what comes.
+
+    tests/e2e/structured_outputs_test.py build/release/app/quire
+"""
+import json
+import re
+import sys
+import urllib.error
+
+from serve_process import Server
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+ASK = [{"role": "user", "content": "What is the weather in Oslo?"}]
+SCHEMA = {"type": "object", "additionalProperties": False, "required": ["city", "days", "unit"], "properties": {
+    "city": {"type": "string", "maxLength": 12}, "days": {"type": "integer", "minimum": 1, "maximum": 14},
+    "unit": {"enum": ["C", "F"]}, "tags": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}}}
+WILD = dict(temperature=2.0, top_k=0, top_p=1.0, max_tokens=400)
+THINK = dict(thinking_budget=9)  # a wild model may begin to think, and would not end
+TIGHT = {"disable_any_whitespace": True}
+
+
+def tool(name, strict=False, **properties):
+    parameters = {"type": "object", "properties": properties, "required": list(properties)[:1], "additionalProperties": False}
+    return {"type": "function", "function": {"name": name, "strict": strict, "parameters": parameters}}
+
+
+TOOLS = [tool("get_weather", city={"type": "string", "maxLength": 9}, days={"type": "integer", "minimum": 1, "maximum": 9}),
+         tool("get_time", strict=True, zone={"enum": ["UTC", "CET"]})]
+
+
+def check(what, holds):
+    if not holds:
+        sys.exit(f"FAILED: {what}")
+
+
+def chat(server, **body):
+    return server.post(CHAT, messages=ASK, **WILD | THINK | body)["choices"][0]
+
+
+def fits(value):
+    return (isinstance(value["city"], str) and len(value["city"]) <= 12 and type(value["days"]) is int and 1 <= value["days"] <= 14
+            and value["unit"] in ("C", "F") and set(value) <= set(SCHEMA["properties"])
+            and all(type(tag) is bool for tag in value.get("tags", [])) and len(value.get("tags", [])) <= 3)
+
+
+def stream(server, path, **body):
+    events = server.ask(path, {"model": "m", "stream": True, **WILD, **THINK, **body}).split("\n\n")
+    return [json.loads(event[6:]) for event in events if event.startswith("data: {")]
+
+
+def schemas(server):
+    wanted = {"type": "json_schema", "json_schema": {"name": "weather", "strict": True, "schema": SCHEMA}}
+    for seed in range(20):
+        choice = chat(server, structured_outputs={"json": SCHEMA, **TIGHT}, seed=seed)
+        check(f"a value of the schema: {choice}", choice["finish_reason"] == "stop" and fits(json.loads(choice["message"]["content"])))
+    choice = chat(server, response_format=wanted, temperature=0)
+    check(f"response_format: {choice}", fits(json.loads(choice["message"]["content"])))
+    text = server.post(TEXT, prompt="A value: ", structured_outputs={"json": json.dumps(SCHEMA), **TIGHT}, **WILD)["choices"][0]["text"]
+    check(f"a completion, the schema as text: {text}", fits(json.loads(text)))
+    several = server.post(CHAT, messages=ASK, n=4, seed=3, logprobs=True, structured_outputs={"json": SCHEMA, **TIGHT}, **WILD, **THINK)["choices"]
+    values = [json.loads(c["message"]["content"]) for c in several]
+    check(f"each of n: {values}", len(values) == 4 and all(map(fits, values)) and len({json.dumps(v) for v in values}) > 1)
+    check("with log-probabilities", all(c["logprobs"]["content"] for c in several))
+    again = server.post(CHAT, messages=ASK, n=4, seed=3, structured_outputs={"json": SCHEMA, **TIGHT}, **WILD, **THINK)["choices"]
+    check("the same again with the same seed", [c["message"]["content"] for c in again] == [c["message"]["content"] for c in several])
+    pieces = stream(server, CHAT, messages=ASK, structured_outputs={"json": SCHEMA, **TIGHT}, seed=5)
+    whole = "".join(c["choices"][0]["delta"].get("content") or "" for c in pieces if c["choices"])
+    check(f"streamed: {whole}", fits(json.loads(whole)))
+    cut = chat(server, structured_outputs={"json": SCHEMA, **TIGHT}, max_tokens=3)
+    check(f"cut at the limit: {cut}", cut["finish_reason"] == "length" and '{"city":"'.startswith(cut["message"]["content"][:9]))
+    patient = chat(server, structured_outputs={"choice": ["yes", "no"]}, min_tokens=50)
+    check(f"min_tokens yields to the end: {patient}", patient["message"]["content"] in ("yes", "no"))
+    check("a stop string", chat(server, structured_outputs={"choice": ["yes"]}, stop=["es"])["message"]["content"] == "y")
+
+
+def other_kinds(server):
+    for body, pattern in (({"structured_outputs": {"regex": "[a-c]{4}-\\d\\d"}}, "[a-c]{4}-\\d\\d"),
+                          ({"structured_outputs": {"choice": ["red", "green\n", "é"]}}, "red|green\n|é"),
+                          ({"structured_outputs": {"grammar": 'root ::= "<" root ">" | "x" [0-9]'}}, "<*x[0-9]>*"),
+                          ({"guided_regex": "[xy]{3}"}, "[xy]{3}"),
+                          ({"guided_choice": ["one", "two"]}, "one|two"),
+                          ({"guided_grammar": 'root ::= ("a" | "b"){5}'}, "[ab]{5}"),
+                          ({"structured_outputs": {"structural_tag": {"format": {"type": "tag", "begin": "<n>", "end": "</n>",
+                            "content": {"type": "regex", "pattern": "\\d{2}"}}}}}, "<n>\\d\\d</n>")):
+        for path, ask in ((CHAT, {"messages": ASK}), (TEXT, {"prompt": "x"})):
+            choice = server.post(path, **ask, **WILD, **(THINK if path == CHAT else {}), **body)["choices"][0]
+            content = choice["text"] if path == TEXT else choice["message"]["content"]
+            if choice["finish_reason"] == "stop":
+                check(f"{body} gave {content!r}", re.fullmatch(pattern, content))
+    check("a guided schema", fits(json.loads(chat(server, guided_json=SCHEMA, temperature=0)["message"]["content"])))
+    value = chat(server, response_format={"type": "json_object"}, temperature=0)
+    if value["finish_reason"] == "stop":
+        check("any object", isinstance(json.loads(value["message"]["content"]), dict))
+    spaced = chat(server, structured_outputs={"json": {"enum": [[1, 2]]}, "whitespace_pattern": " "})["message"]["content"]
+    check(f"white space as the pattern says: {spaced!r}", spaced == "[ 1 , 2 ]")
+
+
+def thoughts(server):
+    think = dict(chat_template_kwargs={"enable_thinking": True}, structured_outputs={"json": SCHEMA, **TIGHT})
+    choice = server.post(CHAT, messages=ASK, **think, temperature=0, max_tokens=600)["choices"][0]
+    check(f"a thought, then the value: {choice}", choice["finish_reason"] == "length" or
+          choice["message"]["reasoning"] and fits(json.loads(choice["message"]["content"])))
+    for budget in (0, 1, 7):
+        for more in (think, think | {"structured_outputs": {"regex": "[0-9]{3}"}}, {"chat_template_kwargs": {"enable_thinking": True}}):
+            reply = server.post(CHAT, messages=ASK, **WILD, **more, thinking_budget=budget)
+            spent = reply["usage"]["completion_tokens_details"]["reasoning_tokens"]
+            check(f"budget {budget}: {reply}", spent <= budget + 6 and reply["choices"][0]["finish_reason"] in ("stop", "length"))
+            if more is think:
+                check("the value follows", fits(json.loads(reply["choices"][0]["message"]["content"])))
+
+
+def calls(server):
+    for seed in range(12):
+        choice = chat(server, tools=TOOLS, tool_choice="required", seed=seed)
+        made = choice["message"]["tool_calls"]
+        check(f"required: {choice}", made and (choice["finish_reason"] == "tool_calls" or choice["finish_reason"] == "length"))
+        for call in made[:-1] if choice["finish_reason"] == "length" else made:
+            arguments = json.loads(call["function"]["arguments"])
+            right = arguments["zone"] in ("UTC", "CET") if call["function"]["name"] == "get_time" else len(arguments["city"]) <= 9
+            check(f"arguments that fit: {call}", right)
+        named = chat(server, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "get_time"}}, seed=seed,
+                     parallel_tool_calls=False)
+        check(f"named: {named}", [c["function"]["name"] for c in named["message"]["tool_calls"]] == ["get_time"])
+        check("and only what fits", json.loads(named["message"]["tool_calls"][0]["function"]["arguments"])["zone"] in ("UTC", "CET"))
+    free = chat(server, tools=TOOLS, temperature=0)
+    check(f"auto: {free}", free["finish_reason"] == "tool_calls" and free["message"]["tool_calls"][0]["function"]["name"] == "get_weather")
+    pieces = stream(server, CHAT, messages=ASK, tools=TOOLS, tool_choice="required", parallel_tool_calls=False, seed=1)
+    deltas = [d for p in pieces if p["choices"] for d in p["choices"][0]["delta"].get("tool_calls") or []]
+    check(f"streamed: {deltas}", deltas[0]["function"]["name"] in ("get_weather", "get_time")
+          and json.loads("".join(d["function"]["arguments"] for d in deltas)))
+
+
+def bad_words(server):
+    plain = chat(server, temperature=0, max_tokens=40)["message"]["content"]
+    word = max(re.findall(r"[A-Za-z]{4,}", plain), key=len)
+    other = chat(server, temperature=0, max_tokens=40, bad_words=[word])["message"]["content"]
+    check(f"without {word!r}: {other!r}", word not in other and other != plain)
+
+
+def refusals(server):
+    def refused(param, path=CHAT, **body):
+        ask = {"messages": ASK} if path == CHAT else {"prompt": "x"}
+        try:
+            server.post(path, **ask, **body)
+        except urllib.error.HTTPError as error:
+            said = json.loads(error.read())["error"]
+            check(f"{body} is refused at {param}: {said}", error.code == 400 and said["param"] == param)
+        else:
+            check(f"{body} is refused", False)
+
+    def schema(s):
+        return {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": s}}}
+
+    at = "/response_format/json_schema/schema"
+    for more in ({}, {"stream": True}):
+        refused(at + "/properties/a/$dynamicRef", **schema({"properties": {"a": {"$dynamicRef": "#x"}}}), **more)
+        refused(at + "/properties/a~1b/type", **schema({"properties": {"a/b": {"type": "text"}}}), **more)
+        refused(at + "/items/pattern", **schema({"items": {"pattern": "(?=x)y"}}), **more)
+    refused("/structured_outputs/regex", structured_outputs={"regex": "(a)\\1"})
+    refused("/structured_outputs/regex", TEXT, structured_outputs={"regex": "(?<!a)b"})
+    refused("/structured_outputs/grammar", structured_outputs={"grammar": "start ::= x"})
+    refused("/guided_json/minimum", guided_json={"minimum": "1"})
+    refused("/structured_outputs/json", structured_outputs={"json": {"type": "object", "required": ["a"], "properties": {"a": {"type": "string", "enum": [1]}}}})
+    refused("structured_outputs.choice", structured_outputs={"choice": []})
+    refused("structured_outputs", structured_outputs={})
+    refused("structured_outputs.jsn", structured_outputs={"jsn": {}})
+    refused("structured_outputs.regex", structured_outputs={"json": {}, "regex": "a"})
+    refused("/structured_outputs/whitespace_pattern", structured_outputs={"json": {}, "whitespace_pattern": "("})
+    refused("response_format.json_schema", response_format={"type": "json_schema", "json_schema": {"name": "x"}})
+    refused("structured_outputs.choice", guided_regex="a", structured_outputs={"choice": ["b"]})
+    refused("/tools/0/function/parameters/properties/a/type", tools=[tool("f", a={"type": "poem"})], tool_choice="required")
+    refused("tool_choice", tool_choice="required")
+    refused("tool_choice.function.name", tools=TOOLS, tool_choice={"type": "function", "function": {"name": "fly"}})
+    refused("tools[1].function.name", tools=[TOOLS[0], TOOLS[0]])
+    refused("tools[0]", tools=[{"type": "function", "function": {"parameters": {}}}])
+    refused("response_format", tools=TOOLS, tool_choice="required", response_format={"type": "json_object"})
+    refused("thinking_budget", TEXT, thinking_budget=5)
+    big = {"anyOf": [{"type": "object", "properties": {f"k{i}": {"enum": list(range(i))}}} for i in range(300)]}
+    for _ in range(4):
+        big = {"allOf": [big, {"anyOf": [{"minProperties": 1}, {"maxProperties": 3}]}]}
+    refused(at, **schema(big))
+
+
+def main():
+    for flags in ((), ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}')):
+        with Server(sys.argv[1], "models/quire-tiny", *flags) as server:
+            schemas(server)
+            other_kinds(server)
+            thoughts(server)
+            calls(server)
+            bad_words(server)
+            if not flags:
+                refusals(server)
+            check("nothing is left behind", server.metric("vllm:num_requests_running") == 0)
+    print("structured: ok")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+#include "text/output/output_constraint.h"
+
+#include "jinja/values/json.h"
+#include "text/output/call_constraint.h"
+#include "text/output/json_scanner.h"
+
+namespace quire {
+
+using namespace constraint;
+
+namespace {
+
+// Enough to write JSON prettily; weak models would go on for ever.
+constexpr const char* kWhitespace = "(\\r?\\n)?[ \\t]{0,32}";
+
+constexpr const char* kAnalysis = "<|channel|>analysis<|message|>";
+constexpr const char* kNextMessage = "<|end|><|start|>assistant";
+
+bool has_channels(const OutputFormat& format) {
+  return (format.dialect != nullptr && format.dialect->channels) ||
+         (format.reasoning != nullptr && format.reasoning->channels);
+}
+
+bool is_strict(const Value& function) {
+  const Value strict = member(function, "strict");
+  return strict.is(Value::Kind::boolean) && strict.boolean();
+}
+
+std::vector<CallConstraint::Function> functions_of(const OutputDemand& demand) {
+  std::vector<CallConstraint::Function> functions;
+  const Value tools = jinja::parse_json(demand.tools);
+  int index = 0;
+  for (const Value& tool : tools.items()) {
+    const Value function = member(tool, "function");
+    const std::string place = "/tools/" + std::to_string(index++) + "/function/parameters";
+    const std::string name = member(function, "name").string();
+    if (!demand.only.empty() && name != demand.only) continue;
+    const bool held = demand.calls == CallDemand::required || is_strict(function);
+    functions.push_back({name, member(function, "parameters"), held, place});
+  }
+  return functions;
+}
+
+// Some families put their answer between marks of its own.
+Value wrapped(const Value& answer, const OutputFormat& format) {
+  List ways = {answer};
+  const auto add = [&](const std::vector<std::string>& wrappers) {
+    for (std::size_t i = 0; i + 1 < wrappers.size(); i += 2) {
+      ways.push_back(tag(wrappers[i], sequence({space(), answer, space()}), wrappers[i + 1]));
+    }
+  };
+  if (format.reasoning != nullptr) add(format.reasoning->wrappers);
+  if (format.dialect != nullptr && ways.size() == 1) add(format.dialect->wrappers);
+  return either(std::move(ways));
+}
+
+// The thought that the prompt has opened has to end; one that the model may open comes or not.
+Value after_thought(const OutputFormat& format, const Value& answer) {
+  if (format.reasoning == nullptr) return answer;
+  List closes, without;
+  for (const std::string& mark : format.reasoning->close) {
+    closes.push_back(text(mark));
+    without.push_back(Value(mark));
+  }
+  const Value thought = node(
+      "any_text", {{"text", Value("bytes")}, {"without", Value(std::move(without))}});
+  const Value end = either(std::move(closes));
+  if (format.starts_inside) return sequence({thought, end, space(), answer});
+  List ways = {text("")};
+  for (const std::string& mark : format.reasoning->open) {
+    ways.push_back(sequence({text(mark), thought, end, space()}));
+  }
+  return sequence({either(std::move(ways)), answer});
+}
+
+// Harmony: messages of thought, and where any text will do of notes, then the one that counts.
+Value after_messages(const Value& last, bool notes) {
+  const Value text = any_text("bytes");
+  List tags = {tag(kAnalysis, text, kNextMessage)};
+  if (notes) tags.push_back(tag("<|channel|>commentary<|message|>", text, kNextMessage));
+  return sequence({separated(std::move(tags), "", false), last});
+}
+
+Value final_message(const std::optional<Value>& answer) {
+  if (!answer) return tag("<|channel|>final<|message|>", any_text("bytes"), "");
+  return sequence({text("<|channel|>final"), either({text(""), text(" <|constrain|>json")}),
+                   text("<|message|>"), *answer});
+}
+
+Value body(const OutputFormat& format, const OutputDemand& demand,
+           const std::optional<Value>& answer) {
+  const bool channels = has_channels(format);
+  const auto plain = [&] {
+    if (channels) return final_message(answer);
+    return answer ? wrapped(*answer, format) : any_text("tokens");
+  };
+  if (demand.calls == CallDemand::none) return plain();
+  const CallConstraint calls(format, functions_of(demand), demand.parallel);
+  if (demand.calls == CallDemand::required) return calls.required();
+  if (channels || answer) return either({calls.required(), plain()});
+  return calls.automatic();
+}
+
+Dict thinking(const OutputFormat& format, int budget) {
+  const bool channels = has_channels(format);
+  List open;
+  if (channels) open.push_back(Value(kAnalysis));
+  for (const std::string& mark : format.reasoning->open) open.push_back(Value(mark));
+  Dict thinking;
+  thinking.set("budget", Value(std::int64_t{budget}));
+  thinking.set("open", Value(std::move(open)));
+  List close;
+  if (channels) close.push_back(Value("<|end|>"));
+  for (const std::string& mark : format.reasoning->close) close.push_back(Value(mark));
+  thinking.set("close", Value(std::move(close)));
+  thinking.set("inside", Value(format.starts_inside));
+  thinking.set("several", Value(channels));
+  return thinking;
+}
+
+}  // namespace
+
+std::string output_constraint(const OutputFormat& format, const OutputDemand& demand) {
+  const bool limits_thought = demand.thinking_budget && format.reasoning != nullptr;
+  if (demand.calls == CallDemand::none && demand.answer.empty() && !limits_thought) return {};
+  std::optional<Value> answer;
+  if (!demand.answer.empty()) answer = node("answer");
+  Dict document;
+  const Value whole = body(format, demand, answer);
+  const bool notes = !answer && demand.calls != CallDemand::required;
+  document.set("format", has_channels(format) ? after_messages(whole, notes)
+                                              : after_thought(format, whole));
+  if (limits_thought) document.set("thinking", Value(thinking(format, *demand.thinking_budget)));
+  if (!demand.any_whitespace && !demand.whitespace_pattern) {
+    document.set("any_whitespace", Value(false));
+  } else {
+    document.set("whitespace_pattern", Value(demand.whitespace_pattern.value_or(kWhitespace)));
+  }
+  if (demand.whitespace_pattern) {
+    document.set("whitespace_place", Value(demand.whitespace_place));
+  }
+  std::string json = jinja::dump_json(Value(std::move(document)), {});
+  // To the letter: a schema's numbers and the order of its members are the client's.
+  if (answer) json.replace(json.size() - 1, 1, ", \"answer\": " + demand.answer + "}");
+  return json;
+}
+
+}  // namespace quire
