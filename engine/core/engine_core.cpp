@@ -277,7 +277,7 @@ void EngineCore::launch(StepOutput& output) {
   if (in_flight_.size() > 1 && runner_->needs_latest_tokens()) collect(output);
   runner_->sample();
   for (const RowFailure& failure : runner_->failures())
-    scheduler_->fail(failure.request, {ErrorCode::internal, failure.error, {}});
+    scheduler_->fail(failure.request, failure.error);
 }
 
 void EngineCore::collect(StepOutput& output) {

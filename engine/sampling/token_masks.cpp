@@ -101,7 +101,9 @@ void TokenMasks::fill(const Row& row, Words mask) {
     constrain(row, mask);
   if (std::ranges::any_of(mask, [](std::uint32_t word) { return word != 0; })) return;
   std::ranges::fill(mask, ~0u);
-  if (row.drafts.empty()) fail(row, "no token is left that this request allows");
+  if (row.drafts.empty()) {
+    fail(row, {ErrorCode::internal, "no token is left that this request allows", {}});
+  }
 }
 
 // Behind a draft that the constraint refuses nothing will be accepted: any mask does.
@@ -119,8 +121,11 @@ void TokenMasks::constrain(const Row& row, Words mask) {
       if (!constraint.is_complete()) delay_end(row, mask);
     }
     constraint.rollback(accepted);
+  } catch (const Failure& failure) {
+    fail(row, failure.error());
   } catch (const std::exception& e) {
-    fail(row, std::string("the constraint on its output failed: ") + e.what());
+    fail(row, {ErrorCode::internal,
+               std::string("the constraint on its output failed: ") + e.what(), {}});
   }
 }
 
@@ -138,7 +143,7 @@ void TokenMasks::delay_end(const Row& row, Words mask) const {
   clear_all(row.request->eos_token_ids());
 }
 
-void TokenMasks::fail(const Row& row, std::string error) {
+void TokenMasks::fail(const Row& row, Error error) {
   failures_.push_back({row.request->id(), std::move(error)});
 }
 

@@ -10,6 +10,7 @@
 
 #include "backend/ops.h"
 #include "backend/staged_pack.h"
+#include "base/error.h"
 #include "engine/request/request.h"
 
 namespace quire {
@@ -17,7 +18,7 @@ namespace quire {
 // What could not be masked: this request ends with this error, others go on.
 struct RowFailure {
   RequestId request;
-  std::string error;
+  Error error;
 };
 
 class TokenMasks {
@@ -54,7 +55,7 @@ class TokenMasks {
   void fill(const Row& row, Words mask);
   void constrain(const Row& row, Words mask);
   void delay_end(const Row& row, Words mask) const;
-  void fail(const Row& row, std::string error);
+  void fail(const Row& row, Error error);
 
   const int vocab_size_;
   std::vector<std::vector<std::uint32_t>> always_;  // by slot, what never changes; empty: not made

@@ -112,6 +112,9 @@ bool Scheduler::constrain(Request& request, TokenId token) {
   };
   try {
     if (!request.constraint->accept(token)) return refuse("does not allow what was drawn");
+  } catch (const Failure& failure) {
+    request.error = failure.error();
+    return false;
   } catch (const std::exception& e) {
     return refuse(std::string("failed: ") + e.what());
   }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "engine/structured/compiled_grammar.h"
+#include "engine/structured/empty_part.h"
 #include "engine/structured/thinking_budget.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -43,22 +44,17 @@ class Constraint : public TokenConstraint {
   }
 
   void fill(std::span<std::uint32_t> mask) const override {
-    const auto from = ThreadClock::now();
-    try {
+    in_time([&] {
       matcher_.fill_mask(words_);
-    } catch (const GrammarFailure& failure) {
-      throw Failure(Error{ErrorCode::invalid_argument, failure.what(), {}});
-    }
+      return true;
+    });
     if (thinking_) force_close();
     for (std::size_t i = 0; i < mask.size(); ++i) mask[i] &= i < words_.size() ? words_[i] : 0;
-    spent_ = std::max(std::chrono::nanoseconds(0), spent_ + ThreadClock::now() - from - kTimePerToken);
-    if (spent_ > kTimeForAll) {
-      throw Failure(Error{ErrorCode::invalid_argument, "its masks take too long to compute", {}});
-    }
+    spent_ = std::max(std::chrono::nanoseconds(0), spent_ - kTimePerToken);
   }
 
   bool accept(TokenId token) override {
-    if (!matcher_.accept(token)) return false;
+    if (!in_time([&] { return matcher_.accept(token); })) return false;
     if (thinking_) thinking_->accept(token);
     return true;
   }
@@ -69,6 +65,22 @@ class Constraint : public TokenConstraint {
   bool is_complete() const override { return matcher_.must_end(); }
 
  private:
+  // What the grammar cannot afford is the request's fault.
+  template <class Work>
+  bool in_time(Work work) const {
+    const auto from = ThreadClock::now();
+    bool result = false;
+    try {
+      result = work();
+    } catch (const GrammarFailure& failure) {
+      throw Failure(Error{ErrorCode::invalid_argument, failure.what(), {}});
+    }
+    spent_ += ThreadClock::now() - from;
+    if (spent_ <= kTimeForAll) return result;
+    throw Failure(Error{ErrorCode::invalid_argument,
+                        "the grammar of the answer takes too long to follow", {}});
+  }
+
   void force_close() const {
     const TokenId token = thinking_->forced();
     if (token < 0) return;
@@ -108,18 +120,16 @@ void find_first_mask(const std::shared_ptr<CompiledGrammar>& grammar) {
   matcher.fill_mask(words);  // what is asked for twice is kept
 }
 
-// Of a whole that fits nothing: the answer's, or that of the calls.
-std::string place_of(const ConstraintSpec& spec) {
-  if (spec.kind != ConstraintKind::structural_tag) return {};
+// Of a whole that fits nothing: the part that does not.
+std::string empty_part_of(const ConstraintSpec& spec, const std::stop_token& stop) {
+  const bool is_tag = spec.kind == ConstraintKind::structural_tag;
+  if (!is_tag && spec.kind != ConstraintKind::json_schema) return {};
   boost::system::error_code error;
   boost::json::parse_options options;
   options.max_depth = 500;
   const auto document = boost::json::parse(spec.text, error, {}, options);
-  if (error || !document.is_object()) return {};
-  const auto* answer = document.get_object().if_contains("answer");
-  if (answer == nullptr || !answer->is_object()) return "/tools";
-  const auto* place = answer->get_object().if_contains("place");
-  return place != nullptr && place->is_string() ? std::string(place->get_string()) : std::string();
+  if (error) return {};
+  return is_tag ? empty_part_of_tag(document, stop) : empty_part_of_schema(document, stop);
 }
 
 class Compiler {
@@ -143,7 +153,9 @@ class Compiler {
       }
       return std::make_shared<const Compiled>(std::move(grammar), std::move(forced));
     } catch (const GrammarFailure& failure) {
-      const std::string place = failure.pointer().empty() ? place_of(spec) : failure.pointer();
+      const bool is_empty =
+          failure.kind() == GrammarErrorKind::unsatisfiable && failure.pointer().empty();
+      const std::string place = is_empty ? empty_part_of(spec, stop) : failure.pointer();
       std::string what = failure.what();
       if (!place.empty()) what += " (at " + place + ")";
       throw Failure(Error{ErrorCode::invalid_argument, std::move(what), place});

@@ -7,6 +7,8 @@
 
 #include "engine/structured/grammar/ebnf.h"
 #include "engine/structured/grammar_source.h"
+#include "engine/structured/regex/pattern.h"
+#include "engine/structured/schema/formats.h"
 #include "engine/structured/schema/json_style.h"
 #include "engine/structured/schema/schema_compiler.h"
 #include "engine/structured/tag_text.h"
@@ -183,7 +185,7 @@ class TagCompiler {
     static const std::initializer_list<Known> kKnown = {
         {"const_string", {"value"}},
         {"answer", {}},
-        {"any_text", {"text", "not_beginning", "without"}},
+        {"any_text", {"text", "not_beginning", "without", "string"}},
         {"json_schema", {"json_schema"}},
         {"regex", {"pattern"}},
         {"grammar", {"grammar"}},
@@ -266,10 +268,51 @@ class TagCompiler {
     if (object.contains("not_beginning")) {
       return rules_.solid(text_.not_beginning(kind, strings(object, "not_beginning", at)));
     }
-    if (object.contains("without")) {
-      return rules_.solid(text_.without(kind, strings(object, "without", at)));
+    const bool excludes = object.contains("without");
+    const RegexId text = excludes ? text_.without(kind, strings(object, "without", at))
+                         : end.empty() ? text_.any(kind)
+                                       : text_.without(kind, {end});
+    const auto* schema = object.if_contains("string");
+    if (schema == nullptr || !schema->is_object()) return rules_.solid(text);
+    return placed(at, [&] { return bare_string(schema->get_object(), text); });
+  }
+
+  // What a schema says of a string, of one that stands without quotes.
+  ExprId bare_string(const json::object& schema, RegexId text) {
+    RegexStore& store = rules_.store();
+    std::vector<RegexId> parts = {text};
+    const auto length = [&](const char* key, std::uint32_t otherwise) {
+      const auto* value = schema.if_contains(key);
+      if (value == nullptr) return otherwise;
+      boost::system::error_code error;
+      const auto number = value->to_number<std::uint32_t>(error);
+      if (error) fault("must be a whole number", std::string("/") + key);
+      return number;
+    };
+    const std::uint32_t least = length("minLength", 0), most = length("maxLength", kUnbounded);
+    const RegexId one = chars_regex(store, CharSet::all(), Spelling::plain);
+    if (least > 0 || most != kUnbounded) {
+      parts.push_back(least > most ? kNothing : store.repeat(one, least, most));
     }
-    return rules_.solid(end.empty() ? text_.any(kind) : text_.without(kind, {end}));
+    if (const auto* pattern = schema.if_contains("pattern")) {
+      if (!pattern->is_string()) fault("must be a string", "/pattern");
+      try {
+        parts.push_back(parse_pattern(store, std::string(pattern->get_string()),
+                                      PatternUse::search, Spelling::plain));
+      } catch (const GrammarFailure& failure) {
+        throw GrammarFailure(failure.kind(), failure.what(), "/pattern");
+      }
+    }
+    if (const auto* format = schema.if_contains("format")) {
+      const auto known = format->is_string()
+                             ? format_regex(store, std::string(format->get_string()), Spelling::plain)
+                             : std::nullopt;
+      if (!known) fault("is not known", "/format", GrammarErrorKind::unsupported);
+      parts.push_back(*known);
+    }
+    const RegexId all = store.all_of(std::move(parts));
+    if (!store.alive(all)) fault("no text fits", "", GrammarErrorKind::unsatisfiable);
+    return rules_.solid(all);
   }
 
   ExprId elements(const json::object& object, const std::string& type, const std::string& at,

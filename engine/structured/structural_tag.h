@@ -13,6 +13,7 @@ namespace quire::structured {
 // tags_with_separator. Beside what its peers know:
 //   "text" of any_text and triggered_tags: characters (the default), bytes or tokens, as TagText::Over;
 //   "not_beginning", "without" of any_text: texts that it must not begin with, or hold;
+//   "string" of any_text: a schema's minLength, maxLength, pattern and format;
 //   "place" of a format: the JSON pointer that errors in it begin with, in place of its own;
 //   "answer" beside "format": what a format of type "answer" stands for;
 //   "thinking" beside "format": see thinking_budget.h;

@@ -3,9 +3,12 @@
 
     tests/e2e/structured_outputs_test.py build/release/app/quire
 """
+import concurrent.futures
 import json
 import re
+import subprocess
 import sys
+import tempfile
 import urllib.error
 
 from serve_process import Server
@@ -161,7 +164,7 @@ def refusals(server):
     refused("/structured_outputs/regex", TEXT, structured_outputs={"regex": "(?<!a)b"})
     refused("/structured_outputs/grammar", structured_outputs={"grammar": "start ::= x"})
     refused("/guided_json/minimum", guided_json={"minimum": "1"})
-    refused("/structured_outputs/json", structured_outputs={"json": {"type": "object", "required": ["a"], "properties": {"a": {"type": "string", "enum": [1]}}}})
+    refused("/structured_outputs/json/properties/a", structured_outputs={"json": {"type": "object", "required": ["a"], "properties": {"a": {"type": "string", "enum": [1]}}}})
     refused("structured_outputs.choice", structured_outputs={"choice": []})
     refused("structured_outputs", structured_outputs={})
     refused("structured_outputs.jsn", structured_outputs={"jsn": {}})
@@ -170,6 +173,8 @@ def refusals(server):
     refused("response_format.json_schema", response_format={"type": "json_schema", "json_schema": {"name": "x"}})
     refused("structured_outputs.choice", guided_regex="a", structured_outputs={"choice": ["b"]})
     refused("/tools/0/function/parameters/properties/a/type", tools=[tool("f", a={"type": "poem"})], tool_choice="required")
+    refused("/tools/1/function/parameters/properties/b", tools=[TOOLS[0], tool("f", b={"type": "integer", "minimum": 3, "maximum": 2})],
+            tool_choice={"type": "function", "function": {"name": "f"}})
     refused("tool_choice", tool_choice="required")
     refused("tool_choice.function.name", tools=TOOLS, tool_choice={"type": "function", "function": {"name": "fly"}})
     refused("tools[1].function.name", tools=[TOOLS[0], TOOLS[0]])
@@ -182,7 +187,51 @@ def refusals(server):
     refused(at, **schema(big))
 
 
+def hostile(server):
+    """What is costly ends with an error, or as text; who asks for something else gets it meanwhile."""
+    deep = {}
+    for _ in range(300):
+        deep = {"anyOf": [{"type": "null"}, {"items": deep}]}
+    costly = [{"json": {"allOf": [{"anyOf": [{"minLength": i}, {"maxLength": 9}, {"pattern": "a"}]} for i in range(30)]}},
+              {"json": {"enum": [f"value {i}" for i in range(40000)]}}, {"json": deep}, {"json": {"type": "string", "minLength": 2 * 10**9}},
+              {"regex": "((a{0,1000}){0,1000}){0,1000}"}, {"regex": "(a|b)*a(a|b){40}"}, {"regex": "(" * 50000},
+              {"grammar": 'root ::= root root | "a" root | "a"'}]
+
+    def ask(wanted):
+        try:
+            return server.post(CHAT, messages=ASK, **WILD | THINK | {"max_tokens": 30}, structured_outputs=wanted)["choices"][0]["finish_reason"]
+        except urllib.error.HTTPError as error:
+            check(f"{str(wanted)[:80]}: {error.code}", error.code == 400)
+            return "refused"
+
+    with concurrent.futures.ThreadPoolExecutor(len(costly)) as pool:
+        answers = pool.map(ask, costly)
+        for seed in range(5):
+            check("a plain answer", server.post(CHAT, messages=ASK, temperature=0, max_tokens=20)["choices"][0]["message"]["content"])
+            check("a small grammar", chat(server, structured_outputs={"choice": ["a", f"b{seed}"]})["message"]["content"] in ("a", f"b{seed}"))
+        answers = list(answers)
+    check(f"some are refused: {answers}", "refused" in answers)
+
+
+def elsewhere(quire):
+    """The engine is another process: what is demanded crosses the line, and so does what is wrong with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        address = f"unix:{folder}/engine.sock"
+        engine = subprocess.Popen([quire, "engine", "models/quire-tiny", "--listen", address, "--device", "cpu"],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            with Server(quire, "models/quire-tiny", "--engine", address) as server:
+                schemas(server)
+                calls(server)
+                bad_words(server)
+                refusals(server)
+        finally:
+            engine.terminate()
+            engine.wait(timeout=60)
+
+
 def main():
+    elsewhere(sys.argv[1])
     for flags in ((), ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}')):
         with Server(sys.argv[1], "models/quire-tiny", *flags) as server:
             schemas(server)
@@ -192,6 +241,7 @@ def main():
             bad_words(server)
             if not flags:
                 refusals(server)
+                hostile(server)
             check("nothing is left behind", server.metric("vllm:num_requests_running") == 0)
     print("structured: ok")
 

@@ -26,6 +26,19 @@ Value bare_text(const ParameterFormat& format) {
   return node("any_text", {{"without", Value(std::move(without))}});
 }
 
+// As long, and like, as the schema says.
+Value bare_string(const ParameterFormat& format, const Value& property, const std::string& place) {
+  Dict limits;
+  for (const char* name : {"minLength", "maxLength", "pattern", "format"}) {
+    if (const Value limit = member(property, name); !limit.is_none()) limits.set(name, limit);
+  }
+  if (limits.empty()) return bare_text(format);
+  Dict whole = bare_text(format).dict();
+  whole.set("string", Value(std::move(limits)));
+  whole.set("place", Value(place));
+  return Value(std::move(whole));
+}
+
 // Harmony opens a call with a message's header.
 CallFormat with_header(CallFormat format) {
   format.call.insert(format.call.begin(), {{Kind::literal, "<|channel|>commentary to="},
@@ -197,7 +210,8 @@ Value CallConstraint::parameter(const Function& function, const std::string& nam
   const ParameterFormat& format = format_.parameter;
   const JsonTypes types = output_.types ? output_.types->of(function.name, name) : JsonTypes{};
   const bool is_text = types.string || types.only_string();
-  Value value = is_text ? bare_text(format)
+  Value value = types.only_string() ? bare_string(format, property, place_of(function, name))
+                : is_text           ? bare_text(format)
                         : schema_node(with_definitions(property, function.parameters),
                                       place_of(function, name));
   const Value values = member(property, "enum");

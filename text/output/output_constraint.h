@@ -26,7 +26,7 @@ struct OutputDemand {
   std::string answer{};  // of an answer that is no call: JSON text of a format; empty: any text
   std::optional<int> thinking_budget{};  // tokens
 
-  bool any_whitespace = true;  // between the tokens of JSON: a line's end and up to 32 blanks
+  bool any_whitespace = true;  // between the tokens of JSON: at most one blank
   std::optional<std::string> whitespace_pattern{};  // in place of that
   std::string whitespace_place{};                   // JSON pointer of the pattern in the request
 };
