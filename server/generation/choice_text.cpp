@@ -29,18 +29,18 @@ openapi::TopLogprob logprob_entry(const Tokenizer& tokenizer, TokenId id, float 
   return {as_id ? "token_id:" + std::to_string(id) : bytes, bytes, logprob, id};
 }
 
-ChoiceText::ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options,
+ChoiceText::ChoiceText(const Tokenizer& tokenizer, std::shared_ptr<const ChoiceTextOptions> options,
                        std::span<const TokenId> prompt_end)
     : tokenizer_(&tokenizer),
       options_(std::move(options)),
       detokenizer_(tokenizer, false, shown_part(prompt_end)),
-      stops_(std::move(options_.stop), options_.include_stop) {
-  if (options_.format) parser_.emplace(*options_.format);
+      stops_(options_->stop, options_->include_stop) {
+  if (options_->format) parser_.emplace(*options_->format);
 }
 
 openapi::TokenLogprob ChoiceText::logprob_of(const PositionLogprobs& position) const {
   const auto entry = [this](const TokenLogprob& one) {
-    return logprob_entry(*tokenizer_, one.token, one.logprob, options_.tokens_as_ids);
+    return logprob_entry(*tokenizer_, one.token, one.logprob, options_->tokens_as_ids);
   };
   openapi::TokenLogprob logprob{entry(position.chosen), {}, position.rank};
   for (const TokenLogprob& one : position.top) logprob.top.push_back(entry(one));
@@ -48,14 +48,14 @@ openapi::TokenLogprob ChoiceText::logprob_of(const PositionLogprobs& position) c
 }
 
 std::optional<int> ChoiceText::num_reasoning_tokens() const {
-  if (!options_.format || !options_.format->reasoning) return {};
+  if (!options_->format || !options_->format->reasoning) return {};
   return num_reasoning_tokens_;
 }
 
 // Special tokens are left out here, but for those that the parser reads.
 bool ChoiceText::is_shown(TokenId id) const {
-  const auto& shown = options_.shown_specials;
-  return !options_.skip_special_tokens || !tokenizer_->is_special(id) ||
+  const auto& shown = options_->shown_specials;
+  return !options_->skip_special_tokens || !tokenizer_->is_special(id) ||
          std::binary_search(shown.begin(), shown.end(), id);
 }
 
@@ -81,18 +81,18 @@ void ChoiceText::push_tokens(const RequestOutput& output, ChoiceDelta& delta) {
     const TokenId id = output.token_ids[i];
     ++num_tokens_;
     delta.token_ids.push_back(id);
-    if (options_.wants_logprobs && i < output.logprobs.size()) {
+    if (options_->wants_logprobs && i < output.logprobs.size()) {
       delta.logprobs.push_back(logprob_of(output.logprobs[i]));
     }
     const bool is_stop_token = output.stop_token && i + 1 == output.token_ids.size();
-    if (is_stop_token && !options_.include_stop) break;
+    if (is_stop_token && !options_->include_stop) break;
     if (parser_ && parser_->in_reasoning()) ++num_reasoning_tokens_;
     push_text(stops_.push(is_shown(id) ? detokenizer_.push(id) : std::string(),
-                          num_tokens_ > options_.min_tokens),
+                          num_tokens_ > options_->min_tokens),
               delta);
   }
   if (output.finish_reason && !stops_.found()) {
-    push_text(stops_.push(detokenizer_.finish(), num_tokens_ > options_.min_tokens), delta);
+    push_text(stops_.push(detokenizer_.finish(), num_tokens_ > options_->min_tokens), delta);
     push_text(stops_.finish(), delta);
   }
 }
@@ -104,7 +104,7 @@ void ChoiceText::finish(const RequestOutput& output, ChoiceDelta& delta) {
     openapi::append_json_string(delta.stop_reason, *stops_.found());
   } else {
     delta.finish_reason = name_of(*output.finish_reason);
-    const auto& own = options_.stop_token_ids;
+    const auto& own = options_->stop_token_ids;
     if (output.stop_token && std::find(own.begin(), own.end(), *output.stop_token) != own.end()) {
       delta.stop_reason = std::to_string(*output.stop_token);
     }
@@ -121,13 +121,13 @@ ChoiceDelta ChoiceText::push(const RequestOutput& output) {
   for (const auto& position : output.prompt_logprobs) {
     delta.prompt_logprobs.push_back(logprob_of(position));
   }
-  if (options_.prompt_only) {
+  if (options_->prompt_only) {
     delta.finish_reason = name_of(FinishReason::length);
     return delta;
   }
   push_tokens(output, delta);
   if (output.finish_reason || stops_.found()) finish(output, delta);
-  if (options_.one_tool_call) {
+  if (options_->one_tool_call) {
     std::erase_if(delta.text.tool_calls, [](const ToolCallDelta& call) { return call.index > 0; });
   }
   return delta;

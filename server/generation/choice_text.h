@@ -2,6 +2,7 @@
 // One choice's way from tokens back to words: detokenizer, stop strings, then reasoning and tool
 // calls. Says when and why the choice ends.
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,9 +45,10 @@ openapi::TopLogprob logprob_entry(const Tokenizer& tokenizer, TokenId id, float 
 
 class ChoiceText {
  public:
-  // The text continues that of the prompt, of which the last tokens are enough: kPromptEnd.
+  // The options are shared by all choices of a prompt, which may be many. The text continues that
+  // of the prompt, of which the last tokens are enough: kPromptEnd.
   static constexpr std::size_t kPromptEnd = 6;
-  ChoiceText(const Tokenizer& tokenizer, ChoiceTextOptions options,
+  ChoiceText(const Tokenizer& tokenizer, std::shared_ptr<const ChoiceTextOptions> options,
              std::span<const TokenId> prompt_end = {});
 
   // Not of an output that failed. After a finish_reason nothing may be pushed.
@@ -64,7 +66,7 @@ class ChoiceText {
   openapi::TokenLogprob logprob_of(const PositionLogprobs& position) const;
 
   const Tokenizer* tokenizer_;
-  ChoiceTextOptions options_;
+  std::shared_ptr<const ChoiceTextOptions> options_;
   Detokenizer detokenizer_;
   StopStrings stops_;
   std::optional<OutputParser> parser_;

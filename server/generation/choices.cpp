@@ -164,6 +164,8 @@ Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, Ap
   params->bad_words = plan.bad_words;
   const auto prompt_end = std::span(prompt).last(std::min(prompt.size(), ChoiceText::kPromptEnd));
 
+  const auto text = std::make_shared<const ChoiceTextOptions>(plan.text);
+
   const auto n = static_cast<int>(request.n);
   for (int i = 0; i < n; ++i) {
     AddRequest add;
@@ -183,7 +185,7 @@ Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, Ap
                           params->max_tokens, n);
     choices.push_back(
         {static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0, std::move(*generation),
-         ChoiceText(app.text.tokenizer(), plan.text, prompt_end), std::move(tracker)});
+         ChoiceText(app.text.tokenizer(), text, prompt_end), std::move(tracker)});
   }
   return {};
 }

@@ -5,8 +5,8 @@
 
 namespace quire {
 
-StopStrings::StopStrings(std::vector<std::string> stops, bool include)
-    : stops_(std::move(stops)), include_(include) {
+StopStrings::StopStrings(std::span<const std::string> stops, bool include)
+    : stops_(stops), include_(include) {
   for (const std::string& stop : stops_) longest_ = std::max(longest_, stop.size());
 }
 

@@ -3,16 +3,17 @@
 // one choice.
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace quire {
 
 class StopStrings {
  public:
-  // `include`: the stop string itself belongs to the text.
-  StopStrings(std::vector<std::string> stops, bool include);
+  // Of strings that outlive it: choices of a request share them. `include`: the stop string itself
+  // belongs to the text.
+  StopStrings(std::span<const std::string> stops, bool include);
 
   // What is certain to be text now. A piece that is not searched cannot end in a stop string.
   std::string push(std::string_view piece, bool search);
@@ -23,7 +24,7 @@ class StopStrings {
  private:
   std::size_t size_to_hold() const;
 
-  std::vector<std::string> stops_;
+  std::span<const std::string> stops_;
   bool include_;
   std::size_t longest_ = 0;
   std::string pending_;

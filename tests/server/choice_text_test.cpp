@@ -37,7 +37,7 @@ struct Told {
 };
 
 Told tell(const std::vector<RequestOutput>& outputs, ChoiceTextOptions options) {
-  ChoiceText text(tokenizer(), std::move(options));
+  ChoiceText text(tokenizer(), std::make_shared<const ChoiceTextOptions>(std::move(options)));
   Told told;
   for (const RequestOutput& output : outputs) {
     ChoiceDelta delta = text.push(output);
@@ -125,7 +125,7 @@ TEST_CASE("the text continues the prompt's: SentencePiece's first space stays", 
     const auto prompt = std::span(ids).first(cut);
     const auto end = prompt.last(std::min(cut, ChoiceText::kPromptEnd));
     const auto tell = [&](ChoiceTextOptions options) {
-      ChoiceText text(*llama, std::move(options), end);
+      ChoiceText text(*llama, std::make_shared<const ChoiceTextOptions>(std::move(options)), end);
       RequestOutput output;
       output.token_ids.assign(ids.begin() + static_cast<std::ptrdiff_t>(cut), ids.end());
       output.finish_reason = FinishReason::length;
@@ -144,7 +144,8 @@ TEST_CASE("log-probabilities come with the tokens that count", "[server][choice]
   for (const TokenId id : outputs[0].token_ids) {
     outputs[0].logprobs.push_back({{id, -0.5f}, 1, {{id, -0.5f}, {3, -2.f}}});
   }
-  ChoiceText text(tokenizer(), {.stop = {"two"}, .wants_logprobs = true});
+  const ChoiceTextOptions options{.stop = {"two"}, .wants_logprobs = true};
+  ChoiceText text(tokenizer(), std::make_shared<const ChoiceTextOptions>(options));
   const ChoiceDelta delta = text.push(outputs[0]);
   REQUIRE(delta.logprobs.size() == delta.token_ids.size());
   CHECK(static_cast<int>(delta.logprobs.size()) == text.num_tokens());

@@ -7,13 +7,16 @@ using quire::StopStrings;
 
 namespace {
 
+using Stops = std::vector<std::string>;
+
 struct Outcome {
   std::string text;
   std::optional<std::string> found;
 };
 
 // Pushes the text in pieces of the given sizes, the last size repeated.
-Outcome run(StopStrings stops, std::string_view text, std::size_t piece) {
+Outcome run(const Stops& strings, bool include, std::string_view text, std::size_t piece) {
+  StopStrings stops(strings, include);
   Outcome outcome;
   for (std::size_t at = 0; at < text.size() && !stops.found(); at += piece) {
     outcome.text += stops.push(text.substr(at, piece), true);
@@ -28,19 +31,20 @@ Outcome run(StopStrings stops, std::string_view text, std::size_t piece) {
 TEST_CASE("a stop string ends the text wherever it is cut", "[server][stop]") {
   for (std::size_t piece = 1; piece < 12; ++piece) {
     INFO(piece);
-    const auto cut = run({{"END", "STOP"}, false}, "an EN ENDED story", piece);
+    const auto cut = run({"END", "STOP"}, false, "an EN ENDED story", piece);
     CHECK(cut.text == "an EN ");
     CHECK(cut.found == "END");
-    const auto kept = run({{"END", "STOP"}, true}, "an EN ENDED story", piece);
+    const auto kept = run({"END", "STOP"}, true, "an EN ENDED story", piece);
     CHECK(kept.text == "an EN END");
-    const auto none = run({{"END", "STOP"}, false}, "a story without EN", piece);
+    const auto none = run({"END", "STOP"}, false, "a story without EN", piece);
     CHECK(none.text == "a story without EN");
     CHECK_FALSE(none.found);
   }
 }
 
 TEST_CASE("only what may become a stop string is held back", "[server][stop]") {
-  StopStrings stops({"abab!"}, false);
+  const Stops strings = {"abab!"};
+  StopStrings stops(strings, false);
   CHECK(stops.push("xxab", true) == "xx");
   CHECK(stops.push("ab", true) == "");
   CHECK(stops.push("ab", true) == "ab");  // the first "ab" cannot begin it any more
@@ -52,12 +56,13 @@ TEST_CASE("only what may become a stop string is held back", "[server][stop]") {
 }
 
 TEST_CASE("the earliest of several stop strings wins", "[server][stop]") {
-  CHECK(run({{"b", "a"}, false}, "xaby", 4).text == "x");
-  CHECK(run({{"b", "a"}, false}, "xaby", 4).found == "a");
+  CHECK(run({"b", "a"}, false, "xaby", 4).text == "x");
+  CHECK(run({"b", "a"}, false, "xaby", 4).found == "a");
 }
 
 TEST_CASE("what must not stop yet does not", "[server][stop]") {
-  StopStrings stops({"."}, false);
+  const Stops strings = {"."};
+  StopStrings stops(strings, false);
   std::string text = stops.push("a.b", false);
   text += stops.push("c.", true);
   CHECK(text == "a.bc");
@@ -71,12 +76,12 @@ TEST_CASE("every cut of random texts gives the same", "[server][stop]") {
     for (int i = 0; i < 30; ++i) text += "ab"[random() % 2];
     for (unsigned i = 0; i < 3 + random() % 4; ++i) stop += "ab"[random() % 2];
     const bool include = random() % 2;
-    const auto whole = run({{stop}, include}, text, text.size());
+    const auto whole = run({stop}, include, text, text.size());
     const auto at = text.find(stop);
     REQUIRE(whole.text ==
             (at == std::string::npos ? text : text.substr(0, at + (include ? stop.size() : 0))));
     for (std::size_t piece = 1; piece < 8; ++piece) {
-      REQUIRE(run({{stop}, include}, text, piece).text == whole.text);
+      REQUIRE(run({stop}, include, text, piece).text == whole.text);
     }
   }
 }
