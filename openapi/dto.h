@@ -150,6 +150,8 @@ struct Usage {
   std::optional<std::int64_t> reasoning_tokens{};
 };
 
+constexpr double kLowestLogprob = -9999;  // what stands for a probability of zero, as in vLLM
+
 struct TopLogprob {
   std::string token{};  // UTF-8, bad bytes as U+FFFD; or token_id:7
   std::string bytes{};

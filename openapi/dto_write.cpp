@@ -11,9 +11,6 @@ std::int64_t characters(std::string_view utf8) {
   return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-// What stands for a probability of zero, as in vLLM.
-constexpr double kLowestLogprob = -9999;
-
 double finite(double logprob) { return std::max(logprob, kLowestLogprob); }
 
 void write_top_logprob(JsonWriter& json, const TopLogprob& entry) {

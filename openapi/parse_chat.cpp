@@ -124,6 +124,8 @@ constexpr std::array kOwnMembers = {
 };
 constexpr auto kMembers = joined(kSharedMembers<Chat>, kOwnMembers);
 
+}  // namespace
+
 bool check_chat(JsonReader& reader, const Chat& chat) {
   const auto fail_at = [&](std::string_view name, std::string_view what) {
     return reader.in_member(name, [&] { return reader.fail(what); });
@@ -155,8 +157,6 @@ bool check_chat(JsonReader& reader, const Chat& chat) {
   }
   return true;
 }
-
-}  // namespace
 
 bool read_chat_members(JsonReader& reader, simdjson::dom::object object, Chat& out) {
   if (!read_members<Chat>(reader, object, kMembers, out, &out.unknown_members)) return false;

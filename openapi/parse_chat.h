@@ -10,4 +10,11 @@ bool read(JsonReader& reader, JsonElement element, ChatMessage& out);
 bool read_chat_members(JsonReader& reader, simdjson::dom::object object,
                        ChatCompletionRequest& out);
 
+// What a message is made of: a string or parts of text.
+bool read_content(JsonReader& reader, JsonElement element, ChatMessage& out);
+bool read_role(JsonReader& reader, JsonElement element, ChatMessage& out);
+
+// What members of a chat request mean together.
+bool check_chat(JsonReader& reader, const ChatCompletionRequest& chat);
+
 }  // namespace quire::openapi

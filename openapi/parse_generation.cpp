@@ -23,7 +23,8 @@ constexpr std::string_view kUnsupported[] = {
     "vllm_xargs",      "web_search_options", "mm_processor_kwargs", "repetition_detection",
 };
 
-// null, false, 0, [], {} and "" ask for nothing.
+}  // namespace
+
 bool asks_for_something(JsonElement element) {
   bool flag;
   std::int64_t number;
@@ -38,6 +39,8 @@ bool asks_for_something(JsonElement element) {
   if (!element.get(number)) return number != 0;
   return true;
 }
+
+namespace {
 
 // As many candidates as choices are the choices.
 bool check_best_of(JsonReader& reader, simdjson::dom::object object, GenerationRequest& request) {

@@ -32,6 +32,9 @@ bool check_structured(JsonReader& reader, const GenerationRequest& request);
 
 bool read_transfer_params(JsonReader& reader, JsonElement element, GenerationRequest& out);
 
+// False of null, false, 0, [], {} and "".
+bool asks_for_something(JsonElement element);
+
 // JSON text of a member that goes elsewhere as it is.
 bool read_raw_object(JsonReader& reader, JsonElement element, std::string& out);
 bool read_raw_array(JsonReader& reader, JsonElement element, std::string& out);

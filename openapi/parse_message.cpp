@@ -10,12 +10,16 @@ namespace {
 
 constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
 
+}  // namespace
+
 bool read_role(JsonReader& reader, JsonElement element, ChatMessage& out) {
   if (!read(reader, element, out.role)) return false;
   if (std::find(std::begin(kRoles), std::end(kRoles), out.role) != std::end(kRoles)) return true;
   return reader.fail(fmt::format("\"{}\" is not a role; expected one of {}", out.role.substr(0, 40),
                                  fmt::join(kRoles, ", ")));
 }
+
+namespace {
 
 bool read_part(JsonReader& reader, JsonElement element, std::string& text) {
   simdjson::dom::object part;
@@ -37,6 +41,8 @@ bool read_part(JsonReader& reader, JsonElement element, std::string& text) {
   return reader.in_member(key, [&] { return read(reader, value, text); });
 }
 
+}  // namespace
+
 bool read_content(JsonReader& reader, JsonElement element, ChatMessage& out) {
   std::string& content = out.content.emplace();
   if (element.is_string()) return read(reader, element, content);
@@ -51,6 +57,8 @@ bool read_content(JsonReader& reader, JsonElement element, ChatMessage& out) {
   }
   return true;
 }
+
+namespace {
 
 // OpenAI sends the arguments as JSON text; some clients send the object itself.
 bool read_arguments(JsonReader& reader, JsonElement element, FunctionCall& out) {

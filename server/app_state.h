@@ -11,6 +11,7 @@
 #include "server/http/auth.h"
 #include "server/http/byte_budget.h"
 #include "server/metrics/metrics.h"
+#include "server/responses/response_store.h"
 #include "server/text_pipeline.h"
 
 namespace quire {
@@ -26,6 +27,7 @@ struct AppState {
   Auth auth{config.api_keys, config.named_keys};
   Auth metrics_auth{config.metrics_api_keys};
   ByteBudget bodies{config.limits.body_bytes_in_flight};
+  ResponseStore responses{config.stored_responses};
   log::Limit stray_lines{5};  // a second, of requests for nothing that there is
   std::int64_t started = 0;  // seconds since the epoch
   std::atomic<bool> leaving{false};   // asked to stop: not ready any more, though still accepting

@@ -22,6 +22,12 @@ struct HttpLimits {
   std::chrono::milliseconds write_timeout{300'000};      // a client that reads nothing
 };
 
+// Of the Responses API, kept in memory for previous_response_id; the oldest go first.
+struct StoredResponses {
+  std::size_t count = 1000;
+  std::size_t bytes = 64 * 1024 * 1024;
+};
+
 struct ServerConfig {
   std::string host = "0.0.0.0";
   int port = 8000;  // 0: any
@@ -29,6 +35,7 @@ struct ServerConfig {
   std::string ssl_certfile;
   std::string ssl_keyfile;
   HttpLimits limits;
+  StoredResponses stored_responses;
 
   std::vector<std::string> served_model_names;  // not empty; the first is what replies say
   std::string model_root;                       // the directory, as /v1/models shows it

@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "openapi/dto_json.h"
 #include "server/http/error_reply.h"
 #include "server/http/path_hint.h"
 #include "server/http/trace_id.h"
@@ -39,6 +40,11 @@ struct Route {
 constexpr std::array kRoutes = {
     Route{"/v1/chat/completions", Method::post, post_chat_completions, engine | json_body},
     Route{"/v1/completions", Method::post, post_completions, engine | json_body},
+    Route{"/v1/responses", Method::post, post_responses, engine | json_body},
+    Route{"/v1/responses/*", Method::get, get_response},
+    Route{"/v1/responses/*", Method::delete_, delete_response},
+    Route{"/v1/messages", Method::post, post_messages, engine | json_body},
+    Route{"/v1/messages/count_tokens", Method::post, post_count_tokens, engine | json_body},
     Route{"/v1/models", Method::get, get_models, engine},
     Route{"/v1/models/*", Method::get, get_model, engine},
     Route{"/tokenize", Method::post, post_tokenize, engine | json_body},
@@ -61,6 +67,9 @@ constexpr std::array kRoutes = {
 // GET / from a browser: the page asks for the key itself.
 constexpr Route kPage{"/", Method::get, get_page, kProbe};
 
+// Anthropic's, whose clients look for errors in a form of its own.
+constexpr std::string_view kMessages = "/v1/messages";
+
 constexpr auto kPaths = [] {
   std::array<std::string_view, kRoutes.size()> paths;
   for (std::size_t i = 0; i < paths.size(); ++i) paths[i] = kRoutes[i].path;
@@ -76,8 +85,12 @@ bool matches(const Route& route, std::string_view path) {
 struct Found {
   const Route* route = nullptr;
   bool path_exists = false;
-  std::string_view allow = {};
+  std::string allow{};  // of a path that exists
 };
+
+std::string_view name_of(Method method) {
+  return method == Method::get ? "GET, HEAD" : method == Method::post ? "POST" : "DELETE";
+}
 
 Found find_route(const HttpRequest& request) {
   const Method method = request.method == Method::head ? Method::get : request.method;
@@ -87,18 +100,19 @@ Found find_route(const HttpRequest& request) {
     if (route.path == "/" && method == Method::get && wants_page(request)) return {&kPage, true, {}};
     if (route.method == method) return {&route, true, {}};
     found.path_exists = true;
-    found.allow = route.method == Method::get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    found.allow.append(name_of(route.method)).append(", ");
   }
+  found.allow += "OPTIONS";
   return found;
 }
 
 Reply not_found(const HttpRequest& request) {
   constexpr std::size_t kMaxEcho = 200;
   const auto hint = path_hint(request.path, kPaths);
-  return plain_error_reply(404, fmt::format("Not Found: {} {}. {}", request.method_name,
-                                            request.path.substr(0, kMaxEcho),
-                                            hint ? "Did you mean " + *hint + "?"
-                                                 : "GET / lists what there is."));
+  return plain_error_reply(
+      404,
+      fmt::format("Not Found: {} {}. {}", request.method_name, request.path.substr(0, kMaxEcho),
+                  hint ? "Did you mean " + *hint + "?" : "GET / lists what there is."));
 }
 
 Reply no_route(const Found& found, const HttpRequest& request) {
@@ -140,8 +154,7 @@ std::optional<Error> engine_trouble(const AppState& app) {
   return std::nullopt;
 }
 
-std::optional<Reply> refusal_of(const Route& route, const HttpRequest& request,
-                                AppState& app) {
+std::optional<Reply> refusal_of(const Route& route, const HttpRequest& request, AppState& app) {
   if (!has_key(route, request, app)) {
     return error_reply({ErrorCode::unauthorized, {}, {}});
   }
@@ -236,7 +249,9 @@ void log_and_count(const Route* route, const Exchange& exchange, AppState& app) 
                            seconds);
 }
 
-awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& app) {
+// `running` ends before the last bytes leave: who has read them may ask again.
+awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& app,
+                             std::optional<CountRunning>& running) {
   if (auto refusal = refusal_of(route, exchange.request(), app)) {
     co_return co_await exchange.reply(std::move(*refusal));
   }
@@ -244,8 +259,8 @@ awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& a
     if (co_await exchange.receive_body(app.bodies)) co_await run_handler(route, exchange, app);
     co_return;
   }
-  const CountRunning running(app.num_running, exchange.key());
-  if (auto refusal = running.refusal()) co_return co_await exchange.reply(std::move(*refusal));
+  running.emplace(app.num_running, exchange.key());
+  if (auto refusal = running->refusal()) co_return co_await exchange.reply(std::move(*refusal));
   if (co_await exchange.receive_body(app.bodies)) co_await run_handler(route, exchange, app);
 }
 
@@ -253,13 +268,18 @@ awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& a
 
 awaitable<void> answer(Exchange& exchange, AppState& app) {
   const HttpRequest& request = exchange.request();
+  if (request.path.starts_with(kMessages)) exchange.use_error_form(openapi::message_error_json);
   const Found found = find_route(request);
   exchange.set_cors(
       cors_headers(app.config.cors, request.origin, request.method == Method::options));
   exchange.set_key(app.auth.find(request.authorization, request.api_key));
-  exchange.before_end([&] { log_and_count(found.route, exchange, app); });
+  std::optional<CountRunning> running;
+  exchange.before_end([&] {
+    running.reset();
+    log_and_count(found.route, exchange, app);
+  });
   if (found.route) {
-    co_await answer_route(*found.route, exchange, app);
+    co_await answer_route(*found.route, exchange, app, running);
   } else {
     co_await exchange.reply(no_route(found, request));
   }

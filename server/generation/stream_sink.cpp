@@ -29,14 +29,14 @@ ReplyOptions reply_options(const openapi::GenerationRequest& request, std::strin
 StreamSink::StreamSink(Exchange& exchange, const std::vector<Choice>& choices,
                        const ReplyOptions& options, std::string_view object,
                        const TextDefaults& defaults)
-    : exchange_(exchange),
+    : EventSink(exchange),
       choices_(choices),
       include_usage_(options.include_usage),
       continuous_usage_(options.continuous_usage),
       defaults_(defaults),
       chunks_(options.id, object, options.created, options.model, options.fingerprint) {}
 
-SseWriter& StreamSink::sse() {
+SseWriter& EventSink::sse() {
   if (!sse_) sse_ = &exchange_.begin_sse();
   return *sse_;
 }
@@ -56,27 +56,32 @@ void StreamSink::end_chunk(const Choice& choice, std::string& out, int num_token
   sse().end_event();
 }
 
-awaitable<bool> StreamSink::on_error(Choice&, const Error& error) {
+awaitable<bool> EventSink::on_error(Choice&, const Error& error) {
   if (refused_) co_return false;
   if (!sse_) {
     refused_ = true;
     co_await exchange_.reply(error_reply(error));
     co_return false;
   }
-  sse().event(error_body(error));
+  write_error(error);
   co_return co_await sse().flush();
 }
 
-awaitable<void> StreamSink::finish() {
-  if (!sse_) co_return;  // it ended before it began; the reply has been sent
-  if (include_usage_) {
-    chunks_.usage_chunk(sse_->begin_event(), usage_of(choices_, defaults_));
-    sse_->end_event();
-  }
-  co_await sse_->done();
+awaitable<void> EventSink::finish() {
+  if (sse_) co_await write_end();  // or else the reply has been sent
 }
 
-awaitable<void> stream_choices(std::vector<Choice>& choices, StreamSink& sink) {
+void StreamSink::write_error(const Error& error) { sse().event(error_body(error)); }
+
+awaitable<void> StreamSink::write_end() {
+  if (include_usage_) {
+    chunks_.usage_chunk(sse().begin_event(), usage_of(choices_, defaults_));
+    sse().end_event();
+  }
+  co_await sse().done();
+}
+
+awaitable<void> stream_choices(std::vector<Choice>& choices, EventSink& sink) {
   co_await run_choices(choices, sink);
   co_await sink.finish();
 }

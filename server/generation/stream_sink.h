@@ -29,20 +29,40 @@ struct ReplyOptions {
 ReplyOptions reply_options(const openapi::GenerationRequest& request, std::string_view id_prefix,
                            bool logprobs, const Exchange& exchange, const AppState& app);
 
-class StreamSink : public ChoiceSink {
+// Choices as server-sent events. The stream begins with the first output, so that what fails before
+// can still have a status.
+class EventSink : public ChoiceSink {
  public:
-  // The stream begins with the first output, so that what fails before can still have a status.
-  StreamSink(Exchange& exchange, const std::vector<Choice>& choices, const ReplyOptions& options,
-             std::string_view object, const TextDefaults& defaults);
+  explicit EventSink(Exchange& exchange) : exchange_(exchange) {}
 
   awaitable<bool> on_error(Choice& choice, const Error& error) override;
-  // After the last choice: usage and [DONE].
+  // After the last choice: what the stream ends with, unless it was refused.
   awaitable<void> finish();
 
  protected:
   // The request had a reply with a status of its own before the stream began.
   bool refused() const { return refused_; }
+  bool has_begun() const { return sse_ != nullptr; }
+  Exchange& exchange() { return exchange_; }
   SseWriter& sse();
+  virtual void write_error(const Error& error) = 0;
+  virtual awaitable<void> write_end() = 0;
+
+ private:
+  Exchange& exchange_;
+  SseWriter* sse_ = nullptr;
+  bool refused_ = false;
+};
+
+// As OpenAI streams chunks.
+class StreamSink : public EventSink {
+ public:
+  StreamSink(Exchange& exchange, const std::vector<Choice>& choices, const ReplyOptions& options,
+             std::string_view object, const TextDefaults& defaults);
+
+ protected:
+  void write_error(const Error& error) override;
+  awaitable<void> write_end() override;  // usage and [DONE]
   std::string& begin_chunk();
   // Appends the rest of a chunk to out, which ends with its choice: members of the chunk itself,
   // as `,"a":1`, and its usage up to num_tokens of the choice.
@@ -53,16 +73,13 @@ class StreamSink : public ChoiceSink {
   }
 
  private:
-  Exchange& exchange_;
   const std::vector<Choice>& choices_;
   bool include_usage_, continuous_usage_;
   const TextDefaults& defaults_;
   ChunkWriter chunks_;
-  SseWriter* sse_ = nullptr;
-  bool refused_ = false;
 };
 
 // Until every choice has ended and the stream has its end.
-awaitable<void> stream_choices(std::vector<Choice>& choices, StreamSink& sink);
+awaitable<void> stream_choices(std::vector<Choice>& choices, EventSink& sink);
 
 }  // namespace quire

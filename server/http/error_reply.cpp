@@ -55,14 +55,20 @@ int status_of(ErrorCode code) { return row_of(code).status; }
 Reply error_reply(const Error& error) {
   const Row& row = row_of(error.code);
   // vLLM's one exception to the object.
-  if (error.code == ErrorCode::unauthorized) return {401, R"({"error":"Unauthorized"})"};
-  return {.status = row.status, .body = body_of(error, row), .retry_after = row.retry_after};
+  if (error.code == ErrorCode::unauthorized) {
+    return {.status = 401, .body = R"({"error":"Unauthorized"})", .error = "The key is none of this server's"};
+  }
+  return {.status = row.status,
+          .body = body_of(error, row),
+          .retry_after = row.retry_after,
+          .error = error.detail};
 }
 
 Reply malformed_reply(const Error& error) {
   if (error.code != ErrorCode::invalid_argument) return error_reply(error);
   return {.status = 400,
-          .body = openapi::error_json(error.detail, "Bad Request", param_of(error), 400)};
+          .body = openapi::error_json(error.detail, "Bad Request", param_of(error), 400),
+          .error = error.detail};
 }
 
 std::string error_body(const Error& error) { return body_of(error, row_of(error.code)); }
@@ -72,7 +78,8 @@ Reply plain_error_reply(int status, const std::string& message) {
   const auto phrase = http::obsolete_reason(http::int_to_status(status));
   return {.status = status,
           .body = openapi::error_json(message, std::string_view(phrase), {}, status),
-          .retry_after = status == 503 || status == 429 ? 1 : 0};
+          .retry_after = status == 503 || status == 429 ? 1 : 0,
+          .error = message};
 }
 
 }  // namespace quire

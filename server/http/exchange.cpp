@@ -65,6 +65,7 @@ std::string Exchange::head(const Reply& reply, std::string_view framing) const {
       fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\nServer: quire\r\nX-Request-Id: {}\r\n{}",
                   reply.status, reason_phrase(reply.status), http_date(), id_, framing);
   const auto add = [&head](auto&&... parts) { (head.append(parts), ...); };
+  if (error_form_) add("Request-Id: ", id_, "\r\n");
   if (!reply.content_type.empty()) add("Content-Type: ", reply.content_type, "\r\n");
   if (reply.retry_after > 0) add("Retry-After: ", std::to_string(reply.retry_after), "\r\n");
   if (!reply.allow.empty()) add("Allow: ", reply.allow, "\r\n");
@@ -96,6 +97,9 @@ void Exchange::end() {
 }
 
 awaitable<void> Exchange::reply(Reply reply) {
+  if (error_form_ && !reply.error.empty()) {
+    reply.body = error_form_(reply.status, reply.error, id_);
+  }
   status_ = reply.status;
   if (reader_.is_unfinished()) close_after();
   end();

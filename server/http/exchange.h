@@ -22,9 +22,14 @@ struct Reply {
   std::string body{};
   std::string_view content_type = "application/json";
   int retry_after = 0;          // seconds; 0: no such header
-  std::string_view allow = {};  // the methods of a 405 or an OPTIONS
+  std::string allow{};          // the methods of a 405 or an OPTIONS
+  std::string error{};          // of a refusal: the sentence in its body
   std::string_view more_headers = {};  // whole lines, which outlive the reply
 };
+
+// How an API words a refusal, where it has a body of its own for them.
+using ErrorForm = std::string (*)(int status, std::string_view message,
+                                  std::string_view request_id);
 
 // A function, not braces: g++ 12 destroys an aggregate twice that is made inside a co_await.
 Reply json_reply(std::string body);
@@ -52,6 +57,8 @@ class Exchange {
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
   void end();  // for a reply that did not come to its last bytes
 
+  // For all refusals of this request; its id is in the header that this API's clients look at, too.
+  void use_error_form(ErrorForm form) { error_form_ = form; }
   // Before the body was received it ends the connection.
   awaitable<void> reply(Reply reply);
   // The head goes out with the first event.
@@ -79,6 +86,7 @@ class Exchange {
   int status_ = 0;
   bool written_ = true;
   std::function<void()> before_end_;
+  ErrorForm error_form_ = nullptr;
   std::optional<SseWriter> sse_;
 };
 

@@ -41,6 +41,8 @@ Method method_of(http::verb verb) {
       return Method::head;
     case http::verb::post:
       return Method::post;
+    case http::verb::delete_:
+      return Method::delete_;
     case http::verb::options:
       return Method::options;
     default:

@@ -14,7 +14,7 @@ namespace quire {
 
 class Connection;
 
-enum class Method : std::uint8_t { get, head, post, options, other };
+enum class Method : std::uint8_t { get, head, post, delete_, options, other };
 
 // What is here is of the head; trailers are thrown away.
 struct HttpRequest {

@@ -38,6 +38,9 @@ SseWriter::SseWriter(SseWriter&&) noexcept = default;
 SseWriter::~SseWriter() = default;
 
 std::string& SseWriter::begin_event() { return gathered_.append("data: "); }
+std::string& SseWriter::begin_event(std::string_view name) {
+  return gathered_.append("event: ").append(name).append("\ndata: ");
+}
 void SseWriter::end_event() { gathered_ += "\n\n"; }
 
 void SseWriter::event(std::string_view json) {
@@ -54,6 +57,10 @@ void SseWriter::close_chunk(bool last) {
   if (!chunked_) return;
   constexpr std::string_view kHex = "0123456789abcdef";
   auto size = gathered_.size() - chunk_start_ - kChunkHead.size();
+  if (size == 0 && last) {  // an empty chunk is the end itself
+    gathered_.replace(chunk_start_, std::string::npos, "0\r\n\r\n");
+    return;
+  }
   for (int digit = 7; digit >= 0; --digit, size >>= 4) {
     gathered_[chunk_start_ + digit] = kHex[size & 15];
   }
@@ -97,6 +104,10 @@ awaitable<bool> SseWriter::flush() {
 
 awaitable<bool> SseWriter::done() {
   event("[DONE]");
+  co_return co_await end();
+}
+
+awaitable<bool> SseWriter::end() {
   ended_ = true;
   if (before_end_) before_end_();
   co_return co_await flush();

@@ -26,12 +26,14 @@ class SseWriter {
   void event(std::string_view json);  // data: …
   // The same in parts, without a copy: append to the buffer between the two calls.
   std::string& begin_event();
+  std::string& begin_event(std::string_view name);  // event: name, before the data
   void end_event();
 
   // False: the client is gone.
   awaitable<bool> flush();
   // data: [DONE], and the end of the body.
   awaitable<bool> done();
+  awaitable<bool> end();  // of the body alone
   bool complete() const { return complete_; }  // all of it has been written
 
  private:

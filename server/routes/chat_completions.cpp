@@ -6,6 +6,7 @@
 #include "server/generation/chat_sinks.h"
 #include "server/generation/constraint_params.h"
 #include "server/http/error_reply.h"
+#include "server/routes/chat.h"
 #include "server/routes/routes.h"
 
 namespace quire {
@@ -67,8 +68,10 @@ awaitable<Result<void>> plan_for(const ChatCompletionRequest& chat, AppState& ap
   co_return filled;
 }
 
-awaitable<Result<ChatPrompt>> prompt_of(const ChatCompletionRequest& chat, AppState& app) {
-  const std::int64_t limit = prompt_limit(chat, app);
+}  // namespace
+
+awaitable<Result<ChatPrompt>> chat_prompt_of(const ChatCompletionRequest& chat,
+                                             std::int64_t limit, AppState& app) {
   // What a template of the client's own takes is anybody's guess.
   if (!is_long(chat) && !chat.chat_template) co_return app.text.chat_prompt(chat, limit);
   Result<ChatPrompt> prompt = Error{};
@@ -76,44 +79,43 @@ awaitable<Result<ChatPrompt>> prompt_of(const ChatCompletionRequest& chat, AppSt
   co_return prompt;
 }
 
-}  // namespace
+awaitable<Result<RunningChat>> start_chat(const ChatCompletionRequest& chat,
+                                          const Exchange& exchange, AppState& app) {
+  if (const auto ok = check_request(chat, app); !ok) co_return ok.error();
+  if (const auto ok = check_tools(chat, app.text.defaults()); !ok) co_return ok.error();
+  auto prompt = co_await chat_prompt_of(chat, prompt_limit(chat, app), app);
+  if (!prompt) co_return prompt.error();
+  if (const auto ok = truncate_prompt(chat, app, prompt->ids); !ok) co_return ok.error();
+  if (const auto ok = check_room(chat, 1, app); !ok) co_return ok.error();
+  RunningChat running;
+  if (chat.return_token_ids) running.prompt_ids = prompt->ids;
+  ChoicePlan plan(chat);
+  if (const auto ok = co_await plan_for(chat, app, prompt->starts_thinking, plan); !ok) {
+    co_return ok.error();
+  }
+  if (const auto ok =
+          submit_choices(plan, exchange, app, 0, std::move(prompt->ids), running.choices);
+      !ok) {
+    co_return ok.error();
+  }
+  co_return running;
+}
 
 awaitable<void> post_chat_completions(Exchange& exchange, AppState& app) {
   Result<ChatCompletionRequest> chat = Error{};
   co_await with_body(exchange, app,
                      [&](std::string_view body) { chat = openapi::parse_chat_completion(body); });
   if (!chat) co_return co_await exchange.reply(malformed_reply(chat.error()));
-  if (const auto ok = check_request(*chat, app); !ok) {
-    co_return co_await exchange.reply(error_reply(ok.error()));
-  }
-  if (const auto ok = check_tools(*chat, app.text.defaults()); !ok) {
-    co_return co_await exchange.reply(error_reply(ok.error()));
-  }
-  auto prompt = co_await prompt_of(*chat, app);
-  if (!prompt) co_return co_await exchange.reply(error_reply(prompt.error()));
-  if (const auto ok = truncate_prompt(*chat, app, prompt->ids); !ok) {
-    co_return co_await exchange.reply(error_reply(ok.error()));
-  }
-  if (const auto ok = check_room(*chat, 1, app); !ok) {
-    co_return co_await exchange.reply(error_reply(ok.error()));
-  }
+  auto running = co_await start_chat(*chat, exchange, app);
+  if (!running) co_return co_await exchange.reply(error_reply(running.error()));
+  auto& choices = running->choices;
 
   ChatReplyOptions options{reply_options(*chat, "chatcmpl-", chat->logprobs, exchange, app)};
   options.include_reasoning = chat->include_reasoning;
   if (chat->echo && chat->messages.back().role == "assistant") {
     options.echo = chat->messages.back().content.value_or("");
   }
-  if (options.return_token_ids) options.prompt_ids = prompt->ids;
-  ChoicePlan plan(*chat);
-  if (const auto ok = co_await plan_for(*chat, app, prompt->starts_thinking, plan); !ok) {
-    co_return co_await exchange.reply(error_reply(ok.error()));
-  }
-  std::vector<Choice> choices;  // ~Generation() aborts in the engine on every way out
-  if (const auto ok = submit_choices(plan, exchange, app, 0, std::move(prompt->ids), choices);
-      !ok) {
-    co_return co_await exchange.reply(error_reply(ok.error()));
-  }
-
+  options.prompt_ids = std::move(running->prompt_ids);
   if (chat->stream) {
     ChatStream sink(exchange, choices, std::move(options), app.text.defaults());
     co_await first_of(stream_choices(choices, sink), exchange.peer_closed());

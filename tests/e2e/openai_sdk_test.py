@@ -120,6 +120,40 @@ def check_completions(client):
         model=MODEL, prompt="one two", max_tokens=5, temperature=0, stream=True))
 
 
+def check_responses(client):
+    reply = client.responses.create(model=MODEL, input="What is 12 + 7?", temperature=0, instructions="You add numbers.")
+    assert reply.status == "completed" and "19" in reply.output_text, reply
+    assert reply.usage.total_tokens == reply.usage.input_tokens + reply.usage.output_tokens, reply
+    assert client.responses.retrieve(reply.id).output_text == reply.output_text
+    more = client.responses.create(model=MODEL, input="What is 3 + 4?", temperature=0, previous_response_id=reply.id)
+    assert more.usage.input_tokens > reply.usage.input_tokens, (more.usage, reply.usage)
+    client.responses.delete(reply.id)
+    cut = client.responses.create(model=MODEL, input=SUM, max_output_tokens=1, store=False)
+    assert cut.status == "incomplete" and cut.incomplete_details.reason == "max_output_tokens", cut
+    with client.responses.stream(model=MODEL, input=SUM, temperature=0) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_response()
+    assert kinds[0] == "response.created" and kinds[-1] == "response.completed", kinds
+    assert "19" in final.output_text, final
+
+
+def check_response_tools(client):
+    tools = [{"type": "function", "strict": False, **TOOLS[0]["function"]}]
+    ask = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    reply = client.responses.create(model=MODEL, input=ask, tools=tools, temperature=0)
+    call = next(item for item in reply.output if item.type == "function_call")
+    assert call.name == "get_weather" and "city" in json.loads(call.arguments), call
+    with client.responses.stream(model=MODEL, input=ask, tools=tools, temperature=0) as stream:
+        kinds = {event.type for event in stream}
+    assert "response.function_call_arguments.done" in kinds, kinds
+    again = ask + [*reply.output, {"type": "function_call_output", "call_id": call.call_id,
+                                   "output": "{\"weather\": \"sunny\"}"}]
+    assert client.responses.create(model=MODEL, input=again, tools=tools).output, again
+    thought = client.responses.create(model=MODEL, input=SUM, temperature=0,
+                                      extra_body={"chat_template_kwargs": {"enable_thinking": True}})
+    assert thought.output[0].type == "reasoning" and thought.output[0].content[0].text, thought
+
+
 def check_errors(client):
     for wrong, error in ((dict(model="none"), openai.NotFoundError), (dict(temperature=-1), openai.BadRequestError),
                          (dict(messages=[]), openai.BadRequestError),
@@ -138,7 +172,8 @@ def main():
     client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="none", max_retries=0, timeout=60)
     assert MODEL in [m.id for m in client.models.list()]
     assert client.models.retrieve(MODEL).id == MODEL
-    for check in (check_chat, check_stream, check_tools, check_parse, check_reasoning, check_completions, check_errors):
+    for check in (check_chat, check_stream, check_tools, check_parse, check_reasoning, check_completions, check_responses,
+                  check_response_tools, check_errors):
         check(client)
         print(check.__name__, "ok")
 

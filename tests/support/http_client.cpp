@@ -155,7 +155,8 @@ std::vector<std::string> events_of(std::string_view body) {
   std::vector<std::string> events;
   while (!body.empty()) {
     const std::size_t end = body.find("\n\n");
-    const std::string_view event = body.substr(0, end);
+    std::string_view event = body.substr(0, end);
+    if (event.starts_with("event: ")) event.remove_prefix(event.find('\n') + 1);
     if (event.starts_with("data: ")) events.emplace_back(event.substr(6));
     if (end == std::string_view::npos) break;
     body.remove_prefix(end + 2);

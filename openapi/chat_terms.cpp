@@ -1,0 +1,88 @@
+#include "openapi/chat_terms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "openapi/json_writer.h"
+#include "openapi/parse_generation.h"
+
+namespace quire::openapi {
+
+bool add_function(JsonReader& reader, const FunctionTool& tool, ChatCompletionRequest& chat) {
+  auto& names = chat.tool_names;
+  if (tool.name.empty()) return reader.fail("name is missing");
+  if (std::ranges::find(names, tool.name) != names.end()) {
+    return reader.in_member("name", [&] {
+      return reader.fail(
+          fmt::format("\"{}\" is the name of an earlier function, too", tool.name.substr(0, 100)));
+    });
+  }
+  names.push_back(tool.name);
+  std::string text;
+  JsonWriter json(text);
+  json.begin_object().key("type").string("function").key("function").begin_object();
+  json.key("name").string(tool.name);
+  if (!tool.description.empty()) json.key("description").string(tool.description);
+  if (!tool.parameters.empty()) json.key("parameters").raw(tool.parameters);
+  if (tool.strict) json.key("strict").boolean(true);
+  json.end_object().end_object();
+  if (chat.tools.empty()) {
+    chat.tools = '[' + text + ']';
+  } else {
+    chat.tools.back() = ',';
+    chat.tools.append(text).append("]");
+  }
+  return true;
+}
+
+bool want_schema(JsonReader& reader, std::string_view name, JsonElement schema,
+                 GenerationRequest& out) {
+  if (!schema.is_object()) return reader.expected("an object", schema);
+  std::string text;
+  JsonWriter json(text);
+  json.begin_object().key("type").string("json_schema").key("json_schema").begin_object();
+  json.key("name").string(name).key("schema").raw(json_text(schema));
+  json.key("strict").boolean(true).end_object().end_object();
+  simdjson::dom::parser parser;  // not the thread's: that holds what is being read
+  JsonElement element;
+  if (parser.parse(text).get(element)) return reader.fail("is not valid JSON");
+  return read_response_format(reader, element, out);
+}
+
+void set_thinking(bool enabled, ChatCompletionRequest& chat) {
+  std::string& kwargs = chat.chat_template_kwargs;
+  const std::string member = fmt::format("{{\"enable_thinking\":{}", enabled);
+  const bool others = kwargs.size() > 2;  // more than {}
+  kwargs = others ? member + ',' + kwargs.substr(1) : member + '}';
+}
+
+void add_text(std::optional<std::string>& to, std::string_view text) {
+  if (to) {
+    to->append("\n").append(text);
+  } else {
+    to = text;
+  }
+}
+
+bool is_json_object(std::string_view text) {
+  simdjson::dom::parser parser;
+  JsonElement element;
+  return !parser.parse(text.data(), text.size()).get(element) && element.is_object();
+}
+
+bool read_type(JsonReader& reader, simdjson::dom::object object, std::string_view& type) {
+  JsonElement element;
+  if (object["type"].get(element)) return reader.fail("type is missing");
+  return reader.in_member(
+      "type", [&] { return !element.get(type) || reader.expected("a string", element); });
+}
+
+bool read_needed(JsonReader& reader, simdjson::dom::object object, std::string_view name,
+                 std::string& out) {
+  JsonElement element;
+  if (object[name].get(element)) return reader.fail(fmt::format("{} is missing", name));
+  return reader.in_member(name, [&] { return read(reader, element, out); });
+}
+
+}  // namespace quire::openapi

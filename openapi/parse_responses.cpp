@@ -1,0 +1,252 @@
+// OpenAI's Responses API: a request as the chat request that it amounts to.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "openapi/chat_terms.h"
+#include "openapi/dto_json.h"
+#include "openapi/parse_chat.h"
+#include "openapi/parse_generation.h"
+#include "openapi/parse_items.h"
+#include "openapi/responses.h"
+
+namespace quire::openapi {
+
+namespace {
+
+using simdjson::dom::object;
+using Request = ResponsesRequest;
+
+bool read_messages(JsonReader& reader, JsonElement element, Request& out) {
+  return read_input(reader, element, out.messages);
+}
+
+bool read_parameters(JsonReader& reader, JsonElement element, FunctionTool& out) {
+  return read_raw_object(reader, element, out.parameters);
+}
+
+constexpr std::array kToolMembers = {
+    JsonMember<FunctionTool>{"name", read_member<&FunctionTool::name>},
+    JsonMember<FunctionTool>{"description", read_member<&FunctionTool::description>},
+    JsonMember<FunctionTool>{"parameters", read_parameters},
+    JsonMember<FunctionTool>{"strict", read_member<&FunctionTool::strict>},
+};
+
+bool read_tool(JsonReader& reader, JsonElement element, Request& out) {
+  object members;
+  std::string_view type;
+  FunctionTool tool;
+  if (element.get(members)) return reader.expected("an object", element);
+  if (!read_type(reader, members, type)) return false;
+  if (type != "function") {
+    return reader.in_member("type", [&] {
+      return reader.fail(
+          fmt::format("\"{}\" is not supported; only function is", type.substr(0, 40)));
+    });
+  }
+  return read_members<FunctionTool>(reader, members, kToolMembers, tool) &&
+         add_function(reader, tool, out);
+}
+
+bool read_tools(JsonReader& reader, JsonElement element, Request& out) {
+  simdjson::dom::array tools;
+  if (element.get(tools)) return reader.expected("an array", element);
+  std::size_t i = 0;
+  for (const JsonElement tool : tools) {
+    if (!reader.in_item(i++, [&] { return read_tool(reader, tool, out); })) return false;
+  }
+  out.said_tools = json_text(element);
+  return true;
+}
+
+bool read_tool_choice(JsonReader& reader, JsonElement element, Request& out) {
+  object named;
+  std::string_view choice;
+  if (!element.get(named)) {
+    if (!read_type(reader, named, choice)) return false;
+    if (choice != "function") {
+      return reader.in_member("type", [&] { return reader.fail("must be function"); });
+    }
+    out.tool_choice = ToolChoice::named;
+    if (!read_needed(reader, named, "name", out.named_tool)) return false;
+  } else if (element.get(choice)) {
+    return reader.expected("a string or an object", element);
+  } else if (choice == "auto") {
+    out.tool_choice = ToolChoice::automatic;
+  } else if (choice == "none") {
+    out.tool_choice = ToolChoice::none;
+  } else if (choice == "required") {
+    out.tool_choice = ToolChoice::required;
+  } else {
+    return reader.fail("must be auto, none, required or an object that names a function");
+  }
+  out.said_tool_choice = json_text(element);
+  return true;
+}
+
+bool read_format(JsonReader& reader, JsonElement element, Request& out) {
+  object format;
+  std::string_view type;
+  if (element.get(format)) return reader.expected("an object", element);
+  if (!read_type(reader, format, type)) return false;
+  if (type != "json_schema") return read_response_format(reader, element, out);
+  std::string name;
+  JsonElement schema;
+  if (!read_needed(reader, format, "name", name)) return false;
+  if (format["schema"].get(schema)) return reader.fail("schema is missing");
+  return reader.in_member("schema", [&] { return want_schema(reader, name, schema, out); });
+}
+
+bool ignore_text(JsonReader& reader, JsonElement element, Request&) {
+  return element.is_string() || reader.expected("a string", element);
+}
+bool ignore_integer(JsonReader& reader, JsonElement element, Request&) {
+  std::int64_t ignored;
+  return read(reader, element, ignored);
+}
+bool ignore_object(JsonReader& reader, JsonElement element, Request&) {
+  return element.is_object() || reader.expected("an object", element);
+}
+bool refuse(JsonReader& reader, JsonElement element, Request&) {
+  return !asks_for_something(element) || reader.fail("is not supported by this server");
+}
+
+constexpr std::array kTextMembers = {
+    JsonMember<Request>{"format", read_format},
+    JsonMember<Request>{"verbosity", ignore_text},
+};
+
+bool read_text(JsonReader& reader, JsonElement element, Request& out) {
+  object text;
+  if (element.get(text)) return reader.expected("an object", element);
+  out.said_text = json_text(element);
+  return read_members<Request>(reader, text, kTextMembers, out);
+}
+
+constexpr std::array kReasoningMembers = {
+    JsonMember<Request>{"effort", read_member<&Request::reasoning_effort>},
+    JsonMember<Request>{"summary", read_member<&Request::reasoning_summary>},
+};
+
+bool read_reasoning(JsonReader& reader, JsonElement element, Request& out) {
+  object reasoning;
+  if (element.get(reasoning)) return reader.expected("an object", element);
+  return read_members<Request>(reader, reasoning, kReasoningMembers, out);
+}
+
+// Thoughts are always there in clear, so that nobody needs them encrypted.
+bool read_include(JsonReader& reader, JsonElement element, Request& out) {
+  std::vector<std::string> names;
+  if (!read(reader, element, names)) return false;
+  for (const std::string& name : names) {
+    if (name == "message.output_text.logprobs") {
+      out.logprobs = true;
+    } else if (name != "reasoning.encrypted_content") {
+      return reader.fail(
+          fmt::format("\"{}\" is not supported; message.output_text.logprobs and "
+                      "reasoning.encrypted_content are",
+                      name.substr(0, 60)));
+    }
+  }
+  return true;
+}
+
+bool read_metadata(JsonReader& reader, JsonElement element, Request& out) {
+  return read_raw_object(reader, element, out.said_metadata);
+}
+bool read_kwargs(JsonReader& reader, JsonElement element, Request& out) {
+  return read_raw_object(reader, element, out.chat_template_kwargs);
+}
+
+bool read_truncation(JsonReader& reader, JsonElement element, Request&) {
+  std::string_view how;
+  if (element.get(how)) return reader.expected("a string", element);
+  return how == "disabled" || reader.fail("must be disabled: nothing is left out unasked");
+}
+
+constexpr std::array kMembers = {
+    JsonMember<Request>{"model", read_member<&Request::model>},
+    JsonMember<Request>{"input", read_messages},
+    JsonMember<Request>{"instructions", read_member<&Request::instructions>},
+    JsonMember<Request>{"max_output_tokens", read_member<&Request::max_tokens>},
+    JsonMember<Request>{"stream", read_member<&Request::stream>},
+    JsonMember<Request>{"store", read_member<&Request::store>},
+    JsonMember<Request>{"previous_response_id", read_member<&Request::previous_response_id>},
+    JsonMember<Request>{"tools", read_tools},
+    JsonMember<Request>{"tool_choice", read_tool_choice},
+    JsonMember<Request>{"parallel_tool_calls", read_member<&Request::parallel_tool_calls>},
+    JsonMember<Request>{"text", read_text},
+    JsonMember<Request>{"reasoning", read_reasoning},
+    JsonMember<Request>{"include", read_include},
+    JsonMember<Request>{"temperature", read_member<&Request::temperature>},
+    JsonMember<Request>{"top_p", read_member<&Request::top_p>},
+    JsonMember<Request>{"top_logprobs", read_member<&Request::top_logprobs>},
+    JsonMember<Request>{"truncation", read_truncation},
+    JsonMember<Request>{"metadata", read_metadata},
+    JsonMember<Request>{"user", read_member<&Request::user>},
+    // What a hosted service keeps, bills or places by.
+    JsonMember<Request>{"stream_options", ignore_object},
+    JsonMember<Request>{"service_tier", ignore_text},
+    JsonMember<Request>{"safety_identifier", ignore_text},
+    JsonMember<Request>{"prompt_cache_key", ignore_text},
+    JsonMember<Request>{"prompt_cache_retention", ignore_text},
+    JsonMember<Request>{"prompt_cache_options", ignore_object},
+    JsonMember<Request>{"max_tool_calls", ignore_integer},  // of tools that the service runs
+    // What this server does not do.
+    JsonMember<Request>{"background", refuse},
+    JsonMember<Request>{"conversation", refuse},
+    JsonMember<Request>{"prompt", refuse},
+    JsonMember<Request>{"context_management", refuse},
+    JsonMember<Request>{"moderation", refuse},
+    JsonMember<Request>{"n", refuse},
+    JsonMember<Request>{"response_format", refuse},
+    JsonMember<Request>{"structured_outputs", refuse},
+    // vLLM's.
+    JsonMember<Request>{"request_id", read_member<&Request::request_id>},
+    JsonMember<Request>{"top_k", read_member<&Request::top_k>},
+    JsonMember<Request>{"min_p", read_member<&Request::min_p>},
+    JsonMember<Request>{"repetition_penalty", read_member<&Request::repetition_penalty>},
+    JsonMember<Request>{"presence_penalty", read_member<&Request::presence_penalty>},
+    JsonMember<Request>{"frequency_penalty", read_member<&Request::frequency_penalty>},
+    JsonMember<Request>{"seed", read_member<&Request::seed>},
+    JsonMember<Request>{"stop", read_as<read_stop>},
+    JsonMember<Request>{"ignore_eos", read_member<&Request::ignore_eos>},
+    JsonMember<Request>{"chat_template_kwargs", read_kwargs},
+    JsonMember<Request>{"cache_salt", read_member<&Request::cache_salt>},
+    JsonMember<Request>{"priority", read_member<&Request::priority>},
+};
+
+bool check(JsonReader& reader, Request& out) {
+  const auto fail_at = [&](std::string_view name, std::string_view what) {
+    return reader.in_member(name, [&] { return reader.fail(what); });
+  };
+  if (out.messages.empty()) return fail_at("input", "is missing");
+  const auto& names = out.tool_names;
+  if (out.tool_choice == ToolChoice::automatic && names.empty()) out.tool_choice.reset();
+  if (out.tool_choice == ToolChoice::named && !names.empty() &&
+      std::ranges::find(names, out.named_tool) == names.end()) {
+    return fail_at("tool_choice.name",
+                   fmt::format("\"{}\" is none of the tools; they are {}",
+                               out.named_tool.substr(0, 100), fmt::join(names, ", ")));
+  }
+  if (out.top_logprobs > 0) out.logprobs = true;
+  return check_chat(reader, out);
+}
+
+}  // namespace
+
+Result<ResponsesRequest> parse_responses(std::string_view body) {
+  const auto members = parse_json_object(body);
+  if (!members) return members.error();
+  JsonReader reader;
+  ResponsesRequest request;
+  request.max_tokens_name = "max_output_tokens";
+  if (!read_members<Request>(reader, *members, kMembers, request, &request.unknown_members) ||
+      !check(reader, request)) {
+    return reader.take_error();
+  }
+  return request;
+}
+
+}  // namespace quire::openapi

@@ -1,0 +1,297 @@
+// Anthropic's Messages API over HTTP.
+
+#include <catch2/catch.hpp>
+#include <future>
+
+#include "tests/support/http_client.h"
+#include "tests/support/json_pointer.h"
+#include "tests/support/test_server.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+constexpr const char* kPath = "/v1/messages";
+
+std::string body(const std::string& more = {}) {
+  return R"({"model":"tiny","max_tokens":64,"messages":[{"role":"user","content":"Hi"}])" +
+         (more.empty() ? "" : "," + more) + "}";
+}
+
+const std::string kTools =
+    R"("tools":[{"name":"get_time","input_schema":{"type":"object","properties":{"city":{"type":"string"}}}}])";
+const std::string kCall =
+    "Let me see.<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": "
+    "\"Oslo\"}}\n</tool_call>";
+
+// The names of the events, each once where it comes several times in a row.
+std::string names_of(const std::string& stream) {
+  std::string names, last;
+  for (std::size_t at = 0; (at = stream.find("event: ", at)) != std::string::npos; ++at) {
+    const std::string name = stream.substr(at + 7, stream.find('\n', at) - at - 7);
+    if (name != last) names += (names.empty() ? "" : " ") + name;
+    last = name;
+  }
+  return names;
+}
+
+std::string joined(const std::string& stream, const std::string& path) {
+  std::string text;
+  for (const auto& event : events_of(stream)) {
+    const std::string piece = pointer(event, path);
+    if (piece.size() > 1 && piece.front() == '"') text += piece.substr(1, piece.size() - 2);
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a message has its shape, its text and its usage", "[server][messages]") {
+  TestServer server(answering("The answer is 19."));
+  const auto reply = post(server.port(), kPath, body(), "X-Request-Id: abc\r\n");
+  REQUIRE(reply.status == 200);
+  CHECK(reply.headers.at("request-id") == "abc");
+  CHECK(pointer(reply.body, "/id") == "\"msg_abc\"");
+  CHECK(pointer(reply.body, "/type") == "\"message\"");
+  CHECK(pointer(reply.body, "/role") == "\"assistant\"");
+  CHECK(pointer(reply.body, "/model") == "\"tiny\"");
+  CHECK(pointer(reply.body, "/content/0/type") == "\"text\"");
+  CHECK(pointer(reply.body, "/content/0/text") == "\"The answer is 19.\"");
+  CHECK(pointer(reply.body, "/stop_reason") == "\"end_turn\"");
+  CHECK(pointer(reply.body, "/stop_sequence") == "null");
+  const auto answer = tiny_tokenizer().encode("The answer is 19.", false).size() + 1;
+  CHECK(pointer(reply.body, "/usage/output_tokens") == std::to_string(answer));
+  const auto count = post(server.port(), "/v1/messages/count_tokens",
+                          R"({"model":"tiny","messages":[{"role":"user","content":"Hi"}]})");
+  REQUIRE(count.status == 200);
+  CHECK(pointer(count.body, "/input_tokens") == pointer(reply.body, "/usage/input_tokens"));
+}
+
+TEST_CASE("why a message ended is said in Anthropic's words", "[server][messages]") {
+  TestServer server(answering("one two three four"));
+  const auto stopped = post(server.port(), kPath, body(R"("stop_sequences":["three"])"));
+  CHECK(pointer(stopped.body, "/stop_reason") == "\"stop_sequence\"");
+  CHECK(pointer(stopped.body, "/stop_sequence") == "\"three\"");
+  CHECK(pointer(stopped.body, "/content/0/text") == "\"one two \"");
+  const auto cut =
+      post(server.port(), kPath, R"({"max_tokens":1,"messages":[{"role":"user","content":"Hi"}]})");
+  CHECK(pointer(cut.body, "/stop_reason") == "\"max_tokens\"");
+}
+
+TEST_CASE("a call is a block of its own, thoughts are another", "[server][messages]") {
+  TestServer server(answering("<think>Hm.</think>" + kCall));
+  const auto reply = post(server.port(), kPath, body(kTools));
+  REQUIRE(reply.status == 200);
+  CHECK(pointer(reply.body, "/content/0/type") == "\"thinking\"");
+  CHECK(pointer(reply.body, "/content/0/thinking") == "\"Hm.\"");
+  CHECK(pointer(reply.body, "/content/1/text") == "\"Let me see.\"");
+  CHECK(pointer(reply.body, "/content/2/type") == "\"tool_use\"");
+  CHECK(pointer(reply.body, "/content/2/name") == "\"get_time\"");
+  CHECK(pointer(reply.body, "/content/2/input/city") == "\"Oslo\"");
+  CHECK(pointer(reply.body, "/stop_reason") == "\"tool_use\"");
+  const auto hidden = post(server.port(), kPath,
+                           body(kTools + R"(,"thinking":{"type":"adaptive","display":"omitted"})"));
+  CHECK(pointer(hidden.body, "/content/0/type") == "\"text\"");
+}
+
+TEST_CASE("a call that breaks off has an empty input and says why", "[server][messages]") {
+  TestServer server(answering(kCall));
+  const auto ids = tiny_tokenizer().encode(kCall, false).size();
+  const auto reply = post(server.port(), kPath,
+                          R"({"max_tokens":)" + std::to_string(ids - 6) +
+                              R"(,"messages":[{"role":"user","content":"Hi"}],)" + kTools + "}");
+  CHECK(pointer(reply.body, "/stop_reason") == "\"max_tokens\"");
+  CHECK(pointer(reply.body, "/content/1/input") == "{}");
+}
+
+TEST_CASE("a streamed message is a row of blocks", "[server][messages][stream]") {
+  TestServer server(answering("<think>Hm.</think>" + kCall));
+  const auto reply = post(server.port(), kPath, body(kTools + R"(,"stream":true)"));
+  REQUIRE(reply.status == 200);
+  CHECK(reply.headers.at("content-type") == "text/event-stream; charset=utf-8");
+  const std::string block = "content_block_start content_block_delta content_block_stop";
+  CHECK(names_of(reply.body) ==
+        "message_start ping " + block + ' ' + block + ' ' + block + " message_delta message_stop");
+  CHECK(joined(reply.body, "/delta/thinking") == "Hm.");
+  CHECK(joined(reply.body, "/delta/text") == "Let me see.");
+  CHECK(joined(reply.body, "/delta/partial_json") == R"({\"city\": \"Oslo\"})");
+  CHECK(joined(reply.body, "/content_block/name") == "get_time");
+  CHECK(joined(reply.body, "/delta/stop_reason") == "tool_use");
+  CHECK(reply.body.find("[DONE]") == std::string::npos);
+  for (const auto& event : events_of(reply.body)) {
+    const std::string type = pointer(event, "/type");
+    CHECK(reply.body.find("event: " + type.substr(1, type.size() - 2) + "\ndata: " + event) !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("the connection of a streamed message carries another request",
+          "[server][messages][stream]") {
+  TestServer server(answering("Yes."));
+  HttpClient client(server.port());
+  for (int i = 0; i < 2; ++i) {
+    client.send(post_request(kPath, body(R"("stream":true)")));
+    const auto reply = client.receive();
+    REQUIRE(reply);
+    CHECK(reply->status == 200);
+    CHECK(joined(reply->body, "/delta/text") == "Yes.");
+  }
+}
+
+TEST_CASE("an engine that fails is an error, before and within a stream", "[server][messages]") {
+  TestServerOptions options = answering("one two three four five");
+  options.engine.rejects = [](const AddRequest&) { return true; };
+  TestServer server(std::move(options));
+  for (const char* stream : {"false", "true"}) {
+    const auto reply = post(server.port(), kPath, body("\"stream\":" + std::string(stream)));
+    CHECK(reply.status == 500);
+    CHECK(pointer(reply.body, "/type") == "\"error\"");
+    CHECK(pointer(reply.body, "/error/type") == "\"api_error\"");
+  }
+}
+
+TEST_CASE("turns, results and thoughts reach the template as a chat's do", "[server][messages]") {
+  const auto prompt_of = [](const char* path, const std::string& json) {
+    std::promise<AddRequest> seen;
+    auto request = seen.get_future();
+    TestServerOptions options;
+    options.engine.rejects = [&seen](const AddRequest& add) {
+      seen.set_value(add);
+      return false;
+    };
+    TestServer server(std::move(options));
+    const auto reply = post(server.port(), path, json);
+    INFO(reply.body);
+    REQUIRE(reply.status == 200);
+    return request.get();
+  };
+  const std::string tail = R"("max_tokens":2,"temperature":0.5,"top_k":3,"top_p":0.75)";
+  const AddRequest message = prompt_of(
+      kPath,
+      R"({"system":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}],"messages":[)"
+      R"({"role":"user","content":"What time"},{"role":"user","content":[{"type":"text","text":"is it?"}]},)"
+      R"({"role":"assistant","content":[{"type":"thinking","thinking":"Hm","signature":"x"},{"type":"text","text":"Wait."},)"
+      R"({"type":"tool_use","id":"t1","name":"get_time","input":{"city":"Oslo"}}]},)"
+      R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"noon"}]},)"
+      R"({"type":"tool_result","tool_use_id":"t2","is_error":true,"content":"lost"},{"type":"text","text":"So?"}]}],)" +
+          kTools + "," + tail + "}");
+  const AddRequest chat = prompt_of(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"What time\nis it?"},)"
+      R"({"role":"assistant","content":"Wait.","reasoning":"Hm","tool_calls":[{"id":"t1","function":{"name":"get_time","arguments":"{\"city\":\"Oslo\"}"}}]},)"
+      R"({"role":"tool","tool_call_id":"t1","content":"noon"},{"role":"tool","tool_call_id":"t2","content":"Error: lost"},)"
+      R"({"role":"user","content":"So?"}],"tools":[{"type":"function","function":{"name":"get_time","parameters":)"
+      R"({"type":"object","properties":{"city":{"type":"string"}}}}}],)" +
+          tail + "}");
+  CHECK(message.prompt == chat.prompt);
+  CHECK(message.sampling.temperature == 0.5f);
+  CHECK(message.sampling.top_k == 3);
+  CHECK(message.sampling.top_p == 0.75f);
+  CHECK(message.sampling.max_tokens == 2);
+
+  const AddRequest begun = prompt_of(
+      kPath,
+      R"({"max_tokens":2,"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Well, I"}]})");
+  CHECK(tiny_tokenizer().decode(begun.prompt, false).ends_with("assistant\nWell, I"));
+  const AddRequest thinking = prompt_of(
+      kPath,
+      R"({"max_tokens":2,"messages":[{"role":"user","content":"Hi"}],"thinking":{"type":"enabled","budget_tokens":1}})");
+  const AddRequest asked = prompt_of(
+      "/v1/chat/completions",
+      R"({"max_tokens":2,"messages":[{"role":"user","content":"Hi"}],"chat_template_kwargs":{"enable_thinking":true}})");
+  CHECK(thinking.prompt == asked.prompt);
+}
+
+TEST_CASE("what a message request gets wrong is named, in Anthropic's form", "[server][messages]") {
+  struct Case {
+    std::string json, names;
+  };
+  const auto with = [](const std::string& content) {
+    return R"({"max_tokens":2,"messages":[{"role":"user","content":)" + content + "}]}";
+  };
+  const std::vector<Case> cases = {
+      {R"({"messages":[{"role":"user","content":"Hi"}]})", "max_tokens: is missing"},
+      {R"({"max_tokens":2})", "messages: is missing"},
+      {R"({"max_tokens":2,"messages":[]})", "messages: is missing"},
+      {R"({"max_tokens":0,"messages":[{"role":"user","content":"Hi"}]})",
+       "max_tokens must be at least 1"},
+      {with("7"), "messages[0].content: expected a string or an array of blocks"},
+      {with("[]"), "messages[0].content: must not be empty"},
+      {with(R"([{"type":"image","source":{}}])"),
+       "messages[0].content[0].type: \"image\" is not supported"},
+      {with(R"([{"type":"tool_use","id":"a","name":"b","input":{}}])"),
+       "messages[0].content[0].type: \"tool_use\""},
+      {with(R"([{"text":"a"}])"), "messages[0].content[0]: type is missing"},
+      {with(R"([{"type":"text"}])"), "messages[0].content[0]: text is missing"},
+      {with(R"([{"type":"text","text":7}])"), "messages[0].content[0].text: expected a string"},
+      {with(R"([{"type":"tool_result","content":"x"}])"),
+       "messages[0].content[0]: tool_use_id is missing"},
+      {with(R"([{"type":"tool_result","tool_use_id":"x","content":[{"type":"image"}]}])"),
+       "messages[0].content[0].content[0].type: \"image\""},
+      {R"({"max_tokens":2,"messages":[{"role":"tool","content":"Hi"}]})",
+       "messages[0].role: \"tool\" is not a role"},
+      {R"({"max_tokens":2,"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"b","input":[]}]}]})",
+       "messages[0].content[0].input: expected an object"},
+      {body(R"("system":7)"), "system: expected a string or an array of blocks"},
+      {body(R"("stop_sequences":"x")"), "stop_sequences: expected an array of strings"},
+      {body(R"("stop_sequences":[""])"), "stop_sequences: a stop string must not be empty"},
+      {body(R"("tools":[{"type":"web_search_20250305","name":"web_search"}])"),
+       "tools[0].type: \"web_search_20250305\""},
+      {body(R"("tools":[{"name":"a"}])"), "tools[0]: input_schema is missing"},
+      {body(R"("tools":[{"input_schema":{}}])"), "tools[0]: name is missing"},
+      {body(kTools + R"(,"tool_choice":{"type":"tool","name":"other"})"),
+       "tool_choice.name: \"other\" is none of the tools"},
+      {body(kTools + R"(,"tool_choice":{"type":"every"})"),
+       "tool_choice.type: must be auto, any, tool or none"},
+      {body(R"("tool_choice":{"type":"any"})"), "tool_choice: only allowed when tools are given"},
+      {body(R"("thinking":{"type":"yes"})"),
+       "thinking.type: must be enabled, adaptive or disabled"},
+      {body(R"("thinking":{"type":"enabled","budget_tokens":0})"),
+       "thinking.budget_tokens: must be at least 1"},
+      {body(R"("output_config":{"format":{"type":"xml"}})"),
+       "output_config.format.type: must be json_schema"},
+      {body(R"("container":{"id":"x"})"), "container: is not supported by this server"},
+      {body(R"("mcp_servers":[{}])"), "mcp_servers: is not supported by this server"},
+      {body(R"("metadata":7)"), "metadata: expected an object"},
+      {body(R"("stream":"yes")"), "stream: expected a boolean"},
+      {body(R"("temperature":-1)"), "temperature"},
+      {R"({"max_tokens":2,"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":)"
+       R"([{"type":"tool_use","id":"a","name":"b","input":{}}]}]})",
+       "messages: the last turn"},
+      {"[]", "must be a JSON object"},
+      {"{", "not valid JSON"},
+  };
+  TestServer server;
+  for (const Case& c : cases) {
+    INFO(c.json);
+    const auto reply = post(server.port(), kPath, c.json);
+    INFO(reply.body);
+    CHECK(reply.status == 400);
+    CHECK(pointer(reply.body, "/type") == "\"error\"");
+    CHECK(pointer(reply.body, "/error/type") == "\"invalid_request_error\"");
+    CHECK(pointer(reply.body, "/request_id").size() > 2);
+    std::string escaped;
+    for (const char ch : c.names) escaped += ch == '"' ? std::string("\\\"") : std::string(1, ch);
+    CHECK(reply.body.find(escaped) != std::string::npos);
+  }
+}
+
+TEST_CASE("refusals below the handler have Anthropic's form too", "[server][messages]") {
+  TestServerOptions options;
+  options.config.api_keys = {"secret"};
+  TestServer server(std::move(options));
+  const auto keyless = post(server.port(), kPath, body());
+  CHECK(keyless.status == 401);
+  CHECK(pointer(keyless.body, "/error/type") == "\"authentication_error\"");
+  CHECK(post(server.port(), kPath, body(), "X-Api-Key: secret\r\n").status == 200);
+  const auto wrong = get(server.port(), kPath, "X-Api-Key: secret\r\n");
+  CHECK(wrong.status == 405);
+  CHECK(pointer(wrong.body, "/error/type") == "\"invalid_request_error\"");
+  const auto unknown =
+      post(server.port(), kPath,
+           R"({"model":"claude","max_tokens":1,"messages":[{"role":"user","content":"Hi"}]})",
+           "X-Api-Key: secret\r\n");
+  CHECK(unknown.status == 404);
+  CHECK(pointer(unknown.body, "/error/type") == "\"not_found_error\"");
+}
