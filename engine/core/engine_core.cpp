@@ -300,22 +300,7 @@ void EngineCore::draft(const StepResult& result) {
 }
 
 EngineStats EngineCore::stats() const {
-  const SchedulerStats now = scheduler_->stats();
-  EngineStats stats;
-  stats.num_running = now.num_running;
-  stats.num_waiting = now.num_waiting;
-  stats.num_waiting_deferred = now.num_waiting_deferred;
-  stats.num_blocks = now.num_blocks;
-  stats.num_free_blocks = now.num_free_blocks;
-  stats.kv_cache_usage = now.kv_usage;
-  stats.prefix_cache_queries = now.prefix_queries;
-  stats.prefix_cache_hits = now.prefix_hits;
-  stats.prompt_tokens = now.prompt_tokens;
-  stats.generation_tokens = now.generated_tokens;
-  stats.preemptions = now.preemptions;
-  stats.steps = now.steps;
-  stats.drafts = now.drafted_rows;
-  stats.draft_tokens = now.draft_tokens;
+  EngineStats stats = scheduler_->stats();
   stats.draft_positions = draft_positions_;
   stats.late_allocations = backend_.device->ledger().num_late();
   stats.step_tokens = step_tokens_;

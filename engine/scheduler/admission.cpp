@@ -208,15 +208,14 @@ void Scheduler::drop_finished() {
   std::erase_if(finished_, [](const auto& request) { return request->num_in_flight == 0; });
 }
 
-SchedulerStats Scheduler::stats() const {
-  SchedulerStats stats = totals_;
+EngineStats Scheduler::stats() const {
+  EngineStats stats = totals_;
   stats.num_running = static_cast<int>(running_.size());
   stats.num_waiting = waiting_.size();
   stats.num_waiting_deferred = deferred_.size() + compiling_.size();
-  stats.waiting_tokens = waiting_.num_tokens() + deferred_.num_tokens() + compiling_.num_tokens();
   stats.num_blocks = kv_.pool().num_usable();
   stats.num_free_blocks = kv_.pool().num_free();
-  stats.kv_usage = kv_.pool().usage();
+  stats.kv_cache_usage = kv_.pool().usage();
   stats.steps = static_cast<std::int64_t>(step_);
   return stats;
 }

@@ -79,9 +79,9 @@ void Scheduler::settle_drafts(Request& request, const BatchRow& row, int num_sam
   const int num_rejected = row.num_drafts - num_accepted;
   if (request.num_computed > 0) request.num_computed -= num_rejected;
   if (request.num_placeholders > 0) request.num_placeholders -= num_rejected;
-  ++totals_.drafted_rows;
+  ++totals_.drafts;
   totals_.draft_tokens += row.num_drafts;
-  totals_.accepted_tokens += num_accepted;
+  totals_.accepted_draft_tokens += num_accepted;
 }
 
 // Up to the token that ends the request, if one does.
@@ -101,7 +101,7 @@ void Scheduler::append_tokens(Request& request, RequestProgress& progress,
     if (*progress.finish_reason == FinishReason::stop) progress.stop_token = token;
     break;
   }
-  totals_.generated_tokens += progress.num_tokens;
+  totals_.generation_tokens += progress.num_tokens;
 }
 
 // False: its constraint did not foresee what its own mask allowed, and the request ends.

@@ -26,6 +26,7 @@
 #include "engine/config.h"
 #include "engine/kv_cache/kv_cache_manager.h"
 #include "engine/kv_transfer/connector.h"
+#include "engine/request/engine_stats.h"
 #include "engine/request/request.h"
 #include "engine/scheduler/batch_plan.h"
 #include "engine/scheduler/request_queue.h"
@@ -72,28 +73,6 @@ struct StepResult {
   }
 };
 
-// Now, and totals since start.
-struct SchedulerStats {
-  int num_running = 0;
-  int num_waiting = 0;           // for capacity
-  int num_waiting_deferred = 0;  // for a grammar or a transfer
-  std::int64_t waiting_tokens = 0;
-  int num_blocks = 0;  // usable: without the null block
-  int num_free_blocks = 0;
-  double kv_usage = 0;                // 0 … 1
-  std::int64_t prefix_queries = 0;    // tokens
-  std::int64_t prefix_hits = 0;       // tokens
-  std::int64_t external_queries = 0;  // tokens asked of the connector
-  std::int64_t external_hits = 0;
-  std::int64_t prompt_tokens = 0;  // of requests whose prompt is done
-  std::int64_t generated_tokens = 0;
-  std::int64_t preemptions = 0;
-  std::int64_t steps = 0;
-  std::int64_t drafted_rows = 0;  // with drafts to verify
-  std::int64_t draft_tokens = 0;
-  std::int64_t accepted_tokens = 0;  // drafts that held
-};
-
 class Scheduler {
  public:
   // The manager and the connector (may be null) outlive the scheduler. Throws Failure where the
@@ -133,7 +112,7 @@ class Scheduler {
   }
   bool can_schedule() const { return num_in_flight_ < options_.pipeline_depth; }
   const Request* find(RequestId id) const;
-  SchedulerStats stats() const;
+  EngineStats stats() const;  // what it knows of them
 
   // In scheduling order.
   std::span<Request* const> running() const { return running_; }
@@ -213,7 +192,7 @@ class Scheduler {
   int num_rows_in_flight_ = 0;  // of those
   int budget_ = 0;              // tokens left in this step
   StepResult result_;
-  SchedulerStats totals_;  // only the counters
+  EngineStats totals_;  // only the counters
 };
 
 }  // namespace quire

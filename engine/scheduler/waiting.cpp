@@ -90,11 +90,11 @@ int Scheduler::tokens_to_start(const Request& request, int num_computed) const {
 void Scheduler::count_lookup(Request& request, int num_hit, int num_external) {
   request.num_external = num_external;
   if (request.num_preemptions > 0) return;  // it was counted
-  totals_.prefix_queries += request.num_tokens();
-  totals_.prefix_hits += num_hit;
+  totals_.prefix_cache_queries += request.num_tokens();
+  totals_.prefix_cache_hits += num_hit;
   if (connector_ == nullptr) return;
-  totals_.external_queries += request.num_tokens() - num_hit;
-  totals_.external_hits += num_external;
+  totals_.external_cache_queries += request.num_tokens() - num_hit;
+  totals_.external_cache_hits += num_external;
 }
 
 // False: it still waits for something other than its turn.

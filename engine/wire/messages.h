@@ -14,6 +14,7 @@
 #include "base/fields.h"
 #include "base/ids.h"
 #include "engine/config.h"
+#include "engine/request/engine_stats.h"
 #include "engine/request/finish_reason.h"
 #include "engine/request/sampling_params.h"
 
@@ -103,48 +104,6 @@ struct RequestOutput {
 
 // Appends the later output of the same request.
 void merge(RequestOutput& into, RequestOutput&& next);
-
-// Drafts at one place behind the token that they follow.
-struct DraftPosition {
-  std::int64_t accepted = 0;
-
-  using Fields = FieldList<&DraftPosition::accepted>;
-};
-
-// State after a step, and counters since start.
-struct EngineStats {
-  int num_running = 0;
-  int num_waiting = 0;           // for capacity
-  int num_waiting_deferred = 0;  // for something else: a grammar, a transfer
-  int num_blocks = 0;            // usable: without the null block
-  int num_free_blocks = 0;
-  double kv_cache_usage = 0;  // 0 … 1
-
-  std::int64_t prefix_cache_queries = 0;  // tokens
-  std::int64_t prefix_cache_hits = 0;     // tokens
-  std::int64_t prompt_tokens = 0;         // computed or found in the cache
-  std::int64_t generation_tokens = 0;
-  std::int64_t preemptions = 0;
-  std::int64_t steps = 0;
-  std::int64_t late_allocations = 0;  // on the device after start-up; none should be
-
-  std::int64_t drafts = 0;                          // rows of steps that had any
-  std::int64_t draft_tokens = 0;                    // proposed and verified
-  std::vector<DraftPosition> draft_positions = {};  // empty: nobody drafts
-
-  int step_tokens = 0;    // tokens in the step that this accompanies
-  int step_requests = 0;  // rows in it
-
-  using Fields =
-      FieldList<&EngineStats::num_running, &EngineStats::num_waiting,
-                &EngineStats::num_waiting_deferred, &EngineStats::num_blocks,
-                &EngineStats::num_free_blocks, &EngineStats::kv_cache_usage,
-                &EngineStats::prefix_cache_queries, &EngineStats::prefix_cache_hits,
-                &EngineStats::prompt_tokens, &EngineStats::generation_tokens,
-                &EngineStats::preemptions, &EngineStats::steps, &EngineStats::step_tokens,
-                &EngineStats::step_requests, &EngineStats::late_allocations, &EngineStats::drafts,
-                &EngineStats::draft_tokens, &EngineStats::draft_positions>;
-};
 
 // The common case of a decode step: one more token of a running request, and nothing else.
 struct TokenOutput {

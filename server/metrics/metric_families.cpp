@@ -1,6 +1,6 @@
 #include "server/metrics/metric_families.h"
 
-#include "engine/wire/messages.h"
+#include "engine/request/engine_stats.h"
 #include "server/metrics/metric_rows.h"
 
 namespace quire {
@@ -84,13 +84,9 @@ DraftMetrics::DraftMetrics(prometheus::Registry& r, const Labels& labels, std::s
 void DraftMetrics::observe(const EngineStats& stats) {
   drafts_.follow(static_cast<double>(stats.drafts));
   draft_tokens_.follow(static_cast<double>(stats.draft_tokens));
-  double accepted = 0;
-  for (std::size_t i = 0; i < accepted_per_position_.size(); ++i) {
-    const auto here = static_cast<double>(stats.draft_positions.at(i).accepted);
-    accepted += here;
-    accepted_per_position_[i].follow(here);
-  }
-  accepted_tokens_.follow(accepted);
+  accepted_tokens_.follow(static_cast<double>(stats.accepted_draft_tokens));
+  for (std::size_t i = 0; i < accepted_per_position_.size(); ++i)
+    accepted_per_position_[i].follow(static_cast<double>(stats.draft_positions.at(i).accepted));
 }
 
 EngineMetrics::EngineMetrics(prometheus::Registry& r, const Labels& labels, int max_model_len,

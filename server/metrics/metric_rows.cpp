@@ -1,6 +1,6 @@
 #include "server/metrics/metric_rows.h"
 
-#include "engine/wire/messages.h"
+#include "engine/request/engine_stats.h"
 
 namespace quire {
 
@@ -35,6 +35,10 @@ constexpr StatRow kStatRows[] = {
      of<&S::prefix_cache_queries>},
     {kCounter, "vllm:prefix_cache_hits_total", "Prefix cache: tokens found",
      of<&S::prefix_cache_hits>},
+    {kCounter, "vllm:external_prefix_cache_queries_total", "Connector's cache: tokens looked up",
+     of<&S::external_cache_queries>},
+    {kCounter, "vllm:external_prefix_cache_hits_total", "Connector's cache: tokens found",
+     of<&S::external_cache_hits>},
     {kCounter, "vllm:num_preemptions_total", "Preemptions", of<&S::preemptions>},
     {kCounter, "vllm:generation_tokens_total", "Tokens generated", of<&S::generation_tokens>},
     {kGauge, "quire:kv_blocks", "KV blocks that requests can use", of<&S::num_blocks>},

@@ -93,8 +93,8 @@ TEST_CASE("an engine that started anew goes on where its counters were", "[base]
 TEST_CASE("drafts are counted by their place", "[base][metrics]") {
   const auto metrics = metrics_of_one_engine();
   CHECK(metrics->render().find("spec_decode") == std::string::npos);  // nobody drafts
-  metrics->observe_step(kZero, {.drafts = 3, .draft_tokens = 9, .draft_positions = {{3}, {2}, {0}}});
-  metrics->observe_step(kZero, {.drafts = 5, .draft_tokens = 13, .draft_positions = {{4}, {3}, {1}}});
+  metrics->observe_step(kZero, {.drafts = 3, .draft_tokens = 9, .accepted_draft_tokens = 5, .draft_positions = {{3}, {2}, {0}}});
+  metrics->observe_step(kZero, {.drafts = 5, .draft_tokens = 13, .accepted_draft_tokens = 8, .draft_positions = {{4}, {3}, {1}}});
   const std::string text = metrics->render();
   CHECK(has(text, "vllm:spec_decode_num_drafts_total" + kLabels + "5"));
   CHECK(has(text, "vllm:spec_decode_num_draft_tokens_total" + kLabels + "13"));

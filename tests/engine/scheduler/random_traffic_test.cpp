@@ -51,7 +51,7 @@ class Traffic {
     return num_operations_;
   }
 
-  const SchedulerStats stats() const { return scheduler_.stats(); }
+  const EngineStats stats() const { return scheduler_.stats(); }
 
  private:
   struct Expectation {
@@ -211,11 +211,11 @@ TEST_CASE("Every accepted request finishes with its undisturbed answer, whatever
       INFO(describe(layout, scenario, seed));
       Traffic traffic(scenario, random());
       REQUIRE_NOTHROW(operations += traffic.run(150));
-      const SchedulerStats stats = traffic.stats();
+      const EngineStats stats = traffic.stats();
       preemptions += stats.preemptions;
-      hits += stats.prefix_hits;
-      accepted_drafts += stats.accepted_tokens;
-      external += stats.external_hits;
+      hits += stats.prefix_cache_hits;
+      accepted_drafts += stats.accepted_draft_tokens;
+      external += stats.external_cache_hits;
     }
   }
   std::cout << operations << " operations, " << preemptions << " preemptions, " << hits

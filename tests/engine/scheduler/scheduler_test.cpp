@@ -194,11 +194,11 @@ TEST_CASE("Statistics count a prompt once, however often it was looked up", "[sc
   REQUIRE(scheduler.add(std::move(again)).has_value());
   for (int i = 0; i < 5; ++i) step(scheduler);
   while (scheduler.has_work()) step(scheduler);
-  const SchedulerStats stats = scheduler.stats();
-  CHECK(stats.prefix_queries == 16 + 20);
-  CHECK(stats.prefix_hits == 12);
+  const EngineStats stats = scheduler.stats();
+  CHECK(stats.prefix_cache_queries == 16 + 20);
+  CHECK(stats.prefix_cache_hits == 12);
   CHECK(stats.prompt_tokens == 16 + 20);
-  CHECK(stats.generated_tokens == 16);
+  CHECK(stats.generation_tokens == 16);
   CHECK(stats.num_free_blocks == 7);
 }
 
