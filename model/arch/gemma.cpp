@@ -5,6 +5,7 @@
 #include "model/arch/architectures.h"
 #include "model/layers/attention.h"
 #include "model/layers/mlp.h"
+#include "model/layers/residual_stream.h"
 
 namespace quire {
 
@@ -49,19 +50,17 @@ class Gemma final : public CausalLm {
 
   void run_layers(TensorView hidden, TensorView residual,
                   const ForwardContext& context) const override {
-    const Workspace::Scope scope(context.workspace);
-    const TensorView x = hidden;
-    const TensorView y = context.workspace.take(DType::f32, {x.extent(0), x.extent(1)});
+    const ResidualStream stream(residual, hidden, context);
+    const TensorView x = stream.normed(), y = stream.update();
+    stream.norm(layers_.front().before_attention);
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
-      if (i == 0) layer.before_attention(x, residual, context);
       (*layer.attention)(y, x, context);
       layer.after_attention(y, y, context);
-      layer.before_mlp.add(x, residual, y, context);
+      stream.add_and_norm(layer.before_mlp);
       layer.mlp(y, x, context);
       layer.after_mlp(y, y, context);
-      const RmsNorm& next = i + 1 < layers_.size() ? layers_[i + 1].before_attention : final_norm();
-      next.add(x, residual, y, context);
+      stream.add_and_norm(i + 1 < layers_.size() ? layers_[i + 1].before_attention : final_norm());
     }
   }
 

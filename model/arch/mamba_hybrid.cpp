@@ -7,6 +7,7 @@
 #include "model/layers/mlp.h"
 #include "model/layers/moe.h"
 #include "model/layers/pre_norm.h"
+#include "model/layers/residual_stream.h"
 
 namespace quire {
 
@@ -75,19 +76,16 @@ class NemotronH final : public CausalLm {
 
   void run_layers(TensorView hidden, TensorView residual,
                   const ForwardContext& context) const override {
-    const Workspace::Scope scope(context.workspace);
-    const TensorView x = hidden;
-    const TensorView y = context.workspace.take(DType::f32, {x.extent(0), x.extent(1)});
+    const ResidualStream stream(residual, hidden, context);
+    stream.norm(blocks_.front().norm);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
-      if (i == 0) block.norm(x, residual, context);
       if (block.mixer != nullptr) {
-        (*block.mixer)(y, x, context);
+        (*block.mixer)(stream.update(), stream.normed(), context);
       } else {
-        (*block.feed_forward)(y, x, context);
+        (*block.feed_forward)(stream.update(), stream.normed(), context);
       }
-      const RmsNorm& next = i + 1 < blocks_.size() ? blocks_[i + 1].norm : final_norm();
-      next.add(x, residual, y, context);
+      stream.add_and_norm(i + 1 < blocks_.size() ? blocks_[i + 1].norm : final_norm());
     }
   }
 

@@ -1,5 +1,7 @@
 #include "model/layers/pre_norm.h"
 
+#include "model/layers/residual_stream.h"
+
 namespace quire {
 
 void PreNormDecoder::add_layer(int layer, std::unique_ptr<Mixer> mixer,
@@ -15,29 +17,26 @@ void PreNormDecoder::add_layer(int layer, std::unique_ptr<Mixer> mixer,
 
 void PreNormDecoder::run_layers(TensorView hidden, TensorView residual,
                                 const ForwardContext& context) const {
-  const Workspace::Scope scope(context.workspace);
-  const TensorView x = hidden;  // holds each norm's output on the way
-  const TensorView y = context.workspace.take(DType::f32, {x.extent(0), x.extent(1)});
+  const ResidualStream stream(residual, hidden, context);
   const auto multiplier = static_cast<float>(config().residual_multiplier);
   const auto scale = [&] {
-    if (multiplier != 1.f) context.ops.scale(y, multiplier, context.stream);
+    if (multiplier != 1.f) context.ops.scale(stream.update(), multiplier, context.stream);
   };
   auto tap = context.taps.begin();
   const auto hand_out = [&](std::size_t layer) {
     for (; tap != context.taps.end() && tap->layer == static_cast<int>(layer); ++tap)
-      context.ops.copy(tap->out, residual, context.stream);
+      context.ops.copy(tap->out, stream.sum(), context.stream);
   };
+  stream.norm(layers_.front().mixer_norm);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
     hand_out(i);
-    if (i == 0) layer.mixer_norm(x, residual, context);
-    (*layer.mixer)(y, x, context);
+    (*layer.mixer)(stream.update(), stream.normed(), context);
     scale();
-    layer.feed_forward_norm.add(x, residual, y, context);
-    (*layer.feed_forward)(y, x, context);
+    stream.add_and_norm(layer.feed_forward_norm);
+    (*layer.feed_forward)(stream.update(), stream.normed(), context);
     scale();
-    const RmsNorm& next = i + 1 < layers_.size() ? layers_[i + 1].mixer_norm : final_norm();
-    next.add(x, residual, y, context);
+    stream.add_and_norm(i + 1 < layers_.size() ? layers_[i + 1].mixer_norm : final_norm());
   }
   hand_out(layers_.size());
 }

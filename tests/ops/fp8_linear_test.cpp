@@ -161,7 +161,10 @@ TEST_CASE("every e4m3 code is the number it stands for", "[ops][linear][fp8]") {
     OpRun run(backend);
     const TensorView out = run.output(DType::f32, {1, n});
     const TensorView one = run.upload(tensor_of<float>({1.f}));  // so that x is exact as well
-    const Weight weight{run.upload(codes), run.upload(scales), kRows, one};
+    const Weight weight{.data = run.upload(codes),
+                        .scales = run.upload(scales),
+                        .format = kRows,
+                        .input_scale = one};
     const auto bytes = run.ops().traits().linear_workspace_bytes(1, weight, dtype);
     run.ops().quantized_linear(
         out, run.upload(x), weight, {},
