@@ -99,11 +99,23 @@ std::string text_of_token(const KvPlan& plan) {
   return bytes > 0 ? fmt::format(", {} bytes for each token of a long context", count(bytes)) : "";
 }
 
+// Who guesses; a draft model's layers are among those of the groups.
+std::string text_of_drafts(const PlanReport& report) {
+  const SpeculativeConfig& drafts = report.config.speculative;
+  if (drafts.method == DraftMethod::none) return "";
+  constexpr const char* kNames[] = {"", "prompt lookup", "EAGLE", "EAGLE-3", "the MTP module"};
+  std::string who = kNames[static_cast<std::size_t>(drafts.method)];
+  if (!drafts.model.empty()) who += " in " + drafts.model;
+  if (const int layers = report.plan.num_draft_layers; layers > 0)
+    who += fmt::format(", {} of the layers above", layers);
+  return line("drafts", fmt::format("{} a step, by {}", drafts.num_speculative_tokens, who));
+}
+
 std::string text_of_plan(const PlanReport& report, const ModelPlan& model) {
   const KvPlan& plan = model.kv;
   const WorkerKvPlan& worker = plan.workers.front();
   const auto per_block = static_cast<std::int64_t>(worker.pool_bytes_per_block);
-  std::string text = text_of_groups(worker);
+  std::string text = text_of_groups(worker) + text_of_drafts(report);
   text += line("blocks", fmt::format("{} of {}, {} allocated{}", count(plan.num_blocks),
                                      bytes_text(per_block),
                                      bytes_text(static_cast<std::int64_t>(worker.total_bytes())),

@@ -237,6 +237,26 @@ TEST_CASE("A plan says what a token of context takes, and who waits") {
   CHECK(plan({"models/quire-tiny", "--memory=80"}) == 2);
 }
 
+TEST_CASE("A plan counts the draft model and says who guesses") {
+  EngineConfig config = config_for("models/quire-tiny");
+  const PlanReport alone = make_plan_report(config, 0);
+  CHECK(plan_text(alone).find("drafts ") == std::string::npos);
+  config.speculative.method = DraftMethod::eagle3;
+  config.speculative.model = "models/drafts/quire-tiny-eagle3";
+  config.speculative.num_speculative_tokens = 3;
+  const PlanReport drafting = make_plan_report(config, 0);
+  REQUIRE(drafting.plan.model.has_value());
+  CHECK(plan_text(drafting).find(
+            "3 a step, by EAGLE-3 in models/drafts/quire-tiny-eagle3, 1 of the layers above") !=
+        std::string::npos);
+  const auto weights = [](const PlanReport& report) {
+    return static_cast<std::int64_t>(report.plan.uses[MemoryPurpose::weights].device) +
+           report.plan.mapped_bytes;
+  };
+  CHECK(weights(drafting) > weights(alone) + (1 << 20));
+  CHECK(bytes_per_token(drafting.plan.model->kv) > bytes_per_token(alone.plan.model->kv));
+}
+
 TEST_CASE("The exit code is for CI") {
   CHECK(plan({"models/quire-tiny", "--json", "--kv-cache-memory-bytes=64MiB"}) == 0);
   CHECK(plan({"models/quire-tiny", "--max-model-len=8193"}) == 1);
