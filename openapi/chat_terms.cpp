@@ -36,18 +36,12 @@ bool add_function(JsonReader& reader, const FunctionTool& tool, ChatCompletionRe
   return true;
 }
 
-bool want_schema(JsonReader& reader, std::string_view name, JsonElement schema,
+bool want_schema(JsonReader& reader, JsonElement schema, std::string place,
                  GenerationRequest& out) {
   if (!schema.is_object()) return reader.expected("an object", schema);
-  std::string text;
-  JsonWriter json(text);
-  json.begin_object().key("type").string("json_schema").key("json_schema").begin_object();
-  json.key("name").string(name).key("schema").raw(json_text(schema));
-  json.key("strict").boolean(true).end_object().end_object();
-  simdjson::dom::parser parser;  // not the thread's: that holds what is being read
-  JsonElement element;
-  if (parser.parse(text).get(element)) return reader.fail("is not valid JSON");
-  return read_response_format(reader, element, out);
+  out.grammar =
+      OutputGrammar{OutputGrammar::Kind::json_schema, json_text(schema), std::move(place)};
+  return true;
 }
 
 void set_thinking(bool enabled, ChatCompletionRequest& chat) {

@@ -21,9 +21,8 @@ struct FunctionTool {
 // Appends it to chat.tools. The name must be new and not empty.
 bool add_function(JsonReader& reader, const FunctionTool& tool, ChatCompletionRequest& chat);
 
-// An answer that follows the schema, an object.
-bool want_schema(JsonReader& reader, std::string_view name, JsonElement schema,
-                 GenerationRequest& out);
+// An answer that follows the schema, an object, which stands in the request at `place`.
+bool want_schema(JsonReader& reader, JsonElement schema, std::string place, GenerationRequest& out);
 
 // {"enable_thinking": …}, under which the templates that know of thinking look for it; what
 // chat_template_kwargs says itself wins.

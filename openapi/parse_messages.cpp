@@ -138,7 +138,9 @@ bool read_format(JsonReader& reader, JsonElement element, Messages& out) {
   }
   JsonElement schema;
   if (format["schema"].get(schema)) return reader.fail("schema is missing");
-  return reader.in_member("schema", [&] { return want_schema(reader, "output", schema, out); });
+  return reader.in_member("schema", [&] {
+    return want_schema(reader, schema, "/output_config/format/schema", out);
+  });
 }
 
 constexpr std::array kOutputMembers = {

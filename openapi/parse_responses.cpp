@@ -95,7 +95,9 @@ bool read_format(JsonReader& reader, JsonElement element, Request& out) {
   JsonElement schema;
   if (!read_needed(reader, format, "name", name)) return false;
   if (format["schema"].get(schema)) return reader.fail("schema is missing");
-  return reader.in_member("schema", [&] { return want_schema(reader, name, schema, out); });
+  return reader.in_member("schema", [&] {
+    return want_schema(reader, schema, "/text/format/schema", out);
+  });
 }
 
 bool ignore_text(JsonReader& reader, JsonElement element, Request&) {

@@ -41,6 +41,7 @@ class TagCompiler {
   ExprId document(const json::value& value, const std::string& at) {
     if (!value.is_object()) fault("a structural tag must be an object", at);
     const json::object& object = value.get_object();
+    if (!at.empty()) check_document(object, at);
     if (const auto* format = object.if_contains("format")) {
       return this->format(*format, at + "/format", {});
     }
@@ -178,6 +179,16 @@ class TagCompiler {
   ExprId whole(const Tag& tag) {
     return rules_.sequence({rules_.lexeme(text_.mark(tag.begin)), tag.content,
                             rules_.lexeme(text_.mark(tag.end))});
+  }
+
+  // Of a client's: the outermost one is ours.
+  static void check_document(const json::object& object, const std::string& at) {
+    constexpr std::string_view kMembers[] = {"type", "format", "structures", "triggers"};
+    for (const auto& [key, value] : object) {
+      if (std::ranges::find(kMembers, std::string_view(key)) != std::end(kMembers)) continue;
+      fault("\"" + std::string(key) + "\" is not known here", at + '/' + std::string(key),
+            GrammarErrorKind::unsupported);
+    }
   }
 
   static void check_members(const json::object& object, std::string_view type,

@@ -12,9 +12,13 @@ TagText::TagText(RegexStore& store, std::span<const std::string> special_texts)
       any_{store.repeat(chars_regex(store, CharSet::all(), Spelling::plain), 0),
            store.repeat(store.bytes(ByteSet::range(0, 254)), 0), everything_} {
   static_assert(Vocabulary::kSpecial == '\xff');
+  for (const std::string& text : special_texts_) {
+    special_first_.add(static_cast<std::uint8_t>(text.front()));
+  }
 }
 
 std::size_t TagText::special_at(std::string_view text) const {
+  if (text.empty() || !special_first_.has(static_cast<std::uint8_t>(text.front()))) return 0;
   for (const std::string& special : special_texts_) {  // longer ones come first
     if (text.starts_with(special)) return special.size();
   }

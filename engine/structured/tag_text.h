@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/structured/grammar/rules.h"
+#include "engine/structured/regex/byte_set.h"
 
 namespace quire::structured {
 
@@ -35,6 +36,7 @@ class TagText {
  private:
   RegexStore& store_;
   std::span<const std::string> special_texts_;
+  ByteSet special_first_;  // bytes that these begin with
   RegexId everything_;
   RegexId any_[3];
 };

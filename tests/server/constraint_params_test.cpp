@@ -1,0 +1,88 @@
+#include "server/generation/constraint_params.h"
+
+#include <catch2/catch.hpp>
+
+#include "openapi/dto_json.h"
+
+using namespace quire;
+
+namespace {
+
+openapi::ChatCompletionRequest chat(const std::string& members) {
+  auto parsed = openapi::parse_chat_completion(
+      R"({"messages":[{"role":"user","content":"Hi"}],)" + members + "}");
+  INFO(members);
+  REQUIRE(parsed.has_value());
+  return *parsed;
+}
+
+const std::string kTools =
+    R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])";
+
+OutputFormat hermes() {
+  return {.dialect = find_dialect("hermes"), .reasoning = find_reasoning_format("think")};
+}
+
+// The constraint's text; empty: there is none.
+std::string text(const std::string& members, const OutputFormat& format = hermes()) {
+  const auto constraint = chat_constraint(chat(members), format);
+  REQUIRE(constraint.has_value());
+  return *constraint ? (*constraint)->text : "";
+}
+
+bool holds(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("what asks for nothing constrains nothing", "[server][constraint]") {
+  CHECK(text(R"("response_format":{"type":"text"})").empty());
+  CHECK(text(kTools + R"(,"tool_choice":"none")").empty());
+  OutputFormat silent = hermes();
+  silent.calls = false;
+  CHECK(text(kTools, silent).empty());
+  CHECK_FALSE(text(kTools).empty());
+}
+
+TEST_CASE("a schema travels to the letter, with its place", "[server][constraint]") {
+  const std::string made = text(
+      R"("response_format":{"type":"json_schema","json_schema":{"schema":{"z":1,"a":0.10,"multipleOf":1e-2}}})");
+  CHECK(holds(made, R"("place":"/response_format/json_schema/schema")"));
+  CHECK(holds(made, R"("json_schema":{"z":1,"a":0.1)"));
+  CHECK(holds(made, "</think>"));
+  const std::string regex = text(R"("structured_outputs":{"regex":"a\"\\d"})");
+  CHECK(holds(regex, R"("pattern":"a\"\\d")"));
+}
+
+TEST_CASE("calls that are demanded name their functions", "[server][constraint]") {
+  const std::string required = text(kTools + R"(,"tool_choice":"required")");
+  CHECK(holds(required, "{\\\"name\\\": \\\"f\\\""));
+  CHECK(holds(required, R"("place": "/tools/0/function/parameters")"));
+  CHECK(holds(required, "tags_with_separator"));
+  CHECK_FALSE(holds(text(kTools + R"(,"tool_choice":"required","parallel_tool_calls":false)"),
+                    "tags_with_separator"));
+}
+
+TEST_CASE("a thinking budget needs a model that thinks", "[server][constraint]") {
+  CHECK(holds(text(R"("thinking_budget":7)"), R"("budget": 7)"));
+  const auto refused = chat_constraint(chat(R"("thinking_token_budget":7)"), {});
+  REQUIRE(refused.has_error());
+  CHECK(refused.error().field == "thinking_token_budget");
+}
+
+TEST_CASE("bad words are forbidden at a text's beginning and after a space",
+          "[server][constraint]") {
+  const auto tokenizer = Tokenizer::load("models/quire-tiny");
+  const auto words = bad_words({"Oslo", " weather"}, *tokenizer);
+  REQUIRE(words.has_value());
+  std::vector<std::vector<TokenId>> all;
+  for (const TokenWord& word : *words) all.push_back(word.tokens);
+  for (const char* word : {"Oslo", "weather"}) {
+    const auto bare = tokenizer->encode(word, false);
+    const auto spaced = tokenizer->encode(std::string(" ") + word, false);
+    CHECK(std::count(all.begin(), all.end(), bare) == 1);
+    const bool differs = spaced.size() == bare.size() && spaced.front() != bare.front();
+    CHECK(std::count(all.begin(), all.end(), spaced) == (differs ? 1 : 0));
+  }
+}
