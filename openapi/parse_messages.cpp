@@ -102,7 +102,6 @@ bool read_tool_choice(JsonReader& reader, JsonElement element, Messages& out) {
   return true;
 }
 
-// How long a model thinks is not bounded apart from max_tokens; the budget's type is checked.
 bool read_thinking(JsonReader& reader, JsonElement element, Messages& out) {
   object thinking;
   std::string_view type;
@@ -119,6 +118,8 @@ bool read_thinking(JsonReader& reader, JsonElement element, Messages& out) {
       return read(reader, budget, tokens) && (tokens > 0 || reader.fail("must be at least 1"));
     };
     if (!reader.in_member("budget_tokens", check)) return false;
+    out.thinking_budget = tokens;
+    out.thinking_budget_name = "thinking.budget_tokens";
   }
   std::string display;
   if (JsonElement how; !thinking["display"].get(how) && !how.is_null()) {
@@ -128,7 +129,7 @@ bool read_thinking(JsonReader& reader, JsonElement element, Messages& out) {
   return true;
 }
 
-bool read_format(JsonReader& reader, JsonElement element, Messages& out) {
+bool read_format(JsonReader& reader, JsonElement element, std::string_view place, Messages& out) {
   object format;
   std::string_view type;
   if (element.get(format)) return reader.expected("an object", element);
@@ -138,14 +139,20 @@ bool read_format(JsonReader& reader, JsonElement element, Messages& out) {
   }
   JsonElement schema;
   if (format["schema"].get(schema)) return reader.fail("schema is missing");
-  return reader.in_member("schema", [&] {
-    return want_schema(reader, schema, "/output_config/format/schema", out);
-  });
+  return reader.in_member("schema",
+                          [&] { return want_schema(reader, schema, std::string(place), out); });
+}
+
+bool read_output_format(JsonReader& reader, JsonElement element, Messages& out) {
+  return read_format(reader, element, "/output_format/schema", out);
+}
+bool read_config_format(JsonReader& reader, JsonElement element, Messages& out) {
+  return read_format(reader, element, "/output_config/format/schema", out);
 }
 
 constexpr std::array kOutputMembers = {
     JsonMember<Messages>{"effort", read_member<&Messages::reasoning_effort>},
-    JsonMember<Messages>{"format", read_format},
+    JsonMember<Messages>{"format", read_config_format},
 };
 
 bool read_output_config(JsonReader& reader, JsonElement element, Messages& out) {
@@ -171,6 +178,37 @@ bool refuse(JsonReader& reader, JsonElement element, Messages&) {
   return !asks_for_something(element) || reader.fail("is not supported by this server");
 }
 
+// Nothing of a conversation is left out here; what says just that may come.
+bool read_edit(JsonReader& reader, JsonElement element) {
+  object edit;
+  std::string_view type, keep;
+  if (element.get(edit)) return reader.expected("an object", element);
+  if (!read_type(reader, edit, type)) return false;
+  if (type.starts_with("clear_thinking_") && !edit["keep"].get(keep) && keep == "all") return true;
+  return reader.in_member("type", [&] {
+    return reader.fail(
+        fmt::format("\"{}\" is not supported by this server: it leaves nothing out "
+                    "of a conversation",
+                    type.substr(0, 40)));
+  });
+}
+
+bool read_context_management(JsonReader& reader, JsonElement element, Messages&) {
+  object management;
+  simdjson::dom::array edits;
+  if (element.get(management)) return reader.expected("an object", element);
+  JsonElement list;
+  if (management["edits"].get(list) || list.is_null()) return true;
+  return reader.in_member("edits", [&] {
+    if (list.get(edits)) return reader.expected("an array", list);
+    std::size_t i = 0;
+    for (const JsonElement edit : edits) {
+      if (!reader.in_item(i++, [&] { return read_edit(reader, edit); })) return false;
+    }
+    return true;
+  });
+}
+
 constexpr std::array kMembers = {
     JsonMember<Messages>{"model", read_member<&Messages::model>},
     JsonMember<Messages>{"max_tokens", read_member<&Messages::max_tokens>},
@@ -185,7 +223,7 @@ constexpr std::array kMembers = {
     JsonMember<Messages>{"tool_choice", read_tool_choice},
     JsonMember<Messages>{"thinking", read_thinking},
     JsonMember<Messages>{"output_config", read_output_config},
-    JsonMember<Messages>{"output_format", read_format},
+    JsonMember<Messages>{"output_format", read_output_format},
     JsonMember<Messages>{"metadata", ignore_object},
     JsonMember<Messages>{"cache_control", ignore_object},
     JsonMember<Messages>{"diagnostics", ignore_object},
@@ -194,7 +232,7 @@ constexpr std::array kMembers = {
     JsonMember<Messages>{"speed", ignore_text},
     JsonMember<Messages>{"container", refuse},
     JsonMember<Messages>{"mcp_servers", refuse},
-    JsonMember<Messages>{"context_management", refuse},
+    JsonMember<Messages>{"context_management", read_context_management},
     // vLLM's
     JsonMember<Messages>{"chat_template_kwargs", read_kwargs},
     JsonMember<Messages>{"cache_salt", read_member<&Messages::cache_salt>},

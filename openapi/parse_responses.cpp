@@ -90,7 +90,11 @@ bool read_format(JsonReader& reader, JsonElement element, Request& out) {
   std::string_view type;
   if (element.get(format)) return reader.expected("an object", element);
   if (!read_type(reader, format, type)) return false;
-  if (type != "json_schema") return read_response_format(reader, element, out);
+  if (type != "json_schema") {
+    if (!read_response_format(reader, element, out)) return false;
+    if (out.grammar) out.grammar->place = "/text/format";
+    return true;
+  }
   std::string name;
   JsonElement schema;
   if (!read_needed(reader, format, "name", name)) return false;
@@ -203,7 +207,6 @@ constexpr std::array kMembers = {
     JsonMember<Request>{"moderation", refuse},
     JsonMember<Request>{"n", refuse},
     JsonMember<Request>{"response_format", refuse},
-    JsonMember<Request>{"structured_outputs", refuse},
     // vLLM's.
     JsonMember<Request>{"request_id", read_member<&Request::request_id>},
     JsonMember<Request>{"top_k", read_member<&Request::top_k>},
@@ -213,6 +216,8 @@ constexpr std::array kMembers = {
     JsonMember<Request>{"frequency_penalty", read_member<&Request::frequency_penalty>},
     JsonMember<Request>{"seed", read_member<&Request::seed>},
     JsonMember<Request>{"stop", read_as<read_stop>},
+    JsonMember<Request>{"bad_words", read_as<read_bad_words>},
+    JsonMember<Request>{"structured_outputs", read_as<read_structured_outputs>},
     JsonMember<Request>{"ignore_eos", read_member<&Request::ignore_eos>},
     JsonMember<Request>{"chat_template_kwargs", read_kwargs},
     JsonMember<Request>{"cache_salt", read_member<&Request::cache_salt>},
@@ -233,6 +238,7 @@ bool check(JsonReader& reader, Request& out) {
                                out.named_tool.substr(0, 100), fmt::join(names, ", ")));
   }
   if (out.top_logprobs > 0) out.logprobs = true;
+  if (!check_structured(reader, out)) return false;
   return check_chat(reader, out);
 }
 

@@ -17,6 +17,7 @@ awaitable<void> post_messages(Exchange& exchange, AppState& app) {
   co_await with_body(exchange, app,
                      [&](std::string_view body) { chat = openapi::parse_messages(body); });
   if (!chat) co_return co_await exchange.reply(malformed_reply(chat.error()));
+  if (!app.text.defaults().reasoning) chat->thinking_budget.reset();  // nothing to bound
   auto running = co_await start_chat(*chat, exchange, app);
   if (!running) co_return co_await exchange.reply(error_reply(running.error()));
   auto& choices = running->choices;

@@ -3,6 +3,7 @@
 
 Usage: anthropic_sdk_test.py http://127.0.0.1:8000
 """
+import json
 import sys
 
 try:
@@ -52,10 +53,19 @@ def check_tools(client):
     with client.messages.stream(**BASE, messages=WEATHER, tools=TOOLS) as stream:
         final = stream.get_final_message()
     assert next(b for b in final.content if b.type == "tool_use").input == call.input, final
+    forced = client.messages.create(**BASE, messages=SUM, tools=TOOLS, tool_choice={"type": "tool", "name": "get_weather"})
+    assert [b.name for b in forced.content if b.type == "tool_use"] == ["get_weather"], forced
     again = WEATHER + [{"role": "assistant", "content": reply.content},
                        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id,
                                                      "content": "{\"weather\": \"sunny\"}"}]}]
     assert client.messages.create(**BASE, messages=again, tools=TOOLS).content, again
+
+
+def check_schema(client):
+    schema = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"],
+              "additionalProperties": False}
+    reply = client.messages.create(**BASE, messages=SUM, output_config={"format": {"type": "json_schema", "schema": schema}})
+    assert isinstance(json.loads(reply.content[-1].text)["result"], int), reply
 
 
 def check_thinking(client):
@@ -85,7 +95,7 @@ def check_errors(client):
 
 def main():
     client = anthropic.Anthropic(base_url=sys.argv[1], api_key="none", max_retries=0, timeout=60)
-    for check in (check_message, check_stream, check_tools, check_thinking, check_errors):
+    for check in (check_message, check_stream, check_tools, check_schema, check_thinking, check_errors):
         check(client)
         print(check.__name__, "ok")
 

@@ -137,6 +137,14 @@ def check_responses(client):
     assert "19" in final.output_text, final
 
 
+def check_response_format(client):
+    schema = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"],
+              "additionalProperties": False}
+    reply = client.responses.create(model=MODEL, input=SUM, temperature=0, text={"format": {
+        "type": "json_schema", "name": "sum", "schema": schema, "strict": True}})
+    assert isinstance(json.loads(reply.output_text)["result"], int), reply
+
+
 def check_response_tools(client):
     tools = [{"type": "function", "strict": False, **TOOLS[0]["function"]}]
     ask = [{"role": "user", "content": "What is the weather in Oslo?"}]
@@ -173,7 +181,7 @@ def main():
     assert MODEL in [m.id for m in client.models.list()]
     assert client.models.retrieve(MODEL).id == MODEL
     for check in (check_chat, check_stream, check_tools, check_parse, check_reasoning, check_completions, check_responses,
-                  check_response_tools, check_errors):
+                  check_response_format, check_response_tools, check_errors):
         check(client)
         print(check.__name__, "ok")
 

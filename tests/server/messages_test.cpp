@@ -252,6 +252,8 @@ TEST_CASE("what a message request gets wrong is named, in Anthropic's form", "[s
       {body(R"("output_config":{"format":{"type":"xml"}})"),
        "output_config.format.type: must be json_schema"},
       {body(R"("container":{"id":"x"})"), "container: is not supported by this server"},
+      {body(R"("context_management":{"edits":[{"type":"clear_tool_uses_20250919"}]})"),
+       "context_management.edits[0].type: \"clear_tool_uses_20250919\""},
       {body(R"("mcp_servers":[{}])"), "mcp_servers: is not supported by this server"},
       {body(R"("metadata":7)"), "metadata: expected an object"},
       {body(R"("stream":"yes")"), "stream: expected a boolean"},
@@ -275,6 +277,16 @@ TEST_CASE("what a message request gets wrong is named, in Anthropic's form", "[s
     for (const char ch : c.names) escaped += ch == '"' ? std::string("\\\"") : std::string(1, ch);
     CHECK(reply.body.find(escaped) != std::string::npos);
   }
+}
+
+TEST_CASE("context management that changes nothing may come", "[server][messages]") {
+  TestServer server(answering("Yes."));
+  CHECK(
+      post(
+          server.port(), kPath,
+          body(
+              R"("context_management":{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]})"))
+          .status == 200);
 }
 
 TEST_CASE("refusals below the handler have Anthropic's form too", "[server][messages]") {
