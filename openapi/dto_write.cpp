@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "openapi/dto_json.h"
+#include "openapi/generate.h"
 #include "openapi/json_writer.h"
 
 namespace quire::openapi {
@@ -260,6 +261,29 @@ std::string to_json(const CompletionResponse& response) {
   json.end_array();
   write_fingerprint(json, response.system_fingerprint);
   write_tail(json, response.usage, response.kv_transfer_params);
+  return out;
+}
+
+std::string generate_json(const CompletionResponse& response) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().key("request_id").string(response.id).key("choices").begin_array();
+  for (const CompletionChoice& choice : response.choices) {
+    json.begin_object().key("index").integer(choice.index);
+    write_ids(json, "token_ids", choice.token_ids);
+    json.key("logprobs");
+    if (choice.logprobs) {
+      write_chat_logprobs(json, choice.logprobs->tokens);
+    } else {
+      json.null();
+    }
+    json.key("finish_reason").string(choice.finish_reason).end_object();
+  }
+  json.end_array();
+  write_prompt_logprobs(json, response.choices.front().prompt_logprobs);
+  json.key("kv_transfer_params");
+  json.raw(response.kv_transfer_params.empty() ? "null" : response.kv_transfer_params);
+  json.end_object();
   return out;
 }
 

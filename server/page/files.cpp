@@ -14,6 +14,9 @@ PAGE_FILE(quire_page_markup, "markup.js");
 PAGE_FILE(quire_page_metrics, "metrics.js");
 PAGE_FILE(quire_page_settings, "settings.js");
 PAGE_FILE(quire_page_talk, "talk.js");
+PAGE_FILE(quire_page_docs, "docs.html");
+PAGE_FILE(quire_page_docs_style, "docs.css");
+PAGE_FILE(quire_page_docs_script, "docs.js");
 
 namespace quire {
 
@@ -27,6 +30,9 @@ std::span<const PageFile> page_files() {
       {"metrics.js", {quire_page_metrics_begin, quire_page_metrics_end}},
       {"settings.js", {quire_page_settings_begin, quire_page_settings_end}},
       {"talk.js", {quire_page_talk_begin, quire_page_talk_end}},
+      {"docs.html", {quire_page_docs_begin, quire_page_docs_end}},
+      {"docs.css", {quire_page_docs_style_begin, quire_page_docs_style_end}},
+      {"docs.js", {quire_page_docs_script_begin, quire_page_docs_script_end}},
   };
   return kFiles;
 }

@@ -55,6 +55,10 @@ awaitable<void> get_page(Exchange& exchange, AppState&) {
   co_await exchange.reply(reply_with(*find_file("index.html")));
 }
 
+awaitable<void> get_docs(Exchange& exchange, AppState&) {
+  co_await exchange.reply(reply_with(*find_file("docs.html")));
+}
+
 awaitable<void> get_page_file(Exchange& exchange, AppState&) {
   const std::string_view path = exchange.request().path;
   const PageFile* const file = find_file(path.substr(std::min(path.size(), kFolder.size())));

@@ -11,6 +11,8 @@ namespace quire {
 bool wants_page(const HttpRequest& request);
 
 awaitable<void> get_page(Exchange& exchange, AppState& app);
+// GET /docs: the contract, for people.
+awaitable<void> get_docs(Exchange& exchange, AppState& app);
 // GET /ui/NAME
 awaitable<void> get_page_file(Exchange& exchange, AppState& app);
 

@@ -16,6 +16,10 @@ struct RunningChat {
 awaitable<Result<RunningChat>> start_chat(const openapi::ChatCompletionRequest& chat,
                                           const Exchange& exchange, AppState& app);
 
+// Checks it and makes its prompt; nothing is submitted.
+awaitable<Result<ChatPrompt>> checked_chat_prompt(const openapi::ChatCompletionRequest& chat,
+                                                  AppState& app);
+
 // The prompt alone, whatever its length.
 awaitable<Result<ChatPrompt>> chat_prompt_of(const openapi::ChatCompletionRequest& chat,
                                              std::int64_t max_tokens, AppState& app);

@@ -79,13 +79,20 @@ awaitable<Result<ChatPrompt>> chat_prompt_of(const ChatCompletionRequest& chat,
   co_return prompt;
 }
 
-awaitable<Result<RunningChat>> start_chat(const ChatCompletionRequest& chat,
-                                          const Exchange& exchange, AppState& app) {
+awaitable<Result<ChatPrompt>> checked_chat_prompt(const ChatCompletionRequest& chat,
+                                                  AppState& app) {
   if (const auto ok = check_request(chat, app); !ok) co_return ok.error();
   if (const auto ok = check_tools(chat, app.text.defaults()); !ok) co_return ok.error();
   auto prompt = co_await chat_prompt_of(chat, prompt_limit(chat, app), app);
   if (!prompt) co_return prompt.error();
   if (const auto ok = truncate_prompt(chat, app, prompt->ids); !ok) co_return ok.error();
+  co_return prompt;
+}
+
+awaitable<Result<RunningChat>> start_chat(const ChatCompletionRequest& chat,
+                                          const Exchange& exchange, AppState& app) {
+  auto prompt = co_await checked_chat_prompt(chat, app);
+  if (!prompt) co_return prompt.error();
   if (const auto ok = check_room(chat, 1, app); !ok) co_return ok.error();
   RunningChat running;
   if (chat.return_token_ids) running.prompt_ids = prompt->ids;

@@ -7,6 +7,7 @@
 #include "server/generation/completion_sinks.h"
 #include "server/generation/constraint_params.h"
 #include "server/http/error_reply.h"
+#include "server/routes/completions.h"
 #include "server/routes/routes.h"
 
 namespace quire {
@@ -15,12 +16,12 @@ namespace {
 
 using openapi::CompletionRequest;
 
-constexpr std::int64_t kDefaultMaxTokens = 16;
+}  // namespace
 
 Result<void> fill_plan(const CompletionRequest& request, const Tokenizer& tokenizer,
                        ChoicePlan& plan) {
   plan.text.wants_logprobs = request.logprobs.has_value();
-  plan.default_max_tokens = kDefaultMaxTokens;
+  plan.default_max_tokens = kDefaultCompletionTokens;
   if (request.logprobs) plan.logprobs = static_cast<int>(*request.logprobs);
   if (request.echo && plan.logprobs) {
     plan.prompt_logprobs = std::max(plan.prompt_logprobs.value_or(0), *plan.logprobs);
@@ -35,6 +36,8 @@ Result<void> fill_plan(const CompletionRequest& request, const Tokenizer& tokeni
   plan.bad_words = std::move(*words);
   return {};
 }
+
+namespace {
 
 using Prompts = std::vector<std::vector<TokenId>>;
 
@@ -85,22 +88,25 @@ std::vector<openapi::TokenLogprob> first_tokens_of(const Prompts& prompts,
 
 }  // namespace
 
+awaitable<Result<Prompts>> checked_prompts(const CompletionRequest& request, std::size_t body_size,
+                                           AppState& app) {
+  if (const auto ok = check_request(request, app); !ok) co_return ok.error();
+  auto prompts = co_await prompts_of(request, body_size, app);
+  if (!prompts) co_return prompts.error();
+  for (auto& prompt : *prompts) {
+    if (const auto ok = truncate_prompt(request, app, prompt); !ok) co_return ok.error();
+  }
+  co_return prompts;
+}
+
 awaitable<void> post_completions(Exchange& exchange, AppState& app) {
   const std::size_t body_size = exchange.request().body.size();
   Result<CompletionRequest> request = Error{};
   co_await with_body(exchange, app,
                      [&](std::string_view body) { request = openapi::parse_completion(body); });
   if (!request) co_return co_await exchange.reply(malformed_reply(request.error()));
-  if (const auto ok = check_request(*request, app); !ok) {
-    co_return co_await exchange.reply(error_reply(ok.error()));
-  }
-  auto prompts = co_await prompts_of(*request, body_size, app);
+  auto prompts = co_await checked_prompts(*request, body_size, app);
   if (!prompts) co_return co_await exchange.reply(error_reply(prompts.error()));
-  for (auto& prompt : *prompts) {
-    if (const auto ok = truncate_prompt(*request, app, prompt); !ok) {
-      co_return co_await exchange.reply(error_reply(ok.error()));
-    }
-  }
   if (const auto ok = check_room(*request, prompts->size(), app); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));
   }

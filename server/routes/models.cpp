@@ -49,6 +49,12 @@ std::int64_t prompt_limit(const openapi::GenerationRequest& request, const AppSt
   return request.truncate_prompt_tokens ? kNoLimit : app.engines.ready().max_model_len;
 }
 
+std::vector<openapi::ModelCard> model_cards(const AppState& app) {
+  std::vector<openapi::ModelCard> cards;
+  for (const auto& name : app.config.served_model_names) cards.push_back(card_of(name, app));
+  return cards;
+}
+
 std::string reply_model(const std::string& asked, const AppState& app) {
   return asked.empty() ? app.config.served_model_names.front() : asked;
 }
@@ -75,9 +81,7 @@ std::string system_fingerprint(const AppState& app) {
 }
 
 awaitable<void> get_models(Exchange& exchange, AppState& app) {
-  std::vector<openapi::ModelCard> cards;
-  for (const auto& name : app.config.served_model_names) cards.push_back(card_of(name, app));
-  co_await exchange.reply(json_reply(openapi::to_json(cards)));
+  co_await exchange.reply(json_reply(openapi::to_json(model_cards(app))));
 }
 
 awaitable<void> get_model(Exchange& exchange, AppState& app) {

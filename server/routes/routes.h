@@ -16,8 +16,17 @@ awaitable<void> post_count_tokens(Exchange& exchange, AppState& app);
 awaitable<void> post_responses(Exchange& exchange, AppState& app);
 awaitable<void> get_response(Exchange& exchange, AppState& app);
 awaitable<void> delete_response(Exchange& exchange, AppState& app);
+awaitable<void> post_generate(Exchange& exchange, AppState& app);
+awaitable<void> post_render_chat(Exchange& exchange, AppState& app);
+awaitable<void> post_render_completion(Exchange& exchange, AppState& app);
 awaitable<void> post_tokenize(Exchange& exchange, AppState& app);
 awaitable<void> post_detokenize(Exchange& exchange, AppState& app);
+awaitable<void> get_server_info(Exchange& exchange, AppState& app);
+awaitable<void> get_openapi(Exchange& exchange, AppState& app);
+awaitable<void> get_is_sleeping(Exchange& exchange, AppState& app);
+awaitable<void> post_sleep(Exchange& exchange, AppState& app);
+awaitable<void> post_wake_up(Exchange& exchange, AppState& app);
+awaitable<void> post_reset_prefix_cache(Exchange& exchange, AppState& app);
 awaitable<void> get_models(Exchange& exchange, AppState& app);
 awaitable<void> get_model(Exchange& exchange, AppState& app);
 awaitable<void> get_index(Exchange& exchange, AppState& app);
@@ -37,6 +46,8 @@ constexpr std::size_t kLongText = 16 * 1024;
 // Far above any context: what is too long for the model may still be counted, or truncated.
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 40;
 std::int64_t prompt_limit(const openapi::GenerationRequest& request, const AppState& app);
+// By each name that the model is served under.
+std::vector<openapi::ModelCard> model_cards(const AppState& app);
 // The name that replies carry: the one that was asked for, or the first.
 std::string reply_model(const std::string& asked, const AppState& app);
 // What made an answer: this version, with the model of this fingerprint. The engines are ready.

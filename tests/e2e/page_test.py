@@ -135,6 +135,15 @@ def key(browser, quire):
         check("no complaint after it", not browser.complaints())
 
 
+def contract(browser, server, shots):
+    browser.size(1280, 800)
+    browser.open(server.base + "/docs")
+    browser.until("document.querySelectorAll('#paths > details').length > 20")
+    browser.run("[...document.querySelectorAll('summary')].find(s => s.innerText.includes('/v1/messages')).click()")
+    check("a path shows its members", "stop_sequences" in browser.run("document.getElementById('paths').innerText"))
+    browser.shot(shots / "docs.png")
+
+
 def main():
     quire = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder, Browser() as browser:
@@ -145,6 +154,7 @@ def main():
             looks(browser, shots)
             stop(browser, server)
             parts(browser)
+            contract(browser, server, shots)
             check("neither script errors nor refused loads", not (seen := browser.complaints()), seen)
         key(browser, quire)
     print("ok")

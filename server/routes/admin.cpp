@@ -1,0 +1,74 @@
+// GET /server_info, /is_sleeping, /openapi.json; POST /reset_prefix_cache, /sleep,
+// /wake_up, which are refused.
+
+#include <boost/asio/awaitable.hpp>
+
+#include "openapi/contract.h"
+#include "openapi/dto_json.h"
+#include "openapi/json_writer.h"
+#include "server/http/error_reply.h"
+#include "server/routes/routes.h"
+
+namespace quire {
+
+namespace {
+
+using openapi::JsonWriter;
+
+// As they were asked for; what came of them is with the models.
+void write_config(JsonWriter& json, const EngineConfig& config) {
+  const SchedulerConfig& scheduler = config.scheduler;
+  json.begin_object().key("max_num_seqs").integer(scheduler.max_num_seqs);
+  json.key("max_num_batched_tokens").integer(scheduler.max_num_batched_tokens);
+  json.key("max_num_queued_reqs").integer(scheduler.max_num_queued_reqs);
+  json.key("scheduling_policy");
+  json.string(scheduler.policy == SchedulingPolicy::priority ? "priority" : "fcfs");
+  json.key("enable_chunked_prefill").boolean(scheduler.enable_chunked_prefill);
+  json.key("enable_prefix_caching").boolean(config.cache.enable_prefix_caching);
+  json.key("tensor_parallel_size").integer(config.parallel.tensor_parallel_size);
+  json.key("data_parallel_size").integer(config.parallel.data_parallel_size);
+  json.key("num_speculative_tokens").integer(config.speculative.num_speculative_tokens);
+  json.key("deterministic").boolean(config.deterministic).end_object();
+}
+
+Reply refusal(std::string_view why) {
+  return error_reply({ErrorCode::unsupported, std::string(why), {}});
+}
+
+}  // namespace
+
+awaitable<void> get_server_info(Exchange& exchange, AppState& app) {
+  std::string body;
+  JsonWriter json(body);
+  json.begin_object().key("version").string(quire_version()).key("config");
+  write_config(json, app.engine_config);
+  json.key("models").raw(openapi::to_json(model_cards(app))).end_object();
+  co_await exchange.reply(json_reply(std::move(body)));
+}
+
+awaitable<void> get_openapi(Exchange& exchange, AppState&) {
+  co_await exchange.reply(json_reply(std::string(openapi::contract_json())));
+}
+
+awaitable<void> get_is_sleeping(Exchange& exchange, AppState&) {
+  co_await exchange.reply(json_reply(R"({"is_sleeping":false})"));
+}
+
+awaitable<void> post_sleep(Exchange& exchange, AppState&) {
+  co_await exchange.reply(
+      refusal("This server does not sleep: weights and cache stay where they are. Stop it to free "
+              "their memory; it is ready again in the time that mapping the weights takes"));
+}
+
+awaitable<void> post_wake_up(Exchange& exchange, AppState&) {
+  co_await exchange.reply(refusal("This server never sleeps, so that nothing can be woken up"));
+}
+
+awaitable<void> post_reset_prefix_cache(Exchange& exchange, AppState&) {
+  co_await exchange.reply(
+      refusal("The prefix cache cannot be emptied while the server runs. A cache_salt of its own "
+              "keeps a request from what others left there; --no-enable-prefix-caching turns it "
+              "off"));
+}
+
+}  // namespace quire

@@ -1,0 +1,57 @@
+// POST /inference/v1/generate: tokens in, tokens out, as vLLM has it.
+
+#include <boost/asio/awaitable.hpp>
+
+#include "openapi/generate.h"
+#include "server/generation/completion_sinks.h"
+#include "server/generation/token_stream.h"
+#include "server/http/error_reply.h"
+#include "server/routes/completions.h"
+#include "server/routes/routes.h"
+
+namespace quire {
+
+namespace {
+
+Result<std::vector<Choice>> start(openapi::CompletionRequest& request, const Exchange& exchange,
+                                  AppState& app) {
+  if (const auto ok = check_request(request, app); !ok) return ok.error();
+  auto& prompt = request.prompts.front().ids;
+  if (const auto ok = truncate_prompt(request, app, prompt); !ok) return ok.error();
+  ChoicePlan plan(request);
+  if (const auto ok = fill_plan(request, app.text.tokenizer(), plan); !ok) return ok.error();
+  plan.default_max_tokens.reset();  // what the context leaves
+  if (const auto ok = check_room(request, 1, app); !ok) return ok.error();
+  std::vector<Choice> choices;
+  if (const auto ok = submit_choices(plan, exchange, app, 0, std::move(prompt), choices); !ok) {
+    return ok.error();
+  }
+  return choices;
+}
+
+}  // namespace
+
+awaitable<void> post_generate(Exchange& exchange, AppState& app) {
+  Result<openapi::CompletionRequest> request = Error{};
+  co_await with_body(exchange, app,
+                     [&](std::string_view body) { request = openapi::parse_generate(body); });
+  if (!request) co_return co_await exchange.reply(malformed_reply(request.error()));
+  auto choices = start(*request, exchange, app);
+  if (!choices) co_return co_await exchange.reply(error_reply(choices.error()));
+  CompletionReplyOptions options{
+      reply_options(*request, "", request->logprobs.has_value(), exchange, app)};
+  if (request->stream) {
+    TokenStream sink(exchange, *choices, std::move(options), app.text.defaults());
+    co_await first_of(stream_choices(*choices, sink), exchange.peer_closed());
+    co_return;
+  }
+  options.return_token_ids = true;
+  options.prompt_ids.emplace_back();
+  CompletionCollector sink(*choices, std::move(options));
+  if (co_await first_of(run_choices(*choices, sink), exchange.peer_closed()) == 1) co_return;
+  if (sink.error()) co_return co_await exchange.reply(error_reply(*sink.error()));
+  const auto response = sink.take(usage_of(*choices, app.text.defaults()));
+  co_await exchange.reply(json_reply(openapi::generate_json(response)));
+}
+
+}  // namespace quire

@@ -1,0 +1,156 @@
+// POST /v1/chat/completions/render, /v1/completions/render: what a request would send to the model,
+// as a request to /inference/v1/generate. Nothing is generated.
+
+#include <boost/asio/awaitable.hpp>
+
+#include "openapi/dto_json.h"
+#include "openapi/json_writer.h"
+#include "server/generation/request_params.h"
+#include "server/http/error_reply.h"
+#include "server/routes/chat.h"
+#include "server/routes/completions.h"
+#include "server/routes/routes.h"
+
+namespace quire {
+
+namespace {
+
+using openapi::JsonWriter;
+
+void write_optional(JsonWriter& json, std::string_view key,
+                    const std::optional<std::int64_t>& value) {
+  json.key(key);
+  value ? json.integer(*value) : json.null();
+}
+
+void write_lists(JsonWriter& json, const openapi::GenerationRequest& request,
+                 const SamplingParams& params) {
+  json.key("stop").begin_array();
+  for (const std::string& stop : request.stop) json.string(stop);
+  json.end_array().key("bad_words").begin_array();
+  for (const std::string& word : request.bad_words) json.string(word);
+  json.end_array().key("stop_token_ids").ids(params.stop_token_ids);
+  if (!params.allowed_tokens.empty()) json.key("allowed_token_ids").ids(params.allowed_tokens);
+  if (params.logit_bias.empty()) return;
+  json.key("logit_bias").begin_object();
+  for (const auto& [token, bias] : params.logit_bias) {
+    json.any_key(std::to_string(token)).number(bias);
+  }
+  json.end_object();
+}
+
+// Under its name in structured_outputs.
+void write_grammar(JsonWriter& json, const openapi::GenerationRequest& request) {
+  if (!request.grammar) return;
+  constexpr std::string_view kNames[] = {"json", "regex", "choice", "grammar", "structural_tag"};
+  const openapi::OutputGrammar& grammar = *request.grammar;
+  using Kind = openapi::OutputGrammar::Kind;
+  const bool is_text = grammar.kind == Kind::regex || grammar.kind == Kind::grammar;
+  json.key("structured_outputs").begin_object();
+  json.key(kNames[static_cast<std::size_t>(grammar.kind)]);
+  is_text ? json.string(grammar.text) : json.raw(grammar.text);
+  if (!request.any_whitespace) json.key("disable_any_whitespace").boolean(true);
+  if (request.whitespace_pattern) {
+    json.key("whitespace_pattern").string(*request.whitespace_pattern);
+  }
+  json.end_object();
+}
+
+// What /inference/v1/generate has no word for, since it knows of no thoughts and no calls.
+Result<void> check_expressible(const openapi::ChatCompletionRequest& chat) {
+  const auto refuse = [](const std::string& name) {
+    return Error{ErrorCode::unsupported, name + " cannot be rendered: it is of chat alone", name};
+  };
+  const auto choice = chat.tool_choice.value_or(openapi::ToolChoice::automatic);
+  if (choice == openapi::ToolChoice::required || choice == openapi::ToolChoice::named) {
+    return refuse("tool_choice");
+  }
+  if (chat.thinking_budget) return refuse(chat.thinking_budget_name);
+  return {};
+}
+
+// Only what /inference/v1/generate reads.
+void write_sampling(JsonWriter& json, const openapi::GenerationRequest& request,
+                    const SamplingParams& params, std::optional<std::int64_t> logprobs) {
+  json.begin_object().key("n").integer(request.n);
+  json.key("max_tokens").integer(params.max_tokens).key("min_tokens").integer(params.min_tokens);
+  json.key("temperature").number(params.temperature).key("top_p").number(params.top_p);
+  json.key("top_k").integer(params.top_k).key("min_p").number(params.min_p);
+  json.key("repetition_penalty").number(params.repetition_penalty);
+  json.key("presence_penalty").number(params.presence_penalty);
+  json.key("frequency_penalty").number(params.frequency_penalty);
+  write_optional(json, "seed", request.seed);
+  write_lists(json, request, params);
+  write_grammar(json, request);
+  json.key("ignore_eos").boolean(params.ignore_eos);
+  json.key("include_stop_str_in_output").boolean(request.include_stop_str_in_output);
+  json.key("skip_special_tokens").boolean(request.skip_special_tokens);
+  write_optional(json, "logprobs", logprobs);
+  write_optional(json, "prompt_logprobs", request.prompt_logprobs);
+  json.end_object();
+}
+
+// Appends the request for one prompt.
+Result<void> write_request(JsonWriter& json, const openapi::GenerationRequest& request,
+                           const std::vector<TokenId>& prompt, std::optional<std::int64_t> logprobs,
+                           std::optional<std::int64_t> default_max_tokens, const Exchange& exchange,
+                           const AppState& app) {
+  const auto params =
+      sampling_params(request, app.text.defaults(),
+                      {static_cast<std::int64_t>(prompt.size()), app.engines.ready().max_model_len,
+                       default_max_tokens, false});
+  if (!params) return params.error();
+  json.begin_object().key("request_id").string(request.request_id.value_or(exchange.id()));
+  json.key("model").string(reply_model(request.model, app)).key("token_ids").ids(prompt);
+  json.key("features").null().key("sampling_params");
+  write_sampling(json, request, *params, logprobs);
+  json.key("stream").boolean(request.stream).key("cache_salt");
+  request.cache_salt.empty() ? json.null() : json.string(request.cache_salt);
+  json.key("priority").integer(request.priority).key("kv_transfer_params");
+  json.raw(request.kv_transfer_params.empty() ? "null" : request.kv_transfer_params);
+  json.end_object();
+  return {};
+}
+
+}  // namespace
+
+awaitable<void> post_render_chat(Exchange& exchange, AppState& app) {
+  Result<openapi::ChatCompletionRequest> chat = Error{};
+  co_await with_body(exchange, app,
+                     [&](std::string_view body) { chat = openapi::parse_chat_completion(body); });
+  if (!chat) co_return co_await exchange.reply(malformed_reply(chat.error()));
+  if (const auto ok = check_expressible(*chat); !ok) {
+    co_return co_await exchange.reply(error_reply(ok.error()));
+  }
+  auto prompt = co_await checked_chat_prompt(*chat, app);
+  if (!prompt) co_return co_await exchange.reply(error_reply(prompt.error()));
+  std::string body;
+  JsonWriter json(body);
+  const auto logprobs = chat->logprobs ? std::optional(chat->top_logprobs) : std::nullopt;
+  if (const auto ok = write_request(json, *chat, prompt->ids, logprobs, {}, exchange, app); !ok) {
+    co_return co_await exchange.reply(error_reply(ok.error()));
+  }
+  co_await exchange.reply(json_reply(std::move(body)));
+}
+
+awaitable<void> post_render_completion(Exchange& exchange, AppState& app) {
+  const std::size_t body_size = exchange.request().body.size();
+  Result<openapi::CompletionRequest> request = Error{};
+  co_await with_body(exchange, app,
+                     [&](std::string_view body) { request = openapi::parse_completion(body); });
+  if (!request) co_return co_await exchange.reply(malformed_reply(request.error()));
+  const auto prompts = co_await checked_prompts(*request, body_size, app);
+  if (!prompts) co_return co_await exchange.reply(error_reply(prompts.error()));
+  std::string body;
+  JsonWriter json(body);
+  json.begin_array();
+  for (const auto& prompt : *prompts) {
+    const auto ok = write_request(json, *request, prompt, request->logprobs,
+                                  kDefaultCompletionTokens, exchange, app);
+    if (!ok) co_return co_await exchange.reply(error_reply(ok.error()));
+  }
+  json.end_array();
+  co_await exchange.reply(json_reply(std::move(body)));
+}
+
+}  // namespace quire
