@@ -4,6 +4,7 @@
 #include <atomic>
 #include <boost/asio/any_io_executor.hpp>
 #include <cstdint>
+#include <mutex>
 
 #include "base/log.h"
 #include "engine/client/engine_group.h"
@@ -27,6 +28,7 @@ struct AppState {
   Auth auth{config.api_keys, config.named_keys};
   Auth metrics_auth{config.metrics_api_keys};
   ByteBudget bodies{config.limits.body_bytes_in_flight};
+  std::mutex submitting;  // one request's choices at a time
   ResponseStore responses{config.stored_responses};
   log::Limit stray_lines{5};  // a second, of requests for nothing that there is
   std::int64_t started = 0;  // seconds since the epoch

@@ -141,6 +141,8 @@ Result<void> truncate_prompt(const openapi::GenerationRequest& request, const Ap
   return {};
 }
 
+namespace {
+
 Result<void> check_room(const openapi::GenerationRequest& request, std::size_t prompts,
                         AppState& app) {
   const auto room = app.engines.check_room(request.n * static_cast<std::int64_t>(prompts));
@@ -148,9 +150,11 @@ Result<void> check_room(const openapi::GenerationRequest& request, std::size_t p
   return room;
 }
 
-Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, AppState& app,
-                            int prompt_index, std::vector<TokenId> prompt,
-                            std::vector<Choice>& choices) {
+// Appends n choices; those of a prompt before are aborted by their owner when this fails.
+Result<void> submit_prompt(const ChoicePlan& plan,
+                           const std::shared_ptr<const ChoiceTextOptions>& text,
+                           const Exchange& exchange, AppState& app, int prompt_index,
+                           std::vector<TokenId> prompt, std::vector<Choice>& choices) {
   const auto& request = plan.request;
   const ReadyInfo& ready = app.engines.ready();
   const auto prompt_tokens = static_cast<int>(prompt.size());
@@ -163,8 +167,6 @@ Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, Ap
   params->constraint = plan.constraint;
   params->bad_words = plan.bad_words;
   const auto prompt_end = std::span(prompt).last(std::min(prompt.size(), ChoiceText::kPromptEnd));
-
-  const auto text = std::make_shared<const ChoiceTextOptions>(plan.text);
 
   const auto n = static_cast<int>(request.n);
   for (int i = 0; i < n; ++i) {
@@ -188,6 +190,23 @@ Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, Ap
          ChoiceText(app.text.tokenizer(), text, prompt_end), std::move(tracker)});
   }
   return {};
+}
+
+}  // namespace
+
+Result<std::vector<Choice>> submit_choices(const ChoicePlan& plan, const Exchange& exchange,
+                                           AppState& app,
+                                           std::vector<std::vector<TokenId>> prompts) {
+  const auto text = std::make_shared<const ChoiceTextOptions>(plan.text);
+  std::vector<Choice> choices;
+  const std::scoped_lock lock(app.submitting);
+  if (const auto ok = check_room(plan.request, prompts.size(), app); !ok) return ok.error();
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const auto ok = submit_prompt(plan, text, exchange, app, static_cast<int>(i),
+                                  std::move(prompts[i]), choices);
+    if (!ok) return ok.error();
+  }
+  return choices;
 }
 
 awaitable<void> run_choices(std::vector<Choice>& choices, ChoiceSink& sink) {

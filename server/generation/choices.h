@@ -51,15 +51,11 @@ Result<void> truncate_prompt(const openapi::GenerationRequest& request, const Ap
 // What can be said before there are tokens: the model's name, what is not offered.
 Result<void> check_request(const openapi::GenerationRequest& request, const AppState& app);
 
-// Whether n choices of so many prompts can be taken at all, and now: said before anything is copied.
-Result<void> check_room(const openapi::GenerationRequest& request, std::size_t prompts,
-                        AppState& app);
-
-// Submits n choices for one prompt and appends them. On an error those before are aborted by their
-// owner.
-Result<void> submit_choices(const ChoicePlan& plan, const Exchange& exchange, AppState& app,
-                            int prompt_index, std::vector<TokenId> prompt,
-                            std::vector<Choice>& choices);
+// Submits n choices for every prompt: all of them or none, whatever other requests come at the same
+// time. Whether there is room is said before anything is copied.
+Result<std::vector<Choice>> submit_choices(const ChoicePlan& plan, const Exchange& exchange,
+                                           AppState& app,
+                                           std::vector<std::vector<TokenId>> prompts);
 
 // Until every choice has ended. An engine's error goes to the sink.
 awaitable<void> run_choices(std::vector<Choice>& choices, ChoiceSink& sink);

@@ -93,18 +93,17 @@ awaitable<Result<RunningChat>> start_chat(const ChatCompletionRequest& chat,
                                           const Exchange& exchange, AppState& app) {
   auto prompt = co_await checked_chat_prompt(chat, app);
   if (!prompt) co_return prompt.error();
-  if (const auto ok = check_room(chat, 1, app); !ok) co_return ok.error();
   RunningChat running;
   if (chat.return_token_ids) running.prompt_ids = prompt->ids;
   ChoicePlan plan(chat);
   if (const auto ok = co_await plan_for(chat, app, prompt->starts_thinking, plan); !ok) {
     co_return ok.error();
   }
-  if (const auto ok =
-          submit_choices(plan, exchange, app, 0, std::move(prompt->ids), running.choices);
-      !ok) {
-    co_return ok.error();
-  }
+  std::vector<std::vector<TokenId>> prompts;
+  prompts.push_back(std::move(prompt->ids));
+  auto choices = submit_choices(plan, exchange, app, std::move(prompts));
+  if (!choices) co_return choices.error();
+  running.choices = std::move(*choices);
   co_return running;
 }
 

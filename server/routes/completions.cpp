@@ -107,9 +107,6 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
   if (!request) co_return co_await exchange.reply(malformed_reply(request.error()));
   auto prompts = co_await checked_prompts(*request, body_size, app);
   if (!prompts) co_return co_await exchange.reply(error_reply(prompts.error()));
-  if (const auto ok = check_room(*request, prompts->size(), app); !ok) {
-    co_return co_await exchange.reply(error_reply(ok.error()));
-  }
 
   CompletionReplyOptions options{
       reply_options(*request, "cmpl-", request->logprobs.has_value(), exchange, app)};
@@ -124,12 +121,9 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
   if (const auto ok = fill_plan(*request, app.text.tokenizer(), plan); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));
   }
-  std::vector<Choice> choices;
-  for (std::size_t i = 0; i < prompts->size(); ++i) {
-    const auto ok =
-        submit_choices(plan, exchange, app, static_cast<int>(i), std::move((*prompts)[i]), choices);
-    if (!ok) co_return co_await exchange.reply(error_reply(ok.error()));
-  }
+  auto submitted = submit_choices(plan, exchange, app, std::move(*prompts));
+  if (!submitted) co_return co_await exchange.reply(error_reply(submitted.error()));
+  auto& choices = *submitted;
 
   if (request->stream) {
     CompletionStream sink(exchange, choices, std::move(options), app.text.defaults());

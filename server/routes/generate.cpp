@@ -21,12 +21,9 @@ Result<std::vector<Choice>> start(openapi::CompletionRequest& request, const Exc
   ChoicePlan plan(request);
   if (const auto ok = fill_plan(request, app.text.tokenizer(), plan); !ok) return ok.error();
   plan.default_max_tokens.reset();  // what the context leaves
-  if (const auto ok = check_room(request, 1, app); !ok) return ok.error();
-  std::vector<Choice> choices;
-  if (const auto ok = submit_choices(plan, exchange, app, 0, std::move(prompt), choices); !ok) {
-    return ok.error();
-  }
-  return choices;
+  std::vector<std::vector<TokenId>> prompts;
+  prompts.push_back(std::move(prompt));
+  return submit_choices(plan, exchange, app, std::move(prompts));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // What n, long lists and coalesced outputs do to a request's choices and to /metrics.
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "tests/support/http_client.h"
 #include "tests/support/test_server.h"
@@ -73,4 +75,28 @@ TEST_CASE("a stream of several choices that is refused has a status", "[server][
                          R"({"prompt":["a","b"],"stream":true,"n":2})");
   CHECK(text.status == chat.status);
   CHECK(text.body.find("data:") == std::string::npos);
+}
+
+TEST_CASE("of requests that come at once each is taken whole or not at all", "[server][choices]") {
+  TestServerOptions options;
+  options.engine_config.scheduler.max_num_seqs = 40;
+  options.engine_config.scheduler.max_num_queued_reqs = 40;
+  options.engine.step_time = std::chrono::milliseconds(1);
+  options.io_threads = 4;
+  TestServer server(std::move(options));
+  const std::string body = R"({"prompt":"a","n":60,"max_tokens":2,"ignore_eos":true})";
+  std::atomic<int> taken{0}, refused{0};
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::thread> clients;
+    for (int i = 0; i < 4; ++i) {
+      clients.emplace_back([&] {
+        const int status = post(server.port(), "/v1/completions", body).status;
+        ++(status == 200 ? taken : refused);
+      });
+    }
+    for (auto& client : clients) client.join();
+  }
+  CHECK(taken + refused == 80);
+  CHECK(refused > 0);
+  CHECK(server.engine().num_added() == taken * 60);
 }
