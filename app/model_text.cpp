@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/tokenizer_info.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "model/config.h"
@@ -99,6 +100,7 @@ std::unique_ptr<const TextPipeline> load_model_text(const ServeFlags& flags) {
   TextDefaults defaults;
   set_sampling_defaults(defaults, flags, generation);
   set_parsers(defaults, flags, chat_template);
+  defaults.tokenizer_info = tokenizer_info(flags.engine.model.path, chat_template);
   defaults.eos_token_ids = eos_tokens(flags, generation, *tokenizer);
   defaults.template_kwargs = parse_kwargs(flags.default_kwargs);
   defaults.trust_request_chat_template = flags.trust_request_chat_template;

@@ -124,6 +124,7 @@ struct Prompt {
 
 struct CompletionRequest : GenerationRequest {
   std::vector<Prompt> prompts{};
+  std::string suffix{};  // of a text whose middle is asked for; empty: none
   std::optional<std::int64_t> logprobs{};
 };
 

@@ -42,6 +42,7 @@ bool read_prompt(JsonReader& reader, JsonElement element, CompletionRequest& out
 using Completion = CompletionRequest;
 constexpr std::array kOwnMembers = {
     JsonMember<Completion>{"prompt", read_prompt},
+    JsonMember<Completion>{"suffix", read_member<&Completion::suffix>},
     JsonMember<Completion>{"logprobs", read_member<&Completion::logprobs>},
 };
 constexpr auto kMembers = joined(kSharedMembers<Completion>, kOwnMembers);
@@ -60,17 +61,32 @@ constexpr std::array kDetokenizeMembers = {
     JsonMember<DetokenizeRequest>{"tokens", read_member<&DetokenizeRequest::tokens>},
 };
 
+// What lies between prompt and suffix is no text that could be repeated, or cut from its left.
+bool check_suffix(JsonReader& reader, const Completion& out) {
+  const auto fail = [&](std::string_view what) {
+    return reader.in_member("suffix", [&] { return reader.fail(what); });
+  };
+  if (out.suffix.empty()) return true;
+  if (out.echo) return fail("cannot be combined with echo");
+  if (out.truncate_prompt_tokens) return fail("cannot be combined with truncate_prompt_tokens");
+  for (const Prompt& prompt : out.prompts) {
+    if (!prompt.is_text) return fail("needs a prompt of text");
+  }
+  return true;
+}
+
 bool read_completion(JsonReader& reader, simdjson::dom::object object, Completion& out) {
   const auto fail_at = [&](std::string_view name, std::string_view what) {
     return reader.in_member(name, [&] { return reader.fail(what); });
   };
   if (!read_members<Completion>(reader, object, kMembers, out, &out.unknown_members)) return false;
   if (!check_generation(reader, object, out)) return false;
+  std::erase(out.unsupported, "suffix");  // of chat alone
   if (out.prompts.empty()) return fail_at("prompt", "is missing");
   for (const Prompt& prompt : out.prompts) {
     if (!prompt.is_text && prompt.ids.empty()) return fail_at("prompt", "must not be empty");
   }
-  return check_logprobs(reader, "logprobs", out.logprobs);
+  return check_suffix(reader, out) && check_logprobs(reader, "logprobs", out.logprobs);
 }
 
 }  // namespace

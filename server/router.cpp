@@ -56,6 +56,7 @@ constexpr std::array kRoutes = {
     Route{"/ui/*", Method::get, get_page_file, kProbe},
     Route{"/docs", Method::get, get_docs, kProbe},
     Route{"/openapi.json", Method::get, get_openapi, kProbe},
+    Route{"/tokenizer_info", Method::get, get_tokenizer_info},
     Route{"/server_info", Method::get, get_server_info, engine},
     Route{"/is_sleeping", Method::get, get_is_sleeping},
     Route{"/sleep", Method::post, post_sleep},

@@ -158,16 +158,19 @@ Result<ChatPrompt> TextPipeline::chat_prompt(const ChatCompletionRequest& reques
   return ChatPrompt{std::move(*ids), starts_thinking};
 }
 
+Result<void> TextPipeline::check_length(std::size_t bytes, std::int64_t max_tokens) const {
+  const auto at_least = static_cast<std::int64_t>(bytes / longest_token_);
+  if (at_least <= max_tokens) return {};
+  return bad_request(
+      fmt::format("This model's maximum context length is {} tokens. However, your prompt has "
+                  "{} characters and so at least {} input tokens. Please reduce its length.",
+                  max_tokens, bytes, at_least),
+      "input_tokens");
+}
+
 Result<std::vector<TokenId>> TextPipeline::encode(std::string_view text, bool add_special_tokens,
                                                   std::int64_t max_tokens) const {
-  const auto at_least = static_cast<std::int64_t>(text.size() / longest_token_);
-  if (at_least > max_tokens) {
-    return bad_request(
-        fmt::format("This model's maximum context length is {} tokens. However, your prompt has "
-                    "{} characters and so at least {} input tokens. Please reduce its length.",
-                    max_tokens, text.size(), at_least),
-        "input_tokens");
-  }
+  if (const auto ok = check_length(text.size(), max_tokens); !ok) return ok.error();
   return tokenizer_->encode(text, add_special_tokens);
 }
 

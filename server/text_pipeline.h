@@ -28,6 +28,7 @@ struct TextDefaults {
   jinja::Dict template_kwargs{};               // --default-chat-template-kwargs
   const ReasoningFormat* reasoning = nullptr;  // null: none is split from the answer
   const Dialect* dialect = nullptr;  // of tool calls, where the request has tools; null: none known
+  std::string tokenizer_info = "{}";  // JSON text: what the tokenizer's configuration says
   bool trust_request_chat_template = false;
   bool exclude_tools_when_none = false;  // tool_choice none hides the tools from the model
   bool prompt_tokens_details = true;     // usage says how much of the prompt was cached
@@ -54,6 +55,8 @@ class TextPipeline {
   // A text that cannot fit max_tokens is refused before it is cut into tokens.
   Result<ChatPrompt> chat_prompt(const openapi::ChatCompletionRequest& request,
                                  std::int64_t max_tokens) const;
+  // A text of so many bytes can have few enough tokens.
+  Result<void> check_length(std::size_t bytes, std::int64_t max_tokens) const;
   Result<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,
                                       std::int64_t max_tokens) const;
 

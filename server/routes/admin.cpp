@@ -1,4 +1,4 @@
-// GET /server_info, /is_sleeping, /openapi.json; POST /reset_prefix_cache, /sleep,
+// GET /tokenizer_info, /server_info, /is_sleeping, /openapi.json; POST /reset_prefix_cache, /sleep,
 // /wake_up, which are refused.
 
 #include <boost/asio/awaitable.hpp>
@@ -36,6 +36,10 @@ Reply refusal(std::string_view why) {
 }
 
 }  // namespace
+
+awaitable<void> get_tokenizer_info(Exchange& exchange, AppState& app) {
+  co_await exchange.reply(json_reply(app.text.defaults().tokenizer_info));
+}
 
 awaitable<void> get_server_info(Exchange& exchange, AppState& app) {
   std::string body;

@@ -6,6 +6,7 @@
 #include "openapi/dto_json.h"
 #include "server/generation/completion_sinks.h"
 #include "server/generation/constraint_params.h"
+#include "server/generation/fill_in_middle.h"
 #include "server/http/error_reply.h"
 #include "server/routes/completions.h"
 #include "server/routes/routes.h"
@@ -41,12 +42,33 @@ namespace {
 
 using Prompts = std::vector<std::vector<TokenId>>;
 
+Result<std::vector<TokenId>> around_gap(const CompletionRequest& request,
+                                        const openapi::Prompt& prompt, const TextPipeline& text,
+                                        std::int64_t limit) {
+  if (const auto ok = text.check_length(prompt.text.size() + request.suffix.size(), limit); !ok) {
+    return ok.error();
+  }
+  auto ids = fill_in_middle(text.tokenizer(), prompt.text, request.suffix,
+                            request.add_special_tokens.value_or(true));
+  if (ids) return std::move(*ids);
+  return Error{ErrorCode::unsupported,
+               "suffix is not supported: this model's tokenizer has no tokens for a gap in a text, "
+               "such as <|fim_middle|>",
+               "suffix"};
+}
+
 Result<Prompts> encode_all(const CompletionRequest& request, const TextPipeline& text,
                            std::int64_t limit) {
   Prompts prompts;
   for (const openapi::Prompt& prompt : request.prompts) {
     if (!prompt.is_text) {
       prompts.push_back(prompt.ids);
+      continue;
+    }
+    if (!request.suffix.empty()) {
+      auto framed = around_gap(request, prompt, text, limit);
+      if (!framed) return framed.error();
+      prompts.push_back(std::move(*framed));
       continue;
     }
     auto ids = text.encode(prompt.text, request.add_special_tokens.value_or(true), limit);

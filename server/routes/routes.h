@@ -21,6 +21,7 @@ awaitable<void> post_render_chat(Exchange& exchange, AppState& app);
 awaitable<void> post_render_completion(Exchange& exchange, AppState& app);
 awaitable<void> post_tokenize(Exchange& exchange, AppState& app);
 awaitable<void> post_detokenize(Exchange& exchange, AppState& app);
+awaitable<void> get_tokenizer_info(Exchange& exchange, AppState& app);
 awaitable<void> get_server_info(Exchange& exchange, AppState& app);
 awaitable<void> get_openapi(Exchange& exchange, AppState& app);
 awaitable<void> get_is_sleeping(Exchange& exchange, AppState& app);

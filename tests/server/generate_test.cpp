@@ -127,12 +127,28 @@ TEST_CASE("what a token request gets wrong is named", "[server][generate]") {
   }
 }
 
+TEST_CASE("a suffix is refused by name where the tokenizer cannot say it", "[server][fim]") {
+  TestServer server;
+  const auto reply = post(server.port(), "/v1/completions", R"({"prompt":"a","suffix":"b"})");
+  CHECK(reply.status == 400);
+  CHECK(pointer(reply.body, "/error/param") == "\"suffix\"");
+  CHECK(post(server.port(), "/v1/completions", R"({"prompt":"a","suffix":"","max_tokens":1})")
+            .status == 200);
+  for (const char* more : {R"("echo":true)", R"("truncate_prompt_tokens":3)"}) {
+    const auto both = post(server.port(), "/v1/completions",
+                           R"({"prompt":"a","suffix":"b",)" + std::string(more) + "}");
+    CHECK(pointer(both.body, "/error/param") == "\"suffix\"");
+  }
+}
+
 TEST_CASE("what the server knows of itself can be asked for", "[server][admin]") {
   TestServerOptions options;
   options.config.api_keys = {"secret"};
+  options.defaults.tokenizer_info = R"({"tokenizer_class":"T"})";
   TestServer server(std::move(options));
   const std::string key = "X-Api-Key: secret\r\n";
-  CHECK(get(server.port(), "/server_info").status == 401);
+  CHECK(get(server.port(), "/tokenizer_info").status == 401);
+  CHECK(get(server.port(), "/tokenizer_info", key).body == R"({"tokenizer_class":"T"})");
   const auto info = get(server.port(), "/server_info", key);
   CHECK(pointer(info.body, "/config/max_num_seqs") != "absent");
   CHECK(pointer(info.body, "/models/data/0/engines/0/num_gpu_blocks") == "257");
