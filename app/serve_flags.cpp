@@ -290,6 +290,7 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
   in_group(app, "Prompts and answers", [&] { add_text_flags(app, *flags); });
   in_group(app, "Process", [&] { add_process_flags(app, *flags); });
   app.allow_extras();  // refused below, with a hint
+  app.allow_config_extras(CLI::config_extras_mode::error);
   const ForgivingArgs args(argc, argv);
   flags->without_effect = args.without_effect;
   try {
