@@ -11,6 +11,7 @@
 #include "server/config.h"
 #include "server/http/auth.h"
 #include "server/http/byte_budget.h"
+#include "server/http/fair_share.h"
 #include "server/metrics/metrics.h"
 #include "server/responses/response_store.h"
 #include "server/text_pipeline.h"
@@ -27,6 +28,7 @@ struct AppState {
 
   Auth auth{config.api_keys, config.named_keys};
   Auth metrics_auth{config.metrics_api_keys};
+  FairShare shares{};  // of the room for sequences
   ByteBudget bodies{config.limits.body_bytes_in_flight};
   std::mutex submitting;  // one request's choices at a time
   ResponseStore responses{config.stored_responses};

@@ -16,6 +16,7 @@ struct HttpLimits {
   std::size_t body_bytes = 32 * 1024 * 1024;
   std::size_t body_bytes_in_flight = 512 * 1024 * 1024;  // of all requests that are being read
   std::size_t max_connections = 16 * 1024;
+  std::size_t probe_connections = 64;                   // beyond these: for probes alone
   std::chrono::milliseconds header_timeout{15'000};      // from its first byte to its last
   std::chrono::milliseconds body_timeout{60'000};        // the same for the body
   std::chrono::milliseconds keep_alive_timeout{75'000};  // between two requests

@@ -114,13 +114,13 @@ std::optional<asio::ssl::context> tls_context(const ServerConfig& config) {
 }
 
 awaitable<void> counted_session(asio::any_io_executor strand, std::unique_ptr<ByteStream> stream,
-                                AppState& app) {
+                                AppState& app, bool probes_only) {
   struct Count {
     Metrics& metrics;
     explicit Count(Metrics& m) : metrics(m) { metrics.connection_opened(); }
     ~Count() { metrics.connection_closed(); }
   } count(app.metrics);
-  co_await serve_connection(strand, std::move(stream), app);
+  co_await serve_connection(strand, std::move(stream), app, probes_only);
 }
 
 }  // namespace
@@ -180,7 +180,8 @@ awaitable<void> Listener::accept(AppState& app) {
     return state_->tcp ? state_->tcp->is_open() : state_->local->acceptor().is_open();
   };
   while (is_open()) {
-    if (state_->sessions.size() >= state_->config.limits.max_connections) {
+    const HttpLimits& limits = state_->config.limits;
+    if (state_->sessions.size() >= limits.max_connections + limits.probe_connections) {
       co_await sleep_for(kPauseWhenFull);
       continue;
     }
@@ -193,7 +194,8 @@ awaitable<void> Listener::accept(AppState& app) {
       co_await sleep_for(kPauseWhenFull);
       continue;
     }
-    state_->sessions.spawn_on(strand, counted_session(strand, std::move(stream), app));
+    const bool is_full = state_->sessions.size() >= limits.max_connections;
+    state_->sessions.spawn_on(strand, counted_session(strand, std::move(stream), app, is_full));
   }
 }
 

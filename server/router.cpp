@@ -165,7 +165,11 @@ std::optional<Error> engine_trouble(const AppState& app) {
   return std::nullopt;
 }
 
-std::optional<Reply> refusal_of(const Route& route, const HttpRequest& request, AppState& app) {
+std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, AppState& app) {
+  const HttpRequest& request = exchange.request();
+  if (exchange.probes_only() && (route.needs & kProbe) != kProbe) {
+    return error_reply({ErrorCode::overloaded, "Too many connections (--max-connections)", {}});
+  }
   if (!has_key(route, request, app)) {
     return error_reply({ErrorCode::unauthorized, {}, {}});
   }
@@ -191,6 +195,7 @@ class CountRunning {
   CountRunning(std::atomic<int>& num, KeyInUse* key) : num_(num), key_(key) {
     ++num_;
     over_limit_ = key_ && !key_->begin();
+    if (key_ && !over_limit_) wait_ = key_->take_turn(std::chrono::steady_clock::now());
   }
   ~CountRunning() {
     --num_;
@@ -201,6 +206,13 @@ class CountRunning {
 
   // Unset: it may run.
   std::optional<Reply> refusal() const {
+    if (wait_ > 0) {
+      Reply reply = plain_error_reply(
+          429, fmt::format("The key {} has had its requests or tokens of this minute; wait {} s",
+                           key_->key().name, wait_));
+      reply.retry_after = wait_;
+      return reply;
+    }
     if (!over_limit_) return std::nullopt;
     return plain_error_reply(429, fmt::format("The key {} has {} requests under way, as many as it "
                                               "may",
@@ -211,6 +223,7 @@ class CountRunning {
   std::atomic<int>& num_;
   KeyInUse* key_;
   bool over_limit_ = false;
+  int wait_ = 0;  // seconds, until its minute allows more
 };
 
 awaitable<void> run_handler(const Route& route, Exchange& exchange, AppState& app) {
@@ -263,7 +276,7 @@ void log_and_count(const Route* route, const Exchange& exchange, AppState& app) 
 // `running` ends before the last bytes leave: who has read them may ask again.
 awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& app,
                              std::optional<CountRunning>& running) {
-  if (auto refusal = refusal_of(route, exchange.request(), app)) {
+  if (auto refusal = refusal_of(route, exchange, app)) {
     co_return co_await exchange.reply(std::move(*refusal));
   }
   if (!(route.needs & engine)) {

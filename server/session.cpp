@@ -14,6 +14,8 @@ namespace quire {
 
 namespace {
 
+constexpr std::chrono::milliseconds kProbeTimeout{2000};
+
 awaitable<void> refuse(Connection& connection, RequestReader& reader, const HttpRefusal& refusal) {
   HttpRequest unread;
   unread.keep_alive = false;
@@ -21,16 +23,22 @@ awaitable<void> refuse(Connection& connection, RequestReader& reader, const Http
   co_await exchange.reply(plain_error_reply(refusal.status, refusal.message));
 }
 
-awaitable<void> serve_requests(Connection& connection, AppState& app) {
+awaitable<void> serve_requests(Connection& connection, AppState& app, bool probes_only) {
   connection.set_deadline(app.config.limits.header_timeout);
   if (!co_await connection.handshake()) co_return;
+  const HttpLimits& limits = app.config.limits;
+  bool is_first = true;
   while (!app.stopping) {
     RequestReader reader(connection);
-    HttpHead head = co_await reader.read_head();
+    // Who has asked before may think for longer than who only opened a connection.
+    HttpHead head = co_await reader.read_head(
+        probes_only ? kProbeTimeout : is_first ? limits.header_timeout : limits.keep_alive_timeout);
+    is_first = false;
     if (head.refusal) co_await refuse(connection, reader, *head.refusal);
     if (!head.request) break;
     Exchange exchange(connection, reader, std::move(*head.request));
-    if (app.stopping) exchange.close_after();
+    if (app.stopping || probes_only) exchange.close_after();
+    if (probes_only) exchange.set_probes_only();
     co_await answer(exchange, app);
     if (!exchange.keep_alive()) break;
   }
@@ -41,13 +49,13 @@ awaitable<void> serve_requests(Connection& connection, AppState& app) {
 
 // Not first_of(): that hands down one cancellation only, and here two may come, finish and now.
 awaitable<void> serve_connection(asio::any_io_executor strand, std::unique_ptr<ByteStream> stream,
-                                 AppState& app) {
+                                 AppState& app, bool probes_only) {
   Connection connection(strand, std::move(stream), app.config.limits);
   TaskGroup watching(strand);
   watching.spawn(connection.watch());
   std::exception_ptr failure;
   try {
-    co_await serve_requests(connection, app);
+    co_await serve_requests(connection, app, probes_only);
   } catch (...) {
     failure = std::current_exception();
   }

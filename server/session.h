@@ -10,6 +10,6 @@
 namespace quire {
 
 awaitable<void> serve_connection(asio::any_io_executor strand, std::unique_ptr<ByteStream> stream,
-                                 AppState& app);
+                                 AppState& app, bool probes_only);
 
 }  // namespace quire

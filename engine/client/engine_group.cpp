@@ -111,6 +111,10 @@ class EngineGroup::Impl {
         engines_, [&](const auto& engine) { return engine->num_live() < max_live(); });
   }
 
+  std::int64_t num_free() const {
+    return static_cast<std::int64_t>(engines_.size()) * max_live() - num_live();
+  }
+
   Result<void> check_room(std::int64_t requests) const {
     const std::int64_t most = static_cast<std::int64_t>(engines_.size()) * max_live();
     if (requests > most) {
@@ -318,6 +322,7 @@ int EngineGroup::num_engines() const { return impl_->num_engines(); }
 EngineStats EngineGroup::stats(EngineId engine) const { return impl_->stats(engine); }
 int EngineGroup::num_live() const { return impl_->num_live(); }
 bool EngineGroup::has_room() const { return impl_->has_room(); }
+std::int64_t EngineGroup::num_free() const { return impl_->num_free(); }
 Result<void> EngineGroup::check_room(std::int64_t requests) const {
   return impl_->check_room(requests);
 }

@@ -56,6 +56,7 @@ class EngineGroup {
   bool has_room() const;                     // a request would be taken, not refused as overloaded
   // invalid_argument: more requests together than could ever be taken; overloaded: than now.
   Result<void> check_room(std::int64_t requests) const;
+  std::int64_t num_free() const;  // how many more would be taken now
   Clock::duration silence() const;           // the longest of an engine that has requests
 
   // To the engine with the fewest live requests; fills in the id. Errors: overloaded (starting, or

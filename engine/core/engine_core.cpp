@@ -208,6 +208,7 @@ Result<void> EngineCore::admit(AddRequest& request) {
   init.sampling = std::move(request.sampling);
   init.eos_token_ids = std::move(request.eos_token_ids);
   init.priority = request.priority;
+  init.client = request.client;
   init.arrival = request.arrival;
   init.cache_salt = std::move(request.cache_salt);
   init.transfer_params = std::move(request.transfer_params);

@@ -18,6 +18,7 @@ Request::Request(RequestInit init)
       sampling_(std::move(init.sampling)),
       eos_token_ids_(std::move(init.eos_token_ids)),
       priority_(init.priority),
+      client_(init.client),
       arrival_(init.arrival),
       cache_salt_(std::move(init.cache_salt)),
       position_offset_(init.position_offset),

@@ -60,6 +60,7 @@ struct RequestInit {
   SamplingParams sampling;
   std::vector<TokenId> eos_token_ids;
   int priority = 0;                                 // smaller runs first
+  std::uint64_t client = 0;                         // who asks; clients that wait take turns
   std::chrono::steady_clock::time_point arrival{};  // breaks ties of priority
   std::string cache_salt;                           // prefix blocks are shared under one salt only
   std::string lora_name;                            // and one adapter
@@ -79,6 +80,7 @@ struct QueueLink {
   Request* next = nullptr;
   const RequestQueue* owner = nullptr;  // null: in no queue
   int num_tokens = 0;                   // that the queue counts for it
+  std::int64_t place = 0;               // which of the queue's lists it is in
 };
 
 class Request {
@@ -118,6 +120,7 @@ class Request {
   const SamplingParams& sampling() const { return sampling_; }
   std::span<const TokenId> eos_token_ids() const { return eos_token_ids_; }
   int priority() const { return priority_; }
+  std::uint64_t client() const { return client_; }
   std::chrono::steady_clock::time_point arrival() const { return arrival_; }
   const std::string& cache_salt() const { return cache_salt_; }
   int position_offset() const { return position_offset_; }
@@ -191,6 +194,7 @@ class Request {
   SamplingParams sampling_;
   std::vector<TokenId> eos_token_ids_;
   int priority_;
+  std::uint64_t client_;
   std::chrono::steady_clock::time_point arrival_;
   std::string cache_salt_;
   int position_offset_;

@@ -1,9 +1,12 @@
 #pragma once
-// Waiting requests, first come first served or by priority (then arrival, then id). A doubly linked
-// list through the requests themselves: joining and leaving take the same time however long it is.
+// Waiting requests. First come first served, where clients take turns: each has one request in a
+// round, so that who sent a thousand does not hold up who sent one. Or by priority (then arrival,
+// then id). Doubly linked lists through the requests themselves; joining and leaving take the
+// logarithm of how many rounds wait.
 
 #include <cstdint>
 #include <map>
+#include <unordered_map>
 
 #include "engine/config.h"
 #include "engine/request/request.h"
@@ -31,7 +34,7 @@ class RequestQueue {
   // In queue order.
   template <class F>
   void for_each(F&& visit) const {
-    for (const auto& [priority, list] : lists_) {
+    for (const auto& [place, list] : lists_) {
       for (Request* request = list.head; request != nullptr;) {
         Request* next = request->queue.next;
         visit(*request);
@@ -48,11 +51,18 @@ class RequestQueue {
     Request* head = nullptr;
     Request* tail = nullptr;
   };
+  // Of a client that waits.
+  struct Turns {
+    std::int64_t last = 0;  // the round of its latest request
+    int waiting = 0;
+  };
 
-  void link(Request& request, List& list, Request* next);
+  std::int64_t next_round(std::uint64_t client);
+  void link(Request& request, std::int64_t place, Request* next);
 
   SchedulingPolicy policy_;
-  std::map<int, List> lists_;  // by priority; FCFS has one
+  std::map<std::int64_t, List> lists_;  // by round, or by priority
+  std::unordered_map<std::uint64_t, Turns> turns_;  // under FCFS
   int size_ = 0;
   std::int64_t num_tokens_ = 0;
 };

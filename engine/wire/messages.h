@@ -36,6 +36,7 @@ struct AddRequest {
   SamplingParams sampling;
   std::vector<TokenId> eos_token_ids;
   int priority = 0;             // smaller runs first under the priority policy
+  std::uint64_t client = 0;     // who asks; clients that wait take turns
   std::string cache_salt;       // requests share prefix blocks only under the same salt
   std::string transfer_params;  // kv_transfer_params as JSON; empty: none
   Clock::time_point arrival = Clock::now();
@@ -43,7 +44,7 @@ struct AddRequest {
   using Fields =
       FieldList<&AddRequest::id, &AddRequest::prompt, &AddRequest::sampling,
                 &AddRequest::eos_token_ids, &AddRequest::priority, &AddRequest::cache_salt,
-                &AddRequest::transfer_params, &AddRequest::arrival>;
+                &AddRequest::transfer_params, &AddRequest::arrival, &AddRequest::client>;
 };
 
 struct AbortRequest {

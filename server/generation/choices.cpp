@@ -40,7 +40,9 @@ awaitable<void> run_choice(Choice& choice, ChoiceSink& sink) {
       co_await sink.on_error(choice, kShuttingDown);
       co_return;
     }
+    const int before = choice.text.num_tokens();
     ChoiceDelta delta = choice.text.push(*output);
+    if (choice.key != nullptr) choice.key->spend_tokens(choice.text.num_tokens() - before);
     choice.tracker.on_output(*output, choice.generation.token_times(), choice.text.num_tokens());
     const std::string finish_reason = delta.finish_reason;
     if (!finish_reason.empty()) {
@@ -86,10 +88,10 @@ Result<void> check_sizes(const openapi::GenerationRequest& request, int vocab_si
   }
   const std::size_t num_allowed = request.allowed_token_ids.size();
   if (vocab_size > 0 && num_allowed > static_cast<std::size_t>(vocab_size)) {
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("allowed_token_ids has {} entries, the vocabulary {}", num_allowed,
-                             vocab_size),
-                 "allowed_token_ids"};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("allowed_token_ids has {} entries, the vocabulary {}", num_allowed, vocab_size),
+        "allowed_token_ids"};
   }
   return {};
 }
@@ -109,8 +111,7 @@ Result<void> check_request(const openapi::GenerationRequest& request, const AppS
     const std::string& name = request.unsupported.front();
     return Error{ErrorCode::unsupported, name + " is not supported by this server", name};
   }
-  if (request.priority != 0 &&
-      app.engine_config.scheduler.policy != SchedulingPolicy::priority) {
+  if (request.priority != 0 && app.engine_config.scheduler.policy != SchedulingPolicy::priority) {
     return Error{ErrorCode::invalid_argument,
                  fmt::format("Got priority {}, but requests are served first come, first served; "
                              "start the server with --scheduling-policy priority",
@@ -129,11 +130,12 @@ Result<void> truncate_prompt(const openapi::GenerationRequest& request, const Ap
   const std::int64_t max_model_len = app.engines.ready().max_model_len;
   std::int64_t keep = *request.truncate_prompt_tokens;
   if (keep > max_model_len) {
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("truncate_prompt_tokens is {}, but this model's maximum context length "
-                             "is {} tokens",
-                             keep, max_model_len),
-                 "truncate_prompt_tokens"};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("truncate_prompt_tokens is {}, but this model's maximum context length "
+                    "is {} tokens",
+                    keep, max_model_len),
+        "truncate_prompt_tokens"};
   }
   if (keep < 0) keep = std::max<std::int64_t>(1, max_model_len - request.max_tokens.value_or(1));
   const auto excess = static_cast<std::ptrdiff_t>(prompt.size()) - keep;
@@ -144,10 +146,20 @@ Result<void> truncate_prompt(const openapi::GenerationRequest& request, const Ap
 namespace {
 
 Result<void> check_room(const openapi::GenerationRequest& request, std::size_t prompts,
-                        AppState& app) {
-  const auto room = app.engines.check_room(request.n * static_cast<std::int64_t>(prompts));
-  if (!room && room.error().code == ErrorCode::overloaded) app.metrics.request_rejected();
-  return room;
+                        const Exchange& exchange, AppState& app) {
+  const std::int64_t wanted = request.n * static_cast<std::int64_t>(prompts);
+  const auto now = FairShare::Clock::now();
+  const auto room = app.engines.check_room(wanted);
+  if (!room && room.error().code == ErrorCode::overloaded) {
+    app.metrics.request_rejected();
+    app.shares.turned_away(exchange.client(), now);
+  }
+  if (!room || app.shares.allows(exchange.client(), wanted, app.engines.num_free(), now))
+    return room;
+  app.metrics.request_rejected();
+  return Error{ErrorCode::overloaded,
+               "This client has its share of the queue, and others wait; try again later",
+               {}};
 }
 
 // Appends n choices; those of a prompt before are aborted by their owner when this fails.
@@ -156,11 +168,16 @@ Result<void> submit_prompt(const ChoicePlan& plan,
                            const Exchange& exchange, AppState& app, int prompt_index,
                            std::vector<TokenId> prompt, std::vector<Choice>& choices) {
   const auto& request = plan.request;
+  if (request.priority != 0 && exchange.key() && !exchange.key()->key().may_set_priority) {
+    return Error{ErrorCode::invalid_argument,
+                 "priority: this key may not set it (the word priority in --api-key-file)",
+                 "priority"};
+  }
   const ReadyInfo& ready = app.engines.ready();
   const auto prompt_tokens = static_cast<int>(prompt.size());
-  auto params = sampling_params(request, app.text.defaults(),
-                                {prompt_tokens, ready.max_model_len, plan.default_max_tokens,
-                                 plan.text.prompt_only});
+  auto params = sampling_params(
+      request, app.text.defaults(),
+      {prompt_tokens, ready.max_model_len, plan.default_max_tokens, plan.text.prompt_only});
   if (!params) return params.error();
   params->logprobs = plan.logprobs;
   params->prompt_logprobs = plan.prompt_logprobs;
@@ -175,19 +192,25 @@ Result<void> submit_prompt(const ChoicePlan& plan,
     add.sampling = for_choice(*params, i);
     add.eos_token_ids = app.text.defaults().eos_token_ids;
     add.priority = static_cast<int>(request.priority);
+    add.client = exchange.client();
     add.cache_salt = request.cache_salt;
     add.transfer_params = request.kv_transfer_params;
     add.arrival = exchange.arrival();
     auto generation = app.engines.submit(std::move(add));
     if (!generation) {
-      if (generation.error().code == ErrorCode::overloaded) app.metrics.request_rejected();
+      if (generation.error().code == ErrorCode::overloaded) {
+        app.metrics.request_rejected();
+        app.shares.turned_away(exchange.client(), FairShare::Clock::now());
+      }
       return generation.error();
     }
     ChoiceTracker tracker(app.metrics, generation->engine(), exchange.arrival(), prompt_tokens,
                           params->max_tokens, n);
-    choices.push_back(
-        {static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0, std::move(*generation),
-         ChoiceText(app.text.tokenizer(), text, prompt_end), std::move(tracker)});
+    choices.push_back({static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0,
+                       std::move(*generation), ChoiceText(app.text.tokenizer(), text, prompt_end),
+                       std::move(tracker), FairShare::Held(app.shares, exchange.client()),
+                       exchange.key()});
+    if (exchange.key() != nullptr) exchange.key()->spend_tokens(i == 0 ? prompt_tokens : 0);
   }
   return {};
 }
@@ -200,7 +223,8 @@ Result<std::vector<Choice>> submit_choices(const ChoicePlan& plan, const Exchang
   const auto text = std::make_shared<const ChoiceTextOptions>(plan.text);
   std::vector<Choice> choices;
   const std::scoped_lock lock(app.submitting);
-  if (const auto ok = check_room(plan.request, prompts.size(), app); !ok) return ok.error();
+  if (const auto ok = check_room(plan.request, prompts.size(), exchange, app); !ok)
+    return ok.error();
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const auto ok = submit_prompt(plan, text, exchange, app, static_cast<int>(i),
                                   std::move(prompts[i]), choices);

@@ -20,6 +20,8 @@ struct Choice {
   Generation generation;
   ChoiceText text;
   ChoiceTracker tracker;
+  FairShare::Held place;
+  KeyInUse* key = nullptr;  // whose tokens are counted
 };
 
 // Where a choice's outputs go; all on the connection's strand.

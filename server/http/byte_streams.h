@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "server/http/byte_stream.h"
+#include "server/http/peer_address.h"
 
 namespace quire {
 
@@ -51,6 +52,8 @@ class BasicByteStream : public ByteStream {
     stream_.lowest_layer().shutdown(asio::socket_base::shutdown_send, ignored);
     co_return;
   }
+
+  std::uint64_t peer() override { return address_hash(stream_.lowest_layer().native_handle()); }
 
   bool peer_has_left() override {
     pollfd socket{stream_.lowest_layer().native_handle(), POLLRDHUP, 0};

@@ -31,6 +31,7 @@ class Connection {
   std::string_view input() const { return std::string_view(input_).substr(consumed_); }
   void consume(std::size_t bytes);
   awaitable<bool> fill();  // more input; false: the end, or the deadline
+  std::uint64_t peer() { return stream_->peer(); }
   bool peer_has_left() { return stream_->peer_has_left(); }  // without reading
   awaitable<bool> write(std::string_view bytes);
   // Says goodbye so that the client sees the last reply even if it is still sending.

@@ -10,6 +10,7 @@
 #include <random>
 #include <utility>
 
+#include "server/http/auth.h"
 #include "server/http/connection.h"
 #include "server/http/error_reply.h"
 
@@ -75,6 +76,11 @@ std::string Exchange::head(const Reply& reply, std::string_view framing) const {
   if (request_.keep_alive && request_.version == 10) add("Connection: keep-alive\r\n");
   add("\r\n");
   return head;
+}
+
+std::uint64_t Exchange::client() const {
+  const auto key = reinterpret_cast<std::uintptr_t>(key_);
+  return key_ != nullptr && !key_->key().name.empty() ? key : connection_.peer() ^ key;
 }
 
 awaitable<bool> Exchange::receive_body(ByteBudget& budget) {

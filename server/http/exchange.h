@@ -48,10 +48,17 @@ class Exchange {
   awaitable<bool> receive_body(ByteBudget& budget);
   void drop_body();  // its bytes are needed no more
 
+  // The server is full: only probes are answered on this connection.
+  void set_probes_only() { probes_only_ = true; }
+  bool probes_only() const { return probes_only_; }
+
   void set_cors(std::string lines) { cors_ = std::move(lines); }  // of every head that is sent
   // The key that the client showed; null: none was needed.
   void set_key(KeyInUse* key) { key_ = key; }
   KeyInUse* key() const { return key_; }
+
+  // Who asks, for fair shares: the key that has a name, else key and address.
+  std::uint64_t client() const;
 
   // Called once, before the last bytes leave: what it counts, the client finds counted.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
@@ -84,6 +91,7 @@ class Exchange {
   KeyInUse* key_ = nullptr;
   std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   int status_ = 0;
+  bool probes_only_ = false;
   bool written_ = true;
   std::function<void()> before_end_;
   ErrorForm error_form_ = nullptr;

@@ -139,10 +139,10 @@ RequestReader::~RequestReader() = default;
 
 bool RequestReader::is_unfinished() const { return parsing_ && !parsing_->parser.is_done(); }
 
-awaitable<HttpHead> RequestReader::read_head() {
+awaitable<HttpHead> RequestReader::read_head(std::chrono::milliseconds idle_limit) {
   const HttpLimits& limits = connection_.limits();
   if (connection_.input().empty()) {
-    connection_.set_deadline(limits.keep_alive_timeout);
+    connection_.set_deadline(idle_limit);
     co_await let_finish_through(true);
     const bool came = co_await connection_.fill();
     co_await let_finish_through(false);

@@ -2,6 +2,7 @@
 // One HTTP request as the handlers see it, and its reading from a connection: first the head, then,
 // where somebody wants it, the body.
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,7 +58,7 @@ class RequestReader {
   ~RequestReader();
 
   // While it waits for the first byte it also ends on Cancel::finish.
-  awaitable<HttpHead> read_head();
+  awaitable<HttpHead> read_head(std::chrono::milliseconds idle_limit);
   // What the body takes is counted in the share as it comes.
   awaitable<HttpBody> read_body(ByteBudget::Share& share);
   // Bytes of this request are still to come: the connection cannot carry another one after it.

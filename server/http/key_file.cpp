@@ -10,6 +10,7 @@ namespace quire {
 namespace {
 
 constexpr int kMostConcurrency = 1'000'000;
+constexpr std::int64_t kMostPerMinute = 1'000'000'000'000;
 
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
@@ -32,24 +33,41 @@ bool parse_hash(std::string_view text, std::array<unsigned char, 32>& hash) {
   return true;
 }
 
+// NAME=N or a bare name, behind the hash. False: it is none that there is.
+bool read_limit(std::string_view word, NamedKey& key) {
+  if (word == "priority") return key.may_set_priority = true;
+  const std::size_t equal = word.find('=');
+  if (equal == word.npos) return false;
+  const std::string_view name = word.substr(0, equal), digits = word.substr(equal + 1);
+  std::int64_t number = 0;
+  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (end.ec != std::errc() || end.ptr != digits.data() + digits.size() || number < 1) return false;
+  if (name == "concurrency" && number <= kMostConcurrency) {
+    key.max_concurrency = static_cast<int>(number);
+  } else if (name == "requests-per-minute" && number <= kMostPerMinute) {
+    key.requests_per_minute = number;
+  } else if (name == "tokens-per-minute" && number <= kMostPerMinute) {
+    key.tokens_per_minute = number;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 // Of the line's words; what is wrong with them, or nothing.
 std::string read_key(const std::vector<std::string_view>& words, NamedKey& key) {
-  if (words.size() < 2) return "expected NAME SHA256 [concurrency=N]";
+  constexpr const char* kLimits =
+      "concurrency=N, requests-per-minute=N, tokens-per-minute=N or priority";
+  if (words.size() < 2) return fmt::format("expected NAME SHA256, then {}", kLimits);
   key.name = words[0];
+  key.may_set_priority = false;
   if (!parse_hash(words[1], key.sha256)) {
     return "the second word must be the key's SHA-256, 64 hexadecimal digits: "
            "printf %s \"$KEY\" | sha256sum";
   }
   for (std::size_t i = 2; i < words.size(); ++i) {
-    constexpr std::string_view kConcurrency = "concurrency=";
-    const std::string_view number = words[i].substr(std::min(kConcurrency.size(), words[i].size()));
-    const auto end = std::from_chars(number.data(), number.data() + number.size(),
-                                     key.max_concurrency);
-    const bool is_number = end.ec == std::errc() && end.ptr == number.data() + number.size();
-    if (!words[i].starts_with(kConcurrency) || !is_number || key.max_concurrency < 1 ||
-        key.max_concurrency > kMostConcurrency) {
-      return fmt::format("\"{}\" is not concurrency=N", words[i].substr(0, 40));
-    }
+    if (read_limit(words[i], key)) continue;
+    return fmt::format("\"{}\" is not {}", words[i].substr(0, 40), kLimits);
   }
   return {};
 }

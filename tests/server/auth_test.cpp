@@ -60,9 +60,11 @@ TEST_CASE("a line that is wrong is named", "[server][auth]") {
   CHECK(fault("alice\n").starts_with("line 1: expected NAME"));
   CHECK(fault("\nalice secret\n").starts_with("line 2: the second word"));
   CHECK(fault("alice g" + alpha.substr(1)).starts_with("line 1: the second word"));
-  CHECK(fault("alice " + alpha + " concurrency=0").ends_with("is not concurrency=N"));
-  CHECK(fault("alice " + alpha + " concurrency=2x").ends_with("is not concurrency=N"));
-  CHECK(fault("alice " + alpha + " speed=2").ends_with("is not concurrency=N"));
+  for (const char* word : {"concurrency=0", "concurrency=2x", "speed=2", "priority=1",
+                           "requests-per-minute=", "tokens-per-minute=-1"}) {
+    CHECK(fault("alice " + alpha + " " + word).starts_with(
+        "line 1: \"" + std::string(word) + "\" is not concurrency=N"));
+  }
   CHECK(fault("a " + alpha + "\na " + kBeta).ends_with("is there already"));
   CHECK(fault("a " + alpha + "\nb " + alpha).ends_with("is there already"));
 }
@@ -77,4 +79,35 @@ TEST_CASE("a key has so many requests under way and no more", "[server][auth]") 
   CHECK(key.begin());
   KeyInUse free({"bob", {}, 0});
   for (int i = 0; i < 100; ++i) CHECK(free.begin());
+}
+
+TEST_CASE("a key's line says what it may in a minute", "[server][auth]") {
+  const auto keys = parse_key_file("alice " + std::string(kAlpha) +
+                                   " requests-per-minute=2 tokens-per-minute=100 priority\nbob " + kBeta);
+  REQUIRE(keys.has_value());
+  CHECK((*keys)[0].may_set_priority);
+  CHECK_FALSE((*keys)[1].may_set_priority);
+  KeyInUse alice((*keys)[0]), bob((*keys)[1]);
+  const auto begin = RateLimit::Clock::now();
+  const auto after = [&](int seconds) { return begin + std::chrono::seconds(seconds); };
+  CHECK(alice.take_turn(begin) == 0);
+  CHECK(alice.take_turn(begin) == 0);
+  CHECK(alice.take_turn(begin) == 30);
+  CHECK(alice.take_turn(after(31)) == 0);
+  CHECK(alice.take_turn(after(31)) > 0);
+  for (int i = 0; i < 1000; ++i) REQUIRE(bob.take_turn(begin) == 0);
+}
+
+TEST_CASE("tokens are paid afterwards, and a debt is waited for", "[server][auth]") {
+  RateLimit limit(60);
+  const auto begin = RateLimit::Clock::now();
+  const auto after = [&](int seconds) { return begin + std::chrono::seconds(seconds); };
+  CHECK(limit.wait(begin) == 0);
+  limit.spend(180, begin);  // one long answer
+  CHECK(limit.wait(begin) == 121);
+  CHECK(limit.wait(after(60)) == 61);
+  CHECK(limit.wait(after(121)) == 0);
+  CHECK(limit.wait(after(10'000)) == 0);  // what was not used is not kept beyond a minute's
+  limit.spend(60, after(10'000));
+  CHECK(limit.wait(after(10'000)) > 0);
 }

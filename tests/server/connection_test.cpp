@@ -76,6 +76,7 @@ TEST_CASE("HTTP/1.0 gets its stream unchunked, ended by the close", "[server][co
 TEST_CASE("more connections than allowed wait for a place", "[server][connection]") {
   TestServerOptions options;
   options.config.limits.max_connections = 2;
+  options.config.limits.probe_connections = 0;
   TestServer server(std::move(options));
   auto first = std::make_unique<HttpClient>(server.port());
   HttpClient second(server.port());
@@ -95,6 +96,27 @@ TEST_CASE("an idle connection is closed after a while, without a word", "[server
   options.config.limits.keep_alive_timeout = 100ms;
   TestServer server(std::move(options));
   HttpClient client(server.port());
+  client.send(get_request("/version"));
+  REQUIRE(client.receive()->status == 200);
   CHECK(client.closed_by_server());
   CHECK(client.receive_some(0ms).empty());
+}
+
+TEST_CASE("a full server answers probes, tells others so, and lets go of who says nothing",
+          "[server][connection]") {
+  TestServerOptions options;
+  options.config.limits.max_connections = 1;
+  options.config.limits.header_timeout = 1500ms;
+  TestServer server(std::move(options));
+  HttpClient silent(server.port());
+  HttpClient other(server.port());
+  CHECK(eventually([&] {  // the silent one has been accepted first
+    const auto reply = get(server.port(), "/v1/models");
+    return reply.status == 503 && reply.body.find("--max-connections") != std::string::npos;
+  }));
+  CHECK(get(server.port(), "/health").status == 200);
+  CHECK(get(server.port(), "/metrics").status == 200);
+  CHECK(silent.closed_by_server());
+  CHECK(other.closed_by_server());
+  CHECK(get(server.port(), "/v1/models").status == 200);
 }
