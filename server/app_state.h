@@ -30,7 +30,7 @@ struct AppState {
   Auth metrics_auth{config.metrics_api_keys};
   FairShare shares{};  // of the room for sequences
   ByteBudget bodies{config.limits.body_bytes_in_flight};
-  std::mutex submitting;  // one request's choices at a time
+  std::mutex submitting{};  // one request's choices at a time
   ResponseStore responses{config.stored_responses};
   log::Limit stray_lines{5};  // a second, of requests for nothing that there is
   std::int64_t started = 0;  // seconds since the epoch
