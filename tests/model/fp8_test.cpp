@@ -80,12 +80,12 @@ TEST_CASE("what is not supported is refused by its field", "[model][fp8]") {
     std::string quantization, field;
   };
   const auto c = GENERATE(values<Case>({
-      {R"({"quant_method":"awq"})", "quant_method"},
+      {R"({"quant_method":"bitsandbytes"})", "quant_method"},
       {R"({"quant_method":"fp8","fmt":"e5m2"})", "fmt"},
       {R"({"quant_method":"fp8","weight_block_size":[64,64]})", "weight_block_size"},
       {R"({"quant_method":"fp8","weight_block_size":[128,128],"activation_scheme":"static"})",
        "activation_scheme"},
-      {R"({"quant_method":"compressed-tensors","format":"pack-quantized"})", "format"},
+      {R"({"quant_method":"compressed-tensors","format":"marlin-24"})", "format"},
       {compressed(R"({"num_bits":4,"type":"float"})", kDynamic), "group_0.weights.num_bits"},
       {compressed(R"({"num_bits":8,"type":"int"})", kDynamic), "group_0.weights.type"},
       {compressed(R"({"num_bits":8,"type":"float","strategy":"group"})", kDynamic),

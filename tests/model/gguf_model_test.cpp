@@ -7,8 +7,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <random>
 
 #include "app/golden.h"
+#include "backend/measuring_device.h"
 #include "cpu/cpu_backend.h"
 #include "model/registry.h"
 #include "model/weights.h"
@@ -99,6 +102,32 @@ TEST_CASE("metadata become a configuration; what is missing or odd is refused by
   refused(bare, "qwen3.embedding_length\": is missing");
   refused(tiny_llama().text("llama.rope.scaling.type", "spiral"), "\"spiral\" is not supported");
   refused(tiny_llama().i32s("llama.attention.head_count_kv", {2, 1}), "differs between layers");
+}
+
+TEST_CASE("mutated files give a model's sizes or are refused", "[model][gguf][fuzz]") {
+  const Folder folder;
+  std::ifstream in("tests/data/gguf/models/llama-rope-llama3/model.gguf", std::ios::binary);
+  const std::string seed(std::istreambuf_iterator<char>(in), {});
+  std::mt19937 random(19);
+  int read = 0;
+  for (int round = 0; round < 400; ++round) {
+    std::string bytes = seed;
+    for (int edits = 1 + static_cast<int>(random() % 3); edits > 0; --edits) {
+      bytes[random() % 3000] = static_cast<char>(random() % 3 == 0 ? 0xff : random());
+    }
+    const fs::path file = folder.path / "m.gguf";
+    std::ofstream(file, std::ios::binary) << bytes;
+    try {
+      const ModelConfig config = read_model_config(file);
+      MeasuringDevice device(true);
+      const auto model =
+          load_model(config, file, device, cpu_traits(), {.max_model_len = 64, .measure = true});
+      CHECK(model->weight_bytes() > 0);
+      ++read;
+    } catch (const Failure&) {
+    }
+  }
+  CHECK(read > 0);
 }
 
 TEST_CASE("tensors of a type that nothing reads are refused where they are needed",
