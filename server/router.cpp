@@ -167,7 +167,7 @@ std::optional<Error> engine_trouble(const AppState& app) {
 
 std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, AppState& app) {
   const HttpRequest& request = exchange.request();
-  if (exchange.probes_only() && (route.needs & kProbe) != kProbe) {
+  if (exchange.probes_only() && !(route.needs & uncounted)) {
     return error_reply({ErrorCode::overloaded, "Too many connections (--max-connections)", {}});
   }
   if (!has_key(route, request, app)) {

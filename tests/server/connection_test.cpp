@@ -118,5 +118,5 @@ TEST_CASE("a full server answers probes, tells others so, and lets go of who say
   CHECK(get(server.port(), "/metrics").status == 200);
   CHECK(silent.closed_by_server());
   CHECK(other.closed_by_server());
-  CHECK(get(server.port(), "/v1/models").status == 200);
+  CHECK(eventually([&] { return get(server.port(), "/v1/models").status == 200; }));
 }
