@@ -123,7 +123,8 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
   app.add_option_function<std::string>(
          "--api-key-file",
          [&server](const std::string& path) { server.named_keys = read_key_file(path); },
-         "Keys by their SHA-256, a line each: NAME SHA256 [concurrency=N]")
+         "Keys by their SHA-256, a line each: NAME SHA256 [concurrency=N] [requests-per-minute=N] "
+         "[tokens-per-minute=N] [priority]")
       ->type_name("FILE");
   app.add_option("--metrics-api-key", server.metrics_api_keys,
                  "Key that /metrics asks for; several may be given");
