@@ -15,7 +15,7 @@ std::unique_ptr<Tokenizer> with_tokens(const std::vector<std::string>& special) 
   }
   for (std::size_t i = 0; i < special.size(); ++i) {
     added +=
-        (i ? "," : "") + R"({"id":)" + std::to_string(26 + i) + R"(,"content":")" + special[i] +
+        std::string(i ? "," : "") + R"({"id":)" + std::to_string(26 + i) + R"(,"content":")" + special[i] +
         R"(","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true})";
   }
   return Tokenizer::parse(R"({"version":"1.0","added_tokens":[)" + added +
