@@ -284,18 +284,28 @@ void EngineCore::launch(StepOutput& output) {
 void EngineCore::collect(StepOutput& output) {
   const BatchPlan& plan = *in_flight_.front();
   in_flight_.erase(in_flight_.begin());
-  const StepTokens tokens = plan.empty() ? StepTokens() : runner_->collect();
+  StepTokens tokens = plan.empty() ? StepTokens() : runner_->collect();
   if (max_drafts_ > 0) count_accepted(plan, tokens, draft_positions_);
+  // The scheduler takes drafts as they come; here they end where the request does.
+  const auto drafts = std::exchange(tokens.drafts, {});
+  const int width = std::exchange(tokens.draft_width, 0);
   const StepResult& result = scheduler_->commit(plan, tokens);
   output.time = Clock::now();
   for (const RequestProgress& progress : result.requests) report(progress, result, output);
-  if (drafter_ != nullptr) draft(result);
+  if (drafter_ != nullptr || width > 0) draft(result, drafts, width);
 }
 
-void EngineCore::draft(const StepResult& result) {
+// `proposed` [rows, width] are a draft model's; without one the drafter is asked.
+void EngineCore::draft(const StepResult& result, std::span<const TokenId> proposed, int width) {
   for (const RequestProgress& progress : result.requests) {
     if (progress.finish_reason) continue;
-    drafter_->propose(*progress.request, max_drafts_, drafts_);
+    if (drafter_ != nullptr) {
+      drafter_->propose(*progress.request, max_drafts_, drafts_);
+    } else {
+      const auto row = proposed.subspan(static_cast<std::size_t>(progress.row * width),
+                                        static_cast<std::size_t>(width));
+      drafts_.assign(row.begin(), std::ranges::find(row, TokenId{-1}));
+    }
     scheduler_->set_drafts(*progress.request, drafts_);
   }
 }

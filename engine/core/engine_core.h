@@ -69,7 +69,7 @@ class EngineCore {
   void take_compiled();
   void launch(StepOutput& output);
   void collect(StepOutput& output);
-  void draft(const StepResult& result);
+  void draft(const StepResult& result, std::span<const TokenId> proposed, int width);
   void report(const RequestProgress& progress, const StepResult& result, StepOutput& output);
   void add_logprobs(const RequestProgress& progress, RequestOutput& output) const;
   void add_prompt_logprobs(const Request& request, RequestOutput& output) const;

@@ -121,12 +121,13 @@ bool Scheduler::constrain(Request& request, TokenId token) {
   return true;
 }
 
+// Drafts that come while the prompt is still being computed have nothing to follow.
 void Scheduler::take_drafts(Request& request, int index, const StepTokens& tokens) {
-  request.drafts.clear();
-  set_drafts(request, row_of(tokens.drafts, tokens.draft_width, index));
+  const auto drafts = row_of(tokens.drafts, tokens.draft_width, index);
+  if (request.in_prefill || request.state != RequestState::running) return request.drafts.clear();
+  request.drafts.assign(drafts.begin(), drafts.end());
 }
 
-// Drafts that come while the prompt is still being computed have nothing to follow.
 void Scheduler::set_drafts(const Request& request, std::span<const TokenId> drafts) {
   assert(!options_.async);
   if (request.state != RequestState::running || request.in_prefill) return;

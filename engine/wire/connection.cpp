@@ -57,16 +57,19 @@ Connection::Connection(Descriptor socket, Role role, std::string secret)
 
 Result<void> Connection::read(std::vector<std::string>& frames) {
   std::array<char, kReadBytes> buffer;
+  Result<void> end;  // what came before it counts
   for (std::size_t total = 0; total < kReadAtOnce;) {
     const ssize_t size = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) break;
-    if (size == 0)
-      return Error{ErrorCode::unavailable,
-                   is_open_ ? "the connection was closed"
-                            : "the connection was closed before the peer proved "
-                              "itself (another secret on its side, or no engine)",
-                   {}};
-    if (size < 0) return Error{ErrorCode::unavailable, std::strerror(errno), {}};
+    if (size <= 0) {
+      end = Error{ErrorCode::unavailable,
+                  size < 0   ? std::strerror(errno)
+                  : is_open_ ? "the connection was closed"
+                             : "the connection was closed before the peer proved "
+                               "itself (another secret on its side, or no engine)",
+                  {}};
+      break;
+    }
     total += static_cast<std::size_t>(size);
     last_heard_ = std::chrono::steady_clock::now();
     std::string_view bytes(buffer.data(), static_cast<std::size_t>(size));
@@ -81,7 +84,7 @@ Result<void> Connection::read(std::vector<std::string>& frames) {
     if (!*frame) break;
     frames.emplace_back(**frame);
   }
-  return {};
+  return end;
 }
 
 Result<void> Connection::open(std::string_view& bytes) {

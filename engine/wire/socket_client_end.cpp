@@ -122,9 +122,11 @@ class SocketClientEnd final : public ClientEnd {
         next_ping = now + interval;
       }
       queue_commands(connection);
-      if (auto ok = connection.write(); !ok) return ok.error();
-      wait(connection.descriptor(),
-           static_cast<short>(POLLIN | (connection.wants_write() ? POLLOUT : 0)), interval);
+      const auto written = connection.write();
+      if (written)
+        wait(connection.descriptor(),
+             static_cast<short>(POLLIN | (connection.wants_write() ? POLLOUT : 0)), interval);
+      // What the peer said before it closed the line is still there to be read.
       frames.clear();
       const auto read = connection.read(frames);
       if (connection.is_open() && !std::exchange(was_open, true)) {
@@ -137,6 +139,7 @@ class SocketClientEnd final : public ClientEnd {
         if (*event) deliver(std::move(**event));
       }
       if (!read) return read.error();
+      if (!written) return written.error();
     }
     return {ErrorCode::cancelled, "closed", {}};
   }
