@@ -73,16 +73,25 @@ Value after_thought(const OutputFormat& format, const Value& answer) {
   return sequence({either(std::move(ways)), answer});
 }
 
+// A message's text: whatever ends one, and not only what should, is no text.
+Value message_text() {
+  List marks;
+  for (const char* mark : {"<|end|>", "<|start|>", "<|call|>", "<|return|>"}) {
+    marks.push_back(Value(mark));
+  }
+  return node("any_text", {{"text", Value("bytes")}, {"without", Value(std::move(marks))}});
+}
+
 // Harmony: messages of thought, and where any text will do of notes, then the one that counts.
 Value after_messages(const Value& last, bool notes) {
-  const Value text = any_text("bytes");
+  const Value text = message_text();
   List tags = {tag(kAnalysis, text, kNextMessage)};
   if (notes) tags.push_back(tag("<|channel|>commentary<|message|>", text, kNextMessage));
   return sequence({separated(std::move(tags), "", false), last});
 }
 
 Value final_message(const std::optional<Value>& answer) {
-  if (!answer) return tag("<|channel|>final<|message|>", any_text("bytes"), "");
+  if (!answer) return tag("<|channel|>final<|message|>", message_text(), "");
   return sequence({text("<|channel|>final"), either({text(""), text(" <|constrain|>json")}),
                    text("<|message|>"), *answer});
 }
