@@ -240,7 +240,7 @@ template <class T>
 std::vector<T> DraftRunner::on_host(TensorView values) {
   std::vector<T> host(static_cast<std::size_t>(values.numel()));
   device_.copy(host.data(), values.data(), values.bytes(), device_.stream());
-  // survives deletion: CUDA itself waits where the target is pageable; Device does not promise it
+  // on the CPU only: draft models are refused elsewhere, where this waits for the copy
   device_.synchronize(device_.stream());
   return host;
 }
@@ -298,7 +298,7 @@ std::span<const TokenId> DraftRunner::give() {
   proposals_.assign(lines_.size() * most, -1);
   if (order_.empty()) return proposals_;
   device_.copy(host_drafts_.data(), drafts_.data(), drafts_.bytes(), device_.stream());
-  // survives deletion: on the host nothing is queued; elsewhere the next plan needs these tokens
+  // on the CPU only: elsewhere the next plan needs these tokens
   device_.synchronize(device_.stream());
   const auto* const drafts = static_cast<const std::int32_t*>(host_drafts_.data());
   for (std::size_t i = 0; i < order_.size(); ++i) {
