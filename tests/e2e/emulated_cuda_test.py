@@ -12,6 +12,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from pathlib import Path
 
 MODEL = "models/quire-tiny"
 FLAGS = ["--max-model-len", "512", "--max-num-seqs", "4", "--max-num-batched-tokens", "64", "--kv-cache-memory-bytes",
@@ -21,7 +23,7 @@ SAFE_MARGIN = 0.25  # of a reference: no other order of summation gives another 
 
 class Server:
     def __init__(self, quire, flags, environment=None):
-        self.log = tempfile.TemporaryFile(mode="w+")
+        self.log = tempfile.NamedTemporaryFile(mode="a")  # appended to by the server, read by its name
         self.process = subprocess.Popen([quire, "serve", MODEL, "--host", "127.0.0.1", "--port", "0", *FLAGS, *flags],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True,
                                         env={**os.environ, **(environment or {})})
@@ -38,9 +40,14 @@ class Server:
         self.process.terminate()
         self.process.wait(timeout=60)
 
-    def log_text(self):
-        self.log.seek(0)
-        return self.log.read()
+    def log_text(self, until=""):
+        """What it has logged; lines are written by a thread of their own, so `until` may take a moment."""
+        for _ in range(100):
+            text = Path(self.log.name).read_text()
+            if until in text:
+                break
+            time.sleep(0.05)
+        return text
 
     def ask(self, method, path, body=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
@@ -67,11 +74,11 @@ def check_answers(quire):
     prompts = short_prompts(6)
     with Server(quire, ["--device", "cpu"]) as cpu:
         expected = cpu.complete(prompts, 48)
-        assert "device=cpu" in cpu.log_text()
+        assert "device=cpu" in cpu.log_text("device=cpu")
     assert all(expected) and len(set(expected)) > 1, expected
     for graphs in ([], ["--cudagraph-capture-sizes", "2"], ["--enforce-eager"]):
         with Server(quire, ["--device", "cuda", *graphs]) as cuda:
-            assert "device=cuda:0" in cuda.log_text()
+            assert "device=cuda:0" in cuda.log_text("device=cuda:0")
             assert ("engine.no_graphs" in cuda.log_text()) == ("--enforce-eager" in graphs)
             assert cuda.complete(prompts, 48) == expected, graphs
             assert [cuda.complete([prompt], 48)[0] for prompt in prompts[:2]] == expected[:2], graphs
@@ -83,11 +90,11 @@ def check_device_choice(quire):
                              capture_output=True, timeout=60)
     assert refused.returncode != 0 and "--device cuda: CUDA cannot be used" in refused.stderr, refused
     with Server(quire, ["--device", "auto"], no_device) as server:
-        log = server.log_text()
+        log = server.log_text("device=cpu")
         assert "device.cpu because" in log and "device=cpu" in log, log
         assert server.complete(["one two"], 4)
     with Server(quire, []) as server:
-        assert "device=cuda:0" in server.log_text()
+        assert "device=cuda:0" in server.log_text("device=cuda:0")
     too_many = subprocess.run([quire, "serve", MODEL, "--port", "0", "--dp", "2", *FLAGS], text=True, capture_output=True,
                               timeout=60)
     assert too_many.returncode != 0 and "there is no CUDA device 1: the machine has 1" in too_many.stderr, too_many
@@ -118,7 +125,7 @@ def check_device_loss(quire):
         assert status == 503, (status, text)
         status, text = server.ask("POST", "/v1/completions", {"model": "quire-tiny", "prompt": "one"})
         assert status == 503 and "dead" in text, (status, text)
-        assert "engine.dead" in server.log_text()
+        assert "engine.dead" in server.log_text("engine.dead")
     assert server.process.returncode is not None
     with Server(quire, ["--device", "cuda"]) as server:
         server.process.send_signal(signal.SIGUSR1)
