@@ -18,7 +18,7 @@ class Browser:
         if program is None:
             print("SKIPPED: there is no Chromium (apt install chromium)")
             sys.exit(77)
-        self.profile = tempfile.TemporaryDirectory()
+        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # its children outlive it a moment
         from_us, self.out = os.pipe()
         self.into, to_us = os.pipe()
 
