@@ -10,6 +10,7 @@
 
 #include "app/backends.h"
 #include "app/engine_flags.h"
+#include "app/exit_codes.h"
 #include "app/forgiving_args.h"
 #include "app/pull_main.h"
 #include "base/json.h"
@@ -236,7 +237,10 @@ void find_model_folder(ServeFlags& flags) {
   try {
     path = model_folder(given, true);
   } catch (const Failure& failure) {
-    throw CLI::ValidationError(given, failure.what());
+    if (failure.error().code == ErrorCode::invalid_argument)
+      throw CLI::ValidationError(given, failure.what());
+    std::cerr << given << ": " << failure.what() << '\n';
+    throw CLI::RuntimeError(kExitNotFetched);
   }
   if (path == given) throw CLI::ValidationError(given, "no such folder");
   if (flags.server.served_model_names.empty()) flags.server.served_model_names.push_back(given);

@@ -32,7 +32,7 @@ DraftMethod method_of(const Json& value) {
 
 // False: the field is unknown.
 bool read_field(std::string_view name, const Json& value, Parsed& parsed) {
-  constexpr IntRange kCount{1, 1 << 20};
+  constexpr IntRange kCount{1, 128};
   const auto count = [&] { return static_cast<int>(value.as_integer(kCount)); };
   if (name == "method") {
     parsed.config.method = method_of(value);

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
 
 namespace quire {
 namespace {
@@ -44,10 +48,20 @@ bool spin_until(F&& condition) {
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { worker(); });
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { worker(); });
+  } catch (const std::system_error& e) {
+    const std::size_t started = workers_.size() + 1;
+    stop();
+    throw Failure(ErrorCode::unavailable,
+                  "the system gives " + std::to_string(started) + " of " + std::to_string(threads) +
+                      " threads (" + e.code().message() + "); use fewer, or raise its limit");
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stop_ = true;
   ++epoch_;
   epoch_.notify_all();

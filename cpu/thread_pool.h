@@ -35,6 +35,7 @@ class ThreadPool {
   }
 
  private:
+  void stop();
   using Function = void (*)(void* context, std::int64_t begin, std::int64_t end);
   void run(std::int64_t count, std::int64_t grain, void* context, Function function);
   bool work_on_a_chunk();

@@ -149,6 +149,13 @@ Result<void> check_events(const KvEventsConfig& events) {
   return at_least("--kv-events-hwm", events.high_water_mark.value_or(0), 0);
 }
 
+Result<void> check_threads(int threads) {
+  constexpr int kMostThreads = 1024;
+  if (threads > kMostThreads)
+    return refuse("--cpu-threads", fmt::format("must be at most {}, not {}", kMostThreads, threads));
+  return at_least("--cpu-threads", threads, 0);
+}
+
 Result<void> check_parallel(const ParallelConfig& parallel) {
   if (parallel.tensor_parallel_size > 1)
     return refuse("--tensor-parallel-size",
@@ -171,7 +178,7 @@ Result<void> validate(const EngineConfig& config) {
   if (config.model.max_model_len < kAutoFit)
     return refuse("--max-model-len", "must be positive, or -1 for what memory holds");
   for (const auto& checked :
-       {check_parallel(config.parallel), at_least("--cpu-threads", config.cpu_threads, 0),
+       {check_parallel(config.parallel), check_threads(config.cpu_threads),
         check_cache(config.cache), check_prefix_cache(config),
         check_scheduler(config.scheduler, config.device), check_speculative(config),
         check_graphs(config), check_events(config.kv_events)})
