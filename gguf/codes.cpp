@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/half.h"
+
 namespace quire::gguf {
 
 namespace {
@@ -26,10 +28,17 @@ constexpr CodeFormat kMxfp4{.bits = 4, .table = kE2m1};
 std::uint8_t byte_at(const std::byte* p, int i) { return static_cast<std::uint8_t>(p[i]); }
 
 float half_at(const std::byte* p) {
-  _Float16 value;
-  std::memcpy(&value, p, sizeof value);
-  return static_cast<float>(value);
+  std::uint16_t bits;
+  std::memcpy(&bits, p, sizeof bits);
+  return half_to_float(bits);
 }
+
+// Bytes of a block where the compiler sees that nothing else writes them.
+template <int kBytes>
+struct Bytes {
+  explicit Bytes(const std::byte* p) { std::memcpy(at, p, kBytes); }
+  std::uint8_t at[kBytes];
+};
 
 // 2^(e − 128), subnormal at the low end.
 float e8m0_half(std::uint8_t e) {
@@ -38,16 +47,31 @@ float e8m0_half(std::uint8_t e) {
 
 // 32 elements: the low nibbles are the first half.
 void nibbles(const std::byte* q, std::uint8_t* codes) {
-  for (int i = 0; i < 16; ++i) {
-    codes[i] = byte_at(q, i) & 15;
-    codes[16 + i] = byte_at(q, i) >> 4;
-  }
+  const Bytes<16> in(q);
+  std::uint8_t out[32];
+  for (int i = 0; i < 16; ++i) out[i] = in.at[i] & 15;
+  for (int i = 0; i < 16; ++i) out[16 + i] = in.at[i] >> 4;
+  std::memcpy(codes, out, sizeof out);
 }
 
 void fifth_bits(const std::byte* p, std::uint8_t* codes) {
   std::uint32_t bits;
   std::memcpy(&bits, p, sizeof bits);
   for (int i = 0; i < 32; ++i) codes[i] |= static_cast<std::uint8_t>((bits >> i & 1u) << 4);
+}
+
+// 32 codes: `kBits` bits of each byte of low from bit `low_shift` on, and the bits `mask` of high
+// from `high_shift` on above them.
+template <int kBits>
+void join(const std::byte* low, int low_shift, const std::byte* high, int high_shift, int mask,
+          std::uint8_t* codes) {
+  const Bytes<32> a(low), b(high);
+  std::uint8_t out[32];
+  for (int i = 0; i < 32; ++i) {
+    out[i] = static_cast<std::uint8_t>((a.at[i] >> low_shift & ((1 << kBits) - 1)) |
+                                       (b.at[i] >> high_shift & mask) << kBits);
+  }
+  std::memcpy(codes, out, sizeof out);
 }
 
 // Six bits each of eight scales and eight minima in twelve bytes.
@@ -68,8 +92,9 @@ void unpack_q2_k(const std::byte* b, BlockCodes& out) {
     out.scales[g] = d * static_cast<float>(byte_at(scales, g) & 15);
     out.mins[g] = dmin * static_cast<float>(byte_at(scales, g) >> 4);
   }
-  for (int i = 0; i < 256; ++i) {
-    out.codes[i] = byte_at(q, i / 128 * 32 + i % 32) >> i % 128 / 32 * 2 & 3;
+  for (int p = 0; p < 8; ++p) {
+    const std::byte* const at = q + p / 4 * 32;
+    join<2>(at, p % 4 * 2, at, 0, 0, out.codes.data() + 32 * p);
   }
 }
 
@@ -81,10 +106,8 @@ void unpack_q3_k(const std::byte* b, BlockCodes& out) {
     const int top = byte_at(scales, 8 + g % 4) >> g / 4 * 2 & 3;
     out.scales[g] = d * static_cast<float>((low | top << 4) - 32);
   }
-  for (int i = 0; i < 256; ++i) {
-    const int low = byte_at(q, i / 128 * 32 + i % 32) >> i % 128 / 32 * 2 & 3;
-    const int top = byte_at(high, i % 32) >> i / 32 & 1;
-    out.codes[i] = static_cast<std::uint8_t>(low | top << 2);
+  for (int p = 0; p < 8; ++p) {
+    join<2>(q + p / 4 * 32, p % 4 * 2, high, p, 1, out.codes.data() + 32 * p);
   }
 }
 
@@ -96,11 +119,7 @@ void unpack_q4_k(const std::byte* b, bool fifth, BlockCodes& out) {
     scales_and_mins(b + 4, g, scale, min);
     out.scales[g] = d * static_cast<float>(scale);
     out.mins[g] = dmin * static_cast<float>(min);
-    for (int i = 0; i < 32; ++i) {
-      const int low = byte_at(q, g / 2 * 32 + i) >> g % 2 * 4 & 15;
-      const int top = fifth ? byte_at(high, i) >> g & 1 : 0;
-      out.codes[g * 32 + i] = static_cast<std::uint8_t>(low | top << 4);
-    }
+    join<4>(q + g / 2 * 32, g % 2 * 4, high, g, fifth ? 1 : 0, out.codes.data() + 32 * g);
   }
 }
 
@@ -110,11 +129,10 @@ void unpack_q6_k(const std::byte* b, BlockCodes& out) {
   for (int g = 0; g < 16; ++g) {
     out.scales[g] = d * static_cast<float>(static_cast<std::int8_t>(byte_at(scales, g)));
   }
-  for (int i = 0; i < 256; ++i) {
-    const int half = i / 128, quarter = i % 128 / 32, at = i % 32;
-    const int bits = byte_at(low, half * 64 + quarter % 2 * 32 + at) >> quarter / 2 * 4 & 15;
-    const int top = byte_at(high, half * 32 + at) >> quarter * 2 & 3;
-    out.codes[i] = static_cast<std::uint8_t>(bits | top << 4);
+  for (int p = 0; p < 8; ++p) {
+    const int half = p / 4, quarter = p % 4;
+    join<4>(low + half * 64 + quarter % 2 * 32, quarter / 2 * 4, high + half * 32, quarter * 2, 3,
+            out.codes.data() + 32 * p);
   }
 }
 
@@ -129,6 +147,8 @@ void unpack_iq4_xs(const std::byte* b, BlockCodes& out) {
   }
 }
 
+enum class Half : std::uint16_t {};
+
 template <class T>
 void widen(const std::byte* in, std::int64_t count, float* out) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -136,8 +156,10 @@ void widen(const std::byte* in, std::int64_t count, float* out) {
     std::memcpy(&value, in + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
     if constexpr (std::is_same_v<T, std::uint16_t>) {  // bf16
       out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
+    } else if constexpr (std::is_same_v<T, Half>) {
+      out[i] = half_to_float(static_cast<std::uint16_t>(value));
     } else {
-      out[i] = static_cast<float>(value);
+      out[i] = value;
     }
   }
 }
@@ -199,7 +221,8 @@ void unpack_block(BlockType type, const std::byte* b, BlockCodes& out) {
       return fifth_bits(b + 4, out.codes.data());
     case BlockType::q8_0:
       out.scales[0] = half_at(b);
-      for (int i = 0; i < 32; ++i) out.codes[i] = byte_at(b, 2 + i) ^ 0x80;
+      std::memcpy(out.codes.data(), b + 2, 32);
+      for (int i = 0; i < 32; ++i) out.codes[i] ^= 0x80;
       return;
     case BlockType::q2_k:
       return unpack_q2_k(b, out);
@@ -225,18 +248,27 @@ void unpack_block(BlockType type, const std::byte* b, BlockCodes& out) {
 
 void dequantize(BlockType type, const std::byte* blocks, std::int64_t count, float* out) {
   if (type == BlockType::f32) return widen<float>(blocks, count, out);
-  if (type == BlockType::f16) return widen<_Float16>(blocks, count, out);
+  if (type == BlockType::f16) return widen<Half>(blocks, count, out);
   if (type == BlockType::bf16) return widen<std::uint16_t>(blocks, count, out);
   const BlockTypeInfo& info = info_of(type);
   const CodeFormat& format = *code_format(type);
   BlockCodes block;
   for (std::int64_t at = 0; at < count; at += info.elements, blocks += info.bytes) {
     unpack_block(type, blocks, block);
-    for (std::int64_t i = 0; i < info.elements; ++i) {
+    for (std::int64_t i = 0; i < info.elements; i += format.group) {
       const auto g = static_cast<std::size_t>(i / format.group);
-      const std::uint8_t code = block.codes[static_cast<std::size_t>(i)];
-      const int value = format.table != nullptr ? format.table[code] : code - format.zero;
-      out[at + i] = block.scales[g] * static_cast<float>(value) - block.mins[g];
+      const float scale = block.scales[g], min = block.mins[g];
+      const std::uint8_t* const codes = block.codes.data() + i;
+      float* const to = out + at + i;
+      if (format.table != nullptr) {
+        for (int j = 0; j < format.group; ++j) {
+          to[j] = scale * static_cast<float>(format.table[codes[j]]) - min;
+        }
+        continue;
+      }
+      for (int j = 0; j < format.group; ++j) {
+        to[j] = scale * static_cast<float>(codes[j] - format.zero) - min;
+      }
     }
   }
 }

@@ -1,35 +1,40 @@
 #include "model/group_pack.h"
 
-#include <cmath>
 #include <cstring>
 
-#include "backend/dtype.h"
+#include "base/half.h"
 
 namespace quire {
 
 namespace {
 
 bool put_half(std::byte* to, float value) {
-  const f16 half(value);
+  const std::uint16_t half = float_to_half(value);
   std::memcpy(to, &half, sizeof half);
-  return std::isfinite(static_cast<float>(half));
+  return (half & 0x7c00u) != 0x7c00u;
 }
 
-void put_codes(const GroupFormat& format, const std::uint8_t* codes, int row, std::byte* planes) {
-  auto* const out = reinterpret_cast<std::uint8_t*>(planes) + 4 * row;
-  for (int c = 0; c < kGroupTileColumns; ++c) {
-    const std::uint8_t code = codes[c];
-    if (format.bits == 8) {
-      out[c / 4 * 64 + c % 4] = code;
-      continue;
-    }
-    const int at = c % 16;
-    out[at / 4 * 64 + at % 4] |= static_cast<std::uint8_t>((code & 15) << c / 16 * 4);
-    if (format.bits == 6) {
-      const int high = c % 8;
-      out[256 + high / 4 * 64 + high % 4] |= static_cast<std::uint8_t>(code >> 4 << c / 8 * 2);
-    }
+// Four bytes each to a row's place in registers of 64.
+template <int kBytes>
+void put_words(std::byte* to, const std::uint8_t (&bytes)[kBytes]) {
+  for (int i = 0; i < kBytes / 4; ++i) std::memcpy(to + 64 * i, bytes + 4 * i, 4);
+}
+
+void put_codes(int bits, const std::uint8_t* codes, std::byte* to) {
+  std::uint8_t own[kGroupTileColumns];
+  std::memcpy(own, codes, sizeof own);
+  if (bits == 8) return put_words(to, own);
+  std::uint8_t low[16], high[8];
+  for (int c = 0; c < 16; ++c) {
+    low[c] = static_cast<std::uint8_t>((own[c] & 15) | (own[16 + c] & 15) << 4);
   }
+  put_words(to, low);
+  if (bits == 4) return;
+  for (int c = 0; c < 8; ++c) {
+    high[c] = static_cast<std::uint8_t>(own[c] >> 4 | own[8 + c] >> 4 << 2 | own[16 + c] >> 4 << 4 |
+                                        own[24 + c] >> 4 << 6);
+  }
+  put_words(to + 256, high);
 }
 
 }  // namespace
@@ -48,8 +53,8 @@ bool pack_row(const GroupFormat& format, const CodeRow& from, std::int64_t row, 
       if (!format.has_min) continue;
       finite &= put_half(tile + groups * kGroupTileRows * 2 + at, from.mins[t * groups + g]);
     }
-    put_codes(format, from.codes.data() + t * kGroupTileColumns, within,
-              tile + group_scale_bytes(format));
+    put_codes(format.bits, from.codes.data() + t * kGroupTileColumns,
+              tile + group_scale_bytes(format) + 4 * within);
   }
   return finite;
 }

@@ -19,8 +19,8 @@ struct CodeRow {
   std::vector<float> scales, mins;  // by group
 };
 
-// Writes row `row` of a matrix whose tiles begin at `tiles`, which are zero before. False where a
-// scale or minimum is no finite float16.
+// Writes row `row` of a matrix whose tiles begin at `tiles`, whatever was there. Several threads may
+// write rows of one tile. False where a scale or minimum is no finite float16.
 bool pack_row(const GroupFormat& format, const CodeRow& from, std::int64_t row, std::byte* tiles);
 
 }  // namespace quire

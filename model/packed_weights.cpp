@@ -57,9 +57,7 @@ class PackedMatrix final : public RowReader {
   }
 
   void row(std::int64_t row, CodeRow& out) const override {
-    for (std::int64_t k = 0; k < columns_; ++k) {
-      out.codes[static_cast<std::size_t>(k)] = static_cast<std::uint8_t>(code(row, k));
-    }
+    codes_of(row, out.codes.data());
     const auto step = static_cast<std::int64_t>(out.codes.size() / out.scales.size());
     for (std::int64_t k = 0; k < columns_; k += step) {
       const auto at = static_cast<std::size_t>(k / step);
@@ -187,6 +185,23 @@ class PackedMatrix final : public RowReader {
     std::uint32_t value;
     std::memcpy(&value, words + word * 4, sizeof value);
     return static_cast<int>(value >> place * config_.bits) & mask();
+  }
+
+  void codes_of(std::int64_t r, std::uint8_t* out) const {
+    if (config_.layout == PackedLayout::awq || config_.layout == PackedLayout::int8) {
+      for (std::int64_t k = 0; k < columns_; ++k) out[k] = static_cast<std::uint8_t>(code(r, k));
+      return;
+    }
+    const bool gptq = config_.layout == PackedLayout::gptq;
+    const std::int64_t words = columns_ / per_word_, step = gptq ? rows_ : 1;
+    const std::byte* at = codes_ + (gptq ? r : r * words) * 4;
+    for (std::int64_t w = 0; w < words; ++w, at += 4 * step) {
+      std::uint32_t value;
+      std::memcpy(&value, at, sizeof value);
+      for (std::int64_t i = 0; i < per_word_; ++i, value >>= config_.bits) {
+        *out++ = static_cast<std::uint8_t>(value & static_cast<std::uint32_t>(mask()));
+      }
+    }
   }
 
   int code(std::int64_t r, std::int64_t k) const {

@@ -10,10 +10,13 @@
 #include "backend/dispatch.h"
 #include "gguf/codes.h"
 #include "model/gguf/values.h"
+#include "model/loader_threads.h"
 
 namespace quire {
 
 namespace {
+
+constexpr std::int64_t kElementsOfAPiece = 1 << 18, kRowsOfAPiece = 64;  // worth a thread
 
 std::int64_t product(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
@@ -74,7 +77,12 @@ void convert_row(To* out, const From* in, std::int64_t n) {
 template <class To, class From>
 void deliver(const Source& source, To* out, const From* in) {
   const auto [rows, cols] = matrix_of(source);
-  if (as_published(source)) return convert_row(out, in, source.batch * rows * cols);
+  if (as_published(source)) {
+    const std::int64_t all = source.batch * rows * cols;
+    return for_rows_in_parallel(all, kElementsOfAPiece, [&](std::int64_t begin, std::int64_t end) {
+      convert_row(out + begin, in + begin, end - begin);
+    });
+  }
   std::vector<std::int64_t> pick = source.pick;
   if (pick.empty()) {
     pick.resize(static_cast<std::size_t>(source.transposed ? cols : rows));
@@ -303,31 +311,35 @@ Weight Weights::load_groups(const std::vector<Source>& sources, const Shape& sha
   std::int64_t& rows = packed[packed.size() - 2];
   rows = (rows + kGroupTileRows - 1) / kGroupTileRows * kGroupTileRows;
   const TensorView data = make(packed, DType::u8, [&](std::byte* out) {
-    std::memset(out, 0, static_cast<std::size_t>(product(packed)));
-    CodeRow codes(columns, format);
+    // Rows of the last tile that nobody writes.
+    const auto tail = static_cast<std::size_t>(kGroupTileRows * packed.back());
+    std::memset(out + static_cast<std::size_t>(product(packed)) - tail, 0, tail);
     std::int64_t row = 0;
-    for (const Source& source : sources) row = pack(source, format, row, codes, out);
+    for (const Source& source : sources) row = pack(source, format, row, out);
   });
   return {.data = data, .scales = {}, .format = WeightFormat::groups, .group = format};
 }
 
 std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std::int64_t row,
-                           CodeRow& codes, std::byte* tiles) {
+                           std::byte* tiles) {
   const auto values = packed_rows(source);
   const auto count = source.pick.empty() ? source.shape[0]
                                          : static_cast<std::int64_t>(source.pick.size());
-  for (std::int64_t i = 0; i < count; ++i, ++row) {
-    const std::int64_t from = source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)];
-    values->row(from, codes);
-    if (pack_row(format, codes, row, tiles)) continue;
-    throw Failure(ErrorCode::unsupported,
-                  checkpoint_->directory().string() + ": tensor \"" + source.name + "\" row " +
-                      std::to_string(from) + " has a scale that is no finite float16; use "
-                      "--dtype float32");
-  }
+  for_rows_in_parallel(count, kGroupTileRows, [&](std::int64_t begin, std::int64_t end) {
+    CodeRow codes(source.shape[1], format);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t from = source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)];
+      values->row(from, codes);
+      if (pack_row(format, codes, row + i, tiles)) continue;
+      throw Failure(ErrorCode::unsupported,
+                    checkpoint_->directory().string() + ": tensor \"" + source.name + "\" row " +
+                        std::to_string(from) + " has a scale that is no finite float16; use "
+                        "--dtype float32");
+    }
+  });
   forget(source);
   arrived(static_cast<std::size_t>(count * group_row_bytes(format, source.shape[1])));
-  return row;
+  return row + count;
 }
 
 TensorView Weights::put(const void* data, const Shape& shape, DType dtype) {
@@ -468,12 +480,15 @@ void Weights::unpack(const Source& source, const RowReader& values, std::byte* o
       return deliver(source, to, all.data());
     }
     const auto [rows, cols] = matrix_of(source);
-    std::vector<float> row(static_cast<std::size_t>(cols));
     const auto count = source.pick.empty() ? rows : static_cast<std::int64_t>(source.pick.size());
-    for (std::int64_t i = 0; i < count; ++i, to += cols) {
-      values.row(source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)], row.data());
-      convert_row(to, row.data(), cols);
-    }
+    const std::int64_t width = cols;
+    for_rows_in_parallel(count, kRowsOfAPiece, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<float> row(static_cast<std::size_t>(width));
+      for (std::int64_t i = begin; i < end; ++i) {
+        values.row(source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)], row.data());
+        convert_row(to + i * width, row.data(), width);
+      }
+    });
   });
   if (dtype == DType::f16) refuse_infinities(source, out);
   forget(source);

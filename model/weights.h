@@ -90,7 +90,7 @@ class Weights {
   void unpack(const Source& source, const RowReader& rows, std::byte* out, DType dtype) const;
   // Rows of the source from `row` on; the row behind them.
   std::int64_t pack(const Source& source, const GroupFormat& format, std::int64_t row,
-                    CodeRow& codes, std::byte* tiles);
+                    std::byte* tiles);
   void forget(const Source& source) const;
   TensorView mapped(const Source& source, const Shape& shape, DType dtype) const;
   TensorView allocate(const Shape& shape, DType dtype);
