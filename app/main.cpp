@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/bench_main.h"
 #include "app/chat_main.h"
 #include "app/check_main.h"
 #include "app/engine_main.h"
@@ -43,6 +44,8 @@ constexpr std::array kSubcommands = {
     Subcommand{"pull", "fetch a model from the Hugging Face Hub", quire::pull_main},
     Subcommand{"models", "the models that were fetched", quire::models_main},
     Subcommand{"check", "compare with a recorded reference through the engine", quire::check_main},
+    Subcommand{"bench", "speed of prompts and generation, beside what the machine gives at most",
+               quire::bench_main},
     Subcommand{"tokenize", "text to token ids and back", quire::tokenize_main},
     Subcommand{"render", "messages to a prompt, by a chat template", quire::render_main},
     Subcommand{"grammar", "what a schema, a regular expression or a grammar lets through",

@@ -1,13 +1,12 @@
 #pragma once
-// What this machine can do at most, by probes of its own: bytes per second read from DRAM and
-// multiplications per second in registers, with as many threads as the case has.
+// How operators are timed, and what this machine can do at most with as many threads as the case has.
 
 #include <time.h>
 
 #include <algorithm>
 #include <chrono>
 
-#include "cpu/cpu_backend.h"
+#include "cpu/machine_limits.h"
 
 namespace quire::perf {
 
@@ -42,18 +41,17 @@ class CpuLimits {
  public:
   explicit CpuLimits(const CpuOptions& options);
   int threads() const { return threads_; }
-  double read_gb() const { return read_gb_; }
-  double bf16_gflops() const { return bf16_gflops_; }
-  double f32_gflops() const { return f32_gflops_; }
+  double read_gb() const { return limits_.read_gb; }
+  double bf16_gflops() const { return limits_.bf16_gflops; }
+  double f32_gflops() const { return limits_.f32_gflops; }
   void print() const;
   // Probes once more; other work on the machine shows as a difference.
   void print_again() const;
 
  private:
-  void probe();
   int threads_;
   CpuIsa isa_;
-  double read_gb_ = 0, bf16_gflops_ = 0, f32_gflops_ = 0;
+  MachineLimits limits_;
 };
 
 }  // namespace quire::perf

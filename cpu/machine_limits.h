@@ -1,0 +1,19 @@
+#pragma once
+// What this machine can do at most, by probes that take about a second: bytes read from memory and
+// copied, and multiplications in registers, with as many threads as asked for.
+
+#include "cpu/cpu_backend.h"
+
+namespace quire {
+
+struct MachineLimits {
+  double read_gb = 0;  // GB/s
+  double copy_gb = 0;  // GB/s of what is copied: as much is read as is written
+  // 10⁹ operations a second, a multiplication and an addition counted as two; 0: not probed here.
+  double bf16_gflops = 0, f32_gflops = 0, int8_gops = 0;
+};
+
+// Of instructions up to `best_isa` that the machine has. The best of several passes each.
+MachineLimits probe_machine(int threads, CpuIsa best_isa = CpuIsa::amx_bf16);
+
+}  // namespace quire
