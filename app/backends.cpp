@@ -9,6 +9,8 @@
 namespace quire {
 Result<DeviceChoice> choose_device(DeviceKind asked) {
   if (asked == DeviceKind::cpu) return DeviceChoice{};
+  if (asked == DeviceKind::mock)
+    return Error{ErrorCode::invalid_argument, "--device mock is of quire serve alone", "--device"};
   std::string why_not = cuda_unavailable();
   if (why_not.empty()) return DeviceChoice{.kind = DeviceKind::cuda};
   if (asked == DeviceKind::automatic) return DeviceChoice{.why_not_cuda = std::move(why_not)};

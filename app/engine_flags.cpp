@@ -7,6 +7,7 @@
 
 #include "app/help_formatter.h"
 #include "app/kv_events_json.h"
+#include "app/pooling_flags.h"
 #include "app/speculative_flags.h"
 #include "engine/config.h"
 #include "engine/size_text.h"
@@ -129,8 +130,12 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
                      std::to_string(model.seed) + ")");
   add_named<DeviceKind, DeviceKind>(
       app, "--device", config.device,
-      {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
-      "What computes: auto, cpu or cuda");
+      {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda},
+       {"mock", DeviceKind::mock}},
+      "What computes: auto, cpu or cuda; mock: nothing, tokens come by the clock to measure what "
+      "stands in front of an engine");
+  add_count(app, "--mock-step-us", config.mock_step_us,
+            "With --device mock: microseconds until each request's next token; 0: at once");
   add_count(app, "--cpu-threads", config.cpu_threads,
             "Threads of each engine on a CPU; 0: the cores, divided among the engines");
   add_count(app, "--tensor-parallel-size,--tp", config.parallel.tensor_parallel_size,
@@ -253,6 +258,7 @@ void add_event_flags(CLI::App& app, KvEventsConfig& events) {
 void add_engine_flags(CLI::App& app, EngineConfig& config) {
   app.formatter(std::make_shared<HelpFormatter>());
   in_group(app, "Model", [&] { add_model_flags(app, config); });
+  in_group(app, "Pooling", [&] { add_pooling_flags(app, config.model.pooling); });
   in_group(app, "KV cache", [&] { add_cache_flags(app, config.cache); });
   in_group(app, "Recurrent states", [&] { add_state_flags(app, config.cache); });
   in_group(app, "Scheduler", [&] { add_scheduler_flags(app, config.scheduler); });

@@ -104,6 +104,7 @@ std::unique_ptr<const TextPipeline> load_model_text(const ServeFlags& flags) {
   defaults.eos_token_ids = eos_tokens(flags, generation, *tokenizer);
   defaults.template_kwargs = parse_kwargs(flags.default_kwargs);
   defaults.trust_request_chat_template = flags.trust_request_chat_template;
+  defaults.template_was_given = !flags.chat_template.empty();
   defaults.exclude_tools_when_none = flags.exclude_tools_when_none;
   defaults.prompt_tokens_details = flags.prompt_tokens_details;
   defaults.force_include_usage = flags.force_include_usage;

@@ -6,6 +6,7 @@
 #include "app/backends.h"
 #include "app/engine_flags.h"
 #include "cpu/cpu_backend.h"
+#include "engine/core/served_model.h"
 #include "engine/size_text.h"
 #include "model/config.h"
 
@@ -67,7 +68,13 @@ PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes) {
   if (choice.has_error()) return refusal(config, choice.error());
   config.device = choice->kind;
   if (auto valid = validate(config); valid.has_error()) return refusal(config, valid.error());
-  const ModelConfig model_config = read_model_config(config.model.path);
+  const ServedModel served = read_served_model(config);
+  const ModelConfig& model_config = served.model;
+  config = served.config;
+  EnginePlan plan = plan_engine(config, model_config, device_to_plan(config.device, total_bytes),
+                                served.pooling);
+  if (plan.model.has_value())
+    plan.model->notes.insert(plan.model->notes.end(), served.notes.begin(), served.notes.end());
   return {.model = config.model.path,
           .architecture = model_config.architecture,
           .dtype = std::string(name_of(config.model.dtype.value_or(model_config.dtype))),
@@ -78,7 +85,8 @@ PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes) {
                              : 0,
           .why_not_cuda = choice->why_not_cuda,
           .config = config,
-          .plan = plan_engine(config, model_config, device_to_plan(config.device, total_bytes))};
+          .pooling = served.pooling,
+          .plan = std::move(plan)};
 }
 
 int plan_main(int argc, const char* const* argv) {

@@ -111,11 +111,36 @@ std::string text_of_drafts(const PlanReport& report) {
   return line("drafts", fmt::format("{} a step, by {}", drafts.num_speculative_tokens, who));
 }
 
+std::string text_of_pooling(const PoolingConfig& pooling) {
+  if (!pooling.pools()) return "";
+  const std::string which = pooling.type == PoolingType::mean ? "the mean of all hidden states"
+                            : pooling.type == PoolingType::cls ? "the first token's hidden state"
+                                                               : "the last token's hidden state";
+  const bool embeds = pooling.task == PoolingTask::embed;
+  return line("pooling", fmt::format("{}: {}{}", name_of(pooling.task), which,
+                                     !pooling.use_activation ? ""
+                                     : embeds                ? ", of length 1"
+                                                             : ", classified, sigmoid"));
+}
+
+// Of a model whose tokens all see each other in the one step that there is.
+std::string text_without_cache(const PlanReport& report, const ModelPlan& model) {
+  std::string text = text_of_pooling(report.pooling);
+  text += line("kv cache", "none: the model keeps nothing between steps");
+  text += line("longest", fmt::format("{} tokens (max_model_len), in one step",
+                                      count(model.kv.max_model_len)));
+  text += line("refused", text_of_limits(report, model.kv));
+  for (const std::string& note : model.notes) text += line("note", note);
+  return text;
+}
+
 std::string text_of_plan(const PlanReport& report, const ModelPlan& model) {
   const KvPlan& plan = model.kv;
+  if (plan.groups().empty()) return text_without_cache(report, model);
   const WorkerKvPlan& worker = plan.workers.front();
   const auto per_block = static_cast<std::int64_t>(worker.pool_bytes_per_block);
-  std::string text = text_of_groups(worker) + text_of_drafts(report);
+  std::string text =
+      text_of_groups(worker) + text_of_drafts(report) + text_of_pooling(report.pooling);
   text += line("blocks", fmt::format("{} of {}, {} allocated{}", count(plan.num_blocks),
                                      bytes_text(per_block),
                                      bytes_text(static_cast<std::int64_t>(worker.total_bytes())),
@@ -257,6 +282,10 @@ std::string plan_json(const PlanReport& report) {
       {"memory", json_of_memory(plan)},
       {"kv_cache_bytes", plan.kv_cache_bytes},
       {"accepted", plan.model.has_value()}};
+  if (report.pooling.pools())
+    object["pooling"] = {{"task", name_of(report.pooling.task)},
+                         {"type", name_of(report.pooling.type)},
+                         {"use_activation", report.pooling.use_activation}};
   if (plan.model.has_error())
     object["error"] = {{"code", plan.model.error().field}, {"detail", plan.model.error().detail}};
   else

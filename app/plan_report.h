@@ -17,6 +17,7 @@ struct PlanReport {
   int cpu_threads = 0;            // of each engine on this machine; 0: on a GPU, or elsewhere
   std::string why_not_cuda = {};  // where --device auto became cpu
   EngineConfig config;
+  PoolingConfig pooling = {};
   EnginePlan plan;
 };
 

@@ -127,6 +127,9 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
          "Keys by their SHA-256, a line each: NAME SHA256 [concurrency=N] [requests-per-minute=N] "
          "[tokens-per-minute=N] [priority]")
       ->type_name("FILE");
+  app.add_option("--admin-api-key", server.admin_api_keys,
+                 "Key that /debug and /reset_prefix_cache ask for; several may be given. Without "
+                 "one they ask for an --api-key");
   app.add_option("--metrics-api-key", server.metrics_api_keys,
                  "Key that /metrics asks for; several may be given");
   add_cors_flags(app, server.cors);
@@ -261,14 +264,17 @@ void complete(ServeFlags& flags) {
   if (const auto valid = validate(flags.server.cors); valid.has_error()) {
     throw CLI::ValidationError(valid.error().detail);
   }
-  for (const auto* keys : {&flags.server.api_keys, &flags.server.metrics_api_keys}) {
+  for (const auto* keys : {&flags.server.api_keys, &flags.server.metrics_api_keys,
+                           &flags.server.admin_api_keys}) {
     if (std::ranges::find(*keys, "") == keys->end()) continue;
     throw CLI::ValidationError("--api-key", "a key must not be empty");
   }
-  const auto choice = choose_device(flags.engine.device);
-  if (choice.has_error()) throw CLI::ValidationError(choice.error().detail);
-  flags.engine.device = choice->kind;
-  flags.why_not_cuda = choice->why_not_cuda;
+  if (flags.engine.device != DeviceKind::mock) {
+    const auto choice = choose_device(flags.engine.device);
+    if (choice.has_error()) throw CLI::ValidationError(choice.error().detail);
+    flags.engine.device = choice->kind;
+    flags.why_not_cuda = choice->why_not_cuda;
+  }
   if (const auto valid = validate(flags.engine); valid.has_error()) {
     throw CLI::ValidationError(valid.error().detail);
   }

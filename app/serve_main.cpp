@@ -23,6 +23,7 @@
 #include "app/serve_flags.h"
 #include "base/log.h"
 #include "engine/core/engine_thread.h"
+#include "engine/core/mock_engine.h"
 #include "engine/structured/grammar_constraint.h"
 #include "engine/wire/in_process_channel.h"
 #include "engine/wire/socket_channel.h"
@@ -87,7 +88,19 @@ void end_overdue() {
 struct LocalEngines {
   std::vector<std::unique_ptr<ClientEnd>> ends;
   std::vector<std::unique_ptr<EngineThread>> threads;
+  std::vector<std::unique_ptr<MockEngine>> mocks;
 };
+
+LocalEngines start_mock_engines(int count) {
+  LocalEngines engines;
+  for (int rank = 0; rank < count; ++rank) {
+    ChannelEnds ends = make_in_process_channel();
+    engines.ends.push_back(std::move(ends.client));
+    engines.mocks.push_back(std::make_unique<MockEngine>(
+        EngineId{static_cast<std::uint32_t>(rank)}, std::move(ends.engine)));
+  }
+  return engines;
+}
 
 LocalEngines start_local_engines(int count, const CompileConstraint& compile) {
   LocalEngines engines;
@@ -128,9 +141,11 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   Metrics metrics({flags.server.served_model_names.front(), std::string(quire_version()),
                    flags.metrics_compat});
   const bool remote = !flags.engine_addresses.empty();
+  const int num_engines = flags.engine.parallel.data_parallel_size;
   LocalEngines local =
-      remote ? connect_engines(flags) : start_local_engines(flags.engine.parallel.data_parallel_size,
-                                   structured::grammar_compiler(tokenizer));
+      remote                                      ? connect_engines(flags)
+      : flags.engine.device == DeviceKind::mock   ? start_mock_engines(num_engines)
+                  : start_local_engines(num_engines, structured::grammar_compiler(tokenizer));
   EngineGroup engines(pool, std::move(local.ends), config_for_engines(flags),
                       {.ready_timeout = flags.engine_ready_timeout});
   asio::thread_pool worker(static_cast<std::size_t>(text_workers()));

@@ -183,6 +183,8 @@ Result<void> validate(const EngineConfig& config) {
         check_scheduler(config.scheduler, config.device), check_speculative(config),
         check_graphs(config), check_events(config.kv_events)})
     if (checked.has_error()) return checked;
+  if (config.mock_step_us != 0 && config.device != DeviceKind::mock)
+    return without_effect("--mock-step-us", "without --device mock");
   if (config.device == DeviceKind::cuda && config.cpu_threads > 0)
     return without_effect("--cpu-threads", "with --device cuda");
   return {};

@@ -11,11 +11,13 @@
 #include "base/result.h"
 #include "model/kv_spec.h"
 #include "model/load_format.h"
+#include "model/pooling.h"
 
 namespace quire {
 
 enum class SchedulingPolicy : std::uint8_t { fcfs, priority };
-enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
+// mock: no model at all; tokens come as mock_step_us says, to measure what is in front.
+enum class DeviceKind : std::uint8_t { automatic, cpu, cuda, mock };
 // Inside the process blocks are found by a keyed 128-bit hash; in KV events they are called by
 // sha256_cbor, which other processes can repeat.
 enum class PrefixHash : std::uint8_t { keyed, sha256_cbor };
@@ -93,10 +95,11 @@ struct ModelOptions {
   std::int64_t max_model_len = 0;  // 0: config.json's; kAutoFit: what memory holds
   LoadFormat load_format = LoadFormat::safetensors;
   std::uint64_t seed = 0;
+  PoolingOptions pooling;
 
   using Fields = FieldList<&ModelOptions::path, &ModelOptions::served_name, &ModelOptions::dtype,
                            &ModelOptions::max_model_len, &ModelOptions::load_format,
-                           &ModelOptions::seed, &ModelOptions::quantization>;
+                           &ModelOptions::seed, &ModelOptions::quantization, &ModelOptions::pooling>;
 };
 
 inline constexpr std::int64_t kAutoFit = -1;
@@ -149,11 +152,13 @@ struct EngineConfig {
   DeviceKind device = DeviceKind::automatic;
   int cpu_threads = 0;         // of each engine; 0: the cores, divided among the engines
   bool deterministic = false;  // same tokens whatever the batch
+  int mock_step_us = 0;        // of DeviceKind::mock: one token for every request each time
 
   using Fields = FieldList<&EngineConfig::model, &EngineConfig::cache, &EngineConfig::scheduler,
                            &EngineConfig::parallel, &EngineConfig::kv_events, &EngineConfig::device,
                            &EngineConfig::cpu_threads, &EngineConfig::deterministic,
-                           &EngineConfig::graphs, &EngineConfig::speculative>;
+                           &EngineConfig::graphs, &EngineConfig::speculative,
+                           &EngineConfig::mock_step_us>;
 };
 
 // Refuses values out of range and flags without effect; the error's field names the flag. What

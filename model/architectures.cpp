@@ -14,6 +14,8 @@ constexpr ConfigDefaults kGemma3Vision{.vocab_size = 262208,
                                        .max_position_embeddings = 131072,
                                        .tie_word_embeddings = true};
 
+constexpr PoolingTask kEmbeds = PoolingTask::embed, kScores = PoolingTask::score;
+
 constexpr Architecture kArchitectures[] = {
     {"LlamaForCausalLM", parse_sliding, make_llama},
     {"MistralForCausalLM", parse_sliding, make_llama},
@@ -39,6 +41,13 @@ constexpr Architecture kArchitectures[] = {
     {"Qwen3_5MoeForConditionalGeneration", parse_qwen3_5_moe, make_qwen3_next},
     {"NemotronHForCausalLM", parse_nemotron, make_nemotron_h},
     {"GraniteMoeHybridForCausalLM", parse_granite_hybrid, make_granite_hybrid},
+    {"LlamaModel", parse_sliding, make_llama, {}, kEmbeds},
+    {"MistralModel", parse_sliding, make_llama, {}, kEmbeds},
+    {"Qwen2Model", parse_qwen2, make_llama, {}, kEmbeds},
+    {"Qwen3Model", parse_qwen3, make_llama, {}, kEmbeds},
+    {"LlamaForSequenceClassification", parse_sliding, make_llama, {}, kScores},
+    {"Qwen2ForSequenceClassification", parse_qwen2, make_llama, {}, kScores},
+    {"Qwen3ForSequenceClassification", parse_qwen3, make_llama, {}, kScores},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "model/config.h"
+#include "model/pooling.h"
 
 namespace quire {
 
@@ -27,6 +28,7 @@ struct Architecture {
   void (*parse)(ModelConfig& config, const Json& text);
   std::unique_ptr<Model> (*make)(ModelSource source);
   ConfigDefaults defaults = {};
+  PoolingTask task = PoolingTask::none;  // what the class is published for
 };
 
 std::span<const Architecture> architectures();

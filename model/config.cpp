@@ -68,7 +68,7 @@ void parse_common(ModelConfig& config, const ConfigDefaults& defaults, const Jso
   config.max_position_embeddings = text.integer({"max_position_embeddings"}, kTokens)
                                        .value_or(defaults.max_position_embeddings.value_or(2048));
   config.rms_norm_eps =
-      text.number({"rms_norm_eps", "layer_norm_epsilon", "norm_eps"}).value_or(1e-6);
+      text.number({"rms_norm_eps", "layer_norm_epsilon", "norm_eps", "layer_norm_eps"}).value_or(1e-6);
   if (!(config.rms_norm_eps >= 0)) text.fail_at("rms_norm_eps", "must not be negative");
   config.activation = parse_activation(text);
   config.attention_bias = text.boolean({"attention_bias"}).value_or(false);

@@ -15,6 +15,7 @@
 #include "server/metrics/metrics.h"
 #include "server/responses/response_store.h"
 #include "server/text_pipeline.h"
+#include "server/timelines.h"
 
 namespace quire {
 
@@ -28,10 +29,12 @@ struct AppState {
 
   Auth auth{config.api_keys, config.named_keys};
   Auth metrics_auth{config.metrics_api_keys};
+  Auth admin_auth{config.admin_api_keys};
   FairShare shares{};  // of the room for sequences
   ByteBudget bodies{config.limits.body_bytes_in_flight};
   std::mutex submitting{};  // one request's choices at a time
   ResponseStore responses{config.stored_responses};
+  Timelines timelines{};
   log::Limit stray_lines{5};  // a second, of requests for nothing that there is
   std::int64_t started = 0;  // seconds since the epoch
   std::atomic<bool> leaving{false};   // asked to stop: not ready any more, though still accepting

@@ -42,6 +42,7 @@ struct ServerConfig {
   std::string model_root;                       // the directory, as /v1/models shows it
   std::vector<std::string> api_keys;            // empty: open
   std::vector<std::string> metrics_api_keys;    // of /metrics; empty: open
+  std::vector<std::string> admin_api_keys;      // of /debug and /reset_prefix_cache; empty: api_keys
   std::vector<NamedKey> named_keys;             // of --api-key-file
   CorsConfig cors;                              // closed
   bool access_log = false;                      // a line per request

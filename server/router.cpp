@@ -27,7 +27,12 @@ enum Needs : unsigned {
   no_key = 4,       // answered to everyone
   metrics_key = 8,  // asks for a key only where one was set for it
   uncounted = 16,   // probes and scrapes would drown the requests in /metrics
+  generates = 32,   // not of a pooling model
+  pools = 64,       // of a pooling model only
+  admin_key = 128,  // asks for the admin's key where one was set, else for any
 };
+constexpr unsigned kGenerates = engine | json_body | generates;
+constexpr unsigned kPools = engine | json_body | pools;
 constexpr unsigned kProbe = no_key | uncounted;
 
 struct Route {
@@ -38,16 +43,24 @@ struct Route {
 };
 
 constexpr std::array kRoutes = {
-    Route{"/v1/chat/completions", Method::post, post_chat_completions, engine | json_body},
-    Route{"/v1/completions", Method::post, post_completions, engine | json_body},
+    Route{"/v1/chat/completions", Method::post, post_chat_completions, kGenerates},
+    Route{"/v1/completions", Method::post, post_completions, kGenerates},
     Route{"/v1/chat/completions/render", Method::post, post_render_chat, engine | json_body},
     Route{"/v1/completions/render", Method::post, post_render_completion, engine | json_body},
-    Route{"/inference/v1/generate", Method::post, post_generate, engine | json_body},
-    Route{"/v1/responses", Method::post, post_responses, engine | json_body},
+    Route{"/inference/v1/generate", Method::post, post_generate, kGenerates},
+    Route{"/v1/responses", Method::post, post_responses, kGenerates},
     Route{"/v1/responses/*", Method::get, get_response},
     Route{"/v1/responses/*", Method::delete_, delete_response},
-    Route{"/v1/messages", Method::post, post_messages, engine | json_body},
+    Route{"/v1/messages", Method::post, post_messages, kGenerates},
     Route{"/v1/messages/count_tokens", Method::post, post_count_tokens, engine | json_body},
+    Route{"/v1/embeddings", Method::post, post_embeddings, kPools},
+    Route{"/score", Method::post, post_score, kPools},
+    Route{"/v1/score", Method::post, post_score, kPools},
+    Route{"/rerank", Method::post, post_rerank, kPools},
+    Route{"/v1/rerank", Method::post, post_rerank, kPools},
+    Route{"/v2/rerank", Method::post, post_rerank, kPools},
+    Route{"/debug/requests", Method::get, get_debug_requests, admin_key | uncounted},
+    Route{"/debug/requests/*", Method::get, get_debug_request, admin_key | uncounted},
     Route{"/v1/models", Method::get, get_models, engine},
     Route{"/v1/models/*", Method::get, get_model, engine},
     Route{"/tokenize", Method::post, post_tokenize, engine | json_body},
@@ -61,7 +74,7 @@ constexpr std::array kRoutes = {
     Route{"/is_sleeping", Method::get, get_is_sleeping},
     Route{"/sleep", Method::post, post_sleep},
     Route{"/wake_up", Method::post, post_wake_up},
-    Route{"/reset_prefix_cache", Method::post, post_reset_prefix_cache},
+    Route{"/reset_prefix_cache", Method::post, post_reset_prefix_cache, engine | admin_key},
     Route{"/health", Method::get, get_health, kProbe},
     Route{"/health/ready", Method::get, get_ready, kProbe},
     Route{"/ready", Method::get, get_ready, kProbe},
@@ -139,7 +152,10 @@ Reply no_route(const Found& found, const HttpRequest& request) {
 
 bool has_key(const Route& route, const HttpRequest& request, AppState& app) {
   if (route.needs & no_key) return true;
-  Auth& auth = route.needs & metrics_key ? app.metrics_auth : app.auth;
+  const bool is_admin = route.needs & admin_key && !app.admin_auth.is_open();
+  Auth& auth = route.needs & metrics_key ? app.metrics_auth
+               : is_admin                ? app.admin_auth
+                                         : app.auth;
   return auth.allows(request.authorization, request.api_key);
 }
 
@@ -165,6 +181,27 @@ std::optional<Error> engine_trouble(const AppState& app) {
   return std::nullopt;
 }
 
+// What the served model cannot do, by name.
+std::optional<Error> wrong_task(const Route& route, const AppState& app) {
+  const bool is_pooling =
+      app.engines.ready().engines.front().pooling.task != PoolingTask::none;
+  if (route.needs & generates && is_pooling) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("{} is a pooling model: it serves /v1/embeddings, /score and /rerank, "
+                             "not {}",
+                             app.config.served_model_names.front(), route.path),
+                 "model"};
+  }
+  if (route.needs & pools && !is_pooling) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("{} generates: it does not serve {}. A server started with --runner "
+                             "pooling does",
+                             app.config.served_model_names.front(), route.path),
+                 "model"};
+  }
+  return std::nullopt;
+}
+
 std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, AppState& app) {
   const HttpRequest& request = exchange.request();
   if (exchange.probes_only() && !(route.needs & uncounted)) {
@@ -185,6 +222,7 @@ std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, Ap
   }
   if (route.needs & engine) {
     if (const auto trouble = engine_trouble(app)) return error_reply(*trouble);
+    if (const auto trouble = wrong_task(route, app)) return error_reply(*trouble);
   }
   return std::nullopt;
 }

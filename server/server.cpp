@@ -18,6 +18,21 @@ namespace {
 constexpr std::chrono::milliseconds kGoodbye{2000};
 constexpr std::chrono::hours kForEver{24 * 365 * 100};
 
+// The schedulers' decisions, while there is somebody to remember them.
+class DecisionFeed {
+ public:
+  DecisionFeed(EngineGroup& engines, Timelines& timelines) : engines_(engines) {
+    engines.on_decisions(
+        [&timelines](std::span<const Decision> decisions) { timelines.record(decisions); });
+  }
+  ~DecisionFeed() { engines_.on_decisions({}); }
+  DecisionFeed(const DecisionFeed&) = delete;
+  DecisionFeed& operator=(const DecisionFeed&) = delete;
+
+ private:
+  EngineGroup& engines_;
+};
+
 struct Running {
   ServerParts& parts;
   ServerHooks& hooks;
@@ -103,6 +118,7 @@ awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
   app.started = std::time(nullptr);
   Listener listener(parts.pool, strand, parts.config);
   EngineMetricsFeed feed(parts.engines, parts.metrics);
+  const DecisionFeed decisions(parts.engines, app.timelines);
   Running server{parts, hooks, app, listener, feed};
   TaskGroup accepting(strand);
   accepting.spawn(listener.accept(app));

@@ -174,6 +174,26 @@ Result<std::vector<TokenId>> TextPipeline::encode(std::string_view text, bool ad
   return tokenizer_->encode(text, add_special_tokens);
 }
 
+Result<Tokenizer::Pair> TextPipeline::encode_pair(const std::string& query,
+                                                  const std::string& document,
+                                                  std::int64_t max_tokens) const {
+  if (const auto ok = check_length(query.size() + document.size(), max_tokens); !ok)
+    return ok.error();
+  if (!template_ || !defaults_.template_was_given)
+    return tokenizer_->encode_pair(query, document, true);
+  ChatCompletionRequest request;
+  for (const auto& [role, text] : {std::pair{"query", &query}, std::pair{"document", &document}}) {
+    auto& message = request.messages.emplace_back();
+    message.role = role;
+    message.content = *text;
+  }
+  auto rendered = render(request);
+  if (!rendered) return rendered.error();
+  auto ids = encode(*rendered, false, max_tokens);
+  if (!ids) return ids.error();
+  return Tokenizer::Pair{std::move(*ids), 0};
+}
+
 std::size_t text_size(const ChatCompletionRequest& request) {
   // A template of the request's own may take as long as it is allowed to.
   if (request.chat_template) return std::numeric_limits<std::size_t>::max();

@@ -33,6 +33,7 @@ struct TextDefaults {
   bool exclude_tools_when_none = false;  // tool_choice none hides the tools from the model
   bool prompt_tokens_details = true;     // usage says how much of the prompt was cached
   bool force_include_usage = false;
+  bool template_was_given = false;  // --chat-template: it also words pairs that are rated
 };
 
 struct ChatPrompt {
@@ -58,6 +59,10 @@ class TextPipeline {
   // A text of so many bytes can have few enough tokens.
   Result<void> check_length(std::size_t bytes, std::int64_t max_tokens) const;
   Result<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,
+                                      std::int64_t max_tokens) const;
+  // A question and what is rated by it: by the template, where one was given for that
+  // (--chat-template), or as the tokenizer joins two texts.
+  Result<Tokenizer::Pair> encode_pair(const std::string& query, const std::string& document,
                                       std::int64_t max_tokens) const;
 
  private:

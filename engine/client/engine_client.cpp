@@ -100,6 +100,11 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     changed();
   }
 
+  bool reset_prefix_cache(std::uint64_t call) {
+    Command command = ResetPrefixCache{call};
+    return end_->send(command);
+  }
+
   EngineId id() const { return id_; }
   EngineStatus status() const {
     const std::lock_guard lock(mutex_);
@@ -198,8 +203,10 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     changed();
   }
 
+  // Decisions come first: who has its answer may ask how it came about.
   void handle(StepOutput& step) {
     bool last = false;
+    if (callbacks_.on_decisions && !step.decisions.empty()) callbacks_.on_decisions(step.decisions);
     {
       const std::lock_guard lock(mutex_);
       stats_ = step.stats;
@@ -227,6 +234,10 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   void handle(EngineDead& dead) {
     lose("engine " + std::to_string(id_.value) + " has died: " + dead.error,
          config_.model.path.empty() ? EngineState::lost : EngineState::dead);
+  }
+
+  void handle(PrefixCacheReset& reset) {
+    if (callbacks_.on_reset) callbacks_.on_reset(id_, reset);
   }
 
   // Null when it was aborted in the meantime.
@@ -301,6 +312,9 @@ Result<void> EngineClient::resubmit(AddRequest request,
   return impl_->hand_over(std::move(request), buffer);
 }
 void EngineClient::abort(RequestId id) { impl_->abort(id); }
+bool EngineClient::reset_prefix_cache(std::uint64_t call) {
+  return impl_->reset_prefix_cache(call);
+}
 void EngineClient::abort_all() { impl_->abort_all(); }
 
 }  // namespace quire

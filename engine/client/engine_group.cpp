@@ -5,11 +5,14 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <shared_mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "engine/client/engine_client.h"
@@ -41,11 +44,51 @@ class EngineGroup::Impl {
     observer_ = std::move(observer);
   }
 
+  void on_decisions(DecisionObserver observer) {
+    const std::lock_guard lock(observing_);
+    decision_observer_ = std::move(observer);
+  }
+
+  awaitable<std::vector<PrefixCacheReset>> reset_prefix_cache() {
+    constexpr std::chrono::seconds kPatience{10};
+    const auto executor = co_await asio::this_coro::executor;
+    auto waiter = std::make_shared<ResetWaiter>(executor);
+    const std::uint64_t call = last_reset_ += 1 + (std::random_device()() & 0xffff);
+    {
+      const std::lock_guard lock(resets_mutex_);
+      resets_[call] = waiter;
+    }
+    std::size_t asked = 0;
+    for (auto& engine : engines_) {
+      asked += engine->status().state == EngineState::ready && engine->reset_prefix_cache(call);
+    }
+    const auto deadline = Clock::now() + kPatience;
+    std::vector<PrefixCacheReset> answers;
+    while (true) {
+      {
+        const std::lock_guard lock(resets_mutex_);
+        answers = waiter->answers;
+      }
+      if (answers.size() >= asked || Clock::now() >= deadline) break;
+      co_await with_timeout(deadline - Clock::now(),
+                            waiter->answered.async_receive(asio::use_awaitable));
+    }
+    const std::lock_guard lock(resets_mutex_);
+    resets_.erase(call);
+    co_return answers;
+  }
+
   awaitable<Result<void>> start() {
     for (auto& engine : engines_) {
       engine->start(config_,
                     {.on_change = [this] { changed_.try_send(boost::system::error_code()); },
                      .on_step = [this](EngineId id, const EngineStats& s) { observe(id, s); },
+                     .on_decisions =
+                         [this](std::span<const Decision> decisions) {
+                           const std::shared_lock lock(observing_);
+                           if (decision_observer_) decision_observer_(decisions);
+                         },
+                     .on_reset = [this](EngineId, const PrefixCacheReset& r) { take_reset(r); },
                      .accept = [this](const Ready& ready) { return take_back(ready); },
                      .retry = retry()});
     }
@@ -152,6 +195,25 @@ class EngineGroup::Impl {
   }
 
  private:
+  struct ResetWaiter {
+    explicit ResetWaiter(asio::any_io_executor executor) : answered(std::move(executor), 1) {}
+    std::vector<PrefixCacheReset> answers;
+    Signal answered;
+  };
+
+  // Another front end's answers are not waited for here.
+  void take_reset(const PrefixCacheReset& reset) {
+    std::shared_ptr<ResetWaiter> waiter;
+    {
+      const std::lock_guard lock(resets_mutex_);
+      const auto found = resets_.find(reset.call);
+      if (found == resets_.end()) return;
+      waiter = found->second;
+      waiter->answers.push_back(reset);
+    }
+    waiter->answered.try_send(boost::system::error_code());
+  }
+
   void observe(EngineId id, const EngineStats& stats) {
     const std::shared_lock lock(observing_);
     if (observer_) observer_(id, stats);
@@ -172,7 +234,14 @@ class EngineGroup::Impl {
         break;
     }
     if (request.prompt.empty()) return refuse("the prompt is empty");
-    if (request.prompt.size() >= static_cast<std::size_t>(ready_.max_model_len)) {
+    const PoolingTask task = ready_.engines.front().pooling.task;
+    if ((task != PoolingTask::none) != request.pooling.has_value()) {
+      return refuse(task == PoolingTask::none ? "this model generates: it has no vectors to give"
+                                              : "this is a pooling model: it generates nothing");
+    }
+    // A vector needs no room for an answer.
+    const int answer = request.pooling ? 0 : 1;
+    if (request.prompt.size() + answer > static_cast<std::size_t>(ready_.max_model_len)) {
       return refuse("the prompt has " + std::to_string(request.prompt.size()) +
                     " tokens, the context length is " + std::to_string(ready_.max_model_len));
     }
@@ -295,6 +364,10 @@ class EngineGroup::Impl {
   const EngineGroupOptions options_;
   std::shared_mutex observing_;
   StepObserver observer_;
+  DecisionObserver decision_observer_;
+  std::mutex resets_mutex_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<ResetWaiter>> resets_;  // by call
+  std::atomic<std::uint64_t> last_reset_{0};
   ReadyInfo ready_;  // written before is_ready_
   std::atomic<bool> is_ready_{false};
   std::atomic<bool> draining_{false};
@@ -313,6 +386,12 @@ EngineGroup::EngineGroup(asio::any_io_executor executor,
 EngineGroup::~EngineGroup() = default;
 
 void EngineGroup::on_step(StepObserver observer) { impl_->on_step(std::move(observer)); }
+void EngineGroup::on_decisions(DecisionObserver observer) {
+  impl_->on_decisions(std::move(observer));
+}
+awaitable<std::vector<PrefixCacheReset>> EngineGroup::reset_prefix_cache() {
+  return impl_->reset_prefix_cache();
+}
 awaitable<Result<void>> EngineGroup::start() { return impl_->start(); }
 EngineGroupState EngineGroup::state() const { return impl_->state(); }
 std::string EngineGroup::progress() const { return impl_->progress(); }

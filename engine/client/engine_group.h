@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,10 @@ class EngineGroup {
   // this returns. Not from within a call.
   void on_step(StepObserver observer);
 
+  // The same for what the schedulers decide about requests.
+  using DecisionObserver = std::function<void(std::span<const Decision>)>;
+  void on_decisions(DecisionObserver observer);
+
   // Handshake with all engines. The error says which engine failed, in its own words; the group is
   // dead then.
   awaitable<Result<void>> start();
@@ -62,6 +67,10 @@ class EngineGroup {
   // To the engine with the fewest live requests; fills in the id. Errors: overloaded (starting, or
   // queue full), unavailable (draining, dead), invalid_argument (prompt or parameters).
   Result<Generation> submit(AddRequest request);
+
+  // All engines forget their cached prefixes; the answers of those that were asked, which are fewer
+  // than there are engines where one is not ready or says nothing in time.
+  awaitable<std::vector<PrefixCacheReset>> reset_prefix_cache();
 
   // Refuses new requests, waits until the running ones have ended; at the deadline aborts what is
   // left.

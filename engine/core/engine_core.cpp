@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/core/served_model.h"
 #include "engine/speculative/ngram_drafter.h"
 #include "model/registry.h"
 
@@ -54,13 +55,13 @@ void count_accepted(const BatchPlan& plan, const StepTokens& tokens,
 
 }  // namespace
 
-EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend backend,
+EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend backend,
                        const Progress& progress, std::function<void()> wake)
     : backend_(std::move(backend)),
-      max_drafts_(config.speculative.num_speculative_tokens),
+      max_drafts_(asked.speculative.num_speculative_tokens),
       draft_positions_(static_cast<std::size_t>(max_drafts_)) {
   const auto start = Clock::now();
-  if (config.deterministic && backend_.kind != DeviceKind::cpu) {
+  if (asked.deterministic && backend_.kind != DeviceKind::cpu) {
     throw Failure(
         {ErrorCode::unsupported,
          "--deterministic holds with --device cpu only: the CUDA backend's products depend on "
@@ -68,10 +69,13 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
          "--deterministic"});
   }
   progress("planning", 0);
-  const ModelConfig model_config = read_model_config(config.model.path);
+  const ServedModel served = read_served_model(asked);
+  const EngineConfig& config = served.config;
+  const ModelConfig& model_config = served.model;
   dtype_ = config.model.dtype.value_or(model_config.dtype);
   plan_ = plan_engine(config, model_config,
-                      planned_device(backend_.kind, *backend_.device, backend_.ops->traits()));
+                      planned_device(backend_.kind, *backend_.device, backend_.ops->traits()),
+                      served.pooling);
   if (plan_.model.has_error()) throw Failure(plan_.model.error());
   LoadOptions load{.dtype = dtype_,
                    .load_format = config.model.load_format,
@@ -82,10 +86,15 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
   const OpsTraits& traits = backend_.ops->traits();
   model_ = load_model(model_config, config.model.path, *backend_.device, traits, load);
   load.progress = {};
+  if (served.pooling.pools()) {
+    pooler_ = std::make_unique<Pooler>(served.pooling, model_config, config.model.path,
+                                       config.model.load_format);
+    plan_.model->notes.insert(plan_.model->notes.end(), served.notes.begin(), served.notes.end());
+  }
   draft_ = make_draft(config, model_config, *model_, *backend_.device, traits, load);
   progress("allocating the KV cache", 0);
   make_kv_cache(config, id);
-  make_runtime(config);
+  make_runtime(config, served.pooling);
   if (backend_.compile_constraint) {
     constraints_ = std::make_unique<ConstraintQueue>(
         backend_.compile_constraint, wake ? std::move(wake) : std::function<void()>([] {}));
@@ -105,13 +114,20 @@ EngineCore::EngineCore(const EngineConfig& config, EngineId id, EngineBackend ba
                   .vocab_size = model_->vocab_size(),
                   .startup_seconds = std::chrono::duration<double>(Clock::now() - start).count()},
                  plan_, ledger.uses());
+  if (pooler_ == nullptr) return;
+  ready_.pooling = {.task = served.pooling.task,
+                    .size = pooler_->size(),
+                    .use_activation = served.pooling.use_activation,
+                    .is_matryoshka = served.pooling.is_matryoshka,
+                    .dimensions = served.pooling.matryoshka_dimensions};
 }
 
 EngineCore::~EngineCore() = default;
 
 void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
   KvCacheConfig cache = kv_cache_config(plan_.model->kv, config.scheduler.max_num_batched_tokens,
-                                        config.cache.enable_prefix_caching, draft_ != nullptr);
+                                        config.cache.enable_prefix_caching && !plan_.layers.empty(),
+                                        draft_ != nullptr);
   cache.events = !config.kv_events.endpoint.empty();
   cache.event_seed = config.kv_events.hash_seed;
   if (cache.events)
@@ -122,7 +138,7 @@ void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
   kv_ = std::make_unique<KvCacheManager>(cache);
 }
 
-void EngineCore::make_runtime(const EngineConfig& config) {
+void EngineCore::make_runtime(const EngineConfig& config, const PoolingConfig& pooling) {
   const KvPlan& kv = plan_.model->kv;
   memory_ = std::make_unique<KvMemory>(*backend_.device, kv);
   const std::vector<LayerCache> layers = memory_->layers(plan_.layers);
@@ -134,7 +150,8 @@ void EngineCore::make_runtime(const EngineConfig& config) {
   if (!graphs.sizes.empty())
     log::info("engine.graphs", {{"count", graphs.sizes.size()}, {"largest", graphs.sizes.back()}});
   runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, kv,
-                                          runner_options(config, kv, graphs), draft_.get());
+                                          runner_options(config, kv, graphs, pooling),
+                                          draft_.get());
   SchedulerOptions options =
       scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));
   // Arrivals between two steps wait too, however much room there is to run. 0 is no limit there.
@@ -143,6 +160,7 @@ void EngineCore::make_runtime(const EngineConfig& config) {
     drafter_ = std::make_unique<NgramDrafter>(config.speculative.prompt_lookup_min,
                                               config.speculative.prompt_lookup_max);
   }
+  options.pooling = pooling.pools();
   if (draft_ != nullptr) options.num_lookahead_tokens = max_drafts_;
   if (backend_.device->is_host_memory() || max_drafts_ > 0) {
     // The host computes: there is nothing to plan beside. Or drafts follow what the step drew.
@@ -199,6 +217,13 @@ Result<void> EngineCore::admit(AddRequest& request) {
     return Error{ErrorCode::invalid_argument, "cache_salt must not hold control characters",
                  "/cache_salt"};
   }
+  if ((pooler_ != nullptr) != request.pooling.has_value()) {
+    return Error{ErrorCode::invalid_argument,
+                 pooler_ ? "this is a pooling model: it generates nothing"
+                         : "this model generates: it has no vectors to give",
+                 {}};
+  }
+  if (request.pooling) request.sampling.max_tokens = 1;  // which never comes
   const std::optional<ConstraintSpec> constraint = request.sampling.constraint;
   if (constraint && constraints_ == nullptr) {
     return Error{ErrorCode::unsupported, "this engine has no structured output", {}};
@@ -224,6 +249,12 @@ void EngineCore::abort(RequestId id) {
   runner_->take_prompt_logprobs(id);
   if (constraints_ != nullptr) constraints_->cancel(id);
   tracking_.erase(id);
+}
+
+PrefixCacheReset EngineCore::reset_prefix_cache(std::uint64_t call) {
+  const BlockPool& pool = kv_->pool();
+  const int in_use = pool.num_usable() - pool.num_free();
+  return {.call = call, .done = kv_->reset_prefix_cache(), .blocks_in_use = in_use};
 }
 
 void EngineCore::take_compiled() {
@@ -254,6 +285,7 @@ StepOutput EngineCore::step() {
   if (!in_flight_.empty() && (nothing_new || !scheduler_->can_schedule())) collect(output);
   if (events_ != nullptr) events_->publish(kv_->take_events());
   is_idle_ = nothing_new && !collects && output.tokens.empty() && output.requests.empty();
+  scheduler_->take_decisions(output.decisions);
   output.stats = stats();
   return output;
 }

@@ -19,6 +19,7 @@
 #include "engine/scheduler/scheduler.h"
 #include "engine/speculative/drafter.h"
 #include "engine/wire/messages.h"
+#include "model/pooler.h"
 
 namespace quire {
 
@@ -29,7 +30,7 @@ class EngineCore {
   // Plans, loads, allocates what the plan says, runs a warm-up step and holds what was allocated
   // against the plan. Throws Failure. Afterwards nothing is allocated on the device. wake is called
   // on any thread when a step has something to do that the step before had not.
-  EngineCore(const EngineConfig& config, EngineId id, EngineBackend backend,
+  EngineCore(const EngineConfig& asked, EngineId id, EngineBackend backend,
              const Progress& progress, std::function<void()> wake = {});
   ~EngineCore();
 
@@ -46,6 +47,7 @@ class EngineCore {
   // A request that cannot run is reported as ended by the next step, whatever is wrong with it.
   void add(AddRequest request);
   void abort(RequestId id);
+  PrefixCacheReset reset_prefix_cache(std::uint64_t call);
   bool has_work() const { return scheduler_->has_work() || !refused_.empty(); }
   // The last step ran nothing and brought nothing: whoever is left waits to be woken.
   bool is_idle() const { return is_idle_; }
@@ -61,7 +63,7 @@ class EngineCore {
     bool begun = false;  // its first output has gone out
   };
 
-  void make_runtime(const EngineConfig& config);
+  void make_runtime(const EngineConfig& config, const PoolingConfig& pooling);
   void make_kv_cache(const EngineConfig& config, EngineId id);
   void log_memory(EngineId id) const;
 
@@ -77,6 +79,7 @@ class EngineCore {
   const EngineBackend backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<DraftModel> draft_;  // null: none
+  std::unique_ptr<Pooler> pooler_;     // null: it generates
   DType dtype_ = DType::bf16;
   EnginePlan plan_;
   Ready ready_;

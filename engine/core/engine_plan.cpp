@@ -38,6 +38,7 @@ struct Planning {
   const EngineConfig& config;
   const ModelConfig& model_config;
   const PlannedDevice& device;
+  const PoolingConfig& pooling;
   ModelMemory memory;
   int engines_on_device = 1;
   MeasuringDevice loaded{device.is_host_memory};  // weights and scratch of the operators
@@ -53,7 +54,8 @@ MemoryUses runtime_uses(const Planning& planning, const KvPlan& kv) {
   const auto ops = make_measuring_ops(planning.device.ops);
   KvMemory memory(device, kv);
   const ModelRunner runner(device, *ops, *planning.model, memory, kv,
-                           runner_options(planning.config, kv, planning.plan.graphs),
+                           runner_options(planning.config, kv, planning.plan.graphs,
+                                          planning.pooling),
                            planning.draft.get());
   return device.ledger().uses();
 }
@@ -201,7 +203,8 @@ Result<void> check_drafts(const Planning& planning) {
 }
 
 Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {
-  if (planning.device.is_host_memory) return {};
+  if (planning.pooling.pools()) planning.plan.graphs.why_none = "a pooling model does not decode";
+  if (planning.device.is_host_memory || planning.pooling.pools()) return {};
   auto graphs = capture_sizes(planning.config.graphs, planning.config.scheduler.max_num_seqs,
                               planning.device.ops, sized.groups);
   if (graphs.has_error()) return graphs.error();
@@ -247,7 +250,10 @@ Result<ModelPlan> fit_cache(Planning& planning, const SizedModel& sized) {
       .other_bytes = device_total(planning),
       .request_bytes = longest_request_bytes(planning.config, planning.memory)};
   plan.kv_cache_bytes =
-      std::max<std::int64_t>(0, kv_cache_budget(planning.config, planning.device.kind, budget));
+      plan.layers.empty()
+          ? 0
+          : std::max<std::int64_t>(
+                0, kv_cache_budget(planning.config, planning.device.kind, budget));
   auto fitted = fit(planning.config, sized,
                     {.available_bytes = plan.kv_cache_bytes,
                      .most_bytes = plan.device_bytes - budget.other_bytes});
@@ -292,10 +298,11 @@ PlannedDevice planned_device(DeviceKind kind, Device& device, const OpsTraits& o
 }
 
 EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_config,
-                       const PlannedDevice& device) {
+                       const PlannedDevice& device, const PoolingConfig& pooling) {
   Planning planning{.config = config,
                     .model_config = model_config,
                     .device = device,
+                    .pooling = pooling,
                     .memory = model_memory(config, model_config)};
   if (device.is_host_memory) planning.engines_on_device = config.parallel.data_parallel_size;
   EnginePlan& plan = planning.plan;
@@ -307,7 +314,7 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
   // Auto-fit chose a shorter context: once more, with tables of that length.
   EngineConfig fitted = config;
   fitted.model.max_model_len = plan.model->kv.max_model_len;
-  return plan_engine(fitted, model_config, device);
+  return plan_engine(fitted, model_config, device, pooling);
 }
 
 int threads_of_engine(const EngineConfig& config, int cores) {
@@ -332,13 +339,14 @@ std::unique_ptr<DraftModel> make_draft(const EngineConfig& config, const ModelCo
 }
 
 RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
-                             const CaptureSizes& graphs) {
+                             const CaptureSizes& graphs, const PoolingConfig& pooling) {
   return {.limits = {.max_num_seqs = config.scheduler.max_num_seqs,
                      .max_num_batched_tokens = config.scheduler.max_num_batched_tokens,
                      .max_model_len = static_cast<int>(plan.max_model_len),
                      .max_drafts = config.speculative.num_speculative_tokens},
           .seed = config.model.seed,
-          .graph_sizes = graphs.sizes};
+          .graph_sizes = graphs.sizes,
+          .pooling = pooling.pools() ? std::optional(pooling.type) : std::nullopt};
 }
 
 void check_allocated(const MemoryUses& planned, const MemoryUses& allocated) {

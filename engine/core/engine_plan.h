@@ -14,6 +14,7 @@
 #include "engine/runner/model_runner.h"
 #include "model/config.h"
 #include "model/draft_registry.h"
+#include "model/pooling_config.h"
 
 namespace quire {
 
@@ -45,7 +46,7 @@ struct EnginePlan {
 // By going through start-up on a device that has no memory. Throws Failure for files that lie, lack
 // or contradict.
 EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_config,
-                       const PlannedDevice& device);
+                       const PlannedDevice& device, const PoolingConfig& pooling = {});
 
 // Threads of one engine on a CPU of so many cores, which the engines of the process share.
 int threads_of_engine(const EngineConfig& config, int cores);
@@ -56,7 +57,7 @@ std::unique_ptr<DraftModel> make_draft(const EngineConfig& config, const ModelCo
                                        const LoadOptions& options);
 
 RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
-                             const CaptureSizes& graphs);
+                             const CaptureSizes& graphs, const PoolingConfig& pooling = {});
 
 // Throws Failure, naming purpose, planned and allocated, where start-up allocated anything else.
 // Graphs are the driver's: they may take less; more is logged.

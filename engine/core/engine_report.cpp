@@ -33,6 +33,8 @@ void EngineCore::report(const RequestProgress& progress, const StepResult& resul
   if (progress.finish_reason == FinishReason::error) {
     one.error = request.error;
   }
+  if (pooler_ != nullptr && progress.row >= 0)
+    one.pooled = pooler_->finish(runner_->pooled(progress.row));
   if (request.sampling().logprobs) add_logprobs(progress, one);
   if (request.sampling().prompt_logprobs) add_prompt_logprobs(request, one);
   if (progress.finish_reason) tracking_.erase(tracked);

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "engine/core/engine_core.h"
+#include "model/pooling_config.h"
 
 namespace quire {
 namespace {
@@ -25,9 +26,11 @@ void log_states(EngineId id, const ModelPlan& plan) {
   }
 }
 
-void apply(EngineCore& core, Command& command) {
+void apply(EngineCore& core, EngineEnd& end, Command& command) {
   if (auto* add = std::get_if<AddRequest>(&command)) core.add(std::move(*add));
   if (auto* abort = std::get_if<AbortRequest>(&command)) core.abort(abort->id);
+  if (auto* reset = std::get_if<ResetPrefixCache>(&command))
+    end.publish(core.reset_prefix_cache(reset->call));
 }
 
 }  // namespace
@@ -79,6 +82,7 @@ std::unique_ptr<EngineCore> EngineThread::start_up() {
   log::info("engine.ready", {{"engine", id_.value},
                              {"device", ready.device},
                              {"dtype", ready.dtype},
+                             {"task", name_of(ready.pooling.task)},
                              {"max_model_len", ready.max_model_len},
                              {"block_size", ready.block_size},
                              {"num_gpu_blocks", ready.num_gpu_blocks},
@@ -96,7 +100,7 @@ void EngineThread::loop(EngineCore& core) {
     const bool sleeps = !core.has_work() || core.is_idle();
     const bool open = sleeps ? end_->wait_and_take(commands) : end_->take(commands);
     if (!open) return;
-    for (Command& command : commands) apply(core, command);
+    for (Command& command : commands) apply(core, *end_, command);
     end_->publish(core.step());
   }
 }

@@ -11,8 +11,13 @@ std::size_t hidden_bytes(const Model& model, int rows) {
   return static_cast<std::size_t>(rows) * model.hidden_size() * size_of(model.dtype());
 }
 
-std::size_t logits_bytes(const Model& model, int rows) {
-  return static_cast<std::size_t>(rows) * model.vocab_size() * sizeof(float);
+// A model that pools draws nothing.
+int num_drawn_from(const Model& model, const RunnerOptions& options) {
+  return options.pooling ? 1 : model.vocab_size();
+}
+
+std::size_t logits_bytes(int vocab_size, int rows) {
+  return static_cast<std::size_t>(rows) * vocab_size * sizeof(float);
 }
 
 }  // namespace
@@ -30,7 +35,7 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
                {.max_num_seqs = options.limits.max_num_seqs,
                 .max_drafts = options.limits.max_drafts,
                 .max_rows = options.limits.max_samples(),
-                .vocab_size = model.vocab_size(),
+                .vocab_size = num_drawn_from(model, options),
                 .seed = options.seed}),
       drafts_(draft == nullptr ? std::optional<DraftRunner>()
                                : std::optional<DraftRunner>(std::in_place, device, ops, *draft,
@@ -40,13 +45,18 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
                               MemoryPurpose::activations)),
       sampled_hidden_(device.allocate(hidden_bytes(model, options.limits.max_samples()),
                                       MemoryPurpose::activations)),
-      logits_(device.allocate(logits_bytes(model, options.limits.max_samples()),
-                              MemoryPurpose::logits)),
-      prompt_logprobs_(device, ops, options.limits.max_num_seqs, model.vocab_size()) {
+      logits_(device.allocate(
+          logits_bytes(num_drawn_from(model, options), options.limits.max_samples()),
+          MemoryPurpose::logits)),
+      prompt_logprobs_(device, ops, options.limits.max_num_seqs,
+                       num_drawn_from(model, options)) {
   for (InFlight& step : steps_) {
     step.done = device.create_event();
     step.tokens = device.allocate_host(options.limits.max_samples() * sizeof(std::int32_t),
                                        MemoryPurpose::step_inputs);
+    if (options.pooling)
+      step.pooled = device.allocate_host(hidden_bytes(model, num_pooled_rows()),
+                                         MemoryPurpose::step_inputs);
   }
 }
 
@@ -70,6 +80,7 @@ void ModelRunner::forward(const BatchPlan& plan) {
   } else {
     compute(plan, inputs);
   }
+  if (options_.pooling) take_hidden(plan, step, inputs);
   step.num_samples = inputs.num_samples;
   is_sampled_ = false;
   next_ = (next_ + 1) % kMaxInFlight;
@@ -112,6 +123,7 @@ void ModelRunner::compute(const BatchPlan& plan, const StepInputs& inputs) {
   const ForwardContext context = this->context(inputs, inputs.max_seq_len);
   batch_.expand(context.stream);
   model_.forward(hidden(inputs.num_tokens), inputs.ids, context);
+  if (options_.pooling) return;
   read_all_logits(plan, context);
   const int n = inputs.num_samples;
   if (n == 0) return;
@@ -139,10 +151,15 @@ void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
   step.rows.assign(plan.rows.size(), {});
   step.drafts = plan.drafts;
   step.width = 1;
+  int num_pooled = 0;
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const BatchRow& row = plan.rows[r];
     if (row.is_new) sampler_.reset(row.slot);
     if (!row.samples) continue;
+    if (options_.pooling) {
+      step.rows[r] = {.sample = num_pooled++, .slot = row.slot};
+      continue;
+    }
     step.rows[r] = {.sample = sampler_.num_rows(),
                     .slot = row.slot,
                     .first_draft = row.first_draft,
@@ -160,12 +177,13 @@ void ModelRunner::sample() {
   assert(num_in_flight_ > 0 && !is_sampled_);
   InFlight& step = steps_[(next_ + kMaxInFlight - 1) % kMaxInFlight];
   const StreamRef stream = device_.stream();
+  is_sampled_ = true;
+  if (options_.pooling) return step.done->record(stream);
   const TensorView tokens = batch_.sampled_tokens(step.num_samples);
   sampler_.sample(tokens, logits(step.num_samples), stream);
   step.sampler_turn = sampler_.turn();
   if (step.num_samples > 0) device_.copy(step.tokens.data(), tokens.data(), tokens.bytes(), stream);
   step.done->record(stream);
-  is_sampled_ = true;
 }
 
 // Logits of more than the sampled rows, for an observer or for prompts' log-probabilities: in
@@ -213,6 +231,10 @@ StepTokens ModelRunner::collect() {
   collected_ = &step;
   const auto* tokens = static_cast<const std::int32_t*>(step.tokens.data());
   collected_tokens_.assign(step.rows.size() * static_cast<std::size_t>(step.width), -1);
+  if (options_.pooling) {
+    pool(step);
+    return {.sampled = collected_tokens_, .width = 1};
+  }
   auto out = collected_tokens_.begin();
   for (const SampledRow& row : step.rows) {
     if (row.sample >= 0) {
@@ -291,6 +313,10 @@ int ModelRunner::warm_up_eager(const std::vector<BlockId>& blocks) {
     }
   }
   launch(plan);
+  if (options_.pooling) {
+    collect();
+    return num_prompt;
+  }
   request.append(collect().sampled[0]);
   plan.block_updates.clear();
   plan.rows[0] = {

@@ -22,6 +22,7 @@
 #include "engine/runner/prompt_logprobs.h"
 #include "engine/sampling/sampler.h"
 #include "engine/scheduler/batch_plan.h"
+#include "model/pooling.h"
 #include "model/model.h"
 
 namespace quire {
@@ -30,6 +31,7 @@ struct RunnerOptions {
   BatchLimits limits;
   std::uint64_t seed = 0;
   std::vector<int> graph_sizes = {};  // rows, ascending; empty: no graphs
+  std::optional<PoolingType> pooling = {};  // steps end with vectors: nothing is drawn
 };
 
 // Sees the logits of every token of every step, before edits; slows everything down.
@@ -67,6 +69,9 @@ class ModelRunner {
   StepTokens collect();
   // Log-probabilities of the collected step, by plan row; k is 0 when nobody asked.
   const LogprobRows& logprobs() const { return sampler_.logprobs(collected_->sampler_turn); }
+  // Of the collected step, f32 [hidden]: a row that reached its prompt's end; with
+  // RunnerOptions::pooling.
+  std::span<const float> pooled(int row) const;
   // Its first; those behind its drafts follow.
   int sample_of_row(int row) const { return collected_->rows[row].sample; }
 
@@ -88,6 +93,7 @@ class ModelRunner {
     std::unique_ptr<Event> done;
     const BatchPlan* plan = nullptr;
     Buffer tokens;                 // host, i32 [S]
+    Buffer pooled;                 // host: hidden states to pool
     std::vector<SampledRow> rows;  // as in the plan
     std::vector<TokenId> drafts;
     int width = 1;  // 1 + most drafts of a row
@@ -101,6 +107,9 @@ class ModelRunner {
   TensorView hidden(std::int64_t rows) const;  // [rows, hidden_size]
   TensorView logits(std::int64_t rows) const;  // f32 [rows, V]
   void compute(const BatchPlan& plan, const StepInputs& inputs);
+  int num_pooled_rows() const;
+  void take_hidden(const BatchPlan& plan, InFlight& step, const StepInputs& inputs);
+  void pool(const InFlight& step);
   void compute_decode(const StepInputs& inputs);
   void capture_graphs();
   int warm_up_eager(const std::vector<BlockId>& blocks);
@@ -133,6 +142,7 @@ class ModelRunner {
   bool is_sampled_ = true;  // the step queued last
   const InFlight* collected_ = nullptr;
   std::vector<TokenId> collected_tokens_;  // [plan rows, width]
+  std::vector<float> collected_pooled_;    // [samples, hidden]
 };
 
 }  // namespace quire

@@ -70,7 +70,11 @@ Result<void> Scheduler::admit(const RequestInit& init) const {
   const auto count = [](std::int64_t n) { return std::to_string(n); };
   if (num_prompt == 0) return refusal("the prompt is empty");
   if (requests_.contains(init.id)) return refusal("a request with this id is running");
-  if (num_prompt >= options_.max_model_len) {
+  if (options_.pooling && num_prompt > options_.max_model_len) {
+    return refusal("the prompt has " + count(num_prompt) + " tokens; the context holds " +
+                   count(options_.max_model_len));
+  }
+  if (!options_.pooling && num_prompt >= options_.max_model_len) {
     return refusal("the prompt has " + count(num_prompt) + " tokens; the context holds " +
                    count(options_.max_model_len) + ", of which at least one is for the answer");
   }
@@ -82,8 +86,10 @@ Result<void> Scheduler::admit(const RequestInit& init) const {
   const std::int64_t most_tokens =
       std::min<std::int64_t>(num_prompt + num_output, options_.max_model_len);
   // Its last token is never stored; proposals to verify are, even beyond it.
-  const std::int64_t num_stored = std::min<std::int64_t>(
-      most_tokens - 1 + options_.num_speculative_tokens, options_.max_model_len - 1);
+  const std::int64_t num_stored =
+      options_.pooling ? num_prompt
+                   : std::min<std::int64_t>(most_tokens - 1 + options_.num_speculative_tokens,
+                                            options_.max_model_len - 1);
   const std::int64_t num_slots =
       std::min<std::int64_t>(num_stored + options_.num_lookahead_tokens, options_.max_model_len);
   const std::int64_t needed = kv_.max_blocks(static_cast<int>(num_slots));
@@ -111,6 +117,9 @@ Result<void> Scheduler::add(RequestInit init) {
   if (Result<void> admitted = admit(init); !admitted) return admitted;
   auto request = std::make_unique<Request>(std::move(init));
   const bool compiles = request->state == RequestState::waiting_for_grammar;
+  decide(*request, DecisionKind::queued, waiting_.size() + deferred_.size() + compiling_.size(),
+         request->num_prompt());
+  if (compiles) tell_wait(*request, DecisionKind::waits_for_grammar);
   (compiles ? compiling_ : waiting_).push_back(*request);
   const RequestId id = request->id();
   requests_.emplace(id, std::move(request));
@@ -187,6 +196,7 @@ void Scheduler::finish(Request& request, FinishReason reason) {
   request.drafts.clear();
   if (request.slot >= 0) free_slots_.push_back(std::exchange(request.slot, -1));
   finished_ids_.push_back(request.id());
+  decide(request, DecisionKind::finished, request.num_output(), static_cast<std::int64_t>(reason));
   bool keep = loading;
   if (connector_ != nullptr) {
     ReleaseDecision decision = connector_->finished(request, tables_of(request));

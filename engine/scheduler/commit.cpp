@@ -53,6 +53,7 @@ void Scheduler::commit_row(const BatchRow& row, int index, const StepTokens& tok
     --request.num_discarded;
     return;
   }
+  if (options_.pooling) return finish_pooled(request, row, index);
   const auto sampled = row_of(tokens.sampled, tokens.width, index);
   if (sampled.empty()) return;
   if (row.num_drafts > 0) settle_drafts(request, row, static_cast<int>(sampled.size()));
@@ -71,6 +72,19 @@ void Scheduler::commit_row(const BatchRow& row, int index, const StepTokens& tok
   } else if (!options_.async && tokens.draft_width > 0) {
     take_drafts(request, index, tokens);
   }
+}
+
+// It ends where its prompt does; the runner has its vector.
+void Scheduler::finish_pooled(Request& request, const BatchRow& row, int index) {
+  if (!row.samples) return;
+  totals_.prompt_tokens += request.num_prompt();
+  RequestProgress& progress = result_.requests.emplace_back();
+  progress.request = &request;
+  progress.row = index;
+  progress.first_token = static_cast<std::int32_t>(result_.tokens.size());
+  progress.finish_reason = FinishReason::stop;
+  if (request.state != RequestState::running) leave(request);  // preempted while this step ran
+  finish(request, FinishReason::stop);
 }
 
 // Rejected drafts were not computed after all.

@@ -54,7 +54,9 @@ int Scheduler::tokens_wanted(const Request& request) const {
   const int missing = request.num_tokens() + static_cast<int>(request.drafts.size()) + num_pending -
                       request.num_computed;
   const int wanted = std::min(
-      {within_threshold(missing), budget_, options_.max_model_len - 1 - request.num_computed});
+      {within_threshold(missing), budget_,
+       // A vector needs all of a prompt; what is drawn last is never stored.
+       options_.max_model_len - (options_.pooling ? 0 : 1) - request.num_computed});
   return tokens_in_step(states_, request, request.num_computed, wanted);
 }
 
@@ -105,6 +107,8 @@ void Scheduler::preempt(BatchPlan& plan, Request& victim) {
 void Scheduler::requeue(Request& victim) {
   running_.erase(std::find(running_.rbegin(), running_.rend(), &victim).base() - 1);
   kv_.free(victim);
+  decide(victim, DecisionKind::preempted, kv_.pool().num_free(), victim.num_computed,
+         static_cast<std::int64_t>(running_.size()));
   victim.state = RequestState::preempted;
   victim.num_computed = 0;
   victim.drafts.clear();

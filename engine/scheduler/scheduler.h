@@ -26,6 +26,7 @@
 #include "engine/config.h"
 #include "engine/kv_cache/kv_cache_manager.h"
 #include "engine/kv_transfer/connector.h"
+#include "engine/request/decision.h"
 #include "engine/request/engine_stats.h"
 #include "engine/request/request.h"
 #include "engine/scheduler/batch_plan.h"
@@ -48,6 +49,7 @@ struct SchedulerOptions {
   bool async = false;                     // plan step n + 1 while n computes
   int pipeline_depth = 1;                 // plans in flight
   bool recompute_failed_loads = false;    // else the request fails
+  bool pooling = false;                   // a request ends with its prompt: nothing is drawn
   bool common_prefix = false;             // fill BatchPlan::common_prefix_blocks: a walk per step
   std::int64_t max_waiting_requests = 0;  // 0: no limit
   std::int64_t max_waiting_tokens = 0;    // prompts; 0: no limit
@@ -112,6 +114,8 @@ class Scheduler {
   }
   bool can_schedule() const { return num_in_flight_ < options_.pipeline_depth; }
   const Request* find(RequestId id) const;
+  // Appends what was decided since the last call, oldest first.
+  void take_decisions(std::vector<Decision>& out);
   EngineStats stats() const;  // what it knows of them
 
   // In scheduling order.
@@ -162,6 +166,15 @@ class Scheduler {
   void rewind(Request& request, int num_valid);
   void handle_transfers(const TransferNews& transfers);
 
+  // Of what is not taken, the first ones stay.
+  void decide(const Request& request, DecisionKind kind, std::int64_t first = 0,
+              std::int64_t second = 0, std::int64_t third = 0);
+  // The same, once while it stays so.
+  void tell_wait(const Request& request, DecisionKind why, std::int64_t first = 0,
+                 std::int64_t second = 0);
+  void tell_why_head_waits();
+
+  void finish_pooled(Request& request, const BatchRow& row, int index);
   void leave(Request& request);
   void finish(Request& request, FinishReason reason);
   void fail(Request& request, Error error);
@@ -192,6 +205,9 @@ class Scheduler {
   int num_rows_in_flight_ = 0;  // of those
   int budget_ = 0;              // tokens left in this step
   StepResult result_;
+  RequestId told_wait_;  // who was told last why it waits
+  DecisionKind told_why_ = DecisionKind::queued;
+  std::vector<Decision> decisions_;  // to be taken
   EngineStats totals_;  // only the counters
 };
 

@@ -29,6 +29,7 @@ void Scheduler::schedule_waiting(BatchPlan& plan) {
     deferred_.push_front(**request);
   }
   passed_over_.clear();
+  tell_why_head_waits();
 }
 
 Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
@@ -46,13 +47,21 @@ Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
   const int num_computed = request.num_computed + hit_tokens + external.num_tokens;
   if (!external.async) {
     demand.num_new = tokens_to_start(request, num_computed);
-    if (demand.num_new == 0) return Verdict::stop;
+    if (demand.num_new == 0) {
+      tell_wait(request, DecisionKind::waits_for_tokens, request.num_tokens() - num_computed,
+                budget_);
+      return Verdict::stop;
+    }
   }
   demand.num_external = external.num_tokens;
   demand.num_lookahead = external.async ? 0 : options_.num_lookahead_tokens;
   demand.delay_caching = external.async;
   demand.whole_prompt_must_fit = options_.reserve_full_prompt;
-  if (!allocate_waiting(request, demand)) return Verdict::stop;
+  if (!allocate_waiting(request, demand)) {
+    tell_wait(request, DecisionKind::waits_for_blocks, kv_.pool().num_free(),
+              request.num_tokens() - num_computed);
+    return Verdict::stop;
+  }
   if (connector_ != nullptr) {
     connector_->allocated(request, tables_of(request), external.num_tokens);
   }
@@ -61,6 +70,7 @@ Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
   if (external.async) {
     request.state = RequestState::waiting_for_remote_kv;
     request.load_done = false;
+    tell_wait(request, DecisionKind::waits_for_cache);
     return Verdict::deferred;
   }
   start_running(plan, request, demand.num_new);
@@ -143,6 +153,7 @@ bool Scheduler::reclaim_parked(const Request& head) {
   victim->state = RequestState::preempted;
   ++victim->num_preemptions;
   ++totals_.preemptions;
+  decide(*victim, DecisionKind::preempted, kv_.pool().num_free());
   return true;
 }
 
@@ -154,6 +165,9 @@ void Scheduler::start_running(BatchPlan& plan, Request& request, int num_tokens)
   request.slot = free_slots_.back();
   free_slots_.pop_back();
   if (!std::exchange(request.was_scheduled, true)) request.num_cached = request.num_computed;
+  decide(request,
+         request.num_preemptions > 0 ? DecisionKind::resumed : DecisionKind::started,
+         request.num_computed, request.num_tokens(), num_tokens);
   add_row(plan, request, num_tokens, true);
 }
 

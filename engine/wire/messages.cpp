@@ -40,6 +40,7 @@ void merge(RequestOutput& into, RequestOutput&& next) {
   if (times.last_token != Clock::time_point()) into.times.last_token = times.last_token;
   if (!next.transfer_params.empty()) into.transfer_params = std::move(next.transfer_params);
   into.error = std::move(next.error);
+  if (!next.pooled.empty()) into.pooled = std::move(next.pooled);
 }
 
 // Each request then occurs once, however many steps are merged.
@@ -55,6 +56,12 @@ void merge(StepOutput& into, StepOutput&& next) {
     } else {
       merge(into.requests[place->second], std::move(output));
     }
+  }
+  append(into.decisions, std::move(next.decisions));
+  constexpr std::size_t kMostDecisions = 4096;  // of a front end that does not read
+  if (into.decisions.size() > kMostDecisions) {
+    into.decisions.erase(into.decisions.begin(),
+                         into.decisions.end() - static_cast<std::ptrdiff_t>(kMostDecisions));
   }
   into.time = next.time;
   const int step_tokens = into.stats.step_tokens + next.stats.step_tokens;

@@ -14,8 +14,10 @@
 #include "base/fields.h"
 #include "base/ids.h"
 #include "engine/config.h"
+#include "engine/request/decision.h"
 #include "engine/request/engine_stats.h"
 #include "engine/request/finish_reason.h"
+#include "engine/request/pooling_params.h"
 #include "engine/request/sampling_params.h"
 
 namespace quire {
@@ -40,17 +42,26 @@ struct AddRequest {
   std::string cache_salt;       // requests share prefix blocks only under the same salt
   std::string transfer_params;  // kv_transfer_params as JSON; empty: none
   Clock::time_point arrival = Clock::now();
+  std::optional<PoolingParams> pooling;  // of a pooling model; sampling says nothing then
 
   using Fields =
       FieldList<&AddRequest::id, &AddRequest::prompt, &AddRequest::sampling,
                 &AddRequest::eos_token_ids, &AddRequest::priority, &AddRequest::cache_salt,
-                &AddRequest::transfer_params, &AddRequest::arrival, &AddRequest::client>;
+                &AddRequest::transfer_params, &AddRequest::arrival, &AddRequest::client,
+                &AddRequest::pooling>;
 };
 
 struct AbortRequest {
   RequestId id;
 
   using Fields = FieldList<&AbortRequest::id>;
+};
+
+// Forgets what is cached, if no request holds any of it; PrefixCacheReset answers.
+struct ResetPrefixCache {
+  std::uint64_t call = 0;
+
+  using Fields = FieldList<&ResetPrefixCache::call>;
 };
 
 // Outputs: engine → front end.
@@ -95,12 +106,14 @@ struct RequestOutput {
   RequestTimes times;
   std::string transfer_params;  // from the connector, as JSON
   std::optional<Error> error;   // when finish_reason is error
+  std::vector<float> pooled;    // of a pooling model: what the prompt became
 
   using Fields = FieldList<&RequestOutput::id, &RequestOutput::token_ids, &RequestOutput::logprobs,
                            &RequestOutput::finish_reason, &RequestOutput::stop_token,
                            &RequestOutput::num_cached_tokens, &RequestOutput::num_preemptions,
                            &RequestOutput::times, &RequestOutput::transfer_params,
-                           &RequestOutput::error, &RequestOutput::prompt_logprobs>;
+                           &RequestOutput::error, &RequestOutput::prompt_logprobs,
+                           &RequestOutput::pooled>;
 };
 
 // Appends the later output of the same request.
@@ -120,9 +133,10 @@ struct StepOutput {
   std::vector<RequestOutput> requests;  // first and last outputs, and whatever has more to say
   Clock::time_point time;               // end of the step
   EngineStats stats;
+  std::vector<Decision> decisions;  // what changed for a request; in a steady step nothing does
 
-  using Fields =
-      FieldList<&StepOutput::tokens, &StepOutput::requests, &StepOutput::time, &StepOutput::stats>;
+  using Fields = FieldList<&StepOutput::tokens, &StepOutput::requests, &StepOutput::time,
+                           &StepOutput::stats, &StepOutput::decisions>;
 };
 
 // Two steps as one; a request may then occur several times in `requests`, in order.
@@ -177,6 +191,18 @@ struct MemoryUseInfo {
                            &MemoryUseInfo::allocated_bytes, &MemoryUseInfo::pinned_bytes>;
 };
 
+// What a pooling model's vectors are.
+struct PoolingInfo {
+  PoolingTask task = PoolingTask::none;
+  int size = 0;                 // numbers of a result
+  bool use_activation = false;  // by default: length 1 (embed), sigmoid (score)
+  bool is_matryoshka = false;   // may be cut
+  std::vector<std::int32_t> dimensions = {};  // to these sizes; empty: to any
+
+  using Fields = FieldList<&PoolingInfo::task, &PoolingInfo::size, &PoolingInfo::use_activation,
+                           &PoolingInfo::is_matryoshka, &PoolingInfo::dimensions>;
+};
+
 struct Ready {
   EngineId engine;
   std::string version;
@@ -195,13 +221,15 @@ struct Ready {
   double startup_seconds = 0;
   std::string mamba_cache_mode;  // as resolved; empty: no recurrent states
   std::vector<MemoryUseInfo> memory;
+  PoolingInfo pooling;  // PoolingTask::none: it generates
 
   using Fields = FieldList<&Ready::engine, &Ready::version, &Ready::max_model_len,
                            &Ready::num_gpu_blocks, &Ready::block_size, &Ready::groups,
                            &Ready::kv_cache_size_tokens, &Ready::max_concurrency, &Ready::dtype,
                            &Ready::kv_cache_dtype, &Ready::model_fingerprint,
                            &Ready::dp_stats_address, &Ready::device, &Ready::vocab_size,
-                           &Ready::startup_seconds, &Ready::mamba_cache_mode, &Ready::memory>;
+                           &Ready::startup_seconds, &Ready::mamba_cache_mode, &Ready::memory,
+                           &Ready::pooling>;
 };
 
 // The engine's last words; nothing follows.
@@ -212,7 +240,17 @@ struct EngineDead {
   using Fields = FieldList<&EngineDead::engine, &EngineDead::error>;
 };
 
-using Command = std::variant<Configure, AddRequest, AbortRequest>;
-using EngineEvent = std::variant<Hello, StartupProgress, Ready, StepOutput, EngineDead>;
+struct PrefixCacheReset {
+  std::uint64_t call = 0;
+  bool done = false;
+  int blocks_in_use = 0;  // that kept it from being done
+
+  using Fields = FieldList<&PrefixCacheReset::call, &PrefixCacheReset::done,
+                           &PrefixCacheReset::blocks_in_use>;
+};
+
+using Command = std::variant<Configure, AddRequest, AbortRequest, ResetPrefixCache>;
+using EngineEvent =
+    std::variant<Hello, StartupProgress, Ready, StepOutput, EngineDead, PrefixCacheReset>;
 
 }  // namespace quire

@@ -128,6 +128,11 @@ class SocketEngineEnd final : public EngineEnd {
         own.requests.back().id = RequestId{own.requests.back().id.value & kNumberMask};
         output.id = RequestId{~std::uint64_t{0}};  // moved from
       }
+      for (Decision decision : step.decisions) {
+        if (decision.request.value >> kSlotShift != peer.slot) continue;
+        decision.request = RequestId{decision.request.value & kNumberMask};
+        own.decisions.push_back(decision);
+      }
       auto& outbox = peer.outbox;
       if (outbox.size() >= options_.socket.limits.max_events &&
           std::holds_alternative<StepOutput>(outbox.back())) {

@@ -204,6 +204,7 @@ Result<void> submit_prompt(const ChoicePlan& plan,
       }
       return generation.error();
     }
+    app.timelines.begin(generation->id(), exchange.id());
     ChoiceTracker tracker(app.metrics, generation->engine(), exchange.arrival(), prompt_tokens,
                           params->max_tokens, n);
     choices.push_back({static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0,

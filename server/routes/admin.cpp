@@ -1,7 +1,10 @@
-// GET /tokenizer_info, /server_info, /is_sleeping, /openapi.json; POST /reset_prefix_cache, /sleep,
-// /wake_up, which are refused.
+// GET /tokenizer_info, /server_info, /is_sleeping, /openapi.json; POST /reset_prefix_cache; POST
+// /sleep and /wake_up, which are refused.
 
 #include <boost/asio/awaitable.hpp>
+#include <utility>
+
+#include "base/log.h"
 
 #include "openapi/contract.h"
 #include "openapi/dto_json.h"
@@ -68,11 +71,27 @@ awaitable<void> post_wake_up(Exchange& exchange, AppState&) {
   co_await exchange.reply(refusal("This server never sleeps, so that nothing can be woken up"));
 }
 
-awaitable<void> post_reset_prefix_cache(Exchange& exchange, AppState&) {
-  co_await exchange.reply(
-      refusal("The prefix cache cannot be emptied while the server runs. A cache_salt of its own "
-              "keeps a request from what others left there; --no-enable-prefix-caching turns it "
-              "off"));
+// As in vLLM nothing is forgotten while a request holds blocks; here the reply says so.
+awaitable<void> post_reset_prefix_cache(Exchange& exchange, AppState& app) {
+  const auto answers = co_await app.engines.reset_prefix_cache();
+  int blocks_in_use = 0;
+  bool done = std::cmp_equal(answers.size(), app.engines.num_engines());
+  for (const PrefixCacheReset& answer : answers) {
+    done &= answer.done;
+    blocks_in_use += answer.blocks_in_use;
+  }
+  if (done) {
+    log::info("engine.prefix_cache_reset", {{"request_id", exchange.id()}});
+    co_return co_await exchange.reply(json_reply(R"({"status":"reset"})"));
+  }
+  const Error error{ErrorCode::unavailable,
+                    blocks_in_use > 0
+                        ? "Requests hold " + std::to_string(blocks_in_use) +
+                              " blocks of the cache: nothing was forgotten; try again when they "
+                              "have ended"
+                        : "An engine did not answer",
+                    {}};
+  co_await exchange.reply(error_reply(error));
 }
 
 }  // namespace quire

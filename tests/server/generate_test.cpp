@@ -153,10 +153,30 @@ TEST_CASE("what the server knows of itself can be asked for", "[server][admin]")
   CHECK(pointer(info.body, "/config/max_num_seqs") != "absent");
   CHECK(pointer(info.body, "/models/data/0/engines/0/num_gpu_blocks") == "257");
   CHECK(get(server.port(), "/is_sleeping", key).body == R"({"is_sleeping":false})");
-  for (const char* path : {"/sleep", "/wake_up", "/reset_prefix_cache"}) {
+  for (const char* path : {"/sleep", "/wake_up"}) {
     const auto refused = post(server.port(), path, "", key);
     CHECK(refused.status == 400);
     CHECK(pointer(refused.body, "/error/message").size() > 30);
+  }
+}
+
+TEST_CASE("the prefix cache is forgotten when nobody holds it", "[server][admin]") {
+  TestServerOptions options;
+  options.config.api_keys = {"secret"};
+  options.config.admin_api_keys = {"boss"};
+  TestServer server(std::move(options));
+  CHECK(post(server.port(), "/reset_prefix_cache", "", "X-Api-Key: secret\r\n").status == 401);
+  const auto done = post(server.port(), "/reset_prefix_cache", "", "X-Api-Key: boss\r\n");
+  CHECK(done.status == 200);
+  CHECK(pointer(done.body, "/status") == "\"reset\"");
+}
+
+TEST_CASE("a model that generates refuses what pooling models serve, by name", "[server][pooling]") {
+  TestServer server;
+  for (const char* path : {"/v1/embeddings", "/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank"}) {
+    const auto refused = post(server.port(), path, R"({"input":"a"})");
+    CHECK(refused.status == 400);
+    CHECK(pointer(refused.body, "/error/message").find("--runner pooling") != std::string::npos);
   }
 }
 

@@ -221,6 +221,9 @@ void FakeEngine::apply(Command& command) {
     Running& running = impl_->requests.emplace_back();
     running.request = std::move(*add);
     running.times.queued = Clock::now();
+  } else if (auto* reset = std::get_if<ResetPrefixCache>(&command)) {
+    const auto live = static_cast<int>(impl_->requests.size());
+    impl_->send(PrefixCacheReset{.call = reset->call, .done = live == 0, .blocks_in_use = live});
   } else if (auto* abort = std::get_if<AbortRequest>(&command)) {
     aborted_ += static_cast<int>(std::erase_if(
         impl_->requests, [&](const Running& r) { return r.request.id == abort->id; }));

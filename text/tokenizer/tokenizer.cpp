@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/tokenizer/byte_chars.h"
@@ -84,19 +86,41 @@ class Encoding {
 Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 Tokenizer::~Tokenizer() = default;
 
-std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
+std::vector<TokenId> Tokenizer::encode_plain(std::string_view text) const {
   check_length(text, kMaxText);
   std::string valid;
   if (!simdjson::validate_utf8(text)) {
     valid = with_replacements(text);
     text = valid;
   }
-  std::vector<TokenId> ids = Encoding(*parts_).encode(text);
+  return Encoding(*parts_).encode(text);
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
+  std::vector<TokenId> ids = encode_plain(text);
   if (!parts_->post_processor) return ids;
   PostProcessor::Parts whole;
   whole.push_back(std::move(ids));
   return joined(add_special_tokens ? parts_->post_processor->with_specials(std::move(whole))
                                    : parts_->post_processor->without_specials(std::move(whole)));
+}
+
+// How many tokens stand behind the second text is found with a mark in its place.
+Tokenizer::Pair Tokenizer::encode_pair(std::string_view first, std::string_view second,
+                                       bool add_special_tokens) const {
+  constexpr TokenId kMark = -2;
+  const auto processed = [&](PostProcessor::Parts parts) {
+    if (!parts_->post_processor) return joined(parts);
+    return joined(add_special_tokens ? parts_->post_processor->with_specials(std::move(parts))
+                                     : parts_->post_processor->without_specials(std::move(parts)));
+  };
+  const std::vector<TokenId> marked = processed({{}, {kMark}});
+  const auto behind = std::find(marked.rbegin(), marked.rend(), kMark) - marked.rbegin();
+  std::vector<TokenId> tokens = encode_plain(second);
+  const auto num_second = static_cast<std::ptrdiff_t>(tokens.size());
+  Pair pair{processed({encode_plain(first), std::move(tokens)}), 0};
+  pair.second = static_cast<int>(static_cast<std::ptrdiff_t>(pair.ids.size()) - behind - num_second);
+  return pair;
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {

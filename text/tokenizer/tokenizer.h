@@ -29,6 +29,13 @@ class Tokenizer {
   // Bytes of `text` that are not UTF-8 count as U+FFFD, one for each maximal invalid part.
   std::vector<TokenId> encode(std::string_view text, bool add_special_tokens) const;
 
+  // Two texts as one input, with the special tokens that the model wants between and around them.
+  struct Pair {
+    std::vector<TokenId> ids;
+    int second = 0;  // where the second text begins
+  };
+  Pair encode_pair(std::string_view first, std::string_view second, bool add_special_tokens) const;
+
   // Always valid UTF-8. Ids outside of the vocabulary are skipped.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 
@@ -48,6 +55,8 @@ class Tokenizer {
 
  private:
   friend class Detokenizer;
+  std::vector<TokenId> encode_plain(std::string_view text) const;
+
   std::unique_ptr<const Parts> parts_;
 };
 

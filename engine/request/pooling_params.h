@@ -1,0 +1,16 @@
+#pragma once
+// What a request to a pooling model brings instead of SamplingParams: it ends with its prompt, and
+// what comes back is the prompt's vector.
+
+#include "base/fields.h"
+
+namespace quire {
+
+struct PoolingParams {
+  // Of a pair of texts: the prompt's first token of the second one. 0: there is one text.
+  int second_segment = 0;
+
+  using Fields = FieldList<&PoolingParams::second_segment>;
+};
+
+}  // namespace quire

@@ -1,0 +1,78 @@
+#include "server/timelines.h"
+
+#include <catch2/catch.hpp>
+
+using namespace quire;
+
+namespace {
+
+using std::chrono::milliseconds;
+const auto kStart = std::chrono::steady_clock::now() - std::chrono::hours(1);
+
+Decision decision(std::uint64_t request, DecisionKind kind, int at_ms, std::int64_t first = 0,
+                  std::int64_t second = 0, std::int64_t third = 0) {
+  return {RequestId{request}, kind, kStart + milliseconds(at_ms), at_ms, first, second, third};
+}
+
+}  // namespace
+
+TEST_CASE("a request's decisions are found by its HTTP id", "[server][timelines]") {
+  Timelines timelines;
+  const Decision queued = decision(1, DecisionKind::queued, 0, 3, 40);
+  timelines.record({&queued, 1});  // before the front end knows its number
+  timelines.begin(RequestId{1}, "abc-1");
+  const Decision rest[] = {decision(1, DecisionKind::waits_for_blocks, 5, 2, 40),
+                           decision(1, DecisionKind::started, 20, 16, 40, 24),
+                           decision(1, DecisionKind::finished, 100, 7, 1)};
+  timelines.record(rest);
+  for (const char* id : {"abc-1", "chatcmpl-abc-1", "cmpl-abc-1"}) {
+    const auto found = timelines.find(id);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].num_decisions == 4);
+    CHECK(found[0].ended);
+    CHECK(found[0].age() == milliseconds(100));
+  }
+  CHECK(timelines.find("c-1").empty());
+  CHECK(timelines.find("").empty());
+  const std::string json = timelines_json(timelines.find("abc-1"));
+  CHECK(json.find("waited 0.020 s of 0.100 s") != std::string::npos);
+  CHECK(json.find("2 free blocks of the KV cache are too few for its 40 tokens") != std::string::npos);
+  CHECK(json.find("16 of its 40 tokens were in the prefix cache") != std::string::npos);
+  CHECK(json.find("ended after 7 tokens: length") != std::string::npos);
+}
+
+TEST_CASE("a preempted request is told what it lost, and to whom", "[server][timelines]") {
+  Timelines timelines;
+  timelines.begin(RequestId{1}, "a");
+  const Decision all[] = {decision(1, DecisionKind::queued, 0), decision(1, DecisionKind::started, 10, 0, 8, 8),
+                          decision(1, DecisionKind::preempted, 20, 1, 9, 3),
+                          decision(1, DecisionKind::resumed, 50, 0, 9, 9),
+                          decision(1, DecisionKind::finished, 60, 4, 0)};
+  timelines.record(all);
+  const std::string json = timelines_json(timelines.find("a"));
+  CHECK(json.find("waited 0.040 s of 0.060 s, preempted 1 times") != std::string::npos);
+  CHECK(json.find("to the 3 requests that run on, and with them 9 computed tokens") != std::string::npos);
+}
+
+TEST_CASE("the ring is bounded in requests and in decisions", "[server][timelines]") {
+  Timelines timelines(4);
+  for (std::uint64_t id = 1; id <= 10; ++id) {
+    timelines.begin(RequestId{id}, "r" + std::to_string(id));
+    const Decision ends[] = {decision(id, DecisionKind::queued, 0),
+                             decision(id, DecisionKind::finished, static_cast<int>(id))};
+    timelines.record(ends);
+  }
+  CHECK(timelines.find("r6").empty());
+  CHECK(timelines.find("r7").size() == 1);
+  const auto slow = timelines.slowest(2);
+  REQUIRE(slow.size() == 2);
+  CHECK(slow[0].http_id == "r10");
+  for (int i = 0; i < 100; ++i) {
+    const Decision again = decision(10, DecisionKind::preempted, 20 + i);
+    timelines.record({&again, 1});
+  }
+  const Timeline one = timelines.find("r10").front();
+  CHECK(one.num_decisions == Timeline::kMost);
+  CHECK(one.num_left_out == 2 + 100 - static_cast<int>(Timeline::kMost));
+  CHECK(one.all().back().step == 119);
+}
