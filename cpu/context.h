@@ -24,11 +24,13 @@ struct AttentionScratch {
   std::vector<float> partials;  // softmax states of split attention
 };
 
-// Rows of x in 8 bits by groups of 32 columns, as Kernels::quantize_groups makes them.
+// Memory of a GroupInputRows.
 struct GroupInput {
-  std::vector<std::int8_t> codes;   // [rows, k]
-  std::vector<float> scales;        // [rows, k / 32]
-  std::vector<std::int32_t> sums;   // [rows, k / 16]
+  std::vector<std::int8_t> codes;
+  std::vector<float> scales, mins;
+  std::vector<std::int32_t> starts;
+
+  GroupInputRows rows() { return {codes.data(), scales.data(), starts.data(), mins.data()}; }
 };
 
 struct Context {

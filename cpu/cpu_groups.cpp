@@ -14,23 +14,24 @@ constexpr std::int64_t kMacsWorthSharing = 1 << 18;
 
 }  // namespace
 
-void quantize_input(Context& on, TensorView x) {
+void quantize_input(Context& on, TensorView x, const GroupFormat& format) {
   const std::int64_t rows = x.extent(0), k = x.extent(1);
   GroupInput& to = on.group_input;
-  const auto elements = static_cast<std::size_t>(rows * k);
+  const std::int64_t padded = (rows + kGroupInputRows - 1) / kGroupInputRows * kGroupInputRows;
+  const auto elements = static_cast<std::size_t>(padded * k);
   if (to.codes.size() < elements) {
     to.codes.resize(elements);
-    to.scales.resize(elements / kGroupTileColumns);
-    to.sums.resize(elements / 16);
+    to.scales.resize(elements / 32);
+    to.starts.resize(elements / 16);
+    to.mins.resize(elements / 16);
   }
   const Rows from = rows_of(x);
   on.for_rows(rows, k, [&](std::int64_t begin, std::int64_t end) {
-    on.kernels.quantize_groups(from, k, to.codes.data(), to.scales.data(), to.sums.data(), begin,
-                               end);
+    on.kernels.quantize_groups(from, k, format.zero, format.group, to.rows(), begin, end);
   });
 }
 
-GroupGemmArgs group_args(const Context& on, const Weight& weight, std::int64_t expert,
+GroupGemmArgs group_args(Context& on, const Weight& weight, std::int64_t expert,
                          TensorView out, TensorView bias, std::int64_t k) {
   const GroupFormat& format = weight.group;
   const TensorView matrix =
@@ -42,12 +43,9 @@ GroupGemmArgs group_args(const Context& on, const Weight& weight, std::int64_t e
           .tile_bytes = static_cast<std::int64_t>(group_tile_bytes(format)),
           .bits = format.bits,
           .group = format.group,
-          .zero = format.zero,
           .has_min = format.has_min,
           .table = format.nonlinear ? kNonlinearCodes : nullptr,
-          .x = on.group_input.codes.data(),
-          .x_scales = on.group_input.scales.data(),
-          .x_sums = on.group_input.sums.data(),
+          .x = on.group_input.rows(),
           .out = out.data(),
           .out_type = float_of(out.dtype()),
           .out_stride = out.stride(0),
@@ -62,7 +60,7 @@ void grouped_linear(Context& on, TensorView out, TensorView x, const Weight& wei
   const std::int64_t m = x.extent(0), n = out.extent(1), k = x.extent(1);
   assert(out.extent(0) == m && weight.data.extent(0) >= n && k % kGroupTileColumns == 0);
   if (m == 0) return;
-  quantize_input(on, x);
+  quantize_input(on, x, weight.group);
   const GroupGemmArgs args = group_args(on, weight, 0, out, bias, k);
   const std::int64_t tiles = (n + kGroupTileRows - 1) / kGroupTileRows;
   on.pool.parallel_for(tiles, kMacsWorthSharing / (m * kGroupTileRows * k) + 1,

@@ -72,7 +72,7 @@ void grouped_expert_product(Context& on, const ExpertPlan& plan, TensorView out,
   constexpr std::int64_t kTaskTiles = 4;
   const std::int64_t n = out.extent(1), k = in.extent(1), width = kTaskTiles * kGroupTileRows;
   const std::int64_t parts = ceil_div(n, width), rows = ceil_div(in.extent(0), plan.num_active);
-  quantize_input(on, in);
+  quantize_input(on, in, weight.group);
   on.pool.parallel_for(
       plan.num_active * parts, kMacsWorthSharing / (rows * width * k + 1) + 1,
       [&](std::int64_t begin, std::int64_t end) {

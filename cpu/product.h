@@ -31,10 +31,11 @@ std::int64_t task_columns(const Context& on, Float type, std::int64_t rows);
 void product(const Context& on, const GemmArgs& args, const Matrix& weight, Float type,
              std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin, std::int64_t n_end);
 
-// Weights in groups: x is rounded to 8 bits by quantize_input(), then any of its rows is multiplied.
-void quantize_input(Context& on, TensorView x);
+// Weights in groups: x is rounded to 8 bits by quantize_input() for weights of a format, then any of
+// its rows is multiplied.
+void quantize_input(Context& on, TensorView x, const GroupFormat& format);
 // out [M, N]; the matrix of an expert, or the only one.
-GroupGemmArgs group_args(const Context& on, const Weight& weight, std::int64_t expert,
+GroupGemmArgs group_args(Context& on, const Weight& weight, std::int64_t expert,
                          TensorView out, TensorView bias, std::int64_t k);
 void grouped_linear(Context& on, TensorView out, TensorView x, const Weight& weight,
                     TensorView bias);

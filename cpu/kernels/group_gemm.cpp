@@ -161,11 +161,18 @@ inline __attribute__((always_inline)) void load_codes(const std::uint8_t* planes
   }
 }
 
-// Products of the registers [kFrom, kTo) with a row of x, in two chains.
-template <bool kWide, int kFrom, int kTo>
+// Products of the registers [kFrom, kTo) with a row of x. One chain of sums where other rows fill
+// the time that each takes, else two.
+template <bool kWide, int kFrom, int kTo, bool kOneChain>
 inline __attribute__((always_inline)) Ints sum_of(const Ints (&w)[8], const std::int8_t* x,
                                                   std::int32_t start) {
-  Ints even = splat_int(start), odd = splat_int(0);
+  Ints even = splat_int(start);
+  if constexpr (kOneChain) {
+#pragma GCC unroll 8
+    for (int i = kFrom; i < kTo; ++i) even = dot<kWide>(even, w[i], splat_bytes(x + 4 * i));
+    return even;
+  }
+  Ints odd = splat_int(0);
 #pragma GCC unroll 4
   for (int i = kFrom; i < kTo; i += 2) {
     even = dot<kWide>(even, w[i], splat_bytes(x + 4 * i));
@@ -175,51 +182,13 @@ inline __attribute__((always_inline)) Ints sum_of(const Ints (&w)[8], const std:
 }
 
 struct Place {
-  std::int64_t m, n;  // of the first output
-  int lane;           // of the tile
+  Index m, n;   // of the first output; its rows are of one block of x
+  int lane;     // of the tile
+  Index ahead;  // bytes from a tile to what is fetched meanwhile
 };
 
-template <Codes kCodes, int kScaleGroup, bool kMin, int kRows>
-void group_tile(const GroupGemmArgs& args, const Place& at) {
-  constexpr bool kWide = kCodes == Codes::eight || kCodes == Codes::nonlinear;
-  constexpr int kGroups = kGroup / kScaleGroup;
-  constexpr Index kScaleBytes = kTileRows * 2 * kGroups;
-  const std::uint8_t* tile = args.w + (at.n / kTileRows) * args.w_stride;
-  const Index groups = args.k / kGroup;
-  Vec sums[kRows];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) sums[r] = QUIRE_CPU_ISA::zero();
-  for (Index g = 0; g < groups; ++g, tile += args.tile_bytes) {
-    const auto* const scales = reinterpret_cast<const F16*>(tile) + at.lane;
-    Ints w[8];
-    load_codes<kCodes>(tile + kScaleBytes * (kMin ? 2 : 1), at.lane, args.table, w);
-    Vec scale[kGroups], low[kGroups];
-#pragma GCC unroll 2
-    for (int s = 0; s < kGroups; ++s) {
-      scale[s] = load(scales + s * kTileRows);
-      if constexpr (kMin) low[s] = load(scales + (kGroups + s) * kTileRows);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const std::int8_t* const x = args.x + (at.m + r) * args.k + g * kGroup;
-      const Vec x_scale = splat(args.x_scales[(at.m + r) * groups + g]);
-      const std::int32_t* const x_sums = args.x_sums + ((at.m + r) * groups + g) * 2;
-      const auto add = [&](Ints dots, Vec own_scale, Vec own_min, std::int32_t x_sum)
-                           __attribute__((always_inline)) {
-        sums[r] = fma(to_floats(dots), own_scale * x_scale, sums[r]);
-        if constexpr (kMin) {
-          sums[r] = fma(own_min * splat(-static_cast<float>(x_sum)), x_scale, sums[r]);
-        }
-      };
-      if constexpr (kGroups == 1) {
-        const std::int32_t x_sum = x_sums[0] + x_sums[1];
-        add(sum_of<kWide, 0, 8>(w, x, -args.zero * x_sum), scale[0], low[0], x_sum);
-      } else {
-        add(sum_of<kWide, 0, 4>(w, x, -args.zero * x_sums[0]), scale[0], low[0], x_sums[0]);
-        add(sum_of<kWide, 4, 8>(w, x, -args.zero * x_sums[1]), scale[1], low[1], x_sums[1]);
-      }
-    }
-  }
+template <int kRows>
+void store_tile(const GroupGemmArgs& args, const Place& at, const Vec (&sums)[kRows]) {
   const Index n = at.n + at.lane;
   const auto columns = static_cast<int>(min_of(kLanes, args.n - n));
   if (columns <= 0) return;
@@ -237,15 +206,75 @@ void group_tile(const GroupGemmArgs& args, const Place& at) {
   });
 }
 
+template <Codes kCodes, int kScaleGroup, bool kMin, int kRows>
+void group_tile(const GroupGemmArgs& args, const Place& at) {
+  constexpr bool kWide = kCodes == Codes::eight || kCodes == Codes::nonlinear;
+  constexpr bool kOneChain = kRows >= 4;
+  constexpr int kGroups = kGroup / kScaleGroup;
+  constexpr Index kScaleBytes = kTileRows * 2 * kGroups;
+  constexpr Index kBlock = kGroupInputRows;
+  const std::uint8_t* tile = args.w + (at.n / kTileRows) * args.w_stride;
+  const Index groups = args.k / kGroup, first = at.m / kBlock * groups * kBlock + at.m % kBlock;
+  const std::int8_t* x = args.x.codes + first * kGroup;  // places of a row are kBlock apart
+  const float* x_scale = args.x.scales + first;
+  const std::int32_t* start = args.x.starts + 2 * first - at.m % kBlock;
+  const float* x_min = args.x.mins + 2 * first - at.m % kBlock;
+  Vec sums[kRows];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) sums[r] = QUIRE_CPU_ISA::zero();
+  for (Index g = 0; g < groups; ++g) {
+    for (Index line = 0; line < args.tile_bytes; line += 64) {
+      __builtin_prefetch(tile + at.ahead + line, 0, 3);
+    }
+    const auto* const scales = reinterpret_cast<const F16*>(tile) + at.lane;
+    Ints w[8];
+    load_codes<kCodes>(tile + kScaleBytes * (kMin ? 2 : 1), at.lane, args.table, w);
+    Vec scale[kGroups], low[kGroups];
+#pragma GCC unroll 2
+    for (int s = 0; s < kGroups; ++s) {
+      scale[s] = load(scales + s * kTileRows);
+      if constexpr (kMin) low[s] = load(scales + (kGroups + s) * kTileRows);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const std::int8_t* const row = x + r * kGroup;
+      const Vec own = splat(x_scale[r]);
+      if constexpr (kGroups == 1) {
+        const Ints dots = sum_of<kWide, 0, 8, kOneChain>(w, row, start[r]);
+        sums[r] = fma(to_floats(dots), scale[0] * own, sums[r]);
+      } else {
+        const Ints left = sum_of<kWide, 0, 4, kOneChain>(w, row, start[r]);
+        const Ints right = sum_of<kWide, 4, 8, kOneChain>(w, row, start[kBlock + r]);
+        sums[r] = fma(to_floats(left), scale[0] * own, sums[r]);
+        sums[r] = fma(to_floats(right), scale[1] * own, sums[r]);
+      }
+      if constexpr (kMin) {
+#pragma GCC unroll 2
+        for (int s = 0; s < kGroups; ++s) {
+          sums[r] = fma(low[s], splat(x_min[s * kBlock + r]), sums[r]);
+        }
+      }
+    }
+    tile += args.tile_bytes;
+    x += kBlock * kGroup;
+    x_scale += kBlock;
+    start += 2 * kBlock;
+    x_min += 2 * kBlock;
+  }
+  store_tile(args, at, sums);
+}
+
 #if defined(__AVX512F__)
-constexpr int kMostRows = 8;
+constexpr int kMostRows = 16;
 #else
 constexpr int kMostRows = 2;
 #endif
 
+// Rows done of so many.
 template <Codes kCodes, int kScaleGroup, bool kMin>
 Index group_rows(Index rows, const GroupGemmArgs& args, const Place& at) {
-  if constexpr (kMostRows == 8) {
+  if constexpr (kMostRows == 16) {
+    if (rows >= 16) return group_tile<kCodes, kScaleGroup, kMin, 16>(args, at), 16;
     if (rows >= 8) return group_tile<kCodes, kScaleGroup, kMin, 8>(args, at), 8;
     if (rows >= 4) return group_tile<kCodes, kScaleGroup, kMin, 4>(args, at), 4;
   }
@@ -253,15 +282,27 @@ Index group_rows(Index rows, const GroupGemmArgs& args, const Place& at) {
   return group_tile<kCodes, kScaleGroup, kMin, 1>(args, at), 1;
 }
 
-// A tile's row of weights stays in the cache while all rows of x pass.
+constexpr Index kWeightBytes = 192 << 10;  // that stay in the cache while all rows of x pass
+constexpr Index kAhead = 4096;             // bytes
+
+// A block of x passes over some rows of tiles, then the next block.
 template <Codes kCodes, int kScaleGroup = 32, bool kMin = false>
 void group_block(const GroupGemmArgs& args, Index m_begin, Index m_end, Index n_begin,
                  Index n_end) {
-  for (Index n = n_begin; n < n_end; n += kTileRows) {
-    for (int lane = 0; lane < kTileRows; lane += kLanes) {
-      for (Index m = m_begin; m < m_end;) {
-        m += group_rows<kCodes, kScaleGroup, kMin>(m_end - m, args, {m, n, lane});
+  const Index tiles = kWeightBytes / args.w_stride, step = (tiles < 1 ? 1 : tiles) * kTileRows;
+  for (Index from = n_begin; from < n_end; from += step) {
+    const Index to = min_of(n_end, from + step);
+    for (Index block = m_begin; block < m_end;) {
+      const Index stop = min_of(m_end, (block / kGroupInputRows + 1) * kGroupInputRows);
+      const Index ahead = block == m_begin ? kAhead : 0;
+      for (Index n = from; n < to; n += kTileRows) {
+        for (int lane = 0; lane < kTileRows; lane += kLanes) {
+          for (Index m = block; m < stop;) {
+            m += group_rows<kCodes, kScaleGroup, kMin>(stop - m, args, {m, n, lane, ahead});
+          }
+        }
       }
+      block = stop;
     }
   }
 }
@@ -284,12 +325,14 @@ void gemm_groups(const GroupGemmArgs& args, Index m_begin, Index m_end, Index n_
   args.has_min ? run(group_block<Codes::four, 32, true>) : run(group_block<Codes::four>);
 }
 
-// x ≈ codes · scale, scale = largest magnitude / 127 of 32 columns; sums of each 16 codes.
-void quantize_groups(const Rows& x, Index width, std::int8_t* codes, float* scales,
-                     std::int32_t* sums, Index begin, Index end) {
+// scale = largest magnitude / 127 of 32 columns.
+void quantize_groups(const Rows& x, Index width, int zero, int group, const GroupInputRows& out,
+                     Index begin, Index end) {
+  constexpr Index kBlock = kGroupInputRows;
   with_float(x.type, [&]<class T>(Tag<T>) {
     for (Index r = begin; r < end; ++r) {
       const T* const from = row<T>(x, r);
+      const Index within = r % kBlock;
       for (Index g = 0; g < width / kGroup; ++g) {
         alignas(64) float values[kGroup];
         for (int i = 0; i < kGroup; i += kLanes) store(values + i, load(from + g * kGroup + i));
@@ -299,8 +342,9 @@ void quantize_groups(const Rows& x, Index width, std::int8_t* codes, float* scal
           top = size > top ? size : top;
         }
         const float largest = __builtin_bit_cast(float, top);
-        const float inverse = largest > 0.f ? 127.f / largest : 0.f;
-        std::int8_t* const to = codes + r * width + g * kGroup;
+        const float inverse = largest > 0.f ? 127.f / largest : 0.f, scale = largest / 127.f;
+        const Index at = (r / kBlock * (width / kGroup) + g) * kBlock + within;
+        std::int8_t* const to = out.codes + at * kGroup;
         std::int32_t half[2] = {};
         for (int i = 0; i < kGroup; ++i) {
           // Adding 3 · 2²² rounds to an integer, to even at a half.
@@ -309,10 +353,13 @@ void quantize_groups(const Rows& x, Index width, std::int8_t* codes, float* scal
           to[i] = static_cast<std::int8_t>(code);
           half[i / 16] += code;
         }
-        const Index at = r * (width / kGroup) + g;
-        scales[at] = largest / 127.f;
-        sums[2 * at] = half[0];
-        sums[2 * at + 1] = half[1];
+        if (group == kGroup) half[0] += half[1];
+        out.scales[at] = scale;
+        const Index first = 2 * at - within;
+        for (int s = 0; s < 2; ++s) {
+          out.starts[first + s * kBlock] = -zero * half[s];
+          out.mins[first + s * kBlock] = -scale * static_cast<float>(half[s]);
+        }
       }
     }
   });

@@ -18,8 +18,8 @@ void activation(const ActArgs&, Index begin, Index end);
 void rope(const RopeArgs&, Index begin, Index end);
 void gemm_f32(const GemmArgs&, Index m_begin, Index m_end, Index n_begin, Index n_end, void*);
 void gemm_groups(const GroupGemmArgs&, Index m_begin, Index m_end, Index n_begin, Index n_end);
-void quantize_groups(const Rows& x, Index width, std::int8_t* codes, float* scales,
-                     std::int32_t* sums, Index begin, Index end);
+void quantize_groups(const Rows& x, Index width, int zero, int group, const GroupInputRows& out,
+                     Index begin, Index end);
 void combine(const Rows& out, const float* y, Index width, const std::int32_t* rows,
              const float* weights, Index count);
 void unpack_mxfp4(const std::uint8_t* data, const std::uint8_t* scales, Index groups, Float type,

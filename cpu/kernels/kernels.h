@@ -86,18 +86,28 @@ struct GemmArgs {
   const float* scale = nullptr;  // [N], may be null: 1
 };
 
-// out[m, n] = x[m] · w[n] + bias[n] of weights in groups (backend/group_weights.h), x in 8 bits as
+// Rows of x in 8 bits by groups of 32 columns: x ≈ scale · code. Rows stand in blocks of
+// kGroupInputRows, so that a group's codes of a block are 512 bytes side by side.
+struct GroupInputRows {
+  std::int8_t* codes;    // [blocks, k / 32, block, 32]
+  float* scales;         // [blocks, k / 32, block]
+  // By half a group where the weights' scales are of 16 columns, else the first is the group's.
+  std::int32_t* starts;  // [blocks, k / 32, 2, block]: −zero · Σ codes, what integer sums begin with
+  float* mins;           // likewise: −scale · Σ codes, what minima are multiplied by
+};
+
+inline constexpr std::int64_t kGroupInputRows = 16;
+
+// out[m, n] = x[m] · w[n] + bias[n] of weights in groups (backend/group_weights.h), x as
 // quantize_groups makes it; k is a multiple of 32.
 struct GroupGemmArgs {
   const std::uint8_t* w;
-  std::int64_t w_stride;    // bytes of 16 rows
+  std::int64_t w_stride;  // bytes of 16 rows
   std::int64_t tile_bytes;
-  int bits, group, zero;
+  int bits, group;
   bool has_min;
   const std::uint8_t* table;  // null: codes are what they stand for
-  const std::int8_t* x;       // [M, k]
-  const float* x_scales;      // [M, k / 32]
-  const std::int32_t* x_sums;  // [M, k / 16]
+  GroupInputRows x;
   void* out;
   Float out_type;
   std::int64_t out_stride;
@@ -213,8 +223,9 @@ struct Kernels {
   // Rows [m_begin, m_end) × columns [n_begin, n_end); n_begin is a multiple of 16.
   void (*gemm_groups)(const GroupGemmArgs&, std::int64_t m_begin, std::int64_t m_end,
                       std::int64_t n_begin, std::int64_t n_end);
-  void (*quantize_groups)(const Rows& x, std::int64_t width, std::int8_t* codes, float* scales,
-                          std::int32_t* sums, std::int64_t begin, std::int64_t end);
+  // Rows [begin, end), for weights with this zero and scales of 32 or 16 columns.
+  void (*quantize_groups)(const Rows& x, std::int64_t width, int zero, int group,
+                          const GroupInputRows& out, std::int64_t begin, std::int64_t end);
   // out row 0 = Σ_j weights[j] · y[rows[j]], in the order of j; y is float [.., width].
   void (*combine)(const Rows& out, const float* y, std::int64_t width, const std::int32_t* rows,
                   const float* weights, std::int64_t count);

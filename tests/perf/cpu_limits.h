@@ -44,6 +44,7 @@ class CpuLimits {
   double read_gb() const { return limits_.read_gb; }
   double bf16_gflops() const { return limits_.bf16_gflops; }
   double f32_gflops() const { return limits_.f32_gflops; }
+  double int8_gops() const { return limits_.int8_gops; }
   void print() const;
   // Probes once more; other work on the machine shows as a difference.
   void print_again() const;

@@ -120,6 +120,32 @@ void fp8_linear(Bench& bench, WeightFormat format, std::int64_t rows, std::int64
   bench.forget_tensors();
 }
 
+// Weights in groups: of few rows against the reads, of many against the products of 8 bits.
+void group_linear(Bench& bench, const char* name, const GroupFormat& format, std::int64_t rows,
+                  std::int64_t n, std::int64_t k) {
+  const std::int64_t row_bytes = group_row_bytes(format, k);
+  const std::int64_t layers =
+      rows > 8 ? 1 : std::max<std::int64_t>(1, (std::int64_t{384} << 20) / (n * row_bytes));
+  const TensorView tiles = bench.tensor(DType::u8, {layers, n, row_bytes});
+  const TensorView x = bench.tensor(DType::bf16, {rows, k}),
+                   out = bench.tensor(DType::bf16, {rows, n});
+  const double seconds = bench.best_seconds([&] {
+    for (std::int64_t l = 0; l < layers; ++l) {
+      const Weight weight{.data = tiles.rows(l, l + 1).reshape({n, row_bytes}),
+                          .scales = {},
+                          .format = WeightFormat::groups,
+                          .group = format};
+      bench.ops().quantized_linear(out, x, weight, {}, {}, bench.stream());
+    }
+  });
+  const double bytes = static_cast<double>(tiles.bytes()) / seconds / 1e9;
+  const double products = 2e-9 * static_cast<double>(layers * rows * n * k) / seconds;
+  std::printf("linear %3ld x %5ld x %5ld %-6s %7.1f GB/s   %5.2f of DRAM read %8.1f GOP/s %5.2f of int8 peak\n",
+              rows, n, k, name, bytes, bytes / bench.limits().read_gb(), products,
+              products / bench.limits().int8_gops());
+  bench.forget_tensors();
+}
+
 void prefill_linear(Bench& bench, DType dtype, std::int64_t rows, std::int64_t n, std::int64_t k) {
   const TensorView w = bench.tensor(dtype, {n, k}), x = bench.tensor(dtype, {rows, k});
   const TensorView out = bench.tensor(dtype, {rows, n});
@@ -241,13 +267,20 @@ void scan(Bench& bench, std::int64_t requests, std::int64_t fresh) {
   bench.forget_tensors();
 }
 
-void run(Bench& bench) {
+void run(Bench& bench, const std::string& part) {
   for (const std::int64_t rows : {1, 2, 8}) decode_linear(bench, rows, 2048, 2048);
   decode_linear(bench, 1, 8192, 2048);
   decode_linear(bench, 1, 2048, 8192);
   for (const auto format : {WeightFormat::fp8_rows, WeightFormat::fp8_blocks}) {
     for (const std::int64_t rows : {1, 8, 64}) fp8_linear(bench, format, rows, 2048, 2048);
   }
+  for (const std::int64_t rows : {1, 8, 64, 512}) {
+    group_linear(bench, "Q8_0", {.bits = 8, .zero = 128}, rows, 2048, 2048);
+    group_linear(bench, "Q4_0", {.bits = 4, .zero = 8}, rows, 2048, 2048);
+    group_linear(bench, "Q4_K", {.bits = 4, .has_min = true}, rows, 2048, 2048);
+    group_linear(bench, "Q6_K", {.bits = 6, .group = 16, .zero = 32}, rows, 2048, 2048);
+  }
+  if (part == "groups") return;
   for (const std::int64_t rows : {16, 64, 512})
     prefill_linear(bench, DType::bf16, rows, 2048, 2048);
   prefill_linear(bench, DType::bf16, 512, 8192, 2048);
@@ -277,13 +310,13 @@ void run(Bench& bench) {
 }  // namespace
 }  // namespace quire
 
-// cpu_ops_perf [threads [instruction set by number]]
+// cpu_ops_perf [threads [instruction set by number [groups: only the products before these' end]]]
 int main(int argc, char** argv) {
   quire::CpuOptions options;
   if (argc > 1) options.threads = std::atoi(argv[1]);
   if (argc > 2) options.best_isa = static_cast<quire::CpuIsa>(std::atoi(argv[2]));
   quire::Bench bench(options);
   bench.limits().print();
-  quire::run(bench);
+  quire::run(bench, argc > 3 ? argv[3] : "");
   bench.limits().print_again();
 }
