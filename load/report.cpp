@@ -22,7 +22,7 @@ double percentile(const std::vector<double>& sorted, double fraction) {
 
 json::object to_json(const Percentiles& p) {
   return {{"count", p.count}, {"mean", p.mean}, {"p50", p.p50}, {"p90", p.p90},
-          {"p99", p.p99},     {"p999", p.p999}, {"max", p.max}};
+          {"p95", p.p95},     {"p99", p.p99},     {"p999", p.p999}, {"max", p.max}};
 }
 
 template <class T>
@@ -33,8 +33,8 @@ json::object to_json(const std::map<std::string, T>& values) {
 }
 
 std::string row(const char* name, const Percentiles& p) {
-  return fmt::format("{:<24}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}\n", name, p.mean,
-                     p.p50, p.p90, p.p99, p.p999, p.max);
+  return fmt::format("{:<24}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}\n", name,
+                     p.mean, p.p50, p.p90, p.p95, p.p99, p.p999, p.max);
 }
 
 bool meets(const Record& record, const ServiceLevel& level) {
@@ -54,6 +54,7 @@ Percentiles Percentiles::of(std::vector<double> samples) {
       std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
   p.p50 = percentile(samples, 0.5);
   p.p90 = percentile(samples, 0.9);
+  p.p95 = percentile(samples, 0.95);
   p.p99 = percentile(samples, 0.99);
   p.p999 = percentile(samples, 0.999);
   p.max = samples.back();
@@ -64,13 +65,15 @@ Report summarize(const std::vector<Record>& records, double client_cpu_seconds,
                  std::optional<ServiceLevel> level) {
   Report report;
   std::vector<double> first, gaps, per_token, whole, lag, prompt, output;
-  double begin = INFINITY, end = 0;
+  double begin = INFINITY, end = 0, first_sent = INFINITY, last_sent = 0;
   int good = 0;
   for (const Record& r : records) {
     const std::string outcome(name_of(r.outcome));
     ++report.outcomes[outcome];
     begin = std::min(begin, r.due);
     end = std::max(end, r.end);
+    first_sent = std::min(first_sent, r.sent);
+    last_sent = std::max(last_sent, r.sent);
     lag.push_back(1e3 * (r.sent - r.due));
     if (r.outcome != Outcome::ok) {
       ++report.failed;
@@ -93,6 +96,9 @@ Report summarize(const std::vector<Record>& records, double client_cpu_seconds,
       per_token.push_back(1e3 * (r.end - r.first_token) / (r.output_tokens - 1));
   }
   report.seconds = records.empty() ? 0 : end - begin;
+  if (last_sent > first_sent) {
+    report.sent_per_second = static_cast<double>(records.size() - 1) / (last_sent - first_sent);
+  }
   report.time_to_first_token = Percentiles::of(std::move(first));
   report.inter_token = Percentiles::of(std::move(gaps));
   report.per_output_token = Percentiles::of(std::move(per_token));
@@ -111,12 +117,12 @@ std::string Report::table() const {
   std::string text = fmt::format("{} ok, {} failed in {:.2f} s", ok, failed, seconds);
   for (const auto& [reason, count] : finish_reasons) text += fmt::format(", {} {}", count, reason);
   text += fmt::format(
-      "\n{:.2f} requests/s, {:.1f} output tokens/s, {:.1f} prompt tokens/s, client {:.2f} cores\n",
+      "\n{:.2f} requests/s, {:.1f} output tokens/s, {:.1f} prompt tokens/s, sent {:.2f} requests/s, client {:.2f} cores\n",
       requests_per_second(), output_tokens_per_second(),
-      seconds > 0 ? static_cast<double>(prompt_tokens) / seconds : 0, client_cpu);
+      seconds > 0 ? static_cast<double>(prompt_tokens) / seconds : 0, sent_per_second, client_cpu);
   if (goodput) text += fmt::format("{:.2f} requests/s within the service level\n", *goodput);
-  text += fmt::format("{:<24}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n", "", "mean", "p50", "p90",
-                      "p99", "p99.9", "max");
+  text += fmt::format("{:<24}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n", "", "mean", "p50",
+                      "p90", "p95", "p99", "p99.9", "max");
   text += row("time to first token ms", time_to_first_token);
   text += row("between chunks ms", inter_token);
   text += row("per output token ms", per_output_token);
@@ -143,6 +149,7 @@ std::string Report::json(const std::map<std::string, std::string>& settings) con
                     {"prompt_tokens", prompt_tokens},
                     {"output_tokens", output_tokens},
                     {"text_chunks", text_chunks},
+                    {"sent_per_second", sent_per_second},
                     {"client_cpu_cores", client_cpu},
                     {"time_to_first_token_ms", to_json(time_to_first_token)},
                     {"inter_token_ms", to_json(inter_token)},

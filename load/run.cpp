@@ -75,7 +75,8 @@ awaitable<void> one_arrival(Run& run, std::int64_t index, double due) {
 
 // Open loop: requests are due at their times whether or not others have ended.
 awaitable<void> arrivals(Run& run, TaskGroup& group) {
-  PoissonArrivals process(run.options.rate, run.options.seed);
+  Arrivals process(run.options.arrivals, run.options.rate, run.options.burstiness,
+                   run.options.seed);
   double due = 0;
   while (run.may_send(due)) {
     const double wait = due - run.now();

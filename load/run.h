@@ -1,6 +1,6 @@
 #pragma once
-// One load run: closed loop (so many at a time) or open loop (Poisson arrivals), bounded in count
-// and time.
+// One load run: closed loop (so many at a time) or open loop (arrivals at their own times), bounded in
+// count and time.
 
 #include <functional>
 #include <vector>
@@ -14,6 +14,8 @@ namespace quire::load {
 struct RunOptions {
   int concurrency = 1;          // closed loop; with a rate: the most connections at a time
   double rate = 0;              // requests/s, 0: closed loop
+  ArrivalKind arrivals = ArrivalKind::poisson;
+  double burstiness = 1;        // of gamma arrivals
   std::int64_t requests = 100;  // 0: until the time is over
   double seconds = 0;           // no new request after that; 0: until the count is reached
   std::int64_t warmup = 0;      // requests sent first and not counted

@@ -2,8 +2,10 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/json/serialize.hpp>
+#include <cmath>
 #include <fstream>
 #include <string_view>
 
@@ -67,19 +69,28 @@ Workload::Workload(WorkloadOptions options)
   }
 }
 
+int Workload::spread(int mean, std::uint64_t index, std::uint64_t salt) const {
+  if (options_.length_spread <= 0) return mean;
+  const double sigma = options_.length_spread;
+  std::mt19937_64 random((options_.seed * 1'000'003u + index) ^ salt);
+  std::normal_distribution<double> normal;
+  const double length = mean * std::exp(sigma * normal(random) - sigma * sigma / 2);
+  return static_cast<int>(std::lround(std::clamp(length, 1.0, 8.0 * mean)));
+}
+
 std::string Workload::synthetic_prompt(std::uint64_t index) const {
   std::string text = shared_prefix_;
   if (!text.empty()) text += ' ';
-  return text + random_words(options_.input_words, options_.seed * 1'000'003u + index);
+  return text + random_words(spread(options_.input_words, index, 0x51a7), options_.seed * 1'000'003u + index);
 }
 
 std::string Workload::body(std::uint64_t index) const {
   std::string body = "{\"model\":" + json_string(options_.model) + ",";
-  int max_tokens = options_.output_tokens;
+  int max_tokens = spread(options_.output_tokens, index, 0x0c7e);
   if (!prompts_.empty()) {
     const Prompt& prompt = prompts_[index % prompts_.size()];
     body += prompt.field;
-    max_tokens = prompt.max_tokens.value_or(max_tokens);
+    max_tokens = prompt.max_tokens.value_or(options_.output_tokens);
   } else if (options_.completions) {
     body += "\"prompt\":" + json_string(synthetic_prompt(index));
   } else {

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.h"
+#include "load/compare.h"
+#include "load/html.h"
 
 using namespace quire::load;
 
@@ -14,6 +16,7 @@ TEST_CASE("percentiles are nearest rank", "[load][report]") {
   CHECK(p.mean == Approx(50.5));
   CHECK(p.p50 == 50);
   CHECK(p.p90 == 90);
+  CHECK(p.p95 == 95);
   CHECK(p.p99 == 99);
   CHECK(p.p999 == 100);
   CHECK(p.max == 100);
@@ -58,4 +61,61 @@ TEST_CASE("only http addresses are taken", "[load][client]") {
   CHECK(Target::parse("http://127.0.0.1:9").port == "9");
   CHECK(Target::parse("http://host/v1").port == "80");
   CHECK_THROWS_AS(Target::parse("https://host"), quire::Failure);
+}
+
+TEST_CASE("what was sent a second is over the time of sending", "[load][report]") {
+  std::vector<Record> records;
+  for (int i = 0; i < 11; ++i) {
+    Record record;
+    record.due = record.sent = 0.5 * i;
+    record.end = 30;
+    records.push_back(record);
+  }
+  CHECK(summarize(records, 0, {}).sent_per_second == Approx(2));
+}
+
+TEST_CASE("ratios of two servers are of pairs", "[load][report]") {
+  std::vector<PairedRun> runs(3);
+  const double a[] = {10, 40, 20}, b[] = {5, 10, 20};  // 2, 4, 1: other hours, other speeds
+  for (std::size_t i = 0; i < 3; ++i) {
+    runs[i].a.time_to_first_token.p50 = a[i];
+    runs[i].b.time_to_first_token.p50 = b[i];
+  }
+  const auto ratios = paired_ratios(runs);
+  REQUIRE(ratios.size() == 1);
+  CHECK(ratios[0].name == "time to first token p50");
+  CHECK(ratios[0].median == 2);
+  CHECK(ratios[0].least == 1);
+  CHECK(ratios[0].most == 4);
+  CHECK(paired_json(runs) ==
+        R"({"pairs":3,"ratios":{"time to first token p50":{"median":2,"least":1,"most":4}}})");
+}
+
+TEST_CASE("an HTML report is one file with a line for each server", "[load][report]") {
+  std::vector<Record> records;
+  for (int i = 0; i < 50; ++i) {
+    Record record;
+    record.outcome = Outcome::ok;
+    record.due = record.sent = 0.1 * i;
+    record.first_token = record.due + 0.01 * (i % 7 + 1);
+    record.end = record.first_token + 0.5;
+    record.gaps = {0.1f, 0.2f};
+    record.output_tokens = 3;
+    records.push_back(record);
+  }
+  const Report report = summarize(records, 0, {});
+  const std::string html =
+      html_report({{"http://a<b", report, records}, {"http://c", report, records}}, {{"seed", "<1>"}});
+  const auto count = [&](const std::string& what) {
+    int found = 0;
+    for (auto at = html.find(what); at != std::string::npos; at = html.find(what, at + 1)) ++found;
+    return found;
+  };
+  CHECK(count("<polyline") == 5 * 2);
+  CHECK(count("<svg") == 5);
+  CHECK(count("http://a<b") == 0);
+  CHECK(count("http://a&lt;b") == 1);
+  CHECK(count("<1>") == 0);
+  CHECK(count("src=") == 0);
+  CHECK(count("nan") == 0);
 }

@@ -1,6 +1,10 @@
 #include "load/workload.h"
 
 #include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <filesystem>
 #include <fstream>
 
@@ -57,9 +61,51 @@ TEST_CASE("a bad prompt file is refused with the line", "[load][workload]") {
   CHECK_THROWS_AS(Workload({.prompts = "/nonexistent/file", .model = "m"}), Failure);
 }
 
-TEST_CASE("Poisson arrivals have the asked-for mean", "[load][workload]") {
-  PoissonArrivals arrivals(50, 1);
-  double sum = 0;
-  for (int i = 0; i < 20'000; ++i) sum += arrivals.next_gap();
-  CHECK(sum / 20'000 == Approx(1 / 50.0).epsilon(0.05));
+TEST_CASE("arrivals have the asked-for mean, and their own evenness", "[load][workload]") {
+  const auto spread = [](ArrivalKind kind, double burstiness) {
+    Arrivals arrivals(kind, 50, burstiness, 1);
+    double sum = 0, squares = 0;
+    constexpr int kCount = 40'000;
+    for (int i = 0; i < kCount; ++i) {
+      const double gap = arrivals.next_gap();
+      sum += gap;
+      squares += gap * gap;
+    }
+    const double mean = sum / kCount;
+    CHECK(mean == Approx(1 / 50.0).epsilon(0.05));
+    return std::sqrt(std::max(0.0, squares / kCount - mean * mean)) / mean;
+  };
+  CHECK(spread(ArrivalKind::poisson, 1) == Approx(1).epsilon(0.05));
+  Arrivals even(ArrivalKind::constant, 50, 1, 1);
+  for (int i = 0; i < 100; ++i) CHECK(even.next_gap() == 1 / 50.0);
+  CHECK(spread(ArrivalKind::gamma, 0.25) == Approx(2).epsilon(0.08));
+  CHECK(spread(ArrivalKind::gamma, 4) == Approx(0.5).epsilon(0.05));
+}
+
+TEST_CASE("spread lengths keep their mean and are those of the seed", "[load][workload]") {
+  const auto lengths = [](double spread, std::uint64_t seed) {
+    const Workload workload({.model = "m",
+                             .input_words = 100,
+                             .output_tokens = 200,
+                             .length_spread = spread,
+                             .seed = seed});
+    std::vector<double> words, tokens;
+    for (std::uint64_t i = 0; i < 3000; ++i) {
+      const std::string body = workload.body(i);
+      words.push_back(static_cast<double>(std::count(body.begin(), body.end(), ' ')) + 1);
+      tokens.push_back(std::stod(body.substr(body.find("max_tokens") + 12)));
+    }
+    return std::pair(words, tokens);
+  };
+  const auto mean = [](const std::vector<double>& v) {
+    return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
+  };
+  const auto [words, tokens] = lengths(1, 7);
+  CHECK(mean(words) == Approx(100).epsilon(0.1));
+  CHECK(mean(tokens) == Approx(200).epsilon(0.1));
+  CHECK(*std::max_element(tokens.begin(), tokens.end()) > 800);
+  CHECK(*std::min_element(tokens.begin(), tokens.end()) < 40);
+  CHECK(lengths(1, 7) == std::pair(words, tokens));
+  CHECK(lengths(1, 8).second != tokens);
+  CHECK(lengths(0, 7).second == std::vector<double>(3000, 200));
 }
