@@ -15,8 +15,10 @@
 #include "app/backends.h"
 #include "app/engine_flags.h"
 #include "app/exit_codes.h"
+#include "app/failure_text.h"
 #include "app/secret_file.h"
 #include "base/log.h"
+#include "base/lost_files.h"
 #include "engine/core/engine_thread.h"
 #include "engine/structured/grammar_constraint.h"
 #include "engine/wire/socket_channel.h"
@@ -154,10 +156,11 @@ int engine_main(int argc, const char* const* argv) {
   int exit_code = 0;
   const auto flags = parse(argc, argv, exit_code);
   if (!flags) return exit_code;
+  end_on_lost_files(kExitModelLost);
   try {
     return serve(*flags);
   } catch (const std::exception& e) {
-    log::error("engine.failed", {{"error", e.what()}});
+    log::error("engine.failed", {{"error", failure_text(e)}});
     return 1;
   }
 }

@@ -6,7 +6,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <csignal>
@@ -18,10 +17,13 @@
 
 #include "app/backends.h"
 #include "app/exit_codes.h"
+#include "app/failure_text.h"
 #include "app/model_text.h"
 #include "app/secret_file.h"
 #include "app/serve_flags.h"
 #include "base/log.h"
+#include "base/lost_files.h"
+#include "base/worker_pool.h"
 #include "engine/core/engine_thread.h"
 #include "engine/core/mock_engine.h"
 #include "engine/structured/grammar_constraint.h"
@@ -148,7 +150,7 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
                   : start_local_engines(num_engines, structured::grammar_compiler(tokenizer));
   EngineGroup engines(pool, std::move(local.ends), config_for_engines(flags),
                       {.ready_timeout = flags.engine_ready_timeout});
-  asio::thread_pool worker(static_cast<std::size_t>(text_workers()));
+  const WorkerPool worker(text_workers());
   // SIGHUP reads the certificate again where there is one; else it is a closed terminal, and drains.
   const auto strand = co_await asio::this_coro::executor;
   const bool has_tls = !flags.server.ssl_certfile.empty();
@@ -158,7 +160,7 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   hooks.on_ready = [&flags](const std::string& address) { print_welcome(address, flags); };
   hooks.on_overdue = end_overdue;
   co_await run_server(
-      {flags.server, flags.engine, engines, *text, metrics, pool, worker.get_executor()}, hooks,
+      {flags.server, flags.engine, engines, *text, metrics, pool, worker.executor()}, hooks,
       [&signals] { return wait_for_signal(signals); },
       has_tls ? [&hang_ups] { return wait_for_signal(hang_ups); }
               : std::function<awaitable<void>()>());
@@ -168,6 +170,7 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
 
 int serve_main(int argc, const char* const* argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader of logs or of stdout that leaves is no reason to end
+  end_on_lost_files(kExitModelLost);
   int exit_code = 0;
   const auto flags = parse_serve_flags(argc, argv, exit_code);
   if (!flags) return exit_code;
@@ -184,7 +187,7 @@ int serve_main(int argc, const char* const* argv) {
     log::error("server.engine_died", {{"error", e.what()}});
     return kExitEngineDied;
   } catch (const std::exception& e) {
-    log::error("server.failed", {{"error", e.what()}});
+    log::error("server.failed", {{"error", failure_text(e)}});
     return 1;
   }
 }

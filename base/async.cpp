@@ -155,7 +155,12 @@ void run(int threads, std::function<awaitable<void>(asio::any_io_executor pool)>
                  [&error](std::exception_ptr e) { error = e; });
   {
     std::vector<std::jthread> others;
-    for (int i = 1; i < threads; ++i) others.emplace_back([&context] { context.run(); });
+    try {
+      for (int i = 1; i < threads; ++i) others.emplace_back([&context] { context.run(); });
+    } catch (...) {
+      context.stop();  // those that did start end
+      throw;
+    }
     context.run();
   }
   if (error) std::rethrow_exception(error);

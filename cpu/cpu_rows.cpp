@@ -1,9 +1,11 @@
 // Operators over rows of one width, one row at a time.
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <string>
 
+#include "backend/no_token.h"
 #include "base/error.h"
 #include "cpu/operators.h"
 
@@ -64,9 +66,10 @@ void embedding(Context& on, TensorView out, TensorView table, TensorView ids) {
   assert(table.extent(1) == width && ids.extent(0) == out.extent(0));
   on.for_rows(out.extent(0), width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      assert(0 <= id(i) && id(i) < table.extent(0));
-      on.kernels.copy_rows(rows_of(out.rows(i, i + 1)), rows_of(table.rows(id(i), id(i) + 1)),
-                           width, 0, 1);
+      const std::int32_t row = std::max(id(i), 0);  // kNoToken
+      assert(kNoToken <= id(i) && row < table.extent(0));
+      on.kernels.copy_rows(rows_of(out.rows(i, i + 1)), rows_of(table.rows(row, row + 1)), width, 0,
+                           1);
     }
   });
 }

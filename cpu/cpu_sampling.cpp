@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 
+#include "backend/no_token.h"
 #include "backend/philox.h"
 #include "cpu/operators.h"
 
@@ -36,6 +37,13 @@ struct RowScratch {
 RowScratch& row_scratch() {
   thread_local RowScratch scratch;
   return scratch;
+}
+
+// Counted, not searched for: the loop without an exit is the one that compilers make wide.
+bool has_nan(std::span<const float> row) {
+  std::uint32_t count = 0;
+  for (const float x : row) count += x != x;
+  return count > 0;
 }
 
 std::int32_t first_with(std::span<const float> row, float value) {
@@ -159,6 +167,10 @@ void sample(Context& on, TensorView tokens, TensorView logits, const SamplingArg
     for (std::int64_t r = begin; r < end; ++r) {
       const std::span<float> row(&x(r, 0), width);
       const float top = on.kernels.row_max(row.data(), x.extent[1]);
+      if (has_nan(row) || top == std::numeric_limits<float>::infinity()) {
+        out(r) = kNoToken;
+        continue;
+      }
       if (temperature(r) <= 0.f) {
         out(r) = first_with(row, top);
         continue;
@@ -187,7 +199,7 @@ void log_probs(Context& on, TensorView top_ids, TensorView top_values, TensorVie
       const float top = on.kernels.row_max(copy.data(), x.extent[1]);
       const float log_total =
           top + std::log(on.kernels.row_exp_sum(copy.data(), x.extent[1], top, 1.f));
-      const float own = row[static_cast<std::size_t>(token(r))];
+      const float own = row[static_cast<std::size_t>(std::max(token(r), 0))];
       token_value.as<float, 1>()(r) = own - log_total;
       token_rank.as<std::int32_t, 1>()(r) =
           1 + static_cast<std::int32_t>(

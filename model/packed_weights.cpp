@@ -159,7 +159,7 @@ class PackedMatrix final : public RowReader {
   // The group of each column, where columns were quantized in another order than they stand in.
   void find_order() {
     const std::string suffix = by_rows() ? ".weight_g_idx" : ".g_idx";
-    if (!config_.act_order) return;
+    if (!config_.act_order) return check_no_order();
     const std::byte* data = find(suffix, {columns_}, DType::i32);
     order_.resize(static_cast<std::size_t>(columns_));
     std::memcpy(order_.data(), data, order_.size() * sizeof(order_[0]));
@@ -167,6 +167,20 @@ class PackedMatrix final : public RowReader {
       if (order_[k] >= 0 && order_[k] < groups_) continue;
       fail(suffix, "holds " + std::to_string(order_[k]) + " at " + std::to_string(k) + " of " +
                        std::to_string(groups_) + " groups");
+    }
+  }
+
+  // GPTQ writes the order even where there is none; another one would be left out of account.
+  void check_no_order() const {
+    if (config_.layout != PackedLayout::gptq || checkpoint_.find(stem_ + ".g_idx") == nullptr) return;
+    const std::byte* data = find(".g_idx", {columns_}, DType::i32);
+    for (std::int64_t k = 0; k < columns_; ++k) {
+      std::int32_t group;
+      std::memcpy(&group, data + k * 4, sizeof group);
+      if (group == k / group_) continue;
+      fail(".g_idx", "puts column " + std::to_string(k) + " into group " + std::to_string(group) +
+                         ", but the configuration does not say \"desc_act\": true, without which "
+                         "columns lie in their order");
     }
   }
 

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = threadIdx.x; i < vocab; i += kThreads) sum += __expf(row[i] - top);
   const float log_total = top + logf(block_reduce<kThreads>(sum, Add{}));
 
-  const float chosen = row[a.tokens[r]];
+  const float chosen = row[max(a.tokens[r], 0)];  // kNoToken: nobody reads it
   float larger = 0.f;
   for (int i = threadIdx.x; i < vocab; i += kThreads) larger += row[i] > chosen ? 1.f : 0.f;
   larger = block_reduce<kThreads>(larger, Add{});

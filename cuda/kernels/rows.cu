@@ -1,5 +1,5 @@
 // Rows picked by index: embedding lookup, the hidden states that are sampled. Memory bound; bytes
-// are bytes here.
+// are bytes here. A negative index (kNoToken) is row 0.
 
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/launchers.h"
@@ -15,7 +15,7 @@ template <class U>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(U* out, const U* table, const std::int32_t* rows, std::int64_t out_stride,
                   std::int64_t table_stride, int units) {
-  const U* from = table + static_cast<std::int64_t>(rows[blockIdx.x]) * table_stride;
+  const U* from = table + static_cast<std::int64_t>(max(rows[blockIdx.x], 0)) * table_stride;
   U* to = out + blockIdx.x * out_stride;
   for (int i = threadIdx.x; i < units; i += kThreads) to[i] = from[i];
 }
@@ -39,8 +39,9 @@ bool gather_as(TensorView out, TensorView table, TensorView rows, StreamRef stre
 template <class Out, class Table>
 __global__ void __launch_bounds__(kThreads)
     convert_rows_kernel(View<Out, 2> out, View<const Table, 2> table, const std::int32_t* rows) {
+  const int row = max(rows[blockIdx.x], 0);
   for (int i = threadIdx.x; i < out.extent[1]; i += kThreads) {
-    out(blockIdx.x, i) = Out(static_cast<float>(table(rows[blockIdx.x], i)));
+    out(blockIdx.x, i) = Out(static_cast<float>(table(row, i)));
   }
 }
 

@@ -2,6 +2,7 @@
 // largest logit plus Gumbel noise of (seed, position, token). One block per row; memory bound: two
 // passes over the row, four more for each of top_k and top_p, which come from L2.
 
+#include "backend/no_token.h"
 #include "backend/philox.h"
 #include "cuda/device/block_sum.cuh"
 #include "cuda/device/radix_select.cuh"
@@ -119,7 +120,15 @@ __device__ Nucleus nucleus_of(const float* row, int vocab, float factor, float t
 __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant__ SampleParams p) {
   const int r = blockIdx.x;
   const float* row = p.logits + r * p.row_stride;
-  const Best top = best_of_row(p.vocab, [&](int i) { return row[i]; });
+  bool is_number = true;
+  const Best top = best_of_row(p.vocab, [&](int i) {
+    is_number &= row[i] < INFINITY;
+    return row[i];
+  });
+  if (__syncthreads_or(!is_number)) {
+    if (threadIdx.x == 0) p.tokens[r] = kNoToken;
+    return;
+  }
   if (p.temperature[r] <= 0.f) {
     if (threadIdx.x == 0) p.tokens[r] = top.token == 0x7fffffff ? 0 : top.token;
     return;

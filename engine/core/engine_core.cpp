@@ -317,6 +317,7 @@ void EngineCore::collect(StepOutput& output) {
   const BatchPlan& plan = *in_flight_.front();
   in_flight_.erase(in_flight_.begin());
   StepTokens tokens = plan.empty() ? StepTokens() : runner_->collect();
+  if (!plan.empty()) fail_undrawn();
   if (max_drafts_ > 0) count_accepted(plan, tokens, draft_positions_);
   // The scheduler takes drafts as they come; here they end where the request does.
   const auto drafts = std::exchange(tokens.drafts, {});
@@ -325,6 +326,14 @@ void EngineCore::collect(StepOutput& output) {
   output.time = Clock::now();
   for (const RequestProgress& progress : result.requests) report(progress, result, output);
   if (drafter_ != nullptr || width > 0) draft(result, drafts, width);
+}
+
+void EngineCore::fail_undrawn() {
+  for (const RequestId id : runner_->undrawn())
+    scheduler_->fail(id, {ErrorCode::internal,
+                          "the model's output is not a number: its weights are damaged, or "
+                          "overflow in their dtype",
+                          {}});
 }
 
 // `proposed` [rows, width] are a draft model's; without one the drafter is asked.

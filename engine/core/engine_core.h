@@ -71,6 +71,7 @@ class EngineCore {
   void take_compiled();
   void launch(StepOutput& output);
   void collect(StepOutput& output);
+  void fail_undrawn();
   void draft(const StepResult& result, std::span<const TokenId> proposed, int width);
   void report(const RequestProgress& progress, const StepResult& result, StepOutput& output);
   void add_logprobs(const RequestProgress& progress, RequestOutput& output) const;

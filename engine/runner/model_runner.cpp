@@ -4,6 +4,8 @@
 #include <cassert>
 #include <numeric>
 
+#include "backend/no_token.h"
+
 namespace quire {
 namespace {
 
@@ -231,18 +233,23 @@ StepTokens ModelRunner::collect() {
   collected_ = &step;
   const auto* tokens = static_cast<const std::int32_t*>(step.tokens.data());
   collected_tokens_.assign(step.rows.size() * static_cast<std::size_t>(step.width), -1);
+  undrawn_.clear();
   if (options_.pooling) {
     pool(step);
     return {.sampled = collected_tokens_, .width = 1};
   }
   auto out = collected_tokens_.begin();
-  for (const SampledRow& row : step.rows) {
+  for (std::size_t r = 0; r < step.rows.size(); ++r) {
+    const SampledRow& row = step.rows[r];
     if (row.sample >= 0) {
       const int count = num_held(row, step.drafts, tokens + row.sample);
       std::copy_n(tokens + row.sample, count, out);
+      if (TokenId& last = out[count - 1]; last == kNoToken) {
+        last = 0;  // a token for whoever runs before the request ends
+        undrawn_.push_back(step.plan->rows[r].request->id());
+      }
       batch_.settle(row.slot, count - 1);
-      if (row.num_drafts > 0)
-        sampler_.accept(row.slot, {tokens + row.sample, static_cast<std::size_t>(count)});
+      if (row.num_drafts > 0) sampler_.accept(row.slot, {&*out, static_cast<std::size_t>(count)});
     }
     out += step.width;
   }

@@ -67,6 +67,8 @@ class ModelRunner {
   }
   // Of the oldest step that was launched; valid until the next collect().
   StepTokens collect();
+  // Of the collected step: requests whose logits are no numbers. They must end.
+  std::span<const RequestId> undrawn() const { return undrawn_; }
   // Log-probabilities of the collected step, by plan row; k is 0 when nobody asked.
   const LogprobRows& logprobs() const { return sampler_.logprobs(collected_->sampler_turn); }
   // Of the collected step, f32 [hidden]: a row that reached its prompt's end; with
@@ -143,6 +145,7 @@ class ModelRunner {
   const InFlight* collected_ = nullptr;
   std::vector<TokenId> collected_tokens_;  // [plan rows, width]
   std::vector<float> collected_pooled_;    // [samples, hidden]
+  std::vector<RequestId> undrawn_;
 };
 
 }  // namespace quire

@@ -65,7 +65,7 @@ TEST_CASE("integers of 4 and 8 bits are read where groups fit", "[model][packed]
 
 // GPTQ's form of 8 rows × 32 columns in two groups: code = (row + column) % 16, zero = row, scale =
 // group + 1.
-Tensors gptq_matrix() {
+Tensors gptq_matrix(bool act_order = true) {
   std::vector<std::int32_t> codes(4 * 8), zeros(2), order(32);
   std::vector<float> scales(2 * 8);
   for (int k = 0; k < 32; ++k) {
@@ -74,7 +74,7 @@ Tensors gptq_matrix() {
       auto& word = codes[static_cast<std::size_t>(k / 8 * 8 + r)];
       word = static_cast<std::int32_t>(static_cast<std::uint32_t>(word) | code << k % 8 * 4);
     }
-    order[static_cast<std::size_t>(k)] = k % 2;
+    order[static_cast<std::size_t>(k)] = act_order ? k % 2 : k / 16;
   }
   for (int r = 0; r < 8; ++r) {
     for (int g = 0; g < 2; ++g) {
@@ -94,10 +94,10 @@ constexpr PackedConfig kGptq{
     .bits = 4, .group_size = 16, .symmetric = false, .zeros_minus_one = true};
 
 TEST_CASE("a GPTQ matrix is its numbers, in any order of columns", "[model][packed]") {
-  ModelFolder folder("packed_weights");
-  folder.write_tensors(gptq_matrix());
-  const Checkpoint checkpoint(folder.path());
   for (const bool act_order : {false, true}) {
+    ModelFolder folder("packed_weights");
+    folder.write_tensors(gptq_matrix(act_order));
+    const Checkpoint checkpoint(folder.path());
     PackedConfig config = kGptq;
     config.act_order = act_order;
     const PackedWeights weights(&checkpoint, config);
@@ -129,9 +129,11 @@ TEST_CASE("parts of a packed matrix that lie are refused by name", "[model][pack
     }
     return std::string();
   };
-  CHECK(complaint(gptq_matrix()).empty());
+  CHECK(complaint(gptq_matrix(false)).empty());
+  CHECK_THAT(complaint(gptq_matrix()), Catch::Contains("\"m.g_idx\" puts column 1 into group 1") &&
+                                           Catch::Contains("desc_act"));
   for (const float bad : {0.f, -1.f, std::numeric_limits<float>::quiet_NaN()}) {
-    Tensors tensors = gptq_matrix();
+    Tensors tensors = gptq_matrix(false);
     tensors["m.scales"] = file_tensor("F32", {2, 8}, std::vector<float>(16, bad));
     CHECK_THAT(complaint(tensors),
                Catch::Contains("\"m.scales\"") && Catch::Contains("scales are positive numbers"));

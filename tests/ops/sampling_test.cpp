@@ -2,6 +2,7 @@
 #include <cmath>
 #include <set>
 
+#include "backend/no_token.h"
 #include "tests/support/op_test.h"
 
 namespace quire::test {
@@ -83,6 +84,44 @@ TEST_CASE("greedy takes the largest logit, of equal ones the first", "[ops][samp
     OpRun run(backend);
     CHECK(draw(run, logits, {.temperature = 0.f}, {1, 2, 3}, {0, 0, 0}) ==
           std::vector<std::int32_t>{417, 999, 600});
+  }
+}
+
+TEST_CASE("nothing is drawn from what is not a number", "[ops][sampling]") {
+  HostTensor logits(DType::f32, {5, 1000});
+  for (std::int64_t i = 0; i < logits.numel(); ++i) logits.set(i, i % 1000 == 600 ? 60.f : -1.f);
+  for (std::int64_t i = 0; i < 1000; ++i) logits.set(1000 + i, NAN);
+  logits.set(2000 + 999, NAN);
+  logits.set(3000 + 5, INFINITY);
+  logits.set(4000 + 5, -INFINITY);
+  const auto settings = GENERATE(values<Settings>({
+      {.temperature = 0.f}, {}, {.top_k = 3}, {.top_k = 990}, {.top_p = 0.9f}, {.min_p = 0.1f},
+  }));
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    CHECK(draw(run, logits, settings, {1, 2, 3, 4, 5}, {0, 0, 0, 0, 0}) ==
+          std::vector<std::int32_t>{600, kNoToken, kNoToken, kNoToken, 600});
+  }
+}
+
+TEST_CASE("who reads a row of drawn tokens reads row 0 for none", "[ops][sampling]") {
+  HostTensor table(DType::bf16, {4, 64});
+  for (std::int64_t i = 0; i < table.numel(); ++i) table.set(i, static_cast<float>(i % 61));
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      const TensorView out = run.output(dtype, {2, 64});
+      run.ops().embedding(out, run.upload(table),
+                          run.upload(tensor_of(std::vector<std::int32_t>{kNoToken, 2})),
+                          run.stream());
+      const HostTensor got = run.download(out);
+      for (std::int64_t i = 0; i < 64; ++i) {
+        CHECK(got.at(i) == table.at(i));
+        CHECK(got.at(64 + i) == table.at(128 + i));
+      }
+    }
   }
 }
 

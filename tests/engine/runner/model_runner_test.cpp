@@ -119,6 +119,25 @@ TEST_CASE("a decode row, a whole prompt and a chunk in one step", "[engine][runn
   CHECK(step.groups[0].tables[2][0] == 14);
 }
 
+TEST_CASE("who has logits that are no numbers is named, the others go on", "[engine][runner]") {
+  Bench bench;
+  bench.model.damaged = 12;
+  Request& well = bench.add({1, 2, 3});
+  Request& ill = bench.add({10, 11, 12});
+  BatchPlan plan;
+  add_row(plan, {.request = &well, .slot = 0, .num_tokens = 3, .is_new = true, .samples = true},
+          {{5}});
+  add_row(plan, {.request = &ill, .slot = 1, .num_tokens = 3, .is_new = true, .samples = true},
+          {{6}});
+  CHECK(run(bench.runner(), plan) == Ints{RecordingModel::next(3, 2), 0});
+  REQUIRE(bench.runner().undrawn().size() == 1);
+  CHECK(bench.runner().undrawn()[0] == ill.id());
+  bench.model.damaged = -1;
+  plan.rows[0].is_new = plan.rows[1].is_new = false;
+  run(bench.runner(), plan);
+  CHECK(bench.runner().undrawn().empty());
+}
+
 TEST_CASE("blocks are appended as a request grows", "[engine][runner]") {
   Bench bench;
   Request& a = bench.add({1, 2, 3, 4, 5, 6, 7, 8});

@@ -1,5 +1,7 @@
 #include "tests/engine/runner/recording_model.h"
 
+#include <cmath>
+
 namespace quire::test {
 namespace {
 
@@ -63,6 +65,7 @@ void RecordingModel::logits(TensorView logits, TensorView hidden, const ForwardC
   for (std::int64_t row = 0; row < hidden.extent(0); ++row) {
     const TokenId best = next(static_cast<TokenId>(in(row, 0)), static_cast<int>(in(row, 1)));
     for (int v = 0; v < kVocab; ++v) out(row, v) = v == best ? 5.f : 0.f;
+    if (static_cast<TokenId>(in(row, 0)) == damaged) out(row, kVocab / 2) = std::nanf("");
   }
 }
 

@@ -31,6 +31,7 @@ class RecordingModel final : public Model {
   static TokenId next(TokenId id, int position) { return (3 * id + position) % kVocab; }
 
   bool recording = true;
+  TokenId damaged = -1;  // logits after this token are not numbers
   std::vector<RecordedStep> steps;
   std::vector<LayerCache> layers;
   int logits_rows = 0;  // of the last call of logits()

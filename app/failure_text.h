@@ -1,0 +1,11 @@
+#pragma once
+// Why a program ends, for people: what the standard library throws is no sentence.
+
+#include <exception>
+#include <string>
+
+namespace quire {
+
+std::string failure_text(const std::exception& failure);
+
+}  // namespace quire
