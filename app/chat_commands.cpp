@@ -138,7 +138,7 @@ bool ChatSession::set(const std::string& rest) {
   } else if (space == rest.npos) {
     terminal_.error("/set NAME VALUE, such as /set temperature 0.2");
   } else {
-    settings[name] = Conversation::setting_of(trimmed(std::string_view(rest).substr(space)));
+    conversation_.set(name, trimmed(std::string_view(rest).substr(space)));
   }
   return true;
 }

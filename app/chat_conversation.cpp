@@ -1,11 +1,14 @@
 #include "app/chat_conversation.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/nearest.h"
+#include "openapi/chat_members.h"
 
 namespace quire {
 
@@ -33,6 +36,16 @@ std::string read(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+void Conversation::set(const std::string& name, std::string_view text) {
+  const std::vector<std::string_view> known = openapi::chat_members();
+  if (std::ranges::find(known, name) == known.end()) {
+    if (const auto near = nearest(name, known))
+      throw Failure(ErrorCode::invalid_argument, "no setting \"" + name + "\". Did you mean " +
+                                                     std::string(*near) + "?");
+  }
+  settings[name] = setting_of(text);
+}
 
 std::string Conversation::request(bool stream) const {
   json::object body = settings;

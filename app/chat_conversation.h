@@ -33,6 +33,9 @@ class Conversation {
   void save(const std::filesystem::path& file) const;
   void load(const std::filesystem::path& file);
 
+  // A setting of the requests. Failure for a name that looks like another's slip; names that no
+  // server of ours knows pass, as others have members of their own.
+  void set(const std::string& name, std::string_view text);
   // What follows /set NAME: JSON where it is some, a string otherwise.
   static boost::json::value setting_of(std::string_view text);
 };

@@ -68,8 +68,7 @@ void prepare(ChatSession& session, const Options& options) {
     if (equal == 0 || equal == setting.npos) {
       throw Failure(ErrorCode::invalid_argument, "--set " + setting + ": give NAME=VALUE");
     }
-    conversation.settings[setting.substr(0, equal)] =
-        Conversation::setting_of(std::string_view(setting).substr(equal + 1));
+    conversation.set(setting.substr(0, equal), std::string_view(setting).substr(equal + 1));
   }
   session.show_reasoning = !options.hide_thinking;
   conversation.model = options.model_name;

@@ -10,6 +10,7 @@
 #include "app/check_run.h"
 #include "app/draft_check.h"
 #include "app/engine_flags.h"
+#include "app/forgiving_args.h"
 #include "engine/config.h"
 
 namespace quire {
@@ -197,7 +198,7 @@ int check_main(int argc, const char* const* argv) {
   CheckFlags flags;
   add_flags(app, flags);
   try {
-    app.parse(argc, argv);
+    parse_forgivingly(app, argc, argv);
     return run(flags);
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);

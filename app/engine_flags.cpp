@@ -1,6 +1,7 @@
 #include "app/engine_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "app/speculative_flags.h"
 #include "engine/config.h"
 #include "engine/size_text.h"
+#include "gguf/archive.h"
 
 namespace quire {
 namespace {
@@ -37,6 +39,14 @@ Result<std::int64_t> parse_int_count(const std::string& text) {
   if (count.has_value() && !std::in_range<int>(*count))
     return Error{ErrorCode::invalid_argument, "\"" + text + "\" is above 2147483647", {}};
   return count;
+}
+
+Result<std::uint64_t> parse_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error == std::errc() && end == text.data() + text.size()) return seed;
+  return Error{ErrorCode::invalid_argument,
+               "\"" + text + "\" is no whole number from 0 to 18446744073709551615", {}};
 }
 
 // "Tokens per step (2048)"; a value that is unset has no default to show.
@@ -123,11 +133,13 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
       app, "--load-format", model.load_format,
       {{"auto", LoadFormat::safetensors},
        {"safetensors", LoadFormat::safetensors},
+       {"gguf", LoadFormat::safetensors},
        {"dummy", LoadFormat::dummy}},
-      "Where weights come from: auto, safetensors, or dummy for random ones");
-  app.add_option("--seed", model.seed,
-                 "Seed of requests that bring none, and of dummy weights (" +
-                     std::to_string(model.seed) + ")");
+      "Where weights come from: auto (what MODEL is), safetensors, gguf, or dummy for random ones");
+  add_parsed(
+      app, "--seed", parse_seed, [&model](std::uint64_t seed) { model.seed = seed; },
+      "Seed of requests that bring none, and of dummy weights (" + std::to_string(model.seed) + ")",
+      "N");
   add_named<DeviceKind, DeviceKind>(
       app, "--device", config.device,
       {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda},
@@ -265,6 +277,23 @@ void add_engine_flags(CLI::App& app, EngineConfig& config) {
   in_group(app, "Speculative decoding", [&] { add_speculative_flags(app, config.speculative); });
   in_group(app, "CUDA graphs", [&] { add_graph_flags(app, config.graphs); });
   in_group(app, "KV events", [&] { add_event_flags(app, config.kv_events); });
+}
+
+void check_engine_flags(const CLI::App& app, const EngineConfig& config) {
+  const std::vector<std::string> formats = app.get_option("--load-format")->results();
+  const std::string format = formats.empty() ? "auto" : formats.back();
+  const bool is_gguf = gguf::is_gguf(config.model.path);
+  if (format == (is_gguf ? "safetensors" : "gguf")) {
+    throw CLI::ValidationError("--load-format", "is " + format + ", but " + config.model.path +
+                                                    (is_gguf ? " is a GGUF file" : " is none"));
+  }
+  const std::string& draft = config.speculative.model;
+  if (!draft.empty() && gguf::is_gguf(draft)) {
+    throw CLI::ValidationError("--speculative-config",
+                               "model " + draft +
+                                   " is a GGUF file; draft models are folders with config.json "
+                                   "and *.safetensors");
+  }
 }
 
 }  // namespace quire

@@ -16,6 +16,8 @@
 #include "app/engine_flags.h"
 #include "app/exit_codes.h"
 #include "app/failure_text.h"
+#include "app/forgiving_args.h"
+#include "app/model_path.h"
 #include "app/secret_file.h"
 #include "base/log.h"
 #include "base/lost_files.h"
@@ -38,6 +40,11 @@ struct EngineMainFlags {
 
 void complete(EngineMainFlags& flags) {
   if (flags.engine.model.path.empty()) throw CLI::RequiredError("MODEL");
+  try {
+    flags.engine.model.path = model_at(flags.engine.model.path);
+  } catch (const Failure& failure) {
+    throw CLI::ValidationError("MODEL", failure.what());
+  }
   const auto address = parse_socket_address(flags.address_text);
   if (!address) throw CLI::ValidationError("--listen", address.error().detail);
   flags.address = *address;
@@ -79,7 +86,7 @@ std::optional<EngineMainFlags> parse(int argc, const char* const* argv, int& exi
   app.add_option("--cpu-threads", flags->engine.cpu_threads, "0: one per core (0)")
       ->check(CLI::Range(0, 1024));
   try {
-    app.parse(argc, argv);
+    parse_forgivingly(app, argc, argv);
     complete(*flags);
     return flags;
   } catch (const CLI::ParseError& e) {

@@ -23,8 +23,9 @@ struct ForgivingArgs {
   std::vector<std::string> texts_;
 };
 
-// After parsing with allow_extras(): refuses what the command does not know, the first by name and
-// with the flag that was probably meant. Throws CLI::ValidationError.
-void refuse_unknown(const CLI::App& app);
+// app.parse() of such a command line. What the command does not know is refused, the first by name
+// and with the flag that was probably meant; keys of a configuration file likewise. Throws
+// CLI::ParseError. Returns what is without effect.
+std::vector<std::string> parse_forgivingly(CLI::App& app, int argc, const char* const* argv);
 
 }  // namespace quire

@@ -65,11 +65,15 @@ std::vector<TokenId> eos_tokens(const ServeFlags& flags, const GenerationConfig&
 }
 
 jinja::Dict parse_kwargs(const std::string& json) {
-  const jinja::Value value = jinja::parse_json(json);
-  if (value.is(jinja::Value::Kind::dict)) return value.dict();
-  throw Failure({ErrorCode::invalid_argument,
-                 "--default-chat-template-kwargs: expected a JSON object",
-                 "--default-chat-template-kwargs"});
+  std::string why = "must be a JSON object, such as {\"enable_thinking\": false}";
+  try {
+    const jinja::Value value = jinja::parse_json(json);
+    if (value.is(jinja::Value::Kind::dict)) return value.dict();
+  } catch (const Failure& failure) {
+    why += std::string(": ") + failure.what();
+  }
+  constexpr const char* kFlag = "--default-chat-template-kwargs";
+  throw Failure({ErrorCode::invalid_argument, kFlag + (" " + why), kFlag});
 }
 
 // By the flags; else the template shows how a model was taught to call tools and to think.

@@ -5,6 +5,9 @@
 
 #include "app/backends.h"
 #include "app/engine_flags.h"
+#include "app/forgiving_args.h"
+#include "app/model_path.h"
+#include "app/pull_main.h"
 #include "cpu/cpu_backend.h"
 #include "engine/core/served_model.h"
 #include "engine/size_text.h"
@@ -95,7 +98,9 @@ int plan_main(int argc, const char* const* argv) {
   PlanFlags flags;
   add_flags(app, flags);
   try {
-    app.parse(argc, argv);
+    parse_forgivingly(app, argc, argv);
+    flags.engine.model.path = model_at(model_folder(flags.engine.model.path, false));
+    check_engine_flags(app, flags.engine);
     return run(flags);
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);

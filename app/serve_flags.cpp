@@ -12,6 +12,7 @@
 #include "app/engine_flags.h"
 #include "app/exit_codes.h"
 #include "app/forgiving_args.h"
+#include "app/model_path.h"
 #include "app/pull_main.h"
 #include "base/json.h"
 #include "gguf/archive.h"
@@ -235,10 +236,11 @@ void find_model_folder(ServeFlags& flags) {
                                "is missing; quire serve MODEL: a folder such as "
                                "models/quire-tiny, a .gguf file, or org/name");
   }
-  if (std::filesystem::is_directory(path) || gguf::is_gguf(path)) return;
   const std::string given = path;
   try {
-    path = model_folder(given, true);
+    path = model_at(given);
+    if (std::filesystem::is_directory(path) || gguf::is_gguf(path)) return;
+    path = model_at(model_folder(given, true));
   } catch (const Failure& failure) {
     if (failure.error().code == ErrorCode::invalid_argument)
       throw CLI::ValidationError(given, failure.what());
@@ -300,14 +302,10 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
   in_group(app, "Listening and access", [&] { add_listening_flags(app, flags->server); });
   in_group(app, "Prompts and answers", [&] { add_text_flags(app, *flags); });
   in_group(app, "Process", [&] { add_process_flags(app, *flags); });
-  app.allow_extras();  // refused below, with a hint
-  app.allow_config_extras(CLI::config_extras_mode::error);
-  const ForgivingArgs args(argc, argv);
-  flags->without_effect = args.without_effect;
   try {
-    app.parse(static_cast<int>(args.argv.size()), args.argv.data());
-    refuse_unknown(app);
+    flags->without_effect = parse_forgivingly(app, argc, argv);
     complete(*flags);
+    check_engine_flags(app, flags->engine);
     return flags;
   } catch (const CLI::ParseError& e) {
     exit_code = app.exit(e);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/speculative_json.h"
+#include "engine/size_text.h"
 
 namespace quire {
 namespace {
@@ -42,6 +43,12 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
+std::string number_of(const Field& field, const std::string& text) {
+  const auto count = parse_count(text);
+  if (count.has_error()) throw CLI::ValidationError(field.flag, count.error().detail);
+  return std::to_string(*count);
+}
+
 std::string object_of(const std::map<std::string, std::string>& fields) {
   std::string json;
   for (const auto& [name, value] : fields)
@@ -66,7 +73,7 @@ void add_speculative_flags(CLI::App& app, SpeculativeConfig& speculative) {
   auto given = std::make_shared<std::map<std::string, std::string>>();
   for (const Field& field : kFields) {
     const auto take = [&speculative, given, field](const std::string& text) {
-      (*given)[field.name] = field.is_text ? quoted(text) : text;
+      (*given)[field.name] = field.is_text ? quoted(text) : number_of(field, text);
       if (given->contains("method") && given->contains("num_speculative_tokens"))
         speculative = parse_or_throw(field.flag, object_of(*given));
     };

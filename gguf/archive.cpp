@@ -1,7 +1,9 @@
 #include "gguf/archive.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <fstream>
 #include <optional>
 #include <set>
 
@@ -23,7 +25,7 @@ std::optional<int> digits_at(const std::string& text, std::size_t at) {
 
 // "model-00001-of-00003.gguf" by its parts.
 struct ShardName {
-  std::string stem;
+  std::string stem, extension;
   int index = 0, count = 0;
 
   fs::path at(const fs::path& folder, int i) const {
@@ -31,9 +33,15 @@ struct ShardName {
       const std::string digits = std::to_string(n);
       return std::string(static_cast<std::size_t>(kDigits) - digits.size(), '0') + digits;
     };
-    return folder / (stem + "-" + padded(i) + "-of-" + padded(count) + ".gguf");
+    return folder / (stem + "-" + padded(i) + "-of-" + padded(count) + extension);
   }
 };
+
+bool has_extension(const fs::path& path) {
+  std::string extension = path.extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return extension == ".gguf";
+}
 
 std::optional<ShardName> shard_name(const fs::path& path) {
   const std::string name = path.stem().string();
@@ -43,7 +51,7 @@ std::optional<ShardName> shard_name(const fs::path& path) {
   if (name[at] != '-' || name.compare(at + 1 + kDigits, 4, "-of-") != 0) return {};
   const auto index = digits_at(name, at + 1), count = digits_at(name, at + 1 + kDigits + 4);
   if (!index || !count || *index < 1 || *index > *count) return {};
-  return ShardName{name.substr(0, at), *index, *count};
+  return ShardName{name.substr(0, at), path.extension().string(), *index, *count};
 }
 
 [[noreturn]] void fail(const fs::path& file, const std::string& message,
@@ -121,7 +129,13 @@ const TensorInfo* Archive::find(std::string_view tensor) const {
 }
 
 bool is_gguf(const fs::path& model) {
-  return model.extension() == ".gguf" && !fs::is_directory(model);
+  std::error_code error;
+  if (fs::is_directory(model, error)) return false;
+  if (has_extension(model)) return true;
+  if (!fs::is_regular_file(model, error)) return false;
+  std::string magic(4, '\0');
+  std::ifstream(model, std::ios::binary).read(magic.data(), 4);
+  return magic == "GGUF";
 }
 
 std::vector<fs::path> files_of(const fs::path& model) {

@@ -35,7 +35,7 @@ class Archive {
   std::vector<std::unique_ptr<Shard>> shards_;
 };
 
-// A regular file whose name ends in .gguf; a folder is a model in the other form.
+// Named .gguf, or a file that begins as one; a folder is a model in the other form.
 bool is_gguf(const std::filesystem::path& model);
 // All files that the model is in, in their order; without opening them.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& model);

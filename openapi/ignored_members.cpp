@@ -66,6 +66,12 @@ bool check_modalities(JsonReader& reader, JsonElement element) {
 
 }  // namespace
 
+std::vector<std::string_view> ignored_members() {
+  std::vector<std::string_view> names{kModalities};
+  for (const Ignored& ignored : kIgnored) names.push_back(ignored.name);
+  return names;
+}
+
 bool check_ignored(JsonReader& reader, simdjson::dom::object object, GenerationRequest& request) {
   for (const auto& [name, kind] : kIgnored) {
     JsonElement element;

@@ -7,6 +7,8 @@
 
 namespace quire::openapi {
 
+std::vector<std::string_view> ignored_members();
+
 // Takes them out of request.unknown_members.
 bool check_ignored(JsonReader& reader, simdjson::dom::object object, GenerationRequest& request);
 

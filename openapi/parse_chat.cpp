@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "openapi/chat_members.h"
 #include "openapi/dto_json.h"
+#include "openapi/ignored_members.h"
 #include "openapi/parse_generation.h"
 
 namespace quire::openapi {
@@ -125,6 +127,13 @@ constexpr std::array kOwnMembers = {
 constexpr auto kMembers = joined(kSharedMembers<Chat>, kOwnMembers);
 
 }  // namespace
+
+std::vector<std::string_view> chat_members() {
+  std::vector<std::string_view> names;
+  for (const auto& member : kMembers) names.push_back(member.name);
+  for (const std::string_view name : ignored_members()) names.push_back(name);
+  return names;
+}
 
 bool check_chat(JsonReader& reader, const Chat& chat) {
   const auto fail_at = [&](std::string_view name, std::string_view what) {

@@ -1,7 +1,11 @@
 #include "app/forgiving_args.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 
 namespace quire {
 namespace {
@@ -16,11 +20,10 @@ std::string refusal(std::vector<const char*> given) {
   std::string model;
   app.add_option("--max-num-seqs", seqs);
   app.add_option("MODEL", model);
-  app.allow_extras();
+  app.set_config("--config");
   given.insert(given.begin(), "quire");
   try {
-    app.parse(static_cast<int>(given.size()), given.data());
-    refuse_unknown(app);
+    parse_forgivingly(app, static_cast<int>(given.size()), given.data());
   } catch (const CLI::ParseError& error) {
     return error.what();
   }
@@ -54,6 +57,24 @@ TEST_CASE("an unknown flag is named, with the one that was meant", "[app][args]"
         "--max-num-seq: no such flag. Did you mean --max-num-seqs?");
   CHECK(refusal({"M", "--enable-lora"}) == "--enable-lora: no such flag; --help lists them");
   CHECK(refusal({"M", "N"}) == "\"N\": one word too many");
+}
+
+TEST_CASE("a file of flags forgives and refuses as the command line does", "[app][args]") {
+  const auto refusal_of = [](const std::string& text) {
+    const auto file = std::filesystem::temp_directory_path() /
+                      ("quire_flags_" + std::to_string(::getpid()) + ".toml");
+    std::ofstream(file) << text;
+    const std::string path = file.string();
+    const std::string why = refusal({"--config", path.c_str()});
+    std::filesystem::remove(file);
+    return why;
+  };
+  CHECK(refusal_of("max_num_seqs = 4\n").empty());
+  CHECK(refusal_of("max-num-seqs = 4\n").empty());
+  CHECK(refusal_of("max-num-seq = 4\n") ==
+        "--config: \"max-num-seq\" is no flag. Did you mean --max-num-seqs?");
+  CHECK(refusal_of("[serve]\nmax-num-seqs = 4\n") ==
+        "--config: [serve]: the file has no sections; flags stand at its beginning");
 }
 
 }  // namespace quire

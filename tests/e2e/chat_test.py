@@ -127,6 +127,10 @@ def history_and_settings():
         check("--load, --set, -p", server.requests[-1]["top_p"] == 0.5 and server.requests[-1]["messages"][-1]["content"] == "again?")
         check("thinking can be hidden", "hm" not in done.stdout and "answer" in done.stdout, done.stdout)
         check("the key of the environment", server.keys[-1] == "Bearer k2")
+    slip = chat(server, [], "-p", "again?", "--set", "temprature=0")
+    check("a setting that is a slip is refused", slip.returncode == 1 and "Did you mean temperature?" in slip.stderr, slip)
+    own = chat(server, [], "-p", "again?", "--set", "quality_of_service=2")
+    check("another server's own passes", own.returncode == 0 and server.requests[-1]["quality_of_service"] == 2, own)
 
 
 def trouble():

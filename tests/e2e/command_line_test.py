@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""What is wrong with a command line is said by name, and nothing waits for ever.
+
+    tests/e2e/command_line_test.py build/release/app/quire
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TINY = "models/quire-tiny"
+GGUF = "tests/data/gguf/models/gemma3/model.gguf"
+
+
+def says(quire, command, *arguments, fails=True):
+    run = subprocess.run([quire, command, *arguments], capture_output=True, text=True, timeout=60)
+    if (run.returncode != 0) != fails:
+        sys.exit(f"FAILED: {command} {arguments} ended with {run.returncode}: {run.stdout} {run.stderr}")
+    return run.stdout + run.stderr
+
+
+def expect(text, *parts):
+    for part in parts:
+        if part not in text:
+            sys.exit(f"FAILED: no {part!r} in {text!r}")
+
+
+def numbers(quire):
+    for command in ("serve", "plan"):
+        for seed in ("-1", "18446744073709551616", "abc", "1.5"):
+            expect(says(quire, command, TINY, f"--seed={seed}"), "--seed", seed, "no whole number from 0 to 18446744073709551615")
+        expect(says(quire, command, TINY, "--speculative-method", "ngram", "--num-speculative-tokens", "abc"),
+               "--num-speculative-tokens", '"abc"')
+
+
+def names(quire):
+    expect(says(quire, "plan", TINY, "--max-num-seq", "4"), "--max-num-seq: no such flag. Did you mean --max-num-seqs?")
+    expect(says(quire, "plan", TINY, "--max_num_seqs", "4", fails=False), "max_num_seqs")
+    expect(says(quire, "engine", TINY, "--lisen", "unix:/tmp/none"), "--listen")
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write("max_model_length = 5\n")
+        file.flush()
+        expect(says(quire, "serve", TINY, "--config", file.name), '"max-model-length" is no flag', "--max-model-len?")
+    expect(says(quire, "serve", TINY, "--default-chat-template-kwargs", "{bad", "--port", "0"),
+           "--default-chat-template-kwargs must be a JSON object")
+
+
+def models(quire):
+    with tempfile.TemporaryDirectory() as folder:
+        one = f"{folder}/one"
+        os.mkdir(one)
+        shutil.copy(GGUF, f"{one}/model.GGUF")
+        shutil.copy(GGUF, f"{folder}/model")
+        for path in (f"{one}/model.GGUF", f"{folder}/model", one):
+            expect(says(quire, "plan", path, fails=False), "KV")
+        shutil.copy(GGUF, f"{one}/other.gguf")
+        expect(says(quire, "plan", one), "holds several models; name one", "model.GGUF", "other.gguf")
+        os.mkfifo(f"{folder}/pipe.gguf")
+        for command in ("plan", "serve"):
+            expect(says(quire, command, f"{folder}/pipe.gguf"), "pipe.gguf is neither a folder nor a file")
+            expect(says(quire, command, GGUF, "--load-format", "safetensors"), "--load-format", "is a GGUF file")
+            expect(says(quire, command, TINY, "--load-format", "gguf"), "--load-format", "is none")
+            expect(says(quire, command, TINY, "--speculative-method", "eagle3", "--num-speculative-tokens", "2",
+                        "--speculative-model", GGUF), "draft models are folders")
+
+
+def main():
+    quire = sys.argv[1]
+    for test in (numbers, names, models):
+        test(quire)
+    print("passed")
+
+
+if __name__ == "__main__":
+    main()
