@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// Runs `command` with " -p N -n 0" or " -p 0 -n N" behind it by the shell and returns its tokens a
+// Runs `command` through the shell with " -p N -n 0" or " -p 0 -n N" appended and returns its tokens a
 // second. None for cases that it cannot be asked for: several requests, or a context before. Throws
 // Failure where it fails or prints something else.
 std::optional<double> peer_rate(const std::string& command, const BenchCase& what);

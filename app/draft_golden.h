@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// What a draft model proposes where so many tokens are known, the last of them just drawn.
+// What a draft model proposes once this many tokens are known, the last of them just drawn.
 struct DraftContext {
   int length = 0;
   std::vector<TokenId> drafts;  // the target's ids

@@ -144,8 +144,8 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
       app, "--device", config.device,
       {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda},
        {"mock", DeviceKind::mock}},
-      "What computes: auto, cpu or cuda; mock: nothing, tokens come by the clock to measure what "
-      "stands in front of an engine");
+      "Device to compute on: auto, cpu or cuda; mock: none, tokens come by the clock, to measure "
+      "what stands in front of an engine");
   add_count(app, "--mock-step-us", config.mock_step_us,
             "With --device mock: microseconds until each request's next token; 0: at once");
   add_count(app, "--cpu-threads", config.cpu_threads,
@@ -163,7 +163,7 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
 
 void add_cache_flags(CLI::App& app, CacheConfig& cache) {
   add_count(app, "--block-size", cache.block_size,
-            "Tokens per KV cache block; 0: what the kernels like best");
+            "Tokens per KV cache block; 0: the size that suits the kernels best");
   add_count(app, "--num-gpu-blocks-override", cache.num_gpu_blocks_override,
             "Number of blocks, instead of as many as memory holds; block 0 holds no tokens");
   add_parsed(
@@ -189,7 +189,7 @@ void add_cache_flags(CLI::App& app, CacheConfig& cache) {
       {{"keyed", PrefixHash::keyed}, {"sha256_cbor", PrefixHash::sha256_cbor}},
       "How blocks are identified: keyed, or sha256_cbor, which KV events need");
   add_count(app, "--hash-block-size", cache.hash_block_size,
-            "Tokens that one prefix hash stands for");
+            "Tokens per prefix hash");
 }
 
 void add_state_flags(CLI::App& app, CacheConfig& cache) {
@@ -217,7 +217,7 @@ void add_scheduler_flags(CLI::App& app, SchedulerConfig& scheduler) {
   add_named<SchedulingPolicy, SchedulingPolicy>(
       app, "--scheduling-policy", scheduler.policy,
       {{"fcfs", SchedulingPolicy::fcfs}, {"priority", SchedulingPolicy::priority}},
-      "Who runs first: fcfs, or priority with a request's number");
+      "Which requests run first: fcfs, or priority by each request's number");
   app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
                scheduler.enable_chunked_prefill, "Compute long prompts in several steps (yes)");
   add_count(app, "--long-prefill-token-threshold", scheduler.long_prefill_token_threshold,
@@ -237,7 +237,7 @@ void add_scheduler_flags(CLI::App& app, SchedulerConfig& scheduler) {
 
 void add_graph_flags(CLI::App& app, GraphConfig& graphs) {
   app.add_flag("--enforce-eager", graphs.enforce_eager,
-               "Use no CUDA graphs: the host queues every launch of every step");
+               "Use no CUDA graphs: the host queues each launch of every step");
   app.add_option("--cudagraph-capture-sizes", graphs.capture_sizes,
                  "Requests per step for which decode steps are captured: 1,2,4,8 (default: up to "
                  "--max-num-seqs)")
@@ -256,7 +256,7 @@ void add_event_flags(CLI::App& app, KvEventsConfig& events) {
                  "ZeroMQ address that answers with past events");
   app.add_option("--kv-events-topic", events.topic, "First frame of each event message (empty)");
   add_count(app, "--kv-events-buffer-steps", events.buffer_steps,
-            "Messages that are kept for replay");
+            "Messages kept for replay");
   add_count(app, "--kv-events-hwm", events.high_water_mark,
             "Unsent messages before new ones are dropped; 0: no limit");
   app.add_flag("!--kv-events-byte-hashes", events.int_hashes,

@@ -25,7 +25,7 @@ void in_group(App& app, const char* heading, Add add) {
 // afterwards.
 void add_engine_flags(CLI::App& app, EngineConfig& config);
 
-// What no field can tell: flags that were given and say what is not so. After parsing; throws
+// What no field can show: flags that were given and contradict the model. After parsing; throws
 // CLI::ValidationError.
 void check_engine_flags(const CLI::App& app, const EngineConfig& config);
 

@@ -54,7 +54,7 @@ class ForgivingConfig final : public CLI::ConfigTOML {
  public:
   explicit ForgivingConfig(const CLI::App& app) : app_(app) {}
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::vector<CLI::ConfigItem> items = ConfigTOML::from_config(input);
+    std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(input);
     for (CLI::ConfigItem& item : items) {
       if (!item.parents.empty())
         throw CLI::ValidationError("--config", "[" + item.parents.front() +

@@ -89,8 +89,8 @@ void set_parsers(TextDefaults& defaults, const ServeFlags& flags,
              {"reasoning", defaults.reasoning ? defaults.reasoning->name : "none"}});
   if (flags.enable_auto_tool_choice && !defaults.dialect) {
     throw Failure({ErrorCode::invalid_argument,
-                   "--enable-auto-tool-choice: the chat template shows no tool calls that are "
-                   "known here; name a parser with --tool-call-parser",
+                   "--enable-auto-tool-choice: the chat template shows no known form of tool "
+                   "calls; name a parser with --tool-call-parser",
                    "--enable-auto-tool-choice"});
   }
 }

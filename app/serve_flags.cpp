@@ -143,13 +143,13 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
                  "Connections that may be open at a time (16384)")
       ->check(CLI::PositiveNumber);
   add_seconds(app, "--keep-alive-timeout", server.limits.keep_alive_timeout,
-              "Close a connection that was idle so long (75)");
+              "Close a connection after this long without a request (75)");
   add_seconds(app, "--request-timeout", server.limits.body_timeout,
               "Refuse a request whose body takes longer to arrive (60)");
   add_seconds(app, "--drain-delay", server.drain_delay,
-              "After SIGTERM, /health says no so long before connections are refused (0)");
+              "After SIGTERM, /health says no for this long before connections are refused (0)");
   add_seconds(app, "--shutdown-timeout", server.shutdown_timeout,
-              "After SIGTERM, running requests may take so long to finish (30)");
+              "After SIGTERM, running requests may take this long to finish (30)");
   app.add_flag("--keep-after-engine-death", server.keep_after_engine_death,
                "Where an engine has died, answer 503 instead of ending with exit code 4");
 }
@@ -195,7 +195,7 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
          [&flags](const std::string& name) { flags.log_level = *log::parse_level(name); },
          "The least that is logged: debug, info, warn or error (info)")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
-  app.add_option("--io-threads", flags.io_threads, "Threads for connections; 0: by the cores")
+  app.add_option("--io-threads", flags.io_threads, "Threads for connections; 0: by the number of cores")
       ->check(CLI::Range(0, 256));
   app.add_option(
          "--engine", flags.engine_addresses,
@@ -207,22 +207,21 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
       ->needs("--engine");
   add_seconds(
       app, "--engine-timeout", flags.engine_timeout,
-      "Give up an engine process that does not answer for so long; it is taken back when it "
+      "Give up an engine process that does not answer for this long; it is taken back when it "
       "returns (10)");
   app.add_flag("--access-log", flags.server.access_log,
                "Log each request: id, W3C trace, name of the key, path, status, seconds");
   add_seconds(
       app, "--engine-stall-timeout", flags.server.stall_timeout,
-      "/health/live says no when an engine with requests says nothing for so long (120); 0: "
+      "/health/live says no when an engine with requests says nothing for this long (120); 0: "
       "never");
   add_seconds(app, "--engine-ready-timeout", flags.engine_ready_timeout,
-              "Give up when an engine says nothing for so long while it starts (600)");
+              "Give up when an engine says nothing for this long while it starts (600)");
   app.add_flag("--metrics-compat", flags.metrics_compat,
                "Also names that vLLM has retired, such as vllm:gpu_cache_usage_perc");
 }
 
 void add_names(CLI::App& app, ServerConfig& server) {
-  app.remove_option(app.get_option("--served-model-name"));
   app.add_option(
       "--served-model-name", server.served_model_names,
       "Names of the model in the API, of which replies use the first; default: the folder's");
@@ -295,9 +294,10 @@ void complete(ServeFlags& flags) {
 
 std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, int& exit_code) {
   CLI::App app("Serves a model folder over HTTP, as OpenAI's API has it.", "quire serve");
-  app.set_config("--config", "", "TOML file with these flags, without the dashes");
+  app.set_config("--config", "", "TOML file of these flags, without the leading dashes");
   std::optional<ServeFlags> flags(std::in_place);
   add_engine_flags(app, flags->engine);
+  app.remove_option(app.get_option("--served-model-name"));
   in_group(app, "Model", [&] { add_names(app, flags->server); });
   in_group(app, "Listening and access", [&] { add_listening_flags(app, flags->server); });
   in_group(app, "Prompts and answers", [&] { add_text_flags(app, *flags); });

@@ -24,8 +24,8 @@ constexpr Field kFields[] = {
     {"--num-speculative-tokens", "num_speculative_tokens", "N",
      "Guesses of a request in one step, at most", false},
     {"--ngram-prompt-lookup-max", "prompt_lookup_max", "N",
-     "Longest suffix that ngram looks up; 5 without both", false},
-    {"--ngram-prompt-lookup-min", "prompt_lookup_min", "N", "The shortest", false},
+     "Longest suffix that ngram looks up; 5 where neither is given", false},
+    {"--ngram-prompt-lookup-min", "prompt_lookup_min", "N", "Shortest suffix that ngram looks up", false},
 };
 
 SpeculativeConfig parse_or_throw(const std::string& flag, const std::string& json) {

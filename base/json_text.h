@@ -1,5 +1,5 @@
 #pragma once
-// JSON as text, for the few who write a document that base/json.h reads.
+// JSON as text, for code that writes a document which base/json.h reads.
 
 #include <string>
 #include <string_view>

@@ -15,7 +15,7 @@ class Sink {
  public:
   static constexpr std::size_t kMaxBytes = 1024 * 1024;  // that wait to be written
 
-  // `missing` makes the line that stands for so many dropped ones. The descriptor stays open.
+  // `missing` makes the line that stands for that many dropped ones. The descriptor stays open.
   Sink(int descriptor, std::function<std::string(std::uint64_t lines)> missing);
   // Drops what has not been written yet; does not wait for a write that hangs.
   ~Sink();

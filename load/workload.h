@@ -15,8 +15,8 @@ struct WorkloadOptions {
   std::filesystem::path prompts = {};  // JSONL: {"messages": […]} or {"prompt": "…"}, optional
                                        // "max_tokens"; empty: synthetic
   std::string model = {};
-  int input_words =
-      64;  // synthetic: words after the shared prefix; the tokens realised are reported
+  // Synthetic: words after the shared prefix; the tokens realised are reported.
+  int input_words = 64;
   int shared_prefix_words = 0;  // synthetic: the same words first in every prompt
   int output_tokens = 64;       // max_tokens
   // Spread of synthetic lengths: log-normal with this standard deviation of the logarithm, on average

@@ -17,7 +17,7 @@ inline constexpr IntRange kLayers{1, 1 << 12};
 inline constexpr IntRange kExperts{1, 1 << 14};
 inline constexpr IntRange kTokens{1, 1 << 28};
 
-// `text` as a model of this architecture; `root`, which may be the same, has what is said beside it.
+// `text` as a model of this architecture; `root`, which may be the same, has the members beside it.
 ModelConfig parse_config_as(const Architecture& architecture, const Json& root, const Json& text,
                             const std::filesystem::path& file);
 

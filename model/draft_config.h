@@ -19,7 +19,7 @@ struct DraftConfig {
   bool norm_output = false;              // the next step goes on from the normed output
   bool norm_each_stream = false;         // before fc: "fc_norm"
   bool norm_streams = false;             // before fc, all together: "norm_before_fc"
-  std::vector<std::string> targets = {};  // architectures that it was made for; empty: not said
+  std::vector<std::string> targets = {};  // architectures that it was made for; empty: unknown
 };
 
 DraftConfig read_draft_config(const std::filesystem::path& draft_dir);

@@ -16,7 +16,7 @@ struct Url {
   // Throws Failure for anything else, among it user names, spaces and control characters.
   static Url parse(std::string_view text);
 
-  // The same server, and the path put behind this one's.
+  // The same server, with the path appended to this one's.
   Url with_path(std::string_view path) const;
   // What a Location header means here. Throws Failure.
   Url resolve(std::string_view location) const;

@@ -1,5 +1,5 @@
 #pragma once
-// The members of a chat request by name, for who writes one by hand.
+// The names of a chat request's members, for programs whose users write them by hand.
 
 #include <string_view>
 #include <vector>

@@ -28,7 +28,7 @@ bool want_schema(JsonReader& reader, JsonElement schema, std::string place, Gene
 // chat_template_kwargs says itself wins.
 void set_thinking(bool enabled, ChatCompletionRequest& chat);
 
-// Text goes on with what is there already, on a new line.
+// Text continues what is already there, on a new line.
 void add_text(std::optional<std::string>& to, std::string_view text);
 
 // The type of a block or item; false after a failure.

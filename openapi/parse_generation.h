@@ -39,7 +39,7 @@ bool asks_for_something(JsonElement element);
 bool read_raw_object(JsonReader& reader, JsonElement element, std::string& out);
 bool read_raw_array(JsonReader& reader, JsonElement element, std::string& out);
 
-inline constexpr std::int64_t kMaxLogprobs = 20;  // a start-up's memory is for so many
+inline constexpr std::int64_t kMaxLogprobs = 20;  // start-up plans memory for this many
 // From 0 to kMaxLogprobs.
 bool check_logprobs(JsonReader& reader, std::string_view name, std::optional<std::int64_t> count);
 

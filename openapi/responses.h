@@ -55,7 +55,7 @@ void append_response_part(std::string& out, const ResponseItem& item);
 void append_response_logprobs(std::string& out, const std::vector<TokenLogprob>& tokens);
 std::string deleted_response_json(std::string_view id);
 
-// What the model said, as the message that a later request finds in its conversation.
+// The model's output, as the message that a later request finds in its conversation.
 ChatMessage message_of(const std::vector<ResponseItem>& output);
 
 }  // namespace quire::openapi

@@ -90,8 +90,8 @@ utf8proc_category_t category(char32_t c) {
 }
 
 bool in(char32_t c, utf8proc_category_t first, utf8proc_category_t last) {
-  const auto is = category(c);
-  return first <= is && is <= last;
+  const auto own = category(c);
+  return first <= own && own <= last;
 }
 
 std::uint8_t class_bits(char32_t c) {

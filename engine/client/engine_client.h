@@ -35,7 +35,7 @@ class EngineClient {
     std::function<void(EngineId, const PrefixCacheReset&)> on_reset;
     // Whether an engine that has become ready may take requests. Empty: yes.
     std::function<Result<void>(const Ready&)> accept;
-    // Takes over a request of a lost engine of which nobody has seen anything yet. Empty: its
+    // Takes over a request of a lost engine of which no output was read yet. Empty: its
     // readers get an error.
     std::function<bool(AddRequest&, const std::shared_ptr<GenerationBuffer>&)> retry;
   };

@@ -258,7 +258,7 @@ class EngineGroup::Impl {
   Error overloaded() const {
     return {ErrorCode::overloaded,
             std::to_string(config_.scheduler.max_num_queued_reqs) +
-                " requests may wait, and too many do (--max-num-queued-reqs)",
+                " requests may wait, and that many do (--max-num-queued-reqs)",
             {}};
   }
 

@@ -72,12 +72,12 @@ std::vector<MemoryUseInfo> memory_infos(const EnginePlan& plan, const MemoryUses
   for (std::size_t i = 0; i < kNumMemoryPurposes; ++i) {
     const auto purpose = static_cast<MemoryPurpose>(i);
     const MemoryUse& planned = plan.uses[purpose];
-    const MemoryUse& is = allocated[purpose];
-    if (planned == MemoryUse{} && is == MemoryUse{}) continue;
+    const MemoryUse& actual = allocated[purpose];
+    if (planned == MemoryUse{} && actual == MemoryUse{}) continue;
     infos.push_back({.purpose = std::string(name_of(purpose)),
                      .planned_bytes = static_cast<std::int64_t>(planned.device),
-                     .allocated_bytes = static_cast<std::int64_t>(is.device),
-                     .pinned_bytes = static_cast<std::int64_t>(is.pinned)});
+                     .allocated_bytes = static_cast<std::int64_t>(actual.device),
+                     .pinned_bytes = static_cast<std::int64_t>(actual.pinned)});
   }
   if (plan.mapped_bytes > 0)
     infos.push_back({.purpose = "mapped_weights",

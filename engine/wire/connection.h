@@ -34,7 +34,7 @@ class Connection {
   std::chrono::steady_clock::time_point last_heard() const { return last_heard_; }
 
   // Takes what has arrived and appends whole frames. Error: the peer is none of ours, sent what no
-  // peer sends, or has gone; the connection is of no more use.
+  // peer sends, or has left; the connection is of no further use.
   Result<void> read(std::vector<std::string>& frames);
   // Sends what waits, as much as the socket takes.
   Result<void> write();

@@ -43,11 +43,11 @@ class Descriptor {
 };
 
 // Connecting may still be under way: the socket becomes writable when it has ended, and
-// connect_error() tells how.
+// connect_error() says how.
 Result<Descriptor> begin_connect(const SocketAddress& address);
 std::string connect_error(const Descriptor& socket);  // empty: none
 
-// A stale Unix socket that nobody listens at is replaced; anything else at its path is left alone.
+// A stale Unix socket without a listener is replaced; anything else at its path is left alone.
 Result<Descriptor> listen_at(const SocketAddress& address);
 Descriptor accept_from(const Descriptor& listener);  // empty: nobody waits
 std::uint16_t port_of(const Descriptor& listener);

@@ -68,8 +68,8 @@ class BraceFormatter {
   Evaluation& evaluation_;
   bool safe_;
   const Arguments& arguments_;
-  std::int64_t automatic_ =
-      0;  // next number of a field without one; -1 where fields are numbered by hand
+  // Next number of a field without one; -1 where fields are numbered by hand.
+  std::int64_t automatic_ = 0;
 };
 
 // name!conversion:specification

@@ -13,7 +13,7 @@ class TextSearch {
   static constexpr std::size_t npos = std::string_view::npos;
 
   explicit TextSearch(std::string_view part);
-  // Where the part first stands at or behind `from`.
+  // Where the part first occurs at or after `from`.
   std::size_t find(std::string_view text, std::size_t from = 0) const;
   std::size_t size() const { return part_.size(); }
 

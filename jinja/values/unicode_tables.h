@@ -1,5 +1,5 @@
 #pragma once
-// What Python's str knows beyond what utf8proc tells: Unicode 14's SpecialCasing and a few derived
+// What Python's str knows beyond what utf8proc offers: Unicode 14's SpecialCasing and a few derived
 // properties. Generated from Python's own tables; sorted.
 
 namespace quire::jinja::unicode {

@@ -1,5 +1,5 @@
 #pragma once
-// What a layer keeps between steps: said once, for the plan, and held against the pages that the
+// What a layer keeps between steps: stated once, for the plan, and checked against the pages that the
 // plan made before anything is written into them.
 
 #include <cstddef>

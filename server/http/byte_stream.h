@@ -22,7 +22,7 @@ class ByteStream {
   virtual awaitable<bool> write(std::string_view bytes) = 0;
   virtual awaitable<void> shut_down() = 0;  // says goodbye; reading may go on
   virtual std::uint64_t peer() = 0;         // who it is: the same for connections of one address
-  virtual bool peer_has_left() = 0;         // said goodbye, or gone; however much is still unread
+  virtual bool peer_has_left() = 0;         // has closed or vanished, however much is still unread
   virtual void break_off() = 0;             // ends the read and the write that are under way
 };
 

@@ -56,7 +56,7 @@ Reply error_reply(const Error& error) {
   const Row& row = row_of(error.code);
   // vLLM's one exception to the object.
   if (error.code == ErrorCode::unauthorized) {
-    return {.status = 401, .body = R"({"error":"Unauthorized"})", .error = "The key is none of this server's"};
+    return {.status = 401, .body = R"({"error":"Unauthorized"})", .error = "The key is not one of this server's"};
   }
   return {.status = row.status,
           .body = body_of(error, row),

@@ -31,7 +31,7 @@ std::optional<std::string> fault_of_transfer_encoding(const Head& head) {
 }  // namespace
 
 std::optional<std::string> fault_of_head(std::string_view raw, const Head& head) {
-  if (is_folded(raw)) return "A header field must not go on in a second line";
+  if (is_folded(raw)) return "A header field must not continue on a second line";
   const auto hosts = head.count(http::field::host);
   if (hosts > 1) return "The request has more than one Host header";
   if (hosts == 0 && head.version() >= 11) return "The request has no Host header";

@@ -1,6 +1,6 @@
 #pragma once
 // What a choice says, as the items of a response: a thought, a text or a call each, in the order in
-// which the model said them.
+// which the model wrote them.
 
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ class ResponseListener {
 
 class ResponseItems {
  public:
-  // The ids of items end in that of the request. No listener: nobody needs to know.
+  // The ids of items end in that of the request. No listener: no events are wanted.
   ResponseItems(std::string request_id, ResponseListener* listener)
       : request_id_(std::move(request_id)), listener_(listener) {}
 

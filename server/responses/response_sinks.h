@@ -18,7 +18,7 @@ struct ResponseRun {
   const TextDefaults& defaults;
   std::function<void(const openapi::ResponseObject&)> on_complete{};
 
-  // The choice has ended; `items` are all it said.
+  // The choice has ended; `items` are its whole output.
   void complete(const std::vector<Choice>& choices, const std::vector<openapi::ResponseItem>& items,
                 bool whole);
 };

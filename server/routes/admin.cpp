@@ -68,7 +68,7 @@ awaitable<void> post_sleep(Exchange& exchange, AppState&) {
 }
 
 awaitable<void> post_wake_up(Exchange& exchange, AppState&) {
-  co_await exchange.reply(refusal("This server never sleeps, so that nothing can be woken up"));
+  co_await exchange.reply(refusal("This server never sleeps, so there is nothing to wake up"));
 }
 
 // As in vLLM nothing is forgotten while a request holds blocks; here the reply says so.

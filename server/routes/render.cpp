@@ -59,7 +59,7 @@ void write_grammar(JsonWriter& json, const openapi::GenerationRequest& request) 
 // What /inference/v1/generate has no word for, since it knows of no thoughts and no calls.
 Result<void> check_expressible(const openapi::ChatCompletionRequest& chat) {
   const auto refuse = [](const std::string& name) {
-    return Error{ErrorCode::unsupported, name + " cannot be rendered: it is of chat alone", name};
+    return Error{ErrorCode::unsupported, name + " cannot be rendered: it belongs to chat alone", name};
   };
   const auto choice = chat.tool_choice.value_or(openapi::ToolChoice::automatic);
   if (choice == openapi::ToolChoice::required || choice == openapi::ToolChoice::named) {

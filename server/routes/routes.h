@@ -49,7 +49,7 @@ awaitable<void> with_body(Exchange& exchange, AppState& app,
 
 // Longer texts become tokens on the worker, so that probes and streams need not wait for them.
 constexpr std::size_t kLongText = 16 * 1024;
-// Far above any context: what is too long for the model may still be counted, or truncated.
+// Far above any context: a text too long for the model may still be counted or truncated.
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 40;
 std::int64_t prompt_limit(const openapi::GenerationRequest& request, const AppState& app);
 // By each name that the model is served under.

@@ -37,7 +37,7 @@ def numbers(quire):
 
 def names(quire):
     expect(says(quire, "plan", TINY, "--max-num-seq", "4"), "--max-num-seq: no such flag. Did you mean --max-num-seqs?")
-    expect(says(quire, "plan", TINY, "--max_num_seqs", "4", fails=False), "max_num_seqs")
+    expect(says(quire, "plan", TINY, "--max_num_seqs", "4", fails=False), "concurrency")
     expect(says(quire, "engine", TINY, "--lisen", "unix:/tmp/none"), "--listen")
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write("max_model_length = 5\n")
@@ -54,7 +54,7 @@ def models(quire):
         shutil.copy(GGUF, f"{one}/model.GGUF")
         shutil.copy(GGUF, f"{folder}/model")
         for path in (f"{one}/model.GGUF", f"{folder}/model", one):
-            expect(says(quire, "plan", path, fails=False), "KV")
+            expect(says(quire, "plan", path, fails=False), "kv cache")
         shutil.copy(GGUF, f"{one}/other.gguf")
         expect(says(quire, "plan", one), "holds several models; name one", "model.GGUF", "other.gguf")
         os.mkfifo(f"{folder}/pipe.gguf")

@@ -13,7 +13,7 @@ namespace quire {
 class ObjectReader {
  public:
   // The keys must outlive this. `only_calls`: a member that no call has breaks the object, and so
-  // does a call without arguments; for where nothing else tells calls from an answer in JSON.
+  // does a call without arguments; where nothing else distinguishes calls from an answer in JSON.
   ObjectReader(const ObjectKeys& keys, bool only_calls) : keys_(keys), only_calls_(only_calls) {}
 
   enum class Status : std::uint8_t { more, done, broken };

@@ -183,8 +183,8 @@ void add_special_tokens(Dict& tokens, const Json& config) {
 
 struct ChatTemplate::Parts {
   std::unique_ptr<jinja::TemplateTree> main;
-  std::unique_ptr<jinja::TemplateTree>
-      with_tools;  // where the model has another one for requests with tools
+  // Where the model has another one for requests with tools.
+  std::unique_ptr<jinja::TemplateTree> with_tools;
   Dict tokens;
   std::string source;
 

@@ -22,7 +22,7 @@ class PostProcessor {
 std::vector<TokenId> joined(const PostProcessor::Parts& parts);
 
 std::unique_ptr<PostProcessor> load_post_processor(const Json& field);
-// One or no token before and behind every text.
+// At most one token before and one after every text.
 std::unique_ptr<PostProcessor> make_ends(std::vector<TokenId> before, std::vector<TokenId> behind);
 
 }  // namespace quire

@@ -22,7 +22,7 @@ class WordPieceModel final : public TokenModel {
 
   Vocab vocab_;
   ByteTrie trie_;
-  ByteTrie::Node continuation_;  // behind the prefix of continuations; kNone: there are none
+  ByteTrie::Node continuation_;  // after the prefix of continuations; kNone: there are none
   std::optional<TokenId> unk_;
   std::size_t max_chars_;  // longer words are unknown
 };

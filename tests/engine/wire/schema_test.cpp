@@ -29,10 +29,10 @@ std::vector<std::string> missing_fields(const Message& message) {
   for (int i = 0; i < descriptor.field_count(); ++i) {
     const FieldDescriptor& field = *descriptor.field(i);
     if (field.real_containing_oneof() != nullptr && !reflection.HasField(message, &field)) continue;
-    const bool there = field.is_repeated() ? reflection.FieldSize(message, &field) > 0
-                                           : reflection.HasField(message, &field);
-    if (!there) missing.push_back(descriptor.name() + "." + field.name());
-    if (!there || field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    const bool is_set = field.is_repeated() ? reflection.FieldSize(message, &field) > 0
+                                            : reflection.HasField(message, &field);
+    if (!is_set) missing.push_back(descriptor.name() + "." + field.name());
+    if (!is_set || field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
     if (field.is_repeated()) {
       collect(reflection.GetRepeatedMessage(message, &field, 0));
     } else {
