@@ -8,6 +8,7 @@
 #include <ctime>
 #include <deque>
 
+#include "server/generation/choices.h"
 #include "server/metrics/choice_tracker.h"
 #include "server/routes/routes.h"
 
