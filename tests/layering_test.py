@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who may include whom: docs/architecture.md part 8, as a test. Prints every violation."""
+"""Who may include whom: docs/architecture.md part 7, as a test. Prints every violation."""
 import pathlib
 import re
 import sys
