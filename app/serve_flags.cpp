@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "app/backends.h"
+#include "app/config_text.h"
 #include "app/engine_flags.h"
 #include "app/exit_codes.h"
 #include "app/forgiving_args.h"
@@ -134,6 +135,9 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
   app.add_option("--metrics-api-key", server.metrics_api_keys,
                  "Key that /metrics asks for; several may be given");
   add_cors_flags(app, server.cors);
+  add_words(app, "--allowed-hosts", server.allowed_hosts,
+            "Names with a dot, beside this machine's, that a server on a loopback address without a key "
+            "answers to; * for all (none)");
   app.add_option("--max-body-bytes", server.limits.body_bytes, "Largest request body (32 MiB)")
       ->check(CLI::Range(std::size_t{1024}, std::size_t{1} << 40));
   app.add_option("--max-body-bytes-in-flight", server.limits.body_bytes_in_flight,
@@ -223,8 +227,9 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
 
 void add_names(CLI::App& app, ServerConfig& server) {
   app.add_option(
-      "--served-model-name", server.served_model_names,
-      "Names of the model in the API, of which replies use the first; default: the folder's");
+         "--served-model-name", server.served_model_names,
+         "Names of the model in the API, of which replies use the first; default: the folder's")
+      ->group("Model");
 }
 
 // A folder, or the one that a name stands for; it is fetched where it is not there.
@@ -295,6 +300,8 @@ void complete(ServeFlags& flags) {
 std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, int& exit_code) {
   CLI::App app("Serves a model folder over HTTP, as OpenAI's API has it.", "quire serve");
   app.set_config("--config", "", "TOML file of these flags, without the leading dashes");
+  bool print_config = false;
+  app.add_flag("--print-config", print_config, "Print these flags as such a file, and end");
   std::optional<ServeFlags> flags(std::in_place);
   add_engine_flags(app, flags->engine);
   app.remove_option(app.get_option("--served-model-name"));
@@ -304,6 +311,10 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
   in_group(app, "Process", [&] { add_process_flags(app, *flags); });
   try {
     flags->without_effect = parse_forgivingly(app, argc, argv);
+    if (print_config) {
+      std::cout << config_text(app);
+      return std::nullopt;
+    }
     complete(*flags);
     check_engine_flags(app, flags->engine);
     return flags;

@@ -67,7 +67,7 @@ bool read_token_ids(JsonReader& reader, JsonElement element, Completion& out) {
 
 constexpr std::array kMembers = {
     JsonMember<Completion>{"model", read_member<&Completion::model>},
-    JsonMember<Completion>{"request_id", read_member<&Completion::request_id>},
+    JsonMember<Completion>{"request_id", read_as<read_request_id>},
     JsonMember<Completion>{"token_ids", read_token_ids},
     JsonMember<Completion>{"sampling_params", read_sampling_params},
     JsonMember<Completion>{"stream", read_member<&Completion::stream>},

@@ -101,6 +101,12 @@ bool read_stream_options(JsonReader& reader, JsonElement element, GenerationRequ
   return read_members<StreamOptions>(reader, object, kMembers, out.stream_options.emplace());
 }
 
+bool read_request_id(JsonReader& reader, JsonElement element, GenerationRequest& out) {
+  if (!read(reader, element, out.request_id)) return false;
+  if (!out.request_id || out.request_id->size() <= kMaxRequestIdBytes) return true;
+  return reader.fail(fmt::format("has {} bytes, may have {}", out.request_id->size(), kMaxRequestIdBytes));
+}
+
 bool read_transfer_params(JsonReader& reader, JsonElement element, GenerationRequest& out) {
   return read_raw_object(reader, element, out.kv_transfer_params);
 }

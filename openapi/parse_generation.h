@@ -30,6 +30,8 @@ std::string_view member_of(const OutputGrammar& grammar);
 // White space is free where there is JSON.
 bool check_structured(JsonReader& reader, const GenerationRequest& request);
 
+// At most kMaxRequestIdBytes: each chunk of a stream repeats it.
+bool read_request_id(JsonReader& reader, JsonElement element, GenerationRequest& out);
 bool read_transfer_params(JsonReader& reader, JsonElement element, GenerationRequest& out);
 
 // False of null, false, 0, [], {} and "".
@@ -39,6 +41,7 @@ bool asks_for_something(JsonElement element);
 bool read_raw_object(JsonReader& reader, JsonElement element, std::string& out);
 bool read_raw_array(JsonReader& reader, JsonElement element, std::string& out);
 
+inline constexpr std::size_t kMaxRequestIdBytes = 256;
 inline constexpr std::int64_t kMaxLogprobs = 20;  // start-up plans memory for this many
 // From 0 to kMaxLogprobs.
 bool check_logprobs(JsonReader& reader, std::string_view name, std::optional<std::int64_t> count);
@@ -46,7 +49,7 @@ bool check_logprobs(JsonReader& reader, std::string_view name, std::optional<std
 template <class T>
 constexpr std::array kSharedMembers = {
     JsonMember<T>{"model", read_member<&GenerationRequest::model>},
-    JsonMember<T>{"request_id", read_member<&GenerationRequest::request_id>},
+    JsonMember<T>{"request_id", read_as<read_request_id>},
     JsonMember<T>{"stream", read_member<&GenerationRequest::stream>},
     JsonMember<T>{"stream_options", read_as<read_stream_options>},
     JsonMember<T>{"n", read_member<&GenerationRequest::n>},

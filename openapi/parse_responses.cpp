@@ -208,7 +208,7 @@ constexpr std::array kMembers = {
     JsonMember<Request>{"n", refuse},
     JsonMember<Request>{"response_format", refuse},
     // vLLM's.
-    JsonMember<Request>{"request_id", read_member<&Request::request_id>},
+    JsonMember<Request>{"request_id", read_as<read_request_id>},
     JsonMember<Request>{"top_k", read_member<&Request::top_k>},
     JsonMember<Request>{"min_p", read_member<&Request::min_p>},
     JsonMember<Request>{"repetition_penalty", read_member<&Request::repetition_penalty>},

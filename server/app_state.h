@@ -12,6 +12,7 @@
 #include "server/http/auth.h"
 #include "server/http/byte_budget.h"
 #include "server/http/fair_share.h"
+#include "server/http/host_guard.h"
 #include "server/metrics/metrics.h"
 #include "server/responses/response_store.h"
 #include "server/text_pipeline.h"
@@ -30,6 +31,7 @@ struct AppState {
   Auth auth{config.api_keys, config.named_keys};
   Auth metrics_auth{config.metrics_api_keys};
   Auth admin_auth{config.admin_api_keys};
+  HostGuard hosts{config.uds.empty() ? config.host : "", !auth.is_open(), config.allowed_hosts};
   FairShare shares{};  // of the room for sequences
   ByteBudget bodies{config.limits.body_bytes_in_flight};
   std::mutex submitting{};  // one request's choices at a time

@@ -45,6 +45,7 @@ struct ServerConfig {
   std::vector<std::string> admin_api_keys;      // of /debug and /reset_prefix_cache; empty: api_keys
   std::vector<NamedKey> named_keys;             // of --api-key-file
   CorsConfig cors;                              // closed
+  std::vector<std::string> allowed_hosts;       // see HostGuard; * for all
   bool access_log = false;                      // a line per request
   std::chrono::milliseconds shutdown_timeout{30'000};
   bool keep_after_engine_death = false;  // answer 503 for ever instead of ending

@@ -202,8 +202,17 @@ std::optional<Error> wrong_task(const Route& route, const AppState& app) {
   return std::nullopt;
 }
 
+Reply wrong_host(std::string_view host) {
+  constexpr std::size_t kMaxEcho = 200;
+  return plain_error_reply(
+      403, fmt::format("This server does not answer to the name {}: it listens on a loopback "
+                       "address and asks for no key. --allowed-hosts adds a name",
+                       host.substr(0, kMaxEcho)));
+}
+
 std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, AppState& app) {
   const HttpRequest& request = exchange.request();
+  if (!app.hosts.allows(request.host)) return wrong_host(request.host);
   if (exchange.probes_only() && !(route.needs & uncounted)) {
     return error_reply({ErrorCode::overloaded, "Too many connections (--max-connections)", {}});
   }

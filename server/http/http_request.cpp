@@ -64,6 +64,7 @@ HttpRequest request_of(const Parser& parser) {
   request.content_type = header(http::field::content_type);
   request.content_encoding = header(http::field::content_encoding);
   request.request_id = header("X-Request-Id");
+  request.host = header(http::field::host);
   request.origin = header(http::field::origin);
   request.traceparent = header("traceparent");
   request.version = message.version();

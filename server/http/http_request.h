@@ -29,6 +29,7 @@ struct HttpRequest {
   std::string content_type;
   std::string content_encoding;
   std::string request_id;  // X-Request-Id
+  std::string host;
   std::string origin;
   std::string traceparent;
   int version = 11;  // of HTTP, times ten

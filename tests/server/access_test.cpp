@@ -3,6 +3,7 @@
 #include <simdjson.h>
 #include <catch2/catch.hpp>
 
+#include "server/http/host_guard.h"
 #include "tests/support/http_client.h"
 #include "tests/support/test_server.h"
 
@@ -158,4 +159,37 @@ TEST_CASE("OPTIONS says the methods, HEAD has no body", "[server][access]") {
   std::string rest = client.receive_some();
   CHECK(rest.find("Content-Length: ") != std::string::npos);
   CHECK(rest.find("version\"") == std::string::npos);
+}
+
+TEST_CASE("a server on a loopback address without a key answers to its own names only",
+          "[server][access]") {
+  TestServerOptions options;
+  options.config.host = "127.0.0.1";
+  options.config.allowed_hosts = {"models.example"};
+  TestServer server(std::move(options));
+  const auto status = [&](const std::string& host) {
+    HttpClient client(server.port());
+    client.send("GET /v1/models HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n");
+    return client.receive().value().status;
+  };
+  for (const char* own : {"127.0.0.1", "127.0.0.1:8000", "[::1]:8000", "localhost:8000", "LocalHost",
+                          "quire.localhost", "192.168.1.5", "gpu-box:8000", "models.example:8000"}) {
+    INFO(own);
+    CHECK(status(own) == 200);
+  }
+  for (const char* other : {"rebound.example", "rebound.example:8000", "127.0.0.1.example",
+                            "localhost.example"}) {
+    INFO(other);
+    CHECK(status(other) == 403);
+  }
+}
+
+TEST_CASE("the names a server answers to are guarded only where nothing else does",
+          "[server][access]") {
+  CHECK_FALSE(HostGuard("127.0.0.1", false, {}).allows("rebound.example"));
+  CHECK_FALSE(HostGuard("localhost", false, {}).allows("rebound.example"));
+  CHECK_FALSE(HostGuard("::1", false, {}).allows("rebound.example"));
+  CHECK(HostGuard("127.0.0.1", true, {}).allows("rebound.example"));
+  CHECK(HostGuard("127.0.0.1", false, {"*"}).allows("rebound.example"));
+  CHECK(HostGuard("0.0.0.0", false, {}).allows("quire.default.svc.cluster.local"));
 }
