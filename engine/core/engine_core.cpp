@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/core/served_model.h"
-#include "engine/speculative/ngram_drafter.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -40,26 +39,12 @@ std::function<void(std::size_t)> loading_progress(const EnginePlan& plan,
   };
 }
 
-// As the scheduler counts: before a stop cuts what was accepted.
-void count_accepted(const BatchPlan& plan, const StepTokens& tokens,
-                    std::vector<DraftPosition>& positions) {
-  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
-    if (plan.rows[r].request->finish_reason) continue;  // aborted meanwhile
-    for (int i = 1; i <= plan.rows[r].num_drafts; ++i) {
-      const std::size_t at = r * static_cast<std::size_t>(tokens.width);
-      if (tokens.sampled[at + static_cast<std::size_t>(i)] < 0) break;
-      ++positions[static_cast<std::size_t>(i) - 1].accepted;
-    }
-  }
-}
-
 }  // namespace
 
 EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend backend,
                        const Progress& progress, std::function<void()> wake)
     : backend_(std::move(backend)),
-      max_drafts_(asked.speculative.num_speculative_tokens),
-      draft_positions_(static_cast<std::size_t>(max_drafts_)) {
+      drafting_(asked.speculative, asked.scheduler.max_num_seqs, !asked.deterministic) {
   const auto start = Clock::now();
   if (asked.deterministic && backend_.kind != DeviceKind::cpu) {
     throw Failure(
@@ -125,9 +110,12 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
 EngineCore::~EngineCore() = default;
 
 void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
+  // What a draft knows of a hit's last token may come from another next token. Where only the pace
+  // counts, a block computed again would cost more than that.
+  const bool drops_last = draft_ != nullptr && config.deterministic;
   KvCacheConfig cache = kv_cache_config(plan_.model->kv, config.scheduler.max_num_batched_tokens,
                                         config.cache.enable_prefix_caching && !plan_.layers.empty(),
-                                        draft_ != nullptr);
+                                        drops_last);
   cache.events = !config.kv_events.endpoint.empty();
   cache.event_seed = config.kv_events.hash_seed;
   if (cache.events)
@@ -156,13 +144,10 @@ void EngineCore::make_runtime(const EngineConfig& config, const PoolingConfig& p
       scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));
   // Arrivals between two steps wait too, however much room there is to run. 0 is no limit there.
   options.max_waiting_requests += options.max_num_seqs;
-  if (config.speculative.method == DraftMethod::ngram) {
-    drafter_ = std::make_unique<NgramDrafter>(config.speculative.prompt_lookup_min,
-                                              config.speculative.prompt_lookup_max);
-  }
   options.pooling = pooling.pools();
-  if (draft_ != nullptr) options.num_lookahead_tokens = max_drafts_;
-  if (backend_.device->is_host_memory() || max_drafts_ > 0) {
+  if (draft_ != nullptr)
+    options.num_lookahead_tokens = config.speculative.num_speculative_tokens;
+  if (backend_.device->is_host_memory() || drafting_.is_on()) {
     // The host computes: there is nothing to plan beside. Or drafts follow what the step drew.
     options.async = false;
     options.pipeline_depth = 1;
@@ -306,6 +291,7 @@ void EngineCore::launch(StepOutput& output) {
   }
   step_tokens_ = plan.num_tokens;
   step_requests_ = static_cast<int>(plan.rows.size());
+  drafting_.begin(plan);
   runner_->forward(plan);
   if (in_flight_.size() > 1 && runner_->needs_latest_tokens()) collect(output);
   runner_->sample();
@@ -316,16 +302,14 @@ void EngineCore::launch(StepOutput& output) {
 void EngineCore::collect(StepOutput& output) {
   const BatchPlan& plan = *in_flight_.front();
   in_flight_.erase(in_flight_.begin());
-  StepTokens tokens = plan.empty() ? StepTokens() : runner_->collect();
+  const StepTokens tokens = plan.empty() ? StepTokens() : runner_->collect();
   if (!plan.empty()) fail_undrawn();
-  if (max_drafts_ > 0) count_accepted(plan, tokens, draft_positions_);
-  // The scheduler takes drafts as they come; here they end where the request does.
-  const auto drafts = std::exchange(tokens.drafts, {});
-  const int width = std::exchange(tokens.draft_width, 0);
+  drafting_.settle(plan, tokens);
+  drafting_.propose(plan, tokens, *runner_);
   const StepResult& result = scheduler_->commit(plan, tokens);
   output.time = Clock::now();
   for (const RequestProgress& progress : result.requests) report(progress, result, output);
-  if (drafter_ != nullptr || width > 0) draft(result, drafts, width);
+  drafting_.give(result, *scheduler_);
 }
 
 void EngineCore::fail_undrawn() {
@@ -336,24 +320,9 @@ void EngineCore::fail_undrawn() {
                           {}});
 }
 
-// `proposed` [rows, width] are a draft model's; without one the drafter is asked.
-void EngineCore::draft(const StepResult& result, std::span<const TokenId> proposed, int width) {
-  for (const RequestProgress& progress : result.requests) {
-    if (progress.finish_reason) continue;
-    if (drafter_ != nullptr) {
-      drafter_->propose(*progress.request, max_drafts_, drafts_);
-    } else {
-      const auto row = proposed.subspan(static_cast<std::size_t>(progress.row * width),
-                                        static_cast<std::size_t>(width));
-      drafts_.assign(row.begin(), std::ranges::find(row, TokenId{-1}));
-    }
-    scheduler_->set_drafts(*progress.request, drafts_);
-  }
-}
-
 EngineStats EngineCore::stats() const {
   EngineStats stats = scheduler_->stats();
-  stats.draft_positions = draft_positions_;
+  drafting_.report(stats);
   stats.late_allocations = backend_.device->ledger().num_late();
   stats.step_tokens = step_tokens_;
   stats.step_requests = step_requests_;

@@ -10,6 +10,7 @@
 
 #include "base/ids.h"
 #include "engine/core/constraint_queue.h"
+#include "engine/core/drafting.h"
 #include "engine/core/engine_backend.h"
 #include "engine/core/engine_plan.h"
 #include "engine/core/handshake.h"
@@ -17,7 +18,6 @@
 #include "engine/kv_events/publisher.h"
 #include "engine/runner/model_runner.h"
 #include "engine/scheduler/scheduler.h"
-#include "engine/speculative/drafter.h"
 #include "engine/wire/messages.h"
 #include "model/pooler.h"
 
@@ -41,7 +41,7 @@ class EngineCore {
   // Sees each draft's logits; the configuration must have a draft model.
   void observe_drafts(DraftObserver observer) { runner_->observe_drafts(std::move(observer)); }
   // Instead of the configuration's, which must ask for drafts by prompt lookup.
-  void use_drafter(std::unique_ptr<Drafter> drafter) { drafter_ = std::move(drafter); }
+  void use_drafter(std::unique_ptr<Drafter> drafter) { drafting_.use(std::move(drafter)); }
   void observe_logits(LogitsObserver observer) { runner_->observe_logits(std::move(observer)); }
 
   // A request that cannot run is reported as ended by the next step, whatever is wrong with it.
@@ -72,7 +72,6 @@ class EngineCore {
   void launch(StepOutput& output);
   void collect(StepOutput& output);
   void fail_undrawn();
-  void draft(const StepResult& result, std::span<const TokenId> proposed, int width);
   void report(const RequestProgress& progress, const StepResult& result, StepOutput& output);
   void add_logprobs(const RequestProgress& progress, RequestOutput& output) const;
   void add_prompt_logprobs(const Request& request, RequestOutput& output) const;
@@ -89,15 +88,12 @@ class EngineCore {
   std::unique_ptr<KvEventPublisher> events_;  // null: nobody listens
   std::unique_ptr<KvCacheManager> kv_;
   std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<Drafter> drafter_;              // null: nobody drafts
+  Drafting drafting_;
   std::unique_ptr<ConstraintQueue> constraints_;  // null: requests with one are refused
 
   std::vector<const BatchPlan*> in_flight_;  // oldest first
   std::unordered_map<RequestId, Tracking> tracking_;
   std::vector<RequestOutput> refused_;
-  const int max_drafts_;
-  std::vector<TokenId> drafts_;  // of the request at hand
-  std::vector<DraftPosition> draft_positions_;
   int step_tokens_ = 0;
   int step_requests_ = 0;
   bool is_idle_ = false;

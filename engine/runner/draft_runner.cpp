@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/no_token.h"
+
 namespace quire {
 namespace {
 
@@ -84,13 +86,21 @@ TokenId DraftRunner::Line::token_at(int position) const {
   return at < known.size() ? known[at] : drawn[at - known.size()];
 }
 
+int DraftRunner::most_drafts(const Request& request, int num_known) const {
+  const std::int64_t most =
+      std::min<std::int64_t>(request.max_total_tokens(), limits_.max_model_len);
+  return static_cast<int>(std::clamp<std::int64_t>(most - num_known - 1, 0, limits_.max_drafts));
+}
+
 // Drafts that did not hold are left out: their hidden states are not the request's.
-void DraftRunner::read(const BatchPlan& plan, std::span<const TokenId> sampled, int width) {
+void DraftRunner::read(const BatchPlan& plan, std::span<const TokenId> sampled, int width,
+                       std::span<const int> wanted) {
   lines_.clear();
   order_.clear();
   int first = 0, last = -1;
-  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+  for (std::size_t r = 0; r < plan.rows.size(); first += plan.rows[r++].num_tokens) {
     const BatchRow& row = plan.rows[r];
+    if (wanted[r] < 0) continue;
     const auto drawn = sampled.subspan(r * static_cast<std::size_t>(width), width);
     const auto end = std::ranges::find(drawn, -1);
     const auto num_drawn = static_cast<int>(end - drawn.begin());
@@ -102,13 +112,9 @@ void DraftRunner::read(const BatchPlan& plan, std::span<const TokenId> sampled, 
               .first = first};
     last += line.count;
     line.last = last;
-    const std::int64_t most =
-        std::min<std::int64_t>(row.request->max_total_tokens(), limits_.max_model_len);
     if (num_drawn > 0)
-      line.num_wanted = static_cast<int>(
-          std::clamp<std::int64_t>(most - line.context() - 1, 0, limits_.max_drafts));
+      line.num_wanted = std::min(wanted[r], most_drafts(*row.request, line.context()));
     lines_.push_back(line);
-    first += row.num_tokens;
   }
   for (const Line& line : lines_)
     if (line.num_wanted > 0) order_.push_back(&line);
@@ -231,6 +237,8 @@ void DraftRunner::draw(int index, TensorView states, Workspace& workspace) {
                .seed = zeros(DType::u64),
                .position = zeros(DType::i64)},
               own.stream);
+  // On the CPU, where draft models run: from no numbers nothing is drawn. Token 0 will not hold.
+  std::ranges::replace(std::span(static_cast<std::int32_t*>(own_ids.data()), rows), kNoToken, 0);
   if (!target_ids.empty())
     ops_.gather_rows(out.reshape({rows, 1}), target_ids, own_ids, own.stream);
   if (observer_) show(out, shown);
@@ -256,10 +264,13 @@ void DraftRunner::show(TensorView drafts, std::span<const float> logits) {
 }
 
 std::span<const TokenId> DraftRunner::run(const BatchPlan& plan, std::span<const TokenId> sampled,
-                                          int width, TensorView final_norm, Workspace& workspace) {
+                                          int width, std::span<const int> wanted,
+                                          TensorView final_norm, Workspace& workspace) {
   const Workspace::Scope scope(workspace);
   const StreamRef stream = device_.stream();
-  read(plan, sampled, width);
+  read(plan, sampled, width, wanted);
+  proposals_.assign(plan.rows.size() * static_cast<std::size_t>(limits_.max_drafts), -1);
+  if (lines_.empty()) return proposals_;
   pack_.begin();
   add_first_pass();
   add_steps();
@@ -295,7 +306,6 @@ std::span<const TokenId> DraftRunner::run(const BatchPlan& plan, std::span<const
 
 std::span<const TokenId> DraftRunner::give() {
   const auto most = static_cast<std::size_t>(limits_.max_drafts);
-  proposals_.assign(lines_.size() * most, -1);
   if (order_.empty()) return proposals_;
   device_.copy(host_drafts_.data(), drafts_.data(), drafts_.bytes(), device_.stream());
   // on the CPU only: elsewhere the next plan needs these tokens

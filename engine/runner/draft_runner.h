@@ -37,9 +37,13 @@ class DraftRunner {
   std::span<const StreamTap> taps(int num_tokens);
 
   // The plan's step drew `sampled`, [rows, width] as in StepTokens, and gave `final_norm` [T, …].
-  // Gives [rows, max_drafts]; −1 pads, and fills rows that have nothing to propose for.
+  // wanted [rows]: drafts, at most; below 0 the row's tokens are not taken in either. Gives [rows,
+  // max_drafts]; −1 pads, and fills rows that have nothing to propose for.
   std::span<const TokenId> run(const BatchPlan& plan, std::span<const TokenId> sampled, int width,
-                               TensorView final_norm, Workspace& workspace);
+                               std::span<const int> wanted, TensorView final_norm,
+                               Workspace& workspace);
+  // What can be drafted for a request of which so many tokens are known.
+  int most_drafts(const Request& request, int num_known) const;
   void observe(DraftObserver observer) { observer_ = std::move(observer); }
 
  private:
@@ -62,7 +66,8 @@ class DraftRunner {
     int num_rows = 0, num_tokens = 0, max_query_len = 0, max_seq_len = 0;
   };
 
-  void read(const BatchPlan& plan, std::span<const TokenId> sampled, int width);
+  void read(const BatchPlan& plan, std::span<const TokenId> sampled, int width,
+            std::span<const int> wanted);
   Pass add_pass(int num_rows, int num_tokens);
   void fill_row(Pass& pass, int row, int token, const Line& line, int begin, int count);
   void add_first_pass();

@@ -253,13 +253,13 @@ StepTokens ModelRunner::collect() {
     }
     out += step.width;
   }
-  StepTokens result{.sampled = collected_tokens_, .width = step.width};
-  if (drafts_) {
-    result.drafts = drafts_->run(*step.plan, result.sampled, result.width,
-                                 hidden(step.plan->num_tokens), workspace_);
-    result.draft_width = options_.limits.max_drafts;
-  }
-  return result;
+  return {.sampled = collected_tokens_, .width = step.width};
+}
+
+std::span<const TokenId> ModelRunner::propose(std::span<const int> wanted) {
+  const BatchPlan& plan = *collected_->plan;
+  return drafts_->run(plan, collected_tokens_, collected_->width, wanted, hidden(plan.num_tokens),
+                      workspace_);
 }
 
 // Each draw was made as if the drafts before it were the output: it is, while they are what was
@@ -324,13 +324,18 @@ int ModelRunner::warm_up_eager(const std::vector<BlockId>& blocks) {
     collect();
     return num_prompt;
   }
-  request.append(collect().sampled[0]);
+  const auto finish = [&] {
+    const TokenId token = collect().sampled[0];
+    if (drafts_) propose({&limits.max_drafts, 1});
+    return token;
+  };
+  request.append(finish());
   plan.block_updates.clear();
   plan.rows[0] = {
       .request = &request, .num_computed = num_prompt, .num_tokens = 1, .samples = true};
   plan.num_tokens = 1;
   launch(plan);
-  collect();
+  finish();
   return num_prompt + 1 + limits.max_drafts;
 }
 

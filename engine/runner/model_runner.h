@@ -42,7 +42,7 @@ class ModelRunner {
  public:
   static constexpr int kMaxInFlight = 2;
 
-  // With a draft model collect() proposes as well; one step is under way at a time then.
+  // With a draft model one step is under way at a time.
   ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memory, const KvPlan& plan,
               const RunnerOptions& options, DraftModel* draft = nullptr);
 
@@ -67,6 +67,12 @@ class ModelRunner {
   }
   // Of the oldest step that was launched; valid until the next collect().
   StepTokens collect();
+  // The draft model's, behind what was collected last, [plan rows, limits.max_drafts]: see
+  // DraftRunner::run. Before the plan is committed; valid until the next call.
+  std::span<const TokenId> propose(std::span<const int> wanted);
+  int most_drafts(const Request& request, int num_known) const {
+    return drafts_->most_drafts(request, num_known);
+  }
   // Of the collected step: requests whose logits are no numbers. They must end.
   std::span<const RequestId> undrawn() const { return undrawn_; }
   // Log-probabilities of the collected step, by plan row; k is 0 when nobody asked.

@@ -32,6 +32,19 @@ CONFIGURATIONS = {
     "f32": (["--dtype", "float32"], 8, 1, False),
     "fp8 cache": (["--kv-cache-dtype", "fp8"], 8, 2, False),
 }
+# Drafts, as many as pay and always as many as can be: 8 requests at a time, twice. By model: who drafts, and the folder to serve
+# instead.
+DRAFTS = {
+    "quire-tiny": {
+        "ngram": ({"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1, "prompt_lookup_max": 3}, None),
+        "eagle": ({"method": "eagle", "model": "models/drafts/quire-tiny-eagle", "num_speculative_tokens": 3}, None),
+        "eagle3": ({"method": "eagle3", "model": "models/drafts/quire-tiny-eagle3", "num_speculative_tokens": 3}, None),
+    },
+    "quire-tiny-hybrid": {
+        "ngram": ({"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1, "prompt_lookup_max": 3}, None),
+        "mtp": ({"method": "mtp", "num_speculative_tokens": 3}, "models/drafts/quire-tiny-hybrid-mtp"),
+    },
+}
 
 
 def free_port():
@@ -114,8 +127,17 @@ def tiny_pool(quire, model, lines):
     return longest, blocks + blocks // 4
 
 
+def configurations_of(model):
+    """All of CONFIGURATIONS, and the model's drafts in their form, with the folder to serve."""
+    rows = {name: (model, *row) for name, row in CONFIGURATIONS.items()}
+    for name, (config, folder) in DRAFTS.get(pathlib.Path(model).name, {}).items():
+        for more, flags in (("", []), (", fixed", ["--deterministic", "--device", "cpu"])):
+            rows[name + more] = (folder or model, ["--speculative-config", json.dumps(config), *flags], 8, 2, False)
+    return rows
+
+
 def evaluate(quire, model, lines, name):
-    flags, parallel, rounds, preempts = CONFIGURATIONS[name]
+    model, flags, parallel, rounds, preempts = configurations_of(model)[name]
     if preempts:
         longest, blocks = tiny_pool(quire, model, lines)
         flags = [f.replace("POOL", str(blocks)).replace("LENGTH", str(longest)) for f in flags]
@@ -146,8 +168,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("quire")
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--configurations", default=",".join(n.replace(",", ";") for n in CONFIGURATIONS),
-                        help="names of the rows, comma separated (a comma within a name as ;)")
+    parser.add_argument("--configurations", help="names of the rows, comma separated (a comma within a name as ;); without it all")
     parser.add_argument("--lines", type=int, default=0, help="only so many lines of each set")
     options = parser.parse_args()
     failed = False
@@ -155,8 +176,11 @@ def main():
         lines = [json.loads(l) for l in (pathlib.Path(model) / "eval.jsonl").read_text().splitlines()]
         lines = lines[:options.lines] if options.lines else lines
         print(f"\n{model}\n{'configuration':<22}{'same':>10}{'must':>10}{'right':>9}{'hit tok':>10}{'preempt':>9}", flush=True)
-        for name in options.configurations.split(","):
-            failed |= evaluate(options.quire, model, lines, name.replace(";", ","))
+        known = configurations_of(model)
+        asked = [n.replace(";", ",") for n in options.configurations.split(",")] if options.configurations else known
+        for name in asked:
+            if name in known:
+                failed |= evaluate(options.quire, model, lines, name)
     sys.exit(1 if failed else 0)
 
 

@@ -36,6 +36,7 @@ EngineConfig config_of(const std::string& model) {
   config.model.max_model_len = 2048;
   config.cache.kv_cache_memory_bytes = std::int64_t{256} << 20;
   config.scheduler.max_num_seqs = 8;
+  config.deterministic = true;  // always as many drafts as can be
   return config;
 }
 

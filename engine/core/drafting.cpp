@@ -1,0 +1,130 @@
+#include "engine/core/drafting.h"
+
+#include <algorithm>
+
+#include "engine/speculative/ngram_drafter.h"
+
+namespace quire {
+namespace {
+
+using PerfClock = std::chrono::steady_clock;
+
+double seconds_since(PerfClock::time_point start) {
+  return std::chrono::duration<double>(PerfClock::now() - start).count();
+}
+
+// Its prompt is computed, and it had no more than a token and its drafts.
+bool is_decode(const BatchRow& row) {
+  return row.samples && !row.is_new && row.num_tokens == 1 + row.num_drafts;
+}
+
+// Of the drafts that the row had.
+int num_held(const BatchRow& row, std::span<const TokenId> sampled) {
+  const auto drawn = sampled.first(1 + static_cast<std::size_t>(row.num_drafts));
+  const auto end = std::ranges::find(drawn, TokenId{-1});
+  return std::max(static_cast<int>(end - drawn.begin()) - 1, 0);
+}
+
+}  // namespace
+
+Drafting::Drafting(const SpeculativeConfig& config, int max_num_seqs, bool adapts)
+    : max_drafts_(config.num_speculative_tokens),
+      has_model_(config.uses_draft_model()),
+      pacer_({.max_num_seqs = max_num_seqs,
+              .max_drafts = config.num_speculative_tokens,
+              .adaptive = adapts,
+              .has_model = config.uses_draft_model()}),
+      positions_(static_cast<std::size_t>(max_drafts_)) {
+  if (config.method == DraftMethod::ngram)
+    drafter_ = std::make_unique<NgramDrafter>(config.prompt_lookup_min, config.prompt_lookup_max);
+}
+
+void Drafting::begin(const BatchPlan& plan) {
+  if (!is_on()) return;
+  for (const BatchRow& row : plan.rows)
+    if (row.is_new) pacer_.start(row.slot, static_cast<int>(plan.rows.size()));
+  begun_ = PerfClock::now();
+}
+
+// Counted as the scheduler does: before a stop cuts what was accepted.
+void Drafting::settle(const BatchPlan& plan, const StepTokens& tokens) {
+  if (!is_on() || plan.empty()) return;
+  const double seconds = seconds_since(begun_);
+  const auto width = static_cast<std::size_t>(tokens.width);
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    const BatchRow& row = plan.rows[r];
+    if (row.num_drafts == 0 || row.request->finish_reason) continue;  // aborted meanwhile
+    const int held = num_held(row, tokens.sampled.subspan(r * width, width));
+    pacer_.settle(row.slot, row.num_drafts, held);
+    for (int i = 0; i < held; ++i) ++positions_[static_cast<std::size_t>(i)].accepted;
+  }
+  if (std::ranges::all_of(plan.rows, is_decode)) pacer_.costs().add_step(plan.num_tokens, seconds);
+}
+
+void Drafting::choose() {
+  wanted_.resize(rows_.size());
+  pacer_.choose(rows_, wanted_);
+}
+
+void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner) {
+  proposed_ = {};
+  if (!has_model_ || plan.empty()) return;
+  rows_.clear();
+  const auto width = static_cast<std::size_t>(tokens.width);
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    const BatchRow& row = plan.rows[r];
+    const int drawn = 1 + num_held(row, tokens.sampled.subspan(r * width, width));
+    const int known = row.num_computed + row.num_tokens - row.num_drafts + drawn;
+    rows_.push_back({.slot = row.slot,
+                     .most = row.samples ? runner.most_drafts(*row.request, known) : 0,
+                     .in_prefill = !row.samples});
+  }
+  choose();
+  const auto start = PerfClock::now();
+  proposed_ = runner.propose(wanted_);
+  int num_rows = 0, most = 0;
+  bool is_steady = true;
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    if (wanted_[r] < 0) continue;
+    ++num_rows;
+    most = std::max(most, wanted_[r]);
+    is_steady = is_steady && is_decode(plan.rows[r]);
+  }
+  if (is_steady && most > 0) pacer_.costs().add_drafting(num_rows, most, seconds_since(start));
+}
+
+// Guesses first: who has none needs no share of the step.
+void Drafting::propose_on_host(const StepResult& result) {
+  rows_.clear();
+  guesses_.resize(std::max(guesses_.size(), result.requests.size()));
+  for (const RequestProgress& progress : result.requests) {
+    const Request& request = *progress.request;
+    if (progress.finish_reason || request.slot < 0) continue;
+    std::vector<TokenId>& guess = guesses_[rows_.size()];
+    drafter_->propose(request, max_drafts_, guess);
+    rows_.push_back({.slot = request.slot, .most = static_cast<int>(guess.size())});
+  }
+  choose();
+}
+
+void Drafting::give(const StepResult& result, Scheduler& scheduler) {
+  if (!is_on()) return;
+  if (!has_model_) propose_on_host(result);
+  std::size_t row = 0;
+  for (const RequestProgress& progress : result.requests) {
+    if (progress.finish_reason || (!has_model_ && progress.request->slot < 0)) continue;
+    if (!has_model_) {
+      drafts_ = guesses_[row];
+      drafts_.resize(static_cast<std::size_t>(std::max(wanted_[row++], 0)));
+    } else {
+      const auto most = static_cast<std::size_t>(max_drafts_);
+      const auto own = proposed_.subspan(static_cast<std::size_t>(progress.row) * most, most);
+      drafts_.assign(own.begin(), std::ranges::find(own, TokenId{-1}));
+    }
+    scheduler.set_drafts(*progress.request, drafts_);
+  }
+}
+
+void Drafting::report(EngineStats& stats) const { stats.draft_positions = positions_; }
+
+}  // namespace quire

@@ -1,0 +1,52 @@
+#pragma once
+// Drafts between two steps: how many each request gets, who proposes them, what held, and what all
+// that took. On the engine's thread, in this order: begin() before a step runs, settle() when it
+// ran, propose() of a model before its commit, give() after.
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/config.h"
+#include "engine/runner/model_runner.h"
+#include "engine/scheduler/scheduler.h"
+#include "engine/speculative/draft_pacer.h"
+#include "engine/speculative/drafter.h"
+
+namespace quire {
+
+class Drafting {
+ public:
+  // Without `adapts` every request gets as many drafts as there can be.
+  Drafting(const SpeculativeConfig& config, int max_num_seqs, bool adapts);
+
+  bool is_on() const { return max_drafts_ > 0; }
+  void use(std::unique_ptr<Drafter> drafter) { drafter_ = std::move(drafter); }
+
+  void begin(const BatchPlan& plan);
+  void settle(const BatchPlan& plan, const StepTokens& tokens);
+  void propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner);
+  void give(const StepResult& result, Scheduler& scheduler);
+
+  void report(EngineStats& stats) const;
+
+ private:
+  void choose();
+  void propose_on_host(const StepResult& result);
+
+  const int max_drafts_;
+  const bool has_model_;
+  std::unique_ptr<Drafter> drafter_;  // null: a model proposes
+  DraftPacer pacer_;
+  std::chrono::steady_clock::time_point begun_;
+
+  std::vector<PacedRow> rows_;  // of the plan, or of the requests that the host drafts for
+  std::vector<int> wanted_;
+  std::span<const TokenId> proposed_;          // [plan rows, max_drafts]
+  std::vector<TokenId> drafts_;                // of one request
+  std::vector<std::vector<TokenId>> guesses_;  // of the host, by request
+  std::vector<DraftPosition> positions_;
+};
+
+}  // namespace quire

@@ -1,0 +1,263 @@
+#include "engine/speculative/draft_pacer.h"
+
+#include <algorithm>
+
+namespace quire {
+namespace {
+
+constexpr int kFirstPatience = 128, kLongestPatience = 2048;  // steps
+constexpr int kRest = 16;  // steps that somebody left out stays so, whatever seems to pay
+constexpr int kTrialSteps = 3, kFirstTrialSteps = 8, kFewDrafts = 2;
+constexpr int kOtherEvery = 128;  // steps: what other numbers of drafts take must stay known
+constexpr double kLittle = 0.02;  // of a step
+constexpr double kWorth = 1.02;   // of the pace without drafts: less is not worth it
+
+}  // namespace
+
+DraftPacer::DraftPacer(const DraftPacerOptions& options)
+    : options_(options),
+      costs_(options.max_drafts),
+      slots_(static_cast<std::size_t>(options.max_num_seqs)),
+      held_(static_cast<std::size_t>(options.max_drafts)),
+      asked_(static_cast<std::size_t>(options.max_drafts)) {
+  for (auto& rates : rates_) rates.resize(static_cast<std::size_t>(options.max_drafts));
+  for (Slot& slot : slots_) slot.rates.resize(static_cast<std::size_t>(options.max_drafts));
+  trial_.patience = first_trial_.patience = kFirstPatience;
+}
+
+// A model has to take in a prompt before it can be asked, so whether it will be is decided here, by
+// what requests have been like.
+void DraftPacer::start(int slot_index, int num_running) {
+  Slot& slot = slots_[static_cast<std::size_t>(slot_index)];
+  std::ranges::fill(slot.rates, Rate());
+  slot = {.rates = std::move(slot.rates), .trial = {.patience = kFirstPatience}};
+  if (!options_.adaptive || !options_.has_model) return;
+  std::ranges::fill(held_, 0.0);
+  std::ranges::fill(asked_, 0.0);
+  const int rows = std::max(num_running, 1);
+  for (int i = 0; i < rows; ++i) count(slot, options_.max_drafts);
+  if (look(rows).best > 0) return;
+  if (first_trial_.is_due()) {
+    first_trial_.restart();
+    slot.trial.left = kFirstTrialSteps;
+    return;
+  }
+  slot.is_out = true;
+  slot.is_whole = false;
+}
+
+// The latest count most: of a request some 25, of all some hundred.
+void DraftPacer::settle(int slot_index, int num_drafts, int num_held) {
+  Slot& slot = slots_[static_cast<std::size_t>(slot_index)];
+  const auto add = [](Rate& rate, bool holds, double memory) {
+    rate.held = rate.held * memory + (holds ? 1 : 0);
+    rate.tried = rate.tried * memory + 1;
+  };
+  for (int place = 0; place < std::min(num_held + 1, num_drafts); ++place) {
+    const auto at = static_cast<std::size_t>(place);
+    add(slot.rates[at], place < num_held, 0.96);
+    add(rates_[slot.is_whole][at], place < num_held, 0.99);
+  }
+}
+
+// Of this request's drafts, and as long as there are few, of everybody's.
+double DraftPacer::rate(const Slot& slot, int place) const {
+  constexpr double kHope = 0.8, kHopes = 2, kOthers = 6;
+  const Rate& all = rates_[slot.is_whole][static_cast<std::size_t>(place)];
+  const Rate& own = slot.rates[static_cast<std::size_t>(place)];
+  const double expected = (all.held + kHopes * kHope) / (all.tried + kHopes);
+  return (own.held + kOthers * expected) / (own.tried + kOthers);
+}
+
+void DraftPacer::count(const Slot& slot, int most) const {
+  double holds = 1;
+  for (int place = 0; place < most; ++place) {
+    holds *= rate(slot, place);
+    held_[static_cast<std::size_t>(place)] += holds;
+    asked_[static_cast<std::size_t>(place)] += 1;
+  }
+}
+
+// As if all rows had the same number of drafts.
+DraftPacer::Outlook DraftPacer::look(int num_rows) const {
+  Outlook outlook;
+  const double plain = costs_.step(num_rows);
+  if (plain <= 0) return {.best = options_.max_drafts};  // nothing is known yet
+  outlook.pace = num_rows / plain;
+  double tokens = num_rows, computed = num_rows;
+  for (int drafts = 1; drafts <= options_.max_drafts; ++drafts) {
+    const auto at = static_cast<std::size_t>(drafts) - 1;
+    if (asked_[at] <= 0) break;
+    tokens += held_[at];
+    computed += asked_[at];
+    const auto drafted = static_cast<int>(asked_[0]);
+    const double verify = costs_.step(static_cast<int>(computed));
+    const double model = options_.has_model ? costs_.drafting(drafted, drafts) : 0;
+    if (drafts == 1 || tokens / (verify + model) > outlook.pace) {
+      outlook.token = std::max(verify - plain, 0.0) / (computed - num_rows);
+      outlook.first = options_.has_model ? costs_.drafting(drafted, 1) / drafted : 0;
+      outlook.further =
+          drafts > 1 ? std::max(model / drafted - outlook.first, 0.0) / (drafts - 1) : 0;
+    }
+    if (tokens / (verify + model) > outlook.pace) {
+      outlook.pace = tokens / (verify + model);
+      outlook.best = drafts;
+    }
+  }
+  return outlook;
+}
+
+DraftPacer::Outlook DraftPacer::look_at(std::span<const PacedRow> rows) const {
+  std::ranges::fill(held_, 0.0);
+  std::ranges::fill(asked_, 0.0);
+  int num_rows = 0;
+  for (const PacedRow& row : rows) {
+    if (row.in_prefill) continue;
+    ++num_rows;
+    count(slots_[static_cast<std::size_t>(row.slot)], row.most);
+  }
+  return num_rows > 0 ? look(num_rows) : Outlook();
+}
+
+// A draft is worth its tokens, and costs the time in which the step makes others.
+int DraftPacer::best_for(const Slot& slot, int most, const Outlook& outlook) const {
+  int best = 0;
+  double holds = 1, gain = 0, best_gain = 0;
+  for (int drafts = 1; drafts <= most; ++drafts) {
+    holds *= rate(slot, drafts - 1);
+    const double model = drafts == 1 ? outlook.first : outlook.further;
+    gain += holds - outlook.pace * (outlook.token + model);
+    if (gain > best_gain) best = drafts, best_gain = gain;
+  }
+  return best;
+}
+
+// The best number for each row. False: all together they would not pay, and nobody gets any.
+bool DraftPacer::find_best(std::span<const PacedRow> rows, std::span<int> best) const {
+  const Outlook outlook = look_at(rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Slot& slot = slots_[static_cast<std::size_t>(rows[i].slot)];
+    best[i] = rows[i].in_prefill ? 0
+              : rows.size() == 1 ? std::min(outlook.best, rows[i].most)
+                                 : best_for(slot, rows[i].most, outlook);
+  }
+  if (pays(rows, best)) return true;
+  // What one more token takes holds near the number that is best for all.
+  for (int& one : best) one = std::min(one, outlook.best);
+  if (outlook.best > 0 && pays(rows, best)) return true;
+  std::ranges::fill(best, 0);
+  return false;
+}
+
+bool DraftPacer::pays(std::span<const PacedRow> rows, std::span<const int> drafts) const {
+  double tokens = 0;
+  int computed = 0, num_rows = 0, num_drafting = 0, most = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].in_prefill) continue;
+    const Slot& slot = slots_[static_cast<std::size_t>(rows[i].slot)];
+    double holds = 1;
+    for (int place = 0; place < drafts[i]; ++place) tokens += holds *= rate(slot, place);
+    tokens += 1;
+    computed += 1 + drafts[i];
+    ++num_rows;
+    num_drafting += drafts[i] > 0;
+    most = std::max(most, drafts[i]);
+  }
+  if (num_drafting == 0) return false;
+  const double plain = costs_.step(num_rows);
+  const double model = options_.has_model ? costs_.drafting(num_drafting, most) : 0;
+  return plain <= 0 || tokens * plain > kWorth * num_rows * (costs_.step(computed) + model);
+}
+
+// Whether to try now what does not seem to pay: seldom, and ever more seldom; by turns with few
+// drafts and with all.
+bool DraftPacer::Trial::begins() {
+  if (left > 0) {
+    --left;
+    return true;
+  }
+  ++waited;
+  if (!is_due()) return false;
+  restart();
+  left = kTrialSteps - 1;
+  with_few = !with_few;
+  return true;
+}
+
+void DraftPacer::Trial::restart() {
+  patience = std::min(2 * patience, kLongestPatience);
+  waited = 0;
+}
+
+int DraftPacer::Trial::drafts(int most) const {
+  return with_few ? std::min(most, kFewDrafts) : most;
+}
+
+// While drafts pay, steps with another number now and then: none, as many as can be, one more.
+std::optional<int> DraftPacer::other_number(int best) {
+  if (++since_other_ < kOtherEvery) return {};
+  if (since_other_ == kOtherEvery + kTrialSteps) {
+    since_other_ = 0;
+    other_ = (other_ + 1) % 3;
+    return {};
+  }
+  return other_ == 0 ? 0 : other_ == 1 ? options_.max_drafts : best + 1;
+}
+
+int DraftPacer::draft(Slot& slot, int drafts) {
+  slot.rested = 0;
+  slot.is_out = false;
+  return drafts;
+}
+
+int DraftPacer::leave_out(Slot& slot) {
+  if (!options_.has_model) return 0;
+  if (slot.is_whole) std::ranges::fill(slot.rates, Rate());  // they are of what it was
+  slot.is_out = true;
+  slot.is_whole = false;
+  return kLeaveOut;
+}
+
+// `all_pay`: drafts do, for most of those that run, so that it is this one's fault if its do not.
+int DraftPacer::decide(Slot& slot, int best, int most, bool all_pay) {
+  if (slot.trial.left > 0 || (best == 0 && all_pay && most > 0))
+    if (slot.trial.begins()) return draft(slot, slot.trial.drafts(most));
+  if (best == 0 || (slot.is_out && ++slot.rested < kRest)) return leave_out(slot);
+  return draft(slot, best);
+}
+
+void DraftPacer::choose(std::span<const PacedRow> rows, std::span<int> wanted) {
+  const auto slot_of = [&](std::size_t i) -> Slot& {
+    return slots_[static_cast<std::size_t>(rows[i].slot)];
+  };
+  if (!options_.adaptive) {
+    for (std::size_t i = 0; i < rows.size(); ++i) wanted[i] = rows[i].in_prefill ? 0 : rows[i].most;
+    return;
+  }
+  const bool all_pay = find_best(rows, wanted);
+  const auto num_rows = static_cast<int>(rows.size());
+  const double model = costs_.drafting(num_rows, 1);
+  const bool is_little = model > 0 && model < kLittle * costs_.step(num_rows);
+  ++first_trial_.waited;
+  since_unpaid_ = all_pay ? since_unpaid_ + 1 : 0;
+  if (since_unpaid_ == kFirstPatience) trial_.patience = first_trial_.patience = kFirstPatience;
+  const bool all_try = !all_pay && asked_[0] > 0 && trial_.begins();
+  const auto other =
+      all_pay ? other_number(*std::ranges::max_element(wanted)) : std::optional<int>();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    Slot& slot = slot_of(i);
+    const int most = rows[i].most;
+    if (rows[i].in_prefill)
+      wanted[i] = slot.is_out ? kLeaveOut : 0;
+    else if (other && !slot.is_out)
+      wanted[i] = std::min(*other, most);
+    else if (all_try)
+      wanted[i] = draft(slot, trial_.drafts(most));
+    else if (wanted[i] == 0 && is_little)
+      wanted[i] = draft(slot, 0);
+    else
+      wanted[i] = decide(slot, wanted[i], most, all_pay);
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,106 @@
+#pragma once
+// How many drafts each request gets: as many as bring more tokens a second than they cost, by what
+// was accepted of this request's drafts and by what steps of this size take; none where none pay.
+// What it decides changes when tokens come, never which. Engine thread only; after construction
+// nothing is allocated.
+//
+// A draft model that leaves a request out has no keys and values of its tokens from then on. It can
+// take it up again later: what it proposes then is worse, and is counted apart.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/speculative/draft_costs.h"
+
+namespace quire {
+
+struct DraftPacerOptions {
+  int max_num_seqs = 0;  // slots
+  int max_drafts = 0;
+  bool adaptive = true;    // else as many as there can be
+  bool has_model = false;  // drafts cost passes of a model
+};
+
+// A request that the step's end leaves in its slot.
+struct PacedRow {
+  std::int32_t slot = 0;
+  int most = 0;             // drafts that it can have
+  bool in_prefill = false;  // it draws nothing yet
+};
+
+class DraftPacer {
+ public:
+  static constexpr int kLeaveOut = -1;
+
+  explicit DraftPacer(const DraftPacerOptions& options);
+
+  // A request begins in this slot; so many run now.
+  void start(int slot, int num_running);
+  // It had drafts to verify, and so many of them held.
+  void settle(int slot, int num_drafts, int num_held);
+  DraftCosts& costs() { return costs_; }
+
+  // wanted[i]: drafts for rows[i]; 0: the model takes its tokens in and proposes nothing;
+  // kLeaveOut: not even that.
+  void choose(std::span<const PacedRow> rows, std::span<int> wanted);
+
+ private:
+  // Of drafts at one place behind the settled tokens, once those before held.
+  struct Rate {
+    double held = 0, tried = 0;
+  };
+  // When what does not seem to pay is tried all the same.
+  struct Trial {
+    int patience = 0;  // steps from one to the next
+    int waited = 0;    // of them
+    int left = 0;      // steps that it still takes
+    bool with_few = false;
+    bool begins();
+    bool is_due() const { return waited >= patience; }
+    void restart();
+    int drafts(int most) const;
+  };
+  struct Slot {
+    std::vector<Rate> rates;
+    Trial trial;
+    int rested = 0;        // steps left out, though drafts seemed to pay
+    bool is_out = false;   // left out
+    bool is_whole = true;  // the model has all of its tokens
+  };
+  // What all of this step's rows together are worth, by the number of drafts of each.
+  struct Outlook {
+    int best = 0;        // drafts
+    double pace = 0;     // tokens a second at best
+    double token = 0;    // seconds of one more token to verify
+    double first = 0;    // seconds of a model's first draft for a row
+    double further = 0;  // of each further one
+  };
+
+  double rate(const Slot& slot, int place) const;
+  void count(const Slot& slot, int most) const;
+  Outlook look(int num_rows) const;
+  Outlook look_at(std::span<const PacedRow> rows) const;
+  int best_for(const Slot& slot, int most, const Outlook& outlook) const;
+  bool find_best(std::span<const PacedRow> rows, std::span<int> best) const;
+  bool pays(std::span<const PacedRow> rows, std::span<const int> drafts) const;
+  std::optional<int> other_number(int best);
+  static int draft(Slot& slot, int drafts);
+  int leave_out(Slot& slot);
+  int decide(Slot& slot, int best, int most, bool all_pay);
+
+  const DraftPacerOptions options_;
+  DraftCosts costs_;
+  std::array<std::vector<Rate>, 2> rates_;  // of all requests, by Slot::is_whole
+  std::vector<Slot> slots_;
+  mutable std::vector<double> held_, asked_;  // by place: drafts expected to hold, and rows
+  Trial trial_;                               // of everybody
+  Trial first_trial_;                         // of requests from their start
+  int since_unpaid_ = 0;                      // steps, since drafts did not pay
+  int since_other_ = 0;  // steps, since one had another number of drafts than seemed best
+  int other_ = 0;        // which is next
+};
+
+}  // namespace quire

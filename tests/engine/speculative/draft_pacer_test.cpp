@@ -1,0 +1,198 @@
+// The pacer against machines whose costs and acceptance are known: it finds the best number of
+// drafts, none where none pay, and notices a change.
+
+#include "engine/speculative/draft_pacer.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <random>
+
+namespace quire {
+namespace {
+
+// Times of a machine, in seconds.
+struct Machine {
+  double fixed = 1, token = 0;      // of a step
+  double pass = 0, pass_token = 0;  // of a draft model's
+  double step(int tokens) const { return fixed + token * tokens; }
+  double drafting(int rows, int drafts) const { return drafts * (pass + pass_token * rows); }
+};
+
+struct Run {
+  double tokens = 0, seconds = 0;
+  std::vector<int> choices;  // by number of drafts
+  double pace() const { return tokens / seconds; }
+};
+
+class Simulation {
+ public:
+  Simulation(const DraftPacerOptions& options, Machine machine)
+      : machine(machine), options_(options), pacer_(options) {}
+
+  // So many requests decode for so many steps; acceptance by request.
+  Run run(int rows, int steps, const std::function<double(int)>& acceptance, bool start = true) {
+    Run run;
+    run.choices.resize(static_cast<std::size_t>(options_.max_drafts) + 1);
+    if (start) {
+      for (int i = 0; i < rows; ++i) pacer_.start(i, rows);
+      drafts_.assign(static_cast<std::size_t>(rows), 0);
+    }
+    for (int i = 0; i < steps; ++i) step(rows, acceptance, run);
+    return run;
+  }
+
+  Machine machine;
+
+ private:
+  void step(int rows, const std::function<double(int)>& acceptance, Run& run) {
+    int tokens = 0;
+    for (const int drafts : drafts_) tokens += 1 + drafts;
+    const double verify = machine.step(tokens) * noise();
+    pacer_.costs().add_step(tokens, verify);
+    run.seconds += verify;
+    std::vector<PacedRow> paced;
+    for (int i = 0; i < rows; ++i) {
+      const int drafts = drafts_[static_cast<std::size_t>(i)];
+      int held = 0;
+      while (held < drafts && uniform() < acceptance(i)) ++held;
+      if (drafts > 0) pacer_.settle(i, drafts, held);
+      run.tokens += 1 + held;
+      paced.push_back({.slot = i, .most = options_.max_drafts});
+    }
+    std::vector<int> wanted(static_cast<std::size_t>(rows));
+    pacer_.choose(paced, wanted);
+    int passes = 0, drafted = 0;
+    for (int& one : wanted) {
+      if (options_.has_model && one >= 0) ++drafted;
+      one = std::max(one, 0);
+      passes = std::max(passes, one);
+      ++run.choices[static_cast<std::size_t>(one)];
+    }
+    if (drafted > 0) {
+      const double took = machine.drafting(drafted, std::max(passes, 1)) * noise();
+      if (passes > 0) pacer_.costs().add_drafting(drafted, passes, took);
+      run.seconds += took;
+    }
+    drafts_ = wanted;
+  }
+  double uniform() { return std::uniform_real_distribution<double>()(random_); }
+  double noise() { return 0.9 + 0.2 * uniform() + (uniform() < 0.02 ? 2 : 0); }
+
+  const DraftPacerOptions options_;
+  DraftPacer pacer_;
+  std::vector<int> drafts_;
+  std::mt19937 random_{3};
+};
+
+DraftPacerOptions with_model(int drafts) {
+  return {.max_num_seqs = 64, .max_drafts = drafts, .has_model = true};
+}
+
+// Tokens a second with always so many drafts.
+double pace_of(const Machine& machine, int rows, int drafts, double acceptance) {
+  double tokens = 1, holds = 1;
+  for (int i = 0; i < drafts; ++i) tokens += holds *= acceptance;
+  return rows * tokens / (machine.step(rows * (1 + drafts)) + machine.drafting(rows, drafts));
+}
+
+double best_pace(const Machine& machine, int rows, int most, double acceptance) {
+  double best = 0;
+  for (int drafts = 0; drafts <= most; ++drafts)
+    best = std::max(best, pace_of(machine, rows, drafts, acceptance));
+  return best;
+}
+
+constexpr double kNoise = 1.04;  // mean of the simulation's
+
+TEST_CASE("the pace comes near that of the best number of drafts", "[speculative]") {
+  const Machine machines[] = {
+      {.fixed = 1, .token = 0.01, .pass = 0.05},  // waits for memory
+      {.fixed = 1, .token = 0.2, .pass = 0.2},    // computes
+      {.fixed = 0.1, .token = 1, .pass = 0.3},    // nothing to win
+      {.fixed = 1, .token = 0.02, .pass = 0.02, .pass_token = 0.02},
+  };
+  for (const Machine& machine : machines) {
+    for (const int rows : {1, 8, 48}) {
+      for (const double acceptance : {0.02, 0.4, 0.7, 0.95}) {
+        INFO(machine.token << " a token, " << rows << " rows, " << acceptance << " held");
+        Simulation simulation(with_model(5), machine);
+        simulation.run(rows, 300, [&](int) { return acceptance; });
+        const Run run = simulation.run(
+            rows, 3000, [&](int) { return acceptance; }, false);
+        std::string choices;
+        for (const int one : run.choices) choices += std::to_string(one) + " ";
+        INFO(choices);
+        CHECK(run.pace() * kNoise > 0.85 * best_pace(machine, rows, 5, acceptance));
+        CHECK(run.pace() * kNoise > 0.96 * pace_of(machine, rows, 0, acceptance));
+      }
+    }
+  }
+}
+
+TEST_CASE("each request gets what its own drafts are worth", "[speculative]") {
+  Simulation simulation(with_model(4), {.fixed = 1, .token = 0.05, .pass = 0.1});
+  const auto acceptance = [](int row) { return row % 2 == 0 ? 0.95 : 0.02; };
+  simulation.run(8, 200, acceptance);
+  const Run run = simulation.run(8, 1000, acceptance, false);
+  CHECK(run.choices[4] > 3000);
+  CHECK(run.choices[0] > 3500);
+}
+
+TEST_CASE("drafts that begin to hold are noticed, and those that no longer do", "[speculative]") {
+  for (const bool model : {false, true}) {
+    DraftPacerOptions options = with_model(4);
+    options.has_model = model;
+    Simulation simulation(options, {.fixed = 1, .token = 0.3, .pass = model ? 0.1 : 0});
+    simulation.run(1, 400, [](int) { return 0.9; });
+    const Run bad = simulation.run(
+        1, 1000, [](int) { return 0.0; }, false);
+    CHECK(bad.choices[0] > 880);
+    simulation.run(
+        1, 6000, [](int) { return 0.95; }, false);
+    const Run good = simulation.run(
+        1, 1000, [](int) { return 0.95; }, false);
+    CHECK(good.choices[0] < 100);
+  }
+}
+
+TEST_CASE("new requests are drafted for again when they fit", "[speculative]") {
+  Simulation simulation(with_model(4), {.fixed = 1, .token = 0.1, .pass = 0.1});
+  for (int i = 0; i < 60; ++i) simulation.run(1, 30, [](int) { return 0.0; });
+  const Run off = simulation.run(1, 100, [](int) { return 0.0; });
+  CHECK(off.choices[0] > 80);
+  Run last;
+  for (int i = 0; i < 500; ++i) last = simulation.run(1, 30, [](int) { return 0.95; });
+  CHECK(last.choices[0] < 10);
+}
+
+TEST_CASE("a fixed number is kept to", "[speculative]") {
+  DraftPacerOptions options = with_model(3);
+  options.adaptive = false;
+  Simulation simulation(options, {.fixed = 0.1, .token = 1, .pass = 1});
+  CHECK(simulation.run(4, 100, [](int) { return 0.0; }).choices[3] == 400);
+}
+
+TEST_CASE("a size that never ran is guessed from its neighbours", "[speculative]") {
+  CostCurve curve;
+  CHECK(curve.at(3) == 0);
+  curve.add(4, 2);
+  CHECK(curve.at(2) == 2);
+  CHECK(curve.at(100) == 2);
+  curve.add(8, 4);
+  CHECK(curve.at(6) == Approx(3));
+  for (int i = 0; i < 3; ++i) curve.add(4, 1);
+  CHECK(curve.at(4) == 1);
+  for (int i = 0; i < 2; ++i) curve.add(4, 1000);  // something else kept the machine busy
+  CHECK(curve.at(4) == 1);
+
+  DraftCosts costs(4);
+  costs.add_drafting(1, 2, 2);
+  CHECK(costs.drafting(1, 1) == Approx(1));
+  CHECK(costs.drafting(1, 4) == Approx(4));
+  costs.add_drafting(1, 4, 3);
+  CHECK(costs.drafting(1, 3) == Approx(2.5));
+}
+
+}  // namespace
+}  // namespace quire
