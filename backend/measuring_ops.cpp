@@ -1,9 +1,11 @@
 #include "backend/measuring_ops.h"
 
+#include "backend/encoder_ops.h"
+
 namespace quire {
 namespace {
 
-class MeasuringOps final : public Ops {
+class MeasuringOps final : public Ops, public EncoderOps {
  public:
   explicit MeasuringOps(const OpsTraits& backend) : backend_(backend) {}
 
@@ -45,6 +47,10 @@ class MeasuringOps final : public Ops {
   void selective_scan(const ScanArgs&, StreamRef) override {}
   void gated_rms_norm(TensorView, TensorView, TensorView, TensorView, float, bool,
                       StreamRef) override {}
+
+  void layer_norm(TensorView, TensorView, TensorView, TensorView, float, StreamRef) override {}
+  void gelu(TensorView, StreamRef) override {}
+  void encoder_attention(const EncoderAttentionArgs&, StreamRef) override {}
 
   void copy_blocks(TensorView, TensorView, TensorView, StreamRef) override {}
   void zero_blocks(TensorView, TensorView, StreamRef) override {}

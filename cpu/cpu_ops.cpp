@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "cpu/cpu_encoder.h"
 #include "cpu/kernel_choice.h"
 #include "cpu/operators.h"
 
@@ -9,7 +10,8 @@ namespace quire {
 
 CpuOps::CpuOps(const CpuOptions& options)
     : context_{.pool = ThreadPool(options.threads > 0 ? options.threads : available_cores()),
-               .kernels = choose_kernels(options.best_isa)} {}
+               .kernels = choose_kernels(options.best_isa)},
+      encoder_kernels_(cpu::choose_encoder_kernels(options.best_isa)) {}
 
 std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options) {
   return std::make_unique<CpuOps>(options);
@@ -89,6 +91,14 @@ void CpuOps::quantized_linear(TensorView out, TensorView x, const Weight& weight
   cpu::quantized_linear(context_, out, x, weight, bias);
 }
 void CpuOps::mla_attention(const MlaArgs& args, StreamRef) { cpu::mla_attention(context_, args); }
+void CpuOps::layer_norm(TensorView out, TensorView x, TensorView weight, TensorView bias, float eps,
+                        StreamRef) {
+  cpu::layer_norm(context_, encoder_kernels_, out, x, weight, bias, eps);
+}
+void CpuOps::gelu(TensorView x, StreamRef) { cpu::gelu(context_, encoder_kernels_, x); }
+void CpuOps::encoder_attention(const EncoderAttentionArgs& args, StreamRef) {
+  cpu::encoder_attention(context_, encoder_kernels_, args);
+}
 void CpuOps::moe_route(const MoeRouteArgs& args, StreamRef) { cpu::moe_route(context_, args); }
 void CpuOps::moe_experts(const MoeExpertsArgs& args, StreamRef) {
   cpu::moe_experts(context_, args);

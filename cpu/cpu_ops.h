@@ -2,13 +2,15 @@
 // Ops on CPU threads: a table of the operators in cpu/operators.h, which check shapes, cut the work
 // into rows and call this machine's kernels.
 
+#include "backend/encoder_ops.h"
 #include "backend/ops.h"
 #include "cpu/context.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/kernels/encoder_kernels.h"
 
 namespace quire {
 
-class CpuOps : public Ops {
+class CpuOps : public Ops, public EncoderOps {
  public:
   explicit CpuOps(const CpuOptions& options);
 
@@ -58,6 +60,10 @@ class CpuOps : public Ops {
   void selective_scan(const ScanArgs& args, StreamRef stream) override;
   void gated_rms_norm(TensorView out, TensorView x, TensorView gate, TensorView weight, float eps,
                       bool norm_first, StreamRef stream) override;
+  void layer_norm(TensorView out, TensorView x, TensorView weight, TensorView bias, float eps,
+                  StreamRef stream) override;
+  void gelu(TensorView x, StreamRef stream) override;
+  void encoder_attention(const EncoderAttentionArgs& args, StreamRef stream) override;
   void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream) override;
   void zero_blocks(TensorView pages, TensorView ids, StreamRef stream) override;
   void write_block_tables(std::span<const TableGroup> groups, const TableWrites& writes,
@@ -69,6 +75,7 @@ class CpuOps : public Ops {
 
  private:
   cpu::Context context_;
+  const cpu::EncoderKernels& encoder_kernels_;
 };
 
 }  // namespace quire

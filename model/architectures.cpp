@@ -1,6 +1,7 @@
 #include "model/architectures.h"
 
 #include "model/arch/architectures.h"
+#include "model/arch/encoders.h"
 #include "model/config_parts.h"
 
 namespace quire {
@@ -48,6 +49,12 @@ constexpr Architecture kArchitectures[] = {
     {"LlamaForSequenceClassification", parse_sliding, make_llama, {}, kScores},
     {"Qwen2ForSequenceClassification", parse_qwen2, make_llama, {}, kScores},
     {"Qwen3ForSequenceClassification", parse_qwen3, make_llama, {}, kScores},
+    {"BertModel", parse_encoder_family, make_bert, {}, kEmbeds},
+    {"RobertaModel", parse_encoder_family, make_bert, {}, kEmbeds},
+    {"XLMRobertaModel", parse_encoder_family, make_bert, {}, kEmbeds},
+    {"BertForSequenceClassification", parse_encoder_family, make_bert, {}, kScores},
+    {"RobertaForSequenceClassification", parse_encoder_family, make_bert, {}, kScores},
+    {"XLMRobertaForSequenceClassification", parse_encoder_family, make_bert, {}, kScores},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "gguf/archive.h"
 #include "model/architectures.h"
 #include "model/config_parts.h"
+#include "model/encoder.h"
 #include "model/gguf/config.h"
 
 namespace quire {
@@ -40,12 +41,13 @@ DType parse_dtype(const Json& text, const Json& root) {
   return DType::bf16;
 }
 
-Activation parse_activation(const Json& text) {
+Activation parse_activation(const Json& text, bool exact_gelu) {
   const std::string name =
       text.text({"hidden_activation", "mlp_hidden_act", "hidden_act"}).value_or("silu");
   if (name == "silu" || name == "swish") return Activation::silu;
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::gelu_tanh;
   if (name == "relu2") return Activation::relu2;
+  if (name == "gelu" && exact_gelu) return Activation::gelu_tanh;  // EncoderConfig::exact_gelu
   text.fail_at("hidden_act", "\"" + name + "\" is not supported (silu, gelu_pytorch_tanh, relu2)",
                ErrorCode::unsupported);
 }
@@ -70,7 +72,7 @@ void parse_common(ModelConfig& config, const ConfigDefaults& defaults, const Jso
   config.rms_norm_eps =
       text.number({"rms_norm_eps", "layer_norm_epsilon", "norm_eps", "layer_norm_eps"}).value_or(1e-6);
   if (!(config.rms_norm_eps >= 0)) text.fail_at("rms_norm_eps", "must not be negative");
-  config.activation = parse_activation(text);
+  config.activation = parse_activation(text, is_encoder(config));
   config.attention_bias = text.boolean({"attention_bias"}).value_or(false);
   config.mlp_bias = text.boolean({"mlp_bias"}).value_or(false);
   config.bos_token_id = text.integer({"bos_token_id"}, kTokenIds);

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "model/architectures.h"
+#include "model/encoder.h"
 
 namespace quire {
 
@@ -128,7 +129,7 @@ PoolingConfig find_pooling(const fs::path& model_dir, const ModelConfig& config,
     return {};
   }
   PoolingConfig pooling{.task = task_of(options, config, published),
-                        .type = PoolingType::last,
+                        .type = is_encoder(config) ? PoolingType::cls : PoolingType::last,
                         .is_matryoshka = options.is_matryoshka,
                         .matryoshka_dimensions = options.matryoshka_dimensions,
                         .classifier_tokens = options.classifier_tokens,

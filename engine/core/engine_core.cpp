@@ -71,6 +71,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   const OpsTraits& traits = backend_.ops->traits();
   model_ = load_model(model_config, config.model.path, *backend_.device, traits, load);
   load.progress = {};
+  encoder_ = dynamic_cast<EncoderModel*>(model_.get());
   if (served.pooling.pools()) {
     pooler_ = std::make_unique<Pooler>(served.pooling, model_config, config.model.path,
                                        config.model.load_format);
@@ -208,7 +209,13 @@ Result<void> EngineCore::admit(AddRequest& request) {
                          : "this model generates: it has no vectors to give",
                  {}};
   }
-  if (request.pooling) request.sampling.max_tokens = 1;  // which never comes
+  int second_text = 0;
+  if (request.pooling) {
+    request.sampling.max_tokens = 1;  // which never comes
+    second_text = request.pooling->second_segment;
+    if (second_text < 0 || std::cmp_greater(second_text, request.prompt.size()))
+      return Error{ErrorCode::invalid_argument, "second_segment must lie in the prompt", {}};
+  }
   const std::optional<ConstraintSpec> constraint = request.sampling.constraint;
   if (constraint && constraints_ == nullptr) {
     return Error{ErrorCode::unsupported, "this engine has no structured output", {}};
@@ -225,6 +232,7 @@ Result<void> EngineCore::admit(AddRequest& request) {
   init.position_offset = model_->position_offset(static_cast<int>(request.prompt.size()));
   init.prompt = std::move(request.prompt);
   if (auto added = scheduler_->add(std::move(init)); !added) return added;
+  if (second_text > 0 && encoder_ != nullptr) second_texts_[request.id] = second_text;
   if (constraint) constraints_->add(request.id, *constraint);
   return {};
 }
@@ -232,6 +240,7 @@ Result<void> EngineCore::admit(AddRequest& request) {
 void EngineCore::abort(RequestId id) {
   scheduler_->abort(id);
   runner_->take_prompt_logprobs(id);
+  second_texts_.erase(id);
   if (constraints_ != nullptr) constraints_->cancel(id);
   tracking_.erase(id);
 }
@@ -292,11 +301,25 @@ void EngineCore::launch(StepOutput& output) {
   step_tokens_ = plan.num_tokens;
   step_requests_ = static_cast<int>(plan.rows.size());
   drafting_.begin(plan);
+  if (encoder_ != nullptr) tell_texts_apart(plan);
   runner_->forward(plan);
   if (in_flight_.size() > 1 && runner_->needs_latest_tokens()) collect(output);
   runner_->sample();
   for (const RowFailure& failure : runner_->failures())
     scheduler_->fail(failure.request, failure.error);
+}
+
+// An encoder's prompt is one step.
+void EngineCore::tell_texts_apart(const BatchPlan& plan) {
+  token_types_.clear();
+  for (const BatchRow& row : plan.rows) {
+    const auto found = second_texts_.find(row.request->id());
+    const int first = found == second_texts_.end() ? row.num_tokens : found->second;
+    token_types_.insert(token_types_.end(), static_cast<std::size_t>(first), 0);
+    token_types_.insert(token_types_.end(), static_cast<std::size_t>(row.num_tokens - first), 1);
+    if (found != second_texts_.end()) second_texts_.erase(found);
+  }
+  encoder_->set_token_types(token_types_);
 }
 
 void EngineCore::collect(StepOutput& output) {

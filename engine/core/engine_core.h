@@ -19,6 +19,7 @@
 #include "engine/runner/model_runner.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/wire/messages.h"
+#include "model/encoder.h"
 #include "model/pooler.h"
 
 namespace quire {
@@ -70,6 +71,7 @@ class EngineCore {
   Result<void> admit(AddRequest& request);
   void take_compiled();
   void launch(StepOutput& output);
+  void tell_texts_apart(const BatchPlan& plan);
   void collect(StepOutput& output);
   void fail_undrawn();
   void report(const RequestProgress& progress, const StepResult& result, StepOutput& output);
@@ -80,6 +82,9 @@ class EngineCore {
   std::unique_ptr<Model> model_;
   std::unique_ptr<DraftModel> draft_;  // null: none
   std::unique_ptr<Pooler> pooler_;     // null: it generates
+  EncoderModel* encoder_ = nullptr;    // model_, where it is one
+  std::unordered_map<RequestId, int> second_texts_;  // of its requests: where the second one begins
+  std::vector<std::int32_t> token_types_;            // of a step
   DType dtype_ = DType::bf16;
   EnginePlan plan_;
   Ready ready_;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "model/encoder.h"
+
 namespace quire {
 namespace {
 
@@ -46,7 +48,10 @@ ServedModel read_served_model(const EngineConfig& asked) {
   const int most = served.pooling.max_tokens;
   if (most > 0 && most < served.model.max_position_embeddings && asked.model.max_model_len == 0)
     served.config.model.max_model_len = most;
-  if (served.pooling.type != PoolingType::last)
+  if (is_encoder(served.model) && asked.device == DeviceKind::cuda)
+    refuse("--device", "cuda: " + served.model.architecture +
+                           " runs with --device cpu only: attention that looks ahead is there alone");
+  if (is_encoder(served.model) || served.pooling.type != PoolingType::last)
     compute_whole_prompts(served);
   return served;
 }

@@ -168,7 +168,8 @@ bool KvCacheManager::allocate_slowly(Request& request, const SlotDemand& demand)
   Sequence& sequence = sequence_of(request);
   const PrefixHit& hit = demand.hit == nullptr ? no_hit_ : *demand.hit;
   any_new_ = false;
-  const bool fresh = !sequence.tables.front().admitted;
+  // An encoder keeps nothing: then there are no tables.
+  const bool fresh = !sequence.tables.empty() && !sequence.tables.front().admitted;
   if (fresh && (!hit.empty() || demand.num_external > 0)) {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       groups_[g]->attach(sequence.tables[g], hit.blocks[g], need.num_settled);

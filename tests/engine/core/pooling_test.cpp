@@ -1,6 +1,7 @@
-// A pooling model through the engine: vectors as tests/model/pooling_reference.py computed them,
+// Pooling models through the engine: vectors as tests/model/pooling_reference.py computed them,
 // whatever the chunks and the cache.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -15,9 +16,9 @@ namespace {
 
 constexpr const char* kFolder = "tests/data/pooling/qwen3-embedding";
 
-EngineConfig pooling_config() {
+EngineConfig pooling_config(const std::string& folder = kFolder) {
   EngineConfig config;
-  config.model.path = kFolder;
+  config.model.path = folder;
   config.device = DeviceKind::cpu;
   config.cpu_threads = 1;
   config.cache.num_gpu_blocks_override = 40;
@@ -31,9 +32,8 @@ struct Expected {
   std::vector<double> embedding, mean;
 };
 
-std::vector<Expected> expected() {
-  const JsonDocument document =
-      JsonDocument::read(std::string(kFolder) + "/expected.json", 1 << 20);
+std::vector<Expected> expected(const std::string& folder = kFolder) {
+  const JsonDocument document = JsonDocument::read(folder + "/expected.json", 1 << 20);
   std::vector<Expected> all;
   for (const Json one : document.object().at("texts").items()) {
     all.push_back({one.integers({"ids"}, {0, 1000}), *one.numbers({"embedding"}),
@@ -112,6 +112,87 @@ TEST_CASE("the mean of hidden states wants a prompt in one step", "[engine][pool
   CHECK(!served.notes.empty());
   SteppedEngine engine(config);
   for (const Expected& one : expected()) check_equal(engine.finish(pooled(one.ids)).pooled, one.mean);
+}
+
+namespace {
+
+constexpr const char* kBert = "tests/data/pooling/bert";
+constexpr const char* kXlmRoberta = "tests/data/pooling/xlm-roberta";
+
+// An encoder has no cache to choose the size of.
+EngineConfig encoder_config(const std::string& folder) {
+  EngineConfig config = pooling_config(folder);
+  config.cache.num_gpu_blocks_override.reset();
+  return config;
+}
+
+// Pairs and their logits, where the second text begins behind the ids of the first.
+void check_scores(SteppedEngine& engine, const std::string& folder, TokenId separator,
+                  int separators) {
+  const JsonDocument document = JsonDocument::read(folder + "/expected.json", 1 << 20);
+  std::vector<RequestId> ids;
+  std::vector<double> wanted;
+  for (const Json one : document.object().at("pairs").items()) {
+    AddRequest request = pooled(one.integers({"ids"}, {0, 1000}));
+    const auto end = std::find(request.prompt.begin(), request.prompt.end(), separator);
+    request.pooling->second_segment =
+        static_cast<int>(end - request.prompt.begin()) + separators;
+    ids.push_back(engine.add(std::move(request)));
+    wanted.push_back(*one.number({"logit"}));
+  }
+  engine.run();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    REQUIRE(engine.outputs[ids[i]].pooled.size() == 1);
+    CHECK(engine.outputs[ids[i]].pooled[0] == Approx(wanted[i]).margin(1e-4));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an encoder has no cache, and each prompt is one step", "[engine][pooling]") {
+  for (const std::string folder : {kBert, kXlmRoberta}) {
+    SteppedEngine engine(encoder_config(folder));
+    const Ready& ready = engine.core.ready();
+    CHECK(ready.groups.empty());
+    CHECK(ready.kv_cache_size_tokens == 0);
+    CHECK(ready.max_model_len == 128);
+    CHECK(std::ranges::none_of(ready.memory, [](const MemoryUseInfo& use) {
+      return use.purpose == "kv_cache" && use.allocated_bytes > 0;
+    }));
+    CHECK(ready.pooling.task == PoolingTask::score);
+    CHECK(ready.pooling.size == 1);
+  }
+}
+
+TEST_CASE("a cross-encoder rates pairs of texts", "[engine][pooling]") {
+  SteppedEngine bert(encoder_config(kBert)), roberta(encoder_config(kXlmRoberta));
+  check_scores(bert, kBert, 3, 1);
+  check_scores(roberta, kXlmRoberta, 2, 2);
+}
+
+TEST_CASE("encoders embed by their first token or the mean", "[engine][pooling]") {
+  for (const std::string folder : {kBert, kXlmRoberta}) {
+    for (const bool mean : {false, true}) {
+      EngineConfig config = encoder_config(folder);
+      config.model.pooling.convert = ConvertKind::embed;
+      if (mean) config.model.pooling.type = PoolingType::mean;
+      SteppedEngine engine(config);
+      std::vector<RequestId> ids;
+      const auto all = expected(folder);
+      for (const Expected& one : all) ids.push_back(engine.add(pooled(one.ids)));
+      engine.run();
+      for (std::size_t i = 0; i < all.size(); ++i)
+        check_equal(engine.outputs[ids[i]].pooled, mean ? all[i].mean : all[i].embedding);
+    }
+  }
+}
+
+TEST_CASE("two tokens of the vocabulary can be the classes", "[engine][pooling]") {
+  EngineConfig config = pooling_config();
+  config.model.pooling.classifier_tokens = {"n", "y"};
+  SteppedEngine engine(config);
+  CHECK(engine.core.ready().pooling.size == 1);
+  check_scores(engine, kFolder, 0, 0);
 }
 
 TEST_CASE("who asks the wrong model is refused", "[engine][pooling]") {
