@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backend/group_weights.h"
@@ -22,5 +23,9 @@ struct CodeRow {
 // Writes row `row` of a matrix whose tiles begin at `tiles`, whatever was there. Several threads may
 // write rows of one tile. False where a scale or minimum is no finite float16.
 bool pack_row(const GroupFormat& format, const CodeRow& from, std::int64_t row, std::byte* tiles);
+
+// The numbers that row `row` stands for, all its columns.
+void unpack_row(const GroupFormat& format, const std::byte* tiles, std::int64_t row,
+                std::span<float> out);
 
 }  // namespace quire

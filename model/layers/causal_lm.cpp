@@ -24,12 +24,16 @@ std::string head_name(const Weights& weights, const HeadNames& names) {
   return weights.has(inner + ".weight") ? inner : names.lm_head;
 }
 
-// A tied head is the embedding's table, but for one that stays packed: rows are looked up in a
-// plain one.
+// A tied head that stays packed is the embedding's table too.
+bool is_packed_table(const Weights& weights, const ModelConfig& config, const std::string& embedding) {
+  return config.tie_word_embeddings && weights.groups_of(embedding + ".weight").has_value();
+}
+
+// A tied head is the embedding's plain table, but for one that stays packed.
 Linear make_head(Weights& weights, const ModelConfig& config, const std::string& embedding,
                  const HeadNames& names) {
   const bool tied = config.tie_word_embeddings;
-  if (tied && !weights.groups_of(embedding + ".weight")) return {};
+  if (tied && !is_packed_table(weights, config, embedding)) return {};
   const std::string name = tied ? embedding : head_name(weights, names);
   return Linear(weights, {{name, config.vocab_size}}, config.hidden_size, false, LinearUse::head);
 }
@@ -52,8 +56,11 @@ CausalLm::CausalLm(ModelSource source, std::string root, const HeadNames& names,
       ops_(source.ops),
       max_model_len_(source.max_model_len),
       rope_(make_rope(*weights_, config_, max_model_len_)),
-      embedding_(weights_->load(root_ + names.embedding + ".weight",
-                                {config_.vocab_size, config_.hidden_size})),
+      looks_up_in_head_(is_packed_table(*weights_, config_, root_ + names.embedding)),
+      embedding_(looks_up_in_head_
+                     ? TensorView()
+                     : weights_->load(root_ + names.embedding + ".weight",
+                                      {config_.vocab_size, config_.hidden_size})),
       norm_(*weights_, root_ + names.norm, config_.hidden_size, config_.rms_norm_eps, norm_offset),
       lm_head_(make_head(*weights_, config_, root_ + names.embedding, names)),
       embedding_multiplier_(rounded(config_.embedding_multiplier, weights_->dtype())) {}
@@ -108,7 +115,11 @@ void CausalLm::embed_and_run(TensorView hidden, TensorView ids,
 }
 
 void CausalLm::embed_tokens(TensorView out, TensorView ids, const ForwardContext& context) const {
-  context.ops.embedding(out, embedding_, ids, context.stream);
+  if (looks_up_in_head_) {
+    lm_head_.look_up(out, ids);
+  } else {
+    context.ops.embedding(out, embedding_, ids, context.stream);
+  }
   if (embedding_multiplier_ != 1.f) {
     context.ops.scale(out, embedding_multiplier_, context.stream);
   }

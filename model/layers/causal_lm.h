@@ -86,7 +86,8 @@ class CausalLm : public Model {
   const OpsTraits& ops_;
   int max_model_len_;
   Rope rope_;
-  TensorView embedding_;  // [vocab, hidden]
+  bool looks_up_in_head_;  // which is packed and tied
+  TensorView embedding_;  // [vocab, hidden]; empty: rows of lm_head_
   RmsNorm norm_;
   Linear lm_head_;  // [vocab, hidden]; empty: the embedding
   float embedding_multiplier_ = 1.f;

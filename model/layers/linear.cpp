@@ -1,5 +1,9 @@
 #include "model/layers/linear.h"
 
+#include <algorithm>
+
+#include "backend/dispatch.h"
+#include "model/group_pack.h"
 #include "model/layers/fp8_matrix.h"
 
 namespace quire {
@@ -105,6 +109,20 @@ void Linear::operator()(TensorView out, TensorView x, const ForwardContext& cont
         context.workspace.take(DType::u8, {static_cast<std::int64_t>(bytes)});
     context.ops.quantized_linear(part, x, piece.weight, piece.bias, workspace, context.stream);
   }
+}
+
+void Linear::look_up(TensorView out, TensorView ids) const {
+  const Piece& piece = pieces_.front();
+  if (ids.data() == nullptr) return;  // sizes are being measured
+  const auto* const tiles = static_cast<const std::byte*>(piece.weight.data.data());
+  std::vector<float> row(static_cast<std::size_t>(out.extent(1)));
+  dispatch_float(out.dtype(), [&]<class T>(Type<T>) {
+    for (std::int64_t t = 0; t < ids.extent(0); ++t) {
+      unpack_row(piece.weight.group, tiles, static_cast<const std::int32_t*>(ids.data())[t], row);
+      T* const to = static_cast<T*>(out.data()) + t * out.stride(0);
+      std::transform(row.begin(), row.end(), to, [](float value) { return static_cast<T>(value); });
+    }
+  });
 }
 
 }  // namespace quire

@@ -37,6 +37,9 @@ class Linear {
 
   // out [T, rows()], x [T, columns]
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const;
+  // out[t] = row ids[t] of the matrix, which stays packed in the host's memory (WeightFormat::groups);
+  // out [T, columns] f32 or bf16, ids i32 [T].
+  void look_up(TensorView out, TensorView ids) const;
   std::int64_t rows() const { return rows_; }
   bool empty() const { return pieces_.empty(); }
 

@@ -50,6 +50,14 @@ struct Packed {
         values.push_back(double{row.scales[g]} * value - (format.has_min ? row.mins[g] : 0.f));
       }
     }
+    std::vector<float> again(static_cast<std::size_t>(columns));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      unpack_row(format, tiles.data(), r, again);
+      for (std::int64_t k = 0; k < columns; ++k) {
+        const double value = values[static_cast<std::size_t>(r * columns + k)];
+        REQUIRE(std::abs(again[static_cast<std::size_t>(k)] - value) <= 1e-6 * (1 + std::abs(value)));
+      }
+    }
     weight.data = TensorView(tiles.data(), DType::u8, {padded, group_row_bytes(format, columns)});
     weight.format = WeightFormat::groups;
     weight.group = format;
@@ -119,7 +127,7 @@ TEST_CASE("products with packed codes are those with the numbers they stand for"
       INFO("bits " << int{format.bits} << " group " << int{format.group} << " minimum "
                    << format.has_min << " nonlinear " << format.nonlinear);
       const Packed whole(format, 48, 96, random), odd(format, 37, 64, random);
-      for (const std::int64_t m : {1, 2, 5, 19}) {
+      for (const std::int64_t m : {1, 2, 5, 19, 33}) {
         check(*ops, whole, m, random);
         check(*ops, odd, m, random);
       }
