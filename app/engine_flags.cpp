@@ -124,7 +124,8 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
                  "Name in the API; default: the folder's");
   add_dtype(app, "--dtype", model.dtype, "Type of weights and activations; auto: as published");
   app.add_option("--quantization,-q", model.quantization,
-                 "The checkpoint's quant_method; a model with another is refused");
+                 "int8 or int4: round matrices while loading, on a CPU; or the checkpoint's "
+                 "quant_method, and a model with another is refused");
   add_parsed(
       app, "--max-model-len", [](const std::string& text) { return parse_max_model_len(text); },
       [&model](std::int64_t length) { model.max_model_len = length; },

@@ -7,14 +7,36 @@ namespace quire {
 
 namespace {
 
+// Bits of --quantization int8 or int4; 0: something else, or nothing.
+int bits_of(const std::string& wanted) { return wanted == "int8" ? 8 : wanted == "int4" ? 4 : 0; }
+
+// Matrices can be rounded while they are loaded where they are plain and products with them are the
+// CPU's.
+void check_rounding(const ModelConfig& config, const Device& device, const LoadOptions& options) {
+  const auto refuse = [&](const std::string& reason) {
+    throw Failure(Error{ErrorCode::unsupported,
+                        "--quantization " + options.quantization + ": " + reason,
+                        "--quantization"});
+  };
+  if (!config.quant.method.empty() && config.quant.method != "gguf") {
+    refuse(config.file.string() + " is \"" + config.quant.method +
+           "\" already; only weights in 16 or 32 bits are rounded");
+  }
+  if (!device.is_host_memory()) refuse("rounds while loading on a CPU only; use --device cpu");
+  if (options.dtype == DType::f32) {
+    refuse("products with rounded weights are no float32's; use --dtype bfloat16");
+  }
+  if (options.load_format == LoadFormat::dummy) refuse("there are no weights to round");
+}
+
 void refuse_quantization(const ModelConfig& config, const std::string& wanted) {
   const QuantConfig& quant = config.quant;
-  if (!wanted.empty() && wanted != quant.method) {
+  if (!wanted.empty() && wanted != quant.method && bits_of(wanted) == 0) {
     const std::string found =
         quant.method.empty() ? "has no quantization_config" : "is \"" + quant.method + "\"";
     throw Failure(Error{ErrorCode::unsupported,
                         "--quantization " + wanted + ": " + config.file.string() + " " + found +
-                            "; weights are used as they are published",
+                            "; weights are used as they are published, or rounded to int8 or int4",
                         "--quantization"});
   }
   const auto refuse = [&](const std::string& field, const std::string& reason) {
@@ -41,11 +63,14 @@ std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesyst
         "architectures"});
   }
   refuse_quantization(config, options.quantization);
+  const int bits = bits_of(options.quantization);
+  if (bits > 0) check_rounding(config, device, options);
   const int native = config.max_position_embeddings;
   auto weights =
       std::make_unique<Weights>(model_dir, options.load_format, options.seed, options.dtype, device,
                                 config.quant.fp8, options.measure, config.quant.packed);
   weights->on_progress(options.progress);
+  weights->round_matrices(bits);
   return architecture->make(
       {.config = config,
        .weights = std::move(weights),

@@ -11,6 +11,7 @@
 #include "gguf/codes.h"
 #include "model/gguf/values.h"
 #include "model/loader_threads.h"
+#include "model/rounded_rows.h"
 
 namespace quire {
 
@@ -293,9 +294,30 @@ std::optional<GroupFormat> Weights::groups_of(const std::string& name) const {
   if (!device_.is_host_memory() || dtype_ == DType::f32 || checkpoint_ == nullptr) return {};
   if (packed_.has(name)) return packed_.group_format(name);
   const Checkpoint::Entry* entry = checkpoint_->find(name);
-  if (entry == nullptr || !entry->tensor->gguf || !entry->tensor->usable) return {};
-  if (entry->tensor->shape.size() != 2) return {};
+  if (entry == nullptr || !entry->tensor->usable || entry->tensor->shape.size() != 2) return {};
+  if (const int bits = rounded_bits(name); bits > 0) return rounded_format(bits);
+  if (!entry->tensor->gguf) return {};
   return group_format_of(*entry->tensor->gguf);
+}
+
+int Weights::rounded_bits(const std::string& name) const {
+  if (round_bits_ == 0) return 0;
+  const StoredTensor& tensor = *checkpoint_->find(name)->tensor;
+  const bool coded = tensor.gguf && gguf::code_format(tensor.gguf->type) != nullptr;
+  if (coded || !is_float(tensor.dtype) || tensor.shape[1] % kGroupTileColumns != 0) return 0;
+  const bool table = name.find("embed_tokens") != std::string::npos ||
+                     name.find("lm_head") != std::string::npos;
+  return table ? 8 : round_bits_;
+}
+
+std::unique_ptr<RowReader> Weights::group_rows(const Source& source) const {
+  auto values = packed_rows(source);
+  if (packed_.has(source.name)) return values;
+  const Checkpoint::Entry& entry = find(source, DType::f32);
+  const int bits = rounded_bits(source.name);
+  if (bits == 0) return values;
+  return std::make_unique<RoundedRows>(*entry.tensor, entry.file->data(*entry.tensor),
+                                       std::move(values), bits);
 }
 
 Weight Weights::load_groups(const std::vector<Source>& sources, const Shape& shape,
@@ -303,7 +325,7 @@ Weight Weights::load_groups(const std::vector<Source>& sources, const Shape& sha
   const std::int64_t columns = shape.back();
   for (const Source& source : sources) {
     check_extents(source);
-    packed_bytes_[packed_rows(source)->type()] +=
+    packed_bytes_[group_rows(source)->type()] +=
         static_cast<std::size_t>(delivered(source) / columns * group_row_bytes(format, columns));
   }
   Shape packed = shape;
@@ -322,7 +344,7 @@ Weight Weights::load_groups(const std::vector<Source>& sources, const Shape& sha
 
 std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std::int64_t row,
                            std::byte* tiles) {
-  const auto values = packed_rows(source);
+  const auto values = group_rows(source);
   const auto count = source.pick.empty() ? source.shape[0]
                                          : static_cast<std::int64_t>(source.pick.size());
   for_rows_in_parallel(count, kGroupTileRows, [&](std::int64_t begin, std::int64_t end) {

@@ -70,6 +70,9 @@ class Weights {
   TensorView put(const void* data, const Shape& shape, DType dtype);
   TensorView make(const Shape& shape, DType dtype, const std::function<void(std::byte*)>& fill);
 
+  // Matrices of plain floats are rounded to 8 or 4 bits where groups_of() is asked; an embedding and
+  // a head to 8 bits at least.
+  void round_matrices(int bits) { round_bits_ = bits; }
   // Called with the bytes of all tensors so far, after each tensor that a file gives.
   void on_progress(std::function<void(std::size_t)> report) { on_progress_ = std::move(report); }
 
@@ -85,6 +88,10 @@ class Weights {
   const Checkpoint::Entry& find(const Source& source, DType dtype) const;
   void read(const Source& source, std::byte* out, DType dtype);
   void dequantize(const Source& source, std::byte* out, DType dtype) const;
+  // Bits that a plain matrix is rounded to; 0: it is not.
+  int rounded_bits(const std::string& name) const;
+  // Of what load_groups() takes.
+  std::unique_ptr<RowReader> group_rows(const Source& source) const;
   // Null: the tensor is plain numbers.
   std::unique_ptr<RowReader> packed_rows(const Source& source) const;
   void unpack(const Source& source, const RowReader& rows, std::byte* out, DType dtype) const;
@@ -99,6 +106,7 @@ class Weights {
   std::unique_ptr<Checkpoint> checkpoint_;  // null: dummy weights, or none to measure
   bool measure_only_;
   std::uint64_t seed_;
+  int round_bits_ = 0;  // 0: matrices stay as they are
   DType dtype_;
   Device& device_;
   Fp8Weights fp8_;

@@ -123,6 +123,8 @@ Ready make_ready(const EngineIdentity& identity, const EnginePlan& engine_plan,
 std::string model_fingerprint(const EngineConfig& config, DType dtype) {
   Hash hash;
   hash.add(name_of(dtype));
+  const std::string& method = config.model.quantization;
+  if (method == "int8" || method == "int4") hash.add(method);  // other weights than the file's
   const fs::path folder = config.model.path;
   if (gguf::is_gguf(folder)) {
     for (const fs::path& path : gguf::files_of(folder)) add_file(hash, path);
