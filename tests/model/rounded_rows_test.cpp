@@ -9,6 +9,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/error.h"
 #include "cpu/cpu_backend.h"
 #include "model/registry.h"
 
@@ -98,8 +99,14 @@ TEST_CASE("rounded matrices take the bytes of their codes", "[model][rounding]")
         ->weight_bytes();
   };
   const std::size_t plain = bytes(""), eight = bytes("int8"), four = bytes("int4");
-  CHECK(static_cast<double>(eight) < 0.62 * static_cast<double>(plain));
-  CHECK(four < eight);
+  const double layers = config.num_layers *
+                        (config.hidden_size * config.head_dim *
+                             (2. * config.num_heads + 2. * config.num_kv_heads) +
+                         3. * config.hidden_size * config.intermediate_size);
+  const double table = double{1} * config.vocab_size * config.hidden_size;
+  // A scale in 16 bits for 32 codes, or a scale and a minimum; beside them rotary tables and norms.
+  CHECK(static_cast<double>(plain - eight) == Approx((layers + table) * (2 - 34. / 32)).epsilon(0.01));
+  CHECK(static_cast<double>(eight - four) == Approx(layers * (34 - 20) / 32.).epsilon(0.01));
 }
 
 }  // namespace
