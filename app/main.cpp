@@ -13,6 +13,7 @@
 #include "app/grammar_main.h"
 #include "app/parse_main.h"
 #include "app/plan_main.h"
+#include "app/proxy_main.h"
 #include "app/pull_main.h"
 #include "app/render_main.h"
 #include "app/serve_main.h"
@@ -39,6 +40,8 @@ constexpr std::array kSubcommands = {
                quire::chat_main},
     Subcommand{"engine", "an engine of its own process, for servers that say --engine",
                quire::engine_main},
+    Subcommand{"proxy", "one address for servers that prefill and servers that decode",
+               quire::proxy_main},
     Subcommand{"plan", "what would be allocated, from config.json and headers alone",
                quire::plan_main},
     Subcommand{"pull", "fetch a model from the Hugging Face Hub", quire::pull_main},

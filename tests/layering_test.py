@@ -8,6 +8,7 @@ ALLOWED = {
     "base": "",
     "net": "base",
     "hub": "base net",
+    "proxy": "base net",
     "openapi": "base",
     "gguf": "base",
     "jinja": "base",
@@ -20,7 +21,7 @@ ALLOWED = {
     "transfer": "base backend engine",
     "server": "base openapi text engine",
     "load": "base openapi",
-    "app": "base gguf net hub openapi jinja text backend cpu cuda model engine transfer server load",
+    "app": "base gguf net hub proxy openapi jinja text backend cpu cuda model engine transfer server load",
 }
 # Inside engine/: a subfolder sees those before it.
 ENGINE = {
@@ -32,7 +33,7 @@ ENGINE = {
     "kv_cache": "request kv_hash kv_plan kv_events",
     "speculative": "request",
     "sampling": "request structured",
-    "kv_transfer": "request kv_plan kv_cache",
+    "kv_transfer": "request kv_plan kv_cache wire",
     "scheduler": "request kv_hash kv_plan kv_events kv_cache kv_transfer structured",
     "runner": "request kv_plan kv_cache scheduler sampling structured speculative kv_transfer",
     "wire": "request structured",

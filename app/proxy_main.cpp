@@ -1,0 +1,95 @@
+#include "app/proxy_main.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "proxy/proxy.h"
+
+namespace quire {
+namespace {
+
+proxy::Proxy* running = nullptr;
+
+void stop_running(int) { running->stop(); }
+
+std::vector<net::Url> urls_of(const char* flag, const std::vector<std::string>& texts) {
+  std::vector<net::Url> urls;
+  for (const std::string& text : texts) {
+    try {
+      urls.push_back(net::Url::parse(text));
+    } catch (const Failure& failure) {
+      throw CLI::ValidationError(flag, failure.what());
+    }
+  }
+  return urls;
+}
+
+std::optional<proxy::ProxyOptions> parse(int argc, const char* const* argv, int& exit_code) {
+  CLI::App app(
+      "One address for servers that share requests: --kv-role prefill begins them, --kv-role "
+      "decode "
+      "goes on. Without --prefill requests are spread over --decode.",
+      "quire proxy");
+  std::vector<std::string> prefill, decode;
+  int port = 8000;
+  proxy::ProxyOptions options;
+  app.add_option("--prefill", prefill,
+                 "Servers that prefill: http://10.0.0.7:8001; may be given again")
+      ->type_name("URL")
+      ->delimiter(',');
+  app.add_option("--decode", decode, "Servers that go on; may be given again")
+      ->type_name("URL")
+      ->delimiter(',')
+      ->required();
+  app.add_option("--host", options.host, "Address to listen at (127.0.0.1)");
+  app.add_option("--port", port, "0: any that is free (8000)")->check(CLI::Range(0, 65535));
+  app.add_option("--max-connections", options.max_connections,
+                 "Clients at a time, a thread each (256)")
+      ->check(CLI::Range(1, 4096));
+  try {
+    app.parse(argc, argv);
+    options.port = std::to_string(port);
+    options.prefill = urls_of("--prefill", prefill);
+    options.decode = urls_of("--decode", decode);
+    return options;
+  } catch (const CLI::ParseError& e) {
+    exit_code = app.exit(e);
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+int proxy_main(int argc, const char* const* argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  int exit_code = 0;
+  const auto options = parse(argc, argv, exit_code);
+  if (!options) return exit_code;
+  try {
+    proxy::Proxy proxy(*options);
+    running = &proxy;
+    std::signal(SIGINT, stop_running);
+    std::signal(SIGTERM, stop_running);
+    std::fputs(
+        fmt::format("\nquire proxy: {} server(s) prefill, {} decode, at http://{}:{}\n\n",
+                    options->prefill.size(), options->decode.size(), options->host, proxy.port())
+            .c_str(),
+        stdout);
+    std::fflush(stdout);
+    proxy.run();
+    return 0;
+  } catch (const std::exception& e) {
+    log::error("proxy.failed", {{"error", e.what()}});
+    return 1;
+  }
+}
+
+}  // namespace quire

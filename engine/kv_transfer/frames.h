@@ -1,0 +1,121 @@
+#pragma once
+// What travels between two Quire engines that hand over keys and values. A frame is a header of 40
+// bytes and a body; all but pieces carry a message as Protobuf. The one who decodes connects and
+// asks:
+//
+//   hello →               ← welcome            once per connection
+//   read →                ← begin, piece 0 … n − 1   or ← refused
+//   renew →, release →                          no answer
+//
+// Pure functions; whatever the bytes are, nothing is read outside of them.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fields.h"
+#include "base/result.h"
+#include "engine/kv_transfer/content.h"
+#include "engine/kv_transfer/geometry.h"
+#include "engine/request/kv_loss.h"
+
+namespace quire {
+
+inline constexpr int kKvProtocol = 1;
+
+enum class KvFrameType : std::uint8_t {
+  hello,
+  welcome,
+  read,
+  begin,
+  piece,
+  refused,
+  renew,
+  release
+};
+
+struct KvFrameHeader {
+  KvFrameType type = KvFrameType::hello;
+  std::uint64_t stream = 0;    // the read that it belongs to; 0: none
+  std::uint64_t sequence = 0;  // of a piece
+  std::uint64_t size = 0;      // bytes of the body
+  std::uint64_t checksum = 0;  // of the body and of the fields above
+};
+
+inline constexpr std::size_t kKvHeaderBytes = 40;
+inline constexpr std::size_t kMaxKvMessageBytes = 1 << 20;
+
+// With size and checksum of the body.
+KvFrameHeader sealed(KvFrameHeader header, std::span<const std::byte> body);
+bool is_intact(const KvFrameHeader& header, std::span<const std::byte> body);
+
+std::array<std::byte, kKvHeaderBytes> encode(const KvFrameHeader& header);
+// Refuses what is no header, and bodies that are larger than their kind may be.
+Result<KvFrameHeader> parse_kv_header(std::span<const std::byte, kKvHeaderBytes> bytes);
+
+struct KvHello {
+  int protocol = kKvProtocol;
+
+  using Fields = FieldList<&KvHello::protocol>;
+};
+
+struct KvWelcome {
+  int protocol = 0;
+  std::string engine;  // changes with each start
+  KvGeometry geometry;
+
+  using Fields = FieldList<&KvWelcome::protocol, &KvWelcome::engine, &KvWelcome::geometry>;
+};
+
+struct KvKey {
+  std::string key;
+  std::uint64_t generation = 0;
+
+  using Fields = FieldList<&KvKey::key, &KvKey::generation>;
+};
+
+struct KvRead {
+  KvKey prefill;
+  int num_tokens = 0;             // that it must have
+  int from = 0;                   // those before are there already
+  std::uint64_t prompt_hash = 0;  // of the tokens, see prompt_hash()
+
+  using Fields =
+      FieldList<&KvRead::prefill, &KvRead::num_tokens, &KvRead::from, &KvRead::prompt_hash>;
+};
+
+struct KvBegin {
+  std::int64_t pieces = 0;
+  std::int64_t bytes = 0;
+
+  using Fields = FieldList<&KvBegin::pieces, &KvBegin::bytes>;
+};
+
+struct KvRefused {
+  KvLossReason reason = KvLossReason::refused;
+  std::string detail;
+
+  using Fields = FieldList<&KvRefused::reason, &KvRefused::detail>;
+};
+
+struct KvRenew {
+  std::vector<KvKey> prefills;
+
+  using Fields = FieldList<&KvRenew::prefills>;
+};
+
+template <class Message>
+std::string encode_kv(const Message& message);
+// Empty: broken.
+template <class Message>
+std::optional<Message> decode_kv(std::string_view body);
+
+// Of the tokens whose keys and values are kept: what is fetched is of the same prompt.
+std::uint64_t prompt_hash(std::span<const std::int32_t> tokens);
+
+}  // namespace quire

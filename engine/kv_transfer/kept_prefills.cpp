@@ -1,0 +1,82 @@
+#include "engine/kv_transfer/kept_prefills.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+
+namespace quire {
+
+KeptPrefills::KeptPrefills(Buffer memory, std::chrono::nanoseconds lease)
+    : staging_(std::move(memory)), lease_(lease) {}
+
+void KeptPrefills::keep(KeptPrefill prefill) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++counts_.kept;
+    const std::string key = prefill.key;
+    entries_[key] = {std::make_shared<const KeptPrefill>(std::move(prefill)),
+                     Clock::now() + lease_};
+  }
+  notify_();
+}
+
+KeptPrefills::Entry* KeptPrefills::entry_of(const std::string& key, std::uint64_t generation) {
+  const auto found = entries_.find(key);
+  const bool is_it = found != entries_.end() && found->second.prefill->generation == generation;
+  return is_it ? &found->second : nullptr;
+}
+
+std::shared_ptr<const KeptPrefill> KeptPrefills::find(const std::string& key,
+                                                      std::uint64_t generation) const {
+  const std::lock_guard lock(mutex_);
+  const Entry* entry = const_cast<KeptPrefills*>(this)->entry_of(key, generation);
+  if (entry == nullptr || entry->end <= Clock::now()) return nullptr;
+  return entry->prefill;
+}
+
+void KeptPrefills::renew(const std::string& key, std::uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  if (Entry* entry = entry_of(key, generation))
+    entry->end = std::max(entry->end, Clock::now() + lease_ * 2 / 3);
+}
+
+void KeptPrefills::release(const std::string& key, std::uint64_t generation) {
+  std::shared_ptr<const KeptPrefill> gone;  // its bytes go back without the lock
+  const std::lock_guard lock(mutex_);
+  Entry* entry = entry_of(key, generation);
+  if (entry == nullptr) return;
+  gone = std::move(entry->prefill);
+  entries_.erase(key);
+}
+
+std::optional<KeptPrefills::Clock::time_point> KeptPrefills::expire(Clock::time_point now) {
+  std::vector<std::shared_ptr<const KeptPrefill>> gone;
+  std::optional<Clock::time_point> next;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto entry = entries_.begin(); entry != entries_.end();) {
+      const Clock::time_point end = entry->second.end;
+      if (end <= now) {
+        gone.push_back(std::move(entry->second.prefill));
+        entry = entries_.erase(entry);
+        ++counts_.expired;
+        continue;
+      }
+      next = next ? std::min(*next, end) : end;
+      ++entry;
+    }
+  }
+  for (const auto& prefill : gone)
+    log::warn("kv_transfer.expired",
+              {{"request", prefill->key}, {"bytes", prefill->content.bytes}});
+  return next;
+}
+
+KeptPrefills::Counts KeptPrefills::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+}  // namespace quire

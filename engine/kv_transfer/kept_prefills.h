@@ -1,0 +1,74 @@
+#pragma once
+// Finished prefills that other engines may fetch, each for as long as its lease. Whoever reads one
+// holds it: its bytes are not used again before the last reader has gone. Any thread.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "engine/kv_transfer/content.h"
+#include "engine/kv_transfer/staging.h"
+
+namespace quire {
+
+struct KeptPrefill {
+  std::string key;               // what it is asked for by; nobody guesses it
+  std::uint64_t generation = 0;  // of all that this process kept: no two are equal
+  std::uint64_t prompt_hash = 0;
+  KvContent content;
+  std::shared_ptr<StagedRange> range;  // of content.bytes
+};
+
+class KeptPrefills {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  KeptPrefills(Buffer memory, std::chrono::nanoseconds lease);
+
+  // Room for that many bytes; null where there is none.
+  std::shared_ptr<StagedRange> make_room(std::int64_t bytes) { return staging_.take(bytes); }
+  // From now on others can ask for it.
+  void keep(KeptPrefill prefill);
+  std::uint64_t next_generation() { return ++last_generation_; }
+
+  // Null: never here, fetched already, or expired.
+  std::shared_ptr<const KeptPrefill> find(const std::string& key, std::uint64_t generation) const;
+  // A sign of life of who is going to fetch it: two thirds of a lease from now at least.
+  void renew(const std::string& key, std::uint64_t generation);
+  void release(const std::string& key, std::uint64_t generation);
+
+  // Drops those whose lease has ended. The time of the next end; empty: none is kept.
+  std::optional<Clock::time_point> expire(Clock::time_point now);
+  // Called after keep(), without a lock held; set once, before the first.
+  void on_kept(std::function<void()> notify) { notify_ = std::move(notify); }
+
+  struct Counts {
+    std::int64_t kept = 0, expired = 0;
+  };
+  Counts counts() const;
+  std::int64_t used_bytes() const { return staging_.used(); }
+  std::int64_t size_bytes() const { return staging_.size(); }
+  std::chrono::nanoseconds lease() const { return lease_; }
+
+ private:
+  struct Entry {
+    std::shared_ptr<const KeptPrefill> prefill;
+    Clock::time_point end;
+  };
+  Entry* entry_of(const std::string& key, std::uint64_t generation);
+
+  StagingBuffer staging_;  // outlives what is kept in it
+  const std::chrono::nanoseconds lease_;
+  std::function<void()> notify_ = [] {};
+  std::uint64_t last_generation_ = 0;  // engine thread
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, Entry> entries_;
+  Counts counts_;
+};
+
+}  // namespace quire

@@ -1,0 +1,300 @@
+#include "engine/kv_transfer/receiver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <utility>
+
+#include "base/log.h"
+#include "engine/kv_transfer/frame_link.h"
+
+namespace quire {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kMaxIdleLinks = 16;
+
+}  // namespace
+
+// A connection to a peer that has said who it is.
+struct KvReceiver::Link {
+  Link(asio::any_io_executor executor, SocketAddress a, Descriptor socket,
+       std::chrono::nanoseconds silence)
+      : address(std::move(a)), line(std::move(executor), std::move(socket), silence) {}
+
+  const SocketAddress address;
+  FrameLink line;
+  KvWelcome peer;
+};
+
+struct KvReceiver::Job {
+  KvFetch fetch;
+  KvFetched result;
+  bool begun = false;  // the peer has answered
+  bool cancelled = false;
+};
+
+struct KvReceiver::RoomWait {
+  asio::steady_timer timer;
+};
+
+KvReceiver::KvReceiver(TaskGroup& tasks, StagingBuffer& staging, KvReceiverOptions options,
+                       std::function<void()> wake)
+    : tasks_(tasks), staging_(staging), options_(std::move(options)), wake_(std::move(wake)) {}
+
+KvReceiver::~KvReceiver() = default;
+
+void KvReceiver::watch(RequestId request, const KvSource& source) {
+  watched_.insert_or_assign(request, source);
+  if (!std::exchange(renews_, true)) tasks_.spawn(renew_all());
+}
+
+void KvReceiver::fetch(KvFetch fetch) {
+  auto job = std::make_shared<Job>();
+  job->result.request = fetch.request;
+  job->fetch = std::move(fetch);
+  jobs_[job->fetch.request] = job;
+  queue_.push_back(std::move(job));
+  start_fetches();
+}
+
+void KvReceiver::start_fetches() {
+  while (running_ < options_.max_fetches && running_ < jobs_.size()) {
+    ++running_;
+    tasks_.spawn(run_fetches());
+  }
+}
+
+// One after the other while there are any.
+awaitable<void> KvReceiver::run_fetches() {
+  while (!queue_.empty()) {
+    const std::shared_ptr<Job> job = std::move(queue_.front());
+    queue_.pop_front();
+    co_await run_fetch(*job);
+  }
+  --running_;
+}
+
+void KvReceiver::cancel(RequestId request) {
+  const auto job = jobs_.find(request);
+  if (job != jobs_.end()) job->second->cancelled = true;
+}
+
+void KvReceiver::release(RequestId request) {
+  const auto found = watched_.find(request);
+  if (found == watched_.end()) return;
+  const KvSource source = std::move(found->second);
+  watched_.erase(found);
+  tasks_.spawn(tell(source.address, KvFrameType::release, encode_kv(source.prefill)));
+}
+
+void KvReceiver::room_came() {
+  for (RoomWait* wait : room_waits_) wait->timer.cancel();
+}
+
+std::vector<KvFetched> KvReceiver::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(fetched_, {});
+}
+
+awaitable<void> KvReceiver::run_fetch(Job& job) {
+  const auto start = Clock::now();
+  try {
+    co_await try_fetch(job);
+    ++counts_.requests;
+    counts_.bytes += job.result.content.bytes;
+    counts_.nanoseconds += std::chrono::nanoseconds(Clock::now() - start).count();
+  } catch (const KvLost& lost) {
+    job.result.loss = lost.reason();
+    job.result.detail = lost.what();
+  } catch (const std::exception& e) {
+    if (is_cancellation(std::current_exception())) throw;
+    job.result.loss = KvLossReason::refused;
+    job.result.detail = e.what();
+  }
+  end(job);
+}
+
+void KvReceiver::end(Job& job) {
+  if (job.result.loss) job.result.range.reset();
+  const RequestId request = job.fetch.request;
+  {
+    const std::lock_guard lock(mutex_);
+    fetched_.push_back(std::move(job.result));
+  }
+  jobs_.erase(request);
+  wake_();
+}
+
+awaitable<void> KvReceiver::try_fetch(Job& job) {
+  const SocketAddress& address = job.fetch.source.address;
+  if (job.cancelled) throw KvLost(KvLossReason::refused, "cancelled");
+  std::shared_ptr<Link> link = idle_link(address);
+  if (link != nullptr) {
+    try {
+      co_await read_from(job, link);
+      co_return;
+    } catch (const KvLost& lost) {
+      // It may have ended while nobody looked.
+      if (lost.reason() != KvLossReason::peer_lost || job.begun) throw;
+    }
+  }
+  link = co_await connect(address);
+  co_await read_from(job, link);
+}
+
+std::shared_ptr<KvReceiver::Link> KvReceiver::idle_link(const SocketAddress& address) {
+  const auto found = std::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& link) {
+    return link->address.text() == address.text();
+  });
+  if (found == idle_.rend()) return nullptr;
+  std::shared_ptr<Link> link = std::move(*found);
+  idle_.erase(std::next(found).base());
+  return link;
+}
+
+awaitable<std::shared_ptr<KvReceiver::Link>> KvReceiver::connect(const SocketAddress& address) {
+  auto socket = begin_connect(address);
+  if (!socket) throw KvLost(KvLossReason::peer_lost, socket.error().detail);
+  const auto executor = co_await asio::this_coro::executor;
+  const auto link = std::make_shared<Link>(executor, address, std::move(*socket), options_.silence);
+  co_await link->line.connected();
+  const std::string hello = encode_kv(KvHello());
+  co_await link->line.send(KvFrameType::hello, 0, hello);
+  const KvFrameHeader header = co_await link->line.read_header(options_.silence);
+  if (header.type != KvFrameType::welcome)
+    throw KvLost(KvLossReason::corrupt, "the peer did not begin with welcome");
+  const std::string body = co_await link->line.read_message(header);
+  auto welcome = decode_kv<KvWelcome>(body);
+  if (!welcome) throw KvLost(KvLossReason::corrupt, "welcome is broken");
+  if (welcome->protocol != kKvProtocol)
+    throw KvLost(KvLossReason::incompatible,
+                 fmt::format("protocol is {} here and {} there", kKvProtocol, welcome->protocol));
+  link->peer = std::move(*welcome);
+  co_return link;
+}
+
+void KvReceiver::check_peer(const Link& link, const KvSource& source) const {
+  if (link.peer.engine != source.engine)
+    throw KvLost(KvLossReason::expired,
+                 fmt::format("remote_engine_id is {} in the request, but {} answers: it has been "
+                             "started again, or it is another",
+                             source.engine, link.peer.engine));
+  const std::string difference = geometry_difference(options_.geometry, link.peer.geometry);
+  if (!difference.empty()) throw KvLost(KvLossReason::incompatible, difference);
+}
+
+awaitable<void> KvReceiver::read_from(Job& job, std::shared_ptr<Link> link) {
+  check_peer(*link, job.fetch.source);
+  job.result.content = kv_content(link->peer.geometry, job.fetch.num_tokens, job.fetch.from);
+  co_await make_room(job);
+  const std::uint64_t stream = ++last_stream_;
+  co_await ask(job, *link, stream);
+  co_await read_pieces(job, *link, stream);
+  keep_idle(std::move(link));
+}
+
+void KvReceiver::keep_idle(std::shared_ptr<Link> link) {
+  idle_.push_back(std::move(link));
+  if (idle_.size() > kMaxIdleLinks) idle_.erase(idle_.begin());
+}
+
+awaitable<void> KvReceiver::ask(Job& job, Link& link, std::uint64_t stream) {
+  KvRead read;
+  read.prefill = job.fetch.source.prefill;
+  read.num_tokens = job.fetch.num_tokens;
+  read.from = job.fetch.from;
+  read.prompt_hash = job.fetch.prompt_hash;
+  const std::string text = encode_kv(read);
+  co_await link.line.send(KvFrameType::read, stream, text);
+  const KvFrameHeader header = co_await link.line.read_header(options_.silence);
+  if (header.stream != stream) throw KvLost(KvLossReason::corrupt, "an answer to another read");
+  job.begun = true;
+  const bool refused = header.type == KvFrameType::refused;
+  if (!refused && header.type != KvFrameType::begin)
+    throw KvLost(KvLossReason::corrupt, "no answer to a read");
+  const std::string body = co_await link.line.read_message(header);
+  if (refused) {
+    const auto why = decode_kv<KvRefused>(body);
+    if (!why) throw KvLost(KvLossReason::corrupt, "refused is broken");
+    throw KvLost(why->reason, why->detail);
+  }
+  const auto begin = decode_kv<KvBegin>(body);
+  if (!begin || begin->bytes != job.result.content.bytes)
+    throw KvLost(KvLossReason::corrupt, "the peer would send another number of bytes");
+}
+
+awaitable<void> KvReceiver::read_pieces(Job& job, Link& link, std::uint64_t stream) {
+  const std::vector<KvPiece> pieces = kv_pieces(job.result.content, job.result.content);
+  const std::span<std::byte> bytes = job.result.range->bytes();
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (job.cancelled) throw KvLost(KvLossReason::refused, "cancelled");
+    const KvFrameHeader header = co_await link.line.read_header(options_.silence);
+    const bool is_next =
+        header.type == KvFrameType::piece && header.stream == stream && header.sequence == i;
+    if (!is_next) throw KvLost(KvLossReason::corrupt, "a piece is missing or out of turn");
+    const auto into = bytes.subspan(static_cast<std::size_t>(pieces[i].target),
+                                    static_cast<std::size_t>(pieces[i].bytes));
+    co_await link.line.read_piece(header, into);
+  }
+}
+
+awaitable<void> KvReceiver::make_room(Job& job) {
+  const std::int64_t wanted = job.result.content.bytes;
+  if (job.result.range != nullptr) co_return;  // of the attempt before
+  const auto deadline = Clock::now() + options_.room_patience;
+  const auto executor = co_await asio::this_coro::executor;
+  while ((job.result.range = staging_.take(wanted)) == nullptr) {
+    if (wanted > staging_.size() || Clock::now() >= deadline)
+      throw KvLost(KvLossReason::no_room,
+                   fmt::format("{} bytes do not fit the buffer of {} (--kv-transfer-buffer-bytes)",
+                               wanted, staging_.size()));
+    RoomWait wait{asio::steady_timer(executor, deadline)};
+    struct Entry {
+      std::list<RoomWait*>& waits;
+      std::list<RoomWait*>::iterator at;
+      ~Entry() { waits.erase(at); }
+    } entry{room_waits_, room_waits_.insert(room_waits_.end(), &wait)};
+    boost::system::error_code error;
+    co_await wait.timer.async_wait(asio::redirect_error(asio::use_awaitable, error));
+  }
+}
+
+awaitable<void> KvReceiver::renew_all() {
+  while (true) {
+    co_await sleep_for(options_.renew_every);
+    if (watched_.empty()) break;
+    std::unordered_map<std::string, std::pair<SocketAddress, KvRenew>> peers;
+    for (const auto& [request, source] : watched_) {
+      auto& [address, renew] = peers[source.address.text()];
+      address = source.address;
+      renew.prefills.push_back(source.prefill);
+    }
+    for (const auto& [name, peer] : peers) {
+      SocketAddress address = peer.first;
+      std::string message = encode_kv(peer.second);
+      co_await tell(std::move(address), KvFrameType::renew, std::move(message));
+    }
+  }
+  renews_ = false;
+}
+
+// Nobody waits for an answer: without it the lease ends.
+awaitable<void> KvReceiver::tell(SocketAddress address, KvFrameType type, std::string message) {
+  try {
+    std::shared_ptr<Link> link = idle_link(address);
+    if (link == nullptr) link = co_await connect(address);
+    co_await link->line.send(type, 0, message);
+    keep_idle(std::move(link));
+  } catch (const KvLost& lost) {
+    log::debug("kv_transfer.not_told", {{"peer", address.text()}, {"because", lost.what()}});
+  }
+}
+
+}  // namespace quire

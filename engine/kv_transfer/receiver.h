@@ -1,0 +1,119 @@
+#pragma once
+// The side that fetches: connects to peers, compares geometries, reads into a buffer of its own and
+// checks every piece. Nothing of it touches the cache's memory. Its methods belong to the
+// transfer's thread, except where it says otherwise.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/async.h"
+#include "base/ids.h"
+#include "base/task_group.h"
+#include "engine/kv_transfer/frames.h"
+#include "engine/kv_transfer/sender.h"
+#include "engine/kv_transfer/staging.h"
+#include "engine/wire/socket_address.h"
+
+namespace quire {
+
+// Where a prefill is kept, as a request says it.
+struct KvSource {
+  SocketAddress address;
+  std::string engine;  // the start of it that keeps it
+  KvKey prefill;
+};
+
+struct KvFetch {
+  RequestId request;
+  KvSource source;
+  int num_tokens = 0;
+  int from = 0;  // tokens that are here already
+  std::uint64_t prompt_hash = 0;
+};
+
+// How a fetch ended. Without a loss `range` holds `content`, checked.
+struct KvFetched {
+  RequestId request;
+  std::optional<KvLossReason> loss = {};
+  std::string detail = {};  // of the loss
+  KvContent content = {};
+  std::shared_ptr<StagedRange> range = {};
+};
+
+struct KvReceiverOptions {
+  KvGeometry geometry;
+  std::chrono::nanoseconds silence = std::chrono::seconds(10);
+  std::chrono::nanoseconds renew_every = std::chrono::seconds(5);
+  std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
+  std::size_t max_fetches = 4;  // at a time
+};
+
+class KvReceiver {
+ public:
+  // `wake` is called on the transfer's thread when take() has something.
+  // Its coroutines are the group's, which ends before it.
+  KvReceiver(TaskGroup& tasks, StagingBuffer& staging, KvReceiverOptions options,
+             std::function<void()> wake);
+  ~KvReceiver();
+
+  // The prefill is renewed until it is released.
+  void watch(RequestId request, const KvSource& source);
+  void fetch(KvFetch fetch);
+  // Its result is not wanted any more; it ends soon, and take() has it all the same.
+  void cancel(RequestId request);
+  void release(RequestId request);  // whoever keeps it may forget it
+  void room_came();                 // a fetched range was given back
+
+  // Any thread.
+  std::vector<KvFetched> take();
+  const KvTrafficCounts& counts() const { return counts_; }
+
+ private:
+  struct Link;
+  struct Job;
+  struct RoomWait;
+
+  void start_fetches();
+  awaitable<void> run_fetches();
+  awaitable<void> run_fetch(Job& job);
+  awaitable<void> try_fetch(Job& job);
+  awaitable<void> read_from(Job& job, std::shared_ptr<Link> link);
+  awaitable<void> read_pieces(Job& job, Link& link, std::uint64_t stream);
+  awaitable<void> ask(Job& job, Link& link, std::uint64_t stream);
+  awaitable<void> make_room(Job& job);
+  awaitable<std::shared_ptr<Link>> connect(const SocketAddress& address);
+  void keep_idle(std::shared_ptr<Link> link);
+  std::shared_ptr<Link> idle_link(const SocketAddress& address);
+  void end(Job& job);
+  awaitable<void> renew_all();
+  awaitable<void> tell(SocketAddress address, KvFrameType type, std::string message);
+  void check_peer(const Link& link, const KvSource& source) const;
+
+  TaskGroup& tasks_;
+  StagingBuffer& staging_;
+  const KvReceiverOptions options_;
+  const std::function<void()> wake_;
+  KvTrafficCounts counts_;
+  std::unordered_map<RequestId, KvSource> watched_;
+  std::unordered_map<RequestId, std::shared_ptr<Job>> jobs_;
+  std::deque<std::shared_ptr<Job>> queue_;
+  std::size_t running_ = 0;
+  bool renews_ = false;
+  std::uint64_t last_stream_ = 0;
+  std::vector<std::shared_ptr<Link>> idle_;  // the latest used last
+  std::list<RoomWait*> room_waits_;
+  std::mutex mutex_;
+  std::vector<KvFetched> fetched_;
+};
+
+}  // namespace quire

@@ -1,0 +1,182 @@
+#include "engine/kv_transfer/sender.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <utility>
+
+#include "base/log.h"
+#include "engine/kv_transfer/frame_link.h"
+
+namespace quire {
+namespace {
+
+using boost::system::error_code;
+constexpr std::chrono::milliseconds kPauseWhenFull{50};
+
+Descriptor listen_or_fail(const SocketAddress& address) {
+  auto listener = listen_at(address);
+  if (listener) return std::move(*listener);
+  throw Failure(
+      Error{ErrorCode::unavailable, "--kv-listen: " + listener.error().detail, "--kv-listen"});
+}
+
+}  // namespace
+
+// What the coroutines of a sender wait for. Shared with what other threads post.
+struct KvSender::Waits {
+  Waits(asio::any_io_executor e, const Descriptor& listener)
+      : executor(e), alarm(e), knock(e, ::dup(listener.get())) {}
+
+  asio::any_io_executor executor;
+  asio::steady_timer alarm;  // of the next lease that ends
+  asio::posix::stream_descriptor knock;
+};
+
+KvSender::KvSender(asio::any_io_executor executor, const SocketAddress& address,
+                   KvSenderOptions options, KeptPrefills& kept)
+    : options_(std::move(options)),
+      kept_(kept),
+      listener_(listen_or_fail(address)),
+      waits_(std::make_shared<Waits>(executor, listener_)) {
+  kept_.on_kept(
+      [waits = waits_] { asio::post(waits->executor, [waits] { waits->alarm.cancel(); }); });
+}
+
+KvSender::~KvSender() {
+  kept_.on_kept([] {});
+}
+
+awaitable<void> KvSender::expire() {
+  while (true) {
+    const auto next = kept_.expire(KeptPrefills::Clock::now());
+    waits_->alarm.expires_at(next.value_or(asio::steady_timer::time_point::max()));
+    error_code error;
+    co_await waits_->alarm.async_wait(asio::redirect_error(asio::use_awaitable, error));
+    // Woken for a new lease; or the end of this coroutine, which the next wait throws for.
+    const auto state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() != asio::cancellation_type::none)
+      throw boost::system::system_error(asio::error::operation_aborted);
+  }
+}
+
+awaitable<void> KvSender::accept(TaskGroup& sessions) {
+  while (true) {
+    co_await waits_->knock.async_wait(asio::posix::stream_descriptor::wait_read,
+                                      asio::use_awaitable);
+    if (connections_ >= options_.max_connections) {
+      co_await sleep_for(kPauseWhenFull);
+      continue;
+    }
+    Descriptor socket = accept_from(listener_);
+    if (!socket) {  // the other end left, or there are no descriptors
+      co_await sleep_for(kPauseWhenFull);
+      continue;
+    }
+    sessions.spawn(serve(std::move(socket)));
+  }
+}
+
+awaitable<void> KvSender::serve(Descriptor socket) {
+  struct Count {
+    std::size_t& connections;
+    explicit Count(std::size_t& c) : connections(c) { ++connections; }
+    ~Count() { --connections; }
+  } count(connections_);
+  try {
+    FrameLink link(waits_->executor, std::move(socket), options_.silence);
+    co_await greet(link);
+    while (true) co_await answer(link);
+  } catch (const KvLost& lost) {
+    if (lost.reason() == KvLossReason::peer_lost) {
+      log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
+    } else {
+      log::warn("kv_transfer.refused", {{"because", lost.what()}});
+    }
+  }
+}
+
+awaitable<void> KvSender::greet(FrameLink& link) {
+  const KvFrameHeader header = co_await link.read_header(options_.silence);
+  if (header.type != KvFrameType::hello)
+    throw KvLost(KvLossReason::corrupt, "a connection did not begin with hello");
+  const std::string body = co_await link.read_message(header);
+  const auto hello = decode_kv<KvHello>(body);
+  if (!hello) throw KvLost(KvLossReason::corrupt, "hello is broken");
+  KvWelcome welcome;
+  welcome.protocol = kKvProtocol;
+  welcome.engine = options_.engine;
+  welcome.geometry = options_.geometry;
+  const std::string text = encode_kv(welcome);
+  co_await link.send(KvFrameType::welcome, 0, text);
+}
+
+awaitable<void> KvSender::answer(FrameLink& link) {
+  const KvFrameHeader header = co_await link.read_header(options_.idle);
+  if (header.type == KvFrameType::piece)
+    throw KvLost(KvLossReason::corrupt, "a piece came that nobody asked for");
+  const std::string body = co_await link.read_message(header);
+  if (header.type == KvFrameType::read) {
+    co_await answer_read(link, header.stream, body);
+  } else if (header.type == KvFrameType::renew) {
+    const auto renew = decode_kv<KvRenew>(body);
+    if (!renew) throw KvLost(KvLossReason::corrupt, "renew is broken");
+    for (const KvKey& one : renew->prefills) kept_.renew(one.key, one.generation);
+  } else if (header.type == KvFrameType::release) {
+    const auto key = decode_kv<KvKey>(body);
+    if (!key) throw KvLost(KvLossReason::corrupt, "release is broken");
+    kept_.release(key->key, key->generation);
+  } else {
+    throw KvLost(KvLossReason::corrupt, "a frame came that only this side sends");
+  }
+}
+
+awaitable<void> KvSender::answer_read(FrameLink& link, std::uint64_t stream,
+                                      const std::string& body) {
+  const auto read = decode_kv<KvRead>(body);
+  if (!read) throw KvLost(KvLossReason::corrupt, "read is broken");
+  const auto prefill = kept_.find(read->prefill.key, read->prefill.generation);
+  KvRefused refusal;
+  if (prefill == nullptr) {
+    refusal = {KvLossReason::expired, "it is not kept, or not any more"};
+  } else if (read->num_tokens != prefill->content.num_tokens) {
+    refusal = {KvLossReason::prompt, fmt::format("it has {} tokens, not {}",
+                                                 prefill->content.num_tokens, read->num_tokens)};
+  } else if (read->prompt_hash != prefill->prompt_hash) {
+    refusal = {KvLossReason::prompt, "it is of another prompt"};
+  } else if (read->from < 0 || read->from > read->num_tokens) {
+    refusal = {KvLossReason::refused, fmt::format("{} is no token of it", read->from)};
+  }
+  if (!refusal.detail.empty()) {
+    const std::string text = encode_kv(refusal);
+    co_await link.send(KvFrameType::refused, stream, text);
+    co_return;
+  }
+  const auto start = KeptPrefills::Clock::now();
+  const KvContent wanted = kv_content(options_.geometry, read->num_tokens, read->from);
+  const std::vector<KvPiece> pieces = kv_pieces(prefill->content, wanted);
+  KvBegin begin;
+  begin.pieces = static_cast<std::int64_t>(pieces.size());
+  begin.bytes = wanted.bytes;
+  const std::string text = encode_kv(begin);
+  co_await link.send(KvFrameType::begin, stream, text);
+  const std::span<const std::byte> bytes = prefill->range->bytes();
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const KvPiece& piece = pieces[i];
+    const auto part = bytes.subspan(static_cast<std::size_t>(piece.source),
+                                    static_cast<std::size_t>(piece.bytes));
+    co_await link.send_piece(stream, i, part);
+    counts_.bytes += piece.bytes;
+  }
+  ++counts_.requests;
+  counts_.nanoseconds += std::chrono::nanoseconds(KeptPrefills::Clock::now() - start).count();
+}
+
+}  // namespace quire

@@ -1,0 +1,63 @@
+#pragma once
+// The side that keeps finished prefills: answers whoever connects. Belongs to the transfer's
+// thread.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/async.h"
+#include "base/task_group.h"
+#include "engine/kv_transfer/geometry.h"
+#include "engine/kv_transfer/kept_prefills.h"
+#include "engine/wire/socket_address.h"
+
+namespace quire {
+
+class FrameLink;
+
+struct KvSenderOptions {
+  std::string engine;  // what this start of the engine is called
+  KvGeometry geometry;
+  std::chrono::nanoseconds silence = std::chrono::seconds(10);
+  std::chrono::nanoseconds idle = std::chrono::minutes(10);  // of a connection that asks nothing
+  std::size_t max_connections = 256;
+};
+
+// Read by any thread.
+struct KvTrafficCounts {
+  std::atomic<std::int64_t> requests = 0, bytes = 0, nanoseconds = 0;
+};
+
+class KvSender {
+ public:
+  // Listens at once; throws Failure where it cannot.
+  KvSender(asio::any_io_executor executor, const SocketAddress& address, KvSenderOptions options,
+           KeptPrefills& kept);
+  ~KvSender();
+
+  std::uint16_t port() const { return port_of(listener_); }
+  const KvTrafficCounts& counts() const { return counts_; }
+
+  // Both run until they are cancelled.
+  awaitable<void> accept(TaskGroup& sessions);
+  awaitable<void> expire();
+
+ private:
+  struct Waits;
+  awaitable<void> serve(Descriptor socket);
+  awaitable<void> greet(FrameLink& link);
+  awaitable<void> answer(FrameLink& link);
+  awaitable<void> answer_read(FrameLink& link, std::uint64_t stream, const std::string& body);
+
+  const KvSenderOptions options_;
+  KeptPrefills& kept_;
+  Descriptor listener_;
+  std::size_t connections_ = 0;
+  KvTrafficCounts counts_;
+  const std::shared_ptr<Waits> waits_;
+};
+
+}  // namespace quire

@@ -1,0 +1,52 @@
+#pragma once
+// One client of the proxy: requests in, replies out, over HTTP/1.1. Blocks; one thread.
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace quire::proxy {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+struct IncomingRequest {
+  std::string method;
+  std::string target;
+  Headers headers;
+  std::string body;
+  bool keep_alive = true;
+
+  std::string_view header(std::string_view name) const;  // empty: none
+};
+
+class Connection {
+ public:
+  // Owns the socket. stop_event: a descriptor that becomes readable when the proxy ends.
+  Connection(int socket, int stop_event);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Empty: the client left, was silent for too long, or the proxy ends. What is no HTTP is answered
+  // here.
+  std::optional<IncomingRequest> read_request();
+  bool has_left() const;
+
+  // False: the client has left.
+  bool reply(int status, std::string_view type, std::string_view body, bool keep_alive);
+  // Pieces follow, then end(); without a length they go in chunks.
+  bool begin(int status, const Headers& headers, std::optional<std::size_t> length,
+             bool keep_alive);
+  bool piece(std::string_view bytes);
+  bool end();
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace quire::proxy

@@ -1,0 +1,59 @@
+#pragma once
+// Stands between two ends of the KV protocol and does to one frame what a line or a peer may do.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "engine/wire/socket_address.h"
+
+namespace quire::test {
+
+enum class LineFault : std::uint8_t {
+  none,
+  drop,
+  delay,
+  corrupt,  // a bit, anywhere
+  duplicate,
+  swap,        // with the next frame
+  cut,         // both ends lose the line
+  cut_within,  // in the middle of the frame
+  stall,       // nothing more passes, and nobody is told
+};
+inline constexpr int kNumLineFaults = 9;
+
+struct FaultPlan {
+  LineFault fault = LineFault::none;
+  bool towards_reader = true;
+  int frame = 0;  // of that direction of the first connection, or of every one
+  bool every_connection = false;
+  std::uint64_t seed = 0;
+};
+
+class FaultyRelay {
+ public:
+  FaultyRelay(std::uint16_t target, FaultPlan plan);
+  ~FaultyRelay();
+  FaultyRelay(const FaultyRelay&) = delete;
+  FaultyRelay& operator=(const FaultyRelay&) = delete;
+
+  std::uint16_t port() const { return port_of(listener_); }
+  bool has_struck() const { return struck_; }
+
+ private:
+  struct Line;
+  void accept();
+  void pass(Line& line, bool towards_reader, bool is_faulty);
+
+  const std::uint16_t target_;
+  const FaultPlan plan_;
+  const Descriptor listener_;
+  std::atomic<bool> stopping_ = false, struck_ = false;
+  std::vector<std::unique_ptr<Line>> lines_;
+  std::thread accepting_;
+};
+
+}  // namespace quire::test
