@@ -24,9 +24,12 @@ constexpr std::size_t kProofBytes = 32;
 constexpr std::size_t kReadBytes = 1 << 16;
 constexpr std::size_t kReadAtOnce = 1 << 20;  // bytes, before somebody else's turn
 
-char letter_of(Connection::Role role) { return role == Connection::Role::engine ? 'E' : 'F'; }
-Connection::Role other(Connection::Role role) {
-  return role == Connection::Role::engine ? Connection::Role::front_end : Connection::Role::engine;
+char letter_of(WireConnection::Role role) {
+  return role == WireConnection::Role::engine ? 'E' : 'F';
+}
+WireConnection::Role other(WireConnection::Role role) {
+  return role == WireConnection::Role::engine ? WireConnection::Role::front_end
+                                              : WireConnection::Role::engine;
 }
 
 std::string random_bytes(std::size_t count) {
@@ -47,7 +50,7 @@ Error refused(std::string why) { return {ErrorCode::unauthorized, std::move(why)
 
 }  // namespace
 
-Connection::Connection(Descriptor socket, Role role, std::string secret)
+WireConnection::WireConnection(Descriptor socket, Role role, std::string secret)
     : socket_(std::move(socket)),
       role_(role),
       secret_(std::move(secret)),
@@ -55,7 +58,7 @@ Connection::Connection(Descriptor socket, Role role, std::string secret)
   out_ = std::string(kProtocol) + letter_of(role_) + nonce_;
 }
 
-Result<void> Connection::read(std::vector<std::string>& frames) {
+Result<void> WireConnection::read(std::vector<std::string>& frames) {
   std::array<char, kReadBytes> buffer;
   Result<void> end;  // what came before it counts
   for (std::size_t total = 0; total < kReadAtOnce;) {
@@ -87,7 +90,7 @@ Result<void> Connection::read(std::vector<std::string>& frames) {
   return end;
 }
 
-Result<void> Connection::open(std::string_view& bytes) {
+Result<void> WireConnection::open(std::string_view& bytes) {
   while (!is_open_ && !bytes.empty()) {
     const std::size_t whole = peer_nonce_.empty() ? kPreambleBytes : kProofBytes;
     const std::size_t count = std::min(bytes.size(), whole - opening_.size());
@@ -98,7 +101,7 @@ Result<void> Connection::open(std::string_view& bytes) {
   return {};
 }
 
-Result<void> Connection::take_preamble() {
+Result<void> WireConnection::take_preamble() {
   const std::size_t known = std::min(opening_.size(), kProtocol.size());
   if (opening_.compare(0, known, kProtocol, 0, known) != 0)
     return refused("the peer does not speak " + std::string(kProtocol) + "(it began with \"" +
@@ -113,7 +116,7 @@ Result<void> Connection::take_preamble() {
   return {};
 }
 
-Result<void> Connection::take_proof() {
+Result<void> WireConnection::take_proof() {
   if (opening_.size() < kProofBytes) return {};
   const std::string expected = proof(other(role_));
   if (CRYPTO_memcmp(expected.data(), opening_.data(), kProofBytes) != 0)
@@ -124,7 +127,7 @@ Result<void> Connection::take_proof() {
   return {};
 }
 
-std::string Connection::proof(Role role) const {
+std::string WireConnection::proof(Role role) const {
   const bool engine = role_ == Role::engine;
   const std::string text = std::string(kProtocol) + letter_of(role) +
                            (engine ? peer_nonce_ + nonce_ : nonce_ + peer_nonce_);
@@ -137,7 +140,7 @@ std::string Connection::proof(Role role) const {
   return digest;
 }
 
-Result<void> Connection::write() {
+Result<void> WireConnection::write() {
   while (wants_write()) {
     const ssize_t size =
         ::send(socket_.get(), out_.data() + written_, queued_bytes(), MSG_NOSIGNAL);

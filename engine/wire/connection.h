@@ -20,11 +20,11 @@
 
 namespace quire {
 
-class Connection {
+class WireConnection {
  public:
   enum class Role : std::uint8_t { front_end, engine };  // of this side
 
-  Connection(Descriptor socket, Role role, std::string secret);
+  WireConnection(Descriptor socket, Role role, std::string secret);
 
   int descriptor() const { return socket_.get(); }
   bool is_open() const { return is_open_; }

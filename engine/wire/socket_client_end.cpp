@@ -95,7 +95,7 @@ class SocketClientEnd final : public ClientEnd {
     wait(socket->get(), POLLOUT, kOpening);
     if (const std::string error = connect_error(*socket); !error.empty())
       return {ErrorCode::unavailable, error, {}};
-    Connection connection(std::move(*socket), Connection::Role::front_end, options_.secret);
+    WireConnection connection(std::move(*socket), WireConnection::Role::front_end, options_.secret);
     const Error why = exchange(connection, was_open);
     const std::lock_guard lock(mutex_);
     connected_ = false;
@@ -103,7 +103,7 @@ class SocketClientEnd final : public ClientEnd {
     return why;
   }
 
-  Error exchange(Connection& connection, bool& was_open) {
+  Error exchange(WireConnection& connection, bool& was_open) {
     const auto begun = Clock::now();
     const auto interval = std::max<milliseconds>(options_.silence / 4, milliseconds(1));
     auto next_ping = begun;
@@ -144,7 +144,7 @@ class SocketClientEnd final : public ClientEnd {
     return {ErrorCode::cancelled, "closed", {}};
   }
 
-  void queue_commands(Connection& connection) {
+  void queue_commands(WireConnection& connection) {
     if (!connection.is_open() || connection.queued_bytes() > kBytesAhead) return;
     {
       const std::lock_guard lock(mutex_);

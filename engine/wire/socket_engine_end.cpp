@@ -35,9 +35,9 @@ constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << kSlotShift) - 1;
 // A front end, as the thread sees it.
 struct Peer {
   Peer(Descriptor socket, std::uint64_t slot, const std::string& secret)
-      : connection(std::move(socket), Connection::Role::engine, secret), slot(slot) {}
+      : connection(std::move(socket), WireConnection::Role::engine, secret), slot(slot) {}
 
-  Connection connection;
+  WireConnection connection;
   const std::uint64_t slot;
   const Clock::time_point since = Clock::now();
   bool greeted = false;
@@ -190,7 +190,7 @@ class SocketEngineEnd final : public EngineEnd {
 
   // What can be done for a peer without waiting. Error: it has gone, or must.
   Result<void> serve(Peer& peer) {
-    Connection& connection = peer.connection;
+    WireConnection& connection = peer.connection;
     frames_.clear();
     const auto read = connection.read(frames_);
     for (const std::string& frame : frames_) {

@@ -167,7 +167,7 @@ TEST_CASE("an engine that says nothing is given up", "[engine][wire][socket]") {
   auto client = make_socket_client_end(address, {.secret = "a", .silence = milliseconds(100)});
   Descriptor socket;
   while (!socket) socket = accept_from(*listener);
-  Connection peer(std::move(socket), Connection::Role::engine, "a");
+  WireConnection peer(std::move(socket), WireConnection::Role::engine, "a");
   std::vector<std::string> frames;
   while (!peer.is_open()) {
     REQUIRE(peer.write().has_value());
@@ -215,13 +215,13 @@ TEST_CASE("a front end that reads nothing does not stop the engine", "[engine][w
 
 // Two ends of a pair of sockets, one of them ours.
 struct Pair {
-  Connection connection;
+  WireConnection connection;
   Descriptor peer;
 };
 Pair make_pair() {
   int sockets[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sockets) == 0);
-  return {Connection(Descriptor(sockets[0]), Connection::Role::engine, "secret"),
+  return {WireConnection(Descriptor(sockets[0]), WireConnection::Role::engine, "secret"),
           Descriptor(sockets[1])};
 }
 
