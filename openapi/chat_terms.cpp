@@ -9,9 +9,21 @@
 
 namespace quire::openapi {
 
+// What models write a call with ends no name and opens nothing: no blanks, quotes, brackets, marks.
+bool check_tool_name(JsonReader& reader, std::string_view name) {
+  constexpr std::size_t kLongest = 256;
+  const auto is_right = [](char c) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80) != 0;
+    return letter || (c >= '0' && c <= '9') || std::string_view("_-./").find(c) != std::string_view::npos;
+  };
+  if (name.size() <= kLongest && std::ranges::all_of(name, is_right)) return true;
+  return reader.fail("must be at most 256 bytes of letters, digits and _ - . /");
+}
+
 bool add_function(JsonReader& reader, const FunctionTool& tool, ChatCompletionRequest& chat) {
   auto& names = chat.tool_names;
   if (tool.name.empty()) return reader.fail("name is missing");
+  if (!reader.in_member("name", [&] { return check_tool_name(reader, tool.name); })) return false;
   if (std::ranges::find(names, tool.name) != names.end()) {
     return reader.in_member("name", [&] {
       return reader.fail(

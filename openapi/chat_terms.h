@@ -18,6 +18,9 @@ struct FunctionTool {
   bool strict = false;
 };
 
+// False: a dialect could not tell where such a name ends.
+bool check_tool_name(JsonReader& reader, std::string_view name);
+
 // Appends it to chat.tools. The name must be new and not empty.
 bool add_function(JsonReader& reader, const FunctionTool& tool, ChatCompletionRequest& chat);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "openapi/chat_members.h"
+#include "openapi/chat_terms.h"
 #include "openapi/dto_json.h"
 #include "openapi/ignored_members.h"
 #include "openapi/parse_generation.h"
@@ -29,6 +30,9 @@ bool check_function(JsonReader& reader, simdjson::dom::object function,
                     std::vector<std::string>& names) {
   std::string_view name;
   if (function["name"].get(name) || name.empty()) return reader.fail("function.name is missing");
+  if (!reader.in_member("function.name", [&] { return check_tool_name(reader, name); })) {
+    return false;
+  }
   if (std::find(names.begin(), names.end(), name) != names.end()) {
     return reader.in_member("function.name", [&] {
       return reader.fail(

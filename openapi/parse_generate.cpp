@@ -20,6 +20,15 @@ bool refuse(JsonReader& reader, JsonElement element, Completion&) {
   return !asks_for_something(element) || reader.fail("is not supported by this server");
 }
 
+bool refuse_here(JsonReader& reader, JsonElement element, Completion&) {
+  return !asks_for_something(element) ||
+         reader.fail("is not read here; what the answer must be like stands in "
+                     "sampling_params.structured_outputs");
+}
+bool refuse_old_name(JsonReader& reader, JsonElement element, Completion&) {
+  return !asks_for_something(element) || reader.fail("is called structured_outputs");
+}
+
 constexpr std::array kExtraMembers = {
     JsonMember<Completion>{"kv_transfer_params", read_as<read_transfer_params>},
 };
@@ -33,6 +42,7 @@ bool read_extra_args(JsonReader& reader, JsonElement element, Completion& out) {
 constexpr std::array kOwnSamplingMembers = {
     JsonMember<Completion>{"logprobs", read_member<&Completion::logprobs>},
     JsonMember<Completion>{"extra_args", read_extra_args},
+    JsonMember<Completion>{"guided_decoding", refuse_old_name},
     // How vLLM's own front end takes the output.
     JsonMember<Completion>{"detokenize", ignore_boolean},
     JsonMember<Completion>{"output_kind", ignore_number},
@@ -76,6 +86,12 @@ constexpr std::array kMembers = {
     JsonMember<Completion>{"priority", read_member<&Completion::priority>},
     JsonMember<Completion>{"kv_transfer_params", read_as<read_transfer_params>},
     JsonMember<Completion>{"features", refuse},  // of images
+    JsonMember<Completion>{"response_format", refuse_here},
+    JsonMember<Completion>{"structured_outputs", refuse_here},
+    JsonMember<Completion>{"guided_json", refuse_here},
+    JsonMember<Completion>{"guided_regex", refuse_here},
+    JsonMember<Completion>{"guided_choice", refuse_here},
+    JsonMember<Completion>{"guided_grammar", refuse_here},
 };
 
 }  // namespace

@@ -3,44 +3,56 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
+#include <tuple>
 #include <utility>
 
 namespace quire {
 namespace {
 
-constexpr int kThreads = 2;  // one slow grammar does not hold up all others
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// What one call of a compilation may take, by how often it was tried; then as long as it needs.
+constexpr std::array<nanoseconds, 2> kSlices{milliseconds(30), milliseconds(300)};
+constexpr int kAnyTries = static_cast<int>(kSlices.size());
+constexpr std::array<int, 2> kMostTries{0, kAnyTries};  // by thread
+
 constexpr std::size_t kMostKnown = 64, kMostKnownBytes = 256u << 20;
-constexpr int kNiceness = 5;  // the step is more urgent
+constexpr int kNiceness = 10;  // the step is more urgent
 
 }  // namespace
 
 ConstraintQueue::ConstraintQueue(CompileConstraint compile, std::function<void()> notify)
     : compile_(std::move(compile)), notify_(std::move(notify)) {
-  for (int i = 0; i < kThreads; ++i)
-    threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  for (const int most_tries : kMostTries) {
+    threads_.emplace_back(
+        [this, most_tries](const std::stop_token& stop) { work(stop, most_tries); });
+  }
 }
 
 ConstraintQueue::~ConstraintQueue() {
   for (std::jthread& thread : threads_) thread.request_stop();
   const std::lock_guard lock(mutex_);
-  for (const auto& job : jobs_) job->stop.request_stop();
+  for (const JobPtr& job : jobs_) job->stop.request_stop();
 }
 
-void ConstraintQueue::add(RequestId request, const ConstraintSpec& spec) {
+void ConstraintQueue::add(RequestId request, std::uint64_t client, const ConstraintSpec& spec) {
   const std::lock_guard lock(mutex_);
   const auto known = std::ranges::find(known_, spec, &Known::spec);
   if (known != known_.end()) {
-    done_.push_back({request, known->constraint, {}});
+    done_.push_back({request, known->constraint, known->error});
     return;
   }
   const auto same = std::ranges::find_if(jobs_, [&](const auto& job) { return job->spec == spec; });
   if (same != jobs_.end()) return (*same)->waiting.push_back(request);
   auto job = std::make_shared<Job>();
   job->spec = spec;
+  job->client = client;
   job->waiting = {request};
   jobs_.push_back(std::move(job));
-  job_arrived_.notify_one();
+  job_arrived_.notify_all();
 }
 
 void ConstraintQueue::cancel(RequestId request) {
@@ -59,29 +71,54 @@ std::vector<ConstraintQueue::Done> ConstraintQueue::take() {
   return std::exchange(done_, {});
 }
 
-std::shared_ptr<ConstraintQueue::Job> ConstraintQueue::next_job(std::unique_lock<std::mutex>& lock,
-                                                                const std::stop_token& stop) {
-  const auto find = [this] {
-    return std::ranges::find_if(jobs_, [](const auto& job) { return !job->is_started; });
+// The one that was tried least, of the client whose turn is longest ago, the first of those.
+ConstraintQueue::JobPtr ConstraintQueue::find_job(int most_tries) const {
+  const auto key = [this](const Job& job) {
+    const auto turn = turns_.find(job.client);
+    return std::tuple(job.tries, turn == turns_.end() ? 0 : turn->second);
   };
-  job_arrived_.wait(lock, stop, [&] { return find() != jobs_.end(); });
+  JobPtr best;
+  for (const JobPtr& job : jobs_) {
+    if (job->is_started || job->tries > most_tries) continue;
+    if (best == nullptr || key(*job) < key(*best)) best = job;
+  }
+  return best;
+}
+
+ConstraintQueue::JobPtr ConstraintQueue::next_job(std::unique_lock<std::mutex>& lock,
+                                                  const std::stop_token& stop, int most_tries) {
+  JobPtr job;
+  job_arrived_.wait(lock, stop, [&] { return (job = find_job(most_tries)) != nullptr; });
   if (stop.stop_requested()) return nullptr;
-  auto job = *find();
+  if (jobs_.size() == 1) turns_.clear();
+  turns_[job->client] = ++turn_;
   job->is_started = true;
   return job;
 }
 
-void ConstraintQueue::work(const std::stop_token& stop) {
+void ConstraintQueue::try_again(const JobPtr& job) {
+  const std::lock_guard lock(mutex_);
+  job->is_started = false;
+  ++job->tries;
+  job_arrived_.notify_all();
+}
+
+void ConstraintQueue::work(const std::stop_token& stop, int most_tries) {
   [[maybe_unused]] const int niceness = ::nice(kNiceness);  // on Linux, of this thread
   while (true) {
     std::unique_lock lock(mutex_);
-    const std::shared_ptr<Job> job = next_job(lock, stop);
+    const JobPtr job = next_job(lock, stop, most_tries);
     if (job == nullptr) return;
     lock.unlock();
+    Slice slice{.stop = job->stop.get_token()};
+    if (job->tries < kAnyTries) slice.work = kSlices[static_cast<std::size_t>(job->tries)];
     std::shared_ptr<const CompiledConstraint> constraint;
     Error error{ErrorCode::internal, "the constraint's compiler gave nothing", {}};
     try {
-      constraint = compile_(job->spec, job->stop.get_token());
+      constraint = compile_(job->spec, slice);
+    } catch (const OutOfTime&) {
+      try_again(job);
+      continue;
     } catch (const Failure& failure) {
       error = failure.error();
     } catch (const std::exception& e) {
@@ -93,20 +130,32 @@ void ConstraintQueue::work(const std::stop_token& stop) {
 
 void ConstraintQueue::finish(const Job& job, std::shared_ptr<const CompiledConstraint> constraint,
                              const Error& error) {
-  const std::size_t bytes = constraint == nullptr ? 0 : constraint->memory_bytes();
+  std::vector<Known> forgotten;  // freed once nobody waits for the lock
+  const std::size_t bytes =
+      job.spec.text.size() + (constraint == nullptr ? 0 : constraint->memory_bytes());
   {
     const std::lock_guard lock(mutex_);
     for (const RequestId request : job.waiting) done_.push_back({request, constraint, error});
     std::erase_if(jobs_, [&](const auto& other) { return other.get() == &job; });
-    if (constraint != nullptr) known_.push_back({job.spec, std::move(constraint), bytes});
-    std::size_t together = 0;
-    for (const Known& known : known_) together += known.bytes;
-    while (!known_.empty() && (known_.size() > kMostKnown || together > kMostKnownBytes)) {
-      together -= known_.front().bytes;
-      known_.pop_front();
-    }
+    // A refusal is one for everybody, unless it was asked to give up.
+    const bool is_final = constraint != nullptr || (!job.stop.stop_requested() &&
+                                                    error.code == ErrorCode::invalid_argument);
+    if (is_final) known_.push_back({job.spec, std::move(constraint), error, bytes});
+    forgotten = forget();
   }
   notify_();
+}
+
+std::vector<ConstraintQueue::Known> ConstraintQueue::forget() {
+  std::vector<Known> forgotten;
+  std::size_t together = 0;
+  for (const Known& known : known_) together += known.bytes;
+  while (!known_.empty() && (known_.size() > kMostKnown || together > kMostKnownBytes)) {
+    together -= known_.front().bytes;
+    forgotten.push_back(std::move(known_.front()));
+    known_.pop_front();
+  }
+  return forgotten;
 }
 
 }  // namespace quire

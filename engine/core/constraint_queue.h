@@ -1,7 +1,12 @@
 #pragma once
 // Compiles constraints beside the engine's steps. Equal specifications are compiled once, for
-// everyone who waits for them, and the latest few stay, by number and bytes. Owned by the engine thread, which adds,
-// cancels and takes; threads of its own compile.
+// everyone who waits for them; what came out, grammar or refusal, is kept for the latest few, by
+// number and bytes. Owned by the engine thread, which adds, cancels and takes; threads of its own
+// compile.
+//
+// Whoever asks for something quick waits for no one who does not: a compilation gets a short time
+// first, a longer one later, and all there is only then; one thread never works on long ones. Among
+// equals clients take turns.
 
 #include <condition_variable>
 #include <deque>
@@ -11,6 +16,7 @@
 #include <mutex>
 #include <stop_token>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
@@ -32,7 +38,7 @@ class ConstraintQueue {
     Error error;
   };
 
-  void add(RequestId request, const ConstraintSpec& spec);
+  void add(RequestId request, std::uint64_t client, const ConstraintSpec& spec);
   // Nobody waits for it any more: the request's Done does not come.
   void cancel(RequestId request);
   std::vector<Done> take();
@@ -40,27 +46,36 @@ class ConstraintQueue {
  private:
   struct Job {
     ConstraintSpec spec;
+    std::uint64_t client = 0;  // who asked first
     std::vector<RequestId> waiting;
     std::stop_source stop;
+    int tries = 0;
     bool is_started = false;
   };
   struct Known {
     ConstraintSpec spec;
-    std::shared_ptr<const CompiledConstraint> constraint;
+    std::shared_ptr<const CompiledConstraint> constraint;  // null: refused
+    Error error;
     std::size_t bytes;  // when it was compiled
   };
+  using JobPtr = std::shared_ptr<Job>;
 
-  void work(const std::stop_token& stop);
-  std::shared_ptr<Job> next_job(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
+  void work(const std::stop_token& stop, int most_tries);
+  JobPtr find_job(int most_tries) const;
+  JobPtr next_job(std::unique_lock<std::mutex>& lock, const std::stop_token& stop, int most_tries);
+  void try_again(const JobPtr& job);
   void finish(const Job& job, std::shared_ptr<const CompiledConstraint> constraint,
               const Error& error);
+  std::vector<Known> forget();
 
   const CompileConstraint compile_;
   const std::function<void()> notify_;
   std::mutex mutex_;
   std::condition_variable_any job_arrived_;
-  std::list<std::shared_ptr<Job>> jobs_;  // waiting and being compiled
-  std::deque<Known> known_;               // the latest last
+  std::list<JobPtr> jobs_;                                  // waiting and being compiled
+  std::unordered_map<std::uint64_t, std::uint64_t> turns_;  // by client: its latest
+  std::uint64_t turn_ = 0;
+  std::deque<Known> known_;  // the latest last
   std::vector<Done> done_;
   std::vector<std::jthread> threads_;  // last: they use what is above
 };

@@ -22,6 +22,7 @@ class Drafting {
   Drafting(const SpeculativeConfig& config, int max_num_seqs, bool adapts);
 
   bool is_on() const { return max_drafts_ > 0; }
+  int most() const { return max_drafts_; }  // of a request
   void use(std::unique_ptr<Drafter> drafter) { drafter_ = std::move(drafter); }
 
   void begin(const BatchPlan& plan);

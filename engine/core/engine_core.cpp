@@ -83,7 +83,9 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   make_runtime(config, served.pooling);
   if (backend_.compile_constraint) {
     constraints_ = std::make_unique<ConstraintQueue>(
-        backend_.compile_constraint, wake ? std::move(wake) : std::function<void()>([] {}));
+        backend_.compile_constraint, wake ? wake : std::function<void()>([] {}));
+    const auto width = (static_cast<std::size_t>(model_->vocab_size()) + 31) / 32;
+    masks_ = std::make_unique<MaskQueue>(width, wake ? std::move(wake) : [] {});
   }
   announce_scales(*model_);
   progress("warming up", 0);
@@ -233,7 +235,7 @@ Result<void> EngineCore::admit(AddRequest& request) {
   init.prompt = std::move(request.prompt);
   if (auto added = scheduler_->add(std::move(init)); !added) return added;
   if (second_text > 0 && encoder_ != nullptr) second_texts_[request.id] = second_text;
-  if (constraint) constraints_->add(request.id, *constraint);
+  if (constraint) constraints_->add(request.id, request.client, *constraint);
   return {};
 }
 
@@ -261,10 +263,34 @@ void EngineCore::take_compiled() {
       continue;
     }
     try {
-      scheduler_->grammar_ready(done.request, done.constraint->start(request->eos_token_ids()));
+      auto constraint = done.constraint->start(request->eos_token_ids());
+      scheduler_->grammar_ready(done.request, masks_->add(done.request, std::move(constraint)));
     } catch (const std::exception& e) {
       scheduler_->fail(done.request, {ErrorCode::internal, e.what(), {}});
     }
+  }
+}
+
+// Where others run, this thread has a tenth of a step's time for masks, so that nobody notices;
+// what is not made in it is made beside the steps.
+void EngineCore::make_masks() {
+  if (masks_ == nullptr || masks_->num_open() == 0) return;
+  constexpr std::chrono::nanoseconds kLeast = std::chrono::microseconds(50),
+                                     kMost = std::chrono::milliseconds(2);
+  const bool others_run = masks_->num_open() < scheduler_->running().size();
+  masks_->work(others_run ? std::clamp(launch_time_ / 10, kLeast, kMost) : kMost);
+  take_masks();
+}
+
+void EngineCore::take_masks() {
+  for (MaskQueue::Done& done : masks_->take()) {
+    if (done.has_failed) {
+      scheduler_->fail(done.request, std::move(done.error));
+      continue;
+    }
+    const Request* request = scheduler_->find(done.request);
+    if (drafting_.is_on() && request != nullptr)
+      scheduler_->set_drafts(*request, request->constraint->next().drafts);
   }
 }
 
@@ -273,6 +299,7 @@ StepOutput EngineCore::step() {
   output.requests = std::exchange(refused_, {});
   step_tokens_ = step_requests_ = 0;
   take_compiled();
+  make_masks();
   const bool collects = !in_flight_.empty();
   if (scheduler_->can_schedule() && scheduler_->has_work()) launch(output);
   const bool nothing_new = step_requests_ == 0;
@@ -303,10 +330,15 @@ void EngineCore::launch(StepOutput& output) {
   drafting_.begin(plan);
   if (encoder_ != nullptr) tell_texts_apart(plan);
   runner_->forward(plan);
-  if (in_flight_.size() > 1 && runner_->needs_latest_tokens()) collect(output);
+  if (in_flight_.size() > 1 && runner_->needs_latest_tokens()) {
+    collect(output);
+    make_masks();
+  }
   runner_->sample();
+  for (const auto& row : runner_->late()) scheduler_->drop_sample(row.request);
   for (const RowFailure& failure : runner_->failures())
     scheduler_->fail(failure.request, failure.error);
+  launch_time_ = Clock::now() - now;
 }
 
 // An encoder's prompt is one step.
@@ -333,6 +365,16 @@ void EngineCore::collect(StepOutput& output) {
   output.time = Clock::now();
   for (const RequestProgress& progress : result.requests) report(progress, result, output);
   drafting_.give(result, *scheduler_);
+  if (masks_ != nullptr) advance_constraints(result);
+}
+
+// Their next masks are asked for, behind their drafts too.
+void EngineCore::advance_constraints(const StepResult& result) {
+  for (const RequestProgress& progress : result.requests) {
+    const Request& request = *progress.request;
+    if (progress.finish_reason || request.constraint == nullptr) continue;
+    request.constraint->advance(result.tokens_of(progress), request.drafts, drafting_.most());
+  }
 }
 
 void EngineCore::fail_undrawn() {

@@ -2,6 +2,7 @@
 // One engine: model, KV cache, scheduler and runner, and the step that joins them. Belongs to one
 // thread: EngineThread's, or that of a program which drives it by hand.
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "engine/kv_events/publisher.h"
 #include "engine/runner/model_runner.h"
 #include "engine/scheduler/scheduler.h"
+#include "engine/structured/mask_queue.h"
 #include "engine/wire/messages.h"
 #include "model/encoder.h"
 #include "model/pooler.h"
@@ -70,10 +72,13 @@ class EngineCore {
 
   Result<void> admit(AddRequest& request);
   void take_compiled();
+  void make_masks();
+  void take_masks();
   void launch(StepOutput& output);
   void tell_texts_apart(const BatchPlan& plan);
   void collect(StepOutput& output);
   void fail_undrawn();
+  void advance_constraints(const StepResult& result);
   void report(const RequestProgress& progress, const StepResult& result, StepOutput& output);
   void add_logprobs(const RequestProgress& progress, RequestOutput& output) const;
   void add_prompt_logprobs(const Request& request, RequestOutput& output) const;
@@ -92,6 +97,7 @@ class EngineCore {
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<KvEventPublisher> events_;  // null: nobody listens
   std::unique_ptr<KvCacheManager> kv_;
+  std::unique_ptr<MaskQueue> masks_;              // null as constraints_ is; outlives all requests
   std::unique_ptr<Scheduler> scheduler_;
   Drafting drafting_;
   std::unique_ptr<ConstraintQueue> constraints_;  // null: requests with one are refused
@@ -99,6 +105,7 @@ class EngineCore {
   std::vector<const BatchPlan*> in_flight_;  // oldest first
   std::unordered_map<RequestId, Tracking> tracking_;
   std::vector<RequestOutput> refused_;
+  std::chrono::nanoseconds launch_time_{0};  // of the latest step that ran something
   int step_tokens_ = 0;
   int step_requests_ = 0;
   bool is_idle_ = false;

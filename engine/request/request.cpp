@@ -3,12 +3,13 @@
 #include <cassert>
 #include <utility>
 
-#include "engine/structured/token_constraint.h"
+#include "engine/structured/mask_queue.h"
 
 namespace quire {
 
 Request::Request(RequestInit init)
     : state(init.sampling.constraint ? RequestState::waiting_for_grammar : RequestState::waiting),
+      is_constrained(init.sampling.constraint.has_value()),
       num_prompt_(static_cast<int>(init.prompt.size())),
       max_output_(std::max(init.sampling.max_tokens, init.sampling.min_tokens)),
       // A constraint forbids an end that comes too early, or has no other way to go on.
@@ -38,6 +39,8 @@ Request::Request(RequestInit init)
 }
 
 Request::~Request() = default;
+
+bool Request::lacks_mask_slowly() const { return constraint != nullptr && !constraint->is_ready(); }
 
 bool Request::ends_with_any() const {
   const auto holds = [last = tokens_.back()](const std::vector<TokenId>& ids) {

@@ -72,7 +72,7 @@ struct RequestInit {
 
 class Request;
 class RequestQueue;
-class TokenConstraint;
+class ConstraintMasks;
 
 // Where a request stands in a queue of the scheduler.
 struct QueueLink {
@@ -96,6 +96,7 @@ class Request {
   bool in_prefill = false;            // its newest planned step ends before its last known token
   bool was_scheduled = false;         // num_cached is set
   bool load_done = false;             // the connector has ended its load
+  const bool is_constrained;          // by SamplingParams::constraint
   std::int32_t num_computed = 0;      // tokens with KV, counting those of planned steps
   std::int32_t num_placeholders = 0;  // samples of planned steps that have not come back
   std::int32_t kv_sequence = -1;      // the KV manager's handle; −1: holds no blocks
@@ -135,6 +136,8 @@ class Request {
   int num_tokens() const { return static_cast<int>(tokens_.size()); }
   int num_prompt() const { return num_prompt_; }
   int num_output() const { return num_tokens() - num_prompt_; }
+  // It waits for the masks of its next token: no step can sample for it.
+  bool lacks_mask() const { return is_constrained && lacks_mask_slowly(); }
   // The most tokens it can ever have, were there no limit on the context.
   std::int64_t max_total_tokens() const { return std::int64_t{num_prompt_} + max_output_; }
 
@@ -177,9 +180,9 @@ class Request {
   std::string transfer_result;  // the connector's answer at the end, as JSON
   QueueLink queue;
 
-  // Of a request with SamplingParams::constraint, from when it is compiled; the scheduler tells it
+  // Of a request with SamplingParams::constraint, from when it is compiled; who samples tells it
   // each token.
-  std::unique_ptr<TokenConstraint> constraint;
+  std::unique_ptr<ConstraintMasks> constraint;
 
   // Hashes of the full blocks, at the KV manager's hash granularity. It appends.
   std::vector<BlockHash> block_hashes;
@@ -187,6 +190,7 @@ class Request {
 
  private:
   bool ends_with_any() const;
+  bool lacks_mask_slowly() const;
   // Behind the end of a constrained output nothing can come.
   bool ignores_eos() const { return sampling_.ignore_eos && !sampling_.constraint; }
 

@@ -61,6 +61,8 @@ class ModelRunner {
   void sample();
   // Of the latest sample(): requests that must end.
   std::span<const RowFailure> failures() const { return sampler_.failures(); }
+  // Requests whose draw in it must not be taken.
+  std::span<const TokenMasks::LateRow> late() const { return sampler_.late(); }
   void launch(const BatchPlan& plan) {
     forward(plan);
     sample();

@@ -55,6 +55,8 @@ class Sampler {
   int turn() const { return turn_; }  // of the latest sample()
   // Requests of the latest sample() that must end, as nothing can be drawn for them.
   std::span<const RowFailure> failures() const { return masks_.failures(); }
+  // Requests of the latest sample() whose draw must not be taken: their masks were not there.
+  std::span<const TokenMasks::LateRow> late() const { return masks_.late(); }
 
  private:
   // What a draw needs of a request's parameters, close together: a step touches every row's.

@@ -1,9 +1,9 @@
 #include "engine/sampling/token_masks.h"
 
 #include <algorithm>
-#include <exception>
+#include <cassert>
 
-#include "engine/structured/token_constraint.h"
+#include "engine/structured/mask_queue.h"
 
 namespace quire {
 namespace {
@@ -32,6 +32,21 @@ bool is_begun(std::span<const TokenId> word, std::span<const TokenId> output,
   return true;
 }
 
+// What the request has forbidden all tokens with.
+Error nothing_left(const SamplingParams& params) {
+  std::vector<std::string> members;
+  if (!params.allowed_tokens.empty()) members.emplace_back("allowed_token_ids");
+  if (!params.bad_words.empty()) members.emplace_back("bad_words");
+  const std::string field = members.empty() ? "" : members.front();
+  if (params.constraint) members.emplace_back("what the answer must be like");
+  std::string names = members.front();
+  for (std::size_t i = 1; i < members.size(); ++i) {
+    names += (i + 1 < members.size() ? ", " : " and ") + members[i];
+  }
+  return {ErrorCode::invalid_argument,
+          "no token of the model is left to go on with: all are excluded by " + names, field};
+}
+
 }  // namespace
 
 TokenMasks::TokenMasks(Device& device, int max_slots, int max_rows, int vocab_size)
@@ -44,6 +59,7 @@ TokenMasks::TokenMasks(Device& device, int max_slots, int max_rows, int vocab_si
 void TokenMasks::begin_step() {
   rows_.clear();
   failures_.clear();
+  late_.clear();
   needs_latest_ = false;
 }
 
@@ -96,37 +112,30 @@ void TokenMasks::fill(const Row& row, Words mask) {
     if (word.size() > 1 && is_begun(word, row.request->output(), row.drafts))
       clear(mask, word.back());
   }
-  // A request that ended while this step was computed takes no token.
-  if (params.constraint && row.request->constraint != nullptr && !row.request->finish_reason)
+  if (is_late(row)) {
+    late_.push_back({row.request->id(), row.slot});
+  } else if (row.request->constraint != nullptr) {
     constrain(row, mask);
+  }
   if (std::ranges::any_of(mask, [](std::uint32_t word) { return word != 0; })) return;
   std::ranges::fill(mask, ~0u);
-  if (row.drafts.empty()) {
-    fail(row, {ErrorCode::internal, "no token is left that this request allows", {}});
-  }
+  if (row.drafts.empty()) fail(row);
+}
+
+bool TokenMasks::is_late(const Row& row) const {
+  return row.request->constraint != nullptr && !row.request->constraint->is_ready();
 }
 
 // Behind a draft that the constraint refuses nothing will be accepted: any mask does.
 void TokenMasks::constrain(const Row& row, Words mask) {
-  TokenConstraint& constraint = *row.request->constraint;
-  int accepted = 0;
-  try {
-    const bool all = std::ranges::all_of(row.drafts, [&](TokenId token) {
-      const bool is_next = constraint.accept(token);
-      accepted += is_next ? 1 : 0;
-      return is_next;
-    });
-    if (all) {
-      constraint.fill(mask);
-      if (!constraint.is_complete()) delay_end(row, mask);
-    }
-    constraint.rollback(accepted);
-  } catch (const Failure& failure) {
-    fail(row, failure.error());
-  } catch (const std::exception& e) {
-    fail(row, {ErrorCode::internal,
-               std::string("the constraint on its output failed: ") + e.what(), {}});
-  }
+  const NextMasks& next = row.request->constraint->next();
+  const auto index = static_cast<int>(row.drafts.size());
+  assert(row.drafts.size() <= next.drafts.size() &&
+         std::ranges::equal(row.drafts, std::span(next.drafts).first(row.drafts.size())));
+  if (index >= next.count) return;
+  const auto words = next.mask(index, mask.size());
+  for (std::size_t i = 0; i < mask.size(); ++i) mask[i] &= words[i];
+  if (!next.is_complete[static_cast<std::size_t>(index)]) delay_end(row, mask);
 }
 
 // Where nothing but the end is left it comes, whatever min_tokens says.
@@ -143,8 +152,9 @@ void TokenMasks::delay_end(const Row& row, Words mask) const {
   clear_all(row.request->eos_token_ids());
 }
 
-void TokenMasks::fail(const Row& row, Error error) {
-  failures_.push_back({row.request->id(), std::move(error)});
+// Its grammar and its own lists exclude each other.
+void TokenMasks::fail(const Row& row) {
+  failures_.push_back({row.request->id(), nothing_left(row.request->sampling())});
 }
 
 }  // namespace quire

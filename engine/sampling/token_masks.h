@@ -1,6 +1,6 @@
 #pragma once
 // Which tokens the rows of a step may draw: a request's allowed tokens, its bad words, and its
-// constraint (engine/structured/token_constraint.h) with its min_tokens, as one mask per row that
+// constraint (engine/structured/mask_queue.h) with its min_tokens, as one mask per row that
 // asks for any. Engine thread only. After construction nothing is allocated on the device.
 
 #include <cstdint>
@@ -42,6 +42,12 @@ class TokenMasks {
   void apply(Ops& ops, TensorView logits, StreamRef stream);
   // Of the latest apply().
   std::span<const RowFailure> failures() const { return failures_; }
+  // Rows of it whose constraint had no mask yet: what is drawn there must not be taken.
+  struct LateRow {
+    RequestId request;
+    std::int32_t slot;
+  };
+  std::span<const LateRow> late() const { return late_; }
 
  private:
   using Words = std::span<std::uint32_t>;
@@ -55,12 +61,14 @@ class TokenMasks {
   void fill(const Row& row, Words mask);
   void constrain(const Row& row, Words mask);
   void delay_end(const Row& row, Words mask) const;
-  void fail(const Row& row, Error error);
+  bool is_late(const Row& row) const;
+  void fail(const Row& row);
 
   const int vocab_size_;
   std::vector<std::vector<std::uint32_t>> always_;  // by slot, what never changes; empty: not made
   std::vector<Row> rows_;
   std::vector<RowFailure> failures_;
+  std::vector<LateRow> late_;
   bool needs_latest_ = false;
   StagedPack pack_;
 };

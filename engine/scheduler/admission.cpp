@@ -141,7 +141,7 @@ bool Scheduler::abort(RequestId id) {
 }
 
 // It has waited longer than those who came meanwhile, or by its priority.
-void Scheduler::grammar_ready(RequestId id, std::unique_ptr<TokenConstraint> constraint) {
+void Scheduler::grammar_ready(RequestId id, std::unique_ptr<ConstraintMasks> constraint) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
   if (found->second->state != RequestState::waiting_for_grammar) return;
@@ -194,6 +194,7 @@ void Scheduler::finish(Request& request, FinishReason reason) {
   request.state = RequestState::finished;
   request.finish_reason = reason;
   request.drafts.clear();
+  request.constraint.reset();
   if (request.slot >= 0) free_slots_.push_back(std::exchange(request.slot, -1));
   finished_ids_.push_back(request.id());
   decide(request, DecisionKind::finished, request.num_output(), static_cast<std::int64_t>(reason));

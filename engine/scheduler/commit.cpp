@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <exception>
-#include <string>
 
 #include "engine/scheduler/scheduler.h"
 
@@ -108,9 +106,6 @@ void Scheduler::append_tokens(Request& request, RequestProgress& progress,
     result_.tokens.push_back(token);
     ++progress.num_tokens;
     progress.finish_reason = request.stop_check(options_.max_model_len);
-    if (request.constraint && !constrain(request, token)) {
-      progress.finish_reason = FinishReason::error;
-    }
     if (!progress.finish_reason) continue;
     if (*progress.finish_reason == FinishReason::stop) progress.stop_token = token;
     break;
@@ -118,21 +113,15 @@ void Scheduler::append_tokens(Request& request, RequestProgress& progress,
   totals_.generation_tokens += progress.num_tokens;
 }
 
-// False: its constraint did not foresee what its own mask allowed, and the request ends.
-bool Scheduler::constrain(Request& request, TokenId token) {
-  const auto refuse = [&](const std::string& why) {
-    request.error = {ErrorCode::internal, "the constraint on its output " + why, {}};
-    return false;
-  };
-  try {
-    if (!request.constraint->accept(token)) return refuse("does not allow what was drawn");
-  } catch (const Failure& failure) {
-    request.error = failure.error();
-    return false;
-  } catch (const std::exception& e) {
-    return refuse(std::string("failed: ") + e.what());
-  }
-  return true;
+void Scheduler::drop_sample(RequestId id) {
+  assert(options_.async);
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || found->second->state != RequestState::running) return;
+  Request& request = *found->second;
+  request.num_discarded = request.num_in_flight;
+  request.num_placeholders = 0;
+  request.drafts.clear();
+  --request.num_computed;
 }
 
 // Drafts that come while the prompt is still being computed have nothing to follow.

@@ -46,7 +46,10 @@ BatchPlan& Scheduler::next_plan() {
 
 // Brings a running request up to everything it knows: prompt, output, drafts, samples on their way.
 int Scheduler::tokens_wanted(const Request& request) const {
+  if (request.lacks_mask()) return 0;
   const int num_pending = request.num_placeholders;
+  // Its mask may not be there in time, and a state cannot be computed once more.
+  if (num_pending > 0 && request.is_constrained && kv_.has_state_groups()) return 0;
   // Its last token is on the way, even if all drafts are rejected.
   if (num_pending > 0 && request.num_computed + 2 - num_pending >= request.max_total_tokens()) {
     return 0;

@@ -32,7 +32,7 @@
 #include "engine/scheduler/batch_plan.h"
 #include "engine/scheduler/request_queue.h"
 #include "engine/scheduler/state_steps.h"
-#include "engine/structured/token_constraint.h"
+#include "engine/structured/mask_queue.h"
 
 namespace quire {
 
@@ -91,7 +91,7 @@ class Scheduler {
   bool abort(RequestId id);
 
   // What a request with SamplingParams::constraint waits for; null where somebody else masks.
-  void grammar_ready(RequestId id, std::unique_ptr<TokenConstraint> constraint);
+  void grammar_ready(RequestId id, std::unique_ptr<ConstraintMasks> constraint);
   // The request ends with this error, in whatever state; the next commit reports it.
   void fail(RequestId id, Error error);
 
@@ -106,6 +106,10 @@ class Scheduler {
   // What to verify with the request's next step, made on the host between a commit and the next
   // schedule(); cut to what the request may still become. Not with SchedulerOptions::async.
   void set_drafts(const Request& request, std::span<const TokenId> drafts);
+
+  // What the newest step draws for this request does not count, as its mask was not there in time:
+  // its last token is computed once more when it is. Only where plans overlap.
+  void drop_sample(RequestId id);
 
   // Somebody is not finished or not reported yet, or blocks are still being sent. Where a step runs
   // nothing all the same, everyone waits for something outside: a grammar, a transfer.
@@ -160,7 +164,6 @@ class Scheduler {
   void commit_row(const BatchRow& row, int index, const StepTokens& tokens);
   void settle_drafts(Request& request, const BatchRow& row, int num_sampled);
   void append_tokens(Request& request, RequestProgress& progress, std::span<const TokenId> sampled);
-  bool constrain(Request& request, TokenId token);
   void take_drafts(Request& request, int index, const StepTokens& tokens);
   void handle_invalid_blocks(const BatchPlan& plan, std::span<const BlockId> invalid);
   void rewind(Request& request, int num_valid);

@@ -33,7 +33,7 @@ void Scheduler::schedule_waiting(BatchPlan& plan) {
 }
 
 Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
-  if (!promote(request)) return Verdict::deferred;
+  if (!promote(request) || request.lacks_mask()) return Verdict::deferred;
   SlotDemand demand;
   ExternalMatch external;
   if (request.num_computed == 0) {

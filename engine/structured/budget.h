@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
-#include <stop_token>
 #include <utility>
 
 #include "engine/structured/grammar_error.h"
+#include "engine/structured/slice.h"
 
 namespace quire::structured {
 
@@ -36,28 +36,40 @@ struct ThreadClock {
 class Meter {
  public:
   // Counts from here on, on this thread.
-  void start(std::chrono::nanoseconds limit, std::stop_token stop = {}) {
+  void start(std::chrono::nanoseconds limit, Slice slice = {}) {
     started_ = ThreadClock::now();
     deadline_ = started_ + limit;
-    stop_ = std::move(stop);
+    slice_end_ = slice.work < limit ? started_ + slice.work : deadline_;
+    slice_ = std::move(slice);
+    work_ = looks_ = 0;
   }
   std::chrono::nanoseconds spent() const { return ThreadClock::now() - started_; }
 
-  // Looks at the clock, and whether it is asked to stop, once in a while; cheap enough for inner loops.
+  // Looks at the clocks, and whether it is asked to stop, once in a while; cheap enough for inner
+  // loops. Throws OutOfTime where only the slice is over: what was found out stays known.
   void count(std::uint32_t work = 1) {
     work_ += work;
-    if (work_ < kBetweenLooks) return;
+    if (work_ >= kBetweenLooks) look();
+  }
+
+ private:
+  void look() {
     work_ = 0;
-    if (ThreadClock::now() > deadline_ || stop_.stop_requested()) {
+    if (slice_.is_over()) throw OutOfTime();
+    // The thread's own clock costs a system call.
+    if (++looks_ % kLooksPerSystemCall != 0) return;
+    const auto now = ThreadClock::now();
+    if (now > slice_end_ && now <= deadline_) throw OutOfTime();
+    if (now > deadline_ || slice_.stop.stop_requested()) {
       throw GrammarFailure(GrammarErrorKind::limit, "the grammar takes too long to evaluate");
     }
   }
 
- private:
-  static constexpr std::uint32_t kBetweenLooks = 4'096;
+  static constexpr std::uint32_t kBetweenLooks = 512, kLooksPerSystemCall = 8;
   std::chrono::nanoseconds started_{0}, deadline_ = std::chrono::nanoseconds::max();
-  std::stop_token stop_;
-  std::uint32_t work_ = 0;
+  std::chrono::nanoseconds slice_end_ = std::chrono::nanoseconds::max();
+  Slice slice_;
+  std::uint32_t work_ = 0, looks_ = 0;
 };
 
 }  // namespace quire::structured

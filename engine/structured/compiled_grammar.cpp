@@ -38,9 +38,9 @@ struct CompiledGrammar::Parser {
   std::optional<ParserStates> states;
   std::optional<TokenMasks> masks;
 
-  Parser(const GrammarSpec& spec, const GrammarContext& context, const std::stop_token& stop)
+  Parser(const GrammarSpec& spec, const GrammarContext& context, const Slice& slice)
       : store(meter, context.limits), rules(store, context.limits) {
-    meter.start(context.limits.compile_time, stop);
+    meter.start(context.limits.compile_time, slice);
     const RuleId root = build_rules(rules, spec, meter, context);
     network.emplace(rules, root, meter, context.limits);
     start_states(context);
@@ -78,28 +78,25 @@ CompiledGrammar::~CompiledGrammar() = default;
 
 std::shared_ptr<CompiledGrammar> CompiledGrammar::compile(const GrammarSpec& spec,
                                                           GrammarContext context,
-                                                          const std::stop_token& stop) {
+                                                          const Slice& slice) {
   std::shared_ptr<CompiledGrammar> grammar(new CompiledGrammar(std::move(context)));
-  grammar->parser_ = std::make_unique<Parser>(spec, grammar->context_, stop);
+  grammar->parser_ = std::make_unique<Parser>(spec, grammar->context_, slice);
   return grammar;
 }
 
 std::size_t CompiledGrammar::memory_bytes() const {
   const std::lock_guard lock(mutex_);
-  return parser_->store.memory_bytes() + parser_->states->memory_bytes();
+  return parser_->store.memory_bytes() + (parser_->states ? parser_->states->memory_bytes() : 0);
 }
 
 void CompiledGrammar::enter() {
-  const std::lock_guard lock(mutex_);
-  if (matchers_++ == 0 && parser_->states->memory_bytes() > kFreshAbove) {
-    parser_->meter.start(context_.limits.step_time);
-    parser_->start_states(context_);
+  Parser& parser = *parser_;
+  const bool is_alone = matchers_ == 0;
+  if (!parser.states || (is_alone && parser.states->memory_bytes() > kFreshAbove)) {
+    parser.meter.start(context_.limits.step_time);
+    parser.start_states(context_);
   }
-}
-
-void CompiledGrammar::leave() {
-  const std::lock_guard lock(mutex_);
-  --matchers_;
+  ++matchers_;
 }
 
 GrammarMatcher::GrammarMatcher(std::shared_ptr<CompiledGrammar> grammar)
@@ -109,21 +106,36 @@ GrammarMatcher::GrammarMatcher(std::shared_ptr<CompiledGrammar> grammar)
 
 GrammarMatcher::GrammarMatcher(std::shared_ptr<CompiledGrammar> grammar,
                                std::span<const TokenId> end_tokens)
-    : grammar_(std::move(grammar)), end_tokens_(end_tokens.begin(), end_tokens.end()) {
-  grammar_->enter();
-  state_ = grammar_->parser_->states->start();
+    : grammar_(std::move(grammar)), end_tokens_(end_tokens.begin(), end_tokens.end()) {}
+
+GrammarMatcher::~GrammarMatcher() {
+  if (is_started_) grammar_->leave();
 }
 
-GrammarMatcher::~GrammarMatcher() { grammar_->leave(); }
+std::unique_lock<std::timed_mutex> GrammarMatcher::lock() const {
+  std::unique_lock lock(grammar_->mutex_, std::defer_lock);
+  const bool is_endless = slice_.work == std::chrono::nanoseconds::max();
+  if (slice_.waits && is_endless) {
+    lock.lock();
+  } else if (!(slice_.waits ? lock.try_lock_for(slice_.work) : lock.try_lock())) {
+    throw OutOfTime();
+  }
+  if (!is_started_) {
+    grammar_->enter();
+    is_started_ = true;
+    state_ = grammar_->parser_->states->start();
+  }
+  grammar_->parser_->meter.start(grammar_->context_.limits.step_time, slice_);
+  return lock;
+}
 
 bool GrammarMatcher::is_end(TokenId token) const {
   return std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end();
 }
 
 bool GrammarMatcher::accept_bytes(std::string_view bytes) {
-  const std::lock_guard lock(grammar_->mutex_);
+  const auto lock = this->lock();
   auto& parser = *grammar_->parser_;
-  parser.meter.start(grammar_->context_.limits.step_time);
   ParserState state = state_;
   for (const char byte : bytes) {
     state = parser.states->step(state, static_cast<std::uint8_t>(byte));
@@ -136,6 +148,7 @@ bool GrammarMatcher::accept_bytes(std::string_view bytes) {
 bool GrammarMatcher::accept(TokenId token) {
   const Vocabulary& vocabulary = *grammar_->context_.vocabulary;
   if (finished_ || token < 0 || token >= vocabulary.size()) return false;
+  if (!is_started_) lock();
   const ParserState before = state_;
   if (is_end(token) && complete()) {
     finished_ = true;
@@ -157,20 +170,19 @@ void GrammarMatcher::rollback(std::size_t tokens) {
 }
 
 bool GrammarMatcher::complete() const {
-  const std::lock_guard lock(grammar_->mutex_);
+  const auto lock = this->lock();
   return grammar_->parser_->states->accepting(state_);
 }
 
 bool GrammarMatcher::must_end() const {
-  const std::lock_guard lock(grammar_->mutex_);
+  const auto lock = this->lock();
   return finished_ || (grammar_->parser_->states->accepting(state_) &&
                        grammar_->parser_->states->threads(state_).empty());
 }
 
 void GrammarMatcher::fill_mask(std::span<std::uint32_t> words) {
-  const std::lock_guard lock(grammar_->mutex_);
+  const auto lock = this->lock();
   auto& parser = *grammar_->parser_;
-  parser.meter.start(grammar_->context_.limits.step_time);
   if (finished_) {
     std::fill(words.begin(), words.end(), 0);
     return;
@@ -191,9 +203,8 @@ void GrammarMatcher::fill_mask(std::span<std::uint32_t> words) {
 }
 
 std::string GrammarMatcher::forced_bytes(std::size_t max) {
-  const std::lock_guard lock(grammar_->mutex_);
+  const auto lock = this->lock();
   auto& parser = *grammar_->parser_;
-  parser.meter.start(grammar_->context_.limits.step_time);
   std::string forced;
   for (ParserState state = state_; forced.size() < max && !parser.states->accepting(state);) {
     const ByteSet next = parser.states->first_bytes(state);

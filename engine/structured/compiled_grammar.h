@@ -3,11 +3,11 @@
 // Compile on any thread but the engine's. A compiled grammar is shared by all requests that asked for
 // it; what they find out about its states (masks, successors) serves the next one. Thread-safe.
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,9 +45,9 @@ struct GrammarContext {
 
 class CompiledGrammar {
  public:
-  // Throws GrammarFailure.
+  // Throws GrammarFailure, or OutOfTime.
   static std::shared_ptr<CompiledGrammar> compile(const GrammarSpec& spec, GrammarContext context,
-                                                  const std::stop_token& stop = {});
+                                                  const Slice& slice = {});
   ~CompiledGrammar();
 
   const std::shared_ptr<const Vocabulary>& vocabulary() const { return context_.vocabulary; }
@@ -57,13 +57,13 @@ class CompiledGrammar {
   friend class GrammarMatcher;
   struct Parser;
   explicit CompiledGrammar(GrammarContext context);
-  // Starts the parser's tables afresh when nobody uses them and they have grown.
+  // Starts the parser's tables afresh when nobody uses them and they have grown. Under the lock.
   void enter();
-  void leave();
+  void leave() { --matchers_; }
 
   GrammarContext context_;
-  mutable std::mutex mutex_;
-  int matchers_ = 0;
+  mutable std::timed_mutex mutex_;
+  std::atomic<int> matchers_ = 0;  // grows under the lock only
   std::unique_ptr<Parser> parser_;
 };
 
@@ -76,6 +76,9 @@ class GrammarMatcher {
   ~GrammarMatcher();
   GrammarMatcher(const GrammarMatcher&) = delete;
   GrammarMatcher& operator=(const GrammarMatcher&) = delete;
+
+  // Of each call from here on; those that would take longer throw OutOfTime.
+  void limit(Slice slice) { slice_ = std::move(slice); }
 
   // False, and nothing changes, when the grammar does not go on like this. An end token is taken
   // exactly where the text is complete; after it nothing is.
@@ -98,10 +101,14 @@ class GrammarMatcher {
 
  private:
   bool is_end(TokenId token) const;
+  // The grammar's parser for one call. The first one finds out where texts start.
+  std::unique_lock<std::timed_mutex> lock() const;
 
   std::shared_ptr<CompiledGrammar> grammar_;
   std::vector<TokenId> end_tokens_;
-  ParserState state_;
+  Slice slice_;
+  mutable bool is_started_ = false;
+  mutable ParserState state_ = kDead;
   std::vector<ParserState> history_;  // before each accepted token
   bool finished_ = false;
 };

@@ -24,7 +24,7 @@ std::string escaped(std::string_view key) {
 
 class Search {
  public:
-  Search(const json::value& root, const std::stop_token& stop) : root_(root), stop_(stop) {}
+  Search(const json::value& root, const Slice& slice) : root_(root), slice_(slice) {}
 
   // Nothing fits `schema`; where in it?
   std::string place_in(const json::value& schema, int depth = 0) {
@@ -44,6 +44,7 @@ class Search {
   }
 
   bool fits_nothing(const json::value& part) {
+    if (part.is_bool()) return !part.get_bool();
     if (!part.is_object() || ++tries_ > kMostTries) return false;
     json::object alone = part.get_object();
     for (const char* name : {"$defs", "definitions"}) {
@@ -56,7 +57,7 @@ class Search {
     GrammarContext context;
     context.limits.compile_time = kTimeOfOne;
     try {
-      CompiledGrammar::compile(spec, std::move(context), stop_);
+      CompiledGrammar::compile(spec, std::move(context), slice_);
     } catch (const GrammarFailure& failure) {
       return failure.kind() == GrammarErrorKind::unsatisfiable;
     }
@@ -93,7 +94,7 @@ class Search {
   }
 
   const json::value& root_;
-  const std::stop_token& stop_;
+  const Slice& slice_;
   int tries_ = 0;
 };
 
@@ -114,17 +115,43 @@ void find_schemas(const json::value& format, int depth,
   for (const auto& [key, value] : object) find_schemas(value, depth + 1, found);
 }
 
-}  // namespace
-
-std::string empty_part_of_schema(const json::value& schema, const std::stop_token& stop) {
-  return Search(schema, stop).place_in(schema);
+void find_places(const json::value& format, int depth, std::vector<std::string>& found) {
+  if (depth > 100) return;
+  if (format.is_array()) {
+    for (const json::value& one : format.get_array()) find_places(one, depth + 1, found);
+  }
+  if (!format.is_object()) return;
+  for (const auto& [key, value] : format.get_object()) {
+    if (key == "place" && value.is_string()) found.emplace_back(value.get_string());
+    if (key != "json_schema" && key != "structural_tag") find_places(value, depth + 1, found);
+  }
 }
 
-std::string empty_part_of_tag(const json::value& document, const std::stop_token& stop) {
+}  // namespace
+
+std::string common_place_of_tag(const json::value& document) {
+  std::vector<std::string> places;
+  find_places(document, 0, places);
+  if (places.empty()) return {};
+  std::string common = places.front();
+  for (const std::string& place : places) {
+    while (!common.empty() && place != common && !place.starts_with(common + '/')) {
+      const auto slash = common.rfind('/');
+      common.resize(slash == std::string::npos ? 0 : slash);
+    }
+  }
+  return common;
+}
+
+std::string empty_part_of_schema(const json::value& schema, const Slice& slice) {
+  return Search(schema, slice).place_in(schema);
+}
+
+std::string empty_part_of_tag(const json::value& document, const Slice& slice) {
   std::vector<std::pair<std::string, const json::value*>> schemas;
   find_schemas(document, 0, schemas);
   for (const auto& [place, schema] : schemas) {
-    Search search(*schema, stop);
+    Search search(*schema, slice);
     if (search.fits_nothing(*schema)) return place + search.place_in(*schema);
   }
   return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "engine/structured/grammar/ebnf.h"
@@ -27,24 +28,28 @@ constexpr std::string_view kText = "text";
 
 class TagCompiler {
  public:
-  TagCompiler(Rules& rules, JsonStyle& style, Meter& meter, const GrammarContext& context,
-              const json::value* answer)
+  TagCompiler(Rules& rules, JsonStyle& style, Meter& meter, const GrammarContext& context)
       : rules_(rules),
         style_(style),
         meter_(meter),
         limits_(context.limits),
         text_(rules.store(), context.vocabulary == nullptr
                                  ? std::span<const std::string>()
-                                 : context.vocabulary->special_texts()),
-        answer_(answer) {}
+                                 : context.vocabulary->special_texts()) {}
 
   ExprId document(const json::value& value, const std::string& at) {
     if (!value.is_object()) fault("a structural tag must be an object", at);
     const json::object& object = value.get_object();
     if (!at.empty()) check_document(object, at);
-    if (const auto* format = object.if_contains("format")) {
-      return this->format(*format, at + "/format", {});
+    const auto* format = object.if_contains("format");
+    const auto* answer = object.if_contains("answer");
+    if (format != nullptr && answer != nullptr) {  // one for each document
+      const auto outer = std::pair(std::exchange(answer_, answer), std::exchange(answer_rule_, {}));
+      const ExprId whole = this->format(*format, at + "/format", {});
+      std::tie(answer_, answer_rule_) = outer;
+      return whole;
     }
+    if (format != nullptr) return this->format(*format, at + "/format", {});
     const auto triggers = strings(object, "triggers", at);
     const json::array& structures = list(object, "structures", at);
     std::vector<Tag> tags;
@@ -183,7 +188,7 @@ class TagCompiler {
 
   // Of a client's: the outermost one is ours.
   static void check_document(const json::object& object, const std::string& at) {
-    constexpr std::string_view kMembers[] = {"type", "format", "structures", "triggers"};
+    constexpr std::string_view kMembers[] = {"type", "format", "answer", "structures", "triggers"};
     for (const auto& [key, value] : object) {
       if (std::ranges::find(kMembers, std::string_view(key)) != std::end(kMembers)) continue;
       fault("\"" + std::string(key) + "\" is not known here", at + '/' + std::string(key),
@@ -355,7 +360,7 @@ class TagCompiler {
   Meter& meter_;
   const GrammarLimits& limits_;
   TagText text_;
-  const json::value* answer_;  // the document's; in itself there is none
+  const json::value* answer_ = nullptr;  // the document's; in itself there is none
   std::optional<RuleId> answer_rule_;
 };
 
@@ -380,8 +385,7 @@ JsonStyle style_of(Rules& rules, const json::value& tag) {
 ExprId structural_tag_expression(Rules& rules, const json::value& tag, Meter& meter,
                                  const GrammarContext& context) {
   JsonStyle style = style_of(rules, tag);
-  const auto* answer = tag.is_object() ? tag.get_object().if_contains("answer") : nullptr;
-  return TagCompiler(rules, style, meter, context, answer).document(tag, "");
+  return TagCompiler(rules, style, meter, context).document(tag, "");
 }
 
 }  // namespace quire::structured

@@ -12,6 +12,7 @@ constexpr std::size_t kKeptBytes = 16u << 20;
 constexpr std::size_t kFewTokens = 256;
 constexpr std::uint32_t kMixed = 0xffffffff;  // also for a RegexId: characters are not alike
 constexpr std::uint32_t kEndless = 0xfffffffe;
+constexpr std::uint32_t kBetweenCounts = 64;  // nodes of a trie whose successors are mostly known
 
 CharSet safe_chars() {
   CharSet set = CharSet::of(0, 0x1f);
@@ -29,11 +30,12 @@ std::shared_ptr<const LexemeMask> LexemeMaskCache::find(const RegexHash& hash) {
 }
 
 void LexemeMaskCache::put(const RegexHash& hash, std::shared_ptr<const LexemeMask> mask) {
-  const std::lock_guard lock(mutex_);
   const std::size_t bytes =
       200 + 4 * (mask->bits.size() + mask->tokens.size() + mask->exits.size());
+  decltype(masks_) forgotten;  // freed once nobody waits for the lock
+  const std::lock_guard lock(mutex_);
   if (bytes_ + bytes > max_bytes_) {
-    masks_.clear();
+    forgotten.swap(masks_);
     bytes_ = 0;
   }
   if (masks_.emplace(hash, std::move(mask)).second) bytes_ += bytes;
@@ -122,7 +124,9 @@ void TokenMasks::follow(const TokenTrie& trie, std::uint32_t at, ParserState sta
   const auto nodes = trie.nodes();
   const std::uint32_t end = nodes[at].skip;
   state_way_[nodes[at].depth] = state;
+  meter_.count();
   for (std::uint32_t i = at + 1; i < end;) {
+    if ((i - at) % kBetweenCounts == 0) meter_.count(kBetweenCounts / 4);
     const TokenTrie::Node& node = nodes[i];
     const ParserState next = states_.step(state_way_[node.depth - 1u], node.byte);
     if (next == kDead) {
@@ -157,11 +161,13 @@ LexemeMask TokenMasks::walk_lexeme(RegexId lexeme) {
   const auto nodes = mask.trie->nodes();
   const ByteSet first = store_.first_bytes(lexeme);
   lexeme_way_[0] = lexeme;
+  std::uint32_t visited = 0;
   first.for_each([&](std::uint8_t byte) {
     const std::uint32_t from = mask.trie->first(byte);
     if (from == TokenTrie::kNone) return;
     const std::uint32_t end = nodes[from].skip;
     for (std::uint32_t i = from; i < end;) {
+      if (++visited % kBetweenCounts == 0) meter_.count(kBetweenCounts / 4);
       const TokenTrie::Node& node = nodes[i];
       const RegexId next = store_.step(lexeme_way_[node.depth - 1u], node.byte);
       if (next == kNothing) {
@@ -177,7 +183,6 @@ LexemeMask TokenMasks::walk_lexeme(RegexId lexeme) {
       lexeme_way_[node.depth] = next;
       ++i;
     }
-    meter_.count(16);
   });
   if (mask.tokens.size() > kFewTokens * 4) {
     mask.bits.resize(vocabulary_->words());

@@ -86,10 +86,12 @@ void ChoiceText::push_tokens(const RequestOutput& output, ChoiceDelta& delta) {
     }
     const bool is_stop_token = output.stop_token && i + 1 == output.token_ids.size();
     if (is_stop_token && !options_->include_stop) break;
-    if (parser_ && parser_->in_reasoning()) ++num_reasoning_tokens_;
+    const bool was_in_reasoning = parser_ && parser_->in_reasoning();
     push_text(stops_.push(is_shown(id) ? detokenizer_.push(id) : std::string(),
                           num_tokens_ > options_->min_tokens),
               delta);
+    // As a budget counts: without the marks around the thought.
+    if (was_in_reasoning && parser_->in_reasoning()) ++num_reasoning_tokens_;
   }
   if (output.finish_reason && !stops_.found()) {
     push_text(stops_.push(detokenizer_.finish(), num_tokens_ > options_->min_tokens), delta);

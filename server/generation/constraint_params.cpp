@@ -52,12 +52,6 @@ OutputDemand demand_of(const GenerationRequest& request) {
   return demand;
 }
 
-std::optional<ConstraintSpec> spec_of(const OutputFormat& format, const OutputDemand& demand) {
-  std::string text = output_constraint(format, demand);
-  if (text.empty()) return std::nullopt;
-  return ConstraintSpec{.kind = ConstraintKind::structural_tag, .text = std::move(text)};
-}
-
 Error no_thought(const GenerationRequest& request, std::string_view why) {
   return {ErrorCode::invalid_argument,
           fmt::format("{}: {}", request.thinking_budget_name, why), request.thinking_budget_name};
@@ -79,9 +73,12 @@ CallDemand calls_of(const ChatCompletionRequest& chat, const OutputFormat& forma
 
 }  // namespace
 
-Result<std::optional<ConstraintSpec>> chat_constraint(const ChatCompletionRequest& chat,
-                                                      const OutputFormat& format) {
+namespace {
+
+Result<std::string> constraint_of(const ChatCompletionRequest& chat, const OutputFormat& format,
+                                  bool is_part) {
   OutputDemand demand = demand_of(chat);
+  demand.is_part = is_part;
   demand.calls = calls_of(chat, format);
   demand.tools = chat.tools;
   demand.parallel = chat.parallel_tool_calls;
@@ -95,7 +92,7 @@ Result<std::optional<ConstraintSpec>> chat_constraint(const ChatCompletionReques
         std::min<std::int64_t>(*chat.thinking_budget, std::numeric_limits<int>::max()));
   }
   try {
-    return spec_of(format, demand);
+    return output_constraint(format, demand);
   } catch (const Failure& failure) {
     return failure.error();
   } catch (const std::exception& e) {  // what a template's values cannot hold
@@ -103,11 +100,32 @@ Result<std::optional<ConstraintSpec>> chat_constraint(const ChatCompletionReques
   }
 }
 
+std::optional<ConstraintSpec> spec_of(std::string text) {
+  if (text.empty()) return std::nullopt;
+  return ConstraintSpec{.kind = ConstraintKind::structural_tag, .text = std::move(text)};
+}
+
+}  // namespace
+
+Result<std::optional<ConstraintSpec>> chat_constraint(const ChatCompletionRequest& chat,
+                                                      const OutputFormat& format) {
+  auto text = constraint_of(chat, format, false);
+  if (!text) return text.error();
+  return spec_of(std::move(*text));
+}
+
+Result<std::optional<std::string>> rendered_constraint(const ChatCompletionRequest& chat,
+                                                       const OutputFormat& format) {
+  auto text = constraint_of(chat, format, true);
+  if (!text) return text.error();
+  return text->empty() ? std::nullopt : std::optional(std::move(*text));
+}
+
 Result<std::optional<ConstraintSpec>> text_constraint(const GenerationRequest& request) {
   if (request.thinking_budget) {
     return no_thought(request, "only chat knows where a thought begins and ends");
   }
-  return spec_of({}, demand_of(request));
+  return spec_of(output_constraint({}, demand_of(request)));
 }
 
 // As vLLM has it: the word that follows a space is another one only where its first token is.

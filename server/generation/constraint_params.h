@@ -18,6 +18,9 @@ namespace quire {
 // a call is required.
 Result<std::optional<ConstraintSpec>> chat_constraint(const openapi::ChatCompletionRequest& chat,
                                                       const OutputFormat& format);
+// The same as a structural tag for /inference/v1/generate: the text of its JSON.
+Result<std::optional<std::string>> rendered_constraint(const openapi::ChatCompletionRequest& chat,
+                                                       const OutputFormat& format);
 // Of the text from its beginning.
 Result<std::optional<ConstraintSpec>> text_constraint(const openapi::GenerationRequest& request);
 

@@ -1,6 +1,7 @@
 #pragma once
 // The one way from a chat request to running choices, whichever API's words it came in.
 
+#include <optional>
 #include <vector>
 
 #include "server/generation/choices.h"
@@ -19,6 +20,10 @@ awaitable<Result<RunningChat>> start_chat(const openapi::ChatCompletionRequest& 
 // Checks it and makes its prompt; nothing is submitted.
 awaitable<Result<ChatPrompt>> checked_chat_prompt(const openapi::ChatCompletionRequest& chat,
                                                   AppState& app);
+
+// How the model's output will be read, where it is more than text.
+std::optional<OutputFormat> chat_format(const openapi::ChatCompletionRequest& chat,
+                                        const TextPipeline& text, bool starts_thinking);
 
 // The prompt alone, whatever its length.
 awaitable<Result<ChatPrompt>> chat_prompt_of(const openapi::ChatCompletionRequest& chat,

@@ -11,10 +11,25 @@
 
 namespace quire {
 
-namespace {
-
 using openapi::ChatCompletionRequest;
 using openapi::ToolChoice;
+
+std::optional<OutputFormat> chat_format(const ChatCompletionRequest& chat, const TextPipeline& text,
+                                        bool starts_thinking) {
+  const TextDefaults& defaults = text.defaults();
+  const bool calls =
+      defaults.dialect && !chat.tools.empty() && chat.tool_choice != ToolChoice::none;
+  if (!defaults.reasoning && !calls) return std::nullopt;
+  OutputFormat format;
+  format.dialect = defaults.dialect;
+  format.calls = calls;
+  format.reasoning = defaults.reasoning;
+  format.starts_inside = starts_thinking;
+  if (calls) format.types = std::make_shared<ToolTypes>(chat.tools);
+  return format;
+}
+
+namespace {
 
 Result<void> check_tools(const ChatCompletionRequest& chat, const TextDefaults& defaults) {
   const auto choice = chat.tool_choice.value_or(ToolChoice::automatic);
@@ -26,30 +41,20 @@ Result<void> check_tools(const ChatCompletionRequest& chat, const TextDefaults& 
                "tool_choice"};
 }
 
-void set_format(const ChatCompletionRequest& chat, const TextPipeline& text, bool starts_thinking,
-                ChoiceTextOptions& options) {
-  const TextDefaults& defaults = text.defaults();
-  const bool calls =
-      defaults.dialect && !chat.tools.empty() && chat.tool_choice != ToolChoice::none;
-  if (!defaults.reasoning && !calls) return;
-  OutputFormat& format = options.format.emplace();
-  format.dialect = defaults.dialect;
-  format.calls = calls;
-  format.reasoning = defaults.reasoning;
-  format.starts_inside = starts_thinking;
-  if (calls) format.types = std::make_shared<ToolTypes>(chat.tools);
-  options.shown_specials = text.markup(calls);
-}
-
 Result<void> fill_plan(const ChatCompletionRequest& chat, const TextPipeline& text,
                        bool starts_thinking, ChoicePlan& plan) {
   plan.text.one_tool_call = !chat.parallel_tool_calls;
   plan.text.wants_logprobs = chat.logprobs;
   if (chat.logprobs) plan.logprobs = static_cast<int>(chat.top_logprobs);
-  set_format(chat, text, starts_thinking, plan.text);
+  plan.text.format = chat_format(chat, text, starts_thinking);
+  if (plan.text.format) plan.text.shown_specials = text.markup(plan.text.format->calls);
   auto constraint = chat_constraint(chat, plan.text.format.value_or(OutputFormat()));
   if (!constraint) return constraint.error();
   plan.constraint = std::move(*constraint);
+  // What is demanded comes whole: a stop string is one of text, and there is none but the thought.
+  const bool demands_call =
+      chat.tool_choice == ToolChoice::required || chat.tool_choice == ToolChoice::named;
+  if (demands_call && plan.constraint) plan.text.stop.clear();
   auto words = bad_words(chat.bad_words, text.tokenizer());
   if (!words) return words.error();
   plan.bad_words = std::move(*words);

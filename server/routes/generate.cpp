@@ -23,7 +23,11 @@ Result<std::vector<Choice>> start(openapi::CompletionRequest& request, const Exc
   plan.default_max_tokens.reset();  // what the context leaves
   std::vector<std::vector<TokenId>> prompts;
   prompts.push_back(std::move(prompt));
-  return submit_choices(plan, exchange, app, std::move(prompts));
+  auto choices = submit_choices(plan, exchange, app, std::move(prompts));
+  if (choices) return choices;
+  Error error = choices.error();
+  if (error.field == "prompt") error.field = "token_ids";
+  return error;
 }
 
 }  // namespace

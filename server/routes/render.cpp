@@ -1,10 +1,13 @@
 // POST /v1/chat/completions/render, /v1/completions/render: what a request would send to the model,
 // as a request to /inference/v1/generate. Nothing is generated.
 
+#include <array>
 #include <boost/asio/awaitable.hpp>
+#include <charconv>
 
 #include "openapi/dto_json.h"
 #include "openapi/json_writer.h"
+#include "server/generation/constraint_params.h"
 #include "server/generation/request_params.h"
 #include "server/http/error_reply.h"
 #include "server/routes/chat.h"
@@ -23,6 +26,15 @@ void write_optional(JsonWriter& json, std::string_view key,
   value ? json.integer(*value) : json.null();
 }
 
+// 0.2 as a float is 0.20000000298 as a double.
+double as_written(float value) {
+  std::array<char, 32> digits;
+  const auto end = std::to_chars(digits.begin(), digits.end(), value).ptr;
+  double result = 0;
+  std::from_chars(digits.begin(), end, result);
+  return result;
+}
+
 void write_lists(JsonWriter& json, const openapi::GenerationRequest& request,
                  const SamplingParams& params) {
   json.key("stop").begin_array();
@@ -34,13 +46,27 @@ void write_lists(JsonWriter& json, const openapi::GenerationRequest& request,
   if (params.logit_bias.empty()) return;
   json.key("logit_bias").begin_object();
   for (const auto& [token, bias] : params.logit_bias) {
-    json.any_key(std::to_string(token)).number(bias);
+    json.any_key(std::to_string(token)).number(as_written(bias));
   }
   json.end_object();
 }
 
-// Under its name in structured_outputs.
-void write_grammar(JsonWriter& json, const openapi::GenerationRequest& request) {
+void write_whitespace(JsonWriter& json, const openapi::GenerationRequest& request) {
+  if (!request.any_whitespace) json.key("disable_any_whitespace").boolean(true);
+  if (request.whitespace_pattern) {
+    json.key("whitespace_pattern").string(*request.whitespace_pattern);
+  }
+}
+
+// Under its name in structured_outputs; `tag`: what chat makes of it, with thoughts and calls around.
+void write_grammar(JsonWriter& json, const openapi::GenerationRequest& request,
+                   const std::optional<std::string>& tag) {
+  if (tag) {
+    json.key("structured_outputs").begin_object().key("structural_tag").raw(*tag);
+    write_whitespace(json, request);
+    json.end_object();
+    return;
+  }
   if (!request.grammar) return;
   constexpr std::string_view kNames[] = {"json", "regex", "choice", "grammar", "structural_tag"};
   const openapi::OutputGrammar& grammar = *request.grammar;
@@ -49,10 +75,7 @@ void write_grammar(JsonWriter& json, const openapi::GenerationRequest& request) 
   json.key("structured_outputs").begin_object();
   json.key(kNames[static_cast<std::size_t>(grammar.kind)]);
   is_text ? json.string(grammar.text) : json.raw(grammar.text);
-  if (!request.any_whitespace) json.key("disable_any_whitespace").boolean(true);
-  if (request.whitespace_pattern) {
-    json.key("whitespace_pattern").string(*request.whitespace_pattern);
-  }
+  write_whitespace(json, request);
   json.end_object();
 }
 
@@ -71,17 +94,18 @@ Result<void> check_expressible(const openapi::ChatCompletionRequest& chat) {
 
 // Only what /inference/v1/generate reads.
 void write_sampling(JsonWriter& json, const openapi::GenerationRequest& request,
-                    const SamplingParams& params, std::optional<std::int64_t> logprobs) {
+                    const SamplingParams& params, std::optional<std::int64_t> logprobs,
+                    const std::optional<std::string>& tag) {
   json.begin_object().key("n").integer(request.n);
   json.key("max_tokens").integer(params.max_tokens).key("min_tokens").integer(params.min_tokens);
-  json.key("temperature").number(params.temperature).key("top_p").number(params.top_p);
-  json.key("top_k").integer(params.top_k).key("min_p").number(params.min_p);
-  json.key("repetition_penalty").number(params.repetition_penalty);
-  json.key("presence_penalty").number(params.presence_penalty);
-  json.key("frequency_penalty").number(params.frequency_penalty);
+  json.key("temperature").number(as_written(params.temperature)).key("top_p").number(as_written(params.top_p));
+  json.key("top_k").integer(params.top_k).key("min_p").number(as_written(params.min_p));
+  json.key("repetition_penalty").number(as_written(params.repetition_penalty));
+  json.key("presence_penalty").number(as_written(params.presence_penalty));
+  json.key("frequency_penalty").number(as_written(params.frequency_penalty));
   write_optional(json, "seed", request.seed);
   write_lists(json, request, params);
-  write_grammar(json, request);
+  write_grammar(json, request, tag);
   json.key("ignore_eos").boolean(params.ignore_eos);
   json.key("include_stop_str_in_output").boolean(request.include_stop_str_in_output);
   json.key("skip_special_tokens").boolean(request.skip_special_tokens);
@@ -93,7 +117,8 @@ void write_sampling(JsonWriter& json, const openapi::GenerationRequest& request,
 // Appends the request for one prompt.
 Result<void> write_request(JsonWriter& json, const openapi::GenerationRequest& request,
                            const std::vector<TokenId>& prompt, std::optional<std::int64_t> logprobs,
-                           std::optional<std::int64_t> default_max_tokens, const Exchange& exchange,
+                           std::optional<std::int64_t> default_max_tokens,
+                           const std::optional<std::string>& tag, const Exchange& exchange,
                            const AppState& app) {
   const auto params =
       sampling_params(request, app.text.defaults(),
@@ -103,7 +128,7 @@ Result<void> write_request(JsonWriter& json, const openapi::GenerationRequest& r
   json.begin_object().key("request_id").string(request.request_id.value_or(exchange.id()));
   json.key("model").string(reply_model(request.model, app)).key("token_ids").ids(prompt);
   json.key("features").null().key("sampling_params");
-  write_sampling(json, request, *params, logprobs);
+  write_sampling(json, request, *params, logprobs, tag);
   json.key("stream").boolean(request.stream).key("cache_salt");
   request.cache_salt.empty() ? json.null() : json.string(request.cache_salt);
   json.key("priority").integer(request.priority).key("kv_transfer_params");
@@ -124,10 +149,16 @@ awaitable<void> post_render_chat(Exchange& exchange, AppState& app) {
   }
   auto prompt = co_await checked_chat_prompt(*chat, app);
   if (!prompt) co_return co_await exchange.reply(error_reply(prompt.error()));
+  std::optional<std::string> tag;
+  if (const auto format = chat_format(*chat, app.text, prompt->starts_thinking)) {
+    auto rendered = rendered_constraint(*chat, *format);
+    if (!rendered) co_return co_await exchange.reply(error_reply(rendered.error()));
+    tag = std::move(*rendered);
+  }
   std::string body;
   JsonWriter json(body);
   const auto logprobs = chat->logprobs ? std::optional(chat->top_logprobs) : std::nullopt;
-  if (const auto ok = write_request(json, *chat, prompt->ids, logprobs, {}, exchange, app); !ok) {
+  if (const auto ok = write_request(json, *chat, prompt->ids, logprobs, {}, tag, exchange, app); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));
   }
   co_await exchange.reply(json_reply(std::move(body)));
@@ -146,7 +177,7 @@ awaitable<void> post_render_completion(Exchange& exchange, AppState& app) {
   json.begin_array();
   for (const auto& prompt : *prompts) {
     const auto ok = write_request(json, *request, prompt, request->logprobs,
-                                  kDefaultCompletionTokens, exchange, app);
+                                  kDefaultCompletionTokens, {}, exchange, app);
     if (!ok) co_return co_await exchange.reply(error_reply(ok.error()));
   }
   json.end_array();

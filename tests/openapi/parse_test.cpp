@@ -131,6 +131,12 @@ TEST_CASE("a wrong chat request is refused with the place that is wrong", "[open
       {kMessages + R"(,"tools":[{"type":"function"}])", "tools[0] | tools[0]: function is missing"},
       {kMessages + R"(,"tools":[{"function":{"name":""}}])",
        "tools[0] | tools[0]: function.name is missing"},
+      {kMessages + R"(,"tools":[{"function":{"name":"f"}},{"function":{"name":"<|im_end|>"}}])",
+       "tools[1].function.name | tools[1].function.name: must be at most 256 bytes of letters, "
+       "digits and _ - . /"},
+      {kMessages + R"(,"tools":[{"function":{"name":"a\nb"}}])",
+       "tools[0].function.name | tools[0].function.name: must be at most 256 bytes of letters, "
+       "digits and _ - . /"},
       {kMessages + R"(,"tools":[{"function":{"name":"f"}},{"function":{"name":"f"}}])",
        "tools[1].function.name | tools[1].function.name: \"f\" is the name of an earlier function, "
        "too"},

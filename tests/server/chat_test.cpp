@@ -121,6 +121,17 @@ TEST_CASE("tool calls and reasoning are told apart from content", "[server][chat
   CHECK(pointer(hidden.body, "/choices/0/message/reasoning") == "null");
 }
 
+TEST_CASE("a call that is demanded is not cut by a stop string", "[server][chat]") {
+  TestServer server(answering(kCall));
+  const auto reply = post(server.port(), kPath,
+                          chat_body(kTools + R"(,"tool_choice":"required","stop":["Oslo"])"));
+  INFO(reply.body);
+  CHECK(pointer(reply.body, "/choices/0/finish_reason") == "\"tool_calls\"");
+  CHECK(pointer(reply.body, "/choices/0/message/tool_calls/0/function/name") == "\"get_time\"");
+  const auto free = post(server.port(), kPath, chat_body(kTools + R"(,"stop":["Oslo"])"));
+  CHECK(pointer(free.body, "/choices/0/finish_reason") == "\"stop\"");
+}
+
 TEST_CASE("parallel_tool_calls false keeps the first call alone", "[server][chat]") {
   TestServer server(answering(kCall + "\n" + kCall));
   const auto both = post(server.port(), kPath, chat_body(kTools));

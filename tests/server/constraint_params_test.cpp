@@ -64,6 +64,40 @@ TEST_CASE("calls that are demanded name their functions", "[server][constraint]"
                     "tags_with_separator"));
 }
 
+TEST_CASE("a function that nothing could be called with is refused with its place",
+          "[server][constraint]") {
+  const auto refusal = [](const std::string& parameters, const std::string& more) {
+    const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}},{"type":"function",)"
+                              R"("function":{"name":"g","strict":true,"parameters":)" + parameters + "}}]";
+    const auto constraint = chat_constraint(chat(tools + more), hermes());
+    return constraint ? std::string() : constraint.error().field;
+  };
+  const std::string required = R"(,"tool_choice":"required")", place = "/tools/1/function/parameters";
+  for (const char* bad : {R"({"type":"string"})", R"({"type":["array","null"]})", R"({"enum":[1,"a"]})", R"({"const":3})",
+                          R"({"allOf":[{},{"type":"integer"}]})", R"({"anyOf":[{"type":"null"},{"type":"array"}]})",
+                          R"({"$ref":"#/$defs/a","$defs":{"a":{"type":"number"}}})"}) {
+    INFO(bad);
+    CHECK(refusal(bad, required) == place);
+    CHECK(refusal(bad, "") == place);
+  }
+  for (const char* good : {"{}", R"({"type":["object","null"]})", R"({"enum":[1,{}]})",
+                           R"({"anyOf":[{"type":"null"},{"type":"object"}]})"}) {
+    INFO(good);
+    CHECK(refusal(good, required).empty());
+  }
+}
+
+TEST_CASE("what is rendered holds all that chat demands, but for white space", "[server][constraint]") {
+  const auto rendered = rendered_constraint(
+      chat(R"("response_format":{"type":"json_schema","json_schema":{"schema":{"type":"null"}}})"), hermes());
+  REQUIRE(rendered.has_value());
+  REQUIRE(rendered->has_value());
+  CHECK(holds(**rendered, "</think>"));
+  CHECK(holds(**rendered, R"("answer": {)"));
+  CHECK_FALSE(holds(**rendered, "whitespace"));
+  CHECK_FALSE(rendered_constraint(chat(R"("n":1)"), hermes())->has_value());
+}
+
 TEST_CASE("a thinking budget needs a model that thinks", "[server][constraint]") {
   CHECK(holds(text(R"("thinking_budget":7)"), R"("budget": 7)"));
   const auto refused = chat_constraint(chat(R"("thinking_token_budget":7)"), {});

@@ -40,6 +40,21 @@ TEST_CASE("tokens go in and tokens come out", "[server][generate]") {
   CHECK(pointer(reply.body, "/prompt_logprobs") == "null");
 }
 
+TEST_CASE("what a token request has under another name is refused by name", "[server][generate]") {
+  TestServer server(answering("x"));
+  const auto param = [&](const std::string& members) {
+    const auto reply = post(server.port(), kPath, "{" + members + "}");
+    INFO(reply.body);
+    CHECK(reply.status == 400);
+    return pointer(reply.body, "/error/param");
+  };
+  const std::string rest = R"("token_ids":[5],"sampling_params":{"max_tokens":2)";
+  CHECK(param(rest + R"(},"response_format":{"type":"json_object"})") == "\"response_format\"");
+  CHECK(param(rest + R"(},"guided_regex":"a")") == "\"guided_regex\"");
+  CHECK(param(rest + R"(,"guided_decoding":{"regex":"a"}})") == "\"sampling_params.guided_decoding\"");
+  CHECK(param(R"("token_ids":[99999999],"sampling_params":{"max_tokens":2})") == "\"token_ids\"");
+}
+
 TEST_CASE("tokens come out as a stream", "[server][generate][stream]") {
   TestServer server(answering("one two three"));
   const auto reply =

@@ -76,7 +76,7 @@ class FakeCompiled final : public CompiledConstraint {
 
 // "5 6 7|5 8": the sequences, apart by bars.
 inline std::shared_ptr<const CompiledConstraint> compile_fake(const ConstraintSpec& spec,
-                                                              const std::stop_token&) {
+                                                              const Slice&) {
   if (spec.text == "wrong") {
     throw Failure({ErrorCode::invalid_argument, "the grammar is wrong", "/structured_outputs"});
   }

@@ -3,6 +3,7 @@
 #include "jinja/values/json.h"
 #include "text/output/call_constraint.h"
 #include "text/output/json_scanner.h"
+#include "text/output/tool_types.h"
 
 namespace quire {
 
@@ -36,6 +37,12 @@ std::vector<CallConstraint::Function> functions_of(const OutputDemand& demand) {
     const std::string name = member(function, "name").string();
     if (!demand.only.empty() && name != demand.only) continue;
     const bool held = demand.calls == CallDemand::required || is_strict(function);
+    if (held && !admits_object(member(function, "parameters"))) {
+      throw Failure(Error{ErrorCode::invalid_argument,
+                          "the parameters of function " + name +
+                              " admit no object, and arguments are one",
+                          place});
+    }
     functions.push_back({name, member(function, "parameters"), held, place});
   }
   return functions;
@@ -140,12 +147,14 @@ std::string output_constraint(const OutputFormat& format, const OutputDemand& de
   document.set("format", has_channels(format) ? after_messages(whole, notes)
                                               : after_thought(format, whole));
   if (limits_thought) document.set("thinking", Value(thinking(format, *demand.thinking_budget)));
-  if (!demand.any_whitespace && !demand.whitespace_pattern) {
+  if (demand.is_part) {
+    // its whole says so
+  } else if (!demand.any_whitespace && !demand.whitespace_pattern) {
     document.set("any_whitespace", Value(false));
   } else {
     document.set("whitespace_pattern", Value(demand.whitespace_pattern.value_or(kWhitespace)));
   }
-  if (demand.whitespace_pattern) {
+  if (demand.whitespace_pattern && !demand.is_part) {
     document.set("whitespace_place", Value(demand.whitespace_place));
   }
   std::string json = jinja::dump_json(Value(std::move(document)), {});

@@ -29,6 +29,8 @@ struct OutputDemand {
   bool any_whitespace = true;  // between the tokens of JSON: at most one blank
   std::optional<std::string> whitespace_pattern{};  // in place of that
   std::string whitespace_place{};                   // JSON pointer of the pattern in the request
+  // To stand inside of another document, which says what white space there is.
+  bool is_part = false;
 };
 
 // JSON text {"format": …}; empty where nothing has to be constrained. The format says what the

@@ -12,6 +12,16 @@ void extend(std::vector<T>& to, const std::vector<T>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
+// As a set, in the order of the first.
+template <class T>
+void unite(std::vector<T>& to, const std::vector<T>& from) {
+  const auto end = to.size();
+  for (const T& one : from) {
+    const auto known = to.begin() + static_cast<std::ptrdiff_t>(end);
+    if (std::find(to.begin(), known, one) == known) to.push_back(one);
+  }
+}
+
 Disjunct with_types(std::uint8_t types) {
   Disjunct disjunct;
   disjunct.types = types;
@@ -21,13 +31,13 @@ Disjunct with_types(std::uint8_t types) {
 // False: nothing can fulfil both.
 bool merge(Disjunct& into, const Disjunct& from) {
   into.types &= from.types;
-  extend(into.schemas, from.schemas);
-  extend(into.silent, from.silent);
+  unite(into.schemas, from.schemas);
+  unite(into.silent, from.silent);
   extend(into.groups, from.groups);
-  extend(into.present, from.present);
-  extend(into.absent, from.absent);
-  extend(into.values, from.values);
-  extend(into.not_keywords, from.not_keywords);
+  unite(into.present, from.present);
+  unite(into.absent, from.absent);
+  unite(into.values, from.values);
+  unite(into.not_keywords, from.not_keywords);
   extend(into.not_values, from.not_values);
   extend(into.items, from.items);
   extend(into.some_item, from.some_item);
@@ -106,6 +116,31 @@ class Opened {
 }  // namespace
 
 Disjuncts::List Disjuncts::holds(SchemaId id) {
+  if (const auto known = held_.find(id); known != held_.end()) return known->second;
+  List list = expand(id);
+  constexpr std::size_t kShort = 16, kMostKept = 20'000;
+  if (list.size() <= kShort && held_.size() < kMostKept) held_.emplace(id, list);
+  return list;
+}
+
+// What allOf and $ref add, each once.
+std::vector<SchemaId> Disjuncts::conjoined(const Schema& schema) const {
+  std::vector<SchemaId> parts = schema.all_of, targets;
+  if (schema.ref) parts.push_back(*schema.ref);
+  std::set<SchemaId> seen;
+  for (const SchemaId part : parts) {
+    SchemaId target = part;
+    for (int i = 0; i < 100; ++i) {
+      const Schema& at = document_.at(target);
+      if (!at.ref || at.keywords != 1) break;
+      target = *at.ref;
+    }
+    if (seen.insert(target).second) targets.push_back(part);
+  }
+  return targets;
+}
+
+Disjuncts::List Disjuncts::expand(SchemaId id) {
   const Schema& schema = document_.at(id);
   if (schema.nothing) return {};
   const Opened opened(open_, {id, false}, schema.pointer);
@@ -113,8 +148,7 @@ Disjuncts::List Disjuncts::holds(SchemaId id) {
   own.schemas.push_back(id);
   if (own.types == 0) return {};
   List list{std::move(own)};
-  for (const SchemaId part : schema.all_of) list = product(list, holds(part));
-  if (schema.ref) list = product(list, holds(*schema.ref));
+  for (const SchemaId part : conjoined(schema)) list = product(list, holds(part));
   if (!schema.any_of.empty()) {
     List any;
     for (const SchemaId part : schema.any_of) append(any, holds(part));

@@ -3,6 +3,7 @@
 // only constraints of single schemas are left, which later stages turn into text.
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -66,6 +67,8 @@ class Disjuncts {
  private:
   using List = std::vector<Disjunct>;
   List holds(SchemaId id);
+  List expand(SchemaId id);
+  std::vector<SchemaId> conjoined(const Schema& schema) const;
   List fails(SchemaId id);
   List sign(const Signed& what) { return what.negative ? fails(what.schema) : holds(what.schema); }
   List product(const List& a, const List& b);
@@ -88,6 +91,7 @@ class Disjuncts {
   SchemaDocument& document_;
   Meter& meter_;
   const GrammarLimits& limits_;
+  std::map<SchemaId, List> held_;  // short results of holds(): equal references cost nothing again
   std::set<Signed> open_;  // being expanded: meeting one again means a schema that refers to itself
 };
 

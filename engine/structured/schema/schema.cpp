@@ -108,6 +108,7 @@ void SchemaDocument::read_keyword(Schema& schema, std::string_view key, const js
     return;
   }
   schema.constrained = true;
+  ++schema.keywords;
   if (read_validation(schema, key, value, object)) return;
   if (read_applicator(schema, key, value, object, depth)) return;
   schema_unsupported(schema.pointer, key, "is not supported");

@@ -35,6 +35,7 @@ struct Schema {
   std::string pointer;  // where it stands
   bool nothing = false;      // the schema `false`
   bool constrained = false;  // has a keyword that is not an annotation
+  int keywords = 0;          // of those
   std::uint8_t types = kAllTypes;
   std::optional<std::vector<json::value>> values;  // enum and const
 

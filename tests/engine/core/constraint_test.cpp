@@ -81,22 +81,117 @@ TEST_CASE("where nothing may be drawn, that request ends alone", "[engine][core]
   AddRequest stuck = constrained("500 501 502");
   stuck.sampling.bad_words = {{{502}}};
   const RequestId lost = engine.add(std::move(stuck));
+  AddRequest apart = constrained("500 501");
+  apart.sampling.allowed_tokens = {7, 8};
+  const RequestId contradictory = engine.add(std::move(apart));
   const RequestId fine = engine.add(constrained("500 501 502"));
   run_to_end(engine);
   CHECK(engine.outputs[lost].finish_reason == FinishReason::error);
   CHECK(engine.outputs[lost].token_ids == std::vector<TokenId>{500, 501});
+  CHECK(engine.outputs[lost].error->field == "bad_words");
+  REQUIRE(engine.outputs[contradictory].error);
+  CHECK(engine.outputs[contradictory].error->code == ErrorCode::invalid_argument);
+  CHECK(engine.outputs[contradictory].error->field == "allowed_token_ids");
   CHECK(engine.outputs[fine].token_ids == std::vector<TokenId>{500, 501, 502, 1523});
   CHECK(engine.core.stats().num_free_blocks == engine.core.stats().num_blocks);
+}
+
+// A mask that takes as long as the gate is shut, from the second token on.
+class LateConstraint final : public TokenConstraint {
+ public:
+  LateConstraint(std::shared_future<void> gate, std::unique_ptr<TokenConstraint> inner)
+      : gate_(std::move(gate)), inner_(std::move(inner)) {}
+  void limit(const Slice& slice) override { slice_ = slice; }
+  void fill(std::span<std::uint32_t> mask) const override {
+    while (num_taken_ > 1 && gate_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      if (slice_.stop.stop_requested()) throw Failure(ErrorCode::internal, "stopped");
+      if (!slice_.waits || slice_.work != std::chrono::nanoseconds::max()) throw OutOfTime();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    inner_->fill(mask);
+  }
+  bool accept(TokenId token) override {
+    num_taken_ += inner_->accept(token) ? 1 : 0;
+    return true;
+  }
+  void rollback(int num_tokens) override {
+    inner_->rollback(num_tokens);
+    num_taken_ -= num_tokens;
+  }
+  bool is_complete() const override { return inner_->is_complete(); }
+
+ private:
+  const std::shared_future<void> gate_;
+  const std::unique_ptr<TokenConstraint> inner_;
+  Slice slice_;
+  int num_taken_ = 0;
+};
+
+class LateCompiled final : public CompiledConstraint {
+ public:
+  LateCompiled(std::shared_future<void> gate, std::shared_ptr<const CompiledConstraint> inner)
+      : gate_(std::move(gate)), inner_(std::move(inner)) {}
+  std::unique_ptr<TokenConstraint> start(std::span<const TokenId> end_tokens) const override {
+    return std::make_unique<LateConstraint>(gate_, inner_->start(end_tokens));
+  }
+
+ private:
+  const std::shared_future<void> gate_;
+  const std::shared_ptr<const CompiledConstraint> inner_;
+};
+
+TEST_CASE("a request whose mask takes long sits steps out, and nobody else does", "[engine][core]") {
+  const bool overlap = GENERATE(false, true);
+  std::promise<void> may_go;
+  const std::shared_future<void> gate = may_go.get_future().share();
+  const CompileConstraint late = [&](const ConstraintSpec& spec,
+                                     const Slice& slice) -> std::shared_ptr<const CompiledConstraint> {
+    auto made = compile_fake(spec, slice);
+    if (!spec.text.starts_with("600")) return made;
+    return std::make_shared<LateCompiled>(gate, std::move(made));
+  };
+  SteppedEngine engine(tiny_config(),
+                       with_constraints(overlap ? pretend_backend : cpu_backend, late));
+  AddRequest penalized = constrained("600 601 602 603 604 605|600 601 602 603 606 607");
+  penalized.sampling.repetition_penalty = 1.4f;
+  penalized.sampling.logprobs = 1;
+  std::vector<RequestId> held = {engine.add(std::move(penalized)), engine.add(constrained("600 601 602"))};
+  const RequestId quick = engine.add(constrained("500 501 502 503"));
+  const RequestId plain = engine.add(greedy_request({10, 11, 12, 13}, 20));
+  while (!engine.outputs[quick].finish_reason || !engine.outputs[plain].finish_reason)
+    engine.step();
+  for (int i = 0; i < 50; ++i) engine.step();
+  CHECK(engine.core.is_idle());
+  CHECK(engine.outputs[quick].token_ids == std::vector<TokenId>{500, 501, 502, 503, 1523});
+  for (const RequestId id : held) CHECK(engine.outputs[id].token_ids == std::vector<TokenId>{600, 601});
+  const RequestId left = engine.add(constrained("600 601 602"));
+  while (engine.outputs[left].token_ids.size() < 2) engine.step();
+  engine.core.abort(left);
+  may_go.set_value();
+  run_to_end(engine);
+
+  SteppedEngine prompt(tiny_config(), with_constraints(cpu_backend));
+  AddRequest same = constrained("600 601 602 603 604 605|600 601 602 603 606 607");
+  same.sampling.repetition_penalty = 1.4f;
+  const RequestId expected = prompt.add(std::move(same));
+  run_to_end(prompt);
+  CHECK(engine.outputs[held[0]].token_ids == prompt.outputs[expected].token_ids);
+  CHECK(engine.outputs[held[0]].logprobs.size() == engine.outputs[held[0]].token_ids.size());
+  CHECK(engine.outputs[held[1]].token_ids == std::vector<TokenId>{600, 601, 602, 1523});
+  CHECK(engine.core.stats().num_free_blocks == engine.core.stats().num_blocks);
+  SteppedEngine alone;
+  CHECK(engine.outputs[plain].token_ids ==
+        alone.finish(greedy_request({10, 11, 12, 13}, 20)).token_ids);
 }
 
 TEST_CASE("only the request whose grammar is compiled waits for it", "[engine][core]") {
   std::promise<void> may_go;
   const std::shared_future<void> go = may_go.get_future().share();
   std::atomic<int> compiled = 0;
-  const CompileConstraint slow = [&](const ConstraintSpec& spec, const std::stop_token& stop) {
+  const CompileConstraint slow = [&](const ConstraintSpec& spec, const Slice& slice) {
     if (spec.text.starts_with("600")) go.wait();
     ++compiled;
-    return compile_fake(spec, stop);
+    return compile_fake(spec, slice);
   };
   SteppedEngine engine(tiny_config(), with_constraints(cpu_backend, slow));
   std::vector<RequestId> waiting;
@@ -120,9 +215,9 @@ TEST_CASE("only the request whose grammar is compiled waits for it", "[engine][c
 
 TEST_CASE("an engine that waits for a grammar sleeps, and wakes for it", "[engine][core]") {
   run(2, [](asio::any_io_executor pool) -> awaitable<void> {
-    const CompileConstraint slow = [](const ConstraintSpec& spec, const std::stop_token& stop) {
+    const CompileConstraint slow = [](const ConstraintSpec& spec, const Slice& slice) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      return compile_fake(spec, stop);
+      return compile_fake(spec, slice);
     };
     LiveEngine engine(pool, tiny_config(), with_constraints(cpu_backend, slow));
     co_await engine.start();

@@ -50,6 +50,37 @@ TEST_CASE("a constraint leads a sampler to a whole value and its end", "[structu
   }
 }
 
+TEST_CASE("a document in a document has an answer of its own", "[structured][constraint]") {
+  const auto inner = [](const char* answer) {
+    return std::string(R"({"type":"structural_tag","structural_tag":{"format":{"type":"sequence","elements":[)"
+                       R"({"type":"const_string","value":"x"},{"type":"answer"}]},"answer":)") + answer + "}}";
+  };
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::structural_tag;
+  spec.source = R"({"format":{"type":"answer"},"answer":)" +
+                inner(R"({"type":"regex","pattern":"[0-9]"})") + "}";
+  const auto takes = [&](std::string_view text) {
+    GrammarMatcher matcher(CompiledGrammar::compile(spec, {}));
+    return matcher.accept_bytes(text) && matcher.complete();
+  };
+  CHECK(takes("x7"));
+  CHECK_FALSE(takes("7"));
+  CHECK_FALSE(takes("xx"));
+}
+
+TEST_CASE("what is forced is written as the model would", "[structured][constraint]") {
+  const auto made = grammar_compiler(tiny())(
+      {ConstraintKind::regex, "\\{\"name of the place\":\"[a-z]{2}\"\\}"}, {});
+  const auto constraint = made->start({});
+  const auto forced = constraint->forced_tokens(8);
+  REQUIRE(forced.size() > 1);
+  const std::string text = tiny()->decode(forced, false);
+  CHECK(std::string("{\"name of the place\":\"").starts_with(text));
+  CHECK(constraint->forced_tokens(1).size() == 1);
+  for (const TokenId token : forced) REQUIRE(constraint->accept(token));
+  CHECK(grammar_compiler(tiny())({ConstraintKind::regex, "[a-z]+"}, {})->start({})->forced_tokens(8).empty());
+}
+
 TEST_CASE("a mask keeps what the caller has forbidden", "[structured][constraint]") {
   const auto made = grammar_compiler(tiny())({ConstraintKind::regex, "[a-z]+"}, {});
   const auto constraint = made->start({});
@@ -67,11 +98,25 @@ TEST_CASE("a bad specification fails with its place, a stopped one soon", "[stru
     CHECK(failure.error().code == ErrorCode::invalid_argument);
     CHECK(failure.error().field == "/items/type");
   }
+  const auto place = [&](const std::string& answer) {
+    const std::string tag = R"({"format":{"type":"answer"},"answer":)" + answer + "}";
+    try {
+      compile({ConstraintKind::structural_tag, tag}, {});
+      return std::string("was taken");
+    } catch (const Failure& failure) {
+      return failure.error().field;
+    }
+  };
+  CHECK(place(R"({"type":"json_schema","place":"/guided_json","json_schema":false})") == "/guided_json");
+  CHECK(place(R"({"type":"json_schema","place":"/x","json_schema":{"required":["a"],"properties":{"a":false}}})") ==
+        "/x/properties/a");
+  CHECK(place(R"({"type":"grammar","place":"/guided_grammar","grammar":"root ::= root \"a\""})") ==
+        "/guided_grammar");
   std::stop_source stop;
   stop.request_stop();
   std::string many = R"({"enum":[0)";
   for (int i = 1; i < 50'000; ++i) many += ',' + std::to_string(i);
-  CHECK_THROWS_AS(compile({ConstraintKind::json_schema, many + "]}"}, stop.get_token()), Failure);
+  CHECK_THROWS_AS(compile({ConstraintKind::json_schema, many + "]}"}, {.stop = stop.get_token()}), Failure);
 }
 
 }  // namespace

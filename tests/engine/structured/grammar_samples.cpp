@@ -19,8 +19,16 @@ class Sampler {
  public:
   explicit Sampler(const char* model) {
     const auto tokenizer = Tokenizer::load(model);
-    end_ = *tokenizer->token_to_id(tokenizer->special_strings().at("eos_token"));
+    for (const char* name : {"</s>", "<eos>", "[SEP]", "<|im_end|>", "<|endoftext|>"}) {
+      if (const auto id = tokenizer->token_to_id(name)) end_ = *id;
+    }
+    const auto& special = tokenizer->special_strings();
+    if (const auto eos = special.find("eos_token"); eos != special.end()) {
+      end_ = tokenizer->token_to_id(eos->second).value_or(end_);
+    }
     context_.vocabulary = Vocabulary::of(*tokenizer, std::span(&end_, 1));
+    // What is drawn here does not depend on how fast, or how busy, the machine is.
+    context_.limits.compile_time = context_.limits.step_time = std::chrono::minutes(5);
   }
 
   json::object answer(const json::object& question) {

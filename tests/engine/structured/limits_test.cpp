@@ -49,6 +49,24 @@ TEST_CASE("expressions that explode end within the budget", "[structured][limits
   ends_in_time(kind, std::string(100'000, '('), "");
 }
 
+TEST_CASE("what is referred to twice costs once", "[structured][limits]") {
+  std::string twice = R"({"$ref":"#/$defs/d0","$defs":{)", apart = twice;
+  for (int i = 0; i < 30; ++i) {
+    const std::string name = "\"d" + std::to_string(i) + "\":{\"allOf\":[";
+    const std::string next = R"({"$ref":"#/$defs/d)" + std::to_string(i + 1) + "\"}";
+    twice += name + next + "," + next + "]},";
+    apart += name + next + R"(,{"type":"integer","allOf":[)" + next + "]}]},";
+  }
+  const std::string last = R"("d30":{"type":["integer","string"],"maximum":7}}})";
+  GrammarContext context;
+  context.limits.disjuncts = 16;
+  CHECK(accepts(schema(twice + last, context), "7"));
+  CHECK(accepts(schema(twice + last, context), "\"x\""));
+  CHECK_FALSE(continues(schema(twice + last, context), "8"));
+  CHECK(accepts(schema(apart + last, context), "7"));
+  CHECK_FALSE(continues(schema(apart + last, context), "\""));
+}
+
 TEST_CASE("schemas that explode end within the budget", "[structured][limits]") {
   const auto kind = GrammarSpec::Kind::json_schema;
   std::string all_of = "{\"allOf\":[";

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every text drawn under the masks of a schema is JSON that fits it, as the package jsonschema judges. Exit code 77 without that
-package. property_test.py GRAMMAR_SAMPLES; QUIRE_PROPERTY_TEXTS: how many texts (2,000)."""
+package. property_test.py GRAMMAR_SAMPLES; QUIRE_PROPERTY_TEXTS: how many texts (2,000), by vocabularies of all kinds: byte-level BPE,
+SentencePiece with bytes, WordPiece."""
 import json, os, pathlib, random, subprocess, sys
 
 try:
@@ -64,6 +65,9 @@ def vectors():
             yield json.loads(line)["spec"]["schema"]
 
 
+MODELS = ["models/quire-tiny", "tests/data/golden/tokenizers/llama2-legacy", "tests/data/golden/tokenizers/bert-uncased"]
+
+
 class Repeated(ValueError):
     pass
 
@@ -74,8 +78,7 @@ def once(pairs):
     return dict(pairs)
 
 
-def main():
-    r, wanted, each = random.Random(4), int(os.environ.get("QUIRE_PROPERTY_TEXTS", "2000")), 8
+def check(model, wanted, r, each=8):
     schemas = list(vectors())
     while len(schemas) * each < wanted * 2:
         schemas.append(schema(r, 3))
@@ -83,7 +86,7 @@ def main():
     schemas = schemas[: wanted // each + 1]
     # json.loads of Python takes duplicate keys, NaN and Infinity: the grammar must not make the latter.
     questions = "".join(json.dumps({"schema": s, "count": each}) + "\n" for s in schemas)
-    done = subprocess.run([sys.argv[1], "models/quire-tiny"], input=questions, capture_output=True, text=True)
+    done = subprocess.run([sys.argv[1], model], input=questions, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"grammar_samples: {done.stderr}")
     texts = refused = repeated = 0
@@ -108,9 +111,15 @@ def main():
             for error in validator.iter_errors(value):
                 sys.exit(f"{error.message}: {text!r} under {json.dumps(one)}")
             texts += 1
-    print(f"{texts} texts of {len(schemas)} schemas fit, {refused} schemas refused, {repeated} texts with a repeated additional key left out")
+    print(f"{model}: {texts} texts of {len(schemas)} schemas fit, {refused} schemas refused, {repeated} texts with a repeated additional key left out")
     if texts < wanted // 4:
         sys.exit("too few texts")
+
+
+def main():
+    r, wanted = random.Random(int(os.environ.get("QUIRE_PROPERTY_SEED", "4"))), int(os.environ.get("QUIRE_PROPERTY_TEXTS", "2000"))
+    for model in MODELS:
+        check(model, wanted // len(MODELS), r)
 
 
 if __name__ == "__main__":

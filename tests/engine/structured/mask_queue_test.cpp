@@ -1,0 +1,170 @@
+// Masks are made beside the steps: the engine's thread gives up in time, others go on, and what one
+// constraint takes long for keeps no other waiting.
+
+#include "engine/structured/mask_queue.h"
+
+#include <catch2/catch.hpp>
+#include <future>
+
+#include "tests/support/fake_constraint.h"
+
+namespace quire::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kWidth = 32;  // 1,024 tokens
+
+// Until the gate opens no mask is made; who may not wait gives up.
+class Gated final : public TokenConstraint {
+ public:
+  Gated(std::shared_future<void> gate, TokenSequences choices)
+      : gate_(std::move(gate)), inner_(std::move(choices), {1}) {}
+  void limit(const Slice& slice) override { slice_ = slice; }
+  void fill(std::span<std::uint32_t> mask) const override {
+    while (gate_.wait_for(1ms) != std::future_status::ready) {
+      if (slice_.stop.stop_requested()) throw std::runtime_error("stopped");
+      if (!slice_.waits || slice_.work != std::chrono::nanoseconds::max()) throw OutOfTime();
+    }
+    inner_.fill(mask);
+  }
+  bool accept(TokenId token) override { return inner_.accept(token); }
+  void rollback(int num_tokens) override { inner_.rollback(num_tokens); }
+  bool is_complete() const override { return inner_.is_complete(); }
+
+ private:
+  std::shared_future<void> gate_;
+  Slice slice_;
+  FakeConstraint inner_;
+};
+
+class Broken final : public TokenConstraint {
+ public:
+  void fill(std::span<std::uint32_t>) const override {
+    throw Failure(Error{ErrorCode::invalid_argument, "too costly", "/place"});
+  }
+  bool accept(TokenId) override { return true; }
+  void rollback(int) override {}
+  bool is_complete() const override { return false; }
+};
+
+// Knows how the output goes on.
+class Forced final : public TokenConstraint {
+ public:
+  explicit Forced(TokenSequences choices) : inner_(std::move(choices), {1}) {}
+  void fill(std::span<std::uint32_t> mask) const override { inner_.fill(mask); }
+  bool accept(TokenId token) override { return inner_.accept(token); }
+  void rollback(int num_tokens) override { inner_.rollback(num_tokens); }
+  bool is_complete() const override { return inner_.is_complete(); }
+  std::vector<TokenId> forced_tokens(int most) override {
+    return most > 1 ? std::vector<TokenId>{6, 7} : std::vector<TokenId>{6};
+  }
+
+ private:
+  FakeConstraint inner_;
+};
+
+std::vector<TokenId> allowed(const NextMasks& next, int index) {
+  std::vector<TokenId> tokens;
+  const auto mask = next.mask(index, kWidth);
+  for (TokenId token = 0; token < static_cast<TokenId>(kWidth * 32); ++token) {
+    if (mask[static_cast<std::size_t>(token) / 32] >> token % 32 & 1) tokens.push_back(token);
+  }
+  return tokens;
+}
+
+std::unique_ptr<TokenConstraint> quick(TokenSequences choices) {
+  return std::make_unique<FakeConstraint>(std::move(choices), std::vector<TokenId>{1});
+}
+
+template <class Ready>
+void work_until(MaskQueue& queue, Ready ready) {
+  for (int i = 0; !ready(); ++i) {
+    REQUIRE(i < 20'000);
+    queue.work(1ms);
+    queue.take();
+    std::this_thread::sleep_for(200us);
+  }
+}
+
+TEST_CASE("what is quick is made by who asks, at once", "[structured][masks]") {
+  MaskQueue queue(kWidth, [] {});
+  const auto masks = queue.add(RequestId{1}, quick({{5, 6}, {7}}));
+  CHECK_FALSE(masks->is_ready());
+  CHECK(queue.num_open() == 1);
+  queue.work(1s);
+  REQUIRE(queue.take().size() == 1);
+  REQUIRE(masks->is_ready());
+  CHECK(queue.num_open() == 0);
+  CHECK(allowed(masks->next(), 0) == std::vector<TokenId>{5, 7});
+  CHECK(masks->next().count == 1);
+
+  masks->advance(std::vector<TokenId>{5}, std::vector<TokenId>{6, 1, 9}, 3);
+  CHECK_FALSE(masks->is_ready());
+  queue.work(1s);
+  queue.take();
+  const NextMasks& next = masks->next();
+  CHECK(next.drafts == std::vector<TokenId>{6, 1, 9});
+  REQUIRE(next.count == 3);  // behind the end nothing is taken
+  CHECK(allowed(next, 0) == std::vector<TokenId>{6});
+  CHECK(allowed(next, 1) == std::vector<TokenId>{1});
+  CHECK(allowed(next, 2).empty());
+  CHECK(next.is_complete == std::vector<std::uint8_t>{0, 1, 1});
+}
+
+TEST_CASE("what a constraint knows takes the place of drafts", "[structured][masks]") {
+  MaskQueue queue(kWidth, [] {});
+  const auto masks = queue.add(RequestId{1}, std::make_unique<Forced>(TokenSequences{{5, 6, 7, 8}}));
+  queue.work(1s);
+  queue.take();
+  masks->advance(std::vector<TokenId>{5}, std::vector<TokenId>{9}, 2);
+  queue.work(1s);
+  queue.take();
+  CHECK(masks->next().drafts == std::vector<TokenId>{6, 7});
+  CHECK(masks->next().count == 3);
+  CHECK(allowed(masks->next(), 2) == std::vector<TokenId>{8});
+}
+
+TEST_CASE("a mask that takes long keeps nobody else waiting", "[structured][masks]") {
+  std::promise<void> may_go;
+  const std::shared_future<void> gate = may_go.get_future().share();
+  std::atomic<int> woken = 0;
+  MaskQueue queue(kWidth, [&] { ++woken; });
+  std::vector<std::unique_ptr<ConstraintMasks>> slow;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    slow.push_back(queue.add(RequestId{100 + i}, std::make_unique<Gated>(gate, TokenSequences{{5}})));
+  }
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const auto one = queue.add(RequestId{1 + i}, quick({{5, 6}}));
+    work_until(queue, [&] { return one->is_ready(); });
+  }
+  for (const auto& one : slow) CHECK_FALSE(one->is_ready());
+  CHECK(queue.num_open() == slow.size());
+  slow.resize(6);  // six have gone
+  may_go.set_value();
+  work_until(queue, [&] {
+    return std::ranges::all_of(slow, [](const auto& one) { return one->is_ready(); });
+  });
+  CHECK(woken > 0);
+  CHECK(queue.num_open() == 0);
+}
+
+TEST_CASE("a constraint that fails is its request's error", "[structured][masks]") {
+  MaskQueue queue(kWidth, [] {});
+  const auto broken = queue.add(RequestId{3}, std::make_unique<Broken>());
+  const auto wrong = queue.add(RequestId{4}, quick({{5}}));
+  queue.work(1s);
+  auto done = queue.take();
+  REQUIRE(done.size() == 2);
+  CHECK(done[0].has_failed);
+  CHECK(done[0].error.field == "/place");
+  CHECK_FALSE(broken->is_ready());
+  wrong->advance(std::vector<TokenId>{9}, {}, 0);
+  queue.work(1s);
+  done = queue.take();
+  REQUIRE(done.size() == 1);
+  CHECK(done[0].error.code == ErrorCode::internal);
+}
+
+}  // namespace
+}  // namespace quire::test
