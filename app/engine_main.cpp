@@ -123,11 +123,11 @@ CompileConstraint constraint_compiler(std::string model) {
     CompileConstraint compile;
   };
   return [model = std::move(model), late = std::make_shared<Late>()](const ConstraintSpec& spec,
-                                                                     const std::stop_token& stop) {
+                                                                     const Slice& slice) {
     std::call_once(late->once, [&] {
       late->compile = structured::grammar_compiler(Tokenizer::load(model));
     });
-    return late->compile(spec, stop);
+    return late->compile(spec, slice);
   };
 }
 

@@ -20,15 +20,17 @@ constexpr int kAnyTries = static_cast<int>(kSlices.size());
 constexpr std::array<int, 2> kMostTries{0, kAnyTries};  // by thread
 
 constexpr std::size_t kMostKnown = 64, kMostKnownBytes = 256u << 20;
-constexpr int kNiceness = 10;  // the step is more urgent
+constexpr std::array<int, 2> kNiceness{10, 19};  // by thread; the step is more urgent
 
 }  // namespace
 
 ConstraintQueue::ConstraintQueue(CompileConstraint compile, std::function<void()> notify)
     : compile_(std::move(compile)), notify_(std::move(notify)) {
-  for (const int most_tries : kMostTries) {
-    threads_.emplace_back(
-        [this, most_tries](const std::stop_token& stop) { work(stop, most_tries); });
+  for (std::size_t i = 0; i < kMostTries.size(); ++i) {
+    threads_.emplace_back([this, i](const std::stop_token& stop) {
+      [[maybe_unused]] const int niceness = ::nice(kNiceness[i]);  // on Linux, of this thread
+      work(stop, kMostTries[i]);
+    });
   }
 }
 
@@ -104,7 +106,6 @@ void ConstraintQueue::try_again(const JobPtr& job) {
 }
 
 void ConstraintQueue::work(const std::stop_token& stop, int most_tries) {
-  [[maybe_unused]] const int niceness = ::nice(kNiceness);  // on Linux, of this thread
   while (true) {
     std::unique_lock lock(mutex_);
     const JobPtr job = next_job(lock, stop, most_tries);

@@ -289,7 +289,7 @@ void EngineCore::take_masks() {
       continue;
     }
     const Request* request = scheduler_->find(done.request);
-    if (drafting_.is_on() && request != nullptr)
+    if (drafting_.is_on() && request != nullptr && request->constraint != nullptr)
       scheduler_->set_drafts(*request, request->constraint->next().drafts);
   }
 }
@@ -303,7 +303,8 @@ StepOutput EngineCore::step() {
   const bool collects = !in_flight_.empty();
   if (scheduler_->can_schedule() && scheduler_->has_work()) launch(output);
   const bool nothing_new = step_requests_ == 0;
-  if (!in_flight_.empty() && (nothing_new || !scheduler_->can_schedule())) collect(output);
+  // All of them where nothing is to be run: an empty plan is under way, too.
+  while (!in_flight_.empty() && (nothing_new || !scheduler_->can_schedule())) collect(output);
   if (events_ != nullptr) events_->publish(kv_->take_events());
   is_idle_ = nothing_new && !collects && output.tokens.empty() && output.requests.empty();
   scheduler_->take_decisions(output.decisions);

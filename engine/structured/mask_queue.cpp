@@ -14,8 +14,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// The step is more urgent: where there are no processors to spare, masks take a tenth of one.
-constexpr int kNiceness = 10;
+// The step is more urgent: where there are no processors to spare, short work takes a tenth of one,
+// long work a hundredth.
+constexpr int kShortNiceness = 10, kLongNiceness = 19;
 constexpr nanoseconds kShort = milliseconds(4);
 constexpr int kLongerEachTime = 5, kMostTries = 4;
 // So many masks of a request are not tried on the engine's thread after one that was too long.
@@ -217,7 +218,7 @@ MaskQueue::JobPtr MaskQueue::next_job(bool is_patient) {
 }
 
 void MaskQueue::help(const std::stop_token& stop, bool is_patient) {
-  [[maybe_unused]] const int niceness = ::nice(kNiceness);  // on Linux, of this thread
+  [[maybe_unused]] const int niceness = ::nice(is_patient ? kLongNiceness : kShortNiceness);  // on Linux, of this thread
   std::unique_lock lock(mutex_);
   while (true) {
     arrived_.wait(lock, stop, [&] { return has_job(is_patient) || !dead_.empty(); });

@@ -1,5 +1,6 @@
 #include "text/output/output_constraint.h"
 
+#include "base/error.h"
 #include "jinja/values/json.h"
 #include "text/output/call_constraint.h"
 #include "text/output/json_scanner.h"

@@ -2,23 +2,35 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/structured/schema/schema.h"
 
 namespace quire::structured {
 
+namespace {
+
+// A key of the client's in a sentence: short, and without what would end or garble it.
+std::string shown(std::string_view key) {
+  std::string text(key.substr(0, 100));
+  std::ranges::replace_if(text, [](unsigned char c) { return c < ' ' || c == 127; }, '?');
+  return text;
+}
+
+}  // namespace
+
 void schema_syntax(const std::string& pointer, const std::string& what) {
   throw GrammarFailure(GrammarErrorKind::syntax, what, pointer);
 }
 
 void schema_syntax(const std::string& pointer, std::string_view key, std::string_view what) {
-  throw GrammarFailure(GrammarErrorKind::syntax, fmt::format("\"{}\" {}", key, what),
+  throw GrammarFailure(GrammarErrorKind::syntax, fmt::format("\"{}\" {}", shown(key), what),
                        pointer + '/' + escaped_pointer(key));
 }
 
 void schema_unsupported(const std::string& pointer, std::string_view key, std::string_view what) {
-  throw GrammarFailure(GrammarErrorKind::unsupported, fmt::format("\"{}\" {}", key, what),
+  throw GrammarFailure(GrammarErrorKind::unsupported, fmt::format("\"{}\" {}", shown(key), what),
                        pointer + '/' + escaped_pointer(key));
 }
 

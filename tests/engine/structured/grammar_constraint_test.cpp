@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "engine/structured/compiled_grammar.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire::structured {
@@ -108,7 +109,7 @@ TEST_CASE("a bad specification fails with its place, a stopped one soon", "[stru
     }
   };
   CHECK(place(R"({"type":"json_schema","place":"/guided_json","json_schema":false})") == "/guided_json");
-  CHECK(place(R"({"type":"json_schema","place":"/x","json_schema":{"required":["a"],"properties":{"a":false}}})") ==
+  CHECK(place(R"({"type":"json_schema","place":"/x","json_schema":{"type":"object","required":["a"],"properties":{"a":false}}})") ==
         "/x/properties/a");
   CHECK(place(R"({"type":"grammar","place":"/guided_grammar","grammar":"root ::= root \"a\""})") ==
         "/guided_grammar");
