@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "jinja/values/json.h"
 #include "text/output/call_constraint.h"
+#include "text/output/callable.h"
 #include "text/output/json_scanner.h"
-#include "text/output/tool_types.h"
 
 namespace quire {
 

@@ -1,7 +1,5 @@
 #include "text/output/tool_types.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "jinja/values/dict.h"
 #include "jinja/values/value.h"
@@ -100,44 +98,6 @@ bool fits(std::string_view json, JsonTypes types) {
 }
 
 }  // namespace
-
-namespace {
-
-bool may_be_object(const Value& schema, const Value& root, int depth) {
-  if (schema.is(Value::Kind::boolean)) return schema.boolean();
-  if (depth > kMaxDepth || !schema.is(Value::Kind::dict)) return true;
-  const auto is_object = [](const Value& name) {
-    return name.is_string() && name.string() == "object";
-  };
-  const auto part = [&](const Value& one) { return may_be_object(one, root, depth + 1); };
-  if (const Value* type = member(&schema, "type")) {
-    if (type->is_string() && !is_object(*type)) return false;
-    if (type->is(Value::Kind::list) && std::ranges::none_of(type->list(), is_object)) return false;
-  }
-  if (const Value* value = member(&schema, "const"); value && !value->is(Value::Kind::dict)) {
-    return false;
-  }
-  if (const Value* values = member(&schema, "enum"); values && values->is(Value::Kind::list)) {
-    const auto is_dict = [](const Value& one) { return one.is(Value::Kind::dict); };
-    if (std::ranges::none_of(values->list(), is_dict)) return false;
-  }
-  if (const Value* reference = member(&schema, "$ref"); reference && reference->is_string()) {
-    const Value* target = resolve(root, reference->string());
-    if (target != nullptr && !part(*target)) return false;
-  }
-  for (const std::string_view name : {"allOf", "anyOf", "oneOf"}) {
-    const Value* list = member(&schema, name);
-    if (list == nullptr || !list->is(Value::Kind::list) || list->list().empty()) continue;
-    const bool may = name == "allOf" ? std::ranges::all_of(list->list(), part)
-                                     : std::ranges::any_of(list->list(), part);
-    if (!may) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-bool admits_object(const Value& schema) { return may_be_object(schema, schema, 0); }
 
 ToolTypes::ToolTypes(std::string_view tools) {
   Value list;

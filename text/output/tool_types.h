@@ -6,8 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "jinja/values/value.h"
-
 namespace quire {
 
 // A set of JSON types; without any the value is a string.
@@ -30,10 +28,6 @@ class ToolTypes {
  private:
   std::map<std::string, std::map<std::string, JsonTypes>> tools_;
 };
-
-// False: no object fits this schema, so that a function with such parameters cannot be called. What
-// only a grammar would find out is let through.
-bool admits_object(const jinja::Value& schema);
 
 // The text as one of these types, as JSON; a string where it is none of the others.
 std::string typed_value(std::string_view text, JsonTypes types);
