@@ -8,6 +8,7 @@
 
 #include "app/help_formatter.h"
 #include "app/kv_events_json.h"
+#include "app/kv_transfer_flags.h"
 #include "app/pooling_flags.h"
 #include "app/speculative_flags.h"
 #include "engine/config.h"
@@ -278,6 +279,7 @@ void add_engine_flags(CLI::App& app, EngineConfig& config) {
   in_group(app, "Speculative decoding", [&] { add_speculative_flags(app, config.speculative); });
   in_group(app, "CUDA graphs", [&] { add_graph_flags(app, config.graphs); });
   in_group(app, "KV events", [&] { add_event_flags(app, config.kv_events); });
+  in_group(app, "KV transfer", [&] { add_kv_transfer_flags(app, config.kv_transfer); });
 }
 
 void check_engine_flags(const CLI::App& app, const EngineConfig& config) {

@@ -18,8 +18,8 @@ constexpr bool kLateIsError = true;
 
 std::string_view name_of(MemoryPurpose purpose) {
   static constexpr std::array<std::string_view, kNumMemoryPurposes> kNames = {
-      "weights",     "kv_cache", "activations", "logits", "block_tables",
-      "step_inputs", "sampling", "kernels",     "graphs", "other"};
+      "weights",  "kv_cache", "activations", "logits",      "block_tables", "step_inputs",
+      "sampling", "kernels",  "graphs",      "kv_transfer", "other"};
   return kNames[static_cast<std::size_t>(purpose)];
 }
 

@@ -19,9 +19,10 @@ enum class MemoryPurpose : std::uint8_t {
   sampling,      // parameters, edits of logits, log-probabilities
   kernels,       // scratch that operators keep to themselves
   graphs,        // recorded steps; the driver decides how much
+  kv_transfer,   // keys and values on their way from or to another engine
   other,         // of tests and benchmarks: start-up plans none
 };
-inline constexpr std::size_t kNumMemoryPurposes = 10;
+inline constexpr std::size_t kNumMemoryPurposes = 11;
 
 std::string_view name_of(MemoryPurpose purpose);
 

@@ -66,11 +66,11 @@ Result<void> check_speculative(const EngineConfig& config) {
     return refuse("--speculative-config",
                   "names no model: the folder of the draft model is missing");
   if (!is_beside && !speculative.model.empty())
-    return refuse("--speculative-config",
-                  fmt::format("has no use for a model with this method, which is {}; remove it",
-                              speculative.method == DraftMethod::mtp
-                                  ? "a module of the checkpoint itself"
-                                  : "prompt lookup"));
+    return refuse(
+        "--speculative-config",
+        fmt::format("has no use for a model with this method, which is {}; remove it",
+                    speculative.method == DraftMethod::mtp ? "a module of the checkpoint itself"
+                                                           : "prompt lookup"));
   if (speculative.method == DraftMethod::ngram &&
       (speculative.prompt_lookup_min < 1 ||
        speculative.prompt_lookup_max < speculative.prompt_lookup_min))
@@ -149,10 +149,53 @@ Result<void> check_events(const KvEventsConfig& events) {
   return at_least("--kv-events-hwm", events.high_water_mark.value_or(0), 0);
 }
 
+Result<void> check_transfer_sides(const KvTransferConfig& transfer) {
+  if (transfer.prefills() && transfer.listen.empty())
+    return refuse("--kv-listen",
+                  "is missing: where others fetch what this server prefills, such as "
+                  "127.0.0.1:5600 or unix:/run/quire-kv.sock");
+  if (!transfer.prefills() && !transfer.listen.empty())
+    return without_effect("--kv-listen", "without --kv-role prefill or both");
+  if (transfer.decodes() && transfer.peers.empty())
+    return refuse("--kv-peer",
+                  "is missing: who this server may fetch from, such as 127.0.0.1:5600 or "
+                  "unix:/run/quire-kv.sock");
+  if (!transfer.decodes() && !transfer.peers.empty())
+    return without_effect("--kv-peer", "without --kv-role decode or both");
+  if (!transfer.decodes() && transfer.load_failure_policy)
+    return without_effect("--kv-load-failure-policy", "without --kv-role decode or both");
+  return {};
+}
+
+Result<void> check_transfer(const EngineConfig& config) {
+  const KvTransferConfig& transfer = config.kv_transfer;
+  if (auto sides = check_transfer_sides(transfer); sides.has_error()) return sides;
+  if (transfer.role == KvRole::none) {
+    const std::string_view because = "without --kv-role";
+    if (transfer.plane) return without_effect("--kv-plane", because);
+    if (transfer.buffer_bytes != 0) return without_effect("--kv-transfer-buffer-bytes", because);
+    if (transfer.lease_seconds) return without_effect("--kv-lease-seconds", because);
+    return {};
+  }
+  if (transfer.plane == KvPlane::nixl)
+    return Error{ErrorCode::unsupported,
+                 "--kv-plane nixl is not built; local works between Quire servers", "--kv-plane"};
+  if (config.device == DeviceKind::mock)
+    return without_effect("--kv-role", "with --device mock, which keeps no keys and values");
+  if (config.speculative.uses_draft_model())
+    return refuse("--speculative-config",
+                  "asks for a draft model, whose keys and values --kv-role does not hand over; use "
+                  "method ngram or none");
+  if (transfer.buffer_bytes < 0)
+    return refuse("--kv-transfer-buffer-bytes", "must not be negative");
+  return at_least("--kv-lease-seconds", transfer.lease_seconds.value_or(1), 1);
+}
+
 Result<void> check_threads(int threads) {
   constexpr int kMostThreads = 1024;
   if (threads > kMostThreads)
-    return refuse("--cpu-threads", fmt::format("must be at most {}, not {}", kMostThreads, threads));
+    return refuse("--cpu-threads",
+                  fmt::format("must be at most {}, not {}", kMostThreads, threads));
   return at_least("--cpu-threads", threads, 0);
 }
 
@@ -181,7 +224,7 @@ Result<void> validate(const EngineConfig& config) {
        {check_parallel(config.parallel), check_threads(config.cpu_threads),
         check_cache(config.cache), check_prefix_cache(config),
         check_scheduler(config.scheduler, config.device), check_speculative(config),
-        check_graphs(config), check_events(config.kv_events)})
+        check_graphs(config), check_events(config.kv_events), check_transfer(config)})
     if (checked.has_error()) return checked;
   if (config.mock_step_us != 0 && config.device != DeviceKind::mock)
     return without_effect("--mock-step-us", "without --device mock");

@@ -126,10 +126,45 @@ struct SpeculativeConfig {
   // A model proposes, with keys and values of its own.
   bool uses_draft_model() const { return method > DraftMethod::ngram; }
 
+  using Fields = FieldList<&SpeculativeConfig::method, &SpeculativeConfig::num_speculative_tokens,
+                           &SpeculativeConfig::prompt_lookup_min,
+                           &SpeculativeConfig::prompt_lookup_max, &SpeculativeConfig::model>;
+};
+
+// What an engine does for others' requests: prefills and keeps for fetching, fetches and decodes,
+// or each as a request asks.
+enum class KvRole : std::uint8_t { none, prefill, decode, both };
+// How bytes travel. local: Quire's own protocol over TCP or Unix sockets.
+enum class KvPlane : std::uint8_t { local, nixl };
+// What becomes of a request whose keys and values could not be fetched.
+enum class KvLoadFailurePolicy : std::uint8_t { recompute, fail };
+
+// Where keys and values may be fetched from: host:port, host (any port) or unix:path.
+struct KvPeer {
+  std::string address = {};
+
+  friend bool operator==(const KvPeer&, const KvPeer&) = default;
+  using Fields = FieldList<&KvPeer::address>;
+};
+
+// vLLM's --kv-transfer-config.
+struct KvTransferConfig {
+  KvRole role = KvRole::none;
+  std::optional<KvPlane> plane = {};  // unset: local
+  std::string listen = {};            // host:port or unix:path, of the engine's machine
+  std::vector<KvPeer> peers = {};     // nobody else is asked
+  std::optional<KvLoadFailurePolicy> load_failure_policy = {};  // unset: recompute
+  std::int64_t buffer_bytes = 0;  // for each direction; 0: the plan chooses
+  std::optional<int> lease_seconds =
+      {};  // that a prefill is kept without a sign of life; unset: 30
+
+  bool prefills() const { return role == KvRole::prefill || role == KvRole::both; }
+  bool decodes() const { return role == KvRole::decode || role == KvRole::both; }
+
   using Fields =
-      FieldList<&SpeculativeConfig::method, &SpeculativeConfig::num_speculative_tokens,
-                &SpeculativeConfig::prompt_lookup_min, &SpeculativeConfig::prompt_lookup_max,
-                &SpeculativeConfig::model>;
+      FieldList<&KvTransferConfig::role, &KvTransferConfig::plane, &KvTransferConfig::listen,
+                &KvTransferConfig::peers, &KvTransferConfig::load_failure_policy,
+                &KvTransferConfig::buffer_bytes, &KvTransferConfig::lease_seconds>;
 };
 
 struct ParallelConfig {
@@ -149,6 +184,7 @@ struct EngineConfig {
   GraphConfig graphs;
   KvEventsConfig kv_events;
   SpeculativeConfig speculative;
+  KvTransferConfig kv_transfer;
   DeviceKind device = DeviceKind::automatic;
   int cpu_threads = 0;         // of each engine; 0: the cores, divided among the engines
   bool deterministic = false;  // same tokens whatever the batch
@@ -158,7 +194,7 @@ struct EngineConfig {
                            &EngineConfig::parallel, &EngineConfig::kv_events, &EngineConfig::device,
                            &EngineConfig::cpu_threads, &EngineConfig::deterministic,
                            &EngineConfig::graphs, &EngineConfig::speculative,
-                           &EngineConfig::mock_step_us>;
+                           &EngineConfig::mock_step_us, &EngineConfig::kv_transfer>;
 };
 
 // Refuses values out of range and flags without effect; the error's field names the flag. What

@@ -80,12 +80,12 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   draft_ = make_draft(config, model_config, *model_, *backend_.device, traits, load);
   progress("allocating the KV cache", 0);
   make_kv_cache(config, id);
-  make_runtime(config, served.pooling);
+  if (!wake) wake = [] {};
+  make_runtime(config, id, served.pooling, wake);
   if (backend_.compile_constraint) {
-    constraints_ = std::make_unique<ConstraintQueue>(
-        backend_.compile_constraint, wake ? wake : std::function<void()>([] {}));
+    constraints_ = std::make_unique<ConstraintQueue>(backend_.compile_constraint, wake);
     const auto width = (static_cast<std::size_t>(model_->vocab_size()) + 31) / 32;
-    masks_ = std::make_unique<MaskQueue>(width, wake ? std::move(wake) : [] {});
+    masks_ = std::make_unique<MaskQueue>(width, std::move(wake));
   }
   announce_scales(*model_);
   progress("warming up", 0);
@@ -129,7 +129,27 @@ void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
   kv_ = std::make_unique<KvCacheManager>(cache);
 }
 
-void EngineCore::make_runtime(const EngineConfig& config, const PoolingConfig& pooling) {
+// One engine's keys and values are of use to another where fingerprints and layers agree.
+void EngineCore::make_transfer(const EngineConfig& config, EngineId id,
+                               std::vector<LayerCache> layers, std::function<void()> wake) {
+  if (config.kv_transfer.role == KvRole::none) return;
+  TransferSetup setup;
+  setup.config = config.kv_transfer;
+  setup.engine = id;
+  setup.geometry.model_fingerprint = model_fingerprint(config, dtype_);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const LayerKvSpec spec{.layer = plan_.layers[i].layer, .spec = layers[i].spec};
+    setup.geometry.layers.push_back(layer_geometry(spec, layers[i].block_size));
+  }
+  setup.layers = std::move(layers);
+  setup.buffers =
+      transfer_buffers(config, plan_.layers, plan_.model->kv.max_model_len, *backend_.device);
+  setup.wake = std::move(wake);
+  transfer_ = std::make_unique<TransferConnector>(*backend_.device, std::move(setup));
+}
+
+void EngineCore::make_runtime(const EngineConfig& config, EngineId id,
+                              const PoolingConfig& pooling, std::function<void()> wake) {
   const KvPlan& kv = plan_.model->kv;
   memory_ = std::make_unique<KvMemory>(*backend_.device, kv);
   const std::vector<LayerCache> layers = memory_->layers(plan_.layers);
@@ -143,6 +163,11 @@ void EngineCore::make_runtime(const EngineConfig& config, const PoolingConfig& p
   runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, kv,
                                           runner_options(config, kv, graphs, pooling),
                                           draft_.get());
+  if (pooling.pools() && config.kv_transfer.role != KvRole::none)
+    throw Failure(Error{ErrorCode::unsupported,
+                        "--kv-role does not work with a pooling model: nobody goes on from it",
+                        "--kv-role"});
+  make_transfer(config, id, layers, std::move(wake));
   SchedulerOptions options =
       scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));
   // Arrivals between two steps wait too, however much room there is to run. 0 is no limit there.
@@ -150,12 +175,14 @@ void EngineCore::make_runtime(const EngineConfig& config, const PoolingConfig& p
   options.pooling = pooling.pools();
   if (draft_ != nullptr)
     options.num_lookahead_tokens = config.speculative.num_speculative_tokens;
+  options.recompute_failed_loads =
+      config.kv_transfer.load_failure_policy != KvLoadFailurePolicy::fail;
   if (backend_.device->is_host_memory() || drafting_.is_on()) {
     // The host computes: there is nothing to plan beside. Or drafts follow what the step drew.
     options.async = false;
     options.pipeline_depth = 1;
   }
-  scheduler_ = std::make_unique<Scheduler>(options, *kv_);
+  scheduler_ = std::make_unique<Scheduler>(options, *kv_, transfer_.get());
 }
 
 void EngineCore::log_memory(EngineId id) const {
@@ -175,6 +202,7 @@ void EngineCore::log_memory(EngineId id) const {
                               {"step_inputs", bytes(MemoryPurpose::step_inputs)},
                               {"sampling", bytes(MemoryPurpose::sampling)},
                               {"kernels", bytes(MemoryPurpose::kernels)},
+                              {"kv_transfer", bytes(MemoryPurpose::kv_transfer)},
                               {"graphs", bytes(MemoryPurpose::graphs)}});
 }
 
@@ -230,13 +258,29 @@ Result<void> EngineCore::admit(AddRequest& request) {
   init.client = request.client;
   init.arrival = request.arrival;
   init.cache_salt = std::move(request.cache_salt);
-  init.transfer_params = std::move(request.transfer_params);
   init.position_offset = model_->position_offset(static_cast<int>(request.prompt.size()));
+  if (auto taken = admit_transfer(request, init.sampling); !taken) return taken;
+  init.transfer_params = std::move(request.transfer_params);
   init.prompt = std::move(request.prompt);
-  if (auto added = scheduler_->add(std::move(init)); !added) return added;
+  if (auto added = scheduler_->add(std::move(init)); !added) {
+    if (transfer_ != nullptr) transfer_->forget(request.id);
+    return added;
+  }
   if (second_text > 0 && encoder_ != nullptr) second_texts_[request.id] = second_text;
   if (constraint) constraints_->add(request.id, request.client, *constraint);
   return {};
+}
+
+Result<void> EngineCore::admit_transfer(AddRequest& request, const SamplingParams& sampling) {
+  if (request.transfer_params.empty()) return {};
+  if (transfer_ != nullptr)
+    return transfer_->admit(request.id, request.transfer_params, sampling, request.prompt);
+  const auto params = parse_transfer_params(request.transfer_params, {});
+  if (!params) return params.error();
+  if (!params->keep) return {};
+  return Error{ErrorCode::invalid_argument,
+               "kv_transfer_params.do_remote_decode needs a server with --kv-role prefill or both",
+               "/kv_transfer_params/do_remote_decode"};
 }
 
 void EngineCore::abort(RequestId id) {
@@ -298,6 +342,7 @@ StepOutput EngineCore::step() {
   StepOutput output;
   output.requests = std::exchange(refused_, {});
   step_tokens_ = step_requests_ = 0;
+  has_arrivals_ = false;
   take_compiled();
   make_masks();
   const bool collects = !in_flight_.empty();
@@ -306,7 +351,8 @@ StepOutput EngineCore::step() {
   // All of them where nothing is to be run: an empty plan is under way, too.
   while (!in_flight_.empty() && (nothing_new || !scheduler_->can_schedule())) collect(output);
   if (events_ != nullptr) events_->publish(kv_->take_events());
-  is_idle_ = nothing_new && !collects && output.tokens.empty() && output.requests.empty();
+  is_idle_ = nothing_new && !collects && !has_arrivals_ && output.tokens.empty() &&
+             output.requests.empty();
   scheduler_->take_decisions(output.decisions);
   output.stats = stats();
   return output;
@@ -362,7 +408,13 @@ void EngineCore::collect(StepOutput& output) {
   if (!plan.empty()) fail_undrawn();
   drafting_.settle(plan, tokens);
   drafting_.propose(plan, tokens, *runner_);
-  const StepResult& result = scheduler_->commit(plan, tokens);
+  TransferNews news;
+  if (transfer_ != nullptr) {
+    const TransferConnector::News& arrived = transfer_->take_news();
+    news = {.received = arrived.received, .invalid_blocks = arrived.invalid_blocks};
+    has_arrivals_ |= !arrived.received.empty();
+  }
+  const StepResult& result = scheduler_->commit(plan, tokens, news);
   output.time = Clock::now();
   for (const RequestProgress& progress : result.requests) report(progress, result, output);
   drafting_.give(result, *scheduler_);
@@ -390,6 +442,7 @@ EngineStats EngineCore::stats() const {
   EngineStats stats = scheduler_->stats();
   drafting_.report(stats);
   stats.late_allocations = backend_.device->ledger().num_late();
+  if (transfer_ != nullptr) stats.kv_transfer = transfer_->stats();
   stats.step_tokens = step_tokens_;
   stats.step_requests = step_requests_;
   return stats;

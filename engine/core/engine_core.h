@@ -17,6 +17,7 @@
 #include "engine/core/handshake.h"
 #include "engine/kv_cache/kv_cache_manager.h"
 #include "engine/kv_events/publisher.h"
+#include "engine/kv_transfer/transfer_connector.h"
 #include "engine/runner/model_runner.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/structured/mask_queue.h"
@@ -40,6 +41,7 @@ class EngineCore {
   const Ready& ready() const { return ready_; }
   const ModelPlan& plan() const { return *plan_.model; }
   const KvCacheManager& kv_cache() const { return *kv_; }
+  const TransferConnector* transfer() const { return transfer_.get(); }  // null: none
   const ModelRunner& runner() const { return *runner_; }
   // Sees each draft's logits; the configuration must have a draft model.
   void observe_drafts(DraftObserver observer) { runner_->observe_drafts(std::move(observer)); }
@@ -66,11 +68,15 @@ class EngineCore {
     bool begun = false;  // its first output has gone out
   };
 
-  void make_runtime(const EngineConfig& config, const PoolingConfig& pooling);
+  void make_runtime(const EngineConfig& config, EngineId id, const PoolingConfig& pooling,
+                    std::function<void()> wake);
+  void make_transfer(const EngineConfig& config, EngineId id, std::vector<LayerCache> layers,
+                     std::function<void()> wake);
   void make_kv_cache(const EngineConfig& config, EngineId id);
   void log_memory(EngineId id) const;
 
   Result<void> admit(AddRequest& request);
+  Result<void> admit_transfer(AddRequest& request, const SamplingParams& sampling);
   void take_compiled();
   void make_masks();
   void take_masks();
@@ -98,6 +104,7 @@ class EngineCore {
   std::unique_ptr<KvEventPublisher> events_;  // null: nobody listens
   std::unique_ptr<KvCacheManager> kv_;
   std::unique_ptr<MaskQueue> masks_;              // null as constraints_ is; outlives all requests
+  std::unique_ptr<TransferConnector> transfer_;  // null: this engine exchanges nothing
   std::unique_ptr<Scheduler> scheduler_;
   Drafting drafting_;
   std::unique_ptr<ConstraintQueue> constraints_;  // null: requests with one are refused
@@ -109,6 +116,7 @@ class EngineCore {
   int step_tokens_ = 0;
   int step_requests_ = 0;
   bool is_idle_ = false;
+  bool has_arrivals_ = false;  // the step took what was fetched
 };
 
 }  // namespace quire

@@ -57,6 +57,8 @@ MemoryUses runtime_uses(const Planning& planning, const KvPlan& kv) {
                            runner_options(planning.config, kv, planning.plan.graphs,
                                           planning.pooling),
                            planning.draft.get());
+  const TransferBuffers travelling = transfer_buffers(
+      planning.config, planning.plan.layers, static_cast<std::int64_t>(kv.max_model_len), device);
   return device.ledger().uses();
 }
 
@@ -347,6 +349,14 @@ RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
           .seed = config.model.seed,
           .graph_sizes = graphs.sizes,
           .pooling = pooling.pools() ? std::optional(pooling.type) : std::nullopt};
+}
+
+TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const LayerKvSpec> layers,
+                                 std::int64_t max_model_len, Device& device) {
+  const KvTransferConfig& transfer = config.kv_transfer;
+  if (transfer.role == KvRole::none) return {};
+  const std::int64_t longest = longest_prefill_bytes(layers, max_model_len);
+  return make_transfer_buffers(transfer, longest, device);
 }
 
 void check_allocated(const MemoryUses& planned, const MemoryUses& allocated) {

@@ -3,6 +3,7 @@
 // executes it and compares.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "backend/ops_traits.h"
 #include "base/result.h"
 #include "engine/kv_plan/model_plan.h"
+#include "engine/kv_transfer/transfer_buffers.h"
 #include "engine/runner/graph_cache.h"
 #include "engine/runner/model_runner.h"
 #include "model/config.h"
@@ -58,6 +60,10 @@ std::unique_ptr<DraftModel> make_draft(const EngineConfig& config, const ModelCo
 
 RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
                              const CaptureSizes& graphs, const PoolingConfig& pooling = {});
+
+// Empty where nothing is transferred. Throws Failure where these layers cannot be.
+TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const LayerKvSpec> layers,
+                                 std::int64_t max_model_len, Device& device);
 
 // Throws Failure, naming purpose, planned and allocated, where start-up allocated anything else.
 // Graphs are the driver's: they may take less; more is logged.

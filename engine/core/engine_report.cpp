@@ -30,6 +30,7 @@ void EngineCore::report(const RequestProgress& progress, const StepResult& resul
   one.num_cached_tokens = request.num_cached;
   one.num_preemptions = request.num_preemptions;
   one.times = times;
+  if (progress.finish_reason) one.transfer_params = request.transfer_result;
   if (progress.finish_reason == FinishReason::error) {
     one.error = request.error;
   }

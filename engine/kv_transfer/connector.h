@@ -38,6 +38,10 @@ class Connector {
   // The request ended (see finish_reason).
   virtual ReleaseDecision finished(const Request& request,
                                    const std::vector<std::span<const BlockId>>& blocks) = 0;
+
+  // Of a request whose load has ended: blocks that hold only a part of their tokens, so that no
+  // later request may find them.
+  virtual std::span<const BlockId> unshareable(const Request&) { return {}; }
 };
 
 }  // namespace quire

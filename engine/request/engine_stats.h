@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "engine/request/kv_loss.h"
 
 namespace quire {
 
@@ -14,6 +15,36 @@ struct DraftPosition {
   std::int64_t accepted = 0;
 
   using Fields = FieldList<&DraftPosition::accepted>;
+};
+
+// Requests whose keys and values had to be computed after all, for one of kKvLossNames.
+struct KvLoss {
+  std::int64_t requests = 0;
+
+  using Fields = FieldList<&KvLoss::requests>;
+};
+
+// Keys and values that went from engine to engine, since start.
+struct KvTransferStats {
+  std::int64_t sent = 0;  // requests, to the last byte
+  std::int64_t sent_bytes = 0;
+  double sent_seconds = 0;
+  std::int64_t received = 0;  // requests, checked to the last byte
+  std::int64_t received_bytes = 0;
+  double received_seconds = 0;
+  std::int64_t kept = 0;        // finished prefills that could be fetched
+  std::int64_t expired = 0;     // of them, those that nobody fetched in time
+  std::int64_t not_kept = 0;    // finished prefills for which the buffer had no room
+  std::int64_t kept_bytes = 0;  // of the buffers, now
+  std::int64_t arriving_bytes = 0;
+  std::vector<KvLoss> losses = {};  // by KvLossReason; empty: this engine does not fetch
+
+  using Fields = FieldList<&KvTransferStats::sent, &KvTransferStats::sent_bytes,
+                           &KvTransferStats::sent_seconds, &KvTransferStats::received,
+                           &KvTransferStats::received_bytes, &KvTransferStats::received_seconds,
+                           &KvTransferStats::kept, &KvTransferStats::expired,
+                           &KvTransferStats::not_kept, &KvTransferStats::kept_bytes,
+                           &KvTransferStats::arriving_bytes, &KvTransferStats::losses>;
 };
 
 // State after a step, and counters since start.
@@ -43,16 +74,19 @@ struct EngineStats {
   std::int64_t late_allocations = 0;                // on the device after start-up; none should be
   int step_tokens = 0;                              // tokens in the step that this accompanies
   int step_requests = 0;                            // rows in it
+  KvTransferStats kv_transfer = {};
 
-  using Fields = FieldList<
-      &EngineStats::num_running, &EngineStats::num_waiting, &EngineStats::num_waiting_deferred,
-      &EngineStats::num_blocks, &EngineStats::num_free_blocks, &EngineStats::kv_cache_usage,
-      &EngineStats::prefix_cache_queries, &EngineStats::prefix_cache_hits,
-      &EngineStats::prompt_tokens, &EngineStats::generation_tokens, &EngineStats::preemptions,
-      &EngineStats::steps, &EngineStats::step_tokens, &EngineStats::step_requests,
-      &EngineStats::late_allocations, &EngineStats::drafts, &EngineStats::draft_tokens,
-      &EngineStats::draft_positions, &EngineStats::external_cache_queries,
-      &EngineStats::external_cache_hits, &EngineStats::accepted_draft_tokens>;
+  using Fields =
+      FieldList<&EngineStats::num_running, &EngineStats::num_waiting,
+                &EngineStats::num_waiting_deferred, &EngineStats::num_blocks,
+                &EngineStats::num_free_blocks, &EngineStats::kv_cache_usage,
+                &EngineStats::prefix_cache_queries, &EngineStats::prefix_cache_hits,
+                &EngineStats::prompt_tokens, &EngineStats::generation_tokens,
+                &EngineStats::preemptions, &EngineStats::steps, &EngineStats::step_tokens,
+                &EngineStats::step_requests, &EngineStats::late_allocations, &EngineStats::drafts,
+                &EngineStats::draft_tokens, &EngineStats::draft_positions,
+                &EngineStats::external_cache_queries, &EngineStats::external_cache_hits,
+                &EngineStats::accepted_draft_tokens, &EngineStats::kv_transfer>;
 };
 
 }  // namespace quire

@@ -124,6 +124,7 @@ void Scheduler::take_loaded(Request& request) {
     return kv_.cache(request, request.num_computed);
   }
   kv_.cache(request, request.num_computed);
+  if (const auto partly = connector_->unshareable(request); !partly.empty()) kv_.evict(partly);
   // Something must be computed to sample from.
   request.num_computed = std::min(request.num_computed, request.num_tokens() - 1);
   if (!std::exchange(request.was_scheduled, true)) request.num_cached = request.num_computed;

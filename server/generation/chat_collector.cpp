@@ -47,6 +47,7 @@ awaitable<bool> ChatCollector::on_delta(Choice& choice, ChoiceDelta delta) {
   if (into.logprobs) {
     std::move(delta.logprobs.begin(), delta.logprobs.end(), std::back_inserter(*into.logprobs));
   }
+  if (!delta.transfer_params.empty()) transfer_params_ = std::move(delta.transfer_params);
   into.finish_reason = std::move(delta.finish_reason);
   into.stop_reason = std::move(delta.stop_reason);
   co_return true;
@@ -65,6 +66,7 @@ openapi::ChatCompletionResponse ChatCollector::take(openapi::Usage usage) {
   response.system_fingerprint = std::move(options_.fingerprint);
   response.usage = std::move(usage);
   response.prompt_logprobs = std::move(prompt_logprobs_);
+  response.kv_transfer_params = std::move(transfer_params_);
   // As OpenAI has it: a message that only calls tools has no content.
   for (openapi::ChatChoice& choice : choices_) {
     if (choice.content->empty() && !choice.tool_calls.empty()) choice.content.reset();

@@ -44,6 +44,7 @@ class ChatCollector : public ChoiceSink {
   ChatReplyOptions options_;
   std::vector<openapi::ChatChoice> choices_;
   std::optional<std::vector<openapi::TokenLogprob>> prompt_logprobs_;
+  std::string transfer_params_;  // as ChoiceDelta's
   std::optional<Error> error_;
 };
 

@@ -83,7 +83,7 @@ void ChatStream::write_delta(const Choice& choice, const ChoiceDelta& delta) {
   }
   if (options_.return_token_ids) json.key("token_ids").ids(delta.token_ids);
   json.end_object();
-  end_chunk(choice, out);
+  end_chunk(choice, out, delta);
 }
 
 awaitable<bool> ChatStream::on_delta(Choice& choice, ChoiceDelta delta) {

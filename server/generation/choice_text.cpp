@@ -129,6 +129,7 @@ ChoiceDelta ChoiceText::push(const RequestOutput& output) {
   }
   push_tokens(output, delta);
   if (output.finish_reason || stops_.found()) finish(output, delta);
+  delta.transfer_params = output.transfer_params;
   if (options_->one_tool_call) {
     std::erase_if(delta.text.tool_calls, [](const ToolCallDelta& call) { return call.index > 0; });
   }

@@ -162,6 +162,18 @@ Result<void> check_room(const openapi::GenerationRequest& request, std::size_t p
                {}};
 }
 
+// What is kept for somebody else, or fetched from there, is one prompt's and is used once.
+Result<void> check_transfer(const openapi::GenerationRequest& request, std::size_t prompts,
+                            const AppState& app) {
+  const bool transfers = app.engine_config.kv_transfer.role != KvRole::none;
+  if (!transfers || request.kv_transfer_params.empty()) return {};
+  if (request.n == 1 && prompts == 1) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("kv_transfer_params works with one prompt and n 1, not with {} and {}",
+                           prompts, request.n),
+               "kv_transfer_params"};
+}
+
 // Appends n choices; those of a prompt before are aborted by their owner when this fails.
 Result<void> submit_prompt(const ChoicePlan& plan,
                            const std::shared_ptr<const ChoiceTextOptions>& text,
@@ -224,6 +236,7 @@ Result<std::vector<Choice>> submit_choices(const ChoicePlan& plan, const Exchang
   const auto text = std::make_shared<const ChoiceTextOptions>(plan.text);
   std::vector<Choice> choices;
   const std::scoped_lock lock(app.submitting);
+  if (const auto ok = check_transfer(plan.request, prompts.size(), app); !ok) return ok.error();
   if (const auto ok = check_room(plan.request, prompts.size(), exchange, app); !ok)
     return ok.error();
   for (std::size_t i = 0; i < prompts.size(); ++i) {

@@ -57,6 +57,7 @@ awaitable<bool> CompletionCollector::on_delta(Choice& choice, ChoiceDelta delta)
   if (into.token_ids) {
     into.token_ids->insert(into.token_ids->end(), delta.token_ids.begin(), delta.token_ids.end());
   }
+  if (!delta.transfer_params.empty()) transfer_params_ = std::move(delta.transfer_params);
   into.finish_reason = std::move(delta.finish_reason);
   into.stop_reason = std::move(delta.stop_reason);
   co_return true;
@@ -75,6 +76,7 @@ openapi::CompletionResponse CompletionCollector::take(openapi::Usage usage) {
   response.choices = std::move(choices_);
   response.system_fingerprint = std::move(options_.fingerprint);
   response.usage = std::move(usage);
+  response.kv_transfer_params = std::move(transfer_params_);
   return response;
 }
 

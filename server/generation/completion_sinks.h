@@ -48,6 +48,7 @@ class CompletionCollector : public ChoiceSink {
  private:
   CompletionReplyOptions options_;
   std::vector<openapi::CompletionChoice> choices_;
+  std::string transfer_params_;  // as ChoiceDelta's
   std::optional<Error> error_;
 };
 

@@ -59,7 +59,7 @@ void CompletionStream::write(const Choice& choice, const ChoiceDelta& delta, std
     json.key("token_ids").ids(delta.token_ids);
   }
   json.end_object();
-  end_chunk(choice, out);
+  end_chunk(choice, out, delta);
 }
 
 awaitable<bool> CompletionStream::on_delta(Choice& choice, ChoiceDelta delta) {

@@ -13,8 +13,8 @@ ReplyOptions reply_options(const openapi::GenerationRequest& request, std::strin
   const auto stream = request.stream_options.value_or(openapi::StreamOptions{});
   ReplyOptions options;
   const bool has_header = !exchange.request().request_id.empty();
-  options.id = std::string(id_prefix) + (has_header || !request.request_id ? exchange.id()
-                                                                           : *request.request_id);
+  options.id = std::string(id_prefix) +
+               (has_header || !request.request_id ? exchange.id() : *request.request_id);
   options.created = std::time(nullptr);
   options.model = reply_model(request.model, app);
   options.fingerprint = system_fingerprint(app);
@@ -54,6 +54,12 @@ void StreamSink::end_chunk(const Choice& choice, std::string& out, int num_token
   usage.completion_tokens = num_tokens;
   chunks_.end(out, continuous_usage_ ? &usage : nullptr, members);
   sse().end_event();
+}
+
+void StreamSink::end_chunk(const Choice& choice, std::string& out, const ChoiceDelta& delta) {
+  const std::string& params = delta.transfer_params;
+  end_chunk(choice, out, choice.text.num_tokens(),
+            params.empty() ? "" : ",\"kv_transfer_params\":" + params);
 }
 
 awaitable<bool> EventSink::on_error(Choice&, const Error& error) {

@@ -68,6 +68,8 @@ class StreamSink : public EventSink {
   // as `,"a":1`, and its usage up to num_tokens of the choice.
   void end_chunk(const Choice& choice, std::string& out, int num_tokens,
                  std::string_view members = {});
+  // With what whoever goes on with the choice needs to know, if anything.
+  void end_chunk(const Choice& choice, std::string& out, const ChoiceDelta& delta);
   void end_chunk(const Choice& choice, std::string& out) {
     end_chunk(choice, out, choice.text.num_tokens());
   }

@@ -24,6 +24,31 @@ double of(const RequestSample& sample) {
 using S = EngineStats;
 using R = RequestSample;
 
+constexpr auto kKvBytes = "quire:kv_transfer_bytes_total";
+constexpr auto kKvBytesHelp = "Keys and values that went from or to another engine";
+constexpr auto kKvCount = "quire:kv_transfers_total";
+constexpr auto kKvCountHelp = "Requests whose keys and values went from or to another engine";
+constexpr auto kKvSeconds = "quire:kv_transfer_seconds_total";
+constexpr auto kKvSecondsHelp = "Time that these took, one after the other";
+constexpr auto kKvBuffer = "quire:kv_transfer_buffer_bytes";
+constexpr auto kKvBufferHelp = "Keys and values that wait to be fetched, or to be used";
+
+constexpr double of_transfer(std::int64_t count) { return static_cast<double>(count); }
+
+template <std::size_t reason>
+constexpr StatRow lost_row() {
+  return {kCounter,
+          "quire:kv_transfer_recomputed_total",
+          "Requests whose keys and values could not be fetched, by reason",
+          [](const S& s) -> double {
+            const auto& losses = s.kv_transfer.losses;
+            return reason < losses.size() ? static_cast<double>(losses[reason].requests) : 0;
+          },
+          "reason",
+          kKvLossNames[reason]};
+}
+static_assert(kKvLossNames.size() == 7);
+
 constexpr StatRow kStatRows[] = {
     {kGauge, "vllm:num_requests_running", "Requests in model execution", of<&S::num_running>},
     {kGauge, "vllm:num_requests_waiting", "Requests waiting to be processed",
@@ -46,6 +71,40 @@ constexpr StatRow kStatRows[] = {
     {kCounter, "quire:engine_steps_total", "Engine steps: a heartbeat", of<&S::steps>},
     {kCounter, "quire:late_allocations_total",
      "Allocations on the device after start-up; none should be", of<&S::late_allocations>},
+    {kCounter, kKvBytes, kKvBytesHelp,
+     [](const S& s) -> double { return of_transfer(s.kv_transfer.sent_bytes); }, "direction",
+     "sent"},
+    {kCounter, kKvBytes, kKvBytesHelp,
+     [](const S& s) -> double { return of_transfer(s.kv_transfer.received_bytes); }, "direction",
+     "received"},
+    {kCounter, kKvCount, kKvCountHelp,
+     [](const S& s) -> double { return of_transfer(s.kv_transfer.sent); }, "direction", "sent"},
+    {kCounter, kKvCount, kKvCountHelp,
+     [](const S& s) -> double { return of_transfer(s.kv_transfer.received); }, "direction",
+     "received"},
+    {kCounter, kKvSeconds, kKvSecondsHelp, [](const S& s) { return s.kv_transfer.sent_seconds; },
+     "direction", "sent"},
+    {kCounter, kKvSeconds, kKvSecondsHelp,
+     [](const S& s) { return s.kv_transfer.received_seconds; }, "direction", "received"},
+    {kCounter, "vllm:nixl_num_kv_expired_reqs_total",
+     "Finished prefills that nobody fetched in time",
+     [](const S& s) -> double { return of_transfer(s.kv_transfer.expired); }},
+    {kCounter, "quire:kv_transfer_not_kept_total",
+     "Finished prefills for which the buffer had no room",
+     [](const S& s) -> double { return of_transfer(s.kv_transfer.not_kept); }},
+    {kGauge, kKvBuffer, kKvBufferHelp,
+     [](const S& s) -> double { return of_transfer(s.kv_transfer.kept_bytes); }, "direction",
+     "sent"},
+    {kGauge, kKvBuffer, kKvBufferHelp,
+     [](const S& s) -> double { return of_transfer(s.kv_transfer.arriving_bytes); }, "direction",
+     "received"},
+    lost_row<0>(),
+    lost_row<1>(),
+    lost_row<2>(),
+    lost_row<3>(),
+    lost_row<4>(),
+    lost_row<5>(),
+    lost_row<6>(),
     {kGauge, "vllm:gpu_cache_usage_perc", "Retired: kv_cache_usage_perc", of<&S::kv_cache_usage>,
      nullptr, nullptr, true},
     {kGauge, "vllm:prefix_cache_queries", "Without _total", of<&S::prefix_cache_queries>, nullptr,

@@ -1,0 +1,46 @@
+#include "engine/kv_transfer/transfer_buffers.h"
+
+#include <algorithm>
+
+#include "engine/kv_transfer/geometry.h"
+
+namespace quire {
+namespace {
+
+constexpr std::int64_t kMostDefaultBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kForWindows = 1 << 20;  // what blocks keep beside a window
+
+}  // namespace
+
+std::int64_t longest_prefill_bytes(std::span<const LayerKvSpec> layers,
+                                   std::int64_t max_model_len) {
+  std::int64_t bytes = 0;
+  for (const LayerKvSpec& layer : layers) {
+    const KvLayerGeometry geometry = layer_geometry(layer, 1);
+    const std::int64_t rows = geometry.is_state() ? 1
+                              : geometry.window > 0
+                                  ? std::min<std::int64_t>(geometry.window, max_model_len)
+                                  : max_model_len;
+    bytes += rows * geometry.planes * geometry.row_bytes;
+  }
+  return bytes;
+}
+
+TransferBuffers make_transfer_buffers(const KvTransferConfig& config, std::int64_t longest_bytes,
+                                      Device& device) {
+  const std::int64_t size = config.buffer_bytes > 0
+                                ? config.buffer_bytes
+                                : std::min(2 * longest_bytes + kForWindows, kMostDefaultBytes);
+  const auto make = [&](bool wanted) {
+    if (!wanted) return Buffer();
+    const auto bytes = static_cast<std::size_t>(size);
+    return device.is_host_memory() ? device.allocate(bytes, MemoryPurpose::kv_transfer)
+                                   : device.allocate_host(bytes, MemoryPurpose::kv_transfer);
+  };
+  TransferBuffers buffers;
+  buffers.kept = make(config.prefills());
+  buffers.arriving = make(config.decodes());
+  return buffers;
+}
+
+}  // namespace quire

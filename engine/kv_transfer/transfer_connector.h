@@ -1,0 +1,98 @@
+#pragma once
+// Joins scheduler, cache and transfer: finished prefills are copied out of their blocks and kept
+// for others, what others kept is fetched and copied in between two steps. Blocks are never shared
+// with the network. Engine thread only.
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backend/device.h"
+#include "base/result.h"
+#include "engine/config.h"
+#include "engine/kv_transfer/cache_pages.h"
+#include "engine/kv_transfer/connector.h"
+#include "engine/kv_transfer/transfer_buffers.h"
+#include "engine/kv_transfer/transfer_params.h"
+#include "engine/kv_transfer/transfer_thread.h"
+#include "engine/request/engine_stats.h"
+
+namespace quire {
+
+struct TransferSetup {
+  KvTransferConfig config;
+  EngineId engine;
+  KvGeometry geometry;
+  std::vector<LayerCache> layers;  // as the geometry's
+  TransferBuffers buffers;
+  std::function<void()> wake;
+};
+
+class TransferConnector final : public Connector {
+ public:
+  // Throws Failure where it cannot listen.
+  TransferConnector(Device& device, TransferSetup setup);
+  ~TransferConnector() override;
+
+  // Before the scheduler sees the request: whether its kv_transfer_params can be followed. May
+  // shorten the prompt, where what is kept must end before its last token.
+  Result<void> admit(RequestId id, const std::string& params, const SamplingParams& sampling,
+                     std::vector<TokenId>& prompt);
+  void forget(RequestId id);  // the scheduler refused it
+
+  std::optional<ExternalMatch> match(const Request& request, int num_computed) override;
+  void allocated(const Request& request, const std::vector<std::span<const BlockId>>& blocks,
+                 int num_external) override;
+  ReleaseDecision finished(const Request& request,
+                           const std::vector<std::span<const BlockId>>& blocks) override;
+  std::span<const BlockId> unshareable(const Request& request) override;
+
+  // Takes what has arrived into its blocks. Valid until the next call.
+  struct News {
+    std::vector<RequestId> received;
+    std::vector<BlockId> invalid_blocks;
+  };
+  const News& take_news();
+
+  KvTransferStats stats() const;
+  std::uint16_t port() const { return thread_->port(); }
+
+ private:
+  struct Entry {
+    TransferParams params;
+    bool asked = false;  // a request fetches once
+    bool loading = false;
+    bool abandoned = false;  // it ended meanwhile
+    int from = 0;            // tokens that were here
+    std::uint64_t prompt_hash = 0;
+    BlockTable blocks;
+    std::vector<BlockId> partly_filled;
+  };
+
+  int num_to_keep(int num_prompt) const { return num_prompt - (has_states_ ? 1 : 0); }
+  Result<void> admit_source(TransferParams& params, RequestId id, std::span<const TokenId> prompt);
+  std::string keep(const Request& request, const BlockTable& blocks);
+  void arrive(KvFetched& fetched, Entry& entry);
+  void lose(KvLossReason reason, RequestId request, const std::string& detail);
+
+  const KvTransferConfig config_;
+  const KvGeometry geometry_;
+  const bool has_states_;
+  const std::string engine_;  // random: another with each start
+  std::string key_prefix_;    // random
+  CachePages pages_;
+  std::optional<KeptPrefills> kept_;
+  std::optional<StagingBuffer> arriving_;
+  SocketAddress listen_;
+  std::unordered_map<RequestId, Entry> entries_;
+  std::array<std::int64_t, kKvLossNames.size()> losses_{};
+  std::int64_t not_kept_ = 0;
+  News news_;
+  std::unique_ptr<TransferThread> thread_;  // last: it uses what is above
+};
+
+}  // namespace quire

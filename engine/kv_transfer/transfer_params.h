@@ -1,0 +1,39 @@
+#pragma once
+// kv_transfer_params, as vLLM's NIXL connector and its proxies write them: null counts as absent,
+// unknown members are left alone.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/config.h"
+#include "engine/kv_transfer/receiver.h"
+
+namespace quire {
+
+struct TransferParams {
+  bool keep = false;               // do_remote_decode: somebody else will go on
+  std::optional<KvSource> source;  // do_remote_prefill: somebody else has begun
+  int num_tokens = 0;              // that the source has
+};
+
+// `peers` are the only sources. The error's field is a JSON pointer.
+Result<TransferParams> parse_transfer_params(const std::string& json,
+                                             const std::vector<KvPeer>& peers);
+
+struct KeptDescription {
+  SocketAddress address;
+  std::string engine;
+  KvKey prefill;
+  int num_tokens = 0;
+};
+
+// What whoever goes on is told.
+std::string transfer_result(const KeptDescription& kept);
+
+// host:port, host or unix:path.
+Result<void> check_peer_address(std::string_view text);
+
+}  // namespace quire

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""One server prefills, another goes on: requests as llm-d's sidecar and vLLM's proxy send them.
+
+    tests/e2e/kv_transfer_test.py build/release/app/quire
+"""
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+
+from serve_process import Server
+
+MODEL = "models/quire-tiny"
+FLAGS = ("--device", "cpu", "--max-model-len", "1024", "--kv-cache-memory-bytes", "64MiB", "--deterministic", "--cpu-threads", "1")
+EMPTY = {"remote_engine_id": None, "remote_block_ids": None, "remote_host": None, "remote_port": None}
+KEEP = {"do_remote_decode": True, "do_remote_prefill": False, **EMPTY}
+LIMITS = {"max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 1}
+checks = 0
+
+
+def check(what, got, expected):
+    global checks
+    checks += 1
+    if got != expected:
+        sys.exit(f"FAILED: {what} is {got!r}, should be {expected!r}")
+
+
+def free_port():
+    for port in range(23000, 23100):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    sys.exit("FAILED: no free port")
+
+
+def questions():
+    story = "Here is a list of sums. " + " ".join(f"{i} + {i + 1} = {2 * i + 1}." for i in range(40))
+    return ["What is 12 + 7?", "Name a colour.", story + " What is 3 + 4?", story + " What is 9 + 9?"]
+
+
+def body_of(question, **more):
+    return {"messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": 40, **more}
+
+
+def text_of(answer):
+    return answer["choices"][0]["message"]["content"]
+
+
+def streamed(server, body):
+    text, last = "", {}
+    for line in server.ask("/v1/chat/completions", {"model": "m", "stream": True, **body}).splitlines():
+        if not line.startswith("data: {"):
+            continue
+        chunk = json.loads(line[6:])
+        last = {**last, **{k: v for k, v in chunk.items() if k == "kv_transfer_params"}}
+        for choice in chunk["choices"]:
+            text += choice["delta"].get("content") or ""
+    return text, last.get("kv_transfer_params")
+
+
+def refusal(server, body):
+    try:
+        server.post("/v1/chat/completions", **body)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    return 200, ""
+
+
+def prefill(server, body):
+    answer = server.post("/v1/chat/completions", **{**body, **LIMITS, "stream": False, "kv_transfer_params": KEEP})
+    check("finish reason", answer["choices"][0]["finish_reason"], "length")
+    return answer["kv_transfer_params"]
+
+
+def hand_over(prefilling, decoding, alone):
+    for question in questions():
+        body = body_of(question)
+        expected = text_of(alone.post("/v1/chat/completions", **body))
+        params = prefill(prefilling, body)
+        check("do_remote_prefill", (params["do_remote_prefill"], params["do_remote_decode"]), (True, False))
+        answer = decoding.post("/v1/chat/completions", **body, kv_transfer_params=params)
+        check("answer", text_of(answer), expected)
+        check("what an answer hands on", answer["kv_transfer_params"], None)
+        params = prefill(prefilling, body)
+        check("streamed answer", streamed(decoding, {**body, "kv_transfer_params": params})[0], expected)
+    check("fetched", decoding.metric("quire:kv_transfers_total"), 2.0 * len(questions()))
+    check("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 0)
+    sent = prefilling.metric("quire:kv_transfer_bytes_total")
+    check("bytes", sent > 0 and sent == decoding.metric("quire:kv_transfer_bytes_total"), True)
+    check("external hits", decoding.metric("vllm:external_prefix_cache_hits_total") > 0, True)
+
+
+def check_completions(prefilling, decoding, alone):
+    body = {"prompt": "The sum of 2 and 3 is", "temperature": 0, "max_tokens": 12}
+    expected = alone.post("/v1/completions", **body)["choices"][0]["text"]
+    params = prefilling.post("/v1/completions", **{**body, "max_tokens": 1, "kv_transfer_params": KEEP})["kv_transfer_params"]
+    answer = decoding.post("/v1/completions", **body, kv_transfer_params=params)
+    check("completion", answer["choices"][0]["text"], expected)
+    _, params = streamed(prefilling, {**body_of("Name a colour."), **LIMITS, "kv_transfer_params": KEEP})
+    check("params in the last chunk", params["do_remote_prefill"], True)
+
+
+def check_refusals(prefilling, decoding, alone):
+    body = body_of("What is 1 + 1?")
+    code, text = refusal(prefilling, {**body, "kv_transfer_params": KEEP})
+    check("max_tokens beyond 1", (code, "max_tokens 1" in text), (400, True))
+    for server, role in ((alone, "none"), (decoding, "decode")):
+        code, text = refusal(server, {**body, **LIMITS, "kv_transfer_params": KEEP})
+        check(f"keeping under role {role}", (code, "--kv-role prefill" in text), (400, True))
+    params = prefill(prefilling, body)
+    code, text = refusal(prefilling, {**body, "kv_transfer_params": params})
+    check("fetching under role prefill", (code, "--kv-role decode" in text), (400, True))
+    code, text = refusal(decoding, {**body, "kv_transfer_params": {**params, "remote_host": "10.1.2.3"}})
+    check("a host that is no peer", (code, "--kv-peer" in text), (400, True))
+    code, text = refusal(decoding, {**body, "n": 2, "kv_transfer_params": params})
+    check("two choices", (code, "n 1" in text), (400, True))
+    expected = text_of(alone.post("/v1/chat/completions", **body))
+    for name, wrong in (("engine", {"remote_engine_id": "another"}), ("key", {"remote_request_id": "another"}),
+                        ("generation", {"remote_registration_generation": 10**6}),
+                        ("prompt", {"remote_num_tokens": params["remote_num_tokens"] + 1})):
+        answer = decoding.post("/v1/chat/completions", **body, kv_transfer_params={**params, **wrong})
+        check(f"answer in spite of a wrong {name}", text_of(answer), expected)
+    check("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 4)
+    other = prefill(prefilling, body_of("What is 2 + 1?"))
+    if other["remote_num_tokens"] == params["remote_num_tokens"]:
+        answer = decoding.post("/v1/chat/completions", **body, kv_transfer_params=other)
+        check("answer in spite of another prompt", text_of(answer), expected)
+        check("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 5)
+
+
+def cpu_seconds(server):
+    fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def check_loss(quire, listen, prefilling, decoding, alone):
+    body = body_of("What is 30 + 12?")
+    expected = text_of(alone.post("/v1/chat/completions", **body))
+    params = prefill(prefilling, body)
+    before = [cpu_seconds(server) for server in (prefilling, decoding)]
+    time.sleep(2)
+    idle = [round(cpu_seconds(server) - b, 2) for server, b in zip((prefilling, decoding), before)]
+    check("idle processor time", [seconds <= 0.05 for seconds in idle], [True, True])
+    prefilling.process.kill()
+    prefilling.process.wait()
+    lost = decoding.metric("quire:kv_transfer_recomputed_total")
+    check("answer without the peer", text_of(decoding.post("/v1/chat/completions", **body, kv_transfer_params=params)), expected)
+    check("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), lost + 1)
+    with Server(quire, MODEL, *FLAGS, "--kv-role", "decode", "--kv-peer", listen,
+                "--kv-load-failure-policy", "fail") as strict:
+        code, text = refusal(strict, {**body, "kv_transfer_params": params})
+        check("policy fail", (code, "KV cache could not be loaded" in text), (500, True))
+        check("blocks", strict.metric("quire:kv_blocks_free"), strict.metric("quire:kv_blocks"))
+
+
+def check_flags(quire):
+    for flags, word in ((("--kv-role", "prefill"), "--kv-listen"), (("--kv-role", "decode"), "--kv-peer"),
+                        (("--kv-listen", "127.0.0.1:0"), "--kv-role"),
+                        (("--kv-role", "prefill", "--kv-listen", "0.0.0.0:0"), "no address"),
+                        (("--kv-role", "decode", "--kv-peer", "h", "--kv-plane", "nixl"), "not built"),
+                        (("--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_producer", '
+                          '"kv_connector_extra_config": {"kv_listen": "127.0.0.1:0"}}'), "not built"),
+                        (("--kv-transfer-config", '{"kv_connector": "QuireConnector", "kv_role": "kv_producer", "kv_rank": 0}'),
+                         "kv_rank"),
+                        (("--kv-lease-seconds", "5"), "--kv-role")):
+        run = subprocess.run([quire, "serve", MODEL, *flags], capture_output=True, text=True, timeout=60)
+        check(f"{flags} refused", (run.returncode != 0, word in run.stdout + run.stderr), (True, True))
+
+
+def main():
+    quire = sys.argv[1]
+    check_flags(quire)
+    with Server(quire, MODEL, *FLAGS) as alone:
+        with tempfile.TemporaryDirectory() as folder:
+            for listen in (f"127.0.0.1:{free_port()}", f"unix:{folder}/kv.sock"):
+                config = json.dumps({"kv_connector": "QuireConnector", "kv_role": "kv_consumer",
+                                     "kv_connector_extra_config": {"kv_peers": [listen]}})
+                with Server(quire, MODEL, *FLAGS, "--kv-role", "prefill", "--kv-listen", listen) as prefilling, \
+                     Server(quire, MODEL, *FLAGS, "--block-size", "32", "--kv-transfer-config", config) as decoding:
+                    hand_over(prefilling, decoding, alone)
+                    check_completions(prefilling, decoding, alone)
+                    check_refusals(prefilling, decoding, alone)
+                    check("blocks of the one", prefilling.metric("quire:kv_blocks_free"), prefilling.metric("quire:kv_blocks"))
+                    check("blocks of the other", decoding.metric("quire:kv_blocks_free"), decoding.metric("quire:kv_blocks"))
+                    check_loss(quire, listen, prefilling, decoding, alone)
+    print(f"{checks} checks passed")
+
+
+main()

@@ -1,0 +1,144 @@
+// One engine prefills, another goes on: the tokens of one engine that does both.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <random>
+
+#include "tests/engine/core/kv_pair.h"
+#include "tests/support/golden_folders.h"
+
+namespace quire::test {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+EngineConfig config_of(const std::filesystem::path& model, int block_size = 0) {
+  EngineConfig config;
+  config.model.path = model.string();
+  config.model.dtype = DType::f32;
+  config.model.max_model_len = 256;
+  config.cache.kv_cache_memory_bytes = std::int64_t{64} << 20;
+  config.cache.block_size = block_size;
+  config.scheduler.max_num_seqs = 8;
+  config.scheduler.max_num_batched_tokens = 96;
+  config.deterministic = true;
+  config.cpu_threads = 1;
+  return config;
+}
+
+Tokens random_prompt(unsigned seed, int length) {
+  std::mt19937 random(seed);
+  Tokens tokens(static_cast<std::size_t>(length));
+  for (TokenId& token : tokens) token = static_cast<TokenId>(3 + random() % 380);
+  return tokens;
+}
+
+AddRequest request_of(Tokens prompt, int max_tokens = 24) {
+  AddRequest request = greedy_request(std::move(prompt), max_tokens);
+  request.sampling.ignore_eos = true;
+  return request;
+}
+
+void check_nothing_is_left(const KvPair& pair) {
+  CHECK(pair.received().arriving_bytes == 0);
+  for (const auto* engine : {pair.prefilling.get(), pair.decoding.get()}) {
+    const EngineStats stats = engine->core.stats();
+    CHECK(stats.num_free_blocks == stats.num_blocks);
+    CHECK(stats.late_allocations == 0);
+  }
+  // The last release may still be on its way.
+  for (int i = 0; i < 2000 && pair.sent().kept_bytes > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(pair.sent().kept_bytes == 0);
+}
+
+constexpr int kLengths[] = {1, 2, 15, 16, 17, 33, 64, 97, 130, 200};
+
+void check_lengths(KvPair& pair, const EngineConfig& alone_config) {
+  SteppedEngine alone(alone_config);
+  int num_fetched = 0;
+  for (const int length : kLengths) {
+    const AddRequest request = request_of(random_prompt(static_cast<unsigned>(length), length));
+    const Tokens expected = alone.finish(request).token_ids;
+    const std::string params = pair.prefill_params(request.prompt);
+    num_fetched += params.empty() ? 0 : 1;
+    INFO("prompt of " << length << " tokens: " << params);
+    CHECK(pair.decode(request, params).token_ids == expected);
+  }
+  CHECK(num_fetched >= static_cast<int>(std::size(kLengths)) - 1);
+  CHECK(pair.losses() == 0);
+  CHECK(pair.received().received == num_fetched);
+  CHECK(pair.sent().sent == num_fetched);
+  CHECK(pair.sent().sent_bytes == pair.received().received_bytes);
+  check_nothing_is_left(pair);
+}
+
+}  // namespace
+
+TEST_CASE("what one engine prefills another decodes, for every family", "[kv_transfer]") {
+  for (const auto& model : golden_models()) {
+    INFO(model);
+    KvPair pair(config_of(model), config_of(model));
+    check_lengths(pair, config_of(model));
+  }
+}
+
+TEST_CASE("engines with other block sizes exchange keys and values", "[kv_transfer]") {
+  for (const auto& model : golden_models()) {
+    for (const auto& [prefill, decode] : {std::pair(16, 64), std::pair(64, 16)}) {
+      INFO(model << ": blocks of " << prefill << " and " << decode);
+      KvPair pair(config_of(model, prefill), config_of(model, decode));
+      check_lengths(pair, config_of(model, decode));
+    }
+  }
+}
+
+TEST_CASE("what is here already is not fetched again", "[kv_transfer]") {
+  const auto model = golden_models().front();
+  KvPair pair(config_of(model), config_of(model));
+  SteppedEngine alone(config_of(model));
+  const Tokens common = random_prompt(7, 128);
+  std::int64_t bytes_of_first = 0;
+  for (unsigned turn = 0; turn < 3; ++turn) {
+    Tokens prompt = common;
+    const Tokens own = random_prompt(100 + turn, 40);
+    prompt.insert(prompt.end(), own.begin(), own.end());
+    const AddRequest request = request_of(prompt);
+    const std::int64_t before = pair.received().received_bytes;
+    const RequestOutput output = pair.ask(request);
+    CHECK(output.token_ids == alone.finish(request).token_ids);
+    CHECK(output.num_cached_tokens == static_cast<int>(prompt.size()) - 1);
+    const std::int64_t bytes = pair.received().received_bytes - before;
+    if (turn == 0) bytes_of_first = bytes;
+    if (turn > 0) CHECK(bytes < bytes_of_first / 2);
+  }
+  // All of it: nothing is read, and the other side may forget it.
+  const AddRequest again = request_of(common);
+  alone.finish(again);
+  pair.decode(again, "");
+  const std::int64_t before = pair.received().received;
+  CHECK(pair.ask(again).token_ids == alone.finish(again).token_ids);
+  CHECK(pair.received().received <= before + 1);
+  check_nothing_is_left(pair);
+}
+
+TEST_CASE("keys and values travel over a Unix socket too", "[kv_transfer]") {
+  const auto model = golden_models().front();
+  const auto path =
+      std::filesystem::temp_directory_path() / ("quire-kv-" + std::to_string(::getpid()) + ".sock");
+  EngineConfig prefill = config_of(model), decode = config_of(model);
+  prefill.kv_transfer.listen = "unix:" + path.string();
+  decode.kv_transfer.peers = {{"unix:" + path.string()}};
+  KvPair pair(prefill, decode);
+  check_lengths(pair, config_of(model));
+}
+
+TEST_CASE("an fp8 cache travels as it is", "[kv_transfer][fp8]") {
+  EngineConfig config = tiny_config();
+  config.cache.cache_dtype = DType::fp8_e4m3;
+  config.deterministic = true;
+  KvPair pair(config, config);
+  check_lengths(pair, config);
+}
+
+}  // namespace quire::test

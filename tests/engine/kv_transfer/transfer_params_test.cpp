@@ -1,0 +1,119 @@
+// kv_transfer_params as vLLM, its proxy and llm-d's sidecar write them.
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "engine/kv_transfer/transfer_params.h"
+
+namespace quire::test {
+namespace {
+
+const std::vector<KvPeer> kPeers{{"10.0.0.7:5600"}, {"prefill-host"}, {"unix:/run/kv.sock"}};
+
+std::string source(const std::string& host, const std::string& port, const std::string& more = "") {
+  return R"({"do_remote_prefill": true, "do_remote_decode": false, "remote_block_ids": [[5, 6]],
+             "remote_engine_id": "e", "remote_request_id": "r-1", "remote_host": )" +
+         host + R"(, "remote_port": )" + port + R"(, "tp_size": 1, "remote_num_tokens": 90,
+             "remote_registration_generation": 3, "transfer_mode": "pull",
+             "remote_blocks_expiry_time": null, "a_new_one": {"x": [1]})" +
+         more + "}";
+}
+
+std::string refused(const std::string& json, const std::vector<KvPeer>& peers = kPeers) {
+  const auto parsed = parse_transfer_params(json, peers);
+  REQUIRE(parsed.has_error());
+  CHECK(parsed.error().code == ErrorCode::invalid_argument);
+  return parsed.error().detail;
+}
+
+}  // namespace
+
+TEST_CASE("the first request of llm-d's sidecar asks for keeping", "[kv_transfer]") {
+  const auto parsed = parse_transfer_params(
+      R"({"do_remote_decode": true, "do_remote_prefill": false, "remote_engine_id": null,
+          "remote_block_ids": null, "remote_host": null, "remote_port": null})",
+      {});
+  REQUIRE(parsed.has_value());
+  CHECK(parsed->keep);
+  CHECK_FALSE(parsed->source);
+}
+
+TEST_CASE("nothing asked for is nothing to do", "[kv_transfer]") {
+  for (const char* json : {"", "{}", R"({"do_remote_decode": null})",
+                           R"({"do_remote_decode": false, "do_remote_prefill": false})"}) {
+    const auto parsed = parse_transfer_params(json, {});
+    REQUIRE(parsed.has_value());
+    CHECK_FALSE(parsed->keep);
+    CHECK_FALSE(parsed->source);
+  }
+}
+
+TEST_CASE("a source is read with what is unknown left alone", "[kv_transfer]") {
+  const auto parsed = parse_transfer_params(source("\"10.0.0.7\"", "5600"), kPeers);
+  REQUIRE(parsed.has_value());
+  REQUIRE(parsed->source);
+  CHECK(parsed->source->address.text() == "tcp://10.0.0.7:5600");
+  CHECK(parsed->source->engine == "e");
+  CHECK(parsed->source->prefill.key == "r-1");
+  CHECK(parsed->source->prefill.generation == 3);
+  CHECK(parsed->num_tokens == 90);
+}
+
+TEST_CASE("only peers of the list are asked", "[kv_transfer]") {
+  using Catch::Contains;
+  CHECK(parse_transfer_params(source("\"prefill-host\"", "1"), kPeers).has_value());
+  CHECK(parse_transfer_params(source("\"unix:/run/kv.sock\"", "0"), kPeers).has_value());
+  CHECK_THAT(refused(source("\"10.0.0.7\"", "5601")), Contains("--kv-peer"));
+  CHECK_THAT(refused(source("\"10.0.0.8\"", "5600")), Contains("remote_host"));
+  CHECK_THAT(refused(source("\"unix:/etc/other\"", "0")), Contains("--kv-peer"));
+  CHECK_THAT(refused(source("\"localhost/../x\"", "5600")), Contains("remote_host"));
+  CHECK_THAT(refused(source("\"10.0.0.7\"", "5600"), {}), Contains("--kv-role decode"));
+}
+
+TEST_CASE("what is missing or cannot be is refused by name", "[kv_transfer]") {
+  using Catch::Contains;
+  CHECK_THAT(refused(R"({"do_remote_prefill": true})"), Contains("remote_host is missing"));
+  CHECK_THAT(refused(R"({"do_remote_prefill": true, "do_remote_decode": true})"),
+             Contains("both true"));
+  CHECK_THAT(refused(source("null", "5600")), Contains("remote_host is missing"));
+  CHECK_THAT(refused(source("\"10.0.0.7\"", "null")), Contains("remote_port is missing"));
+  CHECK_THAT(refused(source("\"10.0.0.7\"", "70000")), Contains("remote_port"));
+  CHECK_THAT(refused(source("\"10.0.0.7\"", "5600", R"(, "tp_size": 2)")), Contains("tp_size"));
+  CHECK_THAT(refused(source("\"10.0.0.7\"", "5600", R"(, "transfer_mode": "push")")),
+             Contains("pull"));
+  CHECK_THAT(refused(source("\"10.0.0.7\"", "5600", R"(, "remote_num_tokens": 0)")),
+             Contains("remote_num_tokens"));
+  CHECK_THAT(refused(source("\"10.0.0.7\"", "5600", R"(, "remote_engine_id": "")")),
+             Contains("remote_engine_id"));
+  CHECK_THAT(refused("[1]"), Contains("kv_transfer_params"));
+}
+
+TEST_CASE("what one server says of a prefill another understands", "[kv_transfer]") {
+  KeptDescription kept;
+  kept.engine = "e\"1";
+  kept.prefill = {"k", 17};
+  kept.num_tokens = 33;
+  for (const char* address : {"10.0.0.7:5600", "unix:/run/kv.sock"}) {
+    kept.address = *parse_socket_address(address);
+    const auto parsed = parse_transfer_params(transfer_result(kept), kPeers);
+    REQUIRE(parsed.has_value());
+    REQUIRE(parsed->source);
+    CHECK(parsed->source->address.text() == kept.address.text());
+    CHECK(parsed->source->engine == "e\"1");
+    CHECK(parsed->source->prefill.generation == 17);
+    CHECK(parsed->num_tokens == 33);
+  }
+}
+
+TEST_CASE("no params lead the reader astray", "[kv_transfer][fuzz]") {
+  std::mt19937 random(4);
+  const std::string good = source("\"10.0.0.7\"", "5600");
+  for (int round = 0; round < 5000; ++round) {
+    std::string bad = good;
+    for (int i = 0; i < 3; ++i) bad[random() % bad.size()] = static_cast<char>(random());
+    const auto parsed = parse_transfer_params(bad, kPeers);
+    if (parsed && parsed->source) CHECK(parsed->num_tokens > 0);
+  }
+}
+
+}  // namespace quire::test
