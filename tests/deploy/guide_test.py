@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every command of docs/guide in a block marked sh works, flags that the guide names are there, and its links lead somewhere.
 
-    tests/deploy/guide_test.py build/release/app/quire
+    tests/deploy/guide_test.py build/release/app/quire build/release/load/quire-load
 """
 import os
 import pathlib
@@ -13,11 +13,11 @@ import tempfile
 sys.path.insert(0, "tests/e2e")
 from serve_process import Server
 
-QUIRE = os.path.abspath(sys.argv[1])
+QUIRE, QUIRE_LOAD = (os.path.abspath(path) for path in sys.argv[1:3])
 PAGES = sorted(pathlib.Path("docs/guide").glob("*.md"))
 OTHERS = {"--bundle", "--build", "--preset", "--target"}  # of scripts/setup and cmake
 LLAMA = {"--grammar", "--json-schema"}
-LOAD = {"--url", "--concurrency", "--requests"}
+PROGRAMS = [[QUIRE, command] for command in ("serve", "chat", "plan", "pull", "bench")] + [[QUIRE_LOAD]]
 
 
 def check(what, holds, seen=""):
@@ -26,9 +26,9 @@ def check(what, holds, seen=""):
 
 
 def flags_exist():
-    known = OTHERS | LLAMA | LOAD
-    for command in ("serve", "chat", "plan", "pull"):
-        known |= set(re.findall(r"--[a-z][\w-]*", subprocess.run([QUIRE, command, "--help"], capture_output=True, text=True).stdout))
+    known = OTHERS | LLAMA
+    for program in PROGRAMS:
+        known |= set(re.findall(r"--[a-z][\w-]*", subprocess.run([*program, "--help"], capture_output=True, text=True).stdout))
     for page in PAGES:
         used = set(re.findall(r"(?<![\w-])--[a-z][\w-]+", page.read_text()))
         check(f"{page} names flags that there are", used <= known, used - known)
