@@ -100,6 +100,12 @@ struct Writer {
     }
     bytes(field, packed.out);
   }
+  void operator()(int field, const std::vector<float>& values) {
+    if (values.empty()) return;
+    Writer packed;
+    for (const float value : values) packed.fixed(std::bit_cast<std::uint32_t>(value));
+    bytes(field, packed.out);
+  }
   template <class T>
   void operator()(int field, const std::vector<T>& values) {
     for (const T& value : values) (*this)(field, value);
@@ -184,6 +190,15 @@ class Reader {
       values.push_back(static_cast<std::int32_t>(packed.varint()));
     }
     ok_ = ok_ && packed.ok_;
+  }
+  void operator()(int field, std::vector<float>& values) {
+    if (is(field, WireType::fixed32))
+      values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(number_)));
+    if (!is(field, WireType::bytes)) return;
+    Reader packed(bytes_);
+    while (packed.ok_ && !packed.rest_.empty())
+      values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(packed.fixed(4))));
+    if (!packed.ok_) ok_ = false;
   }
   template <class T>
   void operator()(int field, std::vector<T>& values) {

@@ -56,7 +56,11 @@ void check_against_schema(const Ours& ours, Decode decode) {
   REQUIRE(back->has_value());
   Schema again;
   REQUIRE(again.ParseFromString(encode(**back)));
-  CHECK(google::protobuf::util::MessageDifferencer::Equals(schema, again));
+  google::protobuf::util::MessageDifferencer differencer;
+  std::string differences;
+  differencer.ReportDifferencesToString(&differences);
+  CHECK(differencer.Compare(schema, again));
+  CHECK(differences == "");
 }
 
 TEST_CASE("messages.proto is what the structs say", "[engine][wire]") {
