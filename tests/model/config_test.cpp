@@ -145,7 +145,7 @@ TEST_CASE("bad fields are refused by name", "[model][config]") {
       {"[]", "must be a JSON object"},
       {"{}", "architectures: is missing"},
       {R"({"architectures":[]})", "architectures: is missing"},
-      {R"({"architectures":["BertModel"]})", "architectures: \"BertModel\" is not supported"},
+      {R"({"architectures":["T5Model"]})", "architectures: \"T5Model\" is not supported"},
       {R"({"architectures":["LlamaForCausalLM"]})", "vocab_size: is missing"},
       {R"({"architectures":["Qwen3_5ForConditionalGeneration"],"text_config":{}})",
        "text_config.vocab_size"},

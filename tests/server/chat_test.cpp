@@ -129,7 +129,7 @@ TEST_CASE("a call that is demanded is not cut by a stop string", "[server][chat]
   CHECK(pointer(reply.body, "/choices/0/finish_reason") == "\"tool_calls\"");
   CHECK(pointer(reply.body, "/choices/0/message/tool_calls/0/function/name") == "\"get_time\"");
   const auto free = post(server.port(), kPath, chat_body(kTools + R"(,"stop":["Oslo"])"));
-  CHECK(pointer(free.body, "/choices/0/finish_reason") == "\"stop\"");
+  CHECK(pointer(free.body, "/choices/0/stop_reason") == "\"Oslo\"");
 }
 
 TEST_CASE("parallel_tool_calls false keeps the first call alone", "[server][chat]") {

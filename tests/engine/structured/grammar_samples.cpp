@@ -44,12 +44,16 @@ class Sampler {
       }
     } catch (const GrammarFailure& failure) {
       return {{"error", failure.what()}, {"error_kind", to_string(failure.kind())}};
+    } catch (const Unspellable&) {
+      return {{"error", "the vocabulary has no token that may come first"},
+              {"error_kind", "unspellable"}};
     }
     return {{"texts", std::move(texts)}};
   }
 
  private:
   static constexpr int kMostTokens = 400;
+  struct Unspellable {};  // a small vocabulary may lack a character that every text begins with
 
   std::string draw(const std::shared_ptr<CompiledGrammar>& grammar) {
     GrammarMatcher matcher(grammar);
@@ -65,6 +69,7 @@ class Sampler {
           closing.push_back(id);
         }
       }
+      if (all.empty() && text.empty()) throw Unspellable();
       if (all.empty()) throw std::runtime_error("a dead end after " + text);
       // Towards an end, more so the longer it takes.
       const bool close = !closing.empty() && static_cast<int>(random_() % 100) < 20 + step;
