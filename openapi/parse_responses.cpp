@@ -207,6 +207,7 @@ constexpr std::array kMembers = {
     JsonMember<Request>{"moderation", refuse},
     JsonMember<Request>{"n", refuse},
     JsonMember<Request>{"response_format", refuse},
+    JsonMember<Request>{"kv_transfer_params", refuse},
     // vLLM's.
     JsonMember<Request>{"request_id", read_as<read_request_id>},
     JsonMember<Request>{"top_k", read_member<&Request::top_k>},

@@ -92,6 +92,8 @@ std::string message_json(const ChatCompletionResponse& response) {
   append_message_stop(out, choice.finish_reason, choice.stop_reason);
   json.key("usage");
   append_message_usage(out, response.usage);
+  if (!response.kv_transfer_params.empty())
+    out.append(",\"kv_transfer_params\":").append(response.kv_transfer_params);
   out += '}';
   return out;
 }

@@ -56,7 +56,9 @@ KvSender::~KvSender() {
 
 awaitable<void> KvSender::expire() {
   while (true) {
+    const std::int64_t expired = kept_.counts().expired;
     const auto next = kept_.expire(KeptPrefills::Clock::now());
+    if (kept_.counts().expired != expired) options_.changed();
     waits_->alarm.expires_at(next.value_or(asio::steady_timer::time_point::max()));
     error_code error;
     co_await waits_->alarm.async_wait(asio::redirect_error(asio::use_awaitable, error));
@@ -125,6 +127,7 @@ awaitable<void> KvSender::answer(FrameLink& link) {
   const std::string body = co_await link.read_message(header);
   if (header.type == KvFrameType::read) {
     co_await answer_read(link, header.stream, body);
+    options_.changed();
   } else if (header.type == KvFrameType::renew) {
     const auto renew = decode_kv<KvRenew>(body);
     if (!renew) throw KvLost(KvLossReason::corrupt, "renew is broken");
@@ -133,6 +136,7 @@ awaitable<void> KvSender::answer(FrameLink& link) {
     const auto key = decode_kv<KvKey>(body);
     if (!key) throw KvLost(KvLossReason::corrupt, "release is broken");
     kept_.release(key->key, key->generation);
+    options_.changed();
   } else {
     throw KvLost(KvLossReason::corrupt, "a frame came that only this side sends");
   }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,9 @@ struct KvSenderOptions {
   std::chrono::nanoseconds silence = std::chrono::seconds(10);
   std::chrono::nanoseconds idle = std::chrono::minutes(10);  // of a connection that asks nothing
   std::size_t max_connections = 256;
+  // Called on the transfer's thread when counts or kept prefills are others: nobody takes a step
+  // for that, and what is reported would stay as it was.
+  std::function<void()> changed = [] {};
 };
 
 // Read by any thread.

@@ -70,6 +70,8 @@ TransferThread::TransferThread(TransferThreadOptions options, KeptPrefills* kept
   state_->options = std::move(options);
   state_->kept = kept;
   state_->arriving = arriving;
+  if (!wake) wake = [] {};  // an engine that is driven by hand
+  state_->options.sender.changed = wake;
   state_->wake = std::move(wake);
   std::future<void> started = state_->started.get_future();
   thread_ = std::thread([this] { run(); });

@@ -25,8 +25,8 @@ struct TransferThreadOptions {
 class TransferThread {
  public:
   // kept: null where this engine does not keep prefills; arriving: where it does not fetch. Both
-  // outlive the thread. wake is called on any thread when take() has something. Throws Failure
-  // where it cannot listen.
+  // outlive the thread. wake is called on any thread when take() has something, or sent() or kept
+  // are others. Throws Failure where it cannot listen.
   TransferThread(TransferThreadOptions options, KeptPrefills* kept, StagingBuffer* arriving,
                  std::function<void()> wake);
   ~TransferThread();

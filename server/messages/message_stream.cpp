@@ -89,6 +89,8 @@ void MessageStream::write_stop(const ChoiceDelta& delta) {
   openapi::append_message_stop(out, delta.finish_reason, delta.stop_reason);
   out += "},\"usage\":";
   openapi::append_message_usage(out, usage_of(choices_, defaults_));
+  if (!delta.transfer_params.empty())
+    out.append(",\"kv_transfer_params\":").append(delta.transfer_params);
   out += '}';
   sse().end_event();
   sse().begin_event("message_stop") += R"({"type":"message_stop"})";

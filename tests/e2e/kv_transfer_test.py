@@ -67,9 +67,9 @@ def streamed(server, body):
     return text, last.get("kv_transfer_params")
 
 
-def refusal(server, body):
+def refusal(server, body, path="/v1/chat/completions"):
     try:
-        server.post("/v1/chat/completions", **body)
+        server.post(path, **body)
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
     return 200, ""
@@ -79,6 +79,15 @@ def prefill(server, body):
     answer = server.post("/v1/chat/completions", **{**body, **LIMITS, "stream": False, "kv_transfer_params": KEEP})
     check("finish reason", answer["choices"][0]["finish_reason"], "length")
     return answer["kv_transfer_params"]
+
+
+def eventually(what, get, expected):
+    """Of what a server reports in its next step, which comes at once."""
+    for _ in range(100):
+        if get() == expected:
+            break
+        time.sleep(0.05)
+    check(what, get(), expected)
 
 
 def hand_over(prefilling, decoding, alone):
@@ -94,8 +103,10 @@ def hand_over(prefilling, decoding, alone):
         check("streamed answer", streamed(decoding, {**body, "kv_transfer_params": params})[0], expected)
     check("fetched", decoding.metric("quire:kv_transfers_total"), 2.0 * len(questions()))
     check("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 0)
-    sent = prefilling.metric("quire:kv_transfer_bytes_total")
-    check("bytes", sent > 0 and sent == decoding.metric("quire:kv_transfer_bytes_total"), True)
+    received = decoding.metric("quire:kv_transfer_bytes_total")
+    check("received bytes", received > 0, True)
+    eventually("sent bytes", lambda: prefilling.metric("quire:kv_transfer_bytes_total"), received)
+    eventually("bytes of what was fetched", lambda: prefilling.metric("quire:kv_transfer_buffer_bytes"), 0)
     check("external hits", decoding.metric("vllm:external_prefix_cache_hits_total") > 0, True)
 
 
@@ -107,6 +118,22 @@ def check_completions(prefilling, decoding, alone):
     check("completion", answer["choices"][0]["text"], expected)
     _, params = streamed(prefilling, {**body_of("Name a colour."), **LIMITS, "kv_transfer_params": KEEP})
     check("params in the last chunk", params["do_remote_prefill"], True)
+
+
+def check_messages(prefilling, decoding, alone):
+    body = {"messages": [{"role": "user", "content": "Name a colour."}], "temperature": 0, "max_tokens": 12}
+    expected = alone.post("/v1/messages", **body)["content"]
+    fetched = decoding.metric("quire:kv_transfers_total")
+    answer = prefilling.post("/v1/messages", **{**body, "max_tokens": 1, "kv_transfer_params": KEEP})
+    answer = decoding.post("/v1/messages", **body, kv_transfer_params=answer["kv_transfer_params"])
+    check("message", (answer["content"], "kv_transfer_params" in answer), (expected, False))
+    events = prefilling.ask("/v1/messages", {"model": "m", **body, "max_tokens": 1, "stream": True, "kv_transfer_params": KEEP})
+    last = [json.loads(line[6:]) for line in events.splitlines() if line.startswith("data: ") and "message_delta" in line][-1]
+    answer = decoding.post("/v1/messages", **body, kv_transfer_params=last["kv_transfer_params"])
+    check("message after a stream", answer["content"], expected)
+    check("fetched messages", decoding.metric("quire:kv_transfers_total"), fetched + 2)
+    code, text = refusal(alone, {"input": "Hello", "kv_transfer_params": KEEP}, "/v1/responses")
+    check("responses", (code, "kv_transfer_params" in text), (400, True))
 
 
 def check_refusals(prefilling, decoding, alone):
@@ -140,6 +167,21 @@ def check_refusals(prefilling, decoding, alone):
 def cpu_seconds(server):
     fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def check_lease(quire, alone):
+    """Nobody fetches in time; nothing else happens on the server."""
+    listen = f"127.0.0.1:{free_port()}"
+    body = body_of("What is 5 + 6?")
+    with Server(quire, MODEL, *FLAGS, "--kv-role", "prefill", "--kv-listen", listen, "--kv-lease-seconds", "1") as prefilling, \
+         Server(quire, MODEL, *FLAGS, "--kv-role", "decode", "--kv-peer", listen, "--kv-lease-seconds", "1") as decoding:
+        params = prefill(prefilling, body)
+        check("kept bytes", prefilling.metric("quire:kv_transfer_buffer_bytes") > 0, True)
+        eventually("expired", lambda: prefilling.metric("vllm:nixl_num_kv_expired_reqs_total"), 1)
+        check("kept bytes after the lease", prefilling.metric("quire:kv_transfer_buffer_bytes"), 0)
+        answer = decoding.post("/v1/chat/completions", **body, kv_transfer_params=params)
+        check("answer after the lease", text_of(answer), text_of(alone.post("/v1/chat/completions", **body)))
+        check("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 1)
 
 
 def check_loss(quire, listen, prefilling, decoding, alone):
@@ -188,10 +230,12 @@ def main():
                      Server(quire, MODEL, *FLAGS, "--block-size", "32", "--kv-transfer-config", config) as decoding:
                     hand_over(prefilling, decoding, alone)
                     check_completions(prefilling, decoding, alone)
+                    check_messages(prefilling, decoding, alone)
                     check_refusals(prefilling, decoding, alone)
                     check("blocks of the one", prefilling.metric("quire:kv_blocks_free"), prefilling.metric("quire:kv_blocks"))
                     check("blocks of the other", decoding.metric("quire:kv_blocks_free"), decoding.metric("quire:kv_blocks"))
                     check_loss(quire, listen, prefilling, decoding, alone)
+        check_lease(quire, alone)
     print(f"{checks} checks passed")
 
 
