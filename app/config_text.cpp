@@ -59,7 +59,7 @@ std::string config_text(const CLI::App& app) {
   for (const std::string& group : app.get_groups()) {
     std::string part;
     const auto of_group = app.get_options([&group](const CLI::Option* option) {
-      return option->get_group() == group && !option->get_positional();
+      return option->get_group() == group && !option->get_lnames().empty();
     });
     for (const CLI::Option* option : of_group) {
       const std::string name = option->get_single_name();

@@ -11,12 +11,13 @@ struct Flags {
   CLI::App app;
   int seqs = 256;
   bool log = false, events = true;
-  std::string model, name;
+  std::string model, more, name;
   std::vector<std::string> keys, origins;
 
   Flags() {
     app.set_config("--config");
-    app.add_option("MODEL", model);
+    app.add_option("MODEL,--model", model, "Folder")->group("Model");
+    app.add_option("MORE", more);
     app.add_option("--max-num-seqs", seqs, "Sequences at a time (256)")->group("Scheduler");
     app.add_flag("--access-log,!--no-access-log", log, "Log each request")->group("Process");
     app.add_flag("!--byte-hashes", events, "Hashes as bytes")->group("Process");
@@ -36,7 +37,7 @@ struct Flags {
 TEST_CASE("without flags every line is a comment, with what it does", "[app][config]") {
   Flags flags;
   flags.parse({});
-  CHECK(config_text(flags.app).starts_with("## Scheduler\n\n# Sequences at a time (256)\n"
+  CHECK(config_text(flags.app).starts_with("## Model\n\n# Folder\n#model = \n\n## Scheduler\n\n# Sequences at a time (256)\n"
                                            "#max-num-seqs = \n"));
   std::istringstream lines(config_text(flags.app));
   for (std::string line; std::getline(lines, line);) CHECK((line.empty() || line.starts_with('#')));
@@ -50,6 +51,7 @@ TEST_CASE("a printed file read back says the same", "[app][config]") {
   Flags read;
   std::istringstream file(text);
   read.app.parse_from_stream(file);
+  CHECK(read.model == "M");
   CHECK(read.seqs == 7);
   CHECK(read.log);
   CHECK_FALSE(read.events);

@@ -47,6 +47,16 @@ def names(quire):
            "--default-chat-template-kwargs must be a JSON object")
 
 
+def printed_configuration(quire):
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        printed = says(quire, "serve", TINY, "--max-num-seqs", "7", "--print-config", fails=False)
+        expect(printed, f'model = "{TINY}"', 'max-num-seqs = "7"')
+        file.write(printed)
+        file.flush()
+        if says(quire, "serve", "--config", file.name, "--print-config", fails=False) != printed:
+            sys.exit("FAILED: a printed configuration that is read back is another")
+
+
 def models(quire):
     with tempfile.TemporaryDirectory() as folder:
         one = f"{folder}/one"
@@ -68,7 +78,7 @@ def models(quire):
 
 def main():
     quire = sys.argv[1]
-    for test in (numbers, names, models):
+    for test in (numbers, names, printed_configuration, models):
         test(quire)
     print("passed")
 
