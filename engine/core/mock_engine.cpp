@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,22 @@
 #include "model/config.h"
 
 namespace quire {
+
+namespace {
+
+// What needs logits, of which there are none.
+std::optional<Error> refusal(const SamplingParams& sampling) {
+  const auto refuse = [](std::string what, std::string param) {
+    return Error{ErrorCode::invalid_argument,
+                 what + ": --device mock computes nothing and cannot give that", std::move(param)};
+  };
+  if (sampling.constraint) return refuse("output that follows a schema or grammar", "");
+  if (sampling.logprobs) return refuse("logprobs", "logprobs");
+  if (sampling.prompt_logprobs) return refuse("prompt_logprobs", "prompt_logprobs");
+  return std::nullopt;
+}
+
+}  // namespace
 
 MockEngine::MockEngine(EngineId id, std::unique_ptr<EngineEnd> end)
     : id_(id), end_(std::move(end)), thread_([this] { run(); }) {}
@@ -36,13 +53,22 @@ bool MockEngine::start_up() {
   ready.num_gpu_blocks = 1;  // the null block: nothing is cached
   ready.block_size = 16;
   ready.vocab_size = model.vocab_size;
-  ready.device = "mock";
+  ready.device = ready.model_fingerprint = "mock";
   end_->publish(std::move(ready));
   return true;
 }
 
 void MockEngine::apply(Command& command) {
   if (auto* add = std::get_if<AddRequest>(&command)) {
+    if (auto error = refusal(add->sampling)) {
+      StepOutput output;
+      RequestOutput& told = output.requests.emplace_back();
+      told.id = add->id;
+      told.finish_reason = FinishReason::error;
+      told.error = std::move(*error);
+      output.stats = stats_;
+      return end_->publish(std::move(output));
+    }
     Running& one = running_.emplace_back();
     one.id = add->id;
     one.token = add->prompt.back();

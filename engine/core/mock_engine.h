@@ -1,7 +1,7 @@
 #pragma once
 // An engine without a model, to measure what stands in front of one: every request gets one token a
 // step, the last of its prompt again and again, and steps come by the clock. It answers the
-// handshake as any engine does.
+// handshake as any engine does, and refuses requests for what only logits give.
 
 #include <memory>
 #include <thread>
