@@ -45,23 +45,39 @@ int text_workers() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8);
 }
 
+struct Example {
+  const char* path = "";
+  const char* members = "";  // of the body, after the model's
+};
+
+// A request that works at once.
+Example example_for(PoolingTask task) {
+  switch (task) {
+    case PoolingTask::embed: return {"/v1/embeddings", R"("input": "What is 12 + 7?")"};
+    case PoolingTask::score:
+      return {"/score", R"("text_1": "What is 12 + 7?", "text_2": ["19", "A sum"])"};
+    case PoolingTask::none: break;
+  }
+  return {"/v1/chat/completions",
+          R"("stream": true, "messages": [{"role": "user", "content": "What is 12 + 7?"}])"};
+}
+
 // For people at a terminal; logs go elsewhere.
-void print_welcome(const std::string& address, const ServeFlags& flags) {
+void print_welcome(const std::string& address, const ServeFlags& flags, PoolingTask task) {
   const std::string& name = flags.server.served_model_names.front();
   const bool is_unix = address.starts_with("unix:");
   const std::string where =
       is_unix ? "--unix-socket " + flags.server.uds + " http://localhost" : address;
   const std::string key =
       flags.server.api_keys.empty() ? "" : " \\\n    -H 'Authorization: Bearer <your key>'";
-  std::fputs(
-      fmt::format(
-          "\nQuire {} serves {} at {}\n\n"
-          "  curl -N {}/v1/chat/completions -H 'Content-Type: application/json'{} \\\n"
-          "    -d '{{\"model\": \"{}\", \"stream\": true, \"messages\": [{{\"role\": \"user\", "
-          "\"content\": \"What is 12 + 7?\"}}]}}'\n\n",
-          quire_version(), name, address, where, key, name)
-          .c_str(),
-      stdout);
+  const Example example = example_for(task);
+  std::fputs(fmt::format("\nQuire {} serves {} at {}\n\n"
+                         "  curl -N {}{} -H 'Content-Type: application/json'{} \\\n"
+                         "    -d '{{\"model\": \"{}\", {}}}'\n\n",
+                         quire_version(), name, address, where, example.path, key, name,
+                         example.members)
+                 .c_str(),
+             stdout);
   std::fflush(stdout);
 }
 
@@ -157,7 +173,9 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   asio::signal_set signals(strand, SIGINT, SIGTERM), hang_ups(strand);
   (has_tls ? hang_ups : signals).add(SIGHUP);
   ServerHooks hooks;
-  hooks.on_ready = [&flags](const std::string& address) { print_welcome(address, flags); };
+  hooks.on_ready = [&flags, &engines](const std::string& address) {
+    print_welcome(address, flags, engines.ready().engines.front().pooling.task);
+  };
   hooks.on_overdue = end_overdue;
   co_await run_server(
       {flags.server, flags.engine, engines, *text, metrics, pool, worker.executor()}, hooks,

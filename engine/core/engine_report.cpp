@@ -18,7 +18,8 @@ void EngineCore::report(const RequestProgress& progress, const StepResult& resul
   if (plain) return output.tokens.push_back({request.id(), tokens[0]});
 
   RequestTimes& times = tracked->second.times;
-  if (!tokens.empty()) {
+  const bool has_vector = pooler_ != nullptr && progress.row >= 0;
+  if (!tokens.empty() || has_vector) {
     if (!std::exchange(tracked->second.begun, true)) times.first_token = output.time;
     times.last_token = output.time;
   }
@@ -34,8 +35,7 @@ void EngineCore::report(const RequestProgress& progress, const StepResult& resul
   if (progress.finish_reason == FinishReason::error) {
     one.error = request.error;
   }
-  if (pooler_ != nullptr && progress.row >= 0)
-    one.pooled = pooler_->finish(runner_->pooled(progress.row));
+  if (has_vector) one.pooled = pooler_->finish(runner_->pooled(progress.row));
   if (request.sampling().logprobs) add_logprobs(progress, one);
   if (request.sampling().prompt_logprobs) add_prompt_logprobs(request, one);
   if (progress.finish_reason) tracking_.erase(tracked);

@@ -43,7 +43,7 @@ ChoiceTracker::~ChoiceTracker() {
 void ChoiceTracker::on_output(const RequestOutput& output, std::span<const Clock::time_point> times,
                               int num_tokens) {
   times_ = output.times;
-  if (output.token_ids.empty()) return;
+  if (output.token_ids.empty() && output.pooled.empty()) return;
   int num_before = sample_.generation_tokens;
   if (num_before == 0) {
     sample_.cached_tokens = output.num_cached_tokens;

@@ -17,7 +17,8 @@ class ChoiceTracker {
   ChoiceTracker(ChoiceTracker&& other) noexcept;
   ~ChoiceTracker();
 
-  // `times` are those of the output's tokens; `num_tokens` so far, up to a stop string.
+  // `times` are those of the output's tokens; `num_tokens` so far, up to a stop string. A vector
+  // ends its prompt as a first token does.
   void on_output(const RequestOutput& output, std::span<const Clock::time_point> times,
                  int num_tokens);
   void on_end(RequestEnd end);

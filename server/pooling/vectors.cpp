@@ -36,7 +36,11 @@ Result<Running> submit(PooledPrompt prompt, std::size_t index,
   add.client = exchange.client();
   add.arrival = exchange.arrival();
   auto generation = app.engines.submit(std::move(add));
-  if (!generation) return generation.error();
+  if (!generation) {
+    Error error = generation.error();
+    if (error.field == "prompt") error.field = "input";  // what it is called here
+    return error;
+  }
   app.timelines.begin(generation->id(), exchange.id());
   ChoiceTracker tracker(app.metrics, generation->engine(), exchange.arrival(), num_tokens, 0, 1);
   if (exchange.key() != nullptr) exchange.key()->spend_tokens(num_tokens);
@@ -48,8 +52,8 @@ Result<Running> submit(PooledPrompt prompt, std::size_t index,
 awaitable<Result<std::vector<float>>> finish(Running running) {
   std::vector<float> pooled;
   while (auto output = co_await running.generation.next()) {
-    if (!output->pooled.empty()) pooled = std::move(output->pooled);
     running.tracker.on_output(*output, {}, 0);
+    if (!output->pooled.empty()) pooled = std::move(output->pooled);
     if (!output->finish_reason) continue;
     if (*output->finish_reason == FinishReason::stop && !pooled.empty()) {
       running.tracker.on_end(RequestEnd::stop);

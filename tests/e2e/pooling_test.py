@@ -29,6 +29,23 @@ def near(a, b, within=2e-5):
     return len(a) == len(b) and all(abs(x - y) < within for x, y in zip(a, b))
 
 
+def welcome(server, path):
+    """The request that the server shows when it is ready is one that it answers."""
+    line = server.process.stdout.readline
+    command = next(text for text in iter(line, "") if text.lstrip().startswith("curl")) + line()
+    check(f"{path} is shown: {command}", f"{server.base}{path} " in command)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    check(f"what is shown works: {command}{done.stdout}", "error" not in done.stdout and json.loads(done.stdout)["data"])
+
+
+def counted(server, prompts, count):
+    """`prompts` whose tokens are `count`, all of what the server was asked."""
+    check("prompt tokens are counted", server.metric("vllm:prompt_tokens_total") == count)
+    check("requests that worked", server.metric("vllm:request_success_total") == prompts)
+    check("seconds of prompts", server.metric("vllm:request_prefill_time_seconds_sum") > 0)
+    check("times to vectors", server.metric("vllm:time_to_first_token_seconds_count") == prompts)
+
+
 def refused(server, path, words, status=400, **body):
     try:
         answer = server.post(path, **body)
@@ -50,6 +67,7 @@ def embeddings(server, expected):
     check("in order", [one["index"] for one in answer["data"]] == list(range(len(texts))))
     count = sum(len(one["ids"]) for one in expected["texts"])
     check("usage", answer["usage"]["prompt_tokens"] == answer["usage"]["total_tokens"] == count)
+    counted(server, len(texts), count)
     for one in expected["texts"]:
         by_ids = server.post("/v1/embeddings", input=one["ids"])
         check("token ids", near(vectors(by_ids)[0], one["embedding"]))
@@ -73,6 +91,7 @@ def refusals(server):
         if body == {"input": ""}:
             continue  # the end token alone: a text of no words
         refused(server, "/v1/embeddings", words, **body)
+    refused(server, "/v1/embeddings", '"param":"input"', input=[1, -2])
     refused(server, "/v1/embeddings", "does not exist", 404, model="other", input="a")
     for path, body in (("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}), ("/v1/completions", {"prompt": "a"}),
                        ("/v1/responses", {"input": "a"}), ("/v1/messages", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}),
@@ -147,15 +166,17 @@ def generating(quire):
 def main(quire):
     expected = json.loads((QWEN / "expected.json").read_text())
     with Server(quire, QWEN, *FLAGS, "--max-num-seqs", "8", "--max-num-batched-tokens", "16") as server:
-        for part in (embeddings, similarity):
+        for part in (embeddings, similarity):  # the first counts from nothing
             part(server, expected)
         refusals(server)
     with Server(quire, QWEN, *FLAGS, "--hf-overrides", '{"is_matryoshka": true}') as server:
         shorter(server, expected)
     with Server(quire, QWEN, *FLAGS, "--pooler-config", '{"pooling_type": "MEAN"}') as server:
         mean(server, expected)
+        welcome(server, "/v1/embeddings")
     with Server(quire, QWEN, *FLAGS, *RERANKER) as server:
         scores(server, expected)
+        welcome(server, "/score")
     plans(quire)
     generating(quire)
     print("pooling ok")
