@@ -188,31 +188,37 @@ void add_text_flags(CLI::App& app, ServeFlags& flags) {
                "Every stream ends with its usage");
 }
 
-void add_process_flags(CLI::App& app, ServeFlags& flags) {
-  app.add_option_function<std::string>(
-         "--log-format",
-         [&flags](const std::string& name) { flags.log_format = *log::parse_format(name); },
-         "How log lines are written: text or json (text)")
-      ->check(CLI::IsMember({"text", "json"}));
-  app.add_option_function<std::string>(
-         "--log-level",
-         [&flags](const std::string& name) { flags.log_level = *log::parse_level(name); },
-         "The least that is logged: debug, info, warn or error (info)")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
-  app.add_option("--io-threads", flags.io_threads, "Threads for connections; 0: by the number of cores")
-      ->check(CLI::Range(0, 256));
-  app.add_option(
-         "--engine", flags.engine_addresses,
-         "Address of a `quire engine` process, unix:/path or tcp://host:port, instead of an "
-         "engine in this one; several may be given")
-      ->excludes("--data-parallel-size");
-  app.add_option("--engine-secret-file", flags.engine_secret_file,
-                 "File with the secret that the engines know")
-      ->needs("--engine");
+void add_engine_process_flags(CLI::App& app, ServeFlags& flags) {
+  auto* dial = app.add_option(
+                      "--engine", flags.engine_addresses,
+                      "Address of a `quire engine` process, unix:/path or tcp://host:port, instead "
+                      "of an engine in this one; several may be given")
+                   ->excludes("--data-parallel-size");
+  auto* listen = app.add_option("--engine-listen", flags.engine_listen,
+                                "Address that --data-parallel-size engines connect to: quire "
+                                "engine --connect")
+                     ->excludes(dial);
+  auto* processes =
+      app.add_flag("--engine-processes", flags.engine_processes,
+                   "Run each of the --data-parallel-size engines as a process, which is started "
+                   "again when it dies")
+          ->excludes(dial)
+          ->excludes(listen);
+  app.add_option("--engine-restarts", flags.engine_restarts,
+                 "How often within ten minutes an engine process is started again (5)")
+      ->check(CLI::Range(0, 1000))
+      ->needs(processes);
+  add_engine_link_flags(app, flags.link_flags);
   add_seconds(
       app, "--engine-timeout", flags.engine_timeout,
       "Give up an engine process that does not answer for this long; it is taken back when it "
       "returns (10)");
+}
+
+void add_process_flags(CLI::App& app, ServeFlags& flags) {
+  add_log_flags(app, flags.log);
+  app.add_option("--io-threads", flags.io_threads, "Threads for connections; 0: by the number of cores")
+      ->check(CLI::Range(0, 256));
   app.add_flag("--access-log", flags.server.access_log,
                "Log each request: id, W3C trace, name of the key, path, status, seconds");
   add_seconds(
@@ -255,11 +261,36 @@ void find_model_folder(ServeFlags& flags) {
   if (flags.server.served_model_names.empty()) flags.server.served_model_names.push_back(given);
 }
 
+// Where engines are elsewhere: their addresses, and how they are reached.
+void complete_link(ServeFlags& flags) {
+  const auto parse = [](const char* flag, const std::string& text) {
+    auto address = parse_socket_address(text);
+    if (!address) throw CLI::ValidationError(flag, address.error().detail);
+    return std::move(*address);
+  };
+  for (const std::string& text : flags.engine_addresses)
+    flags.dialled.push_back(parse("--engine", text));
+  if (!flags.engine_listen.empty())
+    flags.listened.push_back(parse("--engine-listen", flags.engine_listen));
+  const EngineLinkFlags& given = flags.link_flags;
+  const bool has_link = !given.secret_file.empty() || !given.tls.certificate.empty() ||
+                        !given.tls.authorities.empty() || given.plaintext;
+  if (has_link && flags.dialled.empty() && flags.listened.empty())
+    throw CLI::ValidationError(
+        "--engine-secret-file",
+        "and --engine-ssl-* have no effect without --engine or --engine-listen");
+  auto link = engine_link(given, flags.dialled, flags.listened);
+  if (!link) throw CLI::ValidationError(link.error().field, link.error().detail);
+  flags.link = std::move(*link);
+  flags.link.silence = flags.engine_timeout;
+}
+
 // What only makes sense together, and what follows from what was given.
 void complete(ServeFlags& flags) {
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "none") {
     throw CLI::ValidationError("--enable-auto-tool-choice", "contradicts --tool-call-parser none");
   }
+  complete_link(flags);
   find_model_folder(flags);
   const HttpLimits& limits = flags.server.limits;
   if (limits.body_bytes_in_flight < limits.body_bytes) {
@@ -308,6 +339,7 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
   in_group(app, "Model", [&] { add_names(app, flags->server); });
   in_group(app, "Listening and access", [&] { add_listening_flags(app, flags->server); });
   in_group(app, "Prompts and answers", [&] { add_text_flags(app, *flags); });
+  in_group(app, "Engines in other processes", [&] { add_engine_process_flags(app, *flags); });
   in_group(app, "Process", [&] { add_process_flags(app, *flags); });
   try {
     flags->without_effect = parse_forgivingly(app, argc, argv);

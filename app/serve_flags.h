@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
+#include "app/engine_link_flags.h"
+#include "app/log_flags.h"
 #include "engine/config.h"
 #include "server/config.h"
 
@@ -19,11 +20,19 @@ struct ServeFlags {
 
   std::vector<std::string> without_effect;  // flags of vLLM's that were given and change nothing
 
-  log::Format log_format = log::Format::text;
-  log::Level log_level = log::Level::info;
+  LogFlags log;
   int io_threads = 0;  // 0: by the number of cores
-  std::vector<std::string> engine_addresses;  // none: the engines are threads of this process
-  std::string engine_secret_file;
+  // Engines elsewhere; without any of these they are threads of this process.
+  std::vector<std::string> engine_addresses;
+  std::string engine_listen;  // where as many as data_parallel_size dial
+  bool engine_processes = false;
+  bool engines_elsewhere() const {
+    return engine_processes || !engine_listen.empty() || !engine_addresses.empty();
+  }
+  std::vector<SocketAddress> dialled, listened;  // the same, parsed
+  EngineLinkFlags link_flags;
+  SocketOptions link;  // as they are reached
+  int engine_restarts = 5;
   std::chrono::milliseconds engine_timeout{std::chrono::seconds(10)};
   std::chrono::milliseconds engine_ready_timeout{std::chrono::minutes(10)};
   bool metrics_compat = false;

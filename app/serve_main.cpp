@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "app/backends.h"
+#include "app/engine_processes.h"
 #include "app/exit_codes.h"
 #include "app/failure_text.h"
 #include "app/model_text.h"
-#include "app/secret_file.h"
 #include "app/serve_flags.h"
 #include "base/log.h"
 #include "base/lost_files.h"
@@ -102,15 +102,16 @@ void end_overdue() {
   std::_Exit(kExitAbandoned);
 }
 
-// Engines on threads of this process, and the front end's ends of their lines.
-struct LocalEngines {
+// The front end's ends of the lines to all engines, and those engines that are this server's own.
+struct Engines {
   std::vector<std::unique_ptr<ClientEnd>> ends;
   std::vector<std::unique_ptr<EngineThread>> threads;
   std::vector<std::unique_ptr<MockEngine>> mocks;
+  std::unique_ptr<EngineProcesses> processes;
 };
 
-LocalEngines start_mock_engines(int count) {
-  LocalEngines engines;
+Engines start_mocks(int count) {
+  Engines engines;
   for (int rank = 0; rank < count; ++rank) {
     ChannelEnds ends = make_in_process_channel();
     engines.ends.push_back(std::move(ends.client));
@@ -120,8 +121,8 @@ LocalEngines start_mock_engines(int count) {
   return engines;
 }
 
-LocalEngines start_local_engines(int count, const CompileConstraint& compile) {
-  LocalEngines engines;
+Engines start_threads(int count, const CompileConstraint& compile) {
+  Engines engines;
   for (int rank = 0; rank < count; ++rank) {
     ChannelEnds ends = make_in_process_channel();
     engines.ends.push_back(std::move(ends.client));
@@ -132,24 +133,43 @@ LocalEngines start_local_engines(int count, const CompileConstraint& compile) {
   return engines;
 }
 
-// Engines in other processes: only the lines to them are here.
-LocalEngines connect_engines(const ServeFlags& flags) {
-  auto secret = read_secret(flags.engine_secret_file);
-  if (!secret) throw Failure(secret.error());
-  LocalEngines engines;
-  for (const std::string& text : flags.engine_addresses) {
-    auto address = parse_socket_address(text);
-    if (!address) throw Failure(address.error());
-    engines.ends.push_back(make_socket_client_end(
-        std::move(*address), {.secret = *secret, .silence = flags.engine_timeout}));
+// What an engine does not learn from its front end's configuration.
+std::vector<std::string> flags_of_processes(const ServeFlags& flags) {
+  return {flags.engine.model.path,
+          "--device",
+          flags.engine.device == DeviceKind::cuda ? "cuda" : "cpu",
+          "--cpu-threads",
+          std::to_string(flags.engine.cpu_threads),
+          "--log-format",
+          flags.log.format == log::Format::json ? "json" : "text",
+          "--log-level",
+          flags.log.level_name};
+}
+
+Engines reach_engines(const ServeFlags& flags) {
+  Engines engines;
+  const int count = flags.engine.parallel.data_parallel_size;
+  if (flags.engine_processes) {
+    engines.processes = std::make_unique<EngineProcesses>(
+        EngineProcessOptions{.count = count,
+                             .flags = flags_of_processes(flags),
+                             .max_restarts = flags.engine_restarts,
+                             .socket = flags.link});
+    engines.ends = engines.processes->take_ends();
+  } else if (!flags.listened.empty()) {
+    engines.ends = make_listening_client_ends(flags.listened.front(), count, flags.link);
   }
+  for (const SocketAddress& address : flags.dialled)
+    engines.ends.push_back(make_socket_client_end(address, flags.link));
   return engines;
 }
 
-// Paths mean something on this machine only; each engine has its own.
+// Paths mean something on this machine only; each engine elsewhere has its own, and those that dial
+// share no memory and no cores that this server knew of.
 EngineConfig config_for_engines(const ServeFlags& flags) {
   EngineConfig config = flags.engine;
-  if (!flags.engine_addresses.empty()) config.model.path.clear();
+  if (flags.engines_elsewhere()) config.model.path.clear();
+  if (!flags.listened.empty()) config.parallel.data_parallel_size = 1;
   return config;
 }
 
@@ -158,13 +178,12 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   const std::shared_ptr<const Tokenizer> tokenizer(text, &text->tokenizer());
   Metrics metrics({flags.server.served_model_names.front(), std::string(quire_version()),
                    flags.metrics_compat});
-  const bool remote = !flags.engine_addresses.empty();
   const int num_engines = flags.engine.parallel.data_parallel_size;
-  LocalEngines local =
-      remote                                      ? connect_engines(flags)
-      : flags.engine.device == DeviceKind::mock   ? start_mock_engines(num_engines)
-                  : start_local_engines(num_engines, structured::grammar_compiler(tokenizer));
-  EngineGroup engines(pool, std::move(local.ends), config_for_engines(flags),
+  Engines all = flags.engines_elsewhere() ? reach_engines(flags)
+                : flags.engine.device == DeviceKind::mock
+                    ? start_mocks(num_engines)
+                    : start_threads(num_engines, structured::grammar_compiler(tokenizer));
+  EngineGroup engines(pool, std::move(all.ends), config_for_engines(flags),
                       {.ready_timeout = flags.engine_ready_timeout});
   const WorkerPool worker(text_workers());
   // SIGHUP reads the certificate again where there is one; else it is a closed terminal, and drains.
@@ -192,8 +211,9 @@ int serve_main(int argc, const char* const* argv) {
   int exit_code = 0;
   const auto flags = parse_serve_flags(argc, argv, exit_code);
   if (!flags) return exit_code;
-  log::configure(flags->log_format, flags->log_level);
+  log::configure(flags->log.format, flags->log.level);
   warn_if_open(flags->server);
+  warn_if_plaintext(flags->link, flags->dialled, flags->listened);
   for (const std::string& flag : flags->without_effect) {
     log::info("flag.without_effect", {{"flag", flag}});
   }

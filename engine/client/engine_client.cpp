@@ -52,7 +52,10 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     {
       const std::lock_guard lock(mutex_);
       if (status_.state != EngineState::ready)
-        return Error{ErrorCode::unavailable, status_.error, {}};
+        return Error{ErrorCode::unavailable,
+                     status_.error.empty() ? "engine " + std::to_string(id_.value) + " is starting"
+                                           : status_.error,
+                     {}};
       if (live_.empty()) last_step_ = Clock::now();  // it had nothing to say before
       Live& live = live_[id];
       live.buffer = buffer;
@@ -67,6 +70,11 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     }
     // Who cancelled meanwhile may have told the engine before.
     if (buffer->finished()) abort(id);
+    if (!is_live(id)) {
+      // Ended already, or lost with a former life of the engine: then it must not run in this one.
+      Command stop = AbortRequest{id};
+      end_->send(stop);
+    }
     return {};
   }
 
@@ -134,6 +142,11 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   };
   using LiveRequests = std::unordered_map<RequestId, Live>;
 
+  bool is_live(RequestId id) const {
+    const std::lock_guard lock(mutex_);
+    return live_.contains(id);
+  }
+
   // Its requests end, or go to another engine. The first error stays.
   void lose(std::string error, EngineState state) {
     LiveRequests orphans;
@@ -143,6 +156,9 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       if (status_.state != EngineState::lost) status_.error = std::move(error);
       status_.state = state;
       orphans.swap(live_);
+      stats_.num_running = stats_.num_waiting = stats_.num_waiting_deferred = 0;
+      stats_.num_free_blocks = stats_.num_blocks;
+      stats_.kv_cache_usage = 0;
       error = status_.error;
     }
     for (auto& [id, orphan] : orphans) {
@@ -198,6 +214,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       }
       ready_ = std::move(ready);
       status_ = {EngineState::ready, "ready", {}, Clock::now()};
+      stats_ = {};  // of a former life
       stats_.num_blocks = stats_.num_free_blocks = ready_.num_gpu_blocks - 1;
     }
     changed();

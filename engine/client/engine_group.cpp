@@ -180,10 +180,15 @@ class EngineGroup::Impl {
   Result<Generation> submit(AddRequest request) {
     if (auto ok = accepts(request); !ok) return ok.error();
     request.id = RequestId{++last_id_};
-    EngineClient* const engine = least_loaded();
-    if (engine == nullptr) return Error{ErrorCode::overloaded, "starting: " + progress(), {}};
-    if (engine->num_live() >= max_live()) return overloaded();
-    return engine->submit(std::move(request));
+    // One that is lost, or has been asked to end, takes nothing: then the next one is asked.
+    Result<Generation> submitted = Error{ErrorCode::overloaded, "starting: " + progress(), {}};
+    Tried tried(engines_.size(), false);
+    while (EngineClient* const engine = least_loaded(tried)) {
+      if (engine->num_live() >= max_live()) return overloaded();
+      submitted = engine->submit(request);
+      if (submitted.has_value()) break;
+    }
+    return submitted;
   }
 
   awaitable<void> drain(Clock::time_point deadline) {
@@ -266,19 +271,23 @@ class EngineGroup::Impl {
     return config_.scheduler.max_num_seqs + config_.scheduler.max_num_queued_reqs;
   }
 
-  // Of those that are ready; null: none is. Among equals the next one after the last choice.
-  EngineClient* least_loaded() {
+  using Tried = std::vector<bool>;  // by rank: what has refused this request
+
+  // Of those that are ready and were not tried, marked as tried; null: none is. Among equals the
+  // next one after the last choice.
+  EngineClient* least_loaded(Tried& tried) {
     const std::size_t first = next_++ % engines_.size();
     EngineClient* best = nullptr;
     Load best_load;
     for (std::size_t i = 0; i < engines_.size(); ++i) {
       EngineClient& candidate = *engines_[(first + i) % engines_.size()];
-      if (candidate.status().state != EngineState::ready) continue;
+      if (tried[candidate.id().value] || candidate.status().state != EngineState::ready) continue;
       const Load load = load_of(candidate);
       if (best != nullptr && !(load < best_load)) continue;
       best = &candidate;
       best_load = load;
     }
+    if (best != nullptr) tried[best->id().value] = true;
     return best;
   }
 
@@ -309,8 +318,11 @@ class EngineGroup::Impl {
     if (!config_.model.path.empty() || engines_.size() < 2) return {};
     return [this](AddRequest& request, const std::shared_ptr<GenerationBuffer>& buffer) {
       if (draining_) return false;
-      EngineClient* const engine = least_loaded();
-      return engine != nullptr && engine->resubmit(request, buffer).has_value();
+      Tried tried(engines_.size(), false);
+      while (EngineClient* const engine = least_loaded(tried)) {
+        if (engine->resubmit(request, buffer).has_value()) return true;
+      }
+      return false;
     };
   }
 

@@ -24,13 +24,10 @@ constexpr std::size_t kProofBytes = 32;
 constexpr std::size_t kReadBytes = 1 << 16;
 constexpr std::size_t kReadAtOnce = 1 << 20;  // bytes, before somebody else's turn
 
-char letter_of(WireConnection::Role role) {
-  return role == WireConnection::Role::engine ? 'E' : 'F';
-}
-WireConnection::Role other(WireConnection::Role role) {
-  return role == WireConnection::Role::engine ? WireConnection::Role::front_end
-                                              : WireConnection::Role::engine;
-}
+using Role = WireConnection::Role;
+
+char letter_of(Role role) { return role == Role::engine ? 'E' : 'F'; }
+Role other(Role role) { return role == Role::engine ? Role::front_end : Role::engine; }
 
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
@@ -50,32 +47,55 @@ Error refused(std::string why) { return {ErrorCode::unauthorized, std::move(why)
 
 }  // namespace
 
-WireConnection::WireConnection(Descriptor socket, Role role, std::string secret)
+WireConnection::WireConnection(Descriptor socket, Role role, std::string secret,
+                       std::unique_ptr<TlsStream> tls)
     : socket_(std::move(socket)),
+      tls_(std::move(tls)),
       role_(role),
       secret_(std::move(secret)),
       nonce_(random_bytes(kNonceBytes)) {
   out_ = std::string(kProtocol) + letter_of(role_) + nonce_;
 }
 
+bool WireConnection::wants_write() const {
+  if (tls_ == nullptr) return queued_bytes() > 0;
+  return tls_->wants_write() || (queued_bytes() > 0 && !tls_->write_waits_for_read());
+}
+
+Result<WireConnection::Received> WireConnection::receive(char* bytes, std::size_t size) {
+  if (tls_ != nullptr) {
+    auto count = tls_->read(bytes, size);
+    if (!count) return count.error();
+    return Received{*count, *count == 0};
+  }
+  const ssize_t count = ::recv(socket_.get(), bytes, size, 0);
+  // ENOTCONN: the connection is still being made.
+  if (count < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN))
+    return Received{0, true};
+  if (count < 0) return Error{ErrorCode::unavailable, std::strerror(errno), {}};
+  if (count == 0) return Error{ErrorCode::unavailable, "the connection was closed", {}};
+  return Received{static_cast<std::size_t>(count), false};
+}
+
 Result<void> WireConnection::read(std::vector<std::string>& frames) {
   std::array<char, kReadBytes> buffer;
   Result<void> end;  // what came before it counts
-  for (std::size_t total = 0; total < kReadAtOnce;) {
-    const ssize_t size = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
-    if (size < 0 && (errno == EAGAIN || errno == EINTR)) break;
-    if (size <= 0) {
-      end = Error{ErrorCode::unavailable,
-                  size < 0   ? std::strerror(errno)
-                  : is_open_ ? "the connection was closed"
-                             : "the connection was closed before the peer proved "
-                               "itself (another secret on its side, or no engine)",
-                  {}};
+  for (std::size_t total = 0;
+       total < kReadAtOnce || (tls_ != nullptr && tls_->has_decrypted());) {
+    const auto got = receive(buffer.data(), buffer.size());
+    if (!got) {
+      end = got.error();
+      if (!is_open_ && got.error().code == ErrorCode::unavailable)
+        end = Error{ErrorCode::unavailable,
+                    got.error().detail +
+                        " before the peer proved itself (another secret on its side, or no engine)",
+                    {}};
       break;
     }
-    total += static_cast<std::size_t>(size);
+    if (got->none_left) break;
+    total += got->size;
     last_heard_ = std::chrono::steady_clock::now();
-    std::string_view bytes(buffer.data(), static_cast<std::size_t>(size));
+    std::string_view bytes(buffer.data(), got->size);
     if (!is_open_) {
       if (auto ok = open(bytes); !ok) return ok;
     }
@@ -103,6 +123,8 @@ Result<void> WireConnection::open(std::string_view& bytes) {
 
 Result<void> WireConnection::take_preamble() {
   const std::size_t known = std::min(opening_.size(), kProtocol.size());
+  if (opening_.starts_with("\x16\x03"))
+    return refused("the peer speaks TLS, and this side has no --engine-ssl-* flags");
   if (opening_.compare(0, known, kProtocol, 0, known) != 0)
     return refused("the peer does not speak " + std::string(kProtocol) + "(it began with \"" +
                    printable(opening_) + "\")");
@@ -130,7 +152,8 @@ Result<void> WireConnection::take_proof() {
 std::string WireConnection::proof(Role role) const {
   const bool engine = role_ == Role::engine;
   const std::string text = std::string(kProtocol) + letter_of(role) +
-                           (engine ? peer_nonce_ + nonce_ : nonce_ + peer_nonce_);
+                           (engine ? peer_nonce_ + nonce_ : nonce_ + peer_nonce_) +
+                           (tls_ != nullptr ? tls_->binding() : "");
   std::string digest(kProofBytes, '\0');
   unsigned int size = 0;
   if (HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),
@@ -140,15 +163,22 @@ std::string WireConnection::proof(Role role) const {
   return digest;
 }
 
+Result<std::size_t> WireConnection::send_some() {
+  if (tls_ != nullptr) return tls_->write(out_.data() + written_, queued_bytes());
+  const ssize_t size = ::send(socket_.get(), out_.data() + written_, queued_bytes(), MSG_NOSIGNAL);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN)) return std::size_t{0};
+  if (size < 0) return Error{ErrorCode::unavailable, std::strerror(errno), {}};
+  return static_cast<std::size_t>(size);
+}
+
 Result<void> WireConnection::write() {
-  while (wants_write()) {
-    const ssize_t size =
-        ::send(socket_.get(), out_.data() + written_, queued_bytes(), MSG_NOSIGNAL);
-    if (size < 0 && (errno == EAGAIN || errno == EINTR)) break;
-    if (size < 0) return Error{ErrorCode::unavailable, std::strerror(errno), {}};
-    written_ += static_cast<std::size_t>(size);
+  while (queued_bytes() > 0) {
+    const auto size = send_some();
+    if (!size) return size.error();
+    if (*size == 0) break;
+    written_ += *size;
   }
-  if (!wants_write()) {
+  if (queued_bytes() == 0) {
     out_.clear();
     written_ = 0;
   } else if (written_ > kReadAtOnce) {

@@ -6,10 +6,11 @@
 // Opening: each side sends 16 bytes that name the protocol and its role, and a nonce of 32 bytes;
 // then HMAC-SHA256(secret, sender's role, front end's nonce, engine's nonce). Nothing else is read
 // before the peer's proof holds, so a stranger costs 80 bytes of memory. The secret keeps strangers
-// out; it does not encrypt.
+// out; what encrypts is TLS (engine/wire/tls.h), around all of it, whose keys the proof covers.
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 
 #include "engine/wire/encoding.h"
 #include "engine/wire/socket_address.h"
+#include "engine/wire/tls.h"
 
 namespace quire {
 
@@ -24,7 +26,9 @@ class WireConnection {
  public:
   enum class Role : std::uint8_t { front_end, engine };  // of this side
 
-  WireConnection(Descriptor socket, Role role, std::string secret);
+  // tls: over the same socket; null: none.
+  WireConnection(Descriptor socket, Role role, std::string secret,
+             std::unique_ptr<TlsStream> tls = nullptr);
 
   int descriptor() const { return socket_.get(); }
   bool is_open() const { return is_open_; }
@@ -42,15 +46,23 @@ class WireConnection {
   // Once open.
   void queue(std::string_view message) { append_frame(out_, message); }
   std::size_t queued_bytes() const { return out_.size() - written_; }
-  bool wants_write() const { return queued_bytes() > 0; }
+  // Whether write() could do more once the socket takes bytes.
+  bool wants_write() const;
 
  private:
+  struct Received {
+    std::size_t size = 0;
+    bool none_left = false;
+  };
+  Result<Received> receive(char* bytes, std::size_t size);
+  Result<std::size_t> send_some();  // 0: not now
   Result<void> open(std::string_view& bytes);
   Result<void> take_preamble();
   Result<void> take_proof();
   std::string proof(Role role) const;
 
   Descriptor socket_;
+  std::unique_ptr<TlsStream> tls_;  // before the socket closes
   const Role role_;
   const std::string secret_;
   const std::string nonce_;

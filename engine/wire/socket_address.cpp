@@ -155,10 +155,10 @@ Result<Descriptor> begin_connect(const SocketAddress& address) {
   return system_error(address.text());
 }
 
-std::string connect_error(const Descriptor& socket) {
+std::string connect_error(int socket) {
   int error = 0;
   socklen_t size = sizeof error;
-  getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
   return error == 0 ? "" : std::strerror(error);
 }
 
@@ -185,6 +185,7 @@ std::uint16_t port_of(const Descriptor& listener) {
   sockaddr_storage name{};
   socklen_t size = sizeof name;
   if (::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&name), &size) != 0) return 0;
+  if (name.ss_family == AF_UNIX) return 0;
   if (name.ss_family == AF_INET6)
     return ntohs(reinterpret_cast<const sockaddr_in6&>(name).sin6_port);
   return ntohs(reinterpret_cast<const sockaddr_in&>(name).sin_port);

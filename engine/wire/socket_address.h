@@ -45,7 +45,7 @@ class Descriptor {
 // Connecting may still be under way: the socket becomes writable when it has ended, and
 // connect_error() says how.
 Result<Descriptor> begin_connect(const SocketAddress& address);
-std::string connect_error(const Descriptor& socket);  // empty: none
+std::string connect_error(int socket);  // empty: none
 
 // A stale Unix socket without a listener is replaced; anything else at its path is left alone.
 Result<Descriptor> listen_at(const SocketAddress& address);

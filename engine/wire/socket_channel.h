@@ -5,10 +5,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/wire/channel.h"
 #include "engine/wire/socket_address.h"
+#include "engine/wire/tls.h"
 
 namespace quire {
 
@@ -17,21 +20,41 @@ struct SocketOptions {
   ChannelLimits limits = {.max_commands = 4096, .max_events = 64};
   // A peer that says nothing for so long is given up.
   std::chrono::milliseconds silence{std::chrono::seconds(10)};
+  // Of TCP; null: plain. What crosses a Unix socket stays on this machine and is never encrypted.
+  std::shared_ptr<const TlsContext> tls = {};
 };
 
 // The front end's: connects, and connects again whenever the connection is lost. What was lost is
-// told as EngineDead; Hello begins anew. send() takes no request while there is no connection.
+// told as EngineDead; Hello begins anew. send() takes no request while there is no connection, before
+// Configure on this one, or when the engine has been asked to end.
 std::unique_ptr<ClientEnd> make_socket_client_end(SocketAddress address, SocketOptions options);
 
-// The engine's: listens for front ends, any number of them, of which the first configures the
-// engine; another one's configuration must be equal. Requests of a front end that leaves are
-// aborted. localize() replaces what the engine's own machine decides: paths, device, threads.
-// Throws Failure when it cannot listen.
+// The same for engines that dial: one address, and as many ends as engines are expected, each with
+// whichever engine dials next; more engines than ends wait their turn. Throws Failure when it
+// cannot listen.
+std::vector<std::unique_ptr<ClientEnd>> make_listening_client_ends(const SocketAddress& address,
+                                                                   int count,
+                                                                   const SocketOptions& options);
+
+// The engine's: for front ends, any number of them, of which the first configures the engine;
+// another one's configuration must be equal. Requests of a front end that leaves are aborted.
+class SocketEngineEnd : public EngineEnd {
+ public:
+  // From here on front ends are told to go elsewhere, and new ones are not taken. What runs goes
+  // on. Any thread, as the other.
+  virtual void leave() = 0;
+  virtual int num_live() = 0;  // requests that have not ended
+};
+
 struct SocketEngineOptions {
   SocketOptions socket = {};
+  std::optional<SocketAddress> listen = {};  // where front ends dial
+  std::vector<SocketAddress> dial = {};      // where they listen; dialled again when lost
+  int rank = 0;                              // for the log
+  // Replaces what the engine's own machine decides: paths, device, threads.
   std::function<void(EngineConfig&)> localize = {};
 };
-std::unique_ptr<EngineEnd> make_socket_engine_end(const SocketAddress& address,
-                                                  SocketEngineOptions options);
+// Throws Failure when it cannot listen.
+std::unique_ptr<SocketEngineEnd> make_socket_engine_end(SocketEngineOptions options);
 
 }  // namespace quire

@@ -8,8 +8,12 @@
 #include <thread>
 #include <utility>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "engine/wire/connection.h"
+#include "engine/wire/pieces.h"
 #include "engine/wire/socket_channel.h"
+#include "engine/wire/socket_source.h"
 #include "engine/wire/wake_up.h"
 
 namespace quire {
@@ -24,8 +28,12 @@ constexpr std::size_t kBytesAhead = 1 << 20;  // encoded, not yet sent
 
 class SocketClientEnd final : public ClientEnd {
  public:
-  SocketClientEnd(SocketAddress address, SocketOptions options)
-      : address_(std::move(address)), options_(std::move(options)) {
+  // listener: where the engine dials; null: the address is dialled.
+  SocketClientEnd(SocketAddress address, std::shared_ptr<const Descriptor> listener,
+                  SocketOptions options)
+      : address_(std::move(address)),
+        listener_(std::move(listener)),
+        options_(std::move(options)) {
     thread_ = std::thread([this] { run(); });
   }
   ~SocketClientEnd() override {
@@ -37,8 +45,11 @@ class SocketClientEnd final : public ClientEnd {
     {
       const std::lock_guard lock(mutex_);
       if (closed_ || !connected_) return false;
+      if (std::holds_alternative<Configure>(command)) configured_ = true;
+      // What comes before is meant for a former life of the engine.
+      if (!configured_) return !std::holds_alternative<AddRequest>(command);
       if (std::holds_alternative<AddRequest>(command) &&
-          outbox_.size() >= options_.limits.max_commands) {
+          (leaving_ || outbox_.size() >= options_.limits.max_commands)) {
         return false;
       }
       outbox_.push_back(std::move(command));
@@ -76,13 +87,14 @@ class SocketClientEnd final : public ClientEnd {
       bool was_open = false;
       const Error why = converse(was_open);
       if (was_open) pause = kFirstPause;
-      if (was_open || why.code == ErrorCode::unauthorized) {
+      if (was_open || (why.code == ErrorCode::unauthorized && listener_ == nullptr)) {
         deliver(EngineDead{{}, address_.text() + ": " + why.detail});
         said_.clear();
       } else if (said_ != why.detail) {
         said_ = why.detail;
         deliver(StartupProgress{"waiting for " + address_.text() + ": " + why.detail, 0});
       }
+      if (listener_ != nullptr) continue;
       wait(-1, 0, pause);
       pause = std::min(pause * 2, kLongestPause);
     }
@@ -90,17 +102,32 @@ class SocketClientEnd final : public ClientEnd {
 
   // From connecting to the end of the connection, and why it ended.
   Error converse(bool& was_open) {
-    auto socket = begin_connect(address_);
-    if (!socket) return socket.error();
-    wait(socket->get(), POLLOUT, kOpening);
-    if (const std::string error = connect_error(*socket); !error.empty())
-      return {ErrorCode::unavailable, error, {}};
-    WireConnection connection(std::move(*socket), WireConnection::Role::front_end, options_.secret);
-    const Error why = exchange(connection, was_open);
+    auto connection = listener_ != nullptr ? await_peer() : connect();
+    if (!connection) return connection.error();
+    const Error why = exchange(**connection, was_open);
     const std::lock_guard lock(mutex_);
-    connected_ = false;
+    connected_ = configured_ = leaving_ = false;
     outbox_.clear();
     return why;
+  }
+
+  Result<std::unique_ptr<WireConnection>> connect() {
+    auto connection = dial(address_, WireConnection::Role::front_end, options_);
+    if (!connection) return connection.error();
+    wait(connection->descriptor(), POLLOUT, kOpening);
+    if (const std::string error = connect_error(connection->descriptor()); !error.empty())
+      return Error{ErrorCode::unavailable, error, {}};
+    return std::make_unique<WireConnection>(std::move(*connection));
+  }
+
+  // Others may wait at the same listener, and one of them gets who dials.
+  Result<std::unique_ptr<WireConnection>> await_peer() {
+    wait(listener_->get(), POLLIN, kLongestPause);
+    auto connection = accept_connection(*listener_, address_.is_unix(),
+                                        WireConnection::Role::front_end, options_);
+    if (connection != nullptr) return connection;
+    wait(-1, 0, kFirstPause);
+    return Error{ErrorCode::unavailable, "no engine has dialled yet", {}};
   }
 
   Error exchange(WireConnection& connection, bool& was_open) {
@@ -108,6 +135,7 @@ class SocketClientEnd final : public ClientEnd {
     const auto interval = std::max<milliseconds>(options_.silence / 4, milliseconds(1));
     auto next_ping = begun;
     std::vector<std::string> frames;
+    PieceJoiner pieces;
     while (!is_closed()) {
       const auto now = Clock::now();
       if (!connection.is_open() && now - begun > kOpening)
@@ -134,9 +162,13 @@ class SocketClientEnd final : public ClientEnd {
         connected_ = true;
       }
       for (const std::string& frame : frames) {
-        auto event = decode_event(frame, connection.opened_at());
+        auto event = pieces.decode(frame, connection.opened_at());
         if (!event) return event.error();
         if (*event) deliver(std::move(**event));
+        if (frame == kLeaving) {
+          const std::lock_guard lock(mutex_);
+          leaving_ = true;
+        }
       }
       if (!read) return read.error();
       if (!written) return written.error();
@@ -185,6 +217,7 @@ class SocketClientEnd final : public ClientEnd {
   }
 
   const SocketAddress address_;
+  const std::shared_ptr<const Descriptor> listener_;
   const SocketOptions options_;
   WakeUp wake_up_;
 
@@ -193,6 +226,8 @@ class SocketClientEnd final : public ClientEnd {
   std::vector<EngineEvent> events_;
   std::function<void()> notify_;
   bool connected_ = false;
+  bool configured_ = false;  // on this connection
+  bool leaving_ = false;     // the engine is, and takes nothing new
   bool closed_ = false;
 
   // The thread's own.
@@ -204,7 +239,21 @@ class SocketClientEnd final : public ClientEnd {
 }  // namespace
 
 std::unique_ptr<ClientEnd> make_socket_client_end(SocketAddress address, SocketOptions options) {
-  return std::make_unique<SocketClientEnd>(std::move(address), std::move(options));
+  return std::make_unique<SocketClientEnd>(std::move(address), nullptr, std::move(options));
+}
+
+std::vector<std::unique_ptr<ClientEnd>> make_listening_client_ends(const SocketAddress& address,
+                                                                   int count,
+                                                                   const SocketOptions& options) {
+  auto listening = listen_at(address);
+  if (!listening) throw Failure(listening.error());
+  const auto listener = std::make_shared<const Descriptor>(std::move(*listening));
+  log::info("engines.awaited",
+            {{"address", address.text()}, {"port", port_of(*listener)}, {"count", count}});
+  std::vector<std::unique_ptr<ClientEnd>> ends;
+  for (int rank = 0; rank < count; ++rank)
+    ends.push_back(std::make_unique<SocketClientEnd>(address, listener, options));
+  return ends;
 }
 
 }  // namespace quire

@@ -1,21 +1,23 @@
-// The engine's side of sockets: engine/wire/socket_channel.h.
+// The engine's side of its sockets: engine/wire/socket_channel.h.
 
 #include <poll.h>
 
 #include <algorithm>
 #include <condition_variable>
+#include <iterator>
 #include <list>
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/wire/config_difference.h"
-#include "engine/wire/connection.h"
+#include "engine/wire/front_end_peer.h"
+#include "engine/wire/pieces.h"
 #include "engine/wire/socket_channel.h"
+#include "engine/wire/socket_source.h"
 #include "engine/wire/wake_up.h"
 
 namespace quire {
@@ -25,36 +27,29 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kOpening{5000};
 constexpr milliseconds kGlance{500};
-constexpr milliseconds kLastWords{1000};      // to send what waits when the engine ends
+constexpr milliseconds kLastWords{1000};  // to send what waits when the engine ends
+constexpr milliseconds kFirstPause{50};   // before an address is dialled again
+constexpr milliseconds kLongestPause{2000};
 constexpr std::size_t kBytesAhead = 4 << 20;  // encoded for a peer, not yet sent
 constexpr std::size_t kMaxPeers = 64;
-// A front end counts its requests from 1; in the engine its slot stands above the number.
-constexpr int kSlotShift = 48;
-constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << kSlotShift) - 1;
 
-// A front end, as the thread sees it.
-struct Peer {
-  Peer(Descriptor socket, std::uint64_t slot, const std::string& secret)
-      : connection(std::move(socket), WireConnection::Role::engine, secret), slot(slot) {}
-
-  WireConnection connection;
-  const std::uint64_t slot;
-  const Clock::time_point since = Clock::now();
-  bool greeted = false;
-  // Under the end's mutex.
-  bool configured = false;
-  bool leaving = false;  // as soon as all is sent
-  std::unordered_set<std::uint64_t> live = {};
-  std::vector<EngineEvent> outbox = {};
+// An address that is dialled until a front end is there, and again when it has gone.
+struct Dial {
+  SocketAddress address;
+  bool has_peer = false;
+  Clock::time_point next = Clock::now();
+  milliseconds pause = kFirstPause;
+  std::string said = {};  // why it failed, once for each reason
 };
 
-class SocketEngineEnd final : public EngineEnd {
+class End final : public SocketEngineEnd {
  public:
-  SocketEngineEnd(Descriptor listener, SocketEngineOptions options)
+  End(std::optional<Descriptor> listener, SocketEngineOptions options)
       : options_(std::move(options)), listener_(std::move(listener)) {
+    for (const SocketAddress& address : options_.dial) dials_.push_back({address});
     thread_ = std::thread([this] { run(); });
   }
-  ~SocketEngineEnd() override {
+  ~End() override {
     close();
     thread_.join();
   }
@@ -81,14 +76,14 @@ class SocketEngineEnd final : public EngineEnd {
     {
       const std::lock_guard lock(mutex_);
       if (auto* step = std::get_if<StepOutput>(&event)) {
-        publish_step(std::move(*step));
-      } else if (std::holds_alternative<Hello>(event)) {
-        hello_ = std::move(event);
+        for (FrontEndPeer& peer : peers_) {
+          if (peer.configured) peer.publish(*step, options_.socket.limits.max_events);
+        }
+      } else if (auto* hello = std::get_if<Hello>(&event)) {
+        hello_ = std::move(*hello);
       } else {
         if (std::holds_alternative<Ready>(event)) ready_ = event;
-        for (Peer& peer : peers_) {
-          if (peer.configured) peer.outbox.push_back(event);
-        }
+        tell_all(event);
       }
     }
     wake_up_.wake();
@@ -103,6 +98,22 @@ class SocketEngineEnd final : public EngineEnd {
     wake_up_.wake();
   }
 
+  void leave() override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(leaving_, true)) return;
+      for (FrontEndPeer& peer : peers_) peer.says_leaving = peer.configured;
+    }
+    wake_up_.wake();
+  }
+
+  int num_live() override {
+    const std::lock_guard lock(mutex_);
+    std::size_t sum = 0;
+    for (const FrontEndPeer& peer : peers_) sum += peer.live().size();
+    return static_cast<int>(sum);
+  }
+
  private:
   bool take_locked(std::vector<Command>& commands) {
     std::ranges::move(inbox_, std::back_inserter(commands));
@@ -110,46 +121,22 @@ class SocketEngineEnd final : public EngineEnd {
     return !closed_;
   }
 
-  // To each front end its own requests, and to all of them the statistics.
-  void publish_step(StepOutput&& step) {
-    for (Peer& peer : peers_) {
-      if (!peer.configured) continue;
-      StepOutput own;
-      own.time = step.time;
-      own.stats = step.stats;
-      for (const TokenOutput& output : step.tokens) {
-        if (output.id.value >> kSlotShift == peer.slot)
-          own.tokens.push_back({RequestId{output.id.value & kNumberMask}, output.token});
-      }
-      for (RequestOutput& output : step.requests) {
-        if (output.id.value >> kSlotShift != peer.slot) continue;
-        if (output.finish_reason) peer.live.erase(output.id.value);
-        own.requests.push_back(std::move(output));
-        own.requests.back().id = RequestId{own.requests.back().id.value & kNumberMask};
-        output.id = RequestId{~std::uint64_t{0}};  // moved from
-      }
-      for (Decision decision : step.decisions) {
-        if (decision.request.value >> kSlotShift != peer.slot) continue;
-        decision.request = RequestId{decision.request.value & kNumberMask};
-        own.decisions.push_back(decision);
-      }
-      auto& outbox = peer.outbox;
-      if (outbox.size() >= options_.socket.limits.max_events &&
-          std::holds_alternative<StepOutput>(outbox.back())) {
-        merge(std::get<StepOutput>(outbox.back()), std::move(own));
-      } else {
-        outbox.emplace_back(std::move(own));
-      }
+  void tell_all(const EngineEvent& event) {
+    for (FrontEndPeer& peer : peers_) {
+      if (peer.configured) peer.publish(event);
     }
   }
 
   void run() {
     std::optional<Clock::time_point> end;
     while (true) {
+      bool takes_peers = true;
       {
         const std::lock_guard lock(mutex_);
         if (closed_ && !end) end = Clock::now() + kLastWords;
+        takes_peers = !closed_ && !leaving_;
       }
+      if (takes_peers) dial_due();
       bool all_sent = true;
       for (auto peer = peers_.begin(); peer != peers_.end();) {
         const auto ok = serve(*peer);
@@ -164,33 +151,80 @@ class SocketEngineEnd final : public EngineEnd {
         }
       }
       if (end && (all_sent || Clock::now() >= *end)) return;
-      wait();
+      wait(takes_peers);
     }
   }
 
-  void wait() {
-    polled_.assign({pollfd{wake_up_.descriptor(), POLLIN, 0}, pollfd{listener_.get(), POLLIN, 0}});
-    for (const Peer& peer : peers_) {
+  void wait(bool takes_peers) {
+    polled_.assign({pollfd{wake_up_.descriptor(), POLLIN, 0},
+                    pollfd{takes_peers && listener_ ? listener_->get() : -1, POLLIN, 0}});
+    auto until = Clock::now() + kGlance;
+    for (const FrontEndPeer& peer : peers_) {
       const bool writes = peer.connection.wants_write();
       polled_.push_back(
           {peer.connection.descriptor(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
     }
-    ::poll(polled_.data(), polled_.size(), static_cast<int>(kGlance.count()));
+    for (const Dial& dial : dials_) {
+      if (takes_peers && !dial.has_peer) until = std::min(until, dial.next);
+    }
+    const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
+    ::poll(polled_.data(), polled_.size(),
+           static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     if (polled_[0].revents != 0) wake_up_.reset();
     if (polled_[1].revents != 0) accept();
   }
 
   void accept() {
-    while (Descriptor socket = accept_from(listener_)) {
+    while (auto connection = accept_connection(*listener_, options_.listen->is_unix(),
+                                               WireConnection::Role::engine, options_.socket)) {
       if (peers_.size() >= kMaxPeers) continue;  // closes it
-      const std::lock_guard lock(mutex_);
-      peers_.emplace_back(std::move(socket), next_slot_++ & 0x7fff, options_.socket.secret);
+      add_peer(std::move(*connection), -1);
     }
   }
 
+  void dial_due() {
+    for (std::size_t i = 0; i < dials_.size(); ++i) {
+      Dial& one = dials_[i];
+      if (one.has_peer || Clock::now() < one.next) continue;
+      auto connection = dial(one.address, WireConnection::Role::engine, options_.socket);
+      if (connection) {
+        one.has_peer = true;
+        add_peer(std::move(*connection), static_cast<int>(i));
+      } else {
+        lost(one, connection.error().detail);
+      }
+    }
+  }
+
+  void lost(Dial& dial, const std::string& why) {
+    dial.has_peer = false;
+    dial.next = Clock::now() + dial.pause;
+    dial.pause = std::min(dial.pause * 2, kLongestPause);
+    if (std::exchange(dial.said, why) == why) return;
+    log::warn("engine.front_end_not_reached", {{"engine", options_.rank},
+                                               {"address", dial.address.text()},
+                                               {"because", why}});
+  }
+
+  void add_peer(WireConnection connection, int dialled) {
+    // Requests of a peer that has gone may still be in the engine: its slot is taken again last.
+    const auto is_taken = [this](std::uint64_t slot) {
+      return std::ranges::any_of(peers_, [slot](const auto& peer) { return peer.slot == slot; });
+    };
+    do {
+      last_slot_ = (last_slot_ + 1) % FrontEndPeer::kNumSlots;
+    } while (is_taken(last_slot_));
+    const std::lock_guard lock(mutex_);
+    peers_.emplace_back(std::move(connection), last_slot_).dialled = dialled;
+  }
+
   // What can be done for a peer without waiting. Error: it has gone, or must.
-  Result<void> serve(Peer& peer) {
+  Result<void> serve(FrontEndPeer& peer) {
     WireConnection& connection = peer.connection;
+    // First, so that a peer that is refused for what it says can say of whom.
+    if (!connection.is_open()) {
+      if (auto ok = connection.write(); !ok) return ok;
+    }
     frames_.clear();
     const auto read = connection.read(frames_);
     for (const std::string& frame : frames_) {
@@ -215,34 +249,49 @@ class SocketEngineEnd final : public EngineEnd {
     return connection.write();
   }
 
-  void queue_events(Peer& peer) {
+  void queue_events(FrontEndPeer& peer) {
+    if (peer.connection.queued_bytes() >= kBytesAhead) return;
     std::vector<EngineEvent> events;
-    if (peer.connection.queued_bytes() < kBytesAhead) {
+    bool leaves = false;
+    {
       const std::lock_guard lock(mutex_);
       if (!peer.greeted && hello_) {
-        events.push_back(*hello_);
+        events.emplace_back(*hello_);
         peer.greeted = true;
+        if (peer.dialled >= 0) greeted(dials_[static_cast<std::size_t>(peer.dialled)]);
       }
-      std::ranges::move(peer.outbox, std::back_inserter(events));
-      peer.outbox.clear();
+      std::ranges::move(peer.take_outbox(), std::back_inserter(events));
+      leaves = std::exchange(peer.says_leaving, false);
     }
-    for (const EngineEvent& event : events) {
-      peer.connection.queue(encode(event, peer.connection.opened_at()));
+    for (EngineEvent& event : events) {
+      if (auto* step = std::get_if<StepOutput>(&event)) {
+        for (const std::string& frame :
+             encode_in_pieces(std::move(*step), peer.connection.opened_at()))
+          peer.connection.queue(frame);
+      } else {
+        peer.connection.queue(encode(event, peer.connection.opened_at()));
+      }
     }
+    if (leaves) peer.connection.queue(kLeaving);
   }
 
-  void handle(Peer& peer, Command command) {
+  static void greeted(Dial& dial) {
+    dial.pause = kFirstPause;
+    dial.said.clear();
+  }
+
+  void handle(FrontEndPeer& peer, Command command) {
     {
       const std::lock_guard lock(mutex_);
       if (auto* configure = std::get_if<Configure>(&command)) {
         if (!configure_from(peer, *configure)) return;
       } else if (auto* add = std::get_if<AddRequest>(&command)) {
         if (!ready_ || !peer.configured) return;
-        add->id = RequestId{(add->id.value & kNumberMask) | peer.slot << kSlotShift};
-        peer.live.insert(add->id.value);
+        add->id = peer.begin(*add);
       } else if (auto* abort = std::get_if<AbortRequest>(&command)) {
-        abort->id = RequestId{(abort->id.value & kNumberMask) | peer.slot << kSlotShift};
-        if (peer.live.erase(abort->id.value) == 0) return;
+        const auto id = peer.end(*abort);
+        if (!id) return;
+        abort->id = *id;
       }
       inbox_.push_back(std::move(command));
     }
@@ -250,64 +299,77 @@ class SocketEngineEnd final : public EngineEnd {
   }
 
   // True: the engine has yet to be configured, with this.
-  bool configure_from(Peer& peer, Configure& configure) {
+  bool configure_from(FrontEndPeer& peer, Configure& configure) {
     if (options_.localize) options_.localize(configure.config);
     if (peer.configured) return false;
     if (config_) {
       const std::string field = first_difference(*config_, configure.config);
       if (!field.empty()) {
-        peer.outbox.emplace_back(
+        peer.publish(
             EngineDead{{}, "the engine runs already for another front end, with another " + field});
         peer.leaving = true;
-        log::warn("engine.front_end_refused", {{"because", "another " + field}});
+        log::warn("engine.front_end_refused",
+                  {{"engine", options_.rank}, {"because", "another " + field}});
         return false;
       }
     }
     peer.configured = true;
-    if (ready_) peer.outbox.push_back(*ready_);
+    if (ready_) peer.publish(*ready_);
+    peer.says_leaving = leaving_;
     if (config_) return false;
     config_ = configure.config;
     return true;
   }
 
-  void drop(Peer& peer, const std::string& why) {
-    if (!why.empty()) log::warn("engine.front_end_gone", {{"because", why}});
+  void drop(FrontEndPeer& peer, const std::string& why) {
+    if (peer.dialled >= 0) {
+      lost(dials_[static_cast<std::size_t>(peer.dialled)], why);
+    } else if (!why.empty()) {
+      log::warn("engine.front_end_gone", {{"engine", options_.rank}, {"because", why}});
+    }
     {
       const std::lock_guard lock(mutex_);
-      for (const std::uint64_t id : peer.live) inbox_.emplace_back(AbortRequest{RequestId{id}});
+      for (const std::uint64_t id : peer.live()) inbox_.emplace_back(AbortRequest{RequestId{id}});
     }
     command_arrived_.notify_one();
   }
 
   const SocketEngineOptions options_;
-  const Descriptor listener_;
+  const std::optional<Descriptor> listener_;
   WakeUp wake_up_;
 
   std::mutex mutex_;  // what follows; peers_ is changed by the thread alone
   std::condition_variable command_arrived_;
   std::vector<Command> inbox_;
-  std::list<Peer> peers_;
-  std::optional<EngineEvent> hello_;
+  std::list<FrontEndPeer> peers_;
+  std::optional<Hello> hello_;
   std::optional<EngineEvent> ready_;
   std::optional<EngineConfig> config_;
+  bool leaving_ = false;
   bool closed_ = false;
   bool woken_ = false;
 
   // The thread's own.
+  std::vector<Dial> dials_;
   std::vector<std::string> frames_;
   std::vector<pollfd> polled_;
-  std::uint64_t next_slot_ = 1;
+  std::uint64_t last_slot_ = 0;
   std::thread thread_;  // last: it uses what is above
 };
 
 }  // namespace
 
-std::unique_ptr<EngineEnd> make_socket_engine_end(const SocketAddress& address,
-                                                  SocketEngineOptions options) {
-  auto listener = listen_at(address);
-  if (!listener) throw Failure(listener.error());
-  log::info("engine.listening", {{"address", address.text()}, {"port", port_of(*listener)}});
-  return std::make_unique<SocketEngineEnd>(std::move(*listener), std::move(options));
+std::unique_ptr<SocketEngineEnd> make_socket_engine_end(SocketEngineOptions options) {
+  std::optional<Descriptor> listener;
+  if (options.listen) {
+    auto listening = listen_at(*options.listen);
+    if (!listening) throw Failure(listening.error());
+    log::info("engine.listening", {{"engine", options.rank},
+                                   {"address", options.listen->text()},
+                                   {"port", port_of(*listening)}});
+    listener = std::move(*listening);
+  }
+  return std::make_unique<End>(std::move(listener), std::move(options));
 }
 
 }  // namespace quire

@@ -41,7 +41,7 @@ struct Line {
   }
   void listen(const std::string& secret) {
     engine = make_socket_engine_end(
-        address, {.socket = {.secret = secret, .silence = milliseconds(300)}, .localize = {}});
+        {.socket = {.secret = secret, .silence = milliseconds(300)}, .listen = address});
     engine->publish(Hello{EngineId{0}, "test"});
   }
 
@@ -232,6 +232,17 @@ TEST_CASE("a peer of another protocol is refused by its first bytes", "[engine][
   const auto read = pair.connection.read(frames);
   REQUIRE_FALSE(read.has_value());
   CHECK_THAT(read.error().detail, Catch::Contains("GET / HTTP"));
+}
+
+TEST_CASE("another version of the protocol is refused in words", "[engine][wire][socket]") {
+  Pair pair = make_pair();
+  const std::string bytes = "quire-engine/2 F" + std::string(32, 'n');
+  REQUIRE(::write(pair.peer.get(), bytes.data(), bytes.size()) == 48);
+  std::vector<std::string> frames;
+  const auto read = pair.connection.read(frames);
+  REQUIRE_FALSE(read.has_value());
+  CHECK_THAT(read.error().detail, Catch::Contains("does not speak quire-engine/1") &&
+                                      Catch::Contains("quire-engine/2"));
 }
 
 TEST_CASE("openings of any bytes never open a connection", "[engine][wire][socket][fuzz]") {

@@ -1,0 +1,50 @@
+#pragma once
+// A front end as an engine's socket end sees it: its connection, which requests are its own, and
+// what waits to be sent. Requests are numbered by every front end for itself; inside the engine a
+// front end's slot stands above its numbers.
+
+#include <cstdint>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "engine/wire/connection.h"
+#include "engine/wire/messages.h"
+
+namespace quire {
+
+class FrontEndPeer {
+ public:
+  static constexpr std::uint64_t kNumSlots = 1 << 15;
+
+  FrontEndPeer(WireConnection connection, std::uint64_t slot);
+
+  WireConnection connection;  // the thread's
+  const std::uint64_t slot;
+  const Clock::time_point since = Clock::now();
+  int dialled = -1;  // which of the addresses that are dialled; -1: it has dialled
+  bool greeted = false;
+
+  // Under the end's mutex, as the methods.
+  bool configured = false;
+  bool leaving = false;       // as soon as all is sent
+  bool says_leaving = false;  // that the engine is, behind what waits
+
+  // Of a step: its own requests, and everybody's statistics. Takes them out of `step`.
+  void publish(StepOutput& step, std::size_t max_events);
+  void publish(EngineEvent event) { outbox_.push_back(std::move(event)); }
+  std::vector<EngineEvent> take_outbox() { return std::exchange(outbox_, {}); }
+
+  // The number inside the engine; unset: not among those that live.
+  RequestId begin(const AddRequest& request);
+  std::optional<RequestId> end(const AbortRequest& request);
+  const std::unordered_set<std::uint64_t>& live() const { return live_; }
+
+ private:
+  RequestId inside(RequestId id) const;
+
+  std::unordered_set<std::uint64_t> live_;
+  std::vector<EngineEvent> outbox_;
+};
+
+}  // namespace quire

@@ -1,0 +1,135 @@
+"""quire serve --engine-processes: same answers, an engine that is killed is started again, one that cannot start says why, and none
+outlives its server."""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from serve_process import Server
+
+QUIRE, MODEL = sys.argv[1], "models/quire-tiny"
+COMMON = ("--device", "cpu", "--cpu-threads", "1", "--max-num-seqs", "8", "--num-gpu-blocks-override", "200", "--max-model-len", "2048",
+          "--deterministic", "--data-parallel-size", "2")
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit("FAILED: " + what)
+
+
+def eventually(condition, what, seconds=30):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.1)
+    sys.exit("FAILED: " + what)
+
+
+def answer(server, text="What is 12 + 7?"):
+    reply = server.post("/v1/chat/completions", messages=[{"role": "user", "content": text}], temperature=0)
+    return reply["choices"][0]["message"]["content"]
+
+
+def tokens_of(server, engine):
+    """That this engine has generated, by /metrics."""
+    lines = re.findall(r"^vllm:generation_tokens_total{([^}]*)} (\S+)$", server.ask("/metrics"), re.M)
+    return sum(float(value) for labels, value in lines if f'engine="{engine}"' in labels)
+
+
+def children(pid):
+    """The engines of a server, by rank."""
+    found = {}
+    for name in os.listdir("/proc"):
+        try:
+            words = pathlib.Path("/proc", name, "cmdline").read_bytes().decode().split("\0")
+            parent = int(pathlib.Path("/proc", name, "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if parent == pid and "--rank" in words:
+            check(not any("secret" in word and not word.startswith("--") and not word.startswith("/proc/") for word in words),
+                  "no secret stands on a command line")
+            found[int(words[words.index("--rank") + 1])] = int(name)
+    return found
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path("/proc", str(pid), "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def sockets_of(pid):
+    """Of TCP: what a child must not inherit from its server."""
+    inodes = {line.split()[9] for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]}
+    links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    return [link for link in links if link.startswith("socket:[") and link[8:-1] in inodes]
+
+
+def load(server, count):
+    def one(i):
+        try:
+            return answer(server, f"What is {i} + 7?")
+        except urllib.error.HTTPError as error:
+            return error.code
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        return list(pool.map(one, range(count)))
+
+
+with Server(QUIRE, MODEL, *COMMON) as server:
+    expected = answer(server)
+    models = json.loads(server.ask("/v1/models"))["data"][0]["engines"]
+
+with Server(QUIRE, MODEL, *COMMON, "--engine-processes", "--engine-restarts", "2") as server:
+    check(answer(server) == expected, "the answer of an engine in another process")
+    now = json.loads(server.ask("/v1/models"))["data"][0]["engines"]
+    for field in ("num_gpu_blocks", "block_size", "max_model_len", "kv_cache_size_tokens"):
+        check([e[field] for e in now] == [e[field] for e in models], f"/v1/models says the same {field} as of threads")
+    undisturbed = load(server, 8)
+    first = children(server.process.pid)
+    check(sorted(first) == [0, 1], f"two engine processes: {first}")
+    for round in range(2):
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(load, server, 8)
+            time.sleep(0.02)
+            os.kill(children(server.process.pid)[0], signal.SIGKILL)
+            texts = running.result(timeout=60)
+        check(all(text in (right, 500, 503) for text, right in zip(texts, undisturbed)), f"requests while an engine dies: {texts}")
+        check(answer(server) == expected, "the other engine answers")
+        eventually(lambda: 0 in children(server.process.pid), "the engine is started again")
+
+        before = tokens_of(server, 0)
+
+        def is_back():
+            check(load(server, 2) == undisturbed[:2], "nothing fails while an engine comes back")
+            return tokens_of(server, 0) != before
+        eventually(is_back, "the engine is back")
+        check(not sockets_of(children(server.process.pid)[0]), "it has none of the server's connections")
+    os.kill(children(server.process.pid)[0], signal.SIGKILL)  # once more than is allowed
+    time.sleep(1.5)
+    check(sorted(children(server.process.pid)) == [1], "an engine that dies too often is given up")
+    check(load(server, 8) == undisturbed, "the other one serves on")
+    eventually(lambda: server.metric("vllm:kv_cache_usage_perc") == 0, "all blocks are free again")
+    last = children(server.process.pid)
+check(not any(is_alive(pid) for pid in last.values()), "engines end with their server")
+
+server = Server(QUIRE, MODEL, *COMMON, "--engine-processes").__enter__()
+orphans = children(server.process.pid).values()
+server.process.kill()
+server.process.wait()
+eventually(lambda: not any(is_alive(pid) for pid in orphans), "engines end with a server that is killed", 5)
+
+began = time.monotonic()
+failed = subprocess.run([QUIRE, "serve", MODEL, "--port", "0", "--host", "127.0.0.1", "--device", "cpu", "--engine-processes",
+                         "--num-gpu-blocks-override", "2", "--max-model-len", "2048"], capture_output=True, text=True, timeout=60)
+check(failed.returncode in (1, 4) and "blocks" in failed.stderr, f"an engine that cannot start says why: {failed.stderr}")
+check(time.monotonic() - began < 30, "and soon")
+print("engine_processes_test: ok")

@@ -1,0 +1,109 @@
+// Engines that take nothing new, and their lives; the test plays the engines.
+
+#include <atomic>
+#include <catch2/catch.hpp>
+
+#include "engine/wire/in_process_channel.h"
+#include "tests/engine/client/fake_group.h"
+
+namespace quire::test {
+namespace {
+
+// A line whose engine has been asked to end, once it is told so.
+class LeavingEnd final : public ClientEnd {
+ public:
+  LeavingEnd(std::unique_ptr<ClientEnd> end, const std::atomic<bool>& leaves)
+      : end_(std::move(end)), leaves_(leaves) {}
+  bool send(Command& command) override {
+    return !(leaves_ && std::holds_alternative<AddRequest>(command)) && end_->send(command);
+  }
+  void on_events(std::function<void()> notify) override { end_->on_events(std::move(notify)); }
+  bool take(std::vector<EngineEvent>& events) override { return end_->take(events); }
+  void close() override { end_->close(); }
+
+ private:
+  std::unique_ptr<ClientEnd> end_;
+  const std::atomic<bool>& leaves_;
+};
+
+// Two engines elsewhere.
+struct PlayedGroup {
+  explicit PlayedGroup(asio::any_io_executor pool) {
+    std::vector<std::unique_ptr<ClientEnd>> clients;
+    for (auto& leaves : leave) {
+      ChannelEnds ends = make_in_process_channel();
+      clients.push_back(std::make_unique<LeavingEnd>(std::move(ends.client), leaves));
+      engines.push_back(std::move(ends.engine));
+    }
+    group = std::make_unique<EngineGroup>(pool, std::move(clients), EngineConfig());
+  }
+
+  void begin(std::size_t rank) {
+    engines[rank]->publish(Hello{EngineId{0}, "played"});
+    engines[rank]->publish(default_ready());
+  }
+  awaitable<void> start() {
+    begin(0);
+    begin(1);
+    const auto started = co_await group->start();
+    REQUIRE(started.has_value());
+  }
+  void finish(std::size_t rank, RequestId id) {
+    StepOutput step;
+    RequestOutput& output = step.requests.emplace_back();
+    output.id = id;
+    output.token_ids = {7};
+    output.finish_reason = FinishReason::length;
+    engines[rank]->publish(std::move(step));
+  }
+
+  std::atomic<bool> leave[2] = {false, false};
+  std::vector<std::unique_ptr<EngineEnd>> engines;
+  std::unique_ptr<EngineGroup> group;
+};
+
+TEST_CASE("an engine that takes nothing new is passed over and finishes its own",
+          "[engine][client]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    PlayedGroup played(pool);
+    co_await played.start();
+    auto first = played.group->submit(request_of({1}, 1));
+    REQUIRE(first.has_value());
+    const std::size_t leaving = first->engine().value;
+    played.leave[leaving] = true;
+    for (int i = 0; i < 6; ++i) {
+      auto other = played.group->submit(request_of({2}, 1));
+      REQUIRE(other.has_value());
+      CHECK(other->engine().value != leaving);
+    }
+    played.finish(leaving, first->id());
+    const RequestOutput all = co_await read_to_end(*first);
+    CHECK(all.finish_reason == FinishReason::length);
+    played.leave[1 - leaving] = true;
+    const auto refused = played.group->submit(request_of({3}, 1));
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code == ErrorCode::overloaded);
+  });
+}
+
+TEST_CASE("what a former life of an engine had does not stay in the metrics", "[engine][client]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    PlayedGroup played(pool);
+    co_await played.start();
+    StepOutput busy;
+    busy.stats.num_running = 3;
+    busy.stats.kv_cache_usage = 0.5;
+    busy.stats.steps = 7;
+    played.engines[0]->publish(busy);
+    co_await eventually([&] { return played.group->stats(EngineId{0}).num_running == 3; });
+    played.engines[0]->publish(EngineDead{{}, "it is gone"});
+    co_await eventually([&] { return played.group->stats(EngineId{0}).num_running == 0; });
+    CHECK(played.group->stats(EngineId{0}).kv_cache_usage == 0);
+    played.begin(0);
+    co_await eventually([&] { return played.group->progress().empty(); });
+    CHECK(played.group->stats(EngineId{0}).steps == 0);
+  });
+}
+
+}  // namespace
+}  // namespace quire::test

@@ -1,0 +1,230 @@
+// Lines beyond the plain one: engines that dial, TLS, engines that leave, lives of an engine.
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "engine/wire/connection.h"
+#include "engine/wire/socket_source.h"
+#include "tests/engine/wire/certificates.h"
+#include "tests/engine/wire/socket_line.h"
+
+namespace quire::test {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A port that was free a moment ago.
+SocketAddress new_tcp_address() {
+  const auto probe = listen_at(*parse_socket_address("tcp://127.0.0.1:0"));
+  REQUIRE(probe.has_value());
+  return {{}, "127.0.0.1", port_of(*probe)};
+}
+
+SocketOptions options(std::shared_ptr<const TlsContext> tls = nullptr) {
+  return {.secret = "a", .silence = milliseconds(500), .tls = std::move(tls)};
+}
+
+std::shared_ptr<const TlsContext> tls(TlsContext::Files files) {
+  auto made = TlsContext::make(files);
+  if (!made) throw Failure(made.error());
+  return *made;
+}
+
+void check_tokens_cross(SocketLine& line) {
+  line.become_ready();
+  line.send(small_request(5));
+  const auto add = line.command<AddRequest>();
+  CHECK(add.prompt == std::vector<TokenId>{1, 2, 3});
+  StepOutput step;
+  step.tokens = {{add.id, 42}};
+  line.engine->publish(std::move(step));
+  const auto got = line.event<StepOutput>();
+  REQUIRE(got.tokens.size() == 1);
+  CHECK(got.tokens[0].token == 42);
+}
+
+TEST_CASE("an engine may dial its front end", "[engine][wire][socket]") {
+  const SocketAddress address = new_unix_address();
+  SocketLine line;
+  line.engine = make_socket_engine_end({.socket = options(), .dial = {address}});
+  std::this_thread::sleep_for(milliseconds(80));  // it dials before anybody listens, and again
+  auto ends = make_listening_client_ends(address, 1, options());
+  line.client = std::move(ends.front());
+  check_tokens_cross(line);
+  ::unlink(address.path.c_str());
+}
+
+TEST_CASE("more engines dial than are expected, and one of them takes a lost one's place",
+          "[engine][wire][socket]") {
+  const SocketAddress address = new_unix_address();
+  auto ends = make_listening_client_ends(address, 1, options());
+  SocketLine line;
+  line.client = std::move(ends.front());
+  line.engine = make_socket_engine_end({.socket = options(), .dial = {address}});
+  line.become_ready();
+  auto spare = make_socket_engine_end({.socket = options(), .dial = {address}});
+  spare->publish(Hello{EngineId{0}, "spare"});
+  line.engine.reset();
+  CHECK_THAT(line.event<EngineDead>().error, Catch::Contains("closed"));
+  CHECK(line.event<Hello>().version == "spare");
+  ::unlink(address.path.c_str());
+}
+
+TEST_CASE("TLS carries a line either way round", "[engine][wire][socket][tls]") {
+  const Certificates files;
+  const auto server = tls({files.certificate(), files.key(), {}});
+  const auto client = tls({{}, {}, files.authority()});
+  const SocketAddress address = new_tcp_address();
+  SocketLine line;
+  SECTION("the front end dials") {
+    line.engine = make_socket_engine_end({.socket = options(server), .listen = address});
+    line.client = make_socket_client_end(address, options(client));
+    check_tokens_cross(line);
+  }
+  SECTION("the engine dials") {
+    line.client = std::move(make_listening_client_ends(address, 1, options(server)).front());
+    line.engine = make_socket_engine_end({.socket = options(client), .dial = {address}});
+    check_tokens_cross(line);
+  }
+  SECTION("both show certificates") {
+    const auto both = tls({files.certificate(), files.key(), files.authority()});
+    line.engine = make_socket_engine_end({.socket = options(both), .listen = address});
+    line.client = make_socket_client_end(address, options(both));
+    check_tokens_cross(line);
+  }
+  SECTION("much at once") {
+    line.engine = make_socket_engine_end({.socket = options(server), .listen = address});
+    line.client = make_socket_client_end(address, options(client));
+    line.become_ready();
+    AddRequest large = small_request(6);
+    large.prompt.assign(2'000'000, 1'000'000);
+    line.send(large);
+    CHECK(line.command<AddRequest>().prompt.size() == 2'000'000);
+  }
+}
+
+// What the front end is told when it dials this engine.
+std::string refusal(const SocketOptions& of_engine, const SocketOptions& of_front_end) {
+  const SocketAddress address = new_tcp_address();
+  SocketLine line;
+  line.engine = make_socket_engine_end({.socket = of_engine, .listen = address});
+  line.engine->publish(Hello{EngineId{0}, "test"});
+  line.client = make_socket_client_end(address, of_front_end);
+  return line.event<EngineDead>().error;
+}
+
+TEST_CASE("what TLS refuses is refused in words", "[engine][wire][socket][tls]") {
+  const Certificates files, others;
+  const auto server = tls({files.certificate(), files.key(), {}});
+  const auto client = tls({{}, {}, files.authority()});
+  CHECK_THAT(refusal(options(server), options(tls({{}, {}, others.authority()}))),
+             Catch::Contains("certificate is refused"));
+  CHECK_THAT(refusal(options(), options(client)), Catch::Contains("does not speak TLS"));
+  SocketOptions other_secret = options(client);
+  other_secret.secret = "b";
+  CHECK_THAT(refusal(options(server), other_secret), Catch::Contains("secret"));
+}
+
+TEST_CASE("a certificate of another host is refused", "[engine][wire][socket][tls]") {
+  const Certificates files;
+  SocketAddress address = new_tcp_address();
+  SocketLine line;
+  line.engine = make_socket_engine_end(
+      {.socket = options(tls({files.certificate(), files.key(), {}})), .listen = address});
+  address.host = "localhost";  // it is made out to 127.0.0.1
+  line.client = make_socket_client_end(address, options(tls({{}, {}, files.authority()})));
+  CHECK_THAT(line.event<EngineDead>().error, Catch::Contains("certificate is refused"));
+}
+
+TEST_CASE("TLS files that do not fit are refused by their flag", "[engine][wire][tls]") {
+  const Certificates files, others;
+  CHECK(TlsContext::make({files.certificate(), others.key(), {}}).error().field ==
+        "--engine-ssl-keyfile");
+  CHECK(TlsContext::make({"/nowhere", files.key(), {}}).error().field == "--engine-ssl-certfile");
+  CHECK(TlsContext::make({{}, {}, "/nowhere"}).error().field == "--engine-ssl-ca-certs");
+}
+
+TEST_CASE("an engine that leaves takes nothing new and finishes what it has",
+          "[engine][wire][socket]") {
+  const SocketAddress address = new_unix_address();
+  SocketLine line;
+  line.engine = make_socket_engine_end({.socket = options(), .listen = address});
+  line.client = make_socket_client_end(address, options());
+  line.become_ready();
+  line.send(small_request(1));
+  const RequestId id = line.command<AddRequest>().id;
+  CHECK(line.engine->num_live() == 1);
+  line.engine->leave();
+  Command probe = small_request(2);
+  int live = 1;
+  while (line.client->send(probe)) {  // on the way before the word came
+    line.command<AddRequest>();
+    CHECK(line.engine->num_live() == ++live);
+    std::this_thread::sleep_for(milliseconds(5));
+    probe = small_request(static_cast<std::uint64_t>(live) + 1);
+  }
+  StepOutput step;
+  step.requests.emplace_back().id = id;
+  step.requests.back().finish_reason = FinishReason::stop;
+  line.engine->publish(std::move(step));
+  CHECK(line.event<StepOutput>().requests.at(0).finish_reason == FinishReason::stop);
+  CHECK(line.engine->num_live() == live - 1);
+  ::unlink(address.path.c_str());
+}
+
+TEST_CASE("what is meant for a former life of an engine does not reach the next one",
+          "[engine][wire][socket]") {
+  const SocketAddress address = new_unix_address();
+  SocketLine line;
+  line.engine = make_socket_engine_end({.socket = options(), .listen = address});
+  line.client = make_socket_client_end(address, options());
+  line.become_ready();
+  line.engine.reset();
+  line.event<EngineDead>();
+  line.engine = make_socket_engine_end({.socket = options(), .listen = address});
+  line.engine->publish(Hello{EngineId{0}, "test"});
+  line.event<Hello>();
+  // The connection is there, and the one who submits has not heard of it yet.
+  Command late = small_request(7);
+  CHECK_FALSE(line.client->send(late));
+  line.send(AbortRequest{RequestId{7}});
+  line.send(Configure{"test", {}});
+  line.command<Configure>();
+  line.engine->publish(Ready{});
+  line.event<Ready>();
+  line.send(small_request(8));
+  line.command<AddRequest>();
+  CHECK(line.engine->num_live() == 1);
+  ::unlink(address.path.c_str());
+}
+
+TEST_CASE("a frame longer than any message ends the connection", "[engine][wire][socket]") {
+  const SocketAddress address = new_unix_address();
+  auto engine = make_socket_engine_end({.socket = options(), .listen = address});
+  engine->publish(Hello{EngineId{0}, "test"});
+  for (const std::string& bytes : {std::string("\xff\xff\xff\xff", 4),       // 4 GiB to come
+                                   std::string("\x02\0\0\0\x0a\x7f", 6)}) {  // a cut-off message
+    auto peer = dial(address, WireConnection::Role::front_end, options());
+    REQUIRE(peer.has_value());
+    std::vector<std::string> frames;
+    while (frames.empty()) {
+      REQUIRE(peer->write().has_value());
+      REQUIRE(peer->read(frames).has_value());
+    }
+    REQUIRE(::write(peer->descriptor(), bytes.data(), bytes.size()) ==
+            static_cast<ssize_t>(bytes.size()));
+    bool closed = false;
+    for (int i = 0; i < 1000 && !closed; ++i) {
+      closed = !peer->read(frames).has_value();
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+    CHECK(closed);
+  }
+  SocketLine line{std::move(engine), make_socket_client_end(address, options())};
+  check_tokens_cross(line);  // others are served as before
+  ::unlink(address.path.c_str());
+}
+
+}  // namespace
+}  // namespace quire::test
