@@ -36,6 +36,7 @@ __device__ __forceinline__ Best better(Best a, Best b) {
   return b.value > a.value || (b.value == a.value && b.token < a.token) ? b : a;
 }
 
+// Between two calls all threads meet: parts is used again.
 __device__ Best block_best(Best mine) {
   SHARED(parts, Best[kThreads / 32]);
   for (int lanes = 16; lanes != 0; lanes /= 2) {
@@ -43,7 +44,6 @@ __device__ Best block_best(Best mine) {
                      __shfl_xor_sync(0xffffffffu, mine.token, lanes)};
     mine = better(mine, other);
   }
-  __syncthreads();
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = mine;
   __syncthreads();
   Best best = parts[0];

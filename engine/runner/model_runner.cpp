@@ -180,11 +180,13 @@ void ModelRunner::sample() {
   InFlight& step = steps_[(next_ + kMaxInFlight - 1) % kMaxInFlight];
   const StreamRef stream = device_.stream();
   is_sampled_ = true;
-  if (options_.pooling) return step.done->record(stream);
-  const TensorView tokens = batch_.sampled_tokens(step.num_samples);
-  sampler_.sample(tokens, logits(step.num_samples), stream);
-  step.sampler_turn = sampler_.turn();
-  if (step.num_samples > 0) device_.copy(step.tokens.data(), tokens.data(), tokens.bytes(), stream);
+  if (!options_.pooling) {
+    const TensorView tokens = batch_.sampled_tokens(step.num_samples);
+    sampler_.sample(tokens, logits(step.num_samples), stream);
+    step.sampler_turn = sampler_.turn();
+    if (step.num_samples > 0)
+      device_.copy(step.tokens.data(), tokens.data(), tokens.bytes(), stream);
+  }
   step.done->record(stream);
 }
 
