@@ -2,174 +2,21 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <cstring>
-#include <functional>
-#include <numeric>
 
 #include "backend/dispatch.h"
 #include "gguf/codes.h"
+#include "model/delivery.h"
 #include "model/gguf/values.h"
 #include "model/loader_threads.h"
+#include "model/random_weights.h"
 #include "model/rounded_rows.h"
 
 namespace quire {
 
 namespace {
 
-constexpr std::int64_t kElementsOfAPiece = 1 << 18, kRowsOfAPiece = 64;  // worth a thread
-
-std::int64_t product(const Shape& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-// Rows and columns of each of the source's matrices.
-struct Matrix {
-  std::int64_t rows, cols;
-};
-
-Matrix matrix_of(const Source& source) {
-  const std::int64_t cols = source.row_width > 0   ? source.row_width
-                            : source.shape.empty() ? 1
-                                                   : source.shape.back();
-  return {product(source.shape) / (source.batch * cols), cols};
-}
-
-std::int64_t delivered(const Source& source) {
-  const auto [rows, cols] = matrix_of(source);
-  const std::int64_t picked = source.pick.empty() ? (source.transposed ? cols : rows)
-                                                  : static_cast<std::int64_t>(source.pick.size());
-  const std::int64_t depth = source.transposed ? (source.depth > 0 ? source.depth : rows) : cols;
-  return source.batch * picked * depth;
-}
-
-// A config.json can ask for tensors that cannot be.
-void check_extents(const Source& source) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 48;  // elements
-  std::int64_t elements = source.shape.empty() ? 0 : 1;
-  for (const std::int64_t extent : source.shape)
-    elements = extent < 1 || elements > kMost / extent ? 0 : elements * extent;
-  if (elements == 0 || elements < source.batch * std::max<std::int64_t>(source.row_width, 1))
-    throw Failure(ErrorCode::invalid_argument, "config.json: tensor \"" + source.name +
-                                                   "\" cannot have shape " +
-                                                   shape_text(source.shape));
-}
-
-bool as_published(const Source& source) { return !source.transposed && source.pick.empty(); }
-
-template <class To, class From>
-To convert(From value) {
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else {
-    return static_cast<To>(static_cast<float>(value));
-  }
-}
-
-template <class To, class From>
-void convert_row(To* out, const From* in, std::int64_t n) {
-  if constexpr (std::is_same_v<To, From>) {
-    std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(To));
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) out[i] = convert<To>(in[i]);
-  }
-}
-
-template <class To, class From>
-void deliver(const Source& source, To* out, const From* in) {
-  const auto [rows, cols] = matrix_of(source);
-  if (as_published(source)) {
-    const std::int64_t all = source.batch * rows * cols;
-    return for_rows_in_parallel(all, kElementsOfAPiece, [&](std::int64_t begin, std::int64_t end) {
-      convert_row(out + begin, in + begin, end - begin);
-    });
-  }
-  std::vector<std::int64_t> pick = source.pick;
-  if (pick.empty()) {
-    pick.resize(static_cast<std::size_t>(source.transposed ? cols : rows));
-    std::iota(pick.begin(), pick.end(), 0);
-  }
-  const std::int64_t depth = source.depth > 0 ? source.depth : rows;
-  for (std::int64_t b = 0; b < source.batch; ++b, in += rows * cols) {
-    for (const std::int64_t at : pick) {
-      if (source.transposed) {
-        for (std::int64_t r = 0; r < depth; ++r) *out++ = convert<To>(in[r * cols + at]);
-      } else {
-        convert_row(out, in + at * cols, cols);
-        out += cols;
-      }
-    }
-  }
-}
-
-// Larger values than float16 has became infinite on the way to it.
-void refuse_infinities(const Source& source, const std::byte* out) {
-  const std::int64_t n = delivered(source);
-  std::int64_t infinite = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    std::uint16_t bits;
-    std::memcpy(&bits, out + i * 2, 2);
-    infinite += (bits & 0x7fff) == 0x7c00;
-  }
-  if (infinite > 0)
-    throw Failure(Error{ErrorCode::unsupported,
-                        "--dtype float16: " + std::to_string(infinite) + " of the " +
-                            std::to_string(n) + " values of tensor \"" + source.name +
-                            "\" are beyond its largest, 65504; use bfloat16 or float32",
-                        "--dtype"});
-}
-
-bool is_float(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-}
-
-std::uint64_t next_random(std::uint64_t& state) {
-  state += 0x9e3779b97f4a7c15ull;  // splitmix64
-  std::uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
-
-// Uniform values of a size that keeps activations near one; a long tensor repeats a short pattern,
-// because benchmarks wait for this.
-void fill_random(const Source& source, std::byte* out, DType dtype, std::uint64_t seed) {
-  constexpr std::int64_t kPattern = 1 << 16;
-  const std::int64_t n = delivered(source);
-  const std::int64_t period = std::min(n, kPattern + 1);  // not a multiple of any row
-  std::uint64_t state = seed ^ std::hash<std::string>{}(source.name);
-  const auto tile = [&](std::size_t element) {
-    for (std::int64_t i = period; i < n; i += period) {
-      std::memcpy(out + static_cast<std::size_t>(i) * element, out,
-                  static_cast<std::size_t>(std::min(period, n - i)) * element);
-    }
-  };
-  if (dtype == DType::fp8_e4m3) {
-    for (std::int64_t i = 0; i < period; ++i) {
-      out[i] = static_cast<std::byte>(next_random(state) & 0xbfu);  // below 2: no NaN
-    }
-    return tile(1);
-  }
-  if (!is_float(dtype)) {
-    const bool exponents = source.name.ends_with("scales");  // 2^(s − 127)
-    for (std::int64_t i = 0; i < period; ++i) {
-      out[i] = static_cast<std::byte>(exponents ? 121 : next_random(state));
-    }
-    return tile(1);
-  }
-  const bool norm = source.shape.size() == 1 && source.name.find("norm") != std::string::npos;
-  const auto width = static_cast<float>(source.shape.empty() ? 1 : source.shape.back());
-  const float middle = norm ? 1.f : 0.f;
-  const float spread = norm || source.shape.size() == 1 ? 0.1f : std::sqrt(3.f / width);
-  dispatch_float(dtype, [&]<class T>(Type<T>) {
-    T* values = reinterpret_cast<T*>(out);
-    for (std::int64_t i = 0; i < period; ++i) {
-      const float unit = static_cast<float>(next_random(state) >> 40) * 0x1p-23f - 1.f;
-      values[i] = T(middle + spread * unit);
-    }
-    tile(sizeof(T));
-  });
-}
+constexpr std::int64_t kRowsOfAPiece = 64;  // worth a thread
 
 // Sizes can be asked for before the weights are there.
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& model_dir,

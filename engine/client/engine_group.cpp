@@ -5,18 +5,16 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
-#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <limits>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <shared_mutex>
-#include <unordered_map>
 #include <utility>
 
 #include "engine/client/engine_client.h"
 #include "engine/client/generation_buffer.h"
+#include "engine/client/prefix_resets.h"
 
 namespace quire {
 namespace {
@@ -50,32 +48,11 @@ class EngineGroup::Impl {
   }
 
   awaitable<std::vector<PrefixCacheReset>> reset_prefix_cache() {
-    constexpr std::chrono::seconds kPatience{10};
-    const auto executor = co_await asio::this_coro::executor;
-    auto waiter = std::make_shared<ResetWaiter>(executor);
-    const std::uint64_t call = last_reset_ += 1 + (std::random_device()() & 0xffff);
-    {
-      const std::lock_guard lock(resets_mutex_);
-      resets_[call] = waiter;
-    }
-    std::size_t asked = 0;
-    for (auto& engine : engines_) {
-      asked += engine->status().state == EngineState::ready && engine->reset_prefix_cache(call);
-    }
-    const auto deadline = Clock::now() + kPatience;
-    std::vector<PrefixCacheReset> answers;
-    while (true) {
-      {
-        const std::lock_guard lock(resets_mutex_);
-        answers = waiter->answers;
-      }
-      if (answers.size() >= asked || Clock::now() >= deadline) break;
-      co_await with_timeout(deadline - Clock::now(),
-                            waiter->answered.async_receive(asio::use_awaitable));
-    }
-    const std::lock_guard lock(resets_mutex_);
-    resets_.erase(call);
-    co_return answers;
+    return resets_.ask([this](std::uint64_t call) {
+      return std::ranges::count_if(engines_, [call](const auto& engine) {
+        return engine->status().state == EngineState::ready && engine->reset_prefix_cache(call);
+      });
+    });
   }
 
   awaitable<Result<void>> start() {
@@ -88,7 +65,7 @@ class EngineGroup::Impl {
                            const std::shared_lock lock(observing_);
                            if (decision_observer_) decision_observer_(decisions);
                          },
-                     .on_reset = [this](EngineId, const PrefixCacheReset& r) { take_reset(r); },
+                     .on_reset = [this](EngineId, const PrefixCacheReset& r) { resets_.take(r); },
                      .accept = [this](const Ready& ready) { return take_back(ready); },
                      .retry = retry()});
     }
@@ -200,25 +177,6 @@ class EngineGroup::Impl {
   }
 
  private:
-  struct ResetWaiter {
-    explicit ResetWaiter(asio::any_io_executor executor) : answered(std::move(executor), 1) {}
-    std::vector<PrefixCacheReset> answers;
-    Signal answered;
-  };
-
-  // Another front end's answers are not waited for here.
-  void take_reset(const PrefixCacheReset& reset) {
-    std::shared_ptr<ResetWaiter> waiter;
-    {
-      const std::lock_guard lock(resets_mutex_);
-      const auto found = resets_.find(reset.call);
-      if (found == resets_.end()) return;
-      waiter = found->second;
-      waiter->answers.push_back(reset);
-    }
-    waiter->answered.try_send(boost::system::error_code());
-  }
-
   void observe(EngineId id, const EngineStats& stats) {
     const std::shared_lock lock(observing_);
     if (observer_) observer_(id, stats);
@@ -377,9 +335,7 @@ class EngineGroup::Impl {
   std::shared_mutex observing_;
   StepObserver observer_;
   DecisionObserver decision_observer_;
-  std::mutex resets_mutex_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<ResetWaiter>> resets_;  // by call
-  std::atomic<std::uint64_t> last_reset_{0};
+  PrefixResets resets_;
   ReadyInfo ready_;  // written before is_ready_
   std::atomic<bool> is_ready_{false};
   std::atomic<bool> draining_{false};

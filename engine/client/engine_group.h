@@ -58,14 +58,15 @@ class EngineGroup {
   EngineStats stats(EngineId engine) const;  // after its latest step
   int num_live() const;                      // requests that have not ended
 
-  bool has_room() const;                     // a request would be taken, not refused as overloaded
+  bool has_room() const;  // a request would be taken, not refused as overloaded
   // invalid_argument: more requests together than could ever be taken; overloaded: than now.
   Result<void> check_room(std::int64_t requests) const;
   std::int64_t num_free() const;  // how many more would be taken now
-  Clock::duration silence() const;           // the longest of an engine that has requests
+  Clock::duration silence() const;  // the longest of an engine that has requests
 
-  // To the engine with the fewest live requests; fills in the id. Errors: overloaded (starting, or
-  // queue full), unavailable (draining, dead), invalid_argument (prompt or parameters).
+  // To the least loaded engine: by its requests, those of other front ends too, then by its blocks
+  // in use. Fills in the id. Errors: overloaded (starting, or queue full), unavailable (draining,
+  // dead), invalid_argument (prompt or parameters).
   Result<Generation> submit(AddRequest request);
 
   // All engines forget their cached prefixes; the answers of those that were asked, which are fewer

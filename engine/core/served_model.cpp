@@ -34,6 +34,8 @@ void compute_whole_prompts(ServedModel& served) {
 void check(const EngineConfig& config) {
   if (config.speculative.method != DraftMethod::none)
     refuse("--speculative-config", "has no effect: a pooling model generates nothing; remove it");
+  if (config.kv_transfer.role != KvRole::none)
+    refuse("--kv-role", "does not work with a pooling model: nobody goes on from it");
 }
 
 }  // namespace

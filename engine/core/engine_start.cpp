@@ -1,0 +1,206 @@
+// How an engine comes to be: plan, load, allocate, warm up, and hold what was allocated against the
+// plan.
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/core/engine_core.h"
+#include "engine/core/served_model.h"
+#include "model/registry.h"
+
+namespace quire {
+
+namespace {
+
+void announce_scales(const Model& model) {
+  if (const int layers = model.num_unscaled_layers(); layers > 0) {
+    log::warn("engine.kv_cache_scale",
+              {{"layers", layers},
+               {"scale", 1},
+               {"note",
+                "the checkpoint publishes no k_scale and v_scale: fp8 holds keys and values as "
+                "they are"}});
+  }
+}
+
+// Of the planned bytes, in steps that a person or a log can follow.
+std::function<void(std::size_t)> loading_progress(const EnginePlan& plan,
+                                                  const EngineCore::Progress& progress) {
+  static constexpr std::chrono::seconds kOften{1};
+  const auto total = static_cast<double>(plan.uses[MemoryPurpose::weights].device) +
+                     static_cast<double>(plan.mapped_bytes);
+  progress("loading weights", 0);
+  return [total, progress, last = Clock::now()](std::size_t bytes) mutable {
+    if (Clock::now() - last < kOften) return;
+    last = Clock::now();
+    progress("loading weights", std::min(1.0, static_cast<double>(bytes) / total));
+  };
+}
+
+}  // namespace
+
+EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend backend,
+                       const Progress& progress, std::function<void()> wake)
+    : backend_(std::move(backend)),
+      drafting_(asked.speculative, asked.scheduler.max_num_seqs, !asked.deterministic) {
+  const auto start = Clock::now();
+  if (asked.deterministic && backend_.kind != DeviceKind::cpu) {
+    throw Failure(
+        {ErrorCode::unsupported,
+         "--deterministic holds with --device cpu only: the CUDA backend's products depend on "
+         "the batch",
+         "--deterministic"});
+  }
+  progress("planning", 0);
+  const ServedModel served = read_served_model(asked);
+  const EngineConfig& config = served.config;
+  const ModelConfig& model_config = served.model;
+  dtype_ = config.model.dtype.value_or(model_config.dtype);
+  plan_ = plan_engine(config, model_config,
+                      planned_device(backend_.kind, *backend_.device, backend_.ops->traits()),
+                      served.pooling);
+  if (plan_.model.has_error()) throw Failure(plan_.model.error());
+  LoadOptions load{.dtype = dtype_,
+                   .load_format = config.model.load_format,
+                   .seed = config.model.seed,
+                   .quantization = config.model.quantization,
+                   .max_model_len = static_cast<int>(plan_.loaded_len),
+                   .progress = loading_progress(plan_, progress)};
+  const OpsTraits& traits = backend_.ops->traits();
+  model_ = load_model(model_config, config.model.path, *backend_.device, traits, load);
+  load.progress = {};
+  encoder_ = dynamic_cast<EncoderModel*>(model_.get());
+  if (served.pooling.pools()) {
+    pooler_ = std::make_unique<Pooler>(served.pooling, model_config, config.model.path,
+                                       config.model.load_format);
+    plan_.model->notes.insert(plan_.model->notes.end(), served.notes.begin(), served.notes.end());
+  }
+  draft_ = make_draft(config, model_config, *model_, *backend_.device, traits, load);
+  progress("allocating the KV cache", 0);
+  make_kv_cache(config, id);
+  if (!wake) wake = [] {};
+  make_runtime(config, id, served.pooling, wake);
+  if (backend_.compile_constraint) {
+    constraints_ = std::make_unique<ConstraintQueue>(backend_.compile_constraint, wake);
+    const auto width = (static_cast<std::size_t>(model_->vocab_size()) + 31) / 32;
+    masks_ = std::make_unique<MaskQueue>(width, std::move(wake));
+  }
+  announce_scales(*model_);
+  progress("warming up", 0);
+  runner_->warm_up();
+  MemoryLedger& ledger = backend_.device->ledger();
+  check_allocated(plan_.uses, ledger.uses());
+  ledger.seal();
+  log_memory(id);
+  ready_ =
+      make_ready({.engine = id,
+                  .dtype = dtype_,
+                  .device = backend_.device->name(),
+                  .model_fingerprint = model_fingerprint(config, dtype_),
+                  .vocab_size = model_->vocab_size(),
+                  .startup_seconds = std::chrono::duration<double>(Clock::now() - start).count()},
+                 plan_, ledger.uses());
+  if (pooler_ == nullptr) return;
+  ready_.pooling = {.task = served.pooling.task,
+                    .size = pooler_->size(),
+                    .use_activation = served.pooling.use_activation,
+                    .is_matryoshka = served.pooling.is_matryoshka,
+                    .dimensions = served.pooling.matryoshka_dimensions};
+}
+
+EngineCore::~EngineCore() = default;
+
+void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
+  // What a draft knows of a hit's last token may come from another next token. Where only the pace
+  // counts, a block computed again would cost more than that.
+  const bool drops_last = draft_ != nullptr && config.deterministic;
+  KvCacheConfig cache = kv_cache_config(plan_.model->kv, config.scheduler.max_num_batched_tokens,
+                                        config.cache.enable_prefix_caching && !plan_.layers.empty(),
+                                        drops_last);
+  cache.events = !config.kv_events.endpoint.empty();
+  cache.event_seed = config.kv_events.hash_seed;
+  if (cache.events)
+    events_ = std::make_unique<KvEventPublisher>(
+        config.kv_events, KvEventFormat{.groups = event_groups(plan_.model->kv),
+                                        .data_parallel_rank = static_cast<int>(id.value),
+                                        .int_hashes = config.kv_events.int_hashes});
+  kv_ = std::make_unique<KvCacheManager>(cache);
+}
+
+// One engine's keys and values are of use to another where fingerprints and layers agree.
+void EngineCore::make_transfer(const EngineConfig& config, EngineId id,
+                               std::vector<LayerCache> layers, std::function<void()> wake) {
+  if (config.kv_transfer.role == KvRole::none) return;
+  TransferSetup setup;
+  setup.config = config.kv_transfer;
+  setup.engine = id;
+  setup.geometry.model_fingerprint = model_fingerprint(config, dtype_);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const LayerKvSpec spec{.layer = plan_.layers[i].layer, .spec = layers[i].spec};
+    setup.geometry.layers.push_back(layer_geometry(spec, layers[i].block_size));
+  }
+  setup.layers = std::move(layers);
+  setup.buffers =
+      transfer_buffers(config, plan_.layers, plan_.model->kv.max_model_len, *backend_.device);
+  setup.wake = std::move(wake);
+  transfer_ = std::make_unique<TransferConnector>(*backend_.device, std::move(setup));
+}
+
+void EngineCore::make_runtime(const EngineConfig& config, EngineId id,
+                              const PoolingConfig& pooling, std::function<void()> wake) {
+  const KvPlan& kv = plan_.model->kv;
+  memory_ = std::make_unique<KvMemory>(*backend_.device, kv);
+  const std::vector<LayerCache> layers = memory_->layers(plan_.layers);
+  const auto num_own = layers.size() - static_cast<std::size_t>(plan_.num_draft_layers);
+  model_->bind_cache(std::span(layers).first(num_own));
+  if (draft_ != nullptr) draft_->bind_cache(std::span(layers).subspan(num_own));
+  const CaptureSizes& graphs = plan_.graphs;
+  if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
+  if (!graphs.sizes.empty())
+    log::info("engine.graphs", {{"count", graphs.sizes.size()}, {"largest", graphs.sizes.back()}});
+  runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, kv,
+                                          runner_options(config, kv, graphs, pooling),
+                                          draft_.get());
+  make_transfer(config, id, layers, std::move(wake));
+  SchedulerOptions options =
+      scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));
+  // Arrivals between two steps wait too, however much room there is to run. 0 is no limit there.
+  options.max_waiting_requests += options.max_num_seqs;
+  options.pooling = pooling.pools();
+  if (draft_ != nullptr)
+    options.num_lookahead_tokens = config.speculative.num_speculative_tokens;
+  options.recompute_failed_loads =
+      config.kv_transfer.load_failure_policy != KvLoadFailurePolicy::fail;
+  if (backend_.device->is_host_memory() || drafting_.is_on()) {
+    // The host computes: there is nothing to plan beside. Or drafts follow what the step drew.
+    options.async = false;
+    options.pipeline_depth = 1;
+  }
+  scheduler_ = std::make_unique<Scheduler>(options, *kv_, transfer_.get());
+}
+
+void EngineCore::log_memory(EngineId id) const {
+  const MemoryUses& uses = backend_.device->ledger().uses();
+  const auto bytes = [&](MemoryPurpose purpose) { return uses[purpose].device; };
+  log::info("engine.memory", {{"engine", id.value},
+                              {"device", plan_.device_bytes},
+                              {"allowed", plan_.allowed_bytes},
+                              {"allocated", uses.total().device},
+                              {"pinned", uses.total().pinned},
+                              {"mapped_weights", plan_.mapped_bytes},
+                              {"weights", bytes(MemoryPurpose::weights)},
+                              {"kv_cache", bytes(MemoryPurpose::kv_cache)},
+                              {"activations", bytes(MemoryPurpose::activations)},
+                              {"logits", bytes(MemoryPurpose::logits)},
+                              {"block_tables", bytes(MemoryPurpose::block_tables)},
+                              {"step_inputs", bytes(MemoryPurpose::step_inputs)},
+                              {"sampling", bytes(MemoryPurpose::sampling)},
+                              {"kernels", bytes(MemoryPurpose::kernels)},
+                              {"kv_transfer", bytes(MemoryPurpose::kv_transfer)},
+                              {"graphs", bytes(MemoryPurpose::graphs)}});
+}
+
+}  // namespace quire

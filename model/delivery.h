@@ -1,0 +1,89 @@
+#pragma once
+// A published tensor on its way into a device tensor: what arrives of it, and its numbers in another
+// order and another type.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include "backend/dtype.h"
+#include "model/loader_threads.h"
+#include "model/weights.h"
+
+namespace quire {
+
+std::int64_t product(const Shape& shape);
+
+// Rows and columns of each of the source's matrices.
+struct Matrix {
+  std::int64_t rows, cols;
+};
+
+Matrix matrix_of(const Source& source);
+
+// Elements that arrive.
+std::int64_t delivered(const Source& source);
+
+// A config.json can ask for tensors that cannot be: throws Failure.
+void check_extents(const Source& source);
+
+// Larger values than float16 has became infinite on the way to it: throws Failure. `out` [delivered].
+void refuse_infinities(const Source& source, const std::byte* out);
+
+inline bool as_published(const Source& source) { return !source.transposed && source.pick.empty(); }
+
+inline bool is_float(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
+
+template <class To, class From>
+To convert(From value) {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else {
+    return static_cast<To>(static_cast<float>(value));
+  }
+}
+
+template <class To, class From>
+void convert_row(To* out, const From* in, std::int64_t n) {
+  if constexpr (std::is_same_v<To, From>) {
+    std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(To));
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = convert<To>(in[i]);
+  }
+}
+
+// `in` is all of the source, `out` what arrives of it.
+template <class To, class From>
+void deliver(const Source& source, To* out, const From* in) {
+  constexpr std::int64_t kElementsOfAPiece = 1 << 18;  // worth a thread
+  const auto [rows, cols] = matrix_of(source);
+  if (as_published(source)) {
+    const std::int64_t all = source.batch * rows * cols;
+    return for_rows_in_parallel(all, kElementsOfAPiece, [&](std::int64_t begin, std::int64_t end) {
+      convert_row(out + begin, in + begin, end - begin);
+    });
+  }
+  std::vector<std::int64_t> pick = source.pick;
+  if (pick.empty()) {
+    pick.resize(static_cast<std::size_t>(source.transposed ? cols : rows));
+    std::iota(pick.begin(), pick.end(), 0);
+  }
+  const std::int64_t depth = source.depth > 0 ? source.depth : rows;
+  for (std::int64_t b = 0; b < source.batch; ++b, in += rows * cols) {
+    for (const std::int64_t at : pick) {
+      if (source.transposed) {
+        for (std::int64_t r = 0; r < depth; ++r) *out++ = convert<To>(in[r * cols + at]);
+      } else {
+        convert_row(out, in + at * cols, cols);
+        out += cols;
+      }
+    }
+  }
+}
+
+}  // namespace quire
