@@ -9,6 +9,7 @@
 #include "app/bench_main.h"
 #include "app/chat_main.h"
 #include "app/check_main.h"
+#include "app/doctor_main.h"
 #include "app/engine_main.h"
 #include "app/grammar_main.h"
 #include "app/parse_main.h"
@@ -44,6 +45,8 @@ constexpr std::array kSubcommands = {
                quire::proxy_main},
     Subcommand{"plan", "what would be allocated, from config.json and headers alone",
                quire::plan_main},
+    Subcommand{"doctor", "what this machine has, what stands in the way, what would run how fast",
+               quire::doctor_main},
     Subcommand{"pull", "fetch a model from the Hugging Face Hub", quire::pull_main},
     Subcommand{"models", "the models that were fetched", quire::models_main},
     Subcommand{"check", "compare with a recorded reference through the engine", quire::check_main},

@@ -20,6 +20,7 @@
 #include "app/exit_codes.h"
 #include "app/failure_text.h"
 #include "app/model_text.h"
+#include "app/open_files.h"
 #include "app/serve_flags.h"
 #include "base/log.h"
 #include "base/lost_files.h"
@@ -79,6 +80,19 @@ void print_welcome(const std::string& address, const ServeFlags& flags, PoolingT
                  .c_str(),
              stdout);
   std::fflush(stdout);
+}
+
+// Connections that cannot be accepted would end up as errors; fewer are better.
+Result<void> fit_open_files(ServerConfig& server) {
+  const std::size_t wanted = server.limits.max_connections;
+  const std::int64_t files = raise_open_files();
+  if (auto fits = fit_connections(server.limits, files); fits.has_error()) return fits;
+  if (server.limits.max_connections < wanted) {
+    log::warn("server.fewer_connections",
+              {{"max_connections", server.limits.max_connections},
+               {"because", fmt::format("{} files may be open (ulimit -Hn, LimitNOFILE=)", files)}});
+  }
+  return {};
 }
 
 void warn_if_open(const ServerConfig& server) {
@@ -209,9 +223,13 @@ int serve_main(int argc, const char* const* argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader of logs or of stdout that leaves is no reason to end
   end_on_lost_files(kExitModelLost);
   int exit_code = 0;
-  const auto flags = parse_serve_flags(argc, argv, exit_code);
+  auto flags = parse_serve_flags(argc, argv, exit_code);
   if (!flags) return exit_code;
   log::configure(flags->log.format, flags->log.level);
+  if (const auto fits = fit_open_files(flags->server); fits.has_error()) {
+    log::error("server.failed", {{"error", fits.error().detail}});
+    return 1;
+  }
   warn_if_open(flags->server);
   warn_if_plaintext(flags->link, flags->dialled, flags->listened);
   for (const std::string& flag : flags->without_effect) {

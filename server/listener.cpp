@@ -157,6 +157,7 @@ struct Listener::State {
   std::optional<Tcp::acceptor> tcp;
   std::optional<LocalSocketFile> local;
   TaskGroup sessions;
+  log::Limit complaints{1};  // a second
 };
 
 Listener::Listener(asio::any_io_executor pool, asio::any_io_executor strand,
@@ -190,7 +191,7 @@ awaitable<void> Listener::accept(AppState& app) {
     auto stream = co_await state_->accept_one(strand, error);
     if (error == asio::error::operation_aborted) break;
     if (error) {  // out of descriptors, or the client left before it was accepted
-      log::warn("http.accept_failed", {{"error", error.message()}});
+      if (state_->complaints.allows()) log::warn("http.accept_failed", {{"error", error.message()}});
       co_await sleep_for(kPauseWhenFull);
       continue;
     }

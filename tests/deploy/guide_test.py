@@ -17,7 +17,7 @@ QUIRE, QUIRE_LOAD = (os.path.abspath(path) for path in sys.argv[1:3])
 PAGES = sorted(pathlib.Path("docs/guide").glob("*.md"))
 OTHERS = {"--bundle", "--build", "--preset", "--target", "--unix-socket"}  # of scripts/setup, cmake and curl
 LLAMA = {"--grammar", "--json-schema"}
-PROGRAMS = [[QUIRE, command] for command in ("serve", "engine", "chat", "plan", "pull", "bench")] + [[QUIRE_LOAD]]
+PROGRAMS = [[QUIRE, command] for command in ("serve", "engine", "chat", "plan", "pull", "bench", "doctor")] + [[QUIRE_LOAD]]
 
 
 def check(what, holds, seen=""):
