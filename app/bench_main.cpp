@@ -12,6 +12,8 @@
 #include "app/bench_peer.h"
 #include "app/bench_report.h"
 #include "app/engine_flags.h"
+#include "app/failure_text.h"
+#include "app/forgiving_args.h"
 
 namespace quire {
 namespace {
@@ -164,7 +166,7 @@ int bench_main(int argc, const char* const* argv) {
   BenchFlags flags;
   add_flags(app, flags);
   try {
-    app.parse(argc, argv);
+    parse_forgivingly(app, argc, argv);
     write(run(flags), flags.json);
     return 0;
   } catch (const CLI::Success& asked_for_help) {
@@ -172,7 +174,7 @@ int bench_main(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& wrong) {
     app.exit(wrong);
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "quire bench: {}\n", failure.what());
+    fmt::print(stderr, "quire bench: {}\n", failure_text(failure));
   }
   return 2;
 }

@@ -10,6 +10,7 @@
 #include "app/check_run.h"
 #include "app/draft_check.h"
 #include "app/engine_flags.h"
+#include "app/failure_text.h"
 #include "app/forgiving_args.h"
 #include "engine/config.h"
 
@@ -205,7 +206,7 @@ int check_main(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& wrong) {
     app.exit(wrong);
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "quire check: {}\n", failure.what());
+    fmt::print(stderr, "quire check: {}\n", failure_text(failure));
   }
   return 2;
 }

@@ -17,6 +17,7 @@
 #include "app/engine_link_flags.h"
 #include "app/exit_codes.h"
 #include "app/failure_text.h"
+#include "app/flag_names.h"
 #include "app/forgiving_args.h"
 #include "app/log_flags.h"
 #include "app/model_path.h"
@@ -52,7 +53,7 @@ void complete(EngineMainFlags& flags) {
   try {
     flags.engine.model.path = model_at(flags.engine.model.path);
   } catch (const Failure& failure) {
-    throw CLI::ValidationError("MODEL", failure.what());
+    throw CLI::ValidationError("MODEL", failure_text(failure));
   }
   if (flags.listen_text.empty() && flags.connect_texts.empty())
     throw CLI::RequiredError("--listen or --connect");
@@ -64,11 +65,12 @@ void complete(EngineMainFlags& flags) {
   for (const std::string& text : flags.connect_texts)
     flags.socket.dial.push_back(parse_address("--connect", text));
   auto link = engine_link(flags.link_flags, flags.socket.dial, listened);
-  if (!link) throw CLI::ValidationError(link.error().field, link.error().detail);
+  if (!link)
+    throw CLI::ValidationError(with_flags(link.error().field), with_flags(link.error().detail));
   flags.socket.socket = std::move(*link);
   flags.socket.rank = flags.rank;
   const auto choice = choose_device(flags.engine.device);
-  if (choice.has_error()) throw CLI::ValidationError(choice.error().detail);
+  if (choice.has_error()) throw CLI::ValidationError(with_flags(choice.error().detail));
   flags.engine.device = choice->kind;
 }
 
@@ -211,7 +213,7 @@ int engine_main(int argc, const char* const* argv) {
   const auto flags = parse(argc, argv, exit_code);
   if (!flags) return exit_code;
   end_on_lost_files(kExitModelLost);
-  log::configure(flags->log.format, flags->log.level);
+  log::configure(flags->log.format, flags->log.level, with_flags);
   std::vector<SocketAddress> listened;
   if (flags->socket.listen) listened.push_back(*flags->socket.listen);
   warn_if_plaintext(flags->socket.socket, flags->socket.dial, listened);

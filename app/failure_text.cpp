@@ -1,5 +1,7 @@
 #include "app/failure_text.h"
 
+#include "app/flag_names.h"
+
 #include <new>
 #include <system_error>
 
@@ -13,7 +15,7 @@ std::string failure_text(const std::exception& failure) {
   if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again)
     return std::string("the system gives no more threads, or no memory for their stacks; see ") +
            kLimits;
-  return failure.what();
+  return with_flags(failure.what());
 }
 
 }  // namespace quire

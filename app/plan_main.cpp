@@ -5,6 +5,7 @@
 
 #include "app/backends.h"
 #include "app/engine_flags.h"
+#include "app/failure_text.h"
 #include "app/forgiving_args.h"
 #include "app/model_path.h"
 #include "app/pull_main.h"
@@ -107,7 +108,7 @@ int plan_main(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& wrong) {
     app.exit(wrong);
   } catch (const std::exception& failure) {
-    std::cerr << "quire plan: " << failure.what() << "\n";
+    std::cerr << "quire plan: " << failure_text(failure) << "\n";
   }
   return 2;
 }

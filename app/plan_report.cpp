@@ -4,6 +4,7 @@
 
 #include <boost/json.hpp>
 
+#include "app/flag_names.h"
 #include "engine/size_text.h"
 
 namespace quire {
@@ -130,7 +131,7 @@ std::string text_without_cache(const PlanReport& report, const ModelPlan& model)
   text += line("longest", fmt::format("{} tokens (max_model_len), in one step",
                                       count(model.kv.max_model_len)));
   text += line("refused", text_of_limits(report, model.kv));
-  for (const std::string& note : model.notes) text += line("note", note);
+  for (const std::string& note : model.notes) text += line("note", with_flags(note));
   return text;
 }
 
@@ -157,7 +158,7 @@ std::string text_of_plan(const PlanReport& report, const ModelPlan& model) {
                                   count(plan.max_model_len), count(plan.largest_request_tokens)));
   text += text_of_states(model);
   text += line("refused", text_of_limits(report, plan));
-  for (const std::string& note : model.notes) text += line("note", note);
+  for (const std::string& note : model.notes) text += line("note", with_flags(note));
   return text;
 }
 
@@ -188,7 +189,7 @@ json::object json_of_plan(const ModelPlan& model) {
   const KvPlan& plan = model.kv;
   const WorkerKvPlan& worker = plan.workers.front();
   json::array notes;
-  for (const std::string& note : model.notes) notes.emplace_back(note);
+  for (const std::string& note : model.notes) notes.emplace_back(with_flags(note));
   return {{"num_gpu_blocks", plan.num_blocks},
           {"block_size", plan.block_size},
           {"scheduler_block_size", plan.scheduler_block_size},
@@ -242,7 +243,7 @@ std::int64_t bytes_per_token(const KvPlan& plan) {
 
 std::string plan_text(const PlanReport& report) {
   const EnginePlan& plan = report.plan;
-  if (report.architecture.empty()) return line("refused", plan.model.error().detail);
+  if (report.architecture.empty()) return line("refused", with_flags(plan.model.error().detail));
   std::string text =
       line("model", fmt::format("{} ({}, {}{}{})", report.model, report.architecture, report.dtype,
                                 report.quantization.empty() ? "" : ", ", report.quantization));
@@ -256,7 +257,7 @@ std::string plan_text(const PlanReport& report) {
   text += line("device",
                fmt::format("{}, {}{}{}", report.device, bytes_text(plan.device_bytes), which, why));
   // What cannot be is said before what it would take.
-  if (plan.model.has_error()) text += line("refused", plan.model.error().detail);
+  if (plan.model.has_error()) text += line("refused", with_flags(plan.model.error().detail));
   if (report.cpu_threads > 0)
     text += line("threads", fmt::format("{}{}", report.cpu_threads, engines > 1 ? " each" : ""));
   text += text_of_memory(plan, is_cpu ? engines : 1);
@@ -287,7 +288,8 @@ std::string plan_json(const PlanReport& report) {
                          {"type", name_of(report.pooling.type)},
                          {"use_activation", report.pooling.use_activation}};
   if (plan.model.has_error())
-    object["error"] = {{"code", plan.model.error().field}, {"detail", plan.model.error().detail}};
+    object["error"] = {{"code", with_flags(plan.model.error().field)},
+                       {"detail", with_flags(plan.model.error().detail)}};
   else
     object["plan"] = json_of_plan(*plan.model);
   return json::serialize(object) + "\n";

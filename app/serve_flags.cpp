@@ -12,6 +12,7 @@
 #include "app/config_text.h"
 #include "app/engine_flags.h"
 #include "app/exit_codes.h"
+#include "app/flag_names.h"
 #include "app/forgiving_args.h"
 #include "app/model_path.h"
 #include "app/pull_main.h"
@@ -280,7 +281,8 @@ void complete_link(ServeFlags& flags) {
         "--engine-secret-file",
         "and --engine-ssl-* have no effect without --engine or --engine-listen");
   auto link = engine_link(given, flags.dialled, flags.listened);
-  if (!link) throw CLI::ValidationError(link.error().field, link.error().detail);
+  if (!link)
+    throw CLI::ValidationError(with_flags(link.error().field), with_flags(link.error().detail));
   flags.link = std::move(*link);
   flags.link.silence = flags.engine_timeout;
 }
@@ -299,7 +301,7 @@ void complete(ServeFlags& flags) {
         "must not be below --max-body-bytes, " + std::to_string(limits.body_bytes));
   }
   if (const auto valid = validate(flags.server.cors); valid.has_error()) {
-    throw CLI::ValidationError(valid.error().detail);
+    throw CLI::ValidationError(with_flags(valid.error().detail));
   }
   for (const auto* keys : {&flags.server.api_keys, &flags.server.metrics_api_keys,
                            &flags.server.admin_api_keys}) {
@@ -313,8 +315,9 @@ void complete(ServeFlags& flags) {
     flags.why_not_cuda = choice->why_not_cuda;
   }
   if (const auto valid = validate(flags.engine); valid.has_error()) {
-    throw CLI::ValidationError(valid.error().detail);
+    throw CLI::ValidationError(with_flags(valid.error().detail));
   }
+  flags.server.spelling = with_flags;
   flags.server.model_root = flags.engine.model.path;
   if (flags.server.served_model_names.empty()) {
     const auto path = std::filesystem::absolute(flags.engine.model.path).lexically_normal();

@@ -19,6 +19,7 @@
 #include "app/engine_processes.h"
 #include "app/exit_codes.h"
 #include "app/failure_text.h"
+#include "app/flag_names.h"
 #include "app/model_text.h"
 #include "app/open_files.h"
 #include "app/serve_flags.h"
@@ -225,7 +226,7 @@ int serve_main(int argc, const char* const* argv) {
   int exit_code = 0;
   auto flags = parse_serve_flags(argc, argv, exit_code);
   if (!flags) return exit_code;
-  log::configure(flags->log.format, flags->log.level);
+  log::configure(flags->log.format, flags->log.level, with_flags);
   if (const auto fits = fit_open_files(flags->server); fits.has_error()) {
     log::error("server.failed", {{"error", fits.error().detail}});
     return 1;

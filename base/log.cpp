@@ -22,6 +22,7 @@ constexpr std::chrono::milliseconds kLastWords{500};
 
 std::atomic<Format> format_in_use{Format::text};
 std::atomic<Level> lowest_in_use{Level::info};
+std::atomic<Spelling> spelling_in_use{nullptr};
 
 void append_quoted(std::string& out, std::string_view text) {
   out += '"';
@@ -59,9 +60,14 @@ bool is_plain_word(std::string_view text) {
                      [](unsigned char c) { return c > 0x20 && c != 0x7f; });
 }
 
+bool is_sentence(std::string_view key) {
+  return key == "because" || key == "error" || key == "note";
+}
+
 struct AppendValue {
   std::string& out;
   Format format;
+  Spelling spelling = nullptr;
   void operator()(bool v) const { out += v ? "true" : "false"; }
   void operator()(std::int64_t v) const { fmt::format_to(std::back_inserter(out), "{}", v); }
   void operator()(std::uint64_t v) const { fmt::format_to(std::back_inserter(out), "{}", v); }
@@ -72,7 +78,9 @@ struct AppendValue {
       out += "null";
     }
   }
-  void operator()(std::string_view v) const {
+  void operator()(std::string_view text) const {
+    const std::string spelled = spelling ? spelling(std::string(text)) : std::string();
+    const std::string_view v = spelling ? spelled : text;
     if (format == Format::text && is_plain_word(v)) {
       out += v;
     } else {
@@ -121,13 +129,15 @@ std::string format_line(Format format, std::string_view time, Level level, std::
       line += field.key;
       line += '=';
     }
-    std::visit(AppendValue{line, format}, field.value);
+    const Spelling spelling = is_sentence(field.key) ? spelling_in_use.load() : nullptr;
+    std::visit(AppendValue{line, format, spelling}, field.value);
   }
   if (json) line += '}';
   return line;
 }
 
-void configure(Format format, Level lowest) {
+void configure(Format format, Level lowest, Spelling spelling) {
+  spelling_in_use = spelling;
   format_in_use = format;
   lowest_in_use = lowest;
 }

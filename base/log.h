@@ -12,6 +12,8 @@
 #include <string_view>
 #include <variant>
 
+#include "base/spelling.h"
+
 namespace quire::log {
 
 enum class Level { debug, info, warn, error };
@@ -31,7 +33,8 @@ struct Field {
 };
 using Fields = std::initializer_list<Field>;
 
-void configure(Format format, Level lowest);
+// The spelling is for sentences: fields called because, error and note.
+void configure(Format format, Level lowest, Spelling spelling = nullptr);
 std::optional<Level> parse_level(std::string_view name);
 std::optional<Format> parse_format(std::string_view name);
 bool enabled(Level level);

@@ -7,48 +7,51 @@ namespace {
 
 constexpr int kMostEngines = 64;
 
-Error refuse(std::string flag, std::string why) {
-  return {ErrorCode::invalid_argument, flag + " " + why, flag};
+Error refuse(std::string field, std::string why) {
+  return {ErrorCode::invalid_argument, field + " " + why, field};
 }
 
-Error without_effect(std::string flag, std::string_view because) {
-  return refuse(std::move(flag), fmt::format("has no effect {}; remove it", because));
+Error without_effect(std::string field, std::string_view because) {
+  return refuse(std::move(field), fmt::format("has no effect {}; remove it", because));
 }
 
-Result<void> at_least(const char* flag, std::int64_t value, std::int64_t least) {
+Result<void> at_least(const char* field, std::int64_t value, std::int64_t least) {
   if (value >= least) return {};
-  return refuse(flag, fmt::format("must be at least {}, not {}", least, value));
+  return refuse(field, fmt::format("must be at least {}, not {}", least, value));
 }
 
 Result<void> check_cache(const CacheConfig& cache) {
-  if (cache.block_size < 0) return refuse("--block-size", "must be positive");
+  if (cache.block_size < 0) return refuse("CacheConfig::block_size", "must be positive");
   if (const auto blocks = cache.num_gpu_blocks_override; blocks && *blocks < 2)
-    return refuse("--num-gpu-blocks-override",
+    return refuse("CacheConfig::num_gpu_blocks_override",
                   fmt::format("must be at least 2 (block 0 holds no tokens), not {}", *blocks));
   if (cache.kv_cache_memory_bytes < 0)
-    return refuse("--kv-cache-memory-bytes", "must not be negative");
+    return refuse("CacheConfig::kv_cache_memory_bytes", "must not be negative");
   if (const auto share = cache.gpu_memory_utilization; share && !(*share > 0 && *share <= 1))
-    return refuse("--gpu-memory-utilization",
+    return refuse("CacheConfig::gpu_memory_utilization",
                   fmt::format("must be above 0 and at most 1, not {}", *share));
   if (cache.gpu_memory_utilization && cache.kv_cache_memory_bytes > 0)
-    return without_effect("--gpu-memory-utilization", "beside --kv-cache-memory-bytes");
+    return without_effect("CacheConfig::gpu_memory_utilization",
+                          "beside CacheConfig::kv_cache_memory_bytes");
   if (const auto size = cache.mamba_block_size; size && *size < 1)
-    return refuse("--mamba-block-size", fmt::format("must be at least 1, not {}", *size));
+    return refuse("CacheConfig::mamba_block_size",
+                  fmt::format("must be at least 1, not {}", *size));
   return {};
 }
 
 Result<void> check_prefix_cache(const EngineConfig& config) {
   const CacheConfig& cache = config.cache;
   if (cache.prefix_hash != PrefixHash::keyed && config.kv_events.endpoint.empty())
-    return without_effect("--prefix-caching-hash-algo",
-                          "without --kv-events-endpoint: no hash leaves the process");
+    return without_effect("CacheConfig::prefix_hash",
+                          "without KvEventsConfig::endpoint: no hash leaves the process");
   if (cache.enable_prefix_caching) return {};
-  const std::string_view because = "with --no-enable-prefix-caching";
-  if (cache.mamba_block_size) return without_effect("--mamba-block-size", because);
+  const std::string_view because = "with CacheConfig::enable_prefix_caching=false";
+  if (cache.mamba_block_size) return without_effect("CacheConfig::mamba_block_size", because);
   if (cache.mamba_cache_mode.value_or(StateCacheMode::none) != StateCacheMode::none)
-    return without_effect("--mamba-cache-mode", because);
-  if (cache.hash_block_size) return without_effect("--hash-block-size", because);
-  if (!config.kv_events.endpoint.empty()) return without_effect("--kv-events-endpoint", because);
+    return without_effect("CacheConfig::mamba_cache_mode", because);
+  if (cache.hash_block_size) return without_effect("CacheConfig::hash_block_size", because);
+  if (!config.kv_events.endpoint.empty())
+    return without_effect("KvEventsConfig::endpoint", because);
   return {};
 }
 
@@ -59,58 +62,64 @@ Result<void> check_speculative(const EngineConfig& config) {
   const int count = speculative.num_speculative_tokens;
   if (count < 1 || count > kMostDrafts)
     return refuse(
-        "--speculative-config",
+        "EngineConfig::speculative",
         fmt::format("asks for num_speculative_tokens {}; from 1 to {} work", count, kMostDrafts));
   const bool is_beside = speculative.uses_draft_model() && speculative.method != DraftMethod::mtp;
   if (is_beside && speculative.model.empty())
-    return refuse("--speculative-config",
+    return refuse("EngineConfig::speculative",
                   "names no model: the folder of the draft model is missing");
   if (!is_beside && !speculative.model.empty())
     return refuse(
-        "--speculative-config",
+        "EngineConfig::speculative",
         fmt::format("has no use for a model with this method, which is {}; remove it",
                     speculative.method == DraftMethod::mtp ? "a module of the checkpoint itself"
                                                            : "prompt lookup"));
   if (speculative.method == DraftMethod::ngram &&
       (speculative.prompt_lookup_min < 1 ||
        speculative.prompt_lookup_max < speculative.prompt_lookup_min))
-    return refuse("--speculative-config",
+    return refuse("EngineConfig::speculative",
                   fmt::format("looks up {} to {} tokens; prompt_lookup_min must be at least 1 and "
                               "at most prompt_lookup_max",
                               speculative.prompt_lookup_min, speculative.prompt_lookup_max));
   if (count >= config.scheduler.max_num_batched_tokens)
-    return refuse("--speculative-config",
+    return refuse("EngineConfig::speculative",
                   fmt::format("asks for num_speculative_tokens {}; a step has room for {} beside "
-                              "the token they follow (--max-num-batched-tokens)",
+                              "the token they follow (SchedulerConfig::max_num_batched_tokens)",
                               count, config.scheduler.max_num_batched_tokens - 1));
   if (speculative.uses_draft_model() && config.device == DeviceKind::cuda)
-    return refuse("--speculative-config",
-                  "asks for a draft model, which runs with --device cpu only; use method ngram");
+    return refuse(
+        "EngineConfig::speculative",
+        "asks for a draft model, which runs with EngineConfig::device cpu only; use method ngram");
   return {};
 }
 
 Result<void> check_scheduler(const SchedulerConfig& scheduler, DeviceKind device) {
   for (const auto& checked :
-       {at_least("--max-num-seqs", scheduler.max_num_seqs, 1),
-        at_least("--max-num-batched-tokens", scheduler.max_num_batched_tokens, 1),
-        at_least("--long-prefill-token-threshold", scheduler.long_prefill_token_threshold, 0),
-        at_least("--max-num-queued-reqs", scheduler.max_num_queued_reqs, 0),
-        at_least("--max-num-queued-tokens", scheduler.max_num_queued_tokens, 0)})
+       {at_least("SchedulerConfig::max_num_seqs", scheduler.max_num_seqs, 1),
+        at_least("SchedulerConfig::max_num_batched_tokens", scheduler.max_num_batched_tokens, 1),
+        at_least("SchedulerConfig::long_prefill_token_threshold",
+                 scheduler.long_prefill_token_threshold, 0),
+        at_least("SchedulerConfig::max_num_queued_reqs", scheduler.max_num_queued_reqs, 0),
+        at_least("SchedulerConfig::max_num_queued_tokens", scheduler.max_num_queued_tokens, 0)})
     if (checked.has_error()) return checked;
   if (scheduler.max_num_batched_tokens < scheduler.max_num_seqs)
-    return refuse("--max-num-batched-tokens",
-                  fmt::format("must be at least --max-num-seqs ({}), not {}: each running request "
-                              "takes a token of the step",
-                              scheduler.max_num_seqs, scheduler.max_num_batched_tokens));
+    return refuse(
+        "SchedulerConfig::max_num_batched_tokens",
+        fmt::format(
+            "must be at least SchedulerConfig::max_num_seqs ({}), not {}: each running request "
+            "takes a token of the step",
+            scheduler.max_num_seqs, scheduler.max_num_batched_tokens));
   if (scheduler.async_scheduling && device == DeviceKind::cpu)
-    return without_effect(
-        *scheduler.async_scheduling ? "--async-scheduling" : "--no-async-scheduling",
-        "on a CPU, which computes where the next step would be planned");
+    return without_effect(*scheduler.async_scheduling ? "SchedulerConfig::async_scheduling"
+                                                      : "SchedulerConfig::async_scheduling=false",
+                          "on a CPU, which computes where the next step would be planned");
   const int threshold = scheduler.long_prefill_token_threshold;
   if (threshold > 0 && !scheduler.enable_chunked_prefill)
-    return without_effect("--long-prefill-token-threshold", "with --no-enable-chunked-prefill");
+    return without_effect("SchedulerConfig::long_prefill_token_threshold",
+                          "with SchedulerConfig::enable_chunked_prefill=false");
   if (threshold > scheduler.max_num_batched_tokens)
-    return without_effect("--long-prefill-token-threshold", "above --max-num-batched-tokens");
+    return without_effect("SchedulerConfig::long_prefill_token_threshold",
+                          "above SchedulerConfig::max_num_batched_tokens");
   return {};
 }
 
@@ -119,51 +128,57 @@ Result<void> check_graphs(const EngineConfig& config) {
   const bool has_sizes = !graphs.capture_sizes.empty();
   if (config.device == DeviceKind::cpu) {
     const std::string_view because = "on a CPU, which has no graphs";
-    if (graphs.enforce_eager) return without_effect("--enforce-eager", because);
-    if (has_sizes) return without_effect("--cudagraph-capture-sizes", because);
+    if (graphs.enforce_eager) return without_effect("GraphConfig::enforce_eager", because);
+    if (has_sizes) return without_effect("GraphConfig::capture_sizes", because);
   }
   if (graphs.enforce_eager && has_sizes)
-    return without_effect("--cudagraph-capture-sizes", "with --enforce-eager");
+    return without_effect("GraphConfig::capture_sizes", "with GraphConfig::enforce_eager");
   for (const int size : graphs.capture_sizes)
     if (size < 1 || size > config.scheduler.max_num_seqs)
-      return refuse("--cudagraph-capture-sizes",
-                    fmt::format("must be from 1 to --max-num-seqs ({}), not {}",
+      return refuse("GraphConfig::capture_sizes",
+                    fmt::format("must be from 1 to SchedulerConfig::max_num_seqs ({}), not {}",
                                 config.scheduler.max_num_seqs, size));
   return {};
 }
 
 Result<void> check_events(const KvEventsConfig& events) {
   const bool off = events.endpoint.empty();
-  const std::string_view because = "without --kv-events-endpoint";
+  const std::string_view because = "without KvEventsConfig::endpoint";
   if (off && !events.replay_endpoint.empty())
-    return without_effect("--kv-events-replay-endpoint", because);
-  if (off && !events.topic.empty()) return without_effect("--kv-events-topic", because);
-  if (off && events.hash_seed) return without_effect("--kv-events-hash-seed", because);
-  if (off && !events.int_hashes) return without_effect("--kv-events-byte-hashes", because);
-  if (off && events.high_water_mark) return without_effect("--kv-events-hwm", because);
+    return without_effect("KvEventsConfig::replay_endpoint", because);
+  if (off && !events.topic.empty()) return without_effect("KvEventsConfig::topic", because);
+  if (off && events.hash_seed) return without_effect("KvEventsConfig::hash_seed", because);
+  if (off && !events.int_hashes) return without_effect("KvEventsConfig::int_hashes=false", because);
+  if (off && events.high_water_mark)
+    return without_effect("KvEventsConfig::high_water_mark", because);
   if (events.replay_endpoint.empty() && events.buffer_steps)
-    return without_effect("--kv-events-buffer-steps", "without --kv-events-replay-endpoint");
-  if (const auto buffer = at_least("--kv-events-buffer-steps", events.buffer_steps.value_or(1), 1);
+    return without_effect("KvEventsConfig::buffer_steps",
+                          "without KvEventsConfig::replay_endpoint");
+  if (const auto buffer =
+          at_least("KvEventsConfig::buffer_steps", events.buffer_steps.value_or(1), 1);
       buffer.has_error())
     return buffer;
-  return at_least("--kv-events-hwm", events.high_water_mark.value_or(0), 0);
+  return at_least("KvEventsConfig::high_water_mark", events.high_water_mark.value_or(0), 0);
 }
 
 Result<void> check_transfer_sides(const KvTransferConfig& transfer) {
   if (transfer.prefills() && transfer.listen.empty())
-    return refuse("--kv-listen",
+    return refuse("KvTransferConfig::listen",
                   "is missing: where others fetch what this server prefills, such as "
                   "127.0.0.1:5600 or unix:/run/quire-kv.sock");
   if (!transfer.prefills() && !transfer.listen.empty())
-    return without_effect("--kv-listen", "without --kv-role prefill or both");
+    return without_effect("KvTransferConfig::listen",
+                          "without KvTransferConfig::role prefill or both");
   if (transfer.decodes() && transfer.peers.empty())
-    return refuse("--kv-peer",
+    return refuse("KvTransferConfig::peers",
                   "is missing: who this server may fetch from, such as 127.0.0.1:5600 or "
                   "unix:/run/quire-kv.sock");
   if (!transfer.decodes() && !transfer.peers.empty())
-    return without_effect("--kv-peer", "without --kv-role decode or both");
+    return without_effect("KvTransferConfig::peers",
+                          "without KvTransferConfig::role decode or both");
   if (!transfer.decodes() && transfer.load_failure_policy)
-    return without_effect("--kv-load-failure-policy", "without --kv-role decode or both");
+    return without_effect("KvTransferConfig::load_failure_policy",
+                          "without KvTransferConfig::role decode or both");
   return {};
 }
 
@@ -171,55 +186,61 @@ Result<void> check_transfer(const EngineConfig& config) {
   const KvTransferConfig& transfer = config.kv_transfer;
   if (auto sides = check_transfer_sides(transfer); sides.has_error()) return sides;
   if (transfer.role == KvRole::none) {
-    const std::string_view because = "without --kv-role";
-    if (transfer.plane) return without_effect("--kv-plane", because);
-    if (transfer.buffer_bytes != 0) return without_effect("--kv-transfer-buffer-bytes", because);
-    if (transfer.lease_seconds) return without_effect("--kv-lease-seconds", because);
+    const std::string_view because = "without KvTransferConfig::role";
+    if (transfer.plane) return without_effect("KvTransferConfig::plane", because);
+    if (transfer.buffer_bytes != 0)
+      return without_effect("KvTransferConfig::buffer_bytes", because);
+    if (transfer.lease_seconds) return without_effect("KvTransferConfig::lease_seconds", because);
     return {};
   }
   if (transfer.plane == KvPlane::nixl)
     return Error{ErrorCode::unsupported,
-                 "--kv-plane nixl is not built; local works between Quire servers", "--kv-plane"};
+                 "KvTransferConfig::plane nixl is not built; local works between Quire servers",
+                 "KvTransferConfig::plane"};
   if (config.device == DeviceKind::mock)
-    return without_effect("--kv-role", "with --device mock, which keeps no keys and values");
+    return without_effect("KvTransferConfig::role",
+                          "with EngineConfig::device mock, which keeps no keys and values");
   if (config.speculative.uses_draft_model())
-    return refuse("--speculative-config",
-                  "asks for a draft model, whose keys and values --kv-role does not hand over; use "
+    return refuse("EngineConfig::speculative",
+                  "asks for a draft model, whose keys and values KvTransferConfig::role does not "
+                  "hand over; use "
                   "method ngram or none");
   if (transfer.buffer_bytes < 0)
-    return refuse("--kv-transfer-buffer-bytes", "must not be negative");
-  return at_least("--kv-lease-seconds", transfer.lease_seconds.value_or(1), 1);
+    return refuse("KvTransferConfig::buffer_bytes", "must not be negative");
+  return at_least("KvTransferConfig::lease_seconds", transfer.lease_seconds.value_or(1), 1);
 }
 
 Result<void> check_threads(int threads) {
   constexpr int kMostThreads = 1024;
   if (threads > kMostThreads)
-    return refuse("--cpu-threads",
+    return refuse("EngineConfig::cpu_threads",
                   fmt::format("must be at most {}, not {}", kMostThreads, threads));
-  return at_least("--cpu-threads", threads, 0);
+  return at_least("EngineConfig::cpu_threads", threads, 0);
 }
 
 Result<void> check_parallel(const ParallelConfig& parallel) {
   if (parallel.tensor_parallel_size > 1)
-    return refuse("--tensor-parallel-size",
+    return refuse("ParallelConfig::tensor_parallel_size",
                   fmt::format("{} is not supported: a model runs whole on one device; use 1, or "
-                              "--data-parallel-size for several engines",
+                              "ParallelConfig::data_parallel_size for several engines",
                               parallel.tensor_parallel_size));
-  if (auto tensor = at_least("--tensor-parallel-size", parallel.tensor_parallel_size, 1);
+  if (auto tensor =
+          at_least("ParallelConfig::tensor_parallel_size", parallel.tensor_parallel_size, 1);
       tensor.has_error())
     return tensor;
   if (parallel.data_parallel_size > kMostEngines)
-    return refuse("--data-parallel-size", fmt::format("must be at most {}, not {}", kMostEngines,
-                                                      parallel.data_parallel_size));
-  return at_least("--data-parallel-size", parallel.data_parallel_size, 1);
+    return refuse(
+        "ParallelConfig::data_parallel_size",
+        fmt::format("must be at most {}, not {}", kMostEngines, parallel.data_parallel_size));
+  return at_least("ParallelConfig::data_parallel_size", parallel.data_parallel_size, 1);
 }
 
 }  // namespace
 
 Result<void> validate(const EngineConfig& config) {
-  if (config.model.path.empty()) return refuse("MODEL", "is missing");
+  if (config.model.path.empty()) return refuse("ModelOptions::path", "is missing");
   if (config.model.max_model_len < kAutoFit)
-    return refuse("--max-model-len", "must be positive, or -1 for what memory holds");
+    return refuse("ModelOptions::max_model_len", "must be positive, or -1 for what memory holds");
   for (const auto& checked :
        {check_parallel(config.parallel), check_threads(config.cpu_threads),
         check_cache(config.cache), check_prefix_cache(config),
@@ -227,9 +248,9 @@ Result<void> validate(const EngineConfig& config) {
         check_graphs(config), check_events(config.kv_events), check_transfer(config)})
     if (checked.has_error()) return checked;
   if (config.mock_step_us != 0 && config.device != DeviceKind::mock)
-    return without_effect("--mock-step-us", "without --device mock");
+    return without_effect("EngineConfig::mock_step_us", "without EngineConfig::device mock");
   if (config.device == DeviceKind::cuda && config.cpu_threads > 0)
-    return without_effect("--cpu-threads", "with --device cuda");
+    return without_effect("EngineConfig::cpu_threads", "with EngineConfig::device cuda");
   return {};
 }
 

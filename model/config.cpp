@@ -171,7 +171,7 @@ DType resolve_dtype(std::string_view flag, const ModelConfig& config) {
   throw Failure(
       Error{ErrorCode::invalid_argument,
             "dtype \"" + std::string(flag) + "\" is not one of auto, bfloat16, float16, float32",
-            "--dtype"});
+            "LoadOptions::dtype"});
 }
 
 }  // namespace quire

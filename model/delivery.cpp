@@ -48,10 +48,10 @@ void refuse_infinities(const Source& source, const std::byte* out) {
   }
   if (infinite > 0)
     throw Failure(Error{ErrorCode::unsupported,
-                        "--dtype float16: " + std::to_string(infinite) + " of the " +
+                        "LoadOptions::dtype float16: " + std::to_string(infinite) + " of the " +
                             std::to_string(n) + " values of tensor \"" + source.name +
                             "\" are beyond its largest, 65504; use bfloat16 or float32",
-                        "--dtype"});
+                        "LoadOptions::dtype"});
 }
 
 }  // namespace quire

@@ -88,9 +88,9 @@ std::unique_ptr<DraftModel> load_mtp(const DraftSource& source, Device& device,
            "several modules behind each other are not supported", ErrorCode::unsupported);
   if (options.load_format == LoadFormat::safetensors && !parts.weights->has(probe))
     throw Failure(Error{ErrorCode::invalid_argument,
-                        "--speculative-config: method mtp: " + source.directory.string() +
+                        "EngineConfig::speculative: method mtp: " + source.directory.string() +
                             " has no module: tensor \"" + probe + "\" is missing",
-                        "--speculative-config"});
+                        "EngineConfig::speculative"});
   return is_deepseek ? make_deepseek_mtp(std::move(parts)) : make_qwen3_next_mtp(std::move(parts));
 }
 

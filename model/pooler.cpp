@@ -19,7 +19,8 @@ constexpr std::size_t kMaxTokenizerBytes = 256u << 20;
 constexpr std::int64_t kMaxLabels = 1 << 16;
 
 [[noreturn]] void refuse(const fs::path& model_dir, const std::string& what) {
-  throw Failure(Error{ErrorCode::invalid_argument, model_dir.string() + ": " + what, "--convert"});
+  throw Failure(Error{ErrorCode::invalid_argument, model_dir.string() + ": " + what,
+                      "PoolingOptions::convert"});
 }
 
 // The first of the names that is published.
@@ -91,9 +92,10 @@ void Pooler::load_head(const ModelConfig& model, const fs::path& model_dir) {
   const auto* labels =
       find_any(files, {"classifier.out_proj.weight", "classifier.weight", "score.weight"});
   if (labels == nullptr)
-    refuse(model_dir, "the checkpoint has no classification head (score.weight, "
-                      "classifier.weight); where tokens are the classes, say which with "
-                      "--hf-overrides '{\"classifier_from_token\": [\"no\", \"yes\"]}'");
+    refuse(model_dir,
+           "the checkpoint has no classification head (score.weight, "
+           "classifier.weight); where tokens are the classes, say which with "
+           "PoolingOptions::classifier_tokens '{\"classifier_from_token\": [\"no\", \"yes\"]}'");
   labels_ = load(*labels, find_any(files, {"classifier.out_proj.bias", "classifier.bias",
                                            "score.bias"}));
   if (const auto* dense = find_any(files, {"classifier.dense.weight", "bert.pooler.dense.weight"}))

@@ -78,20 +78,22 @@ int read_max_tokens(const fs::path& model_dir) {
   return document.object().integer({"max_seq_length"}, {1, 1 << 28}).value_or(0);
 }
 
-[[noreturn]] void refuse_flag(const std::string& flag, const std::string& why) {
-  throw Failure(Error{ErrorCode::invalid_argument, flag + " " + why, flag});
+[[noreturn]] void refuse_field(const std::string& field, const std::string& why) {
+  throw Failure(Error{ErrorCode::invalid_argument, field + " " + why, field});
 }
 
 // It generates: what is said of vectors has no effect.
 void check_generating(const PoolingOptions& options, const ModelConfig& config, bool generates) {
   if (!generates) {
-    refuse_flag("--runner", "generate: " + config.architecture +
-                                " does not generate; leave it out, or use --runner pooling");
+    refuse_field("PoolingOptions::runner",
+                 "generate: " + config.architecture +
+                     " does not generate; leave it out, or use PoolingOptions::runner pooling");
   }
-  const std::string because = "has no effect: the model generates; add --runner pooling";
-  if (options.type || options.use_activation) refuse_flag("--pooler-config", because);
+  const std::string because =
+      "has no effect: the model generates; add PoolingOptions::runner pooling";
+  if (options.type || options.use_activation) refuse_field("PoolingOptions::type", because);
   if (options.is_matryoshka || !options.matryoshka_dimensions.empty())
-    refuse_flag("--hf-overrides", because);
+    refuse_field("PoolingOptions::is_matryoshka", because);
 }
 
 PoolingTask task_of(const PoolingOptions& options, const ModelConfig& config, PoolingTask published) {
@@ -102,8 +104,9 @@ PoolingTask task_of(const PoolingOptions& options, const ModelConfig& config, Po
       return PoolingTask::score;
     case ConvertKind::none:
       if (published != PoolingTask::none) return published;
-      refuse_flag("--convert", "none: " + config.architecture +
-                                   " is published to generate; use embed, classify or auto");
+      refuse_field("PoolingOptions::convert",
+                   "none: " + config.architecture +
+                       " is published to generate; use embed, classify or auto");
     case ConvertKind::automatic:
       break;
   }
@@ -122,7 +125,8 @@ PoolingConfig find_pooling(const fs::path& model_dir, const ModelConfig& config,
                      options.convert == ConvertKind::classify || !options.classifier_tokens.empty();
   const bool found = published != PoolingTask::none || modules.type.has_value();
   if (options.runner == RunnerKind::generate && asked)
-    refuse_flag("--runner", "generate and --convert contradict each other: remove one");
+    refuse_field("PoolingOptions::runner",
+                 "generate and PoolingOptions::convert contradict each other: remove one");
   if (options.runner == RunnerKind::generate ||
       (options.runner == RunnerKind::automatic && !asked && !found)) {
     check_generating(options, config, published == PoolingTask::none);

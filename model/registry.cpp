@@ -15,16 +15,17 @@ int bits_of(const std::string& wanted) { return wanted == "int8" ? 8 : wanted ==
 void check_rounding(const ModelConfig& config, const Device& device, const LoadOptions& options) {
   const auto refuse = [&](const std::string& reason) {
     throw Failure(Error{ErrorCode::unsupported,
-                        "--quantization " + options.quantization + ": " + reason,
-                        "--quantization"});
+                        "LoadOptions::quantization " + options.quantization + ": " + reason,
+                        "LoadOptions::quantization"});
   };
   if (!config.quant.method.empty() && config.quant.method != "gguf") {
     refuse(config.file.string() + " is \"" + config.quant.method +
            "\" already; only weights in 16 or 32 bits are rounded");
   }
-  if (!device.is_host_memory()) refuse("rounds while loading on a CPU only; use --device cpu");
+  if (!device.is_host_memory())
+    refuse("rounds while loading on a CPU only; use EngineConfig::device cpu");
   if (options.dtype == DType::f32) {
-    refuse("products with rounded weights are no float32's; use --dtype bfloat16");
+    refuse("products with rounded weights are no float32's; use LoadOptions::dtype bfloat16");
   }
   if (options.load_format == LoadFormat::dummy) refuse("there are no weights to round");
 }
@@ -35,9 +36,10 @@ void refuse_quantization(const ModelConfig& config, const std::string& wanted) {
     const std::string found =
         quant.method.empty() ? "has no quantization_config" : "is \"" + quant.method + "\"";
     throw Failure(Error{ErrorCode::unsupported,
-                        "--quantization " + wanted + ": " + config.file.string() + " " + found +
+                        "LoadOptions::quantization " + wanted + ": " + config.file.string() + " " +
+                            found +
                             "; weights are used as they are published, or rounded to int8 or int4",
-                        "--quantization"});
+                        "LoadOptions::quantization"});
   }
   const auto refuse = [&](const std::string& field, const std::string& reason) {
     throw Failure(

@@ -200,10 +200,10 @@ std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std:
       const std::int64_t from = source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)];
       values->row(from, codes);
       if (pack_row(format, codes, row + i, tiles)) continue;
-      throw Failure(ErrorCode::unsupported,
-                    checkpoint_->directory().string() + ": tensor \"" + source.name + "\" row " +
-                        std::to_string(from) + " has a scale that is no finite float16; use "
-                        "--dtype float32");
+      throw Failure(ErrorCode::unsupported, checkpoint_->directory().string() + ": tensor \"" +
+                                                source.name + "\" row " + std::to_string(from) +
+                                                " has a scale that is no finite float16; use "
+                                                "LoadOptions::dtype float32");
     }
   });
   forget(source);

@@ -31,7 +31,7 @@ int listen_at(const std::string& host, const std::string& port) {
   addrinfo* found = nullptr;
   const auto fail = [&](const char* why) {
     throw Failure(Error{ErrorCode::unavailable,
-                        fmt::format("cannot listen on {}:{}: {}", host, port, why), "--port"});
+                        fmt::format("cannot listen on {}:{}: {}", host, port, why), "ProxyOptions::port"});
   };
   if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0)
     fail(gai_strerror(error));

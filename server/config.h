@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/spelling.h"
 #include "server/http/cors.h"
 #include "server/http/key_file.h"
 
@@ -48,6 +49,7 @@ struct ServerConfig {
   std::vector<std::string> allowed_hosts;       // see HostGuard; * for all
   bool access_log = false;                      // a line per request
   std::chrono::milliseconds shutdown_timeout{30'000};
+  Spelling spelling = nullptr;           // of fields in texts for clients
   bool keep_after_engine_death = false;  // answer 503 for ever instead of ending
   std::chrono::milliseconds drain_delay{0};         // not ready, but still accepting
   std::chrono::milliseconds stall_timeout{120'000};  // of an engine that says nothing; 0: never

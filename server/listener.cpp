@@ -23,9 +23,9 @@ using Local = asio::local::stream_protocol;
 
 constexpr std::chrono::milliseconds kPauseWhenFull{50};
 
-Failure cannot_listen(const std::string& where, const error_code& error, std::string flag) {
+Failure cannot_listen(const std::string& where, const error_code& error, std::string field) {
   return Failure({ErrorCode::unavailable,
-                  fmt::format("cannot listen on {}: {}", where, error.message()), std::move(flag)});
+                  fmt::format("cannot listen on {}: {}", where, error.message()), std::move(field)});
 }
 
 Tcp::acceptor listen_tcp(asio::any_io_executor strand, const ServerConfig& config) {
@@ -39,12 +39,13 @@ Tcp::acceptor listen_tcp(asio::any_io_executor strand, const ServerConfig& confi
     acceptor.listen(asio::socket_base::max_listen_connections);
     return acceptor;
   } catch (const boost::system::system_error& e) {
-    throw cannot_listen(where, e.code(), "--port");
+    throw cannot_listen(where, e.code(), "ServerConfig::port");
   }
 }
 
 Failure uds_taken(const std::string& path, std::string_view why) {
-  return Failure({ErrorCode::unavailable, fmt::format("--uds {}: {}", path, why), "--uds"});
+  return Failure({ErrorCode::unavailable, fmt::format("ServerConfig::uds {}: {}", path, why),
+                  "ServerConfig::uds"});
 }
 
 // Takes away what an earlier run left behind, and nothing else.
@@ -70,7 +71,7 @@ class LocalSocketFile {
       remove_stale_socket(path_);
       acceptor_.emplace(strand, endpoint);
     } catch (const boost::system::system_error& e) {
-      throw cannot_listen(path_, e.code(), "--uds");
+      throw cannot_listen(path_, e.code(), "ServerConfig::uds");
     }
     ::lstat(path_.c_str(), &made_);
   }
@@ -94,21 +95,21 @@ class LocalSocketFile {
 std::optional<asio::ssl::context> tls_context(const ServerConfig& config) {
   if (config.ssl_certfile.empty()) return std::nullopt;
   asio::ssl::context context(asio::ssl::context::tls_server);
-  const auto check = [](error_code error, std::string_view flag, const std::string& file) {
+  const auto check = [](error_code error, std::string_view field, const std::string& file) {
     if (!error) return;
     throw Failure({ErrorCode::invalid_argument,
-                   fmt::format("{}: {}: {}", flag, file, error.message()), std::string(flag)});
+                   fmt::format("{}: {}: {}", field, file, error.message()), std::string(field)});
   };
   error_code error;
   context.use_certificate_chain_file(config.ssl_certfile, error);
-  check(error, "--ssl-certfile", config.ssl_certfile);
+  check(error, "ServerConfig::ssl_certfile", config.ssl_certfile);
   context.use_private_key_file(config.ssl_keyfile, asio::ssl::context::pem, error);
-  check(error, "--ssl-keyfile", config.ssl_keyfile);
+  check(error, "ServerConfig::ssl_keyfile", config.ssl_keyfile);
   if (SSL_CTX_check_private_key(context.native_handle()) != 1) {
     throw Failure({ErrorCode::invalid_argument,
-                   fmt::format("--ssl-keyfile: {} is not the key of {}", config.ssl_keyfile,
-                               config.ssl_certfile),
-                   "--ssl-keyfile"});
+                   fmt::format("ServerConfig::ssl_keyfile: {} is not the key of {}",
+                               config.ssl_keyfile, config.ssl_certfile),
+                   "ServerConfig::ssl_keyfile"});
   }
   return context;
 }

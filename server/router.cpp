@@ -193,11 +193,13 @@ std::optional<Error> wrong_task(const Route& route, const AppState& app) {
                  "model"};
   }
   if (route.needs & pools && !is_pooling) {
-    return Error{ErrorCode::unsupported,
-                 fmt::format("{} generates: it does not serve {}. A server started with --runner "
-                             "pooling does",
-                             app.config.served_model_names.front(), route.path),
-                 "model"};
+    return Error{
+        ErrorCode::unsupported,
+        fmt::format(
+            "{} generates: it does not serve {}. A server started with PoolingOptions::runner "
+            "pooling does",
+            app.config.served_model_names.front(), route.path),
+        "model"};
   }
   return std::nullopt;
 }
@@ -206,7 +208,7 @@ Reply wrong_host(std::string_view host) {
   constexpr std::size_t kMaxEcho = 200;
   return plain_error_reply(
       403, fmt::format("This server does not answer to the name {}: it listens on a loopback "
-                       "address and asks for no key. --allowed-hosts adds a name",
+                       "address and asks for no key. ServerConfig::allowed_hosts adds a name",
                        host.substr(0, kMaxEcho)));
 }
 
@@ -214,7 +216,8 @@ std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, Ap
   const HttpRequest& request = exchange.request();
   if (!app.hosts.allows(request.host)) return wrong_host(request.host);
   if (exchange.probes_only() && !(route.needs & uncounted)) {
-    return error_reply({ErrorCode::overloaded, "Too many connections (--max-connections)", {}});
+    return error_reply(
+        {ErrorCode::overloaded, "Too many connections (HttpLimits::max_connections)", {}});
   }
   if (!has_key(route, request, app)) {
     return error_reply({ErrorCode::unauthorized, {}, {}});

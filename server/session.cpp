@@ -16,10 +16,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kProbeTimeout{2000};
 
-awaitable<void> refuse(Connection& connection, RequestReader& reader, const HttpRefusal& refusal) {
+awaitable<void> refuse(Connection& connection, RequestReader& reader, const HttpRefusal& refusal,
+                       Spelling spelling) {
   HttpRequest unread;
   unread.keep_alive = false;
   Exchange exchange(connection, reader, std::move(unread));
+  exchange.use_spelling(spelling);
   co_await exchange.reply(plain_error_reply(refusal.status, refusal.message));
 }
 
@@ -34,9 +36,12 @@ awaitable<void> serve_requests(Connection& connection, AppState& app, bool probe
     HttpHead head = co_await reader.read_head(
         probes_only ? kProbeTimeout : is_first ? limits.header_timeout : limits.keep_alive_timeout);
     is_first = false;
-    if (head.refusal) co_await refuse(connection, reader, *head.refusal);
+    if (head.refusal) {
+      co_await refuse(connection, reader, *head.refusal, app.config.spelling);
+    }
     if (!head.request) break;
     Exchange exchange(connection, reader, std::move(*head.request));
+    exchange.use_spelling(app.config.spelling);
     if (app.stopping || probes_only) exchange.close_after();
     if (probes_only) exchange.set_probes_only();
     co_await answer(exchange, app);

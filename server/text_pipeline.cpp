@@ -126,11 +126,12 @@ Result<std::string> TextPipeline::render(const ChatCompletionRequest& request) c
   if (request.chat_template && !defaults_.trust_request_chat_template) {
     return bad_request(
         "chat_template in a request is refused; start the server with "
-        "--trust-request-chat-template to allow it",
+        "TextDefaults::trust_request_chat_template to allow it",
         "chat_template");
   }
   if (!request.chat_template && !template_) {
-    return bad_request("The model has no chat template; give one with --chat-template");
+    return bad_request(
+        "The model has no chat template; give one with TextDefaults::template_was_given");
   }
   try {
     const ChatTemplateInput input = template_input(request, defaults_);

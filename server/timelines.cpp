@@ -38,12 +38,14 @@ std::string sentence(const Decision& d) {
       return fmt::format("joined the queue with {} prompt tokens, behind {} requests", d.second,
                          d.first);
     case DecisionKind::waits_for_turn:
-      return fmt::format("is next, but {} requests run, and no more than {} may (--max-num-seqs)",
-                         d.first, d.second);
+      return fmt::format(
+          "is next, but {} requests run, and no more than {} may (SchedulerConfig::max_num_seqs)",
+          d.first, d.second);
     case DecisionKind::waits_for_tokens:
-      return fmt::format("is next and wants {} tokens of the step, which has {} left "
-                         "(--max-num-batched-tokens)",
-                         d.first, d.second);
+      return fmt::format(
+          "is next and wants {} tokens of the step, which has {} left "
+          "(SchedulerConfig::max_num_batched_tokens)",
+          d.first, d.second);
     case DecisionKind::waits_for_blocks:
       return fmt::format("is next, but {} free blocks of the KV cache are too few for its {} tokens",
                          d.first, d.second);

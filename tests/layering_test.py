@@ -43,8 +43,32 @@ ENGINE = {
 SERVER_SEES = ("engine/client/", "engine/wire/messages.h", "engine/config.h", "engine/request/sampling_params.h", "engine/request/engine_stats.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
+# Flags are the command line's: below app/ texts name the configuration's field (base/spelling.h).
+FLAGLESS = set(ALLOWED) - {"app", "load"}  # load/ is a program with a command line of its own
+COMMENT = re.compile(r"^\s*//.*$|\s//[^\"]*$", re.M)
+LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+FIELD = re.compile(r"\b((?:[A-Z]\w+::)+)([a-z]\w*)")
+STRUCT = re.compile(r"^ *(?:struct|class) (\w+)[^;{]*\{(.*?)^ *\};", re.M | re.S)
+
 root = pathlib.Path(__file__).resolve().parent.parent
 errors = []
+bodies = {}  # of structs in headers, by name
+for folder in FLAGLESS:
+    for path in (root / folder).rglob("*.h"):
+        for name, body in STRUCT.findall(path.read_text(encoding="utf-8")):
+            bodies[name] = bodies.get(name, "") + body
+
+
+def check_texts(name, text):
+    for literal in LITERAL.findall(COMMENT.sub("", text)):
+        for flag in FLAG.findall(literal):
+            errors.append(f"{name}: {literal} spells {flag}; name the field, app/flag_names.h spells it")
+        for struct, member in FIELD.findall(literal):
+            if not re.search(rf"\b{member}\b", bodies.get(struct.split("::")[0], "")):
+                errors.append(f"{name}: {literal} names {struct}{member}, which there is not")
+
+
 for folder, allowed in ALLOWED.items():
     allowed = {folder, *allowed.split()}
     for path in sorted((root / folder).rglob("*")):
@@ -52,6 +76,8 @@ for folder, allowed in ALLOWED.items():
             continue
         name = path.relative_to(root).as_posix()
         text = path.read_text(encoding="utf-8")
+        if folder in FLAGLESS:
+            check_texts(name, text)
         for include in INCLUDE.findall(text):
             top = include.split("/")[0]
             if top not in ALLOWED:

@@ -141,7 +141,8 @@ class EngineGroup::Impl {
       return Error{ErrorCode::invalid_argument,
                    "n times the number of prompts is " + std::to_string(requests) +
                        ", but at most " + std::to_string(most) +
-                       " requests can run and wait (--max-num-seqs, --max-num-queued-reqs)",
+                       " requests can run and wait (SchedulerConfig::max_num_seqs, "
+                       "SchedulerConfig::max_num_queued_reqs)",
                    "n"};
     }
     if (requests > most - num_live()) return overloaded();
@@ -221,7 +222,7 @@ class EngineGroup::Impl {
   Error overloaded() const {
     return {ErrorCode::overloaded,
             std::to_string(config_.scheduler.max_num_queued_reqs) +
-                " requests may wait, and that many do (--max-num-queued-reqs)",
+                " requests may wait, and that many do (SchedulerConfig::max_num_queued_reqs)",
             {}};
   }
 
@@ -306,9 +307,9 @@ class EngineGroup::Impl {
         return Error{ErrorCode::timeout,
                      "engine " + std::to_string(engine->id().value) + " was silent for " +
                          std::to_string(options_.ready_timeout.count()) +
-                         " ms (--engine-ready-timeout)" +
+                         " ms (EngineGroupOptions::ready_timeout)" +
                          (status.progress.empty() ? "" : " after: " + status.progress),
-                     "--engine-ready-timeout"};
+                     "EngineGroupOptions::ready_timeout"};
       }
     }
     return std::nullopt;

@@ -82,7 +82,8 @@ Result<void> EngineCore::admit_transfer(AddRequest& request, const SamplingParam
   if (!params) return params.error();
   if (!params->keep) return {};
   return Error{ErrorCode::invalid_argument,
-               "kv_transfer_params.do_remote_decode needs a server with --kv-role prefill or both",
+               "kv_transfer_params.do_remote_decode needs a server with KvTransferConfig::role "
+               "prefill or both",
                "/kv_transfer_params/do_remote_decode"};
 }
 

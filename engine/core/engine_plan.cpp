@@ -97,7 +97,7 @@ std::vector<std::string> larger_share(const Planning& planning, std::int64_t byt
                                  static_cast<double>(planning.plan.device_bytes)) /
                        100;
   if (!is_share || share > 1) return {};
-  return {fmt::format("--gpu-memory-utilization {:.2f}", share)};
+  return {fmt::format("CacheConfig::gpu_memory_utilization {:.2f}", share)};
 }
 
 Error too_large(const Planning& planning, const std::string& what, std::int64_t bytes) {
@@ -118,7 +118,7 @@ Error too_large(const Planning& planning, const std::string& what, std::int64_t 
   advice.push_back(fmt::format(
       "a device of at least {}{}",
       bytes_text(static_cast<std::int64_t>(kForRounding * static_cast<double>(bytes) / share)),
-      is_default ? fmt::format(" with --kv-cache-memory-bytes {}",
+      is_default ? fmt::format(" with CacheConfig::kv_cache_memory_bytes {}",
                                (bytes - device_total(planning)) * planning.engines_on_device)
                  : ""));
   return {ErrorCode::unavailable,
@@ -134,13 +134,14 @@ Result<void> check_weights(const Planning& planning, const SizedModel& sized) {
   if (weights > planning.plan.allowed_bytes)
     return too_large(planning, "weights of " + bytes_text(weights), least);
   if (others > planning.plan.allowed_bytes)
-    return too_large(planning,
-                     fmt::format("weights of {} and {} for steps of --max-num-batched-tokens {} "
-                                 "with --max-num-seqs {}",
-                                 bytes_text(weights), bytes_text(others - weights),
-                                 planning.config.scheduler.max_num_batched_tokens,
-                                 planning.config.scheduler.max_num_seqs),
-                     least);
+    return too_large(
+        planning,
+        fmt::format("weights of {} and {} for steps of SchedulerConfig::max_num_batched_tokens {} "
+                    "with SchedulerConfig::max_num_seqs {}",
+                    bytes_text(weights), bytes_text(others - weights),
+                    planning.config.scheduler.max_num_batched_tokens,
+                    planning.config.scheduler.max_num_seqs),
+        least);
   return {};
 }
 
@@ -171,7 +172,8 @@ Result<void> check_fits(const Planning& planning, const SizedModel& sized) {
   const std::int64_t each = planning.device.is_host_memory ? planning.engines_on_device : 1;
   const std::string advice =
       there - rest >= sized.least_cache_bytes()
-          ? fmt::format(". What works: --kv-cache-memory-bytes {}", (there - rest) * each)
+          ? fmt::format(". What works: CacheConfig::kv_cache_memory_bytes {}",
+                        (there - rest) * each)
           : "";
   return Error{ErrorCode::unavailable,
                fmt::format("{} are planned, {} of them for the KV cache; of the device's {} there "
@@ -191,15 +193,18 @@ Result<void> check_drafts(const Planning& planning) {
   if (!keeps_states) return {};
   const auto refuse = [&](const std::string& why) {
     return Error{ErrorCode::unsupported,
-                 "--speculative-config with the recurrent states of " +
+                 "EngineConfig::speculative with the recurrent states of " +
                      planning.model_config.architecture + " " + why,
-                 "--speculative-config"};
+                 "EngineConfig::speculative"};
   };
   if (!planning.device.is_host_memory)
-    return refuse("works with --device cpu only: no other backend keeps a state behind each draft");
+    return refuse(
+        "works with EngineConfig::device cpu only: no other backend keeps a state behind each "
+        "draft");
   if (config.cache.mamba_cache_mode == StateCacheMode::all)
     return refuse(
-        "does not work with --mamba-cache-mode all, which ends a step at each block; use adaptive "
+        "does not work with CacheConfig::mamba_cache_mode all, which ends a step at each block; "
+        "use adaptive "
         "or align");
   return {};
 }

@@ -48,11 +48,11 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
       drafting_(asked.speculative, asked.scheduler.max_num_seqs, !asked.deterministic) {
   const auto start = Clock::now();
   if (asked.deterministic && backend_.kind != DeviceKind::cpu) {
-    throw Failure(
-        {ErrorCode::unsupported,
-         "--deterministic holds with --device cpu only: the CUDA backend's products depend on "
-         "the batch",
-         "--deterministic"});
+    throw Failure({ErrorCode::unsupported,
+                   "EngineConfig::deterministic holds with EngineConfig::device cpu only: the CUDA "
+                   "backend's products depend on "
+                   "the batch",
+                   "EngineConfig::deterministic"});
   }
   progress("planning", 0);
   const ServedModel served = read_served_model(asked);

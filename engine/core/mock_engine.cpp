@@ -17,7 +17,8 @@ namespace {
 std::optional<Error> refusal(const SamplingParams& sampling) {
   const auto refuse = [](std::string what, std::string param) {
     return Error{ErrorCode::invalid_argument,
-                 what + ": --device mock computes nothing and cannot give that", std::move(param)};
+                 what + ": EngineConfig::device mock computes nothing and cannot give that",
+                 std::move(param)};
   };
   if (sampling.constraint) return refuse("output that follows a schema or grammar", "");
   if (sampling.logprobs) return refuse("logprobs", "logprobs");

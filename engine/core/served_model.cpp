@@ -9,8 +9,8 @@
 namespace quire {
 namespace {
 
-[[noreturn]] void refuse(const std::string& flag, const std::string& why) {
-  throw Failure(Error{ErrorCode::invalid_argument, flag + " " + why, flag});
+[[noreturn]] void refuse(const std::string& field, const std::string& why) {
+  throw Failure(Error{ErrorCode::invalid_argument, field + " " + why, field});
 }
 
 // Attention that looks ahead, and pooling that reads all of a prompt's hidden states, want the
@@ -21,7 +21,7 @@ void compute_whole_prompts(ServedModel& served) {
   config.scheduler.enable_chunked_prefill = false;
   config.cache.enable_prefix_caching = false;
   if (!config.kv_events.endpoint.empty())
-    refuse("--kv-events-endpoint", "has no effect: this model keeps no prefix; remove it");
+    refuse("KvEventsConfig::endpoint", "has no effect: this model keeps no prefix; remove it");
   const std::int64_t longest =
       config.model.max_model_len > 0 ? config.model.max_model_len : model.max_position_embeddings;
   int& budget = config.scheduler.max_num_batched_tokens;
@@ -33,9 +33,10 @@ void compute_whole_prompts(ServedModel& served) {
 
 void check(const EngineConfig& config) {
   if (config.speculative.method != DraftMethod::none)
-    refuse("--speculative-config", "has no effect: a pooling model generates nothing; remove it");
+    refuse("EngineConfig::speculative",
+           "has no effect: a pooling model generates nothing; remove it");
   if (config.kv_transfer.role != KvRole::none)
-    refuse("--kv-role", "does not work with a pooling model: nobody goes on from it");
+    refuse("KvTransferConfig::role", "does not work with a pooling model: nobody goes on from it");
 }
 
 }  // namespace
@@ -51,8 +52,10 @@ ServedModel read_served_model(const EngineConfig& asked) {
   if (most > 0 && most < served.model.max_position_embeddings && asked.model.max_model_len == 0)
     served.config.model.max_model_len = most;
   if (is_encoder(served.model) && asked.device == DeviceKind::cuda)
-    refuse("--device", "cuda: " + served.model.architecture +
-                           " runs with --device cpu only: attention that looks ahead is there alone");
+    refuse(
+        "EngineConfig::device",
+        "cuda: " + served.model.architecture +
+            " runs with EngineConfig::device cpu only: attention that looks ahead is there alone");
   if (is_encoder(served.model) || served.pooling.type != PoolingType::last)
     compute_whole_prompts(served);
   return served;

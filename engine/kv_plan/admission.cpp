@@ -25,8 +25,8 @@ std::string more_memory(const Planning& planning, std::int64_t max_model_len) {
     if (bytes > (override ? worker.available_bytes : worker.most_bytes)) return {};
     most = std::max(most, bytes);
   }
-  return override ? fmt::format("--num-gpu-blocks-override {}", blocks)
-                  : fmt::format("--kv-cache-memory-bytes {}", most);
+  return override ? fmt::format("CacheConfig::num_gpu_blocks_override {}", blocks)
+                  : fmt::format("CacheConfig::kv_cache_memory_bytes {}", most);
 }
 
 // Empty where nothing would help.
@@ -54,10 +54,11 @@ KvPlanError too_long(const Planning& planning, const WorkerKvPlan& worker) {
   error.memory_max_model_len = planning.longest_request(blocks, length);
   error.estimated_max_model_len =
       planning.longest_request(planning.num_blocks - kNullBlocks, length);
-  const std::string shorter = error.estimated_max_model_len > 0
-                                  ? fmt::format("--max-model-len {} (or -1, the longest that fits)",
-                                                error.estimated_max_model_len)
-                                  : std::string();
+  const std::string shorter =
+      error.estimated_max_model_len > 0
+          ? fmt::format("ModelOptions::max_model_len {} (or -1, the longest that fits)",
+                        error.estimated_max_model_len)
+          : std::string();
   error.detail = fmt::format(
       "one request of max_model_len {} needs {} KV cache blocks and the null block ({}); "
       "there are {} ({}){}",

@@ -28,16 +28,16 @@ int smallest(const KernelSizes& backend) {
       ->size;
 }
 
-Error refuse(std::string flag, std::string detail) {
-  return {ErrorCode::invalid_argument, std::move(detail), std::move(flag)};
+Error refuse(std::string field, std::string detail) {
+  return {ErrorCode::invalid_argument, std::move(detail), std::move(field)};
 }
 
 }  // namespace
 
 Error states_need_chunks() {
-  return refuse("--enable-chunked-prefill",
+  return refuse("SchedulerConfig::enable_chunked_prefill",
                 "prefix caching of recurrent states splits prompts at block boundaries and needs "
-                "chunked prefill; enable it or use --no-enable-prefix-caching");
+                "chunked prefill; enable it or use CacheConfig::enable_prefix_caching=false");
 }
 
 std::optional<int> common_kernel_block_size(int block_size, std::span<const KernelSizes> backends) {
@@ -82,8 +82,9 @@ Result<HybridAlignment> align_hybrid(const HybridAlignmentRequest& request) {
     const std::optional<int> unit =
         request.mamba_block_size ? request.mamba_block_size : request.mamba_chunk_size;
     if (!unit)
-      return refuse("--mamba-block-size",
-                    "--mamba-cache-mode all needs --mamba-block-size: the model's config.json "
+      return refuse("CacheConfig::mamba_block_size",
+                    "CacheConfig::mamba_cache_mode all needs CacheConfig::mamba_block_size: the "
+                    "model's config.json "
                     "names no chunk size");
     const std::int64_t chunk = std::lcm<std::int64_t>(*unit, step);
     block = chunk * cdiv(cdiv(state_bytes, token_bytes), chunk);
@@ -105,22 +106,25 @@ Result<void> validate_block_size(int block_size, const BlockSizeLimits& limits) 
   const std::string size = std::to_string(block_size);
   if (limits.context_parallel > 1 &&
       (limits.interleave > block_size || block_size % limits.interleave != 0))
-    return refuse("--cp-kv-cache-interleave-size",
+    return refuse("BlockSizeLimits::interleave",
                   "the context-parallel interleave of " + std::to_string(limits.interleave) +
                       " tokens does not divide the block size of " + size + " tokens");
   if (limits.mode != StateCacheMode::align) return {};
   if (block_size > limits.max_num_batched_tokens)
-    return refuse("--max-num-batched-tokens",
-                  "with --mamba-cache-mode align a step must hold a whole block: at least " + size +
-                      " tokens, not " + std::to_string(limits.max_num_batched_tokens));
+    return refuse(
+        "SchedulerConfig::max_num_batched_tokens",
+        "with CacheConfig::mamba_cache_mode align a step must hold a whole block: at least " +
+            size + " tokens, not " + std::to_string(limits.max_num_batched_tokens));
   if (limits.long_prefill_token_threshold > 0 && limits.long_prefill_token_threshold < block_size)
-    return refuse("--long-prefill-token-threshold",
-                  "with --mamba-cache-mode align it must be 0 or at least the block size of " +
-                      size + " tokens, not " + std::to_string(limits.long_prefill_token_threshold));
+    return refuse(
+        "SchedulerConfig::long_prefill_token_threshold",
+        "with CacheConfig::mamba_cache_mode align it must be 0 or at least the block size of " +
+            size + " tokens, not " + std::to_string(limits.long_prefill_token_threshold));
   if (limits.disable_chunked_mm_input)
-    return refuse("--disable-chunked-mm-input",
-                  "it cannot be used with --mamba-cache-mode align, which splits prompts at block "
-                  "boundaries");
+    return refuse(
+        "BlockSizeLimits::disable_chunked_mm_input",
+        "it cannot be used with CacheConfig::mamba_cache_mode align, which splits prompts at block "
+        "boundaries");
   return {};
 }
 

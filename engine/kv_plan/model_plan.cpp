@@ -14,8 +14,8 @@ namespace {
 constexpr std::int64_t kDefaultCpuCacheBytes = std::int64_t{4} << 30;
 constexpr std::int64_t kDefaultCpuRequests = 16;
 
-Error refuse(std::string flag, std::string why) {
-  return {ErrorCode::invalid_argument, flag + " " + why, flag};
+Error refuse(std::string field, std::string why) {
+  return {ErrorCode::invalid_argument, field + " " + why, field};
 }
 
 // A state that is never cached has one block per request, whatever the length it fits.
@@ -61,8 +61,8 @@ std::string never_hits(const EngineConfig& config, const KvPlan& plan) {
   if (plan.scheduler_block_size + 2 <= plan.max_model_len) return {};
   return fmt::format(
       "prefix caching can never hit: a block holds {} tokens, and the longest prompt "
-      "has {} with one to compute; use a --max-model-len of at least {}, or "
-      "--no-enable-prefix-caching",
+      "has {} with one to compute; use a ModelOptions::max_model_len of at least {}, or "
+      "CacheConfig::enable_prefix_caching=false",
       plan.scheduler_block_size, plan.max_model_len - 1, plan.scheduler_block_size + 2);
 }
 
@@ -72,7 +72,7 @@ Result<void> check_override(const EngineConfig& config, const KvPlan& plan,
   if (!config.cache.num_gpu_blocks_override || total <= available_bytes) return {};
   const auto block = static_cast<std::int64_t>(plan.workers.front().pool_bytes_per_block);
   return refuse(
-      "--num-gpu-blocks-override",
+      "CacheConfig::num_gpu_blocks_override",
       fmt::format("{} needs {}, there is {}; use at most {}", plan.num_blocks, bytes_text(total),
                   bytes_text(available_bytes), available_bytes / block));
 }
@@ -81,7 +81,7 @@ Result<void> check_override(const EngineConfig& config, const KvPlan& plan,
 Result<void> check_hash_block(const EngineConfig& config, const KvPlan& plan) {
   const auto asked = config.cache.hash_block_size;
   if (!asked || *asked == plan.hash_block_size) return {};
-  return refuse("--hash-block-size",
+  return refuse("CacheConfig::hash_block_size",
                 fmt::format("{} has no effect: this model's prefixes are hashed in steps of {} "
                             "tokens; remove it",
                             *asked, plan.hash_block_size));
@@ -90,10 +90,12 @@ Result<void> check_hash_block(const EngineConfig& config, const KvPlan& plan) {
 Result<void> check_steps(const EngineConfig& config, const SizedModel& model, const KvPlan& plan) {
   if (!config.scheduler.enable_chunked_prefill &&
       config.scheduler.max_num_batched_tokens < plan.max_model_len)
-    return refuse("--no-enable-chunked-prefill",
-                  fmt::format("computes a prompt in one step, so --max-num-batched-tokens must be "
-                              "at least max_model_len ({}), not {}",
-                              plan.max_model_len, config.scheduler.max_num_batched_tokens));
+    return refuse(
+        "SchedulerConfig::enable_chunked_prefill=false",
+        fmt::format(
+            "computes a prompt in one step, so SchedulerConfig::max_num_batched_tokens must be "
+            "at least max_model_len ({}), not {}",
+            plan.max_model_len, config.scheduler.max_num_batched_tokens));
   return validate_block_size(
       plan.block_size,
       {.mode = model.state_cache_mode,
@@ -159,7 +161,7 @@ Result<ModelPlan> fit(const EngineConfig& config, const SizedModel& model,
                  .notes = model.notes};
   if (const std::string reason = never_hits(config, plan.kv); !reason.empty()) {
     if (config.cache.mamba_cache_mode)
-      return refuse("--mamba-cache-mode", "has no effect: " + reason);
+      return refuse("CacheConfig::mamba_cache_mode", "has no effect: " + reason);
     plan.notes.push_back(reason);
   }
   plan.checkpoint = checkpoint_of(model, plan.kv);

@@ -72,10 +72,12 @@ PlanResult<void> choose_kernel_blocks(const KvPlanInput& input, std::vector<KvGr
     const KernelSizes& sizes = latent ? input.latent_kernels : input.attention_kernels;
     const auto kernel = common_kernel_block_size(group.block_size, std::span(&sizes, 1));
     if (!kernel)
-      return fail(KvPlanErrorCode::no_common_block_size,
-                  fmt::format("no attention kernel reads blocks of {} tokens; use a --block-size "
-                              "that is a multiple of {}",
-                              group.block_size, preferred_block_size(sizes)));
+      return fail(
+          KvPlanErrorCode::no_common_block_size,
+          fmt::format(
+              "no attention kernel reads blocks of {} tokens; use a CacheConfig::block_size "
+              "that is a multiple of {}",
+              group.block_size, preferred_block_size(sizes)));
     group.kernel_block_size = *kernel;
   }
   return {};
@@ -140,10 +142,12 @@ PlanResult<void> choose_scheduler_sizes(const Planning& planning, KvPlan& plan) 
   if (!hashes || state_blocks_differ) return {};
   plan.hash_block_size = input.hash_block_size.value_or(static_cast<int>(divisor));
   if (plan.hash_block_size < 1 || divisor % plan.hash_block_size != 0)
-    return fail(KvPlanErrorCode::invalid_hash_block_size,
-                fmt::format("--hash-block-size {} does not divide every group's block size; what "
-                            "works: {} or a divisor of it",
-                            plan.hash_block_size, divisor));
+    return fail(
+        KvPlanErrorCode::invalid_hash_block_size,
+        fmt::format(
+            "CacheConfig::hash_block_size {} does not divide every group's block size; what "
+            "works: {} or a divisor of it",
+            plan.hash_block_size, divisor));
   return {};
 }
 

@@ -8,8 +8,8 @@
 namespace quire {
 namespace {
 
-Error refuse(std::string flag, std::string why) {
-  return {ErrorCode::invalid_argument, flag + " " + why, flag};
+Error refuse(std::string field, std::string why) {
+  return {ErrorCode::invalid_argument, field + " " + why, field};
 }
 
 DType cache_dtype_of(const CacheConfig& cache, DType model, std::optional<DType> published) {
@@ -32,44 +32,48 @@ struct Sizing {
   DType cache_dtype = DType::bf16;
 };
 
-Error no_effect(std::string flag, std::string_view because) {
-  return refuse(std::move(flag), fmt::format("has no effect: {}; remove it", because));
+Error no_effect(std::string field, std::string_view because) {
+  return refuse(std::move(field), fmt::format("has no effect: {}; remove it", because));
 }
 
 Result<void> check_state_flags(const Sizing& sizing) {
   const CacheConfig& cache = sizing.config.cache;
   if (!sizing.has_states) {
     const std::string_view because = "the model keeps no recurrent state";
-    if (cache.mamba_block_size) return no_effect("--mamba-block-size", because);
-    if (cache.mamba_cache_mode) return no_effect("--mamba-cache-mode", because);
-    if (cache.mamba_cache_dtype) return no_effect("--mamba-cache-dtype", because);
-    if (cache.mamba_ssm_cache_dtype) return no_effect("--mamba-ssm-cache-dtype", because);
+    if (cache.mamba_block_size) return no_effect("CacheConfig::mamba_block_size", because);
+    if (cache.mamba_cache_mode) return no_effect("CacheConfig::mamba_cache_mode", because);
+    if (cache.mamba_cache_dtype) return no_effect("CacheConfig::mamba_cache_dtype", because);
+    if (cache.mamba_ssm_cache_dtype)
+      return no_effect("CacheConfig::mamba_ssm_cache_dtype", because);
   }
   if (cache.mamba_cache_mode == StateCacheMode::none && cache.enable_prefix_caching)
-    return refuse("--mamba-cache-mode",
+    return refuse("CacheConfig::mamba_cache_mode",
                   "none keeps no recurrent state, so that prefix caching could never hit; use "
-                  "another mode, or --no-enable-prefix-caching");
+                  "another mode, or CacheConfig::enable_prefix_caching=false");
   if (!sizing.config.deterministic) return {};
   const auto rounds = [](std::optional<DType> dtype) { return dtype && *dtype != DType::f32; };
-  constexpr const char* kWhy = "rounds states where a step ends; with --deterministic only float32";
-  if (rounds(cache.mamba_cache_dtype)) return refuse("--mamba-cache-dtype", kWhy);
-  if (rounds(cache.mamba_ssm_cache_dtype)) return refuse("--mamba-ssm-cache-dtype", kWhy);
+  constexpr const char* kWhy =
+      "rounds states where a step ends; with EngineConfig::deterministic only float32";
+  if (rounds(cache.mamba_cache_dtype)) return refuse("CacheConfig::mamba_cache_dtype", kWhy);
+  if (rounds(cache.mamba_ssm_cache_dtype))
+    return refuse("CacheConfig::mamba_ssm_cache_dtype", kWhy);
   return {};
 }
 
 Result<void> check_flags(const Sizing& sizing) {
   const CacheConfig& cache = sizing.config.cache;
   if (!sizing.has_attention && cache.cache_dtype)
-    return no_effect("--kv-cache-dtype", "the model has no attention");
+    return no_effect("CacheConfig::cache_dtype", "the model has no attention");
   const auto& dtypes = sizing.kernels.cache_dtypes;
   if (std::find(dtypes.begin(), dtypes.end(), sizing.cache_dtype) == dtypes.end())
-    return refuse("--kv-cache-dtype", fmt::format("{} is not what this device's kernels read",
-                                                  name_of(sizing.cache_dtype)));
+    return refuse(
+        "CacheConfig::cache_dtype",
+        fmt::format("{} is not what this device's kernels read", name_of(sizing.cache_dtype)));
   const bool one_kind =
       std::all_of(sizing.model.layers.begin(), sizing.model.layers.end(),
                   [&](auto& layer) { return layer.spec == sizing.model.layers.front().spec; });
   if (!cache.hybrid_manager && one_kind)
-    return no_effect("--disable-hybrid-kv-cache-manager", "all layers are of one kind");
+    return no_effect("CacheConfig::hybrid_manager=false", "all layers are of one kind");
   return {};
 }
 
@@ -109,11 +113,11 @@ Result<void> align(Sizing& sizing, const KernelSizes& backend) {
   if (aligned.has_error()) return aligned.error();
   const int asked = sizing.config.cache.block_size;
   if (asked != 0 && aligned->block_size != asked)
-    sizing.notes.push_back(
-        fmt::format("--block-size {} became {}: an attention page must hold a recurrent state of "
-                    "{}",
-                    asked, aligned->block_size,
-                    bytes_text(static_cast<std::int64_t>(page_bytes(first_of(sizing, false))))));
+    sizing.notes.push_back(fmt::format(
+        "CacheConfig::block_size {} became {}: an attention page must hold a recurrent state of "
+        "{}",
+        asked, aligned->block_size,
+        bytes_text(static_cast<std::int64_t>(page_bytes(first_of(sizing, false))))));
   sizing.block_size = aligned->block_size;
   sizing.states.block_size = aligned->mamba_block_size.value_or(sizing.states.block_size);
   sizing.state_page = aligned->mamba_page_size_padded;
@@ -177,7 +181,7 @@ const DeviceKernels& device_kernels(DeviceKind) {
 Result<void> check_max_model_len(const EngineConfig& config, std::int64_t model_max_len) {
   const std::int64_t asked = config.model.max_model_len;
   if (asked <= model_max_len) return {};
-  return refuse("--max-model-len",
+  return refuse("ModelOptions::max_model_len",
                 fmt::format("is {}, the model reaches {} tokens; use at most that, or -1", asked,
                             model_max_len));
 }

@@ -55,7 +55,7 @@ PlanResult<void> check_unified(const std::vector<LayerKvSpec>& layers) {
   return KvPlanError{KvPlanErrorCode::hma_off_unify,
                      "the model's layers (" + std::string(kind_name(layers.front().spec.kind)) +
                          " and others) cannot share one block table; remove "
-                         "--disable-hybrid-kv-cache-manager"};
+                         "CacheConfig::hybrid_manager=false"};
 }
 
 }  // namespace

@@ -55,10 +55,11 @@ bool KvGeometry::has_states() const {
 KvLayerGeometry layer_geometry(const LayerKvSpec& layer, int block_size) {
   KvSpec token = layer.spec;
   const auto refuse = [&](const char* what) {
-    throw Failure(Error{
-        ErrorCode::unsupported,
-        fmt::format("--kv-role: layer {} keeps {}, which cannot be transferred", layer.layer, what),
-        "--kv-role"});
+    throw Failure(
+        Error{ErrorCode::unsupported,
+              fmt::format("KvTransferConfig::role: layer {} keeps {}, which cannot be transferred",
+                          layer.layer, what),
+              "KvTransferConfig::role"});
   };
   if (token.compress_ratio != 1 || token.mla_format != MlaFormat::plain) refuse("packed latents");
   if (token.head_size_v != 0 && token.head_size_v != token.head_size)

@@ -252,9 +252,10 @@ awaitable<void> KvReceiver::make_room(Job& job) {
   const auto executor = co_await asio::this_coro::executor;
   while ((job.result.range = staging_.take(wanted)) == nullptr) {
     if (wanted > staging_.size() || Clock::now() >= deadline)
-      throw KvLost(KvLossReason::no_room,
-                   fmt::format("{} bytes do not fit the buffer of {} (--kv-transfer-buffer-bytes)",
-                               wanted, staging_.size()));
+      throw KvLost(
+          KvLossReason::no_room,
+          fmt::format("{} bytes do not fit the buffer of {} (KvTransferConfig::buffer_bytes)",
+                      wanted, staging_.size()));
     RoomWait wait{asio::steady_timer(executor, deadline)};
     struct Entry {
       std::list<RoomWait*>& waits;

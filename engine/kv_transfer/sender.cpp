@@ -24,8 +24,9 @@ constexpr std::chrono::milliseconds kPauseWhenFull{50};
 Descriptor listen_or_fail(const SocketAddress& address) {
   auto listener = listen_at(address);
   if (listener) return std::move(*listener);
-  throw Failure(
-      Error{ErrorCode::unavailable, "--kv-listen: " + listener.error().detail, "--kv-listen"});
+  throw Failure(Error{ErrorCode::unavailable,
+                      "KvTransferConfig::listen: " + listener.error().detail,
+                      "KvTransferConfig::listen"});
 }
 
 }  // namespace

@@ -30,8 +30,9 @@ Error refuse(const std::string& member, const std::string& why) {
 SocketAddress own_address(const std::string& text, EngineId engine) {
   auto parsed = parse_socket_address(text);
   if (!parsed)
-    throw Failure(
-        Error{ErrorCode::invalid_argument, "--kv-listen " + parsed.error().detail, "--kv-listen"});
+    throw Failure(Error{ErrorCode::invalid_argument,
+                        "KvTransferConfig::listen " + parsed.error().detail,
+                        "KvTransferConfig::listen"});
   if (engine.value == 0) return *parsed;
   if (parsed->is_unix()) {
     parsed->path += fmt::format(".{}", engine.value);
@@ -92,7 +93,7 @@ Result<void> TransferConnector::admit(RequestId id, const std::string& text,
   if (params->source) return admit_source(*params, id, prompt);
   if (!params->keep) return {};
   if (!config_.prefills())
-    return refuse("do_remote_decode", "needs a server with --kv-role prefill or both");
+    return refuse("do_remote_decode", "needs a server with KvTransferConfig::role prefill or both");
   if (sampling.max_tokens != 1)
     return refuse("do_remote_decode",
                   fmt::format("needs max_tokens 1, not {}: whoever fetches it goes on from the "

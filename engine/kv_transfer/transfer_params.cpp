@@ -46,7 +46,7 @@ Result<SocketAddress> read_address(const Json& params, const std::vector<KvPeer>
   if (!is_peer(*address, peers))
     return refuse("remote_host",
                   fmt::format("and remote_port are {}, which is not among those that this server "
-                              "may fetch from (--kv-peer {})",
+                              "may fetch from (KvTransferConfig::peers {})",
                               address->text(), names_of(peers)));
   return *address;
 }
@@ -101,7 +101,8 @@ Result<TransferParams> parse_transfer_params(const std::string& json,
                   "begun here or gone on with");
   if (fetch && peers.empty())
     return refuse("do_remote_prefill",
-                  "needs a server with --kv-role decode or both, which fetches from --kv-peer");
+                  "needs a server with KvTransferConfig::role decode or both, which fetches from "
+                  "KvTransferConfig::peers");
   if (fetch) return read_source(params, peers);
   return TransferParams{.keep = keep, .source = {}, .num_tokens = 0};
 } catch (const Failure& failure) {

@@ -16,14 +16,14 @@ CacheKind cache_kind(const KvSpec& spec) {
 
 Result<CaptureSizes> capture_sizes(const GraphConfig& config, int max_num_seqs,
                                    const OpsTraits& ops, const std::vector<KvGroup>& groups) {
-  if (config.enforce_eager) return CaptureSizes{.why_none = "--enforce-eager"};
+  if (config.enforce_eager) return CaptureSizes{.why_none = "GraphConfig::enforce_eager"};
   for (const KvGroup& group : groups) {
     if (ops.graph_support(cache_kind(group.spec)) >= GraphSupport::single_token) continue;
     const std::string why =
         "this backend has no graphs for " + std::string(kind_name(group.spec.kind)) + " layers";
     if (config.capture_sizes.empty()) return CaptureSizes{.why_none = why};
-    return Error{ErrorCode::invalid_argument, "--cudagraph-capture-sizes has no effect: " + why,
-                 "--cudagraph-capture-sizes"};
+    return Error{ErrorCode::invalid_argument, "GraphConfig::capture_sizes has no effect: " + why,
+                 "GraphConfig::capture_sizes"};
   }
   CaptureSizes result{.sizes = config.capture_sizes};
   if (result.sizes.empty()) result.sizes = default_capture_sizes(max_num_seqs);

@@ -124,7 +124,7 @@ Result<void> WireConnection::open(std::string_view& bytes) {
 Result<void> WireConnection::take_preamble() {
   const std::size_t known = std::min(opening_.size(), kProtocol.size());
   if (opening_.starts_with("\x16\x03"))
-    return refused("the peer speaks TLS, and this side has no --engine-ssl-* flags");
+    return refused("the peer speaks TLS, and this side was started without SocketOptions::tls");
   if (opening_.compare(0, known, kProtocol, 0, known) != 0)
     return refused("the peer does not speak " + std::string(kProtocol) + "(it began with \"" +
                    printable(opening_) + "\")");

@@ -143,7 +143,7 @@ class SocketClientEnd final : public ClientEnd {
       if (connection.is_open() && now - connection.last_heard() > options_.silence)
         return {ErrorCode::timeout,
                 "the engine has not answered for " + std::to_string(options_.silence.count()) +
-                    " ms (--engine-timeout)",
+                    " ms (SocketOptions::silence)",
                 {}};
       if (connection.is_open() && now >= next_ping) {
         connection.queue(kPing);

@@ -23,8 +23,8 @@ std::string reason() {
   return text != nullptr ? text : "unknown";
 }
 
-Error refused_file(const char* flag, const std::string& path, const std::string& why) {
-  return {ErrorCode::invalid_argument, std::string(flag) + " " + path + ": " + why, flag};
+Error refused_file(const char* field, const std::string& path, const std::string& why) {
+  return {ErrorCode::invalid_argument, std::string(field) + " " + path + ": " + why, field};
 }
 
 bool is_ip(const std::string& host) {
@@ -48,16 +48,16 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::make(const Files& files) {
   SSL_CTX_set_num_tickets(context, 0);  // a connection lasts; a ticket would only be read late
   if (!files.certificate.empty()) {
     if (SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str()) != 1)
-      return refused_file("--engine-ssl-certfile", files.certificate, reason());
+      return refused_file("TlsContext::Files::certificate", files.certificate, reason());
     if (SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM) != 1)
-      return refused_file("--engine-ssl-keyfile", files.key, reason());
+      return refused_file("TlsContext::Files::key", files.key, reason());
     if (SSL_CTX_check_private_key(context) != 1)
-      return refused_file("--engine-ssl-keyfile", files.key, "not the certificate's key");
+      return refused_file("TlsContext::Files::key", files.key, "not the certificate's key");
     made->can_accept_ = true;
   }
   if (!files.authorities.empty()) {
     if (SSL_CTX_load_verify_locations(context, files.authorities.c_str(), nullptr) != 1)
-      return refused_file("--engine-ssl-ca-certs", files.authorities, reason());
+      return refused_file("TlsContext::Files::authorities", files.authorities, reason());
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
     made->can_dial_ = true;
   }
@@ -134,7 +134,7 @@ Error TlsStream::error_of(int why) const {
     ERR_clear_error();
     return {ErrorCode::unauthorized,
             std::string("TLS: the peer's certificate is refused: ") +
-                X509_verify_cert_error_string(verified) + " (--engine-ssl-ca-certs)",
+                X509_verify_cert_error_string(verified) + " (TlsContext::Files::authorities)",
             {}};
   }
   const int number = ERR_GET_REASON(code);
@@ -142,7 +142,7 @@ Error TlsStream::error_of(int why) const {
   if (number == SSL_R_WRONG_VERSION_NUMBER || number == SSL_R_HTTP_REQUEST ||
       number == SSL_R_PACKET_LENGTH_TOO_LONG)
     return {ErrorCode::unauthorized,
-            "TLS: the peer does not speak TLS (its --engine-ssl-* flags are missing)",
+            "TLS: the peer does not speak TLS (it was started without SocketOptions::tls)",
             {}};
   return {ErrorCode::unauthorized, "TLS: " + words, {}};
 }

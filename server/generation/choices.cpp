@@ -114,7 +114,7 @@ Result<void> check_request(const openapi::GenerationRequest& request, const AppS
   if (request.priority != 0 && app.engine_config.scheduler.policy != SchedulingPolicy::priority) {
     return Error{ErrorCode::invalid_argument,
                  fmt::format("Got priority {}, but requests are served first come, first served; "
-                             "start the server with --scheduling-policy priority",
+                             "start the server with SchedulerConfig::policy priority",
                              request.priority),
                  "priority"};
   }
@@ -181,9 +181,10 @@ Result<void> submit_prompt(const ChoicePlan& plan,
                            std::vector<TokenId> prompt, std::vector<Choice>& choices) {
   const auto& request = plan.request;
   if (request.priority != 0 && exchange.key() && !exchange.key()->key().may_set_priority) {
-    return Error{ErrorCode::invalid_argument,
-                 "priority: this key may not set it (the word priority in --api-key-file)",
-                 "priority"};
+    return Error{
+        ErrorCode::invalid_argument,
+        "priority: this key may not set it (the word priority in ServerConfig::named_keys)",
+        "priority"};
   }
   const ReadyInfo& ready = app.engines.ready();
   const auto prompt_tokens = static_cast<int>(prompt.size());

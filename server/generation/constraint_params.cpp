@@ -85,8 +85,9 @@ Result<std::string> constraint_of(const ChatCompletionRequest& chat, const Outpu
   if (chat.tool_choice == ToolChoice::named) demand.only = chat.named_tool;
   if (chat.thinking_budget) {
     if (format.reasoning == nullptr) {
-      return no_thought(chat, "this model's chat template shows no reasoning; --reasoning-parser "
-                              "names how it thinks");
+      return no_thought(chat,
+                        "this model's chat template shows no reasoning; TextDefaults::reasoning "
+                        "names how it thinks");
     }
     demand.thinking_budget = static_cast<int>(
         std::min<std::int64_t>(*chat.thinking_budget, std::numeric_limits<int>::max()));

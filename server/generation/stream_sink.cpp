@@ -69,7 +69,7 @@ awaitable<bool> EventSink::on_error(Choice&, const Error& error) {
     co_await exchange_.reply(error_reply(error));
     co_return false;
   }
-  write_error(error);
+  write_error(exchange_.spelled(error));
   co_return co_await sse().flush();
 }
 

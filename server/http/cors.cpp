@@ -31,8 +31,8 @@ bool is_token(std::string_view text) {
   });
 }
 
-Error wrong(std::string flag, const std::string& value, const char* what) {
-  return {ErrorCode::invalid_argument, flag + ": \"" + value + "\" " + what, flag};
+Error wrong(std::string field, const std::string& value, const char* what) {
+  return {ErrorCode::invalid_argument, field + ": \"" + value + "\" " + what, field};
 }
 
 }  // namespace
@@ -40,20 +40,22 @@ Error wrong(std::string flag, const std::string& value, const char* what) {
 Result<void> validate(const CorsConfig& config) {
   for (const std::string& origin : config.origins) {
     if (!is_origin(origin)) {
-      return wrong("--allowed-origins", origin, "is no origin; https://host, http://host:port and * are");
+      return wrong("CorsConfig::origins", origin,
+                   "is no origin; https://host, http://host:port and * are");
     }
   }
   for (const std::string& method : config.methods) {
-    if (!is_token(method)) return wrong("--allowed-methods", method, "is no method");
+    if (!is_token(method)) return wrong("CorsConfig::methods", method, "is no method");
   }
   for (const std::string& header : config.headers) {
-    if (!is_token(header)) return wrong("--allowed-headers", header, "is no header's name");
+    if (!is_token(header)) return wrong("CorsConfig::headers", header, "is no header's name");
   }
   if (config.credentials && (config.origins.empty() || has_all(config))) {
-    return Error{ErrorCode::invalid_argument,
-                 "--allow-credentials needs --allowed-origins with names: any page could act for "
-                 "whoever looks at it",
-                 "--allow-credentials"};
+    return Error{
+        ErrorCode::invalid_argument,
+        "CorsConfig::credentials needs CorsConfig::origins with names: any page could act for "
+        "whoever looks at it",
+        "CorsConfig::credentials"};
   }
   return {};
 }

@@ -102,7 +102,16 @@ void Exchange::end() {
   if (const auto call = std::exchange(before_end_, nullptr)) call();
 }
 
+Error Exchange::spelled(Error error) const {
+  if (!spelling_) return error;
+  return {error.code, spelling_(std::move(error.detail)), spelling_(std::move(error.field))};
+}
+
 awaitable<void> Exchange::reply(Reply reply) {
+  if (spelling_ && !reply.error.empty()) {
+    reply.error = spelling_(std::move(reply.error));
+    reply.body = spelling_(std::move(reply.body));
+  }
   if (error_form_ && !reply.error.empty()) {
     reply.body = error_form_(reply.status, reply.error, id_);
   }

@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "base/async.h"
+#include "base/error.h"
+#include "base/spelling.h"
 #include "server/http/http_request.h"
 #include "server/http/sse.h"
 
@@ -66,6 +68,8 @@ class Exchange {
 
   // For all refusals of this request; its id is in the header that this API's clients look at, too.
   void use_error_form(ErrorForm form) { error_form_ = form; }
+  void use_spelling(Spelling spelling) { spelling_ = spelling; }
+  Error spelled(Error error) const;  // of one that leaves in a stream
   // Before the body was received it ends the connection.
   awaitable<void> reply(Reply reply);
   // The head goes out with the first event.
@@ -95,6 +99,7 @@ class Exchange {
   bool written_ = true;
   std::function<void()> before_end_;
   ErrorForm error_form_ = nullptr;
+  Spelling spelling_ = nullptr;
   std::optional<SseWriter> sse_;
 };
 

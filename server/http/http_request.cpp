@@ -176,8 +176,10 @@ awaitable<HttpBody> RequestReader::read_body(ByteBudget::Share& share) {
     if (fed == Fed::left) co_return HttpBody{};
     if (fed == Fed::refused) co_return HttpBody{{}, parsing_->refusal};
     if (!share.grow_to(parser.get().body().size())) {
-      co_return HttpBody{{}, HttpRefusal{503, "Too many bytes of request bodies are in flight "
-                                              "(--max-body-bytes-in-flight)"}};
+      co_return HttpBody{{},
+                         HttpRefusal{503,
+                                     "Too many bytes of request bodies are in flight "
+                                     "(HttpLimits::body_bytes_in_flight)"}};
     }
   }
   connection_.clear_deadline();

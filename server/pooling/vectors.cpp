@@ -90,9 +90,10 @@ Result<void> check_pooling(const openapi::PoolingRequest& request, PoolingTask t
   common.unknown_members = request.unknown_members;
   if (const auto ok = check_request(common, app); !ok) return ok;
   if (request.priority != 0 && exchange.key() && !exchange.key()->key().may_set_priority) {
-    return Error{ErrorCode::invalid_argument,
-                 "priority: this key may not set it (the word priority in --api-key-file)",
-                 "priority"};
+    return Error{
+        ErrorCode::invalid_argument,
+        "priority: this key may not set it (the word priority in ServerConfig::named_keys)",
+        "priority"};
   }
   const PoolingTask is = app.engines.ready().engines.front().pooling.task;
   if (is == task) return {};

@@ -37,7 +37,7 @@ Result<void> check_tools(const ChatCompletionRequest& chat, const TextDefaults& 
   if (defaults.dialect || !chat.tool_choice) return {};
   return Error{ErrorCode::invalid_argument,
                "tool_choice needs a tool parser, and the chat template shows none; start the "
-               "server with --tool-call-parser",
+               "server with TextDefaults::dialect",
                "tool_choice"};
 }
 

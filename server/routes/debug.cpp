@@ -2,6 +2,8 @@
 // long.
 
 #include <boost/asio/awaitable.hpp>
+#include <span>
+#include <utility>
 
 #include "server/http/error_reply.h"
 #include "server/routes/routes.h"
@@ -13,11 +15,19 @@ namespace {
 constexpr std::string_view kPath = "/debug/requests/";
 constexpr std::size_t kSlowest = 20;
 
+awaitable<void> reply_with(std::span<const Timeline> timelines, Exchange& exchange, AppState& app) {
+  std::string body = timelines_json(timelines);
+  const Spelling spelling = app.config.spelling;
+  if (spelling) body = spelling(std::move(body));
+  co_await exchange.reply(json_reply(std::move(body)));
+}
+
 }  // namespace
 
 // The slowest of those that are remembered, whether or not ?slow asks for it.
 awaitable<void> get_debug_requests(Exchange& exchange, AppState& app) {
-  co_await exchange.reply(json_reply(timelines_json(app.timelines.slowest(kSlowest))));
+  const auto slowest = app.timelines.slowest(kSlowest);
+  co_await reply_with(slowest, exchange, app);
 }
 
 awaitable<void> get_debug_request(Exchange& exchange, AppState& app) {
@@ -31,7 +41,7 @@ awaitable<void> get_debug_request(Exchange& exchange, AppState& app) {
                       "request_id"};
     co_return co_await exchange.reply(error_reply(error));
   }
-  co_await exchange.reply(json_reply(timelines_json(found)));
+  co_await reply_with(found, exchange, app);
 }
 
 }  // namespace quire

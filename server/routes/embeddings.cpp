@@ -21,10 +21,11 @@ Result<std::size_t> wanted_size(const openapi::EmbeddingRequest& request, const 
   };
   if (!request.dimensions || std::cmp_equal(*request.dimensions, whole)) return whole;
   if (!info.is_matryoshka) {
-    return refuse(fmt::format("dimensions: this model's vectors have {} numbers and cannot be cut "
-                              "(Matryoshka representation; --hf-overrides '{{\"is_matryoshka\": "
-                              "true}}' where the model was trained for it)",
-                              info.size));
+    return refuse(fmt::format(
+        "dimensions: this model's vectors have {} numbers and cannot be cut "
+        "(Matryoshka representation; PoolingOptions::is_matryoshka '{{\"is_matryoshka\": "
+        "true}}' where the model was trained for it)",
+        info.size));
   }
   const std::int64_t asked = *request.dimensions;
   if (!info.dimensions.empty()) {

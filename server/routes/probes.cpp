@@ -51,7 +51,7 @@ Reply bare(int status) { return {.status = status, .body = {}, .content_type = {
 
 // 503 where there is a reason.
 Reply condition(std::string_view status, std::string_view reason) {
-  Reply reply{.status = reason.empty() ? 200 : 503};
+  Reply reply{.status = reason.empty() ? 200 : 503, .error = std::string(reason)};
   openapi::JsonWriter json(reply.body);
   json.begin_object().key("status").string(status);
   if (!reason.empty()) json.key("reason").string(reason);
@@ -71,7 +71,7 @@ std::string why_not_ready(const AppState& app) {
     case EngineGroupState::ready:
       break;
   }
-  if (!app.engines.has_room()) return "the queue is full (--max-num-queued-reqs)";
+  if (!app.engines.has_room()) return "the queue is full (SchedulerConfig::max_num_queued_reqs)";
   return {};
 }
 
@@ -103,10 +103,10 @@ awaitable<void> get_live(Exchange& exchange, AppState& app) {
   }
   const auto silence = app.engines.silence();
   if (limit.count() > 0 && silence > limit) {
-    co_return co_await exchange.reply(condition(
-        "stalled", fmt::format("an engine has requests and has said nothing for {:.1f} s "
-                               "(--engine-stall-timeout)",
-                               std::chrono::duration<double>(silence).count())));
+    co_return co_await exchange.reply(
+        condition("stalled", fmt::format("an engine has requests and has said nothing for {:.1f} s "
+                                         "(ServerConfig::stall_timeout)",
+                                         std::chrono::duration<double>(silence).count())));
   }
   co_await exchange.reply(bare(200));
 }

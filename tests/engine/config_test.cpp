@@ -23,87 +23,94 @@ TEST_CASE("The defaults are valid") { CHECK(validate(valid()).has_value()); }
 TEST_CASE("Values out of range and flags without effect are refused by name") {
   const Refusal refusals[] = {
       {"MODEL", [](EngineConfig& c) { c.model.path.clear(); }},
-      {"--max-model-len", [](EngineConfig& c) { c.model.max_model_len = -2; }},
-      {"--block-size", [](EngineConfig& c) { c.cache.block_size = -1; }},
-      {"--num-gpu-blocks-override", [](EngineConfig& c) { c.cache.num_gpu_blocks_override = 1; }},
-      {"--gpu-memory-utilization", [](EngineConfig& c) { c.cache.gpu_memory_utilization = 1.5; }},
-      {"--gpu-memory-utilization",
+      {"ModelOptions::max_model_len", [](EngineConfig& c) { c.model.max_model_len = -2; }},
+      {"CacheConfig::block_size", [](EngineConfig& c) { c.cache.block_size = -1; }},
+      {"CacheConfig::num_gpu_blocks_override",
+       [](EngineConfig& c) { c.cache.num_gpu_blocks_override = 1; }},
+      {"CacheConfig::gpu_memory_utilization",
+       [](EngineConfig& c) { c.cache.gpu_memory_utilization = 1.5; }},
+      {"CacheConfig::gpu_memory_utilization",
        [](EngineConfig& c) {
          c.cache.gpu_memory_utilization = 0.5;
          c.cache.kv_cache_memory_bytes = 1 << 30;
        }},
-      {"--mamba-block-size",
+      {"CacheConfig::mamba_block_size",
        [](EngineConfig& c) {
          c.cache.mamba_block_size = 64;
          c.cache.enable_prefix_caching = false;
        }},
-      {"--mamba-cache-mode",
+      {"CacheConfig::mamba_cache_mode",
        [](EngineConfig& c) {
          c.cache.mamba_cache_mode = StateCacheMode::align;
          c.cache.enable_prefix_caching = false;
        }},
-      {"--prefix-caching-hash-algo",
+      {"CacheConfig::prefix_hash",
        [](EngineConfig& c) {
          c.cache.prefix_hash = PrefixHash::sha256_cbor;  // and no events
        }},
-      {"--kv-events-endpoint",
+      {"KvEventsConfig::endpoint",
        [](EngineConfig& c) {
          c.kv_events.endpoint = "tcp://*:5557";
          c.cache.enable_prefix_caching = false;
        }},
-      {"--kv-events-replay-endpoint",
+      {"KvEventsConfig::replay_endpoint",
        [](EngineConfig& c) { c.kv_events.replay_endpoint = "tcp://*:5558"; }},
-      {"--kv-events-hash-seed", [](EngineConfig& c) { c.kv_events.hash_seed = "0"; }},
-      {"--kv-events-byte-hashes", [](EngineConfig& c) { c.kv_events.int_hashes = false; }},
-      {"--kv-events-hwm", [](EngineConfig& c) { c.kv_events.high_water_mark = 5; }},
-      {"--kv-events-buffer-steps",
+      {"KvEventsConfig::hash_seed", [](EngineConfig& c) { c.kv_events.hash_seed = "0"; }},
+      {"KvEventsConfig::int_hashes=false", [](EngineConfig& c) { c.kv_events.int_hashes = false; }},
+      {"KvEventsConfig::high_water_mark", [](EngineConfig& c) { c.kv_events.high_water_mark = 5; }},
+      {"KvEventsConfig::buffer_steps",
        [](EngineConfig& c) {
          c.kv_events.endpoint = "tcp://*:5557";
          c.kv_events.buffer_steps = 5;  // nobody can ask for them
        }},
-      {"--async-scheduling",
+      {"SchedulerConfig::async_scheduling",
        [](EngineConfig& c) {
          c.device = DeviceKind::cpu;
          c.scheduler.async_scheduling = true;
        }},
-      {"--no-async-scheduling",
+      {"SchedulerConfig::async_scheduling=false",
        [](EngineConfig& c) {
          c.device = DeviceKind::cpu;
          c.scheduler.async_scheduling = false;
        }},
-      {"--data-parallel-size", [](EngineConfig& c) { c.parallel.data_parallel_size = 0; }},
-      {"--data-parallel-size", [](EngineConfig& c) { c.parallel.data_parallel_size = 65; }},
-      {"--max-num-seqs", [](EngineConfig& c) { c.scheduler.max_num_seqs = 0; }},
-      {"--max-num-batched-tokens", [](EngineConfig& c) { c.scheduler.max_num_batched_tokens = 8; }},
-      {"--long-prefill-token-threshold",
+      {"ParallelConfig::data_parallel_size",
+       [](EngineConfig& c) { c.parallel.data_parallel_size = 0; }},
+      {"ParallelConfig::data_parallel_size",
+       [](EngineConfig& c) { c.parallel.data_parallel_size = 65; }},
+      {"SchedulerConfig::max_num_seqs", [](EngineConfig& c) { c.scheduler.max_num_seqs = 0; }},
+      {"SchedulerConfig::max_num_batched_tokens",
+       [](EngineConfig& c) { c.scheduler.max_num_batched_tokens = 8; }},
+      {"SchedulerConfig::long_prefill_token_threshold",
        [](EngineConfig& c) {
          c.scheduler.long_prefill_token_threshold = 64;
          c.scheduler.enable_chunked_prefill = false;
        }},
-      {"--long-prefill-token-threshold",
+      {"SchedulerConfig::long_prefill_token_threshold",
        [](EngineConfig& c) { c.scheduler.long_prefill_token_threshold = 4096; }},
-      {"--enforce-eager",
+      {"GraphConfig::enforce_eager",
        [](EngineConfig& c) {
          c.device = DeviceKind::cpu;
          c.graphs.enforce_eager = true;
        }},
-      {"--cudagraph-capture-sizes",
+      {"GraphConfig::capture_sizes",
        [](EngineConfig& c) {
          c.device = DeviceKind::cpu;
          c.graphs.capture_sizes = {1};
        }},
-      {"--cudagraph-capture-sizes",
+      {"GraphConfig::capture_sizes",
        [](EngineConfig& c) {
          c.graphs.enforce_eager = true;
          c.graphs.capture_sizes = {1};
        }},
-      {"--cudagraph-capture-sizes",
+      {"GraphConfig::capture_sizes",
        [](EngineConfig& c) {
          c.graphs.capture_sizes = {4, 257};
        }},
-      {"--tensor-parallel-size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},
-      {"--tensor-parallel-size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 2; }},
-      {"--cpu-threads",
+      {"ParallelConfig::tensor_parallel_size",
+       [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},
+      {"ParallelConfig::tensor_parallel_size",
+       [](EngineConfig& c) { c.parallel.tensor_parallel_size = 2; }},
+      {"EngineConfig::cpu_threads",
        [](EngineConfig& c) {
          c.device = DeviceKind::cuda;
          c.cpu_threads = 4;

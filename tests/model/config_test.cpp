@@ -218,7 +218,7 @@ TEST_CASE("generation_config.json limits answers", "[model][config]") {
   CHECK_THROWS(limit(R"({"max_new_tokens": 0})"));
 }
 
-TEST_CASE("--dtype names what is computed in", "[model][config]") {
+TEST_CASE("LoadOptions::dtype names what is computed in", "[model][config]") {
   const ModelConfig c = parse(llama(R"("dtype":"float16")"));
   CHECK(resolve_dtype("auto", c) == DType::f16);
   CHECK(resolve_dtype("float32", c) == DType::f32);

@@ -74,7 +74,7 @@ TEST_CASE("rounding is refused where it would do nothing", "[model][rounding]") 
     try {
       load_model(config, "models/quire-tiny", *device, cpu_traits(), options);
     } catch (const Failure& failure) {
-      CHECK(failure.error().field == "--quantization");
+      CHECK(failure.error().field == "LoadOptions::quantization");
       return failure.error().detail;
     }
     return "";

@@ -142,8 +142,8 @@ TEST_CASE("a quantization that the checkpoint does not have is refused", "[model
   };
   const fs::path quantized = "tests/data/golden/quantized/fp8-block";
   CHECK_NOTHROW(load(quantized, "fp8"));
-  CHECK_THROWS_WITH(load(quantized, "awq"),
-                    Catch::Contains("--quantization awq") && Catch::Contains("is \"fp8\""));
+  CHECK_THROWS_WITH(load(quantized, "awq"), Catch::Contains("LoadOptions::quantization awq") &&
+                                                Catch::Contains("is \"fp8\""));
   CHECK_THROWS_WITH(load("models/quire-tiny", "fp8"), Catch::Contains("no quantization_config"));
 }
 
@@ -181,8 +181,9 @@ TEST_CASE("values beyond float16 are counted and refused", "[model][weights]") {
   CHECK(wide.load("a", {4}).numel() == 4);
   Weights narrow(folder, LoadFormat::safetensors, 0, DType::f16, *device);
   // 65504 is no bf16; the nearest one is 65536.
-  CHECK_THROWS_WITH(narrow.load("a", {4}), Catch::Contains("--dtype float16: 3 of the 4 values") &&
-                                               Catch::Contains("\"a\""));
+  CHECK_THROWS_WITH(
+      narrow.load("a", {4}),
+      Catch::Contains("LoadOptions::dtype float16: 3 of the 4 values") && Catch::Contains("\"a\""));
   fs::remove_all(folder);
 }
 

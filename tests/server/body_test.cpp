@@ -75,7 +75,7 @@ TEST_CASE("the bodies of all requests together are bounded", "[server][body]") {
   const auto refused = post(server.port(), "/tokenize", body);
   CHECK(refused.status == 503);
   CHECK(refused.headers.at("retry-after") == "1");
-  CHECK(refused.body.find("--max-body-bytes-in-flight") != std::string::npos);
+  CHECK(refused.body.find("HttpLimits::body_bytes_in_flight") != std::string::npos);
   CHECK(post(server.port(), "/tokenize", R"({"prompt":"small"})").status == 200);
 
   first.reset();

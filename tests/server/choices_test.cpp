@@ -39,7 +39,7 @@ TEST_CASE("more choices than could ever be taken are one 400 with the numbers",
       post(server.port(), "/v1/completions", R"({"prompt":["a","b"],"n":4,"max_tokens":2})");
   CHECK(refused.status == 400);
   CHECK(refused.body.find("is 8, but at most 6 requests") != std::string::npos);
-  CHECK(refused.body.find("--max-num-queued-reqs") != std::string::npos);
+  CHECK(refused.body.find("SchedulerConfig::max_num_queued_reqs") != std::string::npos);
   CHECK(server.engine().num_added() == 0);
   CHECK(post(server.port(), "/v1/completions", R"({"prompt":["a","b"],"n":3,"max_tokens":2})")
             .status == 200);

@@ -112,7 +112,8 @@ TEST_CASE("a full server answers probes, tells others so, and lets go of who say
   HttpClient other(server.port());
   CHECK(eventually([&] {  // the silent one has been accepted first
     const auto reply = get(server.port(), "/v1/models");
-    return reply.status == 503 && reply.body.find("--max-connections") != std::string::npos;
+    return reply.status == 503 &&
+           reply.body.find("HttpLimits::max_connections") != std::string::npos;
   }));
   CHECK(get(server.port(), "/health").status == 200);
   CHECK(get(server.port(), "/metrics").status == 200);

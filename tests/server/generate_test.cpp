@@ -191,7 +191,8 @@ TEST_CASE("a model that generates refuses what pooling models serve, by name", "
   for (const char* path : {"/v1/embeddings", "/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank"}) {
     const auto refused = post(server.port(), path, R"({"input":"a"})");
     CHECK(refused.status == 400);
-    CHECK(pointer(refused.body, "/error/message").find("--runner pooling") != std::string::npos);
+    CHECK(pointer(refused.body, "/error/message").find("PoolingOptions::runner pooling") !=
+          std::string::npos);
   }
 }
 

@@ -38,7 +38,7 @@ TEST_CASE("an engine that has work and says nothing is not alive", "[server][hea
   CHECK(eventually([&] { return get(server.port(), "/health/live").status == 503; }));
   const auto stalled = get(server.port(), "/health/live");
   CHECK(stalled.body.find("\"status\":\"stalled\"") != std::string::npos);
-  CHECK(stalled.body.find("--engine-stall-timeout") != std::string::npos);
+  CHECK(stalled.body.find("ServerConfig::stall_timeout") != std::string::npos);
   server.engine().release();
   CHECK(client.receive()->status == 200);
   CHECK(get(server.port(), "/health/live").status == 200);
@@ -55,7 +55,7 @@ TEST_CASE("readiness is lost while the queue is full", "[server][health]") {
   HttpClient client(server.port());
   client.send(post_request("/v1/chat/completions", chat_body(R"("max_tokens":3,"n":2)")));
   CHECK(eventually([&] { return get(server.port(), "/health/ready").status == 503; }));
-  CHECK(get(server.port(), "/health/ready").body.find("--max-num-queued-reqs") !=
+  CHECK(get(server.port(), "/health/ready").body.find("SchedulerConfig::max_num_queued_reqs") !=
         std::string::npos);
   CHECK(get(server.port(), "/health").status == 200);
   server.engine().release();

@@ -112,10 +112,10 @@ TEST_CASE("CORS settings that make no sense are refused by their flag", "[server
   for (const char* origin : {"page.example", "https://x/path", "https://", "a b", ""}) {
     INFO(origin);
     config.origins = {origin};
-    CHECK(validate(config).error().field == "--allowed-origins");
+    CHECK(validate(config).error().field == "CorsConfig::origins");
   }
   config = {.origins = {"*"}, .credentials = true};
-  CHECK(validate(config).error().field == "--allow-credentials");
+  CHECK(validate(config).error().field == "CorsConfig::credentials");
   config = {.origins = {"https://x"}, .headers = {"X-A\r\nEvil: 1"}};
-  CHECK(validate(config).error().field == "--allowed-headers");
+  CHECK(validate(config).error().field == "CorsConfig::headers");
 }

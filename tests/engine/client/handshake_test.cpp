@@ -92,7 +92,7 @@ TEST_CASE("a dying engine fails start-up with its own words", "[engine][client][
 TEST_CASE("a silent engine fails start-up at the timeout", "[engine][client][handshake]") {
   std::vector<FakeEngineOptions> options{engine(0, 4096, 90), engine(1, 4096, 90)};
   options[1].silent_at_startup = true;
-  expect_start_error(options, "engine 1 was silent for 50 ms (--engine-ready-timeout)",
+  expect_start_error(options, "engine 1 was silent for 50 ms (EngineGroupOptions::ready_timeout)",
                      {.ready_timeout = 50ms});
 }
 

@@ -244,8 +244,8 @@ TEST_CASE("recurrent states go on from the last draft that held", "[engine][core
 TEST_CASE("states at every block boundary are refused beside drafts", "[engine][core][drafts]") {
   EngineConfig config = with_drafts(config_of("tests/data/golden/models/qwen3-5"));
   config.cache.mamba_cache_mode = StateCacheMode::all;
-  CHECK_THROWS_WITH(SteppedEngine(config),
-                    Catch::Contains("--mamba-cache-mode") && Catch::Contains("recurrent states"));
+  CHECK_THROWS_WITH(SteppedEngine(config), Catch::Contains("CacheConfig::mamba_cache_mode") &&
+                                               Catch::Contains("recurrent states"));
 }
 
 }  // namespace

@@ -257,7 +257,8 @@ TEST_CASE("a device that is too small is refused with what would work", "[engine
   const std::string why = refused.model.error().detail;
   INFO(why);
   std::smatch advice;
-  REQUIRE(std::regex_search(why, advice, std::regex("--gpu-memory-utilization ([0-9.]+)")));
+  REQUIRE(
+      std::regex_search(why, advice, std::regex("CacheConfig::gpu_memory_utilization ([0-9.]+)")));
   config.cache.gpu_memory_utilization = std::stod(advice[1]);
   CHECK(plan_of(config, machine(DeviceKind::cuda, 200 * kMiB)).model.has_value());
 
@@ -283,7 +284,7 @@ TEST_CASE("a cache that was given its size must fit what is there", "[engine][me
   INFO(why);
   CHECK(why.find("too few") != std::string::npos);
   std::smatch advice;
-  REQUIRE(std::regex_search(why, advice, std::regex("--kv-cache-memory-bytes (\\d+)")));
+  REQUIRE(std::regex_search(why, advice, std::regex("CacheConfig::kv_cache_memory_bytes (\\d+)")));
   config.cache.kv_cache_memory_bytes = std::stoll(advice[1]);
   CHECK(plan_of(config, busy).model.has_value());
 }

@@ -113,7 +113,8 @@ void check_alignment(element vector_case) {
   element error;
   const bool refused = expected["error"].get(error) == simdjson::SUCCESS;
   test::expect_equal("refused", refused, aligned.has_error());
-  if (refused) return test::expect_equal("field", "--mamba-block-size", aligned.error().field);
+  if (refused)
+    return test::expect_equal("field", "CacheConfig::mamba_block_size", aligned.error().field);
   test::expect_equal("block_size", std::int64_t(expected["block_size"]), aligned->block_size);
   check_optional("mamba_block_size", expected["mamba_block_size"], aligned->mamba_block_size);
   check_optional("mamba_page_size_padded", expected["mamba_page_size_padded"],
@@ -138,7 +139,9 @@ void check_mode(element vector_case) {
   element error;
   const bool refused = expected["error"].get(error) == simdjson::SUCCESS;
   test::expect_equal("refused", refused, choice.has_error());
-  if (refused) return test::expect_equal("field", "--enable-chunked-prefill", choice.error().field);
+  if (refused)
+    return test::expect_equal("field", "SchedulerConfig::enable_chunked_prefill",
+                              choice.error().field);
   test::expect_equal("mode", std::string(std::string_view(expected["mode"])),
                      std::string(name_of(choice->mode)));
   test::expect_equal("mamba_block_size", std::int64_t(expected["mamba_block_size"]),

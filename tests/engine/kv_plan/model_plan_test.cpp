@@ -80,7 +80,7 @@ TEST_CASE("A hybrid's attention block grows to hold a state") {
     CHECK(plan.kv.groups().front().block_size == 8192);
     CHECK(plan.kv.block_size == 544);  // not the state's
   }
-  SECTION("a smaller --block-size is raised, and that is said") {
+  SECTION("a smaller CacheConfig::block_size is raised, and that is said") {
     config.cache.block_size = 64;
     const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, {kGiB}).value();
     CHECK(plan.kv.block_size == 576);
@@ -133,8 +133,9 @@ TEST_CASE("A refusal names the flag, and its advice works") {
   const auto refused = make_model_plan(config, dense(4), DeviceKind::cpu, {33 * 262144});
   REQUIRE(refused.has_error());
   CHECK(refused.error().field == "admission");
-  CHECK(refused.error().detail.find("--max-model-len 512") != std::string::npos);
-  CHECK(refused.error().detail.find("--kv-cache-memory-bytes 134479872") != std::string::npos);
+  CHECK(refused.error().detail.find("ModelOptions::max_model_len 512") != std::string::npos);
+  CHECK(refused.error().detail.find("CacheConfig::kv_cache_memory_bytes 134479872") !=
+        std::string::npos);
   CHECK(make_model_plan(config_for(512), dense(4), DeviceKind::cpu, {33 * 262144}).has_value());
   CHECK(make_model_plan(config, dense(4), DeviceKind::cpu, {134479872}).has_value());
 }
@@ -146,47 +147,48 @@ TEST_CASE("What would have no effect on this model is refused") {
     void (*change)(EngineConfig&);
   };
   const Refusal refusals[] = {
-      {"--max-model-len", false, [](EngineConfig& c) { c.model.max_model_len = 8193; }},
-      {"--mamba-block-size", false, [](EngineConfig& c) { c.cache.mamba_block_size = 64; }},
-      {"--mamba-cache-mode", false,
+      {"ModelOptions::max_model_len", false, [](EngineConfig& c) { c.model.max_model_len = 8193; }},
+      {"CacheConfig::mamba_block_size", false,
+       [](EngineConfig& c) { c.cache.mamba_block_size = 64; }},
+      {"CacheConfig::mamba_cache_mode", false,
        [](EngineConfig& c) { c.cache.mamba_cache_mode = StateCacheMode::align; }},
-      {"--mamba-cache-mode", true,
+      {"CacheConfig::mamba_cache_mode", true,
        [](EngineConfig& c) { c.cache.mamba_cache_mode = StateCacheMode::none; }},
-      {"--mamba-cache-mode", true,
+      {"CacheConfig::mamba_cache_mode", true,
        [](EngineConfig& c) {
          c.cache.mamba_cache_mode = StateCacheMode::adaptive;
          c.model.max_model_len = 545;  // a block and a token, and no room for an answer
        }},
-      {"--mamba-block-size", true,
+      {"CacheConfig::mamba_block_size", true,
        [](EngineConfig& c) { c.cache.mamba_cache_mode = StateCacheMode::all; }},
-      {"--mamba-ssm-cache-dtype", false,
+      {"CacheConfig::mamba_ssm_cache_dtype", false,
        [](EngineConfig& c) { c.cache.mamba_ssm_cache_dtype = DType::f32; }},
-      {"--mamba-ssm-cache-dtype", true,
+      {"CacheConfig::mamba_ssm_cache_dtype", true,
        [](EngineConfig& c) {
          c.deterministic = true;
          c.cache.mamba_ssm_cache_dtype = DType::bf16;
        }},
-      {"--kv-cache-dtype", false, [](EngineConfig& c) { c.cache.cache_dtype = DType::i8; }},
-      {"--disable-hybrid-kv-cache-manager", false,
+      {"CacheConfig::cache_dtype", false, [](EngineConfig& c) { c.cache.cache_dtype = DType::i8; }},
+      {"CacheConfig::hybrid_manager=false", false,
        [](EngineConfig& c) { c.cache.hybrid_manager = false; }},
-      {"--num-gpu-blocks-override", false,
+      {"CacheConfig::num_gpu_blocks_override", false,
        [](EngineConfig& c) { c.cache.num_gpu_blocks_override = 5000; }},
-      {"--no-enable-chunked-prefill", false,
+      {"SchedulerConfig::enable_chunked_prefill=false", false,
        [](EngineConfig& c) { c.scheduler.enable_chunked_prefill = false; }},
-      {"--max-num-batched-tokens", true,
+      {"SchedulerConfig::max_num_batched_tokens", true,
        [](EngineConfig& c) {
          c.cache.mamba_cache_mode = StateCacheMode::align;
          c.scheduler.max_num_batched_tokens = 512;
        }},
-      {"--enable-chunked-prefill", true,
+      {"SchedulerConfig::enable_chunked_prefill", true,
        [](EngineConfig& c) { c.scheduler.enable_chunked_prefill = false; }},
-      {"--enable-chunked-prefill", true,
+      {"SchedulerConfig::enable_chunked_prefill", true,
        [](EngineConfig& c) {
          c.cache.mamba_cache_mode = StateCacheMode::all;
          c.cache.mamba_block_size = 64;
          c.scheduler.enable_chunked_prefill = false;
        }},
-      {"--hash-block-size", false, [](EngineConfig& c) { c.cache.hash_block_size = 7; }},
+      {"CacheConfig::hash_block_size", false, [](EngineConfig& c) { c.cache.hash_block_size = 7; }},
       {"no_common_block_size", false, [](EngineConfig& c) { c.cache.block_size = 24; }},
       {"hma_off_unify", true, [](EngineConfig& c) { c.cache.hybrid_manager = false; }},
   };
@@ -227,7 +229,8 @@ TEST_CASE("A cache that can never hit is announced with the reason") {
   CHECK(notes(546).empty());
   CHECK(notes(545, false).empty());
   REQUIRE(notes(545).size() == 1);
-  CHECK(notes(545).front().find("--max-model-len of at least 546") != std::string::npos);
+  CHECK(notes(545).front().find("ModelOptions::max_model_len of at least 546") !=
+        std::string::npos);
 }
 
 TEST_CASE("Advice asks for no more than there is") {
@@ -238,15 +241,16 @@ TEST_CASE("Advice asks for no more than there is") {
   const auto has = [](const std::string& text, const char* what) {
     return text.find(what) != std::string::npos;
   };
-  CHECK(has(refusal(config, {33 * 262144, 134479872}), "--kv-cache-memory-bytes 134479872"));
+  CHECK(has(refusal(config, {33 * 262144, 134479872}),
+            "CacheConfig::kv_cache_memory_bytes 134479872"));
   const std::string too_small = refusal(config, {33 * 262144, 134479871});
-  CHECK_FALSE(has(too_small, "--kv-cache-memory-bytes"));
-  CHECK(has(too_small, "--max-model-len 512"));
+  CHECK_FALSE(has(too_small, "CacheConfig::kv_cache_memory_bytes"));
+  CHECK(has(too_small, "ModelOptions::max_model_len 512"));
   CHECK_FALSE(has(refusal(config, {262144, 262144}), "What works"));  // the null block alone
   EngineConfig blocks = config;
   blocks.cache.num_gpu_blocks_override = 20;
-  CHECK(has(refusal(blocks, {134479872}), "--num-gpu-blocks-override 513"));
-  CHECK_FALSE(has(refusal(blocks, {134479871}), "--num-gpu-blocks-override"));
+  CHECK(has(refusal(blocks, {134479872}), "CacheConfig::num_gpu_blocks_override 513"));
+  CHECK_FALSE(has(refusal(blocks, {134479871}), "CacheConfig::num_gpu_blocks_override"));
 }
 
 TEST_CASE("A stretched model has its published length by default, and can be asked for more") {
@@ -259,7 +263,7 @@ TEST_CASE("A stretched model has its published length by default, and can be ask
   CHECK(length(8192) == 8192);
   CHECK(length(kAutoFit) == 8192);
   CHECK(make_model_plan(config_for(8193), model, DeviceKind::cpu, {kGiB}).error().field ==
-        "--max-model-len");
+        "ModelOptions::max_model_len");
 }
 
 TEST_CASE("The null block is no place for tokens") {

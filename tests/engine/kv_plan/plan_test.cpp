@@ -63,8 +63,8 @@ TEST_CASE("The advised memory is enough, and one byte less is not") {
   const auto refused = make_kv_plan(input_of(two_full(), 4 * kPage, 512));
   REQUIRE(refused.has_error());
   const std::int64_t enough = 33 * 2 * kPage;
-  CHECK(refused.error().detail.find("--kv-cache-memory-bytes " + std::to_string(enough)) !=
-        std::string::npos);
+  CHECK(refused.error().detail.find("CacheConfig::kv_cache_memory_bytes " +
+                                    std::to_string(enough)) != std::string::npos);
   CHECK(make_kv_plan(input_of(two_full(), enough, 512)).has_value());
   CHECK(make_kv_plan(input_of(two_full(), enough - 1, 512)).has_error());
 }

@@ -63,11 +63,12 @@ TEST_CASE("only peers of the list are asked", "[kv_transfer]") {
   using Catch::Contains;
   CHECK(parse_transfer_params(source("\"prefill-host\"", "1"), kPeers).has_value());
   CHECK(parse_transfer_params(source("\"unix:/run/kv.sock\"", "0"), kPeers).has_value());
-  CHECK_THAT(refused(source("\"10.0.0.7\"", "5601")), Contains("--kv-peer"));
+  CHECK_THAT(refused(source("\"10.0.0.7\"", "5601")), Contains("KvTransferConfig::peers"));
   CHECK_THAT(refused(source("\"10.0.0.8\"", "5600")), Contains("remote_host"));
-  CHECK_THAT(refused(source("\"unix:/etc/other\"", "0")), Contains("--kv-peer"));
+  CHECK_THAT(refused(source("\"unix:/etc/other\"", "0")), Contains("KvTransferConfig::peers"));
   CHECK_THAT(refused(source("\"localhost/../x\"", "5600")), Contains("remote_host"));
-  CHECK_THAT(refused(source("\"10.0.0.7\"", "5600"), {}), Contains("--kv-role decode"));
+  CHECK_THAT(refused(source("\"10.0.0.7\"", "5600"), {}),
+             Contains("KvTransferConfig::role decode"));
 }
 
 TEST_CASE("what is missing or cannot be is refused by name", "[kv_transfer]") {

@@ -76,7 +76,8 @@ TEST_CASE("the groups' weakest operators decide about graphs", "[engine][runner]
   CHECK(capture_sizes({}, 4, all, hybrid)->sizes == Sizes{1, 2, 4});
   CHECK(capture_sizes({.capture_sizes = {4, 1, 4}}, 4, all, hybrid)->sizes == Sizes{1, 4});
 
-  CHECK(capture_sizes({.enforce_eager = true}, 4, all, dense)->why_none == "--enforce-eager");
+  CHECK(capture_sizes({.enforce_eager = true}, 4, all, dense)->why_none ==
+        "GraphConfig::enforce_eager");
   const CaptureSizes none = capture_sizes({}, 4, paged_only, hybrid).value();
   CHECK(none.sizes.empty());
   CHECK(none.why_none.find("mamba") != std::string::npos);
