@@ -7,6 +7,7 @@
 
 #include "app/chat_server.h"
 #include "app/chat_session.h"
+#include "app/forgiving_args.h"
 #include "app/pull_main.h"
 #include "base/error.h"
 
@@ -131,7 +132,7 @@ int chat_main(int argc, const char* const* argv) {
   add_flags(app, options);
   const auto ours = before_dashes(argc, argv, options);
   try {
-    app.parse(static_cast<int>(ours.size()), ours.data());
+    parse_forgivingly(app, static_cast<int>(ours.size()), ours.data());
     if (options.model.empty() == options.url.empty()) {
       throw CLI::ValidationError("MODEL", "or --url is needed; quire chat models/quire-tiny");
     }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "app/forgiving_args.h"
 #include "base/error.h"
 #include "engine/structured/compiled_grammar.h"
 #include "text/tokenizer/tokenizer.h"
@@ -173,7 +174,7 @@ int grammar_main(int argc, const char* const* argv) {
       "json_schema, json_object, regex, choice, ebnf (\"grammar\") and structural_tag; with\n"
       "\"options\": {\"whitespace\": false} JSON is written without white space.");
   try {
-    app.parse(argc, argv);
+    parse_forgivingly(app, argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
   }

@@ -1,5 +1,6 @@
 // One binary: quire COMMAND …
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <string>
@@ -19,6 +20,7 @@
 #include "app/render_main.h"
 #include "app/serve_main.h"
 #include "app/tokenize_main.h"
+#include "base/nearest.h"
 #include "engine/wire/messages.h"
 
 namespace {
@@ -84,6 +86,10 @@ int main(int argc, char** argv) {
     rest[0] = full_name.c_str();
     return command.run(argc - 1, rest.data());
   }
-  std::fprintf(stderr, "quire: no command \"%s\"\n\n", argv[1]);
+  std::array<std::string_view, kSubcommands.size()> names;
+  std::ranges::transform(kSubcommands, names.begin(), &Subcommand::name);
+  const auto near = quire::nearest(name, names);
+  const std::string hint = near ? ". Did you mean " + std::string(*near) + "?" : "";
+  std::fprintf(stderr, "quire: no command \"%s\"%s\n\n", argv[1], hint.c_str());
   return usage(stderr, 2);
 }

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "app/forgiving_args.h"
 #include "base/error.h"
 #include "jinja/values/dict.h"
 #include "jinja/values/json.h"
@@ -222,7 +223,7 @@ int parse_main(int argc, const char* const* argv) {
   CLI::App app("What a model wrote to reasoning, content and tool calls.", argv[0]);
   add_options(app, options);
   try {
-    app.parse(argc, argv);
+    parse_forgivingly(app, argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "app/forgiving_args.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "proxy/proxy.h"
@@ -55,7 +56,7 @@ std::optional<proxy::ProxyOptions> parse(int argc, const char* const* argv, int&
                  "Clients at a time, a thread each (256)")
       ->check(CLI::Range(1, 4096));
   try {
-    app.parse(argc, argv);
+    parse_forgivingly(app, argc, argv);
     options.port = std::to_string(port);
     options.prefill = urls_of("--prefill", prefill);
     options.decode = urls_of("--decode", decode);

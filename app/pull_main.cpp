@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "app/forgiving_args.h"
 #include "base/error.h"
 #include "hub/pull.h"
 
@@ -169,10 +170,12 @@ int pull_main(int argc, const char* const* argv) {
   app.add_option("--tries", settings.tries, "Of something that fails without any progress (5)")->check(CLI::Range(1, 1000));
   app.add_option("--retry-pause", settings.pause, "Seconds before the second try; doubles (1)")->check(CLI::Range(0.0, 3600.0));
   app.add_flag("--quiet", settings.quiet, "Print the folder alone");
-  CLI11_PARSE(app, argc, argv);
   try {
+    parse_forgivingly(app, argc, argv);
     std::printf("%s\n", fetch(hub::ModelName::parse(text), settings).c_str());
     return 0;
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e);
   } catch (const std::exception& e) {
     return explain("pull", e);
   }
@@ -180,8 +183,8 @@ int pull_main(int argc, const char* const* argv) {
 
 int models_main(int argc, const char* const* argv) {
   CLI::App app("Models of the Hugging Face cache on this machine.", "quire models");
-  CLI11_PARSE(app, argc, argv);
   try {
+    parse_forgivingly(app, argc, argv);
     const auto cache = hub::Cache::of_environment();
     const auto models = cache.list();
     if (models.empty()) std::fprintf(stderr, "no models in %s; quire pull org/name\n", cache.root().c_str());
@@ -192,6 +195,8 @@ int models_main(int argc, const char* const* argv) {
                   model.commit.c_str(), revisions.c_str(), model.complete ? "" : "not all of it is here");
     }
     return 0;
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e);
   } catch (const std::exception& e) {
     return explain("models", e);
   }

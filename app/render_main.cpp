@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "app/forgiving_args.h"
 #include "base/error.h"
 #include "jinja/values/json.h"
 #include "text/template/chat_template.h"
@@ -218,7 +219,7 @@ int render_main(int argc, const char* const* argv) {
                argv[0]);
   add_options(app, options);
   try {
-    app.parse(argc, argv);
+    parse_forgivingly(app, argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
   }

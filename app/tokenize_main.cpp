@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "app/forgiving_args.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "text/tokenizer/detokenizer.h"
@@ -128,7 +129,7 @@ int tokenize_main(int argc, const char* const* argv) {
       "Exit codes: 0 answered, 1 the tokenizer cannot be loaded or the input is wrong, and those\n"
       "above 100 for wrong flags.");
   try {
-    app.parse(argc, argv);
+    parse_forgivingly(app, argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
   }

@@ -10,6 +10,9 @@ namespace {
 // Nobody mistypes more; what a client sends may be long.
 constexpr std::size_t kLongest = 100;
 
+// Less is the beginning of too many words to mean one of them.
+constexpr std::size_t kShortestBeginning = 3;
+
 // Optimal string alignment, by rows of the table.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before, above(b.size() + 1), row(b.size() + 1);
@@ -27,11 +30,22 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
+std::optional<std::string_view> completed(std::string_view word,
+                                          std::span<const std::string_view> candidates) {
+  if (word.size() < kShortestBeginning) return std::nullopt;
+  const auto begins = [word](std::string_view candidate) { return candidate.starts_with(word); };
+  const auto found = std::ranges::find_if(candidates, begins);
+  if (found == candidates.end() || std::any_of(found + 1, candidates.end(), begins))
+    return std::nullopt;
+  return *found;
+}
+
 }  // namespace
 
 std::optional<std::string_view> nearest(std::string_view word,
                                         std::span<const std::string_view> candidates) {
   if (word.size() > kLongest) return std::nullopt;
+  if (const auto whole = completed(word, candidates)) return whole;
   std::optional<std::string_view> best;
   std::size_t fewest = std::max<std::size_t>(1, word.size() / 4) + 1;
   for (const std::string_view candidate : candidates) {

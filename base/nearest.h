@@ -1,5 +1,5 @@
 #pragma once
-// "Did you mean …": the candidate that a mistyped word is closest to.
+// "Did you mean …": the candidate that a mistyped or shortened word is closest to.
 
 #include <optional>
 #include <span>
@@ -7,8 +7,9 @@
 
 namespace quire {
 
-// The fewest letters to put in, take out, exchange or swap with a neighbour; unset: none is near
-// enough to be what was meant. Among equals the first.
+// The only candidate that begins with the word; else the one with the fewest letters to put in, take
+// out, exchange or swap with a neighbour, among equals the first. Unset: none is near enough to be
+// what was meant.
 std::optional<std::string_view> nearest(std::string_view word,
                                         std::span<const std::string_view> candidates);
 

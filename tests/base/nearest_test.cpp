@@ -18,3 +18,13 @@ TEST_CASE("a slip of the finger finds the word that was meant", "[base][nearest]
   CHECK_FALSE(nearest(std::string(100'000, '-'), kFlags));
   CHECK_FALSE(nearest("--port", {}));
 }
+
+TEST_CASE("the beginning of one word means that word", "[base][nearest]") {
+  constexpr std::array<std::string_view, 4> kFlags{"--kv-cache-memory-bytes", "--kv-cache-dtype",
+                                                   "--kv-role", "--kv-plane"};
+  CHECK(nearest("--kv-cache-memory", kFlags) == "--kv-cache-memory-bytes");
+  CHECK(nearest("--kv-cache-m", kFlags) == "--kv-cache-memory-bytes");
+  CHECK_FALSE(nearest("--kv-cache", kFlags));  // of two
+  constexpr std::array<std::string_view, 1> kOne{"--port"};
+  CHECK_FALSE(nearest("--", kOne));
+}
