@@ -10,6 +10,9 @@
 #include "app/bench_model.h"
 #include "app/bench_report.h"
 #include "app/doctor_report.h"
+#include "app/failure_text.h"
+#include "app/flag_names.h"
+#include "app/forgiving_args.h"
 #include "app/model_path.h"
 #include "app/plan_main.h"
 #include "app/pull_main.h"
@@ -59,7 +62,8 @@ void judge_model(const std::string& given, DoctorReport& report) {
       report.model_fits
           ? fmt::format("{}: would be served on {}; `quire plan` has the figures", given,
                         plan.device)
-          : fmt::format("{}: would be refused: {}", given, plan.plan.model.error().detail);
+          : fmt::format("{}: would be refused: {}", given,
+                        with_flags(plan.plan.model.error().detail));
   if (!report.probe || plan.device != "cpu") return;
   const BenchModel size = bench_model(config.model.path, read_model_config(config.model.path));
   if (size.step_bytes == 0) return;  // no weight files
@@ -106,7 +110,7 @@ int doctor_main(int argc, const char* const* argv) {
       ->check(CLI::Range(0.0, 600.0));
   app.add_flag("--json", flags.json, "Print JSON");
   try {
-    app.parse(argc, argv);
+    parse_forgivingly(app, argc, argv);
     const DoctorReport report = examine(flags);
     std::cout << (flags.json ? doctor_json(report) : doctor_text(report));
     return report.model_fits ? 0 : 1;
@@ -115,7 +119,7 @@ int doctor_main(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& wrong) {
     return app.exit(wrong);
   } catch (const std::exception& failure) {
-    std::cerr << "quire doctor: " << failure.what() << "\n";
+    std::cerr << "quire doctor: " << failure_text(failure) << "\n";
   }
   return 2;
 }

@@ -140,6 +140,12 @@ def literal(text):
     return re.sub(r"\{[^}]*\}", "…", joined)
 
 
+def with_flags(text):
+    """app/flag_names.cpp puts flags where texts name a configuration's field."""
+    names = dict(re.findall(r'Named\{"([^"]+)", "([^"]+)"\}', pathlib.Path("app/flag_names.cpp").read_text()))
+    return re.sub(r"\b[A-Z]\w+(?:::\w+)+", lambda field: names.get(field[0]) or "--" + field[0].split("::")[-1].replace("_", "-"), text)
+
+
 def refusals():
     """(status, sentence) wherever server/ has both in one place."""
     found = set()
@@ -147,7 +153,7 @@ def refusals():
         text = file.read_text()
         for match in re.finditer(r"(?:plain_error_reply\(|HttpRefusal\{|refuse\(\{|return \{)\s*(\d{3}),", text):
             if sentence := literal(text[match.end():]):
-                found.add((int(match[1]), sentence))
+                found.add((int(match[1]), with_flags(sentence)))
     return sorted(found)
 
 

@@ -137,12 +137,12 @@ TEST_CASE("a certificate of another host is refused", "[engine][wire][socket][tl
   CHECK_THAT(line.event<EngineDead>().error, Catch::Contains("certificate is refused"));
 }
 
-TEST_CASE("TLS files that do not fit are refused by their flag", "[engine][wire][tls]") {
+TEST_CASE("TLS files that do not fit are refused by their field", "[engine][wire][tls]") {
   const Certificates files, others;
   CHECK(TlsContext::make({files.certificate(), others.key(), {}}).error().field ==
-        "--engine-ssl-keyfile");
-  CHECK(TlsContext::make({"/nowhere", files.key(), {}}).error().field == "--engine-ssl-certfile");
-  CHECK(TlsContext::make({{}, {}, "/nowhere"}).error().field == "--engine-ssl-ca-certs");
+        "TlsContext::Files::key");
+  CHECK(TlsContext::make({"/nowhere", files.key(), {}}).error().field == "TlsContext::Files::certificate");
+  CHECK(TlsContext::make({{}, {}, "/nowhere"}).error().field == "TlsContext::Files::authorities");
 }
 
 TEST_CASE("an engine that leaves takes nothing new and finishes what it has",
