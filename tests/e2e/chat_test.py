@@ -18,12 +18,9 @@ import tempfile
 import threading
 import time
 
+from serve_process import check
+
 QUIRE = sys.argv[1]
-
-
-def check(what, holds, seen=""):
-    if not holds:
-        sys.exit(f"FAILED: {what}\n{seen}")
 
 
 def event(**delta):

@@ -9,15 +9,10 @@ import math
 import pathlib
 import sys
 
-from serve_process import Server
+from serve_process import Server, check
 
 POOLING = pathlib.Path("tests/data/pooling/qwen3-embedding")
 QUESTION = [{"role": "user", "content": "What is 12 + 7?"}]
-
-
-def check(what, holds):
-    if not holds:
-        sys.exit("FAILED: " + what)
 
 
 def openai_chat(server):

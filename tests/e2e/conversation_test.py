@@ -6,12 +6,7 @@ and that /metrics counts the same.
 """
 import sys
 
-from serve_process import Server
-
-
-def check(what, holds):
-    if not holds:
-        sys.exit("FAILED: " + what)
+from serve_process import Server, check
 
 
 def say(server, messages):

@@ -15,13 +15,10 @@ import tempfile
 import urllib.error
 import urllib.request
 
+from serve_process import check
+
 MODEL = "models/quire-tiny"
 FLAGS = ["--num-gpu-blocks-override", "256", "--max-model-len", "1024", "--host", "127.0.0.1", "--port", "0"]
-
-
-def check(what, holds):
-    if not holds:
-        sys.exit("FAILED: " + what)
 
 
 class Server:

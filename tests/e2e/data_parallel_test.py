@@ -8,17 +8,9 @@ import re
 import subprocess
 import sys
 
-from serve_process import Server
+from serve_process import Server, expect, num_expected
 
 MODEL = "models/quire-tiny"
-checks = 0
-
-
-def check(what, got, expected):
-    global checks
-    checks += 1
-    if got != expected:
-        sys.exit(f"FAILED: {what} is {got!r}, should be {expected!r}")
 
 
 def plan(quire, *flags):
@@ -36,28 +28,28 @@ def of_engines(server, name, field):
 def run(quire, *flags):
     alone = plan(quire, *flags)
     planned = plan(quire, "--data-parallel-size", "2", *flags)
-    check("device bytes", planned["device_bytes"], alone["device_bytes"] // 2)
-    check("KV cache of both", 2 * planned["kv_cache_bytes"] <= alone["kv_cache_bytes"] or "--max-model-len" in flags[0], True)
-    check("threads", planned["cpu_threads"], max(1, alone["cpu_threads"] // 2))
+    expect("device bytes", planned["device_bytes"], alone["device_bytes"] // 2)
+    expect("KV cache of both", 2 * planned["kv_cache_bytes"] <= alone["kv_cache_bytes"] or "--max-model-len" in flags[0], True)
+    expect("threads", planned["cpu_threads"], max(1, alone["cpu_threads"] // 2))
     sizes = planned["plan"]
     with Server(quire, MODEL, "--device", "cpu", "--data-parallel-size", "2", *flags) as server:
         engines = json.loads(server.ask("/v1/models"))["data"][0]["engines"]
-        check("engines", len(engines), 2)
+        expect("engines", len(engines), 2)
         for engine in engines:
             for field in ("num_gpu_blocks", "block_size", "max_model_len", "kv_cache_size_tokens"):
-                check(f"/v1/models {field}", engine[field], sizes[field])
+                expect(f"/v1/models {field}", engine[field], sizes[field])
         for field in ("num_gpu_blocks", "block_size", "max_model_len", "kv_cache_size_tokens"):
-            check(f"/metrics {field}", of_engines(server, "vllm:cache_config_info", field), [str(sizes[field])] * 2)
+            expect(f"/metrics {field}", of_engines(server, "vllm:cache_config_info", field), [str(sizes[field])] * 2)
         cache = [float(value) for value in re.findall(r'^quire:memory_planned_bytes{[^}]*kv_cache[^}]*} (\S+)$',
                                                      server.ask("/metrics"), re.M)]
         if cache:
-            check("/metrics planned bytes", cache, [float(sizes["allocated_bytes"])] * 2)
+            expect("/metrics planned bytes", cache, [float(sizes["allocated_bytes"])] * 2)
         answer = server.post("/v1/chat/completions", temperature=0, max_tokens=20,
                              messages=[{"role": "user", "content": "What is 12 + 7?"}])
-        check("answer", answer["choices"][0]["message"]["content"], "12 + 7 = 19.")
+        expect("answer", answer["choices"][0]["message"]["content"], "12 + 7 = 19.")
         share = of_engines(server, "vllm:cache_config_info", "gpu_memory_utilization")
         used = next((flag.split("=")[1] for flag in flags if "utilization" in flag), "None")
-        check("share of memory", share, [used] * 2)
+        expect("share of memory", share, [used] * 2)
 
 
 def main():
@@ -65,7 +57,7 @@ def main():
     run(quire, "--kv-cache-memory-bytes=64MiB")
     run(quire, "--gpu-memory-utilization=0.02")
     run(quire, "--max-model-len=1024")
-    print(f"{checks} checks passed")
+    print(f"{num_expected()} checks passed")
 
 
 main()

@@ -7,15 +7,10 @@ import json
 import sys
 import urllib.error
 
-from serve_process import Server
+from serve_process import Server, check
 
 TEXT = "Count from 1 to 5."
 CHAT = [{"role": "user", "content": TEXT}]
-
-
-def check(what, holds):
-    if not holds:
-        sys.exit("FAILED: " + what)
 
 
 def refused(server, path, member, **body):

@@ -10,7 +10,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from serve_process import Server
+from serve_process import Server, check, eventually, free_port
 
 QUIRE, MODEL = sys.argv[1], "models/quire-tiny"
 COMMON = ("--device", "cpu", "--cpu-threads", "1", "--max-num-seqs", "8", "--num-gpu-blocks-override", "200", "--max-model-len", "2048",
@@ -36,23 +36,9 @@ class Engine:
         assert self.process.wait(timeout=30) is not None
 
 
-def check(condition, what):
-    if not condition:
-        sys.exit("FAILED: " + what)
-
-
 def answer(server, text="What is 12 + 7?", **more):
     reply = server.post("/v1/chat/completions", messages=[{"role": "user", "content": text}], temperature=0, **more)
     return reply["choices"][0]["message"]["content"]
-
-
-def eventually(condition, what, seconds=30):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return
-        time.sleep(0.1)
-    sys.exit("FAILED: " + what)
 
 
 def load(server, count):
@@ -66,18 +52,12 @@ def load(server, count):
         return list(pool.map(one, range(count)))
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def run(addresses, folder, secret=()):
     engines = [Engine(address, *secret) for address in addresses]
     flags = [word for address in addresses for word in ("--engine", address)]
     try:
         with Server(QUIRE, MODEL, *COMMON, *flags, *secret, "--engine-timeout", "1") as server:
-            check(answer(server) == expected, "the answer of an engine in another process")
+            check("the answer of an engine in another process", answer(server) == expected)
             undisturbed = load(server, 8)
             for number in (signal.SIGKILL, signal.SIGSTOP):
                 with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -85,10 +65,10 @@ def run(addresses, folder, secret=()):
                     time.sleep(0.02)
                     engines[0].send(number)
                     texts = running.result(timeout=60)
-                check(all(text in (right, 503, 500) for text, right in zip(texts, undisturbed)),
-                      f"requests under signal {number}: {texts}")
+                check(f"requests under signal {number}: {texts}",
+                      all(text in (right, 503, 500) for text, right in zip(texts, undisturbed)))
                 for _ in range(4):
-                    check(answer(server) == expected, f"the other engine after signal {number}")
+                    check(f"the other engine after signal {number}", answer(server) == expected)
                 if number == signal.SIGKILL:
                     engines[0].start()
                 else:
@@ -96,9 +76,9 @@ def run(addresses, folder, secret=()):
                     engines[0].send(signal.SIGCONT)
                 time.sleep(1)
             engines[1].send(signal.SIGKILL)
-            eventually(lambda: all(text == right for text, right in zip(load(server, 8), undisturbed)),
-                       "the first engine is back and alone")
-            eventually(lambda: server.metric("vllm:kv_cache_usage_perc") == 0, "all blocks are free again")
+            eventually("the first engine is back and alone",
+                       lambda: all(text == right for text, right in zip(load(server, 8), undisturbed)))
+            eventually("all blocks are free again", lambda: server.metric("vllm:kv_cache_usage_perc") == 0)
     finally:
         for engine in engines:
             if engine.process.poll() is None:

@@ -12,25 +12,11 @@ import time
 import urllib.error
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from serve_process import Server
+from serve_process import Server, check, eventually
 
 QUIRE, MODEL = sys.argv[1], "models/quire-tiny"
 COMMON = ("--device", "cpu", "--cpu-threads", "1", "--max-num-seqs", "8", "--num-gpu-blocks-override", "200", "--max-model-len", "2048",
           "--deterministic", "--data-parallel-size", "2")
-
-
-def check(condition, what):
-    if not condition:
-        sys.exit("FAILED: " + what)
-
-
-def eventually(condition, what, seconds=30):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return
-        time.sleep(0.1)
-    sys.exit("FAILED: " + what)
 
 
 def answer(server, text="What is 12 + 7?"):
@@ -54,8 +40,8 @@ def children(pid):
         except (OSError, ValueError, IndexError):
             continue
         if parent == pid and "--rank" in words:
-            check(not any("secret" in word and not word.startswith("--") and not word.startswith("/proc/") for word in words),
-                  "no secret stands on a command line")
+            check("no secret stands on a command line",
+                  not any("secret" in word and not word.startswith("--") and not word.startswith("/proc/") for word in words))
             found[int(words[words.index("--rank") + 1])] = int(name)
     return found
 
@@ -89,47 +75,47 @@ with Server(QUIRE, MODEL, *COMMON) as server:
     models = json.loads(server.ask("/v1/models"))["data"][0]["engines"]
 
 with Server(QUIRE, MODEL, *COMMON, "--engine-processes", "--engine-restarts", "2") as server:
-    check(answer(server) == expected, "the answer of an engine in another process")
+    check("the answer of an engine in another process", answer(server) == expected)
     now = json.loads(server.ask("/v1/models"))["data"][0]["engines"]
     for field in ("num_gpu_blocks", "block_size", "max_model_len", "kv_cache_size_tokens"):
-        check([e[field] for e in now] == [e[field] for e in models], f"/v1/models says the same {field} as of threads")
+        check(f"/v1/models says the same {field} as of threads", [e[field] for e in now] == [e[field] for e in models])
     undisturbed = load(server, 8)
     first = children(server.process.pid)
-    check(sorted(first) == [0, 1], f"two engine processes: {first}")
+    check(f"two engine processes: {first}", sorted(first) == [0, 1])
     for round in range(2):
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             running = pool.submit(load, server, 8)
             time.sleep(0.02)
             os.kill(children(server.process.pid)[0], signal.SIGKILL)
             texts = running.result(timeout=60)
-        check(all(text in (right, 500, 503) for text, right in zip(texts, undisturbed)), f"requests while an engine dies: {texts}")
-        check(answer(server) == expected, "the other engine answers")
-        eventually(lambda: 0 in children(server.process.pid), "the engine is started again")
+        check(f"requests while an engine dies: {texts}", all(text in (right, 500, 503) for text, right in zip(texts, undisturbed)))
+        check("the other engine answers", answer(server) == expected)
+        eventually("the engine is started again", lambda: 0 in children(server.process.pid))
 
         before = tokens_of(server, 0)
 
         def is_back():
-            check(load(server, 2) == undisturbed[:2], "nothing fails while an engine comes back")
+            check("nothing fails while an engine comes back", load(server, 2) == undisturbed[:2])
             return tokens_of(server, 0) != before
-        eventually(is_back, "the engine is back")
-        check(not sockets_of(children(server.process.pid)[0]), "it has none of the server's connections")
+        eventually("the engine is back", is_back)
+        check("it has none of the server's connections", not sockets_of(children(server.process.pid)[0]))
     os.kill(children(server.process.pid)[0], signal.SIGKILL)  # once more than is allowed
     time.sleep(1.5)
-    check(sorted(children(server.process.pid)) == [1], "an engine that dies too often is given up")
-    check(load(server, 8) == undisturbed, "the other one serves on")
-    eventually(lambda: server.metric("vllm:kv_cache_usage_perc") == 0, "all blocks are free again")
+    check("an engine that dies too often is given up", sorted(children(server.process.pid)) == [1])
+    check("the other one serves on", load(server, 8) == undisturbed)
+    eventually("all blocks are free again", lambda: server.metric("vllm:kv_cache_usage_perc") == 0)
     last = children(server.process.pid)
-check(not any(is_alive(pid) for pid in last.values()), "engines end with their server")
+check("engines end with their server", not any(is_alive(pid) for pid in last.values()))
 
 server = Server(QUIRE, MODEL, *COMMON, "--engine-processes").__enter__()
 orphans = children(server.process.pid).values()
 server.process.kill()
 server.process.wait()
-eventually(lambda: not any(is_alive(pid) for pid in orphans), "engines end with a server that is killed", 5)
+eventually("engines end with a server that is killed", lambda: not any(is_alive(pid) for pid in orphans), 5)
 
 began = time.monotonic()
 failed = subprocess.run([QUIRE, "serve", MODEL, "--port", "0", "--host", "127.0.0.1", "--device", "cpu", "--engine-processes",
                          "--num-gpu-blocks-override", "2", "--max-model-len", "2048"], capture_output=True, text=True, timeout=60)
-check(failed.returncode in (1, 4) and "blocks" in failed.stderr, f"an engine that cannot start says why: {failed.stderr}")
-check(time.monotonic() - began < 30, "and soon")
+check(f"an engine that cannot start says why: {failed.stderr}", failed.returncode in (1, 4) and "blocks" in failed.stderr)
+check("and soon", time.monotonic() - began < 30)
 print("engine_processes_test: ok")

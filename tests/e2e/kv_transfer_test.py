@@ -6,53 +6,24 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 
-from serve_process import Server
+from serve_process import Server, expect, free_port, num_expected, question_body, text_of
 
 MODEL = "models/quire-tiny"
 FLAGS = ("--device", "cpu", "--max-model-len", "1024", "--kv-cache-memory-bytes", "64MiB", "--deterministic", "--cpu-threads", "1")
 EMPTY = {"remote_engine_id": None, "remote_block_ids": None, "remote_host": None, "remote_port": None}
 KEEP = {"do_remote_decode": True, "do_remote_prefill": False, **EMPTY}
 LIMITS = {"max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 1}
-checks = 0
-
-
-def check(what, got, expected):
-    global checks
-    checks += 1
-    if got != expected:
-        sys.exit(f"FAILED: {what} is {got!r}, should be {expected!r}")
-
-
-def free_port():
-    for port in range(23000, 23100):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
-    sys.exit("FAILED: no free port")
 
 
 def questions():
     story = "Here is a list of sums. " + " ".join(f"{i} + {i + 1} = {2 * i + 1}." for i in range(40))
     return ["What is 12 + 7?", "Name a colour.", story + " What is 3 + 4?", story + " What is 9 + 9?"]
-
-
-def body_of(question, **more):
-    return {"messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": 40, **more}
-
-
-def text_of(answer):
-    return answer["choices"][0]["message"]["content"]
 
 
 def streamed(server, body):
@@ -77,7 +48,7 @@ def refusal(server, body, path="/v1/chat/completions"):
 
 def prefill(server, body):
     answer = server.post("/v1/chat/completions", **{**body, **LIMITS, "stream": False, "kv_transfer_params": KEEP})
-    check("finish reason", answer["choices"][0]["finish_reason"], "length")
+    expect("finish reason", answer["choices"][0]["finish_reason"], "length")
     return answer["kv_transfer_params"]
 
 
@@ -87,27 +58,27 @@ def eventually(what, get, expected):
         if get() == expected:
             break
         time.sleep(0.05)
-    check(what, get(), expected)
+    expect(what, get(), expected)
 
 
 def hand_over(prefilling, decoding, alone):
     for question in questions():
-        body = body_of(question)
+        body = question_body(question)
         expected = text_of(alone.post("/v1/chat/completions", **body))
         params = prefill(prefilling, body)
-        check("do_remote_prefill", (params["do_remote_prefill"], params["do_remote_decode"]), (True, False))
+        expect("do_remote_prefill", (params["do_remote_prefill"], params["do_remote_decode"]), (True, False))
         answer = decoding.post("/v1/chat/completions", **body, kv_transfer_params=params)
-        check("answer", text_of(answer), expected)
-        check("what an answer hands on", answer["kv_transfer_params"], None)
+        expect("answer", text_of(answer), expected)
+        expect("what an answer hands on", answer["kv_transfer_params"], None)
         params = prefill(prefilling, body)
-        check("streamed answer", streamed(decoding, {**body, "kv_transfer_params": params})[0], expected)
-    check("fetched", decoding.metric("quire:kv_transfers_total"), 2.0 * len(questions()))
-    check("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 0)
+        expect("streamed answer", streamed(decoding, {**body, "kv_transfer_params": params})[0], expected)
+    expect("fetched", decoding.metric("quire:kv_transfers_total"), 2.0 * len(questions()))
+    expect("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 0)
     received = decoding.metric("quire:kv_transfer_bytes_total")
-    check("received bytes", received > 0, True)
+    expect("received bytes", received > 0, True)
     eventually("sent bytes", lambda: prefilling.metric("quire:kv_transfer_bytes_total"), received)
     eventually("bytes of what was fetched", lambda: prefilling.metric("quire:kv_transfer_buffer_bytes"), 0)
-    check("external hits", decoding.metric("vllm:external_prefix_cache_hits_total") > 0, True)
+    expect("external hits", decoding.metric("vllm:external_prefix_cache_hits_total") > 0, True)
 
 
 def check_completions(prefilling, decoding, alone):
@@ -115,9 +86,9 @@ def check_completions(prefilling, decoding, alone):
     expected = alone.post("/v1/completions", **body)["choices"][0]["text"]
     params = prefilling.post("/v1/completions", **{**body, "max_tokens": 1, "kv_transfer_params": KEEP})["kv_transfer_params"]
     answer = decoding.post("/v1/completions", **body, kv_transfer_params=params)
-    check("completion", answer["choices"][0]["text"], expected)
-    _, params = streamed(prefilling, {**body_of("Name a colour."), **LIMITS, "kv_transfer_params": KEEP})
-    check("params in the last chunk", params["do_remote_prefill"], True)
+    expect("completion", answer["choices"][0]["text"], expected)
+    _, params = streamed(prefilling, {**question_body("Name a colour."), **LIMITS, "kv_transfer_params": KEEP})
+    expect("params in the last chunk", params["do_remote_prefill"], True)
 
 
 def check_messages(prefilling, decoding, alone):
@@ -126,42 +97,42 @@ def check_messages(prefilling, decoding, alone):
     fetched = decoding.metric("quire:kv_transfers_total")
     answer = prefilling.post("/v1/messages", **{**body, "max_tokens": 1, "kv_transfer_params": KEEP})
     answer = decoding.post("/v1/messages", **body, kv_transfer_params=answer["kv_transfer_params"])
-    check("message", (answer["content"], "kv_transfer_params" in answer), (expected, False))
+    expect("message", (answer["content"], "kv_transfer_params" in answer), (expected, False))
     events = prefilling.ask("/v1/messages", {"model": "m", **body, "max_tokens": 1, "stream": True, "kv_transfer_params": KEEP})
     last = [json.loads(line[6:]) for line in events.splitlines() if line.startswith("data: ") and "message_delta" in line][-1]
     answer = decoding.post("/v1/messages", **body, kv_transfer_params=last["kv_transfer_params"])
-    check("message after a stream", answer["content"], expected)
-    check("fetched messages", decoding.metric("quire:kv_transfers_total"), fetched + 2)
+    expect("message after a stream", answer["content"], expected)
+    expect("fetched messages", decoding.metric("quire:kv_transfers_total"), fetched + 2)
     code, text = refusal(alone, {"input": "Hello", "kv_transfer_params": KEEP}, "/v1/responses")
-    check("responses", (code, "kv_transfer_params" in text), (400, True))
+    expect("responses", (code, "kv_transfer_params" in text), (400, True))
 
 
 def check_refusals(prefilling, decoding, alone):
-    body = body_of("What is 1 + 1?")
+    body = question_body("What is 1 + 1?")
     code, text = refusal(prefilling, {**body, "kv_transfer_params": KEEP})
-    check("max_tokens beyond 1", (code, "max_tokens 1" in text), (400, True))
+    expect("max_tokens beyond 1", (code, "max_tokens 1" in text), (400, True))
     for server, role in ((alone, "none"), (decoding, "decode")):
         code, text = refusal(server, {**body, **LIMITS, "kv_transfer_params": KEEP})
-        check(f"keeping under role {role}", (code, "--kv-role prefill" in text), (400, True))
+        expect(f"keeping under role {role}", (code, "--kv-role prefill" in text), (400, True))
     params = prefill(prefilling, body)
     code, text = refusal(prefilling, {**body, "kv_transfer_params": params})
-    check("fetching under role prefill", (code, "--kv-role decode" in text), (400, True))
+    expect("fetching under role prefill", (code, "--kv-role decode" in text), (400, True))
     code, text = refusal(decoding, {**body, "kv_transfer_params": {**params, "remote_host": "10.1.2.3"}})
-    check("a host that is no peer", (code, "--kv-peer" in text), (400, True))
+    expect("a host that is no peer", (code, "--kv-peer" in text), (400, True))
     code, text = refusal(decoding, {**body, "n": 2, "kv_transfer_params": params})
-    check("two choices", (code, "n 1" in text), (400, True))
+    expect("two choices", (code, "n 1" in text), (400, True))
     expected = text_of(alone.post("/v1/chat/completions", **body))
     for name, wrong in (("engine", {"remote_engine_id": "another"}), ("key", {"remote_request_id": "another"}),
                         ("generation", {"remote_registration_generation": 10**6}),
                         ("prompt", {"remote_num_tokens": params["remote_num_tokens"] + 1})):
         answer = decoding.post("/v1/chat/completions", **body, kv_transfer_params={**params, **wrong})
-        check(f"answer in spite of a wrong {name}", text_of(answer), expected)
-    check("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 4)
-    other = prefill(prefilling, body_of("What is 2 + 1?"))
+        expect(f"answer in spite of a wrong {name}", text_of(answer), expected)
+    expect("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 4)
+    other = prefill(prefilling, question_body("What is 2 + 1?"))
     if other["remote_num_tokens"] == params["remote_num_tokens"]:
         answer = decoding.post("/v1/chat/completions", **body, kv_transfer_params=other)
-        check("answer in spite of another prompt", text_of(answer), expected)
-        check("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 5)
+        expect("answer in spite of another prompt", text_of(answer), expected)
+        expect("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 5)
 
 
 def cpu_seconds(server):
@@ -172,36 +143,36 @@ def cpu_seconds(server):
 def check_lease(quire, alone):
     """Nobody fetches in time; nothing else happens on the server."""
     listen = f"127.0.0.1:{free_port()}"
-    body = body_of("What is 5 + 6?")
+    body = question_body("What is 5 + 6?")
     with Server(quire, MODEL, *FLAGS, "--kv-role", "prefill", "--kv-listen", listen, "--kv-lease-seconds", "1") as prefilling, \
          Server(quire, MODEL, *FLAGS, "--kv-role", "decode", "--kv-peer", listen, "--kv-lease-seconds", "1") as decoding:
         params = prefill(prefilling, body)
-        check("kept bytes", prefilling.metric("quire:kv_transfer_buffer_bytes") > 0, True)
+        expect("kept bytes", prefilling.metric("quire:kv_transfer_buffer_bytes") > 0, True)
         eventually("expired", lambda: prefilling.metric("vllm:nixl_num_kv_expired_reqs_total"), 1)
-        check("kept bytes after the lease", prefilling.metric("quire:kv_transfer_buffer_bytes"), 0)
+        expect("kept bytes after the lease", prefilling.metric("quire:kv_transfer_buffer_bytes"), 0)
         answer = decoding.post("/v1/chat/completions", **body, kv_transfer_params=params)
-        check("answer after the lease", text_of(answer), text_of(alone.post("/v1/chat/completions", **body)))
-        check("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 1)
+        expect("answer after the lease", text_of(answer), text_of(alone.post("/v1/chat/completions", **body)))
+        expect("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 1)
 
 
 def check_loss(quire, listen, prefilling, decoding, alone):
-    body = body_of("What is 30 + 12?")
+    body = question_body("What is 30 + 12?")
     expected = text_of(alone.post("/v1/chat/completions", **body))
     params = prefill(prefilling, body)
     before = [cpu_seconds(server) for server in (prefilling, decoding)]
     time.sleep(2)
     idle = [round(cpu_seconds(server) - b, 2) for server, b in zip((prefilling, decoding), before)]
-    check("idle processor time", [seconds <= 0.05 for seconds in idle], [True, True])
+    expect("idle processor time", [seconds <= 0.05 for seconds in idle], [True, True])
     prefilling.process.kill()
     prefilling.process.wait()
     lost = decoding.metric("quire:kv_transfer_recomputed_total")
-    check("answer without the peer", text_of(decoding.post("/v1/chat/completions", **body, kv_transfer_params=params)), expected)
-    check("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), lost + 1)
+    expect("answer without the peer", text_of(decoding.post("/v1/chat/completions", **body, kv_transfer_params=params)), expected)
+    expect("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), lost + 1)
     with Server(quire, MODEL, *FLAGS, "--kv-role", "decode", "--kv-peer", listen,
                 "--kv-load-failure-policy", "fail") as strict:
         code, text = refusal(strict, {**body, "kv_transfer_params": params})
-        check("policy fail", (code, "KV cache could not be loaded" in text), (500, True))
-        check("blocks", strict.metric("quire:kv_blocks_free"), strict.metric("quire:kv_blocks"))
+        expect("policy fail", (code, "KV cache could not be loaded" in text), (500, True))
+        expect("blocks", strict.metric("quire:kv_blocks_free"), strict.metric("quire:kv_blocks"))
 
 
 def check_flags(quire):
@@ -215,7 +186,7 @@ def check_flags(quire):
                          "kv_rank"),
                         (("--kv-lease-seconds", "5"), "--kv-role")):
         run = subprocess.run([quire, "serve", MODEL, *flags], capture_output=True, text=True, timeout=60)
-        check(f"{flags} refused", (run.returncode != 0, word in run.stdout + run.stderr), (True, True))
+        expect(f"{flags} refused", (run.returncode != 0, word in run.stdout + run.stderr), (True, True))
 
 
 def main():
@@ -232,11 +203,11 @@ def main():
                     check_completions(prefilling, decoding, alone)
                     check_messages(prefilling, decoding, alone)
                     check_refusals(prefilling, decoding, alone)
-                    check("blocks of the one", prefilling.metric("quire:kv_blocks_free"), prefilling.metric("quire:kv_blocks"))
-                    check("blocks of the other", decoding.metric("quire:kv_blocks_free"), decoding.metric("quire:kv_blocks"))
+                    expect("blocks of the one", prefilling.metric("quire:kv_blocks_free"), prefilling.metric("quire:kv_blocks"))
+                    expect("blocks of the other", decoding.metric("quire:kv_blocks_free"), decoding.metric("quire:kv_blocks"))
                     check_loss(quire, listen, prefilling, decoding, alone)
         check_lease(quire, alone)
-    print(f"{checks} checks passed")
+    print(f"{num_expected()} checks passed")
 
 
 main()

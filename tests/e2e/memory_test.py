@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from serve_process import Server
+from serve_process import Server, expect, num_expected
 
 GOLDEN = pathlib.Path("tests/data/golden/models")
 TINY = pathlib.Path("models/quire-tiny")
@@ -34,14 +34,6 @@ CONFIGS = [
 SHARE = ("models/quire-tiny", SMALL + ["--gpu-memory-utilization"])
 # Of the host, beside what is planned: threads' scratch, requests, connections, the allocator's reserve.
 HOST_ALLOWANCE = 16 << 20
-checks = 0
-
-
-def check(what, got, expected):
-    global checks
-    checks += 1
-    if got != expected:
-        sys.exit(f"FAILED: {what} is {got!r}, should be {expected!r}")
 
 
 # Models of the goldens come without a tokenizer; quire-tiny's has as many tokens.
@@ -69,21 +61,21 @@ def check_server(quire, model, flags):
         server.post("/v1/completions", prompt=[1, 2, 3], max_tokens=4, ignore_eos=True, logprobs=5)
         metrics = server.ask("/metrics")
         late = server.metric("quire:late_allocations_total")
-    check(f"{name}: blocks", card["num_gpu_blocks"], report["plan"]["num_gpu_blocks"])
+    expect(f"{name}: blocks", card["num_gpu_blocks"], report["plan"]["num_gpu_blocks"])
     served = {use["purpose"]: use for use in card["memory"]}
-    check(f"{name}: purposes", sorted(served), sorted(report["memory"]))
+    expect(f"{name}: purposes", sorted(served), sorted(report["memory"]))
     for purpose, plan in report["memory"].items():
         use = served[purpose]
-        check(f"{name}: {purpose}", use["planned_bytes"], plan["planned_bytes"])
-        check(f"{name}: pinned for {purpose}", use["pinned_bytes"], plan["pinned_bytes"])
+        expect(f"{name}: {purpose}", use["planned_bytes"], plan["planned_bytes"])
+        expect(f"{name}: pinned for {purpose}", use["pinned_bytes"], plan["pinned_bytes"])
         if purpose == "graphs":
             assert 0 < use["allocated_bytes"] <= use["planned_bytes"], use
         else:
-            check(f"{name}: allocated for {purpose}", use["allocated_bytes"], plan["planned_bytes"])
+            expect(f"{name}: allocated for {purpose}", use["allocated_bytes"], plan["planned_bytes"])
         for kind in ("planned", "allocated", "pinned"):
             found = re.search(rf'^quire:memory_{kind}_bytes{{[^}}]*purpose="{purpose}"[^}}]*}} (\S+)$', metrics, re.M)
-            check(f"{name}: {kind} {purpose} at /metrics", float(found[1]), float(use[kind + "_bytes"]))
-    check(f"{name}: allocations after start-up", late, 0)
+            expect(f"{name}: {kind} {purpose} at /metrics", float(found[1]), float(use[kind + "_bytes"]))
+    expect(f"{name}: allocations after start-up", late, 0)
 
 
 def resident_bytes(pid):
@@ -105,9 +97,9 @@ def check_resident(quire):
                     "temperature": i % 2, "repetition_penalty": 1.1 if i % 3 == 0 else 1, "logprobs": 20 if i % 5 == 0 else None}
             return server.post("/v1/completions", **body)["usage"]["completion_tokens"]
         with concurrent.futures.ThreadPoolExecutor(64) as pool:
-            check("tokens", set(pool.map(ask, range(128))), {48})
+            expect("tokens", set(pool.map(ask, range(128))), {48})
         grown = resident_bytes(server.process.pid) - before
-        check("allocations after start-up", server.metric("quire:late_allocations_total"), 0)
+        expect("allocations after start-up", server.metric("quire:late_allocations_total"), 0)
     print(f"resident memory grew by {grown >> 20} MiB; planned and untouched {untouched >> 20} MiB, for the host "
           f"{HOST_ALLOWANCE >> 20} MiB")
     if grown > untouched + HOST_ALLOWANCE:
@@ -122,7 +114,7 @@ def check_too_small(emulated):
     for memory, command, text in cases:
         done = subprocess.run([emulated, *command], env={**os.environ, "QUIRE_EMULATION_MEMORY": memory}, text=True,
                               capture_output=True, timeout=120)
-        check(f"exit code with {memory} bytes", done.returncode, 1)
+        expect(f"exit code with {memory} bytes", done.returncode, 1)
         assert re.search(text, done.stderr), done.stderr
 
 
@@ -141,7 +133,7 @@ def main():
         os.environ["QUIRE_EMULATION_MEMORY"] = str(400 << 20)
         check_servers(sys.argv[2], folder, "cuda", ["--cudagraph-capture-sizes", "1"], "0.5")
         check_too_small(sys.argv[2])
-    print(f"memory_test: {checks} figures are as planned")
+    print(f"memory_test: {num_expected()} figures are as planned")
 
 
 main()

@@ -8,14 +8,9 @@ import sys
 import time
 import urllib.error
 
-from serve_process import Server
+from serve_process import Server, check
 
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
-
-
-def check(what, holds):
-    if not holds:
-        sys.exit("FAILED: " + what)
 
 
 def refused(server, path, words, **body):

@@ -10,15 +10,10 @@ import sys
 import tempfile
 
 from browser import Browser
-from serve_process import Server
+from serve_process import Server, check
 
 TEXT = "[...document.querySelectorAll('#talk > li')].map(li => li.innerText).join('\\n---\\n')"
 IDLE = "!document.querySelector('.busy') && !document.getElementById('send').hidden"
-
-
-def check(what, holds, seen=""):
-    if not holds:
-        sys.exit(f"FAILED: {what}\n{seen}")
 
 
 def ask(browser, question):

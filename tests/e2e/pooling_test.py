@@ -12,17 +12,12 @@ import subprocess
 import sys
 import urllib.error
 
-from serve_process import Server
+from serve_process import Server, check
 
 DATA = pathlib.Path("tests/data/pooling")
 QWEN = DATA / "qwen3-embedding"
 FLAGS = ["--device", "cpu", "--dtype", "float32"]
 RERANKER = ["--hf-overrides", '{"classifier_from_token": ["n", "y"], "is_original_qwen3_reranker": true}']
-
-
-def check(what, holds):
-    if not holds:
-        sys.exit("FAILED: " + what)
 
 
 def near(a, b, within=2e-5):

@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 
-from serve_process import Server
+from serve_process import Server, expect, num_expected
 
 MODEL = "models/quire-tiny"
 FLAGS = ("--device", "cpu", "--max-model-len", "1024", "--kv-cache-memory-bytes", "64MiB", "--cpu-threads", "1")
@@ -24,14 +24,6 @@ PARAMS = {"do_remote_prefill": True, "do_remote_decode": False, "remote_block_id
           "remote_blocks_expiry_time": None, "remote_registration_generation": 9007199254740993}
 ASKS = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None, "remote_block_ids": None,
         "remote_host": None, "remote_port": None}
-checks = 0
-
-
-def check(what, got, expected):
-    global checks
-    checks += 1
-    if got != expected:
-        sys.exit(f"FAILED: {what} is {got!r}, should be {expected!r}")
 
 
 class Peer:
@@ -97,7 +89,7 @@ class Proxy:
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
-        check("the proxy's end", self.process.wait(timeout=30), 0)
+        expect("the proxy's end", self.process.wait(timeout=30), 0)
 
     def send(self, path, body=None, **headers):
         data = None if body is None else json.dumps(body).encode()
@@ -126,22 +118,22 @@ def check_bodies(quire):
     decode = Peer(lambda body: (200, ["data: {\"n\":1}\n\n", "data: [DONE]\n\n"] if body.get("stream") else {"said": body["max_tokens"]}))
     with Proxy(quire, [prefill], [decode]) as proxy:
         status, text = proxy.send("/v1/chat/completions", {**CHAT, "stream": True}, Authorization="Bearer k", **{"X-Request-Id": "r1"})
-        check("stream", (status, text), (200, "data: {\"n\":1}\n\ndata: [DONE]\n\n"))
+        expect("stream", (status, text), (200, "data: {\"n\":1}\n\ndata: [DONE]\n\n"))
         (path, body, headers), = prefill.take()
-        check("path", path, "/v1/chat/completions")
+        expect("path", path, "/v1/chat/completions")
         left = {k: v for k, v in CHAT.items() if k not in ("min_tokens", "stream_options")}
-        check("prefill body", body, {**left, "stream": False, "max_tokens": 1, "max_completion_tokens": 1, "kv_transfer_params": ASKS})
-        check("headers", (headers["Authorization"], headers["X-Request-Id"]), ("Bearer k", "r1"))
+        expect("prefill body", body, {**left, "stream": False, "max_tokens": 1, "max_completion_tokens": 1, "kv_transfer_params": ASKS})
+        expect("headers", (headers["Authorization"], headers["X-Request-Id"]), ("Bearer k", "r1"))
         (path, body, headers), = decode.take()
-        check("decode body", body, {**CHAT, "stream": True, "kv_transfer_params": PARAMS})
-        check("headers", (headers["Authorization"], headers["X-Request-Id"]), ("Bearer k", "r1"))
-        check("answer", proxy.send("/v1/completions", {"prompt": [1, 2], "max_tokens": 7}), (200, '{"said": 7}'))
-        check("shared", (len(prefill.take()), len(decode.take())), (1, 1))
+        expect("decode body", body, {**CHAT, "stream": True, "kv_transfer_params": PARAMS})
+        expect("headers", (headers["Authorization"], headers["X-Request-Id"]), ("Bearer k", "r1"))
+        expect("answer", proxy.send("/v1/completions", {"prompt": [1, 2], "max_tokens": 7}), (200, '{"said": 7}'))
+        expect("shared", (len(prefill.take()), len(decode.take())), (1, 1))
         for alone in ({"n": 2}, {"prompt_logprobs": 1}, {"echo": True}, {"kv_transfer_params": PARAMS}, {"prompt": ["a", "b"]}):
             proxy.send("/v1/completions", {"prompt": "x", "max_tokens": 7, **alone})
-            check(f"with {alone}", (len(prefill.take()), decode.take()[0][1]), (0, {"prompt": "x", "max_tokens": 7, **alone}))
+            expect(f"with {alone}", (len(prefill.take()), decode.take()[0][1]), (0, {"prompt": "x", "max_tokens": 7, **alone}))
         proxy.send("/v1/embeddings", {"input": "x", "max_tokens": 1})
-        check("what is not generated", (len(prefill.take()), len(decode.take())), (0, 1))
+        expect("what is not generated", (len(prefill.take()), len(decode.take())), (0, 1))
 
 
 def check_failures(quire):
@@ -153,20 +145,20 @@ def check_failures(quire):
     ask = ("/v1/chat/completions", {**CHAT, "stream": False})
     with Proxy(quire, [dead, busy, fine], [dead, busy, decode]) as proxy:
         for _ in range(4):
-            check("answer", proxy.send(*ask), (200, '{"ok": true}'))
-            check("nothing kept", "kv_transfer_params" in decode.take()[0][1], False)
-        check("each was asked", (len(fine.take()) == 4, len(busy.take()) >= 2), (True, True))
+            expect("answer", proxy.send(*ask), (200, '{"ok": true}'))
+            expect("nothing kept", "kv_transfer_params" in decode.take()[0][1], False)
+        expect("each was asked", (len(fine.take()) == 4, len(busy.take()) >= 2), (True, True))
     with Proxy(quire, [dead], [decode]) as proxy:
-        check("without whoever prefills", proxy.send(*ask), (200, '{"ok": true}'))
+        expect("without whoever prefills", proxy.send(*ask), (200, '{"ok": true}'))
     with Proxy(quire, [strict], [decode]) as proxy:
         decode.take()
-        check("a refusal", proxy.send(*ask), (400, '{"error": "no"}'))
-        check("goes no further", decode.take(), [])
+        expect("a refusal", proxy.send(*ask), (400, '{"error": "no"}'))
+        expect("goes no further", decode.take(), [])
     with Proxy(quire, [], [dead, busy]) as proxy:
-        check("nobody", proxy.send(*ask)[0], 502)
+        expect("nobody", proxy.send(*ask)[0], 502)
         with socket.create_connection(("127.0.0.1", int(proxy.base.rsplit(":", 1)[1]))) as raw:
             raw.sendall(b"no http at all\r\n\r\n")
-            check("what is no HTTP", raw.recv(100).startswith(b"HTTP/1.1 400"), True)
+            expect("what is no HTTP", raw.recv(100).startswith(b"HTTP/1.1 400"), True)
 
 
 def check_leaving(quire):
@@ -175,8 +167,8 @@ def check_leaving(quire):
         body = json.dumps({**CHAT, "stream": True}).encode()
         with socket.create_connection(("127.0.0.1", int(proxy.base.rsplit(":", 1)[1]))) as raw:
             raw.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            check("its begin", raw.recv(1000).startswith(b"HTTP/1.1 200"), True)
-        check("a client that leaves ends the answer", endless.cut.wait(5), True)
+            expect("its begin", raw.recv(1000).startswith(b"HTTP/1.1 200"), True)
+        expect("a client that leaves ends the answer", endless.cut.wait(5), True)
 
 
 def check_server(quire):
@@ -185,10 +177,10 @@ def check_server(quire):
             for _ in range(4):
                 status, text = proxy.send("/v1/chat/completions", {"messages": [{"role": "user", "content": "What is 12 + 7?"}],
                                                                    "temperature": 0, "max_tokens": 20})
-                check("answer", (status, json.loads(text)["choices"][0]["message"]["content"]), (200, "12 + 7 = 19."))
-            check("models", json.loads(proxy.send("/v1/models")[1])["data"][0]["id"], "m")
-            check("no such path", proxy.send("/v1/nothing")[0], 404)
-        check("spread", [server.metric("vllm:request_success_total") for server in (one, two)], [2.0, 2.0])
+                expect("answer", (status, json.loads(text)["choices"][0]["message"]["content"]), (200, "12 + 7 = 19."))
+            expect("models", json.loads(proxy.send("/v1/models")[1])["data"][0]["id"], "m")
+            expect("no such path", proxy.send("/v1/nothing")[0], 404)
+        expect("spread", [server.metric("vllm:request_success_total") for server in (one, two)], [2.0, 2.0])
 
 
 def main():
@@ -197,7 +189,7 @@ def main():
     check_failures(quire)
     check_leaving(quire)
     check_server(quire)
-    print(f"{checks} checks passed")
+    print(f"{num_expected()} checks passed")
 
 
 main()

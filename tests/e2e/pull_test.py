@@ -16,15 +16,12 @@ import tempfile
 import threading
 import time
 
+from serve_process import Server, check
+
 QUIRE, MODEL = sys.argv[1], pathlib.Path("models/quire-tiny")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NEEDED = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
           "chat_template.jinja", "model.safetensors"}
-
-
-def check(what, holds, seen=""):
-    if not holds:
-        sys.exit(f"FAILED: {what}\n{seen}")
 
 
 def sha1(data):

@@ -1,11 +1,54 @@
-"""For test scripts: `quire serve` on a free port, ready when the block begins, stopped at its end."""
+"""For test scripts: `quire serve` on a free port, ready when the block begins, stopped at its end; and how scripts check."""
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+
+counted = 0
+
+
+def check(what, holds, seen=""):
+    """Ends the test, saying what does not hold."""
+    if not holds:
+        sys.exit(f"FAILED: {what}" + (f"\n{seen}" if seen != "" else ""))
+
+
+def expect(what, got, expected):
+    """The same of two values, counted: see num_expected()."""
+    global counted
+    counted += 1
+    check(f"{what} is {got!r}, should be {expected!r}", got == expected)
+
+
+def num_expected():
+    return counted
+
+
+def eventually(what, holds, seconds=30):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return
+        time.sleep(0.05)
+    check(what, False)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def question_body(question, max_tokens=40, **more):
+    return {"messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": max_tokens, **more}
+
+
+def text_of(answer):
+    return answer["choices"][0]["message"]["content"]
 
 
 class Server:

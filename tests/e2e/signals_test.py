@@ -17,13 +17,10 @@ import threading
 import time
 import urllib.request
 
+from serve_process import check
+
 MODEL = "models/quire-tiny"
 BASE = ["--num-gpu-blocks-override", "1024", "--max-model-len", "4096"]
-
-
-def check(what, holds):
-    if not holds:
-        sys.exit("FAILED: " + what)
 
 
 class Server:

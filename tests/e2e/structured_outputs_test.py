@@ -11,7 +11,7 @@ import sys
 import tempfile
 import urllib.error
 
-from serve_process import Server
+from serve_process import Server, check
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 ASK = [{"role": "user", "content": "What is the weather in Oslo?"}]
@@ -30,11 +30,6 @@ def tool(name, strict=False, **properties):
 
 TOOLS = [tool("get_weather", city={"type": "string", "maxLength": 9}, days={"type": "integer", "minimum": 1, "maximum": 9}),
          tool("get_time", strict=True, zone={"enum": ["UTC", "CET"]})]
-
-
-def check(what, holds):
-    if not holds:
-        sys.exit(f"FAILED: {what}")
 
 
 def chat(server, **body):

@@ -9,14 +9,9 @@ import threading
 import urllib.error
 import urllib.request
 
-from serve_process import Server
+from serve_process import Server, check
 
 PROMPT = "Count from 1 to 5. " * 8
-
-
-def check(what, holds):
-    if not holds:
-        sys.exit("FAILED: " + what)
 
 
 def timeline(server, request_id):
