@@ -6,6 +6,7 @@
 #include "text/output/json_scanner.h"
 #include "text/output/marker_matcher.h"
 #include "text/output/python_reader.h"
+#include "text/output/schema_parts.h"
 
 namespace quire {
 namespace {
@@ -14,10 +15,6 @@ using jinja::Dict;
 using jinja::Value;
 
 constexpr int kMaxDepth = 16;  // of $ref and anyOf in each other
-
-const Value* member(const Value* of, std::string_view name) {
-  return of != nullptr && of->is(Value::Kind::dict) ? of->dict().find(name) : nullptr;
-}
 
 void add_type(JsonTypes& types, std::string_view name) {
   types.string |= name == "string";
@@ -45,22 +42,9 @@ void add_type_of(JsonTypes& types, const Value& value) {
   }
 }
 
-// "#/$defs/NAME" and longer ways of the same kind.
-const Value* resolve(const Value& root, std::string_view reference) {
-  if (!reference.starts_with("#/")) return nullptr;
-  const Value* at = &root;
-  reference.remove_prefix(2);
-  while (at != nullptr && !reference.empty()) {
-    const std::size_t slash = std::min(reference.find('/'), reference.size());
-    at = member(at, reference.substr(0, slash));
-    reference.remove_prefix(std::min(slash + 1, reference.size()));
-  }
-  return at;
-}
-
 void add_types(JsonTypes& types, const Value& schema, const Value& root, int depth) {
   if (depth > kMaxDepth || !schema.is(Value::Kind::dict)) return;
-  if (const Value* type = member(&schema, "type")) {
+  if (const Value* type = schema_member(&schema, "type")) {
     if (type->is_string()) add_type(types, type->string());
     if (type->is(Value::Kind::list)) {
       for (const Value& one : type->list()) {
@@ -69,22 +53,22 @@ void add_types(JsonTypes& types, const Value& schema, const Value& root, int dep
     }
     return;
   }
-  if (const Value* reference = member(&schema, "$ref"); reference && reference->is_string()) {
-    if (const Value* target = resolve(root, reference->string())) {
+  if (const Value* reference = schema_member(&schema, "$ref"); reference && reference->is_string()) {
+    if (const Value* target = resolve_reference(root, reference->string())) {
       add_types(types, *target, root, depth + 1);
     }
   }
   for (const std::string_view name : {"anyOf", "oneOf", "allOf"}) {
-    const Value* list = member(&schema, name);
+    const Value* list = schema_member(&schema, name);
     if (list == nullptr || !list->is(Value::Kind::list)) continue;
     for (const Value& one : list->list()) add_types(types, one, root, depth + 1);
   }
-  if (const Value* values = member(&schema, "enum"); values && values->is(Value::Kind::list)) {
+  if (const Value* values = schema_member(&schema, "enum"); values && values->is(Value::Kind::list)) {
     for (const Value& one : values->list()) add_type_of(types, one);
   }
-  if (const Value* value = member(&schema, "const")) add_type_of(types, *value);
-  if (member(&schema, "properties")) types.object = true;
-  if (member(&schema, "items")) types.array = true;
+  if (const Value* value = schema_member(&schema, "const")) add_type_of(types, *value);
+  if (schema_member(&schema, "properties")) types.object = true;
+  if (schema_member(&schema, "items")) types.array = true;
 }
 
 bool fits(std::string_view json, JsonTypes types) {
@@ -108,10 +92,10 @@ ToolTypes::ToolTypes(std::string_view tools) {
   }
   if (!list.is(Value::Kind::list)) return;
   for (const Value& tool : list.list()) {
-    const Value* function = member(&tool, "function");
-    const Value* name = member(function, "name");
-    const Value* parameters = member(function, "parameters");
-    const Value* properties = member(parameters, "properties");
+    const Value* function = schema_member(&tool, "function");
+    const Value* name = schema_member(function, "name");
+    const Value* parameters = schema_member(function, "parameters");
+    const Value* properties = schema_member(parameters, "properties");
     if (name == nullptr || !name->is_string() || properties == nullptr ||
         !properties->is(Value::Kind::dict)) {
       continue;
