@@ -3,16 +3,25 @@
 
     tests/e2e/clients_test.py build/release/app/quire
 """
+import asyncio
 import importlib
 import json
 import math
+import os
 import pathlib
+import shutil
+import subprocess
 import sys
+import tempfile
 
 from serve_process import Server, check
 
 POOLING = pathlib.Path("tests/data/pooling/qwen3-embedding")
 QUESTION = [{"role": "user", "content": "What is 12 + 7?"}]
+WEATHER = "What is the weather in Oslo?"
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "Get the weather for a city", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
+os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", OPENAI_API_KEY="none")
 
 
 def openai_chat(server):
@@ -50,25 +59,127 @@ def langchain_embeddings(server):
     check("embeddings", len(embeddings.embed_documents(["a", "b"])) == 2 and len(embeddings.embed_query("a")) == 32)
 
 
+def langchain_structure(server):
+    module, pydantic = importlib.import_module("langchain_openai"), importlib.import_module("pydantic")
+    answer = pydantic.create_model("Answer", value=(int, ...))
+    chat = module.ChatOpenAI(base_url=server.base + "/v1", api_key="none", model="m", max_tokens=60, temperature=0)
+    for method in ("json_schema", "function_calling"):
+        check(method, isinstance(chat.with_structured_output(answer, method=method).invoke("What is 12 + 7?"), answer))
+    calls = chat.bind_tools(TOOLS, tool_choice="any").invoke(WEATHER).tool_calls
+    check("a call that must be", [call["name"] for call in calls] == ["get_weather"])
+    responses = module.ChatOpenAI(base_url=server.base + "/v1", api_key="none", model="m", max_tokens=8, use_responses_api=True)
+    check("the Responses API", responses.invoke("What is 12 + 7?").content)
+    check("a plain completion", module.OpenAI(base_url=server.base + "/v1", api_key="none", model="m", max_tokens=4).invoke("What is"))
+
+
 def instructor_chat(server):
     instructor, openai, pydantic = (importlib.import_module(name) for name in ("instructor", "openai", "pydantic"))
     answer = pydantic.create_model("Answer", value=(int, ...))
-    client = instructor.from_openai(openai.OpenAI(base_url=server.base + "/v1", api_key="none"), mode=instructor.Mode.JSON_SCHEMA)
-    check("an object", isinstance(client.chat.completions.create(model="m", messages=QUESTION, response_model=answer, max_tokens=40).value, int))
+    for mode in (instructor.Mode.JSON_SCHEMA, instructor.Mode.TOOLS):
+        client = instructor.from_openai(openai.OpenAI(base_url=server.base + "/v1", api_key="none"), mode=mode)
+        ask = dict(model="m", messages=QUESTION, response_model=answer, max_tokens=60, temperature=0)
+        check(f"an object by {mode}", isinstance(client.chat.completions.create(**ask).value, int))
 
 
 def pydantic_ai_chat(server):
-    ai = importlib.import_module("pydantic_ai")
+    ai, pydantic = importlib.import_module("pydantic_ai"), importlib.import_module("pydantic")
     models, providers = importlib.import_module("pydantic_ai.models.openai"), importlib.import_module("pydantic_ai.providers.openai")
-    model = models.OpenAIChatModel("m", provider=providers.OpenAIProvider(base_url=server.base + "/v1", api_key="none"))
-    check("a chat", ai.Agent(model).run_sync("What is 12 + 7?", model_settings={"max_tokens": 8}).output)
+    provider = providers.OpenAIProvider(base_url=server.base + "/v1", api_key="none")
+    settings = {"max_tokens": 300, "temperature": 0}
+    for kind in (models.OpenAIChatModel, models.OpenAIResponsesModel):
+        agent = ai.Agent(kind("m", provider=provider))
+        check(f"a chat by {kind.__name__}", agent.run_sync("What is 12 + 7?", model_settings=settings).output)
+    model = models.OpenAIChatModel("m", provider=provider)
+    answer = pydantic.create_model("Answer", value=(int, ...))
+    for form in (answer, ai.NativeOutput(answer), ai.ToolOutput(answer)):
+        output = ai.Agent(model, output_type=form).run_sync("What is 12 + 7?", model_settings=settings).output
+        check(f"an object by {type(form).__name__}", isinstance(output, answer))
+
+    async def stream():
+        async with ai.Agent(model).run_stream("What is 12 + 7?", model_settings=settings) as reply:
+            return [part async for part in reply.stream_text(delta=True)]
+
+    check("a stream", "".join(asyncio.run(stream())))
 
 
 def litellm_chat(server):
     litellm = importlib.import_module("litellm")
-    ask = dict(model="hosted_vllm/m", api_base=server.base + "/v1", api_key="none", messages=QUESTION, max_tokens=8)
+    ask = dict(model="hosted_vllm/m", api_base=server.base + "/v1", api_key="none", messages=QUESTION, max_tokens=60, temperature=0)
     check("a chat", litellm.completion(**ask).choices[0].message.content)
     check("a stream", "".join(chunk.choices[0].delta.content or "" for chunk in litellm.completion(**ask, stream=True)))
+    schema = {"type": "object", "properties": {"value": {"type": "integer"}}, "required": ["value"], "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema, "strict": True}}
+    check("an object", isinstance(json.loads(litellm.completion(**ask, response_format=form).choices[0].message.content)["value"], int))
+    tools = ask | {"messages": [{"role": "user", "content": WEATHER}], "tools": TOOLS, "tool_choice": "required"}
+    check("a call", litellm.completion(**tools).choices[0].message.tool_calls[0].function.name == "get_weather")
+    text = dict(model="text-completion-openai/m", api_base=server.base + "/v1", api_key="none", prompt="What is", max_tokens=4)
+    check("a completion", litellm.text_completion(**text).choices[0].text)
+    openai = dict(model="openai/m", api_base=server.base + "/v1", api_key="none")
+    check("a response", litellm.responses(**openai, input="What is 12 + 7?", max_output_tokens=8).output)
+    message = asyncio.run(litellm.anthropic_messages(model="hosted_vllm/m", api_base=server.base + "/v1", api_key="none", messages=QUESTION,
+                                                     max_tokens=8))
+    check("a message", message["content"])
+
+
+def litellm_embeddings(server):
+    litellm = importlib.import_module("litellm")
+    data = litellm.embedding(model="openai/m", api_base=server.base + "/v1", api_key="none", input=["a", "b"]).data
+    check("embeddings", len(data) == 2 and len(data[0]["embedding"]) == 32)
+
+
+TASK = """
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {folder}/data.jsonl}}}}
+test_split: test
+doc_to_text: "{{{{question}}}}"
+"""
+CHOICE = TASK + """
+output_type: multiple_choice
+doc_to_target: "{{label}}"
+doc_to_choice: "{{choices}}"
+metric_list: [{{metric: acc}}]
+"""
+FREE = TASK + """
+output_type: generate_until
+doc_to_target: "{{{{answer}}}}"
+generation_kwargs: {{until: ["\\n"], max_gen_toks: 16}}
+metric_list: [{{metric: exact_match}}]
+"""
+
+
+def lm_eval(server):
+    importlib.import_module("lm_eval")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        rows = [{"question": f"What is {a} + 7?", "answer": str(a + 7), "choices": [f" {a + 7}", " the sea"], "label": 0} for a in range(3, 9)]
+        (path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (path / "choice.yaml").write_text(CHOICE.replace("{{label}}", "{{{{label}}}}").replace("{{choices}}", "{{{{choices}}}}").format(
+            name="choice", folder=folder))
+        (path / "free.yaml").write_text(FREE.format(name="free", folder=folder))
+        for model, endpoint, task, more in (("local-completions", "completions", "choice", ",tokenizer_backend=remote"),
+                                            ("local-completions", "completions", "free", ",tokenizer_backend=remote"),
+                                            ("local-chat-completions", "chat/completions", "free", ",tokenizer_backend=None")):
+            chat = ["--apply_chat_template"] if "chat" in endpoint else []
+            done = subprocess.run([sys.executable, "-m", "lm_eval", "run", "--model", model, "--include_path", folder, "--tasks", task, *chat,
+                                   "--model_args", f"model=m,base_url={server.base}/v1/{endpoint},num_concurrent=2{more}"],
+                                  capture_output=True, text=True, timeout=280)
+            check(f"{model}, {task}: {done.stdout[-2000:]}{done.stderr[-4000:]}", done.returncode == 0 and f"|{task}" in done.stdout)
+
+
+def guidellm(server):
+    importlib.import_module("guidellm")
+    program = pathlib.Path(sys.executable).with_name("guidellm")
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.json"
+        done = subprocess.run([program if program.exists() else shutil.which("guidellm"), "run", "--disable-console",
+                               "--backend", f"kind=openai_http,target={server.base},model=m", "--profile", "kind=concurrent,streams=2",
+                               "--constraint", "kind=max_requests,count=6", "--data", "kind=synthetic_text,prompt_tokens=20,output_tokens=8",
+                               "--tokenizer", f"kind=hf_auto,model={pathlib.Path('models/quire-tiny').resolve()}",
+                               "--output", f"kind=json,path={report}"], capture_output=True, text=True, timeout=280)
+        check(f"it runs: {done.stdout[-2000:]}{done.stderr[-4000:]}", done.returncode == 0)
+        totals = json.loads(report.read_text())["benchmarks"][0]["metrics"]["request_totals"]
+        check(f"all requests are answered: {totals}", totals["successful"] == 6 and totals["errored"] == 0)
 
 
 def cohere_rerank(server):
@@ -93,9 +204,9 @@ def run(server, tests):
 
 def main(quire):
     with Server(quire, "models/quire-tiny", "--device", "cpu") as server:
-        done = run(server, (openai_chat, langchain_chat, instructor_chat, pydantic_ai_chat, litellm_chat))
+        done = run(server, (openai_chat, langchain_chat, langchain_structure, instructor_chat, pydantic_ai_chat, litellm_chat, lm_eval, guidellm))
     with Server(quire, POOLING, "--device", "cpu", "--dtype", "float32") as server:
-        done += run(server, (openai_embeddings, langchain_embeddings, cohere_rerank))
+        done += run(server, (openai_embeddings, langchain_embeddings, litellm_embeddings, cohere_rerank))
     sys.exit(0 if done else 77)
 
 
