@@ -4,22 +4,18 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 
 #include "base/error.h"
+#include "load/connection.h"
 #include "load/event_stream.h"
 
 namespace quire::load {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = beast::http;
-using asio::ip::tcp;
+namespace http = boost::beast::http;
 
 namespace {
-
-constexpr auto kIdleTimeout = std::chrono::seconds(120);
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -31,26 +27,110 @@ std::string first_line(std::string text) {
   return text;
 }
 
+template <class Body>
+http::request<Body> request_to(const Target& target, http::verb verb, const std::string& path) {
+  http::request<Body> request{verb, target.url.with_path(path).target, 11};
+  request.set(http::field::host, target.url.host_header());
+  if (!target.api_key.empty()) request.set(http::field::authorization, "Bearer " + target.api_key);
+  return request;
+}
+
+// An exchange's reply, as it comes.
+struct Reply {
+  EventStream events;
+  std::string text;  // of anything but 200
+  bool keep_alive = false;
+};
+
+void note_text(Record& record, int chunks, double now, double& last) {
+  if (last == 0) {
+    record.first_token = now;
+  } else {
+    record.gaps.push_back(static_cast<float>(now - last));
+  }
+  for (int i = 1; i < chunks; ++i) record.gaps.push_back(0.f);  // arrived in the same read
+  last = now;
+}
+
+template <class Stream>
+asio::awaitable<void> read_reply(Stream& stream, boost::beast::flat_buffer& buffer,
+                                 Clock::time_point begin, Record& record, Reply& reply) {
+  http::response_parser<http::buffer_body> parser;
+  parser.body_limit(boost::none);
+  co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable);
+  record.status = static_cast<int>(parser.get().result_int());
+  std::array<char, 16384> piece;
+  double last = 0;
+  while (!parser.is_done()) {
+    parser.get().body().data = piece.data();
+    parser.get().body().size = piece.size();
+    boost::system::error_code error;
+    limit_silence(stream);
+    co_await http::async_read_some(stream, buffer, parser,
+                                   asio::redirect_error(asio::use_awaitable, error));
+    if (error && error != http::error::need_buffer) throw boost::system::system_error(error);
+    const std::string_view got(piece.data(), piece.size() - parser.get().body().size);
+    if (record.status != 200) {
+      reply.text += got;
+    } else if (const int with_text = reply.events.push(got); with_text > 0) {
+      note_text(record, with_text, seconds_since(begin), last);
+    }
+  }
+  reply.keep_alive = parser.keep_alive();
+}
+
+template <class Stream>
+asio::awaitable<void> exchange(Stream& stream, boost::beast::flat_buffer& buffer,
+                               http::request<http::string_body>& request, Clock::time_point begin,
+                               Record& record, Reply& reply) {
+  limit_silence(stream);
+  record.sent = seconds_since(begin);
+  co_await http::async_write(stream, request, asio::use_awaitable);
+  co_await read_reply(stream, buffer, begin, record, reply);
+}
+
+template <class Stream>
+asio::awaitable<http::response<http::string_body>> fetch(
+    Stream& stream, boost::beast::flat_buffer& buffer,
+    http::request<http::empty_body>& request) {
+  limit_silence(stream);
+  co_await http::async_write(stream, request, asio::use_awaitable);
+  http::response<http::string_body> response;
+  co_await http::async_read(stream, buffer, response, asio::use_awaitable);
+  co_return response;
+}
+
+void conclude(Record& record, const Reply& reply) {
+  record.finish_reason = reply.events.finish_reason();
+  record.prompt_tokens = reply.events.prompt_tokens();
+  record.output_tokens = reply.events.output_tokens();
+  if (record.status != 0 && record.status != 200) {
+    record.outcome = Outcome::http_error;
+    record.error = std::to_string(record.status) + " " + first_line(reply.text);
+  } else if (!reply.events.error().empty()) {
+    record.outcome = Outcome::stream_error;
+    record.error = reply.events.error();
+  } else if (reply.events.done()) {
+    record.outcome = Outcome::ok;
+  } else if (record.first_token != 0) {
+    record.outcome = Outcome::incomplete;
+  }
+}
+
 }  // namespace
 
-class Client::Connection {
- public:
-  explicit Connection(asio::any_io_executor executor) : stream(std::move(executor)) {}
-  beast::tcp_stream stream;
-  beast::flat_buffer buffer;
+struct Client::Connection {
+  AnyStream stream;
+  boost::beast::flat_buffer buffer;
 };
 
 Target Target::parse(const std::string& url) {
-  constexpr std::string_view kScheme = "http://";
-  if (!url.starts_with(kScheme)) {
-    throw Failure(ErrorCode::invalid_argument,
-                  "--url: \"" + url + "\" does not begin with http://");
-  }
-  std::string rest = url.substr(kScheme.size());
-  if (const auto slash = rest.find('/'); slash != std::string::npos) rest.resize(slash);
-  const auto colon = rest.rfind(':');
-  if (colon == std::string::npos) return {rest, "80", {}};
-  return {rest.substr(0, colon), rest.substr(colon + 1), {}};
+  constexpr std::string_view kVersion = "/v1";
+  Target target{.url = net::Url::parse(url), .api_key = {}};
+  std::string& path = target.url.target;
+  while (path.ends_with('/')) path.pop_back();
+  if (path.ends_with(kVersion)) path.resize(path.size() - kVersion.size());
+  return target;
 }
 
 std::string_view name_of(Outcome outcome) {
@@ -75,101 +155,43 @@ Client::~Client() = default;
 
 asio::awaitable<void> Client::connect() {
   if (connection_) co_return;
-  tcp::resolver resolver(executor_);
-  const auto found =
-      co_await resolver.async_resolve(target_.host, target_.port, asio::use_awaitable);
-  auto connection = std::make_unique<Connection>(executor_);
-  connection->stream.expires_after(kIdleTimeout);
-  co_await connection->stream.async_connect(found, asio::use_awaitable);
-  connection->stream.socket().set_option(tcp::no_delay(true));
-  connection_ = std::move(connection);
+  AnyStream stream = co_await connect_to(executor_, target_.url, target_.check_certificate);
+  connection_.reset(new Connection{.stream = std::move(stream), .buffer = {}});
 }
 
-asio::awaitable<Record> Client::post(const std::string& path, const std::string& body, double due) {
+asio::awaitable<Record> Client::post(const std::string& path, const std::string& body, double due,
+                                     std::string& answer) {
   Record record;
   record.due = due;
   record.sent = seconds_since(begin_);
-  EventStream events;
-  std::string reply;
-  bool keep_alive = false;
+  Reply reply;
   try {
     co_await connect();
-    http::request<http::string_body> request{http::verb::post, path, 11};
-    request.set(http::field::host, target_.host);
+    auto request = request_to<http::string_body>(target_, http::verb::post, path);
     request.set(http::field::content_type, "application/json");
-    if (!target_.api_key.empty())
-      request.set(http::field::authorization, "Bearer " + target_.api_key);
     request.body() = body;
     request.prepare_payload();
-    auto& [stream, buffer] = *connection_;
-    stream.expires_after(kIdleTimeout);
-    record.sent = seconds_since(begin_);
-    co_await http::async_write(stream, request, asio::use_awaitable);
-
-    http::response_parser<http::buffer_body> parser;
-    parser.body_limit(boost::none);
-    co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable);
-    record.status = static_cast<int>(parser.get().result_int());
-    std::array<char, 16384> piece;
-    double last = 0;
-    while (!parser.is_done()) {
-      parser.get().body().data = piece.data();
-      parser.get().body().size = piece.size();
-      boost::system::error_code error;
-      stream.expires_after(kIdleTimeout);
-      co_await http::async_read_some(stream, buffer, parser,
-                                     asio::redirect_error(asio::use_awaitable, error));
-      if (error && error != http::error::need_buffer) throw boost::system::system_error(error);
-      const std::string_view got(piece.data(), piece.size() - parser.get().body().size);
-      if (record.status != 200) {
-        reply += got;
-        continue;
-      }
-      const int with_text = events.push(got);
-      if (with_text == 0) continue;
-      const double now = seconds_since(begin_);
-      if (last == 0) {
-        record.first_token = now;
-      } else {
-        record.gaps.push_back(static_cast<float>(now - last));
-      }
-      for (int i = 1; i < with_text; ++i) record.gaps.push_back(0.f);  // arrived in the same read
-      last = now;
-    }
-    keep_alive = parser.keep_alive();
+    co_await std::visit(
+        [&](auto& stream) {
+          return exchange(*stream, connection_->buffer, request, begin_, record, reply);
+        },
+        connection_->stream);
   } catch (const boost::system::system_error& error) {
     record.error = error.code().message();
   }
-  if (!keep_alive) connection_.reset();
+  if (!reply.keep_alive) connection_.reset();
   record.end = seconds_since(begin_);
-  record.finish_reason = events.finish_reason();
-  record.prompt_tokens = events.prompt_tokens();
-  record.output_tokens = events.output_tokens();
-  if (record.status != 0 && record.status != 200) {
-    record.outcome = Outcome::http_error;
-    record.error = std::to_string(record.status) + " " + first_line(reply);
-  } else if (!events.error().empty()) {
-    record.outcome = Outcome::stream_error;
-    record.error = events.error();
-  } else if (events.done()) {
-    record.outcome = Outcome::ok;
-  } else if (record.first_token != 0) {
-    record.outcome = Outcome::incomplete;
-  }
+  answer = reply.events.take_text();
+  conclude(record, reply);
   co_return record;
 }
 
 asio::awaitable<std::string> Client::get(const std::string& path) {
   co_await connect();
-  http::request<http::empty_body> request{http::verb::get, path, 11};
-  request.set(http::field::host, target_.host);
-  if (!target_.api_key.empty())
-    request.set(http::field::authorization, "Bearer " + target_.api_key);
-  auto& [stream, buffer] = *connection_;
-  stream.expires_after(kIdleTimeout);
-  co_await http::async_write(stream, request, asio::use_awaitable);
-  http::response<http::string_body> response;
-  co_await http::async_read(stream, buffer, response, asio::use_awaitable);
+  auto request = request_to<http::empty_body>(target_, http::verb::get, path);
+  auto response = co_await std::visit(
+      [&](auto& stream) { return fetch(*stream, connection_->buffer, request); },
+      connection_->stream);
   if (response.result() != http::status::ok) {
     throw Failure(ErrorCode::unavailable, "GET " + path + ": " +
                                               std::to_string(response.result_int()) + " " +

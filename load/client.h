@@ -1,24 +1,29 @@
 #pragma once
-// One keep-alive connection to an OpenAI-compatible server: sends a request, reads the event
-// stream, takes times.
+// One kept connection to an OpenAI-compatible server: sends a request, reads the event stream,
+// takes times.
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "net/url.h"
 
 namespace quire::load {
 
 using Clock = std::chrono::steady_clock;
 
 struct Target {
-  std::string host;
-  std::string port;
+  net::Url url;  // http, https or unix; requests go to its path + "/v1/…"
   std::string api_key;
+  bool check_certificate = true;
 
-  // "http://host:port"; throws Failure for anything else.
+  // Throws Failure for what is no such address. A path "/v1" at the end, as clients of the OpenAI
+  // libraries write it, says nothing new.
   static Target parse(const std::string& url);
 };
 
@@ -31,6 +36,7 @@ struct Record {
   int status = 0;
   std::string error;          // one line, for anything but ok
   std::string finish_reason;  // of the last choice that ended
+  int turn = 0;               // of its conversation
   double due = 0;             // when it should have been sent
   double sent = 0;
   double first_token = 0;
@@ -42,19 +48,21 @@ struct Record {
 
 class Client {
  public:
+  // The target outlives the client.
   Client(boost::asio::any_io_executor executor, const Target& target, Clock::time_point begin);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Connects first where it must. Never throws for what the network or the server does: that is the
-  // outcome.
-  boost::asio::awaitable<Record> post(const std::string& path, const std::string& body, double due);
+  // Connects first where it must. `answer` is the text that came, also of a stream that broke off.
+  // Never throws for what the network or the server does: that is the outcome.
+  boost::asio::awaitable<Record> post(const std::string& path, const std::string& body, double due,
+                                      std::string& answer);
   // A small GET; throws Failure when there is no 200.
   boost::asio::awaitable<std::string> get(const std::string& path);
 
  private:
-  class Connection;
+  struct Connection;
   boost::asio::awaitable<void> connect();
 
   boost::asio::any_io_executor executor_;

@@ -58,13 +58,20 @@ bool EventStream::event(std::string_view data) {
   dom::array choices;
   if (root["choices"].get(choices) != simdjson::SUCCESS) return false;
   for (dom::element choice : choices) {
+    std::int64_t index = 0;
+    const bool is_first = choice["index"].get(index) != simdjson::SUCCESS || index == 0;
+    const auto take = [&](dom::element from, const char* field, bool is_answer) {
+      if (from[field].get(text) != simdjson::SUCCESS || text.empty()) return;
+      has_text = true;
+      if (is_answer && is_first) text_ += text;
+    };
     if (choice["finish_reason"].get(text) == simdjson::SUCCESS) finish_reason_ = text;
-    if (choice["text"].get(text) == simdjson::SUCCESS && !text.empty()) has_text = true;
-    dom::object delta;
-    if (choice["delta"].get(delta) != simdjson::SUCCESS) continue;
-    for (const char* field : {"content", "reasoning", "reasoning_content"}) {
-      if (delta[field].get(text) == simdjson::SUCCESS && !text.empty()) has_text = true;
-    }
+    take(choice, "text", true);
+    dom::element delta;
+    if (choice["delta"].get(delta) != simdjson::SUCCESS || !delta.is_object()) continue;
+    take(delta, "content", true);
+    take(delta, "reasoning", false);
+    take(delta, "reasoning_content", false);
     dom::array calls;
     if (delta["tool_calls"].get(calls) == simdjson::SUCCESS && calls.size() != 0) has_text = true;
   }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace quire::load {
 
@@ -24,6 +25,8 @@ class EventStream {
   const std::string& finish_reason() const { return finish_reason_; }
   int prompt_tokens() const { return prompt_tokens_; }
   int output_tokens() const { return output_tokens_; }
+  // The answer's content so far, of the first choice; without reasoning and tool calls. Once.
+  std::string take_text() { return std::move(text_); }
 
  private:
   struct Parser;
@@ -33,6 +36,7 @@ class EventStream {
   std::string line_;
   std::string error_;
   std::string finish_reason_;
+  std::string text_;
   int prompt_tokens_ = 0;
   int output_tokens_ = 0;
   bool done_ = false;

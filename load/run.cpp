@@ -5,6 +5,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
 
 #include "base/error.h"
 #include "base/task_group.h"
@@ -21,75 +22,127 @@ double process_cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+awaitable<void> sleep_seconds(double seconds) {
+  if (seconds > 0) co_await sleep_for(std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
+}
+
 // Shared by the coroutines of one run; all on one strand.
 struct Run {
-  Target target;
+  const std::vector<Target>& targets;
   const Workload& workload;
   RunOptions options;
-  Clock::time_point begin;
+  Clock::time_point begin = Clock::now();
   std::int64_t next = 0;
   Progress progress = {};
   std::vector<Record> records = {};
-  std::vector<std::unique_ptr<Client>> idle = {};
+  std::vector<std::vector<std::unique_ptr<Client>>> idle = {};  // by target
 
   double now() const { return std::chrono::duration<double>(Clock::now() - begin).count(); }
   bool may_send(double at) const {
     return (options.requests == 0 || next < options.requests) &&
            (options.seconds == 0 || at < options.seconds);
   }
+  std::size_t target_of(std::int64_t index) const {
+    return static_cast<std::size_t>(index) % targets.size();
+  }
   void keep(Record record) {
-    ++progress.ended;
     if (record.outcome != Outcome::ok) ++progress.failed;
     progress.output_tokens += record.output_tokens;
     records.push_back(std::move(record));
   }
 };
 
-// Closed loop: one request after another.
+// All turns of one conversation; ends with the first that fails. False: nobody answered.
+awaitable<bool> converse(Run& run, Client& client, std::int64_t index, double due) {
+  const auto number = static_cast<std::uint64_t>(index);
+  const int turns = run.workload.turns(number);
+  std::vector<std::string> answers;
+  Outcome outcome = Outcome::ok;
+  for (int turn = 0; turn < turns && outcome == Outcome::ok; ++turn) {
+    if (turn > 0) {
+      due = run.now() + run.options.think_seconds;
+      co_await sleep_seconds(run.options.think_seconds);
+    }
+    std::string answer;
+    const std::string body = run.workload.body(number, answers);
+    Record record = co_await client.post(run.workload.path(), body, due, answer);
+    answers.push_back(std::move(answer));
+    outcome = record.outcome;
+    record.turn = turn;
+    run.keep(std::move(record));
+  }
+  ++run.progress.ended;
+  co_return outcome != Outcome::transport_error;
+}
+
+// Closed loop: one conversation after another.
 awaitable<void> worker(Run& run) {
-  Client client(co_await asio::this_coro::executor, run.target, run.begin);
+  const auto executor = co_await asio::this_coro::executor;
+  std::vector<std::unique_ptr<Client>> clients;
+  for (const Target& target : run.targets) {
+    clients.push_back(std::make_unique<Client>(executor, target, run.begin));
+  }
   while (run.may_send(run.now())) {
     const std::int64_t index = run.next++;
     ++run.progress.sent;
-    Record record = co_await client.post(
-        run.workload.path(), run.workload.body(static_cast<std::uint64_t>(index)), run.now());
-    const bool refused = record.outcome == Outcome::transport_error;
-    run.keep(std::move(record));
-    if (refused)
+    const double due = run.now();
+    if (!co_await converse(run, *clients[run.target_of(index)], index, due)) {
       co_await sleep_for(std::chrono::milliseconds(100));  // no busy loop against a dead port
+    }
   }
 }
 
 awaitable<void> one_arrival(Run& run, std::int64_t index, double due) {
+  const std::size_t target = run.target_of(index);
+  auto& idle = run.idle[target];
   std::unique_ptr<Client> client;
-  if (run.idle.empty()) {
-    client = std::make_unique<Client>(co_await asio::this_coro::executor, run.target, run.begin);
+  if (idle.empty()) {
+    client = std::make_unique<Client>(co_await asio::this_coro::executor, run.targets[target],
+                                      run.begin);
   } else {
-    client = std::move(run.idle.back());
-    run.idle.pop_back();
+    client = std::move(idle.back());
+    idle.pop_back();
   }
-  run.keep(co_await client->post(run.workload.path(),
-                                 run.workload.body(static_cast<std::uint64_t>(index)), due));
-  run.idle.push_back(std::move(client));
+  co_await converse(run, *client, index, due);
+  run.idle[target].push_back(std::move(client));
 }
 
-// Open loop: requests are due at their times whether or not others have ended.
-awaitable<void> arrivals(Run& run, TaskGroup& group) {
-  Arrivals process(run.options.arrivals, run.options.rate, run.options.burstiness,
-                   run.options.seed);
-  double due = 0;
-  while (run.may_send(due)) {
-    const double wait = due - run.now();
-    if (wait > 0)
-      co_await sleep_for(std::chrono::nanoseconds(static_cast<std::int64_t>(wait * 1e9)));
-    const std::int64_t in_flight = run.progress.sent - run.progress.ended;
-    if (in_flight >= run.options.concurrency) {
+// When conversation `count` of the run is due, after the one before was at `last`; nothing: the
+// trace is over.
+class Schedule {
+ public:
+  explicit Schedule(const Run& run)
+      : trace_(run.workload.trace()),
+        speed_(run.options.trace_speed),
+        process_(run.options.arrivals, run.options.seed) {}
+
+  bool is_over() const { return !trace_.empty() && row_ >= trace_.size(); }
+  double due() const { return trace_.empty() ? due_ : trace_[row_].due / speed_; }
+  void advance() {
+    ++row_;
+    if (trace_.empty()) due_ += process_.next_gap(due_);
+  }
+
+ private:
+  const std::vector<TraceRow>& trace_;
+  double speed_;
+  Arrivals process_;
+  std::size_t row_ = 0;
+  double due_ = 0;
+};
+
+// Open loop: conversations are due at their times whether or not others have ended.
+awaitable<void> open_loop(Run& run, TaskGroup& group) {
+  Schedule schedule(run);
+  while (!schedule.is_over() && run.may_send(schedule.due())) {
+    co_await sleep_seconds(schedule.due() - run.now());
+    if (run.progress.sent - run.progress.ended >= run.options.concurrency) {
       co_await sleep_for(std::chrono::milliseconds(1));  // shows as send lag
       continue;
     }
     ++run.progress.sent;
-    group.spawn(one_arrival(run, run.next++, due));
-    due += process.next_gap();
+    group.spawn(one_arrival(run, run.next++, schedule.due()));
+    schedule.advance();
   }
 }
 
@@ -101,10 +154,11 @@ awaitable<void> report_progress(Run& run, const std::function<void(const Progres
   }
 }
 
-awaitable<void> drive(Run& run) {
+awaitable<void> drive(Run& run, bool open) {
+  run.idle.resize(run.targets.size());
   TaskGroup group(co_await asio::this_coro::executor);
-  if (run.options.rate > 0) {
-    group.spawn(arrivals(run, group));
+  if (open) {
+    group.spawn(open_loop(run, group));
   } else {
     for (int i = 0; i < run.options.concurrency; ++i) group.spawn(worker(run));
   }
@@ -113,20 +167,23 @@ awaitable<void> drive(Run& run) {
 
 }  // namespace
 
-awaitable<RunResult> run_load(Target target, const Workload& workload, RunOptions options,
-                              std::function<void(const Progress&)> on_progress) {
+awaitable<RunResult> run_load(std::vector<Target> targets, const Workload& workload,
+                              RunOptions options, std::function<void(const Progress&)> on_progress) {
   if (options.warmup > 0) {
-    RunOptions warmup{
-        .concurrency = options.concurrency, .requests = options.warmup, .seed = options.seed};
-    Run run{.target = target, .workload = workload, .options = warmup, .begin = Clock::now()};
-    co_await drive(run);
+    RunOptions warmup = options;
+    warmup.requests = options.warmup;
+    warmup.seconds = 0;
+    Run run{.targets = targets, .workload = workload, .options = warmup};
+    co_await drive(run, false);
   }
-  Run run{
-      .target = std::move(target), .workload = workload, .options = options, .begin = Clock::now()};
-  run.next = options.warmup;
-  if (run.options.requests != 0) run.options.requests += options.warmup;
+  // What was sent to warm up is in the server's caches: the run goes on behind it, but for a trace,
+  // whose rows are all sent.
+  const std::int64_t first = workload.trace().empty() ? options.warmup : 0;
+  if (options.requests != 0) options.requests += first;
+  Run run{.targets = targets, .workload = workload, .options = options, .next = first};
   const double cpu_before = process_cpu_seconds();
-  co_await first_of(drive(run), report_progress(run, on_progress));
+  const bool open = options.arrivals.rate > 0 || !workload.trace().empty();
+  co_await first_of(drive(run, open), report_progress(run, on_progress));
   co_return RunResult{std::move(run.records), process_cpu_seconds() - cpu_before};
 }
 
@@ -138,14 +195,15 @@ awaitable<std::string> first_model(Target target, std::chrono::seconds patience)
     try {
       reply = co_await client.get("/v1/models");
       break;
+    } catch (const boost::system::system_error& error) {
+      problem = error.code().message();  // what() would carry a place in Boost's sources
     } catch (const std::exception& error) {
       problem = error.what();
     }
     co_await sleep_for(std::chrono::milliseconds(200));
   } while (Clock::now() < deadline);
   if (reply.empty()) {
-    throw Failure(ErrorCode::unavailable,
-                  "no server at " + target.host + ":" + target.port + ": " + problem);
+    throw Failure(ErrorCode::unavailable, "no server at " + target.url.text() + ": " + problem);
   }
   simdjson::dom::parser parser;
   std::string_view id;

@@ -20,7 +20,7 @@ ALLOWED = {
     "engine": "base gguf text backend model",
     "transfer": "base backend engine",
     "server": "base openapi text engine",
-    "load": "base openapi",
+    "load": "base net openapi text",
     "app": "base gguf net hub proxy openapi jinja text backend cpu cuda model engine transfer server load",
 }
 # Inside engine/: a subfolder sees those before it.

@@ -41,7 +41,7 @@ def links_lead_somewhere():
 
 
 def commands_work(server, home):
-    environment = {**os.environ, "PATH": os.path.dirname(QUIRE) + ":" + os.environ["PATH"], "HF_HOME": home}
+    environment = {**os.environ, "PATH": os.pathsep.join([os.path.dirname(QUIRE), os.path.dirname(QUIRE_LOAD), os.environ["PATH"]]), "HF_HOME": home}
     count = 0
     for page in PAGES:
         for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.S | re.M):

@@ -32,6 +32,7 @@ TEST_CASE("an event stream is read the same however it is cut", "[load][sse]") {
     REQUIRE(events.finish_reason() == "stop");
     REQUIRE(events.prompt_tokens() == 11);
     REQUIRE(events.output_tokens() == 3);
+    REQUIRE(events.take_text() == "Hé");
   }
 }
 

@@ -57,10 +57,15 @@ TEST_CASE("a report counts failures apart and times from when a request was due"
   CHECK(summarize({good}, 0, ServiceLevel{0.15, 0.15}).goodput == Approx(0.0));
 }
 
-TEST_CASE("only http addresses are taken", "[load][client]") {
-  CHECK(Target::parse("http://127.0.0.1:9").port == "9");
-  CHECK(Target::parse("http://host/v1").port == "80");
-  CHECK_THROWS_AS(Target::parse("https://host"), quire::Failure);
+TEST_CASE("servers are named as clients of the OpenAI libraries name them", "[load][client]") {
+  CHECK(Target::parse("http://127.0.0.1:9").url.port == "9");
+  CHECK(Target::parse("http://host/v1").url.port == "80");
+  CHECK(Target::parse("http://host/v1/").url.target.empty());
+  CHECK(Target::parse("https://host/proxy/v1").url.with_path("/v1/models").text() ==
+        "https://host/proxy/v1/models");
+  CHECK(Target::parse("unix:/run/quire.sock").url.unix_socket == "/run/quire.sock");
+  CHECK_THROWS_AS(Target::parse("ftp://host"), quire::Failure);
+  CHECK_THROWS_AS(Target::parse("localhost:8000"), quire::Failure);
 }
 
 TEST_CASE("what was sent a second is over the time of sending", "[load][report]") {

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "text/tokenizer/tokenizer.h"
 
 using namespace quire;
 using namespace quire::load;
@@ -34,7 +35,7 @@ TEST_CASE("the same seed gives the same bodies, another index another prompt", "
 
 TEST_CASE("a shared prefix begins every prompt", "[load][workload]") {
   const Workload w(
-      {.model = "m", .input_words = 3, .shared_prefix_words = 20, .completions = true});
+      {.model = "m", .input_length = 3, .shared_prefix_length = 20, .completions = true});
   const auto common = [&](int i, int j) {
     const std::string a = w.body(i), b = w.body(j);
     return std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
@@ -61,31 +62,10 @@ TEST_CASE("a bad prompt file is refused with the line", "[load][workload]") {
   CHECK_THROWS_AS(Workload({.prompts = "/nonexistent/file", .model = "m"}), Failure);
 }
 
-TEST_CASE("arrivals have the asked-for mean, and their own evenness", "[load][workload]") {
-  const auto spread = [](ArrivalKind kind, double burstiness) {
-    Arrivals arrivals(kind, 50, burstiness, 1);
-    double sum = 0, squares = 0;
-    constexpr int kCount = 40'000;
-    for (int i = 0; i < kCount; ++i) {
-      const double gap = arrivals.next_gap();
-      sum += gap;
-      squares += gap * gap;
-    }
-    const double mean = sum / kCount;
-    CHECK(mean == Approx(1 / 50.0).epsilon(0.05));
-    return std::sqrt(std::max(0.0, squares / kCount - mean * mean)) / mean;
-  };
-  CHECK(spread(ArrivalKind::poisson, 1) == Approx(1).epsilon(0.05));
-  Arrivals even(ArrivalKind::constant, 50, 1, 1);
-  for (int i = 0; i < 100; ++i) CHECK(even.next_gap() == 1 / 50.0);
-  CHECK(spread(ArrivalKind::gamma, 0.25) == Approx(2).epsilon(0.08));
-  CHECK(spread(ArrivalKind::gamma, 4) == Approx(0.5).epsilon(0.05));
-}
-
 TEST_CASE("spread lengths keep their mean and are those of the seed", "[load][workload]") {
   const auto lengths = [](double spread, std::uint64_t seed) {
     const Workload workload({.model = "m",
-                             .input_words = 100,
+                             .input_length = 100,
                              .output_tokens = 200,
                              .length_spread = spread,
                              .seed = seed});
@@ -108,4 +88,68 @@ TEST_CASE("spread lengths keep their mean and are those of the seed", "[load][wo
   CHECK(lengths(1, 7) == std::pair(words, tokens));
   CHECK(lengths(1, 8).second != tokens);
   CHECK(lengths(0, 7).second == std::vector<double>(3000, 200));
+}
+
+TEST_CASE("conversations of a file or of synthetic turns carry the answers", "[load][workload]") {
+  const Workload talk({.model = "m", .input_length = 2, .turns = 3, .seed = 1});
+  CHECK(talk.turns(0) == 3);
+  const std::vector<std::string> answers = {"one \"quoted\"", "two"};
+  const std::string first = talk.body(5), last = talk.body(5, answers);
+  const std::string opening = first.substr(0, first.find(']'));
+  CHECK(last.starts_with(opening + ",{\"role\":\"assistant\",\"content\":\"one \\\"quoted\\\"\"}"));
+  CHECK(last.find("{\"role\":\"assistant\",\"content\":\"two\"},{\"role\":\"user\"") != last.npos);
+
+  const auto path = write_file("quire_sharegpt.json", R"([
+    {"id": "a", "conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "x"},
+                                  {"from": "human", "value": "More"}]},
+    {"id": "b", "conversations": [{"from": "gpt", "value": "nobody asked"}]},
+    {"id": "c", "conversations": [{"from": "human", "value": "Alone"}]}])");
+  const Workload file({.prompts = path, .model = "m", .turns = 4});
+  CHECK(file.turns(0) == 2);
+  CHECK(file.turns(1) == 1);
+  CHECK(file.turns(2) == 2);  // from the start again
+  CHECK(file.body(0).find("\"Hi\"") != std::string::npos);
+  CHECK(file.body(0, std::vector<std::string>{"y"}).find("\"y\"},{\"role\":\"user\",\"content\":\"More\"}") !=
+        std::string::npos);
+  CHECK(Workload({.prompts = path, .model = "m"}).turns(0) == 1);
+  CHECK(Workload({.prompts = path, .model = "m", .completions = true}).body(0).find(
+            "\"prompt\":\"Hi\"") != std::string::npos);
+  CHECK_THROWS_AS(Workload({.model = "m", .turns = 2, .completions = true}), Failure);
+}
+
+TEST_CASE("prompts of a trace share what its blocks share", "[load][workload]") {
+  const auto path = write_file("quire_trace.jsonl", R"(
+{"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [7, 8]}
+{"timestamp": 10, "input_length": 1100, "output_length": 6, "hash_ids": [7, 9, 3]}
+)");
+  const Workload w({.trace = path, .model = "m", .completions = true});
+  REQUIRE(w.trace().size() == 2);
+  const auto words = [&](std::uint64_t index) {
+    const std::string body = w.body(index);
+    const auto begin = body.find("\"prompt\":\"") + 10;
+    return body.substr(begin, body.find('"', begin) - begin);
+  };
+  const std::string a = words(0), b = words(1);
+  CHECK(std::count(a.begin(), a.end(), ' ') + 1 == 1000);
+  CHECK(std::count(b.begin(), b.end(), ' ') + 1 == 1100);
+  const auto common = std::mismatch(a.begin(), a.end(), b.begin()).first;
+  CHECK(std::count(a.begin(), common, ' ') >= 512);
+  CHECK(std::count(a.begin(), common, ' ') < 520);
+  CHECK(w.body(1).find("\"max_tokens\":6") != std::string::npos);
+  CHECK(w.turns(0) == 1);
+}
+
+TEST_CASE("lengths in tokens are those of the tokenizer", "[load][workload]") {
+  for (const char* model : {"quire-tiny", "quire-tiny-hybrid"}) {
+    const auto folder = std::filesystem::path("models") / model;
+    const auto tokenizer = Tokenizer::load(folder);
+    const PromptText text(folder);
+    CHECK(text.counts_tokens());
+    for (const int length : {1, 2, 17, 512}) {
+      CHECK(tokenizer->encode(text.make(length, 3), false).size() == static_cast<std::size_t>(length));
+    }
+    CHECK(text.make(0, 3).empty());
+    CHECK(text.make(40, 3) == text.make(40, 3));
+    CHECK(text.make(40, 3) != text.make(40, 4));
+  }
 }

@@ -1,0 +1,104 @@
+#include "load/prompt_file.h"
+
+#include <simdjson.h>
+
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace quire::load {
+namespace {
+
+namespace dom = simdjson::dom;
+
+[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+  throw Failure(ErrorCode::invalid_argument, where + ": " + what);
+}
+
+FilePrompt read_line(dom::element row, bool completions, const std::string& where) {
+  const char* field = completions ? "prompt" : "messages";
+  FilePrompt prompt;
+  dom::element value;
+  dom::array messages;
+  const bool found = row[field].get(value) == simdjson::SUCCESS &&
+                     (completions || value.get(messages) == simdjson::SUCCESS);
+  if (!found) refuse(where, "a JSON object with \"" + std::string(field) + "\" is expected");
+  if (completions) prompt.prompt = simdjson::minify(value);
+  for (dom::element message : messages) prompt.messages.push_back(simdjson::minify(message));
+  std::int64_t max_tokens = 0;
+  if (row["max_tokens"].get(max_tokens) == simdjson::SUCCESS) {
+    prompt.max_tokens = static_cast<int>(max_tokens);
+  }
+  return prompt;
+}
+
+std::vector<FilePrompt> read_lines(const std::string& text, bool completions,
+                                   const std::string& file) {
+  std::vector<FilePrompt> prompts;
+  dom::parser parser;
+  int number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    const std::string where = file + ":" + std::to_string(number);
+    dom::element row;
+    if (parser.parse(line).get(row) != simdjson::SUCCESS) refuse(where, "this line is no JSON");
+    prompts.push_back(read_line(row, completions, where));
+  }
+  return prompts;
+}
+
+std::vector<FilePrompt> read_share_gpt(const std::string& text, bool completions,
+                                       const std::string& file) {
+  dom::parser parser;
+  dom::array entries;
+  if (parser.parse(text).get(entries) != simdjson::SUCCESS) refuse(file, "this is no JSON array");
+  std::vector<FilePrompt> prompts;
+  int number = 0;
+  for (dom::element entry : entries) {
+    dom::array turns;
+    if (entry["conversations"].get(turns) != simdjson::SUCCESS) {
+      refuse(file + ", entry " + std::to_string(number), "\"conversations\" is expected");
+    }
+    ++number;
+    std::vector<std::string> questions;
+    for (dom::element turn : turns) {
+      std::string_view from;
+      dom::element value;
+      const bool asks = turn["from"].get(from) == simdjson::SUCCESS &&
+                        (from == "human" || from == "user") &&
+                        turn["value"].get(value) == simdjson::SUCCESS && value.is_string();
+      if (asks) questions.push_back(simdjson::minify(value));
+    }
+    if (questions.empty()) continue;
+    FilePrompt& prompt = prompts.emplace_back();
+    if (completions) {
+      prompt.prompt = questions.front();
+      continue;
+    }
+    prompt.messages = {"{\"role\":\"user\",\"content\":" + questions.front() + "}"};
+    prompt.questions.assign(questions.begin() + 1, questions.end());
+  }
+  return prompts;
+}
+
+}  // namespace
+
+std::vector<FilePrompt> read_prompts(const std::filesystem::path& path, bool completions) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Failure(ErrorCode::not_found, "cannot read " + path.string());
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_array = first != text.npos && text[first] == '[';
+  auto prompts = is_array ? read_share_gpt(text, completions, path.string())
+                          : read_lines(text, completions, path.string());
+  if (prompts.empty()) refuse(path.string(), "there are no prompts in it");
+  return prompts;
+}
+
+}  // namespace quire::load

@@ -1,0 +1,133 @@
+"""quire-load against `quire serve --device mock`: what it reports is what the server counted and what its records say.
+
+    tests/e2e/load_test.py build/release/app/quire build/release/load/quire-load"""
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from serve_process import Server
+
+QUIRE, LOAD = sys.argv[1:3]
+MODEL = "models/quire-tiny"
+checks = 0
+
+
+def check(what, condition):
+    global checks
+    checks += 1
+    if not condition:
+        sys.exit(f"FAILED: {what}")
+
+
+def load(folder, *flags, code=0):
+    records, report = folder / "records.tsv", folder / "report.json"
+    done = subprocess.run([LOAD, "-q", "--json", report, "--records", records, *map(str, flags)], capture_output=True,
+                          text=True, timeout=120)
+    check(f"{flags}: exit code {done.returncode}, {code} is expected: {done.stderr}", done.returncode == code)
+    if code == 2:
+        return done.stderr
+    with open(records) as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    return json.loads(report.read_text()), rows, done.stdout
+
+
+def counted(server):
+    return [server.metric(f"vllm:{name}_total") for name in ("prompt_tokens", "generation_tokens", "request_success")]
+
+
+def agrees(server, folder, requests, *flags):
+    """A run, and that the server counted what it reports."""
+    before = counted(server)
+    report, rows, table = load(folder, "--url", server.base, *flags)
+    prompt, output, ended = (after - start for after, start in zip(counted(server), before))
+    check(f"{flags}: {report['ok']} answers, {requests} are expected", report["ok"] == requests == len(rows))
+    check(f"{flags}: the server counted {ended} requests", ended == requests)
+    check(f"{flags}: the server counted {prompt} prompt tokens of {report['prompt_tokens']}", prompt == report["prompt_tokens"])
+    check(f"{flags}: the server counted {output} tokens of {report['output_tokens']}", output == report["output_tokens"])
+    check(f"{flags}: the records sum up", sum(int(r["output_tokens"]) for r in rows) == report["output_tokens"])
+    times = [[float(r[name]) for name in ("due", "sent", "first_token", "end")] for r in rows]
+    check(f"{flags}: times in order", all(t == sorted(t) for t in times))
+    check(f"{flags}: a table", "requests/s" in table)
+    return report, rows
+
+
+def shapes(server, folder):
+    base = ["-c", 4, "--output-tokens", 8, "--ignore-eos"]
+    agrees(server, folder, 12, *base, "-n", 12)
+    agrees(server, folder, 12, *base, "-n", 12, "--completions")
+
+    report, rows = agrees(server, folder, 9, *base, "-n", 3, "--turns", 3, "--think-time", 0.05)
+    lengths = {turn: [int(r["prompt_tokens"]) for r in rows if r["turn"] == str(turn)] for turn in range(3)}
+    check("later turns carry what was said before", min(lengths[1]) > max(lengths[0]) and min(lengths[2]) > max(lengths[1]))
+
+    report, rows = agrees(server, folder, 20, "--rate", 200, "--arrivals", "constant", "-c", 50, "-n", 20, "--output-tokens", 2)
+    gaps = [float(b["due"]) - float(a["due"]) for a, b in zip(*[sorted(rows, key=lambda r: float(r["due"]))[i:] for i in (0, 1)])]
+    check("constant arrivals are due at even times", all(abs(gap - 0.005) < 1e-4 for gap in gaps))
+
+    report, rows = agrees(server, folder, 8, "-n", 8, "--output-tokens", 4, "--completions", "--tokenizer", MODEL, "--input-length", 37)
+    check(f"lengths in tokens: {report['prompt_length']}", report["prompt_length"]["p50"] == report["prompt_length"]["max"])
+    check("a prompt has what was asked for, and at most a token to begin with", report["prompt_length"]["max"] in (37, 38))
+
+
+def traces(server, folder):
+    trace = folder / "trace.jsonl"
+    trace.write_text("".join(json.dumps({"timestamp": 100 * i, "input_length": 20 + i, "output_length": 3 + i, "hash_ids": [0]}) + "\n"
+                             for i in range(6)))
+    report, rows = agrees(server, folder, 6, "--trace", trace, "--ignore-eos", "--completions", "--trace-speed", 2)
+    check("a trace's own times, twice as fast", sorted(round(1000 * float(r["due"])) for r in rows) == [0, 50, 100, 150, 200, 250])
+    check("a trace's own lengths", sorted(int(r["output_tokens"]) for r in rows) == [3, 4, 5, 6, 7, 8])
+
+
+def sweeps(server, folder):
+    report, rows, table = load(folder, "--url", server.base, "--sweep", "-c", 4, "-n", 8, "--output-tokens", 4)
+    check("a sweep doubles", [step["concurrency"] for step in report["sweep"]] == [1, 2, 4])
+    check("a sweep names its knee", report["knee"] in (1, 2, 4) and "knee" in table)
+    check("a sweep keeps all records", len(rows) == 24)
+
+
+def servers(server, other, folder):
+    before = [s.metric("vllm:request_success_total") for s in (server, other)]
+    report, rows, _ = load(folder, "--url", server.base, "--url", other.base + "/v1", "-n", 10, "--output-tokens", 2)
+    took = [s.metric("vllm:request_success_total") - b for s, b in zip((server, other), before)]
+    check(f"two servers take turns: {took}", took == [5, 5])
+
+
+def secured(folder):
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj",
+                    "/CN=127.0.0.1"], check=True, capture_output=True)
+    process = subprocess.Popen([QUIRE, "serve", MODEL, "--host", "127.0.0.1", "--port", "0", "--device", "mock", "--ssl-keyfile", key,
+                                "--ssl-certfile", cert], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        base = next(line for line in process.stdout if "https://" in line)
+        base = "https://" + base.split("https://")[1].split()[0].rstrip("/,")
+        report, rows, _ = load(folder, "--url", base, "--insecure", "-n", 4, "--output-tokens", 2, "--wait-ready", 60)
+        check("TLS", report["ok"] == 4)
+        check("a certificate that nobody vouches for is not taken", "certificate" in load(folder, "--url", base, "-n", 1, code=2))
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def refusals(folder):
+    for word, *flags in [("http", "--url", "ftp://x"), ("/nonexistent", "--trace", "/nonexistent"), ("--rate", "--burstiness", 2),
+                         ("--turns", "--turns", 2, "--completions"), ("--sweep", "--sweep", "--rate", 3),
+                         ("--duration", "--requests", 0), ("127.0.0.1", "--url", "http://127.0.0.1:9")]:
+        model = [] if "http://127.0.0.1:9" in flags else ["--model", "m"]
+        check(f"{flags} is refused with {word}", word in load(folder, *flags, *model, code=2))
+
+
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    with Server(QUIRE, MODEL, "--device", "mock") as server, Server(QUIRE, MODEL, "--device", "mock") as other:
+        shapes(server, folder)
+        traces(server, folder)
+        sweeps(server, folder)
+        servers(server, other, folder)
+    secured(folder)
+    refusals(folder)
+print(f"{checks} checks passed")
