@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/ids.h"
 
 namespace quire::openapi {
@@ -74,6 +75,16 @@ struct GenerationRequest {
 
   std::vector<std::string> unsupported{};      // members that ask for what is not offered
   std::vector<std::string> unknown_members{};  // ignored
+
+  // Members that are read by their type, and that the engine's SamplingParams call the same:
+  // parser, parameters and rendering walk this list.
+  using SamplingFields =
+      FieldList<&GenerationRequest::temperature, &GenerationRequest::top_p,
+                &GenerationRequest::top_k, &GenerationRequest::min_p,
+                &GenerationRequest::repetition_penalty, &GenerationRequest::presence_penalty,
+                &GenerationRequest::frequency_penalty, &GenerationRequest::seed,
+                &GenerationRequest::min_tokens, &GenerationRequest::ignore_eos,
+                &GenerationRequest::stop_token_ids>;
 };
 
 struct FunctionCall {

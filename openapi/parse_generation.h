@@ -46,30 +46,24 @@ inline constexpr std::int64_t kMaxLogprobs = 20;  // start-up plans memory for t
 // From 0 to kMaxLogprobs.
 bool check_logprobs(JsonReader& reader, std::string_view name, std::optional<std::int64_t> count);
 
+template <class T, auto... Members>
+constexpr std::array<JsonMember<T>, sizeof...(Members)> members_by_type(FieldList<Members...>) {
+  return {JsonMember<T>{spelling_of<Members>(), read_member<Members>}...};
+}
+
 template <class T>
-constexpr std::array kSharedMembers = {
+constexpr std::array kOtherSharedMembers = {
     JsonMember<T>{"model", read_member<&GenerationRequest::model>},
     JsonMember<T>{"request_id", read_as<read_request_id>},
     JsonMember<T>{"stream", read_member<&GenerationRequest::stream>},
     JsonMember<T>{"stream_options", read_as<read_stream_options>},
     JsonMember<T>{"n", read_member<&GenerationRequest::n>},
     JsonMember<T>{"max_tokens", read_member<&GenerationRequest::max_tokens>},
-    JsonMember<T>{"temperature", read_member<&GenerationRequest::temperature>},
-    JsonMember<T>{"top_p", read_member<&GenerationRequest::top_p>},
-    JsonMember<T>{"top_k", read_member<&GenerationRequest::top_k>},
-    JsonMember<T>{"min_p", read_member<&GenerationRequest::min_p>},
-    JsonMember<T>{"repetition_penalty", read_member<&GenerationRequest::repetition_penalty>},
-    JsonMember<T>{"presence_penalty", read_member<&GenerationRequest::presence_penalty>},
-    JsonMember<T>{"frequency_penalty", read_member<&GenerationRequest::frequency_penalty>},
-    JsonMember<T>{"seed", read_member<&GenerationRequest::seed>},
     JsonMember<T>{"logit_bias", read_as<read_logit_bias>},
     JsonMember<T>{"allowed_token_ids", read_member<&GenerationRequest::allowed_token_ids>},
     JsonMember<T>{"stop", read_as<read_stop>},
-    JsonMember<T>{"stop_token_ids", read_member<&GenerationRequest::stop_token_ids>},
     JsonMember<T>{"include_stop_str_in_output",
                   read_member<&GenerationRequest::include_stop_str_in_output>},
-    JsonMember<T>{"min_tokens", read_member<&GenerationRequest::min_tokens>},
-    JsonMember<T>{"ignore_eos", read_member<&GenerationRequest::ignore_eos>},
     JsonMember<T>{"skip_special_tokens", read_member<&GenerationRequest::skip_special_tokens>},
     JsonMember<T>{"spaces_between_special_tokens",
                   read_member<&GenerationRequest::spaces_between_special_tokens>},
@@ -95,6 +89,9 @@ constexpr std::array kSharedMembers = {
     JsonMember<T>{"thinking_budget", read_as<read_thinking_budget>},
     JsonMember<T>{"thinking_token_budget", read_as<read_thinking_token_budget>},
 };
+template <class T>
+constexpr auto kSharedMembers = joined(members_by_type<T>(GenerationRequest::SamplingFields()),
+                                       kOtherSharedMembers<T>);
 
 // After the tables: what they did not name, sorted into refused and ignored, and the checks between
 // members.

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
+#include <optional>
+#include <utility>
+
+#include "base/same_fields.h"
 
 namespace quire {
 
@@ -50,17 +53,39 @@ Result<int> max_tokens(const openapi::GenerationRequest& request, const TextDefa
   return static_cast<int>(allowed);
 }
 
-template <class T>
-T pick(const std::optional<double>& asked, const std::optional<T>& by_default, T otherwise) {
-  return asked ? static_cast<T>(*asked) : by_default.value_or(otherwise);
+// What generation_config.json and the flags say.
+SamplingParams default_params(const TextDefaults& defaults) {
+  SamplingParams params;
+  params.temperature = defaults.temperature.value_or(params.temperature);
+  params.top_p = defaults.top_p.value_or(params.top_p);
+  params.top_k = defaults.top_k.value_or(params.top_k);
+  params.min_p = defaults.min_p.value_or(params.min_p);
+  params.repetition_penalty = defaults.repetition_penalty.value_or(params.repetition_penalty);
+  return params;
 }
 
-Result<int> to_int(std::string_view field, std::int64_t value) {
-  if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
-    return bad_request(fmt::format("{} is out of range", field), std::string(field));
+// A request's member into the parameter of the same name; what was left out leaves the default.
+struct CopyMember {
+  std::optional<Error> error = {};
+
+  template <class To, class From>
+  void operator()(std::string_view name, To& to, const std::optional<From>& from) {
+    if (from) (*this)(name, to, *from);
   }
-  return static_cast<int>(value);
-}
+  void operator()(std::string_view name, int& to, std::int64_t from) {
+    if (!std::in_range<int>(from))
+      error = bad_request(fmt::format("{} is out of range", name), std::string(name));
+    to = static_cast<int>(from);
+  }
+  void operator()(std::string_view, std::optional<std::uint64_t>& to, std::int64_t from) {
+    to = static_cast<std::uint64_t>(from);
+  }
+  void operator()(std::string_view, float& to, double from) { to = static_cast<float>(from); }
+  template <class Same>
+  void operator()(std::string_view, Same& to, const Same& from) {
+    to = from;
+  }
+};
 
 }  // namespace
 
@@ -68,29 +93,17 @@ Result<SamplingParams> sampling_params(const openapi::GenerationRequest& request
                                        const TextDefaults& defaults, const PromptLimits& limits) {
   const auto limit = max_tokens(request, defaults, limits);
   if (!limit) return limit.error();
-  const auto top_k = to_int("top_k", request.top_k.value_or(defaults.top_k.value_or(0)));
-  if (!top_k) return top_k.error();
-  const auto min_tokens = to_int("min_tokens", request.min_tokens);
-  if (!min_tokens) return min_tokens.error();
-
-  SamplingParams params;
+  SamplingParams params = default_params(defaults);
+  CopyMember copy;
+  for_each_same_field(copy, params, SamplingParams::Fields(), request,
+                      openapi::GenerationRequest::SamplingFields());
+  if (copy.error) return *copy.error;
   params.max_tokens = *limit;
-  params.min_tokens = *min_tokens;
-  params.temperature = pick(request.temperature, defaults.temperature, 1.f);
-  params.top_p = pick(request.top_p, defaults.top_p, 1.f);
-  params.top_k = *top_k;
-  params.min_p = pick(request.min_p, defaults.min_p, 0.f);
-  params.repetition_penalty = pick(request.repetition_penalty, defaults.repetition_penalty, 1.f);
-  params.presence_penalty = static_cast<float>(request.presence_penalty);
-  params.frequency_penalty = static_cast<float>(request.frequency_penalty);
-  if (request.seed) params.seed = static_cast<std::uint64_t>(*request.seed);
   // Ascending, and of equal keys the last one, as in Python's dict.
   std::map<TokenId, float> biases;
   for (const auto& [token, bias] : request.logit_bias) biases[token] = static_cast<float>(bias);
   params.logit_bias.assign(biases.begin(), biases.end());
   params.allowed_tokens = request.allowed_token_ids;
-  params.stop_token_ids = request.stop_token_ids;
-  params.ignore_eos = request.ignore_eos;
   return params;
 }
 

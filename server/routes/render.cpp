@@ -5,6 +5,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <charconv>
 
+#include "base/same_fields.h"
 #include "openapi/dto_json.h"
 #include "openapi/json_writer.h"
 #include "server/generation/constraint_params.h"
@@ -41,7 +42,7 @@ void write_lists(JsonWriter& json, const openapi::GenerationRequest& request,
   for (const std::string& stop : request.stop) json.string(stop);
   json.end_array().key("bad_words").begin_array();
   for (const std::string& word : request.bad_words) json.string(word);
-  json.end_array().key("stop_token_ids").ids(params.stop_token_ids);
+  json.end_array();
   if (!params.allowed_tokens.empty()) json.key("allowed_token_ids").ids(params.allowed_tokens);
   if (params.logit_bias.empty()) return;
   json.key("logit_bias").begin_object();
@@ -92,21 +93,33 @@ Result<void> check_expressible(const openapi::ChatCompletionRequest& chat) {
   return {};
 }
 
+struct WriteParam {
+  JsonWriter& json;
+
+  template <class Value, class Asked>
+  void operator()(std::string_view name, const Value& value, const Asked&) {
+    write(json.key(name), value);
+  }
+  static void write(JsonWriter& to, bool value) { to.boolean(value); }
+  static void write(JsonWriter& to, int value) { to.integer(value); }
+  static void write(JsonWriter& to, float value) { to.number(as_written(value)); }
+  static void write(JsonWriter& to, const std::vector<TokenId>& value) { to.ids(value); }
+  static void write(JsonWriter& to, const std::optional<std::uint64_t>& value) {
+    value ? to.integer(static_cast<std::int64_t>(*value)) : to.null();
+  }
+};
+
 // Only what /inference/v1/generate reads.
 void write_sampling(JsonWriter& json, const openapi::GenerationRequest& request,
                     const SamplingParams& params, std::optional<std::int64_t> logprobs,
                     const std::optional<std::string>& tag) {
   json.begin_object().key("n").integer(request.n);
-  json.key("max_tokens").integer(params.max_tokens).key("min_tokens").integer(params.min_tokens);
-  json.key("temperature").number(as_written(params.temperature)).key("top_p").number(as_written(params.top_p));
-  json.key("top_k").integer(params.top_k).key("min_p").number(as_written(params.min_p));
-  json.key("repetition_penalty").number(as_written(params.repetition_penalty));
-  json.key("presence_penalty").number(as_written(params.presence_penalty));
-  json.key("frequency_penalty").number(as_written(params.frequency_penalty));
-  write_optional(json, "seed", request.seed);
+  json.key("max_tokens").integer(params.max_tokens);
+  WriteParam write{json};
+  for_each_same_field(write, params, SamplingParams::Fields(), request,
+                      openapi::GenerationRequest::SamplingFields());
   write_lists(json, request, params);
   write_grammar(json, request, tag);
-  json.key("ignore_eos").boolean(params.ignore_eos);
   json.key("include_stop_str_in_output").boolean(request.include_stop_str_in_output);
   json.key("skip_special_tokens").boolean(request.skip_special_tokens);
   write_optional(json, "logprobs", logprobs);
