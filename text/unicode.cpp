@@ -147,8 +147,6 @@ bool is_numeric(char32_t c) { return in(c, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGO
 
 bool is_letter(char32_t c) { return in(c, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO); }
 
-bool is_decimal_digit(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
-
 bool is_word(char32_t c) {
   if (c < 0x80) {
     return c == '_' || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');

@@ -38,7 +38,6 @@ class CharClasses {
 bool is_white_space(char32_t c);
 bool is_numeric(char32_t c);          // any N
 bool is_letter(char32_t c);           // any L
-bool is_decimal_digit(char32_t c);    // Nd
 bool is_word(char32_t c);             // \w of Rust's regex
 bool is_punctuation(char32_t c);      // ASCII punctuation or P, of Unicode 8
 bool is_combining_mark(char32_t c);   // M, of Unicode 9

@@ -42,7 +42,7 @@ Result<SocketAddress> read_address(const Json& params, const std::vector<KvPeer>
   const auto address = parse_socket_address(host->starts_with(kUnix) ? *host
                                             : is_v6 ? fmt::format("[{}]:{}", *host, *port)
                                                     : fmt::format("{}:{}", *host, *port));
-  if (!address) return refuse("remote_host", "is no address: " + address.error().detail);
+  if (!address) return refuse("remote_host", "is not an address: " + address.error().detail);
   if (!is_peer(*address, peers))
     return refuse("remote_host",
                   fmt::format("and remote_port are {}, which is not among those that this server "
@@ -125,14 +125,6 @@ std::string transfer_result(const KeptDescription& kept) {
       "\"transfer_mode\":\"pull\"}}",
       kept.address.port, kept.num_tokens, kept.prefill.generation);
   return json;
-}
-
-Result<void> check_peer_address(std::string_view text) {
-  const auto parsed = parse_socket_address(text);
-  if (parsed) return {};
-  const bool is_host = !text.empty() && text.find_first_of(":/ []") == std::string_view::npos;
-  if (is_host) return {};
-  return parsed.error();
 }
 
 }  // namespace quire

@@ -33,7 +33,4 @@ struct KeptDescription {
 // What whoever goes on is told.
 std::string transfer_result(const KeptDescription& kept);
 
-// host:port, host or unix:path.
-Result<void> check_peer_address(std::string_view text);
-
 }  // namespace quire

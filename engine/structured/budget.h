@@ -43,7 +43,6 @@ class Meter {
     slice_ = std::move(slice);
     work_ = looks_ = 0;
   }
-  std::chrono::nanoseconds spent() const { return ThreadClock::now() - started_; }
 
   // Looks at the clocks, and whether it is asked to stop, once in a while; cheap enough for inner
   // loops. Throws OutOfTime where only the slice is over: what was found out stays known.

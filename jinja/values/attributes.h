@@ -14,9 +14,6 @@ Value get_attribute(Evaluation& evaluation, const Value& object, const Value& na
 Value get_item(Evaluation& evaluation, const Value& object, const Value& key);
 bool has_attribute(const Value& object, std::string_view name);
 
-// Calls object.name(arguments) without making the method an object first.
-Value call_method(Evaluation& evaluation, const Value& object, const Value& name,
-                  Arguments arguments);
 Value call_value(Evaluation& evaluation, const Value& callee, Arguments arguments);
 bool is_callable(const Value& value);
 

@@ -50,8 +50,6 @@ std::string body_of(const Error& error, const Row& row) {
 
 }  // namespace
 
-int status_of(ErrorCode code) { return row_of(code).status; }
-
 Reply error_reply(const Error& error) {
   const Row& row = row_of(error.code);
   // vLLM's one exception to the object.

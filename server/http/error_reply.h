@@ -8,8 +8,6 @@
 
 namespace quire {
 
-int status_of(ErrorCode code);
-
 // A request that the server would not serve.
 Reply error_reply(const Error& error);
 // A request that is malformed: the same with HTTP's own words as its type, as vLLM has it.

@@ -40,7 +40,6 @@ class CallReader {
   std::size_t reread() const { return matched_; }
   // Of a text that ends here: what is held, unless it is the rest of a call or markup after one.
   std::string_view unread() const;
-  bool call_begun() const { return called_; }  // since begin(): what follows is after a call
 
  private:
   enum class State : std::uint8_t {

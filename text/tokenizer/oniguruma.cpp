@@ -273,13 +273,4 @@ std::string pcre_from_oniguruma(std::string_view expression) {
   return Translator(expression).run();
 }
 
-std::string escaped_expression(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (std::string_view("\\.+*?()|[]{}^$#&-~").find(c) != std::string_view::npos) escaped += '\\';
-    escaped += c;
-  }
-  return escaped;
-}
-
 }  // namespace quire

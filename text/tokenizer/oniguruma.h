@@ -9,7 +9,4 @@ namespace quire {
 // same. Throws Failure for what PCRE2 cannot say: nested and intersected classes.
 std::string pcre_from_oniguruma(std::string_view expression);
 
-// An expression that matches exactly this text.
-std::string escaped_expression(std::string_view text);
-
 }  // namespace quire

@@ -26,7 +26,6 @@ class ObjectRules {
 
   void collect_keys();
   void collect_others();
-  void add_others(std::size_t pattern, RegexId names, Conjunction value);
   Conjunction value_of(const std::string& key);
   void add_unevaluated(Conjunction& value, const std::string* key, const std::vector<bool>& matched);
   bool declares(const Schema& schema, const std::string* key, const std::vector<bool>& matched);
