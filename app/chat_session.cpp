@@ -114,7 +114,7 @@ std::vector<std::string> ChatSession::models() {
   const auto* const object = wrong ? nullptr : value.if_object();
   const auto* const data = object == nullptr ? nullptr : object->if_contains("data");
   if (data == nullptr || !data->is_array()) {
-    throw Failure(ErrorCode::unavailable, request.url.text() + ": is no list of models");
+    throw Failure(ErrorCode::unavailable, request.url.text() + " is not a list of models");
   }
   std::vector<std::string> names;
   for (const auto& one : data->get_array()) {

@@ -47,7 +47,7 @@ Result<std::uint64_t> parse_seed(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (error == std::errc() && end == text.data() + text.size()) return seed;
   return Error{ErrorCode::invalid_argument,
-               "\"" + text + "\" is no whole number from 0 to 18446744073709551615", {}};
+               "\"" + text + "\" is not a whole number from 0 to 18446744073709551615", {}};
 }
 
 // "Tokens per step (2048)"; a value that is unset has no default to show.

@@ -63,7 +63,7 @@ class ForgivingConfig final : public CLI::ConfigTOML {
       std::ranges::replace(item.name, '_', '-');
       if (app_.get_option_no_throw("--" + item.name) != nullptr) continue;
       throw CLI::ValidationError(
-          "--config", "\"" + item.name + "\" is no flag" +
+          "--config", "\"" + item.name + "\" is not a flag" +
                           hint(app_, "--" + item.name, "; --help lists them"));
     }
     return items;

@@ -84,7 +84,7 @@ Result<std::string> parse_kv_listen(std::string_view text) {
   if (address->host == "0.0.0.0" || address->host == "::" || address->host == "*")
     return Error{ErrorCode::invalid_argument,
                  "\"" + std::string(text) +
-                     "\" is no address that others can be told: give the one at which decoding "
+                     "\" is not an address that others can be told: give the one at which decoding "
                      "servers reach this machine",
                  {}};
   return std::string(text);

@@ -70,7 +70,7 @@ Result<std::int64_t> parse_bytes_with_unit(std::string_view text) {
 Result<std::int64_t> parse_max_model_len(std::string_view text) {
   if (text == "auto" || text == "-1") return kAutoFit;
   const auto count = parse_count(text);
-  if (count.has_value() && *count == 0) return bad(text, "is no length; use -1 for auto-fit");
+  if (count.has_value() && *count == 0) return bad(text, "is not a length; use -1 for auto-fit");
   return count;
 }
 

@@ -74,7 +74,7 @@ milliseconds retry_after(const net::Response& reply) {
     case 401:
       fail(ErrorCode::unauthorized,
            has_token ? "the token is not accepted; set HF_TOKEN to one that may read it"
-                     : "there is no such model, or it asks for a token: set HF_TOKEN");
+                     : "there is no such model, or it needs a token: set HF_TOKEN");
       break;
     case 403:
       fail(ErrorCode::unauthorized, "it may not be read with this token; accept its terms on its page first");
@@ -215,7 +215,7 @@ RepoInfo Hub::info(const ModelName& name) const {
     const JsonDocument document(reply.body, url.text());
     const Json whole = document.object();
     info.commit = whole.need_text("sha");
-    if (!is_commit(info.commit)) whole.fail_at("sha", "is no commit");
+    if (!is_commit(info.commit)) whole.fail_at("sha", "is not a commit");
     info.files.clear();
     for (const Json sibling : whole.at("siblings").items()) {
       RepoFile file = file_of(sibling);

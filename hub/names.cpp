@@ -44,12 +44,14 @@ ModelName ModelName::parse(std::string_view text) {
   name.repo = text.substr(0, at);
   if (at != text.npos) name.revision = text.substr(at + 1);
   if (!is_repo(name.repo)) {
-    throw Failure(ErrorCode::invalid_argument, "\"" + std::string(text.substr(0, 200)) +
-                                                   "\" is no model's name; org/name[@revision] is");
+    throw Failure(ErrorCode::invalid_argument,
+                  "\"" + std::string(text.substr(0, 200)) +
+                      "\" is not a model's name; org/name[@revision] is");
   }
   if (name.revision.empty() || !is_revision(name.revision)) {
-    throw Failure(ErrorCode::invalid_argument, "\"" + name.revision.substr(0, 200) +
-                                                   "\" is no revision: a branch, a tag or a commit");
+    throw Failure(
+        ErrorCode::invalid_argument,
+        "\"" + name.revision.substr(0, 200) + "\" is not a revision: a branch, a tag or a commit");
   }
   return name;
 }

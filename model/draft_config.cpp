@@ -19,7 +19,7 @@ const Architecture& layer_architecture(const Json& layer) {
   const std::string type = layer.text({"model_type"}).value_or("llama");
   if (type == "llama") return *find_architecture("LlamaForCausalLM");
   if (type == "qwen3") return *find_architecture("Qwen3ForCausalLM");
-  layer.fail_at("model_type", "\"" + type + "\" is no layer of a draft model (llama, qwen3)",
+  layer.fail_at("model_type", "\"" + type + "\" is not a layer of a draft model (llama, qwen3)",
                 ErrorCode::unsupported);
 }
 

@@ -25,7 +25,7 @@ void check_rounding(const ModelConfig& config, const Device& device, const LoadO
   if (!device.is_host_memory())
     refuse("rounds while loading on a CPU only; use EngineConfig::device cpu");
   if (options.dtype == DType::f32) {
-    refuse("products with rounded weights are no float32's; use LoadOptions::dtype bfloat16");
+    refuse("products with rounded weights are not float32's; use LoadOptions::dtype bfloat16");
   }
   if (options.load_format == LoadFormat::dummy) refuse("there are no weights to round");
 }

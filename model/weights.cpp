@@ -202,7 +202,7 @@ std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std:
       if (pack_row(format, codes, row + i, tiles)) continue;
       throw Failure(ErrorCode::unsupported, checkpoint_->directory().string() + ": tensor \"" +
                                                 source.name + "\" row " + std::to_string(from) +
-                                                " has a scale that is no finite float16; use "
+                                                " has a scale that is not a finite float16; use "
                                                 "LoadOptions::dtype float32");
     }
   });

@@ -74,7 +74,7 @@ Url Url::resolve(std::string_view location) const {
   if (location.starts_with("//")) return parse((tls ? "https:" : "http:") + std::string(location));
   const auto is_odd = [](unsigned char c) { return c <= 0x20 || c == 0x7F; };
   if (!location.starts_with('/') || std::ranges::any_of(location, is_odd)) {
-    refuse(location, "is no place to be sent to");
+    refuse(location, "is not a place to be sent to");
   }
   Url url = *this;
   url.target = location.substr(0, location.find('#'));

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocksPerProcessor)
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
     from[r] =
-        a.weight + min(row0 + r, a.rows - 1) * a.weight_stride;  // what is too much is not stored
+        a.weight + min(row0 + r, a.rows - 1) * a.weight_stride;  // rows past the end are not stored
 
   Packed ahead[kDepth][kRows];
   const auto fetch = [&](Packed(&w)[kRows], int column) {

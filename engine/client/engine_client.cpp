@@ -179,7 +179,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     for (EngineEvent& event : events_) {
       std::visit([this](auto& e) { handle(e); }, event);
     }
-    if (!open) die("engine " + std::to_string(id_.value) + " has gone without a word");
+    if (!open) die("engine " + std::to_string(id_.value) + " has left without saying why");
   }
 
   // The first one, or that of an engine which begins again.

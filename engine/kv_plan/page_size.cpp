@@ -11,7 +11,7 @@ KvPlanError no_multiple(const LayerKvSpec& layer, std::size_t largest) {
   return {KvPlanErrorCode::page_unify,
           "a block of layer " + layer.layer + " takes " + std::to_string(page_bytes(layer.spec)) +
               " bytes, of which the largest block's " + std::to_string(largest) +
-              " bytes are no multiple, so the layers cannot share a pool"};
+              " bytes are not a multiple, so the layers cannot share a pool"};
 }
 
 // Hidden states get as many tokens as fit the common page.

@@ -97,7 +97,7 @@ void make_workers(Planning& planning) {
   if (fewest != kUnlimited) planning.num_blocks = fewest;
 }
 
-// vLLM reports the smallest of all groups; a state's or a compressor state's block is no block of
+// vLLM reports the smallest of all groups; blocks of states and compressor states are not those of
 // attention, so these count only where there is nothing else.
 int reported_block_size(const std::vector<KvGroup>& groups) {
   int attention = 0, any = 0;

@@ -157,7 +157,7 @@ awaitable<void> KvSender::answer_read(FrameLink& link, std::uint64_t stream,
   } else if (read->prompt_hash != prefill->prompt_hash) {
     refusal = {KvLossReason::prompt, "it is of another prompt"};
   } else if (read->from < 0 || read->from > read->num_tokens) {
-    refusal = {KvLossReason::refused, fmt::format("{} is no token of it", read->from)};
+    refusal = {KvLossReason::refused, fmt::format("{} is not one of its tokens", read->from)};
   }
   if (!refusal.detail.empty()) {
     const std::string text = encode_kv(refusal);

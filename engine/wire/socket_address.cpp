@@ -62,7 +62,7 @@ Result<void> make_room(const SocketAddress& address) {
   struct stat info {};
   if (::lstat(address.path.c_str(), &info) != 0) return {};
   if (!S_ISSOCK(info.st_mode))
-    return Error{ErrorCode::invalid_argument, address.text() + " exists and is no socket", {}};
+    return Error{ErrorCode::invalid_argument, address.text() + " exists and is not a socket", {}};
   const Descriptor probe = new_socket(AF_UNIX);
   const sockaddr_un name = unix_address(address.path);
   const bool answered =
@@ -121,7 +121,7 @@ Result<SocketAddress> parse_socket_address(std::string_view text) {
   if (host.starts_with('[') && host.ends_with(']')) {
     host = host.substr(1, host.size() - 2);
   } else if (host.find_first_of(":/") != std::string_view::npos) {
-    return refuse("is no address of an engine");
+    return refuse("is not the address of an engine");
   }
   if (host.empty()) return refuse("has no host");
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);

@@ -244,7 +244,7 @@ class End final : public SocketEngineEnd {
       return connection.write();
     }
     if (now - connection.last_heard() > 6 * options_.socket.silence)
-      return Error{ErrorCode::timeout, "the front end says nothing any more", {}};
+      return Error{ErrorCode::timeout, "the front end has fallen silent", {}};
     queue_events(peer);
     return connection.write();
   }

@@ -53,7 +53,7 @@ KvSpec state_spec(const KvSpecOptions& options, int conv_width, std::int64_t con
 void check_pages(const LayerCache& cache, const std::string& layer,
                  std::size_t kernel_block_bytes) {
   if (cache.kernel_block_size < 1 || cache.block_size % cache.kernel_block_size != 0)
-    contradiction(layer, fmt::format("blocks of {} tokens are no whole number of the kernel's {}",
+    contradiction(layer, fmt::format("blocks of {} tokens are not a whole number of the kernel's {}",
                                      cache.block_size, cache.kernel_block_size));
   const auto ratio = static_cast<std::size_t>(cache.block_size / cache.kernel_block_size);
   const std::size_t written = ratio * kernel_block_bytes;

@@ -41,14 +41,15 @@ Result<void> validate(const CorsConfig& config) {
   for (const std::string& origin : config.origins) {
     if (!is_origin(origin)) {
       return wrong("CorsConfig::origins", origin,
-                   "is no origin; https://host, http://host:port and * are");
+                   "is not an origin; https://host, http://host:port and * are");
     }
   }
   for (const std::string& method : config.methods) {
-    if (!is_token(method)) return wrong("CorsConfig::methods", method, "is no method");
+    if (!is_token(method)) return wrong("CorsConfig::methods", method, "is not a method");
   }
   for (const std::string& header : config.headers) {
-    if (!is_token(header)) return wrong("CorsConfig::headers", header, "is no header's name");
+    if (!is_token(header))
+      return wrong("CorsConfig::headers", header, "is not the name of a header");
   }
   if (config.credentials && (config.origins.empty() || has_all(config))) {
     return Error{

@@ -72,7 +72,7 @@ TEST_CASE("a file of flags forgives and refuses as the command line does", "[app
   CHECK(refusal_of("max_num_seqs = 4\n").empty());
   CHECK(refusal_of("max-num-seqs = 4\n").empty());
   CHECK(refusal_of("max-num-seq = 4\n") ==
-        "--config: \"max-num-seq\" is no flag. Did you mean --max-num-seqs?");
+        "--config: \"max-num-seq\" is not a flag. Did you mean --max-num-seqs?");
   CHECK(refusal_of("[serve]\nmax-num-seqs = 4\n") ==
         "--config: [serve]: the file has no sections; flags stand at its beginning");
 }

@@ -30,7 +30,7 @@ def expect(text, *parts):
 def numbers(quire):
     for command in ("serve", "plan"):
         for seed in ("-1", "18446744073709551616", "abc", "1.5"):
-            expect(says(quire, command, TINY, f"--seed={seed}"), "--seed", seed, "no whole number from 0 to 18446744073709551615")
+            expect(says(quire, command, TINY, f"--seed={seed}"), "--seed", seed, "not a whole number from 0 to 18446744073709551615")
         expect(says(quire, command, TINY, "--speculative-method", "ngram", "--num-speculative-tokens", "abc"),
                "--num-speculative-tokens", '"abc"')
 
@@ -42,7 +42,7 @@ def names(quire):
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write("max_model_length = 5\n")
         file.flush()
-        expect(says(quire, "serve", TINY, "--config", file.name), '"max-model-length" is no flag', "--max-model-len?")
+        expect(says(quire, "serve", TINY, "--config", file.name), '"max-model-length" is not a flag', "--max-model-len?")
     expect(says(quire, "serve", TINY, "--default-chat-template-kwargs", "{bad", "--port", "0"),
            "--default-chat-template-kwargs must be a JSON object")
 
