@@ -12,7 +12,7 @@ EngineConfig valid() {
 }
 
 struct Refusal {
-  const char* flag;
+  const char* field;
   void (*change)(EngineConfig&);
 };
 
@@ -22,7 +22,7 @@ TEST_CASE("The defaults are valid") { CHECK(validate(valid()).has_value()); }
 
 TEST_CASE("Values out of range and flags without effect are refused by name") {
   const Refusal refusals[] = {
-      {"MODEL", [](EngineConfig& c) { c.model.path.clear(); }},
+      {"ModelOptions::path", [](EngineConfig& c) { c.model.path.clear(); }},
       {"ModelOptions::max_model_len", [](EngineConfig& c) { c.model.max_model_len = -2; }},
       {"CacheConfig::block_size", [](EngineConfig& c) { c.cache.block_size = -1; }},
       {"CacheConfig::num_gpu_blocks_override",
@@ -117,13 +117,13 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        }},
   };
   for (const Refusal& refusal : refusals) {
-    CAPTURE(refusal.flag);
+    CAPTURE(refusal.field);
     EngineConfig config = valid();
     refusal.change(config);
     const Result<void> checked = validate(config);
     REQUIRE(checked.has_error());
-    CHECK(checked.error().field == refusal.flag);
-    CHECK(checked.error().detail.find(refusal.flag) == 0);
+    CHECK(checked.error().field == refusal.field);
+    CHECK(checked.error().detail.find(refusal.field) == 0);
   }
 }
 

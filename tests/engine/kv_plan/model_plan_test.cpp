@@ -142,7 +142,7 @@ TEST_CASE("A refusal names the flag, and its advice works") {
 
 TEST_CASE("What would have no effect on this model is refused") {
   struct Refusal {
-    const char* flag;
+    const char* field;
     bool hybrid;
     void (*change)(EngineConfig&);
   };
@@ -193,13 +193,13 @@ TEST_CASE("What would have no effect on this model is refused") {
       {"hma_off_unify", true, [](EngineConfig& c) { c.cache.hybrid_manager = false; }},
   };
   for (const Refusal& refusal : refusals) {
-    CAPTURE(refusal.flag);
+    CAPTURE(refusal.field);
     EngineConfig config = config_for();
     refusal.change(config);
     const auto plan =
         make_model_plan(config, refusal.hybrid ? hybrid(8) : dense(4), DeviceKind::cpu, {kGiB});
     REQUIRE(plan.has_error());
-    CHECK(plan.error().field == refusal.flag);
+    CHECK(plan.error().field == refusal.field);
   }
 }
 
