@@ -244,7 +244,7 @@ TEST_CASE("Draft models are configured as vLLM's JSON") {
             .find("no use for a model") != std::string::npos);
   CHECK(refused({.method = DraftMethod::mtp, .num_speculative_tokens = 2}).empty());
   config.device = DeviceKind::cuda;
-  CHECK(refused({.method = DraftMethod::mtp, .num_speculative_tokens = 2}).find("--device cpu") !=
+  CHECK(refused({.method = DraftMethod::mtp, .num_speculative_tokens = 2}).find("EngineConfig::device cpu") !=
         std::string::npos);
 }
 

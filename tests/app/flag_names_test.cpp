@@ -40,18 +40,26 @@ TEST_CASE("Every field of an engine's configuration is called what its flag is c
   CLI::App app;
   EngineConfig config;
   add_engine_flags(app, config);
+  const auto is_option = [&app](const std::string& field) {
+    return app.get_option_no_throw(with_flags(field)) != nullptr;
+  };
   int num_fields = 0;
   for_each_leaf(EngineConfig::Fields(), [&](const std::string& field) {
     ++num_fields;
     // A drafter has one flag, an object.
     const bool is_part = field.starts_with("SpeculativeConfig::");
-    const std::string flag = is_part ? with_flags("EngineConfig::speculative")
-                             : with_flags(field).starts_with("--") ? with_flags(field)
-                                                                   : with_flags(field + "=false");
-    INFO(field << " is called " << flag);
-    CHECK(app.get_option_no_throw(flag) != nullptr);
+    INFO(field << " is called " << with_flags(field));
+    CHECK((is_option(field) || is_option(field + "=false") ||
+           (is_part && is_option("EngineConfig::speculative"))));
   });
   CHECK(num_fields > 60);
+  for (const char* off :
+       {"CacheConfig::enable_prefix_caching=false", "CacheConfig::hybrid_manager=false",
+        "KvEventsConfig::int_hashes=false", "SchedulerConfig::async_scheduling=false",
+        "SchedulerConfig::enable_chunked_prefill=false"}) {
+    INFO(off << " is called " << with_flags(off));
+    CHECK(is_option(off));
+  }
 }
 
 TEST_CASE("Fields in a text become flags, and nothing else does") {
@@ -63,8 +71,9 @@ TEST_CASE("Fields in a text become flags, and nothing else does") {
   CHECK(with_flags("CacheConfig::hybrid_manager=false") == "--disable-hybrid-kv-cache-manager");
   CHECK(with_flags("CorsConfig::origins is closed") == "--allowed-origins is closed");
   CHECK(with_flags("(TlsContext::Files::key)") == "(--engine-ssl-keyfile)");
-  for (const char* other : {"", "::", "a::b", "::1", "http://[::1]:8000", "[fe80::1]", "std::bad_alloc",
-                            "Other::block_size", "a::", "::CacheConfig", "CacheConfig"})
+  for (const char* other :
+       {"", "::", "a::b", "::1", "http://[::1]:8000", "[fe80::1]", "std::bad_alloc",
+        "Other::block_size", "a::", "::CacheConfig", "CacheConfig"})
     CHECK(with_flags(other) == other);
 }
 
