@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <fstream>
 
@@ -14,6 +15,8 @@
 #include "app/engine_flags.h"
 #include "app/failure_text.h"
 #include "app/forgiving_args.h"
+#include "app/idle_flags.h"
+#include "app/pull_main.h"
 
 namespace quire {
 namespace {
@@ -85,14 +88,23 @@ double resident_bytes() {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
+double planned(const Ready& ready, std::string_view purpose) {
+  double bytes = 0;
+  for (const MemoryUseInfo& use : ready.memory)
+    if (use.purpose == purpose) bytes += static_cast<double>(use.planned_bytes);
+  return bytes;
+}
+
 // Weights and KV cache; weights that stay in mapped files count as the files' size at most.
 double planned_bytes(const Ready& ready, const BenchModel& size) {
-  double weights = 0, cache = 0;
-  for (const MemoryUseInfo& use : ready.memory) {
-    if (use.purpose == "weights") weights = static_cast<double>(use.planned_bytes);
-    if (use.purpose == "kv_cache") cache = static_cast<double>(use.planned_bytes);
-  }
-  return std::max(weights, size.file_bytes) + cache;
+  return std::max(planned(ready, "weights"), size.file_bytes) + planned(ready, "kv_cache");
+}
+
+// Of what a step reads; weights that are rounded while loading are fewer bytes than their file has.
+double held_share(const Ready& ready, const EngineConfig& engine, const BenchModel& size) {
+  const std::string& rounded = engine.model.quantization;
+  if ((rounded != "int8" && rounded != "int4") || size.file_bytes == 0) return 1;
+  return (planned(ready, "weights") + planned(ready, "mapped_weights")) / size.file_bytes;
 }
 
 void measure(BenchRun& run, BenchReport& report, const BenchFlags& flags) {
@@ -139,6 +151,7 @@ BenchReport run(BenchFlags& flags) {
     BenchRun bench(engine);
     report.load_seconds = bench.load_seconds();
     report.kv_element_bytes = static_cast<double>(size_of(bench.engine().plan().cache_dtype));
+    report.size.step_bytes *= held_share(bench.engine().ready(), engine, report.size);
     measure(bench, report, flags);
     report.resident_bytes = resident_bytes();
     report.planned_bytes = planned_bytes(bench.engine().ready(), report.size);
@@ -156,6 +169,16 @@ void write(const BenchReport& report, const std::string& path) {
   if (!file.flush()) throw Failure(ErrorCode::unavailable, path + ": cannot be written");
 }
 
+// What would change no figure, or make one wrong.
+void refuse_idle_flags(const CLI::App& app) {
+  refuse_of_servers(app, "a benchmark");
+  constexpr std::array<std::string_view, 1> kOfBatch{"--max-num-seqs"};
+  refuse_given(app, kOfBatch, "on a benchmark, whose -b says how many requests run together");
+  constexpr std::array<std::string_view, 1> kDrafts{"Speculative decoding"};
+  refuse_given_of(app, kDrafts,
+                  "on a benchmark, whose tokens are random: nothing could be guessed");
+}
+
 }  // namespace
 
 int bench_main(int argc, const char* const* argv) {
@@ -167,6 +190,10 @@ int bench_main(int argc, const char* const* argv) {
   add_flags(app, flags);
   try {
     parse_forgivingly(app, argc, argv);
+    if (flags.engine.model.path.empty()) throw CLI::RequiredError("MODEL");
+    refuse_idle_flags(app);
+    flags.engine.model.path = local_model(flags.engine.model.path);
+    check_engine_flags(app, flags.engine);
     write(run(flags), flags.json);
     return 0;
   } catch (const CLI::Success& asked_for_help) {

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "app/backends.h"
@@ -12,6 +13,7 @@
 #include "app/engine_flags.h"
 #include "app/failure_text.h"
 #include "app/forgiving_args.h"
+#include "app/idle_flags.h"
 #include "engine/config.h"
 
 namespace quire {
@@ -179,8 +181,25 @@ int run_drafts(CheckFlags& flags, const DraftGolden& golden) {
   return report(golden, check.dtype(), cases, check.run_loops()) ? 0 : 1;
 }
 
+// Where the reference lies.
+const std::string& folder_of(const CheckFlags& flags) {
+  return flags.golden.empty() ? flags.engine.model.path : flags.golden;
+}
+
+// What would change nothing of the check.
+void refuse_idle_flags(const CLI::App& app, const CheckFlags& flags) {
+  refuse_of_servers(app, "a check");
+  constexpr std::array<std::string_view, 1> kOfBatch{"--max-num-seqs"};
+  refuse_given(app, kOfBatch, "on a check, whose --batch says how many requests run together");
+  constexpr std::array<std::string_view, 1> kOfChunk{"--long-prefill-token-threshold"};
+  if (flags.chunk > 0) refuse_given(app, kOfChunk, "beside --chunk, which says the same");
+  constexpr std::array<std::string_view, 1> kDrafts{"Speculative decoding"};
+  if (is_draft_golden(folder_of(flags)))
+    refuse_given_of(app, kDrafts, "on a check of drafts, whose reference says what drafts");
+}
+
 int run(CheckFlags& flags) {
-  const std::string& folder = flags.golden.empty() ? flags.engine.model.path : flags.golden;
+  const std::string& folder = folder_of(flags);
   if (is_draft_golden(folder)) return run_drafts(flags, read_draft_golden(folder));
   const Golden golden = read_golden(folder);
   complete(flags, longest_of(golden));
@@ -200,6 +219,7 @@ int check_main(int argc, const char* const* argv) {
   add_flags(app, flags);
   try {
     parse_forgivingly(app, argc, argv);
+    refuse_idle_flags(app, flags);
     return run(flags);
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);

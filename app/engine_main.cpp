@@ -20,7 +20,7 @@
 #include "app/flag_names.h"
 #include "app/forgiving_args.h"
 #include "app/log_flags.h"
-#include "app/model_path.h"
+#include "app/pull_main.h"
 #include "base/log.h"
 #include "base/lost_files.h"
 #include "engine/core/engine_thread.h"
@@ -51,7 +51,7 @@ SocketAddress parse_address(const char* flag, const std::string& text) {
 void complete(EngineMainFlags& flags) {
   if (flags.engine.model.path.empty()) throw CLI::RequiredError("MODEL");
   try {
-    flags.engine.model.path = model_at(flags.engine.model.path);
+    flags.engine.model.path = local_model(flags.engine.model.path);
   } catch (const Failure& failure) {
     throw CLI::ValidationError("MODEL", failure_text(failure));
   }

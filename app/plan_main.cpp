@@ -7,7 +7,6 @@
 #include "app/engine_flags.h"
 #include "app/failure_text.h"
 #include "app/forgiving_args.h"
-#include "app/model_path.h"
 #include "app/pull_main.h"
 #include "cpu/cpu_backend.h"
 #include "engine/core/served_model.h"
@@ -100,7 +99,8 @@ int plan_main(int argc, const char* const* argv) {
   add_flags(app, flags);
   try {
     parse_forgivingly(app, argc, argv);
-    flags.engine.model.path = model_at(model_folder(flags.engine.model.path, false));
+    if (flags.engine.model.path.empty()) throw CLI::RequiredError("MODEL");
+    flags.engine.model.path = local_model(flags.engine.model.path);
     check_engine_flags(app, flags.engine);
     return run(flags);
   } catch (const CLI::Success& asked_for_help) {

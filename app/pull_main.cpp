@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "app/forgiving_args.h"
+#include "app/model_path.h"
 #include "base/error.h"
 #include "hub/pull.h"
 
@@ -155,6 +156,12 @@ std::string model_folder(const std::string& model, bool may_fetch) {
                                                 "quire pull " + model);
   }
   return fetch(name, {}).string();
+}
+
+std::string local_model(const std::string& model) {
+  std::string path = model_at(model_folder(model, false));
+  if (!fs::exists(path)) throw Failure(ErrorCode::not_found, path + ": no such folder or file");
+  return path;
 }
 
 int pull_main(int argc, const char* const* argv) {

@@ -12,4 +12,8 @@ int models_main(int argc, const char* const* argv);
 // in the cache, and fetched where it is not there and `may_fetch`. Throws Failure.
 std::string model_folder(const std::string& model, bool may_fetch);
 
+// The folder or GGUF file of what a command was told, as it lies on this machine: nothing is
+// fetched. Throws Failure where there is none.
+std::string local_model(const std::string& model);
+
 }  // namespace quire

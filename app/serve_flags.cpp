@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "app/exit_codes.h"
 #include "app/flag_names.h"
 #include "app/forgiving_args.h"
+#include "app/idle_flags.h"
 #include "app/model_path.h"
 #include "app/pull_main.h"
 #include "base/json.h"
@@ -71,6 +73,18 @@ std::vector<NamedKey> read_key_file(const std::string& path) {
   return std::move(*keys);
 }
 
+// A word as it stands, or as JSON writes it: the parser of the command line takes a list's brackets
+// and commas away and leaves the quotes.
+std::string plain_word(const std::string& flag, const std::string& given) {
+  const std::size_t begin = given.find_first_not_of(' ');
+  if (begin == given.npos || (given[begin] != '"' && given[begin] != '[')) return given;
+  try {
+    return std::string(JsonDocument(given, flag).root().as_string());
+  } catch (const Failure&) {
+    throw CLI::ValidationError(flag, given + " is neither a word nor of a JSON list such as [\"a\", \"b\"]");
+  }
+}
+
 // As vLLM takes them: a JSON list, or plain words; several may be given.
 void add_words(CLI::App& app, const std::string& flag, std::vector<std::string>& words,
                const std::string& what) {
@@ -78,18 +92,7 @@ void add_words(CLI::App& app, const std::string& flag, std::vector<std::string>&
          flag,
          [flag, &words](const std::vector<std::string>& given) {
            words.clear();
-           for (const std::string& one : given) {
-             if (!one.starts_with('[')) {
-               words.push_back(one);
-               continue;
-             }
-             try {
-               const JsonDocument list(one, flag);
-               for (const Json item : list.root().items()) words.emplace_back(item.as_string());
-             } catch (const Failure& failure) {
-               throw CLI::ValidationError(flag, failure.what());
-             }
-           }
+           for (const std::string& one : given) words.push_back(plain_word(flag, one));
          },
          what)
       ->type_name("WORD")
@@ -287,6 +290,29 @@ void complete_link(ServeFlags& flags) {
   flags.link.silence = flags.engine_timeout;
 }
 
+// A Host header is compared without its port, and never has a scheme.
+void check_allowed_hosts(const ServerConfig& server) {
+  for (const std::string& name : server.allowed_hosts) {
+    if (name.empty() || name.find_first_of("/: \t") != name.npos)
+      throw CLI::ValidationError("--allowed-hosts",
+                                 "\"" + name + "\" is no name; chat.example and * are");
+  }
+}
+
+// Flags that were given and that nothing would read.
+void refuse_idle_flags(const CLI::App& app, const ServeFlags& flags) {
+  constexpr std::array<std::string_view, 2> kOfOrigins{"--allowed-methods", "--allowed-headers"};
+  if (flags.server.cors.origins.empty())
+    refuse_given(app, kOfOrigins, "without --allowed-origins");
+  constexpr std::array<std::string_view, 1> kOfProcesses{"--engine-timeout"};
+  if (flags.dialled.empty() && flags.listened.empty() && !flags.engine_processes)
+    refuse_given(app, kOfProcesses, "without --engine, --engine-listen or --engine-processes");
+  constexpr std::array<std::string_view, 1> kOfOpenServers{"--allowed-hosts"};
+  if (!flags.server.api_keys.empty() || !flags.server.named_keys.empty())
+    refuse_given(app, kOfOpenServers, "beside a key: such a server answers to every name");
+  if (flags.engine.device == DeviceKind::mock) refuse_beside_mock(app);
+}
+
 // What only makes sense together, and what follows from what was given.
 void complete(ServeFlags& flags) {
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "none") {
@@ -294,6 +320,7 @@ void complete(ServeFlags& flags) {
   }
   complete_link(flags);
   find_model_folder(flags);
+  check_allowed_hosts(flags.server);
   const HttpLimits& limits = flags.server.limits;
   if (limits.body_bytes_in_flight < limits.body_bytes) {
     throw CLI::ValidationError(
@@ -351,6 +378,7 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
       return std::nullopt;
     }
     complete(*flags);
+    refuse_idle_flags(app, *flags);
     check_engine_flags(app, flags->engine);
     return flags;
   } catch (const CLI::ParseError& e) {

@@ -60,6 +60,26 @@ echo "[{\"n_prompt\": $2, \"n_gen\": $4, \"avg_ts\": 12.5}]"
   CHECK(report["load_s"].get_double().value() > 0);
 }
 
+// Bytes that a token takes, of a model that a benchmark has run.
+double bytes_of_a_token(const std::vector<std::string>& flags) {
+  const File json("bytes.json");
+  std::vector<std::string> all{"models/quire-tiny", "-p", "0", "-n", "4", "-r", "1", "--json", json.path.string()};
+  all.insert(all.end(), flags.begin(), flags.end());
+  REQUIRE(run_bench(all) == 0);
+  simdjson::dom::parser parser;
+  const simdjson::dom::element line = parser.load(json.path.string())["cases"].at(0);
+  return 1e9 * line["gb_per_s"].get_double().value() / line["tokens_per_s"].get_double().value();
+}
+
+TEST_CASE("weights that are rounded while loading are read as the bytes that they then are", "[app][bench]") {
+  const double published = bytes_of_a_token({});
+  const double int8 = bytes_of_a_token({"--quantization", "int8"});
+  const double int4 = bytes_of_a_token({"--quantization", "int4"});
+  CHECK(published == Approx(6.3e6).epsilon(0.02));
+  CHECK(int8 == Approx(published * 34 / 64).epsilon(0.03));  // 32 codes and a scale for 32 × 2 bytes
+  CHECK(int4 < int8);
+}
+
 TEST_CASE("what cannot be run is said", "[app][bench]") {
   CHECK(run_bench({"models/quire-tiny", "-p", "0", "-n", "0"}) == 2);
   CHECK(run_bench({"models/no-such-model"}) == 2);

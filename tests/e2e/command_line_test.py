@@ -9,6 +9,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
+
+from serve_process import Server
 
 TINY = "models/quire-tiny"
 GGUF = "tests/data/gguf/models/gemma3/model.gguf"
@@ -57,6 +61,53 @@ def printed_configuration(quire):
             sys.exit("FAILED: a printed configuration that is read back is another")
 
 
+def idle_flags(quire):
+    """What nothing would read is refused by name."""
+    mock = ("--device", "mock")
+    for flags, words in ((("--allowed-methods", "GET"), "without --allowed-origins"),
+                         (("--engine-timeout", "5"), "without --engine, --engine-listen or --engine-processes"),
+                         (("--api-key", "k", "--allowed-hosts", "a.b"), "--allowed-hosts: has no effect beside a key"),
+                         ((*mock, "--num-gpu-blocks-override", "100"), "with --device mock"), ((*mock, "--runner", "pooling"), "with --device mock"),
+                         ((*mock, "--quantization", "int8"), "with --device mock"), ((*mock, "--no-async-scheduling"), "with --device mock"),
+                         ((*mock, "--speculative-method", "ngram", "--num-speculative-tokens", "2"), "with --device mock"),
+                         ((*mock, "--engine-processes"), "with --device mock")):
+        expect(says(quire, "serve", TINY, "--port", "0", *flags), "has no effect", words)
+    for command in ("bench", "check"):
+        for flags in (("--max-num-seqs", "8"), ("--served-model-name", "a"), ("--data-parallel-size", "2"), ("--kv-role", "prefill")):
+            expect(says(quire, command, TINY, *flags), f"{flags[0]}: has no effect on a {'benchmark' if command == 'bench' else command}")
+    expect(says(quire, "bench", TINY, "--speculative-method", "ngram", "--num-speculative-tokens", "2"), "--speculative-method: has no effect on a benchmark")
+    expect(says(quire, "check", "--golden", "tests/data/golden/drafts/eagle-llama", "--speculative-method", "ngram", "--num-speculative-tokens", "2"),
+           "--speculative-method: has no effect on a check of drafts")
+    expect(says(quire, "bench", TINY, "--n-promt", "5"), "Did you mean --n-prompt?")
+    for command in ("bench", "plan"):
+        expect(says(quire, command), "MODEL")
+    for command, flags in (("bench", ()), ("plan", ()), ("engine", ("--listen", "unix:/tmp/none"))):
+        expect(says(quire, command, "models/none-such-here", *flags), "models/none-such-here")
+        expect(says(quire, command, "/none", *flags), "/none: no such folder or file")
+
+
+def status(server, **headers):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(server.base + "/version", headers=headers)) as reply:
+            return reply.status, reply.headers.get("Access-Control-Allow-Origin")
+    except urllib.error.HTTPError as error:
+        return error.code, None
+
+
+def lists(quire):
+    """A JSON list of words, as vLLM takes it, is these words."""
+    with Server(quire, TINY, "--device", "mock", "--allowed-origins", '["https://a.b", "https://c"]', "--allowed-hosts", '["a.b","c.d"]') as server:
+        for origin in ("https://a.b", "https://c"):
+            expect(repr(status(server, Origin=origin)), repr((200, origin)))
+        expect(repr(status(server, Origin="https://d")), repr((200, None)))
+        for host, code in (("a.b", 200), ("c.d", 200), ("d.e", 403)):
+            expect(repr(status(server, Host=host)), str(code))
+    with Server(quire, TINY, "--device", "mock", "--allowed-origins", '["*"]') as server:
+        expect(repr(status(server, Origin="https://a.b")), repr((200, "*")))
+    for flag, wrong in (("--allowed-origins", '["https://a.b'), ("--allowed-hosts", "a.b:80"), ("--allowed-hosts", "https://a.b"), ("--allowed-hosts", '["a.b'), ("--allowed-methods", '[5"]')):
+        expect(says(quire, "serve", TINY, "--port", "0", flag, wrong), flag)
+
+
 def models(quire):
     with tempfile.TemporaryDirectory() as folder:
         one = f"{folder}/one"
@@ -78,7 +129,7 @@ def models(quire):
 
 def main():
     quire = sys.argv[1]
-    for test in (numbers, names, printed_configuration, models):
+    for test in (numbers, names, printed_configuration, idle_flags, lists, models):
         test(quire)
     print("passed")
 
