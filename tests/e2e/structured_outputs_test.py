@@ -171,6 +171,12 @@ def refusals(server):
     refused("/tools/0/function/parameters/properties/a/type", tools=[tool("f", a={"type": "poem"})], tool_choice="required")
     refused("/tools/1/function/parameters/properties/b", tools=[TOOLS[0], tool("f", b={"type": "integer", "minimum": 3, "maximum": 2})],
             tool_choice={"type": "function", "function": {"name": "f"}})
+    refused("/tools/0/function/parameters/type", tools=[{"type": "function", "function": {"name": "f", "parameters": {"type": "strin"}}}],
+            tool_choice="required")
+    deep = {}
+    for _ in range(400):
+        deep = {"type": "object", "properties": {"a": deep}}
+    refused(at, **schema(deep))
     refused("tool_choice", tool_choice="required")
     refused("tool_choice.function.name", tools=TOOLS, tool_choice={"type": "function", "function": {"name": "fly"}})
     refused("tools[1].function.name", tools=[TOOLS[0], TOOLS[0]])

@@ -1,6 +1,7 @@
 #include "text/output/callable.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #include "jinja/values/dict.h"
@@ -12,17 +13,24 @@ namespace {
 using jinja::Value;
 
 constexpr int kMaxDepth = 16;  // of $ref and anyOf in each other
+constexpr std::string_view kOtherTypes[] = {"null", "boolean", "integer", "number", "string", "array"};
 
 bool may_be_object(const Value& schema, const Value& root, int depth) {
   if (schema.is(Value::Kind::boolean)) return schema.boolean();
   if (depth > kMaxDepth || !schema.is(Value::Kind::dict)) return true;
+  // Names that are no types are found by the grammar, which says what they are.
   const auto is_object = [](const Value& name) {
-    return name.is_string() && name.string() == "object";
+    if (!name.is_string()) return true;
+    return name.string() == "object" ||
+           std::ranges::find(kOtherTypes, name.string()) == std::end(kOtherTypes);
   };
   const auto part = [&](const Value& one) { return may_be_object(one, root, depth + 1); };
   if (const Value* type = schema_member(&schema, "type")) {
-    if (type->is_string() && !is_object(*type)) return false;
-    if (type->is(Value::Kind::list) && std::ranges::none_of(type->list(), is_object)) return false;
+    if (!type->is(Value::Kind::list) && !is_object(*type)) return false;
+    if (type->is(Value::Kind::list) && !type->list().empty() &&
+        std::ranges::none_of(type->list(), is_object)) {
+      return false;
+    }
   }
   if (const Value* value = schema_member(&schema, "const"); value && !value->is(Value::Kind::dict)) {
     return false;

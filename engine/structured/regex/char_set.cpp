@@ -125,7 +125,12 @@ void CharSet::add(char32_t first, char32_t last) {
     if (last > 0xdfff) add(0xe000, last);
     return;
   }
+  const bool is_behind = ranges_.empty() || first > ranges_.back().second + 1;
   ranges_.emplace_back(first, last);
+  if (!is_behind) merge();
+}
+
+void CharSet::merge() {
   std::sort(ranges_.begin(), ranges_.end());
   std::vector<std::pair<char32_t, char32_t>> merged;
   for (const auto& range : ranges_) {
@@ -139,7 +144,8 @@ void CharSet::add(char32_t first, char32_t last) {
 }
 
 void CharSet::add(const CharSet& other) {
-  for (const auto& [first, last] : other.ranges_) add(first, last);
+  ranges_.insert(ranges_.end(), other.ranges_.begin(), other.ranges_.end());
+  merge();
 }
 
 CharSet CharSet::complement() const {

@@ -30,6 +30,8 @@ class CharSet {
   const std::vector<std::pair<char32_t, char32_t>>& ranges() const { return ranges_; }
 
  private:
+  void merge();
+
   std::vector<std::pair<char32_t, char32_t>> ranges_;
 };
 

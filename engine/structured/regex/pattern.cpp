@@ -1,5 +1,6 @@
 #include "engine/structured/regex/pattern.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "engine/structured/regex/pattern_nodes.h"
@@ -72,12 +73,20 @@ class Lowering {
     return front ? sequence[i] : sequence[sequence.size() - 1 - i];
   }
 
+  // What stands before a ^ or behind a $ can only be empty.
   RegexId anchored(const std::vector<const PatternNode*>& sequence) {
-    std::size_t from = 0, to = sequence.size();
-    while (from < to && sequence[from]->kind == Kind::start) ++from;
-    while (to > from && sequence[to - 1]->kind == Kind::end) --to;
+    std::size_t from = 0, to = sequence.size();  // behind the last ^, and the first $
+    for (std::size_t i = 0; i < sequence.size(); ++i) {
+      if (sequence[i]->kind == Kind::start) from = i + 1;
+      if (sequence[i]->kind == Kind::end) to = std::min(to, i);
+    }
     RegexId id = to < sequence.size() ? kEmpty : around_;
-    for (std::size_t i = to; i-- > from;) id = store_.concat(lower(*sequence[i]), id);
+    for (std::size_t i = sequence.size(); i-- > 0;) {
+      if (sequence[i]->kind == Kind::start || sequence[i]->kind == Kind::end) continue;
+      RegexId part = lower(*sequence[i]);
+      if (i < from || i > to) part = store_.nullable(part) ? kEmpty : kNothing;
+      id = store_.concat(part, id);
+    }
     return from > 0 ? id : store_.concat(around_, id);
   }
 
@@ -101,7 +110,7 @@ class Lowering {
       case Kind::end: break;
     }
     throw GrammarFailure(GrammarErrorKind::unsupported,
-                         "regular expression: ^ and $ are supported at its ends only");
+                         "regular expression: ^ and $ in a group in the middle are not supported");
   }
 
   RegexStore& store_;

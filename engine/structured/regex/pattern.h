@@ -10,8 +10,9 @@ namespace quire::structured {
 
 enum class PatternUse : std::uint8_t { whole, search };
 
-// `.` is any character but LF; \d \w are ASCII's, \s is Unicode's white space. Throws GrammarFailure: syntax, or unsupported
-// for look-around, back references, \b, \p and anchors that are not at an end.
+// `.` is any character but LF; \d \w are ASCII's, \s is Unicode's white space; of \p there are general categories. Anchors match
+// nothing where text must precede or follow them. Throws GrammarFailure: syntax, or unsupported for look-around, back references, \b
+// and anchors within a group in the middle.
 RegexId parse_pattern(RegexStore& store, std::string_view pattern, PatternUse use,
                       Spelling spelling);
 

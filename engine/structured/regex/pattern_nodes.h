@@ -40,7 +40,8 @@ class PatternParser {
   PatternNode char_class();
   // One member of a class; true when it is a single character, which then is `c`.
   bool class_member(CharSet& set, char32_t& c);
-  bool class_escape(char letter, CharSet& set) const;
+  bool class_escape(CharSet& set);
+  CharSet property();
   char32_t char_escape();
   char32_t hex(int digits);
   bool read_flags();
@@ -50,6 +51,7 @@ class PatternParser {
   std::size_t at_ = 0;
   bool ignore_case_ = false;
   bool dot_all_ = false;
+  int properties_ = 0;  // of Unicode, that were read
 };
 
 }  // namespace quire::structured

@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include "engine/structured/regex/pattern_nodes.h"
+#include "engine/structured/regex/unicode_property.h"
 
 namespace quire::structured {
 namespace {
 
 constexpr int kMaxDepth = 200;
 constexpr std::uint32_t kMaxRepeat = 1'000'000;
+constexpr int kMaxProperties = 200;  // each holds hundreds of ranges
 
 CharSet digits() { return CharSet::of('0', '9'); }
 
@@ -163,26 +165,51 @@ PatternNode PatternParser::escape() {
   if (take("A")) return anchor(PatternNode::Kind::start);
   if (take("z") || take("Z")) return anchor(PatternNode::Kind::end);
   CharSet set;
-  if (class_escape(letter, set)) {
-    ++at_;
-    return chars(std::move(set));
-  }
+  if (class_escape(set)) return chars(std::move(set));
   const char32_t c = char_escape();
   return chars(CharSet::of(c, c));
 }
 
-bool PatternParser::class_escape(char letter, CharSet& set) const {
+bool PatternParser::class_escape(CharSet& set) {
+  const char letter = peek();
   switch (letter) {
-    case 'd': set = digits(); return true;
-    case 'D': set = digits().complement(); return true;
-    case 'w': set = word_chars(); return true;
-    case 'W': set = word_chars().complement(); return true;
-    case 's': set = spaces(); return true;
-    case 'S': set = spaces().complement(); return true;
+    case 'd':
+    case 'D': set = digits(); break;
+    case 'w':
+    case 'W': set = word_chars(); break;
+    case 's':
+    case 'S': set = spaces(); break;
     case 'p':
-    case 'P': unsupported("Unicode properties are not supported");
+    case 'P': break;
     default: return false;
   }
+  ++at_;
+  if (letter == 'p' || letter == 'P') set = property();
+  if (letter >= 'A' && letter <= 'Z') set = set.complement();
+  return true;
+}
+
+// What follows \p: {NAME}, or one letter.
+CharSet PatternParser::property() {
+  if (done()) fail("a Unicode property without a name");
+  if (++properties_ > kMaxProperties) {
+    throw GrammarFailure(GrammarErrorKind::limit, "regular expression: too many Unicode properties");
+  }
+  std::size_t length = 1;
+  if (take("{")) {
+    length = text_.find('}', at_);
+    if (length == std::string_view::npos) fail("a Unicode property without an end");
+    length -= at_;
+  }
+  const std::string_view name = text_.substr(at_, length);
+  auto found = chars_of_property(name);
+  if (!found) {
+    unsupported(fmt::format("of Unicode's properties general categories are supported, {} is none",
+                            name));
+  }
+  at_ += length;
+  if (peek() == '}' && text_[at_ - length - 1] == '{') ++at_;
+  return *std::move(found);
 }
 
 char32_t PatternParser::hex(int count) {
@@ -253,10 +280,7 @@ bool PatternParser::class_member(CharSet& set, char32_t& c) {
     return true;
   }
   if (done()) fail("a backslash at the end");
-  if (class_escape(peek(), set)) {
-    ++at_;
-    return false;
-  }
+  if (class_escape(set)) return false;
   if (take("b")) {
     c = '\b';
   } else if (peek() >= '1' && peek() <= '9') {

@@ -11,10 +11,12 @@ namespace quire::structured {
 namespace {
 
 // RFC 3339. The leap second and the day of a month by the month; February has 29 days in leap years.
+// Without the year 0, which most who read dates do not have.
 std::string date() {
   const std::string leap =
-      "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)";
-  return "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"
+      "([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)";
+  const std::string year = "([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])";
+  return "(" + year + "-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"
          "02-(0[1-9]|1[0-9]|2[0-8]))|" + leap + "-02-29)";
 }
 

@@ -152,13 +152,20 @@ RegexId NumberText::multiple_of(const std::string& divisor, const std::string& p
     throw GrammarFailure(GrammarErrorKind::unsupported,
                          "\"multipleOf\" is supported up to 15 digits", pointer + "/multipleOf");
   }
+  // There is a state for each remainder. Of a power of ten any number becomes a multiple by zeros.
   constexpr std::uint64_t kMostRemainders = 100'000;
-  if (std::stoull(all) > kMostRemainders) {
+  const std::uint64_t unit = std::stoull(all);
+  std::uint64_t hard = unit;
+  for (const unsigned prime : {2u, 5u}) {
+    while (hard % prime == 0) hard /= prime;
+  }
+  if (hard > kMostRemainders) {
     throw GrammarFailure(GrammarErrorKind::unsupported,
-                         "\"multipleOf\" is supported up to 100000 in units of its last digit",
+                         "\"multipleOf\" is supported up to 100000 in units of its last digit, "
+                         "not counting factors of 2 and 5",
                          pointer + "/multipleOf");
   }
-  const RegexId value = store_.multiple(std::stoull(all), static_cast<int>(magnitude.fraction.size()));
+  const RegexId value = store_.multiple(unit, static_cast<int>(magnitude.fraction.size()));
   return store_.concat(store_.optional(store_.literal("-")), value);
 }
 

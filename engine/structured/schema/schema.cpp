@@ -174,6 +174,11 @@ bool SchemaDocument::read_applicator(Schema& schema, std::string_view key, const
     schema.properties = members(schema, key, value, depth);
   } else if (key == "patternProperties") {
     schema.pattern_properties = members(schema, key, value, depth);
+    for (const auto& [pattern, unused] : schema.pattern_properties) {
+      if (pattern.find("\\p") == std::string::npos && pattern.find("\\P") == std::string::npos) continue;
+      schema_unsupported(schema.pointer + "/patternProperties", pattern,
+                         "has a Unicode property, which is supported in patterns of values only");
+    }
   } else if (key == "dependentSchemas") {
     for (auto& member : members(schema, key, value, depth)) {
       schema.dependent_schemas.push_back(std::move(member));

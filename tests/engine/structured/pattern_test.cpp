@@ -19,6 +19,13 @@ TEST_CASE("a regular expression matches the whole text", "[structured][pattern]"
                                         {"\\u{1F600}", "\xf0\x9f\x98\x80", "x"},
                                         {"(?<year>[0-9]{4})-x", "2026-x", "26-x"},
                                         {"[\\]\\-a]*", "]-a", "b"},
+                                        {"\\p{L}+", "\xc3\xa9q", "a1"},
+                                        {"\\p{Lu}\\pN\\P{Letter}", "\xc3\x89" "5-", "\xc3\xa9" "5-"},
+                                        {"[\\p{gc=Nd}_\\P{ASCII}]*", "_7\xc3\xa9", "a"},
+                                        {"[^\\p{General_Category=Letter}]", "1", "\xce\xb1"},
+                                        {"\\p{Any}", "\xf0\x9f\x98\x80", ""},
+                                        {"a$b?", "a", "ab"},
+                                        {"c*^(ab|cd)$", "ab", "cab"},
                                         {"x*?y+?", "xy", "x"}}));
   INFO(c.pattern);
   CHECK(accepts(regex(c.pattern), c.yes));
@@ -31,12 +38,23 @@ TEST_CASE("what is no regular expression, or no regular one, is refused", "[stru
     INFO(text);
     CHECK(refusal(kind, text) == "syntax ");
   }
-  for (const char* text : {"(?=a)b", "(?!a)b", "(?<=a)b", "(a)\\1", "\\bword", "a$b", "(^a)*", "\\p{L}"}) {
+  for (const char* text : {"(?=a)b", "(?!a)b", "(?<=a)b", "(a)\\1", "\\bword", "x(a$|b)c", "(^a)*",
+                           "\\p{Script=Greek}", "\\p{Letters}"}) {
     INFO(text);
     CHECK(refusal(kind, text) == "unsupported ");
   }
   CHECK(refusal(kind, "a{2000000}") == "limit ");
-  CHECK(refusal(kind, "[]") == "unsatisfiable ");
+  for (const char* text : {"[]", "a$b", "a^", "(x$|y$)z"}) {
+    INFO(text);
+    CHECK(refusal(kind, text) == "unsatisfiable ");
+  }
+  for (const char* text : {"\\p", "\\p{", "\\p{L", "[\\p{L]"}) {
+    INFO(text);
+    CHECK(refusal(kind, text).starts_with("syntax"));
+  }
+  std::string many;
+  for (int i = 0; i < 1'000; ++i) many += "\\p{L}";
+  CHECK(refusal(kind, many) == "limit ");
 }
 
 // Against std::regex, which reads the same dialect; texts are ASCII.

@@ -17,6 +17,7 @@ TEST_CASE("what is not enforced is refused, with its place", "[structured][schem
       {R"s({"$defs":{"x":{"pattern":"(?=a)"}},"$ref":"#/$defs/x"})s", "unsupported /$defs/x/pattern"},
       {R"({"items":{"uniqueItems":true,"items":{"type":"string"}}})", "unsupported /items/uniqueItems"},
       {R"({"$ref":"https://example.com/x"})", "unsupported /$ref"},
+      {R"({"patternProperties":{"^\\p{L}$":true}})", "unsupported /patternProperties/^\\p{L}$"},
       {R"({"$dynamicRef":"#x"})", "unsupported /$dynamicRef"},
       {R"({"anyOf":[{"type":"strin"}]})", "syntax /anyOf/0/type"},
       {R"({"properties":{"a/b":{"minLength":-1}}})", "syntax /properties/a~1b/minLength"},
@@ -101,7 +102,16 @@ TEST_CASE("white space is free, none, or what a pattern says", "[structured][sch
   CHECK_FALSE(accepts(CompiledGrammar::compile(spec, {}), spaced));
 }
 
+TEST_CASE("large units are multiples as long as few remainders matter", "[structured][schema]") {
+  check({R"({"type":"integer","multipleOf":1000000})", {"0", "3000000", "-1000000"}, {"1", "1500000"}});
+  check({R"({"type":"number","multipleOf":0.00000025,"minimum":0,"maximum":1})",
+         {"0.5", "0.00000075"}, {"0.0000001", "1.00000025"}});
+  CHECK(refusal(kSchema, R"({"type":"integer","multipleOf":0.123456789})") == "unsupported /multipleOf");
+}
+
 TEST_CASE("leap seconds, leap years and long hosts are told apart", "[structured][schema][format]") {
+  check({R"({"type":"string","format":"date"})", {R"("0001-01-01")", R"("0400-02-29")", R"("2000-02-29")"},
+         {R"("0000-01-01")", R"("0000-02-29")", R"("1900-02-29")"}});
   check({R"({"type":"string","format":"date-time"})",
          {R"("2024-02-29T23:59:60Z")", R"("1990-12-31T15:59:60-08:00")", R"("2024-01-31t01:00:60.5+01:01")"},
          {R"("2023-02-29T10:00:00Z")", R"("2024-02-29T22:59:60Z")", R"("1990-12-31T15:59:60-08:01")"}});
