@@ -25,7 +25,12 @@ constexpr Field kFields[] = {
      "Guesses of a request in one step, at most", false},
     {"--ngram-prompt-lookup-max", "prompt_lookup_max", "N",
      "Longest suffix that ngram looks up; 5 where neither is given", false},
-    {"--ngram-prompt-lookup-min", "prompt_lookup_min", "N", "Shortest suffix that ngram looks up", false},
+    {"--ngram-prompt-lookup-min", "prompt_lookup_min", "N", "Shortest suffix that ngram looks up",
+     false},
+    {"--speculative-disable-by-batch-size", "disable_by_batch_size", "N",
+     "No guesses while more requests than this run", false},
+    {"--speculative-draft-sample-method", "draft_sample_method", "NAME",
+     "How a draft model's token is chosen: greedy", true},
 };
 
 SpeculativeConfig parse_or_throw(const std::string& flag, const std::string& json) {
@@ -70,22 +75,34 @@ void add_speculative_flags(CLI::App& app, SpeculativeConfig& speculative) {
              "\"prompt_lookup_min\": 2}")
           ->type_name("JSON");
   // With both of the fields that are needed, whatever their order.
-  auto given = std::make_shared<std::map<std::string, std::string>>();
+  const auto given = std::make_shared<std::map<std::string, std::string>>();
+  const auto take = [&speculative, given](const char* flag, const char* name, std::string value) {
+    (*given)[name] = std::move(value);
+    if (given->contains("method") && given->contains("num_speculative_tokens"))
+      speculative = parse_or_throw(flag, object_of(*given));
+  };
   for (const Field& field : kFields) {
-    const auto take = [&speculative, given, field](const std::string& text) {
-      (*given)[field.name] = field.is_text ? quoted(text) : number_of(field, text);
-      if (given->contains("method") && given->contains("num_speculative_tokens"))
-        speculative = parse_or_throw(field.flag, object_of(*given));
+    const auto read = [take, field](const std::string& text) {
+      take(field.flag, field.name, field.is_text ? quoted(text) : number_of(field, text));
     };
-    app.add_option_function<std::string>(field.flag, take, field.description)
+    app.add_option_function<std::string>(field.flag, read, field.description)
         ->type_name(field.type)
         ->excludes(whole);
   }
+  const auto adapt = [take](std::int64_t on) {
+    take("--speculative-adaptive", "adaptive", on > 0 ? "true" : "false");
+  };
+  CLI::Option* const adaptive =
+      app.add_flag_function("--speculative-adaptive,!--no-speculative-adaptive", adapt,
+                            "As many guesses as pay, down to none (default but with "
+                            "--deterministic); without it always as many as there can be")
+          ->excludes(whole);
   CLI::Option* const method = app.get_option("--speculative-method");
   CLI::Option* const count = app.get_option("--num-speculative-tokens");
   method->needs(count);
   for (const Field& field : kFields)
     if (CLI::Option* const one = app.get_option(field.flag); one != method) one->needs(method);
+  adaptive->needs(method);
 }
 
 }  // namespace quire

@@ -15,10 +15,10 @@ struct Parsed {
 
 // With the names that vLLM has for the modules of single families.
 constexpr std::pair<std::string_view, DraftMethod> kMethods[] = {
-    {"ngram", DraftMethod::ngram},          {"eagle", DraftMethod::eagle},
-    {"eagle3", DraftMethod::eagle3},        {"mtp", DraftMethod::mtp},
-    {"deepseek_mtp", DraftMethod::mtp},     {"qwen3_next_mtp", DraftMethod::mtp},
-    {"qwen3_5_mtp", DraftMethod::mtp},
+    {"ngram", DraftMethod::ngram},      {"eagle", DraftMethod::eagle},
+    {"eagle3", DraftMethod::eagle3},    {"mtp", DraftMethod::mtp},
+    {"deepseek_mtp", DraftMethod::mtp}, {"qwen3_next_mtp", DraftMethod::mtp},
+    {"qwen3_5_mtp", DraftMethod::mtp},  {"glm4_moe_mtp", DraftMethod::mtp},
 };
 
 DraftMethod method_of(const Json& value) {
@@ -28,6 +28,11 @@ DraftMethod method_of(const Json& value) {
     value.fail("must be \"ngram\", \"eagle\", \"eagle3\" or \"mtp\", is " + value.describe() +
                ": no other method is built");
   return found->second;
+}
+
+DraftSampling draft_sampling_of(const Json& value) {
+  if (value.as_string() == "greedy") return DraftSampling::greedy;
+  value.fail("must be \"greedy\", is " + value.describe());
 }
 
 // False: the field is unknown.
@@ -44,6 +49,15 @@ bool read_field(std::string_view name, const Json& value, Parsed& parsed) {
     parsed.lookup_min = count();
   } else if (name == "prompt_lookup_max") {
     parsed.lookup_max = count();
+  } else if (name == "adaptive") {
+    parsed.config.adaptive = value.as_boolean();
+  } else if (name == "disable_by_batch_size") {
+    parsed.config.disable_by_batch_size = static_cast<int>(value.as_integer({1, 1 << 20}));
+  } else if (name == "draft_sample_method") {
+    parsed.config.draft_sampling = draft_sampling_of(value);
+  } else if (name == "rejection_sample_method") {
+    if (value.as_string() != "standard")
+      value.fail("must be \"standard\", is " + value.describe() + ": nothing else is built");
   } else if (name == "draft_tensor_parallel_size") {
     if (count() != 1) value.fail("must be 1: a model runs whole on one device");
   } else {

@@ -81,6 +81,12 @@ Result<void> check_speculative(const EngineConfig& config) {
                   fmt::format("looks up {} to {} tokens; prompt_lookup_min must be at least 1 and "
                               "at most prompt_lookup_max",
                               speculative.prompt_lookup_min, speculative.prompt_lookup_max));
+  if (speculative.disable_by_batch_size < 0)
+    return refuse("EngineConfig::speculative", "has a negative disable_by_batch_size");
+  if (speculative.draft_sampling != DraftSampling::greedy && !speculative.uses_draft_model())
+    return refuse("EngineConfig::speculative",
+                  "has draft_sample_method \"probabilistic\", but prompt lookup has no "
+                  "distribution to draw from; remove it");
   if (count >= config.scheduler.max_num_batched_tokens)
     return refuse("EngineConfig::speculative",
                   fmt::format("asks for num_speculative_tokens {}; a step has room for {} beside "

@@ -115,10 +115,17 @@ struct GraphConfig {
 // eagle, eagle3: a draft model beside the target; mtp: a module inside the target's checkpoint.
 enum class DraftMethod : std::uint8_t { none, ngram, eagle, eagle3, mtp };
 
+// How a draft model's token is chosen. greedy: its best one; it holds while it is what the request
+// draws. probabilistic: drawn from the draft's distribution, kept or replaced by rejection sampling.
+enum class DraftSampling : std::uint8_t { greedy, probabilistic };
+
 // vLLM's --speculative-config: tokens that are guessed and verified together.
 struct SpeculativeConfig {
   DraftMethod method = DraftMethod::none;
-  int num_speculative_tokens = 0;  // per request and step, at most
+  int num_speculative_tokens = 0;     // per request and step, at most
+  std::optional<bool> adaptive = {};  // fewer where more do not pay; unset: but if deterministic
+  int disable_by_batch_size = 0;      // none while more requests run; 0: no limit
+  DraftSampling draft_sampling = DraftSampling::greedy;
   int prompt_lookup_min = 0;       // tokens; ngram
   int prompt_lookup_max = 0;
   std::string model = {};  // folder of the draft model; eagle, eagle3
@@ -128,7 +135,9 @@ struct SpeculativeConfig {
 
   using Fields = FieldList<&SpeculativeConfig::method, &SpeculativeConfig::num_speculative_tokens,
                            &SpeculativeConfig::prompt_lookup_min,
-                           &SpeculativeConfig::prompt_lookup_max, &SpeculativeConfig::model>;
+                           &SpeculativeConfig::prompt_lookup_max, &SpeculativeConfig::model,
+                           &SpeculativeConfig::adaptive, &SpeculativeConfig::disable_by_batch_size,
+                           &SpeculativeConfig::draft_sampling>;
 };
 
 // What an engine does for others' requests: prefills and keeps for fetching, fetches and decodes,
@@ -189,6 +198,9 @@ struct EngineConfig {
   int cpu_threads = 0;         // of each engine; 0: the cores, divided among the engines
   bool deterministic = false;  // same tokens whatever the batch
   int mock_step_us = 0;        // of DeviceKind::mock: one token for every request each time
+
+  // A request's drafts are as many as pay. Their number never changes an answer, only the time.
+  bool adapts_drafts() const { return speculative.adaptive.value_or(!deterministic); }
 
   using Fields = FieldList<&EngineConfig::model, &EngineConfig::cache, &EngineConfig::scheduler,
                            &EngineConfig::parallel, &EngineConfig::kv_events, &EngineConfig::device,

@@ -27,16 +27,19 @@ int num_held(const BatchRow& row, std::span<const TokenId> sampled) {
 
 }  // namespace
 
-Drafting::Drafting(const SpeculativeConfig& config, int max_num_seqs, bool adapts)
-    : max_drafts_(config.num_speculative_tokens),
-      has_model_(config.uses_draft_model()),
-      pacer_({.max_num_seqs = max_num_seqs,
-              .max_drafts = config.num_speculative_tokens,
-              .adaptive = adapts,
-              .has_model = config.uses_draft_model()}),
-      positions_(static_cast<std::size_t>(max_drafts_)) {
-  if (config.method == DraftMethod::ngram)
-    drafter_ = std::make_unique<NgramDrafter>(config.prompt_lookup_min, config.prompt_lookup_max);
+Drafting::Drafting(const EngineConfig& config)
+    : max_drafts_(config.speculative.num_speculative_tokens),
+      has_model_(config.speculative.uses_draft_model()),
+      pacer_({.max_num_seqs = config.scheduler.max_num_seqs,
+              .max_drafts = max_drafts_,
+              .adaptive = config.adapts_drafts(),
+              .disable_by_batch_size = config.speculative.disable_by_batch_size,
+              .has_model = has_model_}),
+      positions_(static_cast<std::size_t>(max_drafts_)),
+      choices_(is_on() ? 1 + static_cast<std::size_t>(max_drafts_) : 0) {
+  const SpeculativeConfig& drafts = config.speculative;
+  if (drafts.method == DraftMethod::ngram)
+    drafter_ = std::make_unique<NgramDrafter>(drafts.prompt_lookup_min, drafts.prompt_lookup_max);
 }
 
 void Drafting::begin(const BatchPlan& plan) {
@@ -61,9 +64,11 @@ void Drafting::settle(const BatchPlan& plan, const StepTokens& tokens) {
   if (std::ranges::all_of(plan.rows, is_decode)) pacer_.costs().add_step(plan.num_tokens, seconds);
 }
 
-void Drafting::choose() {
+void Drafting::choose(int num_running) {
   wanted_.resize(rows_.size());
-  pacer_.choose(rows_, wanted_);
+  pacer_.choose(rows_, num_running, wanted_);
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    if (!rows_[i].in_prefill) ++choices_[static_cast<std::size_t>(std::max(wanted_[i], 0))].rows;
 }
 
 void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner) {
@@ -79,7 +84,7 @@ void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRun
                      .most = row.samples ? runner.most_drafts(*row.request, known) : 0,
                      .in_prefill = !row.samples});
   }
-  choose();
+  choose(static_cast<int>(plan.rows.size()));
   const auto start = PerfClock::now();
   proposed_ = runner.propose(wanted_);
   int num_rows = 0, most = 0;
@@ -94,7 +99,7 @@ void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRun
 }
 
 // Guesses first: who has none needs no share of the step.
-void Drafting::propose_on_host(const StepResult& result) {
+void Drafting::propose_on_host(const StepResult& result, int num_running) {
   rows_.clear();
   guesses_.resize(std::max(guesses_.size(), result.requests.size()));
   for (const RequestProgress& progress : result.requests) {
@@ -104,12 +109,12 @@ void Drafting::propose_on_host(const StepResult& result) {
     drafter_->propose(request, max_drafts_, guess);
     rows_.push_back({.slot = request.slot, .most = static_cast<int>(guess.size())});
   }
-  choose();
+  choose(num_running);
 }
 
 void Drafting::give(const StepResult& result, Scheduler& scheduler) {
   if (!is_on()) return;
-  if (!has_model_) propose_on_host(result);
+  if (!has_model_) propose_on_host(result, static_cast<int>(scheduler.running().size()));
   std::size_t row = 0;
   for (const RequestProgress& progress : result.requests) {
     if (progress.finish_reason || (!has_model_ && progress.request->slot < 0)) continue;
@@ -125,6 +130,9 @@ void Drafting::give(const StepResult& result, Scheduler& scheduler) {
   }
 }
 
-void Drafting::report(EngineStats& stats) const { stats.draft_positions = positions_; }
+void Drafting::report(EngineStats& stats) const {
+  stats.draft_positions = positions_;
+  stats.draft_choices = choices_;
+}
 
 }  // namespace quire

@@ -18,8 +18,7 @@ namespace quire {
 
 class Drafting {
  public:
-  // Without `adapts` every request gets as many drafts as there can be.
-  Drafting(const SpeculativeConfig& config, int max_num_seqs, bool adapts);
+  explicit Drafting(const EngineConfig& config);
 
   bool is_on() const { return max_drafts_ > 0; }
   int most() const { return max_drafts_; }  // of a request
@@ -33,8 +32,8 @@ class Drafting {
   void report(EngineStats& stats) const;
 
  private:
-  void choose();
-  void propose_on_host(const StepResult& result);
+  void choose(int num_running);
+  void propose_on_host(const StepResult& result, int num_running);
 
   const int max_drafts_;
   const bool has_model_;
@@ -48,6 +47,7 @@ class Drafting {
   std::vector<TokenId> drafts_;                // of one request
   std::vector<std::vector<TokenId>> guesses_;  // of the host, by request
   std::vector<DraftPosition> positions_;
+  std::vector<DraftChoice> choices_;
 };
 
 }  // namespace quire

@@ -44,8 +44,7 @@ std::function<void(std::size_t)> loading_progress(const EnginePlan& plan,
 
 EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend backend,
                        const Progress& progress, std::function<void()> wake)
-    : backend_(std::move(backend)),
-      drafting_(asked.speculative, asked.scheduler.max_num_seqs, !asked.deterministic) {
+    : backend_(std::move(backend)), drafting_(asked) {
   const auto start = Clock::now();
   if (asked.deterministic && backend_.kind != DeviceKind::cpu) {
     throw Failure({ErrorCode::unsupported,
@@ -116,7 +115,7 @@ EngineCore::~EngineCore() = default;
 void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
   // What a draft knows of a hit's last token may come from another next token. Where only the pace
   // counts, a block computed again would cost more than that.
-  const bool drops_last = draft_ != nullptr && config.deterministic;
+  const bool drops_last = draft_ != nullptr && !config.adapts_drafts();
   KvCacheConfig cache = kv_cache_config(plan_.model->kv, config.scheduler.max_num_batched_tokens,
                                         config.cache.enable_prefix_caching && !plan_.layers.empty(),
                                         drops_last);

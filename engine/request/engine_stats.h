@@ -17,6 +17,13 @@ struct DraftPosition {
   using Fields = FieldList<&DraftPosition::accepted>;
 };
 
+// Requests in steps that were given so many drafts; the place in the list is the number.
+struct DraftChoice {
+  std::int64_t rows = 0;
+
+  using Fields = FieldList<&DraftChoice::rows>;
+};
+
 // Requests whose keys and values had to be computed after all, for one of kKvLossNames.
 struct KvLoss {
   std::int64_t requests = 0;
@@ -71,6 +78,7 @@ struct EngineStats {
 
   // Of the core.
   std::vector<DraftPosition> draft_positions = {};  // empty: nobody drafts
+  std::vector<DraftChoice> draft_choices = {};      // empty: nobody drafts
   std::int64_t late_allocations = 0;                // on the device after start-up; none should be
   int step_tokens = 0;                              // tokens in the step that this accompanies
   int step_requests = 0;                            // rows in it
@@ -86,7 +94,8 @@ struct EngineStats {
                 &EngineStats::step_requests, &EngineStats::late_allocations, &EngineStats::drafts,
                 &EngineStats::draft_tokens, &EngineStats::draft_positions,
                 &EngineStats::external_cache_queries, &EngineStats::external_cache_hits,
-                &EngineStats::accepted_draft_tokens, &EngineStats::kv_transfer>;
+                &EngineStats::accepted_draft_tokens, &EngineStats::kv_transfer,
+                &EngineStats::draft_choices>;
 };
 
 }  // namespace quire

@@ -20,20 +20,25 @@ void CostCurve::add(int size, double seconds) {
   point.size += (size - point.size) / std::min(static_cast<double>(point.count), kMemory);
   std::array<double, kRecent> sorted = point.recent;
   const auto num = static_cast<std::ptrdiff_t>(std::min<std::int64_t>(point.count, kRecent));
-  const auto middle = sorted.begin() + (num - 1) / 2;
-  std::nth_element(sorted.begin(), middle, sorted.begin() + num);
-  point.seconds = *middle;
+  const auto low = sorted.begin() + (num - 1) / 3;
+  std::nth_element(sorted.begin(), low, sorted.begin() + num);
+  point.seconds = *low;
 }
 
+// What ran once may have been disturbed: such sizes are unknown where others are known better.
 double CostCurve::at(int size) const {
+  constexpr int kSome = 3;
   const Point *below = nullptr, *above = nullptr;
   const int own = bucket(size);
-  for (int i = own; i >= 0 && below == nullptr; --i)
-    if (points_[static_cast<std::size_t>(i)].count > 0)
-      below = &points_[static_cast<std::size_t>(i)];
-  for (int i = own + 1; i < kBuckets && above == nullptr; ++i)
-    if (points_[static_cast<std::size_t>(i)].count > 0)
-      above = &points_[static_cast<std::size_t>(i)];
+  for (const int least : {kSome, 1}) {
+    for (int i = own; i >= 0 && below == nullptr; --i)
+      if (points_[static_cast<std::size_t>(i)].count >= least)
+        below = &points_[static_cast<std::size_t>(i)];
+    for (int i = own + 1; i < kBuckets && above == nullptr; ++i)
+      if (points_[static_cast<std::size_t>(i)].count >= least)
+        above = &points_[static_cast<std::size_t>(i)];
+    if (below != nullptr || above != nullptr) break;
+  }
   if (below == nullptr) return above == nullptr ? 0 : above->seconds;
   if (above == nullptr || bucket(static_cast<int>(below->size)) == own) return below->seconds;
   const double way = (size - below->size) / (above->size - below->size);

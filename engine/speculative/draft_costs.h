@@ -1,7 +1,7 @@
 #pragma once
-// What steps take, by their size, as measured while they run: seconds, the middle one of the latest
-// few. A size that never ran is guessed from those that did, kindly, so that it is tried. Engine
-// thread only.
+// What steps take, by their size, as measured while they run: seconds, a low one of the latest few,
+// as whatever else a machine does only adds to them. A size that never ran is guessed from those
+// that did, kindly, so that it is tried. Engine thread only.
 
 #include <array>
 #include <cstdint>
@@ -20,10 +20,10 @@ class CostCurve {
  private:
   static constexpr int kExact = 32, kPerDoubling = 8, kDoublings = 12;
   static constexpr int kBuckets = kExact + kPerDoubling * kDoublings + 1;
-  static constexpr int kRecent = 5;
+  static constexpr int kRecent = 9;
   struct Point {
     double size = 0;     // mean
-    double seconds = 0;  // the median of the latest
+    double seconds = 0;  // a third of the latest took less
     std::array<double, kRecent> recent = {};
     std::int64_t count = 0;
   };

@@ -5,12 +5,15 @@
 namespace quire {
 namespace {
 
-constexpr int kFirstPatience = 128, kLongestPatience = 2048;  // steps
+// What each kind of trial may lose of all time, and the steps from one to the next.
+constexpr double kTrialShare = 0.002;
+constexpr int kFirstPatience = 128, kLongestPatience = 2048;
 constexpr int kRest = 16;  // steps that somebody left out stays so, whatever seems to pay
 constexpr int kTrialSteps = 3, kFirstTrialSteps = 8, kFewDrafts = 2;
 constexpr int kOtherEvery = 128;  // steps: what other numbers of drafts take must stay known
 constexpr double kLittle = 0.02;  // of a step
-constexpr double kWorth = 1.02;   // of the pace without drafts: less is not worth it
+constexpr double kAged = 0.7;     // of what was counted before a trial
+constexpr double kWorth = 1.04;   // of the pace without drafts: less is not worth it
 
 }  // namespace
 
@@ -25,20 +28,26 @@ DraftPacer::DraftPacer(const DraftPacerOptions& options)
   trial_.patience = first_trial_.patience = kFirstPatience;
 }
 
+bool DraftPacer::is_off(int num_running) const {
+  return options_.disable_by_batch_size > 0 && num_running > options_.disable_by_batch_size;
+}
+
 // A model has to take in a prompt before it can be asked, so whether it will be is decided here, by
 // what requests have been like.
 void DraftPacer::start(int slot_index, int num_running) {
   Slot& slot = slots_[static_cast<std::size_t>(slot_index)];
   std::ranges::fill(slot.rates, Rate());
   slot = {.rates = std::move(slot.rates), .trial = {.patience = kFirstPatience}};
-  if (!options_.adaptive || !options_.has_model) return;
+  if (!options_.adaptive || !options_.has_model || is_off(num_running)) return;
   std::ranges::fill(held_, 0.0);
   std::ranges::fill(asked_, 0.0);
   const int rows = std::max(num_running, 1);
   for (int i = 0; i < rows; ++i) count(slot, options_.max_drafts);
   if (look(rows).best > 0) return;
-  if (first_trial_.is_due()) {
-    first_trial_.restart();
+  // Of one request among others, which has to take in its prompt besides.
+  const double loss = price(rows, options_.max_drafts) / rows + costs_.drafting(1, 1);
+  if (first_trial_.begins(loss * kFirstTrialSteps, 0)) {
+    age();
     slot.trial.left = kFirstTrialSteps;
     return;
   }
@@ -62,11 +71,14 @@ void DraftPacer::settle(int slot_index, int num_drafts, int num_held) {
 
 // Of this request's drafts, and as long as there are few, of everybody's.
 double DraftPacer::rate(const Slot& slot, int place) const {
-  constexpr double kHope = 0.8, kHopes = 2, kOthers = 6;
-  const Rate& all = rates_[slot.is_whole][static_cast<std::size_t>(place)];
-  const Rate& own = slot.rates[static_cast<std::size_t>(place)];
-  const double expected = (all.held + kHopes * kHope) / (all.tried + kHopes);
-  return (own.held + kOthers * expected) / (own.tried + kOthers);
+  constexpr double kHope = 0.8, kHopes = 2, kOthers = 6, kLeftOut = 0.6;
+  const auto at = static_cast<std::size_t>(place);
+  const auto mixed = [](const Rate& seen, double guess, double weight) {
+    return (seen.held + weight * guess) / (seen.tried + weight);
+  };
+  const double whole = mixed(rates_[true][at], kHope, kHopes);
+  const double all = slot.is_whole ? whole : mixed(rates_[false][at], kLeftOut * whole, kHopes);
+  return mixed(slot.rates[at], all, kOthers);
 }
 
 void DraftPacer::count(const Slot& slot, int most) const {
@@ -119,6 +131,24 @@ DraftPacer::Outlook DraftPacer::look_at(std::span<const PacedRow> rows) const {
   return num_rows > 0 ? look(num_rows) : Outlook();
 }
 
+// Seconds that a step with so many drafts for each row is expected to lose, by what was counted.
+double DraftPacer::price(int num_rows, int drafts) const {
+  const auto at = static_cast<std::size_t>(drafts) - 1;
+  const double plain = costs_.step(num_rows);
+  double tokens = num_rows, computed = num_rows;
+  for (std::size_t i = 0; i <= at; ++i) tokens += held_[i], computed += asked_[i];
+  const double model =
+      options_.has_model ? costs_.drafting(static_cast<int>(asked_[0]), drafts) : 0;
+  const double took = costs_.step(static_cast<int>(computed)) + model;
+  return std::max(took - plain * tokens / num_rows, 0.0);
+}
+
+// What a trial finds counts more than what was long ago.
+void DraftPacer::age() {
+  for (auto& rates : rates_)
+    for (Rate& rate : rates) rate.held *= kAged, rate.tried *= kAged;
+}
+
 // A draft is worth its tokens, and costs the time in which the step makes others.
 int DraftPacer::best_for(const Slot& slot, int most, const Outlook& outlook) const {
   int best = 0;
@@ -169,24 +199,17 @@ bool DraftPacer::pays(std::span<const PacedRow> rows, std::span<const int> draft
   return plain <= 0 || tokens * plain > kWorth * num_rows * (costs_.step(computed) + model);
 }
 
-// Whether to try now what does not seem to pay: seldom, and ever more seldom; by turns with few
-// drafts and with all.
-bool DraftPacer::Trial::begins() {
-  if (left > 0) {
-    --left;
-    return true;
-  }
+void DraftPacer::Trial::wait(double seconds) {
   ++waited;
-  if (!is_due()) return false;
-  restart();
-  left = kTrialSteps - 1;
-  with_few = !with_few;
-  return true;
+  saved += kTrialShare * seconds;
 }
 
-void DraftPacer::Trial::restart() {
-  patience = std::min(2 * patience, kLongestPatience);
-  waited = 0;
+// By turns with few drafts and with all.
+bool DraftPacer::Trial::begins(double price, int steps) {
+  if (waited < patience || saved < price) return false;
+  *this = {
+      .patience = std::min(2 * patience, kLongestPatience), .left = steps, .with_few = !with_few};
+  return true;
 }
 
 int DraftPacer::Trial::drafts(int most) const {
@@ -218,45 +241,72 @@ int DraftPacer::leave_out(Slot& slot) {
   return kLeaveOut;
 }
 
-// `all_pay`: drafts do, for most of those that run, so that it is this one's fault if its do not.
-int DraftPacer::decide(Slot& slot, int best, int most, bool all_pay) {
-  if (slot.trial.left > 0 || (best == 0 && all_pay && most > 0))
-    if (slot.trial.begins()) return draft(slot, slot.trial.drafts(most));
-  if (best == 0 || (slot.is_out && ++slot.rested < kRest)) return leave_out(slot);
-  return draft(slot, best);
+// After look_at().
+bool DraftPacer::try_all(int num_rows) {
+  const double plain = costs_.step(num_rows);
+  first_trial_.wait(plain);
+  trial_.wait(plain);
+  if (trial_.left > 0) return trial_.left-- > 0;
+  if (asked_[0] <= 0) return false;
+  int most = 0;
+  while (most < options_.max_drafts && asked_[static_cast<std::size_t>(most)] > 0) ++most;
+  const double loss = price(num_rows, trial_.drafts(most));
+  if (!trial_.begins(loss * kTrialSteps, kTrialSteps - 1)) return false;
+  age();
+  return true;
 }
 
-void DraftPacer::choose(std::span<const PacedRow> rows, std::span<int> wanted) {
-  const auto slot_of = [&](std::size_t i) -> Slot& {
-    return slots_[static_cast<std::size_t>(rows[i].slot)];
-  };
-  if (!options_.adaptive) {
+// A request's own trial, of drafts that pay for others.
+bool DraftPacer::is_tried(Slot& slot, int most, int num_rows) const {
+  if (slot.trial.left > 0) return slot.trial.left-- > 0;
+  if (most == 0) return false;
+  std::ranges::fill(held_, 0.0);
+  std::ranges::fill(asked_, 0.0);
+  count(slot, most);
+  slot.trial.wait(costs_.step(num_rows) / num_rows);
+  const int drafts = slot.trial.drafts(most);
+  return slot.trial.begins(price(1, drafts) * kTrialSteps, kTrialSteps - 1);
+}
+
+void DraftPacer::choose(std::span<const PacedRow> rows, int num_running, std::span<int> wanted) {
+  if (is_off(num_running)) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      wanted[i] = leave_out(slots_[static_cast<std::size_t>(rows[i].slot)]);
+  } else if (options_.adaptive) {
+    adapt(rows, wanted);
+  } else {
     for (std::size_t i = 0; i < rows.size(); ++i) wanted[i] = rows[i].in_prefill ? 0 : rows[i].most;
-    return;
   }
+}
+
+void DraftPacer::adapt(std::span<const PacedRow> rows, std::span<int> wanted) {
   const bool all_pay = find_best(rows, wanted);
   const auto num_rows = static_cast<int>(rows.size());
   const double model = costs_.drafting(num_rows, 1);
   const bool is_little = model > 0 && model < kLittle * costs_.step(num_rows);
-  ++first_trial_.waited;
   since_unpaid_ = all_pay ? since_unpaid_ + 1 : 0;
   if (since_unpaid_ == kFirstPatience) trial_.patience = first_trial_.patience = kFirstPatience;
-  const bool all_try = !all_pay && asked_[0] > 0 && trial_.begins();
+  const bool all_try = !all_pay && try_all(num_rows);
   const auto other =
       all_pay ? other_number(*std::ranges::max_element(wanted)) : std::optional<int>();
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    Slot& slot = slot_of(i);
+    Slot& slot = slots_[static_cast<std::size_t>(rows[i].slot)];
     const int most = rows[i].most;
+    const bool seems_vain = wanted[i] == 0 && all_pay;  // though others' are not
     if (rows[i].in_prefill)
       wanted[i] = slot.is_out ? kLeaveOut : 0;
     else if (other && !slot.is_out)
       wanted[i] = std::min(*other, most);
     else if (all_try)
       wanted[i] = draft(slot, trial_.drafts(most));
+    else if ((slot.trial.left > 0 || seems_vain) && is_tried(slot, most, num_rows))
+      wanted[i] = draft(slot, slot.trial.drafts(most));
     else if (wanted[i] == 0 && is_little)
       wanted[i] = draft(slot, 0);
+    else if (wanted[i] == 0 || (slot.is_out && ++slot.rested < kRest))
+      wanted[i] = leave_out(slot);
     else
-      wanted[i] = decide(slot, wanted[i], most, all_pay);
+      wanted[i] = draft(slot, wanted[i]);
   }
 }
 

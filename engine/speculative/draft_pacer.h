@@ -20,8 +20,9 @@ namespace quire {
 struct DraftPacerOptions {
   int max_num_seqs = 0;  // slots
   int max_drafts = 0;
-  bool adaptive = true;    // else as many as there can be
-  bool has_model = false;  // drafts cost passes of a model
+  bool adaptive = true;           // else as many as there can be
+  int disable_by_batch_size = 0;  // none for anybody while more requests run; 0: no limit
+  bool has_model = false;         // drafts cost passes of a model
 };
 
 // A request that the step's end leaves in its slot.
@@ -44,23 +45,24 @@ class DraftPacer {
   DraftCosts& costs() { return costs_; }
 
   // wanted[i]: drafts for rows[i]; 0: the model takes its tokens in and proposes nothing;
-  // kLeaveOut: not even that.
-  void choose(std::span<const PacedRow> rows, std::span<int> wanted);
+  // kLeaveOut: not even that. So many requests run.
+  void choose(std::span<const PacedRow> rows, int num_running, std::span<int> wanted);
 
  private:
   // Of drafts at one place behind the settled tokens, once those before held.
   struct Rate {
     double held = 0, tried = 0;
   };
-  // When what does not seem to pay is tried all the same.
+  // When what does not seem to pay is tried all the same: as often as a small share of all time
+  // pays for what a trial is expected to lose.
   struct Trial {
-    int patience = 0;  // steps from one to the next
+    double saved = 0;  // seconds, for the next
+    int patience = 0;  // steps from one to the next, at least
     int waited = 0;    // of them
     int left = 0;      // steps that it still takes
     bool with_few = false;
-    bool begins();
-    bool is_due() const { return waited >= patience; }
-    void restart();
+    void wait(double seconds);  // of a step
+    bool begins(double price, int steps);
     int drafts(int most) const;
   };
   struct Slot {
@@ -79,17 +81,22 @@ class DraftPacer {
     double further = 0;  // of each further one
   };
 
+  bool is_off(int num_running) const;
   double rate(const Slot& slot, int place) const;
   void count(const Slot& slot, int most) const;
   Outlook look(int num_rows) const;
   Outlook look_at(std::span<const PacedRow> rows) const;
+  double price(int num_rows, int drafts) const;
+  void age();
   int best_for(const Slot& slot, int most, const Outlook& outlook) const;
   bool find_best(std::span<const PacedRow> rows, std::span<int> best) const;
   bool pays(std::span<const PacedRow> rows, std::span<const int> drafts) const;
   std::optional<int> other_number(int best);
   static int draft(Slot& slot, int drafts);
   int leave_out(Slot& slot);
-  int decide(Slot& slot, int best, int most, bool all_pay);
+  void adapt(std::span<const PacedRow> rows, std::span<int> wanted);
+  bool try_all(int num_rows);
+  bool is_tried(Slot& slot, int most, int num_rows) const;
 
   const DraftPacerOptions options_;
   DraftCosts costs_;

@@ -1,5 +1,7 @@
 #include "server/metrics/metric_families.h"
 
+#include <algorithm>
+
 #include "engine/request/engine_stats.h"
 #include "server/metrics/metric_rows.h"
 
@@ -79,6 +81,12 @@ DraftMetrics::DraftMetrics(prometheus::Registry& r, const Labels& labels, std::s
                 "Drafted tokens that held, by place behind the token they follow",
                 with(labels, "position", std::to_string(i).c_str())));
   }
+  for (std::size_t i = 0; i <= num_positions; ++i) {
+    rows_per_choice_.emplace_back(
+        counter(r, "quire:spec_decode_chosen_drafts_total",
+                "Requests after steps, by how many drafts were chosen for each at most",
+                with(labels, "drafts", std::to_string(i).c_str())));
+  }
 }
 
 void DraftMetrics::observe(const EngineStats& stats) {
@@ -87,6 +95,9 @@ void DraftMetrics::observe(const EngineStats& stats) {
   accepted_tokens_.follow(static_cast<double>(stats.accepted_draft_tokens));
   for (std::size_t i = 0; i < accepted_per_position_.size(); ++i)
     accepted_per_position_[i].follow(static_cast<double>(stats.draft_positions.at(i).accepted));
+  const std::size_t num_choices = std::min(rows_per_choice_.size(), stats.draft_choices.size());
+  for (std::size_t i = 0; i < num_choices; ++i)
+    rows_per_choice_[i].follow(static_cast<double>(stats.draft_choices[i].rows));
 }
 
 EngineMetrics::EngineMetrics(prometheus::Registry& r, const Labels& labels, int max_model_len,

@@ -51,7 +51,7 @@ class DraftMetrics {
 
  private:
   TotalCounter drafts_, draft_tokens_, accepted_tokens_;
-  std::vector<TotalCounter> accepted_per_position_;
+  std::vector<TotalCounter> accepted_per_position_, rows_per_choice_;
 };
 
 // One engine's series of the families that vLLM labels {model_name, engine}.

@@ -170,6 +170,11 @@ TEST_CASE("Speculative decoding is configured as vLLM's JSON") {
   CHECK(of("}").prompt_lookup_min == 5);
   CHECK(of("}").prompt_lookup_max == 5);
   CHECK(of(R"(, "prompt_lookup_max": 3})").prompt_lookup_min == 3);
+  CHECK_FALSE(of("}").adaptive);
+  CHECK(of("}").disable_by_batch_size == 0);
+  CHECK(of(R"(, "adaptive": false})").adaptive == false);
+  CHECK(of(R"(, "disable_by_batch_size": 16, "rejection_sample_method": "standard"})")
+            .disable_by_batch_size == 16);
   const auto refused = [](const std::string& json) {
     return refusal({"m", "--speculative-config=" + json});
   };
@@ -187,6 +192,15 @@ TEST_CASE("Speculative decoding is configured as vLLM's JSON") {
             .find("num_speculative_tokens") != std::string::npos);
   CHECK(refused(R"({"method": "ngram", "num_speculative_tokens": 3, "quantization": "fp8"})")
             .find("quantization") != std::string::npos);
+  CHECK(refused(R"({"method": "mtp", "num_speculative_tokens": 3, "draft_sample_method": "best"})")
+            .find("draft_sample_method") != std::string::npos);
+  CHECK(refused(R"({"method": "mtp", "num_speculative_tokens": 3,
+                   "rejection_sample_method": "synthetic"})")
+            .find("rejection_sample_method") != std::string::npos);
+  CHECK(refused(R"({"method": "ngram", "num_speculative_tokens": 3, "adaptive": 1})")
+            .find("adaptive") != std::string::npos);
+  CHECK(refused(R"({"method": "ngram", "num_speculative_tokens": 3, "disable_by_batch_size": 0})")
+            .find("disable_by_batch_size") != std::string::npos);
 }
 
 TEST_CASE("Speculative decoding has a flag for each field of the JSON") {
@@ -204,6 +218,13 @@ TEST_CASE("Speculative decoding has a flag for each field of the JSON") {
           .speculative;
   CHECK(eagle.method == DraftMethod::eagle);
   CHECK(eagle.model == "a \"b\"");
+  CHECK_FALSE(eagle.adaptive);
+  const SpeculativeConfig fixed =
+      parsed({"m", "--no-speculative-adaptive", "--speculative-method=mtp",
+              "--speculative-disable-by-batch-size=8", "--num-speculative-tokens=2"})
+          .speculative;
+  CHECK(fixed.adaptive == false);
+  CHECK(fixed.disable_by_batch_size == 8);
   const auto names = [](std::vector<std::string> flags, const char* what) {
     flags.insert(flags.begin(), "m");
     return refusal(flags).find(what) != std::string::npos;
@@ -228,7 +249,7 @@ TEST_CASE("Draft models are configured as vLLM's JSON") {
   CHECK(eagle3.method == DraftMethod::eagle3);
   CHECK(eagle3.model == "some/draft");
   CHECK(eagle3.prompt_lookup_max == 0);
-  for (const char* name : {"mtp", "deepseek_mtp", "qwen3_next_mtp"}) {
+  for (const char* name : {"mtp", "deepseek_mtp", "qwen3_next_mtp", "glm4_moe_mtp"}) {
     const std::string json = R"({"num_speculative_tokens": 1, "method": ")" + std::string(name);
     CHECK(speculative(json + "\"}").method == DraftMethod::mtp);
   }

@@ -94,7 +94,8 @@ TEST_CASE("drafts are counted by their place", "[base][metrics]") {
   const auto metrics = metrics_of_one_engine();
   CHECK(metrics->render().find("spec_decode") == std::string::npos);  // nobody drafts
   metrics->observe_step(kZero, {.drafts = 3, .draft_tokens = 9, .accepted_draft_tokens = 5, .draft_positions = {{3}, {2}, {0}}});
-  metrics->observe_step(kZero, {.drafts = 5, .draft_tokens = 13, .accepted_draft_tokens = 8, .draft_positions = {{4}, {3}, {1}}});
+  metrics->observe_step(kZero, {.drafts = 5, .draft_tokens = 13, .accepted_draft_tokens = 8, .draft_positions = {{4}, {3}, {1}},
+                               .draft_choices = {{7}, {2}, {0}, {3}}});
   const std::string text = metrics->render();
   CHECK(has(text, "vllm:spec_decode_num_drafts_total" + kLabels + "5"));
   CHECK(has(text, "vllm:spec_decode_num_draft_tokens_total" + kLabels + "13"));
@@ -104,6 +105,9 @@ TEST_CASE("drafts are counted by their place", "[base][metrics]") {
     CHECK(has(text, R"(vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",)" +
                         std::string(R"(model_name="tiny",position=")") + position + "\"} " +
                         count));
+  for (const auto& [drafts, count] : {std::pair{"0", "7"}, std::pair{"1", "2"}, std::pair{"3", "3"}})
+    CHECK(has(text, R"(quire:spec_decode_chosen_drafts_total{drafts=")" + std::string(drafts) +
+                        R"(",engine="0",model_name="tiny"} )" + count));
 }
 
 TEST_CASE("a request leaves its traces", "[base][metrics]") {

@@ -99,6 +99,21 @@ TEST_CASE("with a draft model the answers are those without", "[engine][core][dr
     EngineConfig config = config_of(pair);
     SteppedEngine plain(config);
     const auto expected = answers_of(plain);
+    for (const bool adaptive : {false, true}) {
+      INFO("as many as pay: " << adaptive);
+      EngineConfig own = with_drafts(config, pair, 3);
+      own.speculative.adaptive = adaptive;
+      SteppedEngine roomy(own);
+      if (adaptive) check_equal(expected, answers_of(roomy));
+      // A request at its longest, and the null block: the others are preempted, and hit what is
+      // left.
+      own.cache.num_gpu_blocks_override =
+          static_cast<int>(roomy.core.plan().kv.workers.front().needed_blocks) + 1;
+      SteppedEngine tiny(own);
+      check_equal(expected, answers_of(tiny));
+      CHECK(tiny.core.stats().drafts > 0);
+      if (!pair.has_states) CHECK(tiny.core.stats().preemptions > 0);
+    }
     for (const int num_drafts : {1, 3, 6}) {
       INFO(num_drafts << " drafts");
       SteppedEngine engine(with_drafts(config, pair, num_drafts));
@@ -109,14 +124,6 @@ TEST_CASE("with a draft model the answers are those without", "[engine][core][dr
       CHECK(stats.preemptions == 0);
       CHECK(stats.steps < plain.core.stats().steps);
     }
-    // A request at its longest, and the null block: the others are preempted, and hit what is left.
-    EngineConfig small = with_drafts(config, pair, 3);
-    SteppedEngine roomy(small);
-    small.cache.num_gpu_blocks_override =
-        static_cast<int>(roomy.core.plan().kv.workers.front().needed_blocks) + 1;
-    SteppedEngine tiny(small);
-    check_equal(expected, answers_of(tiny));
-    if (!pair.has_states) CHECK(tiny.core.stats().preemptions > 0);
   }
 }
 
