@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/task_group.h"
 #include "server/generation/request_params.h"
+#include "server/http/share_refusal.h"
 
 namespace quire {
 
@@ -157,9 +158,7 @@ Result<void> check_room(const openapi::GenerationRequest& request, std::size_t p
   if (!room || app.shares.allows(exchange.client(), wanted, app.engines.num_free(), now))
     return room;
   app.metrics.request_rejected();
-  return Error{ErrorCode::overloaded,
-               "This client has its share of the queue, and others wait; try again later",
-               {}};
+  return share_refusal();
 }
 
 // What is kept for somebody else, or fetched from there, is one prompt's and is used once.

@@ -9,6 +9,7 @@
 #include <deque>
 
 #include "server/generation/choices.h"
+#include "server/http/share_refusal.h"
 #include "server/metrics/choice_tracker.h"
 #include "server/routes/routes.h"
 
@@ -72,6 +73,10 @@ awaitable<Result<std::vector<float>>> finish(Running running) {
 std::size_t window(const AppState& app) {
   return static_cast<std::size_t>(app.engine_config.scheduler.max_num_seqs) *
          static_cast<std::size_t>(app.engines.num_engines());
+}
+
+bool has_share(const Exchange& exchange, AppState& app) {
+  return app.shares.allows(exchange.client(), 1, app.engines.num_free(), FairShare::Clock::now());
 }
 
 void count_refusal(const Error& error, const Exchange& exchange, AppState& app) {
@@ -138,7 +143,13 @@ awaitable<Result<Vectors>> run_prompts(std::vector<PooledPrompt> prompts,
   std::deque<Running> running;
   std::size_t next = 0;
   while (next < prompts.size() || !running.empty()) {
-    if (next < prompts.size() && running.size() < window(app)) {
+    const bool wants_more = next < prompts.size() && running.size() < window(app);
+    const bool may_have_more = wants_more && has_share(exchange, app);
+    if (wants_more && !may_have_more && running.empty()) {
+      app.metrics.request_rejected();
+      co_return share_refusal();
+    }
+    if (may_have_more) {
       const auto tokens = static_cast<std::int64_t>(prompts[next].ids.size());
       // A copy: what does not find room is tried again.
       auto one = submit(prompts[next], next, request, exchange, app);

@@ -108,6 +108,34 @@ TEST_CASE("a full queue lets in who holds nothing before who holds it all", "[se
   CHECK(post(server.port(), "/v1/completions", small, kSecond).status == 200);
 }
 
+TEST_CASE("vectors come out of a client's share too", "[server][fairness]") {
+  auto options = with_keys("");
+  options.engine_config.scheduler.max_num_seqs = 14;
+  options.engine_config.scheduler.max_num_queued_reqs = 2;
+  options.engine.ready.pooling = {.task = PoolingTask::embed, .size = 2};
+  options.engine.step_time = std::chrono::milliseconds(2);
+  TestServer server(std::move(options));
+  const auto inputs = [](int count, int tokens) {
+    std::string ids = "1", texts;
+    for (int i = 1; i < tokens; ++i) ids += ",1";
+    for (int i = 0; i < count; ++i) texts += (i == 0 ? "[" : ",[") + ids + "]";
+    return R"({"input":[)" + texts + "]}";
+  };
+  std::vector<std::unique_ptr<HttpClient>> hogs;
+  for (int i = 0; i < 2; ++i) {
+    hogs.push_back(std::make_unique<HttpClient>(server.port()));
+    hogs.back()->send(post_request("/v1/embeddings", inputs(i == 0 ? 14 : 2, 3000), kFirst));
+  }
+  REQUIRE(eventually([&] { return server.engine().num_live() == 16; }));
+  CHECK(post(server.port(), "/v1/embeddings", inputs(1, 1), kSecond).status == 503);
+  hogs.pop_back();
+  REQUIRE(eventually([&] { return server.engine().num_live() == 14; }));
+  const auto refused = post(server.port(), "/v1/embeddings", inputs(1, 1), kFirst);
+  CHECK(refused.status == 503);
+  CHECK(refused.body.find("its share of the queue") != std::string::npos);
+  CHECK(post(server.port(), "/v1/embeddings", inputs(1, 1), kSecond).status == 200);
+}
+
 TEST_CASE("a key has so many requests a minute, and pays for its tokens", "[server][fairness]") {
   TestServer requests(with_keys("requests-per-minute=2"));
   const std::string body = R"({"prompt":"x","max_tokens":3,"ignore_eos":true})";

@@ -72,9 +72,19 @@ struct FakeEngine::Impl {
     }
   }
 
+  // A vector after as many steps as the prompt has tokens.
+  static bool pool(Running& running, RequestOutput& output) {
+    output.id = running.request.id;
+    if (++running.num_output < static_cast<int>(running.request.prompt.size())) return false;
+    output.pooled = {1.f, 0.f};
+    output.finish_reason = FinishReason::stop;
+    return true;
+  }
+
   // One token for one request. True: it has ended.
   bool advance(Running& running, RequestOutput& output) {
     const AddRequest& request = running.request;
+    if (request.pooling) return pool(running, output);
     const TokenId token = options.next_token(request, running.num_output++);
     running.times.last_token = Clock::now();
     if (running.num_output == 1) running.times.first_token = running.times.last_token;
