@@ -17,6 +17,7 @@
 #include "app/forgiving_args.h"
 #include "app/idle_flags.h"
 #include "app/pull_main.h"
+#include "engine/core/served_model.h"
 
 namespace quire {
 namespace {
@@ -26,6 +27,7 @@ struct BenchFlags {
   std::vector<int> prompts = {512}, generate = {128}, batches = {1}, depths = {0};
   int repeats = 5;
   std::string json, peer;
+  bool generate_is_asked = false;
 };
 
 void add_flags(CLI::App& app, BenchFlags& flags) {
@@ -46,6 +48,16 @@ void add_flags(CLI::App& app, BenchFlags& flags) {
                    "turn with each repetition of the cases of one request");
     app.add_option("--json", flags.json, "File to write all figures to; - for standard output");
   });
+}
+
+// A pooling model has prompts alone.
+void drop_generation(BenchFlags& flags) {
+  if (!read_served_model(flags.engine).pooling.pools()) return;
+  if (flags.generate.size() == 1 && flags.generate.front() == 0) return;
+  if (flags.generate_is_asked)
+    throw Failure(ErrorCode::invalid_argument,
+                  "-n: this is a pooling model, which generates nothing; what works: -n 0, or no -n");
+  flags.generate.clear();
 }
 
 std::vector<BenchCase> cases_of(const BenchFlags& flags) {
@@ -132,6 +144,7 @@ BenchReport run(BenchFlags& flags) {
   if (choice.has_error()) throw Failure(choice.error());
   engine.device = choice->kind;
   const ModelConfig config = read_model_config(engine.model.path);
+  drop_generation(flags);
   const std::vector<BenchCase> cases = cases_of(flags);
   const bool dummy = engine.model.load_format == LoadFormat::dummy;
   BenchReport report;
@@ -194,6 +207,7 @@ int bench_main(int argc, const char* const* argv) {
     refuse_idle_flags(app);
     flags.engine.model.path = local_model(flags.engine.model.path);
     check_engine_flags(app, flags.engine);
+    flags.generate_is_asked = app.count("--n-gen") > 0;
     write(run(flags), flags.json);
     return 0;
   } catch (const CLI::Success& asked_for_help) {

@@ -67,6 +67,7 @@ void BenchRun::add(const BenchCase& what, int max_tokens) {
     request.sampling.temperature = 0;
     request.sampling.max_tokens = max_tokens;
     request.sampling.ignore_eos = true;
+    if (engine_.ready().pooling.task != PoolingTask::none) request.pooling.emplace();
     ids_.push_back(request.id);
     tokens_[request.id] = 0;
     engine_.add(std::move(request));
@@ -82,7 +83,7 @@ void BenchRun::take(const StepOutput& output) {
   for (const TokenOutput& one : output.tokens) ++tokens_.at(one.id);
   for (const RequestOutput& one : output.requests) {
     if (one.error) throw Failure(*one.error);
-    tokens_.at(one.id) += static_cast<int>(one.token_ids.size());
+    tokens_.at(one.id) += static_cast<int>(one.token_ids.size()) + (one.pooled.empty() ? 0 : 1);
   }
 }
 

@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Prompts of `prompt` tokens until each has its first token; or, with `generate`, that many tokens
+// Prompts of `prompt` tokens until each has its first token, or its vector; or, with `generate`, that many tokens
 // more of each of `batch` requests that run together, after prompts of `depth` tokens.
 struct BenchCase {
   int prompt = 0;

@@ -10,7 +10,13 @@ namespace {
 
 constexpr std::size_t kMaxInputs = 2048;  // OpenAI's limit
 
-bool ignore(JsonReader&, JsonElement, PoolingRequest&) { return true; }
+bool check_text(JsonReader& reader, JsonElement element, PoolingRequest&) {
+  return element.is_string() || reader.expected("a string", element);
+}
+// What other servers have, and what would change the answer.
+bool refuse(JsonReader& reader, JsonElement, PoolingRequest&) {
+  return reader.fail("is not supported by this server");
+}
 
 bool read_encoding(JsonReader& reader, JsonElement element, EmbeddingRequest& out) {
   std::string name;
@@ -121,7 +127,14 @@ constexpr std::array kShared = {
     JsonMember<T>{"activation", read_member<&PoolingRequest::use_activation>},
     JsonMember<T>{"add_special_tokens", read_member<&PoolingRequest::add_special_tokens>},
     JsonMember<T>{"priority", read_member<&PoolingRequest::priority>},
-    JsonMember<T>{"user", read_as<ignore>},
+    JsonMember<T>{"user", read_as<check_text>},
+    JsonMember<T>{"chat_template", read_as<refuse>},
+    JsonMember<T>{"chat_template_kwargs", read_as<refuse>},
+    JsonMember<T>{"instruction", read_as<refuse>},
+    JsonMember<T>{"mm_processor_kwargs", read_as<refuse>},
+    JsonMember<T>{"max_tokens_per_query", read_as<refuse>},
+    JsonMember<T>{"max_tokens_per_doc", read_as<refuse>},
+    JsonMember<T>{"cache_salt", read_as<refuse>},
     JsonMember<T>{"messages", read_as<refuse_messages>},
 };
 
@@ -149,6 +162,9 @@ constexpr std::array kRerankOnly = {
     JsonMember<RerankRequest>{"query", read_query},
     JsonMember<RerankRequest>{"documents", read_documents<RerankRequest>},
     JsonMember<RerankRequest>{"top_n", read_member<&RerankRequest::top_n>},
+    JsonMember<RerankRequest>{"return_documents", read_member<&RerankRequest::return_documents>},
+    JsonMember<RerankRequest>{"max_chunks_per_doc", read_as<refuse>},
+    JsonMember<RerankRequest>{"rank_fields", read_as<refuse>},
 };
 constexpr auto kRerank = joined(kShared<RerankRequest>, kRerankOnly);
 

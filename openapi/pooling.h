@@ -40,6 +40,7 @@ struct RerankRequest : PoolingRequest {
   std::string query{};
   std::vector<std::string> documents{};
   std::int64_t top_n = 0;  // 0: all
+  bool return_documents = true;
 };
 
 Result<EmbeddingRequest> parse_embeddings(std::string_view body);
@@ -62,6 +63,7 @@ struct RankedDocument {
   std::string text{};
   float score = 0;
 };
-std::string ranking_json(const PoolingReply& reply, const std::vector<RankedDocument>& ranking);
+std::string ranking_json(const PoolingReply& reply, const std::vector<RankedDocument>& ranking,
+                         bool with_documents);
 
 }  // namespace quire::openapi

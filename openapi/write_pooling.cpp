@@ -86,7 +86,8 @@ std::string scores_json(const PoolingReply& reply, const std::vector<float>& sco
   return body;
 }
 
-std::string ranking_json(const PoolingReply& reply, const std::vector<RankedDocument>& ranking) {
+std::string ranking_json(const PoolingReply& reply, const std::vector<RankedDocument>& ranking,
+                         bool with_documents) {
   std::string body;
   JsonWriter json(body);
   json.begin_object().key("id").string(reply.id).key("model").string(reply.model);
@@ -95,7 +96,8 @@ std::string ranking_json(const PoolingReply& reply, const std::vector<RankedDocu
   json.key("results").begin_array();
   for (const RankedDocument& one : ranking) {
     json.begin_object().key("index").integer(static_cast<std::int64_t>(one.index));
-    json.key("document").begin_object().key("text").string(one.text).end_object();
+    if (with_documents)
+      json.key("document").begin_object().key("text").string(one.text).end_object();
     json.key("relevance_score").number(one.score).end_object();
   }
   json.end_array().end_object();

@@ -144,7 +144,7 @@ awaitable<void> reply_ranking(const openapi::RerankRequest& request, std::size_t
   if (!scored) co_return co_await exchange.reply(error_reply(scored.error()));
   const auto head = pooling_reply(request, "rerank-", scored->vectors, exchange, app);
   co_await exchange.reply(
-      json_reply(openapi::ranking_json(head, ranking(request, scored->scores))));
+      json_reply(openapi::ranking_json(head, ranking(request, scored->scores), request.return_documents)));
 }
 
 }  // namespace

@@ -122,7 +122,11 @@ def scores(server, expected):
     for path in ("/rerank", "/v1/rerank", "/v2/rerank"):
         results = server.post(path, query=expected["query"], documents=[{"text": d} for d in documents])["results"]
         check(f"{path}: all, the best first", [one["index"] for one in results] == sorted(range(len(wanted)), key=lambda i: -wanted[i]))
-    for path, body, words in (("/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, "text_1"), ("/score", {"text_1": "a"}, "text_2"),
+    bare = server.post("/rerank", query=expected["query"], documents=documents, return_documents=False)["results"]
+    check("documents that nobody wants back", len(bare) == len(documents) and all("document" not in one for one in bare))
+    for path, body, words in (("/rerank", {"query": "a", "documents": ["b"], "max_tokens_per_doc": 5}, "max_tokens_per_doc"),
+                              ("/score", {"text_1": "a", "text_2": "b", "instruction": "c"}, "instruction"),
+                              ("/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, "text_1"), ("/score", {"text_1": "a"}, "text_2"),
                               ("/rerank", {"query": "a", "documents": []}, "documents"), ("/rerank", {"query": "a", "documents": ["b"], "top_n": -1}, "top_n"),
                               ("/v1/embeddings", {"input": "a"}, "no embeddings")):
         refused(server, path, words, **body)
@@ -152,6 +156,15 @@ def plans(quire):
         check(f"{flags} is refused: {run.stdout}{run.stderr}", run.returncode != 0 and words in run.stdout + run.stderr)
 
 
+def bench(quire):
+    """Prompts alone are timed, unless generation is asked for."""
+    command = [quire, "bench", str(QWEN), "--device", "cpu", "-p", "8", "-r", "1"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    check(f"prompts are timed: {run.stdout}{run.stderr}", run.returncode == 0 and "pp8" in run.stdout and "tg" not in run.stdout)
+    run = subprocess.run([*command, "-n", "4"], capture_output=True, text=True, timeout=100)
+    check(f"generation is refused: {run.stderr}", run.returncode != 0 and "-n" in run.stderr and "pooling model" in run.stderr)
+
+
 def generating(quire):
     with Server(quire, "models/quire-tiny", "--device", "cpu") as server:
         for path, body in (("/v1/embeddings", {"input": "a"}), ("/score", {"text_1": "a", "text_2": "b"}), ("/rerank", {"query": "a", "documents": ["b"]})):
@@ -173,6 +186,7 @@ def main(quire):
         scores(server, expected)
         welcome(server, "/score")
     plans(quire)
+    bench(quire)
     generating(quire)
     print("pooling ok")
 

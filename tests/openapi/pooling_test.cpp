@@ -57,7 +57,11 @@ TEST_CASE("what is wrong with a pooling request is told by its member", "[openap
   for (const auto& [body, member] : {std::pair{R"({"documents":["a"]})", "query"},
                                      {R"({"query":"a"})", "documents"},
                                      {R"({"query":"a","documents":[{"title":"b"}]})", "documents[0]"},
-                                     {R"({"query":"a","documents":["b"],"top_n":-1})", "top_n"}}) {
+                                     {R"({"query":"a","documents":["b"],"top_n":-1})", "top_n"},
+                                     {R"({"query":"a","documents":["b"],"return_documents":1})", "return_documents"},
+                                     {R"({"query":"a","documents":["b"],"user":1})", "user"},
+                                     {R"({"query":"a","documents":["b"],"max_tokens_per_doc":9})", "max_tokens_per_doc"},
+                                     {R"({"query":"a","documents":["b"],"rank_fields":["text"]})", "rank_fields"}}) {
     CAPTURE(body);
     CHECK(refusal(parse_rerank(body)).find(member) != std::string::npos);
   }
@@ -83,6 +87,7 @@ TEST_CASE("replies of pooling models are as their clients read them", "[openapi]
   CHECK(embeddings_json(reply, {{0.5f}}, true).find(R"("AAAAPw==")") != std::string::npos);
   CHECK(embeddings_json(reply, {{0.5f, -1.f, 0.f}}, true).find(R"("AAAAPwAAgL8AAAAA")") != std::string::npos);
   CHECK(scores_json(reply, {0.25f}).find(R"({"index":0,"object":"score","score":0.25})") != std::string::npos);
-  CHECK(ranking_json(reply, {{2, "c", 0.75f}}).find(R"({"index":2,"document":{"text":"c"},"relevance_score":0.75})") !=
+  CHECK(ranking_json(reply, {{2, "c", 0.75f}}, true).find(R"({"index":2,"document":{"text":"c"},"relevance_score":0.75})") !=
         std::string::npos);
+  CHECK(ranking_json(reply, {{2, "c", 0.75f}}, false).find(R"({"index":2,"relevance_score":0.75})") != std::string::npos);
 }
