@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "model/config.h"
+#include "engine/core/served_model.h"
 
 namespace quire {
 
@@ -43,7 +43,14 @@ bool MockEngine::start_up() {
     if (!end_->wait_and_take(commands)) return false;
   }
   const auto& config = std::get<Configure>(commands.front()).config;
-  const ModelConfig model = read_model_config(config.model.path);
+  const ServedModel served = read_served_model(config);
+  if (served.pooling.pools()) {
+    throw Failure(Error{ErrorCode::invalid_argument,
+                        "--device mock makes tokens, and no vectors for a pooling model; what "
+                        "works: --runner generate",
+                        "--runner"});
+  }
+  const ModelConfig& model = served.model;
   step_time_ = std::chrono::microseconds(config.mock_step_us);
   Ready ready;
   ready.engine = id_;

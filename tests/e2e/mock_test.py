@@ -4,6 +4,7 @@
     tests/e2e/mock_test.py build/release/app/quire
 """
 import json
+import subprocess
 import sys
 import time
 import urllib.error
@@ -51,12 +52,20 @@ def clock(server):
     check(f"20 tokens 10 ms apart take 0.2 s, not {took}", 0.19 < took < 5)
 
 
+def pooling(quire):
+    for model, flags in (("models/quire-tiny", ["--runner", "pooling"]), ("tests/data/pooling/qwen3-embedding", [])):
+        run = subprocess.run([quire, "serve", model, "--device", "mock", "--host", "127.0.0.1", "--port", "0", *flags],
+                             capture_output=True, text=True, timeout=60)
+        check(f"no vectors of a mock: {run.stderr}", run.returncode != 0 and "--runner generate" in run.stderr)
+
+
 def main(quire):
     with Server(quire, "models/quire-tiny", "--device", "mock") as server:
         tokens(server)
         refusals(server)
     with Server(quire, "models/quire-tiny", "--device", "mock", "--mock-step-us", "10000") as server:
         clock(server)
+    pooling(quire)
     print("mock ok")
 
 
