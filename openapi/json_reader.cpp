@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/json.h"
 #include "openapi/dto_json.h"
 #include "openapi/number_place.h"
 
@@ -44,6 +45,20 @@ simdjson::dom::parser& thread_parser() {
   return parser;
 }
 
+// What is wrong and where: simdjson says only that something is.
+std::string fault_of(std::string_view body, simdjson::error_code error) {
+  if (body.size() <= kKeptParserBytes) {
+    try {
+      const JsonDocument document(std::string(body), {});
+    } catch (const Failure& fault) {
+      constexpr std::string_view kPrefix = "not JSON: ";
+      const std::string_view what = fault.what();
+      return std::string(what.substr(what.starts_with(kPrefix) ? kPrefix.size() : 0));
+    }
+  }
+  return simdjson::error_message(error);
+}
+
 Error beyond_numbers(const std::string& place) {
   std::string path = place.substr(0, kMaxPathBytes);
   const std::string_view where = path.empty() ? "The request body" : std::string_view(path);
@@ -80,8 +95,7 @@ Result<simdjson::dom::object> parse_json_object(std::string_view body) {
     if (error == simdjson::NUMBER_ERROR) {
       if (const auto place = place_of_unfit_number(body)) return beyond_numbers(*place);
     }
-    return invalid(
-        fmt::format("The request body is not valid JSON: {}", simdjson::error_message(error)));
+    return invalid("The request body is not valid JSON: " + fault_of(body, error));
   }
   simdjson::dom::object object;
   if (document.get(object)) {

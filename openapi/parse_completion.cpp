@@ -75,12 +75,26 @@ bool check_suffix(JsonReader& reader, const Completion& out) {
   return true;
 }
 
+// Members of chat that would change the answer: who sends them means the other endpoint.
+bool refuse_chat_members(JsonReader& reader, simdjson::dom::object object) {
+  for (const std::string_view name : {"messages", "tools", "max_completion_tokens", "chat_template"}) {
+    JsonElement element;
+    if (object[name].get(element) || !asks_for_something(element)) continue;
+    return reader.in_member(name, [&] {
+      return reader.fail(name == "max_completion_tokens"
+                             ? "is a member of /v1/chat/completions; here it is called max_tokens"
+                             : "is a member of /v1/chat/completions; this is /v1/completions");
+    });
+  }
+  return true;
+}
+
 bool read_completion(JsonReader& reader, simdjson::dom::object object, Completion& out) {
   const auto fail_at = [&](std::string_view name, std::string_view what) {
     return reader.in_member(name, [&] { return reader.fail(what); });
   };
   if (!read_members<Completion>(reader, object, kMembers, out, &out.unknown_members)) return false;
-  if (!check_generation(reader, object, out)) return false;
+  if (!refuse_chat_members(reader, object) || !check_generation(reader, object, out)) return false;
   std::erase(out.unsupported, "suffix");  // of chat alone
   if (out.prompts.empty()) return fail_at("prompt", "is missing");
   for (const Prompt& prompt : out.prompts) {

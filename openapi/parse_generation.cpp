@@ -21,6 +21,7 @@ constexpr std::string_view kUnsupported[] = {
     "use_beam_search", "suffix",         "logits_processors",    "prompt_embeds",
     "functions",       "function_call",  "audio",                "structural_tag",
     "vllm_xargs",      "web_search_options", "mm_processor_kwargs", "repetition_detection",
+    "media_io_kwargs",
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 // POST /v1/chat/completions/render, /v1/completions/render: what a request would send to the model,
 // as a request to /inference/v1/generate. Nothing is generated.
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/awaitable.hpp>
 #include <charconv>
+#include <limits>
 
 #include "base/same_fields.h"
 #include "openapi/dto_json.h"
@@ -127,6 +129,21 @@ void write_sampling(JsonWriter& json, const openapi::GenerationRequest& request,
   json.end_object();
 }
 
+// What the engine would refuse is not rendered either.
+Result<void> check(const std::vector<TokenId>& prompt, const SamplingParams& params, int vocab_size) {
+  const auto refuse = [](std::string why) {
+    return Error{ErrorCode::invalid_argument, std::move(why), "prompt"};
+  };
+  if (prompt.empty()) return refuse("the prompt is empty");
+  if (vocab_size <= 0) vocab_size = std::numeric_limits<int>::max();
+  const auto [lowest, highest] = std::ranges::minmax(prompt);
+  if (lowest < 0 || highest >= vocab_size) {
+    return refuse("token " + std::to_string(lowest < 0 ? lowest : highest) +
+                  " is not in the vocabulary of " + std::to_string(vocab_size));
+  }
+  return validate(params, vocab_size);
+}
+
 // Appends the request for one prompt.
 Result<void> write_request(JsonWriter& json, const openapi::GenerationRequest& request,
                            const std::vector<TokenId>& prompt, std::optional<std::int64_t> logprobs,
@@ -138,6 +155,7 @@ Result<void> write_request(JsonWriter& json, const openapi::GenerationRequest& r
                       {static_cast<std::int64_t>(prompt.size()), app.engines.ready().max_model_len,
                        default_max_tokens, false});
   if (!params) return params.error();
+  if (const auto ok = check(prompt, *params, app.engines.ready().vocab_size); !ok) return ok.error();
   json.begin_object().key("request_id").string(request.request_id.value_or(exchange.id()));
   json.key("model").string(reply_model(request.model, app)).key("token_ids").ids(prompt);
   json.key("features").null().key("sampling_params");

@@ -203,14 +203,17 @@ TEST_CASE("what is not JSON is refused", "[openapi][parse]") {
     CHECK(parsed.error().detail.find("The request body") == 0);
   }
   CHECK(parse_chat_completion(std::string(100'000, '[')).has_error());
+  const auto parsed = parse_chat_completion("{\"model\": \"m\",\n \"messages\": [,]}");
+  CHECK(parsed.error().detail ==
+        "The request body is not valid JSON: expected a value at line 2, column 15");
 }
 
 TEST_CASE("what is not offered is noted, not dropped", "[openapi][parse]") {
   const auto chat = parse_chat_completion(
       "{" + kMessages +
-      R"(,"prompt_embeds":"x","best_of":1,"bad_words":[],"suffix":"s","prompt_logprobs":null})");
+      R"(,"prompt_embeds":"x","best_of":1,"bad_words":[],"suffix":"s","prompt_logprobs":null,"media_io_kwargs":{"video":{}}})");
   REQUIRE(chat.has_value());
-  CHECK(chat->unsupported == std::vector<std::string>{"suffix", "prompt_embeds"});
+  CHECK(chat->unsupported == std::vector<std::string>{"suffix", "prompt_embeds", "media_io_kwargs"});
   const auto beams = parse_completion(R"({"prompt":"a","use_beam_search":1,"n":2,"best_of":3})");
   CHECK(beams->unsupported == std::vector<std::string>{"use_beam_search", "best_of"});
 }
@@ -265,6 +268,13 @@ TEST_CASE("a wrong completion's prompt is refused", "[openapi][parse]") {
       {R"({"prompt":["a",true]})",
        "prompt[1] | prompt[1]: expected a string or an array of token ids, got a boolean"},
       {R"({"prompt":"a","logprobs":50})", "logprobs | logprobs: must be between 0 and 20, got 50"},
+      {R"({"prompt":"a","tools":[{"type":"function"}]})",
+       "tools | tools: is a member of /v1/chat/completions; this is /v1/completions"},
+      {R"({"messages":[{"role":"user","content":"a"}]})",
+       "messages | messages: is a member of /v1/chat/completions; this is /v1/completions"},
+      {R"({"prompt":"a","max_completion_tokens":5})",
+       "max_completion_tokens | max_completion_tokens: is a member of /v1/chat/completions; here it "
+       "is called max_tokens"},
   }));
   INFO(c.members);
   const auto parsed = parse_completion(c.members);

@@ -73,6 +73,18 @@ TEST_CASE("tokens come out as a stream", "[server][generate][stream]") {
   CHECK(lengths == 2);
 }
 
+TEST_CASE("what could not run is not rendered", "[server][generate]") {
+  TestServer server(answering("Yes."));
+  for (const std::string body : {R"({"prompt":""})", R"({"prompt":[99999]})", R"({"prompt":"a","top_p":5e-324})",
+                                 R"({"prompt":"a","repetition_penalty":5e-324})", R"({"prompt":"a","min_p":2})"}) {
+    const auto rendered = post(server.port(), "/v1/completions/render", body);
+    const auto run = post(server.port(), "/v1/completions", body);
+    INFO(body);
+    CHECK(rendered.status == 400);
+    CHECK(rendered.body == run.body);
+  }
+}
+
 TEST_CASE("what was rendered generates what the request itself does", "[server][generate]") {
   std::vector<AddRequest> seen;
   std::mutex mutex;
