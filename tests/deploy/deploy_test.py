@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ import urllib.request
 
 sys.path.insert(0, "tests/e2e")
 from serve_process import Server
+from vllm_queries import vllm_queries
 
 QUIRE, BUILD = sys.argv[1], pathlib.Path(sys.argv[2])
 DEPLOY = pathlib.Path("deploy")
@@ -82,7 +84,7 @@ def metrics_exist(server):
 
 
 def prometheus(server):
-    """The queries in a Prometheus that scrapes the server."""
+    """The queries in a Prometheus that scrapes the server: those of our boards, and those that people have who come from vLLM."""
     program = shutil.which("prometheus")
     if program is None:
         return print("-- no prometheus here: the queries were not run")
@@ -93,9 +95,11 @@ def prometheus(server):
         if shutil.which("promtool"):
             done = subprocess.run(["promtool", "check", "config", f"{folder}/prometheus.yml"], capture_output=True, text=True)
             check("promtool takes configuration and alerts", done.returncode == 0, done)
-        base = "http://127.0.0.1:21490"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = "127.0.0.1:%d" % free.getsockname()[1]
+        base = f"http://{address}"
         process = subprocess.Popen([program, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
-                                    "--web.listen-address=127.0.0.1:21490"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                    f"--web.listen-address={address}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             deadline = time.time() + 60
             empty = [("", "")]
@@ -103,7 +107,7 @@ def prometheus(server):
                 server.post("/v1/chat/completions", messages=[{"role": "user", "content": "What is 12 + 7?"}], temperature=0)
                 time.sleep(2)
                 empty = []
-                for file, expr in queries():
+                for file, expr in (*queries(), *vllm_queries("m")):
                     if file == "alerts.yml":
                         continue
                     try:
@@ -114,7 +118,7 @@ def prometheus(server):
                     if not result or all(r["value"][1] == "NaN" for r in result):
                         empty.append((file, expr))
             check("every panel shows data", not empty, empty)
-            print("-- every query of the boards gave data in Prometheus")
+            print("-- every query of our boards, of vLLM's dashboard and of the autoscaler gave data in Prometheus")
         finally:
             process.terminate()
             process.wait(30)
@@ -178,7 +182,7 @@ def package():
 help_text = subprocess.run([QUIRE, "serve", "--help"], capture_output=True, text=True).stdout
 flags_exist(help_text)
 config_file_works()
-with Server(QUIRE, "models/quire-tiny", "--num-gpu-blocks-override", "1024") as running:
+with Server(QUIRE, "models/quire-tiny", "--num-gpu-blocks-override", "1024", "--metrics-compat") as running:
     running.post("/v1/chat/completions", messages=[{"role": "user", "content": "What is 12 + 7?"}])
     metrics_exist(running)
     yaml_files(running)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """What the HTTP side costs alone: `quire serve --device mock` beside a bare Beast server, in the same run.
 
-    tests/perf/front_end_perf.py build/release/app/quire build/release/tests/perf/bare_server
+    tests/perf/front_end_perf.py build/release/app/quire build/release/tests/perf/bare_server [build/release/load/quire-load]
 
 CPU time of the server's process (all its threads, the mock engine's too) by event and by request, the median of some rounds that take
 turns; what a second of one core carries is its inverse. It does not depend on how fast the clients are, or on who else uses the machine
 as long as both servers suffer alike. Added latency: between the events of one stream among many, less the mock's step.
 """
-import os
+import json
 import re
 import socket
 import statistics
@@ -18,8 +18,6 @@ import time
 import urllib.error
 import urllib.request
 
-TICKS = os.sysconf("SC_CLK_TCK")
-
 
 class Process:
     def __init__(self, *command):
@@ -27,8 +25,7 @@ class Process:
         self.port = int(next(f.group(1) for line in self.process.stdout if (f := re.search(r"http://127.0.0.1:(\d+)", line))))
 
     def cpu(self):
-        fields = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return time.clock_gettime((~self.process.pid << 3) | 2)  # its CPU clock, in nanoseconds, as clock_getcpuclockid() names it
 
     def stop(self):
         self.process.terminate()
@@ -93,36 +90,58 @@ def wait_ready(port):
             time.sleep(0.05)
 
 
-def chat(tokens, stream):
-    content = "a" * 800 if tokens == 1 else "a"
-    return post("/v1/chat/completions", '{"model":"m","messages":[{"role":"user","content":"%s"}],"max_tokens":%d,"ignore_eos":true%s}'
-                % (content, tokens, ',"stream":true' if stream else ""))
+# The mock repeats the prompt's last token, which is a word where the answer has begun: each token then is an event. (After a template's
+# newline it would be white space, which is held back until it is known what follows.)
+def stream_of(tokens):
+    return post("/v1/chat/completions", '{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"word"}],'
+                '"continue_final_message":true,"add_generation_prompt":false,"max_tokens":%d,"ignore_eos":true,"stream":true}' % tokens)
+
+
+def chat():
+    return post("/v1/chat/completions", '{"model":"m","messages":[{"role":"user","content":"%s"}],"max_tokens":1}' % ("a" * 800))
 
 
 def table(what, unit, bare, own):
     a, b = statistics.median(bare), statistics.median(own)
-    print(f"{what:34} bare {1 / a:9.0f}  quire {1 / b:9.0f} {unit} a core-second, {a / b:.2f} of bare")
+    print(f"{what:36} bare {1 / a:9.0f}  quire {1 / b:9.0f} {unit} a core-second, {a / b:.2f} of bare")
 
 
-def main(quire, bare_server, model="models/quire-tiny"):
-    # Steps that the clients can follow: each event then is a write of its own, as the bare server makes it.
+def latency(load, server, streams, step_ms):
+    """Between the events of a stream among many, less the step."""
+    done = subprocess.run([load, "--url", f"http://127.0.0.1:{server.port}", "-c", str(streams), "-n", str(streams), "--output-tokens", "60",
+                           "--ignore-eos", "--completions", "--input-words", "8", "-q", "--json", "-"], capture_output=True, text=True)
+    gaps = json.loads(done.stdout)["inter_token_ms"]
+    print(f"{streams} streams, {step_ms} ms a step: an event comes {gaps['p50'] - step_ms:.2f} ms (p50), {gaps['p99'] - step_ms:.2f} ms (p99) later than a "
+          "step after the one before")
+
+
+def main(quire, bare_server, load=None, model="models/quire-tiny"):
     serve = (quire, "serve", model, "--host", "127.0.0.1", "--port", "0", "--served-model-name", "m", "--device", "mock", "--io-threads", "1",
-             "--log-level", "info")
+             "--log-level", "info", "--max-num-seqs", "2000")
     bare = Process(bare_server)
-    paced, fast = Process(*serve, "--mock-step-us", "4000"), Process(*serve)
+    # Paced, each event is a write of its own that wakes its reader, on both sides; at once, a server may join what waits.
+    step_ms = 4
+    paced, fast = Process(*serve, "--mock-step-us", str(1000 * step_ms)), Process(*serve)
     for own in (paced, fast):
         wait_ready(own.port)
-    rounds = 5
-    streams = [[], []], [[], []]
-    for _ in range(rounds):
-        streams[0][0].append(cost(bare, 16, lambda: events(bare.port, post("/events/400", "{}"))))
-        streams[0][1].append(cost(paced, 16, lambda: events(paced.port, chat(400, True))))
-        streams[1][0].append(cost(bare, 8, lambda: requests(bare.port, post("/reply", "a" * 900), 200)))
-        streams[1][1].append(cost(fast, 8, lambda: requests(fast.port, chat(1, False), 200)))
-    table("events of 16 streams, 4 ms a step", "events", *streams[0])
-    table("chats of one token, 8 clients", "requests", *streams[1])
+    streams = [[], []], [[], []], [[], []]
+    for _ in range(5):
+        streams[0][0].append(cost(bare, 16, lambda: events(bare.port, post(f"/events/400/{1000 * step_ms}", "{}"))))
+        streams[0][1].append(cost(paced, 16, lambda: events(paced.port, stream_of(400))))
+        streams[1][0].append(cost(bare, 16, lambda: events(bare.port, post("/events/2000/0", "{}"))))
+        streams[1][1].append(cost(fast, 16, lambda: bool(events(fast.port, stream_of(2000))) * 2000))
+        streams[2][0].append(cost(bare, 8, lambda: requests(bare.port, post("/reply", "a" * 900), 200)))
+        streams[2][1].append(cost(fast, 8, lambda: requests(fast.port, chat(), 200)))
+    table(f"events of 16 streams, {step_ms} ms a step", "events", *streams[0])
+    table("tokens of 16 streams, at once", "tokens", *streams[1])
+    table("chats of one token, 8 clients", "requests", *streams[2])
     for one in (bare, paced, fast):
         one.stop()
+    if load is not None:
+        slow = Process(*serve, "--mock-step-us", "100000")
+        wait_ready(slow.port)
+        latency(load, slow, 1000, 100)
+        slow.stop()
 
 
 if __name__ == "__main__":
