@@ -6,6 +6,7 @@
 Needs schemathesis beside the interpreter or on the path; exit 77 (skipped) without it.
 """
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ def attack(program, base, seconds, folder):
                           cwd=folder, capture_output=True, text=True, timeout=seconds + 240)
     if done.returncode != 0:
         sys.exit("FAILED:\n" + done.stdout[-8000:] + done.stderr[-2000:])
-    print(next(line.strip() for line in done.stdout.splitlines() if "generated" in line))
+    print(next((line.strip() for line in done.stdout.splitlines() if re.match(r"\s*\d+ generated", line)), ""))
 
 
 def main(quire, seconds="40"):
