@@ -46,9 +46,9 @@ bool MockEngine::start_up() {
   const ServedModel served = read_served_model(config);
   if (served.pooling.pools()) {
     throw Failure(Error{ErrorCode::invalid_argument,
-                        "--device mock makes tokens, and no vectors for a pooling model; what "
-                        "works: --runner generate",
-                        "--runner"});
+                        "EngineConfig::device mock makes tokens, and no vectors for a pooling model; "
+                        "what works: PoolingOptions::runner generate",
+                        "PoolingOptions::runner"});
   }
   const ModelConfig& model = served.model;
   step_time_ = std::chrono::microseconds(config.mock_step_us);
