@@ -198,6 +198,7 @@ Result<void> submit_prompt(const ChoicePlan& plan,
   const auto prompt_end = std::span(prompt).last(std::min(prompt.size(), ChoiceText::kPromptEnd));
 
   const auto n = static_cast<int>(request.n);
+  const auto siblings = std::make_shared<SiblingChoices>();
   for (int i = 0; i < n; ++i) {
     AddRequest add;
     add.prompt = prompt;
@@ -218,7 +219,7 @@ Result<void> submit_prompt(const ChoicePlan& plan,
     }
     app.timelines.begin(generation->id(), exchange.id());
     ChoiceTracker tracker(app.metrics, generation->engine(), exchange.arrival(), prompt_tokens,
-                          params->max_tokens, n);
+                          params->max_tokens, n, siblings);
     choices.push_back({static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0,
                        std::move(*generation), ChoiceText(app.text.tokenizer(), text, prompt_end),
                        std::move(tracker), FairShare::Held(app.shares, exchange.client()),

@@ -20,8 +20,13 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 }  // namespace
 
 ChoiceTracker::ChoiceTracker(Metrics& metrics, EngineId engine, Clock::time_point arrival,
-                             int prompt_tokens, int max_tokens, int n)
-    : metrics_(&metrics), engine_(engine), arrival_(arrival) {
+                             int prompt_tokens, int max_tokens, int n,
+                             std::shared_ptr<SiblingChoices> siblings)
+    : metrics_(&metrics),
+      engine_(engine),
+      arrival_(arrival),
+      siblings_(siblings ? std::move(siblings) : std::make_shared<SiblingChoices>()) {
+  ++siblings_->running;
   sample_.prompt_tokens = prompt_tokens;
   sample_.max_tokens = max_tokens;
   sample_.n = n;
@@ -34,6 +39,7 @@ ChoiceTracker::ChoiceTracker(ChoiceTracker&& other) noexcept
       arrival_(other.arrival_),
       last_token_(other.last_token_),
       times_(other.times_),
+      siblings_(std::move(other.siblings_)),
       ended_(other.ended_) {}
 
 ChoiceTracker::~ChoiceTracker() {
@@ -55,7 +61,7 @@ void ChoiceTracker::on_output(const RequestOutput& output, std::span<const Clock
     if (num_before > 0) metrics_->observe_token_gap(engine_, seconds(times[i] - last_token_));
     last_token_ = times[i];
   }
-  sample_.generation_tokens = sample_.max_generation_tokens = num_tokens;
+  sample_.generation_tokens = num_tokens;
 }
 
 void ChoiceTracker::on_end(RequestEnd end) {
@@ -65,6 +71,9 @@ void ChoiceTracker::on_end(RequestEnd end) {
   sample_.queue = seconds_between(times_.queued, times_.scheduled);
   sample_.prefill = seconds_between(times_.scheduled, times_.first_token);
   sample_.decode = seconds_between(times_.first_token, times_.last_token);
+  siblings_->most_tokens = std::max(siblings_->most_tokens, sample_.generation_tokens);
+  sample_.max_generation_tokens = siblings_->most_tokens;
+  if (--siblings_->running > 0) sample_.n = 0;  // the last one says it
   metrics_->request_done(engine_, sample_);
 }
 

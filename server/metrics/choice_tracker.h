@@ -3,6 +3,7 @@
 // one that is dropped counts as aborted.
 
 #include <chrono>
+#include <memory>
 #include <span>
 
 #include "engine/wire/messages.h"
@@ -10,10 +11,17 @@
 
 namespace quire {
 
+// What the choices of one prompt share. The last to end speaks for the request.
+struct SiblingChoices {
+  int running = 0;
+  int most_tokens = 0;  // of any that has ended
+};
+
 class ChoiceTracker {
  public:
+  // Without siblings it is the only choice.
   ChoiceTracker(Metrics& metrics, EngineId engine, Clock::time_point arrival, int prompt_tokens,
-                int max_tokens, int n);
+                int max_tokens, int n, std::shared_ptr<SiblingChoices> siblings = {});
   ChoiceTracker(ChoiceTracker&& other) noexcept;
   ~ChoiceTracker();
 
@@ -30,6 +38,7 @@ class ChoiceTracker {
   Clock::time_point arrival_;
   Clock::time_point last_token_{};
   RequestTimes times_{};
+  std::shared_ptr<SiblingChoices> siblings_;  // shared: they end in any order
   bool ended_ = false;
 };
 

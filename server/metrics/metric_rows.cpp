@@ -116,16 +116,19 @@ constexpr StatRow kStatRows[] = {
 constexpr auto kLengths = BucketKind::lengths;
 constexpr auto kPhases = BucketKind::phases;
 
+// Of a whole request, once: its last choice has n, those that ended before it 0.
+bool is_whole(const R& r) { return r.n > 0; }
+
 constexpr RequestRow kRequestRows[] = {
     {"vllm:request_prompt_tokens", "Prompt tokens of a request", kLengths, of<&R::prompt_tokens>},
     {"vllm:request_generation_tokens", "Tokens generated for a request", kLengths,
      of<&R::generation_tokens>},
     {"vllm:request_max_num_generation_tokens", "Most tokens of any choice of a request", kLengths,
-     of<&R::max_generation_tokens>},
+     of<&R::max_generation_tokens>, is_whole},
     {"vllm:request_params_max_tokens", "max_tokens of a request", kLengths, of<&R::max_tokens>},
     {"vllm:request_prefill_kv_computed_tokens", "Prompt tokens computed, cached ones left out",
      kLengths, [](const R& r) -> double { return r.prompt_tokens - r.cached_tokens; }},
-    {"vllm:request_params_n", "n of a request", BucketKind::choices, of<&R::n>},
+    {"vllm:request_params_n", "n of a request", BucketKind::choices, of<&R::n>, is_whole},
     {"vllm:e2e_request_latency_seconds", "Arrival to end", kPhases, of<&R::end_to_end>},
     {"vllm:request_queue_time_seconds", "Waiting in the engine", kPhases, of<&R::queue>},
     {"vllm:request_inference_time_seconds", "Running", kPhases,

@@ -1,4 +1,5 @@
 #include "engine/wire/messages.h"
+#include "server/metrics/choice_tracker.h"
 #include "server/metrics/metrics.h"
 
 #include <catch2/catch.hpp>
@@ -140,6 +141,26 @@ TEST_CASE("a request leaves its traces", "[base][metrics]") {
       R"(vllm:request_success_total{engine="0",finished_reason="length",model_name="tiny"} 1)"));
   CHECK(has(text, R"(vllm:request_prompt_tokens_bucket{engine="0",model_name="tiny",le="50"} 0)"));
   CHECK(has(text, R"(vllm:request_prompt_tokens_bucket{engine="0",model_name="tiny",le="100"} 1)"));
+}
+
+TEST_CASE("a request of several choices is one request, of its longest choice", "[base][metrics]") {
+  const auto metrics = metrics_of_one_engine();
+  const auto siblings = std::make_shared<SiblingChoices>();
+  std::vector<ChoiceTracker> choices;
+  for (int i = 0; i < 3; ++i)
+    choices.emplace_back(*metrics, kZero, Clock::now(), 5, 20, 3, siblings);
+  for (const auto& [choice, tokens] : {std::pair{1, 4}, std::pair{2, 9}, std::pair{0, 7}}) {
+    RequestOutput output;
+    output.token_ids = {1};
+    choices[static_cast<std::size_t>(choice)].on_output(output, {}, tokens);
+    choices[static_cast<std::size_t>(choice)].on_end(RequestEnd::stop);
+  }
+  const std::string text = metrics->render();
+  CHECK(has(text, "vllm:request_generation_tokens_sum" + kLabels + "20"));
+  CHECK(has(text, "vllm:request_max_num_generation_tokens_count" + kLabels + "1"));
+  CHECK(has(text, "vllm:request_max_num_generation_tokens_sum" + kLabels + "9"));
+  CHECK(has(text, "vllm:request_params_n_count" + kLabels + "1"));
+  CHECK(has(text, "vllm:request_params_n_sum" + kLabels + "3"));
 }
 
 TEST_CASE("old names come only when asked for", "[base][metrics]") {
