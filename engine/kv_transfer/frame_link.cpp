@@ -1,15 +1,17 @@
 #include "engine/kv_transfer/frame_link.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
+
+#include <algorithm>
 #include <array>
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/buffer.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/read.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
+#include <cerrno>
 #include <utility>
 
 namespace quire {
@@ -25,12 +27,17 @@ int family_of(const Descriptor& socket) {
   return name.ss_family;
 }
 
-KvLost lost(const std::string& detail) { return {KvLossReason::peer_lost, detail}; }
+using Clock = std::chrono::steady_clock;
+constexpr int kSilencesPerFrame = 5;
 
-// What a coroutine under a deadline reports: errors are values there, cancellation passes.
-void throw_if(const error_code& error) {
-  if (error == asio::error::operation_aborted) throw boost::system::system_error(error);
-  if (error) throw lost(error.message());
+KvLost lost(const std::string& detail) { return {KvLossReason::peer_lost, detail}; }
+KvLost silent(const std::string& detail) { return {KvLossReason::peer_lost, detail, true}; }
+
+// Nothing passed now, and the socket must be waited for; anything else ends the line.
+bool must_wait(ssize_t passed) {
+  if (passed >= 0 || errno == EINTR) return false;
+  if (errno == EAGAIN) return true;
+  throw lost(error_code(errno, boost::system::system_category()).message());
 }
 
 }  // namespace
@@ -38,31 +45,17 @@ void throw_if(const error_code& error) {
 struct FrameLink::Socket {
   Stream::socket stream;
 
-  awaitable<void> read(std::span<std::byte> into) {
+  int fd() { return stream.native_handle(); }
+  awaitable<void> wait(Stream::socket::wait_type what) {
     error_code error;
-    co_await asio::async_read(stream, asio::buffer(into.data(), into.size()),
-                              asio::redirect_error(asio::use_awaitable, error));
-    throw_if(error);
+    co_await stream.async_wait(what, asio::redirect_error(asio::use_awaitable, error));
+    // What a coroutine under a deadline reports: errors are values there, cancellation passes.
+    if (error == asio::error::operation_aborted) throw boost::system::system_error(error);
+    if (error) throw lost(error.message());
   }
-  awaitable<void> wait_readable() {
-    error_code error;
-    co_await stream.async_wait(Stream::socket::wait_read,
-                               asio::redirect_error(asio::use_awaitable, error));
-    throw_if(error);
-  }
-  awaitable<void> wait_writable() {
-    error_code error;
-    co_await stream.async_wait(Stream::socket::wait_write,
-                               asio::redirect_error(asio::use_awaitable, error));
-    throw_if(error);
-  }
-  awaitable<void> write(const std::array<std::byte, kKvHeaderBytes>& head,
-                        std::span<const std::byte> body) {
-    const std::array<asio::const_buffer, 2> both{asio::buffer(head.data(), head.size()),
-                                                 asio::buffer(body.data(), body.size())};
-    error_code error;
-    co_await asio::async_write(stream, both, asio::redirect_error(asio::use_awaitable, error));
-    throw_if(error);
+  // After a piece, so that one line does not keep the others waiting.
+  awaitable<void> let_others() {
+    co_await asio::post(stream.get_executor(), asio::use_awaitable);
   }
 };
 
@@ -77,25 +70,38 @@ FrameLink::FrameLink(asio::any_io_executor executor, Descriptor socket,
 FrameLink::~FrameLink() = default;
 
 awaitable<void> FrameLink::connected() {
-  const bool in_time = co_await with_timeout(silence_, socket_->wait_writable());
-  if (!in_time) throw lost("no answer to a connection");
-  int error = 0;
-  socklen_t size = sizeof error;
-  ::getsockopt(socket_->stream.native_handle(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) throw lost(error_code(error, boost::system::system_category()).message());
+  const bool in_time =
+      co_await with_timeout(silence_, socket_->wait(Stream::socket::wait_write));
+  if (!in_time) throw silent("no answer to a connection");
+  if (const std::string error = connect_error(socket_->fd()); !error.empty()) throw lost(error);
 }
 
-awaitable<void> FrameLink::read_exactly(std::span<std::byte> into,
-                                        std::chrono::nanoseconds patience) {
-  const bool in_time = co_await with_timeout(patience, socket_->read(into));
-  if (!in_time) throw lost("silent in the middle of a frame");
+bool FrameLink::is_quiet() const {
+  std::byte one{};
+  return ::recv(socket_->fd(), &one, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+void FrameLink::hang_up() { ::shutdown(socket_->fd(), SHUT_RDWR); }
+
+awaitable<void> FrameLink::read_exactly(std::span<std::byte> into) {
+  const auto end = Clock::now() + kSilencesPerFrame * silence_;
+  while (!into.empty()) {
+    const ssize_t got = ::recv(socket_->fd(), into.data(), into.size(), 0);
+    if (got == 0) throw lost("the other end closed the line");
+    if (got > 0) into = into.subspan(static_cast<std::size_t>(got));
+    if (!must_wait(got)) continue;
+    if (Clock::now() >= end) throw silent("too slow in the middle of a frame");
+    const bool in_time =
+        co_await with_timeout(silence_, socket_->wait(Stream::socket::wait_read));
+    if (!in_time) throw silent("silent in the middle of a frame");
+  }
 }
 
 awaitable<KvFrameHeader> FrameLink::read_header(std::chrono::nanoseconds patience) {
-  const bool in_time = co_await with_timeout(patience, socket_->wait_readable());
-  if (!in_time) throw lost("silent for too long");
+  const bool in_time = co_await with_timeout(patience, socket_->wait(Stream::socket::wait_read));
+  if (!in_time) throw silent("silent for too long");
   std::array<std::byte, kKvHeaderBytes> bytes{};
-  co_await read_exactly(bytes, silence_);
+  co_await read_exactly(bytes);
   const Result<KvFrameHeader> header = parse_kv_header(bytes);
   if (!header) throw KvLost(KvLossReason::corrupt, header.error().detail);
   co_return *header;
@@ -106,7 +112,7 @@ awaitable<std::string> FrameLink::read_message(const KvFrameHeader& header) {
     throw KvLost(KvLossReason::corrupt, "a message is too long");
   std::string body(header.size, '\0');
   const auto bytes = std::as_writable_bytes(std::span(body));
-  co_await read_exactly(bytes, silence_);
+  co_await read_exactly(bytes);
   if (!is_intact(header, bytes))
     throw KvLost(KvLossReason::corrupt, "a message's checksum is wrong");
   co_return body;
@@ -114,14 +120,33 @@ awaitable<std::string> FrameLink::read_message(const KvFrameHeader& header) {
 
 awaitable<void> FrameLink::read_piece(const KvFrameHeader& header, std::span<std::byte> into) {
   if (header.size != into.size()) throw KvLost(KvLossReason::corrupt, "a piece has another size");
-  co_await read_exactly(into, silence_);
+  co_await read_exactly(into);
   if (!is_intact(header, into)) throw KvLost(KvLossReason::corrupt, "a piece's checksum is wrong");
+  co_await socket_->let_others();
 }
 
 awaitable<void> FrameLink::write_all(const KvFrameHeader& header, std::span<const std::byte> body) {
   const auto head = encode(header);
-  const bool in_time = co_await with_timeout(silence_, socket_->write(head, body));
-  if (!in_time) throw lost("takes nothing any more");
+  std::span<const std::byte> first(head), rest(body);
+  const auto end = Clock::now() + kSilencesPerFrame * silence_;
+  while (!first.empty() || !rest.empty()) {
+    std::array<iovec, 2> both{iovec{const_cast<std::byte*>(first.data()), first.size()},
+                              iovec{const_cast<std::byte*>(rest.data()), rest.size()}};
+    msghdr message{};
+    message.msg_iov = both.data();
+    message.msg_iovlen = both.size();
+    const ssize_t sent = ::sendmsg(socket_->fd(), &message, MSG_NOSIGNAL);
+    if (sent > 0) {
+      const auto of_head = std::min(first.size(), static_cast<std::size_t>(sent));
+      first = first.subspan(of_head);
+      rest = rest.subspan(static_cast<std::size_t>(sent) - of_head);
+    }
+    if (!must_wait(sent)) continue;
+    if (Clock::now() >= end) throw silent("takes what is sent too slowly");
+    const bool in_time =
+        co_await with_timeout(silence_, socket_->wait(Stream::socket::wait_write));
+    if (!in_time) throw silent("takes nothing any more");
+  }
 }
 
 awaitable<void> FrameLink::send(KvFrameType type, std::uint64_t stream,
@@ -140,6 +165,7 @@ awaitable<void> FrameLink::send_piece(std::uint64_t stream, std::uint64_t sequen
   header.stream = stream;
   header.sequence = sequence;
   co_await write_all(sealed(header, bytes), bytes);
+  co_await socket_->let_others();
 }
 
 }  // namespace quire

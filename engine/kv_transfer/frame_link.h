@@ -1,6 +1,6 @@
 #pragma once
-// Frames over one socket. Every wait has an end: a peer that is silent in the middle of something
-// is lost. Belongs to the transfer's thread.
+// Frames over one socket. Every wait has an end: a peer that is silent in the middle of something,
+// or sends drop by drop, is lost. Belongs to the transfer's thread.
 
 #include <chrono>
 #include <cstddef>
@@ -18,23 +18,29 @@ namespace quire {
 // A fetch, or a peer's part in one, came to nothing.
 class KvLost : public std::runtime_error {
  public:
-  KvLost(KvLossReason reason, const std::string& detail)
-      : std::runtime_error(detail), reason_(reason) {}
+  KvLost(KvLossReason reason, const std::string& detail, bool silent = false)
+      : std::runtime_error(detail), reason_(reason), silent_(silent) {}
   KvLossReason reason() const { return reason_; }
+  bool is_silence() const { return silent_; }  // it was waited for in vain
 
  private:
   KvLossReason reason_;
+  bool silent_;
 };
 
 class FrameLink {
  public:
-  // `silence`: the longest that the other end may take for its part of a frame.
+  // `silence`: the longest that the other end may let pass without a byte; for the whole of a frame
+  // it has five times that.
   FrameLink(asio::any_io_executor executor, Descriptor socket, std::chrono::nanoseconds silence);
   ~FrameLink();
   FrameLink(const FrameLink&) = delete;
   FrameLink& operator=(const FrameLink&) = delete;
 
   awaitable<void> connected();  // of a socket that begin_connect() made
+  // Between two exchanges: the other end is there, as far as anyone knows, and has said nothing.
+  bool is_quiet() const;
+  void hang_up();  // what waits for the line ends with peer_lost
 
   // All throw KvLost: peer_lost where the line is gone or silent, corrupt for what is no frame.
   // A header may be waited for longer, `patience`, as long as none of it is there.
@@ -47,7 +53,7 @@ class FrameLink {
 
  private:
   struct Socket;
-  awaitable<void> read_exactly(std::span<std::byte> into, std::chrono::nanoseconds patience);
+  awaitable<void> read_exactly(std::span<std::byte> into);
   awaitable<void> write_all(const KvFrameHeader& header, std::span<const std::byte> body);
 
   const std::unique_ptr<Socket> socket_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -20,6 +21,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMaxIdleLinks = 16;
 
+awaitable<void> until_cancelled(asio::steady_timer& timer) {
+  boost::system::error_code ignored;
+  co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+}
+
 }  // namespace
 
 // A connection to a peer that has said who it is.
@@ -34,10 +40,21 @@ struct KvReceiver::Link {
 };
 
 struct KvReceiver::Job {
-  KvFetch fetch;
-  KvFetched result;
-  bool begun = false;  // the peer has answered
-  bool cancelled = false;
+  explicit Job(KvFetch f) : fetch(std::move(f)), peer(fetch.source.address.text()) {
+    result.request = fetch.request;
+  }
+
+  const KvFetch fetch;
+  const std::string peer;
+  KvFetched result = {};
+  bool begun = false;                  // the peer has answered
+  bool cancelled = false;              // before it ran
+  asio::steady_timer* stop = nullptr;  // of one that runs: ends it
+};
+
+// What a peer is told one after the other, so that many do not make many connections.
+struct KvReceiver::Outbox {
+  std::vector<std::pair<KvFrameType, std::string>> messages = {};
 };
 
 struct KvReceiver::RoomWait {
@@ -56,34 +73,51 @@ void KvReceiver::watch(RequestId request, const KvSource& source) {
 }
 
 void KvReceiver::fetch(KvFetch fetch) {
-  auto job = std::make_shared<Job>();
-  job->result.request = fetch.request;
-  job->fetch = std::move(fetch);
+  auto job = std::make_shared<Job>(std::move(fetch));
   jobs_[job->fetch.request] = job;
   queue_.push_back(std::move(job));
   start_fetches();
 }
 
 void KvReceiver::start_fetches() {
-  while (running_ < options_.max_fetches && running_ < jobs_.size()) {
-    ++running_;
-    tasks_.spawn(run_fetches());
+  for (auto next = queue_.begin(); next != queue_.end();) {
+    std::size_t& running = running_[(*next)->peer];
+    if (running >= options_.max_fetches) {
+      ++next;
+      continue;
+    }
+    ++running;
+    std::shared_ptr<Job> job = std::move(*next);
+    next = queue_.erase(next);
+    tasks_.spawn(run_fetch(std::move(job)));
   }
 }
 
-// One after the other while there are any.
-awaitable<void> KvReceiver::run_fetches() {
-  while (!queue_.empty()) {
-    const std::shared_ptr<Job> job = std::move(queue_.front());
-    queue_.pop_front();
-    co_await run_fetch(*job);
-  }
-  --running_;
+awaitable<void> KvReceiver::run_fetch(std::shared_ptr<Job> job) {
+  const auto executor = co_await asio::this_coro::executor;
+  co_await asio::post(executor, asio::use_awaitable);  // whoever starts it walks the queue
+  co_await fetch_or_lose(*job);
+  const auto running = running_.find(job->peer);
+  if (--running->second == 0) running_.erase(running);
+  end(*job);
+  start_fetches();
 }
 
 void KvReceiver::cancel(RequestId request) {
-  const auto job = jobs_.find(request);
-  if (job != jobs_.end()) job->second->cancelled = true;
+  const auto found = jobs_.find(request);
+  if (found == jobs_.end()) return;
+  const std::shared_ptr<Job> job = found->second;
+  if (job->stop != nullptr) {
+    job->stop->cancel();
+    return;
+  }
+  const auto waiting = std::ranges::find(queue_, job);
+  job->cancelled = true;
+  if (waiting == queue_.end()) return;  // about to begin or to end
+  queue_.erase(waiting);
+  job->result.loss = KvLossReason::refused;
+  job->result.detail = "cancelled";
+  end(*job);
 }
 
 void KvReceiver::release(RequestId request) {
@@ -91,7 +125,7 @@ void KvReceiver::release(RequestId request) {
   if (found == watched_.end()) return;
   const KvSource source = std::move(found->second);
   watched_.erase(found);
-  tasks_.spawn(tell(source.address, KvFrameType::release, encode_kv(source.prefill)));
+  tell(source.address, KvFrameType::release, encode_kv(source.prefill));
 }
 
 void KvReceiver::room_came() {
@@ -103,14 +137,27 @@ std::vector<KvFetched> KvReceiver::take() {
   return std::exchange(fetched_, {});
 }
 
-awaitable<void> KvReceiver::run_fetch(Job& job) {
+awaitable<void> KvReceiver::fetch_or_lose(Job& job) {
   const auto start = Clock::now();
+  const auto executor = co_await asio::this_coro::executor;
+  asio::steady_timer stop(executor, Clock::time_point::max());
+  struct Stopping {
+    Job& job;
+    ~Stopping() { job.stop = nullptr; }
+  } stopping{job};
+  job.stop = &stop;
   try {
-    co_await try_fetch(job);
+    if (job.cancelled) throw KvLost(KvLossReason::refused, "cancelled");
+    if (!silent_.may_ask(job.peer, start))
+      throw KvLost(KvLossReason::peer_lost, "it was silent a moment ago and is left alone");
+    const int first = co_await first_of(try_fetch(job), until_cancelled(stop));
+    if (first == 1) throw KvLost(KvLossReason::refused, "cancelled");
+    silent_.answered(job.peer);
     ++counts_.requests;
     counts_.bytes += job.result.content.bytes;
     counts_.nanoseconds += std::chrono::nanoseconds(Clock::now() - start).count();
   } catch (const KvLost& lost) {
+    if (lost.is_silence()) silent_.was_silent(job.peer, start, Clock::now());
     job.result.loss = lost.reason();
     job.result.detail = lost.what();
   } catch (const std::exception& e) {
@@ -118,7 +165,6 @@ awaitable<void> KvReceiver::run_fetch(Job& job) {
     job.result.loss = KvLossReason::refused;
     job.result.detail = e.what();
   }
-  end(job);
 }
 
 void KvReceiver::end(Job& job) {
@@ -134,22 +180,25 @@ void KvReceiver::end(Job& job) {
 
 awaitable<void> KvReceiver::try_fetch(Job& job) {
   const SocketAddress& address = job.fetch.source.address;
-  if (job.cancelled) throw KvLost(KvLossReason::refused, "cancelled");
   std::shared_ptr<Link> link = idle_link(address);
+  // Of another start of the peer than the one that keeps it: such a link leads nowhere any more.
+  while (link != nullptr && link->peer.engine != job.fetch.source.engine) link = idle_link(address);
   if (link != nullptr) {
     try {
       co_await read_from(job, link);
       co_return;
     } catch (const KvLost& lost) {
       // It may have ended while nobody looked.
-      if (lost.reason() != KvLossReason::peer_lost || job.begun) throw;
+      if (lost.reason() != KvLossReason::peer_lost || job.begun || lost.is_silence()) throw;
     }
   }
   link = co_await connect(address);
   co_await read_from(job, link);
 }
 
+// The one used last; those that have ended meanwhile are let go.
 std::shared_ptr<KvReceiver::Link> KvReceiver::idle_link(const SocketAddress& address) {
+  std::erase_if(idle_, [](const auto& link) { return !link->line.is_quiet(); });
   const auto found = std::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& link) {
     return link->address.text() == address.text();
   });
@@ -234,7 +283,6 @@ awaitable<void> KvReceiver::read_pieces(Job& job, Link& link, std::uint64_t stre
   const std::vector<KvPiece> pieces = kv_pieces(job.result.content, job.result.content);
   const std::span<std::byte> bytes = job.result.range->bytes();
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (job.cancelled) throw KvLost(KvLossReason::refused, "cancelled");
     const KvFrameHeader header = co_await link.line.read_header(options_.silence);
     const bool is_next =
         header.type == KvFrameType::piece && header.stream == stream && header.sequence == i;
@@ -278,23 +326,44 @@ awaitable<void> KvReceiver::renew_all() {
       renew.prefills.push_back(source.prefill);
     }
     for (const auto& [name, peer] : peers) {
-      SocketAddress address = peer.first;
-      std::string message = encode_kv(peer.second);
-      co_await tell(std::move(address), KvFrameType::renew, std::move(message));
+      if (outboxes_.contains(name)) continue;  // it has not taken what it was told before
+      tell(peer.first, KvFrameType::renew, encode_kv(peer.second));
     }
   }
   renews_ = false;
 }
 
 // Nobody waits for an answer: without it the lease ends.
-awaitable<void> KvReceiver::tell(SocketAddress address, KvFrameType type, std::string message) {
-  try {
-    std::shared_ptr<Link> link = idle_link(address);
-    if (link == nullptr) link = co_await connect(address);
-    co_await link->line.send(type, 0, message);
-    keep_idle(std::move(link));
-  } catch (const KvLost& lost) {
-    log::debug("kv_transfer.not_told", {{"peer", address.text()}, {"because", lost.what()}});
+void KvReceiver::tell(const SocketAddress& address, KvFrameType type, std::string message) {
+  const auto [outbox, is_new] = outboxes_.try_emplace(address.text());
+  outbox->second.messages.emplace_back(type, std::move(message));
+  if (is_new) tasks_.spawn(send_told(address));
+}
+
+awaitable<void> KvReceiver::send_told(SocketAddress address) {
+  const std::string name = address.text();
+  struct Ending {
+    std::unordered_map<std::string, Outbox>& outboxes;
+    const std::string& name;
+    ~Ending() { outboxes.erase(name); }
+  } ending{outboxes_, name};
+  Outbox& outbox = outboxes_[name];
+  while (!outbox.messages.empty()) {
+    const auto messages = std::exchange(outbox.messages, {});
+    const auto start = Clock::now();
+    if (!silent_.may_ask(name, start)) continue;
+    try {
+      std::shared_ptr<Link> link = idle_link(address);
+      if (link == nullptr) {
+        link = co_await connect(address);
+        silent_.answered(name);
+      }
+      for (const auto& [type, message] : messages) co_await link->line.send(type, 0, message);
+      keep_idle(std::move(link));
+    } catch (const KvLost& lost) {
+      if (lost.is_silence()) silent_.was_silent(name, start, Clock::now());
+      log::debug("kv_transfer.not_told", {{"peer", name}, {"because", lost.what()}});
+    }
   }
 }
 

@@ -21,6 +21,7 @@
 #include "base/task_group.h"
 #include "engine/kv_transfer/frames.h"
 #include "engine/kv_transfer/sender.h"
+#include "engine/kv_transfer/silent_peers.h"
 #include "engine/kv_transfer/staging.h"
 #include "engine/wire/socket_address.h"
 
@@ -52,10 +53,10 @@ struct KvFetched {
 
 struct KvReceiverOptions {
   KvGeometry geometry;
-  std::chrono::nanoseconds silence = std::chrono::seconds(10);
+  std::chrono::nanoseconds silence = std::chrono::seconds(2);  // without a byte, see FrameLink
   std::chrono::nanoseconds renew_every = std::chrono::seconds(5);
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
-  std::size_t max_fetches = 4;  // at a time
+  std::size_t max_fetches = 4;  // at a time from one peer
 };
 
 class KvReceiver {
@@ -69,7 +70,7 @@ class KvReceiver {
   // The prefill is renewed until it is released.
   void watch(RequestId request, const KvSource& source);
   void fetch(KvFetch fetch);
-  // Its result is not wanted any more; it ends soon, and take() has it all the same.
+  // Its result is not wanted any more; it ends at once, and take() has it all the same.
   void cancel(RequestId request);
   void release(RequestId request);  // whoever keeps it may forget it
   void room_came();                 // a fetched range was given back
@@ -82,10 +83,11 @@ class KvReceiver {
   struct Link;
   struct Job;
   struct RoomWait;
+  struct Outbox;
 
   void start_fetches();
-  awaitable<void> run_fetches();
-  awaitable<void> run_fetch(Job& job);
+  awaitable<void> run_fetch(std::shared_ptr<Job> job);
+  awaitable<void> fetch_or_lose(Job& job);
   awaitable<void> try_fetch(Job& job);
   awaitable<void> read_from(Job& job, std::shared_ptr<Link> link);
   awaitable<void> read_pieces(Job& job, Link& link, std::uint64_t stream);
@@ -96,7 +98,8 @@ class KvReceiver {
   std::shared_ptr<Link> idle_link(const SocketAddress& address);
   void end(Job& job);
   awaitable<void> renew_all();
-  awaitable<void> tell(SocketAddress address, KvFrameType type, std::string message);
+  void tell(const SocketAddress& address, KvFrameType type, std::string message);
+  awaitable<void> send_told(SocketAddress address);
   void check_peer(const Link& link, const KvSource& source) const;
 
   TaskGroup& tasks_;
@@ -107,7 +110,9 @@ class KvReceiver {
   std::unordered_map<RequestId, KvSource> watched_;
   std::unordered_map<RequestId, std::shared_ptr<Job>> jobs_;
   std::deque<std::shared_ptr<Job>> queue_;
-  std::size_t running_ = 0;
+  std::unordered_map<std::string, std::size_t> running_;  // fetches, by peer
+  std::unordered_map<std::string, Outbox> outboxes_;      // of peers that are being told something
+  SilentPeers silent_;
   bool renews_ = false;
   std::uint64_t last_stream_ = 0;
   std::vector<std::shared_ptr<Link>> idle_;  // the latest used last

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -41,6 +42,12 @@ struct KvSender::Waits {
   asio::posix::stream_descriptor knock;
 };
 
+struct KvSender::Session {
+  FrameLink link;
+  bool is_asleep = false;  // waits for a question
+  std::list<Session*>::iterator place = {};
+};
+
 KvSender::KvSender(asio::any_io_executor executor, const SocketAddress& address,
                    KvSenderOptions options, KeptPrefills& kept)
     : options_(std::move(options)),
@@ -74,7 +81,7 @@ awaitable<void> KvSender::accept(TaskGroup& sessions) {
   while (true) {
     co_await waits_->knock.async_wait(asio::posix::stream_descriptor::wait_read,
                                       asio::use_awaitable);
-    if (connections_ >= options_.max_connections) {
+    if (!make_place()) {
       co_await sleep_for(kPauseWhenFull);
       continue;
     }
@@ -87,16 +94,31 @@ awaitable<void> KvSender::accept(TaskGroup& sessions) {
   }
 }
 
+// False: all places are taken by those who are being answered, or one is about to be free.
+bool KvSender::make_place() {
+  if (sessions_.size() < options_.max_connections) return true;
+  const auto asleep = std::ranges::find_if(sessions_, &Session::is_asleep);
+  if (asleep != sessions_.end()) {
+    (*asleep)->is_asleep = false;
+    (*asleep)->link.hang_up();
+  }
+  return false;
+}
+
 awaitable<void> KvSender::serve(Descriptor socket) {
-  struct Count {
-    std::size_t& connections;
-    explicit Count(std::size_t& c) : connections(c) { ++connections; }
-    ~Count() { --connections; }
-  } count(connections_);
   try {
-    FrameLink link(waits_->executor, std::move(socket), options_.silence);
-    co_await greet(link);
-    while (true) co_await answer(link);
+    Session session{FrameLink(waits_->executor, std::move(socket), options_.silence)};
+    struct Place {
+      std::list<Session*>& sessions;
+      Session& session;
+      Place(std::list<Session*>& all, Session& s) : sessions(all), session(s) {
+        session.place = sessions.insert(sessions.end(), &session);
+      }
+      ~Place() { sessions.erase(session.place); }
+    } place(sessions_, session);
+    session.is_asleep = true;
+    co_await greet(session.link);
+    while (true) co_await answer(session);
   } catch (const KvLost& lost) {
     if (lost.reason() == KvLossReason::peer_lost) {
       log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
@@ -121,8 +143,12 @@ awaitable<void> KvSender::greet(FrameLink& link) {
   co_await link.send(KvFrameType::welcome, 0, text);
 }
 
-awaitable<void> KvSender::answer(FrameLink& link) {
+awaitable<void> KvSender::answer(Session& session) {
+  FrameLink& link = session.link;
+  session.is_asleep = true;
+  sessions_.splice(sessions_.end(), sessions_, session.place);
   const KvFrameHeader header = co_await link.read_header(options_.idle);
+  session.is_asleep = false;
   if (header.type == KvFrameType::piece)
     throw KvLost(KvLossReason::corrupt, "a piece came that nobody asked for");
   const std::string body = co_await link.read_message(header);
@@ -175,6 +201,9 @@ awaitable<void> KvSender::answer_read(FrameLink& link, std::uint64_t stream,
   const std::span<const std::byte> bytes = prefill->range->bytes();
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const KvPiece& piece = pieces[i];
+    // Whoever reads gives signs of life too. Without them a slow reader would hold it for ever.
+    if (kept_.find(prefill->key, prefill->generation) == nullptr)
+      throw KvLost(KvLossReason::expired, "its lease ended while it was being read");
     const auto part = bytes.subspan(static_cast<std::size_t>(piece.source),
                                     static_cast<std::size_t>(piece.bytes));
     co_await link.send_piece(stream, i, part);

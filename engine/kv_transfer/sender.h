@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 
@@ -24,7 +25,7 @@ struct KvSenderOptions {
   KvGeometry geometry;
   std::chrono::nanoseconds silence = std::chrono::seconds(10);
   std::chrono::nanoseconds idle = std::chrono::minutes(10);  // of a connection that asks nothing
-  std::size_t max_connections = 256;
+  std::size_t max_connections = 256;  // beyond it one that asks nothing is ended for a new one
   // Called on the transfer's thread when counts or kept prefills are others: nobody takes a step
   // for that, and what is reported would stay as it was.
   std::function<void()> changed = [] {};
@@ -51,15 +52,17 @@ class KvSender {
 
  private:
   struct Waits;
+  struct Session;
+  bool make_place();
   awaitable<void> serve(Descriptor socket);
   awaitable<void> greet(FrameLink& link);
-  awaitable<void> answer(FrameLink& link);
+  awaitable<void> answer(Session& session);
   awaitable<void> answer_read(FrameLink& link, std::uint64_t stream, const std::string& body);
 
   const KvSenderOptions options_;
   KeptPrefills& kept_;
   Descriptor listener_;
-  std::size_t connections_ = 0;
+  std::list<Session*> sessions_;  // those that asked something longest ago first
   KvTrafficCounts counts_;
   const std::shared_ptr<Waits> waits_;
 };

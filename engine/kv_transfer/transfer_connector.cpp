@@ -33,6 +33,12 @@ SocketAddress own_address(const std::string& text, EngineId engine) {
     throw Failure(Error{ErrorCode::invalid_argument,
                         "KvTransferConfig::listen " + parsed.error().detail,
                         "KvTransferConfig::listen"});
+  if (const std::string host = numeric_host(parsed->host); host == "0.0.0.0" || host == "::")
+    throw Failure(Error{ErrorCode::invalid_argument,
+                        "KvTransferConfig::listen " + text +
+                            " says nothing to those who are told where to fetch from: give the "
+                            "address at which they reach this server",
+                        "KvTransferConfig::listen"});
   if (engine.value == 0) return *parsed;
   if (parsed->is_unix()) {
     parsed->path += fmt::format(".{}", engine.value);
@@ -54,6 +60,7 @@ TransferConnector::TransferConnector(Device& device, TransferSetup setup)
     : config_(std::move(setup.config)),
       geometry_(std::move(setup.geometry)),
       has_states_(geometry_.has_states()),
+      peers_(config_.peers),
       engine_(random_name(4)),
       key_prefix_(random_name(2)),
       pages_(device, std::move(setup.layers)) {
@@ -82,7 +89,7 @@ TransferConnector::~TransferConnector() = default;
 Result<void> TransferConnector::admit(RequestId id, const std::string& text,
                                       const SamplingParams& sampling,
                                       std::vector<TokenId>& prompt) {
-  auto params = parse_transfer_params(text, config_.peers);
+  auto params = parse_transfer_params(text, peers_);
   if (!params) return params.error();
   // All of the prompt is wanted, or there is nothing but its last token.
   if (params->source && (!sampling.reads_prefix_cache() || prompt.size() < 2)) {

@@ -82,6 +82,7 @@ class TransferConnector final : public Connector {
   const KvTransferConfig config_;
   const KvGeometry geometry_;
   const bool has_states_;
+  const PeerList peers_;
   const std::string engine_;  // random: another with each start
   std::string key_prefix_;    // random
   CachePages pages_;

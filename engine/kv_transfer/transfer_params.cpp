@@ -19,35 +19,23 @@ Error refuse(const std::string& member, const std::string& why) {
           "/kv_transfer_params/" + member};
 }
 
-bool is_peer(const SocketAddress& address, const std::vector<KvPeer>& peers) {
-  return std::ranges::any_of(peers, [&](const KvPeer& peer) {
-    const auto parsed = parse_socket_address(peer.address);
-    if (parsed) return parsed->text() == address.text();
-    return !address.is_unix() && peer.address == address.host;
-  });
-}
-
-std::string names_of(const std::vector<KvPeer>& peers) {
-  std::string names;
-  for (const KvPeer& peer : peers) names += (names.empty() ? "" : ", ") + peer.address;
-  return names;
-}
-
-Result<SocketAddress> read_address(const Json& params, const std::vector<KvPeer>& peers) {
+Result<SocketAddress> read_address(const Json& params, const PeerList& peers) {
   const auto host = params.text({"remote_host"});
   const auto port = params.integer({"remote_port"}, {0, 65535});
   if (!host) return refuse("remote_host", "is missing");
+  if (host->size() > kMostText)
+    return refuse("remote_host", fmt::format("must have 1 to {} bytes", kMostText));
   if (!port) return refuse("remote_port", "is missing");
   const bool is_v6 = host->find(':') != std::string::npos && !host->starts_with(kUnix);
   const auto address = parse_socket_address(host->starts_with(kUnix) ? *host
                                             : is_v6 ? fmt::format("[{}]:{}", *host, *port)
                                                     : fmt::format("{}:{}", *host, *port));
   if (!address) return refuse("remote_host", "is not an address: " + address.error().detail);
-  if (!is_peer(*address, peers))
+  if (!peers.allows(*address))
     return refuse("remote_host",
                   fmt::format("and remote_port are {}, which is not among those that this server "
                               "may fetch from (KvTransferConfig::peers {})",
-                              address->text(), names_of(peers)));
+                              address->text(), peers.names()));
   return *address;
 }
 
@@ -59,7 +47,7 @@ Result<std::string> read_name(const Json& params, const char* member) {
   return *text;
 }
 
-Result<TransferParams> read_source(const Json& params, const std::vector<KvPeer>& peers) {
+Result<TransferParams> read_source(const Json& params, const PeerList& peers) {
   TransferParams parsed;
   const auto address = read_address(params, peers);
   if (!address) return address.error();
@@ -89,7 +77,7 @@ Result<TransferParams> read_source(const Json& params, const std::vector<KvPeer>
 }  // namespace
 
 Result<TransferParams> parse_transfer_params(const std::string& json,
-                                             const std::vector<KvPeer>& peers) try {
+                                             const PeerList& peers) try {
   if (json.empty()) return TransferParams{};
   const JsonDocument document(json, {});
   const Json params = document.object();

@@ -5,10 +5,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.h"
-#include "engine/config.h"
+#include "engine/kv_transfer/peer_list.h"
 #include "engine/kv_transfer/receiver.h"
 
 namespace quire {
@@ -21,7 +20,7 @@ struct TransferParams {
 
 // `peers` are the only sources. The error's field is a JSON pointer.
 Result<TransferParams> parse_transfer_params(const std::string& json,
-                                             const std::vector<KvPeer>& peers);
+                                             const PeerList& peers);
 
 struct KeptDescription {
   SocketAddress address;

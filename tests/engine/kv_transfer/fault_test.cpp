@@ -3,126 +3,13 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
-#include <iostream>
 #include <map>
 
-#include "cpu/cpu_backend.h"
-#include "engine/kv_transfer/transfer_thread.h"
 #include "tests/engine/kv_transfer/faulty_relay.h"
+#include "tests/engine/kv_transfer/transfer_ends.h"
 
 namespace quire::test {
 namespace {
-
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
-
-KvGeometry some_geometry() {
-  KvGeometry geometry{.model_fingerprint = "f", .layers = {}};
-  KvSpec full;
-  full.num_kv_heads = 2;
-  full.head_size = 16;
-  for (const char* name : {"a", "b"}) geometry.layers.push_back(layer_geometry({name, full}, 16));
-  return geometry;
-}
-
-SocketAddress address_of(std::uint16_t port) {
-  SocketAddress address;
-  address.host = "127.0.0.1";
-  address.port = port;
-  return address;
-}
-
-// One who keeps and one who fetches.
-class Ends {
- public:
-  explicit Ends(std::chrono::milliseconds silence = 60ms)
-      : silence_(silence),
-        kept_(device_->allocate(1 << 20), 30s),
-        arriving_(device_->allocate(1 << 20)) {
-    start_owner();
-    TransferThreadOptions options;
-    options.receiver.geometry = some_geometry();
-    options.receiver.silence = silence;
-    options.receiver.renew_every = 20ms;
-    reader_ = std::make_unique<TransferThread>(std::move(options), nullptr, &arriving_, [] {});
-  }
-
-  void start_owner() {
-    TransferThreadOptions options;
-    options.listen = address_of(0);
-    options.sender.engine = "owner";
-    options.sender.geometry = some_geometry();
-    options.sender.silence = silence_;
-    owner_ = std::make_unique<TransferThread>(std::move(options), &kept_, nullptr, [] {});
-  }
-  void stop_owner() { owner_.reset(); }
-  std::uint16_t owner_port() const { return owner_->port(); }
-
-  struct Prefill {
-    KvSource source;
-    std::vector<std::byte> bytes;
-  };
-  Prefill keep(std::uint64_t seed, int num_tokens = 100) {
-    std::mt19937_64 random(seed);
-    KeptPrefill kept;
-    kept.key = "key-" + std::to_string(seed);
-    kept.generation = kept_.next_generation();
-    kept.content = kv_content(some_geometry(), num_tokens);
-    kept.prompt_hash = seed;
-    kept.range = kept_.make_room(kept.content.bytes);
-    REQUIRE(kept.range != nullptr);
-    Prefill prefill;
-    for (std::byte& one : kept.range->bytes()) one = static_cast<std::byte>(random());
-    prefill.bytes.assign(kept.range->bytes().begin(), kept.range->bytes().end());
-    prefill.source.engine = "owner";
-    prefill.source.prefill = {kept.key, kept.generation};
-    kept_.keep(std::move(kept));
-    return prefill;
-  }
-
-  KvFetch fetch_of(std::uint64_t seed, const KvSource& source) {
-    KvFetch fetch;
-    fetch.request = RequestId{seed};
-    fetch.source = source;
-    fetch.num_tokens = 100;
-    fetch.prompt_hash = seed;
-    return fetch;
-  }
-
-  KvFetched await() {
-    const auto deadline = Clock::now() + 5s;
-    while (Clock::now() < deadline) {
-      auto fetched = reader_->take();
-      if (!fetched.empty()) {
-        REQUIRE(fetched.size() == 1);
-        return std::move(fetched.front());
-      }
-      std::this_thread::sleep_for(200us);
-    }
-    FAIL("a fetch did not end");
-    return {};
-  }
-
-  void check_all_came_back() {
-    const auto deadline = Clock::now() + 2s;
-    while ((arriving_.used() > 0 || kept_.used_bytes() > 0) && Clock::now() < deadline) {
-      kept_.expire(Clock::now() + 1h);  // a release may have been lost
-      std::this_thread::sleep_for(1ms);
-    }
-    CHECK(arriving_.used() == 0);
-    CHECK(kept_.used_bytes() == 0);
-  }
-
-  TransferThread& reader() { return *reader_; }
-  StagingBuffer& arriving() { return arriving_; }
-
- private:
-  const std::chrono::milliseconds silence_;
-  const std::unique_ptr<Device> device_ = make_cpu_device();
-  KeptPrefills kept_;
-  StagingBuffer arriving_;
-  std::unique_ptr<TransferThread> owner_, reader_;
-};
 
 FaultPlan plan_of(std::uint64_t seed) {
   std::mt19937_64 random(seed);

@@ -8,7 +8,8 @@
 namespace quire::test {
 namespace {
 
-const std::vector<KvPeer> kPeers{{"10.0.0.7:5600"}, {"prefill-host"}, {"unix:/run/kv.sock"}};
+const PeerList kPeers(std::vector<KvPeer>{
+    {"10.0.0.7:5600"}, {"prefill-host.invalid"}, {"unix:/run/kv.sock"}});
 
 std::string source(const std::string& host, const std::string& port, const std::string& more = "") {
   return R"({"do_remote_prefill": true, "do_remote_decode": false, "remote_block_ids": [[5, 6]],
@@ -19,7 +20,7 @@ std::string source(const std::string& host, const std::string& port, const std::
          more + "}";
 }
 
-std::string refused(const std::string& json, const std::vector<KvPeer>& peers = kPeers) {
+std::string refused(const std::string& json, const PeerList& peers = kPeers) {
   const auto parsed = parse_transfer_params(json, peers);
   REQUIRE(parsed.has_error());
   CHECK(parsed.error().code == ErrorCode::invalid_argument);
@@ -59,9 +60,26 @@ TEST_CASE("a source is read with what is unknown left alone", "[kv_transfer]") {
   CHECK(parsed->num_tokens == 90);
 }
 
+TEST_CASE("a peer is who its name leads to", "[kv_transfer]") {
+  const auto allows = [](const char* peer, const std::string& host) {
+    return parse_transfer_params(source("\"" + host + "\"", "5600"), PeerList({{peer}}))
+        .has_value();
+  };
+  CHECK(allows("localhost:5600", "127.0.0.1"));
+  CHECK(allows("localhost", "::1"));
+  CHECK(allows("localhost:5600", "LOCALHOST"));
+  CHECK(allows("127.0.0.1:5600", "localhost"));
+  CHECK(allows("[::1]:5600", "0:0:0:0:0:0:0:1"));
+  CHECK(allows("10.0.0.7:5600", "::ffff:10.0.0.7"));
+  CHECK_FALSE(allows("localhost:5601", "127.0.0.1"));
+  CHECK_FALSE(allows("localhost:5600", "127.0.0.2"));
+  CHECK_FALSE(allows("unix:/run/kv.sock", "127.0.0.1"));
+  CHECK_FALSE(allows("nobody-here.invalid:5600", "10.0.0.7"));
+}
+
 TEST_CASE("only peers of the list are asked", "[kv_transfer]") {
   using Catch::Contains;
-  CHECK(parse_transfer_params(source("\"prefill-host\"", "1"), kPeers).has_value());
+  CHECK(parse_transfer_params(source("\"Prefill-Host.invalid\"", "1"), kPeers).has_value());
   CHECK(parse_transfer_params(source("\"unix:/run/kv.sock\"", "0"), kPeers).has_value());
   CHECK_THAT(refused(source("\"10.0.0.7\"", "5601")), Contains("KvTransferConfig::peers"));
   CHECK_THAT(refused(source("\"10.0.0.8\"", "5600")), Contains("remote_host"));

@@ -1,0 +1,178 @@
+// Peers that are silent, started again, slow or too many: what one does is no other's loss.
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <catch2/catch.hpp>
+
+#include "engine/kv_transfer/frames.h"
+#include "engine/kv_transfer/silent_peers.h"
+#include "tests/engine/kv_transfer/transfer_ends.h"
+
+namespace quire::test {
+namespace {
+
+// Takes connections, as the system does for whoever listens, and says nothing.
+class SilentPeer {
+ public:
+  SilentPeer() : listener_(std::move(*listen_at(address_of(0)))) {}
+  KvSource source() const {
+    KvSource source;
+    source.address = address_of(port_of(listener_));
+    source.engine = "silent";
+    source.prefill = {"key", 1};
+    return source;
+  }
+
+ private:
+  const Descriptor listener_;
+};
+
+// A socket that blocks.
+Descriptor plain_line(const Ends& ends) {
+  Descriptor line(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int small = 4096;
+  ::setsockopt(line.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(ends.owner_port());
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::connect(line.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+  return line;
+}
+
+template <class Message>
+void send_frame(const Descriptor& line, KvFrameType type, const Message& message) {
+  const std::string body = encode_kv(message);
+  KvFrameHeader header;
+  header.type = type;
+  header.stream = 1;
+  const auto head = encode(sealed(header, std::as_bytes(std::span(body))));
+  REQUIRE(::send(line.get(), head.data(), head.size(), MSG_NOSIGNAL) > 0);
+  REQUIRE(::send(line.get(), body.data(), body.size(), MSG_NOSIGNAL) > 0);
+}
+
+}  // namespace
+
+TEST_CASE("nobody waits for a silent peer but those who ask it", "[kv_transfer]") {
+  Ends ends(600ms);
+  const SilentPeer silent;
+  for (std::uint64_t id = 1; id <= 12; ++id)
+    ends.reader().fetch(ends.fetch_of(id, silent.source()));
+  const Ends::Prefill prefill = ends.keep(99);
+  ends.reader().fetch(ends.fetch_of(99, prefill.source));
+  const auto fetched = ends.await(13);
+  CHECK(fetched.front().request == RequestId{99});
+  CHECK_FALSE(fetched.front().loss);
+  int left_alone = 0;
+  for (std::size_t i = 1; i < fetched.size(); ++i) {
+    CHECK(fetched[i].loss == KvLossReason::peer_lost);
+    left_alone += fetched[i].detail.find("left alone") != std::string::npos ? 1 : 0;
+  }
+  CHECK(left_alone == 8);  // four asked side by side
+}
+
+TEST_CASE("what nobody wants any more ends at once", "[kv_transfer]") {
+  Ends ends(1h);
+  const SilentPeer silent;
+  for (std::uint64_t id = 1; id <= 6; ++id)  // two of them wait for their turn
+    ends.reader().fetch(ends.fetch_of(id, silent.source()));
+  std::this_thread::sleep_for(20ms);
+  for (std::uint64_t id = 1; id <= 6; ++id) ends.reader().cancel(RequestId{id});
+  for (const KvFetched& one : ends.await(6)) CHECK(one.detail == "cancelled");
+  ends.reader().fetch(ends.fetch_of(7, silent.source()));
+  ends.reader().cancel(RequestId{7});
+  CHECK(ends.await(1).front().detail == "cancelled");
+  ends.check_all_came_back();
+}
+
+TEST_CASE("a peer that was started again is asked over a new line", "[kv_transfer]") {
+  Ends ends(2s);
+  const std::uint16_t port = ends.owner_port();
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    const std::string name = "start-" + std::to_string(id);
+    ends.stop_owner();
+    ends.start_owner(name, port);
+    Ends::Prefill prefill = ends.keep(id);
+    prefill.source.engine = name;
+    ends.reader().watch(RequestId{id}, prefill.source);
+    ends.reader().fetch(ends.fetch_of(id, prefill.source));
+    const KvFetched fetched = ends.await();
+    INFO(fetched.detail);
+    CHECK_FALSE(fetched.loss);
+    ends.reader().release(RequestId{id});
+    for (int i = 0; i < 2000 && ends.kept().used_bytes() > 0; ++i) std::this_thread::sleep_for(1ms);
+    CHECK(ends.kept().used_bytes() == 0);  // the release went over a line that leads somewhere
+  }
+}
+
+TEST_CASE("a silent peer does not end leases elsewhere", "[kv_transfer]") {
+  Ends ends(Ends::Options{.silence = 3s, .lease = 300ms});
+  const SilentPeer silent;
+  for (std::uint64_t id = 1; id <= 3; ++id) ends.reader().watch(RequestId{id}, silent.source());
+  const Ends::Prefill prefill = ends.keep(9);
+  ends.reader().watch(RequestId{9}, prefill.source);
+  std::this_thread::sleep_for(900ms);
+  const KvKey& key = prefill.source.prefill;
+  CHECK(ends.kept().find(key.key, key.generation) != nullptr);
+}
+
+TEST_CASE("lines on which nobody asks make place for those who do", "[kv_transfer]") {
+  Ends ends(Ends::Options{.silence = 2s, .max_connections = 3});
+  std::vector<Descriptor> idle;
+  for (int i = 0; i < 8; ++i) {
+    idle.push_back(plain_line(ends));
+    if (i < 4) send_frame(idle.back(), KvFrameType::hello, KvHello());
+  }
+  for (std::uint64_t id = 1; id <= 40; ++id) {
+    const Ends::Prefill prefill = ends.keep(id, 10);
+    ends.reader().watch(RequestId{id}, prefill.source);
+  }
+  const Ends::Prefill wanted = ends.keep(99);
+  ends.reader().fetch(ends.fetch_of(99, wanted.source));
+  CHECK_FALSE(ends.await().loss);
+  ends.kept().release(wanted.source.prefill.key, wanted.source.prefill.generation);
+  for (std::uint64_t id = 1; id <= 40; ++id) ends.reader().release(RequestId{id});
+  for (int i = 0; i < 4000 && ends.kept().used_bytes() > 0; ++i) std::this_thread::sleep_for(1ms);
+  CHECK(ends.kept().used_bytes() == 0);
+}
+
+TEST_CASE("a reader that gives no sign of life holds nothing beyond the lease", "[kv_transfer]") {
+  Ends ends(Ends::Options{.silence = 10s, .lease = 400ms, .bytes = 96 << 20});
+  const Ends::Prefill prefill = ends.keep(1, 300'000);
+  const Descriptor line = plain_line(ends);
+  send_frame(line, KvFrameType::hello, KvHello());
+  KvRead read;
+  read.prefill = prefill.source.prefill;
+  read.num_tokens = 300'000;
+  read.prompt_hash = 1;
+  send_frame(line, KvFrameType::read, read);
+  std::vector<char> some(1 << 16);
+  const auto end = Clock::now() + 5s;  // a little now and then: never silent for long
+  while (ends.kept().used_bytes() > 0 && Clock::now() < end) {
+    ::recv(line.get(), some.data(), some.size(), 0);
+    std::this_thread::sleep_for(10ms);
+  }
+  CHECK(ends.kept().used_bytes() == 0);
+}
+
+TEST_CASE("a silent peer rests longer each time, and one may try after it", "[kv_transfer]") {
+  SilentPeers peers;
+  const auto start = SilentPeers::Clock::time_point() + 1h;
+  CHECK(peers.may_ask("a", start));
+  peers.was_silent("a", start, start + 2s);
+  peers.was_silent("a", start, start + 2s);  // asked at the same time
+  CHECK_FALSE(peers.may_ask("a", start + 2900ms));
+  CHECK(peers.may_ask("b", start + 2s));
+  CHECK(peers.may_ask("a", start + 3s));
+  CHECK_FALSE(peers.may_ask("a", start + 3s));  // one tries
+  peers.was_silent("a", start + 3s, start + 5s);
+  CHECK_FALSE(peers.may_ask("a", start + 6900ms));
+  CHECK(peers.may_ask("a", start + 7s));
+  peers.answered("a");
+  CHECK(peers.may_ask("a", start + 7s));
+  auto now = start + 10s;
+  for (int i = 0; i < 10; ++i, now += 1h) peers.was_silent("a", now, now);
+  CHECK(peers.may_ask("a", now));  // not for ever
+}
+
+}  // namespace quire::test
