@@ -78,15 +78,17 @@ void check_line(std::string_view text, const std::string& what) {
 }
 
 std::string head_of(const Request& request) {
-  check_line(request.url.target, "the path");
+  check_line(request.method + request.url.target, "the path");
   const std::string& target = request.url.target;
   std::string head = request.method + " " + (target.empty() ? "/" : target) + " HTTP/1.1\r\nHost: " +
                      request.url.host_header() + "\r\n";
   for (const auto& [name, value] : request.headers) {
-    check_line(value, "the header " + name);
+    check_line(name + value, "the header " + name);
     head += name + ": " + value + "\r\n";
   }
-  if (request.method == "POST") head += "Content-Length: " + std::to_string(request.body.size()) + "\r\n";
+  // A body without its length would be read as the next request.
+  if (request.method == "POST" || !request.body.empty())
+    head += "Content-Length: " + std::to_string(request.body.size()) + "\r\n";
   return head + "\r\n";
 }
 
@@ -119,7 +121,7 @@ struct Client::State {
     if (request.method == "HEAD") parser.skip(true);
     bool began = false;
     try {
-      socket->write(head_of(request) + request.body);
+      write(head_of(request) + request.body);
       read_reply(parser, began);
     } catch (const Failure& failure) {
       const bool stale = used && !began && failure.error().code == ErrorCode::unavailable;
@@ -129,6 +131,15 @@ struct Client::State {
     }
     if (!parser.keep_alive() || parser.is_refused()) socket.reset();
     return true;
+  }
+
+  // Who refuses a body may answer and hang up before all of it is there: what he said is read.
+  void write(const std::string& bytes) {
+    try {
+      socket->write(bytes);
+    } catch (const Failure& failure) {
+      if (failure.error().code != ErrorCode::unavailable || used) throw;
+    }
   }
 
   void read_reply(Parser& parser, bool& began) {

@@ -20,7 +20,7 @@ struct Request {
   std::string method = "GET";
   Url url;
   Headers headers;
-  std::string body;  // sent with its length where the method is POST
+  std::string body;  // sent with its length; of a POST also where it is empty
 };
 
 struct Response {

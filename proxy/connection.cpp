@@ -8,6 +8,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <cerrno>
+#include <chrono>
 
 namespace quire::proxy {
 namespace {
@@ -17,6 +18,7 @@ using boost::system::error_code;
 
 constexpr std::size_t kMostBody = 64 << 20, kMostHead = 64 << 10, kRead = 64 << 10;  // bytes
 constexpr int kSilence = 60'000;                                                     // ms
+constexpr std::chrono::seconds kRequest{120};  // from its first byte to its last
 
 }  // namespace
 
@@ -30,6 +32,8 @@ struct Connection::State {
   int socket, stop_event;
   boost::beast::flat_buffer buffer{};
   bool chunked = false;
+  bool until_end = false;  // the body ends with the connection
+  int version = 11;
 
   // 0: nothing more comes.
   std::size_t read_some() {
@@ -69,6 +73,7 @@ std::optional<IncomingRequest> Connection::read_request() {
   parser.eager(true);
   parser.body_limit(kMostBody);
   parser.header_limit(kMostHead);
+  std::optional<std::chrono::steady_clock::time_point> end;
   while (!parser.is_done()) {
     error_code error = http::error::need_more;
     if (state_->buffer.size() > 0) state_->buffer.consume(parser.put(state_->buffer.data(), error));
@@ -78,6 +83,12 @@ std::optional<IncomingRequest> Connection::read_request() {
       return std::nullopt;
     }
     if (parser.is_done()) break;
+    const auto now = std::chrono::steady_clock::now();
+    if (parser.got_some() && !end) end = now + kRequest;
+    if (end && now >= *end) {
+      reply(408, "text/plain", "the request did not end in time\n", false);
+      return std::nullopt;
+    }
     if (state_->read_some() == 0) return std::nullopt;
     if (parser.is_header_done() &&
         boost::beast::iequals(parser.get()[http::field::expect], "100-continue"))
@@ -87,6 +98,7 @@ std::optional<IncomingRequest> Connection::read_request() {
   request.method = parser.get().method_string();
   request.target = parser.get().target();
   request.keep_alive = parser.get().keep_alive();
+  request.version = state_->version = static_cast<int>(parser.get().version());
   for (const auto& field : parser.get())
     request.headers.emplace_back(field.name_string(), field.value());
   request.body = std::move(parser.get().body());
@@ -104,10 +116,17 @@ bool Connection::begin(int status, const Headers& headers, std::optional<std::si
       "HTTP/1.1 {} {}\r\n", status,
       std::string_view(http::obsolete_reason(http::int_to_status(static_cast<unsigned>(status)))));
   for (const auto& [name, value] : headers) head += fmt::format("{}: {}\r\n", name, value);
-  state_->chunked = !length;
-  head +=
-      length ? fmt::format("Content-Length: {}\r\n", *length) : "Transfer-Encoding: chunked\r\n";
-  head += keep_alive ? "\r\n" : "Connection: close\r\n\r\n";
+  const bool has_body = status >= 200 && status != 204 && status != 304;
+  state_->until_end = has_body && !length && state_->version < 11;
+  state_->chunked = has_body && !length && !state_->until_end;
+  if (has_body && length) head += fmt::format("Content-Length: {}\r\n", *length);
+  if (state_->chunked) head += "Transfer-Encoding: chunked\r\n";
+  if (!keep_alive || state_->until_end) {
+    head += "Connection: close\r\n";
+  } else if (state_->version < 11) {
+    head += "Connection: keep-alive\r\n";
+  }
+  head += "\r\n";
   return state_->write(head);
 }
 
@@ -117,6 +136,9 @@ bool Connection::piece(std::string_view bytes) {
   return state_->write(fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes));
 }
 
-bool Connection::end() { return !state_->chunked || state_->write("0\r\n\r\n"); }
+bool Connection::end() {
+  if (state_->chunked) return state_->write("0\r\n\r\n");
+  return !state_->until_end;
+}
 
 }  // namespace quire::proxy

@@ -19,6 +19,7 @@ struct IncomingRequest {
   Headers headers;
   std::string body;
   bool keep_alive = true;
+  int version = 11;  // of HTTP, times ten
 
   std::string_view header(std::string_view name) const;  // empty: none
 };
@@ -38,7 +39,8 @@ class Connection {
 
   // False: the client has left.
   bool reply(int status, std::string_view type, std::string_view body, bool keep_alive);
-  // Pieces follow, then end(); without a length they go in chunks.
+  // Pieces follow, then end(); without a length they go in chunks, or to a client of HTTP/1.0 until
+  // the connection ends, which end() then says with false.
   bool begin(int status, const Headers& headers, std::optional<std::size_t> length,
              bool keep_alive);
   bool piece(std::string_view bytes);

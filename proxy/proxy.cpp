@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <list>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "proxy/bodies.h"
+#include "proxy/watch.h"
 
 namespace quire::proxy {
 namespace {
@@ -51,6 +53,33 @@ std::string error_body(const std::string& message) {
       R"({{"error":{{"message":"{}","type":"proxy_error","param":null,"code":502}}}})", message);
 }
 
+// What a server reads of a request's head; the rest is the connection's, or nothing to it.
+constexpr std::array<const char*, 12> kHandedOn{
+    "Authorization", "X-Api-Key",           "Content-Type", "Content-Encoding",
+    "Accept",        "X-Request-Id",        "Traceparent",  "X-Data-Parallel-Rank",
+    "Origin",        "Access-Control-Request-Method",
+    "Access-Control-Request-Headers",       "Access-Control-Request-Private-Network"};
+// And of an answer's, what a client needs.
+constexpr std::array<const char*, 14> kHandedBack{
+    "Content-Type", "X-Request-Id", "Retry-After", "Cache-Control", "WWW-Authenticate", "Allow",
+    "Location", "Vary", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods",
+    "Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "Access-Control-Max-Age",
+    "Access-Control-Allow-Credentials"};
+
+Headers handed_back(const net::Response& answer) {
+  Headers headers;
+  for (const char* name : kHandedBack)
+    if (const auto value = answer.header(name); !value.empty())
+      headers.emplace_back(name, std::string(value));
+  return headers;
+}
+
+// A target that is no path would be read as something else behind the server's own.
+bool is_target(const IncomingRequest& request) {
+  return request.target.starts_with('/') ||
+         (request.method == "OPTIONS" && request.target == "*");
+}
+
 // What goes on to a server: who asks, and under which name.
 net::Request request_to(const net::Url& server, const IncomingRequest& request,
                         const std::string& body) {
@@ -58,10 +87,20 @@ net::Request request_to(const net::Url& server, const IncomingRequest& request,
   out.method = request.method;
   out.url = server.with_path(request.target);
   out.body = body;
-  for (const char* name : {"Authorization", "Content-Type", "X-Request-Id", "Accept"})
+  for (const char* name : kHandedOn)
     if (const auto value = request.header(name); !value.empty())
       out.headers.emplace_back(name, std::string(value));
   return out;
+}
+
+// Beyond --max-connections: without reading, so that nobody is waited for.
+void refuse(int socket) {
+  constexpr std::string_view kFull =
+      "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+      "Connection: close\r\n\r\n";
+  ::send(socket, kFull.data(), kFull.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  ::shutdown(socket, SHUT_WR);
+  ::close(socket);
 }
 
 bool may_retry(int status) { return status == 502 || status == 503 || status == 504; }
@@ -113,9 +152,12 @@ void Proxy::run() {
     if (waiting[1].revents != 0) break;
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     reap();
-    if (socket < 0) continue;
+    if (socket < 0) {  // the client left; or there are no descriptors, and the listener stays ready
+      std::this_thread::sleep_for(20ms);
+      continue;
+    }
     if (static_cast<int>(sessions.size()) >= options_.max_connections) {
-      ::close(socket);
+      refuse(socket);
       log::warn("proxy.full", {{"connections", options_.max_connections}});
       continue;
     }
@@ -141,6 +183,8 @@ void Proxy::serve(int socket) {
 }
 
 bool Proxy::answer(Connection& client, const IncomingRequest& request) {
+  if (!is_target(request))
+    return client.reply(400, "text/plain", "the target must be a path\n", request.keep_alive);
   if (request.method == "POST" && !prefill_.empty()) {
     const auto body = prefill(client, request);
     if (!body) return !client.has_left();
@@ -156,11 +200,9 @@ std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequ
   const auto body = body_for_prefill(request.target, request.body);
   if (!body) return request.body;
   for (const net::Url& server : prefill_.in_turn()) {
+    Watch watch(client, server);
     try {
-      net::Patience patience;
-      patience.silence = 600s;
-      patience.stopped = [&client] { return client.has_left(); };
-      net::Client upstream(patience);
+      net::Client upstream(watch.patience());
       const net::Response answer = upstream.send(request_to(server, request, *body));
       if (may_retry(answer.status)) {
         prefill_.failed(server);
@@ -168,10 +210,13 @@ std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequ
       }
       prefill_.answered(server);
       if (answer.status == 200) return body_for_decode(request.body, kept_params(answer.body));
-      client.reply(answer.status, answer.header("Content-Type"), answer.body, request.keep_alive);
+      if (client.begin(answer.status, handed_back(answer), answer.body.size(), request.keep_alive) &&
+          client.piece(answer.body))
+        client.end();
       return std::nullopt;
     } catch (const Failure& failure) {
-      if (failure.error().code == ErrorCode::cancelled) return std::nullopt;
+      if (failure.error().code == ErrorCode::cancelled && !watch.is_server_dead())
+        return std::nullopt;
       prefill_.failed(server);
       log::warn("proxy.no_prefill", {{"server", server.text()}, {"error", failure.what()}});
     }
@@ -197,19 +242,14 @@ Proxy::Leg Proxy::relay(Connection& client, const IncomingRequest& request, cons
   bool begun = false, client_there = true;
   const auto begin = [&](const net::Response& head, std::optional<std::size_t> length) {
     begun = true;
-    Headers headers;
-    for (const char* name : {"Content-Type", "X-Request-Id", "Retry-After", "Cache-Control"})
-      if (const auto value = head.header(name); !value.empty())
-        headers.emplace_back(name, std::string(value));
-    return client.begin(head.status, headers, length, request.keep_alive);
+    return client.begin(head.status, handed_back(head), length, request.keep_alive);
   };
+  Watch watch(client, server);
   try {
-    net::Patience patience;
-    patience.silence = 600s;
-    patience.stopped = [&client] { return client.has_left(); };
-    net::Client upstream(patience);
+    net::Client upstream(watch.patience());
     const net::Response answer = upstream.send(
         request_to(server, request, body), [&](const net::Response& head, std::string_view piece) {
+          watch.heard();
           if (!begun && may_retry(head.status)) return false;
           client_there = (begun || begin(head, std::nullopt)) && client.piece(piece);
           return client_there;
@@ -219,7 +259,9 @@ Proxy::Leg Proxy::relay(Connection& client, const IncomingRequest& request, cons
     if (!begun) return begin(answer, 0) ? Leg::answered : Leg::client_left;
     return client.end() ? Leg::answered : Leg::client_left;
   } catch (const Failure& failure) {
-    if (begun || failure.error().code == ErrorCode::cancelled) return Leg::client_left;
+    const bool client_left =
+        failure.error().code == ErrorCode::cancelled && !watch.is_server_dead();
+    if (begun || client_left) return Leg::client_left;
     log::warn("proxy.no_answer", {{"server", server.text()}, {"error", failure.what()}});
     return Leg::try_next;
   }

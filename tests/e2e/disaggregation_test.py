@@ -78,6 +78,9 @@ def main():
             with socket.create_connection(("127.0.0.1", int(proxy.base.rsplit(":", 1)[1]))) as raw:
                 raw.sendall(b"no http at all\r\n\r\n")
                 expect("what is no HTTP", raw.recv(100).startswith(b"HTTP/1.1 400"), True)
+            prefilling.process.send_signal(signal.SIGSTOP)  # keeps its connections, answers nothing
+            expect("an answer though whoever prefills is stopped", text_of(proxy.post("/v1/chat/completions", **question_body(questions[0]))), expected[0])
+            prefilling.process.send_signal(signal.SIGCONT)
             prefilling.process.kill()
             prefilling.process.wait()
             expect("answers without whoever prefills", [text_of(proxy.post("/v1/chat/completions", **question_body(q))) for q in questions], expected)

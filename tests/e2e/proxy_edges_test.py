@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""What crosses `quire proxy` and what must not: heads, bodies and their ends, seen from a server that writes down what it gets.
+
+    tests/e2e/proxy_edges_test.py build/release/app/quire
+"""
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from serve_process import expect, num_expected
+
+
+class Upstream:
+    """Answers each connection's first request with `reply`; what came is in `seen`."""
+
+    def __init__(self, reply, most=1 << 30):
+        self.reply, self.most, self.seen = reply, most, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            threading.Thread(target=self.serve, args=(self.listener.accept()[0],), daemon=True).start()
+
+    def serve(self, line):
+        line.settimeout(0.3)
+        came = b""
+        try:
+            while len(came) < self.most and (more := line.recv(65536)):
+                came += more
+        except OSError:
+            pass
+        self.seen.append(came)
+        try:
+            line.sendall(self.reply)
+        except OSError:
+            pass
+        line.close()
+
+
+class Proxy:
+    def __init__(self, quire, *flags, descriptors=None):
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))) if descriptors else None
+        self.process = subprocess.Popen([quire, "proxy", "--port", "0", *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=limit)
+        self.port = next((int(f.group(1)) for line in self.process.stdout if (f := re.search(r"http://127.0.0.1:(\d+)", line))), None)
+        if self.port is None:
+            sys.exit("FAILED: the proxy did not start")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=30)
+
+    def ask(self, bytes_, wait=20):
+        """Whatever comes until the connection ends or nothing came for a second."""
+        with socket.create_connection(("127.0.0.1", self.port)) as line:
+            line.settimeout(wait)
+            answer = b""
+            try:
+                line.sendall(bytes_)
+            except OSError:
+                pass
+            try:
+                while more := line.recv(65536):
+                    answer += more
+                    line.settimeout(1)
+            except OSError:
+                pass
+            return answer
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nWWW-Authenticate: Bearer\r\nAccess-Control-Allow-Origin: *\r\nX-Own: 1\r\nContent-Length: 2\r\n\r\n{}"
+INNER = b"POST /inner HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+
+
+def heads_and_bodies(quire):
+    server = Upstream(OK)
+    with Proxy(quire, "--decode", server.url) as proxy:
+        for method in (b"DELETE", b"PUT", b"PATCH", b"POST"):
+            proxy.ask(method + b" /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(INNER) + INNER)
+            came = server.seen.pop()
+            expect(f"the length of {method}'s body", b"Content-Length: %d\r\n" % len(INNER) in came, True)
+        for target in (b"v1/models", b"@evil/", b"http://evil/v1/models", b"evil:443"):
+            answer = proxy.ask(b"GET " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n")
+            expect(f"{target}", (answer[:12], server.seen), (b"HTTP/1.1 400", []))
+        answer = proxy.ask(b"POST /v1/messages HTTP/1.1\r\nHost: a\r\nX-Api-Key: sk\r\nAuthorization: Bearer z\r\ntraceparent: 00-1\r\n"
+                           b"Origin: http://b\r\nX-data-parallel-rank: 1\r\nX-Secret: no\r\nContent-Length: 2\r\n\r\n{}")
+        came = server.seen.pop().lower()
+        for header in (b"x-api-key: sk", b"authorization: bearer z", b"traceparent: 00-1", b"origin: http://b", b"x-data-parallel-rank: 1"):
+            expect(f"{header} handed on", header in came, True)
+        expect("another header", b"x-secret" in came, False)
+        for header in (b"WWW-Authenticate: Bearer", b"Access-Control-Allow-Origin: *"):
+            expect(f"{header} handed back", header in answer, True)
+        expect("a header that is the server's own", b"X-Own" in answer, False)
+        answer = proxy.ask(b"GET /v1/models HTTP/1.0\r\n\r\n")
+        expect("HTTP/1.0", (b"chunked" in answer, answer.endswith(b"\r\n\r\n{}")), (False, True))
+        answer = proxy.ask(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /inner HTTP/1.1\r\n\r\n")
+        expect("two lengths", answer[:12], b"HTTP/1.1 400")
+
+
+def odd_answers(quire):
+    with Proxy(quire, "--decode", Upstream(b"HTTP/1.1 204 No Content\r\n\r\n").url) as proxy:
+        expect("204", b"Content-Length" in proxy.ask(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), False)
+    big = Upstream(b"HTTP/1.1 413 Payload Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig", most=1 << 20)
+    other = Upstream(OK)
+    with Proxy(quire, "--decode", big.url, "--decode", other.url) as proxy:
+        body = b"x" * (40 << 20)
+        answer = proxy.ask(b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        expect("a body that a server refuses before its end", (answer[:12], len(other.seen)), (b"HTTP/1.1 413", 0))
+    with Proxy(quire, "--decode", Upstream(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\ndata:\r\n").url) as proxy:
+        expect("a stream that breaks off", proxy.ask(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").endswith(b"0\r\n\r\n"), False)
+
+
+def too_many(quire):
+    with Proxy(quire, "--decode", Upstream(OK).url, "--max-connections", "2") as proxy:
+        held = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(2)]
+        time.sleep(0.3)
+        expect("one too many", proxy.ask(b"")[:12], b"HTTP/1.1 503")
+        del held
+    with Proxy(quire, "--decode", Upstream(OK).url, descriptors=20) as proxy:
+        held = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(40)]
+        time.sleep(0.3)
+        before = cpu_seconds(proxy.process.pid)
+        time.sleep(1)
+        expect("a proxy without descriptors is at rest", cpu_seconds(proxy.process.pid) - before < 0.1, True)
+        del held
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main():
+    quire = sys.argv[1]
+    heads_and_bodies(quire)
+    odd_answers(quire)
+    too_many(quire)
+    print(f"{num_expected()} checks passed")
+
+
+main()
