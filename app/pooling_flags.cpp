@@ -129,6 +129,7 @@ void add_pooling_flags(CLI::App& app, PoolingOptions& pooling) {
         pooling.convert = task.convert;
       },
       "The two flags above in one word, as older vLLM has it: generate, embed, classify, score");
+  app.get_option("--task")->excludes("--runner")->excludes("--convert");
   add_json(app, "--pooler-config", pooling, read_pooler_config,
            "How vectors are made, as vLLM's JSON object: {\"pooling_type\": \"MEAN\", "
            "\"use_activation\": false}");

@@ -20,9 +20,10 @@ constexpr double kMaxBias = 100;
 constexpr std::string_view kUnsupported[] = {
     "use_beam_search", "suffix",         "logits_processors",    "prompt_embeds",
     "functions",       "function_call",  "audio",                "structural_tag",
-    "vllm_xargs",      "web_search_options", "mm_processor_kwargs", "repetition_detection",
-    "media_io_kwargs",
+    "vllm_xargs",      "mm_processor_kwargs", "media_io_kwargs",
 };
+// Those whose empty object asks too: for the defaults of what it names.
+constexpr std::string_view kUnsupportedEvenEmpty[] = {"web_search_options", "repetition_detection"};
 
 }  // namespace
 
@@ -134,6 +135,10 @@ bool check_generation(JsonReader& reader, simdjson::dom::object object,
     if (!object[name].get(element) && asks_for_something(element)) {
       request.unsupported.emplace_back(name);
     }
+  }
+  for (const std::string_view name : kUnsupportedEvenEmpty) {
+    JsonElement element;
+    if (!object[name].get(element) && !element.is_null()) request.unsupported.emplace_back(name);
   }
   if (request.stream_options && !request.stream) {
     return fail_at("stream_options", "only allowed when stream is true");

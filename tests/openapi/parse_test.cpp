@@ -216,6 +216,10 @@ TEST_CASE("what is not offered is noted, not dropped", "[openapi][parse]") {
   CHECK(chat->unsupported == std::vector<std::string>{"suffix", "prompt_embeds", "media_io_kwargs"});
   const auto beams = parse_completion(R"({"prompt":"a","use_beam_search":1,"n":2,"best_of":3})");
   CHECK(beams->unsupported == std::vector<std::string>{"use_beam_search", "best_of"});
+  const auto searching = parse_chat_completion(
+      "{" + kMessages + R"(,"web_search_options":{},"mm_processor_kwargs":{},"repetition_detection":null})");
+  REQUIRE(searching.has_value());
+  CHECK(searching->unsupported == std::vector<std::string>{"web_search_options"});
 }
 
 TEST_CASE("an answer's form has many names", "[openapi][parse]") {
