@@ -73,25 +73,27 @@ std::unique_ptr<DraftModel> load_mtp(const DraftSource& source, Device& device,
   const ModelConfig& config = source.target_config;
   DraftParts parts = parts_of(source, config, device, ops, options);
   const std::string& name = config.architecture;
-  const bool is_deepseek = name == "DeepseekV3ForCausalLM";
-  if (!is_deepseek && !name.starts_with("Qwen3Next") && !name.starts_with("Qwen3_5"))
+  const bool is_glm = name == "Glm4MoeForCausalLM";
+  const bool is_layer = is_glm || name == "DeepseekV3ForCausalLM";
+  if (!is_layer && !name.starts_with("Qwen3Next") && !name.starts_with("Qwen3_5"))
     refuse(config.file, "architectures",
            "method mtp knows no module of " + name +
-               " (DeepseekV3ForCausalLM, Qwen3NextForCausalLM, Qwen3_5*)",
+               " (DeepseekV3ForCausalLM, Glm4MoeForCausalLM, Qwen3NextForCausalLM, Qwen3_5*)",
            ErrorCode::unsupported);
   const auto layer = [&](int more) {
     return "model.layers." + std::to_string(config.num_layers + more) + ".eh_proj.weight";
   };
-  const std::string probe = is_deepseek ? layer(0) : "mtp.fc.weight";
-  if (parts.weights->has(is_deepseek ? layer(1) : "mtp.layers.1.input_layernorm.weight"))
-    refuse(config.file, is_deepseek ? "num_nextn_predict_layers" : "mtp_num_hidden_layers",
+  const std::string probe = is_layer ? layer(0) : "mtp.fc.weight";
+  if (parts.weights->has(is_layer ? layer(1) : "mtp.layers.1.input_layernorm.weight"))
+    refuse(config.file, is_layer ? "num_nextn_predict_layers" : "mtp_num_hidden_layers",
            "several modules behind each other are not supported", ErrorCode::unsupported);
   if (options.load_format == LoadFormat::safetensors && !parts.weights->has(probe))
     throw Failure(Error{ErrorCode::invalid_argument,
                         "EngineConfig::speculative: method mtp: " + source.directory.string() +
                             " has no module: tensor \"" + probe + "\" is missing",
                         "EngineConfig::speculative"});
-  return is_deepseek ? make_deepseek_mtp(std::move(parts)) : make_qwen3_next_mtp(std::move(parts));
+  if (!is_layer) return make_qwen3_next_mtp(std::move(parts));
+  return is_glm ? make_glm4_mtp(std::move(parts)) : make_deepseek_mtp(std::move(parts));
 }
 
 }  // namespace

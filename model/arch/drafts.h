@@ -11,6 +11,7 @@ namespace quire {
 std::unique_ptr<DraftModel> make_eagle(DraftParts parts);
 std::unique_ptr<DraftModel> make_eagle3(DraftParts parts, const DraftConfig& config);
 std::unique_ptr<DraftModel> make_deepseek_mtp(DraftParts parts);
+std::unique_ptr<DraftModel> make_glm4_mtp(DraftParts parts);
 std::unique_ptr<DraftModel> make_qwen3_next_mtp(DraftParts parts);
 
 }  // namespace quire

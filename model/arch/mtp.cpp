@@ -24,6 +24,7 @@ class Mtp final : public DraftBase {
   struct Style {
     float norm_offset = 0.f;
     bool zero_first = false;
+    bool gated = false;
     LoadMoe load_moe = load_qwen_moe;
   };
 
@@ -73,7 +74,7 @@ class Mtp final : public DraftBase {
     if (is_latent) return std::make_unique<MlaAttention>(weights(), c, name, rope());
     AttentionOptions attention = attention_options(c, 0, name, rope());
     attention.window = 0;
-    attention.gated = true;
+    attention.gated = style.gated;
     attention.norm_offset = style.norm_offset;
     return std::make_unique<Attention>(weights(), attention);
   }
@@ -87,17 +88,29 @@ class Mtp final : public DraftBase {
 
 }  // namespace
 
-std::unique_ptr<DraftModel> make_deepseek_mtp(DraftParts parts) {
+namespace {
+
+// As the layer behind the last, with the target's kind of attention and experts.
+std::unique_ptr<DraftModel> make_layer_mtp(DraftParts parts, bool is_latent) {
   const std::string layer = "model.layers." + std::to_string(parts.config.num_layers) + ".";
   const MtpNames names{.embedding_norm = layer + "enorm",
                        .hidden_norm = layer + "hnorm",
                        .projection = layer + "eh_proj",
                        .norm = layer + "shared_head.norm",
                        .layer = layer};
-  return std::make_unique<Mtp>(
-      std::move(parts), names,
-      Mtp::Style{.zero_first = true, .load_moe = load_deepseek_moe},
-      /*is_latent=*/true, /*sparse=*/true);
+  return std::make_unique<Mtp>(std::move(parts), names,
+                               Mtp::Style{.zero_first = true, .load_moe = load_deepseek_moe},
+                               is_latent, /*sparse=*/true);
+}
+
+}  // namespace
+
+std::unique_ptr<DraftModel> make_deepseek_mtp(DraftParts parts) {
+  return make_layer_mtp(std::move(parts), /*is_latent=*/true);
+}
+
+std::unique_ptr<DraftModel> make_glm4_mtp(DraftParts parts) {
+  return make_layer_mtp(std::move(parts), /*is_latent=*/false);
 }
 
 // The module's layer counts as layer 0 where only some layers have experts.
@@ -108,7 +121,7 @@ std::unique_ptr<DraftModel> make_qwen3_next_mtp(DraftParts parts) {
                        .norm = "mtp.norm",
                        .layer = "mtp.layers.0."};
   const bool sparse = !parts.config.moe.layers.empty() && parts.config.moe.layers[0];
-  return std::make_unique<Mtp>(std::move(parts), names, Mtp::Style{.norm_offset = 1.f},
+  return std::make_unique<Mtp>(std::move(parts), names, Mtp::Style{.norm_offset = 1.f, .gated = true},
                                /*is_latent=*/false, sparse);
 }
 

@@ -22,6 +22,7 @@ constexpr Pair kPairs[] = {{"eagle-llama", DraftMethod::eagle},
                            {"eagle3-llama-norms", DraftMethod::eagle3},
                            {"eagle3-qwen3", DraftMethod::eagle3},
                            {"mtp-deepseek-v3", DraftMethod::mtp},
+                           {"mtp-glm4-moe", DraftMethod::mtp},
                            {"mtp-qwen3-5", DraftMethod::mtp},
                            {"mtp-qwen3-next", DraftMethod::mtp}};
 
