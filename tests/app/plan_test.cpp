@@ -155,7 +155,7 @@ TEST_CASE("A plan names the quantization, which can be asked for") {
   CHECK(plan_json(planned("models/quire-tiny")).find("\"quantization\":null") != std::string::npos);
   EngineConfig other = config_for("models/quire-tiny");
   other.model.quantization = "fp8";
-  CHECK_THROWS_WITH(make_plan_report(other, 0), Catch::Contains("--quantization fp8"));
+  CHECK_THROWS_WITH(make_plan_report(other, 0), Catch::Contains("LoadOptions::quantization fp8"));
 }
 
 TEST_CASE("A length beyond the model's is a sentence, however long") {
@@ -163,7 +163,7 @@ TEST_CASE("A length beyond the model's is a sentence, however long") {
   config.model.max_model_len = 1'000'000'000'000;
   const PlanReport report = make_plan_report(config, 0);
   REQUIRE(report.plan.model.has_error());
-  CHECK(report.plan.model.error().field == "--max-model-len");
+  CHECK(report.plan.model.error().field == "ModelOptions::max_model_len");
   CHECK(report.plan.model.error().detail.find("8192 tokens") != std::string::npos);
   CHECK(report.plan.uses.total().device == 0);  // nothing was made of it
 }
@@ -216,7 +216,7 @@ TEST_CASE("Blocks asked for on a CPU are held against main memory") {
   CHECK(fits.plan.model->kv.num_blocks == 20'000);
   const PlanReport refused = make_plan_report(config, std::int64_t{512} << 20);
   REQUIRE(refused.plan.model.has_error());
-  CHECK(refused.plan.model.error().field == "--num-gpu-blocks-override");
+  CHECK(refused.plan.model.error().field == "CacheConfig::num_gpu_blocks_override");
   const std::string detail = refused.plan.model.error().detail;
   config.cache.num_gpu_blocks_override = std::stoll(detail.substr(detail.rfind(' ') + 1));
   CHECK(make_plan_report(config, std::int64_t{512} << 20).plan.model.has_value());
