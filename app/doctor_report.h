@@ -19,7 +19,7 @@ struct SpeedProbe {
   double seconds = 0;
 };
 
-// What a model of so many parameters takes, and does at most on this machine's CPU.
+// What a model of this many parameters takes, and does at most on this machine's CPU.
 struct ModelEstimate {
   std::string name;  // "8B in bf16", or a path
   double weight_bytes = 0;

@@ -1,7 +1,7 @@
 #pragma once
-// Memory, streams and order of execution, as the engine and the models see them. Owners here give
-// back what they took; StreamRef and TensorView are views. All calls may throw Failure; memory is
-// taken at start-up, not in a step.
+// Memory, streams and order of execution, as the engine and the models see them. Types that own
+// memory release it; StreamRef and TensorView only refer to it. Any call may throw Failure; memory
+// is allocated at start-up, never in a step.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// A queue of work on a device, in order. On the CPU backend work has ended when the call returns.
+// A queue of work on a device, in order. On the CPU backend, work is done when the call returns.
 class StreamRef {
  public:
   StreamRef(int) = delete;
@@ -33,14 +33,14 @@ struct MemoryInfo {
   std::size_t available = 0;  // bytes that an allocation could get now
 };
 
-// Bytes on a device (or pinned on the host). Move-only; gives itself back, before its device ends.
+// Bytes on a device (or pinned on the host). Move-only; freed before its device is destroyed.
 class Buffer {
  public:
   using Release = void (*)(void* data, std::size_t bytes);
   Buffer() = default;
   Buffer(void* data, std::size_t bytes, Release release)
       : data_(data), bytes_(bytes), release_(release) {}
-  // Entered in the ledger for as long as it lives.
+  // Counted in the ledger for as long as it lives.
   Buffer(Buffer&& memory, MemoryLedger& ledger, MemoryPurpose purpose, MemoryKind kind)
       : Buffer(std::move(memory)) {
     ledger.add(purpose, kind, bytes_);
@@ -90,7 +90,7 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual void record(StreamRef stream) = 0;
-  virtual bool ready() const = 0;  // has all work before record() ended?
+  virtual bool ready() const = 0;  // is all work before record() done?
   virtual void wait() = 0;         // the calling thread waits for it
 };
 
@@ -99,12 +99,12 @@ class Device {
   virtual ~Device() = default;
   virtual std::string name() const = 0;  // "cpu", "cuda:0"
   virtual MemoryInfo memory() const = 0;
-  virtual bool is_host_memory()
-      const = 0;  // may the host read and write Buffers from allocate() directly?
+  // May the host read and write Buffers from allocate() directly?
+  virtual bool is_host_memory() const = 0;
 
   // 64-byte aligned or better, contents undefined.
   virtual Buffer allocate(std::size_t bytes, MemoryPurpose purpose = MemoryPurpose::other) = 0;
-  // The same, all bits zero and the memory really there when the call returns.
+  // The same, zeroed, and backed by real memory when the call returns.
   virtual Buffer allocate_zeroed(std::size_t bytes, MemoryPurpose purpose = MemoryPurpose::other) {
     Buffer buffer = allocate(bytes, purpose);
     zero(buffer.data(), bytes, stream());
@@ -125,7 +125,7 @@ class Device {
   virtual void wait(StreamRef stream, Event& event) = 0;  // work queued from now on waits for event
 
   // Records what body queues on stream() instead of running it; nullptr where the device has no
-  // graphs (body not run). What the graph takes of the device is in the ledger.
+  // graphs (body not run). The device memory that the graph takes is in the ledger.
   virtual std::unique_ptr<Graph> capture(const std::function<void()>& body) = 0;
 };
 

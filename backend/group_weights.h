@@ -1,9 +1,9 @@
 #pragma once
-// Matrices of small integers in groups of a row that share a scale, in the layout that products with
-// 8-bit inputs read: tiles of 16 rows × 32 columns, a row of tiles after the other. A lane of a
-// register is a row of the tile: sums need no reduction, and an input is broadcast.
+// Matrices of small integers, with a scale for each group of a row's columns, in the layout that
+// products with 8-bit inputs read: tiles of 16 rows × 32 columns, one row of tiles after another. A
+// lane of a register is a row of the tile: sums need no reduction, and an input is broadcast.
 //
-// A tile: float16 scales [32 / group, 16], float16 minima likewise where there are any, then codes.
+// A tile: float16 scales [32 / group, 16], float16 minima likewise, if any, then codes.
 // The byte 4 · row + j of 64 bytes i holds, of 8 bits: column 4 i + j. Of 4: column 4 i + j in the
 // low half and 16 + 4 i + j in the high one. Of 6: the low 4 bits like that, and behind them the
 // high 2 of the columns c, 8 + c, 16 + c and 24 + c, c = 4 i + j, from the lowest bits up.
@@ -19,7 +19,7 @@ struct GroupFormat {
   std::uint8_t group = 32;  // columns under one scale: 16 or 32
   std::uint8_t zero = 0;
   bool has_min = false;
-  // Codes of 4 bits stand for the sixteen numbers of kNonlinearCodes; zero is theirs.
+  // 4-bit codes index the sixteen numbers of kNonlinearCodes, and zero is in the same units.
   bool nonlinear = false;
 
   bool operator==(const GroupFormat&) const = default;

@@ -1,6 +1,6 @@
 #pragma once
-// What a device's memory is for. Every allocation names its purpose, so that what the plan says of
-// each can be compared with what was allocated; after start-up nothing more is.
+// What a device's memory is used for. Every allocation names its purpose, so that the plan can be
+// compared with what was allocated, purpose by purpose. Nothing is allocated after start-up.
 
 #include <array>
 #include <cstddef>
@@ -13,14 +13,14 @@ enum class MemoryPurpose : std::uint8_t {
   weights,       // and tables made of them, such as rope's; not what stays in a mapped file
   kv_cache,      // blocks and recurrent states
   activations,   // of the largest step
-  logits,        // and the copy that log-probabilities are of
+  logits,        // and the copy that log-probabilities are computed from
   block_tables,  // of all requests that may run
   step_inputs,   // what the host sends each step, and the tokens that come back
   sampling,      // parameters, edits of logits, log-probabilities
   kernels,       // scratch that operators keep to themselves
   graphs,        // recorded steps; the driver decides how much
   kv_transfer,   // keys and values on their way from or to another engine
-  other,         // of tests and benchmarks: start-up plans none
+  other,         // tests and benchmarks; start-up plans none
 };
 inline constexpr std::size_t kNumMemoryPurposes = 11;
 

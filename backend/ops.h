@@ -24,8 +24,8 @@ enum class RopeStyle : std::uint8_t {
   interleaved,  // pairs (2i, 2i + 1), GPT-J and DeepSeek
 };
 
-// What an fp8_e4m3 cache's elements are multiplied by when they are read, and the written ones
-// divided by before they are rounded; saturating. 1 for a cache of any other dtype.
+// Elements of an fp8_e4m3 cache are multiplied by this when read, and divided by it before they are
+// rounded (saturating) when written. 1 for a cache of any other dtype.
 struct CacheScale {
   float k = 1.f, v = 1.f;
 };
@@ -41,7 +41,7 @@ struct AttentionArgs {
   TensorView block_table;  // i32 [R, columns]: kernel blocks of each request
   TensorView query_start;  // i32 [R + 1]: first token of each request
   TensorView seq_lens;     // i32 [R]: cached + new tokens
-  // f32 [heads], optional: a logit that takes part in the softmax and has no value
+  // f32 [heads], optional: a logit that joins the softmax and has no value
   TensorView sinks;
   CacheScale cache_scale = {};
   float scale = 1.f;
@@ -71,7 +71,7 @@ class Ops {
  public:
   virtual ~Ops() = default;
 
-  // What the plan was told of these operators: the same object for a backend and its plan.
+  // What the plan knows of these operators: the same object for a backend and its plan.
   virtual const OpsTraits& traits() const = 0;
 
   // out[t] = table[ids[t]]; out [T, H], as table or f32, table [V, H], ids i32 [T].
@@ -142,8 +142,8 @@ class Ops {
   // One linear per head: out[t, h] = x[t, h] · weight[h]ᵀ; out [T, heads, N], x [T, heads, K],
   // weight [heads, N, K]; rows and heads may be strided.
   virtual void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream) = 0;
-  // linear() with packed weights; weight.data and weight.scales as its format says. Beside fp8, a
-  // bias of an f32 out is bf16 where x is not f32, and a backend may round x to fp8 as well.
+  // linear() with packed weights; weight.data and weight.scales as its format says. With fp8
+  // weights, the bias of an f32 out is bf16 unless x is f32, and a backend may round x to fp8 too.
   // workspace u8 [traits().linear_workspace_bytes()].
   virtual void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                                 TensorView workspace, StreamRef stream) = 0;

@@ -22,8 +22,8 @@ enum class WeightFormat : std::uint8_t {
   mxfp4,  // data u8 [.., N, K / 2]: e2m1 pairs, the lower nibble first; scales u8 [.., N, K / 32]:
           // 2^(s − 127). Published blocks [.., K / 32, 16] have the same bytes.
   fp8_rows,  // data e4m3 [.., N, K]; scales f32 [.., N]: one for a row
-  groups,    // data u8 [.., N, group_row_bytes()], tiles as backend/group_weights.h says; N as of
-             // the output, rounded up to whole tiles; on the CPU only
+  groups,    // data u8 [.., N, group_row_bytes()], tiles as backend/group_weights.h says; N is
+             // the output's, rounded up to whole tiles; CPU only
   fp8_blocks  // data e4m3 [.., N, K]; scales f32 [.., ⌈N / 128⌉, ⌈K / 128⌉]: one for a block of
               // 128 × 128; a row of scales begins at a multiple of 16 bytes
 };

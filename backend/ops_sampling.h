@@ -15,29 +15,29 @@ struct SamplingArgs {
   TensorView top_p;        // f32 [S]; 1: off
   TensorView min_p;        // f32 [S]; 0: off
   TensorView seed;         // u64 [S]
-  TensorView
-      position;  // i64 [S]: index of the token drawn, so a draw depends on (seed, position) alone
+  // i64 [S]: index of the token drawn, so a draw depends on (seed, position) alone
+  TensorView position;
 };
 
-// Which tokens rows may draw: bit t % 32 of word t / 32 is token t, set: allowed.
+// Which tokens rows may draw: bit t % 32 of word t / 32 is set where token t is allowed.
 struct MaskArgs {
   TensorView words;  // u32 [M, ceil(V / 32)]
   TensorView rows;   // i32 [M]
 };
 
-// What is added to single logits.
+// Values added to individual logits.
 struct BiasArgs {
   TensorView rows;    // i32 [B]; a (row, token) may occur several times
   TensorView tokens;  // i32 [B]
   TensorView values;  // f32 [B]; −inf forbids
 };
 
-// How often a request has seen a token, in 16 bits: the highest is set where it is in the prompt,
-// the others count it in the output and stop at their largest.
+// How often a request has seen a token, in 16 bits: the highest is set if it is in the prompt, the
+// others count it in the output and saturate.
 inline constexpr std::uint16_t kSeenInPrompt = 0x8000;
 inline constexpr std::uint16_t kMostSeen = 0x7fff;
 
-// Entries of the table that are set as they are.
+// Entries of the table to set outright.
 struct TokenCountArgs {
   TensorView slots;   // i32 [N]
   TensorView tokens;  // i32 [N]; a (slot, token) occurs once

@@ -3,18 +3,18 @@
 // from block state_read[r] (−1: zeros), written to state_write[r] after the request's last token
 // (−1: not kept); the two may be the same block. A request without tokens in this step is left
 // alone. State views have one block per first index; the block stride is the layer's page.
-// Where drafts are verified, the state after each of a request's last tokens is kept as well: after
-// token t in block token_states[t] (−1: not kept), and what follows goes on from it as it was
-// rounded there, as if a step had ended. Only of tokens of requests with several; a request's reads
-// come before its writes.
+// Where drafts are verified, the state after each of a request's last tokens is kept as well: the
+// one after token t goes to block token_states[t] (−1: not kept), and later tokens continue from
+// its rounded value, as if a step had ended there. Only requests with several tokens have such
+// blocks; a request's reads come before its writes.
 
 #include "backend/tensor.h"
 
 namespace quire {
 
 // Depthwise causal convolution over a request's tokens: out[t, c] = bias[c] + Σ_w weight[c, w] ·
-// x[t − width + 1 + w, c], then silu if asked. Before the first token of the step come the state's
-// rows.
+// x[t − width + 1 + w, c], then silu if asked. The rows of the state precede the step's first
+// token.
 struct ConvArgs {
   TensorView out;          // [T, C], not x
   TensorView x;            // [T, C], rows may be strided

@@ -10,8 +10,8 @@
 
 namespace quire {
 
-inline constexpr std::int64_t kPadSlot = -1;     // of a token: it is written nowhere
-inline constexpr std::int32_t kPaddingRow = -1;  // of a row: no request
+inline constexpr std::int64_t kPadSlot = -1;     // for a token that is written nowhere
+inline constexpr std::int32_t kPaddingRow = -1;  // for a row without a request
 
 // Ranks that share each sequence: `interleave` tokens in turn.
 struct ContextParallel {
@@ -22,8 +22,8 @@ struct ContextParallel {
 
 struct TableGroup {
   TensorView table;  // i32 [slots, columns], rows may be strided
-  TensorView rows;   // i32 [R, columns]: those of the step; more rows than it has may follow
-  TensorView slots;  // i64 [T]: those of the step's tokens, then padding
+  TensorView rows;   // i32 [R, columns]: the step's rows; the view may have more
+  TensorView slots;  // i64 [T]: the step's tokens, then padding
   int ratio = 1;     // kernel blocks per block
   int kernel_block_size = 0;  // tokens
 };

@@ -9,10 +9,10 @@
 
 namespace quire {
 
-// Which steps' operators a graph may hold. In a graph the host's numbers are those of its capture:
+// Which steps' operators a graph may hold. In a graph, the host's numbers are those at its capture:
 // extents, and max_query_len and max_seq_len of the attention operators, which a capture is given
 // at their largest. Launches of such an operator fit any lengths up to them; what it does follows
-// query_start and seq_lens on the device. Every operator that takes part is like that, or its kind
+// query_start and seq_lens on the device. Every operator in a graph works like that, or its kind
 // of cache says never.
 enum class GraphSupport : std::uint8_t {
   never,

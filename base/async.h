@@ -20,7 +20,7 @@ using awaitable = asio::awaitable<T, asio::any_io_executor>;
 
 // Runs both until one ends, however it ends; cancels the other and waits for its end; rethrows the
 // first one's error. Returns which was first: 0 or 1. Of several cancellations only the first gets
-// through to them: what may be cancelled twice, finish and then now, must not wait in here.
+// through to them: what may be cancelled twice (finish, then now) must not wait in here.
 awaitable<int> first_of(awaitable<void> a, awaitable<void> b);
 
 // False when the deadline came first; the task was cancelled and has ended by then.

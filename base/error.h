@@ -26,7 +26,7 @@ enum class ErrorCode : std::uint8_t {
 struct Error {
   ErrorCode code = ErrorCode::internal;
   std::string detail;  // one sentence for people: names the field and the limit
-  std::string field;   // JSON pointer or flag that caused it; may be empty
+  std::string field;   // JSON pointer or configuration field (base/spelling.h); may be empty
 };
 
 // Thrown where the program cannot go on: bad configuration, broken model files, a lost device.

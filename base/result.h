@@ -1,6 +1,6 @@
 #pragma once
-// Result<T>: a value or the Error that was expected might happen. Apart from error.h because it
-// needs Boost.
+// Result<T>: a value, or an Error that callers have to expect. Apart from error.h because it needs
+// Boost.
 
 #include <boost/system/result.hpp>
 

@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// asio::thread_pool waits for ever where not all of its threads can be had.
+// asio::thread_pool waits forever where not all of its threads can be had.
 struct WorkerPool::State {
   explicit State(int count) : context(count), open(context.get_executor()) {
     try {

@@ -102,8 +102,8 @@ ScaleModes scale_modes(WeightFormat format) {
   return {CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F};
 }
 #else
-constexpr bool kHasScaleVectors =
-    false;  // the toolkit that this is built with has no names for them
+// The toolkit that this is built with has no names for them.
+constexpr bool kHasScaleVectors = false;
 #endif
 constexpr std::size_t kFirstWithScaleVectors = 120900;  // cuBLAS 12.9
 

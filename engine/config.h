@@ -18,8 +18,8 @@ namespace quire {
 enum class SchedulingPolicy : std::uint8_t { fcfs, priority };
 // mock: no model at all; tokens come as mock_step_us says, to measure what is in front.
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda, mock };
-// Inside the process blocks are found by a keyed 128-bit hash; in KV events they are called by
-// sha256_cbor, which other processes can repeat.
+// Inside the process blocks are found by a keyed 128-bit hash; KV events name them by sha256_cbor,
+// which other processes can compute.
 enum class PrefixHash : std::uint8_t { keyed, sha256_cbor };
 
 // vLLM's --kv-events-config.
@@ -43,8 +43,8 @@ struct CacheConfig {
   int block_size = 0;  // tokens; 0: the backend's
   std::optional<std::int64_t> num_gpu_blocks_override;
   std::int64_t kv_cache_memory_bytes = 0;  // per device; 0: gpu_memory_utilization decides
-  std::optional<double>
-      gpu_memory_utilization;        // of the device's memory; unset: kDefaultUtilization
+  // Share of the device's memory; unset: kDefaultUtilization.
+  std::optional<double> gpu_memory_utilization;
   std::optional<DType> cache_dtype;  // unset: the model's
   bool enable_prefix_caching = true;
   PrefixHash prefix_hash = PrefixHash::keyed;
@@ -145,7 +145,7 @@ struct SpeculativeConfig {
 enum class KvRole : std::uint8_t { none, prefill, decode, both };
 // How bytes travel. local: Quire's own protocol over TCP or Unix sockets.
 enum class KvPlane : std::uint8_t { local, nixl };
-// What becomes of a request whose keys and values could not be fetched.
+// What happens to a request whose keys and values could not be fetched.
 enum class KvLoadFailurePolicy : std::uint8_t { recompute, fail };
 
 // Where keys and values may be fetched from: host:port, host (any port) or unix:path.
@@ -164,8 +164,8 @@ struct KvTransferConfig {
   std::vector<KvPeer> peers = {};     // nobody else is asked
   std::optional<KvLoadFailurePolicy> load_failure_policy = {};  // unset: recompute
   std::int64_t buffer_bytes = 0;  // for each direction; 0: the plan chooses
-  std::optional<int> lease_seconds =
-      {};  // that a prefill is kept without a sign of life; unset: 30
+  // That a prefill is kept without a sign of life; unset: 30.
+  std::optional<int> lease_seconds = {};
 
   bool prefills() const { return role == KvRole::prefill || role == KvRole::both; }
   bool decodes() const { return role == KvRole::decode || role == KvRole::both; }
@@ -209,8 +209,8 @@ struct EngineConfig {
                            &EngineConfig::mock_step_us, &EngineConfig::kv_transfer>;
 };
 
-// Refuses values out of range and flags without effect; the error's field names the flag. What
-// depends on the model is checked by the plan.
+// Refuses values out of range and settings without effect; the error names the field. What depends
+// on the model is checked by the plan.
 Result<void> validate(const EngineConfig& config);
 
 }  // namespace quire

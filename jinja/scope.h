@@ -90,8 +90,8 @@ class Symbols {
   Function* function_;
   const Symbols* parent_;
   int level_;
-  std::string
-      variant_;  // keeps scopes apart that would share variables: a loop's test and its body
+  // Keeps scopes apart that would share variables: a loop's test and its body.
+  std::string variant_;
   std::map<std::string, Variable> refs_;
   std::vector<std::pair<Variable, Origin>> loads_;  // in order of definition
   std::map<Variable, std::size_t> load_places_;     // where in loads_

@@ -165,13 +165,4 @@ GenerationConfig read_generation_config(const std::filesystem::path& model_dir) 
   return parse_generation_config(read_text_file(file, kMaxConfigBytes), file);
 }
 
-DType resolve_dtype(std::string_view flag, const ModelConfig& config) {
-  if (flag == "auto") return config.dtype;
-  if (const auto dtype = dtype_named(flag)) return *dtype;
-  throw Failure(
-      Error{ErrorCode::invalid_argument,
-            "dtype \"" + std::string(flag) + "\" is not one of auto, bfloat16, float16, float32",
-            "LoadOptions::dtype"});
-}
-
 }  // namespace quire

@@ -168,7 +168,4 @@ ModelConfig parse_model_config(std::string_view json, const std::filesystem::pat
 GenerationConfig read_generation_config(const std::filesystem::path& model_dir);
 GenerationConfig parse_generation_config(std::string_view json, const std::filesystem::path& file);
 
-// "auto" (as published), "bfloat16", "float16", "float32", "half", "float"; else Failure.
-DType resolve_dtype(std::string_view flag, const ModelConfig& config);
-
 }  // namespace quire

@@ -16,7 +16,7 @@ struct DraftConfig {
   int draft_vocab_size = 0;              // of its logits
   std::vector<int> stream_layers = {};   // as published; empty: it leaves them to the target
   bool norm_before_residual = false;     // the residual is the normed state
-  bool norm_output = false;              // the next step goes on from the normed output
+  bool norm_output = false;              // the next step continues from the normed output
   bool norm_each_stream = false;         // before fc: "fc_norm"
   bool norm_streams = false;             // before fc, all together: "norm_before_fc"
   std::vector<std::string> targets = {};  // architectures that it was made for; empty: unknown

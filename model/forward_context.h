@@ -22,7 +22,7 @@ struct GroupInputs {
 
 // Where forward() hands out a residual stream, for a draft model to read.
 struct StreamTap {
-  int layer = 0;   // the stream that enters it; the number of layers: the one behind the last
+  int layer = 0;   // the stream that enters it; the number of layers: the one after the last
   TensorView out;  // [T, hidden]; rows may be strided
 };
 

@@ -16,7 +16,7 @@
 namespace quire {
 
 enum class KvKind : std::uint8_t {
-  full,                // every token, for ever
+  full,                // every token, for good
   sliding_window,      // the last `sliding_window` tokens
   chunked_local,       // the current chunk of `attention_chunk_size` tokens
   mla,                 // one latent vector per token
@@ -40,7 +40,7 @@ enum class StateCacheMode : std::uint8_t {
   none,      // never: one running state per request
   all,       // at every block boundary
   align,     // where a scheduler step ends at a block boundary
-  adaptive,  // the same, and steps end where later requests will want to go on
+  adaptive,  // the same, and steps end where later requests will want to continue
 };
 
 // How an MLA layer packs a token, where it is not heads · head_size · dtype.

@@ -37,9 +37,9 @@ class Model {
   virtual DType dtype() const = 0;  // of hidden states
   virtual std::size_t weight_bytes() const = 0;
   virtual std::size_t mapped_bytes() const { return 0; }  // of them, what stays in mapped files
-  // What whoever runs this should know of how the weights are kept.
+  // What whoever runs a server should know about how the weights are kept.
   virtual std::vector<std::string> notes() const { return {}; }
-  // Added to every position of a request whose prompt has so many tokens: selects the rotary table
+  // Added to every position of a request whose prompt has this many tokens: picks the rotary table
   // (longrope: short factors up to original_max_position_embeddings, long ones beyond, as the
   // reference does for the length at hand). Requests with different offsets share no cached blocks.
   virtual int position_offset(int num_prompt_tokens) const {
@@ -53,7 +53,7 @@ class Model {
   // What each layer that remembers anything must remember, in layer order: what the plan sizes.
   virtual std::vector<LayerKvSpec> kv_specs(const KvSpecOptions& options) const = 0;
   // In the order of kv_specs(); once, before the first forward(). Throws Failure where a layer
-  // would write anything else than its pages hold.
+  // would write anything but what its pages hold.
   virtual void bind_cache(std::span<const LayerCache> layers) = 0;
   // Layers whose fp8 cache holds keys and values as they are, because no scale is published.
   virtual int num_unscaled_layers() const { return 0; }

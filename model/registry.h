@@ -16,7 +16,7 @@
 namespace quire {
 
 struct LoadOptions {
-  DType dtype = DType::bf16;  // of weights and hidden states: resolve_dtype()
+  DType dtype = DType::bf16;  // of weights and hidden states
   LoadFormat load_format = LoadFormat::safetensors;
   std::uint64_t seed = 0;         // of dummy weights
   std::string quantization = {};  // must be the checkpoint's method; empty: whatever it is

@@ -20,7 +20,7 @@ namespace quire {
 // What a GGUF file makes of a published tensor.
 struct GgufTensor {
   gguf::BlockType type = gguf::BlockType::f32;
-  // Rows of each of so many heads are in rotated pairs: 0, half, 1, half + 1, …; 0: as published.
+  // Rows of each of this many heads are in rotated pairs: 0, half, 1, half + 1, …; 0: as published.
   int paired_heads = 0;
   float added = 0.f;  // to each published value
 };

@@ -35,7 +35,7 @@ struct Source {
   std::int64_t row_width = 0;  // elements of a row; 0: the last extent
   bool transposed = false;
   std::vector<std::int64_t> pick = {};  // rows (transposed: columns) in order; empty: all
-  std::int64_t depth = 0;               // transposed: only the first so many rows; 0: all
+  std::int64_t depth = 0;               // transposed: only this many first rows; 0: all
 };
 
 class Weights {

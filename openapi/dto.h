@@ -18,7 +18,7 @@ struct StreamOptions {
   bool continuous_usage_stats = false;
 };
 
-// What all of an answer must be like: one of response_format, structured_outputs and guided_*.
+// What the whole answer must match: one of response_format, structured_outputs and guided_*.
 struct OutputGrammar {
   enum class Kind : std::uint8_t { json_schema, regex, choice, grammar, structural_tag };
   Kind kind = Kind::json_schema;
@@ -73,7 +73,7 @@ struct GenerationRequest {
   std::optional<std::int64_t> thinking_budget{};  // tokens
   std::string thinking_budget_name{};             // the member that it came in
 
-  std::vector<std::string> unsupported{};      // members that ask for what is not offered
+  std::vector<std::string> unsupported{};      // members that ask for something not offered
   std::vector<std::string> unknown_members{};  // ignored
 
   // Members that are read by their type, and that the engine's SamplingParams call the same:
@@ -142,8 +142,7 @@ struct CompletionRequest : GenerationRequest {
 struct TokenizeRequest {
   std::string model{};
   std::optional<std::string> prompt{};
-  std::optional<ChatCompletionRequest>
-      chat{};                                // instead of prompt: its messages, tools and template
+  std::optional<ChatCompletionRequest> chat{};  // instead of prompt: messages, tools and template
   std::optional<bool> add_special_tokens{};  // true for a prompt, false for messages
   bool return_token_strs = false;
 };

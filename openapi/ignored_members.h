@@ -1,6 +1,6 @@
 #pragma once
 // Members that clients send and that change nothing here: docs/api.md lists them. Their types are
-// checked all the same. Only openapi/*.cpp include it.
+// checked anyway. Only openapi/*.cpp include it.
 
 #include "openapi/dto.h"
 #include "openapi/json_reader.h"

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Length of the UTF-8 character at the start of `text`; negative: so many bytes form the maximal
+// Length of the UTF-8 character at the start of `text`; negative: this many bytes form the maximal
 // part of a broken one (Unicode 15, table 3-7).
 int character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };

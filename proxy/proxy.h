@@ -1,6 +1,6 @@
 #pragma once
 // One address for servers that prefill and servers that decode: each request is begun by one and
-// gone on with by another. Without servers that prefill it spreads requests. A thread per client.
+// continued by another. Without servers that prefill it spreads requests. A thread per client.
 
 #include <atomic>
 #include <cstdint>

@@ -50,7 +50,7 @@ struct ServerConfig {
   bool access_log = false;                      // a line per request
   std::chrono::milliseconds shutdown_timeout{30'000};
   Spelling spelling = nullptr;           // of fields in texts for clients
-  bool keep_after_engine_death = false;  // answer 503 for ever instead of ending
+  bool keep_after_engine_death = false;  // answer 503 forever instead of ending
   std::chrono::milliseconds drain_delay{0};         // not ready, but still accepting
   std::chrono::milliseconds stall_timeout{120'000};  // of an engine that says nothing; 0: never
 };

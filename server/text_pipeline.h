@@ -56,7 +56,7 @@ class TextPipeline {
   // A text that cannot fit max_tokens is refused before it is cut into tokens.
   Result<ChatPrompt> chat_prompt(const openapi::ChatCompletionRequest& request,
                                  std::int64_t max_tokens) const;
-  // A text of so many bytes can have few enough tokens.
+  // A text of this many bytes can have few enough tokens.
   Result<void> check_length(std::size_t bytes, std::int64_t max_tokens) const;
   Result<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,
                                       std::int64_t max_tokens) const;

@@ -270,7 +270,7 @@ constexpr int kMostRows = 16;
 constexpr int kMostRows = 2;
 #endif
 
-// Rows done of so many.
+// Rows done of this many.
 template <Codes kCodes, int kScaleGroup, bool kMin>
 Index group_rows(Index rows, const GroupGemmArgs& args, const Place& at) {
   if constexpr (kMostRows == 16) {

@@ -17,7 +17,7 @@ struct SplitScratch {
 
 // Splits for a context that fills `wanted` of them, where partial results of `room` fit and
 // `blocks` blocks run without splits. A graph is sized for the longest context, and each split that
-// finds no keys is a block all the same: beyond a few waves of blocks there are no more splits.
+// finds no keys is a block anyway: beyond a few waves of blocks there are no more splits.
 int count_splits(std::int64_t wanted, std::int64_t room, std::int64_t blocks);
 
 // Any floating-point dtype, any head size up to 576: one block per (token, KV head, split of the

@@ -90,8 +90,8 @@ struct WarpRows {
         }
       }
       state[h].max = top;
-      state[h].sum =
-          state[h].sum * rescale + sum;  // of this lane's columns; summed over lanes at the end
+      // Of this lane's columns; summed over lanes at the end.
+      state[h].sum = state[h].sum * rescale + sum;
 #pragma unroll
       for (FragmentC& v : values) {
         v.r[2 * h] *= rescale;

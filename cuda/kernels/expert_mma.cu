@@ -61,8 +61,8 @@ struct ProductTile {
     for (int c = threadIdx.x; c < kRows * 2 * kChunks; c += kThreads) {
       const int row = c / (2 * kChunks), slice = c / kChunks % 2, chunk = c % kChunks;
       const int from = weight_row(row), k = k0 + slice * kSlice + chunk * (kSlice / kChunks);
-      const bool in_range =
-          from >= 0 && k < p.depth;  // elements out of range are filled with zeros
+      // Elements out of range are filled with zeros.
+      const bool in_range = from >= 0 && k < p.depth;
       const unsigned char* source = p.weight + tile.expert * p.expert_bytes + from * p.row_bytes +
                                     (k0 / kSlice + slice) * Format::kSliceBytes + chunk * 16;
       async_copy<16>(&stage.weight[slice][row][chunk * 16], in_range ? source : p.weight,

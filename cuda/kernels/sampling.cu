@@ -69,8 +69,8 @@ struct Nucleus {
 __device__ int nth_tie(const float* row, int vocab, float factor, std::uint32_t key, int n) {
   SHARED(counts, int[kThreads]);
   SHARED(answer, int);
-  const int per_thread =
-      (vocab + kThreads - 1) / kThreads;  // contiguous, so that the order is the vocabulary's
+  // Contiguous, so that the order is the vocabulary's.
+  const int per_thread = (vocab + kThreads - 1) / kThreads;
   const int begin = min(vocab, static_cast<int>(threadIdx.x) * per_thread),
             end = min(vocab, begin + per_thread);
   int mine = 0;

@@ -50,10 +50,10 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocksPerProcessor)
   const int row0 =
       (static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32) * kRows;
   const T* from[kRows];
+  // Rows past the end are not stored.
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
-    from[r] =
-        a.weight + min(row0 + r, a.rows - 1) * a.weight_stride;  // rows past the end are not stored
+    from[r] = a.weight + min(row0 + r, a.rows - 1) * a.weight_stride;
 
   Packed ahead[kDepth][kRows];
   const auto fetch = [&](Packed(&w)[kRows], int column) {

@@ -184,7 +184,7 @@ Result<void> check_fits(const Planning& planning, const SizedModel& sized) {
 }
 
 // A state stands behind all tokens of a step: to go back to the last draft that held, there is one
-// behind each draft. Those that later requests would go on from are not among them.
+// behind each draft. Those that later requests would continue from are not among them.
 Result<void> check_drafts(const Planning& planning) {
   const EngineConfig& config = planning.config;
   if (config.speculative.method == DraftMethod::none) return {};

@@ -50,7 +50,7 @@ struct EnginePlan {
 EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_config,
                        const PlannedDevice& device, const PoolingConfig& pooling = {});
 
-// Threads of one engine on a CPU of so many cores, which the engines of the process share.
+// Threads of one engine on a CPU of this many cores, which the engines of the process share.
 int threads_of_engine(const EngineConfig& config, int cores);
 
 // Null without one in the configuration. `target` is loaded, or measured, with the same options.

@@ -37,7 +37,7 @@ ExtraKeyInputs extra_key_inputs(const Request& request);
 std::vector<ExtraKey> extra_keys(const ExtraKeyInputs& inputs, int start, int end, int& next_item);
 
 // SipHash-1-3 with 128 bits out: nobody without the key can prepare two prefixes that collide, and
-// hits are compared token by token all the same.
+// hits are compared token by token anyway.
 class BlockHasher {
  public:
   struct Key {

@@ -10,7 +10,7 @@ namespace quire {
 namespace {
 
 // Of main memory, where nothing says how much: enough for 32k tokens of an 8B model, and no more
-// than so many requests of full length can use, since all of it is taken at start-up.
+// than this many requests of full length can use, since all of it is taken at start-up.
 constexpr std::int64_t kDefaultCpuCacheBytes = std::int64_t{4} << 30;
 constexpr std::int64_t kDefaultCpuRequests = 16;
 

@@ -78,8 +78,8 @@ struct DeviceBudget {
 // DeviceBudget::request_bytes, before blocks are sized.
 std::int64_t longest_request_bytes(const EngineConfig& config, const ModelMemory& model);
 
-// What the engine may use of the device, all in all; where kv_cache_budget() is no share of it:
-// all.
+// All of the device's memory that the engine may use; everything where kv_cache_budget() is not a
+// share of it.
 std::int64_t allowed_bytes(const EngineConfig& config, DeviceKind device, std::int64_t total_bytes);
 
 // Bytes for the KV cache; may be negative. On the CPU the default is a fixed size, not a share.
@@ -88,11 +88,11 @@ std::int64_t kv_cache_budget(const EngineConfig& config, DeviceKind device,
 
 struct CacheMemory {
   std::int64_t available_bytes = 0;
-  // What a flag could make of it, so that no advice asks for more.
+  // What a flag could raise it to, so that no advice asks for more.
   std::int64_t most_bytes = std::int64_t{1} << 62;
 };
 
-// One place at which a prefix can be gone on from: a block in each group of recurrent states.
+// A place from which a prefix can be continued: a block in each group of recurrent states.
 struct StateCheckpoint {
   int num_blocks = 0;
   std::int64_t bytes = 0;

@@ -137,8 +137,9 @@ PlanResult<void> choose_scheduler_sizes(const Planning& planning, KvPlan& plan) 
   if (common > kMost && hashes)
     return fail(KvPlanErrorCode::invalid_input,
                 "the block sizes of the groups have no common multiple below 2^31");
+  // Without hashes nobody asks.
   plan.scheduler_block_size = plan.hash_block_size =
-      static_cast<int>(std::min<std::int64_t>(common, kMost));  // without hashes nobody asks
+      static_cast<int>(std::min<std::int64_t>(common, kMost));
   if (!hashes || state_blocks_differ) return {};
   plan.hash_block_size = input.hash_block_size.value_or(static_cast<int>(divisor));
   if (plan.hash_block_size < 1 || divisor % plan.hash_block_size != 0)

@@ -42,7 +42,7 @@ class FrameLink {
   bool is_quiet() const;
   void hang_up();  // what waits for the line ends with peer_lost
 
-  // All throw KvLost: peer_lost where the line is gone or silent, corrupt for what is no frame.
+  // All throw KvLost: peer_lost where the line is gone or silent, corrupt for what is not a frame.
   // A header may be waited for longer, `patience`, as long as none of it is there.
   awaitable<KvFrameHeader> read_header(std::chrono::nanoseconds patience);
   awaitable<std::string> read_message(const KvFrameHeader& header);  // intact

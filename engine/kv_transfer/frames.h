@@ -55,7 +55,7 @@ KvFrameHeader sealed(KvFrameHeader header, std::span<const std::byte> body);
 bool is_intact(const KvFrameHeader& header, std::span<const std::byte> body);
 
 std::array<std::byte, kKvHeaderBytes> encode(const KvFrameHeader& header);
-// Refuses what is no header, and bodies that are larger than their kind may be.
+// Refuses what is not a header, and bodies that are larger than their kind may be.
 Result<KvFrameHeader> parse_kv_header(std::span<const std::byte, kKvHeaderBytes> bytes);
 
 struct KvHello {

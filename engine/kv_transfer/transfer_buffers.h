@@ -19,7 +19,7 @@ struct TransferBuffers {
 TransferBuffers make_transfer_buffers(const KvTransferConfig& config, std::int64_t longest_bytes,
                                       Device& device);
 
-// What the longest prompt that fits the context leaves to whoever goes on.
+// What the longest prompt that fits the context leaves to whoever continues.
 std::int64_t longest_prefill_bytes(std::span<const LayerKvSpec> layers, std::int64_t max_model_len);
 
 }  // namespace quire

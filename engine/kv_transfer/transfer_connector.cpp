@@ -110,7 +110,7 @@ Result<void> TransferConnector::admit(RequestId id, const std::string& text,
     return refuse("do_remote_decode",
                   "does not work with prompt_logprobs on a model with recurrent states, whose last "
                   "prompt token is left to whoever goes on");
-  if (prompt.size() < 2) return {};  // whoever goes on computes the last token himself
+  if (prompt.size() < 2) return {};  // whoever continues computes the last token himself
   // Of a state there is no part: it must be the one that the last token follows.
   if (has_states_) prompt.pop_back();
   entries_[id].params = std::move(*params);

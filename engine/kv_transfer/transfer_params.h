@@ -29,7 +29,7 @@ struct KeptDescription {
   int num_tokens = 0;
 };
 
-// What whoever goes on is told.
+// What whoever continues is told.
 std::string transfer_result(const KeptDescription& kept);
 
 }  // namespace quire

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// The numbers first, second and third of a Decision mean what stands behind each.
+// What the numbers first, second and third of a Decision mean stands beside each kind.
 enum class DecisionKind : std::uint8_t {
   queued,             // requests before it, tokens of its prompt
   waits_for_turn,     // requests that run, most that may
@@ -20,7 +20,7 @@ enum class DecisionKind : std::uint8_t {
   waits_for_cache,    // (a connector loads its prefix)
   started,            // tokens found in the cache, tokens it knows, tokens in its first step
   resumed,            // the same, after a preemption
-  preempted,          // blocks free, tokens computed that are lost, requests that run on
+  preempted,          // blocks free, computed tokens that are lost, requests still running
   finished,           // tokens of its output, FinishReason
 };
 

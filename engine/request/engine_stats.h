@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// Drafts at one place behind the token that they follow.
+// Drafts at one distance from the token that they follow.
 struct DraftPosition {
   std::int64_t accepted = 0;
 

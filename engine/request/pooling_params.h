@@ -7,7 +7,7 @@
 namespace quire {
 
 struct PoolingParams {
-  // Of a pair of texts: the prompt's first token of the second one. 0: there is one text.
+  // Where the prompt is a pair of texts: first token of the second one. 0: a single text.
   int second_segment = 0;
 
   using Fields = FieldList<&PoolingParams::second_segment>;

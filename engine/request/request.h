@@ -141,7 +141,7 @@ class Request {
   // The most tokens it can ever have, were there no limit on the context.
   std::int64_t max_total_tokens() const { return std::int64_t{num_prompt_} + max_output_; }
 
-  // For how many to make room when it starts, so that its decode steps allocate nothing.
+  // How many to make room for when it starts, so that its decode steps allocate nothing.
   int expected_tokens(int max_model_len) const {
     constexpr std::int64_t kExpectedOutput = 8192;
     return static_cast<int>(std::min(
@@ -163,7 +163,7 @@ class Request {
     const auto end = ends_.begin() + num_ends_;
     return std::find(ends_.begin(), end, tokens_.back()) != end;
   }
-  // Ahead of a visit in a step.
+  // Ahead of the visit that a step makes.
   void prefetch() const {
     __builtin_prefetch(this);
     __builtin_prefetch(reinterpret_cast<const char*>(this) + 64);
@@ -173,15 +173,15 @@ class Request {
   bool load_failed = false;        // in part: num_computed says how much is there
   std::int32_t num_cached = 0;     // tokens found in a cache when first scheduled
   std::int32_t num_external = 0;   // tokens that a connector brought
-  std::int32_t shared_prefix = 0;  // tokens that requests before had too: see PrefixHit
+  std::int32_t shared_prefix = 0;  // tokens that earlier requests had too: see PrefixHit
   std::int32_t num_preemptions = 0;
   std::optional<FinishReason> finish_reason;
   Error error;                  // when finish_reason is error
   std::string transfer_result;  // the connector's answer at the end, as JSON
   QueueLink queue;
 
-  // Of a request with SamplingParams::constraint, from when it is compiled; who samples tells it
-  // each token.
+  // Of a request with SamplingParams::constraint, once it is compiled; the sampler tells it each
+  // token.
   std::unique_ptr<ConstraintMasks> constraint;
 
   // Hashes of the full blocks, at the KV manager's hash granularity. It appends.
@@ -191,7 +191,7 @@ class Request {
  private:
   bool ends_with_any() const;
   bool lacks_mask_slowly() const;
-  // Behind the end of a constrained output nothing can come.
+  // Nothing can follow the end of a constrained output.
   bool ignores_eos() const { return sampling_.ignore_eos && !sampling_.constraint; }
 
   RequestId id_;

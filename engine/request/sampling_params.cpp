@@ -8,13 +8,13 @@ namespace {
 
 constexpr std::size_t kMaxStopTokens = 4096;
 
-Error out_of_range(const char* field, const std::string& rule) {
+Error out_of_range(std::string_view field, const std::string& rule) {
   return {ErrorCode::invalid_argument, std::string(field) + " must be " + rule,
           std::string("/").append(field)};
 }
 
 // The field's complaint, or nothing; NaN fails both comparisons.
-std::optional<Error> check_range(const char* field, double value, double low, double high) {
+std::optional<Error> check_range(std::string_view field, double value, double low, double high) {
   if (value >= low && value <= high) return std::nullopt;
   const auto text = [](double number) {
     std::string digits = std::to_string(number);
@@ -23,6 +23,14 @@ std::optional<Error> check_range(const char* field, double value, double low, do
     return digits;
   };
   return out_of_range(field, "from " + text(low) + " to " + text(high));
+}
+
+template <auto Member, auto Low, auto High, class... Others>
+std::optional<Error> check_ranges(const SamplingParams& p,
+                                  RangeList<FieldRange<Member, Low, High>, Others...>) {
+  if (auto e = check_range(spelling_of<Member>(), p.*Member, Low, High)) return e;
+  if constexpr (sizeof...(Others) > 0) return check_ranges(p, RangeList<Others...>());
+  return std::nullopt;
 }
 
 std::optional<Error> check_token(const char* field, TokenId token, int vocab_size) {
@@ -34,12 +42,9 @@ std::optional<Error> check_token(const char* field, TokenId token, int vocab_siz
 }
 
 std::optional<Error> check_choice(const SamplingParams& p) {
-  if (auto e = check_range("temperature", p.temperature, 0, 100)) return e;
+  if (auto e = check_ranges(p, SamplingParams::Ranges())) return e;
   if (!(p.top_p > 0 && p.top_p <= 1)) return out_of_range("top_p", "above 0 and at most 1");
   if (p.top_k < -1) return out_of_range("top_k", "−1 or 0 (off) or positive");
-  if (auto e = check_range("min_p", p.min_p, 0, 1)) return e;
-  if (auto e = check_range("presence_penalty", p.presence_penalty, -2, 2)) return e;
-  if (auto e = check_range("frequency_penalty", p.frequency_penalty, -2, 2)) return e;
   if (!(p.repetition_penalty > 0 && std::isfinite(p.repetition_penalty))) {
     return out_of_range("repetition_penalty", "above 0");
   }

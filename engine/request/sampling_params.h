@@ -14,7 +14,7 @@
 
 namespace quire {
 
-inline constexpr int kMaxLogprobs = 20;  // start-up takes the memory for so many
+inline constexpr int kMaxLogprobs = 20;  // start-up reserves memory for this many
 
 // A token and its bias.
 using TokenBias = std::pair<TokenId, float>;
@@ -23,12 +23,18 @@ struct FieldsOf<TokenBias> {
   using type = FieldList<&TokenBias::first, &TokenBias::second>;
 };
 
-// Tokens that follow each other.
+// Consecutive tokens.
 struct TokenWord {
   std::vector<TokenId> tokens;
 
   using Fields = FieldList<&TokenWord::tokens>;
 };
+
+// A member and the least and the greatest number that it may be.
+template <auto Member, auto Low, auto High>
+struct FieldRange {};
+template <class... Ranges>
+struct RangeList {};
 
 struct SamplingParams {
   // Choice. temperature below 1e-5 is greedy; below 0.01 it counts as 0.01.
@@ -42,12 +48,12 @@ struct SamplingParams {
   float repetition_penalty = 1;
   std::vector<TokenBias> logit_bias;         // ascending by token, each once
   std::vector<TokenId> allowed_tokens;       // empty: all
-  std::vector<TokenWord> bad_words;          // that the output may not hold
-  std::optional<ConstraintSpec> constraint;  // what all of the output must be like
+  std::vector<TokenWord> bad_words;          // that the output may not contain
+  std::optional<ConstraintSpec> constraint;  // what the whole output must match
 
   // End. Stop strings are the front end's: it sees text.
   int max_tokens = 16;  // output tokens
-  int min_tokens = 0;   // before this many outputs nothing stops the request
+  int min_tokens = 0;   // nothing stops the request before it has this many
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
 
@@ -70,9 +76,13 @@ struct SamplingParams {
                 &SamplingParams::logprobs, &SamplingParams::prompt_logprobs,
                 &SamplingParams::skip_reading_prefix_cache, &SamplingParams::bad_words,
                 &SamplingParams::constraint>;
+  using Ranges = RangeList<FieldRange<&SamplingParams::temperature, 0, 100>,
+                           FieldRange<&SamplingParams::min_p, 0, 1>,
+                           FieldRange<&SamplingParams::presence_penalty, -2, 2>,
+                           FieldRange<&SamplingParams::frequency_penalty, -2, 2>>;
 };
 
-// The first field that is out of range, by its API name; token ids are held against vocab_size.
+// The first field that is out of range, by its API name; token ids are checked against vocab_size.
 Result<void> validate(const SamplingParams& params, int vocab_size);
 
 }  // namespace quire

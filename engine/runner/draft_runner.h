@@ -42,7 +42,7 @@ class DraftRunner {
   std::span<const TokenId> run(const BatchPlan& plan, std::span<const TokenId> sampled, int width,
                                std::span<const int> wanted, TensorView final_norm,
                                Workspace& workspace);
-  // What can be drafted for a request of which so many tokens are known.
+  // What can be drafted for a request of which this many tokens are known.
   int most_drafts(const Request& request, int num_known) const;
   void observe(DraftObserver observer) { observer_ = std::move(observer); }
 

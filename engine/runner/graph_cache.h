@@ -32,7 +32,7 @@ class GraphCache {
  public:
   void add(int size, std::unique_ptr<Graph> graph);  // sizes ascend
 
-  // The smallest size that holds so many rows; 0: none does.
+  // The smallest size that holds this many rows; 0: none does.
   int size_for(int num_rows) const;
   void replay(int size, StreamRef stream);
   long num_replays() const { return num_replays_; }

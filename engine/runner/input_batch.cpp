@@ -240,7 +240,7 @@ void InputBatch::fill_states(Group& group, const BatchPlan& plan, int num_rows,
   if (!plan.drafts.empty()) fill_token_states(group, plan, write.host, inputs);
 }
 
-// A draft that does not hold leaves the state after the one before it to go on from.
+// A draft that does not hold leaves the state after the one before it to continue from.
 void InputBatch::fill_token_states(const Group& group, const BatchPlan& plan,
                                    std::span<std::int32_t> write, GroupInputs& inputs) {
   const Ints states = pack_.add<std::int32_t>(arrays_.ids.host.size());

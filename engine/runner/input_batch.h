@@ -59,7 +59,7 @@ class InputBatch {
   // Queues what the device makes of the upload: ids, gathered tables, slots.
   void expand(StreamRef stream);
 
-  // So many of a row's drafts held: a state goes on from the one after the last of them.
+  // So many of a row's drafts held: a state continues from the one after the last of them.
   void settle(int slot, int num_held) { held_drafts_[slot] = num_held; }
 
   // Where the step's draw goes, i32 [S]: of each row that samples, after its last token and before

@@ -144,7 +144,7 @@ void Sampler::sample(TensorView tokens, TensorView logits, StreamRef stream) {
   ops_.sample(tokens, logits, sampling_args(), stream);
   if (!penalties_.empty()) penalties_.count(ops_, tokens, stream);
   if (!logprobs_.empty()) logprobs_.compute(tokens, turn_, stream);
-  // What they drew was counted all the same: their counts are sent again.
+  // What they drew was counted anyway: their counts are sent again.
   for (const auto& row : masks_.late()) reset(row.slot);
 }
 

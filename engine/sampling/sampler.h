@@ -33,7 +33,7 @@ class Sampler {
   // The slot has a new request, or the same one starts over.
   void reset(int slot);
 
-  // The rows of one step, in order; at most so many.
+  // The rows of one step, in order; at most this many.
   void begin_step(std::size_t max_rows);
   // position: of the token to draw, which follows the request's tokens and then `drafts`. Those of
   // a row that is verified count as output only when accept() says so.

@@ -10,7 +10,7 @@ namespace {
 
 Error refusal(const std::string& detail) { return {ErrorCode::invalid_argument, detail, {}}; }
 
-// What would leave every request waiting for ever.
+// What would leave every request waiting forever.
 void check(const SchedulerOptions& options, const StateSteps& states) {
   const int state_block_size = states.mode == StateCacheMode::align ? states.block_size : 0;
   const auto demand = [](bool holds, const std::string& what) {

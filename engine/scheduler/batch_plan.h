@@ -65,8 +65,8 @@ struct BatchPlan {
 struct StepTokens {
   std::span<const TokenId> sampled;  // [rows, width]; −1 pads, and fills rows that do not sample
   int width = 1;                     // 1 + most drafts
-  std::span<const TokenId> drafts =
-      {};  // [rows, draft_width], −1 pads: proposals for the next step
+  // [rows, draft_width], −1 pads: proposals for the next step.
+  std::span<const TokenId> drafts = {};
   int draft_width = 0;
 };
 

@@ -95,7 +95,7 @@ class Scheduler {
   // The request ends with this error, in whatever state; the next commit reports it.
   void fail(RequestId id, Error error);
 
-  // The next step; may be empty (everyone waits for something else) and is committed all the same.
+  // The next step; may be empty (everyone waits for something else) and is committed anyway.
   // Valid until its commit.
   const BatchPlan& schedule();
 
@@ -112,7 +112,7 @@ class Scheduler {
   void drop_sample(RequestId id);
 
   // Somebody is not finished or not reported yet, or blocks are still being sent. Where a step runs
-  // nothing all the same, everyone waits for something outside: a grammar, a transfer.
+  // nothing anyway, everyone waits for something outside: a grammar, a transfer.
   bool has_work() const {
     return !requests_.empty() || num_rows_in_flight_ > 0 || !failed_.empty();
   }

@@ -41,7 +41,7 @@ class DraftCosts {
   void add_drafting(int num_rows, int num_drafts, double seconds);
 
   double step(int num_tokens) const { return steps_.at(num_tokens); }
-  // Of proposing so many drafts for each of so many requests, by a model.
+  // Of proposing this many drafts for each of this many requests, by a model.
   double drafting(int num_rows, int num_drafts) const;
 
  private:

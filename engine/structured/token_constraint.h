@@ -53,7 +53,7 @@ class TokenConstraint {
   virtual bool is_complete() const = 0;
 
   // Tokens that the output goes on with if it is written as usual, where there is no choice but how
-  // to write it; at most so many. What is drawn may differ in that.
+  // to write it; at most this many. What is drawn may differ in that.
   virtual std::vector<TokenId> forced_tokens(int /*most*/) { return {}; }
 };
 

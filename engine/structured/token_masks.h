@@ -18,7 +18,7 @@ namespace quire::structured {
 
 // What one lexeme state allows.
 struct LexemeMask {
-  std::uint32_t plain = 0;            // all plain tokens of up to so many characters; 0: none
+  std::uint32_t plain = 0;            // all plain tokens of up to this many characters; 0: none
   const TokenTrie* trie = nullptr;
   std::vector<std::uint32_t> bits;    // dense, or empty and
   std::vector<TokenId> tokens;        // few

@@ -42,7 +42,7 @@ struct AddRequest {
   std::string cache_salt;       // requests share prefix blocks only under the same salt
   std::string transfer_params;  // kv_transfer_params as JSON; empty: none
   Clock::time_point arrival = Clock::now();
-  std::optional<PoolingParams> pooling;  // of a pooling model; sampling says nothing then
+  std::optional<PoolingParams> pooling;  // for a pooling model, which samples nothing
 
   using Fields =
       FieldList<&AddRequest::id, &AddRequest::prompt, &AddRequest::sampling,
@@ -93,7 +93,7 @@ struct RequestTimes {
                            &RequestTimes::first_token, &RequestTimes::last_token>;
 };
 
-// What happened to one request since the output before. next() of a Generation may merge several.
+// What happened to one request since its previous output. next() of a Generation may merge several.
 struct RequestOutput {
   RequestId id;
   std::vector<TokenId> token_ids;                 // new ones
@@ -106,7 +106,7 @@ struct RequestOutput {
   RequestTimes times;
   std::string transfer_params;  // from the connector, as JSON
   std::optional<Error> error;   // when finish_reason is error
-  std::vector<float> pooled;    // of a pooling model: what the prompt became
+  std::vector<float> pooled;    // for a pooling model: the prompt's vector
 
   using Fields = FieldList<&RequestOutput::id, &RequestOutput::token_ids, &RequestOutput::logprobs,
                            &RequestOutput::finish_reason, &RequestOutput::stop_token,
@@ -130,7 +130,7 @@ struct TokenOutput {
 // A request is in one of the two lists. The last_token time of those in `tokens` is `time`.
 struct StepOutput {
   std::vector<TokenOutput> tokens;
-  std::vector<RequestOutput> requests;  // first and last outputs, and whatever has more to say
+  std::vector<RequestOutput> requests;  // first and last ones, and those that say more than a token
   Clock::time_point time;               // end of the step
   EngineStats stats;
   std::vector<Decision> decisions;  // what changed for a request; in a steady step nothing does
@@ -180,7 +180,7 @@ struct KvGroupInfo {
                 &KvGroupInfo::page_bytes, &KvGroupInfo::layers, &KvGroupInfo::unpadded_page_bytes>;
 };
 
-// What one purpose takes of the device, as planned and as allocated.
+// What one purpose takes up on the device, as planned and as allocated.
 struct MemoryUseInfo {
   std::string purpose;  // "weights", "kv_cache", …
   std::int64_t planned_bytes = 0;
@@ -194,7 +194,7 @@ struct MemoryUseInfo {
 // What a pooling model's vectors are.
 struct PoolingInfo {
   PoolingTask task = PoolingTask::none;
-  int size = 0;                 // numbers of a result
+  int size = 0;                 // numbers per result
   bool use_activation = false;  // by default: length 1 (embed), sigmoid (score)
   bool is_matryoshka = false;   // may be cut
   std::vector<std::int32_t> dimensions = {};  // to these sizes; empty: to any
@@ -243,7 +243,7 @@ struct EngineDead {
 struct PrefixCacheReset {
   std::uint64_t call = 0;
   bool done = false;
-  int blocks_in_use = 0;  // that kept it from being done
+  int blocks_in_use = 0;  // that prevented it
 
   using Fields = FieldList<&PrefixCacheReset::call, &PrefixCacheReset::done,
                            &PrefixCacheReset::blocks_in_use>;

@@ -23,8 +23,8 @@ class Dict {
   void set(Value key, Value value);  // an unhashable key throws TemplateError (type)
   void set(std::string_view key, Value value) { set(Value(key), std::move(value)); }
   bool erase(std::string_view key);
-  const Value* find(
-      const Value& key) const;  // null where absent; an unhashable key throws as set() does
+  // Null where absent; an unhashable key throws as in set().
+  const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
 
   std::size_t size() const { return entries_.size(); }
@@ -40,8 +40,8 @@ class Dict {
 
   std::vector<Entry> entries_;
   Extent extent_{1, 1};
-  std::vector<std::uint32_t>
-      buckets_;  // open addressing over hashes, entry + 1; empty while the dict is small
+  // Open addressing over hashes, entry + 1; empty while the dict is small.
+  std::vector<std::uint32_t> buckets_;
 };
 
 }  // namespace quire::jinja

@@ -170,7 +170,7 @@ std::string PercentFormatter::convert(char type, const Value& value, FormatSpec&
   return pad_text(evaluation_, std::move(text), spec, '>');
 }
 
-// Python's % has a precision for integers: so many digits at least.
+// Python's % has a precision for integers: this many digits at least.
 std::string PercentFormatter::convert_digits(char type, const Value& integer,
                                              const FormatSpec& spec) {
   FormatSpec digits;

@@ -25,8 +25,7 @@ struct None {
   bool operator==(const None&) const = default;
 };
 
-// What a name, attribute or element that does not exist gives; most uses of it are errors that say
-// why.
+// What a missing name, attribute or element evaluates to; most uses of it are errors that say why.
 struct Undefined {
   enum class Why : std::uint8_t {
     variable,
@@ -37,7 +36,7 @@ struct Undefined {
   };
   Why why = Why::variable;
   std::string name;
-  std::string owner;  // type of what was asked
+  std::string owner;  // type that was asked
   std::string message() const;
 };
 
@@ -55,7 +54,7 @@ struct Tuple {
 
 constexpr int kMaxNesting = 256;  // of lists in lists; more is refused as endless recursion
 
-// How deep containers lie in a value, and what walking all of it costs, in bytes or so (shared
+// How deep a value's containers nest, and what walking all of it costs, in bytes or so (shared
 // parts count each time).
 struct Extent {
   int nesting = 0;

@@ -38,7 +38,7 @@ struct ChoiceDelta {
   std::vector<openapi::TokenLogprob> prompt_logprobs{};  // of all but the prompt's first token
   std::string finish_reason{};                           // empty: it goes on
   std::string stop_reason = "null";                      // JSON text
-  std::string transfer_params{};  // JSON text for whoever goes on with it; empty: none
+  std::string transfer_params{};  // JSON text for whoever continues it; empty: none
 };
 
 openapi::TopLogprob logprob_entry(const Tokenizer& tokenizer, TokenId id, float logprob,

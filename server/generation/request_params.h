@@ -14,7 +14,7 @@ struct PromptLimits {
   std::int64_t prompt_tokens = 0;
   std::int64_t max_model_len = 0;
   std::optional<std::int64_t> default_max_tokens{};  // unset: what the context leaves
-  bool prompt_only = false;  // max_tokens may be 0; the engine makes one all the same
+  bool prompt_only = false;  // max_tokens may be 0; the engine makes one anyway
 };
 
 Result<SamplingParams> sampling_params(const openapi::GenerationRequest& request,

@@ -23,7 +23,7 @@ struct ReplyOptions {
   bool continuous_usage = false;
   bool return_token_ids = false;
   bool logprobs = false;
-  std::optional<std::int64_t> prompt_logprobs{};  // so many; a stream has none
+  std::optional<std::int64_t> prompt_logprobs{};  // this many; a stream has none
 };
 
 ReplyOptions reply_options(const openapi::GenerationRequest& request, std::string_view id_prefix,
@@ -68,7 +68,7 @@ class StreamSink : public EventSink {
   // as `,"a":1`, and its usage up to num_tokens of the choice.
   void end_chunk(const Choice& choice, std::string& out, int num_tokens,
                  std::string_view members = {});
-  // With what whoever goes on with the choice needs to know, if anything.
+  // With what whoever continues the choice needs to know, if anything.
   void end_chunk(const Choice& choice, std::string& out, const ChoiceDelta& delta);
   void end_chunk(const Choice& choice, std::string& out) {
     end_chunk(choice, out, choice.text.num_tokens());

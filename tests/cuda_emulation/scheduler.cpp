@@ -17,7 +17,7 @@ namespace {
 
 thread_local Scheduler* running = nullptr;
 
-// Pooled and reachable for ever: LeakSanitizer must see the fibers.
+// Pooled and reachable forever: LeakSanitizer must see the fibers.
 std::mutex pool_mutex;
 std::vector<Scheduler*>& pool() {
   static auto* schedulers = new std::vector<Scheduler*>;

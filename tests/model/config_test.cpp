@@ -218,12 +218,5 @@ TEST_CASE("generation_config.json limits answers", "[model][config]") {
   CHECK_THROWS(limit(R"({"max_new_tokens": 0})"));
 }
 
-TEST_CASE("LoadOptions::dtype names what is computed in", "[model][config]") {
-  const ModelConfig c = parse(llama(R"("dtype":"float16")"));
-  CHECK(resolve_dtype("auto", c) == DType::f16);
-  CHECK(resolve_dtype("float32", c) == DType::f32);
-  CHECK_THROWS_WITH(resolve_dtype("fp4", c), Catch::Contains("fp4"));
-}
-
 }  // namespace
 }  // namespace quire

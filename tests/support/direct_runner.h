@@ -36,7 +36,7 @@ class DirectRunner {
     std::vector<TokenId> tokens;
   };
 
-  // A new request whose whole prompt has so many tokens.
+  // A new request whose whole prompt has this many tokens.
   int add_request(int num_prompt_tokens);
   void finish(int request);
   // Logits of every token, request after request: [tokens, vocab].

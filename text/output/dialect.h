@@ -16,16 +16,16 @@ struct CallPart {
     literal,     // `text`
     name,        // the function's name, bare
     id,          // the call's id, bare
-    note,        // a bare word that says nothing
+    note,        // a bare word without meaning
     object,      // a JSON object that holds name and arguments
     json,        // the arguments, a JSON object
     keywords,    // the arguments as Python writes them, up to and with the closing parenthesis
     parameters,  // the arguments one by one, each as CallFormat::parameter says
   };
   Kind kind = Kind::literal;
-  std::string
-      text{};        // as the family's template writes it; when read, white space around it is free
-  int optional = 0;  // of a literal: it and the parts after it, so many in all, may be left out
+  // As the family's template writes it; when read, white space around it is free.
+  std::string text{};
+  int optional = 0;  // of a literal: it and the parts after it, this many in all, may be left out
 };
 
 // <parameter=KEY>VALUE</parameter> and its kin: open KEY key_end [ATTRIBUTE attribute_end]
@@ -100,7 +100,7 @@ const ReasoningFormat* find_reasoning_format(std::string_view name);
 // The same, where one name stands for several dialects (mistral) and the template decides.
 const Dialect* find_dialect(std::string_view name, std::string_view chat_template);
 
-// What a chat template shows of how its model calls tools and thinks; null: nothing that is known.
+// What a chat template shows about how its model calls tools and thinks; null: nothing known.
 const Dialect* dialect_of_template(std::string_view chat_template);
 const ReasoningFormat* reasoning_of_template(std::string_view chat_template);
 

@@ -251,8 +251,8 @@ class JoinedStripStage final : public DecodeStage {
 
   DecodeStage& next_;
   std::string_view content_;
-  std::size_t start_;     // so many may still be taken from the front
-  std::size_t stop_;      // so many are taken from the end
+  std::size_t start_;     // this many may still be taken from the front
+  std::size_t stop_;      // this many are taken from the end
   std::size_t held_ = 0;  // how many stand at the end so far
 };
 

@@ -21,7 +21,7 @@ class Tokenizer {
   // a GGUF file.
   // Throws Failure naming file and field.
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& model_dir);
-  // From the content of a tokenizer.json alone; the same in all else.
+  // From the content of a tokenizer.json alone; otherwise the same.
   static std::unique_ptr<Tokenizer> parse(std::string_view tokenizer_json);
   ~Tokenizer();
 
@@ -43,7 +43,7 @@ class Tokenizer {
   std::optional<TokenId> token_to_id(std::string_view token) const;
   std::string_view id_to_token(TokenId id) const;  // as the vocabulary spells it; empty: no such id
   // The bytes that the token adds to a text, where that does not depend on its neighbours: "Ġa" is
-  // " a", "<0x0A>" is "\n". Perhaps half a character. Empty for an id outside of the vocabulary.
+  // " a", "<0x0A>" is "\n". Maybe part of a character. Empty for an id outside of the vocabulary.
   std::string token_bytes(TokenId id) const;
   bool is_special(TokenId id) const;  // what skip_special_tokens leaves out
 

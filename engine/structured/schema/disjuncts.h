@@ -23,7 +23,7 @@ using Conjunction = std::vector<Signed>;  // ascending, without repetition
 
 // What one value has to fulfil, all of it.
 struct Disjunct {
-  // Of values that are arrays: at most, at least so many items; one at `index` fits `what`.
+  // Of values that are arrays: at most, at least this many items; one at `index` fits `what`.
   struct Item {
     std::uint32_t index;
     Signed what;

@@ -144,7 +144,7 @@ TEST_CASE("a bad word's last token is not drawn behind the others", "[engine][sa
   SamplerBench bench;
   auto params = greedy();
   params.bad_words = {{{0}}, {{1, 2, 3}}, {{2, 1}}};
-  Request& request = bench.add(params, {1, 2});  // the prompt is no part of a word
+  Request& request = bench.add(params, {1, 2});  // the prompt is not a part of a word
   std::vector<TokenId> drawn;
   for (const TokenId wished : {1, 2, 3, 4, 1, 3}) {
     auto logits = falling();

@@ -284,7 +284,7 @@ class Trace {
   std::set<RequestId> seen_;
 };
 
-// The reference accepts requests that can never run, and waits for ever. Here they are refused, and
+// The reference accepts requests that can never run, and waits forever. Here they are refused, and
 // everyone else finishes.
 void check_hang(element vector_case) {
   KvCacheManager kv(kv_config(vector_case["config"]));

@@ -30,7 +30,7 @@ class Simulation {
   Simulation(const DraftPacerOptions& options, Machine machine)
       : machine(machine), options_(options), pacer_(options), most_(options.max_drafts) {}
 
-  // So many requests decode for so many steps; acceptance by request.
+  // So many requests decode for this many steps; acceptance by request.
   Run run(int rows, int steps, const std::function<double(int)>& acceptance, bool start = true) {
     Run run;
     run.choices.resize(static_cast<std::size_t>(options_.max_drafts) + 1);
@@ -108,7 +108,7 @@ DraftPacerOptions with_model(int drafts) {
   return {.max_num_seqs = 64, .max_drafts = drafts, .has_model = true};
 }
 
-// Tokens a second with always so many drafts.
+// Tokens a second with always this many drafts.
 double pace_of(const Machine& machine, int rows, int drafts, double acceptance) {
   double tokens = 1, holds = 1;
   for (int i = 0; i < drafts; ++i) tokens += holds *= acceptance;

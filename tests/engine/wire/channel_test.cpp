@@ -103,7 +103,7 @@ TEST_CASE("an engine that goes away closes the line and says so", "[engine][wire
   ends.engine.reset();
   CHECK(told == 2);
   std::vector<EngineEvent> events;
-  CHECK_FALSE(ends.client->take(events));  // the last words are there all the same
+  CHECK_FALSE(ends.client->take(events));  // the last words are there anyway
   CHECK(events.size() == 1);
   Command command = add(1);
   CHECK_FALSE(ends.client->send(command));
