@@ -43,6 +43,12 @@ def names(quire):
     expect(says(quire, "plan", TINY, "--max-num-seq", "4"), "--max-num-seq: no such flag. Did you mean --max-num-seqs?")
     expect(says(quire, "plan", TINY, "--max_num_seqs", "4", fails=False), "concurrency")
     expect(says(quire, "engine", TINY, "--lisen", "unix:/tmp/none"), "--listen")
+    expect(says(quire, "plan", TINY, "--kv-cache-memory", "1GiB"), "Did you mean --kv-cache-memory-bytes?")
+    for command, flag, meant in (("pull", "--paralel", "--parallel"), ("chat", "--hide-think", "--hide-thinking"),
+                                 ("proxy", "--max-connection", "--max-connections"), ("bench", "--max-num-seq", "--max-num-seqs")):
+        given = ("--decode", "http://127.0.0.1:1") if command == "proxy" else (TINY,)
+        expect(says(quire, command, *given, f"{flag}=1"), f"{flag}: no such flag. Did you mean {meant}?")
+    expect(says(quire, "serv"), 'no command "serv". Did you mean serve?')
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write("max_model_length = 5\n")
         file.flush()
@@ -59,6 +65,20 @@ def printed_configuration(quire):
         file.flush()
         if says(quire, "serve", "--config", file.name, "--print-config", fails=False) != printed:
             sys.exit("FAILED: a printed configuration that is read back is another")
+
+
+def fields(quire):
+    """Below the command line a text names a field; whoever reads it sees the flag."""
+    expect(says(quire, "plan", TINY, "--max-num-batched-tokens", "8"), "--max-num-batched-tokens must be at least --max-num-seqs (256), not 8")
+    expect(says(quire, "plan", TINY, "--num-gpu-blocks-override", "3", "--json"), "What works: --max-model-len 32")
+    expect(says(quire, "serve", TINY, "--port", "0", "--no-enable-prefix-caching", "--hash-block-size", "16"),
+           "--hash-block-size has no effect with --no-enable-prefix-caching; remove it")
+    with Server(quire, TINY) as server:
+        try:
+            server.ask("/v1/completions", {"model": "m", "prompt": ["a"] * 700, "n": 2})
+            sys.exit("FAILED: 1400 choices were taken")
+        except urllib.error.HTTPError as refused:
+            expect(refused.read().decode(), "(--max-num-seqs, --max-num-queued-reqs)")
 
 
 def idle_flags(quire):
@@ -129,7 +149,7 @@ def models(quire):
 
 def main():
     quire = sys.argv[1]
-    for test in (numbers, names, printed_configuration, idle_flags, lists, models):
+    for test in (numbers, names, fields, printed_configuration, idle_flags, lists, models):
         test(quire)
     print("passed")
 
