@@ -54,17 +54,33 @@ std::string error_body(const std::string& message) {
 }
 
 // What a server reads of a request's head; the rest is the connection's, or nothing to it.
-constexpr std::array<const char*, 12> kHandedOn{
-    "Authorization", "X-Api-Key",           "Content-Type", "Content-Encoding",
-    "Accept",        "X-Request-Id",        "Traceparent",  "X-Data-Parallel-Rank",
-    "Origin",        "Access-Control-Request-Method",
-    "Access-Control-Request-Headers",       "Access-Control-Request-Private-Network"};
+constexpr std::array<const char*, 12> kHandedOn{"Authorization",
+                                                "X-Api-Key",
+                                                "Content-Type",
+                                                "Content-Encoding",
+                                                "Accept",
+                                                "X-Request-Id",
+                                                "Traceparent",
+                                                "X-Data-Parallel-Rank",
+                                                "Origin",
+                                                "Access-Control-Request-Method",
+                                                "Access-Control-Request-Headers",
+                                                "Access-Control-Request-Private-Network"};
 // And of an answer's, what a client needs.
-constexpr std::array<const char*, 14> kHandedBack{
-    "Content-Type", "X-Request-Id", "Retry-After", "Cache-Control", "WWW-Authenticate", "Allow",
-    "Location", "Vary", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods",
-    "Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "Access-Control-Max-Age",
-    "Access-Control-Allow-Credentials"};
+constexpr std::array<const char*, 14> kHandedBack{"Content-Type",
+                                                  "X-Request-Id",
+                                                  "Retry-After",
+                                                  "Cache-Control",
+                                                  "WWW-Authenticate",
+                                                  "Allow",
+                                                  "Location",
+                                                  "Vary",
+                                                  "Access-Control-Allow-Origin",
+                                                  "Access-Control-Allow-Methods",
+                                                  "Access-Control-Allow-Headers",
+                                                  "Access-Control-Expose-Headers",
+                                                  "Access-Control-Max-Age",
+                                                  "Access-Control-Allow-Credentials"};
 
 Headers handed_back(const net::Response& answer) {
   Headers headers;
@@ -76,8 +92,7 @@ Headers handed_back(const net::Response& answer) {
 
 // A target that is no path would be read as something else behind the server's own.
 bool is_target(const IncomingRequest& request) {
-  return request.target.starts_with('/') ||
-         (request.method == "OPTIONS" && request.target == "*");
+  return request.target.starts_with('/') || (request.method == "OPTIONS" && request.target == "*");
 }
 
 // What goes on to a server: who asks, and under which name.
@@ -210,7 +225,8 @@ std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequ
       }
       prefill_.answered(server);
       if (answer.status == 200) return body_for_decode(request.body, kept_params(answer.body));
-      if (client.begin(answer.status, handed_back(answer), answer.body.size(), request.keep_alive) &&
+      if (client.begin(answer.status, handed_back(answer), answer.body.size(),
+                       request.keep_alive) &&
           client.piece(answer.body))
         client.end();
       return std::nullopt;

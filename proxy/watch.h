@@ -1,7 +1,7 @@
 #pragma once
-// One request under way at a server, seen from the thread that waits for it: has its client left, and
-// is there still somebody behind a silence? A server that is stopped or has lost its host keeps its
-// connections, and a long prompt is silent too.
+// One request under way at a server, seen from the thread that waits for it: has its client left,
+// and is there still somebody behind a silence? A server that is stopped or has lost its host keeps
+// its connections, and a long prompt is silent too.
 
 #include <chrono>
 

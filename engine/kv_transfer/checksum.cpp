@@ -9,7 +9,8 @@ namespace {
 
 // Odd numbers without pattern: multiplication by them loses nothing.
 constexpr std::uint64_t kFactor = 0x9fb21c651e98df25, kOther = 0xa24baed4963ee407;
-constexpr std::size_t kLanes = 4;  // so that one multiplication need not wait for the one before
+// Four lanes, so that one multiplication need not wait for the one before.
+constexpr std::size_t kLanes = KvSum::kStride / sizeof(std::uint64_t);
 
 std::uint64_t word_at(const std::byte* bytes) {
   std::uint64_t word = 0;
@@ -29,21 +30,31 @@ constexpr std::uint64_t spread(std::uint64_t state) {
 
 }  // namespace
 
-std::uint64_t kv_checksum(std::span<const std::byte> bytes, std::uint64_t seed) {
-  std::array<std::uint64_t, kLanes> lanes{seed ^ 1, seed ^ 2, seed ^ 3, seed ^ 4};
-  constexpr std::size_t kStride = kLanes * sizeof(std::uint64_t);
-  std::size_t at = 0;
-  for (; at + kStride <= bytes.size(); at += kStride) {
+void KvSum::add(std::span<const std::byte> strides) {
+  auto lanes = lanes_;
+  for (std::size_t at = 0; at + kStride <= strides.size(); at += kStride) {
     for (std::size_t lane = 0; lane < kLanes; ++lane)
-      lanes[lane] = mixed(lanes[lane], word_at(bytes.data() + at + lane * sizeof(std::uint64_t)));
+      lanes[lane] = mixed(lanes[lane], word_at(strides.data() + at + lane * sizeof(std::uint64_t)));
   }
+  lanes_ = lanes;
+  bytes_ += strides.size();
+}
+
+std::uint64_t KvSum::end(std::span<const std::byte> rest) {
+  const std::size_t whole = rest.size() / kStride * kStride;
+  add(rest.first(whole));
   std::array<std::byte, kStride> tail{};
-  if (at < bytes.size()) std::memcpy(tail.data(), bytes.data() + at, bytes.size() - at);
+  if (whole < rest.size()) std::memcpy(tail.data(), rest.data() + whole, rest.size() - whole);
+  bytes_ += rest.size() - whole;
   for (std::size_t lane = 0; lane < kLanes; ++lane)
-    lanes[lane] = mixed(lanes[lane], word_at(tail.data() + lane * sizeof(std::uint64_t)));
-  std::uint64_t sum = mixed(seed, bytes.size());
-  for (const std::uint64_t lane : lanes) sum = mixed(sum, spread(lane));
+    lanes_[lane] = mixed(lanes_[lane], word_at(tail.data() + lane * sizeof(std::uint64_t)));
+  std::uint64_t sum = mixed(seed_, bytes_);
+  for (const std::uint64_t lane : lanes_) sum = mixed(sum, spread(lane));
   return spread(sum);
+}
+
+std::uint64_t kv_checksum(std::span<const std::byte> bytes, std::uint64_t seed) {
+  return KvSum(seed).end(bytes);
 }
 
 }  // namespace quire

@@ -14,6 +14,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "engine/kv_transfer/frame_sum.h"
+
 namespace quire {
 namespace {
 
@@ -27,8 +29,9 @@ int family_of(const Descriptor& socket) {
   return name.ss_family;
 }
 
-using Clock = std::chrono::steady_clock;
 constexpr int kSilencesPerFrame = 5;
+constexpr std::size_t kSummedAtOnce = 128 << 10;  // bytes that are still in the cache then
+static_assert(kSummedAtOnce % KvSum::kStride == 0);
 
 KvLost lost(const std::string& detail) { return {KvLossReason::peer_lost, detail}; }
 KvLost silent(const std::string& detail) { return {KvLossReason::peer_lost, detail, true}; }
@@ -54,9 +57,7 @@ struct FrameLink::Socket {
     if (error) throw lost(error.message());
   }
   // After a piece, so that one line does not keep the others waiting.
-  awaitable<void> let_others() {
-    co_await asio::post(stream.get_executor(), asio::use_awaitable);
-  }
+  awaitable<void> let_others() { co_await asio::post(stream.get_executor(), asio::use_awaitable); }
 };
 
 FrameLink::FrameLink(asio::any_io_executor executor, Descriptor socket,
@@ -70,8 +71,7 @@ FrameLink::FrameLink(asio::any_io_executor executor, Descriptor socket,
 FrameLink::~FrameLink() = default;
 
 awaitable<void> FrameLink::connected() {
-  const bool in_time =
-      co_await with_timeout(silence_, socket_->wait(Stream::socket::wait_write));
+  const bool in_time = co_await with_timeout(silence_, socket_->wait(Stream::socket::wait_write));
   if (!in_time) throw silent("no answer to a connection");
   if (const std::string error = connect_error(socket_->fd()); !error.empty()) throw lost(error);
 }
@@ -83,16 +83,18 @@ bool FrameLink::is_quiet() const {
 
 void FrameLink::hang_up() { ::shutdown(socket_->fd(), SHUT_RDWR); }
 
-awaitable<void> FrameLink::read_exactly(std::span<std::byte> into) {
-  const auto end = Clock::now() + kSilencesPerFrame * silence_;
+FrameLink::Clock::time_point FrameLink::frame_end() const {
+  return Clock::now() + kSilencesPerFrame * silence_;
+}
+
+awaitable<void> FrameLink::read_exactly(std::span<std::byte> into, Clock::time_point end) {
   while (!into.empty()) {
     const ssize_t got = ::recv(socket_->fd(), into.data(), into.size(), 0);
     if (got == 0) throw lost("the other end closed the line");
     if (got > 0) into = into.subspan(static_cast<std::size_t>(got));
     if (!must_wait(got)) continue;
     if (Clock::now() >= end) throw silent("too slow in the middle of a frame");
-    const bool in_time =
-        co_await with_timeout(silence_, socket_->wait(Stream::socket::wait_read));
+    const bool in_time = co_await with_timeout(silence_, socket_->wait(Stream::socket::wait_read));
     if (!in_time) throw silent("silent in the middle of a frame");
   }
 }
@@ -101,7 +103,7 @@ awaitable<KvFrameHeader> FrameLink::read_header(std::chrono::nanoseconds patienc
   const bool in_time = co_await with_timeout(patience, socket_->wait(Stream::socket::wait_read));
   if (!in_time) throw silent("silent for too long");
   std::array<std::byte, kKvHeaderBytes> bytes{};
-  co_await read_exactly(bytes);
+  co_await read_exactly(bytes, frame_end());
   const Result<KvFrameHeader> header = parse_kv_header(bytes);
   if (!header) throw KvLost(KvLossReason::corrupt, header.error().detail);
   co_return *header;
@@ -112,7 +114,7 @@ awaitable<std::string> FrameLink::read_message(const KvFrameHeader& header) {
     throw KvLost(KvLossReason::corrupt, "a message is too long");
   std::string body(header.size, '\0');
   const auto bytes = std::as_writable_bytes(std::span(body));
-  co_await read_exactly(bytes);
+  co_await read_exactly(bytes, frame_end());
   if (!is_intact(header, bytes))
     throw KvLost(KvLossReason::corrupt, "a message's checksum is wrong");
   co_return body;
@@ -120,15 +122,22 @@ awaitable<std::string> FrameLink::read_message(const KvFrameHeader& header) {
 
 awaitable<void> FrameLink::read_piece(const KvFrameHeader& header, std::span<std::byte> into) {
   if (header.size != into.size()) throw KvLost(KvLossReason::corrupt, "a piece has another size");
-  co_await read_exactly(into);
-  if (!is_intact(header, into)) throw KvLost(KvLossReason::corrupt, "a piece's checksum is wrong");
+  KvSum sum = sum_of_body(header);
+  const auto end = frame_end();
+  for (; into.size() > kSummedAtOnce; into = into.subspan(kSummedAtOnce)) {
+    co_await read_exactly(into.first(kSummedAtOnce), end);
+    sum.add(into.first(kSummedAtOnce));
+  }
+  co_await read_exactly(into, end);
+  if (sum.end(into) != header.checksum)
+    throw KvLost(KvLossReason::corrupt, "a piece's checksum is wrong");
   co_await socket_->let_others();
 }
 
 awaitable<void> FrameLink::write_all(const KvFrameHeader& header, std::span<const std::byte> body) {
   const auto head = encode(header);
   std::span<const std::byte> first(head), rest(body);
-  const auto end = Clock::now() + kSilencesPerFrame * silence_;
+  const auto end = frame_end();
   while (!first.empty() || !rest.empty()) {
     std::array<iovec, 2> both{iovec{const_cast<std::byte*>(first.data()), first.size()},
                               iovec{const_cast<std::byte*>(rest.data()), rest.size()}};
@@ -143,8 +152,7 @@ awaitable<void> FrameLink::write_all(const KvFrameHeader& header, std::span<cons
     }
     if (!must_wait(sent)) continue;
     if (Clock::now() >= end) throw silent("takes what is sent too slowly");
-    const bool in_time =
-        co_await with_timeout(silence_, socket_->wait(Stream::socket::wait_write));
+    const bool in_time = co_await with_timeout(silence_, socket_->wait(Stream::socket::wait_write));
     if (!in_time) throw silent("takes nothing any more");
   }
 }

@@ -53,7 +53,9 @@ class FrameLink {
 
  private:
   struct Socket;
-  awaitable<void> read_exactly(std::span<std::byte> into);
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point frame_end() const;
+  awaitable<void> read_exactly(std::span<std::byte> into, Clock::time_point end);
   awaitable<void> write_all(const KvFrameHeader& header, std::span<const std::byte> body);
 
   const std::unique_ptr<Socket> socket_;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/kv_transfer/checksum.h"
+#include "engine/kv_transfer/frame_sum.h"
 #include "engine/wire/protobuf.h"
 
 namespace quire {
@@ -23,21 +23,25 @@ std::uint64_t get(std::span<const std::byte> bytes) {
   return value;
 }
 
+Error broken(std::string detail) {
+  return {ErrorCode::invalid_argument, "a frame on the line " + std::move(detail), {}};
+}
+
 std::uint64_t checksum_of(const KvFrameHeader& header, std::span<const std::byte> body) {
+  return sum_of_body(header).end(body);
+}
+
+}  // namespace
+
+KvSum sum_of_body(const KvFrameHeader& header) {
   std::array<std::byte, 32> fields{};
   const std::span all(fields);
   put(all.subspan(0, 8), static_cast<std::uint64_t>(header.type));
   put(all.subspan(8, 8), header.stream);
   put(all.subspan(16, 8), header.sequence);
   put(all.subspan(24, 8), header.size);
-  return kv_checksum(body, kv_checksum(fields));
+  return KvSum(kv_checksum(fields));
 }
-
-Error broken(std::string detail) {
-  return {ErrorCode::invalid_argument, "a frame on the line " + std::move(detail), {}};
-}
-
-}  // namespace
 
 KvFrameHeader sealed(KvFrameHeader header, std::span<const std::byte> body) {
   header.size = body.size();

@@ -41,8 +41,7 @@ std::set<std::string> look_up(const std::string& host) {
   std::set<std::string> found;
   for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
     if (one->ai_family == AF_INET)
-      found.insert(
-          text_of(AF_INET, &reinterpret_cast<const sockaddr_in*>(one->ai_addr)->sin_addr));
+      found.insert(text_of(AF_INET, &reinterpret_cast<const sockaddr_in*>(one->ai_addr)->sin_addr));
     if (one->ai_family == AF_INET6)
       found.insert(text_of(reinterpret_cast<const sockaddr_in6*>(one->ai_addr)->sin6_addr));
   }
@@ -74,8 +73,7 @@ PeerList::PeerList(const std::vector<KvPeer>& peers) {
 }
 
 bool PeerList::allows(const SocketAddress& address) const {
-  const std::string number =
-      address.host == "localhost" ? "127.0.0.1" : numeric_host(address.host);
+  const std::string number = address.host == "localhost" ? "127.0.0.1" : numeric_host(address.host);
   return std::ranges::any_of(entries_, [&](const Entry& entry) {
     if (entry.address.is_unix() || address.is_unix())
       return entry.address.path == address.path && address.is_unix();

@@ -23,7 +23,7 @@ class PeerList {
 
  private:
   struct Entry {
-    SocketAddress address;         // port 0: any
+    SocketAddress address;        // port 0: any
     std::set<std::string> found;  // numeric addresses of its host
   };
   std::vector<Entry> entries_;

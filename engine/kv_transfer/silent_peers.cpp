@@ -23,7 +23,8 @@ void SilentPeers::was_silent(const std::string& peer, Clock::time_point asked,
                              Clock::time_point now) {
   const auto [found, is_new] = peers_.try_emplace(peer);
   Rest& rest = found->second;
-  if (!is_new && asked < rest.begin) return;  // of several that waited side by side the first counts
+  if (!is_new && asked < rest.begin)
+    return;  // of several that waited side by side the first counts
   rest.length = is_new ? kFirstRest : std::min(rest.length * 2, kLongestRest);
   rest.begin = now;
   rest.end = now + rest.length;

@@ -76,8 +76,7 @@ Result<TransferParams> read_source(const Json& params, const PeerList& peers) {
 
 }  // namespace
 
-Result<TransferParams> parse_transfer_params(const std::string& json,
-                                             const PeerList& peers) try {
+Result<TransferParams> parse_transfer_params(const std::string& json, const PeerList& peers) try {
   if (json.empty()) return TransferParams{};
   const JsonDocument document(json, {});
   const Json params = document.object();

@@ -1,6 +1,7 @@
-// Two engines and a line between them that fails at every step of the protocol, for many requests at
-// a time: each answer is that of one engine, or says why not, and every block and slot comes back.
-// QUIRE_FAULT_RUNS says how many requests (128), QUIRE_FAULT_SEED with which the first begins (1).
+// Two engines and a line between them that fails at every step of the protocol, for many requests
+// at a time: each answer is that of one engine, or says why not, and every block and slot comes
+// back. QUIRE_FAULT_RUNS says how many requests (128), QUIRE_FAULT_SEED with which the first begins
+// (1).
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -114,7 +115,8 @@ class Engines {
   }
 
   void check_all_came_back() {
-    for (int i = 0; i < 10'000 && pair_.sent().kept_bytes > 0; ++i)  // what was lost on the way ends
+    for (int i = 0; i < 10'000 && pair_.sent().kept_bytes > 0;
+         ++i)  // what was lost on the way ends
       std::this_thread::sleep_for(1ms);
     CHECK(pair_.sent().kept_bytes == 0);
     check_blocks();
@@ -141,9 +143,9 @@ class Engines {
     INFO("request " << one.id.value << ", fault " << static_cast<int>(one.plan.fault) << ", frame "
                     << one.plan.frame << ": " << (output.error ? output.error->detail : ""));
     if (one.abort_at) {
-      CHECK(std::equal(output.token_ids.begin(), output.token_ids.end(), one.expected.begin(),
-                       one.expected.begin() +
-                           static_cast<std::ptrdiff_t>(output.token_ids.size())));
+      CHECK(
+          std::equal(output.token_ids.begin(), output.token_ids.end(), one.expected.begin(),
+                     one.expected.begin() + static_cast<std::ptrdiff_t>(output.token_ids.size())));
     } else if (output.finish_reason == FinishReason::error) {
       CHECK(policy_ == KvLoadFailurePolicy::fail);
       CHECK(output.token_ids.empty());
@@ -174,12 +176,11 @@ TEST_CASE("whatever the line between two engines does, answers are right or say 
   const std::uint64_t first = number_of("QUIRE_FAULT_SEED", 1);
   const auto models = golden_models();
   const std::uint64_t batches = (runs + kBatch - 1) / kBatch;
-  const std::uint64_t num_models = std::min<std::uint64_t>(models.size(), std::max<std::uint64_t>(
-                                                                              batches / 4, 2));
+  const std::uint64_t num_models =
+      std::min<std::uint64_t>(models.size(), std::max<std::uint64_t>(batches / 4, 2));
   for (std::uint64_t m = 0; m < num_models; ++m) {
     const auto& model = models[m * models.size() / num_models];
-    const auto policy =
-        m % 2 == 0 ? KvLoadFailurePolicy::recompute : KvLoadFailurePolicy::fail;
+    const auto policy = m % 2 == 0 ? KvLoadFailurePolicy::recompute : KvLoadFailurePolicy::fail;
     INFO(model);
     Engines engines(model, policy);
     for (std::uint64_t batch = m; batch < batches; batch += num_models) {

@@ -116,6 +116,18 @@ TEST_CASE("what cannot travel is refused by layer", "[kv_transfer]") {
                     Catch::Contains("model.layers.3"));
 }
 
+TEST_CASE("a checksum is the same for both versions of a pair, and bit by bit", "[kv_transfer]") {
+  std::vector<std::byte> bytes(1000);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i % 251);
+  CHECK(kv_checksum(bytes, 7) == 0x2d95a49bd33c9577);
+  const std::span all(bytes);
+  for (const std::size_t cut : {0, 32, 64, 992}) {
+    KvSum sum(7);
+    sum.add(all.first(cut));
+    CHECK(sum.end(all.subspan(cut)) == kv_checksum(bytes, 7));
+  }
+}
+
 TEST_CASE("a checksum tells any damage apart", "[kv_transfer]") {
   std::mt19937_64 random(5);
   for (std::size_t size : {0u, 1u, 7u, 8u, 31u, 32u, 33u, 1000u}) {
