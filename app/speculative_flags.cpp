@@ -30,7 +30,9 @@ constexpr Field kFields[] = {
     {"--speculative-disable-by-batch-size", "disable_by_batch_size", "N",
      "No guesses while more requests than this run", false},
     {"--speculative-draft-sample-method", "draft_sample_method", "NAME",
-     "How a draft model's token is chosen: greedy", true},
+     "How a draft model's token is chosen: greedy, or probabilistic: drawn, and kept or replaced by "
+     "rejection sampling",
+     true},
 };
 
 SpeculativeConfig parse_or_throw(const std::string& flag, const std::string& json) {

@@ -32,7 +32,8 @@ DraftMethod method_of(const Json& value) {
 
 DraftSampling draft_sampling_of(const Json& value) {
   if (value.as_string() == "greedy") return DraftSampling::greedy;
-  value.fail("must be \"greedy\", is " + value.describe());
+  if (value.as_string() == "probabilistic") return DraftSampling::probabilistic;
+  value.fail("must be \"greedy\" or \"probabilistic\", is " + value.describe());
 }
 
 // False: the field is unknown.

@@ -87,6 +87,10 @@ Result<void> check_speculative(const EngineConfig& config) {
     return refuse("EngineConfig::speculative",
                   "has draft_sample_method \"probabilistic\", but prompt lookup has no "
                   "distribution to draw from; remove it");
+  if (speculative.draft_sampling != DraftSampling::greedy && config.deterministic)
+    return refuse("EngineConfig::speculative",
+                  "has draft_sample_method \"probabilistic\", whose answers depend on where steps "
+                  "end; EngineConfig::deterministic promises others");
   if (count >= config.scheduler.max_num_batched_tokens)
     return refuse("EngineConfig::speculative",
                   fmt::format("asks for num_speculative_tokens {}; a step has room for {} beside "

@@ -353,7 +353,8 @@ RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
                      .max_drafts = config.speculative.num_speculative_tokens},
           .seed = config.model.seed,
           .graph_sizes = graphs.sizes,
-          .pooling = pooling.pools() ? std::optional(pooling.type) : std::nullopt};
+          .pooling = pooling.pools() ? std::optional(pooling.type) : std::nullopt,
+          .draws_drafts = config.speculative.draft_sampling == DraftSampling::probabilistic};
 }
 
 TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const LayerKvSpec> layers,

@@ -32,10 +32,15 @@ std::size_t draft_bytes(const BatchLimits& limits) {
   return static_cast<std::size_t>(limits.max_drafts) * limits.max_num_seqs * sizeof(std::int32_t);
 }
 
+std::size_t shares_bytes(const BatchLimits& limits, int vocab_size) {
+  return static_cast<std::size_t>(limits.max_num_seqs) * limits.max_drafts * vocab_size *
+         sizeof(float);
+}
+
 }  // namespace
 
 DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch& batch,
-                         const BatchLimits& limits)
+                         const BatchLimits& limits, const Sampler* sampler)
     : device_(device),
       ops_(ops),
       model_(model),
@@ -58,7 +63,12 @@ DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch
       drafts_(device.allocate(draft_bytes(limits), MemoryPurpose::step_inputs)),
       host_drafts_(device.allocate_host(draft_bytes(limits), MemoryPurpose::step_inputs)),
       zeros_(device.allocate_zeroed(limits.max_num_seqs * sizeof(std::int64_t),
-                                    MemoryPurpose::sampling)) {
+                                    MemoryPurpose::sampling)),
+      sampler_(sampler),
+      drawn_(sampler == nullptr ? 0 : static_cast<std::size_t>(limits.max_num_seqs)),
+      shares_(sampler == nullptr ? Buffer()
+                                 : device.allocate(shares_bytes(limits, model.vocab_size()),
+                                                   MemoryPurpose::logits)) {
   lines_.reserve(limits.max_num_seqs);
   order_.reserve(limits.max_num_seqs);
   starts_.reserve(limits.max_num_seqs);
@@ -239,6 +249,7 @@ void DraftRunner::draw(int index, TensorView states, Workspace& workspace) {
               own.stream);
   // On the CPU, where draft models run: from no numbers nothing is drawn. Token 0 will not hold.
   std::ranges::replace(std::span(static_cast<std::int32_t*>(own_ids.data()), rows), kNoToken, 0);
+  if (sampler_ != nullptr) draw_by_shares(index, logits, own_ids);
   if (!target_ids.empty())
     ops_.gather_rows(out.reshape({rows, 1}), target_ids, own_ids, own.stream);
   if (observer_) show(out, shown);

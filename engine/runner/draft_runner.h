@@ -12,6 +12,7 @@
 #include "backend/staged_pack.h"
 #include "backend/workspace.h"
 #include "engine/runner/input_batch.h"
+#include "engine/sampling/sampler.h"
 #include "engine/scheduler/batch_plan.h"
 #include "model/draft_model.h"
 
@@ -28,8 +29,9 @@ using DraftObserver = std::function<void(const ShownDraft&)>;
 
 class DraftRunner {
  public:
+  // sampler: draws drafts as requests draw, for rejection sampling; null: takes the best ones.
   DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch& batch,
-              const BatchLimits& limits);
+              const BatchLimits& limits, const Sampler* sampler = nullptr);
 
   // Scratch that run() takes.
   std::size_t workspace_bytes() const;
@@ -44,6 +46,9 @@ class DraftRunner {
                                Workspace& workspace);
   // What can be drafted for a request of which this many tokens are known.
   int most_drafts(const Request& request, int num_known) const;
+  // With which shares the draft of this position was drawn, over the target's tokens; false: it was
+  // not drawn, but taken as the best or by others.
+  bool read_shares(const BatchRow& row, int position, TokenId draft, std::span<float> shares) const;
   void observe(DraftObserver observer) { observer_ = std::move(observer); }
 
  private:
@@ -76,6 +81,7 @@ class DraftRunner {
   void compute(const Pass& pass, TensorView out, TensorView ids, TensorView states,
                std::span<const int> starts, Workspace& workspace);
   void draw(int index, TensorView states, Workspace& workspace);
+  void draw_by_shares(int index, TensorView logits, TensorView ids);
   template <class T>
   std::vector<T> on_host(TensorView values);
   void show(TensorView drafts, std::span<const float> logits);
@@ -98,6 +104,17 @@ class DraftRunner {
   Buffer drafts_, host_drafts_;   // i32 [max_drafts, max_num_seqs]
   Buffer zeros_;                  // what a greedy draw reads
   DraftObserver observer_;
+
+  // A slot's drafts that were drawn: the place of each, −1 where it was taken as the best.
+  struct Drawn {
+    RequestId request = {};
+    int first_position = 0;
+    std::vector<TokenId> own_ids = {};
+  };
+  const Sampler* const sampler_;
+  std::vector<Drawn> drawn_;    // by slot
+  Buffer shares_;               // f32 [max_num_seqs, max_drafts, V]; with a sampler
+  std::vector<float> scratch_;  // of one token
 
   std::vector<StreamTap> taps_;
   std::vector<Line> lines_;         // in the plan's order

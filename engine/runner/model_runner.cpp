@@ -40,8 +40,9 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
                 .vocab_size = num_drawn_from(model, options),
                 .seed = options.seed}),
       drafts_(draft == nullptr ? std::optional<DraftRunner>()
-                               : std::optional<DraftRunner>(std::in_place, device, ops, *draft,
-                                                            batch_, options.limits)),
+                               : std::optional<DraftRunner>(
+                                     std::in_place, device, ops, *draft, batch_, options.limits,
+                                     options.draws_drafts ? &sampler_ : nullptr)),
       workspace_(device.allocate(workspace_bytes(), MemoryPurpose::activations)),
       hidden_(device.allocate(hidden_bytes(model, options.limits.max_num_batched_tokens),
                               MemoryPurpose::activations)),
@@ -171,6 +172,10 @@ void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
     for (int i = 0; i <= row.num_drafts; ++i) {
       const auto before = plan.drafts_of(row).first(static_cast<std::size_t>(i));
       sampler_.add_row(row.slot, *row.request, first + i, before, row.num_drafts > 0);
+      if (!options_.draws_drafts || i == row.num_drafts) continue;
+      const TokenId draft = plan.drafts_of(row)[static_cast<std::size_t>(i)];
+      shares_.resize(static_cast<std::size_t>(model_.vocab_size()));
+      if (drafts_->read_shares(row, first + i, draft, shares_)) sampler_.verify_by(draft, shares_);
     }
   }
 }

@@ -32,6 +32,7 @@ struct RunnerOptions {
   std::uint64_t seed = 0;
   std::vector<int> graph_sizes = {};  // rows, ascending; empty: no graphs
   std::optional<PoolingType> pooling = {};  // steps end with vectors: nothing is drawn
+  bool draws_drafts = false;  // a draft model's tokens, and verifies them by rejection sampling
 };
 
 // Sees the logits of every token of every step, before edits; slows everything down.
@@ -145,6 +146,7 @@ class ModelRunner {
   LogitsObserver observer_;
   PromptLogprobs prompt_logprobs_;
   GraphCache graphs_;
+  std::vector<float> shares_;  // of all tokens, when a draft was drawn
 
   std::array<InFlight, kMaxInFlight> steps_;
   int next_ = 0;  // of steps_, to launch

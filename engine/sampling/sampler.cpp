@@ -59,6 +59,7 @@ void Sampler::reset(int slot) {
 
 void Sampler::begin_step(std::size_t max_rows) {
   num_rows_ = 0;
+  num_drawn_ = 0;
   bias_.begin_step();
   penalties_.begin_step();
   masks_.begin_step();
@@ -86,6 +87,49 @@ Sampler::RowParams Sampler::params_of(const Request& request) const {
           .masks = TokenMasks::concern(params),
           .penalties = has_penalties(params),
           .logprobs = params.logprobs.has_value()};
+}
+
+DrawParams Sampler::draw_params(const Request& request) const {
+  const RowParams params = params_of(request);
+  return {.temperature = params.temperature,
+          .top_p = params.top_p,
+          .min_p = params.min_p,
+          .top_k = params.top_k,
+          .seed = params.seed};
+}
+
+void Sampler::verify_by(TokenId draft, std::span<const float> shares) {
+  if (num_drawn_ == drawn_.size()) drawn_.emplace_back();
+  Drawn& drawn = drawn_[num_drawn_++];
+  const int row = num_rows_ - 1;
+  drawn.row = row;
+  drawn.position = rows_.position.host[row];
+  drawn.draft = draft;
+  drawn.params = {.temperature = rows_.temperature.host[row],
+                  .top_p = rows_.top_p.host[row],
+                  .min_p = rows_.min_p.host[row],
+                  .top_k = rows_.top_k.host[row],
+                  .seed = rows_.seed.host[row]};
+  drawn.shares.assign(shares.begin(), shares.end());
+}
+
+// Before the draw, which may overwrite logits.
+void Sampler::verify_drawn(TensorView logits) {
+  const auto x = logits.as<float, 2>();
+  for (std::size_t i = 0; i < num_drawn_; ++i) {
+    Drawn& drawn = drawn_[i];
+    const std::span<const float> row(&x(drawn.row, 0), static_cast<std::size_t>(x.extent[1]));
+    shares_of(row, drawn.params, shares_);
+    drawn.outcome = shares_.empty() ? -1
+                                    : verified(drawn.draft, shares_, drawn.shares, drawn.params,
+                                               drawn.position);
+  }
+}
+
+void Sampler::put_verified(TensorView tokens) const {
+  const auto out = tokens.as<std::int32_t, 1>();
+  for (std::size_t i = 0; i < num_drawn_; ++i)
+    if (drawn_[i].outcome >= 0) out(drawn_[i].row) = drawn_[i].outcome;
 }
 
 void Sampler::add_row(int slot, const Request& request, int position,
@@ -141,7 +185,9 @@ void Sampler::sample(TensorView tokens, TensorView logits, StreamRef stream) {
                       .presence = rows_.presence.device.rows(0, num_rows_)},
                      stream);
   }
+  if (num_drawn_ > 0) verify_drawn(logits);
   ops_.sample(tokens, logits, sampling_args(), stream);
+  if (num_drawn_ > 0) put_verified(tokens);
   if (!penalties_.empty()) penalties_.count(ops_, tokens, stream);
   if (!logprobs_.empty()) logprobs_.compute(tokens, turn_, stream);
   // What they drew was counted anyway: their counts are sent again.

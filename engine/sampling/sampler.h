@@ -13,6 +13,7 @@
 #include "engine/sampling/list_pieces.h"
 #include "engine/sampling/logit_bias.h"
 #include "engine/sampling/penalties.h"
+#include "engine/sampling/rejection.h"
 #include "engine/sampling/step_logprobs.h"
 #include "engine/sampling/token_masks.h"
 
@@ -39,6 +40,10 @@ class Sampler {
   // a row that is verified count as output only when accept() says so.
   void add_row(int slot, const Request& request, int position, std::span<const TokenId> drafts = {},
                bool is_verified = false);
+  // The row that was added last verifies a draft, which was drawn with these shares of all tokens:
+  // it is kept or replaced by rejection sampling. On devices of host memory.
+  void verify_by(TokenId draft, std::span<const float> shares);
+  DrawParams draw_params(const Request& request) const;
   // What a verified row's drafts and draws turned out to be.
   void accept(int slot, std::span<const TokenId> tokens) { penalties_.accept(slot, tokens); }
   int num_rows() const { return num_rows_; }
@@ -73,12 +78,27 @@ class Sampler {
   void add_edits(int row, const Request& request, int position);
   void forbid(int row, TokenId token);
   SamplingArgs sampling_args() const;
+  void verify_drawn(TensorView logits);
+  void put_verified(TensorView tokens) const;
+
+  // A draft that was drawn.
+  struct Drawn {
+    int row = 0;
+    std::int64_t position = 0;
+    TokenId draft = 0;
+    DrawParams params = {};
+    std::vector<float> shares = {};
+    TokenId outcome = 0;  // −1: the logits are no numbers
+  };
 
   Ops& ops_;
   const SamplerOptions options_;
   std::vector<std::optional<RowParams>> params_;  // by slot; empty: a new request
 
   int num_rows_ = 0;
+  std::vector<Drawn> drawn_;
+  std::size_t num_drawn_ = 0;
+  std::vector<float> shares_;
 
   // One element per sampled row; one copy brings them all to the device.
   struct RowArrays {

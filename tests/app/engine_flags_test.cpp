@@ -225,6 +225,12 @@ TEST_CASE("Speculative decoding has a flag for each field of the JSON") {
           .speculative;
   CHECK(fixed.adaptive == false);
   CHECK(fixed.disable_by_batch_size == 8);
+  CHECK(fixed.draft_sampling == DraftSampling::greedy);
+  const SpeculativeConfig drawn =
+      parsed({"m", "--speculative-method=mtp", "--num-speculative-tokens=2",
+              "--speculative-draft-sample-method=probabilistic"})
+          .speculative;
+  CHECK(drawn.draft_sampling == DraftSampling::probabilistic);
   const auto names = [](std::vector<std::string> flags, const char* what) {
     flags.insert(flags.begin(), "m");
     return refusal(flags).find(what) != std::string::npos;
@@ -264,6 +270,15 @@ TEST_CASE("Draft models are configured as vLLM's JSON") {
   CHECK(refused({.method = DraftMethod::mtp, .num_speculative_tokens = 2, .model = "d"})
             .find("no use for a model") != std::string::npos);
   CHECK(refused({.method = DraftMethod::mtp, .num_speculative_tokens = 2}).empty());
+  SpeculativeConfig drawn{.method = DraftMethod::mtp, .num_speculative_tokens = 2};
+  drawn.draft_sampling = DraftSampling::probabilistic;
+  CHECK(refused(drawn).empty());
+  config.deterministic = true;
+  CHECK(refused(drawn).find("draft_sample_method") != std::string::npos);
+  config.deterministic = false;
+  drawn.method = DraftMethod::ngram;
+  drawn.prompt_lookup_min = drawn.prompt_lookup_max = 2;
+  CHECK(refused(drawn).find("draft_sample_method") != std::string::npos);
   config.device = DeviceKind::cuda;
   CHECK(refused({.method = DraftMethod::mtp, .num_speculative_tokens = 2}).find("EngineConfig::device cpu") !=
         std::string::npos);
