@@ -1,5 +1,4 @@
-// Mutated files: parsers answer or throw Failure, whatever the bytes. Each entry point has
-// libFuzzer's signature; here a seeded loop of mutations drives it.
+// Mutated files: parsers answer or throw Failure, whatever the bytes. A seeded loop of mutations.
 
 #include <catch2/catch.hpp>
 
@@ -15,50 +14,20 @@
 #include "model/draft_registry.h"
 #include "model/kv_spec.h"
 #include "model/registry.h"
-#include "model/safetensors.h"
+#include "tests/fuzz/targets.h"
 
 namespace quire {
 namespace {
 
-using Entry = int (*)(const std::uint8_t* data, std::size_t size);
-
-int fuzz_safetensors(const std::uint8_t* data, std::size_t size) {
-  try {
-    const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-    for (const auto& [name, tensor] : parse_safetensors_header(bytes, size, "fuzz")) {
-      REQUIRE(tensor.begin + tensor.bytes <= size);
-    }
-  } catch (const Failure&) {
-  }
-  return 0;
-}
-
-int fuzz_config(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  try {
-    parse_generation_config(text, "fuzz");
-  } catch (const Failure&) {
-  }
-  try {
-    const ModelConfig config = parse_model_config(text, "fuzz");
-    REQUIRE(config.layer_types.size() == static_cast<std::size_t>(config.num_layers));
-    MeasuringDevice device(true);
-    const auto model =
-        load_model(config, "fuzz", device, cpu_traits(), {.max_model_len = 64, .measure = true});
-    for (const LayerKvSpec& layer : model->kv_specs({})) REQUIRE(page_bytes(layer.spec) > 0);
-  } catch (const Failure&) {
-  }
-  return 0;
-}
+using Entry = void (*)(std::string_view bytes);
 
 // Without files, so that a draft is only measured, beside a target that is.
-int fuzz_draft_config(const std::uint8_t* data, std::size_t size) {
+void fuzz_draft_config(std::string_view text) {
   static MeasuringDevice device(true);
   static const ModelConfig target_config =
       read_model_config("tests/data/golden/drafts/eagle3-llama/target");
   static const auto target = load_model(target_config, "fuzz", device, cpu_traits(),
                                         {.max_model_len = 64, .measure = true});
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     const DraftConfig config = parse_draft_config(text, "fuzz");
     for (const DraftForm form : {DraftForm::eagle, DraftForm::eagle3}) {
@@ -71,7 +40,6 @@ int fuzz_draft_config(const std::uint8_t* data, std::size_t size) {
     }
   } catch (const Failure&) {
   }
-  return 0;
 }
 
 std::string read_file(const std::filesystem::path& path) {
@@ -121,8 +89,8 @@ void run(Entry entry, const std::vector<std::string>& seeds, int rounds) {
     const std::string& seed = seeds[random() % seeds.size()];
     const std::string input = mutate(seed, seeds[random() % seeds.size()], random);
     // A copy of exactly its size, so that reading beyond it shows under a sanitizer.
-    const std::vector<std::uint8_t> bytes(input.begin(), input.end());
-    entry(bytes.data(), bytes.size());
+    const std::vector<char> bytes(input.begin(), input.end());
+    entry({bytes.data(), bytes.size()});
   }
 }
 
@@ -136,7 +104,7 @@ TEST_CASE("mutated safetensors headers never lead outside the file", "[model][fu
   std::string small("\x48\0\0\0\0\0\0\0", 8);
   small += R"({"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}}                )";
   seeds.push_back(small + "12345678");
-  run(fuzz_safetensors, seeds, 4000);
+  run(fuzz::safetensors, seeds, 4000);
 }
 
 TEST_CASE("mutated configurations parse or fail by name", "[model][fuzz]") {
@@ -149,7 +117,7 @@ TEST_CASE("mutated configurations parse or fail by name", "[model][fuzz]") {
     seeds.push_back(
         read_file(std::filesystem::path("tests/data/golden/quantized") / folder / "config.json"));
   }
-  run(fuzz_config, seeds, 20000);
+  run(fuzz::config, seeds, 20000);
 }
 
 TEST_CASE("mutated draft configurations parse or fail by name", "[model][fuzz]") {

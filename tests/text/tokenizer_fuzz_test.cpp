@@ -3,40 +3,16 @@
 #include <simdjson.h>
 
 #include <catch2/catch.hpp>
-#include <cstdint>
 #include <fstream>
 #include <random>
 #include <sstream>
 
-#include "base/error.h"
+#include "tests/fuzz/targets.h"
 #include "tests/text/tokenizer_golden.h"
-#include "text/tokenizer/detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {
-
-constexpr std::string_view kTexts[] = {
-    "Hello, world! It's 1234\n\n  ﬁne é 中文 <s>word</s> <mask>",
-    "a\xFF\xC3 b\0c",
-    " \t\u3000",
-};
-
-// The entry point that a fuzzer would call.
-void run_one_input(const std::uint8_t* data, std::size_t size) {
-  try {
-    const auto tokenizer = Tokenizer::parse({reinterpret_cast<const char*>(data), size});
-    for (const std::string_view text : kTexts) {
-      const auto ids = tokenizer->encode(text, /*add_special_tokens=*/true);
-      Detokenizer detokenizer(*tokenizer, /*skip_special_tokens=*/false, ids);
-      std::string decoded = detokenizer.push(ids);
-      decoded += detokenizer.finish();
-      REQUIRE(simdjson::validate_utf8(decoded));
-    }
-  } catch (const Failure& failure) {
-    REQUIRE(std::string_view(failure.what()).size() > 0);
-  }
-}
 
 // The file with a vocabulary of a few dozen tokens, so that mutations hit everything else.
 std::string shortened(const std::filesystem::path& path) {
@@ -105,11 +81,11 @@ TEST_CASE("mutated files are read or refused", "[text][tokenizer][fuzz]") {
   for (const auto& folder : testing::tokenizer_folders()) {
     INFO(folder);
     const std::string original = shortened(folder / "tokenizer.json");
-    run_one_input(reinterpret_cast<const std::uint8_t*>(original.data()), original.size());
+    fuzz::tokenizer(original);
     for (int i = 0; i < 200; ++i) {
       std::string json = original;
       for (std::size_t n = 1 + random() % 4; n > 0; --n) mutate(json, random);
-      run_one_input(reinterpret_cast<const std::uint8_t*>(json.data()), json.size());
+      fuzz::tokenizer(json);
     }
   }
 }

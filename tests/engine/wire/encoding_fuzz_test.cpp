@@ -1,31 +1,9 @@
 #include <catch2/catch.hpp>
-#include <cstdint>
 #include <random>
 
 #include "engine/wire/encoding.h"
 #include "tests/engine/wire/sample_messages.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  // What decodes must encode again to what decodes to the same.
-  if (const auto event = quire::decode_event(bytes); event.has_value() && event->has_value()) {
-    const std::string once = quire::encode(**event);
-    const auto again = quire::decode_event(once);
-    if (!again.has_value() || quire::encode(**again) != once) std::abort();
-  }
-  if (const auto command = quire::decode_command(bytes);
-      command.has_value() && command->has_value()) {
-    const std::string once = quire::encode(**command);
-    const auto again = quire::decode_command(once);
-    if (!again.has_value() || quire::encode(**again) != once) std::abort();
-  }
-  quire::FrameReader reader;
-  reader.append(bytes);
-  while (true) {
-    const auto frame = reader.next();
-    if (!frame.has_value() || !frame->has_value()) return 0;
-  }
-}
+#include "tests/fuzz/targets.h"
 
 namespace quire::test {
 namespace {
@@ -53,7 +31,7 @@ TEST_CASE("mutated messages never break the decoder", "[engine][wire][fuzz]") {
           bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 16));
       }
     }
-    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+    fuzz::wire(bytes);
   }
   SUCCEED("no crash, and a stable second round");
 }

@@ -1,0 +1,11 @@
+// libFuzzer's entry point for the target that QUIRE_FUZZ_TARGET names.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/fuzz/targets.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  quire::fuzz::QUIRE_FUZZ_TARGET({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
