@@ -61,7 +61,12 @@ def check_tools(client):
 
 
 def check_parse(client):
+    import datetime
+    import decimal
     import enum
+    import typing
+    import uuid
+
     import pydantic
 
     class Unit(enum.Enum):
@@ -81,18 +86,32 @@ def check_parse(client):
         place: Place
         days: int = pydantic.Field(ge=1, le=9)
 
+    class Cat(pydantic.BaseModel):
+        kind: typing.Literal["cat"]
+        lives: int = pydantic.Field(ge=1, le=9)
+
+    class Dog(pydantic.BaseModel):
+        kind: typing.Literal["dog"]
+        born: datetime.date
+
+    class Animals(pydantic.BaseModel):
+        one: Cat | Dog = pydantic.Field(discriminator="kind")
+        others: list[Cat | Dog] = pydantic.Field(max_length=1)
+        mark: uuid.UUID
+        weight: decimal.Decimal
+
     ask = [{"role": "user", "content": "What is the weather in Oslo?"}]
-    whole = 0
-    for seed in range(6):
-        try:
-            reply = client.chat.completions.parse(model=MODEL, messages=ask, response_format=Report, seed=seed, max_tokens=300,
-                                                  temperature=seed / 5)
-        except openai.LengthFinishReasonError:  # white space without end, say
-            continue
-        report = reply.choices[0].message.parsed
-        assert isinstance(report, Report) and isinstance(report.place, Place), reply
-        whole += 1
-    assert whole, "no report came to its end"
+    for form in (Report, Animals):
+        whole = 0
+        for seed in range(6):
+            try:
+                reply = client.beta.chat.completions.parse(model=MODEL, messages=ask, response_format=form, seed=seed, max_tokens=300,
+                                                           temperature=seed / 5)
+            except openai.LengthFinishReasonError:  # digits without end, say
+                continue
+            assert isinstance(reply.choices[0].message.parsed, form), reply
+            whole += 1
+        assert whole, f"no {form} came to its end"
     tools = [openai.pydantic_function_tool(GetWeather, name="get_weather")]
     for seed in range(4):
         reply = client.chat.completions.parse(model=MODEL, messages=ask, tools=tools, tool_choice="required", seed=seed,

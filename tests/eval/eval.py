@@ -5,7 +5,7 @@
 
 A line whose reference had a lead of at least 0.25 at every token must give the reference's text (models/README.md);
 another text is a lost state, a wrong block or a mixed request. Prints a row per configuration: lines equal to the
-reference, those among them that must be, right answers, preemptions and prefix hits as /metrics counts them.
+reference, those among them that must be, right answers, valid calls of all that were made, preemptions and prefix hits as /metrics counts them.
 """
 import argparse
 import concurrent.futures
@@ -112,6 +112,21 @@ def normal(answer):
     return {"content": answer["content"].strip(), "reasoning": answer["reasoning"].strip(), "calls": calls}
 
 
+def valid_calls(line, answer):
+    """How many calls the answer has, and how many of them are of a tool and with arguments of its schema. The sets' parameters are flat
+    objects of strings and integers."""
+    kinds = {"string": str, "integer": int}
+    tools = {t["function"]["name"]: t["function"]["parameters"] for t in line["tools"] or []}
+    calls = answer.get("calls", [])
+
+    def fits(call):
+        wanted = tools.get(call["name"])
+        return wanted is not None and set(wanted.get("required", [])) <= set(call["arguments"]) <= set(wanted["properties"]) and all(
+            type(value) is kinds[wanted["properties"][key]["type"]] for key, value in call["arguments"].items())
+
+    return len(calls), sum(map(fits, calls))
+
+
 def tiny_pool(quire, model, lines):
     """The longest line's length, and a quarter more than the smallest pool that takes one such request: with 32 at a time
     some must wait or lose their blocks."""
@@ -153,15 +168,19 @@ def evaluate(quire, model, lines, name):
     must = [line["margin"] >= MARGIN for line in lines]
     right = sum(a == normal(line["expected"]) for a, line in zip(answers, lines))
     wrong = [i for i, (s, m) in enumerate(zip(same, must)) if m and not s]
+    counts = [valid_calls(line, a) for line, a in zip(lines, answers)]
+    made, valid = (sum(pair) for pair in zip(*counts))
     print(f"{name:<22}{sum(same):>6}/{len(lines)}{sum(m and s for s, m in zip(same, must)):>7}/{sum(must)}"
-          f"{right:>8}{hits:>10.0f}{preemptions:>9.0f}", flush=True)
+          f"{right:>8}{f'{valid}/{made}':>10}{hits:>10.0f}{preemptions:>9.0f}", flush=True)
+    if valid < made:
+        print("  calls of no tool, or with arguments that do not fit")
     for i in wrong[:3]:
         print(f"  line {i + 1}: {json.dumps(answers[i])[:300]}\n  should be {json.dumps(normal(lines[i]['reference']))[:300]}")
     if rounds > 1 and hits == 0:
         print("  the second round hit nothing in the prefix cache")
     if preempts and preemptions == 0:
         print("  nothing was preempted")
-    return bool(wrong) or (rounds > 1 and hits == 0) or (preempts and preemptions == 0)
+    return bool(wrong) or valid < made or (rounds > 1 and hits == 0) or (preempts and preemptions == 0)
 
 
 def main():
@@ -175,7 +194,7 @@ def main():
     for model in options.models:
         lines = [json.loads(l) for l in (pathlib.Path(model) / "eval.jsonl").read_text().splitlines()]
         lines = lines[:options.lines] if options.lines else lines
-        print(f"\n{model}\n{'configuration':<22}{'same':>10}{'must':>10}{'right':>9}{'hit tok':>10}{'preempt':>9}", flush=True)
+        print(f"\n{model}\n{'configuration':<22}{'same':>10}{'must':>10}{'right':>9}{'calls':>9}{'hit tok':>11}{'preempt':>9}", flush=True)
         known = configurations_of(model)
         asked = [n.replace(";", ",") for n in options.configurations.split(",")] if options.configurations else known
         for name in asked:

@@ -138,7 +138,19 @@ std::optional<std::string> format_pattern(std::string_view format) {
   if (format == "hostname") return hostname();
   if (format == "ipv4") return ipv4();
   if (format == "ipv6") return ipv6();
+  if (format == "ipvanyaddress") return "(" + ipv4() + "|" + ipv6() + ")";
   if (format == "uuid") return "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}";
+  if (format.size() == 5 && format.starts_with("uuid") && format[4] >= '1' && format[4] <= '8') {
+    return fmt::format("[0-9A-Fa-f]{{8}}-[0-9A-Fa-f]{{4}}-{}[0-9A-Fa-f]{{3}}-[89abAB][0-9A-Fa-f]{{3}}-"
+                       "[0-9A-Fa-f]{{12}}", format[4]);
+  }
+  if (format == "byte" || format == "base64") {
+    return "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?";
+  }
+  // How it is shown or what it is for: any text is one.
+  for (const std::string_view any : {"password", "binary", "path", "file-path", "directory-path"}) {
+    if (format == any) return "(?s).*";
+  }
   if (format == "uri") return UriParts("").absolute();
   if (format == "uri-reference") return "(" + UriParts("").absolute() + "|" + UriParts("").relative() + ")";
   if (format == "iri") return UriParts(kBeyondAscii).absolute();
@@ -152,7 +164,36 @@ std::optional<std::string> format_pattern(std::string_view format) {
   return std::nullopt;
 }
 
+struct NamedNumbers {
+  std::string_view name;
+  NumberFormat numbers;
+};
+
+constexpr NamedNumbers kNumberFormats[] = {
+    {"int8", {"-128", "127", true}},
+    {"int16", {"-32768", "32767", true}},
+    {"int32", {"-2147483648", "2147483647", true}},
+    {"int64", {"-9223372036854775808", "9223372036854775807", true}},
+    {"int", {"-9223372036854775808", "9223372036854775807", true}},
+    {"uint8", {"0", "255", true}},
+    {"uint16", {"0", "65535", true}},
+    {"uint32", {"0", "4294967295", true}},
+    {"uint64", {"0", "18446744073709551615", true}},
+    {"uint", {"0", "18446744073709551615", true}},
+    {"float", {}},
+    {"double", {}},
+};
+
 }  // namespace
+
+std::optional<NumberFormat> number_format(std::string_view format) {
+  for (const NamedNumbers& one : kNumberFormats) {
+    if (one.name == format) return one.numbers;
+  }
+  return std::nullopt;
+}
+
+bool is_text_format(std::string_view format) { return format_pattern(format).has_value(); }
 
 std::optional<RegexId> format_regex(RegexStore& store, std::string_view format, Spelling spelling) {
   const auto whole = [&](const std::string& pattern) {

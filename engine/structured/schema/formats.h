@@ -1,5 +1,5 @@
 #pragma once
-// The values of "format".
+// The values of "format": JSON Schema's, and what makers of schemas write beside them.
 
 #include <optional>
 #include <string_view>
@@ -8,6 +8,14 @@
 
 namespace quire::structured {
 
+// A format of numbers, such as int32: decimal bounds, both none for any number.
+struct NumberFormat {
+  std::string_view minimum, maximum;
+  bool whole = false;
+};
+std::optional<NumberFormat> number_format(std::string_view format);
+
+bool is_text_format(std::string_view format);
 // The texts of a format; empty: no such format is known.
 std::optional<RegexId> format_regex(RegexStore& store, std::string_view format, Spelling spelling);
 

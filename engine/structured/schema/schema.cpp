@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "engine/structured/schema/formats.h"
 #include "engine/structured/schema/schema_fields.h"
 
 namespace quire::structured {
@@ -17,7 +18,9 @@ constexpr int kMaxDepth = 400;
 constexpr std::string_view kIgnored[] = {
     "title",    "description", "default",  "examples",    "example",    "deprecated", "readOnly",
     "writeOnly", "$comment",   "$schema",  "$id",         "id",         "$anchor",    "$defs",
-    "definitions", "$vocabulary"};
+    "definitions", "$vocabulary",
+    // OpenAPI's. What "discriminator" says the alternatives of oneOf say, too.
+    "discriminator", "xml", "externalDocs"};
 
 std::string percent_decoded(std::string_view text, const std::string& pointer) {
   std::string out;
@@ -90,11 +93,33 @@ SchemaId SchemaDocument::read(const json::value& value, const std::string& point
     if (const auto* nullable = value.get_object().if_contains("nullable")) {
       if (nullable->is_bool() && nullable->get_bool()) schema.types |= kNull;
     }
+    if (schema.format) read_format(schema);
   } else {
     schema_syntax(pointer, "a schema must be an object or a boolean");
   }
   schemas_[id] = std::move(schema);
   return id;
+}
+
+// A format of numbers becomes their bounds.
+void SchemaDocument::read_format(Schema& schema) {
+  const auto numbers = number_format(*schema.format);
+  if (!numbers) {
+    if (is_text_format(*schema.format)) return;
+    schema_unsupported(schema.pointer, "format", "\"" + *schema.format + "\" is not known");
+  }
+  schema.format.reset();
+  Schema bounds;
+  bounds.pointer = schema.pointer;
+  bounds.constrained = numbers->whole;
+  bounds.keywords = 1;
+  if (numbers->whole) {
+    bounds.types = static_cast<std::uint8_t>(kAllTypes & ~kFraction);
+    bounds.minimum = numbers->minimum;
+    bounds.maximum = numbers->maximum;
+  }
+  schema.all_of.push_back(static_cast<SchemaId>(schemas_.size()));
+  schemas_.push_back(std::move(bounds));
 }
 
 void SchemaDocument::read_keyword(Schema& schema, std::string_view key, const json::value& value,

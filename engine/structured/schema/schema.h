@@ -74,6 +74,7 @@ class SchemaDocument {
   SchemaId read(const json::value& value, const std::string& pointer, int depth);
   void read_keyword(Schema& schema, std::string_view key, const json::value& value,
                     const json::object& object, int depth);
+  void read_format(Schema& schema);
   bool read_validation(Schema& schema, std::string_view key, const json::value& value,
                        const json::object& object);
   bool read_applicator(Schema& schema, std::string_view key, const json::value& value,

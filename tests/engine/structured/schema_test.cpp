@@ -102,6 +102,23 @@ TEST_CASE("white space is free, none, or what a pattern says", "[structured][sch
   CHECK_FALSE(accepts(CompiledGrammar::compile(spec, {}), spaced));
 }
 
+TEST_CASE("formats that makers of schemas write are enforced for numbers, too", "[structured][schema][format]") {
+  check({R"({"type":"integer","format":"uint8","minimum":3})", {"3", "255"}, {"2", "256", "-1"}});
+  check({R"({"type":["integer","string"],"format":"int32","maximum":1e12})",
+         {"-2147483648", "2147483647", R"("any")"}, {"2147483648", "1.5"}});
+  check({R"({"type":"number","format":"double","minimum":0.5})", {"0.5", "7"}, {"0.25"}});
+  check({R"({"type":"integer","not":{"format":"int8"}})", {"128", "-129"}, {"127", "-128"}});
+  check({R"({"type":"string","format":"uuid4"})", {R"("936DA01F-9ABD-4d9d-80C7-02AF85C822A8")"},
+         {R"("936DA01F-9ABD-1d9d-80C7-02AF85C822A8")"}});
+  check({R"({"type":"string","format":"ipvanyaddress"})", {R"("10.0.0.1")", R"("::1")"}, {R"("10.0")"}});
+  check({R"({"type":"string","format":"password","minLength":1})", {R"("a\n b")"}, {R"("")"}});
+  check({R"({"type":"string","format":"byte"})", {R"("")", R"("YQ==")"}, {R"("YQ=")"}});
+  CHECK(refusal(kSchema, R"({"type":"integer","format":"no-such"})") == "unsupported /format");
+  check({R"({"oneOf":[{"type":"object","properties":{"k":{"const":"a"}},"required":["k"]},
+             {"type":"object","properties":{"k":{"const":"b"}},"required":["k"]}],
+             "discriminator":{"propertyName":"k"}})", {R"({"k":"a"})", R"({"k":"b"})"}, {R"({"k":"c"})", "{}"}});
+}
+
 TEST_CASE("large units are multiples as long as few remainders matter", "[structured][schema]") {
   check({R"({"type":"integer","multipleOf":1000000})", {"0", "3000000", "-1000000"}, {"1", "1500000"}});
   check({R"({"type":"number","multipleOf":0.00000025,"minimum":0,"maximum":1})",
