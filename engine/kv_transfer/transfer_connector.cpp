@@ -33,12 +33,6 @@ SocketAddress own_address(const std::string& text, EngineId engine) {
     throw Failure(Error{ErrorCode::invalid_argument,
                         "KvTransferConfig::listen " + parsed.error().detail,
                         "KvTransferConfig::listen"});
-  if (const std::string host = numeric_host(parsed->host); host == "0.0.0.0" || host == "::")
-    throw Failure(Error{ErrorCode::invalid_argument,
-                        "KvTransferConfig::listen " + text +
-                            " says nothing to those who are told where to fetch from: give the "
-                            "address at which they reach this server",
-                        "KvTransferConfig::listen"});
   if (engine.value == 0) return *parsed;
   if (parsed->is_unix()) {
     parsed->path += fmt::format(".{}", engine.value);
