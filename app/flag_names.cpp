@@ -23,6 +23,7 @@ constexpr std::array kNames = {
     Named{"EngineGroupOptions::ready_timeout", "--engine-ready-timeout"},
     Named{"GraphConfig::capture_sizes", "--cudagraph-capture-sizes"},
     Named{"HttpLimits::body_bytes_in_flight", "--max-body-bytes-in-flight"},
+    Named{"HttpLimits::connections_per_address", "--max-connections-per-address"},
     Named{"KvEventsConfig::endpoint", "--kv-events-endpoint"},
     Named{"KvEventsConfig::buffer_steps", "--kv-events-buffer-steps"},
     Named{"KvEventsConfig::hash_seed", "--kv-events-hash-seed"},

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <iostream>
 #include <sstream>
 
@@ -122,6 +123,19 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
   auto* key = app.add_option("--ssl-keyfile", server.ssl_keyfile, "TLS: private key, PEM");
   cert->needs(key)->excludes("--uds");
   key->needs(cert);
+  app.add_option("--ssl-ca-certs", server.ssl_ca_certs,
+                 "TLS: authorities whose certificates clients may show, PEM")
+      ->needs(cert);
+  const std::map<std::string, ClientCertificates> requirements{
+      {"0", ClientCertificates::none},
+      {"1", ClientCertificates::optional},
+      {"2", ClientCertificates::required}};
+  app.add_option("--ssl-cert-reqs", server.ssl_cert_reqs,
+                 "TLS: whether clients show certificates; 0: no, 1: they may, 2: they must (0; with "
+                 "--ssl-ca-certs 2)")
+      ->transform(CLI::CheckedTransformer(requirements).description(""))
+      ->type_name("N")
+      ->needs("--ssl-ca-certs");
   app.add_option(
          "--api-key", server.api_keys,
          "Key that everything but probes, /version and /metrics asks for, as Authorization: "
@@ -150,6 +164,8 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
   app.add_option("--max-connections", server.limits.max_connections,
                  "Connections that may be open at a time (16384)")
       ->check(CLI::PositiveNumber);
+  app.add_option("--max-connections-per-address", server.limits.connections_per_address,
+                 "Connections of one address that may ask for more than probes; 0: all (0)");
   add_seconds(app, "--keep-alive-timeout", server.limits.keep_alive_timeout,
               "Close a connection after this long without a request (75)");
   add_seconds(app, "--request-timeout", server.limits.body_timeout,
@@ -225,6 +241,10 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
       ->check(CLI::Range(0, 256));
   app.add_flag("--access-log", flags.server.access_log,
                "Log each request: id, W3C trace, name of the key, path, status, seconds");
+  app.add_option("--otlp-traces-endpoint", flags.otlp_traces_endpoint,
+                 "OpenTelemetry collector that spans of requests go to, over HTTP as JSON: "
+                 "http://localhost:4318/v1/traces")
+      ->type_name("URL");
   add_seconds(
       app, "--engine-stall-timeout", flags.server.stall_timeout,
       "/health/live says no when an engine with requests says nothing for this long (120); 0: "
@@ -373,6 +393,8 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
   in_group(app, "Process", [&] { add_process_flags(app, *flags); });
   try {
     flags->without_effect = parse_forgivingly(app, argc, argv);
+    if (app.count("--ssl-ca-certs") > 0 && app.count("--ssl-cert-reqs") == 0)
+      flags->server.ssl_cert_reqs = ClientCertificates::required;
     if (print_config) {
       std::cout << config_text(app);
       return std::nullopt;

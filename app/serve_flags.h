@@ -36,6 +36,7 @@ struct ServeFlags {
   std::chrono::milliseconds engine_timeout{std::chrono::seconds(10)};
   std::chrono::milliseconds engine_ready_timeout{std::chrono::minutes(10)};
   bool metrics_compat = false;
+  std::string otlp_traces_endpoint;  // empty: no spans
 
   std::string chat_template;          // a file; empty: the model's
   std::string default_kwargs = "{}";  // JSON object

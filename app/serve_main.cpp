@@ -22,6 +22,7 @@
 #include "app/flag_names.h"
 #include "app/model_text.h"
 #include "app/open_files.h"
+#include "app/otlp_exporter.h"
 #include "app/serve_flags.h"
 #include "base/log.h"
 #include "base/lost_files.h"
@@ -201,6 +202,11 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   EngineGroup engines(pool, std::move(all.ends), config_for_engines(flags),
                       {.ready_timeout = flags.engine_ready_timeout});
   const WorkerPool worker(text_workers());
+  std::optional<OtlpExporter> spans;
+  if (!flags.otlp_traces_endpoint.empty()) {
+    const char* const service = std::getenv("OTEL_SERVICE_NAME");
+    spans.emplace(flags.otlp_traces_endpoint, service ? service : "quire");
+  }
   // SIGHUP reads the certificate again where there is one; else it is a closed terminal, and drains.
   const auto strand = co_await asio::this_coro::executor;
   const bool has_tls = !flags.server.ssl_certfile.empty();
@@ -212,7 +218,9 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   };
   hooks.on_overdue = end_overdue;
   co_await run_server(
-      {flags.server, flags.engine, engines, *text, metrics, pool, worker.executor()}, hooks,
+      {flags.server, flags.engine, engines, *text, metrics, pool, worker.executor(),
+       spans ? &*spans : nullptr},
+      hooks,
       [&signals] { return wait_for_signal(signals); },
       has_tls ? [&hang_ups] { return wait_for_signal(hang_ups); }
               : std::function<awaitable<void>()>());

@@ -1,4 +1,5 @@
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -68,6 +69,14 @@ std::size_t meminfo(const std::string& name) {
   return 0;
 }
 
+// Of the machine; without /proc, as in a bare chroot, what the kernel says of it.
+MemoryInfo machine_memory() {
+  const MemoryInfo told{meminfo("MemTotal"), meminfo("MemAvailable")};
+  struct sysinfo info {};
+  if (told.total > 0 || ::sysinfo(&info) != 0) return told;
+  return {info.totalram * info.mem_unit, (info.freeram + info.bufferram) * info.mem_unit};
+}
+
 // The number in a cgroup file; fallback where there is none or it says "max".
 std::size_t cgroup_number(const std::string& path, std::size_t fallback) {
   std::ifstream file(path);
@@ -116,8 +125,8 @@ class CpuDevice : public Device {
   std::string name() const override { return "cpu"; }
   MemoryInfo memory() const override {
     const MemoryInfo group = cgroup_memory();
-    return {std::min(meminfo("MemTotal"), group.total),
-            std::min(meminfo("MemAvailable"), group.available)};
+    const MemoryInfo machine = machine_memory();
+    return {std::min(machine.total, group.total), std::min(machine.available, group.available)};
   }
   bool is_host_memory() const override { return true; }
   MemoryLedger& ledger() override { return ledger_; }

@@ -54,13 +54,15 @@ std::string error_body(const std::string& message) {
 }
 
 // What a server reads of a request's head; the rest is the connection's, or nothing to it.
-constexpr std::array<const char*, 12> kHandedOn{"Authorization",
+constexpr std::array<const char*, 14> kHandedOn{"Authorization",
                                                 "X-Api-Key",
                                                 "Content-Type",
                                                 "Content-Encoding",
                                                 "Accept",
                                                 "X-Request-Id",
                                                 "Traceparent",
+                                                "Tracestate",
+                                                "X-Request-Timeout",
                                                 "X-Data-Parallel-Rank",
                                                 "Origin",
                                                 "Access-Control-Request-Method",

@@ -17,6 +17,7 @@
 #include "server/responses/response_store.h"
 #include "server/text_pipeline.h"
 #include "server/timelines.h"
+#include "server/tracing/span.h"
 
 namespace quire {
 
@@ -27,6 +28,7 @@ struct AppState {
   const TextPipeline& text;
   Metrics& metrics;
   asio::any_io_executor worker;  // for what takes longer than a probe may wait
+  SpanSink* spans = nullptr;     // of requests; null: nobody wants them
 
   Auth auth{config.api_keys, config.named_keys};
   Auth metrics_auth{config.metrics_api_keys};

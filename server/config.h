@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,15 @@ struct HttpLimits {
   std::size_t body_bytes_in_flight = 512 * 1024 * 1024;  // of all requests that are being read
   std::size_t max_connections = 16 * 1024;
   std::size_t probe_connections = 64;                   // beyond these: for probes alone
+  std::size_t connections_per_address = 0;              // likewise beyond these; 0: as many as there are
   std::chrono::milliseconds header_timeout{15'000};      // from its first byte to its last
   std::chrono::milliseconds body_timeout{60'000};        // the same for the body
   std::chrono::milliseconds keep_alive_timeout{75'000};  // between two requests
   std::chrono::milliseconds write_timeout{300'000};      // a client that reads nothing
 };
+
+// Whether TLS clients show certificates; as Python's ssl counts them.
+enum class ClientCertificates : std::uint8_t { none, optional, required };
 
 // Of the Responses API, kept in memory for previous_response_id; the oldest go first.
 struct StoredResponses {
@@ -36,6 +41,8 @@ struct ServerConfig {
   std::string uds;  // listen on this Unix socket instead
   std::string ssl_certfile;
   std::string ssl_keyfile;
+  std::string ssl_ca_certs;           // whose certificates clients may show
+  ClientCertificates ssl_cert_reqs = ClientCertificates::none;
   HttpLimits limits;
   StoredResponses stored_responses;
 

@@ -6,7 +6,9 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/strand.hpp>
+#include <mutex>
 #include <optional>
+#include <unordered_map>
 #include <variant>
 
 #include "base/log.h"
@@ -92,6 +94,25 @@ class LocalSocketFile {
   struct stat made_ {};
 };
 
+// A client without a certificate of these authorities does not get through the handshake.
+void ask_for_certificates(asio::ssl::context& context, const ServerConfig& config) {
+  if (config.ssl_cert_reqs == ClientCertificates::none) return;
+  error_code error;
+  context.load_verify_file(config.ssl_ca_certs, error);
+  STACK_OF(X509_NAME)* const names =
+      error ? nullptr : SSL_load_client_CA_file(config.ssl_ca_certs.c_str());
+  if (names == nullptr) {
+    throw Failure({ErrorCode::invalid_argument,
+                   fmt::format("ServerConfig::ssl_ca_certs: {}: {}", config.ssl_ca_certs,
+                               error ? error.message() : "no certificate in it"),
+                   "ServerConfig::ssl_ca_certs"});
+  }
+  SSL_CTX_set_client_CA_list(context.native_handle(), names);  // takes it over
+  const bool must = config.ssl_cert_reqs == ClientCertificates::required;
+  context.set_verify_mode(must ? asio::ssl::verify_peer | asio::ssl::verify_fail_if_no_peer_cert
+                               : asio::ssl::verify_peer);
+}
+
 std::optional<asio::ssl::context> tls_context(const ServerConfig& config) {
   if (config.ssl_certfile.empty()) return std::nullopt;
   asio::ssl::context context(asio::ssl::context::tls_server);
@@ -104,18 +125,53 @@ std::optional<asio::ssl::context> tls_context(const ServerConfig& config) {
   context.use_certificate_chain_file(config.ssl_certfile, error);
   check(error, "ServerConfig::ssl_certfile", config.ssl_certfile);
   context.use_private_key_file(config.ssl_keyfile, asio::ssl::context::pem, error);
-  check(error, "ServerConfig::ssl_keyfile", config.ssl_keyfile);
-  if (SSL_CTX_check_private_key(context.native_handle()) != 1) {
+  const auto reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
+  const bool is_other = error && reason == X509_R_KEY_VALUES_MISMATCH;
+  if (!is_other) check(error, "ServerConfig::ssl_keyfile", config.ssl_keyfile);
+  if (is_other || SSL_CTX_check_private_key(context.native_handle()) != 1) {
     throw Failure({ErrorCode::invalid_argument,
                    fmt::format("ServerConfig::ssl_keyfile: {} is not the key of {}",
                                config.ssl_keyfile, config.ssl_certfile),
                    "ServerConfig::ssl_keyfile"});
   }
+  ask_for_certificates(context, config);
   return context;
 }
 
+// How many connections each address has. Any thread.
+class PerAddress {
+ public:
+  class Held {
+   public:
+    Held(PerAddress& all, std::uint64_t address) : all_(all), address_(address) {
+      const std::lock_guard lock(all_.mutex_);
+      count_ = ++all_.counts_[address_];
+    }
+    ~Held() {
+      const std::lock_guard lock(all_.mutex_);
+      if (const auto at = all_.counts_.find(address_); --at->second == 0) all_.counts_.erase(at);
+    }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    std::size_t count() const { return count_; }  // with this one
+
+   private:
+    PerAddress& all_;
+    std::uint64_t address_;
+    std::size_t count_ = 0;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::size_t> counts_;
+};
+
 awaitable<void> counted_session(asio::any_io_executor strand, std::unique_ptr<ByteStream> stream,
-                                AppState& app, bool probes_only) {
+                                AppState& app, PerAddress& addresses, bool probes_only) {
+  const std::uint64_t address = stream->peer();  // 0: a Unix socket
+  const PerAddress::Held held(addresses, address);
+  const std::size_t most = app.config.limits.connections_per_address;
+  probes_only |= most > 0 && address != 0 && held.count() > most;
   struct Count {
     Metrics& metrics;
     explicit Count(Metrics& m) : metrics(m) { metrics.connection_opened(); }
@@ -157,6 +213,7 @@ struct Listener::State {
   std::optional<asio::ssl::context> tls;
   std::optional<Tcp::acceptor> tcp;
   std::optional<LocalSocketFile> local;
+  PerAddress addresses;  // before the sessions, which count in it
   TaskGroup sessions;
   log::Limit complaints{1};  // a second
 };
@@ -197,7 +254,7 @@ awaitable<void> Listener::accept(AppState& app) {
       continue;
     }
     const bool is_full = state_->sessions.size() >= limits.max_connections;
-    state_->sessions.spawn_on(strand, counted_session(strand, std::move(stream), app, is_full));
+    state_->sessions.spawn_on(strand, counted_session(strand, std::move(stream), app, state_->addresses, is_full));
   }
 }
 

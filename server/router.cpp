@@ -14,6 +14,7 @@
 #include "server/http/trace_id.h"
 #include "server/page/page.h"
 #include "server/routes/routes.h"
+#include "server/tracing/request_spans.h"
 
 namespace quire {
 
@@ -61,6 +62,7 @@ constexpr std::array kRoutes = {
     Route{"/v2/rerank", Method::post, post_rerank, kPools},
     Route{"/debug/requests", Method::get, get_debug_requests, admin_key | uncounted},
     Route{"/debug/requests/*", Method::get, get_debug_request, admin_key | uncounted},
+    Route{"/debug/blocks", Method::get, get_debug_blocks, engine | admin_key | uncounted},
     Route{"/v1/models", Method::get, get_models, engine},
     Route{"/v1/models/*", Method::get, get_model, engine},
     Route{"/tokenize", Method::post, post_tokenize, engine | json_body},
@@ -216,8 +218,10 @@ std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, Ap
   const HttpRequest& request = exchange.request();
   if (!app.hosts.allows(request.host)) return wrong_host(request.host);
   if (exchange.probes_only() && !(route.needs & uncounted)) {
-    return error_reply(
-        {ErrorCode::overloaded, "Too many connections (HttpLimits::max_connections)", {}});
+    return error_reply({ErrorCode::overloaded,
+                        "Too many connections (HttpLimits::max_connections, "
+                        "HttpLimits::connections_per_address)",
+                        {}});
   }
   if (!has_key(route, request, app)) {
     return error_reply({ErrorCode::unauthorized, {}, {}});
@@ -319,6 +323,10 @@ void log_and_count(const Route* route, const Exchange& exchange, AppState& app) 
                 {"seconds", seconds}});
   }
   if (route && route->needs & uncounted) return;
+  if (app.spans && route) {
+    app.spans->take(request_spans(exchange, route->path, app.timelines.find(exchange.id()),
+                                  app.config.served_model_names.front()));
+  }
   app.metrics.observe_http(route ? route->path : "none", method_label(exchange.request()), status,
                            seconds);
 }
@@ -326,6 +334,9 @@ void log_and_count(const Route* route, const Exchange& exchange, AppState& app) 
 // `running` ends before the last bytes leave: who has read them may ask again.
 awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& app,
                              std::optional<CountRunning>& running) {
+  if (const auto limit = exchange.read_time_limit(); !limit) {
+    co_return co_await exchange.reply(error_reply(limit.error()));
+  }
   if (auto refusal = refusal_of(route, exchange, app)) {
     co_return co_await exchange.reply(std::move(*refusal));
   }

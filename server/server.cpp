@@ -114,7 +114,7 @@ awaitable<void> run_server(ServerParts parts, ServerHooks hooks,
                            std::function<awaitable<void>()> next_reload) {
   const auto strand = co_await asio::this_coro::executor;
   AppState app{parts.config, parts.engine_config, parts.engines, parts.text,
-               parts.metrics, parts.worker};
+               parts.metrics, parts.worker,   parts.spans};
   app.started = std::time(nullptr);
   Listener listener(parts.pool, strand, parts.config);
   EngineMetricsFeed feed(parts.engines, parts.metrics);

@@ -10,6 +10,7 @@
 #include "server/config.h"
 #include "server/metrics/metrics.h"
 #include "server/text_pipeline.h"
+#include "server/tracing/span.h"
 
 namespace quire {
 
@@ -22,6 +23,7 @@ struct ServerParts {
   Metrics& metrics;
   asio::any_io_executor pool;    // for the connections' strands
   asio::any_io_executor worker;  // for long texts
+  SpanSink* spans = nullptr;     // null: no tracing
 };
 
 // All that could be answered has been; the process is of no more use.

@@ -15,14 +15,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-std::string_view name_of(DecisionKind kind) {
-  constexpr std::string_view kNames[] = {
-      "queued",          "waits_for_turn", "waits_for_tokens", "waits_for_blocks",
-      "waits_for_grammar", "waits_for_cache", "started",       "resumed",
-      "preempted",       "finished"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
 std::string start_sentence(const Decision& d) {
   const std::string cache =
       d.first > 0 ? fmt::format("{} of its {} tokens were in the prefix cache", d.first, d.second)
@@ -32,7 +24,17 @@ std::string start_sentence(const Decision& d) {
   return fmt::format("{}; the step computes {}", cache, d.third);
 }
 
-std::string sentence(const Decision& d) {
+}  // namespace
+
+std::string_view name_of(DecisionKind kind) {
+  constexpr std::string_view kNames[] = {
+      "queued",          "waits_for_turn", "waits_for_tokens", "waits_for_blocks",
+      "waits_for_grammar", "waits_for_cache", "started",       "resumed",
+      "preempted",       "finished"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string sentence_of(const Decision& d) {
   switch (d.kind) {
     case DecisionKind::queued:
       return fmt::format("joined the queue with {} prompt tokens, behind {} requests", d.second,
@@ -63,10 +65,12 @@ std::string sentence(const Decision& d) {
                          d.third, d.second, d.first);
     case DecisionKind::finished:
       return fmt::format("ended after {} tokens: {}", d.first,
-                         name_of(static_cast<FinishReason>(std::clamp<std::int64_t>(d.second, 0, 3))));
+                         quire::name_of(static_cast<FinishReason>(std::clamp<std::int64_t>(d.second, 0, 3))));
   }
   return {};
 }
+
+namespace {
 
 // What a person would ask first.
 std::string summary(const Timeline& timeline) {
@@ -81,7 +85,7 @@ std::string summary(const Timeline& timeline) {
       ++preemptions;
       since = d.time;
     } else if (d.kind != DecisionKind::finished && d.kind != DecisionKind::queued) {
-      why = sentence(d);
+      why = sentence_of(d);
     }
   }
   std::string text = fmt::format("waited {:.3f} s of {:.3f} s", waited, seconds(timeline.age()));
@@ -97,7 +101,7 @@ void write(JsonWriter& json, const Timeline& timeline) {
   for (const Decision& d : timeline.all()) {
     json.begin_object().key("seconds").number(seconds(d.time - timeline.begin));
     json.key("step").integer(d.step).key("kind").string(name_of(d.kind));
-    json.key("text").string(sentence(d)).end_object();
+    json.key("text").string(sentence_of(d)).end_object();
   }
   json.end_array().key("left_out").integer(timeline.num_left_out).end_object();
 }
@@ -154,6 +158,12 @@ std::vector<Timeline> Timelines::find(std::string_view http_id) const {
   }
   std::ranges::sort(found, {}, [](const Timeline& one) { return one.request.value; });
   return found;
+}
+
+std::string Timelines::http_id(RequestId request) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = place_.find(request);
+  return found == place_.end() ? std::string() : ring_[found->second].http_id;
 }
 
 std::vector<Timeline> Timelines::slowest(std::size_t count) const {

@@ -42,6 +42,8 @@ class Timelines {
 
   // By the HTTP request's id, with or without what an API puts before it ("chatcmpl-…").
   std::vector<Timeline> find(std::string_view http_id) const;
+  // X-Request-Id of an engine's request; empty: not remembered.
+  std::string http_id(RequestId request) const;
   // Those that took longest, the slowest first.
   std::vector<Timeline> slowest(std::size_t count) const;
 
@@ -53,6 +55,9 @@ class Timelines {
   std::unordered_map<RequestId, std::size_t> place_;
   std::size_t next_ = 0;
 };
+
+std::string_view name_of(DecisionKind kind);  // "waits_for_blocks"
+std::string sentence_of(const Decision& decision);
 
 // As JSON, each decision with a sentence for people.
 std::string timelines_json(std::span<const Timeline> timelines);

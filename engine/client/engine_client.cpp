@@ -108,10 +108,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     changed();
   }
 
-  bool reset_prefix_cache(std::uint64_t call) {
-    Command command = ResetPrefixCache{call};
-    return end_->send(command);
-  }
+  bool tell(Command command) { return end_->send(command); }
 
   EngineId id() const { return id_; }
   EngineStatus status() const {
@@ -254,7 +251,12 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void handle(PrefixCacheReset& reset) {
-    if (callbacks_.on_reset) callbacks_.on_reset(id_, reset);
+    if (callbacks_.on_reset) callbacks_.on_reset(reset);
+  }
+
+  void handle(BlockReport& report) {
+    report.engine = id_;  // as this front end counts them
+    if (callbacks_.on_blocks) callbacks_.on_blocks(std::move(report));
   }
 
   // Null when it was aborted in the meantime.
@@ -329,9 +331,7 @@ Result<void> EngineClient::resubmit(AddRequest request,
   return impl_->hand_over(std::move(request), buffer);
 }
 void EngineClient::abort(RequestId id) { impl_->abort(id); }
-bool EngineClient::reset_prefix_cache(std::uint64_t call) {
-  return impl_->reset_prefix_cache(call);
-}
+bool EngineClient::tell(Command command) { return impl_->tell(std::move(command)); }
 void EngineClient::abort_all() { impl_->abort_all(); }
 
 }  // namespace quire

@@ -32,7 +32,8 @@ class EngineClient {
     std::function<void()> on_change;  // of the status, or the last live request has ended
     std::function<void(EngineId, const EngineStats&)> on_step;
     std::function<void(std::span<const Decision>)> on_decisions;  // of a step that made any
-    std::function<void(EngineId, const PrefixCacheReset&)> on_reset;
+    std::function<void(const PrefixCacheReset&)> on_reset;
+    std::function<void(BlockReport&&)> on_blocks;
     // Whether an engine that has become ready may take requests. Empty: yes.
     std::function<Result<void>(const Ready&)> accept;
     // Takes over a request of a lost engine of which no output was read yet. Empty: its
@@ -63,8 +64,8 @@ class EngineClient {
   // The same for a request that another engine had.
   Result<void> resubmit(AddRequest request, const std::shared_ptr<GenerationBuffer>& buffer);
   void abort(RequestId id);
-  // False: the line is closed. Callbacks::on_reset hears of it.
-  bool reset_prefix_cache(std::uint64_t call);
+  // A question; a callback hears the answer. False: the line is closed.
+  bool tell(Command command);
   void abort_all();  // their readers see FinishReason::abort
 
  private:

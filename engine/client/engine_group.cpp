@@ -12,9 +12,9 @@
 #include <shared_mutex>
 #include <utility>
 
+#include "engine/client/engine_calls.h"
 #include "engine/client/engine_client.h"
 #include "engine/client/generation_buffer.h"
-#include "engine/client/prefix_resets.h"
 
 namespace quire {
 namespace {
@@ -48,11 +48,11 @@ class EngineGroup::Impl {
   }
 
   awaitable<std::vector<PrefixCacheReset>> reset_prefix_cache() {
-    return resets_.ask([this](std::uint64_t call) {
-      return std::ranges::count_if(engines_, [call](const auto& engine) {
-        return engine->status().state == EngineState::ready && engine->reset_prefix_cache(call);
-      });
-    });
+    return resets_.ask([this](std::uint64_t call) { return tell_ready(ResetPrefixCache{call}); });
+  }
+
+  awaitable<std::vector<BlockReport>> report_blocks() {
+    return reports_.ask([this](std::uint64_t call) { return tell_ready(ReportBlocks{call}); });
   }
 
   awaitable<Result<void>> start() {
@@ -65,7 +65,8 @@ class EngineGroup::Impl {
                            const std::shared_lock lock(observing_);
                            if (decision_observer_) decision_observer_(decisions);
                          },
-                     .on_reset = [this](EngineId, const PrefixCacheReset& r) { resets_.take(r); },
+                     .on_reset = [this](const PrefixCacheReset& r) { resets_.take(r); },
+                     .on_blocks = [this](BlockReport&& r) { reports_.take(std::move(r)); },
                      .accept = [this](const Ready& ready) { return take_back(ready); },
                      .retry = retry()});
     }
@@ -178,6 +179,13 @@ class EngineGroup::Impl {
   }
 
  private:
+  std::size_t tell_ready(const Command& question) {
+    const auto told = std::ranges::count_if(engines_, [&question](const auto& engine) {
+      return engine->status().state == EngineState::ready && engine->tell(question);
+    });
+    return static_cast<std::size_t>(told);
+  }
+
   void observe(EngineId id, const EngineStats& stats) {
     const std::shared_lock lock(observing_);
     if (observer_) observer_(id, stats);
@@ -336,7 +344,8 @@ class EngineGroup::Impl {
   std::shared_mutex observing_;
   StepObserver observer_;
   DecisionObserver decision_observer_;
-  PrefixResets resets_;
+  EngineCalls<PrefixCacheReset> resets_;
+  EngineCalls<BlockReport> reports_;
   ReadyInfo ready_;  // written before is_ready_
   std::atomic<bool> is_ready_{false};
   std::atomic<bool> draining_{false};
@@ -361,6 +370,7 @@ void EngineGroup::on_decisions(DecisionObserver observer) {
 awaitable<std::vector<PrefixCacheReset>> EngineGroup::reset_prefix_cache() {
   return impl_->reset_prefix_cache();
 }
+awaitable<std::vector<BlockReport>> EngineGroup::report_blocks() { return impl_->report_blocks(); }
 awaitable<Result<void>> EngineGroup::start() { return impl_->start(); }
 EngineGroupState EngineGroup::state() const { return impl_->state(); }
 std::string EngineGroup::progress() const { return impl_->progress(); }

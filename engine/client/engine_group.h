@@ -73,6 +73,9 @@ class EngineGroup {
   // than there are engines where one is not ready or says nothing in time.
   awaitable<std::vector<PrefixCacheReset>> reset_prefix_cache();
 
+  // Who holds which blocks, engine by engine; as many answers as above.
+  awaitable<std::vector<BlockReport>> report_blocks();
+
   // Refuses new requests, waits until the running ones have ended; at the deadline aborts what is
   // left.
   awaitable<void> drain(Clock::time_point deadline);

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 
+#include "engine/core/block_report.h"
+
 namespace quire {
 
 void EngineCore::add(AddRequest request) {
@@ -99,6 +101,13 @@ PrefixCacheReset EngineCore::reset_prefix_cache(std::uint64_t call) {
   const BlockPool& pool = kv_->pool();
   const int in_use = pool.num_usable() - pool.num_free();
   return {.call = call, .done = kv_->reset_prefix_cache(), .blocks_in_use = in_use};
+}
+
+BlockReport EngineCore::report_blocks(std::uint64_t call) const {
+  BlockReport report = block_report(*kv_, *scheduler_);
+  report.call = call;
+  report.engine = ready_.engine;
+  return report;
 }
 
 void EngineCore::take_compiled() {

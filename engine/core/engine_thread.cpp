@@ -31,6 +31,8 @@ void apply(EngineCore& core, EngineEnd& end, Command& command) {
   if (auto* abort = std::get_if<AbortRequest>(&command)) core.abort(abort->id);
   if (auto* reset = std::get_if<ResetPrefixCache>(&command))
     end.publish(core.reset_prefix_cache(reset->call));
+  if (auto* report = std::get_if<ReportBlocks>(&command))
+    end.publish(core.report_blocks(report->call));
 }
 
 }  // namespace

@@ -87,6 +87,10 @@ void MockEngine::apply(Command& command) {
     std::erase_if(running_, [&](const Running& one) { return one.id == abort->id; });
   } else if (auto* reset = std::get_if<ResetPrefixCache>(&command)) {
     end_->publish(PrefixCacheReset{.call = reset->call, .done = true});
+  } else if (auto* report = std::get_if<ReportBlocks>(&command)) {
+    BlockReport nothing;
+    nothing.call = report->call;
+    end_->publish(std::move(nothing));
   }
 }
 

@@ -58,4 +58,10 @@ void FrontEndPeer::publish(StepOutput& step, std::size_t max_events) {
   }
 }
 
+void FrontEndPeer::publish(BlockReport report) {
+  for (BlockHolder& one : report.requests)
+    one.request = slot_of(one.request) == slot ? outside(one.request) : RequestId();
+  outbox_.emplace_back(std::move(report));
+}
+
 }  // namespace quire

@@ -32,6 +32,8 @@ class FrontEndPeer {
 
   // Of a step: its own requests, and everybody's statistics. Takes them out of `step`.
   void publish(StepOutput& step, std::size_t max_events);
+  // Whose requests the others are, it is not told.
+  void publish(BlockReport report);
   void publish(EngineEvent event) { outbox_.push_back(std::move(event)); }
   std::vector<EngineEvent> take_outbox() { return std::exchange(outbox_, {}); }
 

@@ -64,6 +64,13 @@ struct ResetPrefixCache {
   using Fields = FieldList<&ResetPrefixCache::call>;
 };
 
+// Who holds which blocks; BlockReport answers.
+struct ReportBlocks {
+  std::uint64_t call = 0;
+
+  using Fields = FieldList<&ReportBlocks::call>;
+};
+
 // Outputs: engine → front end.
 
 struct TokenLogprob {
@@ -249,8 +256,51 @@ struct PrefixCacheReset {
                            &PrefixCacheReset::blocks_in_use>;
 };
 
-using Command = std::variant<Configure, AddRequest, AbortRequest, ResetPrefixCache>;
-using EngineEvent =
-    std::variant<Hello, StartupProgress, Ready, StepOutput, EngineDead, PrefixCacheReset>;
+// The blocks of one request in one group.
+struct BlockHolder {
+  RequestId request;
+  int group = 0;
+  int tokens = 0;  // computed
+  int blocks = 0;
+  int shared = 0;  // of them, with other requests
+
+  using Fields = FieldList<&BlockHolder::request, &BlockHolder::group, &BlockHolder::tokens,
+                           &BlockHolder::blocks, &BlockHolder::shared>;
+};
+
+// Blocks by what they are for; a shared one counts once.
+struct BlockCounts {
+  int held = 0;    // by one request
+  int shared = 0;  // by several
+  int cached = 0;  // by none, and a later request may find its content
+
+  using Fields = FieldList<&BlockCounts::held, &BlockCounts::shared, &BlockCounts::cached>;
+};
+
+enum class BlockState : std::uint8_t { free, cached, held, shared };
+
+// What the KV cache is used for, in cells of equally many blocks, so that it is never long. A cell
+// is what the most used of its blocks is. Numbers by cell count from one; zero: none.
+struct BlockReport {
+  std::uint64_t call = 0;
+  EngineId engine;
+  int num_blocks = 0;  // that requests can use
+  int blocks_per_cell = 1;
+  std::vector<std::int32_t> states;   // BlockState, by cell
+  std::vector<std::int32_t> groups;   // by cell: its group
+  std::vector<std::int32_t> holders;  // by cell: place in `requests`
+  std::vector<BlockCounts> counts;    // by group
+  std::vector<BlockHolder> requests;
+
+  using Fields = FieldList<&BlockReport::call, &BlockReport::engine, &BlockReport::num_blocks,
+                           &BlockReport::blocks_per_cell, &BlockReport::states,
+                           &BlockReport::groups, &BlockReport::holders, &BlockReport::counts,
+                           &BlockReport::requests>;
+};
+
+using Command =
+    std::variant<Configure, AddRequest, AbortRequest, ResetPrefixCache, ReportBlocks>;
+using EngineEvent = std::variant<Hello, StartupProgress, Ready, StepOutput, EngineDead,
+                                 PrefixCacheReset, BlockReport>;
 
 }  // namespace quire

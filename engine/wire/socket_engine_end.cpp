@@ -79,6 +79,10 @@ class End final : public SocketEngineEnd {
         for (FrontEndPeer& peer : peers_) {
           if (peer.configured) peer.publish(*step, options_.socket.limits.max_events);
         }
+      } else if (const auto* report = std::get_if<BlockReport>(&event)) {
+        for (FrontEndPeer& peer : peers_) {
+          if (peer.configured) peer.publish(*report);
+        }
       } else if (auto* hello = std::get_if<Hello>(&event)) {
         hello_ = std::move(*hello);
       } else {

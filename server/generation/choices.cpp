@@ -28,8 +28,35 @@ Error engine_error(const RequestOutput& output) {
   return {ErrorCode::internal, "The engine ended this request with an error", {}};
 }
 
+awaitable<void> take_next(Generation& generation, std::optional<RequestOutput>& output) {
+  output = co_await generation.next();
+}
+
+// False: its deadline came first.
+awaitable<bool> next_in_time(Choice& choice, std::optional<RequestOutput>& output) {
+  if (choice.deadline == Clock::time_point::max()) {
+    co_await take_next(choice.generation, output);
+    co_return true;
+  }
+  const auto left = choice.deadline - Clock::now();
+  if (left <= Clock::duration::zero()) co_return false;
+  co_return co_await with_timeout(left, take_next(choice.generation, output));
+}
+
+// What the engine still does for it is of no use to anybody.
+awaitable<void> end_overdue(Choice& choice, ChoiceSink& sink) {
+  choice.generation.cancel();
+  choice.tracker.on_end(RequestEnd::abort);
+  const Error error{ErrorCode::timeout,
+                    "The answer was not complete within the X-Request-Timeout of this request", {}};
+  co_await sink.on_error(choice, error);
+}
+
 awaitable<void> run_choice(Choice& choice, ChoiceSink& sink) {
-  while (auto output = co_await choice.generation.next()) {
+  std::optional<RequestOutput> output;
+  while (true) {
+    if (!co_await next_in_time(choice, output)) co_return co_await end_overdue(choice, sink);
+    if (!output) co_return;
     choice.cached_tokens = std::max(choice.cached_tokens, output->num_cached_tokens);
     if (output->finish_reason == FinishReason::error) {
       choice.tracker.on_end(RequestEnd::error);
@@ -223,7 +250,7 @@ Result<void> submit_prompt(const ChoicePlan& plan,
     choices.push_back({static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0,
                        std::move(*generation), ChoiceText(app.text.tokenizer(), text, prompt_end),
                        std::move(tracker), FairShare::Held(app.shares, exchange.client()),
-                       exchange.key()});
+                       exchange.key(), exchange.deadline()});
     if (exchange.key() != nullptr) exchange.key()->spend_tokens(i == 0 ? prompt_tokens : 0);
   }
   return {};

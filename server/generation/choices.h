@@ -22,6 +22,7 @@ struct Choice {
   ChoiceTracker tracker;
   FairShare::Held place;
   KeyInUse* key = nullptr;  // whose tokens are counted
+  Clock::time_point deadline = Clock::time_point::max();  // after it nobody wants the rest
 };
 
 // Where a choice's outputs go; all on the connection's strand.

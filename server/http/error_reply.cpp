@@ -56,10 +56,13 @@ Reply error_reply(const Error& error) {
   if (error.code == ErrorCode::unauthorized) {
     return {.status = 401, .body = R"({"error":"Unauthorized"})", .error = "The key is not one of this server's"};
   }
-  return {.status = row.status,
-          .body = body_of(error, row),
-          .retry_after = row.retry_after,
-          .error = error.detail};
+  Reply reply{.status = row.status,
+              .body = body_of(error, row),
+              .retry_after = row.retry_after,
+              .error = error.detail};
+  // OpenAI's clients would ask again, and wait as long again.
+  if (error.code == ErrorCode::timeout) reply.more_headers = "X-Should-Retry: false\r\n";
+  return reply;
 }
 
 Reply malformed_reply(const Error& error) {

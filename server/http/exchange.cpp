@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/beast/http/status.hpp>
+#include <charconv>
 #include <ctime>
 #include <random>
 #include <utility>
@@ -81,6 +82,21 @@ std::string Exchange::head(const Reply& reply, std::string_view framing) const {
 std::uint64_t Exchange::client() const {
   const auto key = reinterpret_cast<std::uintptr_t>(key_);
   return key_ != nullptr && !key_->key().name.empty() ? key : connection_.peer() ^ key;
+}
+
+Result<void> Exchange::read_time_limit() {
+  constexpr double kMost = 86400;
+  const std::string& text = request_.timeout;
+  if (text.empty()) return {};
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || !(seconds > 0) || seconds > kMost) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("X-Request-Timeout must be a number of seconds above 0, at most {}", kMost),
+                 "X-Request-Timeout"};
+  }
+  deadline_ = arrival_ + std::chrono::microseconds(static_cast<std::int64_t>(seconds * 1e6));
+  return {};
 }
 
 awaitable<bool> Exchange::receive_body(ByteBudget& budget) {

@@ -10,6 +10,7 @@
 
 #include "base/async.h"
 #include "base/error.h"
+#include "base/result.h"
 #include "base/spelling.h"
 #include "server/http/http_request.h"
 #include "server/http/sse.h"
@@ -62,6 +63,11 @@ class Exchange {
   // Who asks, for fair shares: the key that has a name, else key and address.
   std::uint64_t client() const;
 
+  // Until when an answer is wanted: X-Request-Timeout. No such header: for ever.
+  std::chrono::steady_clock::time_point deadline() const { return deadline_; }
+  // The error names the header.
+  Result<void> read_time_limit();
+
   // Called once, before the last bytes leave: what it counts, the client finds counted.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
   void end();  // for a reply that did not come to its last bytes
@@ -94,6 +100,7 @@ class Exchange {
   std::string cors_;
   KeyInUse* key_ = nullptr;
   std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();
   int status_ = 0;
   bool probes_only_ = false;
   bool written_ = true;

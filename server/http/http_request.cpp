@@ -67,6 +67,7 @@ HttpRequest request_of(const Parser& parser) {
   request.host = header(http::field::host);
   request.origin = header(http::field::origin);
   request.traceparent = header("traceparent");
+  request.timeout = header("X-Request-Timeout");
   request.version = message.version();
   request.keep_alive = message.keep_alive();
   return request;

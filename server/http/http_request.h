@@ -32,6 +32,7 @@ struct HttpRequest {
   std::string host;
   std::string origin;
   std::string traceparent;
+  std::string timeout;  // X-Request-Timeout
   int version = 11;  // of HTTP, times ten
   bool keep_alive = true;
 };

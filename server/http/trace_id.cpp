@@ -16,7 +16,7 @@ bool is_zero(std::string_view text) { return text.find_first_not_of('0') == text
 
 }  // namespace
 
-std::string_view trace_id_of(std::string_view traceparent) {
+TraceContext trace_context_of(std::string_view traceparent) {
   if (traceparent.size() < kSize) return {};
   const std::string_view version = traceparent.substr(0, kVersionEnd);
   const std::string_view trace = traceparent.substr(kVersionEnd + 1, kTraceEnd - kVersionEnd - 1);
@@ -27,7 +27,11 @@ std::string_view trace_id_of(std::string_view traceparent) {
                       traceparent[kParentEnd] == '-';
   const bool hex = is_hex(version) && is_hex(trace) && is_hex(parent) && is_hex(flags);
   if (!whole || !parted || !hex || version == "ff" || is_zero(trace) || is_zero(parent)) return {};
-  return trace;
+  return {trace, parent, kLowerHex.find(flags.back()) % 2 == 1};
+}
+
+std::string_view trace_id_of(std::string_view traceparent) {
+  return trace_context_of(traceparent).trace_id;
 }
 
 }  // namespace quire

@@ -5,6 +5,9 @@ const kKey = "quire-key";
 export const keyOf = () => sessionStorage.getItem(kKey) || "";
 export const keepKey = (key) => key ? sessionStorage.setItem(kKey, key) : sessionStorage.removeItem(kKey);
 
+const kInsideKey = "quire-admin-key";
+export const keepInsideKey = (key) => sessionStorage.setItem(kInsideKey, key);
+
 export class HttpError extends Error {
   constructor(status, message) {
     super(message);
@@ -24,13 +27,16 @@ async function words(reply) {
 }
 
 // The reply, or HttpError with the server's own words.
-export async function ask(path, options = {}) {
+export async function ask(path, options = {}, key = keyOf()) {
   const headers = { ...options.headers };
-  if (keyOf()) headers.Authorization = `Bearer ${keyOf()}`;
+  if (key) headers.Authorization = `Bearer ${key}`;
   const reply = await fetch(path, { ...options, headers, cache: "no-store", credentials: "same-origin" });
   if (!reply.ok) throw new HttpError(reply.status, await words(reply));
   return reply;
 }
+
+// The same of /debug, which may have a key of its own.
+export const askInside = (path) => ask(path, {}, sessionStorage.getItem(kInsideKey) || keyOf());
 
 // The events of a stream as objects, until [DONE]. Throws where an event is an error, or the stream breaks off.
 export async function* events(path, body, signal) {

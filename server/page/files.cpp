@@ -10,6 +10,7 @@ PAGE_FILE(quire_page_index, "index.html");
 PAGE_FILE(quire_page_style, "page.css");
 PAGE_FILE(quire_page_main, "main.js");
 PAGE_FILE(quire_page_api, "api.js");
+PAGE_FILE(quire_page_inside, "inside.js");
 PAGE_FILE(quire_page_markup, "markup.js");
 PAGE_FILE(quire_page_metrics, "metrics.js");
 PAGE_FILE(quire_page_settings, "settings.js");
@@ -26,6 +27,7 @@ std::span<const PageFile> page_files() {
       {"page.css", {quire_page_style_begin, quire_page_style_end}},
       {"main.js", {quire_page_main_begin, quire_page_main_end}},
       {"api.js", {quire_page_api_begin, quire_page_api_end}},
+      {"inside.js", {quire_page_inside_begin, quire_page_inside_end}},
       {"markup.js", {quire_page_markup_begin, quire_page_markup_end}},
       {"metrics.js", {quire_page_metrics_begin, quire_page_metrics_end}},
       {"settings.js", {quire_page_settings_begin, quire_page_settings_end}},

@@ -1,6 +1,7 @@
 // The page's wiring: models, the key, questions and their answers, keys of the keyboard.
 
 import { HttpError, ask, events, keepKey, keyOf } from "./api.js";
+import { startInside } from "./inside.js";
 import { watchMetrics } from "./metrics.js";
 import { members, startSettings, systemPrompt } from "./settings.js";
 import { drawAll, drawLast, handlers, keep, messages } from "./talk.js";
@@ -167,6 +168,7 @@ function renew() {
 
 applyTheme();
 startSettings();
+startInside();
 drawAll();
 $("ask").addEventListener("submit", send);
 $("question").addEventListener("input", grow);
@@ -180,7 +182,7 @@ $("forget-key").addEventListener("click", () => { keepKey(""); start(); });
 $("key-form").addEventListener("submit", () => { keepKey($("key").value); $("key").value = ""; start(); });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") running?.abort();
-  const shortcut = event.altKey && { n: renew, r: handlers.retry, s: () => $("show-settings").click() }[event.key];
+  const shortcut = event.altKey && { n: renew, r: handlers.retry, s: () => $("show-settings").click(), i: () => $("show-inside").click() }[event.key];
   if (shortcut) { event.preventDefault(); shortcut(); }
 });
 start();

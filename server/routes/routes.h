@@ -24,6 +24,7 @@ awaitable<void> post_score(Exchange& exchange, AppState& app);
 awaitable<void> post_rerank(Exchange& exchange, AppState& app);
 awaitable<void> get_debug_requests(Exchange& exchange, AppState& app);
 awaitable<void> get_debug_request(Exchange& exchange, AppState& app);
+awaitable<void> get_debug_blocks(Exchange& exchange, AppState& app);
 awaitable<void> post_tokenize(Exchange& exchange, AppState& app);
 awaitable<void> post_detokenize(Exchange& exchange, AppState& app);
 awaitable<void> get_tokenizer_info(Exchange& exchange, AppState& app);

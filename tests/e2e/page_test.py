@@ -6,6 +6,7 @@
 import json
 import pathlib
 import re
+import socket
 import sys
 import tempfile
 
@@ -130,6 +131,47 @@ def key(browser, quire):
         check("no complaint after it", not browser.complaints())
 
 
+def inside(browser, server, shots):
+    """Two requests run while one looks: who holds what, the plan, and what became of one of them."""
+    address = server.base.removeprefix("http://").split(":")
+    held = []
+    for name, prompt, n in (("a-story", "one two three four " * 60, 1), ("two-answers", "What is 12 + 7? " * 90, 2)):
+        body = json.dumps({"model": "m", "prompt": prompt, "n": n, "stream": True, "ignore_eos": True, "max_tokens": 5000}).encode()
+        held.append(socket.create_connection((address[0], int(address[1]))))
+        held[-1].sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: {name}\r\nContent-Type: application/json\r\n"
+                         f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    browser.size(1280, 1000)
+    browser.open(server.base + "/?inside")
+    browser.press("i", "KeyI", modifiers=1)
+    text = "document.getElementById('inside').innerText"
+    browser.until(f"{text}.includes('two-answers') && {text}.includes('a-story')")
+    browser.until("/held [1-9]/.test(document.querySelector('.legend').innerText) && /shared [1-9]/.test(document.querySelector('.legend').innerText)")
+    check("the plan stands there", "requests of 8,192" in browser.run(text) and "kv cache" in browser.run(text), browser.run(text))
+    check("the map says what it shows", "1023 blocks" in browser.run("document.querySelector('.map canvas').getAttribute('aria-label')"))
+    check("and has the colours of what is held", browser.run("(() => { const c = document.querySelector('.map canvas'); const d = c.getContext('2d')"
+          ".getImageData(0, 0, c.width, c.height).data; const seen = new Set(); for (let i = 0; i < d.length; i += 4) seen.add(`${d[i]},${d[i+1]},${d[i+2]}`); "
+          "return seen.size; })()") >= 3)
+    check("one may not type there", browser.run("document.getElementById('ask').hidden"))
+    browser.run("document.querySelector('#engines button[title=two-answers]').click()")
+    browser.until("document.getElementById('timelines-title').innerText.includes('this request') && "
+                  "document.getElementById('timelines').innerText.includes('joined the queue')")
+    check("each choice has its timeline", browser.run("document.querySelectorAll('#timelines article').length") == 2)
+    check("with the time it ran", browser.run("document.querySelectorAll('#timelines rect.runs').length") == 2)
+    for name, width, height, dark, mobile in [("inside", 1280, 1000, False, False), ("inside-dark", 1280, 1000, True, False), ("inside-phone", 390, 780, False, True)]:
+        browser.size(width, height, mobile)
+        browser.dark(dark)
+        browser.run("new Promise(r => setTimeout(r, 1300))")
+        check(f"{name}: nothing sticks out", browser.run("document.documentElement.scrollWidth") <= width)
+        browser.shot(shots / f"{name}.png")
+    browser.size(1280, 800)
+    browser.dark(False)
+    for one in held:
+        one.close()
+    browser.until(f"!{text}.includes('Who holds what')")
+    browser.press("i", "KeyI", modifiers=1)
+    check("and back to the talk", browser.run("!document.getElementById('talking').hidden && document.getElementById('inside').hidden"))
+
+
 def contract(browser, server, shots):
     browser.size(1280, 800)
     browser.open(server.base + "/docs")
@@ -149,6 +191,7 @@ def main():
             looks(browser, shots)
             stop(browser, server)
             parts(browser)
+            inside(browser, server, shots)
             contract(browser, server, shots)
             check("neither script errors nor refused loads", not (seen := browser.complaints()), seen)
         key(browser, quire)

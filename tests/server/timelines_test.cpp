@@ -33,6 +33,8 @@ TEST_CASE("a request's decisions are found by its HTTP id", "[server][timelines]
     CHECK(found[0].age() == milliseconds(100));
   }
   CHECK(timelines.find("c-1").empty());
+  CHECK(timelines.http_id(RequestId{1}) == "abc-1");
+  CHECK(timelines.http_id(RequestId{2}).empty());
   CHECK(timelines.find("").empty());
   const std::string json = timelines_json(timelines.find("abc-1"));
   CHECK(json.find("waited 0.020 s of 0.100 s") != std::string::npos);

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+using quire::trace_context_of;
 using quire::trace_id_of;
 
 TEST_CASE("the trace of a request is read as W3C writes it", "[server][trace_id]") {
@@ -19,4 +20,13 @@ TEST_CASE("the trace of a request is read as W3C writes it", "[server][trace_id]
     INFO(bad);
     CHECK(trace_id_of(bad).empty());
   }
+}
+
+TEST_CASE("whether a trace is sampled is its last bit, whatever else is set", "[server][trace_id]") {
+  const std::string ids = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-";
+  for (const char* flags : {"01", "03", "0b", "ff"}) CHECK(trace_context_of(ids + flags).sampled);
+  for (const char* flags : {"00", "02", "0a", "fe"}) CHECK_FALSE(trace_context_of(ids + flags).sampled);
+  const std::string header = ids + "01";
+  CHECK(trace_context_of(header).parent_id == "00f067aa0ba902b7");
+  CHECK(trace_context_of("nonsense").parent_id.empty());
 }

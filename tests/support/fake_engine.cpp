@@ -234,6 +234,11 @@ void FakeEngine::apply(Command& command) {
   } else if (auto* reset = std::get_if<ResetPrefixCache>(&command)) {
     const auto live = static_cast<int>(impl_->requests.size());
     impl_->send(PrefixCacheReset{.call = reset->call, .done = live == 0, .blocks_in_use = live});
+  } else if (auto* ask = std::get_if<ReportBlocks>(&command)) {
+    BlockReport report = impl_->options.blocks;
+    report.call = ask->call;
+    for (const Running& one : impl_->requests) report.requests.push_back({one.request.id, 0, 1, 1, 0});
+    impl_->send(std::move(report));
   } else if (auto* abort = std::get_if<AbortRequest>(&command)) {
     aborted_ += static_cast<int>(std::erase_if(
         impl_->requests, [&](const Running& r) { return r.request.id == abort->id; }));

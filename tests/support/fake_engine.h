@@ -30,6 +30,8 @@ struct FakeEngineOptions {
   // What of an event crosses the line; unset: all of it. nullopt: nothing.
   std::function<std::optional<EngineEvent>(const EngineEvent&)> on_wire;
 
+  BlockReport blocks;  // what it says of them, beside a block for each of its requests
+
   int max_num_seqs = 64;                   // rows per step, the rest waits
   std::chrono::microseconds step_time{0};  // sleep per step
   std::chrono::milliseconds startup_time{0};
