@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/words_of.h"
 #include "engine/core/engine_core.h"
 #include "model/pooling_config.h"
 
@@ -51,7 +52,7 @@ void EngineThread::run() {
     serve();
     return end_->close();
   } catch (const std::exception& e) {
-    error = e.what();
+    error = words_of(e);
   } catch (...) {
   }
   log::error("engine.dead", {{"engine", id_.value}, {"error", error}});

@@ -42,9 +42,9 @@ def flags_of(command):
         fail(f"{command} --help", done)
     lines, what = done.stdout.splitlines(), []
     groups, current = [], None
-    for line in lines:
+    for line, following in zip(lines, [*lines[1:], ""]):
         heading = re.match(r"^(\w[^:]*):$", line)
-        whole = len(line) > 30 and line[29] == " "  # a long name has a line of its own
+        whole = len(line) > 30 and line[29] == " " and not following.startswith(" " * 30)  # a long name has a line of its own
         option = re.match(r"^  (-\S.*|[A-Z]+ \S.*)$", line[:30].rstrip() if whole else line)
         if heading:
             current = []
