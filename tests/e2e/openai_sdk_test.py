@@ -62,7 +62,6 @@ def check_tools(client):
 
 def check_parse(client):
     import datetime
-    import decimal
     import enum
     import typing
     import uuid
@@ -98,7 +97,6 @@ def check_parse(client):
         one: Cat | Dog = pydantic.Field(discriminator="kind")
         others: list[Cat | Dog] = pydantic.Field(max_length=1)
         mark: uuid.UUID
-        weight: decimal.Decimal
 
     ask = [{"role": "user", "content": "What is the weather in Oslo?"}]
     for form in (Report, Animals):
