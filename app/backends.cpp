@@ -2,6 +2,7 @@
 
 #include <cassert>
 
+#include "app/rank_processes.h"
 #include "cpu/cpu_backend.h"
 #include "cuda/cuda_backend.h"
 #include "engine/core/engine_plan.h"
@@ -36,7 +37,15 @@ EngineBackend make_backend(const EngineConfig& config, int index,
   backend.ops = config.device == DeviceKind::cuda
                     ? make_cuda_ops(*backend.device)
                     : make_cpu_ops({.threads = threads_of_engine(config, available_cores())});
+  if (const int ranks = config.parallel.tensor_parallel_size; ranks > 1)
+    backend.ranks = start_ranks(ranks);
   return backend;
+}
+
+EngineBackend make_rank_backend(const EngineConfig& config) {
+  return {.kind = DeviceKind::cpu,
+          .device = make_device(DeviceKind::cpu, 0),
+          .ops = make_cpu_ops({.threads = threads_of_engine(config, available_cores())})};
 }
 
 }  // namespace quire

@@ -24,7 +24,10 @@ std::unique_ptr<Device> make_device(DeviceKind kind, int index);
 // Of the operators there, whether this machine has the device or not.
 const OpsTraits& ops_traits(DeviceKind kind);
 // Of config.device, which is not automatic.
+// With the ranks that the configuration asks for, which are started here.
 EngineBackend make_backend(const EngineConfig& config, int index,
                            CompileConstraint compile_constraint = {});
+// Of one of those ranks.
+EngineBackend make_rank_backend(const EngineConfig& config);
 
 }  // namespace quire

@@ -17,6 +17,7 @@
 #include "app/plan_main.h"
 #include "app/proxy_main.h"
 #include "app/pull_main.h"
+#include "app/rank_processes.h"
 #include "app/render_main.h"
 #include "app/serve_main.h"
 #include "app/tokenize_main.h"
@@ -60,11 +61,13 @@ constexpr std::array kSubcommands = {
                quire::grammar_main},
     Subcommand{"parse", "a model's words to reasoning, content and tool calls", quire::parse_main},
     Subcommand{"version", "print the version", version_main},
+    Subcommand{"rank", "", quire::rank_main},  // what an engine starts for itself
 };
 
 int usage(std::FILE* out, int exit_code) {
   std::fputs("Quire serves language models.\n\nUsage: quire COMMAND [flags]\n\n", out);
   for (const Subcommand& command : kSubcommands) {
+    if (command.what.empty()) continue;
     std::fprintf(out, "  %-10s %s\n", std::string(command.name).c_str(),
                  std::string(command.what).c_str());
   }

@@ -251,15 +251,20 @@ std::string plan_text(const PlanReport& report) {
       report.why_not_cuda.empty() ? "" : fmt::format(" ({})", report.why_not_cuda);
   const int engines = report.config.parallel.data_parallel_size;
   const bool is_cpu = report.config.device == DeviceKind::cpu;
-  const std::string which = engines == 1 ? ""
-                                         : fmt::format(" for each of {} engines{}", engines,
-                                                       is_cpu ? "" : ", a GPU each");
+  const int ranks = report.config.parallel.tensor_parallel_size;
+  const std::string of_engine =
+      engines == 1 ? "" : fmt::format(" of {} engines{}", engines, is_cpu ? "" : ", a GPU each");
+  const std::string which = ranks > 1     ? fmt::format(" for each of {} ranks{}{}", ranks,
+                                                        engines > 1 ? " of each" : "", of_engine)
+                            : engines > 1 ? " for each" + of_engine
+                                          : "";
   text += line("device",
                fmt::format("{}, {}{}{}", report.device, bytes_text(plan.device_bytes), which, why));
   // What cannot be is said before what it would take.
   if (plan.model.has_error()) text += line("refused", with_flags(plan.model.error().detail));
   if (report.cpu_threads > 0)
-    text += line("threads", fmt::format("{}{}", report.cpu_threads, engines > 1 ? " each" : ""));
+    text += line("threads", fmt::format("{}{}", report.cpu_threads,
+                                        engines > 1 || ranks > 1 ? " each" : ""));
   text += text_of_memory(plan, is_cpu ? engines : 1);
   if (plan.kv_cache_bytes != 0)
     text += line("kv cache", fmt::format("{} allowed", bytes_text(plan.kv_cache_bytes)));
@@ -275,6 +280,7 @@ std::string plan_json(const PlanReport& report) {
       {"quantization",
        report.quantization.empty() ? json::value(nullptr) : json::value(report.quantization)},
       {"device", report.device},
+      {"tensor_parallel_size", report.config.parallel.tensor_parallel_size},
       {"data_parallel_size", report.config.parallel.data_parallel_size},
       {"cpu_threads",
        report.cpu_threads > 0 ? json::value(report.cpu_threads) : json::value(nullptr)},

@@ -63,6 +63,9 @@ class StagedPack {
     uploaded_ = used_;
   }
 
+  // All that was added since begin(): what another rank's pack of the same arrays is filled with.
+  std::span<std::byte> added() const { return {host(), used_}; }
+
   // The device's buffer from its beginning, [count], and where in it an array is.
   template <class T>
   TensorView whole(std::size_t count) const {

@@ -6,6 +6,7 @@ namespace quire {
 namespace {
 
 constexpr int kMostEngines = 64;
+constexpr int kMostRanks = 64;
 
 Error refuse(std::string field, std::string why) {
   return {ErrorCode::invalid_argument, field + " " + why, field};
@@ -228,12 +229,28 @@ Result<void> check_threads(int threads) {
   return at_least("EngineConfig::cpu_threads", threads, 0);
 }
 
-Result<void> check_parallel(const ParallelConfig& parallel) {
-  if (parallel.tensor_parallel_size > 1)
+Result<void> check_ranks(const EngineConfig& config) {
+  const int size = config.parallel.tensor_parallel_size;
+  if (size <= 1) return {};
+  const auto refuse_with = [size](const std::string& what) {
+    return Error{ErrorCode::unsupported,
+                 fmt::format("ParallelConfig::tensor_parallel_size {} does not work with {}; use 1", size, what),
+                 "ParallelConfig::tensor_parallel_size"};
+  };
+  if (size > kMostRanks)
     return refuse("ParallelConfig::tensor_parallel_size",
-                  fmt::format("{} is not supported: a model runs whole on one device; use 1, or "
-                              "ParallelConfig::data_parallel_size for several engines",
-                              parallel.tensor_parallel_size));
+                  fmt::format("must be at most {}, not {}", kMostRanks, size));
+  if (config.device == DeviceKind::cuda)
+    return refuse_with("EngineConfig::device cuda, where a model runs whole on one device");
+  if (config.device == DeviceKind::mock) return refuse_with("EngineConfig::device mock, which has no model");
+  if (config.speculative.uses_draft_model())
+    return refuse_with("a draft model (EngineConfig::speculative; method ngram works)");
+  if (config.kv_transfer.role != KvRole::none)
+    return refuse_with("KvTransferConfig::role, which hands over the cache of whole models");
+  return {};
+}
+
+Result<void> check_parallel(const ParallelConfig& parallel) {
   if (auto tensor =
           at_least("ParallelConfig::tensor_parallel_size", parallel.tensor_parallel_size, 1);
       tensor.has_error())
@@ -252,7 +269,7 @@ Result<void> validate(const EngineConfig& config) {
   if (config.model.max_model_len < kAutoFit)
     return refuse("ModelOptions::max_model_len", "must be positive, or -1 for what memory holds");
   for (const auto& checked :
-       {check_parallel(config.parallel), check_threads(config.cpu_threads),
+       {check_parallel(config.parallel), check_ranks(config), check_threads(config.cpu_threads),
         check_cache(config.cache), check_prefix_cache(config),
         check_scheduler(config.scheduler, config.device), check_speculative(config),
         check_graphs(config), check_events(config.kv_events), check_transfer(config)})

@@ -19,11 +19,28 @@ Matrix matrix_of(const Source& source) {
   return {product(source.shape) / (source.batch * cols), cols};
 }
 
+Range columns_of(const Source& source) {
+  return source.columns.size() > 0 ? source.columns : Range{0, matrix_of(source).cols};
+}
+
+bool as_published(const Source& source) {
+  if (source.transposed || source.columns.size() > 0) return false;
+  const auto& pick = source.pick;
+  const auto step = [](std::int64_t row, std::int64_t next) { return next != row + 1; };
+  return pick.empty() ||
+         (source.batch == 1 && std::adjacent_find(pick.begin(), pick.end(), step) == pick.end());
+}
+
+std::int64_t picked_row(const Source& source) {
+  return source.pick.empty() ? 0 : source.pick.front();
+}
+
 std::int64_t delivered(const Source& source) {
   const auto [rows, cols] = matrix_of(source);
   const std::int64_t picked = source.pick.empty() ? (source.transposed ? cols : rows)
                                                   : static_cast<std::int64_t>(source.pick.size());
-  const std::int64_t depth = source.transposed ? (source.depth > 0 ? source.depth : rows) : cols;
+  const std::int64_t depth = source.transposed ? (source.depth > 0 ? source.depth : rows)
+                                               : columns_of(source).size();
   return source.batch * picked * depth;
 }
 

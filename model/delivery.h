@@ -24,6 +24,9 @@ struct Matrix {
 
 Matrix matrix_of(const Source& source);
 
+// Of each row that arrives, where it is not transposed.
+Range columns_of(const Source& source);
+
 // Elements that arrive.
 std::int64_t delivered(const Source& source);
 
@@ -33,7 +36,9 @@ void check_extents(const Source& source);
 // Larger values than float16 has became infinite on the way to it: throws Failure. `out` [delivered].
 void refuse_infinities(const Source& source, const std::byte* out);
 
-inline bool as_published(const Source& source) { return !source.transposed && source.pick.empty(); }
+// All of it, or neighbouring rows of its one matrix: then they begin at row picked_row().
+bool as_published(const Source& source);
+std::int64_t picked_row(const Source& source);
 
 inline bool is_float(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
@@ -63,7 +68,8 @@ void deliver(const Source& source, To* out, const From* in) {
   constexpr std::int64_t kElementsOfAPiece = 1 << 18;  // worth a thread
   const auto [rows, cols] = matrix_of(source);
   if (as_published(source)) {
-    const std::int64_t all = source.batch * rows * cols;
+    const std::int64_t all = delivered(source);
+    in += picked_row(source) * cols;
     return for_rows_in_parallel(all, kElementsOfAPiece, [&](std::int64_t begin, std::int64_t end) {
       convert_row(out + begin, in + begin, end - begin);
     });
@@ -74,13 +80,14 @@ void deliver(const Source& source, To* out, const From* in) {
     std::iota(pick.begin(), pick.end(), 0);
   }
   const std::int64_t depth = source.depth > 0 ? source.depth : rows;
+  const Range taken = columns_of(source);
   for (std::int64_t b = 0; b < source.batch; ++b, in += rows * cols) {
     for (const std::int64_t at : pick) {
       if (source.transposed) {
         for (std::int64_t r = 0; r < depth; ++r) *out++ = convert<To>(in[r * cols + at]);
       } else {
-        convert_row(out, in + at * cols, cols);
-        out += cols;
+        convert_row(out, in + at * cols + taken.begin, taken.size());
+        out += taken.size();
       }
     }
   }

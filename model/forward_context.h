@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "backend/collectives.h"
 #include "backend/ops.h"
 #include "backend/workspace.h"
 
@@ -36,6 +37,7 @@ struct ForwardContext {
   int max_query_len = 0;
   int max_seq_len = 0;
   std::span<const GroupInputs> groups;  // by group index of the KV plan
+  Collectives* collectives = nullptr;    // of the ranks; null: the model is whole
   std::span<const StreamTap> taps = {};  // layers ascend; only where Model::hands_out_streams()
 };
 

@@ -73,6 +73,7 @@ std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesyst
                                 config.quant.fp8, options.measure, config.quant.packed);
   weights->on_progress(options.progress);
   weights->round_matrices(bits);
+  weights->divide(options.shard);
   return architecture->make(
       {.config = config,
        .weights = std::move(weights),

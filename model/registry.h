@@ -12,6 +12,7 @@
 #include "model/config.h"
 #include "model/load_format.h"
 #include "model/model.h"
+#include "model/shard.h"
 
 namespace quire {
 
@@ -21,6 +22,7 @@ struct LoadOptions {
   std::uint64_t seed = 0;         // of dummy weights
   std::string quantization = {};  // must be the checkpoint's method; empty: whatever it is
   int max_model_len = 0;          // rope tables reach so far; 0: max_position_embeddings
+  Shard shard = {};               // of the ranks that divide the model
   std::function<void(std::size_t bytes)> progress = {};  // of weights, so far
   bool measure = false;  // on a MeasuringDevice: a model that only answers for its sizes
 };

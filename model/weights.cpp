@@ -308,7 +308,8 @@ TensorView Weights::mapped(const Source& source, const Shape& shape, DType dtype
     return {};
   }
   // Operators take weights as views of mutable memory but only read them; the mapping is read-only.
-  return view_of(const_cast<std::byte*>(data), dtype, shape);
+  const auto skipped = static_cast<std::size_t>(picked_row(source) * matrix_of(source).cols);
+  return view_of(const_cast<std::byte*>(data) + skipped * size_of(dtype), dtype, shape);
 }
 
 void Weights::read(const Source& source, std::byte* out, DType dtype) {
@@ -351,11 +352,12 @@ void Weights::unpack(const Source& source, const RowReader& values, std::byte* o
     const auto [rows, cols] = matrix_of(source);
     const auto count = source.pick.empty() ? rows : static_cast<std::int64_t>(source.pick.size());
     const std::int64_t width = cols;
+    const Range taken = columns_of(source);
     for_rows_in_parallel(count, kRowsOfAPiece, [&](std::int64_t begin, std::int64_t end) {
       std::vector<float> row(static_cast<std::size_t>(width));
       for (std::int64_t i = begin; i < end; ++i) {
         values.row(source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)], row.data());
-        convert_row(to + i * width, row.data(), width);
+        convert_row(to + i * taken.size(), row.data() + taken.begin, taken.size());
       }
     });
   });

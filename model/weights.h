@@ -20,6 +20,7 @@
 #include "model/group_pack.h"
 #include "model/load_format.h"
 #include "model/packed_weights.h"
+#include "model/shard.h"
 
 namespace quire {
 
@@ -36,6 +37,7 @@ struct Source {
   bool transposed = false;
   std::vector<std::int64_t> pick = {};  // rows (transposed: columns) in order; empty: all
   std::int64_t depth = 0;               // transposed: only this many first rows; 0: all
+  Range columns = {};                   // not transposed: only these of each row; empty: all
 };
 
 class Weights {
@@ -73,6 +75,9 @@ class Weights {
   // Matrices of plain floats are rounded to 8 or 4 bits where groups_of() is asked; an embedding and
   // a head to 8 bits at least.
   void round_matrices(int bits) { round_bits_ = bits; }
+  // The rank's share that layers load; before any of them is made.
+  void divide(const Shard& shard) { shard_ = shard; }
+  const Shard& shard() const { return shard_; }
   // Called with the bytes of all tensors so far, after each tensor that a file gives.
   void on_progress(std::function<void(std::size_t)> report) { on_progress_ = std::move(report); }
 
@@ -106,6 +111,7 @@ class Weights {
   std::unique_ptr<Checkpoint> checkpoint_;  // null: dummy weights, or none to measure
   bool measure_only_;
   std::uint64_t seed_;
+  Shard shard_;
   int round_bits_ = 0;  // 0: matrices stay as they are
   DType dtype_;
   Device& device_;

@@ -152,6 +152,7 @@ void EngineCore::take_masks() {
 }
 
 StepOutput EngineCore::step() {
+  if (backend_.ranks != nullptr) backend_.ranks->line().fate().check();
   StepOutput output;
   output.requests = std::exchange(refused_, {});
   step_tokens_ = step_requests_ = 0;

@@ -69,6 +69,7 @@ class EngineCore {
     bool begun = false;  // its first output has gone out
   };
 
+  void configure_ranks(const EngineConfig& asked, const std::function<void()>& wake);
   void make_runtime(const EngineConfig& config, EngineId id, const PoolingConfig& pooling,
                     std::function<void()> wake);
   void make_transfer(const EngineConfig& config, EngineId id, std::vector<LayerCache> layers,

@@ -9,6 +9,7 @@
 #include "backend/measuring_device.h"
 #include "backend/measuring_ops.h"
 #include "base/log.h"
+#include "engine/runner/rank_runner.h"
 #include "engine/size_text.h"
 #include "model/registry.h"
 
@@ -41,6 +42,7 @@ struct Planning {
   const PoolingConfig& pooling;
   ModelMemory memory;
   int engines_on_device = 1;
+  int sharers = 1;  // of the device: engines, each with its ranks
   MeasuringDevice loaded{device.is_host_memory};  // weights and scratch of the operators
   Buffer scratch = {};
   std::unique_ptr<Model> model = {};
@@ -53,6 +55,11 @@ MemoryUses runtime_uses(const Planning& planning, const KvPlan& kv) {
   MeasuringDevice device(planning.device.is_host_memory);
   const auto ops = make_measuring_ops(planning.device.ops);
   KvMemory memory(device, kv);
+  if (planning.device.rank > 0) {
+    const RankRunner runner(device, *ops, *planning.model, memory, kv,
+                            runner_options(planning.config, kv, planning.plan.graphs));
+    return device.ledger().uses();
+  }
   const ModelRunner runner(device, *ops, *planning.model, memory, kv,
                            runner_options(planning.config, kv, planning.plan.graphs,
                                           planning.pooling),
@@ -119,7 +126,7 @@ Error too_large(const Planning& planning, const std::string& what, std::int64_t 
       "a device of at least {}{}",
       bytes_text(static_cast<std::int64_t>(kForRounding * static_cast<double>(bytes) / share)),
       is_default ? fmt::format(" with CacheConfig::kv_cache_memory_bytes {}",
-                               (bytes - device_total(planning)) * planning.engines_on_device)
+                               (bytes - device_total(planning)) * planning.sharers)
                  : ""));
   return {ErrorCode::unavailable,
           fmt::format("{} do not fit {}{}. What works: {}", what, bytes_text(plan.allowed_bytes),
@@ -169,7 +176,7 @@ Result<void> check_fits(const Planning& planning, const SizedModel& sized) {
   if (needed <= there) return {};
   const std::int64_t cache = signed_of(plan.uses[MemoryPurpose::kv_cache].device);
   const std::int64_t rest = needed - cache;
-  const std::int64_t each = planning.device.is_host_memory ? planning.engines_on_device : 1;
+  const std::int64_t each = planning.device.is_host_memory ? planning.sharers : 1;
   const std::string advice =
       there - rest >= sized.least_cache_bytes()
           ? fmt::format(". What works: CacheConfig::kv_cache_memory_bytes {}",
@@ -227,6 +234,8 @@ void measure_model(Planning& planning) {
                             .load_format = config.model.load_format,
                             .quantization = config.model.quantization,
                             .max_model_len = static_cast<int>(plan.loaded_len),
+                            .shard = {.rank = planning.device.rank,
+                                      .size = config.parallel.tensor_parallel_size},
                             .measure = true};
   planning.model = load_model(planning.model_config, config.model.path, planning.loaded,
                               planning.device.ops, options);
@@ -312,8 +321,9 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
                     .pooling = pooling,
                     .memory = model_memory(config, model_config)};
   if (device.is_host_memory) planning.engines_on_device = config.parallel.data_parallel_size;
+  planning.sharers = device.is_host_memory ? num_sharers(config.parallel) : 1;
   EnginePlan& plan = planning.plan;
-  plan.device_bytes = device.total_bytes / planning.engines_on_device;
+  plan.device_bytes = device.total_bytes / planning.sharers;
   plan.allowed_bytes = allowed_bytes(config, device.kind, plan.device_bytes);
   plan.model = plan_model(planning);
   const bool found = plan.model.has_value() && plan.model->kv.max_model_len < plan.loaded_len;
@@ -326,7 +336,7 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
 
 int threads_of_engine(const EngineConfig& config, int cores) {
   if (config.cpu_threads > 0) return config.cpu_threads;
-  return std::max(1, cores / config.parallel.data_parallel_size);
+  return std::max(1, cores / num_sharers(config.parallel));
 }
 
 std::unique_ptr<DraftModel> make_draft(const EngineConfig& config, const ModelConfig& model_config,

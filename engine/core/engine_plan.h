@@ -26,13 +26,14 @@ struct PlannedDevice {
   std::int64_t total_bytes = 0;
   std::int64_t available_bytes = 0;  // for all that is planned; 0: not known
   const OpsTraits& ops;
+  int rank = 0;  // of those that divide the model
 };
 
 // A device as it is before start-up; what is on the ledger is part of the plan.
 PlannedDevice planned_device(DeviceKind kind, Device& device, const OpsTraits& ops);
 
 struct EnginePlan {
-  std::int64_t device_bytes = 0;    // there are; of a CPU, this engine's part
+  std::int64_t device_bytes = 0;    // there are; of a CPU, this engine's part, or this rank's
   std::int64_t allowed_bytes = 0;   // of them, for all that follows
   std::int64_t mapped_bytes = 0;    // weights that stay in mapped files; part of no use
   std::int64_t kv_cache_bytes = 0;  // allowed
@@ -45,7 +46,7 @@ struct EnginePlan {
   Result<ModelPlan> model = Error{};
 };
 
-// By going through start-up on a device that has no memory. Throws Failure for files that lie, lack
+// Of one rank, by going through start-up on a device that has no memory. Throws Failure for files that lie, lack
 // or contradict.
 EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_config,
                        const PlannedDevice& device, const PoolingConfig& pooling = {});

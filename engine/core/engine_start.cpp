@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "engine/core/engine_core.h"
 #include "engine/core/served_model.h"
+#include "engine/wire/encoding.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -40,6 +41,12 @@ std::function<void(std::size_t)> loading_progress(const EnginePlan& plan,
   };
 }
 
+std::string device_name(const EngineBackend& backend) {
+  if (backend.ranks == nullptr) return backend.device->name();
+  return backend.device->name() + ", " + std::to_string(backend.ranks->collectives().size()) +
+         " ranks";
+}
+
 }  // namespace
 
 EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend backend,
@@ -62,11 +69,14 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
                       planned_device(backend_.kind, *backend_.device, backend_.ops->traits()),
                       served.pooling);
   if (plan_.model.has_error()) throw Failure(plan_.model.error());
+  if (!wake) wake = [] {};
+  configure_ranks(asked, wake);
   LoadOptions load{.dtype = dtype_,
                    .load_format = config.model.load_format,
                    .seed = config.model.seed,
                    .quantization = config.model.quantization,
                    .max_model_len = static_cast<int>(plan_.loaded_len),
+                   .shard = {.rank = 0, .size = config.parallel.tensor_parallel_size},
                    .progress = loading_progress(plan_, progress)};
   const OpsTraits& traits = backend_.ops->traits();
   model_ = load_model(model_config, config.model.path, *backend_.device, traits, load);
@@ -80,7 +90,6 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   draft_ = make_draft(config, model_config, *model_, *backend_.device, traits, load);
   progress("allocating the KV cache", 0);
   make_kv_cache(config, id);
-  if (!wake) wake = [] {};
   make_runtime(config, id, served.pooling, wake);
   if (backend_.compile_constraint) {
     constraints_ = std::make_unique<ConstraintQueue>(backend_.compile_constraint, wake);
@@ -90,6 +99,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   announce_scales(*model_);
   progress("warming up", 0);
   runner_->warm_up();
+  if (backend_.ranks != nullptr) backend_.ranks->line().post(RankMessage::Kind::warm);
   MemoryLedger& ledger = backend_.device->ledger();
   check_allocated(plan_.uses, ledger.uses());
   ledger.seal();
@@ -97,7 +107,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   ready_ =
       make_ready({.engine = id,
                   .dtype = dtype_,
-                  .device = backend_.device->name(),
+                  .device = device_name(backend_),
                   .model_fingerprint = model_fingerprint(config, dtype_),
                   .vocab_size = model_->vocab_size(),
                   .startup_seconds = std::chrono::duration<double>(Clock::now() - start).count()},
@@ -111,6 +121,25 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
 }
 
 EngineCore::~EngineCore() = default;
+
+// They plan for themselves, with what this plan found: pages of the same layers on each, and as many.
+void EngineCore::configure_ranks(const EngineConfig& asked, const std::function<void()>& wake) {
+  const int wanted = asked.parallel.tensor_parallel_size;
+  const int size = backend_.ranks == nullptr ? 1 : backend_.ranks->collectives().size();
+  if (size != wanted)
+    throw Failure({ErrorCode::unsupported,
+                   "ParallelConfig::tensor_parallel_size " + std::to_string(wanted) + " is not possible here",
+                   "ParallelConfig::tensor_parallel_size"});
+  if (wanted == 1) return;
+  EngineConfig config = asked;
+  config.device = backend_.kind;
+  config.model.max_model_len = plan_.model->kv.max_model_len;
+  config.cache.num_gpu_blocks_override = static_cast<int>(plan_.model->kv.num_blocks);
+  config.cache.kv_cache_memory_bytes = 0;
+  backend_.ranks->on_end(wake);
+  backend_.ranks->line().post(RankMessage::Kind::configure,
+                              encode(Command(Configure{std::string(quire_version()), config})));
+}
 
 void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
   // What a draft knows of a hit's last token may come from another next token. Where only the pace
@@ -160,9 +189,13 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id,
   if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
   if (!graphs.sizes.empty())
     log::info("engine.graphs", {{"count", graphs.sizes.size()}, {"largest", graphs.sizes.back()}});
+  RunnerOptions runner = runner_options(config, kv, graphs, pooling);
+  if (backend_.ranks != nullptr) {
+    runner.collectives = &backend_.ranks->collectives();
+    runner.line = &backend_.ranks->line();
+  }
   runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, kv,
-                                          runner_options(config, kv, graphs, pooling),
-                                          draft_.get());
+                                          runner, draft_.get());
   make_transfer(config, id, layers, std::move(wake));
   SchedulerOptions options =
       scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));

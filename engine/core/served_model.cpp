@@ -51,6 +51,9 @@ ServedModel read_served_model(const EngineConfig& asked) {
   const int most = served.pooling.max_tokens;
   if (most > 0 && most < served.model.max_position_embeddings && asked.model.max_model_len == 0)
     served.config.model.max_model_len = most;
+  if (is_encoder(served.model) && asked.parallel.tensor_parallel_size > 1)
+    refuse("ParallelConfig::tensor_parallel_size", "does not work with " + served.model.architecture +
+                                         ", whose layers are not divided among ranks; use 1");
   if (is_encoder(served.model) && asked.device == DeviceKind::cuda)
     refuse(
         "EngineConfig::device",

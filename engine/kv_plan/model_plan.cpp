@@ -125,6 +125,10 @@ std::int64_t longest_request_bytes(const EngineConfig& config, const ModelMemory
   return bytes;
 }
 
+int num_sharers(const ParallelConfig& parallel) {
+  return parallel.data_parallel_size * parallel.tensor_parallel_size;
+}
+
 std::int64_t allowed_bytes(const EngineConfig& config, DeviceKind device,
                            std::int64_t total_bytes) {
   const auto share = config.cache.gpu_memory_utilization;
@@ -139,10 +143,11 @@ std::int64_t kv_cache_budget(const EngineConfig& config, DeviceKind device,
   const CacheConfig& cache = config.cache;
   const bool is_cpu = device == DeviceKind::cpu;
   if (cache.kv_cache_memory_bytes > 0)
-    return cache.kv_cache_memory_bytes / (is_cpu ? config.parallel.data_parallel_size : 1);
+    return cache.kv_cache_memory_bytes / (is_cpu ? num_sharers(config.parallel) : 1);
   const std::int64_t left = allowed_bytes(config, device, budget.total_bytes) - budget.other_bytes;
   if (!is_cpu || cache.gpu_memory_utilization || cache.num_gpu_blocks_override) return left;
-  const std::int64_t most = std::min(kDefaultCpuCacheBytes, budget.total_bytes / 4);
+  const std::int64_t most = std::min(
+      kDefaultCpuCacheBytes / config.parallel.tensor_parallel_size, budget.total_bytes / 4);
   return budget.request_bytes > 0 ? std::min(most, kDefaultCpuRequests * budget.request_bytes)
                                   : most;
 }

@@ -75,6 +75,9 @@ struct DeviceBudget {
   std::int64_t request_bytes = 0;  // about what the longest request caches; 0: not known
 };
 
+// Processes that share a CPU's memory and cores: engines, each with its ranks.
+int num_sharers(const ParallelConfig& parallel);
+
 // DeviceBudget::request_bytes, before blocks are sized.
 std::int64_t longest_request_bytes(const EngineConfig& config, const ModelMemory& model);
 

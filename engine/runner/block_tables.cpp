@@ -25,12 +25,6 @@ void check(const TableGeometry& geometry) {
                     " does not divide block size " + std::to_string(geometry.block_size));
 }
 
-TensorView add_to(StagedPack& pack, const std::vector<std::int32_t>& values) {
-  const auto array = pack.add<std::int32_t>(values.size());
-  std::ranges::copy(values, array.host.begin());
-  return array.device;
-}
-
 }  // namespace
 
 int local_seq_len(int seq_len, const ContextParallel& cp) {
@@ -98,18 +92,41 @@ std::size_t BlockTables::max_staged_bytes() const {
          StagedPack::bytes_of<std::int32_t>(staged_.blocks.capacity());
 }
 
+BlockTables::StagedArrays BlockTables::add_arrays(StagedPack& pack, std::size_t writes,
+                                                  std::size_t blocks) {
+  // One after the other: the order is the layout.
+  const auto group = pack.add<std::int32_t>(writes), slot = pack.add<std::int32_t>(writes);
+  const auto column = pack.add<std::int32_t>(writes), first = pack.add<std::int32_t>(writes + 1);
+  return {group, slot, column, first, pack.add<std::int32_t>(blocks)};
+}
+
 void BlockTables::stage(StagedPack& pack) {
   writes_ = {};
   if (staged_.group.empty()) return;
   staged_.first.push_back(static_cast<std::int32_t>(staged_.blocks.size()));
-  writes_ = {.group = add_to(pack, staged_.group),
-             .slot = add_to(pack, staged_.slot),
-             .column = add_to(pack, staged_.column),
-             .first = add_to(pack, staged_.first),
-             .blocks = add_to(pack, staged_.blocks)};
+  const StagedArrays arrays = add_arrays(pack, staged_.group.size(), staged_.blocks.size());
+  std::ranges::copy(staged_.group, arrays.group.host.begin());
+  std::ranges::copy(staged_.slot, arrays.slot.host.begin());
+  std::ranges::copy(staged_.column, arrays.column.host.begin());
+  std::ranges::copy(staged_.first, arrays.first.host.begin());
+  std::ranges::copy(staged_.blocks, arrays.blocks.host.begin());
+  set_writes(arrays);
   for (auto* list :
        {&staged_.group, &staged_.slot, &staged_.column, &staged_.first, &staged_.blocks})
     list->clear();
+}
+
+void BlockTables::stage(StagedPack& pack, int num_writes, int num_blocks) {
+  writes_ = {};
+  if (num_writes > 0) set_writes(add_arrays(pack, num_writes, num_blocks));
+}
+
+void BlockTables::set_writes(const StagedArrays& arrays) {
+  writes_ = {.group = arrays.group.device,
+             .slot = arrays.slot.device,
+             .column = arrays.column.device,
+             .first = arrays.first.device,
+             .blocks = arrays.blocks.device};
 }
 
 void BlockTables::write(StreamRef stream) {

@@ -49,6 +49,12 @@ class BlockTables {
   // Everything appended since the last call becomes part of the pack, and after its upload is
   // written into the tables.
   void stage(StagedPack& pack);
+  // Arrays for so many writes of so many blocks in all, of another rank's tables: they are filled
+  // with what that rank staged.
+  void stage(StagedPack& pack, int num_writes, int num_blocks);
+  // Of the latest stage().
+  int num_writes() const { return static_cast<int>(writes_.slot.extent(0)); }
+  int num_written_blocks() const { return static_cast<int>(writes_.blocks.extent(0)); }
   void write(StreamRef stream);
 
   // The tables of a step's rows, and where its tokens go; counts as num_kernel_blocks() has them.
@@ -72,6 +78,12 @@ class BlockTables {
   const ContextParallel cp_;
   std::vector<Group> groups_;
   std::vector<TableGroup> on_device_;  // by group
+  struct StagedArrays {
+    StagedPack::Array<std::int32_t> group, slot, column, first, blocks;
+  };
+  static StagedArrays add_arrays(StagedPack& pack, std::size_t writes, std::size_t blocks);
+  void set_writes(const StagedArrays& arrays);
+
   Staged staged_;
   TableWrites writes_;  // of the latest stage()
 };

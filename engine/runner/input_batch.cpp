@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <string>
 #include <utility>
+
+#include "base/error.h"
 
 namespace quire {
 
@@ -67,15 +70,45 @@ const StepInputs& InputBatch::build(const BatchPlan& plan, int num_rows, StreamR
   fill_rows(plan);
   fill_padding(num_rows, num_requests, plan.num_tokens);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    GroupInputs& inputs = group_inputs_[g];
-    if (groups_[g].states) {
-      fill_states(groups_[g], plan, num_rows, inputs);
-    } else {
-      inputs.block_table = tables_.rows(groups_[g].table, num_rows);
-      inputs.slots = tables_.slots(groups_[g].table, num_tokens);
-    }
+    if (!groups_[g].states) continue;
+    fill_states(groups_[g], plan, add_states(num_rows, num_drafts_ > 0, group_inputs_[g]));
   }
   tables_.stage(pack_);
+  pack_.upload(stream);
+  tables_.write(stream);
+  return inputs_;
+}
+
+StepShape InputBatch::shape() const {
+  return {.num_rows = num_rows_,
+          .num_tokens = inputs_.num_tokens,
+          .num_drafts = num_drafts_,
+          .num_samples = inputs_.num_samples,
+          .max_query_len = inputs_.max_query_len,
+          .max_seq_len = inputs_.max_seq_len,
+          .num_table_writes = tables_.num_writes(),
+          .num_written_blocks = tables_.num_written_blocks()};
+}
+
+const StepInputs& InputBatch::follow(const StepShape& shape, std::span<const std::byte> packed,
+                                     StreamRef stream) {
+  if (shape.num_rows > limits_.max_num_seqs || shape.num_tokens > limits_.max_num_batched_tokens)
+    throw Failure(ErrorCode::internal, "a step is larger than this rank was planned for");
+  pack_.begin();
+  add_arrays(shape.num_rows, shape.num_tokens, shape.num_drafts);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].states) add_states(shape.num_rows, shape.num_drafts > 0, group_inputs_[g]);
+  }
+  tables_.stage(pack_, shape.num_table_writes, shape.num_written_blocks);
+  const std::span<std::byte> own = pack_.added();
+  if (own.size() != packed.size())
+    throw Failure(ErrorCode::internal, "a step's pack has " + std::to_string(packed.size()) +
+                                           " bytes, this rank's " + std::to_string(own.size()));
+  std::ranges::copy(packed, own.begin());
+  inputs_.num_samples = shape.num_samples;
+  inputs_.max_query_len = shape.max_query_len;
+  inputs_.max_seq_len = shape.max_seq_len;
+  inputs_.sample_rows = arrays_.sample_rows.device.rows(0, shape.num_samples);
   pack_.upload(stream);
   tables_.write(stream);
   return inputs_;
@@ -148,6 +181,24 @@ void InputBatch::add_arrays(int num_rows, int num_tokens, int num_drafts) {
              .sample_rows = {},
              .groups = group_inputs_,
              .num_tokens = num_tokens};
+  num_rows_ = num_rows;
+  num_drafts_ = num_drafts;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].states) continue;
+    group_inputs_[g].block_table = tables_.rows(groups_[g].table, num_rows);
+    group_inputs_[g].slots = tables_.slots(groups_[g].table, num_tokens);
+  }
+}
+
+InputBatch::StateArrays InputBatch::add_states(int num_rows, bool has_drafts, GroupInputs& inputs) {
+  const Ints read = pack_.add<std::int32_t>(num_rows), write = pack_.add<std::int32_t>(num_rows);
+  inputs.state_read = read.device;
+  inputs.state_write = write.device;
+  inputs.token_states = {};
+  if (!has_drafts) return {read, write, {}};
+  const Ints of_tokens = pack_.add<std::int32_t>(arrays_.ids.host.size());
+  inputs.token_states = of_tokens.device;
+  return {read, write, of_tokens};
 }
 
 void InputBatch::fill_rows(const BatchPlan& plan) {
@@ -223,39 +274,33 @@ int InputBatch::state_to_read(const Group& group, const BatchRow& row) const {
   return group.one_state ? 0 : (row.num_computed - 1) / group.block_size;
 }
 
-void InputBatch::fill_states(Group& group, const BatchPlan& plan, int num_rows,
-                             GroupInputs& inputs) {
-  const Ints read = pack_.add<std::int32_t>(num_rows), write = pack_.add<std::int32_t>(num_rows);
-  std::ranges::fill(read.host, -1);
-  std::ranges::fill(write.host, -1);
+void InputBatch::fill_states(Group& group, const BatchPlan& plan, const StateArrays& arrays) {
+  std::ranges::fill(arrays.read.host, -1);
+  std::ranges::fill(arrays.write.host, -1);
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const BatchRow& row = plan.rows[r];
-    if (row.num_computed > 0) read.host[r] = group.states->at(row.slot, state_to_read(group, row));
+    if (row.num_computed > 0)
+      arrays.read.host[r] = group.states->at(row.slot, state_to_read(group, row));
     group.running[row.slot] = running_state(group, row);
-    write.host[r] = group.states->at(row.slot, group.running[row.slot]);
+    arrays.write.host[r] = group.states->at(row.slot, group.running[row.slot]);
   }
-  inputs.state_read = read.device;
-  inputs.state_write = write.device;
-  inputs.token_states = {};
-  if (!plan.drafts.empty()) fill_token_states(group, plan, write.host, inputs);
+  if (!plan.drafts.empty()) fill_token_states(group, plan, arrays);
 }
 
 // A draft that does not hold leaves the state after the one before it to continue from.
 void InputBatch::fill_token_states(const Group& group, const BatchPlan& plan,
-                                   std::span<std::int32_t> write, GroupInputs& inputs) {
-  const Ints states = pack_.add<std::int32_t>(arrays_.ids.host.size());
-  std::ranges::fill(states.host, -1);
+                                   const StateArrays& arrays) {
+  std::ranges::fill(arrays.of_tokens.host, -1);
   int token = 0;
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const BatchRow& row = plan.rows[r];
     token += row.num_tokens;
     if (row.num_drafts == 0) continue;
-    write[r] = -1;
+    arrays.write.host[r] = -1;
     for (int i = 0; i <= row.num_drafts; ++i)
-      states.host[token - 1 - row.num_drafts + i] =
+      arrays.of_tokens.host[token - 1 - row.num_drafts + i] =
           group.states->at(row.slot, group.running[row.slot] + i);
   }
-  inputs.token_states = states.device;
 }
 
 }  // namespace quire

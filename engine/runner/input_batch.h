@@ -46,6 +46,18 @@ struct StepInputs {
   int max_seq_len = 0;
 };
 
+// What lies in a step's pack, for ranks that are sent the pack and no plan.
+struct StepShape {
+  std::int32_t num_rows = 0;
+  std::int32_t num_tokens = 0;
+  std::int32_t num_drafts = 0;
+  std::int32_t num_samples = 0;
+  std::int32_t max_query_len = 0;
+  std::int32_t max_seq_len = 0;
+  std::int32_t num_table_writes = 0;
+  std::int32_t num_written_blocks = 0;
+};
+
 class InputBatch {
  public:
   InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& groups,
@@ -55,6 +67,15 @@ class InputBatch {
   // added that read the null block and keep nothing. Equal numbers of rows and tokens give equal
   // addresses. Valid until the next call.
   const StepInputs& build(const BatchPlan& plan, int num_rows, StreamRef stream);
+
+  // What the last build() has made, for follow() of other ranks' batches of the same limits and
+  // groups. They know no draws: no row's token may be pending.
+  StepShape shape() const;
+  std::span<const std::byte> packed() const { return pack_.added(); }
+  std::size_t max_packed_bytes() const { return pack_bytes(); }
+  // Instead of build(), whose arrays these are. Throws Failure where they cannot be.
+  const StepInputs& follow(const StepShape& shape, std::span<const std::byte> packed,
+                           StreamRef stream);
 
   // Queues what the device makes of the upload: ids, gathered tables, slots.
   void expand(StreamRef stream);
@@ -109,9 +130,13 @@ class InputBatch {
   void fill_padding(int num_rows, int first_row, int first_token);
   static int running_state(const Group& group, const BatchRow& row);
   int state_to_read(const Group& group, const BatchRow& row) const;
-  void fill_states(Group& group, const BatchPlan& plan, int num_rows, GroupInputs& inputs);
-  void fill_token_states(const Group& group, const BatchPlan& plan, std::span<std::int32_t> write,
-                         GroupInputs& inputs);
+  // Of a group: where states are read and written, and with drafts those of each token.
+  struct StateArrays {
+    Ints read, write, of_tokens;
+  };
+  StateArrays add_states(int num_rows, bool has_drafts, GroupInputs& inputs);
+  void fill_states(Group& group, const BatchPlan& plan, const StateArrays& arrays);
+  void fill_token_states(const Group& group, const BatchPlan& plan, const StateArrays& arrays);
 
   Ops& ops_;
   const BatchLimits limits_;
@@ -128,6 +153,8 @@ class InputBatch {
   std::vector<GroupInputs> group_inputs_, other_inputs_;
   TableRows table_rows_;
   StepInputs inputs_;
+  int num_rows_ = 0;    // of inputs_
+  int num_drafts_ = 0;  // the same
 };
 
 }  // namespace quire

@@ -53,6 +53,8 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
           MemoryPurpose::logits)),
       prompt_logprobs_(device, ops, options.limits.max_num_seqs,
                        num_drawn_from(model, options)) {
+  if (options.line != nullptr)
+    RankLine::check_fits(batch_.max_packed_bytes(), static_cast<std::size_t>(plan.num_blocks));
   for (InFlight& step : steps_) {
     step.done = device.create_event();
     step.tokens = device.allocate_host(options.limits.max_samples() * sizeof(std::int32_t),
@@ -77,6 +79,8 @@ void ModelRunner::forward(const BatchPlan& plan) {
   memory_.zero_blocks(plan.zero_blocks, stream);
   const int size = graph_size(plan);
   const StepInputs& inputs = batch_.build(plan, size, stream);
+  if (options_.line != nullptr)
+    options_.line->post_step(batch_.shape(), plan.zero_blocks, batch_.packed());
   add_sampled_rows(plan, step);
   if (size > 0) {
     graphs_.replay(size, stream);
@@ -109,6 +113,7 @@ ForwardContext ModelRunner::context(const StepInputs& inputs, int max_seq_len) {
           .max_query_len = inputs.max_query_len,
           .max_seq_len = max_seq_len,
           .groups = inputs.groups,
+          .collectives = options_.collectives,
           .taps = drafts_ ? drafts_->taps(inputs.num_tokens) : std::span<const StreamTap>()};
 }
 
@@ -135,6 +140,7 @@ void ModelRunner::compute(const BatchPlan& plan, const StepInputs& inputs) {
     sampled = TensorView(sampled_hidden_.data(), model_.dtype(), {n, model_.hidden_size()});
     ops_.gather_rows(sampled, hidden(inputs.num_tokens), inputs.sample_rows, context.stream);
   }
+  if (options_.line != nullptr) options_.line->post(RankMessage::Kind::samples);
   model_.logits(logits(n), sampled, context);
 }
 
@@ -207,6 +213,9 @@ void ModelRunner::read_all_logits(const BatchPlan& plan, const ForwardContext& c
     for (int done = 0; done < wanted;) {
       const int count = std::min(wanted - done, options_.limits.max_num_seqs);
       const TensorView piece = logits(count);
+      if (options_.line != nullptr)
+        options_.line->post_logits(static_cast<int>(first) + done,
+                                   static_cast<int>(first) + done + count);
       model_.logits(piece, all.rows(first + done, first + done + count), context);
       const int position = row.num_computed + done;
       if (observer_) show_logits(row, position, piece, context.stream);

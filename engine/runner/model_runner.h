@@ -20,6 +20,7 @@
 #include "engine/runner/input_batch.h"
 #include "engine/runner/kv_memory.h"
 #include "engine/runner/prompt_logprobs.h"
+#include "engine/runner/rank_line.h"
 #include "engine/sampling/sampler.h"
 #include "engine/scheduler/batch_plan.h"
 #include "model/pooling.h"
@@ -33,6 +34,8 @@ struct RunnerOptions {
   std::vector<int> graph_sizes = {};  // rows, ascending; empty: no graphs
   std::optional<PoolingType> pooling = {};  // steps end with vectors: nothing is drawn
   bool draws_drafts = false;  // a draft model's tokens, and verifies them by rejection sampling
+  Collectives* collectives = nullptr;       // of a divided model
+  RankLine* line = nullptr;                 // to the ranks that have its other parts
 };
 
 // Sees the logits of every token of every step, before edits; slows everything down.

@@ -1,5 +1,6 @@
 #include "model/layers/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -23,13 +24,39 @@ std::vector<std::int64_t> every_other_head(int heads, int head_dim, int half) {
 std::vector<LinearPart> qkv_parts(const Weights& weights, const AttentionOptions& o) {
   const std::int64_t q = std::int64_t{o.num_heads} * o.head_dim;
   const std::int64_t kv = std::int64_t{o.num_kv_heads} * o.head_dim;
-  if (weights.has(o.name + ".qkv_proj.weight")) return {{o.name + ".qkv_proj", q + 2 * kv}};
-  const LinearPart k{o.name + ".k_proj", kv}, v{o.name + ".v_proj", kv};
+  const std::string all = o.name + ".qkv_proj";
+  const int copies = std::max(1, weights.shard().size / o.num_kv_heads);
+  if (weights.has(all + ".weight")) {
+    if (weights.shard().whole()) return {{all, q + 2 * kv}};
+    return {{all, q + 2 * kv, rows_of({0, q})},
+            {all, q + 2 * kv, rows_of({q, q + kv}), copies},
+            {all, q + 2 * kv, rows_of({q + kv, q + 2 * kv}), copies}};
+  }
+  const LinearPart k{o.name + ".k_proj", kv, {}, copies}, v{o.name + ".v_proj", kv, {}, copies};
   if (!o.gated) return {{o.name + ".q_proj", q}, k, v};
   return {{o.name + ".q_proj", 2 * q, every_other_head(o.num_heads, o.head_dim, 0)},
           {o.name + ".q_proj", 2 * q, every_other_head(o.num_heads, o.head_dim, 1)},
           k,
           v};
+}
+
+// With the heads that the rank has.
+AttentionOptions own_heads(const Shard& shard, AttentionOptions o) {
+  check_heads(shard, o.name, o.num_heads, o.num_kv_heads);
+  if (o.qk_norm == QkNorm::whole) refuse_shard(shard, o.name + ", normed over all heads together,");
+  o.num_heads /= shard.size;
+  o.num_kv_heads = std::max(1, o.num_kv_heads / shard.size);
+  return o;
+}
+
+TensorView load_sinks(Weights& weights, const AttentionOptions& o) {
+  Source sinks{.name = o.name + ".sinks", .shape = {o.num_heads}};
+  const Range own = share_of(weights.shard(), o.num_heads);
+  if (!weights.shard().whole()) {  // one row, of which columns are picked
+    sinks.transposed = true;
+    sinks.pick = rows_of(own);
+  }
+  return weights.load({sinks}, {own.size()}, DType::f32);
 }
 
 }  // namespace
@@ -54,11 +81,12 @@ AttentionOptions attention_options(const ModelConfig& config, int layer, std::st
 }
 
 Attention::Attention(Weights& weights, const AttentionOptions& o)
-    : options_(o),
+    : options_(own_heads(weights.shard(), o)),
       qkv_(weights, qkv_parts(weights, o), o.input_size > 0 ? o.input_size : o.hidden_size,
-           o.qkv_bias),
+           o.qkv_bias, LinearUse::inner, LinearSplit::rows),
       output_(weights, {{o.name + ".o_proj", o.hidden_size}},
-              std::int64_t{o.num_heads} * o.head_dim, o.output_bias, LinearUse::residual),
+              std::int64_t{o.num_heads} * o.head_dim, o.output_bias, LinearUse::residual,
+              LinearSplit::columns),
       published_scale_(load_cache_scale(weights, o.name)) {
   if (o.qk_norm != QkNorm::none) {
     const bool whole = o.qk_norm == QkNorm::whole;
@@ -67,7 +95,7 @@ Attention::Attention(Weights& weights, const AttentionOptions& o)
     k_norm_ = RmsNorm(weights, o.name + ".k_norm", o.head_dim * (whole ? o.num_kv_heads : 1),
                       o.norm_eps, o.norm_offset);
   }
-  if (o.sinks) sinks_ = weights.load(o.name + ".sinks", {o.num_heads}, DType::f32);
+  if (o.sinks) sinks_ = load_sinks(weights, o);
 }
 
 LayerKvSpec Attention::cache_spec(const KvSpecOptions& options) const {

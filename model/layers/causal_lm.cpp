@@ -35,7 +35,39 @@ Linear make_head(Weights& weights, const ModelConfig& config, const std::string&
   const bool tied = config.tie_word_embeddings;
   if (tied && !is_packed_table(weights, config, embedding)) return {};
   const std::string name = tied ? embedding : head_name(weights, names);
-  return Linear(weights, {{name, config.vocab_size}}, config.hidden_size, false, LinearUse::head);
+  LinearPart part{name, config.vocab_size};
+  if (!weights.shard().whole()) part.pick = rows_of(share_of(weights.shard(), config.vocab_size));
+  return Linear(weights, {part}, config.hidden_size, false, LinearUse::head);
+}
+
+TensorView load_table(Weights& weights, const std::string& name, const ModelConfig& config) {
+  const Range own = share_of(weights.shard(), config.vocab_size);
+  if (own.size() == 0)
+    check_divides(weights.shard(), "vocab_size", config.vocab_size);
+  Source table{.name = name + ".weight", .shape = {config.vocab_size, config.hidden_size}};
+  if (!weights.shard().whole()) table.pick = rows_of(own);
+  return weights.load({table}, {own.size(), config.hidden_size}, weights.dtype());
+}
+
+// Rows of a table that begins with row `first`; zeros for ids that are not in it. Table and ids are
+// in the host's memory.
+void look_up_share(TensorView out, TensorView table, std::int64_t first, TensorView ids) {
+  // Where sizes are measured there is nothing to read.
+  const void* const nowhere = unbacked(DType::i32, {1}).data();
+  if (ids.data() == nowhere || table.data() == nowhere) return;
+  const std::int64_t width = out.extent(1);
+  dispatch_float(table.dtype(), [&]<class T>(Type<T>) {
+    for (std::int64_t t = 0; t < ids.extent(0); ++t) {
+      auto* const to = static_cast<float*>(out.data()) + t * width;
+      const std::int64_t row = static_cast<const std::int32_t*>(ids.data())[t] - first;
+      if (row < 0 || row >= table.extent(0)) {
+        std::fill_n(to, width, 0.f);
+        continue;
+      }
+      const T* const from = static_cast<const T*>(table.data()) + row * table.stride(0);
+      std::transform(from, from + width, to, [](T value) { return static_cast<float>(value); });
+    }
+  });
 }
 
 }  // namespace
@@ -59,8 +91,7 @@ CausalLm::CausalLm(ModelSource source, std::string root, const HeadNames& names,
       looks_up_in_head_(is_packed_table(*weights_, config_, root_ + names.embedding)),
       embedding_(looks_up_in_head_
                      ? TensorView()
-                     : weights_->load(root_ + names.embedding + ".weight",
-                                      {config_.vocab_size, config_.hidden_size})),
+                     : load_table(*weights_, root_ + names.embedding, config_)),
       norm_(*weights_, root_ + names.norm, config_.hidden_size, config_.rms_norm_eps, norm_offset),
       lm_head_(make_head(*weights_, config_, root_ + names.embedding, names)),
       embedding_multiplier_(rounded(config_.embedding_multiplier, weights_->dtype())) {}
@@ -115,7 +146,10 @@ void CausalLm::embed_and_run(TensorView hidden, TensorView ids,
 }
 
 void CausalLm::embed_tokens(TensorView out, TensorView ids, const ForwardContext& context) const {
-  if (looks_up_in_head_) {
+  if (const Shard& shard = weights_->shard(); !shard.whole()) {
+    look_up_share(out, embedding_, share_of(shard, config_.vocab_size).begin, ids);
+    add_up(out, context);
+  } else if (looks_up_in_head_) {
     lm_head_.look_up(out, ids);
   } else {
     context.ops.embedding(out, embedding_, ids, context.stream);
@@ -126,6 +160,17 @@ void CausalLm::embed_tokens(TensorView out, TensorView ids, const ForwardContext
 }
 
 void CausalLm::head(TensorView logits, TensorView hidden, const ForwardContext& context) const {
+  const Shard& shard = weights_->shard();
+  if (shard.whole()) return own_head(logits, hidden, context);
+  const Workspace::Scope scope(context.workspace);
+  const Range own = share_of(shard, config_.vocab_size);
+  const TensorView part = context.workspace.take(DType::f32, {hidden.extent(0), own.size()});
+  own_head(part, hidden, context);
+  context.collectives->gather_columns(logits, part, widest_share(shard, config_.vocab_size),
+                                      context.stream);
+}
+
+void CausalLm::own_head(TensorView logits, TensorView hidden, const ForwardContext& context) const {
   if (lm_head_.empty()) {
     context.ops.linear(logits, hidden, embedding_, {}, context.stream);
   } else {

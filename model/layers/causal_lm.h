@@ -78,6 +78,8 @@ class CausalLm : public Model {
   void embed_tokens(TensorView out, TensorView ids, const ForwardContext& context) const;
   void embed_and_run(TensorView hidden, TensorView ids, const ForwardContext& context) const;
   void head(TensorView logits, TensorView hidden, const ForwardContext& context) const;
+  // Of the rank's part of the vocabulary.
+  void own_head(TensorView logits, TensorView hidden, const ForwardContext& context) const;
 
   ModelConfig config_;
   std::unique_ptr<Weights> weights_;

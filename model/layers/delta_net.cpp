@@ -47,6 +47,7 @@ DeltaNet::DeltaNet(Weights& weights, const ModelConfig& config, const std::strin
       config_(config.delta_net),
       state_dtype_(config.recurrent_state_dtype),
       input_(weights, input_parts(config, name), config.hidden_size, false) {
+  refuse_shard(weights.shard(), name + ", a gated delta net,");
   const std::int64_t values = std::int64_t{config_.num_value_heads} * config_.value_head_dim;
   const std::int64_t channels =
       2 * std::int64_t{config_.num_key_heads} * config_.key_head_dim + values;

@@ -93,6 +93,7 @@ Weight load_mxfp4(Weights& weights, const std::string& name, std::int64_t expert
 
 Experts load_experts(Weights& weights, const std::string& name, const ModelConfig& config,
                      const ExpertNames& names) {
+  refuse_shard(weights.shard(), name + ", a mixture of experts,");
   if (!weights.has(name + ".experts.gate_up_proj")) return one_by_one(weights, name, config, names);
   const std::int64_t count = config.moe.num_experts, hidden = config.hidden_size;
   const std::int64_t inner = config.moe.intermediate_size;
@@ -103,6 +104,7 @@ Experts load_experts(Weights& weights, const std::string& name, const ModelConfi
 }
 
 Experts load_gpt_oss_experts(Weights& weights, const std::string& name, const ModelConfig& config) {
+  refuse_shard(weights.shard(), name + ", a mixture of experts,");
   const std::int64_t count = config.moe.num_experts, hidden = config.hidden_size;
   const std::int64_t inner = config.moe.intermediate_size;
   const std::string gate_up = name + ".experts.gate_up_proj", down = name + ".experts.down_proj";

@@ -1,6 +1,7 @@
 #include "model/layers/linear.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "backend/dispatch.h"
 #include "model/group_pack.h"
@@ -26,6 +27,26 @@ bool joins(const Run& run, WeightFormat format, const GroupFormat& group) {
          (format != WeightFormat::fp8_blocks || run.rows % kFp8Block == 0);
 }
 
+// What the rank has of the columns; empty: all.
+Range own_columns(const Shard& shard, LinearSplit split, std::int64_t columns) {
+  if (shard.whole() || split != LinearSplit::columns) return {};
+  check_divides(shard, "a matrix's width", columns);
+  return share_of(shard, columns);
+}
+
+std::vector<LinearPart> own_parts(const Shard& shard, LinearSplit split,
+                                  std::vector<LinearPart> parts) {
+  if (shard.whole() || split != LinearSplit::rows) return parts;
+  for (LinearPart& part : parts) {
+    check_divides({.rank = 0, .size = shard.size / part.copies}, part.name, part.wanted());
+    const Range share = share_of(shard, part.wanted(), part.copies);
+    part.pick = part.pick.empty() ? rows_of(share)
+                                  : std::vector(part.pick.begin() + share.begin,
+                                                part.pick.begin() + share.end);
+  }
+  return parts;
+}
+
 std::vector<Run> runs_of(Weights& weights, const std::vector<LinearPart>& parts,
                          std::int64_t columns, LinearUse use) {
   std::vector<Run> runs;
@@ -49,17 +70,21 @@ std::vector<Run> runs_of(Weights& weights, const std::vector<LinearPart>& parts,
   return runs;
 }
 
-Weight load_matrix(Weights& weights, const Run& run, std::int64_t columns) {
+Weight load_matrix(Weights& weights, const Run& run, std::int64_t columns, const Range& own) {
   std::vector<Source> sources;
   for (const LinearPart& part : run.parts) {
-    sources.push_back(
-        {.name = part.name + ".weight", .shape = {part.rows, columns}, .pick = part.pick});
+    sources.push_back({.name = part.name + ".weight",
+                       .shape = {part.rows, columns},
+                       .pick = part.pick,
+                       .columns = own});
   }
-  if (run.format == WeightFormat::groups) {
-    return weights.load_groups(sources, {run.rows, columns}, run.group);
-  }
+  if (own.size() > 0) columns = own.size();
   if (run.format == WeightFormat::plain) {
     return {.data = weights.load(sources, {run.rows, columns}, weights.dtype()), .scales = {}};
+  }
+  refuse_shard(weights.shard(), run.parts.front().name + " in a packed format");
+  if (run.format == WeightFormat::groups) {
+    return weights.load_groups(sources, {run.rows, columns}, run.group);
   }
   return load_fp8(weights, sources, {run.rows, columns}, run.scales);
 }
@@ -85,9 +110,14 @@ TensorView load_bias(Weights& weights, const Run& run, DType dtype) {
 }  // namespace
 
 Linear::Linear(Weights& weights, const std::vector<LinearPart>& parts, std::int64_t columns,
-               bool bias, LinearUse use) {
-  for (const Run& run : runs_of(weights, parts, columns, use)) {
-    Piece piece{.weight = load_matrix(weights, run, columns),
+               bool bias, LinearUse use, LinearSplit split)
+    : adds_up_(split == LinearSplit::columns && !weights.shard().whole()) {
+  assert(!adds_up_ || use == LinearUse::residual);
+  const Range own = own_columns(weights.shard(), split, columns);
+  if (adds_up_ && weights.shard().rank > 0) bias = false;  // it is added once
+  for (const Run& run :
+       runs_of(weights, own_parts(weights.shard(), split, parts), columns, use)) {
+    Piece piece{.weight = load_matrix(weights, run, columns, own),
                 .bias = {},
                 .begin = rows_,
                 .end = rows_ + run.rows};
@@ -110,6 +140,13 @@ void Linear::operator()(TensorView out, TensorView x, const ForwardContext& cont
         context.workspace.take(DType::u8, {static_cast<std::int64_t>(bytes)});
     context.ops.quantized_linear(part, x, piece.weight, piece.bias, workspace, context.stream);
   }
+  if (adds_up_) add_up(out, context);
+}
+
+void add_up(TensorView out, const ForwardContext& context) {
+  if (context.collectives == nullptr)
+    throw Failure(ErrorCode::internal, "a divided model runs without the other ranks");
+  context.collectives->all_reduce(out, context.stream);
 }
 
 void Linear::look_up(TensorView out, TensorView ids) const {

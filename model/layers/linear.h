@@ -15,6 +15,7 @@ struct LinearPart {
   std::string name;
   std::int64_t rows;
   std::vector<std::int64_t> pick = {};  // the order of rows wanted; empty: as published
+  int copies = 1;  // neighbouring ranks that have the same of its rows, with LinearSplit::rows
 
   std::int64_t wanted() const {
     return pick.empty() ? rows : static_cast<std::int64_t>(pick.size());
@@ -29,13 +30,20 @@ enum class LinearUse : std::uint8_t {
   head,      // f32 logits over the vocabulary; never in fp8
 };
 
+// What a rank has of the matrix.
+enum class LinearSplit : std::uint8_t {
+  none,     // all of it: ranks compute the same
+  rows,     // of each part an equal share of the rows: ranks compute parts of the output
+  columns,  // an equal share of the columns, for an input that is divided so: ranks add up
+};
+
 class Linear {
  public:
   Linear() = default;
   Linear(Weights& weights, const std::vector<LinearPart>& parts, std::int64_t columns, bool bias,
-         LinearUse use = LinearUse::inner);
+         LinearUse use = LinearUse::inner, LinearSplit split = LinearSplit::none);
 
-  // out [T, rows()], x [T, columns]
+  // out [T, rows()], x [T, columns], or what the rank has of them
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const;
   // out[t] = row ids[t] of the matrix, which stays packed in the host's memory (WeightFormat::groups);
   // out [T, columns] f32 or bf16, ids i32 [T].
@@ -52,7 +60,11 @@ class Linear {
   };
 
   std::vector<Piece> pieces_;
+  bool adds_up_ = false;  // over ranks
   std::int64_t rows_ = 0;
 };
+
+// out f32, dense = the sum over ranks.
+void add_up(TensorView out, const ForwardContext& context);
 
 }  // namespace quire

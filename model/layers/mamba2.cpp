@@ -13,6 +13,7 @@ Mamba2::Mamba2(Weights& weights, const ModelConfig& config, const std::string& n
       config_(config.mamba2),
       state_dtype_(config.recurrent_state_dtype),
       norm_groups_(norm_groups) {
+  refuse_shard(weights.shard(), name + ", a Mamba2 mixer,");
   const std::int64_t heads = config_.num_heads;
   const std::int64_t channels = inner() + 2 * std::int64_t{config_.num_groups} * config_.state_size;
   input_ = Linear(weights, {{name + ".in_proj", inner() + channels + heads}}, config.hidden_size,

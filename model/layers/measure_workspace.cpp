@@ -10,6 +10,14 @@ namespace {
 
 constexpr std::uintptr_t kNowhere = 4096;  // not null: null means an absent optional input
 
+class NoCollectives final : public Collectives {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void all_reduce(TensorView, StreamRef) override {}
+  void gather_columns(TensorView, TensorView, std::int64_t, StreamRef) override {}
+};
+
 }  // namespace
 
 TensorView unbacked(DType dtype, std::initializer_list<std::int64_t> extents) {
@@ -20,6 +28,7 @@ std::size_t measure_workspace(const OpsTraits& ops, StreamRef stream, int num_to
                               int num_groups,
                               const std::function<void(const ForwardContext&)>& step) {
   const std::unique_ptr<Ops> measuring = make_measuring_ops(ops);
+  NoCollectives collectives;
   Workspace workspace(Buffer(reinterpret_cast<void*>(kNowhere),
                              std::numeric_limits<std::size_t>::max() / 2,
                              [](void*, std::size_t) {}));
@@ -36,7 +45,8 @@ std::size_t measure_workspace(const OpsTraits& ops, StreamRef stream, int num_to
         .seq_lens = unbacked(DType::i32, {num_tokens}),
         .max_query_len = num_tokens,
         .max_seq_len = num_tokens,
-        .groups = groups});
+        .groups = groups,
+        .collectives = &collectives});
   return workspace.peak();
 }
 

@@ -30,6 +30,7 @@ MlaAttention::MlaAttention(Weights& weights, const ModelConfig& config, const st
       rope_(rope),
       published_scale_(load_cache_scale(weights, name)) {
   const MlaConfig& c = config_;
+  refuse_shard(weights.shard(), name + ", latent attention,");
   const std::int64_t heads = num_heads_, hidden = config.hidden_size, latent = c.kv_lora_rank;
   const std::int64_t nope = c.qk_nope_head_dim, value = c.v_head_dim;
   const std::int64_t queries = heads * (nope + c.qk_rope_head_dim);

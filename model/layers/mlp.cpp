@@ -5,7 +5,12 @@ namespace quire {
 namespace {
 
 std::vector<LinearPart> gate_up_parts(const Weights& weights, const std::string& name, int width) {
-  if (weights.has(name + ".gate_up_proj.weight")) return {{name + ".gate_up_proj", 2 * width}};
+  check_divides(weights.shard(), "intermediate_size", width);
+  const std::string both = name + ".gate_up_proj";
+  if (weights.has(both + ".weight")) {
+    if (weights.shard().whole()) return {{both, 2 * width}};
+    return {{both, 2 * width, rows_of({0, width})}, {both, 2 * width, rows_of({width, 2 * width})}};
+  }
   return {{name + ".gate_proj", width}, {name + ".up_proj", width}};
 }
 
@@ -13,9 +18,10 @@ std::vector<LinearPart> gate_up_parts(const Weights& weights, const std::string&
 
 GatedMlp::GatedMlp(Weights& weights, const std::string& name, int hidden_size,
                    int intermediate_size, Activation activation, bool bias)
-    : gate_up_(weights, gate_up_parts(weights, name, intermediate_size), hidden_size, bias),
+    : gate_up_(weights, gate_up_parts(weights, name, intermediate_size), hidden_size, bias,
+               LinearUse::inner, LinearSplit::rows),
       down_(weights, {{name + ".down_proj", hidden_size}}, intermediate_size, bias,
-            LinearUse::residual),
+            LinearUse::residual, LinearSplit::columns),
       activation_(activation) {}
 
 void GatedMlp::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
@@ -30,9 +36,10 @@ void GatedMlp::operator()(TensorView out, TensorView x, const ForwardContext& co
 
 Mlp::Mlp(Weights& weights, const std::string& name, int hidden_size, int intermediate_size,
          Activation activation, bool bias)
-    : up_(weights, {{name + ".up_proj", intermediate_size}}, hidden_size, bias),
+    : up_(weights, {{name + ".up_proj", intermediate_size}}, hidden_size, bias,
+          LinearUse::inner, LinearSplit::rows),
       down_(weights, {{name + ".down_proj", hidden_size}}, intermediate_size, bias,
-            LinearUse::residual),
+            LinearUse::residual, LinearSplit::columns),
       activation_(activation) {}
 
 void Mlp::operator()(TensorView out, TensorView x, const ForwardContext& context) const {

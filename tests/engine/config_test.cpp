@@ -106,10 +106,25 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        [](EngineConfig& c) {
          c.graphs.capture_sizes = {4, 257};
        }},
+      {"ParallelConfig::tensor_parallel_size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},
+      {"ParallelConfig::tensor_parallel_size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 65; }},
       {"ParallelConfig::tensor_parallel_size",
-       [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},
+       [](EngineConfig& c) {
+         c.parallel.tensor_parallel_size = 2;
+         c.device = DeviceKind::cuda;
+       }},
       {"ParallelConfig::tensor_parallel_size",
-       [](EngineConfig& c) { c.parallel.tensor_parallel_size = 2; }},
+       [](EngineConfig& c) {
+         c.parallel.tensor_parallel_size = 2;
+         c.kv_transfer.role = KvRole::prefill;
+         c.kv_transfer.listen = "127.0.0.1:5600";
+       }},
+      {"ParallelConfig::tensor_parallel_size",
+       [](EngineConfig& c) {
+         c.parallel.tensor_parallel_size = 2;
+         c.speculative.method = DraftMethod::mtp;
+         c.speculative.num_speculative_tokens = 1;
+       }},
       {"EngineConfig::cpu_threads",
        [](EngineConfig& c) {
          c.device = DeviceKind::cuda;

@@ -1,0 +1,26 @@
+#pragma once
+// What the ranks of a tensor-parallel engine do together. Each rank calls the same, in the same
+// order, with tensors of the same sizes, and waits for the others. Throws Failure when one of them
+// is gone.
+
+#include "backend/device.h"
+#include "backend/tensor.h"
+
+namespace quire {
+
+class Collectives {
+ public:
+  virtual ~Collectives() = default;
+  virtual int rank() const = 0;  // 0 is the engine's own
+  virtual int size() const = 0;
+
+  // x f32, dense, in place: the sum over ranks, made in the order of ranks, so that a number of ranks
+  // gives the same bits every time and on each of them.
+  virtual void all_reduce(TensorView x, StreamRef stream) = 0;
+  // On rank 0 out f32 [S, N] = the ranks' parts side by side, all `width` wide but for the last ones,
+  // which end with N; elsewhere out is not looked at. part f32 [S, ≤ width].
+  virtual void gather_columns(TensorView out, TensorView part, std::int64_t width,
+                              StreamRef stream) = 0;
+};
+
+}  // namespace quire

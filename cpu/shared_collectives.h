@@ -1,0 +1,18 @@
+#pragma once
+// Collectives of processes (or threads) of one machine, through memory that they share.
+
+#include <cstddef>
+#include <memory>
+
+#include "backend/collectives.h"
+#include "base/shared_memory.h"
+
+namespace quire {
+
+// Of the memory, which begins as zeros.
+std::size_t shared_collectives_bytes(int size);
+// memory and fate outlive it.
+std::unique_ptr<Collectives> make_shared_collectives(std::byte* memory, SharedFate& fate, int rank,
+                                                     int size);
+
+}  // namespace quire

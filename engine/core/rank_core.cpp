@@ -1,0 +1,99 @@
+#include "engine/core/rank_core.h"
+
+#include <exception>
+#include <string>
+#include <variant>
+
+#include "base/error.h"
+#include "engine/core/engine_plan.h"
+#include "engine/core/served_model.h"
+#include "engine/runner/rank_runner.h"
+#include "engine/wire/encoding.h"
+#include "model/registry.h"
+
+namespace quire {
+namespace {
+
+EngineConfig take_config(RankLine& line) {
+  const RankLine::Taken taken = line.take();
+  const auto command = decode_command(
+      {reinterpret_cast<const char*>(taken.payload.data()), taken.payload.size()});
+  if (taken.message.kind == RankMessage::Kind::configure && command && *command) {
+    if (const auto* configure = std::get_if<Configure>(&**command)) return configure->config;
+  }
+  throw Failure(ErrorCode::internal, "the first message was no configuration");
+}
+
+// All that outlives a step.
+class Rank {
+ public:
+  Rank(const EngineConfig& asked, Collectives& collectives, EngineBackend backend)
+      : backend_(std::move(backend)) {
+    const ServedModel served = read_served_model(asked);
+    const EngineConfig& config = served.config;
+    const Shard shard{.rank = collectives.rank(), .size = collectives.size()};
+    PlannedDevice device =
+        planned_device(backend_.kind, *backend_.device, backend_.ops->traits());
+    device.rank = shard.rank;
+    plan_ = plan_engine(config, served.model, device, served.pooling);
+    if (plan_.model.has_error()) throw Failure(plan_.model.error());
+    const KvPlan& kv = plan_.model->kv;
+    if (kv.num_blocks != config.cache.num_gpu_blocks_override.value_or(0) ||
+        kv.max_model_len != config.model.max_model_len)
+      throw Failure(ErrorCode::internal, "plans a cache of " + std::to_string(kv.num_blocks) +
+                                             " blocks, which is not rank 0's");
+    const LoadOptions load{.dtype = config.model.dtype.value_or(served.model.dtype),
+                           .load_format = config.model.load_format,
+                           .seed = config.model.seed,
+                           .quantization = config.model.quantization,
+                           .max_model_len = static_cast<int>(plan_.loaded_len),
+                           .shard = shard};
+    model_ = load_model(served.model, config.model.path, *backend_.device, backend_.ops->traits(),
+                        load);
+    memory_.emplace(*backend_.device, kv);
+    model_->bind_cache(memory_->layers(plan_.layers));
+    RunnerOptions options = runner_options(config, kv, plan_.graphs, served.pooling);
+    options.collectives = &collectives;
+    runner_.emplace(*backend_.device, *backend_.ops, *model_, *memory_, kv, options);
+  }
+
+  void run(const RankLine::Taken& taken) {
+    switch (taken.message.kind) {
+      case RankMessage::Kind::step:
+        return runner_->step(taken.message.shape, taken.zero_blocks, taken.payload);
+      case RankMessage::Kind::logits:
+        return runner_->logits(taken.message.first, taken.message.end);
+      case RankMessage::Kind::samples:
+        return runner_->sampled_logits();
+      case RankMessage::Kind::warm:
+        check_allocated(plan_.uses, backend_.device->ledger().uses());
+        return backend_.device->ledger().seal();
+      case RankMessage::Kind::configure:
+        break;
+    }
+    throw Failure(ErrorCode::internal, "a message of no known kind");
+  }
+
+ private:
+  const EngineBackend backend_;
+  EnginePlan plan_;
+  std::unique_ptr<Model> model_;
+  std::optional<KvMemory> memory_;
+  std::optional<RankRunner> runner_;
+};
+
+}  // namespace
+
+void follow(RankLine& line, Collectives& collectives, const BackendFactory& backend) {
+  try {
+    const EngineConfig config = take_config(line);
+    Rank rank(config, collectives, backend(config));
+    while (true) rank.run(line.take());
+  } catch (const std::exception& e) {
+    line.fate().fail("rank " + std::to_string(collectives.rank()) + " of " +
+                     std::to_string(collectives.size()) + ": " + e.what());
+    throw;
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,75 @@
+#pragma once
+// The line from rank 0 of a tensor-parallel engine to its other ranks, through memory that they
+// share: what a step has staged, and which of the model's calls follow. The others do the same in
+// the same order; they never see a request. A message waits for those who are still at the one
+// before the last.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/ids.h"
+#include "base/shared_memory.h"
+#include "engine/runner/input_batch.h"
+
+namespace quire {
+
+struct RankMessage {
+  enum class Kind : std::uint32_t {
+    configure,  // payload: an encoded Configure
+    step,       // blocks to zero, payload: a pack of this shape; then the forward pass
+    logits,     // of rows [first, end) of the step's hidden states
+    samples,    // of the step's sampled rows
+    warm,       // what ran so far was the warm-up: from now on nothing is allocated
+  };
+  Kind kind = Kind::warm;
+  StepShape shape;
+  std::int32_t first = 0, end = 0;
+  std::uint32_t num_zero_blocks = 0;
+  std::uint64_t payload_bytes = 0;
+};
+
+class RankLine {
+ public:
+  // Of memory that begins as zeros; pages are there once a message has touched them.
+  static std::size_t bytes(int size);
+  RankLine(std::byte* memory, int rank, int size);
+
+  int size() const { return size_; }
+  SharedFate& fate() const { return memory_.fate; }
+
+  // Rank 0. Throw Failure when a rank is gone, and for what no message holds.
+  void post(RankMessage::Kind kind, std::string_view payload = {});
+  void post_step(const StepShape& shape, std::span<const BlockId> zero_blocks,
+                 std::span<const std::byte> pack);
+  void post_logits(std::int32_t first, std::int32_t end);
+  static void check_fits(std::size_t pack_bytes, std::size_t num_blocks);
+
+  // The other ranks: waits for the next message, which stays until the next call.
+  struct Taken {
+    RankMessage message;
+    std::span<const BlockId> zero_blocks;
+    std::span<const std::byte> payload;
+  };
+  Taken take();
+
+ private:
+  // Both in shared memory.
+  struct Counts {
+    SharedFate fate;
+    SharedCount posted;
+    SharedCount taken[64];  // by rank: messages that it is done with
+  };
+
+  void write(const RankMessage& message, std::span<const std::byte> zero_blocks,
+             std::span<const std::byte> payload);
+  std::byte* slot(std::uint32_t message) const;
+
+  Counts& memory_;
+  std::byte* const slots_;
+  const int rank_, size_;
+  std::uint32_t num_messages_ = 0;  // posted, or taken
+};
+
+}  // namespace quire

@@ -1,0 +1,71 @@
+#include "model/shard.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+constexpr int kMostRanks = 64;
+
+[[noreturn]] void refuse(const Shard& shard, const std::string& why) {
+  throw Failure(Error{ErrorCode::unsupported,
+                      "ParallelConfig::tensor_parallel_size " + std::to_string(shard.size) + ": " + why,
+                      "ParallelConfig::tensor_parallel_size"});
+}
+
+// "1, 2 and 4"
+std::string sizes_that(const std::function<bool(int)>& works) {
+  std::vector<std::string> sizes;
+  for (int size = 1; size <= kMostRanks; ++size) {
+    if (works(size)) sizes.push_back(std::to_string(size));
+  }
+  std::string text = sizes.front();
+  for (std::size_t i = 1; i < sizes.size(); ++i)
+    text += (i + 1 < sizes.size() ? ", " : " and ") + sizes[i];
+  return sizes.size() == 1 ? "only " + text + " works" : text + " work";
+}
+
+bool heads_divide(int size, int heads, int kv_heads) {
+  return heads % size == 0 && (kv_heads % size == 0 || size % kv_heads == 0);
+}
+
+}  // namespace
+
+std::int64_t widest_share(const Shard& shard, std::int64_t n) {
+  return (n + shard.size - 1) / shard.size;
+}
+
+Range share_of(const Shard& shard, std::int64_t n, int copies) {
+  const Shard parts{.rank = shard.rank / copies, .size = shard.size / copies};
+  const std::int64_t width = widest_share(parts, n);
+  return {std::min(n, parts.rank * width), std::min(n, (parts.rank + 1) * width)};
+}
+
+void check_divides(const Shard& shard, const std::string& what, std::int64_t n) {
+  if (n % shard.size == 0) return;
+  refuse(shard, what + " is " + std::to_string(n) + ", which so many ranks cannot share; " +
+                    sizes_that([n](int size) { return n % size == 0; }));
+}
+
+void check_heads(const Shard& shard, const std::string& name, int heads, int kv_heads) {
+  if (heads_divide(shard.size, heads, kv_heads)) return;
+  refuse(shard, name + " has " + std::to_string(heads) + " query heads and " +
+                    std::to_string(kv_heads) + " key heads, which so many ranks cannot share; " +
+                    sizes_that([&](int size) { return heads_divide(size, heads, kv_heads); }));
+}
+
+void refuse_shard(const Shard& shard, const std::string& what) {
+  if (!shard.whole()) refuse(shard, what + " cannot be divided among ranks yet; only 1 works");
+}
+
+std::vector<std::int64_t> rows_of(const Range& range) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(range.size()));
+  std::iota(rows.begin(), rows.end(), range.begin);
+  return rows;
+}
+
+}  // namespace quire
