@@ -15,7 +15,7 @@ from serve_process import Server
 
 QUIRE, QUIRE_LOAD = (os.path.abspath(path) for path in sys.argv[1:3])
 PAGES = sorted(pathlib.Path("docs/guide").glob("*.md"))
-OTHERS = {"--bundle", "--build", "--preset", "--target", "--unix-socket"}  # of scripts/setup, cmake and curl
+OTHERS = {"--bundle", "--build", "--preset", "--target", "--unix-socket", "--cacert", "--cert", "--key"}  # of scripts/setup, cmake and curl
 LLAMA = {"--grammar", "--json-schema"}
 PROGRAMS = [[QUIRE, command] for command in ("serve", "engine", "chat", "plan", "pull", "bench", "doctor")] + [[QUIRE_LOAD]]
 

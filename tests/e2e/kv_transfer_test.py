@@ -178,7 +178,7 @@ def check_loss(quire, listen, prefilling, decoding, alone):
 def check_flags(quire):
     for flags, word in ((("--kv-role", "prefill"), "--kv-listen"), (("--kv-role", "decode"), "--kv-peer"),
                         (("--kv-listen", "127.0.0.1:0"), "--kv-role"),
-                        (("--kv-role", "prefill", "--kv-listen", "0.0.0.0:0"), "no address"),
+                        (("--kv-role", "prefill", "--kv-listen", "0.0.0.0:0"), "is not an address"),
                         (("--kv-role", "decode", "--kv-peer", "h", "--kv-plane", "nixl"), "not built"),
                         (("--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_producer", '
                           '"kv_connector_extra_config": {"kv_listen": "127.0.0.1:0"}}'), "not built"),

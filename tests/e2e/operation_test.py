@@ -278,7 +278,7 @@ def wrong_starts(quire):
             (fold / "keys").chmod(0)
             fails(quire, "--api-key-file", "cannot be read", "--api-key-file", f"{folder}/keys")
         (fold / "typo.toml").write_text("prot = 8000\n")
-        fails(quire, '"prot" is no flag', "--port", "--config", f"{folder}/typo.toml")
+        fails(quire, '"prot" is not a flag', "--port", "--config", f"{folder}/typo.toml")
         (fold / "broken.toml").write_text("port = [\n")
         fails(quire, "none.toml", "not readable", "--config", f"{folder}/none.toml")
         half = fold / "half"

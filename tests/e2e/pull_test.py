@@ -304,8 +304,8 @@ def refusals(home):
     hub = Hub(files, lambda handler, path, _: handler.status(500))
     done = pull(hub, home, "--tries", "3")
     check("500 without end", done.returncode == 1 and "HTTP 500" in done.stderr and len(hub.log) == 3, done)
-    for name, why in [("../evil", "no model's name"), ("org/..", "no model's name"), ("a/b/c", "no model's name"), ("org/name@../../x", "no revision"),
-                      ("org/name@", "no revision"), ("-x/y", "")]:
+    for name, why in [("../evil", "not a model's name"), ("org/..", "not a model's name"), ("a/b/c", "not a model's name"), ("org/name@../../x", "not a revision"),
+                      ("org/name@", "not a revision"), ("-x/y", "")]:
         done = pull(Hub(files), home, name=name)
         check(f"{name} is refused", done.returncode != 0 and why in done.stderr + done.stdout, done)
     for bad in ("../../evil.json", "/etc/passwd", "a//b", "a\\..\\b"):

@@ -42,7 +42,6 @@ void kv_transfer(std::string_view bytes) {
   round_trip<KvRefused>(bytes);
   round_trip<KvRenew>(bytes);
   const std::string text(bytes);
-  (void)check_peer_address(text);
   if (const auto params = parse_transfer_params(text, {}); !params)
     promise(!params.error().detail.empty(), "a refusal says why");
 }
