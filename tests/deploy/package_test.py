@@ -17,7 +17,6 @@ import tempfile
 import time
 import urllib.request
 
-MIRROR = "http://deb.debian.org/debian"
 PORT = 21890
 
 
@@ -39,7 +38,7 @@ def inside(root, *command, **more):
 def bare_system(folder):
     root = sys.argv[2] if len(sys.argv) > 2 else f"{folder}/root"
     if not os.path.exists(f"{root}/etc/debian_version"):
-        done = subprocess.run(["debootstrap", "--variant=minbase", "bookworm", root, MIRROR], capture_output=True, text=True)
+        done = subprocess.run(["debootstrap", "--variant=minbase", "bookworm", root], capture_output=True, text=True)
         if done.returncode != 0:
             skip(f"debootstrap: {done.stdout[-300:]}")
     return root
@@ -68,7 +67,7 @@ def serve(root):
     command = shlex.split(re.search(r"^ExecStart=(.*)$", unit, re.M)[1])
     check("the unit names what the package has", os.path.exists(root + command[0]), command)
     flags = ["--port", str(PORT), "--host", "127.0.0.1", "--num-gpu-blocks-override", "1024"]
-    server = subprocess.Popen(["chroot", "--userspec=65534:65534", root, *command, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    server = subprocess.Popen([shutil.which("chroot"), "--userspec=65534:65534", root, *command, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               env={"PATH": "/usr/bin:/bin"})
     base = f"http://127.0.0.1:{PORT}"
     try:
