@@ -24,22 +24,8 @@ std::uint64_t number_of(const char* variable, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-EngineConfig config_of(const std::filesystem::path& model, int block_size) {
-  EngineConfig config;
-  config.model.path = model.string();
-  config.model.dtype = DType::f32;
-  config.model.max_model_len = 256;
-  config.cache.kv_cache_memory_bytes = std::int64_t{64} << 20;
-  config.cache.block_size = block_size;
-  config.scheduler.max_num_seqs = 8;
-  config.scheduler.max_num_batched_tokens = 96;
-  config.deterministic = true;
-  config.cpu_threads = 1;
-  return config;
-}
-
 EngineConfig half_of(const std::filesystem::path& model, int block_size) {
-  EngineConfig config = config_of(model, block_size);
+  EngineConfig config = kv_config(model, block_size);
   config.kv_transfer.buffer_bytes = std::int64_t{16} << 20;
   config.kv_transfer.lease_seconds = 3;
   return config;
@@ -95,7 +81,7 @@ class Engines {
   Engines(const std::filesystem::path& model, KvLoadFailurePolicy policy)
       : policy_(policy),
         pair_(half_of(model, 16), decoding_half(model, policy)),
-        alone_(config_of(model, 32)) {}
+        alone_(kv_config(model, 32)) {}
 
   void run(std::uint64_t first_seed) {
     std::vector<Case> cases;

@@ -2,6 +2,7 @@
 // Two engines that the test steps by hand: one prefills, the other goes on.
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -10,6 +11,21 @@
 #include "tests/engine/core/stepped_engine.h"
 
 namespace quire::test {
+
+// Small, in full precision and deterministic; block size 0 is the model's own choice.
+inline EngineConfig kv_config(const std::filesystem::path& model, int block_size = 0) {
+  EngineConfig config;
+  config.model.path = model.string();
+  config.model.dtype = DType::f32;
+  config.model.max_model_len = 256;
+  config.cache.kv_cache_memory_bytes = std::int64_t{64} << 20;
+  config.cache.block_size = block_size;
+  config.scheduler.max_num_seqs = 8;
+  config.scheduler.max_num_batched_tokens = 96;
+  config.deterministic = true;
+  config.cpu_threads = 1;
+  return config;
+}
 
 // Steps until nothing is left to do, asleep while everyone waits for the network.
 inline void run_awaiting(SteppedEngine& engine) {

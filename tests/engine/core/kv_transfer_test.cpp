@@ -12,20 +12,6 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
-EngineConfig config_of(const std::filesystem::path& model, int block_size = 0) {
-  EngineConfig config;
-  config.model.path = model.string();
-  config.model.dtype = DType::f32;
-  config.model.max_model_len = 256;
-  config.cache.kv_cache_memory_bytes = std::int64_t{64} << 20;
-  config.cache.block_size = block_size;
-  config.scheduler.max_num_seqs = 8;
-  config.scheduler.max_num_batched_tokens = 96;
-  config.deterministic = true;
-  config.cpu_threads = 1;
-  return config;
-}
-
 Tokens random_prompt(unsigned seed, int length) {
   std::mt19937 random(seed);
   Tokens tokens(static_cast<std::size_t>(length));
@@ -78,8 +64,8 @@ void check_lengths(KvPair& pair, const EngineConfig& alone_config) {
 TEST_CASE("what one engine prefills another decodes, for every family", "[kv_transfer]") {
   for (const auto& model : golden_models()) {
     INFO(model);
-    KvPair pair(config_of(model), config_of(model));
-    check_lengths(pair, config_of(model));
+    KvPair pair(kv_config(model), kv_config(model));
+    check_lengths(pair, kv_config(model));
   }
 }
 
@@ -87,16 +73,16 @@ TEST_CASE("engines with other block sizes exchange keys and values", "[kv_transf
   for (const auto& model : golden_models()) {
     for (const auto& [prefill, decode] : {std::pair(16, 64), std::pair(64, 16)}) {
       INFO(model << ": blocks of " << prefill << " and " << decode);
-      KvPair pair(config_of(model, prefill), config_of(model, decode));
-      check_lengths(pair, config_of(model, decode));
+      KvPair pair(kv_config(model, prefill), kv_config(model, decode));
+      check_lengths(pair, kv_config(model, decode));
     }
   }
 }
 
 TEST_CASE("what is here already is not fetched again", "[kv_transfer]") {
   const auto model = golden_models().front();
-  KvPair pair(config_of(model), config_of(model));
-  SteppedEngine alone(config_of(model));
+  KvPair pair(kv_config(model), kv_config(model));
+  SteppedEngine alone(kv_config(model));
   const Tokens common = random_prompt(7, 128);
   std::int64_t bytes_of_first = 0;
   for (unsigned turn = 0; turn < 3; ++turn) {
@@ -126,11 +112,11 @@ TEST_CASE("keys and values travel over a Unix socket too", "[kv_transfer]") {
   const auto model = golden_models().front();
   const auto path =
       std::filesystem::temp_directory_path() / ("quire-kv-" + std::to_string(::getpid()) + ".sock");
-  EngineConfig prefill = config_of(model), decode = config_of(model);
+  EngineConfig prefill = kv_config(model), decode = kv_config(model);
   prefill.kv_transfer.listen = "unix:" + path.string();
   decode.kv_transfer.peers = {{"unix:" + path.string()}};
   KvPair pair(prefill, decode);
-  check_lengths(pair, config_of(model));
+  check_lengths(pair, kv_config(model));
 }
 
 TEST_CASE("an fp8 cache travels as it is", "[kv_transfer][fp8]") {
