@@ -1,8 +1,10 @@
 #include "app/backends.h"
 
 #include <cassert>
+#include <string>
 
 #include "app/rank_processes.h"
+#include "base/error.h"
 #include "cpu/cpu_backend.h"
 #include "cuda/cuda_backend.h"
 #include "engine/core/engine_plan.h"
@@ -30,6 +32,14 @@ const OpsTraits& ops_traits(DeviceKind kind) {
 
 EngineBackend make_backend(const EngineConfig& config, int index,
                            CompileConstraint compile_constraint) {
+  // Planned for GPUs, but run on none yet.
+  if (config.device == DeviceKind::cuda && config.parallel.tensor_parallel_size > 1)
+    throw Failure(Error{ErrorCode::unsupported,
+                        "ParallelConfig::tensor_parallel_size " +
+                            std::to_string(config.parallel.tensor_parallel_size) +
+                            " does not work with EngineConfig::device cuda, where a model runs "
+                            "whole on one device; use 1",
+                        "ParallelConfig::tensor_parallel_size"});
   EngineBackend backend{.kind = config.device,
                         .device = make_device(config.device, index),
                         .ops = nullptr,

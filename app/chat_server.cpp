@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/json.hpp>
 #include <cerrno>
 #include <chrono>
@@ -38,6 +39,31 @@ std::string make_folder() {
   return pattern;
 }
 
+// What a signal handler may touch: the files of the folder, for a terminal that closes.
+struct Leftovers {
+  std::array<char, 256> socket, log, folder;
+};
+Leftovers leftovers;
+
+void end_without_leftovers(int number) {
+  ::unlink(leftovers.socket.data());
+  ::unlink(leftovers.log.data());
+  ::rmdir(leftovers.folder.data());
+  ::signal(number, SIG_DFL);
+  ::raise(number);
+}
+
+void clean_up_when_ended(const std::string& folder, const std::string& socket,
+                         const std::string& log) {
+  const auto keep = [](std::array<char, 256>& to, const std::string& path) {
+    if (path.size() < to.size()) std::memcpy(to.data(), path.c_str(), path.size() + 1);
+  };
+  keep(leftovers.folder, folder);
+  keep(leftovers.socket, socket);
+  keep(leftovers.log, log);
+  for (const int number : {SIGHUP, SIGTERM}) ::signal(number, end_without_leftovers);
+}
+
 // Of a reply of /health/ready.
 std::string reason_of(const std::string& body) {
   boost::system::error_code wrong;
@@ -55,8 +81,10 @@ struct ChatServer::Process {
   std::string log = folder + "/log";
   pid_t pid = -1;
 
+  Process() { clean_up_when_ended(folder, socket, log); }
   ~Process() {
     stop();
+    for (const int number : {SIGHUP, SIGTERM}) ::signal(number, SIG_DFL);
     std::error_code ignored;
     fs::remove_all(folder, ignored);
   }
@@ -71,6 +99,7 @@ struct ChatServer::Process {
     pid = ::fork();
     if (pid < 0) throw Failure(ErrorCode::unavailable, std::string("fork: ") + std::strerror(errno));
     if (pid > 0) return;
+    for (const int number : {SIGHUP, SIGTERM}) ::signal(number, SIG_DFL);
     ::setpgid(0, 0);  // Ctrl-C is for the conversation
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(1);

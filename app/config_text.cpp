@@ -5,6 +5,8 @@
 #include <array>
 #include <string_view>
 
+#include "app/flags_file.h"
+
 namespace quire {
 
 namespace {
@@ -14,12 +16,6 @@ constexpr std::array<std::string_view, 3> kLeftOut{"help", "config", "print-conf
 
 bool is_secret(std::string_view name) { return name.ends_with("api-key"); }
 
-// The file's reader takes what stands between a pair of quotes as it is.
-std::string in_quotes(const std::string& text) {
-  const char quote = text.find('"') == text.npos ? '"' : '\'';
-  return quote + text + quote;
-}
-
 std::string value_of(const CLI::Option& option) {
   const std::vector<std::string>& given = option.results();
   if (option.get_items_expected_max() == 0) {
@@ -27,9 +23,9 @@ std::string value_of(const CLI::Option& option) {
     const bool switches_off = option.get_fnames().size() == option.get_lnames().size();
     return (given.back() == "true") != switches_off ? "true" : "false";
   }
-  if (given.size() == 1) return in_quotes(given.front());
+  if (given.size() == 1) return toml_string(given.front());
   std::string list;
-  for (const std::string& one : given) list += (list.empty() ? "[" : ", ") + in_quotes(one);
+  for (const std::string& one : given) list += (list.empty() ? "[" : ", ") + toml_string(one);
   return list + "]";
 }
 

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <iostream>
 
 #include "app/bench_model.h"
@@ -14,9 +15,12 @@
 #include "app/flag_names.h"
 #include "app/forgiving_args.h"
 #include "app/model_path.h"
+#include "app/model_text.h"
 #include "app/plan_main.h"
 #include "app/pull_main.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "model/checkpoint.h"
 
 namespace quire {
 namespace {
@@ -52,19 +56,38 @@ SpeedProbe probe_for(double seconds, int threads) {
   return probe;
 }
 
+// Reads what a server reads before its engine starts. Empty: it can be read.
+std::string trouble_with_files(const std::string& path) {
+  try {
+    const Checkpoint weights(path);
+    ServeFlags flags;
+    flags.engine.model.path = path;
+    load_model_text(flags);
+    return {};
+  } catch (const std::exception& failure) {
+    return failure_text(failure);
+  }
+}
+
 // The plan of MODEL in a sentence, and what its weights allow at most.
 void judge_model(const std::string& given, DoctorReport& report) {
   EngineConfig config;
   config.model.path = model_at(model_folder(given, false));
-  const PlanReport plan = make_plan_report(config, 0);
-  report.model_fits = plan.plan.model.has_value();
+  if (!std::filesystem::exists(config.model.path))
+    throw Failure(ErrorCode::not_found, config.model.path + ": no such folder or file");
+  std::string trouble = trouble_with_files(config.model.path);
+  PlanReport plan;
+  if (trouble.empty()) {
+    plan = make_plan_report(config, 0);
+    if (!plan.plan.model) trouble = with_flags(plan.plan.model.error().detail);
+  }
+  report.model_fits = trouble.empty();
   report.model_verdict =
       report.model_fits
           ? fmt::format("{}: would be served on {}; `quire plan` has the figures", given,
                         plan.device)
-          : fmt::format("{}: would be refused: {}", given,
-                        with_flags(plan.plan.model.error().detail));
-  if (!report.probe || plan.device != "cpu") return;
+          : fmt::format("{}: would be refused: {}", given, trouble);
+  if (!report.model_fits || !report.probe || plan.device != "cpu") return;
   const BenchModel size = bench_model(config.model.path, read_model_config(config.model.path));
   if (size.step_bytes == 0) return;  // no weight files
   const double products = size.token_products;
@@ -111,6 +134,7 @@ int doctor_main(int argc, const char* const* argv) {
   app.add_flag("--json", flags.json, "Print JSON");
   try {
     parse_forgivingly(app, argc, argv);
+    log::configure(log::Format::text, log::Level::error, with_flags);
     const DoctorReport report = examine(flags);
     std::cout << (flags.json ? doctor_json(report) : doctor_text(report));
     return report.model_fits ? 0 : 1;

@@ -57,7 +57,8 @@ DraftCheck::DraftCheck(EngineConfig config, const DraftGolden& golden, BackendFa
 std::unique_ptr<EngineCore> DraftCheck::engine(int num_drafts, bool is_whole) {
   EngineConfig config = config_;
   config.speculative.num_speculative_tokens = num_drafts;
-  config.deterministic = true;  // the reference drafts every time
+  config.speculative.adaptive = false;  // the reference drafts every time
+  config.deterministic = config.device != DeviceKind::cuda;
   // A limit on chunks cuts drafts as well, which the reference does not.
   if (int& most = config.scheduler.long_prefill_token_threshold; most > 0 && is_whole)
     most = std::max(most, 1 + num_drafts);

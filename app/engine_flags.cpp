@@ -8,6 +8,7 @@
 
 #include "app/help_formatter.h"
 #include "app/kv_events_json.h"
+#include "app/kv_offload_flags.h"
 #include "app/kv_transfer_flags.h"
 #include "app/pooling_flags.h"
 #include "app/speculative_flags.h"
@@ -279,7 +280,8 @@ void add_engine_flags(CLI::App& app, EngineConfig& config) {
   in_group(app, "Speculative decoding", [&] { add_speculative_flags(app, config.speculative); });
   in_group(app, "CUDA graphs", [&] { add_graph_flags(app, config.graphs); });
   in_group(app, "KV events", [&] { add_event_flags(app, config.kv_events); });
-  in_group(app, "KV transfer", [&] { add_kv_transfer_flags(app, config.kv_transfer); });
+  in_group(app, "KV transfer", [&] { add_kv_transfer_flags(app, config.kv_transfer, config.kv_offload); });
+  in_group(app, "KV offload", [&] { add_kv_offload_flags(app, config.kv_offload); });
 }
 
 void check_engine_flags(const CLI::App& app, const EngineConfig& config) {

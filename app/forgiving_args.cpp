@@ -2,21 +2,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <string_view>
 #include <utility>
 
+#include "app/flags_file.h"
+#include "app/foreign_flags.h"
 #include "base/nearest.h"
 
 namespace quire {
 
 namespace {
-
-// Code of a checkpoint is never run, requests are logged only on demand, there is no uvicorn.
-constexpr std::array<std::string_view, 6> kWithoutEffect{
-    "--trust-remote-code", "--disable-log-requests",       "--no-enable-log-requests",
-    "--disable-log-stats", "--disable-uvicorn-access-log", "--disable-fastapi-docs"};
 
 // --max_model_len=8k → --max-model-len=8k
 std::string with_dashes(std::string text) {
@@ -26,15 +22,11 @@ std::string with_dashes(std::string text) {
   return text;
 }
 
-// ". Did you mean --x?", or where to look.
-std::string hint(const CLI::App& app, const std::string& flag, const char* otherwise) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  const auto near = nearest(flag, views);
-  return near ? ". Did you mean " + std::string(*near) + "?" : otherwise;
+// -tp=2 → --tensor-parallel-size=2
+std::string renamed(const std::string& text) {
+  const auto end = std::min(text.find('='), text.size());
+  const auto name = own_name(std::string_view(text).substr(0, end));
+  return name ? std::string(*name) + text.substr(end) : text;
 }
 
 void refuse_unknown(const CLI::App& app) {
@@ -46,48 +38,47 @@ void refuse_unknown(const CLI::App& app) {
     throw CLI::ValidationError("\"" + unknown.front() + "\"", "one word too many");
   }
   const std::string name = flag->substr(0, flag->find('='));
-  throw CLI::ValidationError(name, "no such flag" + hint(app, name, "; --help lists them"));
+  throw CLI::ValidationError(name, "no such flag" + flag_hint(app, name, "; --help lists them"));
 }
-
-// A TOML file of flags, as forgiving as the command line.
-class ForgivingConfig final : public CLI::ConfigTOML {
- public:
-  explicit ForgivingConfig(const CLI::App& app) : app_(app) {}
-  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(input);
-    for (CLI::ConfigItem& item : items) {
-      if (!item.parents.empty())
-        throw CLI::ValidationError("--config", "[" + item.parents.front() +
-                                                   "]: the file has no sections; flags stand at "
-                                                   "its beginning");
-      std::ranges::replace(item.name, '_', '-');
-      if (app_.get_option_no_throw("--" + item.name) != nullptr) continue;
-      throw CLI::ValidationError(
-          "--config", "\"" + item.name + "\" is not a flag" +
-                          hint(app_, "--" + item.name, "; --help lists them"));
-    }
-    return items;
-  }
-
- private:
-  const CLI::App& app_;
-};
 
 }  // namespace
 
+std::string flag_hint(const CLI::App& app, const std::string& flag, const char* otherwise) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  if (const auto advice = advice_instead_of(flag); !advice.empty()) return std::string(advice);
+  const auto near = nearest(flag, views);
+  return near ? ". Did you mean " + std::string(*near) + "?" : otherwise;
+}
+
 ForgivingArgs::ForgivingArgs(int argc, const char* const* given) {
-  for (int i = 0; i < argc; ++i) {
-    std::string text = i == 0 ? given[i] : with_dashes(given[i]);
-    const bool idle = std::ranges::find(kWithoutEffect, text) != kWithoutEffect.end();
-    (idle ? without_effect : texts_).push_back(std::move(text));
+  if (argc > 0) texts_.emplace_back(given[0]);
+  for (int i = 1; i < argc; ++i) {
+    std::string text = renamed(with_dashes(given[i]));
+    const auto equals = text.find('=');
+    const ForeignFlag* foreign = find_foreign_flag(std::string_view(text).substr(0, equals));
+    if (foreign == nullptr) {
+      texts_.push_back(std::move(text));
+      continue;
+    }
+    without_effect.emplace_back(foreign->name);
+    if (foreign->is_switch()) continue;
+    const bool stands_apart = equals == text.npos;
+    if (stands_apart && i + 1 == argc)
+      throw CLI::ValidationError(std::string(foreign->name), "needs a value");
+    foreign->check(stands_apart ? given[++i] : text.substr(equals + 1));
   }
   for (const std::string& text : texts_) argv.push_back(text.c_str());
 }
 
 std::vector<std::string> parse_forgivingly(CLI::App& app, int argc, const char* const* argv) {
   app.allow_extras();
-  if (app.get_config_ptr() != nullptr) app.config_formatter(std::make_shared<ForgivingConfig>(app));
   ForgivingArgs args(argc, argv);
+  if (app.get_config_ptr() != nullptr)
+    app.config_formatter(std::make_shared<FlagsFile>(app, args.without_effect));
   app.parse(static_cast<int>(args.argv.size()), args.argv.data());
   refuse_unknown(app);
   return std::move(args.without_effect);

@@ -11,6 +11,7 @@ class App;
 
 namespace quire {
 
+// Throws CLI::ValidationError for what a flag of vLLM's asks for and is not offered.
 struct ForgivingArgs {
   ForgivingArgs(int argc, const char* const* argv);
   ForgivingArgs(const ForgivingArgs&) = delete;
@@ -22,6 +23,9 @@ struct ForgivingArgs {
  private:
   std::vector<std::string> texts_;
 };
+
+// What to do instead of `flag`, ". Did you mean --x?" of the flag nearest to `flag`, or `otherwise`.
+std::string flag_hint(const CLI::App& app, const std::string& flag, const char* otherwise);
 
 // app.parse() of such a command line. What the command does not know is refused, the first by name
 // and with the flag that was probably meant; keys of a configuration file likewise. Throws

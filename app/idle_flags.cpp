@@ -42,15 +42,15 @@ void refuse_of_servers(const CLI::App& app, const std::string& what) {
 void refuse_beside_mock(const CLI::App& app) {
   const std::string because = "with --device mock, which has no model and no cache";
   // What stands in front of the engine does read the other flags of the scheduler.
-  constexpr std::array<std::string_view, 13> kFlags{
+  constexpr std::array<std::string_view, 12> kFlags{
       "--dtype",          "--quantization",
       "--load-format",    "--cpu-threads",
       "--deterministic",  "--max-num-batched-tokens",
       "--scheduling-policy", "--enable-chunked-prefill",
       "--long-prefill-token-threshold", "--scheduler-reserve-full-isl",
-      "--async-scheduling", "--max-num-queued-tokens",
-      "--engine-processes"};
-  constexpr std::array<std::string_view, 7> kHeadings{
+      "--async-scheduling", "--max-num-queued-tokens"};
+  constexpr std::array<std::string_view, 8> kHeadings{
+      "Engines in other processes",
       "Pooling",   "KV cache",    "Recurrent states", "Speculative decoding", "CUDA graphs",
       "KV events", "KV transfer"};
   refuse_given(app, kFlags, because);

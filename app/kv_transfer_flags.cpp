@@ -73,16 +73,41 @@ void add_sizes(CLI::App& app, KvTransferConfig& transfer) {
       ->type_name("N");
 }
 
+void add_nixl(CLI::App& app, NixlConfig& nixl) {
+  app.add_option("--nixl-library", nixl.library,
+                 "libnixl_capi.so for --kv-plane nixl; default: as the loader finds it")
+      ->type_name("FILE");
+  app.add_option("--kv-transfer-profile", nixl.profile,
+                 "The vLLM servers on the other side of --kv-plane nixl, such as vllm-0.33.0 "
+                 "(default)")
+      ->type_name("NAME");
+  app.add_option("--kv-peer-model", nixl.peer_model,
+                 "What those servers were given as --model, letter by letter; default: MODEL")
+      ->type_name("TEXT");
+  app.add_option("--kv-peer-attention", nixl.peer_attention,
+                 "Their attention backend (FLASH_ATTN)")
+      ->type_name("NAME");
+  app.add_option_function<bool>(
+         "--kv-compare-hash", [&nixl](bool compares) { nixl.compare_hash = compares; },
+         "Whether vLLM's compatibility hash must agree; false is vLLM's "
+         "enforce_handshake_compat false")
+      ->type_name("BOOL");
+}
+
 }  // namespace
 
-void add_kv_transfer_flags(CLI::App& app, KvTransferConfig& transfer) {
+void add_kv_transfer_flags(CLI::App& app, KvTransferConfig& transfer, KvOffloadConfig& offload) {
   CLI::Option* const whole =
       app.add_option_function<std::string>(
              "--kv-transfer-config",
-             [&transfer](const std::string& text) {
-               transfer = value_or_throw("--kv-transfer-config", parse_kv_transfer_config(text));
+             [&transfer, &offload](const std::string& text) {
+               const auto asked =
+                   value_or_throw("--kv-transfer-config", parse_kv_transfer_config(text));
+               transfer = asked.transfer;
+               if (asked.offload.is_on()) offload = asked.offload;
              },
-             "The flags below as vLLM's JSON object")
+             "The flags below as vLLM's JSON object, or --kv-offload-bytes as its "
+             "OffloadingConnector")
           ->type_name("JSON");
   add_choice<KvRole>(
       app, "--kv-role", transfer.role,
@@ -90,16 +115,19 @@ void add_kv_transfer_flags(CLI::App& app, KvTransferConfig& transfer) {
       "What this server does of a request that two share: prefill, decode, or both");
   add_choice<std::optional<KvPlane>>(app, "--kv-plane", transfer.plane,
                                      {{"local", KvPlane::local}, {"nixl", KvPlane::nixl}},
-                                     "How keys and values travel: local (between Quire servers); "
-                                     "nixl is not built yet");
+                                     "How keys and values travel: local (between Quire servers; "
+                                     "default) or nixl (vLLM servers too)");
   add_choice<std::optional<KvLoadFailurePolicy>>(
       app, "--kv-load-failure-policy", transfer.load_failure_policy,
       {{"recompute", KvLoadFailurePolicy::recompute}, {"fail", KvLoadFailurePolicy::fail}},
       "When nothing could be fetched: recompute the prompt here (default), or fail the request");
   add_sides(app, transfer);
   add_sizes(app, transfer);
+  add_nixl(app, transfer.nixl);
   for (const char* flag : {"--kv-role", "--kv-plane", "--kv-load-failure-policy", "--kv-listen",
-                           "--kv-peer", "--kv-transfer-buffer-bytes", "--kv-lease-seconds"})
+                           "--kv-peer", "--kv-transfer-buffer-bytes", "--kv-lease-seconds",
+                           "--nixl-library", "--kv-transfer-profile", "--kv-peer-model",
+                           "--kv-peer-attention", "--kv-compare-hash"})
     app.get_option(flag)->excludes(whole);
 }
 

@@ -7,6 +7,7 @@
 
 namespace quire {
 
-void add_kv_transfer_flags(CLI::App& app, KvTransferConfig& transfer);
+// vLLM's object may also speak of what is behind the cache.
+void add_kv_transfer_flags(CLI::App& app, KvTransferConfig& transfer, KvOffloadConfig& offload);
 
 }  // namespace quire

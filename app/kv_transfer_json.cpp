@@ -22,7 +22,7 @@ KvPlane plane_of(const Json& value) {
   if (value.as_string() == "QuireConnector") return KvPlane::local;
   if (value.as_string() == "NixlConnector" || value.as_string() == "NixlPullConnector")
     return KvPlane::nixl;
-  value.fail("must be \"QuireConnector\" (or \"NixlConnector\", which is not built yet), is " +
+  value.fail("must be \"QuireConnector\", \"NixlConnector\" or \"OffloadingConnector\", is " +
              value.describe());
 }
 
@@ -39,6 +39,27 @@ std::string address_of(const Json& value, Parse parse) {
   return *parsed;
 }
 
+// False: the field is unknown.
+bool read_nixl(std::string_view name, const Json& value, NixlConfig& nixl) {
+  if (name == "nixl_library") {
+    nixl.library = value.as_string();
+  } else if (name == "transfer_profile") {
+    nixl.profile = value.as_string();
+  } else if (name == "peer_model") {
+    nixl.peer_model = value.as_string();
+  } else if (name == "peer_attention") {
+    nixl.peer_attention = value.as_string();
+  } else if (name == "enforce_handshake_compat") {
+    nixl.compare_hash = value.as_boolean();
+  } else if (name == "backends") {
+    for (const Json& backend : value.items())
+      if (backend.as_string() != "UCX") value.fail("must be [\"UCX\"]");
+  } else {
+    return false;
+  }
+  return true;
+}
+
 void read_extra(const Json& extra, KvTransferConfig& config) {
   constexpr IntRange kSeconds{1, std::numeric_limits<int>::max()};
   constexpr IntRange kBytes{1, std::numeric_limits<std::int64_t>::max()};
@@ -52,12 +73,51 @@ void read_extra(const Json& extra, KvTransferConfig& config) {
       config.lease_seconds = static_cast<int>(value.as_integer(kSeconds));
     } else if (name == "kv_buffer_bytes") {
       config.buffer_bytes = value.as_integer(kBytes);
-    } else {
+    } else if (!read_nixl(name, value, config.nixl)) {
       value.fail(
-          "is not a field of it that has an effect here; kv_listen, kv_peers, "
-          "kv_lease_duration and kv_buffer_bytes are");
+          "is not a field of it that has an effect here; kv_listen, kv_peers, kv_lease_duration, "
+          "kv_buffer_bytes, nixl_library, transfer_profile, peer_model, peer_attention, backends "
+          "and enforce_handshake_compat are");
     }
   }
+}
+
+void read_offload_extra(const Json& extra, KvOffloadConfig& offload) {
+  constexpr IntRange kBytes{1, std::numeric_limits<std::int64_t>::max()};
+  for (const auto& [name, value] : extra.members()) {
+    const auto only = [&value = value](std::string_view what) {
+      if (value.as_string() != what)
+        value.fail("must be \"" + std::string(what) + "\", is " + value.describe());
+    };
+    if (name == "cpu_bytes_to_use") {
+      offload.host_bytes = value.as_integer(kBytes);
+    } else if (name == "spec_name") {
+      only("CPUOffloadingSpec");
+    } else if (name == "eviction_policy") {
+      only("lru");
+    } else {
+      value.fail(
+          "is not a field of it that has an effect here; cpu_bytes_to_use, spec_name and "
+          "eviction_policy are read");
+    }
+  }
+}
+
+// What is behind the cache, as vLLM's connector of that.
+KvOffloadConfig read_offloading(const Json& object) {
+  KvOffloadConfig offload;
+  for (const auto& [name, value] : object.members()) {
+    if (name == "kv_connector_extra_config") {
+      read_offload_extra(value, offload);
+    } else if (name == "kv_role") {
+      if (role_of(value) != KvRole::both) value.fail("must be \"kv_both\"");
+    } else if (name != "kv_connector") {
+      value.fail(
+          "has no effect with OffloadingConnector; kv_role and kv_connector_extra_config are read");
+    }
+  }
+  object.at("kv_connector_extra_config").at("cpu_bytes_to_use");
+  return offload;
 }
 
 // False: the field is unknown.
@@ -97,11 +157,16 @@ Result<std::string> parse_kv_peer(std::string_view text) {
   return std::string(text);
 }
 
-Result<KvTransferConfig> parse_kv_transfer_config(std::string_view json) try {
+Result<KvConnectorConfig> parse_kv_transfer_config(std::string_view json) try {
   const JsonDocument document(std::string(json), {});
-  KvTransferConfig config;
+  KvConnectorConfig config;
+  const auto connector = document.object().find({"kv_connector"});
+  if (connector && connector->is_string() && connector->as_string() == "OffloadingConnector") {
+    config.offload = read_offloading(document.object());
+    return config;
+  }
   for (const auto& [name, value] : document.object().members()) {
-    if (!read_field(name, value, config))
+    if (!read_field(name, value, config.transfer))
       value.fail(
           "has no effect here; kv_connector, kv_role, kv_load_failure_policy and "
           "kv_connector_extra_config are read");

@@ -10,7 +10,13 @@
 
 namespace quire {
 
-Result<KvTransferConfig> parse_kv_transfer_config(std::string_view json);
+// One of the two: {"kv_connector": "OffloadingConnector", "kv_role": "kv_both",
+// "kv_connector_extra_config": {"cpu_bytes_to_use": …}} is the other.
+struct KvConnectorConfig {
+  KvTransferConfig transfer = {};
+  KvOffloadConfig offload = {};
+};
+Result<KvConnectorConfig> parse_kv_transfer_config(std::string_view json);
 
 // host:port or unix:path, and no address that means "all of this machine's".
 Result<std::string> parse_kv_listen(std::string_view text);

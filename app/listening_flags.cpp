@@ -143,7 +143,8 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
   add_seconds(app, "--shutdown-timeout", server.shutdown_timeout,
               "After SIGTERM, running requests may take this long to finish (30)");
   app.add_flag("--keep-after-engine-death", server.keep_after_engine_death,
-               "Where an engine has died, answer 503 instead of ending with exit code 4");
+               "Where an engine has died, go on with the others, or answer 503, instead of ending with exit "
+               "code 4");
 }
 
 }  // namespace quire

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <iostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +15,7 @@
 #include "app/check_main.h"
 #include "app/doctor_main.h"
 #include "app/engine_main.h"
+#include "app/exit_codes.h"
 #include "app/grammar_main.h"
 #include "app/parse_main.h"
 #include "app/plan_main.h"
@@ -30,7 +34,17 @@ struct Subcommand {
   std::string_view name;
   std::string_view what;
   int (*run)(int argc, const char* const* argv);
+  bool is_server = false;  // what it does is not what it prints
 };
+
+// What was printed has to have arrived (a disk may be full).
+int checked_output(const Subcommand& command, int exit_code) {
+  const bool arrived = std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (arrived || command.is_server || exit_code != 0) return exit_code;
+  std::fprintf(stderr, "quire %s: cannot write what was asked for: %s\n",
+               std::string(command.name).c_str(), std::strerror(errno));
+  return quire::kExitNotWritten;
+}
 
 int version_main(int, const char* const*) {
   std::printf("%s\n", std::string(quire::quire_version()).c_str());
@@ -39,13 +53,13 @@ int version_main(int, const char* const*) {
 
 constexpr std::array kSubcommands = {
     Subcommand{"serve", "answer HTTP requests with a model, as OpenAI's API has it",
-               quire::serve_main},
+               quire::serve_main, true},
     Subcommand{"chat", "a conversation in the terminal, with a model or any OpenAI-compatible server",
                quire::chat_main},
     Subcommand{"engine", "an engine of its own process, for servers that say --engine",
-               quire::engine_main},
+               quire::engine_main, true},
     Subcommand{"proxy", "one address for servers that prefill and servers that decode",
-               quire::proxy_main},
+               quire::proxy_main, true},
     Subcommand{"plan", "what would be allocated, from config.json and headers alone",
                quire::plan_main},
     Subcommand{"doctor", "what this machine has, what stands in the way, what would run how fast",
@@ -79,15 +93,14 @@ int usage(std::FILE* out, int exit_code) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return usage(stderr, 2);
-  const std::string_view name = argv[1];
+  const std::string_view name = argv[1] == std::string_view("--version") ? "version" : argv[1];
   if (name == "--help" || name == "-h" || name == "help") return usage(stdout, 0);
-  if (name == "--version") return version_main(argc, argv);
   for (const Subcommand& command : kSubcommands) {
     if (command.name != name) continue;
     const std::string full_name = "quire " + std::string(name);
     std::vector<const char*> rest(argv + 1, argv + argc);
     rest[0] = full_name.c_str();
-    return command.run(argc - 1, rest.data());
+    return checked_output(command, command.run(argc - 1, rest.data()));
   }
   std::array<std::string_view, kSubcommands.size()> names;
   std::ranges::transform(kSubcommands, names.begin(), &Subcommand::name);

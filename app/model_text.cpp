@@ -1,6 +1,7 @@
 #include "app/model_text.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "app/tokenizer_info.h"
 #include "base/file.h"
@@ -14,8 +15,14 @@ namespace {
 constexpr std::size_t kMaxTemplateBytes = 64u << 20;
 
 std::optional<ChatTemplate> load_template(const ServeFlags& flags) {
-  if (!flags.chat_template.empty())
-    return ChatTemplate::parse(read_text_file(flags.chat_template, kMaxTemplateBytes));
+  if (!flags.chat_template.empty()) {
+    // vLLM's rule: what is no file and has a template's braces is the template itself.
+    const bool is_text = !std::filesystem::exists(flags.chat_template) &&
+                         flags.chat_template.find_first_of("{}\n") != std::string::npos;
+    return ChatTemplate::parse(is_text ? flags.chat_template
+                                       : read_text_file(flags.chat_template, kMaxTemplateBytes),
+                               ChatTemplate::special_tokens(flags.engine.model.path));
+  }
   try {
     return ChatTemplate::load(flags.engine.model.path);
   } catch (const Failure& failure) {
@@ -107,6 +114,7 @@ std::unique_ptr<const TextPipeline> load_model_text(const ServeFlags& flags) {
   defaults.tokenizer_info = tokenizer_info(flags.engine.model.path, chat_template);
   defaults.eos_token_ids = eos_tokens(flags, generation, *tokenizer);
   defaults.template_kwargs = parse_kwargs(flags.default_kwargs);
+  defaults.special_tokens = ChatTemplate::special_tokens(flags.engine.model.path);
   defaults.trust_request_chat_template = flags.trust_request_chat_template;
   defaults.template_was_given = !flags.chat_template.empty();
   defaults.exclude_tools_when_none = flags.exclude_tools_when_none;

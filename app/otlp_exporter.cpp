@@ -149,7 +149,8 @@ bool OtlpExporter::send(std::span<const Span> spans) {
     request.url = endpoint_;
     request.headers = {{"Content-Type", "application/json"}};
     request.body = otlp_json(spans, service_);
-    const net::Response response = client.send(request);
+    const auto nothing = [](const net::Response&, std::string_view) { return false; };
+    const net::Response response = client.send(request, nothing);
     return response.status >= 200 && response.status < 300;
   } catch (const Failure&) {
     return false;

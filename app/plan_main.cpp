@@ -1,7 +1,10 @@
 #include "app/plan_main.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
+#include <optional>
+#include <string_view>
 
 #include "app/backends.h"
 #include "app/engine_flags.h"
@@ -15,6 +18,11 @@
 
 namespace quire {
 namespace {
+
+constexpr int kMostRanks = 64;
+constexpr std::string_view kPlannedOnly =
+    "ranks on GPUs are planned only: quire serve takes ParallelConfig::tensor_parallel_size with "
+    "EngineConfig::device cpu";
 
 struct PlanFlags {
   EngineConfig engine;
@@ -64,6 +72,28 @@ PlannedDevice device_to_plan(DeviceKind kind, std::int64_t total_bytes) {
           .ops = traits};
 }
 
+// A size that does not divide the model needs no device of any memory.
+std::optional<EnginePlan> plan_of_ranks(const EngineConfig& config, const ServedModel& served,
+                                        const PlannedDevice& device) {
+  try {
+    return plan_engine(config, served.model, device, served.pooling);
+  } catch (const Failure& failure) {
+    if (failure.error().field != "ParallelConfig::tensor_parallel_size") throw;
+    return std::nullopt;
+  }
+}
+
+// Of devices of this memory.
+int devices_needed(EngineConfig config, const ServedModel& served, const PlannedDevice& device) {
+  if (device.is_host_memory || config.speculative.uses_draft_model()) return 0;
+  for (int size = 1; size <= kMostRanks; ++size) {
+    config.parallel.tensor_parallel_size = size;
+    const auto plan = plan_of_ranks(config, served, device);
+    if (plan && plan->model.has_value()) return size;
+  }
+  return 0;
+}
+
 }  // namespace
 
 PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes) {
@@ -74,10 +104,13 @@ PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes) {
   const ServedModel served = read_served_model(config);
   const ModelConfig& model_config = served.model;
   config = served.config;
-  EnginePlan plan = plan_engine(config, model_config, device_to_plan(config.device, total_bytes),
-                                served.pooling);
-  if (plan.model.has_value())
+  const auto device = [&] { return device_to_plan(config.device, total_bytes); };
+  EnginePlan plan = plan_engine(config, model_config, device(), served.pooling);
+  if (plan.model.has_value()) {
     plan.model->notes.insert(plan.model->notes.end(), served.notes.begin(), served.notes.end());
+    if (config.device == DeviceKind::cuda && config.parallel.tensor_parallel_size > 1)
+      plan.model->notes.emplace_back(kPlannedOnly);
+  }
   return {.model = config.model.path,
           .architecture = model_config.architecture,
           .dtype = std::string(name_of(config.model.dtype.value_or(model_config.dtype))),
@@ -89,7 +122,8 @@ PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes) {
           .why_not_cuda = choice->why_not_cuda,
           .config = config,
           .pooling = served.pooling,
-          .plan = std::move(plan)};
+          .plan = std::move(plan),
+          .devices_needed = total_bytes > 0 ? devices_needed(config, served, device()) : 0};
 }
 
 int plan_main(int argc, const char* const* argv) {

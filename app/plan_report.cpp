@@ -40,6 +40,14 @@ std::string text_of_groups(const WorkerKvPlan& worker) {
   return table;
 }
 
+// Of a memory that was described; one device is nothing to speak of where it holds all.
+std::string text_of_devices(const PlanReport& report) {
+  const int needed = report.devices_needed;
+  if (needed == 0 || (needed == 1 && report.config.parallel.tensor_parallel_size == 1)) return "";
+  return line("devices", fmt::format("{} of {} hold this (--tensor-parallel-size {})", needed,
+                                     bytes_text(report.plan.device_bytes), needed));
+}
+
 // Of the device, then what is pinned on the host.
 std::string text_of_memory(const EnginePlan& plan, int readers) {
   const auto row = [](std::string_view name, std::int64_t bytes, std::size_t pinned,
@@ -265,6 +273,7 @@ std::string plan_text(const PlanReport& report) {
   if (report.cpu_threads > 0)
     text += line("threads", fmt::format("{}{}", report.cpu_threads,
                                         engines > 1 || ranks > 1 ? " each" : ""));
+  text += text_of_devices(report);
   text += text_of_memory(plan, is_cpu ? engines : 1);
   if (plan.kv_cache_bytes != 0)
     text += line("kv cache", fmt::format("{} allowed", bytes_text(plan.kv_cache_bytes)));
@@ -286,6 +295,8 @@ std::string plan_json(const PlanReport& report) {
        report.cpu_threads > 0 ? json::value(report.cpu_threads) : json::value(nullptr)},
       {"device_bytes", plan.device_bytes},
       {"allowed_bytes", plan.allowed_bytes},
+      {"devices_needed",
+       report.devices_needed > 0 ? json::value(report.devices_needed) : json::value(nullptr)},
       {"memory", json_of_memory(plan)},
       {"kv_cache_bytes", plan.kv_cache_bytes},
       {"accepted", plan.model.has_value()}};

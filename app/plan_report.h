@@ -19,6 +19,8 @@ struct PlanReport {
   EngineConfig config;
   PoolingConfig pooling = {};
   EnginePlan plan;
+  // Of a described memory: the fewest ranks for which it holds what was asked; 0: not asked, or none.
+  int devices_needed = 0;
 };
 
 // Share of a group's blocks that holds nothing: padded pages, and tensors that its shorter list of

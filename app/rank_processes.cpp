@@ -3,12 +3,16 @@
 #include <poll.h>
 
 #include <atomic>
+#include <cassert>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <functional>
 #include <future>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,9 +29,55 @@
 namespace quire {
 namespace {
 
+constexpr std::chrono::milliseconds kBeat{250}, kGlance{500};
+constexpr int kSilentGlances = 20;  // ten seconds
+
+// Raised by a thread of the rank's that does nothing else, in memory that begins as zeros.
+struct alignas(64) Pulse {
+  std::atomic<std::uint32_t> beats;
+};
+
+std::size_t shared_bytes(int size) {
+  assert(shared_collectives_bytes(1) == kSharedBytesOfRank);
+  return RankLine::bytes(size) + shared_collectives_bytes(size) +
+         sizeof(Pulse) * static_cast<std::size_t>(size);
+}
+
+Pulse* pulses_of(const SharedMemory& memory, int size) {
+  return reinterpret_cast<Pulse*>(memory.data() + RankLine::bytes(size) +
+                                  shared_collectives_bytes(size));
+}
+
+// Glances that found it as it was, one after the other. Counted and not timed: if this process has
+// been stopped as well, that is one glance.
+class Watch {
+ public:
+  explicit Watch(const Pulse& pulse) : pulse_(pulse) {}
+  // True once: too many.
+  bool has_fallen_silent() {
+    const std::uint32_t beats = pulse_.beats.load(std::memory_order_relaxed);
+    silent_ = beats == seen_ ? silent_ + 1 : 0;
+    seen_ = beats;
+    return silent_ == kSilentGlances;
+  }
+
+ private:
+  const Pulse& pulse_;
+  std::uint32_t seen_ = 0;
+  int silent_ = 0;
+};
+
 std::unique_ptr<Collectives> collectives_of(const SharedMemory& memory, RankLine& line, int rank,
                                             int size) {
   return make_shared_collectives(memory.data() + RankLine::bytes(size), line.fate(), rank, size);
+}
+
+// Until it is asked to stop.
+void beat(const std::stop_token& stop, Pulse& pulse) {
+  while (!stop.stop_requested()) {
+    pulse.beats.fetch_add(1, std::memory_order_relaxed);
+    std::this_thread::sleep_for(kBeat);
+  }
 }
 
 class RankProcesses final : public RankGroup {
@@ -35,7 +85,7 @@ class RankProcesses final : public RankGroup {
   explicit RankProcesses(int size)
       : size_(size),
         memory_(SharedMemory::create("quire-ranks",
-                                     RankLine::bytes(size) + shared_collectives_bytes(size))),
+                                     shared_bytes(size))),
         line_(memory_.data(), 0, size),
         collectives_(collectives_of(memory_, line_, 0, size)) {
     std::promise<void> started;
@@ -88,10 +138,17 @@ class RankProcesses final : public RankGroup {
 
   void watch(const std::vector<std::unique_ptr<ChildProcess>>& ranks) {
     std::vector<pollfd> polled{{wake_up_.descriptor(), POLLIN, 0}};
-    for (const auto& rank : ranks) polled.push_back({rank->ended_descriptor(), POLLIN, 0});
+    std::vector<Watch> watches;
+    for (const auto& rank : ranks) {
+      polled.push_back({rank->ended_descriptor(), POLLIN, 0});
+      watches.emplace_back(pulses_of(memory_, size_)[watches.size() + 1]);
+    }
     while (true) {
-      ::poll(polled.data(), polled.size(), -1);
+      const int ready = ::poll(polled.data(), polled.size(), static_cast<int>(kGlance.count()));
       if (stopping_) return;
+      for (std::size_t i = 0; ready == 0 && i < watches.size(); ++i) {
+        if (watches[i].has_fallen_silent()) fell_silent(static_cast<int>(i) + 1);
+      }
       for (std::size_t i = 1; i < polled.size(); ++i) {
         if (polled[i].revents == 0) continue;
         polled[i].fd = -1;
@@ -102,9 +159,20 @@ class RankProcesses final : public RankGroup {
 
   // Its own words, if it had any, came first.
   void ended(int rank, const std::string& how) {
-    line_.fate().fail("rank " + std::to_string(rank) + " of " + std::to_string(size_) +
-                      " ended with " + how + ": the model's other parts are of no use without it");
     log::error("engine.rank_ended", {{"rank", rank}, {"ended_with", how}});
+    lost(rank, "ended with " + how);
+  }
+
+  void fell_silent(int rank) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(kSilentGlances * kGlance);
+    log::error("engine.rank_silent", {{"rank", rank}, {"seconds", seconds.count()}});
+    lost(rank, "has given no sign of life for " + std::to_string(seconds.count()) +
+                   " s, as if its process were stopped");
+  }
+
+  void lost(int rank, const std::string& why) {
+    line_.fate().fail("rank " + std::to_string(rank) + " of " + std::to_string(size_) + " " + why +
+                      ": the model's other parts are of no use without it");
     const std::lock_guard lock(mutex_);
     if (on_end_) on_end_();
   }
@@ -129,14 +197,17 @@ int rank_main(int argc, const char* const* argv) {
   if (argc != kWords) return 2;
   const int descriptor = std::atoi(argv[1]), rank = std::atoi(argv[2]), size = std::atoi(argv[3]);
   log::configure(log::Format::text, log::Level::error);
-  std::signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C is the parent's to answer
+  // A terminal's Ctrl-C, and service managers that signal every process: the parent's to answer.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
   try {
     const SharedMemory memory = SharedMemory::open(descriptor);
     if (rank < 1 || rank >= size ||
-        memory.bytes() != RankLine::bytes(size) + shared_collectives_bytes(size))
+        memory.bytes() != shared_bytes(size))
       return 2;
     RankLine line(memory.data(), rank, size);
     const auto collectives = collectives_of(memory, line, rank, size);
+    const std::jthread pulse(beat, std::ref(pulses_of(memory, size)[rank]));
     follow(line, *collectives, make_rank_backend);
   } catch (const std::exception&) {
     return 1;  // rank 0 says why

@@ -48,8 +48,11 @@ CLI::Validator known(std::function<bool(const std::string&)> is_known, std::stri
 }
 
 void add_text_flags(CLI::App& app, ServeFlags& flags) {
-  app.add_option("--chat-template", flags.chat_template, "Jinja file, instead of the model's")
-      ->check(CLI::ExistingFile);
+  app.add_option("--chat-template", flags.chat_template, "Jinja file, or the template itself, instead of the model's")
+      ->check([](const std::string& text) {
+        const bool is_template = text.find_first_of("{}\n") != text.npos;
+        return is_template ? std::string() : CLI::ExistingFile(text);
+      });
   app.add_option("--default-chat-template-kwargs", flags.default_kwargs,
                  "JSON object given to the chat template where a request does not");
   app.add_flag("--trust-request-chat-template", flags.trust_request_chat_template,

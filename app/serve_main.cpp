@@ -1,6 +1,8 @@
 #include "app/serve_main.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
@@ -20,6 +22,7 @@
 #include "app/exit_codes.h"
 #include "app/failure_text.h"
 #include "app/flag_names.h"
+#include "app/foreign_flags.h"
 #include "app/model_text.h"
 #include "app/open_files.h"
 #include "app/otlp_exporter.h"
@@ -111,11 +114,31 @@ awaitable<void> wait_for_signal(asio::signal_set& signals) {
   log::info("server.signal", {{"signal", number}});
 }
 
+enum class HangUp : std::uint8_t { stop, reload, ignore };
+
+// SIGHUP is a closed terminal where there is one, unless nohup has taken that meaning from it.
+// Otherwise, and where there is a certificate to read again, it is a request to reload.
+HangUp meaning_of_hang_up(bool has_certificate) {
+  if (has_certificate) return HangUp::reload;
+  struct sigaction given {};
+  if (::sigaction(SIGHUP, nullptr, &given) == 0 && given.sa_handler == SIG_IGN)
+    return HangUp::ignore;
+  const int terminal = ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+  if (terminal >= 0) ::close(terminal);
+  return terminal >= 0 ? HangUp::stop : HangUp::reload;
+}
+
 // Work that does not end must not keep a server from stopping.
 void end_overdue() {
   log::error("server.abandoned", {{"because", "work for a request did not end in time"}});
   log::flush(std::chrono::milliseconds(500));
   std::_Exit(kExitAbandoned);
+}
+
+// An engine that is still starting has nothing that must be finished, and looks at nobody.
+void leave_start_up() {
+  log::flush(std::chrono::milliseconds(500));
+  std::_Exit(0);
 }
 
 // The front end's ends of the lines to all engines, and those engines that are this server's own.
@@ -207,13 +230,15 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
     const char* const service = std::getenv("OTEL_SERVICE_NAME");
     spans.emplace(flags.otlp_traces_endpoint, service ? service : "quire");
   }
-  // SIGHUP reads the certificate again where there is one; else it is a closed terminal, and drains.
   const auto strand = co_await asio::this_coro::executor;
-  const bool has_tls = !flags.server.ssl_certfile.empty();
   asio::signal_set signals(strand, SIGINT, SIGTERM), hang_ups(strand);
-  (has_tls ? hang_ups : signals).add(SIGHUP);
+  const HangUp hang_up = meaning_of_hang_up(!flags.server.ssl_certfile.empty());
+  if (hang_up == HangUp::stop) signals.add(SIGHUP);
+  if (hang_up == HangUp::reload) hang_ups.add(SIGHUP);
   ServerHooks hooks;
-  hooks.on_ready = [&flags, &engines](const std::string& address) {
+  bool was_ready = false;
+  hooks.on_ready = [&flags, &engines, &was_ready](const std::string& address) {
+    was_ready = true;
     print_welcome(address, flags, engines.ready().engines.front().pooling.task);
   };
   hooks.on_overdue = end_overdue;
@@ -222,8 +247,9 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
        spans ? &*spans : nullptr},
       hooks,
       [&signals] { return wait_for_signal(signals); },
-      has_tls ? [&hang_ups] { return wait_for_signal(hang_ups); }
-              : std::function<awaitable<void>()>());
+      hang_up == HangUp::reload ? [&hang_ups] { return wait_for_signal(hang_ups); }
+                                : std::function<awaitable<void>()>());
+  if (!was_ready && !all.threads.empty()) leave_start_up();
 }
 
 }  // namespace
@@ -243,6 +269,9 @@ int serve_main(int argc, const char* const* argv) {
   warn_if_plaintext(flags->link, flags->dialled, flags->listened);
   for (const std::string& flag : flags->without_effect) {
     log::info("flag.without_effect", {{"flag", flag}});
+  }
+  for (const auto& [name, instead] : unread_variables(environ)) {
+    log::warn("environment.not_read", {{"variable", name}, {"instead", instead}});
   }
   if (!flags->why_not_cuda.empty()) log::info("device.cpu", {{"because", flags->why_not_cuda}});
   try {

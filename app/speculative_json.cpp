@@ -1,6 +1,7 @@
 #include "app/speculative_json.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "base/json.h"
@@ -30,11 +31,82 @@ DraftMethod method_of(const Json& value) {
   return found->second;
 }
 
+// Of vLLM's fields, those that nothing here answers to: harmless with the value that changes
+// nothing, which is null for all.
+struct Foreign {
+  std::string_view name;
+  std::string_view harmless;  // JSON, besides null
+  std::string_view why;
+};
+constexpr std::string_view kSuffix = "is of method \"suffix\", which is not built";
+constexpr std::string_view kSynthetic = "is of synthetic acceptance, which is not built";
+constexpr std::string_view kOneServer = "is the server's for target and draft alike";
+constexpr Foreign kForeign[] = {
+    {"attention_backend", "", kOneServer},
+    {"code_revision", "", "no code is fetched with a model"},
+    {"disable_eagle_block_drop", "false",
+     "hits keep their last block where the number of drafts adapts (\"adaptive\")"},
+    {"disable_padded_drafter_batch", "false", "batches are never padded"},
+    {"draft_load_config", "", kOneServer},
+    {"dspark_draft_topk", "", "is of method \"dspark\", which is not built"},
+    {"enable_adaptive_verification", "false", "is of method \"dspark\"; see \"adaptive\""},
+    {"enforce_eager", "false", kOneServer},
+    {"index_share_for_mtp_iteration", "", "there are no sparse indices to share"},
+    {"kv_cache_dtype", "\"auto\"", kOneServer},
+    {"max_model_len", "", kOneServer},
+    {"moe_backend", "\"auto\"", kOneServer},
+    {"num_speculative_tokens_per_batch_size", "",
+     "is not built: \"adaptive\" chooses the number by what it measures"},
+    {"parallel_drafting", "false", "is not built: drafts are made one after the other"},
+    {"quantization", "", "is not built: a draft's weights are plain floats"},
+    {"revision", "", "is not built: fetch that revision with quire pull, and name its folder"},
+    {"suffix_decoding_max_cached_requests", "10000", kSuffix},
+    {"suffix_decoding_max_spec_factor", "1", kSuffix},
+    {"suffix_decoding_max_tree_depth", "24", kSuffix},
+    {"suffix_decoding_min_token_prob", "0.1", kSuffix},
+    {"synthetic_acceptance_length", "", kSynthetic},
+    {"synthetic_acceptance_rates", "", kSynthetic},
+    {"tensor_parallel_size", "", "vLLM's field is draft_tensor_parallel_size"},
+    {"use_heterogeneous_vocab", "false", "a draft's tokens must be the target's"},
+    {"use_local_argmax_reduction", "false", "no draft is divided among ranks"},
+};
+
+bool is_harmless(const Json& value, std::string_view harmless) {
+  if (value.is_null()) return true;
+  if (value.kind() == Json::Kind::number && !harmless.empty())
+    return value.as_number() == std::strtod(std::string(harmless).c_str(), nullptr);
+  return value.describe() == harmless;
+}
+
+// False: the field is unknown.
+bool pass_foreign(std::string_view name, const Json& value) {
+  const auto found = std::ranges::find(kForeign, name, &Foreign::name);
+  if (found == std::end(kForeign)) return false;
+  if (is_harmless(value, found->harmless)) return true;
+  value.fail("has no effect here: " + std::string(found->why) +
+             (found->harmless.empty() ? "" : "; " + std::string(found->harmless) + " is taken"));
+}
+
 DraftSampling draft_sampling_of(const Json& value) {
   if (value.as_string() == "greedy") return DraftSampling::greedy;
   if (value.as_string() == "probabilistic") return DraftSampling::probabilistic;
   value.fail("must be \"greedy\" or \"probabilistic\", is " + value.describe());
 }
+
+constexpr std::string_view kOwn[] = {
+    "adaptive",
+    "disable_by_batch_size",
+    "draft_sample_method",
+    "draft_tensor_parallel_size",
+    "method",
+    "model",
+    "num_speculative_tokens",
+    "prompt_lookup_max",
+    "prompt_lookup_min",
+    "rejection_sample_method",
+};
+
+bool is_own(std::string_view name) { return std::ranges::find(kOwn, name) != std::end(kOwn); }
 
 // False: the field is unknown.
 bool read_field(std::string_view name, const Json& value, Parsed& parsed) {
@@ -88,9 +160,12 @@ Result<SpeculativeConfig> parse_speculative_config(std::string_view json) try {
   const JsonDocument document(std::string(json), {});
   Parsed parsed;
   for (const auto& [name, value] : document.object().members()) {
-    if (!read_field(name, value, parsed)) value.fail("is not a field of it");
+    if (is_own(name) && value.is_null()) continue;  // as absent
+    if (!read_field(name, value, parsed) && !pass_foreign(name, value))
+      value.fail("is not a field of it");
   }
-  document.object().at("method");
+  if (!document.object().has({"method"}))
+    document.object().fail_at("method", "is missing: \"ngram\", \"eagle\", \"eagle3\" or \"mtp\"");
   document.object().at("num_speculative_tokens");
   complete_lookup(document, parsed);
   return parsed.config;

@@ -17,8 +17,8 @@ class Collectives {
   // x f32, dense, in place: the sum over ranks, made in the order of ranks, so that a number of ranks
   // gives the same bits every time and on each of them.
   virtual void all_reduce(TensorView x, StreamRef stream) = 0;
-  // On rank 0 out f32 [S, N] = the ranks' parts side by side, all `width` wide but for the last ones,
-  // which end with N; elsewhere out is not looked at. part f32 [S, ≤ width].
+  // out f32 [S, N] = the ranks' parts side by side, all `width` wide but for the last ones, which end
+  // with N; absent (empty()) on ranks that have no use for it. part f32 [S, ≤ width].
   virtual void gather_columns(TensorView out, TensorView part, std::int64_t width,
                               StreamRef stream) = 0;
 };

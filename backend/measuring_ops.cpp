@@ -24,6 +24,7 @@ class MeasuringOps final : public Ops, public EncoderOps {
   void gated_activation(TensorView, TensorView, Activation, StreamRef) override {}
   void kv_write(TensorView, TensorView, TensorView, TensorView, TensorView, CacheScale,
                 StreamRef) override {}
+  void prepare_heads(const HeadArgs&, StreamRef) override {}
   void paged_attention(const AttentionArgs&, StreamRef) override {}
   void mask_logits(TensorView, const MaskArgs&, StreamRef) override {}
   void bias_logits(TensorView, const BiasArgs&, StreamRef) override {}

@@ -19,7 +19,7 @@ constexpr bool kLateIsError = true;
 std::string_view name_of(MemoryPurpose purpose) {
   static constexpr std::array<std::string_view, kNumMemoryPurposes> kNames = {
       "weights",  "kv_cache", "activations", "logits",      "block_tables", "step_inputs",
-      "sampling", "kernels",  "graphs",      "kv_transfer", "other"};
+      "sampling", "kernels",  "graphs",      "kv_transfer", "kv_offload", "other"};
   return kNames[static_cast<std::size_t>(purpose)];
 }
 

@@ -20,9 +20,10 @@ enum class MemoryPurpose : std::uint8_t {
   kernels,       // scratch that operators keep to themselves
   graphs,        // recorded steps; the driver decides how much
   kv_transfer,   // keys and values on their way from or to another engine
+  kv_offload,    // blocks that the cache had to give up, on the host
   other,         // tests and benchmarks; start-up plans none
 };
-inline constexpr std::size_t kNumMemoryPurposes = 11;
+inline constexpr std::size_t kNumMemoryPurposes = 12;
 
 std::string_view name_of(MemoryPurpose purpose);
 

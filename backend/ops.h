@@ -10,6 +10,7 @@
 #include <span>
 
 #include "backend/device.h"
+#include "backend/ops_heads.h"
 #include "backend/ops_moe.h"
 #include "backend/ops_sampling.h"
 #include "backend/ops_state.h"
@@ -18,17 +19,6 @@
 #include "backend/tensor.h"
 
 namespace quire {
-
-enum class RopeStyle : std::uint8_t {
-  halves,       // pairs (i, i + dim/2), GPT-NeoX and Hugging Face
-  interleaved,  // pairs (2i, 2i + 1), GPT-J and DeepSeek
-};
-
-// Elements of an fp8_e4m3 cache are multiplied by this when read, and divided by it before they are
-// rounded (saturating) when written. 1 for a cache of any other dtype.
-struct CacheScale {
-  float k = 1.f, v = 1.f;
-};
 
 // Paged attention over queries of ragged length. Query i of request r has position seq_len −
 // query_len + i and sees cached positions [position − window + 1, position] (window 0: from 0). K
@@ -108,6 +98,7 @@ class Ops {
   // v_cache and v may be absent (MLA: k is latent and rotated key, one head).
   virtual void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
                         TensorView slots, CacheScale scale, StreamRef stream) = 0;
+  virtual void prepare_heads(const HeadArgs& args, StreamRef stream) = 0;
   virtual void paged_attention(const AttentionArgs& args, StreamRef stream) = 0;
 
   // logits f32 [S, V] in place: −inf for what a row may not draw.

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "base/log_sink.h"
+#include "base/utf8.h"
 
 namespace quire::log {
 
@@ -24,10 +25,25 @@ std::atomic<Format> format_in_use{Format::text};
 std::atomic<Level> lowest_in_use{Level::info};
 std::atomic<Spelling> spelling_in_use{nullptr};
 
+// Would move the cursor of a terminal or turn its text around.
+bool is_control(char32_t c) {
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+// Valid JSON and harmless on a terminal, whatever bytes a client has sent.
 void append_quoted(std::string& out, std::string_view text) {
   out += '"';
-  for (const char c : text) {
-    switch (c) {
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at < end;) {
+    const Utf8Step step = utf8_step(at, end);
+    const char* character = at;
+    at += step.length;
+    if (step.kind != Utf8Step::valid) {
+      out += kReplacementCharacter;
+      continue;
+    }
+    switch (*character) {
       case '"':
         out += "\\\"";
         break;
@@ -44,10 +60,11 @@ void append_quoted(std::string& out, std::string_view text) {
         out += "\\t";
         break;
       default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned char>(c));
+        const char* next = character;
+        if (const char32_t c = utf8_next(next); is_control(c)) {
+          fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<std::uint32_t>(c));
         } else {
-          out += c;
+          out.append(character, at);
         }
     }
   }
@@ -57,7 +74,7 @@ void append_quoted(std::string& out, std::string_view text) {
 bool is_plain_word(std::string_view text) {
   return !text.empty() && text.find_first_of(" \"=\\\n\r\t") == std::string_view::npos &&
          std::all_of(text.begin(), text.end(),
-                     [](unsigned char c) { return c > 0x20 && c != 0x7f; });
+                     [](unsigned char c) { return c > 0x20 && c < 0x7f; });
 }
 
 bool is_sentence(std::string_view key) {

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <mutex>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -26,6 +27,7 @@ struct Sink::State {
   std::string waiting;  // whole lines
   std::uint64_t num_dropped = 0;
   bool writing = false, closed = false;
+  bool has_thread = true;  // without one, who logs writes
 
   // Waits for lines; empty: closed.
   std::string take() {
@@ -66,7 +68,11 @@ Sink::Sink(int descriptor, std::function<std::string(std::uint64_t lines)> missi
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([state = state_] { state->run(); }).detach();
+  try {
+    std::thread([state = state_] { state->run(); }).detach();
+  } catch (const std::system_error&) {
+    state_->has_thread = false;  // the program will hardly start, and shall be able to say so
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -78,6 +84,7 @@ Sink::~Sink() {
 
 void Sink::push(std::string line) {
   const std::lock_guard lock(state_->mutex);
+  if (!state_->has_thread) return state_->write_all(line);
   // Once lines are missing, none may come before the line that says so.
   if (state_->num_dropped > 0 || state_->waiting.size() + line.size() > kMaxBytes) {
     ++state_->num_dropped;

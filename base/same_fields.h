@@ -12,8 +12,8 @@ template <auto Member, class Visitor, class A, class B, auto... Others>
 void visit_same(Visitor& visitor, A& a, B& b, FieldList<Others...>) {
   const auto visit = [&]<auto Other>() {
     if constexpr (!std::is_null_pointer_v<decltype(Other)>) {
-      if constexpr (spelling_of<Member>() == spelling_of<Other>())
-        visitor(spelling_of<Member>(), a.*Member, b.*Other);
+      constexpr std::string_view name = spelling_of<Member>();
+      if constexpr (name == spelling_of<Other>()) visitor(name, a.*Member, b.*Other);
     }
   };
   (visit.template operator()<Others>(), ...);

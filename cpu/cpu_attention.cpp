@@ -1,4 +1,4 @@
-// Cache writes, and the cut of paged attention into items for the threads.
+// The cut of paged attention into items for the threads.
 
 #include <algorithm>
 #include <cassert>
@@ -7,10 +7,6 @@
 
 namespace quire::cpu {
 namespace {
-
-Float cache_float_of(DType dtype) {
-  return dtype == DType::fp8_e4m3 ? Float::e4m3 : float_of(dtype);
-}
 
 PagedArgs paged_args(TensorView out, TensorView q, TensorView k_cache, TensorView v_cache,
                      TensorView block_table, TensorView query_start, TensorView seq_lens) {
@@ -53,15 +49,6 @@ std::size_t scratch_bytes_of(const PagedArgs& args) {
   const std::int64_t floats = kRows * (args.head_dim + kTile + 2 * (args.value_dim + 2)) +
                               kTile * (args.head_dim + args.value_dim);
   return static_cast<std::size_t>(floats) * sizeof(float);
-}
-
-// [blocks, block_size, kv_heads, D] as one row per (slot, head) is not affine when blocks are
-// padded, so a slot's row is found here.
-std::byte* slot_row(TensorView cache, std::int64_t slot) {
-  const std::int64_t size = cache.extent(1);
-  const std::int64_t element = slot / size * cache.stride(0) + slot % size * cache.stride(1);
-  return static_cast<std::byte*>(cache.data()) +
-         element * static_cast<std::int64_t>(size_of(cache.dtype()));
 }
 
 void attend_whole(Context& on, const PagedArgs& args, std::int64_t work) {
@@ -147,30 +134,6 @@ void attend(Context& on, const PagedArgs& args, std::int64_t requests) {
 }
 
 }  // namespace
-
-void kv_write(Context& on, TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
-              TensorView slots, CacheScale scale) {
-  const auto slot = slots.as<std::int64_t, 1>();
-  const auto write = [&](TensorView cache, TensorView x, float scale_of, std::int64_t token) {
-    const Rows to{slot_row(cache, slot(token)), cache_float_of(cache.dtype()), 0, cache.extent(2),
-                  cache.stride(2)};
-    const Rows from = rows_of(x.rows(token, token + 1));
-    if (to.type == Float::e4m3) {
-      on.kernels.quantize_rows(to, from, scale_of, x.extent(2), 0, x.extent(1));
-    } else {
-      on.kernels.copy_rows(to, from, x.extent(2), 0, x.extent(1));
-    }
-  };
-  on.for_rows(k.extent(0), 2 * k.extent(1) * k.extent(2),
-              [&](std::int64_t begin, std::int64_t end) {
-                for (std::int64_t t = begin; t < end; ++t) {
-                  if (slot(t) < 0) continue;
-                  assert(slot(t) < k_cache.extent(0) * k_cache.extent(1));
-                  write(k_cache, k, scale.k, t);
-                  if (!v_cache.empty()) write(v_cache, v, scale.v, t);
-                }
-              });
-}
 
 void paged_attention(Context& on, const AttentionArgs& args) {
   PagedArgs paged = paged_args(args.out, args.q, args.k_cache, args.v_cache, args.block_table,

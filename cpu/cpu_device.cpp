@@ -57,6 +57,16 @@ Buffer take(std::size_t bytes, MemoryPurpose purpose) {
   return {data, bytes, release};
 }
 
+// In pieces: the address space is locked while a call lasts, and nothing else can start or end.
+void touch(std::byte* data, std::size_t bytes) {
+  constexpr std::size_t kPiece = 32 * kHugePage;
+  for (std::size_t at = 0; at < bytes; at += kPiece) {
+    const std::size_t piece = std::min(kPiece, bytes - at);
+    if (bytes < kHugePage || madvise(data + at, piece, kPopulate) != 0)
+      std::memset(data + at, 0, piece);
+  }
+}
+
 // Value of a "Name:   123 kB" line of /proc/meminfo, in bytes.
 std::size_t meminfo(const std::string& name) {
   std::ifstream file("/proc/meminfo");
@@ -136,9 +146,7 @@ class CpuDevice : public Device {
   Buffer allocate_zeroed(std::size_t bytes, MemoryPurpose purpose) override {
     Buffer buffer = allocate(bytes, purpose);
     // Fresh pages are zero, but only promised: touched now, they cannot be missing later.
-    if (bytes < kHugePage || madvise(buffer.data(), bytes, kPopulate) != 0) {
-      std::memset(buffer.data(), 0, bytes);
-    }
+    touch(static_cast<std::byte*>(buffer.data()), bytes);
     return buffer;
   }
   Buffer allocate_host(std::size_t bytes, MemoryPurpose purpose) override {

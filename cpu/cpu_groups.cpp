@@ -10,7 +10,7 @@
 namespace quire::cpu {
 namespace {
 
-constexpr std::int64_t kMacsWorthSharing = 1 << 18;
+constexpr std::int64_t kMacsWorthSharing = 1 << 16;
 
 }  // namespace
 

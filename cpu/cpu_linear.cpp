@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kPackedTaskColumns = 512, kFewRows = 8;
 constexpr std::int64_t kTaskColumns = 40;  // a multiple of every tile's columns
 constexpr std::int64_t kTaskRows = 60;     // of x, where columns alone are too few tasks
-constexpr std::int64_t kMacsWorthSharing = 1 << 18;
+constexpr std::int64_t kMacsWorthSharing = 1 << 16;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

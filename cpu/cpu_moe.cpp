@@ -20,7 +20,7 @@ struct ExpertPlan {
   std::int64_t num_active = 0;
 };
 
-constexpr std::int64_t kMacsWorthSharing = 1 << 18;
+constexpr std::int64_t kMacsWorthSharing = 1 << 16;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

@@ -50,6 +50,7 @@ void CpuOps::kv_write(TensorView k_cache, TensorView v_cache, TensorView k, Tens
                       TensorView slots, CacheScale scale, StreamRef) {
   cpu::kv_write(context_, k_cache, v_cache, k, v, slots, scale);
 }
+void CpuOps::prepare_heads(const HeadArgs& args, StreamRef) { cpu::prepare_heads(context_, args); }
 void CpuOps::paged_attention(const AttentionArgs& args, StreamRef) {
   cpu::paged_attention(context_, args);
 }

@@ -32,6 +32,7 @@ class CpuOps : public Ops, public EncoderOps {
                         StreamRef stream) override;
   void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
                 TensorView slots, CacheScale scale, StreamRef stream) override;
+  void prepare_heads(const HeadArgs& args, StreamRef stream) override;
   void paged_attention(const AttentionArgs& args, StreamRef stream) override;
   void mask_logits(TensorView logits, const MaskArgs& args, StreamRef stream) override;
   void bias_logits(TensorView logits, const BiasArgs& args, StreamRef stream) override;

@@ -81,8 +81,9 @@ void gather_rows(Context& on, TensorView out, TensorView x, TensorView rows) {
   const std::size_t bytes = static_cast<std::size_t>(out.extent(1)) * size_of(out.dtype());
   on.for_rows(out.extent(0), out.extent(1), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      assert(0 <= row(i) && row(i) < x.extent(0));
-      std::memcpy(out.rows(i, i + 1).data(), x.rows(row(i), row(i) + 1).data(), bytes);
+      const std::int32_t from = std::max(row(i), 0);  // kNoToken
+      assert(kNoToken <= row(i) && from < x.extent(0));
+      std::memcpy(out.rows(i, i + 1).data(), x.rows(from, from + 1).data(), bytes);
     }
   });
 }
@@ -96,25 +97,28 @@ void copy(Context& on, TensorView out, TensorView x) {
   });
 }
 
-void rms_norm(Context& on, TensorView out, TensorView x, TensorView weight, float eps,
-              float weight_offset) {
+NormArgs norm_args(TensorView out, TensorView x, TensorView weight, float eps,
+                   float weight_offset) {
   assert(x.dtype() == out.dtype() || x.dtype() == DType::f32);
   assert(out.numel() == x.numel());
   const std::int64_t width = x.extent(x.rank() - 1);
   assert(weight.numel() == width);
-  norm(on,
-       {.out = rows_of(out),
-        .x = rows_of(x),
-        .residual = {},
-        .gate = {},
-        .weight = weight.data(),
-        .weight_type = float_of(weight.dtype()),
-        .weight_rows = 1,
-        .width = width,
-        .eps = eps,
-        .weight_offset = weight_offset,
-        .norm_first = false},
-       row_count(x));
+  return {.out = rows_of(out),
+          .x = rows_of(x),
+          .residual = {},
+          .gate = {},
+          .weight = weight.data(),
+          .weight_type = float_of(weight.dtype()),
+          .weight_rows = 1,
+          .width = width,
+          .eps = eps,
+          .weight_offset = weight_offset,
+          .norm_first = false};
+}
+
+void rms_norm(Context& on, TensorView out, TensorView x, TensorView weight, float eps,
+              float weight_offset) {
+  norm(on, norm_args(out, x, weight, eps, weight_offset), row_count(x));
 }
 
 void add_rms_norm(Context& on, TensorView out, TensorView residual, TensorView x, TensorView weight,
@@ -182,15 +186,19 @@ void sigmoid_gate(Context& on, TensorView x, TensorView gate) {
   });
 }
 
-void rope(Context& on, TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style) {
+RopeArgs rope_args(TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style) {
   assert(x.rank() == 3 && cos_sin.dtype() == DType::f32 && cos_sin.contiguous());
-  const RopeArgs args{rows_of(x),
-                      positions.as<std::int32_t, 1>().data,
-                      static_cast<const float*>(cos_sin.data()),
-                      cos_sin.extent(1),
-                      x.extent(1),
-                      style == RopeStyle::interleaved};
-  assert(args.rotary <= x.extent(2));
+  assert(cos_sin.extent(1) <= x.extent(2));
+  return {rows_of(x),
+          positions.as<std::int32_t, 1>().data,
+          static_cast<const float*>(cos_sin.data()),
+          cos_sin.extent(1),
+          x.extent(1),
+          style == RopeStyle::interleaved};
+}
+
+void rope(Context& on, TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style) {
+  const RopeArgs args = rope_args(x, positions, cos_sin, style);
   on.for_rows(x.extent(0) * x.extent(1), args.rotary,
               [&](std::int64_t begin, std::int64_t end) { on.kernels.rope(args, begin, end); });
 }

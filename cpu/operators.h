@@ -23,6 +23,9 @@ void add(Context& on, TensorView out, TensorView a, TensorView b);
 void scale(Context& on, TensorView x, float factor);
 void sigmoid_gate(Context& on, TensorView x, TensorView gate);
 void rope(Context& on, TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style);
+// What rms_norm and rope give their kernels.
+NormArgs norm_args(TensorView out, TensorView x, TensorView weight, float eps, float weight_offset);
+RopeArgs rope_args(TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style);
 void gated_activation(Context& on, TensorView out, TensorView gate_up, Activation activation);
 void activation(Context& on, TensorView out, TensorView x, Activation activation);
 void soft_cap(Context& on, TensorView x, float cap);
@@ -41,10 +44,15 @@ void moe_experts(Context& on, const MoeExpertsArgs& args);
 void moe_route(Context& on, const MoeRouteArgs& args);
 
 // cpu_attention.cpp
-void kv_write(Context& on, TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
-              TensorView slots, CacheScale scale);
 void paged_attention(Context& on, const AttentionArgs& args);
 void mla_attention(Context& on, const MlaArgs& args);
+
+// cpu_heads.cpp
+void kv_write(Context& on, TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
+              TensorView slots, CacheScale scale);
+void prepare_heads(Context& on, const HeadArgs& args);
+// Of a cache too: e4m3 as well.
+Float cache_float_of(DType dtype);
 
 // cpu_state.cpp
 void causal_conv(Context& on, const ConvArgs& args);

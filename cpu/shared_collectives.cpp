@@ -49,7 +49,7 @@ class SharedCollectives final : public Collectives {
       for (std::int64_t column = 0; column < width; column += columns) {
         write(part, row, end, column, std::min(columns, width - column));
         exchange();
-        for (int r = 0; rank_ == 0 && r < size_; ++r)
+        for (int r = 0; !out.empty() && r < size_; ++r)
           read(out, r, width, row, end, column, std::min(columns, width - column));
       }
     }

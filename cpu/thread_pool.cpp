@@ -11,17 +11,20 @@ namespace quire {
 namespace {
 
 constexpr auto kSpin = std::chrono::microseconds(60);  // about the gap between two operators
-constexpr std::int64_t kChunksPerThread = 4;  // so that a slow core costs a quarter of its part
+constexpr std::int64_t kUnitsPerThread = 64;  // that a loop is divided into at most
+constexpr std::uint32_t kShare = 4;           // a slow core costs a quarter of its part
 
-struct Ticket {
-  std::uint32_t epoch, chunks, next;
+struct Units {
+  std::uint32_t epoch, begin, end;
+  std::uint32_t left() const { return end - begin; }
+  std::uint32_t share() const { return (left() + kShare - 1) / kShare; }
 };
 
-std::uint64_t pack(Ticket t) {
-  return std::uint64_t{t.epoch} << 32 | std::uint64_t{t.chunks} << 16 | t.next;
+std::uint64_t pack(Units u) {
+  return std::uint64_t{u.epoch} << 32 | std::uint64_t{u.begin} << 16 | u.end;
 }
 
-Ticket unpack(std::uint64_t bits) {
+Units unpack(std::uint64_t bits) {
   return {static_cast<std::uint32_t>(bits >> 32), static_cast<std::uint32_t>(bits >> 16 & 0xffff),
           static_cast<std::uint32_t>(bits & 0xffff)};
 }
@@ -47,9 +50,11 @@ bool spin_until(F&& condition) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads)
+    : threads_(std::max(threads, 1)),
+      ranges_(std::make_unique<Range[]>(static_cast<std::size_t>(threads_))) {
   try {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { worker(); });
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker(i); });
   } catch (const std::system_error& e) {
     const std::size_t started = workers_.size() + 1;
     stop();
@@ -70,48 +75,82 @@ void ThreadPool::stop() {
 
 void ThreadPool::run(std::int64_t count, std::int64_t grain, void* context, Function function) {
   const std::int64_t pieces = (count + grain - 1) / std::max<std::int64_t>(grain, 1);
-  const auto chunks =
-      static_cast<std::uint32_t>(std::min<std::int64_t>(pieces, threads() * kChunksPerThread));
-  // Every chunk of the loop before is done, so nobody reads these.
+  const auto units = static_cast<std::uint32_t>(
+      std::min({pieces, threads_ * kUnitsPerThread, std::int64_t{0xffff}}));
+  // Every unit of the loop before is done, so nobody reads these.
   function_.store(function, std::memory_order_relaxed);
   context_.store(context, std::memory_order_relaxed);
   count_.store(count, std::memory_order_relaxed);
+  units_.store(units, std::memory_order_relaxed);
   done_.store(0, std::memory_order_relaxed);
   const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
-  ticket_.store(pack({epoch, chunks, 0}));
+  const auto all = static_cast<std::uint32_t>(threads_);
+  for (std::uint32_t t = 0; t < all; ++t) {
+    ranges_[t].units.store(pack({epoch, units * t / all, units * (t + 1) / all}));
+  }
   epoch_.store(epoch);
   if (sleepers_.load() > 0) epoch_.notify_all();
 
-  while (work_on_a_chunk()) {
-  }
-  const auto all_done = [&] { return done_.load(std::memory_order_acquire) == chunks; };
+  work(0);
+  const auto all_done = [&] { return done_.load(std::memory_order_acquire) == units; };
   if (spin_until(all_done)) return;
-  for (std::uint32_t done = done_.load(); done != chunks; done = done_.load()) done_.wait(done);
+  for (std::uint32_t done = done_.load(); done != units; done = done_.load()) done_.wait(done);
 }
 
-bool ThreadPool::work_on_a_chunk() {
-  std::uint64_t bits = ticket_.load(std::memory_order_acquire);
+void ThreadPool::work(int thread) {
+  do {
+    while (work_on_own(ranges_[static_cast<std::size_t>(thread)])) {
+    }
+  } while (work_on_others(thread));
+}
+
+bool ThreadPool::work_on_own(Range& range) {
+  std::uint64_t bits = range.units.load(std::memory_order_acquire);
   for (;;) {
-    const Ticket ticket = unpack(bits);
-    if (ticket.next >= ticket.chunks) return false;
-    const Function function = function_.load(std::memory_order_relaxed);
-    void* const context = context_.load(std::memory_order_relaxed);
-    const std::int64_t count = count_.load(std::memory_order_relaxed);
-    if (!ticket_.compare_exchange_weak(bits, bits + 1, std::memory_order_acq_rel)) continue;
-    function(context, count * ticket.next / ticket.chunks,
-             count * (ticket.next + 1) / ticket.chunks);
-    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == ticket.chunks) done_.notify_one();
+    const Units units = unpack(bits);
+    if (units.left() == 0) return false;
+    const std::uint32_t middle = units.begin + units.share();
+    if (!range.units.compare_exchange_weak(bits, pack({units.epoch, middle, units.end}),
+                                           std::memory_order_acq_rel)) {
+      continue;
+    }
+    work_on(units.begin, middle);
     return true;
   }
 }
 
-void ThreadPool::worker() {
-  std::uint32_t seen = 0;
-  while (!stop_) {
-    const std::uint32_t epoch = epoch_.load(std::memory_order_acquire);
-    while (work_on_a_chunk()) {
+// From the end of the first range after the thread's own that has something left.
+bool ThreadPool::work_on_others(int thread) {
+  for (int i = 1; i < threads_; ++i) {
+    Range& range = ranges_[static_cast<std::size_t>((thread + i) % threads_)];
+    std::uint64_t bits = range.units.load(std::memory_order_acquire);
+    for (Units units = unpack(bits); units.left() > 0; units = unpack(bits)) {
+      const std::uint32_t middle = units.end - units.share();
+      if (!range.units.compare_exchange_weak(bits, pack({units.epoch, units.begin, middle}),
+                                             std::memory_order_acq_rel)) {
+        continue;
+      }
+      work_on(middle, units.end);
+      return true;
     }
-    seen = epoch;
+  }
+  return false;
+}
+
+// Units that this thread has taken: the loop cannot end before they are done, so its fields stay.
+void ThreadPool::work_on(std::uint32_t begin, std::uint32_t end) {
+  const std::int64_t count = count_.load(std::memory_order_relaxed);
+  const std::uint32_t units = units_.load(std::memory_order_relaxed);
+  function_.load(std::memory_order_relaxed)(context_.load(std::memory_order_relaxed),
+                                            count * begin / units, count * end / units);
+  const std::uint32_t taken = end - begin;
+  if (done_.fetch_add(taken, std::memory_order_acq_rel) + taken == units) done_.notify_one();
+}
+
+void ThreadPool::worker(int thread) {
+  while (!stop_) {
+    const std::uint32_t seen = epoch_.load(std::memory_order_acquire);
+    work(thread);
     if (wait_for_work(seen)) return;
   }
 }

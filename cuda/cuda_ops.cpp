@@ -5,6 +5,7 @@
 #include "cuda/fp8_scratch.h"
 #include "cuda/gemm.h"
 #include "cuda/kernels/attention.h"
+#include "cuda/kernels/draws.h"
 #include "cuda/kernels/launchers.h"
 
 namespace quire {
@@ -57,6 +58,9 @@ class CudaOps final : public Ops {
                 TensorView slots, CacheScale scale, StreamRef stream) override {
     cuda::kv_write(k_cache, v_cache, k, v, slots, scale, stream);
   }
+  void prepare_heads(const HeadArgs& args, StreamRef stream) override {
+    cuda::prepare_heads(args, stream);
+  }
   void paged_attention(const AttentionArgs& args, StreamRef stream) override {
     cuda::paged_attention(args, scratch(), stream);
   }
@@ -78,12 +82,13 @@ class CudaOps final : public Ops {
   }
   void sample(TensorView tokens, TensorView logits, const SamplingArgs& args,
               StreamRef stream) override {
-    cuda::sample(tokens, logits, args, stream);
+    cuda::sample(tokens, logits, args, scratch(), stream);
   }
   void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
                  TensorView token_rank, TensorView logits, TensorView tokens,
                  StreamRef stream) override {
-    cuda::log_probs(top_ids, top_values, token_value, token_rank, logits, tokens, stream);
+    cuda::log_probs(top_ids, top_values, token_value, token_rank, logits, tokens, scratch(),
+                    stream);
   }
   void copy(TensorView out, TensorView x, StreamRef stream) override { cuda::copy(out, x, stream); }
   void soft_cap(TensorView x, float cap, StreamRef stream) override {

@@ -97,10 +97,10 @@ Result<void> check_speculative(const EngineConfig& config) {
                   fmt::format("asks for num_speculative_tokens {}; a step has room for {} beside "
                               "the token they follow (SchedulerConfig::max_num_batched_tokens)",
                               count, config.scheduler.max_num_batched_tokens - 1));
-  if (speculative.uses_draft_model() && config.device == DeviceKind::cuda)
-    return refuse(
-        "EngineConfig::speculative",
-        "asks for a draft model, which runs with EngineConfig::device cpu only; use method ngram");
+  if (speculative.draft_sampling != DraftSampling::greedy && config.device == DeviceKind::cuda)
+    return refuse("EngineConfig::speculative",
+                  "has draft_sample_method \"probabilistic\", which works with "
+                  "EngineConfig::device cpu only; \"greedy\" works");
   return {};
 }
 
@@ -193,9 +193,31 @@ Result<void> check_transfer_sides(const KvTransferConfig& transfer) {
   return {};
 }
 
+// NIXL's side channel is TCP, and without the library nobody reads what it is told.
+Result<void> check_nixl(const KvTransferConfig& transfer) {
+  const NixlConfig& nixl = transfer.nixl;
+  if (!transfer.uses_nixl()) {
+    const std::string_view because = "without KvTransferConfig::plane nixl";
+    if (!nixl.library.empty()) return without_effect("NixlConfig::library", because);
+    if (!nixl.profile.empty()) return without_effect("NixlConfig::profile", because);
+    if (!nixl.peer_model.empty()) return without_effect("NixlConfig::peer_model", because);
+    if (!nixl.peer_attention.empty()) return without_effect("NixlConfig::peer_attention", because);
+    if (nixl.compare_hash) return without_effect("NixlConfig::compare_hash", because);
+    return {};
+  }
+  const std::string_view kTcp = "over KvTransferConfig::plane nixl must be HOST:PORT, not ";
+  if (transfer.listen.starts_with("unix:"))
+    return refuse("KvTransferConfig::listen", fmt::format("{}{}", kTcp, transfer.listen));
+  for (const KvPeer& peer : transfer.peers)
+    if (peer.address.starts_with("unix:"))
+      return refuse("KvTransferConfig::peers", fmt::format("{}{}", kTcp, peer.address));
+  return {};
+}
+
 Result<void> check_transfer(const EngineConfig& config) {
   const KvTransferConfig& transfer = config.kv_transfer;
   if (auto sides = check_transfer_sides(transfer); sides.has_error()) return sides;
+  if (auto nixl = check_nixl(transfer); nixl.has_error()) return nixl;
   if (transfer.role == KvRole::none) {
     const std::string_view because = "without KvTransferConfig::role";
     if (transfer.plane) return without_effect("KvTransferConfig::plane", because);
@@ -204,10 +226,6 @@ Result<void> check_transfer(const EngineConfig& config) {
     if (transfer.lease_seconds) return without_effect("KvTransferConfig::lease_seconds", because);
     return {};
   }
-  if (transfer.plane == KvPlane::nixl)
-    return Error{ErrorCode::unsupported,
-                 "KvTransferConfig::plane nixl is not built; local works between Quire servers",
-                 "KvTransferConfig::plane"};
   if (config.device == DeviceKind::mock)
     return without_effect("KvTransferConfig::role",
                           "with EngineConfig::device mock, which keeps no keys and values");
@@ -219,6 +237,25 @@ Result<void> check_transfer(const EngineConfig& config) {
   if (transfer.buffer_bytes < 0)
     return refuse("KvTransferConfig::buffer_bytes", "must not be negative");
   return at_least("KvTransferConfig::lease_seconds", transfer.lease_seconds.value_or(1), 1);
+}
+
+Result<void> check_offload(const EngineConfig& config) {
+  const KvOffloadConfig& offload = config.kv_offload;
+  if (offload.host_bytes < 0) return refuse("KvOffloadConfig::host_bytes", "must not be negative");
+  if (offload.path_bytes < 0) return refuse("KvOffloadConfig::path_bytes", "must not be negative");
+  if (offload.path_bytes > 0 && offload.path.empty())
+    return without_effect("KvOffloadConfig::path_bytes", "without KvOffloadConfig::path");
+  if (!offload.path.empty() && !offload.is_on())
+    return refuse("KvOffloadConfig::path",
+                  "needs KvOffloadConfig::host_bytes: blocks go by way of the host's memory");
+  if (!offload.is_on()) return {};
+  if (!config.cache.enable_prefix_caching)
+    return without_effect("KvOffloadConfig::host_bytes",
+                          "with CacheConfig::enable_prefix_caching=false");
+  if (config.device == DeviceKind::mock)
+    return without_effect("KvOffloadConfig::host_bytes",
+                          "with EngineConfig::device mock, which keeps no keys and values");
+  return {};
 }
 
 Result<void> check_threads(int threads) {
@@ -240,13 +277,13 @@ Result<void> check_ranks(const EngineConfig& config) {
   if (size > kMostRanks)
     return refuse("ParallelConfig::tensor_parallel_size",
                   fmt::format("must be at most {}, not {}", kMostRanks, size));
-  if (config.device == DeviceKind::cuda)
-    return refuse_with("EngineConfig::device cuda, where a model runs whole on one device");
   if (config.device == DeviceKind::mock) return refuse_with("EngineConfig::device mock, which has no model");
   if (config.speculative.uses_draft_model())
     return refuse_with("a draft model (EngineConfig::speculative; method ngram works)");
   if (config.kv_transfer.role != KvRole::none)
     return refuse_with("KvTransferConfig::role, which hands over the cache of whole models");
+  if (config.kv_offload.is_on())
+    return refuse_with("KvOffloadConfig::host_bytes, which keeps the cache of whole models");
   return {};
 }
 
@@ -272,7 +309,7 @@ Result<void> validate(const EngineConfig& config) {
        {check_parallel(config.parallel), check_ranks(config), check_threads(config.cpu_threads),
         check_cache(config.cache), check_prefix_cache(config),
         check_scheduler(config.scheduler, config.device), check_speculative(config),
-        check_graphs(config), check_events(config.kv_events), check_transfer(config)})
+        check_graphs(config), check_events(config.kv_events), check_transfer(config), check_offload(config)})
     if (checked.has_error()) return checked;
   if (config.mock_step_us != 0 && config.device != DeviceKind::mock)
     return without_effect("EngineConfig::mock_step_us", "without EngineConfig::device mock");

@@ -143,7 +143,8 @@ struct SpeculativeConfig {
 // What an engine does for others' requests: prefills and keeps for fetching, fetches and decodes,
 // or each as a request asks.
 enum class KvRole : std::uint8_t { none, prefill, decode, both };
-// How bytes travel. local: Quire's own protocol over TCP or Unix sockets.
+// How bytes travel. local: Quire's own protocol over TCP or Unix sockets. nixl: NVIDIA's library, as
+// vLLM's NIXL connector uses it.
 enum class KvPlane : std::uint8_t { local, nixl };
 // What happens to a request whose keys and values could not be fetched.
 enum class KvLoadFailurePolicy : std::uint8_t { recompute, fail };
@@ -156,6 +157,19 @@ struct KvPeer {
   using Fields = FieldList<&KvPeer::address>;
 };
 
+// Of the plane nixl: the library, and what vLLM servers on the other side were started with. They
+// compare a hash of it before anything else (engine/kv_nixl/profile.h).
+struct NixlConfig {
+  std::string library = {};         // libnixl_capi.so; empty: as the loader finds it
+  std::string profile = {};         // "vllm-0.33.0"; empty: the newest that is known
+  std::string peer_model = {};      // their --model, letter by letter; empty: ModelOptions::path
+  std::string peer_attention = {};  // their attention backend; empty: FLASH_ATTN
+  std::optional<bool> compare_hash = {};  // unset: yes
+
+  using Fields = FieldList<&NixlConfig::library, &NixlConfig::profile, &NixlConfig::peer_model,
+                           &NixlConfig::peer_attention, &NixlConfig::compare_hash>;
+};
+
 // vLLM's --kv-transfer-config.
 struct KvTransferConfig {
   KvRole role = KvRole::none;
@@ -166,14 +180,31 @@ struct KvTransferConfig {
   std::int64_t buffer_bytes = 0;  // for each direction; 0: the plan chooses
   // That a prefill is kept without a sign of life; unset: 30.
   std::optional<int> lease_seconds = {};
+  NixlConfig nixl = {};
 
+  bool uses_nixl() const { return plane == KvPlane::nixl; }
   bool prefills() const { return role == KvRole::prefill || role == KvRole::both; }
   bool decodes() const { return role == KvRole::decode || role == KvRole::both; }
 
   using Fields =
       FieldList<&KvTransferConfig::role, &KvTransferConfig::plane, &KvTransferConfig::listen,
                 &KvTransferConfig::peers, &KvTransferConfig::load_failure_policy,
-                &KvTransferConfig::buffer_bytes, &KvTransferConfig::lease_seconds>;
+                &KvTransferConfig::buffer_bytes, &KvTransferConfig::lease_seconds,
+                &KvTransferConfig::nixl>;
+};
+
+// Where blocks go that the cache gives up, so that a later request with their prefix copies them
+// back instead of computing it. Of each engine.
+struct KvOffloadConfig {
+  std::int64_t host_bytes = 0;  // of the host's memory; 0: none
+  std::string path = {};        // a folder for what the memory has no room for; empty: none
+  std::int64_t path_bytes = 0;  // of that folder; 0: kPathShare times host_bytes
+
+  static constexpr std::int64_t kPathShare = 8;
+  bool is_on() const { return host_bytes > 0; }
+
+  using Fields = FieldList<&KvOffloadConfig::host_bytes, &KvOffloadConfig::path,
+                           &KvOffloadConfig::path_bytes>;
 };
 
 struct ParallelConfig {
@@ -194,6 +225,7 @@ struct EngineConfig {
   KvEventsConfig kv_events;
   SpeculativeConfig speculative;
   KvTransferConfig kv_transfer;
+  KvOffloadConfig kv_offload;
   DeviceKind device = DeviceKind::automatic;
   int cpu_threads = 0;         // of each engine; 0: the cores, divided among the engines
   bool deterministic = false;  // same tokens whatever the batch
@@ -206,7 +238,8 @@ struct EngineConfig {
                            &EngineConfig::parallel, &EngineConfig::kv_events, &EngineConfig::device,
                            &EngineConfig::cpu_threads, &EngineConfig::deterministic,
                            &EngineConfig::graphs, &EngineConfig::speculative,
-                           &EngineConfig::mock_step_us, &EngineConfig::kv_transfer>;
+                           &EngineConfig::mock_step_us, &EngineConfig::kv_transfer,
+                           &EngineConfig::kv_offload>;
 };
 
 // Refuses values out of range and settings without effect; the error names the field. What depends

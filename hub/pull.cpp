@@ -239,6 +239,7 @@ bool is_needed(const std::string& path) {
 fs::path pull(const Hub& hub, const Cache& cache, const ModelName& name, const PullOptions& options,
               PullProgress& progress) {
   if (hub.options().offline) {
+    if (const auto present = cache.find(name)) return *present;
     throw Failure(ErrorCode::unavailable,
                   name.text() + " is not in " + cache.root().string() +
                       ", or not all of it, and HF_HUB_OFFLINE says not to ask for it");

@@ -105,9 +105,11 @@ class Evaluation {
   Limits limits_;
   std::uintptr_t stack_begin_ = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   static double cpu_seconds();
-  double cpu_begin_ = cpu_seconds();
+  // A short template never reads the clock, which is a system call.
+  static constexpr std::uint64_t kStepsPerCheck = 1024;
+  double cpu_begin_ = -1;  // at the first check
   std::uint64_t steps_ = 0;
-  std::uint64_t next_check_ = 0;  // steps after which the limits are looked at
+  std::uint64_t next_check_ = kStepsPerCheck;  // steps after which the limits are looked at
   std::uint64_t bytes_ = 0;
   std::vector<std::unique_ptr<Activation>> running_;
   std::vector<std::unique_ptr<Activation>> captured_;

@@ -110,6 +110,9 @@ void conclude(Record& record, const Reply& reply) {
   } else if (!reply.events.error().empty()) {
     record.outcome = Outcome::stream_error;
     record.error = reply.events.error();
+  } else if (reply.events.done() && record.first_token == 0 && record.finish_reason.empty()) {
+    record.outcome = Outcome::incomplete;
+    record.error = "the stream had no answer in it";
   } else if (reply.events.done()) {
     record.outcome = Outcome::ok;
   } else if (record.first_token != 0) {

@@ -50,13 +50,16 @@ void write_records(const std::string& path, const std::vector<Record>& records) 
   write_file(path, text);
 }
 
+constexpr int kExitInterrupted = 130;  // as shells have it for Ctrl-C
+
 // The servers that take one load, and all that was seen of them.
 struct Side {
   std::vector<std::string> urls;
   std::string model = {};                  // as resolved
   std::vector<Record> records = {};        // of all its runs
   double cpu_seconds = 0;
-  double begin = 0;  // of the next run, after those before
+  double begin = 0;          // of the next run, after those before
+  bool interrupted = false;  // its latest run
 
   std::string name() const { return urls.size() == 1 ? urls[0] : urls[0] + " and others"; }
 };
@@ -94,6 +97,7 @@ Report run_once(const Options& o, Side& side, int repeat) {
   }
   side.begin += end;
   side.cpu_seconds += result.cpu_seconds;
+  side.interrupted = result.interrupted;
   return report;
 }
 
@@ -101,10 +105,12 @@ Report run_once(const Options& o, Side& side, int repeat) {
 std::vector<PairedRun> run_pairs(const Options& o, Side& a, Side& b) {
   std::vector<PairedRun> pairs;
   for (int i = 0; i < o.repeats; ++i) {
-    PairedRun& pair = pairs.emplace_back();
+    PairedRun pair;
     if (i % 2 == 0) pair.a = run_once(o, a, i);
-    pair.b = run_once(o, b, i);
-    if (i % 2 != 0) pair.a = run_once(o, a, i);
+    if (!a.interrupted) pair.b = run_once(o, b, i);
+    if (i % 2 != 0 && !b.interrupted) pair.a = run_once(o, a, i);
+    if (a.interrupted || b.interrupted) break;
+    pairs.push_back(std::move(pair));
   }
   return pairs;
 }
@@ -120,7 +126,8 @@ int run_sweep(Options o) {
   Side side{.urls = o.urls};
   std::vector<SweepStep> steps;
   const int most = o.run.concurrency;
-  for (int at_a_time = 1; at_a_time <= most && !is_over(steps); at_a_time *= 2) {
+  for (int at_a_time = 1; at_a_time <= most && !is_over(steps) && !side.interrupted;
+       at_a_time *= 2) {
     o.run.concurrency = at_a_time;
     steps.push_back({at_a_time, run_once(o, side, static_cast<int>(steps.size()))});
   }
@@ -132,7 +139,7 @@ int run_sweep(Options o) {
     write_file(o.html_file, html_report({{side.name(), all, side.records}}, settings_of(o)));
   }
   const bool ok = std::ranges::all_of(steps, all_answered, &SweepStep::report);
-  return ok ? 0 : 1;
+  return side.interrupted ? kExitInterrupted : ok ? 0 : 1;
 }
 
 int run_and_report(const Options& o) {
@@ -167,6 +174,7 @@ int run_and_report(const Options& o) {
   write_json(o, json);
   if (!o.html_file.empty()) write_file(o.html_file, html_report(html, settings_of(o)));
   if (!o.records_file.empty()) write_records(o.records_file, sides[0].records);
+  if (std::ranges::any_of(sides, &Side::interrupted)) return kExitInterrupted;
   return std::ranges::all_of(reports, all_answered) ? 0 : 1;
 }
 

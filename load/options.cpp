@@ -24,6 +24,16 @@ void add_server_flags(CLI::App& app, Options& o) {
   app.add_flag("--completions", o.workload.completions, "POST /v1/completions instead of chat");
 }
 
+// vLLM's word for no rate at all, which is 0 here.
+CLI::Validator all_at_once() {
+  return CLI::Validator(
+      [](std::string& rate) {
+        if (rate == "inf") rate = "0";
+        return std::string();
+      },
+      "");
+}
+
 void add_timing_flags(CLI::App& app, Options& o) {
   ArrivalOptions& arrivals = o.run.arrivals;
   app.add_option("-c,--concurrency,--max-concurrency", o.run.concurrency,
@@ -31,8 +41,10 @@ void add_timing_flags(CLI::App& app, Options& o) {
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   app.add_option("--rate,--request-rate", arrivals.rate,
-                 "Arrivals a second instead of a closed loop")
-      ->check(CLI::PositiveNumber);
+                 "Arrivals a second instead of a closed loop; inf: all at once, as many as "
+                 "--max-concurrency lets")
+      ->transform(all_at_once())
+      ->check(CLI::NonNegativeNumber);
   CLI::CheckedTransformer kinds(
       std::map<std::string, ArrivalKind>{{"poisson", ArrivalKind::poisson},
                                          {"constant", ArrivalKind::constant},
@@ -63,7 +75,7 @@ void add_timing_flags(CLI::App& app, Options& o) {
 void add_prompt_flags(CLI::App& app, Options& o) {
   WorkloadOptions& w = o.workload;
   app.add_option("--prompts,--dataset-path", w.prompts,
-                 "JSONL with \"messages\" (or \"prompt\") and maybe \"max_tokens\", or ShareGPT's JSON");
+                 "JSONL with \"messages\" (\"prompt\" with --completions) and maybe \"max_tokens\", or ShareGPT's JSON");
   app.add_option("--trace", w.trace,
                  "Send recorded traffic at its own times: Mooncake's JSONL, BurstGPT's or Azure's CSV");
   app.add_option("--trace-speed", o.run.trace_speed, "2: twice as fast as it was recorded")
@@ -132,7 +144,11 @@ void add_flags(CLI::App& app, Options& options) {
 void settle(const CLI::App& app, Options& o) {
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
   const bool is_trace = !o.workload.trace.empty();
-  const bool is_open = given("--rate") || is_trace;
+  const bool is_open = o.run.arrivals.rate > 0 || is_trace;
+  if (given("--rate") && !is_open && !given("--max-concurrency")) {
+    refuse_if(o.run.requests == 0, "--rate inf needs --num-prompts or --max-concurrency");
+    o.run.concurrency = static_cast<int>(std::min<std::int64_t>(o.run.requests, 100'000));
+  }
   if (is_trace && !given("--requests")) o.run.requests = 0;
   if (is_trace && !given("--concurrency")) o.run.concurrency = 10'000;
   refuse_if(o.run.requests == 0 && o.run.seconds == 0 && !is_trace,

@@ -4,8 +4,11 @@
 #include <sys/resource.h>
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
+#include <csignal>
 
 #include "base/error.h"
 #include "base/task_group.h"
@@ -33,13 +36,14 @@ struct Run {
   RunOptions options;
   Clock::time_point begin = Clock::now();
   std::int64_t next = 0;
+  bool interrupted = false;
   Progress progress = {};
   std::vector<Record> records = {};
   std::vector<std::vector<std::unique_ptr<Client>>> idle = {};  // by target
 
   double now() const { return std::chrono::duration<double>(Clock::now() - begin).count(); }
   bool may_send(double at) const {
-    return (options.requests == 0 || next < options.requests) &&
+    return !interrupted && (options.requests == 0 || next < options.requests) &&
            (options.seconds == 0 || at < options.seconds);
   }
   std::size_t target_of(std::int64_t index) const {
@@ -165,6 +169,21 @@ awaitable<void> drive(Run& run, bool open) {
   co_await group.wait();
 }
 
+awaitable<void> run_to_end(Run& run, bool open,
+                           const std::function<void(const Progress&)>& on_progress) {
+  co_await first_of(drive(run, open), report_progress(run, on_progress));
+}
+
+// What was measured so far is worth a report: the first signal lets what is under way end, a second
+// one ends the process. For ever.
+awaitable<void> stop_on_signal(Run& run) {
+  asio::signal_set signals(co_await asio::this_coro::executor, SIGINT, SIGTERM);
+  co_await signals.async_wait(asio::use_awaitable);
+  signals.clear();
+  run.interrupted = true;
+  co_await sleep_for(std::chrono::hours(24 * 365));
+}
+
 }  // namespace
 
 awaitable<RunResult> run_load(std::vector<Target> targets, const Workload& workload,
@@ -183,8 +202,8 @@ awaitable<RunResult> run_load(std::vector<Target> targets, const Workload& workl
   Run run{.targets = targets, .workload = workload, .options = options, .next = first};
   const double cpu_before = process_cpu_seconds();
   const bool open = options.arrivals.rate > 0 || !workload.trace().empty();
-  co_await first_of(drive(run, open), report_progress(run, on_progress));
-  co_return RunResult{std::move(run.records), process_cpu_seconds() - cpu_before};
+  co_await first_of(run_to_end(run, open, on_progress), stop_on_signal(run));
+  co_return RunResult{std::move(run.records), process_cpu_seconds() - cpu_before, run.interrupted};
 }
 
 awaitable<std::string> first_model(Target target, std::chrono::seconds patience) {

@@ -36,6 +36,7 @@ struct Progress {
 struct RunResult {
   std::vector<Record> records;  // of every request, in the order of their ends
   double cpu_seconds = 0;       // of this process, while the records were made
+  bool interrupted = false;     // by SIGINT or SIGTERM, before all was sent
 };
 
 // Conversations go to the targets in turn, all turns of one to the same.

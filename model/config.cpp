@@ -146,14 +146,21 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir) {
 GenerationConfig parse_generation_config(std::string_view json, const std::filesystem::path& file) {
   const JsonDocument document(std::string(json), file);
   const Json root = document.object();
+  // What a request may ask for; the server would refuse each that asks for nothing itself.
+  const auto number = [&](const char* name, int high) {
+    const std::optional<double> value = root.number({name});
+    if (!value || (*value >= 0 && *value <= high)) return value;
+    throw Failure(ErrorCode::invalid_argument, file.string() + ": " + name +
+                                                   " must be from 0 to " + std::to_string(high));
+  };
   return {
       .bos_token_id = root.integer({"bos_token_id"}, kTokenIds),
       .eos_token_ids = root.integers({"eos_token_id"}, kTokenIds),
-      .temperature = root.number({"temperature"}),
-      .top_p = root.number({"top_p"}),
+      .temperature = number("temperature", 100),
+      .top_p = number("top_p", 1),
       .top_k = root.integer({"top_k"}, {-1, 1 << 24}),
-      .min_p = root.number({"min_p"}),
-      .repetition_penalty = root.number({"repetition_penalty"}),
+      .min_p = number("min_p", 1),
+      .repetition_penalty = number("repetition_penalty", 1000),
       .do_sample = root.boolean({"do_sample"}),
       .max_new_tokens = root.integer({"max_new_tokens"}, {1, std::numeric_limits<int>::max()}),
   };

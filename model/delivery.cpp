@@ -23,8 +23,16 @@ Range columns_of(const Source& source) {
   return source.columns.size() > 0 ? source.columns : Range{0, matrix_of(source).cols};
 }
 
+Range depth_of(const Source& source) {
+  return source.depth.size() > 0 ? source.depth : Range{0, matrix_of(source).rows};
+}
+
+Range matrices_of(const Source& source) {
+  return source.matrices.size() > 0 ? source.matrices : Range{0, source.batch};
+}
+
 bool as_published(const Source& source) {
-  if (source.transposed || source.columns.size() > 0) return false;
+  if (source.transposed || source.columns.size() > 0 || source.matrices.size() > 0) return false;
   const auto& pick = source.pick;
   const auto step = [](std::int64_t row, std::int64_t next) { return next != row + 1; };
   return pick.empty() ||
@@ -39,9 +47,17 @@ std::int64_t delivered(const Source& source) {
   const auto [rows, cols] = matrix_of(source);
   const std::int64_t picked = source.pick.empty() ? (source.transposed ? cols : rows)
                                                   : static_cast<std::int64_t>(source.pick.size());
-  const std::int64_t depth = source.transposed ? (source.depth > 0 ? source.depth : rows)
-                                               : columns_of(source).size();
-  return source.batch * picked * depth;
+  const Range across = source.transposed ? depth_of(source) : columns_of(source);
+  return matrices_of(source).size() * picked * across.size();
+}
+
+const CodeRow& columns_of(const CodeRow& row, const Range& taken, CodeRow& own) {
+  if (own.codes.size() == row.codes.size()) return row;
+  const auto group = static_cast<std::int64_t>(row.codes.size() / row.scales.size());
+  std::copy_n(row.codes.begin() + taken.begin, taken.size(), own.codes.begin());
+  std::copy_n(row.scales.begin() + taken.begin / group, own.scales.size(), own.scales.begin());
+  std::copy_n(row.mins.begin() + taken.begin / group, own.mins.size(), own.mins.begin());
+  return own;
 }
 
 void check_extents(const Source& source) {

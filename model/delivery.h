@@ -26,6 +26,11 @@ Matrix matrix_of(const Source& source);
 
 // Of each row that arrives, where it is not transposed.
 Range columns_of(const Source& source);
+// Of each column that arrives, where it is transposed.
+Range depth_of(const Source& source);
+Range matrices_of(const Source& source);
+// The taken columns, whole groups of them, of a row: all as they are, or some in `own`.
+const CodeRow& columns_of(const CodeRow& row, const Range& taken, CodeRow& own);
 
 // Elements that arrive.
 std::int64_t delivered(const Source& source);
@@ -79,12 +84,12 @@ void deliver(const Source& source, To* out, const From* in) {
     pick.resize(static_cast<std::size_t>(source.transposed ? cols : rows));
     std::iota(pick.begin(), pick.end(), 0);
   }
-  const std::int64_t depth = source.depth > 0 ? source.depth : rows;
-  const Range taken = columns_of(source);
-  for (std::int64_t b = 0; b < source.batch; ++b, in += rows * cols) {
+  const Range taken = columns_of(source), depth = depth_of(source), some = matrices_of(source);
+  in += some.begin * rows * cols;
+  for (std::int64_t b = some.begin; b < some.end; ++b, in += rows * cols) {
     for (const std::int64_t at : pick) {
       if (source.transposed) {
-        for (std::int64_t r = 0; r < depth; ++r) *out++ = convert<To>(in[r * cols + at]);
+        for (std::int64_t r = depth.begin; r < depth.end; ++r) *out++ = convert<To>(in[r * cols + at]);
       } else {
         convert_row(out, in + at * cols + taken.begin, taken.size());
         out += taken.size();

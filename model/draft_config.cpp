@@ -36,6 +36,21 @@ void refuse_what_is_not_built(const DraftConfig& config, const Json& layer) {
                   ErrorCode::unsupported);
 }
 
+// Variants that other tensors or another order of passes go with.
+void refuse_variants(const Json& root) {
+  const auto refuse = [](const Json& fields, std::string_view name, const std::string& why) {
+    fields.fail_at(name, why, ErrorCode::unsupported);
+  };
+  if (root.boolean({"parallel_drafting"}).value_or(false))
+    refuse(root, "parallel_drafting", "is not supported: drafts are made one after the other");
+  if (root.boolean({"layernorms"}).value_or(false))
+    refuse(root, "layernorms", "norms around an EAGLE head's layers are not supported");
+  const auto eagle = root.object({"eagle_config"});
+  if (eagle && !eagle->boolean({"use_aux_hidden_state"}).value_or(true))
+    refuse(*eagle, "use_aux_hidden_state",
+           "must be true: a head that reads the last hidden state alone is not supported");
+}
+
 std::vector<int> stream_layers(const Json& root) {
   constexpr const char* kName = "eagle_aux_hidden_state_layer_ids";
   const auto eagle = root.object({"eagle_config"});
@@ -67,7 +82,10 @@ DraftConfig parse_draft_config(std::string_view json, const std::filesystem::pat
     if (const auto verifier = said->object({"verifier"}))
       config.targets = verifier->texts({"architectures"}).value_or(std::vector<std::string>{});
   }
+  config.target_hidden_size = root.integer({"target_hidden_size"}, kWidth).value_or(0);
+  config.form = root.text({"speculators_model_type"}).value_or("");
   refuse_what_is_not_built(config, layer);
+  refuse_variants(root);
   return config;
 }
 

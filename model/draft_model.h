@@ -15,6 +15,7 @@
 #include "backend/tensor.h"
 #include "model/forward_context.h"
 #include "model/kv_spec.h"
+#include "model/last_tokens.h"
 #include "model/model.h"
 
 namespace quire {
@@ -42,9 +43,11 @@ class DraftModel {
   // states [T, hidden_size] of what the target gave, [T, features].
   virtual void combine(TensorView states, TensorView features, const ForwardContext& context) = 0;
   // out [T, hidden_size] = the states of the next step. ids i32 [T]: the token after each position;
-  // starts: which of the T are at position 0.
+  // starts: which of the T are at position 0. Unless `last` is empty, out [R, hidden_size] of
+  // these.
   virtual void forward(TensorView out, TensorView ids, TensorView states,
-                       std::span<const int> starts, const ForwardContext& context) = 0;
+                       std::span<const int> starts, const LastTokens& last,
+                       const ForwardContext& context) = 0;
   // logits f32 [S, vocab_size] of rows that forward() gave.
   virtual void logits(TensorView logits, TensorView states, const ForwardContext& context) = 0;
   // i32 [vocab_size, 1]: the target's id of each of the draft's. Empty: they are the same.

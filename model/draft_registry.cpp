@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/arch/drafts.h"
+#include "model/checkpoint.h"
 #include "model/draft_config.h"
 
 namespace quire {
@@ -43,9 +44,26 @@ void check_match(const DraftConfig& draft, const DraftSource& source) {
   if (!made_for.empty() && std::ranges::find(made_for, target.architecture) == made_for.end())
     refuse(own.file, "speculators_config.verifier.architectures",
            "the draft was made for " + made_for.front() + ", the target is " + target.architecture);
+  const std::string form = source.form == DraftForm::eagle3 ? "eagle3" : "eagle";
+  if (!draft.form.empty() && draft.form != form)
+    refuse(own.file, "speculators_model_type",
+           "is \"" + draft.form + "\", the method is \"" + form + "\"");
   if (own.vocab_size != target.vocab_size) differs("vocab_size", own.vocab_size, target.vocab_size);
   if (own.hidden_size != target.hidden_size)
     differs("hidden_size", own.hidden_size, target.hidden_size);
+  if (draft.target_hidden_size > 0 && draft.target_hidden_size != target.hidden_size)
+    differs("target_hidden_size", draft.target_hidden_size, target.hidden_size);
+}
+
+// Many heads are published as a pickle alone.
+void check_files(const DraftSource& source, const LoadOptions& options) {
+  if (options.load_format != LoadFormat::safetensors || Checkpoint::is_in(source.directory)) return;
+  for (const char* name : {"pytorch_model.bin", "model.pt", "model.bin"})
+    if (std::filesystem::exists(source.directory / name))
+      throw Failure(ErrorCode::unsupported,
+                    source.directory.string() + ": has weights as " + name +
+                        " only, a pickle, which is not read: a program could be in it. Write its " +
+                        "tensors to model.safetensors (safetensors.torch.save_file in Python)");
 }
 
 // (2, L / 2, L − 3), as published drafts that do not say are trained.
@@ -108,6 +126,7 @@ std::unique_ptr<DraftModel> make_draft_of(DraftConfig config, const DraftSource&
                                           Device& device, const OpsTraits& ops,
                                           const LoadOptions& options) {
   check_match(config, source);
+  check_files(source, options);
   if (source.form == DraftForm::eagle)
     return make_eagle(parts_of(source, config.layer, device, ops, options));
   config.stream_layers = streams_of(config, source);

@@ -45,6 +45,16 @@ std::optional<Fp8Scales> Fp8Scales::of_rows(const std::vector<std::int64_t>& pic
   return picked;
 }
 
+std::optional<Fp8Scales> Fp8Scales::of_columns(const Range& range) const {
+  if (format != WeightFormat::fp8_blocks) return *this;
+  const std::int64_t first = range.begin / kFp8Block, last = (range.end - 1) / kFp8Block;
+  if (range.begin % kFp8Block != 0 && first != last) return {};
+  Fp8Scales picked{.format = format, .columns = last - first + 1, .values = {}};
+  for (auto row = values.begin(); row != values.end(); row += columns)
+    picked.values.insert(picked.values.end(), row + first, row + last + 1);
+  return picked;
+}
+
 bool Fp8Weights::has(const std::string& name) const {
   const std::string module = module_of(name);
   if (checkpoint_ == nullptr) return config_ && !config_->ignores(module);

@@ -9,6 +9,7 @@
 #include "backend/ops_moe.h"
 #include "model/checkpoint.h"
 #include "model/quant_config.h"
+#include "model/shard.h"
 
 namespace quire {
 
@@ -20,6 +21,8 @@ struct Fp8Scales {
 
   // Those of the picked rows; none where a block would hold rows of several published blocks.
   std::optional<Fp8Scales> of_rows(const std::vector<std::int64_t>& pick) const;
+  // Those of neighbouring columns of the matrix, likewise.
+  std::optional<Fp8Scales> of_columns(const Range& range) const;
 };
 
 class Fp8Weights {

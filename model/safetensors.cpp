@@ -163,6 +163,10 @@ TensorTable parse_safetensors_header(std::string_view head, std::size_t file_siz
   if (file_size < sizeof(length) || head.size() < sizeof(length)) {
     fail(file, "has " + std::to_string(file_size) + " bytes, too few for a safetensors header");
   }
+  if (head.starts_with("version https://git-lfs")) {
+    fail(file, "is a pointer of Git LFS, not the weights themselves: run `git lfs pull` in its "
+               "folder, or `quire pull` the model");
+  }
   std::memcpy(&length, head.data(), sizeof(length));
   if (length > kMaxHeaderBytes || length > file_size - sizeof(length) ||
       length > head.size() - sizeof(length)) {

@@ -45,21 +45,41 @@ Range share_of(const Shard& shard, std::int64_t n, int copies) {
   return {std::min(n, parts.rank * width), std::min(n, (parts.rank + 1) * width)};
 }
 
+Range share_of_units(const Shard& shard, const std::string& what, std::int64_t n,
+                     std::int64_t unit) {
+  const std::int64_t units = n / unit;
+  if (shard.whole()) return {0, n};
+  if (n % unit != 0 || units < shard.size)
+    refuse(shard, what + " is " + std::to_string(n) + ", shared in whole units of " +
+                      std::to_string(unit) + "; at most " +
+                      std::to_string(n % unit == 0 ? units : 1) + " works");
+  const auto begin_of = [&](std::int64_t rank) {
+    return (units * rank + shard.size - 1) / shard.size * unit;
+  };
+  return {begin_of(shard.rank), begin_of(shard.rank + 1)};
+}
+
+void refuse_shares(const Shard& shard, const std::string& why,
+                   const std::function<bool(int size)>& works) {
+  refuse(shard, why + ", which so many ranks cannot share; " + sizes_that(works));
+}
+
 void check_divides(const Shard& shard, const std::string& what, std::int64_t n) {
   if (n % shard.size == 0) return;
-  refuse(shard, what + " is " + std::to_string(n) + ", which so many ranks cannot share; " +
-                    sizes_that([n](int size) { return n % size == 0; }));
+  refuse_shares(shard, what + " is " + std::to_string(n), [n](int size) { return n % size == 0; });
 }
 
-void check_heads(const Shard& shard, const std::string& name, int heads, int kv_heads) {
+void check_heads(const Shard& shard, const std::string& name, int heads, int kv_heads,
+                 const HeadKinds& kinds) {
   if (heads_divide(shard.size, heads, kv_heads)) return;
-  refuse(shard, name + " has " + std::to_string(heads) + " query heads and " +
-                    std::to_string(kv_heads) + " key heads, which so many ranks cannot share; " +
-                    sizes_that([&](int size) { return heads_divide(size, heads, kv_heads); }));
+  refuse_shares(shard,
+                name + " has " + std::to_string(heads) + " " + kinds.many + " and " +
+                    std::to_string(kv_heads) + " " + kinds.few,
+                [&](int size) { return heads_divide(size, heads, kv_heads); });
 }
 
-void refuse_shard(const Shard& shard, const std::string& what) {
-  if (!shard.whole()) refuse(shard, what + " cannot be divided among ranks yet; only 1 works");
+std::vector<std::int64_t> own_of(const Shard& shard, std::int64_t n, int copies) {
+  return shard.whole() ? std::vector<std::int64_t>() : rows_of(share_of(shard, n, copies));
 }
 
 std::vector<std::int64_t> rows_of(const Range& range) {

@@ -4,6 +4,7 @@
 // say (LinearSplit); what cannot be divided is refused.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,15 +28,26 @@ struct Range {
 Range share_of(const Shard& shard, std::int64_t n, int copies = 1);
 // The widest part.
 std::int64_t widest_share(const Shard& shard, std::int64_t n);
+// The rank's part of n in whole units of so many, as even as they go; rank 0's is one of the widest.
+// Throws Failure where there are fewer units than ranks.
+Range share_of_units(const Shard& shard, const std::string& what, std::int64_t n, std::int64_t unit);
 
 // Throws Failure, naming the sizes that work, unless ranks can have equal parts of all these.
 void check_divides(const Shard& shard, const std::string& what, std::int64_t n);
-// Of query heads and key heads; fewer key heads than ranks are copied, so that each rank has the one
-// that its query heads read.
-void check_heads(const Shard& shard, const std::string& name, int heads, int kv_heads);
-// Throws Failure unless the model is whole.
-void refuse_shard(const Shard& shard, const std::string& what);
+// Of query heads and key heads, or what a layer calls its many and its few; fewer key heads than ranks
+// are copied, so that each rank has the one that its query heads read.
+struct HeadKinds {
+  const char* many = "query heads";
+  const char* few = "key heads";
+};
+void check_heads(const Shard& shard, const std::string& name, int heads, int kv_heads,
+                 const HeadKinds& kinds = {});
+// Throws Failure: `why`, and which sizes work.
+[[noreturn]] void refuse_shares(const Shard& shard, const std::string& why,
+                                const std::function<bool(int size)>& works);
 
 std::vector<std::int64_t> rows_of(const Range& range);
+// rows_of(share_of()), and nothing of a whole model, whose tensors are loaded as they are.
+std::vector<std::int64_t> own_of(const Shard& shard, std::int64_t n, int copies = 1);
 
 }  // namespace quire

@@ -59,6 +59,14 @@ Weights::Weights(const std::filesystem::path& model_dir, LoadFormat format, std:
        " tensors that the model does not need: " + doubts.begin()->second);
 }
 
+// A vector is one row: its elements are columns.
+TensorView load_picked(Weights& weights, const std::string& name, std::int64_t n,
+                       const std::vector<std::int64_t>& pick, DType dtype) {
+  const std::int64_t wanted = pick.empty() ? n : static_cast<std::int64_t>(pick.size());
+  return weights.load({{.name = name, .shape = {n}, .transposed = !pick.empty(), .pick = pick}},
+                      {wanted}, dtype);
+}
+
 void Weights::note(std::string text) {
   if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) {
     notes_.push_back(std::move(text));
@@ -194,12 +202,14 @@ std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std:
   const auto values = group_rows(source);
   const auto count = source.pick.empty() ? source.shape[0]
                                          : static_cast<std::int64_t>(source.pick.size());
+  const Range taken = columns_of(source);
   for_rows_in_parallel(count, kGroupTileRows, [&](std::int64_t begin, std::int64_t end) {
     CodeRow codes(source.shape[1], format);
+    CodeRow own(taken.size(), format);
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t from = source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)];
       values->row(from, codes);
-      if (pack_row(format, codes, row + i, tiles)) continue;
+      if (pack_row(format, columns_of(codes, taken, own), row + i, tiles)) continue;
       throw Failure(ErrorCode::unsupported, checkpoint_->directory().string() + ": tensor \"" +
                                                 source.name + "\" row " + std::to_string(from) +
                                                 " has a scale that is not a finite float16; use "
@@ -207,7 +217,7 @@ std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std:
     }
   });
   forget(source);
-  arrived(static_cast<std::size_t>(count * group_row_bytes(format, source.shape[1])));
+  arrived(static_cast<std::size_t>(count * group_row_bytes(format, taken.size())));
   return row + count;
 }
 

@@ -36,8 +36,9 @@ struct Source {
   std::int64_t row_width = 0;  // elements of a row; 0: the last extent
   bool transposed = false;
   std::vector<std::int64_t> pick = {};  // rows (transposed: columns) in order; empty: all
-  std::int64_t depth = 0;               // transposed: only this many first rows; 0: all
+  Range depth = {};                     // transposed: only these rows; empty: all
   Range columns = {};                   // not transposed: only these of each row; empty: all
+  Range matrices = {};                  // only these of the batch; empty: all
 };
 
 class Weights {
@@ -125,6 +126,10 @@ class Weights {
   std::size_t arrived_bytes_ = 0;
   std::function<void(std::size_t)> on_progress_;
 };
+
+// A published vector of n, or the picked elements of it; all where none are picked.
+TensorView load_picked(Weights& weights, const std::string& name, std::int64_t n,
+                       const std::vector<std::int64_t>& pick, DType dtype);
 
 // A view with the extents of `shape`.
 TensorView view_of(void* data, DType dtype, const Shape& shape);

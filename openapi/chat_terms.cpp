@@ -10,27 +10,42 @@
 namespace quire::openapi {
 
 // What models write a call with ends no name and opens nothing: no blanks, quotes, brackets, marks.
-bool check_tool_name(JsonReader& reader, std::string_view name) {
+bool add_tool_name(JsonReader& reader, std::string_view name, std::vector<std::string>& names) {
   constexpr std::size_t kLongest = 256;
   const auto is_right = [](char c) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80) != 0;
     return letter || (c >= '0' && c <= '9') || std::string_view("_-./").find(c) != std::string_view::npos;
   };
-  if (name.size() <= kLongest && std::ranges::all_of(name, is_right)) return true;
-  return reader.fail("must be at most 256 bytes of letters, digits and _ - . /");
+  if (name.empty() || name.size() > kLongest || !std::ranges::all_of(name, is_right)) {
+    return reader.fail("must be 1 to 256 bytes of letters, digits and _ - . /");
+  }
+  if (std::ranges::find(names, name) != names.end()) {
+    return reader.fail(
+        fmt::format("\"{}\" is the name of an earlier function, too", name.substr(0, 100)));
+  }
+  names.emplace_back(name);
+  return true;
+}
+
+bool check_named_tool(JsonReader& reader, const ChatCompletionRequest& chat,
+                      std::initializer_list<std::string_view> place) {
+  const auto& names = chat.tool_names;
+  if (chat.tool_choice != ToolChoice::named || names.empty() ||
+      std::ranges::find(names, chat.named_tool) != names.end()) {
+    return true;
+  }
+  return reader.in_member("tool_choice", [&] {
+    return reader.in_members(place, [&] {
+      return reader.fail(fmt::format("\"{}\" is none of the tools; they are {}",
+                                     chat.named_tool.substr(0, 100), fmt::join(names, ", ")));
+    });
+  });
 }
 
 bool add_function(JsonReader& reader, const FunctionTool& tool, ChatCompletionRequest& chat) {
-  auto& names = chat.tool_names;
   if (tool.name.empty()) return reader.fail("name is missing");
-  if (!reader.in_member("name", [&] { return check_tool_name(reader, tool.name); })) return false;
-  if (std::ranges::find(names, tool.name) != names.end()) {
-    return reader.in_member("name", [&] {
-      return reader.fail(
-          fmt::format("\"{}\" is the name of an earlier function, too", tool.name.substr(0, 100)));
-    });
-  }
-  names.push_back(tool.name);
+  const auto add_name = [&] { return add_tool_name(reader, tool.name, chat.tool_names); };
+  if (!reader.in_member("name", add_name)) return false;
   std::string text;
   JsonWriter json(text);
   json.begin_object().key("type").string("function").key("function").begin_object();
@@ -38,6 +53,8 @@ bool add_function(JsonReader& reader, const FunctionTool& tool, ChatCompletionRe
   if (!tool.description.empty()) json.key("description").string(tool.description);
   if (!tool.parameters.empty()) json.key("parameters").raw(tool.parameters);
   if (tool.strict) json.key("strict").boolean(true);
+  if (tool.defer_loading) json.key("defer_loading").boolean(true);
+  if (!tool.input_examples.empty()) json.key("input_examples").raw(tool.input_examples);
   json.end_object().end_object();
   if (chat.tools.empty()) {
     chat.tools = '[' + text + ']';
@@ -48,11 +65,21 @@ bool add_function(JsonReader& reader, const FunctionTool& tool, ChatCompletionRe
   return true;
 }
 
-bool want_schema(JsonReader& reader, JsonElement schema, std::string place,
-                 GenerationRequest& out) {
+bool want_schema(JsonReader& reader, JsonElement schema, GenerationRequest& out) {
   if (!schema.is_object()) return reader.expected("an object", schema);
-  out.grammar =
-      OutputGrammar{OutputGrammar::Kind::json_schema, json_text(schema), std::move(place)};
+  out.grammar = OutputGrammar{OutputGrammar::Kind::json_schema, json_text(schema), reader.pointer()};
+  return true;
+}
+
+bool read_effort(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
+  static constexpr std::string_view kEfforts[] = {"none", "minimal", "low",  "medium",
+                                                  "high", "xhigh",   "max"};
+  std::string effort;
+  if (!read(reader, element, effort)) return false;
+  if (std::ranges::find(kEfforts, effort) == std::ranges::end(kEfforts)) {
+    return reader.fail(fmt::format("must be one of {}", fmt::join(kEfforts, ", ")));
+  }
+  out.reasoning_effort = std::move(effort);
   return true;
 }
 

@@ -2,8 +2,10 @@
 // What other APIs say in words of their own, in those of a chat request; only openapi/*.cpp include
 // it.
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "openapi/dto.h"
 #include "openapi/json_reader.h"
@@ -16,16 +18,26 @@ struct FunctionTool {
   std::string description{};
   std::string parameters{};
   bool strict = false;
+  // Of Anthropic's; what templates may show.
+  bool defer_loading = false;
+  std::string input_examples{};  // JSON; empty: none
 };
 
-// False: a dialect could not tell where such a name ends.
-bool check_tool_name(JsonReader& reader, std::string_view name);
+// Of a function, new among `names`. False, too, where a dialect could not tell where it ends.
+bool add_tool_name(JsonReader& reader, std::string_view name, std::vector<std::string>& names);
+
+// What tool_choice names, at `place` below it, is one of the tools, if there are any.
+bool check_named_tool(JsonReader& reader, const ChatCompletionRequest& chat,
+                      std::initializer_list<std::string_view> place);
 
 // Appends it to chat.tools. The name must be new and not empty.
 bool add_function(JsonReader& reader, const FunctionTool& tool, ChatCompletionRequest& chat);
 
-// An answer that follows the schema, an object, which stands in the request at `place`.
-bool want_schema(JsonReader& reader, JsonElement schema, std::string place, GenerationRequest& out);
+// An answer that follows the schema, an object.
+bool want_schema(JsonReader& reader, JsonElement schema, GenerationRequest& out);
+
+// How much the model should think: none, minimal, low, medium, high, xhigh or max.
+bool read_effort(JsonReader& reader, JsonElement element, ChatCompletionRequest& out);
 
 // {"enable_thinking": …}, under which the templates that know of thinking look for it; what
 // chat_template_kwargs says itself wins.

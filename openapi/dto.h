@@ -26,6 +26,8 @@ struct OutputGrammar {
   std::string place{};  // JSON pointer of it in the request
 };
 
+inline constexpr double kMaxTimeoutSeconds = 86400;  // that a request may give itself
+
 // What chat and completion requests have in common.
 struct GenerationRequest {
   std::string model{};
@@ -58,8 +60,10 @@ struct GenerationRequest {
   bool echo = false;
   std::optional<bool> add_special_tokens{};
   std::optional<std::int64_t> truncate_prompt_tokens{};  // −1: to what leaves room for the output
+  bool truncates_right = false;  // the prompt's first tokens are kept, not its last
   std::optional<std::int64_t> prompt_logprobs{};
   std::int64_t priority = 0;
+  std::optional<double> timeout{};  // seconds from the request's arrival
   std::string cache_salt{};
   std::string kv_transfer_params{};  // JSON text of an object; empty: none
   bool return_token_ids = false;
@@ -110,12 +114,18 @@ enum class ToolChoice : std::uint8_t { automatic, none, required, named };
 
 struct ChatCompletionRequest : GenerationRequest {
   std::vector<ChatMessage> messages{};
-  std::string tools{};  // JSON text of an array; empty: none
+  bool joins_system = false;  // system and developer messages make one, the first
+  std::string tools{};        // JSON text of an array; empty: none
+  // Where the client's tool holds the schema of its parameters: a JSON pointer below the tool.
+  std::string_view parameters_at = "function/parameters";
   std::vector<std::string> tool_names{};
+  bool gave_tools = false;  // a list, perhaps of none
   std::optional<ToolChoice> tool_choice{};
   std::string named_tool{};  // of ToolChoice::named; one of tool_names
+  std::vector<std::string> allowed_tools{};  // those that may be called; empty: all
   bool parallel_tool_calls = true;
   bool logprobs = false;
+  bool logprobs_of_content = false;  // only of tokens whose text is content, as responses have them
   std::int64_t top_logprobs = 0;
   bool include_reasoning = true;
   std::optional<std::string> reasoning_effort{};
@@ -200,7 +210,7 @@ struct ChatCompletionResponse {
 
 struct CompletionLogprobs {
   std::vector<TokenLogprob> tokens{};
-  std::int64_t first_offset = 0;  // of the first token in the choice's text, in characters
+  std::int64_t first_offset = 0;  // of the first token, in characters of what tokens read as
   bool starts_prompt = false;     // the first token begins the prompt: nothing predicted it
 };
 

@@ -43,6 +43,10 @@ void append_message_usage(std::string& out, const Usage& usage);
 // Parts that a stream's chunks need too; appended as JSON values.
 void append_usage(std::string& out, const Usage& usage);
 void append_chat_logprobs(std::string& out, const std::vector<TokenLogprob>& tokens);
+// null where there are none.
+void append_prompt_logprobs(std::string& out, const std::optional<std::vector<TokenLogprob>>& tokens);
 void append_completion_logprobs(std::string& out, const CompletionLogprobs& logprobs);
+// Of what follows the last token, in characters of what the tokens read as.
+std::int64_t end_offset(const CompletionLogprobs& logprobs);
 
 }  // namespace quire::openapi

@@ -1,15 +1,19 @@
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "openapi/dto_json.h"
-#include "openapi/generate.h"
 #include "openapi/json_writer.h"
 
 namespace quire::openapi {
 
 namespace {
 
-std::int64_t characters(std::string_view utf8) {
-  return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; });
+// As they are written: bad bytes as U+FFFD.
+std::int64_t characters(std::string_view text) {
+  std::int64_t count = 0;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at != end; ++count) at += utf8_step(at, end).length;
+  return count;
 }
 
 double finite(double logprob) { return std::max(logprob, kLowestLogprob); }
@@ -105,7 +109,8 @@ void write_prompt_logprobs(JsonWriter& json, const std::vector<TokenLogprob>& to
   const auto write_one = [&json](const TopLogprob& entry, int rank) {
     json.any_key(std::to_string(entry.id)).begin_object();
     json.key("logprob").number(finite(entry.logprob)).key("rank").integer(rank);
-    json.key("decoded_token").string(entry.bytes).end_object();
+    const bool is_named_by_id = entry.token.starts_with("token_id:");
+    json.key("decoded_token").string(is_named_by_id ? entry.bytes : entry.token).end_object();
   };
   json.begin_array().null();
   for (const TokenLogprob& token : tokens) {
@@ -147,12 +152,7 @@ void write_ids(JsonWriter& json, std::string_view key,
 
 void write_prompt_logprobs(JsonWriter& json,
                            const std::optional<std::vector<TokenLogprob>>& tokens) {
-  json.key("prompt_logprobs");
-  if (tokens) {
-    write_prompt_logprobs(json, *tokens);
-  } else {
-    json.null();
-  }
+  tokens ? write_prompt_logprobs(json, *tokens) : void(json.null());
 }
 
 void write_choice(JsonWriter& json, const ChatChoice& choice) {
@@ -191,7 +191,7 @@ void write_choice(JsonWriter& json, const CompletionChoice& choice) {
   json.key("stop_reason").raw(choice.stop_reason);
   write_ids(json, "token_ids", choice.token_ids);
   write_ids(json, "prompt_token_ids", choice.prompt_token_ids);
-  write_prompt_logprobs(json, choice.prompt_logprobs);
+  write_prompt_logprobs(json.key("prompt_logprobs"), choice.prompt_logprobs);
   json.end_object();
 }
 
@@ -246,7 +246,7 @@ std::string to_json(const ChatCompletionResponse& response) {
   for (const ChatChoice& choice : response.choices) write_choice(json, choice);
   json.end_array();
   write_fingerprint(json, response.system_fingerprint);
-  write_prompt_logprobs(json, response.prompt_logprobs);
+  write_prompt_logprobs(json.key("prompt_logprobs"), response.prompt_logprobs);
   write_ids(json, "prompt_token_ids", response.prompt_token_ids);
   write_tail(json, response.usage, response.kv_transfer_params);
   return out;
@@ -261,29 +261,6 @@ std::string to_json(const CompletionResponse& response) {
   json.end_array();
   write_fingerprint(json, response.system_fingerprint);
   write_tail(json, response.usage, response.kv_transfer_params);
-  return out;
-}
-
-std::string generate_json(const CompletionResponse& response) {
-  std::string out;
-  JsonWriter json(out);
-  json.begin_object().key("request_id").string(response.id).key("choices").begin_array();
-  for (const CompletionChoice& choice : response.choices) {
-    json.begin_object().key("index").integer(choice.index);
-    write_ids(json, "token_ids", choice.token_ids);
-    json.key("logprobs");
-    if (choice.logprobs) {
-      write_chat_logprobs(json, choice.logprobs->tokens);
-    } else {
-      json.null();
-    }
-    json.key("finish_reason").string(choice.finish_reason).end_object();
-  }
-  json.end_array();
-  write_prompt_logprobs(json, response.choices.front().prompt_logprobs);
-  json.key("kv_transfer_params");
-  json.raw(response.kv_transfer_params.empty() ? "null" : response.kv_transfer_params);
-  json.end_object();
   return out;
 }
 
@@ -345,6 +322,18 @@ void append_usage(std::string& out, const Usage& usage) {
 void append_chat_logprobs(std::string& out, const std::vector<TokenLogprob>& tokens) {
   JsonWriter json(out);
   write_chat_logprobs(json, tokens);
+}
+
+void append_prompt_logprobs(std::string& out,
+                            const std::optional<std::vector<TokenLogprob>>& tokens) {
+  JsonWriter json(out);
+  write_prompt_logprobs(json, tokens);
+}
+
+std::int64_t end_offset(const CompletionLogprobs& logprobs) {
+  std::int64_t offset = logprobs.first_offset;
+  for (const TokenLogprob& token : logprobs.tokens) offset += characters(token.token);
+  return offset;
 }
 
 void append_completion_logprobs(std::string& out, const CompletionLogprobs& logprobs) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/json.h"
@@ -55,8 +56,24 @@ std::string fault_of(std::string_view body, simdjson::error_code error) {
       const std::string_view what = fault.what();
       return std::string(what.substr(what.starts_with(kPrefix) ? kPrefix.size() : 0));
     }
+    // What Python and JavaScript write, and that parser takes.
+    return fmt::format("{} NaN, Infinity and half a surrogate pair are not JSON",
+                       simdjson::error_message(error));
   }
   return simdjson::error_message(error);
+}
+
+// Members of requests that say what the answer must be like, in all APIs.
+constexpr std::string_view kFormMembers[] = {
+    "/tools",         "/tool_choice",  "/response_format", "/structured_outputs",
+    "/guided_json",   "/guided_regex", "/guided_choice",   "/guided_grammar",
+    "/guided_whitespace_pattern", "/text",  "/output_config", "/output_format", "/sampling_params/structured_outputs"};
+
+bool rules_form(std::string_view pointer) {
+  return std::ranges::any_of(kFormMembers, [&](std::string_view member) {
+    return pointer.starts_with(member) &&
+           (pointer.size() == member.size() || pointer[member.size()] == '/');
+  });
 }
 
 Error beyond_numbers(const std::string& place) {
@@ -68,8 +85,37 @@ Error beyond_numbers(const std::string& place) {
 
 }  // namespace
 
+void JsonReader::enter(std::string_view member) {
+  if (!path_.empty()) path_ += '.';
+  path_ += member;
+  pointer_ += '/';
+  for (const char c : member) {
+    if (c == '~' || c == '/') {
+      pointer_ += c == '~' ? "~0" : "~1";
+    } else {
+      pointer_ += c;
+    }
+  }
+}
+
+void JsonReader::enter(std::size_t item) {
+  path_ += fmt::format("[{}]", item);
+  pointer_ += fmt::format("/{}", item);
+}
+
+void JsonReader::leave(Place outer) {
+  path_.resize(outer.path);
+  pointer_.resize(outer.pointer);
+}
+
 bool JsonReader::fail(std::string_view what) {
   if (failed()) return false;
+  if (rules_form(pointer_)) {
+    std::string place = pointer_.substr(0, kMaxPathBytes);
+    std::string detail = fmt::format("{} (at {})", what, place);
+    error_ = {ErrorCode::invalid_argument, std::move(detail), std::move(place)};
+    return false;
+  }
   std::string path = path_.substr(0, kMaxPathBytes);
   std::string detail = path.empty() ? std::string(what) : fmt::format("{}: {}", path, what);
   error_ = {ErrorCode::invalid_argument, std::move(detail), std::move(path)};
@@ -85,6 +131,8 @@ void shrink_parser() {
 }
 
 Result<simdjson::dom::object> parse_json_object(std::string_view body) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (body.starts_with(kByteOrderMark)) body.remove_prefix(kByteOrderMark.size());
   simdjson::dom::parser& parser = thread_parser();
   const auto invalid = [](std::string detail) {
     return Error{ErrorCode::invalid_argument, std::move(detail), {}};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <span>
@@ -24,31 +25,47 @@ using JsonElement = simdjson::dom::element;
 // Where the reader is, and the first thing that was wrong.
 class JsonReader {
  public:
-  bool fail(std::string_view what);                       // at the current place
+  // At the current place: "what[0].where: …", but for what rules the answer's form "… (at /what/0/where)",
+  // as errors within schemas and grammars read.
+  bool fail(std::string_view what);
   bool expected(std::string_view type, JsonElement got);  // "expected …, got …"
   Error take_error() { return std::move(error_); }
   bool failed() const { return !error_.detail.empty(); }
 
+  const std::string& pointer() const { return pointer_; }  // where it is, a JSON pointer
+
   template <class Read>
   bool in_member(std::string_view name, Read read) {
-    const std::size_t size = path_.size();
-    if (!path_.empty()) path_ += '.';
-    path_ += name;
+    return in_members({name}, read);
+  }
+  // One in another.
+  template <class Read>
+  bool in_members(std::initializer_list<std::string_view> names, Read read) {
+    const Place outer{path_.size(), pointer_.size()};
+    for (const std::string_view name : names) enter(name);
     const bool ok = read();
-    path_.resize(size);
+    leave(outer);
     return ok;
   }
   template <class Read>
   bool in_item(std::size_t index, Read read) {
-    const std::size_t size = path_.size();
-    path_ += '[' + std::to_string(index) + ']';
+    const Place outer{path_.size(), pointer_.size()};
+    enter(index);
     const bool ok = read();
-    path_.resize(size);
+    leave(outer);
     return ok;
   }
 
  private:
-  std::string path_;
+  struct Place {
+    std::size_t path, pointer;
+  };
+  void enter(std::string_view member);
+  void enter(std::size_t item);
+  void leave(Place outer);
+
+  std::string path_;     // as OpenAI writes places: tools[0].function
+  std::string pointer_;  // /tools/0/function
   Error error_;
 };
 
@@ -97,11 +114,13 @@ bool read_as(JsonReader& reader, JsonElement element, T& object) {
   return kRead(reader, element, object);
 }
 
-// Members that the table does not name are left to the caller, who may collect their names.
+// Members that the table does not name are left to the caller, who may collect their names. One
+// that comes twice is refused: parsers differ in which of them they see.
 template <class T>
 bool read_members(JsonReader& reader, simdjson::dom::object object,
                   std::span<const JsonMember<T>> members, T& out,
                   std::vector<std::string>* unknown = nullptr) {
+  std::vector<bool> seen(members.size());
   for (const auto [key, value] : object) {
     const auto known = std::find_if(members.begin(), members.end(),
                                     [&](const JsonMember<T>& m) { return m.name == key; });
@@ -109,8 +128,13 @@ bool read_members(JsonReader& reader, simdjson::dom::object object,
       if (unknown) unknown->emplace_back(key);
       continue;
     }
-    if (value.is_null()) continue;
-    if (!reader.in_member(key, [&] { return known->read(reader, value, out); })) return false;
+    const auto index = static_cast<std::size_t>(known - members.begin());
+    const auto read_one = [&] {
+      if (seen[index]) return reader.fail("is given twice");
+      seen[index] = true;
+      return value.is_null() || known->read(reader, value, out);
+    };
+    if (!reader.in_member(key, read_one)) return false;
   }
   return true;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "openapi/allowed_tools.h"
 #include "openapi/chat_members.h"
 #include "openapi/chat_terms.h"
 #include "openapi/dto_json.h"
@@ -28,28 +29,17 @@ bool read_messages(JsonReader& reader, JsonElement element, ChatCompletionReques
 
 bool check_function(JsonReader& reader, simdjson::dom::object function,
                     std::vector<std::string>& names) {
-  std::string_view name;
-  if (function["name"].get(name) || name.empty()) return reader.fail("function.name is missing");
-  if (!reader.in_member("function.name", [&] { return check_tool_name(reader, name); })) {
-    return false;
-  }
-  if (std::find(names.begin(), names.end(), name) != names.end()) {
-    return reader.in_member("function.name", [&] {
-      return reader.fail(
-          fmt::format("\"{}\" is the name of an earlier function, too", name.substr(0, 100)));
-    });
-  }
-  names.emplace_back(name);
-  for (const char* member : {"parameters", "strict"}) {
+  std::string name;
+  if (!read_needed(reader, function, "name", name)) return false;
+  if (!reader.in_member("name", [&] { return add_tool_name(reader, name, names); })) return false;
+  const auto check = [&](std::string_view member, bool (JsonElement::*is)() const, std::string_view type) {
     JsonElement value;
-    const bool wants_object = member == std::string_view("parameters");
-    if (function[member].get(value) || value.is_null()) continue;
-    if (wants_object ? value.is_object() : value.is_bool()) continue;
-    return reader.in_member(fmt::format("function.{}", member), [&] {
-      return reader.expected(wants_object ? "an object" : "true or false", value);
-    });
-  }
-  return true;
+    if (function[member].get(value) || value.is_null() || (value.*is)()) return true;
+    return reader.in_member(member, [&] { return reader.expected(type, value); });
+  };
+  return check("description", &JsonElement::is_string, "a string") &&
+         check("parameters", &JsonElement::is_object, "an object") &&
+         check("strict", &JsonElement::is_bool, "true or false");
 }
 
 bool check_tool(JsonReader& reader, JsonElement element, std::vector<std::string>& names) {
@@ -57,11 +47,17 @@ bool check_tool(JsonReader& reader, JsonElement element, std::vector<std::string
   std::string_view type;
   if (element.get(tool)) return reader.expected("an object", element);
   if (!tool["type"].get(type) && type != "function") {
-    return reader.fail(
-        fmt::format("type \"{}\" is not supported; expected \"function\"", type.substr(0, 40)));
+    return reader.in_member("type", [&] {
+      return reader.fail(
+          fmt::format("\"{}\" is not supported; expected \"function\"", type.substr(0, 40)));
+    });
   }
-  if (tool["function"].get(function)) return reader.fail("function is missing");
-  return check_function(reader, function, names);
+  JsonElement given;
+  if (tool["function"].get(given)) return reader.fail("function is missing");
+  return reader.in_member("function", [&] {
+    if (given.get(function)) return reader.expected("an object", given);
+    return check_function(reader, function, names);
+  });
 }
 
 bool read_tools(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
@@ -72,24 +68,38 @@ bool read_tools(JsonReader& reader, JsonElement element, ChatCompletionRequest& 
     if (!reader.in_item(i++, [&] { return check_tool(reader, tool, out.tool_names); }))
       return false;
   }
+  out.gave_tools = true;
   if (i > 0) out.tools = json_text(element);
   return true;
 }
 
-bool read_tool_choice(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
-  if (element.is_object()) {
-    simdjson::dom::object function;
-    std::string_view type = "function", name;
-    out.tool_choice = ToolChoice::named;
-    if (JsonElement given; !element["type"].get(given) && (given.get(type) || type != "function")) {
-      return reader.in_member("type", [&] { return reader.fail("must be function"); });
-    }
-    if (element["function"].get(function) || function["name"].get(name) || name.empty()) {
-      return reader.fail("function.name is missing");
-    }
-    out.named_tool = name;
-    return true;
+bool read_named_tool(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
+  simdjson::dom::object function;
+  std::string_view type;
+  JsonElement given;
+  if (!element["type"].get(given) && !given.get(type) && type == "allowed_tools") {
+    simdjson::dom::object allowed;
+    if (element["allowed_tools"].get(given)) return reader.fail("allowed_tools is missing");
+    return reader.in_member("allowed_tools", [&] {
+      if (given.get(allowed)) return reader.expected("an object", given);
+      return read_allowed_tools(reader, allowed, AllowedToolsForm::chat, out);
+    });
   }
+  out.tool_choice = ToolChoice::named;
+  if (!element["type"].get(given) && (given.get(type) || type != "function")) {
+    return reader.in_member("type",
+                            [&] { return reader.fail("must be function or allowed_tools"); });
+  }
+  if (element["function"].get(given)) return reader.fail("function is missing");
+  return reader.in_member("function", [&] {
+    if (given.get(function)) return reader.expected("an object", given);
+    return read_needed(reader, function, "name", out.named_tool) &&
+           (!out.named_tool.empty() || reader.fail("name is empty"));
+  });
+}
+
+bool read_tool_choice(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
+  if (element.is_object()) return read_named_tool(reader, element, out);
   std::string_view choice;
   if (element.get(choice)) return reader.expected("a string or an object", element);
   if (choice == "auto") {
@@ -109,7 +119,15 @@ bool read_kwargs(JsonReader& reader, JsonElement element, ChatCompletionRequest&
 }
 
 bool read_documents(JsonReader& reader, JsonElement element, ChatCompletionRequest& out) {
-  return read_raw_array(reader, element, out.documents);
+  simdjson::dom::array documents;
+  if (!read_raw_array(reader, element, out.documents) || element.get(documents)) return false;
+  std::size_t i = 0;
+  for (const JsonElement document : documents) {
+    if (!document.is_object())
+      return reader.in_item(i, [&] { return reader.expected("an object", document); });
+    ++i;
+  }
+  return true;
 }
 
 using Chat = ChatCompletionRequest;
@@ -121,7 +139,7 @@ constexpr std::array kOwnMembers = {
     JsonMember<Chat>{"logprobs", read_member<&Chat::logprobs>},
     JsonMember<Chat>{"top_logprobs", read_member<&Chat::top_logprobs>},
     JsonMember<Chat>{"include_reasoning", read_member<&Chat::include_reasoning>},
-    JsonMember<Chat>{"reasoning_effort", read_member<&Chat::reasoning_effort>},
+    JsonMember<Chat>{"reasoning_effort", read_effort},
     JsonMember<Chat>{"add_generation_prompt", read_member<&Chat::add_generation_prompt>},
     JsonMember<Chat>{"continue_final_message", read_member<&Chat::continue_final_message>},
     JsonMember<Chat>{"chat_template", read_member<&Chat::chat_template>},
@@ -152,12 +170,9 @@ bool check_chat(JsonReader& reader, const Chat& chat) {
   if (wants_tools && chat.tools.empty()) {
     return fail_at("tool_choice", "only allowed when tools are given");
   }
-  const auto& names = chat.tool_names;
-  if (chat.tool_choice == ToolChoice::named &&
-      std::find(names.begin(), names.end(), chat.named_tool) == names.end()) {
-    return fail_at("tool_choice.function.name",
-                   fmt::format("\"{}\" is none of the tools; they are {}",
-                               chat.named_tool.substr(0, 100), fmt::join(names, ", ")));
+  if (!check_named_tool(reader, chat, {"function", "name"}) ||
+      !check_allowed_tools(reader, chat, AllowedToolsForm::chat)) {
+    return false;
   }
   const bool demands_call =
       chat.tool_choice == ToolChoice::required || chat.tool_choice == ToolChoice::named;
@@ -179,7 +194,15 @@ bool read_chat_members(JsonReader& reader, simdjson::dom::object object, Chat& o
     if (!reader.in_member("max_completion_tokens", read_limit)) return false;
     out.max_tokens_name = "max_completion_tokens";
   }
-  return check_generation(reader, object, out) && check_chat(reader, out);
+  // An agent's list of tools may be empty for a turn; vLLM takes it as no choice, too.
+  if (out.gave_tools && out.tools.empty() && out.tool_choice != ToolChoice::named) {
+    out.tool_choice.reset();
+  }
+  if (!check_generation(reader, object, out) || !check_chat(reader, out)) return false;
+  // Who wants the prompt too wants what it was given, as in vLLM.
+  if (out.echo && out.logprobs && !out.stream && !out.prompt_logprobs)
+    out.prompt_logprobs = out.top_logprobs;
+  return true;
 }
 
 Result<ChatCompletionRequest> parse_chat_completion(std::string_view body) {

@@ -100,6 +100,8 @@ bool read_completion(JsonReader& reader, simdjson::dom::object object, Completio
   for (const Prompt& prompt : out.prompts) {
     if (!prompt.is_text && prompt.ids.empty()) return fail_at("prompt", "must not be empty");
   }
+  // Who wants the prompt too wants what it was given, as in vLLM.
+  if (out.echo && !out.stream && !out.prompt_logprobs) out.prompt_logprobs = out.logprobs;
   return check_suffix(reader, out) && check_logprobs(reader, "logprobs", out.logprobs);
 }
 

@@ -8,7 +8,7 @@ namespace quire::openapi {
 namespace {
 
 using simdjson::dom::object;
-using Completion = CompletionRequest;
+using Completion = GenerateRequest;
 
 bool ignore_boolean(JsonReader& reader, JsonElement element, Completion&) {
   return element.is_bool() || reader.expected("a boolean", element);
@@ -43,6 +43,9 @@ constexpr std::array kOwnSamplingMembers = {
     JsonMember<Completion>{"logprobs", read_member<&Completion::logprobs>},
     JsonMember<Completion>{"extra_args", read_extra_args},
     JsonMember<Completion>{"guided_decoding", refuse_old_name},
+    JsonMember<Completion>{"logprob_token_ids", refuse},
+    JsonMember<Completion>{"skip_reading_prefix_cache", refuse},
+    JsonMember<Completion>{"flat_logprobs", refuse},
     // How vLLM's own front end takes the output.
     JsonMember<Completion>{"detokenize", ignore_boolean},
     JsonMember<Completion>{"output_kind", ignore_number},
@@ -75,15 +78,42 @@ bool read_token_ids(JsonReader& reader, JsonElement element, Completion& out) {
          (!prompt.ids.empty() || reader.fail("must not be empty"));
 }
 
+bool read_output_mode(JsonReader& reader, JsonElement element, Completion& out) {
+  std::string_view mode;
+  if (element.get(mode)) return reader.expected("a string", element);
+  out.wants_text = mode == "text";
+  if (mode == "text" || mode == "tokens") return true;
+  return reader.fail("must be tokens or text; derender is not offered here");
+}
+
+// What a constraint rules begins with the first token.
+bool read_reasoning_ended(JsonReader& reader, JsonElement element, Completion&) {
+  bool ended;
+  if (element.get(ended)) return reader.expected("a boolean", element);
+  return ended || reader.fail("false is not offered: nothing is taken for a thought here");
+}
+
+bool ignore_object(JsonReader& reader, JsonElement element, Completion&) {
+  return element.is_object() || reader.expected("an object", element);
+}
+
 constexpr std::array kMembers = {
+    JsonMember<Completion>{"output_mode", read_output_mode},
+    JsonMember<Completion>{"return_token_ids", read_member<&Completion::return_token_ids>},
+    JsonMember<Completion>{"reasoning_ended", read_reasoning_ended},
+    JsonMember<Completion>{"parse_context", ignore_object},  // read by derender alone
+    JsonMember<Completion>{"reasoning_parser_kwargs", refuse},
+    JsonMember<Completion>{"content_parts", refuse},
+    JsonMember<Completion>{"ec_transfer_params", refuse},
     JsonMember<Completion>{"model", read_member<&Completion::model>},
     JsonMember<Completion>{"request_id", read_as<read_request_id>},
     JsonMember<Completion>{"token_ids", read_token_ids},
     JsonMember<Completion>{"sampling_params", read_sampling_params},
     JsonMember<Completion>{"stream", read_member<&Completion::stream>},
     JsonMember<Completion>{"stream_options", read_as<read_stream_options>},
-    JsonMember<Completion>{"cache_salt", read_member<&Completion::cache_salt>},
+    JsonMember<Completion>{"cache_salt", read_as<read_cache_salt>},
     JsonMember<Completion>{"priority", read_member<&Completion::priority>},
+    JsonMember<Completion>{"timeout", read_as<read_generation_timeout>},
     JsonMember<Completion>{"kv_transfer_params", read_as<read_transfer_params>},
     JsonMember<Completion>{"features", refuse},  // of images
     JsonMember<Completion>{"response_format", refuse_here},
@@ -96,11 +126,11 @@ constexpr std::array kMembers = {
 
 }  // namespace
 
-Result<CompletionRequest> parse_generate(std::string_view body) {
+Result<GenerateRequest> parse_generate(std::string_view body) {
   const auto members = parse_json_object(body);
   if (!members) return members.error();
   JsonReader reader;
-  CompletionRequest request;
+  GenerateRequest request;
   const auto check_ids = [&] { return !request.prompts.empty() || reader.fail("is missing"); };
   const bool ok =
       read_members<Completion>(reader, *members, kMembers, request, &request.unknown_members) &&

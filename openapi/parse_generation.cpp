@@ -20,7 +20,9 @@ constexpr double kMaxBias = 100;
 constexpr std::string_view kUnsupported[] = {
     "use_beam_search", "suffix",         "logits_processors",    "prompt_embeds",
     "functions",       "function_call",  "audio",                "structural_tag",
-    "vllm_xargs",      "mm_processor_kwargs", "media_io_kwargs",
+    "vllm_xargs",      "mm_processor_kwargs", "media_io_kwargs", "logprob_token_ids",
+    "return_prompt_text", "return_token_offsets", "return_weight_versions", "watermarking",
+    "ec_transfer_params",
 };
 // Those whose empty object asks too: for the defaults of what it names.
 constexpr std::string_view kUnsupportedEvenEmpty[] = {"web_search_options", "repetition_detection"};
@@ -58,6 +60,17 @@ bool check_best_of(JsonReader& reader, simdjson::dom::object object, GenerationR
 }
 
 }  // namespace
+
+bool read_allowed_tokens(JsonReader& reader, JsonElement element, GenerationRequest& out) {
+  if (!read(reader, element, out.allowed_token_ids)) return false;
+  return !out.allowed_token_ids.empty() || reader.fail("must not be empty: nothing could follow");
+}
+
+// An empty one would share the cache with everybody, which is not what a salt is for.
+bool read_cache_salt(JsonReader& reader, JsonElement element, GenerationRequest& out) {
+  if (!read(reader, element, out.cache_salt)) return false;
+  return !out.cache_salt.empty() || reader.fail("must not be empty");
+}
 
 bool read_stop(JsonReader& reader, JsonElement element, GenerationRequest& out) {
   if (element.is_string()) {
@@ -107,6 +120,32 @@ bool read_request_id(JsonReader& reader, JsonElement element, GenerationRequest&
   if (!read(reader, element, out.request_id)) return false;
   if (!out.request_id || out.request_id->size() <= kMaxRequestIdBytes) return true;
   return reader.fail(fmt::format("has {} bytes, may have {}", out.request_id->size(), kMaxRequestIdBytes));
+}
+
+bool read_timeout(JsonReader& reader, JsonElement element, std::optional<double>& out) {
+  if (!read(reader, element, out)) return false;
+  if (*out > 0 && *out <= kMaxTimeoutSeconds) return true;
+  return reader.fail(
+      fmt::format("must be a number of seconds above 0, at most {}", kMaxTimeoutSeconds));
+}
+
+bool read_generation_timeout(JsonReader& reader, JsonElement element, GenerationRequest& out) {
+  return read_timeout(reader, element, out.timeout);
+}
+
+// vLLM keeps the prompt's end unless it is told otherwise.
+bool read_truncation_side(JsonReader& reader, JsonElement element, GenerationRequest& out) {
+  std::string side;
+  if (!read(reader, element, side)) return false;
+  out.truncates_right = side == "right";
+  return out.truncates_right || side == "left" || reader.fail("must be left or right");
+}
+
+// Tokens leave as they come; what a client cannot keep up with is joined by itself.
+bool check_stream_interval(JsonReader& reader, JsonElement element, GenerationRequest&) {
+  std::int64_t tokens = 0;
+  return read(reader, element, tokens) &&
+         (tokens == 1 || reader.fail("must be 1: tokens are sent as they come"));
 }
 
 bool read_transfer_params(JsonReader& reader, JsonElement element, GenerationRequest& out) {

@@ -12,6 +12,8 @@ namespace quire::openapi {
 using ReadGeneration = bool (*)(JsonReader&, JsonElement, GenerationRequest&);
 
 bool read_stop(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_allowed_tokens(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_cache_salt(JsonReader& reader, JsonElement element, GenerationRequest& out);
 bool read_logit_bias(JsonReader& reader, JsonElement element, GenerationRequest& out);
 bool read_stream_options(JsonReader& reader, JsonElement element, GenerationRequest& out);
 // In parse_structured.cpp.
@@ -30,9 +32,15 @@ std::string_view member_of(const OutputGrammar& grammar);
 // White space is free where there is JSON.
 bool check_structured(JsonReader& reader, const GenerationRequest& request);
 
+// Seconds, above 0 and at most a day.
+bool read_timeout(JsonReader& reader, JsonElement element, std::optional<double>& out);
+bool read_generation_timeout(JsonReader& reader, JsonElement element, GenerationRequest& out);
+
 // At most kMaxRequestIdBytes: each chunk of a stream repeats it.
 bool read_request_id(JsonReader& reader, JsonElement element, GenerationRequest& out);
 bool read_transfer_params(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool read_truncation_side(JsonReader& reader, JsonElement element, GenerationRequest& out);
+bool check_stream_interval(JsonReader& reader, JsonElement element, GenerationRequest&);
 
 // False of null, false, 0, [], {} and "".
 bool asks_for_something(JsonElement element);
@@ -60,7 +68,7 @@ constexpr std::array kOtherSharedMembers = {
     JsonMember<T>{"n", read_member<&GenerationRequest::n>},
     JsonMember<T>{"max_tokens", read_member<&GenerationRequest::max_tokens>},
     JsonMember<T>{"logit_bias", read_as<read_logit_bias>},
-    JsonMember<T>{"allowed_token_ids", read_member<&GenerationRequest::allowed_token_ids>},
+    JsonMember<T>{"allowed_token_ids", read_as<read_allowed_tokens>},
     JsonMember<T>{"stop", read_as<read_stop>},
     JsonMember<T>{"include_stop_str_in_output",
                   read_member<&GenerationRequest::include_stop_str_in_output>},
@@ -71,8 +79,11 @@ constexpr std::array kOtherSharedMembers = {
     JsonMember<T>{"add_special_tokens", read_member<&GenerationRequest::add_special_tokens>},
     JsonMember<T>{"truncate_prompt_tokens",
                   read_member<&GenerationRequest::truncate_prompt_tokens>},
+    JsonMember<T>{"truncation_side", read_as<read_truncation_side>},
+    JsonMember<T>{"stream_interval", read_as<check_stream_interval>},
     JsonMember<T>{"priority", read_member<&GenerationRequest::priority>},
-    JsonMember<T>{"cache_salt", read_member<&GenerationRequest::cache_salt>},
+    JsonMember<T>{"timeout", read_as<read_generation_timeout>},
+    JsonMember<T>{"cache_salt", read_as<read_cache_salt>},
     JsonMember<T>{"kv_transfer_params", read_as<read_transfer_params>},
     JsonMember<T>{"prompt_logprobs", read_member<&GenerationRequest::prompt_logprobs>},
     JsonMember<T>{"return_token_ids", read_member<&GenerationRequest::return_token_ids>},

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "openapi/chat_terms.h"
 #include "openapi/parse_chat.h"
 
@@ -27,9 +29,12 @@ bool read_message(JsonReader& reader, object item, Messages& out) {
   JsonElement role;
   if (item["role"].get(role)) return reader.fail("role is missing");
   if (!reader.in_member("role", [&] { return read_role(reader, role, message); })) return false;
-  if (message.role == "tool") {
+  constexpr std::string_view kRoles[] = {"user", "assistant", "system", "developer"};
+  if (std::ranges::find(kRoles, message.role) == std::end(kRoles)) {
     return reader.in_member("role", [&] {
-      return reader.fail("\"tool\" is not a role here; send a function_call_output");
+      return reader.fail(fmt::format("\"{}\" is not a role here; expected one of {} (what a tool "
+                                     "answers is a function_call_output)",
+                                     message.role, fmt::join(kRoles, ", ")));
     });
   }
   if (!read_content_of(reader, item, "content", message)) return false;

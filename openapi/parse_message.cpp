@@ -6,17 +6,21 @@
 
 namespace quire::openapi {
 
-namespace {
-
-constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
-
-}  // namespace
-
+// Any word: templates know roles of their own, and what none of them knows is refused when it has
+// rendered (TextPipeline).
 bool read_role(JsonReader& reader, JsonElement element, ChatMessage& out) {
+  constexpr std::size_t kLongest = 64;
   if (!read(reader, element, out.role)) return false;
-  if (std::find(std::begin(kRoles), std::end(kRoles), out.role) != std::end(kRoles)) return true;
-  return reader.fail(fmt::format("\"{}\" is not a role; expected one of {}", out.role.substr(0, 40),
-                                 fmt::join(kRoles, ", ")));
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '_' || c == '-' || c == '.';
+  };
+  if (!out.role.empty() && out.role.size() <= kLongest && std::ranges::all_of(out.role, is_plain)) {
+    return true;
+  }
+  return reader.fail(fmt::format("\"{}\" is not a role; expected system, developer, user, "
+                                 "assistant, tool or a word that the chat template knows",
+                                 out.role.substr(0, 40)));
 }
 
 namespace {
@@ -80,6 +84,11 @@ bool read_function(JsonReader& reader, JsonElement element, ToolCall& out) {
   return !out.function.name.empty() || reader.fail("name is missing");
 }
 
+// The form before tool_calls.
+bool read_function_call(JsonReader& reader, JsonElement element, ChatMessage& out) {
+  return read_function(reader, element, out.tool_calls.emplace_back());
+}
+
 constexpr std::array kToolCallMembers = {
     JsonMember<ToolCall>{"id", read_member<&ToolCall::id>},
     JsonMember<ToolCall>{"function", read_function},
@@ -112,6 +121,7 @@ constexpr std::array kMembers = {
     JsonMember<ChatMessage>{"name", read_member<&ChatMessage::name>},
     JsonMember<ChatMessage>{"tool_call_id", read_member<&ChatMessage::tool_call_id>},
     JsonMember<ChatMessage>{"tool_calls", read_tool_calls},
+    JsonMember<ChatMessage>{"function_call", read_function_call},
 };
 
 }  // namespace
@@ -122,6 +132,7 @@ bool read(JsonReader& reader, JsonElement element, ChatMessage& out) {
   if (!read_members<ChatMessage>(reader, object, kMembers, out)) return false;
   if (out.role.empty()) return reader.fail("role is missing");
   if (!out.content && out.role != "assistant") return reader.fail("content is missing");
+  if (out.role == "function") out.role = "tool";  // what answered a function_call
   return true;
 }
 

@@ -38,11 +38,26 @@ bool read_schema(JsonReader& reader, JsonElement element, FunctionTool& out) {
   return read_raw_object(reader, element, out.parameters);
 }
 
+bool read_examples(JsonReader& reader, JsonElement element, FunctionTool& out) {
+  return read_raw_array(reader, element, out.input_examples);
+}
+
+// Other callers are tools that the service would run.
+bool check_callers(JsonReader& reader, JsonElement element, FunctionTool&) {
+  std::vector<std::string> callers;
+  if (!read(reader, element, callers)) return false;
+  return std::ranges::all_of(callers, [](const auto& one) { return one == "direct"; }) ||
+         reader.fail("only direct is supported: a tool is called by the model itself");
+}
+
 constexpr std::array kToolMembers = {
     JsonMember<FunctionTool>{"name", read_member<&FunctionTool::name>},
     JsonMember<FunctionTool>{"description", read_member<&FunctionTool::description>},
     JsonMember<FunctionTool>{"input_schema", read_schema},
     JsonMember<FunctionTool>{"strict", read_member<&FunctionTool::strict>},
+    JsonMember<FunctionTool>{"defer_loading", read_member<&FunctionTool::defer_loading>},
+    JsonMember<FunctionTool>{"input_examples", read_examples},
+    JsonMember<FunctionTool>{"allowed_callers", check_callers},
 };
 
 bool read_tool(JsonReader& reader, JsonElement element, Messages& out) {
@@ -129,7 +144,7 @@ bool read_thinking(JsonReader& reader, JsonElement element, Messages& out) {
   return true;
 }
 
-bool read_format(JsonReader& reader, JsonElement element, std::string_view place, Messages& out) {
+bool read_format(JsonReader& reader, JsonElement element, Messages& out) {
   object format;
   std::string_view type;
   if (element.get(format)) return reader.expected("an object", element);
@@ -139,20 +154,12 @@ bool read_format(JsonReader& reader, JsonElement element, std::string_view place
   }
   JsonElement schema;
   if (format["schema"].get(schema)) return reader.fail("schema is missing");
-  return reader.in_member("schema",
-                          [&] { return want_schema(reader, schema, std::string(place), out); });
-}
-
-bool read_output_format(JsonReader& reader, JsonElement element, Messages& out) {
-  return read_format(reader, element, "/output_format/schema", out);
-}
-bool read_config_format(JsonReader& reader, JsonElement element, Messages& out) {
-  return read_format(reader, element, "/output_config/format/schema", out);
+  return reader.in_member("schema", [&] { return want_schema(reader, schema, out); });
 }
 
 constexpr std::array kOutputMembers = {
-    JsonMember<Messages>{"effort", read_member<&Messages::reasoning_effort>},
-    JsonMember<Messages>{"format", read_config_format},
+    JsonMember<Messages>{"effort", read_as<read_effort>},
+    JsonMember<Messages>{"format", read_format},
 };
 
 bool read_output_config(JsonReader& reader, JsonElement element, Messages& out) {
@@ -223,7 +230,7 @@ constexpr std::array kMembers = {
     JsonMember<Messages>{"tool_choice", read_tool_choice},
     JsonMember<Messages>{"thinking", read_thinking},
     JsonMember<Messages>{"output_config", read_output_config},
-    JsonMember<Messages>{"output_format", read_output_format},
+    JsonMember<Messages>{"output_format", read_format},
     JsonMember<Messages>{"metadata", ignore_object},
     JsonMember<Messages>{"cache_control", ignore_object},
     JsonMember<Messages>{"diagnostics", ignore_object},
@@ -235,9 +242,13 @@ constexpr std::array kMembers = {
     JsonMember<Messages>{"context_management", read_context_management},
     // vLLM's
     JsonMember<Messages>{"chat_template_kwargs", read_kwargs},
-    JsonMember<Messages>{"cache_salt", read_member<&Messages::cache_salt>},
+    JsonMember<Messages>{"cache_salt", read_as<read_cache_salt>},
     JsonMember<Messages>{"priority", read_member<&Messages::priority>},
+    JsonMember<Messages>{"timeout", read_as<read_generation_timeout>},
     JsonMember<Messages>{"kv_transfer_params", read_as<read_transfer_params>},
+    JsonMember<Messages>{"vllm_xargs", refuse},
+    JsonMember<Messages>{"ec_transfer_params", refuse},
+    JsonMember<Messages>{"watermarking", refuse},
 };
 
 // An assistant's last turn is the beginning of the answer.
@@ -254,33 +265,26 @@ bool continue_last_turn(JsonReader& reader, Messages& out) {
   return true;
 }
 
-bool check_choice(JsonReader& reader, const Messages& out) {
-  const auto& names = out.tool_names;
-  if (out.tool_choice != ToolChoice::named || names.empty() ||
-      std::ranges::find(names, out.named_tool) != names.end()) {
-    return true;
-  }
-  return reader.in_member("tool_choice.name", [&] {
-    return reader.fail(fmt::format("\"{}\" is none of the tools; they are {}",
-                                   out.named_tool.substr(0, 100), fmt::join(names, ", ")));
-  });
-}
-
 Result<ChatCompletionRequest> parse(std::string_view body, bool generates) {
   const auto members = parse_json_object(body);
   if (!members) return members.error();
   JsonReader reader;
   Messages request;
+  request.parameters_at = "input_schema";
   if (!read_members<Messages>(reader, *members, kMembers, request, &request.unknown_members)) {
     return reader.take_error();
   }
-  const auto missing = [&](std::string_view name) {
-    reader.in_member(name, [&] { return reader.fail("is missing"); });
+  const auto fail_at = [&](std::string_view name, std::string_view what) {
+    reader.in_member(name, [&] { return reader.fail(what); });
     return reader.take_error();
   };
-  if (request.messages.empty()) return missing("messages");
-  if (generates && !request.max_tokens) return missing("max_tokens");
-  if (!continue_last_turn(reader, request) || !check_choice(reader, request)) {
+  if (request.messages.empty()) return fail_at("messages", "is missing or empty");
+  if (generates && !request.max_tokens) return fail_at("max_tokens", "is missing");
+  if (generates && request.thinking.value_or(false) &&
+      request.thinking_budget.value_or(0) >= *request.max_tokens) {
+    return fail_at("thinking.budget_tokens", "must be less than max_tokens");
+  }
+  if (!continue_last_turn(reader, request) || !check_named_tool(reader, request, {"name"})) {
     return reader.take_error();
   }
   if (request.system) {

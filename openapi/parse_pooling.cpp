@@ -42,6 +42,18 @@ bool refuse_messages(JsonReader& reader, JsonElement, PoolingRequest&) {
   return reader.fail("is not supported here; render the chat and send it as input");
 }
 
+// What is not cut from its right is another text, and so is one with filling.
+bool check_side(JsonReader& reader, JsonElement element, PoolingRequest&) {
+  std::string side;
+  return read(reader, element, side) && (side == "right" || reader.fail("only right is supported"));
+}
+bool check_padding(JsonReader& reader, JsonElement element, PoolingRequest&) {
+  bool pads = true;
+  std::string_view how;
+  const bool is_none = (!element.get(pads) && !pads) || (!element.get(how) && how == "do_not_pad");
+  return is_none || reader.fail("only false is supported: nothing is padded here");
+}
+
 bool check_truncation(JsonReader& reader, const PoolingRequest& out) {
   const auto asked = out.truncate_prompt_tokens;
   if (!asked || *asked == -1 || *asked >= 1) return true;
@@ -117,16 +129,23 @@ bool read_query(JsonReader& reader, JsonElement element, RerankRequest& out) {
   return read_text(reader, element, out.query);
 }
 
+bool read_pooling_timeout(JsonReader& reader, JsonElement element, PoolingRequest& out) {
+  return read_timeout(reader, element, out.timeout);
+}
+
 template <class T>
 constexpr std::array kShared = {
     JsonMember<T>{"model", read_member<&PoolingRequest::model>},
     JsonMember<T>{"request_id", read_member<&PoolingRequest::request_id>},
     JsonMember<T>{"truncate_prompt_tokens", read_member<&PoolingRequest::truncate_prompt_tokens>},
+    JsonMember<T>{"truncation_side", read_as<check_side>},
+    JsonMember<T>{"padding", read_as<check_padding>},
     JsonMember<T>{"use_activation", read_member<&PoolingRequest::use_activation>},
     JsonMember<T>{"normalize", read_member<&PoolingRequest::use_activation>},
     JsonMember<T>{"activation", read_member<&PoolingRequest::use_activation>},
     JsonMember<T>{"add_special_tokens", read_member<&PoolingRequest::add_special_tokens>},
     JsonMember<T>{"priority", read_member<&PoolingRequest::priority>},
+    JsonMember<T>{"timeout", read_as<read_pooling_timeout>},
     JsonMember<T>{"user", read_as<check_text>},
     JsonMember<T>{"chat_template", read_as<refuse>},
     JsonMember<T>{"chat_template_kwargs", read_as<refuse>},
@@ -184,7 +203,7 @@ Result<T> parse_with(std::string_view body, const std::array<JsonMember<T>, kSiz
 }
 
 bool check_present(JsonReader& reader, std::string_view name, bool is_there) {
-  return is_there || reader.in_member(name, [&] { return reader.fail("is missing"); });
+  return is_there || reader.in_member(name, [&] { return reader.fail("is missing or empty"); });
 }
 
 }  // namespace

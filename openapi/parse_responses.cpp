@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "openapi/allowed_tools.h"
 #include "openapi/chat_terms.h"
 #include "openapi/dto_json.h"
 #include "openapi/parse_chat.h"
@@ -18,8 +19,30 @@ namespace {
 using simdjson::dom::object;
 using Request = ResponsesRequest;
 
+// An item of the assistant's that was cut off: the answer goes on with it.
+bool continue_last(JsonReader& reader, object item, Request& out) {
+  std::string_view status, type = "message";
+  if (item["status"].get(status) || (status != "in_progress" && status != "incomplete"))
+    return true;
+  if (std::string_view given; !item["type"].get(given)) type = given;
+  if (type != "message") {
+    return reader.in_member("status", [&] {
+      return reader.fail(
+          fmt::format("a {} that is {} cannot be continued; a message can", type, status));
+    });
+  }
+  if (out.messages.back().role != "assistant") return true;
+  out.continue_final_message = true;
+  out.add_generation_prompt = false;
+  return true;
+}
+
 bool read_messages(JsonReader& reader, JsonElement element, Request& out) {
-  return read_input(reader, element, out.messages);
+  if (!read_input(reader, element, out.messages)) return false;
+  simdjson::dom::array items;
+  object last;
+  if (element.get(items) || items.at(items.size() - 1).get(last)) return true;
+  return reader.in_item(items.size() - 1, [&] { return continue_last(reader, last, out); });
 }
 
 bool read_parameters(JsonReader& reader, JsonElement element, FunctionTool& out) {
@@ -65,11 +88,15 @@ bool read_tool_choice(JsonReader& reader, JsonElement element, Request& out) {
   std::string_view choice;
   if (!element.get(named)) {
     if (!read_type(reader, named, choice)) return false;
-    if (choice != "function") {
-      return reader.in_member("type", [&] { return reader.fail("must be function"); });
+    if (choice == "allowed_tools") {
+      if (!read_allowed_tools(reader, named, AllowedToolsForm::responses, out)) return false;
+    } else if (choice == "function") {
+      out.tool_choice = ToolChoice::named;
+      if (!read_needed(reader, named, "name", out.named_tool)) return false;
+    } else {
+      return reader.in_member("type",
+                              [&] { return reader.fail("must be function or allowed_tools"); });
     }
-    out.tool_choice = ToolChoice::named;
-    if (!read_needed(reader, named, "name", out.named_tool)) return false;
   } else if (element.get(choice)) {
     return reader.expected("a string or an object", element);
   } else if (choice == "auto") {
@@ -91,17 +118,13 @@ bool read_format(JsonReader& reader, JsonElement element, Request& out) {
   if (element.get(format)) return reader.expected("an object", element);
   if (!read_type(reader, format, type)) return false;
   if (type != "json_schema") {
-    if (!read_response_format(reader, element, out)) return false;
-    if (out.grammar) out.grammar->place = "/text/format";
-    return true;
+    return read_response_format(reader, element, out);
   }
   std::string name;
   JsonElement schema;
   if (!read_needed(reader, format, "name", name)) return false;
   if (format["schema"].get(schema)) return reader.fail("schema is missing");
-  return reader.in_member("schema", [&] {
-    return want_schema(reader, schema, "/text/format/schema", out);
-  });
+  return reader.in_member("schema", [&] { return want_schema(reader, schema, out); });
 }
 
 bool ignore_text(JsonReader& reader, JsonElement element, Request&) {
@@ -131,7 +154,7 @@ bool read_text(JsonReader& reader, JsonElement element, Request& out) {
 }
 
 constexpr std::array kReasoningMembers = {
-    JsonMember<Request>{"effort", read_member<&Request::reasoning_effort>},
+    JsonMember<Request>{"effort", read_as<read_effort>},
     JsonMember<Request>{"summary", read_member<&Request::reasoning_summary>},
 };
 
@@ -208,6 +231,13 @@ constexpr std::array kMembers = {
     JsonMember<Request>{"n", refuse},
     JsonMember<Request>{"response_format", refuse},
     JsonMember<Request>{"kv_transfer_params", refuse},
+    JsonMember<Request>{"ec_transfer_params", refuse},
+    JsonMember<Request>{"previous_input_messages", refuse},
+    JsonMember<Request>{"enable_response_messages", refuse},
+    JsonMember<Request>{"vllm_xargs", refuse},
+    JsonMember<Request>{"watermarking", refuse},
+    JsonMember<Request>{"mm_processor_kwargs", refuse},
+    JsonMember<Request>{"media_io_kwargs", refuse},
     // vLLM's.
     JsonMember<Request>{"request_id", read_as<read_request_id>},
     JsonMember<Request>{"top_k", read_member<&Request::top_k>},
@@ -217,12 +247,19 @@ constexpr std::array kMembers = {
     JsonMember<Request>{"frequency_penalty", read_member<&Request::frequency_penalty>},
     JsonMember<Request>{"seed", read_member<&Request::seed>},
     JsonMember<Request>{"stop", read_as<read_stop>},
+    JsonMember<Request>{"stop_token_ids", read_member<&Request::stop_token_ids>},
+    JsonMember<Request>{"include_stop_str_in_output",
+                        read_member<&Request::include_stop_str_in_output>},
+    JsonMember<Request>{"skip_special_tokens", read_member<&Request::skip_special_tokens>},
+    JsonMember<Request>{"logit_bias", read_as<read_logit_bias>},
+    JsonMember<Request>{"include_reasoning", read_member<&Request::include_reasoning>},
     JsonMember<Request>{"bad_words", read_as<read_bad_words>},
     JsonMember<Request>{"structured_outputs", read_as<read_structured_outputs>},
     JsonMember<Request>{"ignore_eos", read_member<&Request::ignore_eos>},
     JsonMember<Request>{"chat_template_kwargs", read_kwargs},
-    JsonMember<Request>{"cache_salt", read_member<&Request::cache_salt>},
+    JsonMember<Request>{"cache_salt", read_as<read_cache_salt>},
     JsonMember<Request>{"priority", read_member<&Request::priority>},
+    JsonMember<Request>{"timeout", read_as<read_generation_timeout>},
 };
 
 bool check(JsonReader& reader, Request& out) {
@@ -230,15 +267,17 @@ bool check(JsonReader& reader, Request& out) {
     return reader.in_member(name, [&] { return reader.fail(what); });
   };
   if (out.messages.empty()) return fail_at("input", "is missing");
-  const auto& names = out.tool_names;
-  if (out.tool_choice == ToolChoice::automatic && names.empty()) out.tool_choice.reset();
-  if (out.tool_choice == ToolChoice::named && !names.empty() &&
-      std::ranges::find(names, out.named_tool) == names.end()) {
-    return fail_at("tool_choice.name",
-                   fmt::format("\"{}\" is none of the tools; they are {}",
-                               out.named_tool.substr(0, 100), fmt::join(names, ", ")));
+  if (out.tool_choice == ToolChoice::automatic && out.tool_names.empty()) out.tool_choice.reset();
+  if (!check_named_tool(reader, out, {"name"}) ||
+      !check_allowed_tools(reader, out, AllowedToolsForm::responses)) {
+    return false;
   }
+  const bool demands_call =
+      out.tool_choice == ToolChoice::required || out.tool_choice == ToolChoice::named;
+  // The format is that of text, and a call is none: whoever sends both means the call, as vLLM.
+  if (demands_call && out.grammar && member_of(*out.grammar) == "text") out.grammar.reset();
   if (out.top_logprobs > 0) out.logprobs = true;
+  out.logprobs_of_content = true;
   if (!check_structured(reader, out)) return false;
   return check_chat(reader, out);
 }
@@ -251,6 +290,8 @@ Result<ResponsesRequest> parse_responses(std::string_view body) {
   JsonReader reader;
   ResponsesRequest request;
   request.max_tokens_name = "max_output_tokens";
+  request.parameters_at = "parameters";
+  request.joins_system = true;
   if (!read_members<Request>(reader, *members, kMembers, request, &request.unknown_members) ||
       !check(reader, request)) {
     return reader.take_error();

@@ -12,13 +12,12 @@ using Kind = OutputGrammar::Kind;
 
 constexpr std::size_t kMaxBadWords = 1024;
 
-bool set_grammar(JsonReader& reader, GenerationRequest& out, Kind kind, std::string text,
-                 std::string place) {
+bool set_grammar(JsonReader& reader, GenerationRequest& out, Kind kind, std::string text) {
   if (out.grammar) {
-    return reader.fail(fmt::format("contradicts {}: an answer has one form",
-                                   out.grammar->place.substr(1)));
+    return reader.fail(
+        fmt::format("contradicts {}: an answer has one form", out.grammar->place));
   }
-  out.grammar = OutputGrammar{kind, std::move(text), std::move(place)};
+  out.grammar = OutputGrammar{kind, std::move(text), reader.pointer()};
   return true;
 }
 
@@ -37,42 +36,39 @@ bool json_of(JsonReader& reader, JsonElement element, std::string& out) {
   return true;
 }
 
-bool set_schema(JsonReader& reader, JsonElement element, GenerationRequest& out,
-                std::string_view place) {
+bool set_schema(JsonReader& reader, JsonElement element, GenerationRequest& out) {
   std::string schema;
   if (!json_of(reader, element, schema)) return false;
   if (schema.front() != '{' && schema != "true" && schema != "false") {
     return reader.expected("a JSON schema", element);
   }
-  return set_grammar(reader, out, Kind::json_schema, std::move(schema), std::string(place));
+  return set_grammar(reader, out, Kind::json_schema, std::move(schema));
 }
 
-bool set_text(JsonReader& reader, JsonElement element, GenerationRequest& out, Kind kind,
-              std::string_view place) {
+template <Kind kKind>
+bool set_text(JsonReader& reader, JsonElement element, GenerationRequest& out) {
   std::string text;
   if (!read(reader, element, text)) return false;
   if (text.empty()) return reader.fail("must not be empty");
-  return set_grammar(reader, out, kind, std::move(text), std::string(place));
+  return set_grammar(reader, out, kKind, std::move(text));
 }
 
-bool set_choice(JsonReader& reader, JsonElement element, GenerationRequest& out,
-                std::string_view place) {
+bool set_choice(JsonReader& reader, JsonElement element, GenerationRequest& out) {
   std::vector<std::string> choices;
   if (!read(reader, element, choices)) return false;
   if (choices.empty()) return reader.fail("must not be empty");
-  return set_grammar(reader, out, Kind::choice, json_text(element), std::string(place));
+  return set_grammar(reader, out, Kind::choice, json_text(element));
 }
 
-bool set_tag(JsonReader& reader, JsonElement element, GenerationRequest& out,
-             std::string_view place) {
+bool set_tag(JsonReader& reader, JsonElement element, GenerationRequest& out) {
   std::string tag;
   if (!json_of(reader, element, tag)) return false;
   if (tag.front() != '{') return reader.expected("an object", element);
-  return set_grammar(reader, out, Kind::structural_tag, std::move(tag), std::string(place));
+  return set_grammar(reader, out, Kind::structural_tag, std::move(tag));
 }
 
-bool set_object(JsonReader& reader, GenerationRequest& out, std::string_view place) {
-  return set_grammar(reader, out, Kind::json_schema, R"({"type":"object"})", std::string(place));
+bool set_object(JsonReader& reader, GenerationRequest& out) {
+  return set_grammar(reader, out, Kind::json_schema, R"({"type":"object"})");
 }
 
 bool read_schema_format(JsonReader& reader, simdjson::dom::object format, GenerationRequest& out) {
@@ -87,33 +83,18 @@ bool read_schema_format(JsonReader& reader, simdjson::dom::object format, Genera
     if (object["schema"].get(schema) || schema.is_null()) return reader.fail("schema is missing");
     return reader.in_member("schema", [&] {
       if (!schema.is_object() && !schema.is_bool()) return reader.expected("an object", schema);
-      return set_schema(reader, schema, out, "/response_format/json_schema/schema");
+      return set_schema(reader, schema, out);
     });
   });
 }
 
-bool read_json(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  return set_schema(reader, element, out, "/structured_outputs/json");
-}
-bool read_regex(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  return set_text(reader, element, out, Kind::regex, "/structured_outputs/regex");
-}
-bool read_choice(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  return set_choice(reader, element, out, "/structured_outputs/choice");
-}
-bool read_grammar(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  return set_text(reader, element, out, Kind::grammar, "/structured_outputs/grammar");
-}
-bool read_tag(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  return set_tag(reader, element, out, "/structured_outputs/structural_tag");
-}
 bool read_json_object(JsonReader& reader, JsonElement element, GenerationRequest& out) {
   bool wanted = false;
   if (!read(reader, element, wanted)) return false;
-  return !wanted || set_object(reader, out, "/structured_outputs/json_object");
+  return !wanted || set_object(reader, out);
 }
 bool read_whitespace_pattern(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  out.whitespace_place = "/structured_outputs/whitespace_pattern";
+  out.whitespace_place = reader.pointer();
   return read(reader, element, out.whitespace_pattern);
 }
 bool read_no_whitespace(JsonReader& reader, JsonElement element, GenerationRequest& out) {
@@ -122,6 +103,13 @@ bool read_no_whitespace(JsonReader& reader, JsonElement element, GenerationReque
   out.any_whitespace = !none;
   return true;
 }
+// Objects that name their properties are closed without being asked; others say what they are.
+bool read_no_additional(JsonReader& reader, JsonElement element, GenerationRequest&) {
+  bool none = false;
+  if (!read(reader, element, none)) return false;
+  return !none || reader.fail("is not supported: an object that names its properties is closed as it "
+                              "is, others close with additionalProperties: false");
+}
 // There is one engine for all grammars: nothing to fall back to.
 bool read_no_fallback(JsonReader& reader, JsonElement element, GenerationRequest&) {
   bool none = false;
@@ -129,15 +117,16 @@ bool read_no_fallback(JsonReader& reader, JsonElement element, GenerationRequest
 }
 
 constexpr std::array kStructured = {
-    JsonMember<GenerationRequest>{"json", read_json},
-    JsonMember<GenerationRequest>{"regex", read_regex},
-    JsonMember<GenerationRequest>{"choice", read_choice},
-    JsonMember<GenerationRequest>{"grammar", read_grammar},
+    JsonMember<GenerationRequest>{"json", set_schema},
+    JsonMember<GenerationRequest>{"regex", set_text<Kind::regex>},
+    JsonMember<GenerationRequest>{"choice", set_choice},
+    JsonMember<GenerationRequest>{"grammar", set_text<Kind::grammar>},
     JsonMember<GenerationRequest>{"json_object", read_json_object},
-    JsonMember<GenerationRequest>{"structural_tag", read_tag},
+    JsonMember<GenerationRequest>{"structural_tag", set_tag},
     JsonMember<GenerationRequest>{"whitespace_pattern", read_whitespace_pattern},
     JsonMember<GenerationRequest>{"disable_any_whitespace", read_no_whitespace},
     JsonMember<GenerationRequest>{"disable_fallback", read_no_fallback},
+    JsonMember<GenerationRequest>{"disable_additional_properties", read_no_additional},
 };
 
 }  // namespace
@@ -156,13 +145,12 @@ bool read_response_format(JsonReader& reader, JsonElement element, GenerationReq
   if (!reader.in_member("type", [&] { return read(reader, given, type); })) return false;
   if (type == "text") return true;
   if (type == "json_schema") return read_schema_format(reader, object, out);
-  if (type == "structural_tag") return set_tag(reader, element, out, "/response_format");
+  if (type == "structural_tag") return set_tag(reader, element, out);
   if (type == "json_object") {
     if (object["schema"].get(schema) || schema.is_null()) {
-      return set_object(reader, out, "/response_format");
+      return set_object(reader, out);
     }
-    return reader.in_member(
-        "schema", [&] { return set_schema(reader, schema, out, "/response_format/schema"); });
+    return reader.in_member("schema", [&] { return set_schema(reader, schema, out); });
   }
   return reader.in_member("type", [&] {
     return reader.fail("must be text, json_object, json_schema or structural_tag");
@@ -189,19 +177,19 @@ bool read_structured_outputs(JsonReader& reader, JsonElement element, Generation
 
 // What vLLM's clients sent before structured_outputs.
 bool read_guided_json(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  return set_schema(reader, element, out, "/guided_json");
+  return set_schema(reader, element, out);
 }
 bool read_guided_regex(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  return set_text(reader, element, out, Kind::regex, "/guided_regex");
+  return set_text<Kind::regex>(reader, element, out);
 }
 bool read_guided_choice(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  return set_choice(reader, element, out, "/guided_choice");
+  return set_choice(reader, element, out);
 }
 bool read_guided_grammar(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  return set_text(reader, element, out, Kind::grammar, "/guided_grammar");
+  return set_text<Kind::grammar>(reader, element, out);
 }
 bool read_guided_whitespace(JsonReader& reader, JsonElement element, GenerationRequest& out) {
-  out.whitespace_place = "/guided_whitespace_pattern";
+  out.whitespace_place = reader.pointer();
   return read(reader, element, out.whitespace_pattern);
 }
 
@@ -242,6 +230,11 @@ bool read_thinking_token_budget(JsonReader& reader, JsonElement element, Generat
 }
 
 bool check_structured(JsonReader& reader, const GenerationRequest& request) {
+  if (!request.any_whitespace && request.whitespace_pattern) {
+    return reader.in_members({"structured_outputs", "disable_any_whitespace"}, [&] {
+      return reader.fail("contradicts " + request.whitespace_place.substr(1));
+    });
+  }
   if (request.any_whitespace && !request.whitespace_pattern) return true;
   const bool has_json = request.grammar && (request.grammar->kind == Kind::json_schema ||
                                             request.grammar->kind == Kind::structural_tag);

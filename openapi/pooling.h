@@ -21,6 +21,7 @@ struct PoolingRequest {
   std::optional<bool> use_activation{};
   bool add_special_tokens = true;
   std::int64_t priority = 0;
+  std::optional<double> timeout{};  // seconds from the request's arrival
   std::vector<std::string> unknown_members{};
 };
 

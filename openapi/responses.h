@@ -53,6 +53,7 @@ void append_response_item(std::string& out, const ResponseItem& item);
 // The one part of a message or of a thought.
 void append_response_part(std::string& out, const ResponseItem& item);
 void append_response_logprobs(std::string& out, const std::vector<TokenLogprob>& tokens);
+std::string input_tokens_json(std::int64_t tokens);
 std::string deleted_response_json(std::string_view id);
 
 // The model's output, as the message that a later request finds in its conversation.

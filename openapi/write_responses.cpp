@@ -175,6 +175,10 @@ void append_response_logprobs(std::string& out, const std::vector<TokenLogprob>&
   write_logprobs(json, tokens);
 }
 
+std::string input_tokens_json(std::int64_t tokens) {
+  return "{\"object\":\"response.input_tokens\",\"input_tokens\":" + std::to_string(tokens) + "}";
+}
+
 std::string deleted_response_json(std::string_view id) {
   std::string out;
   JsonWriter(out)

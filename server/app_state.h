@@ -38,7 +38,9 @@ struct AppState {
   ByteBudget bodies{config.limits.body_bytes_in_flight};
   std::mutex submitting{};  // one request's choices at a time
   ResponseStore responses{config.stored_responses};
-  Timelines timelines{};
+  // All that may run and wait, beside the latest 1024 that have ended.
+  Timelines timelines{1024 + static_cast<std::size_t>(engine_config.scheduler.max_num_seqs +
+                                                      engine_config.scheduler.max_num_queued_reqs)};
   log::Limit stray_lines{5};  // a second, of requests for nothing that there is
   std::int64_t started = 0;  // seconds since the epoch
   std::atomic<bool> leaving{false};   // asked to stop: not ready any more, though still accepting

@@ -1,17 +1,18 @@
 #include "server/listener.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/strand.hpp>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <variant>
 
 #include "base/log.h"
+#include "base/strand.h"
 #include "base/task_group.h"
 #include "server/http/byte_streams.h"
 #include "server/session.h"
@@ -113,6 +114,19 @@ void ask_for_certificates(asio::ssl::context& context, const ServerConfig& confi
                                : asio::ssl::verify_peer);
 }
 
+// Every client would fail, and only clients would see why.
+void warn_of_dates(SSL_CTX* context, const std::string& file) {
+  const X509* const certificate = SSL_CTX_get0_certificate(context);
+  const ASN1_TIME* const begin = X509_get0_notBefore(certificate);
+  const ASN1_TIME* const end = X509_get0_notAfter(certificate);
+  const bool is_early = X509_cmp_current_time(begin) > 0;
+  if (!is_early && X509_cmp_current_time(end) > 0) return;
+  std::tm date{};
+  ASN1_TIME_to_tm(is_early ? begin : end, &date);
+  log::warn(is_early ? "tls.certificate_not_yet_valid" : "tls.certificate_expired",
+            {{"file", file}, {"date", fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", date)}});
+}
+
 std::optional<asio::ssl::context> tls_context(const ServerConfig& config) {
   if (config.ssl_certfile.empty()) return std::nullopt;
   asio::ssl::context context(asio::ssl::context::tls_server);
@@ -134,6 +148,7 @@ std::optional<asio::ssl::context> tls_context(const ServerConfig& config) {
                                config.ssl_keyfile, config.ssl_certfile),
                    "ServerConfig::ssl_keyfile"});
   }
+  warn_of_dates(context.native_handle(), config.ssl_certfile);
   ask_for_certificates(context, config);
   return context;
 }
@@ -244,7 +259,7 @@ awaitable<void> Listener::accept(AppState& app) {
       co_await sleep_for(kPauseWhenFull);
       continue;
     }
-    const asio::any_io_executor strand = asio::make_strand(state_->pool);
+    const asio::any_io_executor strand = new_strand(state_->pool);
     error_code error;
     auto stream = co_await state_->accept_one(strand, error);
     if (error == asio::error::operation_aborted) break;
@@ -258,8 +273,9 @@ awaitable<void> Listener::accept(AppState& app) {
   }
 }
 
+bool Listener::has_tls() const { return state_->tls.has_value(); }
+
 Result<void> Listener::reload_tls() {
-  if (!state_->tls) return {};
   try {
     state_->tls = tls_context(state_->config);  // running connections hold the old one
     return {};

@@ -23,8 +23,8 @@ class Listener {
   // Accepts until cancelled or stopped.
   awaitable<void> accept(AppState& app);
   // Reads certificate and key again, for connections from now on. The error leaves what there is.
-  // Without TLS there is nothing to read.
   Result<void> reload_tls();
+  bool has_tls() const;
   // Stops accepting; sessions end after the request they are in, or at once if they are in none.
   void stop(AppState& app);
   // Waits until the last session has ended.

@@ -37,7 +37,7 @@ constexpr unsigned kPools = engine | json_body | pools;
 constexpr unsigned kProbe = no_key | uncounted;
 
 struct Route {
-  std::string_view path;  // a trailing * stands for the rest
+  std::string_view path;  // a trailing * stands for the rest, without a slash; ** with slashes
   Method method;
   awaitable<void> (*handler)(Exchange&, AppState&);
   unsigned needs = nothing;
@@ -50,6 +50,7 @@ constexpr std::array kRoutes = {
     Route{"/v1/completions/render", Method::post, post_render_completion, engine | json_body},
     Route{"/inference/v1/generate", Method::post, post_generate, kGenerates},
     Route{"/v1/responses", Method::post, post_responses, kGenerates},
+    Route{"/v1/responses/input_tokens", Method::post, post_input_tokens, engine | json_body},
     Route{"/v1/responses/*", Method::get, get_response},
     Route{"/v1/responses/*", Method::delete_, delete_response},
     Route{"/v1/messages", Method::post, post_messages, kGenerates},
@@ -61,10 +62,10 @@ constexpr std::array kRoutes = {
     Route{"/v1/rerank", Method::post, post_rerank, kPools},
     Route{"/v2/rerank", Method::post, post_rerank, kPools},
     Route{"/debug/requests", Method::get, get_debug_requests, admin_key | uncounted},
-    Route{"/debug/requests/*", Method::get, get_debug_request, admin_key | uncounted},
+    Route{"/debug/requests/**", Method::get, get_debug_request, admin_key | uncounted},
     Route{"/debug/blocks", Method::get, get_debug_blocks, engine | admin_key | uncounted},
     Route{"/v1/models", Method::get, get_models, engine},
-    Route{"/v1/models/*", Method::get, get_model, engine},
+    Route{"/v1/models/**", Method::get, get_model, engine},
     Route{"/tokenize", Method::post, post_tokenize, engine | json_body},
     Route{"/detokenize", Method::post, post_detokenize, engine | json_body},
     Route{"/", Method::get, get_index},
@@ -72,7 +73,7 @@ constexpr std::array kRoutes = {
     Route{"/docs", Method::get, get_docs, kProbe},
     Route{"/openapi.json", Method::get, get_openapi, kProbe},
     Route{"/tokenizer_info", Method::get, get_tokenizer_info},
-    Route{"/server_info", Method::get, get_server_info, engine},
+    Route{"/server_info", Method::get, get_server_info, engine | uncounted},
     Route{"/is_sleeping", Method::get, get_is_sleeping},
     Route{"/sleep", Method::post, post_sleep},
     Route{"/wake_up", Method::post, post_wake_up},
@@ -104,8 +105,9 @@ constexpr auto kPaths = [] {
 
 bool matches(const Route& route, std::string_view path) {
   if (!route.path.ends_with('*')) return route.path == path;
-  const auto stem = route.path.substr(0, route.path.size() - 1);
-  return path.size() > stem.size() && path.starts_with(stem);
+  const auto stem = route.path.substr(0, route.path.find('*'));
+  if (path.size() <= stem.size() || !path.starts_with(stem)) return false;
+  return route.path.ends_with("**") || path.find('/', stem.size()) == path.npos;
 }
 
 struct Found {
@@ -327,8 +329,12 @@ void log_and_count(const Route* route, const Exchange& exchange, AppState& app) 
     app.spans->take(request_spans(exchange, route->path, app.timelines.find(exchange.id()),
                                   app.config.served_model_names.front()));
   }
-  app.metrics.observe_http(route ? route->path : "none", method_label(exchange.request()), status,
-                           seconds);
+  app.metrics.observe_http({.handler = route ? route->path : "none",
+                            .method = method_label(exchange.request()),
+                            .status = status,
+                            .seconds = seconds,
+                            .request_bytes = exchange.request_bytes(),
+                            .response_bytes = exchange.reply_bytes()});
 }
 
 // `running` ends before the last bytes leave: who has read them may ask again.
@@ -340,6 +346,11 @@ awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& a
   if (auto refusal = refusal_of(route, exchange, app)) {
     co_return co_await exchange.reply(std::move(*refusal));
   }
+  if (route.needs & (generates | pools)) {
+    if (const auto rank = exchange.read_engine(app.engines.num_engines()); !rank) {
+      co_return co_await exchange.reply(error_reply(rank.error()));
+    }
+  }
   if (!(route.needs & engine)) {
     if (co_await exchange.receive_body(app.bodies)) co_await run_handler(route, exchange, app);
     co_return;
@@ -350,6 +361,13 @@ awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& a
 }
 
 }  // namespace
+
+awaitable<void> answer_unread(Exchange& exchange, const HttpRefusal& refusal, AppState& app) {
+  if (exchange.request().path.starts_with(kMessages))
+    exchange.use_error_form(openapi::message_error_json);
+  exchange.before_end([&] { log_and_count(nullptr, exchange, app); });
+  co_await exchange.reply(plain_error_reply(refusal.status, refusal.message));
+}
 
 awaitable<void> answer(Exchange& exchange, AppState& app) {
   const HttpRequest& request = exchange.request();

@@ -10,4 +10,7 @@ namespace quire {
 // reply, or 500 when it threw. Throws only when it was cancelled.
 awaitable<void> answer(Exchange& exchange, AppState& app);
 
+// Answers what could not be read as a request, with a line in the log and in the counts.
+awaitable<void> answer_unread(Exchange& exchange, const HttpRefusal& refusal, AppState& app);
+
 }  // namespace quire

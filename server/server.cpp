@@ -45,7 +45,7 @@ constexpr std::chrono::milliseconds kDeathCheck{200};
 
 bool ends_by_death(const Running& server) {
   return !server.parts.config.keep_after_engine_death &&
-         server.parts.engines.state() == EngineGroupState::dead;
+         server.parts.engines.has_dead();
 }
 
 // Start-up, then until an engine dies.
@@ -78,7 +78,9 @@ awaitable<void> reload_for_ever(Listener& listener,
                                 std::function<awaitable<void>()> next_reload) {
   while (true) {
     co_await next_reload();
-    if (const auto done = listener.reload_tls(); !done) {
+    if (!listener.has_tls()) {
+      log::info("server.nothing_to_reload", {{"because", "there is no certificate"}});
+    } else if (const auto done = listener.reload_tls(); !done) {
       log::error("tls.not_reloaded", {{"error", done.error().detail}});
     } else {
       log::info("tls.reloaded");

@@ -6,7 +6,6 @@
 
 #include "base/task_group.h"
 #include "server/http/connection.h"
-#include "server/http/error_reply.h"
 #include "server/http/exchange.h"
 #include "server/router.h"
 
@@ -14,15 +13,19 @@ namespace quire {
 
 namespace {
 
+constexpr std::size_t kMaxToldPath = 200;  // of a request that could not be read
+
 constexpr std::chrono::milliseconds kProbeTimeout{2000};
 
 awaitable<void> refuse(Connection& connection, RequestReader& reader, const HttpRefusal& refusal,
-                       Spelling spelling) {
+                       AppState& app) {
   HttpRequest unread;
+  unread.method = Method::other;
   unread.keep_alive = false;
+  unread.path = refusal.path.substr(0, kMaxToldPath);
   Exchange exchange(connection, reader, std::move(unread));
-  exchange.use_spelling(spelling);
-  co_await exchange.reply(plain_error_reply(refusal.status, refusal.message));
+  exchange.use_spelling(app.config.spelling);
+  co_await answer_unread(exchange, refusal, app);
 }
 
 awaitable<void> serve_requests(Connection& connection, AppState& app, bool probes_only) {
@@ -37,7 +40,7 @@ awaitable<void> serve_requests(Connection& connection, AppState& app, bool probe
         probes_only ? kProbeTimeout : is_first ? limits.header_timeout : limits.keep_alive_timeout);
     is_first = false;
     if (head.refusal) {
-      co_await refuse(connection, reader, *head.refusal, app.config.spelling);
+      co_await refuse(connection, reader, *head.refusal, app);
     }
     if (!head.request) break;
     Exchange exchange(connection, reader, std::move(*head.request));

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "server/template_messages.h"
+
 namespace quire {
 
 namespace {
@@ -14,63 +16,28 @@ using jinja::Dict;
 using jinja::Value;
 using openapi::ChatCompletionRequest;
 
-// Replies of models carry the arguments as JSON text; templates want to walk them.
-Value arguments_value(const std::string& arguments) {
-  try {
-    Value value = jinja::parse_json(arguments.empty() ? "{}" : arguments);
-    if (value.is(Value::Kind::dict)) return value;
-  } catch (const Failure&) {
-  }
-  return Value(arguments);
-}
-
-Value tool_call_value(const openapi::ToolCall& call) {
-  Dict function, entry;
-  function.set("name", Value(call.function.name));
-  function.set("arguments", arguments_value(call.function.arguments));
-  if (!call.id.empty()) entry.set("id", Value(call.id));
-  entry.set("type", Value("function"));
-  entry.set("function", Value(std::move(function)));
-  return Value(std::move(entry));
-}
-
-Value message_value(const openapi::ChatMessage& message) {
-  Dict entry;
-  entry.set("role", Value(message.role));
-  entry.set("content", Value(message.content.value_or("")));
-  if (message.reasoning) {
-    entry.set("reasoning", Value(*message.reasoning));
-    entry.set("reasoning_content", Value(*message.reasoning));
-  }
-  if (message.name) entry.set("name", Value(*message.name));
-  if (message.tool_call_id) entry.set("tool_call_id", Value(*message.tool_call_id));
-  if (!message.tool_calls.empty()) {
-    jinja::List calls;
-    for (const auto& call : message.tool_calls) calls.push_back(tool_call_value(call));
-    entry.set("tool_calls", Value(std::move(calls)));
-  }
-  return Value(std::move(entry));
-}
-
 bool shows_tools(const ChatCompletionRequest& request, const TextDefaults& defaults) {
   if (request.tools.empty()) return false;
   return !(defaults.exclude_tools_when_none && request.tool_choice == openapi::ToolChoice::none);
 }
 
-ChatTemplateInput template_input(const ChatCompletionRequest& request,
+// Some templates read the word, others have a switch: off for none, and who asks for some effort
+// asks for thinking (vLLM's rule).
+void set_effort(const std::string& effort, Dict& kwargs) {
+  kwargs.set("reasoning_effort", Value(effort));
+  for (const char* name : {"enable_thinking", "thinking"}) kwargs.set(name, Value(effort != "none"));
+}
+
+ChatTemplateInput template_input(const ChatCompletionRequest& request, std::string_view source,
                                  const TextDefaults& defaults) {
   ChatTemplateInput input;
-  jinja::List messages;
-  for (const auto& message : request.messages) messages.push_back(message_value(message));
-  input.messages = Value(std::move(messages));
+  input.messages = template_messages(request, source);
   if (shows_tools(request, defaults)) input.tools = jinja::parse_json(request.tools);
   if (!request.documents.empty()) input.documents = jinja::parse_json(request.documents);
   input.add_generation_prompt = request.add_generation_prompt;
   input.continue_final_message = request.continue_final_message;
   input.kwargs = defaults.template_kwargs;
-  if (request.reasoning_effort) {
-    input.kwargs.set("reasoning_effort", Value(*request.reasoning_effort));
-  }
+  if (request.reasoning_effort) set_effort(*request.reasoning_effort, input.kwargs);
   if (!request.chat_template_kwargs.empty()) {
     const Value kwargs = jinja::parse_json(request.chat_template_kwargs);
     for (const Dict::Entry& entry : kwargs.dict()) input.kwargs.set(entry.key, entry.value);
@@ -82,15 +49,26 @@ Error bad_request(std::string detail, std::string field = {}) {
   return {ErrorCode::invalid_argument, std::move(detail), std::move(field)};
 }
 
+// What a family was not trained to do would be written into its prompt, and not be done.
+Result<void> check_effort(const ChatCompletionRequest& request, const TextDefaults& defaults) {
+  const std::string effort = request.reasoning_effort.value_or("medium");
+  const bool has_channels = defaults.reasoning && defaults.reasoning->channels;
+  if (!has_channels || effort == "low" || effort == "medium" || effort == "high") return {};
+  return bad_request(
+      fmt::format("reasoning_effort: this model knows low, medium and high, not {}", effort),
+      "reasoning_effort");
+}
+
 // A prompt that goes on with the assistant's words may stop in the middle of a thought.
 bool opens_reasoning(std::string_view prompt, const ReasoningFormat& format, bool continues) {
   const auto end = prompt.find_last_not_of(" \t\r\n");
   const auto text = prompt.substr(0, end == prompt.npos ? 0 : end + 1);
   for (const std::string& open : format.open) {
     if (text.ends_with(open)) return true;
+    if (!continues) continue;
     const auto opened = text.rfind(open);
     const auto closed = text.rfind(format.close.front());
-    if (continues && opened != text.npos && (closed == text.npos || closed < opened)) return true;
+    if (opened != text.npos && (closed == text.npos || closed < opened)) return true;
   }
   return false;
 }
@@ -98,11 +76,13 @@ bool opens_reasoning(std::string_view prompt, const ReasoningFormat& format, boo
 void add_special(std::vector<TokenId>& ids, const Tokenizer& tokenizer,
                  const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
-    if (const auto id = tokenizer.token_to_id(text); id && tokenizer.is_special(*id)) {
-      ids.push_back(*id);
+    // A marker may be several tokens, and some of them special.
+    for (const TokenId id : tokenizer.encode(text, false)) {
+      if (tokenizer.is_special(id)) ids.push_back(id);
     }
   }
   std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
 }
 
 }  // namespace
@@ -120,9 +100,20 @@ TextPipeline::TextPipeline(std::unique_ptr<const Tokenizer> tokenizer,
   }
   all_markup_ = reasoning_markup_;
   if (defaults_.dialect) add_special(all_markup_, *tokenizer_, defaults_.dialect->markers());
+  opens_thought_when_asked_ = find_whether_it_opens_thoughts();
+}
+
+bool TextPipeline::find_whether_it_opens_thoughts() const {
+  if (!template_ || !defaults_.reasoning) return false;
+  ChatCompletionRequest asked;
+  asked.messages.push_back({.role = "user", .content = "?"});
+  asked.chat_template_kwargs = R"({"enable_thinking":true,"thinking":true})";
+  const auto prompt = render(asked);
+  return prompt && opens_reasoning(*prompt, *defaults_.reasoning, false);
 }
 
 Result<std::string> TextPipeline::render(const ChatCompletionRequest& request) const {
+  if (const auto ok = check_effort(request, defaults_); !ok) return ok.error();
   if (request.chat_template && !defaults_.trust_request_chat_template) {
     return bad_request(
         "chat_template in a request is refused; start the server with "
@@ -134,11 +125,15 @@ Result<std::string> TextPipeline::render(const ChatCompletionRequest& request) c
         "The model has no chat template; give one with TextDefaults::template_was_given");
   }
   try {
-    const ChatTemplateInput input = template_input(request, defaults_);
+    const std::string& source =
+        request.chat_template ? *request.chat_template : template_->source();
+    const ChatTemplateInput input = template_input(request, source, defaults_);
     RenderResult rendered = request.chat_template
-                                ? ChatTemplate::parse(*request.chat_template).render(input)
+                                ? ChatTemplate::parse(source, defaults_.special_tokens)
+                                      .render(input)
                                 : template_->render(input);
     if (!rendered) return rendered.error->to_error();
+    if (const auto ok = check_roles(request, source, rendered.text); !ok) return ok.error();
     return std::move(rendered.text);
   } catch (const Failure& failure) {
     return failure.error();

@@ -25,7 +25,8 @@ struct TextDefaults {
   std::optional<int> max_new_tokens{};
   std::vector<TokenId> eos_token_ids{};
 
-  jinja::Dict template_kwargs{};               // --default-chat-template-kwargs
+  jinja::Dict template_kwargs{};  // --default-chat-template-kwargs
+  jinja::Dict special_tokens{};   // bos_token and the like, for templates that requests bring
   const ReasoningFormat* reasoning = nullptr;  // null: none is split from the answer
   const Dialect* dialect = nullptr;  // of tool calls, where the request has tools; null: none known
   std::string tokenizer_info = "{}";  // JSON text: what the tokenizer's configuration says
@@ -53,6 +54,9 @@ class TextPipeline {
     return with_calls ? all_markup_ : reasoning_markup_;
   }
 
+  // With thinking on, the template's prompts open the thought themselves.
+  bool opens_thought_when_asked() const { return opens_thought_when_asked_; }
+
   // A text that cannot fit max_tokens is refused before it is cut into tokens.
   Result<ChatPrompt> chat_prompt(const openapi::ChatCompletionRequest& request,
                                  std::int64_t max_tokens) const;
@@ -67,10 +71,12 @@ class TextPipeline {
 
  private:
   Result<std::string> render(const openapi::ChatCompletionRequest& request) const;
+  bool find_whether_it_opens_thoughts() const;
 
   std::unique_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> template_;
   TextDefaults defaults_;
+  bool opens_thought_when_asked_ = false;
   std::size_t longest_token_ = 1;                       // bytes
   std::vector<TokenId> reasoning_markup_, all_markup_;  // ascending
 };

@@ -113,21 +113,31 @@ Clock::duration Timeline::age() const {
   return (ended ? decisions[num_decisions - 1].time : Clock::now()) - begin;
 }
 
-Timeline& Timelines::of(RequestId request) {
-  const auto found = place_.find(request);
-  if (found != place_.end()) return ring_[found->second];
-  Timeline& one = ring_[next_];
+// Never used before, else of the one that ended first, else of the oldest that runs.
+std::size_t Timelines::free_place() {
+  if (next_ < ring_.size()) return next_++;
+  while (!ended_.empty()) {
+    const auto found = place_.find(ended_.front());
+    ended_.pop_front();
+    if (found != place_.end()) return found->second;
+  }
+  return next_++ % ring_.size();
+}
+
+Timeline& Timelines::make(RequestId request) {
+  const std::size_t place = free_place();
+  Timeline& one = ring_[place];
   if (one.request != RequestId()) place_.erase(one.request);
   one = Timeline{};
   one.request = request;
-  place_[request] = next_;
-  next_ = (next_ + 1) % ring_.size();
+  place_[request] = place;
   return one;
 }
 
 void Timelines::begin(RequestId request, std::string_view http_id) {
   const std::lock_guard lock(mutex_);
-  Timeline& one = of(request);
+  const auto found = place_.find(request);
+  Timeline& one = found == place_.end() ? make(request) : ring_[found->second];
   one.http_id = http_id;
   if (one.num_decisions == 0) one.begin = Clock::now();
 }
@@ -135,7 +145,10 @@ void Timelines::begin(RequestId request, std::string_view http_id) {
 void Timelines::record(std::span<const Decision> decisions) {
   const std::lock_guard lock(mutex_);
   for (const Decision& decision : decisions) {
-    Timeline& one = of(decision.request);
+    const auto found = place_.find(decision.request);
+    // Of a request whose beginning is forgotten, the end tells nothing.
+    if (found == place_.end() && decision.kind != DecisionKind::queued) continue;
+    Timeline& one = found == place_.end() ? make(decision.request) : ring_[found->second];
     if (one.num_decisions == 0) one.begin = decision.time;
     if (one.num_decisions == Timeline::kMost) {
       ++one.num_left_out;
@@ -144,6 +157,7 @@ void Timelines::record(std::span<const Decision> decisions) {
       one.decisions[one.num_decisions++] = decision;
     }
     one.ended = decision.kind == DecisionKind::finished;
+    if (one.ended) ended_.push_back(one.request);
   }
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 // What became of the latest requests: the scheduler's decisions about each, as the engines tell
-// them. A ring of fixed size, so that it costs the same after a day as after an hour. Any thread.
+// them. As many as there is room for, so that it costs the same after a day as after an hour; those
+// that have ended make room first, the earliest end before others. Any thread.
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -48,11 +50,13 @@ class Timelines {
   std::vector<Timeline> slowest(std::size_t count) const;
 
  private:
-  Timeline& of(RequestId request);
+  Timeline& make(RequestId request);
+  std::size_t free_place();
 
   mutable std::mutex mutex_;
   std::vector<Timeline> ring_;
   std::unordered_map<RequestId, std::size_t> place_;
+  std::deque<RequestId> ended_;  // in the order of their ends; some are gone
   std::size_t next_ = 0;
 };
 

@@ -33,11 +33,13 @@ ENGINE = {
     "kv_cache": "request kv_hash kv_plan kv_events",
     "speculative": "request",
     "sampling": "request structured",
-    "kv_transfer": "request kv_plan kv_cache wire",
+    "kv_nixl": "kv_hash kv_events wire",
+    "kv_transfer": "request kv_plan kv_cache wire kv_nixl",
+    "kv_offload": "request kv_hash kv_plan kv_cache kv_transfer",
     "scheduler": "request kv_hash kv_plan kv_events kv_cache kv_transfer structured",
     "runner": "request kv_plan kv_cache scheduler sampling structured speculative kv_transfer",
     "wire": "request structured",
-    "core": "request kv_hash kv_plan kv_events kv_cache scheduler runner sampling structured speculative kv_transfer wire",
+    "core": "request kv_hash kv_plan kv_events kv_cache scheduler runner sampling structured speculative kv_transfer kv_offload wire",
     "client": "request wire",
 }
 SERVER_SEES = ("engine/client/", "engine/wire/messages.h", "engine/config.h", "engine/request/sampling_params.h", "engine/request/engine_stats.h")

@@ -54,11 +54,19 @@ class AttentionTile {
     // Rows are in order of position: the first begins first and the last ends last.
     const Index begin = max_of(segment * kAttentionSegment, begin_[0]);
     const Index end = min_of((segment + 1) * kAttentionSegment, end_[rows_ - 1]);
+    if (begin >= end) return;
+    find_rows(*next_, 0, begin, tile_end(begin, end));
     for (Index p = begin; p < end;) {
-      const Index stop = min_of(end, (p / kAttentionTile + 1) * kAttentionTile);
-      const Index ahead = min_of(stop + kAttentionTile, end_[rows_ - 1]) - stop;
+      const Index stop = tile_end(p, end);
       for (Index h = 0; h < heads(); ++h) {
-        fetch(stop + ahead * h / heads(), stop + ahead * (h + 1) / heads());
+        CacheRows* const now = next_;
+        next_ = now_;
+        now_ = now;
+        if (h + 1 < heads()) {
+          find_rows(*next_, h + 1, p, stop);
+        } else {
+          find_rows(*next_, 0, stop, tile_end(stop, end_[rows_ - 1]));
+        }
         state_ = state + h * rows_ * row_floats;
         run_tile(h, p, stop);
       }
@@ -94,30 +102,44 @@ class AttentionTile {
     }
   }
 
-  // Into the L2 cache, all of the item's heads: they lie side by side.
-  void fetch(Index begin, Index end) const {
-    constexpr Index kLine = 64 / static_cast<Index>(sizeof(K));
-    const Index keys = (heads() - 1) * args_.k_stride[2] + args_.head_dim;
-    const Index values = (heads() - 1) * args_.v_stride[2] + args_.value_dim;
-    for_positions(item_.head_begin, begin, end, [&](Index, const K* key, const K* value) {
-      for (Index i = 0; i < keys; i += kLine) __builtin_prefetch(key + i, 0, 2);
-      for (Index i = 0; i < values; i += kLine) __builtin_prefetch(value + i, 0, 2);
+  // Where the keys and values of a tile's positions begin.
+  struct CacheRows {
+    Index count = 0;
+    const K *keys[kAttentionTile], *values[kAttentionTile];
+  };
+
+  static Index tile_end(Index position, Index end) {
+    return min_of(end, (position / kAttentionTile + 1) * kAttentionTile);
+  }
+
+  void find_rows(CacheRows& rows, Index h, Index begin, Index end) const {
+    for_positions(item_.head_begin + h, begin, end, [&](Index p, const K* key, const K* value) {
+      rows.keys[p - begin] = key;
+      rows.values[p - begin] = value;
     });
+    rows.count = max_of(0, end - begin);
+  }
+
+  // Rows i, i + step … of the next tile into the L2 cache: a few at a time while this one is
+  // computed, so that memory is read all the time.
+  static inline __attribute__((always_inline)) void fetch(const K* const* rows, Index count,
+                                                          Index width, Index i, Index step) {
+    constexpr Index kLine = 64 / static_cast<Index>(sizeof(K));
+    for (; i < count; i += step) {
+      for (Index d = 0; d < width; d += kLine) __builtin_prefetch(rows[i] + d, 0, 2);
+    }
   }
 
   // Positions [begin, end) of one tile for one of the item's heads.
   void run_tile(Index h, Index begin, Index end) {
-    const K* key_rows[kAttentionTile];
     const bool copy_values = rows_ > kBlockRows;
-    for_positions(item_.head_begin + h, begin, end, [&](Index p, const K* key, const K* value) {
-      key_rows[p - begin] = key;
-      value_rows_[p - begin] = value;
-      if (!copy_values) return;
-      float* const to = values_ + (p - begin) * args_.value_dim;
-      for_lanes(args_.value_dim, [&](Index i, int n) { store(to + i, load(value + i, n), n); });
-    });
+    for (Index p = 0; copy_values && p < end - begin; ++p) {
+      float* const to = values_ + p * args_.value_dim;
+      for_lanes(args_.value_dim,
+                [&](Index i, int n) { store(to + i, load(now_->values[p] + i, n), n); });
+    }
     const Index count = end - begin;
-    transpose_rows<kAttentionTile>(key_rows, count, args_.head_dim, keys_);
+    transpose_rows<kAttentionTile>(now_->keys, count, args_.head_dim, keys_);
     for_blocks(
         [&]<int kRows>(Tag<Rows_<kRows>>, Index r) { score_rows<kRows>(h * rows_ + r, r, count); });
     for (Index r = 0; r < rows_; ++r) correction_[r] = softmax_row(r, begin, end);
@@ -125,7 +147,7 @@ class AttentionTile {
       if (copy_values) {
         add_values<kRows>(r, count, [&](Index p) { return values_ + p * args_.value_dim; });
       } else {
-        add_values<kRows>(r, count, [&](Index p) { return value_rows_[p]; });
+        add_values<kRows>(r, count, [&](Index p) { return now_->values[p]; });
       }
     });
   }
@@ -159,7 +181,9 @@ class AttentionTile {
 #pragma GCC unroll 8
         for (int j = 0; j < kBlockVectors; ++j) acc[i][j] = zero();
       }
+      const Index to_fetch = r == 0 && p == 0 ? next_->count : 0;
       for (Index d = 0; d < args_.head_dim; ++d) {
+        fetch(next_->keys, to_fetch, args_.head_dim, d, args_.head_dim);
         Vec key[kBlockVectors];
 #pragma GCC unroll 8
         for (int j = 0; j < kBlockVectors; ++j) {
@@ -232,7 +256,9 @@ class AttentionTile {
         acc[i][j] = load(to + i * row_floats_ + j * kLanes, lanes) * splat(correction_[r + i]);
       }
     }
+    const Index to_fetch = r == 0 && d == 0 ? next_->count : 0;
     for (Index p = 0; p < count; ++p) {
+      fetch(next_->values, to_fetch, args_.value_dim, p, count);
       const auto* const v = value_row(p) + d;
       Vec value[kVectors];
 #pragma GCC unroll 8
@@ -265,7 +291,8 @@ class AttentionTile {
   Index row_floats_ = 0;
   Index begin_[kAttentionRows], end_[kAttentionRows];  // positions that a row sees
   float correction_[kAttentionRows];
-  const K* value_rows_[kAttentionTile];
+  CacheRows cache_rows_[2];
+  CacheRows *now_ = cache_rows_, *next_ = cache_rows_ + 1;
 };
 
 }  // namespace quire::cpu::QUIRE_CPU_ISA

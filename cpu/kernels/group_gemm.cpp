@@ -161,30 +161,31 @@ inline __attribute__((always_inline)) void load_codes(const std::uint8_t* planes
   }
 }
 
-// Products of the registers [kFrom, kTo) with a row of x. One chain of sums where other rows fill
-// the time that each takes, else two.
-template <bool kWide, int kFrom, int kTo, bool kOneChain>
-inline __attribute__((always_inline)) Ints sum_of(const Ints (&w)[8], const std::int8_t* x,
-                                                  std::int32_t start) {
-  Ints even = splat_int(start);
-  if constexpr (kOneChain) {
+// Sums of the products of registers with kRows rows of x, from starts on: of one group, or of its
+// halves. The rows take turns, so that a sum need not wait for its last product.
+template <bool kWide, int kGroups, int kRows>
+inline __attribute__((always_inline)) void dot_rows(const Ints (&w)[8], const std::int8_t* x,
+                                                    const std::int32_t* start,
+                                                    Ints (&out)[kGroups][kRows]) {
 #pragma GCC unroll 8
-    for (int i = kFrom; i < kTo; ++i) even = dot<kWide>(even, w[i], splat_bytes(x + 4 * i));
-    return even;
+  for (int r = 0; r < kRows; ++r) {
+    out[0][r] = splat_int(start[r]);
+    if constexpr (kGroups == 2) out[1][r] = splat_int(start[kGroupInputRows + r]);
   }
-  Ints odd = splat_int(0);
-#pragma GCC unroll 4
-  for (int i = kFrom; i < kTo; i += 2) {
-    even = dot<kWide>(even, w[i], splat_bytes(x + 4 * i));
-    odd = dot<kWide>(odd, w[i + 1], splat_bytes(x + 4 * i + 4));
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      Ints& sum = out[i * kGroups / 8][r];
+      sum = dot<kWide>(sum, w[i], splat_bytes(x + r * kGroup + 4 * i));
+    }
   }
-  return add_ints(even, odd);
 }
 
 struct Place {
   Index m, n;   // of the first output; its rows are of one block of x
   int lane;     // of the tile
-  Index ahead;  // bytes from a tile to what is fetched meanwhile
+  Index ahead;  // bytes from a tile to what is fetched meanwhile; 0: nothing
 };
 
 template <int kRows>
@@ -206,10 +207,24 @@ void store_tile(const GroupGemmArgs& args, const Place& at, const Vec (&sums)[kR
   });
 }
 
+// Far ahead into the L2 cache; where memory is what takes the time, near tiles into L1 too.
+template <bool kNear>
+inline __attribute__((always_inline)) void fetch(const std::uint8_t* tile, Index ahead,
+                                                 Index bytes) {
+  constexpr Index kNearBytes = 2048;
+  if (ahead == 0) return;
+  for (Index line = 0; line < bytes; line += 64) {
+    __builtin_prefetch(tile + ahead + line, 0, 2);
+    if constexpr (kNear) __builtin_prefetch(tile + kNearBytes + line, 0, 3);
+  }
+}
+
 template <Codes kCodes, int kScaleGroup, bool kMin, int kRows>
 void group_tile(const GroupGemmArgs& args, const Place& at) {
   constexpr bool kWide = kCodes == Codes::eight || kCodes == Codes::nonlinear;
-  constexpr bool kOneChain = kRows >= 4;
+  constexpr int kTogether = kRows < 4 ? kRows : 4;
+  // Tiles of 8-bit codes that nothing holds up are what the machine fetches best by itself.
+  constexpr bool kFetches = kCodes != Codes::eight || kRows > 2;
   constexpr int kGroups = kGroup / kScaleGroup;
   constexpr Index kScaleBytes = kTileRows * 2 * kGroups;
   constexpr Index kBlock = kGroupInputRows;
@@ -223,9 +238,7 @@ void group_tile(const GroupGemmArgs& args, const Place& at) {
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) sums[r] = QUIRE_CPU_ISA::zero();
   for (Index g = 0; g < groups; ++g) {
-    for (Index line = 0; line < args.tile_bytes; line += 64) {
-      __builtin_prefetch(tile + at.ahead + line, 0, 3);
-    }
+    if constexpr (kFetches) fetch<(kRows <= 2)>(tile, at.ahead, args.tile_bytes);
     const auto* const scales = reinterpret_cast<const F16*>(tile) + at.lane;
     Ints w[8];
     load_codes<kCodes>(tile + kScaleBytes * (kMin ? 2 : 1), at.lane, args.table, w);
@@ -235,20 +248,19 @@ void group_tile(const GroupGemmArgs& args, const Place& at) {
       scale[s] = load(scales + s * kTileRows);
       if constexpr (kMin) low[s] = load(scales + (kGroups + s) * kTileRows);
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const std::int8_t* const row = x + r * kGroup;
-      const Vec own = splat(x_scale[r]);
-      if constexpr (kGroups == 1) {
-        const Ints dots = sum_of<kWide, 0, 8, kOneChain>(w, row, start[r]);
-        sums[r] = fma(to_floats(dots), scale[0] * own, sums[r]);
-      } else {
-        const Ints left = sum_of<kWide, 0, 4, kOneChain>(w, row, start[r]);
-        const Ints right = sum_of<kWide, 4, 8, kOneChain>(w, row, start[kBlock + r]);
-        sums[r] = fma(to_floats(left), scale[0] * own, sums[r]);
-        sums[r] = fma(to_floats(right), scale[1] * own, sums[r]);
-      }
-      if constexpr (kMin) {
+#pragma GCC unroll 4
+    for (int from = 0; from < kRows; from += kTogether) {
+      Ints dots[kGroups][kTogether];
+      dot_rows<kWide>(w, x + from * kGroup, start + from, dots);
+#pragma GCC unroll 4
+      for (int i = 0; i < kTogether; ++i) {
+        const int r = from + i;
+        const Vec own = splat(x_scale[r]);
+#pragma GCC unroll 2
+        for (int s = 0; s < kGroups; ++s) {
+          sums[r] = fma(to_floats(dots[s][i]), scale[s] * own, sums[r]);
+        }
+        if constexpr (!kMin) continue;
 #pragma GCC unroll 2
         for (int s = 0; s < kGroups; ++s) {
           sums[r] = fma(low[s], splat(x_min[s * kBlock + r]), sums[r]);
@@ -283,7 +295,7 @@ Index group_rows(Index rows, const GroupGemmArgs& args, const Place& at) {
 }
 
 constexpr Index kWeightBytes = 192 << 10;  // that stay in the cache while all rows of x pass
-constexpr Index kAhead = 4096;             // bytes
+constexpr Index kAhead = 16384;            // bytes
 
 // A block of x passes over some rows of tiles, then the next block.
 template <Codes kCodes, int kScaleGroup = 32, bool kMin = false>
@@ -323,46 +335,6 @@ void gemm_groups(const GroupGemmArgs& args, Index m_begin, Index m_end, Index n_
                         : run(group_block<Codes::four, 16>);
   }
   args.has_min ? run(group_block<Codes::four, 32, true>) : run(group_block<Codes::four>);
-}
-
-// scale = largest magnitude / 127 of 32 columns.
-void quantize_groups(const Rows& x, Index width, int zero, int group, const GroupInputRows& out,
-                     Index begin, Index end) {
-  constexpr Index kBlock = kGroupInputRows;
-  with_float(x.type, [&]<class T>(Tag<T>) {
-    for (Index r = begin; r < end; ++r) {
-      const T* const from = row<T>(x, r);
-      const Index within = r % kBlock;
-      for (Index g = 0; g < width / kGroup; ++g) {
-        alignas(64) float values[kGroup];
-        for (int i = 0; i < kGroup; i += kLanes) store(values + i, load(from + g * kGroup + i));
-        std::int32_t top = 0;  // magnitudes in the order of their bits
-        for (const float value : values) {
-          const std::int32_t size = __builtin_bit_cast(std::int32_t, value) & 0x7fffffff;
-          top = size > top ? size : top;
-        }
-        const float largest = __builtin_bit_cast(float, top);
-        const float inverse = largest > 0.f ? 127.f / largest : 0.f, scale = largest / 127.f;
-        const Index at = (r / kBlock * (width / kGroup) + g) * kBlock + within;
-        std::int8_t* const to = out.codes + at * kGroup;
-        std::int32_t half[2] = {};
-        for (int i = 0; i < kGroup; ++i) {
-          // Adding 3 · 2²² rounds to an integer, to even at a half.
-          const float shifted = values[i] * inverse + 12582912.f;
-          const std::int32_t code = __builtin_bit_cast(std::int32_t, shifted) - 0x4b400000;
-          to[i] = static_cast<std::int8_t>(code);
-          half[i / 16] += code;
-        }
-        if (group == kGroup) half[0] += half[1];
-        out.scales[at] = scale;
-        const Index first = 2 * at - within;
-        for (int s = 0; s < 2; ++s) {
-          out.starts[first + s * kBlock] = -zero * half[s];
-          out.mins[first + s * kBlock] = -scale * static_cast<float>(half[s]);
-        }
-      }
-    }
-  });
 }
 
 }  // namespace quire::cpu::QUIRE_CPU_ISA

@@ -6,7 +6,8 @@
 
 namespace quire::cuda {
 
-__device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + __expf(-x)); }
+// Two units in the last place; 0 where 1 + e^−x is beyond 2¹²⁶.
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 
 __device__ __forceinline__ float activate(Activation kind, float x) {
   switch (kind) {

@@ -21,13 +21,13 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
   return value;
 }
 
-// All kThreads threads call it; the leading barrier lets it be called again at once.
+// All kThreads threads call it. Each kThreads and Op have parts of their own: between two calls with
+// the same ones the kernel has a barrier, or something else that waits for the whole block.
 template <int kThreads, class Op>
 __device__ __forceinline__ float block_reduce(float value, Op op) {
   static_assert(kThreads % 32 == 0);
   SHARED(parts, float[kThreads / 32]);
   value = warp_reduce(value, op);
-  __syncthreads();
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
   __syncthreads();
   float result = Op::kNeutral;

@@ -38,6 +38,15 @@ struct StateLane {
   __device__ __forceinline__ void write(const At& at) {
     for_each([&](int element, float& value) { at(element) = State(value); });
   }
+  // The same, and goes on from what was written.
+  template <class State, class At>
+  __device__ __forceinline__ void write_rounded(const At& at) {
+    for_each([&](int element, float& value) {
+      const State rounded(value);
+      at(element) = rounded;
+      value = static_cast<float>(rounded);
+    });
+  }
 
  protected:
   // The sum of parts over the line's lanes; all of them get it.

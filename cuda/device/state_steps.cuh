@@ -13,11 +13,22 @@ struct StateStep {
 
 struct StateSteps {
   const std::int32_t *query_start, *state_read, *state_write;
+  const std::int32_t* token_states;  // null: none
 
-  StateSteps(const TensorView& starts, const TensorView& reads, const TensorView& writes)
-      : query_start(static_cast<const std::int32_t*>(starts.data())),
-        state_read(static_cast<const std::int32_t*>(reads.data())),
-        state_write(static_cast<const std::int32_t*>(writes.data())) {}
+  // Of any of the recurrent operators.
+  template <class Args>
+  explicit StateSteps(const Args& args)
+      : query_start(static_cast<const std::int32_t*>(args.query_start.data())),
+        state_read(static_cast<const std::int32_t*>(args.state_read.data())),
+        state_write(static_cast<const std::int32_t*>(args.state_write.data())),
+        token_states(args.token_states.empty()
+                         ? nullptr
+                         : static_cast<const std::int32_t*>(args.token_states.data())) {}
+
+  // The block that takes the state after this token; −1: none does.
+  __device__ __forceinline__ int kept_after(int token) const {
+    return token_states == nullptr ? -1 : token_states[token];
+  }
 
   __device__ __forceinline__ StateStep operator()(int request) const {
     return {query_start[request], query_start[request + 1], state_read[request],

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "cuda/device/async_copy.cuh"
 #include "cuda/device/fp8.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
@@ -44,22 +43,6 @@ template <class T, int kDim>
 struct Stage {
   KeyTile<T, kDim> k, v;
 };
-
-template <class T, class Cache, int kDim>
-__device__ void copy_tile(KeyTile<Cache, kDim>& tile, const View<const Cache, 4>& cache,
-                          const MmaArgs<T, Cache>& a, const Queries& q, int key0, int end) {
-  constexpr int kChunks = kDim / kVecWidth<Cache>;
-#pragma unroll 2  // more would cost registers
-  for (int c = threadIdx.x; c < kTileKeys * kChunks; c += kWarps * 32) {
-    const int row = c / kChunks, dim = c % kChunks * kVecWidth<Cache>, key = key0 + row;
-    const bool in_range = key < end;  // elements out of range are filled with zeros
-    const int block = a.block_size(key);
-    const Cache* from = in_range ? &cache(a.block_table(q.request, block),
-                                          key - block * a.block_size.divisor, q.kv_head, dim)
-                                 : cache.data;
-    async_copy<16>(tile.at(row, dim), from, in_range ? 16 : 0);
-  }
-}
 
 template <class T, int kDim>
 __device__ void widen_tile(KeyTile<T, kDim>& to, const KeyTile<__nv_fp8_e4m3, kDim>& from) {
@@ -226,13 +209,25 @@ __global__ void __launch_bounds__(kWarps * 32)
       return;
     }
   }
+  using Copies = PageCopies<Cache, kTileKeys, kDim, kWarps * 32>;
+  Copies copies(a.keys_of(q.request, q.kv_head), end,
+                static_cast<int>(threadIdx.x) / Copies::kChunks,
+                static_cast<int>(threadIdx.x) % Copies::kChunks);
+  const std::uintptr_t to_values = a.value_distance();
   const auto copy_stage = [&](int t) {
     if (t < last_tile) {
-      copy_tile(stages[t % 2].k, a.k_cache, a, q, t * kTileKeys, end);
-      copy_tile(stages[t % 2].v, a.v_cache, a, q, t * kTileKeys, end);
+      Stage<Cache, kDim>& stage = stages[t % 2];
+      if constexpr (!kDecode) copies.look_up(t);
+      copies.for_each(t, [&](int row, int chunk, const void* from, int bytes) {
+        const int dim = chunk * kVecWidth<Cache>;
+        async_copy<16>(stage.k.at(row, dim), from, bytes);
+        async_copy<16>(stage.v.at(row, dim), static_cast<const char*>(from) + to_values, bytes);
+      });
+      if constexpr (kDecode) copies.look_up(t + 1);
     }
     async_copy_commit();
   };
+  if constexpr (kDecode) copies.look_up(tile);  // a tile ahead, where there are registers for it
   copy_stage(tile);
   for (; tile < last_tile; ++tile) {
     copy_stage(tile + 1);
@@ -333,7 +328,8 @@ bool attention_mma_supports(const AttentionArgs& args) {
   return fits && args.v_cache.extent(3) == args.k_cache.extent(3) &&
          (dtype == DType::bf16 || dtype == DType::f16) &&
          (cache == dtype || cache == DType::fp8_e4m3) && is_aligned(args.q) &&
-         is_aligned(args.out) && is_aligned(args.k_cache) && is_aligned(args.v_cache);
+         is_aligned(args.out) && is_aligned(args.k_cache) && is_aligned(args.v_cache) &&
+         has_plain_pages(args.k_cache, args.v_cache);
 }
 
 void attention_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch,

@@ -3,6 +3,7 @@
 // a row is one query head of one token. Fragments as in cuda/device/mma.cuh: a lane has columns
 // 2·(lane%4) of rows lane/4 and lane/4 + 8.
 
+#include "cuda/device/exp2.cuh"
 #include "cuda/device/softmax_state.cuh"
 #include "cuda/device/typed_mma.cuh"
 
@@ -58,10 +59,23 @@ struct WarpRows {
     }
   }
 
+  // Scaled, and soft_cap · tanh(score / soft_cap), where tanh(x) = 1 − 2 / (1 + e^2x).
+  __device__ __forceinline__ void cap(float scale, float soft_cap) {
+    const float to_exponent = __fdividef(2.f * 1.44269504f * scale, soft_cap);
+#pragma unroll
+    for (FragmentC& c : scores) {
+#pragma unroll
+      for (float& s : c.r)
+        s = soft_cap * (1.f - __fdividef(2.f, 1.f + exp2_approximate(s * to_exponent)));
+    }
+  }
+
   // Scores become weights; what was summed so far is rescaled to the new maxima. key_index: of the
   // tile's first key used.
   __device__ __forceinline__ void softmax(float scale, float soft_cap, int key_index) {
     const int column = threadIdx.x % 4 * 2;
+    if (soft_cap > 0.f) cap(scale, soft_cap);
+    const float factor = soft_cap > 0.f ? 1.f : scale;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float top = state[h].max;
@@ -70,8 +84,7 @@ struct WarpRows {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float& s = scores[n].r[2 * h + i];
-          s *= scale;
-          if (soft_cap > 0.f) s = soft_cap * tanhf(s / soft_cap);
+          s *= factor;
           if (!visible[h](key_index + n * 8 + column + i)) s = -INFINITY;
           top = fmaxf(top, s);
         }

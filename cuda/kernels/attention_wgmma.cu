@@ -3,7 +3,6 @@
 // are. The query heads of one KV head are packed into rows; a warpgroup has 64 of them. Keys and
 // values come three tiles deep by cp.async, row by row through the block table.
 
-#include "cuda/device/async_copy.cuh"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/wgmma_tile.cuh"
@@ -11,25 +10,6 @@
 
 namespace quire::cuda {
 namespace {
-
-template <class T, int kDim>
-__device__ __forceinline__ void copy_tile(SwizzledTile<T, kDim>& tile,
-                                          const View<const T, 4>& cache, const WgmmaArgs<T>& a,
-                                          int request, int kv_head, int key0, int last) {
-  constexpr int kChunks = kDim / kVecWidth<T>, kRows = kThreads / kChunks;
-  const int chunk = static_cast<int>(threadIdx.x) % kChunks, panel = chunk / 8;
-#pragma unroll
-  for (int r = 0; r < Tiling<kDim>::kKeys / kRows; ++r) {
-    const int row = static_cast<int>(threadIdx.x) / kChunks + r * kRows, key = key0 + row;
-    const bool in_range = key <= last;  // elements out of range are filled with zeros
-    const int block = a.block_size(in_range ? key : key0);
-    const T* from =
-        &cache(a.block_table(request, block), in_range ? key - block * a.block_size.divisor : 0,
-               kv_head, chunk * kVecWidth<T>);
-    async_copy<16>(&tile.panel[panel][row][swizzled_chunk(row, chunk % 8) * kVecWidth<T>], from,
-                   in_range ? 16 : 0);
-  }
-}
 
 // Grid (row tiles, KV heads, requests); tiles with the longest contexts begin first.
 template <class T, int kDim>
@@ -55,15 +35,24 @@ __global__ void __launch_bounds__(kThreads, Tiling<kDim>::kBlocksPerProcessor)
   rows.load(a, r, kv_head, row0);
 
   // Group t of copies: the keys of tile t and the values of tile t − 1.
+  // Four lanes to a row. Rows r and r + 4 lie beside each other in a warp: their chunks are in
+  // different banks.
+  constexpr int kLanes = 4;
+  const int thread = static_cast<int>(threadIdx.x), line = thread / kLanes;
+  PageCopies<T, kTile, kDim, kThreads, kLanes> copies(
+      a.keys_of(request, kv_head), last_position + 1,
+      (line & ~5) | (line & 1) << 2 | (line >> 2 & 1), thread % kLanes);
+  const std::uintptr_t to_values = a.value_distance();
+  const auto copy_tile = [&](SwizzledTile<T, kDim>& tile, int t, std::uintptr_t distance) {
+    copies.look_up(t);  // again for the values: registers are scarcer than reads of the table
+    copies.for_each(t, [&](int row, int chunk, const void* from, int bytes) {
+      async_copy<16>(&tile.panel[chunk / 8][row][swizzled_chunk(row, chunk % 8) * kVecWidth<T>],
+                     static_cast<const char*>(from) + distance, bytes);
+    });
+  };
   const auto copy_group = [&](int t) {
-    if (t < tiles) {
-      copy_tile<T, kDim>(stages->k[t % kStages], a.k_cache, a, request, kv_head, t * kTile,
-                         last_position);
-    }
-    if (t > begin && t <= tiles) {
-      copy_tile<T, kDim>(stages->v[(t - 1) % kStages], a.v_cache, a, request, kv_head,
-                         (t - 1) * kTile, last_position);
-    }
+    if (t > begin && t <= tiles) copy_tile(stages->v[(t - 1) % kStages], t - 1, to_values);
+    if (t < tiles) copy_tile(stages->k[t % kStages], t, 0);
     async_copy_commit();
   };
   const auto all_seen = [&](int t) {

@@ -1,7 +1,7 @@
 // Causal depthwise convolution. Memory bound. A thread has a channel and slides a window over
 // tokens. Decode: over a request's few tokens, from the state and back into it. Prefill: over a
-// tile of the step's tokens, whose first inputs are read again; the state is then written by a
-// second kernel, as its old rows may lie in the block that takes the new ones.
+// tile of the step's tokens, whose first inputs are read again; states are then written by a
+// second kernel, as their old rows may lie in a block that takes new ones.
 
 #include "cuda/device/activation.cuh"
 #include "cuda/device/any_view.cuh"
@@ -66,19 +66,38 @@ struct Window {
       if (i >= kWidth - p.width) y = fmaf(tap[i], input[i], y);
     }
     p.out(t, channel) = T(p.silu ? activate(Activation::silu, y) : y);
-#pragma unroll
-    for (int i = 0; i + 1 < kWidth; ++i) input[i] = input[i + 1];
+    shift();
   }
 
-  __device__ __forceinline__ void keep(const StateStep& step) const {
-    if (step.write < 0) return;
+  __device__ __forceinline__ void pass(int t) {
+    input[kWidth - 1] = static_cast<float>(p.x(t, channel));
+    shift();
+  }
+
+  // Goes on from what was written.
+  __device__ __forceinline__ void keep(int block) {
+    if (block < 0) return;
 #pragma unroll
     for (int i = 0; i + 1 < kWidth; ++i) {
       const int row = i - kWidth + p.width;
-      if (row >= 0) p.state.store(step.write, row, channel, input[i]);
+      if (row >= 0) input[i] = p.state.store(block, row, channel, input[i]);
     }
   }
+
+ private:
+  __device__ __forceinline__ void shift() {
+#pragma unroll
+    for (int i = 0; i + 1 < kWidth; ++i) input[i] = input[i + 1];
+  }
 };
+
+// The first token behind which a state is kept; behind the last of them all are.
+template <class T>
+__device__ __forceinline__ int first_kept(const ConvParams<T>& p, const StateStep& step) {
+  int first = step.last;
+  while (first > step.first && p.steps.kept_after(first - 1) >= 0) --first;
+  return first;
+}
 
 // Grid (channels, requests). Without kOutputs only the state's rows are moved on.
 template <class T, int kWidth, bool kOutputs>
@@ -88,11 +107,17 @@ __global__ void __launch_bounds__(kChannels)
   const StateStep step = p.steps(static_cast<int>(blockIdx.y));
   if (channel >= p.x.extent[1] || step.first == step.last) return;
   Window<T, kWidth> window(p, channel);
-  window.move_to(step, kOutputs ? step.first : step.last);
-  if constexpr (kOutputs) {
-    for (int t = step.first; t < step.last; ++t) window.emit(t);
+  const int begin = kOutputs ? step.first : first_kept(p, step);
+  window.move_to(step, begin);
+  for (int t = begin; t < step.last; ++t) {
+    if constexpr (kOutputs) {
+      window.emit(t);
+    } else {
+      window.pass(t);
+    }
+    window.keep(p.steps.kept_after(t));
   }
-  window.keep(step);
+  window.keep(step.write);
 }
 
 // Grid (channels, tiles of tokens).
@@ -125,7 +150,9 @@ void launch_conv(const ConvParams<T>& p, StreamRef stream) {
   const auto go = [&](auto kernel, dim3 grid) {
     CUDA_CHECK(launch(kernel, grid, dim3(kChannels), 0, native(stream), p));
   };
-  if (tokens < 2 * p.num_requests) return go(conv_request_kernel<T, kWidth, true>, by_request);
+  // What is read back rounded has to be what the next outputs are made of.
+  const bool rounds = p.steps.token_states != nullptr && size_of(p.state.dtype) < sizeof(T);
+  if (tokens < 2 * p.num_requests || rounds) return go(conv_request_kernel<T, kWidth, true>, by_request);
   go(conv_tile_kernel<T, kWidth>, by_tile);
   go(conv_request_kernel<T, kWidth, false>, by_request);
 }
@@ -145,7 +172,7 @@ void causal_conv(const ConvArgs& args, StreamRef stream) {
                           .weight = AnyView(args.weight),
                           .bias = AnyView(args.bias),
                           .state = AnyView(args.state),
-                          .steps = StateSteps(args.query_start, args.state_read, args.state_write),
+                          .steps = StateSteps(args),
                           .num_requests = static_cast<int>(args.state_read.extent(0)),
                           .width = static_cast<int>(width),
                           .silu = args.silu};

@@ -98,8 +98,8 @@ struct DeltaColumn : StateLane<kKeyDim> {
   }
 };
 
-// Grid (columns, value heads, requests).
-template <class State, int kKeyDim>
+// Grid (columns, value heads, requests). kKeeps: states behind single tokens are kept, too.
+template <class State, int kKeyDim, bool kKeeps>
 __global__ void __launch_bounds__(kStateWarps * 32)
     delta_rule_kernel(const __grid_constant__ DeltaParams<State> p) {
   SHARED(tokens, DeltaToken<kKeyDim>[2]);
@@ -124,6 +124,10 @@ __global__ void __launch_bounds__(kStateWarps * 32)
     column.update(token.decay, token.k, delta);
     const float out = column.recall(token.q);
     if (column.is_first()) p.out.store(t, head, column.line, out);
+    if constexpr (kKeeps) {
+      if (const int kept = p.steps.kept_after(t); kept >= 0)
+        column.template write_rounded<State>(in_block(kept));
+    }
     if (t + 1 < step.last) fetch.store(p, tokens[1 - stage], head);
     __syncthreads();
   }
@@ -144,7 +148,7 @@ void launch_delta(const DeltaRuleArgs& args, StreamRef stream) {
       .state = device_view<State, 4>(args.state),
       .a_log = static_cast<const float*>(args.a_log.data()),
       .dt_bias = static_cast<const float*>(args.dt_bias.data()),
-      .steps = StateSteps(args.query_start, args.state_read, args.state_write),
+      .steps = StateSteps(args),
       .heads_per_key = static_cast<int>(heads / args.q.extent(1)),
       .key_dim = static_cast<int>(key_dim),
       .value_dim = static_cast<int>(value_dim)};
@@ -153,9 +157,13 @@ void launch_delta(const DeltaRuleArgs& args, StreamRef stream) {
   const auto go = [&](auto kernel) {
     CUDA_CHECK(launch(kernel, grid, dim3(kStateWarps * 32), 0, native(stream), p));
   };
-  if (key_dim <= 64) return go(delta_rule_kernel<State, 64>);
-  if (key_dim <= 128) return go(delta_rule_kernel<State, 128>);
-  if (key_dim <= 256) return go(delta_rule_kernel<State, 256>);
+  const auto go_for = [&]<int kKeyDim>(std::integral_constant<int, kKeyDim>) {
+    if (args.token_states.empty()) return go(delta_rule_kernel<State, kKeyDim, false>);
+    go(delta_rule_kernel<State, kKeyDim, true>);
+  };
+  if (key_dim <= 64) return go_for(std::integral_constant<int, 64>());
+  if (key_dim <= 128) return go_for(std::integral_constant<int, 128>());
+  if (key_dim <= 256) return go_for(std::integral_constant<int, 256>());
   throw Failure(ErrorCode::unsupported, "a delta rule with keys of more than 256 elements on CUDA");
 }
 

@@ -2,6 +2,7 @@
 
 #include "cuda/device/activation.cuh"
 #include "cuda/device/dependent.cuh"
+#include "cuda/device/fast_divide.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
@@ -44,12 +45,12 @@ __global__ void __launch_bounds__(kThreads) scale_kernel(T* x, float factor, std
 template <class T, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
     gated_activation_kernel(T* out, const T* gate_up, int width, std::int64_t out_stride,
-                            std::int64_t in_stride, std::int64_t vectors) {
+                            std::int64_t in_stride, FastDivide per_row, int vectors) {
   release_next_kernel();
-  const std::int64_t i = global_index();
+  const int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   if (i >= vectors) return;
-  const int per_row = width / kVecWidth<T>;
-  const std::int64_t row = i / per_row, column = i % per_row * kVecWidth<T>;
+  const std::int64_t row = per_row(i);
+  const int column = (i - static_cast<int>(row) * per_row.divisor) * kVecWidth<T>;
   Vec16<T> gate = load_vec(gate_up + row * in_stride + column);
   const Vec16<T> up = load_vec(gate_up + row * in_stride + width + column);
   for (int k = 0; k < kVecWidth<T>; ++k) {
@@ -62,11 +63,11 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, Activation kActivation>
 void launch_gated(TensorView out, TensorView gate_up, StreamRef stream) {
   const int width = static_cast<int>(out.extent(1));
-  const std::int64_t vectors = out.extent(0) * (width / kVecWidth<T>);
+  const int per_row = width / kVecWidth<T>, vectors = static_cast<int>(out.extent(0)) * per_row;
   CUDA_CHECK(launch(gated_activation_kernel<T, kActivation>, grid_for(vectors), dim3(kThreads), 0,
                     native(stream), static_cast<T*>(out.data()),
                     static_cast<const T*>(gate_up.data()), width, out.stride(0), gate_up.stride(0),
-                    vectors));
+                    FastDivide(per_row), vectors));
 }
 
 // Rows are whole 16-byte vectors at aligned addresses.
@@ -114,7 +115,8 @@ void scale(TensorView x, float factor, StreamRef stream) {
 void gated_activation(TensorView out, TensorView gate_up, Activation activation, StreamRef stream) {
   if (out.numel() == 0) return;
   dispatch_device_float(out.dtype(), [&]<class T>(Type<T>) {
-    const bool whole = out.extent(1) % kVecWidth<T> == 0 && out.dtype() == gate_up.dtype();
+    const bool whole = out.extent(1) % kVecWidth<T> == 0 && out.dtype() == gate_up.dtype() &&
+                       out.numel() / kVecWidth<T> <= 0x7fffff00;  // indices of 31 bits
     if (!whole || !vectorized<T>(out) || !vectorized<T>(gate_up)) {
       return gated_activation_strided(out, gate_up, activation, stream);
     }

@@ -55,27 +55,74 @@ struct ProductTile {
     if (column >= p.output.columns) return -1;
     return p.output.gated ? half * p.output.columns + column : column;
   }
+};
 
-  __device__ void copy(ProductStage<Format, kTokens>& stage, int k0) const {
-    constexpr int kChunks = Format::kSliceBytes / 16, kXChunks = kSlice * 2 / 16;
-    for (int c = threadIdx.x; c < kRows * 2 * kChunks; c += kThreads) {
-      const int row = c / (2 * kChunks), slice = c / kChunks % 2, chunk = c % kChunks;
-      const int from = weight_row(row), k = k0 + slice * kSlice + chunk * (kSlice / kChunks);
-      // Elements out of range are filled with zeros.
-      const bool in_range = from >= 0 && k < p.depth;
-      const unsigned char* source = p.weight + tile.expert * p.expert_bytes + from * p.row_bytes +
-                                    (k0 / kSlice + slice) * Format::kSliceBytes + chunk * 16;
-      async_copy<16>(&stage.weight[slice][row][chunk * 16], in_range ? source : p.weight,
-                     in_range ? 16 : 0);
-    }
-    for (int c = threadIdx.x; c < kTokens * 2 * kXChunks; c += kThreads) {
-      const int row = c / (2 * kXChunks), slice = c / kXChunks % 2, i = c % kXChunks * 8;
-      const int from = x_rows[row], k = k0 + slice * kSlice + i;
-      const bool in_range = from >= 0 && k < p.depth;
-      async_copy<16>(&stage.x[slice][row][i], in_range ? p.x + from * p.x_stride + k : p.x,
-                     in_range ? 16 : 0);
+// A thread's copies: the same 16 bytes of every row that it has, and of every step; addresses are
+// those of the first row and of the tokens.
+template <class Format, int kTokens>
+class ProductCopies {
+ public:
+  __device__ __forceinline__ explicit ProductCopies(const ProductTile<Format, kTokens>& t)
+      : depth_(t.p.depth), row_bytes_(static_cast<std::uint32_t>(t.p.row_bytes)) {
+    const MmaProduct<Format>& p = t.p;
+    columns_left_ = p.output.columns - t.column0 - row();
+    half_row_ = p.output.gated ? 0 : kHalf;
+    half_bytes_ = (p.output.gated ? p.output.columns : kHalf) * p.row_bytes;
+    weight_ = reinterpret_cast<std::uintptr_t>(p.weight) + t.tile.expert * p.expert_bytes +
+              (t.column0 + row()) * p.row_bytes + lane() * 16;
+#pragma unroll
+    for (int i = 0; i < kTokenPasses; ++i) {
+      const int from = t.x_rows[x_row(i)];
+      x_[i] =
+          from < 0 ? 0 : reinterpret_cast<std::uintptr_t>(p.x + from * p.x_stride + x_lane() * 8);
     }
   }
+
+  // Elements out of range are filled with zeros.
+  __device__ __forceinline__ void copy(ProductStage<Format, kTokens>& stage, int step) const {
+    constexpr int kOfLane = kSlice / kChunks;  // elements
+    const bool has_k = step * kStep + lane() * kOfLane < depth_;
+    const std::uintptr_t weight = weight_ + step * (2 * Format::kSliceBytes);
+    const int slice = lane() / kChunks, chunk = lane() % kChunks;
+#pragma unroll
+    for (int i = 0; i < kRows / kPassRows; ++i) {
+      const int half = i * kPassRows / kHalf, r = i * kPassRows % kHalf;
+      const bool in_range = has_k && r + half * half_row_ < columns_left_;
+      const std::uintptr_t from = weight + r * row_bytes_ + (half != 0 ? half_bytes_ : 0);
+      async_copy<16>(&stage.weight[slice][i * kPassRows + row()][chunk * 16],
+                     reinterpret_cast<const void*>(from), in_range ? 16 : 0);
+    }
+    const bool has_x = step * kStep + x_lane() * 8 < depth_;
+#pragma unroll
+    for (int i = 0; i < kTokenPasses; ++i) {
+      const bool in_range = has_x && x_[i] != 0;
+      async_copy<16>(
+          &stage.x[x_lane() / kXChunks][x_row(i)][x_lane() % kXChunks * 8],
+          reinterpret_cast<const void*>(x_[i] + step * kStep * sizeof(typename Format::Element)),
+          in_range ? 16 : 0);
+    }
+  }
+
+ private:
+  static constexpr int kChunks = Format::kSliceBytes / 16,
+                       kXChunks = kSlice * 2 / 16;  // of a slice
+  static constexpr int kLanes = 2 * kChunks, kPassRows = kThreads / kLanes;
+  static constexpr int kTokenRows = kThreads / (2 * kXChunks);
+  static constexpr int kTokenPasses = kTokens / kTokenRows;
+  static_assert(kHalf % kPassRows == 0 && kTokens % kTokenRows == 0);
+
+  __device__ __forceinline__ static int row() { return static_cast<int>(threadIdx.x) / kLanes; }
+  __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % kLanes; }
+  __device__ __forceinline__ static int x_row(int pass) {
+    return static_cast<int>(threadIdx.x) / (2 * kXChunks) + pass * kTokenRows;
+  }
+  __device__ __forceinline__ static int x_lane() {
+    return static_cast<int>(threadIdx.x) % (2 * kXChunks);
+  }
+  int depth_, columns_left_, half_row_;
+  std::uint32_t row_bytes_;
+  std::int64_t half_bytes_;
+  std::uintptr_t weight_, x_[kTokenPasses];  // 0: no token
 };
 
 // Sums of a warp: 16 rows of either half.
@@ -187,8 +234,9 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
 
   const int steps = (p.depth + kStep - 1) / kStep;
+  const ProductCopies<Format, kTokens> copies(tile);
   const auto copy_step = [&](int step) {
-    if (step < steps) tile.copy(stages[step % kStages], step * kStep);
+    if (step < steps) copies.copy(stages[step % kStages], step);
     async_copy_commit();
   };
   for (int step = 0; step < kStages - 1; ++step) copy_step(step);

@@ -82,18 +82,14 @@ void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream
 void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v, TensorView slots,
               CacheScale scale, StreamRef stream);
 
+// heads.cu
+void prepare_heads(const HeadArgs& args, StreamRef stream);
+
 // logit_edits.cu
 void mask_logits(TensorView logits, const MaskArgs& args, StreamRef stream);
 void bias_logits(TensorView logits, const BiasArgs& args, StreamRef stream);
 void penalize_logits(TensorView logits, const PenaltyArgs& args, StreamRef stream);
 void set_token_counts(TensorView counts, const TokenCountArgs& args, StreamRef stream);
 void count_tokens(TensorView counts, TensorView slots, TensorView tokens, StreamRef stream);
-
-// log_probs.cu
-void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
-               TensorView token_rank, TensorView logits, TensorView tokens, StreamRef stream);
-
-// sampling.cu
-void sample(TensorView tokens, TensorView logits, const SamplingArgs& args, StreamRef stream);
 
 }  // namespace quire::cuda

@@ -34,20 +34,11 @@ __device__ void copy_queries(const LatentParams<T, Cache>& p, const LatentRows& 
   }
 }
 
-template <class T, class Cache, int kStride>
-__device__ void copy_keys(const LatentParams<T, Cache>& p, const LatentRows& rows,
-                          Cache (&keys)[kLatentKeys][kStride], int key0, int end) {
-  constexpr int kChunks = kRowWidth / kVecWidth<Cache>;
-  for (int c = threadIdx.x; c < kLatentKeys * kChunks; c += kThreads) {
-    const int k = c / kChunks, key = key0 + k, d = c % kChunks * kVecWidth<Cache>;
-    const bool in_range = key < end;  // elements out of range are filled with zeros
-    const int block = p.block_size(key);
-    const Cache* from = in_range ? &p.cache(p.block_table(rows.request, block),
-                                            key - block * p.block_size.divisor, d)
-                                 : p.cache.data;
-    async_copy<16>(&keys[k][d], from, in_range ? 16 : 0);
-  }
-}
+// Threads that share a row of keys, each with nine of its chunks.
+template <class Cache>
+constexpr int kRowLanes = kRowWidth / kVecWidth<Cache> / 9;
+template <class Cache>
+using LatentCopies = PageCopies<Cache, kLatentKeys, kRowWidth, kThreads, kRowLanes<Cache>>;
 
 // The tile as T: itself, or, of an fp8 cache, what the threads make of it together.
 template <class T, class Cache>
@@ -90,10 +81,20 @@ __global__ void __launch_bounds__(kThreads)
 
   LatentWarp<T> warp;
   warp.clear(rows, p.heads);
+  const int lane = static_cast<int>(threadIdx.x) % kRowLanes<Cache>;
+  LatentCopies<Cache> copies(p.keys_of(rows.request), end,
+                             static_cast<int>(threadIdx.x) / kRowLanes<Cache>, lane);
   const auto copy_tile = [&](int t) {
-    if (t < last) copy_keys(p, rows, tiles.stages[t % 2], t * kLatentKeys, end);
+    if (t < last) {
+      auto& keys = tiles.stages[t % 2];
+      copies.for_each(t, [&](int row, int chunk, const void* from, int bytes) {
+        async_copy<16>(&keys[row][chunk * kVecWidth<Cache>], from, bytes);
+      });
+      copies.look_up(t + 1);  // a tile ahead
+    }
     async_copy_commit();
   };
+  copies.look_up(first);
   copy_queries(p, rows, shared);
   copy_tile(first);
   for (int t = first; t < last; ++t) {
@@ -152,7 +153,7 @@ bool on_tensor_cores(const MlaArgs& args) {
   return shared <= shared_memory_limit() && (dtype == DType::bf16 || dtype == DType::f16) &&
          (cache == dtype || cache == DType::fp8_e4m3) && args.out.dtype() == dtype &&
          args.q.extent(2) == kRowWidth && args.out.extent(2) == kLatent && is_aligned(args.q) &&
-         is_aligned(args.cache) && is_aligned(args.out);
+         has_plain_pages(args.cache) && is_aligned(args.cache) && is_aligned(args.out);
 }
 
 }  // namespace

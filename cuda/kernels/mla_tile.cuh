@@ -2,10 +2,9 @@
 // One block's work on latent attention (mla.cu): its rows, its shared memory, and what a warp does
 // with a tile of keys. Fragments as in cuda/device/mma.cuh.
 
-#include "cuda/device/fast_divide.cuh"
 #include "cuda/device/softmax_state.cuh"
 #include "cuda/device/typed_mma.cuh"
-#include "cuda/device/vec.cuh"
+#include "cuda/kernels/page_copies.cuh"
 
 namespace quire::cuda {
 
@@ -25,6 +24,11 @@ struct LatentParams {
   FastDivide block_size;
   int heads, splits;
   float scale, value_scale;
+
+  __device__ __forceinline__ PageSource<Cache> keys_of(int request) const {
+    return {cache.data, cache.stride[0],  cache.stride[1],
+            block_size, block_table.data, request * block_table.stride[0]};
+  }
 };
 
 template <class T>

@@ -3,7 +3,7 @@
 
 #include "cuda/device/any_view.cuh"
 #include "cuda/device/block_sum.cuh"
-#include "cuda/device/radix_select.cuh"
+#include "cuda/device/ordered_key.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
 

@@ -3,8 +3,7 @@
 // Cache: keys and values as stored.
 
 #include "backend/ops.h"
-#include "cuda/device/fast_divide.cuh"
-#include "cuda/device/vec.cuh"
+#include "cuda/kernels/page_copies.cuh"
 
 namespace quire::cuda {
 
@@ -37,6 +36,20 @@ struct PagedArgs {
         scale(args.scale * args.cache_scale.k),
         value_scale(args.cache_scale.v),
         soft_cap(args.soft_cap) {}
+
+  __device__ __forceinline__ PageSource<Cache> keys_of(int request, int kv_head) const {
+    return {k_cache.data + kv_head * k_cache.stride[2],
+            k_cache.stride[0],
+            k_cache.stride[1],
+            block_size,
+            block_table.data,
+            request * block_table.stride[0]};
+  }
+  // Bytes from a key to its value; only where pages are plain.
+  __device__ __forceinline__ std::uintptr_t value_distance() const {
+    return reinterpret_cast<std::uintptr_t>(v_cache.data) -
+           reinterpret_cast<std::uintptr_t>(k_cache.data);
+  }
 };
 
 }  // namespace quire::cuda

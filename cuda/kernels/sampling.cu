@@ -1,179 +1,246 @@
 // Draws: temperature, then min_p and top_k as a threshold, then top_p over what is left, then the
-// largest logit plus Gumbel noise of (seed, position, token). One block per row; memory bound: two
-// passes over the row, four more for each of top_k and top_p, which come from L2.
+// largest logit plus Gumbel noise of (seed, position, token). Memory bound: the logits are read
+// once, by as many blocks as there is room for, which also draw where top_k is off; a block a row
+// then sees to the filters, of which it reads the groups of tokens that can pass.
 
 #include "backend/no_token.h"
-#include "backend/philox.h"
-#include "cuda/device/block_sum.cuh"
-#include "cuda/device/radix_select.cuh"
+#include "cuda/kernels/draws.h"
 #include "cuda/kernels/launchers.h"
+#include "cuda/kernels/row_candidates.cuh"
+#include "cuda/runtime/capability.h"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kThreads = 512;
 constexpr float kMassUnit = 1.f / (1ull << 40);  // probabilities as integers: sums without an order
+constexpr float kLowest = -3.402823466e38f;      // −inf is forbidden
 
 struct SampleParams {
+  Summaries rows;
   std::int32_t* tokens;
-  const float* logits;
-  std::int64_t row_stride;
-  int vocab;
   const float *temperature, *top_p, *min_p;
   const std::int32_t* top_k;
   const std::uint64_t* seed;
   const std::int64_t* position;
 };
 
-struct Best {
-  float value;
-  int token;
+// How a row is to be drawn.
+struct RowDraw {
+  float factor, top_p, min_p;
+  int top_k;  // 0: off
+  bool greedy;
+  Race race;
+
+  __device__ __forceinline__ RowDraw(const SampleParams& p, int r)
+      : factor(p.temperature[r] > 0.f ? 1.f / p.temperature[r] : 1.f),
+        top_p(p.top_p[r]),
+        min_p(p.min_p[r]),
+        top_k(p.top_k[r] < p.rows.vocab ? max(p.top_k[r], 0) : 0),
+        greedy(p.temperature[r] <= 0.f),
+        race{p.seed[r], p.position[r], factor} {}
+  __device__ __forceinline__ bool unfiltered() const {
+    return greedy || (top_k == 0 && top_p >= 1.f && min_p <= 0.f);
+  }
 };
 
-// The larger value; of equal ones the smaller token.
-__device__ __forceinline__ Best better(Best a, Best b) {
-  return b.value > a.value || (b.value == a.value && b.token < a.token) ? b : a;
+// Grid (blocks of a row, rows).
+__global__ void __launch_bounds__(kSummaryThreads)
+    summarize_logits_kernel(const __grid_constant__ SampleParams p) {
+  const RowDraw draw(p, static_cast<int>(blockIdx.y));
+  const RowWork work{.races = !draw.greedy && draw.top_k == 0,
+                     .masses = !draw.greedy && draw.top_k == 0 && draw.top_p < 1.f,
+                     .greedy = draw.greedy,
+                     .factor = draw.factor};
+  summarize_row(p.rows, work, draw.race);
+}
+
+// A place in the order of the vocabulary by probability; the larger value, of equal ones the
+// smaller token comes first.
+__device__ __forceinline__ bool precedes(float value, int token, const Best& other) {
+  return value > other.value || (value == other.value && token < other.token);
+}
+__device__ __forceinline__ unsigned long long mass_of(float scaled, float top) {
+  return static_cast<unsigned long long>(__expf(scaled - top) / kMassUnit);
+}
+__device__ __forceinline__ unsigned long long nucleus(unsigned long long total, float top_p) {
+  return max(1ull, static_cast<unsigned long long>(static_cast<double>(total) * top_p));
 }
 
 // Between two calls all threads meet: parts is used again.
 __device__ Best block_best(Best mine) {
-  SHARED(parts, Best[kThreads / 32]);
-  for (int lanes = 16; lanes != 0; lanes /= 2) {
-    const Best other{__shfl_xor_sync(0xffffffffu, mine.value, lanes),
-                     __shfl_xor_sync(0xffffffffu, mine.token, lanes)};
-    mine = better(mine, other);
-  }
+  SHARED(parts, Best[kCandidateThreads / 32]);
+  mine = warp_best(mine);
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = mine;
   __syncthreads();
   Best best = parts[0];
-  for (int i = 1; i < kThreads / 32; ++i) best = better(best, parts[i]);
+  for (int i = 1; i < kCandidateThreads / 32; ++i) best = better(best, parts[i]);
   return best;
 }
 
-template <class ScoreOf>
-__device__ Best best_of_row(int vocab, ScoreOf score_of) {
-  Best best{-INFINITY, 0x7fffffff};
-  for (int i = threadIdx.x; i < vocab; i += kThreads) best = better(best, {score_of(i), i});
-  return block_best(best);
-}
-
-// Entries of equal logit at the edge of the nucleus: the first of them in the order of the
-// vocabulary stay.
-struct Nucleus {
-  std::uint32_t key;  // below it: out
-  int ties_kept;      // of those equal to it
-  int last_tie;       // the last token that is kept of them
+// The row as its segments have it. Sums are made in one order.
+struct RowResult {
+  bool is_number;
+  float top;   // scaled
+  float mass;  // Σ e^(scaled − top)
+  Best winner;
 };
-
-__device__ int nth_tie(const float* row, int vocab, float factor, std::uint32_t key, int n) {
-  SHARED(counts, int[kThreads]);
-  SHARED(answer, int);
-  // Contiguous, so that the order is the vocabulary's.
-  const int per_thread = (vocab + kThreads - 1) / kThreads;
-  const int begin = min(vocab, static_cast<int>(threadIdx.x) * per_thread),
-            end = min(vocab, begin + per_thread);
-  int mine = 0;
-  for (int i = begin; i < end; ++i) mine += ordered_key(row[i] * factor) == key;
-  counts[threadIdx.x] = mine;
-  __syncthreads();
-  int before = 0;
-  for (int t = 0; t < static_cast<int>(threadIdx.x); ++t) before += counts[t];
-  if (before < n && n <= before + mine) {
-    for (int i = begin; i < end; ++i) {
-      if (ordered_key(row[i] * factor) == key && ++before == n) answer = i;
-    }
+__device__ RowResult result_of(const Summaries& s, int r, const RowDraw& draw) {
+  const RowSegment* segment = s.segment + static_cast<std::int64_t>(r) * s.segments;
+  float top = -INFINITY, mass = 0.f;
+  Best best = kNobody;
+  for (int i = threadIdx.x; i < s.segments; i += kCandidateThreads) {
+    top = fmaxf(top, segment[i].top);
+    best = better(best, segment[i].winner);
   }
-  __syncthreads();
-  return answer;
+  top = block_reduce<kCandidateThreads>(top, Max{});
+  for (int i = threadIdx.x; i < s.segments && top > kLowest; i += kCandidateThreads) {
+    mass += segment[i].mass * exp2_approximate((segment[i].top - top) * draw.factor * kToLog2);
+  }
+  mass = block_reduce<kCandidateThreads>(mass, Add{});
+  best = block_best(best);
+  // Noise of −inf, once in 2²⁵, on all that may be drawn: nobody.
+  if (best.token == kNobody.token) best.token = 0;
+  return {top < INFINITY, scaled_of(top, draw.factor), mass, best};
 }
 
-__device__ unsigned long long mass_of(float scaled, float top) {
-  return static_cast<unsigned long long>(__expf(scaled - top) / kMassUnit);
+// The winner among what a source has from `threshold` on and before `limit` (kNobody: all), and
+// within the first target of their mass. One that falls out of it had the wrong place, not the
+// wrong noise: what comes behind it is out as well, and the next best is looked at.
+template <class Source>
+__device__ int draw_from(const Source& source, const RowDraw& draw, float top, float threshold,
+                         Best limit, unsigned long long target) {
+  for (;;) {
+    Best best = kNobody;
+    float value = 0.f;
+    source.visit([&](float scaled, int token) {
+      if (scaled < threshold || !precedes(scaled, token, limit)) return;
+      if (scaled + kGumbelBound < best.value) return;
+      const Best mine{scaled + gumbel_noise(draw.race.seed, draw.race.position, token), token};
+      if (better(best, mine).token == token) {
+        best = mine;
+        value = scaled;
+      }
+    });
+    const Best winner = block_best(best);
+    if (winner.value == -INFINITY) return 0;
+    if (target == ~0ull) return winner.token;
+    SHARED(place, float);
+    if (best.token == winner.token) place = value;
+    __syncthreads();
+    limit = {place, winner.token};
+    unsigned long long before = 0;
+    source.visit([&](float scaled, int token) {
+      if (scaled >= threshold && precedes(scaled, token, limit)) before += mass_of(scaled, top);
+    });
+    if (block_total<kCandidateThreads>(before) < target) return winner.token;
+  }
 }
 
-__device__ Nucleus nucleus_of(const float* row, int vocab, float factor, float top,
-                              std::uint32_t threshold, float top_p) {
-  SHARED(total, unsigned long long);
-  if (threadIdx.x == 0) total = 0;
-  __syncthreads();
-  unsigned long long mine = 0;
-  for (int i = threadIdx.x; i < vocab; i += kThreads) {
-    const float scaled = row[i] * factor;
-    if (ordered_key(scaled) >= threshold) mine += mass_of(scaled, top);
-  }
-  atomicAdd(&total, mine);
-  __syncthreads();
-  const auto target =
-      max(1ull, static_cast<unsigned long long>(static_cast<double>(total) * top_p));
-  const Selection edge = radix_select<kThreads>(
-      vocab, target, [&](int i) { return ordered_key(row[i] * factor); },
-      [&](int i, std::uint32_t key) {
-        return key >= threshold ? mass_of(row[i] * factor, top) : 0ull;
-      });
-  const unsigned long long each = max(1ull, mass_of(key_value(edge.key), top));
-  const unsigned long long kept = (target - edge.above + each - 1) / each;
-  const int ties = static_cast<int>(min(kept, 0x7fffffffull));
-  return {edge.key, ties, nth_tie(row, vocab, factor, edge.key, ties)};
+template <class Source>
+__device__ int draw_from_all(const Source& source, const RowDraw& draw, float top,
+                             float threshold) {
+  if (draw.top_p >= 1.f) return draw_from(source, draw, top, threshold, kNobody, ~0ull);
+  unsigned long long mass = 0;
+  source.visit([&](float scaled, int) { mass += scaled >= threshold ? mass_of(scaled, top) : 0; });
+  const auto target = nucleus(block_total<kCandidateThreads>(mass), draw.top_p);
+  return draw_from(source, draw, top, threshold, kNobody, target);
 }
 
-__global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant__ SampleParams p) {
-  const int r = blockIdx.x;
-  const float* row = p.logits + r * p.row_stride;
-  bool is_number = true;
-  const Best top = best_of_row(p.vocab, [&](int i) {
-    is_number &= row[i] < INFINITY;
-    return row[i];
-  });
-  if (__syncthreads_or(!is_number)) {
-    if (threadIdx.x == 0) p.tokens[r] = kNoToken;
-    return;
+// top_k: only the groups that hold the k largest are read again.
+__device__ int draw_largest(const Summaries& s, int r, const RowDraw& draw, float top,
+                            float threshold, const Candidates& list) {
+  const float bound = fmaxf(threshold, bound_of_largest(s, r, draw.factor, draw.top_k));
+  const int count = gather(s, r, draw.factor, bound, list, [](float, int) {});
+  const auto finish = [&](const auto& source) {
+    const float reached = reached_by_largest<kCandidateThreads>(draw.top_k, [&](const auto& take) {
+      source.visit([&](float scaled, int) { take(scaled); });
+    });
+    return draw_from_all(source, draw, top, fmaxf(threshold, reached));
+  };
+  if (count > kMaxCandidates) return finish(WholeRow{s.row(r), s.vocab, draw.factor});
+  return finish(CandidateList{list.value, list.token, count});
+}
+
+// Without top_k the row has been drawn from already: if who won is within the limits it stays.
+// Otherwise all who are come before it, and they are listed by then.
+__device__ int draw_within(const Summaries& s, int r, const RowDraw& draw, const RowResult& row,
+                           float threshold, const Candidates& list) {
+  const float won = scaled_of(s.row(r)[row.winner.token], draw.factor);
+  if (draw.top_p >= 1.f && won >= threshold) return row.winner.token;
+  const bool whole = draw.min_p <= 0.f;  // the mass of all that may be drawn is known
+  const Best limit = won >= threshold ? Best{won, row.winner.token} : kNobody;
+  unsigned long long before = 0, mass = 0;
+  const int count = gather(s, r, draw.factor, whole ? fmaxf(won, threshold) : threshold, list,
+                           [&](float scaled, int token) {
+                             const unsigned long long mine = mass_of(scaled, row.top);
+                             mass += mine;
+                             before += precedes(scaled, token, limit) ? mine : 0;
+                           });
+  unsigned long long target = ~0ull;
+  if (draw.top_p < 1.f) {
+    mass = block_total<kCandidateThreads>(mass);
+    if (whole) mass = static_cast<unsigned long long>(row.mass / kMassUnit);
+    target = nucleus(mass, draw.top_p);
+    if (won >= threshold && block_total<kCandidateThreads>(before) < target) return limit.token;
   }
-  if (p.temperature[r] <= 0.f) {
-    if (threadIdx.x == 0) p.tokens[r] = top.token == 0x7fffffff ? 0 : top.token;
-    return;
+  if (count > kMaxCandidates) {
+    const WholeRow all{s.row(r), s.vocab, draw.factor};
+    return draw_from(all, draw, row.top, threshold, limit, target);
   }
-  const float factor = 1.f / p.temperature[r], scaled_top = top.value * factor;
-  std::uint32_t threshold = ordered_key(-3.402823466e38f);  // −inf is forbidden
-  if (p.min_p[r] > 0.f) threshold = max(threshold, ordered_key(scaled_top + logf(p.min_p[r])));
-  if (p.top_k[r] > 0 && p.top_k[r] < p.vocab) {
-    const Selection kth = radix_select<kThreads>(
-        p.vocab, static_cast<unsigned long long>(p.top_k[r]),
-        [&](int i) { return ordered_key(row[i] * factor); },
-        [](int, std::uint32_t) { return 1ull; });
-    threshold = max(threshold, kth.key);
+  return draw_from(CandidateList{list.value, list.token, count}, draw, row.top, threshold, limit,
+                   target);
+}
+
+// A block a row.
+__global__ void __launch_bounds__(kCandidateThreads)
+    draw_kernel(const __grid_constant__ SampleParams p) {
+  DYN_SHARED(memory, float);
+  const Candidates list(memory);
+  const int r = static_cast<int>(blockIdx.x);
+  const RowDraw draw(p, r);
+  const RowResult row = result_of(p.rows, r, draw);
+  int token = 0;
+  if (!row.is_number) {
+    token = kNoToken;
+  } else if (row.top < kLowest) {  // nothing is allowed
+    token = 0;
+  } else if (draw.unfiltered()) {
+    token = row.winner.token;
+  } else {
+    float threshold = kLowest;
+    if (draw.min_p > 0.f) threshold = fmaxf(threshold, row.top + logf(draw.min_p));
+    token = draw.top_k > 0 ? draw_largest(p.rows, r, draw, row.top, threshold, list)
+                           : draw_within(p.rows, r, draw, row, threshold, list);
   }
-  int last_tie = p.vocab;
-  if (p.top_p[r] < 1.f) {
-    const Nucleus nucleus = nucleus_of(row, p.vocab, factor, scaled_top, threshold, p.top_p[r]);
-    threshold = nucleus.key;
-    last_tie = nucleus.last_tie;
-  }
-  const Best winner = best_of_row(p.vocab, [&](int i) {
-    const float scaled = row[i] * factor;
-    const std::uint32_t key = ordered_key(scaled);
-    if (key < threshold || (key == threshold && i > last_tie)) return -INFINITY;
-    return scaled + gumbel_noise(p.seed[r], p.position[r], i);
-  });
-  if (threadIdx.x == 0) p.tokens[r] = winner.value == -INFINITY ? 0 : winner.token;
+  if (threadIdx.x == 0) p.tokens[r] = token;
 }
 
 }  // namespace
 
-void sample(TensorView tokens, TensorView logits, const SamplingArgs& args, StreamRef stream) {
-  if (logits.extent(0) == 0) return;
-  const SampleParams p{.tokens = static_cast<std::int32_t*>(tokens.data()),
-                       .logits = static_cast<const float*>(logits.data()),
-                       .row_stride = logits.stride(0),
-                       .vocab = static_cast<int>(logits.extent(1)),
-                       .temperature = static_cast<const float*>(args.temperature.data()),
-                       .top_p = static_cast<const float*>(args.top_p.data()),
-                       .min_p = static_cast<const float*>(args.min_p.data()),
-                       .top_k = static_cast<const std::int32_t*>(args.top_k.data()),
-                       .seed = static_cast<const std::uint64_t*>(args.seed.data()),
-                       .position = static_cast<const std::int64_t*>(args.position.data())};
-  CUDA_CHECK(launch(sample_kernel, dim3(static_cast<unsigned>(logits.extent(0))), dim3(kThreads), 0,
-                    native(stream), p));
+void sample(TensorView tokens, TensorView logits, const SamplingArgs& args, SplitScratch scratch,
+            StreamRef stream) {
+  const std::int64_t rows = logits.extent(0);
+  const std::int64_t most = scratch.floats / Summaries::floats_of_row(logits.extent(1));
+  for (std::int64_t first = 0; first < rows; first += most) {
+    const std::int64_t last = std::min(rows, first + most);
+    const auto of = [&]<class T>(Type<T>, const TensorView& tensor) {
+      return static_cast<T*>(tensor.data()) + first;
+    };
+    const SampleParams p{.rows = Summaries(logits.rows(first, last), scratch.data),
+                         .tokens = of(Type<std::int32_t>{}, tokens),
+                         .temperature = of(Type<const float>{}, args.temperature),
+                         .top_p = of(Type<const float>{}, args.top_p),
+                         .min_p = of(Type<const float>{}, args.min_p),
+                         .top_k = of(Type<const std::int32_t>{}, args.top_k),
+                         .seed = of(Type<const std::uint64_t>{}, args.seed),
+                         .position = of(Type<const std::int64_t>{}, args.position)};
+    CUDA_CHECK(launch(summarize_logits_kernel,
+                      summary_grid(p.rows, last - first, processor_count()), dim3(kSummaryThreads),
+                      0, native(stream), p));
+    CUDA_CHECK(launch(draw_kernel, dim3(static_cast<unsigned>(last - first)),
+                      dim3(kCandidateThreads), Candidates::bytes(p.rows), native(stream), p));
+  }
 }
 
 }  // namespace quire::cuda

@@ -85,8 +85,8 @@ struct ScanRow : StateLane<kStateDim> {
   }
 };
 
-// Grid (rows, heads, requests).
-template <class State, int kStateDim>
+// Grid (rows, heads, requests). kKeeps: states behind single tokens are kept, too.
+template <class State, int kStateDim, bool kKeeps>
 __global__ void __launch_bounds__(kStateWarps * 32)
     selective_scan_kernel(const __grid_constant__ ScanParams<State> p) {
   SHARED(tokens, ScanToken<kStateDim>[2]);
@@ -109,6 +109,10 @@ __global__ void __launch_bounds__(kStateWarps * 32)
     if (t + 1 < step.last) fetch.load(p, t + 1, head);
     const float y = row.pass(tokens[stage], tokens[stage].width * x);
     if (row.is_first()) p.out.store(t, head, row.line, y + skip * x);
+    if constexpr (kKeeps) {
+      if (const int kept = p.steps.kept_after(t); kept >= 0)
+        row.template write_rounded<State>(in_block(kept));
+    }
     if (t + 1 < step.last) fetch.store(p, tokens[1 - stage], head);
     __syncthreads();
   }
@@ -129,7 +133,7 @@ void launch_scan(const ScanArgs& args, StreamRef stream) {
       .a_log = static_cast<const float*>(args.a_log.data()),
       .dt_bias = static_cast<const float*>(args.dt_bias.data()),
       .d_skip = static_cast<const float*>(args.d_skip.data()),
-      .steps = StateSteps(args.query_start, args.state_read, args.state_write),
+      .steps = StateSteps(args),
       .heads_per_group = static_cast<int>(heads / args.b.extent(1)),
       .head_dim = static_cast<int>(head_dim),
       .state_dim = static_cast<int>(state_dim),
@@ -140,9 +144,13 @@ void launch_scan(const ScanArgs& args, StreamRef stream) {
   const auto go = [&](auto kernel) {
     CUDA_CHECK(launch(kernel, grid, dim3(kStateWarps * 32), 0, native(stream), p));
   };
-  if (state_dim <= 32) return go(selective_scan_kernel<State, 32>);
-  if (state_dim <= 128) return go(selective_scan_kernel<State, 128>);
-  if (state_dim <= 256) return go(selective_scan_kernel<State, 256>);
+  const auto go_for = [&]<int kStateDim>(std::integral_constant<int, kStateDim>) {
+    if (args.token_states.empty()) return go(selective_scan_kernel<State, kStateDim, false>);
+    go(selective_scan_kernel<State, kStateDim, true>);
+  };
+  if (state_dim <= 32) return go_for(std::integral_constant<int, 32>());
+  if (state_dim <= 128) return go_for(std::integral_constant<int, 128>());
+  if (state_dim <= 256) return go_for(std::integral_constant<int, 256>());
   throw Failure(ErrorCode::unsupported, "a scan with a state of more than 256 elements on CUDA");
 }
 

@@ -1,13 +1,14 @@
 #include "engine/client/engine_client.h"
 
+#include <algorithm>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/strand.hpp>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
+#include "base/strand.h"
 #include "engine/client/generation_buffer.h"
 
 namespace quire {
@@ -19,7 +20,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       : client_(client),
         id_(id),
         executor_(executor),
-        strand_(asio::make_strand(executor)),
+        strand_(new_strand(executor)),
         end_(std::move(end)) {}
 
   void start(EngineConfig config, Callbacks callbacks) {
@@ -115,6 +116,20 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     const std::lock_guard lock(mutex_);
     return status_;
   }
+  EngineState state() const {
+    const std::lock_guard lock(mutex_);
+    return status_.state;
+  }
+  std::pair<int, int> load() const {
+    const std::lock_guard lock(mutex_);
+    const int requests =
+        std::max(static_cast<int>(live_.size()), stats_.num_running + stats_.num_waiting);
+    return {requests, static_cast<int>(stats_.kv_cache_usage * 1000)};
+  }
+  std::uint32_t life() const {
+    const std::lock_guard lock(mutex_);
+    return life_;
+  }
   Ready ready() const {
     const std::lock_guard lock(mutex_);
     return ready_;
@@ -144,9 +159,10 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     return live_.contains(id);
   }
 
-  // Its requests end, or go to another engine. The first error stays.
+  // Its requests end, or go to another engine; gauges say that it runs none. The first error stays.
   void lose(std::string error, EngineState state) {
     LiveRequests orphans;
+    EngineStats idle;
     {
       const std::lock_guard lock(mutex_);
       if (status_.state == EngineState::dead) return;
@@ -156,8 +172,10 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       stats_.num_running = stats_.num_waiting = stats_.num_waiting_deferred = 0;
       stats_.num_free_blocks = stats_.num_blocks;
       stats_.kv_cache_usage = 0;
+      idle = stats_;
       error = status_.error;
     }
+    if (callbacks_.on_step) callbacks_.on_step(id_, idle);
     for (auto& [id, orphan] : orphans) {
       if (orphan.request && orphan.buffer->restart() &&
           callbacks_.retry(*orphan.request, orphan.buffer)) {
@@ -181,7 +199,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
 
   // The first one, or that of an engine which begins again.
   void handle(Hello&) {
-    if (status().state == EngineState::ready)
+    if (state() == EngineState::ready)
       lose("engine " + std::to_string(id_.value) + " has begun again", EngineState::lost);
     {
       const std::lock_guard lock(mutex_);
@@ -211,6 +229,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       }
       ready_ = std::move(ready);
       status_ = {EngineState::ready, "ready", {}, Clock::now()};
+      ++life_;
       stats_ = {};  // of a former life
       stats_.num_blocks = stats_.num_free_blocks = ready_.num_gpu_blocks - 1;
     }
@@ -285,7 +304,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   EngineClient& client_;
   const EngineId id_;
   asio::any_io_executor executor_;
-  asio::strand<asio::any_io_executor> strand_;
+  asio::any_io_executor strand_;
   std::unique_ptr<ClientEnd> end_;
   EngineConfig config_;  // const after start(), as the callbacks
   Callbacks callbacks_;
@@ -298,6 +317,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   mutable std::mutex mutex_;  // what follows
   EngineStatus status_;
   Ready ready_;
+  std::uint32_t life_ = 0;
   Clock::time_point last_step_;  // or when it got work
   EngineStats stats_;
   LiveRequests live_;
@@ -316,6 +336,9 @@ void EngineClient::fail(std::string error) { impl_->die(std::move(error)); }
 
 EngineId EngineClient::id() const { return impl_->id(); }
 EngineStatus EngineClient::status() const { return impl_->status(); }
+EngineState EngineClient::state() const { return impl_->state(); }
+std::uint32_t EngineClient::life() const { return impl_->life(); }
+std::pair<int, int> EngineClient::load() const { return impl_->load(); }
 Ready EngineClient::ready() const { return impl_->ready(); }
 EngineStats EngineClient::stats() const { return impl_->stats(); }
 int EngineClient::num_live() const { return impl_->num_live(); }

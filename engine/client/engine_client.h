@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/async.h"
 #include "base/result.h"
@@ -53,8 +54,12 @@ class EngineClient {
 
   EngineId id() const;
   EngineStatus status() const;
+  EngineState state() const;  // of the status alone, for every request asks
   Ready ready() const;  // of a ready engine
+  std::uint32_t life() const;  // how often it has become ready: one that began again is another one
   EngineStats stats() const;
+  // Of the stats: requests there, of other front ends too, and blocks in use of a thousand.
+  std::pair<int, int> load() const;
   int num_live() const;  // submitted, and the end has not come back
   // For how long it has had requests and said nothing; 0: it has none.
   Clock::duration silence() const;

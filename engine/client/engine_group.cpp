@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "engine/client/engine_calls.h"
+#include "engine/client/engine_choice.h"
 #include "engine/client/engine_client.h"
 #include "engine/client/generation_buffer.h"
 
@@ -65,7 +66,11 @@ class EngineGroup::Impl {
                            const std::shared_lock lock(observing_);
                            if (decision_observer_) decision_observer_(decisions);
                          },
-                     .on_reset = [this](const PrefixCacheReset& r) { resets_.take(r); },
+                     .on_reset =
+                         [this](const PrefixCacheReset& r) {
+                           choice_.forget();
+                           resets_.take(r);
+                         },
                      .on_blocks = [this](BlockReport&& r) { reports_.take(std::move(r)); },
                      .accept = [this](const Ready& ready) { return take_back(ready); },
                      .retry = retry()});
@@ -80,18 +85,19 @@ class EngineGroup::Impl {
     auto merged = merge_ready(std::move(answers));
     if (!merged) co_return fail(merged.error());
     ready_ = std::move(*merged);
+    choice_.set_block_size(ready_.engines.front().block_size);
     is_ready_.store(true, std::memory_order_release);
     co_return Result<void>();
   }
 
   EngineGroupState state() const {
-    for (const auto& engine : engines_) {
-      if (engine->status().state == EngineState::dead) return EngineGroupState::dead;
-    }
+    if (num_alive() == 0) return EngineGroupState::dead;
     if (draining_) return EngineGroupState::draining;
     const bool ready = is_ready_.load(std::memory_order_acquire) && any_ready();
     return ready ? EngineGroupState::ready : EngineGroupState::starting;
   }
+
+  bool has_dead() const { return num_alive() < engines_.size(); }
 
   std::string progress() const {
     std::string line;
@@ -129,15 +135,17 @@ class EngineGroup::Impl {
 
   bool has_room() const {
     return std::ranges::any_of(
-        engines_, [&](const auto& engine) { return engine->num_live() < max_live(); });
+        engines_, [&](const auto& engine) {
+          return engine->state() != EngineState::dead && engine->num_live() < max_live();
+        });
   }
 
   std::int64_t num_free() const {
-    return static_cast<std::int64_t>(engines_.size()) * max_live() - num_live();
+    return static_cast<std::int64_t>(num_alive()) * max_live() - num_live();
   }
 
   Result<void> check_room(std::int64_t requests) const {
-    const std::int64_t most = static_cast<std::int64_t>(engines_.size()) * max_live();
+    const std::int64_t most = static_cast<std::int64_t>(num_alive()) * max_live();
     if (requests > most) {
       return Error{ErrorCode::invalid_argument,
                    "n times the number of prompts is " + std::to_string(requests) +
@@ -156,16 +164,21 @@ class EngineGroup::Impl {
     return longest;
   }
 
-  Result<Generation> submit(AddRequest request) {
+  Result<Generation> submit(AddRequest request, std::optional<EngineId> wanted) {
     if (auto ok = accepts(request); !ok) return ok.error();
     request.id = RequestId{++last_id_};
+    if (wanted) return submit_to(*engines_.at(wanted->value), std::move(request));
     // One that is lost, or has been asked to end, takes nothing: then the next one is asked.
     Result<Generation> submitted = Error{ErrorCode::overloaded, "starting: " + progress(), {}};
-    Tried tried(engines_.size(), false);
-    while (EngineClient* const engine = least_loaded(tried)) {
-      if (engine->num_live() >= max_live()) return overloaded();
+    EngineChoice::Tried tried(engines_.size(), false);
+    while (EngineClient* const engine = choice_.next(request, tried)) {
+      submitted = overloaded();
+      if (engine->num_live() >= max_live()) continue;
+      if (engines_.size() == 1) return engine->submit(std::move(request));
       submitted = engine->submit(request);
-      if (submitted.has_value()) break;
+      if (!submitted.has_value()) continue;
+      choice_.remember(request, *engine);
+      break;
     }
     return submitted;
   }
@@ -179,9 +192,28 @@ class EngineGroup::Impl {
   }
 
  private:
+  // Whoever names an engine wants what it has cached: no other one is asked.
+  Result<Generation> submit_to(EngineClient& engine, AddRequest request) {
+    const EngineStatus status = engine.status();
+    if (status.state != EngineState::ready) {
+      return Error{status.state == EngineState::dead ? ErrorCode::unavailable : ErrorCode::overloaded,
+                   "engine " + std::to_string(engine.id().value) + " is not ready" +
+                       (status.error.empty() ? "" : ": " + status.error),
+                   {}};
+    }
+    if (engine.num_live() >= max_live()) return overloaded();
+    choice_.remember(request, engine);
+    return engine.submit(std::move(request));
+  }
+
+  std::size_t num_alive() const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        engines_, [](const auto& engine) { return engine->state() != EngineState::dead; }));
+  }
+
   std::size_t tell_ready(const Command& question) {
     const auto told = std::ranges::count_if(engines_, [&question](const auto& engine) {
-      return engine->status().state == EngineState::ready && engine->tell(question);
+      return engine->state() == EngineState::ready && engine->tell(question);
     });
     return static_cast<std::size_t>(told);
   }
@@ -219,10 +251,12 @@ class EngineGroup::Impl {
     }
     const int vocab_size =
         ready_.vocab_size > 0 ? ready_.vocab_size : std::numeric_limits<int>::max();
-    const auto [lowest, highest] = std::ranges::minmax(request.prompt);
-    if (lowest < 0 || highest >= vocab_size) {
-      return refuse("token " + std::to_string(lowest < 0 ? lowest : highest) +
-                    " is not in the vocabulary of " + std::to_string(vocab_size));
+    const auto odd = std::ranges::find_if(request.prompt, [vocab_size](TokenId token) {
+      return static_cast<std::uint32_t>(token) >= static_cast<std::uint32_t>(vocab_size);
+    });
+    if (odd != request.prompt.end()) {
+      return refuse("token " + std::to_string(*odd) + " is not in the vocabulary of " +
+                    std::to_string(vocab_size));
     }
     return validate(request.sampling, vocab_size);
   }
@@ -236,34 +270,6 @@ class EngineGroup::Impl {
 
   int max_live() const {
     return config_.scheduler.max_num_seqs + config_.scheduler.max_num_queued_reqs;
-  }
-
-  using Tried = std::vector<bool>;  // by rank: what has refused this request
-
-  // Of those that are ready and were not tried, marked as tried; null: none is. Among equals the
-  // next one after the last choice.
-  EngineClient* least_loaded(Tried& tried) {
-    const std::size_t first = next_++ % engines_.size();
-    EngineClient* best = nullptr;
-    Load best_load;
-    for (std::size_t i = 0; i < engines_.size(); ++i) {
-      EngineClient& candidate = *engines_[(first + i) % engines_.size()];
-      if (tried[candidate.id().value] || candidate.status().state != EngineState::ready) continue;
-      const Load load = load_of(candidate);
-      if (best != nullptr && !(load < best_load)) continue;
-      best = &candidate;
-      best_load = load;
-    }
-    if (best != nullptr) tried[best->id().value] = true;
-    return best;
-  }
-
-  // Requests there, of other front ends too, then blocks in use of a thousand.
-  using Load = std::pair<int, int>;
-  static Load load_of(const EngineClient& engine) {
-    const EngineStats stats = engine.stats();
-    const int requests = std::max(engine.num_live(), stats.num_running + stats.num_waiting);
-    return {requests, static_cast<int>(stats.kv_cache_usage * 1000)};
   }
 
   // An engine that returns must be what the server has said it is.
@@ -285,8 +291,8 @@ class EngineGroup::Impl {
     if (!config_.model.path.empty() || engines_.size() < 2) return {};
     return [this](AddRequest& request, const std::shared_ptr<GenerationBuffer>& buffer) {
       if (draining_) return false;
-      Tried tried(engines_.size(), false);
-      while (EngineClient* const engine = least_loaded(tried)) {
+      EngineChoice::Tried tried(engines_.size(), false);
+      while (EngineClient* const engine = choice_.next(request, tried)) {
         if (engine->resubmit(request, buffer).has_value()) return true;
       }
       return false;
@@ -295,12 +301,12 @@ class EngineGroup::Impl {
 
   bool any_ready() const {
     return std::ranges::any_of(
-        engines_, [](const auto& engine) { return engine->status().state == EngineState::ready; });
+        engines_, [](const auto& engine) { return engine->state() == EngineState::ready; });
   }
 
   bool all_ready() const {
     return std::ranges::all_of(
-        engines_, [](const auto& engine) { return engine->status().state == EngineState::ready; });
+        engines_, [](const auto& engine) { return engine->state() == EngineState::ready; });
   }
 
   // The first that has died, or that was silent for too long: that one is given up.
@@ -350,9 +356,9 @@ class EngineGroup::Impl {
   std::atomic<bool> is_ready_{false};
   std::atomic<bool> draining_{false};
   std::atomic<std::uint64_t> last_id_{0};
-  std::atomic<std::size_t> next_{0};
   Signal changed_;
-  std::vector<std::unique_ptr<EngineClient>> engines_;  // last: their events use what is above
+  EngineChoice choice_{engines_, config_.cache.enable_prefix_caching};
+  EngineChoice::Engines engines_;  // last: their events use what is above
 };
 
 EngineGroup::EngineGroup(asio::any_io_executor executor,
@@ -373,6 +379,7 @@ awaitable<std::vector<PrefixCacheReset>> EngineGroup::reset_prefix_cache() {
 awaitable<std::vector<BlockReport>> EngineGroup::report_blocks() { return impl_->report_blocks(); }
 awaitable<Result<void>> EngineGroup::start() { return impl_->start(); }
 EngineGroupState EngineGroup::state() const { return impl_->state(); }
+bool EngineGroup::has_dead() const { return impl_->has_dead(); }
 std::string EngineGroup::progress() const { return impl_->progress(); }
 std::string EngineGroup::error() const { return impl_->error(); }
 const ReadyInfo& EngineGroup::ready() const { return impl_->ready(); }
@@ -385,8 +392,8 @@ Result<void> EngineGroup::check_room(std::int64_t requests) const {
   return impl_->check_room(requests);
 }
 Clock::duration EngineGroup::silence() const { return impl_->silence(); }
-Result<Generation> EngineGroup::submit(AddRequest request) {
-  return impl_->submit(std::move(request));
+Result<Generation> EngineGroup::submit(AddRequest request, std::optional<EngineId> engine) {
+  return impl_->submit(std::move(request), engine);
 }
 awaitable<void> EngineGroup::drain(Clock::time_point deadline) { return impl_->drain(deadline); }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,9 +50,11 @@ class EngineGroup {
   // dead then.
   awaitable<Result<void>> start();
 
+  // Dead when no engine is left: what one that has died had is lost, the others serve on.
   EngineGroupState state() const;
+  bool has_dead() const;           // an engine has died for good
   std::string progress() const;    // while starting: what it waits for, one line
-  std::string error() const;       // when dead: why
+  std::string error() const;       // where one has died: why
   const ReadyInfo& ready() const;  // once ready; stays valid
 
   int num_engines() const;
@@ -65,9 +68,11 @@ class EngineGroup {
   Clock::duration silence() const;  // the longest of an engine that has requests
 
   // To the least loaded engine: by its requests, those of other front ends too, then by its blocks
-  // in use. Fills in the id. Errors: overloaded (starting, or queue full), unavailable (draining,
-  // dead), invalid_argument (prompt or parameters).
-  Result<Generation> submit(AddRequest request);
+  // in use. Before that to the one that had this prompt's beginning last, if that is a good part of
+  // it and the engine has hardly more to do than the least loaded one. Or to the engine that is named, which exists. Fills in the id. Errors: overloaded
+  // (starting, or queue full), unavailable (draining, dead), invalid_argument (prompt or
+  // parameters).
+  Result<Generation> submit(AddRequest request, std::optional<EngineId> engine = {});
 
   // All engines forget their cached prefixes; the answers of those that were asked, which are fewer
   // than there are engines where one is not ready or says nothing in time.

@@ -39,6 +39,8 @@ awaitable<std::optional<RequestOutput>> Generation::next() {
   }
 }
 
+void Generation::reuse(RequestOutput output) { buffer_->reuse(std::move(output.token_ids)); }
+
 void Generation::cancel() {
   if (!buffer_) return;
   // Closed before the engine is told: who hands it to another engine looks in the other order.

@@ -32,6 +32,9 @@ class Generation {
   // FinishReason::error. Throws operation_aborted when the waiting coroutine is cancelled.
   awaitable<std::optional<RequestOutput>> next();
 
+  // An output that has been read: the next one may use its memory.
+  void reuse(RequestOutput output);
+
   // When the steps ended that made the tokens of the latest output, one for each, on the engine's
   // clock.
   const std::vector<Clock::time_point>& token_times() const;

@@ -12,8 +12,7 @@ void GenerationBuffer::deliver(RequestOutput output) {
     if (finished_) return;
     finished_ = output.finish_reason.has_value();
     note_times(output.token_ids.size(), output.times.last_token);
-    if (!pending_) pending_ = header_;
-    merge(*pending_, std::move(output));
+    merge(pending(), std::move(output));
     header_.times = pending_->times;
     header_.num_cached_tokens = pending_->num_cached_tokens;
     header_.num_preemptions = pending_->num_preemptions;
@@ -26,8 +25,7 @@ void GenerationBuffer::deliver(TokenId token, Clock::time_point time) {
   {
     const std::lock_guard lock(mutex_);
     if (finished_) return;
-    if (!pending_) pending_ = header_;
-    pending_->token_ids.push_back(token);
+    pending().token_ids.push_back(token);
     note_times(1, time);
     pending_->times.last_token = header_.times.last_token = time;
     if (!reader_to_wake()) return;
@@ -41,6 +39,20 @@ void GenerationBuffer::finish(FinishReason reason, std::optional<Error> error) {
   end.finish_reason = reason;
   end.error = std::move(error);
   deliver(std::move(end));
+}
+
+RequestOutput& GenerationBuffer::pending() {
+  if (!pending_) {
+    pending_ = header_;
+    pending_->token_ids = std::move(spare_);
+    pending_->token_ids.clear();
+  }
+  return *pending_;
+}
+
+void GenerationBuffer::reuse(std::vector<TokenId> ids) {
+  const std::lock_guard lock(mutex_);
+  spare_ = std::move(ids);
 }
 
 // Tokens of one step share the time since the step before.

@@ -36,6 +36,7 @@ class GenerationBuffer {
 
   // What has gathered. Empty and !ended(): wait.
   std::optional<RequestOutput> take();
+  void reuse(std::vector<TokenId> ids);  // their memory, for the next output
   // Of the tokens that were taken last; the reader's own.
   const std::vector<Clock::time_point>& taken_times() const { return taken_times_; }
   bool ended() const;  // finished, and the finish was taken
@@ -46,11 +47,13 @@ class GenerationBuffer {
   using Wake = asio::experimental::concurrent_channel<void(boost::system::error_code)>;
 
   bool reader_to_wake();
+  RequestOutput& pending();
   void note_times(std::size_t tokens, Clock::time_point last);
 
   mutable std::mutex mutex_;
   RequestOutput header_;  // what next() repeats with every output: times and counts so far
   std::optional<RequestOutput> pending_;
+  std::vector<TokenId> spare_;
   std::vector<Clock::time_point> times_, taken_times_;  // one per token of the output
   std::optional<Clock::time_point> latest_token_;
   bool finished_ = false;

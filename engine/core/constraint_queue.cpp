@@ -1,5 +1,6 @@
 #include "engine/core/constraint_queue.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,15 +21,17 @@ constexpr int kAnyTries = static_cast<int>(kSlices.size());
 constexpr std::array<int, 2> kMostTries{0, kAnyTries};  // by thread
 
 constexpr std::size_t kMostKnown = 64, kMostKnownBytes = 256u << 20;
-constexpr std::array<int, 2> kNiceness{10, 19};  // by thread; the step is more urgent
+// The step is more urgent: where there are no processors to spare, each thread has a tenth of one.
+constexpr int kNiceness = 10;
 
 }  // namespace
 
-ConstraintQueue::ConstraintQueue(CompileConstraint compile, std::function<void()> notify)
-    : compile_(std::move(compile)), notify_(std::move(notify)) {
+ConstraintQueue::ConstraintQueue(CompileConstraint compile, std::function<void()> notify,
+                                 milliseconds patience)
+    : compile_(std::move(compile)), notify_(std::move(notify)), patience_(patience) {
   for (std::size_t i = 0; i < kMostTries.size(); ++i) {
     threads_.emplace_back([this, i](const std::stop_token& stop) {
-      [[maybe_unused]] const int niceness = ::nice(kNiceness[i]);  // on Linux, of this thread
+      [[maybe_unused]] const int niceness = ::nice(kNiceness);  // on Linux, of this thread
       work(stop, kMostTries[i]);
     });
   }
@@ -48,11 +51,12 @@ void ConstraintQueue::add(RequestId request, std::uint64_t client, const Constra
     return;
   }
   const auto same = std::ranges::find_if(jobs_, [&](const auto& job) { return job->spec == spec; });
-  if (same != jobs_.end()) return (*same)->waiting.push_back(request);
+  const Waiting waiting{request, Clock::now() + patience_};
+  if (same != jobs_.end()) return (*same)->waiting.push_back(waiting);
   auto job = std::make_shared<Job>();
   job->spec = spec;
   job->client = client;
-  job->waiting = {request};
+  job->waiting = {waiting};
   jobs_.push_back(std::move(job));
   job_arrived_.notify_all();
 }
@@ -61,7 +65,9 @@ void ConstraintQueue::cancel(RequestId request) {
   const std::lock_guard lock(mutex_);
   std::erase_if(done_, [&](const Done& done) { return done.request == request; });
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
-    if (std::erase((*job)->waiting, request) == 0 || !(*job)->waiting.empty()) continue;
+    auto& waiting = (*job)->waiting;
+    const auto is_it = [&](const Waiting& one) { return one.request == request; };
+    if (std::erase_if(waiting, is_it) == 0 || !waiting.empty()) continue;
     (*job)->stop.request_stop();
     jobs_.erase(job);
     return;
@@ -90,12 +96,51 @@ ConstraintQueue::JobPtr ConstraintQueue::find_job(int most_tries) const {
 ConstraintQueue::JobPtr ConstraintQueue::next_job(std::unique_lock<std::mutex>& lock,
                                                   const std::stop_token& stop, int most_tries) {
   JobPtr job;
-  job_arrived_.wait(lock, stop, [&] { return (job = find_job(most_tries)) != nullptr; });
+  while (job == nullptr && !stop.stop_requested()) {
+    end_overdue(lock);
+    const Clock::time_point until = next_deadline();
+    job_arrived_.wait_until(lock, stop, until, [&] {
+      return (job = find_job(most_tries)) != nullptr || next_deadline() < until;
+    });
+  }
   if (stop.stop_requested()) return nullptr;
   if (jobs_.size() == 1) turns_.clear();
   turns_[job->client] = ++turn_;
   job->is_started = true;
   return job;
+}
+
+ConstraintQueue::Clock::time_point ConstraintQueue::next_deadline() const {
+  auto first = Clock::now() + std::chrono::hours(1);
+  for (const JobPtr& job : jobs_) {
+    for (const Waiting& waiting : job->waiting) first = std::min(first, waiting.until);
+  }
+  return first;
+}
+
+// What is compiled for nobody stops, as if it were cancelled.
+void ConstraintQueue::end_overdue(std::unique_lock<std::mutex>& lock) {
+  const auto now = Clock::now();
+  const std::size_t before = done_.size();
+  for (auto at = jobs_.begin(); at != jobs_.end();) {
+    Job& job = **at;
+    std::erase_if(job.waiting, [&](const Waiting& waiting) {
+      if (waiting.until > now) return false;
+      done_.push_back({waiting.request, nullptr,
+                       {ErrorCode::overloaded,
+                        fmt::format("the grammar of the answer was not compiled within {} s, as the "
+                                    "server has no processor to spare; try again later",
+                                    std::chrono::duration_cast<std::chrono::seconds>(patience_).count()),
+                        {}}});
+      return true;
+    });
+    if (job.waiting.empty()) job.stop.request_stop();
+    at = job.waiting.empty() ? jobs_.erase(at) : std::next(at);
+  }
+  if (done_.size() == before) return;
+  lock.unlock();
+  notify_();
+  lock.lock();
 }
 
 void ConstraintQueue::try_again(const JobPtr& job) {
@@ -136,7 +181,8 @@ void ConstraintQueue::finish(const Job& job, std::shared_ptr<const CompiledConst
       job.spec.text.size() + (constraint == nullptr ? 0 : constraint->memory_bytes());
   {
     const std::lock_guard lock(mutex_);
-    for (const RequestId request : job.waiting) done_.push_back({request, constraint, error});
+    for (const Waiting& waiting : job.waiting)
+      done_.push_back({waiting.request, constraint, error});
     std::erase_if(jobs_, [&](const auto& other) { return other.get() == &job; });
     // A refusal is one for everybody, unless it was asked to give up.
     const bool is_final = constraint != nullptr || (!job.stop.stop_requested() &&

@@ -6,8 +6,10 @@
 //
 // Whoever asks for something quick waits for no one who does not: a compilation gets a short time
 // first, a longer one later, and all there is only then; one thread never works on long ones. Among
-// equals clients take turns.
+// equals clients take turns. Nobody waits longer than kPatience, however busy the machine is: such a
+// request ends with ErrorCode::overloaded, and may be sent again.
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -27,8 +29,12 @@ namespace quire {
 
 class ConstraintQueue {
  public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(60);
+
   // notify is called on a worker thread when take() has something.
-  ConstraintQueue(CompileConstraint compile, std::function<void()> notify);
+  ConstraintQueue(CompileConstraint compile, std::function<void()> notify,
+                  std::chrono::milliseconds patience = kPatience);
   // Asks what is being compiled to stop, and waits for it.
   ~ConstraintQueue();
 
@@ -44,10 +50,14 @@ class ConstraintQueue {
   std::vector<Done> take();
 
  private:
+  struct Waiting {
+    RequestId request;
+    Clock::time_point until;
+  };
   struct Job {
     ConstraintSpec spec;
     std::uint64_t client = 0;  // who asked first
-    std::vector<RequestId> waiting;
+    std::vector<Waiting> waiting;
     std::stop_source stop;
     int tries = 0;
     bool is_started = false;
@@ -63,6 +73,8 @@ class ConstraintQueue {
   void work(const std::stop_token& stop, int most_tries);
   JobPtr find_job(int most_tries) const;
   JobPtr next_job(std::unique_lock<std::mutex>& lock, const std::stop_token& stop, int most_tries);
+  Clock::time_point next_deadline() const;
+  void end_overdue(std::unique_lock<std::mutex>& lock);
   void try_again(const JobPtr& job);
   void finish(const Job& job, std::shared_ptr<const CompiledConstraint> constraint,
               const Error& error);
@@ -70,6 +82,7 @@ class ConstraintQueue {
 
   const CompileConstraint compile_;
   const std::function<void()> notify_;
+  const std::chrono::milliseconds patience_;
   std::mutex mutex_;
   std::condition_variable_any job_arrived_;
   std::list<JobPtr> jobs_;                                  // waiting and being compiled

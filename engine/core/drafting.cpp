@@ -25,14 +25,27 @@ int num_held(const BatchRow& row, std::span<const TokenId> sampled) {
   return std::max(static_cast<int>(end - drawn.begin()) - 1, 0);
 }
 
+// Does one of these tokens end the request? Where this errs, time is lost and nothing else.
+bool ends(const Request& request, std::span<const TokenId> drawn) {
+  const SamplingParams& sampling = request.sampling();
+  const auto ends_with = [&](TokenId token) {
+    const auto has = [&](const auto& tokens) {
+      return std::ranges::find(tokens, token) != tokens.end();
+    };
+    return has(sampling.stop_token_ids) || (!sampling.ignore_eos && has(request.eos_token_ids()));
+  };
+  return std::ranges::any_of(drawn, ends_with);
+}
+
 }  // namespace
 
 Drafting::Drafting(const EngineConfig& config)
     : max_drafts_(config.speculative.num_speculative_tokens),
       has_model_(config.speculative.uses_draft_model()),
+      is_adaptive_(config.adapts_drafts()),
       pacer_({.max_num_seqs = config.scheduler.max_num_seqs,
               .max_drafts = max_drafts_,
-              .adaptive = config.adapts_drafts(),
+              .adaptive = is_adaptive_,
               .disable_by_batch_size = config.speculative.disable_by_batch_size,
               .has_model = has_model_}),
       positions_(static_cast<std::size_t>(max_drafts_)),
@@ -44,9 +57,18 @@ Drafting::Drafting(const EngineConfig& config)
 
 void Drafting::begin(const BatchPlan& plan) {
   if (!is_on()) return;
-  for (const BatchRow& row : plan.rows)
-    if (row.is_new) pacer_.start(row.slot, static_cast<int>(plan.rows.size()));
-  begun_ = PerfClock::now();
+  bool goes_on = true;
+  for (const BatchRow& row : plan.rows) {
+    if (!row.is_new) continue;
+    goes_on = false;
+    const Request& request = *row.request;
+    const auto most_output = std::min<std::int64_t>(
+        request.max_total_tokens() - request.num_tokens(), Prospect().most_output);
+    pacer_.start(row.slot, static_cast<int>(plan.rows.size()),
+                 {.num_intake = request.num_tokens() - row.num_computed,
+                  .most_output = static_cast<int>(most_output)});
+  }
+  if (!goes_on) begun_ = PerfClock::now();
 }
 
 // Counted as the scheduler does: before a stop cuts what was accepted.
@@ -61,14 +83,17 @@ void Drafting::settle(const BatchPlan& plan, const StepTokens& tokens) {
     pacer_.settle(row.slot, row.num_drafts, held);
     for (int i = 0; i < held; ++i) ++positions_[static_cast<std::size_t>(i)].accepted;
   }
-  if (std::ranges::all_of(plan.rows, is_decode)) pacer_.costs().add_step(plan.num_tokens, seconds);
+  if (!is_behind_drafts_ && std::ranges::all_of(plan.rows, is_decode))
+    pacer_.costs().add_step(plan.num_tokens, seconds);
+  begun_ = PerfClock::now();
 }
 
 void Drafting::choose(int num_running) {
   wanted_.resize(rows_.size());
   pacer_.choose(rows_, num_running, wanted_);
   for (std::size_t i = 0; i < rows_.size(); ++i)
-    if (!rows_[i].in_prefill) ++choices_[static_cast<std::size_t>(std::max(wanted_[i], 0))].rows;
+    if (!rows_[i].in_prefill && !rows_[i].is_ending)
+      ++choices_[static_cast<std::size_t>(std::max(wanted_[i], 0))].rows;
 }
 
 void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner) {
@@ -78,24 +103,54 @@ void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRun
   const auto width = static_cast<std::size_t>(tokens.width);
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const BatchRow& row = plan.rows[r];
-    const int drawn = 1 + num_held(row, tokens.sampled.subspan(r * width, width));
+    const auto own = tokens.sampled.subspan(r * width, width);
+    const int drawn = 1 + num_held(row, own);
     const int known = row.num_computed + row.num_tokens - row.num_drafts + drawn;
     rows_.push_back({.slot = row.slot,
                      .most = row.samples ? runner.most_drafts(*row.request, known) : 0,
                      .in_prefill = !row.samples});
+    PacedRow& paced = rows_.back();
+    paced.is_ending =
+        row.samples &&
+        (paced.most == 0 || ends(*row.request, own.first(static_cast<std::size_t>(drawn))));
   }
   choose(static_cast<int>(plan.rows.size()));
   const auto start = PerfClock::now();
   proposed_ = runner.propose(wanted_);
-  int num_rows = 0, most = 0;
-  bool is_steady = true;
+  const bool is_idle = std::ranges::all_of(wanted_, [](int wanted) { return wanted < 0; });
+  is_behind_drafts_ = !is_idle && !waits(runner);
+  if (is_idle || is_behind_drafts_) return;
+  runner.wait_for_drafts();
+  count_costs(plan, seconds_since(start));
+  begun_ = PerfClock::now();
+}
+
+// The next step is planned while a device drafts, and what both take is measured now and then.
+bool Drafting::waits(const ModelRunner& runner) {
+  constexpr int kFirst = 32, kEvery = 8;
+  if (runner.computes_on_host()) return true;
+  if (!is_adaptive_ || (num_waited_ >= kFirst && ++since_waited_ < kEvery)) return false;
+  ++num_waited_;
+  since_waited_ = 0;
+  return true;
+}
+
+// Of a model's passes. Beside prompts, what is more than drafts take is the intake.
+void Drafting::count_costs(const BatchPlan& plan, double seconds) {
+  int num_rows = 0, most = 0, num_drafting = 0, num_intake = 0;
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     if (wanted_[r] < 0) continue;
     ++num_rows;
+    num_drafting += wanted_[r] > 0;
     most = std::max(most, wanted_[r]);
-    is_steady = is_steady && is_decode(plan.rows[r]);
+    if (!is_decode(plan.rows[r])) num_intake += plan.rows[r].num_tokens;
   }
-  if (is_steady && most > 0) pacer_.costs().add_drafting(num_rows, most, seconds_since(start));
+  if (num_intake == 0) {
+    if (most > 0) pacer_.costs().add_drafting(num_rows, most, seconds);
+    return;
+  }
+  const double drafting = most > 0 ? pacer_.costs().drafting(num_drafting, most) : 0;
+  pacer_.costs().add_intake(num_intake, std::max(seconds - drafting, 0.0));
 }
 
 // Guesses first: who has none needs no share of the step.
@@ -112,19 +167,24 @@ void Drafting::propose_on_host(const StepResult& result, int num_running) {
   choose(num_running);
 }
 
-void Drafting::give(const StepResult& result, Scheduler& scheduler) {
+void Drafting::give(const StepResult& result, Scheduler& scheduler, const ModelRunner& runner) {
   if (!is_on()) return;
   if (!has_model_) propose_on_host(result, static_cast<int>(scheduler.running().size()));
   std::size_t row = 0;
   for (const RequestProgress& progress : result.requests) {
+    if (progress.finish_reason) pacer_.finish(progress.request->num_output());
     if (progress.finish_reason || (!has_model_ && progress.request->slot < 0)) continue;
     if (!has_model_) {
       drafts_ = guesses_[row];
       drafts_.resize(static_cast<std::size_t>(std::max(wanted_[row++], 0)));
     } else {
-      const auto most = static_cast<std::size_t>(max_drafts_);
-      const auto own = proposed_.subspan(static_cast<std::size_t>(progress.row) * most, most);
-      drafts_.assign(own.begin(), std::ranges::find(own, TokenId{-1}));
+      const int count = proposed_[static_cast<std::size_t>(progress.row)];
+      // Its masks are made for these very drafts.
+      if (count > 0 && progress.request->constraint != nullptr && progress.request->slot >= 0) {
+        runner.read_drafts(progress.request->slot, count, drafts_);
+      } else {
+        drafts_.assign(static_cast<std::size_t>(count), kUnknownDraft);
+      }
     }
     scheduler.set_drafts(*progress.request, drafts_);
   }

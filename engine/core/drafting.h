@@ -27,23 +27,30 @@ class Drafting {
   void begin(const BatchPlan& plan);
   void settle(const BatchPlan& plan, const StepTokens& tokens);
   void propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner);
-  void give(const StepResult& result, Scheduler& scheduler);
+  void give(const StepResult& result, Scheduler& scheduler, const ModelRunner& runner);
 
   void report(EngineStats& stats) const;
+  const DraftForecast& forecast() const { return pacer_.forecast(); }
 
  private:
   void choose(int num_running);
   void propose_on_host(const StepResult& result, int num_running);
+  bool waits(const ModelRunner& runner);
+  void count_costs(const BatchPlan& plan, double seconds);
 
   const int max_drafts_;
-  const bool has_model_;
+  const bool has_model_, is_adaptive_;
   std::unique_ptr<Drafter> drafter_;  // null: a model proposes
   DraftPacer pacer_;
+  // What a step takes begins where the step before ended, as that has to be reported and this one to
+  // be planned.
   std::chrono::steady_clock::time_point begun_;
+  int num_waited_ = 0, since_waited_ = 0;  // steps whose drafts were waited for; since the last
+  bool is_behind_drafts_ = false;  // the step waits for drafts: it is no measure of steps
 
   std::vector<PacedRow> rows_;  // of the plan, or of the requests that the host drafts for
   std::vector<int> wanted_;
-  std::span<const TokenId> proposed_;          // [plan rows, max_drafts]
+  std::span<const int> proposed_;              // [plan rows]: how many
   std::vector<TokenId> drafts_;                // of one request
   std::vector<std::vector<TokenId>> guesses_;  // of the host, by request
   std::vector<DraftPosition> positions_;

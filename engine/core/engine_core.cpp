@@ -80,13 +80,7 @@ Result<void> EngineCore::admit_transfer(AddRequest& request, const SamplingParam
   if (request.transfer_params.empty()) return {};
   if (transfer_ != nullptr)
     return transfer_->admit(request.id, request.transfer_params, sampling, request.prompt);
-  const auto params = parse_transfer_params(request.transfer_params, {});
-  if (!params) return params.error();
-  if (!params->keep) return {};
-  return Error{ErrorCode::invalid_argument,
-               "kv_transfer_params.do_remote_decode needs a server with KvTransferConfig::role "
-               "prefill or both",
-               "/kv_transfer_params/do_remote_decode"};
+  return refuse_transfer(request.transfer_params);
 }
 
 void EngineCore::abort(RequestId id) {
@@ -231,7 +225,7 @@ void EngineCore::collect(StepOutput& output) {
   const StepResult& result = scheduler_->commit(plan, tokens, news);
   output.time = Clock::now();
   for (const RequestProgress& progress : result.requests) report(progress, result, output);
-  drafting_.give(result, *scheduler_);
+  drafting_.give(result, *scheduler_, *runner_);
   if (masks_ != nullptr) advance_constraints(result);
 }
 
@@ -257,6 +251,7 @@ EngineStats EngineCore::stats() const {
   drafting_.report(stats);
   stats.late_allocations = backend_.device->ledger().num_late();
   if (transfer_ != nullptr) stats.kv_transfer = transfer_->stats();
+  if (offload_ != nullptr) stats.kv_offload = offload_->stats();
   stats.step_tokens = step_tokens_;
   stats.step_requests = step_requests_;
   return stats;

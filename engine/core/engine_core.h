@@ -17,6 +17,7 @@
 #include "engine/core/handshake.h"
 #include "engine/kv_cache/kv_cache_manager.h"
 #include "engine/kv_events/publisher.h"
+#include "engine/kv_offload/kv_offload.h"
 #include "engine/kv_transfer/transfer_connector.h"
 #include "engine/runner/model_runner.h"
 #include "engine/scheduler/scheduler.h"
@@ -42,7 +43,9 @@ class EngineCore {
   const ModelPlan& plan() const { return *plan_.model; }
   const KvCacheManager& kv_cache() const { return *kv_; }
   const TransferConnector* transfer() const { return transfer_.get(); }  // null: none
+  KvOffload* offload() { return offload_.get(); }  // null: none
   const ModelRunner& runner() const { return *runner_; }
+  const Drafting& drafting() const { return drafting_; }
   // Sees each draft's logits; the configuration must have a draft model.
   void observe_drafts(DraftObserver observer) { runner_->observe_drafts(std::move(observer)); }
   // Instead of the configuration's, which must ask for drafts by prompt lookup.
@@ -75,6 +78,7 @@ class EngineCore {
   void make_transfer(const EngineConfig& config, EngineId id, std::vector<LayerCache> layers,
                      std::function<void()> wake);
   void make_kv_cache(const EngineConfig& config, EngineId id);
+  void make_offload(const EngineConfig& config, EngineId id);
   void log_memory(EngineId id) const;
 
   Result<void> admit(AddRequest& request);
@@ -104,6 +108,7 @@ class EngineCore {
   std::unique_ptr<KvMemory> memory_;
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<KvEventPublisher> events_;  // null: nobody listens
+  std::unique_ptr<KvOffload> offload_;           // null: what the cache gives up is gone
   std::unique_ptr<KvCacheManager> kv_;
   std::unique_ptr<MaskQueue> masks_;              // null as constraints_ is; outlives all requests
   std::unique_ptr<TransferConnector> transfer_;  // null: this engine exchanges nothing

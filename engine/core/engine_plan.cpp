@@ -9,6 +9,8 @@
 #include "backend/measuring_device.h"
 #include "backend/measuring_ops.h"
 #include "base/log.h"
+#include "engine/core/rank_core.h"
+#include "engine/kv_offload/kv_offload.h"
 #include "engine/runner/rank_runner.h"
 #include "engine/size_text.h"
 #include "model/registry.h"
@@ -18,8 +20,7 @@ namespace {
 
 // The driver decides; an upper estimate that start-up compares with what a graph took.
 constexpr std::int64_t kGraphNodeBytes = 16 << 10;
-constexpr std::int64_t kLayerNodes = 24;  // launches of a layer, at most
-constexpr std::int64_t kOtherNodes = 16;
+constexpr std::int64_t kLayerNodes = 24, kOtherNodes = 16;  // launches of a layer, at most; others
 
 std::int64_t signed_of(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
@@ -42,7 +43,7 @@ struct Planning {
   const PoolingConfig& pooling;
   ModelMemory memory;
   int engines_on_device = 1;
-  int sharers = 1;  // of the device: engines, each with its ranks
+  int sharers = 1;                                // of the device: engines, each with its ranks
   MeasuringDevice loaded{device.is_host_memory};  // weights and scratch of the operators
   Buffer scratch = {};
   std::unique_ptr<Model> model = {};
@@ -60,21 +61,33 @@ MemoryUses runtime_uses(const Planning& planning, const KvPlan& kv) {
                             runner_options(planning.config, kv, planning.plan.graphs));
     return device.ledger().uses();
   }
-  const ModelRunner runner(device, *ops, *planning.model, memory, kv,
-                           runner_options(planning.config, kv, planning.plan.graphs,
-                                          planning.pooling),
-                           planning.draft.get());
+  const ModelRunner runner(
+      device, *ops, *planning.model, memory, kv,
+      runner_options(planning.config, kv, planning.plan.graphs, planning.pooling),
+      planning.draft.get());
   const TransferBuffers travelling = transfer_buffers(
       planning.config, planning.plan.layers, static_cast<std::int64_t>(kv.max_model_len), device);
+  const Buffer offloaded = offload_memory(planning.config.kv_offload, kv, device);
   return device.ledger().uses();
 }
 
 MemoryUses all_uses(Planning& planning, const KvPlan& kv) {
   MemoryUses uses = planning.loaded.ledger().uses();
   uses += runtime_uses(planning, kv);
-  const auto sizes = static_cast<std::int64_t>(planning.plan.graphs.sizes.size());
-  uses[MemoryPurpose::graphs].device = static_cast<std::size_t>(
-      sizes * kGraphNodeBytes * (kLayerNodes * planning.model_config.num_layers + kOtherNodes));
+  if (planning.device.is_host_memory && planning.config.parallel.tensor_parallel_size > 1)
+    uses[MemoryPurpose::kernels].device += kSharedBytesOfRank;
+  const CaptureSizes& graphs = planning.plan.graphs;
+  const auto nodes = [](std::size_t layers) {
+    return kLayerNodes * static_cast<std::int64_t>(layers) + kOtherNodes;
+  };
+  std::int64_t num_nodes =
+      static_cast<std::int64_t>(graphs.sizes.size() + graphs.draft_sizes.size()) *
+      nodes(static_cast<std::size_t>(planning.model_config.num_layers));
+  if (graphs.drafting)
+    num_nodes += static_cast<std::int64_t>(graphs.sizes.size()) *
+                 (planning.config.speculative.num_speculative_tokens - 1) *
+                 nodes(planning.draft->kv_specs({}).size());
+  uses[MemoryPurpose::graphs].device = static_cast<std::size_t>(kGraphNodeBytes * num_nodes);
   return uses;
 }
 
@@ -167,21 +180,32 @@ std::string shortfall(const Planning& planning, const SizedModel& sized, std::in
       advice.empty() ? "" : ". What else works: ", joined(advice));
 }
 
+// A cache that leaves so much of the device unused that what is there suffices.
+std::string smaller_cache(const Planning& planning, std::int64_t needed, std::int64_t there) {
+  const EnginePlan& plan = planning.plan;
+  const std::int64_t bytes = signed_of(plan.uses[MemoryPurpose::kv_cache].device) - needed + there;
+  if (planning.config.cache.gpu_memory_utilization) {
+    const auto share = static_cast<double>(plan.allowed_bytes - needed + there) /
+                       static_cast<double>(plan.device_bytes);
+    return fmt::format("CacheConfig::gpu_memory_utilization {:.4f}", std::floor(1e4 * share) / 1e4);
+  }
+  return fmt::format("CacheConfig::kv_cache_memory_bytes {}",
+                     bytes * (planning.device.is_host_memory ? planning.sharers : 1));
+}
+
 // The cache may have been given a size of its own, and other programs may use the device.
 Result<void> check_fits(const Planning& planning, const SizedModel& sized) {
   const EnginePlan& plan = planning.plan;
-  const std::int64_t needed = device_total(planning);
+  const bool is_host = planning.device.is_host_memory;
+  // Mapped weights come and go with the page cache of the host.
+  const std::int64_t needed = device_total(planning) - (is_host ? mapped_share(planning) : 0);
   const std::int64_t there =
       planning.device.available_bytes > 0 ? planning.device.available_bytes : plan.device_bytes;
   if (needed <= there) return {};
   const std::int64_t cache = signed_of(plan.uses[MemoryPurpose::kv_cache].device);
-  const std::int64_t rest = needed - cache;
-  const std::int64_t each = planning.device.is_host_memory ? planning.sharers : 1;
-  const std::string advice =
-      there - rest >= sized.least_cache_bytes()
-          ? fmt::format(". What works: CacheConfig::kv_cache_memory_bytes {}",
-                        (there - rest) * each)
-          : "";
+  const std::string advice = there - (needed - cache) >= sized.least_cache_bytes()
+                                 ? ". What works: " + smaller_cache(planning, needed, there)
+                                 : "";
   return Error{ErrorCode::unavailable,
                fmt::format("{} are planned, {} of them for the KV cache; of the device's {} there "
                            "are {} to be had, {} too few{}",
@@ -195,6 +219,15 @@ Result<void> check_fits(const Planning& planning, const SizedModel& sized) {
 Result<void> check_drafts(const Planning& planning) {
   const EngineConfig& config = planning.config;
   if (config.speculative.method == DraftMethod::none) return {};
+  const std::int64_t longest = config.model.max_model_len > 0 ? config.model.max_model_len
+                                                              : planning.memory.model_max_len;
+  if (const int count = config.speculative.num_speculative_tokens; count + 2 > longest)
+    return Error{ErrorCode::invalid_argument,
+                 "EngineConfig::speculative asks for num_speculative_tokens " +
+                     std::to_string(count) + "; a context of " + std::to_string(longest) +
+                     " has room for " + std::to_string(std::max<std::int64_t>(longest - 2, 0)) +
+                     " between a prompt and the token that follows them",
+                 "EngineConfig::speculative"};
   const bool keeps_states = std::ranges::any_of(
       planning.memory.layers, [](const auto& layer) { return layer.spec.kind == KvKind::mamba; });
   if (!keeps_states) return {};
@@ -204,10 +237,6 @@ Result<void> check_drafts(const Planning& planning) {
                      planning.model_config.architecture + " " + why,
                  "EngineConfig::speculative"};
   };
-  if (!planning.device.is_host_memory)
-    return refuse(
-        "works with EngineConfig::device cpu only: no other backend keeps a state behind each "
-        "draft");
   if (config.cache.mamba_cache_mode == StateCacheMode::all)
     return refuse(
         "does not work with CacheConfig::mamba_cache_mode all, which ends a step at each block; "
@@ -223,6 +252,14 @@ Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {
                               planning.device.ops, sized.groups);
   if (graphs.has_error()) return graphs.error();
   planning.plan.graphs = std::move(*graphs);
+  CaptureSizes& chosen = planning.plan.graphs;
+  chosen.draft_sizes = draft_capture_sizes(
+      chosen.sizes, planning.config.speculative.num_speculative_tokens,
+      planning.config.scheduler.max_num_batched_tokens, planning.device.ops, sized.groups);
+  const SpeculativeConfig& drafts = planning.config.speculative;
+  chosen.drafting = !chosen.sizes.empty() && drafts.uses_draft_model() &&
+                    drafts.num_speculative_tokens > 1 &&
+                    drafts.draft_sampling == DraftSampling::greedy;
   return {};
 }
 
@@ -230,13 +267,13 @@ void measure_model(Planning& planning) {
   const EngineConfig& config = planning.config;
   EnginePlan& plan = planning.plan;
   plan.loaded_len = longest_context(config, planning.memory);
-  const LoadOptions options{.dtype = planning.memory.dtype,
-                            .load_format = config.model.load_format,
-                            .quantization = config.model.quantization,
-                            .max_model_len = static_cast<int>(plan.loaded_len),
-                            .shard = {.rank = planning.device.rank,
-                                      .size = config.parallel.tensor_parallel_size},
-                            .measure = true};
+  const LoadOptions options{
+      .dtype = planning.memory.dtype,
+      .load_format = config.model.load_format,
+      .quantization = config.model.quantization,
+      .max_model_len = static_cast<int>(plan.loaded_len),
+      .shard = {.rank = planning.device.rank, .size = config.parallel.tensor_parallel_size},
+      .measure = true};
   planning.model = load_model(planning.model_config, config.model.path, planning.loaded,
                               planning.device.ops, options);
   planning.draft = make_draft(config, planning.model_config, *planning.model, planning.loaded,
@@ -266,10 +303,9 @@ Result<ModelPlan> fit_cache(Planning& planning, const SizedModel& sized) {
       .other_bytes = device_total(planning),
       .request_bytes = longest_request_bytes(planning.config, planning.memory)};
   plan.kv_cache_bytes =
-      plan.layers.empty()
-          ? 0
-          : std::max<std::int64_t>(
-                0, kv_cache_budget(planning.config, planning.device.kind, budget));
+      plan.layers.empty() ? 0
+                          : std::max<std::int64_t>(
+                                0, kv_cache_budget(planning.config, planning.device.kind, budget));
   auto fitted = fit(planning.config, sized,
                     {.available_bytes = plan.kv_cache_bytes,
                      .most_bytes = plan.device_bytes - budget.other_bytes});
@@ -303,13 +339,11 @@ Result<ModelPlan> plan_model(Planning& planning) {
 
 PlannedDevice planned_device(DeviceKind kind, Device& device, const OpsTraits& ops) {
   const MemoryInfo memory = device.memory();
-  const bool is_host = device.is_host_memory();
-  // The host gives what it has to whoever asks; caches make room.
   const std::size_t own = device.ledger().uses().total().device;
   return {.kind = kind,
-          .is_host_memory = is_host,
+          .is_host_memory = device.is_host_memory(),
           .total_bytes = signed_of(memory.total),
-          .available_bytes = is_host ? 0 : signed_of(memory.available + own),
+          .available_bytes = signed_of(memory.available + own),
           .ops = ops};
 }
 
@@ -353,44 +387,6 @@ std::unique_ptr<DraftModel> make_draft(const EngineConfig& config, const ModelCo
                      .target_config = model_config,
                      .target = target},
                     device, ops, options);
-}
-
-RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
-                             const CaptureSizes& graphs, const PoolingConfig& pooling) {
-  return {.limits = {.max_num_seqs = config.scheduler.max_num_seqs,
-                     .max_num_batched_tokens = config.scheduler.max_num_batched_tokens,
-                     .max_model_len = static_cast<int>(plan.max_model_len),
-                     .max_drafts = config.speculative.num_speculative_tokens},
-          .seed = config.model.seed,
-          .graph_sizes = graphs.sizes,
-          .pooling = pooling.pools() ? std::optional(pooling.type) : std::nullopt,
-          .draws_drafts = config.speculative.draft_sampling == DraftSampling::probabilistic};
-}
-
-TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const LayerKvSpec> layers,
-                                 std::int64_t max_model_len, Device& device) {
-  const KvTransferConfig& transfer = config.kv_transfer;
-  if (transfer.role == KvRole::none) return {};
-  const std::int64_t longest = longest_prefill_bytes(layers, max_model_len);
-  return make_transfer_buffers(transfer, longest, device);
-}
-
-void check_allocated(const MemoryUses& planned, const MemoryUses& allocated) {
-  for (std::size_t i = 0; i < kNumMemoryPurposes; ++i) {
-    const auto purpose = static_cast<MemoryPurpose>(i);
-    const MemoryUse& plan = planned[purpose];
-    const MemoryUse& actual = allocated[purpose];
-    if (plan == actual) continue;
-    if (purpose != MemoryPurpose::graphs) {
-      throw Failure(
-          ErrorCode::internal,
-          fmt::format("memory for {}: {} bytes planned and {} pinned, {} allocated and {} "
-                      "pinned",
-                      name_of(purpose), plan.device, plan.pinned, actual.device, actual.pinned));
-    }
-    if (actual.device > plan.device)
-      log::warn("engine.graph_memory", {{"planned", plan.device}, {"allocated", actual.device}});
-  }
 }
 
 }  // namespace quire

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/core/engine_core.h"
+#include "engine/core/rank_core.h"
 #include "engine/core/served_model.h"
 #include "engine/wire/encoding.h"
 #include "model/registry.h"
@@ -45,6 +46,25 @@ std::string device_name(const EngineBackend& backend) {
   if (backend.ranks == nullptr) return backend.device->name();
   return backend.device->name() + ", " + std::to_string(backend.ranks->collectives().size()) +
          " ranks";
+}
+
+// Of blocks that a file keeps: whatever decides what their bytes mean.
+std::string offload_fingerprint(const std::string& device, const std::string& model,
+                                int hash_block_size, std::span<const LayerCache> layers) {
+  std::string text = std::string(quire_version()) + "\n" + device + "\n" + model + "\n" +
+                     std::to_string(hash_block_size) + "\n";
+  for (const LayerCache& layer : layers) {
+    const KvSpec& spec = layer.spec;
+    for (const auto number :
+         {static_cast<std::int64_t>(spec.kind), static_cast<std::int64_t>(spec.state_cache_mode),
+          static_cast<std::int64_t>(layer.group), static_cast<std::int64_t>(layer.page_bytes),
+          static_cast<std::int64_t>(layer.block_size),
+          static_cast<std::int64_t>(layer.kernel_block_size),
+          static_cast<std::int64_t>(spec.sliding_window),
+          static_cast<std::int64_t>(spec.attention_chunk_size)})
+      text += std::to_string(number) + " ";
+  }
+  return text;
 }
 
 }  // namespace
@@ -131,6 +151,7 @@ void EngineCore::configure_ranks(const EngineConfig& asked, const std::function<
                    "ParallelConfig::tensor_parallel_size " + std::to_string(wanted) + " is not possible here",
                    "ParallelConfig::tensor_parallel_size"});
   if (wanted == 1) return;
+  backend_.device->ledger().add(MemoryPurpose::kernels, MemoryKind::device, kSharedBytesOfRank);
   EngineConfig config = asked;
   config.device = backend_.kind;
   config.model.max_model_len = plan_.model->kv.max_model_len;
@@ -142,6 +163,7 @@ void EngineCore::configure_ranks(const EngineConfig& asked, const std::function<
 }
 
 void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
+  memory_ = std::make_unique<KvMemory>(*backend_.device, plan_.model->kv);
   // What a draft knows of a hit's last token may come from another next token. Where only the pace
   // counts, a block computed again would cost more than that.
   const bool drops_last = draft_ != nullptr && !config.adapts_drafts();
@@ -155,7 +177,26 @@ void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
         config.kv_events, KvEventFormat{.groups = event_groups(plan_.model->kv),
                                         .data_parallel_rank = static_cast<int>(id.value),
                                         .int_hashes = config.kv_events.int_hashes});
-  kv_ = std::make_unique<KvCacheManager>(cache);
+  make_offload(config, id);
+  if (offload_ != nullptr) cache.hash_key = offload_->hash_key();
+  kv_ = std::make_unique<KvCacheManager>(cache, offload_.get());
+}
+
+void EngineCore::make_offload(const EngineConfig& config, EngineId id) {
+  const KvPlan& kv = plan_.model->kv;
+  OffloadSetup setup;
+  setup.memory = offload_memory(config.kv_offload, kv, *backend_.device);
+  if (setup.memory.bytes() == 0) return;
+  setup.config = config.kv_offload;
+  setup.engine = id;
+  setup.layers = memory_->layers(plan_.layers);
+  setup.slot_bytes = kv.workers.front().pool_bytes_per_block;
+  for (const KvGroup& group : kv.groups())
+    setup.most_tokens = std::max(setup.most_tokens, group.block_size);
+  if (!config.kv_offload.path.empty())
+    setup.fingerprint = offload_fingerprint(device_name(backend_), model_fingerprint(config, dtype_),
+                                            kv.hash_block_size, setup.layers);
+  offload_ = std::make_unique<KvOffload>(*backend_.device, std::move(setup));
 }
 
 // One engine's keys and values are of use to another where fingerprints and layers agree.
@@ -173,6 +214,9 @@ void EngineCore::make_transfer(const EngineConfig& config, EngineId id,
   setup.layers = std::move(layers);
   setup.buffers =
       transfer_buffers(config, plan_.layers, plan_.model->kv.max_model_len, *backend_.device);
+  const std::string& peer_model = config.kv_transfer.nixl.peer_model;
+  setup.model = peer_model.empty() ? config.model.path : peer_model;
+  setup.longest_prompt = static_cast<int>(plan_.model->kv.max_model_len);
   setup.wake = std::move(wake);
   transfer_ = std::make_unique<TransferConnector>(*backend_.device, std::move(setup));
 }
@@ -180,7 +224,6 @@ void EngineCore::make_transfer(const EngineConfig& config, EngineId id,
 void EngineCore::make_runtime(const EngineConfig& config, EngineId id,
                               const PoolingConfig& pooling, std::function<void()> wake) {
   const KvPlan& kv = plan_.model->kv;
-  memory_ = std::make_unique<KvMemory>(*backend_.device, kv);
   const std::vector<LayerCache> layers = memory_->layers(plan_.layers);
   const auto num_own = layers.size() - static_cast<std::size_t>(plan_.num_draft_layers);
   model_->bind_cache(std::span(layers).first(num_own));
@@ -188,7 +231,7 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id,
   const CaptureSizes& graphs = plan_.graphs;
   if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
   if (!graphs.sizes.empty())
-    log::info("engine.graphs", {{"count", graphs.sizes.size()}, {"largest", graphs.sizes.back()}});
+    log::info("engine.graphs", {{"count", graphs.count()}, {"largest", graphs.sizes.back()}});
   RunnerOptions runner = runner_options(config, kv, graphs, pooling);
   if (backend_.ranks != nullptr) {
     runner.collectives = &backend_.ranks->collectives();
@@ -232,6 +275,7 @@ void EngineCore::log_memory(EngineId id) const {
                               {"sampling", bytes(MemoryPurpose::sampling)},
                               {"kernels", bytes(MemoryPurpose::kernels)},
                               {"kv_transfer", bytes(MemoryPurpose::kv_transfer)},
+                              {"kv_offload", bytes(MemoryPurpose::kv_offload)},
                               {"graphs", bytes(MemoryPurpose::graphs)}});
 }
 

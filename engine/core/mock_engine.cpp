@@ -8,13 +8,15 @@
 
 #include "base/log.h"
 #include "engine/core/served_model.h"
+#include "engine/kv_transfer/transfer_params.h"
 
 namespace quire {
 
 namespace {
 
-// What needs logits, of which there are none.
-std::optional<Error> refusal(const SamplingParams& sampling) {
+// What needs logits or keys and values, of which there are none.
+std::optional<Error> refusal(const AddRequest& request) {
+  const SamplingParams& sampling = request.sampling;
   const auto refuse = [](std::string what, std::string param) {
     return Error{ErrorCode::invalid_argument,
                  what + ": EngineConfig::device mock computes nothing and cannot give that",
@@ -23,6 +25,7 @@ std::optional<Error> refusal(const SamplingParams& sampling) {
   if (sampling.constraint) return refuse("output that follows a schema or grammar", "");
   if (sampling.logprobs) return refuse("logprobs", "logprobs");
   if (sampling.prompt_logprobs) return refuse("prompt_logprobs", "prompt_logprobs");
+  if (const auto ok = refuse_transfer(request.transfer_params); !ok) return ok.error();
   return std::nullopt;
 }
 
@@ -68,7 +71,7 @@ bool MockEngine::start_up() {
 
 void MockEngine::apply(Command& command) {
   if (auto* add = std::get_if<AddRequest>(&command)) {
-    if (auto error = refusal(add->sampling)) {
+    if (auto error = refusal(*add)) {
       StepOutput output;
       RequestOutput& told = output.requests.emplace_back();
       told.id = add->id;

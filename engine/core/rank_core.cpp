@@ -50,6 +50,7 @@ class Rank {
                            .shard = shard};
     model_ = load_model(served.model, config.model.path, *backend_.device, backend_.ops->traits(),
                         load);
+    backend_.device->ledger().add(MemoryPurpose::kernels, MemoryKind::device, kSharedBytesOfRank);
     memory_.emplace(*backend_.device, kv);
     model_->bind_cache(memory_->layers(plan_.layers));
     RunnerOptions options = runner_options(config, kv, plan_.graphs, served.pooling);

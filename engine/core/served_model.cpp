@@ -22,6 +22,8 @@ void compute_whole_prompts(ServedModel& served) {
   config.cache.enable_prefix_caching = false;
   if (!config.kv_events.endpoint.empty())
     refuse("KvEventsConfig::endpoint", "has no effect: this model keeps no prefix; remove it");
+  if (config.kv_offload.is_on())
+    refuse("KvOffloadConfig::host_bytes", "has no effect: this model keeps no prefix; remove it");
   const std::int64_t longest =
       config.model.max_model_len > 0 ? config.model.max_model_len : model.max_position_embeddings;
   int& budget = config.scheduler.max_num_batched_tokens;

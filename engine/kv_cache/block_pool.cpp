@@ -8,8 +8,9 @@
 
 namespace quire {
 
-BlockPool::BlockPool(const BlockPoolConfig& config)
+BlockPool::BlockPool(const BlockPoolConfig& config, BlockTier* tier)
     : config_(config),
+      tier_(tier),
       free_(config.num_blocks),
       refs_(config.num_blocks),
       index_(config.num_blocks, config.enable_caching ? config.block_sizes : std::vector<int>{}) {
@@ -22,7 +23,10 @@ bool BlockPool::allocate(std::span<BlockId> out) {
   if (static_cast<int>(out.size()) > free_.size()) return false;
   for (BlockId& id : out) {
     id = free_.pop_front();
-    if (index_.holds(id)) forget(id);
+    if (index_.holds(id)) {
+      if (tier_ != nullptr) give_to_tier(id);
+      forget(id);
+    }
     refs_[id] = 1;
   }
   if (const BlockId next = free_.front(); next != FreeList::kNoBlock) {  // for the next allocation
@@ -61,6 +65,12 @@ void BlockPool::discard(BlockId id) {
   assert(was_free);
   if (index_.holds(id)) forget(id);
   free_.push_front(id);
+}
+
+void BlockPool::give_to_tier(BlockId id) {
+  tier_->keep(id, {.group = index_.group_of(id),
+                   .hash = index_.hash_of(id),
+                   .tokens = index_.tokens_of(id)});
 }
 
 void BlockPool::forget(BlockId id) {
@@ -134,6 +144,7 @@ bool BlockPool::evict(std::span<const BlockId> ids) {
 bool BlockPool::reset() {
   if (num_free() != num_usable()) return false;
   index_.clear();
+  if (tier_ != nullptr) tier_->clear();
   if (config_.events) {
     for (EventHash& hash : event_hashes_) hash.clear();
     events_.emplace_back(AllBlocksCleared{});

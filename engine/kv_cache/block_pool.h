@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "engine/kv_cache/block_tier.h"
 #include "engine/kv_cache/free_list.h"
 #include "engine/kv_cache/prefix_index.h"
 #include "engine/kv_events/events.h"
@@ -15,6 +16,8 @@
 namespace quire {
 
 inline constexpr BlockId kNullBlock = 0;
+// Among the blocks of a hit: not in the pool, but behind it.
+inline constexpr BlockId kBlockInTier = -2;
 
 struct BlockPoolConfig {
   int num_blocks = 0;  // with the null block
@@ -36,7 +39,8 @@ struct CacheRange {
 
 class BlockPool {
  public:
-  explicit BlockPool(const BlockPoolConfig& config);
+  // The tier (may be null) outlives the pool.
+  explicit BlockPool(const BlockPoolConfig& config, BlockTier* tier = nullptr);
 
   int num_usable() const { return static_cast<int>(refs_.size()) - 1; }
   int num_free() const { return free_.size(); }
@@ -66,7 +70,7 @@ class BlockPool {
   // Forgets the prefixes of these blocks, whoever holds them. False: an id is out of range.
   bool evict(std::span<const BlockId> ids);
 
-  // Forgets all prefixes; false while a block is held.
+  // Forgets all prefixes, those of the tier too; false while a block is held.
   bool reset();
 
   // Since the last call.
@@ -75,11 +79,13 @@ class BlockPool {
  private:
   void release(BlockId id);
   void forget(BlockId id);
+  void give_to_tier(BlockId id);
   void record_stored(const Request& request, const CacheRange& range,
                      std::span<const BlockId> stored, std::span<const int> indices);
   EventHash event_hash(const Request& request, int block, int per_block) const;
 
   BlockPoolConfig config_;
+  BlockTier* const tier_;
   FreeList free_;
   std::vector<std::int32_t> refs_;  // by block id
   PrefixIndex index_;

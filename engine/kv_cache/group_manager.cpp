@@ -47,8 +47,8 @@ int GroupManager::max_blocks(int num_tokens) const {
 int GroupManager::skipped_tokens(int) const { return 0; }
 
 int GroupManager::free_hits(std::span<const BlockId> hits) const {
-  return static_cast<int>(
-      std::count_if(hits.begin(), hits.end(), [&](BlockId id) { return pool_.is_free(id); }));
+  const auto takes_one = [&](BlockId id) { return id == kBlockInTier || pool_.is_free(id); };
+  return static_cast<int>(std::count_if(hits.begin(), hits.end(), takes_one));
 }
 
 int GroupManager::blocks_to_allocate(const GroupTable& table, const BlockNeed& need) const {

@@ -97,7 +97,7 @@ class GroupManager {
   // Of the table's block at index, which nobody will read in this request.
   virtual void give_back(GroupTable& table, int index);
   void append_new(GroupTable& table, int count);
-  int free_hits(std::span<const BlockId> hits) const;
+  int free_hits(std::span<const BlockId> hits) const;  // that take a block from the free list
   int num_cached_after(const GroupTable& table, int num_tokens) const;
 
   GroupConfig config_;

@@ -54,9 +54,10 @@ KvCacheConfig kv_cache_config(const KvPlan& plan, int max_num_batched_tokens, bo
   return config;
 }
 
-KvCacheManager::KvCacheManager(const KvCacheConfig& config)
+KvCacheManager::KvCacheManager(const KvCacheConfig& config, BlockTier* tier)
     : config_(config),
-      pool_(pool_config(config)),
+      tier_(config.enable_caching ? tier : nullptr),
+      pool_(pool_config(config), tier_),
       hasher_(config.hash_block_size, config.hash_key.value_or(BlockHasher::random_key())),
       event_hasher_(config.hash_block_size, root_hash(config.event_seed)) {
   for (const GroupConfig& group : config.groups) {
@@ -70,7 +71,7 @@ KvCacheManager::KvCacheManager(const KvCacheConfig& config)
   if (config.enable_caching) {
     prefix_cache_.emplace(PrefixCacheConfig{config.groups, config.hash_block_size,
                                             config.scheduler_block_size, config.use_eagle},
-                          pool_);
+                          pool_, tier_);
   }
 }
 
@@ -90,7 +91,67 @@ const PrefixHit& KvCacheManager::find_prefix(Request& request) {
   if (!prefix_cache_ || !request.sampling().reads_prefix_cache()) return no_hit_;
   const int max_length = request.num_tokens() - 1;
   hasher_.extend(request, max_length);
+  const PrefixHit& hit = prefix_cache_->find(request, max_length);
+  const bool is_all = hit.num_tokens > max_length - config_.scheduler_block_size;
+  return tier_ == nullptr || is_all ? hit : find_behind(request, max_length);
+}
+
+// What comes back is in the pool before anything else happens: free blocks with a prefix, as any
+// other hit. A damaged block makes the hit shorter, so it is looked for again.
+const PrefixHit& KvCacheManager::find_behind(Request& request, int max_length) {
+  constexpr int kMostTries = 4;
+  const int here = prefix_cache_->find(request, max_length).num_tokens;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    const PrefixHit& hit = prefix_cache_->find_behind(request, max_length);
+    if (hit.num_tokens <= here || !has_room(request, hit)) break;
+    const int num_tokens = hit.num_tokens;
+    if (!restore(request, hit)) continue;
+    request.num_restored = num_tokens - here;
+    break;
+  }
   return prefix_cache_->find(request, max_length);
+}
+
+bool KvCacheManager::has_room(const Request& request, const PrefixHit& hit) const {
+  SlotDemand demand;
+  demand.hit = &hit;
+  BlockNeed whole;
+  whole.num_settled = hit.num_tokens;
+  whole.num_tokens = whole.num_tokens_main = std::min(request.num_tokens(), config_.max_model_len);
+  whole.admission_cap = true;
+  return fits(nullptr, demand, whole);
+}
+
+// Blocks of the hit that are in the pool are held meanwhile, so that they are not taken for others.
+bool KvCacheManager::restore(Request& request, const PrefixHit& hit) {
+  if (config_.events) event_hasher_.extend(request, hit.num_tokens);
+  std::vector<std::vector<BlockId>> tables = hit.blocks;
+  for (auto& table : tables)
+    for (BlockId& id : table)
+      if (id != kBlockInTier) pool_.touch({&id, 1});
+  bool is_whole = true;
+  for (std::size_t g = 0; g < tables.size(); ++g) {
+    const int block_size = groups_[g]->block_size(), group = static_cast<int>(g);
+    const int per_block = block_size / config_.hash_block_size;
+    for (int i = 0; i < static_cast<int>(tables[g].size()); ++i) {
+      if (tables[g][i] != kBlockInTier) continue;
+      tables[g][i] = kNullBlock;
+      BlockId taken = kNullBlock;
+      if (!is_whole || !pool_.allocate({&taken, 1})) {
+        is_whole = false;
+        continue;
+      }
+      const BlockContent content{
+          .group = group,
+          .hash = request.block_hashes[static_cast<std::size_t>(i + 1) * per_block - 1],
+          .tokens = request.tokens().subspan(static_cast<std::size_t>(i) * block_size, block_size)};
+      tables[g][i] = taken;
+      is_whole = tier_->restore(content, taken);
+      if (is_whole) pool_.cache(request, {tables[g], i, i + 1, group, {}});
+    }
+  }
+  for (const auto& table : tables) pool_.free_reversed(table);
+  return is_whole;
 }
 
 int KvCacheManager::open_sequence() {

@@ -53,20 +53,23 @@ struct SlotDemand {
 
 class KvCacheManager {
  public:
-  explicit KvCacheManager(const KvCacheConfig& config);
+  // The tier (may be null) outlives the manager.
+  explicit KvCacheManager(const KvCacheConfig& config, BlockTier* tier = nullptr);
   ~KvCacheManager();
 
   const KvCacheConfig& config() const { return config_; }
   const BlockPool& pool() const { return pool_; }
   int num_groups() const { return static_cast<int>(groups_.size()); }
   bool has_state_groups() const { return has_state_groups_; }
+  bool has_tier() const { return tier_ != nullptr; }
 
   // Most blocks that a request of num_tokens can hold at a time; it can run alone if these are no
   // more than pool().num_usable().
   std::int64_t max_blocks(int num_tokens) const;
 
   // Cached tokens of the request, but never its last one: something must be computed to sample
-  // from. Takes no references; valid until the next call.
+  // from. Takes no references; valid until the next call. What the tier has beyond the pool is
+  // brought back first where the whole request has room (Request::num_restored).
   const PrefixHit& find_prefix(Request& request);
 
   // Slots for its next tokens, or false. Even then blocks that left a window are given back.
@@ -121,6 +124,9 @@ class KvCacheManager {
            std::min(num_main, request.num_tokens()) < next_cached_[index];
   }
 
+  const PrefixHit& find_behind(Request& request, int max_length);
+  bool has_room(const Request& request, const PrefixHit& hit) const;
+  bool restore(Request& request, const PrefixHit& hit);
   int open_sequence();
   Sequence& sequence_of(Request& request);
   bool fits(const Sequence* sequence, const SlotDemand& demand, const BlockNeed& need) const;
@@ -130,6 +136,7 @@ class KvCacheManager {
   bool allocate_slowly(Request& request, const SlotDemand& demand);
 
   KvCacheConfig config_;
+  BlockTier* const tier_;
   BlockPool pool_;
   std::vector<std::unique_ptr<GroupManager>> groups_;
   std::optional<PrefixCache> prefix_cache_;  // only with caching

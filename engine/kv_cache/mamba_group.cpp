@@ -18,7 +18,7 @@ std::unique_ptr<GroupManager> make_mamba_group(const GroupConfig& config, int gr
 int MambaGroup::skipped_tokens(int computed) const { return std::max(0, computed - 1); }
 
 bool MambaGroup::made_this_step(std::span<const BlockId> hits) const {
-  if (hits.empty() || made_this_step_.empty()) return false;
+  if (hits.empty() || hits.back() == kBlockInTier || made_this_step_.empty()) return false;
   const BlockHash& hash = pool_.index().hash_of(hits.back());
   return std::find(made_this_step_.begin(), made_this_step_.end(), hash) != made_this_step_.end();
 }

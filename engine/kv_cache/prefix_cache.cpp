@@ -18,8 +18,8 @@ bool look_alike(const KvSpec& a, const KvSpec& b) {
 
 }  // namespace
 
-PrefixCache::PrefixCache(const PrefixCacheConfig& config, const BlockPool& pool)
-    : config_(config), pool_(pool) {
+PrefixCache::PrefixCache(const PrefixCacheConfig& config, const BlockPool& pool, BlockTier* tier)
+    : config_(config), pool_(pool), tier_(tier) {
   const bool any_flagged = std::any_of(config.groups.begin(), config.groups.end(),
                                        [](const GroupConfig& g) { return g.is_eagle_group; });
   for (std::size_t i = 0; i < config.groups.size(); ++i) {
@@ -122,6 +122,21 @@ void PrefixCache::search(const Family& family, const Request& request, int max_l
   truncate_to_alignment(family);
 }
 
+const PrefixHit& PrefixCache::find_behind(const Request& request, int max_length) {
+  looks_behind_ = tier_ != nullptr;
+  find(request, max_length);
+  looks_behind_ = false;
+  return hit_;
+}
+
+BlockId PrefixCache::locate(int group, const BlockHash& hash,
+                            std::span<const TokenId> tokens) const {
+  const BlockId here = pool_.index().find(group, hash, tokens);
+  if (here != PrefixIndex::kNoBlock || !looks_behind_) return here;
+  return tier_->holds({.group = group, .hash = hash, .tokens = tokens}) ? kBlockInTier
+                                                                        : PrefixIndex::kNoBlock;
+}
+
 bool PrefixCache::find_block(const Family& family, const Request& request, int block) {
   const int block_size = family.config.spec.block_size;
   const int per_block = block_size / config_.hash_block_size;
@@ -129,7 +144,7 @@ bool PrefixCache::find_block(const Family& family, const Request& request, int b
   const auto tokens =
       request.tokens().subspan(static_cast<std::size_t>(block) * block_size, block_size);
   for (const int group : family.groups) {
-    found_[group] = pool_.index().find(group, hash, tokens);
+    found_[group] = locate(group, hash, tokens);
     if (found_[group] == PrefixIndex::kNoBlock) return false;
   }
   return true;
@@ -137,12 +152,21 @@ bool PrefixCache::find_block(const Family& family, const Request& request, int b
 
 // From the left until one is missing in one of the groups.
 void PrefixCache::search_full(const Family& family, const Request& request, int num_blocks) {
-  const int per_block = family.config.spec.block_size / config_.hash_block_size;
+  const int block_size = family.config.spec.block_size;
+  const int per_block = block_size / config_.hash_block_size;
   for (const int group : family.groups) {
     auto& blocks = hit_.blocks[group];
     blocks.resize(num_blocks);
-    num_blocks =
+    int found =
         pool_.index().match_run(group, request.block_hashes, per_block, request.tokens(), blocks);
+    for (; looks_behind_ && found < num_blocks; ++found) {
+      const auto last = static_cast<std::size_t>(found + 1) * per_block - 1;
+      blocks[found] = locate(
+          group, request.block_hashes[last],
+          request.tokens().subspan(static_cast<std::size_t>(found) * block_size, block_size));
+      if (blocks[found] == PrefixIndex::kNoBlock) break;
+    }
+    num_blocks = found;
   }
   truncate(family, num_blocks);
 }

@@ -15,7 +15,8 @@ namespace quire {
 struct PrefixHit {
   int num_tokens = 0;
   int num_shared = 0;  // tokens that full attention has, were it alone; only states need to know
-  std::vector<std::vector<BlockId>> blocks;  // by group; kNullBlock: hit, but not needed
+  // By group; kNullBlock: hit, but not needed.
+  std::vector<std::vector<BlockId>> blocks;
 
   bool empty() const { return num_tokens == 0; }
 };
@@ -29,10 +30,13 @@ struct PrefixCacheConfig {
 
 class PrefixCache {
  public:
-  PrefixCache(const PrefixCacheConfig& config, const BlockPool& pool);
+  // The tier may be null.
+  PrefixCache(const PrefixCacheConfig& config, const BlockPool& pool, BlockTier* tier = nullptr);
 
   // At most max_length tokens; the request's hashes reach that far. Valid until the next call.
   const PrefixHit& find(const Request& request, int max_length);
+  // The same of pool and tier together: kBlockInTier are those that have to be brought back.
+  const PrefixHit& find_behind(const Request& request, int max_length);
 
  private:
   // Groups that look for hits alike are looked up together: a block counts where all have it.
@@ -49,6 +53,7 @@ class PrefixCache {
   void search_chunk(const Family& family, const Request& request, int max_length);
   void search_state(const Family& family, const Request& request, int num_blocks);
 
+  BlockId locate(int group, const BlockHash& hash, std::span<const TokenId> tokens) const;
   bool find_block(const Family& family, const Request& request, int block);
   int length(const Family& family) const;  // tokens
   void truncate(const Family& family, int num_blocks);
@@ -56,6 +61,8 @@ class PrefixCache {
 
   PrefixCacheConfig config_;
   const BlockPool& pool_;
+  BlockTier* const tier_;
+  bool looks_behind_ = false;  // in this search
   std::vector<Family> families_;  // full attention first
   PrefixHit hit_;
   std::vector<BlockId> found_;  // one block of each group of a family

@@ -129,6 +129,13 @@ BlockId PrefixIndex::find(int group, const BlockHash& hash) const {
   return slots_[find_slot(tag_of(group, hash), group, hash)].block;
 }
 
+std::span<const TokenId> PrefixIndex::tokens_of(BlockId id) const {
+  const Entry& entry = entries_[id];
+  const Store& store = stores_[store_of_group_[entry.group]];
+  return {&store.tokens[static_cast<std::size_t>(entry.content) * store.block_size],
+          static_cast<std::size_t>(store.block_size)};
+}
+
 bool PrefixIndex::holds_tokens(const Entry& entry, std::span<const TokenId> tokens) const {
   const Store& store = stores_[store_of_group_[entry.group]];
   const TokenId* mine = &store.tokens[static_cast<std::size_t>(entry.content) * store.block_size];

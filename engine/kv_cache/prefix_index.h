@@ -23,6 +23,7 @@ class PrefixIndex {
   bool holds(BlockId id) const { return entries_[id].group >= 0; }
   int group_of(BlockId id) const { return entries_[id].group; }
   const BlockHash& hash_of(BlockId id) const { return entries_[id].hash; }
+  std::span<const TokenId> tokens_of(BlockId id) const;  // until it is erased
   int size() const { return size_; }
   void prefetch(BlockId id) const { __builtin_prefetch(&entries_[id]); }
 

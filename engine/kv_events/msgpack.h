@@ -1,5 +1,6 @@
 #pragma once
-// Writes MessagePack: what KV events need of it. Smallest forms, as Python's encoders choose them.
+// Writes MessagePack: what KV events and handshakes need of it. Smallest forms, as Python's
+// encoders choose them.
 
 #include <bit>
 #include <cstdint>
@@ -36,6 +37,11 @@ class MsgpackWriter {
   void binary(std::span<const std::uint8_t> value) {
     sized(0xc4, value.size());
     out_.append(reinterpret_cast<const char*>(value.data()), value.size());
+  }
+  // Names and values follow, in turn.
+  void map(std::size_t size) {
+    if (size < 16) return byte(static_cast<std::uint8_t>(0x80 | size));
+    size <= UINT16_MAX ? tagged(0xde, size, 2) : tagged(0xdf, size, 4);
   }
   // The elements follow.
   void array(std::size_t size) {

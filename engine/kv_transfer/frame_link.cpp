@@ -12,6 +12,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "engine/kv_transfer/frame_sum.h"
@@ -41,6 +42,16 @@ bool must_wait(ssize_t passed) {
   if (passed >= 0 || errno == EINTR) return false;
   if (errno == EAGAIN) return true;
   throw lost(error_code(errno, boost::system::system_category()).message());
+}
+
+void add_descriptor(msghdr& message, std::span<std::byte> control, int descriptor) {
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof descriptor);
+  std::memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
 }
 
 }  // namespace
@@ -87,9 +98,30 @@ FrameLink::Clock::time_point FrameLink::frame_end() const {
   return Clock::now() + kSilencesPerFrame * silence_;
 }
 
+// With what comes along: at most one descriptor, the newest counts.
+ssize_t FrameLink::receive(std::span<std::byte> into) {
+  iovec part{into.data(), into.size()};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t got = ::recvmsg(socket_->fd(), &message, MSG_CMSG_CLOEXEC);
+  if (got < 0) return got;
+  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
+       head = CMSG_NXTHDR(&message, head)) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+    int descriptor = -1;
+    std::memcpy(&descriptor, CMSG_DATA(head), sizeof descriptor);
+    descriptor_.reset(descriptor);
+  }
+  return got;
+}
+
 awaitable<void> FrameLink::read_exactly(std::span<std::byte> into, Clock::time_point end) {
   while (!into.empty()) {
-    const ssize_t got = ::recv(socket_->fd(), into.data(), into.size(), 0);
+    const ssize_t got = receive(into);
     if (got == 0) throw lost("the other end closed the line");
     if (got > 0) into = into.subspan(static_cast<std::size_t>(got));
     if (!must_wait(got)) continue;
@@ -134,7 +166,10 @@ awaitable<void> FrameLink::read_piece(const KvFrameHeader& header, std::span<std
   co_await socket_->let_others();
 }
 
-awaitable<void> FrameLink::write_all(const KvFrameHeader& header, std::span<const std::byte> body) {
+awaitable<void> FrameLink::let_others() { co_await socket_->let_others(); }
+
+awaitable<void> FrameLink::write_all(const KvFrameHeader& header, std::span<const std::byte> body,
+                                     int descriptor) {
   const auto head = encode(header);
   std::span<const std::byte> first(head), rest(body);
   const auto end = frame_end();
@@ -144,8 +179,11 @@ awaitable<void> FrameLink::write_all(const KvFrameHeader& header, std::span<cons
     msghdr message{};
     message.msg_iov = both.data();
     message.msg_iovlen = both.size();
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+    if (descriptor >= 0) add_descriptor(message, control, descriptor);
     const ssize_t sent = ::sendmsg(socket_->fd(), &message, MSG_NOSIGNAL);
     if (sent > 0) {
+      descriptor = -1;  // it has gone along
       const auto of_head = std::min(first.size(), static_cast<std::size_t>(sent));
       first = first.subspan(of_head);
       rest = rest.subspan(static_cast<std::size_t>(sent) - of_head);
@@ -157,13 +195,62 @@ awaitable<void> FrameLink::write_all(const KvFrameHeader& header, std::span<cons
   }
 }
 
-awaitable<void> FrameLink::send(KvFrameType type, std::uint64_t stream,
-                                const std::string& message) {
+awaitable<void> FrameLink::send(KvFrameType type, std::uint64_t stream, const std::string& message,
+                                int descriptor) {
   const auto body = std::as_bytes(std::span(message));
   KvFrameHeader header;
   header.type = type;
   header.stream = stream;
+  co_await write_all(sealed(header, body), body, descriptor);
+}
+
+// Each place has a turn of its own: its sum is that of the piece's frame.
+awaitable<void> FrameLink::send_placed(std::uint64_t stream, std::uint64_t sequence,
+                                       std::int64_t offset, std::span<const std::byte> bytes) {
+  KvFrameHeader piece;
+  piece.type = KvFrameType::piece;
+  piece.stream = stream;
+  piece.sequence = sequence;
+  KvPlaced placed;
+  placed.offset = offset;
+  placed.bytes = static_cast<std::int64_t>(bytes.size());
+  placed.checksum = sealed(piece, bytes).checksum;
+  const std::string text = encode_kv(placed);
+  const auto body = std::as_bytes(std::span(text));
+  KvFrameHeader header;
+  header.type = KvFrameType::placed;
+  header.stream = stream;
+  header.sequence = sequence;
   co_await write_all(sealed(header, body), body);
+  co_await socket_->let_others();
+}
+
+awaitable<void> FrameLink::read_placed(const KvFrameHeader& header,
+                                       std::span<const std::byte> memory,
+                                       std::span<std::byte> into) {
+  const std::string body = co_await read_message(header);
+  const auto placed = decode_kv<KvPlaced>(body);
+  const auto size = static_cast<std::int64_t>(memory.size());
+  if (!placed || placed->bytes != static_cast<std::int64_t>(into.size()) || placed->offset < 0 ||
+      placed->offset > size - placed->bytes)
+    throw KvLost(KvLossReason::corrupt, "a piece lies outside of what is shared");
+  auto from = memory.subspan(static_cast<std::size_t>(placed->offset), into.size());
+  KvSum sum = sum_of_body({.type = KvFrameType::piece,
+                           .stream = header.stream,
+                           .sequence = header.sequence,
+                           .size = into.size()});
+  while (true) {
+    const std::size_t size_now = std::min(kSummedAtOnce, into.size());
+    std::memcpy(into.data(), from.data(), size_now);
+    const bool is_last = into.size() <= kSummedAtOnce;
+    if (is_last && sum.end(into) != placed->checksum)
+      throw KvLost(KvLossReason::corrupt, "a piece's checksum is wrong");
+    if (is_last) break;
+    sum.add(into.first(size_now));
+    into = into.subspan(size_now);
+    from = from.subspan(size_now);
+  }
+  co_await socket_->let_others();
 }
 
 awaitable<void> FrameLink::send_piece(std::uint64_t stream, std::uint64_t sequence,

@@ -10,23 +10,11 @@
 #include <string>
 
 #include "base/async.h"
+#include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/frames.h"
 #include "engine/wire/socket_address.h"
 
 namespace quire {
-
-// A fetch, or a peer's part in one, came to nothing.
-class KvLost : public std::runtime_error {
- public:
-  KvLost(KvLossReason reason, const std::string& detail, bool silent = false)
-      : std::runtime_error(detail), reason_(reason), silent_(silent) {}
-  KvLossReason reason() const { return reason_; }
-  bool is_silence() const { return silent_; }  // it was waited for in vain
-
- private:
-  KvLossReason reason_;
-  bool silent_;
-};
 
 class FrameLink {
  public:
@@ -47,7 +35,18 @@ class FrameLink {
   awaitable<KvFrameHeader> read_header(std::chrono::nanoseconds patience);
   awaitable<std::string> read_message(const KvFrameHeader& header);  // intact
   awaitable<void> read_piece(const KvFrameHeader& header, std::span<std::byte> into);
-  awaitable<void> send(KvFrameType type, std::uint64_t stream, const std::string& message);
+  // A descriptor goes along over a Unix socket; negative: none.
+  awaitable<void> send(KvFrameType type, std::uint64_t stream, const std::string& message,
+                       int descriptor = -1);
+  // The latest that came along; empty: none did.
+  Descriptor take_descriptor() { return std::move(descriptor_); }
+  awaitable<void> let_others();  // between long pieces of work
+  // Only where it lies in memory that both have, and its sum.
+  awaitable<void> send_placed(std::uint64_t stream, std::uint64_t sequence, std::int64_t offset,
+                              std::span<const std::byte> bytes);
+  // The same from the other end: copied out of `memory`, checked where it has arrived.
+  awaitable<void> read_placed(const KvFrameHeader& header, std::span<const std::byte> memory,
+                              std::span<std::byte> into);
   awaitable<void> send_piece(std::uint64_t stream, std::uint64_t sequence,
                              std::span<const std::byte> bytes);
 
@@ -56,10 +55,13 @@ class FrameLink {
   using Clock = std::chrono::steady_clock;
   Clock::time_point frame_end() const;
   awaitable<void> read_exactly(std::span<std::byte> into, Clock::time_point end);
-  awaitable<void> write_all(const KvFrameHeader& header, std::span<const std::byte> body);
+  awaitable<void> write_all(const KvFrameHeader& header, std::span<const std::byte> body,
+                            int descriptor = -1);
+  ssize_t receive(std::span<std::byte> into);
 
   const std::unique_ptr<Socket> socket_;
   const std::chrono::nanoseconds silence_;
+  Descriptor descriptor_;
 };
 
 }  // namespace quire

@@ -5,6 +5,8 @@
 //
 //   hello →               ← welcome            once per connection
 //   read →                ← begin, piece 0 … n − 1   or ← refused
+//   read, in place →      ← begin, placed 0 … n − 1  or ← refused
+//   copied →
 //   renew →, release →                          no answer
 //
 // Pure functions; whatever the bytes are, nothing is read outside of them.
@@ -36,7 +38,9 @@ enum class KvFrameType : std::uint8_t {
   piece,
   refused,
   renew,
-  release
+  release,
+  placed,
+  copied
 };
 
 struct KvFrameHeader {
@@ -68,8 +72,11 @@ struct KvWelcome {
   int protocol = 0;
   std::string engine;  // changes with each start
   KvGeometry geometry;
+  // Of the memory whose descriptor comes with this frame, on one machine; 0: none does.
+  std::int64_t shared_bytes = 0;
 
-  using Fields = FieldList<&KvWelcome::protocol, &KvWelcome::engine, &KvWelcome::geometry>;
+  using Fields = FieldList<&KvWelcome::protocol, &KvWelcome::engine, &KvWelcome::geometry,
+                           &KvWelcome::shared_bytes>;
 };
 
 struct KvKey {
@@ -84,9 +91,25 @@ struct KvRead {
   int num_tokens = 0;             // that it must have
   int from = 0;                   // those before are there already
   std::uint64_t prompt_hash = 0;  // of the tokens, see prompt_hash()
+  bool in_place = false;          // out of the memory that came with welcome
 
-  using Fields =
-      FieldList<&KvRead::prefill, &KvRead::num_tokens, &KvRead::from, &KvRead::prompt_hash>;
+  using Fields = FieldList<&KvRead::prefill, &KvRead::num_tokens, &KvRead::from,
+                           &KvRead::prompt_hash, &KvRead::in_place>;
+};
+
+// Where a piece lies in that memory. It stays there until the reader says that he has copied all.
+struct KvPlaced {
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+  std::uint64_t checksum = 0;  // what the piece's own frame would have
+
+  using Fields = FieldList<&KvPlaced::offset, &KvPlaced::bytes, &KvPlaced::checksum>;
+};
+
+struct KvCopied {
+  int pieces = 0;
+
+  using Fields = FieldList<&KvCopied::pieces>;
 };
 
 struct KvBegin {

@@ -8,8 +8,8 @@
 
 namespace quire {
 
-KeptPrefills::KeptPrefills(Buffer memory, std::chrono::nanoseconds lease)
-    : staging_(std::move(memory)), lease_(lease) {}
+KeptPrefills::KeptPrefills(Buffer memory, std::chrono::nanoseconds lease, Descriptor shared)
+    : shared_(std::move(shared)), staging_(std::move(memory)), lease_(lease) {}
 
 void KeptPrefills::keep(KeptPrefill prefill) {
   {

@@ -13,6 +13,7 @@
 
 #include "engine/kv_transfer/content.h"
 #include "engine/kv_transfer/staging.h"
+#include "engine/wire/socket_address.h"
 
 namespace quire {
 
@@ -28,7 +29,8 @@ class KeptPrefills {
  public:
   using Clock = std::chrono::steady_clock;
 
-  KeptPrefills(Buffer memory, std::chrono::nanoseconds lease);
+  // `shared` is the memory's, where other processes may read it.
+  KeptPrefills(Buffer memory, std::chrono::nanoseconds lease, Descriptor shared = Descriptor());
 
   // Room for that many bytes; null where there is none.
   std::shared_ptr<StagedRange> make_room(std::int64_t bytes) { return staging_.take(bytes); }
@@ -54,6 +56,10 @@ class KeptPrefills {
   std::int64_t used_bytes() const { return staging_.used(); }
   std::int64_t size_bytes() const { return staging_.size(); }
   std::chrono::nanoseconds lease() const { return lease_; }
+  int shared_descriptor() const { return shared_.get(); }  // negative: none
+  std::int64_t offset_of(const StagedRange& range) const {
+    return range.bytes().data() - staging_.all().data();
+  }
 
  private:
   struct Entry {
@@ -62,6 +68,7 @@ class KeptPrefills {
   };
   Entry* entry_of(const std::string& key, std::uint64_t generation);
 
+  const Descriptor shared_;
   StagingBuffer staging_;  // outlives what is kept in it
   const std::chrono::nanoseconds lease_;
   std::function<void()> notify_ = [] {};

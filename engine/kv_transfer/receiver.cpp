@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "engine/kv_transfer/frame_link.h"
+#include "engine/kv_transfer/shared_region.h"
 
 namespace quire {
 namespace {
@@ -37,6 +38,7 @@ struct KvReceiver::Link {
   const SocketAddress address;
   FrameLink line;
   KvWelcome peer;
+  std::shared_ptr<const MappedRegion> memory = nullptr;  // of the peer; null: over the line
 };
 
 struct KvReceiver::Job {
@@ -226,6 +228,8 @@ awaitable<std::shared_ptr<KvReceiver::Link>> KvReceiver::connect(const SocketAdd
     throw KvLost(KvLossReason::incompatible,
                  fmt::format("protocol is {} here and {} there", kKvProtocol, welcome->protocol));
   link->peer = std::move(*welcome);
+  if (Descriptor shared = link->line.take_descriptor(); shared && link->peer.shared_bytes > 0)
+    link->memory = MappedRegion::map(std::move(shared), link->peer.shared_bytes);
   co_return link;
 }
 
@@ -260,6 +264,7 @@ awaitable<void> KvReceiver::ask(Job& job, Link& link, std::uint64_t stream) {
   read.num_tokens = job.fetch.num_tokens;
   read.from = job.fetch.from;
   read.prompt_hash = job.fetch.prompt_hash;
+  read.in_place = link.memory != nullptr;
   const std::string text = encode_kv(read);
   co_await link.line.send(KvFrameType::read, stream, text);
   const KvFrameHeader header = co_await link.line.read_header(options_.silence);
@@ -282,15 +287,26 @@ awaitable<void> KvReceiver::ask(Job& job, Link& link, std::uint64_t stream) {
 awaitable<void> KvReceiver::read_pieces(Job& job, Link& link, std::uint64_t stream) {
   const std::vector<KvPiece> pieces = kv_pieces(job.result.content, job.result.content);
   const std::span<std::byte> bytes = job.result.range->bytes();
+  const bool in_place = link.memory != nullptr;
+  const KvFrameType wanted = in_place ? KvFrameType::placed : KvFrameType::piece;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const KvFrameHeader header = co_await link.line.read_header(options_.silence);
     const bool is_next =
-        header.type == KvFrameType::piece && header.stream == stream && header.sequence == i;
+        header.type == wanted && header.stream == stream && header.sequence == i;
     if (!is_next) throw KvLost(KvLossReason::corrupt, "a piece is missing or out of turn");
     const auto into = bytes.subspan(static_cast<std::size_t>(pieces[i].target),
                                     static_cast<std::size_t>(pieces[i].bytes));
-    co_await link.line.read_piece(header, into);
+    if (in_place) {
+      co_await link.line.read_placed(header, link.memory->bytes(), into);
+    } else {
+      co_await link.line.read_piece(header, into);
+    }
   }
+  if (!in_place || pieces.empty()) co_return;
+  KvCopied copied;
+  copied.pieces = static_cast<int>(pieces.size());
+  const std::string text = encode_kv(copied);
+  co_await link.line.send(KvFrameType::copied, stream, text);
 }
 
 awaitable<void> KvReceiver::make_room(Job& job) {

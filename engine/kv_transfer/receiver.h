@@ -19,6 +19,7 @@
 #include "base/async.h"
 #include "base/ids.h"
 #include "base/task_group.h"
+#include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/frames.h"
 #include "engine/kv_transfer/sender.h"
 #include "engine/kv_transfer/silent_peers.h"
@@ -26,30 +27,6 @@
 #include "engine/wire/socket_address.h"
 
 namespace quire {
-
-// Where a prefill is kept, as a request says it.
-struct KvSource {
-  SocketAddress address;
-  std::string engine;  // the start of it that keeps it
-  KvKey prefill;
-};
-
-struct KvFetch {
-  RequestId request;
-  KvSource source;
-  int num_tokens = 0;
-  int from = 0;  // tokens that are here already
-  std::uint64_t prompt_hash = 0;
-};
-
-// How a fetch ended. Without a loss `range` holds `content`, checked.
-struct KvFetched {
-  RequestId request;
-  std::optional<KvLossReason> loss = {};
-  std::string detail = {};  // of the loss
-  KvContent content = {};
-  std::shared_ptr<StagedRange> range = {};
-};
 
 struct KvReceiverOptions {
   KvGeometry geometry;

@@ -139,8 +139,9 @@ awaitable<void> KvSender::greet(FrameLink& link) {
   welcome.protocol = kKvProtocol;
   welcome.engine = options_.engine;
   welcome.geometry = options_.geometry;
+  if (kept_.shared_descriptor() >= 0) welcome.shared_bytes = kept_.size_bytes();
   const std::string text = encode_kv(welcome);
-  co_await link.send(KvFrameType::welcome, 0, text);
+  co_await link.send(KvFrameType::welcome, 0, text, kept_.shared_descriptor());
 }
 
 awaitable<void> KvSender::answer(Session& session) {
@@ -191,26 +192,41 @@ awaitable<void> KvSender::answer_read(FrameLink& link, std::uint64_t stream,
     co_return;
   }
   const auto start = KeptPrefills::Clock::now();
-  const KvContent wanted = kv_content(options_.geometry, read->num_tokens, read->from);
-  const std::vector<KvPiece> pieces = kv_pieces(prefill->content, wanted);
+  co_await send_pieces(link, stream, *read, *prefill);
+  ++counts_.requests;
+  counts_.nanoseconds += std::chrono::nanoseconds(KeptPrefills::Clock::now() - start).count();
+}
+
+awaitable<void> KvSender::send_pieces(FrameLink& link, std::uint64_t stream, const KvRead& read,
+                                      const KeptPrefill& prefill) {
+  const KvContent wanted = kv_content(options_.geometry, read.num_tokens, read.from);
+  const std::vector<KvPiece> pieces = kv_pieces(prefill.content, wanted);
+  const bool in_place = read.in_place && kept_.shared_descriptor() >= 0;
   KvBegin begin;
   begin.pieces = static_cast<std::int64_t>(pieces.size());
   begin.bytes = wanted.bytes;
   const std::string text = encode_kv(begin);
   co_await link.send(KvFrameType::begin, stream, text);
-  const std::span<const std::byte> bytes = prefill->range->bytes();
+  const std::span<const std::byte> bytes = prefill.range->bytes();
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const KvPiece& piece = pieces[i];
     // Whoever reads gives signs of life too. Without them a slow reader would hold it for ever.
-    if (kept_.find(prefill->key, prefill->generation) == nullptr)
+    if (kept_.find(prefill.key, prefill.generation) == nullptr)
       throw KvLost(KvLossReason::expired, "its lease ended while it was being read");
     const auto part = bytes.subspan(static_cast<std::size_t>(piece.source),
                                     static_cast<std::size_t>(piece.bytes));
-    co_await link.send_piece(stream, i, part);
+    if (in_place) {
+      co_await link.send_placed(stream, i, kept_.offset_of(*prefill.range) + piece.source, part);
+    } else {
+      co_await link.send_piece(stream, i, part);
+    }
     counts_.bytes += piece.bytes;
   }
-  ++counts_.requests;
-  counts_.nanoseconds += std::chrono::nanoseconds(KeptPrefills::Clock::now() - start).count();
+  if (!in_place || pieces.empty()) co_return;
+  const KvFrameHeader header = co_await link.read_header(options_.silence);
+  const std::string body = co_await link.read_message(header);
+  if (header.type != KvFrameType::copied || header.stream != stream)
+    throw KvLost(KvLossReason::corrupt, "what was placed was not said to be copied");
 }
 
 }  // namespace quire

@@ -2,7 +2,6 @@
 // The side that keeps finished prefills: answers whoever connects. Belongs to the transfer's
 // thread.
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -12,6 +11,7 @@
 
 #include "base/async.h"
 #include "base/task_group.h"
+#include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/geometry.h"
 #include "engine/kv_transfer/kept_prefills.h"
 #include "engine/wire/socket_address.h"
@@ -29,11 +29,6 @@ struct KvSenderOptions {
   // Called on the transfer's thread when counts or kept prefills are others: nobody takes a step
   // for that, and what is reported would stay as it was.
   std::function<void()> changed = [] {};
-};
-
-// Read by any thread.
-struct KvTrafficCounts {
-  std::atomic<std::int64_t> requests = 0, bytes = 0, nanoseconds = 0;
 };
 
 class KvSender {
@@ -58,6 +53,8 @@ class KvSender {
   awaitable<void> greet(FrameLink& link);
   awaitable<void> answer(Session& session);
   awaitable<void> answer_read(FrameLink& link, std::uint64_t stream, const std::string& body);
+  awaitable<void> send_pieces(FrameLink& link, std::uint64_t stream, const KvRead& read,
+                              const KeptPrefill& prefill);
 
   const KvSenderOptions options_;
   KeptPrefills& kept_;

@@ -41,6 +41,9 @@ class StagingBuffer {
   // Null: there is no such hole now. The first that is large enough is taken.
   std::shared_ptr<StagedRange> take(std::int64_t bytes);
 
+  std::span<std::byte> all() const {
+    return {static_cast<std::byte*>(memory_.data()), memory_.bytes()};
+  }
   std::int64_t size() const { return static_cast<std::int64_t>(memory_.bytes()); }
   std::int64_t used() const;
 

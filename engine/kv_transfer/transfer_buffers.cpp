@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/kv_transfer/geometry.h"
+#include "engine/kv_transfer/shared_region.h"
 
 namespace quire {
 namespace {
@@ -31,14 +32,25 @@ TransferBuffers make_transfer_buffers(const KvTransferConfig& config, std::int64
   const std::int64_t size = config.buffer_bytes > 0
                                 ? config.buffer_bytes
                                 : std::min(2 * longest_bytes + kForWindows, kMostDefaultBytes);
+  // Over NIXL copies on both sides need room of their own: whole blocks land, and become rows.
+  const std::int64_t copies = config.uses_nixl() && config.buffer_bytes == 0 ? 2 : 1;
   const auto make = [&](bool wanted) {
     if (!wanted) return Buffer();
-    const auto bytes = static_cast<std::size_t>(size);
+    const auto bytes = static_cast<std::size_t>(size * copies);
     return device.is_host_memory() ? device.allocate(bytes, MemoryPurpose::kv_transfer)
                                    : device.allocate_host(bytes, MemoryPurpose::kv_transfer);
   };
   TransferBuffers buffers;
-  buffers.kept = make(config.prefills());
+  // Where whoever fetches is on this machine, he reads the memory itself.
+  const bool is_near = config.listen.starts_with("unix:") && !config.uses_nixl();
+  if (config.prefills() && is_near && device.is_host_memory()) {
+    SharedBuffer shared = make_shared_buffer(static_cast<std::size_t>(size),
+                                             MemoryPurpose::kv_transfer, device.ledger());
+    buffers.kept = std::move(shared.memory);
+    buffers.kept_descriptor = std::move(shared.descriptor);
+  } else {
+    buffers.kept = make(config.prefills());
+  }
   buffers.arriving = make(config.decodes());
   return buffers;
 }

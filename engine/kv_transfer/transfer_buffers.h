@@ -6,12 +6,14 @@
 
 #include "backend/device.h"
 #include "engine/config.h"
+#include "engine/wire/socket_address.h"
 #include "model/kv_spec.h"
 
 namespace quire {
 
 struct TransferBuffers {
   Buffer kept;      // finished prefills; empty: this engine keeps none
+  Descriptor kept_descriptor;  // for readers on this machine; empty: over a socket only
   Buffer arriving;  // fetched ones; empty: it fetches none
 };
 

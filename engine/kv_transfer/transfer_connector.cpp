@@ -8,11 +8,13 @@
 
 #include "base/log.h"
 #include "engine/kv_transfer/frames.h"
+#include "engine/kv_transfer/nixl_plane.h"
 
 namespace quire {
 namespace {
 
-constexpr int kDefaultLease = 30;  // seconds, as vLLM's
+constexpr int kDefaultLease = 30;           // seconds, as vLLM's
+constexpr std::uint64_t kRegistration = 1;  // of the memory over NIXL: once, at start
 
 std::string random_name(int words) {
   std::random_device random;
@@ -42,6 +44,45 @@ SocketAddress own_address(const std::string& text, EngineId engine) {
   return *parsed;
 }
 
+std::int64_t scratch_bytes(const KvGeometry& geometry, int longest_prompt) {
+  std::int64_t most = 0;
+  for (const KvLayerGeometry& layer : geometry.layers)
+    most = std::max(most, layer.planes * layer.row_bytes * longest_prompt);
+  return most;
+}
+
+// What vLLM servers compare first. Their cache has the model's dtype, as ours.
+NixlPlaneOptions nixl_options(const NixlConfig& config, const KvGeometry& geometry,
+                              const TransferSetup& setup) {
+  check_nixl_geometry(geometry);
+  auto profile = find_nixl_profile(config.profile);
+  if (!profile) throw Failure(profile.error());
+  NixlPlaneOptions options;
+  options.library = config.library;
+  options.attention_backend = config.peer_attention.empty() ? "FLASH_ATTN" : config.peer_attention;
+  if (!reads_blocks_of(options.attention_backend, geometry))
+    throw Failure(Error{ErrorCode::unsupported,
+                        fmt::format("NixlConfig::peer_attention is {}; blocks of {} are read",
+                                    options.attention_backend, kReadBackends),
+                        "NixlConfig::peer_attention"});
+  std::vector<int> groups;
+  for (const LayerCache& layer : setup.layers) groups.push_back(layer.group);
+  options.self.geometry = geometry;
+  options.self.regions = block_regions(groups);
+  options.self.profile = *profile;
+  options.self.compare_hash = config.compare_hash.value_or(true);
+  CompatibilityFactors& factors = options.self.factors;
+  factors.vllm_version = profile->vllm_version;
+  factors.connector_version = profile->connector_version;
+  factors.model = setup.model;
+  factors.dtype = "torch." + geometry.layers.front().dtype;
+  factors.num_kv_heads = geometry.layers.front().heads;
+  factors.head_size = geometry.layers.front().head_size;
+  factors.num_hidden_layers = static_cast<int>(geometry.layers.size());
+  factors.attention_backend = options.attention_backend;
+  return options;
+}
+
 BlockTable copy_of(const std::vector<std::span<const BlockId>>& blocks) {
   BlockTable table;
   for (const auto& group : blocks) table.emplace_back(group.begin(), group.end());
@@ -57,12 +98,17 @@ TransferConnector::TransferConnector(Device& device, TransferSetup setup)
       peers_(config_.peers),
       engine_(random_name(4)),
       key_prefix_(random_name(2)),
-      pages_(device, std::move(setup.layers)) {
+      pages_(device, setup.layers) {
   const std::chrono::seconds lease(config_.lease_seconds.value_or(kDefaultLease));
+  if (config_.prefills()) listen_ = own_address(config_.listen, setup.engine);
+  config_.uses_nixl() ? start_nixl(setup, lease) : start_local(setup, lease);
+  if (config_.prefills() && !listen_.is_unix()) listen_.port = plane_->port();
+}
+
+void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds lease) {
   TransferThreadOptions options;
   if (config_.prefills()) {
-    kept_.emplace(std::move(setup.buffers.kept), lease);
-    listen_ = own_address(config_.listen, setup.engine);
+    kept_.emplace(std::move(setup.buffers.kept), lease, std::move(setup.buffers.kept_descriptor));
     options.listen = listen_;
     options.sender.engine = engine_;
     options.sender.geometry = geometry_;
@@ -72,10 +118,23 @@ TransferConnector::TransferConnector(Device& device, TransferSetup setup)
     options.receiver.geometry = geometry_;
     options.receiver.renew_every = std::chrono::nanoseconds(lease) / 6;
   }
-  thread_ =
+  plane_ =
       std::make_unique<TransferThread>(std::move(options), kept_ ? &*kept_ : nullptr,
                                        arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
-  if (kept_ && !listen_.is_unix()) listen_.port = thread_->port();
+}
+
+void TransferConnector::start_nixl(TransferSetup& setup, std::chrono::seconds lease) {
+  NixlPlaneOptions options = nixl_options(config_.nixl, geometry_, setup);
+  options.engine = engine_;
+  options.puller.renew_every = std::chrono::nanoseconds(lease) / 6;
+  if (config_.prefills()) {
+    exports_.emplace(std::move(setup.buffers.kept), geometry_, options.self.regions,
+                     options.self.order(), scratch_bytes(geometry_, setup.longest_prompt), lease);
+    options.listen = listen_;
+  }
+  if (config_.decodes()) arriving_.emplace(std::move(setup.buffers.arriving));
+  plane_ = std::make_unique<NixlPlane>(std::move(options), exports_ ? &*exports_ : nullptr,
+                                       arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
 }
 
 TransferConnector::~TransferConnector() = default;
@@ -83,12 +142,12 @@ TransferConnector::~TransferConnector() = default;
 Result<void> TransferConnector::admit(RequestId id, const std::string& text,
                                       const SamplingParams& sampling,
                                       std::vector<TokenId>& prompt) {
-  auto params = parse_transfer_params(text, peers_);
+  auto params = parse_transfer_params(text, peers_, config_.plane.value_or(KvPlane::local));
   if (!params) return params.error();
   // All of the prompt is wanted, or there is nothing but its last token.
   if (params->source && (!sampling.reads_prefix_cache() || prompt.size() < 2)) {
-    thread_->watch(id, *params->source);
-    thread_->release(id);
+    plane_->watch(id, *params->source);
+    plane_->release(id);
     return {};
   }
   if (params->source) return admit_source(*params, id, prompt);
@@ -120,11 +179,11 @@ Result<void> TransferConnector::admit_source(TransferParams& params, RequestId i
         fmt::format("is {}; this request's prompt would have {}", params.num_tokens, expected));
     if (config_.load_failure_policy == KvLoadFailurePolicy::fail) return mismatch;
     lose(KvLossReason::prompt, id, mismatch.detail);
-    thread_->watch(id, *params.source);
-    thread_->release(id);
+    plane_->watch(id, *params.source);
+    plane_->release(id);
     return {};
   }
-  thread_->watch(id, *params.source);
+  plane_->watch(id, *params.source);
   Entry& entry = entries_[id];
   entry.prompt_hash = prompt_hash(prompt.first(static_cast<std::size_t>(expected)));
   entry.params = std::move(params);
@@ -132,7 +191,7 @@ Result<void> TransferConnector::admit_source(TransferParams& params, RequestId i
 }
 
 void TransferConnector::forget(RequestId id) {
-  if (entries_.erase(id) > 0 && config_.decodes()) thread_->release(id);
+  if (entries_.erase(id) > 0 && config_.decodes()) plane_->release(id);
 }
 
 std::optional<ExternalMatch> TransferConnector::match(const Request& request, int num_computed) {
@@ -143,7 +202,7 @@ std::optional<ExternalMatch> TransferConnector::match(const Request& request, in
   const int missing = entry.params.num_tokens - num_computed;
   if (missing > 0) return ExternalMatch{.num_tokens = missing, .async = true};
   entry.asked = true;  // all of it is here already
-  thread_->release(request.id());
+  plane_->release(request.id());
   return ExternalMatch{};
 }
 
@@ -162,7 +221,7 @@ void TransferConnector::allocated(const Request& request,
   fetch.num_tokens = entry.params.num_tokens;
   fetch.from = entry.from;
   fetch.prompt_hash = entry.prompt_hash;
-  thread_->fetch(std::move(fetch));
+  plane_->fetch(std::move(fetch));
 }
 
 ReleaseDecision TransferConnector::finished(const Request& request,
@@ -172,14 +231,14 @@ ReleaseDecision TransferConnector::finished(const Request& request,
   Entry& entry = found->second;
   if (entry.loading) {  // its blocks stay until the fetch has ended
     entry.abandoned = true;
-    thread_->cancel(request.id());
+    plane_->cancel(request.id());
     return {};
   }
   ReleaseDecision decision;
   const bool complete =
       request.finish_reason == FinishReason::length || request.finish_reason == FinishReason::stop;
   if (entry.params.keep && complete) decision.result = keep(request, copy_of(blocks));
-  if (entry.params.source && !entry.asked) thread_->release(request.id());
+  if (entry.params.source && !entry.asked) plane_->release(request.id());
   entries_.erase(found);
   return decision;
 }
@@ -191,41 +250,62 @@ std::span<const BlockId> TransferConnector::unshareable(const Request& request) 
 
 // Where there is no room, whoever asked computes the prompt himself.
 std::string TransferConnector::keep(const Request& request, const BlockTable& blocks) {
+  KeptDescription kept;
+  kept.address = listen_;
+  kept.engine = engine_;
+  kept.prefill.key = fmt::format("{}-{}", key_prefix_, request.id().value);
+  kept.num_tokens = request.num_prompt();
+  const bool is_kept =
+      exports_ ? keep_blocks(request, blocks, kept) : keep_local(request, blocks, kept);
+  if (is_kept) return transfer_result(kept);
+  ++not_kept_;
+  log::warn("kv_transfer.not_kept",
+            {{"tokens", request.num_prompt()},
+             {"bytes", kv_content(geometry_, request.num_prompt()).bytes},
+             {"buffer", exports_ ? exports_->size_bytes() : kept_->size_bytes()}});
+  return {};
+}
+
+bool TransferConnector::keep_local(const Request& request, const BlockTable& blocks,
+                                   KeptDescription& kept) {
   KeptPrefill prefill;
-  const int num_tokens = request.num_prompt();
-  prefill.content = kv_content(geometry_, num_tokens);
+  prefill.content = kv_content(geometry_, kept.num_tokens);
   prefill.range = kept_->make_room(prefill.content.bytes);
-  if (prefill.range == nullptr || !pages_.read(prefill.content, blocks, prefill.range->bytes())) {
-    ++not_kept_;
-    log::warn("kv_transfer.not_kept", {{"tokens", num_tokens},
-                                       {"bytes", prefill.content.bytes},
-                                       {"buffer", kept_->size_bytes()}});
-    return {};
-  }
+  if (prefill.range == nullptr || !pages_.read(prefill.content, blocks, prefill.range->bytes()))
+    return false;
   pages_.settle();
-  prefill.generation = kept_->next_generation();
-  prefill.key = fmt::format("{}-{}", key_prefix_, request.id().value);
+  prefill.generation = kept.prefill.generation = kept_->next_generation();
+  prefill.key = kept.prefill.key;
   prefill.prompt_hash = prompt_hash(request.prompt());
-  KeptDescription description;
-  description.address = listen_;
-  description.engine = engine_;
-  description.prefill.key = prefill.key;
-  description.prefill.generation = prefill.generation;
-  description.num_tokens = num_tokens;
   kept_->keep(std::move(prefill));
-  return transfer_result(description);
+  return true;
+}
+
+bool TransferConnector::keep_blocks(const Request& request, const BlockTable& blocks,
+                                    KeptDescription& kept) {
+  const auto read = [&](const KvContent& layer, std::span<std::byte> bytes) {
+    if (!pages_.read(layer, blocks, bytes)) return false;
+    pages_.settle();
+    return true;
+  };
+  auto exported = exports_->keep(kept.prefill.key, kept.num_tokens, read);
+  if (!exported) return false;
+  kept.blocks = std::move(*exported);
+  kept.prefill.generation = kRegistration;
+  kept.prompt_hash = prompt_hash(request.prompt());
+  return true;
 }
 
 const TransferConnector::News& TransferConnector::take_news() {
   news_.received.clear();
   news_.invalid_blocks.clear();
-  std::vector<KvFetched> fetched = thread_->take();
+  std::vector<KvFetched> fetched = plane_->take();
   for (KvFetched& one : fetched) {
     const auto found = entries_.find(one.request);
     if (found == entries_.end()) continue;
     Entry& entry = found->second;
     entry.loading = false;
-    thread_->release(one.request);
+    plane_->release(one.request);
     news_.received.push_back(one.request);
     if (entry.abandoned) {
       entries_.erase(found);
@@ -236,7 +316,7 @@ const TransferConnector::News& TransferConnector::take_news() {
   if (fetched.empty()) return news_;
   pages_.settle();
   fetched.clear();
-  thread_->room_came();
+  plane_->room_came();
   return news_;
 }
 
@@ -268,8 +348,8 @@ KvTransferStats TransferConnector::stats() const {
   const auto seconds = [](const KvTrafficCounts& counts) {
     return static_cast<double>(counts.nanoseconds) * 1e-9;
   };
-  const KvTrafficCounts& sent = thread_->sent();
-  const KvTrafficCounts& received = thread_->received();
+  const KvTrafficCounts& sent = plane_->sent();
+  const KvTrafficCounts& received = plane_->received();
   stats.sent = sent.requests;
   stats.sent_bytes = sent.bytes;
   stats.sent_seconds = seconds(sent);
@@ -281,6 +361,11 @@ KvTransferStats TransferConnector::stats() const {
     stats.kept = kept_->counts().kept;
     stats.expired = kept_->counts().expired;
     stats.kept_bytes = kept_->used_bytes();
+  }
+  if (exports_) {
+    stats.kept = exports_->counts().kept;
+    stats.expired = exports_->counts().expired;
+    stats.kept_bytes = exports_->used_bytes();
   }
   if (!arriving_) return stats;
   stats.arriving_bytes = arriving_->used();

@@ -4,6 +4,7 @@
 // with the network. Engine thread only.
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "engine/config.h"
 #include "engine/kv_transfer/cache_pages.h"
 #include "engine/kv_transfer/connector.h"
+#include "engine/kv_transfer/nixl_exports.h"
 #include "engine/kv_transfer/transfer_buffers.h"
 #include "engine/kv_transfer/transfer_params.h"
 #include "engine/kv_transfer/transfer_thread.h"
@@ -29,6 +31,8 @@ struct TransferSetup {
   KvGeometry geometry;
   std::vector<LayerCache> layers;  // as the geometry's
   TransferBuffers buffers;
+  std::string model;       // as the peers over NIXL were given it
+  int longest_prompt = 0;  // tokens
   std::function<void()> wake;
 };
 
@@ -59,7 +63,7 @@ class TransferConnector final : public Connector {
   const News& take_news();
 
   KvTransferStats stats() const;
-  std::uint16_t port() const { return thread_->port(); }
+  std::uint16_t port() const { return plane_->port(); }
 
  private:
   struct Entry {
@@ -75,7 +79,11 @@ class TransferConnector final : public Connector {
 
   int num_to_keep(int num_prompt) const { return num_prompt - (has_states_ ? 1 : 0); }
   Result<void> admit_source(TransferParams& params, RequestId id, std::span<const TokenId> prompt);
+  void start_local(TransferSetup& setup, std::chrono::seconds lease);
+  void start_nixl(TransferSetup& setup, std::chrono::seconds lease);
   std::string keep(const Request& request, const BlockTable& blocks);
+  bool keep_local(const Request& request, const BlockTable& blocks, KeptDescription& kept);
+  bool keep_blocks(const Request& request, const BlockTable& blocks, KeptDescription& kept);
   void arrive(KvFetched& fetched, Entry& entry);
   void lose(KvLossReason reason, RequestId request, const std::string& detail);
 
@@ -86,14 +94,15 @@ class TransferConnector final : public Connector {
   const std::string engine_;  // random: another with each start
   std::string key_prefix_;    // random
   CachePages pages_;
-  std::optional<KeptPrefills> kept_;
+  std::optional<KeptPrefills> kept_;    // on the plane local
+  std::optional<NixlExports> exports_;  // on the plane nixl
   std::optional<StagingBuffer> arriving_;
   SocketAddress listen_;
   std::unordered_map<RequestId, Entry> entries_;
   std::array<std::int64_t, kKvLossNames.size()> losses_{};
   std::int64_t not_kept_ = 0;
   News news_;
-  std::unique_ptr<TransferThread> thread_;  // last: it uses what is above
+  std::unique_ptr<DataPlane> plane_;  // last: it uses what is above
 };
 
 }  // namespace quire

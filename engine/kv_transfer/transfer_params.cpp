@@ -1,8 +1,11 @@
 #include "engine/kv_transfer/transfer_params.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
 
 #include "base/json.h"
 #include "base/json_text.h"
@@ -12,6 +15,8 @@ namespace {
 
 constexpr std::string_view kUnix = "unix:";
 constexpr int kMostTokens = 1 << 28;
+constexpr std::size_t kMostBlocks = 1 << 20;
+constexpr int kMostRanks = 1024;
 constexpr std::size_t kMostText = 1024;  // bytes of a name
 
 Error refuse(const std::string& member, const std::string& why) {
@@ -47,7 +52,38 @@ Result<std::string> read_name(const Json& params, const char* member) {
   return *text;
 }
 
-Result<TransferParams> read_source(const Json& params, const PeerList& peers) {
+// [[1, 2], [7]]: by group.
+std::vector<std::vector<std::int64_t>> read_blocks(const Json& params) {
+  std::vector<std::vector<std::int64_t>> blocks;
+  std::size_t count = 0;
+  for (const Json& group : params.at("remote_block_ids").items()) {
+    auto& ids = blocks.emplace_back();
+    for (const Json& id : group.items()) {
+      ids.push_back(id.as_integer({0, std::numeric_limits<std::int32_t>::max()}));
+      if (++count > kMostBlocks) group.fail(fmt::format("has more than {} blocks", kMostBlocks));
+    }
+  }
+  return blocks;
+}
+
+// What the plane nixl reads beside. The error is empty where all of it is understood.
+Result<void> read_nixl_source(const Json& params, KvSource& source) {
+  source.tensor_ranks = static_cast<int>(params.integer({"tp_size"}, {1, kMostRanks}).value_or(1));
+  for (const char* member : {"dcp_size", "pp_size"})
+    if (const auto size = params.integer({member}, {1, kMostRanks}); size.value_or(1) != 1)
+      return refuse(member, fmt::format("is {}; only 1 can be fetched from", *size));
+  source.blocks = read_blocks(params);
+  if (const auto hash = params.text({"quire_prompt_hash"})) {
+    std::uint64_t value = 0;
+    const auto read = std::from_chars(hash->data(), hash->data() + hash->size(), value, 16);
+    if (read.ec != std::errc() || read.ptr != hash->data() + hash->size())
+      return refuse("quire_prompt_hash", "must be a number in hexadecimal digits");
+    source.prompt_hash = value;
+  }
+  return {};
+}
+
+Result<TransferParams> read_source(const Json& params, const PeerList& peers, KvPlane plane) {
   TransferParams parsed;
   const auto address = read_address(params, peers);
   if (!address) return address.error();
@@ -57,8 +93,8 @@ Result<TransferParams> read_source(const Json& params, const PeerList& peers) {
   if (!key) return key.error();
   const auto tokens = params.integer({"remote_num_tokens"}, {1, kMostTokens});
   if (!tokens) return refuse("remote_num_tokens", "is missing");
-  const auto tp = params.integer({"tp_size"}, {1, 1024});
-  if (tp.value_or(1) != 1)
+  const auto tp = params.integer({"tp_size"}, {1, kMostRanks});
+  if (plane == KvPlane::local && tp.value_or(1) != 1)
     return refuse("tp_size", fmt::format("is {}; only 1 can be fetched from", *tp));
   if (const auto mode = params.text({"transfer_mode"}); mode.value_or("pull") != "pull")
     return refuse("transfer_mode", "is \"" + *mode + "\"; only pull is built");
@@ -71,12 +107,15 @@ Result<TransferParams> read_source(const Json& params, const PeerList& peers) {
           : 0);
   parsed.num_tokens = *tokens;
   parsed.source = KvSource{*address, *engine, std::move(prefill)};
+  if (plane == KvPlane::nixl)
+    if (auto read = read_nixl_source(params, *parsed.source); !read) return read.error();
   return parsed;
 }
 
 }  // namespace
 
-Result<TransferParams> parse_transfer_params(const std::string& json, const PeerList& peers) try {
+Result<TransferParams> parse_transfer_params(const std::string& json, const PeerList& peers,
+                                             KvPlane plane) try {
   if (json.empty()) return TransferParams{};
   const JsonDocument document(json, {});
   const Json params = document.object();
@@ -90,17 +129,29 @@ Result<TransferParams> parse_transfer_params(const std::string& json, const Peer
     return refuse("do_remote_prefill",
                   "needs a server with KvTransferConfig::role decode or both, which fetches from "
                   "KvTransferConfig::peers");
-  if (fetch) return read_source(params, peers);
-  return TransferParams{.keep = keep, .source = {}, .num_tokens = 0};
+  if (fetch) return read_source(params, peers, plane);
+  TransferParams parsed;
+  parsed.keep = keep;
+  return parsed;
 } catch (const Failure& failure) {
   return Error{ErrorCode::invalid_argument, std::string("kv_transfer_params: ") + failure.what(),
                "/kv_transfer_params"};
 }
 
+Result<void> refuse_transfer(const std::string& json) {
+  const auto params = parse_transfer_params(json, {});
+  if (!params) return params.error();
+  if (!params->keep) return {};
+  return refuse("do_remote_decode", "needs a server with KvTransferConfig::role prefill or both");
+}
+
 std::string transfer_result(const KeptDescription& kept) {
   std::string json =
       "{\"do_remote_prefill\":true,\"do_remote_decode\":false,"
-      "\"remote_block_ids\":[],\"remote_engine_id\":";
+      "\"remote_block_ids\":[";
+  for (std::size_t group = 0; group < kept.blocks.size(); ++group)
+    json += fmt::format("{}[{}]", group > 0 ? "," : "", fmt::join(kept.blocks[group], ","));
+  json += "],\"remote_engine_id\":";
   append_json_text(json, kept.engine);
   json += ",\"remote_request_id\":";
   append_json_text(json, kept.prefill.key);
@@ -109,9 +160,10 @@ std::string transfer_result(const KeptDescription& kept) {
   json += fmt::format(
       ",\"remote_port\":{},\"tp_size\":1,\"dcp_size\":1,\"pp_size\":1,\"remote_num_tokens\":{},"
       "\"remote_blocks_expiry_time\":null,\"remote_registration_generation\":{},"
-      "\"transfer_mode\":\"pull\"}}",
+      "\"transfer_mode\":\"pull\"",
       kept.address.port, kept.num_tokens, kept.prefill.generation);
-  return json;
+  if (kept.prompt_hash) json += fmt::format(",\"quire_prompt_hash\":\"{:x}\"", *kept.prompt_hash);
+  return json + "}";
 }
 
 }  // namespace quire

@@ -5,10 +5,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
+#include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/peer_list.h"
-#include "engine/kv_transfer/receiver.h"
 
 namespace quire {
 
@@ -19,14 +20,20 @@ struct TransferParams {
 };
 
 // `peers` are the only sources. The error's field is a JSON pointer.
-Result<TransferParams> parse_transfer_params(const std::string& json,
-                                             const PeerList& peers);
+Result<TransferParams> parse_transfer_params(const std::string& json, const PeerList& peers,
+                                             KvPlane plane = KvPlane::local);
+
+// Of an engine that has no connector: what only one can do is refused.
+Result<void> refuse_transfer(const std::string& json);
 
 struct KeptDescription {
   SocketAddress address;
   std::string engine;
   KvKey prefill;
   int num_tokens = 0;
+  // Over NIXL: by group, and a hash that only other Quire servers read.
+  std::vector<std::vector<std::int64_t>> blocks = {};
+  std::optional<std::uint64_t> prompt_hash = {};
 };
 
 // What whoever continues is told.

@@ -1,6 +1,6 @@
 #pragma once
-// The thread on which keys and values travel: the peers that ask this engine, and those that it
-// asks. Asleep while nothing travels. All methods are for the engine's thread.
+// Quire's own plane: a thread with the peers that ask this engine, and those that it asks, over TCP
+// or Unix sockets.
 
 #include <cstdint>
 #include <functional>
@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/kept_prefills.h"
 #include "engine/kv_transfer/receiver.h"
 #include "engine/kv_transfer/sender.h"
@@ -22,27 +23,27 @@ struct TransferThreadOptions {
   KvReceiverOptions receiver;
 };
 
-class TransferThread {
+class TransferThread final : public DataPlane {
  public:
   // kept: null where this engine does not keep prefills; arriving: where it does not fetch. Both
   // outlive the thread. wake is called on any thread when take() has something, or sent() or kept
   // are others. Throws Failure where it cannot listen.
   TransferThread(TransferThreadOptions options, KeptPrefills* kept, StagingBuffer* arriving,
                  std::function<void()> wake);
-  ~TransferThread();
+  ~TransferThread() override;
   TransferThread(const TransferThread&) = delete;
   TransferThread& operator=(const TransferThread&) = delete;
 
-  void watch(RequestId request, KvSource source);
-  void fetch(KvFetch fetch);
-  void cancel(RequestId request);
-  void release(RequestId request);
-  void room_came();
-  std::vector<KvFetched> take();
+  void watch(RequestId request, KvSource source) override;
+  void fetch(KvFetch fetch) override;
+  void cancel(RequestId request) override;
+  void release(RequestId request) override;
+  void room_came() override;
+  std::vector<KvFetched> take() override;
 
-  std::uint16_t port() const;
-  const KvTrafficCounts& sent() const;
-  const KvTrafficCounts& received() const;
+  std::uint16_t port() const override;
+  const KvTrafficCounts& sent() const override;
+  const KvTrafficCounts& received() const override;
 
  private:
   struct State;

@@ -54,6 +54,23 @@ struct KvTransferStats {
                            &KvTransferStats::arriving_bytes, &KvTransferStats::losses>;
 };
 
+// Blocks behind the cache, since start.
+struct KvOffloadStats {
+  std::int64_t host_bytes = 0;  // in use, now
+  std::int64_t disk_bytes = 0;
+  std::int64_t saved_bytes = 0;  // out of the cache
+  std::int64_t restored_bytes = 0;
+  std::int64_t written_bytes = 0;  // to the disk
+  std::int64_t read_bytes = 0;
+  std::int64_t dropped = 0;  // blocks that the disk should have had and was too slow for, or full
+  std::int64_t damaged = 0;  // blocks whose bytes were not those that were saved
+
+  using Fields = FieldList<&KvOffloadStats::host_bytes, &KvOffloadStats::disk_bytes,
+                           &KvOffloadStats::saved_bytes, &KvOffloadStats::restored_bytes,
+                           &KvOffloadStats::written_bytes, &KvOffloadStats::read_bytes,
+                           &KvOffloadStats::dropped, &KvOffloadStats::damaged>;
+};
+
 // State after a step, and counters since start.
 struct EngineStats {
   int num_running = 0;
@@ -65,7 +82,7 @@ struct EngineStats {
 
   std::int64_t prefix_cache_queries = 0;    // tokens
   std::int64_t prefix_cache_hits = 0;       // tokens
-  std::int64_t external_cache_queries = 0;  // tokens asked of the connector
+  std::int64_t external_cache_queries = 0;  // tokens asked of the connector and of what is behind the cache
   std::int64_t external_cache_hits = 0;
   std::int64_t prompt_tokens = 0;  // computed or found in the cache
   std::int64_t generation_tokens = 0;
@@ -83,6 +100,7 @@ struct EngineStats {
   int step_tokens = 0;                              // tokens in the step that this accompanies
   int step_requests = 0;                            // rows in it
   KvTransferStats kv_transfer = {};
+  KvOffloadStats kv_offload = {};
 
   using Fields =
       FieldList<&EngineStats::num_running, &EngineStats::num_waiting,
@@ -95,7 +113,7 @@ struct EngineStats {
                 &EngineStats::draft_tokens, &EngineStats::draft_positions,
                 &EngineStats::external_cache_queries, &EngineStats::external_cache_hits,
                 &EngineStats::accepted_draft_tokens, &EngineStats::kv_transfer,
-                &EngineStats::draft_choices>;
+                &EngineStats::draft_choices, &EngineStats::kv_offload>;
 };
 
 }  // namespace quire

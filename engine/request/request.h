@@ -173,6 +173,7 @@ class Request {
   bool load_failed = false;        // in part: num_computed says how much is there
   std::int32_t num_cached = 0;     // tokens found in a cache when first scheduled
   std::int32_t num_external = 0;   // tokens that a connector brought
+  std::int32_t num_restored = 0;   // tokens that came back into the cache for it
   std::int32_t shared_prefix = 0;  // tokens that earlier requests had too: see PrefixHit
   std::int32_t num_preemptions = 0;
   std::optional<FinishReason> finish_reason;

@@ -1,9 +1,8 @@
 #include "engine/runner/draft_runner.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
-
-#include "backend/no_token.h"
 
 namespace quire {
 namespace {
@@ -24,12 +23,8 @@ std::size_t pack_bytes(const BatchLimits& limits, int num_tables) {
   const auto rows = static_cast<std::size_t>(limits.max_num_seqs);
   const std::size_t per_row = ints(rows + 1) + 2 * ints(rows) + ints(rows * num_tables);
   const auto steps = static_cast<std::size_t>(std::max(limits.max_drafts - 1, 0));
-  return 3 * ints(limits.max_num_batched_tokens) + ints(rows) + per_row +
+  return 3 * ints(limits.max_num_batched_tokens) + 2 * ints(rows) + ints(rows + 1) + per_row +
          steps * (2 * ints(rows) + per_row);
-}
-
-std::size_t draft_bytes(const BatchLimits& limits) {
-  return static_cast<std::size_t>(limits.max_drafts) * limits.max_num_seqs * sizeof(std::int32_t);
 }
 
 std::size_t shares_bytes(const BatchLimits& limits, int vocab_size) {
@@ -60,8 +55,8 @@ DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch
           MemoryPurpose::logits)),
       own_ids_(
           device.allocate(limits.max_num_seqs * sizeof(std::int32_t), MemoryPurpose::step_inputs)),
-      drafts_(device.allocate(draft_bytes(limits), MemoryPurpose::step_inputs)),
-      host_drafts_(device.allocate_host(draft_bytes(limits), MemoryPurpose::step_inputs)),
+      host_drafts_(device.allocate_host(batch.drafts().bytes(), MemoryPurpose::step_inputs)),
+      drafted_(device.create_event()),
       zeros_(device.allocate_zeroed(limits.max_num_seqs * sizeof(std::int64_t),
                                     MemoryPurpose::sampling)),
       sampler_(sampler),
@@ -73,7 +68,7 @@ DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch
   order_.reserve(limits.max_num_seqs);
   starts_.reserve(limits.max_num_seqs);
   steps_.reserve(limits.max_drafts);
-  proposals_.reserve(static_cast<std::size_t>(limits.max_drafts) * limits.max_num_seqs);
+  num_drafts_.reserve(limits.max_num_seqs);
   for (const int layer : model.stream_layers()) taps_.push_back({.layer = layer, .out = {}});
 }
 
@@ -166,7 +161,8 @@ void DraftRunner::add_first_pass() {
   first_ = add_pass(static_cast<int>(lines_.size()), num_tokens);
   first_.ids = pack_.add<std::int32_t>(num_tokens);
   kept_rows_ = pack_.add<std::int32_t>(num_tokens);
-  last_rows_ = pack_.add<std::int32_t>(order_.size());
+  last_rows_ = pack_.add<std::int32_t>(lines_.size());
+  unit_starts_ = pack_.add<std::int32_t>(lines_.size() + 1);
   starts_.clear();
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     const Line& line = lines_[i];
@@ -176,20 +172,40 @@ void DraftRunner::add_first_pass() {
       first_.ids.host[token + t] = line.token_at(line.begin + t + 1);
       kept_rows_.host[token + t] = line.first + t;
     }
+    last_rows_.host[i] = line.last;
     if (line.begin == 0) starts_.push_back(token);
   }
-  for (std::size_t i = 0; i < order_.size(); ++i) last_rows_.host[i] = order_[i]->last;
+  std::iota(unit_starts_.host.begin(), unit_starts_.host.end(), 0);
 }
 
-// Draft j stands on what draft j − 1 gave, one position on.
-void DraftRunner::add_steps() {
+// Draft j stands on what draft j − 1 gave, one position on. First in the pack: a graph's arrays
+// always have the same addresses.
+void DraftRunner::add_steps(const GraphShape& graph) {
   steps_.clear();
   for (int draft = 2; draft <= limits_.max_drafts; ++draft) {
-    const int num_rows = num_wanting(draft);
-    if (num_rows == 0) return;
+    const int wanting = num_wanting(draft), num_rows = std::max(graph.num_rows, wanting);
+    if (num_rows == 0) break;
     Pass& pass = steps_.emplace_back(add_pass(num_rows, num_rows));
-    for (int i = 0; i < num_rows; ++i)
+    for (int i = 0; i < wanting; ++i)
       fill_row(pass, i, i, *order_[i], order_[i]->context() - 3 + draft, 1);
+    for (int i = wanting; i < num_rows; ++i) fill_padding(pass, i);
+    if (graph.num_rows > 0) pass.max_seq_len = limits_.max_model_len;
+  }
+  const auto num_rows = std::max<std::size_t>(order_.size(), graph.num_rows);
+  wanting_ = pack_.add<std::int32_t>(num_rows);
+  for (std::size_t i = 0; i < num_rows; ++i)
+    wanting_.host[i] =
+        i < order_.size() ? static_cast<std::int32_t>(order_[i] - lines_.data()) : 0;
+}
+
+// Further drafts, from what the first one stands on.
+void DraftRunner::compute_steps(Workspace& workspace) {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const std::int64_t rows = steps_[i].num_rows;
+    const TensorView from = view(step_states_[i % 2], rows);
+    const TensorView to = view(step_states_[(i + 1) % 2], rows);
+    compute(steps_[i], to, drafts_of(static_cast<int>(i), rows), from, {}, {}, workspace);
+    draw(static_cast<int>(i) + 1, to, workspace);
   }
 }
 
@@ -210,7 +226,8 @@ ForwardContext DraftRunner::context(Workspace& workspace) const {
 }
 
 void DraftRunner::compute(const Pass& pass, TensorView out, TensorView ids, TensorView states,
-                          std::span<const int> starts, Workspace& workspace) {
+                          std::span<const int> starts, const LastTokens& last,
+                          Workspace& workspace) {
   const TableRows rows{.slot = pass.slots.device,
                        .counts = pass.counts.device.reshape({batch_.num_tables(), pass.num_rows}),
                        .query_start = pass.query_start.device,
@@ -222,19 +239,18 @@ void DraftRunner::compute(const Pass& pass, TensorView out, TensorView ids, Tens
   own.max_query_len = pass.max_query_len;
   own.max_seq_len = pass.max_seq_len;
   own.groups = batch_.map_rows(rows, pass.num_rows, pass.num_tokens, own.stream);
-  model_.forward(out, ids, states, starts, own);
+  model_.forward(out, ids, states, starts, last, own);
 }
 
-// The best token of each row; ids of the target.
+// The best token of each row; ids of the target. From no numbers none is drawn: that ends the row's
+// drafts, or is row 0 of target_ids, which will not hold.
 void DraftRunner::draw(int index, TensorView states, Workspace& workspace) {
   const ForwardContext own = context(workspace);
   const std::int64_t rows = states.extent(0);
   const TensorView logits(logits_.data(), DType::f32, {rows, model_.vocab_size()});
   const auto zeros = [&](DType dtype) { return TensorView(zeros_.data(), dtype, {rows}); };
-  auto* const drafts = static_cast<std::int32_t*>(drafts_.data()) +
-                       static_cast<std::ptrdiff_t>(index) * limits_.max_num_seqs;
   const TensorView target_ids = model_.target_ids();
-  const TensorView out(drafts, DType::i32, {rows});
+  const TensorView out = drafts_of(index, rows);
   const TensorView own_ids =
       target_ids.empty() ? out : TensorView(own_ids_.data(), DType::i32, {rows});
   model_.logits(logits, states, own);
@@ -247,8 +263,6 @@ void DraftRunner::draw(int index, TensorView states, Workspace& workspace) {
                .seed = zeros(DType::u64),
                .position = zeros(DType::i64)},
               own.stream);
-  // On the CPU, where draft models run: from no numbers nothing is drawn. Token 0 will not hold.
-  std::ranges::replace(std::span(static_cast<std::int32_t*>(own_ids.data()), rows), kNoToken, 0);
   if (sampler_ != nullptr) draw_by_shares(index, logits, own_ids);
   if (!target_ids.empty())
     ops_.gather_rows(out.reshape({rows, 1}), target_ids, own_ids, own.stream);
@@ -259,7 +273,7 @@ template <class T>
 std::vector<T> DraftRunner::on_host(TensorView values) {
   std::vector<T> host(static_cast<std::size_t>(values.numel()));
   device_.copy(host.data(), values.data(), values.bytes(), device_.stream());
-  // on the CPU only: draft models are refused elsewhere, where this waits for the copy
+  // survives deletion: CUDA itself waits where the target is pageable; Device does not promise it
   device_.synchronize(device_.stream());
   return host;
 }
@@ -274,17 +288,18 @@ void DraftRunner::show(TensorView drafts, std::span<const float> logits) {
                .logits = logits.subspan(i * vocab, vocab)});
 }
 
-std::span<const TokenId> DraftRunner::run(const BatchPlan& plan, std::span<const TokenId> sampled,
-                                          int width, std::span<const int> wanted,
-                                          TensorView final_norm, Workspace& workspace) {
+std::span<const int> DraftRunner::run(const BatchPlan& plan, std::span<const TokenId> sampled,
+                                      int width, std::span<const int> wanted,
+                                      TensorView final_norm, Workspace& workspace) {
   const Workspace::Scope scope(workspace);
   const StreamRef stream = device_.stream();
   read(plan, sampled, width, wanted);
-  proposals_.assign(plan.rows.size() * static_cast<std::size_t>(limits_.max_drafts), -1);
-  if (lines_.empty()) return proposals_;
+  count_drafts(plan);
+  if (lines_.empty()) return num_drafts_;
   pack_.begin();
+  const GraphShape graph = graph_shape();
+  add_steps(graph);
   add_first_pass();
-  add_steps();
   pack_.upload(stream);
 
   const std::int64_t all = plan.num_tokens, kept = first_.num_tokens;
@@ -296,38 +311,52 @@ std::span<const TokenId> DraftRunner::run(const BatchPlan& plan, std::span<const
     ops_.gather_rows(out, states, kept_rows_.device, stream);
     states = std::exchange(out, view(states_, kept));
   }
-  compute(first_, out, first_.ids.device, states, starts_, workspace);
+  // Of tokens before the last ones it only keeps keys and values.
+  const bool is_one_each = first_.num_tokens == first_.num_rows;
+  const LastTokens last =
+      is_one_each ? LastTokens() : LastTokens{last_rows_.device, unit_starts_.device};
+  out = out.rows(0, first_.num_rows);
+  compute(first_, out, first_.ids.device, states, starts_, last, workspace);
   if (order_.empty()) return give();
 
-  TensorView from = view(step_states_[0], static_cast<std::int64_t>(order_.size()));
-  ops_.gather_rows(from, out, last_rows_.device, stream);
+  const TensorView from = view(step_states_[0], wanting_.device.extent(0));
+  ops_.gather_rows(from, out, wanting_.device, stream);
   draw(0, from, workspace);
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const std::int64_t rows = steps_[i].num_rows;
-    const auto* const drawn = static_cast<std::int32_t*>(drafts_.data()) +
-                              static_cast<std::ptrdiff_t>(i) * limits_.max_num_seqs;
-    const TensorView ids(const_cast<std::int32_t*>(drawn), DType::i32, {rows});
-    const TensorView to = view(step_states_[(i + 1) % 2], rows);
-    compute(steps_[i], to, ids, from.rows(0, rows), {}, workspace);
-    draw(static_cast<int>(i) + 1, to, workspace);
-    from = to;
+  if (graph.num_rows > 0) {
+    graphs_.replay(graph, stream);
+  } else {
+    compute_steps(workspace);
   }
   return give();
 }
 
-std::span<const TokenId> DraftRunner::give() {
-  const auto most = static_cast<std::size_t>(limits_.max_drafts);
-  if (order_.empty()) return proposals_;
-  device_.copy(host_drafts_.data(), drafts_.data(), drafts_.bytes(), device_.stream());
-  // on the CPU only: elsewhere the next plan needs these tokens
-  device_.synchronize(device_.stream());
-  const auto* const drafts = static_cast<const std::int32_t*>(host_drafts_.data());
+// Each line that wants drafts has a column of its own; what is there is the slot's until the next
+// run.
+void DraftRunner::count_drafts(const BatchPlan& plan) {
+  num_drafts_.assign(plan.rows.size(), 0);
   for (std::size_t i = 0; i < order_.size(); ++i) {
-    for (int draft = 0; draft < order_[i]->num_wanted; ++draft)
-      proposals_[static_cast<std::size_t>(order_[i]->plan_row) * most + draft] =
-          drafts[static_cast<std::size_t>(draft) * limits_.max_num_seqs + i];
+    num_drafts_[static_cast<std::size_t>(order_[i]->plan_row)] = order_[i]->num_wanted;
+    batch_.give_column(order_[i]->row->slot, static_cast<int>(i));
   }
-  return proposals_;
+}
+
+TensorView DraftRunner::drafts_of(int index, std::int64_t rows) const {
+  return batch_.drafts().rows(index, index + 1).reshape({limits_.max_num_seqs}).rows(0, rows);
+}
+
+std::span<const int> DraftRunner::give() {
+  const TensorView drafts = batch_.drafts();
+  if (!order_.empty())
+    device_.copy(host_drafts_.data(), drafts.data(), drafts.bytes(), device_.stream());
+  drafted_->record(device_.stream());
+  return num_drafts_;
+}
+
+void DraftRunner::wait() const { drafted_->wait(); }
+
+TokenId DraftRunner::draft(int slot, int index) const {
+  return static_cast<const std::int32_t*>(host_drafts_.data())[index * limits_.max_num_seqs +
+                                                               batch_.draft_column(slot)];
 }
 
 }  // namespace quire

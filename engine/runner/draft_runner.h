@@ -2,15 +2,18 @@
 // Drafting by a model, after a step was verified: one pass over what the step settled, so that the
 // draft's keys and values are those of the target's hidden states, then one token per request for
 // each further draft. What these further steps keep is overwritten by the next pass. On the step's
-// stream, with the host's arrays of each pass sent ahead; the host waits once, for the drafts.
+// stream, with the host's arrays of each pass sent ahead; the drafts stay on the device, where the
+// next step finds them, so that the host plans and queues that step meanwhile.
 // Engine thread only. After construction nothing is allocated.
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "backend/staged_pack.h"
 #include "backend/workspace.h"
+#include "engine/runner/graph_cache.h"
 #include "engine/runner/input_batch.h"
 #include "engine/sampling/sampler.h"
 #include "engine/scheduler/batch_plan.h"
@@ -33,17 +36,26 @@ class DraftRunner {
   DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch& batch,
               const BatchLimits& limits, const Sampler* sampler = nullptr);
 
+  // Records the passes behind the first, for as many drafts as there can be of so many rows; false:
+  // the device has no graphs. Rows ascend from call to call.
+  bool capture(int num_rows, Workspace& workspace);
+  const GraphCache& graphs() const { return graphs_; }
   // Scratch that run() takes.
   std::size_t workspace_bytes() const;
   // Where the target puts its streams, by layer; none where the draft reads its final norm.
   std::span<const StreamTap> taps(int num_tokens);
 
   // The plan's step drew `sampled`, [rows, width] as in StepTokens, and gave `final_norm` [T, …].
-  // wanted [rows]: drafts, at most; below 0 the row's tokens are not taken in either. Gives [rows,
-  // max_drafts]; −1 pads, and fills rows that have nothing to propose for.
-  std::span<const TokenId> run(const BatchPlan& plan, std::span<const TokenId> sampled, int width,
-                               std::span<const int> wanted, TensorView final_norm,
-                               Workspace& workspace);
+  // wanted [rows]: drafts, at most; below 0 the row's tokens are not taken in either. Gives how
+  // many there will be, [rows]: in the batch, as the slots' unknown drafts. Valid until the next
+  // call.
+  std::span<const int> run(const BatchPlan& plan, std::span<const TokenId> sampled, int width,
+                           std::span<const int> wanted, TensorView final_norm,
+                           Workspace& workspace);
+  // Waits for those of the latest run().
+  void wait() const;
+  // After wait(). kNoToken: its logits are no numbers.
+  TokenId draft(int slot, int index) const;
   // What can be drafted for a request of which this many tokens are known.
   int most_drafts(const Request& request, int num_known) const;
   // With which shares the draft of this position was drawn, over the target's tokens; false: it was
@@ -76,16 +88,21 @@ class DraftRunner {
   Pass add_pass(int num_rows, int num_tokens);
   void fill_row(Pass& pass, int row, int token, const Line& line, int begin, int count);
   void add_first_pass();
-  void add_steps();
+  GraphShape graph_shape() const;
+  void add_steps(const GraphShape& graph);
+  void fill_padding(Pass& pass, int row);
+  void compute_steps(Workspace& workspace);
   int num_wanting(int num_drafts) const;
   void compute(const Pass& pass, TensorView out, TensorView ids, TensorView states,
-               std::span<const int> starts, Workspace& workspace);
+               std::span<const int> starts, const LastTokens& last, Workspace& workspace);
   void draw(int index, TensorView states, Workspace& workspace);
   void draw_by_shares(int index, TensorView logits, TensorView ids);
   template <class T>
   std::vector<T> on_host(TensorView values);
   void show(TensorView drafts, std::span<const float> logits);
-  std::span<const TokenId> give();
+  void count_drafts(const BatchPlan& plan);
+  TensorView drafts_of(int index, std::int64_t rows) const;  // i32 [rows]
+  std::span<const int> give();
   TensorView view(const Buffer& buffer, std::int64_t rows) const;  // [rows, hidden_size]
   ForwardContext context(Workspace& workspace) const;
 
@@ -101,7 +118,8 @@ class DraftRunner {
   Buffer step_states_[2];         // [max_num_seqs, hidden]
   Buffer logits_;                 // f32 [max_num_seqs, V]
   Buffer own_ids_;                // i32 [max_num_seqs]: in the draft's vocabulary
-  Buffer drafts_, host_drafts_;   // i32 [max_drafts, max_num_seqs]
+  Buffer host_drafts_;            // i32 [max_drafts, max_num_seqs]: a copy of the batch's
+  std::unique_ptr<Event> drafted_;  // host_drafts_ has them
   Buffer zeros_;                  // what a greedy draw reads
   DraftObserver observer_;
 
@@ -121,9 +139,12 @@ class DraftRunner {
   std::vector<const Line*> order_;  // those that want drafts, most first
   std::vector<int> starts_;
   Pass first_;
-  Ints kept_rows_, last_rows_;
-  std::vector<Pass> steps_;  // for drafts 2, 3, …
-  std::vector<TokenId> proposals_;
+  Ints kept_rows_;                // of the step's tokens: those of the first pass
+  Ints last_rows_, unit_starts_;  // each line's last token in the first pass; 0, 1, 2, …
+  Ints wanting_;                  // in the order of order_: of the lines; a graph's rows: its first
+  std::vector<Pass> steps_;       // for drafts 2, 3, …
+  GraphCache graphs_;             // of these
+  std::vector<int> num_drafts_;   // by plan row
 };
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// DraftRunner: tokens drawn from a draft's distribution, which is kept to verify them by. On the
-// CPU, where draft models run: what the device has, the host reads.
+// DraftRunner: tokens drawn from a draft's distribution, which is kept to verify them by. On
+// devices of host memory, as the rest of rejection sampling: what the device has, the host reads.
 
 #include <algorithm>
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 
 namespace quire {
 namespace {
@@ -40,23 +41,38 @@ std::vector<int> default_capture_sizes(int max_num_seqs) {
   return sizes;
 }
 
-void GraphCache::add(int size, std::unique_ptr<Graph> graph) {
-  assert(graphs_.empty() || graphs_.back().first < size);
-  graphs_.emplace_back(size, std::move(graph));
+std::vector<int> draft_capture_sizes(const std::vector<int>& sizes, int num_drafts,
+                                     int max_num_batched_tokens, const OpsTraits& ops,
+                                     const std::vector<KvGroup>& groups) {
+  std::vector<int> result;
+  const bool has_graphs = std::ranges::all_of(groups, [&](const KvGroup& group) {
+    return ops.graph_support(cache_kind(group.spec)) >= GraphSupport::uniform;
+  });
+  if (num_drafts == 0 || !has_graphs) return result;
+  std::ranges::copy_if(sizes, std::back_inserter(result), [&](int rows) {
+    return std::int64_t{rows} * (1 + num_drafts) <= max_num_batched_tokens;
+  });
+  return result;
 }
 
-auto GraphCache::find(int num_rows) const {
-  return std::ranges::lower_bound(graphs_, num_rows, {}, [](const auto& g) { return g.first; });
+void GraphCache::add(const GraphShape& shape, std::unique_ptr<Graph> graph) {
+  assert(graphs_.empty() || graphs_.back().first < shape);
+  graphs_.emplace_back(shape, std::move(graph));
 }
 
-int GraphCache::size_for(int num_rows) const {
-  const auto found = find(num_rows);
-  return found == graphs_.end() ? 0 : found->first;
+auto GraphCache::find(const GraphShape& shape) const {
+  return std::ranges::lower_bound(graphs_, shape, {}, [](const auto& g) { return g.first; });
 }
 
-void GraphCache::replay(int size, StreamRef stream) {
-  const auto found = find(size);
-  assert(found != graphs_.end() && found->first == size);
+GraphShape GraphCache::shape_for(int num_rows, int num_drafts) const {
+  const auto found = find({.num_drafts = num_drafts, .num_rows = num_rows});
+  if (found == graphs_.end() || found->first.num_drafts != num_drafts) return {};
+  return found->first;
+}
+
+void GraphCache::replay(const GraphShape& shape, StreamRef stream) {
+  const auto found = find(shape);
+  assert(found != graphs_.end() && found->first == shape);
   found->second->replay(stream);
   ++num_replays_;
 }

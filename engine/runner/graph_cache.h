@@ -1,7 +1,9 @@
 #pragma once
-// Decode steps recorded as graphs, one per batch size; a step of fewer rows is padded to the next
-// size. Which sizes a model gets on a backend is decided once, at start-up. Engine thread only.
+// Decode steps recorded as graphs, one per batch size and number of drafts that each row verifies; a
+// step of fewer rows is padded to the next size. Which sizes a model gets on a backend is decided
+// once, at start-up. Engine thread only.
 
+#include <compare>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,7 +19,19 @@ namespace quire {
 // Rows for which decode steps are captured, ascending; empty: none are.
 struct CaptureSizes {
   std::vector<int> sizes = {};
+  std::vector<int> draft_sizes = {};  // where each row verifies as many drafts as there can be
+  bool drafting = false;              // for `sizes`, a draft model's passes behind its first, too
   std::string why_none = {};
+
+  std::size_t count() const { return sizes.size() * (drafting ? 2 : 1) + draft_sizes.size(); }
+};
+
+// A step in which each row has one token and so many drafts, and draws behind each; or a draft
+// model's passes that make so many for each, behind the first.
+struct GraphShape {
+  int num_drafts = 0;
+  int num_rows = 0;  // 0: no graph
+  std::strong_ordering operator<=>(const GraphShape&) const = default;
 };
 
 // Of what the groups' operators support, the least counts. Refuses sizes that this model cannot
@@ -25,22 +39,28 @@ struct CaptureSizes {
 Result<CaptureSizes> capture_sizes(const GraphConfig& config, int max_num_seqs,
                                    const OpsTraits& ops, const std::vector<KvGroup>& groups);
 
+// Those of capture_sizes() in which as many drafts fit into a step; none where the groups' operators
+// have no graphs for several tokens of a row.
+std::vector<int> draft_capture_sizes(const std::vector<int>& sizes, int num_drafts,
+                                     int max_num_batched_tokens, const OpsTraits& ops,
+                                     const std::vector<KvGroup>& groups);
+
 // 1, 2, 4, then in steps of 8, from 256 on in steps of 16; the last is max_num_seqs.
 std::vector<int> default_capture_sizes(int max_num_seqs);
 
 class GraphCache {
  public:
-  void add(int size, std::unique_ptr<Graph> graph);  // sizes ascend
+  void add(const GraphShape& shape, std::unique_ptr<Graph> graph);  // shapes ascend
 
-  // The smallest size that holds this many rows; 0: none does.
-  int size_for(int num_rows) const;
-  void replay(int size, StreamRef stream);
+  // The smallest that holds this many rows of so many drafts each; no rows: none does.
+  GraphShape shape_for(int num_rows, int num_drafts) const;
+  void replay(const GraphShape& shape, StreamRef stream);
   long num_replays() const { return num_replays_; }
 
  private:
-  auto find(int num_rows) const;
+  auto find(const GraphShape& shape) const;
 
-  std::vector<std::pair<int, std::unique_ptr<Graph>>> graphs_;
+  std::vector<std::pair<GraphShape, std::unique_ptr<Graph>>> graphs_;
   long num_replays_ = 0;
 };
 

@@ -2,12 +2,26 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 
 namespace quire {
+namespace {
+
+// Of the kept part of the pack: first the draws.
+std::size_t draw_bytes(const BatchLimits& limits) {
+  return StagedPack::bytes_of<std::int32_t>(static_cast<std::size_t>(limits.max_samples()));
+}
+
+std::size_t draft_bytes(const BatchLimits& limits) {
+  return static_cast<std::size_t>(limits.max_drafts) * limits.max_num_seqs * sizeof(std::int32_t);
+}
+
+}  // namespace
 
 std::vector<TableGeometry> InputBatch::add_groups(const std::vector<KvGroup>& kv_groups,
                                                   const BatchLimits& limits,
@@ -41,12 +55,26 @@ InputBatch::InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& gro
               {.max_slots = limits.max_num_seqs, .max_tokens = limits.max_num_batched_tokens}),
       last_sample_of_(limits.max_num_seqs, -1),
       held_drafts_(limits.max_num_seqs, 0),
-      pack_(device, MemoryPurpose::step_inputs, limits.max_samples() * sizeof(std::int32_t),
+      draft_columns_(limits.max_num_seqs, 0),
+      pack_(device, MemoryPurpose::step_inputs, draw_bytes(limits) + draft_bytes(limits),
             pack_bytes()),
       ids_(device.allocate(limits.max_num_batched_tokens * sizeof(std::int32_t),
                            MemoryPurpose::step_inputs)),
       group_inputs_(groups.size()),
       other_inputs_(groups.size()) {}
+
+std::int32_t InputBatch::index_of_draft(int slot, int draft) const {
+  const auto first = static_cast<std::int32_t>(draw_bytes(limits_) / sizeof(std::int32_t));
+  return first + draft * limits_.max_num_seqs + draft_columns_[slot];
+}
+
+TensorView InputBatch::drafts() const {
+  const auto first = static_cast<std::int64_t>(draw_bytes(limits_) / sizeof(std::int32_t));
+  const std::int64_t count = std::int64_t{limits_.max_drafts} * limits_.max_num_seqs;
+  return pack_.whole<std::int32_t>(static_cast<std::size_t>(first + count))
+      .rows(first, first + count)
+      .reshape({limits_.max_drafts, limits_.max_num_seqs});
+}
 
 std::size_t InputBatch::pack_bytes() const {
   const auto ints = StagedPack::bytes_of<std::int32_t>;
@@ -59,16 +87,23 @@ std::size_t InputBatch::pack_bytes() const {
          tables_.max_staged_bytes();
 }
 
-const StepInputs& InputBatch::build(const BatchPlan& plan, int num_rows, StreamRef stream) {
+const StepInputs& InputBatch::build(const BatchPlan& plan, const GraphShape& graph,
+                                    StreamRef stream) {
   const auto num_requests = static_cast<int>(plan.rows.size());
-  num_rows = std::max(num_rows, num_requests);
-  const int num_tokens = plan.num_tokens + num_rows - num_requests;
+  const int num_rows = std::max(graph.num_rows, num_requests);
+  const int num_tokens = plan.num_tokens + (num_rows - num_requests) * (1 + graph.num_drafts);
   assert(num_rows <= limits_.max_num_seqs && num_tokens <= limits_.max_num_batched_tokens);
+  // Among the plan's drafts may be those of rows that left it.
+  const int num_drafts =
+      graph.num_rows > 0
+          ? graph.num_rows * graph.num_drafts
+          : std::transform_reduce(plan.rows.begin(), plan.rows.end(), 0, std::plus<>(),
+                                  [](const BatchRow& row) { return row.num_drafts; });
   update_tables(plan);
   pack_.begin();
-  add_arrays(num_rows, num_tokens, static_cast<int>(plan.drafts.size()));
+  add_arrays(num_rows, num_tokens, num_drafts);
   fill_rows(plan);
-  fill_padding(num_rows, num_requests, plan.num_tokens);
+  fill_padding(graph, num_requests, plan.num_tokens);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (!groups_[g].states) continue;
     fill_states(groups_[g], plan, add_states(num_rows, num_drafts_ > 0, group_inputs_[g]));
@@ -229,7 +264,8 @@ void InputBatch::fill_rows(const BatchPlan& plan) {
   }
 }
 
-// Ids come from what the host sends, or where the device alone knows them from the last draw.
+// Ids come from what the host sends, or where the device alone knows them from the last draw or the
+// last drafts.
 void InputBatch::fill_row_tokens(const BatchRow& row, std::span<const TokenId> drafts, int first) {
   assert(drafts.empty() || row.num_pending == 0);
   const int num_known = row.num_tokens - row.num_pending;
@@ -243,22 +279,29 @@ void InputBatch::fill_row_tokens(const BatchRow& row, std::span<const TokenId> d
     arrays_.id_index.host[first + i] = i < num_known ? sent + i : last_sample_of_[row.slot];
     arrays_.positions.host[first + i] = position + i;
   }
+  const int before = first + row.num_tokens - row.num_drafts;
+  for (int i = 0; i < row.num_drafts; ++i)
+    if (drafts[static_cast<std::size_t>(i)] == kUnknownDraft)
+      arrays_.id_index.host[before + i] = index_of_draft(row.slot, i);
 }
 
-void InputBatch::fill_padding(int num_rows, int first_row, int first_token) {
+void InputBatch::fill_padding(const GraphShape& graph, int first_row, int first_token) {
   const std::int32_t ids = pack_.index_of(arrays_.ids);
-  for (int r = first_row, token = first_token; r < num_rows; ++r, ++token) {
-    arrays_.query_start.host[r + 1] = token + 1;
-    arrays_.seq_lens.host[r] = 1;
+  const int length = 1 + graph.num_drafts;
+  for (int r = first_row, first = first_token; r < graph.num_rows; ++r, first += length) {
+    arrays_.query_start.host[r + 1] = first + length;
+    arrays_.seq_lens.host[r] = length;
     arrays_.slots.host[r] = kPaddingRow;
-    for (int g = 0; g < tables_.num_groups(); ++g) arrays_.counts.host[g * num_rows + r] = 0;
-    arrays_.ids.host[token] = 0;
-    arrays_.id_index.host[token] = ids + token;
-    arrays_.positions.host[token] = 0;
+    for (int g = 0; g < tables_.num_groups(); ++g) arrays_.counts.host[g * graph.num_rows + r] = 0;
+    for (int token = first; token < first + length; ++token) {
+      arrays_.ids.host[token] = 0;
+      arrays_.id_index.host[token] = ids + token;
+      arrays_.positions.host[token] = token - first;
+    }
   }
-  if (first_row == num_rows) return;
-  inputs_.max_query_len = std::max(inputs_.max_query_len, 1);
-  inputs_.max_seq_len = std::max(inputs_.max_seq_len, 1);
+  if (first_row >= graph.num_rows) return;
+  inputs_.max_query_len = std::max(inputs_.max_query_len, length);
+  inputs_.max_seq_len = std::max(inputs_.max_seq_len, length);
 }
 
 // Which of the request's blocks takes the state after the row's tokens. Blocks for drafts are its
@@ -284,7 +327,7 @@ void InputBatch::fill_states(Group& group, const BatchPlan& plan, const StateArr
     group.running[row.slot] = running_state(group, row);
     arrays.write.host[r] = group.states->at(row.slot, group.running[row.slot]);
   }
-  if (!plan.drafts.empty()) fill_token_states(group, plan, arrays);
+  if (num_drafts_ > 0) fill_token_states(group, plan, arrays);
 }
 
 // A draft that does not hold leaves the state after the one before it to continue from.

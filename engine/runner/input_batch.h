@@ -13,6 +13,7 @@
 #include "backend/staged_pack.h"
 #include "engine/kv_plan/plan.h"
 #include "engine/runner/block_tables.h"
+#include "engine/runner/graph_cache.h"
 #include "engine/runner/state_table.h"
 #include "engine/scheduler/batch_plan.h"
 #include "model/forward_context.h"
@@ -63,10 +64,10 @@ class InputBatch {
   InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& groups,
              const BatchLimits& limits);
 
-  // Queues the upload; expand() must follow. With fewer rows than num_rows, rows of one token are
-  // added that read the null block and keep nothing. Equal numbers of rows and tokens give equal
+  // Queues the upload; expand() must follow. With fewer rows than the graph's, rows of as many tokens
+  // are added that read the null block and keep nothing. One graph's arrays always have the same
   // addresses. Valid until the next call.
-  const StepInputs& build(const BatchPlan& plan, int num_rows, StreamRef stream);
+  const StepInputs& build(const BatchPlan& plan, const GraphShape& graph, StreamRef stream);
 
   // What the last build() has made, for follow() of other ranks' batches of the same limits and
   // groups. They know no draws: no row's token may be pending.
@@ -88,6 +89,12 @@ class InputBatch {
   TensorView sampled_tokens(int num_samples) const {
     return pack_.whole<std::int32_t>(num_samples);
   }
+
+  // Where a draft model's go, i32 [max_drafts, max_num_seqs]: the next step's unknown drafts of a
+  // slot are read from the column that it was given last.
+  TensorView drafts() const;
+  void give_column(int slot, int column) { draft_columns_[slot] = column; }
+  int draft_column(int slot) const { return draft_columns_[slot]; }
 
   // For a further pass over the step's slots, with other tokens: block tables and slots by group;
   // expand()'s are void then. `rows` are on the device, its counts as num_kernel_blocks() has them.
@@ -127,7 +134,8 @@ class InputBatch {
   void add_arrays(int num_rows, int num_tokens, int num_drafts);
   void fill_rows(const BatchPlan& plan);
   void fill_row_tokens(const BatchRow& row, std::span<const TokenId> drafts, int first);
-  void fill_padding(int num_rows, int first_row, int first_token);
+  std::int32_t index_of_draft(int slot, int draft) const;
+  void fill_padding(const GraphShape& graph, int first_row, int first_token);
   static int running_state(const Group& group, const BatchRow& row);
   int state_to_read(const Group& group, const BatchRow& row) const;
   // Of a group: where states are read and written, and with drafts those of each token.
@@ -144,9 +152,10 @@ class InputBatch {
   BlockTables tables_;
   std::vector<std::int32_t> last_sample_of_;  // by slot: row of sampled_tokens(), −1: none
   std::vector<std::int32_t> held_drafts_;     // by slot: of its latest step
+  std::vector<std::int32_t> draft_columns_;   // by slot
 
-  // Begins with what the step before has drawn, [max_samples]; then what the host sends: one
-  // buffer, so that one gather can read both.
+  // Begins with what the step before has drawn, [max_samples], and drafts(); then what the host
+  // sends: one buffer, so that one gather can read all of it.
   StagedPack pack_;
   Buffer ids_;  // i32 [max_num_batched_tokens]: gathered
   Arrays arrays_;

@@ -77,16 +77,16 @@ void ModelRunner::forward(const BatchPlan& plan) {
   step.plan = &plan;
   const StreamRef stream = device_.stream();
   memory_.zero_blocks(plan.zero_blocks, stream);
-  const int size = graph_size(plan);
-  const StepInputs& inputs = batch_.build(plan, size, stream);
+  const GraphShape shape = graph_shape(plan);
+  const StepInputs& inputs = batch_.build(plan, shape, stream);
   if (options_.line != nullptr)
     options_.line->post_step(batch_.shape(), plan.zero_blocks, batch_.packed());
-  add_sampled_rows(plan, step);
-  if (size > 0) {
-    graphs_.replay(size, stream);
+  if (shape.num_rows > 0) {
+    graphs_.replay(shape, stream);
   } else {
     compute(plan, inputs);
   }
+  add_sampled_rows(plan, step);
   if (options_.pooling) take_hidden(plan, step, inputs);
   step.num_samples = inputs.num_samples;
   is_sampled_ = false;
@@ -94,13 +94,15 @@ void ModelRunner::forward(const BatchPlan& plan) {
   ++num_in_flight_;
 }
 
-// Rows of the graph that can run this plan; 0: none can. With an observer the logits buffer is not
-// the draw's alone.
-int ModelRunner::graph_size(const BatchPlan& plan) const {
-  const bool is_decode =
-      static_cast<std::size_t>(plan.num_tokens) == plan.rows.size() && !observer_ &&
-      std::ranges::all_of(plan.rows, [](const BatchRow& row) { return row.samples; });
-  return is_decode ? graphs_.size_for(plan.num_tokens) : 0;
+// The graph that can run this plan. With an observer the logits buffer is not the draw's alone.
+GraphShape ModelRunner::graph_shape(const BatchPlan& plan) const {
+  if (plan.rows.empty() || observer_) return {};
+  const int num_drafts = plan.rows.front().num_drafts;
+  const bool is_uniform = std::ranges::all_of(plan.rows, [&](const BatchRow& row) {
+    return row.samples && row.num_drafts == num_drafts && row.num_tokens == 1 + num_drafts;
+  });
+  return is_uniform ? graphs_.shape_for(static_cast<int>(plan.rows.size()), num_drafts)
+                    : GraphShape();
 }
 
 ForwardContext ModelRunner::context(const StepInputs& inputs, int max_seq_len) {
@@ -144,7 +146,7 @@ void ModelRunner::compute(const BatchPlan& plan, const StepInputs& inputs) {
   model_.logits(logits(n), sampled, context);
 }
 
-// The same where every row samples its one token; depends on nothing but device memory.
+// The same where every row samples behind each of its tokens; depends on nothing but device memory.
 void ModelRunner::compute_decode(const StepInputs& inputs) {
   const Workspace::Scope scope(workspace_);
   const ForwardContext context = this->context(inputs, options_.limits.max_model_len);
@@ -159,6 +161,10 @@ void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
                                static_cast<std::size_t>(options_.limits.max_samples())));
   step.rows.assign(plan.rows.size(), {});
   step.drafts = plan.drafts;
+  if (reads_drafts(plan)) {
+    drafted();
+    take_drafts(step);
+  }
   step.width = 1;
   int num_pooled = 0;
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
@@ -175,11 +181,13 @@ void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
                     .num_drafts = row.num_drafts};
     step.width = std::max(step.width, 1 + row.num_drafts);
     const int first = row.num_computed + row.num_tokens - row.num_drafts;
+    const std::span<const TokenId> all = step.drafts;
+    const auto drafts = all.subspan(row.first_draft, row.num_drafts);
     for (int i = 0; i <= row.num_drafts; ++i) {
-      const auto before = plan.drafts_of(row).first(static_cast<std::size_t>(i));
+      const auto before = drafts.first(static_cast<std::size_t>(i));
       sampler_.add_row(row.slot, *row.request, first + i, before, row.num_drafts > 0);
       if (!options_.draws_drafts || i == row.num_drafts) continue;
-      const TokenId draft = plan.drafts_of(row)[static_cast<std::size_t>(i)];
+      const TokenId draft = drafts[static_cast<std::size_t>(i)];
       shares_.resize(static_cast<std::size_t>(model_.vocab_size()));
       if (drafts_->read_shares(row, first + i, draft, shares_)) sampler_.verify_by(draft, shares_);
     }
@@ -243,9 +251,10 @@ void ModelRunner::show_logits(const BatchRow& row, int position, TensorView logi
 
 StepTokens ModelRunner::collect() {
   assert(num_in_flight_ > 0);
-  const InFlight& step = steps_[(next_ + kMaxInFlight - num_in_flight_) % kMaxInFlight];
+  InFlight& step = steps_[(next_ + kMaxInFlight - num_in_flight_) % kMaxInFlight];
   --num_in_flight_;
   step.done->wait();
+  take_drafts(step);
   collected_ = &step;
   const auto* tokens = static_cast<const std::int32_t*>(step.tokens.data());
   collected_tokens_.assign(step.rows.size() * static_cast<std::size_t>(step.width), -1);
@@ -272,21 +281,6 @@ StepTokens ModelRunner::collect() {
   return {.sampled = collected_tokens_, .width = step.width};
 }
 
-std::span<const TokenId> ModelRunner::propose(std::span<const int> wanted) {
-  const BatchPlan& plan = *collected_->plan;
-  return drafts_->run(plan, collected_tokens_, collected_->width, wanted, hidden(plan.num_tokens),
-                      workspace_);
-}
-
-// Each draw was made as if the drafts before it were the output: it is, while they are what was
-// drawn there. At least one holds.
-int ModelRunner::num_held(const SampledRow& row, std::span<const TokenId> drafts,
-                          const std::int32_t* drawn) {
-  int held = 0;
-  while (held < row.num_drafts && drafts[row.first_draft + held] == drawn[held]) ++held;
-  return held + 1;
-}
-
 // On the first blocks of the pool, which nobody has yet: a place for each token, as in every step.
 void ModelRunner::warm_up() {
   std::vector<BlockId> blocks(static_cast<std::size_t>(plan_.num_blocks));
@@ -302,15 +296,24 @@ void ModelRunner::warm_up() {
 // Each size runs once before it is captured: that loads kernels and chooses algorithms, which a
 // capture must not. A device may have no graphs whatever the operators say.
 void ModelRunner::capture_graphs() {
-  for (const int size : options_.graph_sizes) {
-    const StepInputs& inputs = batch_.build({}, size, device_.stream());
-    compute_decode(inputs);
-    // survives deletion: the next size but one refills this one's pack; padding is always the same
-    device_.synchronize(device_.stream());
-    auto graph = device_.capture([&] { compute_decode(inputs); });
-    if (graph == nullptr) return;
-    graphs_.add(size, std::move(graph));
-  }
+  for (const int rows : options_.graph_sizes)
+    if (!capture({.num_drafts = 0, .num_rows = rows})) return;
+  for (const int rows : options_.draft_graph_sizes)
+    if (!capture({.num_drafts = options_.limits.max_drafts, .num_rows = rows})) return;
+  if (!options_.captures_drafting) return;
+  for (const int rows : options_.graph_sizes)
+    if (!drafts_->capture(rows, workspace_)) return;
+}
+
+bool ModelRunner::capture(const GraphShape& shape) {
+  const StepInputs& inputs = batch_.build({}, shape, device_.stream());
+  compute_decode(inputs);
+  // survives deletion: the next size but one refills this one's pack; padding is always the same
+  device_.synchronize(device_.stream());
+  auto graph = device_.capture([&] { compute_decode(inputs); });
+  if (graph == nullptr) return false;
+  graphs_.add(shape, std::move(graph));
+  return true;
 }
 
 // Gives the number of tokens that now lie in the cache.

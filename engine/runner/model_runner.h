@@ -2,8 +2,9 @@
 // Executes plans: arrays → forward → logits → tokens. forward() and sample() queue a step,
 // collect() waits for the oldest one; up to two may be under way, so that a step is planned while
 // another computes. Between forward() and sample() the step before may be collected, where what
-// this one may draw depends on its tokens. Steps in which every row has one token and draws the
-// next are replayed from graphs where there are graphs. Engine thread only.
+// this one may draw depends on its tokens. Steps in which every row has one token, or that and as
+// many drafts as there can be, and draws behind each are replayed from graphs where there are
+// graphs. Engine thread only.
 
 #include <array>
 #include <cstddef>
@@ -32,6 +33,8 @@ struct RunnerOptions {
   BatchLimits limits;
   std::uint64_t seed = 0;
   std::vector<int> graph_sizes = {};  // rows, ascending; empty: no graphs
+  std::vector<int> draft_graph_sizes = {};  // of rows with limits.max_drafts drafts each
+  bool captures_drafting = false;  // for graph_sizes, a draft model's passes behind its first, too
   std::optional<PoolingType> pooling = {};  // steps end with vectors: nothing is drawn
   bool draws_drafts = false;  // a draft model's tokens, and verifies them by rejection sampling
   Collectives* collectives = nullptr;       // of a divided model
@@ -73,9 +76,15 @@ class ModelRunner {
   }
   // Of the oldest step that was launched; valid until the next collect().
   StepTokens collect();
-  // The draft model's, behind what was collected last, [plan rows, limits.max_drafts]: see
-  // DraftRunner::run. Before the plan is committed; valid until the next call.
-  std::span<const TokenId> propose(std::span<const int> wanted);
+  // Queues the draft model's passes behind what was collected last, and gives how many drafts each
+  // plan row will have: see DraftRunner::run. Before the plan is committed; valid until the next
+  // call.
+  std::span<const int> propose(std::span<const int> wanted);
+  // The host needs them already: waits.
+  void wait_for_drafts() { drafts_->wait(); }
+  // The same, of a slot's: as many as could be drawn.
+  void read_drafts(int slot, int count, std::vector<TokenId>& out) const;
+  bool computes_on_host() const { return device_.is_host_memory(); }
   int most_drafts(const Request& request, int num_known) const {
     return drafts_->most_drafts(request, num_known);
   }
@@ -96,6 +105,7 @@ class ModelRunner {
 
   int num_in_flight() const { return num_in_flight_; }
   const GraphCache& graphs() const { return graphs_; }
+  const GraphCache& drafting_graphs() const { return drafts_->graphs(); }
 
  private:
   struct SampledRow {
@@ -109,13 +119,13 @@ class ModelRunner {
     Buffer tokens;                 // host, i32 [S]
     Buffer pooled;                 // host: hidden states to pool
     std::vector<SampledRow> rows;  // as in the plan
-    std::vector<TokenId> drafts;
+    std::vector<TokenId> drafts;  // the plan's; unknown ones until take_drafts()
     int width = 1;  // 1 + most drafts of a row
     int sampler_turn = 0;
     int num_samples = 0;
   };
 
-  int graph_size(const BatchPlan& plan) const;
+  GraphShape graph_shape(const BatchPlan& plan) const;
   std::size_t workspace_bytes() const;
   ForwardContext context(const StepInputs& inputs, int max_seq_len);
   TensorView hidden(std::int64_t rows) const;  // [rows, hidden_size]
@@ -126,8 +136,13 @@ class ModelRunner {
   void pool(const InFlight& step);
   void compute_decode(const StepInputs& inputs);
   void capture_graphs();
+  bool capture(const GraphShape& shape);
   int warm_up_eager(const std::vector<BlockId>& blocks);
   void add_sampled_rows(const BatchPlan& plan, InFlight& step);
+  // Once its tokens are on the host.
+  const DraftRunner& drafted() const;
+  bool reads_drafts(const BatchPlan& plan) const;
+  void take_drafts(InFlight& step) const;
   static int num_held(const SampledRow& row, std::span<const TokenId> drafts,
                       const std::int32_t* drawn);
   void read_all_logits(const BatchPlan& plan, const ForwardContext& context);

@@ -98,6 +98,11 @@ DrawParams Sampler::draw_params(const Request& request) const {
           .seed = params.seed};
 }
 
+bool Sampler::reads_drafts(const Request& request) {
+  const SamplingParams& params = request.sampling();
+  return TokenMasks::concern(params) || has_penalties(params);
+}
+
 void Sampler::verify_by(TokenId draft, std::span<const float> shares) {
   if (num_drawn_ == drawn_.size()) drawn_.emplace_back();
   Drawn& drawn = drawn_[num_drawn_++];

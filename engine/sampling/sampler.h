@@ -44,6 +44,8 @@ class Sampler {
   // it is kept or replaced by rejection sampling. On devices of host memory.
   void verify_by(TokenId draft, std::span<const float> shares);
   DrawParams draw_params(const Request& request) const;
+  // Does add_row() look at the drafts of a request's rows?
+  static bool reads_drafts(const Request& request);
   // What a verified row's drafts and draws turned out to be.
   void accept(int slot, std::span<const TokenId> tokens) { penalties_.accept(slot, tokens); }
   int num_rows() const { return num_rows_; }

@@ -11,6 +11,9 @@
 
 namespace quire {
 
+// A draft that is still being made when its step is planned: the device has it by then.
+inline constexpr TokenId kUnknownDraft = -1;
+
 // One request in one step. It feeds tokens [num_computed, num_computed + num_tokens): those the
 // request knows, then num_pending that the step in flight is sampling (they stay on the device; its
 // row of the same slot has them), and last num_drafts proposals.
@@ -45,7 +48,7 @@ struct BatchPlan {
 
   std::vector<BlockUpdate> block_updates;  // by row, then group
   std::vector<BlockId> block_ids;
-  std::vector<TokenId> drafts;
+  std::vector<TokenId> drafts;  // kUnknownDraft: as the runner proposed it last for this slot
 
   std::vector<RequestId> preempted;  // lost their blocks while this plan was made
   std::vector<RequestId> finished;   // since the plan before

@@ -181,11 +181,19 @@ void Scheduler::finish_plan(BatchPlan& plan) {
     request.num_placeholders += 1 + row.num_drafts;
     request.drafts.assign(options_.num_speculative_tokens, -1);
   }
+  if (options_.num_lookahead_tokens > 0) forget_drafts();
   if (kv_.config().record_fresh_blocks) kv_.take_fresh_blocks(plan.zero_blocks);
   if (!options_.common_prefix || running_.empty()) return;
   for (int group = 0; group < kv_.num_groups(); ++group) {
     plan.common_prefix_blocks.push_back(kv_.num_common_prefix_blocks(*running_.front(), group));
   }
+}
+
+// Of who was left out: the drafts after this step take the place of what the device alone has.
+void Scheduler::forget_drafts() {
+  for (Request* request : running_)
+    if (!options_.async && !request->drafts.empty() && request->drafts.front() == kUnknownDraft)
+      request->drafts.clear();
 }
 
 }  // namespace quire

@@ -104,7 +104,8 @@ class Scheduler {
                            const TransferNews& transfers = {});
 
   // What to verify with the request's next step, made on the host between a commit and the next
-  // schedule(); cut to what the request may still become. Not with SchedulerOptions::async.
+  // schedule(); cut to what the request may still become. kUnknownDraft: the next step's plan has
+  // it, or nobody. Not with SchedulerOptions::async.
   void set_drafts(const Request& request, std::span<const TokenId> drafts);
 
   // What the newest step draws for this request does not count, as its mask was not there in time:
@@ -159,6 +160,7 @@ class Scheduler {
   void add_row(BatchPlan& plan, Request& request, int num_tokens, bool is_new);
   void add_block_updates(BatchPlan& plan, const Request& request, bool is_new);
   void finish_plan(BatchPlan& plan);
+  void forget_drafts();
 
   // commit()
   void commit_row(const BatchRow& row, int index, const StepTokens& tokens);

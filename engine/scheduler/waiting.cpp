@@ -100,11 +100,15 @@ int Scheduler::tokens_to_start(const Request& request, int num_computed) const {
 void Scheduler::count_lookup(Request& request, int num_hit, int num_external) {
   request.num_external = num_external;
   if (request.num_preemptions > 0) return;  // it was counted
-  totals_.prefix_cache_queries += request.num_tokens();
-  totals_.prefix_cache_hits += num_hit;
-  if (connector_ == nullptr) return;
-  totals_.external_cache_queries += request.num_tokens() - num_hit;
-  totals_.external_cache_hits += num_external;
+  const int num_restored = std::min(request.num_restored, num_hit);
+  const int num_here = num_hit - num_restored;
+  if (request.sampling().reads_prefix_cache()) {
+    totals_.prefix_cache_queries += request.num_tokens();
+    totals_.prefix_cache_hits += num_here;
+  }
+  if (connector_ == nullptr && !kv_.has_tier()) return;
+  totals_.external_cache_queries += request.num_tokens() - num_here;
+  totals_.external_cache_hits += num_external + num_restored;
 }
 
 // False: it still waits for something other than its turn.

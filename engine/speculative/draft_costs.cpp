@@ -49,6 +49,17 @@ void DraftCosts::add_drafting(int num_rows, int num_drafts, double seconds) {
   drafting_[static_cast<std::size_t>(num_drafts - 1)].add(num_rows, seconds);
 }
 
+void DraftCosts::add_intake(int num_tokens, double seconds) {
+  intakes_.add(num_tokens, seconds);
+  largest_intake_ = std::max(largest_intake_, num_tokens);
+}
+
+double DraftCosts::intake(int num_tokens) const {
+  if (num_tokens <= 0) return 0;
+  const double beyond = static_cast<double>(num_tokens) / std::max(largest_intake_, 1);
+  return intakes_.at(num_tokens) * std::max(beyond, 1.0);
+}
+
 // A further draft is a further pass: between numbers of drafts that were tried, and beyond them, it
 // goes by a line from none.
 double DraftCosts::drafting(int num_rows, int num_drafts) const {

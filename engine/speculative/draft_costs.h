@@ -39,13 +39,18 @@ class DraftCosts {
   // A step in which each request had its one token and drafts.
   void add_step(int num_tokens, double seconds) { steps_.add(num_tokens, seconds); }
   void add_drafting(int num_rows, int num_drafts, double seconds);
+  // A model took so many tokens of prompts in; what drafts took besides is not counted.
+  void add_intake(int num_tokens, double seconds);
 
   double step(int num_tokens) const { return steps_.at(num_tokens); }
   // Of proposing this many drafts for each of this many requests, by a model.
   double drafting(int num_rows, int num_drafts) const;
+  double intake(int num_tokens) const;
 
  private:
   CostCurve steps_;
+  CostCurve intakes_;                // over tokens
+  int largest_intake_ = 0;           // tokens
   std::vector<CostCurve> drafting_;  // by drafts − 1, over rows
 };
 

@@ -32,9 +32,27 @@ bool DraftPacer::is_off(int num_running) const {
   return options_.disable_by_batch_size > 0 && num_running > options_.disable_by_batch_size;
 }
 
+void DraftPacer::finish(int num_output) {
+  constexpr double kAnswers = 32;  // that the mean is of
+  ++num_finished_;
+  mean_output_ +=
+      (num_output - mean_output_) / std::min(static_cast<double>(num_finished_), kAnswers);
+}
+
+// Is what drafts save of an answer more than the model's intake of the prompt? The last step finds
+// half of its drafts behind the answer's end.
+bool DraftPacer::repays(const Outlook& outlook, int num_rows, const Prospect& prospect) const {
+  if (outlook.best == 0) return false;
+  const double plain = costs_.step(num_rows);
+  if (plain <= 0 || outlook.pace <= 0) return true;  // nothing is known yet
+  const double tokens = std::min(mean_output_, static_cast<double>(prospect.most_output));
+  const double with = (tokens + (outlook.length - 1) / 2) / outlook.pace;
+  return tokens * plain / num_rows > with + costs_.intake(prospect.num_intake);
+}
+
 // A model has to take in a prompt before it can be asked, so whether it will be is decided here, by
 // what requests have been like.
-void DraftPacer::start(int slot_index, int num_running) {
+void DraftPacer::start(int slot_index, int num_running, const Prospect& prospect) {
   Slot& slot = slots_[static_cast<std::size_t>(slot_index)];
   std::ranges::fill(slot.rates, Rate());
   slot = {.rates = std::move(slot.rates), .trial = {.patience = kFirstPatience}};
@@ -43,9 +61,10 @@ void DraftPacer::start(int slot_index, int num_running) {
   std::ranges::fill(asked_, 0.0);
   const int rows = std::max(num_running, 1);
   for (int i = 0; i < rows; ++i) count(slot, options_.max_drafts);
-  if (look(rows).best > 0) return;
+  if (repays(look(rows), rows, prospect)) return;
   // Of one request among others, which has to take in its prompt besides.
-  const double loss = price(rows, options_.max_drafts) / rows + costs_.drafting(1, 1);
+  const double loss = price(rows, options_.max_drafts) / rows + costs_.drafting(1, 1) +
+                      costs_.intake(prospect.num_intake) / kFirstTrialSteps;
   if (first_trial_.begins(loss * kFirstTrialSteps, 0)) {
     age();
     slot.trial.left = kFirstTrialSteps;
@@ -114,6 +133,7 @@ DraftPacer::Outlook DraftPacer::look(int num_rows) const {
     if (tokens / (verify + model) > outlook.pace) {
       outlook.pace = tokens / (verify + model);
       outlook.best = drafts;
+      outlook.length = tokens / num_rows;
     }
   }
   return outlook;
@@ -179,24 +199,33 @@ bool DraftPacer::find_best(std::span<const PacedRow> rows, std::span<int> best) 
   return false;
 }
 
-bool DraftPacer::pays(std::span<const PacedRow> rows, std::span<const int> drafts) const {
-  double tokens = 0;
-  int computed = 0, num_rows = 0, num_drafting = 0, most = 0;
+DraftPacer::Expected DraftPacer::expect(std::span<const PacedRow> rows,
+                                       std::span<const int> drafts, bool with_ending) const {
+  Expected step;
+  int computed = 0, num_drafting = 0, most = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].in_prefill) continue;
+    if (rows[i].in_prefill || (rows[i].is_ending && !with_ending)) continue;
     const Slot& slot = slots_[static_cast<std::size_t>(rows[i].slot)];
     double holds = 1;
-    for (int place = 0; place < drafts[i]; ++place) tokens += holds *= rate(slot, place);
-    tokens += 1;
-    computed += 1 + drafts[i];
-    ++num_rows;
+    for (int place = 0; place < drafts[i]; ++place) step.tokens += holds *= rate(slot, place);
+    step.tokens += 1;
+    computed += 1 + std::max(drafts[i], 0);
+    ++step.num_rows;
     num_drafting += drafts[i] > 0;
     most = std::max(most, drafts[i]);
   }
-  if (num_drafting == 0) return false;
-  const double plain = costs_.step(num_rows);
-  const double model = options_.has_model ? costs_.drafting(num_drafting, most) : 0;
-  return plain <= 0 || tokens * plain > kWorth * num_rows * (costs_.step(computed) + model);
+  const double plain = step.num_rows > 0 ? costs_.step(step.num_rows) : 0;
+  if (plain <= 0) return step;
+  const bool passes = options_.has_model && num_drafting > 0;
+  step.with = costs_.step(computed) + (passes ? costs_.drafting(num_drafting, most) : 0);
+  step.without = plain * step.tokens / step.num_rows;
+  return step;
+}
+
+bool DraftPacer::pays(std::span<const PacedRow> rows, std::span<const int> drafts) const {
+  const Expected step = expect(rows, drafts);
+  if (step.tokens <= step.num_rows) return false;  // no drafts
+  return step.without <= 0 || step.without > kWorth * step.with;
 }
 
 void DraftPacer::Trial::wait(double seconds) {
@@ -275,8 +304,13 @@ void DraftPacer::choose(std::span<const PacedRow> rows, int num_running, std::sp
   } else if (options_.adaptive) {
     adapt(rows, wanted);
   } else {
-    for (std::size_t i = 0; i < rows.size(); ++i) wanted[i] = rows[i].in_prefill ? 0 : rows[i].most;
+    // The model takes in what ends, too: later requests may have these blocks.
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      wanted[i] = rows[i].in_prefill || rows[i].is_ending ? 0 : rows[i].most;
   }
+  const Expected step = expect(rows, wanted, false);
+  forecast_.with += step.with;
+  forecast_.without += step.without;
 }
 
 void DraftPacer::adapt(std::span<const PacedRow> rows, std::span<int> wanted) {
@@ -293,7 +327,9 @@ void DraftPacer::adapt(std::span<const PacedRow> rows, std::span<int> wanted) {
     Slot& slot = slots_[static_cast<std::size_t>(rows[i].slot)];
     const int most = rows[i].most;
     const bool seems_vain = wanted[i] == 0 && all_pay;  // though others' are not
-    if (rows[i].in_prefill)
+    if (rows[i].is_ending)
+      wanted[i] = options_.has_model ? kLeaveOut : 0;
+    else if (rows[i].in_prefill)
       wanted[i] = slot.is_out ? kLeaveOut : 0;
     else if (other && !slot.is_out)
       wanted[i] = std::min(*other, most);

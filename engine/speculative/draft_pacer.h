@@ -30,6 +30,20 @@ struct PacedRow {
   std::int32_t slot = 0;
   int most = 0;             // drafts that it can have
   bool in_prefill = false;  // it draws nothing yet
+  bool is_ending = false;   // no step will verify drafts for it any more
+};
+
+// What a request brings that begins.
+struct Prospect {
+  int num_intake = 0;           // tokens that a model would have to take in first
+  int most_output = 1 << 30;    // tokens
+};
+
+// What it expected of the steps that it chose for, by its own table and rates: seconds, and those
+// in which steps without drafts make as many tokens. Where the number is fixed nobody measures such
+// steps, and it says nothing.
+struct DraftForecast {
+  double with = 0, without = 0;
 };
 
 class DraftPacer {
@@ -39,7 +53,9 @@ class DraftPacer {
   explicit DraftPacer(const DraftPacerOptions& options);
 
   // A request begins in this slot; so many run now.
-  void start(int slot, int num_running);
+  void start(int slot, int num_running, const Prospect& prospect = {});
+  // A request ended with so many tokens drawn.
+  void finish(int num_output);
   // It had drafts to verify, and so many of them held.
   void settle(int slot, int num_drafts, int num_held);
   DraftCosts& costs() { return costs_; }
@@ -47,6 +63,7 @@ class DraftPacer {
   // wanted[i]: drafts for rows[i]; 0: the model takes its tokens in and proposes nothing;
   // kLeaveOut: not even that. So many requests run.
   void choose(std::span<const PacedRow> rows, int num_running, std::span<int> wanted);
+  const DraftForecast& forecast() const { return forecast_; }
 
  private:
   // Of drafts at one place behind the settled tokens, once those before held.
@@ -76,6 +93,7 @@ class DraftPacer {
   struct Outlook {
     int best = 0;        // drafts
     double pace = 0;     // tokens a second at best
+    double length = 1;   // tokens of a row's step at best
     double token = 0;    // seconds of one more token to verify
     double first = 0;    // seconds of a model's first draft for a row
     double further = 0;  // of each further one
@@ -86,10 +104,19 @@ class DraftPacer {
   void count(const Slot& slot, int most) const;
   Outlook look(int num_rows) const;
   Outlook look_at(std::span<const PacedRow> rows) const;
+  bool repays(const Outlook& outlook, int num_rows, const Prospect& prospect) const;
   double price(int num_rows, int drafts) const;
   void age();
   int best_for(const Slot& slot, int most, const Outlook& outlook) const;
   bool find_best(std::span<const PacedRow> rows, std::span<int> best) const;
+  // Of a step with so many drafts for each row that it has.
+  struct Expected {
+    double tokens = 0;
+    int num_rows = 0;
+    double with = 0, without = 0;  // seconds, for as many tokens; 0: unknown
+  };
+  Expected expect(std::span<const PacedRow> rows, std::span<const int> drafts,
+                  bool with_ending = true) const;
   bool pays(std::span<const PacedRow> rows, std::span<const int> drafts) const;
   std::optional<int> other_number(int best);
   static int draft(Slot& slot, int drafts);
@@ -103,8 +130,11 @@ class DraftPacer {
   std::array<std::vector<Rate>, 2> rates_;  // of all requests, by Slot::is_whole
   std::vector<Slot> slots_;
   mutable std::vector<double> held_, asked_;  // by place: drafts expected to hold, and rows
+  DraftForecast forecast_;
   Trial trial_;                               // of everybody
   Trial first_trial_;                         // of requests from their start
+  double mean_output_ = 64;  // tokens of an answer; a guess, until there are some
+  std::int64_t num_finished_ = 0;
   int since_unpaid_ = 0;                      // steps, since drafts did not pay
   int since_other_ = 0;  // steps, since one had another number of drafts than seemed best
   int other_ = 0;        // which is next

@@ -15,8 +15,8 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 // The step is more urgent: where there are no processors to spare, short work takes a tenth of one,
-// long work a hundredth.
-constexpr int kShortNiceness = 10, kLongNiceness = 19;
+// long work a thirtieth.
+constexpr int kShortNiceness = 10, kLongNiceness = 15;
 constexpr nanoseconds kShort = milliseconds(4);
 constexpr int kLongerEachTime = 5, kMostTries = 4;
 // So many masks of a request are not tried on the engine's thread after one that was too long.
@@ -41,6 +41,16 @@ struct MaskJob {
   bool is_ready = false;  // of the engine's thread, as is_open
   bool is_open = false;
   std::stop_source stop;
+  Slice::Clock::time_point until;  // then it is given up
+
+  bool is_overdue() const { return Slice::Clock::now() >= until; }
+  void give_up() {
+    has_failed = true;
+    error = {ErrorCode::overloaded,
+             "what may come next in the answer was not worked out in time, as the server has no "
+             "processor to spare; try again later",
+             {}};
+  }
 
   enum class Outcome : std::uint8_t { made, failed, out_of_time };
 
@@ -128,8 +138,9 @@ void ConstraintMasks::advance(std::span<const TokenId> taken, std::span<const To
   queue_.submit(job_);
 }
 
-MaskQueue::MaskQueue(std::size_t width, std::function<void()> wake, int num_threads)
-    : width_(width), wake_(std::move(wake)) {
+MaskQueue::MaskQueue(std::size_t width, std::function<void()> wake, int num_threads,
+                     milliseconds patience)
+    : width_(width), wake_(std::move(wake)), patience_(patience) {
   assert(num_threads >= 2);
   for (int i = 0; i < num_threads; ++i)
     threads_.emplace_back([this, i](const std::stop_token& stop) { help(stop, i % 2 == 1); });
@@ -150,6 +161,7 @@ std::unique_ptr<ConstraintMasks> MaskQueue::add(RequestId request,
 
 void MaskQueue::submit(const JobPtr& job) {
   job->is_open = true;
+  job->until = Slice::Clock::now() + patience_;
   ++num_open_;
   const std::lock_guard lock(mutex_);
   if (job->distrust == 0) return fresh_.push_back(job);
@@ -221,19 +233,22 @@ void MaskQueue::help(const std::stop_token& stop, bool is_patient) {
   [[maybe_unused]] const int niceness = ::nice(is_patient ? kLongNiceness : kShortNiceness);  // on Linux, of this thread
   std::unique_lock lock(mutex_);
   while (true) {
-    arrived_.wait(lock, stop, [&] { return has_job(is_patient) || !dead_.empty(); });
+    const auto until = next_deadline();
+    arrived_.wait_until(lock, stop, until, [&] {
+      return has_job(is_patient) || !dead_.empty() || next_deadline() < until;
+    });
     if (stop.stop_requested()) return;
     auto dead = std::exchange(dead_, {});
+    bool brings_news = end_overdue();
     JobPtr job = next_job(is_patient);
-    bool brings_news = false;
     if (job != nullptr) {
-      Slice slice{.work = kShort};
+      Slice slice{.until = job->until, .work = kShort};
       const bool is_slow = is_patient && job->tries > 1;
       for (int i = 1; is_slow && i < job->tries; ++i) slice.work *= kLongerEachTime;
       if (job->tries >= kMostTries) slice.work = nanoseconds::max();
       const std::size_t before = done_.size();
       make(lock, job, slice);
-      brings_news = done_.size() > before;
+      brings_news |= done_.size() > before;
     }
     lock.unlock();
     dead.clear();
@@ -243,17 +258,40 @@ void MaskQueue::help(const std::stop_token& stop, bool is_patient) {
   }
 }
 
+Slice::Clock::time_point MaskQueue::next_deadline() const {
+  auto first = Slice::Clock::now() + std::chrono::hours(1);
+  for (const auto* jobs : {&fresh_, &tried_, &slow_}) {
+    for (const JobPtr& job : *jobs) first = std::min(first, job->until);
+  }
+  return first;
+}
+
+bool MaskQueue::end_overdue() {
+  const std::size_t before = done_.size();
+  for (auto* jobs : {&fresh_, &tried_, &slow_}) {
+    std::erase_if(*jobs, [&](const JobPtr& job) {
+      if (!job->is_overdue()) return false;
+      job->give_up();
+      done_.push_back(job);
+      return true;
+    });
+  }
+  return done_.size() > before;
+}
+
 void MaskQueue::make(std::unique_lock<std::mutex>& lock, const JobPtr& job, Slice slice) {
   lock.unlock();
   slice.stop = job->stop.get_token();
   const MaskJob::Outcome outcome = job->run(slice, width_);
   lock.lock();
   if (job->is_dropped) return;
-  if (outcome == MaskJob::Outcome::out_of_time) {
+  const bool is_late = outcome == MaskJob::Outcome::out_of_time;
+  if (is_late && !job->is_overdue()) {
     ++job->tries;
     return (job->tries > 1 ? slow_ : tried_).push_back(job);
   }
   job->has_failed = outcome == MaskJob::Outcome::failed;
+  if (is_late) job->give_up();
   done_.push_back(job);
 }
 

@@ -5,7 +5,8 @@
 // and nobody waits for it. Engine thread only, but for the queue's own threads.
 //
 // A mask that takes long is put aside for others, again and again with more time: one request's
-// grammar does not keep those of other requests waiting either.
+// grammar does not keep those of other requests waiting either. A request that has no mask after
+// kPatience, since the machine is too busy, ends with ErrorCode::overloaded.
 
 #include <chrono>
 #include <condition_variable>
@@ -63,9 +64,12 @@ class ConstraintMasks {
 
 class MaskQueue {
  public:
+  static constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(60);
+
   // width: of a mask, in words. wake is called on a thread of the queue when take() has something.
   // num_threads: at least 2.
-  MaskQueue(std::size_t width, std::function<void()> wake, int num_threads = 2);
+  MaskQueue(std::size_t width, std::function<void()> wake, int num_threads = 2,
+            std::chrono::milliseconds patience = kPatience);
   ~MaskQueue();
   std::size_t width() const { return width_; }
 
@@ -95,10 +99,13 @@ class MaskQueue {
   void help(const std::stop_token& stop, bool is_patient);
   JobPtr next_job(bool is_patient);
   bool has_job(bool is_patient) const;
+  Slice::Clock::time_point next_deadline() const;
+  bool end_overdue();
   void make(std::unique_lock<std::mutex>& lock, const JobPtr& job, Slice slice);
 
   const std::size_t width_;
   const std::function<void()> wake_;
+  const std::chrono::milliseconds patience_;
   std::mutex mutex_;
   std::condition_variable_any arrived_;
   std::deque<JobPtr> fresh_;   // nobody has looked at them

@@ -6,12 +6,13 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/structured/bare_string.h"
 #include "engine/structured/grammar/ebnf.h"
 #include "engine/structured/grammar_source.h"
-#include "engine/structured/regex/pattern.h"
-#include "engine/structured/schema/formats.h"
+#include "engine/structured/lenient_schema.h"
 #include "engine/structured/schema/json_style.h"
 #include "engine/structured/schema/schema_compiler.h"
+#include "engine/structured/tag_members.h"
 #include "engine/structured/tag_text.h"
 
 namespace quire::structured {
@@ -19,11 +20,6 @@ namespace {
 
 namespace json = boost::json;
 
-// What a format of a type may hold beside "type" and "place".
-struct Known {
-  std::string_view type;
-  std::initializer_list<std::string_view> members;
-};
 constexpr std::string_view kText = "text";
 
 class TagCompiler {
@@ -40,7 +36,10 @@ class TagCompiler {
   ExprId document(const json::value& value, const std::string& at) {
     if (!value.is_object()) fault("a structural tag must be an object", at);
     const json::object& object = value.get_object();
-    if (!at.empty()) check_document(object, at);
+    if (!at.empty()) check_tag_document(object, at);
+    if (object.contains("not_strict")) {
+      for (std::string& place : strings(object, "not_strict", at)) lenient_.push_back(std::move(place));
+    }
     const auto* format = object.if_contains("format");
     const auto* answer = object.if_contains("answer");
     if (format != nullptr && answer != nullptr) {  // one for each document
@@ -58,17 +57,18 @@ class TagCompiler {
       if (!structures[i].is_object()) fault("must be an object", one_at);
       const json::object& one = structures[i].get_object();
       const ExprId content = schema(member(one, "schema", one_at), one_at + "/schema");
-      tags.push_back({text(one, "begin", one_at), content, text(one, "end", one_at)});
+      tags.push_back({text(one, "begin", one_at), content, {text(one, "end", one_at)}});
     }
     return triggered({triggers, tags, false, false, Over::characters}, at);
   }
 
  private:
   using Over = TagText::Over;
+  using Texts = std::vector<std::string>;
   struct Tag {
     std::string begin;
     ExprId content;
-    std::string end;
+    Texts ends;  // one of them
   };
   struct Triggered {
     std::vector<std::string> triggers;
@@ -80,7 +80,7 @@ class TagCompiler {
 
   [[noreturn]] static void fault(const std::string& what, const std::string& at,
                                  GrammarErrorKind kind = GrammarErrorKind::syntax) {
-    throw GrammarFailure(kind, "structural tag: " + what, at);
+    tag_fault(what, at, kind);
   }
   static const json::value& member(const json::object& object, const char* key,
                                    const std::string& at) {
@@ -126,8 +126,23 @@ class TagCompiler {
       throw GrammarFailure(failure.kind(), failure.what(), at + failure.pointer());
     }
   }
-  ExprId schema(const json::value& value, const std::string& at) {
-    return placed(at, [&] { return schema_expression(rules_, style_, value, meter_, limits_); });
+  ExprId schema(const json::value& value, const std::string& at, bool only_objects = false) {
+    const auto make = [&](const json::value& one) {
+      return schema_expression(rules_, style_, one, meter_, limits_, only_objects);
+    };
+    const auto around = lenient_place(at);
+    return placed(at, [&] {
+      if (!around) return make(value);
+      const bool is_whole = *around == at;  // all arguments, which are an object
+      return lenient_schema(value, is_whole ? json::value{{"type", "object"}} : json::value(true), at, make);
+    });
+  }
+  // Of those that are enforced as far as they can be, the one that this is or lies in.
+  std::optional<std::string> lenient_place(const std::string& at) const {
+    for (const std::string& place : lenient_) {
+      if (at == place || at.starts_with(place + '/')) return place;
+    }
+    return std::nullopt;
   }
 
   Over over(const json::object& object, const std::string& at) {
@@ -147,7 +162,7 @@ class TagCompiler {
         const Tag& tag = wanted.tags[i];
         if (!tag.begin.starts_with(trigger)) continue;
         used[i] = true;
-        bodies.push_back(whole({tag.begin.substr(trigger.size()), tag.content, tag.end}));
+        bodies.push_back(whole({tag.begin.substr(trigger.size()), tag.content, tag.ends}));
       }
       if (bodies.empty()) fault("no tag begins with the trigger \"" + trigger + '"', at + "/triggers");
       marked.push_back(
@@ -161,17 +176,25 @@ class TagCompiler {
     rules_.define(one, rules_.choice(marked));
     const ExprId tag = rules_.call(one);
     const ExprId rest = rules_.solid(text_.without(wanted.over, wanted.triggers));
-    if (wanted.only_first) return wanted.at_least_one ? tag : rules_.choice({rest, tag});
-    const ExprId many = rules_.repeat(tag, wanted.at_least_one ? 1 : 0, kUnbounded);
-    return rules_.sequence({many, rest});
+    if (!wanted.at_least_one) {
+      if (wanted.only_first) return rules_.choice({rest, tag});
+      return rules_.sequence({rules_.repeat(tag, 0, kUnbounded), rest});
+    }
+    // One that must come comes at once: text before it might never end.
+    std::vector<ExprId> bare;
+    for (const Tag& each : wanted.tags) bare.push_back(whole(each));
+    const ExprId first = rules_.choice(bare);
+    if (wanted.only_first) return first;
+    return rules_.sequence({first, rules_.repeat(tag, 0, kUnbounded), rest});
   }
 
   Tag tag(const json::value& value, const std::string& at) {
     if (!value.is_object()) fault("a tag must be an object", at);
     const json::object& object = value.get_object();
-    const std::string end = text(object, "end", at);
-    const ExprId content = format(member(object, "content", at), at + "/content", end);
-    return {text(object, "begin", at), content, end};
+    const json::value& end = member(object, "end", at);
+    const Texts ends = end.is_array() ? strings(object, "end", at) : Texts{text(object, "end", at)};
+    const ExprId content = format(member(object, "content", at), at + "/content", ends);
+    return {text(object, "begin", at), content, ends};
   }
   std::vector<Tag> tags(const json::object& object, const std::string& at) {
     std::vector<Tag> result;
@@ -183,62 +206,29 @@ class TagCompiler {
   }
   ExprId whole(const Tag& tag) {
     return rules_.sequence({rules_.lexeme(text_.mark(tag.begin)), tag.content,
-                            rules_.lexeme(text_.mark(tag.end))});
+                            one_of(tag.ends)});
   }
 
-  // Of a client's: the outermost one is ours.
-  static void check_document(const json::object& object, const std::string& at) {
-    constexpr std::string_view kMembers[] = {"type", "format", "answer", "structures", "triggers"};
-    for (const auto& [key, value] : object) {
-      if (std::ranges::find(kMembers, std::string_view(key)) != std::end(kMembers)) continue;
-      fault("\"" + std::string(key) + "\" is not known here", at + '/' + std::string(key),
-            GrammarErrorKind::unsupported);
-    }
+  ExprId one_of(const Texts& marks) {
+    std::vector<ExprId> parts;
+    for (const std::string& mark : marks) parts.push_back(rules_.lexeme(text_.mark(mark)));
+    return rules_.choice(parts);
   }
 
-  static void check_members(const json::object& object, std::string_view type,
-                            const std::string& at) {
-    static const std::initializer_list<Known> kKnown = {
-        {"const_string", {"value"}},
-        {"answer", {}},
-        {"any_text", {"text", "not_beginning", "without", "string"}},
-        {"json_schema", {"json_schema"}},
-        {"regex", {"pattern"}},
-        {"grammar", {"grammar"}},
-        {"choice", {"choice"}},
-        {"structural_tag", {"structural_tag"}},
-        {"sequence", {"elements"}},
-        {"or", {"elements"}},
-        {"tag", {"begin", "content", "end"}},
-        {"triggered_tags", {"triggers", "tags", "at_least_one", "stop_after_first", "text"}},
-        {"tags_with_separator", {"tags", "separator", "at_least_one", "stop_after_first"}}};
-    const auto known = std::ranges::find(kKnown, type, &Known::type);
-    if (known == kKnown.end()) {
-      fault("no format of type \"" + std::string(type) + '"', at + "/type",
-            GrammarErrorKind::unsupported);
-    }
-    for (const auto& [key, value] : object) {
-      if (key == "type" || key == "place") continue;
-      if (std::ranges::find(known->members, std::string_view(key)) != known->members.end()) continue;
-      fault("\"" + std::string(key) + "\" is not known here", at + '/' + std::string(key),
-            GrammarErrorKind::unsupported);
-    }
-  }
-
-  // `end`: what follows, which free text must not run over.
-  ExprId format(const json::value& value, std::string at, const std::string& end) {
+  // `ends`: what follows, which free text must not run over.
+  ExprId format(const json::value& value, std::string at, const Texts& ends) {
     if (!value.is_object()) fault("a format must be an object", at);
     const json::object& object = value.get_object();
     const std::string type = text(object, "type", at);
-    check_members(object, type, at);
+    check_tag_format(object, type, at);
     if (object.contains("place")) at = text(object, "place", at);
     const bool is_placed = object.contains("place");
     const auto inside = [&](const char* key) { return is_placed ? at : at + '/' + key; };
     if (type == "const_string") return rules_.lexeme(text_.mark(text(object, "value", at)));
-    if (type == "any_text") return any_text(object, at, end);
+    if (type == "any_text") return any_text(object, at, ends);
     if (type == "answer" && answer_ != nullptr) return answer();
     if (type == "json_schema") {
-      return schema(member(object, "json_schema", at), inside("json_schema"));
+      return schema(member(object, "json_schema", at), inside("json_schema"), flag(object, "only_objects"));
     }
     if (type == "structural_tag") {
       return document(member(object, "structural_tag", at), inside("structural_tag"));
@@ -256,7 +246,8 @@ class TagCompiler {
         return rules_.call(parse_ebnf(rules_, text(object, "grammar", at)));
       });
     }
-    if (type == "sequence" || type == "or") return elements(object, type, at, end);
+    if (type == "sequence" || type == "or") return elements(object, type, at, ends);
+    if (const auto often = how_often(object, type, at)) return repeated(object, *often, at, ends);
     if (type == "tag") return whole(tag(value, at));
     if (type == "triggered_tags") {
       return triggered({strings(object, "triggers", at), tags(object, at),
@@ -279,65 +270,55 @@ class TagCompiler {
     return rules_.call(*answer_rule_);
   }
 
-  ExprId any_text(const json::object& object, const std::string& at, const std::string& end) {
+  ExprId any_text(const json::object& object, const std::string& at, const Texts& ends) {
     const Over kind = over(object, at);
     if (object.contains("not_beginning")) {
       return rules_.solid(text_.not_beginning(kind, strings(object, "not_beginning", at)));
     }
     const bool excludes = object.contains("without");
     const RegexId text = excludes ? text_.without(kind, strings(object, "without", at))
-                         : end.empty() ? text_.any(kind)
-                                       : text_.without(kind, {end});
+                         : ends.empty() ? text_.any(kind)
+                                       : text_.without(kind, ends);
     const auto* schema = object.if_contains("string");
     if (schema == nullptr || !schema->is_object()) return rules_.solid(text);
-    return placed(at, [&] { return bare_string(schema->get_object(), text); });
+    const auto make = [&](const json::value& one) { return bare_string(rules_, one.get_object(), text); };
+    return placed(at, [&] {
+      return lenient_place(at) ? lenient_schema(*schema, json::object(), at, make) : make(*schema);
+    });
   }
 
-  // What a schema says of a string, of one that stands without quotes.
-  ExprId bare_string(const json::object& schema, RegexId text) {
-    RegexStore& store = rules_.store();
-    std::vector<RegexId> parts = {text};
-    const auto length = [&](const char* key, std::uint32_t otherwise) {
-      const auto* value = schema.if_contains(key);
-      if (value == nullptr) return otherwise;
-      boost::system::error_code error;
-      const auto number = value->to_number<std::uint32_t>(error);
-      if (error) fault("must be a whole number", std::string("/") + key);
-      return number;
-    };
-    const std::uint32_t least = length("minLength", 0), most = length("maxLength", kUnbounded);
-    const RegexId one = chars_regex(store, CharSet::all(), Spelling::plain);
-    if (least > 0 || most != kUnbounded) {
-      parts.push_back(least > most ? kNothing : store.repeat(one, least, most));
-    }
-    if (const auto* pattern = schema.if_contains("pattern")) {
-      if (!pattern->is_string()) fault("must be a string", "/pattern");
-      try {
-        parts.push_back(parse_pattern(store, std::string(pattern->get_string()),
-                                      PatternUse::search, Spelling::plain));
-      } catch (const GrammarFailure& failure) {
-        throw GrammarFailure(failure.kind(), failure.what(), "/pattern");
+  using Often = std::pair<std::uint32_t, std::uint32_t>;
+  static std::optional<Often> how_often(const json::object& object, const std::string& type,
+                                        const std::string& at) {
+    if (type == "optional") return Often{0, 1};
+    if (type == "star") return Often{0, kUnbounded};
+    if (type == "plus") return Often{1, kUnbounded};
+    if (type != "repeat") return std::nullopt;
+    const auto count = [&](const char* key) {
+      const json::value& value = member(object, key, at);
+      constexpr std::int64_t kMost = 100'000;
+      if (!value.is_int64() || value.get_int64() < -1 || value.get_int64() > kMost) {
+        fault(std::string("\"") + key + "\" must be a whole number up to 100000, or -1 for no limit", at + '/' + key);
       }
-    }
-    if (const auto* format = schema.if_contains("format")) {
-      const auto known = format->is_string()
-                             ? format_regex(store, std::string(format->get_string()), Spelling::plain)
-                             : std::nullopt;
-      if (!known) fault("is not known", "/format", GrammarErrorKind::unsupported);
-      parts.push_back(*known);
-    }
-    const RegexId all = store.all_of(std::move(parts));
-    if (!store.alive(all)) fault("no text fits", "", GrammarErrorKind::unsatisfiable);
-    return rules_.solid(all);
+      return static_cast<std::uint32_t>(value.get_int64());
+    };
+    const Often often{count("min"), count("max")};
+    if (often.first > often.second) fault("\"min\" is above \"max\"", at + "/min");
+    return often;
+  }
+  ExprId repeated(const json::object& object, const Often& often, const std::string& at, const Texts& ends) {
+    const RuleId one = rules_.add_rule();
+    rules_.define(one, format(member(object, "content", at), at + "/content", ends));
+    return rules_.repeat(rules_.call(one), often.first, often.second);
   }
 
   ExprId elements(const json::object& object, const std::string& type, const std::string& at,
-                  const std::string& end) {
+                  const Texts& ends) {
     const json::array& items = list(object, "elements", at);
     std::vector<ExprId> parts;
     for (std::size_t i = 0; i < items.size(); ++i) {
       const bool last = type == "or" || i + 1 == items.size();
-      parts.push_back(format(items[i], at + "/elements/" + std::to_string(i), last ? end : ""));
+      parts.push_back(format(items[i], at + "/elements/" + std::to_string(i), last ? ends : Texts()));
     }
     return type == "or" ? rules_.choice(parts) : rules_.sequence(parts);
   }
@@ -360,6 +341,7 @@ class TagCompiler {
   Meter& meter_;
   const GrammarLimits& limits_;
   TagText text_;
+  std::vector<std::string> lenient_;  // places
   const json::value* answer_ = nullptr;  // the document's; in itself there is none
   std::optional<RuleId> answer_rule_;
 };

@@ -166,7 +166,8 @@ class Reader {
     if (!is(field, WireType::varint)) return;
     // Unsigned, because a peer may send any number.
     const auto since = static_cast<std::uint64_t>(origin_.time_since_epoch().count()) + number_;
-    time = Time(Time::duration(static_cast<std::int64_t>(since)));
+    const Time read{Time::duration(static_cast<std::int64_t>(since))};
+    if (read != Time()) time = read;  // that one is written as absent
   }
   template <class T>
   void operator()(int field, std::optional<T>& value) {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/wire/connection.h"
+#include "engine/wire/lobby.h"
 #include "engine/wire/pieces.h"
 #include "engine/wire/socket_channel.h"
 #include "engine/wire/socket_source.h"
@@ -28,11 +29,10 @@ constexpr std::size_t kBytesAhead = 1 << 20;  // encoded, not yet sent
 
 class SocketClientEnd final : public ClientEnd {
  public:
-  // listener: where the engine dials; null: the address is dialled.
-  SocketClientEnd(SocketAddress address, std::shared_ptr<const Descriptor> listener,
-                  SocketOptions options)
+  // lobby: where the engine comes who dials; null: the address is dialled.
+  SocketClientEnd(SocketAddress address, std::shared_ptr<Lobby> lobby, SocketOptions options)
       : address_(std::move(address)),
-        listener_(std::move(listener)),
+        lobby_(std::move(lobby)),
         options_(std::move(options)) {
     thread_ = std::thread([this] { run(); });
   }
@@ -87,14 +87,14 @@ class SocketClientEnd final : public ClientEnd {
       bool was_open = false;
       const Error why = converse(was_open);
       if (was_open) pause = kFirstPause;
-      if (was_open || (why.code == ErrorCode::unauthorized && listener_ == nullptr)) {
+      if (was_open || (why.code == ErrorCode::unauthorized && lobby_ == nullptr)) {
         deliver(EngineDead{{}, address_.text() + ": " + why.detail});
         said_.clear();
       } else if (said_ != why.detail) {
         said_ = why.detail;
         deliver(StartupProgress{"waiting for " + address_.text() + ": " + why.detail, 0});
       }
-      if (listener_ != nullptr) continue;
+      if (lobby_ != nullptr) continue;
       wait(-1, 0, pause);
       pause = std::min(pause * 2, kLongestPause);
     }
@@ -102,40 +102,38 @@ class SocketClientEnd final : public ClientEnd {
 
   // From connecting to the end of the connection, and why it ended.
   Error converse(bool& was_open) {
-    auto connection = listener_ != nullptr ? await_peer() : connect();
-    if (!connection) return connection.error();
-    const Error why = exchange(**connection, was_open);
+    auto peer = lobby_ != nullptr ? await_peer() : connect();
+    if (!peer) return peer.error();
+    const Error why = exchange(*peer->connection, std::move(peer->frames), was_open);
     const std::lock_guard lock(mutex_);
     connected_ = configured_ = leaving_ = false;
     outbox_.clear();
     return why;
   }
 
-  Result<std::unique_ptr<WireConnection>> connect() {
+  Result<Lobby::Guest> connect() {
     auto connection = dial(address_, WireConnection::Role::front_end, options_);
     if (!connection) return connection.error();
     wait(connection->descriptor(), POLLOUT, kOpening);
     if (const std::string error = connect_error(connection->descriptor()); !error.empty())
       return Error{ErrorCode::unavailable, error, {}};
-    return std::make_unique<WireConnection>(std::move(*connection));
+    return Lobby::Guest{std::make_unique<WireConnection>(std::move(*connection))};
   }
 
-  // Others may wait at the same listener, and one of them gets who dials.
-  Result<std::unique_ptr<WireConnection>> await_peer() {
-    wait(listener_->get(), POLLIN, kLongestPause);
-    auto connection = accept_connection(*listener_, address_.is_unix(),
-                                        WireConnection::Role::front_end, options_);
-    if (connection != nullptr) return connection;
-    wait(-1, 0, kFirstPause);
-    return Error{ErrorCode::unavailable, "no engine has dialled yet", {}};
+  // Others may wait in the same lobby, and one of them gets who has come.
+  Result<Lobby::Guest> await_peer() {
+    auto guest = lobby_->next(wake_up_.descriptor(), kLongestPause);
+    if (!guest) wake_up_.reset();
+    return guest;
   }
 
-  Error exchange(WireConnection& connection, bool& was_open) {
+  // `frames`: what the peer has said already.
+  Error exchange(WireConnection& connection, std::vector<std::string> frames, bool& was_open) {
     const auto begun = Clock::now();
     const auto interval = std::max<milliseconds>(options_.silence / 4, milliseconds(1));
     auto next_ping = begun;
-    std::vector<std::string> frames;
     PieceJoiner pieces;
+    bool has_words = !frames.empty();
     while (!is_closed()) {
       const auto now = Clock::now();
       if (!connection.is_open() && now - begun > kOpening)
@@ -151,11 +149,11 @@ class SocketClientEnd final : public ClientEnd {
       }
       queue_commands(connection);
       const auto written = connection.write();
-      if (written)
+      if (written && !has_words)
         wait(connection.descriptor(),
              static_cast<short>(POLLIN | (connection.wants_write() ? POLLOUT : 0)), interval);
       // What the peer said before it closed the line is still there to be read.
-      frames.clear();
+      if (!std::exchange(has_words, false)) frames.clear();
       const auto read = connection.read(frames);
       if (connection.is_open() && !std::exchange(was_open, true)) {
         const std::lock_guard lock(mutex_);
@@ -217,7 +215,7 @@ class SocketClientEnd final : public ClientEnd {
   }
 
   const SocketAddress address_;
-  const std::shared_ptr<const Descriptor> listener_;
+  const std::shared_ptr<Lobby> lobby_;
   const SocketOptions options_;
   WakeUp wake_up_;
 
@@ -247,12 +245,12 @@ std::vector<std::unique_ptr<ClientEnd>> make_listening_client_ends(const SocketA
                                                                    const SocketOptions& options) {
   auto listening = listen_at(address);
   if (!listening) throw Failure(listening.error());
-  const auto listener = std::make_shared<const Descriptor>(std::move(*listening));
   log::info("engines.awaited",
-            {{"address", address.text()}, {"port", port_of(*listener)}, {"count", count}});
+            {{"address", address.text()}, {"port", port_of(*listening)}, {"count", count}});
+  const auto lobby = std::make_shared<Lobby>(std::move(*listening), address.is_unix(), options);
   std::vector<std::unique_ptr<ClientEnd>> ends;
   for (int rank = 0; rank < count; ++rank)
-    ends.push_back(std::make_unique<SocketClientEnd>(address, listener, options));
+    ends.push_back(std::make_unique<SocketClientEnd>(address, lobby, options));
   return ends;
 }
 

@@ -3,6 +3,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "jinja/values/unicode_tables.h"
 
@@ -132,9 +134,16 @@ bool valid(std::string_view text) {
 }
 
 std::size_t count(std::string_view text) {
-  std::size_t n = 0;
-  for (char c : text) n += (c & 0xc0) != 0x80;
-  return n;
+  // Eight bytes at a time: what continues a character has the bits 10 at its top.
+  constexpr std::uint64_t kLowest = 0x0101010101010101;
+  std::size_t continued = 0, at = 0;
+  for (; at + 8 <= text.size(); at += 8) {
+    std::uint64_t bytes = 0;
+    std::memcpy(&bytes, text.data() + at, 8);
+    continued += (((bytes >> 7) & ~(bytes >> 6) & kLowest) * kLowest) >> 56;
+  }
+  for (; at < text.size(); ++at) continued += (text[at] & 0xc0) == 0x80;
+  return text.size() - continued;
 }
 
 void append(std::string& out, char32_t c) {

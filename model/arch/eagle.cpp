@@ -19,22 +19,34 @@ class Eagle final : public DraftBase {
     load_embedding(root + "embed_tokens.weight");
     fc_ = Linear(weights(), {{root + "fc", c.hidden_size}}, 2 * std::int64_t{c.hidden_size},
                  weights().has(root + "fc.bias"), LinearUse::residual);
+    if (const std::string norm = root + "layers.0.input_layernorm.weight"; weights().has(norm))
+      throw Failure(ErrorCode::unsupported,
+                    c.file.string() + ": tensor \"" + norm +
+                        "\" is there, but the first layer of an EAGLE head has no norm before its "
+                        "attention; heads with one are not supported");
     for (int i = 0; i < c.num_layers; ++i) add_layer(root + "layers." + std::to_string(i) + ".", i);
   }
 
   void forward(TensorView out, TensorView ids, TensorView states, std::span<const int>,
-               const ForwardContext& context) override {
+               const LastTokens& last, const ForwardContext& context) override {
     const Workspace::Scope scope(context.workspace);
     const std::int64_t tokens = ids.extent(0), width = hidden_size();
-    const TensorView x = context.workspace.take(dtype(), {tokens, width});
-    const TensorView residual = context.workspace.take(DType::f32, {tokens, width});
-    const TensorView y = context.workspace.take(DType::f32, {tokens, width});
+    TensorView x = context.workspace.take(dtype(), {tokens, width});
+    TensorView residual = context.workspace.take(DType::f32, {tokens, width});
+    TensorView y = context.workspace.take(DType::f32, {tokens, width});
     embed(x, ids, context);
     fc_(residual, side_by_side(x, states, context), context);
     context.ops.copy(x, residual, context.stream);
     for (const Layer& layer : layers_) {
       if (!layer.mixer_norm.empty()) layer.mixer_norm.add(x, residual, y, context);
-      (*layer.mixer)(y, x, context);
+      if (&layer == &layers_.back()) {
+        y = y.rows(0, out.extent(0));
+        layer.mixer->of_last(y, x, last, context);
+        residual = pick(residual, last, context);
+        x = x.rows(0, out.extent(0));
+      } else {
+        (*layer.mixer)(y, x, context);
+      }
       layer.feed_forward_norm.add(x, residual, y, context);
       (*layer.feed_forward)(y, x, context);
     }
@@ -60,8 +72,8 @@ class Eagle final : public DraftBase {
         weights(), attention_options(c, index, name + "self_attn", rope())));
     layer.feed_forward_norm =
         RmsNorm(weights(), name + "post_attention_layernorm", c.hidden_size, c.rms_norm_eps);
-    layer.feed_forward = std::make_unique<GatedMlp>(
-        weights(), name + "mlp", c.hidden_size, c.intermediate_size, c.activation, c.mlp_bias);
+    layer.feed_forward = std::make_unique<GatedMlp>(weights(), name + "mlp", c.hidden_size,
+                                                    c.intermediate_size, c.activation, c.mlp_bias);
     layers_.push_back(std::move(layer));
   }
 

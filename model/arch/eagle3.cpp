@@ -28,8 +28,8 @@ std::vector<std::int32_t> read_target_ids(const std::filesystem::path& directory
   };
   if (entry->tensor->dtype != DType::i64 ||
       entry->tensor->shape != std::vector<std::int64_t>{draft_vocab})
-    fail("must be int64 [" + std::to_string(draft_vocab) + "] (draft_vocab_size), has shape " +
-         shape_text(entry->tensor->shape));
+    fail("must be int64 [" + std::to_string(draft_vocab) + "] (draft_vocab_size), is " +
+         std::string(name_of(entry->tensor->dtype)) + " " + shape_text(entry->tensor->shape));
   const std::byte* data = entry->file->data(*entry->tensor);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     std::int64_t offset;
@@ -83,18 +83,20 @@ class Eagle3 final : public DraftBase {
   }
 
   void forward(TensorView out, TensorView ids, TensorView states, std::span<const int>,
-               const ForwardContext& context) override {
+               const LastTokens& last, const ForwardContext& context) override {
     const Workspace::Scope scope(context.workspace);
-    const std::int64_t tokens = ids.extent(0), width = hidden_size();
-    const TensorView x = context.workspace.take(dtype(), {tokens, width});
+    const std::int64_t tokens = ids.extent(0), width = hidden_size(), asked = out.extent(0);
+    TensorView x = context.workspace.take(dtype(), {tokens, width});
     const TensorView normed = context.workspace.take(dtype(), {tokens, width});
-    const TensorView residual = context.workspace.take(DType::f32, {tokens, width});
-    const TensorView y = context.workspace.take(DType::f32, {tokens, width});
+    const TensorView residual = context.workspace.take(DType::f32, {asked, width});
+    const TensorView y = context.workspace.take(DType::f32, {asked, width});
     embed(x, ids, context);
     input_norm_(x, x, context);
     hidden_norm_(normed, states, context);
-    context.ops.copy(residual, norm_before_residual_ ? normed : states, context.stream);
-    (*mixer_)(y, side_by_side(x, normed, context), context);
+    context.ops.copy(residual, pick(norm_before_residual_ ? normed : states, last, context),
+                     context.stream);
+    mixer_->of_last(y, side_by_side(x, normed, context), last, context);
+    x = x.rows(0, asked);
     feed_forward_norm_.add(x, residual, y, context);
     (*feed_forward_)(y, x, context);
     if (norm_output_) return norm_.add(out, residual, y, context);

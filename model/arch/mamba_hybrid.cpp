@@ -27,11 +27,13 @@ MoeParts load_nemotron_moe(Weights& weights, const std::string& name, const Mode
     parts.to_latent = Linear(weights, {{name + ".fc1_latent_proj", moe.latent_size}},
                              config.hidden_size, config.mlp_bias);
     parts.from_latent = Linear(weights, {{name + ".fc2_latent_proj", config.hidden_size}},
-                               moe.latent_size, config.mlp_bias, LinearUse::residual);
+                               moe.latent_size, config.mlp_bias && adds_bias(weights.shard()),
+                               LinearUse::residual);
   }
   parts.shared =
       std::make_unique<Mlp>(weights, name + ".shared_experts", config.hidden_size,
-                            moe.shared_intermediate_size, config.activation, config.mlp_bias);
+                            moe.shared_intermediate_size, config.activation, config.mlp_bias,
+                            LinearSplit::addends);
   parts.activation = config.activation;
   return parts;
 }
@@ -94,26 +96,25 @@ class NemotronH final : public CausalLm {
 
 // input_linear is gate and up, output_linear is down.
 GatedMlp load_granite_shared(Weights& weights, const std::string& layer,
-                             const ModelConfig& config) {
+                             const ModelConfig& config, LinearSplit sum) {
   const int width = config.moe.shared_intermediate_size;
   return GatedMlp(
-      Linear(weights, {{layer + "shared_mlp.input_linear", 2 * width}}, config.hidden_size, false),
+      Linear(weights, gate_up_halves(weights, layer + "shared_mlp.input_linear", width),
+             config.hidden_size, false, LinearUse::inner, LinearSplit::rows),
       Linear(weights, {{layer + "shared_mlp.output_linear", config.hidden_size}}, width, false,
-             LinearUse::residual),
+             LinearUse::residual, sum),
       config.activation);
 }
 
 MoeParts load_granite_moe(Weights& weights, const std::string& layer, const ModelConfig& config) {
-  const std::int64_t experts = config.moe.num_experts, hidden = config.hidden_size;
-  const std::int64_t inner = config.moe.intermediate_size;
   const std::string name = layer + "block_sparse_moe.";
   MoeParts parts;
-  parts.router = Linear(weights, {{name + "router.layer", experts}}, hidden, false,
-                        LinearUse::router);
-  parts.experts.gate_up.data =
-      weights.load(name + "input_linear.weight", {experts, 2 * inner, hidden});
-  parts.experts.down.data = weights.load(name + "output_linear.weight", {experts, hidden, inner});
-  parts.shared = std::make_unique<GatedMlp>(load_granite_shared(weights, layer, config));
+  parts.router = Linear(weights, {{name + "router.layer", config.moe.num_experts}},
+                        config.hidden_size, false, LinearUse::router);
+  parts.experts = load_fused_experts(weights, name + "input_linear.weight",
+                                     name + "output_linear.weight", config);
+  parts.shared = std::make_unique<GatedMlp>(
+      load_granite_shared(weights, layer, config, LinearSplit::addends));
   parts.activation = config.activation;
   return parts;
 }
@@ -140,7 +141,8 @@ class GraniteHybrid final : public PreNormDecoder {
   std::unique_ptr<FeedForward> make_feed_forward(int layer) {
     const ModelConfig& c = config();
     if (c.moe.num_experts == 0) {
-      return std::make_unique<GatedMlp>(load_granite_shared(weights(), layer_name(layer), c));
+      return std::make_unique<GatedMlp>(
+          load_granite_shared(weights(), layer_name(layer), c, LinearSplit::columns));
     }
     return std::make_unique<Moe>(c, dtype(), load_granite_moe(weights(), layer_name(layer), c));
   }

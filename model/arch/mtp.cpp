@@ -46,13 +46,13 @@ class Mtp final : public DraftBase {
   }
 
   void forward(TensorView out, TensorView ids, TensorView states, std::span<const int> starts,
-               const ForwardContext& context) override {
+               const LastTokens& last, const ForwardContext& context) override {
     const Workspace::Scope scope(context.workspace);
     const std::int64_t tokens = ids.extent(0), width = hidden_size();
-    const TensorView x = context.workspace.take(dtype(), {tokens, width});
+    TensorView x = context.workspace.take(dtype(), {tokens, width});
     const TensorView normed = context.workspace.take(dtype(), {tokens, width});
-    const TensorView residual = context.workspace.take(DType::f32, {tokens, width});
-    const TensorView y = context.workspace.take(DType::f32, {tokens, width});
+    TensorView residual = context.workspace.take(DType::f32, {tokens, width});
+    const TensorView y = context.workspace.take(DType::f32, {out.extent(0), width});
     embed(x, ids, context);
     for (const int start : zero_first_ ? starts : std::span<const int>()) {
       const TensorView row = x.rows(start, start + 1);
@@ -62,7 +62,9 @@ class Mtp final : public DraftBase {
     hidden_norm_(normed, states, context);
     projection_(residual, side_by_side(x, normed, context), context);
     mixer_norm_(x, residual, context);
-    (*mixer_)(y, x, context);
+    mixer_->of_last(y, x, last, context);
+    residual = pick(residual, last, context);
+    x = x.rows(0, out.extent(0));
     feed_forward_norm_.add(x, residual, y, context);
     (*feed_forward_)(y, x, context);
     norm_.add(out, residual, y, context);

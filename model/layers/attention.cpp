@@ -6,6 +6,7 @@
 
 #include "model/layers/cache_scale.h"
 #include "model/layers/layer_cache.h"
+#include "model/layers/rank_norm.h"
 
 namespace quire {
 
@@ -21,11 +22,16 @@ std::vector<std::int64_t> every_other_head(int heads, int head_dim, int half) {
   return rows;
 }
 
+// Ranks that have the same keys and values.
+int copies_of_keys(const Shard& shard, const AttentionOptions& o) {
+  return std::max(1, shard.size / o.num_kv_heads);
+}
+
 std::vector<LinearPart> qkv_parts(const Weights& weights, const AttentionOptions& o) {
   const std::int64_t q = std::int64_t{o.num_heads} * o.head_dim;
   const std::int64_t kv = std::int64_t{o.num_kv_heads} * o.head_dim;
   const std::string all = o.name + ".qkv_proj";
-  const int copies = std::max(1, weights.shard().size / o.num_kv_heads);
+  const int copies = copies_of_keys(weights.shard(), o);
   if (weights.has(all + ".weight")) {
     if (weights.shard().whole()) return {{all, q + 2 * kv}};
     return {{all, q + 2 * kv, rows_of({0, q})},
@@ -43,20 +49,9 @@ std::vector<LinearPart> qkv_parts(const Weights& weights, const AttentionOptions
 // With the heads that the rank has.
 AttentionOptions own_heads(const Shard& shard, AttentionOptions o) {
   check_heads(shard, o.name, o.num_heads, o.num_kv_heads);
-  if (o.qk_norm == QkNorm::whole) refuse_shard(shard, o.name + ", normed over all heads together,");
   o.num_heads /= shard.size;
   o.num_kv_heads = std::max(1, o.num_kv_heads / shard.size);
   return o;
-}
-
-TensorView load_sinks(Weights& weights, const AttentionOptions& o) {
-  Source sinks{.name = o.name + ".sinks", .shape = {o.num_heads}};
-  const Range own = share_of(weights.shard(), o.num_heads);
-  if (!weights.shard().whole()) {  // one row, of which columns are picked
-    sinks.transposed = true;
-    sinks.pick = rows_of(own);
-  }
-  return weights.load({sinks}, {own.size()}, DType::f32);
 }
 
 }  // namespace
@@ -82,6 +77,7 @@ AttentionOptions attention_options(const ModelConfig& config, int layer, std::st
 
 Attention::Attention(Weights& weights, const AttentionOptions& o)
     : options_(own_heads(weights.shard(), o)),
+      shard_(weights.shard()),
       qkv_(weights, qkv_parts(weights, o), o.input_size > 0 ? o.input_size : o.hidden_size,
            o.qkv_bias, LinearUse::inner, LinearSplit::rows),
       output_(weights, {{o.name + ".o_proj", o.hidden_size}},
@@ -90,12 +86,16 @@ Attention::Attention(Weights& weights, const AttentionOptions& o)
       published_scale_(load_cache_scale(weights, o.name)) {
   if (o.qk_norm != QkNorm::none) {
     const bool whole = o.qk_norm == QkNorm::whole;
-    q_norm_ = RmsNorm(weights, o.name + ".q_norm", o.head_dim * (whole ? o.num_heads : 1),
-                      o.norm_eps, o.norm_offset);
-    k_norm_ = RmsNorm(weights, o.name + ".k_norm", o.head_dim * (whole ? o.num_kv_heads : 1),
-                      o.norm_eps, o.norm_offset);
+    const int queries = o.head_dim * (whole ? o.num_heads : 1);
+    const int keys = o.head_dim * (whole ? o.num_kv_heads : 1);
+    const auto order =
+        whole ? side_by_side(shard_, keys, copies_of_keys(shard_, o)) : std::vector<std::int64_t>();
+    q_norm_ = RmsNorm(weights, o.name + ".q_norm", queries, o.norm_eps, o.norm_offset);
+    k_norm_ = RmsNorm(weights, o.name + ".k_norm", keys, o.norm_eps, o.norm_offset, order);
   }
-  if (o.sinks) sinks_ = load_sinks(weights, o);
+  if (o.sinks)
+    sinks_ = load_picked(weights, o.name + ".sinks", o.num_heads,
+                         own_of(weights.shard(), o.num_heads), DType::f32);
 }
 
 LayerKvSpec Attention::cache_spec(const KvSpecOptions& options) const {
@@ -129,13 +129,15 @@ bool Attention::lacks_scale() const {
   return k_cache_.dtype() == DType::fp8_e4m3 && !published_scale_;
 }
 
-void Attention::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+void Attention::of_last(TensorView out, TensorView x, const LastTokens& last,
+                        const ForwardContext& context) const {
   const AttentionOptions& o = options_;
   const std::int64_t tokens = x.extent(0), queries = std::int64_t{o.num_heads} * o.head_dim;
   const std::int64_t keys = std::int64_t{o.num_kv_heads} * o.head_dim;
   const Workspace::Scope scope(context.workspace);
   const TensorView qkv = context.workspace.take(x.dtype(), {tokens, qkv_.rows()});
-  const TensorView attended = context.workspace.take(x.dtype(), {tokens, queries});
+  const std::int64_t asked = last.empty() ? tokens : last.rows.extent(0);
+  const TensorView attended = context.workspace.take(x.dtype(), {asked, queries});
 
   qkv_(qkv, x, context);
   std::int64_t at = 0;
@@ -143,45 +145,78 @@ void Attention::operator()(TensorView out, TensorView x, const ForwardContext& c
     at += width;
     return qkv.narrow(1, at - width, at);
   };
-  TensorView q = next(queries);
-  const TensorView gate = o.gated ? next(queries) : TensorView();
-  TensorView k = next(keys);
+  const TensorView all_queries = next(queries);
+  TensorView q = all_queries;
+  TensorView gate = o.gated ? next(queries) : TensorView();
+  const TensorView k = next(keys);
   const TensorView v = next(keys);
 
-  if (o.qk_norm == QkNorm::whole) {
-    q_norm_(q, q, context);
-    k_norm_(k, k, context);
-  }
+  if (o.qk_norm == QkNorm::whole) norm_whole(q, k, context);
   q = q.split_last(o.head_dim);
-  k = k.split_last(o.head_dim);
-  if (o.qk_norm == QkNorm::per_head) {
-    q_norm_(q, q, context);
-    k_norm_(k, k, context);
+  prepare(q, k.split_last(o.head_dim), v.split_last(o.head_dim), context);
+  if (!last.empty()) {
+    const auto pick = [&](TensorView all) {
+      const TensorView few = context.workspace.take(x.dtype(), {asked, queries});
+      context.ops.gather_rows(few, all, last.rows, context.stream);
+      return few;
+    };
+    q = pick(all_queries).split_last(o.head_dim);
+    if (o.gated) gate = pick(gate);
   }
-  o.rope(q, context);
-  o.rope(k, context);
-  context.ops.kv_write(k_cache_, v_cache_, k, v.split_last(o.head_dim),
-                       context.groups[group_].slots, cache_scale_, context.stream);
-  attend(attended.split_last(o.head_dim), q, context);
+  attend(attended.split_last(o.head_dim), q, last, context);
   if (o.gated) context.ops.sigmoid_gate(attended, gate, context.stream);
   output_(out, attended, context);
 }
 
-void Attention::attend(TensorView out, TensorView q, const ForwardContext& context) const {
+void Attention::prepare(TensorView q, TensorView k, TensorView v,
+                        const ForwardContext& context) const {
+  HeadArgs args;
+  args.q = q;
+  args.k = k;
+  args.v = v;
+  if (options_.qk_norm == QkNorm::per_head) {
+    args.q_norm = q_norm_.weight();
+    args.k_norm = k_norm_.weight();
+    args.norm_eps = q_norm_.eps();
+    args.norm_offset = q_norm_.offset();
+  }
+  args.positions = context.positions;
+  args.cos_sin = options_.rope.table();
+  args.style = options_.rope.style();
+  args.k_cache = k_cache_;
+  args.v_cache = v_cache_;
+  args.slots = context.groups[group_].slots;
+  args.cache_scale = cache_scale_;
+  context.ops.prepare_heads(args, context.stream);
+}
+
+void Attention::norm_whole(TensorView q, TensorView k, const ForwardContext& context) const {
+  if (shard_.whole()) {
+    q_norm_(q, q, context);
+    k_norm_(k, k, context);
+    return;
+  }
+  norm_over_ranks(q_norm_, q, q, shard_, shard_.size, context);
+  // Keys that several ranks have count as often for each head: their mean square is the same.
+  norm_over_ranks(k_norm_, k, k, shard_, shard_.size, context);
+}
+
+void Attention::attend(TensorView out, TensorView q, const LastTokens& last,
+                       const ForwardContext& context) const {
   AttentionArgs args;
   args.out = out;
   args.q = q;
   args.k_cache = k_cache_;
   args.v_cache = v_cache_;
   args.block_table = context.groups[group_].block_table;
-  args.query_start = context.query_start;
+  args.query_start = last.empty() ? context.query_start : last.starts;
   args.seq_lens = context.seq_lens;
   args.sinks = sinks_;
   args.cache_scale = cache_scale_;
   args.scale = static_cast<float>(options_.scale);
   args.soft_cap = static_cast<float>(options_.soft_cap);
   args.window = options_.window;
-  args.max_query_len = context.max_query_len;
+  args.max_query_len = last.empty() ? context.max_query_len : 1;
   args.max_seq_len = context.max_seq_len;
   context.ops.paged_attention(args, context.stream);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Grouped-query attention over the paged cache, with what the families add: biases, norms of
-// queries and keys, windows, soft caps, sinks, an output gate.
+// queries and keys, windows, soft caps, sinks, an output gate. Ranks have equal shares of the heads.
 
 #include <cstdint>
 #include <optional>
@@ -51,12 +51,21 @@ class Attention final : public Mixer {
   LayerKvSpec cache_spec(const KvSpecOptions& options) const override;
   void bind(const LayerCache& cache) override;
   bool lacks_scale() const override;
-  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
+  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override {
+    of_last(out, x, {}, context);
+  }
+  void of_last(TensorView out, TensorView x, const LastTokens& last,
+               const ForwardContext& context) const override;
 
  private:
-  void attend(TensorView out, TensorView q, const ForwardContext& context) const;
+  void attend(TensorView out, TensorView q, const LastTokens& last,
+              const ForwardContext& context) const;
+  void norm_whole(TensorView q, TensorView k, const ForwardContext& context) const;
+  // Norms by head, rotation, and the cache's new rows.
+  void prepare(TensorView q, TensorView k, TensorView v, const ForwardContext& context) const;
 
-  AttentionOptions options_;
+  AttentionOptions options_;  // with the heads that the rank has
+  Shard shard_;
   Linear qkv_;  // queries, gates, keys, values
   Linear output_;
   RmsNorm q_norm_, k_norm_;

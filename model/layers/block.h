@@ -3,6 +3,7 @@
 // and a feed-forward part, which sees one token at a time.
 
 #include "model/forward_context.h"
+#include "model/last_tokens.h"
 #include "model/model.h"
 
 namespace quire {
@@ -19,6 +20,16 @@ class Mixer {
   virtual bool lacks_scale() const { return false; }
   // out [T, hidden] f32, to be added to the residual stream; x [T, hidden] in the model's dtype.
   virtual void operator()(TensorView out, TensorView x, const ForwardContext& context) const = 0;
+  // out [R, hidden] of the last tokens alone; it keeps what it keeps of all. The same as above where
+  // `last` is empty.
+  virtual void of_last(TensorView out, TensorView x, const LastTokens& last,
+                       const ForwardContext& context) const {
+    if (last.empty()) return (*this)(out, x, context);
+    const Workspace::Scope scope(context.workspace);
+    const TensorView all = context.workspace.take(out.dtype(), {x.extent(0), out.extent(1)});
+    (*this)(all, x, context);
+    context.ops.gather_rows(out, all, last.rows, context.stream);
+  }
 };
 
 class FeedForward {

@@ -5,9 +5,12 @@
 namespace quire {
 
 CausalConv::CausalConv(Weights& weights, const std::string& name, std::int64_t channels, int width,
-                       bool bias)
-    : weight_(weights.load(name + ".weight", {channels, 1, width}).reshape({channels, width})) {
-  if (bias) bias_ = weights.load(name + ".bias", {channels});
+                       bool bias, const std::vector<std::int64_t>& pick)
+    : weight_(weights.load(
+          {{.name = name + ".weight", .shape = {channels, 1, width}, .pick = pick}},
+          {pick.empty() ? channels : static_cast<std::int64_t>(pick.size()), width},
+          weights.dtype())) {
+  if (bias) bias_ = load_picked(weights, name + ".bias", channels, pick, weights.dtype());
 }
 
 void CausalConv::bind(const LayerCache& cache, const std::string& layer) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "model/forward_context.h"
 #include "model/model.h"
@@ -14,9 +15,9 @@ namespace quire {
 class CausalConv {
  public:
   CausalConv() = default;
-  // `name` is "model.layers.0.linear_attn.conv1d".
-  CausalConv(Weights& weights, const std::string& name, std::int64_t channels, int width,
-             bool bias);
+  // `name` is "model.layers.0.linear_attn.conv1d". Of its channels those picked; empty: all.
+  CausalConv(Weights& weights, const std::string& name, std::int64_t channels, int width, bool bias,
+             const std::vector<std::int64_t>& pick = {});
 
   // Its state is the layer's first. Throws Failure where that is no [width − 1, channels].
   void bind(const LayerCache& cache, const std::string& layer);

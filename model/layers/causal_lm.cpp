@@ -146,14 +146,16 @@ void CausalLm::embed_and_run(TensorView hidden, TensorView ids,
 }
 
 void CausalLm::embed_tokens(TensorView out, TensorView ids, const ForwardContext& context) const {
-  if (const Shard& shard = weights_->shard(); !shard.whole()) {
-    look_up_share(out, embedding_, share_of(shard, config_.vocab_size).begin, ids);
-    add_up(out, context);
-  } else if (looks_up_in_head_) {
-    lm_head_.look_up(out, ids);
+  const Shard& shard = weights_->shard();
+  const std::int64_t first = share_of(shard, config_.vocab_size).begin;
+  if (looks_up_in_head_) {
+    lm_head_.look_up(out, ids, first);
+  } else if (!shard.whole()) {
+    look_up_share(out, embedding_, first, ids);
   } else {
     context.ops.embedding(out, embedding_, ids, context.stream);
   }
+  if (!shard.whole()) add_up(out, context);
   if (embedding_multiplier_ != 1.f) {
     context.ops.scale(out, embedding_multiplier_, context.stream);
   }

@@ -1,5 +1,7 @@
 #include "model/layers/delta_net.h"
 
+#include <algorithm>
+
 #include "model/layers/layer_cache.h"
 
 namespace quire {
@@ -22,8 +24,42 @@ std::vector<std::int64_t> piece_by_piece(int key_heads, std::initializer_list<st
   return rows;
 }
 
-std::vector<LinearPart> input_parts(const ModelConfig& config, const std::string& name) {
-  const DeltaNetConfig& c = config.delta_net;
+// Ranks that have the same keys.
+int copies_of_keys(const Shard& shard, const DeltaNetConfig& c) {
+  return std::max(1, shard.size / c.num_key_heads);
+}
+
+// With the heads that the rank has.
+DeltaNetConfig own_heads(const Shard& shard, const std::string& name, DeltaNetConfig c) {
+  check_heads(shard, name, c.num_value_heads, c.num_key_heads, {.many = "value heads"});
+  c.num_value_heads /= shard.size;
+  c.num_key_heads = std::max(1, c.num_key_heads / shard.size);
+  return c;
+}
+
+// Rows `begin` to `end` of what is published as one matrix.
+std::vector<std::int64_t> some(const std::vector<std::int64_t>& order, std::int64_t begin,
+                               std::int64_t end) {
+  return {order.begin() + begin, order.begin() + end};
+}
+
+// The same matrices as whole_parts(), but each of q, k, v, z, b and a by itself, to be shared.
+std::vector<LinearPart> shared_parts(const std::vector<LinearPart>& whole,
+                                     const std::vector<std::int64_t>& sizes, int copies) {
+  std::vector<LinearPart> parts;
+  auto size = sizes.begin();
+  for (const LinearPart& part : whole) {
+    const std::vector<std::int64_t> order =
+        part.pick.empty() ? rows_of({0, part.rows}) : part.pick;
+    for (std::int64_t at = 0; at < part.rows; at += *size++) {
+      const bool keys = parts.size() < 2;
+      parts.push_back({part.name, part.rows, some(order, at, at + *size), keys ? copies : 1});
+    }
+  }
+  return parts;
+}
+
+std::vector<LinearPart> whole_parts(const DeltaNetConfig& c, const std::string& name) {
   const std::int64_t keys = std::int64_t{c.num_key_heads} * c.key_head_dim;
   const std::int64_t values = std::int64_t{c.num_value_heads} * c.value_head_dim;
   if (!c.fused_inputs) {
@@ -40,23 +76,50 @@ std::vector<LinearPart> input_parts(const ModelConfig& config, const std::string
            piece_by_piece(c.num_key_heads, {share, share})}};
 }
 
+std::vector<LinearPart> input_parts(const Shard& shard, const DeltaNetConfig& c,
+                                    const std::string& name) {
+  const std::int64_t keys = std::int64_t{c.num_key_heads} * c.key_head_dim;
+  const std::int64_t values = std::int64_t{c.num_value_heads} * c.value_head_dim;
+  const std::int64_t heads = c.num_value_heads;
+  const std::vector<LinearPart> whole = whole_parts(c, name);
+  if (shard.whole()) return whole;
+  return shared_parts(whole, {keys, keys, values, values, heads, heads}, copies_of_keys(shard, c));
+}
+
+// Of q, k and v, one after the other.
+std::vector<std::int64_t> own_channels(const Shard& shard, const DeltaNetConfig& c) {
+  const std::int64_t keys = std::int64_t{c.num_key_heads} * c.key_head_dim;
+  const std::int64_t values = std::int64_t{c.num_value_heads} * c.value_head_dim;
+  std::vector<std::int64_t> own;
+  if (shard.whole()) return own;
+  const Range key = share_of(shard, keys, copies_of_keys(shard, c)), value = share_of(shard, values);
+  for (const Range& range : {key, Range{keys + key.begin, keys + key.end},
+                             Range{2 * keys + value.begin, 2 * keys + value.end}}) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) own.push_back(i);
+  }
+  return own;
+}
+
 }  // namespace
 
 DeltaNet::DeltaNet(Weights& weights, const ModelConfig& config, const std::string& name)
     : name_(name),
-      config_(config.delta_net),
+      config_(own_heads(weights.shard(), name, config.delta_net)),
       state_dtype_(config.recurrent_state_dtype),
-      input_(weights, input_parts(config, name), config.hidden_size, false) {
-  refuse_shard(weights.shard(), name + ", a gated delta net,");
-  const std::int64_t values = std::int64_t{config_.num_value_heads} * config_.value_head_dim;
-  const std::int64_t channels =
-      2 * std::int64_t{config_.num_key_heads} * config_.key_head_dim + values;
-  conv_ = CausalConv(weights, name + ".conv1d", channels, config_.conv_kernel, false);
-  a_log_ = weights.load(name + ".A_log", {config_.num_value_heads}, DType::f32);
-  dt_bias_ = weights.load(name + ".dt_bias", {config_.num_value_heads}, DType::f32);
+      input_(weights, input_parts(weights.shard(), config.delta_net, name), config.hidden_size,
+             false, LinearUse::inner, LinearSplit::rows) {
+  const DeltaNetConfig& all = config.delta_net;
+  const Shard& shard = weights.shard();
+  const std::int64_t values = std::int64_t{all.num_value_heads} * all.value_head_dim;
+  const std::int64_t channels = 2 * std::int64_t{all.num_key_heads} * all.key_head_dim + values;
+  conv_ = CausalConv(weights, name + ".conv1d", channels, all.conv_kernel, false,
+                     own_channels(shard, all));
+  const std::vector<std::int64_t> heads = own_of(shard, all.num_value_heads);
+  a_log_ = load_picked(weights, name + ".A_log", all.num_value_heads, heads, DType::f32);
+  dt_bias_ = load_picked(weights, name + ".dt_bias", all.num_value_heads, heads, DType::f32);
   norm_ = RmsNorm(weights, name + ".norm", config_.value_head_dim, config.rms_norm_eps);
   output_ = Linear(weights, {{name + ".out_proj", config.hidden_size}}, values, false,
-                   LinearUse::residual);
+                   LinearUse::residual, LinearSplit::columns);
 }
 
 std::vector<std::int64_t> DeltaNet::state_shape() const {

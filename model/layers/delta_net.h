@@ -1,6 +1,7 @@
 #pragma once
 // Gated delta net (arXiv 2412.06464) as Qwen3-Next and Qwen3.5 have it: a short causal convolution,
-// then a matrix state per value head that is decayed and corrected token by token.
+// then a matrix state per value head that is decayed and corrected token by token. Ranks have equal
+// shares of the value heads, with their keys and states.
 
 #include <optional>
 #include <string>
@@ -30,7 +31,7 @@ class DeltaNet final : public Mixer {
   std::vector<std::int64_t> state_shape() const;
 
   std::string name_;
-  DeltaNetConfig config_;
+  DeltaNetConfig config_;  // with the heads that the rank has
   std::optional<DType> state_dtype_;
   Linear input_;  // q, k, v, z, b, a
   CausalConv conv_;

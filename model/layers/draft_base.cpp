@@ -65,6 +65,13 @@ void DraftBase::embed(TensorView out, TensorView ids, const ForwardContext& cont
   context.ops.embedding(out, embedding_, ids, context.stream);
 }
 
+TensorView DraftBase::pick(TensorView x, const LastTokens& last, const ForwardContext& context) {
+  if (last.empty()) return x;
+  const TensorView few = context.workspace.take(x.dtype(), {last.rows.extent(0), x.extent(1)});
+  context.ops.gather_rows(few, x, last.rows, context.stream);
+  return few;
+}
+
 TensorView DraftBase::side_by_side(TensorView a, TensorView b,
                                    const ForwardContext& context) const {
   const std::int64_t first = a.extent(1), all = first + b.extent(1);
@@ -80,7 +87,12 @@ std::size_t DraftBase::workspace_bytes(int num_tokens, int num_rows) const {
       ops_, device_.stream(), num_tokens, num_groups_, [&](const ForwardContext& context) {
         const TensorView states = unbacked(dtype(), {num_tokens, hidden_size()});
         self.combine(states, unbacked(dtype(), {num_tokens, features()}), context);
-        self.forward(states, unbacked(DType::i32, {num_tokens}), states, {}, context);
+        const TensorView ids = unbacked(DType::i32, {num_tokens});
+        self.forward(states, ids, states, {}, {}, context);
+        const int num_last = std::min(num_rows, num_tokens);
+        self.forward(states.rows(0, num_last), ids, states, {},
+                     {unbacked(DType::i32, {num_last}), unbacked(DType::i32, {num_last + 1})},
+                     context);
         self.logits(unbacked(DType::f32, {num_rows, vocab_size()}),
                     states.rows(0, std::min(num_rows, num_tokens)), context);
       });

@@ -58,6 +58,8 @@ class DraftBase : public DraftModel {
 
   // out [T, hidden] in dtype().
   void embed(TensorView out, TensorView ids, const ForwardContext& context) const;
+  // x [T, …] itself where all tokens are wanted, else [R, …] in the workspace.
+  static TensorView pick(TensorView x, const LastTokens& last, const ForwardContext& context);
   // [T, widths of a and b]: a, then b, in the workspace.
   TensorView side_by_side(TensorView a, TensorView b, const ForwardContext& context) const;
 

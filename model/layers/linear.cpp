@@ -29,34 +29,75 @@ bool joins(const Run& run, WeightFormat format, const GroupFormat& group) {
 
 // What the rank has of the columns; empty: all.
 Range own_columns(const Shard& shard, LinearSplit split, std::int64_t columns) {
-  if (shard.whole() || split != LinearSplit::columns) return {};
+  if (shard.whole() || (split != LinearSplit::columns && split != LinearSplit::addends)) return {};
   check_divides(shard, "a matrix's width", columns);
   return share_of(shard, columns);
 }
 
-std::vector<LinearPart> own_parts(const Shard& shard, LinearSplit split,
-                                  std::vector<LinearPart> parts) {
-  if (shard.whole() || split != LinearSplit::rows) return parts;
-  for (LinearPart& part : parts) {
-    check_divides({.rank = 0, .size = shard.size / part.copies}, part.name, part.wanted());
-    const Range share = share_of(shard, part.wanted(), part.copies);
-    part.pick = part.pick.empty() ? rows_of(share)
-                                  : std::vector(part.pick.begin() + share.begin,
-                                                part.pick.begin() + share.end);
+LinearPart own_part(const Shard& shard, LinearSplit split, LinearPart part) {
+  if (shard.whole() || split != LinearSplit::rows) return part;
+  check_divides({.rank = 0, .size = shard.size / part.copies}, part.name, part.wanted());
+  const Range share = share_of(shard, part.wanted(), part.copies);
+  part.pick = part.pick.empty() ? rows_of(share)
+                                : std::vector(part.pick.begin() + share.begin,
+                                              part.pick.begin() + share.end);
+  return part;
+}
+
+// Whether each of so many ranks has whole blocks of scales, or part of one.
+bool blocks_divide(const Fp8Scales& whole, LinearSplit split, const LinearPart& part,
+                   std::int64_t columns, int size) {
+  if ((split == LinearSplit::rows ? part.wanted() : columns) % size != 0) return false;
+  for (int rank = 0; rank < size; ++rank) {
+    const Shard shard{.rank = rank, .size = size};
+    if (split != LinearSplit::rows) {
+      if (!whole.of_columns(share_of(shard, columns))) return false;
+      continue;
+    }
+    LinearPart alone = part;
+    alone.copies = 1;
+    if (!whole.of_rows(own_part(shard, split, alone).pick)) return false;
   }
-  return parts;
+  return true;
+}
+
+// Of what the rank has of the part; none where it is not fp8, or is not to stay so in a whole model
+// either.
+std::optional<Fp8Scales> own_scales(Weights& weights, const LinearPart& part, LinearSplit split,
+                                    std::int64_t columns) {
+  const std::string name = part.name + ".weight";
+  auto whole = fp8_scales(weights, name, {part.rows, columns}, part.pick);
+  if (!whole || weights.shard().whole() || split == LinearSplit::none) return whole;
+  const Fp8Scales published = weights.fp8().scales(name, part.rows, columns);
+  auto own = split == LinearSplit::rows
+                 ? published.of_rows(own_part(weights.shard(), split, part).pick)
+                 : whole->of_columns(share_of(weights.shard(), columns));
+  if (own) return own;
+  refuse_shares(weights.shard(),
+                name + " is fp8 in blocks of " + std::to_string(kFp8Block) + " rows and columns",
+                [&](int size) { return blocks_divide(published, split, part, columns, size); });
+}
+
+void check_groups(const Shard& shard, const LinearPart& part, std::int64_t columns,
+                  const Range& own) {
+  if (own.begin % kGroupTileColumns == 0 && own.size() % kGroupTileColumns == 0) return;
+  refuse_shares(shard,
+                part.name + " is packed in groups of " + std::to_string(kGroupTileColumns) +
+                    " columns, of which it has " + std::to_string(columns),
+                [&](int size) { return columns % (std::int64_t{size} * kGroupTileColumns) == 0; });
 }
 
 std::vector<Run> runs_of(Weights& weights, const std::vector<LinearPart>& parts,
-                         std::int64_t columns, LinearUse use) {
+                         std::int64_t columns, LinearUse use, LinearSplit split) {
   std::vector<Run> runs;
-  for (const LinearPart& part : parts) {
+  for (const LinearPart& whole : parts) {
+    const LinearPart part = own_part(weights.shard(), split, whole);
     std::optional<Fp8Scales> scales;
     const auto groups = use == LinearUse::router ? std::nullopt
                                                  : weights.groups_of(part.name + ".weight");
-    if (use != LinearUse::router && use != LinearUse::head) {
-      scales = fp8_scales(weights, part.name + ".weight", {part.rows, columns}, part.pick);
-    }
+    if (groups) check_groups(weights.shard(), part, columns, own_columns(weights.shard(), split, columns));
+    if (use != LinearUse::router && use != LinearUse::head)
+      scales = own_scales(weights, whole, split, columns);
     const WeightFormat format = groups   ? WeightFormat::groups
                                 : scales ? scales->format
                                          : WeightFormat::plain;
@@ -82,7 +123,6 @@ Weight load_matrix(Weights& weights, const Run& run, std::int64_t columns, const
   if (run.format == WeightFormat::plain) {
     return {.data = weights.load(sources, {run.rows, columns}, weights.dtype()), .scales = {}};
   }
-  refuse_shard(weights.shard(), run.parts.front().name + " in a packed format");
   if (run.format == WeightFormat::groups) {
     return weights.load_groups(sources, {run.rows, columns}, run.group);
   }
@@ -112,11 +152,10 @@ TensorView load_bias(Weights& weights, const Run& run, DType dtype) {
 Linear::Linear(Weights& weights, const std::vector<LinearPart>& parts, std::int64_t columns,
                bool bias, LinearUse use, LinearSplit split)
     : adds_up_(split == LinearSplit::columns && !weights.shard().whole()) {
-  assert(!adds_up_ || use == LinearUse::residual);
   const Range own = own_columns(weights.shard(), split, columns);
-  if (adds_up_ && weights.shard().rank > 0) bias = false;  // it is added once
-  for (const Run& run :
-       runs_of(weights, own_parts(weights.shard(), split, parts), columns, use)) {
+  assert(own.size() == 0 || use == LinearUse::residual);
+  bias = bias && (own.size() == 0 || adds_bias(weights.shard()));
+  for (const Run& run : runs_of(weights, parts, columns, use, split)) {
     Piece piece{.weight = load_matrix(weights, run, columns, own),
                 .bias = {},
                 .begin = rows_,
@@ -149,7 +188,18 @@ void add_up(TensorView out, const ForwardContext& context) {
   context.collectives->all_reduce(out, context.stream);
 }
 
-void Linear::look_up(TensorView out, TensorView ids) const {
+TensorView all_columns(TensorView x, const Shard& shard, const ForwardContext& context) {
+  const std::int64_t tokens = x.extent(0), columns = x.extent(1);
+  const TensorView all = context.workspace.take(DType::f32, {tokens, shard.size * columns});
+  const TensorView own = context.workspace.take(DType::f32, {tokens, columns});
+  context.ops.copy(own, x, context.stream);
+  if (context.collectives == nullptr)
+    throw Failure(ErrorCode::internal, "a divided model runs without the other ranks");
+  context.collectives->gather_columns(all, own, columns, context.stream);
+  return all;
+}
+
+void Linear::look_up(TensorView out, TensorView ids, std::int64_t first) const {
   const Piece& piece = pieces_.front();
   const auto* const tiles = static_cast<const std::byte*>(piece.weight.data.data());
   // Where sizes are measured there is nothing to read.
@@ -158,7 +208,12 @@ void Linear::look_up(TensorView out, TensorView ids) const {
   std::vector<float> row(static_cast<std::size_t>(out.extent(1)));
   dispatch_float(out.dtype(), [&]<class T>(Type<T>) {
     for (std::int64_t t = 0; t < ids.extent(0); ++t) {
-      unpack_row(piece.weight.group, tiles, static_cast<const std::int32_t*>(ids.data())[t], row);
+      const std::int64_t id = static_cast<const std::int32_t*>(ids.data())[t] - first;
+      if (id < 0 || id >= rows_) {
+        std::ranges::fill(row, 0.f);
+      } else {
+        unpack_row(piece.weight.group, tiles, id, row);
+      }
       T* const to = static_cast<T*>(out.data()) + t * out.stride(0);
       std::transform(row.begin(), row.end(), to, [](float value) { return static_cast<T>(value); });
     }

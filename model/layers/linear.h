@@ -35,6 +35,7 @@ enum class LinearSplit : std::uint8_t {
   none,     // all of it: ranks compute the same
   rows,     // of each part an equal share of the rows: ranks compute parts of the output
   columns,  // an equal share of the columns, for an input that is divided so: ranks add up
+  addends,  // likewise, but it is left to the caller to add up
 };
 
 class Linear {
@@ -45,9 +46,10 @@ class Linear {
 
   // out [T, rows()], x [T, columns], or what the rank has of them
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const;
-  // out[t] = row ids[t] of the matrix, which stays packed in the host's memory (WeightFormat::groups);
-  // out [T, columns] f32 or bf16, ids i32 [T].
-  void look_up(TensorView out, TensorView ids) const;
+  // out[t] = row ids[t] − first of the matrix, which stays packed in the host's memory
+  // (WeightFormat::groups), or zeros where it has no such row; out [T, columns] f32 or bf16, ids i32
+  // [T].
+  void look_up(TensorView out, TensorView ids, std::int64_t first) const;
   std::int64_t rows() const { return rows_; }
   bool empty() const { return pieces_.empty(); }
 
@@ -64,7 +66,11 @@ class Linear {
   std::int64_t rows_ = 0;
 };
 
+// What is added once by ranks that add up is rank 0's.
+inline bool adds_bias(const Shard& shard) { return shard.rank == 0; }
 // out f32, dense = the sum over ranks.
 void add_up(TensorView out, const ForwardContext& context);
+// f32 [T, ranks · columns], in the workspace: x [T, columns] of all ranks side by side.
+TensorView all_columns(TensorView x, const Shard& shard, const ForwardContext& context);
 
 }  // namespace quire

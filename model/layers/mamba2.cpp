@@ -4,27 +4,94 @@
 #include <limits>
 
 #include "model/layers/layer_cache.h"
+#include "model/layers/rank_norm.h"
 
 namespace quire {
+
+namespace {
+
+// With the heads and groups that the rank has.
+Mamba2Config own_heads(const Shard& shard, const std::string& name, Mamba2Config c) {
+  check_heads(shard, name, c.num_heads, c.num_groups, {.many = "heads", .few = "groups"});
+  c.num_heads /= shard.size;
+  c.num_groups = std::max(1, c.num_groups / shard.size);
+  return c;
+}
+
+// Where the parts of the projection begin that the convolution reads, and their sizes.
+struct Part {
+  std::int64_t begin, size;
+  int copies = 1;  // ranks that have the same
+};
+
+std::vector<Part> parts_of(const Shard& shard, const Mamba2Config& c) {
+  const std::int64_t inner = std::int64_t{c.num_heads} * c.head_dim;
+  const std::int64_t states = std::int64_t{c.num_groups} * c.state_size;
+  const int copies = std::max(1, shard.size / c.num_groups);
+  return {{0, inner}, {inner, states, copies}, {inner + states, states, copies}};
+}
+
+std::vector<LinearPart> input_parts(const Shard& shard, const Mamba2Config& c,
+                                    const std::string& name) {
+  const std::vector<Part> mixed = parts_of(shard, c);
+  const std::int64_t inner = mixed[0].size, heads = c.num_heads;
+  const std::int64_t rows = 2 * inner + 2 * mixed[1].size + heads;
+  if (shard.whole()) return {{name, rows}};
+  std::vector<LinearPart> parts{{name, rows, rows_of({0, inner})}};
+  for (const Part& part : mixed)
+    parts.push_back({name, rows, rows_of({inner + part.begin, inner + part.begin + part.size}),
+                     part.copies});
+  parts.push_back({name, rows, rows_of({rows - heads, rows})});
+  return parts;
+}
+
+std::vector<std::int64_t> own_channels(const Shard& shard, const Mamba2Config& c) {
+  std::vector<std::int64_t> own;
+  if (shard.whole()) return own;
+  for (const Part& part : parts_of(shard, c)) {
+    const Range share = share_of(shard, part.size, part.copies);
+    for (std::int64_t i = share.begin; i < share.end; ++i) own.push_back(part.begin + i);
+  }
+  return own;
+}
+
+// Of the norm's weight: the rank's own groups, or all of the one that it has a part of.
+std::vector<std::int64_t> own_norm(const Shard& shard, std::int64_t width, int ranks) {
+  return own_of({.rank = shard.rank / ranks, .size = shard.size / ranks}, width);
+}
+
+int ranks_of_norm(const Shard& shard, const std::string& name, int groups) {
+  if (groups % shard.size == 0) return 1;
+  if (shard.size % groups == 0) return shard.size / groups;
+  refuse_shares(shard, name + " norms " + std::to_string(groups) + " groups of heads",
+                [&](int size) { return groups % size == 0 || size % groups == 0; });
+}
+
+}  // namespace
 
 Mamba2::Mamba2(Weights& weights, const ModelConfig& config, const std::string& name,
                int norm_groups)
     : name_(name),
-      config_(config.mamba2),
+      shard_(weights.shard()),
+      config_(own_heads(shard_, name, config.mamba2)),
       state_dtype_(config.recurrent_state_dtype),
-      norm_groups_(norm_groups) {
-  refuse_shard(weights.shard(), name + ", a Mamba2 mixer,");
-  const std::int64_t heads = config_.num_heads;
-  const std::int64_t channels = inner() + 2 * std::int64_t{config_.num_groups} * config_.state_size;
-  input_ = Linear(weights, {{name + ".in_proj", inner() + channels + heads}}, config.hidden_size,
-                  config_.proj_bias);
-  conv_ = CausalConv(weights, name + ".conv1d", channels, config_.conv_kernel, config_.conv_bias);
-  a_log_ = weights.load(name + ".A_log", {heads}, DType::f32);
-  dt_bias_ = weights.load(name + ".dt_bias", {heads}, DType::f32);
-  d_skip_ = weights.load(name + ".D", {heads}, DType::f32);
-  norm_ = RmsNorm(weights, name + ".norm", inner(), config.rms_norm_eps);
-  output_ = Linear(weights, {{name + ".out_proj", config.hidden_size}}, inner(), config_.proj_bias,
-                   LinearUse::residual);
+      norm_groups_(std::max(1, norm_groups / shard_.size)),
+      norm_ranks_(ranks_of_norm(shard_, name, norm_groups)) {
+  const Mamba2Config& all = config.mamba2;
+  const std::int64_t heads = all.num_heads, width = heads * all.head_dim;
+  const std::int64_t channels = width + 2 * std::int64_t{all.num_groups} * all.state_size;
+  input_ = Linear(weights, input_parts(shard_, all, name + ".in_proj"), config.hidden_size,
+                  all.proj_bias, LinearUse::inner, LinearSplit::rows);
+  conv_ = CausalConv(weights, name + ".conv1d", channels, all.conv_kernel, all.conv_bias,
+                     own_channels(shard_, all));
+  const std::vector<std::int64_t> own = own_of(shard_, heads);
+  a_log_ = load_picked(weights, name + ".A_log", heads, own, DType::f32);
+  dt_bias_ = load_picked(weights, name + ".dt_bias", heads, own, DType::f32);
+  d_skip_ = load_picked(weights, name + ".D", heads, own, DType::f32);
+  norm_ = RmsNorm(weights, name + ".norm", width, config.rms_norm_eps, 0.f,
+                  own_norm(shard_, width, norm_ranks_));
+  output_ = Linear(weights, {{name + ".out_proj", config.hidden_size}}, width, all.proj_bias,
+                   LinearUse::residual, LinearSplit::columns);
 }
 
 std::vector<std::int64_t> Mamba2::state_shape() const {
@@ -57,12 +124,27 @@ void Mamba2::operator()(TensorView out, TensorView x, const ForwardContext& cont
   const TensorView dt = all.narrow(1, inner() + channels, all.extent(1));
 
   scan(mixed, conv_(xbc, context), dt, context);
-  const std::int64_t width = inner() / norm_groups_;
-  context.ops.gated_rms_norm(normed.split_last(width), mixed.reshape({tokens, norm_groups_, width}),
-                             z.split_last(width), norm_.weight().reshape({norm_groups_, width}),
-                             norm_.eps(),
-                             /*norm_first=*/false, context.stream);
+  gated_norm(normed, mixed, z, context);
   output_(out, normed, context);
+}
+
+void Mamba2::gated_norm(TensorView out, TensorView x, TensorView z,
+                        const ForwardContext& context) const {
+  const std::int64_t tokens = x.extent(0), width = inner() / norm_groups_;
+  if (norm_ranks_ == 1) {
+    context.ops.gated_rms_norm(out.split_last(width), x.reshape({tokens, norm_groups_, width}),
+                               z.split_last(width), norm_.weight().reshape({norm_groups_, width}),
+                               norm_.eps(), /*norm_first=*/false, context.stream);
+    return;
+  }
+  const Workspace::Scope scope(context.workspace);
+  const TensorView both = context.workspace.take(DType::f32, {tokens, 2 * inner()});
+  const TensorView gated = context.workspace.take(DType::f32, {tokens, inner()});
+  context.ops.copy(both.narrow(1, 0, inner()), z, context.stream);
+  context.ops.copy(both.narrow(1, inner(), 2 * inner()), x.reshape({tokens, inner()}),
+                   context.stream);
+  context.ops.gated_activation(gated, both, Activation::silu, context.stream);
+  norm_over_ranks(norm_, out, gated, shard_, norm_ranks_, context);
 }
 
 void Mamba2::scan(TensorView out, TensorView xbc, TensorView dt,

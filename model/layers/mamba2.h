@@ -1,6 +1,6 @@
 #pragma once
 // Mamba2 (arXiv 2405.21060): a short causal convolution, then a selective scan with one decay per
-// head.
+// head. Ranks have equal shares of the heads, with their groups and states.
 
 #include <optional>
 #include <string>
@@ -25,14 +25,18 @@ class Mamba2 final : public Mixer {
 
  private:
   void scan(TensorView out, TensorView xbc, TensorView dt, const ForwardContext& context) const;
+  // out [T, inner] = norm(x · silu(z)); x f32 [T, heads, head dim], z [T, inner].
+  void gated_norm(TensorView out, TensorView x, TensorView z, const ForwardContext& context) const;
   std::int64_t inner() const { return std::int64_t{config_.num_heads} * config_.head_dim; }
 
   std::vector<std::int64_t> state_shape() const;
 
   std::string name_;
-  Mamba2Config config_;
+  Shard shard_;
+  Mamba2Config config_;  // with the heads and groups that the rank has
   std::optional<DType> state_dtype_;
-  int norm_groups_;
+  int norm_groups_;  // of the rank's, if it has whole ones
+  int norm_ranks_;   // that have a part of the same group of the norm
   Linear input_;  // z, x, b, c, dt
   CausalConv conv_;
   TensorView a_log_, dt_bias_;  // f32 [heads]

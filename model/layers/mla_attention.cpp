@@ -19,27 +19,33 @@ double attention_scale(const ModelConfig& config) {
   return plain * mscale * mscale;
 }
 
+int own_heads(const Shard& shard, const std::string& name, int heads) {
+  check_divides(shard, "the number of heads of " + name, heads);
+  return heads / shard.size;
+}
+
 }  // namespace
 
 MlaAttention::MlaAttention(Weights& weights, const ModelConfig& config, const std::string& name,
                            const Rope& rope)
     : name_(name),
       config_(config.mla),
-      num_heads_(config.num_heads),
+      num_heads_(own_heads(weights.shard(), name, config.num_heads)),
       scale_(static_cast<float>(attention_scale(config))),
       rope_(rope),
       published_scale_(load_cache_scale(weights, name)) {
   const MlaConfig& c = config_;
-  refuse_shard(weights.shard(), name + ", latent attention,");
-  const std::int64_t heads = num_heads_, hidden = config.hidden_size, latent = c.kv_lora_rank;
+  const std::int64_t heads = config.num_heads, hidden = config.hidden_size, latent = c.kv_lora_rank;
   const std::int64_t nope = c.qk_nope_head_dim, value = c.v_head_dim;
   const std::int64_t queries = heads * (nope + c.qk_rope_head_dim);
   if (c.q_lora_rank > 0) {
     q_down_ = Linear(weights, {{name + ".q_a_proj", c.q_lora_rank}}, hidden, config.attention_bias);
     q_norm_ = RmsNorm(weights, name + ".q_a_layernorm", c.q_lora_rank, config.rms_norm_eps);
-    q_ = Linear(weights, {{name + ".q_b_proj", queries}}, c.q_lora_rank, false);
+    q_ = Linear(weights, {{name + ".q_b_proj", queries}}, c.q_lora_rank, false, LinearUse::inner,
+                LinearSplit::rows);
   } else {
-    q_ = Linear(weights, {{name + ".q_proj", queries}}, hidden, false);
+    q_ = Linear(weights, {{name + ".q_proj", queries}}, hidden, false, LinearUse::inner,
+                LinearSplit::rows);
   }
   kv_down_ =
       Linear(weights, {{name + ".kv_a_proj_with_mqa", row()}}, hidden, config.attention_bias);
@@ -48,20 +54,21 @@ MlaAttention::MlaAttention(Weights& weights, const ModelConfig& config, const st
   // kv_b_proj is, head by head, the rows of a key and those of a value.
   Source up{.name = name + ".kv_b_proj.weight",
             .shape = {heads * (nope + value), latent},
-            .batch = heads};
+            .batch = heads,
+            .matrices = share_of(weights.shard(), heads)};
   Source keys = up, values = up;
   keys.transposed = true;
-  keys.depth = nope;
+  keys.depth = {0, nope};
   values.pick.resize(static_cast<std::size_t>(value));
   std::iota(values.pick.begin(), values.pick.end(), nope);
   if (weights.fp8().has(up.name)) {
     weights.note("kv_b_proj is kept as " + std::string(name_of(weights.dtype())) +
                  ": it is absorbed into other products");
   }
-  key_up_ = weights.load({keys}, {heads, latent, nope}, weights.dtype());
-  value_up_ = weights.load({values}, {heads, value, latent}, weights.dtype());
+  key_up_ = weights.load({keys}, {num_heads_, latent, nope}, weights.dtype());
+  value_up_ = weights.load({values}, {num_heads_, value, latent}, weights.dtype());
   output_ = Linear(weights, {{name + ".o_proj", hidden}}, heads * value, config.attention_bias,
-                   LinearUse::residual);
+                   LinearUse::residual, LinearSplit::columns);
 }
 
 LayerKvSpec MlaAttention::cache_spec(const KvSpecOptions& options) const {

@@ -1,7 +1,8 @@
 #pragma once
 // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): a token's cache is one latent vector
 // and one rotated key for all heads. The projections from the latent to keys and values are
-// absorbed into query and output, so prefill and decode read the same pages.
+// absorbed into query and output, so prefill and decode read the same pages. Ranks have equal shares
+// of the heads; the projections to the latents, and the cache, are the same on all of them.
 
 #include <optional>
 #include <string>

@@ -2,26 +2,29 @@
 
 namespace quire {
 
+std::vector<LinearPart> gate_up_halves(const Weights& weights, const std::string& name,
+                                       std::int64_t width) {
+  if (weights.shard().whole()) return {{name, 2 * width}};
+  return {{name, 2 * width, rows_of({0, width})}, {name, 2 * width, rows_of({width, 2 * width})}};
+}
+
 namespace {
 
 std::vector<LinearPart> gate_up_parts(const Weights& weights, const std::string& name, int width) {
   check_divides(weights.shard(), "intermediate_size", width);
   const std::string both = name + ".gate_up_proj";
-  if (weights.has(both + ".weight")) {
-    if (weights.shard().whole()) return {{both, 2 * width}};
-    return {{both, 2 * width, rows_of({0, width})}, {both, 2 * width, rows_of({width, 2 * width})}};
-  }
+  if (weights.has(both + ".weight")) return gate_up_halves(weights, both, width);
   return {{name + ".gate_proj", width}, {name + ".up_proj", width}};
 }
 
 }  // namespace
 
 GatedMlp::GatedMlp(Weights& weights, const std::string& name, int hidden_size,
-                   int intermediate_size, Activation activation, bool bias)
+                   int intermediate_size, Activation activation, bool bias, LinearSplit sum)
     : gate_up_(weights, gate_up_parts(weights, name, intermediate_size), hidden_size, bias,
                LinearUse::inner, LinearSplit::rows),
       down_(weights, {{name + ".down_proj", hidden_size}}, intermediate_size, bias,
-            LinearUse::residual, LinearSplit::columns),
+            LinearUse::residual, sum),
       activation_(activation) {}
 
 void GatedMlp::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
@@ -35,11 +38,11 @@ void GatedMlp::operator()(TensorView out, TensorView x, const ForwardContext& co
 }
 
 Mlp::Mlp(Weights& weights, const std::string& name, int hidden_size, int intermediate_size,
-         Activation activation, bool bias)
+         Activation activation, bool bias, LinearSplit sum)
     : up_(weights, {{name + ".up_proj", intermediate_size}}, hidden_size, bias,
           LinearUse::inner, LinearSplit::rows),
       down_(weights, {{name + ".down_proj", hidden_size}}, intermediate_size, bias,
-            LinearUse::residual, LinearSplit::columns),
+            LinearUse::residual, sum),
       activation_(activation) {}
 
 void Mlp::operator()(TensorView out, TensorView x, const ForwardContext& context) const {

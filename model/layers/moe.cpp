@@ -7,7 +7,7 @@ Moe::Moe(const ModelConfig& config, DType dtype, MoeParts parts)
       shape_{.experts = config.moe.num_experts,
              .top_k = config.moe.num_experts_per_tok,
              .hidden = config.moe.latent_size > 0 ? config.moe.latent_size : config.hidden_size,
-             .intermediate = config.moe.intermediate_size,
+             .intermediate = static_cast<int>(parts.experts.inner),
              .gated = parts.experts.gated,
              .dtype = dtype},
       hidden_size_(config.hidden_size),
@@ -32,6 +32,7 @@ void Moe::operator()(TensorView out, TensorView x, const ForwardContext& context
     parts_.from_latent(out, mixed, context);
   }
   if (parts_.shared != nullptr) add_shared(out, x, context);
+  if (parts_.experts.adds_up) add_up(out, context);
 }
 
 void Moe::run_experts(TensorView out, TensorView x, TensorView ids, TensorView weights,

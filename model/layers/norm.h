@@ -2,6 +2,7 @@
 // Root-mean-square norm with a learnt weight; Gemma and Qwen3-Next publish weight − 1 (offset 1).
 
 #include <string>
+#include <vector>
 
 #include "model/forward_context.h"
 #include "model/weights.h"
@@ -11,9 +12,10 @@ namespace quire {
 class RmsNorm {
  public:
   RmsNorm() = default;
+  // Of the weight's elements those picked, in that order; empty: all.
   RmsNorm(Weights& weights, const std::string& name, std::int64_t width, double eps,
-          float offset = 0.f)
-      : weight_(weights.load(name + ".weight", {width})),
+          float offset = 0.f, const std::vector<std::int64_t>& pick = {})
+      : weight_(load_picked(weights, name + ".weight", width, pick, weights.dtype())),
         eps_(static_cast<float>(eps)),
         offset_(offset) {}
 
@@ -28,6 +30,7 @@ class RmsNorm {
   bool empty() const { return weight_.empty(); }
   TensorView weight() const { return weight_; }
   float eps() const { return eps_; }
+  float offset() const { return offset_; }
 
  private:
   TensorView weight_;

@@ -20,7 +20,9 @@ class Rope {
     context.ops.rope(x, context.positions, table_, style_, context.stream);
   }
 
+  // Empty: rotates nothing.
   TensorView table() const { return table_; }
+  RopeStyle style() const { return style_; }
 
   // longrope: the rows of the table that a request with such a prompt uses begin here.
   int position_offset(int num_prompt_tokens) const {

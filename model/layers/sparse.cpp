@@ -28,7 +28,8 @@ MoeParts load_deepseek_moe(Weights& weights, const std::string& layer, const Mod
   if (moe.shared_intermediate_size > 0) {
     parts.shared = std::make_unique<GatedMlp>(weights, layer + "mlp.shared_experts",
                                               config.hidden_size, moe.shared_intermediate_size,
-                                              config.activation, config.mlp_bias);
+                                              config.activation, config.mlp_bias,
+                                              LinearSplit::addends);
   }
   return parts;
 }
@@ -42,7 +43,8 @@ MoeParts load_qwen_moe(Weights& weights, const std::string& layer, const ModelCo
   if (moe.shared_intermediate_size > 0) {
     parts.shared =
         std::make_unique<GatedMlp>(weights, layer + "mlp.shared_expert", config.hidden_size,
-                                   moe.shared_intermediate_size, config.activation);
+                                   moe.shared_intermediate_size, config.activation,
+                                   /*bias=*/false, LinearSplit::addends);
     parts.shared_gate =
         Linear(weights, {{layer + "mlp.shared_expert_gate", 1}}, config.hidden_size, false);
   }

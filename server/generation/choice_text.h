@@ -11,6 +11,7 @@
 #include "engine/wire/messages.h"
 #include "openapi/dto.h"
 #include "server/generation/stop_strings.h"
+#include "server/generation/token_words.h"
 #include "text/output/output_parser.h"
 #include "text/tokenizer/detokenizer.h"
 
@@ -26,6 +27,8 @@ struct ChoiceTextOptions {
   std::vector<TokenId> shown_specials{};  // to the parser, though special; ascending
   bool one_tool_call = false;             // parallel_tool_calls is false
   bool wants_logprobs = false;
+  bool logprobs_of_content = false;  // only of tokens whose text is content
+  bool wants_token_ids = false;
   bool tokens_as_ids = false;  // log-probabilities name a token token_id:7
   bool prompt_only = false;    // what is generated is not wanted: echo with max_tokens 0
 };
@@ -33,7 +36,7 @@ struct ChoiceTextOptions {
 // What one output of the engine adds to the choice.
 struct ChoiceDelta {
   OutputDelta text{};
-  std::vector<TokenId> token_ids{};
+  std::vector<TokenId> token_ids{};  // where they are wanted
   std::vector<openapi::TokenLogprob> logprobs{};
   std::vector<openapi::TokenLogprob> prompt_logprobs{};  // of all but the prompt's first token
   std::string finish_reason{};                           // empty: it goes on
@@ -41,8 +44,9 @@ struct ChoiceDelta {
   std::string transfer_params{};  // JSON text for whoever continues it; empty: none
 };
 
-openapi::TopLogprob logprob_entry(const Tokenizer& tokenizer, TokenId id, float logprob,
-                                  bool as_id);
+// As the token that follows those of `words`.
+openapi::TopLogprob logprob_entry(const Tokenizer& tokenizer, TokenId id, float logprob, bool as_id,
+                                  const TokenWords& words = {});
 
 class ChoiceText {
  public:
@@ -64,13 +68,18 @@ class ChoiceText {
   bool is_shown(TokenId id) const;
   std::vector<TokenId> shown_part(std::span<const TokenId> ids) const;
   void finish(const RequestOutput& output, ChoiceDelta& delta);
-  openapi::TokenLogprob logprob_of(const PositionLogprobs& position) const;
+  openapi::TokenLogprob logprob_of(const PositionLogprobs& position, TokenWords& words) const;
+  void push_token(TokenId id, ChoiceDelta& delta);
+  void tell_logprobs(std::size_t content_before, bool is_thought_or_call, ChoiceDelta& delta);
 
   const Tokenizer* tokenizer_;
   std::shared_ptr<const ChoiceTextOptions> options_;
   Detokenizer detokenizer_;
   StopStrings stops_;
   std::optional<OutputParser> parser_;
+  TokenWords words_, prompt_words_;
+  std::vector<openapi::TokenLogprob> held_logprobs_;  // of tokens whose text is held back
+  bool has_content_ = false;
   int num_tokens_ = 0;
   int num_reasoning_tokens_ = 0;
 };

@@ -15,6 +15,13 @@
 
 namespace quire {
 
+Error overdue_error() {
+  return {ErrorCode::timeout,
+          "The answer was not complete within the time that this request gives itself "
+          "(X-Request-Timeout, or the member timeout)",
+          {}};
+}
+
 namespace {
 
 RequestEnd end_of(std::string_view finish_reason) {
@@ -47,8 +54,7 @@ awaitable<bool> next_in_time(Choice& choice, std::optional<RequestOutput>& outpu
 awaitable<void> end_overdue(Choice& choice, ChoiceSink& sink) {
   choice.generation.cancel();
   choice.tracker.on_end(RequestEnd::abort);
-  const Error error{ErrorCode::timeout,
-                    "The answer was not complete within the X-Request-Timeout of this request", {}};
+  const Error error = overdue_error();
   co_await sink.on_error(choice, error);
 }
 
@@ -78,6 +84,7 @@ awaitable<void> run_choice(Choice& choice, ChoiceSink& sink) {
       choice.generation.cancel();
     }
     if (!co_await sink.on_delta(choice, std::move(delta)) || !finish_reason.empty()) co_return;
+    choice.generation.reuse(std::move(*output));
   }
 }
 
@@ -95,6 +102,7 @@ ChoicePlan::ChoicePlan(const openapi::GenerationRequest& of)
            .include_stop = of.include_stop_str_in_output,
            .min_tokens = static_cast<int>(of.min_tokens),
            .stop_token_ids = of.stop_token_ids,
+           .wants_token_ids = of.return_token_ids,
            .tokens_as_ids = of.return_tokens_as_token_ids} {
   if (of.prompt_logprobs) prompt_logprobs = static_cast<int>(*of.prompt_logprobs);
 }
@@ -167,7 +175,9 @@ Result<void> truncate_prompt(const openapi::GenerationRequest& request, const Ap
   }
   if (keep < 0) keep = std::max<std::int64_t>(1, max_model_len - request.max_tokens.value_or(1));
   const auto excess = static_cast<std::ptrdiff_t>(prompt.size()) - keep;
-  if (excess > 0) prompt.erase(prompt.begin(), prompt.begin() + excess);
+  if (excess <= 0) return {};
+  const auto cut = request.truncates_right ? prompt.end() - excess : prompt.begin();
+  prompt.erase(cut, cut + excess);
   return {};
 }
 
@@ -236,7 +246,7 @@ Result<void> submit_prompt(const ChoicePlan& plan,
     add.cache_salt = request.cache_salt;
     add.transfer_params = request.kv_transfer_params;
     add.arrival = exchange.arrival();
-    auto generation = app.engines.submit(std::move(add));
+    auto generation = app.engines.submit(std::move(add), exchange.engine());
     if (!generation) {
       if (generation.error().code == ErrorCode::overloaded) {
         app.metrics.request_rejected();
@@ -250,7 +260,7 @@ Result<void> submit_prompt(const ChoicePlan& plan,
     choices.push_back({static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0,
                        std::move(*generation), ChoiceText(app.text.tokenizer(), text, prompt_end),
                        std::move(tracker), FairShare::Held(app.shares, exchange.client()),
-                       exchange.key(), exchange.deadline()});
+                       exchange.key(), exchange.deadline(request.timeout)});
     if (exchange.key() != nullptr) exchange.key()->spend_tokens(i == 0 ? prompt_tokens : 0);
   }
   return {};
@@ -275,11 +285,18 @@ Result<std::vector<Choice>> submit_choices(const ChoicePlan& plan, const Exchang
   return choices;
 }
 
-awaitable<void> run_choices(std::vector<Choice>& choices, ChoiceSink& sink) {
-  if (choices.size() == 1) co_return co_await run_choice(choices.front(), sink);
-  TaskGroup group(co_await asio::this_coro::executor);
-  for (Choice& choice : choices) group.spawn(run_choice(choice, sink));
-  co_await group.join();
+awaitable<bool> run_choices(std::vector<Choice>& choices, ChoiceSink& sink, Exchange& exchange) {
+  const Exchange::LeavingWatch client(exchange, [&choices] {
+    for (Choice& choice : choices) choice.generation.cancel();
+  });
+  if (choices.size() == 1) {
+    co_await run_choice(choices.front(), sink);
+  } else {
+    TaskGroup group(co_await asio::this_coro::executor);
+    for (Choice& choice : choices) group.spawn(run_choice(choice, sink));
+    co_await group.join();
+  }
+  co_return !client.has_left();
 }
 
 openapi::Usage usage_of(const std::vector<Choice>& choices, const TextDefaults& defaults) {

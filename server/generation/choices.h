@@ -25,6 +25,9 @@ struct Choice {
   Clock::time_point deadline = Clock::time_point::max();  // after it nobody wants the rest
 };
 
+// A request's own time was over before its answer was complete.
+Error overdue_error();
+
 // Where a choice's outputs go; all on the connection's strand.
 class ChoiceSink {
  public:
@@ -60,8 +63,8 @@ Result<std::vector<Choice>> submit_choices(const ChoicePlan& plan, const Exchang
                                            AppState& app,
                                            std::vector<std::vector<TokenId>> prompts);
 
-// Until every choice has ended. An engine's error goes to the sink.
-awaitable<void> run_choices(std::vector<Choice>& choices, ChoiceSink& sink);
+// Until every choice has ended, or the client has left: false. An engine's error goes to the sink.
+awaitable<bool> run_choices(std::vector<Choice>& choices, ChoiceSink& sink, Exchange& exchange);
 
 openapi::Usage usage_of(const std::vector<Choice>& choices, const TextDefaults& defaults);
 

@@ -24,14 +24,14 @@ class CompletionStream : public StreamSink {
   awaitable<bool> on_delta(Choice& choice, ChoiceDelta delta) override;
 
  private:
-  openapi::CompletionLogprobs logprobs_of(const Choice& choice, const ChoiceDelta& delta,
-                                          bool first) const;
+  openapi::CompletionLogprobs next_logprobs(const Choice& choice, const ChoiceDelta& delta,
+                                            bool first);
   void write(const Choice& choice, const ChoiceDelta& delta, std::string_view text, bool first);
 
   CompletionReplyOptions options_;
   struct Progress {
     bool has_begun = false;
-    std::int64_t characters = 0;  // sent so far
+    std::int64_t offset = 0;  // of the next token
   };
   std::vector<Progress> progress_;  // by choice
 };

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 
 #include "openapi/dto_json.h"
@@ -7,30 +6,24 @@
 
 namespace quire {
 
-namespace {
-
-std::int64_t characters(std::string_view utf8) {
-  return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; });
-}
-
-}  // namespace
-
 CompletionStream::CompletionStream(Exchange& exchange, const std::vector<Choice>& choices,
                                    CompletionReplyOptions options, const TextDefaults& defaults)
     : StreamSink(exchange, choices, options, "text_completion", defaults),
       options_(std::move(options)),
       progress_(choices.size()) {}
 
-openapi::CompletionLogprobs CompletionStream::logprobs_of(const Choice& choice,
-                                                          const ChoiceDelta& delta,
-                                                          bool first) const {
-  openapi::CompletionLogprobs logprobs{delta.logprobs, progress_[choice.index].characters};
-  if (!first || options_.echo.empty()) return logprobs;
-  auto& tokens = logprobs.tokens;
-  tokens.insert(tokens.begin(), delta.prompt_logprobs.begin(), delta.prompt_logprobs.end());
-  tokens.insert(tokens.begin(), options_.first_tokens[choice.prompt]);
-  logprobs.first_offset = 0;
-  logprobs.starts_prompt = true;
+// Counted by tokens: their text may be held back.
+openapi::CompletionLogprobs CompletionStream::next_logprobs(const Choice& choice,
+                                                            const ChoiceDelta& delta, bool first) {
+  std::int64_t& offset = progress_[choice.index].offset;
+  openapi::CompletionLogprobs logprobs{delta.logprobs, offset};
+  if (first && !options_.echo.empty()) {
+    auto& tokens = logprobs.tokens;
+    tokens.insert(tokens.begin(), delta.prompt_logprobs.begin(), delta.prompt_logprobs.end());
+    tokens.insert(tokens.begin(), options_.first_tokens[choice.prompt]);
+    logprobs.starts_prompt = true;
+  }
+  offset = openapi::end_offset(logprobs);
   return logprobs;
 }
 
@@ -42,7 +35,7 @@ void CompletionStream::write(const Choice& choice, const ChoiceDelta& delta, std
   const bool echoes = first && !options_.echo.empty();
   if (options_.logprobs && (echoes || !delta.logprobs.empty())) {
     std::string logprobs;
-    openapi::append_completion_logprobs(logprobs, logprobs_of(choice, delta, first));
+    openapi::append_completion_logprobs(logprobs, next_logprobs(choice, delta, first));
     json.raw(logprobs);
   } else {
     json.null();
@@ -74,7 +67,6 @@ awaitable<bool> CompletionStream::on_delta(Choice& choice, ChoiceDelta delta) {
                               !delta.logprobs.empty() || options_.return_token_ids;
   if (!says_something) co_return true;
   write(choice, delta, text, first);
-  progress.characters += characters(text);
   co_return co_await sse().flush();
 }
 

@@ -76,13 +76,17 @@ CallDemand calls_of(const ChatCompletionRequest& chat, const OutputFormat& forma
 namespace {
 
 Result<std::string> constraint_of(const ChatCompletionRequest& chat, const OutputFormat& format,
-                                  bool is_part) {
+                                  bool may_think, bool is_part) {
   OutputDemand demand = demand_of(chat);
+  demand.may_think = may_think;
   demand.is_part = is_part;
   demand.calls = calls_of(chat, format);
   demand.tools = chat.tools;
-  demand.parallel = chat.parallel_tool_calls;
-  if (chat.tool_choice == ToolChoice::named) demand.only = chat.named_tool;
+  demand.parameters_at = chat.parameters_at;
+  // Who names a function wants one call of it.
+  demand.parallel = chat.parallel_tool_calls && chat.tool_choice != ToolChoice::named;
+  demand.only = chat.allowed_tools;
+  if (chat.tool_choice == ToolChoice::named) demand.only = {chat.named_tool};
   if (chat.thinking_budget) {
     if (format.reasoning == nullptr) {
       return no_thought(chat,
@@ -109,15 +113,15 @@ std::optional<ConstraintSpec> spec_of(std::string text) {
 }  // namespace
 
 Result<std::optional<ConstraintSpec>> chat_constraint(const ChatCompletionRequest& chat,
-                                                      const OutputFormat& format) {
-  auto text = constraint_of(chat, format, false);
+                                                      const OutputFormat& format, bool may_think) {
+  auto text = constraint_of(chat, format, may_think, false);
   if (!text) return text.error();
   return spec_of(std::move(*text));
 }
 
 Result<std::optional<std::string>> rendered_constraint(const ChatCompletionRequest& chat,
-                                                       const OutputFormat& format) {
-  auto text = constraint_of(chat, format, true);
+                                                       const OutputFormat& format, bool may_think) {
+  auto text = constraint_of(chat, format, may_think, true);
   if (!text) return text.error();
   return text->empty() ? std::nullopt : std::optional(std::move(*text));
 }

@@ -15,12 +15,14 @@
 namespace quire {
 
 // Unset where any text will do. `format`: how the model thinks and calls; its dialect is known where
-// a call is required.
+// a call is required. may_think: it may open a thought of its own before what is demanded.
 Result<std::optional<ConstraintSpec>> chat_constraint(const openapi::ChatCompletionRequest& chat,
-                                                      const OutputFormat& format);
+                                                      const OutputFormat& format,
+                                                      bool may_think = true);
 // The same as a structural tag for /inference/v1/generate: the text of its JSON.
 Result<std::optional<std::string>> rendered_constraint(const openapi::ChatCompletionRequest& chat,
-                                                       const OutputFormat& format);
+                                                       const OutputFormat& format,
+                                                       bool may_think = true);
 // Of the text from its beginning.
 Result<std::optional<ConstraintSpec>> text_constraint(const openapi::GenerationRequest& request);
 

@@ -2,6 +2,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <ctime>
+#include <utility>
 
 #include "server/http/error_reply.h"
 #include "server/routes/routes.h"
@@ -69,6 +70,8 @@ awaitable<bool> EventSink::on_error(Choice&, const Error& error) {
     co_await exchange_.reply(error_reply(error));
     co_return false;
   }
+  // Once, though it may be the end of several choices.
+  if (std::exchange(told_, error.detail) == error.detail) co_return true;
   write_error(exchange_.spelled(error));
   co_return co_await sse().flush();
 }
@@ -87,9 +90,10 @@ awaitable<void> StreamSink::write_end() {
   co_await sse().done();
 }
 
-awaitable<void> stream_choices(std::vector<Choice>& choices, EventSink& sink) {
-  co_await run_choices(choices, sink);
-  co_await sink.finish();
+awaitable<void> stream_choices(std::vector<Choice>& choices, EventSink& sink, Exchange& exchange) {
+  // Named first: g++ 12 loses the reference where this stands in the if.
+  const bool is_there = co_await run_choices(choices, sink, exchange);
+  if (is_there) co_await sink.finish();
 }
 
 }  // namespace quire

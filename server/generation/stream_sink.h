@@ -52,6 +52,7 @@ class EventSink : public ChoiceSink {
   Exchange& exchange_;
   SseWriter* sse_ = nullptr;
   bool refused_ = false;
+  std::string told_;  // the latest error
 };
 
 // As OpenAI streams chunks.
@@ -81,7 +82,7 @@ class StreamSink : public EventSink {
   ChunkWriter chunks_;
 };
 
-// Until every choice has ended and the stream has its end.
-awaitable<void> stream_choices(std::vector<Choice>& choices, EventSink& sink);
+// Until every choice has ended and the stream has its end, or the client has left.
+awaitable<void> stream_choices(std::vector<Choice>& choices, EventSink& sink, Exchange& exchange);
 
 }  // namespace quire

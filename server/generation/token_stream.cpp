@@ -3,6 +3,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include "openapi/dto_json.h"
+#include "openapi/generate.h"
 #include "openapi/json_writer.h"
 #include "server/http/error_reply.h"
 
@@ -15,19 +16,19 @@ awaitable<bool> TokenStream::on_delta(Choice& choice, ChoiceDelta delta) {
   if (delta.token_ids.empty() && delta.finish_reason.empty()) co_return true;
   std::string& out = sse().begin_event();
   JsonWriter json(out);
-  json.begin_object().key("request_id").string(options_.id).key("choices").begin_array();
-  json.begin_object().key("index").integer(choice.index).key("token_ids").ids(delta.token_ids);
-  json.key("logprobs");
-  if (options_.logprobs) {
-    std::string logprobs;
-    openapi::append_chat_logprobs(logprobs, delta.logprobs);
-    json.raw(logprobs);
-  } else {
-    json.null();
-  }
-  json.key("finish_reason");
-  delta.finish_reason.empty() ? json.null() : json.string(delta.finish_reason);
-  json.end_object().end_array().end_object();
+  json.begin_object().key("request_id").string(options_.id);
+  json.key("output_mode").string(with_text_ ? "text" : "tokens");
+  const auto index = static_cast<std::size_t>(choice.index);
+  if (!prompt_.empty() && !has_begun_[index]) json.key("prompt_token_ids").ids(prompt_);
+  has_begun_[index] = true;
+  std::string part;
+  openapi::append_generated(part, {.index = choice.index,
+                                   .token_ids = delta.token_ids,
+                                   .logprobs = options_.logprobs ? &delta.logprobs : nullptr,
+                                   .text = with_text_ ? &delta.text.content : nullptr,
+                                   .finish_reason = delta.finish_reason,
+                                   .stop_reason = delta.stop_reason});
+  json.key("choices").begin_array().raw(part).end_array().end_object();
   sse().end_event();
   co_return co_await sse().flush();
 }
@@ -39,6 +40,7 @@ awaitable<void> TokenStream::write_end() {
     std::string& out = sse().begin_event();
     JsonWriter json(out);
     json.begin_object().key("request_id").string(options_.id);
+    json.key("output_mode").string(with_text_ ? "text" : "tokens");
     json.key("choices").begin_array().end_array().key("usage");
     openapi::append_usage(out, usage_of(choices_, defaults_));
     out += '}';

@@ -11,9 +11,16 @@ namespace quire {
 
 class TokenStream : public EventSink {
  public:
+  // prompt: told with each choice's first event; empty: not.
   TokenStream(Exchange& exchange, const std::vector<Choice>& choices, ReplyOptions options,
-              const TextDefaults& defaults)
-      : EventSink(exchange), choices_(choices), options_(std::move(options)), defaults_(defaults) {}
+              bool with_text, std::vector<TokenId> prompt, const TextDefaults& defaults)
+      : EventSink(exchange),
+        choices_(choices),
+        options_(std::move(options)),
+        with_text_(with_text),
+        prompt_(std::move(prompt)),
+        has_begun_(choices.size()),
+        defaults_(defaults) {}
   awaitable<bool> on_delta(Choice& choice, ChoiceDelta delta) override;
 
  protected:
@@ -23,6 +30,9 @@ class TokenStream : public EventSink {
  private:
   const std::vector<Choice>& choices_;
   ReplyOptions options_;
+  bool with_text_;
+  std::vector<TokenId> prompt_;
+  std::vector<bool> has_begun_;  // by choice
   const TextDefaults& defaults_;
 };
 

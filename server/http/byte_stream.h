@@ -17,7 +17,8 @@ class ByteStream {
   virtual ~ByteStream() = default;
 
   virtual awaitable<bool> handshake() = 0;  // TLS; at once true without
-  // 0: the end, a reset or a break(). Throws when the coroutine is cancelled.
+  // 0: the end, a reset or a break(); or the coroutine is cancelled, and its next co_await throws:
+  // an exception here would be one for every request, whose watch for its client ends this way.
   virtual awaitable<std::size_t> read_some(std::span<char> buffer) = 0;
   virtual awaitable<bool> write(std::string_view bytes) = 0;
   virtual awaitable<void> shut_down() = 0;  // says goodbye; reading may go on

@@ -13,6 +13,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <optional>
 #include <utility>
 
 #include "server/http/byte_stream.h"
@@ -35,7 +36,6 @@ class BasicByteStream : public ByteStream {
     const std::size_t size =
         co_await stream_.async_read_some(asio::buffer(buffer.data(), buffer.size()),
                                          asio::redirect_error(asio::use_awaitable, error));
-    if (error == asio::error::operation_aborted) co_await throw_if_cancelled();
     co_return error ? 0 : size;
   }
 
@@ -53,7 +53,10 @@ class BasicByteStream : public ByteStream {
     co_return;
   }
 
-  std::uint64_t peer() override { return address_hash(stream_.lowest_layer().native_handle()); }
+  std::uint64_t peer() override {
+    if (!peer_) peer_ = address_hash(stream_.lowest_layer().native_handle());
+    return *peer_;
+  }
 
   bool peer_has_left() override {
     pollfd socket{stream_.lowest_layer().native_handle(), POLLRDHUP, 0};
@@ -74,6 +77,9 @@ class BasicByteStream : public ByteStream {
   }
 
   Stream stream_;
+
+ private:
+  std::optional<std::uint64_t> peer_;  // asked for once: a system call
 };
 
 using TcpByteStream = BasicByteStream<asio::ip::tcp::socket>;

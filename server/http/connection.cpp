@@ -17,6 +17,7 @@ constexpr std::size_t kLargestRead = 64 * 1024;
 // After a refusal: how much of what the client still sends is read and thrown away, and how long.
 constexpr std::size_t kLingerBytes = 1024 * 1024;
 constexpr std::chrono::milliseconds kLingerTime{1000};
+constexpr std::chrono::milliseconds kLookForPeer{100};
 
 }  // namespace
 
@@ -29,11 +30,12 @@ Connection::Connection(asio::any_io_executor strand, std::unique_ptr<ByteStream>
 
 awaitable<void> Connection::watch() {
   while (true) {
-    timer_.expires_at(deadline_);
+    timer_.expires_at(std::min(deadline_, next_look_));
     boost::system::error_code moved;
     co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, moved));
     const auto state = co_await asio::this_coro::cancellation_state;
     if (state.cancelled() != asio::cancellation_type::none) co_return;
+    look_for_peer();
     if (Clock::now() < deadline_) continue;
     timed_out_ = true;
     clear_deadline();
@@ -41,10 +43,31 @@ awaitable<void> Connection::watch() {
   }
 }
 
-// A later deadline does not touch the timer: watch() finds it when it wakes for the earlier one.
+// A later time does not touch the timer: watch() finds it when it wakes for the earlier one.
+void Connection::wake_by(Clock::time_point time) {
+  if (time < timer_.expiry()) timer_.cancel();
+}
+
 void Connection::set_deadline(std::chrono::milliseconds from_now) {
   deadline_ = Clock::now() + from_now;
-  if (deadline_ < timer_.expiry()) timer_.cancel();
+  wake_by(deadline_);
+}
+
+// Not read for: a read that waits beside every request costs more than to ask now and then.
+void Connection::on_leaving(std::function<void()> call) {
+  on_leaving_ = std::move(call);
+  next_look_ = on_leaving_ ? Clock::now() + kLookForPeer : Clock::time_point::max();
+  wake_by(next_look_);
+}
+
+void Connection::look_for_peer() {
+  const auto now = Clock::now();
+  if (now < next_look_) return;
+  next_look_ = now + kLookForPeer;
+  if (!peer_has_left()) return;
+  next_look_ = Clock::time_point::max();
+  stream_->break_off();
+  if (const auto call = std::exchange(on_leaving_, {})) call();
 }
 
 void Connection::clear_deadline() { deadline_ = Clock::time_point::max(); }

@@ -5,6 +5,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ class Connection {
   awaitable<bool> fill();  // more input; false: the end, or the deadline
   std::uint64_t peer() { return stream_->peer(); }
   bool peer_has_left() { return stream_->peer_has_left(); }  // without reading
+  // Until it is called with {}: when the client has left, which is looked for ten times a second,
+  // ends the write that is under way and calls this, once.
+  void on_leaving(std::function<void()> call);
   awaitable<bool> write(std::string_view bytes);
   // Says goodbye so that the client sees the last reply even if it is still sending.
   awaitable<void> close();
@@ -46,7 +50,11 @@ class Connection {
 
   using Clock = std::chrono::steady_clock;
   asio::steady_timer timer_;
+  void wake_by(Clock::time_point time);
+  void look_for_peer();
   Clock::time_point deadline_ = Clock::time_point::max();
+  Clock::time_point next_look_ = Clock::time_point::max();
+  std::function<void()> on_leaving_;
   bool timed_out_ = false;
 };
 

@@ -1,6 +1,7 @@
 #include "server/http/cors.h"
 
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
 #include <cctype>
 
 namespace quire {
@@ -15,6 +16,17 @@ std::string joined(const std::vector<std::string>& words) {
   std::string all;
   for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
   return all;
+}
+
+// What a page may always send (Fetch standard), and JSON needs; as Starlette has it.
+std::vector<std::string> with_safe(std::vector<std::string> headers) {
+  for (const char* safe : {"Accept", "Accept-Language", "Content-Language", "Content-Type"}) {
+    const bool has = std::ranges::any_of(headers, [safe](const std::string& own) {
+      return own == "*" || boost::beast::iequals(own, safe);
+    });
+    if (!has) headers.emplace_back(safe);
+  }
+  return headers;
 }
 
 // Scheme, host and port as a browser writes them.
@@ -71,7 +83,7 @@ std::string cors_headers(const CorsConfig& config, std::string_view origin, bool
   if (config.credentials) lines += "Access-Control-Allow-Credentials: true\r\n";
   if (!is_preflight) return lines + "Access-Control-Expose-Headers: X-Request-Id, Retry-After\r\n";
   return lines + "Access-Control-Allow-Methods: " + joined(config.methods) +
-         "\r\nAccess-Control-Allow-Headers: " + joined(config.headers) +
+         "\r\nAccess-Control-Allow-Headers: " + joined(with_safe(config.headers)) +
          "\r\nAccess-Control-Max-Age: 600\r\n";
 }
 

@@ -74,11 +74,16 @@ Reply malformed_reply(const Error& error) {
 
 std::string error_body(const Error& error) { return body_of(error, row_of(error.code)); }
 
-Reply plain_error_reply(int status, const std::string& message) {
+std::string_view reason_phrase(int status) {
   namespace http = boost::beast::http;
+  if (status == 413) return "Content Too Large";  // Beast has the older name
   const auto phrase = http::obsolete_reason(http::int_to_status(status));
+  return {phrase.data(), phrase.size()};
+}
+
+Reply plain_error_reply(int status, const std::string& message) {
   return {.status = status,
-          .body = openapi::error_json(message, std::string_view(phrase), {}, status),
+          .body = openapi::error_json(message, reason_phrase(status), {}, status),
           .retry_after = status == 503 || status == 429 ? 1 : 0,
           .error = message};
 }

@@ -14,6 +14,8 @@ Reply error_reply(const Error& error);
 Reply malformed_reply(const Error& error);
 // The body alone: what a stream that has begun sends as an event.
 std::string error_body(const Error& error);
+// "Not Found" of 404, as RFC 9110 has it.
+std::string_view reason_phrase(int status);
 // For errors below HTTP's requests: a status and a sentence.
 Reply plain_error_reply(int status, const std::string& message);
 

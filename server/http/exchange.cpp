@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <boost/beast/http/status.hpp>
 #include <charconv>
 #include <ctime>
 #include <random>
 #include <utility>
 
+#include "openapi/dto.h"
 #include "server/http/auth.h"
 #include "server/http/connection.h"
 #include "server/http/error_reply.h"
@@ -43,10 +43,6 @@ std::string_view http_date() {
     made = now;
   }
   return text;
-}
-
-std::string_view reason_phrase(int status) {
-  return boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(status));
 }
 
 }  // namespace
@@ -85,7 +81,7 @@ std::uint64_t Exchange::client() const {
 }
 
 Result<void> Exchange::read_time_limit() {
-  constexpr double kMost = 86400;
+  constexpr double kMost = openapi::kMaxTimeoutSeconds;
   const std::string& text = request_.timeout;
   if (text.empty()) return {};
   double seconds = 0;
@@ -99,10 +95,34 @@ Result<void> Exchange::read_time_limit() {
   return {};
 }
 
+Result<void> Exchange::read_engine(int num_engines) {
+  const std::string& text = request_.engine;
+  if (text.empty()) return {};
+  std::uint32_t rank = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
+  const bool is_rank = error == std::errc() && end == text.data() + text.size();
+  if (!is_rank || std::cmp_greater_equal(rank, num_engines)) {
+    return Error{ErrorCode::invalid_argument,
+                 num_engines == 1
+                     ? std::string("X-data-parallel-rank must be 0: this server has one engine")
+                     : fmt::format("X-data-parallel-rank must be an engine's number, from 0 to {}",
+                                   num_engines - 1),
+                 "X-data-parallel-rank"};
+  }
+  engine_ = EngineId{rank};
+  return {};
+}
+
+std::chrono::steady_clock::time_point Exchange::deadline(std::optional<double> member) const {
+  if (!member) return deadline_;
+  return std::min(deadline_, arrival_ + std::chrono::microseconds(static_cast<std::int64_t>(*member * 1e6)));
+}
+
 awaitable<bool> Exchange::receive_body(ByteBudget& budget) {
   body_share_.emplace(budget);
   HttpBody body = co_await reader_.read_body(*body_share_);
   if (body.bytes) request_.body = std::move(*body.bytes);
+  request_bytes_ = request_.body.size();
   if (body.refusal) {
     co_await reply(plain_error_reply(body.refusal->status, body.refusal->message));
   }
@@ -132,9 +152,12 @@ awaitable<void> Exchange::reply(Reply reply) {
     reply.body = error_form_(reply.status, reply.error, id_);
   }
   status_ = reply.status;
+  reply_bytes_ = reply.body.size();
   if (reader_.is_unfinished()) close_after();
   end();
-  std::string bytes = head(reply, fmt::format("Content-Length: {}\r\n", reply.body.size()));
+  constexpr int kNoContent = 204;  // and no length of it: RFC 9110, 8.6
+  const std::string length = fmt::format("Content-Length: {}\r\n", reply.body.size());
+  std::string bytes = head(reply, reply.status == kNoContent ? "" : length);
   if (request_.method != Method::head) bytes += reply.body;
   written_ = false;
   written_ = co_await connection_.write(bytes);
@@ -150,6 +173,16 @@ SseWriter& Exchange::begin_sse() {
                                        : "Cache-Control: no-cache\r\n";
   return sse_.emplace(connection_, head(reply, framing), chunked, [this] { end(); });
 }
+
+Exchange::LeavingWatch::LeavingWatch(Exchange& exchange, std::function<void()> on_leaving)
+    : exchange_(exchange) {
+  exchange_.connection_.on_leaving([this, call = std::move(on_leaving)] {
+    left_ = true;
+    call();
+  });
+}
+
+Exchange::LeavingWatch::~LeavingWatch() { exchange_.connection_.on_leaving({}); }
 
 awaitable<void> Exchange::peer_closed() {
   bool is_there = true;

@@ -10,6 +10,7 @@
 
 #include "base/async.h"
 #include "base/error.h"
+#include "base/ids.h"
 #include "base/result.h"
 #include "base/spelling.h"
 #include "server/http/http_request.h"
@@ -63,10 +64,16 @@ class Exchange {
   // Who asks, for fair shares: the key that has a name, else key and address.
   std::uint64_t client() const;
 
-  // Until when an answer is wanted: X-Request-Timeout. No such header: for ever.
-  std::chrono::steady_clock::time_point deadline() const { return deadline_; }
+  // Until when an answer is wanted: X-Request-Timeout, or `member` seconds where the body has said
+  // so, whichever is earlier. Neither: for ever.
+  std::chrono::steady_clock::time_point deadline(std::optional<double> member = {}) const;
   // The error names the header.
   Result<void> read_time_limit();
+
+  // The engine that X-data-parallel-rank asks for; unset: any.
+  std::optional<EngineId> engine() const { return engine_; }
+  // Of so many; the error names the header.
+  Result<void> read_engine(int num_engines);
 
   // Called once, before the last bytes leave: what it counts, the client finds counted.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
@@ -82,9 +89,25 @@ class Exchange {
   SseWriter& begin_sse();
   // Ends when the client has gone. What it sends meanwhile is kept for later.
   awaitable<void> peer_closed();
+  // The same for work that a call ends; cheaper. For the lifetime of the object.
+  class LeavingWatch {
+   public:
+    LeavingWatch(Exchange& exchange, std::function<void()> on_leaving);
+    ~LeavingWatch();
+    LeavingWatch(const LeavingWatch&) = delete;
+    LeavingWatch& operator=(const LeavingWatch&) = delete;
+    bool has_left() const { return left_; }
+
+   private:
+    Exchange& exchange_;
+    bool left_ = false;
+  };
 
   int status() const { return status_; }  // 0: no reply yet
   bool is_stream() const { return sse_.has_value(); }
+  // Of the body that was received, and of the one that was replied; of a stream 0.
+  std::size_t request_bytes() const { return request_bytes_; }
+  std::size_t reply_bytes() const { return reply_bytes_; }
   // The connection can carry another request.
   bool keep_alive() const;
   void close_after() { request_.keep_alive = false; }
@@ -101,7 +124,9 @@ class Exchange {
   KeyInUse* key_ = nullptr;
   std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();
+  std::optional<EngineId> engine_;
   int status_ = 0;
+  std::size_t request_bytes_ = 0, reply_bytes_ = 0;
   bool probes_only_ = false;
   bool written_ = true;
   std::function<void()> before_end_;

@@ -21,8 +21,9 @@ enum class Method : std::uint8_t { get, head, post, delete_, options, other };
 struct HttpRequest {
   Method method = Method::get;
   std::string method_name;
-  std::string path;  // of the target, without the query; not decoded
-  std::string body;  // once it was asked for
+  std::string path;  // of the target, without the query; decoded
+  std::string query;  // what follows the ?; not decoded
+  std::string body;   // once it was asked for
   std::string authorization;
   std::string api_key;  // X-Api-Key
   std::string accept;
@@ -33,6 +34,7 @@ struct HttpRequest {
   std::string origin;
   std::string traceparent;
   std::string timeout;  // X-Request-Timeout
+  std::string engine;   // X-data-parallel-rank
   int version = 11;  // of HTTP, times ten
   bool keep_alive = true;
 };
@@ -41,6 +43,7 @@ struct HttpRequest {
 struct HttpRefusal {
   int status = 400;
   std::string message;
+  std::string path = {};  // where the request line could be read
 };
 
 // Neither: the client left, or nothing more came in time.
@@ -68,6 +71,8 @@ class RequestReader {
 
  private:
   struct Parsing;
+  awaitable<bool> await_request(std::chrono::milliseconds idle_limit);
+
   Connection& connection_;
   std::unique_ptr<Parsing> parsing_;  // from the first byte on: idle connections are many
 };

@@ -33,6 +33,19 @@ constexpr auto kKvSecondsHelp = "Time that these took, one after the other";
 constexpr auto kKvBuffer = "quire:kv_transfer_buffer_bytes";
 constexpr auto kKvBufferHelp = "Keys and values that wait to be fetched, or to be used";
 
+constexpr auto kOffloaded = "quire:kv_offload_bytes_total";
+constexpr auto kOffloadedHelp =
+    "Keys and values that left the cache (saved) or came back (restored), and that were written to "
+    "the disk or read from it";
+constexpr auto kOffloadUsed = "quire:kv_offload_used_bytes";
+constexpr auto kOffloadUsedHelp = "Blocks behind the cache, in memory and on disk";
+
+template <auto member>
+double of_offload(const EngineStats& stats) {
+  return static_cast<double>(stats.kv_offload.*member);
+}
+using O = KvOffloadStats;
+
 constexpr double of_transfer(std::int64_t count) { return static_cast<double>(count); }
 
 template <std::size_t reason>
@@ -60,9 +73,9 @@ constexpr StatRow kStatRows[] = {
      of<&S::prefix_cache_queries>},
     {kCounter, "vllm:prefix_cache_hits_total", "Prefix cache: tokens found",
      of<&S::prefix_cache_hits>},
-    {kCounter, "vllm:external_prefix_cache_queries_total", "Connector's cache: tokens looked up",
+    {kCounter, "vllm:external_prefix_cache_queries_total", "What is behind the cache, and other engines: tokens looked up",
      of<&S::external_cache_queries>},
-    {kCounter, "vllm:external_prefix_cache_hits_total", "Connector's cache: tokens found",
+    {kCounter, "vllm:external_prefix_cache_hits_total", "What is behind the cache, and other engines: tokens found",
      of<&S::external_cache_hits>},
     {kCounter, "vllm:num_preemptions_total", "Preemptions", of<&S::preemptions>},
     {kCounter, "vllm:generation_tokens_total", "Tokens generated", of<&S::generation_tokens>},
@@ -98,6 +111,17 @@ constexpr StatRow kStatRows[] = {
     {kGauge, kKvBuffer, kKvBufferHelp,
      [](const S& s) -> double { return of_transfer(s.kv_transfer.arriving_bytes); }, "direction",
      "received"},
+    {kCounter, kOffloaded, kOffloadedHelp, of_offload<&O::saved_bytes>, "operation", "saved"},
+    {kCounter, kOffloaded, kOffloadedHelp, of_offload<&O::restored_bytes>, "operation", "restored"},
+    {kCounter, kOffloaded, kOffloadedHelp, of_offload<&O::written_bytes>, "operation", "written"},
+    {kCounter, kOffloaded, kOffloadedHelp, of_offload<&O::read_bytes>, "operation", "read"},
+    {kGauge, kOffloadUsed, kOffloadUsedHelp, of_offload<&O::host_bytes>, "where", "memory"},
+    {kGauge, kOffloadUsed, kOffloadUsedHelp, of_offload<&O::disk_bytes>, "where", "disk"},
+    {kCounter, "quire:kv_offload_damaged_blocks_total",
+     "Blocks whose bytes were not those that had been saved: computed again",
+     of_offload<&O::damaged>},
+    {kCounter, "quire:kv_offload_dropped_blocks_total",
+     "Blocks that the disk had no time or no room for", of_offload<&O::dropped>},
     lost_row<0>(),
     lost_row<1>(),
     lost_row<2>(),

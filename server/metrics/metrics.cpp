@@ -2,33 +2,19 @@
 
 #include <prometheus/text_serializer.h>
 
-#include <array>
-#include <mutex>
+#include <iterator>
 #include <vector>
 
+#include "server/metrics/http_metrics.h"
 #include "server/metrics/metric_families.h"
 #include "server/metrics/process_metrics.h"
 
 namespace quire {
 
-namespace {
-
-// http_request_duration_seconds of prometheus-fastapi-instrumentator.
-const Buckets kHttpSeconds{.1, .5, 1};
-
-}  // namespace
-
 struct Metrics::Impl {
   explicit Impl(Options o)
       : options(std::move(o)),
-        http_requests(prometheus::BuildCounter()
-                          .Name("http_requests_total")
-                          .Help("HTTP requests by handler, method and status class")
-                          .Register(registry)),
-        http_seconds(prometheus::BuildHistogram()
-                         .Name("http_request_duration_seconds")
-                         .Help("Time to the end of the reply")
-                         .Register(registry)),
+        http(registry),
         connections(gauge(registry, "quire:http_connections", "Open client connections", {})),
         rejections(counter(registry, "vllm:admission_rejections_total",
                            "Requests refused because the queue was full",
@@ -43,8 +29,7 @@ struct Metrics::Impl {
 
   Options options;
   prometheus::Registry registry;
-  prometheus::Family<prometheus::Counter>& http_requests;
-  prometheus::Family<prometheus::Histogram>& http_seconds;
+  HttpMetrics http;
   prometheus::Gauge& connections;
   prometheus::Counter& rejections;
   ProcessMetrics process;
@@ -116,13 +101,8 @@ void Metrics::request_done(EngineId engine, const RequestSample& sample) {
 
 void Metrics::request_rejected() { impl_->rejections.Increment(); }
 
-void Metrics::observe_http(std::string_view handler, std::string_view method, int status,
-                           double seconds) {
-  const std::string name(handler), verb(method);
-  impl_->http_requests
-      .Add({{"handler", name}, {"method", verb}, {"status", std::to_string(status / 100) + "xx"}})
-      .Increment();
-  impl_->http_seconds.Add({{"handler", name}, {"method", verb}}, kHttpSeconds).Observe(seconds);
+void Metrics::observe_http(const HttpSample& sample) {
+  impl_->http.observe(sample);
 }
 
 void Metrics::connection_opened() { impl_->connections.Increment(); }
@@ -130,7 +110,11 @@ void Metrics::connection_closed() { impl_->connections.Decrement(); }
 
 std::string Metrics::render() const {
   std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
-  for (auto& family : impl_->process.Collect()) families.push_back(std::move(family));
+  const auto add = [&families](std::vector<prometheus::MetricFamily> more) {
+    std::move(more.begin(), more.end(), std::back_inserter(families));
+  };
+  add(impl_->http.Collect());
+  add(impl_->process.Collect());
   return prometheus::TextSerializer().Serialize(families);
 }
 

@@ -42,6 +42,14 @@ struct RequestSample {
   double decode = 0;
 };
 
+struct HttpSample {
+  std::string_view handler, method;
+  int status = 0;
+  double seconds = 0;
+  std::size_t request_bytes = 0;   // of the body
+  std::size_t response_bytes = 0;  // likewise, where its length was declared; of streams 0
+};
+
 class Metrics {
  public:
   struct Options {
@@ -68,8 +76,8 @@ class Metrics {
   void request_done(EngineId engine, const RequestSample& sample);
   void request_rejected();  // the queue was full
 
-  // Of every HTTP reply but those of probes and scrapes.
-  void observe_http(std::string_view handler, std::string_view method, int status, double seconds);
+  // Of every HTTP reply but those of probes and scrapes. Handlers and methods are few.
+  void observe_http(const HttpSample& sample);
   void connection_opened();
   void connection_closed();
 

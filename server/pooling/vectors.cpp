@@ -36,7 +36,7 @@ Result<Running> submit(PooledPrompt prompt, std::size_t index,
   add.priority = static_cast<int>(request.priority);
   add.client = exchange.client();
   add.arrival = exchange.arrival();
-  auto generation = app.engines.submit(std::move(add));
+  auto generation = app.engines.submit(std::move(add), exchange.engine());
   if (!generation) {
     Error error = generation.error();
     if (error.field == "prompt") error.field = "input";  // what it is called here
@@ -135,9 +135,11 @@ Result<void> truncate(const openapi::PoolingRequest& request, const AppState& ap
   return {};
 }
 
-awaitable<Result<Vectors>> run_prompts(std::vector<PooledPrompt> prompts,
-                                       const openapi::PoolingRequest& request, Exchange& exchange,
-                                       AppState& app) {
+namespace {
+
+awaitable<Result<Vectors>> run_all(std::vector<PooledPrompt> prompts,
+                                   const openapi::PoolingRequest& request, Exchange& exchange,
+                                   AppState& app) {
   Vectors vectors;
   vectors.values.resize(prompts.size());
   std::deque<Running> running;
@@ -172,6 +174,28 @@ awaitable<Result<Vectors>> run_prompts(std::vector<PooledPrompt> prompts,
     vectors.values[index] = std::move(*vector);
   }
   co_return vectors;
+}
+
+awaitable<void> run_into(Result<Vectors>& result, std::vector<PooledPrompt> prompts,
+                         const openapi::PoolingRequest& request, Exchange& exchange,
+                         AppState& app) {
+  result = co_await run_all(std::move(prompts), request, exchange, app);
+}
+
+}  // namespace
+
+awaitable<Result<Vectors>> run_prompts(std::vector<PooledPrompt> prompts,
+                                       const openapi::PoolingRequest& request, Exchange& exchange,
+                                       AppState& app) {
+  const auto deadline = exchange.deadline(request.timeout);
+  if (deadline == Clock::time_point::max())
+    co_return co_await run_all(std::move(prompts), request, exchange, app);
+  const auto left = deadline - Clock::now();
+  if (left <= Clock::duration::zero()) co_return overdue_error();
+  Result<Vectors> result = Error{};
+  auto work = run_into(result, std::move(prompts), request, exchange, app);
+  if (!co_await with_timeout(left, std::move(work))) co_return overdue_error();
+  co_return result;
 }
 
 void normalize(std::vector<float>& vector) {

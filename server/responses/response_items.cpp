@@ -52,7 +52,7 @@ void ResponseItems::push_call(const ToolCallDelta& call) {
 }
 
 void ResponseItems::push(ChoiceDelta delta) {
-  push_text(Kind::reasoning, delta.text.reasoning);
+  if (with_reasoning_) push_text(Kind::reasoning, delta.text.reasoning);
   std::ranges::move(delta.logprobs, std::back_inserter(logprobs_));
   push_text(Kind::message, delta.text.content);
   for (const ToolCallDelta& call : delta.text.tool_calls) push_call(call);

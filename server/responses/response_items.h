@@ -25,8 +25,8 @@ class ResponseListener {
 class ResponseItems {
  public:
   // The ids of items end in that of the request. No listener: no events are wanted.
-  ResponseItems(std::string request_id, ResponseListener* listener)
-      : request_id_(std::move(request_id)), listener_(listener) {}
+  ResponseItems(std::string request_id, bool with_reasoning, ResponseListener* listener)
+      : request_id_(std::move(request_id)), with_reasoning_(with_reasoning), listener_(listener) {}
 
   void push(ChoiceDelta delta);
   // `whole`: the last item is complete.
@@ -42,6 +42,7 @@ class ResponseItems {
   void push_call(const ToolCallDelta& call);
 
   std::string request_id_;
+  bool with_reasoning_;
   ResponseListener* listener_;
   std::vector<openapi::ResponseItem> items_;
   std::vector<openapi::TokenLogprob> logprobs_;  // of tokens whose text is held back

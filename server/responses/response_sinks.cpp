@@ -24,7 +24,7 @@ void ResponseRun::complete(const std::vector<Choice>& choices,
 
 ResponseStream::ResponseStream(Exchange& exchange, const std::vector<Choice>& choices,
                                ResponseRun& run)
-    : EventSink(exchange), choices_(choices), run_(run), items_(run.request_id, this) {}
+    : EventSink(exchange), choices_(choices), run_(run), items_(run.request_id, run.request.include_reasoning, this) {}
 
 std::string& ResponseStream::begin(std::string_view type) {
   std::string& out = sse().begin_event(type);
@@ -158,7 +158,7 @@ void ResponseStream::write_error(const Error& error) {
 awaitable<void> ResponseStream::write_end() { co_await sse().end(); }
 
 ResponseCollector::ResponseCollector(const std::vector<Choice>& choices, ResponseRun& run)
-    : choices_(choices), run_(run), items_(run.request_id, nullptr) {}
+    : choices_(choices), run_(run), items_(run.request_id, run.request.include_reasoning, nullptr) {}
 
 awaitable<bool> ResponseCollector::on_delta(Choice&, ChoiceDelta delta) {
   const std::string reason = delta.finish_reason;

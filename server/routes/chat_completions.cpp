@@ -26,7 +26,32 @@ std::optional<OutputFormat> chat_format(const ChatCompletionRequest& chat, const
   format.reasoning = defaults.reasoning;
   format.starts_inside = starts_thinking;
   if (calls) format.types = std::make_shared<ToolTypes>(chat.tools);
+  format.only_calls = calls && (chat.tool_choice == ToolChoice::required || chat.tool_choice == ToolChoice::named);
   return format;
+}
+
+namespace {
+
+// By the names that templates have for it.
+bool is_asked_not_to_think(const ChatCompletionRequest& chat, const TextDefaults& defaults) {
+  jinja::Dict kwargs = defaults.template_kwargs;
+  if (!chat.chat_template_kwargs.empty()) {
+    const jinja::Value own = jinja::parse_json(chat.chat_template_kwargs);
+    for (const auto& [key, value] : own.dict()) kwargs.set(key, value);
+  }
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    const jinja::Value* value = kwargs.find(name);
+    if (value != nullptr && value->is(jinja::Value::Kind::boolean)) return !value->boolean();
+  }
+  return chat.reasoning_effort == "none";
+}
+
+}  // namespace
+
+bool may_think(const ChatCompletionRequest& chat, const ChatPrompt& prompt, const TextPipeline& text) {
+  const bool is_held = chat.grammar || (chat.tool_choice && *chat.tool_choice != ToolChoice::none);
+  if (text.defaults().reasoning == nullptr || prompt.starts_thinking || !is_held) return true;
+  return !is_asked_not_to_think(chat, text.defaults()) && !text.opens_thought_when_asked();
 }
 
 namespace {
@@ -34,21 +59,23 @@ namespace {
 Result<void> check_tools(const ChatCompletionRequest& chat, const TextDefaults& defaults) {
   const auto choice = chat.tool_choice.value_or(ToolChoice::automatic);
   if (chat.tools.empty() || choice == ToolChoice::none) return {};
-  if (defaults.dialect || !chat.tool_choice) return {};
+  if (defaults.dialect) return {};
   return Error{ErrorCode::invalid_argument,
-               "tool_choice needs a tool parser, and the chat template shows none; start the "
-               "server with TextDefaults::dialect",
-               "tool_choice"};
+               "tools need a tool parser, and the chat template shows none; start the server with "
+               "TextDefaults::dialect, or send tool_choice \"none\"",
+               chat.tool_choice ? "tool_choice" : "tools"};
 }
 
 Result<void> fill_plan(const ChatCompletionRequest& chat, const TextPipeline& text,
-                       bool starts_thinking, ChoicePlan& plan) {
+                       const ChatPrompt& prompt, ChoicePlan& plan) {
   plan.text.one_tool_call = !chat.parallel_tool_calls;
   plan.text.wants_logprobs = chat.logprobs;
+  plan.text.logprobs_of_content = chat.logprobs_of_content;
   if (chat.logprobs) plan.logprobs = static_cast<int>(chat.top_logprobs);
-  plan.text.format = chat_format(chat, text, starts_thinking);
+  plan.text.format = chat_format(chat, text, prompt.starts_thinking);
   if (plan.text.format) plan.text.shown_specials = text.markup(plan.text.format->calls);
-  auto constraint = chat_constraint(chat, plan.text.format.value_or(OutputFormat()));
+  auto constraint =
+      chat_constraint(chat, plan.text.format.value_or(OutputFormat()), may_think(chat, prompt, text));
   if (!constraint) return constraint.error();
   plan.constraint = std::move(*constraint);
   // What is demanded comes whole: a stop string is one of text, and there is none but the thought.
@@ -66,10 +93,10 @@ bool is_long(const ChatCompletionRequest& chat) {
 }
 
 awaitable<Result<void>> plan_for(const ChatCompletionRequest& chat, AppState& app,
-                                 bool starts_thinking, ChoicePlan& plan) {
-  if (!is_long(chat)) co_return fill_plan(chat, app.text, starts_thinking, plan);
+                                 const ChatPrompt& prompt, ChoicePlan& plan) {
+  if (!is_long(chat)) co_return fill_plan(chat, app.text, prompt, plan);
   Result<void> filled;
-  co_await run_on(app.worker, [&] { filled = fill_plan(chat, app.text, starts_thinking, plan); });
+  co_await run_on(app.worker, [&] { filled = fill_plan(chat, app.text, prompt, plan); });
   co_return filled;
 }
 
@@ -101,7 +128,7 @@ awaitable<Result<RunningChat>> start_chat(const ChatCompletionRequest& chat,
   RunningChat running;
   if (chat.return_token_ids) running.prompt_ids = prompt->ids;
   ChoicePlan plan(chat);
-  if (const auto ok = co_await plan_for(chat, app, prompt->starts_thinking, plan); !ok) {
+  if (const auto ok = co_await plan_for(chat, app, *prompt, plan); !ok) {
     co_return ok.error();
   }
   std::vector<std::vector<TokenId>> prompts;
@@ -129,11 +156,10 @@ awaitable<void> post_chat_completions(Exchange& exchange, AppState& app) {
   options.prompt_ids = std::move(running->prompt_ids);
   if (chat->stream) {
     ChatStream sink(exchange, choices, std::move(options), app.text.defaults());
-    co_await first_of(stream_choices(choices, sink), exchange.peer_closed());
-    co_return;
+    co_return co_await stream_choices(choices, sink, exchange);
   }
   ChatCollector sink(choices.size(), std::move(options));
-  if (co_await first_of(run_choices(choices, sink), exchange.peer_closed()) == 1) co_return;
+  if (!co_await run_choices(choices, sink, exchange)) co_return;
   if (sink.error()) co_return co_await exchange.reply(error_reply(*sink.error()));
   const auto response = sink.take(usage_of(choices, app.text.defaults()));
   co_await exchange.reply(json_reply(openapi::to_json(response)));

@@ -13,13 +13,16 @@ namespace quire {
 
 namespace {
 
-Result<std::vector<Choice>> start(openapi::CompletionRequest& request, const Exchange& exchange,
-                                  AppState& app) {
+// `told` is the prompt as it is sent.
+Result<std::vector<Choice>> start(openapi::GenerateRequest& request, const Exchange& exchange,
+                                  AppState& app, std::vector<TokenId>& told) {
   if (const auto ok = check_request(request, app); !ok) return ok.error();
   auto& prompt = request.prompts.front().ids;
   if (const auto ok = truncate_prompt(request, app, prompt); !ok) return ok.error();
+  told = prompt;
   ChoicePlan plan(request);
   if (const auto ok = fill_plan(request, app.text.tokenizer(), plan); !ok) return ok.error();
+  plan.text.wants_token_ids = true;
   plan.default_max_tokens.reset();  // what the context leaves
   std::vector<std::vector<TokenId>> prompts;
   prompts.push_back(std::move(prompt));
@@ -33,26 +36,28 @@ Result<std::vector<Choice>> start(openapi::CompletionRequest& request, const Exc
 }  // namespace
 
 awaitable<void> post_generate(Exchange& exchange, AppState& app) {
-  Result<openapi::CompletionRequest> request = Error{};
+  Result<openapi::GenerateRequest> request = Error{};
   co_await with_body(exchange, app,
                      [&](std::string_view body) { request = openapi::parse_generate(body); });
   if (!request) co_return co_await exchange.reply(malformed_reply(request.error()));
-  auto choices = start(*request, exchange, app);
+  std::vector<TokenId> prompt;
+  auto choices = start(*request, exchange, app, prompt);
   if (!choices) co_return co_await exchange.reply(error_reply(choices.error()));
   CompletionReplyOptions options{
       reply_options(*request, "", request->logprobs.has_value(), exchange, app)};
   if (request->stream) {
-    TokenStream sink(exchange, *choices, std::move(options), app.text.defaults());
-    co_await first_of(stream_choices(*choices, sink), exchange.peer_closed());
-    co_return;
+    if (!request->return_token_ids) prompt.clear();
+    TokenStream sink(exchange, *choices, std::move(options), request->wants_text,
+                     std::move(prompt), app.text.defaults());
+    co_return co_await stream_choices(*choices, sink, exchange);
   }
   options.return_token_ids = true;
-  options.prompt_ids.emplace_back();
+  options.prompt_ids.push_back(std::move(prompt));
   CompletionCollector sink(*choices, std::move(options));
-  if (co_await first_of(run_choices(*choices, sink), exchange.peer_closed()) == 1) co_return;
+  if (!co_await run_choices(*choices, sink, exchange)) co_return;
   if (sink.error()) co_return co_await exchange.reply(error_reply(*sink.error()));
   const auto response = sink.take(usage_of(*choices, app.text.defaults()));
-  co_await exchange.reply(json_reply(openapi::generate_json(response)));
+  co_await exchange.reply(json_reply(openapi::generate_json(response, *request)));
 }
 
 }  // namespace quire

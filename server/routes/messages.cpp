@@ -26,11 +26,10 @@ awaitable<void> post_messages(Exchange& exchange, AppState& app) {
 
   if (chat->stream) {
     MessageStream sink(exchange, choices, std::move(options), app.text.defaults());
-    co_await first_of(stream_choices(choices, sink), exchange.peer_closed());
-    co_return;
+    co_return co_await stream_choices(choices, sink, exchange);
   }
   ChatCollector sink(choices.size(), std::move(options));
-  if (co_await first_of(run_choices(choices, sink), exchange.peer_closed()) == 1) co_return;
+  if (!co_await run_choices(choices, sink, exchange)) co_return;
   if (sink.error()) co_return co_await exchange.reply(error_reply(*sink.error()));
   const auto response = sink.take(usage_of(choices, app.text.defaults()));
   co_await exchange.reply(json_reply(openapi::message_json(response)));

@@ -182,7 +182,7 @@ awaitable<void> post_render_chat(Exchange& exchange, AppState& app) {
   if (!prompt) co_return co_await exchange.reply(error_reply(prompt.error()));
   std::optional<std::string> tag;
   if (const auto format = chat_format(*chat, app.text, prompt->starts_thinking)) {
-    auto rendered = rendered_constraint(*chat, *format);
+    auto rendered = rendered_constraint(*chat, *format, may_think(*chat, *prompt, app.text));
     if (!rendered) co_return co_await exchange.reply(error_reply(rendered.error()));
     tag = std::move(*rendered);
   }

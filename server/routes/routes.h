@@ -12,6 +12,7 @@ namespace quire {
 awaitable<void> post_chat_completions(Exchange& exchange, AppState& app);
 awaitable<void> post_completions(Exchange& exchange, AppState& app);
 awaitable<void> post_messages(Exchange& exchange, AppState& app);
+awaitable<void> post_input_tokens(Exchange& exchange, AppState& app);
 awaitable<void> post_count_tokens(Exchange& exchange, AppState& app);
 awaitable<void> post_responses(Exchange& exchange, AppState& app);
 awaitable<void> get_response(Exchange& exchange, AppState& app);

@@ -51,7 +51,8 @@ Result<std::vector<PooledPrompt>> single_prompts(const Pairs& pairs,
       auto ids = app.text.encode(text, request.add_special_tokens, text_limit(request, app));
       if (!ids) return ids.error();
       if (ids->empty())
-        return Error{ErrorCode::invalid_argument, "a text of no tokens has no score", "text_2"};
+        return Error{ErrorCode::invalid_argument, "a text of no tokens has no score",
+                     texts.data() == pairs.queries.data() ? "text_1" : "text_2"};
       if (const auto ok = truncate(request, app, *ids); !ok) return ok.error();
       prompts.push_back({std::move(*ids), 0});
     }

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
+#include "app/flags_file.h"
+
 namespace quire {
 namespace {
 
@@ -12,10 +14,11 @@ struct Flags {
   int seqs = 256;
   bool log = false, events = true;
   std::string model, more, name;
-  std::vector<std::string> keys, origins;
+  std::vector<std::string> keys, origins, without_effect;
 
   Flags() {
     app.set_config("--config");
+    app.config_formatter(std::make_shared<FlagsFile>(app, without_effect));
     app.add_option("MODEL,--model", model, "Folder")->group("Model");
     app.add_option("MORE", more);
     app.add_option("--max-num-seqs", seqs, "Sequences at a time (256)")->group("Scheduler");

@@ -160,6 +160,26 @@ TEST_CASE("the command probes, judges a model, and prints JSON", "[app][doctor]"
   CHECK(out.find("probed") == out.npos);
 }
 
+TEST_CASE("a model with a file missing or broken would not be served", "[app][doctor]") {
+  const fs::path model = fs::temp_directory_path() / "quire_doctor_test_model";
+  const std::pair<const char*, const char*> faults[] = {
+      {"model.safetensors", nullptr},           {"tokenizer.json", nullptr},
+      {"tokenizer.json", "{\"version\": \"1"}, {"generation_config.json", "{\"temperature\": -5}"},
+      {"chat_template.jinja", "{{ foo("},       {"model.safetensors", "version https://git-lfs.github.com/spec/v1"}};
+  for (const auto& [file, content] : faults) {
+    INFO(file);
+    fs::remove_all(model);
+    fs::copy("models/quire-tiny", model, fs::copy_options::recursive);
+    fs::remove(model / file);
+    if (content != nullptr) std::ofstream(model / file) << content;
+    std::string out;
+    CHECK(run_doctor({model.c_str(), "--seconds", "0"}, &out) == 1);
+    CHECK(out.find("would be refused") != out.npos);
+    CHECK(out.find(content == nullptr ? model.filename().string() : file) != out.npos);
+  }
+  fs::remove_all(model);
+}
+
 TEST_CASE("a folder that is no model and a wrong flag have exit codes of their own",
           "[app][doctor]") {
   std::string out;

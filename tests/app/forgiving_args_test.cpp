@@ -1,11 +1,9 @@
 #include "app/forgiving_args.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <catch2/catch.hpp>
-#include <filesystem>
-#include <fstream>
+
+#include "app/foreign_flags.h"
 
 namespace quire {
 namespace {
@@ -49,32 +47,47 @@ TEST_CASE("what there is nothing to switch is taken out and told", "[app][args]"
         std::vector<std::string>{"--trust-remote-code", "--disable-log-requests"});
 }
 
+TEST_CASE("flags of vLLM's may ask for what happens anyway, and for nothing else", "[app][args]") {
+  const char* given[] = {"quire", "-tp", "2", "--swap_space", "4", "--model-impl=auto", "M",
+                         "--pipeline-parallel-size", "1", "--spec-tokens=3"};
+  const ForgivingArgs args(10, given);
+  CHECK(words(args) == std::vector<std::string>{"quire", "--tensor-parallel-size", "2", "M",
+                                                "--num-speculative-tokens=3"});
+  CHECK(args.without_effect == std::vector<std::string>{"--swap-space", "--model-impl",
+                                                        "--pipeline-parallel-size"});
+  CHECK(refusal({"M", "-pp", "2"}) ==
+        "--pipeline-parallel-size: \"2\" is not offered; there is only 1");
+  CHECK(refusal({"M", "--tokenizer-mode=mistral"}) ==
+        "--tokenizer-mode: \"mistral\" is not offered; there is only auto, hf");
+  CHECK(refusal({"M", "--swap-space"}) == "--swap-space: needs a value");
+  CHECK(refusal({"M", "--revision", "main"}).empty());
+  CHECK(refusal({"M", "--revision", "v1"}).ends_with(
+      "there is only main; write the model as org/name@revision"));
+  CHECK(refusal({"M", "--root-path", "/a"}) ==
+        "--root-path: no such flag; let the proxy in front take the prefix off");
+}
+
+TEST_CASE("variables of vLLM's that nothing reads are named", "[app][args]") {
+  const char* const environment[] = {"PATH=/bin", "VLLM_API_KEY=k", "VLLM_CPU_KVCACHE_SPACE=1",
+                                     "VLLM_USE_V1=1", "VLLM_SERVICE_HOST=10.0.0.1",
+                                     "VLLM_PORT=tcp://10.0.0.1:8000", nullptr};
+  const auto unread = unread_variables(environment);
+  REQUIRE(unread.size() == 2);
+  CHECK(unread[0] == std::pair<std::string, std::string>{"VLLM_CPU_KVCACHE_SPACE",
+                                                         "--kv-cache-memory-bytes"});
+  CHECK(unread[1].first == "VLLM_USE_V1");
+}
+
 TEST_CASE("an unknown flag is named, with the one that was meant", "[app][args]") {
   CHECK(refusal({"M", "--max-num-seqs", "4"}).empty());
   CHECK(refusal({"M", "--max-num-seq", "4"}) ==
         "--max-num-seq: no such flag. Did you mean --max-num-seqs?");
   CHECK(refusal({"M", "--max-num-seq=4"}) ==
         "--max-num-seq: no such flag. Did you mean --max-num-seqs?");
-  CHECK(refusal({"M", "--enable-lora"}) == "--enable-lora: no such flag; --help lists them");
+  CHECK(refusal({"M", "--enable-eplb"}) == "--enable-eplb: no such flag; --help lists them");
+  CHECK(refusal({"M", "--enable-lora"}) ==
+        "--enable-lora: no such flag; merge the adapter into the checkpoint");
   CHECK(refusal({"M", "N"}) == "\"N\": one word too many");
-}
-
-TEST_CASE("a file of flags forgives and refuses as the command line does", "[app][args]") {
-  const auto refusal_of = [](const std::string& text) {
-    const auto file = std::filesystem::temp_directory_path() /
-                      ("quire_flags_" + std::to_string(::getpid()) + ".toml");
-    std::ofstream(file) << text;
-    const std::string path = file.string();
-    const std::string why = refusal({"--config", path.c_str()});
-    std::filesystem::remove(file);
-    return why;
-  };
-  CHECK(refusal_of("max_num_seqs = 4\n").empty());
-  CHECK(refusal_of("max-num-seqs = 4\n").empty());
-  CHECK(refusal_of("max-num-seq = 4\n") ==
-        "--config: \"max-num-seq\" is not a flag. Did you mean --max-num-seqs?");
-  CHECK(refusal_of("[serve]\nmax-num-seqs = 4\n") ==
-        "--config: [serve]: the file has no sections; flags stand at its beginning");
 }
 
 }  // namespace quire

@@ -206,6 +206,21 @@ TEST_CASE("Engines of one process divide a CPU, in the plan as in what runs") {
   CHECK(threads_of_engine(config, 16) == 5);
 }
 
+TEST_CASE("Ranks on GPUs are planned, and not run") {
+  EngineConfig config = config_for("models/quire-tiny");
+  config.device = DeviceKind::cuda;
+  const PlanReport alone = make_plan_report(config, std::int64_t{8} << 30);
+  CHECK(alone.devices_needed == 1);
+  config.parallel.tensor_parallel_size = 2;
+  const PlanReport both = make_plan_report(config, std::int64_t{8} << 30);
+  REQUIRE(both.plan.model.has_value());
+  CHECK(both.plan.device_bytes == alone.plan.device_bytes);
+  CHECK(both.devices_needed == 1);
+  CHECK(plan_text(both).find("ranks on GPUs are planned only") != std::string::npos);
+  CHECK_THROWS_WITH(make_backend(config, 0), Catch::Contains("tensor_parallel_size 2") &&
+                                                 Catch::Contains("runs whole on one device"));
+}
+
 TEST_CASE("Blocks asked for on a CPU are held against main memory") {
   EngineConfig config = config_for("models/quire-tiny");
   config.device = DeviceKind::cpu;

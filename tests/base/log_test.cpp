@@ -31,6 +31,14 @@ TEST_CASE("what a client sends cannot forge a log line", "[base][log]") {
       R"({"time":"T","level":"info","event":"engine.ready","path":"a b\n2026 error forged\u0001 x=\"1\""})");
 }
 
+TEST_CASE("bytes that are no text, and text that turns a terminal around, are spelled out",
+          "[base][log]") {
+  CHECK(line(log::Format::text, {{"path", "/a\xff\x9b" "31m"}}) ==
+        "T info  engine.ready path=\"/a\xEF\xBF\xBD\xEF\xBF\xBD" "31m\"");
+  CHECK(line(log::Format::json, {{"path", "\xc2\x9b\xe2\x80\xae\xc3\xa9"}})
+            .find("\"path\":\"\\u009b\\u202e\xc3\xa9\"") != std::string::npos);
+}
+
 TEST_CASE("numbers keep their range and JSON stays JSON", "[base][log]") {
   const auto big = std::numeric_limits<std::uint64_t>::max();
   const auto inf = std::numeric_limits<double>::infinity();

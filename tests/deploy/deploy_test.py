@@ -125,6 +125,9 @@ def prometheus(server):
 
 
 def unit():
+    text = (DEPLOY / "systemd/quire.service").read_text()
+    tls = "ssl-certfile" in re.sub("#.*", "", (DEPLOY / "debian/quire.toml").read_text())
+    check("a reload does not end the server", tls or not re.search("^ExecReload", text, re.M))
     if shutil.which("systemd-analyze") is None:
         return print("-- no systemd-analyze here")
     with tempfile.TemporaryDirectory() as folder:

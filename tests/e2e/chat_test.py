@@ -124,6 +124,14 @@ def history_and_settings():
         check("--load, --set, -p", server.requests[-1]["top_p"] == 0.5 and server.requests[-1]["messages"][-1]["content"] == "again?")
         check("thinking can be hidden", "hm" not in done.stdout and "answer" in done.stdout, done.stdout)
         check("the key of the environment", server.keys[-1] == "Bearer k2")
+    before = set(pathlib.Path(tempfile.gettempdir()).glob("quire-chat-*"))
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        closed = subprocess.Popen([QUIRE, "chat", "models/quire-tiny", "-p", "x", "--set", "max_tokens=8000", "--set", "ignore_eos=true", "--",
+                                   "--num-gpu-blocks-override", "1024"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        closed.stdout.read(1)
+        closed.send_signal(number)
+        closed.wait(timeout=30)
+        check("a closed terminal leaves nothing behind", set(pathlib.Path(tempfile.gettempdir()).glob("quire-chat-*")) == before)
     slip = chat(server, [], "-p", "again?", "--set", "temprature=0")
     check("a setting that is a slip is refused", slip.returncode == 1 and "Did you mean temperature?" in slip.stderr, slip)
     own = chat(server, [], "-p", "again?", "--set", "quality_of_service=2")

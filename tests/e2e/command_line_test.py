@@ -52,9 +52,17 @@ def names(quire):
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write("max_model_length = 5\n")
         file.flush()
-        expect(says(quire, "serve", TINY, "--config", file.name), '"max-model-length" is not a flag', "--max-model-len?")
+        expect(says(quire, "serve", TINY, "--config", file.name), '"max-model-length" (line 1) is not a flag', "--max-model-len?")
     expect(says(quire, "serve", TINY, "--default-chat-template-kwargs", "{bad", "--port", "0"),
            "--default-chat-template-kwargs must be a JSON object")
+
+
+def full_disk(quire):
+    for command in (("plan", TINY), ("--version",), ("models",), ("doctor", "--seconds", "0")):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([quire, *command], stdout=full, stderr=subprocess.PIPE, text=True)
+        if command != ("models",) and (done.returncode != 7 or "cannot write what was asked for" not in done.stderr):
+            sys.exit(f"FAILED: {command} on a full disk: {done.returncode} {done.stderr}")
 
 
 def printed_configuration(quire):
@@ -149,7 +157,7 @@ def models(quire):
 
 def main():
     quire = sys.argv[1]
-    for test in (numbers, names, fields, printed_configuration, idle_flags, lists, models):
+    for test in (full_disk, numbers, names, fields, printed_configuration, idle_flags, lists, models):
         test(quire)
     print("passed")
 

@@ -4,6 +4,7 @@
     tests/e2e/dialect_test.py build/release/app/quire
 """
 import json
+import os
 import sys
 import urllib.error
 
@@ -55,7 +56,42 @@ def refusals(server):
         refused(server, path, "prompt_logprobs", **ask, prompt_logprobs=1, stream=True)
 
 
+TRANSFERS = {
+    "do_remote_decode": {"do_remote_decode": True},
+    "do_remote_prefill": {"do_remote_prefill": True, "remote_host": "127.0.0.1", "remote_port": 1, "remote_engine_id": "e",
+                          "remote_request_id": "r", "remote_block_ids": [[1]]},
+}
+GENERATE = dict(token_ids=[1, 2], sampling_params={"max_tokens": 1})
+
+
+def transfers(server):
+    """A server without a connector keeps and fetches nothing, and says so wherever it is asked."""
+    chat, text = dict(messages=CHAT, max_tokens=1), dict(prompt=TEXT, max_tokens=1)
+    for name, params in TRANSFERS.items():
+        member = "/kv_transfer_params/" + name
+        refused(server, "/v1/chat/completions", member, **chat, kv_transfer_params=params)
+        refused(server, "/v1/completions", member, **text, kv_transfer_params=params)
+        refused(server, "/v1/completions", member, **text, kv_transfer_params=params, stream=True)
+        refused(server, "/v1/responses", "kv_transfer_params", input=TEXT, kv_transfer_params=params)
+        refused(server, "/inference/v1/generate", member, **GENERATE, kv_transfer_params=params)
+        inner = dict(max_tokens=1, extra_args={"kv_transfer_params": params})
+        refused(server, "/inference/v1/generate", member, token_ids=[1], sampling_params=inner)
+        try:
+            server.post("/v1/messages", **chat, kv_transfer_params=params)
+        except urllib.error.HTTPError as error:
+            check("messages refuse it in their form", error.code == 400 and name in json.loads(error.read())["error"]["message"])
+        else:
+            check("messages refuse it", False)
+    nothing = {"do_remote_decode": False, "do_remote_prefill": False, "remote_host": None}
+    for path, ask in (("/v1/chat/completions", chat), ("/v1/completions", text), ("/inference/v1/generate", GENERATE)):
+        check("who asks for nothing is served", server.post(path, **ask, kv_transfer_params=nothing)["choices"])
+
+
 with Server(sys.argv[1], "models/quire-tiny") as running:
-    for part in (prompt_logprobs, logprobs, refusals):
+    for part in (prompt_logprobs, logprobs, refusals, transfers):
         part(running)
         print(part.__name__, "ok")
+if "QUIRE_TEST_ENGINES" not in os.environ:  # the mock has none elsewhere
+    with Server(sys.argv[1], "models/quire-tiny", "--device", "mock") as running:
+        transfers(running)
+        print("transfers of the mock ok")

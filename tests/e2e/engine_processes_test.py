@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from serve_process import Server, check, eventually
@@ -28,6 +29,17 @@ def tokens_of(server, engine):
     """That this engine has generated, by /metrics."""
     lines = re.findall(r"^vllm:generation_tokens_total{([^}]*)} (\S+)$", server.ask("/metrics"), re.M)
     return sum(float(value) for labels, value in lines if f'engine="{engine}"' in labels)
+
+
+def asking_for(server, rank):
+    """The status of a request for one engine."""
+    request = urllib.request.Request(server.base + "/v1/completions", json.dumps({"model": "m", "prompt": "a", "max_tokens": 2, "ignore_eos": True}).encode(),
+                                     {"Content-Type": "application/json", "X-data-parallel-rank": rank})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def children(pid):
@@ -79,6 +91,12 @@ with Server(QUIRE, MODEL, *COMMON, "--engine-processes", "--engine-restarts", "2
     now = json.loads(server.ask("/v1/models"))["data"][0]["engines"]
     for field in ("num_gpu_blocks", "block_size", "max_model_len", "kv_cache_size_tokens"):
         check(f"/v1/models says the same {field} as of threads", [e[field] for e in now] == [e[field] for e in models])
+    for rank in (1, 0, 1):
+        before = [tokens_of(server, engine) for engine in (0, 1)]
+        check("an engine that is asked for by its number", [asking_for(server, str(rank)) for _ in range(3)] == [200] * 3)
+        made = [tokens_of(server, engine) - was for engine, was in zip((0, 1), before)]
+        check(f"it and no other worked: {made}", made[rank] == 6 and made[1 - rank] == 0)
+    check("one that does not exist", [asking_for(server, rank) for rank in ("2", "-1", "x")] == [400] * 3)
     undisturbed = load(server, 8)
     first = children(server.process.pid)
     check(f"two engine processes: {first}", sorted(first) == [0, 1])

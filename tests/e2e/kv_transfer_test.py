@@ -179,9 +179,9 @@ def check_flags(quire):
     for flags, word in ((("--kv-role", "prefill"), "--kv-listen"), (("--kv-role", "decode"), "--kv-peer"),
                         (("--kv-listen", "127.0.0.1:0"), "--kv-role"),
                         (("--kv-role", "prefill", "--kv-listen", "0.0.0.0:0"), "is not an address"),
-                        (("--kv-role", "decode", "--kv-peer", "h", "--kv-plane", "nixl"), "not built"),
+                        (("--kv-role", "decode", "--kv-peer", "h", "--kv-plane", "nixl", "--nixl-library", "/none"), "--nixl-library"),
                         (("--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_producer", '
-                          '"kv_connector_extra_config": {"kv_listen": "127.0.0.1:0"}}'), "not built"),
+                          '"kv_connector_extra_config": {"kv_listen": "127.0.0.1:0"}}', "--nixl-library", "/none"), "--nixl-library"),
                         (("--kv-transfer-config", '{"kv_connector": "QuireConnector", "kv_role": "kv_producer", "kv_rank": 0}'),
                          "kv_rank"),
                         (("--kv-lease-seconds", "5"), "--kv-role")):

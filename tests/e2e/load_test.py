@@ -4,9 +4,11 @@
 import csv
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from serve_process import Server
@@ -96,6 +98,18 @@ def servers(server, other, folder):
     check(f"two servers take turns: {took}", took == [5, 5])
 
 
+def interrupted(server, folder):
+    for flags in (("-c", "4"), ("--rate", "50"), ("--request-rate", "inf", "--max-concurrency", "4")):
+        report = folder / "interrupted.json"
+        process = subprocess.Popen([LOAD, "-q", "--url", server.base, "-n", "1000000", "--json", report, "--output-tokens", "2", *flags],
+                                   stdout=subprocess.PIPE, text=True)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        table = process.communicate(timeout=60)[0]
+        check(f"{flags}: what was measured is reported", process.returncode == 130 and "0 failed" in table)
+        check(f"{flags}: in JSON too", json.loads(report.read_text())["ok"] > 0)
+
+
 def secured(folder):
     key, cert = folder / "key.pem", folder / "cert.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj",
@@ -128,6 +142,7 @@ with tempfile.TemporaryDirectory() as name:
         traces(server, folder)
         sweeps(server, folder)
         servers(server, other, folder)
+        interrupted(server, folder)
     secured(folder)
     refusals(folder)
 print(f"{checks} checks passed")

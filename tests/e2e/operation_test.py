@@ -69,11 +69,11 @@ def authority(folder, name):
             "-addext", "basicConstraints=critical,CA:TRUE", "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.pem")
 
 
-def certificate(folder, name, by):
+def certificate(folder, name, by, *days):
     openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{folder}/{name}.key",
             "-out", f"{folder}/{name}.csr")
     pathlib.Path(f"{folder}/ext").write_text("subjectAltName=IP:127.0.0.1\n")
-    openssl("x509", "-req", "-in", f"{folder}/{name}.csr", "-CA", f"{folder}/{by}.pem", "-CAkey", f"{folder}/{by}.key", "-CAcreateserial", "-days", "1",
+    openssl("x509", "-req", "-in", f"{folder}/{name}.csr", "-CA", f"{folder}/{by}.pem", "-CAkey", f"{folder}/{by}.key", "-CAcreateserial", *(days or ("-days", "1")),
             "-extfile", f"{folder}/ext", "-out", f"{folder}/{name}.pem")
 
 
@@ -106,6 +106,9 @@ def client_certificates(quire):
             check("optional: none is fine", tls_status(server.port, folder) == 200)
             check("optional: a stranger's is not", tls_status(server.port, folder, "stranger") != 200)
         fails(quire, "--ssl-ca-certs", "--ssl-certfile", "--ssl-ca-certs", f"{folder}/ca.pem")
+        certificate(folder, "old", "ca", "-days", "-1")
+        with process(quire, "--ssl-certfile", f"{folder}/old.pem", "--ssl-keyfile", f"{folder}/old.key") as server:
+            check("a certificate that is past is said", until(lambda: "tls.certificate_expired" in server.log()), server.log())
         pathlib.Path(f"{folder}/empty.pem").write_text("")
         fails(quire, "--ssl-ca-certs", "empty.pem", *tls, "--ssl-ca-certs", f"{folder}/empty.pem", code=1)
         fails(quire, "--ssl-certfile", "nothing.pem", "--ssl-certfile", f"{folder}/nothing.pem", "--ssl-keyfile", f"{folder}/server.key", code=1)
@@ -265,6 +268,21 @@ def block_map(quire):
         check("then none is held, and the prompt's can be found again", engine and set(engine["cells"]) == {"f", "c"}, ask())
 
 
+def full_log(quire):
+    """A log that cannot be written stops nothing."""
+    with open("/dev/full", "w") as nowhere:
+        one = subprocess.Popen([quire, "serve", TINY, "--device", "mock", "--host", "127.0.0.1", "--port", "0", "--access-log"],
+                               stdout=subprocess.PIPE, stderr=nowhere, text=True)
+        found = next((f for line in one.stdout if (f := re.search(r"http://127.0.0.1:\d+", line))), None)
+        check("it serves", found)
+        for _ in range(200):
+            with urllib.request.urlopen(found[0] + "/version", timeout=20) as reply:
+                check("and answers", reply.status == 200)
+        one.terminate()
+        check("and ends when asked", one.wait(20) == 0, one.returncode)
+        one.stdout.close()
+
+
 def wrong_starts(quire):
     with tempfile.TemporaryDirectory() as folder:
         fold = pathlib.Path(folder)
@@ -278,7 +296,7 @@ def wrong_starts(quire):
             (fold / "keys").chmod(0)
             fails(quire, "--api-key-file", "cannot be read", "--api-key-file", f"{folder}/keys")
         (fold / "typo.toml").write_text("prot = 8000\n")
-        fails(quire, '"prot" is not a flag', "--port", "--config", f"{folder}/typo.toml")
+        fails(quire, '"prot" (line 1) is not a flag', "--port", "--config", f"{folder}/typo.toml")
         (fold / "broken.toml").write_text("port = [\n")
         fails(quire, "none.toml", "not readable", "--config", f"{folder}/none.toml")
         half = fold / "half"
@@ -305,7 +323,7 @@ def wrong_starts(quire):
 
 def main():
     quire = sys.argv[1]
-    for test in (client_certificates, time_limits, by_address, second_signal, tracing, block_map, wrong_starts):
+    for test in (client_certificates, time_limits, by_address, second_signal, tracing, block_map, full_log, wrong_starts):
         if len(sys.argv) < 3 or test.__name__ in sys.argv[2:]:
             test(quire)
             print(test.__name__, "ok", flush=True)

@@ -377,6 +377,10 @@ def served_by_name(home):
     log = len(hub.log)
     done = run(hub, home, "chat", "org/name", "-p", "What is 12 + 7?", "--set", "temperature=0", HF_HUB_OFFLINE="1")
     check("chat by name, offline, from the cache", done.stdout == "12 + 7 = 19.\n" and len(hub.log) == log, done)
+    done = run(hub, home, "pull", "org/name", HF_HUB_OFFLINE="1")
+    check("pulled offline: what is there", done.returncode == 0 and "snapshots" in done.stdout and len(hub.log) == log, done)
+    done = run(hub, home, "pull", "org/other", HF_HUB_OFFLINE="1")
+    check("pulled offline, and not there", done.returncode == 1 and "HF_HUB_OFFLINE" in done.stderr, done)
     done = run(hub, home, "serve", "org/other", HF_HUB_OFFLINE="1")
     check("offline and not there", done.returncode != 0 and "HF_HUB_OFFLINE" in done.stderr, done)
 

@@ -3,6 +3,7 @@
 
     tests/e2e/signals_test.py build/release/app/quire
 """
+import fcntl
 import http.client
 import json
 import os
@@ -13,6 +14,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 import urllib.request
@@ -24,9 +26,9 @@ BASE = ["--num-gpu-blocks-override", "1024", "--max-model-len", "4096"]
 
 
 class Server:
-    def __init__(self, quire, *flags, stderr=subprocess.DEVNULL):
+    def __init__(self, quire, *flags, stderr=subprocess.DEVNULL, **options):
         self.process = subprocess.Popen([quire, "serve", MODEL, *BASE, "--host", "127.0.0.1", "--port", "0", *flags],
-                                        stdout=subprocess.PIPE, stderr=stderr, text=True)
+                                        stdout=subprocess.PIPE, stderr=stderr, text=True, **options)
 
     def wait(self):
         for line in self.process.stdout:
@@ -77,9 +79,24 @@ def unread_log(quire):
         os.close(reader)
 
 
+def in_terminal():
+    """What Popen needs for a child that leads a session with a terminal of its own."""
+    _, terminal = os.openpty()
+    return {"start_new_session": True, "stdin": terminal, "preexec_fn": lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)}
+
+
+def hang_up_without_terminal(quire):
+    for options in ({"start_new_session": True}, {**in_terminal(), "preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}):
+        with Server(quire, **options) as server:
+            server.wait()
+            server.process.send_signal(signal.SIGHUP)
+            time.sleep(0.3)
+            check("SIGHUP without a terminal ends nothing", server.get("/v1/models") != "" and server.process.poll() is None)
+
+
 def hang_up(quire):
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
-        with Server(quire) as server:
+        with Server(quire, **in_terminal()) as server:
             server.wait()
             reply = server.stream(400)
             reply.readline()
@@ -173,7 +190,7 @@ def stop_under_text_work(quire):
 
 
 def main():
-    for test in (closed_log, unread_log, hang_up, unix_socket, stop_under_text_work, reload_certificate):
+    for test in (closed_log, unread_log, hang_up, hang_up_without_terminal, unix_socket, stop_under_text_work, reload_certificate):
         test(sys.argv[1])
         print("ok:", test.__name__, flush=True)
 

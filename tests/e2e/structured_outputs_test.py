@@ -130,6 +130,26 @@ def calls(server):
           and json.loads("".join(d["function"]["arguments"] for d in deltas)))
 
 
+def lenient(server):
+    """Functions that are not strict can be called, whatever their schemas ask for."""
+    odd = [tool("odd", a={"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 1, "maxItems": 2, "uniqueItems": True, "frob": 1},
+                b={"type": "string", "format": "phone", "maxLength": 3})]
+    for seed in range(3):
+        made = chat(server, tools=odd, tool_choice="required", seed=seed, parallel_tool_calls=False)["message"]["tool_calls"]
+        values = json.loads(made[0]["function"]["arguments"])
+        check(f"as far as it can be held: {values}", set(values["a"]) <= {"x", "y"} and 1 <= len(values["a"]) <= 2 and len(values.get("b", "")) <= 3)
+
+
+def no_thought(server):
+    """Where thinking is off, by the template's default or by word, the answer begins at once."""
+    for more in ({}, {"chat_template_kwargs": {"enable_thinking": False}}, {"reasoning_effort": "none"}):
+        for question in ("hello", "Give JSON.", "Pick one", "What is the weather in Paris?"):
+            reply = server.post(CHAT, messages=[{"role": "user", "content": question}], temperature=0, max_tokens=60, **more,
+                                response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}})
+            message = reply["choices"][0]["message"]
+            check(f"{question} {more}: {message}", not message.get("reasoning") and message["content"].startswith("{"))
+
+
 def bad_words(server):
     plain = chat(server, temperature=0, max_tokens=40)["message"]["content"]
     word = max(re.findall(r"[A-Za-z]{4,}", plain), key=len)
@@ -161,26 +181,56 @@ def refusals(server):
     refused("/structured_outputs/grammar", structured_outputs={"grammar": "start ::= x"})
     refused("/guided_json/minimum", guided_json={"minimum": "1"})
     refused("/structured_outputs/json/properties/a", structured_outputs={"json": {"type": "object", "required": ["a"], "properties": {"a": {"type": "string", "enum": [1]}}}})
-    refused("structured_outputs.choice", structured_outputs={"choice": []})
+    refused("/structured_outputs/choice", structured_outputs={"choice": []})
     refused("structured_outputs", structured_outputs={})
-    refused("structured_outputs.jsn", structured_outputs={"jsn": {}})
-    refused("structured_outputs.regex", structured_outputs={"json": {}, "regex": "a"})
+    refused("/structured_outputs/jsn", structured_outputs={"jsn": {}})
+    refused("/structured_outputs/regex", structured_outputs={"json": {}, "regex": "a"})
     refused("/structured_outputs/whitespace_pattern", structured_outputs={"json": {}, "whitespace_pattern": "("})
-    refused("response_format.json_schema", response_format={"type": "json_schema", "json_schema": {"name": "x"}})
-    refused("structured_outputs.choice", guided_regex="a", structured_outputs={"choice": ["b"]})
+    refused("/response_format/json_schema", response_format={"type": "json_schema", "json_schema": {"name": "x"}})
+    refused("/structured_outputs/choice", guided_regex="a", structured_outputs={"choice": ["b"]})
     refused("/tools/0/function/parameters/properties/a/type", tools=[tool("f", a={"type": "poem"})], tool_choice="required")
+    refused("/tools/0/function/parameters/properties/a/uniqueItems", tool_choice="required",
+            tools=[tool("f", strict=True, a={"type": "array", "items": {"type": "string"}, "uniqueItems": True})])
     refused("/tools/1/function/parameters/properties/b", tools=[TOOLS[0], tool("f", b={"type": "integer", "minimum": 3, "maximum": 2})],
             tool_choice={"type": "function", "function": {"name": "f"}})
     refused("/tools/0/function/parameters/type", tools=[{"type": "function", "function": {"name": "f", "parameters": {"type": "strin"}}}],
             tool_choice="required")
+    for at_schema, bad in (("/typ", {"typ": "string"}), ("", {"type": "integer", "minimum": 5, "maximum": 1}), ("", {"allOf": [{"type": "string"}, {"type": "null"}]}),
+                           ("/anyOf", {"anyOf": []}), ("/$ref", {"$ref": "#/$defs/no"}), ("/properties", {"properties": []}), ("/multipleOf", {"multipleOf": 0})):
+        refused(at + at_schema, **schema(bad))
+    refused("/structured_outputs/regex", structured_outputs={"regex": "a$b"})
+    refused("/structured_outputs/choice/1", structured_outputs={"choice": ["a", 3]})
+    refused("/structured_outputs/grammar", structured_outputs={"grammar": "start: a{b}\na{x}: x"})
+    refused("/structured_outputs/structural_tag/format/type", structured_outputs={"structural_tag": {"format": {"type": "poem"}}})
+    refused("/response_format/type", response_format={"type": "xml"})
+    refused("/response_format/json_schema/strict", response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {}, "strict": "yes"}})
+    for bad, place in (({"name": ""}, "/name"), ({"name": "a b"}, "/name"), ({"name": "f", "parameters": []}, "/parameters"), ({"name": "f", "description": 3}, "/description")):
+        refused("/tools/0/function" + place, tools=[{"type": "function", "function": bad}])
+    refused("/tools/0/type", tools=[{"type": "web_search"}])
+    refused("/tools/0", tools=[{}])
+    refused("tool_choice", tools=TOOLS, tool_choice="any")
+    refused("/tool_choice/type", tools=TOOLS, tool_choice={"type": "poem"})
+    refused("reasoning_effort", reasoning_effort="banana")
+    bad = {"type": "object", "properties": {"a": {"type": "poem"}}}
+    for path, place, body in (("/v1/responses", "/tools/0/parameters/properties/a/type", {"input": "x", "tools": [{"type": "function", "name": "f", "parameters": bad}], "tool_choice": "required"}),
+                              ("/v1/messages", "/tools/0/input_schema/properties/a/type", {"messages": ASK, "max_tokens": 9, "tools": [{"name": "f", "input_schema": bad}], "tool_choice": {"type": "any"}}),
+                              ("/v1/responses", "/text/format/schema/properties/a/type", {"input": "x", "text": {"format": {"type": "json_schema", "name": "s", "schema": bad}}}),
+                              ("/v1/messages", "/output_config/format/schema/properties/a/type", {"messages": ASK, "max_tokens": 9, "output_config": {"format": {"type": "json_schema", "schema": bad}}})):
+        try:
+            server.post(path, **body)
+        except urllib.error.HTTPError as error:
+            said = json.loads(error.read())["error"]
+            check(f"{path} names {place}: {said}", error.code == 400 and place in said["message"] and said.get("param", place) == place)
+        else:
+            check(f"{path} refuses {body}", False)
     deep = {}
     for _ in range(400):
         deep = {"type": "object", "properties": {"a": deep}}
     refused(at, **schema(deep))
     refused("tool_choice", tool_choice="required")
-    refused("tool_choice.function.name", tools=TOOLS, tool_choice={"type": "function", "function": {"name": "fly"}})
-    refused("tools[1].function.name", tools=[TOOLS[0], TOOLS[0]])
-    refused("tools[0]", tools=[{"type": "function", "function": {"parameters": {}}}])
+    refused("/tool_choice/function/name", tools=TOOLS, tool_choice={"type": "function", "function": {"name": "fly"}})
+    refused("/tools/1/function/name", tools=[TOOLS[0], TOOLS[0]])
+    refused("/tools/0/function", tools=[{"type": "function", "function": {"parameters": {}}}])
     refused("response_format", tools=TOOLS, tool_choice="required", response_format={"type": "json_object"})
     refused("thinking_budget", TEXT, thinking_budget=5)
     big = {"anyOf": [{"type": "object", "properties": {f"k{i}": {"enum": list(range(i))}}} for i in range(300)]}
@@ -240,6 +290,8 @@ def main():
             other_kinds(server)
             thoughts(server)
             calls(server)
+            lenient(server)
+            no_thought(server)
             bad_words(server)
             if not flags:
                 refusals(server)

@@ -66,7 +66,7 @@ def main():
         shim.write_text("#!/bin/sh\nexec " + " ".join(f"'{word}'" for word in words) + ' "$@"\n')
         shim.chmod(0o755)
         command = [sys.executable, test] if test.endswith(".py") else [test]
-        sys.exit(subprocess.run([*command, str(shim), *more]).returncode)
+        sys.exit(subprocess.run([*command, str(shim), *more], env={**os.environ, "QUIRE_TEST_ENGINES": kind}).returncode)
 
 
 if __name__ == "__main__":

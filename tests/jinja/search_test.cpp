@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "jinja/values/unicode.h"
+
 namespace quire::jinja {
 namespace {
 
@@ -28,6 +30,18 @@ TEST_CASE("a part is found where the standard library finds it", "[jinja]") {
     REQUIRE(ReverseSearch(text, part).find(from) == text.substr(0, from).rfind(part));
   }
   CHECK(found > 10'000);
+}
+
+TEST_CASE("characters are counted as one by one, wherever the text begins and ends", "[jinja]") {
+  const std::string text = "a\xC3\xA9\xE6\xBC\xA2 bcdefgh\xF0\x9F\x99\x82ij\x80\xBFklmnopqrstuvw\xC3\xA9";
+  for (std::size_t begin = 0; begin <= text.size(); ++begin) {
+    for (std::size_t end = begin; end <= text.size(); ++end) {
+      const std::string_view part = std::string_view(text).substr(begin, end - begin);
+      std::size_t expected = 0;
+      for (const char c : part) expected += (c & 0xC0) != 0x80;
+      REQUIRE(unicode::count(part) == expected);
+    }
+  }
 }
 
 }  // namespace

@@ -205,6 +205,8 @@ TEST_CASE("generation_config.json suggests sampling", "[model][config]") {
   CHECK(g.top_k == 20);
   CHECK_FALSE(g.min_p.has_value());
   CHECK(parse_generation_config(R"({"eos_token_id":7})", "g.json").eos_token_ids.size() == 1);
+  CHECK_THROWS_WITH(parse_generation_config(R"({"temperature":-5})", "g.json"),
+                    "g.json: temperature must be from 0 to 100");
   CHECK_THROWS_WITH(parse_generation_config(R"({"top_p":"x"})", "g.json"),
                     Catch::Contains("g.json: top_p: must be a number"));
 }

@@ -164,6 +164,18 @@ TEST_CASE("picked rows keep their scales, or have none in common", "[model][fp8]
   CHECK_FALSE(blocks.of_rows(pick));
 }
 
+TEST_CASE("columns keep the scales of whole blocks, or of a part of one", "[model][fp8]") {
+  const Fp8Scales rows{.format = WeightFormat::fp8_rows, .columns = 1, .values = {1, 2, 3}};
+  CHECK(rows.of_columns({8, 16})->values == rows.values);
+  const Fp8Scales blocks{
+      .format = WeightFormat::fp8_blocks, .columns = 3, .values = {1, 2, 3, 4, 5, 6}};
+  const auto last = blocks.of_columns({128, 384});
+  CHECK(last->columns == 2);
+  CHECK(last->values == std::vector<float>{2, 3, 5, 6});
+  CHECK(blocks.of_columns({192, 256})->values == std::vector<float>{2, 5});
+  CHECK_FALSE(blocks.of_columns({192, 320}));
+}
+
 // Part 0 of a golden model's folder is quantized, part 1 has the numbers that its codes stand for.
 struct Quantized {
   ModelFolder packed{"fp8_packed"}, plain{"fp8_plain"};

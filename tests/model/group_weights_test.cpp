@@ -152,6 +152,27 @@ TEST_CASE("a row's product does not depend on its company", "[model][ops]") {
   }
 }
 
+TEST_CASE("inputs too small for a scale count as zero, and one that is no number shows", "[model][ops]") {
+  for (const CpuIsa isa : {CpuIsa::portable, CpuIsa::avx2, CpuIsa::avx512, CpuIsa::avx512_bf16}) {
+    if (isa > detect_cpu_isa()) break;
+    INFO(name_of(isa));
+    const auto ops = make_cpu_ops({.threads = 2, .best_isa = isa});
+    std::mt19937 random(7);
+    for (const GroupFormat& format : {kFormats[0], kFormats[1], kFormats[2]}) {
+      const Packed w(format, 32, 64, random);
+      std::vector<float> x(3 * 64), out(3 * 32);
+      for (std::size_t k = 0; k < 64; ++k) x[k] = k % 2 == 0 ? 1e-38f : -3e-37f;
+      x[64 + 40] = std::nanf("");
+      ops->quantized_linear(TensorView(out.data(), DType::f32, {3, 32}),
+                            TensorView(x.data(), DType::f32, {3, 64}), w.weight, {}, {}, kStream);
+      const auto row = [&](int r) { return std::vector(out.begin() + 32 * r, out.begin() + 32 * (r + 1)); };
+      for (const float y : row(0)) CHECK(std::abs(y) < 1e-33f);
+      for (const float y : row(1)) CHECK(std::isnan(y));
+      for (const float y : row(2)) CHECK(y == 0.f);
+    }
+  }
+}
+
 TEST_CASE("GGUF blocks stay packed as codes of the same numbers", "[model][gguf]") {
   const gguf::Shard file("tests/data/gguf/blocks.gguf");
   int packed = 0;

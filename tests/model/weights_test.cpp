@@ -70,11 +70,15 @@ TEST_CASE_METHOD(Fixture, "tensors are converted, fused, picked and transposed",
   CHECK(load({{.name = "b", .shape = {3, 2}, .pick = {2, 0}}}, {2, 2}) == Floats{4, 5, 0, 1});
   CHECK(load({{.name = "a", .shape = {2, 3}, .transposed = true}}, {3, 2}) ==
         Floats{0, 3, 1, 4, 2, 5});
-  CHECK(load({{.name = "a", .shape = {2, 3}, .transposed = true, .pick = {2}, .depth = 1}},
+  CHECK(load({{.name = "a", .shape = {2, 3}, .transposed = true, .pick = {2}, .depth = {0, 1}}},
              {1, 1}) == Floats{2});
   // Two matrices of one row each.
   CHECK(load({{.name = "a", .shape = {2, 3}, .batch = 2, .transposed = true, .pick = {2, 0}}},
              {2, 2}) == Floats{2, 0, 5, 3});
+  // Of three such, the last two; of rows, some columns.
+  CHECK(load({{.name = "b", .shape = {3, 2}, .batch = 3, .transposed = true, .matrices = {1, 3}}},
+             {4}) == Floats{2, 3, 4, 5});
+  CHECK(load({{.name = "a", .shape = {2, 3}, .columns = {1, 3}}}, {2, 2}) == Floats{1, 2, 4, 5});
 }
 
 TEST_CASE_METHOD(Fixture, "what needs no change stays in the mapped file", "[model][weights]") {

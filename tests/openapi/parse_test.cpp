@@ -69,10 +69,9 @@ TEST_CASE("a wrong chat request is refused with the place that is wrong", "[open
       {R"("messages":[7])", "messages[0] | messages[0]: expected an object, got an integer"},
       {R"("messages":[{"content":"x"}])", "messages[0] | messages[0]: role is missing"},
       {R"("messages":[{"role":"user"}])", "messages[0] | messages[0]: content is missing"},
-      {R"("messages":[{"role":"robot","content":"x"}])",
-       "messages[0].role | messages[0].role: \"robot\" is not a role; expected one of system, "
-       "developer, "
-       "user, assistant, tool"},
+      {R"("messages":[{"role":"a robot","content":"x"}])",
+       "messages[0].role | messages[0].role: \"a robot\" is not a role; expected system, developer, "
+       "user, assistant, tool or a word that the chat template knows"},
       {R"("messages":[{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
        "messages[0].content[0].type | messages[0].content[0].type: \"image_url\" is not supported: "
        "the model "
@@ -103,6 +102,9 @@ TEST_CASE("a wrong chat request is refused with the place that is wrong", "[open
        "prompt_logprobs | prompt_logprobs: expected an integer, got a boolean"},
       {kMessages + R"(,"prompt_logprobs":0,"stream":true)",
        "prompt_logprobs | prompt_logprobs: not available when stream is true"},
+      {kMessages + R"(,"truncation_side":"middle")", "truncation_side | truncation_side: must be left or right"},
+      {kMessages + R"(,"stream_interval":0)",
+       "stream_interval | stream_interval: must be 1: tokens are sent as they come"},
       {kMessages + R"(,"truncate_prompt_tokens":0)",
        "truncate_prompt_tokens | truncate_prompt_tokens: must be at least 1, or -1 (what the "
        "context leaves beside the output)"},
@@ -126,58 +128,60 @@ TEST_CASE("a wrong chat request is refused with the place that is wrong", "[open
        "top_logprobs | top_logprobs: only allowed when logprobs is true"},
       {kMessages + R"(,"logprobs":true,"top_logprobs":21)",
        "top_logprobs | top_logprobs: must be between 0 and 20, got 21"},
+      {kMessages + R"(,"cache_salt":"")", "cache_salt | cache_salt: must not be empty"},
+      {kMessages + R"(,"allowed_token_ids":[])",
+       "allowed_token_ids | allowed_token_ids: must not be empty: nothing could follow"},
       {kMessages + R"(,"tool_choice":"auto")",
-       "tool_choice | tool_choice: only allowed when tools are given"},
-      {kMessages + R"(,"tools":[{"type":"function"}])", "tools[0] | tools[0]: function is missing"},
+       "/tool_choice | only allowed when tools are given (at /tool_choice)"},
+      {kMessages + R"(,"tools":[{"type":"function"}])", "/tools/0 | function is missing (at /tools/0)"},
       {kMessages + R"(,"tools":[{"function":{"name":""}}])",
-       "tools[0] | tools[0]: function.name is missing"},
+       "/tools/0/function/name | must be 1 to 256 bytes of letters, digits and _ - . / (at /tools/0/function/name)"},
       {kMessages + R"(,"tools":[{"function":{"name":"f"}},{"function":{"name":"<|im_end|>"}}])",
-       "tools[1].function.name | tools[1].function.name: must be at most 256 bytes of letters, "
-       "digits and _ - . /"},
+       "/tools/1/function/name | must be 1 to 256 bytes of letters, digits and _ - . / (at /tools/1/function/name)"},
       {kMessages + R"(,"tools":[{"function":{"name":"a\nb"}}])",
-       "tools[0].function.name | tools[0].function.name: must be at most 256 bytes of letters, "
-       "digits and _ - . /"},
+       "/tools/0/function/name | must be 1 to 256 bytes of letters, digits and _ - . / (at /tools/0/function/name)"},
       {kMessages + R"(,"tools":[{"function":{"name":"f"}},{"function":{"name":"f"}}])",
-       "tools[1].function.name | tools[1].function.name: \"f\" is the name of an earlier function, "
-       "too"},
+       "/tools/1/function/name | \"f\" is the name of an earlier function, too (at /tools/1/function/name)"},
       {kMessages + R"(,"tools":[{"function":{"name":"f","parameters":[]}}])",
-       "tools[0].function.parameters | tools[0].function.parameters: expected an object, got an "
-       "array"},
+       "/tools/0/function/parameters | expected an object, got an array (at /tools/0/function/parameters)"},
       {kMessages + R"(,"tools":[{"function":{"name":"f","strict":1}}])",
-       "tools[0].function.strict | tools[0].function.strict: expected true or false, got an "
-       "integer"},
+       "/tools/0/function/strict | expected true or false, got an integer (at /tools/0/function/strict)"},
       {kMessages + R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":{"type":"function"})",
-       "tool_choice | tool_choice: function.name is missing"},
+       "/tool_choice | function is missing (at /tool_choice)"},
       {kMessages + R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":{"type":"any"})",
-       "tool_choice.type | tool_choice.type: must be function"},
+       "/tool_choice/type | must be function or allowed_tools (at /tool_choice/type)"},
+      {kMessages + R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto",)"
+                   R"("tools":[{"function":{"name":"f"}},{"function":{"name":"g"}}]}})",
+       "/tool_choice/allowed_tools/tools/1/function/name | \"g\" is none of the tools; they are f (at "
+       "/tool_choice/allowed_tools/tools/1/function/name)"},
+      {kMessages + R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"any","tools":[]}})",
+       "/tool_choice/allowed_tools/mode | must be auto or required (at /tool_choice/allowed_tools/mode)"},
       {kMessages +
            R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":{"function":{"name":"g"}})",
-       "tool_choice.function.name | tool_choice.function.name: \"g\" is none of the tools; they are "
-       "f"},
+       "/tool_choice/function/name | \"g\" is none of the tools; they are f (at /tool_choice/function/name)"},
       {kMessages + R"(,"tools":[{"function":{"name":"f"}}],"tool_choice":"required",)"
                    R"("response_format":{"type":"json_object"})",
-       "response_format | response_format: contradicts a tool_choice that demands a call"},
+       "/response_format | contradicts a tool_choice that demands a call (at /response_format)"},
+      {kMessages + R"(,"reasoning_effort":"banana")",
+       "reasoning_effort | reasoning_effort: must be one of none, minimal, low, medium, high, xhigh, max"},
       {kMessages + R"(,"response_format":{"type":"poem"})",
-       "response_format.type | response_format.type: must be text, json_object, json_schema or "
-       "structural_tag"},
+       "/response_format/type | must be text, json_object, json_schema or structural_tag (at /response_format/type)"},
       {kMessages + R"(,"response_format":{"type":"json_schema"})",
-       "response_format | response_format: json_schema is missing"},
+       "/response_format | json_schema is missing (at /response_format)"},
       {kMessages + R"(,"response_format":{"type":"json_schema","json_schema":{"name":"x"}})",
-       "response_format.json_schema | response_format.json_schema: schema is missing"},
+       "/response_format/json_schema | schema is missing (at /response_format/json_schema)"},
       {kMessages + R"(,"response_format":{"type":"json_schema","json_schema":{"schema":[]}})",
-       "response_format.json_schema.schema | response_format.json_schema.schema: expected an "
-       "object, got an array"},
+       "/response_format/json_schema/schema | expected an object, got an array (at /response_format/json_schema/schema)"},
       {kMessages + R"(,"structured_outputs":{"regex":"a"},"guided_choice":["b"])",
-       "guided_choice | guided_choice: contradicts structured_outputs/regex: an answer has one "
-       "form"},
+       "/guided_choice | contradicts /structured_outputs/regex: an answer has one form (at /guided_choice)"},
       {kMessages + R"(,"structured_outputs":{"json":"{"})",
-       "structured_outputs.json | structured_outputs.json: is not JSON"},
+       "/structured_outputs/json | is not JSON (at /structured_outputs/json)"},
       {kMessages + R"(,"structured_outputs":{"whitespace_pattern":" "})",
-       "structured_outputs | structured_outputs: one of json, regex, choice, grammar, json_object "
-       "and structural_tag is required"},
+       "/structured_outputs | one of json, regex, choice, grammar, json_object and structural_tag is required (at /structured_outputs)"},
       {kMessages + R"(,"guided_regex":"a","guided_whitespace_pattern":" ")",
-       "guided_whitespace_pattern | guided_whitespace_pattern: white space is ruled where the "
-       "answer is JSON only"},
+       "/guided_whitespace_pattern | white space is ruled where the answer is JSON only (at /guided_whitespace_pattern)"},
+      {kMessages + R"(,"structured_outputs":{"json":{},"whitespace_pattern":" ","disable_any_whitespace":true})",
+       "/structured_outputs/disable_any_whitespace | contradicts structured_outputs/whitespace_pattern (at /structured_outputs/disable_any_whitespace)"},
       {kMessages + R"(,"bad_words":[" "])", "bad_words | bad_words: a word must not be empty"},
       {kMessages + R"(,"thinking_budget":-2)",
        "thinking_budget | thinking_budget: must be at least 0, or -1 (no limit)"},
@@ -220,6 +224,17 @@ TEST_CASE("what is not offered is noted, not dropped", "[openapi][parse]") {
       "{" + kMessages + R"(,"web_search_options":{},"mm_processor_kwargs":{},"repetition_detection":null})");
   REQUIRE(searching.has_value());
   CHECK(searching->unsupported == std::vector<std::string>{"web_search_options"});
+  const std::vector<std::string> late{"logprob_token_ids", "return_prompt_text", "return_token_offsets",
+                                      "return_weight_versions", "watermarking", "ec_transfer_params"};
+  const auto asking = parse_completion(
+      R"({"prompt":"a","logprob_token_ids":[5],"return_prompt_text":true,"return_token_offsets":true,)"
+      R"("return_weight_versions":true,"watermarking":{"key":1},"ec_transfer_params":{"a":1},"stream_interval":1})");
+  REQUIRE(asking.has_value());
+  CHECK(asking->unsupported == late);
+  const auto not_asking = parse_completion(
+      R"({"prompt":"a","logprob_token_ids":[],"return_prompt_text":false,"watermarking":null,"truncation_side":"left"})");
+  REQUIRE(not_asking.has_value());
+  CHECK(not_asking->unsupported.empty());
 }
 
 TEST_CASE("an answer's form has many names", "[openapi][parse]") {
@@ -273,7 +288,7 @@ TEST_CASE("a wrong completion's prompt is refused", "[openapi][parse]") {
        "prompt[1] | prompt[1]: expected a string or an array of token ids, got a boolean"},
       {R"({"prompt":"a","logprobs":50})", "logprobs | logprobs: must be between 0 and 20, got 50"},
       {R"({"prompt":"a","tools":[{"type":"function"}]})",
-       "tools | tools: is a member of /v1/chat/completions; this is /v1/completions"},
+       "/tools | is a member of /v1/chat/completions; this is /v1/completions (at /tools)"},
       {R"({"messages":[{"role":"user","content":"a"}]})",
        "messages | messages: is a member of /v1/chat/completions; this is /v1/completions"},
       {R"({"prompt":"a","max_completion_tokens":5})",
@@ -301,4 +316,24 @@ TEST_CASE("an error never echoes much of the request", "[openapi][parse]") {
   CHECK(chat_error(R"("messages":[{"role":")" + longest + R"(","content":""}])").size() < 600);
   CHECK(chat_error(kMessages + R"(,"logit_bias":{")" + longest + R"(":1})").size() < 600);
   CHECK(chat_error(kMessages + R"(,"logit_bias":{"1":")" + longest + R"("})").size() < 600);
+}
+
+TEST_CASE("an empty list of tools leaves nothing to choose") {
+  for (const char* choice : {R"("auto")", R"("required")", R"("none")"}) {
+    const auto chat = openapi::parse_chat_completion(
+        std::string("{") + kMessages + R"(,"tools":[],"tool_choice":)" + choice + "}");
+    REQUIRE(chat.has_value());
+    CHECK_FALSE(chat->tool_choice);
+  }
+}
+
+TEST_CASE("calls in the form before tool_calls are calls, and what a function answers a tool's") {
+  const auto chat = openapi::parse_chat_completion(
+      R"({"messages":[{"role":"user","content":"hi"},)"
+      R"({"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},)"
+      R"({"role":"function","name":"f","content":"7"}]})");
+  REQUIRE(chat.has_value());
+  REQUIRE(chat->messages[1].tool_calls.size() == 1);
+  CHECK(chat->messages[1].tool_calls[0].function.name == "f");
+  CHECK(chat->messages[2].role == "tool");
 }

@@ -43,6 +43,8 @@ TEST_CASE("what is wrong with a pooling request is told by its member", "[openap
                                      {R"({"input":"a","dimensions":0})", "dimensions"},
                                      {R"({"input":"a","dimensions":"8"})", "dimensions"},
                                      {R"({"input":"a","truncate_prompt_tokens":-2})", "truncate_prompt_tokens"},
+                                     {R"({"input":"a","truncation_side":"left"})", "truncation_side"},
+                                     {R"({"input":"a","padding":"max_length"})", "padding"},
                                      {R"({"messages":[]})", "messages"}}) {
     CAPTURE(body);
     CHECK(refusal(parse_embeddings(body)).find(member) != std::string::npos);

@@ -95,7 +95,12 @@ TEST_CASE("nothing is drawn from what is not a number", "[ops][sampling]") {
   logits.set(3000 + 5, INFINITY);
   logits.set(4000 + 5, -INFINITY);
   const auto settings = GENERATE(values<Settings>({
-      {.temperature = 0.f}, {}, {.top_k = 3}, {.top_k = 990}, {.top_p = 0.9f}, {.min_p = 0.1f},
+      {.temperature = 0.f},
+      {},
+      {.top_k = 3},
+      {.top_k = 990},
+      {.top_p = 0.9f},
+      {.min_p = 0.1f},
   }));
   for (OpBackend& backend : op_backends()) {
     INFO(backend.name);
@@ -214,6 +219,46 @@ TEST_CASE("a draw depends on its seed and position alone", "[ops][sampling]") {
     // All backends draw alike.
     OpRun first(op_backends().front());
     CHECK(draw(first, repeat(values, 6), {}, {7, 7, 7, 8, 9, 10}, {0, 1, 2, 0, 0, 0}) == batch);
+  }
+}
+
+// Rows of several segments, as they come (peaked), all much alike (flat), with many ties, and
+// nearly all forbidden; the last token of the vocabulary is alone in its run of four.
+TEST_CASE("wide rows are drawn from as by the reference, whatever their shape", "[ops][sampling]") {
+  constexpr std::int64_t kVocab = 9001, kRows = 24;
+  const auto shape = GENERATE(0, 1, 2, 3);
+  const auto s = GENERATE(values<Settings>({
+      {},
+      {.temperature = 0.f},
+      {.temperature = .6f, .top_k = 20, .top_p = .8f},
+      {.top_k = 300, .min_p = .001f},
+      {.top_k = 5000, .top_p = .95f},
+      {.top_p = .9f},
+      {.temperature = .2f, .top_p = .05f},
+      {.top_p = .5f, .min_p = .0001f},
+      {.min_p = .3f},
+  }));
+  INFO(shape << " " << s.temperature << " " << s.top_k << " " << s.top_p << " " << s.min_p);
+  std::mt19937 rng(11);
+  std::normal_distribution<float> normal(0.f, shape == 1 ? .01f : 3.f);
+  std::vector<float> row(kVocab);
+  for (float& v : row) v = shape == 2 ? std::round(normal(rng)) : normal(rng);
+  for (std::size_t i = 0; shape == 3 && i < row.size(); ++i) {
+    if (i % 449 != 0) row[i] = -INFINITY;
+  }
+  row[kVocab - 1] = 9.f;
+  std::vector<std::uint64_t> seeds;
+  std::vector<std::int64_t> positions;
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    seeds.push_back(static_cast<std::uint64_t>(77 + r / 4));
+    positions.push_back(r % 4);
+  }
+  OpRun first(op_backends().front());
+  const auto want = draw(first, repeat(row, kRows), s, seeds, positions);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    CHECK(draw(run, repeat(row, kRows), s, seeds, positions) == want);
   }
 }
 
@@ -337,44 +382,6 @@ TEST_CASE("penalties follow the table of what was seen, and drafts that are not 
          .presence = floats({0.f, 0.5f})},
         run.stream());
     check_close(run.download(x), want);
-  }
-}
-
-TEST_CASE("log_probs gives the best, the drawn one and its rank", "[ops][sampling]") {
-  const std::int64_t rows = 3, vocab = 777, k = 20;
-  std::mt19937 rng(4);
-  HostTensor logits = random_tensor(rng, DType::f32, {rows, vocab}, 2.f);
-  logits.set(5, logits.at(6));  // a tie
-  logits.set(vocab + 3, -INFINITY);
-  const std::vector<std::int32_t> tokens = {5, 700, 0};
-  for (OpBackend& backend : op_backends()) {
-    INFO(backend.name);
-    OpRun run(backend);
-    const TensorView ids = run.output(DType::i32, {rows, k}),
-                     values = run.output(DType::f32, {rows, k});
-    const TensorView own = run.output(DType::f32, {rows}), rank = run.output(DType::i32, {rows});
-    run.ops().log_probs(ids, values, own, rank, run.upload(logits), run.upload(tensor_of(tokens)),
-                        run.stream());
-    const HostTensor got_ids = run.download(ids), got_ranks = run.download(rank);
-    std::vector<double> want_values, want_own;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const float* const row = logits.as<float>() + r * vocab;
-      double total = 0;
-      for (std::int64_t i = 0; i < vocab; ++i) total += std::exp(row[i]);
-      std::vector<std::int32_t> order(vocab);
-      for (std::int32_t i = 0; i < vocab; ++i) order[static_cast<std::size_t>(i)] = i;
-      std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return row[a] > row[b]; });
-      const float mine = row[tokens[static_cast<std::size_t>(r)]];
-      for (std::int64_t i = 0; i < k; ++i) {
-        CHECK(got_ids.as<std::int32_t>()[r * k + i] == order[static_cast<std::size_t>(i)]);
-        want_values.push_back(row[order[static_cast<std::size_t>(i)]] - std::log(total));
-      }
-      CHECK(got_ranks.as<std::int32_t>()[r] ==
-            1 + std::count_if(row, row + vocab, [&](float v) { return v > mine; }));
-      want_own.push_back(mine - std::log(total));
-    }
-    check_close(run.download(values), want_values);
-    check_close(run.download(own), want_own);
   }
 }
 

@@ -69,13 +69,17 @@ TEST_CASE("Ranks add up in their order, to the same bits", "[collectives]") {
   for (const auto& sum : sums) CHECK(sum == expected);
 }
 
-TEST_CASE("Rank 0 gets the parts side by side, the last of them narrower", "[collectives]") {
+TEST_CASE("Who wants them gets the parts side by side, the last of them narrower",
+          "[collectives]") {
+  const bool all = GENERATE(false, true);
   const int size = GENERATE(2, 3);
   const std::int64_t rows = GENERATE(1, 7, 300);
   const std::int64_t columns = GENERATE(64, 1537, 600'001);
   if (rows == 300 && columns > 2000) return;  // much memory, nothing new
   const std::int64_t width = (columns + size - 1) / size;
-  std::vector<float> out(static_cast<std::size_t>(rows * columns), -1.f);
+  const std::size_t readers = all ? static_cast<std::size_t>(size) : 1;
+  std::vector<std::vector<float>> outs(
+      readers, std::vector<float>(static_cast<std::size_t>(rows * columns), -1.f));
   const auto at = [](std::int64_t row, std::int64_t column) { return value(0, row * 31 + column); };
   const auto errors = run_ranks(size, [&](Collectives& collectives) {
     const std::int64_t begin = collectives.rank() * width;
@@ -83,15 +87,16 @@ TEST_CASE("Rank 0 gets the parts side by side, the last of them narrower", "[col
     std::vector<float> part;
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < own; ++c) part.push_back(at(r, begin + c));
-    const bool is_first = collectives.rank() == 0;
-    collectives.gather_columns(is_first ? view(out, rows, columns) : TensorView(),
+    const auto rank = static_cast<std::size_t>(collectives.rank());
+    collectives.gather_columns(rank < readers ? view(outs[rank], rows, columns) : TensorView(),
                                view(part, rows, own), width, kStream);
   });
   for (const std::string& error : errors) CHECK(error.empty());
   std::int64_t wrong = 0;
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < columns; ++c)
-      wrong += out[static_cast<std::size_t>(r * columns + c)] != at(r, c);
+  for (const auto& out : outs)
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c)
+        wrong += out[static_cast<std::size_t>(r * columns + c)] != at(r, c);
   CHECK(wrong == 0);
 }
 

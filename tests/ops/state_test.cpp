@@ -64,7 +64,6 @@ TEMPLATE_TEST_CASE("a state behind each draft is that of steps of one token",
   const StateSteps verified{"verified", {4}, {3}, {-1}, {1, 3, 2, 4}};
   const TestType data(c, verified, 3);
   for (OpBackend& backend : op_backends()) {
-    if (backend.name == "cuda") continue;  // refused at start-up
     INFO(backend.name);
     OpRun run(backend);
     const StateRun once = data.run(run, verified, 0);

@@ -2,10 +2,12 @@
 // processor time of each is counted. One thread of computing; nothing of HTTP.
 //
 //   drafts_perf MODEL --speculative-config JSON [--prompts MODEL] [--rounds N] [--streams N]
-//     [--only drafts|plain] [--fixed 1] [--steps 1]
+//     [--only drafts|plain] [--fixed 1] [--steps 1] [--swap 1]
 //
 // Paired by prompt, and the order of the two turns with each, so that what else the machine does
-// strikes both. MODEL/eval.jsonl has the prompts; answers end where the reference's do, or are
+// strikes both. Where memory happens to lie makes one engine up to a tenth slower than its equal for
+// as long as the process lives: take several, half of them with --swap 1, which makes the engine with
+// drafts first. MODEL/eval.jsonl has the prompts; answers end where the reference's do, or are
 // asked for --tokens N.
 
 #include <fmt/format.h>
@@ -31,7 +33,7 @@ struct Options {
   std::string model = "models/quire-tiny", prompts = {};
   std::string speculative = {};
   std::string only = {};
-  int rounds = 2, streams = 1, tokens = 0, steps = 0, fixed = 0;
+  int rounds = 2, streams = 1, tokens = 0, steps = 0, fixed = 0, swap = 0;
   float temperature = 0;
 };
 
@@ -51,13 +53,16 @@ struct Side {
   // Of a first round, in which memory is touched for the first time.
   void forget_costs() {
     seconds = 0;
+    prompt_seconds = 0;
     per_batch.clear();
     costs.clear();
     before = core.stats();
+    forecast_before = core.drafting().forecast();
   }
 
   EngineCore core;
   EngineStats before = {};
+  DraftForecast forecast_before = {};
   double seconds = 0;
   std::uint64_t num_requests = 0;
   std::map<RequestId, std::vector<TokenId>> answers = {};
@@ -67,6 +72,7 @@ struct Side {
     double seconds = 0;
   };
   std::map<std::pair<int, int>, Cost> costs = {};  // by requests and tokens of a step
+  double prompt_seconds = 0;  // of steps before which somebody had no token yet
 };
 
 EngineConfig config_of(const Options& options, bool drafts) {
@@ -97,9 +103,12 @@ void answer(Side& side, const Options& options, std::span<const EvalLine> lines,
     request.sampling.seed = static_cast<std::uint64_t>(round);
     side.core.add(std::move(request));
   }
+  const std::size_t all = side.num_requests;
   while (side.core.has_work()) {
+    const bool is_prompt = side.answers.size() < all;
     const double begin = processor_seconds();
     const StepOutput output = side.core.step();
+    if (is_prompt) side.prompt_seconds += processor_seconds() - begin;
     if (options.steps > 0) {
       Side::Cost& cost = side.costs[{output.stats.step_requests, output.stats.step_tokens}];
       cost.seconds += processor_seconds() - begin;
@@ -149,10 +158,26 @@ void report(const Side& side, const char* name) {
                  size.second, cost.steps, 1e6 * cost.seconds / static_cast<double>(cost.steps));
 }
 
+// What the pacer expected of what it chose, by its own table (drafts behind a prompt's step are in
+// it, too); what prompts took is as measured, on both sides that without drafts.
+void report_forecast(const Side& plain, const Side& drafts) {
+  DraftForecast forecast = drafts.core.drafting().forecast();
+  forecast.with -= drafts.forecast_before.with;
+  forecast.without -= drafts.forecast_before.without;
+  const double prompts = plain.prompt_seconds;
+  fmt::print("predicted {:.3f}: answers {:.3f} s without, {:.3f} s with; measured {:.3f} and {:.3f} s, "
+             "prompts {:.3f} and {:.3f} s\n",
+             (prompts + forecast.without) / (prompts + forecast.with), forecast.without,
+             forecast.with, plain.seconds - prompts, drafts.seconds - drafts.prompt_seconds, prompts,
+             drafts.prompt_seconds);
+}
+
 int run(const Options& options) {
   const std::vector<EvalLine> lines =
       eval_lines(options.prompts.empty() ? options.model : options.prompts, -1.0);
-  Side plain(config_of(options, false)), drafts(config_of(options, true));
+  const bool drafts_first = options.swap > 0;
+  Side first(config_of(options, drafts_first)), second(config_of(options, !drafts_first));
+  Side &plain = drafts_first ? second : first, &drafts = drafts_first ? first : second;
   for (int round = 0; round < options.rounds + 1; ++round) {
     if (round == 1) plain.forget_costs(), drafts.forget_costs();
     const auto step = static_cast<std::size_t>(options.streams);
@@ -172,6 +197,7 @@ int run(const Options& options) {
   for (const auto& [id, answer] : plain.answers) num_other += answer != drafts.answers[id];
   fmt::print("ratio {:.3f} ± {:.3f}, {} of {} answers differ\n", plain.seconds / drafts.seconds,
              standard_error(plain, drafts), num_other, plain.answers.size());
+  if (options.fixed == 0) report_forecast(plain, drafts);
   return 0;
 }
 
@@ -187,7 +213,8 @@ int main(int argc, char** argv) {
                                             {"--streams", &options.streams},
                                             {"--tokens", &options.tokens},
                                             {"--steps", &options.steps},
-                                            {"--fixed", &options.fixed}};
+                                            {"--fixed", &options.fixed},
+                                            {"--swap", &options.swap}};
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     const auto text = texts.find(name);

@@ -97,8 +97,12 @@ def stream_of(tokens):
                 '"continue_final_message":true,"add_generation_prompt":false,"max_tokens":%d,"ignore_eos":true,"stream":true}' % tokens)
 
 
+# A prompt as people write it; one word of 800 letters would be cut into tokens letter by letter.
+WORDS = ("the quick brown fox jumps over the lazy dog " * 19)[:800]
+
+
 def chat():
-    return post("/v1/chat/completions", '{"model":"m","messages":[{"role":"user","content":"%s"}],"max_tokens":1}' % ("a" * 800))
+    return post("/v1/chat/completions", '{"model":"m","messages":[{"role":"user","content":"%s"}],"max_tokens":1}' % WORDS)
 
 
 def table(what, unit, bare, own):
@@ -130,7 +134,7 @@ def main(quire, bare_server, load=None, model="models/quire-tiny"):
         streams[0][1].append(cost(paced, 16, lambda: events(paced.port, stream_of(400))))
         streams[1][0].append(cost(bare, 16, lambda: events(bare.port, post("/events/2000/0", "{}"))))
         streams[1][1].append(cost(fast, 16, lambda: bool(events(fast.port, stream_of(2000))) * 2000))
-        streams[2][0].append(cost(bare, 8, lambda: requests(bare.port, post("/reply", "a" * 900), 200)))
+        streams[2][0].append(cost(bare, 8, lambda: requests(bare.port, post("/reply", WORDS + "a" * 100), 200)))
         streams[2][1].append(cost(fast, 8, lambda: requests(fast.port, chat(), 200)))
     table(f"events of 16 streams, {step_ms} ms a step", "events", *streams[0])
     table("tokens of 16 streams, at once", "tokens", *streams[1])

@@ -20,6 +20,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "engine/kv_transfer/checksum.h"
+#include "engine/kv_transfer/shared_region.h"
 #include "engine/kv_transfer/transfer_thread.h"
 
 namespace quire {
@@ -54,8 +55,14 @@ KvGeometry geometry_of() {
 
 class Pair {
  public:
-  Pair(const std::string& listen, std::int64_t bytes)
-      : kept_(device_->allocate_zeroed(static_cast<std::size_t>(bytes)), std::chrono::hours(1)),
+  // `near`: the one who fetches reads the other's memory.
+  Pair(const std::string& listen, std::int64_t bytes, bool near)
+      : kept_memory_(near ? make_shared_buffer(static_cast<std::size_t>(bytes),
+                                               MemoryPurpose::other, device_->ledger())
+                          : SharedBuffer{device_->allocate_zeroed(static_cast<std::size_t>(bytes)),
+                                         Descriptor()}),
+        kept_(std::move(kept_memory_.memory), std::chrono::hours(1),
+              std::move(kept_memory_.descriptor)),
         arriving_(device_->allocate_zeroed(static_cast<std::size_t>(bytes))) {
     TransferThreadOptions owner, reader;
     owner.listen = *parse_socket_address(listen);
@@ -98,6 +105,7 @@ class Pair {
 
  private:
   const std::unique_ptr<Device> device_ = make_cpu_device();
+  SharedBuffer kept_memory_;
   KeptPrefills kept_;
   StagingBuffer arriving_;
   std::mutex mutex_;
@@ -144,10 +152,11 @@ void print(const char* what, const Rates& rates) {
   fmt::print("{:<24} best {:6.2f}  median {:6.2f} GB/s\n", what, rates.best(), rates.median());
 }
 
-void measure(const std::string& listen, const char* kind, int num_tokens, int rounds) {
+void measure(const std::string& listen, const char* kind, int num_tokens, int rounds,
+             bool near = false) {
   const KvContent content = kv_content(geometry_of(), num_tokens);
   const auto gigabytes = static_cast<double>(content.bytes) * 1e-9;
-  Pair pair(listen, content.bytes + (1 << 20));
+  Pair pair(listen, content.bytes + (1 << 20), near);
   std::vector<std::byte> from(static_cast<std::size_t>(content.bytes)), to(from.size());
   const std::string other = listen.starts_with("unix:") ? listen + ".probe" : "127.0.0.1:0";
   Rates fetched, streamed, copied, summed;
@@ -181,5 +190,7 @@ int main(int argc, char** argv) {
   quire::measure("127.0.0.1:0", "TCP", num_tokens, rounds);
   quire::measure(fmt::format("unix:/tmp/quire-kv-perf-{}.sock", ::getpid()), "Unix socket",
                  num_tokens, rounds);
+  quire::measure(fmt::format("unix:/tmp/quire-kv-perf-{}.sock", ::getpid()), "Shared memory",
+                 num_tokens, rounds, true);
   return 0;
 }

@@ -43,6 +43,8 @@ TEST_CASE("every bad input gets a clear error and harms nobody", "[server][bad_i
       {"wrong type", chat(R"({"messages":[{"role":"user","content":"x"}],"temperature":"hot"})"),
        400, "temperature: expected a number, got a string"},
       {"empty messages", chat(R"({"messages":[]})"), 400, "at least one message"},
+      {"a member twice", chat(R"({"messages":[{"role":"user","content":"a"}],"messages":[]})"), 400,
+       "messages: is given twice"},
       {"unknown role", chat(R"({"messages":[{"role":"robot","content":"x"}]})"), 400,
        "is not a role"},
       {"unknown model", chat(R"({"model":"x","messages":[{"role":"user","content":"x"}]})"), 404,

@@ -1,6 +1,9 @@
 #include "server/generation/choice_text.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+
+#include "openapi/dto_json.h"
 
 using namespace quire;
 
@@ -144,7 +147,8 @@ TEST_CASE("log-probabilities come with the tokens that count", "[server][choice]
   for (const TokenId id : outputs[0].token_ids) {
     outputs[0].logprobs.push_back({{id, -0.5f}, 1, {{id, -0.5f}, {3, -2.f}}});
   }
-  const ChoiceTextOptions options{.stop = {"two"}, .wants_logprobs = true};
+  const ChoiceTextOptions options{
+      .stop = {"two"}, .wants_logprobs = true, .wants_token_ids = true};
   ChoiceText text(tokenizer(), std::make_shared<const ChoiceTextOptions>(options));
   const ChoiceDelta delta = text.push(outputs[0]);
   REQUIRE(delta.logprobs.size() == delta.token_ids.size());
@@ -152,4 +156,86 @@ TEST_CASE("log-probabilities come with the tokens that count", "[server][choice]
   CHECK(delta.logprobs[0].bytes == "one");
   CHECK(delta.logprobs[0].logprob == -0.5);
   CHECK(delta.logprobs[0].top.size() == 2);
+}
+
+namespace {
+
+// Token by token with its log-probability, and the most likely other token beside it.
+std::vector<openapi::TokenLogprob> logprobs_of(const std::string& text, std::size_t size,
+                                               ChoiceTextOptions options) {
+  options.wants_logprobs = true;
+  ChoiceText choice(tokenizer(), std::make_shared<const ChoiceTextOptions>(std::move(options)));
+  std::vector<openapi::TokenLogprob> told;
+  for (RequestOutput& output : outputs_of(text, size)) {
+    for (const TokenId id : output.token_ids)
+      output.logprobs.push_back({{id, -0.5f}, 1, {{id, -0.5f}, {kEnd, -2.f}}});
+    ChoiceDelta delta = choice.push(output);
+    std::ranges::move(delta.logprobs, std::back_inserter(told));
+    if (!delta.finish_reason.empty()) break;
+  }
+  return told;
+}
+
+std::string joined(const std::vector<openapi::TokenLogprob>& tokens) {
+  std::string text;
+  for (const auto& token : tokens) text += token.token;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a character of several tokens reads as nothing until it is whole", "[server][choice]") {
+  const std::string text = "é漢字🙂 ok";
+  for (const std::size_t size : {1, 2, 3, 100}) {
+    INFO(size);
+    const auto tokens = logprobs_of(text, size, {});
+    CHECK(joined(tokens) == text + "<|im_end|>");
+    REQUIRE(tokens.size() > 13);
+    CHECK(tokens[0].token.empty());
+    CHECK(tokens[1].token == "é");
+    CHECK(tokens[1].bytes == "\xA9");
+    CHECK(tokens[1].top[0].token == "é");
+    CHECK(tokens[1].top[1].token == "<|im_end|>");
+    const openapi::CompletionLogprobs logprobs{tokens, 0};
+    CHECK(openapi::end_offset(logprobs) == 7 + 10);
+  }
+}
+
+TEST_CASE("an answer that is cut within a character has no part of it", "[server][choice]") {
+  auto ids = tokenizer().encode("aé漢", false);
+  REQUIRE(ids.size() == 6);
+  const std::vector<std::string> texts = {"a", "a", "aé", "aé", "aé", "aé漢"};
+  for (std::size_t n = 1; n <= ids.size(); ++n) {
+    RequestOutput output;
+    output.token_ids.assign(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n));
+    output.finish_reason = FinishReason::length;
+    CHECK(tell({output}, {}).content == texts[n - 1]);
+  }
+}
+
+TEST_CASE("bytes that are no text are told as soon as they can be none", "[server][choice]") {
+  TokenWords words;
+  CHECK(words.next("\xE6").empty());
+  words.advance("\xE6");
+  CHECK(words.next("\xBC").empty());
+  CHECK(words.next("a") == "a");
+  CHECK(words.next("\xFF") == "\xE6\xFF");
+  words.advance("\xBC");
+  CHECK(words.next("\xA2") == "\xE6\xBC\xA2");
+  words.advance("\xA2");
+  CHECK(words.next("\xA2") == "\xA2");
+}
+
+TEST_CASE("log-probabilities of the content alone leave the thought out", "[server][choice]") {
+  const OutputFormat format{.reasoning = find_reasoning_format("think"), .starts_inside = true};
+  const std::string text = "It is one.\n</think>\n\nThe answer is 19.";
+  for (const std::size_t size : {1, 2, 3, 7, 100}) {
+    INFO(size);
+    const auto tokens = logprobs_of(text, size, {.format = format, .logprobs_of_content = true});
+    CHECK(joined(tokens) == "The answer is 19.");
+  }
+  const auto stopped =
+      logprobs_of("one two three", 100, {.stop = {"two"}, .logprobs_of_content = true});
+  CHECK(joined(stopped).starts_with("one"));
+  CHECK(joined(logprobs_of("one two", 2, {.logprobs_of_content = true})) == "one two");
 }

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "openapi/dto_json.h"
+#include "openapi/responses.h"
 
 using namespace quire;
 
@@ -62,6 +63,9 @@ TEST_CASE("calls that are demanded name their functions", "[server][constraint]"
   CHECK(holds(required, "tags_with_separator"));
   CHECK_FALSE(holds(text(kTools + R"(,"tool_choice":"required","parallel_tool_calls":false)"),
                     "tags_with_separator"));
+  // Who names a function wants one call of it.
+  CHECK_FALSE(holds(text(kTools + R"(,"tool_choice":{"type":"function","function":{"name":"f"}})"),
+                    "tags_with_separator"));
 }
 
 TEST_CASE("a function that nothing could be called with is refused with its place",
@@ -96,6 +100,60 @@ TEST_CASE("what is rendered holds all that chat demands, but for white space", "
   CHECK(holds(**rendered, R"("answer": {)"));
   CHECK_FALSE(holds(**rendered, "whitespace"));
   CHECK_FALSE(rendered_constraint(chat(R"("n":1)"), hermes())->has_value());
+}
+
+TEST_CASE("who is not to think has no mark of thought to begin with", "[server][constraint]") {
+  const auto held = [](bool may_think, bool starts_inside) {
+    OutputFormat format = hermes();
+    format.starts_inside = starts_inside;
+    const auto constraint =
+        chat_constraint(chat(R"("response_format":{"type":"json_object"})"), format, may_think);
+    return (*constraint)->text;
+  };
+  CHECK(holds(held(true, false), "<think>"));
+  CHECK_FALSE(holds(held(false, false), "think>"));
+  CHECK(holds(held(false, true), "</think>"));
+}
+
+TEST_CASE("the place of a tool's schema is the one in the client's own request",
+          "[server][constraint]") {
+  const std::string schema = R"({"type":"object","properties":{"a":{"type":"string"}}})";
+  const auto made = [](const openapi::ChatCompletionRequest& request) {
+    const auto constraint = chat_constraint(request, hermes());
+    REQUIRE(constraint.has_value());
+    return (*constraint)->text;
+  };
+  const auto message = openapi::parse_messages(
+      R"({"max_tokens":9,"messages":[{"role":"user","content":"Hi"}],"tool_choice":{"type":"any"},)"
+      R"("tools":[{"name":"f","input_schema":)" + schema + "}]}");
+  REQUIRE(message.has_value());
+  CHECK(holds(made(*message), R"("place": "/tools/0/input_schema")"));
+  const auto response = openapi::parse_responses(
+      R"({"input":"Hi","tool_choice":"required","tools":[{"type":"function","name":"f","parameters":)" +
+      schema + "}]}");
+  REQUIRE(response.has_value());
+  CHECK(holds(made(*response), R"("place": "/tools/0/parameters")"));
+  CHECK(holds(made(*response), R"("not_strict": ["/tools/0/parameters"])"));
+}
+
+TEST_CASE("functions that do not ask for strictness are told apart", "[server][constraint]") {
+  const std::string tools =
+      R"("tool_choice":"required","tools":[{"function":{"name":"f","parameters":{}}},{"function":{"name":"g","strict":true,"parameters":{}}}])";
+  CHECK(holds(text(tools), R"("not_strict": ["/tools/0/function/parameters"])"));
+}
+
+TEST_CASE("calls may be allowed to some of the tools", "[server][constraint]") {
+  const std::string tools =
+      R"("tools":[{"function":{"name":"f1"}},{"function":{"name":"f2"}},{"function":{"name":"f3"}}],)"
+      R"("tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":)";
+  const std::string allowed =
+      R"(,"tools":[{"type":"function","function":{"name":"f1"}},{"type":"function","function":{"name":"f3"}}]}})";
+  for (const char* mode : {R"("auto")", R"("required")"}) {
+    const std::string made = text(tools + mode + allowed);
+    CHECK(holds(made, "f1"));
+    CHECK(holds(made, "f3"));
+    CHECK_FALSE(holds(made, "f2"));
+  }
 }
 
 TEST_CASE("a thinking budget needs a model that thinks", "[server][constraint]") {

@@ -60,7 +60,8 @@ TEST_CASE("echo with max_tokens 0 gives the prompt alone, scored", "[server][dia
   REQUIRE(whole.status == 200);
   CHECK(pointer(whole.body, "/choices/0/logprobs/token_logprobs") == "[null,-2.0]");
   CHECK(pointer(whole.body, "/choices/0/finish_reason") == "\"length\"");
-  CHECK(pointer(whole.body, "/choices/0/prompt_logprobs") == "null");
+  CHECK(pointer(whole.body, "/choices/0/prompt_logprobs/0") == "null");
+  CHECK(pointer(whole.body, "/choices/0/prompt_logprobs/1/483/logprob") == "-2.0");
   CHECK(pointer(whole.body, "/choices/1/text") == "\"one\"");
   CHECK(pointer(whole.body, "/choices/1/logprobs/token_logprobs") == "[null]");
   CHECK(pointer(whole.body, "/usage/completion_tokens") == "0");
@@ -109,6 +110,29 @@ TEST_CASE("a prompt is cut to what the context leaves, and no further than it re
   const auto beyond = post(server.port(), kCompletions, body + R"("truncate_prompt_tokens":4097})");
   CHECK(beyond.status == 400);
   CHECK(pointer(beyond.body, "/error/param") == "\"truncate_prompt_tokens\"");
+}
+
+TEST_CASE("a prompt is cut from the side that is asked for", "[server][dialect]") {
+  TestServer server(answering("one"));
+  const std::string body = R"({"prompt":[5,6,7,8,9],"max_tokens":1,"return_token_ids":true,"truncate_prompt_tokens":2)";
+  const auto kept = [&](const std::string& more) {
+    return pointer(post(server.port(), kCompletions, body + more + "}").body, "/choices/0/prompt_token_ids");
+  };
+  CHECK(kept("") == "[8,9]");
+  CHECK(kept(R"(,"truncation_side":"left")") == "[8,9]");
+  CHECK(kept(R"(,"truncation_side":"right")") == "[5,6]");
+}
+
+TEST_CASE("an engine that does not exist cannot be asked for", "[server][dialect]") {
+  TestServer server(answering("one"));
+  const std::string body = R"({"prompt":"a","max_tokens":1})";
+  CHECK(post(server.port(), kCompletions, body, "X-data-parallel-rank: 0\r\n").status == 200);
+  for (const std::string rank : {"1", "-1", "x", "0x0", "4294967296"}) {
+    INFO(rank);
+    const auto refused = post(server.port(), kCompletions, body, "X-Data-Parallel-Rank: " + rank + "\r\n");
+    CHECK(refused.status == 400);
+    CHECK(pointer(refused.body, "/error/param") == "\"X-data-parallel-rank\"");
+  }
 }
 
 TEST_CASE("a priority needs the policy that reads it", "[server][dialect]") {

@@ -11,13 +11,13 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const std::string kHidden =
-    "GET /version HTTP/1.1\r\nHost: t\r\nX-Request-Id: smuggled\r\n\r\n";
+const std::string kHidden = "GET /version HTTP/1.1\r\nHost: t\r\nX-Request-Id: smuggled\r\n\r\n";
 
 std::string with_coding(const std::string& coding, const std::string& version = "1.1") {
   return "POST /tokenize HTTP/" + version +
          "\r\nHost: t\r\nContent-Type: application/json\r\nConnection: keep-alive\r\n"
-         "Transfer-Encoding:" + coding + "\r\n\r\n";
+         "Transfer-Encoding:" +
+         coding + "\r\n\r\n";
 }
 
 std::string everything(HttpClient& client) {
@@ -32,9 +32,9 @@ std::string everything(HttpClient& client) {
 
 TEST_CASE("a transfer coding other than chunked hides no request", "[server][framing]") {
   TestServer server;
-  for (const char* coding : {" xchunked", " chunked, identity", " \"chunked\"", " gzip", "",
-                             " gzip, chunked", " chunked, chunked", " chunked;q=1",
-                             " identity\r\nTransfer-Encoding: chunked"}) {
+  for (const char* coding :
+       {" xchunked", " chunked, identity", " \"chunked\"", " gzip", "", " gzip, chunked",
+        " chunked, chunked", " chunked;q=1", " identity\r\nTransfer-Encoding: chunked"}) {
     INFO(coding);
     HttpClient client(server.port());
     client.send(with_coding(coding) + kHidden);
@@ -58,6 +58,39 @@ TEST_CASE("Chunked in any case is chunked", "[server][framing]") {
   CHECK(client.receive()->status == 200);
 }
 
+TEST_CASE("empty lines before a request are passed over", "[server][framing]") {
+  TestServer server;
+  const std::string get = "GET /version HTTP/1.1\r\nHost: t\r\n\r\n";
+  HttpClient client(server.port());
+  client.send("\r\n" + get);
+  CHECK(client.receive()->status == 200);
+  client.send("\r");
+  client.send("\n\r\n" + get + "\r\n" + get);
+  CHECK(client.receive()->status == 200);
+  CHECK(client.receive()->status == 200);
+  client.send("\n" + get);
+  CHECK(client.receive()->status == 400);
+}
+
+TEST_CASE("a client of HTTP/1.0 is never told to continue", "[server][framing]") {
+  TestServer server;
+  HttpClient client(server.port());
+  client.send(
+      "POST /tokenize HTTP/1.0\r\nHost: t\r\nContent-Type: application/json\r\n"
+      "Expect: 100-continue\r\nContent-Length: 14\r\n\r\n");
+  client.send("{\"prompt\":\"x\"}");
+  CHECK(everything(client).starts_with("HTTP/1.1 200"));
+}
+
+TEST_CASE("a reply of no content has no length", "[server][framing]") {
+  TestServer server;
+  HttpClient client(server.port());
+  client.send("OPTIONS /version HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
+  const std::string all = everything(client);
+  CHECK(all.starts_with("HTTP/1.1 204"));
+  CHECK(all.find("Content-Length") == std::string::npos);
+}
+
 TEST_CASE("trailers are not headers", "[server][framing]") {
   TestServerOptions options;
   options.config.api_keys = {"secret"};
@@ -68,9 +101,10 @@ TEST_CASE("trailers are not headers", "[server][framing]") {
   CHECK(late.receive()->status == 401);
 
   HttpClient client(server.port());
-  client.send("POST /tokenize HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n"
-              "Authorization: Bearer secret\r\nTransfer-Encoding: chunked\r\n\r\n" +
-              chunks + "X-Request-Id: late\r\n\r\n");
+  client.send(
+      "POST /tokenize HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n"
+      "Authorization: Bearer secret\r\nTransfer-Encoding: chunked\r\n\r\n" +
+      chunks + "X-Request-Id: late\r\n\r\n");
   const auto reply = client.receive();
   CHECK(reply->status == 200);
   CHECK(reply->headers.at("x-request-id") != "late");

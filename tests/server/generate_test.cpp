@@ -37,7 +37,33 @@ TEST_CASE("tokens go in and tokens come out", "[server][generate]") {
   CHECK(pointer(reply.body, "/choices/0/token_ids") == answer + "1523]");
   CHECK(pointer(reply.body, "/choices/0/finish_reason") == "\"stop\"");
   CHECK(pointer(reply.body, "/choices/0/logprobs/content/0/logprob") != "absent");
+  CHECK(pointer(reply.body, "/choices/0/logprobs/content/0/rank") == "1");
+  const std::string first = pointer(reply.body, "/choices/0/token_ids/0");
+  CHECK(pointer(reply.body, "/choices/0/logprobs/content/0/token_id") == first);
+  CHECK(pointer(reply.body, "/choices/0/logprobs/content/0/top_logprobs/0/token_id") == first);
+  CHECK(pointer(reply.body, "/choices/0/text") == "absent");
+  CHECK(pointer(reply.body, "/output_mode") == "\"tokens\"");
+  CHECK(pointer(reply.body, "/prompt_token_ids") == "null");
+  CHECK(pointer(reply.body, "/usage/completion_tokens") != "absent");
   CHECK(pointer(reply.body, "/prompt_logprobs") == "null");
+}
+
+TEST_CASE("text comes beside the tokens where it is asked for", "[server][generate]") {
+  TestServer server(answering("The answer is 19."));
+  const std::string body = R"({"token_ids":[5,6],"output_mode":"text","return_token_ids":true,)"
+                           R"("sampling_params":{"max_tokens":64,"logprobs":1,"stop":"19"})";
+  const auto reply = post(server.port(), kPath, body + "}");
+  INFO(reply.body);
+  CHECK(pointer(reply.body, "/choices/0/text") == "\"The answer is \"");
+  CHECK(pointer(reply.body, "/choices/0/stop_reason") == "\"19\"");
+  CHECK(pointer(reply.body, "/choices/0/logprobs/content/0/token") == "\"The\"");
+  CHECK(pointer(reply.body, "/prompt_token_ids") == "[5,6]");
+  const auto events = events_of(post(server.port(), kPath, body + R"(,"stream":true})").body);
+  REQUIRE(events.size() >= 2);
+  CHECK(pointer(events[0], "/prompt_token_ids") == "[5,6]");
+  CHECK(pointer(events[0], "/output_mode") == "\"text\"");
+  CHECK(pointer(events[0], "/choices/0/text") != "absent");
+  CHECK(pointer(events[events.size() - 2], "/choices/0/stop_reason") == "\"19\"");
 }
 
 TEST_CASE("what a token request has under another name is refused by name", "[server][generate]") {
@@ -51,6 +77,10 @@ TEST_CASE("what a token request has under another name is refused by name", "[se
   const std::string rest = R"("token_ids":[5],"sampling_params":{"max_tokens":2)";
   CHECK(param(rest + R"(},"response_format":{"type":"json_object"})") == "\"response_format\"");
   CHECK(param(rest + R"(},"guided_regex":"a")") == "\"guided_regex\"");
+  CHECK(param(rest + R"(},"output_mode":"derender")") == "\"output_mode\"");
+  CHECK(param(rest + R"(},"output_mode":"zz")") == "\"output_mode\"");
+  CHECK(param(rest + R"(},"reasoning_ended":false)") == "\"reasoning_ended\"");
+  CHECK(param(rest + R"(,"logprob_token_ids":[5]})") == "\"sampling_params.logprob_token_ids\"");
   CHECK(param(rest + R"(,"guided_decoding":{"regex":"a"}})") == "\"sampling_params.guided_decoding\"");
   CHECK(param(R"("token_ids":[99999999],"sampling_params":{"max_tokens":2})") == "\"token_ids\"");
 }

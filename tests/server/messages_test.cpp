@@ -233,24 +233,27 @@ TEST_CASE("what a message request gets wrong is named, in Anthropic's form", "[s
        "messages[0].role: \"tool\" is not a role"},
       {R"({"max_tokens":2,"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"b","input":[]}]}]})",
        "messages[0].content[0].input: expected an object"},
+      {body(R"("vllm_xargs":{"a":1})"), "vllm_xargs: is not supported"},
       {body(R"("system":7)"), "system: expected a string or an array of blocks"},
       {body(R"("stop_sequences":"x")"), "stop_sequences: expected an array of strings"},
       {body(R"("stop_sequences":[""])"), "stop_sequences: a stop string must not be empty"},
       {body(R"("tools":[{"type":"web_search_20250305","name":"web_search"}])"),
-       "tools[0].type: \"web_search_20250305\""},
-      {body(R"("tools":[{"name":"a"}])"), "tools[0]: input_schema is missing"},
-      {body(R"("tools":[{"input_schema":{}}])"), "tools[0]: name is missing"},
+       "\"web_search_20250305\""},
+      {body(R"("tools":[{"name":"a"}])"), "input_schema is missing (at /tools/0)"},
+      {body(R"("tools":[{"input_schema":{}}])"), "name is missing (at /tools/0)"},
       {body(kTools + R"(,"tool_choice":{"type":"tool","name":"other"})"),
-       "tool_choice.name: \"other\" is none of the tools"},
+       "\"other\" is none of the tools; they are get_time (at /tool_choice/name)"},
       {body(kTools + R"(,"tool_choice":{"type":"every"})"),
-       "tool_choice.type: must be auto, any, tool or none"},
-      {body(R"("tool_choice":{"type":"any"})"), "tool_choice: only allowed when tools are given"},
+       "must be auto, any, tool or none (at /tool_choice/type)"},
+      {body(R"("tool_choice":{"type":"any"})"), "only allowed when tools are given (at /tool_choice)"},
       {body(R"("thinking":{"type":"yes"})"),
        "thinking.type: must be enabled, adaptive or disabled"},
+      {R"({"max_tokens":16,"messages":[{"role":"user","content":"Hi"}],"thinking":{"type":"enabled","budget_tokens":16}})",
+       "thinking.budget_tokens: must be less than max_tokens"},
       {body(R"("thinking":{"type":"enabled","budget_tokens":0})"),
        "thinking.budget_tokens: must be at least 1"},
       {body(R"("output_config":{"format":{"type":"xml"}})"),
-       "output_config.format.type: must be json_schema"},
+       "must be json_schema (at /output_config/format/type)"},
       {body(R"("container":{"id":"x"})"), "container: is not supported by this server"},
       {body(R"("context_management":{"edits":[{"type":"clear_tool_uses_20250919"}]})"),
        "context_management.edits[0].type: \"clear_tool_uses_20250919\""},
@@ -287,6 +290,38 @@ TEST_CASE("context management that changes nothing may come", "[server][messages
           body(
               R"("context_management":{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]})"))
           .status == 200);
+}
+
+TEST_CASE("a body that is too large is refused in Anthropic's form", "[server][messages]") {
+  TestServerOptions options;
+  options.config.limits.body_bytes = 3000;
+  TestServer server(std::move(options));
+  const auto reply = post(server.port(), "/v1/messages", std::string(4000, ' '));
+  CHECK(reply.status == 413);
+  CHECK(pointer(reply.body, "/error/type") == "\"request_too_large\"");
+  CHECK(pointer(post(server.port(), "/v1/chat/completions", std::string(4000, ' ')).body,
+                "/error/code") == "413");
+}
+
+TEST_CASE("what a tool says beside its schema reaches the template", "[server][messages]") {
+  TestServer server;
+  const auto tokens = [&](const std::string& more) {
+    const auto reply = post(server.port(), "/v1/messages/count_tokens",
+                            R"({"messages":[{"role":"user","content":"Hi"}],"tools":[{"name":"f",)"
+                            R"("input_schema":{"type":"object"})" + more + "}]}");
+    INFO(reply.body);
+    CHECK(reply.status == 200);
+    return std::stoi(pointer(reply.body, "/input_tokens"));
+  };
+  const int bare = tokens("");
+  CHECK(tokens(R"(,"defer_loading":true)") > bare);
+  CHECK(tokens(R"(,"input_examples":[{"a":1}])") > bare);
+  CHECK(tokens(R"(,"allowed_callers":["direct"])") == bare);
+  const auto refused = post(
+      server.port(), "/v1/messages/count_tokens",
+      R"({"messages":[{"role":"user","content":"Hi"}],"tools":[{"name":"f","input_schema":{},"allowed_callers":["code_execution_20250825"]}]})");
+  CHECK(refused.status == 400);
+  CHECK(refused.body.find("allowed_callers") != std::string::npos);
 }
 
 TEST_CASE("refusals below the handler have Anthropic's form too", "[server][messages]") {

@@ -179,7 +179,8 @@ TEST_CASE("series may be written from many threads while they are read", "[base]
   for (int t = 0; t < 3; ++t) {
     writers.emplace_back([&metrics] {
       for (int i = 0; i < 500; ++i) {
-        metrics->observe_http("/v1/models", "GET", 200, 0.01);
+        metrics->observe_http({.handler = "/v1/models", .method = "GET", .status = 200, .seconds = 0.01,
+                               .request_bytes = 10, .response_bytes = 20});
         metrics->request_rejected();
       }
     });
@@ -188,5 +189,9 @@ TEST_CASE("series may be written from many threads while they are read", "[base]
   for (auto& writer : writers) writer.join();
   const std::string text = metrics->render();
   CHECK(has(text, R"(http_requests_total{handler="/v1/models",method="GET",status="2xx"} 1500)"));
+  CHECK(has(text, R"(http_request_size_bytes_count{handler="/v1/models"} 1500)"));
+  CHECK(has(text, R"(http_request_size_bytes_sum{handler="/v1/models"} 15000)"));
+  CHECK(has(text, R"(http_response_size_bytes_sum{handler="/v1/models"} 30000)"));
+  CHECK(has(text, R"(http_request_duration_highr_seconds_bucket{le="0.01"} 1500)"));
   CHECK(text.find("} 1500\n") != std::string::npos);
 }

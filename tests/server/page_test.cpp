@@ -40,6 +40,15 @@ TEST_CASE("the binary has the page's files as they lie in the source", "[server]
   }
 }
 
+TEST_CASE("pages may always send what JSON needs", "[server][page]") {
+  TestServerOptions options;
+  options.config.cors.origins = {"https://a.example"};
+  options.config.cors.headers = {"x-foo", "content-type"};
+  TestServer server(options);
+  CHECK(preflight(server.port(), "https://a.example", "access-control-allow-headers") ==
+        "x-foo, content-type, Accept, Accept-Language, Content-Language");
+}
+
 TEST_CASE("a browser gets the page without a key, with headers that let nothing else in",
           "[server][page]") {
   TestServerOptions options;

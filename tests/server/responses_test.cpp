@@ -1,28 +1,16 @@
 // OpenAI's Responses API over HTTP.
 
 #include <catch2/catch.hpp>
-#include <future>
 
-#include "tests/support/http_client.h"
+#include "tests/server/responses_requests.h"
 #include "tests/support/json_pointer.h"
-#include "tests/support/test_server.h"
 
 using namespace quire;
 using namespace quire::test;
 
 namespace {
 
-constexpr const char* kPath = "/v1/responses";
-
-std::string body(const std::string& more = {}) {
-  return R"({"model":"tiny","input":"Hi")" + (more.empty() ? "" : "," + more) + "}";
-}
-
-const std::string kTools =
-    R"("tools":[{"type":"function","name":"get_time","parameters":{"type":"object","properties":{"city":{"type":"string"}}},"strict":false}])";
-const std::string kCall =
-    "Let me see.<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": "
-    "\"Oslo\"}}\n</tool_call>";
+constexpr const char* kPath = kResponsesPath;
 
 // The types of the events, each once where it comes several times in a row.
 std::vector<std::string> types_of(const std::string& stream) {
@@ -36,22 +24,6 @@ std::vector<std::string> types_of(const std::string& stream) {
 
 std::string unquoted(const std::string& json) {
   return json.size() > 1 && json.front() == '"' ? json.substr(1, json.size() - 2) : json;
-}
-
-// The prompt that a request leads to.
-std::vector<TokenId> prompt_of(const char* path, const std::string& json) {
-  std::promise<AddRequest> seen;
-  auto request = seen.get_future();
-  TestServerOptions options;
-  options.engine.rejects = [&seen](const AddRequest& add) {
-    seen.set_value(add);
-    return false;
-  };
-  TestServer server(std::move(options));
-  const auto reply = post(server.port(), path, json);
-  INFO(reply.body);
-  REQUIRE(reply.status == 200);
-  return request.get().prompt;
 }
 
 }  // namespace
@@ -297,14 +269,14 @@ TEST_CASE("what a response request gets wrong is named", "[server][responses]") 
       {with(R"([{"type":"function_call","call_id":"a","name":"a","arguments":{}}])"),
        "input[0].arguments", "expected a string"},
       {with(R"([{"type":"function_call_output","call_id":"a"}])"), "input[0]", "output is missing"},
-      {body(R"("tools":[{"type":"web_search"}])"), "tools[0].type", "web_search"},
-      {body(R"("tools":[{"type":"function"}])"), "tools[0]", "name is missing"},
-      {body(kTools + R"(,"tool_choice":{"type":"function","name":"x"})"), "tool_choice.name",
+      {body(R"("tools":[{"type":"web_search"}])"), "/tools/0/type", "web_search"},
+      {body(R"("tools":[{"type":"function"}])"), "/tools/0", "name is missing"},
+      {body(kTools + R"(,"tool_choice":{"type":"function","name":"x"})"), "/tool_choice/name",
        "is none of the tools"},
       {body(R"("tool_choice":"required")"), "tool_choice", "only allowed when tools are given"},
       {body(kTools + R"(,"tool_choice":"some")"), "tool_choice", "must be auto"},
-      {body(R"("text":{"format":{"type":"xml"}})"), "text.format.type", "must be"},
-      {body(R"("text":{"format":{"type":"json_schema","name":"a"}})"), "text.format",
+      {body(R"("text":{"format":{"type":"xml"}})"), "/text/format/type", "must be"},
+      {body(R"("text":{"format":{"type":"json_schema","name":"a"}})"), "/text/format",
        "schema is missing"},
       {body(R"("include":["file_search_call.results"])"), "include", "file_search_call.results"},
       {body(R"("truncation":"auto")"), "truncation", "must be disabled"},
@@ -312,6 +284,12 @@ TEST_CASE("what a response request gets wrong is named", "[server][responses]") 
       {body(R"("conversation":"c")"), "conversation", "is not supported"},
       {body(R"("prompt":{"id":"p"})"), "prompt", "is not supported"},
       {body(R"("n":2)"), "n", "is not supported"},
+      {body(R"("vllm_xargs":{"a":1})"), "vllm_xargs", "is not supported"},
+      {body(R"("previous_input_messages":[{}])"), "previous_input_messages", "is not supported"},
+      {body(R"("logit_bias":{"x":1})"), "logit_bias", "is not a token id"},
+      {body(R"("stop_token_ids":["x"])"), "stop_token_ids[0]", "expected an integer"},
+      {R"({"input":[{"role":"user","content":"a"},{"type":"reasoning","status":"incomplete","summary":[]}]})",
+       "input[1].status", "cannot be continued"},
       {body(R"("max_output_tokens":0)"), "max_output_tokens", "must be at least 1"},
       {body(R"("max_output_tokens":"many")"), "max_output_tokens", "expected an integer"},
       {body(R"("top_logprobs":21)"), "top_logprobs", "between 0 and 20"},

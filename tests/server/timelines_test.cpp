@@ -56,6 +56,31 @@ TEST_CASE("a preempted request is told what it lost, and to whom", "[server][tim
   CHECK(json.find("to the 3 requests that run on, and with them 9 computed tokens") != std::string::npos);
 }
 
+TEST_CASE("those that run are kept while others have ended", "[server][timelines]") {
+  Timelines timelines(4);
+  const auto queue = [&](std::uint64_t id) {
+    const Decision queued = decision(id, DecisionKind::queued, 0);
+    timelines.begin(RequestId{id}, "r" + std::to_string(id));
+    timelines.record({&queued, 1});
+  };
+  const auto end = [&](std::uint64_t id) {
+    const Decision finished = decision(id, DecisionKind::finished, 5);
+    timelines.record({&finished, 1});
+  };
+  for (const std::uint64_t id : {1, 2, 3, 4}) queue(id);
+  end(3);
+  end(2);
+  queue(5);
+  queue(6);
+  for (const char* kept : {"r1", "r4", "r5", "r6"}) CHECK(timelines.find(kept).size() == 1);
+  for (const char* gone : {"r2", "r3"}) CHECK(timelines.find(gone).empty());
+  queue(7);  // all run: the oldest gives way
+  CHECK(timelines.find("r1").empty());
+  end(1);  // and its end, which tells nothing of its beginning, takes no place
+  for (const char* kept : {"r4", "r5", "r6", "r7"}) CHECK(timelines.find(kept).size() == 1);
+  CHECK(timelines.slowest(10).size() == 4);
+}
+
 TEST_CASE("the ring is bounded in requests and in decisions", "[server][timelines]") {
   Timelines timelines(4);
   for (std::uint64_t id = 1; id <= 10; ++id) {

@@ -163,6 +163,16 @@ TEST_CASE("the final message can be left open", "[text][chat_template]") {
   CHECK(trims.render(request).error->kind == Kind::value);
 }
 
+TEST_CASE("a template that is not the model's own knows the model's special tokens too",
+          "[text][chat_template]") {
+  ModelDir dir;
+  dir.with("tokenizer_config.json", R"({"eos_token":"<e>","bos_token":{"content":"<b>"}})")
+      .with("special_tokens_map.json", R"({"eos_token":"<other>","pad_token":"<p>"})");
+  const auto given = ChatTemplate::parse("{{ bos_token }}{{ eos_token }}{{ pad_token }}",
+                                         ChatTemplate::special_tokens(dir.path()));
+  CHECK(given.render(input("[]")).text == "<b><e><p>");
+}
+
 TEST_CASE("a template shows whether the model thinks", "[text][chat_template]") {
   CHECK(ChatTemplate::load("models/quire-tiny").source().find("<think>") != std::string::npos);
   CHECK(ChatTemplate::parse("{{ messages[0].content }}").source() == "{{ messages[0].content }}");

@@ -146,7 +146,7 @@ TEST_CASE("what a required call may be written as is read as calls alone", "[tex
 TEST_CASE("one function, and one call", "[text][constraint]") {
   for (const Dialect& dialect : dialects()) {
     const OutputFormat format = format_of(dialect);
-    const std::string one = constraint(format, {.parallel = false, .only = "get_time"});
+    const std::string one = constraint(format, {.parallel = false, .only = {"get_time"}});
     for (unsigned seed = 0; seed < 10; ++seed) {
       const Parsed parsed = parse(format, {write(one, seed)});
       INFO(dialect.name << " " << parsed);

@@ -320,6 +320,38 @@ TEST_CASE("ids are the family's", "[text][output]") {
   CHECK(written[1].starts_with("chatcmpl-tool-"));  // once is enough
 }
 
+TEST_CASE("what a call cannot mean is given back to the letter", "[text][output]") {
+  const std::string renamed = "<tool_call>{\"name\":\"f\",\"parameters\":{\"s\":\"x\"}}</tool_call>";
+  check({{"arguments under another name", kTools, renamed, {"", renamed, {}, ""}},
+         {"none at all", kTools, "<tool_call>{\"name\":\"f\"}</tool_call>", {"", "", {{"f", "{}"}}, ""}}});
+}
+
+TEST_CASE("a demanded call that breaks off is a call once its name is known, and never text",
+          "[text][output]") {
+  const auto demanded = [](const char* dialect, bool starts_inside = false) {
+    OutputFormat format = of(dialect, "think", starts_inside);
+    format.only_calls = true;
+    return format;
+  };
+  const Parsed nothing, named{"", "", {{"f", ""}}, ""};
+  check({{"marker", demanded("hermes"), "<tool_c", nothing},
+         {"name open", demanded("hermes"), "<tool_call>\n{\"name\": \"f", nothing},
+         {"name closed", demanded("hermes"), "<tool_call>\n{\"name\": \"f\"", named},
+         {"before arguments", demanded("hermes"), "<tool_call>\n{\"name\": \"f\", \"arguments", named},
+         {"arguments", demanded("hermes"), "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1",
+          {"", "", {{"f", "{\"a\": 1"}}, ""}},
+         {"second", demanded("hermes"), "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"na",
+          {"", "", {{"f", "{}"}}, ""}},
+         {"bare name open", demanded("qwen3_coder"), "<tool_call>\n<function=f", nothing},
+         {"bare name", demanded("qwen3_coder"), "<tool_call>\n<function=f>\n", named},
+         {"list", demanded("llama3_json"), "{\"name\": \"f\"", named},
+         {"python", demanded("pythonic"), "[f", nothing},
+         {"python name", demanded("pythonic"), "[f(", named},
+         {"thought", demanded("hermes", true), "I thi", {"I thi", "", {}, ""}},
+         {"of the model's choice", of("hermes"), "<tool_call>\n{\"name\": \"f\"",
+          {"", "<tool_call>\n{\"name\": \"f\"", {}, ""}}});
+}
+
 TEST_CASE("arguments and text are given while they are written", "[text][output]") {
   OutputParser parser(kTools);
   CHECK(parser.push("<tool_call>\n{\"name\": \"write\", \"argum").empty());

@@ -20,6 +20,24 @@ std::string quoted(std::string_view name) {
   return json;
 }
 
+// How a parameter's attribute says what its value is.
+std::vector<const char*> attribute_words(const ParameterFormat& format, JsonTypes types) {
+  const bool is_text = types.string || types.only_string();
+  const bool any = types.string && types.number;
+  if (!format.attribute_is_type) {
+    return any ? std::vector{"true", "false"} : std::vector{is_text ? "true" : "false"};
+  }
+  if (is_text && !any) return {"string"};
+  std::vector<const char*> words;
+  if (types.string) words.push_back("string");
+  if (types.number) words.push_back("number");
+  if (types.boolean) words.push_back("boolean");
+  if (types.null) words.push_back("null");
+  if (types.object) words.push_back("object");
+  if (types.array) words.push_back("array");
+  return words;
+}
+
 // The parser ends it at the closing mark, whatever stands around that.
 Value bare_text(const ParameterFormat& format) {
   List without = {Value(without_space(format.close))};
@@ -178,6 +196,9 @@ Value CallConstraint::call(const Function& function, bool begun) const {
       case Kind::note:
         row.literal("function");
         break;
+      case Kind::number:
+        row.part(regex("[1-9][0-9]{0,2}"));
+        break;
       case Kind::id:
         break;
       case Kind::object:
@@ -201,7 +222,7 @@ Value CallConstraint::arguments(const Function& function, Kind kind) const {
   if (kind == Kind::parameters) return parameters(function);
   if (kind == Kind::keywords) return python_arguments(function);
   const bool held = function.held && function.parameters.is(Value::Kind::dict);
-  return held ? schema_node(function.parameters, function.place) : any_object();
+  return held ? arguments_node(function.parameters, function.place) : any_object();
 }
 
 // Bare text, or JSON where the schema says so.
@@ -224,18 +245,24 @@ Value CallConstraint::parameter(const Function& function, const std::string& nam
   }
   const std::string line = format.own_lines ? "\n" : "";
   std::string begin = format.open + name + format.key_end;
-  if (!format.attribute_end.empty()) begin += (is_text ? "true" : "false") + format.attribute_end;
-  return tag(begin + format.value_begin + line, value, line + format.close);
+  const Value whole = tag(format.attribute_end + format.value_begin + line, value, line + format.close);
+  if (format.attribute_end.empty()) return tag(begin, whole, "");
+  List words;
+  for (const char* word : attribute_words(format, types)) words.push_back(text(word));
+  return tag(begin, sequence({either(std::move(words)), whole}), "");
 }
 
 Value CallConstraint::parameters(const Function& function) const {
   const ParameterFormat& format = format_.parameter;
   if (!function.held) {
     const std::string line = format.own_lines ? "\n" : "";
+    List words;
+    for (const char* word : attribute_words(format, {true, true, true, true, true, true})) {
+      words.push_back(text(word));
+    }
     const Value attribute = format.attribute_end.empty()
                                 ? text("")
-                                : sequence({either({text("true"), text("false")}),
-                                            text(format.attribute_end)});
+                                : sequence({either(std::move(words)), text(format.attribute_end)});
     const Value name = sequence({regex("[^<>\"=\\s]+"), text(format.key_end), attribute,
                                  text(format.value_begin + line), bare_text(format)});
     return separated({tag(format.open, name, line + format.close)}, "", false);

@@ -17,6 +17,7 @@ class CallConstraint {
     std::string name;
     jinja::Value parameters;  // its schema, or none
     bool held = false;        // the arguments obey it; else they are what the dialect can write
+    bool is_strict = false;   // else they obey it as far as it can be enforced
     std::string place;        // JSON pointer of the schema in the request
   };
 

@@ -43,7 +43,7 @@ void CallReader::begin_value(OutputDelta& delta) {
   value_end_ = MarkerFinder({std::string(without_space(format_.parameter.close))});
   value_types_ = types_.of(name_, key_);
   if (!format_.parameter.attribute_end.empty()) {
-    value_types_ = attribute_ == "true" ? JsonTypes{} : JsonTypes::all_but_string();
+    value_types_ = attribute_ == (format_.parameter.attribute_is_type ? "string" : "true") ? JsonTypes{} : JsonTypes::all_but_string();
   }
   std::string json = any_parameter_ ? ", " : "{";
   append_json_string(json, key_);

@@ -61,6 +61,12 @@ std::string_view CallReader::unread() const {
   return is_only_separator ? std::string_view() : held;
 }
 
+void CallReader::break_off(OutputDelta& delta) {
+  if (given_ || between_) return;
+  if (state_ == State::object && object_->has_name()) name_ = object_->name();
+  if (!name_.empty()) give_name(delta);
+}
+
 Status CallReader::push(char c, OutputDelta& delta) {
   held_ += c;
   const Status status = step(c, delta);
@@ -103,6 +109,7 @@ void CallReader::enter(std::size_t part, OutputDelta& delta) {
     case Kind::name:
     case Kind::id:
     case Kind::note:
+    case Kind::number:
       state_ = State::word;
       word_.clear();
       return;

@@ -40,6 +40,8 @@ class CallReader {
   std::size_t reread() const { return matched_; }
   // Of a text that ends here: what is held, unless it is the rest of a call or markup after one.
   std::string_view unread() const;
+  // The text ends here: a call whose name is known is one, however little of it there is.
+  void break_off(OutputDelta& delta);
 
  private:
   enum class State : std::uint8_t {

@@ -35,6 +35,10 @@ inline Value text(std::string value) {
 inline Value schema_node(const Value& schema, const std::string& place) {
   return node("json_schema", {{"json_schema", schema}, {"place", Value(place)}});
 }
+// Of the values that fit, the objects: arguments are nothing else.
+inline Value arguments_node(const Value& schema, const std::string& place) {
+  return node("json_schema", {{"json_schema", schema}, {"place", Value(place)}, {"only_objects", Value(true)}});
+}
 inline Value any_object() {
   Dict schema;
   schema.set("type", Value("object"));

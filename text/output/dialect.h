@@ -17,6 +17,7 @@ struct CallPart {
     name,        // the function's name, bare
     id,          // the call's id, bare
     note,        // a bare word without meaning
+    number,      // of the call among others, without meaning
     object,      // a JSON object that holds name and arguments
     json,        // the arguments, a JSON object
     keywords,    // the arguments as Python writes them, up to and with the closing parenthesis
@@ -33,6 +34,7 @@ struct CallPart {
 struct ParameterFormat {
   std::string open, key_end;
   std::string attribute_end{};  // empty: no attribute; otherwise "true" says that it is a string
+  bool attribute_is_type = false;  // it is the value's JSON type, string among them
   std::string value_begin{};
   std::string close{};
   bool own_lines = false;  // a line break after the opening and before the closing belongs to them

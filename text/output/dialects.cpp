@@ -1,17 +1,12 @@
 #include <algorithm>
 
-#include "text/output/dialect.h"
+#include "text/output/dialect_parts.h"
 #include "text/output/marker_matcher.h"
 
 namespace quire {
 namespace {
 
 using Kind = CallPart::Kind;
-
-CallPart lit(std::string text, int optional = 0) {
-  return {Kind::literal, std::move(text), optional};
-}
-CallPart part(Kind kind) { return {kind}; }
 
 ObjectKeys with_parameters() { return {"name", {"parameters", "arguments"}}; }
 
@@ -20,11 +15,20 @@ std::vector<Dialect> object_dialects() {
   const CallPart object = part(Kind::object);
   return {
       {.name = "hermes",
-       .aliases = {"qwen", "qwen25", "granite4", "jan"},
+       .aliases = {"qwen", "qwen25", "qwen3_json", "granite4", "jan", "ernie45"},
        .calls = {.begin = {"<tool_call>\n"},
                  .call = {object},
                  .row_per_call = true,
                  .end = {"\n</tool_call>"}}},
+      {.name = "longcat",
+       .calls = {.begin = {"<longcat_tool_call>\n"},
+                 .call = {object},
+                 .row_per_call = true,
+                 .end = {"\n</longcat_tool_call>"}}},
+      {.name = "gigachat3",
+       .calls = {.begin = {"<|function_call|>", "function call<|role_sep|>\n"},
+                 .call = {object},
+                 .row_per_call = true}},
       {.name = "llama3_json",
        .aliases = {"llama4_json"},
        .calls = {.begin = {"<|python_tag|>"},
@@ -84,7 +88,7 @@ std::vector<Dialect> object_dialects() {
                  .close = "]",
                  .end = {"</tool_calls>"}}},
       {.name = "cohere_command",
-       .aliases = {"cohere", "cohere_command3", "cohere2"},
+       .aliases = {"cohere", "cohere_command3", "cohere_command4", "cohere2"},
        .calls = {.begin = {"<|START_ACTION|>"},
                  .open = "[\n    ",
                  .call = {object},
@@ -117,6 +121,22 @@ std::vector<Dialect> named_json_dialects() {
                  .call = {lit("<｜tool▁call▁begin｜>"), name, lit("<｜tool▁sep｜>"), json,
                           lit("<｜tool▁call▁end｜>")},
                  .end = {"<｜tool▁calls▁end｜>"}}},
+      {.name = "apertus",
+       .calls = {.begin = {"<|tools_prefix|>"},
+                 .open = "[",
+                 .call = {lit("{\""), name, lit("\": "), json, lit("}")},
+                 .separator = ", ",
+                 .close = "]",
+                 .end = {"<|tools_suffix|>"}}},
+      {.name = "plamo3",
+       .calls = {.begin = {"<|plamo:begin_tool_requests:plamo|>"},
+                 .call = {lit("<|plamo:begin_tool_request:plamo|>"),
+                          lit("<|plamo:begin_tool_name:plamo|>"), name,
+                          lit("<|plamo:end_tool_name:plamo|>"),
+                          lit("<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>"),
+                          json, lit("<|plamo:end_tool_arguments:plamo|>"),
+                          lit("<|plamo:end_tool_request:plamo|>")},
+                 .end = {"<|plamo:end_tool_requests:plamo|>"}}},
       {.name = "kimi_k2",
        .calls = {.begin = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"},
                  .call = {lit("<|tool_call_begin|>"), name, lit("<|tool_call_argument_begin|>"),
@@ -131,62 +151,6 @@ std::vector<Dialect> named_json_dialects() {
                  .end = {"<|call|>", "<|end|>", "<|return|>"},
                  .name_prefix = "functions."},
        .channels = true},
-  };
-}
-
-// The arguments one by one, typed by the tool's schema.
-std::vector<Dialect> parameter_dialects() {
-  const CallPart name = part(Kind::name);
-  const CallPart parameters = part(Kind::parameters);
-  const ParameterFormat glm{.open = "<arg_key>",
-                            .key_end = "</arg_key>",
-                            .value_begin = "<arg_value>",
-                            .close = "</arg_value>"};
-  return {
-      {.name = "qwen3_coder",
-       .aliases = {"qwen3_xml", "qwen3_coder_xml", "step3p5", "nemotron_v3"},
-       .calls = {.begin = {"<tool_call>\n", "<function="},
-                 .call = {lit("<function="), name, lit(">\n"), parameters, lit("</function>")},
-                 .row_per_call = true,
-                 .end = {"\n</tool_call>"},
-                 .parameter = {.open = "<parameter=",
-                               .key_end = ">",
-                               .close = "</parameter>\n",
-                               .own_lines = true}}},
-      {.name = "seed_oss",
-       .calls = {.begin = {"<seed:tool_call>\n", "<function="},
-                 .call = {lit("<function="), name, lit(">\n"), parameters, lit("</function>")},
-                 .row_per_call = true,
-                 .end = {"\n</seed:tool_call>"},
-                 .parameter = {.open = "<parameter=", .key_end = ">", .close = "</parameter>\n"}}},
-      {.name = "glm45",
-       .calls = {.begin = {"<tool_call>"},
-                 .call = {name, parameters, lit("\n</tool_call>")},
-                 .row_per_call = true,
-                 .parameter = glm}},
-      {.name = "glm47",
-       .calls = {.begin = {"<tool_call>"},
-                 .call = {name, parameters, lit("</tool_call>")},
-                 .row_per_call = true,
-                 .parameter = glm}},
-      {.name = "minimax_m2",
-       .aliases = {"minimax"},
-       .calls = {.begin = {"<minimax:tool_call>\n"},
-                 .call = {lit("<invoke name=\""), name, lit("\">\n"), parameters,
-                          lit("</invoke>\n")},
-                 .end = {"</minimax:tool_call>"},
-                 .parameter = {.open = "<parameter name=\"",
-                               .key_end = "\">",
-                               .close = "</parameter>\n"}}},
-      {.name = "deepseek_v32",
-       .calls = {.begin = {"<｜DSML｜function_calls>\n", "<｜DSML｜invoke name=\""},
-                 .call = {lit("<｜DSML｜invoke name=\""), name, lit("\">\n"), parameters,
-                          lit("</｜DSML｜invoke>\n")},
-                 .end = {"</｜DSML｜function_calls>"},
-                 .parameter = {.open = "<｜DSML｜parameter name=\"",
-                               .key_end = "\" string=\"",
-                               .attribute_end = "\">",
-                               .close = "</｜DSML｜parameter>\n"}}},
   };
 }
 
@@ -221,53 +185,6 @@ std::vector<Dialect> all_dialects() {
   return all;
 }
 
-std::vector<ReasoningFormat> all_reasoning_formats() {
-  return {
-      {.name = "think",
-       .aliases = {"deepseek_r1", "deepseek_v3", "qwen3", "glm45", "kimi_k2", "minimax_m2", "olmo3",
-                   "step3", "step3p5", "nemotron_v3", "holo2"},
-       .open = {"<think>"},
-       .close = {"</think>"}},
-      {.name = "hunyuan_a13b",
-       .open = {"<think>"},
-       .close = {"</think>"},
-       .wrappers = {"<answer>", "</answer>"}},
-      {.name = "think_response",
-       .aliases = {"ernie45"},
-       .open = {"<think>"},
-       .close = {"</think>"},
-       .wrappers = {"<response>", "</response>"}},
-      {.name = "seed",
-       .aliases = {"seed_oss"},
-       .open = {"<seed:think>"},
-       .close = {"</seed:think>"}},
-      {.name = "mistral", .open = {"[THINK]"}, .close = {"[/THINK]"}},
-      {.name = "granite",
-       .open = {"Here is my thought process:", "Here's my thought process:"},
-       .close = {"Here is my response:", "Here's my response:"}},
-      {.name = "cohere",
-       .aliases = {"cohere_command", "cohere_command3", "cohere2"},
-       .open = {"<|START_THINKING|>"},
-       .close = {"<|END_THINKING|>"},
-       .wrappers = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
-      {.name = "harmony", .aliases = {"openai_gptoss", "gpt_oss", "openai"}, .channels = true},
-  };
-}
-
-std::vector<std::string> channel_markers() {
-  return {"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>",
-          "<|end|>",   "<|call|>",    "<|return|>"};
-}
-
-template <class T>
-const T* find_named(const std::vector<T>& all, std::string_view name) {
-  for (const T& one : all) {
-    if (one.name == name) return &one;
-    if (std::find(one.aliases.begin(), one.aliases.end(), name) != one.aliases.end()) return &one;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 const std::vector<Dialect>& dialects() {
@@ -275,16 +192,7 @@ const std::vector<Dialect>& dialects() {
   return kAll;
 }
 
-const std::vector<ReasoningFormat>& reasoning_formats() {
-  static const std::vector<ReasoningFormat> kAll = all_reasoning_formats();
-  return kAll;
-}
-
 const Dialect* find_dialect(std::string_view name) { return find_named(dialects(), name); }
-
-const ReasoningFormat* find_reasoning_format(std::string_view name) {
-  return find_named(reasoning_formats(), name);
-}
 
 std::vector<std::string> Dialect::markers() const {
   std::vector<std::string> all = wrappers;
@@ -300,14 +208,6 @@ std::vector<std::string> Dialect::markers() const {
                                   &calls.parameter.value_begin, &calls.parameter.close}) {
     add(*text);
   }
-  return all;
-}
-
-std::vector<std::string> ReasoningFormat::markers() const {
-  if (channels) return channel_markers();
-  std::vector<std::string> all = wrappers;
-  all.insert(all.end(), open.begin(), open.end());
-  all.insert(all.end(), close.begin(), close.end());
   return all;
 }
 

@@ -82,6 +82,7 @@ bool ObjectReader::end_key() {
     return !seen_arguments_;
   }
   role_ = Role::other;
+  has_unknown_ = has_unknown_ || !is_usual(key);
   return !only_calls_ || is_usual(key);
 }
 
@@ -136,7 +137,8 @@ bool ObjectReader::end_arguments() {
 
 bool ObjectReader::finish() {
   expect_ = Expect::nothing;
-  if (!name_ || (only_calls_ && !has_arguments_)) return false;
+  // Without arguments it takes none, unless they stand under another name.
+  if (!name_ || (!has_arguments_ && (only_calls_ || has_unknown_))) return false;
   if (!has_arguments_) arguments_ = "{}";
   has_arguments_ = true;
   return true;

@@ -20,7 +20,8 @@ class ObjectReader {
   Status push(char c);
 
   // The name is known and the arguments have begun.
-  bool ready() const { return name_.has_value() && has_arguments_; }
+  bool ready() const { return has_name() && has_arguments_; }
+  bool has_name() const { return name_.has_value() && !name_->empty(); }
   const std::string& name() const { return *name_; }
   // JSON text that has not been taken yet.
   std::string take_arguments() { return std::exchange(arguments_, {}); }
@@ -54,6 +55,7 @@ class ObjectReader {
   char first_ = 0;  // of the value; 0: it has not begun
   std::optional<std::string> name_;
   bool seen_arguments_ = false;
+  bool has_unknown_ = false;  // a member that no call has
   bool has_arguments_ = false;  // and they are known to be an object
   std::string arguments_;
 };

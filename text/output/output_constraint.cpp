@@ -1,5 +1,9 @@
 #include "text/output/output_constraint.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/error.h"
 #include "jinja/values/json.h"
 #include "text/output/call_constraint.h"
@@ -34,9 +38,11 @@ std::vector<CallConstraint::Function> functions_of(const OutputDemand& demand) {
   int index = 0;
   for (const Value& tool : tools.items()) {
     const Value function = member(tool, "function");
-    const std::string place = "/tools/" + std::to_string(index++) + "/function/parameters";
+    const std::string place = fmt::format("/tools/{}/{}", index++, demand.parameters_at);
     const std::string name = member(function, "name").string();
-    if (!demand.only.empty() && name != demand.only) continue;
+    const bool may_be_called =
+        demand.only.empty() || std::ranges::find(demand.only, name) != demand.only.end();
+    if (!may_be_called) continue;
     const bool held = demand.calls == CallDemand::required || is_strict(function);
     if (held && !admits_object(member(function, "parameters"))) {
       throw Failure(Error{ErrorCode::invalid_argument,
@@ -44,7 +50,7 @@ std::vector<CallConstraint::Function> functions_of(const OutputDemand& demand) {
                               " admit no object, and arguments are one",
                           place});
     }
-    functions.push_back({name, member(function, "parameters"), held, place});
+    functions.push_back({name, member(function, "parameters"), held, is_strict(function), place});
   }
   return functions;
 }
@@ -63,8 +69,8 @@ Value wrapped(const Value& answer, const OutputFormat& format) {
 }
 
 // The thought that the prompt has opened has to end; one that the model may open comes or not.
-Value after_thought(const OutputFormat& format, const Value& answer) {
-  if (format.reasoning == nullptr) return answer;
+Value after_thought(const OutputFormat& format, bool may_think, const Value& answer) {
+  if (format.reasoning == nullptr || !(may_think || format.starts_inside)) return answer;
   List closes, without;
   for (const std::string& mark : format.reasoning->close) {
     closes.push_back(text(mark));
@@ -104,15 +110,24 @@ Value final_message(const std::optional<Value>& answer) {
                    text("<|message|>"), *answer});
 }
 
+// Whatever their schemas ask for beyond what can be enforced, these functions can be called.
+List not_strict_places(const std::vector<CallConstraint::Function>& functions) {
+  List places;
+  for (const auto& function : functions) {
+    if (function.held && !function.is_strict) places.push_back(Value(function.place));
+  }
+  return places;
+}
+
 Value body(const OutputFormat& format, const OutputDemand& demand,
-           const std::optional<Value>& answer) {
+           const std::vector<CallConstraint::Function>& functions, const std::optional<Value>& answer) {
   const bool channels = has_channels(format);
   const auto plain = [&] {
     if (channels) return final_message(answer);
     return answer ? wrapped(*answer, format) : any_text("tokens");
   };
   if (demand.calls == CallDemand::none) return plain();
-  const CallConstraint calls(format, functions_of(demand), demand.parallel);
+  const CallConstraint calls(format, functions, demand.parallel);
   if (demand.calls == CallDemand::required) return calls.required();
   if (channels || answer) return either({calls.required(), plain()});
   return calls.automatic();
@@ -143,10 +158,15 @@ std::string output_constraint(const OutputFormat& format, const OutputDemand& de
   std::optional<Value> answer;
   if (!demand.answer.empty()) answer = node("answer");
   Dict document;
-  const Value whole = body(format, demand, answer);
+  std::vector<CallConstraint::Function> functions;
+  if (demand.calls != CallDemand::none) functions = functions_of(demand);
+  const Value whole = body(format, demand, functions, answer);
   const bool notes = !answer && demand.calls != CallDemand::required;
   document.set("format", has_channels(format) ? after_messages(whole, notes)
-                                              : after_thought(format, whole));
+                                              : after_thought(format, demand.may_think, whole));
+  if (List places = not_strict_places(functions); !places.empty()) {
+    document.set("not_strict", Value(std::move(places)));
+  }
   if (limits_thought) document.set("thinking", Value(thinking(format, *demand.thinking_budget)));
   if (demand.is_part) {
     // its whole says so

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "text/output/output_parser.h"
 
@@ -20,10 +21,12 @@ enum class CallDemand : std::uint8_t {
 struct OutputDemand {
   CallDemand calls = CallDemand::none;
   std::string_view tools{};  // the request's list, which is right
+  std::string_view parameters_at = "function/parameters";  // JSON pointer below a tool, for errors
   bool parallel = true;      // more than one call may come
-  std::string only{};        // the one function that may be called; empty: any
+  std::vector<std::string> only{};  // the functions that may be called; empty: any
 
   std::string answer{};  // of an answer that is no call: JSON text of a format; empty: any text
+  bool may_think = true;                 // where the prompt has not opened the reasoning
   std::optional<int> thinking_budget{};  // tokens
 
   bool any_whitespace = true;  // between the tokens of JSON: at most one blank

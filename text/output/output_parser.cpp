@@ -255,6 +255,7 @@ bool OutputParser::State::read_message(char c) {
 void OutputParser::State::finish() {
   switch (mode) {
     case Mode::opening: {
+      if (format.only_calls && !format.starts_inside) break;
       TrimmedText& text = format.starts_inside ? reasoning : content;
       text.add(held + opening, format.starts_inside ? delta.reasoning : delta.content);
       break;
@@ -263,10 +264,14 @@ void OutputParser::State::finish() {
       reasoning.add(marks.take_held(), delta.reasoning);
       break;
     case Mode::content:
-      content.add(marks.take_held(), delta.content);
+      if (!format.only_calls) content.add(marks.take_held(), delta.content);
       break;
     case Mode::calls:
-      content.add(calls->unread(), delta.content);
+      if (format.only_calls) {
+        calls->break_off(delta);
+      } else {
+        content.add(calls->unread(), delta.content);
+      }
       break;
     case Mode::header:
       if (!header.is_markup()) content.add(header.text(), delta.content);

@@ -19,6 +19,7 @@ struct OutputFormat {
   const ReasoningFormat* reasoning = nullptr;  // null: no reasoning is looked for
   bool starts_inside = false;                  // the prompt has opened the reasoning
   std::shared_ptr<const ToolTypes> types{};    // of the request's tools
+  bool only_calls = false;  // a call is demanded: markup that breaks off is no text
 };
 
 class OutputParser {
@@ -32,7 +33,8 @@ class OutputParser {
   // next to markup, is dropped. Special tokens come as their text.
   OutputDelta push(std::string_view text);
   // The end. Of a call that breaks off nothing more is given once its name has been; what was held
-  // back otherwise (an unfinished marker or call) is content.
+  // back otherwise (an unfinished marker or call) is content. Where only calls are said it is
+  // a call without arguments as soon as its name is known, and else nothing.
   OutputDelta finish();
 
   int num_tool_calls() const;  // so far; the finish reason is tool_calls where it is not 0

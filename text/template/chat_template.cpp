@@ -120,8 +120,7 @@ Continuation mark_final_message(const Value& messages) {
 
 void cut_at_marker(std::string& rendered, const std::string& continued) {
   const std::size_t marker = rendered.rfind(kBareContinueTag);
-  const std::string_view wanted = jinja::unicode::strip(continued, true, true);
-  if (marker == rendered.npos || jinja::find_text(rendered, wanted) == rendered.npos) {
+  if (marker == rendered.npos || !shows(rendered, continued)) {
     jinja::fail(Kind::value,
                 "continue_final_message is set but the final message does not appear in the chat "
                 "after applying the "
@@ -181,6 +180,10 @@ void add_special_tokens(Dict& tokens, const Json& config) {
 
 }  // namespace
 
+bool shows(std::string_view rendered, std::string_view words) {
+  return jinja::find_text(rendered, jinja::unicode::strip(words, true, true)) != rendered.npos;
+}
+
 struct ChatTemplate::Parts {
   std::unique_ptr<jinja::TemplateTree> main;
   // Where the model has another one for requests with tools.
@@ -210,13 +213,10 @@ struct ChatTemplate::Parts {
   }
 };
 
-std::unique_ptr<const ChatTemplate::Parts> ChatTemplate::gguf_parts(const std::string& model) {
+std::unique_ptr<ChatTemplate::Parts> ChatTemplate::gguf_parts(const std::string& model) {
   const gguf::Archive archive(model);
   const gguf::Metadata& metadata = archive.metadata();
   auto parts = std::make_unique<Parts>();
-  for (const auto& [name, text] : gguf::special_strings(metadata)) {
-    parts->tokens.set(name, Value(text));
-  }
   constexpr const char* kMain = "tokenizer.chat_template";
   constexpr const char* kForTools = "tokenizer.chat_template.tool_use";
   if (const auto text = metadata.text(kMain)) parts->add(std::string(*text), model, false);
@@ -230,21 +230,41 @@ ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 ChatTemplate::~ChatTemplate() = default;
 
-ChatTemplate ChatTemplate::parse(std::string source) {
+jinja::Dict ChatTemplate::special_tokens(const std::string& model) {
+  Dict tokens;
+  if (gguf::is_gguf(model)) {
+    const gguf::Archive archive(model);
+    for (const auto& [name, text] : gguf::special_strings(archive.metadata())) {
+      tokens.set(name, Value(text));
+    }
+    return tokens;
+  }
+  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    if (const auto document = read_json(fs::path(model) / file)) {
+      add_special_tokens(tokens, document->object());
+    }
+  }
+  return tokens;
+}
+
+ChatTemplate ChatTemplate::parse(std::string source, Dict special_tokens) {
   auto parts = std::make_unique<Parts>();
+  parts->tokens = std::move(special_tokens);
   parts->add(source, "", false);
   return ChatTemplate(std::move(parts));
 }
 
 ChatTemplate ChatTemplate::load(const std::string& model_dir) {
-  if (gguf::is_gguf(model_dir)) return ChatTemplate(gguf_parts(model_dir));
+  const bool is_gguf = gguf::is_gguf(model_dir);
+  auto parts = is_gguf ? gguf_parts(model_dir) : folder_parts(model_dir);
+  parts->tokens = special_tokens(model_dir);
+  return ChatTemplate(std::move(parts));
+}
+
+std::unique_ptr<ChatTemplate::Parts> ChatTemplate::folder_parts(const std::string& model_dir) {
   const fs::path dir(model_dir);
   const auto config = read_json(dir / "tokenizer_config.json");
   auto parts = std::make_unique<Parts>();
-  if (config) add_special_tokens(parts->tokens, config->object());
-  if (const auto map = read_json(dir / "special_tokens_map.json")) {
-    add_special_tokens(parts->tokens, map->object());
-  }
   const auto processor = read_json(dir / "chat_template.json");
   const auto add_file = [&](const fs::path& file, bool is_for_tools) {
     parts->add(read_text_file(file, kMaxFileBytes), file.string(), is_for_tools);
@@ -262,7 +282,7 @@ ChatTemplate ChatTemplate::load(const std::string& model_dir) {
     add_field(config);
   }
   parts->need_one(model_dir);
-  return ChatTemplate(std::move(parts));
+  return parts;
 }
 
 RenderResult ChatTemplate::render(const ChatTemplateInput& input) const {

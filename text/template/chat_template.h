@@ -34,14 +34,22 @@ struct ChatTemplateInput {
   std::optional<std::tm> now;  // what strftime_now reads; the local time where absent
 };
 
+// Whether a rendered text has a message's words, but for blanks around them; in time that grows
+// with their sizes alone.
+bool shows(std::string_view rendered, std::string_view words);
+
 class ChatTemplate {
  public:
-  // Throws TemplateFailure (invalid_argument) with the line of a syntax error.
-  static ChatTemplate parse(std::string source);
+  // Throws TemplateFailure (invalid_argument) with the line of a syntax error. The special tokens
+  // are names that the template may use.
+  static ChatTemplate parse(std::string source, jinja::Dict special_tokens = {});
+  // A model's: bos_token and the like, of tokenizer_config.json and special_tokens_map.json, or of
+  // a GGUF file.
+  static jinja::Dict special_tokens(const std::string& model);
   // chat_template.jinja, else "chat_template" of tokenizer_config.json: a string, or a list of
   // named templates of which "tool_use" serves requests with tools and "default" the others.
   // Or a GGUF file's "tokenizer.chat_template" and "….tool_use".
-  // Special tokens (bos_token …) become names. Throws Failure; not_found where the model has no
+  // The model's special tokens become names. Throws Failure; not_found where the model has no
   // template.
   static ChatTemplate load(const std::string& model_dir);
 
@@ -58,7 +66,8 @@ class ChatTemplate {
 
  private:
   struct Parts;
-  static std::unique_ptr<const Parts> gguf_parts(const std::string& model);
+  static std::unique_ptr<Parts> gguf_parts(const std::string& model);
+  static std::unique_ptr<Parts> folder_parts(const std::string& model_dir);
   explicit ChatTemplate(std::unique_ptr<const Parts> parts);
   std::unique_ptr<const Parts> parts_;
 };

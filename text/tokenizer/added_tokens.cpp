@@ -119,10 +119,8 @@ std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text,
   std::size_t done = 0;
   std::size_t space_end = 0;  // of the white space that was looked through last
   for (std::size_t at = 0; any && at < text.size();) {
-    if (trie.child(ByteTrie::kRoot, text[at]) == ByteTrie::kNone) {
-      ++at;
-      continue;
-    }
+    at = trie.first_start(text, at);
+    if (at == text.npos) break;
     const auto match = trie.longest_prefix(text.substr(at));
     if (match.length == 0) {
       ++at;

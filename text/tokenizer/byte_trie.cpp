@@ -32,6 +32,7 @@ ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> entrie
       groups.push_back({first, begin, depth + 1});
     }
   }
+  if (nodes_.front().children.count == 1) only_first_ = static_cast<char>(nodes_[1].label);
 }
 
 ByteTrie::Match ByteTrie::longest_prefix(std::string_view text, Node from) const {

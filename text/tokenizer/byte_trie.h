@@ -2,6 +2,7 @@
 // A set of byte strings with a number each, walked one byte at a time.
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -37,6 +38,14 @@ class ByteTrie {
   // The longest string that `text` starts with; the walk starts below `from`.
   Match longest_prefix(std::string_view text, Node from = kRoot) const;
   Node find(std::string_view text) const;  // the node at the end of this path
+  // Where a string may begin, at `from` or behind it; npos: nowhere.
+  std::size_t first_start(std::string_view text, std::size_t from) const {
+    if (only_first_) return text.find(*only_first_, from);
+    for (; from < text.size(); ++from) {
+      if (root_children_[static_cast<unsigned char>(text[from])] != kNone) return from;
+    }
+    return text.npos;
+  }
 
  private:
   struct Range {
@@ -50,6 +59,7 @@ class ByteTrie {
   };
   std::vector<NodeData> nodes_;
   std::vector<Node> root_children_;  // [256]
+  std::optional<char> only_first_;   // the byte that all strings begin with
 };
 
 }  // namespace quire

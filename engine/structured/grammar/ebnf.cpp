@@ -5,6 +5,8 @@
 #include <unordered_map>
 
 #include "engine/structured/grammar/ebnf_parser.h"
+#include "engine/structured/grammar/lark_parser.h"
+#include "engine/structured/regex/pattern.h"
 
 namespace quire::structured {
 namespace {
@@ -16,19 +18,20 @@ class EbnfCompiler {
   EbnfCompiler(Rules& rules, std::vector<EbnfRule> source)
       : rules_(rules), source_(std::move(source)) {}
 
-  RuleId compile() {
+  RuleId compile(const std::string& start) {
     for (std::size_t i = 0; i < source_.size(); ++i) {
       if (!by_name_.emplace(source_[i].name, i).second) {
         fail(source_[i].line, fmt::format("the rule {} is defined twice", source_[i].name));
       }
       rule_ids_.push_back(rules_.add_rule());
     }
-    if (by_name_.count("root") == 0) {
-      throw GrammarFailure(GrammarErrorKind::syntax, "grammar: there is no rule \"root\"");
+    if (by_name_.count(start) == 0) {
+      throw GrammarFailure(GrammarErrorKind::syntax,
+                           fmt::format("grammar: there is no rule \"{}\"", start));
     }
     made_.resize(source_.size());
     for (std::size_t i = 0; i < source_.size(); ++i) make(i, 0);
-    return rule_ids_[by_name_.at("root")];
+    return rule_ids_[by_name_.at(start)];
   }
 
  private:
@@ -73,6 +76,15 @@ class EbnfCompiler {
     return rules_.call(rule_ids_[index]);
   }
 
+  ExprId regex(const EbnfNode& node) {
+    try {
+      const RegexId id = parse_pattern(rules_.store(), node.text, PatternUse::whole, Spelling::plain);
+      return rules_.store().alive(id) ? rules_.lexeme(id) : rules_.nothing();
+    } catch (const GrammarFailure& failure) {
+      throw GrammarFailure(failure.kind(), fmt::format("grammar, line {}: {}", node.line, failure.what()));
+    }
+  }
+
   ExprId lower(const EbnfNode& node, std::size_t& size, int depth) {
     RegexStore& store = rules_.store();
     size += 1 + node.text.size();
@@ -80,6 +92,7 @@ class EbnfCompiler {
       case EbnfNode::Kind::text: return rules_.lexeme(store.literal(node.text));
       case EbnfNode::Kind::chars:
         return rules_.lexeme(chars_regex(store, node.chars, Spelling::plain));
+      case EbnfNode::Kind::regex: return regex(node);
       case EbnfNode::Kind::name: return use(node, size, depth);
       case EbnfNode::Kind::repeat:
         return rules_.repeat(lower(node.parts[0], size, depth), node.min, node.max);
@@ -101,7 +114,8 @@ class EbnfCompiler {
 }  // namespace
 
 RuleId parse_ebnf(Rules& rules, std::string_view text) {
-  return EbnfCompiler(rules, EbnfParser(text).parse()).compile();
+  if (looks_like_lark(text)) return EbnfCompiler(rules, parse_lark(text)).compile("start");
+  return EbnfCompiler(rules, EbnfParser(text).parse()).compile("root");
 }
 
 }  // namespace quire::structured

@@ -1,5 +1,6 @@
 #pragma once
-// GBNF, as llama.cpp and xgrammar read it: root, ::=, |, ( ), * + ? {m,n}, "…", […], ., # comments.
+// GBNF, as llama.cpp and xgrammar read it: root, ::=, |, ( ), * + ? {m,n}, "…", […], ., # comments. What looks like Lark's notation is read
+// as that (lark_parser.h).
 
 #include <string_view>
 
@@ -7,7 +8,7 @@
 
 namespace quire::structured {
 
-// Returns the rule `root`. Throws GrammarFailure naming the line.
+// Returns the rule `root`, of Lark `start`. Throws GrammarFailure naming the line.
 RuleId parse_ebnf(Rules& rules, std::string_view text);
 
 }  // namespace quire::structured

@@ -93,6 +93,8 @@ EbnfNode EbnfParser::choice(int depth) {
   if (depth > kMaxDepth) fail("groups nested too deeply", GrammarErrorKind::limit);
   EbnfNode node;
   node.kind = EbnfNode::Kind::choice;
+  skip_space();
+  if (take("|")) node.parts.emplace_back();  // ws ::= | " ", as llama.cpp writes it: the empty text
   do {
     node.parts.push_back(sequence(depth));
     skip_space();

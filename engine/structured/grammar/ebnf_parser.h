@@ -10,9 +10,9 @@
 namespace quire::structured {
 
 struct EbnfNode {
-  enum class Kind : std::uint8_t { text, chars, name, sequence, choice, repeat };
+  enum class Kind : std::uint8_t { text, chars, regex, name, sequence, choice, repeat };
   Kind kind = Kind::sequence;
-  std::string text;  // of a literal, or a rule's name
+  std::string text;  // of a literal or regular expression, or a rule's name
   CharSet chars;
   std::vector<EbnfNode> parts;
   std::uint32_t min = 0, max = 0;

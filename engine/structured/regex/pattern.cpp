@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "engine/structured/regex/pattern_nodes.h"
 
@@ -14,9 +15,7 @@ class Lowering {
  public:
   Lowering(RegexStore& store, PatternUse use, Spelling spelling)
       : store_(store), spelling_(spelling) {
-    if (use == PatternUse::search) {
-      around_ = store.repeat(chars_regex(store, CharSet::all(), spelling), 0);
-    }
+    if (use == PatternUse::search) around_ = anything();
   }
 
   // Every alternative by itself, because each may have anchors of its own.
@@ -83,11 +82,48 @@ class Lowering {
     RegexId id = to < sequence.size() ? kEmpty : around_;
     for (std::size_t i = sequence.size(); i-- > 0;) {
       if (sequence[i]->kind == Kind::start || sequence[i]->kind == Kind::end) continue;
-      RegexId part = lower(*sequence[i]);
-      if (i < from || i > to) part = store_.nullable(part) ? kEmpty : kNothing;
-      id = store_.concat(part, id);
+      if (i < from || i > to) {
+        id = store_.concat(store_.nullable(lower(*sequence[i])) ? kEmpty : kNothing, id);
+      } else {
+        id = before(*sequence[i], id);
+      }
     }
     return from > 0 ? id : store_.concat(around_, id);
+  }
+
+  RegexId anything() {
+    return store_.repeat(chars_regex(store_, CharSet::all(), spelling_), 0);
+  }
+
+  // The node and then all that follows to the text's end, which is what look-ahead is about.
+  RegexId before(const PatternNode& node, RegexId rest) {
+    if (node.kind == Kind::end && is_ahead_) return store_.nullable(rest) ? kEmpty : kNothing;
+    if (!node.looks && !(node.anchored && is_ahead_)) return store_.concat(lower(node), rest);
+    switch (node.kind) {
+      case Kind::ahead: {
+        const bool outer = std::exchange(is_ahead_, true);
+        const RegexId found = before(node.parts[0], anything());
+        is_ahead_ = outer;
+        return store_.all_of({node.negative ? store_.complement(found) : found, rest});
+      }
+      case Kind::choice: {
+        std::vector<RegexId> parts;
+        for (const PatternNode& part : node.parts) parts.push_back(before(part, rest));
+        return store_.any_of(std::move(parts));
+      }
+      case Kind::sequence:
+        for (auto it = node.parts.rbegin(); it != node.parts.rend(); ++it) rest = before(*it, rest);
+        return rest;
+      case Kind::repeat: {
+        RegexId id = rest;
+        for (std::uint32_t i = node.max; i-- > 0;) {
+          id = before(node.parts[0], id);
+          if (i >= node.min) id = store_.any_of({rest, id});
+        }
+        return id;
+      }
+      default: return store_.concat(lower(node), rest);
+    }
   }
 
   RegexId lower(const PatternNode& node) {
@@ -108,6 +144,9 @@ class Lowering {
       }
       case Kind::start:
       case Kind::end: break;
+      case Kind::ahead:
+        throw GrammarFailure(GrammarErrorKind::unsupported,
+                             "regular expression: look-ahead behind the end is not supported");
     }
     throw GrammarFailure(GrammarErrorKind::unsupported,
                          "regular expression: ^ and $ in a group in the middle are not supported");
@@ -116,13 +155,14 @@ class Lowering {
   RegexStore& store_;
   Spelling spelling_;
   RegexId around_ = kEmpty;
+  bool is_ahead_ = false;  // in what is looked for, where anchors may stand anywhere
 };
 
 }  // namespace
 
 RegexId parse_pattern(RegexStore& store, std::string_view pattern, PatternUse use,
                       Spelling spelling) {
-  const PatternNode node = PatternParser(pattern).parse();
+  const PatternNode node = PatternParser(pattern, use == PatternUse::search).parse();
   return Lowering(store, use, spelling).whole(node);
 }
 

@@ -11,8 +11,8 @@ namespace quire::structured {
 enum class PatternUse : std::uint8_t { whole, search };
 
 // `.` is any character but LF; \d \w are ASCII's, \s is Unicode's white space; of \p there are general categories. Anchors match
-// nothing where text must precede or follow them. Throws GrammarFailure: syntax, or unsupported for look-around, back references, \b
-// and anchors within a group in the middle.
+// nothing where text must precede or follow them. In a search that begins with ^ look-ahead is read, which generators of schemas write.
+// Throws GrammarFailure: syntax, or unsupported for other look-around, back references, \b and anchors within a group in the middle.
 RegexId parse_pattern(RegexStore& store, std::string_view pattern, PatternUse use,
                       Spelling spelling);
 

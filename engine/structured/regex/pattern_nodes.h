@@ -10,17 +10,21 @@
 namespace quire::structured {
 
 struct PatternNode {
-  enum class Kind : std::uint8_t { chars, sequence, choice, repeat, start, end };
+  enum class Kind : std::uint8_t { chars, sequence, choice, repeat, start, end, ahead };
   Kind kind = Kind::sequence;
   CharSet chars;
-  std::vector<PatternNode> parts;  // of a repeat: one
+  std::vector<PatternNode> parts;  // of a repeat and of what is looked for ahead: one
   std::uint32_t min = 0, max = 0;
   bool anchored = false;  // has start or end inside
+  bool looks = false;     // has ahead inside
+  bool negative = false;  // of ahead
 };
 
 class PatternParser {
  public:
-  explicit PatternParser(std::string_view text) : text_(text) {}
+  // looks: look-ahead is read where the pattern begins with ^.
+  PatternParser(std::string_view text, bool looks)
+      : text_(text), looks_(looks && text.starts_with("^")) {}
   PatternNode parse();
 
  private:
@@ -34,8 +38,10 @@ class PatternParser {
   PatternNode sequence(int depth);
   PatternNode atom(int depth);
   PatternNode group(int depth);
+  PatternNode ahead(bool negative, int depth);
   PatternNode escape();
   PatternNode quantified(PatternNode inner);
+  bool peek_number(std::size_t at) const;
   bool read_bounds(std::uint32_t& min, std::uint32_t& max);
   PatternNode char_class();
   // One member of a class; true when it is a single character, which then is `c`.
@@ -48,6 +54,7 @@ class PatternParser {
   PatternNode chars(CharSet set) const;
 
   std::string_view text_;
+  bool looks_;
   std::size_t at_ = 0;
   bool ignore_case_ = false;
   bool dot_all_ = false;

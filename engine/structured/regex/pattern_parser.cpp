@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kMaxDepth = 200;
 constexpr std::uint32_t kMaxRepeat = 1'000'000;
+constexpr std::uint32_t kMaxLooks = 64;  // repetitions of a part that looks ahead
 constexpr int kMaxProperties = 200;  // each holds hundreds of ranges
 
 CharSet digits() { return CharSet::of('0', '9'); }
@@ -35,7 +36,10 @@ PatternNode joined(PatternNode::Kind kind, std::vector<PatternNode> parts) {
   if (parts.size() == 1) return std::move(parts[0]);
   PatternNode node;
   node.kind = kind;
-  for (const PatternNode& part : parts) node.anchored |= part.anchored;
+  for (const PatternNode& part : parts) {
+    node.anchored |= part.anchored;
+    node.looks |= part.looks;
+  }
   node.parts = std::move(parts);
   return node;
 }
@@ -111,6 +115,12 @@ bool PatternParser::read_flags() {
   return true;
 }
 
+// Digits and a }.
+bool PatternParser::peek_number(std::size_t at) const {
+  const std::size_t end = text_.find_first_not_of("0123456789", at);
+  return end != std::string_view::npos && end > at && text_[end] == '}';
+}
+
 PatternNode PatternParser::atom(int depth) {
   if (take("(")) return group(depth);
   if (take("[")) return char_class();
@@ -128,26 +138,42 @@ PatternNode PatternParser::atom(int depth) {
     fail("nothing to repeat");
   }
   at_ = here;
+  if (text_.substr(at_, 2) == "{," && peek_number(at_ + 2)) {
+    unsupported("{,n} is a repetition to some and text to others: write {0,n}; this");
+  }
   const char32_t c = next_char(text_, at_);
   return chars(CharSet::of(c, c));
 }
 
+// What it looks for may have anchors of its own, which are of no concern to what is around it.
+PatternNode PatternParser::ahead(bool negative, int depth) {
+  if (!looks_) unsupported("look-around is not supported");
+  PatternNode node;
+  node.kind = PatternNode::Kind::ahead;
+  node.negative = negative;
+  node.looks = true;
+  node.parts.push_back(choice(depth + 1));
+  if (!take(")")) fail("a group without an end");
+  return node;
+}
+
 PatternNode PatternParser::group(int depth) {
+  const bool ignore_case = ignore_case_, dot_all = dot_all_;
+  if (take("?=")) return ahead(false, depth);
+  if (take("?!")) return ahead(true, depth);
   if (take("?")) {
-    if (take("=") || take("!") || take("<=") || take("<!")) {
-      unsupported("look-around is not supported");
-    }
+    if (take("<=") || take("<!")) unsupported("look-behind is not supported");
     if (take("P=")) unsupported("back references are not supported");
     if (take(">") || take("(") || take("|") || take("#")) unsupported("this group is not supported");
     if (take("P<") || take("<")) {
       const std::size_t end = text_.find('>', at_);
       if (end == std::string_view::npos || end == at_) fail("a group's name without an end");
       at_ = end + 1;
-    } else if (!take(":")) {
-      unsupported("these flags are not supported");
+    } else {
+      for (; peek() == 'i' || peek() == 's'; ++at_) (peek() == 'i' ? ignore_case_ : dot_all_) = true;
+      if (!take(":")) unsupported("these flags are not supported");
     }
   }
-  const bool ignore_case = ignore_case_, dot_all = dot_all_;
   PatternNode inner = choice(depth + 1);
   ignore_case_ = ignore_case;
   dot_all_ = dot_all;
@@ -294,6 +320,9 @@ bool PatternParser::class_member(CharSet& set, char32_t& c) {
 
 PatternNode PatternParser::char_class() {
   const bool negated = take("^");
+  if (peek() == ']' && text_.find(']', at_ + 1) != text_.npos) {
+    unsupported("a ] that comes first in a class is a member to some and its end to others: write \\]; this");
+  }
   CharSet set;
   while (!take("]")) {
     CharSet member, last;
@@ -301,9 +330,15 @@ PatternNode PatternParser::char_class() {
     const bool single = class_member(member, low);
     if (peek() == '-' && text_.substr(at_, 2) != "-]") {
       ++at_;
-      if (!class_member(last, high) || !single) fail("a range between classes");
-      if (high < low) fail("a range that ends before it begins");
-      set.add(low, high);
+      const bool is_range = class_member(last, high) && single;
+      if (is_range && high < low) fail("a range that ends before it begins");
+      if (is_range) {
+        set.add(low, high);
+      } else {  // [\w-.]: beside a class the hyphen is itself
+        set.add(member);
+        set.add(last);
+        set.add('-', '-');
+      }
     } else {
       set.add(member);
     }
@@ -348,9 +383,13 @@ PatternNode PatternParser::quantified(PatternNode inner) {
       throw GrammarFailure(GrammarErrorKind::limit, "regular expression: too many repetitions");
     }
     if (inner.anchored) unsupported("a repeated anchor is not supported");
+    if (inner.looks && (max > kMaxLooks || min > max)) {
+      unsupported("look-ahead that is repeated without end is not supported");
+    }
     take("?");  // lazy or not, the same texts match
     PatternNode node;
     node.kind = PatternNode::Kind::repeat;
+    node.looks = inner.looks;
     node.parts.push_back(std::move(inner));
     node.min = min;
     node.max = max;

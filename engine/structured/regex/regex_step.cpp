@@ -38,7 +38,7 @@ struct RegexStore::Partition {
 };
 
 void RegexStore::refine(RegexId id, Partition& partition) {
-  const Node& node = nodes_[id];
+  const Node node = nodes_[id];  // a copy: nodes_ may grow
   if (node.row != kNoRow) return partition.split(*maps_[node.map], map_sizes_[node.map]);
   meter_.count();
   const Nesting nesting(*this);
@@ -59,6 +59,7 @@ void RegexStore::refine(RegexId id, Partition& partition) {
     case Kind::multiple:
       for (std::uint8_t c = '0'; c <= '9'; ++c) partition.split(ByteSet::of(c));
       return partition.split(ByteSet::of('.'));
+    case Kind::distinct: return refine(spelled_out(id), partition);
   }
 }
 
@@ -132,6 +133,7 @@ RegexId RegexStore::derivative(RegexId id, std::uint8_t byte) {
       return concat(one, repeat(node.a, node.min == 0 ? 0 : node.min - 1, max));
     }
     case Kind::multiple: return derive_multiple(node, byte);
+    case Kind::distinct: return derive(spelled_out(id), byte);
   }
   return kNothing;
 }

@@ -46,6 +46,16 @@ class RegexStore {
   enum class Digits : std::uint8_t { integer, before_point, after_point, fraction };
   RegexId multiple(std::uint64_t divisor, int places, std::uint64_t remainder = 0,
                    Digits where = Digits::before_point);
+  // A row of values without repetition, from its first value to what closes it. What has been
+  // written so far is part of the state, so that only the sets that come up cost anything.
+  static constexpr std::size_t kMostDistinct = 64;
+  struct DistinctRow {
+    std::vector<RegexId> values;         // at most kMostDistinct; none begins another one and `comma` or `close`
+    std::vector<std::uint64_t> allowed;  // values as bits, by index; the last holds for all further ones
+    std::uint32_t min = 1, max = kUnbounded;
+    RegexId comma = kEmpty, close = kEmpty;
+  };
+  RegexId distinct(DistinctRow row);
 
   bool nullable(RegexId id) const { return nodes_[id].nullable; }
   // Nothing but the empty text is left.
@@ -70,7 +80,7 @@ class RegexStore {
 
  private:
   enum class Kind : std::uint8_t {
-    nothing, empty, bytes, concat, any_of, all_of, complement, repeat, multiple
+    nothing, empty, bytes, concat, any_of, all_of, complement, repeat, multiple, distinct
   };
   enum class Life : std::uint8_t { unknown, alive, dead };
   using ClassMap = std::array<std::uint8_t, 256>;
@@ -84,7 +94,7 @@ class RegexStore {
     bool simple;  // without "and", "not", "multiple": alive unless kNothing
     Life life = Life::unknown;
     std::uint32_t a = 0, b = 0;      // children, or where they are in children_
-    std::uint32_t min = 0, max = 0;  // repeat
+    std::uint32_t min = 0, max = 0;  // repeat; distinct: the written values, as bits
     std::uint32_t row = kNoRow;
     std::uint16_t map = 0;
     std::uint32_t first = kNoRow;  // index into first_sets_
@@ -106,6 +116,8 @@ class RegexStore {
   RegexId derive(RegexId id, std::uint8_t byte);
   RegexId derive_many(RegexId id, std::uint8_t byte);
   RegexId derive_multiple(const Node& node, std::uint8_t byte);
+  RegexId distinct_rest(std::uint32_t row, std::uint64_t written);
+  RegexId spelled_out(RegexId distinct);
   void make_row(RegexId id);
   struct Partition;
   void refine(RegexId id, Partition& partition);
@@ -139,6 +151,12 @@ class RegexStore {
     Digits where;
   };
   std::vector<Multiple> multiples_;
+  struct Distinct {
+    DistinctRow row;
+    RegexHash hash;
+    bool always_ends;  // whatever was written
+  };
+  std::vector<Distinct> distincts_;
   std::vector<std::uint32_t> rows_;
   std::vector<std::unique_ptr<const ClassMap>> maps_;
   std::vector<std::uint16_t> map_sizes_;

@@ -1,6 +1,8 @@
 #include "engine/structured/schema/array_rules.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 
 #include "engine/structured/schema/schema_fields.h"
 
@@ -8,7 +10,6 @@ namespace quire::structured {
 namespace {
 
 constexpr std::size_t kMostContains = 3;
-constexpr std::size_t kMostDistinct = 10;
 
 }  // namespace
 
@@ -44,7 +45,7 @@ ExprId ArrayRules::build() {
   if (max_ < min_) return values_.rules_.nothing();
   fixed_ = std::max(fixed_, min_);
   if (max_ != kUnbounded) fixed_ = std::max(fixed_, max_);
-  if (unique_ != nullptr && max_ > 1) return distinct();
+  if (unique_ != nullptr && max_ > 1 && !differ_by_type()) return distinct();
   const ExprId result = counted();
   values_.refuse_undecided(what_, kArray);
   return result;
@@ -122,12 +123,7 @@ ExprId ArrayRules::counted() {
   const ExprId bare = rules.lexeme(values_.store_.literal("]"));
   std::vector<ExprId> tail(std::size_t{1} << contains_.size());
   // Beyond prefixes, `some` index is as good as any.
-  std::uint32_t alike = 0;
-  for (const SchemaId id : what_.schemas) {
-    alike = std::max(alike,
-                     static_cast<std::uint32_t>(values_.document_.at(id).prefix_items.size()));
-  }
-  for (const auto& item : what_.items) alike = std::max(alike, item.index + 1);
+  const std::uint32_t alike = first_alike();
   const bool needs_tail = max_ == kUnbounded || max_ > alike;
   for (std::uint32_t claimed = 0; needs_tail && claimed < tail.size(); ++claimed) {
     tail[claimed] = item_value(alike, claimed);
@@ -165,62 +161,89 @@ ExprId ArrayRules::counted() {
   return rules.graph(static_cast<std::uint32_t>(places), std::move(arcs));
 }
 
-// uniqueItems over a small set of values: a place for each set of values that were written.
-ExprId ArrayRules::distinct() {
-  const auto refuse = [&](const char* why) {
-    schema_unsupported(unique_->pointer, "uniqueItems", why);
-  };
-  if (!contains_.empty()) refuse("beside \"contains\" is not supported");
-  std::vector<json::value> all;
-  std::vector<std::vector<std::size_t>> allowed;  // by index, the last for all further ones
+// From this index on all items are alike; before it, each has a schema of its own.
+std::uint32_t ArrayRules::first_alike() const {
   std::uint32_t alike = 0;
   for (const SchemaId id : what_.schemas) {
     alike = std::max(alike,
                      static_cast<std::uint32_t>(values_.document_.at(id).prefix_items.size()));
   }
   for (const auto& item : what_.items) alike = std::max(alike, item.index + 1);
+  return alike;
+}
+
+// No two items can have a type in common, so that none can be equal.
+bool ArrayRules::differ_by_type() {
+  const std::uint32_t alike = first_alike();
+  std::uint8_t seen = 0;
   for (std::uint32_t i = 0; i <= alike && i < max_; ++i) {
+    std::uint8_t types = 0;
+    for (const Disjunct& one : values_.disjuncts_.of(item(i, 0))) types |= one.types;
+    // 1.0 and 1 are told apart by type here, and are one value where a fraction may be zero.
+    if (types & kNumber) types |= kNumber;
+    const bool repeats = i == alike && max_ > alike + 1;
+    if ((seen & types) != 0 || (repeats && types != 0)) return false;
+    seen |= types;
+  }
+  return true;
+}
+
+// uniqueItems over a known set of values.
+ExprId ArrayRules::distinct() {
+  const auto refuse = [&](const char* why) {
+    schema_unsupported(unique_->pointer, "uniqueItems", why);
+  };
+  if (!contains_.empty()) refuse("beside \"contains\" is not supported");
+  RegexStore::DistinctRow row;
+  std::vector<json::value> all;
+  for (std::uint32_t i = 0; i <= first_alike() && i < max_; ++i) {
     const auto values = values_.finite_values(item(i, 0));
-    if (!values) refuse("is supported for items of an enum, const, boolean or null only");
-    auto& list = allowed.emplace_back();
+    if (!values) {
+      refuse("is supported for items that differ by type, and for those of an enum, const, boolean, "
+             "null or integers between a minimum and a maximum only");
+    }
+    std::uint64_t& allowed = row.allowed.emplace_back(0);
     for (const json::value& value : *values) {
       const auto same = [&](const json::value& other) { return same_value(value, other); };
-      const auto at = std::find_if(all.begin(), all.end(), same);
-      list.push_back(static_cast<std::size_t>(at - all.begin()));
-      if (at == all.end()) all.push_back(value);
+      const auto at = std::find_if(all.begin(), all.end(), same) - all.begin();
+      if (static_cast<std::size_t>(at) == RegexStore::kMostDistinct) {
+        refuse("is supported for up to 64 different values only");
+      }
+      if (static_cast<std::size_t>(at) == all.size()) all.push_back(value);
+      allowed |= std::uint64_t{1} << at;
     }
   }
-  if (all.size() > kMostDistinct) refuse("is supported for up to 10 different values only");
   Rules& rules = values_.rules_;
-  std::vector<ExprId> literals;
-  for (const json::value& value : all) literals.push_back(values_.literal(value));
-  const auto sets = std::uint32_t{1} << all.size();
-  const auto place = [&](std::uint32_t set, bool wanted) { return 2 + set * 2 + (wanted ? 1 : 0); };
-  std::vector<Rules::Arc> arcs{{0, place(0, true), rules.lexeme(values_.style_.open('['))}};
-  const ExprId comma = rules.lexeme(values_.style_.comma());
-  const ExprId closing = rules.lexeme(values_.style_.close(']'));
-  for (std::uint32_t set = 0; set < sets; ++set) {
-    const auto written = static_cast<std::uint32_t>(__builtin_popcount(set));
-    if (written > max_) continue;
-    if (written >= min_) {
-      if (written == 0) {
-        arcs.push_back({place(0, true), 1, rules.lexeme(values_.store_.literal("]"))});
-      } else {
-        arcs.push_back({place(set, false), 1, closing});
-      }
-    }
-    if (written > 0) arcs.push_back({place(set, false), place(set, true), comma});
-    if (written >= max_ || allowed.empty()) continue;
-    const auto& next = allowed[std::min<std::size_t>(written, allowed.size() - 1)];
-    for (const std::size_t value : next) {
-      const std::uint32_t bit = std::uint32_t{1} << value;
-      if ((set & bit) == 0) {
-        arcs.push_back({place(set, true), place(set | bit, false), literals[value]});
-      }
-    }
+  for (const json::value& value : all) {
+    RegexId& text = row.values.emplace_back(kNothing);
+    if (!rules.is_lexeme(values_.literal(value), text)) refuse("is not supported for these values");
   }
+  const RegexId open = values_.style_.open('[');
+  const RegexId bare = values_.store_.literal("]");
+  std::vector<RegexId> ways;
+  if (min_ == 0) ways.push_back(bare);
+  row.min = std::max(min_, 1u);
+  row.max = max_;
+  row.comma = values_.style_.comma();
+  row.close = values_.style_.close(']');
+  if (row.min <= all.size()) ways.push_back(values_.store_.distinct(std::move(row)));
   values_.refuse_undecided(what_, kArray);
-  return rules.graph(2 + sets * 2, std::move(arcs));
+  const RegexId list = values_.store_.concat(open, values_.store_.any_of(std::move(ways)));
+  return values_.store_.alive(list) ? rules.solid(list) : rules.nothing();
+}
+
+// Whole numbers between the bounds, and perhaps more; false: there are too many.
+bool ValueRules::add_integers(const Disjunct& what, std::vector<json::value>& to) const {
+  constexpr double kFar = 1e15;  // doubles are exact on this side of it
+  double least = -kFar, most = kFar;
+  for (const SchemaId id : what.schemas) {
+    const Schema& schema = document_.at(id);
+    if (schema.minimum) least = std::max(least, std::strtod(schema.minimum->c_str(), nullptr));
+    if (schema.maximum) most = std::min(most, std::strtod(schema.maximum->c_str(), nullptr));
+  }
+  if (most - least > static_cast<double>(RegexStore::kMostDistinct) + 1) return false;
+  for (double i = std::floor(least); i <= most; ++i) to.emplace_back(static_cast<std::int64_t>(i));
+  return true;
 }
 
 std::optional<std::vector<json::value>> ValueRules::finite_values(const Conjunction& conjunction) {
@@ -235,8 +258,10 @@ std::optional<std::vector<json::value>> ValueRules::finite_values(const Conjunct
     });
     if (listed) {
       for (const json::value& value : fitting_values(one)) add(value);
-    } else if ((one.types & ~(kNull | kBoolean)) == 0) {
-      for (const json::value& value : {json::value(nullptr), json::value(true), json::value(false)}) {
+    } else if ((one.types & ~(kNull | kBoolean | kInteger)) == 0) {
+      std::vector<json::value> candidates{nullptr, true, false};
+      if ((one.types & kInteger) != 0 && !add_integers(one, candidates)) return std::nullopt;
+      for (const json::value& value : candidates) {
         if (check_.fits(one, value)) add(value);
       }
     } else {

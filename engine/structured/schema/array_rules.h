@@ -25,6 +25,8 @@ class ArrayRules {
   ExprId item_value(std::uint32_t index, std::uint32_t claimed);
   ExprId counted();
   ExprId distinct();
+  bool differ_by_type();
+  std::uint32_t first_alike() const;
   std::uint32_t steps() const { return fixed_ + 1; }
 
   ValueRules& values_;

@@ -78,6 +78,8 @@ bool ValueCheck::fits(const Disjunct& disjunct, const json::value& value, const 
     if (fits_keyword(document_.at(id), keyword, value)) return false;
   }
   for (const auto& fault : disjunct.undecided) {
+    const bool is_compared = fault.keyword == "enum" || fault.keyword == "const";  // above
+    if (is_compared) continue;
     if (fault.types & type_of_value(value)) {
       schema_unsupported(fault.pointer, fault.keyword, "cannot be negated here");
     }

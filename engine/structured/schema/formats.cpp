@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/structured/regex/pattern.h"
+#include "engine/structured/schema/network_formats.h"
 
 namespace quire::structured {
 namespace {
@@ -20,8 +21,11 @@ std::string date() {
          "02-(0[1-9]|1[0-9]|2[0-8]))|" + leap + "-02-29)";
 }
 
+// Nanoseconds are the most that readers keep, and weak models write digits without end.
+std::string fraction() { return "(\\.[0-9]{1,9})?"; }
+
 std::string time() {
-  return "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?"
+  return "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]" + fraction() +
          "([zZ]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
 }
 
@@ -32,7 +36,7 @@ struct LeapSecond {
 };
 
 std::vector<LeapSecond> leap_seconds() {
-  const std::string any = "[0-9]{2}", seconds = ":60(\\.[0-9]+)?";
+  const std::string any = "[0-9]{2}", seconds = ":60" + fraction();
   const auto either = [](std::string& list, const std::string& one) {
     list += (list.empty() ? "" : "|") + one;
   };
@@ -107,6 +111,10 @@ struct UriParts {
     return "[A-Za-z][A-Za-z0-9+.-]*:(//" + authority + path + "|" + path_absolute + "|" +
            path_rootless + "|)" + tail;
   }
+  // With several hosts, as databases have them.
+  std::string several_hosts() const {
+    return "[A-Za-z][A-Za-z0-9+.-]*://" + authority + "(," + authority + ")*" + path + tail;
+  }
   std::string relative() const {
     return "(//" + authority + path + "|" + path_absolute + "|" + path_noscheme + "|)" + tail;
   }
@@ -121,10 +129,47 @@ std::string uri_template() {
          "(," + variable + ")*\\})*";
 }
 
+// Numbers of up to six digits: larger ones are no durations for those who read them.
 std::string duration() {
-  const std::string time = "T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)";
-  return "P([0-9]+W|" + time + "|([0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+M([0-9]+D)?|[0-9]+D)(" + time +
-         ")?)";
+  const std::string n = "[0-9]{1,6}";
+  const std::string time = fmt::format("T({0}H({0}M({0}S)?)?|{0}M({0}S)?|{0}S)", n);
+  return fmt::format("P({0}W|{1}|({0}Y({0}M({0}D)?)?|{0}M({0}D)?|{0}D)({1})?)", n, time);
+}
+
+// Of the regular expressions of ECMAScript those whose groups are nested up to three times, without
+// references.
+std::string regular_expression() {
+  const std::string class_char = "[^\\\\\\]\\[^-]|\\\\[dDwWsStnrfv\\\\\\]\\[^.*+?(){}|/-]";
+  std::string ranges;
+  for (const std::string_view part : {"09", "AZ", "az"}) {
+    for (char from = part[0]; from <= part[1]; ++from) {
+      ranges += fmt::format("|{}-[{}-{}]", from, from, part[1]);
+    }
+  }
+  const std::string quantifier = "([*+?]|\\{[0-9]{1,2}(,|,[1-9][0-9]{2})?\\})?\\??";
+  const std::string single = "[^\\\\\\[\\](){}*+?|^$]|\\\\[dDwWsStnrfv\\\\.*+?()\\[\\]{}|/^$-]|"
+                             "\\[\\^?((" + class_char + ")" + ranges + ")+\\]";
+  const auto level = [&](const std::string& atom) {
+    const std::string run = "(\\^|\\$|\\\\b|(" + atom + ")(" + quantifier + "))*";
+    return run + "(\\|" + run + ")*";
+  };
+  std::string all = level(single);
+  for (int i = 0; i < 3; ++i) all = level(single + "|\\((\\?:)?" + all + "\\)");
+  return all;
+}
+
+// Those of IP addresses and networks.
+std::optional<std::string> network_pattern(std::string_view format) {
+  if (format == "ipv4") return ipv4();
+  if (format == "ipv6") return ipv6();
+  if (format == "ipvanyaddress") return "(" + ipv4() + "|" + ipv6() + ")";
+  if (format == "ipv4network") return ipv4_network(ipv4());
+  if (format == "ipv6network") return ipv6_network(ipv6());
+  if (format == "ipvanynetwork") return "(" + ipv4_network(ipv4()) + "|" + ipv6_network(ipv6()) + ")";
+  if (format == "ipv4interface") return ipv4_interface(ipv4());
+  if (format == "ipv6interface") return ipv6_interface(ipv6());
+  if (format == "ipvanyinterface") return "(" + ipv4_interface(ipv4()) + "|" + ipv6_interface(ipv6()) + ")";
+  return std::nullopt;
 }
 
 std::optional<std::string> format_pattern(std::string_view format) {
@@ -134,11 +179,12 @@ std::optional<std::string> format_pattern(std::string_view format) {
   if (format == "date-time") return date() + "[tT]" + time();
   if (format == "duration") return duration();
   if (format == "email") return email("");
+  if (format == "name-email") return "([A-Za-z][A-Za-z .'-]* <" + email("") + ">|" + email("") + ")";
   if (format == "idn-email") return email("\\u0080-\\uff1f\\uff21-\\u{10ffff}");
   if (format == "hostname") return hostname();
-  if (format == "ipv4") return ipv4();
-  if (format == "ipv6") return ipv6();
-  if (format == "ipvanyaddress") return "(" + ipv4() + "|" + ipv6() + ")";
+  if (format.starts_with("ipv")) return network_pattern(format);
+  if (format == "regex") return regular_expression();
+  if (format == "base64url") return "([A-Za-z0-9_-]{4})*([A-Za-z0-9_-]{2}(==)?|[A-Za-z0-9_-]{3}=?)?";
   if (format == "uuid") return "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}";
   if (format.size() == 5 && format.starts_with("uuid") && format[4] >= '1' && format[4] <= '8') {
     return fmt::format("[0-9A-Fa-f]{{8}}-[0-9A-Fa-f]{{4}}-{}[0-9A-Fa-f]{{3}}-[89abAB][0-9A-Fa-f]{{3}}-"
@@ -152,6 +198,7 @@ std::optional<std::string> format_pattern(std::string_view format) {
     if (format == any) return "(?s).*";
   }
   if (format == "uri") return UriParts("").absolute();
+  if (format == "multi-host-uri") return UriParts("").several_hosts();
   if (format == "uri-reference") return "(" + UriParts("").absolute() + "|" + UriParts("").relative() + ")";
   if (format == "iri") return UriParts(kBeyondAscii).absolute();
   if (format == "iri-reference") {
@@ -194,6 +241,11 @@ std::optional<NumberFormat> number_format(std::string_view format) {
 }
 
 bool is_text_format(std::string_view format) { return format_pattern(format).has_value(); }
+
+bool is_local_time(RegexStore& store, std::string_view format, RegexId format_regex, RegexId pattern) {
+  const bool has_offset = format == "time" || format == "date-time";
+  return has_offset && !store.alive(store.all_of({pattern, format_regex}));
+}
 
 std::optional<RegexId> format_regex(RegexStore& store, std::string_view format, Spelling spelling) {
   const auto whole = [&](const std::string& pattern) {

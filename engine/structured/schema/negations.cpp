@@ -13,6 +13,24 @@ Disjunct of_types(std::uint8_t types) {
   return disjunct;
 }
 
+// Any value but these. Of lists and objects that are not given by enum, what is not empty cannot be
+// left out of a grammar.
+Disjunct none_of(const std::vector<json::value>& values, const Schema& schema) {
+  Disjunct disjunct;
+  disjunct.not_values = values;
+  for (const json::value& value : values) {
+    if (value.is_array() && value.get_array().empty()) {
+      disjunct.min_items = 1;
+    } else if (value.is_object() && value.get_object().empty()) {
+      disjunct.min_properties = 1;
+    } else if (value.is_array() || value.is_object()) {
+      disjunct.undecided.push_back({value.is_array() ? kArray : kObject, schema.pointer,
+                                    schema.values_keyword});
+    }
+  }
+  return disjunct;
+}
+
 }  // namespace
 
 Disjuncts::List Disjuncts::fails(SchemaId id) {
@@ -82,9 +100,7 @@ Disjuncts::List Disjuncts::fails_own(const Schema& schema, SchemaId id) {
     list.push_back(of_types(static_cast<std::uint8_t>(kAllTypes & ~schema.types)));
   }
   if (schema.values) {
-    Disjunct disjunct;
-    disjunct.not_values = *schema.values;
-    list.push_back(std::move(disjunct));
+    list.push_back(none_of(*schema.values, schema));
   }
   const auto keyword = [&](bool present, std::uint8_t types, const char* name) {
     if (!present) return;

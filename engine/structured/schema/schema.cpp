@@ -19,8 +19,20 @@ constexpr std::string_view kIgnored[] = {
     "title",    "description", "default",  "examples",    "example",    "deprecated", "readOnly",
     "writeOnly", "$comment",   "$schema",  "$id",         "id",         "$anchor",    "$defs",
     "definitions", "$vocabulary",
+    // What a text holds is not asserted by default (validation, section 8).
+    "contentMediaType", "contentSchema",
     // OpenAPI's. What "discriminator" says the alternatives of oneOf say, too.
-    "discriminator", "xml", "externalDocs"};
+    "discriminator", "xml", "externalDocs",
+    // Editors'.
+    "markdownDescription", "enumDescriptions", "markdownEnumDescriptions", "enumNames",
+    "enumItemLabels", "enumDeprecated", "defaultSnippets", "deprecationMessage", "errorMessage",
+    "patternErrorMessage", "doNotSuggest", "suggestSortText", "allowTrailingCommas",
+    "allowComments", "tsType", "javaType"};
+
+// x-…: what vendors add, by the rules of OpenAPI.
+bool is_annotation(std::string_view key) {
+  return key.starts_with("x-") || std::ranges::find(kIgnored, key) != std::ranges::end(kIgnored);
+}
 
 std::string percent_decoded(std::string_view text, const std::string& pointer) {
   std::string out;
@@ -106,6 +118,12 @@ void SchemaDocument::read_format(Schema& schema) {
   const auto numbers = number_format(*schema.format);
   if (!numbers) {
     if (is_text_format(*schema.format)) return;
+    // A pattern says all that the name would, and of a number it is a hint.
+    if (schema.pattern || (schema.types & kString) == 0) {
+      schema.format.reset();
+      --schema.keywords;
+      return;
+    }
     schema_unsupported(schema.pointer, "format", "\"" + *schema.format + "\" is not known");
   }
   schema.format.reset();
@@ -124,7 +142,7 @@ void SchemaDocument::read_format(Schema& schema) {
 
 void SchemaDocument::read_keyword(Schema& schema, std::string_view key, const json::value& value,
                                   const json::object& object, int depth) {
-  if (std::find(std::begin(kIgnored), std::end(kIgnored), key) != std::end(kIgnored)) {
+  if (is_annotation(key)) {
     if ((key == "$id" || key == "id") && !schema.pointer.empty() && value.is_string()) {
       if (!value.get_string().starts_with("#")) {
         schema_unsupported(schema.pointer, key, "names a base of its own, which is not supported");

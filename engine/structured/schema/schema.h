@@ -38,6 +38,7 @@ struct Schema {
   int keywords = 0;          // of those
   std::uint8_t types = kAllTypes;
   std::optional<std::vector<json::value>> values;  // enum and const
+  std::string values_keyword;                      // which of the two, for errors
 
   std::optional<std::string> minimum, maximum, multiple_of;  // decimals without exponent
   bool exclusive_minimum = false, exclusive_maximum = false;

@@ -147,11 +147,15 @@ bool SchemaDocument::read_validation(Schema& schema, std::string_view key, const
   } else if (key == "enum") {
     if (!value.is_array()) schema_syntax(at, key, "must be a list of values");
     schema.values.emplace(value.get_array().begin(), value.get_array().end());
+    schema.values_keyword = key;
     if (const auto* only = object.if_contains("const")) {
       std::erase_if(*schema.values, [&](const json::value& item) { return item != *only; });
     }
   } else if (key == "const") {
-    if (!object.contains("enum")) schema.values = std::vector<json::value>{value};
+    if (!object.contains("enum")) {
+      schema.values = std::vector<json::value>{value};
+      schema.values_keyword = key;
+    }
   } else if (key == "pattern") {
     schema.pattern = string_of(at, key, value);
   } else if (key == "format") {

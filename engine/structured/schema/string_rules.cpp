@@ -1,5 +1,7 @@
 // Strings: lengths, patterns, formats, and what must not be.
 
+#include <optional>
+
 #include "engine/structured/regex/pattern.h"
 #include "engine/structured/schema/formats.h"
 #include "engine/structured/schema/schema_fields.h"
@@ -15,13 +17,17 @@ constexpr const char* kBase64 =
 
 // Everything but lengths.
 void ValueRules::string_constraints(const Schema& schema, std::vector<RegexId>& parts) {
-  if (schema.pattern) parts.push_back(pattern(*schema.pattern, schema.pointer + "/pattern"));
+  std::optional<RegexId> beside;
+  if (schema.pattern) {
+    beside = pattern(*schema.pattern, schema.pointer + "/pattern");
+    parts.push_back(*beside);
+  }
   if (schema.format) {
     const auto known = format_regex(store_, *schema.format, Spelling::json);
     if (!known) {
       schema_unsupported(schema.pointer, "format", "\"" + *schema.format + "\" is not known");
     }
-    parts.push_back(*known);
+    if (!beside || !is_local_time(store_, *schema.format, *known, *beside)) parts.push_back(*known);
   }
   if (schema.content_encoding) {
     if (*schema.content_encoding != "base64") {

@@ -11,10 +11,10 @@
 namespace quire::structured {
 
 ExprId schema_expression(Rules& rules, JsonStyle& style, const json::value& schema, Meter& meter,
-                         const GrammarLimits& limits) {
+                         const GrammarLimits& limits, bool only_objects) {
   SchemaDocument document(schema, meter);
   ValueRules values(rules, style, document, meter, limits);
-  return values.root();
+  return only_objects ? values.root_objects() : values.root();
 }
 
 ValueRules::ValueRules(Rules& rules, JsonStyle& style, SchemaDocument& document, Meter& meter,
@@ -30,6 +30,15 @@ ValueRules::ValueRules(Rules& rules, JsonStyle& style, SchemaDocument& document,
       numbers_(store_) {}
 
 ExprId ValueRules::root() { return value({{document_.root(), false}}); }
+
+ExprId ValueRules::root_objects() {
+  std::vector<ExprId> parts;
+  for (Disjunct& one : disjuncts_.of({{document_.root(), false}})) {
+    one.types &= kObject;
+    if (one.types != 0) parts.push_back(disjunct(one));
+  }
+  return rules_.choice(parts);
+}
 
 void ValueRules::add(Conjunction& to, Signed what) {
   const auto at = std::lower_bound(to.begin(), to.end(), what);

@@ -20,6 +20,7 @@ class ValueRules {
              const GrammarLimits& limits);
 
   ExprId root();
+  ExprId root_objects();
   // What may stand where all of these hold; nothing() when no value can.
   ExprId value(Conjunction conjunction);
 
@@ -40,6 +41,7 @@ class ValueRules {
   void refuse_undecided(const Disjunct& what, std::uint8_t type) const;
   // The values, if there are finitely many and they are known; else empty.
   std::optional<std::vector<json::value>> finite_values(const Conjunction& conjunction);
+  bool add_integers(const Disjunct& what, std::vector<json::value>& to) const;
   std::vector<json::value> fitting_values(const Disjunct& what);
   // True when every value fits.
   bool unconstrained(const Conjunction& conjunction) const;

@@ -112,7 +112,7 @@ TEST_CASE("at the drain's deadline what is left is aborted", "[engine][client]")
   });
 }
 
-TEST_CASE("a dead engine ends its requests and turns the group red", "[engine][client]") {
+TEST_CASE("a dead engine ends its requests, and the group when it was the last", "[engine][client]") {
   const bool with_a_word = GENERATE(true, false);
   run(2, [with_a_word](asio::any_io_executor pool) -> awaitable<void> {
     FakeEngineOptions options;
@@ -132,9 +132,20 @@ TEST_CASE("a dead engine ends its requests and turns the group red", "[engine][c
     CHECK(all.error->code == ErrorCode::unavailable);
     const RequestOutput of_second = co_await read_to_end(*second);
     CHECK(of_second.finish_reason == FinishReason::length);
-    CHECK(fake.group->state() == EngineGroupState::dead);
+    CHECK(fake.group->has_dead());
     CHECK(fake.group->error().find("engine 0") != std::string::npos);
-    CHECK_FALSE(fake.group->submit(request_of({1}, 5)).has_value());
+    CHECK(fake.group->state() == EngineGroupState::ready);
+    for (int i = 0; i < 3; ++i) {
+      auto served = fake.group->submit(request_of({1}, 5));
+      REQUIRE(served.has_value());
+      CHECK(served->engine() == EngineId{1});
+      const RequestOutput more = co_await read_to_end(*served);
+      CHECK(more.finish_reason == FinishReason::length);
+    }
+    const auto gone = fake.group->submit(request_of({1}, 5), EngineId{0});
+    REQUIRE_FALSE(gone.has_value());
+    CHECK(gone.error().code == ErrorCode::unavailable);
+    CHECK(gone.error().detail.find("engine 0 has") != std::string::npos);
   });
 }
 

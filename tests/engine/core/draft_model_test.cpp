@@ -205,6 +205,11 @@ TEST_CASE("a draft that does not fit its target is refused by its field",
       {eagle3, "[0,2,4]", "[0,2,6]", "eagle_aux_hidden_state_layer_ids"},
       {eagle3, "[0,2,4]", "[2,0,4]", "eagle_aux_hidden_state_layer_ids"},
       {eagle3, "[0,2,4]", "[0,2,3,4]", "fc"},
+      {eagle, "{", "{\"layernorms\":true,", "layernorms"},
+      {eagle, "{", "{\"speculators_model_type\":\"eagle3\",", "speculators_model_type"},
+      {eagle3, "{", "{\"target_hidden_size\":96,", "target_hidden_size"},
+      {eagle3, "{", "{\"parallel_drafting\":true,", "parallel_drafting"},
+      {eagle3, "{", "{\"eagle_config\":{\"use_aux_hidden_state\":false},", "use_aux_hidden_state"},
   };
   for (const Case& one : cases) {
     INFO(one.to);
@@ -224,6 +229,22 @@ TEST_CASE("drafts that cannot be are refused at the start", "[engine][core][draf
   CHECK_THAT(validate(config).error().detail, Catch::Contains("names no model"));
   config = with_drafts(config_of(eagle), eagle, 129);
   CHECK_THAT(refusal(config), Catch::Contains("num_speculative_tokens"));
+  // The context's first token and its last are none.
+  config = with_drafts(config_of(eagle), eagle, 7);
+  config.model.max_model_len = 8;
+  CHECK_THAT(refusal(config), Catch::Contains("num_speculative_tokens 7") &&
+                                  Catch::Contains("has room for 6"));
+  config.speculative.num_speculative_tokens = 6;
+  CHECK(refusal(config) == "accepted");
+  // A head as a pickle, as many are published.
+  const fs::path pickled = fs::temp_directory_path() / ("quire-pickle-" + std::to_string(getpid()));
+  fs::create_directories(pickled);
+  fs::copy_file(folder_of(eagle) / "draft/config.json", pickled / "config.json");
+  std::ofstream(pickled / "pytorch_model.bin") << "PK";
+  config = with_drafts(config_of(eagle), eagle, 3);
+  config.speculative.model = pickled.string();
+  CHECK_THAT(refusal(config), Catch::Contains("save_file"));
+  fs::remove_all(pickled);
   // A draft of one form as another, and a target without a module.
   config = with_drafts(config_of(eagle), eagle, 3);
   config.speculative.method = DraftMethod::eagle3;

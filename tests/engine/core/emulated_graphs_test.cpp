@@ -53,8 +53,9 @@ struct Answer {
 
 struct Outcome {
   std::map<std::uint64_t, Answer> answers;
-  long num_replays = 0;
+  long num_replays = 0, num_drafting_replays = 0;
   std::uint64_t num_steps = 0;
+  std::int64_t num_accepted = 0;  // drafts
 };
 
 Outcome run(const EngineConfig& config, const std::vector<Arrival>& arrivals) {
@@ -75,7 +76,10 @@ Outcome run(const EngineConfig& config, const std::vector<Arrival>& arrivals) {
     }
   }
   outcome.num_replays = engine.runner().graphs().num_replays();
+  if (config.speculative.uses_draft_model())
+    outcome.num_drafting_replays = engine.runner().drafting_graphs().num_replays();
   outcome.num_steps = engine.stats().steps;
+  outcome.num_accepted = engine.stats().accepted_draft_tokens;
   return outcome;
 }
 
@@ -83,7 +87,7 @@ void expect_same_bits(EngineConfig config, const std::vector<Arrival>& arrivals,
                       const std::vector<std::vector<int>>& capture_sizes) {
   config.graphs.enforce_eager = true;
   const Outcome eager = run(config, arrivals);
-  CHECK(eager.num_replays == 0);
+  CHECK(eager.num_replays + eager.num_drafting_replays == 0);
   REQUIRE(eager.answers.size() == arrivals.size());
   config.graphs.enforce_eager = false;
   for (const std::vector<int>& sizes : capture_sizes) {
@@ -92,6 +96,9 @@ void expect_same_bits(EngineConfig config, const std::vector<Arrival>& arrivals,
     const Outcome replayed = run(config, arrivals);
     CHECK(replayed.num_replays > 0);
     CHECK(replayed.num_replays < static_cast<long>(replayed.num_steps));  // prompts are not
+    CHECK(replayed.num_accepted == eager.num_accepted);
+    CHECK((replayed.num_drafting_replays > 0) == config.speculative.uses_draft_model());
+    CHECK((replayed.num_accepted > 0) == (config.speculative.method != DraftMethod::none));
     for (const auto& [id, answer] : eager.answers) {
       CAPTURE(id);
       CHECK(replayed.answers.at(id).tokens == answer.tokens);
@@ -120,6 +127,31 @@ TEST_CASE("replayed steps carry states, latents and experts on", "[engine][cuda]
 
 TEST_CASE("replayed steps follow a context into its second split", "[engine][cuda]") {
   expect_same_bits(small_config(), {{0, 252, 8}, {4, 3, 5}}, {{2}});
+}
+
+// Every step but the last ones, which have room for fewer drafts, and the draft model's passes
+// behind the first. A graph of four rows pads; the one of a row with one token takes a step that
+// verifies nothing.
+TEST_CASE("steps that verify drafts are replayed", "[engine][cuda][drafts]") {
+  struct Drafter {
+    const char* folder;
+    DraftMethod method;
+  };
+  const Drafter drafter = GENERATE(
+      Drafter{"eagle3-llama", DraftMethod::eagle3}, Drafter{"mtp-deepseek-v3", DraftMethod::mtp},
+      Drafter{"mtp-qwen3-5", DraftMethod::mtp}, Drafter{"eagle-llama", DraftMethod::ngram});
+  const std::string folder = std::string("tests/data/golden/drafts/") + drafter.folder;
+  CAPTURE(drafter.folder);
+  EngineConfig config = small_config();
+  config.model.path = folder + "/target";
+  config.model.dtype = DType::f32;
+  config.model.max_model_len = 128;
+  config.scheduler.max_num_batched_tokens = 64;
+  config.speculative = {.method = drafter.method, .num_speculative_tokens = 3, .adaptive = false};
+  if (drafter.method == DraftMethod::eagle3) config.speculative.model = folder + "/draft";
+  if (drafter.method == DraftMethod::ngram)
+    config.speculative.prompt_lookup_min = config.speculative.prompt_lookup_max = 1;
+  expect_same_bits(config, {{0, 9, 24}, {0, 17, 18, 0.8}, {3, 30, 12}}, {{1, 4}});
 }
 
 }  // namespace quire::test

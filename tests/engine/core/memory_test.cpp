@@ -2,6 +2,7 @@
 // purpose, and nothing afterwards; and start-ups that do not get their memory.
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <regex>
 
 #include "cpu/cpu_backend.h"
@@ -146,9 +147,18 @@ TEST_CASE("start-up allocates what is planned, a step nothing", "[engine][memory
   const auto device = GENERATE(DeviceKind::cpu, DeviceKind::cuda);
   const std::string model =
       GENERATE("models/quire-tiny", "tests/data/golden/models/deepseek-v3",
-               "tests/data/golden/models/nemotron-h", "tests/data/golden/models/qwen3-5");
+               "tests/data/golden/models/nemotron-h", "tests/data/golden/models/qwen3-5",
+               "tests/data/golden/drafts/eagle3-qwen3/target",
+               "tests/data/golden/drafts/mtp-qwen3-next/target");
   CAPTURE(static_cast<int>(device), model);
   EngineConfig config = small_config(device, model);
+  if (model.ends_with("/target")) {
+    config.speculative = {.method = DraftMethod::mtp, .num_speculative_tokens = 2};
+    if (model.find("eagle3") != std::string::npos) {
+      config.speculative.method = DraftMethod::eagle3;
+      config.speculative.model = std::filesystem::path(model).parent_path() / "draft";
+    }
+  }
   SteppedEngine engine = engine_of(config);
   expect_as_planned(config, engine);
   run_all_kinds(engine, output_tokens(device));
@@ -273,6 +283,26 @@ TEST_CASE("a device that is too small is refused with what would work", "[engine
   CHECK(plan_of(config, machine(DeviceKind::cuda, parse_bytes(size).value())).model.has_value());
 }
 
+TEST_CASE("a share of main memory that others use is refused before it is touched",
+          "[engine][memory]") {
+  EngineConfig config = small_config(DeviceKind::cpu, "models/quire-tiny");
+  config.cache.kv_cache_memory_bytes = 0;
+  config.cache.gpu_memory_utilization = 0.9;
+  CHECK(plan_of(config, machine(DeviceKind::cpu, 1024 * kMiB)).model.has_value());
+  const auto busy = machine(DeviceKind::cpu, 1024 * kMiB, 400 * kMiB);
+  const EnginePlan refused = plan_of(config, busy);
+  REQUIRE(refused.model.has_error());
+  const std::string why = refused.model.error().detail;
+  INFO(why);
+  std::smatch advice;
+  REQUIRE(
+      std::regex_search(why, advice, std::regex("CacheConfig::gpu_memory_utilization ([0-9.]+)")));
+  config.cache.gpu_memory_utilization = std::stod(advice[1]);
+  const EnginePlan planned = plan_of(config, busy);
+  REQUIRE(planned.model.has_value());
+  CHECK(planned.uses.total().device < 400 * kMiB);
+  CHECK(planned.uses.total().device > 380 * kMiB);
+}
 TEST_CASE("a cache that was given its size must fit what is there", "[engine][memory]") {
   EngineConfig config = small_config(DeviceKind::cuda, "models/quire-tiny");
   config.cache.kv_cache_memory_bytes = 300 * kMiB;

@@ -36,17 +36,25 @@ TEST_CASE("sizes double, then grow in steps, and end with the largest batch", "[
 TEST_CASE("a step takes the smallest graph that holds it", "[engine][runner]") {
   int replays_of_2 = 0, replays_of_8 = 0;
   GraphCache graphs;
-  CHECK(graphs.size_for(1) == 0);
-  graphs.add(2, std::make_unique<CountingGraph>(replays_of_2));
-  graphs.add(8, std::make_unique<CountingGraph>(replays_of_8));
-  CHECK(graphs.size_for(1) == 2);
-  CHECK(graphs.size_for(2) == 2);
-  CHECK(graphs.size_for(3) == 8);
-  CHECK(graphs.size_for(9) == 0);
+  int replays_with_drafts = 0;
+  CHECK(graphs.shape_for(1, 0).num_rows == 0);
+  graphs.add({.num_rows = 2}, std::make_unique<CountingGraph>(replays_of_2));
+  graphs.add({.num_rows = 8}, std::make_unique<CountingGraph>(replays_of_8));
+  CHECK(graphs.shape_for(1, 3).num_rows == 0);
+  graphs.add({.num_drafts = 3, .num_rows = 4},
+             std::make_unique<CountingGraph>(replays_with_drafts));
+  CHECK(graphs.shape_for(1, 0).num_rows == 2);
+  CHECK(graphs.shape_for(2, 0).num_rows == 2);
+  CHECK(graphs.shape_for(3, 0).num_rows == 8);
+  CHECK(graphs.shape_for(9, 0).num_rows == 0);
+  CHECK(graphs.shape_for(1, 3) == GraphShape{.num_drafts = 3, .num_rows = 4});
+  CHECK(graphs.shape_for(5, 3).num_rows == 0);
+  CHECK(graphs.shape_for(1, 2).num_rows == 0);
   const auto device = make_cpu_device();
-  graphs.replay(8, device->stream());
+  graphs.replay(graphs.shape_for(3, 0), device->stream());
   CHECK(replays_of_2 == 0);
   CHECK(replays_of_8 == 1);
+  CHECK(replays_with_drafts == 0);
   CHECK(graphs.num_replays() == 1);
 }
 
@@ -83,6 +91,12 @@ TEST_CASE("the groups' weakest operators decide about graphs", "[engine][runner]
   CHECK(none.why_none.find("mamba") != std::string::npos);
   CHECK(capture_sizes({}, 4, all, {group_of(KvKind::mla)})->sizes.empty());
   CHECK(capture_sizes({.capture_sizes = {1}}, 4, paged_only, hybrid).has_error());
+
+  const Sizes sizes{1, 2, 4};
+  CHECK(draft_capture_sizes(sizes, 3, 64, all, dense) == sizes);
+  CHECK(draft_capture_sizes(sizes, 3, 8, all, dense) == Sizes{1, 2});
+  CHECK(draft_capture_sizes(sizes, 0, 64, all, dense).empty());
+  CHECK(draft_capture_sizes(sizes, 3, 64, all, hybrid).empty());  // of one token alone
 }
 
 }  // namespace

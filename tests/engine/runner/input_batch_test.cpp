@@ -33,7 +33,7 @@ struct Bench {
   }
   const StepInputs& build(const BatchPlan& plan, int num_rows) {
     const int before = *copies_left;
-    const StepInputs& inputs = batch.build(plan, num_rows, device.stream());
+    const StepInputs& inputs = batch.build(plan, {.num_drafts = 0, .num_rows = num_rows}, device.stream());
     num_copies = before - *copies_left;
     batch.expand(device.stream());
     return inputs;

@@ -182,6 +182,16 @@ TEST_CASE("Requests that wait with loaded prefixes do not hold each other up", "
   CHECK(finished == 2);
 }
 
+TEST_CASE("a prompt that is not looked up is no query", "[scheduler]") {
+  KvCacheManager kv(kv_config(8));
+  Scheduler scheduler(options(), kv);
+  RequestInit scored = request(1, 16, 2);
+  scored.sampling.prompt_logprobs = 1;
+  REQUIRE(scheduler.add(std::move(scored)).has_value());
+  while (scheduler.has_work()) step(scheduler);
+  CHECK(scheduler.stats().prefix_cache_queries == 0);
+}
+
 TEST_CASE("Statistics count a prompt once, however often it was looked up", "[scheduler]") {
   KvCacheManager kv(kv_config(8));  // 7 usable blocks: the second must wait
   Scheduler scheduler(options(), kv);

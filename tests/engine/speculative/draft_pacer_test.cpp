@@ -4,6 +4,7 @@
 #include "engine/speculative/draft_pacer.h"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <random>
@@ -15,6 +16,7 @@ namespace {
 struct Machine {
   double fixed = 1, token = 0;      // of a step
   double pass = 0, pass_token = 0;  // of a draft model's
+  double intake = 0;                // of a prompt, by a draft model
   double step(int tokens) const { return fixed + token * tokens; }
   double drafting(int rows, int drafts) const { return drafts * (pass + pass_token * rows); }
 };
@@ -48,21 +50,39 @@ class Simulation {
     run.choices.resize(static_cast<std::size_t>(options_.max_drafts) + 1);
     for (int i = 0; i < requests; ++i) {
       const double before = run.tokens;
-      pacer_.start(0, 1);
+      pacer_.start(0, 1, {.num_intake = kPrompt, .most_output = tokens});
       drafts_.assign(1, 0);
+      if (machine.intake > 0) take_in(tokens, run);
       while (run.tokens < before + tokens) {
         most_ =
             std::clamp(static_cast<int>(before - run.tokens) + tokens - 2, 0, options_.max_drafts);
         step(
             1, [&](int) { return acceptance; }, run);
       }
+      pacer_.finish(tokens);
     }
     return run;
   }
 
+  const DraftForecast& forecast() const { return pacer_.forecast(); }
+
   Machine machine;
 
  private:
+  static constexpr int kPrompt = 100;
+
+  // The prompt's step, whose own time both sides have, gives the first token.
+  void take_in(int tokens, Run& run) {
+    const PacedRow row{.slot = 0, .most = std::clamp(tokens - 2, 0, options_.max_drafts)};
+    int wanted = 0;
+    pacer_.choose({&row, 1}, 1, {&wanted, 1});
+    if (wanted < 0) return;
+    run.seconds += machine.intake * noise();
+    if (wanted > 0) run.seconds += machine.drafting(1, wanted);
+    pacer_.costs().add_intake(kPrompt, machine.intake);
+    drafts_ = {wanted};
+  }
+
   void step(int rows, const std::function<double(int)>& acceptance, Run& run) {
     int tokens = 0;
     for (const int drafts : drafts_) tokens += 1 + drafts;
@@ -150,6 +170,23 @@ TEST_CASE("the pace comes near that of the best number of drafts", "[speculative
 }
 
 // Of requests whose prompts a model leaves out, it can say nothing later: all is decided anew.
+TEST_CASE("what it expects of drafts is what they bring", "[speculative]") {
+  const bool has_model = GENERATE(true, false);
+  for (const double acceptance : {0.2, 0.6, 0.9}) {
+    const Machine machine{
+        .fixed = 1, .token = 0.1, .pass = has_model ? 0.1 : 0, .pass_token = has_model ? 0.01 : 0};
+    Simulation simulation(
+        {.max_num_seqs = 4, .max_drafts = 4, .has_model = has_model}, machine);
+    simulation.run(4, 500, [&](int) { return acceptance; });
+    const DraftForecast before = simulation.forecast();
+    const Run run = simulation.run(4, 1500, [&](int) { return acceptance; }, false);
+    const double expected = (simulation.forecast().without - before.without) /
+                            (simulation.forecast().with - before.with);
+    CAPTURE(has_model, acceptance);
+    CHECK(expected == Approx(run.pace() * machine.step(4) / 4).epsilon(0.1));
+  }
+}
+
 TEST_CASE("short answers are no slower than without drafts", "[speculative]") {
   for (const double token : {0.05, 0.3, 1.0}) {
     for (const double pass : {0.0, 0.15, 0.4}) {
@@ -164,6 +201,31 @@ TEST_CASE("short answers are no slower than without drafts", "[speculative]") {
       }
     }
   }
+}
+
+// Drafts save some six of twelve units of an answer.
+TEST_CASE("a prompt is taken in where the answer's drafts repay that", "[speculative]") {
+  for (const double intake : {0.5, 2.0, 20.0}) {
+    INFO("intake " << intake);
+    Simulation simulation(with_model(3),
+                          {.fixed = 1, .token = 0.05, .pass = 0.1, .intake = intake});
+    simulation.answer(40, 12, 0.8);
+    const Run run = simulation.answer(400, 12, 0.8);
+    const double plain = 1 / (1.05 * kNoise);
+    CHECK(run.pace() > (intake < 10 ? 1.1 : 0.97) * plain);
+  }
+}
+
+TEST_CASE("a request that ends is not drafted for", "[speculative]") {
+  const bool adaptive = GENERATE(true, false);
+  DraftPacer pacer({.max_num_seqs = 2, .max_drafts = 3, .adaptive = adaptive, .has_model = true});
+  pacer.start(0, 2);
+  pacer.start(1, 2);
+  const PacedRow rows[] = {{.slot = 0, .most = 3, .is_ending = true}, {.slot = 1, .most = 3}};
+  std::array<int, 2> wanted = {};
+  pacer.choose(rows, 2, wanted);
+  CHECK(wanted[0] == (adaptive ? DraftPacer::kLeaveOut : 0));
+  CHECK(wanted[1] == 3);
 }
 
 TEST_CASE("each request gets what its own drafts are worth", "[speculative]") {

@@ -42,6 +42,57 @@ TEST_CASE("what a grammar leaves out is said with its line", "[structured][ebnf]
   CHECK_THROWS_WITH(ebnf("root ::= \"a\"\n\nx ::= y"), Catch::Contains("line 3"));
 }
 
+TEST_CASE("an alternative that is empty may come first", "[structured][ebnf]") {
+  const auto json_space = ebnf("root ::= \"a\" ws \"b\"\nws ::= | \" \" | \"\\n\" [ \\t]{0,20}");
+  for (const char* text : {"ab", "a b", "a\n  b"}) CHECK(accepts(json_space, text));
+  CHECK_FALSE(accepts(json_space, "a  b"));
+  CHECK(accepts(ebnf("root ::= \"a\" ( | \"b\")"), "a"));
+}
+
+TEST_CASE("Lark's notation is read", "[structured][ebnf][lark]") {
+  const auto sql = ebnf(R"(
+?start: select_statement
+?select_statement: "SELECT " column_list " FROM " table_name
+column_list: column ("," " "? column)*   // one or more
+?column.2: "a" | "b" -> second
+table_name: /[a-z]+/ )");
+  for (const char* text : {"SELECT a FROM t", "SELECT a, b,a FROM users"}) CHECK(accepts(sql, text));
+  for (const char* text : {"SELECT c FROM t", "SELECT a FROM T", "SELECT a,  b FROM t"}) CHECK_FALSE(accepts(sql, text));
+  const auto sum = ebnf(R"lark(
+start: sum
+sum: product
+   | sum ("+" | "-") product
+product: atom | product "*" atom
+atom: NUMBER | "-" atom | "(" sum ")"
+%import common.NUMBER
+%import common (WS_INLINE, CNAME)
+%ignore WS_INLINE)lark");
+  for (const char* text : {"1 + 2*( 3.5e2 -1 )", "1+2", "-1 * 2"}) {
+    INFO(text);
+    CHECK(accepts(sum, text));
+  }
+  for (const char* text : {"1 +", "1 + a", "1\n+2"}) CHECK_FALSE(accepts(sum, text));
+  const auto rest = ebnf("start: KEY \"=\" [VALUE] \"!\" ~ 2..3\nKEY: \"set\"i\nVALUE: \"a\"..\"f\" | /x\\/y/i");
+  for (const char* text : {"SeT=!!", "set=c!!!", "set=X/y!!"}) CHECK(accepts(rest, text));
+  for (const char* text : {"set=g!!", "set=!", "sett=!!"}) CHECK_FALSE(accepts(rest, text));
+}
+
+TEST_CASE("what of Lark is not read is refused with its line", "[structured][ebnf][lark]") {
+  const auto kind = GrammarSpec::Kind::ebnf;
+  for (const char* text : {"start: a{b}\na{x}: x", "start: A\n%import python.NAME", "start: A\n%declare A", "start: /a/x",
+                           "start: A\n%import common.NOTHING", "start: /(?=a)b/"}) {
+    INFO(text);
+    CHECK(refusal(kind, text) == "unsupported ");
+  }
+  for (const char* text : {"start: nowhere", "start: \"a", "start: (\"a\"", "begin: \"a\"", "start: \"a\"\nstart: \"b\"",
+                           "start: \"b\"..\"a\"", "start: /[/"}) {
+    INFO(text);
+    CHECK(refusal(kind, text) == "syntax ");
+  }
+  CHECK(refusal(kind, "start: \"a\" start") == "unsatisfiable ");
+  CHECK_THROWS_WITH(ebnf("start: a\n\na: b"), Catch::Contains("line 3"));
+}
+
 // Any context-free grammar in Chomsky's normal form, and the textbook's table for it.
 TEST_CASE("random grammars agree with the CYK table", "[structured][ebnf]") {
   std::mt19937 random(3);

@@ -24,6 +24,7 @@ class Gated final : public TokenConstraint {
   void fill(std::span<std::uint32_t> mask) const override {
     while (gate_.wait_for(1ms) != std::future_status::ready) {
       if (slice_.stop.stop_requested()) throw std::runtime_error("stopped");
+      if (slice_.is_over()) throw OutOfTime();
       if (!slice_.waits || slice_.work != std::chrono::nanoseconds::max()) throw OutOfTime();
     }
     inner_.fill(mask);
@@ -147,6 +148,29 @@ TEST_CASE("a mask that takes long keeps nobody else waiting", "[structured][mask
   });
   CHECK(woken > 0);
   CHECK(queue.num_open() == 0);
+}
+
+TEST_CASE("who has waited too long for a mask is told to try again", "[structured][masks]") {
+  std::promise<void> may_go;
+  const std::shared_future<void> gate = may_go.get_future().share();
+  MaskQueue queue(kWidth, [] {}, 2, 200ms);
+  std::vector<std::unique_ptr<ConstraintMasks>> slow;  // one at work, others behind it
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    slow.push_back(queue.add(RequestId{i}, std::make_unique<Gated>(gate, TokenSequences{{5}})));
+  }
+  std::size_t given_up = 0;
+  for (int i = 0; given_up < slow.size(); ++i) {
+    REQUIRE(i < 20'000);
+    queue.work(1ms);
+    for (const auto& done : queue.take()) {
+      ++given_up;
+      CHECK(done.has_failed);
+      CHECK(done.error.code == ErrorCode::overloaded);
+    }
+    std::this_thread::sleep_for(200us);
+  }
+  CHECK(queue.num_open() == 0);
+  may_go.set_value();
 }
 
 TEST_CASE("a constraint that fails is its request's error", "[structured][masks]") {

@@ -26,6 +26,9 @@ TEST_CASE("a regular expression matches the whole text", "[structured][pattern]"
                                         {"\\p{Any}", "\xf0\x9f\x98\x80", ""},
                                         {"a$b?", "a", "ab"},
                                         {"c*^(ab|cd)$", "ab", "cab"},
+                                        {"^[\\w-.]+$", "a-b.c", "a+b"},
+                                        {"[a\\d-z]", "-", "y"},
+                                        {"(?i:ab)c(?s:.)", "aBc\n", "abC\n"},
                                         {"x*?y+?", "xy", "x"}}));
   INFO(c.pattern);
   CHECK(accepts(regex(c.pattern), c.yes));
@@ -39,7 +42,7 @@ TEST_CASE("what is no regular expression, or no regular one, is refused", "[stru
     CHECK(refusal(kind, text) == "syntax ");
   }
   for (const char* text : {"(?=a)b", "(?!a)b", "(?<=a)b", "(a)\\1", "\\bword", "x(a$|b)c", "(^a)*",
-                           "\\p{Script=Greek}", "\\p{Letters}"}) {
+                           "\\p{Script=Greek}", "\\p{Letters}", "a{,3}", "\\[[^]]*\\]", "[]]", "[]a]"}) {
     INFO(text);
     CHECK(refusal(kind, text) == "unsupported ");
   }
@@ -85,6 +88,51 @@ TEST_CASE("random expressions agree with the standard library's", "[structured][
       CHECK(accepts(mine, text) == std::regex_match(text, theirs));
     }
   }
+}
+
+// A search that begins with ^, as schemas have it.
+TEST_CASE("look-ahead agrees with the standard library's", "[structured][pattern]") {
+  std::mt19937 random(23);
+  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const auto build = [&](const auto& self, int depth) -> std::string {
+    switch (depth == 0 ? pick(3) : pick(9)) {
+      case 0: return std::string(1, static_cast<char>('a' + pick(3)));
+      case 1: return "[ab]";
+      case 2: return ".*c";
+      case 3: return "(?:" + self(self, depth - 1) + "|" + self(self, depth - 1) + ")";
+      case 4: return "(?=" + self(self, depth - 1) + (pick(3) == 0 ? "$)" : ")");
+      case 5: return "(?!" + self(self, depth - 1) + (pick(3) == 0 ? "$)" : ")");
+      case 6: return "(?:" + self(self, depth - 1) + "){1,2}";
+      case 7: return "(?:" + self(self, depth - 1) + ")?";
+      default: return self(self, depth - 1) + self(self, depth - 1);
+    }
+  };
+  int taken = 0;
+  for (int i = 0; i < 400; ++i) {
+    const std::string pattern = "^" + build(build, 3) + (pick(2) == 0 ? "$" : "");
+    const std::string source = R"({"type":"string","pattern":")" + pattern + "\"}";
+    INFO(pattern);
+    std::shared_ptr<CompiledGrammar> mine;
+    try {
+      mine = schema(source);
+    } catch (const GrammarFailure& failure) {
+      CHECK(failure.kind() == GrammarErrorKind::unsatisfiable);
+    }
+    taken += mine != nullptr;
+    const std::regex theirs(pattern);
+    for (int k = 0; k < 40; ++k) {
+      std::string text;
+      for (int n = pick(6); n > 0; --n) text += static_cast<char>('a' + pick(3));
+      INFO(text);
+      CHECK((mine != nullptr && accepts(mine, '"' + text + '"')) == std::regex_search(text, theirs));
+    }
+  }
+  CHECK(taken > 200);
+  for (const char* pattern : {"(?=a)b", "a(?!b)", "^(?:(?=a)a)*$", "^(?<!a)b", "^(?<=a)b"}) {
+    INFO(pattern);
+    CHECK(refusal(GrammarSpec::Kind::json_schema, std::string(R"({"pattern":")") + pattern + "\"}") == "unsupported /pattern");
+  }
+  CHECK(refusal(GrammarSpec::Kind::regex, "^(?=a)a") == "unsupported ");
 }
 
 TEST_CASE("mangled expressions are refused or taken, never a crash", "[structured][pattern][fuzz]") {

@@ -21,6 +21,7 @@ def scalar(r):
         lambda: {"type": "integer", "multipleOf": r.randint(2, 9)},
         lambda: {"type": "number", "exclusiveMinimum": low / 8, "maximum": low / 8 + r.randint(1, 9)},
         lambda: {"type": r.sample(["boolean", "null", "integer"], 2)},
+        lambda: {"type": ["array", "object"], "not": {"enum": [[], {}]}, "items": {"const": 1}, "maxItems": 3, "maxProperties": 2},
         lambda: {"enum": r.sample(["a", "b\"c", 1, -2.5, None, True, [1], {"k": "v"}], 3)},
         lambda: {"type": "string", "not": {"enum": ["a", ""]}, "maxLength": 3},
         lambda: {"type": "string", "format": r.choice(["date", "time", "uuid", "ipv4", "email"])},
@@ -39,7 +40,10 @@ def schema(r, depth):
         if r.random() < 0.3:
             out["prefixItems"] = [schema(r, depth - 1)]
         if r.random() < 0.2:
-            out["items"], out["uniqueItems"] = {"enum": ["a", "b", 3, None]}, True
+            out["items"], out["uniqueItems"] = r.choice([
+                {"enum": ["a", "b", 3, None]}, {"enum": [f"k{i}" for i in range(20)] + [[], {"a": 1}]},
+                {"type": "integer", "minimum": r.randint(-9, 0), "maximum": r.randint(3, 40)}]), True
+            out["maxItems"] = r.randint(2, 9)
             out.pop("prefixItems", None)
         return out
     if kind < 0.6:

@@ -1,5 +1,6 @@
 // Lines beyond the plain one: engines that dial, TLS, engines that leave, lives of an engine.
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -69,6 +70,32 @@ TEST_CASE("more engines dial than are expected, and one of them takes a lost one
   CHECK_THAT(line.event<EngineDead>().error, Catch::Contains("closed"));
   CHECK(line.event<Hello>().version == "spare");
   ::unlink(address.path.c_str());
+}
+
+TEST_CASE("who dials and says nothing keeps no engine out", "[engine][wire][socket]") {
+  const bool is_unix = GENERATE(true, false);
+  const SocketAddress address = is_unix ? new_unix_address() : new_tcp_address();
+  auto ends = make_listening_client_ends(address, 1, options());
+  const auto connect = [&](int count) {
+    std::vector<Descriptor> sockets;
+    for (int i = 0; i < count; ++i) sockets.push_back(std::move(*begin_connect(address)));
+    return sockets;
+  };
+  auto silent = connect(40);
+  for (auto& liar : connect(10)) {
+    silent.push_back(std::move(liar));
+    [[maybe_unused]] const auto sent = ::send(silent.back().get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
+  }
+  const auto begun = std::chrono::steady_clock::now();
+  SocketLine line;
+  line.client = std::move(ends.front());
+  line.engine = make_socket_engine_end({.socket = options(), .dial = {address}});
+  check_tokens_cross(line);
+  CHECK(std::chrono::steady_clock::now() - begun < milliseconds(4000));  // of one silent one's time
+  auto later = connect(30);  // they are let in nowhere, and the line holds
+  line.send(small_request(6));
+  CHECK(line.command<AddRequest>().prompt == std::vector<TokenId>{1, 2, 3});
+  if (is_unix) ::unlink(address.path.c_str());
 }
 
 TEST_CASE("TLS carries a line either way round", "[engine][wire][socket][tls]") {

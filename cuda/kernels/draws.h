@@ -1,0 +1,18 @@
+#pragma once
+// From logits to tokens, and what is told of them; shapes as in backend/ops.h. The scratch holds
+// what a first pass over the logits leaves behind (row_summary.cuh).
+
+#include "cuda/kernels/attention.h"
+
+namespace quire::cuda {
+
+// sampling.cu
+void sample(TensorView tokens, TensorView logits, const SamplingArgs& args, SplitScratch scratch,
+            StreamRef stream);
+
+// log_probs.cu
+void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
+               TensorView token_rank, TensorView logits, TensorView tokens, SplitScratch scratch,
+               StreamRef stream);
+
+}  // namespace quire::cuda

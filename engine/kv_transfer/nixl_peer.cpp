@@ -1,0 +1,200 @@
+#include "engine/kv_transfer/nixl_peer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+[[noreturn]] void lose(KvLossReason reason, const std::string& why) { throw KvLost(reason, why); }
+[[noreturn]] void differs(const std::string& why) { lose(KvLossReason::incompatible, why); }
+
+bool is_latent(const KvLayerGeometry& layer) { return layer.planes == 1; }
+
+// Of "model.layers.12.self_attn.attn" 12.
+std::optional<int> layer_number(std::string_view name) {
+  constexpr std::string_view kBefore = "layers.";
+  const auto at = name.find(kBefore);
+  if (at == std::string_view::npos) return std::nullopt;
+  int number = 0;
+  const char* const begin = name.data() + at + kBefore.size();
+  const auto read = std::from_chars(begin, name.data() + name.size(), number);
+  return read.ec == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+// Which release of vLLM would have said so, for whoever has to set it.
+std::string profile_with_hash(const NixlSelf& self, const std::string& hash) {
+  for (const NixlProfile& profile : nixl_profiles()) {
+    CompatibilityFactors factors = self.factors;
+    factors.vllm_version = profile.vllm_version;
+    factors.connector_version = profile.connector_version;
+    if (compatibility_hash(factors, profile) == hash) return std::string(profile.name);
+  }
+  return "";
+}
+
+void check_hash(const NixlSelf& self, const NixlHandshake& handshake) {
+  const std::string ours = compatibility_hash(self.factors, self.profile);
+  if (!self.compare_hash || handshake.hash == ours) return;
+  const std::string other = profile_with_hash(self, handshake.hash);
+  if (!other.empty())
+    differs(fmt::format("compatibility_hash is that of NixlConfig::profile {}, not of {}", other,
+                        self.profile.name));
+  differs(
+      fmt::format("compatibility_hash is {} here and {} there, and that of no known profile: "
+                  "the model's name, dtype or attention backend is another (hashed here: {})",
+                  ours, handshake.hash, compatibility_json(self.factors, self.profile)));
+}
+
+NixlMemory memory_of(const NixlMetadata& metadata, const AgentBlob& blob) {
+  for (const std::int32_t memory : metadata.memories)
+    if (memory != metadata.memories.front()) differs("region_mem_types of the peer are mixed");
+  for (const NixlMemory memory : {NixlMemory::dram, NixlMemory::vram})
+    if (blob.covers(static_cast<std::int32_t>(memory), metadata.base_addresses.front(), 1))
+      return memory;
+  lose(KvLossReason::corrupt, "kv_caches_base_addr is not in memory that the peer's agent offers");
+}
+
+// Every block of every region lies in memory that may be read.
+void check_offered(const NixlMetadata& metadata, const AgentBlob& blob, NixlMemory memory) {
+  const auto kind = static_cast<std::int32_t>(memory);
+  for (std::size_t i = 0; i < metadata.base_addresses.size(); ++i) {
+    const std::uint64_t blocks =
+        metadata.region_blocks.empty() ? metadata.num_blocks : metadata.region_blocks[i];
+    const std::uint64_t bytes =
+        blocks == 0 ? 1 : metadata.block_strides[i] * (blocks - 1) + metadata.block_lens[i];
+    if (!blob.covers(kind, metadata.base_addresses[i], bytes))
+      lose(KvLossReason::corrupt,
+           fmt::format("region {} is not in memory that the peer's agent offers", i));
+  }
+  if (metadata.quire && !blob.covers(static_cast<std::int32_t>(NixlMemory::dram),
+                                     metadata.quire->sums_address, metadata.num_blocks * 8))
+    lose(KvLossReason::corrupt, "the sums are not in memory that the peer's agent offers");
+}
+
+void check_region(const NixlSelf& self, const NixlMetadata& metadata, std::size_t layer,
+                  int num_ranks) {
+  const KvLayerGeometry& geometry = self.geometry.layers[layer];
+  const std::uint64_t theirs = metadata.block_lens[self.regions.region_of_layer[layer]];
+  const HeadRange heads = heads_of_rank(geometry, 0, num_ranks);
+  const auto wanted =
+      static_cast<std::uint64_t>(block_bytes(geometry, metadata.block_size, heads.count));
+  if (theirs != wanted)
+    differs(
+        fmt::format("block_lens of layer {} are {} here and {} there, for {} tokens and {} "
+                    "heads of {} {}",
+                    geometry.name, wanted, theirs, metadata.block_size, heads.count,
+                    geometry.head_size, geometry.dtype));
+}
+
+// A region is named after the first of the layers that share it.
+void check_names(const NixlSelf& self, const NixlMetadata& metadata) {
+  for (std::size_t region = 0; region < metadata.region_names.size(); ++region) {
+    const auto theirs = layer_number(metadata.region_names[region]);
+    const auto ours = std::ranges::find(self.regions.region_of_layer, region);
+    const auto layer = static_cast<std::size_t>(ours - self.regions.region_of_layer.begin());
+    const auto number = layer_number(self.geometry.layers[layer].name);
+    if (theirs && number && *theirs != *number)
+      differs(fmt::format("region {} is of layer {} here and of {} there", region,
+                          self.geometry.layers[layer].name, metadata.region_names[region]));
+  }
+}
+
+void check_metadata(const NixlSelf& self, const KvSource& source, const NixlMetadata& metadata) {
+  if (metadata.engine != source.engine)
+    lose(KvLossReason::expired,
+         fmt::format("remote_engine_id is {} in the request, but {} answers: it has been started "
+                     "again, or it is another",
+                     source.engine, metadata.engine));
+  if (metadata.dcp_size != 1 || metadata.pcp_size != 1)
+    differs(fmt::format("dcp_size {} and pcp_size {} there; only 1 is read", metadata.dcp_size,
+                        metadata.pcp_size));
+  if (metadata.state_bytes[0] != 0 || metadata.state_bytes[1] != 0)
+    differs("ssm_sizes are not 0 there: recurrent states are not read over nixl");
+  if (!reads_blocks_of(metadata.attention_backend, self.geometry))
+    differs(fmt::format("attn_backend_name is {} there; blocks of {} are read",
+                        metadata.attention_backend, kReadBackends));
+  const bool has_heads = std::ranges::none_of(self.geometry.layers, is_latent);
+  if (has_heads && metadata.layout != self.profile.layout)
+    differs(fmt::format("kv_cache_layout is {} there; {} reads {}", metadata.layout,
+                        self.profile.name, self.profile.layout));
+  const std::size_t wanted = self.regions.num_regions;
+  if (metadata.base_addresses.size() != wanted)
+    differs(fmt::format("{} regions hold this model's cache here and {} there", wanted,
+                        metadata.base_addresses.size()));
+  for (std::size_t i = 0; i < self.geometry.layers.size(); ++i)
+    check_region(self, metadata, i, source.tensor_ranks);
+  check_names(self, metadata);
+}
+
+void check_extension(const NixlSelf& self, const NixlMetadata& metadata) {
+  if (!metadata.quire) return;
+  const auto welcome = decode_kv<KvWelcome>(metadata.quire->geometry);
+  if (!welcome) lose(KvLossReason::corrupt, "the geometry of a Quire server is broken");
+  const std::string difference = geometry_difference(self.geometry, welcome->geometry);
+  if (!difference.empty()) differs(difference);
+}
+
+template <class T>
+T value_or_lose(Result<T> result) {
+  if (!result) lose(KvLossReason::corrupt, result.error().detail);
+  return std::move(*result);
+}
+
+}  // namespace
+
+void check_nixl_geometry(const KvGeometry& geometry) {
+  const auto refuse = [](const KvLayerGeometry& layer, const char* what) {
+    throw Failure(Error{ErrorCode::unsupported,
+                        fmt::format("KvTransferConfig::plane nixl does not carry {} (layer {}); "
+                                    "local does",
+                                    what, layer.name),
+                        "KvTransferConfig::plane"});
+  };
+  for (const KvLayerGeometry& layer : geometry.layers) {
+    if (layer.is_state()) refuse(layer, "recurrent states");
+    if (layer.chunk > 0) refuse(layer, "chunked attention");
+    if (layer.dtype != "bfloat16" && layer.dtype != "float16" && layer.dtype != "float32")
+      refuse(layer, ("a cache of " + layer.dtype).c_str());
+  }
+}
+
+bool reads_blocks_of(std::string_view attention_backend, const KvGeometry& geometry) {
+  return attention_backend == "FLASH_ATTN" || attention_backend == "TRITON_ATTN" ||
+         std::ranges::all_of(geometry.layers, is_latent);
+}
+
+HeadRange heads_of_rank(const KvLayerGeometry& layer, int rank, int num_ranks) {
+  if (is_latent(layer)) return {0, layer.heads};
+  if (num_ranks > layer.heads || layer.heads % num_ranks != 0)
+    differs(
+        fmt::format("tp_size is {} there, which does not divide the {} heads of keys of layer "
+                    "{}",
+                    num_ranks, layer.heads, layer.name));
+  const int count = layer.heads / num_ranks;
+  return {rank * count, count};
+}
+
+NixlPeerRank read_peer_rank(const NixlSelf& self, const KvSource& source,
+                            std::span<const std::string> frames) {
+  if (frames.empty()) lose(KvLossReason::corrupt, "the peer's answer is empty");
+  // REQ has taken the empty frame away; the second, the peer's clock, is of no use here.
+  const NixlHandshake handshake = value_or_lose(parse_handshake(frames.front()));
+  check_hash(self, handshake);
+  NixlPeerRank peer;
+  peer.metadata = value_or_lose(parse_metadata(handshake.metadata, self.profile));
+  const AgentBlob blob = value_or_lose(parse_agent_blob(peer.metadata.agent));
+  peer.agent_name = blob.name;
+  check_metadata(self, source, peer.metadata);
+  peer.memory = memory_of(peer.metadata, blob);
+  check_offered(peer.metadata, blob, peer.memory);
+  check_extension(self, peer.metadata);
+  return peer;
+}
+
+}  // namespace quire

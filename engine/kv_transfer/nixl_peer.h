@@ -1,0 +1,58 @@
+#pragma once
+// What another server said of itself over NIXL's side channel, checked against what this one is
+// before the library or a buffer sees any of it. Pure; throws KvLost, which says what differs.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/kv_nixl/agent_blob.h"
+#include "engine/kv_nixl/handshake.h"
+#include "engine/kv_nixl/profile.h"
+#include "engine/kv_transfer/block_layout.h"
+#include "engine/kv_transfer/block_regions.h"
+#include "engine/kv_transfer/data_plane.h"
+
+namespace quire {
+
+// This server, as far as others have to fit it.
+struct NixlSelf {
+  KvGeometry geometry;
+  BlockRegions regions;
+  NixlProfile profile;
+  CompatibilityFactors factors;
+  bool compare_hash = true;
+
+  BlockOrder order() const {
+    return profile.packs_keys_and_values ? BlockOrder::packed : BlockOrder::halves;
+  }
+};
+
+// Throws Failure for layers that the plane nixl does not carry, naming the configuration's field.
+void check_nixl_geometry(const KvGeometry& geometry);
+
+// Whether vLLM's blocks of that attention backend are in an order that is read here. Latents have
+// one order only. Names for people are those of the refusal.
+bool reads_blocks_of(std::string_view attention_backend, const KvGeometry& geometry);
+inline constexpr std::string_view kReadBackends = "FLASH_ATTN and TRITON_ATTN";
+
+// One rank of a server that others may read from.
+struct NixlPeerRank {
+  NixlMetadata metadata;
+  NixlMemory memory = NixlMemory::dram;
+  std::string agent_name;  // as the blob says
+};
+
+// The frames of its answer.
+NixlPeerRank read_peer_rank(const NixlSelf& self, const KvSource& source,
+                            std::span<const std::string> frames);
+
+// Heads of a rank; of latents, which every rank has whole, those of the first.
+struct HeadRange {
+  int first = 0, count = 0;
+};
+HeadRange heads_of_rank(const KvLayerGeometry& layer, int rank, int num_ranks);
+
+}  // namespace quire

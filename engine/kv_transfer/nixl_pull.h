@@ -1,0 +1,62 @@
+#pragma once
+// One fetch over NIXL: which bytes of which rank's blocks are read, where they land, and how they
+// become the content that was asked for. Blocks land in a buffer of this server's own. Pure.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/kv_nixl/nixl_agent.h"
+#include "engine/kv_transfer/nixl_peer.h"
+
+namespace quire {
+
+class NixlPull {
+ public:
+  // The source names blocks by group; ranks are all of its. Throws KvLost where they do not hold
+  // what is wanted.
+  using Ranks = std::shared_ptr<const std::vector<NixlPeerRank>>;
+  NixlPull(const NixlSelf& self, Ranks ranks, const KvFetch& fetch);
+
+  const KvContent& content() const { return content_; }
+  std::int64_t landing_bytes() const { return landing_bytes_; }
+  // Of one rank, contiguous ones joined. Empty: nothing of it is needed.
+  std::vector<NixlCopy> copies(int rank, std::span<std::byte> landing) const;
+  // Compares the sums, where the other side has any, and fills the content. Throws KvLost.
+  void finish(std::span<const std::byte> landing, std::span<std::byte> bytes) const;
+
+ private:
+  struct Piece {
+    BlockPlace place;
+    int rank = 0;
+    std::size_t group = 0;
+    std::int64_t block = 0;  // the kernel block's number
+    std::int64_t landing = 0;
+    std::int64_t bytes = 0;
+  };
+  struct Sum {
+    std::size_t group = 0;
+    std::int64_t block = 0, landing = 0;
+  };
+  struct Wanted {  // kernel blocks of a group
+    int first_token = 0;
+    std::vector<std::int64_t> blocks;
+  };
+  Wanted wanted_blocks(std::size_t layer, const KvFetch& fetch) const;
+  void add_layer(std::size_t layer, const KvFetch& fetch);
+  void add_sums();
+  void check_sums(std::span<const std::byte> landing) const;
+
+  const NixlSelf& self_;
+  const Ranks ranks_;
+  const std::string key_;
+  KvContent content_;
+  std::vector<Piece> pieces_;
+  std::vector<Sum> sums_;
+  std::int64_t landing_bytes_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,62 @@
+// ModelRunner: the drafts of its steps, and how many of them held.
+
+#include <algorithm>
+
+#include "backend/no_token.h"
+#include "engine/runner/model_runner.h"
+
+namespace quire {
+
+// May what a row draws depend on more of its drafts than that they hold?
+bool ModelRunner::reads_drafts(const BatchPlan& plan) const {
+  return drafts_ && std::ranges::any_of(plan.rows, [&](const BatchRow& row) {
+    return row.num_drafts > 0 && (options_.draws_drafts || Sampler::reads_drafts(*row.request));
+  });
+}
+
+// What the device alone knew when the step was planned, and the host has by now.
+void ModelRunner::take_drafts(InFlight& step) const {
+  if (!drafts_) return;
+  for (const BatchRow& row : step.plan->rows) {
+    for (int i = 0; i < row.num_drafts; ++i) {
+      TokenId& draft = step.drafts[static_cast<std::size_t>(row.first_draft + i)];
+      if (draft == kUnknownDraft) draft = drafts_->draft(row.slot, i);
+    }
+  }
+}
+
+std::span<const int> ModelRunner::propose(std::span<const int> wanted) {
+  const BatchPlan& plan = *collected_->plan;
+  return drafts_->run(plan, collected_tokens_, collected_->width, wanted, hidden(plan.num_tokens),
+                      workspace_);
+}
+
+const DraftRunner& ModelRunner::drafted() const {
+  drafts_->wait();
+  return *drafts_;
+}
+
+void ModelRunner::read_drafts(int slot, int count, std::vector<TokenId>& out) const {
+  const DraftRunner& drafts = drafted();
+  out.clear();
+  for (int i = 0; i < count; ++i) {
+    const TokenId draft = drafts.draft(slot, i);
+    if (draft == kNoToken) return;
+    out.push_back(draft);
+  }
+}
+
+// Each draw was made as if the drafts before it were the output: it is, while they are what was
+// drawn there. At least one holds.
+int ModelRunner::num_held(const SampledRow& row, std::span<const TokenId> drafts,
+                          const std::int32_t* drawn) {
+  int held = 0;
+  const auto holds = [&](int i) {
+    const TokenId draft = drafts[row.first_draft + i];
+    return draft != kNoToken && draft == drawn[i];
+  };
+  while (held < row.num_drafts && holds(held)) ++held;
+  return held + 1;
+}
+
+}  // namespace quire

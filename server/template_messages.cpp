@@ -1,0 +1,147 @@
+#include "server/template_messages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "text/template/chat_template.h"
+
+namespace quire {
+
+namespace {
+
+using jinja::Dict;
+using jinja::Value;
+using openapi::ChatMessage;
+using Messages = std::vector<ChatMessage>;
+
+constexpr std::string_view kBetweenInstructions = "\n\n";
+
+bool names(std::string_view source, std::string_view role) {
+  for (const char quote : {'\'', '"'}) {
+    if (source.find(fmt::format("{0}{1}{0}", quote, role)) != source.npos) return true;
+  }
+  return false;
+}
+
+// Replies of models carry the arguments as JSON text; templates want to walk them.
+Value arguments_value(const std::string& arguments) {
+  try {
+    Value value = jinja::parse_json(arguments.empty() ? "{}" : arguments);
+    if (value.is(Value::Kind::dict)) return value;
+  } catch (const Failure&) {
+  }
+  return Value(arguments);
+}
+
+Value tool_call_value(const openapi::ToolCall& call) {
+  Dict function, entry;
+  function.set("name", Value(call.function.name));
+  function.set("arguments", arguments_value(call.function.arguments));
+  if (!call.id.empty()) entry.set("id", Value(call.id));
+  entry.set("type", Value("function"));
+  entry.set("function", Value(std::move(function)));
+  return Value(std::move(entry));
+}
+
+// Templates that look for "thinking", gpt-oss's, take beside calls a thought or a text, which is then a
+// thought to them, and not both.
+void set_thinking(Dict& entry, const ChatMessage& message) {
+  std::string thinking = *message.reasoning;
+  if (!message.tool_calls.empty() && message.content && !message.content->empty()) {
+    thinking += "\n\n" + *message.content;
+    entry.set("content", Value(""));
+  }
+  entry.set("thinking", Value(std::move(thinking)));
+}
+
+Value message_value(const ChatMessage& message, bool names_thinking) {
+  Dict entry;
+  entry.set("role", Value(message.role));
+  entry.set("content", Value(message.content.value_or("")));
+  if (message.reasoning) {
+    entry.set("reasoning", Value(*message.reasoning));
+    entry.set("reasoning_content", Value(*message.reasoning));
+    if (names_thinking) set_thinking(entry, message);
+  }
+  if (message.name) entry.set("name", Value(*message.name));
+  if (message.tool_call_id) entry.set("tool_call_id", Value(*message.tool_call_id));
+  if (!message.tool_calls.empty()) {
+    jinja::List calls;
+    for (const auto& call : message.tool_calls) calls.push_back(tool_call_value(call));
+    entry.set("tool_calls", Value(std::move(calls)));
+  }
+  return Value(std::move(entry));
+}
+
+Value list_of(const Messages& messages, std::string_view source) {
+  jinja::List list;
+  const bool names_thinking = source.find("message.thinking") != source.npos;
+  for (const ChatMessage& message : messages) list.push_back(message_value(message, names_thinking));
+  return Value(std::move(list));
+}
+
+bool is_developer(const ChatMessage& message) { return message.role == "developer"; }
+
+bool is_instruction(const ChatMessage& message) {
+  return message.role == "system" || is_developer(message);
+}
+
+// Makes what instructs before `end` one system message at the beginning.
+void join_instructions(Messages& messages, Messages::iterator end) {
+  const auto rest = std::stable_partition(messages.begin(), end, is_instruction);
+  if (rest == messages.begin()) return;
+  ChatMessage& first = messages.front();
+  first.role = "system";
+  for (auto next = messages.begin() + 1; next != rest; ++next) {
+    first.content = first.content.value_or("").append(kBetweenInstructions) +
+                    next->content.value_or("");
+  }
+  messages.erase(messages.begin() + 1, rest);
+}
+
+void rename_developers(Messages& messages) {
+  const auto run = std::find_if_not(messages.begin(), messages.end(), is_instruction);
+  const bool joins = std::any_of(messages.begin(), run, is_developer);
+  for (ChatMessage& message : messages) {
+    if (is_developer(message)) message.role = "system";
+  }
+  if (joins) join_instructions(messages, run);
+}
+
+}  // namespace
+
+Value template_messages(const openapi::ChatCompletionRequest& request, std::string_view source) {
+  const bool may_change =
+      request.joins_system || std::ranges::any_of(request.messages, is_developer);
+  if (!may_change || names(source, "developer")) return list_of(request.messages, source);
+  Messages messages = request.messages;
+  if (request.joins_system) {
+    join_instructions(messages, messages.end());
+  } else {
+    rename_developers(messages);
+  }
+  return list_of(messages, source);
+}
+
+Result<void> check_roles(const openapi::ChatCompletionRequest& request, std::string_view source,
+                         std::string_view rendered) {
+  constexpr std::string_view kUsual[] = {"system", "developer", "user", "assistant", "tool"};
+  for (std::size_t i = 0; i < request.messages.size(); ++i) {
+    const ChatMessage& message = request.messages[i];
+    if (std::ranges::find(kUsual, message.role) != std::end(kUsual)) continue;
+    if (names(source, message.role) || shows(rendered, message.content.value_or(""))) continue;
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("\"{}\" is not a role that the model's chat template knows: it would "
+                             "leave the message out; the usual ones are {}",
+                             message.role, fmt::join(kUsual, ", ")),
+                 fmt::format("messages[{}].role", i)};
+  }
+  return {};
+}
+
+}  // namespace quire

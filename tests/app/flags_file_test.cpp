@@ -1,0 +1,104 @@
+#include "app/flags_file.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "app/config_text.h"
+#include "app/forgiving_args.h"
+
+namespace quire {
+namespace {
+
+struct Flags {
+  CLI::App app;
+  int seqs = 256;
+  bool log = false;
+  std::string json;
+  std::vector<std::string> keys, names, without_effect;
+
+  Flags() {
+    app.set_config("--config");
+    app.add_option("--max-num-seqs", seqs);
+    app.add_flag("--access-log,!--no-access-log", log);
+    app.add_option("--speculative-config", json);
+    app.add_option("--api-key", keys);
+    app.add_option("--name", names);
+  }
+
+  // What the file is refused for; empty if it is not.
+  std::string read(const std::string& text) {
+    const auto path = std::filesystem::temp_directory_path() /
+                      ("quire_flags_" + std::to_string(::getpid()) + ".toml");
+    std::ofstream(path) << text;
+    const std::string name = path.string();
+    const char* given[] = {"quire", "--config", name.c_str()};
+    std::string why;
+    try {
+      without_effect = parse_forgivingly(app, 3, given);
+    } catch (const CLI::ParseError& error) {
+      why = error.what();
+    }
+    std::filesystem::remove(path);
+    return why;
+  }
+};
+
+std::string refusal(const std::string& text) { return Flags().read(text); }
+
+}  // namespace
+
+TEST_CASE("a file of flags is TOML, whatever stands in its texts", "[app][config]") {
+  Flags flags;
+  REQUIRE(flags.read("api-key = \"a#b\"  # a comment\n"
+                     "name = [\"c\\\"d\", 'e\\f', \"\\u0041 # g\",\n  \"\"\"h\ni\"\"\"\n]\n"
+                     "max-num-seqs = 2_1\naccess-log = true\n") == "");
+  CHECK(flags.keys == std::vector<std::string>{"a#b"});
+  CHECK(flags.names == std::vector<std::string>{"c\"d", "e\\f", "A # g", "h\ni"});
+  CHECK(flags.seqs == 21);
+  CHECK(flags.log);
+}
+
+TEST_CASE("what takes JSON may be a table, and an empty list is nothing", "[app][config]") {
+  Flags flags;
+  REQUIRE(flags.read("\xEF\xBB\xBFname = []\n[speculative-config]\nmethod = \"ngram\"\n") == "");
+  CHECK(flags.json.find("\"method\" : \"ngram\"") != std::string::npos);
+  CHECK(flags.names.empty());
+}
+
+TEST_CASE("a file of flags forgives and refuses as the command line does", "[app][config]") {
+  CHECK(refusal("max_num_seqs = 4\n") == "");
+  CHECK(refusal("\nmax-num-seq = 4\n") ==
+        "--config: \"max-num-seq\" (line 2) is not a flag. Did you mean --max-num-seqs?");
+  CHECK(refusal("[serve]\nmax-num-seqs = 4\n") ==
+        "--config: [serve] (line 1): the file has no sections; flags stand at its beginning");
+  CHECK(refusal("access-log = \"yes\"\n") == "--config: access-log (line 1) is true or false");
+  CHECK(refusal("max-num-seqs = 1979-05-27\n").find("--config: max-num-seqs (line 1): expected a") ==
+        0);
+  Flags idle;
+  REQUIRE(idle.read("trust_remote_code = true\nswap-space = 4\n") == "");
+  CHECK(idle.without_effect == std::vector<std::string>{"--swap-space", "--trust-remote-code"});
+  CHECK(refusal("nnodes = 2\n") == "--nnodes: \"2\" is not offered; there is only 1");
+}
+
+TEST_CASE("what is not TOML is refused with its place, YAML with advice", "[app][config]") {
+  CHECK(refusal("max-num-seqs = 4\nname = \"a\n").find("--config: line 2, column ") == 0);
+  CHECK(refusal("max-num-seqs: 4\n").find("(the file is TOML, not YAML: flag = value)") !=
+        std::string::npos);
+  CHECK(refusal("name = \"a\"\nname = \"b\"\n").find("line 2") != std::string::npos);
+}
+
+TEST_CASE("any text survives being printed and read", "[app][config]") {
+  for (const std::string text : {"x#y", "c\"d", "a\\b", "it's", "[ab]", "l1\nl2", "\x01", "é", " "}) {
+    std::istringstream file("name = [" + toml_string(text) + ", \"b\"]\n");
+    Flags flags;
+    const auto items = FlagsFile(flags.app, flags.without_effect).from_config(file);
+    REQUIRE(items.size() == 1);
+    CHECK(items[0].inputs == std::vector<std::string>{text, "b"});
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,151 @@
+// Beside drafts the next step is planned and queued while the device drafts: the host waits for
+// what a step drew, and for drafts only where somebody reads them. On the emulated CUDA backend.
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "tests/engine/core/emulated_backend.h"
+#include "tests/engine/core/stepped_engine.h"
+#include "tests/support/forwarding_device.h"
+
+namespace quire::test {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+// Counts how often the host waits.
+class CountingDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  std::unique_ptr<Event> create_event() override {
+    return std::make_unique<Counted>(ForwardingDevice::create_event(), num_waits);
+  }
+  void wait(StreamRef stream, Event& event) override {
+    ForwardingDevice::wait(stream, *dynamic_cast<Counted&>(event).event);
+  }
+  void synchronize(StreamRef stream) override {
+    ++num_waits;
+    ForwardingDevice::synchronize(stream);
+  }
+  std::int64_t num_waits = 0;
+
+ private:
+  struct Counted : Event {
+    Counted(std::unique_ptr<Event> own, std::int64_t& count) : event(std::move(own)), num(count) {}
+    void record(StreamRef stream) override { event->record(stream); }
+    bool ready() const override { return event->ready(); }
+    void wait() override {
+      ++num;
+      event->wait();
+    }
+    std::unique_ptr<Event> event;
+    std::int64_t& num;
+  };
+};
+
+struct Pair {
+  const char* name;
+  DraftMethod method;
+};
+
+EngineConfig config_of(const Pair& pair, bool drafts) {
+  const std::string folder = std::string("tests/data/golden/drafts/") + pair.name;
+  EngineConfig config = tiny_config();
+  config.device = DeviceKind::cuda;
+  config.cpu_threads = 0;
+  config.model.path = folder + "/target";
+  config.model.dtype = DType::f32;
+  config.model.max_model_len = 128;
+  config.cache.num_gpu_blocks_override = 65;
+  config.scheduler.max_num_seqs = 5;
+  config.scheduler.max_num_batched_tokens = 32;
+  if (!drafts) return config;
+  config.speculative = {.method = pair.method, .num_speculative_tokens = 3, .adaptive = false};
+  if (pair.method != DraftMethod::mtp) config.speculative.model = folder + "/draft";
+  return config;
+}
+
+AddRequest request_of(std::mt19937& random, int num_output) {
+  Tokens prompt;
+  const unsigned step = 1 + random() % 3;
+  for (unsigned i = 0, n = 4 + random() % 40; i < n; ++i)
+    prompt.push_back(static_cast<TokenId>(3 + i * step % 110));
+  AddRequest request = greedy_request(std::move(prompt), num_output);
+  request.sampling.ignore_eos = true;
+  request.sampling.seed = random();
+  if (random() % 2 == 0) request.sampling.temperature = 0.7f;
+  return request;
+}
+
+struct Engine {
+  explicit Engine(const EngineConfig& config)
+      : stepped(config, [this](const EngineConfig& c) {
+          EngineBackend backend = emulated_backend(c);
+          auto counting = std::make_unique<CountingDevice>(std::move(backend.device));
+          device = counting.get();
+          backend.device = std::move(counting);
+          return backend;
+        }) {}
+  CountingDevice* device = nullptr;
+  SteppedEngine stepped;
+};
+
+}  // namespace
+
+TEST_CASE("a step that verifies drafts is queued while the device makes them",
+          "[engine][cuda][drafts]") {
+  const Pair pair = GENERATE(Pair{"eagle3-llama", DraftMethod::eagle3},
+                             Pair{"mtp-qwen3-5", DraftMethod::mtp});
+  CAPTURE(pair.name);
+  std::mt19937 random(3);
+  const AddRequest request = request_of(random, 40);
+  Engine engine(config_of(pair, true));
+  const std::int64_t before = engine.device->num_waits;
+  const auto output = engine.stepped.finish(request);
+  const EngineStats stats = engine.stepped.core.stats();
+  CHECK(stats.drafts > 5);
+  CHECK(stats.accepted_draft_tokens > 0);
+  // For what each step drew; never for what it drafted.
+  CHECK(engine.device->num_waits - before <= static_cast<std::int64_t>(stats.steps));
+  CHECK(Engine(config_of(pair, false)).stepped.finish(request).token_ids == output.token_ids);
+}
+
+// Steps have no room for everybody's drafts, so that some rows are left out and theirs are lost;
+// pools are so small that requests lose their blocks; penalties read drafts.
+TEST_CASE("drafts that the host does not know change no answer", "[engine][cuda][drafts]") {
+  const Pair pair = GENERATE(Pair{"eagle3-llama", DraftMethod::eagle3},
+                             Pair{"mtp-qwen3-5", DraftMethod::mtp});
+  const bool is_eager = GENERATE(true, false);
+  CAPTURE(pair.name, is_eager);
+  std::mt19937 random(5);
+  std::vector<AddRequest> requests;
+  for (int i = 0; i < 7; ++i) {
+    requests.push_back(request_of(random, 9 + i));
+    if (i % 3 == 1) requests.back().sampling.presence_penalty = 0.5f;
+    if (i % 4 == 2) requests.back().sampling.logit_bias = {{7, 2.f}};
+  }
+  const auto answers = [&](EngineConfig config) {
+    config.graphs.enforce_eager = is_eager;
+    if (!is_eager) config.graphs.capture_sizes = {2, 5};
+    Engine engine(config);
+    std::vector<Tokens> tokens;
+    std::vector<RequestId> ids;
+    for (const AddRequest& request : requests) ids.push_back(engine.stepped.add(request));
+    engine.stepped.run();
+    for (const RequestId id : ids) tokens.push_back(engine.stepped.outputs[id].token_ids);
+    if (config.speculative.method != DraftMethod::none)
+      CHECK(engine.stepped.core.stats().accepted_draft_tokens > 0);
+    CHECK(engine.stepped.core.stats().num_free_blocks == engine.stepped.core.stats().num_blocks);
+    return tokens;
+  };
+  const std::vector<Tokens> expected = answers(config_of(pair, false));
+  EngineConfig config = config_of(pair, true);
+  config.scheduler.max_num_batched_tokens = 13;
+  CHECK(answers(config) == expected);
+  const Engine roomy(config);
+  config.cache.num_gpu_blocks_override =
+      static_cast<int>(roomy.stepped.core.plan().kv.workers.front().needed_blocks) + 2;
+  CHECK(answers(config) == expected);
+}
+
+}  // namespace quire::test

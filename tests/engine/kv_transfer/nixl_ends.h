@@ -1,0 +1,133 @@
+#pragma once
+// One who keeps prefills in blocks and one who fetches them over NIXL, each with a plane of its
+// own.
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cpu/cpu_backend.h"
+#include "engine/kv_transfer/nixl_plane.h"
+
+namespace quire::test {
+
+// As vLLM's process in tests has them: 4 layers of 2 heads of 64 numbers.
+inline KvGeometry nixl_geometry(int window = 0) {
+  KvGeometry geometry{.model_fingerprint = "f", .layers = {}};
+  KvSpec spec;
+  spec.dtype = DType::bf16;
+  spec.num_kv_heads = 2;
+  spec.head_size = 64;
+  for (int i = 0; i < 4; ++i) {
+    spec.kind = window > 0 && i % 2 == 1 ? KvKind::sliding_window : KvKind::full;
+    spec.sliding_window = spec.kind == KvKind::full ? 0 : window;
+    geometry.layers.push_back(
+        layer_geometry({"model.layers." + std::to_string(i) + ".self_attn", spec}, 16));
+  }
+  return geometry;
+}
+
+inline NixlPlaneOptions nixl_plane_options(const KvGeometry& geometry) {
+  NixlPlaneOptions options;
+  const char* library = std::getenv("QUIRE_NIXL_LIBRARY");
+  options.library = library == nullptr ? "" : library;
+  options.attention_backend = "FLASH_ATTN";
+  options.engine = "owner";
+  options.self.geometry = geometry;
+  std::vector<int> groups;
+  for (const KvLayerGeometry& layer : geometry.layers) groups.push_back(layer.window > 0 ? 1 : 0);
+  options.self.regions = block_regions(groups);
+  options.self.profile = *find_nixl_profile("");
+  options.self.factors = {.vllm_version = "0.33.0",
+                          .connector_version = 15,
+                          .model = "tiny",
+                          .dtype = "torch.bfloat16",
+                          .num_kv_heads = 2,
+                          .head_size = 64,
+                          .num_hidden_layers = 4,
+                          .attention_backend = "FLASH_ATTN"};
+  options.puller.silence = std::chrono::milliseconds(500);
+  options.puller.renew_every = std::chrono::milliseconds(50);
+  return options;
+}
+
+class NixlEnds {
+ public:
+  explicit NixlEnds(KvGeometry g = nixl_geometry(), std::chrono::nanoseconds lease = kLease)
+      : geometry(std::move(g)),
+        exports(device_->allocate(4 << 20), geometry, nixl_plane_options(geometry).self.regions,
+                BlockOrder::packed, 1 << 19, lease),
+        arriving(device_->allocate(4 << 20)) {
+    NixlPlaneOptions options = nixl_plane_options(geometry);
+    options.listen.emplace();
+    options.listen->host = "127.0.0.1";
+    owner = std::make_unique<NixlPlane>(std::move(options), &exports, nullptr, [] {});
+    reader = std::make_unique<NixlPlane>(nixl_plane_options(geometry), nullptr, &arriving, [] {});
+  }
+
+  // Random bytes of a prefill, and what a request would say of where they are.
+  std::vector<std::byte> keep(const std::string& key, int num_tokens) {
+    const KvContent content = kv_content(geometry, num_tokens);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(content.bytes));
+    std::mt19937_64 random(static_cast<unsigned>(num_tokens));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    const auto blocks =
+        exports.keep(key, num_tokens, [&](const KvContent& one, std::span<std::byte> into) {
+          const auto first =
+              std::ranges::find(content.strips, one.strips.front().layer, &KvStrip::layer);
+          std::copy_n(bytes.begin() + first->offset, one.bytes, into.begin());
+          return true;
+        });
+    REQUIRE(blocks);
+    source = {};
+    source.address.host = "127.0.0.1";
+    source.address.port = owner->port();
+    source.engine = "owner";
+    source.prefill.key = key;
+    source.blocks = *blocks;
+    return bytes;
+  }
+
+  KvFetched fetch(int num_tokens, int from = 0) {
+    KvFetch wanted;
+    wanted.request = RequestId{++last_};
+    wanted.source = source;
+    wanted.num_tokens = num_tokens;
+    wanted.from = from;
+    reader->watch(wanted.request, source);
+    reader->fetch(wanted);
+    KvFetched fetched = wait();
+    reader->release(wanted.request);
+    return fetched;
+  }
+
+  KvFetched wait() {
+    for (int i = 0; i < 20'000; ++i) {
+      auto taken = reader->take();
+      if (!taken.empty()) return std::move(taken.front());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    FAIL("nothing came");
+    return {};
+  }
+
+  static constexpr std::chrono::nanoseconds kLease = std::chrono::seconds(30);
+
+ private:
+  const std::unique_ptr<Device> device_ = make_cpu_device();
+  std::uint64_t last_ = 0;
+
+ public:
+  const KvGeometry geometry;
+  NixlExports exports;
+  StagingBuffer arriving;
+  KvSource source;
+  std::unique_ptr<NixlPlane> owner, reader;
+};
+
+}  // namespace quire::test

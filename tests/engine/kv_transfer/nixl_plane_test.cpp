@@ -1,0 +1,213 @@
+// Prefills over NIXL's own library, without a model: QUIRE_NIXL_LIBRARY names libnixl_capi.so.
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <ctime>
+
+#include "tests/engine/kv_transfer/nixl_ends.h"
+
+namespace quire::test {
+namespace {
+
+bool has_library() {
+  const bool has = std::getenv("QUIRE_NIXL_LIBRARY") != nullptr;
+  if (!has) WARN("skipped: QUIRE_NIXL_LIBRARY does not name libnixl_capi.so");
+  return has;
+}
+
+// The rows of `content` out of those of all tokens.
+std::vector<std::byte> rows_of(const KvGeometry& geometry, const KvContent& content,
+                               const std::vector<std::byte>& all) {
+  const KvContent whole = kv_content(geometry, content.num_tokens);
+  std::vector<std::byte> rows(static_cast<std::size_t>(content.bytes));
+  for (const KvPiece& piece : kv_pieces(whole, content))
+    std::copy_n(all.begin() + piece.source, piece.bytes, rows.begin() + piece.target);
+  return rows;
+}
+
+bool holds(const KvFetched& fetched, const std::vector<std::byte>& expected) {
+  INFO(fetched.detail);
+  REQUIRE_FALSE(fetched.loss);
+  const auto bytes = fetched.range->bytes();
+  return static_cast<std::size_t>(fetched.content.bytes) == expected.size() &&
+         std::memcmp(bytes.data(), expected.data(), expected.size()) == 0;
+}
+
+void check_freed(const NixlEnds& ends) {
+  for (int i = 0; i < 5000 && ends.exports.used_bytes() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(ends.exports.used_bytes() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("without the library a plane says what is missing", "[nixl]") {
+  NixlPlaneOptions options = nixl_plane_options(nixl_geometry());
+  options.library = "/nowhere/libnixl_capi.so";
+  CHECK_THROWS_WITH(NixlPlane(std::move(options), nullptr, nullptr, [] {}),
+                    Catch::Contains("NixlConfig::library") && Catch::Contains("nixl-cu12"));
+}
+
+TEST_CASE("what one plane keeps another reads, byte for byte", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends;
+  for (const int length : {1, 15, 16, 17, 100, 250}) {
+    INFO(length << " tokens");
+    const auto bytes = ends.keep(fmt::format("key-{}", length), length);
+    const KvFetched fetched = ends.fetch(length);
+    CHECK(holds(fetched, bytes));
+  }
+  check_freed(ends);
+  CHECK(ends.reader->received().requests == 6);
+}
+
+TEST_CASE("only tokens that are missing are read over NIXL", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends;
+  for (const int from : {1, 16, 40, 99}) {
+    const auto bytes = ends.keep(fmt::format("key-{}", from), 100);
+    const KvFetched fetched = ends.fetch(100, from);
+    CHECK(holds(fetched, rows_of(ends.geometry, fetched.content, bytes)));
+  }
+  check_freed(ends);
+}
+
+TEST_CASE("windows keep their last blocks over NIXL", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends(nixl_geometry(40));
+  for (const int length : {10, 40, 64, 100, 250}) {
+    INFO(length << " tokens");
+    const auto bytes = ends.keep(fmt::format("key-{}", length), length);
+    CHECK(ends.source.blocks.size() == 2);
+    const KvFetched fetched = ends.fetch(length);
+    CHECK(holds(fetched, rows_of(ends.geometry, fetched.content, bytes)));
+  }
+  check_freed(ends);
+}
+
+TEST_CASE("a block that was used again is a loss over NIXL, not another's rows", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends;
+  ends.keep("first", 100);
+  const KvSource first = ends.source;
+  ends.exports.was_read("first", 1);
+  std::vector<KvSource> kept;
+  for (int i = 0; ends.source.blocks[0][0] != first.blocks[0][0] || i == 0; ++i) {
+    const std::string key = fmt::format("other-{}", i);
+    ends.keep(key, 100);
+    if (ends.source.blocks[0][0] != first.blocks[0][0]) ends.exports.was_read(key, 1);
+    REQUIRE(i < 1000);
+  }
+  ends.source = first;
+  const KvFetched fetched = ends.fetch(100);
+  CHECK(fetched.loss == KvLossReason::corrupt);
+}
+
+TEST_CASE("damaged bytes are a loss over NIXL", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends;
+  ends.keep("key", 100);
+  const NixlExports::Region& region = ends.exports.regions()[2];
+  const auto block = static_cast<std::uint64_t>(ends.source.blocks[0][3]);
+  reinterpret_cast<unsigned char*>(region.address + block * region.block_bytes)[77] ^= 1;
+  CHECK(ends.fetch(100).loss == KvLossReason::corrupt);
+}
+
+TEST_CASE("a list that is short is not taken for that of a window over NIXL", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends;
+  ends.keep("key", 100);
+  ends.source.blocks[0].pop_back();
+  CHECK(ends.fetch(100, 96).loss == KvLossReason::refused);
+}
+
+TEST_CASE("params that do not fit are a loss over NIXL", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends;
+  ends.keep("key", 100);
+  const KvSource good = ends.source;
+  const auto loss_of = [&](auto change) {
+    ends.source = good;
+    change(ends.source);
+    return ends.fetch(100).loss;
+  };
+  CHECK(loss_of([](KvSource& s) { s.engine = "x"; }) == KvLossReason::expired);
+  CHECK(loss_of([](KvSource& s) { s.blocks[0].pop_back(); }) == KvLossReason::refused);
+  CHECK(loss_of([](KvSource& s) { s.blocks[0][1] = 1 << 30; }) == KvLossReason::refused);
+  CHECK(loss_of([](KvSource& s) { s.blocks.clear(); }) == KvLossReason::refused);
+  CHECK(loss_of([](KvSource& s) { s.tensor_ranks = 2; }) == KvLossReason::incompatible);
+  CHECK(loss_of([](KvSource& s) { s.tensor_ranks = 3; }) == KvLossReason::incompatible);
+  CHECK(loss_of([](KvSource& s) { s.prompt_hash = 7; }) == KvLossReason::prompt);
+  CHECK(loss_of([](KvSource& s) { s.prefill.key = "x"; }) == KvLossReason::corrupt);
+  CHECK(loss_of([](KvSource& s) { s.address.port = 1; }) == KvLossReason::peer_lost);
+  ends.source = good;
+  CHECK(ends.arriving.used() == 0);
+}
+
+TEST_CASE("an owner that is gone is a loss over NIXL, and one that comes again is read", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends;
+  const auto bytes = ends.keep("first", 100);
+  CHECK(holds(ends.fetch(100), bytes));
+  ends.keep("second", 100);
+  ends.owner.reset();
+  CHECK(ends.fetch(100).loss == KvLossReason::peer_lost);
+  CHECK(ends.arriving.used() == 0);
+  NixlPlaneOptions options = nixl_plane_options(ends.geometry);
+  options.engine = "owner again";
+  options.listen.emplace();
+  options.listen->host = "127.0.0.1";
+  ends.owner = std::make_unique<NixlPlane>(std::move(options), &ends.exports, nullptr, [] {});
+  const auto again = ends.keep("third", 64);
+  ends.source.engine = "owner again";
+  CHECK(holds(ends.fetch(64), again));
+}
+
+TEST_CASE("signs of life keep a prefill over NIXL, and its lease ends without", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends(nixl_geometry(), std::chrono::milliseconds(600));
+  ends.keep("kept", 100);
+  ends.reader->watch(RequestId{900}, ends.source);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  CHECK(ends.exports.used_bytes() > 0);
+  CHECK(ends.exports.counts().expired == 0);
+  ends.reader->release(RequestId{900});
+  check_freed(ends);
+  CHECK(ends.exports.counts().expired == 0);
+  ends.keep("left alone", 100);
+  check_freed(ends);
+  CHECK(ends.exports.counts().expired == 1);
+}
+
+// The library's own threads are those of two agents; each looks every 10 ms.
+TEST_CASE("planes that know each other and have nothing to do take little time", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends;
+  const auto bytes = ends.keep("key", 100);
+  CHECK(holds(ends.fetch(100), bytes));
+  check_freed(ends);
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const double used = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  INFO(used << " s of 2 s");
+  CHECK(used < 0.1);
+}
+
+TEST_CASE("a fetch that is cancelled ends at once over NIXL", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends;
+  ends.keep("key", 100);
+  KvFetch wanted;
+  wanted.request = RequestId{1};
+  wanted.source = ends.source;
+  wanted.num_tokens = 100;
+  ends.reader->watch(wanted.request, ends.source);
+  ends.reader->fetch(wanted);
+  ends.reader->cancel(wanted.request);
+  CHECK(ends.wait().request == wanted.request);
+  ends.reader->release(wanted.request);
+  check_freed(ends);
+}
+
+}  // namespace quire::test

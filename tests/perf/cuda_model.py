@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""What the CUDA kernels should reach on an H200, from counts of their instructions: one page of formulas, no device.
+
+  cuda_model.py [BUDGETS…]    a row a case, a column a table of tests/cuda_budgets/budgets.txt (today's if none is named)
+
+A case takes the longest of three times, where nothing overlaps worse than it must:
+  memory    bytes / (0.95 · READ)
+  issue     instructions of a tile · tiles of a multiprocessor / IPC, with IPC = min(0.9, warps of a scheduler / 6): a dependent
+            instruction follows after about six cycles, so a scheduler needs six warps to be busy
+  products  FLOP / PEAK; with warpgroups half of the issue time is hidden behind them, the other half follows
+and LAUNCH for each kernel, its first loads and its last block. share = time at READ (or at CUBLAS) / predicted time.
+"""
+import sys
+from pathlib import Path
+
+SMS, CLOCK = 132, 1.755e9
+READ = 4.35e12          # bytes/s that a probe reads of 4.8e12
+PEAK = 4096 * SMS * CLOCK  # FLOP/s of warpgroup products in bf16
+CUBLAS = 790e12
+LAUNCH = 3e-6
+SCHEDULERS = 4
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Budgets:
+    def __init__(self, path):
+        lines = [line.split() for line in Path(path).read_text().splitlines() if line.strip() and not line.startswith("#")]
+        self.rows = {line[0]: dict(zip(lines[0], line)) for line in lines[1:]}
+
+    def __getitem__(self, name):
+        row = self.rows[name]
+        return lambda column: float(row[column])
+
+
+def ipc(warps_of_processor):
+    return min(0.9, warps_of_processor / SCHEDULERS / 6)
+
+
+def tile_time(kernel, tiles, warps, copies, products, extra=0.0):
+    """Seconds of issue for so many tiles over the device: a warp executes `copies` copies and `products` products of each."""
+    instructions = copies * kernel("copy") + products * kernel("product") + extra
+    resident = kernel("blocks") * warps
+    return tiles / SMS * warps * instructions / SCHEDULERS / ipc(resident) / CLOCK
+
+
+def decode_attention(b, name, requests, context, dim, size, heads=8):
+    """Tiles of 64 keys; four warps share one: each has all of its copies, and 16 of its keys."""
+    kernel = b[name]
+    data = 2 * requests * context * heads * dim * size
+    tiles = requests * heads * context / 64
+    copies = 2 * 64 * dim * size / 16 / 128
+    products = 2 * dim / 8
+    issue = tile_time(kernel, tiles, 4, copies, products)
+    splits = 1 if requests * heads >= 3 * SMS else 2
+    return data / READ, max(data / READ / 0.95, issue) + splits * LAUNCH
+
+
+def prefill(b, tokens, dim, heads=32):
+    """Tiles of 128 keys for 128 rows; of the loop's instructions that are no copies, 460 are executed (the rest is the masked form)."""
+    kernel = b[f"attention_wgmma_kernel<bf16,{dim}>"]
+    flops = 2.0 * tokens * tokens * heads * dim
+    tiles = tokens / 128 * tokens / 128 / 2 * heads
+    instructions = 16 * kernel("copy") + 460
+    issue = tiles / SMS * 8 * instructions / SCHEDULERS / 0.9 / CLOCK
+    return flops / CUBLAS, flops / PEAK + issue / 2 + LAUNCH
+
+
+def latents(b, requests, context, heads):
+    """Tiles of 32 keys for 64 rows; the scores' loop has nine turns, of which the table counts one."""
+    kernel = b["latent_attention_kernel<bf16,bf16>"]
+    data = requests * context * 576 * 2
+    tiles = requests * -(-heads // 64) * context / 32
+    issue = tile_time(kernel, tiles, 8, 9, 72, extra=8 * 26)
+    return data / READ, max(data / READ / 0.95, issue) + 2 * LAUNCH
+
+
+def experts(b, name, bits, active, columns, depth):
+    """Steps of 64 columns of 128 rows of the weights of `active` experts, a few tokens each."""
+    kernel = b[f"expert_mma_kernel<{name},16>"]
+    data = active * columns * depth * bits / 8
+    copies = 128 * 64 * bits / 8 / 16 / 128 + 1
+    issue = tile_time(kernel, active * columns / 128 * depth / 64, 4, copies, 16)
+    return data / READ, max(data / READ / 0.95, issue) + LAUNCH
+
+
+def draws(b, rows, filtered, vocab=128256):
+    """One pass over the logits: 4 instructions an element, 30 with a draw; then a block a row, which reads 2,004 maxima up to 20
+    times and what it lists as often. Before: a pass for the top, with filters four of atomics on a few addresses, 70 cycles each."""
+    data = rows * vocab * 4
+    waves = -(-rows // (2 * SMS))
+    if "sample_kernel" in b.rows:
+        alone = rows / min(rows, SMS) * vocab / CLOCK
+        atomics = alone * 0.4 * 70 if filtered else 0
+        noise = alone * 60 / 32 / SCHEDULERS / 0.6  # a call of the generator and two logarithms an element
+        return data / READ, max(data / READ / 0.95, noise + atomics) + LAUNCH
+    elements = rows * vocab / 32 / min(SMS, rows * 16) / SCHEDULERS
+    first = max(data / READ / 0.95, elements * (4 if filtered else 30) / 0.9 / CLOCK)
+    rounds = 20 * 500 + 20 * 350 + 3000 if filtered else 2000  # cycles
+    return data / READ, first + 2 * LAUNCH + waves * rounds / CLOCK
+
+
+def row_operator(b, name, bytes_of_thread, rows_bytes):
+    kernel = b[name]
+    threads = rows_bytes / bytes_of_thread
+    issue = threads / 32 / SMS / SCHEDULERS * kernel("code") / 0.9 / CLOCK
+    return rows_bytes / READ, max(rows_bytes / READ / 0.95, issue) + LAUNCH
+
+
+CASES = {
+    "decode attention, 32 requests of 4,096, D = 128": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,128,true>", 32, 4096, 128, 2),
+    "the same, fp8 cache": lambda b: decode_attention(b, "attention_mma_kernel<bf16,fp8,128,true>", 32, 4096, 128, 1),
+    "decode attention, 128 requests of 1,024": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,128,true>", 128, 1024, 128, 2),
+    "decode attention, 32 of 4,096, D = 64": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,64,true>", 32, 4096, 64, 2),
+    "decode attention, 32 of 4,096, D = 256": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,256,true>", 32, 4096, 256, 2),
+    "prefill 8,192, D = 128": lambda b: prefill(b, 8192, 128),
+    "latent decode, 32 of 4,096, 16 heads": lambda b: latents(b, 32, 4096, 16),
+    "latent decode, 32 of 4,096, 128 heads": lambda b: latents(b, 32, 4096, 128),
+    "experts bf16, 128 of 768 × 2,048": lambda b: experts(b, "PlainFormat<bf16>", 16, 128, 1536, 2048),
+    "experts fp8, 256 of 2,048 × 7,168": lambda b: experts(b, "Fp8Format<bf16>", 8, 256, 4096, 7168),
+    "experts MXFP4, 32 of 2,880 × 2,880": lambda b: experts(b, "Mxfp4Format", 4.25, 32, 5760, 2880),
+    "draws, 256 rows of 128,256": lambda b: draws(b, 256, False),
+    "draws with top_k 50, 256 rows": lambda b: draws(b, 256, True),
+    "draws with top_k 50, 1 row": lambda b: draws(b, 1, True),
+    "silu(gate) · up, 8,192 × 14,336": lambda b: row_operator(b, "gated_activation_kernel<bf16,0>", 48, 8192 * 14336 * 6),
+}
+
+
+def main(*paths):
+    tables = [Budgets(path) for path in paths or (ROOT / "tests/cuda_budgets/budgets.txt",)]
+    print("| case | limit, µs |" + " predicted, µs | share |" * len(tables))
+    print("| --- | --- |" + " --- | --- |" * len(tables))
+    for name, case in CASES.items():
+        times = [case(table) for table in tables]
+        print(f"| {name} | {times[0][0] * 1e6:.0f} |" + "".join(f" {t * 1e6:.0f} | {limit / t:.2f} |" for limit, t in times))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
