@@ -23,6 +23,16 @@ class RoundingOps final : public CpuOps {
     const TensorView rounded_v = v.empty() ? v : rounded(v, v_rows);
     CpuOps::kv_write(k_cache, v_cache, rounded(k, k_rows), rounded_v, slots, scale, stream);
   }
+  // The three operators one after another, for that write.
+  void prepare_heads(const HeadArgs& args, StreamRef stream) override {
+    const auto turn = [&](TensorView x, TensorView weight) {
+      if (!weight.empty()) rms_norm(x, x, weight, args.norm_eps, args.norm_offset, stream);
+      if (!args.cos_sin.empty()) rope(x, args.positions, args.cos_sin, args.style, stream);
+    };
+    turn(args.q, args.q_norm);
+    turn(args.k, args.k_norm);
+    kv_write(args.k_cache, args.v_cache, args.k, args.v, args.slots, args.cache_scale, stream);
+  }
 
  private:
   static TensorView rounded(TensorView x, std::vector<float>& rows) {
