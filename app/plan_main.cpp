@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
-#include <optional>
 #include <string_view>
 
 #include "app/backends.h"
@@ -15,6 +14,7 @@
 #include "engine/core/served_model.h"
 #include "engine/size_text.h"
 #include "model/config.h"
+#include "model/registry.h"
 
 namespace quire {
 namespace {
@@ -72,24 +72,18 @@ PlannedDevice device_to_plan(DeviceKind kind, std::int64_t total_bytes) {
           .ops = traits};
 }
 
-// A size that does not divide the model needs no device of any memory.
-std::optional<EnginePlan> plan_of_ranks(const EngineConfig& config, const ServedModel& served,
-                                        const PlannedDevice& device) {
-  try {
-    return plan_engine(config, served.model, device, served.pooling);
-  } catch (const Failure& failure) {
-    if (failure.error().field != "ParallelConfig::tensor_parallel_size") throw;
-    return std::nullopt;
-  }
-}
-
 // Of devices of this memory.
 int devices_needed(EngineConfig config, const ServedModel& served, const PlannedDevice& device) {
   if (device.is_host_memory || config.speculative.uses_draft_model()) return 0;
   for (int size = 1; size <= kMostRanks; ++size) {
+    if (!can_divide(served.model, config.model.path, device.is_host_memory, device.ops,
+                    {.dtype = config.model.dtype.value_or(served.model.dtype),
+                     .load_format = config.model.load_format},
+                    size))
+      continue;
     config.parallel.tensor_parallel_size = size;
-    const auto plan = plan_of_ranks(config, served, device);
-    if (plan && plan->model.has_value()) return size;
+    const EnginePlan plan = plan_engine(config, served.model, device, served.pooling);
+    if (plan.model.has_value()) return size;
   }
   return 0;
 }

@@ -1,5 +1,6 @@
 #include "model/registry.h"
 
+#include "backend/measuring_device.h"
 #include "model/architectures.h"
 #include "model/layers/causal_lm.h"
 
@@ -52,6 +53,37 @@ void refuse_quantization(const ModelConfig& config, const std::string& wanted) {
   }
 }
 
+std::unique_ptr<Model> make(const Architecture& architecture, const ModelConfig& config,
+                            const std::filesystem::path& model_dir, Device& device,
+                            const OpsTraits& ops, const LoadOptions& options) {
+  auto weights =
+      std::make_unique<Weights>(model_dir, options.load_format, options.seed, options.dtype, device,
+                                config.quant.fp8, options.measure, config.quant.packed);
+  weights->on_progress(options.progress);
+  weights->round_matrices(bits_of(options.quantization));
+  weights->divide(options.shard);
+  const int native = config.max_position_embeddings;
+  return architecture.make(
+      {.config = config,
+       .weights = std::move(weights),
+       .device = device,
+       .ops = ops,
+       .max_model_len = options.max_model_len > 0 ? options.max_model_len : native});
+}
+
+// "1, 2 and 4 work"
+std::string sizes_that(const std::function<bool(int size)>& work) {
+  constexpr int kMostRanks = 64;
+  std::vector<std::string> sizes{"1"};
+  for (int size = 2; size <= kMostRanks; ++size) {
+    if (work(size)) sizes.push_back(std::to_string(size));
+  }
+  std::string text = sizes.front();
+  for (std::size_t i = 1; i < sizes.size(); ++i)
+    text += (i + 1 < sizes.size() ? ", " : " and ") + sizes[i];
+  return sizes.size() == 1 ? "only 1 works" : text + " work";
+}
+
 }  // namespace
 
 std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesystem::path& model_dir,
@@ -65,21 +97,34 @@ std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesyst
         "architectures"});
   }
   refuse_quantization(config, options.quantization);
-  const int bits = bits_of(options.quantization);
-  if (bits > 0) check_rounding(config, device, options);
-  const int native = config.max_position_embeddings;
-  auto weights =
-      std::make_unique<Weights>(model_dir, options.load_format, options.seed, options.dtype, device,
-                                config.quant.fp8, options.measure, config.quant.packed);
-  weights->on_progress(options.progress);
-  weights->round_matrices(bits);
-  weights->divide(options.shard);
-  return architecture->make(
-      {.config = config,
-       .weights = std::move(weights),
-       .device = device,
-       .ops = ops,
-       .max_model_len = options.max_model_len > 0 ? options.max_model_len : native});
+  if (bits_of(options.quantization) > 0) check_rounding(config, device, options);
+  try {
+    return make(*architecture, config, model_dir, device, ops, options);
+  } catch (const Failure& failure) {
+    Error error = failure.error();
+    if (error.field != kTensorParallelSize) throw;
+    error.detail += "; " + sizes_that([&](int size) {
+      return can_divide(config, model_dir, device.is_host_memory(), ops, options, size);
+    });
+    throw Failure(std::move(error));
+  }
+}
+
+bool can_divide(const ModelConfig& config, const std::filesystem::path& model_dir,
+                bool is_host_memory, const OpsTraits& ops, LoadOptions options, int size) {
+  const Architecture* architecture = find_architecture(config.architecture);
+  if (architecture == nullptr) return false;
+  options.measure = true;
+  try {
+    for (int rank = 0; rank < size; ++rank) {
+      options.shard = {.rank = rank, .size = size};
+      MeasuringDevice nowhere(is_host_memory);
+      make(*architecture, config, model_dir, nowhere, ops, options);
+    }
+  } catch (const Failure&) {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace quire

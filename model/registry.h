@@ -27,8 +27,13 @@ struct LoadOptions {
   bool measure = false;  // on a MeasuringDevice: a model that only answers for its sizes
 };
 
-// Throws Failure on an unsupported architecture and on files that lie, lack or contradict.
+// Throws Failure on an unsupported architecture, on files that lie, lack or contradict, and on a
+// number of ranks that cannot divide the model: that one names those that can.
 std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesystem::path& model_dir,
                                   Device& device, const OpsTraits& ops, const LoadOptions& options);
+
+// Whether so many ranks can each have a part: the parts are made, without their numbers.
+bool can_divide(const ModelConfig& config, const std::filesystem::path& model_dir,
+                bool is_host_memory, const OpsTraits& ops, LoadOptions options, int size);
 
 }  // namespace quire

@@ -1,39 +1,11 @@
 #include "model/shard.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 #include "base/error.h"
 
 namespace quire {
-namespace {
-
-constexpr int kMostRanks = 64;
-
-[[noreturn]] void refuse(const Shard& shard, const std::string& why) {
-  throw Failure(Error{ErrorCode::unsupported,
-                      "ParallelConfig::tensor_parallel_size " + std::to_string(shard.size) + ": " + why,
-                      "ParallelConfig::tensor_parallel_size"});
-}
-
-// "1, 2 and 4"
-std::string sizes_that(const std::function<bool(int)>& works) {
-  std::vector<std::string> sizes;
-  for (int size = 1; size <= kMostRanks; ++size) {
-    if (works(size)) sizes.push_back(std::to_string(size));
-  }
-  std::string text = sizes.front();
-  for (std::size_t i = 1; i < sizes.size(); ++i)
-    text += (i + 1 < sizes.size() ? ", " : " and ") + sizes[i];
-  return sizes.size() == 1 ? "only " + text + " works" : text + " work";
-}
-
-bool heads_divide(int size, int heads, int kv_heads) {
-  return heads % size == 0 && (kv_heads % size == 0 || size % kv_heads == 0);
-}
-
-}  // namespace
 
 std::int64_t widest_share(const Shard& shard, std::int64_t n) {
   return (n + shard.size - 1) / shard.size;
@@ -50,32 +22,32 @@ Range share_of_units(const Shard& shard, const std::string& what, std::int64_t n
   const std::int64_t units = n / unit;
   if (shard.whole()) return {0, n};
   if (n % unit != 0 || units < shard.size)
-    refuse(shard, what + " is " + std::to_string(n) + ", shared in whole units of " +
-                      std::to_string(unit) + "; at most " +
-                      std::to_string(n % unit == 0 ? units : 1) + " works");
+    refuse_shares(shard, what + " is " + std::to_string(n) + ", in whole units of " +
+                             std::to_string(unit));
   const auto begin_of = [&](std::int64_t rank) {
     return (units * rank + shard.size - 1) / shard.size * unit;
   };
   return {begin_of(shard.rank), begin_of(shard.rank + 1)};
 }
 
-void refuse_shares(const Shard& shard, const std::string& why,
-                   const std::function<bool(int size)>& works) {
-  refuse(shard, why + ", which so many ranks cannot share; " + sizes_that(works));
+void refuse_shares(const Shard& shard, const std::string& why) {
+  throw Failure(Error{ErrorCode::unsupported,
+                      std::string(kTensorParallelSize) + " " + std::to_string(shard.size) + ": " +
+                          why + ", which so many ranks cannot share",
+                      kTensorParallelSize});
 }
 
 void check_divides(const Shard& shard, const std::string& what, std::int64_t n) {
   if (n % shard.size == 0) return;
-  refuse_shares(shard, what + " is " + std::to_string(n), [n](int size) { return n % size == 0; });
+  refuse_shares(shard, what + " is " + std::to_string(n));
 }
 
 void check_heads(const Shard& shard, const std::string& name, int heads, int kv_heads,
                  const HeadKinds& kinds) {
-  if (heads_divide(shard.size, heads, kv_heads)) return;
-  refuse_shares(shard,
-                name + " has " + std::to_string(heads) + " " + kinds.many + " and " +
-                    std::to_string(kv_heads) + " " + kinds.few,
-                [&](int size) { return heads_divide(size, heads, kv_heads); });
+  const int size = shard.size;
+  if (heads % size == 0 && (kv_heads % size == 0 || size % kv_heads == 0)) return;
+  refuse_shares(shard, name + " has " + std::to_string(heads) + " " + kinds.many + " and " +
+                           std::to_string(kv_heads) + " " + kinds.few);
 }
 
 std::vector<std::int64_t> own_of(const Shard& shard, std::int64_t n, int copies) {

@@ -4,7 +4,6 @@
 // say (LinearSplit); what cannot be divided is refused.
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,7 +31,11 @@ std::int64_t widest_share(const Shard& shard, std::int64_t n);
 // Throws Failure where there are fewer units than ranks.
 Range share_of_units(const Shard& shard, const std::string& what, std::int64_t n, std::int64_t unit);
 
-// Throws Failure, naming the sizes that work, unless ranks can have equal parts of all these.
+// Field of the Failure of all that cannot be divided; load_model adds which sizes the whole model can
+// be divided by.
+inline constexpr const char* kTensorParallelSize = "ParallelConfig::tensor_parallel_size";
+
+// Throws Failure unless ranks can have equal parts of all these.
 void check_divides(const Shard& shard, const std::string& what, std::int64_t n);
 // Of query heads and key heads, or what a layer calls its many and its few; fewer key heads than ranks
 // are copied, so that each rank has the one that its query heads read.
@@ -42,9 +45,7 @@ struct HeadKinds {
 };
 void check_heads(const Shard& shard, const std::string& name, int heads, int kv_heads,
                  const HeadKinds& kinds = {});
-// Throws Failure: `why`, and which sizes work.
-[[noreturn]] void refuse_shares(const Shard& shard, const std::string& why,
-                                const std::function<bool(int size)>& works);
+[[noreturn]] void refuse_shares(const Shard& shard, const std::string& why);
 
 std::vector<std::int64_t> rows_of(const Range& range);
 // rows_of(share_of()), and nothing of a whole model, whose tensors are loaded as they are.

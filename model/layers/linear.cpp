@@ -44,23 +44,6 @@ LinearPart own_part(const Shard& shard, LinearSplit split, LinearPart part) {
   return part;
 }
 
-// Whether each of so many ranks has whole blocks of scales, or part of one.
-bool blocks_divide(const Fp8Scales& whole, LinearSplit split, const LinearPart& part,
-                   std::int64_t columns, int size) {
-  if ((split == LinearSplit::rows ? part.wanted() : columns) % size != 0) return false;
-  for (int rank = 0; rank < size; ++rank) {
-    const Shard shard{.rank = rank, .size = size};
-    if (split != LinearSplit::rows) {
-      if (!whole.of_columns(share_of(shard, columns))) return false;
-      continue;
-    }
-    LinearPart alone = part;
-    alone.copies = 1;
-    if (!whole.of_rows(own_part(shard, split, alone).pick)) return false;
-  }
-  return true;
-}
-
 // Of what the rank has of the part; none where it is not fp8, or is not to stay so in a whole model
 // either.
 std::optional<Fp8Scales> own_scales(Weights& weights, const LinearPart& part, LinearSplit split,
@@ -73,18 +56,15 @@ std::optional<Fp8Scales> own_scales(Weights& weights, const LinearPart& part, Li
                  ? published.of_rows(own_part(weights.shard(), split, part).pick)
                  : whole->of_columns(share_of(weights.shard(), columns));
   if (own) return own;
-  refuse_shares(weights.shard(),
-                name + " is fp8 in blocks of " + std::to_string(kFp8Block) + " rows and columns",
-                [&](int size) { return blocks_divide(published, split, part, columns, size); });
+  refuse_shares(weights.shard(), name + " is fp8 in blocks of " + std::to_string(kFp8Block) +
+                                     " rows and columns");
 }
 
 void check_groups(const Shard& shard, const LinearPart& part, std::int64_t columns,
                   const Range& own) {
   if (own.begin % kGroupTileColumns == 0 && own.size() % kGroupTileColumns == 0) return;
-  refuse_shares(shard,
-                part.name + " is packed in groups of " + std::to_string(kGroupTileColumns) +
-                    " columns, of which it has " + std::to_string(columns),
-                [&](int size) { return columns % (std::int64_t{size} * kGroupTileColumns) == 0; });
+  refuse_shares(shard, part.name + " is packed in groups of " + std::to_string(kGroupTileColumns) +
+                           " columns, of which it has " + std::to_string(columns));
 }
 
 std::vector<Run> runs_of(Weights& weights, const std::vector<LinearPart>& parts,
