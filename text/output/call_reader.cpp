@@ -71,8 +71,7 @@ Status CallReader::push(char c, OutputDelta& delta) {
   held_ += c;
   const Status status = step(c, delta);
   if (status == Status::left && !held_.empty()) held_.pop_back();
-  const bool streams = state_ == State::object || state_ == State::json ||
-                       state_ == State::keywords || state_ == State::value;
+  const bool streams = state_ == State::json || state_ == State::value;
   if (status == Status::more && given_ && streams) held_.clear();
   return status;
 }
@@ -200,8 +199,10 @@ Status CallReader::in_keywords(char c, OutputDelta& delta) {
   const KeywordsReader::Status status = keywords_.push(c, json);
   if (status == KeywordsReader::Status::broken) return Status::left;
   if (!json.empty()) {
+    const std::string unwritten = held_.substr(held_.size() - std::min(keywords_.unwritten(), held_.size()));
     give_name(delta);
     give(delta, json);
+    held_ = unwritten;
   }
   if (status == KeywordsReader::Status::done) enter(part_ + 1, delta);
   return Status::more;
@@ -215,7 +216,8 @@ void CallReader::give_name(OutputDelta& delta) {
 }
 
 void CallReader::give(OutputDelta& delta, std::string_view arguments) {
-  if (!arguments.empty()) writer_.add(delta, arguments);
+  if (arguments.empty()) return;
+  writer_.add(delta, arguments);
   held_.clear();
 }
 

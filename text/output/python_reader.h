@@ -19,6 +19,7 @@ class PythonLiteral {
   // Adds to `json` what is certain. After anything but `more` nothing may be pushed.
   Status push(char c, std::string& json);
   bool has_begun() const { return has_begun_; }
+  std::size_t unwritten() const { return in_ == In::word ? word_.size() : 0; }
 
   // The literal as JSON, white space around it allowed; empty: it is none.
   static std::string to_json(std::string_view text);
@@ -64,6 +65,8 @@ class KeywordsReader {
   enum class Status : std::uint8_t { more, done, broken };
   // The arguments' JSON text begins with the first value.
   Status push(char c, std::string& json);
+  // Of the bytes up to the last one that added JSON, those at the end that it does not say yet.
+  std::size_t unwritten() const { return expect_ == Expect::value ? value_.unwritten() : 0; }
 
  private:
   enum class Expect : std::uint8_t { key_or_end, in_key, equals, value, comma_or_end };
