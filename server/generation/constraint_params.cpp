@@ -76,9 +76,8 @@ CallDemand calls_of(const ChatCompletionRequest& chat, const OutputFormat& forma
 namespace {
 
 Result<std::string> constraint_of(const ChatCompletionRequest& chat, const OutputFormat& format,
-                                  bool may_think, bool is_part) {
+                                  bool is_part) {
   OutputDemand demand = demand_of(chat);
-  demand.may_think = may_think;
   demand.is_part = is_part;
   demand.calls = calls_of(chat, format);
   demand.tools = chat.tools;
@@ -113,15 +112,15 @@ std::optional<ConstraintSpec> spec_of(std::string text) {
 }  // namespace
 
 Result<std::optional<ConstraintSpec>> chat_constraint(const ChatCompletionRequest& chat,
-                                                      const OutputFormat& format, bool may_think) {
-  auto text = constraint_of(chat, format, may_think, false);
+                                                      const OutputFormat& format) {
+  auto text = constraint_of(chat, format, false);
   if (!text) return text.error();
   return spec_of(std::move(*text));
 }
 
 Result<std::optional<std::string>> rendered_constraint(const ChatCompletionRequest& chat,
-                                                       const OutputFormat& format, bool may_think) {
-  auto text = constraint_of(chat, format, may_think, true);
+                                                       const OutputFormat& format) {
+  auto text = constraint_of(chat, format, true);
   if (!text) return text.error();
   return text->empty() ? std::nullopt : std::optional(std::move(*text));
 }

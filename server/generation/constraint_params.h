@@ -15,14 +15,12 @@
 namespace quire {
 
 // Unset where any text will do. `format`: how the model thinks and calls; its dialect is known where
-// a call is required. may_think: it may open a thought of its own before what is demanded.
+// a call is required.
 Result<std::optional<ConstraintSpec>> chat_constraint(const openapi::ChatCompletionRequest& chat,
-                                                      const OutputFormat& format,
-                                                      bool may_think = true);
+                                                      const OutputFormat& format);
 // The same as a structural tag for /inference/v1/generate: the text of its JSON.
 Result<std::optional<std::string>> rendered_constraint(const openapi::ChatCompletionRequest& chat,
-                                                       const OutputFormat& format,
-                                                       bool may_think = true);
+                                                       const OutputFormat& format);
 // Of the text from its beginning.
 Result<std::optional<ConstraintSpec>> text_constraint(const openapi::GenerationRequest& request);
 

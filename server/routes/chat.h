@@ -21,13 +21,9 @@ awaitable<Result<RunningChat>> start_chat(const openapi::ChatCompletionRequest& 
 awaitable<Result<ChatPrompt>> checked_chat_prompt(const openapi::ChatCompletionRequest& chat,
                                                   AppState& app);
 
-// False: what is demanded of the answer holds from its first token. The prompt has opened no thought, and the model was asked not to,
-// or its template would have opened one where it is wanted.
-bool may_think(const openapi::ChatCompletionRequest& chat, const ChatPrompt& prompt, const TextPipeline& text);
-
 // How the model's output will be read, where it is more than text.
 std::optional<OutputFormat> chat_format(const openapi::ChatCompletionRequest& chat,
-                                        const TextPipeline& text, bool starts_thinking);
+                                        const TextPipeline& text, const ChatPrompt& prompt);
 
 // The prompt alone, whatever its length.
 awaitable<Result<ChatPrompt>> chat_prompt_of(const openapi::ChatCompletionRequest& chat,

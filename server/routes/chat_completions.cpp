@@ -1,5 +1,6 @@
 // POST /v1/chat/completions
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 
 #include "openapi/dto_json.h"
@@ -13,22 +14,6 @@ namespace quire {
 
 using openapi::ChatCompletionRequest;
 using openapi::ToolChoice;
-
-std::optional<OutputFormat> chat_format(const ChatCompletionRequest& chat, const TextPipeline& text,
-                                        bool starts_thinking) {
-  const TextDefaults& defaults = text.defaults();
-  const bool calls =
-      defaults.dialect && !chat.tools.empty() && chat.tool_choice != ToolChoice::none;
-  if (!defaults.reasoning && !calls) return std::nullopt;
-  OutputFormat format;
-  format.dialect = defaults.dialect;
-  format.calls = calls;
-  format.reasoning = defaults.reasoning;
-  format.starts_inside = starts_thinking;
-  if (calls) format.types = std::make_shared<ToolTypes>(chat.tools);
-  format.only_calls = calls && (chat.tool_choice == ToolChoice::required || chat.tool_choice == ToolChoice::named);
-  return format;
-}
 
 namespace {
 
@@ -46,12 +31,42 @@ bool is_asked_not_to_think(const ChatCompletionRequest& chat, const TextDefaults
   return chat.reasoning_effort == "none";
 }
 
+// The client's own form has the mark of a thought in it: then it says where thoughts are.
+bool names_thought(const ChatCompletionRequest& chat, const ReasoningFormat& reasoning) {
+  if (!chat.grammar || chat.grammar->kind == openapi::OutputGrammar::Kind::json_schema) return false;
+  return std::ranges::any_of(reasoning.open, [&](const std::string& mark) {
+    return chat.grammar->text.find(mark) != std::string::npos;
+  });
+}
+
+// Where the prompt has opened no thought. False: the answer begins at once, and a mark that it begins with is text.
+bool may_think(const ChatCompletionRequest& chat, const TextPipeline& text) {
+  const TextDefaults& defaults = text.defaults();
+  if (defaults.reasoning == nullptr) return true;
+  const bool is_held = chat.grammar || (chat.tool_choice && *chat.tool_choice != ToolChoice::none);
+  if (is_held && text.opens_thought_when_asked()) return false;
+  // A template that knows nothing of it does not keep the model from thinking.
+  if (is_asked_not_to_think(chat, defaults)) return !is_held && !text.has_thinking_switch();
+  return !names_thought(chat, *defaults.reasoning);
+}
+
 }  // namespace
 
-bool may_think(const ChatCompletionRequest& chat, const ChatPrompt& prompt, const TextPipeline& text) {
-  const bool is_held = chat.grammar || (chat.tool_choice && *chat.tool_choice != ToolChoice::none);
-  if (text.defaults().reasoning == nullptr || prompt.starts_thinking || !is_held) return true;
-  return !is_asked_not_to_think(chat, text.defaults()) && !text.opens_thought_when_asked();
+std::optional<OutputFormat> chat_format(const ChatCompletionRequest& chat, const TextPipeline& text,
+                                        const ChatPrompt& prompt) {
+  const TextDefaults& defaults = text.defaults();
+  const bool calls =
+      defaults.dialect && !chat.tools.empty() && chat.tool_choice != ToolChoice::none;
+  if (!defaults.reasoning && !calls) return std::nullopt;
+  OutputFormat format;
+  format.dialect = defaults.dialect;
+  format.calls = calls;
+  format.reasoning = defaults.reasoning;
+  format.starts_inside = prompt.starts_thinking;
+  format.may_think = may_think(chat, text);
+  if (calls) format.types = std::make_shared<ToolTypes>(chat.tools);
+  format.only_calls = calls && (chat.tool_choice == ToolChoice::required || chat.tool_choice == ToolChoice::named);
+  return format;
 }
 
 namespace {
@@ -72,10 +87,9 @@ Result<void> fill_plan(const ChatCompletionRequest& chat, const TextPipeline& te
   plan.text.wants_logprobs = chat.logprobs;
   plan.text.logprobs_of_content = chat.logprobs_of_content;
   if (chat.logprobs) plan.logprobs = static_cast<int>(chat.top_logprobs);
-  plan.text.format = chat_format(chat, text, prompt.starts_thinking);
+  plan.text.format = chat_format(chat, text, prompt);
   if (plan.text.format) plan.text.shown_specials = text.markup(plan.text.format->calls);
-  auto constraint =
-      chat_constraint(chat, plan.text.format.value_or(OutputFormat()), may_think(chat, prompt, text));
+  auto constraint = chat_constraint(chat, plan.text.format.value_or(OutputFormat()));
   if (!constraint) return constraint.error();
   plan.constraint = std::move(*constraint);
   // What is demanded comes whole: a stop string is one of text, and there is none but the thought.

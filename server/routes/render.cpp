@@ -181,8 +181,8 @@ awaitable<void> post_render_chat(Exchange& exchange, AppState& app) {
   auto prompt = co_await checked_chat_prompt(*chat, app);
   if (!prompt) co_return co_await exchange.reply(error_reply(prompt.error()));
   std::optional<std::string> tag;
-  if (const auto format = chat_format(*chat, app.text, prompt->starts_thinking)) {
-    auto rendered = rendered_constraint(*chat, *format, may_think(*chat, *prompt, app.text));
+  if (const auto format = chat_format(*chat, app.text, *prompt)) {
+    auto rendered = rendered_constraint(*chat, *format);
     if (!rendered) co_return co_await exchange.reply(error_reply(rendered.error()));
     tag = std::move(*rendered);
   }

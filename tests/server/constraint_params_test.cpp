@@ -106,8 +106,8 @@ TEST_CASE("who is not to think has no mark of thought to begin with", "[server][
   const auto held = [](bool may_think, bool starts_inside) {
     OutputFormat format = hermes();
     format.starts_inside = starts_inside;
-    const auto constraint =
-        chat_constraint(chat(R"("response_format":{"type":"json_object"})"), format, may_think);
+    format.may_think = may_think;
+    const auto constraint = chat_constraint(chat(R"("response_format":{"type":"json_object"})"), format);
     return (*constraint)->text;
   };
   CHECK(holds(held(true, false), "<think>"));

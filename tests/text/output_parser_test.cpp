@@ -39,6 +39,11 @@ struct Case {
 
 const OutputFormat kThinking = of(nullptr, "think", true);
 const OutputFormat kMayThink = of(nullptr, "think");
+const OutputFormat kNoThought = [] {
+  OutputFormat format = kMayThink;
+  format.may_think = false;
+  return format;
+}();
 const OutputFormat kTools = of("hermes");
 const OutputFormat kBoth = of("hermes", "think", true);
 
@@ -85,6 +90,7 @@ TEST_CASE("reasoning is split from the answer", "[text][output]") {
        {"a", "b<think>c</think>", {}, ""}},
       {"does not think", kMayThink, "\n19 </think>", {"", "\n19 </think>", {}, ""}},
       {"thinks unasked", kMayThink, " <think>hm</think> 19", {"hm", "19", {}, ""}},
+      {"is not to think", kNoThought, "<think>hm</think> 19", {"", "<think>hm</think> 19", {}, ""}},
       {"almost a marker", kMayThink, "<thin", {"", "<thin", {}, ""}},
       {"Granite's other words",
        of("granite", "granite"),
@@ -187,6 +193,10 @@ TEST_CASE("an answer in JSON or in brackets is no call", "[text][output]") {
        "{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}",
        {"", "", {{"f", "{}"}}, ""}},
       {"a link", of("pythonic"), "[see](http://x.y)", {"", "[see](http://x.y)", {}, ""}},
+      {"a name in place of a value", of("pythonic"), "[f(a=b)] ok", {"", "b)] ok", {{"f", "{\"a\": "}}, ""}},
+      {"a position behind names", of("pythonic"), "[f(a='x', y)] ok", {"", ", y)] ok", {{"f", "{\"a\": \"x\""}}, ""}},
+      {"a name in a list", of("pythonic"), "[f(a=[1, b])]", {"", "b])]", {{"f", "{\"a\": [1, "}}, ""}},
+      {"no escape", of("pythonic"), "[f(a='x\\xZ')]", {"", "\\xZ')]", {{"f", "{\"a\": \"x"}}, ""}},
       {"a call with a position", of("pythonic"), "[f(1)]", {"", "[f(1)]", {}, ""}},
       {"not at the beginning", of("pythonic"), "So [f(x=1)]", {"", "So [f(x=1)]", {}, ""}},
       {"after a thought",

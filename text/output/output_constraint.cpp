@@ -27,6 +27,11 @@ bool has_channels(const OutputFormat& format) {
          (format.reasoning != nullptr && format.reasoning->channels);
 }
 
+bool can_think(const OutputFormat& format) {
+  if (format.reasoning == nullptr) return false;
+  return format.reasoning->channels || format.may_think || format.starts_inside;
+}
+
 bool is_strict(const Value& function) {
   const Value strict = member(function, "strict");
   return strict.is(Value::Kind::boolean) && strict.boolean();
@@ -69,8 +74,8 @@ Value wrapped(const Value& answer, const OutputFormat& format) {
 }
 
 // The thought that the prompt has opened has to end; one that the model may open comes or not.
-Value after_thought(const OutputFormat& format, bool may_think, const Value& answer) {
-  if (format.reasoning == nullptr || !(may_think || format.starts_inside)) return answer;
+Value after_thought(const OutputFormat& format, const Value& answer) {
+  if (!can_think(format)) return answer;
   List closes, without;
   for (const std::string& mark : format.reasoning->close) {
     closes.push_back(text(mark));
@@ -153,7 +158,7 @@ Dict thinking(const OutputFormat& format, int budget) {
 }  // namespace
 
 std::string output_constraint(const OutputFormat& format, const OutputDemand& demand) {
-  const bool limits_thought = demand.thinking_budget && format.reasoning != nullptr;
+  const bool limits_thought = demand.thinking_budget && can_think(format);
   if (demand.calls == CallDemand::none && demand.answer.empty() && !limits_thought) return {};
   std::optional<Value> answer;
   if (!demand.answer.empty()) answer = node("answer");
@@ -163,7 +168,7 @@ std::string output_constraint(const OutputFormat& format, const OutputDemand& de
   const Value whole = body(format, demand, functions, answer);
   const bool notes = !answer && demand.calls != CallDemand::required;
   document.set("format", has_channels(format) ? after_messages(whole, notes)
-                                              : after_thought(format, demand.may_think, whole));
+                                              : after_thought(format, whole));
   if (List places = not_strict_places(functions); !places.empty()) {
     document.set("not_strict", Value(std::move(places)));
   }

@@ -26,7 +26,6 @@ struct OutputDemand {
   std::vector<std::string> only{};  // the functions that may be called; empty: any
 
   std::string answer{};  // of an answer that is no call: JSON text of a format; empty: any text
-  bool may_think = true;                 // where the prompt has not opened the reasoning
   std::optional<int> thinking_budget{};  // tokens
 
   bool any_whitespace = true;  // between the tokens of JSON: at most one blank

@@ -84,7 +84,7 @@ OutputParser::State::State(OutputFormat of)
   }
   if (channels) {
     mode = Mode::header;
-  } else if (format.reasoning != nullptr) {
+  } else if (format.reasoning != nullptr && (format.may_think || format.starts_inside)) {
     mode = Mode::opening;
   }
 }

@@ -18,6 +18,7 @@ struct OutputFormat {
   bool calls = true;                           // look for the dialect's calls
   const ReasoningFormat* reasoning = nullptr;  // null: no reasoning is looked for
   bool starts_inside = false;                  // the prompt has opened the reasoning
+  bool may_think = true;                       // else the model may, as the answer's beginning
   std::shared_ptr<const ToolTypes> types{};    // of the request's tools
   bool only_calls = false;  // a call is demanded: markup that breaks off is no text
 };
