@@ -9,6 +9,7 @@
 #include "app/forgiving_args.h"
 #include "base/error.h"
 #include "engine/structured/compiled_grammar.h"
+#include "openapi/json_spans.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
@@ -32,7 +33,8 @@ const json::value& member(const json::object& object, std::string_view key) {
   return *value;
 }
 
-GrammarSpec spec_of(const json::object& question) {
+// `line` is the question as it came, with its numbers to the letter.
+GrammarSpec spec_of(const json::object& question, std::string_view line) {
   const json::value& kind = member(question, "kind");
   const auto known =
       kind.is_string() ? structured::grammar_kind(kind.get_string()) : std::nullopt;
@@ -56,12 +58,16 @@ GrammarSpec spec_of(const json::object& question) {
     case GrammarSpec::Kind::regex: spec.source = text("regex"); break;
     case GrammarSpec::Kind::ebnf: spec.source = text("grammar"); break;
     case GrammarSpec::Kind::choice:
-      spec.source = json::serialize(member(parts.get_object(), "choice"));
+      member(parts.get_object(), "choice");
+      spec.source = openapi::value_at(line, "/spec/choice");
       break;
     case GrammarSpec::Kind::structural_tag:
-      spec.source = json::serialize(member(parts.get_object(), "structural_tag"));
+      member(parts.get_object(), "structural_tag");
+      spec.source = openapi::value_at(line, "/spec/structural_tag");
       break;
-    default: spec.source = json::serialize(member(parts.get_object(), "schema"));
+    default:
+      member(parts.get_object(), "schema");
+      spec.source = openapi::value_at(line, "/spec/schema");
   }
   return spec;
 }
@@ -106,10 +112,10 @@ json::array masks(const std::shared_ptr<CompiledGrammar>& grammar, const json::o
   return result;
 }
 
-json::object answer(const GrammarContext& context, const json::value& question) {
+json::object answer(const GrammarContext& context, const json::value& question, std::string_view line) {
   if (!question.is_object()) refuse("expected a JSON object");
   const json::object& object = question.get_object();
-  const auto grammar = CompiledGrammar::compile(spec_of(object), context);
+  const auto grammar = CompiledGrammar::compile(spec_of(object, line), context);
   if (object.contains("ids")) {
     if (context.vocabulary == nullptr) refuse("masks need --model");
     return {{"masks", masks(grammar, object)}};
@@ -131,7 +137,7 @@ json::object answer_line(const GrammarContext& context, const std::string& line)
     boost::system::error_code error;
     const json::value question = json::parse(line, error, {}, options);
     if (error) refuse("not JSON: " + error.message());
-    return answer(context, question);
+    return answer(context, question, line);
   } catch (const GrammarFailure& failure) {
     return {{"error", failure.what()},
             {"error_kind", structured::to_string(failure.kind())},

@@ -67,7 +67,7 @@ bool add_function(JsonReader& reader, const FunctionTool& tool, ChatCompletionRe
 
 bool want_schema(JsonReader& reader, JsonElement schema, GenerationRequest& out) {
   if (!schema.is_object()) return reader.expected("an object", schema);
-  out.grammar = OutputGrammar{OutputGrammar::Kind::json_schema, json_text(schema), reader.pointer()};
+  out.grammar = OutputGrammar{OutputGrammar::Kind::json_schema, reader.text(schema), reader.pointer()};
   return true;
 }
 

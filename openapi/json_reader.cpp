@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "openapi/dto_json.h"
-#include "openapi/number_place.h"
+#include "openapi/json_spans.h"
 
 namespace quire::openapi {
 
@@ -40,6 +40,9 @@ constexpr std::size_t kMaxPathBytes = 200;
 
 // A parser keeps room for the largest document that it has seen, about ten times its bytes.
 constexpr std::size_t kKeptParserBytes = 1024 * 1024;
+
+// Numbers beyond 64 bits that a request may have in schemas.
+constexpr std::size_t kMostUnfit = 1024;
 
 simdjson::dom::parser& thread_parser() {
   thread_local simdjson::dom::parser parser;
@@ -74,6 +77,31 @@ bool rules_form(std::string_view pointer) {
     return pointer.starts_with(member) &&
            (pointer.size() == member.size() || pointer[member.size()] == '/');
   });
+}
+
+// Of the thread, as its parser is.
+std::string_view& thread_body() {
+  thread_local std::string_view body;
+  return body;
+}
+
+bool has_double(JsonElement element) {
+  simdjson::dom::array items;
+  simdjson::dom::object members;
+  if (!element.get(items)) return std::ranges::any_of(items, has_double);
+  if (element.get(members)) return element.is_double();
+  return std::any_of(members.begin(), members.end(), [](const auto& member) { return has_double(member.value); });
+}
+
+// Some double in the place of each.
+std::string with_held_numbers(std::string_view json, const std::vector<NumberSpan>& unfit) {
+  std::string held;
+  std::size_t taken = 0;
+  for (const NumberSpan& number : unfit) {
+    held.append(json, taken, number.begin - taken).append("1.5");
+    taken = number.end;
+  }
+  return held.append(json, taken);
 }
 
 Error beyond_numbers(const std::string& place) {
@@ -126,6 +154,33 @@ bool JsonReader::expected(std::string_view type, JsonElement got) {
   return fail(fmt::format("expected {}, got {}", type, article_and_type(got)));
 }
 
+std::string JsonReader::text(JsonElement element) const {
+  const std::string_view written =
+      rules_form(pointer_) && has_double(element) ? value_at(thread_body(), pointer_) : std::string_view();
+  return written.empty() ? simdjson::minify(element) : std::string(written);
+}
+
+bool JsonReader::check_fractions(JsonElement element) {
+  if (!has_double(element)) return true;
+  const auto lossy = lossy_fractions(value_at(thread_body(), pointer_), 1);
+  if (lossy.empty()) return true;
+  pointer_ += lossy[0].pointer;
+  path_ += (path_.empty() || lossy[0].path.starts_with('[') ? "" : ".") + lossy[0].path;
+  return fail("has more digits than a double holds");
+}
+
+bool JsonReader::read_json(std::string_view text, std::string& out) {
+  simdjson::dom::parser parser;  // the thread's own holds the request
+  JsonElement element;
+  auto error = parser.parse(text.data(), text.size()).get(element);
+  if (error == simdjson::NUMBER_ERROR) {
+    error = parser.parse(with_held_numbers(text, unfit_numbers(text, kMostUnfit))).get(element);
+  }
+  if (error) return fail("is not JSON: " + fault_of(text, error));
+  out = has_double(element) ? std::string(value_at(text, "")) : simdjson::minify(element);
+  return true;
+}
+
 void shrink_parser() {
   if (thread_parser().capacity() > kKeptParserBytes) thread_parser() = simdjson::dom::parser();
 }
@@ -133,6 +188,7 @@ void shrink_parser() {
 Result<simdjson::dom::object> parse_json_object(std::string_view body) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (body.starts_with(kByteOrderMark)) body.remove_prefix(kByteOrderMark.size());
+  thread_body() = body;
   simdjson::dom::parser& parser = thread_parser();
   const auto invalid = [](std::string detail) {
     return Error{ErrorCode::invalid_argument, std::move(detail), {}};
@@ -140,10 +196,16 @@ Result<simdjson::dom::object> parse_json_object(std::string_view body) {
   JsonElement document;
   if (const auto error = parser.parse(body.data(), body.size()).get(document)) {
     if (error == simdjson::EMPTY) return invalid("The request body is empty; expected JSON");
-    if (error == simdjson::NUMBER_ERROR) {
-      if (const auto place = place_of_unfit_number(body)) return beyond_numbers(*place);
+    const auto unfit = error == simdjson::NUMBER_ERROR ? unfit_numbers(body, kMostUnfit) : std::vector<NumberSpan>();
+    if (unfit.empty()) return invalid("The request body is not valid JSON: " + fault_of(body, error));
+    if (unfit.size() == kMostUnfit) return beyond_numbers(unfit.back().path);
+    for (const NumberSpan& number : unfit) {
+      if (!rules_form(number.pointer)) return beyond_numbers(number.path);
     }
-    return invalid("The request body is not valid JSON: " + fault_of(body, error));
+    const std::string held = with_held_numbers(body, unfit);
+    if (const auto other = parser.parse(held).get(document)) {
+      return invalid("The request body is not valid JSON: " + fault_of(body, other));
+    }
   }
   simdjson::dom::object object;
   if (document.get(object)) {
@@ -152,8 +214,6 @@ Result<simdjson::dom::object> parse_json_object(std::string_view body) {
   }
   return object;
 }
-
-std::string json_text(JsonElement element) { return simdjson::minify(element); }
 
 bool read(JsonReader& reader, JsonElement element, bool& out) {
   return !element.get(out) || reader.expected("a boolean", element);

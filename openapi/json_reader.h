@@ -34,6 +34,13 @@ class JsonReader {
 
   const std::string& pointer() const { return pointer_; }  // where it is, a JSON pointer
 
+  // The value here, as text. What rules the answer's form keeps its numbers to the letter.
+  std::string text(JsonElement element) const;
+  // Fails at the first fraction that a double does not hold to its last digit.
+  bool check_fractions(JsonElement element);
+  // JSON that stands in a string, in the same way.
+  bool read_json(std::string_view text, std::string& out);
+
   template <class Read>
   bool in_member(std::string_view name, Read read) {
     return in_members({name}, read);
@@ -69,9 +76,9 @@ class JsonReader {
   Error error_;
 };
 
-// The document lives in a parser of the thread: one at a time.
+// The document lives in a parser of the thread: one at a time, and no longer than the body. In what rules the
+// answer's form a number beyond 64 bits reads as some double: text() has it as it came.
 Result<simdjson::dom::object> parse_json_object(std::string_view body);
-std::string json_text(JsonElement element);
 
 bool read(JsonReader& reader, JsonElement element, bool& out);
 bool read(JsonReader& reader, JsonElement element, std::int64_t& out);

@@ -27,6 +27,13 @@ bool read_messages(JsonReader& reader, JsonElement element, ChatCompletionReques
   return true;
 }
 
+// Templates show doubles.
+bool check_fractions(JsonReader& reader, simdjson::dom::object function) {
+  JsonElement parameters;
+  if (function["parameters"].get(parameters)) return true;
+  return reader.in_member("parameters", [&] { return reader.check_fractions(parameters); });
+}
+
 bool check_function(JsonReader& reader, simdjson::dom::object function,
                     std::vector<std::string>& names) {
   std::string name;
@@ -39,7 +46,7 @@ bool check_function(JsonReader& reader, simdjson::dom::object function,
   };
   return check("description", &JsonElement::is_string, "a string") &&
          check("parameters", &JsonElement::is_object, "an object") &&
-         check("strict", &JsonElement::is_bool, "true or false");
+         check("strict", &JsonElement::is_bool, "true or false") && check_fractions(reader, function);
 }
 
 bool check_tool(JsonReader& reader, JsonElement element, std::vector<std::string>& names) {
@@ -69,7 +76,7 @@ bool read_tools(JsonReader& reader, JsonElement element, ChatCompletionRequest& 
       return false;
   }
   out.gave_tools = true;
-  if (i > 0) out.tools = json_text(element);
+  if (i > 0) out.tools = reader.text(element);
   return true;
 }
 

@@ -154,13 +154,13 @@ bool read_transfer_params(JsonReader& reader, JsonElement element, GenerationReq
 
 bool read_raw_object(JsonReader& reader, JsonElement element, std::string& out) {
   if (!element.is_object()) return reader.expected("an object", element);
-  out = json_text(element);
+  out = reader.text(element);
   return true;
 }
 
 bool read_raw_array(JsonReader& reader, JsonElement element, std::string& out) {
   if (!element.is_array()) return reader.expected("an array", element);
-  out = json_text(element);
+  out = reader.text(element);
   return true;
 }
 

@@ -68,7 +68,7 @@ namespace {
 bool read_arguments(JsonReader& reader, JsonElement element, FunctionCall& out) {
   if (element.is_string()) return read(reader, element, out.arguments);
   if (!element.is_object()) return reader.expected("a string of JSON", element);
-  out.arguments = json_text(element);
+  out.arguments = reader.text(element);
   return true;
 }
 

@@ -35,7 +35,7 @@ bool read_stop_sequences(JsonReader& reader, JsonElement element, Messages& out)
 }
 
 bool read_schema(JsonReader& reader, JsonElement element, FunctionTool& out) {
-  return read_raw_object(reader, element, out.parameters);
+  return read_raw_object(reader, element, out.parameters) && reader.check_fractions(element);
 }
 
 bool read_examples(JsonReader& reader, JsonElement element, FunctionTool& out) {

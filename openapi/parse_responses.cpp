@@ -46,7 +46,7 @@ bool read_messages(JsonReader& reader, JsonElement element, Request& out) {
 }
 
 bool read_parameters(JsonReader& reader, JsonElement element, FunctionTool& out) {
-  return read_raw_object(reader, element, out.parameters);
+  return read_raw_object(reader, element, out.parameters) && reader.check_fractions(element);
 }
 
 constexpr std::array kToolMembers = {
@@ -79,7 +79,7 @@ bool read_tools(JsonReader& reader, JsonElement element, Request& out) {
   for (const JsonElement tool : tools) {
     if (!reader.in_item(i++, [&] { return read_tool(reader, tool, out); })) return false;
   }
-  out.said_tools = json_text(element);
+  out.said_tools = reader.text(element);
   return true;
 }
 
@@ -108,7 +108,7 @@ bool read_tool_choice(JsonReader& reader, JsonElement element, Request& out) {
   } else {
     return reader.fail("must be auto, none, required or an object that names a function");
   }
-  out.said_tool_choice = json_text(element);
+  out.said_tool_choice = reader.text(element);
   return true;
 }
 
@@ -149,7 +149,7 @@ constexpr std::array kTextMembers = {
 bool read_text(JsonReader& reader, JsonElement element, Request& out) {
   object text;
   if (element.get(text)) return reader.expected("an object", element);
-  out.said_text = json_text(element);
+  out.said_text = reader.text(element);
   return read_members<Request>(reader, text, kTextMembers, out);
 }
 

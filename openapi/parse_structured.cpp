@@ -25,15 +25,10 @@ bool set_grammar(JsonReader& reader, GenerationRequest& out, Kind kind, std::str
 bool json_of(JsonReader& reader, JsonElement element, std::string& out) {
   std::string_view text;
   if (element.get(text)) {
-    out = json_text(element);
+    out = reader.text(element);
     return true;
   }
-  simdjson::dom::parser parser;  // the thread's own holds the request
-  simdjson::padded_string copy(text);
-  JsonElement inner;
-  if (parser.parse(copy).get(inner)) return reader.fail("is not JSON");
-  out = json_text(inner);
-  return true;
+  return reader.read_json(text, out);
 }
 
 bool set_schema(JsonReader& reader, JsonElement element, GenerationRequest& out) {
@@ -57,7 +52,7 @@ bool set_choice(JsonReader& reader, JsonElement element, GenerationRequest& out)
   std::vector<std::string> choices;
   if (!read(reader, element, choices)) return false;
   if (choices.empty()) return reader.fail("must not be empty");
-  return set_grammar(reader, out, Kind::choice, json_text(element));
+  return set_grammar(reader, out, Kind::choice, reader.text(element));
 }
 
 bool set_tag(JsonReader& reader, JsonElement element, GenerationRequest& out) {

@@ -35,7 +35,7 @@ bool read_tool_use(JsonReader& reader, object block, Messages& out) {
   if (!input.is_object()) {
     return reader.in_member("input", [&] { return reader.expected("an object", input); });
   }
-  call.function.arguments = json_text(input);
+  call.function.arguments = reader.text(input);
   message_of("assistant", out).tool_calls.push_back(std::move(call));
   return true;
 }

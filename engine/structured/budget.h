@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <string>
 #include <utility>
 
 #include "engine/structured/grammar_error.h"
@@ -60,7 +61,9 @@ class Meter {
     const auto now = ThreadClock::now();
     if (now > slice_end_ && now <= deadline_) throw OutOfTime();
     if (now > deadline_ || slice_.stop.stop_requested()) {
-      throw GrammarFailure(GrammarErrorKind::limit, "the grammar takes too long to evaluate");
+      const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - started_);
+      throw GrammarFailure(GrammarErrorKind::limit, "the grammar takes more than " + std::to_string(limit.count()) +
+                                                        " ms of processor time");
     }
   }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "engine/structured/compiled_grammar.h"
 #include "engine/structured/empty_part.h"
+#include "engine/structured/exact_json.h"
 #include "engine/structured/thinking_budget.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -173,9 +174,8 @@ std::string place_in(const ConstraintSpec& spec, bool is_empty, const Slice& sli
   const bool is_tag = spec.kind == ConstraintKind::structural_tag;
   if (!is_tag && !(is_empty && spec.kind == ConstraintKind::json_schema)) return {};
   boost::system::error_code error;
-  boost::json::parse_options options;
-  options.max_depth = 10'000;  // more than is compiled: that it is too deep is said with its place, too
-  const auto document = boost::json::parse(spec.text, error, {}, options);
+  constexpr std::size_t kMaxDepth = 10'000;  // more than is compiled: that it is too deep is said with its place, too
+  const auto document = parse_exact(spec.text, kMaxDepth, error);
   if (error) return {};
   std::string place;
   if (is_empty) place = is_tag ? empty_part_of_tag(document, slice) : empty_part_of_schema(document, slice);

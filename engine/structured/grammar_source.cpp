@@ -2,6 +2,7 @@
 
 #include <boost/json.hpp>
 
+#include "engine/structured/exact_json.h"
 #include "engine/structured/grammar/ebnf.h"
 #include "engine/structured/regex/pattern.h"
 #include "engine/structured/schema/schema_compiler.h"
@@ -17,10 +18,9 @@ namespace json = boost::json;
 }
 
 json::value parsed(const std::string& text) {
-  json::parse_options options;
-  options.max_depth = 500;
+  constexpr std::size_t kMaxDepth = 500;
   boost::system::error_code error;
-  json::value value = json::parse(text, error, {}, options);
+  json::value value = parse_exact(text, kMaxDepth, error);
   if (error == json::error::too_deep) {
     throw GrammarFailure(GrammarErrorKind::limit, "the JSON is nested too deeply");
   }

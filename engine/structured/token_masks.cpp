@@ -111,7 +111,8 @@ void TokenMasks::compute(ParserState state, std::span<std::uint32_t> words) {
     }
     for (std::size_t w = 0; w < mask.bits.size(); ++w) words[w] |= mask.bits[w];
     for (const TokenId token : mask.tokens) set(token, words);
-    if (mask.exits.empty()) continue;
+    // Where a list goes on may depend on the item's text: its end is the end of a token.
+    if (mask.exits.empty() || states_.remembers(thread.stack)) continue;
     const ParserState after = states_.after(thread.stack);
     if (after == kDead) continue;
     for (const std::uint32_t node : mask.exits) follow(*mask.trie, node, after, words);

@@ -190,7 +190,11 @@ def refusals(server):
     refused("/structured_outputs/choice", guided_regex="a", structured_outputs={"choice": ["b"]})
     refused("/tools/0/function/parameters/properties/a/type", tools=[tool("f", a={"type": "poem"})], tool_choice="required")
     refused("/tools/0/function/parameters/properties/a/uniqueItems", tool_choice="required",
-            tools=[tool("f", strict=True, a={"type": "array", "items": {"type": "string"}, "uniqueItems": True})])
+            tools=[tool("f", strict=True, a={"type": "array", "items": {"type": "object"}, "uniqueItems": True})])
+    refused("/response_format/json_schema/schema/properties/a/maximum", response_format={"type": "json_schema", "json_schema": {
+        "name": "x", "schema": {"type": "object", "properties": {"a": {"type": "integer", "maximum": 2**64}}}}})
+    refused("/tools/0/function/parameters/properties/a/minimum", tools=[tool("f", strict=True, a={"type": "integer", "minimum": -2**63 - 1})],
+            tool_choice="required")
     refused("/tools/1/function/parameters/properties/b", tools=[TOOLS[0], tool("f", b={"type": "integer", "minimum": 3, "maximum": 2})],
             tool_choice={"type": "function", "function": {"name": "f"}})
     refused("/tools/0/function/parameters/type", tools=[{"type": "function", "function": {"name": "f", "parameters": {"type": "strin"}}}],

@@ -175,7 +175,9 @@ TEST_CASE("a wrong chat request is refused with the place that is wrong", "[open
       {kMessages + R"(,"structured_outputs":{"regex":"a"},"guided_choice":["b"])",
        "/guided_choice | contradicts /structured_outputs/regex: an answer has one form (at /guided_choice)"},
       {kMessages + R"(,"structured_outputs":{"json":"{"})",
-       "/structured_outputs/json | is not JSON (at /structured_outputs/json)"},
+       "/structured_outputs/json | is not JSON: expected a name in quotes at line 1, column 2 (at /structured_outputs/json)"},
+      {kMessages + R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"maximum":0.12345678901234567890}}}])",
+       "/tools/0/function/parameters/maximum | has more digits than a double holds (at /tools/0/function/parameters/maximum)"},
       {kMessages + R"(,"structured_outputs":{"whitespace_pattern":" "})",
        "/structured_outputs | one of json, regex, choice, grammar, json_object and structural_tag is required (at /structured_outputs)"},
       {kMessages + R"(,"guided_regex":"a","guided_whitespace_pattern":" ")",
@@ -194,6 +196,21 @@ TEST_CASE("a wrong chat request is refused with the place that is wrong", "[open
   }));
   INFO(c.members);
   CHECK(chat_error(c.members) == c.error);
+}
+
+TEST_CASE("a schema's numbers are what the client wrote", "[openapi][parse]") {
+  const std::string schema = R"({"maximum":18446744073709551616,"a~/b":[1e30,0.1000,-0.0],"enum":["\u00e9\n\"",null,true]})";
+  const auto parsed = [](const std::string& members) {
+    const auto chat = parse_chat_completion("{" + kMessages + members + "}");
+    REQUIRE(chat.has_value());
+    return *chat;
+  };
+  CHECK(parsed(R"(,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":)" + schema + "}}").grammar->text == schema);
+  CHECK(parsed(R"(,"structured_outputs":{"json": )" + schema + " }").grammar->text == schema);
+  CHECK(parsed(R"(,"structured_outputs":{"json":"{\"maximum\": 18446744073709551616}"})").grammar->text ==
+        R"({"maximum": 18446744073709551616})");
+  CHECK(parsed(R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"minimum":-9223372036854775809}}}])").tools.find(
+            "-9223372036854775809}") != std::string::npos);
 }
 
 TEST_CASE("what is not JSON is refused", "[openapi][parse]") {

@@ -66,6 +66,16 @@ void Network::build(ExprId id, StateId from, StateId to) {
       for (const Rules::Arc& arc : expr.arcs) build(arc.by, nodes[arc.from], nodes[arc.to]);
       return;
     }
+    case Rules::Kind::unlike: {
+      const Rules::Unlike& list = rules_.unlike_list(expr.what);
+      const StateId before = add_state(), behind = add_state();
+      states_[from].skips.push_back(before);
+      states_[before].edges.push_back({list.item, behind, false, false});
+      states_[behind].edges.push_back({list.comma, before, false, false});
+      states_[behind].edges.push_back({list.close, to, false, false});
+      unlike_[behind] = expr.what;
+      return;
+    }
   }
 }
 

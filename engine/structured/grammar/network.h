@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/structured/grammar/rules.h"
@@ -33,6 +34,11 @@ class Network {
   Network(Rules& rules, RuleId root, Meter& meter, const GrammarLimits& limits);
 
   const Closure& closure(StateId state);
+  // The list that the place stands in, behind an item; null: in none.
+  const Rules::Unlike* unlike_behind(StateId state) const {
+    const auto found = unlike_.find(state);
+    return found == unlike_.end() ? nullptr : &rules_.unlike_list(found->second);
+  }
   StateId start(RuleId rule) const { return starts_[rule]; }
   // Rules in an order in which each comes before those that it may call at once.
   std::uint32_t rank(RuleId rule) const { return ranks_[rule]; }
@@ -69,6 +75,7 @@ class Network {
   std::vector<bool> nullable_;
   std::vector<std::uint32_t> ranks_;
   std::vector<std::unique_ptr<const Closure>> closures_;
+  std::unordered_map<StateId, std::uint32_t> unlike_;  // states behind items, by the list's number
 };
 
 }  // namespace quire::structured

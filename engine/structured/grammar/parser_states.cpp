@@ -31,10 +31,10 @@ struct ParserStates::Growing {
 
 ParserStates::ParserStates(Network& network, RegexStore& store, Meter& meter,
                            const GrammarLimits& limits)
-    : network_(network), store_(store), meter_(meter), limits_(limits) {
+    : network_(network), unlike_(network, store), store_(store), meter_(meter), limits_(limits) {
   records_.push_back({0, 0, false, nullptr});  // kDead
   frames_.push_back({kAccept, kBottom});
-  stacks_.push_back({0, 1, 0});
+  stacks_.push_back({0, 1, 0, false});
   stack_ids_.emplace(hash_of(frames_.data(), 1, 1), kBottom);
   Growing growing;
   growing.accepting = network.accepts_empty();
@@ -53,10 +53,14 @@ StackId ParserStates::intern_stack(std::vector<Frame> frames) {
     }
   }
   std::uint32_t depth = 0;
-  for (const Frame& frame : frames) depth = std::max(depth, stacks_[frame.below].depth + 1);
+  bool remembers = false;
+  for (const Frame& frame : frames) {
+    depth = std::max(depth, stacks_[frame.below].depth + 1);
+    remembers = remembers || UnlikeItems::is_own(frame.place);
+  }
   const auto id = static_cast<StackId>(stacks_.size());
   stacks_.push_back({static_cast<std::uint32_t>(frames_.size()),
-                     static_cast<std::uint32_t>(frames.size()), depth});
+                     static_cast<std::uint32_t>(frames.size()), depth, remembers});
   frames_.insert(frames_.end(), frames.begin(), frames.end());
   stack_ids_.emplace(hash, id);
   memory_ += sizeof(Stack) + frames.size() * sizeof(Frame) + 48;
@@ -64,9 +68,21 @@ StackId ParserStates::intern_stack(std::vector<Frame> frames) {
 }
 
 StackId ParserStates::push(StateId place, StackId below) {
+  place = unlike_.entered(place);
   // Nothing to come back for: the rule on top ends where this one ends.
-  if (network_.closure(place).only_final()) return below;
+  if (!UnlikeItems::is_own(place) && network_.closure(place).only_final()) return below;
   return intern_stack({{place, below}});
+}
+
+StackId ParserStates::written(StackId stack, std::uint8_t byte) {
+  if (!stacks_[stack].remembers) return stack;
+  const Stack top = stacks_[stack];
+  std::vector<Frame> frames(frames_.begin() + top.first, frames_.begin() + top.first + top.count);
+  for (Frame& frame : frames) {
+    if (UnlikeItems::is_own(frame.place)) frame.place = unlike_.written(frame.place, byte);
+  }
+  std::sort(frames.begin(), frames.end());
+  return intern_stack(std::move(frames));
 }
 
 StackId ParserStates::united(StackId a, StackId b) {
@@ -129,7 +145,7 @@ void ParserStates::ended(StackId stack, Growing& growing) {
       const auto known = std::find(growing.places.begin(), growing.places.end(), frame);
       if (known != growing.places.end()) continue;
       growing.places.push_back(frame);
-      if (network_.closure(frame.place).final) work.push_back(frame.below);
+      if (closure(frame.place).final) work.push_back(frame.below);
     }
   }
 }
@@ -143,7 +159,7 @@ void ParserStates::open_places(Growing& growing) {
     for (++i; i < growing.places.size() && growing.places[i].place == place.place; ++i) {
       stack = united(stack, growing.places[i].below);
     }
-    enter(network_.closure(place.place), stack, growing);
+    enter(closure(place.place), stack, growing);
   }
   while (!growing.calls.empty()) {
     const auto [rule, stack] = growing.calls.begin()->second;
@@ -181,7 +197,8 @@ ParserState ParserStates::intern_state(Growing& growing) {
   threads_.insert(threads_.end(), threads.begin(), threads.end());
   state_ids_.emplace(hash, id);
   memory_ += sizeof(Record) + kept * sizeof(Thread) + 48;
-  if (memory_ + store_.memory_bytes() > limits_.memory_bytes) {
+  constexpr std::size_t kUnlikeBytes = 120;
+  if (memory_ + unlike_.size() * kUnlikeBytes + store_.memory_bytes() > limits_.memory_bytes) {
     throw GrammarFailure(GrammarErrorKind::limit, "the grammar needs too much memory");
   }
   return id;
@@ -193,8 +210,9 @@ ParserState ParserStates::step_slow(ParserState state, std::uint8_t byte) {
     const Thread thread = threads_[records_[state].first + i];
     const RegexId rest = store_.step(thread.rest, byte);
     if (rest == kNothing) continue;
-    if (store_.nullable(rest)) ended(thread.stack, growing);
-    if (!store_.finished(rest)) growing.threads.push_back({rest, thread.stack});
+    const StackId stack = written(thread.stack, byte);
+    if (store_.nullable(rest)) ended(stack, growing);
+    if (!store_.finished(rest)) growing.threads.push_back({rest, stack});
   }
   meter_.count(records_[state].count);
   ParserState next = kDead;

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/structured/grammar/network.h"
+#include "engine/structured/grammar/unlike_items.h"
 
 namespace quire::structured {
 
@@ -44,6 +44,8 @@ class ParserStates {
   }
   // Where a thread with this stack stands once its lexeme has ended.
   ParserState after(StackId stack);
+  // What has been read of the lexeme matters to where it goes on.
+  bool remembers(StackId stack) const { return stacks_[stack].remembers; }
   // Bytes that may come next.
   ByteSet first_bytes(ParserState state);
   std::size_t size() const { return records_.size(); }
@@ -61,6 +63,7 @@ class ParserStates {
   struct Stack {
     std::uint32_t first, count;  // in frames_, ascending
     std::uint32_t depth;
+    bool remembers;  // a place of unlike_
   };
   struct Record {
     std::uint32_t first, count;
@@ -73,12 +76,17 @@ class ParserStates {
   StackId intern_stack(std::vector<Frame> frames);
   StackId united(StackId a, StackId b);
   StackId push(StateId place, StackId below);
+  StackId written(StackId stack, std::uint8_t byte);
+  const Network::Closure& closure(StateId place) {
+    return UnlikeItems::is_own(place) ? unlike_.closure(place) : network_.closure(place);
+  }
   void enter(const Network::Closure& closure, StackId stack, Growing& growing);
   void ended(StackId stack, Growing& growing);
   void open_places(Growing& growing);
   ParserState intern_state(Growing& growing);
 
   Network& network_;
+  UnlikeItems unlike_;
   RegexStore& store_;
   Meter& meter_;
   const GrammarLimits& limits_;

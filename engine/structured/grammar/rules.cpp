@@ -78,6 +78,27 @@ ExprId Rules::repeat(ExprId of, std::uint32_t min, std::uint32_t max) {
   return add({Kind::repeat, of, min, max});
 }
 
+ExprId Rules::unlike(const Unlike& list) {
+  unlike_.push_back(list);
+  return add({Kind::unlike, static_cast<std::uint32_t>(unlike_.size() - 1)});
+}
+
+std::optional<RegexId> Rules::regular(ExprId id, int depth) const {
+  constexpr int kMaxDepth = 16;
+  if (depth > kMaxDepth) return std::nullopt;
+  const Expr& expr = exprs_[id];
+  if (expr.kind == Kind::lexeme || expr.kind == Kind::solid) return expr.what;
+  if (expr.kind == Kind::call) return regular(bodies_[expr.what], depth + 1);
+  if (expr.kind != Kind::choice) return std::nullopt;
+  std::vector<RegexId> ways;
+  for (const ExprId part : expr.parts) {
+    const auto way = regular(part, depth + 1);
+    if (!way) return std::nullopt;
+    ways.push_back(*way);
+  }
+  return store_.any_of(std::move(ways));
+}
+
 ExprId Rules::graph(std::uint32_t nodes, std::vector<Arc> arcs) {
   if (nodes > limits_.grammar_states || arcs.size() > limits_.grammar_states) {
     throw GrammarFailure(GrammarErrorKind::limit, "the grammar grows too large");

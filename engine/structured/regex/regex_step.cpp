@@ -163,52 +163,103 @@ RegexId RegexStore::step_slow(RegexId id, std::uint8_t byte) {
 }
 
 bool RegexStore::alive(RegexId id) {
-  const Node& node = nodes_[id];
+  const Node node = nodes_[id];  // a copy: nodes_ may grow
   if (node.simple) return id != kNothing;
-  if (node.life == Life::unknown) return search_alive(id);
-  return node.life == Life::alive;
+  if (node.life != Life::unknown) return node.life == Life::alive;
+  const Nesting nesting(*this);
+  switch (node.kind) {
+    case Kind::concat: {
+      RegexId rest = id;
+      bool all = true;
+      for (; all && nodes_[rest].kind == Kind::concat; rest = nodes_[rest].b) all = alive(nodes_[rest].a);
+      return known_life(id, all && alive(rest));
+    }
+    case Kind::any_of: {
+      bool any = false;
+      for (std::uint32_t i = 0; !any && i < node.b; ++i) any = alive(children_[node.a + i]);
+      return known_life(id, any);
+    }
+    case Kind::repeat: return known_life(id, node.min == 0 || alive(node.a));
+    default: return search_alive(id);
+  }
 }
 
-// Depth first until a complete text is found: all that lies on the way is alive. Whatever was seen
-// when nothing was found is dead.
+bool RegexStore::known_life(RegexId id, bool is_alive) {
+  nodes_[id].life = is_alive ? Life::alive : Life::dead;
+  return is_alive;
+}
+
+RegexId RegexStore::after_class(RegexId id, unsigned wanted) {
+  const auto& classes = *maps_[nodes_[id].map];
+  const auto byte = std::find(classes.begin(), classes.end(), wanted) - classes.begin();
+  return derive(id, static_cast<std::uint8_t>(byte));
+}
+
+// Until a complete text is found: all that lies on the way is alive. Whatever was seen when nothing was found is
+// dead. Short texts are tried first; where those are many, one way is followed as far as it goes.
 bool RegexStore::search_alive(RegexId start) {
   struct Step {
     RegexId id;
-    unsigned next_class;
+    std::uint32_t from;  // the step before
+    unsigned next_class = 0;
   };
-  std::vector<Step> way{{start, 0}};
-  std::vector<RegexId> seen{start};
+  constexpr std::size_t kBroad = 2'000;
+  std::vector<Step> steps{{start, 0}};
+  std::vector<std::uint32_t> open{0};  // steps that were not looked at to the end; the first or the last goes on
   std::unordered_map<RegexId, bool> visited{{start, true}};
   const auto ends = [&](RegexId id) {
     const Node& node = nodes_[id];
     return node.nullable || node.life == Life::alive || (node.simple && id != kNothing);
   };
   bool found = ends(start);
-  while (!found && !way.empty()) {
-    Step& step = way.back();
-    if (nodes_[step.id].row == kNoRow) make_row(step.id);
-    const std::uint16_t map = nodes_[step.id].map;
-    if (step.next_class >= map_sizes_[map]) {
-      way.pop_back();
+  std::uint32_t last = 0;
+  for (std::size_t first = 0; !found && first < open.size();) {
+    const bool is_broad = steps.size() < kBroad;
+    const std::uint32_t at = is_broad ? open[first] : open.back();
+    const RegexId id = steps[at].id;
+    if (nodes_[id].row == kNoRow) make_row(id);
+    if (steps[at].next_class >= map_sizes_[nodes_[id].map]) {
+      is_broad ? void(++first) : open.pop_back();
       continue;
     }
-    const unsigned wanted = step.next_class++;
-    const auto& classes = *maps_[map];
-    const auto byte = std::find(classes.begin(), classes.end(), wanted) - classes.begin();
-    const RegexId next = derive(step.id, static_cast<std::uint8_t>(byte));
-    if (next == kNothing || nodes_[next].life == Life::dead) continue;
-    if (!visited.emplace(next, true).second) continue;
-    seen.push_back(next);
-    way.push_back({next, 0});
+    const RegexId next = after_class(id, steps[at].next_class++);
+    if (next == kNothing || nodes_[next].life == Life::dead || !visited.emplace(next, true).second) continue;
+    last = static_cast<std::uint32_t>(steps.size());
+    steps.push_back({next, at});
+    open.push_back(last);
     found = ends(next);
   }
-  const Life life = found ? Life::alive : Life::dead;
-  if (found) {
-    for (const Step& step : way) nodes_[step.id].life = life;
-  } else {
-    for (const RegexId id : seen) nodes_[id].life = life;
+  if (!found) {
+    for (const Step& step : steps) nodes_[step.id].life = Life::dead;
+    return false;
   }
-  return found;
+  for (; last != 0; last = steps[last].from) nodes_[steps[last].id].life = Life::alive;
+  return known_life(start, true);
+}
+
+std::string RegexStore::example(RegexId start) {
+  struct Step {
+    RegexId id;
+    std::size_t from;
+    std::uint8_t byte;
+  };
+  std::vector<Step> steps{{start, 0, 0}};
+  std::unordered_map<RegexId, bool> visited{{start, true}};
+  for (std::size_t at = 0; at < steps.size(); ++at) {
+    if (nullable(steps[at].id)) {
+      std::string text;
+      for (; at != 0; at = steps[at].from) text += static_cast<char>(steps[at].byte);
+      std::ranges::reverse(text);
+      return text;
+    }
+    meter_.count();
+    const ByteSet next_bytes = first_bytes(steps[at].id);
+    next_bytes.for_each([&](std::uint8_t byte) {
+      const RegexId next = step(steps[at].id, byte);
+      if (visited.emplace(next, true).second) steps.push_back({next, at, byte});
+    });
+  }
+  return {};
 }
 
 const ByteSet& RegexStore::first_bytes(RegexId id) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -62,6 +63,8 @@ class RegexStore {
   bool finished(RegexId id) const { return id == kEmpty; }
   // False: no text matches.
   bool alive(RegexId id);
+  // One of the shortest texts of an expression that is alive.
+  std::string example(RegexId id);
   // kNothing as soon as nothing can match.
   RegexId step(RegexId id, std::uint8_t byte) {
     const Node& node = nodes_[id];
@@ -122,6 +125,8 @@ class RegexStore {
   struct Partition;
   void refine(RegexId id, Partition& partition);
   bool search_alive(RegexId id);
+  bool known_life(RegexId id, bool is_alive);
+  RegexId after_class(RegexId id, unsigned wanted);
 
   // Nested expressions are walked by recursion: this bounds it.
   class Nesting {

@@ -1,9 +1,13 @@
 #include "engine/structured/schema/array_rules.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
+#include "engine/structured/regex/char_set.h"
+#include "engine/structured/regex/pattern.h"
 #include "engine/structured/schema/schema_fields.h"
 
 namespace quire::structured {
@@ -108,10 +112,12 @@ ExprId ArrayRules::counted() {
     counts *= caps.back() + 1;
   }
   const std::uint64_t places = (std::uint64_t{fixed_} + 1) * counts * 3 + 2;
-  if (places > values_.limits_.grammar_states / 2) {
-    throw GrammarFailure(
-        GrammarErrorKind::limit, "too many items of an array to be counted",
-        values_.document_.at(what_.schemas.empty() ? 0 : what_.schemas[0]).pointer);
+  const std::uint64_t most = values_.limits_.grammar_states / 2;
+  if (places > most) {
+    throw GrammarFailure(GrammarErrorKind::limit,
+                         fmt::format("items are counted (minItems, maxItems) up to {}, here to {}",
+                                     (most - 2) / 3 / counts - 1, fixed_),
+                         values_.document_.at(what_.schemas.empty() ? 0 : what_.schemas[0]).pointer);
   }
   enum Role : std::uint32_t { fresh, behind, wanted };
   const auto place = [&](Role role, std::uint32_t i, std::uint64_t count) {
@@ -188,27 +194,30 @@ bool ArrayRules::differ_by_type() {
   return true;
 }
 
-// uniqueItems over a known set of values.
+void ArrayRules::refuse_unique(const char* why) const {
+  schema_unsupported(unique_->pointer, "uniqueItems", why);
+}
+
 ExprId ArrayRules::distinct() {
-  const auto refuse = [&](const char* why) {
-    schema_unsupported(unique_->pointer, "uniqueItems", why);
-  };
-  if (!contains_.empty()) refuse("beside \"contains\" is not supported");
+  if (!contains_.empty()) refuse_unique("beside \"contains\" is not supported");
+  const auto few = distinct_among_few();
+  const ExprId list = few ? *few : distinct_texts();
+  values_.refuse_undecided(what_, kArray);
+  return list;
+}
+
+// Over a known set of values. Empty: there are more, or they are no lexemes.
+std::optional<ExprId> ArrayRules::distinct_among_few() {
   RegexStore::DistinctRow row;
   std::vector<json::value> all;
   for (std::uint32_t i = 0; i <= first_alike() && i < max_; ++i) {
     const auto values = values_.finite_values(item(i, 0));
-    if (!values) {
-      refuse("is supported for items that differ by type, and for those of an enum, const, boolean, "
-             "null or integers between a minimum and a maximum only");
-    }
+    if (!values) return std::nullopt;
     std::uint64_t& allowed = row.allowed.emplace_back(0);
     for (const json::value& value : *values) {
       const auto same = [&](const json::value& other) { return same_value(value, other); };
       const auto at = std::find_if(all.begin(), all.end(), same) - all.begin();
-      if (static_cast<std::size_t>(at) == RegexStore::kMostDistinct) {
-        refuse("is supported for up to 64 different values only");
-      }
+      if (static_cast<std::size_t>(at) == RegexStore::kMostDistinct) return std::nullopt;
       if (static_cast<std::size_t>(at) == all.size()) all.push_back(value);
       allowed |= std::uint64_t{1} << at;
     }
@@ -216,7 +225,7 @@ ExprId ArrayRules::distinct() {
   Rules& rules = values_.rules_;
   for (const json::value& value : all) {
     RegexId& text = row.values.emplace_back(kNothing);
-    if (!rules.is_lexeme(values_.literal(value), text)) refuse("is not supported for these values");
+    if (!rules.is_lexeme(values_.literal(value), text)) return std::nullopt;
   }
   const RegexId open = values_.style_.open('[');
   const RegexId bare = values_.store_.literal("]");
@@ -227,21 +236,75 @@ ExprId ArrayRules::distinct() {
   row.comma = values_.style_.comma();
   row.close = values_.style_.close(']');
   if (row.min <= all.size()) ways.push_back(values_.store_.distinct(std::move(row)));
-  values_.refuse_undecided(what_, kArray);
   const RegexId list = values_.store_.concat(open, values_.store_.any_of(std::move(ways)));
   return values_.store_.alive(list) ? rules.solid(list) : rules.nothing();
+}
+
+namespace {
+
+// All texts of the item's value.
+RegexId same_item(RegexStore& store, std::string_view text) {
+  if (text.starts_with('"')) {
+    const RegexId quote = store.literal("\"");
+    const json::value value = json::parse(json::string_view(text.data(), text.size()));
+    return store.concat({quote, json_spellings(store, value.get_string()), quote});
+  }
+  const bool is_number = text.find_first_of("0123456789") == 0 || text.starts_with('-');
+  return is_number ? NumberText(store).equal_to(std::string(text)) : store.literal(text);
+}
+
+}  // namespace
+
+// Over any texts: what has come is known once it has come.
+ExprId ArrayRules::distinct_texts() {
+  Rules& rules = values_.rules_;
+  RegexStore& store = values_.store_;
+  const ExprId value = item_value(0, 0);
+  const auto texts = first_alike() == 0 ? rules.regular(value) : std::nullopt;
+  if (!texts) {
+    refuse_unique("is supported for strings, numbers, booleans and null, all of one schema, for up to 64 values of "
+                  "enum or const, and where items differ by type; leave it out here, and drop what repeats from the answer");
+  }
+  // As values are compared: strings as constraints see them, numbers without exponent.
+  const RegexId no_string = store.complement(store.concat(store.literal("\""), store.complement(kNothing)));
+  const RegexId exponent = parse_pattern(store, "-?[0-9.]+[eE][\\s\\S]*", PatternUse::whole, Spelling::plain);
+  const RegexId item = store.all_of({*texts, store.any_of({values_.style_.quoted(values_.style_.characters()), no_string}),
+                                     store.complement(exponent)});
+  const RegexId close = values_.style_.close(']');
+  std::vector<ExprId> ways;
+  if (min_ == 0) ways.push_back(rules.lexeme(store.literal("]")));
+  const std::uint32_t least = std::max(min_, 1u);
+  if (has_values(item, least)) {
+    ways.push_back(rules.unlike({item, values_.style_.comma(), close, least, max_, same_item}));
+  }
+  return rules.sequence({rules.lexeme(values_.style_.open('[')), rules.choice(ways)});
+}
+
+// So many that differ: then any that have come leave another one.
+bool ArrayRules::has_values(RegexId item, std::uint32_t count) {
+  constexpr std::uint32_t kMostNeeded = 1'000;
+  if (count > kMostNeeded) refuse_unique("is supported beside minItems up to 1000");
+  RegexStore& store = values_.store_;
+  std::vector<RegexId> taken;
+  while (store.alive(item)) {
+    if (taken.size() + 1 == count) return true;
+    taken.push_back(same_item(store, store.example(item)));
+    item = store.all_of({item, store.complement(taken.back())});
+  }
+  return false;
 }
 
 // Whole numbers between the bounds, and perhaps more; false: there are too many.
 bool ValueRules::add_integers(const Disjunct& what, std::vector<json::value>& to) const {
   constexpr double kFar = 1e15;  // doubles are exact on this side of it
-  double least = -kFar, most = kFar;
+  double least = -HUGE_VAL, most = HUGE_VAL;
   for (const SchemaId id : what.schemas) {
     const Schema& schema = document_.at(id);
     if (schema.minimum) least = std::max(least, std::strtod(schema.minimum->c_str(), nullptr));
     if (schema.maximum) most = std::min(most, std::strtod(schema.maximum->c_str(), nullptr));
   }
-  if (most - least > static_cast<double>(RegexStore::kMostDistinct) + 1) return false;
+  if (least > most) return true;
+  if (least < -kFar || most > kFar || most - least > RegexStore::kMostDistinct + 1.0) return false;
   for (double i = std::floor(least); i <= most; ++i) to.emplace_back(static_cast<std::int64_t>(i));
   return true;
 }

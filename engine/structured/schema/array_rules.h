@@ -1,6 +1,7 @@
 #pragma once
 // Arrays: items by their index, how many, and what they contain.
 
+#include <optional>
 #include <vector>
 
 #include "engine/structured/schema/value_rules.h"
@@ -25,6 +26,10 @@ class ArrayRules {
   ExprId item_value(std::uint32_t index, std::uint32_t claimed);
   ExprId counted();
   ExprId distinct();
+  std::optional<ExprId> distinct_among_few();
+  ExprId distinct_texts();
+  bool has_values(RegexId item, std::uint32_t count);
+  [[noreturn]] void refuse_unique(const char* why) const;
   bool differ_by_type();
   std::uint32_t first_alike() const;
   std::uint32_t steps() const { return fixed_ + 1; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/decimal.h"
 #include "engine/structured/regex/pattern.h"
 #include "engine/structured/schema/formats.h"
 #include "engine/structured/schema/number_text.h"
@@ -33,7 +34,7 @@ std::uint32_t count_chars(std::string_view utf8) {
 
 bool same_value(const json::value& a, const json::value& b) {
   if (a.is_number() && b.is_number()) {
-    if (a.is_double() || b.is_double()) return a.to_number<double>() == b.to_number<double>();
+    if (a.is_double() != b.is_double()) return Decimal::of(decimal_of(a)) == Decimal::of(decimal_of(b));
     return a == b;
   }
   if (a.is_array() && b.is_array()) {

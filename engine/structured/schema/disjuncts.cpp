@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/structured/schema/check_value.h"
+
 namespace quire::structured {
 namespace {
 
@@ -269,7 +271,7 @@ bool Disjuncts::apart(const Disjunct& closed, const Disjunct& other, int depth) 
   const auto *a = values_of(closed), *b = values_of(other);
   if (a != nullptr && b != nullptr) {
     return std::none_of(a->begin(), a->end(), [&](const json::value& value) {
-      return std::find(b->begin(), b->end(), value) != b->end();
+      return std::any_of(b->begin(), b->end(), [&](const auto& other) { return same_value(value, other); });
     });
   }
   if (types != kObject || depth > 3) return false;

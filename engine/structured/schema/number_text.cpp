@@ -6,6 +6,12 @@
 
 namespace quire::structured {
 
+namespace {
+
+unsigned digit_of(char c) { return static_cast<unsigned>(c - '0'); }
+
+}  // namespace
+
 NumberText::NumberText(RegexStore& store) : store_(store) {
   const auto pattern = [&](const char* text) {
     return parse_pattern(store, text, PatternUse::whole, Spelling::plain);
@@ -47,19 +53,22 @@ RegexId NumberText::signed_part(RegexId magnitude) {
   return store_.concat(store_.literal("-"), magnitude);
 }
 
+// What differs at a digit is decided there; `rest` goes on behind an equal one.
+RegexId NumberText::at_digit(char bound, unsigned first, unsigned last, RegexId decided, RegexId rest) {
+  const RegexId other = store_.concat(digits(first, last), decided);
+  return store_.any_of({other, store_.concat(store_.literal(std::string_view(&bound, 1)), rest)});
+}
+
 // The fraction, its point included, of numbers with an equal whole part.
 RegexId NumberText::fraction_above(const std::string& bound, bool exclusive) {
   const RegexId positive = store_.concat({any_digits(0), digits(1, 9), any_digits(0)});
   const RegexId point = store_.literal(".");
   if (bound.empty()) return exclusive ? store_.concat(point, positive) : fraction_;
-  std::vector<RegexId> parts;
-  for (std::size_t i = 0; i < bound.size(); ++i) {
-    const unsigned digit = static_cast<unsigned>(bound[i] - '0');
-    parts.push_back(store_.concat({store_.literal(bound.substr(0, i)), digits(digit + 1, 9),
-                                   any_digits(0)}));
+  RegexId rest = exclusive ? positive : any_digits(0);
+  for (std::size_t i = bound.size(); i-- > 0;) {
+    rest = at_digit(bound[i], digit_of(bound[i]) + 1, 9, any_digits(0), rest);
   }
-  parts.push_back(store_.concat(store_.literal(bound), exclusive ? positive : any_digits(0)));
-  return store_.concat(point, store_.any_of(std::move(parts)));
+  return store_.concat(point, rest);
 }
 
 RegexId NumberText::fraction_below(const std::string& bound, bool exclusive) {
@@ -69,48 +78,36 @@ RegexId NumberText::fraction_below(const std::string& bound, bool exclusive) {
     if (exclusive) return kNothing;
     return store_.optional(store_.concat({point, digits(0, 0), zeros}));
   }
-  std::vector<RegexId> parts;
-  for (std::size_t i = 0; i < bound.size(); ++i) {
-    const unsigned digit = static_cast<unsigned>(bound[i] - '0');
-    const RegexId before = store_.literal(bound.substr(0, i));
-    if (digit > 0) parts.push_back(store_.concat({before, digits(0, digit - 1), any_digits(0)}));
-    if (i > 0) parts.push_back(before);
+  RegexId rest = exclusive ? kNothing : zeros;
+  for (std::size_t i = bound.size(); i-- > 0;) {
+    const unsigned digit = digit_of(bound[i]);
+    rest = at_digit(bound[i], digit > 0 ? 0 : 1, digit > 0 ? digit - 1 : 0, any_digits(0), rest);
+    if (i > 0) rest = store_.optional(rest);  // what ends here has zeros
   }
-  if (!exclusive) parts.push_back(store_.concat(store_.literal(bound), zeros));
-  return store_.optional(store_.concat(point, store_.any_of(std::move(parts))));
+  return store_.optional(store_.concat(point, rest));
 }
 
 RegexId NumberText::above(const Magnitude& bound, bool exclusive) {
   const auto length = static_cast<std::uint32_t>(bound.whole.size());
-  std::vector<RegexId> parts{store_.concat({digits(1, 9), any_digits(length), fraction_})};
-  for (std::uint32_t i = 0; i < length; ++i) {
-    const unsigned digit = static_cast<unsigned>(bound.whole[i] - '0');
-    parts.push_back(store_.concat({store_.literal(bound.whole.substr(0, i)), digits(digit + 1, 9),
-                                   any_digits(length - 1 - i, length - 1 - i), fraction_}));
+  RegexId rest = fraction_above(bound.fraction, exclusive);
+  for (std::uint32_t i = length; i-- > 0;) {
+    const RegexId decided = store_.concat(any_digits(length - 1 - i, length - 1 - i), fraction_);
+    rest = at_digit(bound.whole[i], digit_of(bound.whole[i]) + 1, 9, decided, rest);
   }
-  parts.push_back(
-      store_.concat(store_.literal(bound.whole), fraction_above(bound.fraction, exclusive)));
-  return store_.any_of(std::move(parts));
+  return store_.any_of({rest, store_.concat({digits(1, 9), any_digits(length), fraction_})});
 }
 
 RegexId NumberText::below(const Magnitude& bound, bool exclusive) {
   const auto length = static_cast<std::uint32_t>(bound.whole.size());
-  std::vector<RegexId> parts;
-  if (length > 1) {
-    parts.push_back(store_.concat(digits(0, 0), fraction_));
-    parts.push_back(store_.concat({digits(1, 9), any_digits(0, length - 2), fraction_}));
+  RegexId rest = fraction_below(bound.fraction, exclusive);
+  for (std::uint32_t i = length; i-- > 0;) {
+    const RegexId decided = store_.concat(any_digits(length - 1 - i, length - 1 - i), fraction_);
+    const unsigned digit = digit_of(bound.whole[i]), first = i == 0 && length > 1 ? 1 : 0;
+    rest = at_digit(bound.whole[i], digit > first ? first : 1, digit > first ? digit - 1 : 0, decided, rest);
   }
-  for (std::uint32_t i = 0; i < length; ++i) {
-    const unsigned digit = static_cast<unsigned>(bound.whole[i] - '0');
-    const unsigned first = i == 0 && length > 1 ? 1 : 0;
-    if (digit <= first) continue;
-    parts.push_back(store_.concat({store_.literal(bound.whole.substr(0, i)),
-                                   digits(first, digit - 1),
-                                   any_digits(length - 1 - i, length - 1 - i), fraction_}));
-  }
-  parts.push_back(
-      store_.concat(store_.literal(bound.whole), fraction_below(bound.fraction, exclusive)));
-  return store_.any_of(std::move(parts));
+  if (length == 1) return rest;
+  return store_.any_of({rest, store_.concat(digits(0, 0), fraction_),
+                        store_.concat({digits(1, 9), any_digits(0, length - 2), fraction_})});
 }
 
 RegexId NumberText::at_least(const NumberBound& bound) {

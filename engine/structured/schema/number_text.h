@@ -31,6 +31,7 @@ class NumberText {
     bool negative = false;
   };
   static Magnitude split(const std::string& decimal);
+  RegexId at_digit(char bound, unsigned first, unsigned last, RegexId decided, RegexId rest);
   RegexId above(const Magnitude& bound, bool exclusive);  // without a sign
   RegexId below(const Magnitude& bound, bool exclusive);
   RegexId fraction_above(const std::string& digits, bool exclusive);

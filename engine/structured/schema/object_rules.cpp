@@ -1,5 +1,7 @@
 #include "engine/structured/schema/object_rules.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "engine/structured/schema/schema_fields.h"
@@ -255,7 +257,9 @@ ExprId ObjectRules::graph() {
   const std::uint32_t cap = most != kUnbounded ? most : least;
   const std::uint64_t places = (std::uint64_t{listed} + sets) * (std::uint64_t{cap} + 1) * 3 + 2;
   if (places > values_.limits_.grammar_states) {
-    throw GrammarFailure(GrammarErrorKind::limit, "too many members of an object to be counted",
+    throw GrammarFailure(GrammarErrorKind::limit,
+                         fmt::format("members are counted (minProperties, maxProperties) up to about {} here, not {}",
+                                     values_.limits_.grammar_states / 3 / (listed + sets), cap),
                          values_.document_.at(what_.schemas.empty() ? 0 : what_.schemas[0]).pointer);
   }
   enum Role : std::uint32_t { fresh, behind, wanted };

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
+#include "base/decimal.h"
 #include "engine/structured/schema/formats.h"
 #include "engine/structured/schema/schema_fields.h"
 
@@ -72,10 +72,7 @@ std::string escaped_pointer(std::string_view token) {
 std::string decimal_of(const json::value& number) {
   if (number.is_int64()) return std::to_string(number.get_int64());
   if (number.is_uint64()) return std::to_string(number.get_uint64());
-  char text[512];
-  const auto end =
-      std::to_chars(text, text + sizeof text, number.get_double(), std::chars_format::fixed);
-  return std::string(text, end.ptr);
+  return Decimal::of(number.get_double()).plain();
 }
 
 SchemaDocument::SchemaDocument(const json::value& root, Meter& meter)
@@ -101,16 +98,30 @@ SchemaId SchemaDocument::read(const json::value& value, const std::string& point
     for (const auto& [key, keyword] : value.get_object()) {
       read_keyword(schema, key, keyword, value.get_object(), depth + 1);
     }
-    // OpenAPI's way to say ["…", "null"].
-    if (const auto* nullable = value.get_object().if_contains("nullable")) {
-      if (nullable->is_bool() && nullable->get_bool()) schema.types |= kNull;
-    }
     if (schema.format) read_format(schema);
+    if (const auto* nullable = value.get_object().if_contains("nullable"); nullable && *nullable == true) {
+      schema = or_null(std::move(schema));
+    }
   } else {
     schema_syntax(pointer, "a schema must be an object or a boolean");
   }
   schemas_[id] = std::move(schema);
   return id;
+}
+
+// OpenAPI's way to say that null is fine too, whatever else stands beside it.
+Schema SchemaDocument::or_null(Schema schema) {
+  Schema null, either;
+  null.pointer = either.pointer = schema.pointer;
+  null.constrained = either.constrained = true;
+  null.keywords = either.keywords = 1;
+  null.types = kNull;
+  schema.types &= static_cast<std::uint8_t>(~kNull);
+  for (Schema* one : {&schema, &null}) {
+    either.any_of.push_back(static_cast<SchemaId>(schemas_.size()));
+    schemas_.push_back(std::move(*one));
+  }
+  return either;
 }
 
 // A format of numbers becomes their bounds.

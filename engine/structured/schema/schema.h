@@ -76,6 +76,7 @@ class SchemaDocument {
   void read_keyword(Schema& schema, std::string_view key, const json::value& value,
                     const json::object& object, int depth);
   void read_format(Schema& schema);
+  Schema or_null(Schema schema);
   bool read_validation(Schema& schema, std::string_view key, const json::value& value,
                        const json::object& object);
   bool read_applicator(Schema& schema, std::string_view key, const json::value& value,

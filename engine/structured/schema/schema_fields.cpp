@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/decimal.h"
+#include "engine/structured/exact_json.h"
+#include "engine/structured/schema/check_value.h"
 #include "engine/structured/schema/schema.h"
 
 namespace quire::structured {
@@ -49,7 +52,20 @@ std::vector<std::string> strings_of(const std::string& pointer, std::string_view
   return result;
 }
 
+namespace {
+
+constexpr std::string_view kLost = "has a number that neither 64 bits nor a double hold to its last digit";
+
+}  // namespace
+
+std::string number_of(const std::string& pointer, std::string_view key, const json::value& value) {
+  if (!value.is_number()) schema_syntax(pointer, key, "must be a number");
+  if (!is_exact_number(value)) schema_unsupported(pointer, key, kLost);
+  return decimal_of(value);
+}
+
 std::uint32_t count_of(const std::string& pointer, std::string_view key, const json::value& value) {
+  if (value.is_number() && !is_exact_number(value)) schema_unsupported(pointer, key, kLost);
   double number = -1;
   if (value.is_int64()) number = static_cast<double>(value.get_int64());
   if (value.is_uint64()) number = static_cast<double>(value.get_uint64());
@@ -102,12 +118,12 @@ void SchemaDocument::read_number_bound(Schema& schema, std::string_view key,
     if (value.get_bool()) (lower ? schema.exclusive_minimum : schema.exclusive_maximum) = true;
     return;
   }
-  if (!value.is_number()) schema_syntax(schema.pointer, key, "must be a number");
+  const std::string decimal = number_of(schema.pointer, key, value);
   auto& bound = lower ? schema.minimum : schema.maximum;
   auto& strict = lower ? schema.exclusive_minimum : schema.exclusive_maximum;
   // Both kinds may stand together: the tighter one holds.
   if (bound.has_value()) {
-    const double old = std::stod(*bound), now = value.to_number<double>();
+    const auto old = Decimal::of(*bound), now = Decimal::of(decimal);
     const bool tighter = lower ? now > old : now < old;
     if (!tighter) {
       if (now == old && exclusive) strict = true;
@@ -115,7 +131,7 @@ void SchemaDocument::read_number_bound(Schema& schema, std::string_view key,
     }
     strict = false;
   }
-  bound = decimal_of(value);
+  bound = decimal;
   if (exclusive) strict = true;
 }
 
@@ -141,17 +157,19 @@ bool SchemaDocument::read_validation(Schema& schema, std::string_view key, const
     if (!value.is_number() || value.to_number<double>() <= 0) {
       schema_syntax(at, key, "must be a number above 0");
     }
-    schema.multiple_of = decimal_of(value);
+    schema.multiple_of = number_of(at, key, value);
   } else if (key == "type") {
     schema.types &= types_of(at, value);
   } else if (key == "enum") {
     if (!value.is_array()) schema_syntax(at, key, "must be a list of values");
     schema.values.emplace(value.get_array().begin(), value.get_array().end());
     schema.values_keyword = key;
+    if (has_lost_number(value)) schema_unsupported(at, key, kLost);
     if (const auto* only = object.if_contains("const")) {
-      std::erase_if(*schema.values, [&](const json::value& item) { return item != *only; });
+      std::erase_if(*schema.values, [&](const json::value& item) { return !same_value(item, *only); });
     }
   } else if (key == "const") {
+    if (has_lost_number(value)) schema_unsupported(at, key, kLost);
     if (!object.contains("enum")) {
       schema.values = std::vector<json::value>{value};
       schema.values_keyword = key;
@@ -173,7 +191,7 @@ bool SchemaDocument::read_validation(Schema& schema, std::string_view key, const
       schema.dependent_required.emplace_back(std::string(name), strings_of(at, key, item));
     }
   } else if (key == "nullable") {
-    bool_of(at, key, value);  // done once all types are known
+    bool_of(at, key, value);  // done once all else is known
   } else {
     return false;
   }

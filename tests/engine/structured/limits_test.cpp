@@ -49,6 +49,23 @@ TEST_CASE("expressions that explode end within the budget", "[structured][limits
   ends_in_time(kind, std::string(100'000, '('), "");
 }
 
+TEST_CASE("what people write compiles at once", "[structured][limits]") {
+  GrammarContext context = strict();
+  context.limits.compile_time = std::chrono::milliseconds(200);
+  for (const char* source : {
+           R"({"type":"string","pattern":"^[a-z ]+$","maxLength":10000})",
+           R"({"type":"string","pattern":"foo.*bar$","maxLength":10000})",
+           R"({"type":"string","format":"uri","minLength":1,"maxLength":65536})",
+           R"({"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"string","pattern":"^\\S","maxLength":8000}}})",
+           R"({"type":"number","minimum":-1.7976931348623157e308,"maximum":1.7976931348623157e308})",
+           R"({"type":"number","minimum":5e-324,"exclusiveMaximum":1e300})",
+       }) {
+    INFO(source);
+    CHECK(refusal(GrammarSpec::Kind::json_schema, source, context).empty());
+  }
+  CHECK(refusal(GrammarSpec::Kind::json_schema, R"({"items":{"maxItems":100000,"items":{"type":"string"}}})") == "limit /items");
+}
+
 TEST_CASE("what is referred to twice costs once", "[structured][limits]") {
   std::string twice = R"({"$ref":"#/$defs/d0","$defs":{)", apart = twice;
   for (int i = 0; i < 30; ++i) {

@@ -42,7 +42,8 @@ def schema(r, depth):
         if r.random() < 0.2:
             out["items"], out["uniqueItems"] = r.choice([
                 {"enum": ["a", "b", 3, None]}, {"enum": [f"k{i}" for i in range(20)] + [[], {"a": 1}]},
-                {"type": "integer", "minimum": r.randint(-9, 0), "maximum": r.randint(3, 40)}]), True
+                {"type": "integer", "minimum": r.randint(-9, 0), "maximum": r.randint(3, 40)},
+                {"type": "string", "maxLength": r.randint(1, 4)}, {"type": ["string", "number", "boolean"], "pattern": "^[a-c]*$"}]), True
             out["maxItems"] = r.randint(2, 9)
             out.pop("prefixItems", None)
         return out

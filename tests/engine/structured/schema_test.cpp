@@ -15,7 +15,7 @@ TEST_CASE("what is not enforced is refused, with its place", "[structured][schem
       {R"({"type":"integer","minimun":5})", "unsupported /minimun"},
       {R"({"properties":{"a":{"format":"no-such"}}})", "unsupported /properties/a/format"},
       {R"s({"$defs":{"x":{"pattern":"(?=a)"}},"$ref":"#/$defs/x"})s", "unsupported /$defs/x/pattern"},
-      {R"({"items":{"uniqueItems":true,"items":{"type":"string"}}})", "unsupported /items/uniqueItems"},
+      {R"({"items":{"uniqueItems":true,"items":{"type":"object"}}})", "unsupported /items/uniqueItems"},
       {R"({"$ref":"https://example.com/x"})", "unsupported /$ref"},
       {R"({"patternProperties":{"^\\p{L}$":true}})", "unsupported /patternProperties/^\\p{L}$"},
       {R"({"$dynamicRef":"#x"})", "unsupported /$dynamicRef"},
@@ -29,6 +29,12 @@ TEST_CASE("what is not enforced is refused, with its place", "[structured][schem
       {R"({"not":{"enum":[1,{"a":1}]}})", "unsupported /not/enum"},
       {R"({"oneOf":[{"const":{"a":1}},{"type":"object"}]})", "unsupported /oneOf/0/const"},
       {R"({"allOf":[{"pattern":"^a"},{"maxLength":0}],"type":"string"})", "unsatisfiable "},
+      {R"({"type":"integer","maximum":18446744073709551616})", "unsupported /maximum"},
+      {R"({"properties":{"a":{"exclusiveMinimum":-9223372036854775809}}})", "unsupported /properties/a/exclusiveMinimum"},
+      {R"({"type":"number","multipleOf":0.12345678901234567890})", "unsupported /multipleOf"},
+      {R"({"enum":[1,[18446744073709551616]]})", "unsupported /enum"},
+      {R"({"const":{"a":-9223372036854775809}})", "unsupported /const"},
+      {R"({"minLength":18446744073709551616})", "unsupported /minLength"},
       {"[", "syntax "},
   }));
   INFO(c.schema);
@@ -160,6 +166,30 @@ TEST_CASE("what zod and pydantic write beside a format is enforced", "[structure
   check({R"({"type":"string","format":"base64url"})", {R"("a-_b")", R"("YQ")"}, {R"("a+/b")"}});
 }
 
+TEST_CASE("bounds beyond 64 bits hold to their last digit", "[structured][schema]") {
+  const std::string zeros(30, '0'), nines(30, '9'), above = "1" + zeros.substr(1) + "1";
+  for (const std::string& bound : std::vector<std::string>{"1e30", "1" + zeros}) {
+    const std::string most = R"({"type":"integer","maximum":)" + bound + "}", least = R"({"type":"integer","minimum":)" + bound + "}";
+    check({most.c_str(), {"1" + zeros, nines, "-1" + zeros + "0"}, {above, "1" + zeros + "0"}});
+    check({least.c_str(), {"1" + zeros, above}, {nines, "-1" + zeros}});
+  }
+  check({R"({"const":1e30})", {"1" + zeros}, {"1000000000000000019884624838656", "1e30"}});
+  check({R"({"minimum":5e-324,"maximum":1.7976931348623157e308,"type":"number"})", {"1", "0.5"}, {"0", "-1", "0.0"}});
+  check({R"({"exclusiveMinimum":1e-320,"minimum":0,"type":"number"})", {"1"}, {"0"}});
+  check({R"({"type":"integer","minimum":9007199254740993,"exclusiveMinimum":9007199254740992})", {"9007199254740993"}, {"9007199254740992"}});
+  check({R"({"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":3,"maximum":2}})", {"[]"}, {"[3]"}});
+  CHECK(refusal(kSchema, R"({"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1e30}})") == "");
+}
+
+TEST_CASE("nullable allows null whatever stands beside it", "[structured][schema]") {
+  check({R"({"$defs":{"x":{"type":"integer"}},"$ref":"#/$defs/x","nullable":true})", {"1", "null"}, {"\"a\""}});
+  check({R"({"allOf":[{"type":"integer"}],"nullable":true})", {"1", "null"}, {"1.5"}});
+  check({R"({"type":"string","enum":["a"],"nullable":true})", {"\"a\"", "null"}, {"\"b\"", "1"}});
+  check({R"({"oneOf":[{"type":"integer"},{"type":"boolean"}],"nullable":true})", {"1", "true", "null"}, {"\"b\""}});
+  check({R"({"type":"object","properties":{"a":{"type":"string"}},"nullable":true})", {"{}", "null"}, {"{\"b\":1}"}});
+  check({R"({"type":"string","nullable":false})", {"\"a\""}, {"null"}});
+}
+
 TEST_CASE("what vendors and editors add asserts nothing", "[structured][schema]") {
   check({R"({"type":"object","x-order":1,"properties":{"a":{"type":"string","x-ui":{"b":1},"maxLength":1,
              "markdownDescription":"m","contentMediaType":"application/json","contentSchema":{"type":"object"}}},"required":["a"]})",
@@ -225,7 +255,7 @@ TEST_CASE("schemas that are not strict are enforced as far as they can be", "[st
   const auto kind = GrammarSpec::Kind::structural_tag;
   const std::string lenient = R"(,"not_strict":["/t"])";
   const std::string schema =
-      R"s({"type":"object","properties":{"a":{"type":"array","items":{"type":"string","maxLength":1},"uniqueItems":true},"b":{"pattern":"(?<!x)y","type":"string"},"c":{"$ref":"https://x.y/z"},"d":{"frob":1,"const":3}},"required":["a","b","c","d"]})s";
+      R"s({"type":"object","properties":{"a":{"type":"array","items":{"type":["string","array"],"maxLength":1},"uniqueItems":true},"b":{"pattern":"(?<!x)y","type":"string"},"c":{"$ref":"https://x.y/z"},"d":{"frob":1,"const":3}},"required":["a","b","c","d"]})s";
   CHECK(refusal(kind, tag(schema, "")) == "unsupported /t/properties/c/$ref");
   const auto made = grammar(kind, tag(schema, lenient));
   CHECK(accepts(made, R"({"a":["x","x"],"b":"z","c":[1],"d":3})"));
