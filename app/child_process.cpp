@@ -35,6 +35,7 @@ void close_at_exec() {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
   close_at_exec();
   ::fcntl(alive, F_SETFD, 0);
   ::fcntl(inherited, F_SETFD, 0);

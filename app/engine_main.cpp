@@ -180,6 +180,7 @@ int finish_what_runs(const EngineMainFlags& flags, const sigset_t& signals, Sock
 // The exit code.
 int serve(const EngineMainFlags& flags) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&signals, signal);

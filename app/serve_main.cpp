@@ -256,6 +256,7 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
 
 int serve_main(int argc, const char* const* argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader of logs or of stdout that leaves is no reason to end
+  std::signal(SIGXFSZ, SIG_IGN);  // nor is a limit of a file's size: writing says it
   end_on_lost_files(kExitModelLost);
   int exit_code = 0;
   auto flags = parse_serve_flags(argc, argv, exit_code);

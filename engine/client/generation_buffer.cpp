@@ -15,6 +15,7 @@ void GenerationBuffer::deliver(RequestOutput output) {
     merge(pending(), std::move(output));
     header_.times = pending_->times;
     header_.num_cached_tokens = pending_->num_cached_tokens;
+    header_.num_external_tokens = pending_->num_external_tokens;
     header_.num_preemptions = pending_->num_preemptions;
     if (!reader_to_wake()) return;
   }

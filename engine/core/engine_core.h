@@ -103,6 +103,7 @@ class EngineCore {
   std::unordered_map<RequestId, int> second_texts_;  // of its requests: where the second one begins
   std::vector<std::int32_t> token_types_;            // of a step
   DType dtype_ = DType::bf16;
+  std::string model_fingerprint_;
   EnginePlan plan_;
   Ready ready_;
   std::unique_ptr<KvMemory> memory_;

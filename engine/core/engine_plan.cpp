@@ -153,14 +153,16 @@ Result<void> check_weights(const Planning& planning, const SizedModel& sized) {
   const std::int64_t least = others + sized.least_cache_bytes();
   if (weights > planning.plan.allowed_bytes)
     return too_large(planning, "weights of " + bytes_text(weights), least);
+  const std::int64_t kept = signed_of(planning.plan.uses[MemoryPurpose::kv_offload].device);
   if (others > planning.plan.allowed_bytes)
     return too_large(
         planning,
         fmt::format("weights of {} and {} for steps of SchedulerConfig::max_num_batched_tokens {} "
-                    "with SchedulerConfig::max_num_seqs {}",
-                    bytes_text(weights), bytes_text(others - weights),
+                    "with SchedulerConfig::max_num_seqs {}{}",
+                    bytes_text(weights), bytes_text(others - kept - weights),
                     planning.config.scheduler.max_num_batched_tokens,
-                    planning.config.scheduler.max_num_seqs),
+                    planning.config.scheduler.max_num_seqs,
+                    kept > 0 ? ", beside KvOffloadConfig::host_bytes of " + bytes_text(kept) : ""),
         least);
   return {};
 }

@@ -29,6 +29,8 @@ void EngineCore::report(const RequestProgress& progress, const StepResult& resul
   one.finish_reason = progress.finish_reason;
   one.stop_token = progress.stop_token;
   one.num_cached_tokens = request.num_cached;
+  one.num_external_tokens =
+      std::min(request.num_cached, request.num_external + request.num_restored);
   one.num_preemptions = request.num_preemptions;
   one.times = times;
   if (progress.finish_reason) one.transfer_params = request.transfer_result;

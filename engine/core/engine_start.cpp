@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/core/engine_core.h"
+#include "engine/core/fingerprint.h"
 #include "engine/core/rank_core.h"
 #include "engine/core/served_model.h"
 #include "engine/wire/encoding.h"
@@ -48,25 +49,6 @@ std::string device_name(const EngineBackend& backend) {
          " ranks";
 }
 
-// Of blocks that a file keeps: whatever decides what their bytes mean.
-std::string offload_fingerprint(const std::string& device, const std::string& model,
-                                int hash_block_size, std::span<const LayerCache> layers) {
-  std::string text = std::string(quire_version()) + "\n" + device + "\n" + model + "\n" +
-                     std::to_string(hash_block_size) + "\n";
-  for (const LayerCache& layer : layers) {
-    const KvSpec& spec = layer.spec;
-    for (const auto number :
-         {static_cast<std::int64_t>(spec.kind), static_cast<std::int64_t>(spec.state_cache_mode),
-          static_cast<std::int64_t>(layer.group), static_cast<std::int64_t>(layer.page_bytes),
-          static_cast<std::int64_t>(layer.block_size),
-          static_cast<std::int64_t>(layer.kernel_block_size),
-          static_cast<std::int64_t>(spec.sliding_window),
-          static_cast<std::int64_t>(spec.attention_chunk_size)})
-      text += std::to_string(number) + " ";
-  }
-  return text;
-}
-
 }  // namespace
 
 EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend backend,
@@ -98,6 +80,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
                    .max_model_len = static_cast<int>(plan_.loaded_len),
                    .shard = {.rank = 0, .size = config.parallel.tensor_parallel_size},
                    .progress = loading_progress(plan_, progress)};
+  model_fingerprint_ = model_fingerprint(config, model_config, dtype_, plan_.loaded_len);
   const OpsTraits& traits = backend_.ops->traits();
   model_ = load_model(model_config, config.model.path, *backend_.device, traits, load);
   load.progress = {};
@@ -128,7 +111,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
       make_ready({.engine = id,
                   .dtype = dtype_,
                   .device = device_name(backend_),
-                  .model_fingerprint = model_fingerprint(config, dtype_),
+                  .model_fingerprint = model_fingerprint_,
                   .vocab_size = model_->vocab_size(),
                   .startup_seconds = std::chrono::duration<double>(Clock::now() - start).count()},
                  plan_, ledger.uses());
@@ -194,8 +177,8 @@ void EngineCore::make_offload(const EngineConfig& config, EngineId id) {
   for (const KvGroup& group : kv.groups())
     setup.most_tokens = std::max(setup.most_tokens, group.block_size);
   if (!config.kv_offload.path.empty())
-    setup.fingerprint = offload_fingerprint(device_name(backend_), model_fingerprint(config, dtype_),
-                                            kv.hash_block_size, setup.layers);
+    setup.fingerprint = cache_fingerprint(config, model_fingerprint_, device_name(backend_),
+                                          kv.hash_block_size, setup.layers);
   offload_ = std::make_unique<KvOffload>(*backend_.device, std::move(setup));
 }
 
@@ -206,7 +189,7 @@ void EngineCore::make_transfer(const EngineConfig& config, EngineId id,
   TransferSetup setup;
   setup.config = config.kv_transfer;
   setup.engine = id;
-  setup.geometry.model_fingerprint = model_fingerprint(config, dtype_);
+  setup.geometry.model_fingerprint = model_fingerprint_;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerKvSpec spec{.layer = plan_.layers[i].layer, .spec = layers[i].spec};
     setup.geometry.layers.push_back(layer_geometry(spec, layers[i].block_size));

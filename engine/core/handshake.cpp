@@ -1,61 +1,11 @@
 #include "engine/core/handshake.h"
 
-#include <algorithm>
-#include <array>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <string_view>
 #include <vector>
 
-#include "gguf/archive.h"
 #include "model/kv_spec.h"
 
 namespace quire {
 namespace {
-
-namespace fs = std::filesystem;
-
-// FNV-1a, 64 bits.
-class Hash {
- public:
-  void add(std::string_view bytes) {
-    for (const char c : bytes) {
-      value_ = (value_ ^ static_cast<unsigned char>(c)) * 1099511628211u;
-    }
-  }
-  std::string text() const {
-    std::array<char, 17> digits{};
-    std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(value_));
-    return digits.data();
-  }
-
- private:
-  std::uint64_t value_ = 14695981039346656037u;
-};
-
-constexpr std::uintmax_t kHead = 1 << 16;    // bytes: most headers, or their larger part
-constexpr std::uintmax_t kSample = 1 << 10;  // bytes
-constexpr std::uintmax_t kSamples = 64;      // per file, evenly spread
-
-void add_range(Hash& hash, std::ifstream& file, std::uintmax_t first, std::uintmax_t count) {
-  std::string bytes(count, '\0');
-  file.clear();
-  file.seekg(static_cast<std::streamoff>(first));
-  file.read(bytes.data(), static_cast<std::streamsize>(count));
-  bytes.resize(static_cast<std::size_t>(file.gcount()));
-  hash.add(bytes);
-}
-
-void add_file(Hash& hash, const fs::path& path) {
-  const std::uintmax_t size = fs::file_size(path);
-  hash.add(path.filename().string() + ":" + std::to_string(size));
-  std::ifstream file(path, std::ios::binary);
-  add_range(hash, file, 0, std::min(size, kHead));
-  for (std::uintmax_t i = 1; i <= kSamples && size > kHead; ++i) {
-    add_range(hash, file, size / kSamples * i - std::min(size, kSample), kSample);
-  }
-}
 
 // As KvGroup::page_bytes, without padding.
 std::int64_t unpadded_page_bytes_of(const KvGroup& group) {
@@ -118,33 +68,6 @@ Ready make_ready(const EngineIdentity& identity, const EnginePlan& engine_plan,
   ready.startup_seconds = identity.startup_seconds;
   ready.memory = memory_infos(engine_plan, allocated);
   return ready;
-}
-
-std::string model_fingerprint(const EngineConfig& config, DType dtype) {
-  Hash hash;
-  hash.add(name_of(dtype));
-  const std::string& method = config.model.quantization;
-  if (method == "int8" || method == "int4") hash.add(method);  // other weights than the file's
-  const fs::path folder = config.model.path;
-  if (gguf::is_gguf(folder)) {
-    for (const fs::path& path : gguf::files_of(folder)) add_file(hash, path);
-    if (config.model.load_format == LoadFormat::dummy) {
-      hash.add("dummy:" + std::to_string(config.model.seed));
-    }
-    return hash.text();
-  }
-  add_file(hash, folder / "config.json");
-  if (config.model.load_format == LoadFormat::dummy) {
-    hash.add("dummy:" + std::to_string(config.model.seed));
-    return hash.text();
-  }
-  std::vector<fs::path> weights;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".safetensors") weights.push_back(entry.path());
-  }
-  std::ranges::sort(weights);
-  for (const fs::path& path : weights) add_file(hash, path);
-  return hash.text();
 }
 
 }  // namespace quire

@@ -21,8 +21,4 @@ struct EngineIdentity {
 Ready make_ready(const EngineIdentity& identity, const EnginePlan& plan,
                  const MemoryUses& allocated);
 
-// Equal for equal weights in an equal dtype: a hash over config.json, the weight files' headers and
-// samples of their contents. Engines compare it before they answer for one model or exchange KV.
-std::string model_fingerprint(const EngineConfig& config, DType dtype);
-
 }  // namespace quire

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 
 #include "base/error.h"
 #include "engine/kv_hash/event_hash.h"
@@ -106,24 +105,20 @@ DiskFile::DiskFile(const DiskFileOptions& options)
   const auto raw = static_cast<std::int64_t>(sizeof(RecordHeader) + options.page_bytes) +
                    std::int64_t{most_tokens_} * static_cast<std::int64_t>(sizeof(TokenId));
   record_bytes_ = (raw + kSector - 1) / kSector * kSector;
-  num_slots_ = static_cast<int>(std::min<std::int64_t>((options.bytes - kSector) / record_bytes_,
-                                                       std::numeric_limits<int>::max() / 2));
+  num_slots_ = static_cast<int>(
+      std::min<std::int64_t>((options.bytes - kSector) / record_bytes_, kMostSlots));
   if (num_slots_ < 1)
     refuse(path_, fmt::format("may have {} bytes, of which a block takes {}", options.bytes,
                               record_bytes_ + kSector));
   std::error_code ignored;  // opening says what is wrong
   std::filesystem::create_directory(std::filesystem::path(path_).parent_path(), ignored);
-  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (descriptor_ < 0) refuse(path_, "cannot be opened: " + text_of(errno));
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    ::close(descriptor_);
-    refuse(path_, error == EWOULDBLOCK ? "is in use by another engine; give each its own folder"
-                                       : "cannot be locked: " + text_of(error));
-  }
-  if (read_header(options.fingerprint)) return;
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (descriptor_ < 0)
+    refuse(path_, errno == ELOOP ? "is a symbolic link, which is not followed"
+                                 : "cannot be opened: " + text_of(errno));
   try {
-    begin(options.fingerprint);
+    take_possession();
+    if (!read_header(options.fingerprint)) begin(options.fingerprint);
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -131,6 +126,26 @@ DiskFile::DiskFile(const DiskFileOptions& options)
 }
 
 DiskFile::~DiskFile() { ::close(descriptor_); }
+
+// Who could read it could read prompts, and who could write it could answer them.
+void DiskFile::take_possession() {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) refuse(path_, "cannot be read: " + text_of(errno));
+  if (!S_ISREG(status.st_mode)) refuse(path_, "is no regular file");
+  if (status.st_uid != ::geteuid())
+    refuse(path_, fmt::format("belongs to user {}, not to {}, who runs this server", status.st_uid,
+                              ::geteuid()));
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0)
+    refuse(path_, errno == EWOULDBLOCK ? "is in use by another engine; give each its own folder"
+                                       : "cannot be locked: " + text_of(errno));
+  std::array<char, 8> mark = kMark;
+  const auto there = std::min<std::size_t>(static_cast<std::size_t>(status.st_size), mark.size());
+  read_all(descriptor_, std::as_writable_bytes(std::span(mark).first(there)), 0);
+  if (mark != kMark) refuse(path_, "holds something that is not Quire's; move it away");
+  was_emptied_ = status.st_size > kSector;
+  if (::fchmod(descriptor_, 0600) != 0)
+    refuse(path_, "cannot be made its owner's alone: " + text_of(errno));
+}
 
 std::int64_t DiskFile::offset_of(int slot) const { return kSector + slot * record_bytes_; }
 
@@ -141,6 +156,11 @@ bool DiskFile::read_header(const std::string& fingerprint) {
   if (header.record_bytes != record_bytes_ || header.fingerprint != digest(fingerprint))
     return false;
   key_ = {header.key_low, header.key_high};
+  was_emptied_ = false;
+  struct stat status {};
+  if (::fstat(descriptor_, &status) == 0 && status.st_size > most_bytes() &&
+      ::ftruncate(descriptor_, most_bytes()) != 0)
+    refuse(path_, "cannot be cut to its new size: " + text_of(errno));
   return true;
 }
 

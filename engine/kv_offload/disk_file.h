@@ -1,6 +1,7 @@
 #pragma once
 // A file of blocks: a header, then records of one size, each with its sums. What a server left there
 // is of use to the next one if model, layout and hash key are the same; else the file is begun anew.
+// It is its owner's alone, and what it is not is never written over.
 //
 //   header  "QUIREKV1" · record bytes · hash key · SHA-256 of the fingerprint · sum       (4096 bytes)
 //   record  mark · stamp · hash · sum of the pages · group · tokens · sum · tokens · pages (n · 4096)
@@ -40,8 +41,11 @@ struct DiskRecord {
 
 class DiskFile {
  public:
-  // Throws Failure, naming the file, where it cannot be made, has no room for one block or is in use
-  // by another engine.
+  // Of more blocks nothing is remembered: what is known of one takes some 200 bytes of memory.
+  static constexpr int kMostSlots = 1 << 20;
+
+  // Throws Failure, naming the file, where it cannot be made, has no room for one block, is in use by
+  // another engine, belongs to another user or is something else.
   explicit DiskFile(const DiskFileOptions& options);
   ~DiskFile();
   DiskFile(const DiskFile&) = delete;
@@ -49,6 +53,9 @@ class DiskFile {
 
   const std::string& path() const { return path_; }
   int num_slots() const { return num_slots_; }
+  std::int64_t most_bytes() const { return offset_of(num_slots_); }
+  // There were blocks, and they were of another model, layout or version.
+  bool was_emptied() const { return was_emptied_; }
   BlockHasher::Key hash_key() const { return key_; }
   // What was there at the start, oldest first. Pages are not looked at before they are read.
   std::vector<DiskRecord> records() const;
@@ -60,6 +67,7 @@ class DiskFile {
   void clear();
 
  private:
+  void take_possession();
   bool read_header(const std::string& fingerprint);
   void begin(const std::string& fingerprint);
   std::optional<DiskRecord> read_record(int slot) const;
@@ -70,6 +78,7 @@ class DiskFile {
   std::int64_t record_bytes_ = 0;
   int num_slots_ = 0;
   int descriptor_ = -1;
+  bool was_emptied_ = false;
   BlockHasher::Key key_ = {};
 };
 

@@ -17,8 +17,13 @@ DiskSlots::DiskSlots(const DiskFileOptions& options)
     stamps_[static_cast<std::size_t>(record.slot)] = record.stamp;
     next_stamp_ = record.stamp + 1;
   }
+  if (file_.was_emptied())
+    log::warn("kv_offload.begun_anew",
+              {{"path", file_.path()},
+               {"because", "its blocks are of another model, dtype, device, layout or version"}});
   log::info("kv_offload.file", {{"path", file_.path()},
                                 {"blocks", table_.num_slots()},
+                                {"bytes", file_.most_bytes()},
                                 {"found", table_.num_held()}});
 }
 
@@ -87,6 +92,7 @@ std::optional<std::uint64_t> DiskSlots::read(const BlockContent& content,
 void DiskSlots::clear() {
   table_.clear();
   file_.clear();
+  is_full_ = false;
 }
 
 }  // namespace quire

@@ -20,7 +20,7 @@ class DiskSlots {
 
   BlockHasher::Key hash_key() const { return file_.hash_key(); }
   const SlotTable& table() const { return table_; }
-  // No more is written; what is there can be read.
+  // No more is written, until clear(); what is there can be read.
   bool is_full() const { return is_full_; }
   bool holds(const BlockContent& content) const { return table_.find(content) != SlotTable::kNone; }
   void touch(const BlockContent& content);

@@ -63,7 +63,11 @@ void SlotTable::retire(int slot) {
 
 void SlotTable::clear() {
   by_key_.clear();
-  for (Slot& slot : slots_) slot.group = -1;
+  for (int slot = 0; slot < num_slots(); ++slot) {
+    slots_[static_cast<std::size_t>(slot)].group = -1;
+    order_.remove(slot);
+    order_.push_back(slot);
+  }
 }
 
 }  // namespace quire

@@ -33,9 +33,9 @@ class SlotTable {
   void touch(int slot);
   // It becomes the oldest.
   void forget(int slot);
-  // Is never used again.
+  // Is not used again before clear().
   void retire(int slot);
-  void clear();
+  void clear();  // the first slots are used first again: a file grows no more than it must
 
   // Oldest first; ends with kNone.
   int oldest() const { return order_.front(); }

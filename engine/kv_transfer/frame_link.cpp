@@ -98,7 +98,7 @@ FrameLink::Clock::time_point FrameLink::frame_end() const {
   return Clock::now() + kSilencesPerFrame * silence_;
 }
 
-// With what comes along: at most one descriptor, the newest counts.
+// With what comes along: the newest descriptor counts, and no other stays open.
 ssize_t FrameLink::receive(std::span<std::byte> into) {
   iovec part{into.data(), into.size()};
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
@@ -112,9 +112,13 @@ ssize_t FrameLink::receive(std::span<std::byte> into) {
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
        head = CMSG_NXTHDR(&message, head)) {
     if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-    int descriptor = -1;
-    std::memcpy(&descriptor, CMSG_DATA(head), sizeof descriptor);
-    descriptor_.reset(descriptor);
+    const auto* data = CMSG_DATA(head);
+    for (std::size_t bytes = head->cmsg_len - CMSG_LEN(0); bytes >= sizeof(int);
+         bytes -= sizeof(int), data += sizeof(int)) {
+      int descriptor = -1;
+      std::memcpy(&descriptor, data, sizeof descriptor);
+      descriptor_.reset(descriptor);
+    }
   }
   return got;
 }

@@ -34,6 +34,7 @@ void merge(RequestOutput& into, RequestOutput&& next) {
   into.finish_reason = next.finish_reason;
   into.stop_token = next.stop_token;
   into.num_cached_tokens = std::max(into.num_cached_tokens, next.num_cached_tokens);
+  into.num_external_tokens = std::max(into.num_external_tokens, next.num_external_tokens);
   into.num_preemptions = std::max(into.num_preemptions, next.num_preemptions);
   const RequestTimes& times = next.times;
   if (times.queued != Clock::time_point()) into.times = times;

@@ -108,7 +108,8 @@ struct RequestOutput {
   std::vector<PositionLogprobs> prompt_logprobs;  // of prompt tokens 1, 2, …, with the first output
   std::optional<FinishReason> finish_reason;
   std::optional<TokenId> stop_token;  // the eos or stop token that ended it; last of token_ids
-  int num_cached_tokens = 0;          // prompt tokens found in the prefix cache
+  int num_cached_tokens = 0;    // prompt tokens found in the prefix cache
+  int num_external_tokens = 0;  // of these: from another engine, or from behind the cache
   int num_preemptions = 0;
   RequestTimes times;
   std::string transfer_params;  // from the connector, as JSON
@@ -117,7 +118,8 @@ struct RequestOutput {
 
   using Fields = FieldList<&RequestOutput::id, &RequestOutput::token_ids, &RequestOutput::logprobs,
                            &RequestOutput::finish_reason, &RequestOutput::stop_token,
-                           &RequestOutput::num_cached_tokens, &RequestOutput::num_preemptions,
+                           &RequestOutput::num_cached_tokens, &RequestOutput::num_external_tokens,
+                           &RequestOutput::num_preemptions,
                            &RequestOutput::times, &RequestOutput::transfer_params,
                            &RequestOutput::error, &RequestOutput::prompt_logprobs,
                            &RequestOutput::pooled>;

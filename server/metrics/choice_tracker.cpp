@@ -53,7 +53,10 @@ void ChoiceTracker::on_output(const RequestOutput& output, std::span<const Clock
   int num_before = sample_.generation_tokens;
   if (num_before == 0) {
     sample_.cached_tokens = output.num_cached_tokens;
-    metrics_->prompt_done(engine_, sample_.prompt_tokens, sample_.cached_tokens,
+    metrics_->prompt_done(engine_,
+                          {.all = sample_.prompt_tokens,
+                           .cached = sample_.cached_tokens,
+                           .external = output.num_external_tokens},
                           seconds(Clock::now() - arrival_));
   }
   // However many tokens come at once: each has its own gap.

@@ -79,13 +79,13 @@ void Metrics::observe_step(EngineId engine, const EngineStats& stats) {
   impl_->engine(engine).observe(stats);
 }
 
-void Metrics::prompt_done(EngineId engine, int prompt_tokens, int cached_tokens,
-                          double to_first_token) {
+void Metrics::prompt_done(EngineId engine, const PromptTokens& tokens, double to_first_token) {
   EngineMetrics& m = impl_->engine(engine);
-  m.prompt_tokens.Increment(prompt_tokens);
-  m.prompt_cached.Increment(cached_tokens);
-  m.prompt_cached_total.Increment(cached_tokens);
-  m.prompt_computed.Increment(prompt_tokens - cached_tokens);
+  m.prompt_tokens.Increment(tokens.all);
+  m.prompt_cached.Increment(tokens.cached - tokens.external);
+  m.prompt_external.Increment(tokens.external);
+  m.prompt_cached_total.Increment(tokens.cached);
+  m.prompt_computed.Increment(tokens.all - tokens.cached);
   m.first_token.Observe(to_first_token);
 }
 

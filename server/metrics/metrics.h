@@ -71,7 +71,12 @@ class Metrics {
   void add_memory(EngineId engine, const std::vector<MemorySample>& uses);
 
   void observe_step(EngineId engine, const EngineStats& stats);
-  void prompt_done(EngineId engine, int prompt_tokens, int cached_tokens, double to_first_token);
+  struct PromptTokens {
+    int all = 0;
+    int cached = 0;    // of all
+    int external = 0;  // of the cached ones: from another engine, or from behind the cache
+  };
+  void prompt_done(EngineId engine, const PromptTokens& tokens, double to_first_token);
   void observe_token_gap(EngineId engine, double seconds);
   void request_done(EngineId engine, const RequestSample& sample);
   void request_rejected();  // the queue was full

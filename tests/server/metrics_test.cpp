@@ -113,7 +113,7 @@ TEST_CASE("drafts are counted by their place", "[base][metrics]") {
 
 TEST_CASE("a request leaves its traces", "[base][metrics]") {
   const auto metrics = metrics_of_one_engine();
-  metrics->prompt_done(kZero, 100, 64, 0.05);
+  metrics->prompt_done(kZero, {.all = 100, .cached = 64, .external = 16}, 0.05);
   metrics->observe_token_gap(kZero, 0.02);
   metrics->request_done(kZero, {.end = RequestEnd::length,
                                 .prompt_tokens = 100,
@@ -131,7 +131,7 @@ TEST_CASE("a request leaves its traces", "[base][metrics]") {
       R"(vllm:prompt_tokens_by_source_total{engine="0",model_name="tiny",source="local_compute"} 36)"));
   CHECK(has(
       text,
-      R"(vllm:prompt_tokens_by_source_total{engine="0",model_name="tiny",source="local_cache_hit"} 64)"));
+      R"(vllm:prompt_tokens_by_source_total{engine="0",model_name="tiny",source="local_cache_hit"} 48)"));
   CHECK(has(text, "vllm:prompt_tokens_total" + kLabels + "100"));
   CHECK(has(text, "vllm:request_prefill_kv_computed_tokens_sum" + kLabels + "36"));
   CHECK(has(text, "vllm:request_inference_time_seconds_sum" + kLabels + "1.5"));

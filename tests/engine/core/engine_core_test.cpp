@@ -1,4 +1,5 @@
 #include "engine/core/engine_core.h"
+#include "engine/core/fingerprint.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -47,11 +48,38 @@ TEST_CASE("what is ready is what was planned", "[engine][core]") {
 
 TEST_CASE("the fingerprint tells weights and dtypes apart", "[engine][core]") {
   EngineConfig config = tiny_config();
-  const std::string tiny = model_fingerprint(config, DType::bf16);
-  CHECK(tiny == model_fingerprint(config, DType::bf16));
-  CHECK(tiny != model_fingerprint(config, DType::f32));
+  ModelConfig model;
+  const auto of = [&](DType dtype, int longest_context = 100) {
+    return model_fingerprint(config, model, dtype, longest_context);
+  };
+  const std::string tiny = of(DType::bf16);
+  CHECK(tiny == of(DType::bf16));
+  CHECK(tiny == of(DType::bf16, 200));
+  CHECK(tiny != of(DType::f32));
+  model.rope.kind = RopeKind::dynamic;  // its frequencies are made for the longest context
+  CHECK(of(DType::bf16) != of(DType::bf16, 200));
+  model = {};
   config.model.path = "models/quire-tiny-hybrid";
-  CHECK(tiny != model_fingerprint(config, DType::bf16));
+  CHECK(tiny != of(DType::bf16));
+}
+
+TEST_CASE("kept blocks are of use where every layer stores the same", "[engine][core]") {
+  const EngineConfig config = tiny_config();
+  const auto of = [&](const LayerCache& layer, const std::string& device = "cpu") {
+    return cache_fingerprint(config, "model", device, 16, std::span(&layer, 1));
+  };
+  LayerCache attention{.page_bytes = 4096, .block_size = 16, .kernel_block_size = 16, .spec = {}};
+  const std::string before = of(attention);
+  CHECK(before == of(attention));
+  CHECK(before != of(attention, "another"));
+  attention.spec.dtype = DType::f16;  // as wide
+  CHECK(before != of(attention));
+  LayerCache state = attention;
+  state.spec.kind = KvKind::mamba;
+  state.spec.states = {{.shape = {4, 8}, .dtype = DType::bf16}};
+  const std::string states = of(state);
+  state.spec.states[0].dtype = DType::f16;
+  CHECK(states != of(state));
 }
 
 TEST_CASE("an abort frees blocks at once", "[engine][core]") {

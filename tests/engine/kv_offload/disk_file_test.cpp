@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -92,7 +93,56 @@ TEST_CASE_METHOD(DiskFileTest, "what another model left is not taken over", "[kv
     raw().seekp(20).put('x');
   }
   DiskFile again(other);
+  CHECK(again.was_emptied());
   CHECK(again.records().empty());
+}
+
+TEST_CASE_METHOD(DiskFileTest, "a file that others could read becomes its owner's alone",
+                 "[kv_offload]") {
+  { const DiskFile file(options); }
+  using std::filesystem::perms;
+  std::filesystem::permissions(options.path, perms::all);
+  const DiskFile file(options);
+  CHECK(std::filesystem::status(options.path).permissions() ==
+        (perms::owner_read | perms::owner_write));
+}
+
+TEST_CASE_METHOD(DiskFileTest, "what is not Quire's is left alone", "[kv_offload]") {
+  std::filesystem::create_directories(folder);
+  const auto file = folder / "notes";
+  std::ofstream(file) << "not to be lost";
+  const auto text = [&] {
+    std::ifstream in(file);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  SECTION("a text of that name") {
+    std::filesystem::rename(file, options.path);
+    CHECK_THROWS_WITH(DiskFile(options), Catch::Contains("something that is not Quire's"));
+    std::filesystem::rename(options.path, file);
+  }
+  SECTION("behind a link") {
+    std::filesystem::create_symlink(file, options.path);
+    CHECK_THROWS_WITH(DiskFile(options), Catch::Contains("symbolic link"));
+  }
+  SECTION("a pipe") {
+    REQUIRE(::mkfifo(options.path.c_str(), 0600) == 0);
+    CHECK_THROWS_WITH(DiskFile(options), Catch::Contains("no regular file"));
+  }
+  CHECK(text() == "not to be lost");
+}
+
+TEST_CASE_METHOD(DiskFileTest, "a smaller limit cuts the file at the next start",
+                 "[kv_offload]") {
+  {
+    DiskFile file(options);
+    for (int slot = 0; slot < 7; ++slot) write(file, record(slot, 10 + slot));
+    CHECK_FALSE(file.was_emptied());
+  }
+  options.bytes = 32 << 10;
+  const DiskFile file(options);
+  CHECK(std::filesystem::file_size(options.path) <= 32u << 10);
+  CHECK(file.records().size() == 3);
+  CHECK_FALSE(file.was_emptied());
 }
 
 TEST_CASE_METHOD(DiskFileTest, "one engine at a time has the file", "[kv_offload]") {

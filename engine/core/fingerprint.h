@@ -1,0 +1,26 @@
+#pragma once
+// What weights, keys and values are worth to somebody else: equal where they mean the same.
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/config.h"
+#include "model/config.h"
+#include "model/model.h"
+
+namespace quire {
+
+// Equal for equal weights in an equal dtype: a hash over config.json, the weight files' headers and
+// samples of their contents, and where rope scaling depends on the longest context, that. Engines
+// compare it before they answer for one model or exchange KV.
+std::string model_fingerprint(const EngineConfig& config, const ModelConfig& model, DType dtype,
+                              std::int64_t longest_context);
+
+// Of the blocks of an engine on such a device, for a later one: the model's and its drafts', and
+// what each layer stores. Not made to be read.
+std::string cache_fingerprint(const EngineConfig& config, const std::string& model,
+                              const std::string& device, int hash_block_size,
+                              std::span<const LayerCache> layers);
+
+}  // namespace quire
