@@ -11,6 +11,7 @@
 #include "app/bench_main.h"
 #include "app/bench_peer.h"
 #include "app/bench_report.h"
+#include "tests/support/temp_path.h"
 
 namespace quire {
 namespace {
@@ -25,7 +26,7 @@ int run_bench(const std::vector<std::string>& flags) {
 
 struct File {
   explicit File(const std::string& name, const std::string& text = {})
-      : path(fs::temp_directory_path() / ("quire_bench_test_" + name)) {
+      : path(temp_path("quire_bench_test_" + name)) {
     std::ofstream(path) << text;
   }
   ~File() { fs::remove(path); }

@@ -11,6 +11,7 @@
 #include "app/doctor_report.h"
 #include "app/open_files.h"
 #include "tests/support/run_main.h"
+#include "tests/support/temp_path.h"
 
 namespace quire {
 namespace {
@@ -25,7 +26,7 @@ struct FakeRoot {
     fs::create_directories((path / name).parent_path());
     std::ofstream(path / name) << text;
   }
-  fs::path path = fs::temp_directory_path() / "quire_doctor_test";
+  fs::path path = temp_path("quire_doctor_test");
 };
 
 // Nothing to complain about.
@@ -161,7 +162,7 @@ TEST_CASE("the command probes, judges a model, and prints JSON", "[app][doctor]"
 }
 
 TEST_CASE("a model with a file missing or broken would not be served", "[app][doctor]") {
-  const fs::path model = fs::temp_directory_path() / "quire_doctor_test_model";
+  const fs::path model = temp_path("quire_doctor_test_model");
   const std::pair<const char*, const char*> faults[] = {
       {"model.safetensors", nullptr},           {"tokenizer.json", nullptr},
       {"tokenizer.json", "{\"version\": \"1"}, {"generation_config.json", "{\"temperature\": -5}"},

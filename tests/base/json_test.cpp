@@ -6,6 +6,8 @@
 #include <fstream>
 #include <random>
 
+#include "tests/support/temp_path.h"
+
 namespace quire {
 namespace {
 
@@ -170,7 +172,7 @@ TEST_CASE("mutated documents are read or refused", "[json][fuzz]") {
 }
 
 TEST_CASE("files have a limit and a name", "[json]") {
-  const auto file = std::filesystem::temp_directory_path() / "quire_json_test.json";
+  const auto file = temp_path("quire_json_test.json");
   std::ofstream(file) << "{\"a\": 1}";
   CHECK(JsonDocument::read(file, 8).object().integer({"a"}) == 1);
   CHECK_THROWS_WITH(JsonDocument::read(file, 7), Catch::Contains("8 bytes, at most 7"));

@@ -10,6 +10,7 @@
 #include "gguf/archive.h"
 #include "tests/fuzz/targets.h"
 #include "tests/support/gguf_bytes.h"
+#include "tests/support/temp_path.h"
 
 namespace quire::gguf {
 namespace {
@@ -109,7 +110,7 @@ TEST_CASE("metadata of another kind or out of range are refused by key", "[gguf]
 }
 
 TEST_CASE("shards are found by any of their names and must agree", "[gguf]") {
-  const fs::path folder = fs::temp_directory_path() / "quire_gguf_shards";
+  const fs::path folder = temp_path("quire_gguf_shards");
   fs::remove_all(folder);
   fs::create_directories(folder);
   const auto write = [&](int i, const GgufBytes& file) {

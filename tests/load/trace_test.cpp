@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/support/temp_path.h"
 
 using namespace quire;
 using namespace quire::load;
@@ -12,7 +13,7 @@ using namespace quire::load;
 namespace {
 
 std::filesystem::path file_of(const std::string& text) {
-  const auto path = std::filesystem::temp_directory_path() / "quire_trace_test";
+  const auto path = temp_path("quire_trace_test");
   std::ofstream(path) << text;
   return path;
 }

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/support/temp_path.h"
 #include "text/tokenizer/tokenizer.h"
 
 using namespace quire;
@@ -17,7 +18,7 @@ using namespace quire::load;
 namespace {
 
 std::filesystem::path write_file(const char* name, const std::string& text) {
-  const auto path = std::filesystem::temp_directory_path() / name;
+  const auto path = temp_path(name);
   std::ofstream(path) << text;
   return path;
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cpu/cpu_backend.h"
 #include "tests/support/number_file.h"
+#include "tests/support/temp_path.h"
 
 namespace quire {
 namespace {
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 const std::string kLayer = "model.layers.0.self_attn";
 
 std::optional<CacheScale> scale_among(const std::map<std::string, float>& numbers) {
-  const fs::path folder = fs::temp_directory_path() / "quire_cache_scale_test";
+  const fs::path folder = temp_path("quire_cache_scale_test");
   fs::create_directories(folder);
   test::write_numbers(folder / "model.safetensors", numbers);
   const auto device = make_cpu_device();

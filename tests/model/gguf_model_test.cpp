@@ -17,6 +17,7 @@
 #include "model/weights.h"
 #include "tests/support/direct_runner.h"
 #include "tests/support/gguf_bytes.h"
+#include "tests/support/temp_path.h"
 
 namespace quire {
 namespace {
@@ -65,7 +66,7 @@ struct Folder {
     std::ofstream(path / "m.gguf", std::ios::binary) << file.with_data(data_bytes);
     return path / "m.gguf";
   }
-  const fs::path path = fs::temp_directory_path() / "quire_gguf_model";
+  const fs::path path = temp_path("quire_gguf_model");
 };
 
 GgufBytes tiny_llama() {

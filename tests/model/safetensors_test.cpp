@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "model/checkpoint.h"
+#include "tests/support/temp_path.h"
 
 namespace quire {
 namespace {
@@ -34,7 +35,7 @@ std::string failure_of(const std::string& file) {
 }
 
 struct Folder {
-  explicit Folder(const std::string& name) : path(fs::temp_directory_path() / name) {
+  explicit Folder(const std::string& name) : path(temp_path(name)) {
     fs::remove_all(path);
     fs::create_directories(path);
   }

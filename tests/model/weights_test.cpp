@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cpu/cpu_backend.h"
 #include "model/registry.h"
+#include "tests/support/temp_path.h"
 
 namespace quire {
 namespace {
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 // Two matrices: "a" f32 [2, 3] of 0 … 5, "b" bf16 [3, 2] of 0 … 5.
 class Fixture {
  public:
-  Fixture() : folder_(fs::temp_directory_path() / "quire_weights_test") {
+  Fixture() : folder_(temp_path("quire_weights_test")) {
     fs::create_directories(folder_);
     std::string header = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
                          R"("b":{"dtype":"BF16","shape":[3,2],"data_offsets":[24,36]}})";
@@ -166,7 +167,7 @@ TEST_CASE("quantization that is not supported is refused by name", "[model][weig
 }
 
 TEST_CASE("values beyond float16 are counted and refused", "[model][weights]") {
-  const fs::path folder = fs::temp_directory_path() / "quire_overflow_test";
+  const fs::path folder = temp_path("quire_overflow_test");
   fs::create_directories(folder);
   std::string header = R"({"a":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/temp_path.h"
+
 namespace quire::test {
 
 struct FileTensor {
@@ -28,7 +30,7 @@ FileTensor file_tensor(std::string dtype, std::vector<std::int64_t> shape,
 class ModelFolder {
  public:
   explicit ModelFolder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / ("quire_" + name)) {
+      : path_(temp_path("quire_" + name)) {
     std::filesystem::create_directories(path_);
   }
   ~ModelFolder() { std::filesystem::remove_all(path_); }

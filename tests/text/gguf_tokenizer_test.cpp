@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "tests/support/gguf_bytes.h"
+#include "tests/support/temp_path.h"
 #include "text/template/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -87,7 +88,7 @@ fs::path write_byte_level(const fs::path& folder, const std::string& pre) {
 }
 
 TEST_CASE("a byte-level vocabulary encodes as its tokenizer.json does", "[tokenizer][gguf]") {
-  const fs::path folder = fs::temp_directory_path() / "quire_gguf_tokenizer";
+  const fs::path folder = temp_path("quire_gguf_tokenizer");
   const auto tokenizer = Tokenizer::load(write_byte_level(folder, "tekken"));
   const auto original = Tokenizer::load("tests/data/golden/tokenizers/tekken");
   std::ifstream lines("tests/data/golden/tokenizers/tekken/cases.jsonl");

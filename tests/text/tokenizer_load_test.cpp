@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/support/temp_path.h"
 #include "tests/text/tokenizer_golden.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -100,7 +101,7 @@ TEST_CASE("nesting without end is refused", "[text][tokenizer]") {
 
 class ModelDir {
  public:
-  ModelDir() : path_(fs::temp_directory_path() / fs::path("quire_tokenizer_load_test")) {
+  ModelDir() : path_(temp_path("quire_tokenizer_load_test")) {
     fs::create_directories(path_);
   }
   ~ModelDir() { fs::remove_all(path_); }
@@ -194,7 +195,7 @@ TEST_CASE("a normalizer that makes a long text of a short one is refused", "[tex
 
 // As Gemma and Llama 2 publish it, and what Python's json module writes besides.
 TEST_CASE("a value that the tokenizer does not need may be anything", "[text][tokenizer]") {
-  const fs::path folder = fs::temp_directory_path() / "quire_tokenizer_load_test";
+  const fs::path folder = temp_path("quire_tokenizer_load_test");
   fs::create_directories(folder);
   std::ofstream(folder / "tokenizer.json")
       << R"({"model": {"type": "WordLevel", "vocab": {"<s>": 0, "a": 1}, "unk_token": "a"},
@@ -209,7 +210,7 @@ TEST_CASE("a value that the tokenizer does not need may be anything", "[text][to
 }
 
 struct Folder {
-  fs::path path = fs::temp_directory_path() / "quire_tokenizer_load_test";
+  fs::path path = temp_path("quire_tokenizer_load_test");
   Folder() { fs::create_directories(path); }
   ~Folder() { fs::remove_all(path); }
   void write(const char* name, std::string_view text) const { std::ofstream(path / name) << text; }

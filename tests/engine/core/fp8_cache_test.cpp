@@ -9,6 +9,7 @@
 #include "tests/engine/core/eval_lines.h"
 #include "tests/engine/core/stepped_engine.h"
 #include "tests/support/number_file.h"
+#include "tests/support/temp_path.h"
 
 namespace quire::test {
 namespace {
@@ -28,7 +29,7 @@ EngineConfig fp8_config(const std::string& path = "models/quire-tiny") {
 // The shipped model as if calibrated: a scheme in config.json, and scales in a file of their own.
 class Calibrated {
  public:
-  explicit Calibrated(float scale) : folder_(fs::temp_directory_path() / "quire_fp8_cache_test") {
+  explicit Calibrated(float scale) : folder_(temp_path("quire_fp8_cache_test")) {
     const fs::path shipped = fs::absolute("models/quire-tiny");
     fs::remove_all(folder_);
     fs::create_directories(folder_);
