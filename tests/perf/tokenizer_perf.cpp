@@ -69,7 +69,7 @@ int run(int argc, char** argv) {
   const std::string text = argc > 2 ? read_text(argv[2]) : made_up_text(8 << 20);
   const double megabytes = static_cast<double>(text.size()) / 1e6;
   std::unique_ptr<Tokenizer> tokenizer;
-  const double load = best_of(3, [&] { tokenizer = Tokenizer::load(argv[1]); });
+  const double load = best_of(3, [&] { tokenizer = Tokenizer::load(argv[1], /*cache_bytes=*/0); });
 
   std::vector<TokenId> ids;
   const double start = now();

@@ -56,6 +56,7 @@ class ByteLevelStage final : public DecodeStage {
     give(/*last=*/true);
     next_.finish();
   }
+  bool holds_back() const override { return !bytes_.empty(); }
 
  private:
   void give(bool last) {

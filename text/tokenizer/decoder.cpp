@@ -17,6 +17,7 @@ class OutputStage final : public DecodeStage {
   explicit OutputStage(std::string& out) : out_(out) {}
   void push(std::string_view piece) override { out_ += piece; }
   void finish() override {}
+  bool holds_back() const override { return false; }
 
  private:
   std::string& out_;
@@ -92,6 +93,10 @@ Decoders default_decoders() {
   Decoders decoders;
   decoders.push_back(std::make_unique<SpaceJoinDecoder>());
   return decoders;
+}
+
+bool DecodeChain::holds_back() const {
+  return std::ranges::any_of(stages_, [](const auto& stage) { return stage->holds_back(); });
 }
 
 DecodeChain::DecodeChain(const Decoders& decoders) : out_(std::make_unique<std::string>()) {

@@ -18,6 +18,8 @@ class DecodeStage {
   virtual ~DecodeStage() = default;
   virtual void push(std::string_view piece) = 0;
   virtual void finish() = 0;
+  // What it was given may still come out otherwise, or later.
+  virtual bool holds_back() const { return true; }
 };
 
 // What a tokenizer.json says of a decoder. Immutable.
@@ -41,6 +43,7 @@ class DecodeChain {
   explicit DecodeChain(const Decoders& decoders);
   void push(std::string_view token) { stages_.back()->push(token); }
   void finish() { stages_.back()->finish(); }
+  bool holds_back() const;  // finish() may bring out more
   std::string take() { return std::exchange(*out_, {}); }  // what has come out since the last time
 
  private:

@@ -39,12 +39,11 @@ Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens,
                          std::span<const TokenId> prompt_ids)
     : state_(std::make_unique<State>(*tokenizer.parts_, skip_special_tokens)) {
   if (prompt_ids.empty()) return;
-  State all(*tokenizer.parts_, skip_special_tokens);
-  for (const TokenId id : prompt_ids) {
-    state_->push(id);
-    all.push(id);
-  }
+  for (const TokenId id : prompt_ids) state_->push(id);
   const std::size_t certain = state_->chain.take().size();
+  if (!state_->chain.holds_back()) return;
+  State all(*tokenizer.parts_, skip_special_tokens);
+  for (const TokenId id : prompt_ids) all.push(id);
   all.chain.finish();
   state_->told = all.chain.take().substr(certain);
 }

@@ -38,7 +38,7 @@ std::string with_replacements(std::string_view text) {
 // Encodes one text with the parts of a tokenizer.
 class Encoding {
  public:
-  explicit Encoding(const Tokenizer::Parts& parts) : parts_(parts) {}
+  Encoding(const Tokenizer::Parts& parts, SegmentCache& cache) : parts_(parts), cache_(cache) {}
 
   std::vector<TokenId> encode(std::string_view text) {
     ids_.reserve(text.size() / 4);
@@ -46,13 +46,22 @@ class Encoding {
       if (part.id >= 0) {
         ids_.push_back(part.id);
       } else {
-        add_text(part.text, part.text.data() == text.data());
+        add_segment(part.text, part.text.data() == text.data());
       }
     }
     return std::move(ids_);
   }
 
  private:
+  // What stands between two added tokens is cut without looking at what is around it.
+  void add_segment(std::string_view text, bool starts_input) {
+    if (text.size() < SegmentCache::kMinText) return add_text(text, starts_input);
+    if (cache_.append(text, starts_input, ids_)) return;
+    const std::size_t begin = ids_.size();
+    add_text(text, starts_input);
+    cache_.put(text, starts_input, std::span(ids_).subspan(begin));
+  }
+
   void add_text(std::string_view text, bool starts_input) {
     NormalizedText normalized;
     if (parts_.normalizer) {
@@ -78,12 +87,14 @@ class Encoding {
   }
 
   const Tokenizer::Parts& parts_;
+  SegmentCache& cache_;
   std::vector<TokenId> ids_;
 };
 
 }  // namespace
 
-Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts, std::size_t cache_bytes)
+    : parts_(std::move(parts)), cache_(cache_bytes) {}
 Tokenizer::~Tokenizer() = default;
 
 std::vector<TokenId> Tokenizer::encode_plain(std::string_view text) const {
@@ -93,7 +104,7 @@ std::vector<TokenId> Tokenizer::encode_plain(std::string_view text) const {
     valid = with_replacements(text);
     text = valid;
   }
-  return Encoding(*parts_).encode(text);
+  return Encoding(*parts_, cache_).encode(text);
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {

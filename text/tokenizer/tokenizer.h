@@ -1,6 +1,7 @@
 #pragma once
 // A model's tokenizer: text to ids and back, as the Rust library `tokenizers` answers for the same
-// tokenizer.json, quirks included. Immutable once loaded; any number of threads may use it at once.
+// tokenizer.json, quirks included. Once loaded it changes nothing but a cache that no answer depends on; any number
+// of threads may use it at once.
 
 #include <filesystem>
 #include <map>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "text/tokenizer/segment_cache.h"
 
 namespace quire {
 
@@ -20,7 +22,8 @@ class Tokenizer {
   // Reads tokenizer.json and, if it is there, tokenizer_config.json and special_tokens_map.json; or
   // a GGUF file.
   // Throws Failure naming file and field.
-  static std::unique_ptr<Tokenizer> load(const std::filesystem::path& model_dir);
+  static std::unique_ptr<Tokenizer> load(const std::filesystem::path& model_dir,
+                                         std::size_t cache_bytes = SegmentCache::kMaxBytes);
   // From the content of a tokenizer.json alone; otherwise the same.
   static std::unique_ptr<Tokenizer> parse(std::string_view tokenizer_json);
   ~Tokenizer();
@@ -51,13 +54,15 @@ class Tokenizer {
   const std::map<std::string, std::string, std::less<>>& special_strings() const;
 
   struct Parts;
-  explicit Tokenizer(std::unique_ptr<const Parts> parts);  // use load()
+  explicit Tokenizer(std::unique_ptr<const Parts> parts,  // use load()
+                     std::size_t cache_bytes = SegmentCache::kMaxBytes);
 
  private:
   friend class Detokenizer;
   std::vector<TokenId> encode_plain(std::string_view text) const;
 
   std::unique_ptr<const Parts> parts_;
+  mutable SegmentCache cache_;  // of texts between added tokens
 };
 
 }  // namespace quire

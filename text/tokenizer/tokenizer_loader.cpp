@@ -97,18 +97,18 @@ std::unique_ptr<Tokenizer::Parts> load_parts(const Json& root, const TokenizerCo
 }  // namespace
 
 // "truncation" and "padding" of the file are for training scripts; a server has limits of its own.
-std::unique_ptr<Tokenizer> Tokenizer::load(const fs::path& model_dir) {
+std::unique_ptr<Tokenizer> Tokenizer::load(const fs::path& model_dir, std::size_t cache_bytes) {
   if (gguf::is_gguf(model_dir)) {
     const gguf::Archive archive(model_dir);
     GgufTokenizer stored = read_gguf_tokenizer(archive.metadata());
     const JsonDocument document(std::move(stored.json), model_dir);
-    return std::make_unique<Tokenizer>(load_parts(document.object(), stored.config));
+    return std::make_unique<Tokenizer>(load_parts(document.object(), stored.config), cache_bytes);
   }
   const fs::path path = model_dir / "tokenizer.json";
   if (!fs::exists(path)) fail_without_tokenizer(model_dir);
   const JsonDocument document = JsonDocument::read(path, kMaxTokenizerBytes);
   return std::make_unique<Tokenizer>(
-      load_parts(document.object(), read_tokenizer_config(model_dir)));
+      load_parts(document.object(), read_tokenizer_config(model_dir)), cache_bytes);
 }
 
 std::unique_ptr<Tokenizer> Tokenizer::parse(std::string_view tokenizer_json) {
