@@ -238,8 +238,13 @@ void write_card(JsonWriter& json, const ModelCard& card) {
 
 }  // namespace
 
+namespace {
+constexpr std::size_t kUsualReply = 1024;  // bytes, beside long answers
+}
+
 std::string to_json(const ChatCompletionResponse& response) {
   std::string out;
+  out.reserve(kUsualReply);
   JsonWriter json(out);
   write_head(json, response.id, "chat.completion", response.created, response.model);
   json.key("choices").begin_array();
@@ -254,6 +259,7 @@ std::string to_json(const ChatCompletionResponse& response) {
 
 std::string to_json(const CompletionResponse& response) {
   std::string out;
+  out.reserve(kUsualReply);
   JsonWriter json(out);
   write_head(json, response.id, "text_completion", response.created, response.model);
   json.key("choices").begin_array();

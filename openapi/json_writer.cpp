@@ -1,5 +1,6 @@
 #include "openapi/json_writer.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -117,11 +118,17 @@ JsonWriter& JsonWriter::close(char bracket) {
   return *this;
 }
 
+// One append for the three parts of a name that is as short as ours are.
 JsonWriter& JsonWriter::key(std::string_view name) {
-  separate();
-  out_ += '"';
-  out_ += name;
-  out_ += "\":";
+  std::array<char, 64> text;
+  if (name.size() + 4 > text.size()) return any_key(name);
+  char* end = text.data();
+  if (needs_comma_) *end++ = ',';
+  *end++ = '"';
+  end = std::copy(name.begin(), name.end(), end);
+  *end++ = '"';
+  *end++ = ':';
+  out_.append(text.data(), end);
   needs_comma_ = false;
   return *this;
 }

@@ -61,8 +61,9 @@ void set_thinking(Dict& entry, const ChatMessage& message) {
 
 Value message_value(const ChatMessage& message, bool names_thinking) {
   Dict entry;
-  entry.set("role", Value(message.role));
-  entry.set("content", Value(message.content.value_or("")));
+  static const Value kRole("role"), kContent("content");
+  entry.set(kRole, Value(message.role));
+  entry.set(kContent, Value(message.content.value_or("")));
   if (message.reasoning) {
     entry.set("reasoning", Value(*message.reasoning));
     entry.set("reasoning_content", Value(*message.reasoning));
@@ -80,7 +81,9 @@ Value message_value(const ChatMessage& message, bool names_thinking) {
 
 Value list_of(const Messages& messages, std::string_view source) {
   jinja::List list;
-  const bool names_thinking = source.find("message.thinking") != source.npos;
+  const auto has_reasoning = [](const ChatMessage& message) { return message.reasoning.has_value(); };
+  const bool names_thinking = std::ranges::any_of(messages, has_reasoning) &&
+                              source.find("message.thinking") != source.npos;
   for (const ChatMessage& message : messages) list.push_back(message_value(message, names_thinking));
   return Value(std::move(list));
 }

@@ -28,7 +28,8 @@ std::optional<Error> check_range(std::string_view field, double value, double lo
 template <auto Member, auto Low, auto High, class... Others>
 std::optional<Error> check_ranges(const SamplingParams& p,
                                   RangeList<FieldRange<Member, Low, High>, Others...>) {
-  if (auto e = check_range(spelling_of<Member>(), p.*Member, Low, High)) return e;
+  constexpr std::string_view kName = spelling_of<Member>();
+  if (auto e = check_range(kName, p.*Member, Low, High)) return e;
   if constexpr (sizeof...(Others) > 0) return check_ranges(p, RangeList<Others...>());
   return std::nullopt;
 }

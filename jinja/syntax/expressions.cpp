@@ -100,8 +100,42 @@ Value UnaryExpr::evaluate(Frame& frame) const {
   return op == '-' ? negate(value) : positive(value);
 }
 
+namespace {
+
+bool is_plain_text(const Value& value) { return value.is_string() && !value.text().safe; }
+
+// a + b + c … from the left, in one growing text for as long as all of them are texts.
+Value sum_of(Frame& frame, const std::vector<const BinaryExpr*>& sums) {
+  Value sum = sums.back()->left->evaluate(frame);
+  std::string text;
+  bool is_growing = false;
+  for (auto next = sums.rbegin(); next != sums.rend(); ++next) {
+    Value part = (*next)->right->evaluate(frame);
+    if (is_plain_text(part) && (is_growing || is_plain_text(sum))) {
+      if (!std::exchange(is_growing, true)) text = sum.string();
+      frame.evaluation.charge_text(text.size() + part.string().size());
+      text += part.string();
+      continue;
+    }
+    if (std::exchange(is_growing, false)) sum = Value(std::move(text));
+    sum = quire::jinja::apply(frame.evaluation, Binary::add, sum, part);
+  }
+  return is_growing ? Value(std::move(text)) : sum;
+}
+
+}  // namespace
+
 Value BinaryExpr::evaluate(Frame& frame) const {
   frame.evaluation.step();
+  if (op == Binary::add) {
+    std::vector<const BinaryExpr*> sums{this};
+    while (const auto* before = dynamic_cast<const BinaryExpr*>(sums.back()->left.get())) {
+      if (before->op != Binary::add) break;
+      frame.evaluation.step();
+      sums.push_back(before);
+    }
+    if (sums.size() > 1) return sum_of(frame, sums);
+  }
   const Value a = left->evaluate(frame);
   const Value b = right->evaluate(frame);
   return quire::jinja::apply(frame.evaluation, op, a, b);

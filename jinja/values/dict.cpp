@@ -1,6 +1,7 @@
 #include "jinja/values/dict.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "jinja/error.h"
 #include "jinja/values/operators.h"
@@ -45,9 +46,18 @@ const Value* Dict::find(const Value& key) const {
 }
 
 const Value* Dict::find(std::string_view key) const {
-  if (!buckets_.empty()) return find(Value(key));
-  for (const Entry& entry : entries_) {
-    if (entry.key.is_string() && entry.key.string() == key) return &entry.value;
+  const auto is_it = [key](const Entry& entry) {
+    return entry.key.is_string() && entry.key.string() == key;
+  };
+  if (buckets_.empty()) {
+    const auto found = std::find_if(entries_.begin(), entries_.end(), is_it);
+    return found == entries_.end() ? nullptr : &found->value;
+  }
+  const std::size_t mask = buckets_.size() - 1;
+  const std::size_t first = std::hash<std::string_view>{}(key);  // as hash() of a text
+  for (std::size_t bucket = first & mask; buckets_[bucket] != 0; bucket = (bucket + 1) & mask) {
+    const Entry& entry = entries_[buckets_[bucket] - 1];
+    if (is_it(entry)) return &entry.value;
   }
   return nullptr;
 }

@@ -151,7 +151,7 @@ std::string PercentFormatter::convert(char type, const Value& value, FormatSpec&
     return convert_number(type, value, spec);
   std::string text;
   if (type == 'c') {
-    if (!is_integral(value) && !(value.is_string() && value.text().length == 1)) {
+    if (!is_integral(value) && !(value.is_string() && value.text().length() == 1)) {
       fail(ErrorKind::type, "%c requires int or char");
     }
     if (value.is_string()) {

@@ -66,7 +66,7 @@ class EmptyIterator : public Iterator {
 
 Value character_at(const Value& text, std::int64_t index) {
   const std::string& utf8 = text.string();
-  const std::size_t begin = text.text().length == utf8.size()
+  const std::size_t begin = text.text().length() == utf8.size()
                                 ? std::size_t(index)
                                 : unicode::skip(utf8, std::size_t(index));
   std::size_t end = begin;
@@ -75,12 +75,12 @@ Value character_at(const Value& text, std::int64_t index) {
 }
 
 Value slice_text(Evaluation& evaluation, const Value& text, const Slice& by) {
-  const SliceRange range = resolve(by, std::int64_t(text.text().length));
+  const SliceRange range = resolve(by, std::int64_t(text.text().length()));
   const std::string& utf8 = text.string();
   if (range.count == 0) return Value(std::string(), text.text().safe);
   evaluation.charge(utf8.size());
   if (range.step == 1) {
-    const bool ascii = text.text().length == utf8.size();
+    const bool ascii = text.text().length() == utf8.size();
     const std::size_t begin =
         ascii ? std::size_t(range.first) : unicode::skip(utf8, std::size_t(range.first));
     const std::size_t end = ascii ? begin + std::size_t(range.count)
@@ -180,7 +180,7 @@ std::optional<std::size_t> length(const Value& value) {
     case Kind::undefined:
       return 0;
     case Kind::string:
-      return value.text().length;
+      return value.text().length();
     case Kind::list:
     case Kind::tuple:
       return value.items().size();

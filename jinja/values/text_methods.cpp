@@ -127,7 +127,7 @@ Value pad(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   if (unicode::count(fill) != 1) {
     fail(ErrorKind::type, "The fill character must be exactly one character long");
   }
-  const std::int64_t missing = width - std::int64_t(self.text().length);
+  const std::int64_t missing = width - std::int64_t(self.text().length());
   if (missing <= 0) return self;
   evaluation.charge_text(std::uint64_t(missing) * fill.size());
   const std::int64_t half = missing / 2 + (missing & width & 1);
@@ -141,7 +141,7 @@ Value pad(Evaluation& evaluation, const Value& self, Arguments& arguments) {
 
 Value zfill(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   const std::int64_t missing =
-      as_index(positional("zfill", arguments, 1, 1)[0]) - std::int64_t(self.text().length);
+      as_index(positional("zfill", arguments, 1, 1)[0]) - std::int64_t(self.text().length());
   if (missing <= 0) return self;
   evaluation.charge_text(std::uint64_t(missing));
   std::string text = self.string();

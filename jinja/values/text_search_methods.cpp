@@ -20,7 +20,7 @@ struct Window {
 };
 
 Window window_of(const Value& self, const List& args) {
-  const auto length = std::int64_t(self.text().length);
+  const auto length = std::int64_t(self.text().length());
   const Value start = given(args, 1) ? args[1] : Value();
   if (is_integral(start) && start.is(Value::Kind::integer) && start.integer() > length)
     return {{}, 0, false};
@@ -118,7 +118,7 @@ Value every(Evaluation& evaluation, const Value& self, Arguments& arguments) {
 
 Value isascii(Evaluation&, const Value& self, Arguments& arguments) {
   positional("isascii", arguments, 0, 0);
-  return Value(self.text().length == self.string().size());
+  return Value(self.text().length() == self.string().size());
 }
 
 Value isprintable(Evaluation& evaluation, const Value& self, Arguments& arguments) {

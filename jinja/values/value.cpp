@@ -43,8 +43,11 @@ std::string Undefined::message() const {
   return name;
 }
 
-Text::Text(std::string text, bool is_safe)
-    : utf8(std::move(text)), length(unicode::count(utf8)), safe(is_safe) {}
+std::size_t Text::length() const {
+  std::size_t length = length_.load(std::memory_order_relaxed);
+  if (length == kUncounted) length_.store(length = unicode::count(utf8), std::memory_order_relaxed);
+  return length;
+}
 
 ListBox::ListBox(List list) : items(std::move(list)), extent(extent_around(items)) {}
 TupleBox::TupleBox(Tuple t) : tuple(std::move(t)), extent(extent_around(tuple.items)) {}

@@ -2,6 +2,7 @@
 // What a template computes with: Python's values, as far as templates can see them. Immutable and
 // cheap to copy (contents are shared), so one Value may be read from many threads.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -41,10 +42,14 @@ struct Undefined {
 };
 
 struct Text {
-  Text(std::string text, bool is_safe);
-  std::string utf8;
-  std::size_t length;  // code points
-  bool safe;           // Markup: already escaped for HTML
+  Text(std::string text, bool is_safe) : utf8(std::move(text)), safe(is_safe) {}
+  const std::string utf8;
+  const bool safe;             // Markup: already escaped for HTML
+  std::size_t length() const;  // code points; counted when first asked for
+
+ private:
+  static constexpr std::size_t kUncounted = SIZE_MAX;
+  mutable std::atomic<std::size_t> length_{kUncounted};
 };
 
 struct Tuple {

@@ -44,8 +44,11 @@ Dict without_nulls(const Dict& message) {
 }
 
 // Reasoning goes by three names; templates know one or the other.
+constexpr std::array<std::string_view, 3> kReasoningNames{"reasoning_content", "thinking",
+                                                          "reasoning"};
+
 Dict with_reasoning_aliases(Dict message) {
-  for (std::string_view name : {"reasoning_content", "thinking", "reasoning"}) {
+  for (const std::string_view name : kReasoningNames) {
     const Value* found = message.find(name);
     if (found == nullptr) continue;
     const Value reasoning = *found;
@@ -58,13 +61,24 @@ Dict with_reasoning_aliases(Dict message) {
   return message;
 }
 
+bool is_ready(const Value& message) {
+  if (!message.is(Value::Kind::dict)) return true;
+  for (const auto& [key, value] : message.dict()) {
+    if (value.is_none()) return false;
+  }
+  return std::ranges::none_of(kReasoningNames, [&](std::string_view name) {
+    return message.dict().find(name) != nullptr;
+  });
+}
+
 Value prepared_messages(const Value& messages) {
   if (!messages.is(Value::Kind::list)) return messages;
+  if (std::ranges::all_of(messages.list(), is_ready)) return messages;
   List prepared;
   for (const Value& message : messages.list()) {
-    const bool is_dict = message.is(Value::Kind::dict);
-    prepared.push_back(is_dict ? Value(with_reasoning_aliases(without_nulls(message.dict())))
-                               : message);
+    prepared.push_back(is_ready(message)
+                           ? message
+                           : Value(with_reasoning_aliases(without_nulls(message.dict()))));
   }
   return Value(std::move(prepared));
 }
@@ -302,10 +316,12 @@ RenderResult ChatTemplate::render(const ChatTemplateInput& input) const {
     if (input.continue_final_message) continuation = mark_final_message(continuation.messages);
     Dict names = parts_->tokens;
     for (const auto& [key, value] : input.kwargs) names.set(key, value);
-    names.set("messages", continuation.messages);
-    names.set("tools", input.tools);
-    names.set("documents", input.documents);
-    names.set("add_generation_prompt", Value(input.add_generation_prompt));
+    static const Value kMessages("messages"), kTools("tools"), kDocuments("documents"),
+        kAddGenerationPrompt("add_generation_prompt");
+    names.set(kMessages, continuation.messages);
+    names.set(kTools, input.tools);
+    names.set(kDocuments, input.documents);
+    names.set(kAddGenerationPrompt, Value(input.add_generation_prompt));
     std::string text = render_names(*tree, names, input.now);
     if (input.continue_final_message) cut_at_marker(text, continuation.text);
     return text;
