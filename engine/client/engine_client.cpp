@@ -327,7 +327,8 @@ EngineClient::EngineClient(asio::any_io_executor executor, EngineId id,
                            std::unique_ptr<ClientEnd> end)
     : impl_(std::make_shared<Impl>(*this, std::move(executor), id, std::move(end))) {}
 
-EngineClient::~EngineClient() { impl_->close(); }
+EngineClient::~EngineClient() { close(); }
+void EngineClient::close() { impl_->close(); }
 
 void EngineClient::start(EngineConfig config, Callbacks callbacks) {
   impl_->start(std::move(config), std::move(callbacks));

@@ -51,6 +51,8 @@ class EngineClient {
   // Listens; answers Hello with the configuration. Once.
   void start(EngineConfig config, Callbacks callbacks);
   void fail(std::string error);  // the front end gives it up
+  // Closes the line; waits for a callback that runs, and no other comes.
+  void close();
 
   EngineId id() const;
   EngineStatus status() const;

@@ -6,7 +6,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
@@ -16,6 +15,7 @@
 #include "engine/client/engine_choice.h"
 #include "engine/client/engine_client.h"
 #include "engine/client/generation_buffer.h"
+#include "engine/client/orphans.h"
 
 namespace quire {
 namespace {
@@ -30,12 +30,21 @@ class EngineGroup::Impl {
  public:
   Impl(asio::any_io_executor executor, std::vector<std::unique_ptr<ClientEnd>> ends,
        EngineConfig config, EngineGroupOptions options)
-      : config_(std::move(config)), options_(options), changed_(executor, 1) {
+      : config_(std::move(config)),
+        options_(options),
+        changed_(executor, 1),
+        orphans_(std::make_shared<Orphans>(executor, options.orphan_patience)) {
     std::uint32_t rank = 0;
     for (auto& end : ends) {
       engines_.push_back(
           std::make_unique<EngineClient>(executor, EngineId{rank++}, std::move(end)));
     }
+  }
+
+  // Before the first of them is gone none may call, for what is called looks at all.
+  ~Impl() {
+    orphans_->close();
+    for (auto& engine : engines_) engine->close();
   }
 
   void on_step(StepObserver observer) {
@@ -59,7 +68,7 @@ class EngineGroup::Impl {
   awaitable<Result<void>> start() {
     for (auto& engine : engines_) {
       engine->start(config_,
-                    {.on_change = [this] { changed_.try_send(boost::system::error_code()); },
+                    {.on_change = [this] { look_around(); },
                      .on_step = [this](EngineId id, const EngineStats& s) { observe(id, s); },
                      .on_decisions =
                          [this](std::span<const Decision> decisions) {
@@ -134,10 +143,9 @@ class EngineGroup::Impl {
   }
 
   bool has_room() const {
-    return std::ranges::any_of(
-        engines_, [&](const auto& engine) {
-          return engine->state() != EngineState::dead && engine->num_live() < max_live();
-        });
+    return std::ranges::any_of(engines_, [&](const auto& engine) {
+      return engine->state() != EngineState::dead && engine->num_live() < max_live();
+    });
   }
 
   std::int64_t num_free() const {
@@ -185,6 +193,7 @@ class EngineGroup::Impl {
 
   awaitable<void> drain(Clock::time_point deadline) {
     draining_ = true;
+    look_around();
     while (num_live() > 0 && Clock::now() < deadline) {
       co_await with_timeout(deadline - Clock::now(), changed_.async_receive(asio::use_awaitable));
     }
@@ -224,9 +233,6 @@ class EngineGroup::Impl {
   }
 
   Result<void> accepts(const AddRequest& request) const {
-    const auto refuse = [](std::string detail) -> Result<void> {
-      return Error{ErrorCode::invalid_argument, std::move(detail), "prompt"};
-    };
     switch (state()) {
       case EngineGroupState::starting:
         return Error{ErrorCode::overloaded, "starting: " + progress(), {}};
@@ -235,30 +241,9 @@ class EngineGroup::Impl {
       case EngineGroupState::dead:
         return Error{ErrorCode::unavailable, error(), {}};
       case EngineGroupState::ready:
-        break;
+        return check_prompt(request, ready_);
     }
-    if (request.prompt.empty()) return refuse("the prompt is empty");
-    const PoolingTask task = ready_.engines.front().pooling.task;
-    if ((task != PoolingTask::none) != request.pooling.has_value()) {
-      return refuse(task == PoolingTask::none ? "this model generates: it has no vectors to give"
-                                              : "this is a pooling model: it generates nothing");
-    }
-    // A vector needs no room for an answer.
-    const int answer = request.pooling ? 0 : 1;
-    if (request.prompt.size() + answer > static_cast<std::size_t>(ready_.max_model_len)) {
-      return refuse("the prompt has " + std::to_string(request.prompt.size()) +
-                    " tokens, the context length is " + std::to_string(ready_.max_model_len));
-    }
-    const int vocab_size =
-        ready_.vocab_size > 0 ? ready_.vocab_size : std::numeric_limits<int>::max();
-    const auto odd = std::ranges::find_if(request.prompt, [vocab_size](TokenId token) {
-      return static_cast<std::uint32_t>(token) >= static_cast<std::uint32_t>(vocab_size);
-    });
-    if (odd != request.prompt.end()) {
-      return refuse("token " + std::to_string(*odd) + " is not in the vocabulary of " +
-                    std::to_string(vocab_size));
-    }
-    return validate(request.sampling, vocab_size);
+    return {};
   }
 
   Error overloaded() const {
@@ -285,29 +270,42 @@ class EngineGroup::Impl {
                  "max_model_len"};
   }
 
-  // Between engines elsewhere, which have no model path of ours: an engine of this process dies
-  // with what it has, and the server with it. With one engine there is nowhere else to go.
+  // By engines elsewhere, which have no model path of ours: an engine of this process dies with
+  // what it has, and the server with it.
   decltype(EngineClient::Callbacks::retry) retry() {
-    if (!config_.model.path.empty() || engines_.size() < 2) return {};
+    if (!config_.model.path.empty()) return {};
     return [this](AddRequest& request, const std::shared_ptr<GenerationBuffer>& buffer) {
-      if (draining_) return false;
-      EngineChoice::Tried tried(engines_.size(), false);
-      while (EngineClient* const engine = choice_.next(request, tried)) {
-        if (engine->resubmit(request, buffer).has_value()) return true;
-      }
-      return false;
+      if (draining_ || num_alive() == 0) return false;
+      if (hand_on(request, buffer)) return true;
+      orphans_->add({std::move(request), buffer});
+      look_around();  // one may have become ready meanwhile
+      return true;
     };
   }
 
-  bool any_ready() const {
-    return std::ranges::any_of(
-        engines_, [](const auto& engine) { return engine->state() == EngineState::ready; });
+  bool hand_on(const AddRequest& request, const std::shared_ptr<GenerationBuffer>& buffer) {
+    EngineChoice::Tried tried(engines_.size(), false);
+    while (EngineClient* const engine = choice_.next(request, tried)) {
+      if (engine->resubmit(request, buffer).has_value()) return true;
+    }
+    return false;
   }
 
-  bool all_ready() const {
-    return std::ranges::all_of(
-        engines_, [](const auto& engine) { return engine->state() == EngineState::ready; });
+  void look_around() {
+    changed_.try_send(boost::system::error_code());
+    if (draining_) return orphans_->fail(draining_error());
+    if (num_alive() == 0) return orphans_->fail({ErrorCode::unavailable, error(), {}});
+    if (!any_ready()) return;
+    for (Orphans::One& one : orphans_->take()) {
+      if (!hand_on(one.request, one.buffer)) orphans_->add(std::move(one));
+    }
   }
+
+  static bool can_take(const std::unique_ptr<EngineClient>& engine) {
+    return engine->state() == EngineState::ready;
+  }
+  bool any_ready() const { return std::ranges::any_of(engines_, can_take); }
+  bool all_ready() const { return std::ranges::all_of(engines_, can_take); }
 
   // The first that has died, or that was silent for too long: that one is given up.
   std::optional<Error> failed_engine() {
@@ -357,6 +355,7 @@ class EngineGroup::Impl {
   std::atomic<bool> draining_{false};
   std::atomic<std::uint64_t> last_id_{0};
   Signal changed_;
+  const std::shared_ptr<Orphans> orphans_;
   EngineChoice choice_{engines_, config_.cache.enable_prefix_caching};
   EngineChoice::Engines engines_;  // last: their events use what is above
 };

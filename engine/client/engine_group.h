@@ -25,6 +25,8 @@ enum class EngineGroupState : std::uint8_t { starting, ready, draining, dead };
 
 struct EngineGroupOptions {
   std::chrono::milliseconds ready_timeout{std::chrono::minutes(10)};  // of an engine's silence
+  // For so long a request whose engine was lost waits for one, if nobody has seen any of its answer.
+  std::chrono::milliseconds orphan_patience{std::chrono::seconds(30)};
 };
 
 // Outlives its Generations; ends before the executor's context does, as the engine threads must.

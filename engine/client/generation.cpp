@@ -41,6 +41,9 @@ awaitable<std::optional<RequestOutput>> Generation::next() {
 
 void Generation::reuse(RequestOutput output) { buffer_->reuse(std::move(output.token_ids)); }
 
+void Generation::let_start_over() { buffer_->let_start_over(); }
+bool Generation::starts_over() const { return buffer_->taken_starts_over(); }
+
 void Generation::cancel() {
   if (!buffer_) return;
   // Closed before the engine is told: who hands it to another engine looks in the other order.

@@ -39,6 +39,12 @@ class Generation {
   // clock.
   const std::vector<Clock::time_point>& token_times() const;
 
+  // For a reader that shows nothing before the end: where the engine is lost, the answer may begin
+  // anew on another one, or when it is back.
+  void let_start_over();
+  // The latest output does so: what came before it counts no more.
+  bool starts_over() const;
+
   // Ends it now, as the destructor would; next() gives nullopt from here on.
   void cancel();
 

@@ -66,9 +66,15 @@ void GenerationBuffer::note_times(std::size_t tokens, Clock::time_point last) {
 
 bool GenerationBuffer::reader_to_wake() { return std::exchange(reader_waits_, false); }
 
+void GenerationBuffer::let_start_over() {
+  const std::lock_guard lock(mutex_);
+  may_start_over_ = true;
+}
+
 bool GenerationBuffer::restart() {
   const std::lock_guard lock(mutex_);
-  if (finished_ || begun_ || std::exchange(restarted_, true)) return false;
+  if (finished_ || (begun_ && !may_start_over_) || std::exchange(restarted_, true)) return false;
+  starts_over_ = begun_;
   pending_.reset();
   times_.clear();
   latest_token_.reset();
@@ -91,6 +97,7 @@ std::optional<RequestOutput> GenerationBuffer::take() {
   const std::lock_guard lock(mutex_);
   reader_waits_ = !pending_ && !finished_;
   begun_ = begun_ || pending_;
+  taken_starts_over_ = pending_ && std::exchange(starts_over_, false);
   taken_times_.clear();
   std::swap(times_, taken_times_);
   return std::exchange(pending_, std::nullopt);

@@ -29,7 +29,10 @@ class GenerationBuffer {
   void deliver(RequestOutput output);
   void deliver(TokenId token, Clock::time_point time);
   void finish(FinishReason reason, std::optional<Error> error);
-  // True, once, while nothing has been read: what came is forgotten, as another engine begins anew.
+  // The reader can forget what it has read: it has shown nothing of it.
+  void let_start_over();
+  // True, once, while nothing has been read or the reader can forget it: what came is forgotten, as
+  // an engine begins anew.
   bool restart();
   // Nothing will be read any more.
   void close();
@@ -39,6 +42,9 @@ class GenerationBuffer {
   void reuse(std::vector<TokenId> ids);  // their memory, for the next output
   // Of the tokens that were taken last; the reader's own.
   const std::vector<Clock::time_point>& taken_times() const { return taken_times_; }
+  // What was taken last begins the answer anew: what was taken before it counts no more. Likewise
+  // the reader's own.
+  bool taken_starts_over() const { return taken_starts_over_; }
   bool ended() const;  // finished, and the finish was taken
   bool finished() const;
   awaitable<void> wait();
@@ -58,7 +64,9 @@ class GenerationBuffer {
   std::optional<Clock::time_point> latest_token_;
   bool finished_ = false;
   bool begun_ = false;      // something was read
-  bool restarted_ = false;  // a request that ends two engines may be to blame
+  bool may_start_over_ = false;  // though something was read
+  bool restarted_ = false;       // a request that ends two engines may be to blame
+  bool starts_over_ = false, taken_starts_over_ = false;
   bool reader_waits_ = false;
   Wake wake_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <utility>
 
 #include "base/log.h"
@@ -113,6 +114,36 @@ Result<ReadyInfo> merge_ready(std::vector<Ready> engines) {
   if (stats_owner != nullptr) info.dp_stats_address = stats_owner->dp_stats_address;
   info.engines = std::move(engines);
   return info;
+}
+
+Result<void> check_prompt(const AddRequest& request, const ReadyInfo& ready) {
+  const auto refuse = [](std::string detail) -> Result<void> {
+    return Error{ErrorCode::invalid_argument, std::move(detail), "prompt"};
+  };
+  if (request.prompt.empty()) return refuse("the prompt is empty");
+  const PoolingTask task = ready.engines.front().pooling.task;
+  if ((task != PoolingTask::none) != request.pooling.has_value()) {
+    return refuse(task == PoolingTask::none ? "this model generates: it has no vectors to give"
+                                            : "this is a pooling model: it generates nothing");
+  }
+  // A vector needs no room for an answer.
+  const int answer = request.pooling ? 0 : 1;
+  if (request.prompt.size() + answer > static_cast<std::size_t>(ready.max_model_len)) {
+    return refuse("the prompt has " + std::to_string(request.prompt.size()) +
+                  " tokens, the context length is " + std::to_string(ready.max_model_len));
+  }
+  const int vocab_size =
+      ready.vocab_size > 0 ? ready.vocab_size : std::numeric_limits<int>::max();
+  const auto is_odd = [vocab_size](TokenId token) { return token < 0 || token >= vocab_size; };
+  // Of all of them, without leaving the loop early: several at a time.
+  bool any_odd = false;
+  for (const TokenId token : request.prompt) any_odd |= is_odd(token);
+  if (any_odd) {
+    const TokenId odd = *std::ranges::find_if(request.prompt, is_odd);
+    return refuse("token " + std::to_string(odd) + " is not in the vocabulary of " +
+                  std::to_string(vocab_size));
+  }
+  return validate(request.sampling, vocab_size);
 }
 
 }  // namespace quire

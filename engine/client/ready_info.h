@@ -22,6 +22,9 @@ struct ReadyInfo {
   std::int64_t total_kv_cache_size_tokens() const;
 };
 
+// Whether engines like these can take the request: its prompt, its parameters.
+Result<void> check_prompt(const AddRequest& request, const ReadyInfo& ready);
+
 // The error names the engines that differ. engines is not empty.
 Result<ReadyInfo> merge_ready(std::vector<Ready> engines);
 

@@ -21,13 +21,19 @@ void append_call(std::vector<openapi::ToolCall>& calls, ToolCallDelta&& delta) {
 ChatCollector::ChatCollector(std::size_t num_choices, ChatReplyOptions options)
     : options_(std::move(options)), choices_(num_choices) {
   if (options_.prompt_logprobs) prompt_logprobs_.emplace();
-  for (std::size_t i = 0; i < num_choices; ++i) {
-    choices_[i].index = static_cast<int>(i);
-    choices_[i].content = options_.echo;
-    if (options_.return_token_ids) choices_[i].token_ids.emplace();
-    if (options_.logprobs) choices_[i].logprobs.emplace();
-  }
+  for (std::size_t i = 0; i < num_choices; ++i) choices_[i] = begun(static_cast<int>(i));
 }
+
+openapi::ChatChoice ChatCollector::begun(int index) const {
+  openapi::ChatChoice choice;
+  choice.index = index;
+  choice.content = options_.echo;
+  if (options_.return_token_ids) choice.token_ids.emplace();
+  if (options_.logprobs) choice.logprobs.emplace();
+  return choice;
+}
+
+void ChatCollector::forget(const Choice& choice) { choices_[choice.index] = begun(choice.index); }
 
 awaitable<bool> ChatCollector::on_delta(Choice& choice, ChoiceDelta delta) {
   openapi::ChatChoice& into = choices_[choice.index];

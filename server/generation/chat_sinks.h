@@ -37,10 +37,14 @@ class ChatCollector : public ChoiceSink {
 
   awaitable<bool> on_delta(Choice& choice, ChoiceDelta delta) override;
   awaitable<bool> on_error(Choice& choice, const Error& error) override;
+  bool can_forget() const override { return true; }
+  void forget(const Choice& choice) override;
   const std::optional<Error>& error() const { return error_; }
   openapi::ChatCompletionResponse take(openapi::Usage usage);
 
  private:
+  openapi::ChatChoice begun(int index) const;
+
   ChatReplyOptions options_;
   std::vector<openapi::ChatChoice> choices_;
   std::optional<std::vector<openapi::TokenLogprob>> prompt_logprobs_;

@@ -47,10 +47,13 @@ ChoiceText::ChoiceText(const Tokenizer& tokenizer, std::shared_ptr<const ChoiceT
                        std::span<const TokenId> prompt_end)
     : tokenizer_(&tokenizer),
       options_(std::move(options)),
-      detokenizer_(tokenizer, false, shown_part(prompt_end)),
+      prompt_end_(shown_part(prompt_end)),
+      detokenizer_(tokenizer, false, prompt_end_),
       stops_(options_->stop, options_->include_stop) {
   if (options_->format) parser_.emplace(*options_->format);
 }
+
+void ChoiceText::start_over() { *this = ChoiceText(*tokenizer_, options_, prompt_end_); }
 
 openapi::TokenLogprob ChoiceText::logprob_of(const PositionLogprobs& position,
                                              TokenWords& words) const {

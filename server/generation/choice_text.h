@@ -56,6 +56,9 @@ class ChoiceText {
   ChoiceText(const Tokenizer& tokenizer, std::shared_ptr<const ChoiceTextOptions> options,
              std::span<const TokenId> prompt_end = {});
 
+  // As if nothing had been pushed.
+  void start_over();
+
   // Not of an output that failed. After a finish_reason nothing may be pushed.
   ChoiceDelta push(const RequestOutput& output);
   int num_tokens() const { return num_tokens_; }  // that count: up to a stop string
@@ -74,6 +77,7 @@ class ChoiceText {
 
   const Tokenizer* tokenizer_;
   std::shared_ptr<const ChoiceTextOptions> options_;
+  std::vector<TokenId> prompt_end_;  // what is shown of it
   Detokenizer detokenizer_;
   StopStrings stops_;
   std::optional<OutputParser> parser_;

@@ -58,6 +58,14 @@ awaitable<void> end_overdue(Choice& choice, ChoiceSink& sink) {
   co_await sink.on_error(choice, error);
 }
 
+// An answer that began anew costs its key nothing twice.
+void charge(Choice& choice) {
+  const int more = choice.text.num_tokens() - choice.charged_tokens;
+  if (choice.key == nullptr || more <= 0) return;
+  choice.key->spend_tokens(more);
+  choice.charged_tokens += more;
+}
+
 awaitable<void> run_choice(Choice& choice, ChoiceSink& sink) {
   std::optional<RequestOutput> output;
   while (true) {
@@ -74,9 +82,12 @@ awaitable<void> run_choice(Choice& choice, ChoiceSink& sink) {
       co_await sink.on_error(choice, kShuttingDown);
       co_return;
     }
-    const int before = choice.text.num_tokens();
+    if (choice.generation.starts_over()) {
+      choice.text.start_over();
+      sink.forget(choice);
+    }
     ChoiceDelta delta = choice.text.push(*output);
-    if (choice.key != nullptr) choice.key->spend_tokens(choice.text.num_tokens() - before);
+    charge(choice);
     choice.tracker.on_output(*output, choice.generation.token_times(), choice.text.num_tokens());
     const std::string finish_reason = delta.finish_reason;
     if (!finish_reason.empty()) {
@@ -260,7 +271,7 @@ Result<void> submit_prompt(const ChoicePlan& plan,
     choices.push_back({static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0,
                        std::move(*generation), ChoiceText(app.text.tokenizer(), text, prompt_end),
                        std::move(tracker), FairShare::Held(app.shares, exchange.client()),
-                       exchange.key(), exchange.deadline(request.timeout)});
+                       exchange.key(), 0, exchange.deadline(request.timeout)});
     if (exchange.key() != nullptr) exchange.key()->spend_tokens(i == 0 ? prompt_tokens : 0);
   }
   return {};
@@ -289,6 +300,9 @@ awaitable<bool> run_choices(std::vector<Choice>& choices, ChoiceSink& sink, Exch
   const Exchange::LeavingWatch client(exchange, [&choices] {
     for (Choice& choice : choices) choice.generation.cancel();
   });
+  if (sink.can_forget()) {
+    for (Choice& choice : choices) choice.generation.let_start_over();
+  }
   if (choices.size() == 1) {
     co_await run_choice(choices.front(), sink);
   } else {

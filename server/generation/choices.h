@@ -22,6 +22,7 @@ struct Choice {
   ChoiceTracker tracker;
   FairShare::Held place;
   KeyInUse* key = nullptr;  // whose tokens are counted
+  int charged_tokens = 0;   // to the key
   Clock::time_point deadline = Clock::time_point::max();  // after it nobody wants the rest
 };
 
@@ -35,6 +36,10 @@ class ChoiceSink {
   // The last one has a finish_reason. False: nobody reads any more.
   virtual awaitable<bool> on_delta(Choice& choice, ChoiceDelta delta) = 0;
   virtual awaitable<bool> on_error(Choice& choice, const Error& error) = 0;
+
+  // One that shows nothing before the end can forget what a choice has said so far.
+  virtual bool can_forget() const { return false; }
+  virtual void forget(const Choice&) {}
 };
 
 // What all prompts of one HTTP request share.

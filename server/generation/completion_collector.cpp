@@ -22,23 +22,30 @@ void append_best(std::vector<openapi::TokenLogprob>& into,
 CompletionCollector::CompletionCollector(const std::vector<Choice>& choices,
                                          CompletionReplyOptions options)
     : options_(std::move(options)), choices_(choices.size()) {
-  for (const Choice& choice : choices) {
-    openapi::CompletionChoice& into = choices_[choice.index];
-    into.index = choice.index;
-    if (!options_.echo.empty()) into.text = options_.echo[choice.prompt];
-    if (options_.logprobs) {
-      into.logprobs.emplace();
-      if (!options_.echo.empty()) {
-        into.logprobs->starts_prompt = true;
-        into.logprobs->tokens.push_back(options_.first_tokens[choice.prompt]);
-      }
-    }
-    if (options_.prompt_logprobs) into.prompt_logprobs.emplace();
-    if (options_.return_token_ids) {
-      into.token_ids.emplace();
-      into.prompt_token_ids = options_.prompt_ids[choice.prompt];
+  for (const Choice& choice : choices) choices_[choice.index] = begun(choice);
+}
+
+openapi::CompletionChoice CompletionCollector::begun(const Choice& choice) const {
+  openapi::CompletionChoice into;
+  into.index = choice.index;
+  if (!options_.echo.empty()) into.text = options_.echo[choice.prompt];
+  if (options_.logprobs) {
+    into.logprobs.emplace();
+    if (!options_.echo.empty()) {
+      into.logprobs->starts_prompt = true;
+      into.logprobs->tokens.push_back(options_.first_tokens[choice.prompt]);
     }
   }
+  if (options_.prompt_logprobs) into.prompt_logprobs.emplace();
+  if (options_.return_token_ids) {
+    into.token_ids.emplace();
+    into.prompt_token_ids = options_.prompt_ids[choice.prompt];
+  }
+  return into;
+}
+
+void CompletionCollector::forget(const Choice& choice) {
+  choices_[choice.index] = begun(choice);
 }
 
 awaitable<bool> CompletionCollector::on_delta(Choice& choice, ChoiceDelta delta) {

@@ -42,10 +42,14 @@ class CompletionCollector : public ChoiceSink {
 
   awaitable<bool> on_delta(Choice& choice, ChoiceDelta delta) override;
   awaitable<bool> on_error(Choice& choice, const Error& error) override;
+  bool can_forget() const override { return true; }
+  void forget(const Choice& choice) override;
   const std::optional<Error>& error() const { return error_; }
   openapi::CompletionResponse take(openapi::Usage usage);
 
  private:
+  openapi::CompletionChoice begun(const Choice& choice) const;
+
   CompletionReplyOptions options_;
   std::vector<openapi::CompletionChoice> choices_;
   std::string transfer_params_;  // as ChoiceDelta's

@@ -169,6 +169,10 @@ awaitable<bool> ResponseCollector::on_delta(Choice&, ChoiceDelta delta) {
   co_return true;
 }
 
+void ResponseCollector::forget(const Choice&) {
+  items_ = ResponseItems(run_.request_id, run_.request.include_reasoning, nullptr);
+}
+
 awaitable<bool> ResponseCollector::on_error(Choice&, const Error& error) {
   error_ = error;
   co_return false;

@@ -60,6 +60,8 @@ class ResponseCollector : public ChoiceSink {
   ResponseCollector(const std::vector<Choice>& choices, ResponseRun& run);
   awaitable<bool> on_delta(Choice& choice, ChoiceDelta delta) override;
   awaitable<bool> on_error(Choice& choice, const Error& error) override;
+  bool can_forget() const override { return true; }
+  void forget(const Choice& choice) override;
   const std::optional<Error>& error() const { return error_; }
 
  private:

@@ -28,14 +28,14 @@ class LeavingEnd final : public ClientEnd {
 
 // Two engines elsewhere.
 struct PlayedGroup {
-  explicit PlayedGroup(asio::any_io_executor pool) {
+  explicit PlayedGroup(asio::any_io_executor pool, EngineGroupOptions options = {}) {
     std::vector<std::unique_ptr<ClientEnd>> clients;
     for (auto& leaves : leave) {
       ChannelEnds ends = make_in_process_channel();
       clients.push_back(std::make_unique<LeavingEnd>(std::move(ends.client), leaves));
       engines.push_back(std::move(ends.engine));
     }
-    group = std::make_unique<EngineGroup>(pool, std::move(clients), EngineConfig());
+    group = std::make_unique<EngineGroup>(pool, std::move(clients), EngineConfig(), options);
   }
 
   void begin(std::size_t rank) {
@@ -102,6 +102,69 @@ TEST_CASE("what a former life of an engine had does not stay in the metrics", "[
     played.begin(0);
     co_await eventually([&] { return played.group->progress().empty(); });
     CHECK(played.group->stats(EngineId{0}).steps == 0);
+  });
+}
+
+// The requests that an engine has been handed since the last time.
+std::vector<RequestId> added(EngineEnd& engine) {
+  std::vector<Command> commands;
+  std::vector<RequestId> ids;
+  engine.take(commands);
+  for (const Command& command : commands) {
+    if (const auto* add = std::get_if<AddRequest>(&command)) ids.push_back(add->id);
+  }
+  return ids;
+}
+
+// The second one first: nothing moves to it.
+awaitable<void> lose_all(PlayedGroup& played) {
+  played.engines[1]->publish(EngineDead{{}, "it is gone"});
+  co_await eventually([&] { return !played.group->progress().empty(); });
+  played.engines[0]->publish(EngineDead{{}, "it is gone"});
+  co_await eventually([&] { return played.group->state() == EngineGroupState::starting; });
+}
+
+TEST_CASE("with no engine left a request waits for one that comes back", "[engine][client][retry]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    PlayedGroup played(pool);
+    co_await played.start();
+    auto waiting = played.group->submit(request_of({1}, 1), EngineId{0});
+    auto left = played.group->submit(request_of({2}, 1), EngineId{0});
+    REQUIRE(waiting.has_value());
+    REQUIRE(left.has_value());
+    co_await lose_all(played);
+    left->cancel();
+    for (auto& engine : played.engines) added(*engine);
+    played.begin(1);
+    std::vector<RequestId> handed;
+    co_await eventually([&] {
+      for (const RequestId id : added(*played.engines[1])) handed.push_back(id);
+      return !handed.empty();
+    });
+    CHECK(handed == std::vector{waiting->id()});
+    played.finish(1, waiting->id());
+    const RequestOutput all = co_await read_to_end(*waiting);
+    CHECK(all.finish_reason == FinishReason::length);
+  });
+}
+
+TEST_CASE("it does not wait for ever, nor beyond the server", "[engine][client][retry]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    for (const bool drains : {false, true}) {
+      EngineGroupOptions options;
+      options.orphan_patience = std::chrono::milliseconds(drains ? 60'000 : 20);
+      PlayedGroup played(pool, options);
+      co_await played.start();
+      auto waiting = played.group->submit(request_of({1}, 1), EngineId{0});
+      REQUIRE(waiting.has_value());
+      co_await lose_all(played);
+      CHECK(played.group->num_live() == 0);
+      if (drains) co_await played.group->drain(Clock::now());
+      const RequestOutput end = co_await read_to_end(*waiting);
+      CHECK(end.finish_reason == FinishReason::error);
+      REQUIRE(end.error.has_value());
+      CHECK(end.error->code == ErrorCode::unavailable);
+    }
   });
 }
 

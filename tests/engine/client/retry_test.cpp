@@ -38,6 +38,33 @@ TEST_CASE("a request that nobody has read goes to another engine", "[engine][cli
   });
 }
 
+TEST_CASE("a reader who can forget gets the whole answer from another engine",
+          "[engine][client][retry]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    FakeEngineOptions dying = engine(0);
+    dying.dies_after_steps = 50;
+    FakeGroup fake(pool, {dying, engine(1)}, {}, {}, true);
+    co_await start(fake);
+    auto generation = fake.group->submit(request_of({1}, 200));
+    REQUIRE(generation.has_value());
+    generation->let_start_over();
+    std::vector<TokenId> ids;
+    int times_begun = 0;
+    std::optional<FinishReason> reason;
+    while (const auto output = co_await generation->next()) {
+      if (generation->starts_over()) ids.clear();
+      times_begun += generation->starts_over();
+      ids.insert(ids.end(), output->token_ids.begin(), output->token_ids.end());
+      reason = output->finish_reason;
+    }
+    CHECK(reason == FinishReason::length);
+    CHECK(times_begun == 1);
+    REQUIRE(ids.size() == 200);
+    for (int i = 0; i < 200; ++i)
+      CHECK(ids[static_cast<std::size_t>(i)] == lcg_token(request_of({1}, 200), i, 1536));
+  });
+}
+
 TEST_CASE("a request that somebody has read ends with its engine", "[engine][client][retry]") {
   run(2, [](asio::any_io_executor pool) -> awaitable<void> {
     FakeEngineOptions dying = engine(0);

@@ -1,0 +1,79 @@
+#include "engine/client/orphans.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "engine/client/generation_buffer.h"
+
+namespace quire {
+namespace {
+
+void end(std::vector<Orphans::One>& orphans, const Error& error) {
+  for (Orphans::One& one : orphans) one.buffer->finish(FinishReason::error, error);
+}
+
+}  // namespace
+
+Orphans::Orphans(asio::any_io_executor executor, std::chrono::nanoseconds patience)
+    : patience_(patience), timer_(std::move(executor)) {}
+
+void Orphans::add(One one) {
+  if (one.until == Clock::time_point()) one.until = Clock::now() + patience_;
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  waiting_.push_back(std::move(one));
+  wait_for_first();
+}
+
+std::vector<Orphans::One> Orphans::take() {
+  std::vector<One> taken;
+  {
+    const std::lock_guard lock(mutex_);
+    taken.swap(waiting_);
+    timer_.cancel();
+  }
+  std::erase_if(taken, [](const One& one) { return one.buffer->finished(); });
+  return taken;
+}
+
+void Orphans::fail(const Error& error) {
+  auto orphans = take();
+  end(orphans, error);
+}
+
+void Orphans::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  waiting_.clear();
+  timer_.cancel();
+}
+
+void Orphans::wait_for_first() {
+  if (waiting_.empty()) return;
+  timer_.expires_at(std::ranges::min_element(waiting_, {}, &One::until)->until);
+  timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
+    const auto self = weak.lock();
+    if (self && !cancelled) self->expire();
+  });
+}
+
+void Orphans::expire() {
+  std::vector<One> overdue;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    const auto first = std::partition(waiting_.begin(), waiting_.end(),
+                                      [now](const One& one) { return one.until > now; });
+    std::move(first, waiting_.end(), std::back_inserter(overdue));
+    waiting_.erase(first, waiting_.end());
+    if (!closed_) wait_for_first();
+  }
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience_).count();
+  end(overdue, {ErrorCode::unavailable,
+                "the engine of this request was lost, and none was ready within " +
+                    std::to_string(seconds) + " s",
+                {}});
+}
+
+}  // namespace quire

@@ -1,0 +1,47 @@
+#pragma once
+// Requests whose engine was lost when no other one was ready: they wait for the next, for a while.
+// Any thread.
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/async.h"
+#include "base/error.h"
+#include "engine/wire/messages.h"
+
+namespace quire {
+
+class GenerationBuffer;
+
+class Orphans : public std::enable_shared_from_this<Orphans> {
+ public:
+  struct One {
+    AddRequest request;
+    std::shared_ptr<GenerationBuffer> buffer;
+    Clock::time_point until = {};  // of one that is added for the first time: by the patience
+  };
+
+  Orphans(asio::any_io_executor executor, std::chrono::nanoseconds patience);
+
+  void add(One one);
+  // All of them whose readers have not left; they wait here no more.
+  std::vector<One> take();
+  void fail(const Error& error);  // all of them
+  void close();                   // the same, in silence; nothing is called any more
+
+ private:
+  void wait_for_first();  // with the lock
+  void expire();
+
+  const std::chrono::nanoseconds patience_;
+  std::mutex mutex_;
+  std::vector<One> waiting_;
+  asio::steady_timer timer_;
+  bool closed_ = false;
+};
+
+}  // namespace quire
