@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 
 #include "base/error.h"
@@ -19,7 +20,7 @@ void add_server_flags(CLI::App& app, Options& o) {
                  "Model name (default: the first that /v1/models lists)");
   app.add_option("--api-key", o.api_key, "Bearer key");
   app.add_flag("--insecure", o.insecure, "Take any certificate");
-  app.add_option("--wait-ready", o.patience, "Wait up to so many seconds for the server")
+  app.add_option("--wait-ready,--ready-check-timeout-sec", o.patience, "Wait up to so many seconds for the server")
       ->capture_default_str();
   app.add_flag("--completions", o.workload.completions, "POST /v1/completions instead of chat");
 }
@@ -67,7 +68,7 @@ void add_timing_flags(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option("-d,--duration", o.run.seconds, "Begin no conversation after so many seconds")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--warmup", o.run.warmup, "Conversations sent first and not counted")
+  app.add_option("--warmup,--num-warmups", o.run.warmup, "Conversations sent first and not counted")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 }
@@ -91,13 +92,18 @@ void add_prompt_flags(CLI::App& app, Options& o) {
                  w.shared_prefix_length, "Text that all conversations begin with, in the same unit")
       ->check(CLI::Range(0, 16 << 20))
       ->capture_default_str();
-  app.add_option("--output-tokens,--random-output-len", w.output_tokens, "max_tokens")
+  app.add_option("--output-tokens,--random-output-len,--sharegpt-output-len,--custom-output-len",
+                 w.output_tokens, "max_tokens")
       ->check(CLI::Range(1, 16 << 20))
       ->capture_default_str();
   app.add_option("--length-spread", w.length_spread,
                  "Synthetic lengths are log-normal around the two above; conversations have about 1; "
                  "0: all the same")
       ->check(CLI::Range(0.0, 3.0))
+      ->capture_default_str();
+  app.add_option("--range-ratio,--random-range-ratio", w.range_ratio,
+                 "Synthetic lengths are even between 1 - this and 1 + this times the two above")
+      ->check(CLI::Range(0.0, 0.999))
       ->capture_default_str();
   app.add_option("--turns", w.turns,
                  "Questions of a conversation; the server's answers stand between them")
@@ -114,6 +120,8 @@ void add_prompt_flags(CLI::App& app, Options& o) {
 void add_report_flags(CLI::App& app, Options& o) {
   app.add_option("--slo-ttft-ms", o.slo_ttft_ms, "Service level for goodput: time to first token");
   app.add_option("--slo-itl-ms", o.slo_itl_ms, "Service level for goodput: p99 between chunks");
+  app.add_option("--slo-tpot-ms", o.slo_tpot_ms, "Service level for goodput: time per output token");
+  app.add_option("--slo-e2e-ms", o.slo_e2e_ms, "Service level for goodput: the whole request");
   app.add_option("--compare-url", o.other_url,
                  "A second server: both get the same load in turn, --repeats times; ratios are of "
                  "the first to the second");
@@ -123,7 +131,7 @@ void add_report_flags(CLI::App& app, Options& o) {
   app.add_option("--html", o.html_file, "Write the report with plots here, one file for a browser");
   app.add_option("--json", o.json_file, "Write the report as JSON here (- for standard output)");
   app.add_option("--records", o.records_file, "Write a line per request here, tab separated");
-  app.add_flag("-q,--quiet", o.quiet, "No progress line");
+  app.add_flag("-q,--quiet,--disable-tqdm", o.quiet, "No progress line");
 }
 
 void refuse_if(bool wrong, const char* what) {
@@ -139,10 +147,14 @@ void add_flags(CLI::App& app, Options& options) {
   add_timing_flags(app, options);
   add_prompt_flags(app, options);
   add_report_flags(app, options);
+  add_bench_serve_flags(app, options.bench_serve);
 }
 
 void settle(const CLI::App& app, Options& o) {
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
+  refuse_if((given("--host") || given("--port")) && given("--url"), "--host and --port stand for a --url: not both");
+  apply(o.bench_serve, o);
+  if (given("--burstiness") && !given("--arrivals")) o.run.arrivals.kind = ArrivalKind::gamma;
   const bool is_trace = !o.workload.trace.empty();
   const bool is_open = o.run.arrivals.rate > 0 || is_trace;
   if (given("--rate") && !is_open && !given("--max-concurrency")) {
@@ -165,11 +177,14 @@ void settle(const CLI::App& app, Options& o) {
             "--sweep is a closed loop on one server: without --rate, --trace and --compare-url");
   const bool is_synthetic = o.workload.prompts.empty() && !is_trace;
   refuse_if(!is_synthetic && (given("--input-length") || given("--shared-prefix-length") ||
-                              given("--length-spread")),
-            "--input-length, --shared-prefix-length and --length-spread are of synthetic prompts: without "
-            "--prompts and --trace");
+                              given("--length-spread") || given("--range-ratio")),
+            "--input-length, --shared-prefix-length, --length-spread and --range-ratio are of synthetic "
+            "prompts: without --prompts and --trace");
+  refuse_if(given("--length-spread") && given("--range-ratio"), "--length-spread and --range-ratio: only one of them");
   refuse_if(is_trace && given("--output-tokens"), "a --trace has lengths of its own: without --output-tokens");
-  refuse_if(!o.workload.prompts.empty() && given("--tokenizer"), "--prompts need no --tokenizer");
+  // Scripts for vLLM's give it always: there it also counts what it was answered.
+  refuse_if(!o.workload.prompts.empty() && given("--tokenizer") && !given("--dataset-name"),
+            "--prompts need no --tokenizer");
   refuse_if(given("--repeats") && !given("--compare-url"), "--repeats needs a --compare-url");
   for (const std::string& path : {o.html_file, o.records_file, o.json_file}) {
     if (path.empty() || path == "-") continue;
@@ -180,9 +195,10 @@ void settle(const CLI::App& app, Options& o) {
 }
 
 std::optional<ServiceLevel> level_of(const Options& o) {
-  if (o.slo_ttft_ms <= 0 && o.slo_itl_ms <= 0) return {};
-  return ServiceLevel{o.slo_ttft_ms > 0 ? o.slo_ttft_ms / 1e3 : 1e9,
-                      o.slo_itl_ms > 0 ? o.slo_itl_ms / 1e3 : 1e9};
+  const double levels[] = {o.slo_ttft_ms, o.slo_itl_ms, o.slo_tpot_ms, o.slo_e2e_ms};
+  if (std::ranges::all_of(levels, [](double ms) { return ms <= 0; })) return {};
+  const auto seconds = [](double ms) { return ms > 0 ? ms / 1e3 : kNoLevel; };
+  return ServiceLevel{seconds(levels[0]), seconds(levels[1]), seconds(levels[2]), seconds(levels[3])};
 }
 
 std::vector<Target> targets_of(const Options& o, const std::vector<std::string>& urls) {
@@ -225,10 +241,13 @@ std::map<std::string, std::string> settings_of(const Options& o) {
   note("input_length", is_synthetic, w.input_length);
   note("shared_prefix_length", is_synthetic, w.shared_prefix_length);
   note("length_spread", is_synthetic, w.length_spread);
+  note("range_ratio", is_synthetic && w.range_ratio > 0, w.range_ratio);
   note("output_tokens", w.trace.empty(), w.output_tokens);
   note("ignore_eos", w.ignore_eos, "true");
   note("slo_ttft_ms", o.slo_ttft_ms > 0, o.slo_ttft_ms);
   note("slo_itl_ms", o.slo_itl_ms > 0, o.slo_itl_ms);
+  note("slo_tpot_ms", o.slo_tpot_ms > 0, o.slo_tpot_ms);
+  note("slo_e2e_ms", o.slo_e2e_ms > 0, o.slo_e2e_ms);
   note("compare_url", !o.other_url.empty(), o.other_url);
   return settings;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "load/bench_serve.h"
 #include "load/report.h"
 #include "load/run.h"
 
@@ -22,7 +23,8 @@ struct Options {
   WorkloadOptions workload;
   RunOptions run;
   bool sweep = false;
-  double slo_ttft_ms = 0, slo_itl_ms = 0;
+  BenchServe bench_serve;
+  double slo_ttft_ms = 0, slo_itl_ms = 0, slo_tpot_ms = 0, slo_e2e_ms = 0;  // 0: no level
   int patience = 0;  // seconds
   int repeats = 3;   // pairs of runs
   std::string json_file, html_file, records_file;

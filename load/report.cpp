@@ -37,8 +37,14 @@ std::string row(const char* name, const Percentiles& p) {
                      p.mean, p.p50, p.p90, p.p95, p.p99, p.p999, p.max);
 }
 
+double per_output_token(const Record& r) {
+  return (r.end - r.first_token) / (r.output_tokens - 1);
+}
+
 bool meets(const Record& record, const ServiceLevel& level) {
   if (record.first_token - record.due > level.time_to_first_token) return false;
+  if (record.end - record.due > level.end_to_end) return false;
+  if (record.output_tokens > 1 && per_output_token(record) > level.per_output_token) return false;
   std::vector<double> gaps(record.gaps.begin(), record.gaps.end());
   return gaps.empty() || Percentiles::of(std::move(gaps)).p99 <= level.inter_token;
 }
@@ -92,8 +98,7 @@ Report summarize(const std::vector<Record>& records, double client_cpu_seconds,
     report.text_chunks += static_cast<std::int64_t>(r.gaps.size()) + 1;
     first.push_back(1e3 * (r.first_token - r.due));
     for (const float gap : r.gaps) gaps.push_back(1e3 * gap);
-    if (r.output_tokens > 1)
-      per_token.push_back(1e3 * (r.end - r.first_token) / (r.output_tokens - 1));
+    if (r.output_tokens > 1) per_token.push_back(1e3 * per_output_token(r));
   }
   report.seconds = records.empty() ? 0 : end - begin;
   if (last_sent > first_sent) {

@@ -17,10 +17,14 @@ struct Percentiles {
   static Percentiles of(std::vector<double> samples);
 };
 
-// Service level for goodput: a request counts when it met both. Seconds.
+inline constexpr double kNoLevel = 1e9;
+
+// Service level for goodput: a request counts when it met all. Seconds.
 struct ServiceLevel {
-  double time_to_first_token = 0;
-  double inter_token = 0;  // p99 of the request's own gaps
+  double time_to_first_token = kNoLevel;
+  double inter_token = kNoLevel;  // p99 of the request's own gaps
+  double per_output_token = kNoLevel;
+  double end_to_end = kNoLevel;
 };
 
 struct Report {

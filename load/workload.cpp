@@ -50,9 +50,14 @@ std::uint64_t Workload::seed_of(std::uint64_t index, std::size_t turn) const {
 }
 
 int Workload::spread(int mean, std::uint64_t seed) const {
+  std::mt19937_64 random(seed);
+  if (options_.range_ratio > 0) {
+    const double reach = options_.range_ratio * mean;
+    std::uniform_real_distribution<double> even(mean - reach, mean + reach);
+    return std::max(1, static_cast<int>(std::lround(even(random))));
+  }
   if (options_.length_spread <= 0) return mean;
   const double sigma = options_.length_spread;
-  std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
   const double length = mean * std::exp(sigma * normal(random) - sigma * sigma / 2);
   return static_cast<int>(std::lround(std::clamp(length, 1.0, 8.0 * mean)));

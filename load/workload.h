@@ -26,6 +26,8 @@ struct WorkloadOptions {
   // Spread of synthetic lengths: log-normal with this standard deviation of the logarithm, on average
   // the two above; at most eight times them. 0: always the same.
   double length_spread = 0;
+  // Instead: even from 1 - this to 1 + this times the two above.
+  double range_ratio = 0;
   // The user's turns of a conversation; the server's own answers stand between them. Of a file's
   // conversations at most so many.
   int turns = 1;

@@ -75,6 +75,26 @@ def shapes(server, folder):
     check("a prompt has what was asked for, and at most a token to begin with", report["prompt_length"]["max"] in (37, 38))
 
 
+def as_bench_serve(server, folder):
+    """Commands as people have them for vLLM's."""
+    host, port = server.base.removeprefix("http://").split(":")
+    share = folder / "sharegpt.json"
+    share.write_text(json.dumps([{"conversations": [{"from": "human", "value": f"What is {i} + 7?"}, {"from": "gpt", "value": "?"}]}
+                                 for i in range(5)]))
+    common = ["--model", MODEL, "--served-model-name", "m", "--num-prompts", 6, "--request-rate", "inf", "--max-concurrency", 3, "--seed", 0, "--ignore-eos",
+              "--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,99", "--goodput", "ttft:60000", "tpot:60000", "e2el:60000"]
+    random = ["--dataset-name", "random", "--random-input-len", 20, "--random-output-len", 8, "--random-range-ratio", 0.5]
+    report, _ = agrees(server, folder, 6, *common, *random, "--backend", "vllm", "--endpoint", "/v1/completions")
+    check("goodput counts all of them", report["goodput_requests_per_second"] > 0 and report["settings"]["endpoint"] == "completions")
+    agrees(server, folder, 6, *common, *random, "--backend", "openai-chat", "--endpoint", "/v1/chat/completions", "--burstiness", 1.0,
+           "--num-warmups", 0, "--disable-tqdm", "--trust-remote-code", "--ready-check-timeout-sec", 5)
+    agrees(server, folder, 6, *common, "--backend", "openai-chat", "--dataset-name", "sharegpt", "--dataset-path", share, "--sharegpt-output-len", 4,
+           "--tokenizer", MODEL)
+    done = subprocess.run([LOAD, "-q", "--host", host, "--port", port, "--num-prompts", "2", "--random-output-len", "2", "--save-result", "--result-dir",
+                           folder, "--result-filename", "saved.json"], capture_output=True, text=True, timeout=60)
+    check(f"a result is saved: {done.stderr}", done.returncode == 0 and json.loads((folder / "saved.json").read_text())["ok"] == 2)
+
+
 def traces(server, folder):
     trace = folder / "trace.jsonl"
     trace.write_text("".join(json.dumps({"timestamp": 100 * i, "input_length": 20 + i, "output_length": 3 + i, "hash_ids": [0]}) + "\n"
@@ -130,7 +150,11 @@ def secured(folder):
 def refusals(folder):
     for word, *flags in [("http", "--url", "ftp://x"), ("/nonexistent", "--trace", "/nonexistent"), ("--rate", "--burstiness", 2),
                          ("--turns", "--turns", 2, "--completions"), ("--sweep", "--sweep", "--rate", 3),
-                         ("--duration", "--requests", 0), ("127.0.0.1", "--url", "http://127.0.0.1:9")]:
+                         ("--duration", "--requests", 0), ("openai-chat", "--backend", "tgi"), ("/v1/completions", "--endpoint", "/generate"),
+                         ("--backend", "--backend", "vllm", "--endpoint", "/v1/chat/completions"), ("random", "--dataset-name", "sonnet"),
+                         ("--dataset-path", "--dataset-name", "sharegpt"), ("ttft:500", "--goodput", "ttft"), ("tpot", "--goodput", "itl:5"),
+                         ("99.9", "--metric-percentiles", "75"), ("e2el", "--percentile-metrics", "ttfb"), ("--save-result", "--result-dir", "/tmp"),
+                         ("--length-spread", "--length-spread", 1, "--range-ratio", 0.5), ("127.0.0.1", "--url", "http://127.0.0.1:9")]:
         model = [] if "http://127.0.0.1:9" in flags else ["--model", "m"]
         check(f"{flags} is refused with {word}", word in load(folder, *flags, *model, code=2))
 
@@ -139,6 +163,7 @@ with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     with Server(QUIRE, MODEL, "--device", "mock") as server, Server(QUIRE, MODEL, "--device", "mock") as other:
         shapes(server, folder)
+        as_bench_serve(server, folder)
         traces(server, folder)
         sweeps(server, folder)
         servers(server, other, folder)

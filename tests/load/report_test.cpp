@@ -55,6 +55,10 @@ TEST_CASE("a report counts failures apart and times from when a request was due"
   CHECK(*report.goodput == Approx(0.5));
   CHECK(report.examples.at("http_error") == "503 busy");
   CHECK(summarize({good}, 0, ServiceLevel{0.15, 0.15}).goodput == Approx(0.0));
+  const auto meets = [&good](ServiceLevel level) { return *summarize({good}, 0, level).goodput > 0; };
+  CHECK(meets({.per_output_token = 0.11, .end_to_end = 0.41}));
+  CHECK_FALSE(meets({.per_output_token = 0.09}));
+  CHECK_FALSE(meets({.end_to_end = 0.39}));
 }
 
 TEST_CASE("servers are named as clients of the OpenAI libraries name them", "[load][client]") {

@@ -63,6 +63,18 @@ TEST_CASE("a bad prompt file is refused with the line", "[load][workload]") {
   CHECK_THROWS_AS(Workload({.prompts = "/nonexistent/file", .model = "m"}), Failure);
 }
 
+TEST_CASE("lengths in a range reach its ends and no further", "[load][workload]") {
+  const Workload workload({.model = "m", .output_tokens = 100, .range_ratio = 0.5, .seed = 3});
+  std::vector<int> tokens;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const std::string body = workload.body(i);
+    tokens.push_back(std::stoi(body.substr(body.find("max_tokens") + 12)));
+  }
+  const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
+  CHECK((*least >= 50 && *least < 53));
+  CHECK((*most <= 150 && *most > 147));
+}
+
 TEST_CASE("spread lengths keep their mean and are those of the seed", "[load][workload]") {
   const auto lengths = [](double spread, std::uint64_t seed) {
     const Workload workload({.model = "m",
