@@ -131,8 +131,10 @@ bool read(JsonReader& reader, JsonElement element, ChatMessage& out) {
   if (element.get(object)) return reader.expected("an object", element);
   if (!read_members<ChatMessage>(reader, object, kMembers, out)) return false;
   if (out.role.empty()) return reader.fail("role is missing");
-  if (!out.content && out.role != "assistant") return reader.fail("content is missing");
   if (out.role == "function") out.role = "tool";  // what answered a function_call
+  // A tool may have nothing to say, and clients of those that return nothing send null.
+  const bool may_be_empty = out.role == "assistant" || out.role == "tool";
+  if (!out.content && !may_be_empty) return reader.fail("content is missing");
   return true;
 }
 

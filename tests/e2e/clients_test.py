@@ -102,6 +102,50 @@ def pydantic_ai_chat(server):
     check("a stream", "".join(asyncio.run(stream())))
 
 
+def langchain_anthropic(server):
+    module, pydantic = importlib.import_module("langchain_anthropic"), importlib.import_module("pydantic")
+    chat = module.ChatAnthropic(base_url=server.base, api_key="none", model="m", max_tokens=60, temperature=0)
+    check("a chat", chat.invoke("What is 12 + 7?").content)
+    check("a stream", "".join(chunk.text if isinstance(chunk.text, str) else chunk.text() for chunk in chat.stream("What is 12 + 7?")))
+    calls = chat.bind_tools(TOOLS, tool_choice="any").invoke(WEATHER).tool_calls
+    check("a call that must be", [call["name"] for call in calls] == ["get_weather"])
+    answer = pydantic.create_model("Answer", value=(int, ...))
+    check("an object", isinstance(chat.with_structured_output(answer).invoke("What is 12 + 7?"), answer))
+
+
+def openai_agents(server):
+    agents, openai, pydantic = (importlib.import_module(name) for name in ("agents", "openai", "pydantic"))
+    agents.set_tracing_disabled(True)
+    client = openai.AsyncOpenAI(base_url=server.base + "/v1", api_key="none")
+    settings = agents.ModelSettings(temperature=0, max_tokens=300)
+    answer = pydantic.create_model("Answer", value=(int, ...))
+    for kind in (agents.OpenAIResponsesModel, agents.OpenAIChatCompletionsModel):
+        model = kind(model="m", openai_client=client)
+        said = agents.Runner.run_sync(agents.Agent(name="a", instructions="You add numbers.", model=model, model_settings=settings), "What is 12 + 7?")
+        check(f"an answer by {kind.__name__}", said.final_output)
+        made = agents.Runner.run_sync(agents.Agent(name="a", model=model, model_settings=settings, output_type=answer), "What is 12 + 7?")
+        check(f"an object by {kind.__name__}", isinstance(made.final_output, answer))
+
+        async def stream():
+            reply = agents.Runner.run_streamed(agents.Agent(name="a", model=model, model_settings=settings), "What is 12 + 7?")
+            return [event async for event in reply.stream_events()], reply.final_output
+
+        events, text = asyncio.run(stream())
+        check(f"a stream by {kind.__name__}", text and len(events) > 2)
+
+
+def llama_index(server):
+    module, llms = importlib.import_module("llama_index.llms.openai_like"), importlib.import_module("llama_index.core.llms")
+    pydantic = importlib.import_module("pydantic")
+    ask = dict(model="m", api_base=server.base + "/v1", api_key="none", max_tokens=60, temperature=0, context_window=2048)
+    chat = module.OpenAILike(**ask, is_chat_model=True, is_function_calling_model=True)
+    check("a chat", chat.chat([llms.ChatMessage(role="user", content="What is 12 + 7?")]).message.content)
+    check("a stream", "".join(part.delta or "" for part in chat.stream_complete("What is 12 + 7?")))
+    answer = pydantic.create_model("Answer", value=(int, ...))
+    check("an object", isinstance(chat.as_structured_llm(answer).complete("What is 12 + 7?").raw, answer))
+    check("a completion", module.OpenAILike(**ask, is_chat_model=False).complete("What is").text)
+
+
 def litellm_chat(server):
     litellm = importlib.import_module("litellm")
     ask = dict(model="hosted_vllm/m", api_base=server.base + "/v1", api_key="none", messages=QUESTION, max_tokens=60, temperature=0)
@@ -204,7 +248,8 @@ def run(server, tests):
 
 def main(quire):
     with Server(quire, "models/quire-tiny", "--device", "cpu") as server:
-        done = run(server, (openai_chat, langchain_chat, langchain_structure, instructor_chat, pydantic_ai_chat, litellm_chat, lm_eval, guidellm))
+        done = run(server, (openai_chat, langchain_chat, langchain_structure, instructor_chat, pydantic_ai_chat, langchain_anthropic,
+                            openai_agents, llama_index, litellm_chat, lm_eval, guidellm))
     with Server(quire, POOLING, "--device", "cpu", "--dtype", "float32") as server:
         done += run(server, (openai_embeddings, langchain_embeddings, litellm_embeddings, cohere_rerank))
     sys.exit(0 if done else 77)
