@@ -7,6 +7,7 @@ CPU time of the server's process (all its threads, the mock engine's too) by eve
 turns; what a second of one core carries is its inverse. It does not depend on how fast the clients are, or on who else uses the machine
 as long as both servers suffer alike. Added latency: between the events of one stream among many, less the mock's step.
 """
+import itertools
 import json
 import re
 import socket
@@ -53,10 +54,11 @@ def events(port, request):
                 return count
 
 
-def requests(port, request, count):
+def requests(port, count, request):
+    """`request` makes them."""
     with socket.create_connection(("127.0.0.1", port)) as line:
         for _ in range(count):
-            line.sendall(request)
+            line.sendall(request())
             data = b""
             while True:
                 data += line.recv(1 << 16)
@@ -101,8 +103,16 @@ def stream_of(tokens):
 WORDS = ("the quick brown fox jumps over the lazy dog " * 19)[:800]
 
 
-def chat():
-    return post("/v1/chat/completions", '{"model":"m","messages":[{"role":"user","content":"%s"}],"max_tokens":1}' % WORDS)
+def chat(words=WORDS):
+    return post("/v1/chat/completions", '{"model":"m","messages":[{"role":"user","content":"%s"}],"max_tokens":1}' % words)
+
+
+NUMBERS = itertools.count()
+
+
+def new_chat():
+    """One that no cache of texts has met; the first words differ, and the length does not."""
+    return chat("%08d " % next(NUMBERS) + WORDS[9:])
 
 
 def table(what, unit, bare, own):
@@ -128,17 +138,20 @@ def main(quire, bare_server, load=None, model="models/quire-tiny"):
     paced, fast = Process(*serve, "--mock-step-us", str(1000 * step_ms)), Process(*serve)
     for own in (paced, fast):
         wait_ready(own.port)
-    streams = [[], []], [[], []], [[], []]
+    streams = [[], []], [[], []], [[], [], []]
+    fixed, met = post("/reply", WORDS + "a" * 100), chat()
     for _ in range(5):
         streams[0][0].append(cost(bare, 16, lambda: events(bare.port, post(f"/events/400/{1000 * step_ms}", "{}"))))
         streams[0][1].append(cost(paced, 16, lambda: events(paced.port, stream_of(400))))
         streams[1][0].append(cost(bare, 16, lambda: events(bare.port, post("/events/2000/0", "{}"))))
         streams[1][1].append(cost(fast, 16, lambda: bool(events(fast.port, stream_of(2000))) * 2000))
-        streams[2][0].append(cost(bare, 8, lambda: requests(bare.port, post("/reply", WORDS + "a" * 100), 200)))
-        streams[2][1].append(cost(fast, 8, lambda: requests(fast.port, chat(), 200)))
+        streams[2][0].append(cost(bare, 8, lambda: requests(bare.port, 200, lambda: fixed)))
+        streams[2][1].append(cost(fast, 8, lambda: requests(fast.port, 200, new_chat)))
+        streams[2][2].append(cost(fast, 8, lambda: requests(fast.port, 200, lambda: met)))
     table(f"events of 16 streams, {step_ms} ms a step", "events", *streams[0])
     table("tokens of 16 streams, at once", "tokens", *streams[1])
-    table("chats of one token, 8 clients", "requests", *streams[2])
+    table("chats of one token, new texts", "requests", *streams[2][:2])
+    table("the same, with a text met before", "requests", streams[2][0], streams[2][2])
     for one in (bare, paced, fast):
         one.stop()
     if load is not None:
