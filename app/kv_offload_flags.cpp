@@ -66,7 +66,10 @@ void add_kv_offload_flags(CLI::App& app, KvOffloadConfig& offload) {
                "prefix copies them back");
   app.add_option("--kv-offload-path", offload.path,
                  "A folder for blocks that this memory gives up; kept from start to start")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check([](const std::string& path) {
+        return path.empty() ? "is empty: leave the flag out for none" : std::string();
+      });
   add_size(app, "--kv-offload-path-bytes", offload.path_bytes,
            "How much that folder may hold (8 times --kv-offload-bytes)");
   add_vllm_flags(app, offload, bytes);

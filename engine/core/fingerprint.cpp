@@ -34,6 +34,7 @@ class Hash {
   std::uint64_t value_ = 14695981039346656037u;
 };
 
+constexpr std::uintmax_t kWhole = 64 << 20;  // bytes: up to here a file is looked at whole
 constexpr std::uintmax_t kHead = 1 << 16;    // bytes: most headers, or their larger part
 constexpr std::uintmax_t kSample = 1 << 10;  // bytes
 constexpr std::uintmax_t kSamples = 64;      // per file, evenly spread
@@ -51,25 +52,35 @@ void add_file(Hash& hash, const fs::path& path) {
   const std::uintmax_t size = fs::file_size(path);
   hash.add(path.filename().string() + ":" + std::to_string(size));
   std::ifstream file(path, std::ios::binary);
-  add_range(hash, file, 0, std::min(size, kHead));
-  for (std::uintmax_t i = 1; i <= kSamples && size > kHead; ++i) {
+  add_range(hash, file, 0, size <= kWhole ? size : kHead);
+  for (std::uintmax_t i = 1; i <= kSamples && size > kWhole; ++i) {
     add_range(hash, file, size / kSamples * i - std::min(size, kSample), kSample);
   }
 }
 
-void add_folder(Hash& hash, const fs::path& folder, bool with_weights) {
-  add_file(hash, folder / "config.json");
-  if (!with_weights) return;
+std::vector<fs::path> weight_files(const fs::path& folder) {
   std::vector<fs::path> weights;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() == ".safetensors") weights.push_back(entry.path());
   }
   std::ranges::sort(weights);
-  for (const fs::path& path : weights) add_file(hash, path);
+  return weights;
+}
+
+void add_folder(Hash& hash, const fs::path& folder, bool with_weights) {
+  add_file(hash, folder / "config.json");
+  if (!with_weights) return;
+  for (const fs::path& path : weight_files(folder)) add_file(hash, path);
 }
 
 void add_numbers(std::string& text, std::initializer_list<std::int64_t> numbers) {
   for (const std::int64_t number : numbers) text += std::to_string(number) + " ";
+}
+
+// When its weights were last written: samples do not see every edit.
+void add_times(std::string& text, const fs::path& model) {
+  for (const fs::path& path : gguf::is_gguf(model) ? gguf::files_of(model) : weight_files(model))
+    add_numbers(text, {fs::last_write_time(path).time_since_epoch().count()});
 }
 
 // Every field that changes what the bytes are, or which of them there are.
@@ -116,10 +127,14 @@ std::string cache_fingerprint(const EngineConfig& config, const std::string& mod
   std::string text = std::string(quire_version()) + "\n" + device + "\n" + model + "\n";
   if (const SpeculativeConfig& drafts = config.speculative; drafts.uses_draft_model()) {
     Hash hash;
-    if (!drafts.model.empty()) add_folder(hash, drafts.model, true);
+    if (!drafts.model.empty()) {
+      add_folder(hash, drafts.model, true);
+      add_times(text, drafts.model);
+    }
     add_numbers(text, {static_cast<std::int64_t>(drafts.method)});
     text += hash.text() + "\n";
   }
+  add_times(text, config.model.path);
   add_numbers(text, {hash_block_size});
   for (const LayerCache& layer : layers) add_layer(text, layer);
   return text;

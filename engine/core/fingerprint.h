@@ -11,14 +11,14 @@
 
 namespace quire {
 
-// Equal for equal weights in an equal dtype: a hash over config.json, the weight files' headers and
-// samples of their contents, and where rope scaling depends on the longest context, that. Engines
-// compare it before they answer for one model or exchange KV.
+// Equal for equal weights in an equal dtype: a hash over config.json, weight files (of those above
+// 64 MiB the headers and samples), and where rope scaling depends on the longest context, that.
+// Engines compare it before they answer for one model or exchange KV.
 std::string model_fingerprint(const EngineConfig& config, const ModelConfig& model, DType dtype,
                               std::int64_t longest_context);
 
-// Of the blocks of an engine on such a device, for a later one: the model's and its drafts', and
-// what each layer stores. Not made to be read.
+// Of the blocks of an engine on such a device, for a later one there: the model's and its drafts',
+// when their files were written, and what each layer stores. Not made to be read.
 std::string cache_fingerprint(const EngineConfig& config, const std::string& model,
                               const std::string& device, int hash_block_size,
                               std::span<const LayerCache> layers);

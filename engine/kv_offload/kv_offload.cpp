@@ -42,7 +42,7 @@ Buffer offload_memory(const KvOffloadConfig& config, const KvPlan& plan, Device&
                         "KvOffloadConfig::host_bytes"});
   const auto bytes = static_cast<std::size_t>(
       block == 0 ? config.host_bytes : config.host_bytes / block * block);
-  return device.is_host_memory() ? device.allocate(bytes, MemoryPurpose::kv_offload)
+  return device.is_host_memory() ? device.allocate_zeroed(bytes, MemoryPurpose::kv_offload)
                                  : device.allocate_host(bytes, MemoryPurpose::kv_offload);
 }
 

@@ -34,8 +34,11 @@ SharedBuffer make_shared_buffer(std::size_t bytes, MemoryPurpose purpose, Memory
   shared.descriptor.reset(::memfd_create("quire-kv", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!shared.descriptor) fail("memfd_create", bytes);
   const int fd = shared.descriptor.get();
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) fail("ftruncate", bytes);
-  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  // Its pages are taken now: later a missing one would be a signal, not an error.
+  if (errno = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes)); errno != 0)
+    fail("posix_fallocate", bytes);
+  void* const data =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   if (data == MAP_FAILED) fail("mmap", bytes);
   Buffer memory(data, bytes, [](void* at, std::size_t size) { ::munmap(at, size); });
   // This mapping stays writable; no other will be.

@@ -37,7 +37,7 @@ TransferBuffers make_transfer_buffers(const KvTransferConfig& config, std::int64
   const auto make = [&](bool wanted) {
     if (!wanted) return Buffer();
     const auto bytes = static_cast<std::size_t>(size * copies);
-    return device.is_host_memory() ? device.allocate(bytes, MemoryPurpose::kv_transfer)
+    return device.is_host_memory() ? device.allocate_zeroed(bytes, MemoryPurpose::kv_transfer)
                                    : device.allocate_host(bytes, MemoryPurpose::kv_transfer);
   };
   TransferBuffers buffers;
