@@ -21,12 +21,14 @@ FilePrompt read_line(dom::element row, bool completions, const std::string& wher
   const char* field = completions ? "prompt" : "messages";
   FilePrompt prompt;
   dom::element value;
-  dom::array messages;
-  const bool found = row[field].get(value) == simdjson::SUCCESS &&
-                     (completions || value.get(messages) == simdjson::SUCCESS);
-  if (!found) refuse(where, "a JSON object with \"" + std::string(field) + "\" is expected");
-  if (completions) prompt.prompt = simdjson::minify(value);
-  for (dom::element message : messages) prompt.messages.push_back(simdjson::minify(message));
+  if (row[field].get(value) != simdjson::SUCCESS || (!completions && !value.is_array()))
+    refuse(where, "a JSON object with \"" + std::string(field) + "\" is expected");
+  if (completions) {
+    prompt.prompt = simdjson::minify(value);
+  } else {
+    for (dom::element message : dom::array(value))
+      prompt.messages.push_back(simdjson::minify(message));
+  }
   std::int64_t max_tokens = 0;
   if (row["max_tokens"].get(max_tokens) == simdjson::SUCCESS) {
     prompt.max_tokens = static_cast<int>(max_tokens);

@@ -56,6 +56,15 @@ TEST_CASE("prompts come from a file in turn, with their own max_tokens", "[load]
   CHECK(w.body(2) == w.body(0));
 }
 
+TEST_CASE("prompts for completions come from lines, too", "[load][workload]") {
+  const auto path = write_file("quire_completions.jsonl",
+                               "{\"prompt\":\"one\",\"max_tokens\":5}\n{\"prompt\":[1,2]}\n");
+  const Workload w({.prompts = path, .model = "m", .output_tokens = 9, .completions = true});
+  CHECK(w.body(0).find("\"prompt\":\"one\"") != std::string::npos);
+  CHECK(w.body(0).find("\"max_tokens\":5") != std::string::npos);
+  CHECK(w.body(1).find("\"prompt\":[1,2]") != std::string::npos);
+}
+
 TEST_CASE("a bad prompt file is refused with the line", "[load][workload]") {
   const auto path =
       write_file("quire_bad_prompts.jsonl", "{\"messages\":[]}\n{\"prompt\":\"x\"}\n");
