@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/page_arena.h"
 
 namespace quire {
 namespace {
@@ -22,39 +23,16 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-void unmap(void* data, std::size_t bytes) { munmap(data, round_up(bytes, kHugePage)); }
 void release(void* data, std::size_t) { std::free(data); }
 
-// Large buffers come from mmap: no page is touched before it is used, and huge pages spare the TLB.
-Buffer map_pages(std::size_t bytes, MemoryPurpose purpose) {
-  const std::size_t size = round_up(bytes, kHugePage);
-  void* const whole = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (whole == MAP_FAILED) {
-    throw Failure(ErrorCode::unavailable, "no " + std::to_string(bytes) + " bytes of memory for " +
-                                              std::string(name_of(purpose)) + ": " +
-                                              std::strerror(errno));
-  }
-  auto* const begin = static_cast<std::byte*>(whole);
-  auto* const aligned =
-      reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(whole), kHugePage));
-  if (aligned != begin) munmap(begin, static_cast<std::size_t>(aligned - begin));
-  if (const std::size_t tail = kHugePage - static_cast<std::size_t>(aligned - begin); tail != 0) {
-    munmap(aligned + size, tail);
-  }
-  madvise(aligned, size, MADV_HUGEPAGE);
-  return {aligned, bytes, unmap};
-}
-
-Buffer take(std::size_t bytes, MemoryPurpose purpose) {
-  if (bytes >= kHugePage) return map_pages(bytes, purpose);
+Buffer take(PageArena& pages, std::size_t bytes, MemoryPurpose purpose) {
+  const bool is_large = bytes >= kHugePage;
   const std::size_t size = round_up(bytes == 0 ? 1 : bytes, 64);
-  void* const data = std::aligned_alloc(64, size);
-  if (data == nullptr) {
-    throw Failure(ErrorCode::unavailable, "no " + std::to_string(bytes) + " bytes of memory for " +
-                                              std::string(name_of(purpose)));
-  }
-  return {data, bytes, release};
+  void* const data = is_large ? pages.take(bytes) : std::aligned_alloc(64, size);
+  if (data != nullptr) return {data, bytes, is_large ? PageArena::give_back : release};
+  throw Failure(ErrorCode::unavailable, "no " + std::to_string(bytes) + " bytes of memory for " +
+                                            std::string(name_of(purpose)) + ": " +
+                                            std::strerror(errno));
 }
 
 // In pieces: the address space is locked while a call lasts, and nothing else can start or end.
@@ -141,7 +119,7 @@ class CpuDevice : public Device {
   bool is_host_memory() const override { return true; }
   MemoryLedger& ledger() override { return ledger_; }
   Buffer allocate(std::size_t bytes, MemoryPurpose purpose) override {
-    return {take(bytes, purpose), ledger_, purpose, MemoryKind::device};
+    return {take(pages_, bytes, purpose), ledger_, purpose, MemoryKind::device};
   }
   Buffer allocate_zeroed(std::size_t bytes, MemoryPurpose purpose) override {
     Buffer buffer = allocate(bytes, purpose);
@@ -150,7 +128,7 @@ class CpuDevice : public Device {
     return buffer;
   }
   Buffer allocate_host(std::size_t bytes, MemoryPurpose purpose) override {
-    return {take(bytes, purpose), ledger_, purpose, MemoryKind::pinned};
+    return {take(pages_, bytes, purpose), ledger_, purpose, MemoryKind::pinned};
   }
   StreamRef stream() override { return StreamRef::from_handle(nullptr); }
   StreamRef copy_stream() override { return stream(); }
@@ -166,6 +144,7 @@ class CpuDevice : public Device {
   std::unique_ptr<Graph> capture(const std::function<void()>&) override { return nullptr; }
 
  private:
+  PageArena pages_;
   MemoryLedger ledger_;
 };
 
