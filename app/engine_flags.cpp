@@ -225,6 +225,9 @@ void add_scheduler_flags(CLI::App& app, SchedulerConfig& scheduler) {
                scheduler.enable_chunked_prefill, "Compute long prompts in several steps (yes)");
   add_count(app, "--long-prefill-token-threshold", scheduler.long_prefill_token_threshold,
             "Most tokens of one prompt in a step; 0: no limit");
+  add_count(app, "--target-itl-ms", scheduler.target_itl_ms,
+            "Most milliseconds from token to token of requests that decode: prompts beside them are "
+            "cut into what steps were measured to have time for; 0: no bound");
   app.add_flag("--scheduler-reserve-full-isl,!--no-scheduler-reserve-full-isl",
                scheduler.scheduler_reserve_full_isl,
                "Start a prompt only when all of it fits the KV cache (yes)");

@@ -30,9 +30,9 @@ void refuse_given_of(const CLI::App& app, std::span<const std::string_view> head
 }
 
 void refuse_of_servers(const CLI::App& app, const std::string& what) {
-  constexpr std::array<std::string_view, 5> kFlags{"--served-model-name", "--data-parallel-size",
+  constexpr std::array<std::string_view, 6> kFlags{"--served-model-name", "--data-parallel-size",
                                                    "--scheduling-policy", "--max-num-queued-reqs",
-                                                   "--max-num-queued-tokens"};
+                                                   "--max-num-queued-tokens", "--target-itl-ms"};
   constexpr std::array<std::string_view, 3> kHeadings{"Pooling", "KV events", "KV transfer"};
   const std::string because = "on " + what + ", which runs one engine without a server";
   refuse_given(app, kFlags, because);
@@ -42,13 +42,14 @@ void refuse_of_servers(const CLI::App& app, const std::string& what) {
 void refuse_beside_mock(const CLI::App& app) {
   const std::string because = "with --device mock, which has no model and no cache";
   // What stands in front of the engine does read the other flags of the scheduler.
-  constexpr std::array<std::string_view, 12> kFlags{
+  constexpr std::array<std::string_view, 13> kFlags{
       "--dtype",          "--quantization",
       "--load-format",    "--cpu-threads",
       "--deterministic",  "--max-num-batched-tokens",
       "--scheduling-policy", "--enable-chunked-prefill",
       "--long-prefill-token-threshold", "--scheduler-reserve-full-isl",
-      "--async-scheduling", "--max-num-queued-tokens"};
+      "--async-scheduling", "--max-num-queued-tokens",
+      "--target-itl-ms"};
   constexpr std::array<std::string_view, 8> kHeadings{
       "Engines in other processes",
       "Pooling",   "KV cache",    "Recurrent states", "Speculative decoding", "CUDA graphs",

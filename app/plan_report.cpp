@@ -120,6 +120,14 @@ std::string text_of_drafts(const PlanReport& report) {
   return line("drafts", fmt::format("{} a step, by {}", drafts.num_speculative_tokens, who));
 }
 
+// What a promise about time cannot hold is measured when the server starts.
+std::string text_of_pace(const SchedulerConfig& scheduler) {
+  if (scheduler.target_itl_ms == 0) return "";
+  return line("pace", fmt::format("{} ms from token to token at most: beside answers a step takes as "
+                                  "much of prompts as it is measured to have time for",
+                                  count(scheduler.target_itl_ms)));
+}
+
 std::string text_of_pooling(const PoolingConfig& pooling) {
   if (!pooling.pools()) return "";
   const std::string which = pooling.type == PoolingType::mean ? "the mean of all hidden states"
@@ -149,7 +157,8 @@ std::string text_of_plan(const PlanReport& report, const ModelPlan& model) {
   const WorkerKvPlan& worker = plan.workers.front();
   const auto per_block = static_cast<std::int64_t>(worker.pool_bytes_per_block);
   std::string text =
-      text_of_groups(worker) + text_of_drafts(report) + text_of_pooling(report.pooling);
+      text_of_groups(worker) + text_of_drafts(report) + text_of_pace(report.config.scheduler) +
+      text_of_pooling(report.pooling);
   text += line("blocks", fmt::format("{} of {}, {} allocated{}", count(plan.num_blocks),
                                      bytes_text(per_block),
                                      bytes_text(static_cast<std::int64_t>(worker.total_bytes())),

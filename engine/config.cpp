@@ -110,6 +110,7 @@ Result<void> check_scheduler(const SchedulerConfig& scheduler, DeviceKind device
         at_least("SchedulerConfig::max_num_batched_tokens", scheduler.max_num_batched_tokens, 1),
         at_least("SchedulerConfig::long_prefill_token_threshold",
                  scheduler.long_prefill_token_threshold, 0),
+        at_least("SchedulerConfig::target_itl_ms", scheduler.target_itl_ms, 0),
         at_least("SchedulerConfig::max_num_queued_reqs", scheduler.max_num_queued_reqs, 0),
         at_least("SchedulerConfig::max_num_queued_tokens", scheduler.max_num_queued_tokens, 0)})
     if (checked.has_error()) return checked;
@@ -131,6 +132,19 @@ Result<void> check_scheduler(const SchedulerConfig& scheduler, DeviceKind device
   if (threshold > scheduler.max_num_batched_tokens)
     return without_effect("SchedulerConfig::long_prefill_token_threshold",
                           "above SchedulerConfig::max_num_batched_tokens");
+  return {};
+}
+
+// There must be prompts to cut, and answers beside them.
+Result<void> check_pace(const EngineConfig& config) {
+  if (config.scheduler.target_itl_ms == 0) return {};
+  constexpr const char* kField = "SchedulerConfig::target_itl_ms";
+  if (!config.scheduler.enable_chunked_prefill)
+    return without_effect(kField, "with SchedulerConfig::enable_chunked_prefill=false");
+  if (config.device == DeviceKind::mock)
+    return without_effect(kField, "with EngineConfig::device mock, which computes no prompts");
+  if (config.kv_transfer.role == KvRole::prefill)
+    return without_effect(kField, "with KvTransferConfig::role prefill: nobody waits for a second token");
   return {};
 }
 
@@ -308,7 +322,7 @@ Result<void> validate(const EngineConfig& config) {
   for (const auto& checked :
        {check_parallel(config.parallel), check_ranks(config), check_threads(config.cpu_threads),
         check_cache(config.cache), check_prefix_cache(config),
-        check_scheduler(config.scheduler, config.device), check_speculative(config),
+        check_scheduler(config.scheduler, config.device), check_pace(config), check_speculative(config),
         check_graphs(config), check_events(config.kv_events), check_transfer(config), check_offload(config)})
     if (checked.has_error()) return checked;
   if (config.mock_step_us != 0 && config.device != DeviceKind::mock)

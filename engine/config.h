@@ -75,6 +75,7 @@ struct SchedulerConfig {
   bool scheduler_reserve_full_isl = true;  // admit a prompt only if all of it fits
   // Plan step n+1 while n computes; unset: where there is a device to plan beside.
   std::optional<bool> async_scheduling;
+  int target_itl_ms = 0;  // most milliseconds from token to token, by cutting prompts; 0: no bound
   std::int64_t max_num_queued_reqs = 1024;  // waiting; beyond: 503
   std::int64_t max_num_queued_tokens = 0;   // 0: no limit
 
@@ -83,7 +84,8 @@ struct SchedulerConfig {
                 &SchedulerConfig::policy, &SchedulerConfig::enable_chunked_prefill,
                 &SchedulerConfig::long_prefill_token_threshold,
                 &SchedulerConfig::scheduler_reserve_full_isl, &SchedulerConfig::async_scheduling,
-                &SchedulerConfig::max_num_queued_reqs, &SchedulerConfig::max_num_queued_tokens>;
+                &SchedulerConfig::max_num_queued_reqs, &SchedulerConfig::max_num_queued_tokens,
+                &SchedulerConfig::target_itl_ms>;
 };
 
 // Which model and how; model/config.h's ModelConfig is what its config.json says.

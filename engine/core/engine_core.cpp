@@ -182,6 +182,8 @@ void EngineCore::launch(StepOutput& output) {
   }
   step_tokens_ = plan.num_tokens;
   step_requests_ = static_cast<int>(plan.rows.size());
+  const auto goes_on = [](const BatchRow& row) { return !row.is_new; };
+  if (in_flight_.size() == 1 && std::ranges::none_of(plan.rows, goes_on)) step_begun_ = now;
   drafting_.begin(plan);
   if (encoder_ != nullptr) tell_texts_apart(plan);
   runner_->forward(plan);
@@ -222,6 +224,10 @@ void EngineCore::collect(StepOutput& output) {
     news = {.received = arrived.received, .invalid_blocks = arrived.invalid_blocks};
     has_arrivals_ |= !arrived.received.empty();
   }
+  const auto ended = Clock::now();
+  if (!plan.empty())
+    scheduler_->settle_time(plan, std::chrono::duration<double>(ended - step_begun_).count());
+  step_begun_ = ended;
   const StepResult& result = scheduler_->commit(plan, tokens, news);
   output.time = Clock::now();
   for (const RequestProgress& progress : result.requests) report(progress, result, output);

@@ -77,6 +77,7 @@ class EngineCore {
                     std::function<void()> wake);
   void make_transfer(const EngineConfig& config, EngineId id, std::vector<LayerCache> layers,
                      std::function<void()> wake);
+  void time_steps(double target);
   void make_kv_cache(const EngineConfig& config, EngineId id);
   void make_offload(const EngineConfig& config, EngineId id);
   void log_memory(EngineId id) const;
@@ -120,6 +121,7 @@ class EngineCore {
   std::vector<const BatchPlan*> in_flight_;  // oldest first
   std::unordered_map<RequestId, Tracking> tracking_;
   std::vector<RequestOutput> refused_;
+  Clock::time_point step_begun_;  // where the step before ended, if somebody waited since
   std::chrono::nanoseconds launch_time_{0};  // of the latest step that ran something
   int step_tokens_ = 0;
   int step_requests_ = 0;

@@ -102,6 +102,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   announce_scales(*model_);
   progress("warming up", 0);
   runner_->warm_up();
+  if (config.scheduler.target_itl_ms > 0) time_steps(config.scheduler.target_itl_ms / 1000.0);
   if (backend_.ranks != nullptr) backend_.ranks->line().post(RankMessage::Kind::warm);
   MemoryLedger& ledger = backend_.device->ledger();
   check_allocated(plan_.uses, ledger.uses());
@@ -124,6 +125,15 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
 }
 
 EngineCore::~EngineCore() = default;
+
+// So that the first long prompt beside others finds a table.
+void EngineCore::time_steps(double target) {
+  constexpr int kLeast = 16;
+  for (const auto& [num_tokens, seconds] : runner_->time_prompts(kLeast, target)) {
+    scheduler_->learn_time(num_tokens, seconds);
+    log::debug("engine.step_time", {{"tokens", num_tokens}, {"seconds", seconds}});
+  }
+}
 
 // They plan for themselves, with what this plan found: pages of the same layers on each, and as many.
 void EngineCore::configure_ranks(const EngineConfig& asked, const std::function<void()>& wake) {

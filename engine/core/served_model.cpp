@@ -37,6 +37,9 @@ void check(const EngineConfig& config) {
   if (config.speculative.method != DraftMethod::none)
     refuse("EngineConfig::speculative",
            "has no effect: a pooling model generates nothing; remove it");
+  if (config.scheduler.target_itl_ms > 0)
+    refuse("SchedulerConfig::target_itl_ms",
+           "has no effect: a pooling model generates nothing; remove it");
   if (config.kv_transfer.role != KvRole::none)
     refuse("KvTransferConfig::role", "does not work with a pooling model: nobody goes on from it");
 }

@@ -71,6 +71,19 @@ struct KvOffloadStats {
                            &KvOffloadStats::dropped, &KvOffloadStats::damaged>;
 };
 
+// What a bound on the time from token to token made of steps that took prompts in beside requests
+// that decode.
+struct PaceStats {
+  std::int64_t chunk_tokens = 0;  // of prompts, in the latest
+  std::int64_t whole_steps = 0;   // all that was there fitted
+  std::int64_t cut_steps = 0;     // what fitted
+  std::int64_t least_steps = 0;   // the least, though it did not fit
+  std::int64_t late_steps = 0;    // in which somebody decoded, and which took longer than the bound
+
+  using Fields = FieldList<&PaceStats::chunk_tokens, &PaceStats::whole_steps,
+                           &PaceStats::cut_steps, &PaceStats::least_steps, &PaceStats::late_steps>;
+};
+
 // State after a step, and counters since start.
 struct EngineStats {
   int num_running = 0;
@@ -101,6 +114,7 @@ struct EngineStats {
   int step_requests = 0;                            // rows in it
   KvTransferStats kv_transfer = {};
   KvOffloadStats kv_offload = {};
+  PaceStats pace = {};  // zeros: no bound
 
   using Fields =
       FieldList<&EngineStats::num_running, &EngineStats::num_waiting,
@@ -113,7 +127,7 @@ struct EngineStats {
                 &EngineStats::draft_tokens, &EngineStats::draft_positions,
                 &EngineStats::external_cache_queries, &EngineStats::external_cache_hits,
                 &EngineStats::accepted_draft_tokens, &EngineStats::kv_transfer,
-                &EngineStats::draft_choices, &EngineStats::kv_offload>;
+                &EngineStats::draft_choices, &EngineStats::kv_offload, &EngineStats::pace>;
 };
 
 }  // namespace quire

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
 
 #include "backend/no_token.h"
 
@@ -279,83 +278,6 @@ StepTokens ModelRunner::collect() {
     out += step.width;
   }
   return {.sampled = collected_tokens_, .width = step.width};
-}
-
-// On the first blocks of the pool, which nobody has yet: a place for each token, as in every step.
-void ModelRunner::warm_up() {
-  std::vector<BlockId> blocks(static_cast<std::size_t>(plan_.num_blocks));
-  std::iota(blocks.begin(), blocks.end(), 0);
-  const int num_tokens = warm_up_eager(blocks);
-  capture_graphs();
-  const auto used = static_cast<std::size_t>(num_tokens / plan_.block_size + 1);
-  memory_.zero_blocks(std::span(blocks).first(std::min(blocks.size(), used)), device_.stream());
-  // survives deletion: it is here that a fault of the warm-up ends the start, not the first request
-  device_.synchronize(device_.stream());
-}
-
-// Each size runs once before it is captured: that loads kernels and chooses algorithms, which a
-// capture must not. A device may have no graphs whatever the operators say.
-void ModelRunner::capture_graphs() {
-  for (const int rows : options_.graph_sizes)
-    if (!capture({.num_drafts = 0, .num_rows = rows})) return;
-  for (const int rows : options_.draft_graph_sizes)
-    if (!capture({.num_drafts = options_.limits.max_drafts, .num_rows = rows})) return;
-  if (!options_.captures_drafting) return;
-  for (const int rows : options_.graph_sizes)
-    if (!drafts_->capture(rows, workspace_)) return;
-}
-
-bool ModelRunner::capture(const GraphShape& shape) {
-  const StepInputs& inputs = batch_.build({}, shape, device_.stream());
-  compute_decode(inputs);
-  // survives deletion: the next size but one refills this one's pack; padding is always the same
-  device_.synchronize(device_.stream());
-  auto graph = device_.capture([&] { compute_decode(inputs); });
-  if (graph == nullptr) return false;
-  graphs_.add(shape, std::move(graph));
-  return true;
-}
-
-// Gives the number of tokens that now lie in the cache.
-int ModelRunner::warm_up_eager(const std::vector<BlockId>& blocks) {
-  const BatchLimits& limits = options_.limits;
-  // A CPU has nothing to load ahead; a long prompt there would only take time.
-  const int most = device_.is_host_memory() ? 8 : limits.max_num_batched_tokens;
-  const std::int64_t room = plan_.num_blocks * plan_.block_size;
-  const int num_prompt = static_cast<int>(
-      std::max<std::int64_t>(1, std::min<std::int64_t>({most, limits.max_num_batched_tokens,
-                                                        limits.max_model_len - 1, room - 1})));
-  RequestInit init;
-  init.prompt.assign(num_prompt, 0);
-  Request request(std::move(init));
-  BatchPlan plan;
-  plan.rows = {{.request = &request, .num_tokens = num_prompt, .is_new = true, .samples = true}};
-  plan.num_tokens = num_prompt;
-  for (int group = 0; group < batch_.num_groups(); ++group) {
-    const int count = batch_.max_blocks(group);
-    plan.block_updates.push_back({.row = 0, .group = group, .first = 0, .count = count});
-    for (int i = static_cast<int>(plan.block_ids.size()); i < count; ++i) {
-      plan.block_ids.push_back(blocks[static_cast<std::size_t>(i) % blocks.size()]);
-    }
-  }
-  launch(plan);
-  if (options_.pooling) {
-    collect();
-    return num_prompt;
-  }
-  const auto finish = [&] {
-    const TokenId token = collect().sampled[0];
-    if (drafts_) propose({&limits.max_drafts, 1});
-    return token;
-  };
-  request.append(finish());
-  plan.block_updates.clear();
-  plan.rows[0] = {
-      .request = &request, .num_computed = num_prompt, .num_tokens = 1, .samples = true};
-  plan.num_tokens = 1;
-  launch(plan);
-  finish();
-  return num_prompt + 1 + limits.max_drafts;
 }
 
 }  // namespace quire

@@ -57,6 +57,14 @@ class ModelRunner {
   // touched and a workspace that is too small shows at start-up; then captures the graphs.
   void warm_up();
 
+  struct PromptTime {
+    int num_tokens = 0;
+    double seconds = 0;
+  };
+  // After warm_up(): of prompts of that many tokens and twice as many each time, until one takes
+  // longer than that or fills a step.
+  std::vector<PromptTime> time_prompts(int least, double most_seconds);
+
   void observe_logits(LogitsObserver observer) { observer_ = std::move(observer); }
   void observe_drafts(DraftObserver observer) { drafts_->observe(std::move(observer)); }
 
@@ -137,7 +145,9 @@ class ModelRunner {
   void compute_decode(const StepInputs& inputs);
   void capture_graphs();
   bool capture(const GraphShape& shape);
-  int warm_up_eager(const std::vector<BlockId>& blocks);
+  int longest_warm_up() const;
+  double warm_up_eager(const std::vector<BlockId>& blocks, int num_prompt);
+  void zero_warmed(const std::vector<BlockId>& blocks, int num_tokens);
   void add_sampled_rows(const BatchPlan& plan, InFlight& step);
   // Once its tokens are on the host.
   const DraftRunner& drafted() const;

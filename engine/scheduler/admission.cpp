@@ -10,6 +10,12 @@ namespace {
 
 Error refusal(const std::string& detail) { return {ErrorCode::invalid_argument, detail, {}}; }
 
+// Where steps of a prompt can end at the boundaries of states only, none has less than a block.
+int least_chunk(const SchedulerOptions& options, const StateSteps& states) {
+  const bool aligns = states.mode == StateCacheMode::align;
+  return aligns ? std::max(options.least_chunk, states.block_size) : options.least_chunk;
+}
+
 // What would leave every request waiting forever.
 void check(const SchedulerOptions& options, const StateSteps& states) {
   const int state_block_size = states.mode == StateCacheMode::align ? states.block_size : 0;
@@ -24,6 +30,9 @@ void check(const SchedulerOptions& options, const StateSteps& states) {
   demand(options.max_num_batched_tokens >= state_block_size,
          "max_num_batched_tokens must be at least the state block size, " +
              std::to_string(state_block_size));
+  demand(options.least_chunk > 0, "least_chunk must be positive");
+  demand(options.target_step_seconds == 0 || options.chunked_prefill,
+         "target_step_seconds needs chunked_prefill");
   demand(options.long_prefill_threshold == 0 || options.long_prefill_threshold >= state_block_size,
          "long_prefill_token_threshold must be at least the state block size, " +
              std::to_string(state_block_size));
@@ -40,6 +49,7 @@ SchedulerOptions scheduler_options(const SchedulerConfig& config, int max_model_
   options.chunked_prefill = config.enable_chunked_prefill;
   options.long_prefill_threshold = config.long_prefill_token_threshold;
   options.reserve_full_prompt = config.scheduler_reserve_full_isl;
+  options.target_step_seconds = config.target_itl_ms / 1000.0;
   options.async = config.async_scheduling.value_or(true);
   options.pipeline_depth = options.async ? 2 : 1;
   options.max_waiting_requests = config.max_num_queued_reqs;
@@ -52,6 +62,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCacheManager& kv, Connec
       kv_(kv),
       connector_(connector),
       states_(state_steps(kv.config())),
+      pacer_({.target = options.target_step_seconds,
+              .most = options.max_num_batched_tokens,
+              .least = least_chunk(options, states_)}),
       waiting_(options.policy),
       deferred_(options.policy),
       compiling_(options.policy),
@@ -227,6 +240,7 @@ EngineStats Scheduler::stats() const {
   stats.num_blocks = kv_.pool().num_usable();
   stats.num_free_blocks = kv_.pool().num_free();
   stats.kv_cache_usage = kv_.pool().usage();
+  stats.pace = pacer_.stats();
   stats.steps = static_cast<std::int64_t>(step_);
   return stats;
 }

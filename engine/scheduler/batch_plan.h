@@ -41,10 +41,19 @@ struct BlockUpdate {
   std::int32_t count = 0;
 };
 
+// What a bound on the time from token to token left of the prompts in a step (chunk_pacer.h).
+enum class ChunkChoice : std::uint8_t {
+  free,   // nothing to decide: no bound, no prompts, or nobody who decodes
+  whole,  // all that was wanted
+  cut,    // what fits the bound
+  least,  // more than fits, so that prompts go on
+};
+
 struct BatchPlan {
   std::uint64_t step = 0;
   std::vector<BatchRow> rows;  // in scheduling order
   int num_tokens = 0;          // over all rows
+  ChunkChoice chunk = ChunkChoice::free;
 
   std::vector<BlockUpdate> block_updates;  // by row, then group
   std::vector<BlockId> block_ids;

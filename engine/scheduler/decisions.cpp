@@ -32,7 +32,7 @@ void Scheduler::tell_why_head_waits() {
   const auto running = static_cast<std::int64_t>(running_.size());
   if (running >= options_.max_num_seqs) {
     tell_wait(*head, DecisionKind::waits_for_turn, running, options_.max_num_seqs);
-  } else if (budget_ == 0) {
+  } else if (budget_ == 0 || pacer_.is_full()) {
     tell_wait(*head, DecisionKind::waits_for_tokens, head->num_tokens(), 0);
   }
 }

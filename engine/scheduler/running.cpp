@@ -12,6 +12,9 @@ namespace {
 // Requests lie anywhere in memory: fetch them this many visits ahead.
 constexpr std::size_t kAhead = 6;
 
+// All but its last token has keys and values, or will have by the steps under way.
+bool decodes(const Request& request) { return request.num_tokens() - request.num_computed <= 1; }
+
 }  // namespace
 
 const BatchPlan& Scheduler::schedule() {
@@ -20,6 +23,7 @@ const BatchPlan& Scheduler::schedule() {
   BatchPlan& plan = next_plan();
   kv_.start_step();
   budget_ = options_.max_num_batched_tokens;
+  pacer_.begin(count_decoding());
   schedule_running(plan);
   if (plan.preempted.empty()) schedule_waiting(plan);
   finish_plan(plan);
@@ -44,8 +48,17 @@ BatchPlan& Scheduler::next_plan() {
   return plan;
 }
 
+// Tokens of requests that wait for this step's; 0 where nobody asks.
+int Scheduler::count_decoding() const {
+  if (options_.target_step_seconds <= 0) return 0;
+  int count = 0;
+  for (const Request* request : running_)
+    if (decodes(*request)) count += 1 + static_cast<int>(request->drafts.size());
+  return count;
+}
+
 // Brings a running request up to everything it knows: prompt, output, drafts, samples on their way.
-int Scheduler::tokens_wanted(const Request& request) const {
+int Scheduler::tokens_wanted(const Request& request) {
   if (request.lacks_mask()) return 0;
   const int num_pending = request.num_placeholders;
   // Its mask may not be there in time, and a state cannot be computed once more.
@@ -56,10 +69,11 @@ int Scheduler::tokens_wanted(const Request& request) const {
   }
   const int missing = request.num_tokens() + static_cast<int>(request.drafts.size()) + num_pending -
                       request.num_computed;
-  const int wanted = std::min(
+  int wanted = std::min(
       {within_threshold(missing), budget_,
        // A vector needs all of a prompt; what is drawn last is never stored.
        options_.max_model_len - (options_.pooling ? 0 : 1) - request.num_computed});
+  if (!decodes(request)) wanted = pacer_.within(request.num_computed, wanted);
   return tokens_in_step(states_, request, request.num_computed, wanted);
 }
 
@@ -71,6 +85,7 @@ void Scheduler::schedule_running(BatchPlan& plan) {
     if (num_tokens > 0) {
       const std::size_t num_rows = plan.rows.size();
       if (!allocate_or_preempt(plan, request, num_tokens)) return;
+      if (!decodes(request)) pacer_.take(request.num_computed, num_tokens);
       i -= num_rows - plan.rows.size();  // victims that had been scheduled stood before it
       add_row(plan, request, num_tokens, false);
     }
@@ -171,6 +186,7 @@ void Scheduler::add_block_updates(BatchPlan& plan, const Request& request, bool 
 
 // From here on the step counts as computed.
 void Scheduler::finish_plan(BatchPlan& plan) {
+  plan.chunk = pacer_.choice();
   for (BatchRow& row : plan.rows) {
     Request& request = const_cast<Request&>(*row.request);  // all requests are ours
     request.num_computed += row.num_tokens;

@@ -30,6 +30,7 @@
 #include "engine/request/engine_stats.h"
 #include "engine/request/request.h"
 #include "engine/scheduler/batch_plan.h"
+#include "engine/scheduler/chunk_pacer.h"
 #include "engine/scheduler/request_queue.h"
 #include "engine/scheduler/state_steps.h"
 #include "engine/structured/mask_queue.h"
@@ -51,6 +52,8 @@ struct SchedulerOptions {
   bool recompute_failed_loads = false;    // else the request fails
   bool pooling = false;                   // a request ends with its prompt: nothing is drawn
   bool common_prefix = false;             // fill BatchPlan::common_prefix_blocks: a walk per step
+  double target_step_seconds = 0;         // where somebody decodes; 0: no bound
+  int least_chunk = 16;                   // tokens of prompts in a step, whatever that bound
   std::int64_t max_waiting_requests = 0;  // 0: no limit
   std::int64_t max_waiting_tokens = 0;    // prompts; 0: no limit
 };
@@ -108,6 +111,11 @@ class Scheduler {
   // it, or nobody. Not with SchedulerOptions::async.
   void set_drafts(const Request& request, std::span<const TokenId> drafts);
 
+  // A plan took so long, from the end of the one before; before its commit.
+  void settle_time(const BatchPlan& plan, double seconds) { pacer_.settle(plan, seconds); }
+  // A prompt of so many tokens took so long, before anybody came.
+  void learn_time(int num_tokens, double seconds) { pacer_.learn(num_tokens, seconds); }
+
   // What the newest step draws for this request does not count, as its mask was not there in time:
   // its last token is computed once more when it is. Only where plans overlap.
   void drop_sample(RequestId id);
@@ -136,7 +144,8 @@ class Scheduler {
   // schedule()
   BatchPlan& next_plan();
   void schedule_running(BatchPlan& plan);
-  int tokens_wanted(const Request& request) const;
+  int count_decoding() const;
+  int tokens_wanted(const Request& request);
   bool allocate_or_preempt(BatchPlan& plan, Request& request, int num_tokens);
   Request& pick_victim() const;
   void preempt(BatchPlan& plan, Request& victim);
@@ -146,7 +155,7 @@ class Scheduler {
   Request* next_waiting() const;
   Verdict schedule_one(BatchPlan& plan, Request& request);
   std::optional<ExternalMatch> match_external(const Request& request, int num_hit);
-  int tokens_to_start(const Request& request, int num_computed) const;
+  int tokens_to_start(const Request& request, int num_computed);
   void count_lookup(Request& request, int num_hit, int num_external);
   bool promote(Request& request);
   void take_loaded(Request& request);
@@ -192,6 +201,7 @@ class Scheduler {
   KvCacheManager& kv_;
   Connector* connector_;
   const StateSteps states_;
+  ChunkPacer pacer_;
 
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
   std::vector<Request*> running_;

@@ -15,7 +15,9 @@ Request* Scheduler::next_waiting() const {
 }
 
 void Scheduler::schedule_waiting(BatchPlan& plan) {
-  while (budget_ > 0 && static_cast<int>(running_.size()) < options_.max_num_seqs) {
+  // A connector begins loads all the same.
+  const auto has_room = [&] { return budget_ > 0 && (connector_ != nullptr || !pacer_.is_full()); };
+  while (has_room() && static_cast<int>(running_.size()) < options_.max_num_seqs) {
     Request* request = next_waiting();
     if (request == nullptr) break;
     const Verdict verdict = schedule_one(plan, *request);
@@ -89,12 +91,13 @@ std::optional<ExternalMatch> Scheduler::match_external(const Request& request, i
 }
 
 // 0: the step has no room for it.
-int Scheduler::tokens_to_start(const Request& request, int num_computed) const {
+int Scheduler::tokens_to_start(const Request& request, int num_computed) {
   const int wanted = within_threshold(request.num_tokens() - num_computed);
   // After a preemption its output counts too: then there is no way but in chunks.
   const bool whole = !options_.chunked_prefill && wanted <= options_.max_num_batched_tokens;
   if (whole && wanted > budget_) return 0;
-  return tokens_in_step(states_, request, num_computed, std::min(wanted, budget_));
+  const int fitting = pacer_.within(num_computed, std::min(wanted, budget_));
+  return tokens_in_step(states_, request, num_computed, fitting);
 }
 
 void Scheduler::count_lookup(Request& request, int num_hit, int num_external) {
@@ -173,6 +176,7 @@ void Scheduler::start_running(BatchPlan& plan, Request& request, int num_tokens)
   decide(request,
          request.num_preemptions > 0 ? DecisionKind::resumed : DecisionKind::started,
          request.num_computed, request.num_tokens(), num_tokens);
+  pacer_.take(request.num_computed, num_tokens);
   add_row(plan, request, num_tokens, true);
 }
 

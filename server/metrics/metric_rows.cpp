@@ -46,6 +46,17 @@ double of_offload(const EngineStats& stats) {
 }
 using O = KvOffloadStats;
 
+constexpr auto kPaced = "quire:itl_paced_steps_total";
+constexpr auto kPacedHelp =
+    "Steps with prompts beside requests that decode, by what the bound on the time from token to token left: "
+    "all of them (whole), what fitted (cut), or the least, which did not fit (least)";
+
+template <auto member>
+double of_pace(const EngineStats& stats) {
+  return static_cast<double>(stats.pace.*member);
+}
+using P = PaceStats;
+
 constexpr double of_transfer(std::int64_t count) { return static_cast<double>(count); }
 
 template <std::size_t reason>
@@ -84,6 +95,15 @@ constexpr StatRow kStatRows[] = {
     {kCounter, "quire:engine_steps_total", "Engine steps: a heartbeat", of<&S::steps>},
     {kCounter, "quire:late_allocations_total",
      "Allocations on the device after start-up; none should be", of<&S::late_allocations>},
+    {kGauge, "quire:itl_chunk_tokens",
+     "Prompt tokens in the latest step beside requests that decode, where their tokens have a bound on time",
+     of_pace<&P::chunk_tokens>},
+    {kCounter, kPaced, kPacedHelp, of_pace<&P::whole_steps>, "chunk", "whole"},
+    {kCounter, kPaced, kPacedHelp, of_pace<&P::cut_steps>, "chunk", "cut"},
+    {kCounter, kPaced, kPacedHelp, of_pace<&P::least_steps>, "chunk", "least"},
+    {kCounter, "quire:itl_late_steps_total",
+     "Steps in which requests decode that took longer than their bound",
+     of_pace<&P::late_steps>},
     {kCounter, kKvBytes, kKvBytesHelp,
      [](const S& s) -> double { return of_transfer(s.kv_transfer.sent_bytes); }, "direction",
      "sent"},

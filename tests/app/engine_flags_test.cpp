@@ -58,6 +58,7 @@ TEST_CASE("Every flag reaches its field") {
                                       "--long-prefill-token-threshold=100",
                                       "--no-scheduler-reserve-full-isl",
                                       "--no-async-scheduling",
+                                      "--target-itl-ms=80",
                                       "--max-num-queued-reqs=10",
                                       "--max-num-queued-tokens=1M",
                                       "--cudagraph-capture-sizes=1,2,8",
@@ -94,6 +95,7 @@ TEST_CASE("Every flag reaches its field") {
   CHECK(config.scheduler.long_prefill_token_threshold == 100);
   CHECK_FALSE(config.scheduler.scheduler_reserve_full_isl);
   CHECK(config.scheduler.async_scheduling == false);
+  CHECK(config.scheduler.target_itl_ms == 80);
   CHECK(config.scheduler.max_num_queued_reqs == 10);
   CHECK(config.scheduler.max_num_queued_tokens == 1 << 20);
   CHECK(config.graphs.capture_sizes == std::vector<int>{1, 2, 8});

@@ -252,6 +252,16 @@ TEST_CASE("A plan says what a token of context takes, and who waits") {
   CHECK(plan({"models/quire-tiny", "--memory=80"}) == 2);
 }
 
+TEST_CASE("A plan names the bound on the time from token to token") {
+  EngineConfig config = config_for("models/quire-tiny");
+  CHECK(plan_text(make_plan_report(config, 0)).find("pace ") == std::string::npos);
+  config.scheduler.target_itl_ms = 1500;
+  CHECK(plan_text(make_plan_report(config, 0)).find("1,500 ms from token to token at most") !=
+        std::string::npos);
+  config.scheduler.enable_chunked_prefill = false;
+  CHECK(make_plan_report(config, 0).plan.model.error().field == "SchedulerConfig::target_itl_ms");
+}
+
 TEST_CASE("A plan counts the draft model and says who guesses") {
   EngineConfig config = config_for("models/quire-tiny");
   const PlanReport alone = make_plan_report(config, 0);

@@ -87,6 +87,23 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        }},
       {"SchedulerConfig::long_prefill_token_threshold",
        [](EngineConfig& c) { c.scheduler.long_prefill_token_threshold = 4096; }},
+      {"SchedulerConfig::target_itl_ms", [](EngineConfig& c) { c.scheduler.target_itl_ms = -1; }},
+      {"SchedulerConfig::target_itl_ms",
+       [](EngineConfig& c) {
+         c.scheduler.target_itl_ms = 50;
+         c.scheduler.enable_chunked_prefill = false;
+       }},
+      {"SchedulerConfig::target_itl_ms",
+       [](EngineConfig& c) {
+         c.scheduler.target_itl_ms = 50;
+         c.device = DeviceKind::mock;
+       }},
+      {"SchedulerConfig::target_itl_ms",
+       [](EngineConfig& c) {
+         c.scheduler.target_itl_ms = 50;
+         c.kv_transfer.role = KvRole::prefill;
+         c.kv_transfer.listen = "127.0.0.1:5600";
+       }},
       {"GraphConfig::enforce_eager",
        [](EngineConfig& c) {
          c.device = DeviceKind::cpu;

@@ -111,6 +111,21 @@ TEST_CASE("drafts are counted by their place", "[base][metrics]") {
                         R"(",engine="0",model_name="tiny"} )" + count));
 }
 
+TEST_CASE("what a bound on token gaps made of prompts is counted", "[base][metrics]") {
+  const auto metrics = metrics_of_one_engine();
+  metrics->observe_step(kZero, {.pace = {.chunk_tokens = 48,
+                                         .whole_steps = 5,
+                                         .cut_steps = 7,
+                                         .least_steps = 2,
+                                         .late_steps = 3}});
+  const std::string text = metrics->render();
+  CHECK(has(text, "quire:itl_chunk_tokens" + kLabels + "48"));
+  CHECK(has(text, "quire:itl_late_steps_total" + kLabels + "3"));
+  for (const auto& [chunk, count] : {std::pair{"whole", "5"}, {"cut", "7"}, {"least", "2"}})
+    CHECK(has(text, R"(quire:itl_paced_steps_total{chunk=")" + std::string(chunk) +
+                        R"(",engine="0",model_name="tiny"} )" + count));
+}
+
 TEST_CASE("a request leaves its traces", "[base][metrics]") {
   const auto metrics = metrics_of_one_engine();
   metrics->prompt_done(kZero, {.all = 100, .cached = 64, .external = 16}, 0.05);

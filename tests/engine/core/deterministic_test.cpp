@@ -65,6 +65,7 @@ struct Setting {
   bool prefix_caching = false;
   int passes = 1;
   bool overlapping_steps = false;
+  int target_itl_ms = 0;
 };
 
 awaitable<void> answer_all(asio::any_io_executor pool, const ModelChoice& model,
@@ -75,6 +76,7 @@ awaitable<void> answer_all(asio::any_io_executor pool, const ModelChoice& model,
   config.cache.cache_dtype = model.cache_dtype;
   config.scheduler.max_num_batched_tokens = setting.batched_tokens;
   config.scheduler.max_num_seqs = std::min(16, setting.batched_tokens);
+  config.scheduler.target_itl_ms = setting.target_itl_ms;
   config.cache.num_gpu_blocks_override = setting.blocks;
   config.cache.enable_prefix_caching = setting.prefix_caching;
   LiveEngine engine(pool, config, setting.overlapping_steps ? pretend_backend : cpu_backend);
@@ -115,6 +117,7 @@ TEST_CASE("an answer has the same bits whatever runs beside it", "[engine][core]
   for (const Setting& setting : std::vector<Setting>{
            {.name = "16 at a time"},
            {.name = "chunks of 7 tokens", .batched_tokens = 7},
+           {.name = "chunks that fit into a millisecond", .target_itl_ms = 1},
            {.name = "found prefixes", .prefix_caching = true, .passes = 2},
            {.name = "preempted", .blocks = hybrid ? 32 : 66},
            {.name = "overlapping steps", .batched_tokens = 48, .overlapping_steps = true}}) {

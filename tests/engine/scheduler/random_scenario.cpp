@@ -90,6 +90,10 @@ Scenario draw_scenario(std::mt19937_64& random, const Layout& layout, int num_bl
     s.kv.use_eagle = s.options.num_lookahead_tokens > 0 && may_drop && chance(random, 0.5);
   }
   s.transfers = layout.transfers && s.options.num_speculative_tokens == 0 && chance(random, 0.3);
+  if (s.options.chunked_prefill && chance(random, 0.3)) {
+    s.options.target_step_seconds = pick(random, 1, 20);
+    s.options.least_chunk = pick(random, 1, 4);
+  }
   s.arrivals_per_step = std::uniform_real_distribution<double>(0.05, 1.5)(random);
   return s;
 }

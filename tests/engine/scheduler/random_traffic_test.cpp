@@ -138,6 +138,7 @@ class Traffic {
     const auto [plan, tokens] = in_flight_.front();
     in_flight_.pop_front();
     const FlakyPeer::News news = peer_.step();
+    if (!plan->empty()) scheduler_.settle_time(*plan, plan->num_tokens * (random_() % 8 == 0 ? 3 : 1));
     const StepResult& result = scheduler_.commit(*plan, tokens, news.view());
     if (!news.invalid.empty()) model_.spoils_reported();
     for (const RequestProgress& progress : result.requests) take(result, progress);

@@ -1,0 +1,114 @@
+// ModelRunner before the first request: everything touched once, graphs captured, steps timed.
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <numeric>
+
+#include "engine/runner/model_runner.h"
+
+namespace quire {
+
+// On the first blocks of the pool, which nobody has yet: a place for each token, as in every step.
+void ModelRunner::warm_up() {
+  std::vector<BlockId> blocks(static_cast<std::size_t>(plan_.num_blocks));
+  std::iota(blocks.begin(), blocks.end(), 0);
+  // A CPU has nothing to load ahead; a long prompt there would only take time.
+  const int num_prompt = std::min(longest_warm_up(), device_.is_host_memory() ? 8 : INT_MAX);
+  warm_up_eager(blocks, num_prompt);
+  const int num_tokens = num_prompt + 1 + options_.limits.max_drafts;
+  capture_graphs();
+  zero_warmed(blocks, num_tokens);
+}
+
+void ModelRunner::zero_warmed(const std::vector<BlockId>& blocks, int num_tokens) {
+  const auto used = static_cast<std::size_t>(num_tokens / plan_.block_size + 1);
+  memory_.zero_blocks(std::span(blocks).first(std::min(blocks.size(), used)), device_.stream());
+  // survives deletion: it is here that a fault of the warm-up ends the start, not the first request
+  device_.synchronize(device_.stream());
+}
+
+// Each size runs once before it is captured: that loads kernels and chooses algorithms, which a
+// capture must not. A device may have no graphs whatever the operators say.
+void ModelRunner::capture_graphs() {
+  for (const int rows : options_.graph_sizes)
+    if (!capture({.num_drafts = 0, .num_rows = rows})) return;
+  for (const int rows : options_.draft_graph_sizes)
+    if (!capture({.num_drafts = options_.limits.max_drafts, .num_rows = rows})) return;
+  if (!options_.captures_drafting) return;
+  for (const int rows : options_.graph_sizes)
+    if (!drafts_->capture(rows, workspace_)) return;
+}
+
+bool ModelRunner::capture(const GraphShape& shape) {
+  const StepInputs& inputs = batch_.build({}, shape, device_.stream());
+  compute_decode(inputs);
+  // survives deletion: the next size but one refills this one's pack; padding is always the same
+  device_.synchronize(device_.stream());
+  auto graph = device_.capture([&] { compute_decode(inputs); });
+  if (graph == nullptr) return false;
+  graphs_.add(shape, std::move(graph));
+  return true;
+}
+
+// In one step, on the pool's blocks.
+int ModelRunner::longest_warm_up() const {
+  const std::int64_t room = plan_.num_blocks * plan_.block_size;
+  return static_cast<int>(std::max<std::int64_t>(
+      1, std::min<std::int64_t>({options_.limits.max_num_batched_tokens,
+                                 options_.limits.max_model_len - 1, room - 1})));
+}
+
+// A prompt and a decode step; gives the seconds that the prompt took.
+double ModelRunner::warm_up_eager(const std::vector<BlockId>& blocks, int num_prompt) {
+  const auto start = std::chrono::steady_clock::now();
+  RequestInit init;
+  init.prompt.assign(num_prompt, 0);
+  Request request(std::move(init));
+  BatchPlan plan;
+  plan.rows = {{.request = &request, .num_tokens = num_prompt, .is_new = true, .samples = true}};
+  plan.num_tokens = num_prompt;
+  for (int group = 0; group < batch_.num_groups(); ++group) {
+    const int count = batch_.max_blocks(group);
+    plan.block_updates.push_back({.row = 0, .group = group, .first = 0, .count = count});
+    for (int i = static_cast<int>(plan.block_ids.size()); i < count; ++i) {
+      plan.block_ids.push_back(blocks[static_cast<std::size_t>(i) % blocks.size()]);
+    }
+  }
+  launch(plan);
+  const auto finish = [&] {
+    const TokenId token = collect().sampled[0];
+    if (drafts_) propose({&options_.limits.max_drafts, 1});
+    return token;
+  };
+  if (options_.pooling) {
+    collect();
+    return 0;
+  }
+  request.append(finish());
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  plan.block_updates.clear();
+  plan.rows[0] = {
+      .request = &request, .num_computed = num_prompt, .num_tokens = 1, .samples = true};
+  plan.num_tokens = 1;
+  launch(plan);
+  finish();
+  return seconds.count();
+}
+
+std::vector<ModelRunner::PromptTime> ModelRunner::time_prompts(int least, double most_seconds) {
+  std::vector<BlockId> blocks(static_cast<std::size_t>(plan_.num_blocks));
+  std::iota(blocks.begin(), blocks.end(), 0);
+  std::vector<PromptTime> times;
+  const int longest = longest_warm_up();
+  for (int num_tokens = std::min(least, longest);; num_tokens = std::min(2 * num_tokens, longest)) {
+    // The first may find pages that nobody touched yet.
+    const double first = warm_up_eager(blocks, num_tokens);
+    times.push_back({num_tokens, std::min(first, warm_up_eager(blocks, num_tokens))});
+    if (num_tokens == longest || times.back().seconds > most_seconds) break;
+  }
+  zero_warmed(blocks, times.back().num_tokens + 1 + options_.limits.max_drafts);
+  return times;
+}
+
+}  // namespace quire
