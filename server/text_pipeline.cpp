@@ -100,19 +100,16 @@ TextPipeline::TextPipeline(std::unique_ptr<const Tokenizer> tokenizer,
   }
   all_markup_ = reasoning_markup_;
   if (defaults_.dialect) add_special(all_markup_, *tokenizer_, defaults_.dialect->markers());
-  find_how_it_thinks();
+  opens_thought_when_asked_ = find_whether_it_opens_thoughts();
 }
 
-void TextPipeline::find_how_it_thinks() {
-  if (!template_ || !defaults_.reasoning) return;
+bool TextPipeline::find_whether_it_opens_thoughts() const {
+  if (!template_ || !defaults_.reasoning) return false;
   ChatCompletionRequest asked;
   asked.messages.push_back({.role = "user", .content = "?"});
   asked.chat_template_kwargs = R"({"enable_thinking":true,"thinking":true})";
-  const auto with = render(asked);
-  asked.chat_template_kwargs = R"({"enable_thinking":false,"thinking":false,"reasoning_effort":"none"})";
-  const auto without = render(asked);
-  opens_thought_when_asked_ = with && opens_reasoning(*with, *defaults_.reasoning, false);
-  has_thinking_switch_ = with && without && *with != *without;
+  const auto prompt = render(asked);
+  return prompt && opens_reasoning(*prompt, *defaults_.reasoning, false);
 }
 
 Result<std::string> TextPipeline::render(const ChatCompletionRequest& request) const {

@@ -56,8 +56,6 @@ class TextPipeline {
 
   // With thinking on, the template's prompts open the thought themselves.
   bool opens_thought_when_asked() const { return opens_thought_when_asked_; }
-  // With thinking off the prompts are others than with thinking on.
-  bool has_thinking_switch() const { return has_thinking_switch_; }
 
   // A text that cannot fit max_tokens is refused before it is cut into tokens.
   Result<ChatPrompt> chat_prompt(const openapi::ChatCompletionRequest& request,
@@ -73,12 +71,12 @@ class TextPipeline {
 
  private:
   Result<std::string> render(const openapi::ChatCompletionRequest& request) const;
-  void find_how_it_thinks();
+  bool find_whether_it_opens_thoughts() const;
 
   std::unique_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> template_;
   TextDefaults defaults_;
-  bool opens_thought_when_asked_ = false, has_thinking_switch_ = false;
+  bool opens_thought_when_asked_ = false;
   std::size_t longest_token_ = 1;                       // bytes
   std::vector<TokenId> reasoning_markup_, all_markup_;  // ascending
 };

@@ -171,6 +171,7 @@ class Request {
   void prefetch_end() const { __builtin_prefetch(tokens_.data() + tokens_.size()); }
 
   bool load_failed = false;        // in part: num_computed says how much is there
+  bool loads_in_step = false;      // whether that came is known when its first step was committed
   std::int32_t num_cached = 0;     // tokens found in a cache when first scheduled
   std::int32_t num_external = 0;   // tokens that a connector brought
   std::int32_t num_restored = 0;   // tokens that came back into the cache for it

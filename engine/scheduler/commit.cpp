@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "engine/scheduler/scheduler.h"
 
@@ -47,10 +48,13 @@ void Scheduler::commit_row(const BatchRow& row, int index, const StepTokens& tok
   Request& request = const_cast<Request&>(*row.request);  // all requests are ours
   --request.num_in_flight;
   if (request.state == RequestState::finished) return;
+  const bool has_loaded = row.is_new && std::exchange(request.loads_in_step, false);
   if (request.num_discarded > 0) {
     --request.num_discarded;
     return;
   }
+  if (has_loaded && request.state == RequestState::running)
+    kv_.cache(request, row.num_computed + row.num_tokens - row.num_drafts);
   if (options_.pooling) return finish_pooled(request, row, index);
   const auto sampled = row_of(tokens.sampled, tokens.width, index);
   if (sampled.empty()) return;

@@ -99,6 +99,7 @@ bool Scheduler::allocate_or_preempt(BatchPlan& plan, Request& request, int num_t
   demand.num_new = num_tokens;
   demand.num_lookahead = options_.num_lookahead_tokens;
   demand.num_unsettled = std::max(request.num_placeholders - 1, 0);
+  demand.delay_caching = request.loads_in_step;
   while (!kv_.allocate(request, demand)) {
     Request& victim = pick_victim();
     preempt(plan, victim);

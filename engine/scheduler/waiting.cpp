@@ -57,7 +57,9 @@ Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
   }
   demand.num_external = external.num_tokens;
   demand.num_lookahead = external.async ? 0 : options_.num_lookahead_tokens;
-  demand.delay_caching = external.async;
+  // What nobody has seen yet is for nobody else: neither that nor what is computed from it.
+  request.loads_in_step = external.num_tokens > 0 && !external.async;
+  demand.delay_caching = external.num_tokens > 0;
   demand.whole_prompt_must_fit = options_.reserve_full_prompt;
   if (!allocate_waiting(request, demand)) {
     tell_wait(request, DecisionKind::waits_for_blocks, kv_.pool().num_free(),

@@ -39,14 +39,13 @@ bool names_thought(const ChatCompletionRequest& chat, const ReasoningFormat& rea
   });
 }
 
-// Where the prompt has opened no thought. False: the answer begins at once, and a mark that it begins with is text.
+// Where the prompt has opened no thought. False: what is demanded begins at once, and a mark that it begins with is text.
 bool may_think(const ChatCompletionRequest& chat, const TextPipeline& text) {
   const TextDefaults& defaults = text.defaults();
   if (defaults.reasoning == nullptr) return true;
-  const bool is_held = chat.grammar || (chat.tool_choice && *chat.tool_choice != ToolChoice::none);
-  if (is_held && text.opens_thought_when_asked()) return false;
-  // A template that knows nothing of it does not keep the model from thinking.
-  if (is_asked_not_to_think(chat, defaults)) return !is_held && !text.has_thinking_switch();
+  const bool is_held = chat.grammar || chat.tool_choice == ToolChoice::required || chat.tool_choice == ToolChoice::named;
+  // Being asked not to does not keep a model from it: only what is demanded does.
+  if (is_held && (text.opens_thought_when_asked() || is_asked_not_to_think(chat, defaults))) return false;
   return !names_thought(chat, *defaults.reasoning);
 }
 
