@@ -61,7 +61,13 @@ Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
   request.loads_in_step = external.num_tokens > 0 && !external.async;
   demand.delay_caching = external.num_tokens > 0;
   demand.whole_prompt_must_fit = options_.reserve_full_prompt;
-  if (!allocate_waiting(request, demand)) {
+  while (!allocate_waiting(request, demand)) {
+    // Alone in a small cache it goes on with fewer tokens: nobody would give it more room.
+    if (running_.empty() && options_.chunked_prefill && !external.async)
+      demand.num_new = tokens_in_step(states_, request, num_computed, demand.num_new / 2);
+    else
+      demand.num_new = 0;
+    if (demand.num_new > 0) continue;
     tell_wait(request, DecisionKind::waits_for_blocks, kv_.pool().num_free(),
               request.num_tokens() - num_computed);
     return Verdict::stop;

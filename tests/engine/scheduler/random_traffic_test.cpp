@@ -228,4 +228,24 @@ TEST_CASE("Every accepted request finishes with its undisturbed answer, whatever
   CHECK(external > operations / 1000);
 }
 
+// With what drafts look ahead a chunk behind a hit needs a block more than there is.
+TEST_CASE("the smallest cache of windows alone holds nobody up", "[scheduler][property]") {
+  const auto window = std::ranges::find(layouts(), std::string("window"), &Layout::name);
+  REQUIRE(window != layouts().end());
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    std::mt19937_64 random(seed);
+    Scenario s = draw_scenario(random, *window, 9);
+    s.transfers = s.kv.use_eagle = s.options.async = s.options.reserve_full_prompt = false;
+    s.options.pipeline_depth = 1;
+    s.options.chunked_prefill = true;
+    s.options.num_speculative_tokens = s.options.num_lookahead_tokens = 3;
+    s.options.max_model_len = s.kv.max_model_len = 61;
+    s.options.max_num_batched_tokens = s.kv.max_num_batched_tokens = 22;
+    s.options.long_prefill_threshold = 0;
+    INFO(describe(*window, s, seed));
+    Traffic traffic(s, seed);
+    REQUIRE_NOTHROW(traffic.run(150));
+  }
+}
+
 }  // namespace quire
