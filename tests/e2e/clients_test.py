@@ -136,7 +136,7 @@ def openai_agents(server):
 
 def llama_index(server):
     module, llms = importlib.import_module("llama_index.llms.openai_like"), importlib.import_module("llama_index.core.llms")
-    pydantic = importlib.import_module("pydantic")
+    pydantic = importlib.import_module("llama_index.core.bridge.pydantic")  # the one it was made with
     ask = dict(model="m", api_base=server.base + "/v1", api_key="none", max_tokens=60, temperature=0, context_window=2048)
     chat = module.OpenAILike(**ask, is_chat_model=True, is_function_calling_model=True)
     check("a chat", chat.chat([llms.ChatMessage(role="user", content="What is 12 + 7?")]).message.content)
