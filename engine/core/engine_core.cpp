@@ -219,11 +219,7 @@ void EngineCore::collect(StepOutput& output) {
   drafting_.settle(plan, tokens);
   drafting_.propose(plan, tokens, *runner_);
   TransferNews news;
-  if (transfer_ != nullptr) {
-    const TransferConnector::News& arrived = transfer_->take_news();
-    news = {.received = arrived.received, .invalid_blocks = arrived.invalid_blocks};
-    has_arrivals_ |= !arrived.received.empty();
-  }
+  if (transfer_ != nullptr) news = take_arrivals(!plan.empty());
   const auto ended = Clock::now();
   if (!plan.empty())
     scheduler_->settle_time(plan, std::chrono::duration<double>(ended - step_begun_).count());
@@ -233,6 +229,16 @@ void EngineCore::collect(StepOutput& output) {
   for (const RequestProgress& progress : result.requests) report(progress, result, output);
   drafting_.give(result, *scheduler_, *runner_);
   if (masks_ != nullptr) advance_constraints(result);
+}
+
+// Where others run, their next token may come a fifth of a step later for it.
+TransferNews EngineCore::take_arrivals(bool others_run) {
+  constexpr int kShare = 5;
+  const auto patience =
+      others_run ? (Clock::now() - step_begun_) / kShare : std::chrono::nanoseconds::max();
+  const TransferConnector::News& arrived = transfer_->take_news(patience);
+  has_arrivals_ |= transfer_->is_copying() || !arrived.received.empty();
+  return {.received = arrived.received, .invalid_blocks = arrived.invalid_blocks};
 }
 
 // Their next masks are asked for, behind their drafts too.

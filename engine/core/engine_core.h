@@ -91,6 +91,7 @@ class EngineCore {
   void tell_texts_apart(const BatchPlan& plan);
   void collect(StepOutput& output);
   void fail_undrawn();
+  TransferNews take_arrivals(bool others_run);
   void advance_constraints(const StepResult& result);
   void report(const RequestProgress& progress, const StepResult& result, StepOutput& output);
   void add_logprobs(const RequestProgress& progress, RequestOutput& output) const;

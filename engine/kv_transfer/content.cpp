@@ -33,6 +33,27 @@ KvContent kv_content(const KvGeometry& owner, int num_tokens, int from) {
   return content;
 }
 
+std::vector<KvContent> kv_parts(const KvContent& content, std::int64_t bytes) {
+  std::vector<KvContent> parts;
+  for (KvStrip strip : content.strips) {
+    for (int left = strip.rows; left > 0;) {
+      const auto has_room = [&](const KvContent& part) {
+        return part.bytes + strip.row_bytes <= bytes;
+      };
+      if (parts.empty() || !has_room(parts.back())) parts.push_back({content.num_tokens});
+      KvContent& part = parts.back();
+      const std::int64_t room = (bytes - part.bytes) / strip.row_bytes;
+      strip.rows = static_cast<int>(std::clamp<std::int64_t>(room, 1, left));
+      part.strips.push_back(strip);
+      part.bytes += strip.bytes();
+      left -= strip.rows;
+      strip.first += strip.rows;
+      strip.offset += strip.bytes();
+    }
+  }
+  return parts;
+}
+
 std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted) {
   std::vector<KvPiece> pieces;
   for (std::size_t i = 0; i < wanted.strips.size(); ++i) {

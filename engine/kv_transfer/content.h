@@ -31,6 +31,9 @@ struct KvContent {
 // the owner's block.
 KvContent kv_content(const KvGeometry& owner, int num_tokens, int from = 0);
 
+// The same rows at the same offsets, in parts of no more bytes than this, or of one row.
+std::vector<KvContent> kv_parts(const KvContent& content, std::int64_t bytes);
+
 // The first token whose row the layer keeps then.
 int first_kept_token(const KvLayerGeometry& layer, int num_tokens);
 

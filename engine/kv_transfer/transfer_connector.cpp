@@ -296,32 +296,46 @@ bool TransferConnector::keep_blocks(const Request& request, const BlockTable& bl
   return true;
 }
 
-const TransferConnector::News& TransferConnector::take_news() {
+const TransferConnector::News& TransferConnector::take_news(std::chrono::nanoseconds patience) {
   news_.received.clear();
   news_.invalid_blocks.clear();
-  std::vector<KvFetched> fetched = plane_->take();
-  for (KvFetched& one : fetched) {
-    const auto found = entries_.find(one.request);
-    if (found == entries_.end()) continue;
-    Entry& entry = found->second;
-    entry.loading = false;
+  for (KvFetched& one : plane_->take()) {
+    if (!entries_.contains(one.request)) continue;
     plane_->release(one.request);
-    news_.received.push_back(one.request);
-    if (entry.abandoned) {
-      entries_.erase(found);
-      continue;
-    }
-    arrive(one, entry);
+    auto parts = kv_parts(one.content, kPieceBytes);
+    copying_.push_back({.fetched = std::move(one), .parts = std::move(parts)});
   }
-  if (fetched.empty()) return news_;
-  pages_.settle();
-  fetched.clear();
-  plane_->room_came();
+  if (copying_.empty()) return news_;
+  const auto start = std::chrono::steady_clock::now();
+  while (!copying_.empty() && std::chrono::steady_clock::now() - start <= patience) {
+    Copying& next = copying_.front();
+    Entry& entry = entries_.at(next.fetched.request);
+    const bool goes_on = !next.fetched.loss && !entry.abandoned && copy_part(next, entry);
+    if (goes_on && next.num_done < next.parts.size()) continue;
+    end_load(next.fetched, entry, goes_on);
+    copying_.pop_front();
+    plane_->room_came();
+  }
   return news_;
 }
 
-void TransferConnector::arrive(KvFetched& fetched, Entry& entry) {
-  if (!fetched.loss && pages_.write(fetched.content, entry.blocks, fetched.range->bytes())) {
+// False: a state has no block.
+bool TransferConnector::copy_part(Copying& copying, Entry& entry) {
+  if (copying.num_done == copying.parts.size()) return true;  // nothing to copy
+  const bool fits = pages_.write(copying.parts[copying.num_done++], entry.blocks,
+                                 copying.fetched.range->bytes());
+  pages_.settle();
+  return fits;
+}
+
+void TransferConnector::end_load(const KvFetched& fetched, Entry& entry, bool is_whole) {
+  news_.received.push_back(fetched.request);
+  if (entry.abandoned) {
+    entries_.erase(fetched.request);
+    return;
+  }
+  entry.loading = false;
+  if (is_whole) {
     entry.partly_filled = pages_.partly_filled(fetched.content, entry.blocks, entry.from);
     return;
   }

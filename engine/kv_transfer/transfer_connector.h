@@ -1,10 +1,11 @@
 #pragma once
 // Joins scheduler, cache and transfer: finished prefills are copied out of their blocks and kept
-// for others, what others kept is fetched and copied in between two steps. Blocks are never shared
-// with the network. Engine thread only.
+// for others, what others kept is fetched and copied in between steps, a part at a time. Blocks are
+// never shared with the network. Engine thread only.
 
 #include <array>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -55,12 +56,14 @@ class TransferConnector final : public Connector {
                            const std::vector<std::span<const BlockId>>& blocks) override;
   std::span<const BlockId> unshareable(const Request& request) override;
 
-  // Takes what has arrived into its blocks. Valid until the next call.
+  // Takes what has arrived into its blocks, for no longer than this and a piece; what is left has
+  // its turn with the next call. Valid until then.
   struct News {
     std::vector<RequestId> received;
     std::vector<BlockId> invalid_blocks;
   };
-  const News& take_news();
+  const News& take_news(std::chrono::nanoseconds patience);
+  bool is_copying() const { return !copying_.empty(); }
 
   KvTransferStats stats() const;
   std::uint16_t port() const { return plane_->port(); }
@@ -76,6 +79,12 @@ class TransferConnector final : public Connector {
     BlockTable blocks;
     std::vector<BlockId> partly_filled;
   };
+  // What was fetched, on its way into the cache.
+  struct Copying {
+    KvFetched fetched;
+    std::vector<KvContent> parts;
+    std::size_t num_done = 0;
+  };
 
   int num_to_keep(int num_prompt) const { return num_prompt - (has_states_ ? 1 : 0); }
   Result<void> admit_source(TransferParams& params, RequestId id, std::span<const TokenId> prompt);
@@ -84,7 +93,8 @@ class TransferConnector final : public Connector {
   std::string keep(const Request& request, const BlockTable& blocks);
   bool keep_local(const Request& request, const BlockTable& blocks, KeptDescription& kept);
   bool keep_blocks(const Request& request, const BlockTable& blocks, KeptDescription& kept);
-  void arrive(KvFetched& fetched, Entry& entry);
+  bool copy_part(Copying& copying, Entry& entry);
+  void end_load(const KvFetched& fetched, Entry& entry, bool is_whole);
   void lose(KvLossReason reason, RequestId request, const std::string& detail);
 
   const KvTransferConfig config_;
@@ -99,6 +109,7 @@ class TransferConnector final : public Connector {
   std::optional<StagingBuffer> arriving_;
   SocketAddress listen_;
   std::unordered_map<RequestId, Entry> entries_;
+  std::deque<Copying> copying_;
   std::array<std::int64_t, kKvLossNames.size()> losses_{};
   std::int64_t not_kept_ = 0;
   News news_;

@@ -4,26 +4,22 @@ and what the decode server's other streams see of it.
 
     tests/perf/kv_hand_over.py build/release/app/quire [--tokens 1024] [--prompts 12] [--tcp]
 
-A model of random weights with the cache of an 8B one per layer (8 key heads of 128, bfloat16), 8 layers: 32 KiB a token.
+The model is tests/e2e/large_cache_model.py: 32 KiB a token.
 """
 import argparse
 import http.client
 import json
 import pathlib
 import random
-import shutil
 import sys
 import tempfile
 import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "e2e"))
+from large_cache_model import BYTES_PER_TOKEN, FLAGS, write_model  # noqa: E402
 from serve_process import Server, free_port  # noqa: E402
 
-CONFIG = {"architectures": ["LlamaForCausalLM"], "vocab_size": 1536, "hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 8,
-          "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5, "max_position_embeddings": 4096,
-          "rope_theta": 10000.0, "torch_dtype": "bfloat16", "tie_word_embeddings": True}
-BYTES_PER_TOKEN = 2 * 8 * 128 * 2 * CONFIG["num_hidden_layers"]
 KEEP = {"do_remote_decode": True, "do_remote_prefill": False}
 
 
@@ -93,16 +89,11 @@ def main():
     draw = random.Random(1)
     prompts = [[draw.randrange(100, 1500) for _ in range(args.tokens)] for _ in range(3 * args.prompts)]
     with tempfile.TemporaryDirectory() as folder:
-        model = pathlib.Path(folder) / "model"
-        model.mkdir()
-        (model / "config.json").write_text(json.dumps(CONFIG))
-        for file in pathlib.Path("models/quire-tiny").glob("*token*"):
-            shutil.copy(file, model)
+        model = write_model(folder)
         line = f"127.0.0.1:{free_port()}" if args.tcp else f"unix:{folder}/kv.sock"
-        common = ("--device", "cpu", "--load-format", "dummy", "--cpu-threads", "1", "--kv-cache-memory-bytes", "2GiB")
-        buffer = ("--kv-transfer-buffer-bytes", "1GiB")
-        with Server(args.quire, model, *common, *buffer, "--kv-role", "prefill", "--kv-listen", line, "--kv-lease-seconds", "600") as prefilling, \
-             Server(args.quire, model, *common, *buffer, "--kv-role", "decode", "--kv-peer", line, "--kv-lease-seconds", "600") as decoding:
+        common = (*FLAGS, "--kv-transfer-buffer-bytes", "1GiB", "--kv-lease-seconds", "600")
+        with Server(args.quire, model, *common, "--kv-role", "prefill", "--kv-listen", line) as prefilling, \
+             Server(args.quire, model, *common, "--kv-role", "decode", "--kv-peer", line) as decoding:
             kept = [keep(prefilling, prompt) for prompt in prompts[:args.prompts]]
             fetched = [first_token(token_times(decoding, p, 2, k)) for p, k in zip(prompts, kept)]
             own = [first_token(token_times(decoding, p, 2)) for p in prompts[:args.prompts]]
@@ -111,11 +102,12 @@ def main():
             others = [[7, i, 9] * 5 for i in range(2)]
             alone = several_streams(decoding, others, 600)
 
-            def hand_over():
+            def hand_over(kept):
                 for prompt, params in zip(prompts[-args.prompts:], kept):
                     token_times(decoding, prompt, 1, params)
 
-            beside = several_streams(decoding, others, 600, hand_over)
+            beside = several_streams(decoding, others, 600, lambda: hand_over(kept))
+            beside_own = several_streams(decoding, others, 600, lambda: hand_over([None] * args.prompts))
             lost = [f for f in decoding.ask("/metrics").splitlines() if f.startswith("quire:kv_transfer_recomputed_total") and not f.endswith(" 0")]
     milli = 1e3
     megabytes = args.tokens * BYTES_PER_TOKEN / 1e6
@@ -125,9 +117,10 @@ def main():
     cost = percentile(fetched, 0.5) - percentile(own, 0.5)
     print(f"  so a hand-over takes {milli * cost:.2f} ms ({megabytes / cost / 1e3:.2f} GB/s)")
     print("two streams, ms between tokens, p50 / p99")
-    for name, times in (("alone", alone), (f"beside {args.prompts} fetches", beside)):
-        print(f"  {name:17} {milli * percentile(times, 0.5):8.3f} / {milli * percentile(times, 0.99):.3f}")
-    print(f"  p99 beside / alone {percentile(beside, 0.99) / percentile(alone, 0.99):.2f}")
+    for name, times in (("alone", alone), (f"beside {args.prompts} fetches", beside), ("beside the same, in the own cache", beside_own)):
+        print(f"  {name:33} {milli * percentile(times, 0.5):8.3f} / {milli * percentile(times, 0.99):.3f}")
+    for name, times in (("alone", alone), ("beside the own cache", beside_own)):
+        print(f"  p99 beside fetches / {name} {percentile(beside, 0.99) / percentile(times, 0.99):.2f}")
     if lost:
         sys.exit(f"not everything was fetched: {lost}")
 

@@ -85,6 +85,35 @@ TEST_CASE("the pieces of a fetch cover it once, in order and in bounds", "[kv_tr
   }
 }
 
+TEST_CASE("parts of a content are its rows, each once, and no larger than asked", "[kv_transfer]") {
+  const KvContent whole = kv_content(mixed_geometry(16), 133, 20);
+  for (const std::int64_t most : {std::int64_t{1}, std::int64_t{700}, std::int64_t{1} << 40}) {
+    std::size_t strip = 0;
+    int rows = 0;  // of it, so far
+    for (const KvContent& part : kv_parts(whole, most)) {
+      CHECK(part.num_tokens == whole.num_tokens);
+      std::int64_t bytes = 0;
+      int rows_of_part = 0;
+      for (const KvStrip& own : part.strips) {
+        while (rows == whole.strips[strip].rows) ++strip, rows = 0;
+        const KvStrip& of = whole.strips[strip];
+        CHECK((own.layer == of.layer && own.plane == of.plane && own.row_bytes == of.row_bytes));
+        CHECK(own.first == of.first + rows);
+        CHECK(own.offset == of.offset + rows * of.row_bytes);
+        CHECK(own.rows > 0);
+        rows += own.rows;
+        rows_of_part += own.rows;
+        bytes += own.bytes();
+      }
+      CHECK(bytes == part.bytes);
+      CHECK((bytes <= most || rows_of_part == 1));
+    }
+    while (strip + 1 < whole.strips.size() && rows == whole.strips[strip].rows) ++strip, rows = 0;
+    CHECK(strip + 1 == whole.strips.size());
+    CHECK(rows == whole.strips.back().rows);
+  }
+}
+
 TEST_CASE("engines that store something else are told which field differs", "[kv_transfer]") {
   const KvGeometry ours = mixed_geometry(16);
   CHECK(geometry_difference(ours, mixed_geometry(64)) == "");
