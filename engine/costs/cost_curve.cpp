@@ -58,4 +58,10 @@ double CostCurve::at_most(int size) const {
   return below->seconds * std::max(size / std::max(below->size, 1.0), 1.0);
 }
 
+bool CostCurve::spans(int size) const {
+  const auto [below, above] = find(size);
+  if (below == nullptr) return false;
+  return above != nullptr || bucket(static_cast<int>(below->size)) == bucket(size);
+}
+
 }  // namespace quire

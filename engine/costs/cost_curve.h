@@ -16,6 +16,8 @@ class CostCurve {
   double at(int size) const;
   // The same, but above the largest in proportion to the size.
   double at_most(int size) const;
+  // It is among the sizes measured, or between two of them.
+  bool spans(int size) const;
 
  private:
   static constexpr int kExact = 32, kPerDoubling = 8, kDoublings = 12;

@@ -62,7 +62,7 @@ class ModelRunner {
     double seconds = 0;
   };
   // After warm_up(): of prompts of that many tokens and twice as many each time, until one takes
-  // longer than that or fills a step.
+  // longer than that or fills a step, or the next might make it two seconds together.
   std::vector<PromptTime> time_prompts(int least, double most_seconds);
 
   void observe_logits(LogitsObserver observer) { observer_ = std::move(observer); }

@@ -100,12 +100,17 @@ std::vector<ModelRunner::PromptTime> ModelRunner::time_prompts(int least, double
   std::vector<BlockId> blocks(static_cast<std::size_t>(plan_.num_blocks));
   std::iota(blocks.begin(), blocks.end(), 0);
   std::vector<PromptTime> times;
+  constexpr double kLong = 2;  // seconds, of a start
+  double sum = 0;
   const int longest = longest_warm_up();
   for (int num_tokens = std::min(least, longest);; num_tokens = std::min(2 * num_tokens, longest)) {
     // The first may find pages that nobody touched yet.
     const double first = warm_up_eager(blocks, num_tokens);
-    times.push_back({num_tokens, std::min(first, warm_up_eager(blocks, num_tokens))});
-    if (num_tokens == longest || times.back().seconds > most_seconds) break;
+    const double second = warm_up_eager(blocks, num_tokens);
+    times.push_back({num_tokens, std::min(first, second)});
+    sum += first + second;
+    // The next takes at most twice as long. What is not measured is expected in proportion.
+    if (num_tokens == longest || times.back().seconds > most_seconds || 3 * sum > kLong) break;
   }
   zero_warmed(blocks, times.back().num_tokens + 1 + options_.limits.max_drafts);
   return times;

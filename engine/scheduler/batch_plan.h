@@ -44,7 +44,7 @@ struct BlockUpdate {
 // What a bound on the time from token to token left of the prompts in a step (chunk_pacer.h).
 enum class ChunkChoice : std::uint8_t {
   free,   // nothing to decide: no bound, no prompts, or nobody who decodes
-  whole,  // all that was wanted
+  whole,  // all that was wanted, or that the step has room for anyway
   cut,    // what fits the bound
   least,  // more than fits, so that prompts go on
 };

@@ -19,11 +19,11 @@ void ChunkPacer::begin(int num_decoding) {
   num_decoding_ = num_decoding;
   num_prompt_ = 0;
   attended_ = 0;
-  choice_ = ChunkChoice::free;
+  choice_ = offered_ = ChunkChoice::free;
 }
 
 double ChunkPacer::cost(int num_tokens, double attended) const {
-  return slack_ * (steps_.at_most(num_tokens) + per_context_ * attended);
+  return slack_ * speed_ * (steps_.at_most(num_tokens) + per_context_ * attended);
 }
 
 bool ChunkPacer::is_full() const { return choice_ == ChunkChoice::cut || choice_ == ChunkChoice::least; }
@@ -45,13 +45,14 @@ int ChunkPacer::within(int num_computed, int wanted) {
     }
   }
   const int least = std::min(std::max(options_.least - num_prompt_, 0), most);
-  choice_ = fitting >= wanted ? std::max(choice_, ChunkChoice::whole)
-            : fitting > least ? ChunkChoice::cut
-                              : ChunkChoice::least;
+  offered_ = fitting == most   ? ChunkChoice::whole
+             : fitting > least ? ChunkChoice::cut
+                               : ChunkChoice::least;
   return std::max(fitting, least);
 }
 
 void ChunkPacer::take(int num_computed, int num_tokens) {
+  choice_ = std::max(choice_, offered_);
   num_prompt_ += num_tokens;
   attended_ += attended_by(num_computed, num_tokens);
 }
@@ -66,19 +67,46 @@ void ChunkPacer::settle(const BatchPlan& plan, double seconds) {
     attended += attended_by(row.num_computed, row.num_tokens);
   }
   const bool is_awaited = num_prompt < plan.num_tokens;
-  const bool is_late = is_awaited && seconds > options_.target;
-  stats_.late_steps += is_late;
+  stats_.late_steps += is_awaited && seconds > options_.target;
   if (is_awaited && num_prompt > 0) stats_.chunk_tokens = num_prompt;
   stats_.whole_steps += plan.chunk == ChunkChoice::whole;
   stats_.cut_steps += plan.chunk == ChunkChoice::cut;
   stats_.least_steps += plan.chunk == ChunkChoice::least;
-  // One in a hundred of those that the table would let take all the time there is may be late.
-  constexpr double kMore = 1.1, kLess = 0.999, kMost = 2;
-  const bool is_surprise = is_late && plan.chunk == ChunkChoice::cut;
-  if (plan.chunk != ChunkChoice::free)
-    slack_ = std::clamp(slack_ * (is_surprise ? kMore : kLess), 1.0, kMost);
-  if (num_prompt > 0) learn_context(plan.num_tokens, attended, seconds);
-  steps_.add(plan.num_tokens, std::max(seconds - per_context_ * attended, 0.0));
+  if (plan.chunk != ChunkChoice::free) follow(plan.chunk, seconds / options_.target);
+  const double expected = steps_.at(plan.num_tokens) + per_context_ * attended;
+  if (expected > 0 && steps_.spans(plan.num_tokens)) follow_speed(seconds / expected);
+  const double usual = seconds / speed_;
+  if (num_prompt > 0) learn_context(plan.num_tokens, attended, usual);
+  constexpr double kOwn = 0.25;  // at least, whatever contexts seem to take
+  steps_.add(plan.num_tokens, std::max(usual - per_context_ * attended, kOwn * usual));
+}
+
+// One in a hundred of those that were expected to keep the bound may miss it. But where all that had
+// to be cut have long had time to spare, larger ones are tried: nothing else would find out.
+void ChunkPacer::follow(ChunkChoice choice, double share) {
+  constexpr double kMore = 1.1, kLess = 0.999, kLeast = 0.7, kMost = 2;
+  constexpr double kSpare = 0.8, kMuchLess = 0.97, kLong = 0.993, kWorst = 1.2;
+  double change = kLess;
+  if (share > 1 && choice != ChunkChoice::least) change = kMore;
+  if (choice != ChunkChoice::whole) {
+    worst_ = std::max(std::min(share, kWorst), kLong * worst_);
+    if (worst_ < kSpare) change = kMuchLess;
+  }
+  slack_ = std::clamp(slack_ * change, kLeast, kMost);
+}
+
+// Whatever else a machine does makes steps of all sizes slower alike, also of those that have not
+// run for long: the table has them as on a machine without.
+void ChunkPacer::follow_speed(double share) {
+  constexpr double kMost = 16;
+  constexpr int kSome = 3;
+  shares_[static_cast<std::size_t>(num_shares_++ % kRecent)] = share;
+  if (num_shares_ < kSome) return;
+  std::array<double, kRecent> sorted = shares_;
+  const auto num = static_cast<std::ptrdiff_t>(std::min<std::int64_t>(num_shares_, kRecent));
+  const auto low = sorted.begin() + (num - 1) / 3;
+  std::nth_element(sorted.begin(), low, sorted.begin() + num);
+  speed_ = std::clamp(*low, 1 / kMost, kMost);
 }
 
 void ChunkPacer::learn(int num_tokens, double seconds) {

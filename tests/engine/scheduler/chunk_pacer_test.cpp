@@ -199,6 +199,7 @@ TEST_CASE("max_num_batched_tokens stays the most, and leaves room for who decode
   const Run run = bench.prefill(Machine(), {600});
   CHECK(*std::ranges::max_element(run.chunks) == 60);
   CHECK(run.steps == 10);
+  CHECK(run.stats.pace.whole_steps == 10);  // it is not the bound that cuts them
 }
 
 TEST_CASE("Where steps are disturbed, few are late", "[pacer]") {
@@ -227,6 +228,52 @@ TEST_CASE("It follows a machine that becomes slower, and faster again", "[pacer]
   bench.prefill(fast, std::vector<int>(200, 2000));
   const Run run = bench.prefill(fast, std::vector<int>(20, 2000));
   CHECK(run.steps < 40'000 / 130);
+}
+
+TEST_CASE("What got no blocks was not cut", "[pacer]") {
+  ChunkPacer pacer({.target = kTarget, .most = 2048, .least = 16});
+  for (int tokens = 16; tokens <= 256; tokens *= 2) pacer.learn(tokens, tokens * kMillisecond);
+  pacer.begin(2);
+  CHECK(pacer.within(0, 1000) < 128);
+  CHECK(pacer.choice() == ChunkChoice::free);
+  pacer.take(0, pacer.within(0, 1000));
+  CHECK(pacer.choice() == ChunkChoice::cut);
+}
+
+TEST_CASE("A table made on a busy machine does not hold prompts back for long", "[pacer]") {
+  Bench bench(kTarget);
+  Machine busy;
+  busy.disturbance = [] { return 3.; };
+  bench.time_prompts(busy, kTarget);
+  bench.decode(2);
+  bench.prefill(Machine(), std::vector<int>(5, 2000));
+  const Run run = bench.prefill(Machine(), std::vector<int>(20, 2000));
+  CHECK(run.steps < 40'000 / 130);
+  CHECK(run.share_above(kTarget) < 0.03);
+}
+
+TEST_CASE("After a burst of other work prompts go on as before", "[pacer]") {
+  Bench bench(kTarget);
+  bench.time_prompts(Machine(), kTarget);
+  bench.decode(2);
+  bench.prefill(Machine(), std::vector<int>(10, 2000));
+  Machine slow;
+  slow.disturbance = [] { return 3.; };  // so that there is time for 31 tokens
+  bench.prefill(slow, std::vector<int>(6, 2000));
+  bench.prefill(Machine(), std::vector<int>(10, 2000));
+  CHECK(bench.prefill(Machine(), std::vector<int>(20, 2000)).steps < 40'000 / 120);
+}
+
+TEST_CASE("Prompts that were expected to fit as a whole teach it, too", "[pacer]") {
+  Bench bench(kTarget);
+  bench.time_prompts(Machine(), kTarget);
+  bench.decode(2);
+  Machine slow;
+  slow.disturbance = [] { return 2.; };
+  std::vector<int> prompts;
+  for (int i = 0; i < 60; ++i) prompts.push_back(20 + i * 37 % 150);
+  CHECK(bench.prefill(slow, prompts).share_above(kTarget) < 0.15);
+  CHECK(bench.prefill(slow, prompts).share_above(kTarget) < 0.03);
 }
 
 TEST_CASE("A bound needs prompts in chunks", "[pacer]") {
