@@ -144,7 +144,8 @@ Result<void> check_pace(const EngineConfig& config) {
   if (config.device == DeviceKind::mock)
     return without_effect(kField, "with EngineConfig::device mock, which computes no prompts");
   if (config.kv_transfer.role == KvRole::prefill)
-    return without_effect(kField, "with KvTransferConfig::role prefill: nobody waits for a second token");
+    return without_effect(kField,
+                          "with KvTransferConfig::role prefill: nobody waits for a second token");
   return {};
 }
 
@@ -243,11 +244,10 @@ Result<void> check_transfer(const EngineConfig& config) {
   if (config.device == DeviceKind::mock)
     return without_effect("KvTransferConfig::role",
                           "with EngineConfig::device mock, which keeps no keys and values");
-  if (config.speculative.uses_draft_model())
+  if (config.speculative.uses_draft_model() && transfer.uses_nixl())
     return refuse("EngineConfig::speculative",
-                  "asks for a draft model, whose keys and values KvTransferConfig::role does not "
-                  "hand over; use "
-                  "method ngram or none");
+                  "asks for a draft model, whose keys and values KvTransferConfig::plane nixl does "
+                  "not hand over; use method ngram or none, or the plane local");
   if (transfer.buffer_bytes < 0)
     return refuse("KvTransferConfig::buffer_bytes", "must not be negative");
   return at_least("KvTransferConfig::lease_seconds", transfer.lease_seconds.value_or(1), 1);
@@ -285,13 +285,15 @@ Result<void> check_ranks(const EngineConfig& config) {
   if (size <= 1) return {};
   const auto refuse_with = [size](const std::string& what) {
     return Error{ErrorCode::unsupported,
-                 fmt::format("ParallelConfig::tensor_parallel_size {} does not work with {}; use 1", size, what),
+                 fmt::format("ParallelConfig::tensor_parallel_size {} does not work with {}; use 1",
+                             size, what),
                  "ParallelConfig::tensor_parallel_size"};
   };
   if (size > kMostRanks)
     return refuse("ParallelConfig::tensor_parallel_size",
                   fmt::format("must be at most {}, not {}", kMostRanks, size));
-  if (config.device == DeviceKind::mock) return refuse_with("EngineConfig::device mock, which has no model");
+  if (config.device == DeviceKind::mock)
+    return refuse_with("EngineConfig::device mock, which has no model");
   if (config.speculative.uses_draft_model())
     return refuse_with("a draft model (EngineConfig::speculative; method ngram works)");
   if (config.kv_transfer.role != KvRole::none)
@@ -322,8 +324,9 @@ Result<void> validate(const EngineConfig& config) {
   for (const auto& checked :
        {check_parallel(config.parallel), check_ranks(config), check_threads(config.cpu_threads),
         check_cache(config.cache), check_prefix_cache(config),
-        check_scheduler(config.scheduler, config.device), check_pace(config), check_speculative(config),
-        check_graphs(config), check_events(config.kv_events), check_transfer(config), check_offload(config)})
+        check_scheduler(config.scheduler, config.device), check_pace(config),
+        check_speculative(config), check_graphs(config), check_events(config.kv_events),
+        check_transfer(config), check_offload(config)})
     if (checked.has_error()) return checked;
   if (config.mock_step_us != 0 && config.device != DeviceKind::mock)
     return without_effect("EngineConfig::mock_step_us", "without EngineConfig::device mock");

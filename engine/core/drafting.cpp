@@ -43,6 +43,7 @@ Drafting::Drafting(const EngineConfig& config)
     : max_drafts_(config.speculative.num_speculative_tokens),
       has_model_(config.speculative.uses_draft_model()),
       is_adaptive_(config.adapts_drafts()),
+      hands_over_(config.kv_transfer.prefills()),
       pacer_({.max_num_seqs = config.scheduler.max_num_seqs,
               .max_drafts = max_drafts_,
               .adaptive = is_adaptive_,
@@ -115,6 +116,8 @@ void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRun
         (paced.most == 0 || ends(*row.request, own.first(static_cast<std::size_t>(drawn))));
   }
   choose(static_cast<int>(plan.rows.size()));
+  if (hands_over_)
+    for (int& wanted : wanted_) wanted = std::max(wanted, 0);  // taken in, if nothing else
   const auto start = PerfClock::now();
   proposed_ = runner.propose(wanted_);
   const bool is_idle = std::ranges::all_of(wanted_, [](int wanted) { return wanted < 0; });

@@ -40,13 +40,14 @@ class Drafting {
 
   const int max_drafts_;
   const bool has_model_, is_adaptive_;
+  const bool hands_over_;  // others go on from what is kept here, with drafts of their own
   std::unique_ptr<Drafter> drafter_;  // null: a model proposes
   DraftPacer pacer_;
-  // What a step takes begins where the step before ended, as that has to be reported and this one to
-  // be planned.
+  // What a step takes begins where the step before ended, as that has to be reported and this one
+  // to be planned.
   std::chrono::steady_clock::time_point begun_;
   int num_waited_ = 0, since_waited_ = 0;  // steps whose drafts were waited for; since the last
-  bool is_behind_drafts_ = false;  // the step waits for drafts: it is no measure of steps
+  bool is_behind_drafts_ = false;          // the step waits for drafts: it is no measure of steps
 
   std::vector<PacedRow> rows_;  // of the plan, or of the requests that the host drafts for
   std::vector<int> wanted_;

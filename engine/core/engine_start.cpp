@@ -135,14 +135,16 @@ void EngineCore::time_steps(double target) {
   }
 }
 
-// They plan for themselves, with what this plan found: pages of the same layers on each, and as many.
+// They plan for themselves, with what this plan found: pages of the same layers on each, and as
+// many.
 void EngineCore::configure_ranks(const EngineConfig& asked, const std::function<void()>& wake) {
   const int wanted = asked.parallel.tensor_parallel_size;
   const int size = backend_.ranks == nullptr ? 1 : backend_.ranks->collectives().size();
   if (size != wanted)
-    throw Failure({ErrorCode::unsupported,
-                   "ParallelConfig::tensor_parallel_size " + std::to_string(wanted) + " is not possible here",
-                   "ParallelConfig::tensor_parallel_size"});
+    throw Failure(
+        {ErrorCode::unsupported,
+         "ParallelConfig::tensor_parallel_size " + std::to_string(wanted) + " is not possible here",
+         "ParallelConfig::tensor_parallel_size"});
   if (wanted == 1) return;
   backend_.device->ledger().add(MemoryPurpose::kernels, MemoryKind::device, kSharedBytesOfRank);
   EngineConfig config = asked;
@@ -160,9 +162,9 @@ void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
   // What a draft knows of a hit's last token may come from another next token. Where only the pace
   // counts, a block computed again would cost more than that.
   const bool drops_last = draft_ != nullptr && !config.adapts_drafts();
-  KvCacheConfig cache = kv_cache_config(plan_.model->kv, config.scheduler.max_num_batched_tokens,
-                                        config.cache.enable_prefix_caching && !plan_.layers.empty(),
-                                        drops_last);
+  KvCacheConfig cache =
+      kv_cache_config(plan_.model->kv, config.scheduler.max_num_batched_tokens,
+                      config.cache.enable_prefix_caching && !plan_.layers.empty(), drops_last);
   cache.events = !config.kv_events.endpoint.empty();
   cache.event_seed = config.kv_events.hash_seed;
   if (cache.events)
@@ -200,6 +202,7 @@ void EngineCore::make_transfer(const EngineConfig& config, EngineId id,
   setup.config = config.kv_transfer;
   setup.engine = id;
   setup.geometry.model_fingerprint = model_fingerprint_;
+  setup.geometry.draft_fingerprint = draft_fingerprint(config.speculative);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerKvSpec spec{.layer = plan_.layers[i].layer, .spec = layers[i].spec};
     setup.geometry.layers.push_back(layer_geometry(spec, layers[i].block_size));
@@ -214,8 +217,8 @@ void EngineCore::make_transfer(const EngineConfig& config, EngineId id,
   transfer_ = std::make_unique<TransferConnector>(*backend_.device, std::move(setup));
 }
 
-void EngineCore::make_runtime(const EngineConfig& config, EngineId id,
-                              const PoolingConfig& pooling, std::function<void()> wake) {
+void EngineCore::make_runtime(const EngineConfig& config, EngineId id, const PoolingConfig& pooling,
+                              std::function<void()> wake) {
   const KvPlan& kv = plan_.model->kv;
   const std::vector<LayerCache> layers = memory_->layers(plan_.layers);
   const auto num_own = layers.size() - static_cast<std::size_t>(plan_.num_draft_layers);
@@ -238,8 +241,7 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id,
   // Arrivals between two steps wait too, however much room there is to run. 0 is no limit there.
   options.max_waiting_requests += options.max_num_seqs;
   options.pooling = pooling.pools();
-  if (draft_ != nullptr)
-    options.num_lookahead_tokens = config.speculative.num_speculative_tokens;
+  if (draft_ != nullptr) options.num_lookahead_tokens = config.speculative.num_speculative_tokens;
   options.recompute_failed_loads =
       config.kv_transfer.load_failure_policy != KvLoadFailurePolicy::fail;
   if (backend_.device->is_host_memory() || drafting_.is_on()) {

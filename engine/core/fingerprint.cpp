@@ -121,19 +121,21 @@ std::string model_fingerprint(const EngineConfig& config, const ModelConfig& mod
   return hash.text();
 }
 
+std::string draft_fingerprint(const SpeculativeConfig& drafts) {
+  if (!drafts.uses_draft_model()) return {};
+  Hash hash;
+  if (!drafts.model.empty()) add_folder(hash, drafts.model, true);
+  hash.add("method:" + std::to_string(static_cast<int>(drafts.method)));
+  return hash.text();
+}
+
 std::string cache_fingerprint(const EngineConfig& config, const std::string& model,
                               const std::string& device, int hash_block_size,
                               std::span<const LayerCache> layers) {
   std::string text = std::string(quire_version()) + "\n" + device + "\n" + model + "\n";
-  if (const SpeculativeConfig& drafts = config.speculative; drafts.uses_draft_model()) {
-    Hash hash;
-    if (!drafts.model.empty()) {
-      add_folder(hash, drafts.model, true);
-      add_times(text, drafts.model);
-    }
-    add_numbers(text, {static_cast<std::int64_t>(drafts.method)});
-    text += hash.text() + "\n";
-  }
+  const SpeculativeConfig& drafts = config.speculative;
+  text += draft_fingerprint(drafts) + "\n";
+  if (!drafts.model.empty()) add_times(text, drafts.model);
   add_times(text, config.model.path);
   add_numbers(text, {hash_block_size});
   for (const LayerCache& layer : layers) add_layer(text, layer);

@@ -17,6 +17,9 @@ namespace quire {
 std::string model_fingerprint(const EngineConfig& config, const ModelConfig& model, DType dtype,
                               std::int64_t longest_context);
 
+// Of a draft model's weights and method; empty where drafts come without one.
+std::string draft_fingerprint(const SpeculativeConfig& drafts);
+
 // Of the blocks of an engine on such a device, for a later one there: the model's and its drafts',
 // when their files were written, and what each layer stores. Not made to be read.
 std::string cache_fingerprint(const EngineConfig& config, const std::string& model,

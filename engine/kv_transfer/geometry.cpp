@@ -88,9 +88,16 @@ KvLayerGeometry layer_geometry(const LayerKvSpec& layer, int block_size) {
 
 std::string geometry_difference(const KvGeometry& ours, const KvGeometry& theirs) {
   if (ours.model_fingerprint != theirs.model_fingerprint)
-    return fmt::format("model_fingerprint is {} here and {} there: other weights, another dtype, or rope "
-                       "scaling for another longest context",
-                       ours.model_fingerprint, theirs.model_fingerprint);
+    return fmt::format(
+        "model_fingerprint is {} here and {} there: other weights, another dtype, or rope "
+        "scaling for another longest context",
+        ours.model_fingerprint, theirs.model_fingerprint);
+  if (ours.draft_fingerprint != theirs.draft_fingerprint) {
+    const auto named = [](const std::string& draft) { return draft.empty() ? "none" : draft; };
+    return fmt::format(
+        "draft_fingerprint is {} here and {} there: both sides need the same draft model",
+        named(ours.draft_fingerprint), named(theirs.draft_fingerprint));
+  }
   if (ours.layers.size() != theirs.layers.size())
     return fmt::format("{} layers keep something here and {} there", ours.layers.size(),
                        theirs.layers.size());

@@ -34,12 +34,14 @@ struct KvLayerGeometry {
 };
 
 struct KvGeometry {
-  std::string model_fingerprint = {};  // of weights, scales and dtype
-  std::vector<KvLayerGeometry> layers = {};
+  std::string model_fingerprint = {};        // of weights, scales and dtype
+  std::string draft_fingerprint = {};        // of a draft model's; empty: none
+  std::vector<KvLayerGeometry> layers = {};  // the draft model's last
 
   bool has_states() const;
 
-  using Fields = FieldList<&KvGeometry::model_fingerprint, &KvGeometry::layers>;
+  using Fields = FieldList<&KvGeometry::model_fingerprint, &KvGeometry::draft_fingerprint,
+                           &KvGeometry::layers>;
 };
 
 // block_size is the group's. Throws Failure for what cannot travel.
