@@ -150,7 +150,7 @@ StepOutput EngineCore::step() {
   StepOutput output;
   output.requests = std::exchange(refused_, {});
   step_tokens_ = step_requests_ = 0;
-  has_arrivals_ = false;
+  has_arrivals_ = has_preempted_ = false;
   take_compiled();
   make_masks();
   const bool collects = !in_flight_.empty();
@@ -159,8 +159,8 @@ StepOutput EngineCore::step() {
   // All of them where nothing is to be run: an empty plan is under way, too.
   while (!in_flight_.empty() && (nothing_new || !scheduler_->can_schedule())) collect(output);
   if (events_ != nullptr) events_->publish(kv_->take_events());
-  is_idle_ = nothing_new && !collects && !has_arrivals_ && output.tokens.empty() &&
-             output.requests.empty();
+  is_idle_ = nothing_new && !collects && !has_arrivals_ && !has_preempted_ &&
+             output.tokens.empty() && output.requests.empty();
   scheduler_->take_decisions(output.decisions);
   output.stats = stats();
   return output;
@@ -171,6 +171,7 @@ StepOutput EngineCore::step() {
 void EngineCore::launch(StepOutput& output) {
   const BatchPlan& plan = scheduler_->schedule();
   in_flight_.push_back(&plan);
+  has_preempted_ = !plan.preempted.empty();  // what it gave back lets others run in the next step
   if (plan.empty()) return;
   const auto now = Clock::now();
   for (const BatchRow& row : plan.rows) {

@@ -128,6 +128,7 @@ class EngineCore {
   int step_requests_ = 0;
   bool is_idle_ = false;
   bool has_arrivals_ = false;  // the step took what was fetched
+  bool has_preempted_ = false;
 };
 
 }  // namespace quire

@@ -168,6 +168,32 @@ TEST_CASE("no step exceeds its token budget", "[engine][core]") {
   CHECK(bench.max_step_tokens > 40);
 }
 
+TEST_CASE("who gives its own blocks back leaves the others running", "[engine][core]") {
+  EngineConfig config = tiny_config();
+  config.model.max_model_len = 400;
+  config.cache.num_gpu_blocks_override = 30;
+  config.scheduler.policy = SchedulingPolicy::priority;
+  SteppedEngine engine(config);
+  const auto request_of = [](int first, int priority) {
+    std::vector<TokenId> prompt;
+    for (int i = 0; i < 80; ++i) prompt.push_back(first + i);
+    AddRequest request = greedy_request(std::move(prompt), 300);
+    request.sampling.ignore_eos = true;
+    request.priority = priority;
+    return request;
+  };
+  const RequestId low = engine.add(request_of(300, 5));  // the first in the batch: asks first
+  engine.step();
+  const RequestId high = engine.add(request_of(400, 0));
+  while (engine.core.has_work()) {
+    engine.step();
+    REQUIRE((!engine.core.is_idle() || !engine.core.has_work()));
+  }
+  CHECK(engine.core.stats().preemptions > 0);
+  CHECK(engine.outputs[low].token_ids.size() == 300);
+  CHECK(engine.outputs[high].token_ids.size() == 300);
+}
+
 TEST_CASE("times of a request are in order", "[engine][core]") {
   Bench bench;
   const RequestOutput output = bench.finish(endless(100, 5));
