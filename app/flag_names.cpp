@@ -75,8 +75,9 @@ constexpr std::array kStructures = {
     Structure{"EngineConfig"},   Structure{"GraphConfig"},
     Structure{"HttpLimits"},     Structure{"LoadOptions"},
     Structure{"ModelOptions"},   Structure{"ParallelConfig"},
-    Structure{"PoolingOptions"}, Structure{"SchedulerConfig"},
-    Structure{"ServerConfig"},   Structure{"TextDefaults"},
+    Structure{"PoolingOptions"}, Structure{"ProxyOptions"},
+    Structure{"SchedulerConfig"}, Structure{"ServerConfig"},
+    Structure{"TextDefaults"},
 };
 
 bool is_word(char c) {

@@ -1,19 +1,16 @@
 #include "app/listening_flags.h"
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "app/flag_kinds.h"
 
 namespace quire {
 namespace {
-
-using std::chrono::milliseconds;
 
 std::vector<NamedKey> read_key_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -24,33 +21,6 @@ std::vector<NamedKey> read_key_file(const std::string& path) {
   auto keys = parse_key_file(text.str());
   if (!keys) throw CLI::ValidationError("--api-key-file", path + ": " + keys.error().detail);
   return std::move(*keys);
-}
-
-// A word as it stands, or as JSON writes it: the parser of the command line takes a list's brackets
-// and commas away and leaves the quotes.
-std::string plain_word(const std::string& flag, const std::string& given) {
-  const std::size_t begin = given.find_first_not_of(' ');
-  if (begin == given.npos || (given[begin] != '"' && given[begin] != '[')) return given;
-  try {
-    return std::string(JsonDocument(given, flag).root().as_string());
-  } catch (const Failure&) {
-    throw CLI::ValidationError(flag, given + " is neither a word nor of a JSON list such as [\"a\", \"b\"]");
-  }
-}
-
-// As vLLM takes them: a JSON list, or plain words; several may be given.
-void add_words(CLI::App& app, const std::string& flag, std::vector<std::string>& words,
-               const std::string& what) {
-  app.add_option_function<std::vector<std::string>>(
-         flag,
-         [flag, &words](const std::vector<std::string>& given) {
-           words.clear();
-           for (const std::string& one : given) words.push_back(plain_word(flag, one));
-         },
-         what)
-      ->type_name("WORD")
-      ->expected(1)
-      ->take_all();
 }
 
 void add_cors_flags(CLI::App& app, CorsConfig& cors) {
@@ -65,20 +35,6 @@ void add_cors_flags(CLI::App& app, CorsConfig& cors) {
 }
 
 }  // namespace
-
-void add_seconds(CLI::App& app, const std::string& flag, milliseconds& value,
-                 const std::string& what) {
-  app.add_option_function<double>(
-         flag,
-         [flag, &value](double seconds) {
-           if (!(seconds >= 0 && seconds <= 1e6)) {
-             throw CLI::ValidationError(flag, "must be from 0 to 1000000 seconds");
-           }
-           value = milliseconds(static_cast<std::int64_t>(seconds * 1000));
-         },
-         what)
-      ->type_name("SECONDS");
-}
 
 void add_listening_flags(CLI::App& app, ServerConfig& server) {
   auto* host = app.add_option("--host", server.host, "Address to listen on (0.0.0.0)");
@@ -121,9 +77,9 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
   app.add_option("--metrics-api-key", server.metrics_api_keys,
                  "Key that /metrics asks for; several may be given");
   add_cors_flags(app, server.cors);
-  add_words(app, "--allowed-hosts", server.allowed_hosts,
-            "Names with a dot, beside this machine's, that a server on a loopback address without a key "
-            "answers to; * for all (none)");
+  add_host_names(app, "--allowed-hosts", server.allowed_hosts,
+                 "Names with a dot, beside this machine's, that a server on a loopback address without a key "
+                 "answers to; * for all (none)");
   app.add_option("--max-body-bytes", server.limits.body_bytes, "Largest request body (32 MiB)")
       ->check(CLI::Range(std::size_t{1024}, std::size_t{1} << 40));
   app.add_option("--max-body-bytes-in-flight", server.limits.body_bytes_in_flight,

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "app/flag_kinds.h"
+#include "app/flag_names.h"
 #include "app/forgiving_args.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -55,9 +57,15 @@ std::optional<proxy::ProxyOptions> parse(int argc, const char* const* argv, int&
   app.add_option("--max-connections", options.max_connections,
                  "Clients at a time, a thread each (256)")
       ->check(CLI::Range(1, 4096));
+  add_seconds(app, "--shutdown-timeout", options.shutdown_timeout,
+              "After SIGTERM, running requests may take this long to finish (30)");
+  add_host_names(app, "--allowed-hosts", options.allowed_hosts,
+                 "Names with a dot, beside this machine's, that a proxy on a loopback address answers to; "
+                 "* for all (none)");
   try {
     parse_forgivingly(app, argc, argv);
     options.port = std::to_string(port);
+    options.spelling = with_flags;
     options.prefill = urls_of("--prefill", prefill);
     options.decode = urls_of("--decode", decode);
     return options;

@@ -15,6 +15,7 @@
 #include "app/flag_names.h"
 #include "app/forgiving_args.h"
 #include "app/idle_flags.h"
+#include "app/flag_kinds.h"
 #include "app/listening_flags.h"
 #include "app/model_path.h"
 #include "app/pull_main.h"
@@ -183,14 +184,6 @@ void complete_link(ServeFlags& flags) {
 }
 
 // A Host header is compared without its port, and never has a scheme.
-void check_allowed_hosts(const ServerConfig& server) {
-  for (const std::string& name : server.allowed_hosts) {
-    if (name.empty() || name.find_first_of("/: \t") != name.npos)
-      throw CLI::ValidationError("--allowed-hosts",
-                                 "\"" + name + "\" is no name; chat.example and * are");
-  }
-}
-
 // Flags that were given and that nothing would read.
 void refuse_idle_flags(const CLI::App& app, const ServeFlags& flags) {
   constexpr std::array<std::string_view, 2> kOfOrigins{"--allowed-methods", "--allowed-headers"};
@@ -212,7 +205,6 @@ void complete(ServeFlags& flags) {
   }
   complete_link(flags);
   find_model_folder(flags);
-  check_allowed_hosts(flags.server);
   const HttpLimits& limits = flags.server.limits;
   if (limits.body_bytes_in_flight < limits.body_bytes) {
     throw CLI::ValidationError(

@@ -30,6 +30,7 @@ std::string_view IncomingRequest::header(std::string_view name) const {
 
 struct Connection::State {
   int socket, stop_event;
+  const std::atomic<bool>& is_cut;
   boost::beast::flat_buffer buffer{};
   bool chunked = false;
   bool until_end = false;  // the body ends with the connection
@@ -56,14 +57,18 @@ struct Connection::State {
   }
 };
 
-Connection::Connection(int socket, int stop_event) : state_(new State{socket, stop_event}) {
+Connection::Connection(int socket, int stop_event, const std::atomic<bool>& is_cut)
+    : state_(new State{socket, stop_event, is_cut}) {
   const timeval patience{.tv_sec = kSilence / 1000, .tv_usec = 0};  // of a reader that is slow
   ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 
 Connection::~Connection() { ::close(state_->socket); }
 
+bool Connection::is_cut() const { return state_->is_cut; }
+
 bool Connection::has_left() const {
+  if (is_cut()) return true;
   pollfd waiting{state_->socket, POLLRDHUP, 0};
   return ::poll(&waiting, 1, 0) > 0;
 }

@@ -1,7 +1,7 @@
 #pragma once
 // One client of the proxy: requests in, replies out, over HTTP/1.1. Blocks; one thread.
 
-#include <chrono>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,8 +26,9 @@ struct IncomingRequest {
 
 class Connection {
  public:
-  // Owns the socket. stop_event: a descriptor that becomes readable when the proxy ends.
-  Connection(int socket, int stop_event);
+  // Owns the socket. stop_event: a descriptor that becomes readable when the proxy ends; is_cut:
+  // set when it waits no longer for what is being answered. Both outlive this.
+  Connection(int socket, int stop_event, const std::atomic<bool>& is_cut);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -35,7 +36,8 @@ class Connection {
   // Empty: the client left, was silent for too long, or the proxy ends. What is no HTTP is answered
   // here.
   std::optional<IncomingRequest> read_request();
-  bool has_left() const;
+  bool has_left() const;  // or is cut
+  bool is_cut() const;
 
   // False: the client has left.
   bool reply(int status, std::string_view type, std::string_view body, bool keep_alive);

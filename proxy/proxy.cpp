@@ -9,16 +9,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <list>
 #include <memory>
-#include <random>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "proxy/bodies.h"
+#include "proxy/errors.h"
+#include "proxy/heads.h"
+#include "proxy/relay.h"
 #include "proxy/watch.h"
 
 namespace quire::proxy {
@@ -48,70 +50,8 @@ int listen_at(const std::string& host, const std::string& port) {
   return socket;
 }
 
-std::string error_body(const std::string& message) {
-  return fmt::format(
-      R"({{"error":{{"message":"{}","type":"proxy_error","param":null,"code":502}}}})", message);
-}
-
-// What a server reads of a request's head; the rest is the connection's, or nothing to it.
-constexpr std::array<const char*, 14> kHandedOn{"Authorization",
-                                                "X-Api-Key",
-                                                "Content-Type",
-                                                "Content-Encoding",
-                                                "Accept",
-                                                "X-Request-Id",
-                                                "Traceparent",
-                                                "Tracestate",
-                                                "X-Request-Timeout",
-                                                "X-Data-Parallel-Rank",
-                                                "Origin",
-                                                "Access-Control-Request-Method",
-                                                "Access-Control-Request-Headers",
-                                                "Access-Control-Request-Private-Network"};
-// And of an answer's, what a client needs.
-constexpr std::array<const char*, 14> kHandedBack{"Content-Type",
-                                                  "X-Request-Id",
-                                                  "Retry-After",
-                                                  "Cache-Control",
-                                                  "WWW-Authenticate",
-                                                  "Allow",
-                                                  "Location",
-                                                  "Vary",
-                                                  "Access-Control-Allow-Origin",
-                                                  "Access-Control-Allow-Methods",
-                                                  "Access-Control-Allow-Headers",
-                                                  "Access-Control-Expose-Headers",
-                                                  "Access-Control-Max-Age",
-                                                  "Access-Control-Allow-Credentials"};
-
-Headers handed_back(const net::Response& answer) {
-  Headers headers;
-  for (const char* name : kHandedBack)
-    if (const auto value = answer.header(name); !value.empty())
-      headers.emplace_back(name, std::string(value));
-  return headers;
-}
-
-// A target that is no path would be read as something else behind the server's own.
-bool is_target(const IncomingRequest& request) {
-  return request.target.starts_with('/') || (request.method == "OPTIONS" && request.target == "*");
-}
-
-// What goes on to a server: who asks, and under which name.
-net::Request request_to(const net::Url& server, const IncomingRequest& request,
-                        const std::string& body) {
-  net::Request out;
-  out.method = request.method;
-  out.url = server.with_path(request.target);
-  out.body = body;
-  for (const char* name : kHandedOn)
-    if (const auto value = request.header(name); !value.empty())
-      out.headers.emplace_back(name, std::string(value));
-  return out;
-}
-
 // Beyond --max-connections: without reading, so that nobody is waited for.
-void refuse(int socket) {
+void refuse_one_more(int socket) {
   constexpr std::string_view kFull =
       "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
       "Connection: close\r\n\r\n";
@@ -120,19 +60,22 @@ void refuse(int socket) {
   ::close(socket);
 }
 
-bool may_retry(int status) { return status == 502 || status == 503 || status == 504; }
-
 }  // namespace
 
 struct Proxy::Session {
   std::thread thread;
   std::atomic<bool> ended = false;
+  std::mutex closing;
+  int socket;  // -1: it is, or will be, closed
+
+  explicit Session(int s) : socket(s) {}
 };
 
 Proxy::Proxy(const ProxyOptions& options)
     : options_(options),
       prefill_(options.prefill),
       decode_(options.decode),
+      hosts_(options.host, false, options.allowed_hosts),
       listener_(listen_at(options.host, options.port)),
       stop_event_(::eventfd(0, EFD_CLOEXEC)) {}
 
@@ -174,21 +117,50 @@ void Proxy::run() {
       continue;
     }
     if (static_cast<int>(sessions.size()) >= options_.max_connections) {
-      refuse(socket);
+      refuse_one_more(socket);
       log::warn("proxy.full", {{"connections", options_.max_connections}});
       continue;
     }
-    Session& session = sessions.emplace_back();
-    session.thread = std::thread([this, socket, &session] {
-      serve(socket);
-      session.ended = true;
-    });
+    begin_session(sessions, socket);
   }
-  for (Session& session : sessions) session.thread.join();
+  ::close(std::exchange(listener_, -1));
+  end_sessions(sessions);
 }
 
-void Proxy::serve(int socket) {
-  Connection client(socket, stop_event_);
+void Proxy::begin_session(std::list<Session>& sessions, int socket) {
+  Session& session = sessions.emplace_back(socket);
+  session.thread = std::thread([this, &session] {
+    {
+      Connection client(session.socket, stop_event_, is_cut_);
+      serve(client);
+      const std::lock_guard lock(session.closing);
+      session.socket = -1;
+    }
+    session.ended = true;
+  });
+}
+
+// First in their own time, then with an error, then without a word to who does not read.
+void Proxy::end_sessions(std::list<Session>& sessions) {
+  const auto wait = [&](std::chrono::milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    const auto has_ended = [](const Session& session) { return session.ended.load(); };
+    while (!std::ranges::all_of(sessions, has_ended) && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(20ms);
+  };
+  wait(options_.shutdown_timeout);
+  is_cut_ = true;
+  wait(2s);
+  for (Session& session : sessions) {
+    {
+      const std::lock_guard lock(session.closing);
+      if (session.socket >= 0) ::shutdown(session.socket, SHUT_RDWR);
+    }
+    session.thread.join();
+  }
+}
+
+void Proxy::serve(Connection& client) {
   while (auto request = client.read_request()) {
     try {
       if (!answer(client, *request) || !request->keep_alive) return;
@@ -199,33 +171,53 @@ void Proxy::serve(int socket) {
   }
 }
 
+bool Proxy::refuse(Connection& client, const IncomingRequest& request, int status,
+                   std::string_view message) const {
+  return client.reply(status, "application/json", error_body(request.target, status, message),
+                      request.keep_alive);
+}
+
 bool Proxy::answer(Connection& client, const IncomingRequest& request) {
   if (!is_target(request))
     return client.reply(400, "text/plain", "the target must be a path\n", request.keep_alive);
+  if (const auto host = request.header("Host"); !hosts_.allows(host)) {
+    const std::string why = HostGuard::refusal(host, "ProxyOptions::allowed_hosts");
+    return refuse(client, request, 403, options_.spelling ? options_.spelling(why) : why);
+  }
+  if (is_of_one_server(request.target)) {
+    return refuse(client, request, 501,
+                  "This is asked of each server at its own address: behind this one stand several");
+  }
   if (request.method == "POST" && !prefill_.empty()) {
     const auto body = prefill(client, request);
     if (!body) return !client.has_left();
     IncomingRequest rest = request;
     rest.body = *body;
-    return answer_by(client, rest, decode_);
+    return answer_by_decode(client, rest);
   }
-  return answer_by(client, request, decode_);
+  return answer_by_decode(client, request);
 }
 
-// A server that cannot is no reason to fail: whoever decodes can prefill too.
+// A server that cannot is no reason to fail: whoever decodes can prefill too, and one that rests
+// is not waited for.
 std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequest& request) {
   const auto body = body_for_prefill(request.target, request.body);
   if (!body) return request.body;
-  for (const net::Url& server : prefill_.in_turn()) {
+  for (const auto& [server, is_doubtful] : prefill_.awake()) {
+    if (is_doubtful && !is_alive(server, client)) {
+      prefill_.failed(server);
+      continue;
+    }
     Watch watch(client, server);
     try {
       net::Client upstream(watch.patience());
       const net::Response answer = upstream.send(request_to(server, request, *body));
-      if (may_retry(answer.status)) {
+      if (answer.status == 502 || answer.status == 504) {
         prefill_.failed(server);
         continue;
       }
       prefill_.answered(server);
+      if (may_retry(answer.status)) continue;
       if (answer.status == 200) return body_for_decode(request.body, kept_params(answer.body));
       if (client.begin(answer.status, handed_back(answer), answer.body.size(),
                        request.keep_alive) &&
@@ -233,8 +225,10 @@ std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequ
         client.end();
       return std::nullopt;
     } catch (const Failure& failure) {
-      if (failure.error().code == ErrorCode::cancelled && !watch.is_server_dead())
+      if (failure.error().code == ErrorCode::cancelled && !watch.is_server_dead()) {
+        if (client.is_cut()) refuse_cut(client, request);
         return std::nullopt;
+      }
       prefill_.failed(server);
       log::warn("proxy.no_prefill", {{"server", server.text()}, {"error", failure.what()}});
     }
@@ -242,47 +236,26 @@ std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequ
   return request.body;
 }
 
-bool Proxy::answer_by(Connection& client, const IncomingRequest& request, Servers& servers) {
-  const auto order = servers.in_turn();
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const Leg leg = relay(client, request, order[i], request.body);
-    if (leg == Leg::client_left) return false;
-    if (leg == Leg::answered) return servers.answered(order[i]), true;
-    servers.failed(order[i]);
+// Where all that can be reached refuse, the last one's words are the answer.
+bool Proxy::answer_by_decode(Connection& client, const IncomingRequest& request) {
+  std::optional<net::Response> refusal;
+  for (const auto& [server, is_doubtful] : decode_.all()) {
+    if (is_doubtful && !is_alive(server, client)) {
+      decode_.failed(server);
+      continue;
+    }
+    Relayed relayed = relay(client, request, server);
+    const bool is_busy = relayed.leg == Leg::refused && relayed.refusal.status == 503;
+    if (relayed.leg == Leg::client_left) return false;
+    relayed.leg == Leg::answered || is_busy ? decode_.answered(server) : decode_.failed(server);
+    if (relayed.leg == Leg::answered || relayed.leg == Leg::broken) return true;
+    if (is_busy || (relayed.leg == Leg::refused && (!refusal || refusal->status != 503)))
+      refusal = std::move(relayed.refusal);
   }
-  return client.reply(502, "application/json", error_body("no server that decodes can be reached"),
-                      request.keep_alive);
-}
-
-// Once a byte of an answer has gone out, there is no other try: the client sees its end missing.
-Proxy::Leg Proxy::relay(Connection& client, const IncomingRequest& request, const net::Url& server,
-                        const std::string& body) {
-  bool begun = false, client_there = true;
-  const auto begin = [&](const net::Response& head, std::optional<std::size_t> length) {
-    begun = true;
-    return client.begin(head.status, handed_back(head), length, request.keep_alive);
-  };
-  Watch watch(client, server);
-  try {
-    net::Client upstream(watch.patience());
-    const net::Response answer = upstream.send(
-        request_to(server, request, body), [&](const net::Response& head, std::string_view piece) {
-          watch.heard();
-          if (!begun && may_retry(head.status)) return false;
-          client_there = (begun || begin(head, std::nullopt)) && client.piece(piece);
-          return client_there;
-        });
-    if (!client_there) return Leg::client_left;
-    if (!begun && may_retry(answer.status)) return Leg::try_next;
-    if (!begun) return begin(answer, 0) ? Leg::answered : Leg::client_left;
-    return client.end() ? Leg::answered : Leg::client_left;
-  } catch (const Failure& failure) {
-    const bool client_left =
-        failure.error().code == ErrorCode::cancelled && !watch.is_server_dead();
-    if (begun || client_left) return Leg::client_left;
-    log::warn("proxy.no_answer", {{"server", server.text()}, {"error", failure.what()}});
-    return Leg::try_next;
-  }
+  if (!refusal) return refuse(client, request, 502, "no server that decodes can be reached");
+  return client.begin(refusal->status, handed_back(*refusal), refusal->body.size(),
+                      request.keep_alive) &&
+         client.piece(refusal->body) && client.end();
 }
 
 }  // namespace quire::proxy

@@ -3,10 +3,16 @@
 // continued by another. Without servers that prefill it spreads requests. A thread per client.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <list>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/host_guard.h"
+#include "base/spelling.h"
 #include "net/http_client.h"
 #include "proxy/connection.h"
 #include "proxy/servers.h"
@@ -19,6 +25,9 @@ struct ProxyOptions {
   std::string host = "127.0.0.1";
   std::string port = "8000";
   int max_connections = 256;
+  std::chrono::milliseconds shutdown_timeout{30'000};  // for what is being answered
+  std::vector<std::string> allowed_hosts;              // see HostGuard; * for all
+  Spelling spelling = nullptr;                         // of what clients are told
 };
 
 class Proxy {
@@ -30,25 +39,28 @@ class Proxy {
   Proxy& operator=(const Proxy&) = delete;
 
   std::uint16_t port() const;
-  // Until stop(); then waits for the clients that are being answered.
+  // Until stop(); then waits for the clients that are being answered, for a while.
   void run();
   void stop();  // from a signal handler too
 
  private:
   struct Session;
-  void serve(int socket);
+  void begin_session(std::list<Session>& sessions, int socket);
+  void end_sessions(std::list<Session>& sessions);
+  void serve(Connection& client);
+  // False: the connection ends.
   bool answer(Connection& client, const IncomingRequest& request);
-  bool answer_by(Connection& client, const IncomingRequest& request, Servers& servers);
+  bool answer_by_decode(Connection& client, const IncomingRequest& request);
+  bool refuse(Connection& client, const IncomingRequest& request, int status,
+              std::string_view message) const;
   // Empty: it was answered already. Else the body that goes on.
   std::optional<std::string> prefill(Connection& client, const IncomingRequest& request);
-  enum class Leg : std::uint8_t { answered, client_left, try_next };
-  Leg relay(Connection& client, const IncomingRequest& request, const net::Url& server,
-            const std::string& body);
 
   const ProxyOptions options_;
   Servers prefill_, decode_;
+  const HostGuard hosts_;
   int listener_ = -1, stop_event_ = -1;
-  std::atomic<int> sessions_ = 0;
+  std::atomic<bool> is_cut_ = false;
 };
 
 }  // namespace quire::proxy

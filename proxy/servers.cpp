@@ -7,19 +7,41 @@ namespace {
 
 constexpr std::chrono::seconds kRest{5};
 
+// The first by turns; behind it the others by turns too, so that what one refuses is shared.
+void spread(std::vector<Turn>& turns, std::size_t turn) {
+  const std::size_t size = turns.size();
+  if (size < 2) return;
+  std::ranges::rotate(turns, turns.begin() + static_cast<std::ptrdiff_t>(turn % size));
+  const auto second = turns.begin() + 1;
+  std::rotate(second, second + static_cast<std::ptrdiff_t>(turn / size % (size - 1)), turns.end());
+}
+
 }  // namespace
 
-std::vector<net::Url> Servers::in_turn() {
+std::vector<Turn> Servers::awake() { return order(false); }
+
+std::vector<Turn> Servers::all() { return order(true); }
+
+std::vector<Turn> Servers::order(bool with_resting) {
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
-  std::vector<net::Url> order, resting;
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    const State& state = states_[(next_ + i) % states_.size()];
-    (state.resting_until > now ? resting : order).push_back(state.url);
+  std::vector<Turn> rested, sound, resting;
+  for (State& state : states_) {
+    if (!state.has_failed) {
+      sound.push_back({state.url});
+    } else if (state.resting_until > now) {
+      resting.push_back({state.url, true});
+    } else {
+      rested.push_back({state.url, true});
+      state.resting_until = now + kRest;  // to all others, while this one asks it
+    }
   }
+  spread(sound, next_);
+  spread(resting, next_);
   ++next_;
-  order.insert(order.end(), resting.begin(), resting.end());
-  return order;
+  rested.insert(rested.end(), sound.begin(), sound.end());
+  if (with_resting) rested.insert(rested.end(), resting.begin(), resting.end());
+  return rested;
 }
 
 Servers::State* Servers::find(const net::Url& url) {
@@ -30,12 +52,15 @@ Servers::State* Servers::find(const net::Url& url) {
 
 void Servers::failed(const net::Url& url) {
   const std::lock_guard lock(mutex_);
-  if (State* state = find(url)) state->resting_until = Clock::now() + kRest;
+  if (State* state = find(url)) {
+    state->has_failed = true;
+    state->resting_until = Clock::now() + kRest;
+  }
 }
 
 void Servers::answered(const net::Url& url) {
   const std::lock_guard lock(mutex_);
-  if (State* state = find(url)) state->resting_until = {};
+  if (State* state = find(url)) state->has_failed = false;
 }
 
 }  // namespace quire::proxy

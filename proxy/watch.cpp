@@ -12,6 +12,20 @@ constexpr std::chrono::seconds kBetween{1}, kForAnAnswer{2};
 
 }  // namespace
 
+bool is_alive(const net::Url& server, const Connection& client) {
+  net::Patience patience;
+  patience.connect = patience.silence = kForAnAnswer;
+  patience.stopped = [&] { return client.has_left(); };
+  net::Request request;
+  request.url = server.with_path("/health");
+  try {
+    net::Client(patience).send(request);
+    return true;
+  } catch (const Failure&) {
+    return false;
+  }
+}
+
 net::Patience Watch::patience() {
   net::Patience patience;
   patience.silence = 600s;
@@ -27,28 +41,13 @@ void Watch::heard() {
 bool Watch::must_stop() {
   if (client_.has_left()) return true;
   if (Clock::now() < next_question_) return false;
-  if (answers()) {
+  if (is_alive(server_, client_)) {
     heard();
   } else {
     dead_ = ++unanswered_ >= kQuestions;
     next_question_ = Clock::now() + kBetween;
   }
   return dead_;
-}
-
-// Whatever it says, it lives.
-bool Watch::answers() const {
-  net::Patience patience;
-  patience.connect = patience.silence = kForAnAnswer;
-  patience.stopped = [this] { return client_.has_left(); };
-  net::Request request;
-  request.url = server_.with_path("/health");
-  try {
-    net::Client(patience).send(request);
-    return true;
-  } catch (const Failure&) {
-    return false;
-  }
 }
 
 }  // namespace quire::proxy

@@ -11,6 +11,9 @@
 
 namespace quire::proxy {
 
+// Whatever it says to /health within two seconds, it lives.
+bool is_alive(const net::Url& server, const Connection& client);
+
 class Watch {
  public:
   // Both outlive it.
@@ -23,7 +26,6 @@ class Watch {
  private:
   using Clock = std::chrono::steady_clock;
   bool must_stop();
-  bool answers() const;
 
   const Connection& client_;
   const net::Url& server_;

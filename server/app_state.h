@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <mutex>
 
+#include "base/host_guard.h"
 #include "base/log.h"
 #include "engine/client/engine_group.h"
 #include "server/config.h"
 #include "server/http/auth.h"
 #include "server/http/byte_budget.h"
 #include "server/http/fair_share.h"
-#include "server/http/host_guard.h"
 #include "server/metrics/metrics.h"
 #include "server/responses/response_store.h"
 #include "server/text_pipeline.h"

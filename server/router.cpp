@@ -209,11 +209,7 @@ std::optional<Error> wrong_task(const Route& route, const AppState& app) {
 }
 
 Reply wrong_host(std::string_view host) {
-  constexpr std::size_t kMaxEcho = 200;
-  return plain_error_reply(
-      403, fmt::format("This server does not answer to the name {}: it listens on a loopback "
-                       "address and asks for no key. ServerConfig::allowed_hosts adds a name",
-                       host.substr(0, kMaxEcho)));
+  return plain_error_reply(403, HostGuard::refusal(host, "ServerConfig::allowed_hosts"));
 }
 
 std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, AppState& app) {

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -46,9 +47,9 @@ class Upstream:
 
 
 class Proxy:
-    def __init__(self, quire, *flags, descriptors=None):
+    def __init__(self, quire, *flags, descriptors=None, log=subprocess.DEVNULL):
         limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))) if descriptors else None
-        self.process = subprocess.Popen([quire, "proxy", "--port", "0", *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=limit)
+        self.process = subprocess.Popen([quire, "proxy", "--port", "0", *flags], stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=limit)
         self.port = next((int(f.group(1)) for line in self.process.stdout if (f := re.search(r"http://127.0.0.1:(\d+)", line))), None)
         if self.port is None:
             sys.exit("FAILED: the proxy did not start")
@@ -120,6 +121,53 @@ def odd_answers(quire):
         expect("a stream that breaks off", proxy.ask(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").endswith(b"0\r\n\r\n"), False)
 
 
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\nb\r\ndata: {}\n\nd\r\n9\r\nata: {\"a\"\r\n"
+
+
+def broken_streams(quire):
+    for path, begin, end in ((b"/v1/chat/completions", b'data: {"error":{', b"data: [DONE]\n\n"),
+                             (b"/v1/messages", b'event: error\ndata: {"type":"error","error":{', b"\n\n"),
+                             (b"/v1/responses", b'event: error\ndata: {"type":"error",', b"\n\n")):
+        with tempfile.TemporaryFile() as log:
+            with Proxy(quire, "--decode", Upstream(STREAM).url, log=log) as proxy:
+                answer = proxy.ask(b"POST " + path + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
+            events = b"".join(re.findall(rb"(?s)[0-9a-f]+\r\n(.*?)\r\n(?=[0-9a-f]+\r\n)", answer.split(b"\r\n\r\n", 1)[1]))
+            expect(f"{path} broken off", (events.startswith(b"data: {}\n\n" + begin), events.endswith(end), b'{"a"' in events, answer.endswith(b"\r\n0\r\n\r\n")),
+                   (True, True, False, True))
+            log.seek(0)
+            expect("a line in the log", log.read().count(b"proxy.broken"), 1)
+
+
+def names(quire):
+    server = Upstream(OK)
+    with Proxy(quire, "--decode", server.url) as proxy:
+        for host, status in ((b"evil.example", b"403"), (b"evil.example:80", b"403"), (b"localhost:1", b"200"), (b"127.0.0.1", b"200")):
+            expect(f"Host: {host}", proxy.ask(b"GET /v1/models HTTP/1.1\r\nHost: " + host + b"\r\nOrigin: http://" + host + b"\r\n\r\n")[9:12], status)
+        server.seen.clear()
+        for path in (b"/metrics", b"/%6detrics?x", b"/debug/requests", b"/load", b"/reset_prefix_cache"):
+            expect(f"{path}", (proxy.ask(b"POST " + path + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")[9:12], server.seen), (b"501", []))
+    with Proxy(quire, "--decode", server.url, "--allowed-hosts", "evil.example") as proxy:
+        expect("a name that was allowed", proxy.ask(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")[9:12], b"200")
+
+
+def end_in_time(quire):
+    class Endless(Upstream):
+        def serve(self, line):
+            line.recv(65536)
+            line.sendall(STREAM[:-14])
+            time.sleep(60)
+            line.close()
+
+    with Proxy(quire, "--decode", Endless(b"").url, "--shutdown-timeout", "0.5") as proxy:
+        with socket.create_connection(("127.0.0.1", proxy.port)) as line:
+            line.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
+            came = line.recv(65536)
+            proxy.process.send_signal(signal.SIGTERM)
+            while more := line.recv(65536):
+                came += more
+            expect("the last of a stream that the proxy does not wait for", (b"shutting down" in came, came.endswith(b"0\r\n\r\n")), (True, True))
+
+
 def too_many(quire):
     with Proxy(quire, "--decode", Upstream(OK).url, "--max-connections", "2") as proxy:
         held = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(2)]
@@ -145,6 +193,9 @@ def main():
     quire = sys.argv[1]
     heads_and_bodies(quire)
     odd_answers(quire)
+    broken_streams(quire)
+    names(quire)
+    end_in_time(quire)
     too_many(quire)
     print(f"{num_expected()} checks passed")
 

@@ -41,6 +41,8 @@ class Peer:
                 peer.seen.append((self.path, body, dict(self.headers)))
                 status, reply = answer(body)
                 self.send_response(status)
+                if status == 503:
+                    self.send_header("Retry-After", "7")
                 if isinstance(reply, list):
                     self.send_header("Content-Type", "text/event-stream")
                     self.send_header("Transfer-Encoding", "chunked")
@@ -96,9 +98,27 @@ class Proxy:
         request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json", **headers})
         try:
             with urllib.request.urlopen(request, timeout=60) as reply:
+                self.headers = reply.headers
                 return reply.status, reply.read().decode()
         except urllib.error.HTTPError as error:
+            self.headers = error.headers
             return error.code, error.read().decode()
+
+
+class Stopped:
+    """A server whose connections the kernel still makes: what it is asked is in `seen`, and nothing comes back."""
+
+    def __init__(self):
+        self.seen, self.lines = [], []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.base = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            line = self.listener.accept()[0]
+            self.lines.append(line)
+            self.seen.append(line.recv(4))
 
 
 def dead_address():
@@ -154,11 +174,46 @@ def check_failures(quire):
         decode.take()
         expect("a refusal", proxy.send(*ask), (400, '{"error": "no"}'))
         expect("goes no further", decode.take(), [])
-    with Proxy(quire, [], [dead, busy]) as proxy:
+    with Proxy(quire, [], [dead]) as proxy:
         expect("nobody", proxy.send(*ask)[0], 502)
         with socket.create_connection(("127.0.0.1", int(proxy.base.rsplit(":", 1)[1]))) as raw:
             raw.sendall(b"no http at all\r\n\r\n")
             expect("what is no HTTP", raw.recv(100).startswith(b"HTTP/1.1 400"), True)
+
+
+def check_busy(quire):
+    dead, ask = dead_address(), ("/v1/chat/completions", CHAT)
+    is_full = [True]
+    full = Peer(lambda body: (503, {"error": "full"}) if is_full[0] else (200, {"by": "full"}))
+    fuller = Peer(lambda body: (503, {"error": "fuller"}))
+    with Proxy(quire, [], [full, dead]) as proxy:
+        for _ in range(2):
+            expect("what the only one says that can be reached", (*proxy.send(*ask), proxy.headers["Retry-After"]), (503, '{"error": "full"}', "7"))
+    with Proxy(quire, [], [full, fuller]) as proxy:
+        expect("what the last one says", [proxy.send(*ask)[1] for _ in range(2)], ['{"error": "fuller"}', '{"error": "full"}'])
+        is_full[0] = False
+        expect("a busy server does not rest", {proxy.send(*ask) for _ in range(4)}, {(200, '{"by": "full"}')})
+        fuller.take()
+        expect("nor is it left out", [proxy.send(*ask) and len(fuller.take()) for _ in range(4)].count(1), 2)
+
+
+def check_stopped(quire):
+    stopped, decode = Stopped(), Peer(lambda body: (200, {"ok": True}))
+    with Proxy(quire, [stopped], [decode]) as proxy:
+        for _ in range(5):
+            expect("an answer without whoever prefills", proxy.send("/v1/chat/completions", CHAT), (200, '{"ok": true}'))
+    expect("one request waited for the stopped server", stopped.seen.count(b"POST"), 1)
+
+
+def check_spread(quire):
+    peers = [Peer(lambda body: (200, {})) for _ in range(2)]
+    busy = Peer(lambda body: (503, {}))
+    for third in (dead_address(), busy):
+        with Proxy(quire, [], [third, *peers]) as proxy:
+            for _ in range(60):
+                proxy.send("/v1/embeddings", {"input": "x"})
+        counts = [len(peer.take()) for peer in peers]
+        expect(f"{counts} are equal", (sum(counts), abs(counts[0] - counts[1]) <= 2), (60, True))
 
 
 def check_leaving(quire):
@@ -187,6 +242,9 @@ def main():
     quire = sys.argv[1]
     check_bodies(quire)
     check_failures(quire)
+    check_busy(quire)
+    check_stopped(quire)
+    check_spread(quire)
     check_leaving(quire)
     check_server(quire)
     print(f"{num_expected()} checks passed")

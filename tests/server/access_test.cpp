@@ -3,7 +3,7 @@
 #include <simdjson.h>
 #include <catch2/catch.hpp>
 
-#include "server/http/host_guard.h"
+#include "base/host_guard.h"
 #include "tests/support/http_client.h"
 #include "tests/support/test_server.h"
 

@@ -1,0 +1,92 @@
+#include "proxy/relay.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "proxy/errors.h"
+#include "proxy/heads.h"
+#include "proxy/watch.h"
+
+namespace quire::proxy {
+namespace {
+
+constexpr std::size_t kMostRefusal = 64 << 10;  // bytes
+constexpr const char* kEnds = "The proxy is shutting down";
+
+// An answer that goes on to the client as it comes.
+class Passage {
+ public:
+  Passage(Connection& client, const IncomingRequest& request)
+      : client_(client), request_(request) {}
+
+  bool has_begun() const { return has_begun_; }
+  // All are false once the client has left.
+  bool take(const net::Response& head, std::string_view piece) {
+    if (!has_begun_ && !begin(head, std::nullopt)) return false;
+    return client_.piece(is_events_ ? events_.push(piece) : piece);
+  }
+  bool end(const net::Response& head) {
+    if (!has_begun_) return begin(head, 0);
+    return client_.piece(events_.rest()) && client_.end();
+  }
+  bool break_off(const char* why) {
+    return is_events_ && client_.piece(error_event(request_.target, why)) && client_.end();
+  }
+
+ private:
+  bool begin(const net::Response& head, std::optional<std::size_t> length) {
+    has_begun_ = true;
+    is_events_ = head.header("Content-Type").starts_with("text/event-stream");
+    return client_.begin(head.status, handed_back(head), length, request_.keep_alive);
+  }
+
+  Connection& client_;
+  const IncomingRequest& request_;
+  EventPieces events_;
+  bool has_begun_ = false, is_events_ = false;
+};
+
+}  // namespace
+
+bool may_retry(int status) { return status == 502 || status == 503 || status == 504; }
+
+Relayed relay(Connection& client, const IncomingRequest& request, const net::Url& server) {
+  Passage passage(client, request);
+  std::string refusal;
+  bool client_there = true;
+  Watch watch(client, server);
+  try {
+    net::Client upstream(watch.patience());
+    net::Response answer = upstream.send(
+        request_to(server, request, request.body),
+        [&](const net::Response& head, std::string_view piece) {
+          watch.heard();
+          if (may_retry(head.status)) {
+            refusal += piece;
+            return refusal.size() <= kMostRefusal;
+          }
+          return client_there = passage.take(head, piece);
+        });
+    if (may_retry(answer.status)) {
+      answer.body = std::move(refusal);
+      return {Leg::refused, std::move(answer)};
+    }
+    return {client_there && passage.end(answer) ? Leg::answered : Leg::client_left};
+  } catch (const Failure& failure) {
+    if (failure.error().code == ErrorCode::cancelled && !watch.is_server_dead()) {
+      if (!client.is_cut()) return {Leg::client_left};
+      passage.has_begun() ? void(passage.break_off(kEnds)) : refuse_cut(client, request);
+      return {Leg::client_left};
+    }
+    log::warn(passage.has_begun() ? "proxy.broken" : "proxy.no_answer",
+              {{"server", server.text()}, {"path", request.target}, {"error", failure.what()}});
+    if (!passage.has_begun()) return {Leg::unreachable};
+    const bool is_told = passage.break_off("The server's answer broke off: the server was lost");
+    return {is_told ? Leg::broken : Leg::client_left};
+  }
+}
+
+void refuse_cut(Connection& client, const IncomingRequest& request) {
+  client.reply(503, "application/json", error_body(request.target, 503, kEnds), false);
+}
+
+}  // namespace quire::proxy

@@ -1,0 +1,33 @@
+#pragma once
+// One request's way to one server, and its answer's way back.
+
+#include <cstdint>
+
+#include "net/http_client.h"
+#include "proxy/connection.h"
+
+namespace quire::proxy {
+
+enum class Leg : std::uint8_t {
+  answered,
+  client_left,  // its connection ends
+  refused,      // with 502, 503 or 504: another server may do it
+  unreachable,
+  broken,  // in the middle, of which the client has been told
+};
+
+struct Relayed {
+  Leg leg;
+  net::Response refusal{};
+};
+
+bool may_retry(int status);
+
+// Once a byte of an answer has gone out, there is no other try: a stream of events that breaks off
+// ends with an error, and of anything else the client sees the end missing.
+Relayed relay(Connection& client, const IncomingRequest& request, const net::Url& server);
+
+// To a client that the proxy waits for no longer, and has sent nothing of an answer.
+void refuse_cut(Connection& client, const IncomingRequest& request);
+
+}  // namespace quire::proxy
