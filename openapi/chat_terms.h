@@ -18,6 +18,7 @@ struct FunctionTool {
   std::string description{};
   std::string parameters{};
   bool strict = false;
+  std::string input_grammar{};  // of a custom tool, in words; empty: any text
   // Of Anthropic's; what templates may show.
   bool defer_loading = false;
   std::string input_examples{};  // JSON; empty: none

@@ -6,6 +6,7 @@
 
 #include "openapi/chat_terms.h"
 #include "openapi/parse_chat.h"
+#include "openapi/response_tools.h"
 
 namespace quire::openapi {
 
@@ -46,11 +47,18 @@ bool read_message(JsonReader& reader, object item, Messages& out) {
   return true;
 }
 
-bool read_call(JsonReader& reader, object item, Messages& out) {
+bool read_call(JsonReader& reader, object item, bool is_custom, Messages& out) {
   ToolCall call;
+  std::string name, said;
   if (!read_needed(reader, item, "call_id", call.id)) return false;
-  if (!read_needed(reader, item, "name", call.function.name)) return false;
-  if (!read_needed(reader, item, "arguments", call.function.arguments)) return false;
+  if (!read_needed(reader, item, "name", name)) return false;
+  if (!read_needed(reader, item, is_custom ? "input" : "arguments", said)) return false;
+  std::string name_space;
+  if (JsonElement of; !item["namespace"].get(of) && !of.is_null()) {
+    if (!reader.in_member("namespace", [&] { return read(reader, of, name_space); })) return false;
+  }
+  call.function.name = function_name(name_space, name);
+  call.function.arguments = is_custom ? arguments_of_text(said) : std::move(said);
   if (out.empty() || out.back().role != "assistant") out.emplace_back().role = "assistant";
   out.back().tool_calls.push_back(std::move(call));
   return true;
@@ -112,13 +120,16 @@ bool read_item(JsonReader& reader, JsonElement element, Messages& out) {
     if (!read_type(reader, item, type)) return false;
   }
   if (type == "message") return read_message(reader, item, out);
-  if (type == "function_call") return read_call(reader, item, out);
-  if (type == "function_call_output") return read_call_output(reader, item, out);
+  if (type == "function_call") return read_call(reader, item, false, out);
+  if (type == "custom_tool_call") return read_call(reader, item, true, out);
+  if (type == "function_call_output" || type == "custom_tool_call_output") {
+    return read_call_output(reader, item, out);
+  }
   if (type == "reasoning") return read_thought(reader, item, out);
   return reader.in_member("type", [&] {
     return reader.fail(
         fmt::format("\"{}\" is not supported; expected message, function_call, "
-                    "function_call_output or reasoning",
+                    "function_call_output, custom_tool_call, custom_tool_call_output or reasoning",
                     type.substr(0, 40)));
   });
 }

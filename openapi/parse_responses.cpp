@@ -10,6 +10,7 @@
 #include "openapi/parse_chat.h"
 #include "openapi/parse_generation.h"
 #include "openapi/parse_items.h"
+#include "openapi/response_tools.h"
 #include "openapi/responses.h"
 
 namespace quire::openapi {
@@ -45,44 +46,6 @@ bool read_messages(JsonReader& reader, JsonElement element, Request& out) {
   return reader.in_item(items.size() - 1, [&] { return continue_last(reader, last, out); });
 }
 
-bool read_parameters(JsonReader& reader, JsonElement element, FunctionTool& out) {
-  return read_raw_object(reader, element, out.parameters) && reader.check_fractions(element);
-}
-
-constexpr std::array kToolMembers = {
-    JsonMember<FunctionTool>{"name", read_member<&FunctionTool::name>},
-    JsonMember<FunctionTool>{"description", read_member<&FunctionTool::description>},
-    JsonMember<FunctionTool>{"parameters", read_parameters},
-    JsonMember<FunctionTool>{"strict", read_member<&FunctionTool::strict>},
-};
-
-bool read_tool(JsonReader& reader, JsonElement element, Request& out) {
-  object members;
-  std::string_view type;
-  FunctionTool tool;
-  if (element.get(members)) return reader.expected("an object", element);
-  if (!read_type(reader, members, type)) return false;
-  if (type != "function") {
-    return reader.in_member("type", [&] {
-      return reader.fail(
-          fmt::format("\"{}\" is not supported; only function is", type.substr(0, 40)));
-    });
-  }
-  return read_members<FunctionTool>(reader, members, kToolMembers, tool) &&
-         add_function(reader, tool, out);
-}
-
-bool read_tools(JsonReader& reader, JsonElement element, Request& out) {
-  simdjson::dom::array tools;
-  if (element.get(tools)) return reader.expected("an array", element);
-  std::size_t i = 0;
-  for (const JsonElement tool : tools) {
-    if (!reader.in_item(i++, [&] { return read_tool(reader, tool, out); })) return false;
-  }
-  out.said_tools = reader.text(element);
-  return true;
-}
-
 bool read_tool_choice(JsonReader& reader, JsonElement element, Request& out) {
   object named;
   std::string_view choice;
@@ -90,12 +53,13 @@ bool read_tool_choice(JsonReader& reader, JsonElement element, Request& out) {
     if (!read_type(reader, named, choice)) return false;
     if (choice == "allowed_tools") {
       if (!read_allowed_tools(reader, named, AllowedToolsForm::responses, out)) return false;
-    } else if (choice == "function") {
+    } else if (choice == "function" || choice == "custom") {
       out.tool_choice = ToolChoice::named;
       if (!read_needed(reader, named, "name", out.named_tool)) return false;
     } else {
-      return reader.in_member("type",
-                              [&] { return reader.fail("must be function or allowed_tools"); });
+      return reader.in_member("type", [&] {
+        return reader.fail("must be function, custom or allowed_tools");
+      });
     }
   } else if (element.get(choice)) {
     return reader.expected("a string or an object", element);
@@ -202,7 +166,7 @@ constexpr std::array kMembers = {
     JsonMember<Request>{"stream", read_member<&Request::stream>},
     JsonMember<Request>{"store", read_member<&Request::store>},
     JsonMember<Request>{"previous_response_id", read_member<&Request::previous_response_id>},
-    JsonMember<Request>{"tools", read_tools},
+    JsonMember<Request>{"tools", read_response_tools},
     JsonMember<Request>{"tool_choice", read_tool_choice},
     JsonMember<Request>{"parallel_tool_calls", read_member<&Request::parallel_tool_calls>},
     JsonMember<Request>{"text", read_text},
@@ -268,6 +232,7 @@ bool check(JsonReader& reader, Request& out) {
   };
   if (out.messages.empty()) return fail_at("input", "is missing");
   if (out.tool_choice == ToolChoice::automatic && out.tool_names.empty()) out.tool_choice.reset();
+  resolve_tool_names(out);
   if (!check_named_tool(reader, out, {"name"}) ||
       !check_allowed_tools(reader, out, AllowedToolsForm::responses)) {
     return false;

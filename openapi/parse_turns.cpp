@@ -85,6 +85,7 @@ bool read_block(JsonReader& reader, JsonElement element, std::string_view role, 
   if (role == "assistant") {
     if (type == "thinking") return read_thinking(reader, block, out);
     if (type == "tool_use") return read_tool_use(reader, block, out);
+    if (type == "redacted_thinking") return true;  // encrypted: nobody but its maker reads it
     return refuse_type(reader, type, "text, thinking or tool_use");
   }
   if (role == "user" && type == "tool_result") return read_tool_result(reader, block, out);

@@ -13,6 +13,13 @@
 
 namespace quire::openapi {
 
+// A tool that the client knows otherwise than the model does, for which all tools are functions.
+struct ToolForm {
+  std::string function{};  // as the model calls it
+  std::string name{}, name_space{};
+  bool is_custom = false;  // called with text, not with JSON
+};
+
 // What the response repeats of it is kept as JSON text; empty: the API's default.
 struct ResponsesRequest : ChatCompletionRequest {
   std::optional<std::string> instructions{};  // the system message; messages do not have it
@@ -21,16 +28,20 @@ struct ResponsesRequest : ChatCompletionRequest {
   std::string said_tools{}, said_tool_choice{}, said_text{}, said_metadata{};
   std::optional<std::string> reasoning_summary{};
   std::optional<std::string> user{};
+  std::vector<ToolForm> tool_forms{};
 };
 
 struct ResponseItem {
-  enum class Kind : std::uint8_t { reasoning, message, function_call };
+  enum class Kind : std::uint8_t { reasoning, message, function_call, custom_tool_call };
   Kind kind = Kind::message;
   std::string id{};
   std::string text{};  // of reasoning and messages
   std::vector<TokenLogprob> logprobs{};
-  std::string call_id{}, name{}, arguments{};
+  std::string call_id{}, name{}, name_space{};
+  std::string function{}, arguments{};  // as the model called it
   std::string_view status = "in_progress";  // or completed, incomplete
+
+  bool is_call() const { return kind == Kind::function_call || kind == Kind::custom_tool_call; }
 };
 
 struct ResponseObject {
@@ -50,6 +61,9 @@ Result<ResponsesRequest> parse_responses(std::string_view body);
 void append_response(std::string& out, const ResponsesRequest& request,
                      const ResponseObject& response);
 void append_response_item(std::string& out, const ResponseItem& item);
+// What a custom tool was called with: the text in the arguments, or all of them where the model
+// wrote something else.
+std::string text_of_arguments(std::string_view arguments);
 // The one part of a message or of a thought.
 void append_response_part(std::string& out, const ResponseItem& item);
 void append_response_logprobs(std::string& out, const std::vector<TokenLogprob>& tokens);

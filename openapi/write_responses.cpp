@@ -58,6 +58,11 @@ void write_parts(JsonWriter& json, const ResponseItem& item) {
   json.end_array();
 }
 
+void write_called(JsonWriter& json, std::string_view type, const ResponseItem& item) {
+  json.string(type).key("call_id").string(item.call_id).key("name").string(item.name);
+  if (!item.name_space.empty()) json.key("namespace").string(item.name_space);
+}
+
 void write_item(JsonWriter& json, const ResponseItem& item) {
   json.begin_object().key("id").string(item.id).key("type");
   switch (item.kind) {
@@ -71,8 +76,13 @@ void write_item(JsonWriter& json, const ResponseItem& item) {
       write_parts(json, item);
       break;
     case Kind::function_call:
-      json.string("function_call").key("call_id").string(item.call_id);
-      json.key("name").string(item.name).key("arguments").string(item.arguments);
+      write_called(json, "function_call", item);
+      json.key("arguments").string(item.arguments);
+      break;
+    case Kind::custom_tool_call:
+      write_called(json, "custom_tool_call", item);
+      json.key("input");
+      json.string(item.status == "in_progress" ? "" : text_of_arguments(item.arguments));
       break;
   }
   json.key("status").string(item.status).end_object();
@@ -199,8 +209,8 @@ ChatMessage message_of(const std::vector<ResponseItem>& output) {
   for (const ResponseItem& item : output) {
     if (item.kind == Kind::reasoning) add_text(message.reasoning, item.text);
     if (item.kind == Kind::message) add_text(message.content, item.text);
-    if (item.kind == Kind::function_call) {
-      message.tool_calls.push_back({item.call_id, {item.name, item.arguments}});
+    if (item.is_call()) {
+      message.tool_calls.push_back({item.call_id, {item.function, item.arguments}});
     }
   }
   return message;

@@ -1,5 +1,6 @@
 #include "server/responses/response_items.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -7,7 +8,7 @@ namespace quire {
 
 openapi::ResponseItem& ResponseItems::open(Kind kind) {
   close("completed");
-  constexpr std::string_view kPrefixes[] = {"rs_", "msg_", "fc_"};
+  constexpr std::string_view kPrefixes[] = {"rs_", "msg_", "fc_", "ctc_"};
   auto& item = items_.emplace_back();
   item.kind = kind;
   item.id = kPrefixes[static_cast<std::size_t>(kind)];
@@ -36,23 +37,29 @@ void ResponseItems::push_text(Kind kind, std::string_view text) {
   if (listener_) listener_->on_text(items_.size() - 1, item, text, logprobs);
 }
 
+void ResponseItems::open_call(const ToolCallDelta& call) {
+  const std::string function = call.name.value_or("");
+  const auto& forms = request_->tool_forms;
+  const auto form = std::ranges::find(forms, function, &openapi::ToolForm::function);
+  const bool is_other = form != forms.end();
+  auto& item = open(is_other && form->is_custom ? Kind::custom_tool_call : Kind::function_call);
+  item.call_id = call.id.value_or("");
+  item.function = function;
+  item.name = is_other ? form->name : function;
+  if (is_other) item.name_space = form->name_space;
+  if (listener_) listener_->on_added(items_.size() - 1, item);
+}
+
 // A call's first delta brings its id and its name; calls never mix.
 void ResponseItems::push_call(const ToolCallDelta& call) {
-  const bool is_new =
-      call.id || call.name || !is_open_ || items_.back().kind != Kind::function_call;
-  if (is_new) {
-    auto& item = open(Kind::function_call);
-    item.call_id = call.id.value_or("");
-    item.name = call.name.value_or("");
-    if (listener_) listener_->on_added(items_.size() - 1, item);
-  }
+  if (call.id || call.name || !is_open_ || !items_.back().is_call()) open_call(call);
   if (call.arguments.empty()) return;
   items_.back().arguments += call.arguments;
   if (listener_) listener_->on_arguments(items_.size() - 1, items_.back(), call.arguments);
 }
 
 void ResponseItems::push(ChoiceDelta delta) {
-  if (with_reasoning_) push_text(Kind::reasoning, delta.text.reasoning);
+  if (request_->include_reasoning) push_text(Kind::reasoning, delta.text.reasoning);
   std::ranges::move(delta.logprobs, std::back_inserter(logprobs_));
   push_text(Kind::message, delta.text.content);
   for (const ToolCallDelta& call : delta.text.tool_calls) push_call(call);

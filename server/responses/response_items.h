@@ -25,8 +25,9 @@ class ResponseListener {
 class ResponseItems {
  public:
   // The ids of items end in that of the request. No listener: no events are wanted.
-  ResponseItems(std::string request_id, bool with_reasoning, ResponseListener* listener)
-      : request_id_(std::move(request_id)), with_reasoning_(with_reasoning), listener_(listener) {}
+  ResponseItems(std::string request_id, const openapi::ResponsesRequest& request,
+                ResponseListener* listener)
+      : request_id_(std::move(request_id)), request_(&request), listener_(listener) {}
 
   void push(ChoiceDelta delta);
   // `whole`: the last item is complete.
@@ -39,10 +40,11 @@ class ResponseItems {
   openapi::ResponseItem& open(Kind kind);
   void close(std::string_view status);
   void push_text(Kind kind, std::string_view text);
+  void open_call(const ToolCallDelta& call);
   void push_call(const ToolCallDelta& call);
 
   std::string request_id_;
-  bool with_reasoning_;
+  const openapi::ResponsesRequest* request_;
   ResponseListener* listener_;
   std::vector<openapi::ResponseItem> items_;
   std::vector<openapi::TokenLogprob> logprobs_;  // of tokens whose text is held back

@@ -24,7 +24,7 @@ void ResponseRun::complete(const std::vector<Choice>& choices,
 
 ResponseStream::ResponseStream(Exchange& exchange, const std::vector<Choice>& choices,
                                ResponseRun& run)
-    : EventSink(exchange), choices_(choices), run_(run), items_(run.request_id, run.request.include_reasoning, this) {}
+    : EventSink(exchange), choices_(choices), run_(run), items_(run.request_id, run.request, this) {}
 
 std::string& ResponseStream::begin(std::string_view type) {
   std::string& out = sse().begin_event(type);
@@ -78,7 +78,7 @@ void ResponseStream::write_part(std::string_view type, std::size_t index,
 
 void ResponseStream::on_added(std::size_t index, const ResponseItem& item) {
   write_item("response.output_item.added", index, item);
-  if (item.kind != Kind::function_call) write_part("response.content_part.added", index, item);
+  if (!item.is_call()) write_part("response.content_part.added", index, item);
 }
 
 void ResponseStream::on_text(std::size_t index, const ResponseItem& item, std::string_view piece,
@@ -95,16 +95,27 @@ void ResponseStream::on_text(std::size_t index, const ResponseItem& item, std::s
   end(out);
 }
 
+// A custom tool's text is known when its arguments are whole.
 void ResponseStream::on_arguments(std::size_t index, const ResponseItem& item,
                                   std::string_view piece) {
-  std::string& out = begin("response.function_call_arguments.delta", index, item);
-  out += ",\"delta\":";
-  openapi::append_json_string(out, piece);
+  if (item.kind == Kind::function_call)
+    write_words("response.function_call_arguments.delta", index, item, "delta", piece);
+}
+
+void ResponseStream::write_words(std::string_view type, std::size_t index, const ResponseItem& item,
+                                 std::string_view member, std::string_view words) {
+  std::string& out = begin(type, index, item);
+  out.append(",\"").append(member).append("\":");
+  openapi::append_json_string(out, words);
   end(out);
 }
 
 void ResponseStream::on_done(std::size_t index, const ResponseItem& item) {
-  if (item.kind == Kind::function_call) {
+  if (item.kind == Kind::custom_tool_call) {
+    const std::string text = openapi::text_of_arguments(item.arguments);
+    write_words("response.custom_tool_call_input.delta", index, item, "delta", text);
+    write_words("response.custom_tool_call_input.done", index, item, "input", text);
+  } else if (item.kind == Kind::function_call) {
     std::string& out = begin("response.function_call_arguments.done", index, item);
     out += ",\"name\":";
     openapi::append_json_string(out, item.name);
@@ -158,7 +169,7 @@ void ResponseStream::write_error(const Error& error) {
 awaitable<void> ResponseStream::write_end() { co_await sse().end(); }
 
 ResponseCollector::ResponseCollector(const std::vector<Choice>& choices, ResponseRun& run)
-    : choices_(choices), run_(run), items_(run.request_id, run.request.include_reasoning, nullptr) {}
+    : choices_(choices), run_(run), items_(run.request_id, run.request, nullptr) {}
 
 awaitable<bool> ResponseCollector::on_delta(Choice&, ChoiceDelta delta) {
   const std::string reason = delta.finish_reason;
@@ -170,7 +181,7 @@ awaitable<bool> ResponseCollector::on_delta(Choice&, ChoiceDelta delta) {
 }
 
 void ResponseCollector::forget(const Choice&) {
-  items_ = ResponseItems(run_.request_id, run_.request.include_reasoning, nullptr);
+  items_ = ResponseItems(run_.request_id, run_.request, nullptr);
 }
 
 awaitable<bool> ResponseCollector::on_error(Choice&, const Error& error) {

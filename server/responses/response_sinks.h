@@ -48,6 +48,8 @@ class ResponseStream : public EventSink, private ResponseListener {
   void write_state(std::string_view type);
   void write_item(std::string_view type, std::size_t index, const openapi::ResponseItem& item);
   void write_part(std::string_view type, std::size_t index, const openapi::ResponseItem& item);
+  void write_words(std::string_view type, std::size_t index, const openapi::ResponseItem& item,
+                   std::string_view member, std::string_view words);
 
   const std::vector<Choice>& choices_;
   ResponseRun& run_;

@@ -57,7 +57,7 @@ def claude_code(server):
     text = send("a question")
     check("in Anthropic's events", text.startswith("event: message_start") and text.rstrip().endswith('{"type":"message_stop"}'))
     send("adaptive thinking", thinking={"type": "adaptive"}, output_config={"effort": "high"}, max_tokens=8)
-    calls = [{"type": "thinking", "thinking": "Hm.", "signature": ""}, {"type": "text", "text": "I look."},
+    calls = [{"type": "thinking", "thinking": "Hm.", "signature": ""}, {"type": "redacted_thinking", "data": "Eu8="}, {"type": "text", "text": "I look."},
              {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}}]
     for result in ({"content": "a\nb", "is_error": False, **CACHED}, {"content": [{"type": "text", "text": "a"}]}, {}):
         turns = body["messages"] + [{"role": "assistant", "content": calls},
@@ -86,6 +86,18 @@ def claude_code(server):
         refused(server, what, name, "/v1/messages", {**body, **changes}, ANTHROPIC.items())
 
 
+# What Codex sends whatever its provider can do: its patches as a text with a grammar, tools of MCP servers in namespaces, searches and
+# pictures that only OpenAI makes.
+CODEX_TOOLS = [
+    {"type": "custom", "name": "apply_patch", "description": "Use the `apply_patch` tool to edit files. This is a FREEFORM tool.",
+     "format": {"type": "grammar", "syntax": "lark", "definition": "start: begin_patch hunk+ end_patch\nbegin_patch: \"*** Begin Patch\" LF\n"}},
+    {"type": "namespace", "name": "mcp__disk", "description": "Tools in the mcp__disk namespace.", "tools": [
+        {"type": "function", "name": "list", "description": "Lists", "strict": False, "defer_loading": True, "parameters": COMMAND}]},
+    {"type": "web_search", "external_web_access": False, "search_content_types": ["text", "image"]},
+    {"type": "image_generation", "output_format": "png"},
+    {"type": "tool_search", "execution": "client", "description": "Searches", "parameters": COMMAND}]
+
+
 def codex(server):
     shell = {"type": "function", "name": "shell", "description": "Runs a command", "strict": False, "parameters": COMMAND}
     body = {"model": "m", "instructions": "You are a coding agent.", "tool_choice": "auto", "parallel_tool_calls": False, "store": False,
@@ -107,9 +119,20 @@ def codex(server):
               "reasoning": None}
     items = json.loads(answered(server, "a call that must be", "/v1/responses", forced))["output"]
     check(f"it comes: {items}", items[-1]["type"] == "function_call" and list(json.loads(items[-1]["arguments"])) == ["command"])
-    for tool in ({"type": "web_search"}, {"type": "local_shell"}, {"type": "custom", "name": "apply_patch"}):
+    whole = {**body, "tools": [shell, *CODEX_TOOLS], "client_metadata": {"x-codex-installation-id": "a"}}
+    answered(server, "all its tools", "/v1/responses", whole)
+    said = [{"type": "custom_tool_call", "status": "completed", "call_id": "call_2", "name": "apply_patch", "input": "*** Begin Patch\n"},
+            {"type": "custom_tool_call_output", "call_id": "call_2", "output": "{\"output\":\"Success\"}"},
+            {"type": "function_call", "name": "list", "namespace": "mcp__disk", "arguments": "{}", "call_id": "call_3"},
+            {"type": "function_call_output", "call_id": "call_3", "output": "a"}]
+    answered(server, "a conversation with them", "/v1/responses", {**whole, "input": body["input"] + said})
+    patch = {**whole, "stream": False, "temperature": 0, "max_output_tokens": 80, "tool_choice": {"type": "custom", "name": "apply_patch"},
+             "reasoning": None}
+    items = json.loads(answered(server, "a patch that must be", "/v1/responses", patch))["output"]
+    check(f"it comes as a text: {items}", items[-1]["type"] == "custom_tool_call" and isinstance(items[-1]["input"], str))
+    for tool in ({"type": "local_shell"}, {"type": "file_search", "vector_store_ids": []}):
         refused(server, tool["type"], tool["type"], "/v1/responses", {**body, "tools": [shell, tool]})
-    for item in ({"type": "local_shell_call", "call_id": "c"}, {"type": "custom_tool_call", "call_id": "c"}, {"type": "item_reference", "id": "a"}):
+    for item in ({"type": "local_shell_call", "call_id": "c"}, {"type": "item_reference", "id": "a"}):
         refused(server, item["type"], item["type"], "/v1/responses", {**body, "input": body["input"] + [item]})
 
 

@@ -171,7 +171,7 @@ TEST_CASE("turns, results and thoughts reach the template as a chat's do", "[ser
       kPath,
       R"({"system":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}],"messages":[)"
       R"({"role":"user","content":"What time"},{"role":"user","content":[{"type":"text","text":"is it?"}]},)"
-      R"({"role":"assistant","content":[{"type":"thinking","thinking":"Hm","signature":"x"},{"type":"text","text":"Wait."},)"
+      R"({"role":"assistant","content":[{"type":"thinking","thinking":"Hm","signature":"x"},{"type":"redacted_thinking","data":"Eu8"},{"type":"text","text":"Wait."},)"
       R"({"type":"tool_use","id":"t1","name":"get_time","input":{"city":"Oslo"}}]},)"
       R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"noon"}]},)"
       R"({"type":"tool_result","tool_use_id":"t2","is_error":true,"content":"lost"},{"type":"text","text":"So?"}]}],)" +

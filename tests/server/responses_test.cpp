@@ -269,7 +269,7 @@ TEST_CASE("what a response request gets wrong is named", "[server][responses]") 
       {with(R"([{"type":"function_call","call_id":"a","name":"a","arguments":{}}])"),
        "input[0].arguments", "expected a string"},
       {with(R"([{"type":"function_call_output","call_id":"a"}])"), "input[0]", "output is missing"},
-      {body(R"("tools":[{"type":"web_search"}])"), "/tools/0/type", "web_search"},
+      {body(R"("tools":[{"type":"local_shell"}])"), "/tools/0/type", "local_shell"},
       {body(R"("tools":[{"type":"function"}])"), "/tools/0", "name is missing"},
       {body(kTools + R"(,"tool_choice":{"type":"function","name":"x"})"), "/tool_choice/name",
        "is none of the tools"},
