@@ -149,13 +149,17 @@ struct Engines {
   std::unique_ptr<EngineProcesses> processes;
 };
 
-Engines start_mocks(int count) {
+Engines start_mocks(int count, bool instant) {
   Engines engines;
   for (int rank = 0; rank < count; ++rank) {
+    const EngineId id{static_cast<std::uint32_t>(rank)};
+    if (instant) {
+      engines.ends.push_back(make_instant_mock(id));
+      continue;
+    }
     ChannelEnds ends = make_in_process_channel();
     engines.ends.push_back(std::move(ends.client));
-    engines.mocks.push_back(std::make_unique<MockEngine>(
-        EngineId{static_cast<std::uint32_t>(rank)}, std::move(ends.engine)));
+    engines.mocks.push_back(std::make_unique<MockEngine>(id, std::move(ends.engine)));
   }
   return engines;
 }
@@ -220,7 +224,7 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   const int num_engines = flags.engine.parallel.data_parallel_size;
   Engines all = flags.engines_elsewhere() ? reach_engines(flags)
                 : flags.engine.device == DeviceKind::mock
-                    ? start_mocks(num_engines)
+                    ? start_mocks(num_engines, flags.engine.mock_step_us == 0)
                     : start_threads(num_engines, structured::grammar_compiler(tokenizer));
   EngineGroup engines(pool, std::move(all.ends), config_for_engines(flags),
                       {.ready_timeout = flags.engine_ready_timeout});

@@ -113,6 +113,6 @@ bool GenerationBuffer::finished() const {
   return finished_;
 }
 
-awaitable<void> GenerationBuffer::wait() { co_await wake_.async_receive(asio::use_awaitable); }
+awaitable<void> GenerationBuffer::wait() { return wake_.async_receive(asio::use_awaitable); }
 
 }  // namespace quire

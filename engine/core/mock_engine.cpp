@@ -2,37 +2,28 @@
 
 #include <algorithm>
 #include <exception>
-#include <optional>
+#include <iterator>
+#include <limits>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
-#include "engine/core/served_model.h"
-#include "engine/kv_transfer/transfer_params.h"
 
 namespace quire {
 
 namespace {
 
-// What needs logits or keys and values, of which there are none.
-std::optional<Error> refusal(const AddRequest& request) {
-  const SamplingParams& sampling = request.sampling;
-  const auto refuse = [](std::string what, std::string param) {
-    return Error{ErrorCode::invalid_argument,
-                 what + ": EngineConfig::device mock computes nothing and cannot give that",
-                 std::move(param)};
-  };
-  if (sampling.constraint) return refuse("output that follows a schema or grammar", "");
-  if (sampling.logprobs) return refuse("logprobs", "logprobs");
-  if (sampling.prompt_logprobs) return refuse("prompt_logprobs", "prompt_logprobs");
-  if (const auto ok = refuse_transfer(request.transfer_params); !ok) return ok.error();
-  return std::nullopt;
+EngineDead dead(EngineId id, const std::exception& error) {
+  log::error("engine.dead", {{"engine", id.value}, {"error", error.what()}});
+  return {id, error.what()};
 }
 
 }  // namespace
 
 MockEngine::MockEngine(EngineId id, std::unique_ptr<EngineEnd> end)
-    : id_(id), end_(std::move(end)), thread_([this] { run(); }) {}
+    : id_(id), end_(std::move(end)), answers_(id), thread_([this] { run(); }) {}
 
 MockEngine::~MockEngine() {
   end_->close();
@@ -46,103 +37,101 @@ bool MockEngine::start_up() {
     if (!end_->wait_and_take(commands)) return false;
   }
   const auto& config = std::get<Configure>(commands.front()).config;
-  const ServedModel served = read_served_model(config);
-  if (served.pooling.pools()) {
-    throw Failure(Error{ErrorCode::invalid_argument,
-                        "EngineConfig::device mock makes tokens, and no vectors for a pooling model; "
-                        "what works: PoolingOptions::runner generate",
-                        "PoolingOptions::runner"});
-  }
-  const ModelConfig& model = served.model;
   step_time_ = std::chrono::microseconds(config.mock_step_us);
-  Ready ready;
-  ready.engine = id_;
-  ready.version = quire_version();
-  ready.max_model_len = config.model.max_model_len > 0
-                            ? static_cast<int>(config.model.max_model_len)
-                            : model.max_position_embeddings;
-  ready.num_gpu_blocks = 1;  // the null block: nothing is cached
-  ready.block_size = 16;
-  ready.vocab_size = model.vocab_size;
-  ready.device = ready.model_fingerprint = "mock";
-  end_->publish(std::move(ready));
+  end_->publish(answers_.start(config));
   return true;
-}
-
-void MockEngine::apply(Command& command) {
-  if (auto* add = std::get_if<AddRequest>(&command)) {
-    if (auto error = refusal(*add)) {
-      StepOutput output;
-      RequestOutput& told = output.requests.emplace_back();
-      told.id = add->id;
-      told.finish_reason = FinishReason::error;
-      told.error = std::move(*error);
-      output.stats = stats_;
-      return end_->publish(std::move(output));
-    }
-    Running& one = running_.emplace_back();
-    one.id = add->id;
-    one.token = add->prompt.back();
-    one.left = add->sampling.max_tokens;
-    one.times.queued = one.times.scheduled = Clock::now();
-    stats_.prompt_tokens += static_cast<std::int64_t>(add->prompt.size());
-  } else if (auto* abort = std::get_if<AbortRequest>(&command)) {
-    std::erase_if(running_, [&](const Running& one) { return one.id == abort->id; });
-  } else if (auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-    end_->publish(PrefixCacheReset{.call = reset->call, .done = true});
-  } else if (auto* report = std::get_if<ReportBlocks>(&command)) {
-    BlockReport nothing;
-    nothing.call = report->call;
-    end_->publish(std::move(nothing));
-  }
-}
-
-StepOutput MockEngine::step() {
-  StepOutput output;
-  output.time = Clock::now();
-  for (Running& one : running_) {
-    --one.left;
-    const bool is_first = std::exchange(one.times.last_token, output.time) == Clock::time_point();
-    if (!is_first && one.left > 0) {
-      output.tokens.push_back({one.id, one.token});
-      continue;
-    }
-    if (is_first) one.times.first_token = output.time;
-    RequestOutput& told = output.requests.emplace_back();
-    told.id = one.id;
-    told.token_ids = {one.token};
-    told.times = one.times;
-    if (one.left <= 0) told.finish_reason = FinishReason::length;
-  }
-  stats_.num_running = stats_.step_requests = stats_.step_tokens =
-      static_cast<int>(running_.size());
-  stats_.generation_tokens += stats_.step_tokens;
-  ++stats_.steps;
-  std::erase_if(running_, [](const Running& one) { return one.left <= 0; });
-  output.stats = stats_;
-  return output;
 }
 
 void MockEngine::run() {
   try {
     if (!start_up()) return;
     std::vector<Command> commands;
+    std::vector<EngineEvent> events;
     auto next = Clock::now();
     while (true) {
       commands.clear();
-      const bool open = running_.empty() ? end_->wait_and_take(commands) : end_->take(commands);
+      const bool open = answers_.has_work() ? end_->take(commands) : end_->wait_and_take(commands);
       if (!open) return;
-      for (Command& command : commands) apply(command);
-      if (running_.empty()) continue;
+      for (Command& command : commands) answers_.apply(command, events);
+      for (EngineEvent& event : events) end_->publish(std::move(event));
+      events.clear();
+      if (!answers_.has_work()) continue;
       next = std::max(next + step_time_, Clock::now());
       std::this_thread::sleep_until(next);
-      end_->publish(step());
+      end_->publish(answers_.step(1));
     }
   } catch (const std::exception& e) {
-    log::error("engine.dead", {{"engine", id_.value}, {"error", e.what()}});
-    end_->publish(EngineDead{id_, e.what()});
+    end_->publish(dead(id_, e));
     end_->close();
   }
+}
+
+namespace {
+
+class InstantMock final : public ClientEnd {
+ public:
+  explicit InstantMock(EngineId id) : id_(id), answers_(id) {
+    events_.push_back(Hello{id, std::string(quire_version())});
+  }
+
+  bool send(Command& command) override {
+    std::function<void()> notify;
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_) return false;
+      const bool nothing_waited = events_.empty();
+      answer(command);
+      if (nothing_waited && !events_.empty()) notify = notify_;
+    }
+    if (notify) notify();
+    return true;
+  }
+
+  void on_events(std::function<void()> notify) override {
+    const std::lock_guard lock(mutex_);
+    notify_ = std::move(notify);
+  }
+
+  bool take(std::vector<EngineEvent>& events) override {
+    const std::lock_guard lock(mutex_);
+    std::ranges::move(events_, std::back_inserter(events));
+    events_.clear();
+    return !closed_;
+  }
+
+  void close() override {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    notify_ = nullptr;
+  }
+
+ private:
+  void answer(Command& command) {
+    try {
+      if (const auto* configure = std::get_if<Configure>(&command)) {
+        events_.push_back(answers_.start(configure->config));
+      } else {
+        answers_.apply(command, events_);
+        if (answers_.has_work()) events_.push_back(answers_.step(std::numeric_limits<int>::max()));
+      }
+    } catch (const std::exception& e) {
+      events_.push_back(dead(id_, e));
+      closed_ = true;
+    }
+  }
+
+  const EngineId id_;
+  std::mutex mutex_;
+  MockAnswers answers_;
+  std::vector<EngineEvent> events_;
+  std::function<void()> notify_;
+  bool closed_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ClientEnd> make_instant_mock(EngineId id) {
+  return std::make_unique<InstantMock>(id);
 }
 
 }  // namespace quire

@@ -1,12 +1,11 @@
 #pragma once
-// An engine without a model, to measure what stands in front of one: every request gets one token a
-// step, the last of its prompt again and again, and steps come by the clock. It answers the
-// handshake as any engine does, and refuses requests for what only logits give.
+// An engine without a model (mock_answers.h), to measure what stands in front of one: steps come by
+// the clock. It answers the handshake as any engine does.
 
 #include <memory>
 #include <thread>
-#include <vector>
 
+#include "engine/core/mock_answers.h"
 #include "engine/wire/channel.h"
 
 namespace quire {
@@ -20,24 +19,18 @@ class MockEngine {
   MockEngine& operator=(const MockEngine&) = delete;
 
  private:
-  struct Running {
-    RequestId id;
-    TokenId token = 0;
-    int left = 0;  // tokens until it ends
-    RequestTimes times;
-  };
-
   void run();
   bool start_up();
-  void apply(Command& command);
-  StepOutput step();
 
   const EngineId id_;
   std::unique_ptr<EngineEnd> end_;
   Clock::duration step_time_{};
-  std::vector<Running> running_;
-  EngineStats stats_;
+  MockAnswers answers_;
   std::thread thread_;  // last: it uses what is above
 };
+
+// One whose steps take no time needs no thread: it has answered when send() returns, and what is
+// measured is the front end alone.
+std::unique_ptr<ClientEnd> make_instant_mock(EngineId id);
 
 }  // namespace quire

@@ -41,10 +41,6 @@ awaitable<void> take_next(Generation& generation, std::optional<RequestOutput>& 
 
 // False: its deadline came first.
 awaitable<bool> next_in_time(Choice& choice, std::optional<RequestOutput>& output) {
-  if (choice.deadline == Clock::time_point::max()) {
-    co_await take_next(choice.generation, output);
-    co_return true;
-  }
   const auto left = choice.deadline - Clock::now();
   if (left <= Clock::duration::zero()) co_return false;
   co_return co_await with_timeout(left, take_next(choice.generation, output));
@@ -69,7 +65,11 @@ void charge(Choice& choice) {
 awaitable<void> run_choice(Choice& choice, ChoiceSink& sink) {
   std::optional<RequestOutput> output;
   while (true) {
-    if (!co_await next_in_time(choice, output)) co_return co_await end_overdue(choice, sink);
+    if (choice.deadline == Clock::time_point::max()) {
+      output = co_await choice.generation.next();
+    } else if (!co_await next_in_time(choice, output)) {
+      co_return co_await end_overdue(choice, sink);
+    }
     if (!output) co_return;
     choice.cached_tokens = std::max(choice.cached_tokens, output->num_cached_tokens);
     if (output->finish_reason == FinishReason::error) {

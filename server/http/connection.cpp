@@ -100,6 +100,8 @@ awaitable<bool> Connection::fill() {
 
 awaitable<bool> Connection::write(std::string_view bytes) {
   timed_out_ = false;  // what was too slow may still be told so
+  bytes.remove_prefix(stream_->write_now(bytes));
+  if (bytes.empty()) co_return true;
   const auto earlier = deadline_;
   set_deadline(limits_.write_timeout);
   const bool ok = co_await stream_->write(bytes);

@@ -68,6 +68,7 @@ void SseWriter::close_chunk(bool last) {
 }
 
 awaitable<bool> SseWriter::write_gathered() {
+  if (broken_) co_return false;
   const std::uint64_t covers = num_gathered_;
   const bool last = ended_;
   close_chunk(last);
@@ -88,8 +89,13 @@ awaitable<bool> SseWriter::write_gathered() {
   co_return !broken_;
 }
 
+// Not a coroutine: nearly always there is one write to wait for, and no frame beside its own.
 awaitable<bool> SseWriter::flush() {
   const std::uint64_t mine = ++num_gathered_;
+  return writing_ ? flush_after_others(mine) : write_gathered();
+}
+
+awaitable<bool> SseWriter::flush_after_others(std::uint64_t mine) {
   while (num_sent_ < mine && !broken_) {
     if (!writing_) {
       co_await write_gathered();

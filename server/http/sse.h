@@ -40,6 +40,7 @@ class SseWriter {
   struct Wakeup;
 
   awaitable<bool> write_gathered();
+  awaitable<bool> flush_after_others(std::uint64_t mine);
   void open_chunk();
   void close_chunk(bool last);
 

@@ -30,6 +30,7 @@ class Memory : public ByteStream {
     input_.remove_prefix(size);
     co_return size;
   }
+  std::size_t write_now(std::string_view bytes) override { return bytes.size(); }
   awaitable<bool> write(std::string_view) override { co_return true; }
   awaitable<void> shut_down() override { co_return; }
   std::uint64_t peer() override { return 1; }

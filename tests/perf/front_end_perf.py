@@ -3,8 +3,8 @@
 
     tests/perf/front_end_perf.py build/release/app/quire build/release/tests/perf/bare_server [build/release/load/quire-load]
 
-CPU time of the server's process (all its threads, the mock engine's too) by event and by request, the median of some rounds that take
-turns; what a second of one core carries is its inverse. It does not depend on how fast the clients are, or on who else uses the machine
+CPU time of the server's process (all its threads) by event and by request, the median of some rounds that take turns; what a second of
+one core carries is its inverse. Where steps take time the mock engine's thread is in it; where they take none it answers without one. It does not depend on how fast the clients are, or on who else uses the machine
 as long as both servers suffer alike. Added latency: between the events of one stream among many, less the mock's step.
 """
 import itertools
@@ -133,7 +133,7 @@ def main(quire, bare_server, load=None, model="models/quire-tiny"):
     serve = (quire, "serve", model, "--host", "127.0.0.1", "--port", "0", "--served-model-name", "m", "--device", "mock", "--io-threads", "1",
              "--log-level", "info", "--max-num-seqs", "2000")
     bare = Process(bare_server)
-    # Paced, each event is a write of its own that wakes its reader, on both sides; at once, a server may join what waits.
+    # Paced, each event is a write of its own that wakes its reader, on both sides; at once, an answer comes whole and goes out joined.
     step_ms = 4
     paced, fast = Process(*serve, "--mock-step-us", str(1000 * step_ms)), Process(*serve)
     for own in (paced, fast):
@@ -149,7 +149,7 @@ def main(quire, bare_server, load=None, model="models/quire-tiny"):
         streams[2][1].append(cost(fast, 8, lambda: requests(fast.port, 200, new_chat)))
         streams[2][2].append(cost(fast, 8, lambda: requests(fast.port, 200, lambda: met)))
     table(f"events of 16 streams, {step_ms} ms a step", "events", *streams[0])
-    table("tokens of 16 streams, at once", "tokens", *streams[1])
+    table("tokens of streams that come whole", "tokens", *streams[1])
     table("chats of one token, new texts", "requests", *streams[2][:2])
     table("the same, with a text met before", "requests", streams[2][0], streams[2][2])
     for one in (bare, paced, fast):
