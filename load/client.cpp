@@ -2,9 +2,11 @@
 
 #include <array>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "load/connection.h"
@@ -100,6 +102,12 @@ asio::awaitable<http::response<http::string_body>> fetch(
   co_return response;
 }
 
+bool is_closed(const boost::system::error_code& error) {
+  return error == http::error::end_of_stream || error == asio::error::eof ||
+         error == asio::error::connection_reset || error == asio::error::broken_pipe ||
+         error == asio::ssl::error::stream_truncated;
+}
+
 void conclude(Record& record, const Reply& reply) {
   record.finish_reason = reply.events.finish_reason();
   record.prompt_tokens = reply.events.prompt_tokens();
@@ -167,22 +175,29 @@ asio::awaitable<Record> Client::post(const std::string& path, const std::string&
   Record record;
   record.due = due;
   record.sent = seconds_since(begin_);
+  auto request = request_to<http::string_body>(target_, http::verb::post, path);
+  request.set(http::field::content_type, "application/json");
+  request.body() = body;
+  request.prepare_payload();
   Reply reply;
-  try {
-    co_await connect();
-    auto request = request_to<http::string_body>(target_, http::verb::post, path);
-    request.set(http::field::content_type, "application/json");
-    request.body() = body;
-    request.prepare_payload();
-    co_await std::visit(
-        [&](auto& stream) {
-          return exchange(*stream, connection_->buffer, request, begin_, record, reply);
-        },
-        connection_->stream);
-  } catch (const boost::system::system_error& error) {
-    record.error = error.code().message();
-  }
-  if (!reply.keep_alive) connection_.reset();
+  // A server may close a connection that waits, just as it is used again.
+  bool is_stale = connection_ != nullptr;
+  do {
+    boost::system::error_code error;
+    try {
+      co_await connect();
+      co_await std::visit(
+          [&](auto& stream) {
+            return exchange(*stream, connection_->buffer, request, begin_, record, reply);
+          },
+          connection_->stream);
+    } catch (const boost::system::system_error& thrown) {
+      error = thrown.code();
+    }
+    is_stale = is_stale && record.status == 0 && is_closed(error);
+    if (error && !is_stale) record.error = error.message();
+    if (!reply.keep_alive) connection_.reset();
+  } while (std::exchange(is_stale, false));
   record.end = seconds_since(begin_);
   answer = reply.events.take_text();
   conclude(record, reply);

@@ -2,12 +2,14 @@
 
     tests/e2e/load_test.py build/release/app/quire build/release/load/quire-load"""
 import csv
+import http.server
 import json
 import pathlib
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -147,6 +149,37 @@ def secured(folder):
         process.wait(60)
 
 
+class Hasty(http.server.BaseHTTPRequestHandler):
+    """Answers as one that keeps connections, and closes each shortly after."""
+    protocol_version = "HTTP/1.1"
+    answers = 0
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        text = json.dumps({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]})
+        body = f"data: {text}\n\ndata: [DONE]\n\n".encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        Hasty.answers += 1
+        self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+def closed_between(folder):
+    """A connection that the server closed while it waited is no failure: the request goes out on a new one."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hasty)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    report, rows, _ = load(folder, "--url", f"http://127.0.0.1:{server.server_port}", "-c", 1, "-n", 6, "--model", "m",
+                           "--turns", 3, "--think-time", 0.05)
+    check(f"answers of a server that closes connections: {report['ok']}", report["ok"] == 18 == len(rows) == Hasty.answers)
+    server.shutdown()
+
+
 def refusals(folder):
     for word, *flags in [("http", "--url", "ftp://x"), ("/nonexistent", "--trace", "/nonexistent"), ("--rate", "--burstiness", 2),
                          ("--turns", "--turns", 2, "--completions"), ("--sweep", "--sweep", "--rate", 3),
@@ -168,6 +201,7 @@ with tempfile.TemporaryDirectory() as name:
         sweeps(server, folder)
         servers(server, other, folder)
         interrupted(server, folder)
+    closed_between(folder)
     secured(folder)
     refusals(folder)
 print(f"{checks} checks passed")
