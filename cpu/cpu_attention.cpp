@@ -98,7 +98,8 @@ void attend_split(Context& on, const PagedArgs& args, std::int64_t work) {
 }
 
 // Decoding requests take several heads an item, whose keys lie side by side in memory; prefilling
-// ones take a part of one head's rows. Long contexts are split where there are few items.
+// ones take a part of one head's rows. Long contexts are split where there are few items, and by
+// positions rather than by heads, so that memory is read in order.
 void attend(Context& on, const PagedArgs& args, std::int64_t requests) {
   const std::int64_t group = args.heads / args.kv_heads, wanted = 4 * on.pool.threads();
   on.attention.items.clear();
@@ -107,7 +108,10 @@ void attend(Context& on, const PagedArgs& args, std::int64_t requests) {
     const std::int64_t rows = (args.query_start[r + 1] - args.query_start[r]) * group;
     if (rows == 0) continue;
     const std::int64_t cached = args.seq_lens[r] - rows / group;
-    const std::int64_t shares = std::max<std::int64_t>(1, wanted / requests);
+    const std::int64_t seen = args.window > 0 ? std::min<std::int64_t>(args.window, args.seq_lens[r])
+                                              : args.seq_lens[r];
+    const std::int64_t segments = std::max<std::int64_t>(1, seen / kAttentionSegment);
+    const std::int64_t shares = std::max<std::int64_t>(1, wanted / (requests * segments));
     const std::int64_t heads = std::clamp<std::int64_t>(
         std::min(kAttentionRows / rows, args.kv_heads / shares), 1, args.kv_heads);
     for (std::int64_t h = 0; h < args.kv_heads; h += heads) {

@@ -2,12 +2,15 @@
 // same, in attention layers more. Two random models that differ in their layers' kind only.
 //
 //   context_perf          both kinds at 128 … 16k tokens, each against its own first line
+//   context_perf MODEL    a folder's model with random weights on all cores, one request, behind 128
+//                         and 8,192 tokens in turn: medians of pairs, by the clock
 
 #include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -52,25 +55,33 @@ fs::path write_model(const std::string& layer_type) {
   return folder;
 }
 
-EngineConfig config_of(const fs::path& folder) {
+struct Shape {
+  int threads = 1;  // 0: all cores
+  int rows = kRows;
+  int max_len = kMaxLen;
+};
+
+EngineConfig config_of(const fs::path& folder, const Shape& shape) {
   EngineConfig config;
   config.model.path = folder;
   config.model.load_format = LoadFormat::dummy;
   config.cache.kv_cache_memory_bytes = std::int64_t{1} << 30;
   config.cache.enable_prefix_caching = false;
-  config.scheduler.max_num_seqs = kRows;
-  config.scheduler.max_num_batched_tokens = kRows;
+  config.model.max_model_len = shape.max_len;
+  config.scheduler.max_num_seqs = shape.rows;
+  config.scheduler.max_num_batched_tokens = shape.rows;
   return config;
 }
 
 // Decodes at whatever context, over caches that hold zeros.
 class Decoder {
  public:
-  explicit Decoder(const std::string& layer_type)
-      : config_(config_of(write_model(layer_type))),
+  explicit Decoder(const fs::path& folder, const Shape& shape = {})
+      : shape_(shape),
+        config_(config_of(folder, shape)),
         model_config_(read_model_config(config_.model.path)),
         device_(make_cpu_device()),
-        ops_(make_cpu_ops({.threads = 1})),
+        ops_(make_cpu_ops({.threads = shape.threads})),
         model_(load_model(model_config_, config_.model.path, *device_, ops_->traits(),
                           {.dtype = model_config_.dtype, .load_format = LoadFormat::dummy})),
         plan_(plan_engine(config_, model_config_,
@@ -82,21 +93,22 @@ class Decoder {
         memory_.layers(model_->kv_specs(kv_spec_options(config_, model_config_.dtype))));
     runner_ =
         std::make_unique<ModelRunner>(*device_, *ops_, *model_, memory_, plan_,
-                                      RunnerOptions{.limits = {.max_num_seqs = kRows,
-                                                               .max_num_batched_tokens = kRows,
-                                                               .max_model_len = kMaxLen}});
+                                      RunnerOptions{.limits = {.max_num_seqs = shape.rows,
+                                                               .max_num_batched_tokens = shape.rows,
+                                                               .max_model_len = shape.max_len}});
   }
 
   // Of kSteps steps, each of which computes the token after `context` others in every row.
-  double microseconds_per_token(int context) {
+  template <class Clock>
+  double per_token(int context, int num_steps, Clock now) {
     std::deque<Request> requests;
     BatchPlan plan = steady_plan(context, requests);
     step(plan);
     plan.block_updates.clear();
     for (BatchRow& row : plan.rows) row.is_new = false;
-    const double start = cpu_microseconds();
-    for (int i = 0; i < kSteps; ++i) step(plan);
-    return (cpu_microseconds() - start) / (kSteps * kRows);
+    const double start = now();
+    for (int i = 0; i < num_steps; ++i) step(plan);
+    return (now() - start) / (num_steps * shape_.rows);
   }
 
  private:
@@ -108,7 +120,7 @@ class Decoder {
   BatchPlan steady_plan(int context, std::deque<Request>& requests) const {
     BatchPlan plan;
     BlockId next = 1;
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < shape_.rows; ++r) {
       RequestInit init;
       init.id = RequestId{static_cast<std::uint64_t>(r) + 1};
       init.prompt.assign(context + 1, r);
@@ -129,10 +141,11 @@ class Decoder {
         for (int i = 0; i < count; ++i) plan.block_ids.push_back(next++);
       }
     }
-    plan.num_tokens = kRows;
+    plan.num_tokens = shape_.rows;
     return plan;
   }
 
+  Shape shape_;
   EngineConfig config_;
   ModelConfig model_config_;
   std::unique_ptr<Device> device_;
@@ -145,20 +158,48 @@ class Decoder {
 
 // The best of all rounds, by context; a round visits every context.
 std::vector<double> best_times(const std::string& layer_type) {
-  Decoder decoder(layer_type);
+  Decoder decoder(write_model(layer_type));
   std::vector<double> best(std::size(kContexts), 1e12);
   for (int round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < best.size(); ++i) {
-      best[i] = std::min(best[i], decoder.microseconds_per_token(kContexts[i]));
+      best[i] = std::min(best[i], decoder.per_token(kContexts[i], kSteps, cpu_microseconds));
     }
   }
   return best;
 }
 
+double microseconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::micro>(now).count();
+}
+
+void compare(const fs::path& folder) {
+  constexpr int kShort = 128, kLong = 8192, kPairs = 15, kStepsOfPair = 4;
+  Decoder decoder(folder, {.threads = 0, .rows = 1, .max_len = kLong + 16});
+  std::vector<double> shorts, longs, ratios;
+  for (int i = 0; i < kPairs; ++i) {
+    shorts.push_back(decoder.per_token(kShort, kStepsOfPair, microseconds));
+    longs.push_back(decoder.per_token(kLong, kStepsOfPair, microseconds));
+    ratios.push_back(shorts.back() / longs.back());
+  }
+  const auto median = [](std::vector<double>& all) {
+    std::ranges::nth_element(all, all.begin() + kPairs / 2);
+    return all[kPairs / 2];
+  };
+  const double ratio = median(ratios);
+  fmt::print("behind {} tokens {:.1f} ms, behind {} {:.1f} ms; speed {:.3f} of the short one's ({:.3f} to {:.3f})\n",
+             kShort, median(shorts) / 1e3, kLong, median(longs) / 1e3, ratio,
+             *std::ranges::min_element(ratios), *std::ranges::max_element(ratios));
+}
+
 }  // namespace
 }  // namespace quire
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc == 2) {
+    quire::compare(argv[1]);
+    return 0;
+  }
   const auto recurrent = quire::best_times("linear_attention");
   const auto attention = quire::best_times("full_attention");
   fmt::print("{:>8}{:>16}{:>8}{:>16}{:>8}\n", "context", "recurrent µs", "ratio", "attention µs",

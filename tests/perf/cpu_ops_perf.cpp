@@ -267,7 +267,19 @@ void scan(Bench& bench, std::int64_t requests, std::int64_t fresh) {
   bench.forget_tensors();
 }
 
+void attentions(Bench& bench) {
+  for (const DType cache : {DType::bf16, DType::fp8_e4m3}) {
+    attention(bench, 1, 0, 512, cache);
+    attention(bench, 1, 2048, 512, cache);
+    attention(bench, 1, 4096, 1, cache);
+    attention(bench, 1, 8192, 1, cache);
+    attention(bench, 8, 1024, 1, cache);
+    attention(bench, 1, 200, 1, cache);
+  }
+}
+
 void run(Bench& bench, const std::string& part) {
+  if (part == "attention") return attentions(bench);
   for (const std::int64_t rows : {1, 2, 8}) decode_linear(bench, rows, 2048, 2048);
   decode_linear(bench, 1, 8192, 2048);
   decode_linear(bench, 1, 2048, 8192);
@@ -287,13 +299,7 @@ void run(Bench& bench, const std::string& part) {
   prefill_linear(bench, DType::bf16, 512, 2048, 8192);
   prefill_linear(bench, DType::bf16, 64, 256, 256);
   prefill_linear(bench, DType::f32, 512, 2048, 2048);
-  for (const DType cache : {DType::bf16, DType::fp8_e4m3}) {
-    attention(bench, 1, 0, 512, cache);
-    attention(bench, 1, 2048, 512, cache);
-    attention(bench, 1, 4096, 1, cache);
-    attention(bench, 8, 1024, 1, cache);
-    attention(bench, 1, 200, 1, cache);
-  }
+  attentions(bench);
   delta_rule(bench, 1, 256);
   delta_rule(bench, 8, 1);
   scan(bench, 1, 256);
@@ -310,7 +316,8 @@ void run(Bench& bench, const std::string& part) {
 }  // namespace
 }  // namespace quire
 
-// cpu_ops_perf [threads [instruction set by number [groups: only the products before these' end]]]
+// cpu_ops_perf [threads [instruction set by number [PART]]]
+// PART: groups, the products up to those of groups; attention
 int main(int argc, char** argv) {
   quire::CpuOptions options;
   if (argc > 1) options.threads = std::atoi(argv[1]);
