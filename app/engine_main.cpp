@@ -52,6 +52,7 @@ void complete(EngineMainFlags& flags) {
   if (flags.engine.model.path.empty()) throw CLI::RequiredError("MODEL");
   try {
     flags.engine.model.path = local_model(flags.engine.model.path);
+    find_draft_model(flags.engine, false);
   } catch (const Failure& failure) {
     throw CLI::ValidationError("MODEL", failure_text(failure));
   }
@@ -151,9 +152,8 @@ CompileConstraint constraint_compiler(std::string model) {
   };
   return [model = std::move(model), late = std::make_shared<Late>()](const ConstraintSpec& spec,
                                                                      const Slice& slice) {
-    std::call_once(late->once, [&] {
-      late->compile = structured::grammar_compiler(Tokenizer::load(model));
-    });
+    std::call_once(late->once,
+                   [&] { late->compile = structured::grammar_compiler(Tokenizer::load(model)); });
     return late->compile(spec, slice);
   };
 }
@@ -195,12 +195,11 @@ int serve(const EngineMainFlags& flags) {
   const CompileConstraint compile = constraint_compiler(flags.engine.model.path);
   auto end = make_socket_engine_end(std::move(options));
   SocketEngineEnd& line = *end;  // until the engine ends
-  const EngineThread engine(
-      EngineId{static_cast<std::uint32_t>(flags.rank)},
-      std::make_unique<TellingEnd>(std::move(end), pthread_self()),
-      [&flags, compile](const EngineConfig& config) {
-        return make_backend(config, flags.device_index, compile);
-      });
+  const EngineThread engine(EngineId{static_cast<std::uint32_t>(flags.rank)},
+                            std::make_unique<TellingEnd>(std::move(end), pthread_self()),
+                            [&flags, compile](const EngineConfig& config) {
+                              return make_backend(config, flags.device_index, compile);
+                            });
   int signal = 0;
   sigwait(&signals, &signal);
   log::info("engine.signal", {{"engine", flags.rank}, {"signal", signal}});

@@ -80,6 +80,7 @@ constexpr Pair kNames[] = {
     {"-tp", "--tensor-parallel-size"},       {"-dp", "--data-parallel-size"},
     {"-pp", "--pipeline-parallel-size"},     {"--spec-method", "--speculative-method"},
     {"--spec-model", "--speculative-model"}, {"--spec-tokens", "--num-speculative-tokens"},
+    {"-sc", "--speculative-config"},
 };
 
 constexpr Pair kAdvice[] = {

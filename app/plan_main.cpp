@@ -129,6 +129,7 @@ int plan_main(int argc, const char* const* argv) {
     parse_forgivingly(app, argc, argv);
     if (flags.engine.model.path.empty()) throw CLI::RequiredError("MODEL");
     flags.engine.model.path = local_model(flags.engine.model.path);
+    find_draft_model(flags.engine, false);
     check_engine_flags(app, flags.engine);
     return run(flags);
   } catch (const CLI::Success& asked_for_help) {

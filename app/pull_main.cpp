@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "app/forgiving_args.h"
@@ -66,7 +67,8 @@ class ProgressLine {
     while (!stop.stop_requested()) {
       std::this_thread::sleep_for(kRedraw);
       const std::uint64_t now = progress_.received;
-      const double newest = static_cast<double>(now - received) / std::chrono::duration<double>(kRedraw).count();
+      const double newest =
+          static_cast<double>(now - received) / std::chrono::duration<double>(kRedraw).count();
       rate = received == 0 ? newest : 0.9 * rate + 0.1 * newest;  // of the last seconds
       received = now;
       if (!is_terminal_ && Clock::now() - shown < kLine) continue;
@@ -75,10 +77,13 @@ class ProgressLine {
     }
   }
   std::string line(double rate) const {
-    const double total = static_cast<double>(progress_.total), present = static_cast<double>(progress_.present);
-    std::string text = fmt::format("{}/{} files, {} of {}, {}/s", progress_.files_done.load(), progress_.files.load(),
-                                   bytes_text(present), bytes_text(total), bytes_text(rate));
-    if (rate > 1 && total > present) text += ", " + duration_text((total - present) / rate) + " left";
+    const double total = static_cast<double>(progress_.total),
+                 present = static_cast<double>(progress_.present);
+    std::string text = fmt::format("{}/{} files, {} of {}, {}/s", progress_.files_done.load(),
+                                   progress_.files.load(), bytes_text(present), bytes_text(total),
+                                   bytes_text(rate));
+    if (rate > 1 && total > present)
+      text += ", " + duration_text((total - present) / rate) + " left";
     return text;
   }
 
@@ -103,7 +108,7 @@ class StopOnSignal {
   }
 
  private:
-  struct sigaction before_[2] {};
+  struct sigaction before_[2]{};
 };
 
 struct PullSettings {
@@ -131,10 +136,11 @@ fs::path fetch(const hub::ModelName& name, const PullSettings& settings) {
   if (!settings.quiet) {
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const double received = static_cast<double>(progress.received);
-    std::fputs(fmt::format("{}: {} files, {}; {} came in {:.1f} s\n", name.text(), progress.files.load(),
-                           bytes_text(static_cast<double>(progress.total)), bytes_text(received), seconds)
-                   .c_str(),
-               stderr);
+    std::fputs(
+        fmt::format("{}: {} files, {}; {} came in {:.1f} s\n", name.text(), progress.files.load(),
+                    bytes_text(static_cast<double>(progress.total)), bytes_text(received), seconds)
+            .c_str(),
+        stderr);
   }
   return folder;
 }
@@ -152,8 +158,10 @@ std::string model_folder(const std::string& model, bool may_fetch) {
   const auto name = hub::ModelName::parse(model);
   if (const auto found = hub::Cache::of_environment().find(name)) return found->string();
   if (!may_fetch) {
-    throw Failure(ErrorCode::not_found, model + " is neither a folder nor a model that was pulled; "
-                                                "quire pull " + model);
+    throw Failure(ErrorCode::not_found, model +
+                                            " is neither a folder nor a model that was pulled; "
+                                            "quire pull " +
+                                            model);
   }
   return fetch(name, {}).string();
 }
@@ -167,15 +175,18 @@ std::string local_model(const std::string& model) {
 int pull_main(int argc, const char* const* argv) {
   std::signal(SIGPIPE, SIG_IGN);
   CLI::App app(
-      "Fetches a model from the Hugging Face Hub into the cache that Python's library has too. Environment: HF_ENDPOINT, "
+      "Fetches a model from the Hugging Face Hub into the cache that Python's library has too. "
+      "Environment: HF_ENDPOINT, "
       "HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE.",
       "quire pull");
   std::string text;
   PullSettings settings;
   app.add_option("MODEL", text, "org/name[@revision]")->required();
   app.add_option("--parallel", settings.parallel, "Files at a time (4)")->check(CLI::Range(1, 64));
-  app.add_option("--tries", settings.tries, "Of something that fails without any progress (5)")->check(CLI::Range(1, 1000));
-  app.add_option("--retry-pause", settings.pause, "Seconds before the second try; doubles (1)")->check(CLI::Range(0.0, 3600.0));
+  app.add_option("--tries", settings.tries, "Of something that fails without any progress (5)")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--retry-pause", settings.pause, "Seconds before the second try; doubles (1)")
+      ->check(CLI::Range(0.0, 3600.0));
   app.add_flag("--quiet", settings.quiet, "Print the folder alone");
   try {
     parse_forgivingly(app, argc, argv);
@@ -194,12 +205,14 @@ int models_main(int argc, const char* const* argv) {
     parse_forgivingly(app, argc, argv);
     const auto cache = hub::Cache::of_environment();
     const auto models = cache.list();
-    if (models.empty()) std::fprintf(stderr, "no models in %s; quire pull org/name\n", cache.root().c_str());
+    if (models.empty())
+      std::fprintf(stderr, "no models in %s; quire pull org/name\n", cache.root().c_str());
     for (const hub::CachedModel& model : models) {
       std::string revisions;
       for (const auto& one : model.revisions) revisions += (revisions.empty() ? "" : ",") + one;
-      std::printf("%-50s %10s  %.12s  %-12s %s\n", model.repo.c_str(), bytes_text(static_cast<double>(model.bytes)).c_str(),
-                  model.commit.c_str(), revisions.c_str(), model.complete ? "" : "not all of it is here");
+      std::printf("%-50s %10s  %.12s  %-12s %s\n", model.repo.c_str(),
+                  bytes_text(static_cast<double>(model.bytes)).c_str(), model.commit.c_str(),
+                  revisions.c_str(), model.complete ? "" : "not all of it is here");
     }
     return 0;
   } catch (const CLI::ParseError& e) {
@@ -207,6 +220,16 @@ int models_main(int argc, const char* const* argv) {
   } catch (const std::exception& e) {
     return explain("models", e);
   }
+}
+
+void find_draft_model(EngineConfig& config, bool may_fetch) {
+  std::string& model = config.speculative.model;
+  if (model.empty()) return;
+  model = model_folder(model, may_fetch);
+  std::error_code ignored;
+  if (config.speculative.method == DraftMethod::mtp &&
+      fs::equivalent(model, config.model.path, ignored))
+    model.clear();
 }
 
 }  // namespace quire

@@ -5,8 +5,8 @@
 #include <array>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <iostream>
+#include <map>
 
 #include "app/backends.h"
 #include "app/config_text.h"
@@ -49,7 +49,8 @@ CLI::Validator known(std::function<bool(const std::string&)> is_known, std::stri
 }
 
 void add_text_flags(CLI::App& app, ServeFlags& flags) {
-  app.add_option("--chat-template", flags.chat_template, "Jinja file, or the template itself, instead of the model's")
+  app.add_option("--chat-template", flags.chat_template,
+                 "Jinja file, or the template itself, instead of the model's")
       ->check([](const std::string& text) {
         const bool is_template = text.find_first_of("{}\n") != text.npos;
         return is_template ? std::string() : CLI::ExistingFile(text);
@@ -82,11 +83,11 @@ void add_text_flags(CLI::App& app, ServeFlags& flags) {
 }
 
 void add_engine_process_flags(CLI::App& app, ServeFlags& flags) {
-  auto* dial = app.add_option(
-                      "--engine", flags.engine_addresses,
-                      "Address of a `quire engine` process, unix:/path or tcp://host:port, instead "
-                      "of an engine in this one; several may be given")
-                   ->excludes("--data-parallel-size");
+  auto* dial =
+      app.add_option("--engine", flags.engine_addresses,
+                     "Address of a `quire engine` process, unix:/path or tcp://host:port, instead "
+                     "of an engine in this one; several may be given")
+          ->excludes("--data-parallel-size");
   auto* listen = app.add_option("--engine-listen", flags.engine_listen,
                                 "Address that --data-parallel-size engines connect to: quire "
                                 "engine --connect")
@@ -110,7 +111,8 @@ void add_engine_process_flags(CLI::App& app, ServeFlags& flags) {
 
 void add_process_flags(CLI::App& app, ServeFlags& flags) {
   add_log_flags(app, flags.log);
-  app.add_option("--io-threads", flags.io_threads, "Threads for connections; 0: by the number of cores")
+  app.add_option("--io-threads", flags.io_threads,
+                 "Threads for connections; 0: by the number of cores")
       ->check(CLI::Range(0, 256));
   app.add_flag("--access-log", flags.server.access_log,
                "Log each request: id, W3C trace, name of the key, path, status, seconds");
@@ -146,8 +148,10 @@ void find_model_folder(ServeFlags& flags) {
   const std::string given = path;
   try {
     path = model_at(given);
-    if (std::filesystem::is_directory(path) || gguf::is_gguf(path)) return;
-    path = model_at(model_folder(given, true));
+    const bool is_here = std::filesystem::is_directory(path) || gguf::is_gguf(path);
+    if (!is_here) path = model_at(model_folder(given, true));
+    find_draft_model(flags.engine, true);
+    if (is_here) return;
   } catch (const Failure& failure) {
     if (failure.error().code == ErrorCode::invalid_argument)
       throw CLI::ValidationError(given, failure.what());
@@ -187,8 +191,7 @@ void complete_link(ServeFlags& flags) {
 // Flags that were given and that nothing would read.
 void refuse_idle_flags(const CLI::App& app, const ServeFlags& flags) {
   constexpr std::array<std::string_view, 2> kOfOrigins{"--allowed-methods", "--allowed-headers"};
-  if (flags.server.cors.origins.empty())
-    refuse_given(app, kOfOrigins, "without --allowed-origins");
+  if (flags.server.cors.origins.empty()) refuse_given(app, kOfOrigins, "without --allowed-origins");
   constexpr std::array<std::string_view, 1> kOfProcesses{"--engine-timeout"};
   if (flags.dialled.empty() && flags.listened.empty() && !flags.engine_processes)
     refuse_given(app, kOfProcesses, "without --engine, --engine-listen or --engine-processes");
@@ -214,8 +217,8 @@ void complete(ServeFlags& flags) {
   if (const auto valid = validate(flags.server.cors); valid.has_error()) {
     throw CLI::ValidationError(with_flags(valid.error().detail));
   }
-  for (const auto* keys : {&flags.server.api_keys, &flags.server.metrics_api_keys,
-                           &flags.server.admin_api_keys}) {
+  for (const auto* keys :
+       {&flags.server.api_keys, &flags.server.metrics_api_keys, &flags.server.admin_api_keys}) {
     if (std::ranges::find(*keys, "") == keys->end()) continue;
     throw CLI::ValidationError("--api-key", "a key must not be empty");
   }

@@ -1,6 +1,7 @@
 #include "app/speculative_json.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <utility>
 
@@ -46,7 +47,6 @@ constexpr Foreign kForeign[] = {
     {"code_revision", "", "no code is fetched with a model"},
     {"disable_eagle_block_drop", "false",
      "hits keep their last block where the number of drafts adapts (\"adaptive\")"},
-    {"disable_padded_drafter_batch", "false", "batches are never padded"},
     {"draft_load_config", "", kOneServer},
     {"dspark_draft_topk", "", "is of method \"dspark\", which is not built"},
     {"enable_adaptive_verification", "false", "is of method \"dspark\"; see \"adaptive\""},
@@ -83,7 +83,8 @@ bool pass_foreign(std::string_view name, const Json& value) {
   const auto found = std::ranges::find(kForeign, name, &Foreign::name);
   if (found == std::end(kForeign)) return false;
   if (is_harmless(value, found->harmless)) return true;
-  value.fail("has no effect here: " + std::string(found->why) +
+  const bool is_missing = found->why.starts_with("is ");
+  value.fail((is_missing ? "" : "has no effect here: ") + std::string(found->why) +
              (found->harmless.empty() ? "" : "; " + std::string(found->harmless) + " is taken"));
 }
 
@@ -96,6 +97,7 @@ DraftSampling draft_sampling_of(const Json& value) {
 constexpr std::string_view kOwn[] = {
     "adaptive",
     "disable_by_batch_size",
+    "disable_padded_drafter_batch",
     "draft_sample_method",
     "draft_tensor_parallel_size",
     "method",
@@ -126,6 +128,8 @@ bool read_field(std::string_view name, const Json& value, Parsed& parsed) {
     parsed.config.adaptive = value.as_boolean();
   } else if (name == "disable_by_batch_size") {
     parsed.config.disable_by_batch_size = static_cast<int>(value.as_integer({1, 1 << 20}));
+  } else if (name == "disable_padded_drafter_batch") {
+    value.as_boolean();  // batches are never padded
   } else if (name == "draft_sample_method") {
     parsed.config.draft_sampling = draft_sampling_of(value);
   } else if (name == "rejection_sample_method") {
@@ -137,6 +141,28 @@ bool read_field(std::string_view name, const Json& value, Parsed& parsed) {
     return false;
   }
   return true;
+}
+
+// As vLLM guesses it, by what the draft model is called; MTP modules have one pass each.
+void complete_method(const JsonDocument& document, SpeculativeConfig& config) {
+  const std::string& model = config.model;
+  const bool says_ngram = model == "ngram" || model == "[ngram]";
+  if (!document.object().has({"method"})) {
+    std::string name = model.substr(model.find_last_of('/', model.size() - 2) + 1);
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    const auto names = [&](std::string_view part) { return name.find(part) != name.npos; };
+    config.method = says_ngram                            ? DraftMethod::ngram
+                    : names("eagle3") || names("eagle-3") ? DraftMethod::eagle3
+                    : names("eagle")                      ? DraftMethod::eagle
+                                                          : DraftMethod::none;
+    if (config.method == DraftMethod::none)
+      document.object().fail_at("method",
+                                "is missing: \"ngram\", \"eagle\", \"eagle3\" or \"mtp\"");
+  }
+  if (says_ngram && config.method == DraftMethod::ngram) config.model.clear();
+  if (config.method == DraftMethod::mtp && config.num_speculative_tokens == 0)
+    config.num_speculative_tokens = 1;
+  if (config.num_speculative_tokens == 0) document.object().at("num_speculative_tokens");
 }
 
 // Of the two lengths the one that is missing is the other; without both they are 5, as in vLLM.
@@ -164,9 +190,7 @@ Result<SpeculativeConfig> parse_speculative_config(std::string_view json) try {
     if (!read_field(name, value, parsed) && !pass_foreign(name, value))
       value.fail("is not a field of it");
   }
-  if (!document.object().has({"method"}))
-    document.object().fail_at("method", "is missing: \"ngram\", \"eagle\", \"eagle3\" or \"mtp\"");
-  document.object().at("num_speculative_tokens");
+  complete_method(document, parsed.config);
   complete_lookup(document, parsed);
   return parsed.config;
 } catch (const Failure& failure) {

@@ -49,6 +49,9 @@ void refuse_variants(const Json& root) {
   if (eagle && !eagle->boolean({"use_aux_hidden_state"}).value_or(true))
     refuse(*eagle, "use_aux_hidden_state",
            "must be true: a head that reads the last hidden state alone is not supported");
+  constexpr const char* kSteps = "parallel_draft_step";
+  if (eagle && eagle->integer({kSteps}, {1, 1 << 10}).value_or(1) != 1)
+    refuse(*eagle, kSteps, "must be 1: drafts are made one after the other");
 }
 
 std::vector<int> stream_layers(const Json& root) {

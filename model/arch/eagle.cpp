@@ -24,6 +24,12 @@ class Eagle final : public DraftBase {
                     c.file.string() + ": tensor \"" + norm +
                         "\" is there, but the first layer of an EAGLE head has no norm before its "
                         "attention; heads with one are not supported");
+    if (const std::string norm = root + "norm.weight"; weights().has(norm))
+      throw Failure(ErrorCode::unsupported,
+                    c.file.string() + ": tensor \"" + norm +
+                        "\" is there, but an EAGLE head has no norm behind its layers; heads with "
+                        "one are not supported");
+    load_head("lm_head.weight", c.vocab_size);
     for (int i = 0; i < c.num_layers; ++i) add_layer(root + "layers." + std::to_string(i) + ".", i);
   }
 

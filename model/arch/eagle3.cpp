@@ -56,8 +56,7 @@ class Eagle3 final : public DraftBase {
     const bool middle = weights().has(root + "midlayer.hidden_norm.weight");
     load_layer(root + (middle ? "midlayer." : "layers.0."));
     norm_ = norm(root + "norm", config().hidden_size);
-    if (weights().has("lm_head.weight") || vocab_size_ != target().vocab_size())
-      lm_head_ = weights().load("lm_head.weight", {vocab_size_, config().hidden_size});
+    load_head("lm_head.weight", vocab_size_);
   }
 
   int vocab_size() const override { return vocab_size_; }
@@ -111,8 +110,7 @@ class Eagle3 final : public DraftBase {
       x = context.workspace.take(dtype(), {states.extent(0), states.extent(1)});
       norm_(x, states, context);
     }
-    if (lm_head_.empty()) return DraftBase::logits(logits, x, context);
-    context.ops.linear(logits, x, lm_head_, {}, context.stream);
+    DraftBase::logits(logits, x, context);
   }
 
  private:
@@ -150,7 +148,6 @@ class Eagle3 final : public DraftBase {
   RmsNorm input_norm_, hidden_norm_, feed_forward_norm_, norm_;
   Mixer* mixer_ = nullptr;
   std::unique_ptr<FeedForward> feed_forward_;
-  TensorView lm_head_;     // [draft vocabulary, hidden]; empty: the target's
   TensorView target_ids_;  // i32 [draft vocabulary, 1]
 };
 

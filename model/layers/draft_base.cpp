@@ -25,6 +25,11 @@ void DraftBase::load_embedding(const std::string& name) {
     embedding_ = weights_->load(name, {config_.vocab_size, config_.hidden_size});
 }
 
+void DraftBase::load_head(const std::string& name, int vocab_size) {
+  if (weights_->has(name) || vocab_size != target_.vocab_size())
+    head_ = weights_->load(name, {vocab_size, config_.hidden_size});
+}
+
 std::int64_t DraftBase::features() const {
   const auto streams = static_cast<std::int64_t>(stream_layers().size());
   return std::max<std::int64_t>(streams, 1) * target_.hidden_size();
@@ -57,7 +62,8 @@ void DraftBase::combine(TensorView states, TensorView features, const ForwardCon
 }
 
 void DraftBase::logits(TensorView logits, TensorView states, const ForwardContext& context) {
-  target_.logits(logits, states, context);
+  if (head_.empty()) return target_.logits(logits, states, context);
+  context.ops.linear(logits, states, head_, {}, context.stream);
 }
 
 void DraftBase::embed(TensorView out, TensorView ids, const ForwardContext& context) const {

@@ -55,6 +55,8 @@ class DraftBase : public DraftModel {
   Mixer* add_mixer(std::unique_ptr<Mixer> mixer);
   // The target's, unless the checkpoint publishes this one.
   void load_embedding(const std::string& name);
+  // Likewise; of so many words, which are not always the target's.
+  void load_head(const std::string& name, int vocab_size);
 
   // out [T, hidden] in dtype().
   void embed(TensorView out, TensorView ids, const ForwardContext& context) const;
@@ -73,7 +75,7 @@ class DraftBase : public DraftModel {
   Device& device_;
   const OpsTraits& ops_;
   Rope rope_;
-  TensorView embedding_;  // [vocab, hidden]; empty: the target's
+  TensorView embedding_, head_;  // [vocab, hidden]; empty: the target's
   std::vector<std::unique_ptr<Mixer>> mixers_;
   int num_groups_ = 1;
 };

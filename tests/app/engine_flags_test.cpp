@@ -173,7 +173,8 @@ TEST_CASE("What is behind the cache has flags, and vLLM's") {
   const auto says = [](const std::string& text, const std::string& word) {
     return text.find(word) != std::string::npos;
   };
-  CHECK(says(refusal({"m", "--kv-offloading-size=1", "--kv-offloading-backend=lmcache"}), "native"));
+  CHECK(
+      says(refusal({"m", "--kv-offloading-size=1", "--kv-offloading-backend=lmcache"}), "native"));
   CHECK(says(refusal({"m", "--kv-offloading-size=-1"}), "positive"));
   CHECK(says(refusal({"m", "--kv-offload-bytes=0"}), "positive"));
   CHECK(says(refusal({"m", "--kv-offload-bytes=much"}), "--kv-offload-bytes"));
@@ -236,13 +237,29 @@ TEST_CASE("Speculative decoding is configured as vLLM's JSON") {
   const auto with = [&](const std::string& more) {
     return R"({"method": "ngram", "num_speculative_tokens": 3, )" + more + "}";
   };
+  // What vLLM guesses where it is left out.
+  CHECK(speculative(R"({"model": "[ngram]", "num_speculative_tokens": 3})").method ==
+        DraftMethod::ngram);
+  CHECK(speculative(R"({"method": "ngram", "model": "ngram", "num_speculative_tokens": 3})")
+            .model.empty());
+  CHECK(speculative(R"({"model": "org/EAGLE3-Llama", "num_speculative_tokens": 3})").method ==
+        DraftMethod::eagle3);
+  CHECK(speculative(R"({"model": "eagle3/my-EAGLE/", "num_speculative_tokens": 3})").method ==
+        DraftMethod::eagle);
+  CHECK(refused(R"({"model": "eagle/other", "num_speculative_tokens": 3})").find("method") !=
+        std::string::npos);
+  CHECK(speculative(R"({"method": "mtp"})").num_speculative_tokens == 1);
   // vLLM's fields that nothing answers to: nothing is said of values that change nothing.
-  const char* const harmless[] = {
-      R"("quantization": null)",         R"("parallel_drafting": false)",
-      R"("kv_cache_dtype": "auto")",     R"("suffix_decoding_max_spec_factor": 1.0)",
-      R"("model": null)",                R"("suffix_decoding_min_token_prob": 0.1)",
-      R"("prompt_lookup_max": null)",    R"("draft_tensor_parallel_size": null)",
-      R"("disable_by_batch_size": null)"};
+  const char* const harmless[] = {R"("quantization": null)",
+                                  R"("parallel_drafting": false)",
+                                  R"("kv_cache_dtype": "auto")",
+                                  R"("suffix_decoding_max_spec_factor": 1.0)",
+                                  R"("model": null)",
+                                  R"("suffix_decoding_min_token_prob": 0.1)",
+                                  R"("prompt_lookup_max": null)",
+                                  R"("draft_tensor_parallel_size": null)",
+                                  R"("disable_by_batch_size": null)",
+                                  R"("disable_padded_drafter_batch": true)"};
   for (const char* const field : harmless)
     CHECK(speculative(with(field)).num_speculative_tokens == 3);
   CHECK(refused(with(R"("parallel_drafting": true)")).find("one after the other") !=

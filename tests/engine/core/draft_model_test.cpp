@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cctype>
+#include <cstring>
 #include <fstream>
 #include <random>
 
@@ -210,6 +211,7 @@ TEST_CASE("a draft that does not fit its target is refused by its field",
       {eagle3, "{", "{\"target_hidden_size\":96,", "target_hidden_size"},
       {eagle3, "{", "{\"parallel_drafting\":true,", "parallel_drafting"},
       {eagle3, "{", "{\"eagle_config\":{\"use_aux_hidden_state\":false},", "use_aux_hidden_state"},
+      {eagle3, "{", "{\"eagle_config\":{\"parallel_draft_step\":4},", "parallel_draft_step"},
   };
   for (const Case& one : cases) {
     INFO(one.to);
@@ -218,6 +220,61 @@ TEST_CASE("a draft that does not fit its target is refused by its field",
     config.speculative.model = changed.path();
     CHECK_THAT(refusal(config), Catch::Contains(one.named));
   }
+}
+
+// A draft's folder with one more tensor, of zeros.
+class LongerDraft {
+ public:
+  LongerDraft(const Pair& pair, const std::string& name, const std::vector<std::int64_t>& shape) {
+    fs::create_directories(path_);
+    const fs::path draft = folder_of(pair) / "draft";
+    fs::copy_file(draft / "config.json", path_ / "config.json");
+    const std::string file = read_text_file(draft / "model.safetensors", 1 << 24);
+    std::uint64_t length = 0;
+    std::memcpy(&length, file.data(), sizeof length);
+    std::string header = file.substr(sizeof length, length);
+    const std::string data = file.substr(sizeof length + length);
+    std::string extents;
+    std::size_t bytes = sizeof(float);
+    for (const std::int64_t n : shape) {
+      extents += (extents.empty() ? "" : ",") + std::to_string(n);
+      bytes *= static_cast<std::size_t>(n);
+    }
+    header.erase(header.rfind('}'));
+    header += ",\"" + name + "\":{\"dtype\":\"F32\",\"shape\":[" + extents +
+              "],\"data_offsets\":[" + std::to_string(data.size()) + "," +
+              std::to_string(data.size() + bytes) + "]}}";
+    length = header.size();
+    std::ofstream out(path_ / "model.safetensors", std::ios::binary);
+    out.write(reinterpret_cast<const char*>(&length), sizeof length);
+    out << header << data << std::string(bytes, '\0');
+  }
+  ~LongerDraft() { fs::remove_all(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  const fs::path path_ = fs::temp_directory_path() / ("quire-longer-" + std::to_string(getpid()));
+};
+
+TEST_CASE("an EAGLE head's own vocabulary head is used", "[engine][core][drafts]") {
+  const Pair eagle = kPairs[0];
+  const auto num_held = [&](const EngineConfig& config) {
+    SteppedEngine engine(config);
+    answers_of(engine);
+    std::int64_t sum = 0;
+    for (const auto& place : engine.core.stats().draft_positions) sum += place.accepted;
+    return sum;
+  };
+  EngineConfig config = with_drafts(config_of(eagle), eagle, 3);
+  CHECK(num_held(config) > 10);
+  {
+    const LongerDraft zeros(eagle, "lm_head.weight", {256, 48});  // always the same draft
+    config.speculative.model = zeros.path();
+    CHECK(num_held(config) < 10);
+  }
+  const LongerDraft normed(eagle, "norm.weight", {48});
+  config.speculative.model = normed.path();
+  CHECK_THAT(refusal(config), Catch::Contains("norm.weight"));
 }
 
 TEST_CASE("drafts that cannot be are refused at the start", "[engine][core][drafts]") {
@@ -232,8 +289,8 @@ TEST_CASE("drafts that cannot be are refused at the start", "[engine][core][draf
   // The context's first token and its last are none.
   config = with_drafts(config_of(eagle), eagle, 7);
   config.model.max_model_len = 8;
-  CHECK_THAT(refusal(config), Catch::Contains("num_speculative_tokens 7") &&
-                                  Catch::Contains("has room for 6"));
+  CHECK_THAT(refusal(config),
+             Catch::Contains("num_speculative_tokens 7") && Catch::Contains("has room for 6"));
   config.speculative.num_speculative_tokens = 6;
   CHECK(refusal(config) == "accepted");
   // A head as a pickle, as many are published.
