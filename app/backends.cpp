@@ -30,32 +30,47 @@ const OpsTraits& ops_traits(DeviceKind kind) {
   return kind == DeviceKind::cuda ? cuda_traits() : cpu_traits();
 }
 
+namespace {
+
+std::unique_ptr<Ops> make_ops(const EngineConfig& config, Device& device) {
+  if (config.device == DeviceKind::cuda) return make_cuda_ops(device);
+  return make_cpu_ops({.threads = threads_of_engine(config, available_cores())});
+}
+
+// One device each, the engine's own and those behind it.
+void check_devices(int ranks, int first) {
+  const auto refuse = [ranks](const std::string& why) {
+    throw Failure(Error{ErrorCode::unsupported,
+                        "ParallelConfig::tensor_parallel_size " + std::to_string(ranks) + ": " + why,
+                        "ParallelConfig::tensor_parallel_size"});
+  };
+  if (const std::string why = cuda_ranks_unavailable(); !why.empty()) refuse(why);
+  if (const int devices = num_cuda_devices(); first + ranks > devices)
+    refuse("ranks need a CUDA device each, " + std::to_string(first) + " to " +
+           std::to_string(first + ranks - 1) + ", and there are " + std::to_string(devices));
+}
+
+}  // namespace
+
 EngineBackend make_backend(const EngineConfig& config, int index,
                            CompileConstraint compile_constraint) {
-  // Planned for GPUs, but run on none yet.
-  if (config.device == DeviceKind::cuda && config.parallel.tensor_parallel_size > 1)
-    throw Failure(Error{ErrorCode::unsupported,
-                        "ParallelConfig::tensor_parallel_size " +
-                            std::to_string(config.parallel.tensor_parallel_size) +
-                            " does not work with EngineConfig::device cuda, where a model runs "
-                            "whole on one device; use 1",
-                        "ParallelConfig::tensor_parallel_size"});
+  const RankOptions ranks{.size = config.parallel.tensor_parallel_size,
+                          .kind = config.device,
+                          .first_device = index};
+  if (ranks.size > 1 && ranks.kind == DeviceKind::cuda) check_devices(ranks.size, index);
   EngineBackend backend{.kind = config.device,
                         .device = make_device(config.device, index),
                         .ops = nullptr,
                         .compile_constraint = std::move(compile_constraint)};
-  backend.ops = config.device == DeviceKind::cuda
-                    ? make_cuda_ops(*backend.device)
-                    : make_cpu_ops({.threads = threads_of_engine(config, available_cores())});
-  if (const int ranks = config.parallel.tensor_parallel_size; ranks > 1)
-    backend.ranks = start_ranks(ranks);
+  backend.ops = make_ops(config, *backend.device);
+  if (ranks.size > 1) backend.ranks = start_ranks(ranks, *backend.device);
   return backend;
 }
 
-EngineBackend make_rank_backend(const EngineConfig& config) {
-  return {.kind = DeviceKind::cpu,
-          .device = make_device(DeviceKind::cpu, 0),
-          .ops = make_cpu_ops({.threads = threads_of_engine(config, available_cores())})};
+EngineBackend make_rank_backend(const EngineConfig& config, std::unique_ptr<Device> device) {
+  EngineBackend backend{.kind = config.device, .device = std::move(device), .ops = nullptr};
+  backend.ops = make_ops(config, *backend.device);
+  return backend;
 }
 
 }  // namespace quire

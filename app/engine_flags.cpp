@@ -154,7 +154,7 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
   add_count(app, "--cpu-threads", config.cpu_threads,
             "Threads of each engine on a CPU; 0: the cores, divided among the engines");
   add_count(app, "--tensor-parallel-size,--tp", config.parallel.tensor_parallel_size,
-            "Processes that divide each engine's model, its cache and the cores, with --device cpu");
+            "Processes that divide each engine's model and cache, on a GPU each or on parts of the cores");
   add_count(
       app, "--data-parallel-size,--dp", config.parallel.data_parallel_size,
       "Engines that share the requests, each with its own KV cache: on a GPU each, or on parts "

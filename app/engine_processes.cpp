@@ -140,7 +140,7 @@ class EngineProcesses::Impl {
     const auto rank = std::to_string(slot.rank);
     for (const std::string& word :
          {std::string("--listen"), slot.address, std::string("--rank"), rank,
-          std::string("--device-index"), rank, std::string("--engine-secret-file"),
+          std::string("--device-index"), std::to_string(slot.rank * options_.devices), std::string("--engine-secret-file"),
           "/proc/self/fd/" + std::to_string(secret_file_.get())}) {
       arguments.push_back(word);
     }

@@ -14,6 +14,7 @@ namespace quire {
 
 struct EngineProcessOptions {
   int count = 1;
+  int devices = 1;                 // of each; its first is known by its number
   std::vector<std::string> flags;  // of `quire engine`, what all have in common, MODEL first
   int max_restarts = 5;            // of each engine within ten minutes
   SocketOptions socket = {};       // its secret is made up here

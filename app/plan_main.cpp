@@ -20,9 +20,6 @@ namespace quire {
 namespace {
 
 constexpr int kMostRanks = 64;
-constexpr std::string_view kPlannedOnly =
-    "ranks on GPUs are planned only: quire serve takes ParallelConfig::tensor_parallel_size with "
-    "EngineConfig::device cpu";
 
 struct PlanFlags {
   EngineConfig engine;
@@ -100,11 +97,8 @@ PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes) {
   config = served.config;
   const auto device = [&] { return device_to_plan(config.device, total_bytes); };
   EnginePlan plan = plan_engine(config, model_config, device(), served.pooling);
-  if (plan.model.has_value()) {
+  if (plan.model.has_value())
     plan.model->notes.insert(plan.model->notes.end(), served.notes.begin(), served.notes.end());
-    if (config.device == DeviceKind::cuda && config.parallel.tensor_parallel_size > 1)
-      plan.model->notes.emplace_back(kPlannedOnly);
-  }
   return {.model = config.model.path,
           .architecture = model_config.architecture,
           .dtype = std::string(name_of(config.model.dtype.value_or(model_config.dtype))),

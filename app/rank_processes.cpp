@@ -14,6 +14,7 @@
 #include <mutex>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cpu/shared_collectives.h"
+#include "cuda/cuda_backend.h"
 #include "engine/core/rank_core.h"
 #include "engine/wire/wake_up.h"
 
@@ -37,16 +39,30 @@ struct alignas(64) Pulse {
   std::atomic<std::uint32_t> beats;
 };
 
-std::size_t shared_bytes(int size) {
-  assert(shared_collectives_bytes(1) == kSharedBytesOfRank);
-  return RankLine::bytes(size) + shared_collectives_bytes(size) +
-         sizeof(Pulse) * static_cast<std::size_t>(size);
-}
+// All that ranks share: the line, what CPUs sum up in, who lives, and who meets on GPUs.
+class Shared {
+ public:
+  explicit Shared(int size) : size_(size), memory_(SharedMemory::create("quire-ranks", bytes())) {}
+  Shared(int descriptor, int size) : size_(size), memory_(SharedMemory::open(descriptor)) {}
 
-Pulse* pulses_of(const SharedMemory& memory, int size) {
-  return reinterpret_cast<Pulse*>(memory.data() + RankLine::bytes(size) +
-                                  shared_collectives_bytes(size));
-}
+  bool fits() const { return memory_.bytes() == bytes(); }
+  int descriptor() const { return memory_.descriptor(); }
+  std::byte* line() const { return memory_.data(); }
+  std::byte* sums() const { return line() + RankLine::bytes(size_); }
+  Pulse* pulses() const {
+    return reinterpret_cast<Pulse*>(sums() + shared_collectives_bytes(size_));
+  }
+  CudaRanksId& meeting() const { return *reinterpret_cast<CudaRanksId*>(pulses() + size_); }
+
+ private:
+  std::size_t bytes() const {
+    return RankLine::bytes(size_) + shared_collectives_bytes(size_) +
+           sizeof(Pulse) * static_cast<std::size_t>(size_) + sizeof(CudaRanksId);
+  }
+
+  const int size_;
+  const SharedMemory memory_;
+};
 
 // Glances that found it as it was, one after the other. Counted and not timed: if this process has
 // been stopped as well, that is one glance.
@@ -67,9 +83,17 @@ class Watch {
   int silent_ = 0;
 };
 
-std::unique_ptr<Collectives> collectives_of(const SharedMemory& memory, RankLine& line, int rank,
-                                            int size) {
-  return make_shared_collectives(memory.data() + RankLine::bytes(size), line.fate(), rank, size);
+std::unique_ptr<Collectives> collectives_of(const Shared& shared, RankLine& line, int rank,
+                                            const RankOptions& options, Device& device) {
+  if (options.kind == DeviceKind::cuda)
+    return make_cuda_collectives(device,
+                                 {.id = shared.meeting(),
+                                  .rank = rank,
+                                  .size = options.size,
+                                  .device = options.first_device + rank},
+                                 [&fate = line.fate()] { fate.check(); });
+  device.ledger().add(MemoryPurpose::kernels, MemoryKind::device, kSharedCollectivesBytes);
+  return make_shared_collectives(shared.sums(), line.fate(), rank, options.size);
 }
 
 // Until it is asked to stop.
@@ -82,28 +106,25 @@ void beat(const std::stop_token& stop, Pulse& pulse) {
 
 class RankProcesses final : public RankGroup {
  public:
-  explicit RankProcesses(int size)
-      : size_(size),
-        memory_(SharedMemory::create("quire-ranks",
-                                     shared_bytes(size))),
-        line_(memory_.data(), 0, size),
-        collectives_(collectives_of(memory_, line_, 0, size)) {
+  RankProcesses(const RankOptions& options, Device& device)
+      : options_(options), shared_(options.size), line_(shared_.line(), 0, options.size) {
+    if (options_.kind == DeviceKind::cuda) shared_.meeting() = make_cuda_ranks_id();
     std::promise<void> started;
     auto has_started = started.get_future();
     thread_ = std::thread([this, &started] { run(started); });
     try {
       has_started.get();
+      auto collectives = collectives_of(shared_, line_, 0, options_, device);
+      const std::lock_guard lock(mutex_);
+      collectives_ = std::move(collectives);
+      line_.fate().check();
     } catch (...) {
-      thread_.join();
+      stop();
       throw;
     }
   }
 
-  ~RankProcesses() override {
-    stopping_ = true;
-    wake_up_.wake();
-    thread_.join();
-  }
+  ~RankProcesses() override { stop(); }
 
   Collectives& collectives() override { return *collectives_; }
   RankLine& line() override { return line_; }
@@ -115,11 +136,17 @@ class RankProcesses final : public RankGroup {
   }
 
  private:
+  void stop() {
+    stopping_ = true;
+    wake_up_.wake();
+    thread_.join();
+  }
+
   // Children die with the thread that forks: it stays until the end.
   void run(std::promise<void>& started) {
     std::vector<std::unique_ptr<ChildProcess>> ranks;
     try {
-      for (int rank = 1; rank < size_; ++rank) ranks.push_back(start(rank));
+      for (int rank = 1; rank < options_.size; ++rank) ranks.push_back(start(rank));
     } catch (...) {
       return started.set_exception(std::current_exception());
     }
@@ -129,10 +156,13 @@ class RankProcesses final : public RankGroup {
 
   std::unique_ptr<ChildProcess> start(int rank) const {
     auto process = std::make_unique<ChildProcess>(
-        std::vector<std::string>{"quire", "rank", std::to_string(memory_.descriptor()),
-                                 std::to_string(rank), std::to_string(size_)},
-        memory_.descriptor());
-    log::info("engine.rank_started", {{"rank", rank}, {"of", size_}, {"pid", process->pid()}});
+        std::vector<std::string>{"quire", "rank", std::to_string(shared_.descriptor()),
+                                 std::to_string(rank), std::to_string(options_.size),
+                                 options_.kind == DeviceKind::cuda ? "cuda" : "cpu",
+                                 std::to_string(options_.first_device)},
+        shared_.descriptor());
+    log::info("engine.rank_started",
+              {{"rank", rank}, {"of", options_.size}, {"pid", process->pid()}});
     return process;
   }
 
@@ -141,7 +171,7 @@ class RankProcesses final : public RankGroup {
     std::vector<Watch> watches;
     for (const auto& rank : ranks) {
       polled.push_back({rank->ended_descriptor(), POLLIN, 0});
-      watches.emplace_back(pulses_of(memory_, size_)[watches.size() + 1]);
+      watches.emplace_back(shared_.pulses()[watches.size() + 1]);
     }
     while (true) {
       const int ready = ::poll(polled.data(), polled.size(), static_cast<int>(kGlance.count()));
@@ -171,16 +201,17 @@ class RankProcesses final : public RankGroup {
   }
 
   void lost(int rank, const std::string& why) {
-    line_.fate().fail("rank " + std::to_string(rank) + " of " + std::to_string(size_) + " " + why +
+    line_.fate().fail("rank " + std::to_string(rank) + " of " + std::to_string(options_.size) + " " + why +
                       ": the model's other parts are of no use without it");
     const std::lock_guard lock(mutex_);
+    if (collectives_ != nullptr) collectives_->abort();
     if (on_end_) on_end_();
   }
 
-  const int size_;
-  const SharedMemory memory_;
+  const RankOptions options_;
+  const Shared shared_;
   RankLine line_;
-  const std::unique_ptr<Collectives> collectives_;
+  std::unique_ptr<Collectives> collectives_;
   const WakeUp wake_up_;
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
@@ -188,29 +219,47 @@ class RankProcesses final : public RankGroup {
   std::thread thread_;  // last: it uses what is above
 };
 
+// Rank 0 says why it ended.
+int serve_rank(const Shared& shared, RankLine& line, int rank, const RankOptions& options) {
+  try {
+    auto device = make_device(options.kind, options.first_device + rank);
+    auto collectives = collectives_of(shared, line, rank, options, *device);
+    follow(line, std::move(collectives), [&](const EngineConfig& config) {
+      return make_rank_backend(config, std::move(device));
+    });
+  } catch (const std::exception& e) {
+    line.fate().fail("rank " + std::to_string(rank) + " of " + std::to_string(options.size) +
+                     ": " + e.what());
+    return 1;
+  }
+}
+
 }  // namespace
 
-std::unique_ptr<RankGroup> start_ranks(int size) { return std::make_unique<RankProcesses>(size); }
+std::unique_ptr<RankGroup> start_ranks(const RankOptions& options, Device& device) {
+  return std::make_unique<RankProcesses>(options, device);
+}
 
 int rank_main(int argc, const char* const* argv) {
-  constexpr int kWords = 4;
+  constexpr int kWords = 6;
   if (argc != kWords) return 2;
-  const int descriptor = std::atoi(argv[1]), rank = std::atoi(argv[2]), size = std::atoi(argv[3]);
+  const int descriptor = std::atoi(argv[1]), rank = std::atoi(argv[2]);
+  const RankOptions options{
+      .size = std::atoi(argv[3]),
+      .kind = std::string_view(argv[4]) == "cuda" ? DeviceKind::cuda : DeviceKind::cpu,
+      .first_device = std::atoi(argv[5])};
   log::configure(log::Format::text, log::Level::error);
   // A terminal's Ctrl-C, and service managers that signal every process: the parent's to answer.
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
   try {
-    const SharedMemory memory = SharedMemory::open(descriptor);
-    if (rank < 1 || rank >= size ||
-        memory.bytes() != shared_bytes(size))
-      return 2;
-    RankLine line(memory.data(), rank, size);
-    const auto collectives = collectives_of(memory, line, rank, size);
-    const std::jthread pulse(beat, std::ref(pulses_of(memory, size)[rank]));
-    follow(line, *collectives, make_rank_backend);
+    const Shared shared(descriptor, options.size);
+    if (rank < 1 || rank >= options.size || !shared.fits()) return 2;
+    RankLine line(shared.line(), rank, options.size);
+    const std::jthread pulse(beat, std::ref(shared.pulses()[rank]));
+    return serve_rank(shared, line, rank, options);
   } catch (const std::exception&) {
-    return 1;  // rank 0 says why
+    return 1;
   }
 }
 

@@ -171,7 +171,9 @@ Engines start_threads(int count, const CompileConstraint& compile) {
     engines.ends.push_back(std::move(ends.client));
     engines.threads.push_back(std::make_unique<EngineThread>(
         EngineId{static_cast<std::uint32_t>(rank)}, std::move(ends.engine),
-        [rank, compile](const EngineConfig& config) { return make_backend(config, rank, compile); }));
+        [rank, compile](const EngineConfig& config) {
+          return make_backend(config, rank * config.parallel.tensor_parallel_size, compile);
+        }));
   }
   return engines;
 }
@@ -195,6 +197,7 @@ Engines reach_engines(const ServeFlags& flags) {
   if (flags.engine_processes) {
     engines.processes = std::make_unique<EngineProcesses>(
         EngineProcessOptions{.count = count,
+                             .devices = flags.engine.parallel.tensor_parallel_size,
                              .flags = flags_of_processes(flags),
                              .max_restarts = flags.engine_restarts,
                              .socket = flags.link});

@@ -12,6 +12,7 @@ class MeasuringOps final : public Ops, public EncoderOps {
   const OpsTraits& traits() const override { return backend_; }
 
   void embedding(TensorView, TensorView, TensorView, StreamRef) override {}
+  void embedding_share(TensorView, TensorView, std::int64_t, TensorView, StreamRef) override {}
   void gather_rows(TensorView, TensorView, TensorView, StreamRef) override {}
   void linear(TensorView, TensorView, TensorView, TensorView, StreamRef) override {}
   void rms_norm(TensorView, TensorView, TensorView, float, float, StreamRef) override {}

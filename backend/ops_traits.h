@@ -35,6 +35,8 @@ class OpsTraits {
                                              DType x) const = 0;
   // Bytes that the operators take from the device when they are made, as MemoryPurpose::kernels.
   virtual std::size_t scratch_bytes() const = 0;
+  // The same that a rank's Collectives take.
+  virtual std::size_t collectives_bytes() const = 0;
 };
 
 }  // namespace quire

@@ -20,6 +20,10 @@ std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options) {
 void CpuOps::embedding(TensorView out, TensorView table, TensorView ids, StreamRef) {
   cpu::embedding(context_, out, table, ids);
 }
+void CpuOps::embedding_share(TensorView out, TensorView table, std::int64_t first, TensorView ids,
+                             StreamRef) {
+  cpu::embedding_share(context_, out, table, first, ids);
+}
 void CpuOps::gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef) {
   cpu::gather_rows(context_, out, x, rows);
 }

@@ -17,6 +17,8 @@ class CpuOps : public Ops, public EncoderOps {
   const OpsTraits& traits() const override { return cpu_traits(); }
 
   void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) override;
+  void embedding_share(TensorView out, TensorView table, std::int64_t first, TensorView ids,
+                       StreamRef stream) override;
   void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) override;
   void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
               StreamRef stream) override;

@@ -74,6 +74,24 @@ void embedding(Context& on, TensorView out, TensorView table, TensorView ids) {
   });
 }
 
+void embedding_share(Context& on, TensorView out, TensorView table, std::int64_t first,
+                     TensorView ids) {
+  const auto id = ids.as<std::int32_t, 1>();
+  const std::int64_t width = out.extent(1);
+  assert(table.extent(1) == width && ids.extent(0) == out.extent(0) && out.stride(1) == 1);
+  on.for_rows(out.extent(0), width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t row = std::max(id(i), 0) - first;
+      const TensorView to = out.rows(i, i + 1);
+      if (row < 0 || row >= table.extent(0)) {
+        std::memset(to.data(), 0, to.bytes());
+        continue;
+      }
+      on.kernels.copy_rows(rows_of(to), rows_of(table.rows(row, row + 1)), width, 0, 1);
+    }
+  });
+}
+
 void gather_rows(Context& on, TensorView out, TensorView x, TensorView rows) {
   const auto row = rows.as<std::int32_t, 1>();
   assert(out.dtype() == x.dtype() && out.extent(1) == x.extent(1));

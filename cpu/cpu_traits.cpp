@@ -1,6 +1,7 @@
 // What the plan asks of the CPU's operators.
 
 #include "cpu/cpu_backend.h"
+#include "cpu/shared_collectives.h"
 
 namespace quire {
 namespace {
@@ -25,6 +26,8 @@ class CpuTraits final : public OpsTraits {
     return 0;
   }
   std::size_t scratch_bytes() const override { return 0; }
+  // Of the memory that ranks share.
+  std::size_t collectives_bytes() const override { return kSharedCollectivesBytes; }
 };
 
 }  // namespace

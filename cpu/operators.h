@@ -11,6 +11,8 @@ namespace quire::cpu {
 
 // cpu_rows.cpp
 void embedding(Context& on, TensorView out, TensorView table, TensorView ids);
+void embedding_share(Context& on, TensorView out, TensorView table, std::int64_t first,
+                     TensorView ids);
 void gather_rows(Context& on, TensorView out, TensorView x, TensorView rows);
 void copy(Context& on, TensorView out, TensorView x);
 void rms_norm(Context& on, TensorView out, TensorView x, TensorView weight, float eps,

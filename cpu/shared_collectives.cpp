@@ -17,6 +17,8 @@ struct Rank {
   alignas(64) float buffers[2][kBufferFloats];
 };
 
+static_assert(sizeof(Rank) == kSharedCollectivesBytes);
+
 class SharedCollectives final : public Collectives {
  public:
   SharedCollectives(std::byte* memory, SharedFate& fate, int rank, int size)
@@ -54,6 +56,20 @@ class SharedCollectives final : public Collectives {
       }
     }
   }
+
+  void broadcast(TensorView x, StreamRef) override {
+    assert(x.contiguous() && size_of(x.dtype()) == sizeof(float));
+    auto* const all = static_cast<float*>(x.data());
+    for (std::int64_t done = 0; done < x.numel(); done += kBufferFloats) {
+      const auto bytes = static_cast<std::size_t>(std::min(kBufferFloats, x.numel() - done)) * sizeof(float);
+      if (rank_ == 0) std::memcpy(own_buffer(), all + done, bytes);
+      exchange();
+      if (rank_ != 0) std::memcpy(all + done, buffer(0), bytes);
+    }
+  }
+
+  // Who waits looks at their fate.
+  void abort() override {}
 
  private:
   float* own_buffer() const { return ranks_[rank_].buffers[(turn_ + 1) & 1]; }

@@ -9,6 +9,8 @@
 
 namespace quire {
 
+// What a rank brings: two buffers and a count.
+inline constexpr std::size_t kSharedCollectivesBytes = (std::size_t{2} << 20) + 64;
 // Of the memory, which begins as zeros.
 std::size_t shared_collectives_bytes(int size);
 // memory and fate outlive it.

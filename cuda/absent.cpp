@@ -15,4 +15,15 @@ std::unique_ptr<Ops> make_cuda_ops(Device&) {
   throw Failure(ErrorCode::unsupported, cuda_unavailable());
 }
 
+int num_cuda_devices() { return 0; }
+std::string cuda_ranks_unavailable() { return cuda_unavailable(); }
+std::string cuda_ranks_library() { return ""; }
+
+CudaRanksId make_cuda_ranks_id() { throw Failure(ErrorCode::unsupported, cuda_unavailable()); }
+
+std::unique_ptr<Collectives> make_cuda_collectives(Device&, const CudaRank&,
+                                                   std::function<void()>) {
+  throw Failure(ErrorCode::unsupported, cuda_unavailable());
+}
+
 }  // namespace quire

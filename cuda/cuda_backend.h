@@ -1,9 +1,13 @@
 #pragma once
 // The CUDA backend's factories; app/ and the tests are their only callers. No CUDA header in here.
 
+#include <array>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "backend/collectives.h"
 #include "backend/device.h"
 #include "backend/ops.h"
 
@@ -22,5 +26,26 @@ std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
 std::unique_ptr<Ops> make_cuda_ops(Device& device);
 // Of these operators, on machines without CUDA too.
 const OpsTraits& cuda_traits();
+
+// Devices that this process sees.
+int num_cuda_devices();
+
+// Ranks on devices of one machine, a process each. NCCL brings them together.
+using CudaRanksId = std::array<std::byte, 128>;
+struct CudaRank {
+  CudaRanksId id;  // of make_cuda_ranks_id(), the same for all of them
+  int rank = 0, size = 1;
+  int device = 0;  // what make_cuda_device() was given
+};
+// Why there can be none (no NCCL, or too old a one), in one sentence; empty when they can.
+std::string cuda_ranks_unavailable();
+// Of the library: "NCCL 2.27.3".
+std::string cuda_ranks_library();
+// Throws Failure. Called once, by one of them.
+CudaRanksId make_cuda_ranks_id();
+// Waits for the other ranks, and meanwhile calls `check` every now and then, which throws where they
+// will not come; so do collectives once they are aborted. They live no longer than the device.
+std::unique_ptr<Collectives> make_cuda_collectives(Device& device, const CudaRank& rank,
+                                                   std::function<void()> check);
 
 }  // namespace quire

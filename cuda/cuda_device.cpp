@@ -170,11 +170,17 @@ std::string cuda_unavailable() {
   return count == 0 ? "there is no CUDA device" : gemm_unavailable();
 }
 
+int num_cuda_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
   if (const std::string reason = cuda_unavailable(); !reason.empty())
     throw Failure(ErrorCode::unavailable, reason);
-  int count = 0;
-  CUDA_CHECK(cudaGetDeviceCount(&count));
+  const int count = num_cuda_devices();
   if (options.device >= count) {
     throw Failure(ErrorCode::unavailable, "there is no CUDA device " +
                                               std::to_string(options.device) +

@@ -23,6 +23,10 @@ class CudaOps final : public Ops {
   void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) override {
     cuda::embedding(out, table, ids, stream);
   }
+  void embedding_share(TensorView out, TensorView table, std::int64_t first, TensorView ids,
+                       StreamRef stream) override {
+    cuda::embedding_share(out, table, first, ids, stream);
+  }
   void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) override {
     cuda::gather_rows(out, x, rows, stream);
   }

@@ -7,6 +7,7 @@ namespace quire::cuda {
 
 constexpr std::size_t kGemmWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA says for Hopper
 constexpr std::size_t kSplitScratchBytes = std::size_t{64} << 20;   // partial attention results
+constexpr std::size_t kGatherBytes = std::size_t{32} << 20;         // of all ranks' parts
 
 class CudaTraits final : public OpsTraits {
  public:
@@ -19,6 +20,7 @@ class CudaTraits final : public OpsTraits {
   std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
                                      DType x) const override;
   std::size_t scratch_bytes() const override { return kGemmWorkspaceBytes + kSplitScratchBytes; }
+  std::size_t collectives_bytes() const override { return kGatherBytes; }
 };
 
 }  // namespace quire::cuda

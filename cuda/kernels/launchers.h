@@ -76,6 +76,8 @@ void rope(TensorView x, TensorView positions, TensorView cos_sin, RopeStyle styl
 
 // rows.cu
 void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream);
+void embedding_share(TensorView out, TensorView table, std::int64_t first, TensorView ids,
+                     StreamRef stream);
 void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream);
 
 // kv_write.cu

@@ -45,6 +45,18 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The table begins with row `first` of all.
+template <class Out, class Table>
+__global__ void __launch_bounds__(kThreads)
+    share_rows_kernel(View<Out, 2> out, View<const Table, 2> table, const std::int32_t* rows,
+                      std::int64_t first) {
+  const std::int64_t row = max(rows[blockIdx.x], 0) - first;
+  const bool is_here = 0 <= row && row < table.extent[0];
+  for (int i = threadIdx.x; i < out.extent[1]; i += kThreads) {
+    out(blockIdx.x, i) = Out(is_here ? static_cast<float>(table(row, i)) : 0.f);
+  }
+}
+
 }  // namespace
 
 void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) {
@@ -64,6 +76,19 @@ void embedding(TensorView out, TensorView table, TensorView ids, StreamRef strea
                         dim3(kThreads), 0, native(stream), device_view<Out, 2>(out),
                         device_view<const Table, 2>(table),
                         static_cast<const std::int32_t*>(ids.data())));
+    });
+  });
+}
+
+void embedding_share(TensorView out, TensorView table, std::int64_t first, TensorView ids,
+                     StreamRef stream) {
+  if (out.numel() == 0) return;
+  dispatch_device_float(out.dtype(), [&]<class Out>(Type<Out>) {
+    dispatch_device_float(table.dtype(), [&]<class Table>(Type<Table>) {
+      CUDA_CHECK(launch(share_rows_kernel<Out, Table>, dim3(static_cast<unsigned>(out.extent(0))),
+                        dim3(kThreads), 0, native(stream), device_view<Out, 2>(out),
+                        device_view<const Table, 2>(table),
+                        static_cast<const std::int32_t*>(ids.data()), first));
     });
   });
 }

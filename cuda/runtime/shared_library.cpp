@@ -1,10 +1,29 @@
 #include "cuda/runtime/shared_library.h"
 
 #include <dlfcn.h>
+#include <glob.h>
+
+#include <cstdlib>
 
 #include "base/error.h"
 
 namespace quire::cuda {
+
+std::vector<std::string> python_package_folders(const std::string& inside) {
+  std::vector<std::string> roots;
+  if (const char* active = std::getenv("VIRTUAL_ENV")) roots.emplace_back(active);
+  if (const char* home = std::getenv("HOME")) roots.push_back(std::string(home) + "/.local");
+  roots.insert(roots.end(), {"/usr/local", "/usr"});
+  std::vector<std::string> folders;
+  for (const std::string& root : roots) {
+    glob_t found{};
+    const std::string pattern = root + "/lib/python3*/{site,dist}-packages/" + inside;
+    if (glob(pattern.c_str(), GLOB_BRACE, nullptr, &found) == 0)
+      folders.insert(folders.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    globfree(&found);
+  }
+  return folders;
+}
 
 SharedLibrary::SharedLibrary(const std::vector<std::string>& names,
                              const std::vector<std::string>& folders) {

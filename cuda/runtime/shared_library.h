@@ -8,6 +8,10 @@
 
 namespace quire::cuda {
 
+// Where Python packages that are installed here have this folder: those of the active environment
+// first, then the user's, then the machine's.
+std::vector<std::string> python_package_folders(const std::string& inside);
+
 // Open for as long as the process lives.
 class SharedLibrary {
  public:

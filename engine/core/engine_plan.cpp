@@ -9,7 +9,6 @@
 #include "backend/measuring_device.h"
 #include "backend/measuring_ops.h"
 #include "base/log.h"
-#include "engine/core/rank_core.h"
 #include "engine/kv_offload/kv_offload.h"
 #include "engine/runner/rank_runner.h"
 #include "engine/size_text.h"
@@ -74,8 +73,8 @@ MemoryUses runtime_uses(const Planning& planning, const KvPlan& kv) {
 MemoryUses all_uses(Planning& planning, const KvPlan& kv) {
   MemoryUses uses = planning.loaded.ledger().uses();
   uses += runtime_uses(planning, kv);
-  if (planning.device.is_host_memory && planning.config.parallel.tensor_parallel_size > 1)
-    uses[MemoryPurpose::kernels].device += kSharedBytesOfRank;
+  if (planning.config.parallel.tensor_parallel_size > 1)
+    uses[MemoryPurpose::kernels].device += planning.device.ops.collectives_bytes();
   const CaptureSizes& graphs = planning.plan.graphs;
   const auto nodes = [](std::size_t layers) {
     return kLayerNodes * static_cast<std::int64_t>(layers) + kOtherNodes;

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "engine/core/engine_core.h"
 #include "engine/core/fingerprint.h"
-#include "engine/core/rank_core.h"
 #include "engine/core/served_model.h"
 #include "engine/wire/encoding.h"
 #include "model/registry.h"
@@ -146,7 +145,6 @@ void EngineCore::configure_ranks(const EngineConfig& asked, const std::function<
          "ParallelConfig::tensor_parallel_size " + std::to_string(wanted) + " is not possible here",
          "ParallelConfig::tensor_parallel_size"});
   if (wanted == 1) return;
-  backend_.device->ledger().add(MemoryPurpose::kernels, MemoryKind::device, kSharedBytesOfRank);
   EngineConfig config = asked;
   config.device = backend_.kind;
   config.model.max_model_len = plan_.model->kv.max_model_len;

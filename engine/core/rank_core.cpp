@@ -1,6 +1,5 @@
 #include "engine/core/rank_core.h"
 
-#include <exception>
 #include <string>
 #include <variant>
 
@@ -27,11 +26,11 @@ EngineConfig take_config(RankLine& line) {
 // All that outlives a step.
 class Rank {
  public:
-  Rank(const EngineConfig& asked, Collectives& collectives, EngineBackend backend)
-      : backend_(std::move(backend)) {
+  Rank(const EngineConfig& asked, std::unique_ptr<Collectives> collectives, EngineBackend backend)
+      : backend_(std::move(backend)), collectives_(std::move(collectives)) {
     const ServedModel served = read_served_model(asked);
     const EngineConfig& config = served.config;
-    const Shard shard{.rank = collectives.rank(), .size = collectives.size()};
+    const Shard shard{.rank = collectives_->rank(), .size = collectives_->size()};
     PlannedDevice device =
         planned_device(backend_.kind, *backend_.device, backend_.ops->traits());
     device.rank = shard.rank;
@@ -50,11 +49,10 @@ class Rank {
                            .shard = shard};
     model_ = load_model(served.model, config.model.path, *backend_.device, backend_.ops->traits(),
                         load);
-    backend_.device->ledger().add(MemoryPurpose::kernels, MemoryKind::device, kSharedBytesOfRank);
     memory_.emplace(*backend_.device, kv);
     model_->bind_cache(memory_->layers(plan_.layers));
     RunnerOptions options = runner_options(config, kv, plan_.graphs, served.pooling);
-    options.collectives = &collectives;
+    options.collectives = collectives_.get();
     runner_.emplace(*backend_.device, *backend_.ops, *model_, *memory_, kv, options);
   }
 
@@ -62,10 +60,16 @@ class Rank {
     switch (taken.message.kind) {
       case RankMessage::Kind::step:
         return runner_->step(taken.message.shape, taken.zero_blocks, taken.payload);
+      case RankMessage::Kind::replay:
+        return runner_->replay(taken.message.shape, taken.zero_blocks, taken.payload);
+      case RankMessage::Kind::capture:
+        return runner_->capture(taken.message.shape, taken.payload);
       case RankMessage::Kind::logits:
         return runner_->logits(taken.message.first, taken.message.end);
       case RankMessage::Kind::samples:
         return runner_->sampled_logits();
+      case RankMessage::Kind::draws:
+        return runner_->take_draws();
       case RankMessage::Kind::warm:
         check_allocated(plan_.uses, backend_.device->ledger().uses());
         return backend_.device->ledger().seal();
@@ -77,6 +81,7 @@ class Rank {
 
  private:
   const EngineBackend backend_;
+  const std::unique_ptr<Collectives> collectives_;
   EnginePlan plan_;
   std::unique_ptr<Model> model_;
   std::optional<KvMemory> memory_;
@@ -85,16 +90,11 @@ class Rank {
 
 }  // namespace
 
-void follow(RankLine& line, Collectives& collectives, const BackendFactory& backend) {
-  try {
-    const EngineConfig config = take_config(line);
-    Rank rank(config, collectives, backend(config));
-    while (true) rank.run(line.take());
-  } catch (const std::exception& e) {
-    line.fate().fail("rank " + std::to_string(collectives.rank()) + " of " +
-                     std::to_string(collectives.size()) + ": " + e.what());
-    throw;
-  }
+void follow(RankLine& line, std::unique_ptr<Collectives> collectives,
+            const BackendFactory& backend) {
+  const EngineConfig config = take_config(line);
+  Rank rank(config, std::move(collectives), backend(config));
+  while (true) rank.run(line.take());
 }
 
 }  // namespace quire

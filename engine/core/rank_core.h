@@ -2,7 +2,7 @@
 // A rank other than 0 of a tensor-parallel engine: plans, loads and allocates its share as rank 0
 // does its own, then follows. One thread.
 
-#include <cstddef>
+#include <memory>
 
 #include "backend/collectives.h"
 #include "engine/core/engine_backend.h"
@@ -10,12 +10,9 @@
 
 namespace quire {
 
-// Of the memory that ranks of a CPU share, what each of them brings for its sums: in its plan, and on
-// its ledger, as MemoryPurpose::kernels.
-inline constexpr std::size_t kSharedBytesOfRank = (std::size_t{2} << 20) + 64;
-
-// Until the process ends; throws Failure for what keeps it from going on, which is in the line's
-// fate too then, so that rank 0 says it.
-[[noreturn]] void follow(RankLine& line, Collectives& collectives, const BackendFactory& backend);
+// Until the process ends; throws Failure for what keeps it from going on. `collectives` are on the
+// ledger of the device that `backend` makes.
+[[noreturn]] void follow(RankLine& line, std::unique_ptr<Collectives> collectives,
+                         const BackendFactory& backend);
 
 }  // namespace quire

@@ -79,7 +79,9 @@ void ModelRunner::forward(const BatchPlan& plan) {
   const GraphShape shape = graph_shape(plan);
   const StepInputs& inputs = batch_.build(plan, shape, stream);
   if (options_.line != nullptr)
-    options_.line->post_step(batch_.shape(), plan.zero_blocks, batch_.packed());
+    options_.line->post_step(
+        shape.num_rows > 0 ? RankMessage::Kind::replay : RankMessage::Kind::step, batch_.shape(),
+        plan.zero_blocks, batch_.packed());
   if (shape.num_rows > 0) {
     graphs_.replay(shape, stream);
   } else {
@@ -201,11 +203,19 @@ void ModelRunner::sample() {
   if (!options_.pooling) {
     const TensorView tokens = batch_.sampled_tokens(step.num_samples);
     sampler_.sample(tokens, logits(step.num_samples), stream);
+    if (step.num_samples > 0) share_draws(tokens);
     step.sampler_turn = sampler_.turn();
     if (step.num_samples > 0)
       device_.copy(step.tokens.data(), tokens.data(), tokens.bytes(), stream);
   }
   step.done->record(stream);
+}
+
+// Where steps overlap, the next one reads them before the host has them: on every rank.
+void ModelRunner::share_draws(TensorView tokens) {
+  if (options_.line == nullptr || device_.is_host_memory()) return;
+  options_.line->post(RankMessage::Kind::draws);
+  options_.collectives->broadcast(tokens, device_.stream());
 }
 
 // Logits of more than the sampled rows, for an observer or for prompts' log-probabilities: in
@@ -253,6 +263,7 @@ StepTokens ModelRunner::collect() {
   InFlight& step = steps_[(next_ + kMaxInFlight - num_in_flight_) % kMaxInFlight];
   --num_in_flight_;
   step.done->wait();
+  if (options_.line != nullptr) options_.line->fate().check();  // without a rank there is no result
   take_drafts(step);
   collected_ = &step;
   const auto* tokens = static_cast<const std::int32_t*>(step.tokens.data());

@@ -155,6 +155,7 @@ class ModelRunner {
   void take_drafts(InFlight& step) const;
   static int num_held(const SampledRow& row, std::span<const TokenId> drafts,
                       const std::int32_t* drawn);
+  void share_draws(TensorView tokens);
   void read_all_logits(const BatchPlan& plan, const ForwardContext& context);
   void show_logits(const BatchRow& row, int position, TensorView logits, StreamRef stream);
 

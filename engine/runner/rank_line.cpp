@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr std::uint32_t kSlots = 2;
+constexpr std::uint32_t kSlots = 4;
 // Address space, of which a message takes what it needs.
 constexpr std::size_t kSlotBytes = std::size_t{256} << 20;
 constexpr std::size_t kAlignment = 64;
@@ -67,10 +67,10 @@ void RankLine::post(RankMessage::Kind kind, std::string_view payload) {
   write(message, {}, bytes_of(payload.data(), payload.size()));
 }
 
-void RankLine::post_step(const StepShape& shape, std::span<const BlockId> zero_blocks,
-                         std::span<const std::byte> pack) {
+void RankLine::post_step(RankMessage::Kind kind, const StepShape& shape,
+                         std::span<const BlockId> zero_blocks, std::span<const std::byte> pack) {
   RankMessage message;
-  message.kind = RankMessage::Kind::step;
+  message.kind = kind;
   message.shape = shape;
   message.num_zero_blocks = static_cast<std::uint32_t>(zero_blocks.size());
   message.payload_bytes = pack.size();

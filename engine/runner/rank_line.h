@@ -1,8 +1,8 @@
 #pragma once
 // The line from rank 0 of a tensor-parallel engine to its other ranks, through memory that they
 // share: what a step has staged, and which of the model's calls follow. The others do the same in
-// the same order; they never see a request. A message waits for those who are still at the one
-// before the last.
+// the same order; they never see a request. A message waits for those who are still at the fourth
+// before it.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,11 @@ struct RankMessage {
   enum class Kind : std::uint32_t {
     configure,  // payload: an encoded Configure
     step,       // blocks to zero, payload: a pack of this shape; then the forward pass
+    replay,     // the same, of a graph's shape, to the logits of all rows: from that graph
+    capture,    // a pack of a graph's shape: runs it, and captures it
     logits,     // of rows [first, end) of the step's hidden states
     samples,    // of the step's sampled rows
+    draws,      // what the step has drawn comes to all ranks
     warm,       // what ran so far was the warm-up: from now on nothing is allocated
   };
   Kind kind = Kind::warm;
@@ -41,8 +44,8 @@ class RankLine {
 
   // Rank 0. Throw Failure when a rank is gone, and for what no message holds.
   void post(RankMessage::Kind kind, std::string_view payload = {});
-  void post_step(const StepShape& shape, std::span<const BlockId> zero_blocks,
-                 std::span<const std::byte> pack);
+  void post_step(RankMessage::Kind kind, const StepShape& shape,
+                 std::span<const BlockId> zero_blocks, std::span<const std::byte> pack);
   void post_logits(std::int32_t first, std::int32_t end);
   static void check_fits(std::size_t pack_bytes, std::size_t num_blocks);
 

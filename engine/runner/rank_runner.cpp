@@ -7,6 +7,10 @@ std::size_t hidden_bytes(const Model& model, int rows) {
   return static_cast<std::size_t>(rows) * model.hidden_size() * size_of(model.dtype());
 }
 
+GraphShape graph_of(const StepShape& shape) {
+  return {.num_drafts = shape.num_drafts / shape.num_rows, .num_rows = shape.num_rows};
+}
+
 }  // namespace
 
 RankRunner::RankRunner(Device& device, Ops& ops, Model& model, KvMemory& memory,
@@ -23,13 +27,18 @@ RankRunner::RankRunner(Device& device, Ops& ops, Model& model, KvMemory& memory,
       hidden_(device.allocate(hidden_bytes(model, options.limits.max_num_batched_tokens),
                               MemoryPurpose::activations)),
       sampled_hidden_(device.allocate(hidden_bytes(model, options.limits.max_samples()),
-                                      MemoryPurpose::activations)) {}
+                                      MemoryPurpose::activations)) {
+  for (auto& event : uploaded_) {
+    event = device.create_event();
+    event->record(device.stream());
+  }
+}
 
 TensorView RankRunner::hidden(std::int64_t rows) const {
   return TensorView(hidden_.data(), model_.dtype(), {rows, model_.hidden_size()});
 }
 
-ForwardContext RankRunner::context() {
+ForwardContext RankRunner::context(int max_seq_len) {
   return {.ops = ops_,
           .stream = device_.stream(),
           .workspace = workspace_,
@@ -37,24 +46,60 @@ ForwardContext RankRunner::context() {
           .query_start = inputs_->query_start,
           .seq_lens = inputs_->seq_lens,
           .max_query_len = inputs_->max_query_len,
-          .max_seq_len = inputs_->max_seq_len,
+          .max_seq_len = max_seq_len,
           .groups = inputs_->groups,
           .collectives = options_.collectives};
 }
 
-void RankRunner::step(const StepShape& shape, std::span<const BlockId> zero_blocks,
-                      std::span<const std::byte> pack) {
+void RankRunner::follow(const StepShape& shape, std::span<const BlockId> zero_blocks,
+                        std::span<const std::byte> pack) {
   const StreamRef stream = device_.stream();
+  Event& uploaded = *uploaded_[static_cast<std::size_t>(turn_)];
+  turn_ = 1 - turn_;
+  uploaded.wait();
   memory_.zero_blocks(zero_blocks, stream);
   inputs_ = &batch_.follow(shape, pack, stream);
+  uploaded.record(stream);
+}
+
+void RankRunner::step(const StepShape& shape, std::span<const BlockId> zero_blocks,
+                      std::span<const std::byte> pack) {
+  follow(shape, zero_blocks, pack);
   const Workspace::Scope scope(workspace_);
-  batch_.expand(stream);
-  model_.forward(hidden(inputs_->num_tokens), inputs_->ids, context());
+  batch_.expand(device_.stream());
+  model_.forward(hidden(inputs_->num_tokens), inputs_->ids, context(inputs_->max_seq_len));
+}
+
+void RankRunner::replay(const StepShape& shape, std::span<const BlockId> zero_blocks,
+                        std::span<const std::byte> pack) {
+  follow(shape, zero_blocks, pack);
+  graphs_.replay(graph_of(shape), device_.stream());
+}
+
+// As ModelRunner does: what runs, and what of it is captured, must be the same on all ranks.
+void RankRunner::capture(const StepShape& shape, std::span<const std::byte> pack) {
+  follow(shape, {}, pack);
+  compute_decode();
+  device_.synchronize(device_.stream());
+  auto graph = device_.capture([&] { compute_decode(); });
+  if (graph != nullptr) graphs_.add(graph_of(shape), std::move(graph));
+}
+
+void RankRunner::compute_decode() {
+  const Workspace::Scope scope(workspace_);
+  const ForwardContext context = this->context(options_.limits.max_model_len);
+  batch_.expand(context.stream);
+  model_.forward(hidden(inputs_->num_tokens), inputs_->ids, context);
+  model_.logits({}, hidden(inputs_->num_tokens), context);
+}
+
+void RankRunner::take_draws() {
+  options_.collectives->broadcast(batch_.sampled_tokens(inputs_->num_samples), device_.stream());
 }
 
 void RankRunner::logits(int first, int end) {
   const Workspace::Scope scope(workspace_);
-  model_.logits({}, hidden(options_.limits.max_num_batched_tokens).rows(first, end), context());
+  model_.logits({}, hidden(options_.limits.max_num_batched_tokens).rows(first, end), context(inputs_->max_seq_len));
 }
 
 void RankRunner::sampled_logits() {
@@ -65,7 +110,7 @@ void RankRunner::sampled_logits() {
     sampled = TensorView(sampled_hidden_.data(), model_.dtype(), {n, model_.hidden_size()});
     ops_.gather_rows(sampled, hidden(inputs_->num_tokens), inputs_->sample_rows, device_.stream());
   }
-  model_.logits({}, sampled, context());
+  model_.logits({}, sampled, context(inputs_->max_seq_len));
 }
 
 }  // namespace quire

@@ -2,9 +2,12 @@
 // What a rank other than 0 does in a step: rank 0's arrays → its share of the forward pass and of
 // the logits. Nothing is drawn here. One thread.
 
+#include <array>
+#include <memory>
 #include <span>
 
 #include "backend/workspace.h"
+#include "engine/runner/graph_cache.h"
 #include "engine/runner/input_batch.h"
 #include "engine/runner/kv_memory.h"
 #include "engine/runner/model_runner.h"
@@ -20,13 +23,22 @@ class RankRunner {
 
   void step(const StepShape& shape, std::span<const BlockId> zero_blocks,
             std::span<const std::byte> pack);
+  // The same with the logits, from the graph that capture() has made of this shape.
+  void replay(const StepShape& shape, std::span<const BlockId> zero_blocks,
+              std::span<const std::byte> pack);
+  void capture(const StepShape& shape, std::span<const std::byte> pack);
   // Of rows [first, end) of the latest step's hidden states; of those that it samples.
   void logits(int first, int end);
   void sampled_logits();
+  // Rank 0's, for a step that is queued before they are known.
+  void take_draws();
 
  private:
   TensorView hidden(std::int64_t rows) const;
-  ForwardContext context();
+  ForwardContext context(int max_seq_len);
+  void follow(const StepShape& shape, std::span<const BlockId> zero_blocks,
+              std::span<const std::byte> pack);
+  void compute_decode();
 
   Device& device_;
   Ops& ops_;
@@ -38,6 +50,10 @@ class RankRunner {
   Buffer hidden_;          // [max_num_batched_tokens, hidden_size]
   Buffer sampled_hidden_;  // [max_samples, hidden_size]
   const StepInputs* inputs_ = nullptr;  // of the latest step
+  GraphCache graphs_;
+  // Of a step's upload: the host fills the pack again only after the step before the last has gone.
+  std::array<std::unique_ptr<Event>, 2> uploaded_;
+  int turn_ = 0;
 };
 
 }  // namespace quire

@@ -42,6 +42,8 @@ void ModelRunner::capture_graphs() {
 
 bool ModelRunner::capture(const GraphShape& shape) {
   const StepInputs& inputs = batch_.build({}, shape, device_.stream());
+  if (options_.line != nullptr)
+    options_.line->post_step(RankMessage::Kind::capture, batch_.shape(), {}, batch_.packed());
   compute_decode(inputs);
   // survives deletion: the next size but one refills this one's pack; padding is always the same
   device_.synchronize(device_.stream());

@@ -49,27 +49,6 @@ TensorView load_table(Weights& weights, const std::string& name, const ModelConf
   return weights.load({table}, {own.size(), config.hidden_size}, weights.dtype());
 }
 
-// Rows of a table that begins with row `first`; zeros for ids that are not in it. Table and ids are
-// in the host's memory.
-void look_up_share(TensorView out, TensorView table, std::int64_t first, TensorView ids) {
-  // Where sizes are measured there is nothing to read.
-  const void* const nowhere = unbacked(DType::i32, {1}).data();
-  if (ids.data() == nowhere || table.data() == nowhere) return;
-  const std::int64_t width = out.extent(1);
-  dispatch_float(table.dtype(), [&]<class T>(Type<T>) {
-    for (std::int64_t t = 0; t < ids.extent(0); ++t) {
-      auto* const to = static_cast<float*>(out.data()) + t * width;
-      const std::int64_t row = static_cast<const std::int32_t*>(ids.data())[t] - first;
-      if (row < 0 || row >= table.extent(0)) {
-        std::fill_n(to, width, 0.f);
-        continue;
-      }
-      const T* const from = static_cast<const T*>(table.data()) + row * table.stride(0);
-      std::transform(from, from + width, to, [](T value) { return static_cast<float>(value); });
-    }
-  });
-}
-
 }  // namespace
 
 std::string find_root(const Weights& weights, std::initializer_list<std::string> candidates,
@@ -151,7 +130,7 @@ void CausalLm::embed_tokens(TensorView out, TensorView ids, const ForwardContext
   if (looks_up_in_head_) {
     lm_head_.look_up(out, ids, first);
   } else if (!shard.whole()) {
-    look_up_share(out, embedding_, first, ids);
+    context.ops.embedding_share(out, embedding_, first, ids, context.stream);
   } else {
     context.ops.embedding(out, embedding_, ids, context.stream);
   }

@@ -16,6 +16,8 @@ class NoCollectives final : public Collectives {
   int size() const override { return 1; }
   void all_reduce(TensorView, StreamRef) override {}
   void gather_columns(TensorView, TensorView, std::int64_t, StreamRef) override {}
+  void broadcast(TensorView, StreamRef) override {}
+  void abort() override {}
 };
 
 }  // namespace

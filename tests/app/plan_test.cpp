@@ -7,6 +7,7 @@
 #include "app/backends.h"
 #include "app/plan_main.h"
 #include "cpu/cpu_backend.h"
+#include "cuda/cuda_backend.h"
 #include "engine/core/engine_core.h"
 
 namespace quire {
@@ -206,7 +207,7 @@ TEST_CASE("Engines of one process divide a CPU, in the plan as in what runs") {
   CHECK(threads_of_engine(config, 16) == 5);
 }
 
-TEST_CASE("Ranks on GPUs are planned, and not run") {
+TEST_CASE("Ranks on GPUs are planned where there are none, and then not run") {
   EngineConfig config = config_for("models/quire-tiny");
   config.device = DeviceKind::cuda;
   const PlanReport alone = make_plan_report(config, std::int64_t{8} << 30);
@@ -216,9 +217,10 @@ TEST_CASE("Ranks on GPUs are planned, and not run") {
   REQUIRE(both.plan.model.has_value());
   CHECK(both.plan.device_bytes == alone.plan.device_bytes);
   CHECK(both.devices_needed == 1);
-  CHECK(plan_text(both).find("ranks on GPUs are planned only") != std::string::npos);
-  CHECK_THROWS_WITH(make_backend(config, 0), Catch::Contains("tensor_parallel_size 2") &&
-                                                 Catch::Contains("runs whole on one device"));
+  CHECK(plan_text(both).find("for each of 2 ranks") != std::string::npos);
+  CHECK(both.plan.uses[MemoryPurpose::kernels].device ==
+        alone.plan.uses[MemoryPurpose::kernels].device + cuda_traits().collectives_bytes());
+  CHECK_THROWS_WITH(make_backend(config, 0), Catch::Contains("tensor_parallel_size 2"));
 }
 
 TEST_CASE("Blocks asked for on a CPU are held against main memory") {

@@ -1,6 +1,11 @@
 #include "cuda/runtime/shared_library.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
 
 #include "base/error.h"
 
@@ -25,6 +30,19 @@ TEST_CASE("The first library there is gives its functions by name", "[cuda]") {
   REQUIRE(power(2., 10.) == 1024.);
   REQUIRE(power(3., 2.) == 9.);
   REQUIRE_THROWS_WITH(unknown(), Catch::Contains("quire_no_such_function"));
+}
+
+TEST_CASE("Folders of Python packages are found where they are installed", "[cuda]") {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / ("quire-packages-" + std::to_string(::getpid()));
+  const fs::path folder = root / "lib/python3.11/site-packages/nvidia/nccl/lib";
+  fs::create_directories(folder);
+  ::setenv("VIRTUAL_ENV", root.c_str(), 1);
+  const auto found = python_package_folders("nvidia/nccl/lib");
+  ::unsetenv("VIRTUAL_ENV");
+  fs::remove_all(root);
+  REQUIRE_FALSE(found.empty());
+  CHECK(found.front() == folder);
 }
 
 TEST_CASE("A missing library says where it was looked for", "[cuda]") {

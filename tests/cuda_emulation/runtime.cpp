@@ -20,6 +20,13 @@ namespace {
 
 std::atomic<cudaError_t> last_error = cudaSuccess;
 std::atomic<bool> lost = false;
+thread_local int current_device = 0;
+
+// QUIRE_EMULATION_DEVICES=0: a machine without. Those of one process share one device's memory.
+int num_devices() {
+  const char* text = std::getenv("QUIRE_EMULATION_DEVICES");
+  return text != nullptr ? std::atoi(text) : 1;
+}
 
 Limits read_limits() {
   const char* text = std::getenv("QUIRE_EMULATION_CAPABILITY");
@@ -102,14 +109,15 @@ using namespace emulation;
 
 extern "C" {
 
-// QUIRE_EMULATION_DEVICES=0: a machine without.
 cudaError_t cudaGetDeviceCount(int* count) {
-  const char* text = std::getenv("QUIRE_EMULATION_DEVICES");
-  *count = text != nullptr ? std::atoi(text) : 1;
+  *count = num_devices();
   return *count > 0 ? cudaSuccess : failed(cudaErrorNoDevice);
 }
-cudaError_t cudaGetDevice(int* id) { return *id = 0, cudaSuccess; }
-cudaError_t cudaSetDevice(int id) { return id == 0 ? cudaSuccess : failed(cudaErrorInvalidDevice); }
+cudaError_t cudaGetDevice(int* id) { return *id = current_device, cudaSuccess; }
+cudaError_t cudaSetDevice(int id) {
+  if (id < 0 || id >= num_devices()) return failed(cudaErrorInvalidDevice);
+  return current_device = id, cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {"emulated", limits().capability / 10, limits().capability % 10, device_bytes()};
   return cudaSuccess;

@@ -34,6 +34,8 @@ cudaError_t put(cudaStream_t stream, Work work);
 void drain_all();
 void drain(cudaStream_t stream);
 bool is_capturing(cudaStream_t stream);
+// From now on queued work runs when there is time, as on a device: other processes wait for it.
+void run_by_itself();
 // A call that a thread may not make while it captures: ends the capture, as on a device.
 cudaError_t unsafe_call();
 

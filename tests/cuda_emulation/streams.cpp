@@ -1,9 +1,13 @@
 // Streams, events, captures and graphs. Streams are lazy: queued work runs only when something
 // synchronises with it, as late as CUDA allows, so that host code which forgets to wait sees stale
 // data. QUIRE_EMULATION_STREAMS=now runs work at once, =random lets every call bring all streams
-// some steps forward, in any order that their events allow.
+// some steps forward, in any order that their events allow. Where devices wait for one another
+// (nccl.cpp) work also runs by itself.
 
+#include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -124,9 +128,37 @@ void progress() {
   for (std::uint64_t steps = next_choice() % 3; steps > 0 && !is_lost(); --steps) run_any();
 }
 
+// With the lock of runtime_mutex(); both never end, as a thread may still wait at exit.
+std::condition_variable_any& has_work() {
+  static auto* condition = new std::condition_variable_any;
+  return *condition;
+}
+
 void append(Queue& queue, Work work) {
   queue.work.push_back(std::move(work));
   ++queue.queued;
+  has_work().notify_one();
+}
+
+// Never gives up; the host gets its turn between two works.
+void run_forever() {
+  std::unique_lock lock(runtime_mutex());
+  while (!is_lost()) {
+    const auto next = std::ranges::find_if(queues, [](const auto& queue) {
+      return !queue->busy && !queue->work.empty();
+    });
+    if (next == queues.end()) {
+      has_work().wait(lock);
+      continue;
+    }
+    try {
+      drain_queue(*next, (*next)->done + 1);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "emulated device: %s\n", error.what());
+    }
+    lock.unlock();
+    lock.lock();
+  }
 }
 
 template <class Handle>
@@ -156,6 +188,11 @@ cudaError_t wait_for_captured(cudaStream_t stream, const CUevent_st& event) {
 }
 
 }  // namespace
+
+void run_by_itself() {
+  static std::once_flag once;
+  std::call_once(once, [] { std::thread(run_forever).detach(); });
+}
 
 bool is_capturing(cudaStream_t stream) { return stream != nullptr && stream->capture != nullptr; }
 

@@ -30,6 +30,7 @@ CONFIGURATIONS = {
     "one chunk": (["--max-num-batched-tokens", "8192"], 8, 1, False),
     "tiny pool": (["--num-gpu-blocks-override", "POOL", "--max-model-len", "LENGTH"], 32, 1, True),
     "f32": (["--dtype", "float32"], 8, 1, False),
+    "2 ranks": (["--tensor-parallel-size", "2"], 8, 2, False),
     "fp8 cache": (["--kv-cache-dtype", "fp8"], 8, 2, False),
 }
 # Drafts, as many as pay and always as many as can be: 8 requests at a time, twice. By model: who drafts, and the folder to serve

@@ -54,6 +54,28 @@ TEST_CASE("embedding copies rows and widens or rounds them", "[ops][rows]") {
   }
 }
 
+TEST_CASE("embedding_share has zeros for rows of others", "[ops][rows]") {
+  const DType from = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const DType to = GENERATE(DType::f32, DType::bf16);
+  const std::int64_t first = GENERATE(0, 7);
+  std::mt19937 rng(1);
+  const HostTensor table = random_tensor(rng, from, {10, 37});
+  const std::vector<std::int32_t> ids = {3, 6, 7, 9, 10, 16, 17, 40, 0};
+  std::vector<double> want;
+  for (const std::int32_t id : ids) {
+    const bool is_here = id >= first && id < first + 10;
+    for (int i = 0; i < 37; ++i) want.push_back(is_here ? table.at((id - first) * 37 + i) : 0.);
+  }
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const TensorView out = run.output(to, {static_cast<std::int64_t>(ids.size()), 37});
+    run.ops().embedding_share(out, run.upload(table), first, run.upload(tensor_of(ids)),
+                              run.stream());
+    check_close(run.download(out), want);
+  }
+}
+
 TEST_CASE("gather_rows copies rows of any dtype bit for bit", "[ops][rows]") {
   const DType dtype = GENERATE(DType::f32, DType::bf16, DType::i32, DType::i64, DType::u8);
   const std::int64_t width = GENERATE(1, 19);

@@ -100,6 +100,19 @@ TEST_CASE("Who wants them gets the parts side by side, the last of them narrower
   CHECK(wrong == 0);
 }
 
+TEST_CASE("What rank 0 has comes to all", "[collectives]") {
+  const int size = GENERATE(1, 2, 5);
+  const std::int64_t count = GENERATE(1, 262'145);
+  std::vector<std::vector<float>> all(static_cast<std::size_t>(size));
+  const auto errors = run_ranks(size, [&](Collectives& collectives) {
+    auto& own = all[static_cast<std::size_t>(collectives.rank())];
+    for (std::int64_t i = 0; i < count; ++i) own.push_back(value(collectives.rank(), i));
+    collectives.broadcast(view(own, 1, count), kStream);
+  });
+  CHECK(errors == std::vector<std::string>(static_cast<std::size_t>(size)));
+  for (const auto& own : all) CHECK(own == all[0]);
+}
+
 TEST_CASE("Who waits for a rank that is lost is told so", "[collectives]") {
   const auto errors = run_ranks(3, [](Collectives& collectives) {
     if (collectives.rank() == 2) throw Failure(ErrorCode::internal, "rank 2 is gone");

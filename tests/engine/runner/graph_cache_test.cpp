@@ -71,6 +71,7 @@ class GraphTraits final : public OpsTraits {
     return 0;
   }
   std::size_t scratch_bytes() const override { return 0; }
+  std::size_t collectives_bytes() const override { return 0; }
 
  private:
   GraphSupport states_;
