@@ -12,6 +12,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/shared_memory.h"
@@ -108,9 +109,11 @@ const char* ncclGetLastError(Communicator*) { return last_error.c_str(); }
 
 // The memory is found through the process that has made it.
 int ncclGetUniqueId(Id* id) {
-  static SharedMemory memory;
-  memory = SharedMemory::create("emulated-nccl", kSums + shared_collectives_bytes(kMostRanks));
-  std::snprintf(id->path, sizeof id->path, "/proc/%d/fd/%d", getpid(), memory.descriptor());
+  LOCK;
+  static auto* all = new std::vector<SharedMemory>;
+  all->push_back(
+      SharedMemory::create("emulated-nccl", kSums + shared_collectives_bytes(kMostRanks)));
+  std::snprintf(id->path, sizeof id->path, "/proc/%d/fd/%d", getpid(), all->back().descriptor());
   return kSuccess;
 }
 
