@@ -86,6 +86,7 @@ DraftConfig parse_draft_config(std::string_view json, const std::filesystem::pat
       config.targets = verifier->texts({"architectures"}).value_or(std::vector<std::string>{});
   }
   config.target_hidden_size = root.integer({"target_hidden_size"}, kWidth).value_or(0);
+  config.target_fingerprint = root.text({"target_fingerprint"}).value_or("");
   config.form = root.text({"speculators_model_type"}).value_or("");
   refuse_what_is_not_built(config, layer);
   refuse_variants(root);

@@ -21,6 +21,7 @@ struct DraftConfig {
   bool norm_streams = false;             // before fc, all together: "norm_before_fc"
   std::vector<std::string> targets = {};  // architectures that it was made for; empty: unknown
   int target_hidden_size = 0;             // of the target that it was made for; 0: unknown
+  std::string target_fingerprint = {};    // of its weights; empty: unknown
   std::string form = {};                  // "eagle3", of "speculators"; empty: unknown
 };
 

@@ -56,6 +56,16 @@ Drafting::Drafting(const EngineConfig& config)
     drafter_ = std::make_unique<NgramDrafter>(drafts.prompt_lookup_min, drafts.prompt_lookup_max);
 }
 
+void Drafting::learn(const ModelRunner::PromptTime& time) {
+  DraftCosts& costs = pacer_.costs();
+  for (int i = 0; i < DraftCosts::kKnown; ++i) {
+    costs.add_step(time.num_tokens, time.seconds);
+    if (!has_model_) continue;
+    costs.add_drafting(1, max_drafts_, time.drafting_one);
+    costs.add_intake(time.num_tokens, std::max(time.drafting - time.drafting_one, 0.0));
+  }
+}
+
 void Drafting::begin(const BatchPlan& plan) {
   if (!is_on()) return;
   bool goes_on = true;
@@ -84,8 +94,10 @@ void Drafting::settle(const BatchPlan& plan, const StepTokens& tokens) {
     pacer_.settle(row.slot, row.num_drafts, held);
     for (int i = 0; i < held; ++i) ++positions_[static_cast<std::size_t>(i)].accepted;
   }
-  if (!is_behind_drafts_ && std::ranges::all_of(plan.rows, is_decode))
+  if (!is_behind_drafts_ && std::ranges::all_of(plan.rows, is_decode)) {
+    pacer_.compare(plan.num_tokens, drafting_seconds_ + seconds);
     pacer_.costs().add_step(plan.num_tokens, seconds);
+  }
   begun_ = PerfClock::now();
 }
 
@@ -99,6 +111,7 @@ void Drafting::choose(int num_running) {
 
 void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner) {
   proposed_ = {};
+  drafting_seconds_ = 0;
   if (!has_model_ || plan.empty()) return;
   rows_.clear();
   const auto width = static_cast<std::size_t>(tokens.width);
@@ -124,7 +137,8 @@ void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRun
   is_behind_drafts_ = !is_idle && !waits(runner);
   if (is_idle || is_behind_drafts_) return;
   runner.wait_for_drafts();
-  count_costs(plan, seconds_since(start));
+  drafting_seconds_ = seconds_since(start);
+  count_costs(plan, drafting_seconds_);
   begun_ = PerfClock::now();
 }
 

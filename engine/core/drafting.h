@@ -24,7 +24,11 @@ class Drafting {
   int most() const { return max_drafts_; }  // of a request
   void use(std::unique_ptr<Drafter> drafter) { drafter_ = std::move(drafter); }
 
+  // Before all steps.
+  void learn(const ModelRunner::PromptTime& time);
   void begin(const BatchPlan& plan);
+  // May a model draft behind the step that begin() saw?
+  bool may_propose() const { return has_model_ && (hands_over_ || pacer_.may_draft()); }
   void settle(const BatchPlan& plan, const StepTokens& tokens);
   void propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner);
   void give(const StepResult& result, Scheduler& scheduler, const ModelRunner& runner);
@@ -47,6 +51,7 @@ class Drafting {
   // to be planned.
   std::chrono::steady_clock::time_point begun_;
   int num_waited_ = 0, since_waited_ = 0;  // steps whose drafts were waited for; since the last
+  double drafting_seconds_ = 0;            // before the step
   bool is_behind_drafts_ = false;          // the step waits for drafts: it is no measure of steps
 
   std::vector<PacedRow> rows_;  // of the plan, or of the requests that the host drafts for

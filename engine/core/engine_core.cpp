@@ -187,7 +187,7 @@ void EngineCore::launch(StepOutput& output) {
   if (in_flight_.size() == 1 && std::ranges::none_of(plan.rows, goes_on)) step_begun_ = now;
   drafting_.begin(plan);
   if (encoder_ != nullptr) tell_texts_apart(plan);
-  runner_->forward(plan);
+  runner_->forward(plan, drafting_.may_propose());
   if (in_flight_.size() > 1 && runner_->needs_latest_tokens()) {
     collect(output);
     make_masks();

@@ -78,6 +78,7 @@ class EngineCore {
   void make_transfer(const EngineConfig& config, EngineId id, std::vector<LayerCache> layers,
                      std::function<void()> wake);
   void time_steps(double target);
+  void time_drafts(const EngineConfig& config);
   void make_kv_cache(const EngineConfig& config, EngineId id);
   void make_offload(const EngineConfig& config, EngineId id);
   void log_memory(EngineId id) const;

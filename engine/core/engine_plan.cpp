@@ -9,6 +9,7 @@
 #include "backend/measuring_device.h"
 #include "backend/measuring_ops.h"
 #include "base/log.h"
+#include "engine/core/fingerprint.h"
 #include "engine/kv_offload/kv_offload.h"
 #include "engine/runner/rank_runner.h"
 #include "engine/size_text.h"
@@ -380,6 +381,7 @@ std::unique_ptr<DraftModel> make_draft(const EngineConfig& config, const ModelCo
   const SpeculativeConfig& speculative = config.speculative;
   if (!speculative.uses_draft_model()) return nullptr;
   const bool is_inside = speculative.method == DraftMethod::mtp;
+  if (!is_inside && options.measure) check_draft_target(config);
   const DraftForm form = is_inside                                   ? DraftForm::mtp
                          : speculative.method == DraftMethod::eagle3 ? DraftForm::eagle3
                                                                      : DraftForm::eagle;

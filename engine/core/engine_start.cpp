@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <utility>
 
 #include "base/error.h"
@@ -102,6 +103,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   progress("warming up", 0);
   runner_->warm_up();
   if (config.scheduler.target_itl_ms > 0) time_steps(config.scheduler.target_itl_ms / 1000.0);
+  if (config.adapts_drafts()) time_drafts(config);
   if (backend_.ranks != nullptr) backend_.ranks->line().post(RankMessage::Kind::warm);
   MemoryLedger& ledger = backend_.device->ledger();
   check_allocated(plan_.uses, ledger.uses());
@@ -128,9 +130,24 @@ EngineCore::~EngineCore() = default;
 // So that the first long prompt beside others finds a table.
 void EngineCore::time_steps(double target) {
   constexpr int kLeast = 16;
-  for (const auto& [num_tokens, seconds] : runner_->time_prompts(kLeast, target)) {
-    scheduler_->learn_time(num_tokens, seconds);
-    log::debug("engine.step_time", {{"tokens", num_tokens}, {"seconds", seconds}});
+  for (const auto& time : runner_->time_prompts(kLeast, INT_MAX, target)) {
+    scheduler_->learn_time(time.num_tokens, time.seconds);
+    log::debug("engine.step_time", {{"tokens", time.num_tokens}, {"seconds", time.seconds}});
+  }
+}
+
+// So that the first drafts are as many as pay: a step that verifies so many tokens takes about what a
+// prompt of them takes.
+void EngineCore::time_drafts(const EngineConfig& config) {
+  constexpr double kMost = 0.25;  // seconds: a larger step is as slow in proportion
+  const int most =
+      config.scheduler.max_num_seqs * (1 + config.speculative.num_speculative_tokens);
+  for (const auto& time : runner_->time_prompts(1, most, kMost)) {
+    drafting_.learn(time);
+    log::debug("engine.draft_time", {{"tokens", time.num_tokens},
+                                     {"seconds", time.seconds},
+                                     {"drafting", time.drafting},
+                                     {"drafting_one", time.drafting_one}});
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "engine/wire/messages.h"
 #include "gguf/archive.h"
+#include "model/draft_config.h"
 
 namespace quire {
 namespace {
@@ -67,10 +68,14 @@ std::vector<fs::path> weight_files(const fs::path& folder) {
   return weights;
 }
 
+void add_weights(Hash& hash, const fs::path& model) {
+  for (const fs::path& path : gguf::is_gguf(model) ? gguf::files_of(model) : weight_files(model))
+    add_file(hash, path);
+}
+
 void add_folder(Hash& hash, const fs::path& folder, bool with_weights) {
   add_file(hash, folder / "config.json");
-  if (!with_weights) return;
-  for (const fs::path& path : weight_files(folder)) add_file(hash, path);
+  if (with_weights) add_weights(hash, folder);
 }
 
 void add_numbers(std::string& text, std::initializer_list<std::int64_t> numbers) {
@@ -113,7 +118,7 @@ std::string model_fingerprint(const EngineConfig& config, const ModelConfig& mod
   const bool is_dummy = config.model.load_format == LoadFormat::dummy;
   const fs::path folder = config.model.path;
   if (gguf::is_gguf(folder)) {
-    for (const fs::path& path : gguf::files_of(folder)) add_file(hash, path);
+    add_weights(hash, folder);
   } else {
     add_folder(hash, folder, !is_dummy);
   }
@@ -127,6 +132,28 @@ std::string draft_fingerprint(const SpeculativeConfig& drafts) {
   if (!drafts.model.empty()) add_folder(hash, drafts.model, true);
   hash.add("method:" + std::to_string(static_cast<int>(drafts.method)));
   return hash.text();
+}
+
+std::string weights_fingerprint(const std::string& model_path) {
+  Hash hash;
+  add_weights(hash, model_path);
+  return hash.text();
+}
+
+void check_draft_target(const EngineConfig& config) {
+  constexpr const char* kField = "target_fingerprint";
+  if (config.model.load_format == LoadFormat::dummy) return;
+  const DraftConfig draft = read_draft_config(config.speculative.model);
+  if (draft.target_fingerprint.empty()) return;
+  const std::string target = weights_fingerprint(config.model.path);
+  if (draft.target_fingerprint == target) return;
+  throw Failure(Error{ErrorCode::invalid_argument,
+                      draft.layer.file.string() + ": " + kField + ": is " +
+                          draft.target_fingerprint + ", that of the weights in " +
+                          config.model.path + " is " + target +
+                          ": the draft was trained for others. If these are the same in another " +
+                          "form (quantized, merged, renamed), change the field or remove it",
+                      kField});
 }
 
 std::string cache_fingerprint(const EngineConfig& config, const std::string& model,

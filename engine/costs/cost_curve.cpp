@@ -15,7 +15,10 @@ int CostCurve::bucket(int size) {
 // What else a machine does must not look like a cost: hence no mean.
 void CostCurve::add(int size, double seconds) {
   constexpr double kMemory = 16;
-  Point& point = points_[static_cast<std::size_t>(bucket(size))];
+  const int own = bucket(size);
+  least_ = std::min(least_, own);
+  largest_ = std::max(largest_, own);
+  Point& point = points_[static_cast<std::size_t>(own)];
   point.recent[static_cast<std::size_t>(point.count % kRecent)] = seconds;
   ++point.count;
   point.size += (size - point.size) / std::min(static_cast<double>(point.count), kMemory);
@@ -26,16 +29,15 @@ void CostCurve::add(int size, double seconds) {
   point.seconds = *low;
 }
 
-// What ran once may have been disturbed: such sizes are unknown where others are known better.
+// Sizes that hardly ran are unknown where others are known better.
 CostCurve::Neighbours CostCurve::find(int size) const {
-  constexpr int kSome = 3;
   Neighbours found;
   const int own = bucket(size);
   for (const int least : {kSome, 1}) {
-    for (int i = own; i >= 0 && found.below == nullptr; --i)
+    for (int i = std::min(own, largest_); i >= least_ && found.below == nullptr; --i)
       if (points_[static_cast<std::size_t>(i)].count >= least)
         found.below = &points_[static_cast<std::size_t>(i)];
-    for (int i = own + 1; i < kBuckets && found.above == nullptr; ++i)
+    for (int i = std::max(own + 1, least_); i <= largest_ && found.above == nullptr; ++i)
       if (points_[static_cast<std::size_t>(i)].count >= least)
         found.above = &points_[static_cast<std::size_t>(i)];
     if (found.below != nullptr || found.above != nullptr) break;
@@ -44,6 +46,8 @@ CostCurve::Neighbours CostCurve::find(int size) const {
 }
 
 double CostCurve::at(int size) const {
+  const Point& own = points_[static_cast<std::size_t>(bucket(size))];
+  if (own.count >= kSome) return own.seconds;
   const auto [below, above] = find(size);
   if (below == nullptr) return above == nullptr ? 0 : above->seconds;
   if (above == nullptr || bucket(static_cast<int>(below->size)) == bucket(size))

@@ -10,6 +10,8 @@ namespace quire {
 // In buckets that are exact for small sizes.
 class CostCurve {
  public:
+  static constexpr int kSome = 3;  // what ran less often may have been disturbed
+
   void add(int size, double seconds);
   // Between measured sizes by a line; above the largest as the largest, below the least as that, so
   // that what never ran is tried. 0 where nothing is measured.
@@ -37,6 +39,7 @@ class CostCurve {
   Neighbours find(int size) const;
 
   std::array<Point, kBuckets> points_ = {};
+  int least_ = kBuckets, largest_ = -1;  // buckets that have any
 };
 
 }  // namespace quire

@@ -70,8 +70,9 @@ std::size_t ModelRunner::workspace_bytes() const {
   return drafts_ ? std::max(target, drafts_->workspace_bytes()) : target;
 }
 
-void ModelRunner::forward(const BatchPlan& plan) {
+void ModelRunner::forward(const BatchPlan& plan, bool may_propose) {
   assert(num_in_flight_ < (drafts_ ? 1 : kMaxInFlight));
+  may_propose_ = may_propose;
   InFlight& step = steps_[next_];
   step.plan = &plan;
   const StreamRef stream = device_.stream();
@@ -117,7 +118,8 @@ ForwardContext ModelRunner::context(const StepInputs& inputs, int max_seq_len) {
           .max_seq_len = max_seq_len,
           .groups = inputs.groups,
           .collectives = options_.collectives,
-          .taps = drafts_ ? drafts_->taps(inputs.num_tokens) : std::span<const StreamTap>()};
+          .taps = drafts_ && may_propose_ ? drafts_->taps(inputs.num_tokens)
+                                          : std::span<const StreamTap>()};
 }
 
 TensorView ModelRunner::hidden(std::int64_t rows) const {

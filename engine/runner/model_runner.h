@@ -60,16 +60,21 @@ class ModelRunner {
   struct PromptTime {
     int num_tokens = 0;
     double seconds = 0;
+    // What a draft model takes behind it, and behind one token: its passes over them, and as many
+    // drafts as there can be.
+    double drafting = 0, drafting_one = 0;
   };
   // After warm_up(): of prompts of that many tokens and twice as many each time, until one takes
-  // longer than that or fills a step, or the next might make it two seconds together.
-  std::vector<PromptTime> time_prompts(int least, double most_seconds);
+  // longer than that or has as many as that or as fit into a step, or the next might make it two
+  // seconds together.
+  std::vector<PromptTime> time_prompts(int least, int most, double most_seconds);
 
   void observe_logits(LogitsObserver observer) { observer_ = std::move(observer); }
   void observe_drafts(DraftObserver observer) { drafts_->observe(std::move(observer)); }
 
-  // To the logits. The plan stays as it is until sample().
-  void forward(const BatchPlan& plan);
+  // To the logits. The plan stays as it is until sample(). may_propose: of what it computes drafts may
+  // be made; else propose() must want none.
+  void forward(const BatchPlan& plan, bool may_propose = true);
   // The requests of the step before must have its tokens by sample(): only where it is not enough
   // that the device has them.
   bool needs_latest_tokens() const { return sampler_.needs_latest_tokens(); }
@@ -146,7 +151,7 @@ class ModelRunner {
   void capture_graphs();
   bool capture(const GraphShape& shape);
   int longest_warm_up() const;
-  double warm_up_eager(const std::vector<BlockId>& blocks, int num_prompt);
+  PromptTime warm_up_eager(const std::vector<BlockId>& blocks, int num_prompt);
   void zero_warmed(const std::vector<BlockId>& blocks, int num_tokens);
   void add_sampled_rows(const BatchPlan& plan, InFlight& step);
   // Once its tokens are on the host.
@@ -181,6 +186,7 @@ class ModelRunner {
   int next_ = 0;  // of steps_, to launch
   int num_in_flight_ = 0;
   bool is_sampled_ = true;  // the step queued last
+  bool may_propose_ = true;
   const InFlight* collected_ = nullptr;
   std::vector<TokenId> collected_tokens_;  // [plan rows, width]
   std::vector<float> collected_pooled_;    // [samples, hidden]

@@ -1,6 +1,7 @@
 // ModelRunner: the drafts of its steps, and how many of them held.
 
 #include <algorithm>
+#include <cassert>
 
 #include "backend/no_token.h"
 #include "engine/runner/model_runner.h"
@@ -26,6 +27,7 @@ void ModelRunner::take_drafts(InFlight& step) const {
 }
 
 std::span<const int> ModelRunner::propose(std::span<const int> wanted) {
+  assert(may_propose_ || std::ranges::all_of(wanted, [](int drafts) { return drafts < 0; }));
   const BatchPlan& plan = *collected_->plan;
   return drafts_->run(plan, collected_tokens_, collected_->width, wanted, hidden(plan.num_tokens),
                       workspace_);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <climits>
 #include <numeric>
+#include <utility>
 
 #include "engine/runner/model_runner.h"
 
@@ -61,9 +62,15 @@ int ModelRunner::longest_warm_up() const {
                                  options_.limits.max_model_len - 1, room - 1})));
 }
 
-// A prompt and a decode step; gives the seconds that the prompt took.
-double ModelRunner::warm_up_eager(const std::vector<BlockId>& blocks, int num_prompt) {
-  const auto start = std::chrono::steady_clock::now();
+// A prompt and a decode step.
+ModelRunner::PromptTime ModelRunner::warm_up_eager(const std::vector<BlockId>& blocks,
+                                                   int num_prompt) {
+  auto start = std::chrono::steady_clock::now();
+  const auto lap = [&] {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - std::exchange(start, now)).count();
+  };
+  PromptTime time{.num_tokens = num_prompt};
   RequestInit init;
   init.prompt.assign(num_prompt, 0);
   Request request(std::move(init));
@@ -78,41 +85,50 @@ double ModelRunner::warm_up_eager(const std::vector<BlockId>& blocks, int num_pr
     }
   }
   launch(plan);
-  const auto finish = [&] {
-    const TokenId token = collect().sampled[0];
-    if (drafts_) propose({&options_.limits.max_drafts, 1});
-    return token;
-  };
   if (options_.pooling) {
     collect();
-    return 0;
+    return time;
   }
-  request.append(finish());
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const auto draft = [&] {
+    if (!drafts_) return;
+    propose({&options_.limits.max_drafts, 1});
+    wait_for_drafts();
+  };
+  const TokenId token = collect().sampled[0];
+  time.seconds = lap();
+  draft();
+  time.drafting = lap();
+  request.append(token);
   plan.block_updates.clear();
   plan.rows[0] = {
       .request = &request, .num_computed = num_prompt, .num_tokens = 1, .samples = true};
   plan.num_tokens = 1;
   launch(plan);
-  finish();
-  return seconds.count();
+  collect();
+  lap();
+  draft();
+  time.drafting_one = lap();
+  return time;
 }
 
-std::vector<ModelRunner::PromptTime> ModelRunner::time_prompts(int least, double most_seconds) {
+std::vector<ModelRunner::PromptTime> ModelRunner::time_prompts(int least, int most,
+                                                               double most_seconds) {
   std::vector<BlockId> blocks(static_cast<std::size_t>(plan_.num_blocks));
   std::iota(blocks.begin(), blocks.end(), 0);
   std::vector<PromptTime> times;
   constexpr double kLong = 2;  // seconds, of a start
   double sum = 0;
-  const int longest = longest_warm_up();
+  const int longest = std::min(longest_warm_up(), most);
   for (int num_tokens = std::min(least, longest);; num_tokens = std::min(2 * num_tokens, longest)) {
     // The first may find pages that nobody touched yet.
-    const double first = warm_up_eager(blocks, num_tokens);
-    const double second = warm_up_eager(blocks, num_tokens);
-    times.push_back({num_tokens, std::min(first, second)});
-    sum += first + second;
+    const PromptTime first = warm_up_eager(blocks, num_tokens);
+    PromptTime& time = times.emplace_back(warm_up_eager(blocks, num_tokens));
+    sum += first.seconds + first.drafting + time.seconds + time.drafting;
+    time.seconds = std::min(time.seconds, first.seconds);
+    time.drafting = std::min(time.drafting, first.drafting);
+    time.drafting_one = std::min(time.drafting_one, first.drafting_one);
     // The next takes at most twice as long. What is not measured is expected in proportion.
-    if (num_tokens == longest || times.back().seconds > most_seconds || 3 * sum > kLong) break;
+    if (num_tokens == longest || time.seconds > most_seconds || 3 * sum > kLong) break;
   }
   zero_warmed(blocks, times.back().num_tokens + 1 + options_.limits.max_drafts);
   return times;

@@ -1,9 +1,30 @@
 #include "engine/speculative/draft_costs.h"
 
+#include <algorithm>
+
 namespace quire {
 
 void DraftCosts::add_drafting(int num_rows, int num_drafts, double seconds) {
   drafting_[static_cast<std::size_t>(num_drafts - 1)].add(num_rows, seconds);
+}
+
+// Of some fifty steps. What else a machine does may make one as long as any number of them.
+void DraftCosts::compare(bool has_drafts, double expected, double seconds) {
+  constexpr double kMemory = 0.98, kMost = 1.5;
+  if (expected <= 0) return;
+  Slowness& kind = slowness_[has_drafts];
+  kind.ratios = kind.ratios * kMemory + std::min(seconds / expected, kMost);
+  kind.number = kind.number * kMemory + 1;
+}
+
+double DraftCosts::slowness(bool has_drafts) const {
+  constexpr double kGuesses = 16;  // that it is 1
+  const Slowness& kind = slowness_[has_drafts];
+  return (kind.ratios + kGuesses) / (kind.number + kGuesses);
+}
+
+double DraftCosts::step(int num_tokens, int num_drafting, int num_drafts) const {
+  return steps_.at_most(num_tokens) + (num_drafting > 0 ? drafting(num_drafting, num_drafts) : 0);
 }
 
 double DraftCosts::intake(int num_tokens) const {

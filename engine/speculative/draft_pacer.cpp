@@ -1,6 +1,7 @@
 #include "engine/speculative/draft_pacer.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -9,16 +10,19 @@ namespace {
 constexpr double kTrialShare = 0.002;
 constexpr int kFirstPatience = 128, kLongestPatience = 2048;
 constexpr int kRest = 16;  // steps that somebody left out stays so, whatever seems to pay
+constexpr int kLookEvery = 8;  // steps, while all are left out
 constexpr int kTrialSteps = 3, kFirstTrialSteps = 8, kFewDrafts = 2;
 constexpr int kOtherEvery = 128;  // steps: what other numbers of drafts take must stay known
 constexpr double kLittle = 0.02;  // of a step
 constexpr double kAged = 0.7;     // of what was counted before a trial
-constexpr double kWorth = 1.04;   // of the pace without drafts: less is not worth it
+// Of the pace without drafts: less is not worth it. A model disturbs more than what is measured.
+constexpr double kWorth = 1.04, kWorthOfModel = 1.1;
 
 }  // namespace
 
 DraftPacer::DraftPacer(const DraftPacerOptions& options)
     : options_(options),
+      worth_(options.has_model ? kWorthOfModel : kWorth),
       costs_(options.max_drafts),
       slots_(static_cast<std::size_t>(options.max_num_seqs)),
       held_(static_cast<std::size_t>(options.max_drafts)),
@@ -43,11 +47,11 @@ void DraftPacer::finish(int num_output) {
 // half of its drafts behind the answer's end.
 bool DraftPacer::repays(const Outlook& outlook, int num_rows, const Prospect& prospect) const {
   if (outlook.best == 0) return false;
-  const double plain = costs_.step(num_rows);
+  const double plain = costs_.plain(num_rows);
   if (plain <= 0 || outlook.pace <= 0) return true;  // nothing is known yet
   const double tokens = std::min(mean_output_, static_cast<double>(prospect.most_output));
   const double with = (tokens + (outlook.length - 1) / 2) / outlook.pace;
-  return tokens * plain / num_rows > with + costs_.intake(prospect.num_intake);
+  return tokens * plain / num_rows > worth_ * (with + costs_.intake(prospect.num_intake));
 }
 
 // A model has to take in a prompt before it can be asked, so whether it will be is decided here, by
@@ -56,7 +60,9 @@ void DraftPacer::start(int slot_index, int num_running, const Prospect& prospect
   Slot& slot = slots_[static_cast<std::size_t>(slot_index)];
   std::ranges::fill(slot.rates, Rate());
   slot = {.rates = std::move(slot.rates), .trial = {.patience = kFirstPatience}};
-  if (!options_.adaptive || !options_.has_model || is_off(num_running)) return;
+  if (is_off(num_running)) return;
+  num_resting_ = 0;
+  if (!options_.adaptive || !options_.has_model) return;
   std::ranges::fill(held_, 0.0);
   std::ranges::fill(asked_, 0.0);
   const int rows = std::max(num_running, 1);
@@ -112,7 +118,7 @@ void DraftPacer::count(const Slot& slot, int most) const {
 // As if all rows had the same number of drafts.
 DraftPacer::Outlook DraftPacer::look(int num_rows) const {
   Outlook outlook;
-  const double plain = costs_.step(num_rows);
+  const double plain = costs_.plain(num_rows);
   if (plain <= 0) return {.best = options_.max_drafts};  // nothing is known yet
   outlook.pace = num_rows / plain;
   double tokens = num_rows, computed = num_rows;
@@ -122,16 +128,17 @@ DraftPacer::Outlook DraftPacer::look(int num_rows) const {
     tokens += held_[at];
     computed += asked_[at];
     const auto drafted = static_cast<int>(asked_[0]);
-    const double verify = costs_.step(static_cast<int>(computed));
-    const double model = options_.has_model ? costs_.drafting(drafted, drafts) : 0;
-    if (drafts == 1 || tokens / (verify + model) > outlook.pace) {
+    const double verify = costs_.drafted(static_cast<int>(computed), 0, 0);
+    const double both = costs_.drafted(static_cast<int>(computed), drafted, drafts);
+    const double model = costs_.slowness(true) / drafted;  // of a request
+    if (drafts == 1 || tokens / both > outlook.pace) {
       outlook.token = std::max(verify - plain, 0.0) / (computed - num_rows);
-      outlook.first = options_.has_model ? costs_.drafting(drafted, 1) / drafted : 0;
+      outlook.first = model * costs_.drafting(drafted, 1);
       outlook.further =
-          drafts > 1 ? std::max(model / drafted - outlook.first, 0.0) / (drafts - 1) : 0;
+          drafts > 1 ? std::max((both - verify) / drafted - outlook.first, 0.0) / (drafts - 1) : 0;
     }
-    if (tokens / (verify + model) > outlook.pace) {
-      outlook.pace = tokens / (verify + model);
+    if (tokens / both > outlook.pace) {
+      outlook.pace = tokens / both;
       outlook.best = drafts;
       outlook.length = tokens / num_rows;
     }
@@ -154,13 +161,11 @@ DraftPacer::Outlook DraftPacer::look_at(std::span<const PacedRow> rows) const {
 // Seconds that a step with so many drafts for each row is expected to lose, by what was counted.
 double DraftPacer::price(int num_rows, int drafts) const {
   const auto at = static_cast<std::size_t>(drafts) - 1;
-  const double plain = costs_.step(num_rows);
   double tokens = num_rows, computed = num_rows;
   for (std::size_t i = 0; i <= at; ++i) tokens += held_[i], computed += asked_[i];
-  const double model =
-      options_.has_model ? costs_.drafting(static_cast<int>(asked_[0]), drafts) : 0;
-  const double took = costs_.step(static_cast<int>(computed)) + model;
-  return std::max(took - plain * tokens / num_rows, 0.0);
+  const double took =
+      costs_.drafted(static_cast<int>(computed), static_cast<int>(asked_[0]), drafts);
+  return std::max(took - costs_.plain(num_rows) * tokens / num_rows, 0.0);
 }
 
 // What a trial finds counts more than what was long ago.
@@ -202,22 +207,20 @@ bool DraftPacer::find_best(std::span<const PacedRow> rows, std::span<int> best) 
 DraftPacer::Expected DraftPacer::expect(std::span<const PacedRow> rows,
                                        std::span<const int> drafts, bool with_ending) const {
   Expected step;
-  int computed = 0, num_drafting = 0, most = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].in_prefill || (rows[i].is_ending && !with_ending)) continue;
     const Slot& slot = slots_[static_cast<std::size_t>(rows[i].slot)];
     double holds = 1;
     for (int place = 0; place < drafts[i]; ++place) step.tokens += holds *= rate(slot, place);
     step.tokens += 1;
-    computed += 1 + std::max(drafts[i], 0);
+    step.num_computed += 1 + std::max(drafts[i], 0);
     ++step.num_rows;
-    num_drafting += drafts[i] > 0;
-    most = std::max(most, drafts[i]);
+    step.num_drafting += drafts[i] > 0;
+    step.most = std::max(step.most, drafts[i]);
   }
-  const double plain = step.num_rows > 0 ? costs_.step(step.num_rows) : 0;
+  const double plain = step.num_rows > 0 ? costs_.plain(step.num_rows) : 0;
   if (plain <= 0) return step;
-  const bool passes = options_.has_model && num_drafting > 0;
-  step.with = costs_.step(computed) + (passes ? costs_.drafting(num_drafting, most) : 0);
+  step.with = costs_.drafted(step.num_computed, step.num_drafting, step.most);
   step.without = plain * step.tokens / step.num_rows;
   return step;
 }
@@ -225,12 +228,12 @@ DraftPacer::Expected DraftPacer::expect(std::span<const PacedRow> rows,
 bool DraftPacer::pays(std::span<const PacedRow> rows, std::span<const int> drafts) const {
   const Expected step = expect(rows, drafts);
   if (step.tokens <= step.num_rows) return false;  // no drafts
-  return step.without <= 0 || step.without > kWorth * step.with;
+  return step.without <= 0 || step.without > worth_ * step.with;
 }
 
-void DraftPacer::Trial::wait(double seconds) {
-  ++waited;
-  saved += kTrialShare * seconds;
+void DraftPacer::Trial::wait(double seconds, int steps) {
+  waited += steps;
+  saved += steps * kTrialShare * seconds;
 }
 
 // By turns with few drafts and with all.
@@ -271,10 +274,10 @@ int DraftPacer::leave_out(Slot& slot) {
 }
 
 // After look_at().
-bool DraftPacer::try_all(int num_rows) {
-  const double plain = costs_.step(num_rows);
-  first_trial_.wait(plain);
-  trial_.wait(plain);
+bool DraftPacer::try_all(int num_rows, int num_steps) {
+  const double plain = costs_.plain(num_rows);
+  first_trial_.wait(plain, num_steps);
+  trial_.wait(plain, num_steps);
   if (trial_.left > 0) return trial_.left-- > 0;
   if (asked_[0] <= 0) return false;
   int most = 0;
@@ -292,15 +295,17 @@ bool DraftPacer::is_tried(Slot& slot, int most, int num_rows) const {
   std::ranges::fill(held_, 0.0);
   std::ranges::fill(asked_, 0.0);
   count(slot, most);
-  slot.trial.wait(costs_.step(num_rows) / num_rows);
+  slot.trial.wait(costs_.plain(num_rows) / num_rows);
   const int drafts = slot.trial.drafts(most);
   return slot.trial.begins(price(1, drafts) * kTrialSteps, kTrialSteps - 1);
 }
 
 void DraftPacer::choose(std::span<const PacedRow> rows, int num_running, std::span<int> wanted) {
   if (is_off(num_running)) {
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      wanted[i] = leave_out(slots_[static_cast<std::size_t>(rows[i].slot)]);
+    num_resting_ = options_.has_model ? 2 : 0;
+    leave_all_out(rows, wanted);
+  } else if (rests()) {
+    leave_all_out(rows, wanted);
   } else if (options_.adaptive) {
     adapt(rows, wanted);
   } else {
@@ -308,19 +313,40 @@ void DraftPacer::choose(std::span<const PacedRow> rows, int num_running, std::sp
     for (std::size_t i = 0; i < rows.size(); ++i)
       wanted[i] = rows[i].in_prefill || rows[i].is_ending ? 0 : rows[i].most;
   }
-  const Expected step = expect(rows, wanted, false);
-  forecast_.with += step.with;
-  forecast_.without += step.without;
+  const bool has_drafts = std::ranges::any_of(wanted, [](int drafts) { return drafts > 0; });
+  next_ = has_drafts ? expect(rows, wanted, false)
+                     : Expected{.num_computed = static_cast<int>(rows.size())};
+  forecast_.with += next_.with;
+  forecast_.without += next_.without;
+}
+
+// Rows that came or went make it another step than was expected.
+void DraftPacer::compare(int num_tokens, double seconds) {
+  if (num_tokens == next_.num_computed)
+    costs_.compare(next_.most > 0, costs_.step(num_tokens, next_.num_drafting, next_.most),
+                   seconds);
+}
+
+void DraftPacer::leave_all_out(std::span<const PacedRow> rows, std::span<int> wanted) {
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    wanted[i] = leave_out(slots_[static_cast<std::size_t>(rows[i].slot)]);
+}
+
+bool DraftPacer::rests() {
+  if (num_resting_ == 0 || --num_resting_ == 0) return false;
+  ++num_rested_;
+  return true;
 }
 
 void DraftPacer::adapt(std::span<const PacedRow> rows, std::span<int> wanted) {
+  const int num_steps = 1 + std::exchange(num_rested_, 0);
   const bool all_pay = find_best(rows, wanted);
   const auto num_rows = static_cast<int>(rows.size());
   const double model = costs_.drafting(num_rows, 1);
   const bool is_little = model > 0 && model < kLittle * costs_.step(num_rows);
   since_unpaid_ = all_pay ? since_unpaid_ + 1 : 0;
   if (since_unpaid_ == kFirstPatience) trial_.patience = first_trial_.patience = kFirstPatience;
-  const bool all_try = !all_pay && try_all(num_rows);
+  const bool all_try = !all_pay && try_all(num_rows, num_steps);
   const auto other =
       all_pay ? other_number(*std::ranges::max_element(wanted)) : std::optional<int>();
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -344,6 +370,8 @@ void DraftPacer::adapt(std::span<const PacedRow> rows, std::span<int> wanted) {
     else
       wanted[i] = draft(slot, wanted[i]);
   }
+  const bool is_out = std::ranges::all_of(wanted, [](int drafts) { return drafts < 0; });
+  if (is_out && options_.has_model) num_resting_ = kLookEvery;
 }
 
 }  // namespace quire

@@ -39,9 +39,9 @@ struct Prospect {
   int most_output = 1 << 30;    // tokens
 };
 
-// What it expected of the steps that it chose for, by its own table and rates: seconds, and those
-// in which steps without drafts make as many tokens. Where the number is fixed nobody measures such
-// steps, and it says nothing.
+// What it expected of the steps that it chose drafts for, by its own table and rates: seconds, and
+// those in which steps without drafts make as many tokens. Where the number is fixed nobody measures
+// such steps, and it says nothing.
 struct DraftForecast {
   double with = 0, without = 0;
 };
@@ -59,11 +59,16 @@ class DraftPacer {
   // It had drafts to verify, and so many of them held.
   void settle(int slot, int num_drafts, int num_held);
   DraftCosts& costs() { return costs_; }
+  // A step of what choose() saw, with so many tokens, took so long together with its drafting.
+  void compare(int num_tokens, double seconds);
 
   // wanted[i]: drafts for rows[i]; 0: the model takes its tokens in and proposes nothing;
   // kLeaveOut: not even that. So many requests run.
   void choose(std::span<const PacedRow> rows, int num_running, std::span<int> wanted);
   const DraftForecast& forecast() const { return forecast_; }
+  // May a model be asked for drafts behind the step that comes? Where not, nothing that they are made
+  // of need be kept.
+  bool may_draft() const { return num_resting_ <= 1; }
 
  private:
   // Of drafts at one place behind the settled tokens, once those before held.
@@ -77,8 +82,8 @@ class DraftPacer {
     int patience = 0;  // steps from one to the next, at least
     int waited = 0;    // of them
     int left = 0;      // steps that it still takes
-    bool with_few = false;
-    void wait(double seconds);  // of a step
+    bool with_few = true;
+    void wait(double seconds, int steps = 1);  // of each
     bool begins(double price, int steps);
     int drafts(int most) const;
   };
@@ -113,6 +118,7 @@ class DraftPacer {
   struct Expected {
     double tokens = 0;
     int num_rows = 0;
+    int num_computed = 0, num_drafting = 0, most = 0;
     double with = 0, without = 0;  // seconds, for as many tokens; 0: unknown
   };
   Expected expect(std::span<const PacedRow> rows, std::span<const int> drafts,
@@ -122,15 +128,21 @@ class DraftPacer {
   static int draft(Slot& slot, int drafts);
   int leave_out(Slot& slot);
   void adapt(std::span<const PacedRow> rows, std::span<int> wanted);
-  bool try_all(int num_rows);
+  void leave_all_out(std::span<const PacedRow> rows, std::span<int> wanted);
+  bool rests();
+  bool try_all(int num_rows, int num_steps);
   bool is_tried(Slot& slot, int most, int num_rows) const;
 
   const DraftPacerOptions options_;
+  const double worth_;
   DraftCosts costs_;
   std::array<std::vector<Rate>, 2> rates_;  // of all requests, by Slot::is_whole
   std::vector<Slot> slots_;
   mutable std::vector<double> held_, asked_;  // by place: drafts expected to hold, and rows
   DraftForecast forecast_;
+  Expected next_;         // of the step that comes
+  int num_resting_ = 0;   // steps for which who is left out stays so: it did not pay just now
+  int num_rested_ = 0;    // of them that were
   Trial trial_;                               // of everybody
   Trial first_trial_;                         // of requests from their start
   double mean_output_ = 64;  // tokens of an answer; a guess, until there are some

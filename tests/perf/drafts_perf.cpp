@@ -158,17 +158,16 @@ void report(const Side& side, const char* name) {
                  size.second, cost.steps, 1e6 * cost.seconds / static_cast<double>(cost.steps));
 }
 
-// What the pacer expected of what it chose, by its own table (drafts behind a prompt's step are in
-// it, too); what prompts took is as measured, on both sides that without drafts.
+// What the pacer expected of the steps that it chose drafts for, by its own table (drafts behind a
+// prompt's step are in it, too): of the time measured without.
 void report_forecast(const Side& plain, const Side& drafts) {
   DraftForecast forecast = drafts.core.drafting().forecast();
   forecast.with -= drafts.forecast_before.with;
   forecast.without -= drafts.forecast_before.without;
-  const double prompts = plain.prompt_seconds;
-  fmt::print("predicted {:.3f}: answers {:.3f} s without, {:.3f} s with; measured {:.3f} and {:.3f} s, "
-             "prompts {:.3f} and {:.3f} s\n",
-             (prompts + forecast.without) / (prompts + forecast.with), forecast.without,
-             forecast.with, plain.seconds - prompts, drafts.seconds - drafts.prompt_seconds, prompts,
+  fmt::print("predicted {:.3f}: {:.3f} s with drafts instead of {:.3f} s; all took {:.3f} s without "
+             "and {:.3f} s with, of them prompts {:.3f} and {:.3f} s\n",
+             plain.seconds / (plain.seconds - forecast.without + forecast.with), forecast.with,
+             forecast.without, plain.seconds, drafts.seconds, plain.prompt_seconds,
              drafts.prompt_seconds);
 }
 

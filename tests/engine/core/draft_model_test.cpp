@@ -7,6 +7,8 @@
 #include <random>
 
 #include "base/file.h"
+#include "engine/core/fingerprint.h"
+#include "model/draft_config.h"
 #include "tests/engine/core/stepped_engine.h"
 
 namespace quire::test {
@@ -209,6 +211,7 @@ TEST_CASE("a draft that does not fit its target is refused by its field",
       {eagle, "{", "{\"layernorms\":true,", "layernorms"},
       {eagle, "{", "{\"speculators_model_type\":\"eagle3\",", "speculators_model_type"},
       {eagle3, "{", "{\"target_hidden_size\":96,", "target_hidden_size"},
+      {eagle, "{", "{\"target_fingerprint\":\"0123456789abcdef\",", "target_fingerprint"},
       {eagle3, "{", "{\"parallel_drafting\":true,", "parallel_drafting"},
       {eagle3, "{", "{\"eagle_config\":{\"use_aux_hidden_state\":false},", "use_aux_hidden_state"},
       {eagle3, "{", "{\"eagle_config\":{\"parallel_draft_step\":4},", "parallel_draft_step"},
@@ -275,6 +278,21 @@ TEST_CASE("an EAGLE head's own vocabulary head is used", "[engine][core][drafts]
   const LongerDraft normed(eagle, "norm.weight", {48});
   config.speculative.model = normed.path();
   CHECK_THAT(refusal(config), Catch::Contains("norm.weight"));
+}
+
+TEST_CASE("a head that names its target is taken for that alone", "[engine][core][drafts]") {
+  const Pair eagle = kPairs[0];
+  const std::string own = weights_fingerprint(config_of(eagle).model.path);
+  const std::string shipped = weights_fingerprint("models/quire-tiny");
+  CHECK(own != shipped);
+  const ChangedDraft changed(eagle, "{", "{\"target_fingerprint\":\"" + own + "\",");
+  EngineConfig config = with_drafts(config_of(eagle), eagle, 3);
+  config.speculative.model = changed.path();
+  CHECK(refusal(config) == "accepted");
+  for (const char* head : {"quire-tiny-eagle", "quire-tiny-eagle3"}) {
+    const fs::path folder = fs::path("models/drafts") / head;
+    CHECK(read_draft_config(folder).target_fingerprint == shipped);
+  }
 }
 
 TEST_CASE("drafts that cannot be are refused at the start", "[engine][core][drafts]") {
