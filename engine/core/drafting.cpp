@@ -56,12 +56,15 @@ Drafting::Drafting(const EngineConfig& config)
     drafter_ = std::make_unique<NgramDrafter>(drafts.prompt_lookup_min, drafts.prompt_lookup_max);
 }
 
+// A pass over the latest tokens of so many requests takes about what one over such a prompt takes.
 void Drafting::learn(const ModelRunner::PromptTime& time) {
   DraftCosts& costs = pacer_.costs();
+  const double further = time.drafting_one / std::max(max_drafts_, 1);
+  const double pass = std::max(time.drafting - (max_drafts_ - 1) * further, further);
   for (int i = 0; i < DraftCosts::kKnown; ++i) {
     costs.add_step(time.num_tokens, time.seconds);
     if (!has_model_) continue;
-    costs.add_drafting(1, max_drafts_, time.drafting_one);
+    costs.add_drafting(time.num_tokens, max_drafts_, max_drafts_ * pass);
     costs.add_intake(time.num_tokens, std::max(time.drafting - time.drafting_one, 0.0));
   }
 }

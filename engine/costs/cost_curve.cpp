@@ -57,6 +57,7 @@ double CostCurve::at(int size) const {
 }
 
 double CostCurve::at_most(int size) const {
+  if (points_[static_cast<std::size_t>(bucket(size))].count >= kSome) return at(size);
   const auto [below, above] = find(size);
   if (below == nullptr || above != nullptr) return at(size);
   return below->seconds * std::max(size / std::max(below->size, 1.0), 1.0);

@@ -6,8 +6,10 @@
 namespace quire {
 namespace {
 
+constexpr double kIntakeWorth = 2;  // of taking a prompt in, which is lost where drafts end early
+
 // What each kind of trial may lose of all time, and the steps from one to the next.
-constexpr double kTrialShare = 0.002;
+constexpr double kTrialShare = 0.001;
 constexpr int kFirstPatience = 128, kLongestPatience = 2048;
 constexpr int kRest = 16;  // steps that somebody left out stays so, whatever seems to pay
 constexpr int kLookEvery = 8;  // steps, while all are left out
@@ -51,7 +53,8 @@ bool DraftPacer::repays(const Outlook& outlook, int num_rows, const Prospect& pr
   if (plain <= 0 || outlook.pace <= 0) return true;  // nothing is known yet
   const double tokens = std::min(mean_output_, static_cast<double>(prospect.most_output));
   const double with = (tokens + (outlook.length - 1) / 2) / outlook.pace;
-  return tokens * plain / num_rows > worth_ * (with + costs_.intake(prospect.num_intake));
+  const double saved = tokens * plain / num_rows - worth_ * with;
+  return saved > kIntakeWorth * costs_.intake(prospect.num_intake);
 }
 
 // A model has to take in a prompt before it can be asked, so whether it will be is decided here, by
@@ -66,7 +69,9 @@ void DraftPacer::start(int slot_index, int num_running, const Prospect& prospect
   std::ranges::fill(held_, 0.0);
   std::ranges::fill(asked_, 0.0);
   const int rows = std::max(num_running, 1);
-  for (int i = 0; i < rows; ++i) count(slot, options_.max_drafts);
+  count(slot, options_.max_drafts);
+  for (double& one : held_) one *= rows;
+  for (double& one : asked_) one *= rows;
   if (repays(look(rows), rows, prospect)) return;
   // Of one request among others, which has to take in its prompt besides.
   const double loss = price(rows, options_.max_drafts) / rows + costs_.drafting(1, 1) +

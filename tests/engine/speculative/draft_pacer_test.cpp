@@ -36,7 +36,7 @@ class Simulation {
       for (int i = 0; i < DraftCosts::kKnown; ++i) {
         pacer_.costs().add_step(tokens, machine.step(tokens));
         if (options.has_model)
-          pacer_.costs().add_drafting(1, most_, machine.drafting(1, most_));
+          pacer_.costs().add_drafting(tokens, most_, machine.drafting(tokens, most_));
       }
     }
   }
@@ -45,6 +45,7 @@ class Simulation {
   Run run(int rows, int steps, const std::function<double(int)>& acceptance, bool start = true) {
     Run run;
     run.choices.resize(static_cast<std::size_t>(options_.max_drafts) + 1);
+    num_listening = 0;
     if (start) {
       for (int i = 0; i < rows; ++i) pacer_.start(i, rows);
       drafts_.assign(static_cast<std::size_t>(rows), 0);
@@ -76,6 +77,7 @@ class Simulation {
   const DraftForecast& forecast() const { return pacer_.forecast(); }
 
   Machine machine;
+  int num_listening = 0;  // steps of the latest run() behind which there may be drafts
 
  private:
   static constexpr int kPrompt = 100;
@@ -93,6 +95,7 @@ class Simulation {
   }
 
   void step(int rows, const std::function<double(int)>& acceptance, Run& run) {
+    num_listening += pacer_.may_draft();
     int tokens = 0;
     for (const int drafts : drafts_) tokens += 1 + drafts;
     const double verify = machine.step(tokens) * noise();
@@ -286,6 +289,34 @@ TEST_CASE("a fixed number is kept to, and a full batch has none", "[speculative]
   CHECK(simulation.run(4, 100, [](int) { return 0.0; }).choices[3] == 400);
   CHECK(simulation.run(5, 100, [](int) { return 1.0; }).choices[0] == 500);
   CHECK(simulation.run(4, 100, [](int) { return 0.0; }).choices[3] == 400);
+}
+
+TEST_CASE("where nothing pays hardly anything is kept for drafts", "[speculative]") {
+  Simulation simulation(with_model(3), {.fixed = 0.1, .token = 1, .pass = 1});
+  simulation.run(8, 100, [](int) { return 0.1; });
+  const Run run = simulation.run(
+      8, 800, [](int) { return 0.1; }, false);
+  CHECK(run.choices[0] == 6400);
+  CHECK(simulation.num_listening <= 100);
+}
+
+TEST_CASE("steps with drafts that are slower than they seem are not made", "[speculative]") {
+  DraftCosts costs(2);
+  const auto known = [&](int tokens, double seconds) {
+    for (int i = 0; i < DraftCosts::kKnown; ++i) costs.add_step(tokens, seconds);
+  };
+  known(1, 1);
+  known(2, 1.2);
+  CHECK(costs.drafted(2, 0, 0) == Approx(1.2));
+  CHECK(costs.step(8) == Approx(4.8));  // larger than any that ran
+  for (int i = 0; i < 200; ++i) {
+    costs.compare(false, 1, 1.1);
+    costs.compare(true, 1.2, 1.2 * 1.4);
+  }
+  CHECK(costs.plain(1) == Approx(1.1).epsilon(0.03));
+  CHECK(costs.drafted(2, 0, 0) == Approx(1.2 * 1.4).epsilon(0.1));
+  costs.compare(true, 1.2, 1000);  // something else kept the machine busy
+  CHECK(costs.drafted(2, 0, 0) < 1.2 * 1.45);
 }
 
 TEST_CASE("a size that never ran is guessed from its neighbours", "[speculative]") {
