@@ -114,7 +114,7 @@ TEST_CASE("with a draft model the answers are those without", "[engine][core][dr
           static_cast<int>(roomy.core.plan().kv.workers.front().needed_blocks) + 1;
       SteppedEngine tiny(own);
       check_equal(expected, answers_of(tiny));
-      CHECK(tiny.core.stats().drafts > 0);
+      if (!adaptive) CHECK(tiny.core.stats().drafts > 0);  // where they pay
       if (!pair.has_states) CHECK(tiny.core.stats().preemptions > 0);
     }
     for (const int num_drafts : {1, 3, 6}) {
