@@ -32,8 +32,8 @@ class CudaOps final : public Ops {
   }
   void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
               StreamRef stream) override {
-    if (cuda::small_linear_supports(x, weight))
-      return cuda::small_linear(out, x, weight, bias, stream);
+    if (const Weight plain{.data = weight, .scales = {}}; cuda::small_linear_supports(x, plain))
+      return cuda::small_linear(out, x, plain, bias, stream);
     gemm_->linear(out, x, weight, bias, stream);
   }
   void rms_norm(TensorView out, TensorView x, TensorView weight, float eps, float weight_offset,
@@ -109,6 +109,8 @@ class CudaOps final : public Ops {
   }
   void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                         TensorView workspace, StreamRef stream) override {
+    if (cuda::small_linear_supports(x, weight))
+      return cuda::small_linear(out, x, weight, bias, stream);
     if (gemm_->has_fp8() && cuda::suits_fp8(weight, x.dtype()))
       return cuda::fp8_linear(*gemm_, out, x, weight, bias, workspace, stream);
     cuda::quantized_linear(out, x, weight, bias, stream);

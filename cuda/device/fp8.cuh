@@ -19,6 +19,14 @@ __device__ __forceinline__ std::uint32_t wide_pair(__nv_fp8x2_e4m3 codes) {
   }
 }
 
+// Four codes of a register.
+template <class T>
+__device__ __forceinline__ FragmentB wide_pairs(std::uint32_t codes) {
+  __nv_fp8x2_e4m3 pairs[2];
+  memcpy(pairs, &codes, sizeof pairs);
+  return {{wide_pair<T>(pairs[0]), wide_pair<T>(pairs[1])}};
+}
+
 // to[i] = from[i]; NaN stays NaN. Both are aligned to the whole of the elements.
 template <class T>
 __device__ __forceinline__ void widen(T* to, const __nv_fp8_e4m3* from) {

@@ -1,9 +1,8 @@
 // Paged attention on tensor cores. The query heads of one KV head are packed into rows, so a tile
 // of K and V is read once for all of them. Requests with at most 16 rows (decode) spread the keys
 // of a tile over four warps and the context over blocks: bound by reading the cache. Others
-// (prefill) give each warp 16 rows: bound by the tensor cores. Tiles of an fp8 cache arrive as they
-// are and are widened in shared memory; the scale of the keys is in that of the scores, the values'
-// is the result's.
+// (prefill) give each warp 16 rows: bound by the tensor cores. With an fp8 cache the products are in
+// f16; the scale of the keys is in that of the scores, the values' is the result's.
 
 #include <algorithm>
 
@@ -22,8 +21,20 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kWarpRows = 16;
 static_assert(kWarpRows == kMmaDecodeRows);
-constexpr int kTilesPerSplit = 4;  // below this a split costs more than it brings; one that finds
-                                   // no keys left ends at once
+constexpr int kKeysPerSplit = 256;  // below this a split costs more than it brings; one that finds
+                                    // no keys left ends at once
+
+// Keys of a tile. In decode those of fp8 are twice as many where registers allow: as many bytes for
+// what a tile costs besides.
+template <class Cache, int kDim, bool kDecode>
+constexpr int kTileKeys = kDecode && sizeof(Cache) == 1 && kDim <= 128 ? 128 : 64;
+constexpr int kLongestTile = 128;
+// Of threads that share a row of it; of fp8 each has two chunks, for half of the addresses.
+template <class Cache, int kDim>
+constexpr int kRowLanes = kDim / kVecWidth<Cache> / (sizeof(Cache) == 1 ? 2 : 1);
+// On a multiprocessor, as its shared memory allows.
+template <int kDim, bool kDecode>
+constexpr int kLeastBlocks = kDim <= (kDecode ? 128 : 96) ? 3 : 1;
 
 template <class T, class Cache>
 struct MmaArgs : PagedArgs<T, Cache> {
@@ -39,22 +50,34 @@ struct Queries {
   int request, kv_head, first_token, num_tokens, num_rows, seq_len;
 };
 
-template <class T, int kDim>
+template <class Cache, int kDim, int kKeys>
 struct Stage {
-  KeyTile<T, kDim> k, v;
+  KeyTile<Cache, kDim, kKeys> k, v;
 };
 
-template <class T, int kDim>
-__device__ void widen_tile(KeyTile<T, kDim>& to, const KeyTile<__nv_fp8_e4m3, kDim>& from) {
-  constexpr int kChunks = kDim / kCodes;
-  for (int c = threadIdx.x; c < kTileKeys * kChunks; c += kWarps * 32) {
-    const int row = c / kChunks, dim = c % kChunks * kCodes;
-    widen(to.at(row, dim), from.at(row, dim));
-  }
+// Queries of f16: themselves. Of bf16 beside fp8 each row times a power of two, as large as f16
+// holds, so that none of it is lost.
+template <class T, int kPairs>
+__device__ __forceinline__ float to_f16(std::uint32_t (&pairs)[kPairs]) {
+  if constexpr (std::is_same_v<T, __half>) return 1.f;
+  constexpr int kLargest = 14;  // the exponent of a row's largest
+  const auto low = [](std::uint32_t pair) { return __uint_as_float(pair << 16); };
+  const auto high = [](std::uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); };
+  float top = 0.f;
+#pragma unroll
+  for (const std::uint32_t pair : pairs)
+    top = fmaxf(top, fmaxf(fabsf(low(pair)), fabsf(high(pair))));
+  top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+  top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+  const unsigned exponent = max(__float_as_uint(top) >> 23, 64u);  // above the bias of 127
+  const float up = __uint_as_float((254 + kLargest - exponent) << 23);
+#pragma unroll
+  for (std::uint32_t& pair : pairs) pair = pack<__half>(low(pair) * up, high(pair) * up);
+  return __uint_as_float((exponent - kLargest) << 23);
 }
 
 template <class T, class Cache, int kDim, int kKeys>
-__device__ void load_queries(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T, Cache>& a,
+__device__ void load_queries(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T, Cache>& a,
                              const Queries& q, int row0) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -66,18 +89,22 @@ __device__ void load_queries(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T,
     const int position = q.seq_len - q.num_tokens + token;
     w.visible[h] = in_range ? Visible{a.window > 0 ? max(0, position - a.window + 1) : 0, position}
                             : Visible{1, 0};
+    std::uint32_t pairs[kDim / 8];
 #pragma unroll
-    for (int d = 0; d < kDim / 16; ++d) {
-      const T* from = &a.q(q.first_token + token, head, d * 16 + lane % 4 * 2);
-      w.q[d].r[h] = in_range ? *reinterpret_cast<const std::uint32_t*>(from) : 0u;
-      w.q[d].r[2 + h] = in_range ? *reinterpret_cast<const std::uint32_t*>(from + 8) : 0u;
+    for (int n = 0; n < kDim / 8; ++n) {
+      const T* from = &a.q(q.first_token + token, head, w.dim_of(n));
+      pairs[n] = in_range ? *reinterpret_cast<const std::uint32_t*>(from) : 0u;
     }
+    w.scale[h] = a.scale;
+    if constexpr (!std::is_same_v<T, Cache>) w.scale[h] *= to_f16<T>(pairs);
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) w.q[n / 2].r[h + n % 2 * 2] = pairs[n];
   }
 }
 
 // Values of the two rows of a lane, finished or as a split's partial result.
 template <class T, class Cache, int kDim, int kKeys>
-__device__ void store_rows(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T, Cache>& a,
+__device__ void store_rows(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T, Cache>& a,
                            const Queries& q, int row0, int split) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -93,9 +120,9 @@ __device__ void store_rows(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T, C
       if (s.sum > 0.f) {  // a split without keys has no values either
 #pragma unroll
         for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i)
-            to[n * 8 + lane % 4 * 2 + i] = w.values[n].r[2 * h + i] * a.value_scale;
+          const float2 pair = w.pair_of(n, h);
+          to[w.dim_of(n)] = pair.x * a.value_scale;
+          to[w.dim_of(n) + 1] = pair.y * a.value_scale;
         }
       }
       if (lane % 4 == 0) {
@@ -108,16 +135,17 @@ __device__ void store_rows(WarpRows<T, kDim, kDim, kKeys>& w, const MmaArgs<T, C
     const auto finished = [&](float value) { return s.sum > 0.f ? value * kept / s.sum : 0.f; };
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
-      *reinterpret_cast<std::uint32_t*>(&a.out(token, head, n * 8 + lane % 4 * 2)) =
-          pack<T>(finished(w.values[n].r[2 * h]), finished(w.values[n].r[2 * h + 1]));
+      const float2 pair = w.pair_of(n, h);
+      *reinterpret_cast<std::uint32_t*>(&a.out(token, head, w.dim_of(n))) =
+          pack<T>(finished(pair.x), finished(pair.y));
     }
   }
 }
 
 // Decode: four warps hold partial results of the same 16 rows; the first warp gets their sum. The
 // tiles that lay in shared memory have been read: the loop over them ends with a barrier.
-template <class T, int kDim, int kKeys>
-__device__ void merge_warps(WarpRows<T, kDim, kDim, kKeys>& w, float* shared) {
+template <class T, class Cache, int kDim, int kKeys>
+__device__ void merge_warps(WarpRows<T, Cache, kDim, kKeys>& w, float* shared) {
   constexpr int kPerLane = kDim / 8 * 4 + 4;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   float* mine = shared + (warp * 32 + lane) * kPerLane;
@@ -155,29 +183,16 @@ __device__ void merge_warps(WarpRows<T, kDim, kDim, kKeys>& w, float* shared) {
   }
 }
 
-// The stage as T: itself, or, of an fp8 cache, what the threads make of it together.
-template <class T, class Cache, int kDim>
-__device__ __forceinline__ const Stage<T, kDim>& usable(Stage<Cache, kDim>* stages, int index) {
-  if constexpr (std::is_same_v<T, Cache>) {
-    return stages[index];
-  } else {
-    auto& wide = *reinterpret_cast<Stage<T, kDim>*>(stages + 2);
-    widen_tile(wide.k, stages[index].k);
-    widen_tile(wide.v, stages[index].v);
-    __syncthreads();
-    return wide;
-  }
-}
-
 // Prefill: grid (row tiles, KV heads, requests). Decode: grid (splits, KV heads, requests).
 template <class T, class Cache, int kDim, bool kDecode>
-__global__ void __launch_bounds__(kWarps * 32)
+__global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     attention_mma_kernel(const __grid_constant__ MmaArgs<T, Cache> a) {
   // Of a tile, for one warp at a time; where heads are wide, registers hold half of the scores.
-  constexpr int kKeys = kDecode ? kTileKeys / kWarps : kDim <= 128 ? kTileKeys : kTileKeys / 2;
-  constexpr int kWarpKeys = kDecode ? kKeys : kTileKeys;
+  constexpr int kTile = kTileKeys<Cache, kDim, kDecode>;
+  constexpr int kKeys = kDecode ? kTile / kWarps : kDim <= 128 ? kTile : kTile / 2;
+  constexpr int kWarpKeys = kDecode ? kKeys : kTile;
   constexpr int kBlockRows = kDecode ? kWarpRows : kWarps * kWarpRows;
-  DYN_SHARED(stages, Stage<Cache, kDim>);  // [2]; a widened one behind them
+  DYN_SHARED(stages, Stage<Cache, kDim, kTile>);  // [2]
   const int warp = threadIdx.x / 32;
   Queries q{};
   q.request = static_cast<int>(blockIdx.z);
@@ -190,7 +205,7 @@ __global__ void __launch_bounds__(kWarps * 32)
             block_row = kDecode ? 0 : static_cast<int>(blockIdx.x) * kBlockRows;
   if (block_row >= q.num_rows || (q.num_rows <= kWarpRows) != kDecode) return;
 
-  WarpRows<T, kDim, kDim, kKeys> w;
+  WarpRows<T, Cache, kDim, kKeys> w;
   const int row0 = block_row + (kDecode ? 0 : warp * kWarpRows), key0 = kDecode ? warp * kKeys : 0;
   load_queries(w, a, q, row0);
   w.clear();
@@ -198,10 +213,10 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int first_position = q.seq_len - q.num_tokens + block_row / a.group;
   const int last_row = min(block_row + kBlockRows, q.num_rows) - 1;
   const int end = q.seq_len - q.num_tokens + last_row / a.group + 1;
-  int tile = (a.window > 0 ? max(0, first_position - a.window + 1) : 0) / kTileKeys;
-  int last_tile = (end + kTileKeys - 1) / kTileKeys;
+  int tile = (a.window > 0 ? max(0, first_position - a.window + 1) : 0) / kTile;
+  int last_tile = (end + kTile - 1) / kTile;
   if constexpr (kDecode) {
-    const int per_split = max(kTilesPerSplit, (last_tile - tile + a.splits - 1) / a.splits);
+    const int per_split = max(kKeysPerSplit / kTile, (last_tile - tile + a.splits - 1) / a.splits);
     tile += split * per_split;
     last_tile = min(last_tile, tile + per_split);
     if (tile >= last_tile) {
@@ -209,14 +224,14 @@ __global__ void __launch_bounds__(kWarps * 32)
       return;
     }
   }
-  using Copies = PageCopies<Cache, kTileKeys, kDim, kWarps * 32>;
+  constexpr int kLanes = kRowLanes<Cache, kDim>;
+  using Copies = PageCopies<Cache, kTile, kDim, kWarps * 32, kLanes>;
   Copies copies(a.keys_of(q.request, q.kv_head), end,
-                static_cast<int>(threadIdx.x) / Copies::kChunks,
-                static_cast<int>(threadIdx.x) % Copies::kChunks);
+                static_cast<int>(threadIdx.x) / kLanes, static_cast<int>(threadIdx.x) % kLanes);
   const std::uintptr_t to_values = a.value_distance();
   const auto copy_stage = [&](int t) {
     if (t < last_tile) {
-      Stage<Cache, kDim>& stage = stages[t % 2];
+      auto& stage = stages[t % 2];
       if constexpr (!kDecode) copies.look_up(t);
       copies.for_each(t, [&](int row, int chunk, const void* from, int bytes) {
         const int dim = chunk * kVecWidth<Cache>;
@@ -233,11 +248,11 @@ __global__ void __launch_bounds__(kWarps * 32)
     copy_stage(tile + 1);
     async_copy_wait<1>();
     __syncthreads();
-    const auto& stage = usable<T>(stages, tile % 2);
+    const auto& stage = stages[tile % 2];
 #pragma unroll 1
     for (int key = key0; key < key0 + kWarpKeys; key += kKeys) {
       w.score(stage.k, key);
-      w.softmax(a.scale, a.soft_cap, tile * kTileKeys + key);
+      w.softmax(a.soft_cap, tile * kTile + key);
       w.accumulate(stage.v, key);
     }
     __syncthreads();  // before the stage is filled again
@@ -250,9 +265,8 @@ __global__ void __launch_bounds__(kWarps * 32)
   store_rows(w, a, q, row0, split);
 }
 
-template <class T, class Cache, int kDim>
-constexpr std::size_t kSharedBytes = 2 * sizeof(Stage<Cache, kDim>) +
-                                     (std::is_same_v<T, Cache> ? 0 : sizeof(Stage<T, kDim>));
+template <class Cache, int kDim, bool kDecode>
+constexpr std::size_t kSharedBytes = 2 * sizeof(Stage<Cache, kDim, kTileKeys<Cache, kDim, kDecode>>);
 
 // f of the head size as a constant; of 0 where there is no kernel for it.
 template <class F>
@@ -275,16 +289,15 @@ auto dispatch_head_size(std::int64_t dim, F f) {
 template <class T, class Cache, int kDim>
 void launch_both(const MmaArgs<T, Cache>& a, int requests, int kv_heads, int max_rows,
                  StreamRef stream) {
-  constexpr std::size_t shared = kSharedBytes<T, Cache, kDim>;
   const auto heads = static_cast<unsigned>(kv_heads), count = static_cast<unsigned>(requests);
   CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, true>,
-                    dim3(static_cast<unsigned>(a.splits), heads, count), dim3(kWarps * 32), shared,
-                    native(stream), a));
+                    dim3(static_cast<unsigned>(a.splits), heads, count), dim3(kWarps * 32),
+                    kSharedBytes<Cache, kDim, true>, native(stream), a));
   if (max_rows <= kWarpRows) return;
   const auto tiles =
       static_cast<unsigned>((max_rows + kWarps * kWarpRows - 1) / (kWarps * kWarpRows));
   CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, false>, dim3(tiles, heads, count),
-                    dim3(kWarps * 32), shared, native(stream), a));
+                    dim3(kWarps * 32), kSharedBytes<Cache, kDim, false>, native(stream), a));
 }
 
 template <class T, class Cache>
@@ -294,10 +307,9 @@ void launch_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch, 
   const auto group = static_cast<int>(heads / kv_heads);
   const int max_rows = args.max_query_len * group;
   const int keys =
-      args.window > 0 ? std::min(args.window + kTileKeys, args.max_seq_len) : args.max_seq_len;
+      args.window > 0 ? std::min(args.window + kLongestTile, args.max_seq_len) : args.max_seq_len;
   const std::int64_t room = scratch.floats / (args.q.extent(0) * heads * (dim + 2));
   // With longer requests in the batch the decode rows are the smaller part: they go unsplit.
-  constexpr int kKeysPerSplit = kTilesPerSplit * kTileKeys;
   const std::int64_t wanted =
       max_rows <= kWarpRows ? (keys + kKeysPerSplit - 1) / kKeysPerSplit : 1;
   const int splits = count_splits(wanted, room, args.seq_lens.extent(0) * kv_heads);
@@ -321,8 +333,8 @@ bool attention_mma_supports(const AttentionArgs& args) {
     } else {
       using T = __nv_bfloat16;
       return shared_memory_limit() >= (cache == DType::fp8_e4m3
-                                           ? kSharedBytes<T, __nv_fp8_e4m3, size>
-                                           : kSharedBytes<T, T, size>);
+                                           ? kSharedBytes<__nv_fp8_e4m3, size, true>
+                                           : kSharedBytes<T, size, true>);
     }
   });
   return fits && args.v_cache.extent(3) == args.k_cache.extent(3) &&

@@ -1,147 +1,208 @@
-// Products of at most four rows with a weight matrix: bound by reading the weights, which go from
-// memory to registers once, past the caches. A warp has two rows of the weight and takes 256
-// columns of them at a time, four such steps ahead. The first steps are fetched before the kernel
-// that computes x has ended.
+// Products of at most eight rows with a weight matrix of bf16, f16 or fp8: bound by reading the
+// weights, which go from memory to registers once, past the caches, and are operands of tensor
+// cores there: the weight's rows are those of the product, x's its columns. The warps of a block
+// share sixteen rows of the weight; of their columns each takes every fourth step, with four steps
+// on the way. The first ones are fetched before the kernel that computes x has ended. Fp8 becomes
+// the dtype of x, which stays as it is.
 
 #include "cuda/device/any_view.cuh"
-#include "cuda/device/block_sum.cuh"
 #include "cuda/device/dependent.cuh"
+#include "cuda/device/fp8.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/capability.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kWarps = 4, kRows = 2, kDepth = 4, kBlocksPerProcessor = 5;
-constexpr int kWidth = 8;  // elements in 16 bytes
-constexpr std::int64_t kMostTokens = 4;
+constexpr int kWarps = 4, kThreads = kWarps * 32, kDepth = 4;
+constexpr int kRows = 16, kMostTokens = 8;  // of an instruction
+static_assert(kRows * kMostTokens == kThreads);
+constexpr int kChunks = 2;  // of 16 bytes that a lane has of a row and step
 
-template <class T>
+// Columns of a step; of fp8 those under one scale.
+template <class W>
+constexpr int kStep = 4 * kChunks * kVecWidth<W>;
+static_assert(kStep<__nv_fp8_e4m3> == kFp8Block);
+// On a multiprocessor, as registers allow: 96 or 128 KiB on the way.
+template <class W>
+constexpr int kBlocks = sizeof(W) == 1 ? 3 : 4;
+
+template <class T, class W>
 struct SmallLinearArgs {
   AnyView out, bias;  // [1, tokens, N], [1, 1, N]
   const T* x;
-  const T* weight;
-  std::int64_t x_stride, weight_stride;
-  int rows, columns;  // of the weight: N, K
+  const W* weight;
+  const float* scales;  // of fp8: one for each row, or for each block
+  std::int64_t x_stride, weight_stride, scale_stride;
+  int tokens, rows, columns;  // of the weight: N, K
+  bool in_blocks;
 };
 
-// Eight elements as they lie in memory.
-struct Packed {
-  std::uint32_t pair[4];
+// Sixteen bytes as they lie in memory.
+struct Chunk {
+  std::uint32_t word[4];
 };
-__device__ __forceinline__ Packed packed(const uint4& bits) {
+__device__ __forceinline__ Chunk chunk_of(const uint4& bits) {
   return {{bits.x, bits.y, bits.z, bits.w}};
 }
-template <class T>
-__device__ __forceinline__ float element(const Packed& p, int i) {
-  const std::uint32_t pair = p.pair[i / 2];
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    return __uint_as_float(i % 2 != 0 ? pair & 0xffff0000u : pair << 16);
-  } else {
-    return static_cast<float>(reinterpret_cast<const __half*>(&pair)[i % 2]);
+
+// What a lane has of a step: of rows lane / 4 and lane / 4 + 8 of the weight, and of row lane / 4
+// of x, the same columns.
+struct WeightSlice {
+  Chunk low[kChunks], high[kChunks];
+};
+template <class T, class W>
+struct InputSlice {
+  Chunk x[kChunks][sizeof(T) / sizeof(W)];
+  float scale;  // of the block
+};
+
+// Words of x with the columns of word i of a weight's chunk.
+template <class T, class W>
+__device__ __forceinline__ void multiply(FragmentC& sum, const WeightSlice& w,
+                                         const InputSlice<T, W>& input) {
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+    const auto& x = input.x[c];
+    const Chunk &low = w.low[c], &high = w.high[c];
+    if constexpr (std::is_same_v<T, W>) {
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        mma<T>(sum, {{low.word[i], high.word[i], low.word[i + 1], high.word[i + 1]}},
+               {{x[0].word[i], x[0].word[i + 1]}});
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const FragmentB l = wide_pairs<T>(low.word[i]), h = wide_pairs<T>(high.word[i]);
+        const Chunk& of = x[i / 2];
+        mma<T>(sum, {{l.r[0], h.r[0], l.r[1], h.r[1]}},
+               {{of.word[i % 2 * 2], of.word[i % 2 * 2 + 1]}});
+      }
+    }
   }
 }
 
-template <class T, int kTokens>
-__global__ void __launch_bounds__(kWarps * 32, kBlocksPerProcessor)
-    small_linear_kernel(const __grid_constant__ SmallLinearArgs<T> a) {
-  constexpr int kStep = 32 * kWidth;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int row0 =
-      (static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32) * kRows;
-  const T* from[kRows];
-  // Rows past the end are not stored.
-#pragma unroll
-  for (int r = 0; r < kRows; ++r)
-    from[r] = a.weight + min(row0 + r, a.rows - 1) * a.weight_stride;
-
-  Packed ahead[kDepth][kRows];
-  const auto fetch = [&](Packed(&w)[kRows], int column) {
-    if (column >= a.columns) return;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-      w[r] = packed(__ldcs(reinterpret_cast<const uint4*>(from[r] + column)));
+template <class T, class W>
+__global__ void __launch_bounds__(kThreads, kBlocks<W>)
+    small_linear_kernel(const __grid_constant__ SmallLinearArgs<T, W> a) {
+  constexpr bool kPlain = std::is_same_v<T, W>;
+  constexpr int kWidth = kVecWidth<W>;
+  SHARED(sums, float[kWarps][kMostTokens][kRows]);
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int row0 = static_cast<int>(blockIdx.x) * kRows, steps = (a.columns - 1) / kStep<W> + 1;
+  const auto column_of = [&](int step, int chunk) {
+    return step * kStep<W> + (chunk * 4 + lane % 4) * kWidth;
   };
+  // Rows past the end are not stored.
+  const W* const low = a.weight + min(row0 + lane / 4, a.rows - 1) * a.weight_stride;
+  const W* const high = a.weight + min(row0 + lane / 4 + 8, a.rows - 1) * a.weight_stride;
+  const auto fetch = [&](WeightSlice& to, int step) {
 #pragma unroll
-  for (int s = 0; s < kDepth; ++s) fetch(ahead[s], lane * kWidth + s * kStep);
+    for (int c = 0; c < kChunks; ++c) {
+      const int column = column_of(step, c);
+      if (column >= a.columns) continue;  // x has zeros there
+      to.low[c] = chunk_of(__ldcs(reinterpret_cast<const uint4*>(low + column)));
+      to.high[c] = chunk_of(__ldcs(reinterpret_cast<const uint4*>(high + column)));
+    }
+  };
+  WeightSlice ahead[kDepth] = {};
+#pragma unroll
+  for (int s = 0; s < kDepth; ++s) fetch(ahead[s], warp + s * kWarps);
   release_next_kernel();
   await_previous_kernel();
 
-  float sums[kTokens][kRows] = {};
-  for (int column = lane * kWidth; column < a.columns; column += kDepth * kStep) {
+  const T* const x = a.x + min(lane / 4, a.tokens - 1) * a.x_stride;
+  const float* const scales = a.scales + (a.in_blocks ? row0 / kFp8Block * a.scale_stride : 0);
+  const auto load_input = [&](int step) {
+    InputSlice<T, W> input{};
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      const int column = column_of(step, c);
+      if (lane / 4 >= a.tokens || column >= a.columns) continue;
+#pragma unroll
+      for (int i = 0; i < kWidth / kVecWidth<T>; ++i)
+        input.x[c][i] = chunk_of(*reinterpret_cast<const uint4*>(x + column + i * kVecWidth<T>));
+    }
+    input.scale = !kPlain && a.in_blocks && step < steps ? scales[step] : 1.f;
+    return input;
+  };
+
+  FragmentC sum{};
+  InputSlice<T, W> next = load_input(warp);
+  for (int first = warp; first < steps; first += kDepth * kWarps) {
 #pragma unroll
     for (int s = 0; s < kDepth; ++s) {
-      const int at = column + s * kStep;
-      if (at < a.columns) {
+      const int step = first + s * kWarps;
+      if (step >= steps) break;
+      const InputSlice<T, W> input = next;
+      next = load_input(step + kWarps);
+      if constexpr (kPlain) {
+        multiply(sum, ahead[s], input);
+      } else {
+        FragmentC part{};
+        multiply(part, ahead[s], input);
 #pragma unroll
-        for (int t = 0; t < kTokens; ++t) {
-          const Packed x = packed(*reinterpret_cast<const uint4*>(a.x + t * a.x_stride + at));
-#pragma unroll
-          for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-            for (int i = 0; i < kWidth; ++i)
-              sums[t][r] += element<T>(x, i) * element<T>(ahead[s][r], i);
-          }
-        }
+        for (int i = 0; i < 4; ++i) sum.r[i] = fmaf(part.r[i], input.scale, sum.r[i]);
       }
-      fetch(ahead[s], at + kDepth * kStep);
+      fetch(ahead[s], step + kDepth * kWarps);
     }
   }
 #pragma unroll
-  for (int t = 0; t < kTokens; ++t) {
+  for (int i = 0; i < 4; ++i) sums[warp][lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sum.r[i];
+  __syncthreads();
+  const int token = static_cast<int>(threadIdx.x) / kRows, r = static_cast<int>(threadIdx.x) % kRows;
+  const int row = row0 + r;
+  if (token >= a.tokens || row >= a.rows) return;
+  float total = 0.f;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const float sum = warp_reduce(sums[t][r], Add{});
-      if (lane != t * kRows + r || row0 + r >= a.rows) continue;
-      a.out.store(0, t, row0 + r,
-                  sum + (a.bias.data != nullptr ? a.bias.load(0, 0, row0 + r) : 0.f));
-    }
-  }
+  for (int w = 0; w < kWarps; ++w) total += sums[w][token][r];
+  if (!kPlain && !a.in_blocks) total *= a.scales[row];
+  a.out.store(0, token, row, total + (a.bias.data != nullptr ? a.bias.load(0, 0, row) : 0.f));
 }
 
-template <class T>
-void launch_small(TensorView out, TensorView x, TensorView weight, TensorView bias,
+template <class T, class W>
+void launch_small(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                   StreamRef stream) {
-  const SmallLinearArgs<T> a{.out = AnyView(out),
-                             .bias = AnyView(bias),
-                             .x = static_cast<const T*>(x.data()),
-                             .weight = static_cast<const T*>(weight.data()),
-                             .x_stride = x.stride(0),
-                             .weight_stride = weight.stride(0),
-                             .rows = static_cast<int>(weight.extent(0)),
-                             .columns = static_cast<int>(weight.extent(1))};
-  constexpr int kBlockRows = kWarps * kRows;
-  const dim3 grid(static_cast<unsigned>((a.rows + kBlockRows - 1) / kBlockRows));
-  const auto go = [&](auto kernel) {
-    CUDA_CHECK(
-        launch_dependent(is_hopper(), kernel, grid, dim3(kWarps * 32), 0, native(stream), a));
-  };
-  switch (x.extent(0)) {
-    case 1:
-      return go(small_linear_kernel<T, 1>);
-    case 2:
-      return go(small_linear_kernel<T, 2>);
-    case 3:
-      return go(small_linear_kernel<T, 3>);
-    default:
-      return go(small_linear_kernel<T, 4>);
-  }
+  const SmallLinearArgs<T, W> a{
+      .out = AnyView(out),
+      .bias = AnyView(bias),
+      .x = static_cast<const T*>(x.data()),
+      .weight = static_cast<const W*>(weight.data.data()),
+      .scales = static_cast<const float*>(weight.scales.data()),
+      .x_stride = x.stride(0),
+      .weight_stride = weight.data.stride(0),
+      .scale_stride = weight.scales.empty() ? 0 : weight.scales.stride(0),
+      .tokens = static_cast<int>(x.extent(0)),
+      .rows = static_cast<int>(weight.data.extent(0)),
+      .columns = static_cast<int>(weight.data.extent(1)),
+      .in_blocks = weight.format == WeightFormat::fp8_blocks};
+  const dim3 grid(static_cast<unsigned>((a.rows + kRows - 1) / kRows));
+  CUDA_CHECK(launch_dependent(is_hopper(), small_linear_kernel<T, W>, grid, dim3(kThreads), 0,
+                              native(stream), a));
 }
 
 }  // namespace
 
-bool small_linear_supports(TensorView x, TensorView weight) {
-  const DType dtype = weight.dtype();
-  return x.extent(0) >= 1 && x.extent(0) <= kMostTokens && x.dtype() == dtype &&
-         (dtype == DType::bf16 || dtype == DType::f16) && weight.extent(1) % kWidth == 0 &&
-         is_aligned(x) && is_aligned(weight);
+bool small_linear_supports(TensorView x, const Weight& weight) {
+  const bool fp8 = is_fp8(weight.format);
+  const std::int64_t width = fp8 ? kVecWidth<__nv_fp8_e4m3> : kVecWidth<__half>;
+  return x.extent(0) >= 1 && x.extent(0) <= kMostTokens &&
+         (x.dtype() == DType::bf16 || x.dtype() == DType::f16) &&
+         (fp8 || (weight.format == WeightFormat::plain && weight.data.dtype() == x.dtype())) &&
+         weight.data.rank() == 2 && weight.data.extent(1) > 0 &&
+         weight.data.extent(1) % width == 0 && is_aligned(x) && is_aligned(weight.data);
 }
 
-void small_linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
+void small_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                   StreamRef stream) {
-  if (weight.dtype() == DType::bf16)
-    return launch_small<__nv_bfloat16>(out, x, weight, bias, stream);
-  launch_small<__half>(out, x, weight, bias, stream);
+  if (out.numel() == 0) return;
+  const auto launch_on = [&]<class T>(Type<T>) {
+    if (is_fp8(weight.format)) return launch_small<T, __nv_fp8_e4m3>(out, x, weight, bias, stream);
+    launch_small<T, T>(out, x, weight, bias, stream);
+  };
+  if (x.dtype() == DType::bf16) return launch_on(Type<__nv_bfloat16>{});
+  launch_on(Type<__half>{});
 }
 
 }  // namespace quire::cuda

@@ -44,15 +44,28 @@ def tile_time(kernel, tiles, warps, copies, products, extra=0.0):
 
 
 def decode_attention(b, name, requests, context, dim, size, heads=8):
-    """Tiles of 64 keys; four warps share one: each has all of its copies, and 16 of its keys."""
+    """Tiles of 64 keys, of fp8 128; four warps share one: each has all of its copies, and a quarter of its keys."""
     kernel = b[name]
+    keys = 128 if size == 1 else 64
     data = 2 * requests * context * heads * dim * size
-    tiles = requests * heads * context / 64
-    copies = 2 * 64 * dim * size / 16 / 128
-    products = 2 * dim / 8
+    tiles = requests * heads * context / keys
+    copies = 2 * keys * dim * size / 16 / 128
+    products = 2 * dim / 8 * keys / 64
     issue = tile_time(kernel, tiles, 4, copies, products)
     splits = 1 if requests * heads >= 3 * SMS else 2
     return data / READ, max(data / READ / 0.95, issue) + splits * LAUNCH
+
+
+def few_rows(b, weight, columns, depth):
+    """Products of one to eight rows: four warps of a block share sixteen columns, and of their depth each takes every fourth
+    step, with eight products for 2 KiB of fp8 and four of bf16. Begins behind another kernel: half of a launch."""
+    kernel = b[f"small_linear_kernel<bf16,{weight}>"]
+    size = 1 if weight == "fp8" else 2
+    data = columns * depth * size
+    steps = data / 2048
+    resident = min(kernel("blocks"), columns / 16 / SMS) * 4
+    issue = steps / SMS * 8 / size * kernel("product") / SCHEDULERS / ipc(resident) / CLOCK
+    return data / READ, max(data / READ / 0.95, issue) + LAUNCH / 2
 
 
 def prefill(b, tokens, dim, heads=32):
@@ -115,6 +128,10 @@ CASES = {
     "prefill 8,192, D = 128": lambda b: prefill(b, 8192, 128),
     "latent decode, 32 of 4,096, 16 heads": lambda b: latents(b, 32, 4096, 16),
     "latent decode, 32 of 4,096, 128 heads": lambda b: latents(b, 32, 4096, 128),
+    "1 to 8 rows, bf16, 4,096 to 28,672": lambda b: few_rows(b, "bf16", 28672, 4096),
+    "1 to 8 rows, bf16, 4,096 to 4,096": lambda b: few_rows(b, "bf16", 4096, 4096),
+    "1 to 8 rows, fp8, 4,096 to 28,672": lambda b: few_rows(b, "fp8", 28672, 4096),
+    "1 to 8 rows, fp8, 14,336 to 4,096": lambda b: few_rows(b, "fp8", 4096, 14336),
     "experts bf16, 128 of 768 × 2,048": lambda b: experts(b, "PlainFormat<bf16>", 16, 128, 1536, 2048),
     "experts fp8, 256 of 2,048 × 7,168": lambda b: experts(b, "Fp8Format<bf16>", 8, 256, 4096, 7168),
     "experts MXFP4, 32 of 2,880 × 2,880": lambda b: experts(b, "Mxfp4Format", 4.25, 32, 5760, 2880),

@@ -176,6 +176,31 @@ void decode_linear(Bench& bench, std::int64_t rows, std::int64_t n, std::int64_t
   bench.forget_tensors();
 }
 
+// Weights in fp8 with a scale for each block of 128 × 128.
+void decode_fp8_linear(Bench& bench, std::int64_t rows, std::int64_t n, std::int64_t k,
+                       double goal) {
+  const std::int64_t layers = bench.copies(n * k), outs = bench.size(n, 128),
+                     ins = bench.size(k, 512);
+  const TensorView codes = bench.zeros(DType::fp8_e4m3, {layers, outs, ins}),
+                   scales = bench.zeros(DType::f32, {outs / kFp8Block, ins / kFp8Block}),
+                   x = bench.random({rows, ins}), out = bench.zeros(DType::bf16, {rows, outs});
+  const auto weight_of = [&](std::int64_t layer) {
+    return Weight{codes.rows(layer, layer + 1).reshape({outs, ins}), scales,
+                  WeightFormat::fp8_blocks};
+  };
+  const auto bytes = static_cast<std::int64_t>(
+      bench.ops().traits().linear_workspace_bytes(rows, weight_of(0), DType::bf16));
+  const TensorView workspace = bench.zeros(DType::u8, {bytes});
+  const double seconds = device_seconds(bench.stream(), [&] {
+    for (std::int64_t l = 0; l < layers; ++l)
+      bench.ops().quantized_linear(out, x, weight_of(l), {}, workspace, bench.stream());
+  });
+  bench.memory_bound("linear, fp8 in blocks, rows " + std::to_string(rows) + ", " +
+                         std::to_string(k) + " to " + std::to_string(n),
+                     goal, static_cast<double>(layers * outs * ins), seconds);
+  bench.forget_tensors();
+}
+
 void row_operators(Bench& bench) {
   const std::int64_t t = bench.size(8192, 4), h = bench.size(4096, 64),
                      inner = bench.size(14336, 64);
@@ -241,15 +266,19 @@ void run(bool tiny) {
   decode_attention(bench, 128, 1024, 0.88);
   decode_attention(bench, 1, 65536, 0.55);
   decode_attention(bench, 1, 1024, 0);
-  decode_attention(bench, 32, 4096, 0, DType::fp8_e4m3);
-  decode_attention(bench, 128, 1024, 0, DType::fp8_e4m3);
+  decode_attention(bench, 32, 4096, 0.85, DType::fp8_e4m3);
+  decode_attention(bench, 128, 1024, 0.85, DType::fp8_e4m3);
   for (const std::int64_t tokens : {4096, 8192, 16384}) prefill_attention(bench, tokens);
   prefill_attention(bench, 8192, DType::fp8_e4m3);
-  for (const std::int64_t rows : {1, 4, 8, 16}) {
+  for (const std::int64_t rows : {1, 2, 4, 8, 16}) {
     decode_linear(bench, rows, 6144, 4096, 0.92);
     decode_linear(bench, rows, 4096, 4096, 0.92);
     decode_linear(bench, rows, 28672, 4096, 0.92);
     decode_linear(bench, rows, 4096, 14336, 0.92);
+  }
+  for (const std::int64_t rows : {1, 8, 16}) {
+    decode_fp8_linear(bench, rows, 28672, 4096, rows <= 8 ? 0.88 : 0);
+    decode_fp8_linear(bench, rows, 4096, 14336, rows <= 8 ? 0.88 : 0);
   }
   row_operators(bench);
   sampling(bench, "greedy", 0.f, 0, 1.f);
