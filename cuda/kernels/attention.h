@@ -8,7 +8,8 @@
 namespace quire::cuda {
 
 // Partial results of a split context: floats [T, heads, splits, value_dim + 2] (values, then
-// maximum and sum; with sum 0 there are no values). Launches are sized by max_seq_len; how many
+// maximum and sum; with sum 0 there are no values), or in attention_mma [requests, KV heads, rows,
+// splits, …], as only requests of few rows are split. Launches are sized by max_seq_len; how many
 // splits have keys follows each request's own length, and one split gives the same bits as none.
 struct SplitScratch {
   float* data = nullptr;

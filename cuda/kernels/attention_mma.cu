@@ -1,16 +1,18 @@
 // Paged attention on tensor cores. The query heads of one KV head are packed into rows, so a tile
 // of K and V is read once for all of them. Requests with at most 16 rows (decode) spread the keys
 // of a tile over four warps and the context over blocks: bound by reading the cache. Others
-// (prefill) give each warp 16 rows: bound by the tensor cores. With an fp8 cache the products are in
-// f16; the scale of the keys is in that of the scores, the values' is the result's.
+// (prefill) give each warp 16 rows: bound by the tensor cores. With an fp8 cache the products are
+// in f16; the scale of the keys is in that of the scores, the values' is the result's.
 
 #include <algorithm>
 
+#include "cuda/device/dependent.cuh"
 #include "cuda/device/fp8.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/attention_tile.cuh"
 #include "cuda/kernels/launchers.h"
+#include "cuda/kernels/merge_row.cuh"
 #include "cuda/kernels/paged_args.cuh"
 #include "cuda/runtime/capability.h"
 #include "cuda/runtime/check.h"
@@ -38,11 +40,15 @@ constexpr int kLeastBlocks = kDim <= (kDecode ? 128 : 96) ? 3 : 1;
 
 template <class T, class Cache>
 struct MmaArgs : PagedArgs<T, Cache> {
-  float* partials;  // null: one split
-  int splits;
+  float* partials = nullptr;  // [requests, KV heads, split_rows, splits, D + 2]; null: one split
+  int splits = 1, split_rows = 0;
 
-  MmaArgs(const AttentionArgs& args, float* to, int count)
-      : PagedArgs<T, Cache>(args), partials(to), splits(count) {}
+  explicit MmaArgs(const AttentionArgs& args) : PagedArgs<T, Cache>(args) {}
+  // Of a row of a request's.
+  __device__ __forceinline__ float* partials_of(int request, int kv_head, int row) const {
+    const std::int64_t at = (request * this->k_cache.extent[2] + kv_head) * split_rows + row;
+    return partials + at * splits * (this->out.extent[2] + 2);
+  }
 };
 
 // A request seen from one block.
@@ -114,9 +120,7 @@ __device__ void store_rows(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T, 
     const int token = q.first_token + row / a.group, head = q.kv_head * a.group + row % a.group;
     SoftmaxState& s = w.state[h];
     if (a.partials != nullptr) {
-      float* to = a.partials +
-                  ((static_cast<std::int64_t>(token) * a.out.extent[1] + head) * a.splits + split) *
-                      (kDim + 2);
+      float* to = a.partials_of(q.request, q.kv_head, row) + split * (kDim + 2);
       if (s.sum > 0.f) {  // a split without keys has no values either
 #pragma unroll
         for (int n = 0; n < kDim / 8; ++n) {
@@ -226,8 +230,8 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
   }
   constexpr int kLanes = kRowLanes<Cache, kDim>;
   using Copies = PageCopies<Cache, kTile, kDim, kWarps * 32, kLanes>;
-  Copies copies(a.keys_of(q.request, q.kv_head), end,
-                static_cast<int>(threadIdx.x) / kLanes, static_cast<int>(threadIdx.x) % kLanes);
+  Copies copies(a.keys_of(q.request, q.kv_head), end, static_cast<int>(threadIdx.x) / kLanes,
+                static_cast<int>(threadIdx.x) % kLanes);
   const std::uintptr_t to_values = a.value_distance();
   const auto copy_stage = [&](int t) {
     if (t < last_tile) {
@@ -266,7 +270,8 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
 }
 
 template <class Cache, int kDim, bool kDecode>
-constexpr std::size_t kSharedBytes = 2 * sizeof(Stage<Cache, kDim, kTileKeys<Cache, kDim, kDecode>>);
+constexpr std::size_t kSharedBytes = 2 *
+                                     sizeof(Stage<Cache, kDim, kTileKeys<Cache, kDim, kDecode>>);
 
 // f of the head size as a constant; of 0 where there is no kernel for it.
 template <class F>
@@ -285,6 +290,20 @@ auto dispatch_head_size(std::int64_t dim, F f) {
   }
 }
 
+// One block per (row, KV head, request): of the requests that were split.
+template <class T, class Cache>
+__global__ void __launch_bounds__(kMergeThreads)
+    merge_requests_kernel(const __grid_constant__ MmaArgs<T, Cache> a) {
+  release_next_kernel();
+  const int request = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y),
+            row = static_cast<int>(blockIdx.x);
+  const int first = a.query_start[request],
+            num_rows = (a.query_start[request + 1] - first) * a.group;
+  if (row >= num_rows || num_rows > kWarpRows) return;
+  merge_row(a.out, first + row / a.group, kv_head * a.group + row % a.group,
+            a.partials_of(request, kv_head, row), a.sinks, a.splits);
+}
+
 // max_rows: of a request that these kernels have to do.
 template <class T, class Cache, int kDim>
 void launch_both(const MmaArgs<T, Cache>& a, int requests, int kv_heads, int max_rows,
@@ -293,11 +312,18 @@ void launch_both(const MmaArgs<T, Cache>& a, int requests, int kv_heads, int max
   CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, true>,
                     dim3(static_cast<unsigned>(a.splits), heads, count), dim3(kWarps * 32),
                     kSharedBytes<Cache, kDim, true>, native(stream), a));
+  if (a.partials != nullptr) {
+    CUDA_CHECK(launch(merge_requests_kernel<T, Cache>,
+                      dim3(static_cast<unsigned>(a.split_rows), heads, count), dim3(kMergeThreads),
+                      0, native(stream), a));
+  }
   if (max_rows <= kWarpRows) return;
+  MmaArgs<T, Cache> whole = a;
+  whole.partials = nullptr;
   const auto tiles =
       static_cast<unsigned>((max_rows + kWarps * kWarpRows - 1) / (kWarps * kWarpRows));
   CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, false>, dim3(tiles, heads, count),
-                    dim3(kWarps * 32), kSharedBytes<Cache, kDim, false>, native(stream), a));
+                    dim3(kWarps * 32), kSharedBytes<Cache, kDim, false>, native(stream), whole));
 }
 
 template <class T, class Cache>
@@ -308,19 +334,18 @@ void launch_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch, 
   const int max_rows = args.max_query_len * group;
   const int keys =
       args.window > 0 ? std::min(args.window + kLongestTile, args.max_seq_len) : args.max_seq_len;
-  const std::int64_t room = scratch.floats / (args.q.extent(0) * heads * (dim + 2));
-  // With longer requests in the batch the decode rows are the smaller part: they go unsplit.
-  const std::int64_t wanted =
-      max_rows <= kWarpRows ? (keys + kKeysPerSplit - 1) / kKeysPerSplit : 1;
-  const int splits = count_splits(wanted, room, args.seq_lens.extent(0) * kv_heads);
-  const MmaArgs<T, Cache> a(args, splits > 1 ? scratch.data : nullptr, splits);
+  MmaArgs<T, Cache> a(args);
+  a.split_rows = std::min(max_rows, kWarpRows);
+  const std::int64_t pairs = args.seq_lens.extent(0) * kv_heads;
+  const std::int64_t room = scratch.floats / (pairs * a.split_rows * (dim + 2));
+  a.splits = count_splits((keys + kKeysPerSplit - 1) / kKeysPerSplit, room, pairs);
+  if (a.splits > 1) a.partials = scratch.data;
   const auto requests = static_cast<int>(args.seq_lens.extent(0));
   dispatch_head_size(dim, [&](auto size) {
     if constexpr (size != 0)
       launch_both<T, Cache, size>(a, requests, static_cast<int>(kv_heads),
                                   std::min(max_rows, most_rows), stream);
   });
-  if (splits > 1) merge_splits(args.out, args.sinks, scratch.data, splits, stream);
 }
 
 }  // namespace

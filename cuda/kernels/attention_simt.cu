@@ -8,10 +8,10 @@
 #include "cuda/device/block_sum.cuh"
 #include "cuda/device/dependent.cuh"
 #include "cuda/device/request_of.cuh"
-#include "cuda/device/softmax_state.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/launchers.h"
+#include "cuda/kernels/merge_row.cuh"
 #include "cuda/kernels/paged_args.cuh"
 #include "cuda/runtime/capability.h"
 
@@ -19,7 +19,6 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kMergeThreads = 128;
 constexpr std::int64_t kMaxSplits = 64;
 constexpr std::int64_t kBlocksPerProcessor = 16;  // three to eight of them at a time
 constexpr int kKeysPerSplit = 256;  // below this a split costs more than it brings; one that finds
@@ -158,23 +157,10 @@ template <class T>
 __global__ void __launch_bounds__(kMergeThreads)
     merge_splits_kernel(View<T, 3> out, const float* partials, const float* sinks, int splits) {
   release_next_kernel();
-  const int token = blockIdx.x, head = blockIdx.y, dim = static_cast<int>(out.extent[2]);
-  const float* from =
-      partials + (static_cast<std::int64_t>(token) * out.extent[1] + head) * splits * (dim + 2);
-  SoftmaxState total;
-  if (sinks != nullptr) total = {sinks[head], 1.f};
-  for (int s = 0; s < splits; ++s) {
-    const SoftmaxState part{from[s * (dim + 2) + dim], from[s * (dim + 2) + dim + 1]};
-    total.merge(part);
-  }
-  for (int d = threadIdx.x; d < dim; d += blockDim.x) {
-    float value = 0.f;
-    for (int s = 0; s < splits; ++s) {
-      const float* part = from + s * (dim + 2);
-      if (part[dim + 1] > 0.f) value += part[d] * SoftmaxState{part[dim], 0.f}.factor(total.max);
-    }
-    out(token, head, d) = T(total.sum > 0.f ? value / total.sum : 0.f);
-  }
+  const int token = blockIdx.x, head = blockIdx.y;
+  const float* from = partials + (static_cast<std::int64_t>(token) * out.extent[1] + head) *
+                                     splits * (out.extent[2] + 2);
+  merge_row(out, token, head, from, sinks, splits);
 }
 
 template <class T, class Cache>

@@ -2,8 +2,8 @@
 // One warp's work on a tile of keys: scores, online softmax, weighted values. The warp has 16 rows;
 // a row is one query head of one token. Fragments as in cuda/device/mma.cuh: a lane has columns
 // 2·(lane%4) of rows lane/4 and lane/4 + 8. A tile of fp8 is widened from shared memory straight
-// into them, as f16, which holds each of its values: lanes get four adjacent codes, so it has other dims then; dim_of
-// says which.
+// into them, as f16, which holds each of its values: lanes get four adjacent codes, so it has other
+// dims then; dim_of says which.
 
 #include "cuda/device/exp2.cuh"
 #include "cuda/device/fp8.cuh"

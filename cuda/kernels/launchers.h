@@ -37,8 +37,8 @@ void moe_experts(const MoeExpertsArgs& args, StreamRef stream);
 void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                       StreamRef stream);
 
-// small_linear.cu: linear of at most eight rows in bf16 or f16, the weight in their dtype or in fp8;
-// out and bias of any floating-point dtype.
+// small_linear.cu: linear of at most eight rows in bf16 or f16, the weight in their dtype or in
+// fp8; out and bias of any floating-point dtype.
 bool small_linear_supports(TensorView x, const Weight& weight);
 void small_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                   StreamRef stream);

@@ -1,9 +1,9 @@
 // Products of at most eight rows with a weight matrix of bf16, f16 or fp8: bound by reading the
 // weights, which go from memory to registers once, past the caches, and are operands of tensor
 // cores there: the weight's rows are those of the product, x's its columns. The warps of a block
-// share sixteen rows of the weight; of their columns each takes every fourth step, with four steps
-// on the way. The first ones are fetched before the kernel that computes x has ended. Fp8 becomes
-// the dtype of x, which stays as it is.
+// share sixteen rows of the weight and take steps of their columns in turn, with some on the way.
+// The first ones are fetched before the kernel that computes x has ended. Fp8 becomes the dtype of
+// x, which stays as it is.
 
 #include "cuda/device/any_view.cuh"
 #include "cuda/device/dependent.cuh"
@@ -14,18 +14,21 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kWarps = 4, kThreads = kWarps * 32, kDepth = 4;
 constexpr int kRows = 16, kMostTokens = 8;  // of an instruction
-static_assert(kRows * kMostTokens == kThreads);
 constexpr int kChunks = 2;  // of 16 bytes that a lane has of a row and step
 
 // Columns of a step; of fp8 those under one scale.
 template <class W>
-constexpr int kStep = 4 * kChunks * kVecWidth<W>;
+constexpr int kStep = 4 * kVecWidth<W> * kChunks;
 static_assert(kStep<__nv_fp8_e4m3> == kFp8Block);
-// On a multiprocessor, as registers allow: 96 or 128 KiB on the way.
+// Warps of a block, steps of each on the way, and blocks on a multiprocessor, as registers allow:
+// 64 or 128 KiB on the way. Fp8 takes more instructions, so that more warps have to share them.
 template <class W>
-constexpr int kBlocks = sizeof(W) == 1 ? 3 : 4;
+constexpr int kWarps = sizeof(W) == 1 ? 8 : 4;
+template <class W>
+constexpr int kDepth = sizeof(W) == 1 ? 2 : 4;
+template <class W>
+constexpr int kBlocks = sizeof(W) == 1 ? 2 : 4;
 
 template <class T, class W>
 struct SmallLinearArgs {
@@ -84,11 +87,11 @@ __device__ __forceinline__ void multiply(FragmentC& sum, const WeightSlice& w,
 }
 
 template <class T, class W>
-__global__ void __launch_bounds__(kThreads, kBlocks<W>)
+__global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
     small_linear_kernel(const __grid_constant__ SmallLinearArgs<T, W> a) {
   constexpr bool kPlain = std::is_same_v<T, W>;
   constexpr int kWidth = kVecWidth<W>;
-  SHARED(sums, float[kWarps][kMostTokens][kRows]);
+  SHARED(sums, float[kWarps<W>][kMostTokens][kRows]);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int row0 = static_cast<int>(blockIdx.x) * kRows, steps = (a.columns - 1) / kStep<W> + 1;
   const auto column_of = [&](int step, int chunk) {
@@ -106,9 +109,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks<W>)
       to.high[c] = chunk_of(__ldcs(reinterpret_cast<const uint4*>(high + column)));
     }
   };
-  WeightSlice ahead[kDepth] = {};
+  WeightSlice ahead[kDepth<W>] = {};
 #pragma unroll
-  for (int s = 0; s < kDepth; ++s) fetch(ahead[s], warp + s * kWarps);
+  for (int s = 0; s < kDepth<W>; ++s) fetch(ahead[s], warp + s * kWarps<W>);
   release_next_kernel();
   await_previous_kernel();
 
@@ -130,13 +133,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks<W>)
 
   FragmentC sum{};
   InputSlice<T, W> next = load_input(warp);
-  for (int first = warp; first < steps; first += kDepth * kWarps) {
+  for (int first = warp; first < steps; first += kDepth<W> * kWarps<W>) {
 #pragma unroll
-    for (int s = 0; s < kDepth; ++s) {
-      const int step = first + s * kWarps;
+    for (int s = 0; s < kDepth<W>; ++s) {
+      const int step = first + s * kWarps<W>;
       if (step >= steps) break;
       const InputSlice<T, W> input = next;
-      next = load_input(step + kWarps);
+      next = load_input(step + kWarps<W>);
       if constexpr (kPlain) {
         multiply(sum, ahead[s], input);
       } else {
@@ -145,18 +148,19 @@ __global__ void __launch_bounds__(kThreads, kBlocks<W>)
 #pragma unroll
         for (int i = 0; i < 4; ++i) sum.r[i] = fmaf(part.r[i], input.scale, sum.r[i]);
       }
-      fetch(ahead[s], step + kDepth * kWarps);
+      fetch(ahead[s], step + kDepth<W> * kWarps<W>);
     }
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) sums[warp][lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sum.r[i];
   __syncthreads();
-  const int token = static_cast<int>(threadIdx.x) / kRows, r = static_cast<int>(threadIdx.x) % kRows;
+  const int token = static_cast<int>(threadIdx.x) / kRows,
+            r = static_cast<int>(threadIdx.x) % kRows;
   const int row = row0 + r;
   if (token >= a.tokens || row >= a.rows) return;
   float total = 0.f;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) total += sums[w][token][r];
+  for (int w = 0; w < kWarps<W>; ++w) total += sums[w][token][r];
   if (!kPlain && !a.in_blocks) total *= a.scales[row];
   a.out.store(0, token, row, total + (a.bias.data != nullptr ? a.bias.load(0, 0, row) : 0.f));
 }
@@ -164,21 +168,20 @@ __global__ void __launch_bounds__(kThreads, kBlocks<W>)
 template <class T, class W>
 void launch_small(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                   StreamRef stream) {
-  const SmallLinearArgs<T, W> a{
-      .out = AnyView(out),
-      .bias = AnyView(bias),
-      .x = static_cast<const T*>(x.data()),
-      .weight = static_cast<const W*>(weight.data.data()),
-      .scales = static_cast<const float*>(weight.scales.data()),
-      .x_stride = x.stride(0),
-      .weight_stride = weight.data.stride(0),
-      .scale_stride = weight.scales.empty() ? 0 : weight.scales.stride(0),
-      .tokens = static_cast<int>(x.extent(0)),
-      .rows = static_cast<int>(weight.data.extent(0)),
-      .columns = static_cast<int>(weight.data.extent(1)),
-      .in_blocks = weight.format == WeightFormat::fp8_blocks};
+  const SmallLinearArgs<T, W> a{.out = AnyView(out),
+                                .bias = AnyView(bias),
+                                .x = static_cast<const T*>(x.data()),
+                                .weight = static_cast<const W*>(weight.data.data()),
+                                .scales = static_cast<const float*>(weight.scales.data()),
+                                .x_stride = x.stride(0),
+                                .weight_stride = weight.data.stride(0),
+                                .scale_stride = weight.scales.empty() ? 0 : weight.scales.stride(0),
+                                .tokens = static_cast<int>(x.extent(0)),
+                                .rows = static_cast<int>(weight.data.extent(0)),
+                                .columns = static_cast<int>(weight.data.extent(1)),
+                                .in_blocks = weight.format == WeightFormat::fp8_blocks};
   const dim3 grid(static_cast<unsigned>((a.rows + kRows - 1) / kRows));
-  CUDA_CHECK(launch_dependent(is_hopper(), small_linear_kernel<T, W>, grid, dim3(kThreads), 0,
+  CUDA_CHECK(launch_dependent(is_hopper(), small_linear_kernel<T, W>, grid, dim3(kWarps<W> * 32), 0,
                               native(stream), a));
 }
 

@@ -92,8 +92,7 @@ std::vector<double> reference(const HostTensor& x, const HostTensor& codes, cons
 constexpr std::int64_t kFewRows = 8;  // whose x stays as it is
 
 bool rounds_x(const OpBackend& backend, const Case& c) {
-  return backend.name == "cuda" && c.x != kF32 && c.n % 16 == 0 && c.k % 16 == 0 &&
-         c.m > kFewRows;
+  return backend.name == "cuda" && c.x != kF32 && c.n % 16 == 0 && c.k % 16 == 0 && c.m > kFewRows;
 }
 
 }  // namespace

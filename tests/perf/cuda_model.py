@@ -56,14 +56,25 @@ def decode_attention(b, name, requests, context, dim, size, heads=8):
     return data / READ, max(data / READ / 0.95, issue) + splits * LAUNCH
 
 
+def beside_prompt(b, context, dim, splits, heads=8):
+    """One request's decode in a step with another's prompt: so many blocks a KV head have its keys."""
+    kernel = b[f"attention_mma_kernel<bf16,bf16,{dim},true>"]
+    data = 2 * context * heads * dim * 2
+    tiles, blocks = heads * context / 64, heads * splits
+    instructions = 2 * 64 * dim * 2 / 16 / 128 * kernel("copy") + 2 * dim / 8 * kernel("product")
+    resident = min(kernel("blocks"), -(-blocks // SMS)) * 4
+    issue = tiles / min(SMS, blocks) * 4 * instructions / SCHEDULERS / ipc(resident) / CLOCK
+    return data / READ, max(data / READ / 0.95, issue) + 2 * LAUNCH
+
+
 def few_rows(b, weight, columns, depth):
-    """Products of one to eight rows: four warps of a block share sixteen columns, and of their depth each takes every fourth
-    step, with eight products for 2 KiB of fp8 and four of bf16. Begins behind another kernel: half of a launch."""
+    """Products of one to eight rows: the warps of a block, four or of fp8 eight, share sixteen columns and take steps of
+    their depth in turn, with eight products for 2 KiB of fp8 and four of bf16. Begins behind another kernel: half of a launch."""
     kernel = b[f"small_linear_kernel<bf16,{weight}>"]
     size = 1 if weight == "fp8" else 2
     data = columns * depth * size
     steps = data / 2048
-    resident = min(kernel("blocks"), columns / 16 / SMS) * 4
+    resident = min(kernel("blocks"), columns / 16 / SMS) * (8 if size == 1 else 4)
     issue = steps / SMS * 8 / size * kernel("product") / SCHEDULERS / ipc(resident) / CLOCK
     return data / READ, max(data / READ / 0.95, issue) + LAUNCH / 2
 
@@ -125,6 +136,7 @@ CASES = {
     "decode attention, 128 requests of 1,024": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,128,true>", 128, 1024, 128, 2),
     "decode attention, 32 of 4,096, D = 64": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,64,true>", 32, 4096, 64, 2),
     "decode attention, 32 of 4,096, D = 256": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,256,true>", 32, 4096, 256, 2),
+    "decode of 65,536 beside a prompt": lambda b: beside_prompt(b, 65536, 128, 64),
     "prefill 8,192, D = 128": lambda b: prefill(b, 8192, 128),
     "latent decode, 32 of 4,096, 16 heads": lambda b: latents(b, 32, 4096, 16),
     "latent decode, 32 of 4,096, 128 heads": lambda b: latents(b, 32, 4096, 128),

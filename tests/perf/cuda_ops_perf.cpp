@@ -145,6 +145,20 @@ void decode_attention(Bench& bench, std::int64_t requests, std::int64_t context,
   bench.forget_tensors();
 }
 
+// A request that decodes in a step with another's prompt.
+void decode_beside_prompt(Bench& bench, std::int64_t context) {
+  const std::int64_t prompt = bench.size(64, 40), length = bench.size(context, 80);
+  AttentionArgs args = attention_args(bench, {2, length - prompt, prompt, 32, 8, 128});
+  const auto fresh = static_cast<std::int32_t>(prompt), end = static_cast<std::int32_t>(length);
+  args.query_start = bench.upload<std::int32_t>({0, 1, 1 + fresh}, {3});
+  args.seq_lens = bench.upload<std::int32_t>({end, fresh}, {2});
+  const double seconds =
+      device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
+  bench.memory_bound("decode attention, context " + std::to_string(context) + ", beside a prompt",
+                     0.5, static_cast<double>(length) * 8 * 128 * 4, seconds);
+  bench.forget_tensors();
+}
+
 void prefill_attention(Bench& bench, std::int64_t tokens, DType cache = DType::bf16) {
   const std::int64_t n = bench.size(tokens, 40);
   const AttentionArgs args = attention_args(bench, {1, 0, n, 32, 8, 128, cache});
@@ -266,6 +280,7 @@ void run(bool tiny) {
   decode_attention(bench, 128, 1024, 0.88);
   decode_attention(bench, 1, 65536, 0.55);
   decode_attention(bench, 1, 1024, 0);
+  decode_beside_prompt(bench, 65536);
   decode_attention(bench, 32, 4096, 0.85, DType::fp8_e4m3);
   decode_attention(bench, 128, 1024, 0.85, DType::fp8_e4m3);
   for (const std::int64_t tokens : {4096, 8192, 16384}) prefill_attention(bench, tokens);
