@@ -12,7 +12,10 @@ cpu::Kernels choose_kernels(CpuIsa best_allowed) {
     if (best_allowed > CpuIsa::avx512 && has_avx512_vnni()) {
       kernels.gemm_groups = cpu::avx512_vnni::gemm_groups;
     }
-    if (isa >= CpuIsa::avx512_bf16) kernels.gemm_bf16 = cpu::gemm_avx512_bf16;
+    if (isa >= CpuIsa::avx512_bf16) {
+      kernels.gemm_bf16 = cpu::gemm_avx512_bf16;
+      kernels.attention = cpu::avx512_bf16::attention;
+    }
     if (isa >= CpuIsa::amx_bf16) {
       kernels.gemm_bf16 = cpu::gemm_amx_bf16;
       kernels.packs_bf16 = true;

@@ -1,8 +1,9 @@
 #pragma once
 // One item of paged attention: up to kAttentionRows query rows of one KV head against one segment
 // of positions, a tile of kAttentionTile positions at a time. Scores have positions in their lanes
-// and are summed over the head dimension in order; so neither the tile's other rows nor the
-// position's place in it enter a result. Included by attention.cpp only.
+// and are summed over the head dimension in order, by pairs where both sides are bf16 and the
+// instruction set multiplies these; so neither the tile's other rows nor the position's place in it
+// enter a result. Included by attention.cpp only.
 
 #include "cpu/kernels/isa.h"
 #include "cpu/kernels/transpose.h"
@@ -16,12 +17,21 @@ inline constexpr int kBlockRows = 6, kBlockVectors = 4;
 inline constexpr int kBlockRows = 5, kBlockVectors = 2;
 #endif
 
+template <class T>
+inline constexpr bool kIsBf16 = false;
+template <>
+inline constexpr bool kIsBf16<Bf16> = true;
+
 template <class K>
 class AttentionTile {
  public:
   // scratch as kernels.h says.
   AttentionTile(const PagedArgs& args, const AttentionItem& item, float* scratch)
-      : args_(args), item_(item), rows_(item.row_end - item.row_begin), q_(scratch) {
+      : args_(args),
+        item_(item),
+        rows_(item.row_end - item.row_begin),
+        has_pairs_(kMayPair && args.q.type == Float::bf16),
+        q_(scratch) {
     scores_ = q_ + kAttentionRows * args.head_dim;
     keys_ = scores_ + kAttentionRows * kAttentionTile;
     values_ = keys_ + kAttentionTile * args.head_dim;
@@ -75,7 +85,20 @@ class AttentionTile {
   }
 
  private:
+#if defined(__AVX512BF16__)
+  static constexpr bool kMayPair = kIsBf16<K>;
+#else
+  static constexpr bool kMayPair = false;
+#endif
+
   void copy_query(Index r, Index token_head) {
+    if (has_pairs_) {
+      float* const to = q_ + r * args_.head_dim;
+      to[(args_.head_dim - 1) / 2] = 0.f;  // half of it, where the number is odd
+      __builtin_memcpy(to, row<Bf16>(args_.q, token_head),
+                       static_cast<std::size_t>(args_.head_dim) * sizeof(Bf16));
+      return;
+    }
     with_float(args_.q.type, [&]<class Q>(Tag<Q>) {
       const Q* const from = row<Q>(args_.q, token_head);
       float* const to = q_ + r * args_.head_dim;
@@ -139,9 +162,7 @@ class AttentionTile {
                 [&](Index i, int n) { store(to + i, load(now_->values[p] + i, n), n); });
     }
     const Index count = end - begin;
-    transpose_rows<kAttentionTile>(now_->keys, count, args_.head_dim, keys_);
-    for_blocks(
-        [&]<int kRows>(Tag<Rows_<kRows>>, Index r) { score_rows<kRows>(h * rows_ + r, r, count); });
+    score_tile(h, count);
     for (Index r = 0; r < rows_; ++r) correction_[r] = softmax_row(r, begin, end);
     for_blocks([&]<int kRows>(Tag<Rows_<kRows>>, Index r) {
       if (copy_values) {
@@ -149,6 +170,21 @@ class AttentionTile {
       } else {
         add_values<kRows>(r, count, [&](Index p) { return now_->values[p]; });
       }
+    });
+  }
+
+  void score_tile(Index h, Index count) {
+    if constexpr (kMayPair) {
+      if (has_pairs_) {
+        transpose_pairs<kAttentionTile>(now_->keys, count, args_.head_dim, keys_);
+        return for_blocks([&]<int kRows>(Tag<Rows_<kRows>>, Index r) {
+          score_rows<kRows, true>(h * rows_ + r, r, count);
+        });
+      }
+    }
+    transpose_rows<kAttentionTile>(now_->keys, count, args_.head_dim, keys_);
+    for_blocks([&]<int kRows>(Tag<Rows_<kRows>>, Index r) {
+      score_rows<kRows, false>(h * rows_ + r, r, count);
     });
   }
 
@@ -170,10 +206,22 @@ class AttentionTile {
     }
   }
 
+  // Of pairs, both products of each lane.
+  template <bool kPairs>
+  static Vec add_product(Vec acc, Vec q, Vec key) {
+#if defined(__AVX512BF16__)
+    if constexpr (kPairs) {
+      return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(q), reinterpret_cast<__m512bh>(key));
+    }
+#endif
+    return fma(q, key, acc);
+  }
+
   // scores[row, position] = Σ_d q[row, d] · keys[d, position], in the order of d.
-  template <int kRows>
+  template <int kRows, bool kPairs>
   void score_rows(Index q_row, Index r, Index count) {
     const float* const q = q_ + q_row * args_.head_dim;
+    const Index cells = kPairs ? (args_.head_dim + 1) / 2 : args_.head_dim;
     for (Index p = 0; p < count; p += kBlockVectors * kLanes) {
       Vec acc[kRows][kBlockVectors];
 #pragma GCC unroll 8
@@ -182,8 +230,8 @@ class AttentionTile {
         for (int j = 0; j < kBlockVectors; ++j) acc[i][j] = zero();
       }
       const Index to_fetch = r == 0 && p == 0 ? next_->count : 0;
-      for (Index d = 0; d < args_.head_dim; ++d) {
-        fetch(next_->keys, to_fetch, args_.head_dim, d, args_.head_dim);
+      for (Index d = 0; d < cells; ++d) {
+        fetch(next_->keys, to_fetch, args_.head_dim, d, cells);
         Vec key[kBlockVectors];
 #pragma GCC unroll 8
         for (int j = 0; j < kBlockVectors; ++j) {
@@ -193,7 +241,8 @@ class AttentionTile {
         for (int i = 0; i < kRows; ++i) {
           const Vec x = splat(q[i * args_.head_dim + d]);
 #pragma GCC unroll 8
-          for (int j = 0; j < kBlockVectors; ++j) acc[i][j] = fma(x, key[j], acc[i][j]);
+          for (int j = 0; j < kBlockVectors; ++j)
+            acc[i][j] = add_product<kPairs>(acc[i][j], x, key[j]);
         }
       }
 #pragma GCC unroll 8
@@ -282,6 +331,7 @@ class AttentionTile {
   const PagedArgs& args_;
   const AttentionItem& item_;
   Index rows_;              // of each head
+  bool has_pairs_;          // two bf16 a cell, in q_ and keys_
   float* q_;                // [heads, rows, head_dim]
   float* scores_;           // [rows, kAttentionTile], of one head
   float* keys_;             // [head_dim, kAttentionTile]

@@ -256,6 +256,9 @@ namespace avx512_vnni {
 void gemm_groups(const GroupGemmArgs&, std::int64_t m_begin, std::int64_t m_end,
                  std::int64_t n_begin, std::int64_t n_end);
 }
+namespace avx512_bf16 {
+void attention(const PagedArgs&, const AttentionItem&, float* scratch, float* partial);
+}
 void gemm_avx512_bf16(const GemmArgs&, std::int64_t m_begin, std::int64_t m_end,
                       std::int64_t n_begin, std::int64_t n_end, void* scratch);
 void gemm_amx_bf16(const GemmArgs&, std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,

@@ -55,6 +55,25 @@ void transpose_rows(const K* const* rows, Index count, Index width, float* out) 
   }
 }
 
+// The same of cells of two bf16; after an odd width the last one ends in 0.
+template <int kStride>
+void transpose_pairs(const Bf16* const* rows, Index count, Index width, float* out) {
+  const auto row_at = [&](Index r) { return rows[r < count ? r : count - 1]; };
+  for (Index r = 0; r < count; r += 16) {
+    for (Index d = 0; d < width; d += 32) {
+      __m512 m[16];
+      const auto n = static_cast<int>(min_of(32, width - d));
+      const auto mask = static_cast<__mmask32>((std::uint64_t{1} << n) - 1);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        m[i] = _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(mask, row_at(r + i) + d));
+      }
+      transpose_16(m);
+      for (int i = 0; i < (n + 1) / 2; ++i) store(out + (d / 2 + i) * kStride + r, m[i]);
+    }
+  }
+}
+
 // Two bf16 are one cell: half the shuffles.
 template <int kStride>
 void transpose_rows(const Bf16* const* rows, Index count, Index width, float* out) {

@@ -285,4 +285,10 @@ TEST_CASE("kv_write keeps rows that have no value of their own", "[ops][attentio
   }
 }
 
+TEST_CASE("Scores by pairs of bf16 have an odd width's last one, and join splits",
+          "[ops][attention][cpu]") {
+  check_case({"odd", kBf16, kBf16, 4, 1, 33, 20, 16, 0, 0.f, false, {{0, 33}, {2500, 1}}});
+  check_case({"split", kBf16, kBf16, 8, 2, 64, 64, 16, 0, 0.f, false, {{4200, 1}}});
+}
+
 }  // namespace quire::test
