@@ -3,7 +3,7 @@
 same texts as undivided with graphs and without, what is refused, a rank that is killed.
 
     tests/e2e/emulated_ranks_test.py build/release/tests/e2e/quire_emulated FOLDER_OF_EMULATED_NCCL
-QUIRE_GOLDEN_DIR: a folder of reference models, all of which are checked.
+QUIRE_GOLDEN_DIR: a folder of reference models, all of which are checked, with 2 ranks and 4 by turns.
 """
 import concurrent.futures
 import json
@@ -25,6 +25,7 @@ GOLDEN = pathlib.Path("tests/data/golden/models")
 QUANTIZED = pathlib.Path("tests/data/golden/quantized")
 COMMON = ("--device", "cuda", "--max-model-len", "256", "--max-num-seqs", "4", "--max-num-batched-tokens", "64", "--dtype", "float32",
           "--kv-cache-memory-bytes", "16MiB")
+BFLOAT16_ALONE = {"ct-w8a8"}  # its products miss float32's bounds whole as well
 REFUSED = {("llama-linear-bias", 2): r"3 key heads.* only 1 works", ("llama-linear-bias", 4): r"only 1 works",
            ("gpt-oss-mxfp4", 4): r"whole units of 32.* 1 and 2 work"}
 QUESTIONS = [f"What is {a} + {b}?" for a, b in ((12, 7), (3, 4), (20, 30), (8, 9))]
@@ -59,9 +60,10 @@ def goldens():
         roots = [pathlib.Path(full, "models"), pathlib.Path(full, "quantized")]
     folders = [folder for root in roots for folder in sorted(root.iterdir()) if (folder / "golden.json").exists()]
     check("there are reference models", len(folders) >= 5, folders)
-    for folder in folders:
-        for size in (2, 4):
-            golden(folder, size, "--dtype", "bfloat16" if size == 2 else "float32", *(("--chunk", 7, "--batch", 3) if size == 4 else ()))
+    for i, folder in enumerate(folders):
+        for size in (2 + 2 * (i % 2),) if full else (2, 4):
+            dtype = "bfloat16" if size == 2 or folder.name in BFLOAT16_ALONE else "float32"
+            golden(folder, size, "--dtype", dtype, *(("--chunk", 7, "--batch", 3) if size == 4 else ()))
 
 
 def chat(server, text):
