@@ -19,6 +19,7 @@ constexpr std::array kNames = {
     Named{"CacheConfig::hybrid_manager=false", "--disable-hybrid-kv-cache-manager"},
     Named{"CacheConfig::prefix_hash", "--prefix-caching-hash-algo"},
     Named{"CorsConfig::credentials", "--allow-credentials"},
+    Named{"CorsConfig::origins", "--allowed-origins"},
     Named{"EngineConfig::speculative", "--speculative-config"},
     Named{"EngineGroupOptions::ready_timeout", "--engine-ready-timeout"},
     Named{"GraphConfig::capture_sizes", "--cudagraph-capture-sizes"},

@@ -169,8 +169,13 @@ void complete_link(ServeFlags& flags) {
     if (!address) throw CLI::ValidationError(flag, address.error().detail);
     return std::move(*address);
   };
-  for (const std::string& text : flags.engine_addresses)
-    flags.dialled.push_back(parse("--engine", text));
+  for (const std::string& text : flags.engine_addresses) {
+    SocketAddress address = parse("--engine", text);
+    const auto is_same = [&](const SocketAddress& one) { return one.text() == address.text(); };
+    if (std::ranges::any_of(flags.dialled, is_same))
+      throw CLI::ValidationError("--engine", text + " is given twice");
+    flags.dialled.push_back(std::move(address));
+  }
   if (!flags.engine_listen.empty())
     flags.listened.push_back(parse("--engine-listen", flags.engine_listen));
   const EngineLinkFlags& given = flags.link_flags;
@@ -187,7 +192,6 @@ void complete_link(ServeFlags& flags) {
   flags.link.silence = flags.engine_timeout;
 }
 
-// A Host header is compared without its port, and never has a scheme.
 // Flags that were given and that nothing would read.
 void refuse_idle_flags(const CLI::App& app, const ServeFlags& flags) {
   constexpr std::array<std::string_view, 2> kOfOrigins{"--allowed-methods", "--allowed-headers"};

@@ -23,6 +23,7 @@
 #include "app/failure_text.h"
 #include "app/flag_names.h"
 #include "app/foreign_flags.h"
+#include "app/model_check.h"
 #include "app/model_text.h"
 #include "app/open_files.h"
 #include "app/otlp_exporter.h"
@@ -219,6 +220,12 @@ EngineConfig config_for_engines(const ServeFlags& flags) {
   return config;
 }
 
+// Its own threads and processes load this server's folder.
+std::function<Result<void>(const Ready&)> model_check(const ServeFlags& flags) {
+  if (flags.dialled.empty() && flags.listened.empty()) return {};
+  return same_model_as(flags.engine);
+}
+
 awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   const std::shared_ptr<const TextPipeline> text = load_model_text(flags);
   const std::shared_ptr<const Tokenizer> tokenizer(text, &text->tokenizer());
@@ -230,7 +237,8 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
                     ? start_mocks(num_engines, flags.engine.mock_step_us == 0)
                     : start_threads(num_engines, structured::grammar_compiler(tokenizer));
   EngineGroup engines(pool, std::move(all.ends), config_for_engines(flags),
-                      {.ready_timeout = flags.engine_ready_timeout});
+                      {.ready_timeout = flags.engine_ready_timeout,
+                       .has_our_model = model_check(flags)});
   const WorkerPool worker(text_workers());
   std::optional<OtlpExporter> spans;
   if (!flags.otlp_traces_endpoint.empty()) {

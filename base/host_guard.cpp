@@ -1,6 +1,5 @@
 #include "base/host_guard.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,13 +51,6 @@ bool HostGuard::allows(std::string_view host) const {
   if (is_local_word || name.ends_with(kBelowLocalhost) || is_address(name)) return true;
   return std::ranges::any_of(
       names_, [name](const std::string& known) { return boost::beast::iequals(name, known); });
-}
-
-std::string HostGuard::refusal(std::string_view host, std::string_view field) {
-  constexpr std::size_t kMaxEcho = 200;
-  return fmt::format("This server does not answer to the name {}: it listens on a loopback address "
-                     "and asks for no key. {} adds a name",
-                     host.substr(0, kMaxEcho), field);
 }
 
 }  // namespace quire

@@ -18,8 +18,6 @@ class HostGuard {
   // Of a Host header's value: an address, a word without a dot (no stranger can own one: localhost,
   // a container's name), this machine's name, or an allowed one.
   bool allows(std::string_view host) const;
-  // What a stranger is told. field: the configuration's that adds a name.
-  static std::string refusal(std::string_view host, std::string_view field);
 
  private:
   bool guards_;

@@ -181,7 +181,10 @@ bool Proxy::answer(Connection& client, const IncomingRequest& request) {
   if (!is_target(request))
     return client.reply(400, "text/plain", "the target must be a path\n", request.keep_alive);
   if (const auto host = request.header("Host"); !hosts_.allows(host)) {
-    const std::string why = HostGuard::refusal(host, "ProxyOptions::allowed_hosts");
+    constexpr std::size_t kMaxEcho = 200;
+    const auto why = fmt::format("This proxy does not answer to the name {}: it listens on a loopback "
+                                 "address. ProxyOptions::allowed_hosts adds a name",
+                                 host.substr(0, kMaxEcho));
     return refuse(client, request, 403, options_.spelling ? options_.spelling(why) : why);
   }
   if (is_of_one_server(request.target)) {

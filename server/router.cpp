@@ -176,7 +176,10 @@ std::optional<Error> engine_trouble(const AppState& app) {
     case EngineGroupState::ready:
       return std::nullopt;
     case EngineGroupState::starting:
-      return Error{ErrorCode::overloaded, "The server is starting: " + app.engines.progress(), {}};
+      return Error{ErrorCode::overloaded,
+                   (app.engines.has_started() ? "No engine is ready: " : "The server is starting: ") +
+                       app.engines.progress(),
+                   {}};
     case EngineGroupState::draining:
       return Error{ErrorCode::unavailable, "The server is shutting down", {}};
     case EngineGroupState::dead:
@@ -209,12 +212,35 @@ std::optional<Error> wrong_task(const Route& route, const AppState& app) {
 }
 
 Reply wrong_host(std::string_view host) {
-  return plain_error_reply(403, HostGuard::refusal(host, "ServerConfig::allowed_hosts"));
+  constexpr std::size_t kMaxEcho = 200;
+  return plain_error_reply(
+      403, fmt::format("This server does not answer to the name {}: it listens on a loopback "
+                       "address and asks for no key. ServerConfig::allowed_hosts adds a name",
+                       host.substr(0, kMaxEcho)));
+}
+
+// A page of this server's own, or one that may use it. Behind a proxy that changes the Host header
+// its own pages are strangers too.
+bool is_origin_of_ours(const HttpRequest& request, const CorsConfig& cors) {
+  const std::string_view origin = request.origin;
+  const std::size_t scheme = origin.find("://");
+  return (scheme != origin.npos && boost::beast::iequals(origin.substr(scheme + 3), request.host)) ||
+         allows_origin(cors, origin);
+}
+
+// What does something, and needs no body: a browser sends it for any page without asking first.
+bool is_forged(const Route& route, const HttpRequest& request, const CorsConfig& cors) {
+  return route.method == Method::post && !(route.needs & (json_body | no_key)) &&
+         !request.origin.empty() && !is_origin_of_ours(request, cors);
 }
 
 std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, AppState& app) {
   const HttpRequest& request = exchange.request();
   if (!app.hosts.allows(request.host)) return wrong_host(request.host);
+  if (is_forged(route, request, app.config.cors)) {
+    return plain_error_reply(403, "A page of another origin may not do this; "
+                                  "CorsConfig::origins names those that may");
+  }
   if (exchange.probes_only() && !(route.needs & uncounted)) {
     return error_reply({ErrorCode::overloaded,
                         "Too many connections (HttpLimits::max_connections, "

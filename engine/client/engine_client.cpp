@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/log.h"
 #include "base/strand.h"
 #include "engine/client/generation_buffer.h"
 
@@ -43,8 +44,8 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   // For good: the line is closed.
-  void die(std::string error) {
-    lose(std::move(error), EngineState::dead);
+  void die(std::string error, bool is_news = true) {
+    lose(std::move(error), EngineState::dead, is_news);
     end_->close();
   }
 
@@ -160,13 +161,15 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   // Its requests end, or go to another engine; gauges say that it runs none. The first error stays.
-  void lose(std::string error, EngineState state) {
+  void lose(std::string error, EngineState state, bool is_news = true) {
     LiveRequests orphans;
     EngineStats idle;
+    bool was_ready = false;
     {
       const std::lock_guard lock(mutex_);
       if (status_.state == EngineState::dead) return;
       if (status_.state != EngineState::lost) status_.error = std::move(error);
+      was_ready = status_.state == EngineState::ready;
       status_.state = state;
       orphans.swap(live_);
       stats_.num_running = stats_.num_waiting = stats_.num_waiting_deferred = 0;
@@ -175,6 +178,9 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       idle = stats_;
       error = status_.error;
     }
+    if (was_ready && is_news)
+      log::warn("engine.lost",
+                {{"engine", id_.value}, {"error", error}, {"requests", orphans.size()}});
     if (callbacks_.on_step) callbacks_.on_step(id_, idle);
     for (auto& [id, orphan] : orphans) {
       if (orphan.request && orphan.buffer->restart() &&
@@ -225,11 +231,12 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       if (!accepted) {
         status_.state = EngineState::lost;
         status_.error = accepted.error().detail;
+        log::error("engine.refused", {{"engine", id_.value}, {"error", status_.error}});
         return;
       }
       ready_ = std::move(ready);
       status_ = {EngineState::ready, "ready", {}, Clock::now()};
-      ++life_;
+      if (++life_ > 1) log::info("engine.back", {{"engine", id_.value}});
       stats_ = {};  // of a former life
       stats_.num_blocks = stats_.num_free_blocks = ready_.num_gpu_blocks - 1;
     }
@@ -333,7 +340,7 @@ void EngineClient::close() { impl_->close(); }
 void EngineClient::start(EngineConfig config, Callbacks callbacks) {
   impl_->start(std::move(config), std::move(callbacks));
 }
-void EngineClient::fail(std::string error) { impl_->die(std::move(error)); }
+void EngineClient::fail(std::string error) { impl_->die(std::move(error), false); }
 
 EngineId EngineClient::id() const { return impl_->id(); }
 EngineStatus EngineClient::status() const { return impl_->status(); }

@@ -11,6 +11,7 @@
 #include <shared_mutex>
 #include <utility>
 
+#include "base/log.h"
 #include "engine/client/engine_calls.h"
 #include "engine/client/engine_choice.h"
 #include "engine/client/engine_client.h"
@@ -31,9 +32,9 @@ class EngineGroup::Impl {
   Impl(asio::any_io_executor executor, std::vector<std::unique_ptr<ClientEnd>> ends,
        EngineConfig config, EngineGroupOptions options)
       : config_(std::move(config)),
-        options_(options),
+        options_(std::move(options)),
         changed_(executor, 1),
-        orphans_(std::make_shared<Orphans>(executor, options.orphan_patience)) {
+        orphans_(std::make_shared<Orphans>(executor, options_.orphan_patience)) {
     std::uint32_t rank = 0;
     for (auto& end : ends) {
       engines_.push_back(
@@ -84,13 +85,24 @@ class EngineGroup::Impl {
                      .accept = [this](const Ready& ready) { return take_back(ready); },
                      .retry = retry()});
     }
+    std::optional<Clock::time_point> notice = Clock::now() + options_.waiting_notice;
     while (true) {
       if (const auto error = failed_engine()) co_return fail(*error);
       if (all_ready()) break;
-      co_await with_timeout(silence_left(), changed_.async_receive(asio::use_awaitable));
+      auto patience = silence_left();
+      if (notice) patience = std::min<std::chrono::nanoseconds>(patience, *notice - Clock::now());
+      patience = std::max<std::chrono::nanoseconds>(patience, std::chrono::milliseconds(1));
+      co_await with_timeout(patience, changed_.async_receive(asio::use_awaitable));
+      if (notice && Clock::now() >= *notice) {
+        log_unheard();
+        notice.reset();
+      }
     }
     std::vector<Ready> answers;
     for (auto& engine : engines_) answers.push_back(engine->ready());
+    for (const Ready& ready : answers) {
+      if (auto ok = has_our_model(ready); !ok) co_return fail(ok.error());
+    }
     auto merged = merge_ready(std::move(answers));
     if (!merged) co_return fail(merged.error());
     ready_ = std::move(*merged);
@@ -107,6 +119,8 @@ class EngineGroup::Impl {
   }
 
   bool has_dead() const { return num_alive() < engines_.size(); }
+  bool has_started() const { return is_ready_.load(std::memory_order_acquire); }
+  bool is_up(EngineId id) const { return can_take(engines_.at(id.value)); }
 
   std::string progress() const {
     std::string line;
@@ -235,7 +249,9 @@ class EngineGroup::Impl {
   Result<void> accepts(const AddRequest& request) const {
     switch (state()) {
       case EngineGroupState::starting:
-        return Error{ErrorCode::overloaded, "starting: " + progress(), {}};
+        return Error{ErrorCode::overloaded,
+                     (has_started() ? "no engine is ready: " : "starting: ") + progress(),
+                     {}};
       case EngineGroupState::draining:
         return draining_error();
       case EngineGroupState::dead:
@@ -262,12 +278,27 @@ class EngineGroup::Impl {
     if (!is_ready_.load(std::memory_order_acquire)) return {};
     auto merged = merge_ready({ready_.engines.at(ready.engine.value), ready});
     if (!merged) return merged.error();
+    if (auto ok = has_our_model(ready); !ok) return ok;
     if (ready.max_model_len >= ready_.max_model_len) return {};
     return Error{ErrorCode::invalid_argument,
                  "engine " + std::to_string(ready.engine.value) + " is back with max_model_len " +
                      std::to_string(ready.max_model_len) + ", the server serves " +
                      std::to_string(ready_.max_model_len),
                  "max_model_len"};
+  }
+
+  Result<void> has_our_model(const Ready& ready) const {
+    return options_.has_our_model ? options_.has_our_model(ready) : Result<void>();
+  }
+
+  void log_unheard() const {
+    for (const auto& engine : engines_) {
+      const EngineStatus status = engine->status();
+      if (status.state == EngineState::starting && status.progress.empty())
+        log::warn("engine.not_reached", {{"engine", engine->id().value},
+                                         {"because", "nothing was heard of it; requests get 503 "
+                                                     "until it is ready"}});
+    }
   }
 
   // By engines elsewhere, which have no model path of ours: an engine of this process dies with
@@ -334,8 +365,7 @@ class EngineGroup::Impl {
       if (status.state != EngineState::starting) continue;
       deadline = std::min(deadline, status.last_heard + options_.ready_timeout);
     }
-    return std::max<std::chrono::nanoseconds>(deadline - Clock::now(),
-                                              std::chrono::milliseconds(1));
+    return deadline - Clock::now();
   }
 
   Error fail(Error error) {
@@ -364,7 +394,7 @@ EngineGroup::EngineGroup(asio::any_io_executor executor,
                          std::vector<std::unique_ptr<ClientEnd>> engines, EngineConfig config,
                          EngineGroupOptions options)
     : impl_(std::make_unique<Impl>(std::move(executor), std::move(engines), std::move(config),
-                                   options)) {}
+                                   std::move(options))) {}
 
 EngineGroup::~EngineGroup() = default;
 
@@ -379,6 +409,8 @@ awaitable<std::vector<BlockReport>> EngineGroup::report_blocks() { return impl_-
 awaitable<Result<void>> EngineGroup::start() { return impl_->start(); }
 EngineGroupState EngineGroup::state() const { return impl_->state(); }
 bool EngineGroup::has_dead() const { return impl_->has_dead(); }
+bool EngineGroup::has_started() const { return impl_->has_started(); }
+bool EngineGroup::is_up(EngineId engine) const { return impl_->is_up(engine); }
 std::string EngineGroup::progress() const { return impl_->progress(); }
 std::string EngineGroup::error() const { return impl_->error(); }
 const ReadyInfo& EngineGroup::ready() const { return impl_->ready(); }

@@ -27,6 +27,10 @@ struct EngineGroupOptions {
   std::chrono::milliseconds ready_timeout{std::chrono::minutes(10)};  // of an engine's silence
   // For so long a request whose engine was lost waits for one, if nobody has seen any of its answer.
   std::chrono::milliseconds orphan_patience{std::chrono::seconds(30)};
+  // So long after start() there is a line in the log for each engine that nothing was heard of.
+  std::chrono::milliseconds waiting_notice{std::chrono::seconds(5)};
+  // Whether an engine has the front end's model. Empty: it need not be asked.
+  std::function<Result<void>(const Ready&)> has_our_model = {};
 };
 
 // Outlives its Generations; ends before the executor's context does, as the engine threads must.
@@ -55,6 +59,8 @@ class EngineGroup {
   // Dead when no engine is left: what one that has died had is lost, the others serve on.
   EngineGroupState state() const;
   bool has_dead() const;           // an engine has died for good
+  bool has_started() const;        // it has been ready, and may be waiting for an engine's return
+  bool is_up(EngineId engine) const;  // it takes requests
   std::string progress() const;    // while starting: what it waits for, one line
   std::string error() const;       // where one has died: why
   const ReadyInfo& ready() const;  // once ready; stays valid

@@ -21,6 +21,12 @@ template <class T>
 Result<void> must_be_equal(const Ready& a, const Ready& b, const T& in_a, const T& in_b,
                            const char* field) {
   if (in_a == in_b || !is_known(in_a) || !is_known(in_b)) return {};
+  if (a.engine == b.engine) {  // two lives of one
+    return Error{ErrorCode::invalid_argument,
+                 "engine " + std::to_string(b.engine.value) + " is back with another " + field +
+                     ": it had " + text_of(in_a) + ", now it has " + text_of(in_b),
+                 field};
+  }
   return Error{ErrorCode::invalid_argument,
                "engines disagree about " + std::string(field) + ": engine " +
                    std::to_string(a.engine.value) + " has " + text_of(in_a) + ", engine " +

@@ -73,11 +73,15 @@ Result<void> validate(const CorsConfig& config) {
   return {};
 }
 
+bool allows_origin(const CorsConfig& config, std::string_view origin) {
+  return has_all(config) || std::ranges::find(config.origins, origin) != config.origins.end();
+}
+
 std::string cors_headers(const CorsConfig& config, std::string_view origin, bool is_preflight) {
   if (origin.empty() || config.origins.empty()) return {};
   const bool all = has_all(config);
   std::string lines = all ? "" : "Vary: Origin\r\n";
-  if (!all && std::ranges::find(config.origins, origin) == config.origins.end()) return lines;
+  if (!allows_origin(config, origin)) return lines;
   lines += "Access-Control-Allow-Origin: ";
   lines.append(all ? "*" : origin).append("\r\n");
   if (config.credentials) lines += "Access-Control-Allow-Credentials: true\r\n";

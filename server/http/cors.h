@@ -19,6 +19,9 @@ struct CorsConfig {
 // What contradicts itself, by flag.
 Result<void> validate(const CorsConfig& config);
 
+// Whether a page of this origin may look at replies.
+bool allows_origin(const CorsConfig& config, std::string_view origin);
+
 // Header lines for a reply to this origin; empty where it may not look.
 std::string cors_headers(const CorsConfig& config, std::string_view origin, bool is_preflight);
 

@@ -79,6 +79,12 @@ void Metrics::observe_step(EngineId engine, const EngineStats& stats) {
   impl_->engine(engine).observe(stats);
 }
 
+void Metrics::observe_up(EngineId engine, bool is_up) {
+  gauge(impl_->registry, "quire:engine_up", "1 while the engine takes requests",
+        {{"model_name", impl_->options.model_name}, {"engine", std::to_string(engine.value)}})
+      .Set(is_up ? 1 : 0);
+}
+
 void Metrics::prompt_done(EngineId engine, const PromptTokens& tokens, double to_first_token) {
   EngineMetrics& m = impl_->engine(engine);
   m.prompt_tokens.Increment(tokens.all);

@@ -71,6 +71,7 @@ class Metrics {
   void add_memory(EngineId engine, const std::vector<MemorySample>& uses);
 
   void observe_step(EngineId engine, const EngineStats& stats);
+  void observe_up(EngineId engine, bool is_up);  // also before it was added
   struct PromptTokens {
     int all = 0;
     int cached = 0;    // of all

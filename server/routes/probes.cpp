@@ -63,7 +63,8 @@ std::string why_not_ready(const AppState& app) {
   if (app.leaving) return "the server was asked to stop";
   switch (app.engines.state()) {
     case EngineGroupState::starting:
-      return "starting: " + app.engines.progress();
+      return (app.engines.has_started() ? "no engine is ready: " : "starting: ") +
+             app.engines.progress();
     case EngineGroupState::draining:
       return "the server was asked to stop";
     case EngineGroupState::dead:
@@ -124,6 +125,10 @@ awaitable<void> get_load(Exchange& exchange, AppState& app) {
 }
 
 awaitable<void> get_metrics(Exchange& exchange, AppState& app) {
+  for (int i = 0; i < app.engines.num_engines(); ++i) {
+    const EngineId engine{static_cast<std::uint32_t>(i)};
+    app.metrics.observe_up(engine, app.engines.is_up(engine));
+  }
   Reply reply{.body = app.metrics.render(),
               .content_type = "text/plain; version=0.0.4; charset=utf-8"};
   co_await exchange.reply(std::move(reply));

@@ -1,7 +1,10 @@
 """quire serve with engines in other processes: same answers, an engine that is killed or stopped under load, its return."""
 import concurrent.futures
+import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -84,8 +87,60 @@ def run(addresses, folder, secret=()):
                 engine.stop()
 
 
+def refused(model, folder, *flags):
+    """What `quire serve` says that must not start."""
+    done = subprocess.run([QUIRE, "serve", str(model), "--port", "0", "--host", "127.0.0.1", *COMMON, *flags],
+                          capture_output=True, text=True, timeout=60)
+    check(f"it did not start: {done}", done.returncode != 0)
+    return done.stderr
+
+
+def another_model(folder):
+    """An engine whose model is not the one of the server's folder: other weights, and another vocabulary's size."""
+    address = f"unix:{folder}/another"
+    engine = Engine(address)
+    try:
+        for name, change in (("weights", None), ("vocabulary", lambda config: config.update(vocab_size=config["vocab_size"] + 8))):
+            other = pathlib.Path(folder, name)
+            shutil.copytree(MODEL, other)
+            config = json.loads((other / "config.json").read_text())
+            if change:
+                change(config)
+            (other / "config.json").write_text(json.dumps(config))
+            says = refused(other, folder, "--engine", address)
+            check(f"another model is refused by name: {says}", ("vocab_size" if change else "model_fingerprint") in says)
+        says = refused(MODEL, folder, "--engine", address, "--engine", address)
+        check(f"an engine that is given twice: {says}", "given twice" in says)
+    finally:
+        engine.stop()
+
+
+def traces(folder):
+    """What log and metrics say of an engine that is lost and comes back."""
+    addresses = [f"unix:{folder}/t{rank}" for rank in range(2)]
+    engines = [Engine(address) for address in addresses]
+    log = pathlib.Path(folder, "log")
+    said = lambda word: word in log.read_text()
+    up = lambda server: [int(x) for x in re.findall(r"^quire:engine_up{[^}]*} (\d)$", server.ask("/metrics"), re.M)]
+    try:
+        with log.open("w") as file, Server(QUIRE, MODEL, *COMMON, *[w for a in addresses for w in ("--engine", a)], "--engine-timeout", "1", log=file) as server:
+            check("both engines are up", up(server) == [1, 1])
+            engines[0].send(signal.SIGKILL)
+            eventually("the log says that it is lost", lambda: said("engine.lost"))
+            eventually("and so do the metrics", lambda: up(server) == [0, 1])
+            engines[0].start()
+            eventually("the log says that it is back", lambda: said("engine.back"))
+            eventually("all are up again", lambda: up(server) == [1, 1])
+    finally:
+        for engine in engines:
+            engine.stop()
+
+
 with Server(QUIRE, MODEL, *COMMON) as server:
     expected = answer(server)
+with tempfile.TemporaryDirectory() as folder:
+    another_model(folder)
+    traces(folder)
 with tempfile.TemporaryDirectory() as folder:
     run([f"unix:{folder}/{rank}" for rank in range(2)], folder)
     path = pathlib.Path(folder, "secret")

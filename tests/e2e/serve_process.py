@@ -52,9 +52,9 @@ def text_of(answer):
 
 
 class Server:
-    def __init__(self, quire, model, *flags):
+    def __init__(self, quire, model, *flags, log=subprocess.DEVNULL):
         command = [quire, "serve", str(model), "--host", "127.0.0.1", "--port", "0", "--served-model-name", "m", *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         self.base = next((f.group() for line in self.process.stdout if (f := re.search(r"http://127.0.0.1:\d+", line))), None)
         if self.base is None:
             sys.exit(f"FAILED: {' '.join(command)}: the server did not start")

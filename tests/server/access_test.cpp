@@ -184,6 +184,28 @@ TEST_CASE("a server on a loopback address without a key answers to its own names
   }
 }
 
+TEST_CASE("what needs no body is not done for a page of another origin", "[server][access]") {
+  TestServerOptions options;
+  options.config.cors.origins = {"https://chat.example"};
+  TestServer server(std::move(options));
+  const auto status = [&](const std::string& path, const std::string& origin) {
+    HttpClient client(server.port());
+    client.send("POST " + path + " HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nConnection: close\r\n" +
+                origin + "Content-Length: 0\r\n\r\n");
+    return client.receive().value().status;
+  };
+  for (const char* ours : {"", "Origin: http://127.0.0.1:8000\r\n", "Origin: https://chat.example\r\n"}) {
+    INFO(ours);
+    CHECK(status("/reset_prefix_cache", ours) == 200);
+  }
+  for (const char* other : {"Origin: https://evil.example\r\n", "Origin: null\r\n",
+                            "Origin: http://127.0.0.1:9000\r\n"}) {
+    INFO(other);
+    CHECK(status("/reset_prefix_cache", other) == 403);
+    CHECK(status("/ping", other) == 200);
+  }
+}
+
 TEST_CASE("the names a server answers to are guarded only where nothing else does",
           "[server][access]") {
   CHECK_FALSE(HostGuard("127.0.0.1", false, {}).allows("rebound.example"));

@@ -148,6 +148,53 @@ TEST_CASE("with no engine left a request waits for one that comes back", "[engin
   });
 }
 
+TEST_CASE("an engine with another model than the front end's fails start-up", "[engine][client]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    EngineGroupOptions options;
+    options.has_our_model = [](const Ready& ready) -> Result<void> {
+      if (ready.model_fingerprint != "other") return {};
+      return Error{ErrorCode::invalid_argument, "another model", "model_fingerprint"};
+    };
+    PlayedGroup played(pool, options);
+    Ready other = default_ready();
+    other.model_fingerprint = "other";
+    for (auto& engine : played.engines) {
+      engine->publish(Hello{EngineId{0}, "played"});
+      engine->publish(Ready(other));
+    }
+    const auto started = co_await played.group->start();
+    REQUIRE(started.has_error());
+    CHECK(started.error().field == "model_fingerprint");
+  });
+}
+
+TEST_CASE("an engine that comes back as another is refused, and said to be what it was",
+          "[engine][client]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    PlayedGroup played(pool);
+    CHECK_FALSE(played.group->has_started());
+    co_await played.start();
+    CHECK(played.group->has_started());
+    CHECK(played.group->is_up(EngineId{0}));
+    co_await lose_all(played);
+    CHECK_FALSE(played.group->is_up(EngineId{0}));
+    const auto refused = played.group->submit(request_of({1}, 1));
+    CHECK(refused.error().detail.starts_with("no engine is ready: "));
+    Ready other = default_ready();
+    const int before = other.block_size;
+    other.block_size *= 3;
+    played.engines[0]->publish(Hello{EngineId{0}, "played"});
+    played.engines[0]->publish(std::move(other));
+    const std::string said = "engine 0 is back with another block_size: it had " +
+                             std::to_string(before) + ", now it has " + std::to_string(3 * before);
+    co_await eventually(
+        [&] { return played.group->progress().find(said) != std::string::npos; });
+    CHECK_FALSE(played.group->is_up(EngineId{0}));
+    played.begin(0);
+    co_await eventually([&] { return played.group->is_up(EngineId{0}); });
+  });
+}
+
 TEST_CASE("it does not wait for ever, nor beyond the server", "[engine][client][retry]") {
   run(2, [](asio::any_io_executor pool) -> awaitable<void> {
     for (const bool drains : {false, true}) {
