@@ -10,6 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <map>
 #include <utility>
 
 #include "base/log.h"
@@ -56,7 +57,12 @@ struct KvReceiver::Job {
 
 // What a peer is told one after the other, so that many do not make many connections.
 struct KvReceiver::Outbox {
-  std::vector<std::pair<KvFrameType, std::string>> messages = {};
+  struct Message {
+    KvFrameType type;
+    std::string text;
+    std::string engine;  // for no other at this address
+  };
+  std::vector<Message> messages = {};
 };
 
 struct KvReceiver::RoomWait {
@@ -127,7 +133,7 @@ void KvReceiver::release(RequestId request) {
   if (found == watched_.end()) return;
   const KvSource source = std::move(found->second);
   watched_.erase(found);
-  tell(source.address, KvFrameType::release, encode_kv(source.prefill));
+  tell(source, KvFrameType::release, encode_kv(source.prefill));
 }
 
 void KvReceiver::room_came() {
@@ -335,25 +341,26 @@ awaitable<void> KvReceiver::renew_all() {
   while (true) {
     co_await sleep_for(options_.renew_every);
     if (watched_.empty()) break;
-    std::unordered_map<std::string, std::pair<SocketAddress, KvRenew>> peers;
+    std::map<std::pair<std::string, std::string>, std::pair<KvSource, KvRenew>> peers;
     for (const auto& [request, source] : watched_) {
-      auto& [address, renew] = peers[source.address.text()];
-      address = source.address;
+      auto& [peer, renew] = peers[{source.address.text(), source.engine}];
+      peer = source;
       renew.prefills.push_back(source.prefill);
     }
-    for (const auto& [name, peer] : peers) {
-      if (outboxes_.contains(name)) continue;  // it has not taken what it was told before
+    std::erase_if(peers, [&](const auto& one) {  // it has not taken what it was told before
+      return outboxes_.contains(one.first.first);
+    });
+    for (const auto& [name, peer] : peers)
       tell(peer.first, KvFrameType::renew, encode_kv(peer.second));
-    }
   }
   renews_ = false;
 }
 
 // Nobody waits for an answer: without it the lease ends.
-void KvReceiver::tell(const SocketAddress& address, KvFrameType type, std::string message) {
-  const auto [outbox, is_new] = outboxes_.try_emplace(address.text());
-  outbox->second.messages.emplace_back(type, std::move(message));
-  if (is_new) tasks_.spawn(send_told(address));
+void KvReceiver::tell(const KvSource& source, KvFrameType type, std::string message) {
+  const auto [outbox, is_new] = outboxes_.try_emplace(source.address.text());
+  outbox->second.messages.push_back({type, std::move(message), source.engine});
+  if (is_new) tasks_.spawn(send_told(source.address));
 }
 
 awaitable<void> KvReceiver::send_told(SocketAddress address) {
@@ -374,7 +381,11 @@ awaitable<void> KvReceiver::send_told(SocketAddress address) {
         link = co_await connect(address);
         silent_.answered(name);
       }
-      for (const auto& [type, message] : messages) co_await link->line.send(type, 0, message);
+      for (const Outbox::Message& message : messages) {
+        // A request can name an engine that it is not: then nothing is said of another's prefills.
+        if (link->peer.engine == message.engine)
+          co_await link->line.send(message.type, 0, message.text);
+      }
       keep_idle(std::move(link));
     } catch (const KvLost& lost) {
       if (lost.is_silence()) silent_.was_silent(name, start, Clock::now());

@@ -75,7 +75,7 @@ class KvReceiver {
   std::shared_ptr<Link> idle_link(const SocketAddress& address);
   void end(Job& job);
   awaitable<void> renew_all();
-  void tell(const SocketAddress& address, KvFrameType type, std::string message);
+  void tell(const KvSource& source, KvFrameType type, std::string message);
   awaitable<void> send_told(SocketAddress address);
   void check_peer(const Link& link, const KvSource& source) const;
 

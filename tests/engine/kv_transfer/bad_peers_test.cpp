@@ -105,6 +105,22 @@ TEST_CASE("a peer that was started again is asked over a new line", "[kv_transfe
   }
 }
 
+TEST_CASE("who names another engine ends nobody's lease", "[kv_transfer]") {
+  Ends ends(2s);
+  const Ends::Prefill kept = ends.keep(1);
+  const auto bytes = ends.kept().used_bytes();
+  const Ends::Prefill released = ends.keep(2);
+  KvSource forged = kept.source;
+  forged.engine = "forged";
+  ends.reader().watch(RequestId{1}, forged);
+  ends.reader().watch(RequestId{2}, released.source);
+  ends.reader().release(RequestId{1});
+  ends.reader().release(RequestId{2});  // behind it, over the same line
+  for (int i = 0; i < 2000 && ends.kept().used_bytes() > bytes; ++i)
+    std::this_thread::sleep_for(1ms);
+  CHECK(ends.kept().used_bytes() == bytes);
+}
+
 TEST_CASE("a silent peer does not end leases elsewhere", "[kv_transfer]") {
   Ends ends(Ends::Options{.silence = 3s, .lease = 300ms});
   const SilentPeer silent;
