@@ -6,9 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -27,7 +30,8 @@ void close_at_exec() {
 
 // In the child, between fork and exec: async-signal-safe calls only. A process group of its own
 // keeps a terminal's Ctrl-C from it, which the parent answers by finishing what runs.
-[[noreturn]] void become(char* const* arguments, int alive, int inherited, pid_t parent) {
+[[noreturn]] void become(char* const* arguments, char* const* environment, int alive,
+                         int inherited, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kExecFailed);  // it ended before the line above
@@ -39,8 +43,15 @@ void close_at_exec() {
   close_at_exec();
   ::fcntl(alive, F_SETFD, 0);
   ::fcntl(inherited, F_SETFD, 0);
-  ::execv("/proc/self/exe", arguments);
+  ::execve("/proc/self/exe", arguments, environment);
   ::_exit(kExecFailed);
+}
+
+// A child serves nobody by itself: keys of clients and of the hub are not its business.
+bool is_secret(std::string_view variable) {
+  const std::string_view name = variable.substr(0, variable.find('='));
+  constexpr std::array<std::string_view, 4> kEnds{"_KEY", "_TOKEN", "_SECRET", "_PASSWORD"};
+  return std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
 }
 
 Failure failure(const char* what) {
@@ -53,6 +64,10 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, int inheri
   std::vector<char*> pointers;
   for (const std::string& one : arguments) pointers.push_back(const_cast<char*>(one.c_str()));
   pointers.push_back(nullptr);
+  std::vector<char*> variables;
+  for (char** one = environ; *one != nullptr; ++one)
+    if (!is_secret(*one)) variables.push_back(*one);
+  variables.push_back(nullptr);
   int pipe[2];
   if (::pipe2(pipe, O_CLOEXEC) != 0) throw failure("pipe");
   alive_.reset(pipe[0]);
@@ -60,7 +75,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, int inheri
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ < 0) throw failure("fork");
-  if (pid_ == 0) become(pointers.data(), held.get(), inherited, parent);
+  if (pid_ == 0) become(pointers.data(), variables.data(), held.get(), inherited, parent);
 }
 
 ChildProcess::~ChildProcess() {

@@ -1,8 +1,11 @@
 #include "app/engine_processes.h"
 
+#include <fcntl.h>
 #include <openssl/rand.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,15 +38,21 @@ constexpr milliseconds kLastWords{300};  // what an engine that fails says arriv
 constexpr std::chrono::minutes kWindow{10};
 constexpr milliseconds kToEnd{5000};
 
-// Whom nobody else may look into; gone with the server.
+// Into which nobody else may look; gone with the server. One whose server was killed is removed by
+// the next server of the same user: its lock is free.
 class PrivateFolder {
  public:
   PrivateFolder() {
     const char* const given = std::getenv("XDG_RUNTIME_DIR");
     const std::string base = given != nullptr && fs::is_directory(given) ? given : "/tmp";
-    path_ = base + "/quire-XXXXXX";
+    remove_left(base);
+    path_ = base + kBegin + "XXXXXX";
     if (::mkdtemp(path_.data()) == nullptr)
       throw Failure(ErrorCode::internal, "no folder for engines' sockets below " + base);
+    // Under its name only once it is held.
+    const std::string early = path_ + kLock + ".new";
+    lock_.reset(::open(early.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (lock_ && ::flock(lock_.get(), LOCK_EX) == 0) ::rename(early.c_str(), (path_ + kLock).c_str());
   }
   ~PrivateFolder() {
     std::error_code ignored;
@@ -54,7 +63,24 @@ class PrivateFolder {
   const std::string& path() const { return path_; }
 
  private:
+  static constexpr const char* kBegin = "/quire-";
+  static constexpr const char* kLock = "/lock";
+
+  static void remove_left(const std::string& base) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(base, error)) {
+      const std::string path = entry.path().string();
+      struct stat of {};
+      if (!path.starts_with(base + kBegin) || ::lstat(path.c_str(), &of) != 0 ||
+          !S_ISDIR(of.st_mode) || of.st_uid != ::geteuid())
+        continue;
+      const Descriptor lock(::open((path + kLock).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+      if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) fs::remove_all(path, error);
+    }
+  }
+
   std::string path_;
+  Descriptor lock_;
 };
 
 std::string new_secret() {

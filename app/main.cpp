@@ -1,5 +1,7 @@
 // One binary: quire COMMAND …
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -92,6 +94,10 @@ int usage(std::FILE* out, int exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A process that another one of ours has begun is called after /proc/self/exe.
+  std::array<char, 16> called{};
+  if (::prctl(PR_GET_NAME, called.data()) == 0 && called.data() == std::string_view("exe"))
+    ::prctl(PR_SET_NAME, "quire");
   if (argc < 2) return usage(stderr, 2);
   const std::string_view name = argv[1] == std::string_view("--version") ? "version" : argv[1];
   if (name == "--help" || name == "-h" || name == "help") return usage(stdout, 0);

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -16,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from serve_process import Server, check, eventually
 
 QUIRE, MODEL = sys.argv[1], "models/quire-tiny"
+os.environ["HF_TOKEN"] = "token_of_the_hub"
 COMMON = ("--device", "cpu", "--cpu-threads", "1", "--max-num-seqs", "8", "--num-gpu-blocks-override", "200", "--max-model-len", "2048",
           "--deterministic", "--data-parallel-size", "2")
 
@@ -123,6 +125,9 @@ with Server(QUIRE, MODEL, *COMMON, "--engine-processes", "--engine-restarts", "2
     check("the other one serves on", load(server, 8) == undisturbed)
     eventually("all blocks are free again", lambda: server.metric("vllm:kv_cache_usage_perc") == 0)
     last = children(server.process.pid)
+    for pid in last.values():
+        check("an engine's process is called after the program", pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "quire")
+        check("it has no secrets of its server's", b"_of_the_hub" not in pathlib.Path(f"/proc/{pid}/environ").read_bytes())
 check("engines end with their server", not any(is_alive(pid) for pid in last.values()))
 
 with Server(QUIRE, MODEL, *COMMON[:-2], "--engine-processes") as server:
@@ -134,11 +139,17 @@ with Server(QUIRE, MODEL, *COMMON[:-2], "--engine-processes") as server:
         texts = running.result(timeout=60)
     check(f"requests of the only engine wait until it is back: {texts}", texts == undisturbed)
 
+folder = tempfile.TemporaryDirectory()
+os.environ["XDG_RUNTIME_DIR"] = folder.name
 server = Server(QUIRE, MODEL, *COMMON, "--engine-processes").__enter__()
+left, = os.listdir(folder.name)
 orphans = children(server.process.pid).values()
 server.process.kill()
 server.process.wait()
 eventually("engines end with a server that is killed", lambda: not any(is_alive(pid) for pid in orphans), 5)
+with Server(QUIRE, MODEL, *COMMON, "--engine-processes"):
+    check("the next server removes what it has left", left not in os.listdir(folder.name))
+check("and nothing is left of the next one", not os.listdir(folder.name))
 
 began = time.monotonic()
 failed = subprocess.run([QUIRE, "serve", MODEL, "--port", "0", "--host", "127.0.0.1", "--device", "cpu", "--engine-processes",
