@@ -69,9 +69,13 @@ PlannedDevice device_to_plan(DeviceKind kind, std::int64_t total_bytes) {
           .ops = traits};
 }
 
+bool can_be_divided(const EngineConfig& config, const PlannedDevice& device) {
+  return !device.is_host_memory && !config.speculative.uses_draft_model();
+}
+
 // Of devices of this memory.
 int devices_needed(EngineConfig config, const ServedModel& served, const PlannedDevice& device) {
-  if (device.is_host_memory || config.speculative.uses_draft_model()) return 0;
+  if (!can_be_divided(config, device)) return 0;
   for (int size = 1; size <= kMostRanks; ++size) {
     if (!can_divide(served.model, config.model.path, device.is_host_memory, device.ops,
                     {.dtype = config.model.dtype.value_or(served.model.dtype),
@@ -99,6 +103,8 @@ PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes) {
   EnginePlan plan = plan_engine(config, model_config, device(), served.pooling);
   if (plan.model.has_value())
     plan.model->notes.insert(plan.model->notes.end(), served.notes.begin(), served.notes.end());
+  const int needed = total_bytes > 0 ? devices_needed(config, served, device()) : 0;
+  const bool none_holds = total_bytes > 0 && needed == 0 && can_be_divided(config, device());
   return {.model = config.model.path,
           .architecture = model_config.architecture,
           .dtype = std::string(name_of(config.model.dtype.value_or(model_config.dtype))),
@@ -111,7 +117,8 @@ PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes) {
           .config = config,
           .pooling = served.pooling,
           .plan = std::move(plan),
-          .devices_needed = total_bytes > 0 ? devices_needed(config, served, device()) : 0};
+          .devices_needed = needed,
+          .devices_tried = none_holds ? kMostRanks : 0};
 }
 
 int plan_main(int argc, const char* const* argv) {

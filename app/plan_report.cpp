@@ -42,6 +42,9 @@ std::string text_of_groups(const WorkerKvPlan& worker) {
 
 // Of a memory that was described; one device is nothing to speak of where it holds all.
 std::string text_of_devices(const PlanReport& report) {
+  if (report.devices_tried > 0)
+    return line("devices", fmt::format("no number up to {} of {} holds this", report.devices_tried,
+                                       bytes_text(report.plan.device_bytes)));
   const int needed = report.devices_needed;
   if (needed == 0 || (needed == 1 && report.config.parallel.tensor_parallel_size == 1)) return "";
   return line("devices", fmt::format("{} of {} hold this (--tensor-parallel-size {})", needed,

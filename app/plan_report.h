@@ -21,6 +21,7 @@ struct PlanReport {
   EnginePlan plan;
   // Of a described memory: the fewest ranks for which it holds what was asked; 0: not asked, or none.
   int devices_needed = 0;
+  int devices_tried = 0;  // where none was enough: up to so many
 };
 
 // Share of a group's blocks that holds nothing: padded pages, and tensors that its shorter list of

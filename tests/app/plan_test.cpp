@@ -207,6 +207,14 @@ TEST_CASE("Engines of one process divide a CPU, in the plan as in what runs") {
   CHECK(threads_of_engine(config, 16) == 5);
 }
 
+TEST_CASE("A memory of which no number of devices is enough is said to be so") {
+  EngineConfig config = config_for("models/quire-tiny");
+  config.device = DeviceKind::cuda;
+  const PlanReport report = make_plan_report(config, std::int64_t{1} << 20);
+  CHECK(report.devices_needed == 0);
+  CHECK(plan_text(report).find("no number up to 64 of 1.0 MiB holds this") != std::string::npos);
+}
+
 TEST_CASE("Ranks on GPUs are planned where there are none, and then not run") {
   EngineConfig config = config_for("models/quire-tiny");
   config.device = DeviceKind::cuda;
