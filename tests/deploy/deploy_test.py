@@ -33,7 +33,7 @@ def check(what, holds, seen=""):
 
 def flags_exist(help_text):
     known = set(re.findall(r"--[a-z][\w-]*", help_text))
-    for file in [DEPLOY / "docker/Dockerfile", DEPLOY / "compose.yml", DEPLOY / "kubernetes/quire.yaml", DEPLOY / "README.md"]:
+    for file in [DEPLOY / "docker/Dockerfile", DEPLOY / "compose.yml", DEPLOY / "compose.prefill-decode.yml", DEPLOY / "kubernetes/quire.yaml", DEPLOY / "README.md"]:
         text = file.read_text()
         if file.name == "Dockerfile":
             text = re.search(r"ENTRYPOINT(.*)", text, re.S)[1]
@@ -182,7 +182,7 @@ def package():
     check("and names its libraries", "libssl3" in info and "libc6" in info, info)
 
 
-help_text = subprocess.run([QUIRE, "serve", "--help"], capture_output=True, text=True).stdout
+help_text = "".join(subprocess.run([QUIRE, command, "--help"], capture_output=True, text=True).stdout for command in ("serve", "proxy"))
 flags_exist(help_text)
 config_file_works()
 with Server(QUIRE, "models/quire-tiny", "--num-gpu-blocks-override", "1024", "--metrics-compat") as running:
