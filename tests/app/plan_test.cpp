@@ -212,7 +212,7 @@ TEST_CASE("A memory of which no number of devices is enough is said to be so") {
   config.device = DeviceKind::cuda;
   const PlanReport report = make_plan_report(config, std::int64_t{1} << 20);
   CHECK(report.devices_needed == 0);
-  CHECK(plan_text(report).find("no number up to 64 of 1.0 MiB holds this") != std::string::npos);
+  CHECK(plan_text(report).find("no number up to 64 of 1 MiB holds this") != std::string::npos);
 }
 
 TEST_CASE("Ranks on GPUs are planned where there are none, and then not run") {

@@ -121,7 +121,8 @@ def traces(folder):
     engines = [Engine(address) for address in addresses]
     log = pathlib.Path(folder, "log")
     said = lambda word: word in log.read_text()
-    up = lambda server: [int(x) for x in re.findall(r"^quire:engine_up{[^}]*} (\d)$", server.ask("/metrics"), re.M)]
+    ups = re.compile(r'^quire:engine_up{.*engine="(\d)".*} (\d)$', re.M)
+    up = lambda server: [int(value) for _, value in sorted(ups.findall(server.ask("/metrics")))]  # by engine
     try:
         with log.open("w") as file, Server(QUIRE, MODEL, *COMMON, *[w for a in addresses for w in ("--engine", a)], "--engine-timeout", "1", log=file) as server:
             check("both engines are up", up(server) == [1, 1])
