@@ -1,11 +1,12 @@
 #include "backend/measuring_ops.h"
 
+#include "backend/draft_ops.h"
 #include "backend/encoder_ops.h"
 
 namespace quire {
 namespace {
 
-class MeasuringOps final : public Ops, public EncoderOps {
+class MeasuringOps final : public Ops, public EncoderOps, public DraftOps {
  public:
   explicit MeasuringOps(const OpsTraits& backend) : backend_(backend) {}
 
@@ -33,6 +34,9 @@ class MeasuringOps final : public Ops, public EncoderOps {
   void set_token_counts(TensorView, const TokenCountArgs&, StreamRef) override {}
   void count_tokens(TensorView, TensorView, TensorView, StreamRef) override {}
   void sample(TensorView, TensorView, const SamplingArgs&, StreamRef) override {}
+  void draw_drafts(TensorView, TensorView, TensorView, TensorView, const SamplingArgs&,
+                   StreamRef) override {}
+  void verify_drafts(TensorView, const VerifyArgs&, StreamRef) override {}
   void log_probs(TensorView, TensorView, TensorView, TensorView, TensorView, TensorView,
                  StreamRef) override {}
   void soft_cap(TensorView, float, StreamRef) override {}

@@ -4,6 +4,7 @@
 
 #include "cpu/cpu_encoder.h"
 #include "cpu/kernel_choice.h"
+#include "cpu/cpu_drafts.h"
 #include "cpu/operators.h"
 
 namespace quire {
@@ -75,6 +76,13 @@ void CpuOps::count_tokens(TensorView counts, TensorView slots, TensorView tokens
 }
 void CpuOps::sample(TensorView tokens, TensorView logits, const SamplingArgs& args, StreamRef) {
   cpu::sample(context_, tokens, logits, args);
+}
+void CpuOps::draw_drafts(TensorView tokens, TensorView shares, TensorView logits,
+                         TensorView places, const SamplingArgs& args, StreamRef) {
+  cpu::draw_drafts(context_, tokens, shares, logits, places, args);
+}
+void CpuOps::verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef) {
+  cpu::verify_drafts(context_, logits, args);
 }
 void CpuOps::log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
                        TensorView token_rank, TensorView logits, TensorView tokens, StreamRef) {

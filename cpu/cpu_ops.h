@@ -2,6 +2,7 @@
 // Ops on CPU threads: a table of the operators in cpu/operators.h, which check shapes, cut the work
 // into rows and call this machine's kernels.
 
+#include "backend/draft_ops.h"
 #include "backend/encoder_ops.h"
 #include "backend/ops.h"
 #include "cpu/context.h"
@@ -10,7 +11,7 @@
 
 namespace quire {
 
-class CpuOps : public Ops, public EncoderOps {
+class CpuOps : public Ops, public EncoderOps, public DraftOps {
  public:
   explicit CpuOps(const CpuOptions& options);
 
@@ -47,6 +48,10 @@ class CpuOps : public Ops, public EncoderOps {
   void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
                  TensorView token_rank, TensorView logits, TensorView tokens,
                  StreamRef stream) override;
+
+  void draw_drafts(TensorView tokens, TensorView shares, TensorView logits, TensorView places,
+                   const SamplingArgs& args, StreamRef stream) override;
+  void verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef stream) override;
 
   void copy(TensorView out, TensorView x, StreamRef stream) override;
   void soft_cap(TensorView x, float cap, StreamRef stream) override;

@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-class CudaOps final : public Ops {
+class CudaOps final : public Ops, public DraftOps {
  public:
   explicit CudaOps(Device& device)
       : gemm_workspace_(device.allocate(cuda::kGemmWorkspaceBytes, MemoryPurpose::kernels)),
@@ -87,6 +87,13 @@ class CudaOps final : public Ops {
   void sample(TensorView tokens, TensorView logits, const SamplingArgs& args,
               StreamRef stream) override {
     cuda::sample(tokens, logits, args, scratch(), stream);
+  }
+  void draw_drafts(TensorView tokens, TensorView shares, TensorView logits, TensorView places,
+                   const SamplingArgs& args, StreamRef stream) override {
+    cuda::draw_drafts(tokens, shares, logits, places, args, stream);
+  }
+  void verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef stream) override {
+    cuda::verify_drafts(logits, args, stream);
   }
   void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
                  TensorView token_rank, TensorView logits, TensorView tokens,

@@ -97,10 +97,6 @@ Result<void> check_speculative(const EngineConfig& config) {
                   fmt::format("asks for num_speculative_tokens {}; a step has room for {} beside "
                               "the token they follow (SchedulerConfig::max_num_batched_tokens)",
                               count, config.scheduler.max_num_batched_tokens - 1));
-  if (speculative.draft_sampling != DraftSampling::greedy && config.device == DeviceKind::cuda)
-    return refuse("EngineConfig::speculative",
-                  "has draft_sample_method \"probabilistic\", which works with "
-                  "EngineConfig::device cpu only; \"greedy\" works");
   return {};
 }
 

@@ -2,6 +2,7 @@
 // From logits to tokens, and what is told of them; shapes as in backend/ops.h. The scratch holds
 // what a first pass over the logits leaves behind (row_summary.cuh).
 
+#include "backend/draft_ops.h"
 #include "cuda/kernels/attention.h"
 
 namespace quire::cuda {
@@ -9,6 +10,11 @@ namespace quire::cuda {
 // sampling.cu
 void sample(TensorView tokens, TensorView logits, const SamplingArgs& args, SplitScratch scratch,
             StreamRef stream);
+
+// draft_draws.cu
+void draw_drafts(TensorView tokens, TensorView shares, TensorView logits, TensorView places,
+                 const SamplingArgs& args, StreamRef stream);
+void verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef stream);
 
 // log_probs.cu
 void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,

@@ -9,6 +9,16 @@ namespace quire::cuda {
 
 constexpr int kCandidateThreads = 256;
 constexpr int kMaxCandidates = 4096;
+constexpr float kMassUnit = 1.f / (1ull << 40);  // probabilities as integers: sums without an order
+constexpr float kLowest = -3.402823466e38f;      // −inf is forbidden
+
+__device__ __forceinline__ unsigned long long mass_of(float scaled, float top) {
+  return static_cast<unsigned long long>(__expf(scaled - top) / kMassUnit);
+}
+// Of all mass, what top_p leaves at least.
+__device__ __forceinline__ unsigned long long nucleus(unsigned long long total, float top_p) {
+  return max(1ull, static_cast<unsigned long long>(static_cast<double>(total) * top_p));
+}
 
 // In dynamic shared memory.
 struct Candidates {

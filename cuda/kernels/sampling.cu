@@ -13,9 +13,6 @@
 namespace quire::cuda {
 namespace {
 
-constexpr float kMassUnit = 1.f / (1ull << 40);  // probabilities as integers: sums without an order
-constexpr float kLowest = -3.402823466e38f;      // −inf is forbidden
-
 struct SampleParams {
   Summaries rows;
   std::int32_t* tokens;
@@ -59,12 +56,6 @@ __global__ void __launch_bounds__(kSummaryThreads)
 // smaller token comes first.
 __device__ __forceinline__ bool precedes(float value, int token, const Best& other) {
   return value > other.value || (value == other.value && token < other.token);
-}
-__device__ __forceinline__ unsigned long long mass_of(float scaled, float top) {
-  return static_cast<unsigned long long>(__expf(scaled - top) / kMassUnit);
-}
-__device__ __forceinline__ unsigned long long nucleus(unsigned long long total, float top_p) {
-  return max(1ull, static_cast<unsigned long long>(static_cast<double>(total) * top_p));
 }
 
 // Between two calls all threads meet: parts is used again.

@@ -18,12 +18,17 @@ std::size_t stream_bytes(const DraftModel& model, std::int64_t width, int rows) 
          static_cast<std::size_t>(width) * size_of(model.dtype());
 }
 
-std::size_t pack_bytes(const BatchLimits& limits, int num_tables) {
+std::size_t pack_bytes(const BatchLimits& limits, int num_tables, bool draws) {
   const auto ints = StagedPack::bytes_of<std::int32_t>;
   const auto rows = static_cast<std::size_t>(limits.max_num_seqs);
   const std::size_t per_row = ints(rows + 1) + 2 * ints(rows) + ints(rows * num_tables);
   const auto steps = static_cast<std::size_t>(std::max(limits.max_drafts - 1, 0));
-  return 3 * ints(limits.max_num_batched_tokens) + 2 * ints(rows) + ints(rows + 1) + per_row +
+  const std::size_t per_draft =
+      StagedPack::bytes_of<std::int64_t>(rows) + StagedPack::bytes_of<std::int32_t>(rows);
+  const std::size_t drawing = 3 * StagedPack::bytes_of<float>(rows) + ints(rows) +
+                              StagedPack::bytes_of<std::uint64_t>(rows) +
+                              static_cast<std::size_t>(limits.max_drafts) * per_draft;
+  return (draws ? drawing : 0) + 3 * ints(limits.max_num_batched_tokens) + 2 * ints(rows) + ints(rows + 1) + per_row +
          steps * (2 * ints(rows) + per_row);
 }
 
@@ -42,7 +47,7 @@ DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch
       batch_(batch),
       limits_(limits),
       width_(model.target_width()),
-      pack_(device, MemoryPurpose::step_inputs, 0, pack_bytes(limits, batch.num_tables())),
+      pack_(device, MemoryPurpose::step_inputs, 0, pack_bytes(limits, batch.num_tables(), sampler != nullptr)),
       streams_(device.allocate(stream_bytes(model, width_, limits.max_num_batched_tokens),
                                kActivations)),
       states_(device.allocate(state_bytes(model, limits.max_num_batched_tokens), kActivations)),
@@ -60,6 +65,7 @@ DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch
       zeros_(device.allocate_zeroed(limits.max_num_seqs * sizeof(std::int64_t),
                                     MemoryPurpose::sampling)),
       sampler_(sampler),
+      draft_ops_(sampler == nullptr ? nullptr : &dynamic_cast<DraftOps&>(ops)),
       drawn_(sampler == nullptr ? 0 : static_cast<std::size_t>(limits.max_num_seqs)),
       shares_(sampler == nullptr ? Buffer()
                                  : device.allocate(shares_bytes(limits, model.vocab_size()),
@@ -255,15 +261,18 @@ void DraftRunner::draw(int index, TensorView states, Workspace& workspace) {
       target_ids.empty() ? out : TensorView(own_ids_.data(), DType::i32, {rows});
   model_.logits(logits, states, own);
   const auto shown = observer_ ? on_host<float>(logits) : std::vector<float>();
-  ops_.sample(own_ids, logits,
-              {.temperature = zeros(DType::f32),
-               .top_k = zeros(DType::i32),
-               .top_p = zeros(DType::f32),
-               .min_p = zeros(DType::f32),
-               .seed = zeros(DType::u64),
-               .position = zeros(DType::i64)},
-              own.stream);
-  if (sampler_ != nullptr) draw_by_shares(index, logits, own_ids);
+  if (sampler_ != nullptr) {
+    draw_by_shares(index, logits, own_ids);
+  } else {
+    ops_.sample(own_ids, logits,
+                {.temperature = zeros(DType::f32),
+                 .top_k = zeros(DType::i32),
+                 .top_p = zeros(DType::f32),
+                 .min_p = zeros(DType::f32),
+                 .seed = zeros(DType::u64),
+                 .position = zeros(DType::i64)},
+                own.stream);
+  }
   if (!target_ids.empty())
     ops_.gather_rows(out.reshape({rows, 1}), target_ids, own_ids, own.stream);
   if (observer_) show(out, shown);
@@ -300,6 +309,7 @@ std::span<const int> DraftRunner::run(const BatchPlan& plan, std::span<const Tok
   const GraphShape graph = graph_shape();
   add_steps(graph);
   add_first_pass();
+  if (sampler_ != nullptr) add_draws();
   pack_.upload(stream);
 
   const std::int64_t all = plan.num_tokens, kept = first_.num_tokens;

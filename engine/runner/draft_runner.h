@@ -58,9 +58,12 @@ class DraftRunner {
   TokenId draft(int slot, int index) const;
   // What can be drafted for a request of which this many tokens are known.
   int most_drafts(const Request& request, int num_known) const;
-  // With which shares the draft of this position was drawn, over the target's tokens; false: it was
-  // not drawn, but taken as the best or by others.
-  bool read_shares(const BatchRow& row, int position, TokenId draft, std::span<float> shares) const;
+  // By what drafts were drawn, f32 [places, V]; with a sampler.
+  TensorView shares() const;
+  TensorView target_ids() const { return model_.target_ids(); }
+  // Where the shares are by which the draft of this position was drawn; −1: it was not drawn, but
+  // taken as the best or by others. After wait().
+  int place_of(const BatchRow& row, int position, TokenId draft) const;
   void observe(DraftObserver observer) { observer_ = std::move(observer); }
 
  private:
@@ -96,6 +99,7 @@ class DraftRunner {
   void compute(const Pass& pass, TensorView out, TensorView ids, TensorView states,
                std::span<const int> starts, const LastTokens& last, Workspace& workspace);
   void draw(int index, TensorView states, Workspace& workspace);
+  void add_draws();
   void draw_by_shares(int index, TensorView logits, TensorView ids);
   template <class T>
   std::vector<T> on_host(TensorView values);
@@ -123,16 +127,24 @@ class DraftRunner {
   Buffer zeros_;                  // what a greedy draw reads
   DraftObserver observer_;
 
-  // A slot's drafts that were drawn: the place of each, −1 where it was taken as the best.
+  // A slot's drafts that were drawn, from this position on.
   struct Drawn {
     RequestId request = {};
-    int first_position = 0;
-    std::vector<TokenId> own_ids = {};
+    int first_position = 0, count = 0;
+  };
+  // In the order of order_; positions and places by draft.
+  struct Draws {
+    StagedPack::Array<float> temperature, top_p, min_p;
+    Ints top_k;
+    StagedPack::Array<std::uint64_t> seed;
+    std::vector<StagedPack::Array<std::int64_t>> positions;
+    std::vector<Ints> places;
   };
   const Sampler* const sampler_;
-  std::vector<Drawn> drawn_;    // by slot
-  Buffer shares_;               // f32 [max_num_seqs, max_drafts, V]; with a sampler
-  std::vector<float> scratch_;  // of one token
+  DraftOps* const draft_ops_;  // with a sampler
+  std::vector<Drawn> drawn_;   // by slot
+  Buffer shares_;              // f32 [max_num_seqs · max_drafts, V]; with a sampler
+  Draws draws_;
 
   std::vector<StreamTap> taps_;
   std::vector<Line> lines_;         // in the plan's order

@@ -37,6 +37,7 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
                 .max_drafts = options.limits.max_drafts,
                 .max_rows = options.limits.max_samples(),
                 .vocab_size = num_drawn_from(model, options),
+                .verifies_drafts = options.draws_drafts,
                 .seed = options.seed}),
       drafts_(draft == nullptr ? std::optional<DraftRunner>()
                                : std::optional<DraftRunner>(
@@ -52,6 +53,8 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
           MemoryPurpose::logits)),
       prompt_logprobs_(device, ops, options.limits.max_num_seqs,
                        num_drawn_from(model, options)) {
+  if (drafts_ && options.draws_drafts)
+    sampler_.verify_from(drafts_->shares(), drafts_->target_ids());
   if (options.line != nullptr)
     RankLine::check_fits(batch_.max_packed_bytes(), static_cast<std::size_t>(plan.num_blocks));
   for (InFlight& step : steps_) {
@@ -191,8 +194,8 @@ void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
       sampler_.add_row(row.slot, *row.request, first + i, before, row.num_drafts > 0);
       if (!options_.draws_drafts || i == row.num_drafts) continue;
       const TokenId draft = drafts[static_cast<std::size_t>(i)];
-      shares_.resize(static_cast<std::size_t>(model_.vocab_size()));
-      if (drafts_->read_shares(row, first + i, draft, shares_)) sampler_.verify_by(draft, shares_);
+      if (const int place = drafts_->place_of(row, first + i, draft); place >= 0)
+        sampler_.verify_by(draft, place);
     }
   }
 }

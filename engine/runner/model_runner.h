@@ -180,7 +180,6 @@ class ModelRunner {
   LogitsObserver observer_;
   PromptLogprobs prompt_logprobs_;
   GraphCache graphs_;
-  std::vector<float> shares_;  // of all tokens, when a draft was drawn
 
   std::array<InFlight, kMaxInFlight> steps_;
   int next_ = 0;  // of steps_, to launch

@@ -32,9 +32,11 @@ int rows_of(const SamplerOptions& options) {
   return options.max_rows > 0 ? options.max_rows : options.max_num_seqs;
 }
 
-std::size_t row_bytes(int max_rows) {
-  const auto n = static_cast<std::size_t>(max_rows);
-  return 6 * StagedPack::bytes_of<float>(n) + StagedPack::bytes_of<std::int32_t>(n) +
+std::size_t row_bytes(const SamplerOptions& options) {
+  const auto n = static_cast<std::size_t>(rows_of(options));
+  const std::size_t verified =
+      options.verifies_drafts ? 3 * StagedPack::bytes_of<std::int32_t>(n) : 0;
+  return verified + 6 * StagedPack::bytes_of<float>(n) + StagedPack::bytes_of<std::int32_t>(n) +
          StagedPack::bytes_of<std::uint64_t>(n) + StagedPack::bytes_of<std::int64_t>(n);
 }
 
@@ -44,7 +46,7 @@ Sampler::Sampler(Device& device, Ops& ops, const SamplerOptions& options)
     : ops_(ops),
       options_(options),
       params_(options.max_num_seqs),
-      pack_(device, MemoryPurpose::sampling, 0, row_bytes(rows_of(options))),
+      pack_(device, MemoryPurpose::sampling, 0, row_bytes(options)),
       pieces_(device, rows_of(options), options.vocab_size),
       penalties_(device, options.max_num_seqs, rows_of(options), options.max_drafts,
                  options.vocab_size),
@@ -71,6 +73,9 @@ void Sampler::begin_step(std::size_t max_rows) {
   rows_.top_k = pack_.add<std::int32_t>(max_rows);
   rows_.seed = pack_.add<std::uint64_t>(max_rows);
   rows_.position = pack_.add<std::int64_t>(max_rows);
+  if (!options_.verifies_drafts) return;
+  for (auto* array : {&rows_.verified, &rows_.drafts, &rows_.places})
+    *array = pack_.add<std::int32_t>(max_rows);
 }
 
 Sampler::RowParams Sampler::params_of(const Request& request) const {
@@ -103,38 +108,27 @@ bool Sampler::reads_drafts(const Request& request) {
   return TokenMasks::concern(params) || has_penalties(params);
 }
 
-void Sampler::verify_by(TokenId draft, std::span<const float> shares) {
-  if (num_drawn_ == drawn_.size()) drawn_.emplace_back();
-  Drawn& drawn = drawn_[num_drawn_++];
-  const int row = num_rows_ - 1;
-  drawn.row = row;
-  drawn.position = rows_.position.host[row];
-  drawn.draft = draft;
-  drawn.params = {.temperature = rows_.temperature.host[row],
-                  .top_p = rows_.top_p.host[row],
-                  .min_p = rows_.min_p.host[row],
-                  .top_k = rows_.top_k.host[row],
-                  .seed = rows_.seed.host[row]};
-  drawn.shares.assign(shares.begin(), shares.end());
+void Sampler::verify_from(TensorView shares, TensorView target_ids) {
+  draft_ops_ = &dynamic_cast<DraftOps&>(ops_);
+  draft_shares_ = shares;
+  draft_ids_ = target_ids;
 }
 
-// Before the draw, which may overwrite logits.
-void Sampler::verify_drawn(TensorView logits) {
-  const auto x = logits.as<float, 2>();
-  for (std::size_t i = 0; i < num_drawn_; ++i) {
-    Drawn& drawn = drawn_[i];
-    const std::span<const float> row(&x(drawn.row, 0), static_cast<std::size_t>(x.extent[1]));
-    shares_of(row, drawn.params, shares_);
-    drawn.outcome = shares_.empty() ? -1
-                                    : verified(drawn.draft, shares_, drawn.shares, drawn.params,
-                                               drawn.position);
-  }
+void Sampler::verify_by(TokenId draft, int place) {
+  rows_.verified.host[num_drawn_] = num_rows_ - 1;
+  rows_.drafts.host[num_drawn_] = draft;
+  rows_.places.host[num_drawn_++] = place;
 }
 
-void Sampler::put_verified(TensorView tokens) const {
-  const auto out = tokens.as<std::int32_t, 1>();
-  for (std::size_t i = 0; i < num_drawn_; ++i)
-    if (drawn_[i].outcome >= 0) out(drawn_[i].row) = drawn_[i].outcome;
+void Sampler::verify_drawn(TensorView logits, StreamRef stream) {
+  draft_ops_->verify_drafts(logits,
+                            {.rows = rows_.verified.device.rows(0, num_drawn_),
+                             .drafts = rows_.drafts.device.rows(0, num_drawn_),
+                             .places = rows_.places.device.rows(0, num_drawn_),
+                             .shares = draft_shares_,
+                             .target_ids = draft_ids_,
+                             .sampling = sampling_args()},
+                            stream);
 }
 
 void Sampler::add_row(int slot, const Request& request, int position,
@@ -190,9 +184,8 @@ void Sampler::sample(TensorView tokens, TensorView logits, StreamRef stream) {
                       .presence = rows_.presence.device.rows(0, num_rows_)},
                      stream);
   }
-  if (num_drawn_ > 0) verify_drawn(logits);
+  if (num_drawn_ > 0) verify_drawn(logits, stream);
   ops_.sample(tokens, logits, sampling_args(), stream);
-  if (num_drawn_ > 0) put_verified(tokens);
   if (!penalties_.empty()) penalties_.count(ops_, tokens, stream);
   if (!logprobs_.empty()) logprobs_.compute(tokens, turn_, stream);
   // What they drew was counted anyway: their counts are sent again.

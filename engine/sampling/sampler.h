@@ -7,23 +7,32 @@
 #include <optional>
 #include <vector>
 
+#include "backend/draft_ops.h"
 #include "backend/ops.h"
 #include "backend/staged_pack.h"
 #include "engine/request/request.h"
 #include "engine/sampling/list_pieces.h"
 #include "engine/sampling/logit_bias.h"
 #include "engine/sampling/penalties.h"
-#include "engine/sampling/rejection.h"
 #include "engine/sampling/step_logprobs.h"
 #include "engine/sampling/token_masks.h"
 
 namespace quire {
+
+// What the draws of a request depend on, besides logits and position.
+struct DrawParams {
+  float temperature = 0;  // 0: greedy
+  float top_p = 1, min_p = 0;
+  std::int32_t top_k = 0;
+  std::uint64_t seed = 0;
+};
 
 struct SamplerOptions {
   int max_num_seqs = 0;  // slots
   int max_drafts = 0;    // before a row
   int max_rows = 0;      // of a step; 0: max_num_seqs
   int vocab_size = 0;
+  bool verifies_drafts = false;  // by rejection sampling: with operators that can
   std::uint64_t seed = 0;  // of requests without one, together with their id
 };
 
@@ -40,9 +49,11 @@ class Sampler {
   // a row that is verified count as output only when accept() says so.
   void add_row(int slot, const Request& request, int position, std::span<const TokenId> drafts = {},
                bool is_verified = false);
-  // The row that was added last verifies a draft, which was drawn with these shares of all tokens:
-  // it is kept or replaced by rejection sampling. On devices of host memory.
-  void verify_by(TokenId draft, std::span<const float> shares);
+  // Of drafts that were drawn: f32 [places, D], and i32 [D, 1], the token of each; empty: the same.
+  void verify_from(TensorView shares, TensorView target_ids);
+  // The row that was added last verifies a draft that was drawn by the shares in this place: it is
+  // kept or replaced by rejection sampling.
+  void verify_by(TokenId draft, int place);
   DrawParams draw_params(const Request& request) const;
   // Does add_row() look at the drafts of a request's rows?
   static bool reads_drafts(const Request& request);
@@ -80,27 +91,16 @@ class Sampler {
   void add_edits(int row, const Request& request, int position);
   void forbid(int row, TokenId token);
   SamplingArgs sampling_args() const;
-  void verify_drawn(TensorView logits);
-  void put_verified(TensorView tokens) const;
-
-  // A draft that was drawn.
-  struct Drawn {
-    int row = 0;
-    std::int64_t position = 0;
-    TokenId draft = 0;
-    DrawParams params = {};
-    std::vector<float> shares = {};
-    TokenId outcome = 0;  // −1: the logits are no numbers
-  };
+  void verify_drawn(TensorView logits, StreamRef stream);
 
   Ops& ops_;
   const SamplerOptions options_;
   std::vector<std::optional<RowParams>> params_;  // by slot; empty: a new request
 
   int num_rows_ = 0;
-  std::vector<Drawn> drawn_;
-  std::size_t num_drawn_ = 0;
-  std::vector<float> shares_;
+  DraftOps* draft_ops_ = nullptr;
+  TensorView draft_shares_, draft_ids_;
+  int num_drawn_ = 0;
 
   // One element per sampled row; one copy brings them all to the device.
   struct RowArrays {
@@ -108,6 +108,7 @@ class Sampler {
     StagedPack::Array<std::int32_t> top_k;
     StagedPack::Array<std::uint64_t> seed;
     StagedPack::Array<std::int64_t> position;
+    StagedPack::Array<std::int32_t> verified, drafts, places;  // one element per draft that was drawn
   };
   StagedPack pack_;
   RowArrays rows_;

@@ -148,4 +148,36 @@ TEST_CASE("drafts that the host does not know change no answer", "[engine][cuda]
   CHECK(answers(config) == expected);
 }
 
+// Seeds and positions decide, and in f32 both backends have the same shares but for rounding.
+TEST_CASE("drawn drafts are kept and replaced as on the CPU", "[engine][cuda][drafts]") {
+  const Pair pair = GENERATE(Pair{"eagle3-llama", DraftMethod::eagle3},
+                             Pair{"mtp-qwen3-5", DraftMethod::mtp});
+  CAPTURE(pair.name);
+  std::mt19937 random(8);
+  std::vector<AddRequest> requests;
+  for (int i = 0; i < 4; ++i) {
+    requests.push_back(request_of(random, 12));
+    requests.back().sampling.temperature = i == 0 ? 0.f : 0.8f;
+    if (i == 2) requests.back().sampling.top_k = 20;
+    if (i == 3) requests.back().sampling.top_p = 0.9f, requests.back().sampling.logprobs = 2;
+  }
+  EngineConfig config = config_of(pair, true);
+  config.speculative.draft_sampling = DraftSampling::probabilistic;
+  const auto answers = [&](SteppedEngine& engine) {
+    std::vector<Tokens> tokens;
+    std::vector<RequestId> ids;
+    for (const AddRequest& request : requests) ids.push_back(engine.add(request));
+    engine.run();
+    for (const RequestId id : ids) tokens.push_back(engine.outputs[id].token_ids);
+    const EngineStats stats = engine.core.stats();
+    CHECK(stats.accepted_draft_tokens > 3);
+    CHECK(stats.draft_tokens > stats.accepted_draft_tokens);
+    return tokens;
+  };
+  Engine device(config);
+  config.device = DeviceKind::cpu;
+  SteppedEngine host(config);
+  CHECK(answers(device.stepped) == answers(host));
+}
+
 }  // namespace quire::test

@@ -1,6 +1,6 @@
 // What comes out of rejection sampling is distributed as the target, whatever the draft is.
 
-#include "engine/sampling/rejection.h"
+#include "cpu/cpu_drafts.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "cpu/cpu_backend.h"
 
-namespace quire {
+namespace quire::cpu {
 namespace {
 
 constexpr int kVocab = 24, kDraws = 60000;
@@ -49,9 +49,13 @@ struct Outcome {
 Outcome draw(std::span<const float> p, std::span<const float> q, bool verifies = true) {
   Outcome outcome;
   for (int i = 0; i < kDraws; ++i) {
-    const DrawParams params{.temperature = 1, .seed = static_cast<std::uint64_t>(i) * 7919};
-    const TokenId draft = token_at(q, draft_noise(params, 5, DraftNoise::draft));
-    const TokenId token = verifies ? verified(draft, p, q, params, 5) : draft;
+    const auto noise = [&](DraftNoise use) {
+      return draft_noise(static_cast<std::uint64_t>(i) * 7919, 5, use);
+    };
+    const std::int32_t draft = token_at(q, noise(DraftNoise::draft));
+    const std::int32_t token =
+        verifies ? verified(draft, p, q, noise(DraftNoise::keep), noise(DraftNoise::replace))
+                 : draft;
     ++outcome.drafts[static_cast<std::size_t>(draft)];
     ++outcome.tokens[static_cast<std::size_t>(token)];
     outcome.kept += token == draft;
@@ -61,12 +65,12 @@ Outcome draw(std::span<const float> p, std::span<const float> q, bool verifies =
 
 TEST_CASE("what is kept or replaced is distributed as the target", "[sampling][drafts]") {
   std::mt19937 random(4);
-  const DrawParams filters[] = {{.temperature = 1},
+  const ShareFilter filters[] = {{.temperature = 1},
                                 {.temperature = 0.6f, .top_p = 0.9f},
                                 {.temperature = 1.3f, .top_k = 6},
                                 {.temperature = 0.9f, .min_p = 0.1f},
                                 {.temperature = 1, .top_p = 0.8f, .min_p = 0.02f, .top_k = 10}};
-  for (const DrawParams& params : filters) {
+  for (const ShareFilter& params : filters) {
     INFO("temperature " << params.temperature << ", top_k " << params.top_k << ", top_p "
                         << params.top_p);
     std::vector<float> target, drafted;
@@ -93,9 +97,9 @@ TEST_CASE("shares are those that the backend draws from", "[sampling][drafts]") 
   std::mt19937 random(2);
   const auto device = make_cpu_device();
   const auto ops = make_cpu_ops({.threads = 1});
-  for (const DrawParams& params : {DrawParams{.temperature = 0.7f, .top_p = 0.85f, .top_k = 9},
-                                   DrawParams{.temperature = 1.2f, .min_p = 0.05f},
-                                   DrawParams{.temperature = 1, .top_p = 0.5f}}) {
+  for (const ShareFilter& params : {ShareFilter{.temperature = 0.7f, .top_p = 0.85f, .top_k = 9},
+                                   ShareFilter{.temperature = 1.2f, .min_p = 0.05f},
+                                   ShareFilter{.temperature = 1, .top_p = 0.5f}}) {
     std::vector<float> logits = random_logits(random);
     logits[7] = logits[3];  // a tie
     std::vector<float> shares;
@@ -129,4 +133,4 @@ TEST_CASE("from no numbers nothing is drawn", "[sampling][drafts]") {
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::cpu
