@@ -30,6 +30,7 @@ RankRunner::RankRunner(Device& device, Ops& ops, Model& model, KvMemory& memory,
                                       MemoryPurpose::activations)) {
   for (auto& event : uploaded_) {
     event = device.create_event();
+    // in other ranks only: nothing was uploaded yet, so that the first wait is none
     event->record(device.stream());
   }
 }
@@ -80,7 +81,7 @@ void RankRunner::replay(const StepShape& shape, std::span<const BlockId> zero_bl
 void RankRunner::capture(const StepShape& shape, std::span<const std::byte> pack) {
   follow(shape, {}, pack);
   compute_decode();
-  device_.synchronize(device_.stream());
+  device_.synchronize(device_.stream());  // in other ranks only: the next size refills the pack
   auto graph = device_.capture([&] { compute_decode(); });
   if (graph != nullptr) graphs_.add(graph_of(shape), std::move(graph));
 }

@@ -4,7 +4,8 @@ delete_host_synchronisation.py PROGRAM
 
 The emulated runtime passes over a call that returns to the address in QUIRE_EMULATION_SKIP. A place that may go is marked in the
 source with "// survives deletion: REASON"; a survivor without that mark fails, and so does a mark on a place that is caught. A place
-that the program does not reach fails too, unless it says "// on the CPU only: REASON", and then it must not be reached."""
+that the program does not reach fails too, unless it says "// on the CPU only: REASON" or "// in other ranks only: REASON" (processes
+that the program does not start), and then it must not be reached."""
 import os
 import re
 import subprocess
@@ -14,7 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT = re.compile(r"(?:\bsynchronize|->(?:wait|record))\(")
-MARKS = SURVIVES, CPU_ONLY = "survives deletion:", "on the CPU only:"
+ELSEWHERE = "on the CPU only:", "in other ranks only:"
+MARKS = ("survives deletion:", *ELSEWHERE)
 
 
 def find_sites():
@@ -61,7 +63,7 @@ def main(program):
     for site, (line, mark) in find_sites().items():
         caught = next((streams for streams in ("late", "now", "random") for address in addresses.get(site, [])
                        if run(program, SKIP=address, STREAMS=streams) != 0), None)
-        if CPU_ONLY in mark:
+        if any(where in mark for where in ELSEWHERE):
             wrong = site in addresses and "said not to be reached, and is"
             failures += wrong is not False
             print(f"{site[0]}:{site[1]:<6} {wrong or 'not reached, as marked':28} {line}", flush=True)
