@@ -96,7 +96,6 @@ __device__ bool write_shares(float* out, const float* logits, int vocab, const D
                         row.visit([&](float scaled, int) { take(scaled); });
                       }));
   const Kept kept = kept_of(row, top, threshold, args.top_p[r]);
-  __syncthreads();
   row.visit([&](float scaled, int token) {
     out[token] = kept.has(scaled, token)
                      ? static_cast<float>(mass_of(scaled, top)) / static_cast<float>(kept.total)
@@ -115,7 +114,6 @@ __device__ int token_at(const float* shares, int vocab, double x) {
   const int first = static_cast<int>(threadIdx.x) * piece, last = min(first + piece, vocab);
   Mass mine = 0;
   for (int token = first; token < last; ++token) mine += mass(token);
-  __syncthreads();
   sums[threadIdx.x] = mine;
   if (threadIdx.x == 0) found = -1;
   __syncthreads();

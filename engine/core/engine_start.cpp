@@ -103,7 +103,8 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   progress("warming up", 0);
   runner_->warm_up();
   if (config.scheduler.target_itl_ms > 0) time_steps(config.scheduler.target_itl_ms / 1000.0);
-  if (config.adapts_drafts() && backend_.ranks == nullptr) time_drafts(config);
+  if (drafting_.is_on() && config.adapts_drafts() && backend_.ranks == nullptr)
+    time_drafts(config);
   if (backend_.ranks != nullptr) backend_.ranks->line().post(RankMessage::Kind::warm);
   MemoryLedger& ledger = backend_.device->ledger();
   check_allocated(plan_.uses, ledger.uses());

@@ -67,10 +67,19 @@ void SseWriter::close_chunk(bool last) {
   gathered_ += last ? "\r\n0\r\n\r\n" : "\r\n";
 }
 
+// A chunk of nothing would be the body's end.
+bool SseWriter::has_nothing() const {
+  return gathered_.size() == chunk_start_ + (chunked_ ? kChunkHead.size() : 0);
+}
+
 awaitable<bool> SseWriter::write_gathered() {
   if (broken_) co_return false;
   const std::uint64_t covers = num_gathered_;
   const bool last = ended_;
+  if (!last && has_nothing()) {
+    num_sent_ = covers;
+    co_return true;
+  }
   close_chunk(last);
   std::swap(gathered_, sending_);
   gathered_.clear();

@@ -41,6 +41,7 @@ class SseWriter {
 
   awaitable<bool> write_gathered();
   awaitable<bool> flush_after_others(std::uint64_t mine);
+  bool has_nothing() const;
   void open_chunk();
   void close_chunk(bool last);
 

@@ -126,6 +126,21 @@ TEST_CASE("a streamed message is a row of blocks", "[server][messages][stream]")
   }
 }
 
+TEST_CASE("thoughts that are left out end no stream", "[server][messages][stream]") {
+  const std::string thoughts = "<think>One thing after the other, and none of it is shown.</think>";
+  TestServer server(answering(thoughts + "Yes."));
+  HttpClient client(server.port());
+  for (int i = 0; i < 8; ++i) {  // what nobody writes is flushed before or behind what somebody does
+    client.send(post_request(
+        kPath, body(R"("stream":true,"thinking":{"type":"adaptive","display":"omitted"})")));
+    const auto reply = client.receive();
+    REQUIRE(reply);
+    CHECK(reply->status == 200);
+    CHECK(joined(reply->body, "/delta/text") == "Yes.");
+    CHECK(reply->body.find("message_stop") != std::string::npos);
+  }
+}
+
 TEST_CASE("the connection of a streamed message carries another request",
           "[server][messages][stream]") {
   TestServer server(answering("Yes."));
