@@ -74,7 +74,12 @@ void MockAnswers::apply(Command& command, std::vector<EngineEvent>& events) {
   if (auto* request = std::get_if<AddRequest>(&command)) {
     add(*request, events);
   } else if (auto* abort = std::get_if<AbortRequest>(&command)) {
-    std::erase_if(running_, [&](const Running& one) { return one.id == abort->id; });
+    if (std::erase_if(running_, [&](const Running& one) { return one.id == abort->id; }) == 0)
+      return;
+    stats_.num_running = static_cast<int>(running_.size());
+    StepOutput told;
+    told.stats = stats_;
+    events.push_back(std::move(told));
   } else if (auto* reset = std::get_if<ResetPrefixCache>(&command)) {
     events.push_back(PrefixCacheReset{.call = reset->call, .done = true});
   } else if (auto* report = std::get_if<ReportBlocks>(&command)) {

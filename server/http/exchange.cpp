@@ -24,11 +24,6 @@ constexpr std::size_t kMaxAhead = 64 * 1024;
 constexpr std::chrono::milliseconds kLookForPeer{250};
 constexpr std::size_t kMaxRequestIdBytes = 128;
 
-std::string made_up_id() {
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("{:016x}{:016x}", random(), random());
-}
-
 // It is echoed in a header and in ids: only what is safe in both.
 bool is_usable_id(std::string_view id) {
   return !id.empty() && id.size() <= kMaxRequestIdBytes &&
@@ -46,6 +41,11 @@ std::string_view http_date() {
 }
 
 }  // namespace
+
+std::string made_up_id() {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("{:016x}{:016x}", random(), random());
+}
 
 Reply json_reply(std::string body) { return {.body = std::move(body)}; }
 

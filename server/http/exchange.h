@@ -38,6 +38,8 @@ using ErrorForm = std::string (*)(int status, std::string_view message,
 // A function, not braces: g++ 12 destroys an aggregate twice that is made inside a co_await.
 Reply json_reply(std::string body);
 
+std::string made_up_id();  // random: 32 hexadecimal digits
+
 class Exchange {
  public:
   // `reader` has read the head.

@@ -107,7 +107,7 @@ awaitable<bool> MessageStream::on_delta(Choice&, ChoiceDelta delta) {
   const bool ends = !delta.finish_reason.empty();
   if (ends) write_stop(delta);
   if (!first && !ends && delta.text.empty()) co_return true;
-  co_return co_await sse().flush();
+  co_return co_await sse().flush();  // of nothing, where thoughts are left out
 }
 
 void MessageStream::write_error(const Error& error) {

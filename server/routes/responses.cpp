@@ -55,6 +55,9 @@ ResponseRun run_of(const ResponsesRequest& request, const Exchange& exchange, co
   const ReplyOptions options = reply_options(request, "", false, exchange, app);
   ResponseRun run{request, {}, options.id, defaults};
   run.object.id = "resp_" + options.id;
+  // A client's own id may come twice, and what is stored under it stays.
+  if (request.store && app.responses.find(exchange.key(), run.object.id))
+    run.object.id += "-" + made_up_id();
   run.object.created = options.created;
   run.object.model = options.model;
   run.object.temperature = request.temperature.value_or(as_written(defaults.temperature.value_or(1.f)));

@@ -227,6 +227,21 @@ TEST_CASE("a stored response can be got, gone on from and deleted", "[server][re
         404);
 }
 
+TEST_CASE("a request id that comes twice replaces no stored response", "[server][responses]") {
+  TestServer server(answering("Yes."));
+  const auto id_of = [&] {
+    const auto reply = post(server.port(), kPath, body(), "X-Request-Id: twice\r\n");
+    return unquoted(pointer(reply.body, "/id"));
+  };
+  const std::string first = id_of(), second = id_of();
+  CHECK(first == "resp_twice");
+  CHECK(second.starts_with("resp_twice-"));
+  for (const std::string& id : {first, second}) {
+    const auto stored = get(server.port(), "/v1/responses/" + id);
+    CHECK(unquoted(pointer(stored.body, "/id")) == id);
+  }
+}
+
 TEST_CASE("the oldest responses give way, and keys do not see each other's",
           "[server][responses]") {
   TestServerOptions options = answering("Yes.");
