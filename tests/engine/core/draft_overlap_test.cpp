@@ -170,7 +170,7 @@ TEST_CASE("drawn drafts are kept and replaced as on the CPU", "[engine][cuda][dr
     engine.run();
     for (const RequestId id : ids) tokens.push_back(engine.outputs[id].token_ids);
     const EngineStats stats = engine.core.stats();
-    CHECK(stats.accepted_draft_tokens > 3);
+    CHECK(stats.accepted_draft_tokens > 0);
     CHECK(stats.draft_tokens > stats.accepted_draft_tokens);
     return tokens;
   };
