@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/beast/core/string.hpp>
 #include <chrono>
@@ -10,156 +9,23 @@
 #include "base/log.h"
 #include "openapi/dto_json.h"
 #include "server/http/error_reply.h"
-#include "server/http/path_hint.h"
 #include "server/http/trace_id.h"
-#include "server/page/page.h"
-#include "server/routes/routes.h"
+#include "server/route_table.h"
 #include "server/tracing/request_spans.h"
 
 namespace quire {
 
 namespace {
 
-// What a request needs before its handler may run.
-enum Needs : unsigned {
-  nothing = 0,
-  engine = 1,
-  json_body = 2,
-  no_key = 4,       // answered to everyone
-  metrics_key = 8,  // asks for a key only where one was set for it
-  uncounted = 16,   // probes and scrapes would drown the requests in /metrics
-  generates = 32,   // not of a pooling model
-  pools = 64,       // of a pooling model only
-  admin_key = 128,  // asks for the admin's key where one was set, else for any
-};
-constexpr unsigned kGenerates = engine | json_body | generates;
-constexpr unsigned kPools = engine | json_body | pools;
-constexpr unsigned kProbe = no_key | uncounted;
-
-struct Route {
-  std::string_view path;  // a trailing * stands for the rest, without a slash; ** with slashes
-  Method method;
-  awaitable<void> (*handler)(Exchange&, AppState&);
-  unsigned needs = nothing;
-};
-
-constexpr std::array kRoutes = {
-    Route{"/v1/chat/completions", Method::post, post_chat_completions, kGenerates},
-    Route{"/v1/completions", Method::post, post_completions, kGenerates},
-    Route{"/v1/chat/completions/render", Method::post, post_render_chat, engine | json_body},
-    Route{"/v1/completions/render", Method::post, post_render_completion, engine | json_body},
-    Route{"/inference/v1/generate", Method::post, post_generate, kGenerates},
-    Route{"/v1/responses", Method::post, post_responses, kGenerates},
-    Route{"/v1/responses/input_tokens", Method::post, post_input_tokens, engine | json_body},
-    Route{"/v1/responses/*", Method::get, get_response},
-    Route{"/v1/responses/*", Method::delete_, delete_response},
-    Route{"/v1/messages", Method::post, post_messages, kGenerates},
-    Route{"/v1/messages/count_tokens", Method::post, post_count_tokens, engine | json_body},
-    Route{"/v1/embeddings", Method::post, post_embeddings, kPools},
-    Route{"/score", Method::post, post_score, kPools},
-    Route{"/v1/score", Method::post, post_score, kPools},
-    Route{"/rerank", Method::post, post_rerank, kPools},
-    Route{"/v1/rerank", Method::post, post_rerank, kPools},
-    Route{"/v2/rerank", Method::post, post_rerank, kPools},
-    Route{"/debug/requests", Method::get, get_debug_requests, admin_key | uncounted},
-    Route{"/debug/requests/**", Method::get, get_debug_request, admin_key | uncounted},
-    Route{"/debug/blocks", Method::get, get_debug_blocks, engine | admin_key | uncounted},
-    Route{"/v1/models", Method::get, get_models, engine},
-    Route{"/v1/models/**", Method::get, get_model, engine},
-    Route{"/tokenize", Method::post, post_tokenize, engine | json_body},
-    Route{"/detokenize", Method::post, post_detokenize, engine | json_body},
-    Route{"/", Method::get, get_index},
-    Route{"/ui/*", Method::get, get_page_file, kProbe},
-    Route{"/docs", Method::get, get_docs, kProbe},
-    Route{"/openapi.json", Method::get, get_openapi, kProbe},
-    Route{"/tokenizer_info", Method::get, get_tokenizer_info},
-    Route{"/server_info", Method::get, get_server_info, engine | uncounted},
-    Route{"/is_sleeping", Method::get, get_is_sleeping},
-    Route{"/sleep", Method::post, post_sleep},
-    Route{"/wake_up", Method::post, post_wake_up},
-    Route{"/reset_prefix_cache", Method::post, post_reset_prefix_cache, engine | admin_key},
-    Route{"/health", Method::get, get_health, kProbe},
-    Route{"/health/ready", Method::get, get_ready, kProbe},
-    Route{"/ready", Method::get, get_ready, kProbe},
-    Route{"/readyz", Method::get, get_ready, kProbe},
-    Route{"/health/live", Method::get, get_live, kProbe},
-    Route{"/ping", Method::get, get_health, kProbe},
-    Route{"/ping", Method::post, get_health, kProbe},
-    Route{"/version", Method::get, get_version, kProbe},
-    Route{"/load", Method::get, get_load, uncounted},
-    Route{"/metrics", Method::get, get_metrics, metrics_key | uncounted},
-    Route{"/metrics/", Method::get, get_metrics, metrics_key | uncounted},
-};
-
-// GET / from a browser: the page asks for the key itself.
-constexpr Route kPage{"/", Method::get, get_page, kProbe};
-
 // Anthropic's, whose clients look for errors in a form of its own.
 constexpr std::string_view kMessages = "/v1/messages";
 
-constexpr auto kPaths = [] {
-  std::array<std::string_view, kRoutes.size()> paths;
-  for (std::size_t i = 0; i < paths.size(); ++i) paths[i] = kRoutes[i].path;
-  return paths;
-}();
-
-bool matches(const Route& route, std::string_view path) {
-  if (!route.path.ends_with('*')) return route.path == path;
-  const auto stem = route.path.substr(0, route.path.find('*'));
-  if (path.size() <= stem.size() || !path.starts_with(stem)) return false;
-  return route.path.ends_with("**") || path.find('/', stem.size()) == path.npos;
-}
-
-struct Found {
-  const Route* route = nullptr;
-  bool path_exists = false;
-  std::string allow{};  // of a path that exists
-};
-
-std::string_view name_of(Method method) {
-  return method == Method::get ? "GET, HEAD" : method == Method::post ? "POST" : "DELETE";
-}
-
-Found find_route(const HttpRequest& request) {
-  const Method method = request.method == Method::head ? Method::get : request.method;
-  Found found;
-  for (const Route& route : kRoutes) {
-    if (!matches(route, request.path)) continue;
-    if (route.path == "/" && method == Method::get && wants_page(request)) return {&kPage, true, {}};
-    if (route.method == method) return {&route, true, {}};
-    found.path_exists = true;
-    found.allow.append(name_of(route.method)).append(", ");
-  }
-  found.allow += "OPTIONS";
-  return found;
-}
-
-Reply not_found(const HttpRequest& request) {
-  constexpr std::size_t kMaxEcho = 200;
-  const auto hint = path_hint(request.path, kPaths);
-  return plain_error_reply(
-      404,
-      fmt::format("Not Found: {} {}. {}", request.method_name, request.path.substr(0, kMaxEcho),
-                  hint ? "Did you mean " + *hint + "?" : "GET / lists what there is."));
-}
-
-Reply no_route(const Found& found, const HttpRequest& request) {
-  if (!found.path_exists) return not_found(request);
-  if (request.method == Method::options) {
-    return {.status = 204, .body = {}, .content_type = {}, .allow = found.allow};
-  }
-  Reply reply = plain_error_reply(
-      405, fmt::format("Method Not Allowed: {} takes {}", request.path, found.allow));
-  reply.allow = found.allow;
-  return reply;
-}
-
 bool has_key(const Route& route, const HttpRequest& request, AppState& app) {
-  if (route.needs & no_key) return true;
-  const bool is_admin = route.needs & admin_key && !app.admin_auth.is_open();
-  Auth& auth = route.needs & metrics_key ? app.metrics_auth
-               : is_admin                ? app.admin_auth
-                                         : app.auth;
+  if (route.needs & Route::no_key) return true;
+  const bool is_admin = route.needs & Route::admin_key && !app.admin_auth.is_open();
+  Auth& auth = route.needs & Route::metrics_key ? app.metrics_auth
+               : is_admin                       ? app.admin_auth
+                                                : app.auth;
   return auth.allows(request.authorization, request.api_key);
 }
 
@@ -176,10 +42,11 @@ std::optional<Error> engine_trouble(const AppState& app) {
     case EngineGroupState::ready:
       return std::nullopt;
     case EngineGroupState::starting:
-      return Error{ErrorCode::overloaded,
-                   (app.engines.has_started() ? "No engine is ready: " : "The server is starting: ") +
-                       app.engines.progress(),
-                   {}};
+      return Error{
+          ErrorCode::overloaded,
+          (app.engines.has_started() ? "No engine is ready: " : "The server is starting: ") +
+              app.engines.progress(),
+          {}};
     case EngineGroupState::draining:
       return Error{ErrorCode::unavailable, "The server is shutting down", {}};
     case EngineGroupState::dead:
@@ -190,16 +57,15 @@ std::optional<Error> engine_trouble(const AppState& app) {
 
 // What the served model cannot do, by name.
 std::optional<Error> wrong_task(const Route& route, const AppState& app) {
-  const bool is_pooling =
-      app.engines.ready().engines.front().pooling.task != PoolingTask::none;
-  if (route.needs & generates && is_pooling) {
+  const bool is_pooling = app.engines.ready().engines.front().pooling.task != PoolingTask::none;
+  if (route.needs & Route::generates && is_pooling) {
     return Error{ErrorCode::unsupported,
                  fmt::format("{} is a pooling model: it serves /v1/embeddings, /score and /rerank, "
                              "not {}",
                              app.config.served_model_names.front(), route.path),
                  "model"};
   }
-  if (route.needs & pools && !is_pooling) {
+  if (route.needs & Route::pools && !is_pooling) {
     return Error{
         ErrorCode::unsupported,
         fmt::format(
@@ -224,13 +90,14 @@ Reply wrong_host(std::string_view host) {
 bool is_origin_of_ours(const HttpRequest& request, const CorsConfig& cors) {
   const std::string_view origin = request.origin;
   const std::size_t scheme = origin.find("://");
-  return (scheme != origin.npos && boost::beast::iequals(origin.substr(scheme + 3), request.host)) ||
+  return (scheme != origin.npos &&
+          boost::beast::iequals(origin.substr(scheme + 3), request.host)) ||
          allows_origin(cors, origin);
 }
 
 // What does something, and needs no body: a browser sends it for any page without asking first.
 bool is_forged(const Route& route, const HttpRequest& request, const CorsConfig& cors) {
-  return route.method == Method::post && !(route.needs & (json_body | no_key)) &&
+  return route.method == Method::post && !(route.needs & (Route::json_body | Route::no_key)) &&
          !request.origin.empty() && !is_origin_of_ours(request, cors);
 }
 
@@ -238,10 +105,11 @@ std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, Ap
   const HttpRequest& request = exchange.request();
   if (!app.hosts.allows(request.host)) return wrong_host(request.host);
   if (is_forged(route, request, app.config.cors)) {
-    return plain_error_reply(403, "A page of another origin may not do this; "
-                                  "CorsConfig::origins names those that may");
+    return plain_error_reply(403,
+                             "A page of another origin may not do this; "
+                             "CorsConfig::origins names those that may");
   }
-  if (exchange.probes_only() && !(route.needs & uncounted)) {
+  if (exchange.probes_only() && !(route.needs & Route::uncounted)) {
     return error_reply({ErrorCode::overloaded,
                         "Too many connections (HttpLimits::max_connections, "
                         "HttpLimits::connections_per_address)",
@@ -250,7 +118,7 @@ std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, Ap
   if (!has_key(route, request, app)) {
     return error_reply({ErrorCode::unauthorized, {}, {}});
   }
-  if (route.needs & json_body) {
+  if (route.needs & Route::json_body) {
     if (!is_json(request.content_type)) {
       return plain_error_reply(400,
                                "Unsupported Media Type: Only 'application/json' is allowed; send "
@@ -260,7 +128,7 @@ std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, Ap
       return plain_error_reply(415, "Content-Encoding is not supported; send the body as it is");
     }
   }
-  if (route.needs & engine) {
+  if (route.needs & Route::engine) {
     if (const auto trouble = engine_trouble(app)) return error_reply(*trouble);
     if (const auto trouble = wrong_task(route, app)) return error_reply(*trouble);
   }
@@ -346,7 +214,7 @@ void log_and_count(const Route* route, const Exchange& exchange, AppState& app) 
                 {"status", status},
                 {"seconds", seconds}});
   }
-  if (route && route->needs & uncounted) return;
+  if (route && route->needs & Route::uncounted) return;
   if (app.spans && route) {
     app.spans->take(request_spans(exchange, route->path, app.timelines.find(exchange.id()),
                                   app.config.served_model_names.front()));
@@ -368,12 +236,12 @@ awaitable<void> answer_route(const Route& route, Exchange& exchange, AppState& a
   if (auto refusal = refusal_of(route, exchange, app)) {
     co_return co_await exchange.reply(std::move(*refusal));
   }
-  if (route.needs & (generates | pools)) {
+  if (route.needs & (Route::generates | Route::pools)) {
     if (const auto rank = exchange.read_engine(app.engines.num_engines()); !rank) {
       co_return co_await exchange.reply(error_reply(rank.error()));
     }
   }
-  if (!(route.needs & engine)) {
+  if (!(route.needs & Route::engine)) {
     if (co_await exchange.receive_body(app.bodies)) co_await run_handler(route, exchange, app);
     co_return;
   }
@@ -394,7 +262,7 @@ awaitable<void> answer_unread(Exchange& exchange, const HttpRefusal& refusal, Ap
 awaitable<void> answer(Exchange& exchange, AppState& app) {
   const HttpRequest& request = exchange.request();
   if (request.path.starts_with(kMessages)) exchange.use_error_form(openapi::message_error_json);
-  const Found found = find_route(request);
+  const FoundRoute found = find_route(request);
   exchange.set_cors(
       cors_headers(app.config.cors, request.origin, request.method == Method::options));
   exchange.set_key(app.auth.find(request.authorization, request.api_key));

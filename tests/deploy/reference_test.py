@@ -97,8 +97,8 @@ def metrics_page(server):
 
 def routes():
     """Of the router's table: path, method, needs."""
-    text = pathlib.Path("server/router.cpp").read_text().replace("**", "*")
-    return re.findall(r'Route\{"([^"]+)", Method::(\w+?)_?, \w+(?:, ([^}]*))?\}', text)
+    text = pathlib.Path("server/route_table.cpp").read_text().replace("**", "*")
+    return re.findall(r'Route\{"([^"]+)", Method::(\w+?)_?,\s+\w+(?:,\s+([^}]*))?\}', text)
 
 
 def who_may(needs):

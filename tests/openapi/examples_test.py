@@ -54,15 +54,15 @@ for file in sorted((ROOT / "examples").glob("*.json")):
         check(f"{file.name}: response", example["response"], content["application/json"]["schema"])
 
 # Whatever is routed is in the contract; the page's files and other names of probes aside.
-ROUTER = (ROOT.parent / "server" / "router.cpp").read_text().replace("**", "*")
+ROUTER = (ROOT.parent / "server" / "route_table.cpp").read_text().replace("**", "*")
 routed = set(re.findall(r'Route\{"([^"]+)"', ROUTER))
 described = {path.replace("{id}", "*") for path in contract["paths"]}
 for path in sorted(routed - described - {"/ready", "/readyz", "/metrics/", "/ui/*"}):
-    errors.append(f"{path} is in server/router.cpp and not in openapi.yaml")
+    errors.append(f"{path} is in server/route_table.cpp and not in openapi.yaml")
 for path, methods in contract["paths"].items():
     names = [operation["operationId"] for method, operation in methods.items() if method != "parameters"]
     if f'"{path.replace("{id}", "*")}"' not in ROUTER:
-        errors.append(f"{path} ({', '.join(names)}) is not in server/router.cpp")
+        errors.append(f"{path} ({', '.join(names)}) is not in server/route_table.cpp")
 
 print("\n".join(errors) or "examples: ok")
 sys.exit(1 if errors else 0)
