@@ -13,7 +13,6 @@ namespace quire {
 
 class EngineChoice {
  public:
-  using Engines = std::vector<std::unique_ptr<EngineClient>>;
   using Tried = std::vector<bool>;  // by rank: what has refused this request
 
   // `engines` outlive it.

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/async.h"
 #include "base/result.h"
@@ -79,5 +80,7 @@ class EngineClient {
   class Impl;
   std::shared_ptr<Impl> impl_;  // shared with events that are posted to the strand
 };
+
+using Engines = std::vector<std::unique_ptr<EngineClient>>;  // of a group, by rank
 
 }  // namespace quire

@@ -11,12 +11,12 @@
 #include <shared_mutex>
 #include <utility>
 
-#include "base/log.h"
 #include "engine/client/engine_calls.h"
 #include "engine/client/engine_choice.h"
 #include "engine/client/engine_client.h"
 #include "engine/client/generation_buffer.h"
 #include "engine/client/orphans.h"
+#include "engine/client/starting_engines.h"
 
 namespace quire {
 namespace {
@@ -87,14 +87,15 @@ class EngineGroup::Impl {
     }
     std::optional<Clock::time_point> notice = Clock::now() + options_.waiting_notice;
     while (true) {
-      if (const auto error = failed_engine()) co_return fail(*error);
+      if (const auto error = failed_engine(engines_, options_.ready_timeout))
+        co_return fail(*error);
       if (all_ready()) break;
-      auto patience = silence_left();
+      auto patience = silence_left(engines_, options_.ready_timeout);
       if (notice) patience = std::min<std::chrono::nanoseconds>(patience, *notice - Clock::now());
       patience = std::max<std::chrono::nanoseconds>(patience, std::chrono::milliseconds(1));
       co_await with_timeout(patience, changed_.async_receive(asio::use_awaitable));
       if (notice && Clock::now() >= *notice) {
-        log_unheard();
+        log_waiting(engines_);
         notice.reset();
       }
     }
@@ -118,25 +119,11 @@ class EngineGroup::Impl {
     return ready ? EngineGroupState::ready : EngineGroupState::starting;
   }
 
+  std::string progress() const { return progress_of(engines_); }
+
   bool has_dead() const { return num_alive() < engines_.size(); }
   bool has_started() const { return is_ready_.load(std::memory_order_acquire); }
   bool is_up(EngineId id) const { return can_take(engines_.at(id.value)); }
-
-  std::string progress() const {
-    std::string line;
-    for (const auto& engine : engines_) {
-      const EngineStatus status = engine->status();
-      if (status.state == EngineState::ready) continue;
-      if (!line.empty()) line += "; ";
-      if (status.state == EngineState::lost) {
-        line += status.error;
-        continue;
-      }
-      if (engines_.size() > 1) line += "engine " + std::to_string(engine->id().value) + ": ";
-      line += status.progress.empty() ? "waiting for the engine" : status.progress;
-    }
-    return line;
-  }
 
   std::string error() const {
     for (const auto& engine : engines_) {
@@ -219,10 +206,11 @@ class EngineGroup::Impl {
   Result<Generation> submit_to(EngineClient& engine, AddRequest request) {
     const EngineStatus status = engine.status();
     if (status.state != EngineState::ready) {
-      return Error{status.state == EngineState::dead ? ErrorCode::unavailable : ErrorCode::overloaded,
-                   "engine " + std::to_string(engine.id().value) + " is not ready" +
-                       (status.error.empty() ? "" : ": " + status.error),
-                   {}};
+      return Error{
+          status.state == EngineState::dead ? ErrorCode::unavailable : ErrorCode::overloaded,
+          "engine " + std::to_string(engine.id().value) + " is not ready" +
+              (status.error.empty() ? "" : ": " + status.error),
+          {}};
     }
     if (engine.num_live() >= max_live()) return overloaded();
     choice_.remember(request, engine);
@@ -291,16 +279,6 @@ class EngineGroup::Impl {
     return options_.has_our_model ? options_.has_our_model(ready) : Result<void>();
   }
 
-  void log_unheard() const {
-    for (const auto& engine : engines_) {
-      const EngineStatus status = engine->status();
-      if (status.state == EngineState::starting && status.progress.empty())
-        log::warn("engine.not_reached", {{"engine", engine->id().value},
-                                         {"because", "nothing was heard of it; requests get 503 "
-                                                     "until it is ready"}});
-    }
-  }
-
   // By engines elsewhere, which have no model path of ours: an engine of this process dies with
   // what it has, and the server with it.
   decltype(EngineClient::Callbacks::retry) retry() {
@@ -338,36 +316,6 @@ class EngineGroup::Impl {
   bool any_ready() const { return std::ranges::any_of(engines_, can_take); }
   bool all_ready() const { return std::ranges::all_of(engines_, can_take); }
 
-  // The first that has died, or that was silent for too long: that one is given up.
-  std::optional<Error> failed_engine() {
-    for (auto& engine : engines_) {
-      const EngineStatus status = engine->status();
-      if (status.state == EngineState::dead || status.state == EngineState::lost) {
-        return Error{ErrorCode::unavailable, status.error, {}};
-      }
-      if (status.state == EngineState::starting &&
-          Clock::now() - status.last_heard >= options_.ready_timeout) {
-        return Error{ErrorCode::timeout,
-                     "engine " + std::to_string(engine->id().value) + " was silent for " +
-                         std::to_string(options_.ready_timeout.count()) +
-                         " ms (EngineGroupOptions::ready_timeout)" +
-                         (status.progress.empty() ? "" : " after: " + status.progress),
-                     "EngineGroupOptions::ready_timeout"};
-      }
-    }
-    return std::nullopt;
-  }
-
-  std::chrono::nanoseconds silence_left() const {
-    auto deadline = Clock::time_point::max();
-    for (const auto& engine : engines_) {
-      const EngineStatus status = engine->status();
-      if (status.state != EngineState::starting) continue;
-      deadline = std::min(deadline, status.last_heard + options_.ready_timeout);
-    }
-    return deadline - Clock::now();
-  }
-
   Error fail(Error error) {
     for (auto& engine : engines_) engine->fail(error.detail);
     return error;
@@ -387,7 +335,7 @@ class EngineGroup::Impl {
   Signal changed_;
   const std::shared_ptr<Orphans> orphans_;
   EngineChoice choice_{engines_, config_.cache.enable_prefix_caching};
-  EngineChoice::Engines engines_;  // last: their events use what is above
+  Engines engines_;  // last: their events use what is above
 };
 
 EngineGroup::EngineGroup(asio::any_io_executor executor,
