@@ -52,7 +52,8 @@ class PrivateFolder {
     // Under its name only once it is held.
     const std::string early = path_ + kLock + ".new";
     lock_.reset(::open(early.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (lock_ && ::flock(lock_.get(), LOCK_EX) == 0) ::rename(early.c_str(), (path_ + kLock).c_str());
+    if (lock_ && ::flock(lock_.get(), LOCK_EX) == 0)
+      ::rename(early.c_str(), (path_ + kLock).c_str());
   }
   ~PrivateFolder() {
     std::error_code ignored;
@@ -64,7 +65,7 @@ class PrivateFolder {
 
  private:
   static constexpr const char* kBegin = "/quire-";
-  static constexpr const char* kLock = "/lock";
+  static constexpr const char* kLock = "/engines.lock";
 
   static void remove_left(const std::string& base) {
     std::error_code error;
@@ -75,8 +76,16 @@ class PrivateFolder {
           !S_ISDIR(of.st_mode) || of.st_uid != ::geteuid())
         continue;
       const Descriptor lock(::open((path + kLock).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-      if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) fs::remove_all(path, error);
+      if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) remove_own(path);
     }
+  }
+
+  // Of sockets and the lock alone: one of the same name that holds anything else is somebody's.
+  static void remove_own(const std::string& path) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(path, error))
+      if (!entry.is_socket(error) && entry.path() != path + kLock) return;
+    fs::remove_all(path, error);
   }
 
   std::string path_;
@@ -166,7 +175,8 @@ class EngineProcesses::Impl {
     const auto rank = std::to_string(slot.rank);
     for (const std::string& word :
          {std::string("--listen"), slot.address, std::string("--rank"), rank,
-          std::string("--device-index"), std::to_string(slot.rank * options_.devices), std::string("--engine-secret-file"),
+          std::string("--device-index"), std::to_string(slot.rank * options_.devices),
+          std::string("--engine-secret-file"),
           "/proc/self/fd/" + std::to_string(secret_file_.get())}) {
       arguments.push_back(word);
     }
