@@ -40,9 +40,10 @@ std::unique_ptr<Ops> make_ops(const EngineConfig& config, Device& device) {
 // One device each, the engine's own and those behind it.
 void check_devices(int ranks, int first) {
   const auto refuse = [ranks](const std::string& why) {
-    throw Failure(Error{ErrorCode::unsupported,
-                        "ParallelConfig::tensor_parallel_size " + std::to_string(ranks) + ": " + why,
-                        "ParallelConfig::tensor_parallel_size"});
+    throw Failure(
+        Error{ErrorCode::unsupported,
+              "ParallelConfig::tensor_parallel_size " + std::to_string(ranks) + ": " + why,
+              "ParallelConfig::tensor_parallel_size"});
   };
   if (const std::string why = cuda_ranks_unavailable(); !why.empty()) refuse(why);
   if (const int devices = num_cuda_devices(); first + ranks > devices)
@@ -54,9 +55,8 @@ void check_devices(int ranks, int first) {
 
 EngineBackend make_backend(const EngineConfig& config, int index,
                            CompileConstraint compile_constraint) {
-  const RankOptions ranks{.size = config.parallel.tensor_parallel_size,
-                          .kind = config.device,
-                          .first_device = index};
+  const RankOptions ranks{
+      .size = config.parallel.tensor_parallel_size, .kind = config.device, .first_device = index};
   if (ranks.size > 1 && ranks.kind == DeviceKind::cuda) check_devices(ranks.size, index);
   EngineBackend backend{.kind = config.device,
                         .device = make_device(config.device, index),

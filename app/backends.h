@@ -23,8 +23,8 @@ Result<DeviceChoice> choose_device(DeviceKind asked);
 std::unique_ptr<Device> make_device(DeviceKind kind, int index);
 // Of the operators there, whether this machine has the device or not.
 const OpsTraits& ops_traits(DeviceKind kind);
-// Of config.device, which is not automatic, with the ranks that the configuration asks for, which are
-// started here; on GPUs the first has device `index`, and the others those behind it.
+// Of config.device, which is not automatic, with the ranks that the configuration asks for, which
+// are started here; on GPUs the first has device `index`, and the others those behind it.
 EngineBackend make_backend(const EngineConfig& config, int index,
                            CompileConstraint compile_constraint = {});
 // Of one of those ranks, on its device.

@@ -30,8 +30,8 @@ void close_at_exec() {
 
 // In the child, between fork and exec: async-signal-safe calls only. A process group of its own
 // keeps a terminal's Ctrl-C from it, which the parent answers by finishing what runs.
-[[noreturn]] void become(char* const* arguments, char* const* environment, int alive,
-                         int inherited, pid_t parent) {
+[[noreturn]] void become(char* const* arguments, char* const* environment, int alive, int inherited,
+                         pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kExecFailed);  // it ended before the line above

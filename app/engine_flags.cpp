@@ -149,12 +149,14 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
        {"mock", DeviceKind::mock}},
       "Device to compute on: auto, cpu or cuda; mock: none, tokens come by the clock, to measure "
       "what stands in front of an engine");
-  add_count(app, "--mock-step-us", config.mock_step_us,
-            "With --device mock: microseconds until each request's next token; 0: whole answers at once");
+  add_count(
+      app, "--mock-step-us", config.mock_step_us,
+      "With --device mock: microseconds until each request's next token; 0: whole answers at once");
   add_count(app, "--cpu-threads", config.cpu_threads,
             "Threads of each engine on a CPU; 0: the cores, divided among the engines");
   add_count(app, "--tensor-parallel-size,--tp", config.parallel.tensor_parallel_size,
-            "Processes that divide each engine's model and cache, on a GPU each or on parts of the cores");
+            "Processes that divide each engine's model and cache, on a GPU each or on parts of the "
+            "cores");
   add_count(
       app, "--data-parallel-size,--dp", config.parallel.data_parallel_size,
       "Engines that share the requests, each with its own KV cache: on a GPU each, or on parts "

@@ -18,13 +18,15 @@ std::string plain_word(const std::string& flag, const std::string& given) {
   try {
     return std::string(JsonDocument(given, flag).root().as_string());
   } catch (const Failure&) {
-    throw CLI::ValidationError(flag, given + " is neither a word nor of a JSON list such as [\"a\", \"b\"]");
+    throw CLI::ValidationError(
+        flag, given + " is neither a word nor of a JSON list such as [\"a\", \"b\"]");
   }
 }
 
 // Takes words one by one; `check` refuses one that cannot be.
 void add_checked_words(CLI::App& app, const std::string& flag, std::vector<std::string>& words,
-                       const std::string& what, void (*check)(const std::string&, const std::string&)) {
+                       const std::string& what,
+                       void (*check)(const std::string&, const std::string&)) {
   app.add_option_function<std::vector<std::string>>(
          flag,
          [flag, &words, check](const std::vector<std::string>& given) {

@@ -72,11 +72,11 @@ struct Structure {
   std::string_view prefix = {};  // of its fields' flags
 };
 constexpr std::array kStructures = {
-    Structure{"CacheConfig"},    Structure{"CorsConfig", "allowed-"},
-    Structure{"EngineConfig"},   Structure{"GraphConfig"},
-    Structure{"HttpLimits"},     Structure{"LoadOptions"},
-    Structure{"ModelOptions"},   Structure{"ParallelConfig"},
-    Structure{"PoolingOptions"}, Structure{"ProxyOptions"},
+    Structure{"CacheConfig"},     Structure{"CorsConfig", "allowed-"},
+    Structure{"EngineConfig"},    Structure{"GraphConfig"},
+    Structure{"HttpLimits"},      Structure{"LoadOptions"},
+    Structure{"ModelOptions"},    Structure{"ParallelConfig"},
+    Structure{"PoolingOptions"},  Structure{"ProxyOptions"},
     Structure{"SchedulerConfig"}, Structure{"ServerConfig"},
     Structure{"TextDefaults"},
 };

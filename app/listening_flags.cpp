@@ -77,9 +77,10 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
   app.add_option("--metrics-api-key", server.metrics_api_keys,
                  "Key that /metrics asks for; several may be given");
   add_cors_flags(app, server.cors);
-  add_host_names(app, "--allowed-hosts", server.allowed_hosts,
-                 "Names with a dot, beside this machine's, that a server on a loopback address without a key "
-                 "answers to; * for all (none)");
+  add_host_names(
+      app, "--allowed-hosts", server.allowed_hosts,
+      "Names with a dot, beside this machine's, that a server on a loopback address without a key "
+      "answers to; * for all (none)");
   app.add_option("--max-body-bytes", server.limits.body_bytes, "Largest request body (32 MiB)")
       ->check(CLI::Range(std::size_t{1024}, std::size_t{1} << 40));
   app.add_option("--max-body-bytes-in-flight", server.limits.body_bytes_in_flight,

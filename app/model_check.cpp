@@ -13,7 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 bool has_weights(const EngineConfig& config) {
-  if (config.model.load_format == LoadFormat::dummy || gguf::is_gguf(config.model.path)) return true;
+  if (config.model.load_format == LoadFormat::dummy || gguf::is_gguf(config.model.path))
+    return true;
   for (const auto& entry : fs::directory_iterator(config.model.path))
     if (entry.path().extension() == ".safetensors") return true;
   return false;

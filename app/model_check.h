@@ -10,8 +10,8 @@
 namespace quire {
 
 // Compares the vocabulary's size, and where the folder has weights and the engine is of this
-// version, the fingerprint. What an engine does not say is not compared. Throws Failure for a folder
-// that cannot be read.
+// version, the fingerprint. What an engine does not say is not compared. Throws Failure for a
+// folder that cannot be read.
 std::function<Result<void>(const Ready&)> same_model_as(const EngineConfig& config);
 
 }  // namespace quire

@@ -59,9 +59,10 @@ std::optional<proxy::ProxyOptions> parse(int argc, const char* const* argv, int&
       ->check(CLI::Range(1, 4096));
   add_seconds(app, "--shutdown-timeout", options.shutdown_timeout,
               "After SIGTERM, running requests may take this long to finish (30)");
-  add_host_names(app, "--allowed-hosts", options.allowed_hosts,
-                 "Names with a dot, beside this machine's, that a proxy on a loopback address answers to; "
-                 "* for all (none)");
+  add_host_names(
+      app, "--allowed-hosts", options.allowed_hosts,
+      "Names with a dot, beside this machine's, that a proxy on a loopback address answers to; "
+      "* for all (none)");
   try {
     parse_forgivingly(app, argc, argv);
     options.port = std::to_string(port);

@@ -201,8 +201,8 @@ class RankProcesses final : public RankGroup {
   }
 
   void lost(int rank, const std::string& why) {
-    line_.fate().fail("rank " + std::to_string(rank) + " of " + std::to_string(options_.size) + " " + why +
-                      ": the model's other parts are of no use without it");
+    line_.fate().fail("rank " + std::to_string(rank) + " of " + std::to_string(options_.size) +
+                      " " + why + ": the model's other parts are of no use without it");
     const std::lock_guard lock(mutex_);
     if (collectives_ != nullptr) collectives_->abort();
     if (on_end_) on_end_();
@@ -228,8 +228,8 @@ int serve_rank(const Shared& shared, RankLine& line, int rank, const RankOptions
       return make_rank_backend(config, std::move(device));
     });
   } catch (const std::exception& e) {
-    line.fate().fail("rank " + std::to_string(rank) + " of " + std::to_string(options.size) +
-                     ": " + e.what());
+    line.fate().fail("rank " + std::to_string(rank) + " of " + std::to_string(options.size) + ": " +
+                     e.what());
     return 1;
   }
 }

@@ -1,8 +1,9 @@
 #pragma once
 // The ranks of a tensor-parallel engine beside its own, each a process that this one starts: `quire
 // rank`, which finds the memory that they share by the number of its descriptor. None outlives this
-// one. On GPUs each has a device of its own. One that ends, ends the engine: what was computed with it cannot go on without. So does one that
-// gives no sign of life for ten seconds, as where its process is stopped.
+// one. On GPUs each has a device of its own. One that ends, ends the engine: what was computed with
+// it cannot go on without. So does one that gives no sign of life for ten seconds, as where its
+// process is stopped.
 
 #include <memory>
 

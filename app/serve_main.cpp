@@ -236,9 +236,9 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
                 : flags.engine.device == DeviceKind::mock
                     ? start_mocks(num_engines, flags.engine.mock_step_us == 0)
                     : start_threads(num_engines, structured::grammar_compiler(tokenizer));
-  EngineGroup engines(pool, std::move(all.ends), config_for_engines(flags),
-                      {.ready_timeout = flags.engine_ready_timeout,
-                       .has_our_model = model_check(flags)});
+  EngineGroup engines(
+      pool, std::move(all.ends), config_for_engines(flags),
+      {.ready_timeout = flags.engine_ready_timeout, .has_our_model = model_check(flags)});
   const WorkerPool worker(text_workers());
   std::optional<OtlpExporter> spans;
   if (!flags.otlp_traces_endpoint.empty()) {

@@ -14,8 +14,8 @@ class Collectives {
   virtual int rank() const = 0;  // 0 is the engine's own
   virtual int size() const = 0;
 
-  // x f32, dense, in place: the sum over ranks, the same bits on each of them. On a CPU it is made in
-  // the order of ranks: a number of them gives the same bits every time.
+  // x f32, dense, in place: the sum over ranks, the same bits on each of them. On a CPU it is made
+  // in the order of ranks: a number of them gives the same bits every time.
   virtual void all_reduce(TensorView x, StreamRef stream) = 0;
   // out f32 [S, N] = the ranks' parts side by side, all `width` wide but for the last ones, which end
   // with N; absent (empty()) on ranks that have no use for it. part f32 [S, ≤ width].

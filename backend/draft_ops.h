@@ -42,12 +42,12 @@ class DraftOps {
 
   // tokens i32 [S] drawn from logits f32 [S, D] after the filters, whose shares of 1 go to
   // shares[places[i]], f32 [P, D]. With temperature 0, or a place below 0, the best token is taken
-  // and no shares are given. From no numbers kNoToken is: all of its share is that of token 0, which
-  // is what reading a row of it gives.
+  // and no shares are given. From no numbers kNoToken is: all of its share is that of token 0,
+  // which is what reading a row of it gives.
   virtual void draw_drafts(TensorView tokens, TensorView shares, TensorView logits,
                            TensorView places, const SamplingArgs& args, StreamRef stream) = 0;
-  // Rows of logits f32 [S, V] that verify drafts, in place: afterwards the draft or what replaces it
-  // is all that can be drawn. Rows that are no numbers stay.
+  // Rows of logits f32 [S, V] that verify drafts, in place: afterwards the draft or what replaces
+  // it is all that can be drawn. Rows that are no numbers stay.
   virtual void verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef stream) = 0;
 };
 

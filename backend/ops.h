@@ -66,8 +66,8 @@ class Ops {
 
   // out[t] = table[ids[t]]; out [T, H], as table or f32, table [V, H], ids i32 [T].
   virtual void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) = 0;
-  // The same where table has ids [first, first + its rows) alone; zeros for all others. For ranks, whose
-  // sum is the row.
+  // The same where table has ids [first, first + its rows) alone; zeros for all others. For ranks,
+  // whose sum is the row.
   virtual void embedding_share(TensorView out, TensorView table, std::int64_t first, TensorView ids,
                                StreamRef stream) = 0;
   // out[i] = x[rows[i]], bit for bit; any dtype (token ids too); out [S, H], rows i32 [S].

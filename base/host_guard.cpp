@@ -38,9 +38,11 @@ std::string name_of_machine() {
 
 HostGuard::HostGuard(std::string_view listens_on, bool asks_for_key,
                      std::vector<std::string> allowed)
-    : guards_(!asks_for_key && is_loopback(listens_on) && std::ranges::find(allowed, "*") == allowed.end()),
+    : guards_(!asks_for_key && is_loopback(listens_on) &&
+              std::ranges::find(allowed, "*") == allowed.end()),
       names_(std::move(allowed)) {
-  if (std::string machine = name_of_machine(); !machine.empty()) names_.push_back(std::move(machine));
+  if (std::string machine = name_of_machine(); !machine.empty())
+    names_.push_back(std::move(machine));
 }
 
 bool HostGuard::allows(std::string_view host) const {

@@ -108,8 +108,8 @@ void attend(Context& on, const PagedArgs& args, std::int64_t requests) {
     const std::int64_t rows = (args.query_start[r + 1] - args.query_start[r]) * group;
     if (rows == 0) continue;
     const std::int64_t cached = args.seq_lens[r] - rows / group;
-    const std::int64_t seen = args.window > 0 ? std::min<std::int64_t>(args.window, args.seq_lens[r])
-                                              : args.seq_lens[r];
+    const std::int64_t seen =
+        args.window > 0 ? std::min<std::int64_t>(args.window, args.seq_lens[r]) : args.seq_lens[r];
     const std::int64_t segments = std::max<std::int64_t>(1, seen / kAttentionSegment);
     const std::int64_t shares = std::max<std::int64_t>(1, wanted / (requests * segments));
     const std::int64_t heads = std::clamp<std::int64_t>(

@@ -131,8 +131,8 @@ void verify_drafts(Context& on, TensorView logits, const VerifyArgs& args) {
   const auto shares = args.shares.as<float, 2>();
   const auto seed = args.sampling.seed.as<std::uint64_t, 1>();
   const auto position = args.sampling.position.as<std::int64_t, 1>();
-  const auto* const ids = static_cast<const std::int32_t*>(
-      args.target_ids.empty() ? nullptr : args.target_ids.data());
+  const auto* const ids =
+      static_cast<const std::int32_t*>(args.target_ids.empty() ? nullptr : args.target_ids.data());
   const auto width = static_cast<std::size_t>(x.extent[1]);
   on.for_rows(rows.extent[0], x.extent[1] * kDrawWork, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> target, drafted;

@@ -2,9 +2,9 @@
 
 #include <memory>
 
+#include "cpu/cpu_drafts.h"
 #include "cpu/cpu_encoder.h"
 #include "cpu/kernel_choice.h"
-#include "cpu/cpu_drafts.h"
 #include "cpu/operators.h"
 
 namespace quire {
@@ -77,8 +77,8 @@ void CpuOps::count_tokens(TensorView counts, TensorView slots, TensorView tokens
 void CpuOps::sample(TensorView tokens, TensorView logits, const SamplingArgs& args, StreamRef) {
   cpu::sample(context_, tokens, logits, args);
 }
-void CpuOps::draw_drafts(TensorView tokens, TensorView shares, TensorView logits,
-                         TensorView places, const SamplingArgs& args, StreamRef) {
+void CpuOps::draw_drafts(TensorView tokens, TensorView shares, TensorView logits, TensorView places,
+                         const SamplingArgs& args, StreamRef) {
   cpu::draw_drafts(context_, tokens, shares, logits, places, args);
 }
 void CpuOps::verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef) {

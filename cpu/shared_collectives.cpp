@@ -61,7 +61,8 @@ class SharedCollectives final : public Collectives {
     assert(x.contiguous() && size_of(x.dtype()) == sizeof(float));
     auto* const all = static_cast<float*>(x.data());
     for (std::int64_t done = 0; done < x.numel(); done += kBufferFloats) {
-      const auto bytes = static_cast<std::size_t>(std::min(kBufferFloats, x.numel() - done)) * sizeof(float);
+      const auto bytes =
+          static_cast<std::size_t>(std::min(kBufferFloats, x.numel() - done)) * sizeof(float);
       if (rank_ == 0) std::memcpy(own_buffer(), all + done, bytes);
       exchange();
       if (rank_ != 0) std::memcpy(all + done, buffer(0), bytes);

@@ -1,5 +1,5 @@
-// Collectives of devices, by NCCL: queued on a stream like a launch, and part of a graph where one is
-// captured. Whether they are must be the same on all ranks.
+// Collectives of devices, by NCCL: queued on a stream like a launch, and part of a graph where one
+// is captured. Whether they are must be the same on all ranks.
 
 #include <algorithm>
 #include <atomic>

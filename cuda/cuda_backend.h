@@ -43,8 +43,8 @@ std::string cuda_ranks_unavailable();
 std::string cuda_ranks_library();
 // Throws Failure. Called once, by one of them.
 CudaRanksId make_cuda_ranks_id();
-// Waits for the other ranks, and meanwhile calls `check` every now and then, which throws where they
-// will not come; so do collectives once they are aborted. They live no longer than the device.
+// Waits for the other ranks, and meanwhile calls `check` every now and then, which throws where
+// they will not come; so do collectives once they are aborted. They live no longer than the device.
 std::unique_ptr<Collectives> make_cuda_collectives(Device& device, const CudaRank& rank,
                                                    std::function<void()> check);
 

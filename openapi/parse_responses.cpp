@@ -57,9 +57,8 @@ bool read_tool_choice(JsonReader& reader, JsonElement element, Request& out) {
       out.tool_choice = ToolChoice::named;
       if (!read_needed(reader, named, "name", out.named_tool)) return false;
     } else {
-      return reader.in_member("type", [&] {
-        return reader.fail("must be function, custom or allowed_tools");
-      });
+      return reader.in_member(
+          "type", [&] { return reader.fail("must be function, custom or allowed_tools"); });
     }
   } else if (element.get(choice)) {
     return reader.expected("a string or an object", element);

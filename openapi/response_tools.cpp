@@ -117,9 +117,9 @@ bool read_tool(JsonReader& reader, JsonElement element, std::string_view name_sp
     }
   }
   return reader.in_member("type", [&] {
-    return reader.fail(fmt::format("\"{}\" is not supported; expected {}", type.substr(0, 40),
-                                   name_space.empty() ? "function, custom or namespace"
-                                                      : "function or custom"));
+    return reader.fail(
+        fmt::format("\"{}\" is not supported; expected {}", type.substr(0, 40),
+                    name_space.empty() ? "function, custom or namespace" : "function or custom"));
   });
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The tools of OpenAI's Responses API as functions, which is what the model calls; only openapi/*.cpp
-// include it.
+// The tools of OpenAI's Responses API as functions, which is what the model calls; only
+// openapi/*.cpp include it.
 
 #include <string>
 #include <string_view>

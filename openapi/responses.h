@@ -38,7 +38,7 @@ struct ResponseItem {
   std::string text{};  // of reasoning and messages
   std::vector<TokenLogprob> logprobs{};
   std::string call_id{}, name{}, name_space{};
-  std::string function{}, arguments{};  // as the model called it
+  std::string function{}, arguments{};      // as the model called it
   std::string_view status = "in_progress";  // or completed, incomplete
 
   bool is_call() const { return kind == Kind::function_call || kind == Kind::custom_tool_call; }

@@ -12,10 +12,14 @@ constexpr std::size_t kMostHeld = 16 << 20;  // bytes of one event
 
 std::string_view type_of(int status) {
   switch (status) {
-    case 403: return "Forbidden";
-    case 501: return "Not Implemented";
-    case 503: return "Service Unavailable";
-    default: return "Bad Gateway";
+    case 403:
+      return "Forbidden";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return "Bad Gateway";
   }
 }
 
@@ -44,8 +48,10 @@ std::string error_event(std::string_view target, std::string_view message) {
   if (is_of(target, "/v1/messages"))
     return "event: error\ndata: " + error_body(target, 502, message) + "\n\n";
   if (is_of(target, "/v1/responses")) {
-    const json::object event{
-        {"type", "error"}, {"code", "server_error"}, {"message", text(message)}, {"param", nullptr}};
+    const json::object event{{"type", "error"},
+                             {"code", "server_error"},
+                             {"message", text(message)},
+                             {"param", nullptr}};
     return "event: error\ndata: " + json::serialize(event) + "\n\n";
   }
   return "data: " + error_body(target, 502, message) + "\n\ndata: [DONE]\n\n";

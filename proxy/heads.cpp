@@ -49,7 +49,8 @@ std::string path_of(std::string_view target) {
       return kDigits.find(c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c);
     };
     const std::size_t high = digit(i + 1), low = digit(i + 2);
-    const bool is_escape = target[i] == '%' && high != std::string_view::npos && low != std::string_view::npos;
+    const bool is_escape =
+        target[i] == '%' && high != std::string_view::npos && low != std::string_view::npos;
     path += is_escape ? static_cast<char>(high * 16 + low) : target[i];
     if (is_escape) i += 2;
   }
@@ -83,7 +84,8 @@ net::Request request_to(const net::Url& server, const IncomingRequest& request,
 }
 
 bool is_of_one_server(std::string_view target) {
-  constexpr std::array<std::string_view, 4> kOwn{"/metrics", "/load", "/debug", "/reset_prefix_cache"};
+  constexpr std::array<std::string_view, 4> kOwn{"/metrics", "/load", "/debug",
+                                                 "/reset_prefix_cache"};
   const std::string path = path_of(target);
   return std::ranges::any_of(kOwn, [&](std::string_view own) {
     return path.starts_with(own) && (path.size() == own.size() || path[own.size()] == '/');

@@ -182,9 +182,10 @@ bool Proxy::answer(Connection& client, const IncomingRequest& request) {
     return client.reply(400, "text/plain", "the target must be a path\n", request.keep_alive);
   if (const auto host = request.header("Host"); !hosts_.allows(host)) {
     constexpr std::size_t kMaxEcho = 200;
-    const auto why = fmt::format("This proxy does not answer to the name {}: it listens on a loopback "
-                                 "address. ProxyOptions::allowed_hosts adds a name",
-                                 host.substr(0, kMaxEcho));
+    const auto why = fmt::format(
+        "This proxy does not answer to the name {}: it listens on a loopback "
+        "address. ProxyOptions::allowed_hosts adds a name",
+        host.substr(0, kMaxEcho));
     return refuse(client, request, 403, options_.spelling ? options_.spelling(why) : why);
   }
   if (is_of_one_server(request.target)) {

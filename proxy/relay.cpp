@@ -56,16 +56,15 @@ Relayed relay(Connection& client, const IncomingRequest& request, const net::Url
   Watch watch(client, server);
   try {
     net::Client upstream(watch.patience());
-    net::Response answer = upstream.send(
-        request_to(server, request, request.body),
-        [&](const net::Response& head, std::string_view piece) {
-          watch.heard();
-          if (may_retry(head.status)) {
-            refusal += piece;
-            return refusal.size() <= kMostRefusal;
-          }
-          return client_there = passage.take(head, piece);
-        });
+    net::Response answer = upstream.send(request_to(server, request, request.body),
+                                         [&](const net::Response& head, std::string_view piece) {
+                                           watch.heard();
+                                           if (may_retry(head.status)) {
+                                             refusal += piece;
+                                             return refusal.size() <= kMostRefusal;
+                                           }
+                                           return client_there = passage.take(head, piece);
+                                         });
     if (may_retry(answer.status)) {
       answer.body = std::move(refusal);
       return {Leg::refused, std::move(answer)};

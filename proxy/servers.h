@@ -21,8 +21,9 @@ class Servers {
   explicit Servers(std::vector<net::Url> urls) : states_(urls.begin(), urls.end()) {}
 
   bool empty() const { return states_.empty(); }
-  // Those that do not rest, in the order in which to try: whose turn it is, then the others, each as
-  // often as any other. One whose rest is over comes first, for one request alone until it answers.
+  // Those that do not rest, in the order in which to try: whose turn it is, then the others, each
+  // as often as any other. One whose rest is over comes first, for one request alone until it
+  // answers.
   std::vector<Turn> awake();
   // And behind them those that rest.
   std::vector<Turn> all();

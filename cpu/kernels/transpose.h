@@ -55,9 +55,10 @@ void transpose_rows(const K* const* rows, Index count, Index width, float* out) 
   }
 }
 
-// The same of cells of two bf16; after an odd width the last one ends in 0.
-template <int kStride>
-void transpose_pairs(const Bf16* const* rows, Index count, Index width, float* out) {
+// Cells of two bf16, 16 columns of them at a time: put(m[i], row, column of the pair). After an odd
+// width the last one ends in 0.
+template <class Put>
+void for_pairs(const Bf16* const* rows, Index count, Index width, const Put& put) {
   const auto row_at = [&](Index r) { return rows[r < count ? r : count - 1]; };
   for (Index r = 0; r < count; r += 16) {
     for (Index d = 0; d < width; d += 32) {
@@ -69,34 +70,28 @@ void transpose_pairs(const Bf16* const* rows, Index count, Index width, float* o
         m[i] = _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(mask, row_at(r + i) + d));
       }
       transpose_16(m);
-      for (int i = 0; i < (n + 1) / 2; ++i) store(out + (d / 2 + i) * kStride + r, m[i]);
+      for (int i = 0; i < n; i += 2) put(m[i / 2], r, d + i);
     }
   }
+}
+
+// Pairs stay together.
+template <int kStride>
+void transpose_pairs(const Bf16* const* rows, Index count, Index width, float* out) {
+  for_pairs(rows, count, width,
+            [&](__m512 pair, Index r, Index d) { store(out + d / 2 * kStride + r, pair); });
 }
 
 // Two bf16 are one cell: half the shuffles.
 template <int kStride>
 void transpose_rows(const Bf16* const* rows, Index count, Index width, float* out) {
-  const auto row_at = [&](Index r) { return rows[r < count ? r : count - 1]; };
-  for (Index r = 0; r < count; r += 16) {
-    for (Index d = 0; d < width; d += 32) {
-      __m512 m[16];
-      const auto n = static_cast<int>(min_of(32, width - d));
-      const auto mask = static_cast<__mmask32>((std::uint64_t{1} << n) - 1);
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
-        m[i] = _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(mask, row_at(r + i) + d));
-      }
-      transpose_16(m);
-      for (int i = 0; i < n; i += 2) {
-        const __m512i pair = _mm512_castps_si512(m[i / 2]);
-        store(out + (d + i) * kStride + r, _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16)));
-        if (i + 1 == n) break;
-        store(out + (d + i + 1) * kStride + r,
-              _mm512_castsi512_ps(_mm512_and_si512(pair, _mm512_set1_epi32(-65536))));
-      }
-    }
-  }
+  for_pairs(rows, count, width, [&](__m512 both, Index r, Index d) {
+    const __m512i pair = _mm512_castps_si512(both);
+    store(out + d * kStride + r, _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16)));
+    if (d + 1 == width) return;
+    store(out + (d + 1) * kStride + r,
+          _mm512_castsi512_ps(_mm512_and_si512(pair, _mm512_set1_epi32(-65536))));
+  });
 }
 
 #else

@@ -103,8 +103,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   progress("warming up", 0);
   runner_->warm_up();
   if (config.scheduler.target_itl_ms > 0) time_steps(config.scheduler.target_itl_ms / 1000.0);
-  if (drafting_.is_on() && config.adapts_drafts() && backend_.ranks == nullptr)
-    time_drafts(config);
+  if (drafting_.is_on() && config.adapts_drafts() && backend_.ranks == nullptr) time_drafts(config);
   if (backend_.ranks != nullptr) backend_.ranks->line().post(RankMessage::Kind::warm);
   MemoryLedger& ledger = backend_.device->ledger();
   check_allocated(plan_.uses, ledger.uses());
@@ -137,12 +136,11 @@ void EngineCore::time_steps(double target) {
   }
 }
 
-// So that the first drafts are as many as pay: a step that verifies so many tokens takes about what a
-// prompt of them takes.
+// So that the first drafts are as many as pay: a step that verifies so many tokens takes about what
+// a prompt of them takes.
 void EngineCore::time_drafts(const EngineConfig& config) {
   constexpr double kMost = 0.25;  // seconds: a larger step is as slow in proportion
-  const int most =
-      config.scheduler.max_num_seqs * (1 + config.speculative.num_speculative_tokens);
+  const int most = config.scheduler.max_num_seqs * (1 + config.speculative.num_speculative_tokens);
   for (const auto& time : runner_->time_prompts(1, most, kMost)) {
     drafting_.learn(time);
     log::debug("engine.draft_time", {{"tokens", time.num_tokens},

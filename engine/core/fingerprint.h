@@ -19,9 +19,9 @@ std::string model_fingerprint(const EngineConfig& config, const ModelConfig& mod
 
 // Of a draft model's weights and method; empty where drafts come without one.
 std::string draft_fingerprint(const SpeculativeConfig& drafts);
-// Of the weight files alone, in whatever dtype they are loaded. A draft's config may name that of the
-// target that it was trained for ("target_fingerprint"): throws Failure naming the field where the
-// target is another. Dummy weights are anybody's.
+// Of the weight files alone, in whatever dtype they are loaded. A draft's config may name that of
+// the target that it was trained for ("target_fingerprint"): throws Failure naming the field where
+// the target is another. Dummy weights are anybody's.
 std::string weights_fingerprint(const std::string& model_path);
 void check_draft_target(const EngineConfig& config);
 

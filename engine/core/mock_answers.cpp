@@ -32,10 +32,11 @@ std::optional<Error> refusal(const AddRequest& request) {
 Ready MockAnswers::start(const EngineConfig& config) {
   const ServedModel served = read_served_model(config);
   if (served.pooling.pools()) {
-    throw Failure(Error{ErrorCode::invalid_argument,
-                        "EngineConfig::device mock makes tokens, and no vectors for a pooling model; "
-                        "what works: PoolingOptions::runner generate",
-                        "PoolingOptions::runner"});
+    throw Failure(
+        Error{ErrorCode::invalid_argument,
+              "EngineConfig::device mock makes tokens, and no vectors for a pooling model; "
+              "what works: PoolingOptions::runner generate",
+              "PoolingOptions::runner"});
   }
   const ModelConfig& model = served.model;
   Ready ready;

@@ -47,8 +47,8 @@ class Rank {
                            .quantization = config.model.quantization,
                            .max_model_len = static_cast<int>(plan_.loaded_len),
                            .shard = shard};
-    model_ = load_model(served.model, config.model.path, *backend_.device, backend_.ops->traits(),
-                        load);
+    model_ =
+        load_model(served.model, config.model.path, *backend_.device, backend_.ops->traits(), load);
     memory_.emplace(*backend_.device, kv);
     model_->bind_cache(memory_->layers(plan_.layers));
     RunnerOptions options = runner_options(config, kv, plan_.graphs, served.pooling);

@@ -322,8 +322,8 @@ const TransferConnector::News& TransferConnector::take_news(std::chrono::nanosec
 // False: a state has no block.
 bool TransferConnector::copy_part(Copying& copying, Entry& entry) {
   if (copying.num_done == copying.parts.size()) return true;  // nothing to copy
-  const bool fits = pages_.write(copying.parts[copying.num_done++], entry.blocks,
-                                 copying.fetched.range->bytes());
+  const bool fits =
+      pages_.write(copying.parts[copying.num_done++], entry.blocks, copying.fetched.range->bytes());
   pages_.settle();
   return fits;
 }

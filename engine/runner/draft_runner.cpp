@@ -28,8 +28,8 @@ std::size_t pack_bytes(const BatchLimits& limits, int num_tables, bool draws) {
   const std::size_t drawing = 3 * StagedPack::bytes_of<float>(rows) + ints(rows) +
                               StagedPack::bytes_of<std::uint64_t>(rows) +
                               static_cast<std::size_t>(limits.max_drafts) * per_draft;
-  return (draws ? drawing : 0) + 3 * ints(limits.max_num_batched_tokens) + 2 * ints(rows) + ints(rows + 1) + per_row +
-         steps * (2 * ints(rows) + per_row);
+  return (draws ? drawing : 0) + 3 * ints(limits.max_num_batched_tokens) + 2 * ints(rows) +
+         ints(rows + 1) + per_row + steps * (2 * ints(rows) + per_row);
 }
 
 std::size_t shares_bytes(const BatchLimits& limits, int vocab_size) {
@@ -47,7 +47,8 @@ DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch
       batch_(batch),
       limits_(limits),
       width_(model.target_width()),
-      pack_(device, MemoryPurpose::step_inputs, 0, pack_bytes(limits, batch.num_tables(), sampler != nullptr)),
+      pack_(device, MemoryPurpose::step_inputs, 0,
+            pack_bytes(limits, batch.num_tables(), sampler != nullptr)),
       streams_(device.allocate(stream_bytes(model, width_, limits.max_num_batched_tokens),
                                kActivations)),
       states_(device.allocate(state_bytes(model, limits.max_num_batched_tokens), kActivations)),

@@ -31,10 +31,9 @@ void DraftRunner::add_draws() {
     draws_.top_k.host[i] = params.top_k;
     draws_.seed.host[i] = params.seed;
     const bool draws = params.temperature > 0.f && !request.sampling().constraint;
-    drawn_[static_cast<std::size_t>(line.row->slot)] = {
-        .request = request.id(),
-        .first_position = line.context(),
-        .count = draws ? line.num_wanted : 0};
+    drawn_[static_cast<std::size_t>(line.row->slot)] = {.request = request.id(),
+                                                        .first_position = line.context(),
+                                                        .count = draws ? line.num_wanted : 0};
     for (std::size_t index = 0; index < draws_.places.size(); ++index) {
       draws_.positions[index].host[i] = line.context() + static_cast<int>(index);
       draws_.places[index].host[i] =

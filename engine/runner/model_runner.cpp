@@ -51,8 +51,7 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
       logits_(device.allocate(
           logits_bytes(num_drawn_from(model, options), options.limits.max_samples()),
           MemoryPurpose::logits)),
-      prompt_logprobs_(device, ops, options.limits.max_num_seqs,
-                       num_drawn_from(model, options)) {
+      prompt_logprobs_(device, ops, options.limits.max_num_seqs, num_drawn_from(model, options)) {
   if (drafts_ && options.draws_drafts)
     sampler_.verify_from(drafts_->shares(), drafts_->target_ids());
   if (options.line != nullptr)

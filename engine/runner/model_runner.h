@@ -72,8 +72,8 @@ class ModelRunner {
   void observe_logits(LogitsObserver observer) { observer_ = std::move(observer); }
   void observe_drafts(DraftObserver observer) { drafts_->observe(std::move(observer)); }
 
-  // To the logits. The plan stays as it is until sample(). may_propose: of what it computes drafts may
-  // be made; else propose() must want none.
+  // To the logits. The plan stays as it is until sample(). may_propose: of what it computes drafts
+  // may be made; else propose() must want none.
   void forward(const BatchPlan& plan, bool may_propose = true);
   // The requests of the step before must have its tokens by sample(): only where it is not enough
   // that the device has them.

@@ -13,8 +13,8 @@ GraphShape graph_of(const StepShape& shape) {
 
 }  // namespace
 
-RankRunner::RankRunner(Device& device, Ops& ops, Model& model, KvMemory& memory,
-                       const KvPlan& plan, const RunnerOptions& options)
+RankRunner::RankRunner(Device& device, Ops& ops, Model& model, KvMemory& memory, const KvPlan& plan,
+                       const RunnerOptions& options)
     : device_(device),
       ops_(ops),
       model_(model),
@@ -100,7 +100,8 @@ void RankRunner::take_draws() {
 
 void RankRunner::logits(int first, int end) {
   const Workspace::Scope scope(workspace_);
-  model_.logits({}, hidden(options_.limits.max_num_batched_tokens).rows(first, end), context(inputs_->max_seq_len));
+  model_.logits({}, hidden(options_.limits.max_num_batched_tokens).rows(first, end),
+                context(inputs_->max_seq_len));
 }
 
 void RankRunner::sampled_logits() {

@@ -108,7 +108,8 @@ class Sampler {
     StagedPack::Array<std::int32_t> top_k;
     StagedPack::Array<std::uint64_t> seed;
     StagedPack::Array<std::int64_t> position;
-    StagedPack::Array<std::int32_t> verified, drafts, places;  // one element per draft that was drawn
+    StagedPack::Array<std::int32_t> verified, drafts,
+        places;  // one element per draft that was drawn
   };
   StagedPack pack_;
   RowArrays rows_;

@@ -81,8 +81,8 @@ void ChunkPacer::settle(const BatchPlan& plan, double seconds) {
   steps_.add(plan.num_tokens, std::max(usual - per_context_ * attended, kOwn * usual));
 }
 
-// One in a hundred of those that were expected to keep the bound may miss it. But where all that had
-// to be cut have long had time to spare, larger ones are tried: nothing else would find out.
+// One in a hundred of those that were expected to keep the bound may miss it. But where all that
+// had to be cut have long had time to spare, larger ones are tried: nothing else would find out.
 void ChunkPacer::follow(ChunkChoice choice, double share) {
   constexpr double kMore = 1.1, kLess = 0.999, kLeast = 0.7, kMost = 2;
   constexpr double kSpare = 0.8, kMuchLess = 0.97, kLong = 0.993, kWorst = 1.2;

@@ -1,7 +1,8 @@
 #pragma once
-// What steps and drafting take, by their size (engine/costs/cost_curve.h). A step larger than any that
-// ran is guessed in proportion. Curves keep low times, and drafts disturb more than those have: both
-// kinds of steps are corrected by what they took of what was expected. Engine thread only.
+// What steps and drafting take, by their size (engine/costs/cost_curve.h). A step larger than any
+// that ran is guessed in proportion. Curves keep low times, and drafts disturb more than those
+// have: both kinds of steps are corrected by what they took of what was expected. Engine thread
+// only.
 
 #include <array>
 #include <vector>

@@ -40,8 +40,8 @@ struct Prospect {
 };
 
 // What it expected of the steps that it chose drafts for, by its own table and rates: seconds, and
-// those in which steps without drafts make as many tokens. Where the number is fixed nobody measures
-// such steps, and it says nothing.
+// those in which steps without drafts make as many tokens. Where the number is fixed nobody
+// measures such steps, and it says nothing.
 struct DraftForecast {
   double with = 0, without = 0;
 };
@@ -66,8 +66,8 @@ class DraftPacer {
   // kLeaveOut: not even that. So many requests run.
   void choose(std::span<const PacedRow> rows, int num_running, std::span<int> wanted);
   const DraftForecast& forecast() const { return forecast_; }
-  // May a model be asked for drafts behind the step that comes? Where not, nothing that they are made
-  // of need be kept.
+  // May a model be asked for drafts behind the step that comes? Where not, nothing that they are
+  // made of need be kept.
   bool may_draft() const { return num_resting_ <= 1; }
 
  private:
@@ -140,9 +140,9 @@ class DraftPacer {
   std::vector<Slot> slots_;
   mutable std::vector<double> held_, asked_;  // by place: drafts expected to hold, and rows
   DraftForecast forecast_;
-  Expected next_;         // of the step that comes
-  int num_resting_ = 0;   // steps for which who is left out stays so: it did not pay just now
-  int num_rested_ = 0;    // of them that were
+  Expected next_;        // of the step that comes
+  int num_resting_ = 0;  // steps for which who is left out stays so: it did not pay just now
+  int num_rested_ = 0;   // of them that were
   Trial trial_;                               // of everybody
   Trial first_trial_;                         // of requests from their start
   double mean_output_ = 64;  // tokens of an answer; a guess, until there are some

@@ -24,7 +24,10 @@ void ResponseRun::complete(const std::vector<Choice>& choices,
 
 ResponseStream::ResponseStream(Exchange& exchange, const std::vector<Choice>& choices,
                                ResponseRun& run)
-    : EventSink(exchange), choices_(choices), run_(run), items_(run.request_id, run.request, this) {}
+    : EventSink(exchange),
+      choices_(choices),
+      run_(run),
+      items_(run.request_id, run.request, this) {}
 
 std::string& ResponseStream::begin(std::string_view type) {
   std::string& out = sse().begin_event(type);

@@ -34,7 +34,8 @@ TEST_CASE("The first library there is gives its functions by name", "[cuda]") {
 
 TEST_CASE("Folders of Python packages are found where they are installed", "[cuda]") {
   namespace fs = std::filesystem;
-  const fs::path root = fs::temp_directory_path() / ("quire-packages-" + std::to_string(::getpid()));
+  const fs::path root =
+      fs::temp_directory_path() / ("quire-packages-" + std::to_string(::getpid()));
   const fs::path folder = root / "lib/python3.11/site-packages/nvidia/nccl/lib";
   fs::create_directories(folder);
   ::setenv("VIRTUAL_ENV", root.c_str(), 1);

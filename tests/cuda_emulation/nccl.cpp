@@ -1,6 +1,7 @@
-// NCCL where devices are emulated: a library of its name and of the functions that Quire uses, opened
-// as the real one is. Ranks are processes of one machine that share memory. What NCCL leaves
-// undefined is a fault here: another call, another size, or captured on one rank and not on another.
+// NCCL where devices are emulated: a library of its name and of the functions that Quire uses,
+// opened as the real one is. Ranks are processes of one machine that share memory. What NCCL leaves
+// undefined is a fault here: another call, another size, or captured on one rank and not on
+// another.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -120,7 +121,8 @@ int ncclGetUniqueId(Id* id) {
 int ncclCommInitRank(Communicator** comm, int size, Id id, int rank) {
   const int descriptor = open(id.path, O_RDWR);
   if (descriptor < 0) return refuse(kSystemError, std::string(id.path) + " is not there");
-  auto* made = new Communicator{.memory = SharedMemory::open(descriptor), .rank = rank, .size = size};
+  auto* made =
+      new Communicator{.memory = SharedMemory::open(descriptor), .rank = rank, .size = size};
   auto& header = *reinterpret_cast<Header*>(made->memory.data());
   int device = 0;
   cudaGetDevice(&device);

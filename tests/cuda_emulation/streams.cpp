@@ -144,9 +144,8 @@ void append(Queue& queue, Work work) {
 void run_forever() {
   std::unique_lock lock(runtime_mutex());
   while (!is_lost()) {
-    const auto next = std::ranges::find_if(queues, [](const auto& queue) {
-      return !queue->busy && !queue->work.empty();
-    });
+    const auto next = std::ranges::find_if(
+        queues, [](const auto& queue) { return !queue->busy && !queue->work.empty(); });
     if (next == queues.end()) {
       has_work().wait(lock);
       continue;

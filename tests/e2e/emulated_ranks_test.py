@@ -89,15 +89,10 @@ def texts():
         check(f"answers of {name}", answers[name] == answers["whole"], answers)
 
 
-def ranks_of(pid):
-    listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()
-    return [int(child) for child in listed if "rank" in pathlib.Path(f"/proc/{child}/cmdline").read_text()]
-
-
 def lost_rank(how, busy):
     server = Server(QUIRE, MODEL, *COMMON, "--tp", "2")
     server.__enter__()
-    rank, = ranks_of(server.process.pid)
+    rank, = server.ranks()
 
     def one(i):
         try:

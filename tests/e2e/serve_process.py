@@ -1,5 +1,6 @@
 """For test scripts: `quire serve` on a free port, ready when the block begins, stopped at its end; and how scripts check."""
 import json
+import pathlib
 import re
 import socket
 import subprocess
@@ -87,3 +88,8 @@ class Server:
 
     def labels(self, name):
         return dict(re.findall(r'(\w+)="([^"]*)"', re.search(rf"^{re.escape(name)}{{(.*)}} 1", self.ask("/metrics"), re.M).group(1)))
+
+    def ranks(self):
+        """The processes that have the other parts of a divided model."""
+        listed = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True).stdout.split()
+        return [int(child) for child in listed if "rank" in pathlib.Path(f"/proc/{child}/cmdline").read_text()]

@@ -117,15 +117,10 @@ def hybrid_texts():
     check(all(texts == answers[0] for texts in answers), f"a hybrid model's answers: {answers}")
 
 
-def children(pid):
-    listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()
-    return [int(child) for child in listed if "rank" in pathlib.Path(f"/proc/{child}/cmdline").read_text()]
-
-
 def lost_rank(how, busy):
     server = Server(QUIRE, MODEL, *COMMON, "--tensor-parallel-size", "2")
     server.__enter__()
-    ranks = children(server.process.pid)
+    ranks = server.ranks()
     check(len(ranks) == 1, f"ranks are {ranks}")
     def one(i):  # one request after the other, until one fails
         try:
@@ -151,7 +146,7 @@ def paused_rank():
     """One that goes on in time only makes everybody wait."""
     with Server(QUIRE, MODEL, *COMMON, "--tensor-parallel-size", "2", "--dtype", "float32") as server:
         expected = chat(server, "What is 12 + 7?", max_tokens=60, ignore_eos=True)
-        rank, = children(server.process.pid)
+        rank, = server.ranks()
         os.kill(rank, signal.SIGSTOP)
         with concurrent.futures.ThreadPoolExecutor(1) as threads:
             asked = threads.submit(chat, server, "What is 12 + 7?", max_tokens=60, ignore_eos=True)
@@ -164,7 +159,7 @@ def paused_rank():
 def killed_server():
     with_ranks = Server(QUIRE, MODEL, *COMMON, "--tensor-parallel-size", "2")
     with_ranks.__enter__()
-    ranks = children(with_ranks.process.pid)
+    ranks = with_ranks.ranks()
     with_ranks.process.kill()
     with_ranks.process.wait()
     end = time.monotonic() + 20

@@ -82,9 +82,7 @@ struct Rows {
   }
   SamplingArgs args(OpRun& run, const Filter& filter) const {
     const std::size_t rows = seeds.size();
-    const auto floats = [&](float x) {
-      return run.upload(tensor_of(std::vector<float>(rows, x)));
-    };
+    const auto floats = [&](float x) { return run.upload(tensor_of(std::vector<float>(rows, x))); };
     SamplingArgs args;
     args.temperature = floats(filter.temperature);
     args.top_p = floats(filter.top_p);
@@ -193,8 +191,8 @@ TEST_CASE("a draft is kept or replaced as its shares and the target's say", "[op
     std::vector<Shares> drafted;
     for (int i = 0; i < kDrafts; ++i) {
       const int r = i < 20 ? i : i + 4, place = kDrafts - 1 - i;
-      const Shares q = shares_of(own.as<float>() + i * own_vocab,
-                                 static_cast<std::size_t>(own_vocab), filter);
+      const Shares q =
+          shares_of(own.as<float>() + i * own_vocab, static_cast<std::size_t>(own_vocab), filter);
       drafted.emplace_back(kVocab, 0.0);
       for (int k = 0; k < own_vocab; ++k) {
         const auto at = static_cast<std::size_t>(k);
@@ -203,8 +201,8 @@ TEST_CASE("a draft is kept or replaced as its shares and the target's say", "[op
       }
       verified.push_back(r);
       places.push_back(place);
-      drafts.push_back(ids[static_cast<std::size_t>(
-          token_at(q, rows.noise(r, DraftNoise::draft)).token)]);
+      drafts.push_back(
+          ids[static_cast<std::size_t>(token_at(q, rows.noise(r, DraftNoise::draft)).token)]);
       if (i % 3 == 0)  // as the target would have it
         for (int k = 0; k < own_vocab; ++k)
           logits.set(r * kVocab + ids[static_cast<std::size_t>(k)], own.at(i * own_vocab + k));
@@ -214,15 +212,15 @@ TEST_CASE("a draft is kept or replaced as its shares and the target's say", "[op
       INFO(backend.name);
       OpRun run(backend);
       const TensorView all = run.upload(logits);
-      draft_ops(run).verify_drafts(all,
-                                   {.rows = run.upload(tensor_of(verified)),
-                                    .drafts = run.upload(tensor_of(drafts)),
-                                    .places = run.upload(tensor_of(places)),
-                                    .shares = run.upload(shares),
-                                    .target_ids = maps ? run.upload(tensor_of(ids, {own_vocab, 1}))
-                                                       : TensorView(),
-                                    .sampling = rows.args(run, filter)},
-                                   run.stream());
+      draft_ops(run).verify_drafts(
+          all,
+          {.rows = run.upload(tensor_of(verified)),
+           .drafts = run.upload(tensor_of(drafts)),
+           .places = run.upload(tensor_of(places)),
+           .shares = run.upload(shares),
+           .target_ids = maps ? run.upload(tensor_of(ids, {own_vocab, 1})) : TensorView(),
+           .sampling = rows.args(run, filter)},
+          run.stream());
       const HostTensor got = run.download(all);
       const std::set<std::int32_t> listed(verified.begin(), verified.end());
       for (int r = 0; r < kRows; ++r)

@@ -2,7 +2,8 @@
 // same, in attention layers more. Two random models that differ in their layers' kind only.
 //
 //   context_perf          both kinds at 128 … 16k tokens, each against its own first line
-//   context_perf MODEL    a folder's model with random weights on all cores, one request, behind 128
+//   context_perf MODEL    a folder's model with random weights on all cores, one request, behind
+//   128
 //                         and 8,192 tokens in turn: medians of pairs, by the clock
 
 #include <fmt/format.h>
@@ -187,9 +188,11 @@ void compare(const fs::path& folder) {
     return all[kPairs / 2];
   };
   const double ratio = median(ratios);
-  fmt::print("behind {} tokens {:.1f} ms, behind {} {:.1f} ms; speed {:.3f} of the short one's ({:.3f} to {:.3f})\n",
-             kShort, median(shorts) / 1e3, kLong, median(longs) / 1e3, ratio,
-             *std::ranges::min_element(ratios), *std::ranges::max_element(ratios));
+  fmt::print(
+      "behind {} tokens {:.1f} ms, behind {} {:.1f} ms; speed {:.3f} of the short one's ({:.3f} to "
+      "{:.3f})\n",
+      kShort, median(shorts) / 1e3, kLong, median(longs) / 1e3, ratio,
+      *std::ranges::min_element(ratios), *std::ranges::max_element(ratios));
 }
 
 }  // namespace

@@ -164,11 +164,11 @@ void report_forecast(const Side& plain, const Side& drafts) {
   DraftForecast forecast = drafts.core.drafting().forecast();
   forecast.with -= drafts.forecast_before.with;
   forecast.without -= drafts.forecast_before.without;
-  fmt::print("predicted {:.3f}: {:.3f} s with drafts instead of {:.3f} s; all took {:.3f} s without "
-             "and {:.3f} s with, of them prompts {:.3f} and {:.3f} s\n",
-             plain.seconds / (plain.seconds - forecast.without + forecast.with), forecast.with,
-             forecast.without, plain.seconds, drafts.seconds, plain.prompt_seconds,
-             drafts.prompt_seconds);
+  fmt::print(
+      "predicted {:.3f}: {:.3f} s with drafts instead of {:.3f} s; all took {:.3f} s without "
+      "and {:.3f} s with, of them prompts {:.3f} and {:.3f} s\n",
+      plain.seconds / (plain.seconds - forecast.without + forecast.with), forecast.with,
+      forecast.without, plain.seconds, drafts.seconds, plain.prompt_seconds, drafts.prompt_seconds);
 }
 
 int run(const Options& options) {

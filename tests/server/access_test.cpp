@@ -194,7 +194,8 @@ TEST_CASE("what needs no body is not done for a page of another origin", "[serve
                 origin + "Content-Length: 0\r\n\r\n");
     return client.receive().value().status;
   };
-  for (const char* ours : {"", "Origin: http://127.0.0.1:8000\r\n", "Origin: https://chat.example\r\n"}) {
+  for (const char* ours :
+       {"", "Origin: http://127.0.0.1:8000\r\n", "Origin: https://chat.example\r\n"}) {
     INFO(ours);
     CHECK(status("/reset_prefix_cache", ours) == 200);
   }

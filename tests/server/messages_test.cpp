@@ -130,7 +130,8 @@ TEST_CASE("thoughts that are left out end no stream", "[server][messages][stream
   const std::string thoughts = "<think>One thing after the other, and none of it is shown.</think>";
   TestServer server(answering(thoughts + "Yes."));
   HttpClient client(server.port());
-  for (int i = 0; i < 8; ++i) {  // what nobody writes is flushed before or behind what somebody does
+  for (int i = 0; i < 8;
+       ++i) {  // what nobody writes is flushed before or behind what somebody does
     client.send(post_request(
         kPath, body(R"("stream":true,"thinking":{"type":"adaptive","display":"omitted"})")));
     const auto reply = client.receive();

@@ -187,8 +187,7 @@ TEST_CASE("an engine that comes back as another is refused, and said to be what 
     played.engines[0]->publish(std::move(other));
     const std::string said = "engine 0 is back with another block_size: it had " +
                              std::to_string(before) + ", now it has " + std::to_string(3 * before);
-    co_await eventually(
-        [&] { return played.group->progress().find(said) != std::string::npos; });
+    co_await eventually([&] { return played.group->progress().find(said) != std::string::npos; });
     CHECK_FALSE(played.group->is_up(EngineId{0}));
     played.begin(0);
     co_await eventually([&] { return played.group->is_up(EngineId{0}); });

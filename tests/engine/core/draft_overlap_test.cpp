@@ -150,8 +150,8 @@ TEST_CASE("drafts that the host does not know change no answer", "[engine][cuda]
 
 // Seeds and positions decide, and in f32 both backends have the same shares but for rounding.
 TEST_CASE("drawn drafts are kept and replaced as on the CPU", "[engine][cuda][drafts]") {
-  const Pair pair = GENERATE(Pair{"eagle3-llama", DraftMethod::eagle3},
-                             Pair{"mtp-qwen3-5", DraftMethod::mtp});
+  const Pair pair =
+      GENERATE(Pair{"eagle3-llama", DraftMethod::eagle3}, Pair{"mtp-qwen3-5", DraftMethod::mtp});
   CAPTURE(pair.name);
   std::mt19937 random(8);
   std::vector<AddRequest> requests;

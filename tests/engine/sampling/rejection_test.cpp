@@ -66,10 +66,10 @@ Outcome draw(std::span<const float> p, std::span<const float> q, bool verifies =
 TEST_CASE("what is kept or replaced is distributed as the target", "[sampling][drafts]") {
   std::mt19937 random(4);
   const ShareFilter filters[] = {{.temperature = 1},
-                                {.temperature = 0.6f, .top_p = 0.9f},
-                                {.temperature = 1.3f, .top_k = 6},
-                                {.temperature = 0.9f, .min_p = 0.1f},
-                                {.temperature = 1, .top_p = 0.8f, .min_p = 0.02f, .top_k = 10}};
+                                 {.temperature = 0.6f, .top_p = 0.9f},
+                                 {.temperature = 1.3f, .top_k = 6},
+                                 {.temperature = 0.9f, .min_p = 0.1f},
+                                 {.temperature = 1, .top_p = 0.8f, .min_p = 0.02f, .top_k = 10}};
   for (const ShareFilter& params : filters) {
     INFO("temperature " << params.temperature << ", top_k " << params.top_k << ", top_p "
                         << params.top_p);
@@ -98,8 +98,8 @@ TEST_CASE("shares are those that the backend draws from", "[sampling][drafts]") 
   const auto device = make_cpu_device();
   const auto ops = make_cpu_ops({.threads = 1});
   for (const ShareFilter& params : {ShareFilter{.temperature = 0.7f, .top_p = 0.85f, .top_k = 9},
-                                   ShareFilter{.temperature = 1.2f, .min_p = 0.05f},
-                                   ShareFilter{.temperature = 1, .top_p = 0.5f}}) {
+                                    ShareFilter{.temperature = 1.2f, .min_p = 0.05f},
+                                    ShareFilter{.temperature = 1, .top_p = 0.5f}}) {
     std::vector<float> logits = random_logits(random);
     logits[7] = logits[3];  // a tie
     std::vector<float> shares;
