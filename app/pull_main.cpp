@@ -16,6 +16,7 @@
 #include "app/model_path.h"
 #include "base/error.h"
 #include "hub/pull.h"
+#include "model/draft_config.h"
 
 namespace quire {
 
@@ -151,6 +152,15 @@ int explain(const char* command, const std::exception& e) {
   return failure != nullptr && failure->error().code == ErrorCode::cancelled ? 130 : 1;
 }
 
+int published_number_of(const std::string& draft) {
+  const int number = read_draft_config(draft).num_speculative_tokens;
+  if (number > 0) return number;
+  throw Failure(ErrorCode::invalid_argument,
+                "EngineConfig::speculative: num_speculative_tokens is missing, and " + draft +
+                    "/config.json names none (n_predict, or speculative_tokens in "
+                    "speculators_config.proposal_methods)");
+}
+
 }  // namespace
 
 std::string model_folder(const std::string& model, bool may_fetch) {
@@ -230,6 +240,8 @@ void find_draft_model(EngineConfig& config, bool may_fetch) {
   if (config.speculative.method == DraftMethod::mtp &&
       fs::equivalent(model, config.model.path, ignored))
     model.clear();
+  int& number = config.speculative.num_speculative_tokens;
+  if (number == 0) number = published_number_of(model);
 }
 
 }  // namespace quire

@@ -19,7 +19,8 @@ std::string model_folder(const std::string& model, bool may_fetch);
 std::string local_model(const std::string& model);
 
 // The folder of a draft model that was called by name, as model_folder finds it; none where MTP is
-// told the model's own, as vLLM wants it. After the model's folder is known. Throws Failure.
+// told the model's own, as vLLM wants it. How many tokens it proposes is in its config where
+// nothing was said. After the model's folder is known. Throws Failure.
 void find_draft_model(EngineConfig& config, bool may_fetch);
 
 }  // namespace quire

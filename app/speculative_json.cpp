@@ -162,7 +162,9 @@ void complete_method(const JsonDocument& document, SpeculativeConfig& config) {
   if (says_ngram && config.method == DraftMethod::ngram) config.model.clear();
   if (config.method == DraftMethod::mtp && config.num_speculative_tokens == 0)
     config.num_speculative_tokens = 1;
-  if (config.num_speculative_tokens == 0) document.object().at("num_speculative_tokens");
+  const bool is_beside = config.uses_draft_model() && config.method != DraftMethod::mtp;
+  if (config.num_speculative_tokens == 0 && (!is_beside || model.empty()))
+    document.object().at("num_speculative_tokens");
 }
 
 // Of the two lengths the one that is missing is the other; without both they are 5, as in vLLM.

@@ -63,6 +63,16 @@ std::vector<int> stream_layers(const Json& root) {
   return {published.begin(), published.end()};
 }
 
+// As vLLM takes it from a draft's config: "n_predict", or of "speculators" the first way to propose.
+int published_number(const Json& root) {
+  constexpr IntRange kNumber{1, 128};
+  if (const auto number = root.integer({"n_predict"}, kNumber)) return *number;
+  const auto said = root.object({"speculators_config"});
+  const auto methods = said ? said->find({"proposal_methods"}) : std::optional<Json>();
+  if (!methods || methods->items().empty()) return 0;
+  return methods->items()[0].integer({"speculative_tokens"}, kNumber).value_or(0);
+}
+
 }  // namespace
 
 DraftConfig parse_draft_config(std::string_view json, const std::filesystem::path& file) {
@@ -88,6 +98,7 @@ DraftConfig parse_draft_config(std::string_view json, const std::filesystem::pat
   config.target_hidden_size = root.integer({"target_hidden_size"}, kWidth).value_or(0);
   config.target_fingerprint = root.text({"target_fingerprint"}).value_or("");
   config.form = root.text({"speculators_model_type"}).value_or("");
+  config.num_speculative_tokens = published_number(root);
   refuse_what_is_not_built(config, layer);
   refuse_variants(root);
   return config;

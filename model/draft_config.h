@@ -23,6 +23,7 @@ struct DraftConfig {
   int target_hidden_size = 0;             // of the target that it was made for; 0: unknown
   std::string target_fingerprint = {};    // of its weights; empty: unknown
   std::string form = {};                  // "eagle3", of "speculators"; empty: unknown
+  int num_speculative_tokens = 0;         // that it was made for; 0: unknown
 };
 
 DraftConfig read_draft_config(const std::filesystem::path& draft_dir);

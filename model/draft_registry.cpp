@@ -105,7 +105,9 @@ std::unique_ptr<DraftModel> load_mtp(const DraftSource& source, Device& device,
   if (parts.weights->has(is_layer ? layer(1) : "mtp.layers.1.input_layernorm.weight"))
     refuse(config.file, is_layer ? "num_nextn_predict_layers" : "mtp_num_hidden_layers",
            "several modules behind each other are not supported", ErrorCode::unsupported);
-  if (options.load_format == LoadFormat::safetensors && !parts.weights->has(probe))
+  // Of a folder without weights only sizes are asked for.
+  const bool has_weights = !options.measure || Checkpoint::is_in(source.directory);
+  if (options.load_format == LoadFormat::safetensors && has_weights && !parts.weights->has(probe))
     throw Failure(Error{ErrorCode::invalid_argument,
                         "EngineConfig::speculative: method mtp: " + source.directory.string() +
                             " has no module: tensor \"" + probe + "\" is missing",

@@ -174,22 +174,22 @@ void Drafting::count_costs(const BatchPlan& plan, double seconds) {
 }
 
 // Guesses first: who has none needs no share of the step.
-void Drafting::propose_on_host(const StepResult& result, int num_running) {
+void Drafting::propose_on_host(const StepResult& result, const Scheduler& scheduler) {
   rows_.clear();
   guesses_.resize(std::max(guesses_.size(), result.requests.size()));
   for (const RequestProgress& progress : result.requests) {
     const Request& request = *progress.request;
     if (progress.finish_reason || request.slot < 0) continue;
     std::vector<TokenId>& guess = guesses_[rows_.size()];
-    drafter_->propose(request, max_drafts_, guess);
+    drafter_->propose(request, std::min(max_drafts_, scheduler.most_drafts(request)), guess);
     rows_.push_back({.slot = request.slot, .most = static_cast<int>(guess.size())});
   }
-  choose(num_running);
+  choose(static_cast<int>(scheduler.running().size()));
 }
 
 void Drafting::give(const StepResult& result, Scheduler& scheduler, const ModelRunner& runner) {
   if (!is_on()) return;
-  if (!has_model_) propose_on_host(result, static_cast<int>(scheduler.running().size()));
+  if (!has_model_) propose_on_host(result, scheduler);
   std::size_t row = 0;
   for (const RequestProgress& progress : result.requests) {
     if (progress.finish_reason) pacer_.finish(progress.request->num_output());

@@ -38,7 +38,7 @@ class Drafting {
 
  private:
   void choose(int num_running);
-  void propose_on_host(const StepResult& result, int num_running);
+  void propose_on_host(const StepResult& result, const Scheduler& scheduler);
   bool waits(const ModelRunner& runner);
   void count_costs(const BatchPlan& plan, double seconds);
 

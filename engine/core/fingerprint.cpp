@@ -10,6 +10,7 @@
 
 #include "engine/wire/messages.h"
 #include "gguf/archive.h"
+#include "model/checkpoint.h"
 #include "model/draft_config.h"
 
 namespace quire {
@@ -144,7 +145,8 @@ void check_draft_target(const EngineConfig& config) {
   constexpr const char* kField = "target_fingerprint";
   if (config.model.load_format == LoadFormat::dummy) return;
   const DraftConfig draft = read_draft_config(config.speculative.model);
-  if (draft.target_fingerprint.empty()) return;
+  const bool is_planned = !Checkpoint::is_in(config.model.path);  // sizes before the weights are there
+  if (draft.target_fingerprint.empty() || is_planned) return;
   const std::string target = weights_fingerprint(config.model.path);
   if (draft.target_fingerprint == target) return;
   throw Failure(Error{ErrorCode::invalid_argument,

@@ -135,16 +135,19 @@ void Scheduler::take_drafts(Request& request, int index, const StepTokens& token
   request.drafts.assign(drafts.begin(), drafts.end());
 }
 
+// One more token follows those that hold, and no slot is taken that admission did not count.
+int Scheduler::most_drafts(const Request& request) const {
+  const std::int64_t most_tokens =
+      std::min<std::int64_t>(request.max_total_tokens(), options_.max_model_len);
+  return static_cast<int>(std::max<std::int64_t>(most_tokens - request.num_tokens() - 1, 0));
+}
+
 void Scheduler::set_drafts(const Request& request, std::span<const TokenId> drafts) {
   assert(!options_.async);
   if (request.state != RequestState::running || request.in_prefill) return;
-  // One more token follows those that hold, and no slot is taken that admission did not count.
-  const std::int64_t most_tokens =
-      std::min<std::int64_t>(request.max_total_tokens(), options_.max_model_len);
-  const std::int64_t room = most_tokens - request.num_tokens() - 1;
-  const auto count = std::clamp<std::int64_t>(room, 0, static_cast<std::int64_t>(drafts.size()));
+  const auto count = std::min(drafts.size(), static_cast<std::size_t>(most_drafts(request)));
   auto& own = const_cast<Request&>(request).drafts;  // all requests are ours
-  own.assign(drafts.begin(), drafts.begin() + count);
+  own.assign(drafts.begin(), drafts.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 void Scheduler::report_end(Request& request) {

@@ -110,6 +110,8 @@ class Scheduler {
   // schedule(); cut to what the request may still become. kUnknownDraft: the next step's plan has
   // it, or nobody. Not with SchedulerOptions::async.
   void set_drafts(const Request& request, std::span<const TokenId> drafts);
+  // How many it takes of them.
+  int most_drafts(const Request& request) const;
 
   // A plan took so long, from the end of the one before; before its commit.
   void settle_time(const BatchPlan& plan, double seconds) { pacer_.settle(plan, seconds); }

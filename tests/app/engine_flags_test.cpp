@@ -224,6 +224,8 @@ TEST_CASE("Speculative decoding is configured as vLLM's JSON") {
                    "draft_tensor_parallel_size": 2})")
             .find("draft_tensor_parallel_size") != std::string::npos);
   CHECK(refused(R"({"method": "ngram"})").find("num_speculative_tokens") != std::string::npos);
+  CHECK(refused(R"({"method": "eagle"})").find("num_speculative_tokens") != std::string::npos);
+  CHECK(speculative(R"({"method": "eagle", "model": "d"})").num_speculative_tokens == 0);
   CHECK(refused(R"({"num_speculative_tokens": 3})").find("method") != std::string::npos);
   CHECK(refused(R"({"method": "ngram", "num_speculative_tokens": 0})")
             .find("num_speculative_tokens") != std::string::npos);

@@ -289,6 +289,11 @@ TEST_CASE("a head that names its target is taken for that alone", "[engine][core
   EngineConfig config = with_drafts(config_of(eagle), eagle, 3);
   config.speculative.model = changed.path();
   CHECK(refusal(config) == "accepted");
+  // Before the target's weights are there nobody can tell.
+  config.model.path = (fs::path(changed.path()) / "target").string();
+  fs::create_directories(config.model.path);
+  fs::copy_file(folder_of(eagle) / "target/config.json", fs::path(config.model.path) / "config.json");
+  check_draft_target(config);
   for (const char* head : {"quire-tiny-eagle", "quire-tiny-eagle3"}) {
     const fs::path folder = fs::path("models/drafts") / head;
     CHECK(read_draft_config(folder).target_fingerprint == shipped);

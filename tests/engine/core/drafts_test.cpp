@@ -245,6 +245,30 @@ TEST_CASE("no drafts while more requests run than they are for", "[engine][core]
   CHECK(few < config.scheduler.max_num_seqs);
 }
 
+// Always as many as it may.
+class Eager final : public Drafter {
+ public:
+  void propose(const Request&, int max_drafts, Tokens& drafts) override {
+    drafts.assign(static_cast<std::size_t>(max_drafts), 3);
+  }
+};
+
+// Else the choice would count on drafts that nobody verifies.
+TEST_CASE("no more drafts are chosen than an answer has room for", "[engine][core][drafts]") {
+  SteppedEngine engine(with_drafts(config_of("models/quire-tiny")));
+  engine.core.use_drafter(std::make_unique<Eager>());
+  AddRequest request = greedy_request({9, 8, 7, 6}, 3);
+  request.sampling.ignore_eos = true;
+  engine.add(std::move(request));
+  engine.run();
+  const EngineStats stats = engine.core.stats();
+  // One behind the first token, which the third follows; none behind the second.
+  CHECK(stats.draft_tokens == 1);
+  CHECK(stats.draft_choices[1].rows == 1);
+  for (std::size_t drafts = 2; drafts < stats.draft_choices.size(); ++drafts)
+    CHECK(stats.draft_choices[drafts].rows == 0);
+}
+
 // A state behind each draft; later requests go on from those within prompts.
 TEST_CASE("recurrent states go on from the last draft that held", "[engine][core][drafts]") {
   const auto model = GENERATE(as<std::string>(), "tests/data/golden/models/qwen3-5",
