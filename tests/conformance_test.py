@@ -7,15 +7,7 @@ import pathlib
 import re
 import sys
 
-NOT_YET = {
-    "nixl_conv_split/1": "of a reader that writes into its own cache: whole blocks are read into a buffer here",
-    "nixl_copy_plan/1": "of a reader that writes into its own cache: whole blocks are read into a buffer here",
-    "nixl_desc_ids/1": "of a reader that writes into its own cache: whole blocks are read into a buffer here",
-    "nixl_expansion/1": "of a reader that writes into its own cache: whole blocks are read into a buffer here",
-    "nixl_handshake/1": "of a reader that writes into its own cache: whole blocks are read into a buffer here",
-    "nixl_tp_mapping/1": "of a reader that writes into its own cache: whole blocks are read into a buffer here",
-    "nixl_trim/1": "of a reader that writes into its own cache: whole blocks are read into a buffer here",
-}
+NOT_YET = {}
 
 
 def consumed_schemas():

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "engine/kv_nixl/peer_fit.h"
 
 namespace quire {
 namespace {
@@ -77,19 +78,34 @@ void check_offered(const NixlMetadata& metadata, const AgentBlob& blob, NixlMemo
     lose(KvLossReason::corrupt, "the sums are not in memory that the peer's agent offers");
 }
 
+// What lands is cut as the peer's blocks are, so that sizes of blocks are no question.
 void check_region(const NixlSelf& self, const NixlMetadata& metadata, std::size_t layer,
                   int num_ranks) {
   const KvLayerGeometry& geometry = self.geometry.layers[layer];
   const std::uint64_t theirs = metadata.block_lens[self.regions.region_of_layer[layer]];
-  const HeadRange heads = heads_of_rank(geometry, 0, num_ranks);
-  const auto wanted =
-      static_cast<std::uint64_t>(block_bytes(geometry, metadata.block_size, heads.count));
-  if (theirs != wanted)
-    differs(
-        fmt::format("block_lens of layer {} are {} here and {} there, for {} tokens and {} "
-                    "heads of {} {}",
-                    geometry.name, wanted, theirs, metadata.block_size, heads.count,
-                    geometry.head_size, geometry.dtype));
+  const auto whole =
+      static_cast<std::uint64_t>(block_bytes(geometry, metadata.block_size, geometry.heads));
+  const FitInput fit{.ranks = ranks_of(geometry, num_ranks),
+                     .local = {metadata.block_size,
+                               metadata.kernel_blocks_per_block,
+                               {&whole, 1},
+                               self.profile.layout},
+                     .remote = {metadata.block_size,
+                                metadata.kernel_blocks_per_block,
+                                {&theirs, 1},
+                                metadata.layout},
+                     .rules = {.lens_may_differ = true, .joins_replicated = true}};
+  const auto problem = peer_misfit(fit);
+  if (!problem) return;
+  if (problem->misfit == Misfit::layout_differs)
+    differs(fmt::format("kv_cache_layout is {} there; {} reads {}", metadata.layout,
+                        self.profile.name, self.profile.layout));
+  const auto sources = source_ranks(fit.ranks).attention.size();
+  differs(fmt::format(
+      "{}: block_lens of layer {} are {} here and {} there, for {} tokens and {} "
+      "heads of {} {}",
+      name_of(problem->misfit), geometry.name, whole / sources, theirs, metadata.block_size,
+      static_cast<std::size_t>(geometry.heads) / sources, geometry.head_size, geometry.dtype));
 }
 
 // A region is named after the first of the layers that share it.
@@ -119,10 +135,6 @@ void check_metadata(const NixlSelf& self, const KvSource& source, const NixlMeta
   if (!reads_blocks_of(metadata.attention_backend, self.geometry))
     differs(fmt::format("attn_backend_name is {} there; blocks of {} are read",
                         metadata.attention_backend, kReadBackends));
-  const bool has_heads = std::ranges::none_of(self.geometry.layers, is_latent);
-  if (has_heads && metadata.layout != self.profile.layout)
-    differs(fmt::format("kv_cache_layout is {} there; {} reads {}", metadata.layout,
-                        self.profile.name, self.profile.layout));
   const std::size_t wanted = self.regions.num_regions;
   if (metadata.base_addresses.size() != wanted)
     differs(fmt::format("{} regions hold this model's cache here and {} there", wanted,
@@ -169,15 +181,16 @@ bool reads_blocks_of(std::string_view attention_backend, const KvGeometry& geome
          std::ranges::all_of(geometry.layers, is_latent);
 }
 
-HeadRange heads_of_rank(const KvLayerGeometry& layer, int rank, int num_ranks) {
-  if (is_latent(layer)) return {0, layer.heads};
-  if (num_ranks > layer.heads || layer.heads % num_ranks != 0)
+RankPair ranks_of(const KvLayerGeometry& layer, int num_ranks) {
+  const RankPair pair{
+      .remote_ranks = num_ranks, .kv_heads = layer.heads, .has_latents = is_latent(layer)};
+  const bool divides =
+      num_ranks <= layer.heads ? layer.heads % num_ranks == 0 : num_ranks % layer.heads == 0;
+  if (!divides && !pair.has_latents)
     differs(
-        fmt::format("tp_size is {} there, which does not divide the {} heads of keys of layer "
-                    "{}",
+        fmt::format("tp_size is {} there, which does not divide the {} heads of keys of layer {}",
                     num_ranks, layer.heads, layer.name));
-  const int count = layer.heads / num_ranks;
-  return {rank * count, count};
+  return pair;
 }
 
 NixlPeerRank read_peer_rank(const NixlSelf& self, const KvSource& source,

@@ -11,6 +11,7 @@
 #include "engine/kv_nixl/agent_blob.h"
 #include "engine/kv_nixl/handshake.h"
 #include "engine/kv_nixl/profile.h"
+#include "engine/kv_nixl/source_ranks.h"
 #include "engine/kv_transfer/block_layout.h"
 #include "engine/kv_transfer/block_regions.h"
 #include "engine/kv_transfer/data_plane.h"
@@ -49,10 +50,8 @@ struct NixlPeerRank {
 NixlPeerRank read_peer_rank(const NixlSelf& self, const KvSource& source,
                             std::span<const std::string> frames);
 
-// Heads of a rank; of latents, which every rank has whole, those of the first.
-struct HeadRange {
-  int first = 0, count = 0;
-};
-HeadRange heads_of_rank(const KvLayerGeometry& layer, int rank, int num_ranks);
+// A layer's heads among so many ranks of another server; this one has no other ranks. Throws KvLost
+// where they cannot be shared so.
+RankPair ranks_of(const KvLayerGeometry& layer, int num_ranks);
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "engine/kv_transfer/checksum.h"
@@ -34,71 +35,71 @@ NixlPull::NixlPull(const NixlSelf& self, Ranks ranks, const KvFetch& fetch)
   if (metadata.quire) add_sums();
 }
 
-// Ids are told by whole blocks, without those before a window; the list ends with the last block.
-NixlPull::Wanted NixlPull::wanted_blocks(std::size_t layer, const KvFetch& fetch) const {
+// Ids are told by whole blocks, without those before a window. A block here is the kernel's there.
+PairedBlocks NixlPull::paired_blocks(std::size_t layer, const KvStrip& strip,
+                                     const KvFetch& fetch) const {
   const NixlMetadata& metadata = ranks_->front().metadata;
   const int ratio = metadata.kernel_blocks_per_block;
   const int size = metadata.block_size;
-  const auto& ids =
+  const auto blocks_of = [](int tokens, int block) { return (tokens + block - 1) / block; };
+  std::span<const std::int64_t> ids =
       fetch.source.blocks[static_cast<std::size_t>(self_.regions.group_of_layer[layer])];
-  const int total = (fetch.num_tokens + size * ratio - 1) / (size * ratio);
-  const int left_out = std::max(0, total - static_cast<int>(ids.size()));
-  const auto strip = std::ranges::find(content_.strips, static_cast<int>(layer), &KvStrip::layer);
-  Wanted wanted{.first_token = strip->first / size * size, .blocks = {}};
-  if (strip->rows == 0) return wanted;
-  const bool is_short = left_out > 0 && self_.geometry.layers[layer].window == 0;
-  if (is_short || wanted.first_token < left_out * size * ratio)
-    refuse(
-        fmt::format("remote_block_ids has {} blocks for layer {}; token {} of {} lies before "
-                    "them",
-                    ids.size(), self_.geometry.layers[layer].name, strip->first, fetch.num_tokens));
-  for (int token = wanted.first_token; token < fetch.num_tokens; token += size) {
-    const int index = token / (size * ratio);
-    const std::int64_t id = ids[static_cast<std::size_t>(index - left_out)];
-    const std::int64_t block = id * ratio + token / size % ratio;
-    if (id < 0 || static_cast<std::uint64_t>(block) >= metadata.num_blocks)
+  const int total = blocks_of(fetch.num_tokens, size * ratio);
+  ids = ids.first(std::min(ids.size(), static_cast<std::size_t>(total)));
+  for (const std::int64_t id : ids) {
+    const std::uint64_t there = metadata.num_blocks / static_cast<std::uint64_t>(ratio);
+    if (id < 0 || static_cast<std::uint64_t>(id) >= there)
       refuse(fmt::format("remote_block_ids has {}, which is not one of the peer's {} blocks", id,
-                         metadata.num_blocks / static_cast<std::uint64_t>(ratio)));
-    wanted.blocks.push_back(block);
+                         there));
   }
-  return wanted;
+  const BlockAlignment alignment{.tail = self_.geometry.layers[layer].window > 0,
+                                 .local_first = strip.first / size,
+                                 .largest_ratio = ratio,
+                                 .end = blocks_of(fetch.num_tokens, size)};
+  std::vector<std::int64_t> local(
+      static_cast<std::size_t>(std::int64_t{total} * ratio - alignment.local_first));
+  std::iota(local.begin(), local.end(), std::int64_t{0});
+  auto paired = pair_blocks(local, kernel_blocks(ids, ratio, false), alignment);
+  if (!paired)
+    refuse(
+        fmt::format("remote_block_ids has {} blocks for layer {}; tokens {} to {} take others "
+                    "({})",
+                    ids.size(), self_.geometry.layers[layer].name, strip.first, fetch.num_tokens,
+                    paired.error().detail));
+  return std::move(*paired);
 }
 
 void NixlPull::add_layer(std::size_t layer, const KvFetch& fetch) {
   const KvLayerGeometry& geometry = self_.geometry.layers[layer];
   const int size = ranks_->front().metadata.block_size;
-  const Wanted wanted = wanted_blocks(layer, fetch);
-  const int num_ranks = geometry.planes == 1 ? 1 : static_cast<int>(ranks_->size());
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    const HeadRange heads = heads_of_rank(geometry, rank, num_ranks);
-    int token = wanted.first_token;
-    for (const std::int64_t block : wanted.blocks) {
-      Piece piece{.place = {layer, token, size, heads.first, heads.count, self_.order()},
-                  .rank = rank,
-                  .group = static_cast<std::size_t>(self_.regions.group_of_layer[layer]),
-                  .block = block,
-                  .landing = landing_bytes_,
-                  .bytes = block_bytes(geometry, size, heads.count)};
-      landing_bytes_ += piece.bytes;
-      pieces_.push_back(piece);
-      token += size;
-    }
-  }
+  const auto strip = std::ranges::find(content_.strips, static_cast<int>(layer), &KvStrip::layer);
+  if (strip->rows == 0) return;
+  Landing landing{.layer = layer,
+                  .first_token = strip->first / size * size,
+                  .at = landing_bytes_,
+                  .block_bytes = block_bytes(geometry, size, geometry.heads),
+                  .blocks = paired_blocks(layer, *strip, fetch),
+                  .sources = source_ranks(ranks_of(geometry, static_cast<int>(ranks_->size()))),
+                  .parts = self_.order() == BlockOrder::halves ? geometry.planes : 1};
+  landing_bytes_ += static_cast<std::int64_t>(landing.blocks.local.size()) * landing.block_bytes;
+  layers_.push_back(std::move(landing));
 }
 
 void NixlPull::add_sums() {
   std::set<std::pair<std::size_t, std::int64_t>> known;
-  for (const Piece& piece : pieces_) {
-    if (!known.emplace(piece.group, piece.block).second) continue;
-    sums_.push_back({piece.group, piece.block, landing_bytes_});
-    landing_bytes_ += 8;
+  for (const Landing& layer : layers_) {
+    for (const std::int64_t block : layer.blocks.remote) {
+      if (!known.emplace(group_of(layer), block).second) continue;
+      sums_.push_back({group_of(layer), block, landing_bytes_});
+      landing_bytes_ += 8;
+    }
   }
 }
 
 std::vector<NixlCopy> NixlPull::copies(int rank, std::span<std::byte> landing) const {
   const NixlMetadata& metadata = (*ranks_)[static_cast<std::size_t>(rank)].metadata;
   std::vector<NixlCopy> copies;
-  const auto add = [&](std::int64_t at, std::uint64_t remote, std::int64_t bytes) {
+  const auto add = [&](std::uint64_t at, std::uint64_t remote, std::int64_t bytes) {
     std::byte* const local = landing.data() + at;
     const auto size = static_cast<std::size_t>(bytes);
     if (!copies.empty() && copies.back().remote + copies.back().bytes == remote &&
@@ -108,30 +109,44 @@ std::vector<NixlCopy> NixlPull::copies(int rank, std::span<std::byte> landing) c
       copies.push_back({local, remote, size});
     }
   };
-  for (const Piece& piece : pieces_) {
-    if (piece.rank != rank) continue;
-    const std::size_t region = self_.regions.region_of_layer[piece.place.layer];
-    add(piece.landing,
-        metadata.base_addresses[region] +
-            static_cast<std::uint64_t>(piece.block) * metadata.block_strides[region],
-        piece.bytes);
+  for (const Landing& layer : layers_) {
+    if (std::ranges::find(layer.sources.attention, rank) == layer.sources.attention.end()) continue;
+    const std::size_t region = self_.regions.region_of_layer[layer.layer];
+    const auto parts =
+        attention_copies(layer.sources, rank, layer.block_bytes,
+                         static_cast<std::int64_t>(metadata.block_lens[region]), layer.parts);
+    for (const RegionCopy& copy : region_copies(
+             layer.blocks,
+             {static_cast<std::uint64_t>(layer.at), static_cast<std::uint64_t>(layer.block_bytes)},
+             {metadata.base_addresses[region], metadata.block_strides[region]}, parts))
+      add(copy.local, copy.remote, copy.bytes);
   }
   if (rank == 0)
     for (const Sum& sum : sums_)
-      add(sum.landing, metadata.quire->sums_address + static_cast<std::uint64_t>(sum.block) * 8, 8);
+      add(static_cast<std::uint64_t>(sum.landing),
+          metadata.quire->sums_address + static_cast<std::uint64_t>(sum.block) * 8, 8);
   return copies;
+}
+
+template <class Visit>
+void NixlPull::for_each_block(const Landing& layer, std::span<const std::byte> landing,
+                              Visit visit) const {
+  const auto size = static_cast<std::size_t>(layer.block_bytes);
+  for (std::size_t i = 0; i < layer.blocks.remote.size(); ++i)
+    visit(i, landing.subspan(static_cast<std::size_t>(layer.at) + i * size, size));
 }
 
 // As the other side made them: over the layers of the group, seeded with whose blocks they are.
 void NixlPull::check_sums(std::span<const std::byte> landing) const {
+  if (sums_.empty()) return;
   std::map<std::pair<std::size_t, std::int64_t>, std::uint64_t> found;
   const std::uint64_t seed = block_sum_seed(key_);
-  for (const Piece& piece : pieces_) {
-    std::uint64_t& sum = found.try_emplace({piece.group, piece.block}, seed).first->second;
-    sum = kv_checksum(landing.subspan(static_cast<std::size_t>(piece.landing),
-                                      static_cast<std::size_t>(piece.bytes)),
-                      sum);
-  }
+  for (const Landing& layer : layers_)
+    for_each_block(layer, landing, [&](std::size_t i, std::span<const std::byte> block) {
+      std::uint64_t& sum =
+          found.try_emplace({group_of(layer), layer.blocks.remote[i]}, seed).first->second;
+      sum = kv_checksum(block, sum);
+    });
   for (const Sum& sum : sums_) {
     std::uint64_t said = 0;
     std::memcpy(&said, landing.data() + sum.landing, sizeof said);
@@ -145,11 +160,17 @@ void NixlPull::check_sums(std::span<const std::byte> landing) const {
 
 void NixlPull::finish(std::span<const std::byte> landing, std::span<std::byte> bytes) const {
   check_sums(landing);
-  for (const Piece& piece : pieces_)
-    block_to_content(self_.geometry, piece.place,
-                     landing.subspan(static_cast<std::size_t>(piece.landing),
-                                     static_cast<std::size_t>(piece.bytes)),
-                     content_, bytes);
+  const int size = ranks_->front().metadata.block_size;
+  for (const Landing& layer : layers_)
+    for_each_block(layer, landing, [&](std::size_t i, std::span<const std::byte> block) {
+      const BlockPlace place{.layer = layer.layer,
+                             .first_token = layer.first_token + static_cast<int>(i) * size,
+                             .num_tokens = size,
+                             .first_head = 0,
+                             .num_heads = self_.geometry.layers[layer.layer].heads,
+                             .order = self_.order()};
+      block_to_content(self_.geometry, place, block, content_, bytes);
+    });
 }
 
 }  // namespace quire

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/kv_nixl/block_ids.h"
 #include "engine/kv_nixl/nixl_agent.h"
+#include "engine/kv_nixl/source_ranks.h"
 #include "engine/kv_transfer/nixl_peer.h"
 
 namespace quire {
@@ -29,32 +31,36 @@ class NixlPull {
   void finish(std::span<const std::byte> landing, std::span<std::byte> bytes) const;
 
  private:
-  struct Piece {
-    BlockPlace place;
-    int rank = 0;
-    std::size_t group = 0;
-    std::int64_t block = 0;  // the kernel block's number
-    std::int64_t landing = 0;
-    std::int64_t bytes = 0;
+  // A layer's blocks in the landing, one behind the other, with all heads.
+  struct Landing {
+    std::size_t layer = 0;
+    int first_token = 0;
+    std::int64_t at = 0;
+    std::int64_t block_bytes = 0;
+    PairedBlocks blocks = {};  // here counted from 0
+    SourceRanks sources = {};
+    int parts = 1;  // see attention_copies
   };
   struct Sum {
     std::size_t group = 0;
     std::int64_t block = 0, landing = 0;
   };
-  struct Wanted {  // kernel blocks of a group
-    int first_token = 0;
-    std::vector<std::int64_t> blocks;
-  };
-  Wanted wanted_blocks(std::size_t layer, const KvFetch& fetch) const;
+  PairedBlocks paired_blocks(std::size_t layer, const KvStrip& strip, const KvFetch& fetch) const;
   void add_layer(std::size_t layer, const KvFetch& fetch);
   void add_sums();
   void check_sums(std::span<const std::byte> landing) const;
+  // Of a layer the blocks that have landed, in their order.
+  template <class Visit>
+  void for_each_block(const Landing& layer, std::span<const std::byte> landing, Visit visit) const;
+  std::size_t group_of(const Landing& layer) const {
+    return static_cast<std::size_t>(self_.regions.group_of_layer[layer.layer]);
+  }
 
   const NixlSelf& self_;
   const Ranks ranks_;
   const std::string key_;
   KvContent content_;
-  std::vector<Piece> pieces_;
+  std::vector<Landing> layers_;
   std::vector<Sum> sums_;
   std::int64_t landing_bytes_ = 0;
 };

@@ -111,7 +111,7 @@ void NixlPuller::ask(Remote& remote) {
   }
   try {
     for (const KvLayerGeometry& layer : self_.geometry.layers)
-      heads_of_rank(layer, 0, remote.source.tensor_ranks);
+      ranks_of(layer, remote.source.tensor_ranks);
     ask_rank(remote, 0);
   } catch (const KvLost& lost) {
     remote.lost.emplace(lost);

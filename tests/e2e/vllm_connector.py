@@ -272,7 +272,7 @@ class Side:
         utils.get_current_attn_backends = lambda *args, **more: [Backend]
         utils.get_current_attn_backends_and_specs = lambda *args, **more: ([Backend], None)
         names = [f"model.layers.{i}.self_attn.attn" for i in range(shape["layers"])]
-        heads = shape["kv_heads"] // shape["ranks"]
+        heads = max(1, shape["kv_heads"] // shape["ranks"])
         spec = interface.FullAttentionSpec(block_size=shape["block_size"], num_kv_heads=heads, head_size=shape["head_size"],
                                            dtype=DTYPES[shape["dtype"]])
         cache = interface.KVCacheConfig(num_blocks=shape["blocks"], kv_cache_tensors=[object()] * shape["layers"],

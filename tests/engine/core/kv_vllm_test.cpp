@@ -127,6 +127,11 @@ TEST_CASE("vLLM's two ranks read half of the heads each, and are read", "[nixl][
   relay(DType::bf16, "bfloat16", 16, 2);
 }
 
+TEST_CASE("vLLM's four ranks have two heads twice, and each is read once", "[nixl][vllm]") {
+  if (!is_here()) return;
+  relay(DType::bf16, "bfloat16", 16, 4);
+}
+
 TEST_CASE("vLLM started with another model's name refuses and is refused", "[nixl][vllm]") {
   if (!is_here()) return;
   VllmProcess vllm(shape("bfloat16", 16, "another"));
