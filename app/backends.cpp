@@ -32,9 +32,16 @@ const OpsTraits& ops_traits(DeviceKind kind) {
 
 namespace {
 
-std::unique_ptr<Ops> make_ops(const EngineConfig& config, Device& device) {
+// `part`: which of all engines' ranks this is. Ranks have cores of their own, where there are enough
+// for their threads: none of them can then wait for another's.
+std::unique_ptr<Ops> make_ops(const EngineConfig& config, Device& device, int part) {
   if (config.device == DeviceKind::cuda) return make_cuda_ops(device);
-  return make_cpu_ops({.threads = threads_of_engine(config, available_cores())});
+  const ParallelConfig& parallel = config.parallel;
+  const int threads = threads_of_engine(config, available_cores());
+  const int parts = parallel.data_parallel_size * parallel.tensor_parallel_size;
+  if (parallel.tensor_parallel_size > 1 && threads <= available_cores() / parts)
+    use_cores_of_part(part % parts, parts);
+  return make_cpu_ops({.threads = threads});
 }
 
 // One device each, the engine's own and those behind it.
@@ -62,14 +69,16 @@ EngineBackend make_backend(const EngineConfig& config, int index,
                         .device = make_device(config.device, index),
                         .ops = nullptr,
                         .compile_constraint = std::move(compile_constraint)};
-  backend.ops = make_ops(config, *backend.device);
+  // Before this thread is bound to its cores, as those that they inherit.
   if (ranks.size > 1) backend.ranks = start_ranks(ranks, *backend.device);
+  backend.ops = make_ops(config, *backend.device, index);
   return backend;
 }
 
-EngineBackend make_rank_backend(const EngineConfig& config, std::unique_ptr<Device> device) {
+EngineBackend make_rank_backend(const EngineConfig& config, std::unique_ptr<Device> device,
+                                int part) {
   EngineBackend backend{.kind = config.device, .device = std::move(device), .ops = nullptr};
-  backend.ops = make_ops(config, *backend.device);
+  backend.ops = make_ops(config, *backend.device, part);
   return backend;
 }
 

@@ -28,6 +28,8 @@ const OpsTraits& ops_traits(DeviceKind kind);
 EngineBackend make_backend(const EngineConfig& config, int index,
                            CompileConstraint compile_constraint = {});
 // Of one of those ranks, on its device.
-EngineBackend make_rank_backend(const EngineConfig& config, std::unique_ptr<Device> device);
+// `part`: which rank of all engines' it is.
+EngineBackend make_rank_backend(const EngineConfig& config, std::unique_ptr<Device> device,
+                                int part);
 
 }  // namespace quire

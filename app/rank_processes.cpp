@@ -23,6 +23,7 @@
 #include "app/child_process.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "cpu/cpu_backend.h"
 #include "cpu/shared_collectives.h"
 #include "cuda/cuda_backend.h"
 #include "engine/core/rank_core.h"
@@ -145,6 +146,7 @@ class RankProcesses final : public RankGroup {
   // Children die with the thread that forks: it stays until the end.
   void run(std::promise<void>& started) {
     std::vector<std::unique_ptr<ChildProcess>> ranks;
+    use_cores_of_part(0, 1);  // whatever an engine before it has bound its starter to
     try {
       for (int rank = 1; rank < options_.size; ++rank) ranks.push_back(start(rank));
     } catch (...) {
@@ -225,7 +227,7 @@ int serve_rank(const Shared& shared, RankLine& line, int rank, const RankOptions
     auto device = make_device(options.kind, options.first_device + rank);
     auto collectives = collectives_of(shared, line, rank, options, *device);
     follow(line, std::move(collectives), [&](const EngineConfig& config) {
-      return make_rank_backend(config, std::move(device));
+      return make_rank_backend(config, std::move(device), options.first_device + rank);
     });
   } catch (const std::exception& e) {
     line.fate().fail("rank " + std::to_string(rank) + " of " + std::to_string(options.size) + ": " +

@@ -24,6 +24,9 @@ CpuIsa detect_cpu_isa();
 bool has_avx512_vnni();
 // Physical cores within this process's affinity mask and cgroup quota; at least 1.
 int available_cores();
+// Binds the calling thread, and those that it starts from then on, to one of so many equal parts of
+// them, in order. False, and nothing happens, where there are fewer.
+bool use_cores_of_part(int part, int parts);
 
 std::unique_ptr<Device> make_cpu_device();
 // Owns its workers. One thread at a time may call its operators.

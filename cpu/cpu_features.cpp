@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <set>
+#include <map>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cpu/cpu_backend.h"
 #if defined(__x86_64__)
@@ -62,6 +64,26 @@ int cgroup_quota() {
   return 1 << 20;
 }
 
+// The logical processors of each core that this process was given: threads may have been bound to
+// some of them since.
+const std::vector<std::vector<int>>& given_cores() {
+  static const std::vector<std::vector<int>> cores = [] {
+    std::vector<std::vector<int>> found;
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return found;
+    std::map<std::string, std::size_t> known;  // by siblings
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (!CPU_ISSET(cpu, &mask)) continue;
+      const auto [at, is_new] = known.emplace(siblings_of(cpu), found.size());
+      if (is_new) found.emplace_back();
+      found[at->second].push_back(cpu);
+    }
+    return found;
+  }();
+  return cores;
+}
+
 }  // namespace
 
 const char* name_of(CpuIsa isa) {
@@ -104,16 +126,20 @@ bool has_avx512_vnni() {
 }
 
 int available_cores() {
+  const auto& cores = given_cores();
+  if (cores.empty()) return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::clamp(static_cast<int>(cores.size()), 1, cgroup_quota());
+}
+
+bool use_cores_of_part(int part, int parts) {
+  const auto& cores = given_cores();
+  const auto count = static_cast<int>(cores.size());
+  if (count < parts) return false;
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) {
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }
-  std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &mask)) cores.insert(siblings_of(cpu));
-  }
-  return std::clamp(static_cast<int>(cores.size()), 1, cgroup_quota());
+  for (int core = part * count / parts; core < (part + 1) * count / parts; ++core)
+    for (const int cpu : cores[static_cast<std::size_t>(core)]) CPU_SET(cpu, &mask);
+  return sched_setaffinity(0, sizeof(mask), &mask) == 0;
 }
 
 }  // namespace quire
