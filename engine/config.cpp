@@ -290,12 +290,6 @@ Result<void> check_ranks(const EngineConfig& config) {
                   fmt::format("must be at most {}, not {}", kMostRanks, size));
   if (config.device == DeviceKind::mock)
     return refuse_with("EngineConfig::device mock, which has no model");
-  if (config.speculative.uses_draft_model())
-    return refuse_with("a draft model (EngineConfig::speculative; method ngram works)");
-  if (config.kv_transfer.role != KvRole::none)
-    return refuse_with("KvTransferConfig::role, which hands over the cache of whole models");
-  if (config.kv_offload.is_on())
-    return refuse_with("KvOffloadConfig::host_bytes, which keeps the cache of whole models");
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/dtype.h"
+#include "model/shard.h"
 
 namespace quire {
 
@@ -50,6 +51,9 @@ enum class MlaVersion : std::uint8_t { v3, deepseek_v4 };
 struct StateTensor {
   std::vector<std::int64_t> shape = {};  // of one request's state, in this layer as loaded
   DType dtype = DType::f32;
+  // Where ranks share the layer: which of the whole one's columns, its last extent, this rank has.
+  // Empty: all, of its share of rows.
+  std::vector<Range> columns = {};
   friend bool operator==(const StateTensor&, const StateTensor&) = default;
 };
 

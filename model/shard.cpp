@@ -60,4 +60,13 @@ std::vector<std::int64_t> rows_of(const Range& range) {
   return rows;
 }
 
+std::vector<Range> ranges_of(const std::vector<std::int64_t>& rows) {
+  std::vector<Range> ranges;
+  for (const std::int64_t row : rows) {
+    if (ranges.empty() || ranges.back().end != row) ranges.push_back({row, row});
+    ++ranges.back().end;
+  }
+  return ranges;
+}
+
 }  // namespace quire

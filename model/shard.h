@@ -20,6 +20,7 @@ struct Shard {
 struct Range {
   std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end - begin; }
+  friend bool operator==(const Range&, const Range&) = default;
 };
 
 // The rank's part of n; where n does not divide, the last ranks have less. `copies` neighbouring
@@ -48,6 +49,8 @@ void check_heads(const Shard& shard, const std::string& name, int heads, int kv_
 [[noreturn]] void refuse_shares(const Shard& shard, const std::string& why);
 
 std::vector<std::int64_t> rows_of(const Range& range);
+// The other way: numbers that follow each other, together.
+std::vector<Range> ranges_of(const std::vector<std::int64_t>& rows);
 // rows_of(share_of()), and nothing of a whole model, whose tensors are loaded as they are.
 std::vector<std::int64_t> own_of(const Shard& shard, std::int64_t n, int copies = 1);
 

@@ -100,7 +100,7 @@ class EngineCore {
 
   const EngineBackend backend_;
   std::unique_ptr<Model> model_;
-  std::unique_ptr<DraftModel> draft_;  // null: none
+  LoadedDraft draft_;
   std::unique_ptr<Pooler> pooler_;     // null: it generates
   EncoderModel* encoder_ = nullptr;    // model_, where it is one
   std::unordered_map<RequestId, int> second_texts_;  // of its requests: where the second one begins

@@ -45,9 +45,10 @@ struct Planning {
   int engines_on_device = 1;
   int sharers = 1;                                // of the device: engines, each with its ranks
   MeasuringDevice loaded{device.is_host_memory};  // weights and scratch of the operators
+  MeasuringDevice elsewhere{device.is_host_memory};  // what rank 0 alone has
   Buffer scratch = {};
   std::unique_ptr<Model> model = {};
-  std::unique_ptr<DraftModel> draft = {};  // null: none
+  LoadedDraft draft = {};
   EnginePlan plan = {};
 };
 
@@ -64,10 +65,11 @@ MemoryUses runtime_uses(const Planning& planning, const KvPlan& kv) {
   const ModelRunner runner(
       device, *ops, *planning.model, memory, kv,
       runner_options(planning.config, kv, planning.plan.graphs, planning.pooling),
-      planning.draft.get());
+      planning.draft.model.get());
   const TransferBuffers travelling = transfer_buffers(
-      planning.config, planning.plan.layers, static_cast<std::int64_t>(kv.max_model_len), device);
-  const Buffer offloaded = offload_memory(planning.config.kv_offload, kv, device);
+      planning.config, planning.plan.whole_layers, static_cast<std::int64_t>(kv.max_model_len), device);
+  const Buffer offloaded =
+      offload_memory(planning.config.kv_offload, offload_slot_bytes(planning.config, kv), device);
   return device.ledger().uses();
 }
 
@@ -86,7 +88,7 @@ MemoryUses all_uses(Planning& planning, const KvPlan& kv) {
   if (graphs.drafting)
     num_nodes += static_cast<std::int64_t>(graphs.sizes.size()) *
                  (planning.config.speculative.num_speculative_tokens - 1) *
-                 nodes(planning.draft->kv_specs({}).size());
+                 nodes(planning.draft.model->kv_specs({}).size());
   uses[MemoryPurpose::graphs].device = static_cast<std::size_t>(kGraphNodeBytes * num_nodes);
   return uses;
 }
@@ -259,10 +261,30 @@ Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {
       chosen.sizes, planning.config.speculative.num_speculative_tokens,
       planning.config.scheduler.max_num_batched_tokens, planning.device.ops, sized.groups);
   const SpeculativeConfig& drafts = planning.config.speculative;
-  chosen.drafting = !chosen.sizes.empty() && drafts.uses_draft_model() &&
+  chosen.drafting = planning.device.rank == 0 && !chosen.sizes.empty() && drafts.uses_draft_model() &&
                     drafts.num_speculative_tokens > 1 &&
                     drafts.draft_sampling == DraftSampling::greedy;
   return {};
+}
+
+std::int64_t mapped_bytes(const LoadedDraft& draft) {
+  return signed_of(draft.model->mapped_bytes() + (draft.ends ? draft.ends->mapped_bytes() : 0));
+}
+
+// As an engine without ranks has them; where nothing is transferred, as this one has.
+std::vector<LayerKvSpec> whole_layers(const Planning& planning, LoadOptions options) {
+  const EngineConfig& config = planning.config;
+  if (options.shard.whole() || config.kv_transfer.role == KvRole::none) return planning.plan.layers;
+  options.shard = {};
+  MeasuringDevice device(planning.device.is_host_memory);
+  const auto model = load_model(planning.model_config, config.model.path, device,
+                                planning.device.ops, options);
+  std::vector<LayerKvSpec> layers = model->kv_specs(
+      kv_spec_options(config, planning.memory.dtype, planning.memory.published_cache_dtype));
+  // A draft model is whole.
+  const auto drafts = planning.plan.layers.end() - planning.plan.num_draft_layers;
+  layers.insert(layers.end(), drafts, planning.plan.layers.end());
+  return layers;
 }
 
 void measure_model(Planning& planning) {
@@ -278,7 +300,9 @@ void measure_model(Planning& planning) {
       .measure = true};
   planning.model = load_model(planning.model_config, config.model.path, planning.loaded,
                               planning.device.ops, options);
-  planning.draft = make_draft(config, planning.model_config, *planning.model, planning.loaded,
+  // Other ranks have the blocks of its layers, so that all tables are the same.
+  planning.draft = make_draft(config, planning.model_config, *planning.model,
+                              planning.device.rank == 0 ? planning.loaded : planning.elsewhere,
                               planning.device.ops, options);
   if (const std::size_t bytes = planning.device.ops.scratch_bytes(); bytes > 0)
     planning.scratch = planning.loaded.allocate(bytes, MemoryPurpose::kernels);
@@ -286,12 +310,13 @@ void measure_model(Planning& planning) {
       kv_spec_options(config, planning.memory.dtype, planning.memory.published_cache_dtype);
   plan.layers = planning.model->kv_specs(cache);
   plan.mapped_bytes = signed_of(planning.model->mapped_bytes());
-  if (planning.draft != nullptr) {
-    const auto layers = planning.draft->kv_specs(cache);
+  if (planning.draft.model != nullptr) {
+    const auto layers = planning.draft.model->kv_specs(cache);
     plan.num_draft_layers = static_cast<int>(layers.size());
     plan.layers.insert(plan.layers.end(), layers.begin(), layers.end());
-    plan.mapped_bytes += signed_of(planning.draft->mapped_bytes());
+    if (planning.device.rank == 0) plan.mapped_bytes += mapped_bytes(planning.draft);
   }
+  plan.whole_layers = whole_layers(planning, options);
   planning.memory.layers = plan.layers;
   plan.uses = planning.loaded.ledger().uses();
 }
@@ -375,21 +400,29 @@ int threads_of_engine(const EngineConfig& config, int cores) {
   return std::max(1, cores / num_sharers(config.parallel));
 }
 
-std::unique_ptr<DraftModel> make_draft(const EngineConfig& config, const ModelConfig& model_config,
-                                       Model& target, Device& device, const OpsTraits& ops,
-                                       const LoadOptions& options) {
+LoadedDraft make_draft(const EngineConfig& config, const ModelConfig& model_config, Model& target,
+                       Device& device, const OpsTraits& ops, LoadOptions options) {
   const SpeculativeConfig& speculative = config.speculative;
-  if (!speculative.uses_draft_model()) return nullptr;
+  if (!speculative.uses_draft_model()) return {};
   const bool is_inside = speculative.method == DraftMethod::mtp;
   if (!is_inside && options.measure) check_draft_target(config);
   const DraftForm form = is_inside                                   ? DraftForm::mtp
                          : speculative.method == DraftMethod::eagle3 ? DraftForm::eagle3
                                                                      : DraftForm::eagle;
-  return load_draft({.form = form,
-                     .directory = is_inside ? config.model.path : speculative.model,
-                     .target_config = model_config,
-                     .target = target},
-                    device, ops, options);
+  LoadedDraft draft;
+  if (!options.shard.whole()) {
+    options.shard = {};
+    ModelConfig without_layers = model_config;
+    without_layers.num_layers = 0;
+    draft.ends = load_model(without_layers, config.model.path, device, ops, options);
+  }
+  draft.model =
+      load_draft({.form = form,
+                  .directory = is_inside ? config.model.path : speculative.model,
+                  .target_config = model_config,
+                  .target = draft.ends ? *draft.ends : target},
+                 device, ops, options);
+  return draft;
 }
 
 }  // namespace quire

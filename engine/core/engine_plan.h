@@ -11,6 +11,7 @@
 #include "backend/ops_traits.h"
 #include "base/result.h"
 #include "engine/kv_plan/model_plan.h"
+#include "engine/kv_transfer/rank_rows.h"
 #include "engine/kv_transfer/transfer_buffers.h"
 #include "engine/runner/graph_cache.h"
 #include "engine/runner/model_runner.h"
@@ -43,6 +44,8 @@ struct EnginePlan {
   // What they keep, as the measured models say: the target's, then the draft's.
   std::vector<LayerKvSpec> layers;
   int num_draft_layers = 0;  // of those
+  // The same layers of the whole model, where ranks share it and it is transferred.
+  std::vector<LayerKvSpec> whole_layers;
   Result<ModelPlan> model = Error{};
 };
 
@@ -54,17 +57,31 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
 // Threads of one engine on a CPU of this many cores, which the engines of the process share.
 int threads_of_engine(const EngineConfig& config, int cores);
 
+// A draft model is whole, and rank 0's alone, however the target is divided.
+struct LoadedDraft {
+  std::unique_ptr<Model> ends;  // a divided target's embedding and head, whole
+  std::unique_ptr<DraftModel> model;
+};
 // Null without one in the configuration. `target` is loaded, or measured, with the same options.
-std::unique_ptr<DraftModel> make_draft(const EngineConfig& config, const ModelConfig& model_config,
-                                       Model& target, Device& device, const OpsTraits& ops,
-                                       const LoadOptions& options);
+LoadedDraft make_draft(const EngineConfig& config, const ModelConfig& model_config,
+                       Model& target, Device& device, const OpsTraits& ops,
+                       LoadOptions options);
 
 RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
                              const CaptureSizes& graphs, const PoolingConfig& pooling = {});
 
-// Empty where nothing is transferred. Throws Failure where these layers cannot be.
+// Of one block on all ranks.
+std::size_t offload_slot_bytes(const EngineConfig& config, const KvPlan& plan);
+
+// Empty where nothing is transferred; `layers` of the whole model. Throws Failure where these layers cannot be.
 TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const LayerKvSpec> layers,
                                  std::int64_t max_model_len, Device& device);
+
+// The layer as the plan changed it, with the heads and states of the whole model's.
+LayerKvSpec whole_layer(const LayerKvSpec& whole, const LayerCache& planned);
+// What a rank has of the rows of each.
+std::vector<RankRow> rank_rows(const EnginePlan& plan, std::span<const LayerCache> layers,
+                               const Collectives& ranks);
 
 // Throws Failure, naming purpose, planned and allocated, where start-up allocated anything else.
 // Graphs are the driver's: they may take less; more is logged.

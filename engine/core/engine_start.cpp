@@ -103,7 +103,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   progress("warming up", 0);
   runner_->warm_up();
   if (config.scheduler.target_itl_ms > 0) time_steps(config.scheduler.target_itl_ms / 1000.0);
-  if (drafting_.is_on() && config.adapts_drafts() && backend_.ranks == nullptr) time_drafts(config);
+  if (drafting_.is_on() && config.adapts_drafts()) time_drafts(config);
   if (backend_.ranks != nullptr) backend_.ranks->line().post(RankMessage::Kind::warm);
   MemoryLedger& ledger = backend_.device->ledger();
   check_allocated(plan_.uses, ledger.uses());
@@ -175,7 +175,7 @@ void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
   memory_ = std::make_unique<KvMemory>(*backend_.device, plan_.model->kv);
   // What a draft knows of a hit's last token may come from another next token. Where only the pace
   // counts, a block computed again would cost more than that.
-  const bool drops_last = draft_ != nullptr && !config.adapts_drafts();
+  const bool drops_last = draft_.model != nullptr && !config.adapts_drafts();
   KvCacheConfig cache =
       kv_cache_config(plan_.model->kv, config.scheduler.max_num_batched_tokens,
                       config.cache.enable_prefix_caching && !plan_.layers.empty(), drops_last);
@@ -194,12 +194,13 @@ void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
 void EngineCore::make_offload(const EngineConfig& config, EngineId id) {
   const KvPlan& kv = plan_.model->kv;
   OffloadSetup setup;
-  setup.memory = offload_memory(config.kv_offload, kv, *backend_.device);
+  setup.slot_bytes = offload_slot_bytes(config, kv);
+  setup.memory = offload_memory(config.kv_offload, setup.slot_bytes, *backend_.device);
   if (setup.memory.bytes() == 0) return;
   setup.config = config.kv_offload;
   setup.engine = id;
   setup.layers = memory_->layers(plan_.layers);
-  setup.slot_bytes = kv.workers.front().pool_bytes_per_block;
+  if (backend_.ranks != nullptr) setup.ranks = &backend_.ranks->line();
   for (const KvGroup& group : kv.groups())
     setup.most_tokens = std::max(setup.most_tokens, group.block_size);
   if (!config.kv_offload.path.empty())
@@ -218,12 +219,16 @@ void EngineCore::make_transfer(const EngineConfig& config, EngineId id,
   setup.geometry.model_fingerprint = model_fingerprint_;
   setup.geometry.draft_fingerprint = draft_fingerprint(config.speculative);
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const LayerKvSpec spec{.layer = plan_.layers[i].layer, .spec = layers[i].spec};
-    setup.geometry.layers.push_back(layer_geometry(spec, layers[i].block_size));
+    const LayerKvSpec whole = whole_layer(plan_.whole_layers[i], layers[i]);
+    setup.geometry.layers.push_back(layer_geometry(whole, layers[i].block_size));
+  }
+  if (backend_.ranks != nullptr) {
+    setup.ranks = &backend_.ranks->line();
+    setup.rank_rows = rank_rows(plan_, layers, backend_.ranks->collectives());
   }
   setup.layers = std::move(layers);
   setup.buffers =
-      transfer_buffers(config, plan_.layers, plan_.model->kv.max_model_len, *backend_.device);
+      transfer_buffers(config, plan_.whole_layers, plan_.model->kv.max_model_len, *backend_.device);
   const std::string& peer_model = config.kv_transfer.nixl.peer_model;
   setup.model = peer_model.empty() ? config.model.path : peer_model;
   setup.longest_prompt = static_cast<int>(plan_.model->kv.max_model_len);
@@ -237,7 +242,7 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id, const Poo
   const std::vector<LayerCache> layers = memory_->layers(plan_.layers);
   const auto num_own = layers.size() - static_cast<std::size_t>(plan_.num_draft_layers);
   model_->bind_cache(std::span(layers).first(num_own));
-  if (draft_ != nullptr) draft_->bind_cache(std::span(layers).subspan(num_own));
+  if (draft_.model != nullptr) draft_.model->bind_cache(std::span(layers).subspan(num_own));
   const CaptureSizes& graphs = plan_.graphs;
   if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
   if (!graphs.sizes.empty())
@@ -248,14 +253,14 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id, const Poo
     runner.line = &backend_.ranks->line();
   }
   runner_ = std::make_unique<ModelRunner>(*backend_.device, *backend_.ops, *model_, *memory_, kv,
-                                          runner, draft_.get());
+                                          runner, draft_.model.get());
   make_transfer(config, id, layers, std::move(wake));
   SchedulerOptions options =
       scheduler_options(config.scheduler, static_cast<int>(kv.max_model_len));
   // Arrivals between two steps wait too, however much room there is to run. 0 is no limit there.
   options.max_waiting_requests += options.max_num_seqs;
   options.pooling = pooling.pools();
-  if (draft_ != nullptr) options.num_lookahead_tokens = config.speculative.num_speculative_tokens;
+  if (draft_.model != nullptr) options.num_lookahead_tokens = config.speculative.num_speculative_tokens;
   options.recompute_failed_loads =
       config.kv_transfer.load_failure_policy != KvLoadFailurePolicy::fail;
   if (backend_.device->is_host_memory() || drafting_.is_on()) {

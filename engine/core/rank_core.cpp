@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "engine/core/engine_plan.h"
 #include "engine/core/served_model.h"
+#include "engine/kv_offload/divided_block_pages.h"
+#include "engine/kv_transfer/divided_pages.h"
 #include "engine/runner/rank_runner.h"
 #include "engine/wire/encoding.h"
 #include "model/registry.h"
@@ -50,13 +52,18 @@ class Rank {
     model_ =
         load_model(served.model, config.model.path, *backend_.device, backend_.ops->traits(), load);
     memory_.emplace(*backend_.device, kv);
-    model_->bind_cache(memory_->layers(plan_.layers));
+    const std::vector<LayerCache> layers = memory_->layers(plan_.layers);
+    model_->bind_cache(std::span(layers).first(
+        layers.size() - static_cast<std::size_t>(plan_.num_draft_layers)));
+    if (config.kv_transfer.role != KvRole::none)
+      pages_.emplace(*backend_.device, layers, rank_rows(plan_, layers, *collectives_));
+    if (config.kv_offload.is_on()) blocks_.emplace(*backend_.device, shard.rank, layers);
     RunnerOptions options = runner_options(config, kv, plan_.graphs, served.pooling);
     options.collectives = collectives_.get();
     runner_.emplace(*backend_.device, *backend_.ops, *model_, *memory_, kv, options);
   }
 
-  void run(const RankLine::Taken& taken) {
+  void run(const RankLine::Taken& taken, std::span<std::byte> answer) {
     switch (taken.message.kind) {
       case RankMessage::Kind::step:
         return runner_->step(taken.message.shape, taken.zero_blocks, taken.payload);
@@ -70,6 +77,14 @@ class Rank {
         return runner_->sampled_logits();
       case RankMessage::Kind::draws:
         return runner_->take_draws();
+      case RankMessage::Kind::drafts:
+        return runner_->take_drafts();
+      case RankMessage::Kind::read:
+        return taken.message.bytes == RankBytes::rows ? pages_->read(taken.words, answer)
+                                                      : blocks_->read(taken.words, answer);
+      case RankMessage::Kind::write:
+        return taken.message.bytes == RankBytes::rows ? pages_->write(taken.words, taken.payload)
+                                                      : blocks_->write(taken.words, taken.payload);
       case RankMessage::Kind::warm:
         check_allocated(plan_.uses, backend_.device->ledger().uses());
         return backend_.device->ledger().seal();
@@ -86,6 +101,8 @@ class Rank {
   std::unique_ptr<Model> model_;
   std::optional<KvMemory> memory_;
   std::optional<RankRunner> runner_;
+  std::optional<RankPages> pages_;    // where the cache is transferred
+  std::optional<RankBlocks> blocks_;  // where something stands behind it
 };
 
 }  // namespace
@@ -94,7 +111,7 @@ void follow(RankLine& line, std::unique_ptr<Collectives> collectives,
             const BackendFactory& backend) {
   const EngineConfig config = take_config(line);
   Rank rank(config, std::move(collectives), backend(config));
-  while (true) rank.run(line.take());
+  while (true) rank.run(line.take(), line.answer());
 }
 
 }  // namespace quire

@@ -18,6 +18,27 @@ RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
           .draws_drafts = config.speculative.draft_sampling == DraftSampling::probabilistic};
 }
 
+LayerKvSpec whole_layer(const LayerKvSpec& whole, const LayerCache& planned) {
+  LayerKvSpec layer{.layer = whole.layer, .spec = planned.spec};
+  layer.spec.num_kv_heads = whole.spec.num_kv_heads;
+  layer.spec.states = whole.spec.states;
+  return layer;
+}
+
+std::vector<RankRow> rank_rows(const EnginePlan& plan, std::span<const LayerCache> layers,
+                               const Collectives& ranks) {
+  std::vector<RankRow> rows;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    rows.push_back(rank_row(whole_layer(plan.whole_layers[i], layers[i]).spec, layers[i].spec,
+                            {.rank = ranks.rank(), .size = ranks.size()}));
+  return rows;
+}
+
+std::size_t offload_slot_bytes(const EngineConfig& config, const KvPlan& plan) {
+  return plan.workers.front().pool_bytes_per_block *
+         static_cast<std::size_t>(config.parallel.tensor_parallel_size);
+}
+
 TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const LayerKvSpec> layers,
                                  std::int64_t max_model_len, Device& device) {
   const KvTransferConfig& transfer = config.kv_transfer;

@@ -17,9 +17,11 @@ class BlockPages {
   // The device outlives this.
   BlockPages(Device& device, std::span<const LayerCache> layers);
 
-  std::size_t bytes(int group) const { return groups_[static_cast<std::size_t>(group)].bytes; }
-  void read(int group, BlockId block, std::byte* out);
-  void write(int group, BlockId block, const std::byte* bytes);
+  virtual ~BlockPages() = default;
+
+  virtual std::size_t bytes(int group) const { return groups_[static_cast<std::size_t>(group)].bytes; }
+  virtual void read(int group, BlockId block, std::byte* out);
+  virtual void write(int group, BlockId block, const std::byte* bytes);
 
   Device& device() { return device_; }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/kv_offload/divided_block_pages.h"
 
 namespace quire {
 namespace {
@@ -29,11 +30,16 @@ std::unique_ptr<DiskSlots> open_disk(const OffloadSetup& setup) {
   return std::make_unique<DiskSlots>(options);
 }
 
+std::unique_ptr<BlockPages> make_pages(Device& device, const OffloadSetup& setup) {
+  if (setup.ranks == nullptr) return std::make_unique<BlockPages>(device, setup.layers);
+  return std::make_unique<DividedBlockPages>(device, setup.layers, *setup.ranks);
+}
+
 }  // namespace
 
-Buffer offload_memory(const KvOffloadConfig& config, const KvPlan& plan, Device& device) {
+Buffer offload_memory(const KvOffloadConfig& config, std::size_t slot_bytes, Device& device) {
   if (!config.is_on()) return {};
-  const auto block = static_cast<std::int64_t>(plan.workers.front().pool_bytes_per_block);
+  const auto block = static_cast<std::int64_t>(slot_bytes);
   if (block > config.host_bytes)
     throw Failure(Error{ErrorCode::invalid_argument,
                         fmt::format("KvOffloadConfig::host_bytes {} holds no block of this model, "
@@ -47,8 +53,8 @@ Buffer offload_memory(const KvOffloadConfig& config, const KvPlan& plan, Device&
 }
 
 KvOffload::KvOffload(Device& device, OffloadSetup setup)
-    : pages_(device, setup.layers),
-      host_(pages_, std::move(setup.memory), setup.slot_bytes, setup.most_tokens),
+    : pages_(make_pages(device, setup)),
+      host_(*pages_, std::move(setup.memory), setup.slot_bytes, setup.most_tokens),
       disk_(open_disk(setup)) {}
 
 KvOffload::~KvOffload() = default;
@@ -67,7 +73,7 @@ void KvOffload::keep(BlockId block, const BlockContent& content) {
     return;
   }
   host_.fill(slot, block, content);
-  stats_.saved_bytes += static_cast<std::int64_t>(pages_.bytes(content.group));
+  stats_.saved_bytes += static_cast<std::int64_t>(pages_->bytes(content.group));
   write_behind();
 }
 
@@ -128,7 +134,7 @@ bool KvOffload::restore(const BlockContent& content, BlockId block) {
   if (slot == SlotTable::kNone) return restore_from_disk(content, block);
   if (host_.copy_back(slot, block)) {
     table.touch(slot);
-    stats_.restored_bytes += static_cast<std::int64_t>(pages_.bytes(content.group));
+    stats_.restored_bytes += static_cast<std::int64_t>(pages_->bytes(content.group));
     return true;
   }
   ++stats_.damaged;
@@ -151,7 +157,7 @@ bool KvOffload::restore_from_disk(const BlockContent& content, BlockId block) {
     return false;
   }
   host_.table().put(slot, content, *sum);
-  pages_.write(content.group, block, bytes.data());
+  pages_->write(content.group, block, bytes.data());
   stats_.read_bytes += static_cast<std::int64_t>(bytes.size());
   stats_.restored_bytes += static_cast<std::int64_t>(bytes.size());
   write_behind();

@@ -12,20 +12,22 @@
 #include "engine/kv_offload/disk_slots.h"
 #include "engine/kv_offload/host_slots.h"
 #include "engine/kv_plan/plan.h"
+#include "engine/kv_transfer/other_ranks.h"
 #include "engine/request/engine_stats.h"
 
 namespace quire {
 
 // What start-up allocates for it: whole blocks, no more than KvOffloadConfig::host_bytes; those where
 // the plan has no blocks yet. Throws Failure where not one fits.
-Buffer offload_memory(const KvOffloadConfig& config, const KvPlan& plan, Device& device);
+Buffer offload_memory(const KvOffloadConfig& config, std::size_t slot_bytes, Device& device);
 
 struct OffloadSetup {
   KvOffloadConfig config;
   EngineId engine;
   std::vector<LayerCache> layers;
   Buffer memory;
-  std::size_t slot_bytes = 0;  // KvPlan's pool_bytes_per_block
+  OtherRanks* ranks = nullptr;  // of a divided model
+  std::size_t slot_bytes = 0;   // KvPlan's pool_bytes_per_block, of all ranks
   int most_tokens = 0;         // of one block
   std::string fingerprint;     // of what decides a block's bytes; for the file
 };
@@ -54,7 +56,7 @@ class KvOffload final : public BlockTier {
   void take_written();
   bool restore_from_disk(const BlockContent& content, BlockId block);
 
-  BlockPages pages_;
+  const std::unique_ptr<BlockPages> pages_;
   HostSlots host_;
   std::unique_ptr<DiskSlots> disk_;  // null: none
   KvOffloadStats stats_;

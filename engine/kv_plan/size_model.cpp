@@ -137,12 +137,18 @@ Result<void> choose_block_sizes(Sizing& sizing) {
 
 std::vector<LayerKvSpec> sized_layers(const Sizing& sizing) {
   std::vector<LayerKvSpec> layers = sizing.model.layers;
+  std::size_t widest = 0;  // of attention: beside a divided model's a whole draft's is wider
   for (LayerKvSpec& layer : layers) {
-    const bool state = layer.spec.kind == KvKind::mamba;
-    layer.spec.block_size = state ? sizing.states.block_size : sizing.block_size;
-    if (!state) continue;
+    if (layer.spec.kind == KvKind::mamba) continue;
+    layer.spec.block_size = sizing.block_size;
+    widest = std::max(widest, page_bytes(layer.spec));
+  }
+  for (LayerKvSpec& layer : layers) {
+    if (layer.spec.kind != KvKind::mamba) continue;
+    layer.spec.block_size = sizing.states.block_size;
     layer.spec.state_cache_mode = sizing.states.mode;
     layer.spec.page_size_padded = sizing.state_page.value_or(0);
+    if (sizing.has_attention && page_bytes(layer.spec) < widest) layer.spec.page_size_padded = widest;
     layer.spec.num_speculative_blocks = sizing.config.speculative.num_speculative_tokens;
   }
   return layers;

@@ -46,11 +46,14 @@ bool CachePages::for_each_run(const KvContent& content, const BlockTable& blocks
   return true;
 }
 
+bool CachePages::has_all(const KvContent& content, const BlockTable& blocks) const {
+  return for_each_run(content, blocks,
+                      [](const KvStrip&, const Run& run) { return run.page != nullptr; });
+}
+
 bool CachePages::read(const KvContent& content, const BlockTable& blocks,
                       std::span<std::byte> out) {
-  const bool whole = for_each_run(
-      content, blocks, [](const KvStrip&, const Run& run) { return run.page != nullptr; });
-  if (!whole) return false;
+  if (!has_all(content, blocks)) return false;
   return for_each_run(content, blocks, [&](const KvStrip&, const Run& run) {
     device_.copy(out.data() + run.offset, run.page, static_cast<std::size_t>(run.bytes),
                  device_.stream());

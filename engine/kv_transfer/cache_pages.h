@@ -20,16 +20,21 @@ class CachePages {
   // One cache per layer of the geometry. The device outlives this.
   CachePages(Device& device, std::vector<LayerCache> layers)
       : device_(device), layers_(std::move(layers)) {}
+  virtual ~CachePages() = default;
 
   // False: a block of it is not there any more, and nothing was copied.
-  bool read(const KvContent& content, const BlockTable& blocks, std::span<std::byte> out);
+  virtual bool read(const KvContent& content, const BlockTable& blocks, std::span<std::byte> out);
   // Rows of tokens whose block the table lacks are left out. False: a state has no block.
-  bool write(const KvContent& content, const BlockTable& blocks, std::span<const std::byte> bytes);
+  virtual bool write(const KvContent& content, const BlockTable& blocks,
+                     std::span<const std::byte> bytes);
   // Blocks that the content fills only in part, and that nobody else may therefore read.
   std::vector<BlockId> partly_filled(const KvContent& content, const BlockTable& blocks,
                                      int from) const;
   void settle();
   int block_size(std::size_t group) const;  // tokens
+
+ protected:
+  bool has_all(const KvContent& content, const BlockTable& blocks) const;
 
  private:
   struct Run;

@@ -83,6 +83,11 @@ NixlPlaneOptions nixl_options(const NixlConfig& config, const KvGeometry& geomet
   return options;
 }
 
+std::unique_ptr<CachePages> make_pages(Device& device, const TransferSetup& setup) {
+  if (setup.ranks == nullptr) return std::make_unique<CachePages>(device, setup.layers);
+  return std::make_unique<DividedPages>(device, setup.layers, setup.rank_rows, *setup.ranks);
+}
+
 BlockTable copy_of(const std::vector<std::span<const BlockId>>& blocks) {
   BlockTable table;
   for (const auto& group : blocks) table.emplace_back(group.begin(), group.end());
@@ -98,7 +103,7 @@ TransferConnector::TransferConnector(Device& device, TransferSetup setup)
       peers_(config_.peers),
       engine_(random_name(4)),
       key_prefix_(random_name(2)),
-      pages_(device, setup.layers) {
+      pages_(make_pages(device, setup)) {
   const std::chrono::seconds lease(config_.lease_seconds.value_or(kDefaultLease));
   if (config_.prefills()) listen_ = own_address(config_.listen, setup.engine);
   config_.uses_nixl() ? start_nixl(setup, lease) : start_local(setup, lease);
@@ -271,9 +276,9 @@ bool TransferConnector::keep_local(const Request& request, const BlockTable& blo
   KeptPrefill prefill;
   prefill.content = kv_content(geometry_, kept.num_tokens);
   prefill.range = kept_->make_room(prefill.content.bytes);
-  if (prefill.range == nullptr || !pages_.read(prefill.content, blocks, prefill.range->bytes()))
+  if (prefill.range == nullptr || !pages_->read(prefill.content, blocks, prefill.range->bytes()))
     return false;
-  pages_.settle();
+  pages_->settle();
   prefill.generation = kept.prefill.generation = kept_->next_generation();
   prefill.key = kept.prefill.key;
   prefill.prompt_hash = prompt_hash(request.prompt());
@@ -284,8 +289,8 @@ bool TransferConnector::keep_local(const Request& request, const BlockTable& blo
 bool TransferConnector::keep_blocks(const Request& request, const BlockTable& blocks,
                                     KeptDescription& kept) {
   const auto read = [&](const KvContent& layer, std::span<std::byte> bytes) {
-    if (!pages_.read(layer, blocks, bytes)) return false;
-    pages_.settle();
+    if (!pages_->read(layer, blocks, bytes)) return false;
+    pages_->settle();
     return true;
   };
   auto exported = exports_->keep(kept.prefill.key, kept.num_tokens, read);
@@ -323,8 +328,8 @@ const TransferConnector::News& TransferConnector::take_news(std::chrono::nanosec
 bool TransferConnector::copy_part(Copying& copying, Entry& entry) {
   if (copying.num_done == copying.parts.size()) return true;  // nothing to copy
   const bool fits =
-      pages_.write(copying.parts[copying.num_done++], entry.blocks, copying.fetched.range->bytes());
-  pages_.settle();
+      pages_->write(copying.parts[copying.num_done++], entry.blocks, copying.fetched.range->bytes());
+  pages_->settle();
   return fits;
 }
 
@@ -336,12 +341,12 @@ void TransferConnector::end_load(const KvFetched& fetched, Entry& entry, bool is
   }
   entry.loading = false;
   if (is_whole) {
-    entry.partly_filled = pages_.partly_filled(fetched.content, entry.blocks, entry.from);
+    entry.partly_filled = pages_->partly_filled(fetched.content, entry.blocks, entry.from);
     return;
   }
   lose(fetched.loss.value_or(KvLossReason::incompatible), fetched.request, fetched.detail);
   for (std::size_t group = 0; group < entry.blocks.size(); ++group) {
-    const auto first = static_cast<std::size_t>(entry.from / pages_.block_size(group));
+    const auto first = static_cast<std::size_t>(entry.from / pages_->block_size(group));
     const auto& table = entry.blocks[group];
     for (std::size_t i = first; i < table.size(); ++i)
       if (table[i] != 0) news_.invalid_blocks.push_back(table[i]);

@@ -18,6 +18,7 @@
 #include "engine/config.h"
 #include "engine/kv_transfer/cache_pages.h"
 #include "engine/kv_transfer/connector.h"
+#include "engine/kv_transfer/divided_pages.h"
 #include "engine/kv_transfer/nixl_exports.h"
 #include "engine/kv_transfer/transfer_buffers.h"
 #include "engine/kv_transfer/transfer_params.h"
@@ -29,8 +30,10 @@ namespace quire {
 struct TransferSetup {
   KvTransferConfig config;
   EngineId engine;
-  KvGeometry geometry;
+  KvGeometry geometry;  // of the whole model
   std::vector<LayerCache> layers;  // as the geometry's
+  OtherRanks* ranks = nullptr;     // of a divided model
+  std::vector<RankRow> rank_rows;  // by layer, what this rank has
   TransferBuffers buffers;
   std::string model;       // as the peers over NIXL were given it
   int longest_prompt = 0;  // tokens
@@ -103,7 +106,7 @@ class TransferConnector final : public Connector {
   const PeerList peers_;
   const std::string engine_;  // random: another with each start
   std::string key_prefix_;    // random
-  CachePages pages_;
+  std::unique_ptr<CachePages> pages_;
   std::optional<KeptPrefills> kept_;    // on the plane local
   std::optional<NixlExports> exports_;  // on the plane nixl
   std::optional<StagingBuffer> arriving_;

@@ -25,7 +25,9 @@ constexpr std::size_t kHeader = (sizeof(RankMessage) + kAlignment - 1) / kAlignm
 
 }  // namespace
 
-std::size_t RankLine::bytes(int) { return aligned(sizeof(Counts)) + kSlots * kSlotBytes; }
+std::size_t RankLine::bytes(int) {
+  return aligned(sizeof(Counts)) + kSlots * kSlotBytes + OtherRanks::kMostBytes;
+}
 
 RankLine::RankLine(std::byte* memory, int rank, int size)
     : memory_(*reinterpret_cast<Counts*>(memory)),
@@ -45,17 +47,22 @@ void RankLine::check_fits(std::size_t pack_bytes, std::size_t num_blocks) {
                       std::to_string(kSlotBytes) + "; use a smaller SchedulerConfig::max_num_seqs");
 }
 
-void RankLine::write(const RankMessage& message, std::span<const std::byte> zero_blocks,
-                     std::span<const std::byte> payload) {
-  check_fits(payload.size(), zero_blocks.size() / sizeof(BlockId));
+std::span<std::byte> RankLine::answer() const {
+  return {slots_ + kSlots * kSlotBytes, OtherRanks::kMostBytes};
+}
+
+void RankLine::post(const RankMessage& message, std::span<const std::byte> zero_blocks,
+                    std::span<const std::byte> payload, std::span<const std::byte> rest) {
+  check_fits(payload.size() + rest.size(), zero_blocks.size() / sizeof(BlockId));
   const std::uint32_t next = num_messages_ + 1;
   for (int rank = 1; rank < size_; ++rank)
     memory_.taken[rank].wait_for(next - kSlots, &memory_.fate);
   std::byte* const to = slot(next);
   std::memcpy(to, &message, sizeof message);
   if (!zero_blocks.empty()) std::memcpy(to + kHeader, zero_blocks.data(), zero_blocks.size());
-  if (!payload.empty())
-    std::memcpy(to + kHeader + aligned(zero_blocks.size()), payload.data(), payload.size());
+  std::byte* const behind = to + kHeader + aligned(zero_blocks.size());
+  if (!payload.empty()) std::memcpy(behind, payload.data(), payload.size());
+  if (!rest.empty()) std::memcpy(behind + payload.size(), rest.data(), rest.size());
   num_messages_ = next;
   memory_.posted.raise();
 }
@@ -64,7 +71,7 @@ void RankLine::post(RankMessage::Kind kind, std::string_view payload) {
   RankMessage message;
   message.kind = kind;
   message.payload_bytes = payload.size();
-  write(message, {}, bytes_of(payload.data(), payload.size()));
+  post(message, {}, bytes_of(payload.data(), payload.size()));
 }
 
 void RankLine::post_step(RankMessage::Kind kind, const StepShape& shape,
@@ -74,7 +81,7 @@ void RankLine::post_step(RankMessage::Kind kind, const StepShape& shape,
   message.shape = shape;
   message.num_zero_blocks = static_cast<std::uint32_t>(zero_blocks.size());
   message.payload_bytes = pack.size();
-  write(message, bytes_of(zero_blocks.data(), zero_blocks.size()), pack);
+  post(message, bytes_of(zero_blocks.data(), zero_blocks.size()), pack);
 }
 
 void RankLine::post_logits(std::int32_t first, std::int32_t end) {
@@ -82,7 +89,33 @@ void RankLine::post_logits(std::int32_t first, std::int32_t end) {
   message.kind = RankMessage::Kind::logits;
   message.first = first;
   message.end = end;
-  write(message, {}, {});
+  post(message, {}, {});
+}
+
+void RankLine::post_bytes(RankMessage::Kind kind, RankBytes bytes,
+                          std::span<const std::int64_t> words, std::span<const std::byte> rest) {
+  RankMessage message;
+  message.kind = kind;
+  message.bytes = bytes;
+  message.num_words = words.size();
+  message.payload_bytes = words.size_bytes() + rest.size();
+  post(message, {}, bytes_of(words.data(), words.size()), rest);
+}
+
+std::span<std::byte> RankLine::read(RankBytes kind, std::span<const std::int64_t> words,
+                                    std::size_t num_bytes) {
+  if (num_bytes > kMostBytes)
+    throw Failure(ErrorCode::unsupported, std::to_string(num_bytes) +
+                                              " bytes of a cache are more than ranks can send");
+  post_bytes(RankMessage::Kind::read, kind, words, {});
+  for (int rank = 1; rank < size_; ++rank)
+    memory_.taken[rank].wait_for(num_messages_, &memory_.fate);
+  return answer().first(num_bytes);
+}
+
+void RankLine::write(RankBytes kind, std::span<const std::int64_t> words,
+                     std::span<const std::byte> bytes) {
+  post_bytes(RankMessage::Kind::write, kind, words, bytes);
 }
 
 RankLine::Taken RankLine::take() {
@@ -98,6 +131,9 @@ RankLine::Taken RankLine::take() {
   taken.zero_blocks = {reinterpret_cast<const BlockId*>(from + kHeader), blocks};
   taken.payload = {from + kHeader + aligned(blocks * sizeof(BlockId)),
                    static_cast<std::size_t>(taken.message.payload_bytes)};
+  const auto num_words = static_cast<std::size_t>(taken.message.num_words);
+  taken.words = {reinterpret_cast<const std::int64_t*>(taken.payload.data()), num_words};
+  taken.payload = taken.payload.subspan(taken.words.size_bytes());
   return taken;
 }
 

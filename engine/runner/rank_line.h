@@ -11,6 +11,7 @@
 
 #include "base/ids.h"
 #include "base/shared_memory.h"
+#include "engine/kv_transfer/other_ranks.h"
 #include "engine/runner/input_batch.h"
 
 namespace quire {
@@ -24,22 +25,27 @@ struct RankMessage {
     logits,     // of rows [first, end) of the step's hidden states
     samples,    // of the step's sampled rows
     draws,      // what the step has drawn comes to all ranks
+    drafts,     // and what a draft model, which rank 0 alone has
+    read,       // of the cache, what payload names: into the answer
+    write,      // what follows the names goes into the cache
     warm,       // what ran so far was the warm-up: from now on nothing is allocated
   };
   Kind kind = Kind::warm;
   StepShape shape;
   std::int32_t first = 0, end = 0;
   std::uint32_t num_zero_blocks = 0;
+  RankBytes bytes = RankBytes::rows;
+  std::uint64_t num_words = 0;  // that payload begins with: what is read or written
   std::uint64_t payload_bytes = 0;
 };
 
-class RankLine {
+class RankLine final : public OtherRanks {
  public:
   // Of memory that begins as zeros; pages are there once a message has touched them.
   static std::size_t bytes(int size);
   RankLine(std::byte* memory, int rank, int size);
 
-  int size() const { return size_; }
+  int size() const override { return size_; }
   SharedFate& fate() const { return memory_.fate; }
 
   // Rank 0. Throw Failure when a rank is gone, and for what no message holds.
@@ -48,14 +54,21 @@ class RankLine {
                  std::span<const BlockId> zero_blocks, std::span<const std::byte> pack);
   void post_logits(std::int32_t first, std::int32_t end);
   static void check_fits(std::size_t pack_bytes, std::size_t num_blocks);
+  std::span<std::byte> read(RankBytes kind, std::span<const std::int64_t> words,
+                            std::size_t num_bytes) override;
+  void write(RankBytes kind, std::span<const std::int64_t> words,
+             std::span<const std::byte> bytes) override;
 
   // The other ranks: waits for the next message, which stays until the next call.
   struct Taken {
     RankMessage message;
     std::span<const BlockId> zero_blocks;
     std::span<const std::byte> payload;
+    std::span<const std::int64_t> words;  // and payload is what follows them
   };
   Taken take();
+  // Where all of them put what rank 0 reads.
+  std::span<std::byte> answer() const;
 
  private:
   // Both in shared memory.
@@ -65,8 +78,11 @@ class RankLine {
     SharedCount taken[64];  // by rank: messages that it is done with
   };
 
-  void write(const RankMessage& message, std::span<const std::byte> zero_blocks,
-             std::span<const std::byte> payload);
+  // The payload in two parts.
+  void post(const RankMessage& message, std::span<const std::byte> zero_blocks,
+            std::span<const std::byte> payload, std::span<const std::byte> rest = {});
+  void post_bytes(RankMessage::Kind kind, RankBytes bytes, std::span<const std::int64_t> words,
+                  std::span<const std::byte> rest);
   std::byte* slot(std::uint32_t message) const;
 
   Counts& memory_;

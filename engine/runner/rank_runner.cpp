@@ -98,6 +98,10 @@ void RankRunner::take_draws() {
   options_.collectives->broadcast(batch_.sampled_tokens(inputs_->num_samples), device_.stream());
 }
 
+void RankRunner::take_drafts() {
+  options_.collectives->broadcast(batch_.drafts(), device_.stream());
+}
+
 void RankRunner::logits(int first, int end) {
   const Workspace::Scope scope(workspace_);
   model_.logits({}, hidden(options_.limits.max_num_batched_tokens).rows(first, end),

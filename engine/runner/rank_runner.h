@@ -32,6 +32,7 @@ class RankRunner {
   void sampled_logits();
   // Rank 0's, for a step that is queued before they are known.
   void take_draws();
+  void take_drafts();
 
  private:
   TensorView hidden(std::int64_t rows) const;

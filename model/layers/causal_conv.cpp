@@ -9,7 +9,8 @@ CausalConv::CausalConv(Weights& weights, const std::string& name, std::int64_t c
     : weight_(weights.load(
           {{.name = name + ".weight", .shape = {channels, 1, width}, .pick = pick}},
           {pick.empty() ? channels : static_cast<std::int64_t>(pick.size()), width},
-          weights.dtype())) {
+          weights.dtype())),
+      own_(ranges_of(pick)) {
   if (bias) bias_ = load_picked(weights, name + ".bias", channels, pick, weights.dtype());
 }
 

@@ -8,6 +8,7 @@
 
 #include "model/forward_context.h"
 #include "model/model.h"
+#include "model/shard.h"
 #include "model/weights.h"
 
 namespace quire {
@@ -22,6 +23,8 @@ class CausalConv {
   // Its state is the layer's first. Throws Failure where that is no [width − 1, channels].
   void bind(const LayerCache& cache, const std::string& layer);
   std::int64_t channels() const { return weight_.extent(0); }
+  // Of those that there are, where only some were picked.
+  const std::vector<Range>& own_channels() const { return own_; }
   int width() const { return static_cast<int>(weight_.extent(1)); }
 
   // silu of the convolution, in the workspace; x [T, channels], rows may be strided.
@@ -31,6 +34,7 @@ class CausalConv {
   TensorView weight_;  // [channels, width]
   TensorView bias_;    // [channels], optional
   TensorView state_;   // [blocks, width − 1, channels]
+  std::vector<Range> own_;
   int group_ = 0;
 };
 

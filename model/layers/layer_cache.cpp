@@ -37,7 +37,7 @@ KvSpec token_spec(const KvSpecOptions& options) {
   return spec;
 }
 
-KvSpec state_spec(const KvSpecOptions& options, int conv_width, std::int64_t conv_channels,
+KvSpec state_spec(const KvSpecOptions& options, const CausalConv& conv,
                   std::vector<std::int64_t> recurrent_shape, std::optional<DType> own) {
   KvSpec spec;
   spec.kind = KvKind::mamba;
@@ -45,7 +45,9 @@ KvSpec state_spec(const KvSpecOptions& options, int conv_width, std::int64_t con
   const DType recurrent =
       options.recurrent_state_dtype.value_or(own.value_or(options.conv_state_dtype));
   spec.states = {
-      {{conv_width - 1 + options.num_speculative_tokens, conv_channels}, options.conv_state_dtype},
+      {{conv.width() - 1 + options.num_speculative_tokens, conv.channels()},
+       options.conv_state_dtype,
+       conv.own_channels()},
       {std::move(recurrent_shape), recurrent}};
   return spec;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/layers/causal_conv.h"
 #include "model/model.h"
 
 namespace quire {
@@ -19,7 +20,7 @@ std::string cache_name(std::string_view published_name);
 KvSpec token_spec(const KvSpecOptions& options);
 // The last inputs of a convolution, [width − 1, channels], then a recurrent state; `own` is the
 // dtype that the model asks for. Rows for speculated tokens are added.
-KvSpec state_spec(const KvSpecOptions& options, int conv_width, std::int64_t conv_channels,
+KvSpec state_spec(const KvSpecOptions& options, const CausalConv& conv,
                   std::vector<std::int64_t> recurrent_shape, std::optional<DType> own);
 
 // Throws Failure unless a block of the cache is `kernel_block_bytes` per kernel block, no more and

@@ -100,7 +100,7 @@ std::vector<std::int64_t> Mamba2::state_shape() const {
 LayerKvSpec Mamba2::cache_spec(const KvSpecOptions& options) const {
   // Granite calls it "mamba", vLLM like every other model's.
   const std::string layer = cache_name(name_.substr(0, name_.rfind('.') + 1)) + "mixer";
-  return {layer, state_spec(options, conv_.width(), conv_.channels(), state_shape(), state_dtype_)};
+  return {layer, state_spec(options, conv_, state_shape(), state_dtype_)};
 }
 
 void Mamba2::bind(const LayerCache& cache) {

@@ -27,6 +27,8 @@ BFLOAT16_ALONE = {"ct-w8a8"}
 # What some sizes are refused for: nothing else may be. Every other reference model is divided.
 REFUSED = {("llama-linear-bias", 2): r"3 key heads.* only 1 works", ("llama-linear-bias", 4): r"only 1 works",
            ("gpt-oss-mxfp4", 4): r"whole units of 32.* 1 and 2 work"}
+DRAFTS_REFUSED = {("eagle3-llama", 4): r"2 key heads.* 1 and 2 work", ("eagle3-qwen3", 2): r"3 key heads.* 1, 3 and 6 work",
+                  ("eagle3-qwen3", 4): r"1, 3 and 6 work"}
 
 
 def check(condition, what):
@@ -63,6 +65,21 @@ def goldens():
     for folder in sorted(GGUF.iterdir()):
         for dtype in ("float32", "bfloat16"):
             golden(folder, 2, "--dtype", dtype, "--golden", folder, model=folder / "model.gguf")
+
+
+def drafts():
+    """A whole draft model beside a divided target: the reference's drafts and how many of them hold."""
+    root = pathlib.Path("tests/data/golden/drafts")
+    if full := os.environ.get("QUIRE_GOLDEN_DIR"):
+        root = pathlib.Path(full, "drafts")
+    folders = [folder for folder in sorted(root.iterdir()) if (folder / "golden.json").exists()]
+    check(len(folders) >= 5, f"reference drafts are {folders}")
+    for folder in folders:
+        for size in (2, 4):
+            ran = run("check", "--golden", folder, "--device", "cpu", "--tensor-parallel-size", size, "--cpu-threads", 1, "--dtype", "float32")
+            refused = DRAFTS_REFUSED.get((folder.name, size))
+            holds = ran.returncode == 2 and re.search(refused, ran.stderr) if refused else ran.returncode == 0
+            check(holds, f"drafts of {folder} with {size} ranks: {ran.stdout}{ran.stderr}")
 
 
 def refusals():
@@ -110,11 +127,28 @@ def hybrid_texts():
     asked = [f"What is {a} + {b}?" for a, b in ((12, 7), (3, 4), (20, 30), (8, 9))]
     answers = []
     for size in ("1", "2"):
-        for drafts in ((), ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}')):
-            with Server(QUIRE, HYBRID, *COMMON, "--tensor-parallel-size", size, "--dtype", "float32", *drafts) as server:
+        for method in ((), ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}')):
+            with Server(QUIRE, HYBRID, *COMMON, "--tensor-parallel-size", size, "--dtype", "float32", *method) as server:
                 with concurrent.futures.ThreadPoolExecutor(4) as threads:
                     answers.append(list(threads.map(lambda text: chat(server, text, max_tokens=80, ignore_eos=True), asked)))
     check(all(texts == answers[0] for texts in answers), f"a hybrid model's answers: {answers}")
+
+
+def drafted_texts():
+    """Several requests at once, which no draft may change; as many hold as do without ranks."""
+    asked = [f"What is {a} + {b}?" for a, b in ((12, 7), (3, 4), (20, 30), (8, 9))]
+    for model, drafter in ((MODEL, {"method": "eagle", "model": "models/drafts/quire-tiny-eagle"}),
+                           (MODEL, {"method": "eagle3", "model": "models/drafts/quire-tiny-eagle3"}),
+                           ("models/drafts/quire-tiny-hybrid-mtp", {"method": "mtp"})):
+        answers, accepted = [], []
+        for size, config in (("1", None), ("1", drafter), ("2", drafter)):
+            drafts = () if config is None else ("--speculative-config", json.dumps({**config, "num_speculative_tokens": 3, "adaptive": False}))
+            with Server(QUIRE, model, *COMMON, "--tensor-parallel-size", size, "--dtype", "float32", *drafts) as server:
+                with concurrent.futures.ThreadPoolExecutor(4) as threads:
+                    answers.append(list(threads.map(lambda text: chat(server, text, max_tokens=60, ignore_eos=True), asked)))
+                accepted.append(server.metric("vllm:spec_decode_num_accepted_tokens_total"))
+        check(all(texts == answers[0] for texts in answers), f"drafted answers of {model} with {drafter}: {answers}")
+        check(accepted[2] > accepted[1] / 2 > 0, f"drafts of {drafter} that held without and with ranks: {accepted}")
 
 
 def lost_rank(how, busy):
@@ -156,6 +190,23 @@ def paused_rank():
             check(asked.result(timeout=60) == expected, "the answer after a pause differs")
 
 
+def own_cores():
+    """Threads that compute are bound to equal parts of what the server was given; two servers' engines count together."""
+    given = sorted(os.sched_getaffinity(0))
+    cores = json.loads(run("plan", MODEL, "--device", "cpu", "--json").stdout)["cpu_threads"]
+    if cores < 2:
+        return print("one core: ranks have none of their own")
+    with Server(QUIRE, MODEL, *COMMON, "--tensor-parallel-size", "2") as server:
+        rank, = server.ranks()
+        theirs = os.sched_getaffinity(rank)
+        parts = [os.sched_getaffinity(int(task)) for task in os.listdir(f"/proc/{server.process.pid}/task")]
+        mine = min(parts, key=len)
+        check(len(theirs) < len(given) and not mine & theirs, f"of {given} rank 0 has {mine}, rank 1 {theirs}")
+        check(set(given) in parts, f"threads that do not compute are bound too: {parts}")
+    with Server(QUIRE, MODEL, *COMMON, "--tensor-parallel-size", "2", "--cpu-threads", str(len(given))) as server:
+        check(os.sched_getaffinity(server.ranks()[0]) == set(given), "more threads than cores are bound")
+
+
 def killed_server():
     with_ranks = Server(QUIRE, MODEL, *COMMON, "--tensor-parallel-size", "2")
     with_ranks.__enter__()
@@ -169,6 +220,6 @@ def killed_server():
 
 
 lost = [lambda how=how, busy=busy: lost_rank(how, busy) for how in (signal.SIGKILL, signal.SIGSTOP) for busy in (True, False)]
-for test in (refusals, plans, goldens, texts, hybrid_texts, *lost, paused_rank, killed_server):
+for test in (refusals, plans, goldens, drafts, texts, hybrid_texts, drafted_texts, *lost, paused_rank, own_cores, killed_server):
     test()
 print("tensor parallel: ok")

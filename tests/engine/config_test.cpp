@@ -125,23 +125,6 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        }},
       {"ParallelConfig::tensor_parallel_size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},
       {"ParallelConfig::tensor_parallel_size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 65; }},
-      {"ParallelConfig::tensor_parallel_size",
-       [](EngineConfig& c) {
-         c.parallel.tensor_parallel_size = 2;
-         c.kv_transfer.role = KvRole::prefill;
-         c.kv_transfer.listen = "127.0.0.1:5600";
-       }},
-      {"ParallelConfig::tensor_parallel_size",
-       [](EngineConfig& c) {
-         c.parallel.tensor_parallel_size = 2;
-         c.speculative.method = DraftMethod::mtp;
-         c.speculative.num_speculative_tokens = 1;
-       }},
-      {"ParallelConfig::tensor_parallel_size",
-       [](EngineConfig& c) {
-         c.parallel.tensor_parallel_size = 2;
-         c.kv_offload.host_bytes = 1 << 20;
-       }},
       {"KvOffloadConfig::host_bytes", [](EngineConfig& c) { c.kv_offload.host_bytes = -1; }},
       {"KvOffloadConfig::path", [](EngineConfig& c) { c.kv_offload.path = "/tmp"; }},
       {"KvOffloadConfig::path_bytes",
