@@ -9,7 +9,6 @@
 #include "backend/measuring_device.h"
 #include "backend/measuring_ops.h"
 #include "base/log.h"
-#include "engine/core/fingerprint.h"
 #include "engine/kv_offload/kv_offload.h"
 #include "engine/runner/rank_runner.h"
 #include "engine/size_text.h"
@@ -242,10 +241,8 @@ Result<void> check_drafts(const Planning& planning) {
                  "EngineConfig::speculative"};
   };
   if (config.cache.mamba_cache_mode == StateCacheMode::all)
-    return refuse(
-        "does not work with CacheConfig::mamba_cache_mode all, which ends a step at each block; "
-        "use adaptive "
-        "or align");
+    return refuse("does not work with CacheConfig::mamba_cache_mode all, which ends a step at each "
+                  "block; use adaptive or align");
   return {};
 }
 
@@ -398,31 +395,6 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
 int threads_of_engine(const EngineConfig& config, int cores) {
   if (config.cpu_threads > 0) return config.cpu_threads;
   return std::max(1, cores / num_sharers(config.parallel));
-}
-
-LoadedDraft make_draft(const EngineConfig& config, const ModelConfig& model_config, Model& target,
-                       Device& device, const OpsTraits& ops, LoadOptions options) {
-  const SpeculativeConfig& speculative = config.speculative;
-  if (!speculative.uses_draft_model()) return {};
-  const bool is_inside = speculative.method == DraftMethod::mtp;
-  if (!is_inside && options.measure) check_draft_target(config);
-  const DraftForm form = is_inside                                   ? DraftForm::mtp
-                         : speculative.method == DraftMethod::eagle3 ? DraftForm::eagle3
-                                                                     : DraftForm::eagle;
-  LoadedDraft draft;
-  if (!options.shard.whole()) {
-    options.shard = {};
-    ModelConfig without_layers = model_config;
-    without_layers.num_layers = 0;
-    draft.ends = load_model(without_layers, config.model.path, device, ops, options);
-  }
-  draft.model =
-      load_draft({.form = form,
-                  .directory = is_inside ? config.model.path : speculative.model,
-                  .target_config = model_config,
-                  .target = draft.ends ? *draft.ends : target},
-                 device, ops, options);
-  return draft;
 }
 
 }  // namespace quire

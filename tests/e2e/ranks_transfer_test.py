@@ -23,13 +23,13 @@ def ask(server, question, **more):
     return text_of(server.post("/v1/chat/completions", **question_body(question, **more)))
 
 
-def hand_over(model, tp, folder, answers):
+def hand_over(model, tp, folder, answers, plane=()):
     """Both over TCP, and on one machine out of the other's memory; block sizes differ too."""
     prefills, decodes = tp
-    for listen in (f"127.0.0.1:{free_port()}", f"unix:{folder}/{prefills}-{decodes}.sock"):
+    for listen in (f"127.0.0.1:{free_port()}", *([] if plane else [f"unix:{folder}/{prefills}-{decodes}.sock"])):
         near = ("--block-size", "32") if listen.startswith("unix:") and "hybrid" not in model else ()
-        with Server(QUIRE, model, *FLAGS, "--tp", str(prefills), "--kv-role", "prefill", "--kv-listen", listen) as prefilling, \
-             Server(QUIRE, model, *FLAGS, "--tp", str(decodes), "--kv-role", "decode", "--kv-peer", listen, *near) as decoding:
+        with Server(QUIRE, model, *FLAGS, *plane, "--tp", str(prefills), "--kv-role", "prefill", "--kv-listen", listen) as prefilling, \
+             Server(QUIRE, model, *FLAGS, *plane, "--tp", str(decodes), "--kv-role", "decode", "--kv-peer", listen, *near) as decoding:
             for question, expected in zip(QUESTIONS, answers):
                 body = question_body(question)
                 kept = prefilling.post("/v1/chat/completions", **{**body, "max_tokens": 1, "kv_transfer_params": KEEP})
@@ -89,4 +89,10 @@ with tempfile.TemporaryDirectory() as folder:
         with tempfile.TemporaryDirectory() as disk:
             offload(model, 2, disk, answers)
     lost_rank(folder)
+    with Server(QUIRE, "models/quire-tiny", *FLAGS) as alone:
+        answers = [ask(alone, question) for question in QUESTIONS]
+    library = os.environ.get("QUIRE_NIXL_LIBRARY", "")
+    for tp in ((2, 1), (1, 2), (2, 2)) if library else ():
+        hand_over("models/quire-tiny", tp, folder, answers,
+                  ("--kv-plane", "nixl", "--nixl-library", library, "--kv-peer-model", "tiny"))
 print(f"{num_expected()} checks passed")

@@ -151,6 +151,17 @@ def drafted_texts():
         check(accepted[2] > accepted[1] / 2 > 0, f"drafts of {drafter} that held without and with ranks: {accepted}")
 
 
+def vectors():
+    """A divided model that pools."""
+    given = []
+    for size in ("1", "2"):
+        with Server(QUIRE, MODEL, *COMMON, "--tensor-parallel-size", size, "--runner", "pooling", "--dtype", "float32") as server:
+            data = server.post("/v1/embeddings", input=["What is 12 + 7?", "Name a colour."])["data"]
+            given.append([number for one in data for number in one["embedding"]])
+    most = max(abs(a - b) for a, b in zip(*given))
+    check(len(given[0]) == len(given[1]) and most < 1e-5, f"vectors of two ranks differ by {most}")
+
+
 def lost_rank(how, busy):
     server = Server(QUIRE, MODEL, *COMMON, "--tensor-parallel-size", "2")
     server.__enter__()
@@ -220,6 +231,6 @@ def killed_server():
 
 
 lost = [lambda how=how, busy=busy: lost_rank(how, busy) for how in (signal.SIGKILL, signal.SIGSTOP) for busy in (True, False)]
-for test in (refusals, plans, goldens, drafts, texts, hybrid_texts, drafted_texts, *lost, paused_rank, own_cores, killed_server):
+for test in (refusals, plans, goldens, drafts, texts, hybrid_texts, drafted_texts, vectors, *lost, paused_rank, own_cores, killed_server):
     test()
 print("tensor parallel: ok")
