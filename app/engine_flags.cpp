@@ -126,7 +126,7 @@ void add_model_flags(CLI::App& app, EngineConfig& config) {
                  "Name in the API; default: the folder's");
   add_dtype(app, "--dtype", model.dtype, "Type of weights and activations; auto: as published");
   app.add_option("--quantization,-q", model.quantization,
-                 "int8 or int4: round matrices while loading, on a CPU; or the checkpoint's "
+                 "int8 or int4: round matrices while loading; or the checkpoint's "
                  "quant_method, and a model with another is refused");
   add_parsed(
       app, "--max-model-len", [](const std::string& text) { return parse_max_model_len(text); },

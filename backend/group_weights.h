@@ -16,7 +16,7 @@ namespace quire {
 // element = scale · (code − zero) − minimum
 struct GroupFormat {
   std::uint8_t bits = 8;    // of a code: 4, 6 or 8
-  std::uint8_t group = 32;  // columns under one scale: 16 or 32
+  std::uint8_t group = 32;  // columns under one scale: 16 or 32, in fragments also 128
   std::uint8_t zero = 0;
   bool has_min = false;
   // 4-bit codes index the sixteen numbers of kNonlinearCodes, and zero is in the same units.

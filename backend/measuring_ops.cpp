@@ -14,6 +14,8 @@ class MeasuringOps final : public Ops, public EncoderOps, public DraftOps {
 
   void embedding(TensorView, TensorView, TensorView, StreamRef) override {}
   void embedding_share(TensorView, TensorView, std::int64_t, TensorView, StreamRef) override {}
+  void quantized_embedding(TensorView, const Weight&, std::int64_t, TensorView,
+                           StreamRef) override {}
   void gather_rows(TensorView, TensorView, TensorView, StreamRef) override {}
   void linear(TensorView, TensorView, TensorView, TensorView, StreamRef) override {}
   void rms_norm(TensorView, TensorView, TensorView, float, float, StreamRef) override {}

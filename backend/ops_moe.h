@@ -24,9 +24,16 @@ enum class WeightFormat : std::uint8_t {
   fp8_rows,  // data e4m3 [.., N, K]; scales f32 [.., N]: one for a row
   groups,    // data u8 [.., N, group_row_bytes()], tiles as backend/group_weights.h says; N is
              // the output's, rounded up to whole tiles; CPU only
+  fragments,  // data u8 [.., N, fragment_row_bytes()], tiles as backend/fragment_weights.h says;
+              // N likewise; CUDA only
   fp8_blocks  // data e4m3 [.., N, K]; scales f32 [.., ⌈N / 128⌉, ⌈K / 128⌉]: one for a block of
               // 128 × 128; a row of scales begins at a multiple of 16 bytes
 };
+
+// Small integers in tiles.
+constexpr bool is_packed(WeightFormat format) {
+  return format == WeightFormat::groups || format == WeightFormat::fragments;
+}
 
 inline constexpr int kFp8Block = 128;  // rows and columns under one scale
 
@@ -39,7 +46,7 @@ struct Weight {
   TensorView data;
   TensorView scales;
   WeightFormat format = WeightFormat::plain;
-  GroupFormat group = {};       // of groups
+  GroupFormat group = {};       // of groups and fragments
   TensorView input_scale = {};  // f32 [1], optional: what x is divided by where it becomes fp8 too
 };
 

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <vector>
 
+#include "backend/dispatch.h"
+#include "backend/group_pack.h"
 #include "cpu/operators.h"
 #include "cpu/product.h"
 
@@ -68,6 +71,30 @@ void grouped_linear(Context& on, TensorView out, TensorView x, const Weight& wei
                          on.kernels.gemm_groups(args, 0, m, begin * kGroupTileRows,
                                                 std::min(n, end * kGroupTileRows));
                        });
+}
+
+void quantized_embedding(Context& on, TensorView out, const Weight& weight, std::int64_t first,
+                         TensorView ids) {
+  const auto id = ids.as<std::int32_t, 1>();
+  const std::int64_t width = out.extent(1);
+  assert(weight.data.extent(1) == group_row_bytes(weight.group, width));
+  assert(ids.extent(0) == out.extent(0));
+  const auto* const tiles = static_cast<const std::byte*>(weight.data.data());
+  dispatch_float(out.dtype(), [&]<class T>(Type<T>) {
+    on.for_rows(out.extent(0), width, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<float> row(static_cast<std::size_t>(width));
+      for (std::int64_t t = begin; t < end; ++t) {
+        const std::int64_t at = id(t) - first;
+        if (at < 0 || at >= weight.data.extent(0)) {
+          std::ranges::fill(row, 0.f);
+        } else {
+          unpack_row(weight.group, tiles, at, row);
+        }
+        T* const to = static_cast<T*>(out.data()) + t * out.stride(0);
+        std::ranges::transform(row, to, [](float value) { return static_cast<T>(value); });
+      }
+    });
+  });
 }
 
 }  // namespace quire::cpu

@@ -25,6 +25,10 @@ void CpuOps::embedding_share(TensorView out, TensorView table, std::int64_t firs
                              StreamRef) {
   cpu::embedding_share(context_, out, table, first, ids);
 }
+void CpuOps::quantized_embedding(TensorView out, const Weight& weight, std::int64_t first,
+                                 TensorView ids, StreamRef) {
+  cpu::quantized_embedding(context_, out, weight, first, ids);
+}
 void CpuOps::gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef) {
   cpu::gather_rows(context_, out, x, rows);
 }

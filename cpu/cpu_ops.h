@@ -20,6 +20,8 @@ class CpuOps : public Ops, public EncoderOps, public DraftOps {
   void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) override;
   void embedding_share(TensorView out, TensorView table, std::int64_t first, TensorView ids,
                        StreamRef stream) override;
+  void quantized_embedding(TensorView out, const Weight& weight, std::int64_t first, TensorView ids,
+                           StreamRef stream) override;
   void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) override;
   void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
               StreamRef stream) override;

@@ -13,6 +13,8 @@ namespace quire::cpu {
 void embedding(Context& on, TensorView out, TensorView table, TensorView ids);
 void embedding_share(Context& on, TensorView out, TensorView table, std::int64_t first,
                      TensorView ids);
+void quantized_embedding(Context& on, TensorView out, const Weight& weight, std::int64_t first,
+                         TensorView ids);
 void gather_rows(Context& on, TensorView out, TensorView x, TensorView rows);
 void copy(Context& on, TensorView out, TensorView x);
 void rms_norm(Context& on, TensorView out, TensorView x, TensorView weight, float eps,

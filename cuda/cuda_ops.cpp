@@ -27,6 +27,10 @@ class CudaOps final : public Ops, public DraftOps {
                        StreamRef stream) override {
     cuda::embedding_share(out, table, first, ids, stream);
   }
+  void quantized_embedding(TensorView out, const Weight& weight, std::int64_t first, TensorView ids,
+                           StreamRef stream) override {
+    cuda::quantized_embedding(out, weight, first, ids, stream);
+  }
   void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream) override {
     cuda::gather_rows(out, x, rows, stream);
   }

@@ -258,7 +258,8 @@ bool PackedWeights::has(const std::string& name) const {
          (config_->layout != PackedLayout::int8 || entry->tensor->dtype == DType::i8);
 }
 
-std::optional<GroupFormat> PackedWeights::group_format(const std::string& name) const {
+std::optional<GroupFormat> PackedWeights::group_format(const std::string& name,
+                                                       int widest) const {
   if (!has(name)) return {};
   const Shape& shape =
       checkpoint_->find(stem_of(name) + codes_suffix(config_->layout))->tensor->shape;
@@ -273,8 +274,9 @@ std::optional<GroupFormat> PackedWeights::group_format(const std::string& name) 
   const std::int64_t group = config_->group_size > 0 ? config_->group_size : columns;
   const bool halves = group % 32 != 0;
   if (columns % 32 != 0 || group % 16 != 0 || (halves && config_->bits == 8)) return {};
+  const int width = group % widest == 0 ? widest : halves ? 16 : 32;
   return GroupFormat{.bits = static_cast<std::uint8_t>(config_->bits),
-                     .group = static_cast<std::uint8_t>(halves ? 16 : 32),
+                     .group = static_cast<std::uint8_t>(width),
                      .zero = static_cast<std::uint8_t>(
                          config_->symmetric ? 1 << (config_->bits - 1) : 0),
                      .has_min = !config_->symmetric};

@@ -13,9 +13,8 @@ namespace {
 // Bits of --quantization int8 or int4; 0: something else, or nothing.
 int bits_of(const std::string& wanted) { return wanted == "int8" ? 8 : wanted == "int4" ? 4 : 0; }
 
-// Matrices can be rounded while they are loaded where they are plain and products with them are the
-// CPU's.
-void check_rounding(const ModelConfig& config, const Device& device, const LoadOptions& options) {
+// Matrices can be rounded while they are loaded where they are plain.
+void check_rounding(const ModelConfig& config, const LoadOptions& options) {
   const auto refuse = [&](const std::string& reason) {
     throw Failure(Error{ErrorCode::unsupported,
                         "LoadOptions::quantization " + options.quantization + ": " + reason,
@@ -25,8 +24,6 @@ void check_rounding(const ModelConfig& config, const Device& device, const LoadO
     refuse(config.file.string() + " is \"" + config.quant.method +
            "\" already; only weights in 16 or 32 bits are rounded");
   }
-  if (!device.is_host_memory())
-    refuse("rounds while loading on a CPU only; use EngineConfig::device cpu");
   if (options.dtype == DType::f32) {
     refuse("products with rounded weights are not float32's; use LoadOptions::dtype bfloat16");
   }
@@ -99,7 +96,7 @@ std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesyst
         "architectures"});
   }
   refuse_quantization(config, options.quantization);
-  if (bits_of(options.quantization) > 0) check_rounding(config, device, options);
+  if (bits_of(options.quantization) > 0) check_rounding(config, options);
   try {
     return make(*architecture, config, model_dir, device, ops, options);
   } catch (const Failure& failure) {

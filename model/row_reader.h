@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/group_pack.h"
+#include "backend/group_pack.h"
 
 namespace quire {
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/dispatch.h"
+#include "backend/fragment_pack.h"
 #include "gguf/codes.h"
 #include "model/delivery.h"
 #include "model/gguf/values.h"
@@ -81,7 +82,8 @@ std::vector<std::string> Weights::notes() const {
   }
   if (!packed.empty()) {
     all.push_back("packed weights stay packed, " + packed +
-                  "; products with them round their input to 8 bits");
+                  (device_.is_host_memory() ? "; products with them round their input to 8 bits"
+                                            : ""));
   }
   return all;
 }
@@ -146,8 +148,15 @@ TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape,
 }
 
 std::optional<GroupFormat> Weights::groups_of(const std::string& name) const {
-  if (!device_.is_host_memory() || dtype_ == DType::f32 || checkpoint_ == nullptr) return {};
-  if (packed_.has(name)) return packed_.group_format(name);
+  if (dtype_ == DType::f32 || checkpoint_ == nullptr) return {};
+  const auto format = published_groups(name);
+  const bool fits = device_.is_host_memory() || !format || fits_fragments(*format);
+  return fits ? format : std::nullopt;
+}
+
+std::optional<GroupFormat> Weights::published_groups(const std::string& name) const {
+  const int widest = device_.is_host_memory() ? kGroupTileColumns : kFragmentColumns;
+  if (packed_.has(name)) return packed_.group_format(name, widest);
   const Checkpoint::Entry* entry = checkpoint_->find(name);
   if (entry == nullptr || !entry->tensor->usable || entry->tensor->shape.size() != 2) return {};
   if (const int bits = rounded_bits(name); bits > 0) return rounded_format(bits);
@@ -181,20 +190,28 @@ Weight Weights::load_groups(const std::vector<Source>& sources, const Shape& sha
   for (const Source& source : sources) {
     check_extents(source);
     packed_bytes_[group_rows(source)->type()] +=
-        static_cast<std::size_t>(delivered(source) / columns * group_row_bytes(format, columns));
+        static_cast<std::size_t>(delivered(source) / columns * packed_row_bytes(format, columns));
   }
   Shape packed = shape;
-  packed.back() = group_row_bytes(format, columns);
+  packed.back() = packed_row_bytes(format, columns);
   std::int64_t& rows = packed[packed.size() - 2];
   rows = (rows + kGroupTileRows - 1) / kGroupTileRows * kGroupTileRows;
   const TensorView data = make(packed, DType::u8, [&](std::byte* out) {
-    // Rows of the last tile that nobody writes.
-    const auto tail = static_cast<std::size_t>(kGroupTileRows * packed.back());
-    std::memset(out + static_cast<std::size_t>(product(packed)) - tail, 0, tail);
+    // Rows of the last tile that nobody writes, and in fragments columns of any.
+    const auto all = static_cast<std::size_t>(product(packed));
+    const auto tail = packed_format() == WeightFormat::fragments
+                          ? all
+                          : static_cast<std::size_t>(kGroupTileRows * packed.back());
+    std::memset(out + all - tail, 0, tail);
     std::int64_t row = 0;
     for (const Source& source : sources) row = pack(source, format, row, out);
   });
-  return {.data = data, .scales = {}, .format = WeightFormat::groups, .group = format};
+  return {.data = data, .scales = {}, .format = packed_format(), .group = format};
+}
+
+std::int64_t Weights::packed_row_bytes(const GroupFormat& format, std::int64_t columns) const {
+  return packed_format() == WeightFormat::fragments ? fragment_row_bytes(format, columns)
+                                                    : group_row_bytes(format, columns);
 }
 
 std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std::int64_t row,
@@ -203,13 +220,14 @@ std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std:
   const auto count = source.pick.empty() ? source.shape[0]
                                          : static_cast<std::int64_t>(source.pick.size());
   const Range taken = columns_of(source);
+  const auto put = packed_format() == WeightFormat::fragments ? pack_fragment_row : pack_row;
   for_rows_in_parallel(count, kGroupTileRows, [&](std::int64_t begin, std::int64_t end) {
     CodeRow codes(source.shape[1], format);
     CodeRow own(taken.size(), format);
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t from = source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)];
       values->row(from, codes);
-      if (pack_row(format, columns_of(codes, taken, own), row + i, tiles)) continue;
+      if (put(format, columns_of(codes, taken, own), row + i, tiles)) continue;
       throw Failure(ErrorCode::unsupported, checkpoint_->directory().string() + ": tensor \"" +
                                                 source.name + "\" row " + std::to_string(from) +
                                                 " has a scale that is not a finite float16; use "
@@ -217,7 +235,7 @@ std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std:
     }
   });
   forget(source);
-  arrived(static_cast<std::size_t>(count * group_row_bytes(format, taken.size())));
+  arrived(static_cast<std::size_t>(count * packed_row_bytes(format, taken.size())));
   return row + count;
 }
 

@@ -17,7 +17,7 @@
 #include "backend/ops_moe.h"
 #include "model/checkpoint.h"
 #include "model/fp8_weights.h"
-#include "model/group_pack.h"
+#include "backend/group_pack.h"
 #include "model/load_format.h"
 #include "model/packed_weights.h"
 #include "model/shard.h"
@@ -61,9 +61,12 @@ class Weights {
   // Sources one after the other in memory, seen as `shape`.
   TensorView load(const std::vector<Source>& sources, const Shape& shape, DType dtype);
 
-  // How the matrix stays packed in a product's weight (WeightFormat::groups); none where it is
-  // loaded as plain numbers: in float32, on devices of their own, and where nothing is packed.
+  // How the matrix stays packed in a product's weight, in the tiles of packed_format(); none where
+  // it is loaded as plain numbers: in float32, and where nothing is packed.
   std::optional<GroupFormat> groups_of(const std::string& name) const;
+  WeightFormat packed_format() const {
+    return device_.is_host_memory() ? WeightFormat::groups : WeightFormat::fragments;
+  }
   // The rows of all sources, of that format, one after the other as `shape`, [.., rows, columns].
   Weight load_groups(const std::vector<Source>& sources, const Shape& shape,
                      const GroupFormat& format);
@@ -94,6 +97,7 @@ class Weights {
   const Checkpoint::Entry& find(const Source& source, DType dtype) const;
   void read(const Source& source, std::byte* out, DType dtype);
   void dequantize(const Source& source, std::byte* out, DType dtype) const;
+  std::optional<GroupFormat> published_groups(const std::string& name) const;
   // Bits that a plain matrix is rounded to; 0: it is not.
   int rounded_bits(const std::string& name) const;
   // Of what load_groups() takes.
@@ -101,6 +105,7 @@ class Weights {
   // Null: the tensor is plain numbers.
   std::unique_ptr<RowReader> packed_rows(const Source& source) const;
   void unpack(const Source& source, const RowReader& rows, std::byte* out, DType dtype) const;
+  std::int64_t packed_row_bytes(const GroupFormat& format, std::int64_t columns) const;
   // Rows of the source from `row` on; the row behind them.
   std::int64_t pack(const Source& source, const GroupFormat& format, std::int64_t row,
                     std::byte* tiles);

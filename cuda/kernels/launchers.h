@@ -74,10 +74,12 @@ void slot_mapping(std::span<const TableGroup> groups, const TableRows& rows,
 void rope(TensorView x, TensorView positions, TensorView cos_sin, RopeStyle style,
           StreamRef stream);
 
-// rows.cu
+// rows.cu, fragment_rows.cu
 void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream);
 void embedding_share(TensorView out, TensorView table, std::int64_t first, TensorView ids,
                      StreamRef stream);
+void quantized_embedding(TensorView out, const Weight& weight, std::int64_t first, TensorView ids,
+                         StreamRef stream);
 void gather_rows(TensorView out, TensorView x, TensorView rows, StreamRef stream);
 
 // kv_write.cu

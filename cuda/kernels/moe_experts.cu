@@ -7,6 +7,7 @@
 #include "cuda/device/block.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/expert_product.h"
+#include "cuda/kernels/fragment_product.h"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
 
@@ -106,6 +107,16 @@ void sum_experts(TensorView out, TensorView y, TensorView weights, StreamRef str
   });
 }
 
+// Its kernel.
+auto product_of(const ExpertProduct& product) {
+  if (is_packed(product.weight.format)) {
+    if (fragment_product_supports(product)) return fragment_mma;
+    throw Failure(ErrorCode::internal,
+                  "packed weights are multiplied with bf16 or f16 rows at multiples of 16 bytes");
+  }
+  return expert_product_mma_supports(product) ? expert_product_mma : expert_product_simt;
+}
+
 int tile_tokens_for(std::int64_t rows_of_expert) {
   return rows_of_expert > kManyTileTokens / 2 ? kManyTileTokens : kFewTileTokens;
 }
@@ -138,12 +149,13 @@ void moe_experts(const MoeExpertsArgs& args, StreamRef stream) {
                            .weight = args.down,
                            .bias = args.down_bias,
                            .rows = ExpertRows::scatter};
-  const bool on_tensor_cores = expert_product_mma_supports(up) && expert_product_mma_supports(down);
-  const auto product = on_tensor_cores ? expert_product_mma : expert_product_simt;
+  const auto multiply_up = product_of(up), multiply_down = product_of(down);
+  const bool on_tensor_cores =
+      multiply_up != expert_product_simt && multiply_down != expert_product_simt;
   const int tile_tokens = on_tensor_cores ? tile_tokens_for(pairs / shape.experts) : kFewTileTokens;
   const ExpertPlan plan = make_plan(args, memory, scratch, tile_tokens, stream);
-  product(up, plan, stream);
-  product(down, plan, stream);
+  multiply_up(up, plan, stream);
+  multiply_down(down, plan, stream);
   sum_experts(args.out, answers, args.weights, stream);
 }
 
@@ -151,12 +163,14 @@ void quantized_linear(TensorView out, TensorView x, const Weight& weight, Tensor
                       StreamRef stream) {
   if (out.numel() == 0) return;
   const ExpertProduct product{.out = out, .x = x, .weight = weight, .bias = bias};
-  const bool on_tensor_cores = expert_product_mma_supports(product);
-  const int tile_tokens = on_tensor_cores ? tile_tokens_for(x.extent(0)) : kFewTileTokens;
+  const auto multiply = product_of(product);
+  if (multiply == fragment_mma && x.extent(0) <= kFewRows) return few_fragments(product, stream);
+  const int tile_tokens =
+      multiply != expert_product_simt ? tile_tokens_for(x.extent(0)) : kFewTileTokens;
   const ExpertPlan plan{
       .max_tiles = static_cast<int>((x.extent(0) + tile_tokens - 1) / tile_tokens),
       .tile_tokens = tile_tokens};
-  (on_tensor_cores ? expert_product_mma : expert_product_simt)(product, plan, stream);
+  multiply(product, plan, stream);
 }
 
 }  // namespace quire::cuda

@@ -128,7 +128,7 @@ void CausalLm::embed_tokens(TensorView out, TensorView ids, const ForwardContext
   const Shard& shard = weights_->shard();
   const std::int64_t first = share_of(shard, config_.vocab_size).begin;
   if (looks_up_in_head_) {
-    lm_head_.look_up(out, ids, first);
+    lm_head_.look_up(out, ids, first, context);
   } else if (!shard.whole()) {
     context.ops.embedding_share(out, embedding_, first, ids, context.stream);
   } else {

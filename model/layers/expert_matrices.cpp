@@ -44,7 +44,7 @@ std::vector<Fp8Scales> scales_of_all(Weights& weights, const std::vector<Source>
 ExpertMatrices::ExpertMatrices(Weights& weights, std::vector<Source> sources, int per_expert)
     : sources_(std::move(sources)) {
   if (const auto group = groups_of_all(weights, sources_)) {
-    format_ = WeightFormat::groups;
+    format_ = weights.packed_format();
     group_ = *group;
     return;
   }
@@ -53,7 +53,7 @@ ExpertMatrices::ExpertMatrices(Weights& weights, std::vector<Source> sources, in
 }
 
 std::int64_t ExpertMatrices::unit() const {
-  if (format_ == WeightFormat::groups) return std::max(kGroupTileColumns, kGroupTileRows);
+  if (is_packed(format_)) return std::max<int>(kGroupTileColumns, group_.group);
   return format_ == WeightFormat::fp8_blocks ? kFp8Block : 1;
 }
 
@@ -68,7 +68,7 @@ void ExpertMatrices::take_columns(const Range& columns) {
 }
 
 Weight ExpertMatrices::load(Weights& weights, const Shape& shape) const {
-  if (format_ == WeightFormat::groups) return weights.load_groups(sources_, shape, group_);
+  if (is_packed(format_)) return weights.load_groups(sources_, shape, group_);
   if (is_fp8(format_)) return load_fp8(weights, sources_, shape, scales_);
   return {.data = weights.load(sources_, shape, weights.dtype()), .scales = {}};
 }

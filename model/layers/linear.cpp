@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "backend/dispatch.h"
-#include "model/group_pack.h"
 #include "model/layers/fp8_matrix.h"
-#include "model/layers/measure_workspace.h"
 
 namespace quire {
 
@@ -60,10 +57,11 @@ std::optional<Fp8Scales> own_scales(Weights& weights, const LinearPart& part, Li
                                      " rows and columns");
 }
 
-void check_groups(const Shard& shard, const LinearPart& part, std::int64_t columns,
-                  const Range& own) {
-  if (own.begin % kGroupTileColumns == 0 && own.size() % kGroupTileColumns == 0) return;
-  refuse_shares(shard, part.name + " is packed in groups of " + std::to_string(kGroupTileColumns) +
+void check_groups(const Shard& shard, const LinearPart& part, const GroupFormat& format,
+                  std::int64_t columns, const Range& own) {
+  const int unit = std::max<int>(kGroupTileColumns, format.group);
+  if (own.begin % unit == 0 && own.size() % unit == 0) return;
+  refuse_shares(shard, part.name + " is packed in groups of " + std::to_string(unit) +
                            " columns, of which it has " + std::to_string(columns));
 }
 
@@ -75,10 +73,13 @@ std::vector<Run> runs_of(Weights& weights, const std::vector<LinearPart>& parts,
     std::optional<Fp8Scales> scales;
     const auto groups = use == LinearUse::router ? std::nullopt
                                                  : weights.groups_of(part.name + ".weight");
-    if (groups) check_groups(weights.shard(), part, columns, own_columns(weights.shard(), split, columns));
+    if (groups) {
+      check_groups(weights.shard(), part, *groups, columns,
+                   own_columns(weights.shard(), split, columns));
+    }
     if (use != LinearUse::router && use != LinearUse::head)
       scales = own_scales(weights, whole, split, columns);
-    const WeightFormat format = groups   ? WeightFormat::groups
+    const WeightFormat format = groups   ? weights.packed_format()
                                 : scales ? scales->format
                                          : WeightFormat::plain;
     const GroupFormat group = groups.value_or(GroupFormat{});
@@ -103,7 +104,7 @@ Weight load_matrix(Weights& weights, const Run& run, std::int64_t columns, const
   if (run.format == WeightFormat::plain) {
     return {.data = weights.load(sources, {run.rows, columns}, weights.dtype()), .scales = {}};
   }
-  if (run.format == WeightFormat::groups) {
+  if (is_packed(run.format)) {
     return weights.load_groups(sources, {run.rows, columns}, run.group);
   }
   return load_fp8(weights, sources, {run.rows, columns}, run.scales);
@@ -179,25 +180,9 @@ TensorView all_columns(TensorView x, const Shard& shard, const ForwardContext& c
   return all;
 }
 
-void Linear::look_up(TensorView out, TensorView ids, std::int64_t first) const {
-  const Piece& piece = pieces_.front();
-  const auto* const tiles = static_cast<const std::byte*>(piece.weight.data.data());
-  // Where sizes are measured there is nothing to read.
-  const void* const nowhere = unbacked(DType::i32, {1}).data();
-  if (ids.data() == nowhere || tiles == nowhere) return;
-  std::vector<float> row(static_cast<std::size_t>(out.extent(1)));
-  dispatch_float(out.dtype(), [&]<class T>(Type<T>) {
-    for (std::int64_t t = 0; t < ids.extent(0); ++t) {
-      const std::int64_t id = static_cast<const std::int32_t*>(ids.data())[t] - first;
-      if (id < 0 || id >= rows_) {
-        std::ranges::fill(row, 0.f);
-      } else {
-        unpack_row(piece.weight.group, tiles, id, row);
-      }
-      T* const to = static_cast<T*>(out.data()) + t * out.stride(0);
-      std::transform(row.begin(), row.end(), to, [](float value) { return static_cast<T>(value); });
-    }
-  });
+void Linear::look_up(TensorView out, TensorView ids, std::int64_t first,
+                     const ForwardContext& context) const {
+  context.ops.quantized_embedding(out, pieces_.front().weight, first, ids, context.stream);
 }
 
 }  // namespace quire

@@ -46,10 +46,10 @@ class Linear {
 
   // out [T, rows()], x [T, columns], or what the rank has of them
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const;
-  // out[t] = row ids[t] − first of the matrix, which stays packed in the host's memory
-  // (WeightFormat::groups), or zeros where it has no such row; out [T, columns] f32 or bf16, ids i32
-  // [T].
-  void look_up(TensorView out, TensorView ids, std::int64_t first) const;
+  // out[t] = row ids[t] − first of the matrix, which stays packed, or zeros where it has no such
+  // row; out [T, columns], ids i32 [T].
+  void look_up(TensorView out, TensorView ids, std::int64_t first,
+               const ForwardContext& context) const;
   std::int64_t rows() const { return rows_; }
   bool empty() const { return pieces_.empty(); }
 

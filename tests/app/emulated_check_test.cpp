@@ -31,6 +31,19 @@ TEST_CASE("golden models answer on the emulated CUDA backend as their references
   }
 }
 
+TEST_CASE("packed weights answer on the emulated CUDA backend as their references do",
+          "[app][check][cuda][packed]") {
+  // Prompts in chunks of more rows than a step of few has, beside others' decodes.
+  for (const char* model : {"awq-int4", "ct-int4", "gptq-int4"}) {
+    for (const char* dtype : {"bfloat16", "float16"}) {
+      INFO(model << " " << dtype);
+      CHECK(run_check(std::filesystem::path("tests/data/golden/quantized") / model,
+                      {"--device", "cuda", "--dtype", dtype, "--max-num-batched-tokens", "64",
+                       "--batch", "6"}) == 0);
+    }
+  }
+}
+
 TEST_CASE("over an fp8 cache tokens with a safe lead are the reference's on emulated CUDA",
           "[app][check][cuda][fp8]") {
   for (const char* model : {"nemotron-h", "phi3-longrope", "qwen3-5"}) {

@@ -11,7 +11,7 @@
 #include "gguf/archive.h"
 #include "gguf/codes.h"
 #include "model/gguf/values.h"
-#include "model/group_pack.h"
+#include "backend/group_pack.h"
 
 namespace quire {
 namespace {

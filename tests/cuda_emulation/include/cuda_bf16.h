@@ -22,6 +22,9 @@ inline __nv_bfloat16 __float2bfloat16_rn(float a) { return a; }
 inline float2 __bfloat1622float2(__nv_bfloat162 a) { return {a.x, a.y}; }
 inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) { return {a, b}; }
 inline __nv_bfloat162 __float22bfloat162_rn(float2 a) { return {a.x, a.y}; }
+inline __nv_bfloat162 __hsub2(__nv_bfloat162 a, __nv_bfloat162 b) {
+  return {float(a.x) - float(b.x), float(a.y) - float(b.y)};
+}
 inline __nv_bfloat162 __hmul2(__nv_bfloat162 a, __nv_bfloat162 b) {
   return {float(a.x) * float(b.x), float(a.y) * float(b.y)};
 }

@@ -18,3 +18,6 @@ inline __half __float2half(float a) { return a; }
 inline __half __float2half_rn(float a) { return a; }
 inline float2 __half22float2(__half2 a) { return {a.x, a.y}; }
 inline __half2 __floats2half2_rn(float a, float b) { return {a, b}; }
+inline __half2 __hsub2(__half2 a, __half2 b) {
+  return {float(a.x) - float(b.x), float(a.y) - float(b.y)};
+}

@@ -1,4 +1,4 @@
-#include "model/group_pack.h"
+#include "backend/group_pack.h"
 
 #include <cstring>
 

@@ -1,0 +1,94 @@
+#pragma once
+// Products of at most 32 rows with packed integers (WeightFormat::fragments): bound by reading the
+// weights, which go from memory to registers once and are numbers there: operands of tensor cores,
+// whose rows are the weight's and whose columns x's. The warps of a block share
+// sixteen rows and take tiles of their columns in turn, with some on the way. The first ones are
+// fetched before the kernel that computes x has ended.
+
+#include "cuda/device/any_view.cuh"
+#include "cuda/device/dependent.cuh"
+#include "cuda/device/fragments.cuh"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kFewWarps = 8, kFewThreads = kFewWarps * 32;
+
+// Tiles of a warp on the way, as registers allow; kTiles of eight tokens.
+template <class F, int kTiles>
+constexpr int kDepth = kTiles == 1 ? (sizeof(LaneTile<F>) <= 48 ? 4 : 2)
+                                   : (sizeof(LaneTile<F>) <= 64 ? 2 : 1);
+
+template <class T>
+struct FewArgs {
+  AnyView out, bias;  // [1, tokens, N], [1, 1, N]
+  const T* x;
+  const unsigned char* weight;
+  std::int64_t x_stride;
+  int tokens, rows, columns;  // of the weight: N, K
+  std::uint32_t base;
+};
+
+template <class T, class F, int kTiles>
+__global__ void __launch_bounds__(kFewThreads, kTiles == 1 ? 2 : 1)
+    few_fragments_kernel(const __grid_constant__ FewArgs<T> a) {
+  constexpr int kAhead = kDepth<F, kTiles>, kTokens = kTiles * 8;
+  SHARED(sums, float[kFewWarps][kTokens][kFragmentRows]);
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int row0 = static_cast<int>(blockIdx.x) * kFragmentRows;
+  const int tiles = (a.columns - 1) / kFragmentColumns + 1;
+  const unsigned char* const first = a.weight + std::int64_t{blockIdx.x} * tiles * F::kTileBytes;
+  LaneTile<F> ahead[kAhead] = {};
+  const auto fetch = [&](LaneTile<F>& to, int tile) {
+    if (tile < tiles) load_tile<F>(to, first + std::int64_t{tile} * F::kTileBytes, lane);
+  };
+#pragma unroll
+  for (int s = 0; s < kAhead; ++s) fetch(ahead[s], warp + s * kFewWarps);
+  release_next_kernel();
+  await_previous_kernel();
+
+  const auto load_input = [&](std::uint32_t (&x)[kTiles][4], int column) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      const int token = n * 8 + lane / 4;
+      if (token < a.tokens && column < a.columns) {
+        input_words<F>(x[n], a.x + token * a.x_stride + column, lane % 4);
+      } else {
+        for (std::uint32_t& word : x[n]) word = 0;
+      }
+    }
+  };
+  FragmentC sum[kTiles] = {};
+  for (int turn = warp; turn < tiles; turn += kAhead * kFewWarps) {
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s) {
+      const int tile = turn + s * kFewWarps;
+      if (tile >= tiles) break;
+#pragma unroll
+      for (int slice = 0; slice < kSlicesOfTile; ++slice) {
+        std::uint32_t x[kTiles][4];
+        load_input(x, tile * kFragmentColumns + slice * kFragmentSlice);
+        multiply_slice<T, F, kTiles>(sum, ahead[s].scale, ahead[s].code, slice, x, a.base);
+      }
+      fetch(ahead[s], tile + kAhead * kFewWarps);
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      sums[warp][n * 8 + lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sum[n].r[i];
+  }
+  __syncthreads();
+  for (int at = static_cast<int>(threadIdx.x); at < a.tokens * kFragmentRows; at += kFewThreads) {
+    const int token = at / kFragmentRows, r = at % kFragmentRows, row = row0 + r;
+    if (row >= a.rows) continue;
+    float total = a.bias.data != nullptr ? a.bias.load(0, 0, row) : 0.f;
+#pragma unroll
+    for (int w = 0; w < kFewWarps; ++w) total += sums[w][token][r];
+    a.out.store(0, token, row, total);
+  }
+}
+
+}  // namespace
+}  // namespace quire::cuda
