@@ -79,6 +79,17 @@ def few_rows(b, weight, columns, depth):
     return data / READ, max(data / READ / 0.95, issue) + LAUNCH / 2
 
 
+def few_packed(b, format, bytes_of_tile, products, columns, depth):
+    """Products of one to eight rows with packed integers: a warp of eight takes tiles of 16 rows by 128 columns, with so many
+    products each (twice as many beside minima)."""
+    kernel = b[f"few_fragments_kernel<bf16,Fragments<{format}>,1>"]
+    tiles = columns / 16 * depth / 128
+    data = tiles * bytes_of_tile
+    resident = min(kernel("blocks"), columns / 16 / SMS) * 8
+    issue = tiles / SMS * products * (1 + kernel("product")) / SCHEDULERS / ipc(resident) / CLOCK
+    return data / READ, max(data / READ / 0.95, issue) + LAUNCH / 2
+
+
 def prefill(b, tokens, dim, heads=32):
     """Tiles of 128 keys for 128 rows; of the loop's instructions that are no copies, 460 are executed (the rest is the masked form)."""
     kernel = b[f"attention_wgmma_kernel<bf16,{dim}>"]
@@ -144,6 +155,9 @@ CASES = {
     "1 to 8 rows, bf16, 4,096 to 4,096": lambda b: few_rows(b, "bf16", 4096, 4096),
     "1 to 8 rows, fp8, 4,096 to 28,672": lambda b: few_rows(b, "fp8", 28672, 4096),
     "1 to 8 rows, fp8, 14,336 to 4,096": lambda b: few_rows(b, "fp8", 4096, 14336),
+    "1 to 8 rows, 4 bits in groups of 128, 4,096 to 28,672": lambda b: few_packed(b, "4,128,false,false", 1056, 8, 28672, 4096),
+    "1 to 8 rows, 4 bits with minima of 32, 4,096 to 28,672": lambda b: few_packed(b, "4,32,true,false", 1280, 16, 28672, 4096),
+    "1 to 8 rows, 8 bits in groups of 32, 4,096 to 28,672": lambda b: few_packed(b, "8,32,false,false", 2176, 8, 28672, 4096),
     "experts bf16, 128 of 768 × 2,048": lambda b: experts(b, "PlainFormat<bf16>", 16, 128, 1536, 2048),
     "experts fp8, 256 of 2,048 × 7,168": lambda b: experts(b, "Fp8Format<bf16>", 8, 256, 4096, 7168),
     "experts MXFP4, 32 of 2,880 × 2,880": lambda b: experts(b, "Mxfp4Format", 4.25, 32, 5760, 2880),
