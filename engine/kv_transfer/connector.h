@@ -35,6 +35,11 @@ class Connector {
   virtual void allocated(const Request& request,
                          const std::vector<std::span<const BlockId>>& blocks, int num_external) = 0;
 
+  // After a step: so many tokens of the request's prompt are in its blocks.
+  virtual void computed(const Request&, const std::vector<std::span<const BlockId>>&, int) {}
+  // Whether it wants to be told.
+  virtual bool follows(const Request&) const { return false; }
+
   // The request ended (see finish_reason).
   virtual ReleaseDecision finished(const Request& request,
                                    const std::vector<std::span<const BlockId>>& blocks) = 0;

@@ -54,18 +54,41 @@ std::vector<KvContent> kv_parts(const KvContent& content, std::int64_t bytes) {
   return parts;
 }
 
-std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted) {
+KvContent kv_rows(const KvContent& content, KvTokens tokens) {
+  KvContent rows{.num_tokens = content.num_tokens};
+  for (KvStrip strip : content.strips) {
+    const int first = std::max(strip.first, tokens.begin);
+    const int end = std::min(strip.first + strip.rows, tokens.end);
+    if (first >= end) continue;
+    strip.offset += std::int64_t{first - strip.first} * strip.row_bytes;
+    strip.first = first;
+    strip.rows = end - first;
+    rows.strips.push_back(strip);
+    rows.bytes += strip.bytes();
+  }
+  return rows;
+}
+
+std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted, KvTokens tokens) {
   std::vector<KvPiece> pieces;
   for (std::size_t i = 0; i < wanted.strips.size(); ++i) {
     const KvStrip& from = kept.strips[i];
     const KvStrip& to = wanted.strips[i];
-    const std::int64_t source = from.offset + (to.first - from.first) * from.row_bytes;
-    for (std::int64_t at = 0; at < to.bytes(); at += kPieceBytes)
+    const int first = std::max(to.first, tokens.begin);
+    const int end = std::min(to.first + to.rows, tokens.end);
+    const std::int64_t source = from.offset + std::int64_t{first - from.first} * from.row_bytes;
+    const std::int64_t target = to.offset + std::int64_t{first - to.first} * to.row_bytes;
+    const std::int64_t bytes = std::int64_t{end - first} * to.row_bytes;
+    for (std::int64_t at = 0; at < bytes; at += kPieceBytes)
       pieces.push_back({.source = source + at,
-                        .target = to.offset + at,
-                        .bytes = std::min(kPieceBytes, to.bytes() - at)});
+                        .target = target + at,
+                        .bytes = std::min(kPieceBytes, bytes - at)});
   }
   return pieces;
+}
+
+std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted) {
+  return kv_pieces(kept, wanted, {0, wanted.num_tokens});
 }
 
 }  // namespace quire

@@ -45,7 +45,16 @@ struct KvPiece {
   std::int64_t bytes = 0;
 };
 
+// Tokens of a prompt that were computed together. A state is that of the last.
+struct KvTokens {
+  int begin = 0, end = 0;
+};
+
 // Both of the same owner and number of tokens; `wanted` leaves out at least what `kept` does.
+std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted, KvTokens tokens);
 std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted);
+
+// The rows of those tokens, at the same offsets.
+KvContent kv_rows(const KvContent& content, KvTokens tokens);
 
 }  // namespace quire

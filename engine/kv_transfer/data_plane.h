@@ -22,12 +22,13 @@ namespace quire {
 // Where a prefill is kept, as a request says it.
 struct KvSource {
   SocketAddress address;
-  std::string engine;  // the start of it that keeps it
+  std::string engine;  // the start of it that keeps it; of what is pushed, empty: any
   KvKey prefill;       // over NIXL the generation is that of its memory's registration
   // Over NIXL only: which blocks it lies in, by group, and how many ranks share its heads.
   std::vector<std::vector<std::int64_t>> blocks = {};
   int tensor_ranks = 1;
   std::optional<std::uint64_t> prompt_hash = {};  // of another Quire server
+  bool pushed = false;  // it comes as it is computed, begun or not; the generation is 0
 };
 
 struct KvFetch {

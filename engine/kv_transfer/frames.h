@@ -7,6 +7,8 @@
 //   read →                ← begin, piece 0 … n − 1   or ← refused
 //   read, in place →      ← begin, placed 0 … n − 1  or ← refused
 //   copied →
+//   read, pushed →        ← alive … begin, then until all tokens are there: alive …, chunk, its
+//                           pieces or placed … or ← refused, at any time between them
 //   renew →, release →                          no answer
 //
 // Pure functions; whatever the bytes are, nothing is read outside of them.
@@ -40,7 +42,9 @@ enum class KvFrameType : std::uint8_t {
   renew,
   release,
   placed,
-  copied
+  copied,
+  alive,
+  chunk
 };
 
 struct KvFrameHeader {
@@ -92,9 +96,13 @@ struct KvRead {
   int from = 0;                   // those before are there already
   std::uint64_t prompt_hash = 0;  // of the tokens, see prompt_hash()
   bool in_place = false;          // out of the memory that came with welcome
+  // It is being computed, or will be: parts are sent as they are there.
+  bool pushed = false;
+  int alive_ms = 0;  // the longest between two frames then
 
-  using Fields = FieldList<&KvRead::prefill, &KvRead::num_tokens, &KvRead::from,
-                           &KvRead::prompt_hash, &KvRead::in_place>;
+  using Fields =
+      FieldList<&KvRead::prefill, &KvRead::num_tokens, &KvRead::from, &KvRead::prompt_hash,
+                &KvRead::in_place, &KvRead::pushed, &KvRead::alive_ms>;
 };
 
 // Where a piece lies in that memory. It stays there until the reader says that he has copied all.
@@ -124,6 +132,13 @@ struct KvRefused {
   std::string detail;
 
   using Fields = FieldList<&KvRefused::reason, &KvRefused::detail>;
+};
+
+// The rows of the tokens before `until` follow, but for those that were sent.
+struct KvChunk {
+  int until = 0;
+
+  using Fields = FieldList<&KvChunk::until>;
 };
 
 struct KvRenew {

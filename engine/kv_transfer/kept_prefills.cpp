@@ -22,6 +22,51 @@ void KeptPrefills::keep(KeptPrefill prefill) {
   notify_();
 }
 
+bool KeptPrefills::begin(KeptPrefill prefill) {
+  {
+    const std::lock_guard lock(mutex_);
+    const std::string key = prefill.key;
+    Entry entry{std::make_shared<const KeptPrefill>(std::move(prefill)), Clock::time_point::max()};
+    if (!entries_.try_emplace(key, std::move(entry)).second) return false;
+  }
+  notify_();
+  return true;
+}
+
+void KeptPrefills::progressed(const KeptPrefill& prefill, int num_ready) {
+  prefill.progress->ready = num_ready;
+  notify_();
+}
+
+bool KeptPrefills::finish(const KeptPrefill& prefill) {
+  {
+    const std::lock_guard lock(mutex_);
+    Entry* entry = entry_of(prefill.key, prefill.generation);
+    if (entry == nullptr || entry->prefill->progress != prefill.progress) return false;
+    ++counts_.kept;
+    entry->end = Clock::now() + lease_;
+  }
+  progressed(prefill, prefill.content.num_tokens);
+  return true;
+}
+
+void KeptPrefills::fail(const std::string& key, const KvProgress* own, KvLossReason why) {
+  std::shared_ptr<const KeptPrefill> gone;  // its bytes go back without the lock
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(key);
+    if (found != entries_.end() && found->second.prefill->progress.get() != own) return;
+    KeptPrefill failed{.key = key, .content = {}, .range = nullptr};
+    failed.progress =
+        found == entries_.end() ? std::make_shared<KvProgress>() : found->second.prefill->progress;
+    failed.progress->why = why;
+    failed.progress->failed = true;
+    if (found != entries_.end()) gone = std::move(found->second.prefill);
+    entries_[key] = {std::make_shared<const KeptPrefill>(std::move(failed)), Clock::now() + lease_};
+  }
+  notify_();
+}
+
 KeptPrefills::Entry* KeptPrefills::entry_of(const std::string& key, std::uint64_t generation) {
   const auto found = entries_.find(key);
   const bool is_it = found != entries_.end() && found->second.prefill->generation == generation;
@@ -61,13 +106,14 @@ std::optional<KeptPrefills::Clock::time_point> KeptPrefills::expire(Clock::time_
       if (end <= now) {
         gone.push_back(std::move(entry->second.prefill));
         entry = entries_.erase(entry);
-        ++counts_.expired;
+        counts_.expired += gone.back()->range == nullptr ? 0 : 1;
         continue;
       }
       next = next ? std::min(*next, end) : end;
       ++entry;
     }
   }
+  std::erase_if(gone, [](const auto& prefill) { return prefill->range == nullptr; });
   for (const auto& prefill : gone)
     log::warn("kv_transfer.expired",
               {{"request", prefill->key}, {"bytes", prefill->content.bytes}});

@@ -2,6 +2,7 @@
 // Finished prefills that other engines may fetch, each for as long as its lease. Whoever reads one
 // holds it: its bytes are not used again before the last reader has gone. Any thread.
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -13,16 +14,28 @@
 
 #include "engine/kv_transfer/content.h"
 #include "engine/kv_transfer/staging.h"
+#include "engine/request/kv_loss.h"
 #include "engine/wire/socket_address.h"
 
 namespace quire {
 
+// How far a prefill is that others get while it is being computed.
+struct KvProgress {
+  std::atomic<int> ready = 0;  // tokens
+  std::atomic<bool> failed = false;
+  KvLossReason why = KvLossReason::refused;  // set before `failed`
+};
+
 struct KeptPrefill {
-  std::string key;               // what it is asked for by; nobody guesses it
-  std::uint64_t generation = 0;  // of all that this process kept: no two are equal
+  std::string key;  // what it is asked for by; nobody guesses it
+  // Of all that this process kept: no two are equal. 0: its key was said by who asked for it.
+  std::uint64_t generation = 0;
   std::uint64_t prompt_hash = 0;
   KvContent content;
-  std::shared_ptr<StagedRange> range;  // of content.bytes
+  std::shared_ptr<StagedRange> range;              // of content.bytes; null: it failed
+  std::shared_ptr<KvProgress> progress = nullptr;  // null: all of it is there
+
+  int num_ready() const { return progress ? progress->ready.load() : content.num_tokens; }
 };
 
 class KeptPrefills {
@@ -37,6 +50,16 @@ class KeptPrefills {
   // From now on others can ask for it.
   void keep(KeptPrefill prefill);
   std::uint64_t next_generation() { return ++last_generation_; }
+
+  // What is pushed can be asked for before all of it is there, and has its lease once it is. False:
+  // another has that key.
+  bool begin(KeptPrefill prefill);
+  void progressed(const KeptPrefill& prefill, int num_ready);
+  // False: whoever asked for it is gone.
+  bool finish(const KeptPrefill& prefill);
+  // Whoever asks for it, or has, is told why there is none. `own`: of what begin() was given; null
+  // where it never was, and then nothing is done to another of that key.
+  void fail(const std::string& key, const KvProgress* own, KvLossReason why);
 
   // Null: never here, fetched already, or expired.
   std::shared_ptr<const KeptPrefill> find(const std::string& key, std::uint64_t generation) const;

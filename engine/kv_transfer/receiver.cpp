@@ -15,6 +15,8 @@
 
 #include "base/log.h"
 #include "engine/kv_transfer/frame_link.h"
+#include "engine/kv_transfer/kept_stream.h"
+#include "engine/kv_transfer/push_stream.h"
 #include "engine/kv_transfer/shared_region.h"
 
 namespace quire {
@@ -43,12 +45,15 @@ struct KvReceiver::Link {
 };
 
 struct KvReceiver::Job {
-  explicit Job(KvFetch f) : fetch(std::move(f)), peer(fetch.source.address.text()) {
+  explicit Job(KvFetch f)
+      : fetch(std::move(f)),
+        peer(fetch.source.address.text()),
+        lane(peer + (fetch.source.pushed ? " pushed" : "")) {
     result.request = fetch.request;
   }
 
   const KvFetch fetch;
-  const std::string peer;
+  const std::string peer, lane;
   KvFetched result = {};
   bool begun = false;                  // the peer has answered
   bool cancelled = false;              // before it ran
@@ -89,8 +94,9 @@ void KvReceiver::fetch(KvFetch fetch) {
 
 void KvReceiver::start_fetches() {
   for (auto next = queue_.begin(); next != queue_.end();) {
-    std::size_t& running = running_[(*next)->peer];
-    if (running >= options_.max_fetches) {
+    std::size_t& running = running_[(*next)->lane];
+    const bool pushed = (*next)->fetch.source.pushed;
+    if (running >= (pushed ? options_.max_pushed : options_.max_fetches)) {
       ++next;
       continue;
     }
@@ -105,7 +111,7 @@ awaitable<void> KvReceiver::run_fetch(std::shared_ptr<Job> job) {
   const auto executor = co_await asio::this_coro::executor;
   co_await asio::post(executor, asio::use_awaitable);  // whoever starts it walks the queue
   co_await fetch_or_lose(*job);
-  const auto running = running_.find(job->peer);
+  const auto running = running_.find(job->lane);
   if (--running->second == 0) running_.erase(running);
   end(*job);
   start_fetches();
@@ -190,7 +196,7 @@ awaitable<void> KvReceiver::try_fetch(Job& job) {
   const SocketAddress& address = job.fetch.source.address;
   std::shared_ptr<Link> link = idle_link(address);
   // Of another start of the peer than the one that keeps it: such a link leads nowhere any more.
-  while (link != nullptr && link->peer.engine != job.fetch.source.engine) link = idle_link(address);
+  while (link != nullptr && !is_of(*link, job.fetch.source.engine)) link = idle_link(address);
   if (link != nullptr) {
     try {
       co_await read_from(job, link);
@@ -239,8 +245,13 @@ awaitable<std::shared_ptr<KvReceiver::Link>> KvReceiver::connect(const SocketAdd
   co_return link;
 }
 
+// A push may name none: then its key alone says which start it is of.
+bool KvReceiver::is_of(const Link& link, const std::string& engine) {
+  return engine.empty() || link.peer.engine == engine;
+}
+
 void KvReceiver::check_peer(const Link& link, const KvSource& source) const {
-  if (link.peer.engine != source.engine)
+  if (!is_of(link, source.engine))
     throw KvLost(KvLossReason::expired,
                  fmt::format("remote_engine_id is {} in the request, but {} answers: it has been "
                              "started again, or it is another",
@@ -255,7 +266,21 @@ awaitable<void> KvReceiver::read_from(Job& job, std::shared_ptr<Link> link) {
   co_await make_room(job);
   const std::uint64_t stream = ++last_stream_;
   co_await ask(job, *link, stream);
-  co_await read_pieces(job, *link, stream);
+  const std::span<const std::byte> memory =
+      link->memory ? link->memory->bytes() : std::span<const std::byte>();
+  const KvReading reading{.link = link->line,
+                          .stream = stream,
+                          .content = job.result.content,
+                          .bytes = job.result.range->bytes(),
+                          .memory = memory,
+                          .silence = options_.silence,
+                          .patience = options_.push_patience,
+                          .begun = job.begun};
+  if (job.fetch.source.pushed) {
+    co_await read_pushed(reading);
+  } else {
+    co_await read_kept(reading);
+  }
   keep_idle(std::move(link));
 }
 
@@ -271,48 +296,13 @@ awaitable<void> KvReceiver::ask(Job& job, Link& link, std::uint64_t stream) {
   read.from = job.fetch.from;
   read.prompt_hash = job.fetch.prompt_hash;
   read.in_place = link.memory != nullptr;
+  read.pushed = job.fetch.source.pushed;
+  constexpr int kPerSilence = 4;
+  read.alive_ms = static_cast<int>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(options_.silence).count() /
+      kPerSilence);
   const std::string text = encode_kv(read);
   co_await link.line.send(KvFrameType::read, stream, text);
-  const KvFrameHeader header = co_await link.line.read_header(options_.silence);
-  if (header.stream != stream) throw KvLost(KvLossReason::corrupt, "an answer to another read");
-  job.begun = true;
-  const bool refused = header.type == KvFrameType::refused;
-  if (!refused && header.type != KvFrameType::begin)
-    throw KvLost(KvLossReason::corrupt, "no answer to a read");
-  const std::string body = co_await link.line.read_message(header);
-  if (refused) {
-    const auto why = decode_kv<KvRefused>(body);
-    if (!why) throw KvLost(KvLossReason::corrupt, "refused is broken");
-    throw KvLost(why->reason, why->detail);
-  }
-  const auto begin = decode_kv<KvBegin>(body);
-  if (!begin || begin->bytes != job.result.content.bytes)
-    throw KvLost(KvLossReason::corrupt, "the peer would send another number of bytes");
-}
-
-awaitable<void> KvReceiver::read_pieces(Job& job, Link& link, std::uint64_t stream) {
-  const std::vector<KvPiece> pieces = kv_pieces(job.result.content, job.result.content);
-  const std::span<std::byte> bytes = job.result.range->bytes();
-  const bool in_place = link.memory != nullptr;
-  const KvFrameType wanted = in_place ? KvFrameType::placed : KvFrameType::piece;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const KvFrameHeader header = co_await link.line.read_header(options_.silence);
-    const bool is_next =
-        header.type == wanted && header.stream == stream && header.sequence == i;
-    if (!is_next) throw KvLost(KvLossReason::corrupt, "a piece is missing or out of turn");
-    const auto into = bytes.subspan(static_cast<std::size_t>(pieces[i].target),
-                                    static_cast<std::size_t>(pieces[i].bytes));
-    if (in_place) {
-      co_await link.line.read_placed(header, link.memory->bytes(), into);
-    } else {
-      co_await link.line.read_piece(header, into);
-    }
-  }
-  if (!in_place || pieces.empty()) co_return;
-  KvCopied copied;
-  copied.pieces = static_cast<int>(pieces.size());
-  const std::string text = encode_kv(copied);
-  co_await link.line.send(KvFrameType::copied, stream, text);
 }
 
 awaitable<void> KvReceiver::make_room(Job& job) {
@@ -383,8 +373,7 @@ awaitable<void> KvReceiver::send_told(SocketAddress address) {
       }
       for (const Outbox::Message& message : messages) {
         // A request can name an engine that it is not: then nothing is said of another's prefills.
-        if (link->peer.engine == message.engine)
-          co_await link->line.send(message.type, 0, message.text);
+        if (is_of(*link, message.engine)) co_await link->line.send(message.type, 0, message.text);
       }
       keep_idle(std::move(link));
     } catch (const KvLost& lost) {

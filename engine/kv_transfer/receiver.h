@@ -34,6 +34,8 @@ struct KvReceiverOptions {
   std::chrono::nanoseconds renew_every = std::chrono::seconds(5);
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
   std::size_t max_fetches = 4;  // at a time from one peer
+  std::size_t max_pushed = 64;  // that are awaited from one peer
+  std::chrono::nanoseconds push_patience = std::chrono::minutes(8);  // until all of one is there
 };
 
 class KvReceiver {
@@ -67,7 +69,6 @@ class KvReceiver {
   awaitable<void> fetch_or_lose(Job& job);
   awaitable<void> try_fetch(Job& job);
   awaitable<void> read_from(Job& job, std::shared_ptr<Link> link);
-  awaitable<void> read_pieces(Job& job, Link& link, std::uint64_t stream);
   awaitable<void> ask(Job& job, Link& link, std::uint64_t stream);
   awaitable<void> make_room(Job& job);
   awaitable<std::shared_ptr<Link>> connect(const SocketAddress& address);
@@ -77,6 +78,7 @@ class KvReceiver {
   awaitable<void> renew_all();
   void tell(const KvSource& source, KvFrameType type, std::string message);
   awaitable<void> send_told(SocketAddress address);
+  static bool is_of(const Link& link, const std::string& engine);
   void check_peer(const Link& link, const KvSource& source) const;
 
   TaskGroup& tasks_;

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "engine/kv_transfer/frame_link.h"
+#include "engine/kv_transfer/push_stream.h"
 
 namespace quire {
 namespace {
@@ -38,7 +39,26 @@ struct KvSender::Waits {
       : executor(e), alarm(e), knock(e, ::dup(listener.get())) {}
 
   asio::any_io_executor executor;
-  asio::steady_timer alarm;  // of the next lease that ends
+  asio::steady_timer alarm;               // of the next lease that ends
+  std::list<asio::steady_timer*> pushes;  // of reads that wait for what is being computed
+
+  void wake() {
+    alarm.cancel();
+    for (asio::steady_timer* push : pushes) push->cancel();
+  }
+  awaitable<void> wait(std::chrono::steady_clock::time_point until) {
+    asio::steady_timer timer(executor, until);
+    struct Place {
+      std::list<asio::steady_timer*>& all;
+      std::list<asio::steady_timer*>::iterator at;
+      ~Place() { all.erase(at); }
+    } place{pushes, pushes.insert(pushes.end(), &timer)};
+    error_code ignored;
+    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    const auto state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() != asio::cancellation_type::none)
+      throw boost::system::system_error(asio::error::operation_aborted);
+  }
   asio::posix::stream_descriptor knock;
 };
 
@@ -54,8 +74,7 @@ KvSender::KvSender(asio::any_io_executor executor, const SocketAddress& address,
       kept_(kept),
       listener_(listen_or_fail(address)),
       waits_(std::make_shared<Waits>(executor, listener_)) {
-  kept_.on_kept(
-      [waits = waits_] { asio::post(waits->executor, [waits] { waits->alarm.cancel(); }); });
+  kept_.on_kept([waits = waits_] { asio::post(waits->executor, [waits] { waits->wake(); }); });
 }
 
 KvSender::~KvSender() {
@@ -174,9 +193,13 @@ awaitable<void> KvSender::answer_read(FrameLink& link, std::uint64_t stream,
                                       const std::string& body) {
   const auto read = decode_kv<KvRead>(body);
   if (!read) throw KvLost(KvLossReason::corrupt, "read is broken");
+  if (read->pushed) {
+    co_await answer_pushed(link, stream, *read);
+    co_return;
+  }
   const auto prefill = kept_.find(read->prefill.key, read->prefill.generation);
   KvRefused refusal;
-  if (prefill == nullptr) {
+  if (prefill == nullptr || prefill->progress != nullptr) {
     refusal = {KvLossReason::expired, "it is not kept, or not any more"};
   } else if (read->num_tokens != prefill->content.num_tokens) {
     refusal = {KvLossReason::prompt, fmt::format("it has {} tokens, not {}",
@@ -194,6 +217,22 @@ awaitable<void> KvSender::answer_read(FrameLink& link, std::uint64_t stream,
   const auto start = KeptPrefills::Clock::now();
   co_await send_pieces(link, stream, *read, *prefill);
   ++counts_.requests;
+  counts_.nanoseconds += std::chrono::nanoseconds(KeptPrefills::Clock::now() - start).count();
+}
+
+awaitable<void> KvSender::answer_pushed(FrameLink& link, std::uint64_t stream, const KvRead& read) {
+  const auto start = KeptPrefills::Clock::now();
+  const PushSending sending{
+      link,
+      stream,
+      read,
+      kept_,
+      options_.geometry,
+      [this](std::chrono::steady_clock::time_point until) { return waits_->wait(until); }};
+  const std::int64_t bytes = co_await send_pushed(sending);
+  if (bytes == 0) co_return;
+  ++counts_.requests;
+  counts_.bytes += bytes;
   counts_.nanoseconds += std::chrono::nanoseconds(KeptPrefills::Clock::now() - start).count();
 }
 

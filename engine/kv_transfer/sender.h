@@ -53,6 +53,7 @@ class KvSender {
   awaitable<void> greet(FrameLink& link);
   awaitable<void> answer(Session& session);
   awaitable<void> answer_read(FrameLink& link, std::uint64_t stream, const std::string& body);
+  awaitable<void> answer_pushed(FrameLink& link, std::uint64_t stream, const KvRead& read);
   awaitable<void> send_pieces(FrameLink& link, std::uint64_t stream, const KvRead& read,
                               const KeptPrefill& prefill);
 

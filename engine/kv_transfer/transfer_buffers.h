@@ -12,9 +12,9 @@
 namespace quire {
 
 struct TransferBuffers {
-  Buffer kept;      // finished prefills; empty: this engine keeps none
+  Buffer kept;                 // finished prefills; empty: this engine keeps none
   Descriptor kept_descriptor;  // for readers on this machine; empty: over a socket only
-  Buffer arriving;  // fetched ones; empty: it fetches none
+  Buffer arriving;             // fetched ones; empty: it fetches none
 };
 
 // Memory of the host, as large as asked for, or for two prompts of longest_bytes and at most 1 GiB.

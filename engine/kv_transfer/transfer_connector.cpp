@@ -169,6 +169,7 @@ Result<void> TransferConnector::admit(RequestId id, const std::string& text,
                   "does not work with prompt_logprobs on a model with recurrent states, whose last "
                   "prompt token is left to whoever goes on");
   if (prompt.size() < 2) return {};  // whoever continues computes the last token himself
+  if (!params->push_key.empty() && !pushed_) pushed_.emplace(*kept_, *pages_, geometry_);
   // Of a state there is no part: it must be the one that the last token follows.
   if (has_states_) prompt.pop_back();
   entries_[id].params = std::move(*params);
@@ -178,6 +179,7 @@ Result<void> TransferConnector::admit(RequestId id, const std::string& text,
 Result<void> TransferConnector::admit_source(TransferParams& params, RequestId id,
                                              std::span<const TokenId> prompt) {
   const int expected = num_to_keep(static_cast<int>(prompt.size()));
+  if (params.num_tokens == 0) params.num_tokens = expected;
   if (params.num_tokens != expected) {
     const Error mismatch = refuse(
         "remote_num_tokens",
@@ -196,6 +198,9 @@ Result<void> TransferConnector::admit_source(TransferParams& params, RequestId i
 }
 
 void TransferConnector::forget(RequestId id) {
+  const auto found = entries_.find(id);
+  if (found != entries_.end() && is_pushed(found->second))
+    pushed_->abandon(id, found->second.params.push_key);
   if (entries_.erase(id) > 0 && config_.decodes()) plane_->release(id);
 }
 
@@ -229,6 +234,18 @@ void TransferConnector::allocated(const Request& request,
   plane_->fetch(std::move(fetch));
 }
 
+bool TransferConnector::follows(const Request& request) const {
+  const auto found = entries_.find(request.id());
+  return found != entries_.end() && is_pushed(found->second);
+}
+
+void TransferConnector::computed(const Request& request,
+                                 const std::vector<std::span<const BlockId>>& blocks,
+                                 int num_computed) {
+  pushed_->computed(request, entries_.at(request.id()).params.push_key, copy_of(blocks),
+                    num_computed);
+}
+
 ReleaseDecision TransferConnector::finished(const Request& request,
                                             const std::vector<std::span<const BlockId>>& blocks) {
   const auto found = entries_.find(request.id());
@@ -242,7 +259,11 @@ ReleaseDecision TransferConnector::finished(const Request& request,
   ReleaseDecision decision;
   const bool complete =
       request.finish_reason == FinishReason::length || request.finish_reason == FinishReason::stop;
-  if (entry.params.keep && complete) decision.result = keep(request, copy_of(blocks));
+  if (entry.params.keep && complete) {
+    decision.result = keep(request, copy_of(blocks), entry.params.push_key);
+  } else if (is_pushed(entry)) {
+    pushed_->abandon(request.id(), entry.params.push_key);
+  }
   if (entry.params.source && !entry.asked) plane_->release(request.id());
   entries_.erase(found);
   return decision;
@@ -254,14 +275,17 @@ std::span<const BlockId> TransferConnector::unshareable(const Request& request) 
 }
 
 // Where there is no room, whoever asked computes the prompt himself.
-std::string TransferConnector::keep(const Request& request, const BlockTable& blocks) {
+std::string TransferConnector::keep(const Request& request, const BlockTable& blocks,
+                                    const std::string& push_key) {
   KeptDescription kept;
   kept.address = listen_;
   kept.engine = engine_;
-  kept.prefill.key = fmt::format("{}-{}", key_prefix_, request.id().value);
+  kept.pushed = !push_key.empty();
+  kept.prefill.key = kept.pushed ? push_key : fmt::format("{}-{}", key_prefix_, request.id().value);
   kept.num_tokens = request.num_prompt();
-  const bool is_kept =
-      exports_ ? keep_blocks(request, blocks, kept) : keep_local(request, blocks, kept);
+  const bool is_kept = kept.pushed ? pushed_->finish(request, push_key, blocks)
+                       : exports_  ? keep_blocks(request, blocks, kept)
+                                   : keep_local(request, blocks, kept);
   if (is_kept) return transfer_result(kept);
   ++not_kept_;
   log::warn("kv_transfer.not_kept",
@@ -351,45 +375,6 @@ void TransferConnector::end_load(const KvFetched& fetched, Entry& entry, bool is
     for (std::size_t i = first; i < table.size(); ++i)
       if (table[i] != 0) news_.invalid_blocks.push_back(table[i]);
   }
-}
-
-void TransferConnector::lose(KvLossReason reason, RequestId request, const std::string& detail) {
-  ++losses_[static_cast<std::size_t>(reason)];
-  const bool fails = config_.load_failure_policy == KvLoadFailurePolicy::fail;
-  log::warn("kv_transfer.lost", {{"request", request.value},
-                                 {"reason", kKvLossNames[static_cast<std::size_t>(reason)]},
-                                 {"because", detail},
-                                 {"then", fails ? "fail" : "recompute"}});
-}
-
-KvTransferStats TransferConnector::stats() const {
-  KvTransferStats stats;
-  const auto seconds = [](const KvTrafficCounts& counts) {
-    return static_cast<double>(counts.nanoseconds) * 1e-9;
-  };
-  const KvTrafficCounts& sent = plane_->sent();
-  const KvTrafficCounts& received = plane_->received();
-  stats.sent = sent.requests;
-  stats.sent_bytes = sent.bytes;
-  stats.sent_seconds = seconds(sent);
-  stats.received = received.requests;
-  stats.received_bytes = received.bytes;
-  stats.received_seconds = seconds(received);
-  stats.not_kept = not_kept_;
-  if (kept_) {
-    stats.kept = kept_->counts().kept;
-    stats.expired = kept_->counts().expired;
-    stats.kept_bytes = kept_->used_bytes();
-  }
-  if (exports_) {
-    stats.kept = exports_->counts().kept;
-    stats.expired = exports_->counts().expired;
-    stats.kept_bytes = exports_->used_bytes();
-  }
-  if (!arriving_) return stats;
-  stats.arriving_bytes = arriving_->used();
-  for (const std::int64_t count : losses_) stats.losses.push_back({count});
-  return stats;
 }
 
 }  // namespace quire

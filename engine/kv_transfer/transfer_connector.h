@@ -20,6 +20,7 @@
 #include "engine/kv_transfer/connector.h"
 #include "engine/kv_transfer/divided_pages.h"
 #include "engine/kv_transfer/nixl_exports.h"
+#include "engine/kv_transfer/pushed_prefills.h"
 #include "engine/kv_transfer/transfer_buffers.h"
 #include "engine/kv_transfer/transfer_params.h"
 #include "engine/kv_transfer/transfer_thread.h"
@@ -55,6 +56,9 @@ class TransferConnector final : public Connector {
   std::optional<ExternalMatch> match(const Request& request, int num_computed) override;
   void allocated(const Request& request, const std::vector<std::span<const BlockId>>& blocks,
                  int num_external) override;
+  bool follows(const Request& request) const override;
+  void computed(const Request& request, const std::vector<std::span<const BlockId>>& blocks,
+                int num_computed) override;
   ReleaseDecision finished(const Request& request,
                            const std::vector<std::span<const BlockId>>& blocks) override;
   std::span<const BlockId> unshareable(const Request& request) override;
@@ -93,7 +97,8 @@ class TransferConnector final : public Connector {
   Result<void> admit_source(TransferParams& params, RequestId id, std::span<const TokenId> prompt);
   void start_local(TransferSetup& setup, std::chrono::seconds lease);
   void start_nixl(TransferSetup& setup, std::chrono::seconds lease);
-  std::string keep(const Request& request, const BlockTable& blocks);
+  static bool is_pushed(const Entry& entry) { return !entry.params.push_key.empty(); }
+  std::string keep(const Request& request, const BlockTable& blocks, const std::string& push_key);
   bool keep_local(const Request& request, const BlockTable& blocks, KeptDescription& kept);
   bool keep_blocks(const Request& request, const BlockTable& blocks, KeptDescription& kept);
   bool copy_part(Copying& copying, Entry& entry);
@@ -108,6 +113,7 @@ class TransferConnector final : public Connector {
   std::string key_prefix_;    // random
   std::unique_ptr<CachePages> pages_;
   std::optional<KeptPrefills> kept_;    // on the plane local
+  std::optional<PushedPrefills> pushed_;
   std::optional<NixlExports> exports_;  // on the plane nixl
   std::optional<StagingBuffer> arriving_;
   SocketAddress listen_;

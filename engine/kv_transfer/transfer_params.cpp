@@ -18,6 +18,7 @@ constexpr int kMostTokens = 1 << 28;
 constexpr std::size_t kMostBlocks = 1 << 20;
 constexpr int kMostRanks = 1024;
 constexpr std::size_t kMostText = 1024;  // bytes of a name
+constexpr std::size_t kLeastKey = 16;    // of one that nobody may guess
 
 Error refuse(const std::string& member, const std::string& why) {
   return {ErrorCode::invalid_argument, "kv_transfer_params." + member + " " + why,
@@ -83,6 +84,47 @@ Result<void> read_nixl_source(const Json& params, KvSource& source) {
   return {};
 }
 
+// Both sides of a push are told its name at once.
+Result<std::string> read_push_key(const Json& params, KvPlane plane) {
+  if (plane == KvPlane::nixl)
+    return refuse("transfer_mode", "is \"push\", which KvTransferConfig::plane nixl does not do");
+  auto key = read_name(params, "remote_request_id");
+  if (key && key->size() < kLeastKey)
+    return refuse("remote_request_id",
+                  fmt::format("must have at least {} bytes to be pushed by: whoever knows it may "
+                              "read the prompt's keys and values",
+                              kLeastKey));
+  return key;
+}
+
+Result<bool> read_is_pushed(const Json& params) {
+  const std::string mode = params.text({"transfer_mode"}).value_or("pull");
+  if (mode != "pull" && mode != "push")
+    return refuse("transfer_mode", "must be \"pull\" or \"push\", is \"" + mode + "\"");
+  return mode == "push";
+}
+
+// The prefill may not have begun: then neither its owner's start nor its tokens are known.
+Result<TransferParams> read_pushed_source(const Json& params, const PeerList& peers,
+                                          KvPlane plane) {
+  const auto address = read_address(params, peers);
+  if (!address) return address.error();
+  const auto key = read_push_key(params, plane);
+  if (!key) return key.error();
+  std::string engine;
+  if (params.text({"remote_engine_id"})) {
+    auto name = read_name(params, "remote_engine_id");
+    if (!name) return name.error();
+    engine = std::move(*name);
+  }
+  TransferParams parsed;
+  parsed.num_tokens =
+      static_cast<int>(params.integer({"remote_num_tokens"}, {1, kMostTokens}).value_or(0));
+  parsed.source = KvSource{*address, std::move(engine), KvKey{*key, 0}};
+  parsed.source->pushed = true;
+  return parsed;
+}
+
 Result<TransferParams> read_source(const Json& params, const PeerList& peers, KvPlane plane) {
   TransferParams parsed;
   const auto address = read_address(params, peers);
@@ -96,8 +138,6 @@ Result<TransferParams> read_source(const Json& params, const PeerList& peers, Kv
   const auto tp = params.integer({"tp_size"}, {1, kMostRanks});
   if (plane == KvPlane::local && tp.value_or(1) != 1)
     return refuse("tp_size", fmt::format("is {}; only 1 can be fetched from", *tp));
-  if (const auto mode = params.text({"transfer_mode"}); mode.value_or("pull") != "pull")
-    return refuse("transfer_mode", "is \"" + *mode + "\"; only pull is built");
   KvKey prefill;
   prefill.key = *key;
   prefill.generation = static_cast<std::uint64_t>(
@@ -129,9 +169,17 @@ Result<TransferParams> parse_transfer_params(const std::string& json, const Peer
     return refuse("do_remote_prefill",
                   "needs a server with KvTransferConfig::role decode or both, which fetches from "
                   "KvTransferConfig::peers");
-  if (fetch) return read_source(params, peers, plane);
+  const auto pushed = read_is_pushed(params);
+  if (!pushed) return pushed.error();
+  if (fetch)
+    return *pushed ? read_pushed_source(params, peers, plane) : read_source(params, peers, plane);
   TransferParams parsed;
   parsed.keep = keep;
+  if (keep && *pushed) {
+    auto key = read_push_key(params, plane);
+    if (!key) return key.error();
+    parsed.push_key = std::move(*key);
+  }
   return parsed;
 } catch (const Failure& failure) {
   return Error{ErrorCode::invalid_argument, std::string("kv_transfer_params: ") + failure.what(),
@@ -160,8 +208,8 @@ std::string transfer_result(const KeptDescription& kept) {
   json += fmt::format(
       ",\"remote_port\":{},\"tp_size\":1,\"dcp_size\":1,\"pp_size\":1,\"remote_num_tokens\":{},"
       "\"remote_blocks_expiry_time\":null,\"remote_registration_generation\":{},"
-      "\"transfer_mode\":\"pull\"",
-      kept.address.port, kept.num_tokens, kept.prefill.generation);
+      "\"transfer_mode\":\"{}\"",
+      kept.address.port, kept.num_tokens, kept.prefill.generation, kept.pushed ? "push" : "pull");
   if (kept.prompt_hash) json += fmt::format(",\"quire_prompt_hash\":\"{:x}\"", *kept.prompt_hash);
   return json + "}";
 }

@@ -16,7 +16,8 @@ namespace quire {
 struct TransferParams {
   bool keep = false;               // do_remote_decode: somebody else will go on
   std::optional<KvSource> source;  // do_remote_prefill: somebody else has begun
-  int num_tokens = 0;              // that the source has
+  int num_tokens = 0;              // that the source has; 0: it has only begun
+  std::string push_key = {};       // with `keep`: it is sent while it is computed, by that name
 };
 
 // `peers` are the only sources. The error's field is a JSON pointer.
@@ -34,6 +35,7 @@ struct KeptDescription {
   // Over NIXL: by group, and a hash that only other Quire servers read.
   std::vector<std::vector<std::int64_t>> blocks = {};
   std::optional<std::uint64_t> prompt_hash = {};
+  bool pushed = false;
 };
 
 // What whoever continues is told.

@@ -56,6 +56,9 @@ void Scheduler::commit_row(const BatchRow& row, int index, const StepTokens& tok
   if (has_loaded && request.state == RequestState::running)
     kv_.cache(request, row.num_computed + row.num_tokens - row.num_drafts);
   if (options_.pooling) return finish_pooled(request, row, index);
+  if (connector_ != nullptr && row.num_computed < request.num_prompt() &&
+      request.state == RequestState::running && connector_->follows(request))
+    connector_->computed(request, tables_of(request), row.num_computed + row.num_tokens);
   const auto sampled = row_of(tokens.sampled, tokens.width, index);
   if (sampled.empty()) return;
   if (row.num_drafts > 0) settle_drafts(request, row, static_cast<int>(sampled.size()));

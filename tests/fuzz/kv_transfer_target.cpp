@@ -39,6 +39,7 @@ void kv_transfer(std::string_view bytes) {
   round_trip<KvWelcome>(bytes);
   round_trip<KvRead>(bytes);
   round_trip<KvBegin>(bytes);
+  round_trip<KvChunk>(bytes);
   round_trip<KvRefused>(bytes);
   round_trip<KvRenew>(bytes);
   const std::string text(bytes);

@@ -52,12 +52,16 @@ struct Case {
     plan.seed = random();
     if (random() % 8 == 0) abort_at = static_cast<int>(random() % 40);
     tells_wrong = random() % 16 == 0;
+    pushed = random() % 2 == 0;
+    name = "the request of seed " + std::to_string(seed);
   }
 
   AddRequest request;
   FaultPlan plan;
   std::optional<int> abort_at = {};  // a step
   bool tells_wrong = false;          // the params are another request's
+  bool pushed = false;               // both engines are asked at once
+  std::string name = {};
   std::vector<TokenId> expected = {};
   std::string params = {};
   std::unique_ptr<FaultyRelay> relay = {};
@@ -88,13 +92,14 @@ class Engines {
     for (std::uint64_t i = 0; i < kBatch; ++i) cases.emplace_back(first_seed + i);
     for (Case& one : cases) {
       one.expected = alone_.finish(one.request).token_ids;
-      one.params = through(pair_.prefill_params(one.request.prompt), one.relay, one.plan);
+      one.params = through(one.pushed ? KvPair::fetch_pushed(one.name, port_)
+                                      : pair_.prefill_params(one.request.prompt),
+                           one.relay, one.plan);
     }
     for (std::size_t i = 1; i < cases.size(); ++i)
       if (cases[i].tells_wrong) cases[i].params = cases[i - 1].params;
     // Now and then whoever prefilled is gone, or another has its place.
-    if (first_seed / kBatch % 5 == 4)
-      pair_.prefilling = std::make_unique<SteppedEngine>(pair_.prefill_config);
+    if (first_seed / kBatch % 5 == 4) replace_prefilling();
     decode(cases);
     for (const Case& one : cases) check(one);
     check_blocks();
@@ -109,8 +114,23 @@ class Engines {
   }
 
  private:
+  void replace_prefilling() {
+    pair_.prefilling = std::make_unique<SteppedEngine>(pair_.prefill_config);
+    port_ = pair_.prefill_port();
+  }
+  // Pushes are computed while the other side waits for them.
+  void begin_pushes(const std::vector<Case>& cases) {
+    for (const Case& one : cases) {
+      if (!one.pushed) continue;
+      AddRequest request = greedy_request(one.request.prompt, 1);
+      request.transfer_params = KvPair::keep_pushed(one.name);
+      pair_.prefilling->add(std::move(request));
+    }
+  }
+
   void decode(std::vector<Case>& cases) {
     SteppedEngine& engine = *pair_.decoding;
+    begin_pushes(cases);
     for (Case& one : cases) {
       AddRequest request = one.request;
       request.transfer_params = one.params;
@@ -120,8 +140,10 @@ class Engines {
       for (const Case& one : cases)
         if (one.abort_at == step) engine.core.abort(one.id);
       engine.step();
+      if (pair_.prefilling->core.has_work()) pair_.prefilling->step();
       if (engine.core.is_idle()) std::this_thread::sleep_for(1ms);
     }
+    pair_.prefilling->run();
   }
 
   void check(const Case& one) {
@@ -152,6 +174,7 @@ class Engines {
   const KvLoadFailurePolicy policy_;
   KvPair pair_;
   SteppedEngine alone_;
+  int port_ = pair_.prefill_port();
 };
 
 }  // namespace

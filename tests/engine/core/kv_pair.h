@@ -67,6 +67,38 @@ class KvPair {
     return decode(wanted, prefill_params(wanted.prompt));
   }
 
+  // What a proxy knows of the prefilling engine from an answer before.
+  int prefill_port() {
+    const std::string params = prefill_params({3, 4, 5});
+    constexpr std::string_view kMember = "\"remote_port\":";
+    return std::stoi(params.substr(params.find(kMember) + kMember.size()));
+  }
+  static std::string keep_pushed(const std::string& name) {
+    return R"({"do_remote_decode": true, "transfer_mode": "push", "remote_request_id": ")" + name +
+           "\"}";
+  }
+  static std::string fetch_pushed(const std::string& name, int port) {
+    return R"({"do_remote_prefill": true, "transfer_mode": "push", "remote_host": "127.0.0.1",
+               "remote_request_id": ")" +
+           name + R"(", "remote_port":)" + std::to_string(port) + R"(, "tp_size": 1})";
+  }
+  // Both engines at once: the one computes the prompt, the other waits for it.
+  RequestOutput ask_pushed(const AddRequest& wanted, const std::string& name, int port) {
+    AddRequest prefill = greedy_request(wanted.prompt, 1);
+    prefill.transfer_params = keep_pushed(name);
+    AddRequest decode = wanted;
+    decode.transfer_params = fetch_pushed(name, port);
+    const RequestId id = decoding->add(std::move(decode));
+    prefilling->add(std::move(prefill));
+    while (decoding->core.has_work() || prefilling->core.has_work()) {
+      for (SteppedEngine* engine : {decoding.get(), prefilling.get()})
+        if (engine->core.has_work()) engine->step();
+      if (decoding->core.is_idle() && prefilling->core.is_idle())
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return decoding->outputs[id];
+  }
+
   KvTransferStats sent() const { return prefilling->core.stats().kv_transfer; }
   KvTransferStats received() const { return decoding->core.stats().kv_transfer; }
   std::int64_t losses() const {

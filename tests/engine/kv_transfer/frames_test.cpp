@@ -26,6 +26,7 @@ void read_as_any(const std::string& body) {
   (void)decode_kv<KvKey>(body);
   (void)decode_kv<KvRead>(body);
   (void)decode_kv<KvBegin>(body);
+  (void)decode_kv<KvChunk>(body);
   (void)decode_kv<KvRefused>(body);
   if (const auto renew = decode_kv<KvRenew>(body)) CHECK(renew->prefills.size() <= body.size());
   if (const auto welcome = decode_kv<KvWelcome>(body))

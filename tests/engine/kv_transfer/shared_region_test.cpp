@@ -38,9 +38,10 @@ SocketAddress some_path() {
 // One who keeps in shared memory and one who fetches, over a Unix socket.
 class NearEnds {
  public:
-  NearEnds() : shared_(make_shared_buffer(kBytes, MemoryPurpose::kv_transfer, device_->ledger())),
-               kept_(std::move(shared_.memory), 30s, std::move(shared_.descriptor)),
-               arriving_(device_->allocate(kBytes)) {
+  NearEnds()
+      : shared_(make_shared_buffer(kBytes, MemoryPurpose::kv_transfer, device_->ledger())),
+        kept_(std::move(shared_.memory), 30s, std::move(shared_.descriptor)),
+        arriving_(device_->allocate(kBytes)) {
     TransferThreadOptions owner, reader;
     owner.listen = address_;
     owner.sender.engine = "owner";
@@ -142,8 +143,7 @@ namespace {
 // Says what it likes of memory that it likes.
 class FalsePeer {
  public:
-  explicit FalsePeer(KvPlaced placed)
-      : listener_(std::move(*listen_at(address))), placed_(placed) {
+  explicit FalsePeer(KvPlaced placed) : listener_(std::move(*listen_at(address))), placed_(placed) {
     thread_ = std::thread([this] { serve(); });
   }
   ~FalsePeer() { thread_.join(); }
@@ -238,10 +238,8 @@ std::string loss_of(const KvPlaced& placed) {
 
 TEST_CASE("places outside of shared memory, and other bytes than said, are refused",
           "[kv_transfer][faults]") {
-  const std::int64_t piece = kv_pieces(kv_content(some_geometry(), 100),
-                                       kv_content(some_geometry(), 100))
-                                 .front()
-                                 .bytes;
+  const std::int64_t piece =
+      kv_pieces(kv_content(some_geometry(), 100), kv_content(some_geometry(), 100)).front().bytes;
   const std::string outside = "a piece lies outside of what is shared";
   CHECK(loss_of({.offset = kBytes - piece + 1, .bytes = piece}) == outside);
   CHECK(loss_of({.offset = -1, .bytes = piece}) == outside);

@@ -93,6 +93,45 @@ class Ends {
     return prefill;
   }
 
+  // What somebody computes bit by bit, under a name that both sides were told.
+  struct Pushing {
+    Prefill prefill;
+    KeptPrefill kept;
+  };
+  Pushing begin_push(std::uint64_t seed, int num_tokens = 100) {
+    std::mt19937_64 random(seed);
+    Pushing pushing;
+    KeptPrefill& kept = pushing.kept;
+    kept.key = "pushed-by-the-name-" + std::to_string(seed);
+    kept.content = kv_content(some_geometry(), num_tokens);
+    kept.prompt_hash = seed;
+    kept.range = kept_.make_room(kept.content.bytes);
+    kept.progress = std::make_shared<KvProgress>();
+    REQUIRE(kept.range != nullptr);
+    pushing.prefill.bytes.resize(static_cast<std::size_t>(kept.content.bytes));
+    for (std::byte& one : pushing.prefill.bytes) one = static_cast<std::byte>(random());
+    pushing.prefill.source = pushed_source(seed);
+    return pushing;
+  }
+  KvSource pushed_source(std::uint64_t seed) {
+    KvSource source;
+    source.address = owner_address();
+    source.prefill = {"pushed-by-the-name-" + std::to_string(seed), 0};
+    source.pushed = true;
+    return source;
+  }
+  // The rows of its tokens before `until` are there.
+  void computed(Pushing& pushing, int until) {
+    const int had = pushing.kept.progress->ready;
+    for (const KvStrip& strip : kv_rows(pushing.kept.content, {had, until}).strips)
+      std::copy_n(pushing.prefill.bytes.begin() + strip.offset, strip.bytes(),
+                  pushing.kept.range->bytes().begin() + strip.offset);
+    if (until < pushing.kept.content.num_tokens)
+      kept_.progressed(pushing.kept, until);
+    else
+      kept_.finish(pushing.kept);
+  }
+
   KvFetch fetch_of(std::uint64_t seed, const KvSource& source) {
     KvFetch fetch;
     fetch.request = RequestId{seed};

@@ -98,13 +98,48 @@ TEST_CASE("what is missing or cannot be is refused by name", "[kv_transfer]") {
   CHECK_THAT(refused(source("\"10.0.0.7\"", "null")), Contains("remote_port is missing"));
   CHECK_THAT(refused(source("\"10.0.0.7\"", "70000")), Contains("remote_port"));
   CHECK_THAT(refused(source("\"10.0.0.7\"", "5600", R"(, "tp_size": 2)")), Contains("tp_size"));
-  CHECK_THAT(refused(source("\"10.0.0.7\"", "5600", R"(, "transfer_mode": "push")")),
-             Contains("pull"));
+  CHECK_THAT(refused(R"({"do_remote_prefill": true, "transfer_mode": "send"})"), Contains("pull"));
   CHECK_THAT(refused(source("\"10.0.0.7\"", "5600", R"(, "remote_num_tokens": 0)")),
              Contains("remote_num_tokens"));
   CHECK_THAT(refused(source("\"10.0.0.7\"", "5600", R"(, "remote_engine_id": "")")),
              Contains("remote_engine_id"));
   CHECK_THAT(refused("[1]"), Contains("kv_transfer_params"));
+}
+
+TEST_CASE("a push is named by whoever asks for it, on both sides", "[kv_transfer]") {
+  using Catch::Contains;
+  const std::string name = R"("remote_request_id": "a name that nobody guesses", )";
+  const auto asked = [](const std::string& more) {
+    return R"({"do_remote_prefill": true, "transfer_mode": "push", "remote_host": "10.0.0.7", )" +
+           more + R"("remote_port": 5600})";
+  };
+  const auto parsed = parse_transfer_params(asked(name), kPeers);
+  REQUIRE(parsed.has_value());
+  CHECK(parsed->source->pushed);
+  CHECK(parsed->source->engine.empty());
+  CHECK(parsed->source->prefill.key == "a name that nobody guesses");
+  CHECK(parsed->source->prefill.generation == 0);
+  CHECK(parsed->num_tokens == 0);
+  const auto kept = parse_transfer_params(
+      "{" + name + R"("do_remote_decode": true, "transfer_mode": "push"})", {});
+  REQUIRE(kept.has_value());
+  CHECK(kept->push_key == "a name that nobody guesses");
+  CHECK_THAT(refused(asked("")), Contains("remote_request_id is missing"));
+  CHECK_THAT(refused(asked(R"("remote_request_id": "short", )")), Contains("at least 16 bytes"));
+  CHECK_THAT(refused(R"({"do_remote_decode": true, "transfer_mode": "push"})"),
+             Contains("remote_request_id is missing"));
+  CHECK(parse_transfer_params(asked(name), kPeers, KvPlane::nixl).has_error());
+  KeptDescription said;
+  said.address = parsed->source->address;
+  said.engine = "e";
+  said.prefill = parsed->source->prefill;
+  said.num_tokens = 90;
+  said.pushed = true;
+  const auto again = parse_transfer_params(transfer_result(said), kPeers);
+  REQUIRE(again.has_value());
+  CHECK(again->source->pushed);
+  CHECK(again->num_tokens == 90);
+  CHECK(again->source->engine == "e");
 }
 
 TEST_CASE("what one server says of a prefill another understands", "[kv_transfer]") {

@@ -1,0 +1,38 @@
+#pragma once
+// A prefill that travels while it is being computed, chunk by chunk: both ends of one read over a
+// line. Belongs to the transfer's thread.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/async.h"
+#include "engine/kv_transfer/content.h"
+#include "engine/kv_transfer/frame_link.h"
+#include "engine/kv_transfer/kept_prefills.h"
+#include "engine/kv_transfer/kept_stream.h"
+
+namespace quire {
+
+// Ends when something has changed, or at that time.
+using PushWait = std::function<awaitable<void>(std::chrono::steady_clock::time_point until)>;
+
+struct PushSending {
+  FrameLink& link;
+  std::uint64_t stream = 0;
+  const KvRead& read;
+  KeptPrefills& kept;
+  const KvGeometry& geometry;
+  PushWait wait;
+};
+// Waits for the prefill as long as a lease, tells the reader that it does, and sends what is ready.
+// Bytes that were sent; 0 where the reader was told why there are none.
+// `sending` outlives it.
+awaitable<std::int64_t> send_pushed(const PushSending& sending);
+
+// Throws KvLost. `reading` outlives it.
+awaitable<void> read_pushed(const KvReading& reading);
+
+}  // namespace quire
