@@ -3,6 +3,7 @@
 
     tests/e2e/kv_transfer_test.py build/release/app/quire
 """
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.error
+import uuid
 
 from serve_process import Server, expect, free_port, num_expected, question_body, text_of
 
@@ -79,6 +81,30 @@ def hand_over(prefilling, decoding, alone):
     eventually("sent bytes", lambda: prefilling.metric("quire:kv_transfer_bytes_total"), received)
     eventually("bytes of what was fetched", lambda: prefilling.metric("quire:kv_transfer_buffer_bytes"), 0)
     expect("external hits", decoding.metric("vllm:external_prefix_cache_hits_total") > 0, True)
+
+
+def check_push(prefilling, decoding, alone, listen):
+    """Both servers are asked at once, in either order."""
+    host, port = (listen, 0) if listen.startswith("unix:") else ("127.0.0.1", int(listen.rsplit(":", 1)[1]))
+    fetched, lost = decoding.metric("quire:kv_transfers_total"), decoding.metric("quire:kv_transfer_recomputed_total")
+    for number, question in enumerate(questions()):
+        body = question_body("Now this. " + question)
+        name = {"transfer_mode": "push", "remote_request_id": str(uuid.uuid4())}
+        keep = {**LIMITS, "stream": False, "kv_transfer_params": {"do_remote_decode": True, **name}}
+        fetch = {"kv_transfer_params": {"do_remote_prefill": True, "remote_host": host, "remote_port": port, **name}}
+        legs = [(prefilling, keep), (decoding, fetch)]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            answers = {}
+            for server, more in legs if number % 2 else legs[::-1]:
+                answers[server] = pool.submit(server.post, "/v1/chat/completions", **{**body, **more})
+                time.sleep(0.05 * (number // 2))
+        expect("pushed answer", text_of(answers[decoding].result()), text_of(alone.post("/v1/chat/completions", **body)))
+        expect("what a push hands on", answers[prefilling].result()["kv_transfer_params"]["transfer_mode"], "push")
+    expect("pushed", decoding.metric("quire:kv_transfers_total"), fetched + len(questions()))
+    expect("recomputed pushes", decoding.metric("quire:kv_transfer_recomputed_total"), lost)
+    eventually("bytes of what was pushed", lambda: prefilling.metric("quire:kv_transfer_buffer_bytes"), 0)
+    code, text = refusal(decoding, {**question_body("Hm?"), "kv_transfer_params": {**fetch["kv_transfer_params"], "remote_request_id": "x"}})
+    expect("a name that is short", (code, "at least 16 bytes" in text), (400, True))
 
 
 def check_completions(prefilling, decoding, alone):
@@ -200,6 +226,7 @@ def main():
                 with Server(quire, MODEL, *FLAGS, "--kv-role", "prefill", "--kv-listen", listen) as prefilling, \
                      Server(quire, MODEL, *FLAGS, "--block-size", "32", "--kv-transfer-config", config) as decoding:
                     hand_over(prefilling, decoding, alone)
+                    check_push(prefilling, decoding, alone, listen)
                     check_completions(prefilling, decoding, alone)
                     check_messages(prefilling, decoding, alone)
                     check_refusals(prefilling, decoding, alone)
