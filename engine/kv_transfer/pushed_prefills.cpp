@@ -30,8 +30,11 @@ PushedPrefills::Pushed& PushedPrefills::begin(const Request& request, const std:
 // What is ready is read by others at once.
 void PushedPrefills::copy(Pushed& pushed, const BlockTable& blocks, int until) {
   if (pushed.lost || until <= pushed.copied) return;
-  const KvContent rows = kv_rows(pushed.prefill.content, {pushed.copied, until});
-  if (!pages_.read(rows, blocks, pushed.prefill.range->bytes())) {
+  // Strip by strip: pages of several ranks read what is contiguous.
+  const KvContent all = kv_rows(pushed.prefill.content, {pushed.copied, until});
+  for (const KvStrip& strip : all.strips) {
+    const KvContent rows{pushed.prefill.content.num_tokens, {strip}, strip.bytes()};
+    if (pages_.read(rows, blocks, pushed.prefill.range->bytes())) continue;
     kept_.fail(pushed.prefill.key, pushed.prefill.progress.get(), KvLossReason::refused);
     pushed.lost = true;
     return;
