@@ -1,5 +1,5 @@
 #pragma once
-// Rejection sampling of drafts (Leviathan, Kalman, Matias, "Fast inference from transformers via
+// What of drafts holds, on the device; and rejection sampling of drafts (Leviathan, Kalman, Matias, "Fast inference from transformers via
 // speculative decoding", ICML 2023): a token that was drawn from the draft's distribution q is kept
 // with probability min(1, p / q), else replaced by a draw from what the target's p has more than q.
 // What comes out is distributed as p, whatever q is.
@@ -36,9 +36,27 @@ struct VerifyArgs {
   SamplingArgs sampling;  // [S], by row of logits
 };
 
+// Behind a step that verified drafts, before the host knows what it drew. A line is a request that
+// a draft model goes on from, laid out as if all of its drafts had held.
+struct HeldArgs {
+  TensorView draws;        // i32 [S]: of the step
+  TensorView tokens;       // i32 [T]: of the step, drafts among them
+  TensorView num_drafts;   // i32 [L]
+  TensorView first_draft;  // i32 [L]: of tokens
+  TensorView first_draw;   // i32 [L]: of draws, one more than drafts; below 0: it drew nothing
+  TensorView first_next;   // i32 [L]: of numbers
+  TensorView numbers;      // i32 [N]
+  TensorView at;           // i32 [C]: of numbers; one occurs once
+  TensorView line;         // i32 [C]: below 0, the number stays
+};
+
 class DraftOps {
  public:
   virtual ~DraftOps() = default;
+
+  // A line's draws are copied to numbers from first_next on, and numbers[at[c]] becomes smaller by
+  // those of line[c]'s drafts that do not hold: they do while they are what was drawn there.
+  virtual void settle_drafts(const HeldArgs& args, StreamRef stream) = 0;
 
   // tokens i32 [S] drawn from logits f32 [S, D] after the filters, whose shares of 1 go to
   // shares[places[i]], f32 [P, D]. With temperature 0, or a place below 0, the best token is taken

@@ -38,6 +38,7 @@ class MeasuringOps final : public Ops, public EncoderOps, public DraftOps {
   void sample(TensorView, TensorView, const SamplingArgs&, StreamRef) override {}
   void draw_drafts(TensorView, TensorView, TensorView, TensorView, const SamplingArgs&,
                    StreamRef) override {}
+  void settle_drafts(const HeldArgs&, StreamRef) override {}
   void verify_drafts(TensorView, const VerifyArgs&, StreamRef) override {}
   void log_probs(TensorView, TensorView, TensorView, TensorView, TensorView, TensorView,
                  StreamRef) override {}

@@ -123,6 +123,30 @@ void draw_drafts(Context& on, TensorView tokens, TensorView shares, TensorView l
   });
 }
 
+void settle_drafts(const HeldArgs& args) {
+  const auto ints = [](const TensorView& values) { return values.as<std::int32_t, 1>(); };
+  const auto draws = ints(args.draws), tokens = ints(args.tokens), numbers = ints(args.numbers);
+  const auto num_drafts = ints(args.num_drafts), first_draft = ints(args.first_draft);
+  const auto first_draw = ints(args.first_draw), first_next = ints(args.first_next);
+  const auto at = ints(args.at), line_of = ints(args.line);
+  const std::int64_t lines = args.num_drafts.extent(0);
+  std::vector<std::int32_t> lost(static_cast<std::size_t>(lines));
+  for (std::int64_t line = 0; line < lines; ++line) {
+    const std::int32_t drawn = first_draw(line), drafts = num_drafts(line);
+    if (drawn < 0) continue;
+    int held = 0;
+    const auto holds = [&](int i) {
+      const std::int32_t draft = tokens(first_draft(line) + i);
+      return draft != kNoToken && draft == draws(drawn + i);
+    };
+    while (held < drafts && holds(held)) ++held;
+    lost[static_cast<std::size_t>(line)] = drafts - held;
+    for (int i = 0; i <= drafts; ++i) numbers(first_next(line) + i) = draws(drawn + i);
+  }
+  for (std::int64_t c = 0; c < args.at.extent(0); ++c)
+    if (line_of(c) >= 0) numbers(at(c)) -= lost[static_cast<std::size_t>(line_of(c))];
+}
+
 void verify_drafts(Context& on, TensorView logits, const VerifyArgs& args) {
   const auto x = logits.as<float, 2>();
   const auto rows = args.rows.as<std::int32_t, 1>();

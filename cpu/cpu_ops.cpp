@@ -85,6 +85,7 @@ void CpuOps::draw_drafts(TensorView tokens, TensorView shares, TensorView logits
                          const SamplingArgs& args, StreamRef) {
   cpu::draw_drafts(context_, tokens, shares, logits, places, args);
 }
+void CpuOps::settle_drafts(const HeldArgs& args, StreamRef) { cpu::settle_drafts(args); }
 void CpuOps::verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef) {
   cpu::verify_drafts(context_, logits, args);
 }

@@ -96,6 +96,9 @@ class CudaOps final : public Ops, public DraftOps {
                    const SamplingArgs& args, StreamRef stream) override {
     cuda::draw_drafts(tokens, shares, logits, places, args, stream);
   }
+  void settle_drafts(const HeldArgs& args, StreamRef stream) override {
+    cuda::settle_drafts(args, stream);
+  }
   void verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef stream) override {
     cuda::verify_drafts(logits, args, stream);
   }

@@ -9,6 +9,7 @@ namespace quire {
 struct LastTokens {
   TensorView rows = {};    // i32 [R]: of the pass's tokens, in the order of its requests
   TensorView starts = {};  // i32 [R + 1]: 0, 1, 2, …
+  TensorView seq_lens = {};  // i32 [R]: tokens up to each; empty: it is its row's last
 
   bool empty() const { return rows.empty(); }  // all tokens are wanted
 };

@@ -16,6 +16,9 @@ void draw_drafts(TensorView tokens, TensorView shares, TensorView logits, Tensor
                  const SamplingArgs& args, StreamRef stream);
 void verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef stream);
 
+// held_drafts.cu
+void settle_drafts(const HeldArgs& args, StreamRef stream);
+
 // log_probs.cu
 void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,
                TensorView token_rank, TensorView logits, TensorView tokens, SplitScratch scratch,

@@ -1,6 +1,7 @@
 #include "engine/core/drafting.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/speculative/ngram_drafter.h"
 
@@ -112,28 +113,57 @@ void Drafting::choose(int num_running) {
       ++choices_[static_cast<std::size_t>(std::max(wanted_[i], 0))].rows;
 }
 
+PacedRow Drafting::paced(const BatchRow& row, int num_held, int num_open,
+                         const ModelRunner& runner) const {
+  const int known = row.num_computed + row.num_tokens - row.num_drafts + 1 + num_held;
+  PacedRow paced{.slot = row.slot,
+                 .most = row.samples ? runner.most_drafts(*row.request, known, num_open) : 0,
+                 .in_prefill = !row.samples};
+  paced.is_ending = row.samples && paced.most == 0;
+  return paced;
+}
+
+void Drafting::propose_chosen(const BatchPlan& plan) {
+  choose(static_cast<int>(plan.rows.size()));
+  if (hands_over_)
+    for (int& wanted : wanted_) wanted = std::max(wanted, 0);  // taken in, if nothing else
+}
+
+// Where more drafts hold than are known to, the scheduler cuts those that follow.
+void Drafting::propose_ahead(const BatchPlan& plan, ModelRunner& runner) {
+  ahead_ = Ahead::no;
+  if (!has_model_ || plan.empty() || !is_behind_drafts_ || is_measured_next() ||
+      !runner.can_propose_ahead() || !may_propose())
+    return;
+  ++since_waited_;
+  rows_.clear();
+  for (const BatchRow& row : plan.rows)
+    rows_.push_back(paced(row, 0, row.num_drafts, runner));
+  propose_chosen(plan);
+  proposed_ = runner.propose_ahead(wanted_);
+  const bool is_idle = std::ranges::all_of(wanted_, [](int wanted) { return wanted < 0; });
+  ahead_ = is_idle ? Ahead::idle : Ahead::drafts;
+}
+
 void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner) {
-  proposed_ = {};
   drafting_seconds_ = 0;
+  if (const Ahead ahead = std::exchange(ahead_, Ahead::no); ahead != Ahead::no) {
+    is_behind_drafts_ = ahead == Ahead::drafts;
+    return;
+  }
+  proposed_ = {};
   if (!has_model_ || plan.empty()) return;
   rows_.clear();
   const auto width = static_cast<std::size_t>(tokens.width);
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const BatchRow& row = plan.rows[r];
     const auto own = tokens.sampled.subspan(r * width, width);
-    const int drawn = 1 + num_held(row, own);
-    const int known = row.num_computed + row.num_tokens - row.num_drafts + drawn;
-    rows_.push_back({.slot = row.slot,
-                     .most = row.samples ? runner.most_drafts(*row.request, known) : 0,
-                     .in_prefill = !row.samples});
-    PacedRow& paced = rows_.back();
-    paced.is_ending =
-        row.samples &&
-        (paced.most == 0 || ends(*row.request, own.first(static_cast<std::size_t>(drawn))));
+    const int held = num_held(row, own);
+    PacedRow& one = rows_.emplace_back(paced(row, held, 0, runner));
+    one.is_ending |=
+        row.samples && ends(*row.request, own.first(1 + static_cast<std::size_t>(held)));
   }
-  choose(static_cast<int>(plan.rows.size()));
-  if (hands_over_)
-    for (int& wanted : wanted_) wanted = std::max(wanted, 0);  // taken in, if nothing else
+  propose_chosen(plan);
   const auto start = PerfClock::now();
   proposed_ = runner.propose(wanted_);
   const bool is_idle = std::ranges::all_of(wanted_, [](int wanted) { return wanted < 0; });
@@ -147,12 +177,19 @@ void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRun
 
 // The next step is planned while a device drafts, and what both take is measured now and then.
 bool Drafting::waits(const ModelRunner& runner) {
-  constexpr int kFirst = 32, kEvery = 8;
   if (runner.computes_on_host()) return true;
-  if (!is_adaptive_ || (num_waited_ >= kFirst && ++since_waited_ < kEvery)) return false;
+  if (!is_measured_next()) {
+    ++since_waited_;
+    return false;
+  }
   ++num_waited_;
   since_waited_ = 0;
   return true;
+}
+
+bool Drafting::is_measured_next() const {
+  constexpr int kFirst = 32, kEvery = 8;
+  return is_adaptive_ && (num_waited_ < kFirst || since_waited_ + 1 >= kEvery);
 }
 
 // Of a model's passes. Beside prompts, what is more than drafts take is the intake.

@@ -1,7 +1,7 @@
 #pragma once
 // Drafts between two steps: how many each request gets, who proposes them, what held, and what all
-// that took. On the engine's thread, in this order: begin() before a step runs, settle() when it
-// ran, propose() of a model before its commit, give() after.
+// that took. On the engine's thread, in this order: begin() before a step runs, propose_ahead()
+// when it is queued, settle() when it ran, propose() of a model before its commit, give() after.
 
 #include <chrono>
 #include <memory>
@@ -29,6 +29,9 @@ class Drafting {
   void begin(const BatchPlan& plan);
   // May a model draft behind the step that begin() saw?
   bool may_propose() const { return has_model_ && (hands_over_ || pacer_.may_draft()); }
+  // Of a model, on a device that need not wait for the host to know what held; where what the step
+  // takes is not measured.
+  void propose_ahead(const BatchPlan& plan, ModelRunner& runner);
   void settle(const BatchPlan& plan, const StepTokens& tokens);
   void propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner);
   void give(const StepResult& result, Scheduler& scheduler, const ModelRunner& runner);
@@ -40,6 +43,9 @@ class Drafting {
   void choose(int num_running);
   void propose_on_host(const StepResult& result, const Scheduler& scheduler);
   bool waits(const ModelRunner& runner);
+  bool is_measured_next() const;
+  PacedRow paced(const BatchRow& row, int num_held, int num_open, const ModelRunner& runner) const;
+  void propose_chosen(const BatchPlan& plan);
   void count_costs(const BatchPlan& plan, double seconds);
 
   const int max_drafts_;
@@ -53,6 +59,8 @@ class Drafting {
   int num_waited_ = 0, since_waited_ = 0;  // steps whose drafts were waited for; since the last
   double drafting_seconds_ = 0;            // before the step
   bool is_behind_drafts_ = false;          // the step waits for drafts: it is no measure of steps
+  enum class Ahead : std::uint8_t { no, idle, drafts };  // propose() came before its step ended
+  Ahead ahead_ = Ahead::no;
 
   std::vector<PacedRow> rows_;  // of the plan, or of the requests that the host drafts for
   std::vector<int> wanted_;

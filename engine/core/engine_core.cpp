@@ -196,6 +196,7 @@ void EngineCore::launch(StepOutput& output) {
   for (const auto& row : runner_->late()) scheduler_->drop_sample(row.request);
   for (const RowFailure& failure : runner_->failures())
     scheduler_->fail(failure.request, failure.error);
+  if (in_flight_.size() == 1) drafting_.propose_ahead(plan, *runner_);
   launch_time_ = Clock::now() - now;
 }
 

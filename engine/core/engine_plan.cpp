@@ -84,10 +84,13 @@ MemoryUses all_uses(Planning& planning, const KvPlan& kv) {
   std::int64_t num_nodes =
       static_cast<std::int64_t>(graphs.sizes.size() + graphs.draft_sizes.size()) *
       nodes(static_cast<std::size_t>(planning.model_config.num_layers));
-  if (graphs.drafting)
-    num_nodes += static_cast<std::int64_t>(graphs.sizes.size()) *
-                 (planning.config.speculative.num_speculative_tokens - 1) *
-                 nodes(planning.draft.model->kv_specs({}).size());
+  const int num_drafts = planning.config.speculative.num_speculative_tokens;
+  const auto passes = [&](const std::vector<int>& sizes, int count) {
+    return static_cast<std::int64_t>(sizes.size()) * count *
+           nodes(planning.draft.model->kv_specs({}).size());
+  };
+  if (graphs.drafting) num_nodes += passes(graphs.sizes, num_drafts - 1);
+  if (graphs.all_drafting) num_nodes += passes(graphs.draft_sizes, num_drafts);
   uses[MemoryPurpose::graphs].device = static_cast<std::size_t>(kGraphNodeBytes * num_nodes);
   return uses;
 }
@@ -258,9 +261,11 @@ Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {
       chosen.sizes, planning.config.speculative.num_speculative_tokens,
       planning.config.scheduler.max_num_batched_tokens, planning.device.ops, sized.groups);
   const SpeculativeConfig& drafts = planning.config.speculative;
-  chosen.drafting = planning.device.rank == 0 && !chosen.sizes.empty() && drafts.uses_draft_model() &&
-                    drafts.num_speculative_tokens > 1 &&
-                    drafts.draft_sampling == DraftSampling::greedy;
+  // Beside other ranks the host knows what held before it queues a draft model's passes.
+  const bool is_captured = planning.device.rank == 0 && drafts.uses_draft_model() &&
+                           drafts.draft_sampling == DraftSampling::greedy;
+  chosen.drafting = is_captured && !chosen.sizes.empty() && drafts.num_speculative_tokens > 1;
+  chosen.all_drafting = is_captured && planning.config.parallel.tensor_parallel_size == 1;
   return {};
 }
 

@@ -145,8 +145,8 @@ void check_draft_target(const EngineConfig& config) {
   constexpr const char* kField = "target_fingerprint";
   if (config.model.load_format == LoadFormat::dummy) return;
   const DraftConfig draft = read_draft_config(config.speculative.model);
-  const bool is_planned = !Checkpoint::is_in(config.model.path);  // sizes before the weights are there
-  if (draft.target_fingerprint.empty() || is_planned) return;
+  // Sizes can be asked for before the weights are there.
+  if (draft.target_fingerprint.empty() || !Checkpoint::is_in(config.model.path)) return;
   const std::string target = weights_fingerprint(config.model.path);
   if (draft.target_fingerprint == target) return;
   throw Failure(Error{ErrorCode::invalid_argument,

@@ -14,6 +14,7 @@ RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
           .graph_sizes = graphs.sizes,
           .draft_graph_sizes = graphs.draft_sizes,
           .captures_drafting = graphs.drafting,
+          .captures_all_drafting = graphs.all_drafting,
           .pooling = pooling.pools() ? std::optional(pooling.type) : std::nullopt,
           .draws_drafts = config.speculative.draft_sampling == DraftSampling::probabilistic};
 }

@@ -28,8 +28,9 @@ std::size_t pack_bytes(const BatchLimits& limits, int num_tables, bool draws) {
   const std::size_t drawing = 3 * StagedPack::bytes_of<float>(rows) + ints(rows) +
                               StagedPack::bytes_of<std::uint64_t>(rows) +
                               static_cast<std::size_t>(limits.max_drafts) * per_draft;
+  const std::size_t settling = 5 * ints(rows) + 2 * ints(2 * rows * (1 + steps));
   return (draws ? drawing : 0) + 3 * ints(limits.max_num_batched_tokens) + 2 * ints(rows) +
-         ints(rows + 1) + per_row + steps * (2 * ints(rows) + per_row);
+         ints(rows + 1) + settling + per_row + steps * (2 * ints(rows) + per_row);
 }
 
 std::size_t shares_bytes(const BatchLimits& limits, int vocab_size) {
@@ -61,8 +62,9 @@ DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch
           MemoryPurpose::logits)),
       own_ids_(
           device.allocate(limits.max_num_seqs * sizeof(std::int32_t), MemoryPurpose::step_inputs)),
-      host_drafts_(device.allocate_host(batch.drafts().bytes(), MemoryPurpose::step_inputs)),
-      drafted_(device.create_event()),
+      host_drafts_{device.allocate_host(batch.drafts().bytes(), MemoryPurpose::step_inputs),
+                   device.allocate_host(batch.drafts().bytes(), MemoryPurpose::step_inputs)},
+      drafted_{device.create_event(), device.create_event()},
       zeros_(device.allocate_zeroed(limits.max_num_seqs * sizeof(std::int64_t),
                                     MemoryPurpose::sampling)),
       sampler_(sampler),
@@ -91,53 +93,6 @@ std::span<const StreamTap> DraftRunner::taps(int num_tokens) {
   return taps_;
 }
 
-// Known, or just drawn.
-TokenId DraftRunner::Line::token_at(int position) const {
-  const auto known = row->request->tokens();
-  const auto at = static_cast<std::size_t>(position);
-  return at < known.size() ? known[at] : drawn[at - known.size()];
-}
-
-int DraftRunner::most_drafts(const Request& request, int num_known) const {
-  const std::int64_t most =
-      std::min<std::int64_t>(request.max_total_tokens(), limits_.max_model_len);
-  return static_cast<int>(std::clamp<std::int64_t>(most - num_known - 1, 0, limits_.max_drafts));
-}
-
-// Drafts that did not hold are left out: their hidden states are not the request's.
-void DraftRunner::read(const BatchPlan& plan, std::span<const TokenId> sampled, int width,
-                       std::span<const int> wanted) {
-  lines_.clear();
-  order_.clear();
-  int first = 0, last = -1;
-  for (std::size_t r = 0; r < plan.rows.size(); first += plan.rows[r++].num_tokens) {
-    const BatchRow& row = plan.rows[r];
-    if (wanted[r] < 0) continue;
-    const auto drawn = sampled.subspan(r * static_cast<std::size_t>(width), width);
-    const auto end = std::ranges::find(drawn, -1);
-    const auto num_drawn = static_cast<int>(end - drawn.begin());
-    Line line{.row = &row,
-              .drawn = drawn.first(num_drawn),
-              .plan_row = static_cast<int>(r),
-              .begin = row.num_computed,
-              .count = row.num_tokens - row.num_drafts + std::max(num_drawn - 1, 0),
-              .first = first};
-    last += line.count;
-    line.last = last;
-    if (num_drawn > 0)
-      line.num_wanted = std::min(wanted[r], most_drafts(*row.request, line.context()));
-    lines_.push_back(line);
-  }
-  for (const Line& line : lines_)
-    if (line.num_wanted > 0) order_.push_back(&line);
-  std::ranges::stable_sort(order_, std::greater<>(), &Line::num_wanted);
-}
-
-int DraftRunner::num_wanting(int num_drafts) const {
-  return static_cast<int>(std::ranges::count_if(
-      order_, [&](const Line* line) { return line->num_wanted >= num_drafts; }));
-}
-
 DraftRunner::Pass DraftRunner::add_pass(int num_rows, int num_tokens) {
   const auto ints = [&](int count) { return pack_.add<std::int32_t>(count); };
   Pass pass{.ids = {},
@@ -163,25 +118,40 @@ void DraftRunner::fill_row(Pass& pass, int row, int token, const Line& line, int
   pass.max_seq_len = std::max(pass.max_seq_len, begin + count);
 }
 
-void DraftRunner::add_first_pass() {
-  const int num_tokens = lines_.back().last + 1;
-  first_ = add_pass(static_cast<int>(lines_.size()), num_tokens);
-  first_.ids = pack_.add<std::int32_t>(num_tokens);
-  kept_rows_ = pack_.add<std::int32_t>(num_tokens);
-  last_rows_ = pack_.add<std::int32_t>(lines_.size());
-  unit_starts_ = pack_.add<std::int32_t>(lines_.size() + 1);
+void DraftRunner::add_first_pass(const GraphShape& whole) {
+  const auto num_lines = static_cast<int>(lines_.size());
+  const int num_rows = std::max(num_lines, whole.num_rows), length = 1 + whole.num_drafts;
+  const int kept = num_lines > 0 ? lines_.back().last + 1 : 0;
+  const int num_tokens = kept + (num_rows - num_lines) * length;
+  const auto ints = [&](int count) { return pack_.add<std::int32_t>(count); };
+  first_ = add_pass(num_rows, num_tokens);
+  first_.ids = ints(num_tokens);
+  kept_rows_ = ints(num_tokens);
+  last_rows_ = ints(num_rows);
+  last_lens_ = ints(num_rows);
+  unit_starts_ = ints(num_rows + 1);
   starts_.clear();
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     const Line& line = lines_[i];
     const int token = line.last + 1 - line.count;
+    const bool is_open = runs_ahead_ && line.first_draw >= 0;
+    const int num_known = line.count - (is_open ? 1 + line.num_open : 0);
     fill_row(first_, static_cast<int>(i), token, line, line.begin, line.count);
     for (int t = 0; t < line.count; ++t) {
-      first_.ids.host[token + t] = line.token_at(line.begin + t + 1);
+      if (t < num_known) first_.ids.host[token + t] = line.token_at(line.begin + t + 1);
       kept_rows_.host[token + t] = line.first + t;
     }
     last_rows_.host[i] = line.last;
+    last_lens_.host[i] = line.begin + line.count;
     if (line.begin == 0) starts_.push_back(token);
   }
+  for (int row = num_lines, token = kept; row < num_rows; ++row, token += length) {
+    fill_padding(first_, row, length);
+    for (int t = token; t < token + length; ++t) first_.ids.host[t] = kept_rows_.host[t] = 0;
+    last_rows_.host[row] = token;
+    last_lens_.host[row] = 1;
+  }
+  if (whole.num_rows > 0) first_.max_seq_len = limits_.max_model_len;
   std::iota(unit_starts_.host.begin(), unit_starts_.host.end(), 0);
 }
 
@@ -303,42 +273,58 @@ std::span<const int> DraftRunner::run(const BatchPlan& plan, std::span<const Tok
                                       TensorView final_norm, Workspace& workspace) {
   const Workspace::Scope scope(workspace);
   const StreamRef stream = device_.stream();
+  runs_ahead_ = width == 0;
   read(plan, sampled, width, wanted);
   count_drafts(plan);
   if (lines_.empty()) return num_drafts_;
   pack_.begin();
-  const GraphShape graph = graph_shape();
+  const GraphShape whole = whole_shape(plan);
+  const GraphShape graph = whole.num_rows > 0 ? whole : graph_shape();
   add_steps(graph);
-  add_first_pass();
+  add_first_pass(whole);
+  if (runs_ahead_) add_settling();
   if (sampler_ != nullptr) add_draws();
   pack_.upload(stream);
-
-  const std::int64_t all = plan.num_tokens, kept = first_.num_tokens;
-  TensorView states = view(states_, all), out = view(other_states_, kept);
-  const TensorView streams(streams_.data(), model_.dtype(),
-                           {all, static_cast<std::int64_t>(taps_.size()) * width_});
-  model_.combine(states, taps_.empty() ? final_norm : streams, context(workspace));
-  if (kept < all) {
-    ops_.gather_rows(out, states, kept_rows_.device, stream);
-    states = std::exchange(out, view(states_, kept));
+  if (whole.num_rows > 0) {
+    whole_graphs_.replay(whole, stream);
+    return give();
   }
-  // Of tokens before the last ones it only keeps keys and values.
-  const bool is_one_each = first_.num_tokens == first_.num_rows;
-  const LastTokens last =
-      is_one_each ? LastTokens() : LastTokens{last_rows_.device, unit_starts_.device};
-  out = out.rows(0, first_.num_rows);
-  compute(first_, out, first_.ids.device, states, starts_, last, workspace);
+  compute_first(plan.num_tokens, final_norm, !order_.empty(), workspace);
   if (order_.empty()) return give();
-
-  const TensorView from = view(step_states_[0], wanting_.device.extent(0));
-  ops_.gather_rows(from, out, wanting_.device, stream);
-  draw(0, from, workspace);
   if (graph.num_rows > 0) {
     graphs_.replay(graph, stream);
   } else {
     compute_steps(workspace);
   }
   return give();
+}
+
+// Over the step's tokens that the lines keep, and the first drafts.
+void DraftRunner::compute_first(int num_tokens, TensorView final_norm, bool draws,
+                                Workspace& workspace) {
+  const StreamRef stream = device_.stream();
+  const std::int64_t all = num_tokens, kept = first_.num_tokens;
+  if (runs_ahead_) settle(num_tokens);
+  TensorView states = view(states_, all), out = view(other_states_, kept);
+  const TensorView streams(streams_.data(), model_.dtype(),
+                           {all, static_cast<std::int64_t>(taps_.size()) * width_});
+  model_.combine(states, taps_.empty() ? final_norm : streams, context(workspace));
+  const bool keeps_all = kept == all && !runs_ahead_;
+  if (!keeps_all) {
+    ops_.gather_rows(out, states, kept_rows_.device, stream);
+    states = std::exchange(out, view(states_, kept));
+  }
+  // Of tokens before the last ones it only keeps keys and values.
+  const bool is_one_each = first_.num_tokens == first_.num_rows;
+  const LastTokens last = is_one_each ? LastTokens()
+                                      : LastTokens{last_rows_.device, unit_starts_.device,
+                                                   runs_ahead_ ? last_lens_.device : TensorView()};
+  out = out.rows(0, first_.num_rows);
+  compute(first_, out, first_.ids.device, states, starts_, last, workspace);
+  if (!draws) return;
+  const TensorView from = view(step_states_[0], wanting_.device.extent(0));
+  ops_.gather_rows(from, out, wanting_.device, stream);
+  draw(0, from, workspace);
 }
 
 // Each line that wants drafts has a column of its own; what is there is the slot's until the next
@@ -357,17 +343,18 @@ TensorView DraftRunner::drafts_of(int index, std::int64_t rows) const {
 
 std::span<const int> DraftRunner::give() {
   const TensorView drafts = batch_.drafts();
+  turn_ = 1 - turn_;
   if (!order_.empty())
-    device_.copy(host_drafts_.data(), drafts.data(), drafts.bytes(), device_.stream());
-  drafted_->record(device_.stream());
+    device_.copy(host_drafts_[turn_].data(), drafts.data(), drafts.bytes(), device_.stream());
+  drafted_[turn_]->record(device_.stream());
   return num_drafts_;
 }
 
-void DraftRunner::wait() const { drafted_->wait(); }
+void DraftRunner::wait() const { drafted_[turn_]->wait(); }
 
-TokenId DraftRunner::draft(int slot, int index) const {
-  return static_cast<const std::int32_t*>(host_drafts_.data())[index * limits_.max_num_seqs +
-                                                               batch_.draft_column(slot)];
+TokenId DraftRunner::draft_of(int turn, int column, int index) const {
+  return static_cast<const std::int32_t*>(
+      host_drafts_[turn].data())[index * limits_.max_num_seqs + column];
 }
 
 }  // namespace quire

@@ -3,7 +3,9 @@
 // draft's keys and values are those of the target's hidden states, then one token per request for
 // each further draft. What these further steps keep is overwritten by the next pass. On the step's
 // stream, with the host's arrays of each pass sent ahead; the drafts stay on the device, where the
-// next step finds them, so that the host plans and queues that step meanwhile.
+// next step finds them, so that the host plans and queues that step meanwhile. The passes may be
+// queued before the host knows what the step drew: they are laid out as if all its drafts had held,
+// and a device corrects that by what did.
 // Engine thread only. After construction nothing is allocated.
 
 #include <functional>
@@ -39,25 +41,38 @@ class DraftRunner {
   // Records the passes behind the first, for as many drafts as there can be of so many rows; false:
   // the device has no graphs. Rows ascend from call to call.
   bool capture(int num_rows, Workspace& workspace);
+  // The same of all passes, behind a step whose rows verify as many drafts as there can be and left
+  // `final_norm` of so many tokens.
+  bool capture_all(int num_rows, TensorView final_norm, Workspace& workspace);
   const GraphCache& graphs() const { return graphs_; }
+  const GraphCache& whole_graphs() const { return whole_graphs_; }
+  // May run() come before the host knows what was drawn?
+  bool can_run_ahead() const;
   // Scratch that run() takes.
   std::size_t workspace_bytes() const;
   // Where the target puts its streams, by layer; none where the draft reads its final norm.
   std::span<const StreamTap> taps(int num_tokens);
 
   // The plan's step drew `sampled`, [rows, width] as in StepTokens, and gave `final_norm` [T, …].
-  // wanted [rows]: drafts, at most; below 0 the row's tokens are not taken in either. Gives how
-  // many there will be, [rows]: in the batch, as the slots' unknown drafts. Valid until the next
-  // call.
+  // Width 0: only the device knows what it drew, in the batch. wanted [rows]: drafts, at most;
+  // below 0 the row's tokens are not taken in either. Gives how many there will be, [rows]: in the
+  // batch, as the slots' unknown drafts. Valid until the next call.
   std::span<const int> run(const BatchPlan& plan, std::span<const TokenId> sampled, int width,
                            std::span<const int> wanted, TensorView final_norm,
                            Workspace& workspace);
   // Waits for those of the latest run().
   void wait() const;
   // After wait(). kNoToken: its logits are no numbers.
-  TokenId draft(int slot, int index) const;
-  // What can be drafted for a request of which this many tokens are known.
-  int most_drafts(const Request& request, int num_known) const;
+  TokenId draft(int slot, int index) const {
+    return draft_of(turn_, batch_.draft_column(slot), index);
+  }
+  // The same of a run before: what turn() was behind it, and draft_column() of the slot. It stays
+  // while no more than one run follows.
+  TokenId draft_of(int turn, int column, int index) const;
+  int turn() const { return turn_; }
+  // What can be drafted for a request of which this many tokens are known, or up to so many more:
+  // there are slots for these, as far as contexts reach.
+  int most_drafts(const Request& request, int num_known, int num_open = 0) const;
   // By what drafts were drawn, f32 [places, V]; with a sampler.
   TensorView shares() const;
   TensorView target_ids() const { return model_.target_ids(); }
@@ -74,7 +89,8 @@ class DraftRunner {
     std::span<const TokenId> drawn = {};
     int plan_row = 0;
     int begin = 0, count = 0;
-    int first = 0;                                     // of the step's tokens
+    int first = 0, first_draw = -1;                    // of the step's tokens, and of what it drew
+    int num_open = 0;                                  // drafts that may not have held
     int last = 0;                                      // of the pass's tokens
     int num_wanted = 0;                                // drafts
     int context() const { return begin + count + 1; }  // tokens known
@@ -90,10 +106,14 @@ class DraftRunner {
             std::span<const int> wanted);
   Pass add_pass(int num_rows, int num_tokens);
   void fill_row(Pass& pass, int row, int token, const Line& line, int begin, int count);
-  void add_first_pass();
+  void add_first_pass(const GraphShape& whole);
+  void add_settling();
+  void settle(int num_tokens);
+  void compute_first(int num_tokens, TensorView final_norm, bool draws, Workspace& workspace);
   GraphShape graph_shape() const;
+  GraphShape whole_shape(const BatchPlan& plan) const;
   void add_steps(const GraphShape& graph);
-  void fill_padding(Pass& pass, int row);
+  void fill_padding(Pass& pass, int row, int num_tokens = 1);
   void compute_steps(Workspace& workspace);
   int num_wanting(int num_drafts) const;
   void compute(const Pass& pass, TensorView out, TensorView ids, TensorView states,
@@ -122,8 +142,10 @@ class DraftRunner {
   Buffer step_states_[2];         // [max_num_seqs, hidden]
   Buffer logits_;                 // f32 [max_num_seqs, V]
   Buffer own_ids_;                // i32 [max_num_seqs]: in the draft's vocabulary
-  Buffer host_drafts_;            // i32 [max_drafts, max_num_seqs]: a copy of the batch's
-  std::unique_ptr<Event> drafted_;  // host_drafts_ has them
+  // By turns: i32 [max_drafts, max_num_seqs], a copy of the batch's, and when it is there.
+  Buffer host_drafts_[2];
+  std::unique_ptr<Event> drafted_[2];
+  int turn_ = 0;
   Buffer zeros_;                  // what a greedy draw reads
   DraftObserver observer_;
 
@@ -153,9 +175,17 @@ class DraftRunner {
   Pass first_;
   Ints kept_rows_;                // of the step's tokens: those of the first pass
   Ints last_rows_, unit_starts_;  // each line's last token in the first pass; 0, 1, 2, …
+  Ints last_lens_;                // tokens of each line up to that
+  bool runs_ahead_ = false;       // of what the host knows
+  // By line, and by number that what held decides: HeldArgs.
+  struct Settling {
+    Ints num_drafts, first_draft, first_draw, first_next, at, line;
+  };
+  Settling settling_;
   Ints wanting_;                  // in the order of order_: of the lines; a graph's rows: its first
   std::vector<Pass> steps_;       // for drafts 2, 3, …
   GraphCache graphs_;             // of these
+  GraphCache whole_graphs_;       // of these and the first
   std::vector<int> num_drafts_;   // by plan row
 };
 

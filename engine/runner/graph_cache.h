@@ -21,9 +21,12 @@ struct CaptureSizes {
   std::vector<int> sizes = {};
   std::vector<int> draft_sizes = {};  // where each row verifies as many drafts as there can be
   bool drafting = false;              // for `sizes`, a draft model's passes behind its first, too
+  bool all_drafting = false;          // for `draft_sizes`, all of its passes
   std::string why_none = {};
 
-  std::size_t count() const { return sizes.size() * (drafting ? 2 : 1) + draft_sizes.size(); }
+  std::size_t count() const { 
+    return sizes.size() * (drafting ? 2 : 1) + draft_sizes.size() * (all_drafting ? 2 : 1);
+  }
 };
 
 // A step in which each row has one token and so many drafts, and draws behind each; or a draft

@@ -166,6 +166,7 @@ void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
                                static_cast<std::size_t>(options_.limits.max_samples())));
   step.rows.assign(plan.rows.size(), {});
   step.drafts = plan.drafts;
+  find_drafts(step);
   if (reads_drafts(plan)) {
     drafted();
     take_drafts(step);

@@ -35,6 +35,7 @@ struct RunnerOptions {
   std::vector<int> graph_sizes = {};  // rows, ascending; empty: no graphs
   std::vector<int> draft_graph_sizes = {};  // of rows with limits.max_drafts drafts each
   bool captures_drafting = false;  // for graph_sizes, a draft model's passes behind its first, too
+  bool captures_all_drafting = false;  // for draft_graph_sizes, all of its passes
   std::optional<PoolingType> pooling = {};  // steps end with vectors: nothing is drawn
   bool draws_drafts = false;  // a draft model's tokens, and verifies them by rejection sampling
   Collectives* collectives = nullptr;       // of a divided model
@@ -93,13 +94,19 @@ class ModelRunner {
   // plan row will have: see DraftRunner::run. Before the plan is committed; valid until the next
   // call.
   std::span<const int> propose(std::span<const int> wanted);
+  // The same behind what was sampled last, before it is collected: the device knows what it drew.
+  // Where can_propose_ahead().
+  std::span<const int> propose_ahead(std::span<const int> wanted);
+  bool can_propose_ahead() const {
+    return drafts_ && options_.line == nullptr && drafts_->can_run_ahead();
+  }
   // The host needs them already: waits.
   void wait_for_drafts() { drafts_->wait(); }
   // The same, of a slot's: as many as could be drawn.
   void read_drafts(int slot, int count, std::vector<TokenId>& out) const;
   bool computes_on_host() const { return device_.is_host_memory(); }
-  int most_drafts(const Request& request, int num_known) const {
-    return drafts_->most_drafts(request, num_known);
+  int most_drafts(const Request& request, int num_known, int num_open = 0) const {
+    return drafts_->most_drafts(request, num_known, num_open);
   }
   // Of the collected step: requests whose logits are no numbers. They must end.
   std::span<const RequestId> undrawn() const { return undrawn_; }
@@ -119,12 +126,18 @@ class ModelRunner {
   int num_in_flight() const { return num_in_flight_; }
   const GraphCache& graphs() const { return graphs_; }
   const GraphCache& drafting_graphs() const { return drafts_->graphs(); }
+  const GraphCache& whole_drafting_graphs() const { return drafts_->whole_graphs(); }
 
  private:
   struct SampledRow {
     std::int32_t sample = -1;  // −1: does not sample
     std::int32_t slot = 0;
     std::int32_t first_draft = 0, num_drafts = 0;  // in InFlight::drafts
+  };
+  // Where a draft model put the drafts of a step.
+  struct DraftPlaces {
+    int turn = 0;
+    std::vector<std::int32_t> columns;  // by plan row
   };
   struct InFlight {
     std::unique_ptr<Event> done;
@@ -133,6 +146,7 @@ class ModelRunner {
     Buffer pooled;                 // host: hidden states to pool
     std::vector<SampledRow> rows;  // as in the plan
     std::vector<TokenId> drafts;  // the plan's; unknown ones until take_drafts()
+    DraftPlaces draft_places;     // of the unknown ones
     int width = 1;  // 1 + most drafts of a row
     int sampler_turn = 0;
     int num_samples = 0;
@@ -157,6 +171,7 @@ class ModelRunner {
   // Once its tokens are on the host.
   const DraftRunner& drafted() const;
   bool reads_drafts(const BatchPlan& plan) const;
+  void find_drafts(InFlight& step) const;
   void take_drafts(InFlight& step) const;
   static int num_held(const SampledRow& row, std::span<const TokenId> drafts,
                       const std::int32_t* drawn);

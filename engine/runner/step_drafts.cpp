@@ -15,13 +15,24 @@ bool ModelRunner::reads_drafts(const BatchPlan& plan) const {
   });
 }
 
+// Before the next ones take their place.
+void ModelRunner::find_drafts(InFlight& step) const {
+  if (!drafts_) return;
+  step.draft_places.turn = drafts_->turn();
+  step.draft_places.columns.clear();
+  for (const BatchRow& row : step.plan->rows)
+    step.draft_places.columns.push_back(batch_.draft_column(row.slot));
+}
+
 // What the device alone knew when the step was planned, and the host has by now.
 void ModelRunner::take_drafts(InFlight& step) const {
   if (!drafts_) return;
-  for (const BatchRow& row : step.plan->rows) {
+  const DraftPlaces& places = step.draft_places;
+  for (std::size_t r = 0; r < step.plan->rows.size(); ++r) {
+    const BatchRow& row = step.plan->rows[r];
     for (int i = 0; i < row.num_drafts; ++i) {
       TokenId& draft = step.drafts[static_cast<std::size_t>(row.first_draft + i)];
-      if (draft == kUnknownDraft) draft = drafts_->draft(row.slot, i);
+      if (draft == kUnknownDraft) draft = drafts_->draft_of(places.turn, places.columns[r], i);
     }
   }
 }
@@ -37,6 +48,13 @@ std::span<const int> ModelRunner::propose(std::span<const int> wanted) {
   options_.line->post(RankMessage::Kind::drafts);
   options_.collectives->broadcast(batch_.drafts(), device_.stream());
   return counts;
+}
+
+std::span<const int> ModelRunner::propose_ahead(std::span<const int> wanted) {
+  assert(can_propose_ahead() && is_sampled_ && num_in_flight_ == 1);
+  assert(may_propose_ || std::ranges::all_of(wanted, [](int drafts) { return drafts < 0; }));
+  const BatchPlan& plan = *steps_[(next_ + kMaxInFlight - 1) % kMaxInFlight].plan;
+  return drafts_->run(plan, {}, 0, wanted, hidden(plan.num_tokens), workspace_);
 }
 
 const DraftRunner& ModelRunner::drafted() const {

@@ -36,9 +36,14 @@ void ModelRunner::capture_graphs() {
     if (!capture({.num_drafts = 0, .num_rows = rows})) return;
   for (const int rows : options_.draft_graph_sizes)
     if (!capture({.num_drafts = options_.limits.max_drafts, .num_rows = rows})) return;
-  if (!options_.captures_drafting) return;
-  for (const int rows : options_.graph_sizes)
-    if (!drafts_->capture(rows, workspace_)) return;
+  if (options_.captures_drafting)
+    for (const int rows : options_.graph_sizes)
+      if (!drafts_->capture(rows, workspace_)) return;
+  if (!options_.captures_all_drafting) return;
+  device_.zero(hidden_.data(), hidden_.bytes(), device_.stream());
+  for (const int rows : options_.draft_graph_sizes)
+    if (!drafts_->capture_all(rows, hidden(rows * (1 + options_.limits.max_drafts)), workspace_))
+      return;
 }
 
 bool ModelRunner::capture(const GraphShape& shape) {

@@ -210,7 +210,7 @@ void Attention::attend(TensorView out, TensorView q, const LastTokens& last,
   args.v_cache = v_cache_;
   args.block_table = context.groups[group_].block_table;
   args.query_start = last.empty() ? context.query_start : last.starts;
-  args.seq_lens = context.seq_lens;
+  args.seq_lens = last.seq_lens.empty() ? context.seq_lens : last.seq_lens;
   args.sinks = sinks_;
   args.cache_scale = cache_scale_;
   args.scale = static_cast<float>(options_.scale);

@@ -262,4 +262,39 @@ TEST_CASE("a draft is kept or replaced as its shares and the target's say", "[op
   }
 }
 
+// Of four lines: all hold, the first alone does, none was drawn, and what cannot be drawn never holds.
+TEST_CASE("drafts hold while they are what was drawn", "[ops][sampling]") {
+  using Ints = std::vector<std::int32_t>;
+  const Ints tokens = {50, 7, 8, 51, 9, 9, 9, 60, 61, 52, kNoToken};
+  const Ints draws = {7, 8, 30, 9, 5, 9, 31, kNoToken, 32};
+  const Ints num_drafts = {2, 3, 0, 1}, first_draft = {1, 4, 8, 10};
+  const Ints first_draw = {0, 3, -1, 7}, first_next = {2, 6, 1, 11};
+  const Ints at = {0, 13, 14, 15, 1, 16, 17}, line = {0, 0, 1, 3, 2, 1, -1};
+  Ints numbers(18);
+  std::iota(numbers.begin(), numbers.end(), 100);
+  const Ints expected = {100, 101, 7,  8,  30, 105, 9,   5,   9,
+                         31,  110, -1, 32, 113, 112, 114, 114, 117};
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const auto upload = [&](const Ints& values) { return run.upload(tensor_of(values)); };
+    const TensorView out = upload(numbers);
+    draft_ops(run).settle_drafts({.draws = upload(draws),
+                                  .tokens = upload(tokens),
+                                  .num_drafts = upload(num_drafts),
+                                  .first_draft = upload(first_draft),
+                                  .first_draw = upload(first_draw),
+                                  .first_next = upload(first_next),
+                                  .numbers = out,
+                                  .at = upload(at),
+                                  .line = upload(line)},
+                                 run.stream());
+    const HostTensor got = run.download(out);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      INFO(i);
+      CHECK(got.as<std::int32_t>()[i] == expected[i]);
+    }
+  }
+}
+
 }  // namespace quire::test

@@ -2,8 +2,10 @@
 // processor time of each is counted. One thread of computing; nothing of HTTP.
 //
 //   drafts_perf MODEL --speculative-config JSON [--prompts MODEL] [--rounds N] [--streams N]
-//     [--only drafts|plain] [--fixed 1] [--steps 1] [--swap 1]
+//     [--lines N] [--only drafts|plain] [--fixed 1] [--steps 1] [--swap 1]
 //
+// So many streams begin together, and the turn ends with the last of them; with --lines so many
+// lines are asked for at once, and one begins where another ends.
 // Paired by prompt, and the order of the two turns with each, so that what else the machine does
 // strikes both. Where memory happens to lie makes one engine up to a tenth slower than its equal for
 // as long as the process lives: take several, half of them with --swap 1, which makes the engine with
@@ -33,7 +35,7 @@ struct Options {
   std::string model = "models/quire-tiny", prompts = {};
   std::string speculative = {};
   std::string only = {};
-  int rounds = 2, streams = 1, tokens = 0, steps = 0, fixed = 0, swap = 0;
+  int rounds = 2, streams = 1, lines = 0, tokens = 0, steps = 0, fixed = 0, swap = 0;
   float temperature = 0;
 };
 
@@ -179,7 +181,7 @@ int run(const Options& options) {
   Side &plain = drafts_first ? second : first, &drafts = drafts_first ? first : second;
   for (int round = 0; round < options.rounds + 1; ++round) {
     if (round == 1) plain.forget_costs(), drafts.forget_costs();
-    const auto step = static_cast<std::size_t>(options.streams);
+    const auto step = static_cast<std::size_t>(std::max(options.streams, options.lines));
     for (std::size_t at = 0; at + step <= lines.size(); at += step) {
       const auto batch = std::span(lines).subspan(at, step);
       const bool plain_first = (at / step + static_cast<std::size_t>(round)) % 2 == 0;
@@ -210,6 +212,7 @@ int main(int argc, char** argv) {
                                                   {"--only", &options.only}};
   const std::map<std::string, int*> numbers{{"--rounds", &options.rounds},
                                             {"--streams", &options.streams},
+                                            {"--lines", &options.lines},
                                             {"--tokens", &options.tokens},
                                             {"--steps", &options.steps},
                                             {"--fixed", &options.fixed},

@@ -124,6 +124,9 @@ TEST_CASE("drafts that the host does not know change no answer", "[engine][cuda]
     if (i % 3 == 1) requests.back().sampling.presence_penalty = 0.5f;
     if (i % 4 == 2) requests.back().sampling.logit_bias = {{7, 2.f}};
   }
+  // To the end of the context, behind which there are no slots.
+  requests.push_back(request_of(random, 14));
+  requests.back().prompt.resize(114, 9);
   const auto answers = [&](EngineConfig config) {
     config.graphs.enforce_eager = is_eager;
     if (!is_eager) config.graphs.capture_sizes = {2, 5};

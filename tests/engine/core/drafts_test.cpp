@@ -22,12 +22,13 @@ class Adversary final : public Drafter {
     drafts.clear();
     const Tokens& answer = answers_[request.id()];
     const auto at = static_cast<std::size_t>(request.num_output());
-    const std::size_t count = random_() % (static_cast<std::size_t>(max_drafts) + 1);
+    const std::size_t count = random_() % (kMostDrafts + 1);
     const std::size_t right = random_() % (count + 1);
     for (std::size_t i = 0; i < count; ++i) {
       const bool knows = at + i < answer.size() && i < right;
       drafts.push_back(knows ? answer[at + i] : static_cast<TokenId>(3 + random_() % 300));
     }
+    drafts.resize(std::min(drafts.size(), static_cast<std::size_t>(max_drafts)));
   }
 
  private:

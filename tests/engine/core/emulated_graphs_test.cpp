@@ -53,7 +53,7 @@ struct Answer {
 
 struct Outcome {
   std::map<std::uint64_t, Answer> answers;
-  long num_replays = 0, num_drafting_replays = 0;
+  long num_replays = 0, num_drafting_replays = 0, num_whole_replays = 0;
   std::uint64_t num_steps = 0;
   std::int64_t num_accepted = 0;  // drafts
 };
@@ -77,8 +77,10 @@ Outcome run(const EngineConfig& config, const std::vector<Arrival>& arrivals) {
     }
   }
   outcome.num_replays = engine.runner().graphs().num_replays() - at_start;
-  if (config.speculative.uses_draft_model())
+  if (config.speculative.uses_draft_model()) {
     outcome.num_drafting_replays = engine.runner().drafting_graphs().num_replays();
+    outcome.num_whole_replays = engine.runner().whole_drafting_graphs().num_replays();
+  }
   outcome.num_steps = engine.stats().steps;
   outcome.num_accepted = engine.stats().accepted_draft_tokens;
   return outcome;
@@ -99,6 +101,7 @@ void expect_same_bits(EngineConfig config, const std::vector<Arrival>& arrivals,
     CHECK(replayed.num_replays < static_cast<long>(replayed.num_steps));  // prompts are not
     CHECK(replayed.num_accepted == eager.num_accepted);
     CHECK((replayed.num_drafting_replays > 0) == config.speculative.uses_draft_model());
+    CHECK((replayed.num_whole_replays > 0) == config.speculative.uses_draft_model());
     CHECK((replayed.num_accepted > 0) == (config.speculative.method != DraftMethod::none));
     for (const auto& [id, answer] : eager.answers) {
       CAPTURE(id);
@@ -130,8 +133,8 @@ TEST_CASE("replayed steps follow a context into its second split", "[engine][cud
   expect_same_bits(small_config(), {{0, 252, 8}, {4, 3, 5}}, {{2}});
 }
 
-// Every step but the last ones, which have room for fewer drafts, and the draft model's passes
-// behind the first. A graph of four rows pads; the one of a row with one token takes a step that
+// Every step but the last ones, which have room for fewer drafts; and a draft model's passes, all of
+// them behind a step that verified as many for each, else those behind the first. A graph of four rows pads; the one of a row with one token takes a step that
 // verifies nothing.
 TEST_CASE("steps that verify drafts are replayed", "[engine][cuda][drafts]") {
   struct Drafter {
