@@ -69,6 +69,16 @@ std::string trouble_with_files(const std::string& path) {
   }
 }
 
+// Sizes it all as an engine does, weights by name and quantization included.
+std::string trouble_with_plan(const EngineConfig& config, PlanReport& plan) {
+  try {
+    plan = make_plan_report(config, 0);
+    return plan.plan.model ? std::string() : with_flags(plan.plan.model.error().detail);
+  } catch (const std::exception& failure) {
+    return failure_text(failure);
+  }
+}
+
 // The plan of MODEL in a sentence, and what its weights allow at most.
 void judge_model(const std::string& given, DoctorReport& report) {
   EngineConfig config;
@@ -77,10 +87,7 @@ void judge_model(const std::string& given, DoctorReport& report) {
     throw Failure(ErrorCode::not_found, config.model.path + ": no such folder or file");
   std::string trouble = trouble_with_files(config.model.path);
   PlanReport plan;
-  if (trouble.empty()) {
-    plan = make_plan_report(config, 0);
-    if (!plan.plan.model) trouble = with_flags(plan.plan.model.error().detail);
-  }
+  if (trouble.empty()) trouble = trouble_with_plan(config, plan);
   report.model_fits = trouble.empty();
   report.model_verdict =
       report.model_fits

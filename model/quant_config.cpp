@@ -38,6 +38,23 @@ void need_absent(const Json& fields, const std::string& prefix, std::string_view
   if (!empty_object) unsupported(prefix + std::string(name), "a value", "null");
 }
 
+// "dense" is how compressed-tensors writes that nothing is left out.
+void need_dense(const Json& quantization) {
+  const auto sparsity = quantization.find({"sparsity_config"});
+  if (sparsity && sparsity->is_object() && sparsity->text({"format"}) == "dense") return;
+  need_absent(quantization, "", "sparsity_config");
+}
+
+// GPTQModel's exceptions by module: the head may be left as it is, which its tensors say too.
+void need_only_head_excepted(const Json& quantization) {
+  const auto dynamic = quantization.find({"dynamic"});
+  if (!dynamic || !dynamic->is_object()) return need_absent(quantization, "", "dynamic");
+  for (const auto& [pattern, change] : dynamic->members()) {
+    if (pattern.starts_with("-:") && pattern.ends_with("lm_head")) continue;
+    unsupported("dynamic", in_quotes(std::string(pattern)), "\"-:.*lm_head\"");
+  }
+}
+
 void need_block(const Json& fields, const std::string& prefix, std::string_view name) {
   const std::vector<std::int32_t> sizes = fields.integers({name}, {1, 1 << 20});
   if (sizes == std::vector<std::int32_t>{kFp8Block, kFp8Block}) return;
@@ -102,7 +119,7 @@ bool input_is_static(const Json& group, const std::string& prefix, Fp8Scope scop
 // https://github.com/vllm-project/compressed-tensors: one group of Linear modules in e4m3.
 Fp8Config parse_compressed_tensors(const Json& quantization) {
   need_text(quantization, "", "format", "float-quantized");
-  need_absent(quantization, "", "sparsity_config");
+  need_dense(quantization);
   need_absent(quantization, "", "transform_config");
   const auto groups = quantization.object({"config_groups"});
   if (!groups) unsupported("config_groups", "null", "one group");
@@ -151,7 +168,7 @@ PackedConfig parse_gptq(const Json& quantization) {
   if (format != "gptq" && format != "gptq_v2") {
     unsupported("checkpoint_format", in_quotes(format), "\"gptq\", \"gptq_v2\"");
   }
-  need_absent(quantization, "", "dynamic");
+  need_only_head_excepted(quantization);
   return {.layout = PackedLayout::gptq,
           .bits = parse_bits(quantization, "", "bits"),
           .group_size = parse_group_size(quantization, ""),
@@ -179,7 +196,7 @@ PackedConfig parse_awq(const Json& quantization) {
 
 // compressed-tensors' integers: "pack-quantized", or bytes with inputs of 8 bits.
 PackedConfig parse_packed_tensors(const Json& quantization, bool bytes) {
-  need_absent(quantization, "", "sparsity_config");
+  need_dense(quantization);
   need_absent(quantization, "", "transform_config");
   const auto groups = quantization.object({"config_groups"});
   if (!groups || groups->members().size() != 1) unsupported("config_groups", "not one", "one group");

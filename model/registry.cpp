@@ -5,6 +5,7 @@
 #include "backend/measuring_device.h"
 #include "model/architectures.h"
 #include "model/layers/causal_lm.h"
+#include "model/rounded_rows.h"
 
 namespace quire {
 
@@ -13,8 +14,15 @@ namespace {
 // Bits of --quantization int8 or int4; 0: something else, or nothing.
 int bits_of(const std::string& wanted) { return wanted == "int8" ? 8 : wanted == "int4" ? 4 : 0; }
 
+// vLLM's names for GPTQ and AWQ with a kernel of its own: the weights are the same.
+std::string without_kernel(const std::string& wanted) {
+  return wanted == "gptq_marlin" || wanted == "awq_marlin" ? wanted.substr(0, wanted.find('_'))
+                                                           : wanted;
+}
+
 // Matrices can be rounded while they are loaded where they are plain.
-void check_rounding(const ModelConfig& config, const LoadOptions& options) {
+void check_rounding(const ModelConfig& config, const std::filesystem::path& model_dir,
+                    const LoadOptions& options) {
   const auto refuse = [&](const std::string& reason) {
     throw Failure(Error{ErrorCode::unsupported,
                         "LoadOptions::quantization " + options.quantization + ": " + reason,
@@ -24,6 +32,10 @@ void check_rounding(const ModelConfig& config, const LoadOptions& options) {
     refuse(config.file.string() + " is \"" + config.quant.method +
            "\" already; only weights in 16 or 32 bits are rounded");
   }
+  if (config.quant.method == "gguf" && is_mostly_packed(Checkpoint(model_dir))) {
+    refuse(config.file.string() +
+           " is quantized already; only weights in 16 or 32 bits are rounded");
+  }
   if (options.dtype == DType::f32) {
     refuse("products with rounded weights are not float32's; use LoadOptions::dtype bfloat16");
   }
@@ -32,7 +44,7 @@ void check_rounding(const ModelConfig& config, const LoadOptions& options) {
 
 void refuse_quantization(const ModelConfig& config, const std::string& wanted) {
   const QuantConfig& quant = config.quant;
-  if (!wanted.empty() && wanted != quant.method && bits_of(wanted) == 0) {
+  if (!wanted.empty() && without_kernel(wanted) != quant.method && bits_of(wanted) == 0) {
     const std::string found =
         quant.method.empty() ? "has no quantization_config" : "is \"" + quant.method + "\"";
     throw Failure(Error{ErrorCode::unsupported,
@@ -96,7 +108,7 @@ std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesyst
         "architectures"});
   }
   refuse_quantization(config, options.quantization);
-  if (bits_of(options.quantization) > 0) check_rounding(config, options);
+  if (bits_of(options.quantization) > 0) check_rounding(config, model_dir, options);
   try {
     return make(*architecture, config, model_dir, device, ops, options);
   } catch (const Failure& failure) {

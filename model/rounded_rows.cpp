@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "backend/dispatch.h"
 #include "base/half.h"
+#include "gguf/codes.h"
 
 namespace quire {
 
@@ -45,6 +47,19 @@ GroupFormat rounded_format(int bits) {
   return {.bits = 4, .has_min = true};
 }
 
+bool is_mostly_packed(const Checkpoint& checkpoint) {
+  std::int64_t packed = 0, all = 0;
+  for (const auto& [name, entry] : checkpoint.tensors()) {
+    const StoredTensor& tensor = *entry.tensor;
+    if (tensor.shape.size() < 2) continue;
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : tensor.shape) elements *= extent;
+    all += elements;
+    if (tensor.gguf && gguf::code_format(tensor.gguf->type) != nullptr) packed += elements;
+  }
+  return 2 * packed > all;
+}
+
 RoundedRows::RoundedRows(const StoredTensor& tensor, const std::byte* data,
                          std::unique_ptr<RowReader> values, int bits)
     : RowReader(tensor.shape[0], tensor.shape[1]),
@@ -70,6 +85,10 @@ void RoundedRows::row(std::int64_t row, CodeRow& out) const {
   this->row(row, values.data());
   for (std::size_t g = 0; g < out.scales.size(); ++g) {
     const float* const x = values.data() + g * kGroup;
+    if (!std::all_of(x, x + kGroup, [](float value) { return std::isfinite(value); })) {
+      out.scales[g] = std::numeric_limits<float>::quiet_NaN();  // pack_row() refuses it
+      continue;
+    }
     std::uint8_t* const codes = out.codes.data() + g * kGroup;
     if (bits_ == 8) {
       round_8(x, codes, out.scales[g]);

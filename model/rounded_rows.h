@@ -4,13 +4,16 @@
 
 #include <memory>
 
+#include "model/checkpoint.h"
 #include "model/row_reader.h"
-#include "model/safetensors.h"
 
 namespace quire {
 
 // Groups of 32 columns; 8 bits around zero, 4 with a minimum of each group. `bits` is 8 or 4.
 GroupFormat rounded_format(int bits);
+
+// Are most of the matrices in codes already, so that there is little to round?
+bool is_mostly_packed(const Checkpoint& checkpoint);
 
 class RoundedRows final : public RowReader {
  public:

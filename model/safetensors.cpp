@@ -22,28 +22,32 @@ std::string named(std::string_view name) { return "tensor \"" + std::string(name
 
 struct StoredType {
   std::string_view name;
-  std::size_t bytes;
+  std::size_t bits;
   std::optional<DType> dtype = {};
 };
 
 constexpr StoredType kStoredTypes[] = {
-    {"F32", 4, DType::f32},
-    {"BF16", 2, DType::bf16},
-    {"F16", 2, DType::f16},
-    {"I32", 4, DType::i32},
-    {"I64", 8, DType::i64},
-    {"U8", 1, DType::u8},
-    {"I8", 1, DType::i8},
-    {"U32", 4, DType::u32},
-    {"U64", 8, DType::u64},
-    {"F8_E4M3", 1, DType::fp8_e4m3},
+    {"F32", 32, DType::f32},
+    {"BF16", 16, DType::bf16},
+    {"F16", 16, DType::f16},
+    {"I32", 32, DType::i32},
+    {"I64", 64, DType::i64},
+    {"U8", 8, DType::u8},
+    {"I8", 8, DType::i8},
+    {"U32", 32, DType::u32},
+    {"U64", 64, DType::u64},
+    {"F8_E4M3", 8, DType::fp8_e4m3},
     // Vision parts and old buffers have these; as long as nobody asks for them they may be there.
-    {"F64", 8},
-    {"BOOL", 1},
-    {"I16", 2},
-    {"U16", 2},
-    {"F8_E5M2", 1},
-    {"F8_E8M0", 1},
+    {"F64", 64},
+    {"BOOL", 8},
+    {"I16", 16},
+    {"U16", 16},
+    {"F8_E5M2", 8},
+    {"F8_E8M0", 8},
+    {"F4", 4},
+    {"F6_E2M3", 6},
+    {"F6_E3M2", 6},
+    {"C64", 64},
 };
 
 const StoredType& stored_type(std::string_view name, const std::string& tensor,
@@ -69,7 +73,7 @@ class HeaderReader {
     tensor.usable = type.dtype.has_value();
     tensor.dtype = type.dtype.value_or(DType::u8);
     tensor.shape = read_shape(name, object);
-    tensor.bytes = bytes_of(name, tensor, type.bytes);
+    tensor.bytes = bytes_of(name, tensor, type.bits);
     place(name, object, tensor, type.name);
     return tensor;
   }
@@ -91,15 +95,19 @@ class HeaderReader {
     return shape;
   }
 
-  // shape × dtype, refused where it overflows.
+  // shape × dtype, refused where it overflows or ends within a byte.
   std::size_t bytes_of(const std::string& name, const StoredTensor& tensor,
-                       std::size_t bytes) const {
+                       std::size_t bits) const {
     for (const std::int64_t n : tensor.shape) {
-      if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(n), &bytes)) {
+      if (__builtin_mul_overflow(bits, static_cast<std::size_t>(n), &bits)) {
         fail(file_, named(name) + " has shape " + shape_text(tensor.shape) + ", beyond any memory");
       }
     }
-    return bytes;
+    if (bits % 8 != 0) {
+      fail(file_, named(name) + " has shape " + shape_text(tensor.shape) + ", " +
+                      std::to_string(bits) + " bits, which are not whole bytes");
+    }
+    return bits / 8;
   }
 
   void place(const std::string& name, const Json& object, StoredTensor& tensor,

@@ -5,13 +5,10 @@
 #include <cstring>
 
 #include "backend/dispatch.h"
-#include "backend/fragment_pack.h"
-#include "gguf/codes.h"
 #include "model/delivery.h"
 #include "model/gguf/values.h"
 #include "model/loader_threads.h"
 #include "model/random_weights.h"
-#include "model/rounded_rows.h"
 
 namespace quire {
 
@@ -145,98 +142,6 @@ TensorView Weights::load(const std::vector<Source>& sources, const Shape& shape,
       arrived(bytes);
     }
   });
-}
-
-std::optional<GroupFormat> Weights::groups_of(const std::string& name) const {
-  if (dtype_ == DType::f32 || checkpoint_ == nullptr) return {};
-  const auto format = published_groups(name);
-  const bool fits = device_.is_host_memory() || !format || fits_fragments(*format);
-  return fits ? format : std::nullopt;
-}
-
-std::optional<GroupFormat> Weights::published_groups(const std::string& name) const {
-  const int widest = device_.is_host_memory() ? kGroupTileColumns : kFragmentColumns;
-  if (packed_.has(name)) return packed_.group_format(name, widest);
-  const Checkpoint::Entry* entry = checkpoint_->find(name);
-  if (entry == nullptr || !entry->tensor->usable || entry->tensor->shape.size() != 2) return {};
-  if (const int bits = rounded_bits(name); bits > 0) return rounded_format(bits);
-  if (!entry->tensor->gguf) return {};
-  return group_format_of(*entry->tensor->gguf);
-}
-
-int Weights::rounded_bits(const std::string& name) const {
-  if (round_bits_ == 0) return 0;
-  const StoredTensor& tensor = *checkpoint_->find(name)->tensor;
-  const bool coded = tensor.gguf && gguf::code_format(tensor.gguf->type) != nullptr;
-  if (coded || !is_float(tensor.dtype) || tensor.shape[1] % kGroupTileColumns != 0) return 0;
-  const bool table = name.find("embed_tokens") != std::string::npos ||
-                     name.find("lm_head") != std::string::npos;
-  return table ? 8 : round_bits_;
-}
-
-std::unique_ptr<RowReader> Weights::group_rows(const Source& source) const {
-  auto values = packed_rows(source);
-  if (packed_.has(source.name)) return values;
-  const Checkpoint::Entry& entry = find(source, DType::f32);
-  const int bits = rounded_bits(source.name);
-  if (bits == 0) return values;
-  return std::make_unique<RoundedRows>(*entry.tensor, entry.file->data(*entry.tensor),
-                                       std::move(values), bits);
-}
-
-Weight Weights::load_groups(const std::vector<Source>& sources, const Shape& shape,
-                            const GroupFormat& format) {
-  const std::int64_t columns = shape.back();
-  for (const Source& source : sources) {
-    check_extents(source);
-    packed_bytes_[group_rows(source)->type()] +=
-        static_cast<std::size_t>(delivered(source) / columns * packed_row_bytes(format, columns));
-  }
-  Shape packed = shape;
-  packed.back() = packed_row_bytes(format, columns);
-  std::int64_t& rows = packed[packed.size() - 2];
-  rows = (rows + kGroupTileRows - 1) / kGroupTileRows * kGroupTileRows;
-  const TensorView data = make(packed, DType::u8, [&](std::byte* out) {
-    // Rows of the last tile that nobody writes, and in fragments columns of any.
-    const auto all = static_cast<std::size_t>(product(packed));
-    const auto tail = packed_format() == WeightFormat::fragments
-                          ? all
-                          : static_cast<std::size_t>(kGroupTileRows * packed.back());
-    std::memset(out + all - tail, 0, tail);
-    std::int64_t row = 0;
-    for (const Source& source : sources) row = pack(source, format, row, out);
-  });
-  return {.data = data, .scales = {}, .format = packed_format(), .group = format};
-}
-
-std::int64_t Weights::packed_row_bytes(const GroupFormat& format, std::int64_t columns) const {
-  return packed_format() == WeightFormat::fragments ? fragment_row_bytes(format, columns)
-                                                    : group_row_bytes(format, columns);
-}
-
-std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std::int64_t row,
-                           std::byte* tiles) {
-  const auto values = group_rows(source);
-  const auto count = source.pick.empty() ? source.shape[0]
-                                         : static_cast<std::int64_t>(source.pick.size());
-  const Range taken = columns_of(source);
-  const auto put = packed_format() == WeightFormat::fragments ? pack_fragment_row : pack_row;
-  for_rows_in_parallel(count, kGroupTileRows, [&](std::int64_t begin, std::int64_t end) {
-    CodeRow codes(source.shape[1], format);
-    CodeRow own(taken.size(), format);
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t from = source.pick.empty() ? i : source.pick[static_cast<std::size_t>(i)];
-      values->row(from, codes);
-      if (put(format, columns_of(codes, taken, own), row + i, tiles)) continue;
-      throw Failure(ErrorCode::unsupported, checkpoint_->directory().string() + ": tensor \"" +
-                                                source.name + "\" row " + std::to_string(from) +
-                                                " has a scale that is not a finite float16; use "
-                                                "LoadOptions::dtype float32");
-    }
-  });
-  forget(source);
-  arrived(static_cast<std::size_t>(count * packed_row_bytes(format, taken.size())));
-  return row + count;
 }
 
 TensorView Weights::put(const void* data, const Shape& shape, DType dtype) {

@@ -7,6 +7,7 @@
 #include "base/json_text.h"
 #include "gguf/archive.h"
 #include "gguf/codes.h"
+#include "gguf/end_tokens.h"
 #include "model/gguf/family.h"
 
 namespace quire {
@@ -167,11 +168,7 @@ class ConfigWriter {
     if (const auto bos = metadata_.integer("tokenizer.ggml.bos_token_id", kIds)) {
       out_.number("bos_token_id", static_cast<double>(*bos));
     }
-    std::vector<std::int64_t> ends;
-    for (const char* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                             "tokenizer.ggml.eom_token_id"}) {
-      if (const auto id = metadata_.integer(name, kIds)) ends.push_back(*id);
-    }
+    const auto ends = gguf::end_tokens(metadata_);
     if (!ends.empty()) out_.numbers("eos_token_id", ends);
   }
 

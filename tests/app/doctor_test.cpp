@@ -166,7 +166,8 @@ TEST_CASE("a model with a file missing or broken would not be served", "[app][do
   const std::pair<const char*, const char*> faults[] = {
       {"model.safetensors", nullptr},           {"tokenizer.json", nullptr},
       {"tokenizer.json", "{\"version\": \"1"}, {"generation_config.json", "{\"temperature\": -5}"},
-      {"chat_template.jinja", "{{ foo("},       {"model.safetensors", "version https://git-lfs.github.com/spec/v1"}};
+      {"chat_template.jinja", "{{ foo("},       {"model.safetensors", "version https://git-lfs.github.com/spec/v1"},
+      {"config.json", R"({"architectures":["NoSuchModel"],"vocab_size":8})"}};
   for (const auto& [file, content] : faults) {
     INFO(file);
     fs::remove_all(model);
@@ -178,6 +179,22 @@ TEST_CASE("a model with a file missing or broken would not be served", "[app][do
     CHECK(out.find("would be refused") != out.npos);
     CHECK(out.find(content == nullptr ? model.filename().string() : file) != out.npos);
   }
+  fs::remove_all(model);
+}
+
+TEST_CASE("what its weights or its quantization rule out is a verdict too", "[app][doctor]") {
+  const fs::path model = temp_path("quire_doctor_test_weights");
+  fs::remove_all(model);
+  fs::copy("models/quire-tiny", model, fs::copy_options::recursive);
+  std::ifstream in(model / "config.json");
+  std::string config(std::istreambuf_iterator<char>(in), {});
+  in.close();
+  config.insert(config.find('{') + 1, R"("quantization_config":{"quant_method":"bitsandbytes"},)");
+  std::ofstream(model / "config.json") << config;
+  std::string out;
+  CHECK(run_doctor({model.c_str(), "--seconds", "0", "--json"}, &out) == 1);
+  CHECK(out.find("\"model_fits\":false") != out.npos);
+  CHECK(out.find("bitsandbytes") != out.npos);
   fs::remove_all(model);
 }
 

@@ -64,6 +64,12 @@ TEST_CASE("fp8 schemes are read from both published forms", "[model][fp8]") {
   CHECK(tensor.fp8->static_input);
 }
 
+TEST_CASE("a sparsity_config that says dense leaves nothing out", "[model][fp8]") {
+  const char* const dense =
+      R"(,"sparsity_config":{"format":"dense","global_sparsity":0.1,"sparsity_structure":"0:0"})";
+  CHECK(parse(compressed(kChannel, kDynamic, dense)).supported());
+}
+
 TEST_CASE("modules that are ignored are named in several ways", "[model][fp8]") {
   Fp8Config config;
   config.ignored = {"lm_head", "model.layers.0", "re:.*mlp\\.gate$"};
@@ -94,7 +100,7 @@ TEST_CASE("what is not supported is refused by its field", "[model][fp8]") {
       {compressed(kChannel, R"({"num_bits":8,"type":"float","strategy":"channel"})"),
        "group_0.input_activations.strategy"},
       {compressed(kChannel, kDynamic, R"(,"ignore":["re:("])"), "ignore"},
-      {compressed(kChannel, kDynamic, R"(,"sparsity_config":{"format":"dense"})"),
+      {compressed(kChannel, kDynamic, R"(,"sparsity_config":{"format":"sparse-24-bitmask"})"),
        "sparsity_config"},
   }));
   INFO(c.quantization);

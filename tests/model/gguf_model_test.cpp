@@ -105,6 +105,28 @@ TEST_CASE("metadata become a configuration; what is missing or odd is refused by
   refused(tiny_llama().i32s("llama.attention.head_count_kv", {2, 1}), "differs between layers");
 }
 
+std::vector<std::int32_t> ends_of(const std::vector<std::string>& tokens,
+                                  const std::vector<std::int32_t>& types, std::uint32_t eos) {
+  const Folder folder;
+  GgufBytes file = tiny_llama();
+  file.texts("tokenizer.ggml.tokens", tokens).i32s("tokenizer.ggml.token_type", types);
+  file.u32("tokenizer.ggml.eos_token_id", eos);
+  return read_model_config(folder.write(file, 144)).eos_token_ids;
+}
+
+TEST_CASE("turns end at the tokens that the metadata name and at those known by text",
+          "[model][gguf]") {
+  using Ids = std::vector<std::int32_t>;
+  CHECK(ends_of({"<|endoftext|>", "a", "<|im_end|>"}, {3, 1, 3}, 0) == Ids{0, 2});
+  CHECK(ends_of({"a", "<|eot_id|>", "<|end_of_text|>"}, {1, 3, 4}, 2) == Ids{2, 1});
+  CHECK(ends_of({"<eos>", "<end_of_turn>", "</s>"}, {3, 3, 4}, 0) == Ids{0, 1});
+  CHECK(ends_of({"b", "<|im_end|>", "</s>"}, {1, 1, 3}, 0) == Ids{0, 2});  // text is no mark
+  // gpt-oss: a message ends with <|end|>, the turn goes on.
+  CHECK(ends_of({"<|return|>", "<|end|>", "<|call|>"}, {3, 3, 3}, 0) == Ids{0, 2});
+  CHECK(ends_of({"<|endoftext|>", "<|end|>", "a"}, {3, 3, 1}, 0) == Ids{0, 1});
+  CHECK(ends_of({"<|im_end|>", "a"}, {3, 1}, 4000000000) == Ids{0});  // no token's id
+}
+
 TEST_CASE("mutated files give a model's sizes or are refused", "[model][gguf][fuzz]") {
   const Folder folder;
   std::ifstream in("tests/data/gguf/models/llama-rope-llama3/model.gguf", std::ios::binary);

@@ -40,6 +40,9 @@ TEST_CASE("integers of 4 and 8 bits are read where groups fit", "[model][packed]
   REQUIRE(awq.packed);
   CHECK_FALSE(awq.packed->symmetric);
 
+  CHECK(parse(R"({"quant_method":"gptq","bits":4,"group_size":32,"dynamic":{"-:.*lm_head":{}}})")
+            .supported());
+
   const auto refused = GENERATE(values<std::pair<std::string, std::string>>({
       {R"({"quant_method":"gptq","bits":3,"group_size":32})", "bits"},
       {R"({"quant_method":"gptq","bits":4,"group_size":24})", "group_size"},

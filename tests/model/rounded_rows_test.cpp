@@ -7,11 +7,16 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <random>
 
 #include "base/error.h"
 #include "cpu/cpu_backend.h"
 #include "model/registry.h"
+#include "model/weights.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/gguf_bytes.h"
+#include "tests/support/temp_path.h"
 
 namespace quire {
 namespace {
@@ -86,9 +91,59 @@ TEST_CASE("rounding is refused where it would do nothing", "[model][rounding]") 
         std::string::npos);
   CHECK(refused(plain, {.load_format = LoadFormat::dummy, .quantization = "int4"})
             .find("no weights") != std::string::npos);
+  CHECK(refused(plain, {.quantization = "gptq_marlin"}).find("no quantization_config") !=
+        std::string::npos);
   ModelConfig packed = plain;
   packed.quant.method = "gptq";
+  CHECK(refused(packed, {.quantization = "awq_marlin"}).find("is \"gptq\"") != std::string::npos);
+  CHECK(refused(packed, {.quantization = "gptq_marlin"}).empty());
   CHECK(refused(packed, {.quantization = "int8"}).find("already") != std::string::npos);
+}
+
+TEST_CASE("no code stands for a number that is not finite", "[model][rounding]") {
+  for (const float odd : {NAN, -NAN, INFINITY, -INFINITY}) {
+    for (const int bits : {8, 4}) {
+      INFO(odd << " in " << bits << " bits");
+      Matrix matrix(2, 64);
+      matrix.values[64 + 37] = bf16(odd);
+      const GroupFormat format = rounded_format(bits);
+      CodeRow codes(64, format);
+      std::vector<std::byte> tiles(static_cast<std::size_t>(16 * group_row_bytes(format, 64)));
+      const RoundedRows rows(matrix.tensor, matrix.data(), nullptr, bits);
+      rows.row(0, codes);
+      CHECK(pack_row(format, codes, 0, tiles.data()));
+      rows.row(1, codes);
+      CHECK_FALSE(pack_row(format, codes, 1, tiles.data()));
+
+      test::ModelFolder folder("odd_rows");
+      const auto& v = matrix.values;
+      const auto* const bytes = reinterpret_cast<const char*>(v.data());
+      folder.write_tensors({{"m.weight", {"BF16", {2, 64}, std::string(bytes, v.size() * 2)}}});
+      const auto device = make_cpu_device();
+      Weights weights(folder.path(), LoadFormat::safetensors, 0, DType::bf16, *device);
+      weights.round_matrices(bits);
+      const std::vector<Source> sources{{.name = "m.weight", .shape = {2, 64}}};
+      CHECK_THROWS_WITH(weights.load_groups(sources, {2, 64}, *weights.groups_of("m.weight")),
+                        Catch::Contains("tensor \"m.weight\" row 1 is ") &&
+                            Catch::Contains(std::isnan(odd) ? "nan" : "inf") &&
+                            Catch::Contains("in column 37"));
+    }
+  }
+}
+
+TEST_CASE("a file that is packed already is not rounded, a plain GGUF is", "[model][rounding]") {
+  const auto load = [&](const std::string& name, std::uint32_t type, std::size_t bytes) {
+    const auto file = temp_path("quire_packed_gguf");
+    GgufBytes gguf;
+    gguf.text("general.architecture", "llama").u32("llama.attention.head_count", 1);
+    gguf.tensor(name, {32, 4}, type, 0);
+    std::ofstream(file, std::ios::binary) << gguf.with_data(bytes);
+    const bool packed = is_mostly_packed(Checkpoint(file));
+    std::filesystem::remove(file);
+    return packed;
+  };
+  CHECK(load("blk.0.attn_q.weight", 8, 4 * 34));   // Q8_0
+  CHECK_FALSE(load("blk.0.attn_q.weight", 1, 256));  // F16
 }
 
 TEST_CASE("rounded matrices take the bytes of their codes", "[model][rounding]") {

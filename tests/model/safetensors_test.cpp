@@ -86,6 +86,8 @@ TEST_CASE("a header that lies is refused, and the message says where", "[model][
       {"no dtype", with_header(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4), "no dtype"},
       {"unknown dtype", with_header(R"({"a":{"dtype":"F7","shape":[1],"data_offsets":[0,4]}})", 4),
        "\"F7\""},
+      {"half a byte", with_header(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", 1),
+       "12 bits, which are not whole bytes"},
       {"no shape", with_header(R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4), "no shape"},
       {"negative extent",
        with_header(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), "shape"},

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -51,7 +52,8 @@ TEST_CASE("a GGUF vocabulary brings its special tokens and chat template", "[tok
 }
 
 // The golden tekken tokenizer as a converter would write it.
-fs::path write_byte_level(const fs::path& folder, const std::string& pre) {
+fs::path write_byte_level(const fs::path& folder, const std::string& pre,
+                          const std::function<void(GgufBytes&)>& add = [](GgufBytes&) {}) {
   const JsonDocument document =
       JsonDocument::read("tests/data/golden/tokenizers/tekken/tokenizer.json", 64u << 20);
   const Json model = document.object().at("model");
@@ -82,6 +84,7 @@ fs::path write_byte_level(const fs::path& folder, const std::string& pre) {
   file.text("tokenizer.ggml.pre", pre).texts("tokenizer.ggml.tokens", tokens);
   file.i32s("tokenizer.ggml.token_type", types).texts("tokenizer.ggml.merges", merges);
   file.u32("tokenizer.ggml.bos_token_id", 1).flag("tokenizer.ggml.add_bos_token", true);
+  add(file);
   fs::create_directories(folder);
   std::ofstream(folder / "tekken.gguf", std::ios::binary) << file.with_data(0);
   return folder / "tekken.gguf";
@@ -104,6 +107,26 @@ TEST_CASE("a byte-level vocabulary encodes as its tokenizer.json does", "[tokeni
   CHECK_THROWS_WITH(Tokenizer::load(write_byte_level(folder, "unheard-of")),
                     Catch::Contains("tokenizer.ggml.pre") &&
                         Catch::Contains("\"unheard-of\" is not supported (llama-bpe"));
+  fs::remove_all(folder);
+}
+
+TEST_CASE("an id that is no token's is refused where it is needed, else left out",
+          "[tokenizer][gguf]") {
+  const fs::path folder = temp_path("quire_gguf_ids");
+  const auto odd = [](GgufBytes& file) {
+    file.u32("tokenizer.ggml.padding_token_id", 1 << 30).u32("tokenizer.ggml.eos_token_id", ~0u);
+  };
+  const auto strings = Tokenizer::load(write_byte_level(folder, "tekken", odd))->special_strings();
+  CHECK(strings.contains("bos_token"));
+  CHECK_FALSE(strings.contains("pad_token"));
+  CHECK_FALSE(strings.contains("eos_token"));
+  const auto needed = [&](GgufBytes& file) {
+    odd(file);
+    file.flag("tokenizer.ggml.add_eos_token", true);
+  };
+  CHECK_THROWS_WITH(Tokenizer::load(write_byte_level(folder, "tekken", needed)),
+                    Catch::Contains("tokenizer.ggml.eos_token_id") &&
+                        Catch::Contains("tokenizer.ggml.add_eos_token needs it"));
   fs::remove_all(folder);
 }
 
