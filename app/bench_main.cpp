@@ -13,6 +13,7 @@
 #include "app/bench_peer.h"
 #include "app/bench_report.h"
 #include "app/engine_flags.h"
+#include "app/exit_codes.h"
 #include "app/failure_text.h"
 #include "app/forgiving_args.h"
 #include "app/idle_flags.h"
@@ -173,13 +174,15 @@ BenchReport run(BenchFlags& flags) {
   return report;
 }
 
-void write(const BenchReport& report, const std::string& path) {
+int write(const BenchReport& report, const std::string& path) {
   if (path != "-") fmt::print("{}", bench_table(report));
-  if (path.empty()) return;
-  if (path == "-") return fmt::print("{}", bench_json(report));
+  if (path == "-") fmt::print("{}", bench_json(report));
+  if (path.empty() || path == "-") return 0;
   std::ofstream file(path);
   file << bench_json(report);
-  if (!file.flush()) throw Failure(ErrorCode::unavailable, path + ": cannot be written");
+  if (file.flush()) return 0;
+  fmt::print(stderr, "quire bench: {} cannot be written\n", path);
+  return kExitNotWritten;
 }
 
 // What would change no figure, or make one wrong.
@@ -208,8 +211,7 @@ int bench_main(int argc, const char* const* argv) {
     flags.engine.model.path = local_model(flags.engine.model.path);
     check_engine_flags(app, flags.engine);
     flags.generate_is_asked = app.count("--n-gen") > 0;
-    write(run(flags), flags.json);
-    return 0;
+    return write(run(flags), flags.json);
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);
   } catch (const CLI::ParseError& wrong) {

@@ -1,5 +1,7 @@
 #include "app/bench_peer.h"
 
+#include <sys/wait.h>
+
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -20,7 +22,10 @@ std::string output_of(const std::string& command) {
   const int status = pclose(pipe);
   if (status != 0) {
     throw Failure(ErrorCode::unavailable,
-                  "\"" + command + "\" ended with status " + std::to_string(status));
+                  "\"" + command + "\" " +
+                      (WIFSIGNALED(status)
+                           ? "was ended by signal " + std::to_string(WTERMSIG(status))
+                           : "ended with exit code " + std::to_string(WEXITSTATUS(status))));
   }
   return text;
 }

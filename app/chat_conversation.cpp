@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -17,6 +18,15 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kMaxFile = 64 << 20;
+
+// Members of a request that a conversation fills in itself.
+constexpr std::pair<std::string_view, std::string_view> kOwn[] = {
+    {"messages", "they are the conversation; --load reads one"},
+    {"model", "--model-name says which"},
+    {"n", "a conversation goes on from one answer"},
+    {"stream", "answers are shown as they come"},
+    {"stream_options", "answers are shown as they come"},
+};
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& why) {
   throw Failure(ErrorCode::invalid_argument, file.string() + ": " + why);
@@ -38,6 +48,11 @@ std::string read(const std::filesystem::path& file) {
 }  // namespace
 
 void Conversation::set(const std::string& name, std::string_view text) {
+  const auto own = std::ranges::find(kOwn, name, &std::pair<std::string_view, std::string_view>::first);
+  if (own != std::end(kOwn)) {
+    throw Failure(ErrorCode::invalid_argument,
+                  name + " is not a setting here: " + std::string(own->second));
+  }
   const std::vector<std::string_view> known = openapi::chat_members();
   if (std::ranges::find(known, name) == known.end()) {
     if (const auto near = nearest(name, known))

@@ -88,7 +88,7 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
       ->check(CLI::Range(std::size_t{1024}, std::size_t{1} << 50));
   app.add_option("--max-connections", server.limits.max_connections,
                  "Connections that may be open at a time (16384)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 24));
   app.add_option("--max-connections-per-address", server.limits.connections_per_address,
                  "Connections of one address that may ask for more than probes; 0: all (0)");
   add_seconds(app, "--keep-alive-timeout", server.limits.keep_alive_timeout,

@@ -39,12 +39,22 @@ struct Subcommand {
   bool is_server = false;  // what it does is not what it prints
 };
 
+// Of a server: is what it prints all that is asked of it?
+bool only_prints(int argc, const char* const* argv) {
+  return std::any_of(argv, argv + argc, [](std::string_view word) {
+    return word == "--help" || word == "-h" || word == "--print-config" || word == "--print_config";
+  });
+}
+
 // What was printed has to have arrived (a disk may be full).
-int checked_output(const Subcommand& command, int exit_code) {
+int checked_output(std::string_view command, int exit_code) {
+  errno = 0;
   const bool arrived = std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  if (arrived || command.is_server || exit_code != 0) return exit_code;
-  std::fprintf(stderr, "quire %s: cannot write what was asked for: %s\n",
-               std::string(command.name).c_str(), std::strerror(errno));
+  if (arrived || exit_code != 0) return exit_code;
+  // What failed earlier has left no reason.
+  const std::string reason = errno != 0 ? std::string(": ") + std::strerror(errno) : "";
+  std::fprintf(stderr, "%s: cannot write what was asked for%s\n", std::string(command).c_str(),
+               reason.c_str());
   return quire::kExitNotWritten;
 }
 
@@ -100,13 +110,15 @@ int main(int argc, char** argv) {
     ::prctl(PR_SET_NAME, "quire");
   if (argc < 2) return usage(stderr, 2);
   const std::string_view name = argv[1] == std::string_view("--version") ? "version" : argv[1];
-  if (name == "--help" || name == "-h" || name == "help") return usage(stdout, 0);
+  if (name == "--help" || name == "-h" || name == "help") return checked_output("quire", usage(stdout, 0));
   for (const Subcommand& command : kSubcommands) {
     if (command.name != name) continue;
     const std::string full_name = "quire " + std::string(name);
     std::vector<const char*> rest(argv + 1, argv + argc);
     rest[0] = full_name.c_str();
-    return checked_output(command, command.run(argc - 1, rest.data()));
+    const int exit_code = command.run(argc - 1, rest.data());
+    if (command.is_server && !only_prints(argc - 1, rest.data())) return exit_code;
+    return checked_output(full_name, exit_code);
   }
   std::array<std::string_view, kSubcommands.size()> names;
   std::ranges::transform(kSubcommands, names.begin(), &Subcommand::name);

@@ -19,6 +19,11 @@ std::vector<fs::path> gguf_models(const fs::path& folder) {
     if (!entry.is_regular_file() || !gguf::is_gguf(entry.path())) continue;
     models.push_back(gguf::files_of(entry.path()).front());
   }
+  // What looks at pictures for a model beside it, as llama.cpp's converter names it.
+  const auto is_projector = [](const fs::path& model) {
+    return model.filename().string().find("mmproj") != std::string::npos;
+  };
+  if (!std::ranges::all_of(models, is_projector)) std::erase_if(models, is_projector);
   std::ranges::sort(models);
   models.erase(std::unique(models.begin(), models.end()), models.end());
   return models;
@@ -27,6 +32,10 @@ std::vector<fs::path> gguf_models(const fs::path& folder) {
 }  // namespace
 
 std::string model_at(const std::string& path) {
+  if (fs::is_symlink(path) && !fs::exists(path)) {
+    throw Failure(ErrorCode::not_found, path + " is a link to " + fs::read_symlink(path).string() +
+                                            ", where there is nothing");
+  }
   if (!fs::exists(path) || fs::is_regular_file(path)) return path;
   if (!fs::is_directory(path))
     throw Failure(ErrorCode::invalid_argument, path + " is neither a folder nor a file");

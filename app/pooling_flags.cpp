@@ -91,6 +91,8 @@ void read_hf_overrides(const std::string& json, PoolingOptions& pooling) {
       if (classes.size() != 1 || !classes.front().ends_with("ForSequenceClassification"))
         value.fail("may only name a ...ForSequenceClassification here");
       pooling.convert = ConvertKind::classify;
+    } else if (name.starts_with("rope_") || name == "max_position_embeddings") {
+      value.fail("is not overridden here: write it into the model's config.json");
     } else {
       value.fail(
           "is not supported; what works: classifier_from_token, is_original_qwen3_reranker, "

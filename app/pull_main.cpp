@@ -164,7 +164,10 @@ int published_number_of(const std::string& draft) {
 }  // namespace
 
 std::string model_folder(const std::string& model, bool may_fetch) {
-  if (fs::exists(model) || !hub::looks_like_name(model)) return model;
+  if (fs::exists(model) || fs::is_symlink(model) || !hub::looks_like_name(model)) return model;
+  if (model.substr(0, model.find('@')).ends_with(".gguf")) {
+    throw Failure(ErrorCode::not_found, model + ": no such file");
+  }
   const auto name = hub::ModelName::parse(model);
   if (const auto found = hub::Cache::of_environment().find(name)) return found->string();
   if (!may_fetch) {
@@ -173,7 +176,15 @@ std::string model_folder(const std::string& model, bool may_fetch) {
                                             "quire pull " +
                                             model);
   }
-  return fetch(name, {}).string();
+  try {
+    return fetch(name, {}).string();
+  } catch (const Failure& failure) {
+    // a/b where a is a folder here: perhaps a path with a slip in it.
+    if (!fs::is_directory(fs::path(model).parent_path())) throw;
+    Error error = failure.error();
+    error.detail += "; nor is there a folder or file " + model + " here";
+    throw Failure(std::move(error));
+  }
 }
 
 std::string local_model(const std::string& model) {

@@ -11,6 +11,11 @@ namespace quire {
 std::string read_text_file(const std::filesystem::path& file, std::size_t limit) {
   std::error_code error;
   const auto size = std::filesystem::file_size(file, error);
+  if (error && std::filesystem::is_symlink(file)) {
+    throw Failure(ErrorCode::not_found, file.string() + ": is a link to " +
+                                            std::filesystem::read_symlink(file, error).string() +
+                                            ", where there is nothing");
+  }
   if (error) {
     const bool missing = error == std::errc::no_such_file_or_directory;
     throw Failure(missing ? ErrorCode::not_found : ErrorCode::invalid_argument,
@@ -24,6 +29,11 @@ std::string read_text_file(const std::filesystem::path& file, std::size_t limit)
   std::ifstream in(file, std::ios::binary);
   in.read(text.data(), static_cast<std::streamsize>(size));
   if (!in) throw Failure(ErrorCode::invalid_argument, file.string() + ": cannot be read");
+  if (text.starts_with("version https://git-lfs")) {
+    throw Failure(ErrorCode::invalid_argument,
+                  file.string() + ": is a pointer of Git LFS, not the file itself: run `git lfs "
+                                  "pull` in its folder, or `quire pull` the model");
+  }
   return text;
 }
 

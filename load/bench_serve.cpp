@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.h"
 #include "load/options.h"
@@ -136,6 +137,9 @@ void apply(const BenchServe& flags, Options& options) {
   if (flags.save_result || !flags.result_file.empty()) {
     const std::string file = flags.result_file.empty() ? "quire-load.json" : flags.result_file;
     options.json_file = (std::filesystem::path(flags.result_folder) / file).string();
+    std::error_code error;
+    if (!flags.result_folder.empty()) std::filesystem::create_directories(flags.result_folder, error);
+    if (error) refuse(fmt::format("--result-dir {}: {}", flags.result_folder, error.message()));
   } else if (!flags.result_folder.empty()) {
     refuse("--result-dir needs --save-result");
   }

@@ -87,8 +87,16 @@ asio::awaitable<void> exchange(Stream& stream, boost::beast::flat_buffer& buffer
                                Record& record, Reply& reply) {
   limit_silence(stream);
   record.sent = seconds_since(begin);
-  co_await http::async_write(stream, request, asio::use_awaitable);
-  co_await read_reply(stream, buffer, begin, record, reply);
+  boost::system::error_code error;
+  co_await http::async_write(stream, request, asio::redirect_error(asio::use_awaitable, error));
+  if (!error) co_return co_await read_reply(stream, buffer, begin, record, reply);
+  // A server that wants no more of the body may have said why before it closed.
+  try {
+    co_await read_reply(stream, buffer, begin, record, reply);
+  } catch (const boost::system::system_error&) {
+    if (record.status == 0) throw boost::system::system_error(error);
+  }
+  reply.keep_alive = false;
 }
 
 template <class Stream>

@@ -10,6 +10,8 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstdio>
 #include <fstream>
+#include <iostream>
+#include <stdexcept>
 
 #include "base/async.h"
 #include "base/error.h"
@@ -32,10 +34,14 @@ void print_progress(const Progress& p) {
   std::fflush(stderr);
 }
 
+struct NotWritten : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 void write_file(const std::string& path, const std::string& text) {
   std::ofstream out(path);
   out << text;
-  if (!out.flush()) throw Failure(ErrorCode::internal, "cannot write " + path);
+  if (!out.flush()) throw NotWritten("cannot write " + path);
 }
 
 void write_records(const std::string& path, const std::vector<Record>& records) {
@@ -51,6 +57,7 @@ void write_records(const std::string& path, const std::vector<Record>& records) 
 }
 
 constexpr int kExitInterrupted = 130;  // as shells have it for Ctrl-C
+constexpr int kExitNotWritten = 7;     // as quire's commands have it
 
 // The servers that take one load, and all that was seen of them.
 struct Side {
@@ -184,12 +191,22 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("Puts load on an OpenAI-compatible server; exit code 1 when a request failed.");
   add_flags(app, options);
-  CLI11_PARSE(app, argc, argv);
+  int exit_code = 2;
   try {
+    app.parse(argc, argv);
     settle(app, options);
-    return options.sweep ? run_sweep(options) : run_and_report(options);
+    exit_code = options.sweep ? run_sweep(options) : run_and_report(options);
+  } catch (const CLI::ParseError& end) {
+    exit_code = app.exit(end);
+  } catch (const NotWritten& failure) {
+    fmt::print(stderr, "quire-load: {}\n", failure.what());
+    return kExitNotWritten;
   } catch (const std::exception& error) {
     fmt::print(stderr, "quire-load: {}\n", error.what());
-    return 2;
   }
+  // What was printed has to have arrived (a disk may be full).
+  const bool arrived = std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (arrived || exit_code > 1) return exit_code;
+  fmt::print(stderr, "quire-load: cannot write the report to standard output\n");
+  return kExitNotWritten;
 }

@@ -5,7 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <utility>
 
 #include "base/error.h"
 
@@ -25,14 +27,33 @@ void add_server_flags(CLI::App& app, Options& o) {
   app.add_flag("--completions", o.workload.completions, "POST /v1/completions instead of chat");
 }
 
-// vLLM's word for no rate at all, which is 0 here.
-CLI::Validator all_at_once() {
-  return CLI::Validator(
-      [](std::string& rate) {
-        if (rate == "inf") rate = "0";
-        return std::string();
-      },
-      "");
+double number_in(const std::string& text) {
+  double value = 0;
+  return CLI::detail::lexical_cast(text, value) ? value : std::nan("");
+}
+
+CLI::Validator above_0() {
+  return {[](std::string& text) {
+            return number_in(text) > 0 ? "" : "must be a number above 0, is " + text;
+          },
+          ""};
+}
+
+CLI::Validator at_least_0() {
+  return {[](std::string& text) {
+            return number_in(text) >= 0 ? "" : "must be a number from 0 on, is " + text;
+          },
+          ""};
+}
+
+// vLLM's word for no rate at all, which is 0 within.
+CLI::Validator rate_or_inf() {
+  return {[](std::string& rate) {
+            const bool fits = rate == "inf" || number_in(rate) > 0;
+            const std::string given = std::exchange(rate, rate == "inf" ? "0" : rate);
+            return fits ? "" : "must be a number above 0, or inf for all at once, is " + given;
+          },
+          ""};
 }
 
 void add_timing_flags(CLI::App& app, Options& o) {
@@ -44,8 +65,7 @@ void add_timing_flags(CLI::App& app, Options& o) {
   app.add_option("--rate,--request-rate", arrivals.rate,
                  "Arrivals a second instead of a closed loop; inf: all at once, as many as "
                  "--max-concurrency lets")
-      ->transform(all_at_once())
-      ->check(CLI::NonNegativeNumber);
+      ->transform(rate_or_inf());
   CLI::CheckedTransformer kinds(
       std::map<std::string, ArrivalKind>{{"poisson", ArrivalKind::poisson},
                                          {"constant", ArrivalKind::constant},
@@ -59,17 +79,17 @@ void add_timing_flags(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option("--ramp-to", arrivals.ramp_to,
                  "With --rate and --duration: the rate at the end, reached in a straight line")
-      ->check(CLI::PositiveNumber);
+      ->check(above_0());
   app.add_flag("--sweep", o.sweep,
                "1, 2, 4, … conversations at a time until the server gives no more tokens a second");
   app.add_option("-n,--requests,--num-prompts", o.run.requests,
                  "Stop after so many conversations (0: by --duration); of a trace all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_0())
       ->capture_default_str();
   app.add_option("-d,--duration", o.run.seconds, "Begin no conversation after so many seconds")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_0());
   app.add_option("--warmup,--num-warmups", o.run.warmup, "Conversations sent first and not counted")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_0())
       ->capture_default_str();
 }
 
@@ -80,7 +100,7 @@ void add_prompt_flags(CLI::App& app, Options& o) {
   app.add_option("--trace", w.trace,
                  "Send recorded traffic at its own times: Mooncake's JSONL, BurstGPT's or Azure's CSV");
   app.add_option("--trace-speed", o.run.trace_speed, "2: twice as fast as it was recorded")
-      ->check(CLI::PositiveNumber)
+      ->check(above_0())
       ->capture_default_str();
   app.add_option("--tokenizer", w.tokenizer,
                  "Model folder or GGUF file: synthetic lengths are its tokens, not words");
@@ -110,7 +130,7 @@ void add_prompt_flags(CLI::App& app, Options& o) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--think-time", o.run.think_seconds, "Seconds between an answer and the next turn")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_0())
       ->capture_default_str();
   app.add_flag("--ignore-eos", w.ignore_eos, "Generate all of max_tokens");
   app.add_option("--temperature", w.temperature, "Sampling temperature")->capture_default_str();

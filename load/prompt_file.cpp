@@ -1,5 +1,6 @@
 #include "load/prompt_file.h"
 
+#include <fmt/format.h>
 #include <simdjson.h>
 
 #include <fstream>
@@ -17,17 +18,24 @@ namespace dom = simdjson::dom;
   throw Failure(ErrorCode::invalid_argument, where + ": " + what);
 }
 
+std::string question(const std::string& quoted) {
+  return "{\"role\":\"user\",\"content\":" + quoted + "}";
+}
+
 FilePrompt read_line(dom::element row, bool completions, const std::string& where) {
-  const char* field = completions ? "prompt" : "messages";
   FilePrompt prompt;
   dom::element value;
-  if (row[field].get(value) != simdjson::SUCCESS || (!completions && !value.is_array()))
-    refuse(where, "a JSON object with \"" + std::string(field) + "\" is expected");
+  dom::array messages;
+  const bool has_prompt = row["prompt"].get(value) == simdjson::SUCCESS;
   if (completions) {
+    if (!has_prompt) refuse(where, "a JSON object with \"prompt\" is expected");
     prompt.prompt = simdjson::minify(value);
+  } else if (row["messages"].get(messages) == simdjson::SUCCESS) {
+    for (dom::element message : messages) prompt.messages.push_back(simdjson::minify(message));
+  } else if (has_prompt && value.is_string()) {
+    prompt.messages = {question(simdjson::minify(value))};
   } else {
-    for (dom::element message : dom::array(value))
-      prompt.messages.push_back(simdjson::minify(message));
+    refuse(where, "a JSON object with \"messages\", or a text as \"prompt\", is expected");
   }
   std::int64_t max_tokens = 0;
   if (row["max_tokens"].get(max_tokens) == simdjson::SUCCESS) {
@@ -61,13 +69,13 @@ std::vector<FilePrompt> read_share_gpt(const std::string& text, bool completions
   dom::array entries;
   if (parser.parse(text).get(entries) != simdjson::SUCCESS) refuse(file, "this is no JSON array");
   std::vector<FilePrompt> prompts;
-  int number = 0;
+  std::size_t without = 0;
   for (dom::element entry : entries) {
     dom::array turns;
     if (entry["conversations"].get(turns) != simdjson::SUCCESS) {
-      refuse(file + ", entry " + std::to_string(number), "\"conversations\" is expected");
+      ++without;
+      continue;
     }
-    ++number;
     std::vector<std::string> questions;
     for (dom::element turn : turns) {
       std::string_view from;
@@ -83,8 +91,13 @@ std::vector<FilePrompt> read_share_gpt(const std::string& text, bool completions
       prompt.prompt = questions.front();
       continue;
     }
-    prompt.messages = {"{\"role\":\"user\",\"content\":" + questions.front() + "}"};
+    prompt.messages = {question(questions.front())};
     prompt.questions.assign(questions.begin() + 1, questions.end());
+  }
+  if (prompts.empty() && without > 0) refuse(file, "no entry has \"conversations\"");
+  if (without > 0) {
+    fmt::print(stderr, "{}: {} of {} entries have no \"conversations\" and are left out\n", file,
+               without, entries.size());
   }
   return prompts;
 }

@@ -19,6 +19,21 @@ constexpr const char* kIndex = "model.safetensors.index.json";
   throw Failure(code, file.string() + ": " + message);
 }
 
+// Where weights are there, and cannot be read.
+void refuse_other_forms(const std::filesystem::path& directory) {
+  for (const char* name : {kSingle, kIndex}) {
+    if (!std::filesystem::is_symlink(directory / name)) continue;
+    fail(directory / name, "is a link to " + std::filesystem::read_symlink(directory / name).string() +
+                               ", where there is nothing", ErrorCode::not_found);
+  }
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"}) {
+    if (!std::filesystem::exists(directory / name)) continue;
+    fail(directory, std::string("has ") + name + " and no model.safetensors; pickles are not read, "
+                    "since they are programs. transformers' save_pretrained writes safetensors of it",
+         ErrorCode::unsupported);
+  }
+}
+
 std::string named(std::string_view name) { return "tensor \"" + std::string(name) + "\""; }
 
 }  // namespace
@@ -41,6 +56,7 @@ Checkpoint::Checkpoint(const std::filesystem::path& model) : directory_(model) {
 void Checkpoint::open_shards() {
   const auto index = directory_ / kIndex;
   if (!std::filesystem::exists(index)) {
+    refuse_other_forms(directory_);
     fail(directory_, "has neither model.safetensors nor model.safetensors.index.json",
          ErrorCode::not_found);
   }

@@ -95,6 +95,10 @@ TEST_CASE("a peer's rate is that of the same case", "[app][bench]") {
   CHECK(rate_in(json, {.generate = 128}) == 11.25);
   CHECK_FALSE(rate_in(json, {.generate = 64}).has_value());
   CHECK_FALSE(peer_rate("false", {.generate = 128, .batch = 8}).has_value());
+  CHECK_THROWS_WITH(peer_rate("false", {.generate = 128}),
+                    Catch::Contains("ended with exit code 1"));
+  CHECK_THROWS_WITH(peer_rate("kill -9 $$;", {.generate = 128}),
+                    Catch::Contains("was ended by signal 9"));
 }
 
 TEST_CASE("ratios are those of pairs, and bytes those of weights and contexts", "[app][bench]") {

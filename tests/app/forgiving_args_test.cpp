@@ -67,6 +67,42 @@ TEST_CASE("flags of vLLM's may ask for what happens anyway, and for nothing else
         "--root-path: no such flag; let the proxy in front take the prefix off");
 }
 
+TEST_CASE("flags for what is one way here are taken; what changes answers says what works",
+          "[app][args]") {
+  const std::vector<std::vector<const char*>> taken = {
+      {"-O3"}, {"-O", "2"}, {"-O.level=3"}, {"--attention-backend", "FLASH_ATTN"},
+      {"--enable-reasoning"}, {"--enable-eplb"}, {"--all2all-backend=deepep_low_latency"},
+      {"--max_lora_rank", "32"}, {"--code-revision", "main"}, {"--mm-processor-kwargs", "{}"},
+      {"--disable-mm-preprocessor-cache"}, {"--h11-max-header-count=256"}, {"--moe-backend", "triton"},
+      {"--enable-log-outputs"}, {"--profiler-config", "{}"},
+      {"--structured-outputs-config", R"({ "backend": "xgrammar" })"},
+      {"--structured-outputs-config.backend", "xgrammar"}};
+  for (const auto& flag : taken) {
+    std::vector<const char*> given{"quire"};
+    given.insert(given.end(), flag.begin(), flag.end());
+    INFO(flag.front());
+    const ForgivingArgs args(static_cast<int>(given.size()), given.data());
+    CHECK(words(args) == std::vector<std::string>{"quire"});
+    CHECK(args.without_effect.size() == 1);
+  }
+  const char* given[] = {"quire", "--speculative-config.method=ngram",
+                         "--speculative-config.num_speculative_tokens", "3"};
+  CHECK(words(ForgivingArgs(4, given)) ==
+        std::vector<std::string>{"quire", "--speculative-method=ngram", "--num-speculative-tokens",
+                                 "3"});
+  CHECK(refusal({"M", "--rope-scaling", "{}"}) ==
+        "--rope-scaling: no such flag; write rope_scaling into the model's config.json");
+  for (const char* flag : {"--calculate-kv-scales", "--enable-sleep-mode", "--headless",
+                           "--disable-sliding-window", "--data-parallel-address",
+                           "--data-parallel-rpc-port", "--data-parallel-rank"}) {
+    INFO(flag);
+    CHECK(refusal({"M", flag}).find("no such flag; --help") == std::string::npos);
+    CHECK(refusal({"M", flag}).find("no such flag; ") != std::string::npos);
+  }
+  CHECK(refusal({"M", "--structured-outputs-config", R"({"disable_any_whitespace":true})"})
+            .find("is not offered") != std::string::npos);
+}
+
 TEST_CASE("variables of vLLM's that nothing reads are named", "[app][args]") {
   const char* const environment[] = {"PATH=/bin", "VLLM_API_KEY=k", "VLLM_CPU_KVCACHE_SPACE=1",
                                      "VLLM_USE_V1=1", "VLLM_SERVICE_HOST=10.0.0.1",
@@ -84,7 +120,7 @@ TEST_CASE("an unknown flag is named, with the one that was meant", "[app][args]"
         "--max-num-seq: no such flag. Did you mean --max-num-seqs?");
   CHECK(refusal({"M", "--max-num-seq=4"}) ==
         "--max-num-seq: no such flag. Did you mean --max-num-seqs?");
-  CHECK(refusal({"M", "--enable-eplb"}) == "--enable-eplb: no such flag; --help lists them");
+  CHECK(refusal({"M", "--enable-dbo"}) == "--enable-dbo: no such flag; --help lists them");
   CHECK(refusal({"M", "--enable-lora"}) ==
         "--enable-lora: no such flag; merge the adapter into the checkpoint");
   CHECK(refusal({"M", "N"}) == "\"N\": one word too many");

@@ -58,11 +58,54 @@ def names(quire):
 
 
 def full_disk(quire):
-    for command in (("plan", TINY), ("--version",), ("models",), ("doctor", "--seconds", "0")):
+    for command in (("plan", TINY), ("--version",), ("models",), ("doctor", "--seconds", "0"), ("--help",), ("serve", "--help"),
+                    ("serve", TINY, "--print-config")):
         with open("/dev/full", "w") as full:
             done = subprocess.run([quire, *command], stdout=full, stderr=subprocess.PIPE, text=True)
         if command != ("models",) and (done.returncode != 7 or "cannot write what was asked for" not in done.stderr):
             sys.exit(f"FAILED: {command} on a full disk: {done.returncode} {done.stderr}")
+
+
+def full_disk_of_files(quire):
+    done = subprocess.run([quire, "bench", TINY, "--n-prompt", "16", "--n-gen", "0", "-r", "1", "--json", "/dev/full"], capture_output=True, text=True)
+    if done.returncode != 7:
+        sys.exit(f"FAILED: a benchmark into a full disk: {done.returncode} {done.stderr}")
+
+
+def damaged_folders(quire):
+    """Models as they lie about after half of a download."""
+    lfs = "version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 630\n"
+    with tempfile.TemporaryDirectory() as root:
+        def copy(name, without=()):
+            shutil.copytree(TINY, f"{root}/{name}")
+            for file in without:
+                os.remove(f"{root}/{name}/{file}")
+            return pathlib.Path(root, name)
+
+        pointer = copy("pointer")
+        (pointer / "config.json").write_text(lfs)
+        expect(says(quire, "plan", str(pointer)), "config.json: is a pointer of Git LFS")
+        words = copy("words")
+        (words / "tokenizer.json").write_text(lfs)
+        expect(says(quire, "tokenize", str(words), "a"), "tokenizer.json: is a pointer of Git LFS")
+        adapter = copy("adapter", without=("config.json", "model.safetensors"))
+        (adapter / "adapter_config.json").write_text("{}")
+        expect(says(quire, "plan", str(adapter)), "holds an adapter", "merge")
+        pickle = copy("pickle", without=("model.safetensors",))
+        (pickle / "pytorch_model.bin").write_bytes(b"PK")
+        expect(says(quire, "doctor", str(pickle), "--seconds", "0"), "pickles are not read", "save_pretrained")
+        (pickle / "model.safetensors").symlink_to("/nowhere/blob")
+        expect(says(quire, "doctor", str(pickle), "--seconds", "0"), "is a link to /nowhere/blob, where there is nothing")
+        link = pathlib.Path(root, "link")
+        link.symlink_to("/nowhere/model")
+        expect(says(quire, "plan", str(link)), "is a link to /nowhere/model")
+        expect(says(quire, "plan", "org/model-q8.gguf"), "org/model-q8.gguf: no such file")
+        expect(says(quire, "engine", TINY, "--listen", f"unix:{root}/s", "--engine-secret-file", root), "--engine-secret-file", "is a folder")
+        expect(says(quire, "engine", TINY, "--listen", f"unix:{root}/s", "--engine-secret-file", "/dev/zero"), "is longer than 4096 bytes")
+    expect(says(quire, "plan", TINY, "--quantization", "gptq_marlin"), "gptq_marlin", "has no quantization_config")
+    expect(says(quire, "plan", TINY, "--hf-overrides", '{"rope_scaling":{}}'), "rope_scaling", "write it into the model's config.json")
+    for name in ("n=2", "messages=[]", "stream=false", "model=x"):
+        expect(says(quire, "chat", TINY, "--prompt", "a", "--set", name), f"{name.split('=')[0]} is not a setting here")
 
 
 def printed_configuration(quire):
@@ -146,6 +189,8 @@ def models(quire):
             expect(says(quire, "plan", path, fails=False), "kv cache")
         shutil.copy(GGUF, f"{one}/other.gguf")
         expect(says(quire, "plan", one), "holds several models; name one", "model.GGUF", "other.gguf")
+        os.rename(f"{one}/other.gguf", f"{one}/mmproj-model-f16.gguf")
+        expect(says(quire, "plan", one, fails=False), "kv cache")
         os.mkfifo(f"{folder}/pipe.gguf")
         for command in ("plan", "serve"):
             expect(says(quire, command, f"{folder}/pipe.gguf"), "pipe.gguf is neither a folder nor a file")
@@ -157,7 +202,7 @@ def models(quire):
 
 def main():
     quire = sys.argv[1]
-    for test in (full_disk, numbers, names, fields, printed_configuration, idle_flags, lists, models):
+    for test in (full_disk, full_disk_of_files, damaged_folders, numbers, names, fields, printed_configuration, idle_flags, lists, models):
         test(quire)
     print("passed")
 

@@ -6,6 +6,7 @@ import http.server
 import json
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ def load(folder, *flags, code=0):
     done = subprocess.run([LOAD, "-q", "--json", report, "--records", records, *map(str, flags)], capture_output=True,
                           text=True, timeout=120)
     check(f"{flags}: exit code {done.returncode}, {code} is expected: {done.stderr}", done.returncode == code)
-    if code == 2:
+    if code == 2 or code > 100:
         return done.stderr
     with open(records) as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
@@ -180,7 +181,36 @@ def closed_between(folder):
     server.shutdown()
 
 
+def refused_early(folder):
+    """A server that answers before it has read all, and closes: its answer is what failed."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def answer():
+            for _ in range(2):
+                peer, _ = listener.accept()
+                peer.recv(1000)
+                peer.sendall(b"HTTP/1.1 413 Payload Too Large\r\nContent-Length: 8\r\nConnection: close\r\n\r\ntoo long")
+                peer.shutdown(socket.SHUT_WR)
+                time.sleep(0.5)
+                peer.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        _, rows, _ = load(folder, "--url", f"http://127.0.0.1:{listener.getsockname()[1]}", "--model", "m", "-c", 1, "-n", 2,
+                          "--input-length", 3_000_000, code=1)
+    check(f"an early answer is reported: {rows}", all("413 too long" in str(row) for row in rows))
+
+
+def not_written():
+    with open("/dev/full", "w") as full:
+        code = subprocess.run([LOAD, "--help"], stdout=full, stderr=subprocess.DEVNULL).returncode
+    check(f"a full disk: {code}", code == 7)
+
+
 def refusals(folder):
+    check("no rate", "above 0, or inf" in load(folder, "--rate", 0, "--model", "m", code=105))
+    check("no digits by the hundred", "000000" not in load(folder, "--duration", -1, "--model", "m", code=105))
     for word, *flags in [("http", "--url", "ftp://x"), ("/nonexistent", "--trace", "/nonexistent"), ("--rate", "--burstiness", 2),
                          ("--turns", "--turns", 2, "--completions"), ("--sweep", "--sweep", "--rate", 3),
                          ("--duration", "--requests", 0), ("openai-chat", "--backend", "tgi"), ("/v1/completions", "--endpoint", "/generate"),
@@ -203,5 +233,7 @@ with tempfile.TemporaryDirectory() as name:
         interrupted(server, folder)
     closed_between(folder)
     secured(folder)
+    refused_early(folder)
+    not_written()
     refusals(folder)
 print(f"{checks} checks passed")

@@ -67,9 +67,26 @@ TEST_CASE("prompts for completions come from lines, too", "[load][workload]") {
 
 TEST_CASE("a bad prompt file is refused with the line", "[load][workload]") {
   const auto path =
-      write_file("quire_bad_prompts.jsonl", "{\"messages\":[]}\n{\"prompt\":\"x\"}\n");
+      write_file("quire_bad_prompts.jsonl", "{\"messages\":[]}\n{\"prompt\":[1]}\n");
   CHECK_THROWS_WITH(Workload({.prompts = path, .model = "m"}), Catch::Contains(":2:"));
   CHECK_THROWS_AS(Workload({.prompts = "/nonexistent/file", .model = "m"}), Failure);
+}
+
+TEST_CASE("a prompt is the first question of a chat", "[load][workload]") {
+  const auto path = write_file("quire_custom.jsonl", "{\"prompt\":\"a \\\"b\\\"\",\"max_tokens\":3}\n");
+  const std::string body = Workload({.prompts = path, .model = "m"}).body(0);
+  CHECK(body.find(R"("messages":[{"role":"user","content":"a \"b\""}])") != body.npos);
+  CHECK(body.find("\"max_tokens\":3") != body.npos);
+}
+
+TEST_CASE("entries without conversations are left out, unless all are", "[load][workload]") {
+  const auto some = write_file("quire_sharegpt_some.json", R"([{"id": "a"},
+    {"conversations": [{"from": "human", "value": "Hi"}]}, {"conversations": null}])");
+  const Workload file({.prompts = some, .model = "m"});
+  CHECK(file.body(0) == file.body(1));
+  const auto none = write_file("quire_sharegpt_none.json", R"([{"id": "a"}])");
+  CHECK_THROWS_WITH(Workload({.prompts = none, .model = "m"}),
+                    Catch::Contains("no entry has \"conversations\""));
 }
 
 TEST_CASE("lengths in a range reach its ends and no further", "[load][workload]") {
