@@ -94,8 +94,8 @@ def as_bench_serve(server, folder):
     agrees(server, folder, 6, *common, "--backend", "openai-chat", "--dataset-name", "sharegpt", "--dataset-path", share, "--sharegpt-output-len", 4,
            "--tokenizer", MODEL)
     done = subprocess.run([LOAD, "-q", "--host", host, "--port", port, "--num-prompts", "2", "--random-output-len", "2", "--save-result", "--result-dir",
-                           folder, "--result-filename", "saved.json"], capture_output=True, text=True, timeout=60)
-    check(f"a result is saved: {done.stderr}", done.returncode == 0 and json.loads((folder / "saved.json").read_text())["ok"] == 2)
+                           folder / "new" / "deep", "--result-filename", "saved.json"], capture_output=True, text=True, timeout=60)
+    check(f"a result is saved: {done.stderr}", done.returncode == 0 and json.loads((folder / "new" / "deep" / "saved.json").read_text())["ok"] == 2)
 
 
 def traces(server, folder):
