@@ -37,11 +37,14 @@ bool is_json(std::string_view content_type) {
   return boost::beast::iequals(type, "application/json");
 }
 
-std::optional<Error> engine_trouble(const AppState& app) {
+std::optional<Error> engine_trouble(const Route& route, const AppState& app) {
   switch (app.engines.state()) {
     case EngineGroupState::ready:
       return std::nullopt;
     case EngineGroupState::starting:
+      // Whether it waits for an engine that is expected back says submit().
+      if (route.needs & (Route::generates | Route::pools) && app.engines.has_started())
+        return std::nullopt;
       return Error{
           ErrorCode::overloaded,
           (app.engines.has_started() ? "No engine is ready: " : "The server is starting: ") +
@@ -129,7 +132,7 @@ std::optional<Reply> refusal_of(const Route& route, const Exchange& exchange, Ap
     }
   }
   if (route.needs & Route::engine) {
-    if (const auto trouble = engine_trouble(app)) return error_reply(*trouble);
+    if (const auto trouble = engine_trouble(route, app)) return error_reply(*trouble);
     if (const auto trouble = wrong_task(route, app)) return error_reply(*trouble);
   }
   return std::nullopt;

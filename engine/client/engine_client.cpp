@@ -49,14 +49,14 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     end_->close();
   }
 
-  Result<void> hand_over(AddRequest request, const std::shared_ptr<GenerationBuffer>& buffer) {
+  // The request is moved from where it succeeds.
+  Result<void> hand_over(AddRequest&& request, const std::shared_ptr<GenerationBuffer>& buffer) {
     const RequestId id = request.id;
     {
       const std::lock_guard lock(mutex_);
       if (status_.state != EngineState::ready)
         return Error{ErrorCode::unavailable,
-                     status_.error.empty() ? "engine " + std::to_string(id_.value) + " is starting"
-                                           : status_.error,
+                     status_.error.empty() ? name() + " is starting" : status_.error,
                      {}};
       if (live_.empty()) last_step_ = Clock::now();  // it had nothing to say before
       Live& live = live_[id];
@@ -68,6 +68,10 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     if (!end_->send(command)) {
       const std::lock_guard lock(mutex_);
       live_.erase(id);
+      request = std::move(std::get<AddRequest>(command));
+      // An engine elsewhere has left just now, and the event that says so is on its way.
+      if (callbacks_.retry)
+        return Error{ErrorCode::unavailable, name() + " takes nothing new", {}};
       return Error{ErrorCode::overloaded, "too many requests wait for the engine", {}};
     }
     // Who cancelled meanwhile may have told the engine before.
@@ -80,7 +84,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     return {};
   }
 
-  Result<std::shared_ptr<GenerationBuffer>> submit(AddRequest request) {
+  Result<std::shared_ptr<GenerationBuffer>> submit(AddRequest&& request) {
     auto buffer = std::make_shared<GenerationBuffer>(executor_, request.id);
     if (auto ok = hand_over(std::move(request), buffer); !ok) return ok.error();
     return buffer;
@@ -155,6 +159,8 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   };
   using LiveRequests = std::unordered_map<RequestId, Live>;
 
+  std::string name() const { return "engine " + std::to_string(id_.value); }
+
   bool is_live(RequestId id) const {
     const std::lock_guard lock(mutex_);
     return live_.contains(id);
@@ -168,8 +174,13 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     {
       const std::lock_guard lock(mutex_);
       if (status_.state == EngineState::dead) return;
-      if (status_.state != EngineState::lost) status_.error = std::move(error);
-      was_ready = status_.state == EngineState::ready;
+      was_ready = status_.state == EngineState::ready || status_.state == EngineState::leaving;
+      if (status_.state == EngineState::leaving && state == EngineState::lost) {
+        status_.error = name() + " was asked to end, and has ended";
+        status_.expected_since = Clock::now();
+      } else if (status_.state != EngineState::lost) {
+        status_.error = std::move(error);
+      }
       status_.state = state;
       orphans.swap(live_);
       stats_.num_running = stats_.num_waiting = stats_.num_waiting_deferred = 0;
@@ -192,6 +203,19 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     changed();
   }
 
+  bool leave(const std::string& why) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (status_.state != EngineState::ready) return false;
+      status_.state = EngineState::leaving;
+      status_.error = name() + " " + why;
+      status_.expected_since = Clock::now();
+    }
+    log::info("engine.leaving", {{"engine", id_.value}, {"requests", num_live()}});
+    changed();
+    return true;
+  }
+
   void handle_events() {
     const std::lock_guard lock(handling_);
     if (closed_) return;
@@ -200,24 +224,26 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     for (EngineEvent& event : events_) {
       std::visit([this](auto& e) { handle(e); }, event);
     }
-    if (!open) die("engine " + std::to_string(id_.value) + " has left without saying why");
+    if (!open) die(name() + " has left without saying why");
   }
 
   // The first one, or that of an engine which begins again.
   void handle(Hello&) {
-    if (state() == EngineState::ready)
-      lose("engine " + std::to_string(id_.value) + " has begun again", EngineState::lost);
+    if (const auto now = state(); now == EngineState::ready || now == EngineState::leaving)
+      lose(name() + " has begun again", EngineState::lost);
     {
       const std::lock_guard lock(mutex_);
       if (status_.state == EngineState::dead) return;
-      status_ = {EngineState::starting, {}, {}, Clock::now()};
+      status_ = {EngineState::starting, {}, {}, Clock::now(), status_.expected_since};
     }
     heard("configuring");
     Command command = Configure{std::string(quire_version()), config_};
     end_->send(command);
   }
 
+  // Of one that is ready: on its way out.
   void handle(StartupProgress& progress) {
+    if (leave(progress.stage)) return;
     heard(progress.stage + " (" + std::to_string(static_cast<int>(progress.fraction * 100)) +
           " %)");
   }
@@ -231,6 +257,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       if (!accepted) {
         status_.state = EngineState::lost;
         status_.error = accepted.error().detail;
+        status_.expected_since.reset();
         log::error("engine.refused", {{"engine", id_.value}, {"error", status_.error}});
         return;
       }
@@ -272,7 +299,8 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   // An engine of this process does not come back; one elsewhere, which has no model path of ours,
   // may.
   void handle(EngineDead& dead) {
-    lose("engine " + std::to_string(id_.value) + " has died: " + dead.error,
+    const bool begins = state() == EngineState::starting;
+    lose(name() + (begins ? " could not start: " : " has died: ") + dead.error,
          config_.model.path.empty() ? EngineState::lost : EngineState::dead);
   }
 
@@ -352,7 +380,7 @@ EngineStats EngineClient::stats() const { return impl_->stats(); }
 int EngineClient::num_live() const { return impl_->num_live(); }
 Clock::duration EngineClient::silence() const { return impl_->silence(); }
 
-Result<Generation> EngineClient::submit(AddRequest request) {
+Result<Generation> EngineClient::submit(AddRequest&& request) {
   auto buffer = impl_->submit(std::move(request));
   if (!buffer) return buffer.error();
   return Generation(*this, std::move(*buffer));

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,14 +19,17 @@
 
 namespace quire {
 
-// lost: gone, but it may come back, as engines behind sockets do.
-enum class EngineState : std::uint8_t { starting, ready, lost, dead };
+// leaving: it was asked to end and takes nothing new, what runs there goes on. lost: gone, but it
+// may come back, as engines behind sockets do.
+enum class EngineState : std::uint8_t { starting, ready, leaving, lost, dead };
 
 struct EngineStatus {
   EngineState state = EngineState::starting;
   std::string progress;          // while starting
-  std::string error;             // when lost or dead, the engine's own words
+  std::string error;             // when leaving, lost or dead, why
   Clock::time_point last_heard;  // of anything
+  // Since when one is leaving or gone that was asked to end, and is expected back.
+  std::optional<Clock::time_point> expected_since = {};
 };
 
 class EngineClient {
@@ -67,8 +71,9 @@ class EngineClient {
   // For how long it has had requests and said nothing; 0: it has none.
   Clock::duration silence() const;
 
-  // overloaded: the channel is full. unavailable: dead.
-  Result<Generation> submit(AddRequest request);
+  // overloaded: the channel is full. unavailable: it is not ready, or not any more. The request was
+  // not moved from then.
+  Result<Generation> submit(AddRequest&& request);
   // The same for a request that another engine had.
   Result<void> resubmit(AddRequest request, const std::shared_ptr<GenerationBuffer>& buffer);
   void abort(RequestId id);

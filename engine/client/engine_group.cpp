@@ -31,7 +31,8 @@ class EngineGroup::Impl {
  public:
   Impl(asio::any_io_executor executor, std::vector<std::unique_ptr<ClientEnd>> ends,
        EngineConfig config, EngineGroupOptions options)
-      : config_(std::move(config)),
+      : executor_(executor),
+        config_(std::move(config)),
         options_(std::move(options)),
         changed_(executor, 1),
         orphans_(std::make_shared<Orphans>(executor, options_.orphan_patience)) {
@@ -178,18 +179,20 @@ class EngineGroup::Impl {
     request.id = RequestId{++last_id_};
     if (wanted) return submit_to(*engines_.at(wanted->value), std::move(request));
     // One that is lost, or has been asked to end, takes nothing: then the next one is asked.
-    Result<Generation> submitted = Error{ErrorCode::overloaded, "starting: " + progress(), {}};
+    Error refusal{ErrorCode::unavailable, "no engine is ready: " + progress(), {}};
     EngineChoice::Tried tried(engines_.size(), false);
     while (EngineClient* const engine = choice_.next(request, tried)) {
-      submitted = overloaded();
-      if (engine->num_live() >= max_live()) continue;
-      if (engines_.size() == 1) return engine->submit(std::move(request));
-      submitted = engine->submit(request);
-      if (!submitted.has_value()) continue;
+      if (engine->num_live() >= max_live()) {
+        refusal = overloaded();
+        continue;
+      }
       choice_.remember(request, *engine);
-      break;
+      auto submitted = engine->submit(std::move(request));
+      if (submitted.has_value()) return submitted;
+      if (refusal.code != ErrorCode::overloaded) refusal = submitted.error();
     }
-    return submitted;
+    if (refusal.code == ErrorCode::overloaded || !config_.model.path.empty()) return refusal;
+    return wait_for_engine(std::move(request));
   }
 
   awaitable<void> drain(Clock::time_point deadline) {
@@ -202,6 +205,22 @@ class EngineGroup::Impl {
   }
 
  private:
+  // As those of lost engines do: an engine has left just now, or is about to be back.
+  Result<Generation> wait_for_engine(AddRequest request) {
+    if (std::cmp_greater_equal(orphans_->size(),
+                               static_cast<std::int64_t>(num_alive()) * max_live()))
+      return overloaded();
+    auto buffer = std::make_shared<GenerationBuffer>(executor_, request.id);
+    EngineClient& engine = *engines_.front();  // until one has it
+    buffer->client = &engine;
+    Generation generation(engine, buffer);
+    std::string why = progress();
+    if (why.empty()) why = "no engine took this request";
+    orphans_->add({std::move(request), std::move(buffer), std::move(why)});
+    look_around();  // one may have become ready meanwhile
+    return generation;
+  }
+
   // Whoever names an engine wants what it has cached: no other one is asked.
   Result<Generation> submit_to(EngineClient& engine, AddRequest request) {
     const EngineStatus status = engine.status();
@@ -237,6 +256,8 @@ class EngineGroup::Impl {
   Result<void> accepts(const AddRequest& request) const {
     switch (state()) {
       case EngineGroupState::starting:
+        if (has_started() && expected_back(engines_, options_.orphan_patience))
+          return check_prompt(request, ready_);  // it waits
         return Error{ErrorCode::overloaded,
                      (has_started() ? "no engine is ready: " : "starting: ") + progress(),
                      {}};
@@ -264,15 +285,8 @@ class EngineGroup::Impl {
   // An engine that returns must be what the server has said it is.
   Result<void> take_back(const Ready& ready) const {
     if (!is_ready_.load(std::memory_order_acquire)) return {};
-    auto merged = merge_ready({ready_.engines.at(ready.engine.value), ready});
-    if (!merged) return merged.error();
-    if (auto ok = has_our_model(ready); !ok) return ok;
-    if (ready.max_model_len >= ready_.max_model_len) return {};
-    return Error{ErrorCode::invalid_argument,
-                 "engine " + std::to_string(ready.engine.value) + " is back with max_model_len " +
-                     std::to_string(ready.max_model_len) + ", the server serves " +
-                     std::to_string(ready_.max_model_len),
-                 "max_model_len"};
+    if (auto ok = check_return(ready_, ready); !ok) return ok;
+    return has_our_model(ready);
   }
 
   Result<void> has_our_model(const Ready& ready) const {
@@ -321,6 +335,7 @@ class EngineGroup::Impl {
     return error;
   }
 
+  const asio::any_io_executor executor_;
   const EngineConfig config_;
   const EngineGroupOptions options_;
   std::shared_mutex observing_;

@@ -9,8 +9,8 @@
 namespace quire {
 namespace {
 
-void end(std::vector<Orphans::One>& orphans, const Error& error) {
-  for (Orphans::One& one : orphans) one.buffer->finish(FinishReason::error, error);
+void end(const Orphans::One& one, const Error& error) {
+  one.buffer->finish(FinishReason::error, error);
 }
 
 }  // namespace
@@ -22,8 +22,14 @@ void Orphans::add(One one) {
   if (one.until == Clock::time_point()) one.until = Clock::now() + patience_;
   const std::lock_guard lock(mutex_);
   if (closed_) return;
+  std::erase_if(waiting_, [](const One& other) { return other.buffer->finished(); });
   waiting_.push_back(std::move(one));
   wait_for_first();
+}
+
+std::size_t Orphans::size() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_.size();
 }
 
 std::vector<Orphans::One> Orphans::take() {
@@ -38,8 +44,7 @@ std::vector<Orphans::One> Orphans::take() {
 }
 
 void Orphans::fail(const Error& error) {
-  auto orphans = take();
-  end(orphans, error);
+  for (const One& one : take()) end(one, error);
 }
 
 void Orphans::close() {
@@ -70,10 +75,11 @@ void Orphans::expire() {
     if (!closed_) wait_for_first();
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience_).count();
-  end(overdue, {ErrorCode::unavailable,
-                "the engine of this request was lost, and none was ready within " +
-                    std::to_string(seconds) + " s",
-                {}});
+  for (const One& one : overdue) {
+    end(one, {ErrorCode::unavailable,
+              one.why + ", and none was ready within " + std::to_string(seconds) + " s",
+              {}});
+  }
 }
 
 }  // namespace quire

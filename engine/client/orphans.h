@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/async.h"
@@ -22,12 +23,14 @@ class Orphans : public std::enable_shared_from_this<Orphans> {
   struct One {
     AddRequest request;
     std::shared_ptr<GenerationBuffer> buffer;
+    std::string why = "the engine of this request was lost";
     Clock::time_point until = {};  // of one that is added for the first time: by the patience
   };
 
   Orphans(asio::any_io_executor executor, std::chrono::nanoseconds patience);
 
   void add(One one);
+  std::size_t size() const;
   // All of them whose readers have not left; they wait here no more.
   std::vector<One> take();
   void fail(const Error& error);  // all of them
@@ -38,7 +41,7 @@ class Orphans : public std::enable_shared_from_this<Orphans> {
   void expire();
 
   const std::chrono::nanoseconds patience_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<One> waiting_;
   asio::steady_timer timer_;
   bool closed_ = false;

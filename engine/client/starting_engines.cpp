@@ -12,7 +12,7 @@ std::string progress_of(const Engines& engines) {
     const EngineStatus status = engine->status();
     if (status.state == EngineState::ready) continue;
     if (!line.empty()) line += "; ";
-    if (status.state == EngineState::lost) {
+    if (status.state == EngineState::lost || status.state == EngineState::leaving) {
       line += status.error;
       continue;
     }
@@ -42,9 +42,29 @@ std::optional<Error> failed_engine(const Engines& engines,
   return std::nullopt;
 }
 
+bool expected_back(const Engines& engines, std::chrono::nanoseconds patience) {
+  return std::ranges::any_of(engines, [patience](const auto& engine) {
+    const EngineStatus status = engine->status();
+    return status.state == EngineState::leaving ||
+           (status.expected_since && status.state != EngineState::dead &&
+            Clock::now() - *status.expected_since < patience);
+  });
+}
+
+Result<void> check_return(const ReadyInfo& info, const Ready& ready) {
+  auto merged = merge_ready({info.engines.at(ready.engine.value), ready});
+  if (!merged) return merged.error();
+  if (ready.max_model_len >= info.max_model_len) return {};
+  return Error{ErrorCode::invalid_argument,
+               "engine " + std::to_string(ready.engine.value) + " is back with max_model_len " +
+                   std::to_string(ready.max_model_len) + ", the server serves " +
+                   std::to_string(info.max_model_len),
+               "max_model_len"};
+}
+
 std::chrono::nanoseconds silence_left(const Engines& engines,
                                       std::chrono::milliseconds ready_timeout) {
-  auto deadline = Clock::time_point::max();
+  auto deadline = Clock::now() + std::chrono::hours(24);  // of none that starts: no matter
   for (const auto& engine : engines) {
     const EngineStatus status = engine->status();
     if (status.state != EngineState::starting) continue;

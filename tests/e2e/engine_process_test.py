@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.error
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from serve_process import Server, check, eventually, free_port
@@ -137,11 +139,67 @@ def traces(folder):
             engine.stop()
 
 
+def asked(server, path):
+    """Status and body, also of a refusal."""
+    try:
+        return 200, server.ask(path)
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def restarts(folder, count):
+    """Every engine is asked to end and started again, one after the other, while requests come."""
+    addresses = [f"unix:{folder}/r{count}{rank}" for rank in range(count)]
+    engines = [Engine(address) for address in addresses]
+    log = pathlib.Path(folder, f"restarts{count}")
+    ended, stop = [], threading.Event()
+
+    def client(server):
+        while not stop.is_set():
+            try:
+                ended.append(answer(server, max_tokens=20))
+            except urllib.error.HTTPError as error:
+                ended.append((error.code, error.read().decode()))
+    try:
+        with log.open("w") as file, Server(QUIRE, MODEL, *COMMON, *[w for a in addresses for w in ("--engine", a)], log=file) as server:
+            right = answer(server, max_tokens=20)
+            clients = [threading.Thread(target=client, args=(server,)) for _ in range(4)]
+            for one in clients:
+                one.start()
+            for rank, engine in enumerate(engines):
+                long = threading.Thread(target=answer, args=(server, "Count."), kwargs={"max_tokens": 1500, "ignore_eos": True, "n": 4})
+                long.start()
+                time.sleep(0.3)
+                engine.process.terminate()
+                eventually(f"the log says that engine {rank} leaves", lambda: log.read_text().count("engine.leaving") == rank + 1)
+                if count == 1 and engine.process.poll() is None:
+                    status, body = asked(server, "/health/ready")
+                    check(f"a server whose only engine leaves is not ready: {status} {body}", status == 503 and "was asked to end" in body)
+                    check("nor healthy", asked(server, "/health")[0] == 503)
+                    check("nor is the engine up", server.metric("quire:engine_up") == 0)
+                engine.process.wait(timeout=40)
+                check("its socket has gone with it", not pathlib.Path(engine.command[4][5:]).exists())
+                engine.start()
+                eventually(f"engine {rank} is back", lambda: log.read_text().count("engine.back") == rank + 1)
+                long.join()
+            eventually("answers come again", lambda: len(ended) > 20)
+            stop.set()
+            for one in clients:
+                one.join()
+            check(f"a restart of {count} fails no request: {[one for one in ended if one != right][:3]}", set(ended) == {right})
+    finally:
+        stop.set()
+        for engine in engines:
+            engine.stop()
+
+
 with Server(QUIRE, MODEL, *COMMON) as server:
     expected = answer(server)
 with tempfile.TemporaryDirectory() as folder:
     another_model(folder)
     traces(folder)
+    for count in (1, 2):
+        restarts(folder, count)
 with tempfile.TemporaryDirectory() as folder:
     run([f"unix:{folder}/{rank}" for rank in range(2)], folder)
     path = pathlib.Path(folder, "secret")

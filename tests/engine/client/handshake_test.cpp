@@ -86,7 +86,7 @@ TEST_CASE("a dying engine fails start-up with its own words", "[engine][client][
   options[0].startup_time = 10s;  // start() does not wait for this one
   options[0].silent_at_startup = true;
   options[1].dies_at_startup = "model.safetensors: header says 3 GB, file has 1 GB";
-  expect_start_error(options, "engine 1 has died: model.safetensors: header says 3 GB");
+  expect_start_error(options, "engine 1 could not start: model.safetensors: header says 3 GB");
 }
 
 TEST_CASE("a silent engine fails start-up at the timeout", "[engine][client][handshake]") {

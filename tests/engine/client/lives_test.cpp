@@ -9,7 +9,7 @@
 namespace quire::test {
 namespace {
 
-// A line whose engine has been asked to end, once it is told so.
+// A line whose engine takes nothing new, before an event says why.
 class LeavingEnd final : public ClientEnd {
  public:
   LeavingEnd(std::unique_ptr<ClientEnd> end, const std::atomic<bool>& leaves)
@@ -25,6 +25,9 @@ class LeavingEnd final : public ClientEnd {
   std::unique_ptr<ClientEnd> end_;
   const std::atomic<bool>& leaves_;
 };
+
+// As a socket's line tells it.
+StartupProgress leaving() { return {"was asked to end, and finishes what runs", 0}; }
 
 // Two engines elsewhere.
 struct PlayedGroup {
@@ -79,10 +82,96 @@ TEST_CASE("an engine that takes nothing new is passed over and finishes its own"
     played.finish(leaving, first->id());
     const RequestOutput all = co_await read_to_end(*first);
     CHECK(all.finish_reason == FinishReason::length);
-    played.leave[1 - leaving] = true;
-    const auto refused = played.group->submit(request_of({3}, 1));
-    REQUIRE_FALSE(refused.has_value());
-    CHECK(refused.error().code == ErrorCode::overloaded);
+  });
+}
+
+TEST_CASE("an engine that leaves is not ready, and says so", "[engine][client][leaving]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    EngineGroupOptions options;
+    options.orphan_patience = std::chrono::milliseconds(50);
+    PlayedGroup played(pool, options);
+    co_await played.start();
+    auto running = played.group->submit(request_of({1}, 1), EngineId{0});
+    REQUIRE(running.has_value());
+    played.engines[0]->publish(leaving());
+    co_await eventually([&] { return !played.group->is_up(EngineId{0}); });
+    CHECK(played.group->state() == EngineGroupState::ready);
+    const std::string reason = "engine 0 was asked to end, and finishes what runs";
+    const auto named = played.group->submit(request_of({2}, 1), EngineId{0});
+    REQUIRE(named.has_error());
+    CHECK(named.error().detail.find(reason) != std::string::npos);
+    for (int i = 0; i < 3; ++i)
+      CHECK(played.group->submit(request_of({3}, 1))->engine() == EngineId{1});
+    played.engines[1]->publish(leaving());
+    co_await eventually([&] { return played.group->state() == EngineGroupState::starting; });
+    CHECK(played.group->progress().find(reason) != std::string::npos);
+    // One that comes now waits, though not for ever.
+    auto late = played.group->submit(request_of({4}, 1));
+    REQUIRE(late.has_value());
+    const RequestOutput end = co_await read_to_end(*late);
+    REQUIRE(end.error.has_value());
+    CHECK(end.error->code == ErrorCode::unavailable);
+    CHECK(end.error->detail.find(reason) != std::string::npos);
+    played.finish(0, running->id());
+    const RequestOutput all = co_await read_to_end(*running);
+    CHECK(all.finish_reason == FinishReason::length);
+  });
+}
+
+TEST_CASE("requests wait for an engine that was asked to end", "[engine][client][leaving]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    PlayedGroup played(pool);
+    co_await played.start();
+    std::vector<Generation> waiting;
+    const auto submit = [&] {
+      auto one = played.group->submit(request_of({1}, 1));
+      REQUIRE(one.has_value());
+      waiting.push_back(std::move(*one));
+    };
+    for (auto& engine : played.engines) engine->publish(leaving());
+    co_await eventually([&] { return played.group->state() == EngineGroupState::starting; });
+    submit();
+    played.engines[1]->publish(EngineDead{{}, "the connection was closed"});
+    co_await eventually(
+        [&] { return played.group->progress().find("has ended") != std::string::npos; });
+    submit();
+    played.engines[1]->publish(Hello{EngineId{0}, "played"});
+    submit();
+    played.engines[1]->publish(default_ready());
+    std::size_t handed = 0;
+    co_await eventually([&] {
+      std::vector<Command> commands;
+      played.engines[1]->take(commands);
+      for (const Command& command : commands) {
+        const auto* add = std::get_if<AddRequest>(&command);
+        if (add == nullptr) continue;
+        ++handed;
+        played.finish(1, add->id);
+      }
+      return handed == waiting.size();
+    });
+    for (Generation& one : waiting) {
+      const RequestOutput all = co_await read_to_end(one);
+      CHECK(all.finish_reason == FinishReason::length);
+    }
+  });
+}
+
+TEST_CASE("a request meets an engine that has left before the event says so",
+          "[engine][client][leaving]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    PlayedGroup played(pool);
+    co_await played.start();
+    for (auto& leaves : played.leave) leaves = true;
+    auto late = played.group->submit(request_of({1}, 1));
+    REQUIRE(late.has_value());
+    played.leave[1] = false;
+    played.engines[1]->publish(EngineDead{{}, "the connection was closed"});
+    played.begin(1);
+    co_await eventually([&] { return late->engine() == EngineId{1}; });
+    played.finish(1, late->id());
+    const RequestOutput all = co_await read_to_end(*late);
+    CHECK(all.finish_reason == FinishReason::length);
   });
 }
 

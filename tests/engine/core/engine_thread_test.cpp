@@ -31,12 +31,12 @@ TEST_CASE("an engine that cannot start says why, and the server can tell", "[eng
     EngineConfig config = tiny_config();
     config.model.path = "no/such/model";
     const std::string no_model = co_await start_error(pool, config, cpu_backend);
-    CHECK_THAT(no_model, Contains("engine 0 has died") && Contains("no/such/model"));
+    CHECK_THAT(no_model, Contains("engine 0 could not start") && Contains("no/such/model"));
 
     config = tiny_config();
     config.cache.num_gpu_blocks_override = 3;
     const std::string no_room = co_await start_error(pool, config, cpu_backend);
-    CHECK_THAT(no_room, Contains("engine 0 has died") && Contains("1024"));
+    CHECK_THAT(no_room, Contains("engine 0 could not start") && Contains("1024"));
 
     const std::string no_device =
         co_await start_error(pool, tiny_config(), [](const EngineConfig&) -> EngineBackend {
