@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "engine/kv_transfer/frame_link.h"
 #include "engine/kv_transfer/push_stream.h"
+#include "engine/wire/socket_file.h"
 
 namespace quire {
 namespace {
@@ -35,8 +36,8 @@ Descriptor listen_or_fail(const SocketAddress& address) {
 
 // What the coroutines of a sender wait for. Shared with what other threads post.
 struct KvSender::Waits {
-  Waits(asio::any_io_executor e, const Descriptor& listener)
-      : executor(e), alarm(e), knock(e, ::dup(listener.get())) {}
+  Waits(asio::any_io_executor e, const Descriptor& listener, const SocketAddress& address)
+      : executor(e), alarm(e), knock(e, ::dup(listener.get())), file(address) {}
 
   asio::any_io_executor executor;
   asio::steady_timer alarm;               // of the next lease that ends
@@ -60,6 +61,7 @@ struct KvSender::Waits {
       throw boost::system::system_error(asio::error::operation_aborted);
   }
   asio::posix::stream_descriptor knock;
+  const SocketFile file;
 };
 
 struct KvSender::Session {
@@ -73,7 +75,7 @@ KvSender::KvSender(asio::any_io_executor executor, const SocketAddress& address,
     : options_(std::move(options)),
       kept_(kept),
       listener_(listen_or_fail(address)),
-      waits_(std::make_shared<Waits>(executor, listener_)) {
+      waits_(std::make_shared<Waits>(executor, listener_, address)) {
   kept_.on_kept([waits = waits_] { asio::post(waits->executor, [waits] { waits->wake(); }); });
 }
 

@@ -26,11 +26,13 @@ Result<std::optional<EngineEvent>> decode_event(std::string_view bytes,
 
 // Frames of the sockets' ends, as messages of unknown kinds, which other versions ignore. Is anybody
 // there, and yes: 100 and 101, empty. A step's piece, of which more follows: 102, with what 4 would
-// have. The engine has been asked to end, new requests belong elsewhere: 103, empty.
+// have. The engine has been asked to end, new requests belong elsewhere: 103, empty. To an engine:
+// the server has as many as it wants, this one stands by: 104, empty.
 inline constexpr std::string_view kPing{"\xa2\x06\x00", 3};
 inline constexpr std::string_view kPong{"\xaa\x06\x00", 3};
 inline constexpr std::string_view kPieceTag{"\xb2\x06", 2};
 inline constexpr std::string_view kLeaving{"\xba\x06\x00", 3};
+inline constexpr std::string_view kStandBy{"\xc2\x06\x00", 3};
 
 // On a stream each message comes after its length: 4 bytes, little-endian.
 inline constexpr std::size_t kMaxFrameBytes = std::size_t{64} << 20;

@@ -1,16 +1,21 @@
 #pragma once
-// Where those wait who have dialled a listener, until they have proved the secret: many at a time,
-// so that nobody who is silent keeps an engine out. Any thread; one serves all who wait in it.
+// Where those wait who have dialled a listener: until they have proved the secret, many at a time, so
+// that nobody who is silent keeps an engine out, and then until an engine is wanted. Any thread; one
+// of its own serves them.
 
 #include <chrono>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/log.h"
 #include "engine/wire/connection.h"
 #include "engine/wire/socket_channel.h"
+#include "engine/wire/socket_file.h"
+#include "engine/wire/wake_up.h"
 
 namespace quire {
 
@@ -22,34 +27,52 @@ class Lobby {
     std::vector<std::string> frames{};
   };
 
-  Lobby(Descriptor listener, bool is_unix, SocketOptions options)
-      : listener_(std::move(listener)), is_unix_(is_unix), options_(std::move(options)) {}
+  Lobby(Descriptor listener, const SocketAddress& address, SocketOptions options);
+  ~Lobby();
+  Lobby(const Lobby&) = delete;
+  Lobby& operator=(const Lobby&) = delete;
 
   // The next one, or why nobody has come; waits for so long at most, and no longer than until
   // `waker` can be read.
   Result<Guest> next(int waker, std::chrono::milliseconds limit);
 
  private:
-  struct Stranger {
+  using Time = std::chrono::steady_clock::time_point;
+  struct Visitor {
     Guest guest;
     std::string address;  // of a Unix socket none
-    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+    Time since = std::chrono::steady_clock::now();
+    Time next_ping = {};  // of one who stands by
+    bool was_told = false;
   };
-  using Strangers = std::list<Stranger>;
+  using Visitors = std::list<Visitor>;
   static constexpr const char* kNobody = "no engine has dialled yet";
 
+  void run();
   void accept_all();
   void make_room(const std::string& address);
-  bool is_proved(Strangers::iterator stranger);
-  int wait(int waker, std::chrono::milliseconds limit);
+  void greet_strangers();
+  void keep_waiting();
+  void send_away(const Visitor& stranger, const std::string& why);
+  void wait();
 
   const Descriptor listener_;
+  const SocketFile file_;
   const bool is_unix_;
   const SocketOptions options_;
+  const WakeUp wake_up_;       // of the thread
+  const WakeUp guest_is_here_;  // of those who want one
 
-  std::mutex attending_;  // held by the thread that serves; what follows is its own
-  Strangers strangers_;   // the longest here first
+  Visitors strangers_;  // the thread's own; the longest here first
+  log::Limit lines_{2};
+
+  std::mutex mutex_;  // what follows
+  Visitors waiting_;  // have proved themselves; the longest here first
+  int wanted_ = 0;    // by how many who wait in next()
   std::string complaint_ = kNobody;  // about the last one who was turned away
+  bool closed_ = false;
+
+  std::thread thread_;  // last: it uses what is above
 };
 
 }  // namespace quire

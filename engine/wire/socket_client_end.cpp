@@ -163,10 +163,12 @@ class SocketClientEnd final : public ClientEnd {
         auto event = pieces.decode(frame, connection.opened_at());
         if (!event) return event.error();
         if (*event) deliver(std::move(**event));
-        if (frame == kLeaving) {
+        if (frame != kLeaving) continue;
+        {
           const std::lock_guard lock(mutex_);
           leaving_ = true;
         }
+        deliver(StartupProgress{"was asked to end, and finishes what runs", 0});
       }
       if (!read) return read.error();
       if (!written) return written.error();
@@ -247,7 +249,7 @@ std::vector<std::unique_ptr<ClientEnd>> make_listening_client_ends(const SocketA
   if (!listening) throw Failure(listening.error());
   log::info("engines.awaited",
             {{"address", address.text()}, {"port", port_of(*listening)}, {"count", count}});
-  const auto lobby = std::make_shared<Lobby>(std::move(*listening), address.is_unix(), options);
+  const auto lobby = std::make_shared<Lobby>(std::move(*listening), address, options);
   std::vector<std::unique_ptr<ClientEnd>> ends;
   for (int rank = 0; rank < count; ++rank)
     ends.push_back(std::make_unique<SocketClientEnd>(address, lobby, options));

@@ -17,6 +17,7 @@
 #include "engine/wire/front_end_peer.h"
 #include "engine/wire/pieces.h"
 #include "engine/wire/socket_channel.h"
+#include "engine/wire/socket_file.h"
 #include "engine/wire/socket_source.h"
 #include "engine/wire/wake_up.h"
 
@@ -45,7 +46,9 @@ struct Dial {
 class End final : public SocketEngineEnd {
  public:
   End(std::optional<Descriptor> listener, SocketEngineOptions options)
-      : options_(std::move(options)), listener_(std::move(listener)) {
+      : options_(std::move(options)),
+        listener_(std::move(listener)),
+        file_(options_.listen.value_or(SocketAddress())) {
     for (const SocketAddress& address : options_.dial) dials_.push_back({address});
     thread_ = std::thread([this] { run(); });
   }
@@ -236,6 +239,11 @@ class End final : public SocketEngineEnd {
         connection.queue(kPong);
         continue;
       }
+      if (frame == kStandBy) {
+        log::info("engine.stands_by",
+                  {{"engine", options_.rank}, {"because", "the server has its engines"}});
+        continue;
+      }
       auto command = decode_command(frame, connection.opened_at());
       if (!command) return command.error();
       if (*command) handle(peer, std::move(**command));
@@ -340,6 +348,7 @@ class End final : public SocketEngineEnd {
 
   const SocketEngineOptions options_;
   const std::optional<Descriptor> listener_;
+  const SocketFile file_;
   WakeUp wake_up_;
 
   std::mutex mutex_;  // what follows; peers_ is changed by the thread alone

@@ -1,11 +1,19 @@
 // Lines beyond the plain one: engines that dial, TLS, engines that leave, lives of an engine.
 
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdio>
+#include <string>
+#include <thread>
 
+#include "base/log.h"
 #include "engine/wire/connection.h"
+#include "engine/wire/socket_file.h"
 #include "engine/wire/socket_source.h"
 #include "tests/engine/wire/certificates.h"
 #include "tests/engine/wire/socket_line.h"
@@ -14,6 +22,39 @@ namespace quire::test {
 namespace {
 
 using std::chrono::milliseconds;
+
+// What is logged meanwhile.
+class LogLines {
+ public:
+  LogLines() : file_(std::tmpfile()), kept_(::dup(STDERR_FILENO)) {
+    REQUIRE(file_ != nullptr);
+    ::dup2(::fileno(file_), STDERR_FILENO);
+  }
+  ~LogLines() {
+    log::flush(milliseconds(1000));
+    ::dup2(kept_.get(), STDERR_FILENO);
+    std::fclose(file_);
+  }
+  LogLines(const LogLines&) = delete;
+  LogLines& operator=(const LogLines&) = delete;
+
+  // Within ten seconds.
+  void expect(const std::string& text) const {
+    std::string all;
+    for (int i = 0; i < 1000 && all.find(text) == all.npos; ++i) {
+      log::flush(milliseconds(10));
+      all.assign(1 << 16, '\0');
+      const ssize_t size = ::pread(::fileno(file_), all.data(), all.size(), 0);
+      all.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+      if (all.find(text) == all.npos) std::this_thread::sleep_for(milliseconds(10));
+    }
+    CHECK_THAT(all, Catch::Contains(text));
+  }
+
+ private:
+  std::FILE* file_;
+  const Descriptor kept_;
+};
 
 // A port that was free a moment ago.
 SocketAddress new_tcp_address() {
@@ -59,6 +100,7 @@ TEST_CASE("an engine may dial its front end", "[engine][wire][socket]") {
 TEST_CASE("more engines dial than are expected, and one of them takes a lost one's place",
           "[engine][wire][socket]") {
   const SocketAddress address = new_unix_address();
+  const LogLines log;
   auto ends = make_listening_client_ends(address, 1, options());
   SocketLine line;
   line.client = std::move(ends.front());
@@ -66,10 +108,54 @@ TEST_CASE("more engines dial than are expected, and one of them takes a lost one
   line.become_ready();
   auto spare = make_socket_engine_end({.socket = options(), .dial = {address}});
   spare->publish(Hello{EngineId{0}, "spare"});
+  log.expect("engine.stands_by");
   line.engine.reset();
   CHECK_THAT(line.event<EngineDead>().error, Catch::Contains("closed"));
   CHECK(line.event<Hello>().version == "spare");
   ::unlink(address.path.c_str());
+}
+
+TEST_CASE("who dials a server that has its engines is sent away in time, and with another secret at once",
+          "[engine][wire][socket]") {
+  const SocketAddress address = new_tcp_address();
+  const LogLines log;
+  auto ends = make_listening_client_ends(address, 1, options());
+  SocketLine line;
+  line.client = std::move(ends.front());
+  line.engine = make_socket_engine_end({.socket = options(), .dial = {address}});
+  line.become_ready();
+  const Descriptor silent = std::move(*begin_connect(address));
+  auto stranger = make_socket_engine_end({.socket = {.secret = "b"}, .dial = {address}});
+  log.expect("engine.sent_away");
+  log.expect("127.0.0.1");
+  log.expect("secret");
+  pollfd polled{silent.get(), POLLIN, 0};
+  char byte = 0;
+  ssize_t count = 1;
+  while (count > 0) {
+    REQUIRE(::poll(&polled, 1, 10'000) == 1);
+    count = ::recv(silent.get(), &byte, 1, 0);
+  }
+  log.expect("does not answer as an engine would");
+}
+
+TEST_CASE("a socket's file goes with its listener, and another one's stays",
+          "[engine][wire][socket]") {
+  const SocketAddress address = new_unix_address();
+  struct stat info {};
+  {
+    const Descriptor listener = std::move(*listen_at(address));
+    const SocketFile file(address);
+    CHECK(::lstat(address.path.c_str(), &info) == 0);
+  }
+  CHECK(::lstat(address.path.c_str(), &info) != 0);
+  {
+    const Descriptor listener = std::move(*listen_at(address));
+    const SocketFile file(address);
+    ::unlink(address.path.c_str());
+    REQUIRE(::mkdir(address.path.c_str(), 0700) == 0);
+  }
+  CHECK(::rmdir(address.path.c_str()) == 0);
 }
 
 TEST_CASE("who dials and says nothing keeps no engine out", "[engine][wire][socket]") {
@@ -183,20 +269,15 @@ TEST_CASE("an engine that leaves takes nothing new and finishes what it has",
   const RequestId id = line.command<AddRequest>().id;
   CHECK(line.engine->num_live() == 1);
   line.engine->leave();
-  Command probe = small_request(2);
-  int live = 1;
-  while (line.client->send(probe)) {  // on the way before the word came
-    line.command<AddRequest>();
-    CHECK(line.engine->num_live() == ++live);
-    std::this_thread::sleep_for(milliseconds(5));
-    probe = small_request(static_cast<std::uint64_t>(live) + 1);
-  }
+  CHECK(line.event<StartupProgress>().stage == "was asked to end, and finishes what runs");
+  Command late = small_request(2);
+  CHECK_FALSE(line.client->send(late));
   StepOutput step;
   step.requests.emplace_back().id = id;
   step.requests.back().finish_reason = FinishReason::stop;
   line.engine->publish(std::move(step));
   CHECK(line.event<StepOutput>().requests.at(0).finish_reason == FinishReason::stop);
-  CHECK(line.engine->num_live() == live - 1);
+  CHECK(line.engine->num_live() == 0);
   ::unlink(address.path.c_str());
 }
 
