@@ -1,6 +1,8 @@
 #include "app/flag_kinds.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <cstdint>
 
 #include "base/json.h"
@@ -9,6 +11,8 @@ namespace quire {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr double kMostSeconds = 1e6;
 
 // A word as it stands, or as JSON writes it: the parser of the command line takes a list's brackets
 // and commas away and leaves the quotes.
@@ -48,12 +52,22 @@ void check_host_name(const std::string& flag, const std::string& name) {
 }  // namespace
 
 void add_seconds(CLI::App& app, const std::string& flag, milliseconds& value,
-                 const std::string& what) {
-  app.add_option_function<double>(
+                 const std::string& what, milliseconds least) {
+  app.add_option_function<std::string>(
          flag,
-         [flag, &value](double seconds) {
-           if (!(seconds >= 0 && seconds <= 1e6)) {
-             throw CLI::ValidationError(flag, "must be from 0 to 1000000 seconds");
+         [flag, &value, least](const std::string& text) {
+           double seconds = -1;
+           const char* const end = text.data() + text.size();
+           const auto read = std::from_chars(text.data(), end, seconds);
+           const bool is_number = read.ec == std::errc() && read.ptr == end;
+           const double above = std::max<double>(static_cast<double>(least.count()), 1) / 1000;
+           const bool fits = (seconds == 0 && least.count() == 0) ||
+                             (seconds >= above && seconds <= kMostSeconds);
+           if (!is_number || !fits) {
+             throw CLI::ValidationError(
+                 flag, "\"" + text + "\" is not a number of seconds " +
+                           (least.count() == 0 ? "that is 0 or " : "") + "from " +
+                           CLI::detail::to_string(above) + " to 1000000");
            }
            value = milliseconds(static_cast<std::int64_t>(seconds * 1000));
          },

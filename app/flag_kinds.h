@@ -11,9 +11,10 @@ class App;
 
 namespace quire {
 
-// A length of time, given in seconds with or without a fraction.
+// A length of time, given in seconds with or without a fraction, of a millisecond or more. least:
+// below it the flag has no meaning; 0: zero has one.
 void add_seconds(CLI::App& app, const std::string& flag, std::chrono::milliseconds& value,
-                 const std::string& what);
+                 const std::string& what, std::chrono::milliseconds least = {});
 
 // As vLLM takes them: a JSON list, or plain words; several may be given.
 void add_words(CLI::App& app, const std::string& flag, std::vector<std::string>& words,

@@ -94,7 +94,8 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
   add_seconds(app, "--keep-alive-timeout", server.limits.keep_alive_timeout,
               "Close a connection after this long without a request (75)");
   add_seconds(app, "--request-timeout", server.limits.body_timeout,
-              "Refuse a request whose body takes longer to arrive (60)");
+              "Refuse a request whose body takes longer to arrive (60)",
+              std::chrono::milliseconds(1));
   add_seconds(app, "--drain-delay", server.drain_delay,
               "After SIGTERM, /health says no for this long before connections are refused (0)");
   add_seconds(app, "--shutdown-timeout", server.shutdown_timeout,

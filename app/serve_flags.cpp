@@ -106,7 +106,8 @@ void add_engine_process_flags(CLI::App& app, ServeFlags& flags) {
   add_seconds(
       app, "--engine-timeout", flags.engine_timeout,
       "Give up an engine process that does not answer for this long; it is taken back when it "
-      "returns (10)");
+      "returns (10)",
+      std::chrono::milliseconds(100));
 }
 
 void add_process_flags(CLI::App& app, ServeFlags& flags) {
@@ -125,7 +126,8 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
       "/health/live says no when an engine with requests says nothing for this long (120); 0: "
       "never");
   add_seconds(app, "--engine-ready-timeout", flags.engine_ready_timeout,
-              "Give up when an engine says nothing for this long while it starts (600)");
+              "Give up when an engine says nothing for this long while it starts (600)",
+              std::chrono::milliseconds(100));
   app.add_flag("--metrics-compat", flags.metrics_compat,
                "Also names that vLLM has retired, such as vllm:gpu_cache_usage_perc");
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/json.h"
@@ -187,7 +189,9 @@ void complete_lookup(const JsonDocument& document, Parsed& parsed) {
 Result<SpeculativeConfig> parse_speculative_config(std::string_view json) try {
   const JsonDocument document(std::string(json), {});
   Parsed parsed;
+  std::set<std::string_view> given;
   for (const auto& [name, value] : document.object().members()) {
+    if (!given.insert(name).second) value.fail("is given twice");
     if (is_own(name) && value.is_null()) continue;  // as absent
     if (!read_field(name, value, parsed) && !pass_foreign(name, value))
       value.fail("is not a field of it");

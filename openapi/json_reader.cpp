@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "base/json.h"
 #include "openapi/dto_json.h"
@@ -41,7 +42,7 @@ constexpr std::size_t kMaxPathBytes = 200;
 // A parser keeps room for the largest document that it has seen, about ten times its bytes.
 constexpr std::size_t kKeptParserBytes = 1024 * 1024;
 
-// Numbers beyond 64 bits that a request may have in schemas.
+// Numbers beyond 64 bits that a request may have where they are kept.
 constexpr std::size_t kMostUnfit = 1024;
 
 simdjson::dom::parser& thread_parser() {
@@ -72,11 +73,22 @@ constexpr std::string_view kFormMembers[] = {
     "/guided_json",   "/guided_regex", "/guided_choice",   "/guided_grammar",
     "/guided_whitespace_pattern", "/text",  "/output_config", "/output_format", "/sampling_params/structured_outputs"};
 
-bool rules_form(std::string_view pointer) {
-  return std::ranges::any_of(kFormMembers, [&](std::string_view member) {
+// Of other servers, whose members nobody here may know.
+constexpr std::string_view kTransferMembers[] = {"/kv_transfer_params",
+                                                 "/sampling_params/extra_args/kv_transfer_params"};
+
+bool is_in(std::string_view pointer, std::span<const std::string_view> members) {
+  return std::ranges::any_of(members, [&](std::string_view member) {
     return pointer.starts_with(member) &&
            (pointer.size() == member.size() || pointer[member.size()] == '/');
   });
+}
+
+bool rules_form(std::string_view pointer) { return is_in(pointer, kFormMembers); }
+
+// Its numbers are as they came, of any size.
+bool keeps_numbers(std::string_view pointer) {
+  return rules_form(pointer) || is_in(pointer, kTransferMembers);
 }
 
 // Of the thread, as its parser is.
@@ -156,7 +168,7 @@ bool JsonReader::expected(std::string_view type, JsonElement got) {
 
 std::string JsonReader::text(JsonElement element) const {
   const std::string_view written =
-      rules_form(pointer_) && has_double(element) ? value_at(thread_body(), pointer_) : std::string_view();
+      keeps_numbers(pointer_) && has_double(element) ? value_at(thread_body(), pointer_) : std::string_view();
   return written.empty() ? simdjson::minify(element) : std::string(written);
 }
 
@@ -200,7 +212,7 @@ Result<simdjson::dom::object> parse_json_object(std::string_view body) {
     if (unfit.empty()) return invalid("The request body is not valid JSON: " + fault_of(body, error));
     if (unfit.size() == kMostUnfit) return beyond_numbers(unfit.back().path);
     for (const NumberSpan& number : unfit) {
-      if (!rules_form(number.pointer)) return beyond_numbers(number.path);
+      if (!keeps_numbers(number.pointer)) return beyond_numbers(number.path);
     }
     const std::string held = with_held_numbers(body, unfit);
     if (const auto other = parser.parse(held).get(document)) {

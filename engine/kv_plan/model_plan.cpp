@@ -117,7 +117,8 @@ std::int64_t SizedModel::least_cache_bytes() const {
 
 std::int64_t longest_request_bytes(const EngineConfig& config, const ModelMemory& model) {
   constexpr std::int64_t kStates = 4;  // running, its checkpoints, what alignment pads
-  const std::int64_t tokens = longest_context(config, model);
+  constexpr std::int64_t kTokens = 16;  // of a block at least, which is whole
+  const std::int64_t tokens = (longest_context(config, model) + kTokens - 1) / kTokens * kTokens;
   std::int64_t bytes = 0;
   for (const LayerKvSpec& layer : model.layers)
     bytes += static_cast<std::int64_t>(page_bytes(layer.spec)) *

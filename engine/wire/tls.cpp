@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 
 #include "base/error.h"
@@ -23,8 +24,16 @@ std::string reason() {
   return text != nullptr ? text : "unknown";
 }
 
+// Where the file cannot be opened the system says why, and OpenSSL does not.
+std::string reason_of(const std::string& path) {
+  if (std::ifstream(path).is_open()) return reason();
+  const int why = errno;
+  ERR_clear_error();
+  return std::strerror(why);
+}
+
 Error refused_file(const char* field, const std::string& path, const std::string& why) {
-  return {ErrorCode::invalid_argument, std::string(field) + " " + path + ": " + why, field};
+  return {ErrorCode::invalid_argument, path + ": " + why, field};
 }
 
 bool is_ip(const std::string& host) {
@@ -48,16 +57,16 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::make(const Files& files) {
   SSL_CTX_set_num_tickets(context, 0);  // a connection lasts; a ticket would only be read late
   if (!files.certificate.empty()) {
     if (SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str()) != 1)
-      return refused_file("TlsContext::Files::certificate", files.certificate, reason());
+      return refused_file("TlsContext::Files::certificate", files.certificate, reason_of(files.certificate));
     if (SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM) != 1)
-      return refused_file("TlsContext::Files::key", files.key, reason());
+      return refused_file("TlsContext::Files::key", files.key, reason_of(files.key));
     if (SSL_CTX_check_private_key(context) != 1)
       return refused_file("TlsContext::Files::key", files.key, "not the certificate's key");
     made->can_accept_ = true;
   }
   if (!files.authorities.empty()) {
     if (SSL_CTX_load_verify_locations(context, files.authorities.c_str(), nullptr) != 1)
-      return refused_file("TlsContext::Files::authorities", files.authorities, reason());
+      return refused_file("TlsContext::Files::authorities", files.authorities, reason_of(files.authorities));
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
     made->can_dial_ = true;
   }

@@ -93,7 +93,13 @@ void EngineMetricsFeed::publish(const EngineConfig& config) {
   for (const Ready& ready : engines_.ready().engines) {
     metrics_.add_engine(ready.engine, ready.max_model_len, cache_config_labels(config, ready));
     metrics_.add_memory(ready.engine, memory_of(ready));
-    metrics_.observe_step(ready.engine, engines_.stats(ready.engine));
+    EngineStats stats = engines_.stats(ready.engine);
+    // From the start, though the first step of an engine that drafts says so again.
+    if (stats.draft_positions.empty()) {
+      const auto most = static_cast<std::size_t>(config.speculative.num_speculative_tokens);
+      stats.draft_positions.resize(most);
+    }
+    metrics_.observe_step(ready.engine, stats);
   }
   published_.store(true, std::memory_order_release);
 }

@@ -157,6 +157,39 @@ def idle_flags(quire):
         expect(says(quire, command, "/none", *flags), "/none: no such folder or file")
 
 
+def seconds(quire):
+    """Lengths of time that are none, or of which nothing could come."""
+    for flag, wrong, least in (("--engine-timeout", "0", "0.1"), ("--engine-timeout", "", "0.1"), ("--engine-ready-timeout", "0", "0.1"),
+                               ("--request-timeout", "0", "0.001"), ("--drain-delay", "", "0 or from 0.001"), ("--shutdown-timeout", "0.0001", "0.001"),
+                               ("--keep-alive-timeout", "nan", "0.001"), ("--shutdown-timeout", "1e7", "1000000")):
+        run = subprocess.run([quire, "serve", TINY, "--port", "0", "--engine", "unix:/tmp/none", flag, wrong], capture_output=True, text=True, timeout=60)
+        expect(repr(run.returncode), "105")
+        expect(run.stderr, flag, f'"{wrong}"', least)
+
+
+def small_slips(quire):
+    port = ("--port", "0")
+    expect(says(quire, "serve", TINY, *port, "--kv-role", "decode", "--kv-peer", "10.0.0.7:0"), "--kv-peer", "port 0")
+    expect(says(quire, "serve", TINY, *port, "--speculative-config", '{"method": "ngram", "num_speculative_tokens": 2, "num_speculative_tokens": 3}'),
+           "--speculative-config", "num_speculative_tokens", "given twice")
+    said = says(quire, "serve", TINY, *port, "--engine", "tcp://127.0.0.1:3", "--engine-ssl-ca-certs", "/nofile")
+    expect(said, "--engine-ssl-ca-certs: /nofile: No such file or directory")
+    expect(says(quire, "serve", TINY, *port, "--max-model-len", "9999999"), "max-model-len")
+    with Server(quire, TINY, "--device", "cpu", "--max-model-len", "1") as server:
+        expect(server.ask("/v1/models"), '"max_model_len":1')
+    with tempfile.TemporaryDirectory() as folder:
+        with Server(quire, TINY, "--num-gpu-blocks-override", "600", "--kv-role", "prefill", "--kv-listen", f"unix:{folder}/kv") as server:
+            expect(repr(os.listdir(folder)), "kv")
+            server.post("/v1/completions", prompt="a", max_tokens=1, kv_transfer_params={"junk": 2**70, "remote_block_ids": [[2**64]]})
+        expect(repr(os.listdir(folder)), "[]")
+    drafts = '{"method": "ngram", "num_speculative_tokens": 2}'
+    with Server(quire, TINY, "--num-gpu-blocks-override", "600", "--speculative-config", drafts) as server:
+        metrics = server.ask("/metrics")
+        for name in ("num_drafts", "num_draft_tokens", "num_accepted_tokens", "num_accepted_tokens_per_pos"):
+            expect(metrics, f"vllm:spec_decode_{name}_total{{")
+        expect(repr(server.metric("vllm:spec_decode_num_drafts_total")), "0")
+
+
 def status(server, **headers):
     try:
         with urllib.request.urlopen(urllib.request.Request(server.base + "/version", headers=headers)) as reply:
@@ -202,7 +235,7 @@ def models(quire):
 
 def main():
     quire = sys.argv[1]
-    for test in (full_disk, full_disk_of_files, damaged_folders, numbers, names, fields, printed_configuration, idle_flags, lists, models):
+    for test in (full_disk, full_disk_of_files, damaged_folders, numbers, names, fields, printed_configuration, idle_flags, seconds, small_slips, lists, models):
         test(quire)
     print("passed")
 

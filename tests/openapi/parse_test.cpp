@@ -213,6 +213,14 @@ TEST_CASE("a schema's numbers are what the client wrote", "[openapi][parse]") {
             "-9223372036854775809}") != std::string::npos);
 }
 
+TEST_CASE("what is handed on to another server has numbers of any size", "[openapi][parse]") {
+  const auto chat = parse_chat_completion(
+      "{" + kMessages + R"(,"kv_transfer_params":{"junk":18446744073709551616,"a":[1e400]}})");
+  REQUIRE(chat.has_value());
+  CHECK(chat->kv_transfer_params == R"({"junk":18446744073709551616,"a":[1e400]})");
+  CHECK(parse_chat_completion("{" + kMessages + R"(,"kv_transfer":18446744073709551616})").has_error());
+}
+
 TEST_CASE("what is not JSON is refused", "[openapi][parse]") {
   for (const std::string body :
        {"", " ", "{", "[]", "\"x\"", "{\"a\":}", "{\"a\":1}x", "\xFF\xFE",
