@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "model/checkpoint.h"
+#include "tests/support/checkpoint_files.h"
 #include "tests/support/temp_path.h"
 
 namespace quire {
@@ -196,6 +197,20 @@ TEST_CASE("a tensor in doubt is refused where it is needed", "[model][safetensor
 TEST_CASE("a folder without weights is refused", "[model][safetensors]") {
   const Folder folder("quire_empty_test");
   CHECK_THROWS_WITH(Checkpoint(folder.path), Catch::Contains("model.safetensors.index.json"));
+}
+
+TEST_CASE("weights in another form are named, with what makes them readable", "[model]") {
+  const test::ModelFolder folder("other_forms");
+  const auto refused = [&](const char* words) {
+    CHECK_THROWS_WITH(Checkpoint(folder.path()), Catch::Contains(words));
+  };
+  refused("has neither model.safetensors");
+  std::ofstream(folder.path() / "pytorch_model.bin") << "PK";
+  refused("pickles are not read");
+  std::ofstream(folder.path() / "adapter_config.json") << "{}";
+  refused("holds an adapter");
+  std::filesystem::create_symlink("/nowhere/blob", folder.path() / "model.safetensors");
+  refused("is a link to /nowhere/blob");
 }
 
 }  // namespace
