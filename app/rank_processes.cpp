@@ -130,6 +130,14 @@ class RankProcesses final : public RankGroup {
   Collectives& collectives() override { return *collectives_; }
   RankLine& line() override { return line_; }
 
+  std::vector<RankStats> stats() const override {
+    std::vector<RankStats> stats;
+    for (int rank = 0; rank < options_.size; ++rank)
+      stats.push_back({.memory_bytes = line_.memory_of(rank),
+                       .waited_seconds = seconds_waited(shared_.sums(), rank)});
+    return stats;
+  }
+
   void on_end(std::function<void()> wake) override {
     const std::lock_guard lock(mutex_);
     on_end_ = std::move(wake);

@@ -1,7 +1,9 @@
 #include "cpu/shared_collectives.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
+#include <chrono>
 #include <cstring>
 
 namespace quire {
@@ -14,6 +16,7 @@ constexpr std::int64_t kBufferFloats = std::int64_t{1} << 18;
 // One rank's part of the memory.
 struct Rank {
   SharedCount filled;
+  std::atomic<std::int64_t> waited;  // nanoseconds
   alignas(64) float buffers[2][kBufferFloats];
 };
 
@@ -80,7 +83,10 @@ class SharedCollectives final : public Collectives {
   void exchange() {
     ++turn_;
     ranks_[rank_].filled.raise();
+    const auto begin = std::chrono::steady_clock::now();
     for (int r = 0; r < size_; ++r) ranks_[r].filled.wait_for(turn_, &fate_);
+    const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - begin;
+    ranks_[rank_].waited.fetch_add(waited.count(), std::memory_order_relaxed);
   }
 
   static void add(float* __restrict sum, const float* __restrict x, std::int64_t count) {
@@ -116,6 +122,11 @@ class SharedCollectives final : public Collectives {
 }  // namespace
 
 std::size_t shared_collectives_bytes(int size) { return sizeof(Rank) * static_cast<std::size_t>(size); }
+
+double seconds_waited(const std::byte* memory, int rank) {
+  const auto waited = reinterpret_cast<const Rank*>(memory)[rank].waited.load();
+  return std::chrono::duration<double>(std::chrono::nanoseconds(waited)).count();
+}
 
 std::unique_ptr<Collectives> make_shared_collectives(std::byte* memory, SharedFate& fate, int rank,
                                                      int size) {

@@ -266,6 +266,11 @@ EngineStats EngineCore::stats() const {
   stats.late_allocations = backend_.device->ledger().num_late();
   if (transfer_ != nullptr) stats.kv_transfer = transfer_->stats();
   if (offload_ != nullptr) stats.kv_offload = offload_->stats();
+  if (backend_.ranks != nullptr) {
+    stats.ranks = backend_.ranks->stats();
+    stats.ranks.front().memory_bytes =
+        static_cast<std::int64_t>(backend_.device->ledger().uses().total().device);
+  }
   stats.step_tokens = step_tokens_;
   stats.step_requests = step_requests_;
   return stats;

@@ -63,7 +63,9 @@ class Rank {
     runner_.emplace(*backend_.device, *backend_.ops, *model_, *memory_, kv, options);
   }
 
-  void run(const RankLine::Taken& taken, std::span<std::byte> answer) {
+  void run(RankLine& line) {
+    const RankLine::Taken taken = line.take();
+    const std::span<std::byte> answer = line.answer();
     switch (taken.message.kind) {
       case RankMessage::Kind::step:
         return runner_->step(taken.message.shape, taken.zero_blocks, taken.payload);
@@ -87,6 +89,7 @@ class Rank {
                                                       : blocks_->write(taken.words, taken.payload);
       case RankMessage::Kind::warm:
         check_allocated(plan_.uses, backend_.device->ledger().uses());
+        line.tell_memory(static_cast<std::int64_t>(plan_.uses.total().device));
         return backend_.device->ledger().seal();
       case RankMessage::Kind::configure:
         break;
@@ -111,7 +114,7 @@ void follow(RankLine& line, std::unique_ptr<Collectives> collectives,
             const BackendFactory& backend) {
   const EngineConfig config = take_config(line);
   Rank rank(config, std::move(collectives), backend(config));
-  while (true) rank.run(line.take(), line.answer());
+  while (true) rank.run(line);
 }
 
 }  // namespace quire

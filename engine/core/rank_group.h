@@ -3,8 +3,10 @@
 // They wait for their configuration, which comes with the plan.
 
 #include <functional>
+#include <vector>
 
 #include "backend/collectives.h"
+#include "engine/request/engine_stats.h"
 #include "engine/runner/rank_line.h"
 
 namespace quire {
@@ -15,6 +17,8 @@ class RankGroup {
   virtual ~RankGroup() = default;
   virtual Collectives& collectives() = 0;
   virtual RankLine& line() = 0;
+  // Of all, rank 0 first; its memory is the caller's to say.
+  virtual std::vector<RankStats> stats() const = 0;
   // Called on any thread when one of them has ended: the line's fate says how.
   virtual void on_end(std::function<void()> wake) = 0;
 };

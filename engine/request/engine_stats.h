@@ -84,6 +84,14 @@ struct PaceStats {
                            &PaceStats::cut_steps, &PaceStats::least_steps, &PaceStats::late_steps>;
 };
 
+// One of the processes that divide a model.
+struct RankStats {
+  std::int64_t memory_bytes = 0;  // of its device, allocated
+  double waited_seconds = 0;      // for the others in what they do together; of a CPU's, since start
+
+  using Fields = FieldList<&RankStats::memory_bytes, &RankStats::waited_seconds>;
+};
+
 // State after a step, and counters since start.
 struct EngineStats {
   int num_running = 0;
@@ -115,6 +123,7 @@ struct EngineStats {
   KvTransferStats kv_transfer = {};
   KvOffloadStats kv_offload = {};
   PaceStats pace = {};  // zeros: no bound
+  std::vector<RankStats> ranks = {};  // empty: the model is whole
 
   using Fields =
       FieldList<&EngineStats::num_running, &EngineStats::num_waiting,
@@ -127,7 +136,8 @@ struct EngineStats {
                 &EngineStats::draft_tokens, &EngineStats::draft_positions,
                 &EngineStats::external_cache_queries, &EngineStats::external_cache_hits,
                 &EngineStats::accepted_draft_tokens, &EngineStats::kv_transfer,
-                &EngineStats::draft_choices, &EngineStats::kv_offload, &EngineStats::pace>;
+                &EngineStats::draft_choices, &EngineStats::kv_offload, &EngineStats::pace,
+                &EngineStats::ranks>;
 };
 
 }  // namespace quire

@@ -47,6 +47,14 @@ void RankLine::check_fits(std::size_t pack_bytes, std::size_t num_blocks) {
                       std::to_string(kSlotBytes) + "; use a smaller SchedulerConfig::max_num_seqs");
 }
 
+void RankLine::tell_memory(std::int64_t bytes) {
+  memory_.memory_bytes[rank_].store(bytes, std::memory_order_relaxed);
+}
+
+std::int64_t RankLine::memory_of(int rank) const {
+  return memory_.memory_bytes[rank].load(std::memory_order_relaxed);
+}
+
 std::span<std::byte> RankLine::answer() const {
   return {slots_ + kSlots * kSlotBytes, OtherRanks::kMostBytes};
 }

@@ -4,6 +4,7 @@
 // the same order; they never see a request. A message waits for those who are still at the fourth
 // before it.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -67,6 +68,9 @@ class RankLine final : public OtherRanks {
     std::span<const std::int64_t> words;  // and payload is what follows them
   };
   Taken take();
+  // What this one has allocated, for rank 0.
+  void tell_memory(std::int64_t bytes);
+  std::int64_t memory_of(int rank) const;
   // Where all of them put what rank 0 reads.
   std::span<std::byte> answer() const;
 
@@ -76,6 +80,7 @@ class RankLine final : public OtherRanks {
     SharedFate fate;
     SharedCount posted;
     SharedCount taken[64];  // by rank: messages that it is done with
+    std::atomic<std::int64_t> memory_bytes[64];
   };
 
   // The payload in two parts.

@@ -100,6 +100,19 @@ void DraftMetrics::observe(const EngineStats& stats) {
     rows_per_choice_[i].follow(static_cast<double>(stats.draft_choices[i].rows));
 }
 
+RankMetrics::RankMetrics(prometheus::Registry& r, const Labels& labels, std::size_t rank)
+    : memory_(gauge(r, "quire:rank_memory_bytes",
+                    "Device memory of a process that has a part of the model",
+                    with(labels, "rank", std::to_string(rank).c_str()))),
+      waited_(counter(r, "quire:rank_wait_seconds_total",
+                      "Time that a rank waited for the others in sums and the like, on a CPU",
+                      with(labels, "rank", std::to_string(rank).c_str()))) {}
+
+void RankMetrics::observe(const RankStats& stats) {
+  memory_.Set(static_cast<double>(stats.memory_bytes));
+  waited_.follow(stats.waited_seconds);
+}
+
 EngineMetrics::EngineMetrics(prometheus::Registry& r, const Labels& labels, int max_model_len,
                              bool compat)
     : prompt_tokens(counter(r, "vllm:prompt_tokens_total", "Prompt tokens processed", labels)),
@@ -149,6 +162,10 @@ void EngineMetrics::observe(const EngineStats& stats) {
     if (stats_[i].counter) stats_[i].counter->follow(value);
   }
   if (stats.step_tokens > 0) step_tokens.Observe(stats.step_tokens);
+  for (std::size_t i = ranks_.size(); i < stats.ranks.size(); ++i)
+    ranks_.emplace_back(registry_, labels_, i);
+  for (std::size_t i = 0; i < ranks_.size() && i < stats.ranks.size(); ++i)
+    ranks_[i].observe(stats.ranks[i]);
   if (stats.draft_positions.empty()) return;
   if (!drafting_) drafting_.emplace(registry_, labels_, stats.draft_positions.size());
   drafting_->observe(stats);

@@ -15,6 +15,7 @@
 namespace quire {
 
 struct EngineStats;
+struct RankStats;
 struct RequestSample;
 
 using Labels = prometheus::Labels;
@@ -54,6 +55,18 @@ class DraftMetrics {
   std::vector<TotalCounter> accepted_per_position_, rows_per_choice_;
 };
 
+// One of the processes that divide a model.
+class RankMetrics {
+ public:
+  RankMetrics(prometheus::Registry& registry, const Labels& labels, std::size_t rank);
+
+  void observe(const RankStats& stats);
+
+ private:
+  prometheus::Gauge& memory_;
+  TotalCounter waited_;
+};
+
 // One engine's series of the families that vLLM labels {model_name, engine}.
 struct EngineMetrics {
   EngineMetrics(prometheus::Registry& registry, const Labels& labels, int max_model_len,
@@ -83,6 +96,7 @@ struct EngineMetrics {
   std::vector<Series> stats_;             // of stat_rows()
   std::vector<Histogram*> requests_;      // of request_rows()
   std::array<Counter*, 4> ended_{};       // by RequestEnd
+  std::vector<RankMetrics> ranks_;
   std::optional<DraftMetrics> drafting_;  // from the first step of an engine that drafts
 };
 

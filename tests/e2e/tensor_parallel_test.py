@@ -114,6 +114,11 @@ def texts():
                 again = chat(server, asked[0], max_tokens=120, ignore_eos=True)
                 check(again == answers[size, pool][0], "an answer that begins with cached blocks differs")
                 check(pool != "200" or server.metric("vllm:prefix_cache_hits_total") > before, "no prefix was found again")
+                waited = server.metric("quire:rank_wait_seconds_total")
+                check((waited > 0) == (size == "2"), f"{size} ranks waited {waited} s for each other")
+                memory = re.findall(r'^quire:rank_memory_bytes{.*rank="(\d)".*} (\S+)$', server.ask("/metrics"), re.M)
+                check([rank for rank, _ in memory] == ["0", "1"][:2 * (size == "2")], f"memory of ranks: {memory}")
+                check(all(float(count) > 1e6 for _, count in memory), f"memory of ranks: {memory}")
                 if size == "2":
                     device = json.loads(server.ask("/v1/models"))["data"][0]["engines"][0]["device"]
                     check("2 ranks" in device, f"/v1/models says {device}")
