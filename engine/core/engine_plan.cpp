@@ -42,8 +42,8 @@ struct Planning {
   const PoolingConfig& pooling;
   ModelMemory memory;
   int engines_on_device = 1;
-  int sharers = 1;                                // of the device: engines, each with its ranks
-  MeasuringDevice loaded{device.is_host_memory};  // weights and scratch of the operators
+  int sharers = 1;                                   // of the device: engines, each with its ranks
+  MeasuringDevice loaded{device.is_host_memory};     // weights and scratch of the operators
   MeasuringDevice elsewhere{device.is_host_memory};  // what rank 0 alone has
   Buffer scratch = {};
   std::unique_ptr<Model> model = {};
@@ -65,8 +65,9 @@ MemoryUses runtime_uses(const Planning& planning, const KvPlan& kv) {
       device, *ops, *planning.model, memory, kv,
       runner_options(planning.config, kv, planning.plan.graphs, planning.pooling),
       planning.draft.model.get());
-  const TransferBuffers travelling = transfer_buffers(
-      planning.config, planning.plan.whole_layers, static_cast<std::int64_t>(kv.max_model_len), device);
+  const TransferBuffers travelling =
+      transfer_buffers(planning.config, planning.plan.whole_layers,
+                       static_cast<std::int64_t>(kv.max_model_len), device);
   const Buffer offloaded =
       offload_memory(planning.config.kv_offload, offload_slot_bytes(planning.config, kv), device);
   return device.ledger().uses();
@@ -220,35 +221,6 @@ Result<void> check_fits(const Planning& planning, const SizedModel& sized) {
                "no_memory"};
 }
 
-// A state stands behind all tokens of a step: to go back to the last draft that held, there is one
-// behind each draft. Those that later requests would continue from are not among them.
-Result<void> check_drafts(const Planning& planning) {
-  const EngineConfig& config = planning.config;
-  if (config.speculative.method == DraftMethod::none) return {};
-  const std::int64_t longest = config.model.max_model_len > 0 ? config.model.max_model_len
-                                                              : planning.memory.model_max_len;
-  if (const int count = config.speculative.num_speculative_tokens; count + 2 > longest)
-    return Error{ErrorCode::invalid_argument,
-                 "EngineConfig::speculative asks for num_speculative_tokens " +
-                     std::to_string(count) + "; a context of " + std::to_string(longest) +
-                     " has room for " + std::to_string(std::max<std::int64_t>(longest - 2, 0)) +
-                     " between a prompt and the token that follows them",
-                 "EngineConfig::speculative"};
-  const bool keeps_states = std::ranges::any_of(
-      planning.memory.layers, [](const auto& layer) { return layer.spec.kind == KvKind::mamba; });
-  if (!keeps_states) return {};
-  const auto refuse = [&](const std::string& why) {
-    return Error{ErrorCode::unsupported,
-                 "EngineConfig::speculative with the recurrent states of " +
-                     planning.model_config.architecture + " " + why,
-                 "EngineConfig::speculative"};
-  };
-  if (config.cache.mamba_cache_mode == StateCacheMode::all)
-    return refuse("does not work with CacheConfig::mamba_cache_mode all, which ends a step at each "
-                  "block; use adaptive or align");
-  return {};
-}
-
 Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {
   if (planning.pooling.pools()) planning.plan.graphs.why_none = "a pooling model does not decode";
   if (planning.device.is_host_memory || planning.pooling.pools()) return {};
@@ -279,8 +251,8 @@ std::vector<LayerKvSpec> whole_layers(const Planning& planning, LoadOptions opti
   if (options.shard.whole() || config.kv_transfer.role == KvRole::none) return planning.plan.layers;
   options.shard = {};
   MeasuringDevice device(planning.device.is_host_memory);
-  const auto model = load_model(planning.model_config, config.model.path, device,
-                                planning.device.ops, options);
+  const auto model =
+      load_model(planning.model_config, config.model.path, device, planning.device.ops, options);
   std::vector<LayerKvSpec> layers = model->kv_specs(
       kv_spec_options(config, planning.memory.dtype, planning.memory.published_cache_dtype));
   // A draft model is whole.
@@ -353,7 +325,10 @@ Result<ModelPlan> plan_model(Planning& planning) {
       length.has_error())
     return length.error();
   measure_model(planning);
-  if (auto drafts = check_drafts(planning); drafts.has_error()) return drafts.error();
+  if (auto drafts =
+          check_drafts(planning.config, planning.memory, planning.model_config.architecture);
+      drafts.has_error())
+    return drafts.error();
   const auto sized = size_model(planning.config, planning.memory, planning.device.kind);
   if (sized.has_error()) return sized.error();
   if (auto chosen = choose_graphs(planning, *sized); chosen.has_error()) return chosen.error();

@@ -57,6 +57,10 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
 // Threads of one engine on a CPU of this many cores, which the engines of the process share.
 int threads_of_engine(const EngineConfig& config, int cores);
 
+// Is there room for its drafts, and may the model's states go back? Refused by name.
+Result<void> check_drafts(const EngineConfig& config, const ModelMemory& memory,
+                          const std::string& architecture);
+
 // A draft model is whole, and rank 0's alone, however the target is divided.
 struct LoadedDraft {
   std::unique_ptr<Model> ends;  // a divided target's embedding and head, whole
