@@ -176,7 +176,7 @@ def errors_page():
 
 def main():
     with Server(QUIRE, "models/quire-tiny", "--num-gpu-blocks-override", "1024", "--metrics-compat", "--speculative-method", "ngram",
-                "--num-speculative-tokens", "2") as server:
+                "--num-speculative-tokens", "2", "--tensor-parallel-size", "2") as server:
         for _ in range(2):
             server.post("/v1/chat/completions", messages=[{"role": "user", "content": "What is 12 + 7?"}])
         pages = {"flags.md": flags_page(), "metrics.md": metrics_page(server), "endpoints.md": endpoints_page(server), "errors.md": errors_page()}
