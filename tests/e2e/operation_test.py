@@ -318,7 +318,7 @@ def wrong_starts(quire):
         fails(quire, "files may be open", "ulimit -n 56", limit=bash("ulimit -n 50"), code=1)
         fails(quire, "memory", "", limit=bash("ulimit -v 150000"), code=1)  # address space for no more threads, or for no more memory
         full = subprocess.run([quire, "bench", TINY, "-p", "8", "-n", "2", "-r", "1", "--json", "/dev/full"], capture_output=True, text=True, timeout=60)
-        check("a full disk is said", full.returncode == 2 and "cannot be written" in full.stderr, full)
+        check("a full disk is said", full.returncode == 7 and "cannot be written" in full.stderr, full)
 
 
 def main():

@@ -116,7 +116,7 @@ def texts():
                 check(pool != "200" or server.metric("vllm:prefix_cache_hits_total") > before, "no prefix was found again")
                 waited = server.metric("quire:rank_wait_seconds_total")
                 check((waited > 0) == (size == "2"), f"{size} ranks waited {waited} s for each other")
-                memory = re.findall(r'^quire:rank_memory_bytes{.*rank="(\d)".*} (\S+)$', server.ask("/metrics"), re.M)
+                memory = sorted(re.findall(r'^quire:rank_memory_bytes{.*rank="(\d)".*} (\S+)$', server.ask("/metrics"), re.M))
                 check([rank for rank, _ in memory] == ["0", "1"][:2 * (size == "2")], f"memory of ranks: {memory}")
                 check(all(float(count) > 1e6 for _, count in memory), f"memory of ranks: {memory}")
                 if size == "2":
