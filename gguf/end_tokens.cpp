@@ -74,8 +74,8 @@ std::vector<std::int64_t> end_tokens(const Metadata& metadata) {
   };
   for (const char* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                            "tokenizer.ggml.eom_token_id"}) {
-    const auto id = metadata.integer(name, {0, 0xffffffff});
-    if (id && vocabulary.contains(*id) && *id < 1 << 28) add(*id);
+    const auto id = metadata.integer(name, {-1, 0xffffffff});
+    if (id && *id >= 0 && vocabulary.contains(*id) && *id < 1 << 28) add(*id);
   }
   for (const std::int64_t id : vocabulary.ends()) add(id);
   return ends;

@@ -1,6 +1,6 @@
 // Changes to logits before a draw, and what penalties remember.
 
-#include <limits>
+#include <cmath>
 
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/launchers.h"
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   const int token = blockIdx.y * kThreads + threadIdx.x;
   if (token >= logits.extent[1]) return;
   if ((words(blockIdx.x, token / 32) >> (token % 32) & 1u) == 0)
-    logits(rows[blockIdx.x], token) = -std::numeric_limits<float>::infinity();
+    logits(rows[blockIdx.x], token) = -INFINITY;
 }
 
 __global__ void __launch_bounds__(kThreads)

@@ -200,7 +200,15 @@ void EngineCore::make_offload(const EngineConfig& config, EngineId id) {
   setup.config = config.kv_offload;
   setup.engine = id;
   setup.layers = memory_->layers(plan_.layers);
-  if (backend_.ranks != nullptr) setup.ranks = &backend_.ranks->line();
+  if (backend_.ranks != nullptr) {
+    if (setup.slot_bytes > OtherRanks::kMostBytes)
+      throw Failure(Error{ErrorCode::unsupported,
+                          "a block of all ranks is " + std::to_string(setup.slot_bytes) +
+                              " bytes, and " + std::to_string(OtherRanks::kMostBytes) +
+                              " can be copied at a time; use a smaller CacheConfig::block_size",
+                          "CacheConfig::block_size"});
+    setup.ranks = &backend_.ranks->line();
+  }
   for (const KvGroup& group : kv.groups())
     setup.most_tokens = std::max(setup.most_tokens, group.block_size);
   if (!config.kv_offload.path.empty())

@@ -55,7 +55,8 @@ void KeptPrefills::fail(const std::string& key, const KvProgress* own, KvLossRea
   {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(key);
-    if (found != entries_.end() && found->second.prefill->progress.get() != own) return;
+    if (found != entries_.end() && (own == nullptr || found->second.prefill->progress.get() != own))
+      return;
     KeptPrefill failed{.key = key, .content = {}, .range = nullptr};
     failed.progress =
         found == entries_.end() ? std::make_shared<KvProgress>() : found->second.prefill->progress;

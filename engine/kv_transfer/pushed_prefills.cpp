@@ -35,6 +35,7 @@ void PushedPrefills::copy(Pushed& pushed, const BlockTable& blocks, int until) {
   for (const KvStrip& strip : all.strips) {
     const KvContent rows{pushed.prefill.content.num_tokens, {strip}, strip.bytes()};
     if (pages_.read(rows, blocks, pushed.prefill.range->bytes())) continue;
+    pages_.settle();  // strips before it may be under way
     kept_.fail(pushed.prefill.key, pushed.prefill.progress.get(), KvLossReason::refused);
     pushed.lost = true;
     return;

@@ -159,15 +159,19 @@ Result<void> TransferConnector::admit(RequestId id, const std::string& text,
   if (!params->keep) return {};
   if (!config_.prefills())
     return refuse("do_remote_decode", "needs a server with KvTransferConfig::role prefill or both");
+  const auto refuse_prefill = [&](std::string why) {
+    if (!params->push_key.empty()) kept_->fail(params->push_key, nullptr, KvLossReason::refused);
+    return refuse("do_remote_decode", std::move(why));
+  };
   if (sampling.max_tokens != 1)
-    return refuse("do_remote_decode",
-                  fmt::format("needs max_tokens 1, not {}: whoever fetches it goes on from the "
-                              "prompt",
-                              sampling.max_tokens));
+    return refuse_prefill(
+        fmt::format("needs max_tokens 1, not {}: whoever fetches it goes on from the "
+                    "prompt",
+                    sampling.max_tokens));
   if (has_states_ && sampling.prompt_logprobs)
-    return refuse("do_remote_decode",
-                  "does not work with prompt_logprobs on a model with recurrent states, whose last "
-                  "prompt token is left to whoever goes on");
+    return refuse_prefill(
+        "does not work with prompt_logprobs on a model with recurrent states, whose last "
+        "prompt token is left to whoever goes on");
   if (prompt.size() < 2) return {};  // whoever continues computes the last token himself
   if (!params->push_key.empty() && !pushed_) pushed_.emplace(*kept_, *pages_, geometry_);
   // Of a state there is no part: it must be the one that the last token follows.
@@ -351,8 +355,8 @@ const TransferConnector::News& TransferConnector::take_news(std::chrono::nanosec
 // False: a state has no block.
 bool TransferConnector::copy_part(Copying& copying, Entry& entry) {
   if (copying.num_done == copying.parts.size()) return true;  // nothing to copy
-  const bool fits =
-      pages_->write(copying.parts[copying.num_done++], entry.blocks, copying.fetched.range->bytes());
+  const bool fits = pages_->write(copying.parts[copying.num_done++], entry.blocks,
+                                  copying.fetched.range->bytes());
   pages_->settle();
   return fits;
 }

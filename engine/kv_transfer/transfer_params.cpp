@@ -169,7 +169,7 @@ Result<TransferParams> parse_transfer_params(const std::string& json, const Peer
     return refuse("do_remote_prefill",
                   "needs a server with KvTransferConfig::role decode or both, which fetches from "
                   "KvTransferConfig::peers");
-  const auto pushed = read_is_pushed(params);
+  const auto pushed = fetch || keep ? read_is_pushed(params) : Result<bool>(false);
   if (!pushed) return pushed.error();
   if (fetch)
     return *pushed ? read_pushed_source(params, peers, plane) : read_source(params, peers, plane);

@@ -63,6 +63,16 @@ TEST_CASE("a kept prefill is found by key and generation, until it is released",
   CHECK(kept.counts().expired == 0);
 }
 
+TEST_CASE("a push that never began leaves what another keeps under its name", "[kv_transfer]") {
+  const auto device = make_cpu_device();
+  KeptPrefills kept(device->allocate(4096), 30s);
+  const KeptPrefill prefill = prefill_of(kept, "a", 1000);
+  const std::uint64_t generation = prefill.generation;
+  kept.keep(prefill);
+  kept.fail("a", nullptr, KvLossReason::no_room);
+  CHECK(kept.find("a", generation) != nullptr);
+}
+
 TEST_CASE("a lease ends, is renewed, and never takes bytes from a reader", "[kv_transfer]") {
   const auto device = make_cpu_device();
   KeptPrefills kept(device->allocate(2048), 30s);
