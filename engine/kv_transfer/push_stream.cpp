@@ -142,6 +142,8 @@ awaitable<void> read_pushed(const KvReading& reading) {
   const auto begin = decode_kv<KvBegin>(text);
   if (first.type != KvFrameType::begin || !begin) broken("no answer to a read");
   if (begin->bytes != reading.content.bytes) broken("the peer would send another number of bytes");
+  KvReading placed = reading;
+  placed.bytes = co_await reading.room();
   std::uint64_t sequence = 0;
   for (int have = 0; have < reading.content.num_tokens;) {
     const auto [header, body] = co_await next_message(reading, deadline);
@@ -151,7 +153,7 @@ awaitable<void> read_pushed(const KvReading& reading) {
       broken(fmt::format("a chunk ends at token {} of {}, behind {}", chunk->until,
                          reading.content.num_tokens, have));
     const auto pieces = kv_pieces(reading.content, reading.content, {have, chunk->until});
-    co_await read_pieces(reading, pieces, sequence);
+    co_await read_pieces(placed, pieces, sequence);
     have = chunk->until;
   }
   co_await say_copied(reading, sequence);

@@ -263,7 +263,8 @@ void KvReceiver::check_peer(const Link& link, const KvSource& source) const {
 awaitable<void> KvReceiver::read_from(Job& job, std::shared_ptr<Link> link) {
   check_peer(*link, job.fetch.source);
   job.result.content = kv_content(link->peer.geometry, job.fetch.num_tokens, job.fetch.from);
-  co_await make_room(job);
+  const bool pushed = job.fetch.source.pushed;
+  if (!pushed) co_await make_room(job);
   const std::uint64_t stream = ++last_stream_;
   co_await ask(job, *link, stream);
   const std::span<const std::byte> memory =
@@ -271,12 +272,16 @@ awaitable<void> KvReceiver::read_from(Job& job, std::shared_ptr<Link> link) {
   const KvReading reading{.link = link->line,
                           .stream = stream,
                           .content = job.result.content,
-                          .bytes = job.result.range->bytes(),
+                          .bytes = pushed ? std::span<std::byte>() : job.result.range->bytes(),
                           .memory = memory,
                           .silence = options_.silence,
                           .patience = options_.push_patience,
-                          .begun = job.begun};
-  if (job.fetch.source.pushed) {
+                          .begun = job.begun,
+                          .room = [this, &job]() -> awaitable<std::span<std::byte>> {
+                            co_await make_room(job);
+                            co_return job.result.range->bytes();
+                          }};
+  if (pushed) {
     co_await read_pushed(reading);
   } else {
     co_await read_kept(reading);
