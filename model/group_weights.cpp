@@ -44,7 +44,7 @@ std::optional<GroupFormat> Weights::groups_of(const std::string& name) const {
 
 std::optional<GroupFormat> Weights::published_groups(const std::string& name) const {
   const int widest = device_.is_host_memory() ? kGroupTileColumns : kFragmentColumns;
-  if (packed_.has(name)) return packed_.group_format(name, widest);
+  if (packed_.has(name)) return packed_.group_format(name, widest, shard_.size);
   const Checkpoint::Entry* entry = checkpoint_->find(name);
   if (entry == nullptr || !entry->tensor->usable || entry->tensor->shape.size() != 2) return {};
   if (const int bits = rounded_bits(name); bits > 0) return rounded_format(bits);

@@ -259,7 +259,7 @@ bool PackedWeights::has(const std::string& name) const {
 }
 
 std::optional<GroupFormat> PackedWeights::group_format(const std::string& name,
-                                                       int widest) const {
+                                                       int widest, int ranks) const {
   if (!has(name)) return {};
   const Shape& shape =
       checkpoint_->find(stem_of(name) + codes_suffix(config_->layout))->tensor->shape;
@@ -274,7 +274,8 @@ std::optional<GroupFormat> PackedWeights::group_format(const std::string& name,
   const std::int64_t group = config_->group_size > 0 ? config_->group_size : columns;
   const bool halves = group % 32 != 0;
   if (columns % 32 != 0 || group % 16 != 0 || (halves && config_->bits == 8)) return {};
-  const int width = group % widest == 0 ? widest : halves ? 16 : 32;
+  const bool divides = group % widest == 0 && columns % (std::int64_t{widest} * ranks) == 0;
+  const int width = divides ? widest : halves ? 16 : 32;
   return GroupFormat{.bits = static_cast<std::uint8_t>(config_->bits),
                      .group = static_cast<std::uint8_t>(width),
                      .zero = static_cast<std::uint8_t>(

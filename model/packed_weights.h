@@ -20,8 +20,10 @@ class PackedWeights {
   // `name` is a matrix's, "….q_proj.weight", whatever stands for it in the file.
   bool has(const std::string& name) const;
   // None where rows cannot be groups of 16 or 32 columns in their order, or of `widest`: sizes that
-  // these do not divide, columns in another order, 8 bits with zero points.
-  std::optional<GroupFormat> group_format(const std::string& name, int widest = 32) const;
+  // these do not divide, columns in another order, 8 bits with zero points. Of `widest` only where
+  // each of the ranks could have whole ones.
+  std::optional<GroupFormat> group_format(const std::string& name, int widest = 32,
+                                          int ranks = 1) const;
   // Throws Failure where parts are missing, misshapen or no numbers to compute with.
   std::unique_ptr<RowReader> open(const std::string& name, std::int64_t rows,
                                   std::int64_t columns) const;
