@@ -3,17 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/half.h"
-
 namespace quire {
 
 namespace {
-
-bool put_half(std::byte* to, float value) {
-  const std::uint16_t half = float_to_half(value);
-  std::memcpy(to, &half, sizeof half);
-  return (half & 0x7c00u) != 0x7c00u;
-}
 
 void put_word(std::byte* words, std::int64_t at, std::uint32_t word) {
   std::memcpy(words + at * 4, &word, sizeof word);

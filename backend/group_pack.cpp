@@ -6,13 +6,13 @@
 
 namespace quire {
 
-namespace {
-
 bool put_half(std::byte* to, float value) {
   const std::uint16_t half = float_to_half(value);
   std::memcpy(to, &half, sizeof half);
   return (half & 0x7c00u) != 0x7c00u;
 }
+
+namespace {
 
 // Four bytes each to a row's place in registers of 64.
 template <int kBytes>

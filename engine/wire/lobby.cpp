@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <utility>
 
 #include "base/error.h"
@@ -98,6 +99,7 @@ void Lobby::accept_all() {
   for (std::size_t count = 0; count < kMostStrangers; ++count) {
     auto connection =
         accept_connection(listener_, is_unix_, WireConnection::Role::front_end, options_);
+    is_out_of_descriptors_ = connection == nullptr && (errno == EMFILE || errno == ENFILE);
     if (connection == nullptr) return;
     std::string address = address_of(connection->descriptor());
     make_room(address);
@@ -170,7 +172,7 @@ void Lobby::keep_waiting() {
 // For whatever can be gone on with; also until the first deadline.
 void Lobby::wait() {
   std::vector<pollfd> polled{{wake_up_.descriptor(), POLLIN, 0},
-                             {listener_.get(), POLLIN, 0}};
+                             {is_out_of_descriptors_ ? -1 : listener_.get(), POLLIN, 0}};
   const auto add = [&polled](const Visitor& one) {
     const WireConnection& line = *one.guest.connection;
     polled.push_back({line.descriptor(),

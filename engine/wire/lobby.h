@@ -64,6 +64,7 @@ class Lobby {
   const WakeUp guest_is_here_;  // of those who want one
 
   Visitors strangers_;  // the thread's own; the longest here first
+  bool is_out_of_descriptors_ = false;  // so that a listener that cannot be served wakes nobody
   log::Limit lines_{2};
 
   std::mutex mutex_;  // what follows

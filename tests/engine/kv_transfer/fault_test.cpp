@@ -9,21 +9,6 @@
 #include "tests/engine/kv_transfer/transfer_ends.h"
 
 namespace quire::test {
-namespace {
-
-FaultPlan plan_of(std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  FaultPlan plan;
-  plan.fault = static_cast<LineFault>(random() % kNumLineFaults);
-  plan.towards_reader = random() % 3 != 0;
-  plan.frame = static_cast<int>(random() % (plan.towards_reader ? 6 : 2));
-  plan.every_connection = random() % 2 == 0;
-  plan.seed = random();
-  return plan;
-}
-
-}  // namespace
-
 TEST_CASE("whatever a line does, the bytes are right or there are none", "[kv_transfer][faults]") {
   const char* asked = std::getenv("QUIRE_FAULT_RUNS");
   const std::uint64_t runs = asked != nullptr ? std::strtoull(asked, nullptr, 10) : 300;
@@ -32,7 +17,7 @@ TEST_CASE("whatever a line does, the bytes are right or there are none", "[kv_tr
   Ends ends;
   for (std::uint64_t seed = 1; seed <= runs; ++seed) {
     INFO("seed " << seed);
-    FaultyRelay relay(ends.owner_port(), plan_of(seed));
+    FaultyRelay relay(ends.owner_port(), any_fault(seed, 6));
     Ends::Prefill prefill = ends.keep(seed);
     prefill.source.address = address_of(relay.port());
     ends.reader().watch(RequestId{seed}, prefill.source);

@@ -59,6 +59,17 @@ struct FaultyRelay::Line {
   }
 };
 
+FaultPlan any_fault(std::uint64_t seed, int num_frames) {
+  std::mt19937_64 random(seed);
+  FaultPlan plan;
+  plan.fault = static_cast<LineFault>(random() % kNumLineFaults);
+  plan.towards_reader = random() % 3 != 0;
+  plan.frame = static_cast<int>(random() % (plan.towards_reader ? num_frames : 2));
+  plan.every_connection = random() % 2 == 0;
+  plan.seed = random();
+  return plan;
+}
+
 FaultyRelay::FaultyRelay(std::uint16_t target, FaultPlan plan)
     : target_(target), plan_(plan), listener_(std::move(*listen_at(local(0)))) {
   accepting_ = std::thread([this] { accept(); });

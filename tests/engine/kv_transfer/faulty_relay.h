@@ -33,6 +33,9 @@ struct FaultPlan {
   std::uint64_t seed = 0;
 };
 
+// By the seed, of so many frames towards the reader.
+FaultPlan any_fault(std::uint64_t seed, int num_frames);
+
 class FaultyRelay {
  public:
   FaultyRelay(std::uint16_t target, FaultPlan plan);

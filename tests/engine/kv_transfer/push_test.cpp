@@ -28,17 +28,6 @@ void compute(Ends& ends, Ends::Pushing& pushing, std::mt19937_64& random) {
   }
 }
 
-FaultPlan plan_of(std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  FaultPlan plan;
-  plan.fault = static_cast<LineFault>(random() % kNumLineFaults);
-  plan.towards_reader = random() % 4 != 0;
-  plan.frame = static_cast<int>(random() % (plan.towards_reader ? 14 : 2));
-  plan.every_connection = random() % 2 == 0;
-  plan.seed = random();
-  return plan;
-}
-
 }  // namespace
 
 TEST_CASE("what is computed bit by bit comes bit by bit", "[kv_transfer][push]") {
@@ -57,6 +46,21 @@ TEST_CASE("what is computed bit by bit comes bit by bit", "[kv_transfer][push]")
     CHECK(holds(ends.await(), pushing.prefill));
     ends.reader().release(RequestId{seed});
   }
+  ends.check_all_came_back();
+}
+
+TEST_CASE("pushes that wait for their prefill hold no room", "[kv_transfer][push]") {
+  Ends ends({.silence = 2s, .lease = 300ms, .bytes = 32 << 10});
+  const Ends::Prefill kept = ends.keep(1);
+  const std::uint64_t waiting = 5;  // of which three would fill the reader's buffer
+  for (std::uint64_t seed = 2; seed < 2 + waiting; ++seed)
+    ends.reader().fetch(ends.fetch_of(seed, ends.pushed_source(seed)));
+  ends.reader().watch(RequestId{1}, kept.source);
+  ends.reader().fetch(ends.fetch_of(1, kept.source));
+  CHECK(holds(ends.await(), kept));  // the first that ends
+  ends.reader().release(RequestId{1});
+  for (const KvFetched& fetched : ends.await(waiting))
+    CHECK(fetched.loss == KvLossReason::expired);
   ends.check_all_came_back();
 }
 
@@ -170,7 +174,7 @@ TEST_CASE("whatever a line does to a push, the bytes are right or there are none
   std::mt19937_64 random(5);
   for (std::uint64_t seed = 1; seed <= runs; ++seed) {
     INFO("seed " << seed);
-    FaultyRelay relay(ends.owner_port(), plan_of(seed));
+    FaultyRelay relay(ends.owner_port(), any_fault(seed, 14));
     Ends::Pushing pushing = ends.begin_push(seed);
     KvSource source = pushing.prefill.source;
     source.address = address_of(relay.port());
