@@ -32,8 +32,8 @@ const OpsTraits& ops_traits(DeviceKind kind) {
 
 namespace {
 
-// `part`: which of all engines' ranks this is. Ranks have cores of their own, where there are enough
-// for their threads: none of them can then wait for another's.
+// `part`: which of all engines' ranks this is. Ranks have cores of their own, where there are
+// enough for their threads: none of them can then wait for another's.
 std::unique_ptr<Ops> make_ops(const EngineConfig& config, Device& device, int part) {
   if (config.device == DeviceKind::cuda) return make_cuda_ops(device);
   const ParallelConfig& parallel = config.parallel;

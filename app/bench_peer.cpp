@@ -21,11 +21,11 @@ std::string output_of(const std::string& command) {
     text.append(part.data(), n);
   const int status = pclose(pipe);
   if (status != 0) {
-    throw Failure(ErrorCode::unavailable,
-                  "\"" + command + "\" " +
-                      (WIFSIGNALED(status)
-                           ? "was ended by signal " + std::to_string(WTERMSIG(status))
-                           : "ended with exit code " + std::to_string(WEXITSTATUS(status))));
+    throw Failure(
+        ErrorCode::unavailable,
+        "\"" + command + "\" " +
+            (WIFSIGNALED(status) ? "was ended by signal " + std::to_string(WTERMSIG(status))
+                                 : "ended with exit code " + std::to_string(WEXITSTATUS(status))));
   }
   return text;
 }

@@ -48,7 +48,8 @@ std::string read(const std::filesystem::path& file) {
 }  // namespace
 
 void Conversation::set(const std::string& name, std::string_view text) {
-  const auto own = std::ranges::find(kOwn, name, &std::pair<std::string_view, std::string_view>::first);
+  const auto own =
+      std::ranges::find(kOwn, name, &std::pair<std::string_view, std::string_view>::first);
   if (own != std::end(kOwn)) {
     throw Failure(ErrorCode::invalid_argument,
                   name + " is not a setting here: " + std::string(own->second));

@@ -64,10 +64,10 @@ void add_seconds(CLI::App& app, const std::string& flag, milliseconds& value,
            const bool fits = (seconds == 0 && least.count() == 0) ||
                              (seconds >= above && seconds <= kMostSeconds);
            if (!is_number || !fits) {
-             throw CLI::ValidationError(
-                 flag, "\"" + text + "\" is not a number of seconds " +
-                           (least.count() == 0 ? "that is 0 or " : "") + "from " +
-                           CLI::detail::to_string(above) + " to 1000000");
+             throw CLI::ValidationError(flag, "\"" + text + "\" is not a number of seconds " +
+                                                  (least.count() == 0 ? "that is 0 or " : "") +
+                                                  "from " + CLI::detail::to_string(above) +
+                                                  " to 1000000");
            }
            value = milliseconds(static_cast<std::int64_t>(seconds * 1000));
          },

@@ -155,11 +155,12 @@ Result<std::string> parse_kv_peer(std::string_view text) {
   const bool is_host = !text.empty() && text.find_first_of(":/ []") == std::string_view::npos;
   if (address.has_error() && !is_host) return address.error();
   if (address.has_value() && !address->is_unix() && address->port == 0)
-    return Error{ErrorCode::invalid_argument,
-                 "\"" + std::string(text) +
-                     "\" has port 0, at which nobody listens; ports are from 1 to 65535, and a host "
-                     "alone allows all",
-                 {}};
+    return Error{
+        ErrorCode::invalid_argument,
+        "\"" + std::string(text) +
+            "\" has port 0, at which nobody listens; ports are from 1 to 65535, and a host "
+            "alone allows all",
+        {}};
   return std::string(text);
 }
 

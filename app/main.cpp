@@ -110,7 +110,8 @@ int main(int argc, char** argv) {
     ::prctl(PR_SET_NAME, "quire");
   if (argc < 2) return usage(stderr, 2);
   const std::string_view name = argv[1] == std::string_view("--version") ? "version" : argv[1];
-  if (name == "--help" || name == "-h" || name == "help") return checked_output("quire", usage(stdout, 0));
+  if (name == "--help" || name == "-h" || name == "help")
+    return checked_output("quire", usage(stdout, 0));
   for (const Subcommand& command : kSubcommands) {
     if (command.name != name) continue;
     const std::string full_name = "quire " + std::string(name);

@@ -26,7 +26,8 @@ Result<std::string> read_secret(const std::string& path) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kMostBytes) {
     return Error{ErrorCode::too_large,
-                 path + " is longer than " + std::to_string(kMostBytes) + " bytes, and no secret", {}};
+                 path + " is longer than " + std::to_string(kMostBytes) + " bytes, and no secret",
+                 {}};
   }
   constexpr const char* kBlanks = " \t\r\n";
   text.erase(text.find_last_not_of(kBlanks) + 1);

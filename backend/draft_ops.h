@@ -1,8 +1,8 @@
 #pragma once
-// What of drafts holds, on the device; and rejection sampling of drafts (Leviathan, Kalman, Matias, "Fast inference from transformers via
-// speculative decoding", ICML 2023): a token that was drawn from the draft's distribution q is kept
-// with probability min(1, p / q), else replaced by a draw from what the target's p has more than q.
-// What comes out is distributed as p, whatever q is.
+// What of drafts holds, on the device; and rejection sampling of drafts (Leviathan, Kalman, Matias,
+// "Fast inference from transformers via speculative decoding", ICML 2023): a token that was drawn
+// from the draft's distribution q is kept with probability min(1, p / q), else replaced by a draw
+// from what the target's p has more than q. What comes out is distributed as p, whatever q is.
 //
 // Beside Ops, in the same style: a backend's Ops is also a DraftOps where it has it.
 

@@ -1,17 +1,19 @@
 #pragma once
-// Matrices of small integers (GroupFormat) in the layout that a GPU's tensor cores read: tiles of 16
-// rows × 128 columns, one row of tiles after another, zeros beyond the matrix. What a lane of a warp
-// takes of a tile lies in pieces of 16 bytes side by side with those of the other lanes.
+// Matrices of small integers (GroupFormat) in the layout that a GPU's tensor cores read: tiles of
+// 16 rows × 128 columns, one row of tiles after another, zeros beyond the matrix. What a lane of a
+// warp takes of a tile lies in pieces of 16 bytes side by side with those of the other lanes.
 //
-// Lane l has rows l / 4 and l / 4 + 8, the halves, and of each slice of 32 columns eight: from 8 (l %
-// 4) on, or, where groups are of 16, from 4 (l % 4) on and from 16 + 4 (l % 4) on, four each.
+// Lane l has rows l / 4 and l / 4 + 8, the halves, and of each slice of 32 columns eight: from 8 (l
+// % 4) on, or, where groups are of 16, from 4 (l % 4) on and from 16 + 4 (l % 4) on, four each.
 //
 // A tile: float16 scales [8 rows][128 / group][scale, minimum if any][half], then codes.
 //   4 bits  [slice / 2][lane][slice % 2][half], eight codes in a word each: element e in the nibble
 //           4 (e % 2) + e / 2, or of codes that index numbers 4 (e / 4) + kByteOfElement[e % 4]
-//   6 bits  the low 4 likewise, then the high 2 [lane][slice / 2][half]: element e of a slice in the
+//   6 bits  the low 4 likewise, then the high 2 [lane][slice / 2][half]: element e of a slice in
+//   the
 //           bits from 16 (e % 2) + 8 (slice % 2) + 2 (e / 2) on
-//   8 bits  [slice][lane][half][2], four codes in a word: element e in the byte kByteOfElement[e % 4]
+//   8 bits  [slice][lane][half][2], four codes in a word: element e in the byte kByteOfElement[e %
+//   4]
 
 #include <cstdint>
 

@@ -23,8 +23,8 @@ struct CodeRow {
 // Writes it as a float16; false where that is not finite.
 bool put_half(std::byte* to, float value);
 
-// Writes row `row` of a matrix whose tiles begin at `tiles`, whatever was there. Several threads may
-// write rows of one tile. False where a scale or minimum is no finite float16.
+// Writes row `row` of a matrix whose tiles begin at `tiles`, whatever was there. Several threads
+// may write rows of one tile. False where a scale or minimum is no finite float16.
 bool pack_row(const GroupFormat& format, const CodeRow& from, std::int64_t row, std::byte* tiles);
 
 // The numbers that row `row` stands for, all its columns.

@@ -142,8 +142,8 @@ class Ops {
   // workspace u8 [traits().linear_workspace_bytes()].
   virtual void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                                 TensorView workspace, StreamRef stream) = 0;
-  // out[t] = row ids[t] − first of packed integers, or zeros where there is no such row; out [T, K],
-  // ids i32 [T].
+  // out[t] = row ids[t] − first of packed integers, or zeros where there is no such row; out [T,
+  // K], ids i32 [T].
   virtual void quantized_embedding(TensorView out, const Weight& weight, std::int64_t first,
                                    TensorView ids, StreamRef stream) = 0;
   virtual void mla_attention(const MlaArgs& args, StreamRef stream) = 0;

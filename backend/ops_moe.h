@@ -21,9 +21,9 @@ enum class WeightFormat : std::uint8_t {
   plain,  // data [.., N, K] in f32, bf16 or f16
   mxfp4,  // data u8 [.., N, K / 2]: e2m1 pairs, the lower nibble first; scales u8 [.., N, K / 32]:
           // 2^(s − 127). Published blocks [.., K / 32, 16] have the same bytes.
-  fp8_rows,  // data e4m3 [.., N, K]; scales f32 [.., N]: one for a row
-  groups,    // data u8 [.., N, group_row_bytes()], tiles as backend/group_weights.h says; N is
-             // the output's, rounded up to whole tiles; CPU only
+  fp8_rows,   // data e4m3 [.., N, K]; scales f32 [.., N]: one for a row
+  groups,     // data u8 [.., N, group_row_bytes()], tiles as backend/group_weights.h says; N is
+              // the output's, rounded up to whole tiles; CPU only
   fragments,  // data u8 [.., N, fragment_row_bytes()], tiles as backend/fragment_weights.h says;
               // N likewise; CUDA only
   fp8_blocks  // data e4m3 [.., N, K]; scales f32 [.., ⌈N / 128⌉, ⌈K / 128⌉]: one for a block of

@@ -31,8 +31,9 @@ std::string read_text_file(const std::filesystem::path& file, std::size_t limit)
   if (!in) throw Failure(ErrorCode::invalid_argument, file.string() + ": cannot be read");
   if (text.starts_with("version https://git-lfs")) {
     throw Failure(ErrorCode::invalid_argument,
-                  file.string() + ": is a pointer of Git LFS, not the file itself: run `git lfs "
-                                  "pull` in its folder, or `quire pull` the model");
+                  file.string() +
+                      ": is a pointer of Git LFS, not the file itself: run `git lfs "
+                      "pull` in its folder, or `quire pull` the model");
   }
   return text;
 }

@@ -12,17 +12,26 @@ constexpr std::int64_t kControl = 3;
 constexpr std::int64_t kUserDefined = 4;
 
 constexpr std::array<std::string_view, 20> kEnds = {
-    "<|im_end|>",                                        // ChatML
-    "<|endoftext|>",      "<|end_of_text|>",             // GPT-2's, Llama 3's and Granite's
-    "<|eot_id|>",         "<|eom_id|>",                  // Llama 3
-    "<|end|>",                                           // Phi
-    "<|return|>",         "<|call|>",                    // gpt-oss
-    "<|flush|>",          "<|calls|>",                   // Solar
-    "<end_of_turn>",      "<eos>",                       // Gemma
-    "<turn|>",            "<|tool_response>",            // Gemma 4
-    "<EOT>",              "_<EOT>",                      // CodeLlama and others
-    "[EOT]",              "[EOS]",                       // Kimi
-    "<end_of_utterance>", "<｜end▁of▁sentence｜>",       // SmolVLM, DeepSeek
+    "<|im_end|>",  // ChatML
+    "<|endoftext|>",
+    "<|end_of_text|>",  // GPT-2's, Llama 3's and Granite's
+    "<|eot_id|>",
+    "<|eom_id|>",  // Llama 3
+    "<|end|>",     // Phi
+    "<|return|>",
+    "<|call|>",  // gpt-oss
+    "<|flush|>",
+    "<|calls|>",  // Solar
+    "<end_of_turn>",
+    "<eos>",  // Gemma
+    "<turn|>",
+    "<|tool_response>",  // Gemma 4
+    "<EOT>",
+    "_<EOT>",  // CodeLlama and others
+    "[EOT]",
+    "[EOS]",  // Kimi
+    "<end_of_utterance>",
+    "<｜end▁of▁sentence｜>",  // SmolVLM, DeepSeek
 };
 
 class Vocabulary {
@@ -58,7 +67,9 @@ class Vocabulary {
     return std::ranges::find(kEnds, tokens_[id]) != kEnds.end();
   }
 
-  bool has(std::string_view text) const { return std::ranges::find(tokens_, text) != tokens_.end(); }
+  bool has(std::string_view text) const {
+    return std::ranges::find(tokens_, text) != tokens_.end();
+  }
 
   std::vector<std::string_view> tokens_;
   std::vector<std::int64_t> types_;  // 0: not said

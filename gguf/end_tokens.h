@@ -1,6 +1,6 @@
 #pragma once
-// The tokens that end a turn. Converters write one of them into the metadata, often not the one that
-// a chat ends with; the others are known by their texts, as llama.cpp finds them.
+// The tokens that end a turn. Converters write one of them into the metadata, often not the one
+// that a chat ends with; the others are known by their texts, as llama.cpp finds them.
 
 #include <cstdint>
 #include <vector>

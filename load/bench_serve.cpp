@@ -138,7 +138,8 @@ void apply(const BenchServe& flags, Options& options) {
     const std::string file = flags.result_file.empty() ? "quire-load.json" : flags.result_file;
     options.json_file = (std::filesystem::path(flags.result_folder) / file).string();
     std::error_code error;
-    if (!flags.result_folder.empty()) std::filesystem::create_directories(flags.result_folder, error);
+    if (!flags.result_folder.empty())
+      std::filesystem::create_directories(flags.result_folder, error);
     if (error) refuse(fmt::format("--result-dir {}: {}", flags.result_folder, error.message()));
   } else if (!flags.result_folder.empty()) {
     refuse("--result-dir needs --save-result");

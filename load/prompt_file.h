@@ -18,7 +18,8 @@ struct FilePrompt {
 
 // Lines of {"messages": […]} or {"prompt": "…"} (a first question, where messages are wanted) with
 // or without "max_tokens"; or one array of {"conversations": [{"from": "human", "value": "…"}, …]}
-// (ShareGPT), of which the human's turns are taken and those without any left out. Throws Failure with file and line or entry.
+// (ShareGPT), of which the human's turns are taken and those without any left out. Throws Failure
+// with file and line or entry.
 std::vector<FilePrompt> read_prompts(const std::filesystem::path& path, bool completions);
 
 }  // namespace quire::load

@@ -23,17 +23,24 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 void refuse_other_forms(const std::filesystem::path& directory) {
   for (const char* name : {kSingle, kIndex}) {
     if (!std::filesystem::is_symlink(directory / name)) continue;
-    fail(directory / name, "is a link to " + std::filesystem::read_symlink(directory / name).string() +
-                               ", where there is nothing", ErrorCode::not_found);
+    fail(directory / name,
+         "is a link to " + std::filesystem::read_symlink(directory / name).string() +
+             ", where there is nothing",
+         ErrorCode::not_found);
   }
   if (std::filesystem::exists(directory / "adapter_config.json")) {
-    fail(directory, "holds an adapter and no model's weights; merge it into its base model (peft's "
-                    "merge_and_unload) and serve that", ErrorCode::unsupported);
+    fail(directory,
+         "holds an adapter and no model's weights; merge it into its base model (peft's "
+         "merge_and_unload) and serve that",
+         ErrorCode::unsupported);
   }
-  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"}) {
+  for (const char* name :
+       {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"}) {
     if (!std::filesystem::exists(directory / name)) continue;
-    fail(directory, std::string("has ") + name + " and no model.safetensors; pickles are not read, "
-                    "since they are programs. transformers' save_pretrained writes safetensors of it",
+    fail(directory,
+         std::string("has ") + name +
+             " and no model.safetensors; pickles are not read, "
+             "since they are programs. transformers' save_pretrained writes safetensors of it",
          ErrorCode::unsupported);
   }
 }

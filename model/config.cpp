@@ -140,11 +140,13 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir) {
     return config;
   }
   const auto file = model_dir / "config.json";
-  if (!std::filesystem::exists(file) && std::filesystem::exists(model_dir / "adapter_config.json")) {
+  if (!std::filesystem::exists(file) &&
+      std::filesystem::exists(model_dir / "adapter_config.json")) {
     throw Failure(ErrorCode::unsupported,
-                  model_dir.string() + " holds an adapter (adapter_config.json) and no model; merge "
-                                       "it into its base model (peft's merge_and_unload) and serve "
-                                       "that");
+                  model_dir.string() +
+                      " holds an adapter (adapter_config.json) and no model; merge "
+                      "it into its base model (peft's merge_and_unload) and serve "
+                      "that");
   }
   return parse_model_config(read_text_file(file, kMaxConfigBytes), file);
 }

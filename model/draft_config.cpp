@@ -63,7 +63,8 @@ std::vector<int> stream_layers(const Json& root) {
   return {published.begin(), published.end()};
 }
 
-// As vLLM takes it from a draft's config: "n_predict", or of "speculators" the first way to propose.
+// As vLLM takes it from a draft's config: "n_predict", or of "speculators" the first way to
+// propose.
 int published_number(const Json& root) {
   constexpr IntRange kNumber{1, 128};
   if (const auto number = root.integer({"n_predict"}, kNumber)) return *number;

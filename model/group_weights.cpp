@@ -57,8 +57,8 @@ int Weights::rounded_bits(const std::string& name) const {
   const StoredTensor& tensor = *checkpoint_->find(name)->tensor;
   const bool coded = tensor.gguf && gguf::code_format(tensor.gguf->type) != nullptr;
   if (coded || !is_float(tensor.dtype) || tensor.shape[1] % kGroupTileColumns != 0) return 0;
-  const bool table = name.find("embed_tokens") != std::string::npos ||
-                     name.find("lm_head") != std::string::npos;
+  const bool table =
+      name.find("embed_tokens") != std::string::npos || name.find("lm_head") != std::string::npos;
   return table ? 8 : round_bits_;
 }
 
@@ -105,8 +105,8 @@ std::int64_t Weights::packed_row_bytes(const GroupFormat& format, std::int64_t c
 std::int64_t Weights::pack(const Source& source, const GroupFormat& format, std::int64_t row,
                            std::byte* tiles) {
   const auto values = group_rows(source);
-  const auto count = source.pick.empty() ? source.shape[0]
-                                         : static_cast<std::int64_t>(source.pick.size());
+  const auto count =
+      source.pick.empty() ? source.shape[0] : static_cast<std::int64_t>(source.pick.size());
   const Range taken = columns_of(source);
   const auto put = packed_format() == WeightFormat::fragments ? pack_fragment_row : pack_row;
   for_rows_in_parallel(count, kGroupTileRows, [&](std::int64_t begin, std::int64_t end) {

@@ -258,8 +258,8 @@ bool PackedWeights::has(const std::string& name) const {
          (config_->layout != PackedLayout::int8 || entry->tensor->dtype == DType::i8);
 }
 
-std::optional<GroupFormat> PackedWeights::group_format(const std::string& name,
-                                                       int widest, int ranks) const {
+std::optional<GroupFormat> PackedWeights::group_format(const std::string& name, int widest,
+                                                       int ranks) const {
   if (!has(name)) return {};
   const Shape& shape =
       checkpoint_->find(stem_of(name) + codes_suffix(config_->layout))->tensor->shape;
@@ -276,11 +276,11 @@ std::optional<GroupFormat> PackedWeights::group_format(const std::string& name,
   if (columns % 32 != 0 || group % 16 != 0 || (halves && config_->bits == 8)) return {};
   const bool divides = group % widest == 0 && columns % (std::int64_t{widest} * ranks) == 0;
   const int width = divides ? widest : halves ? 16 : 32;
-  return GroupFormat{.bits = static_cast<std::uint8_t>(config_->bits),
-                     .group = static_cast<std::uint8_t>(width),
-                     .zero = static_cast<std::uint8_t>(
-                         config_->symmetric ? 1 << (config_->bits - 1) : 0),
-                     .has_min = !config_->symmetric};
+  return GroupFormat{
+      .bits = static_cast<std::uint8_t>(config_->bits),
+      .group = static_cast<std::uint8_t>(width),
+      .zero = static_cast<std::uint8_t>(config_->symmetric ? 1 << (config_->bits - 1) : 0),
+      .has_min = !config_->symmetric};
 }
 
 std::unique_ptr<RowReader> PackedWeights::open(const std::string& name, std::int64_t rows,

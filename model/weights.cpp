@@ -78,9 +78,9 @@ std::vector<std::string> Weights::notes() const {
     packed += (packed.empty() ? "" : ", ") + type + " " + std::to_string(bytes >> 10) + " KiB";
   }
   if (!packed.empty()) {
-    all.push_back("packed weights stay packed, " + packed +
-                  (device_.is_host_memory() ? "; products with them round their input to 8 bits"
-                                            : ""));
+    all.push_back(
+        "packed weights stay packed, " + packed +
+        (device_.is_host_memory() ? "; products with them round their input to 8 bits" : ""));
   }
   return all;
 }

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "backend/device.h"
+#include "backend/group_pack.h"
 #include "backend/ops_moe.h"
 #include "model/checkpoint.h"
 #include "model/fp8_weights.h"
-#include "backend/group_pack.h"
 #include "model/load_format.h"
 #include "model/packed_weights.h"
 #include "model/shard.h"

@@ -167,8 +167,9 @@ bool JsonReader::expected(std::string_view type, JsonElement got) {
 }
 
 std::string JsonReader::text(JsonElement element) const {
-  const std::string_view written =
-      keeps_numbers(pointer_) && has_double(element) ? value_at(thread_body(), pointer_) : std::string_view();
+  const std::string_view written = keeps_numbers(pointer_) && has_double(element)
+                                       ? value_at(thread_body(), pointer_)
+                                       : std::string_view();
   return written.empty() ? simdjson::minify(element) : std::string(written);
 }
 

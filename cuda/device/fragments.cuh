@@ -1,7 +1,7 @@
 #pragma once
 // Tiles of packed integers (backend/fragment_weights.h) as operands of tensor cores: a lane's codes
-// become pairs of T, less their zero, which bf16 and f16 hold exactly; scales and minima are applied
-// in float32 to the sums of a group.
+// become pairs of T, less their zero, which bf16 and f16 hold exactly; scales and minima are
+// applied in float32 to the sums of a group.
 
 #include "backend/fragment_weights.h"
 #include "cuda/device/typed_mma.cuh"
@@ -16,12 +16,14 @@ struct Fragments {
   static constexpr int kBits = kBitsOf, kGroup = kGroupOf;
   static constexpr bool kHasMin = kMinimum, kTable = kNumbers;
   static constexpr int kGroups = kFragmentColumns / kGroup;
-  static constexpr int kKinds = kHasMin ? 2 : 1;       // scale, minimum
+  static constexpr int kKinds = kHasMin ? 2 : 1;        // scale, minimum
   static constexpr int kScaleWords = kGroups * kKinds;  // of a lane and tile: both halves in a word
   static constexpr int kChunks = kBits / 2;             // of 16 bytes of codes
-  static constexpr GroupFormat kFormat{
-      .bits = kBits, .group = kGroup, .zero = kBits == 8 ? 128 : 0, .has_min = kHasMin,
-      .nonlinear = kTable};
+  static constexpr GroupFormat kFormat{.bits = kBits,
+                                       .group = kGroup,
+                                       .zero = kBits == 8 ? 128 : 0,
+                                       .has_min = kHasMin,
+                                       .nonlinear = kTable};
   static constexpr int kScaleBytes = static_cast<int>(fragment_scale_bytes(kFormat));
   static constexpr int kTileBytes = static_cast<int>(fragment_tile_bytes(kFormat));
   static_assert(fits_fragments(kFormat) && kTileBytes == kScaleBytes + kChunks * 512);
@@ -103,7 +105,8 @@ __device__ __forceinline__ std::uint32_t byte_pair(std::uint32_t bytes) {
 __device__ __forceinline__ std::uint32_t indexed_bytes(std::uint32_t nibbles) {
   const auto word = [](int i) {
     return std::uint32_t{kNonlinearCodes[i]} | std::uint32_t{kNonlinearCodes[i + 1]} << 8 |
-           std::uint32_t{kNonlinearCodes[i + 2]} << 16 | std::uint32_t{kNonlinearCodes[i + 3]} << 24;
+           std::uint32_t{kNonlinearCodes[i + 2]} << 16 |
+           std::uint32_t{kNonlinearCodes[i + 3]} << 24;
   };
   const std::uint32_t places = nibbles & 0x7777u;
   const std::uint32_t lower = __byte_perm(word(0), word(4), places);
@@ -118,9 +121,8 @@ __device__ __forceinline__ void weight_pairs(std::uint32_t (&pair)[4], const std
   if constexpr (F::kBits == 8 || F::kTable) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const std::uint32_t bytes = F::kTable
-                                      ? indexed_bytes(code[slice * 2 + half] >> 16 * i)
-                                      : code[slice * 4 + half * 2 + i];
+      const std::uint32_t bytes = F::kTable ? indexed_bytes(code[slice * 2 + half] >> 16 * i)
+                                            : code[slice * 4 + half * 2 + i];
       pair[2 * i] = byte_pair<T>(bytes);
       pair[2 * i + 1] = byte_pair<T>(bytes >> 8);
     }

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kFewThreads, kTiles == 1 ? 2 : 1)
   release_next_kernel();
   await_previous_kernel();
 
-  const auto load_input = [&](std::uint32_t (&x)[kTiles][4], int column) {
+  const auto load_input = [&](std::uint32_t(&x)[kTiles][4], int column) {
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       const int token = n * 8 + lane / 4;

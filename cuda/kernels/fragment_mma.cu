@@ -12,17 +12,16 @@ template <class T, class F>
 void launch_product(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream) {
   const TensorView& data = product.weight.data;
   const int rank = data.rank();
-  const FragmentProduct<T> p{
-      .block = ExpertBlock(product, plan),
-      .output = ExpertOutput(product),
-      .x = static_cast<const T*>(product.x.data()),
-      .weight = static_cast<const unsigned char*>(data.data()),
-      .x_stride = product.x.stride(0),
-      .expert_bytes = rank == 3 ? data.stride(0) : 0,
-      .depth = static_cast<int>(product.x.extent(1)),
-      .tiles = static_cast<int>(fragment_tiles(product.x.extent(1))),
-      .row_tiles = static_cast<int>(data.extent(rank - 2) / kFragmentRows),
-      .base = base_and_zero<T>(product.weight.group.zero)};
+  const FragmentProduct<T> p{.block = ExpertBlock(product, plan),
+                             .output = ExpertOutput(product),
+                             .x = static_cast<const T*>(product.x.data()),
+                             .weight = static_cast<const unsigned char*>(data.data()),
+                             .x_stride = product.x.stride(0),
+                             .expert_bytes = rank == 3 ? data.stride(0) : 0,
+                             .depth = static_cast<int>(product.x.extent(1)),
+                             .tiles = static_cast<int>(fragment_tiles(product.x.extent(1))),
+                             .row_tiles = static_cast<int>(data.extent(rank - 2) / kFragmentRows),
+                             .base = base_and_zero<T>(product.weight.group.zero)};
   const std::int64_t columns = product.gated ? kHalf : kRows;
   const dim3 grid(static_cast<unsigned>((product.out.extent(1) + columns - 1) / columns),
                   static_cast<unsigned>(plan.max_tiles));

@@ -82,8 +82,7 @@ __device__ void store_sums(const FragmentProduct<T>& p, const ExpertTile& range,
     for (int n = 0; n < kTokens / 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        tile[n * 8 + lane % 4 * 2 + i % 2][half * kHalf + row0 + i / 2 * 8] =
-            sums[half][n].r[i];
+        tile[n * 8 + lane % 4 * 2 + i % 2][half * kHalf + row0 + i / 2 * 8] = sums[half][n].r[i];
       }
     }
   }

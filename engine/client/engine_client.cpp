@@ -70,8 +70,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       live_.erase(id);
       request = std::move(std::get<AddRequest>(command));
       // An engine elsewhere has left just now, and the event that says so is on its way.
-      if (callbacks_.retry)
-        return Error{ErrorCode::unavailable, name() + " takes nothing new", {}};
+      if (callbacks_.retry) return Error{ErrorCode::unavailable, name() + " takes nothing new", {}};
       return Error{ErrorCode::overloaded, "too many requests wait for the engine", {}};
     }
     // Who cancelled meanwhile may have told the engine before.

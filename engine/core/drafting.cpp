@@ -137,8 +137,7 @@ void Drafting::propose_ahead(const BatchPlan& plan, ModelRunner& runner) {
     return;
   ++since_waited_;
   rows_.clear();
-  for (const BatchRow& row : plan.rows)
-    rows_.push_back(paced(row, 0, row.num_drafts, runner));
+  for (const BatchRow& row : plan.rows) rows_.push_back(paced(row, 0, row.num_drafts, runner));
   propose_chosen(plan);
   proposed_ = runner.propose_ahead(wanted_);
   const bool is_idle = std::ranges::all_of(wanted_, [](int wanted) { return wanted < 0; });

@@ -67,9 +67,8 @@ struct LoadedDraft {
   std::unique_ptr<DraftModel> model;
 };
 // Null without one in the configuration. `target` is loaded, or measured, with the same options.
-LoadedDraft make_draft(const EngineConfig& config, const ModelConfig& model_config,
-                       Model& target, Device& device, const OpsTraits& ops,
-                       LoadOptions options);
+LoadedDraft make_draft(const EngineConfig& config, const ModelConfig& model_config, Model& target,
+                       Device& device, const OpsTraits& ops, LoadOptions options);
 
 RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
                              const CaptureSizes& graphs, const PoolingConfig& pooling = {});
@@ -77,7 +76,8 @@ RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
 // Of one block on all ranks.
 std::size_t offload_slot_bytes(const EngineConfig& config, const KvPlan& plan);
 
-// Empty where nothing is transferred; `layers` of the whole model. Throws Failure where these layers cannot be.
+// Empty where nothing is transferred; `layers` of the whole model. Throws Failure where these
+// layers cannot be.
 TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const LayerKvSpec> layers,
                                  std::int64_t max_model_len, Device& device);
 

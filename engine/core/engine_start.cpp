@@ -268,7 +268,8 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id, const Poo
   // Arrivals between two steps wait too, however much room there is to run. 0 is no limit there.
   options.max_waiting_requests += options.max_num_seqs;
   options.pooling = pooling.pools();
-  if (draft_.model != nullptr) options.num_lookahead_tokens = config.speculative.num_speculative_tokens;
+  if (draft_.model != nullptr)
+    options.num_lookahead_tokens = config.speculative.num_speculative_tokens;
   options.recompute_failed_loads =
       config.kv_transfer.load_failure_policy != KvLoadFailurePolicy::fail;
   if (backend_.device->is_host_memory() || drafting_.is_on()) {

@@ -53,8 +53,8 @@ class Rank {
         load_model(served.model, config.model.path, *backend_.device, backend_.ops->traits(), load);
     memory_.emplace(*backend_.device, kv);
     const std::vector<LayerCache> layers = memory_->layers(plan_.layers);
-    model_->bind_cache(std::span(layers).first(
-        layers.size() - static_cast<std::size_t>(plan_.num_draft_layers)));
+    model_->bind_cache(
+        std::span(layers).first(layers.size() - static_cast<std::size_t>(plan_.num_draft_layers)));
     if (config.kv_transfer.role != KvRole::none)
       pages_.emplace(*backend_.device, layers, rank_rows(plan_, layers, *collectives_));
     if (config.kv_offload.is_on()) blocks_.emplace(*backend_.device, shard.rank, layers);

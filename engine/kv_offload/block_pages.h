@@ -19,7 +19,9 @@ class BlockPages {
 
   virtual ~BlockPages() = default;
 
-  virtual std::size_t bytes(int group) const { return groups_[static_cast<std::size_t>(group)].bytes; }
+  virtual std::size_t bytes(int group) const {
+    return groups_[static_cast<std::size_t>(group)].bytes;
+  }
   virtual void read(int group, BlockId block, std::byte* out);
   virtual void write(int group, BlockId block, const std::byte* bytes);
 

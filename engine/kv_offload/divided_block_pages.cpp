@@ -11,7 +11,8 @@ void RankBlocks::read(std::span<const std::int64_t> words, std::span<std::byte> 
   own_bytes_.resize(pages_.bytes(group));
   pages_.read(group, static_cast<BlockId>(words[1]), own_bytes_.data());
   pages_.device().synchronize(pages_.device().stream());
-  std::ranges::copy(own_bytes_, out.begin() + static_cast<std::ptrdiff_t>(rank_ * own_bytes_.size()));
+  std::ranges::copy(own_bytes_,
+                    out.begin() + static_cast<std::ptrdiff_t>(rank_ * own_bytes_.size()));
 }
 
 void RankBlocks::write(std::span<const std::int64_t> words, std::span<const std::byte> bytes) {
@@ -27,8 +28,8 @@ std::size_t DividedBlockPages::bytes(int group) const {
 }
 
 void DividedBlockPages::read(int group, BlockId block, std::byte* out) {
-  const auto all = others_.read(RankBytes::block, std::array<std::int64_t, 2>{group, block},
-                                bytes(group));
+  const auto all =
+      others_.read(RankBytes::block, std::array<std::int64_t, 2>{group, block}, bytes(group));
   const std::size_t own = BlockPages::bytes(group);
   BlockPages::read(group, block, out);
   std::memcpy(out + own, all.data() + own, all.size() - own);

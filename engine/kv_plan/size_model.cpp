@@ -148,7 +148,8 @@ std::vector<LayerKvSpec> sized_layers(const Sizing& sizing) {
     layer.spec.block_size = sizing.states.block_size;
     layer.spec.state_cache_mode = sizing.states.mode;
     layer.spec.page_size_padded = sizing.state_page.value_or(0);
-    if (sizing.has_attention && page_bytes(layer.spec) < widest) layer.spec.page_size_padded = widest;
+    if (sizing.has_attention && page_bytes(layer.spec) < widest)
+      layer.spec.page_size_padded = widest;
     layer.spec.num_speculative_blocks = sizing.config.speculative.num_speculative_tokens;
   }
   return layers;

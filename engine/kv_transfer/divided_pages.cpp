@@ -12,8 +12,8 @@ constexpr std::int64_t kPartBytes = 4 << 20;  // of the whole model's, at a time
 std::vector<std::int64_t> encoded(const KvContent& part, const BlockTable& blocks) {
   std::vector<std::int64_t> words{part.num_tokens, static_cast<std::int64_t>(part.strips.size())};
   for (const KvStrip& strip : part.strips)
-    words.insert(words.end(),
-                 {strip.layer, strip.plane, strip.first, strip.rows, strip.row_bytes, strip.offset});
+    words.insert(words.end(), {strip.layer, strip.plane, strip.first, strip.rows, strip.row_bytes,
+                               strip.offset});
   words.push_back(static_cast<std::int64_t>(blocks.size()));
   for (const auto& table : blocks) {
     words.push_back(static_cast<std::int64_t>(table.size()));
@@ -97,8 +97,8 @@ bool RankPages::write(const KvContent& content, const BlockTable& blocks,
   own_bytes_.resize(static_cast<std::size_t>(mine.bytes));
   for (std::size_t i = 0; i < mine.strips.size(); ++i) {
     const KvStrip& strip = mine.strips[i];
-    rows_[static_cast<std::size_t>(strip.layer)].pick(
-        bytes.data() + content.strips[i].offset, own_bytes_.data() + strip.offset, strip.rows);
+    rows_[static_cast<std::size_t>(strip.layer)].pick(bytes.data() + content.strips[i].offset,
+                                                      own_bytes_.data() + strip.offset, strip.rows);
   }
   const bool is_whole = pages_.write(mine, blocks, own_bytes_);
   pages_.settle();
@@ -123,8 +123,8 @@ bool DividedPages::read(const KvContent& content, const BlockTable& blocks,
                         std::span<std::byte> out) {
   if (!has_all(content, blocks)) return false;
   for_each_part(content, [&](const KvContent& part, std::size_t begin) {
-    const auto bytes = others_.read(RankBytes::rows, encoded(part, blocks),
-                                    static_cast<std::size_t>(part.bytes));
+    const auto bytes =
+        others_.read(RankBytes::rows, encoded(part, blocks), static_cast<std::size_t>(part.bytes));
     own_.read(part, blocks, bytes);
     std::memcpy(out.data() + begin, bytes.data(), bytes.size());
   });

@@ -1,6 +1,6 @@
 #pragma once
-// CachePages of a divided model: contents are those of the whole one, of which each rank copies what
-// it has. Engine thread only.
+// CachePages of a divided model: contents are those of the whole one, of which each rank copies
+// what it has. Engine thread only.
 
 #include <cstdint>
 #include <memory>

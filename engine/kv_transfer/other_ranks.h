@@ -1,6 +1,6 @@
 #pragma once
-// The caches of a divided model's other ranks, as rank 0 reads and writes them: all of its own copies
-// of the cache are made by all. What is asked for is in words that each of them reads.
+// The caches of a divided model's other ranks, as rank 0 reads and writes them: all of its own
+// copies of the cache are made by all. What is asked for is in words that each of them reads.
 
 #include <cstddef>
 #include <cstdint>

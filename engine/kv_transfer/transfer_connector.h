@@ -31,7 +31,7 @@ namespace quire {
 struct TransferSetup {
   KvTransferConfig config;
   EngineId engine;
-  KvGeometry geometry;  // of the whole model
+  KvGeometry geometry;             // of the whole model
   std::vector<LayerCache> layers;  // as the geometry's
   OtherRanks* ranks = nullptr;     // of a divided model
   std::vector<RankRow> rank_rows;  // by layer, what this rank has

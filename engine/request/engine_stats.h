@@ -87,7 +87,7 @@ struct PaceStats {
 // One of the processes that divide a model.
 struct RankStats {
   std::int64_t memory_bytes = 0;  // of its device, allocated
-  double waited_seconds = 0;      // for the others in what they do together; of a CPU's, since start
+  double waited_seconds = 0;  // for the others in what they do together; of a CPU's, since start
 
   using Fields = FieldList<&RankStats::memory_bytes, &RankStats::waited_seconds>;
 };
@@ -125,19 +125,17 @@ struct EngineStats {
   PaceStats pace = {};  // zeros: no bound
   std::vector<RankStats> ranks = {};  // empty: the model is whole
 
-  using Fields =
-      FieldList<&EngineStats::num_running, &EngineStats::num_waiting,
-                &EngineStats::num_waiting_deferred, &EngineStats::num_blocks,
-                &EngineStats::num_free_blocks, &EngineStats::kv_cache_usage,
-                &EngineStats::prefix_cache_queries, &EngineStats::prefix_cache_hits,
-                &EngineStats::prompt_tokens, &EngineStats::generation_tokens,
-                &EngineStats::preemptions, &EngineStats::steps, &EngineStats::step_tokens,
-                &EngineStats::step_requests, &EngineStats::late_allocations, &EngineStats::drafts,
-                &EngineStats::draft_tokens, &EngineStats::draft_positions,
-                &EngineStats::external_cache_queries, &EngineStats::external_cache_hits,
-                &EngineStats::accepted_draft_tokens, &EngineStats::kv_transfer,
-                &EngineStats::draft_choices, &EngineStats::kv_offload, &EngineStats::pace,
-                &EngineStats::ranks>;
+  using Fields = FieldList<
+      &EngineStats::num_running, &EngineStats::num_waiting, &EngineStats::num_waiting_deferred,
+      &EngineStats::num_blocks, &EngineStats::num_free_blocks, &EngineStats::kv_cache_usage,
+      &EngineStats::prefix_cache_queries, &EngineStats::prefix_cache_hits,
+      &EngineStats::prompt_tokens, &EngineStats::generation_tokens, &EngineStats::preemptions,
+      &EngineStats::steps, &EngineStats::step_tokens, &EngineStats::step_requests,
+      &EngineStats::late_allocations, &EngineStats::drafts, &EngineStats::draft_tokens,
+      &EngineStats::draft_positions, &EngineStats::external_cache_queries,
+      &EngineStats::external_cache_hits, &EngineStats::accepted_draft_tokens,
+      &EngineStats::kv_transfer, &EngineStats::draft_choices, &EngineStats::kv_offload,
+      &EngineStats::pace, &EngineStats::ranks>;
 };
 
 }  // namespace quire

@@ -24,7 +24,7 @@ struct CaptureSizes {
   bool all_drafting = false;          // for `draft_sizes`, all of its passes
   std::string why_none = {};
 
-  std::size_t count() const { 
+  std::size_t count() const {
     return sizes.size() * (drafting ? 2 : 1) + draft_sizes.size() * (all_drafting ? 2 : 1);
   }
 };

@@ -91,9 +91,7 @@ class InputBatch {
   }
 
   // The latest step's token ids, i32 [T]: drafts too, and padding.
-  TensorView ids(int num_tokens) const {
-    return TensorView(ids_.data(), DType::i32, {num_tokens});
-  }
+  TensorView ids(int num_tokens) const { return TensorView(ids_.data(), DType::i32, {num_tokens}); }
 
   // Where a draft model's go, i32 [max_drafts, max_num_seqs]: the next step's unknown drafts of a
   // slot are read from the column that it was given last.

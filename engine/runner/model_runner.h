@@ -35,7 +35,7 @@ struct RunnerOptions {
   std::vector<int> graph_sizes = {};  // rows, ascending; empty: no graphs
   std::vector<int> draft_graph_sizes = {};  // of rows with limits.max_drafts drafts each
   bool captures_drafting = false;  // for graph_sizes, a draft model's passes behind its first, too
-  bool captures_all_drafting = false;  // for draft_graph_sizes, all of its passes
+  bool captures_all_drafting = false;       // for draft_graph_sizes, all of its passes
   std::optional<PoolingType> pooling = {};  // steps end with vectors: nothing is drawn
   bool draws_drafts = false;  // a draft model's tokens, and verifies them by rejection sampling
   Collectives* collectives = nullptr;       // of a divided model

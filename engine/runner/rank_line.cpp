@@ -113,8 +113,8 @@ void RankLine::post_bytes(RankMessage::Kind kind, RankBytes bytes,
 std::span<std::byte> RankLine::read(RankBytes kind, std::span<const std::int64_t> words,
                                     std::size_t num_bytes) {
   if (num_bytes > kMostBytes)
-    throw Failure(ErrorCode::unsupported, std::to_string(num_bytes) +
-                                              " bytes of a cache are more than ranks can send");
+    throw Failure(ErrorCode::unsupported,
+                  std::to_string(num_bytes) + " bytes of a cache are more than ranks can send");
   post_bytes(RankMessage::Kind::read, kind, words, {});
   for (int rank = 1; rank < size_; ++rank)
     memory_.taken[rank].wait_for(num_messages_, &memory_.fate);

@@ -40,8 +40,8 @@ void ModelRunner::take_drafts(InFlight& step) const {
 std::span<const int> ModelRunner::propose(std::span<const int> wanted) {
   assert(may_propose_ || std::ranges::all_of(wanted, [](int drafts) { return drafts < 0; }));
   const BatchPlan& plan = *collected_->plan;
-  const std::span<const int> counts = drafts_->run(plan, collected_tokens_, collected_->width, wanted,
-                                                   hidden(plan.num_tokens), workspace_);
+  const std::span<const int> counts = drafts_->run(plan, collected_tokens_, collected_->width,
+                                                   wanted, hidden(plan.num_tokens), workspace_);
   // The next step reads them where they are: on every rank.
   const bool has_drafts = std::ranges::any_of(counts, [](int count) { return count > 0; });
   if (options_.line == nullptr || !has_drafts) return counts;

@@ -24,10 +24,10 @@ Result<std::optional<Command>> decode_command(std::string_view bytes,
 Result<std::optional<EngineEvent>> decode_event(std::string_view bytes,
                                                 Clock::time_point origin = {});
 
-// Frames of the sockets' ends, as messages of unknown kinds, which other versions ignore. Is anybody
-// there, and yes: 100 and 101, empty. A step's piece, of which more follows: 102, with what 4 would
-// have. The engine has been asked to end, new requests belong elsewhere: 103, empty. To an engine:
-// the server has as many as it wants, this one stands by: 104, empty.
+// Frames of the sockets' ends, as messages of unknown kinds, which other versions ignore. Is
+// anybody there, and yes: 100 and 101, empty. A step's piece, of which more follows: 102, with what
+// 4 would have. The engine has been asked to end, new requests belong elsewhere: 103, empty. To an
+// engine: the server has as many as it wants, this one stands by: 104, empty.
 inline constexpr std::string_view kPing{"\xa2\x06\x00", 3};
 inline constexpr std::string_view kPong{"\xaa\x06\x00", 3};
 inline constexpr std::string_view kPieceTag{"\xb2\x06", 2};

@@ -62,8 +62,7 @@ Result<Lobby::Guest> Lobby::next(int waker, milliseconds limit) {
   ++wanted_;
   bool is_woken = false;
   while (waiting_.empty() && !is_woken) {
-    const auto left =
-        std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+    const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
     if (left <= milliseconds(0)) break;
     guest_is_here_.reset();
     lock.unlock();
@@ -108,7 +107,9 @@ void Lobby::accept_all() {
 }
 
 void Lobby::make_room(const std::string& address) {
-  const auto is_his = [&](const Visitor& one) { return !address.empty() && one.address == address; };
+  const auto is_his = [&](const Visitor& one) {
+    return !address.empty() && one.address == address;
+  };
   if (std::cmp_greater_equal(std::ranges::count_if(strangers_, is_his), kMostOfAddress)) {
     strangers_.erase(std::ranges::find_if(strangers_, is_his));
   } else if (strangers_.size() >= kMostStrangers) {

@@ -1,7 +1,7 @@
 #pragma once
-// Where those wait who have dialled a listener: until they have proved the secret, many at a time, so
-// that nobody who is silent keeps an engine out, and then until an engine is wanted. Any thread; one
-// of its own serves them.
+// Where those wait who have dialled a listener: until they have proved the secret, many at a time,
+// so that nobody who is silent keeps an engine out, and then until an engine is wanted. Any thread;
+// one of its own serves them.
 
 #include <chrono>
 #include <list>
@@ -60,16 +60,16 @@ class Lobby {
   const SocketFile file_;
   const bool is_unix_;
   const SocketOptions options_;
-  const WakeUp wake_up_;       // of the thread
+  const WakeUp wake_up_;        // of the thread
   const WakeUp guest_is_here_;  // of those who want one
 
-  Visitors strangers_;  // the thread's own; the longest here first
+  Visitors strangers_;                  // the thread's own; the longest here first
   bool is_out_of_descriptors_ = false;  // so that a listener that cannot be served wakes nobody
   log::Limit lines_{2};
 
-  std::mutex mutex_;  // what follows
-  Visitors waiting_;  // have proved themselves; the longest here first
-  int wanted_ = 0;    // by how many who wait in next()
+  std::mutex mutex_;                 // what follows
+  Visitors waiting_;                 // have proved themselves; the longest here first
+  int wanted_ = 0;                   // by how many who wait in next()
   std::string complaint_ = kNobody;  // about the last one who was turned away
   bool closed_ = false;
 

@@ -57,7 +57,8 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::make(const Files& files) {
   SSL_CTX_set_num_tickets(context, 0);  // a connection lasts; a ticket would only be read late
   if (!files.certificate.empty()) {
     if (SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str()) != 1)
-      return refused_file("TlsContext::Files::certificate", files.certificate, reason_of(files.certificate));
+      return refused_file("TlsContext::Files::certificate", files.certificate,
+                          reason_of(files.certificate));
     if (SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM) != 1)
       return refused_file("TlsContext::Files::key", files.key, reason_of(files.key));
     if (SSL_CTX_check_private_key(context) != 1)
@@ -66,7 +67,8 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::make(const Files& files) {
   }
   if (!files.authorities.empty()) {
     if (SSL_CTX_load_verify_locations(context, files.authorities.c_str(), nullptr) != 1)
-      return refused_file("TlsContext::Files::authorities", files.authorities, reason_of(files.authorities));
+      return refused_file("TlsContext::Files::authorities", files.authorities,
+                          reason_of(files.authorities));
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
     made->can_dial_ = true;
   }

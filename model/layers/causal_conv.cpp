@@ -6,10 +6,10 @@ namespace quire {
 
 CausalConv::CausalConv(Weights& weights, const std::string& name, std::int64_t channels, int width,
                        bool bias, const std::vector<std::int64_t>& pick)
-    : weight_(weights.load(
-          {{.name = name + ".weight", .shape = {channels, 1, width}, .pick = pick}},
-          {pick.empty() ? channels : static_cast<std::int64_t>(pick.size()), width},
-          weights.dtype())),
+    : weight_(
+          weights.load({{.name = name + ".weight", .shape = {channels, 1, width}, .pick = pick}},
+                       {pick.empty() ? channels : static_cast<std::int64_t>(pick.size()), width},
+                       weights.dtype())),
       own_(ranges_of(pick)) {
   if (bias) bias_ = load_picked(weights, name + ".bias", channels, pick, weights.dtype());
 }

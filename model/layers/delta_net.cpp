@@ -127,8 +127,7 @@ std::vector<std::int64_t> DeltaNet::state_shape() const {
 }
 
 LayerKvSpec DeltaNet::cache_spec(const KvSpecOptions& options) const {
-  return {cache_name(name_),
-          state_spec(options, conv_, state_shape(), state_dtype_)};
+  return {cache_name(name_), state_spec(options, conv_, state_shape(), state_dtype_)};
 }
 
 void DeltaNet::bind(const LayerCache& cache) {

@@ -44,11 +44,10 @@ KvSpec state_spec(const KvSpecOptions& options, const CausalConv& conv,
   spec.dtype = options.conv_state_dtype;
   const DType recurrent =
       options.recurrent_state_dtype.value_or(own.value_or(options.conv_state_dtype));
-  spec.states = {
-      {{conv.width() - 1 + options.num_speculative_tokens, conv.channels()},
-       options.conv_state_dtype,
-       conv.own_channels()},
-      {std::move(recurrent_shape), recurrent}};
+  spec.states = {{{conv.width() - 1 + options.num_speculative_tokens, conv.channels()},
+                  options.conv_state_dtype,
+                  conv.own_channels()},
+                 {std::move(recurrent_shape), recurrent}};
   return spec;
 }
 

@@ -164,9 +164,12 @@ TEST_CASE("the command probes, judges a model, and prints JSON", "[app][doctor]"
 TEST_CASE("a model with a file missing or broken would not be served", "[app][doctor]") {
   const fs::path model = temp_path("quire_doctor_test_model");
   const std::pair<const char*, const char*> faults[] = {
-      {"model.safetensors", nullptr},           {"tokenizer.json", nullptr},
-      {"tokenizer.json", "{\"version\": \"1"}, {"generation_config.json", "{\"temperature\": -5}"},
-      {"chat_template.jinja", "{{ foo("},       {"model.safetensors", "version https://git-lfs.github.com/spec/v1"},
+      {"model.safetensors", nullptr},
+      {"tokenizer.json", nullptr},
+      {"tokenizer.json", "{\"version\": \"1"},
+      {"generation_config.json", "{\"temperature\": -5}"},
+      {"chat_template.jinja", "{{ foo("},
+      {"model.safetensors", "version https://git-lfs.github.com/spec/v1"},
       {"config.json", R"({"architectures":["NoSuchModel"],"vocab_size":8})"}};
   for (const auto& [file, content] : faults) {
     INFO(file);

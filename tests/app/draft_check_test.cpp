@@ -29,8 +29,8 @@ TEST_CASE("drafts are the reference's however their context was reached", "[app]
   for (const fs::path& folder : golden_drafts()) {
     INFO(folder.string());
     auto own = flags;
-    // One context of it stands on a tie that bfloat16 does not resolve: weights changed by up to 2⁻⁹
-    // at random, in float32, move its logits by 9 to 11 in three of eight tries.
+    // One context of it stands on a tie that bfloat16 does not resolve: weights changed by up to
+    // 2⁻⁹ at random, in float32, move its logits by 9 to 11 in three of eight tries.
     if (folder.filename() == "mtp-glm4-moe") std::ranges::replace(own, "bfloat16", "float16");
     CHECK(run_check(folder, own) == 0);
   }

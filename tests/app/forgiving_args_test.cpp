@@ -70,11 +70,21 @@ TEST_CASE("flags of vLLM's may ask for what happens anyway, and for nothing else
 TEST_CASE("flags for what is one way here are taken; what changes answers says what works",
           "[app][args]") {
   const std::vector<std::vector<const char*>> taken = {
-      {"-O3"}, {"-O", "2"}, {"-O.level=3"}, {"--attention-backend", "FLASH_ATTN"},
-      {"--enable-reasoning"}, {"--enable-eplb"}, {"--all2all-backend=deepep_low_latency"},
-      {"--max_lora_rank", "32"}, {"--code-revision", "main"}, {"--mm-processor-kwargs", "{}"},
-      {"--disable-mm-preprocessor-cache"}, {"--h11-max-header-count=256"}, {"--moe-backend", "triton"},
-      {"--enable-log-outputs"}, {"--profiler-config", "{}"},
+      {"-O3"},
+      {"-O", "2"},
+      {"-O.level=3"},
+      {"--attention-backend", "FLASH_ATTN"},
+      {"--enable-reasoning"},
+      {"--enable-eplb"},
+      {"--all2all-backend=deepep_low_latency"},
+      {"--max_lora_rank", "32"},
+      {"--code-revision", "main"},
+      {"--mm-processor-kwargs", "{}"},
+      {"--disable-mm-preprocessor-cache"},
+      {"--h11-max-header-count=256"},
+      {"--moe-backend", "triton"},
+      {"--enable-log-outputs"},
+      {"--profiler-config", "{}"},
       {"--structured-outputs-config", R"({ "backend": "xgrammar" })"},
       {"--structured-outputs-config.backend", "xgrammar"}};
   for (const auto& flag : taken) {
@@ -92,9 +102,9 @@ TEST_CASE("flags for what is one way here are taken; what changes answers says w
                                  "3"});
   CHECK(refusal({"M", "--rope-scaling", "{}"}) ==
         "--rope-scaling: no such flag; write rope_scaling into the model's config.json");
-  for (const char* flag : {"--calculate-kv-scales", "--enable-sleep-mode", "--headless",
-                           "--disable-sliding-window", "--data-parallel-address",
-                           "--data-parallel-rpc-port", "--data-parallel-rank"}) {
+  for (const char* flag :
+       {"--calculate-kv-scales", "--enable-sleep-mode", "--headless", "--disable-sliding-window",
+        "--data-parallel-address", "--data-parallel-rpc-port", "--data-parallel-rank"}) {
     INFO(flag);
     CHECK(refusal({"M", flag}).find("no such flag; --help") == std::string::npos);
     CHECK(refusal({"M", flag}).find("no such flag; ") != std::string::npos);

@@ -123,8 +123,10 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        [](EngineConfig& c) {
          c.graphs.capture_sizes = {4, 257};
        }},
-      {"ParallelConfig::tensor_parallel_size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},
-      {"ParallelConfig::tensor_parallel_size", [](EngineConfig& c) { c.parallel.tensor_parallel_size = 65; }},
+      {"ParallelConfig::tensor_parallel_size",
+       [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},
+      {"ParallelConfig::tensor_parallel_size",
+       [](EngineConfig& c) { c.parallel.tensor_parallel_size = 65; }},
       {"KvOffloadConfig::host_bytes", [](EngineConfig& c) { c.kv_offload.host_bytes = -1; }},
       {"KvOffloadConfig::path", [](EngineConfig& c) { c.kv_offload.path = "/tmp"; }},
       {"KvOffloadConfig::path_bytes",

@@ -66,14 +66,14 @@ TEST_CASE("prompts for completions come from lines, too", "[load][workload]") {
 }
 
 TEST_CASE("a bad prompt file is refused with the line", "[load][workload]") {
-  const auto path =
-      write_file("quire_bad_prompts.jsonl", "{\"messages\":[]}\n{\"prompt\":[1]}\n");
+  const auto path = write_file("quire_bad_prompts.jsonl", "{\"messages\":[]}\n{\"prompt\":[1]}\n");
   CHECK_THROWS_WITH(Workload({.prompts = path, .model = "m"}), Catch::Contains(":2:"));
   CHECK_THROWS_AS(Workload({.prompts = "/nonexistent/file", .model = "m"}), Failure);
 }
 
 TEST_CASE("a prompt is the first question of a chat", "[load][workload]") {
-  const auto path = write_file("quire_custom.jsonl", "{\"prompt\":\"a \\\"b\\\"\",\"max_tokens\":3}\n");
+  const auto path =
+      write_file("quire_custom.jsonl", "{\"prompt\":\"a \\\"b\\\"\",\"max_tokens\":3}\n");
   const std::string body = Workload({.prompts = path, .model = "m"}).body(0);
   CHECK(body.find(R"("messages":[{"role":"user","content":"a \"b\""}])") != body.npos);
   CHECK(body.find("\"max_tokens\":3") != body.npos);

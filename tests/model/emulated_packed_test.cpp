@@ -59,15 +59,17 @@ struct Matrices {
     header.text("general.architecture", "qwen3");
     std::string data;
     for (const gguf::TensorInfo& info : stored.header.tensors) {
-      if (!info.name.starts_with("stored.") || gguf::code_format(info.type->type) == nullptr) continue;
+      if (!info.name.starts_with("stored.") || gguf::code_format(info.type->type) == nullptr)
+        continue;
       const std::string blocks(reinterpret_cast<const char*>(stored.map.data() + info.begin),
                                info.bytes);
       const auto size = static_cast<std::size_t>(info.type->bytes);
       std::string rows = blocks;
-      for (std::size_t at = blocks.size(); at > 0; at -= size) rows += blocks.substr(at - size, size);
+      for (std::size_t at = blocks.size(); at > 0; at -= size)
+        rows += blocks.substr(at - size, size);
       const std::string name = std::string(info.type->name);
-      header.tensor(name + ".weight", {kColumns, kRows}, static_cast<std::uint32_t>(info.type->type),
-                    data.size());
+      header.tensor(name + ".weight", {kColumns, kRows},
+                    static_cast<std::uint32_t>(info.type->type), data.size());
       data += rows;
       data.resize((data.size() + 31) / 32 * 32);
       std::vector<float>& all = numbers[name];
@@ -99,8 +101,8 @@ TEST_CASE("every GGUF block type that stays packed on the CPU does on CUDA", "[m
     const std::string name = std::string(type) + ".weight";
     const auto format = weights.groups_of(name);
     REQUIRE(format);
-    const Weight weight =
-        weights.load_groups({{.name = name, .shape = {kRows, kColumns}}}, {kRows, kColumns}, *format);
+    const Weight weight = weights.load_groups({{.name = name, .shape = {kRows, kColumns}}},
+                                              {kRows, kColumns}, *format);
     CHECK(weight.format == WeightFormat::fragments);
     MeasuringDevice nowhere(/*is_host_memory=*/false);
     Weights measured(file.path, LoadFormat::safetensors, 0, DType::bf16, nowhere, {}, true);
@@ -148,8 +150,8 @@ std::vector<float> rounded_rows(const std::filesystem::path& folder, int bits, D
   weights.round_matrices(bits);
   const auto format = weights.groups_of("m.weight");
   REQUIRE(format);
-  const Weight weight = weights.load_groups({{.name = "m.weight", .shape = {20, 160}}}, {20, 160},
-                                            *format);
+  const Weight weight =
+      weights.load_groups({{.name = "m.weight", .shape = {20, 160}}}, {20, 160}, *format);
   std::vector<std::int32_t> ids(20);
   std::iota(ids.begin(), ids.end(), 0);
   const Buffer there = device.allocate(ids.size() * 4), out = device.allocate(20 * 160 * 4);

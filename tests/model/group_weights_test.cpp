@@ -7,11 +7,11 @@
 #include <cmath>
 #include <random>
 
+#include "backend/group_pack.h"
 #include "cpu/cpu_backend.h"
 #include "gguf/archive.h"
 #include "gguf/codes.h"
 #include "model/gguf/values.h"
-#include "backend/group_pack.h"
 
 namespace quire {
 namespace {

@@ -142,7 +142,7 @@ TEST_CASE("a file that is packed already is not rounded, a plain GGUF is", "[mod
     std::filesystem::remove(file);
     return packed;
   };
-  CHECK(load("blk.0.attn_q.weight", 8, 4 * 34));   // Q8_0
+  CHECK(load("blk.0.attn_q.weight", 8, 4 * 34));     // Q8_0
   CHECK_FALSE(load("blk.0.attn_q.weight", 1, 256));  // F16
 }
 

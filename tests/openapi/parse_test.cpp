@@ -218,7 +218,8 @@ TEST_CASE("what is handed on to another server has numbers of any size", "[opena
       "{" + kMessages + R"(,"kv_transfer_params":{"junk":18446744073709551616,"a":[1e400]}})");
   REQUIRE(chat.has_value());
   CHECK(chat->kv_transfer_params == R"({"junk":18446744073709551616,"a":[1e400]})");
-  CHECK(parse_chat_completion("{" + kMessages + R"(,"kv_transfer":18446744073709551616})").has_error());
+  CHECK(parse_chat_completion("{" + kMessages + R"(,"kv_transfer":18446744073709551616})")
+            .has_error());
 }
 
 TEST_CASE("what is not JSON is refused", "[openapi][parse]") {

@@ -262,7 +262,8 @@ TEST_CASE("a draft is kept or replaced as its shares and the target's say", "[op
   }
 }
 
-// Of four lines: all hold, the first alone does, none was drawn, and what cannot be drawn never holds.
+// Of four lines: all hold, the first alone does, none was drawn, and what cannot be drawn never
+// holds.
 TEST_CASE("drafts hold while they are what was drawn", "[ops][sampling]") {
   using Ints = std::vector<std::int32_t>;
   const Ints tokens = {50, 7, 8, 51, 9, 9, 9, 60, 61, 52, kNoToken};
@@ -272,7 +273,7 @@ TEST_CASE("drafts hold while they are what was drawn", "[ops][sampling]") {
   const Ints at = {0, 13, 14, 15, 1, 16, 17}, line = {0, 0, 1, 3, 2, 1, -1};
   Ints numbers(18);
   std::iota(numbers.begin(), numbers.end(), 100);
-  const Ints expected = {100, 101, 7,  8,  30, 105, 9,   5,   9,
+  const Ints expected = {100, 101, 7,  8,  30,  105, 9,   5,   9,
                          31,  110, -1, 32, 113, 112, 114, 114, 117};
   for (OpBackend& backend : op_backends()) {
     INFO(backend.name);

@@ -27,7 +27,8 @@ inline std::string name_of(const GroupFormat& format) {
          (format.has_min ? ", minima" : "") + (format.nonlinear ? ", indices" : "");
 }
 
-// Matrices [experts, rows, columns], each of whole tiles or the only one; results of the order of 1.
+// Matrices [experts, rows, columns], each of whole tiles or the only one; results of the order
+// of 1.
 struct PackedCase {
   GroupFormat format;
   std::int64_t rows, columns, padded, experts;
@@ -41,11 +42,13 @@ struct PackedCase {
         columns(columns),
         padded((rows + 15) / 16 * 16),
         experts(experts),
-        fragments(static_cast<std::size_t>(experts * padded *
-                                           fragment_row_bytes(format, columns))) {
+        fragments(
+            static_cast<std::size_t>(experts * padded * fragment_row_bytes(format, columns))) {
     if (format.group <= 32)
       groups.resize(static_cast<std::size_t>(experts * padded * group_row_bytes(format, columns)));
-    const float spread = format.nonlinear || format.bits == 8 ? 70.f : format.bits == 6 ? 20.f : 5.f;
+    const float spread = format.nonlinear || format.bits == 8 ? 70.f
+                         : format.bits == 6                   ? 20.f
+                                                              : 5.f;
     const float size = 1.f / (spread * std::sqrt(static_cast<float>(columns)));
     std::uniform_real_distribution<float> scale(0.5f * size, 1.5f * size);
     const float middle = format.bits == 6 ? 32.f : 8.f;
@@ -94,9 +97,8 @@ struct PackedCase {
     const bool cpu = run.device().is_host_memory();
     const std::vector<std::byte>& tiles = cpu ? groups : fragments;
     const std::int64_t row_bytes = static_cast<std::int64_t>(tiles.size()) / (experts * padded);
-    HostTensor data(DType::u8, experts > 1
-                                   ? std::vector<std::int64_t>{experts, padded, row_bytes}
-                                   : std::vector<std::int64_t>{padded, row_bytes});
+    HostTensor data(DType::u8, experts > 1 ? std::vector<std::int64_t>{experts, padded, row_bytes}
+                                           : std::vector<std::int64_t>{padded, row_bytes});
     data.bytes = tiles;
     return {.data = run.upload(data),
             .scales = {},

@@ -14,9 +14,13 @@ TEST_CASE("quantized_linear multiplies packed integers of every format", "[ops][
   const GroupFormat format = kPackedFormats[GENERATE(range(0, 12))];
   const auto dtype = GENERATE(DType::bf16, DType::f16);
   // Rows of x by kernel: few, some, many; N and K in and out of tiles.
-  const auto [m, n, k] = GENERATE(table<int, int, int>({
-      {1, 32, 256}, {3, 37, 384}, {8, 16, 2176}, {9, 40, 128}, {32, 19, 1152}, {33, 290, 256},
-      {70, 48, 544}}));
+  const auto [m, n, k] = GENERATE(table<int, int, int>({{1, 32, 256},
+                                                        {3, 37, 384},
+                                                        {8, 16, 2176},
+                                                        {9, 40, 128},
+                                                        {32, 19, 1152},
+                                                        {33, 290, 256},
+                                                        {70, 48, 544}}));
   if (k % format.group != 0) return;
   INFO(name_of(format) << " " << name_of(dtype) << ", " << m << " rows, " << n << " × " << k);
   std::mt19937 rng(static_cast<unsigned>(m + n + k));

@@ -7,10 +7,10 @@
 // So many streams begin together, and the turn ends with the last of them; with --lines so many
 // lines are asked for at once, and one begins where another ends.
 // Paired by prompt, and the order of the two turns with each, so that what else the machine does
-// strikes both. Where memory happens to lie makes one engine up to a tenth slower than its equal for
-// as long as the process lives: take several, half of them with --swap 1, which makes the engine with
-// drafts first. MODEL/eval.jsonl has the prompts; answers end where the reference's do, or are
-// asked for --tokens N.
+// strikes both. Where memory happens to lie makes one engine up to a tenth slower than its equal
+// for as long as the process lives: take several, half of them with --swap 1, which makes the
+// engine with drafts first. MODEL/eval.jsonl has the prompts; answers end where the reference's do,
+// or are asked for --tokens N.
 
 #include <fmt/format.h>
 #include <time.h>
@@ -210,13 +210,10 @@ int main(int argc, char** argv) {
   const std::map<std::string, std::string*> texts{{"--speculative-config", &options.speculative},
                                                   {"--prompts", &options.prompts},
                                                   {"--only", &options.only}};
-  const std::map<std::string, int*> numbers{{"--rounds", &options.rounds},
-                                            {"--streams", &options.streams},
-                                            {"--lines", &options.lines},
-                                            {"--tokens", &options.tokens},
-                                            {"--steps", &options.steps},
-                                            {"--fixed", &options.fixed},
-                                            {"--swap", &options.swap}};
+  const std::map<std::string, int*> numbers{
+      {"--rounds", &options.rounds}, {"--streams", &options.streams}, {"--lines", &options.lines},
+      {"--tokens", &options.tokens}, {"--steps", &options.steps},     {"--fixed", &options.fixed},
+      {"--swap", &options.swap}};
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     const auto text = texts.find(name);

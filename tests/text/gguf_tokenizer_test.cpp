@@ -52,8 +52,9 @@ TEST_CASE("a GGUF vocabulary brings its special tokens and chat template", "[tok
 }
 
 // The golden tekken tokenizer as a converter would write it.
-fs::path write_byte_level(const fs::path& folder, const std::string& pre,
-                          const std::function<void(GgufBytes&)>& add = [](GgufBytes&) {}) {
+fs::path write_byte_level(
+    const fs::path& folder, const std::string& pre,
+    const std::function<void(GgufBytes&)>& add = [](GgufBytes&) {}) {
   const JsonDocument document =
       JsonDocument::read("tests/data/golden/tokenizers/tekken/tokenizer.json", 64u << 20);
   const Json model = document.object().at("model");

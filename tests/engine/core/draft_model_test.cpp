@@ -292,7 +292,8 @@ TEST_CASE("a head that names its target is taken for that alone", "[engine][core
   // Before the target's weights are there nobody can tell.
   config.model.path = (fs::path(changed.path()) / "target").string();
   fs::create_directories(config.model.path);
-  fs::copy_file(folder_of(eagle) / "target/config.json", fs::path(config.model.path) / "config.json");
+  fs::copy_file(folder_of(eagle) / "target/config.json",
+                fs::path(config.model.path) / "config.json");
   check_draft_target(config);
   for (const char* head : {"quire-tiny-eagle", "quire-tiny-eagle3"}) {
     const fs::path folder = fs::path("models/drafts") / head;

@@ -133,9 +133,9 @@ TEST_CASE("replayed steps follow a context into its second split", "[engine][cud
   expect_same_bits(small_config(), {{0, 252, 8}, {4, 3, 5}}, {{2}});
 }
 
-// Every step but the last ones, which have room for fewer drafts; and a draft model's passes, all of
-// them behind a step that verified as many for each, else those behind the first. A graph of four rows pads; the one of a row with one token takes a step that
-// verifies nothing.
+// Every step but the last ones, which have room for fewer drafts; and a draft model's passes, all
+// of them behind a step that verified as many for each, else those behind the first. A graph of
+// four rows pads; the one of a row with one token takes a step that verifies nothing.
 TEST_CASE("steps that verify drafts are replayed", "[engine][cuda][drafts]") {
   struct Drafter {
     const char* folder;

@@ -1,5 +1,5 @@
-// Caches of ranks beside the cache of the whole model: what is read is the same, and what is written
-// arrives in both.
+// Caches of ranks beside the cache of the whole model: what is read is the same, and what is
+// written arrives in both.
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -106,15 +106,15 @@ void compare(const std::vector<KvSpec>& specs, int size, int block_size) {
   }
   Others others;
   for (int rank = 1; rank < size; ++rank)
-    others.ranks.push_back(
-        std::make_unique<RankPages>(*device, caches[rank]->layers, rows[rank]));
+    others.ranks.push_back(std::make_unique<RankPages>(*device, caches[rank]->layers, rows[rank]));
   DividedPages divided(*device, caches[0]->layers, rows[0], others);
   CachePages undivided(*device, whole.layers);
 
   const BlockTable blocks{{5, 2, 7, 1}};
   const KvContent content = kv_content(whole.geometry, kTokens, 3);
   std::vector<std::byte> bytes(static_cast<std::size_t>(content.bytes));
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 131 + i / 251);
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>(i * 131 + i / 251);
   REQUIRE(undivided.write(content, blocks, bytes));
   REQUIRE(divided.write(content, blocks, bytes));
   std::vector<std::byte> from_whole(bytes.size()), from_ranks(bytes.size());
@@ -142,7 +142,8 @@ TEST_CASE("A rank's heads and channels lie where the whole model has them") {
   CHECK(heads.is_copy);
   CHECK_FALSE(rank_row(attention(2), attention(1), {.rank = 2, .size = 4}).is_copy);
 
-  const RankRow states = rank_row(state({.size = 1}), state({.rank = 1, .size = 2}), {.rank = 1, .size = 2});
+  const RankRow states =
+      rank_row(state({.size = 1}), state({.rank = 1, .size = 2}), {.rank = 1, .size = 2});
   CHECK(states.whole_bytes == 60 + 96);
   CHECK(states.own_bytes == 30 + 48);
   REQUIRE(states.parts.size() == 10);

@@ -115,8 +115,9 @@ TEST_CASE("more engines dial than are expected, and one of them takes a lost one
   ::unlink(address.path.c_str());
 }
 
-TEST_CASE("who dials a server that has its engines is sent away in time, and with another secret at once",
-          "[engine][wire][socket]") {
+TEST_CASE(
+    "who dials a server that has its engines is sent away in time, and with another secret at once",
+    "[engine][wire][socket]") {
   const SocketAddress address = new_tcp_address();
   const LogLines log;
   auto ends = make_listening_client_ends(address, 1, options());
