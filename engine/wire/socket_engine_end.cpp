@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
 #include <iterator>
 #include <list>
@@ -163,8 +164,9 @@ class End final : public SocketEngineEnd {
   }
 
   void wait(bool takes_peers) {
+    const bool listens = takes_peers && listener_;
     polled_.assign({pollfd{wake_up_.descriptor(), POLLIN, 0},
-                    pollfd{takes_peers && listener_ ? listener_->get() : -1, POLLIN, 0}});
+                    pollfd{listens && !is_out_of_descriptors_ ? listener_->get() : -1, POLLIN, 0}});
     auto until = Clock::now() + kGlance;
     for (const FrontEndPeer& peer : peers_) {
       const bool writes = peer.connection.wants_write();
@@ -178,7 +180,7 @@ class End final : public SocketEngineEnd {
     ::poll(polled_.data(), polled_.size(),
            static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     if (polled_[0].revents != 0) wake_up_.reset();
-    if (polled_[1].revents != 0) accept();
+    if (polled_[1].revents != 0 || (listens && is_out_of_descriptors_)) accept();
   }
 
   void accept() {
@@ -187,6 +189,7 @@ class End final : public SocketEngineEnd {
       if (peers_.size() >= kMaxPeers) continue;  // closes it
       add_peer(std::move(*connection), -1);
     }
+    is_out_of_descriptors_ = errno == EMFILE || errno == ENFILE;
   }
 
   void dial_due() {
@@ -348,6 +351,7 @@ class End final : public SocketEngineEnd {
 
   const SocketEngineOptions options_;
   const std::optional<Descriptor> listener_;
+  bool is_out_of_descriptors_ = false;  // then the listener stays ready, and is asked now and then
   const SocketFile file_;
   WakeUp wake_up_;
 

@@ -1,15 +1,19 @@
 // Lines beyond the plain one: engines that dial, TLS, engines that leave, lives of an engine.
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <ctime>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/log.h"
 #include "engine/wire/connection.h"
@@ -336,4 +340,54 @@ TEST_CASE("a frame longer than any message ends the connection", "[engine][wire]
 }
 
 }  // namespace
+namespace {
+
+// While it lives, this process can open nothing more.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit less = before_;
+    less.rlim_cur = 200;
+    ::setrlimit(RLIMIT_NOFILE, &less);
+    for (int one; (one = ::dup(STDERR_FILENO)) >= 0;) taken_.emplace_back(one);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+  std::vector<Descriptor> taken_;
+};
+
+double processor_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+TEST_CASE("an engine without descriptors waits for some, and does not spin",
+          "[engine][wire][socket]") {
+  const SocketAddress address = new_unix_address();
+  SocketLine line;
+  line.engine = make_socket_engine_end({.socket = options(), .listen = address});
+  {
+    const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const Descriptor another(socket);
+    const NoDescriptors none;
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    address.path.copy(name.sun_path, sizeof name.sun_path - 1);
+    REQUIRE(::connect(socket, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0);
+    const double before = processor_seconds();
+    std::this_thread::sleep_for(milliseconds(400));
+    CHECK(processor_seconds() - before < 0.1);
+  }
+  line.client = make_socket_client_end(address, options());
+  check_tokens_cross(line);
+}
+
 }  // namespace quire::test
