@@ -138,7 +138,7 @@ bool read_field(std::string_view name, const Json& value, Parsed& parsed) {
     if (value.as_string() != "standard")
       value.fail("must be \"standard\", is " + value.describe() + ": nothing else is built");
   } else if (name == "draft_tensor_parallel_size") {
-    if (count() != 1) value.fail("must be 1: a model runs whole on one device");
+    if (count() != 1) value.fail("must be 1: a draft model is not divided among ranks, the first has it whole");
   } else {
     return false;
   }

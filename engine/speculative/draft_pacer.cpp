@@ -64,21 +64,27 @@ void DraftPacer::start(int slot_index, int num_running, const Prospect& prospect
   std::ranges::fill(slot.rates, Rate());
   slot = {.rates = std::move(slot.rates), .trial = {.patience = kFirstPatience}};
   if (is_off(num_running)) return;
-  num_resting_ = 0;
-  if (!options_.adaptive || !options_.has_model) return;
+  if (!options_.adaptive || !options_.has_model) {
+    num_resting_ = 0;
+    return;
+  }
   std::ranges::fill(held_, 0.0);
   std::ranges::fill(asked_, 0.0);
   const int rows = std::max(num_running, 1);
   count(slot, options_.max_drafts);
   for (double& one : held_) one *= rows;
   for (double& one : asked_) one *= rows;
-  if (repays(look(rows), rows, prospect)) return;
+  if (repays(look(rows), rows, prospect)) {
+    num_resting_ = 0;
+    return;
+  }
   // Of one request among others, which has to take in its prompt besides.
   const double loss = price(rows, options_.max_drafts) / rows + costs_.drafting(1, 1) +
                       costs_.intake(prospect.num_intake) / kFirstTrialSteps;
   if (first_trial_.begins(loss * kFirstTrialSteps, 0)) {
     age();
     slot.trial.left = kFirstTrialSteps;
+    num_resting_ = 0;
     return;
   }
   slot.is_out = true;

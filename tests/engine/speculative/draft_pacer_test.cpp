@@ -77,7 +77,7 @@ class Simulation {
   const DraftForecast& forecast() const { return pacer_.forecast(); }
 
   Machine machine;
-  int num_listening = 0;  // steps of the latest run() behind which there may be drafts
+  int num_listening = 0;  // steps behind which there may be drafts, since the latest run() began
 
  private:
   static constexpr int kPrompt = 100;
@@ -86,6 +86,7 @@ class Simulation {
   void take_in(int tokens, Run& run) {
     const PacedRow row{.slot = 0, .most = std::clamp(tokens - 2, 0, options_.max_drafts)};
     int wanted = 0;
+    num_listening += pacer_.may_draft();
     pacer_.choose({&row, 1}, 1, {&wanted, 1});
     if (wanted < 0) return;
     run.seconds += machine.intake * noise();
@@ -298,6 +299,14 @@ TEST_CASE("where nothing pays hardly anything is kept for drafts", "[speculative
       8, 800, [](int) { return 0.1; }, false);
   CHECK(run.choices[0] == 6400);
   CHECK(simulation.num_listening <= 100);
+}
+
+TEST_CASE("a request that is left out from its start keeps nothing for drafts", "[speculative]") {
+  Simulation simulation(with_model(3), {.fixed = 1, .token = 0.9, .pass = 0.5, .intake = 1});
+  simulation.answer(100, 4, 0.1);
+  simulation.num_listening = 0;
+  simulation.answer(300, 4, 0.1);
+  CHECK(simulation.num_listening < 250);  // of 300 prompts and the steps behind them
 }
 
 TEST_CASE("steps with drafts that are slower than they seem are not made", "[speculative]") {
