@@ -8,6 +8,8 @@
 //   warpgroup_mma<T, Major::k>(d, a, b, false); …; warpgroup_commit();
 //   warpgroup_wait<0>();                        d may be read, a written, b overwritten
 //
+// A may also be in shared memory: 64 rows of a panel, of which a product takes 32 bytes each.
+//
 // A pointer to shared memory becomes a descriptor; a matrix there consists of panels, 128 bytes
 // wide, whose 16-byte chunks are swizzled (swizzled_chunk) and which begin at multiples of 1,024
 // bytes.
@@ -89,6 +91,7 @@ __device__ __forceinline__ void hold(FragmentC (&d)[kCount]) {
 #define QUIRE_C4(j) QUIRE_C1(j), QUIRE_C1(j + 1), QUIRE_C1(j + 2), QUIRE_C1(j + 3)
 #define QUIRE_C8(j) QUIRE_C4(j), QUIRE_C4(j + 4)
 #define QUIRE_A "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3])
+#define QUIRE_D16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define QUIRE_D32                                                                      \
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22," \
   "%23,%24,%25,%26,%27,%28,%29,%30,%31"
@@ -96,6 +99,23 @@ __device__ __forceinline__ void hold(FragmentC (&d)[kCount]) {
   QUIRE_D32                                                                                  \
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53" \
   ",%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define QUIRE_WGMMA_32(type)                                                     \
+  asm volatile(                                                                  \
+      "{.reg .pred p; setp.ne.b32 p, %21, 0;\n"                                  \
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type " {" QUIRE_D16 \
+      "},{%16,%17,%18,%19},%20,p,1,1,%22;}\n"                                    \
+      : QUIRE_C4(0)                                                              \
+      : QUIRE_A, "l"(b.descriptor), "r"(static_cast<int>(accumulate)),           \
+        "n"(kMajor == Major::n ? 1 : 0)                                          \
+      : "memory")
+#define QUIRE_WGMMA_32_SHARED(type)                                              \
+  asm volatile(                                                                  \
+      "{.reg .pred p; setp.ne.b32 p, %18, 0;\n"                                  \
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type " {" QUIRE_D16 \
+      "},%16,%17,p,1,1,0,0;}\n"                                                  \
+      : QUIRE_C4(0)                                                              \
+      : "l"(a.descriptor), "l"(b.descriptor), "r"(static_cast<int>(accumulate))  \
+      : "memory")
 #define QUIRE_WGMMA_64(type)                                                     \
   asm volatile(                                                                  \
       "{.reg .pred p; setp.ne.b32 p, %37, 0;\n"                                  \
@@ -115,13 +135,19 @@ __device__ __forceinline__ void hold(FragmentC (&d)[kCount]) {
         "n"(kMajor == Major::n ? 1 : 0)                                           \
       : "memory")
 
-// N = 8 · kBlocks: 64 or 128.
+// N = 8 · kBlocks: 32, 64 or 128.
 template <class T, Major kMajor, int kBlocks>
 __device__ __forceinline__ void warpgroup_mma(FragmentC (&d)[kBlocks], const FragmentA& a,
                                               SharedMatrix b, bool accumulate) {
-  static_assert(kBlocks == 8 || kBlocks == 16);
+  static_assert(kBlocks == 4 || kBlocks == 8 || kBlocks == 16);
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  if constexpr (kBlocks == 8) {
+  if constexpr (kBlocks == 4) {
+    if constexpr (std::is_same_v<T, __half>) {
+      QUIRE_WGMMA_32("f16");
+    } else {
+      QUIRE_WGMMA_32("bf16");
+    }
+  } else if constexpr (kBlocks == 8) {
     if constexpr (std::is_same_v<T, __half>) {
       QUIRE_WGMMA_64("f16");
     } else {
@@ -137,10 +163,26 @@ __device__ __forceinline__ void warpgroup_mma(FragmentC (&d)[kBlocks], const Fra
 #endif
 }
 
+// N = 32, A and B in shared memory, K along the 128 bytes of both.
+template <class T>
+__device__ __forceinline__ void warpgroup_mma(FragmentC (&d)[4], SharedMatrix a, SharedMatrix b,
+                                              bool accumulate) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  if constexpr (std::is_same_v<T, __half>) {
+    QUIRE_WGMMA_32_SHARED("f16");
+  } else {
+    QUIRE_WGMMA_32_SHARED("bf16");
+  }
+#endif
+}
+
 #undef QUIRE_WGMMA_128
 #undef QUIRE_WGMMA_64
+#undef QUIRE_WGMMA_32_SHARED
+#undef QUIRE_WGMMA_32
 #undef QUIRE_D64
 #undef QUIRE_D32
+#undef QUIRE_D16
 #undef QUIRE_A
 #undef QUIRE_C8
 #undef QUIRE_C4

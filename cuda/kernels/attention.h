@@ -44,6 +44,10 @@ void paged_attention(const AttentionArgs& args, SplitScratch scratch, StreamRef 
 // Latent attention; on tensor cores where the sizes and dtypes are those that models have.
 void mla_attention(const MlaArgs& args, SplitScratch scratch, StreamRef stream);
 
+// On Hopper's warpgroups: of what has the sizes that models have, caches of the queries' dtype.
+bool latent_wgmma_supports(const MlaArgs& args);
+void latent_wgmma(const MlaArgs& args, SplitScratch scratch, StreamRef stream);
+
 // Merges partial results into out [T, heads, value_dim]; sinks may be empty.
 void merge_splits(TensorView out, TensorView sinks, const float* partials, int splits,
                   StreamRef stream);

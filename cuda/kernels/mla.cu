@@ -18,9 +18,6 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kTilesPerSplit = 8;  // below this a split costs more than it brings; one that finds
-                                   // no keys left writes no values
-constexpr int kDecodeRows = 256;   // with more rows a request fills the device unsplit
 
 template <class T, class Cache>
 __device__ void copy_queries(const LatentParams<T, Cache>& p, const LatentRows& rows,
@@ -75,7 +72,7 @@ __global__ void __launch_bounds__(kThreads)
   const int end = rows.position(min(kLatentRows, rows.num_rows - rows.row0) - 1, p.heads) + 1;
   const int count = (end + kLatentKeys - 1) / kLatentKeys;
   const int per_split =
-      p.splits == 1 ? count : max(kTilesPerSplit, (count + p.splits - 1) / p.splits);
+      p.splits == 1 ? count : max(kLatentTilesPerSplit, (count + p.splits - 1) / p.splits);
   const int split = static_cast<int>(blockIdx.y), first = split * per_split;
   const int last = min(count, first + per_split);
 
@@ -119,25 +116,13 @@ template <class T, class Cache>
 void launch_latent(const MlaArgs& args, SplitScratch scratch, StreamRef stream) {
   const std::int64_t heads = args.q.extent(1), rows = args.max_query_len * heads;
   const std::int64_t room = scratch.floats / (args.q.extent(0) * heads * (kLatent + 2));
-  constexpr int kKeysPerSplit = kTilesPerSplit * kLatentKeys;
+  constexpr int kKeysPerSplit = kLatentTilesPerSplit * kLatentKeys;
   const std::int64_t wanted =
-      rows <= kDecodeRows ? (args.max_seq_len + kKeysPerSplit - 1) / kKeysPerSplit : 1;
+      rows <= kLatentDecodeRows ? (args.max_seq_len + kKeysPerSplit - 1) / kKeysPerSplit : 1;
   const std::int64_t tiles = (rows + kLatentRows - 1) / kLatentRows,
                      requests = args.seq_lens.extent(0);
   const int splits = count_splits(wanted, room, tiles * requests);
-  const LatentParams<T, Cache> p{
-      .out = device_view<T, 3>(args.out),
-      .q = device_view<const T, 3>(args.q),
-      .cache = device_view<const Cache, 3>(args.cache),
-      .block_table = device_view<const std::int32_t, 2>(args.block_table),
-      .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
-      .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
-      .partials = splits > 1 ? scratch.data : nullptr,
-      .block_size = FastDivide(static_cast<int>(args.cache.extent(1))),
-      .heads = static_cast<int>(heads),
-      .splits = splits,
-      .scale = args.scale * args.cache_scale,
-      .value_scale = args.cache_scale};
+  const LatentParams<T, Cache> p = latent_params<T, Cache>(args, splits, scratch.data);
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(splits),
                   static_cast<unsigned>(requests));
   CUDA_CHECK(launch(latent_attention_kernel<T, Cache>, grid, dim3(kThreads),
@@ -160,6 +145,8 @@ bool on_tensor_cores(const MlaArgs& args) {
 
 void mla_attention(const MlaArgs& args, SplitScratch scratch, StreamRef stream) {
   if (args.q.extent(0) == 0) return;
+  if (on_tensor_cores(args) && latent_wgmma_supports(args))
+    return latent_wgmma(args, scratch, stream);
   const auto launch_on = [&]<class T>(Type<T>) {
     if (args.cache.dtype() == DType::fp8_e4m3)
       return launch_latent<T, __nv_fp8_e4m3>(args, scratch, stream);

@@ -2,6 +2,7 @@
 // One block's work on latent attention (mla.cu): its rows, its shared memory, and what a warp does
 // with a tile of keys. Fragments as in cuda/device/mma.cuh.
 
+#include "backend/ops.h"
 #include "cuda/device/softmax_state.cuh"
 #include "cuda/device/typed_mma.cuh"
 #include "cuda/kernels/page_copies.cuh"
@@ -12,6 +13,9 @@ constexpr int kLatent = 512, kRowWidth = kLatent + 64;
 constexpr int kLatentRows = 64, kLatentKeys = 32;  // of a block; of a tile
 constexpr int kLatentStride = kRowWidth + 8;       // eight rows start in different banks
 constexpr int kLatentColumns = kLatent / 2;        // of a warp's values
+constexpr int kLatentTilesPerSplit = 8;  // below this a split costs more than it brings; one that
+                                         // finds no keys left writes no values
+constexpr int kLatentDecodeRows = 256;   // with more rows a request fills the device unsplit
 
 template <class T, class Cache>
 struct LatentParams {
@@ -30,6 +34,22 @@ struct LatentParams {
             block_size, block_table.data, request * block_table.stride[0]};
   }
 };
+
+template <class T, class Cache>
+LatentParams<T, Cache> latent_params(const MlaArgs& args, int splits, float* partials) {
+  return {.out = device_view<T, 3>(args.out),
+          .q = device_view<const T, 3>(args.q),
+          .cache = device_view<const Cache, 3>(args.cache),
+          .block_table = device_view<const std::int32_t, 2>(args.block_table),
+          .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
+          .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
+          .partials = splits > 1 ? partials : nullptr,
+          .block_size = FastDivide(static_cast<int>(args.cache.extent(1))),
+          .heads = static_cast<int>(args.q.extent(1)),
+          .splits = splits,
+          .scale = args.scale * args.cache_scale,
+          .value_scale = args.cache_scale};
+}
 
 template <class T>
 struct LatentShared {

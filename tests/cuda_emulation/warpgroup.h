@@ -32,17 +32,27 @@ T element_of(std::uint64_t descriptor, int k, int n) {
   return value;
 }
 
-// Every thread reads its share of B itself, so that the sanitizers know who reads.
-template <class T, Major kMajor>
+// A product's `a`: its registers, or, where A is in shared memory, the descriptor itself.
+inline const void* as_operand(SharedMatrix a) {
+  return reinterpret_cast<const void*>(static_cast<std::uintptr_t>(a.descriptor));
+}
+inline std::uint64_t descriptor_of(const emulation::GroupProduct& p) {
+  return reinterpret_cast<std::uintptr_t>(p.a);
+}
+
+// Every thread reads its share of B, and of A, itself, so that the sanitizers know who reads.
+template <class T, Major kMajor, bool kSharedA>
 void touch(const emulation::GroupProduct& p) {
   volatile T sink;
   const int columns = p.count * 2;
+  for (int i = emulation::group_thread(); kSharedA && i < 16 * 64; i += 128)
+    sink = element_of<T, Major::k>(descriptor_of(p), i % 16, i / 16);
   for (int i = emulation::group_thread(); i < 16 * columns; i += 128)
     sink = element_of<T, kMajor>(p.b, i / columns, i % columns);
   (void)sink;
 }
 
-template <class T, Major kMajor>
+template <class T, Major kMajor, bool kSharedA>
 EMULATION_NO_TSAN void multiply_lanes(emulation::Lane** lanes, int) {
   const auto product = [&](int t) -> const emulation::GroupProduct& {
     return *static_cast<const emulation::GroupProduct*>(lanes[t]->in);
@@ -58,9 +68,16 @@ EMULATION_NO_TSAN void multiply_lanes(emulation::Lane** lanes, int) {
   }
   for (int m = 0; m < 64; ++m) {
     const int first = m / 16 * 32 + m % 8 * 4, h = m % 16 / 8;  // lane with columns 0 and 1
-    for (int k = 0; k < 16; ++k)
-      a[k] = half_of<T>(
-          static_cast<const FragmentA*>(product(first + k % 8 / 2).a)->r[h + k / 8 * 2], k & 1);
+    for (int k = 0; k < 16; ++k) {
+      if constexpr (kSharedA) {
+        const std::uint64_t descriptor = descriptor_of(product(0));
+        emulation::check_proxy(element_address<Major::k>(descriptor, k, m));
+        a[k] = half_of<T>(element_of<std::uint16_t, Major::k>(descriptor, k, m), 0);
+      } else {
+        a[k] = half_of<T>(
+            static_cast<const FragmentA*>(product(first + k % 8 / 2).a)->r[h + k / 8 * 2], k & 1);
+      }
+    }
     for (int n = 0; n < n_count; ++n) sums[n] = 0.f;
     for (int k = 0; k < 16; ++k) {
       for (int n = 0; n < n_count; ++n) sums[n] += a[k] * b[k][n];
@@ -90,19 +107,30 @@ void warpgroup_wait(EMULATION_SITE) {
 template <int kCount>
 void hold(FragmentC (&)[kCount]) {}
 
-template <class T, Major kMajor, int kBlocks>
-void warpgroup_mma(FragmentC (&d)[kBlocks], const FragmentA& a, SharedMatrix b, bool accumulate,
-                   EMULATION_SITE) {
-  static_assert(kBlocks == 8 || kBlocks == 16);
+template <class T, Major kMajor, bool kSharedA, int kBlocks>
+void issue_product(FragmentC (&d)[kBlocks], const void* a, SharedMatrix b, bool accumulate,
+                   emulation::Site site) {
+  static_assert(kBlocks == 4 || kBlocks == 8 || kBlocks == 16);
   using Half = std::conditional_t<std::is_same_v<T, __half>, f16, bf16>;
   emulation::group_issue({.d = d[0].r,
-                          .a = &a,
+                          .a = a,
                           .b = b.descriptor,
                           .count = kBlocks * 4,
                           .accumulate = accumulate,
-                          .compute = multiply_lanes<Half, kMajor>,
-                          .touch = touch<std::uint16_t, kMajor>},
-                         EMULATION_HERE("warpgroup_mma"));
+                          .compute = multiply_lanes<Half, kMajor, kSharedA>,
+                          .touch = touch<std::uint16_t, kMajor, kSharedA>},
+                         site);
+}
+template <class T, Major kMajor, int kBlocks>
+void warpgroup_mma(FragmentC (&d)[kBlocks], const FragmentA& a, SharedMatrix b, bool accumulate,
+                   EMULATION_SITE) {
+  issue_product<T, kMajor, false>(d, &a, b, accumulate, EMULATION_HERE("warpgroup_mma"));
+}
+template <class T>
+void warpgroup_mma(FragmentC (&d)[4], SharedMatrix a, SharedMatrix b, bool accumulate,
+                   EMULATION_SITE) {
+  issue_product<T, Major::k, true>(d, as_operand(a), b, accumulate,
+                                   EMULATION_HERE("warpgroup_mma"));
 }
 
 }  // namespace quire::cuda

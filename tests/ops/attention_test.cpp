@@ -211,6 +211,8 @@ TEST_CASE("latent attention reads its values from the front of its keys", "[ops]
       mla("as models have it, f16", kF16, 3, 512, 64, {{33, 4}}),
       mla("as models have it, f32", kF32, 2, 512, 64, {{0, 3}, {20, 1}}),
       mla("decode of a long context", kBf16, 16, 512, 64, {{700, 1}, {0, 1}, {63, 1}}),
+      mla("more heads than a block has rows", kBf16, 72, 512, 64, {{0, 1}, {90, 1}, {0, 0}}),
+      mla("a prompt behind a long context", kF16, 33, 512, 64, {{420, 9}}),
       fp8(mla("fp8", kF32, 6, 32, 8, {{0, 50}, {77, 1}, {20, 5}}), .7f),
       fp8(mla("fp8 as models have it", kBf16, 20, 512, 64, {{0, 9}, {40, 1}, {30, 3}}), 1.4f),
       fp8(mla("fp8 as models have it, f16", kF16, 3, 512, 64, {{33, 4}}), .3f),

@@ -101,12 +101,25 @@ def prefill(b, tokens, dim, heads=32):
 
 
 def latents(b, requests, context, heads):
-    """Tiles of 32 keys for 64 rows; the scores' loop has nine turns, of which the table counts one."""
-    kernel = b["latent_attention_kernel<bf16,bf16>"]
+    """Tiles of 32 keys for 64 rows, of which few heads fill a part. The limit is the longer of reading the cache and of the
+    products at cuBLAS' rate. With warpgroups two of them take a fourth of the scores' instructions and their own 123 a tile (that
+    rescales 128 sums more, once); every split writes its sums, which are read again. Before: nine turns of the scores' loop, of
+    which the table counts one."""
     data = requests * context * 576 * 2
-    tiles = requests * -(-heads // 64) * context / 32
-    issue = tile_time(kernel, tiles, 8, 9, 72, extra=8 * 26)
-    return data / READ, max(data / READ / 0.95, issue) + 2 * LAUNCH
+    flops = 2.0 * requests * heads * context * (576 + 512)
+    limit = max(data / READ, flops / CUBLAS)
+    blocks = requests * -(-heads // 64)
+    tiles = blocks * context / 32
+    if "latent_wgmma_kernel<bf16>" not in b.rows:
+        issue = tile_time(b["latent_attention_kernel<bf16,bf16>"], tiles, 8, 9, 72, extra=8 * 26)
+        return limit, max(data / READ / 0.95, issue) + 2 * LAUNCH
+    kernel = b["latent_wgmma_kernel<bf16>"]
+    instructions = 4 * 36 * (1 + kernel("product")) + 8 * 123
+    issue = tiles / SMS * instructions / SCHEDULERS / ipc(12) / CLOCK
+    splits = SMS // blocks
+    partials = 2 * requests * heads * splits * 514 * 4 / READ
+    products = tiles * 64 * 32 * 2 * (576 + 512) / PEAK
+    return limit, max(data / READ / 0.95, issue, products) + partials + 2 * LAUNCH
 
 
 def experts(b, name, bits, active, columns, depth):
