@@ -83,6 +83,18 @@ __device__ __forceinline__ std::uint32_t subtract_pairs(std::uint32_t a, std::ui
   return bits_of(__hsub2(x, y));
 }
 
+// (bits & kMask) ^ base, in one instruction.
+template <std::uint32_t kMask>
+__device__ __forceinline__ std::uint32_t masked_onto(std::uint32_t base, std::uint32_t bits) {
+#ifdef __CUDACC__
+  std::uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;\n" : "=r"(result) : "r"(bits), "n"(kMask), "r"(base));
+  return result;
+#else
+  return (bits & kMask) ^ base;
+#endif
+}
+
 // What is subtracted from codes in the base's bits: base + zero, a step being 1 in either type.
 template <class T>
 __host__ __device__ constexpr std::uint32_t base_and_zero(int zero) {
@@ -93,11 +105,12 @@ __host__ __device__ constexpr std::uint32_t base_and_zero(int zero) {
 template <class T>
 __device__ __forceinline__ std::uint32_t byte_pair(std::uint32_t bytes) {
   if constexpr (std::is_same_v<T, __half>) {
-    return subtract_pairs<T>((bytes & 0x00ff00ffu) | PairBits<T>::kBase, base_and_zero<T>(128));
+    return subtract_pairs<T>(masked_onto<0x00ff00ffu>(PairBits<T>::kBase, bytes),
+                             base_and_zero<T>(128));
   } else {
     // Seven bits fit beside 128; the eighth decides between 128 and 256.
-    return subtract_pairs<T>((bytes & 0x007f007fu) | PairBits<T>::kBase,
-                             (bytes & 0x00800080u) ^ 0x43804380u);
+    return subtract_pairs<T>(masked_onto<0x007f007fu>(PairBits<T>::kBase, bytes),
+                             masked_onto<0x00800080u>(0x43804380u, bytes));
   }
 }
 
@@ -114,8 +127,15 @@ __device__ __forceinline__ std::uint32_t indexed_bytes(std::uint32_t nibbles) {
   return __byte_perm(lower, upper, 0x3210u | (nibbles >> 1 & 0x4444u));
 }
 
-// Elements 2 p and 2 p + 1, p < 4, of a lane's part of a slice. base: base_and_zero().
+// Whether codes stay in the base's bits, as beside minima they may: what that adds to a group's
+// sum is taken off with the minimum. bf16's base is small enough for it.
 template <class T, class F>
+constexpr bool kKeepsBase =
+    F::kHasMin&& F::kBits != 8 && !F::kTable && std::is_same_v<T, __nv_bfloat16>;
+
+// Elements 2 p and 2 p + 1, p < 4, of a lane's part of a slice. base: base_and_zero(); plus the
+// base, with kKeep.
+template <class T, class F, bool kKeep = false>
 __device__ __forceinline__ void weight_pairs(std::uint32_t (&pair)[4], const std::uint32_t* code,
                                              int slice, int half, std::uint32_t base) {
   if constexpr (F::kBits == 8 || F::kTable) {
@@ -130,13 +150,13 @@ __device__ __forceinline__ void weight_pairs(std::uint32_t (&pair)[4], const std
     const std::uint32_t low = code[slice * 2 + half];
 #pragma unroll
     for (int p = 0; p < 4; ++p) {
-      std::uint32_t bits = low >> 4 * p & 0x000f000fu;
+      std::uint32_t bits = masked_onto<0x000f000fu>(PairBits<T>::kBase, low >> 4 * p);
       if constexpr (F::kBits == 6) {
         const int up = 4 - (slice % 2 * 8 + 2 * p);
         const std::uint32_t high = code[8 + slice / 2 * 2 + half];
         bits |= (up >= 0 ? high << (up & 31) : high >> (-up & 31)) & 0x00300030u;
       }
-      pair[p] = subtract_pairs<T>(bits | PairBits<T>::kBase, base);
+      pair[p] = kKeep ? bits : subtract_pairs<T>(bits, base);
     }
   }
 }
@@ -174,8 +194,9 @@ __device__ __forceinline__ void multiply_slice(FragmentC* sums, const std::uint3
                                                std::uint32_t base) {
   constexpr std::uint32_t kOnes = PairBits<T>::kOnes;
   std::uint32_t low[4], high[4];
-  weight_pairs<T, F>(low, code, slice, 0, base);
-  weight_pairs<T, F>(high, code, slice, 1, base);
+  constexpr bool kKeep = kKeepsBase<T, F>;
+  weight_pairs<T, F, kKeep>(low, code, slice, 0, base);
+  weight_pairs<T, F, kKeep>(high, code, slice, 1, base);
   constexpr int kSteps = F::kGroup == 16 ? 2 : 1;  // groups of the slice
 #pragma unroll
   for (int g = 0; g < kSteps; ++g) {
@@ -184,16 +205,20 @@ __device__ __forceinline__ void multiply_slice(FragmentC* sums, const std::uint3
     float2 less{};
     if constexpr (F::kHasMin) {
       const float2 minimum = scales_of<F>(scale, group, true);
-      less = {-minimum.x, -minimum.y};
+      // Of a pair of bf16 the upper one, as float32: base + zero.
+      const float more = kKeep ? __uint_as_float(base & 0xffff0000u) : 0.f;
+      less = {fmaf(-more, factor.x, -minimum.x), fmaf(-more, factor.y, -minimum.y)};
     }
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       FragmentC part{}, total{};
+      const FragmentA ones{{kOnes, kOnes, kOnes, kOnes}};
 #pragma unroll
       for (int i = 2 * g; i < (kSteps == 2 ? 2 * g + 2 : 4); i += 2) {
         const FragmentB columns{{x[n][i], x[n][i + 1]}};
-        mma<T>(part, {{low[i], high[i], low[i + 1], high[i + 1]}}, columns);
-        if constexpr (F::kHasMin) mma<T>(total, {{kOnes, kOnes, kOnes, kOnes}}, columns);
+        const FragmentA codes{{low[i], high[i], low[i + 1], high[i + 1]}};
+        mma<T>(part, codes, columns);
+        if constexpr (F::kHasMin) mma<T>(total, ones, columns);
       }
       add_scaled(sums[n], part, factor);
       if constexpr (F::kHasMin) add_scaled(sums[n], total, less);

@@ -21,20 +21,32 @@ __device__ __forceinline__ float e2m1_value(unsigned nibble) {
   return __uint_as_float(bits | (nibble & 8u) << 28);
 }
 
-// Of eight nibbles, numbers kPair and kPair + 4 as a pair of bf16. In the bits of a bf16, e2m1 is
-// the same number times 2^−126, subnormals included.
+// Scales relative to the largest of their row, as e2m1_pair takes them: exponents of bf16, the
+// largest being 254. What lies 2^254 below it is 0; 255 stays, and makes what it scales infinite or
+// NaN.
+__device__ __forceinline__ std::uint8_t relative_exponent(std::uint8_t exponent, int largest) {
+  const int relative = exponent - largest + 254;
+  return static_cast<std::uint8_t>(exponent == 255 ? 255 : relative < 0 ? 0 : relative);
+}
+// By what sums of such products are to be multiplied: 2^(largest − 127), less the 2 that is in
+// them.
+__device__ __forceinline__ float relative_scale(int largest) {
+  return .5f * mx_scale(static_cast<std::uint8_t>(largest));
+}
+
+// Of eight nibbles, numbers kPair and kPair + 4 as a pair of bf16, scaled. In the bits of a bf16,
+// e2m1 is the same number times 2^−126, subnormals included; `scale` is a power of two by its
+// exponent, a pair of it.
 template <int kPair>
-__device__ __forceinline__ std::uint32_t e2m1_pair(std::uint32_t nibbles) {
-  constexpr int kSign = 12 - 4 * kPair, kMagnitude = 6 - 4 * kPair;
-  const std::uint32_t sign = nibbles << kSign & 0x80008000u;
-  const std::uint32_t magnitude =
-      (kMagnitude >= 0 ? nibbles << (kMagnitude & 31) : nibbles >> (-kMagnitude & 31)) &
-      0x01c001c0u;
-  const std::uint32_t bits = sign | magnitude;
+__device__ __forceinline__ std::uint32_t e2m1_pair(std::uint32_t nibbles, __nv_bfloat162 scale) {
+  // A product shifts a pair of nibbles by 12 for the sign and by 6 for the rest, where they meet no
+  // other bits; of the lower two pairs, whose nibbles begin at bit 0 or 4.
+  constexpr int kFrom = kPair % 2 * 4;
+  const std::uint32_t four = (kPair < 2 ? nibbles : nibbles >> 8) & 0x000f000fu << kFrom;
+  const std::uint32_t bits = four * (0x1040u >> kFrom) & 0x81c081c0u;
   __nv_bfloat162 tiny;
   memcpy(&tiny, &bits, sizeof bits);
-  const __nv_bfloat16 raise(8.507059173e37f);  // 2^126
-  const __nv_bfloat162 pair = __hmul2(tiny, __nv_bfloat162{raise, raise});
+  const __nv_bfloat162 pair = __hmul2(tiny, scale);
   std::uint32_t result;
   memcpy(&result, &pair, sizeof result);
   return result;

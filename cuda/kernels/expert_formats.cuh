@@ -20,12 +20,15 @@ __device__ __forceinline__ LaneSlice lane_slice(const T* slice) {
   return *reinterpret_cast<const LaneSlice*>(slice + first);
 }
 
+// kScaleDepth: elements of K under one scale, by which sums of products are multiplied; 0: none.
+// kFoldDepth: elements under a scale of a row that weights() applies itself, relative to the row's
+// largest.
 template <class T>
 struct PlainFormat {
   using Element = T;
   static constexpr int kSliceBytes = kSlice * sizeof(T);
   using Scale = std::uint8_t;  // none
-  static constexpr int kScaleDepth = 0;
+  static constexpr int kScaleDepth = 0, kFoldDepth = 0;
 
   // Rows r and r + 8 of a warp's sixteen.
   __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
@@ -46,22 +49,28 @@ struct Mxfp4Format {
   using Element = __nv_bfloat16;
   static constexpr int kSliceBytes = kMxGroupBytes;
   using Scale = std::uint8_t;
-  static constexpr int kScaleDepth = kMxGroup;  // of K, under one scale
+  static constexpr int kScaleDepth = 0, kFoldDepth = kMxGroup;
   static_assert(kSlice == kMxGroup);
 
-  __device__ __forceinline__ static float scale(Scale exponent) { return mx_scale(exponent); }
-
+  __device__ __forceinline__ static __nv_bfloat162 pair_of(Scale exponent) {
+    const std::uint32_t bits = exponent * 0x00800080u;
+    __nv_bfloat162 pair;
+    memcpy(&pair, &bits, sizeof bits);
+    return pair;
+  }
   __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
-                                                 const unsigned char* high) {
+                                                 const unsigned char* high, Scale low_exponent,
+                                                 Scale high_exponent) {
+    const __nv_bfloat162 ls = pair_of(low_exponent), hs = pair_of(high_exponent);
     const int first = threadIdx.x % 4 * 4;
     const auto l = *reinterpret_cast<const std::uint32_t*>(low + first);
     const auto h = *reinterpret_cast<const std::uint32_t*>(high + first);
-    a[0] = {{e2m1_pair<0>(l), e2m1_pair<0>(h), e2m1_pair<1>(l), e2m1_pair<1>(h)}};
-    a[1] = {{e2m1_pair<2>(l), e2m1_pair<2>(h), e2m1_pair<3>(l), e2m1_pair<3>(h)}};
+    a[0] = {{e2m1_pair<0>(l, ls), e2m1_pair<0>(h, hs), e2m1_pair<1>(l, ls), e2m1_pair<1>(h, hs)}};
+    a[1] = {{e2m1_pair<2>(l, ls), e2m1_pair<2>(h, hs), e2m1_pair<3>(l, ls), e2m1_pair<3>(h, hs)}};
   }
   __device__ __forceinline__ static void tokens(FragmentB (&b)[2], const LaneSlice& x) {
-    const auto low = [&](int i) { return (x.pair[i] & 0xffffu) | x.pair[i + 2] << 16; };
-    const auto high = [&](int i) { return x.pair[i] >> 16 | (x.pair[i + 2] & 0xffff0000u); };
+    const auto low = [&](int i) { return __byte_perm(x.pair[i], x.pair[i + 2], 0x5410); };
+    const auto high = [&](int i) { return __byte_perm(x.pair[i], x.pair[i + 2], 0x7632); };
     b[0] = {{low(0), high(0)}};
     b[1] = {{low(1), high(1)}};
   }
@@ -72,7 +81,7 @@ struct Fp8Format {
   using Element = T;
   static constexpr int kSliceBytes = kSlice;
   using Scale = float;
-  static constexpr int kScaleDepth = kFp8Block;
+  static constexpr int kScaleDepth = kFp8Block, kFoldDepth = 0;
   static_assert(kScaleDepth % kSlice == 0);
 
   __device__ __forceinline__ static float scale(Scale value) { return value; }

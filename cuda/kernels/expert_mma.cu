@@ -144,7 +144,13 @@ struct WarpSums {
       for (int half = 0; half < 2; ++half) {
         const int row = half * kHalf + row0;
         FragmentA w[2];
-        Format::weights(w, stage.weight[slice][row], stage.weight[slice][row + 8]);
+        const unsigned char *low = stage.weight[slice][row], *high = stage.weight[slice][row + 8];
+        if constexpr (Format::kFoldDepth != 0) {
+          const auto* scales = tile.scales + (k0 + slice * kSlice) / Format::kFoldDepth * kRows;
+          Format::weights(w, low, high, scales[row], scales[row + 8]);
+        } else {
+          Format::weights(w, low, high);
+        }
         if constexpr (Format::kScaleDepth != 0) {
           const int k = k0 + slice * kSlice;
           const int group = tile.p.scale_columns == 1 ? 0 : k / Format::kScaleDepth;
@@ -180,7 +186,8 @@ struct WarpSums {
 // By way of shared memory, so that a token's columns are written side by side.
 template <class Format, int kTokens>
 __device__ void store_sums(const ProductTile<Format, kTokens>& t,
-                           const WarpSums<Format, kTokens>& sums, float (*tile)[kRows + 4]) {
+                           const WarpSums<Format, kTokens>& sums, float (*tile)[kRows + 4],
+                           const float* row_scale) {
   const int lane = threadIdx.x % 32, row0 = threadIdx.x / 32 * 16 + lane / 4;
   __syncthreads();  // the stages that lay here have been used
 #pragma unroll
@@ -189,8 +196,9 @@ __device__ void store_sums(const ProductTile<Format, kTokens>& t,
     for (int n = 0; n < kTokens / 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        tile[n * 8 + lane % 4 * 2 + i % 2][half * kHalf + row0 + i / 2 * 8] =
-            sums.sum[half][n].r[i];
+        const int row = half * kHalf + row0 + i / 2 * 8;
+        const float scale = Format::kFoldDepth != 0 ? row_scale[row] : 1.f;
+        tile[n * 8 + lane % 4 * 2 + i % 2][row] = sums.sum[half][n].r[i] * scale;
       }
     }
   }
@@ -202,6 +210,29 @@ __device__ void store_sums(const ProductTile<Format, kTokens>& t,
     output.store(t.tile.expert, t.p.block.out_row(t.tile.begin + token), t.column0 + column,
                  tile[token][column], output.gated ? tile[token][kHalf + column] : 0.f);
   }
+}
+
+// A thread's row of scales: to shared memory, relative to the largest; returns by what the row's
+// sums are to be multiplied.
+template <class Format, int kTokens>
+__device__ __forceinline__ float fold_scales(const ProductTile<Format, kTokens>& t,
+                                             typename Format::Scale* scales) {
+  static_assert(kThreads == kRows);
+  const MmaProduct<Format>& p = t.p;
+  const int row = t.weight_row(static_cast<int>(threadIdx.x)), groups = p.scale_columns;
+  scales += threadIdx.x;
+  int largest = 0;
+  const auto* from = p.scales + t.tile.expert * p.expert_scales + row * p.scale_stride;
+#pragma unroll 8
+  for (int g = 0; g < groups; ++g) {
+    const typename Format::Scale scale = row < 0 ? typename Format::Scale{} : from[g];
+    scales[g * kRows] = scale;
+    largest = max(largest, static_cast<int>(scale));
+  }
+#pragma unroll 8
+  for (int g = 0; g < groups; ++g)
+    scales[g * kRows] = relative_exponent(scales[g * kRows], largest);
+  return relative_scale(largest);
 }
 
 // Grid (columns, tiles).
@@ -221,7 +252,10 @@ __global__ void __launch_bounds__(kThreads)
                                           scales};
   for (int i = threadIdx.x; i < kTokens; i += kThreads)
     x_rows[i] = range.begin + i < range.end ? p.block.x_row(range.begin + i) : -1;
-  if constexpr (Format::kScaleDepth != 0) {
+  SHARED(row_scale, float[Format::kFoldDepth != 0 ? kRows : 1]);
+  if constexpr (Format::kFoldDepth != 0) {
+    row_scale[threadIdx.x] = fold_scales(tile, scales);
+  } else if constexpr (Format::kScaleDepth != 0) {
     const int groups = p.scale_columns;
     for (int i = threadIdx.x; i < kRows * groups; i += kThreads) {
       const int row = tile.weight_row(i / groups), group = i % groups;
@@ -241,13 +275,17 @@ __global__ void __launch_bounds__(kThreads)
   };
   for (int step = 0; step < kStages - 1; ++step) copy_step(step);
   WarpSums<Format, kTokens> sums{};
+  // Where stages are known, so are addresses in them; with many tokens products are what counts.
+  [[maybe_unused]] constexpr int kUnrolled =
+      kTokens == kFewTileTokens || Format::kFoldDepth != 0 ? kStages : 1;
+#pragma unroll kUnrolled
   for (int step = 0; step < steps; ++step) {
     async_copy_wait<kStages - 2>();
     __syncthreads();  // everybody's copies are there, and the stage before has been used
     copy_step(step + kStages - 1);
     sums.add(tile, stages[step % kStages], step * kStep);
   }
-  store_sums(tile, sums, reinterpret_cast<float(*)[kRows + 4]>(memory));
+  store_sums(tile, sums, reinterpret_cast<float(*)[kRows + 4]>(memory), row_scale);
 }
 
 template <class Format>
@@ -275,7 +313,7 @@ void launch_product(const ExpertProduct& product, const ExpertPlan& plan, Stream
   const dim3 grid(static_cast<unsigned>((product.out.extent(1) + columns - 1) / columns),
                   static_cast<unsigned>(plan.max_tiles));
   const std::size_t scale_bytes =
-      Format::kScaleDepth == 0
+      Format::kScaleDepth == 0 && Format::kFoldDepth == 0
           ? 0
           : static_cast<std::size_t>(p.scale_columns * kRows) * sizeof(typename Format::Scale);
   if (plan.tile_tokens == kFewTileTokens) {

@@ -47,28 +47,36 @@ __global__ void __launch_bounds__(kFewThreads, kTiles == 1 ? 2 : 1)
   release_next_kernel();
   await_previous_kernel();
 
-  const auto load_input = [&](std::uint32_t(&x)[kTiles][4], int column) {
+  // Tokens that are not there have the last one's columns: their sums go nowhere.
+  const T* x_rows[kTiles];
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      const int token = n * 8 + lane / 4;
-      if (token < a.tokens && column < a.columns) {
-        input_words<F>(x[n], a.x + token * a.x_stride + column, lane % 4);
-      } else {
-        for (std::uint32_t& word : x[n]) word = 0;
+  for (int n = 0; n < kTiles; ++n)
+    x_rows[n] = a.x + min(n * 8 + lane / 4, a.tokens - 1) * a.x_stride;
+  FragmentC sum[kTiles] = {};
+  // kWhole: none of the tile's columns lies behind the last.
+  const auto add_tile = [&]<bool kWhole>(std::bool_constant<kWhole>, const LaneTile<F>& lane_tile,
+                                         int column0) {
+#pragma unroll
+    for (int slice = 0; slice < kSlicesOfTile; ++slice) {
+      const int column = column0 + slice * kFragmentSlice;
+      std::uint32_t x[kTiles][4] = {};
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        if (kWhole || column < a.columns) input_words<F>(x[n], x_rows[n] + column, lane % 4);
       }
+      multiply_slice<T, F, kTiles>(sum, lane_tile.scale, lane_tile.code, slice, x, a.base);
     }
   };
-  FragmentC sum[kTiles] = {};
   for (int turn = warp; turn < tiles; turn += kAhead * kFewWarps) {
 #pragma unroll
     for (int s = 0; s < kAhead; ++s) {
       const int tile = turn + s * kFewWarps;
       if (tile >= tiles) break;
-#pragma unroll
-      for (int slice = 0; slice < kSlicesOfTile; ++slice) {
-        std::uint32_t x[kTiles][4];
-        load_input(x, tile * kFragmentColumns + slice * kFragmentSlice);
-        multiply_slice<T, F, kTiles>(sum, ahead[s].scale, ahead[s].code, slice, x, a.base);
+      const int column0 = tile * kFragmentColumns;
+      if (column0 + kFragmentColumns <= a.columns) {
+        add_tile(std::true_type{}, ahead[s], column0);
+      } else {
+        add_tile(std::false_type{}, ahead[s], column0);
       }
       fetch(ahead[s], tile + kAhead * kFewWarps);
     }

@@ -186,7 +186,12 @@ class Experts {
     for (std::byte& b : p.data.bytes) b = static_cast<std::byte>(rng() % 256);
     constexpr float kDeviation = 2.9f;  // of the sixteen values
     const int exponent = 127 + static_cast<int>(std::floor(std::log2(deviation / kDeviation)));
-    for (std::byte& b : p.scales.bytes) b = static_cast<std::byte>(exponent + rng() % 2);
+    // And of eight one that is smaller, by up to all of the format's range.
+    for (std::byte& b : p.scales.bytes) {
+      const unsigned draw = rng();
+      const unsigned any = draw >> 8 & 0xffff, most = static_cast<unsigned>(exponent);
+      b = static_cast<std::byte>(draw % 8 == 0 ? any % most : most + (any & 1));
+    }
     for (std::int64_t i = 0; i < p.plain.numel(); ++i) {
       const unsigned code = p.data.as<std::uint8_t>()[i / 2] >> (i % 2 * 4) & 15u;
       const float value = (code & 8u) != 0 ? -e2m1[code & 7u] : e2m1[code & 7u];
