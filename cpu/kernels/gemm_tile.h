@@ -23,14 +23,14 @@ struct Piece {
   bool first = true, last = true;
 };
 
-// True when out is complete, after the last piece of K.
+// Sums go to out after the last piece of K, else wait in the carry.
 template <class Policy, int kRows, int kColumns>
-inline __attribute__((always_inline)) bool dot_tile(const typename Policy::X* x,
+inline __attribute__((always_inline)) void dot_tile(const typename Policy::X* x,
                                                     std::int64_t x_stride,
                                                     const typename Policy::W* w,
                                                     std::int64_t w_stride, std::int64_t k,
-                                                    const Piece& piece, Ahead ahead,
-                                                    float (&out)[kRows][kColumns]) {
+                                                    const Piece& piece, Ahead ahead, float* out,
+                                                    std::int64_t out_stride) {
   Vec acc[kRows][kColumns];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -56,16 +56,12 @@ inline __attribute__((always_inline)) bool dot_tile(const typename Policy::X* x,
   std::int64_t i = 0;
   for (; i + Policy::kStep <= k; i += Policy::kStep) turn(i);
   if (i < k) turn(i, static_cast<int>(k - i));
-  if (piece.last) {
-    sums<kRows * kColumns>(&acc[0][0], &out[0][0]);
-    return true;
-  }
+  if (piece.last) return store_sums<kRows, kColumns>(&acc[0][0], out, out_stride);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) store(piece.carry + (r * kColumns + c) * kLanes, acc[r][c]);
   }
-  return false;
 }
 
 template <class T>
@@ -95,30 +91,39 @@ inline constexpr int kTileRows = 3, kTileColumns = 3, kVectorColumns = 4;
 
 inline constexpr std::int64_t kBlockBytes = 256 << 10;  // of W in the L2 cache
 
+inline constexpr std::int64_t kStripColumns = 120;  // whose sums are written together
+
+struct StripSums {
+  static constexpr std::int64_t kStride = kStripColumns + 8;
+  alignas(64) float at[kTileRows][kStride];
+};
+
 template <class Policy, int kRows, int kColumns>
 void gemm_tile(const GemmArgs& args, std::int64_t m, std::int64_t n, const Piece& piece,
-               Ahead ahead) {
-  static_assert(kColumns <= kLanes);
+               Ahead ahead, float* out) {
   using X = typename Policy::X;
   using W = typename Policy::W;
-  float out[kRows][kColumns];
-  if (!dot_tile<Policy, kRows, kColumns>(static_cast<const X*>(args.x) + m * args.x_stride,
-                                         args.x_stride,
-                                         static_cast<const W*>(args.w) + n * args.w_stride,
-                                         args.w_stride, args.k, piece, ahead, out)) {
-    return;
-  }
-  const Vec scale = args.scale == nullptr ? splat(1.f) : load_some(args.scale + n, kColumns);
-  Vec bias = zero();
-  if (args.bias != nullptr) {
-    with_float(args.bias_type, [&]<class B>(Tag<B>) {
-      bias = load_some(static_cast<const B*>(args.bias) + n, kColumns);
-    });
-  }
-  with_float(args.out_type, [&]<class O>(Tag<O>) {
-    for (int r = 0; r < kRows; ++r) {
-      O* const to = static_cast<O*>(args.out) + (m + r) * args.out_stride + n;
-      store_some(to, load_some(out[r], kColumns) * scale + bias, kColumns);
+  dot_tile<Policy, kRows, kColumns>(static_cast<const X*>(args.x) + m * args.x_stride,
+                                    args.x_stride,
+                                    static_cast<const W*>(args.w) + n * args.w_stride,
+                                    args.w_stride, args.k, piece, ahead, out, StripSums::kStride);
+}
+
+// out = sums · scale + bias, of rows from m and columns [n, n + columns) on.
+template <class O>
+void write_sums(const GemmArgs& args, const StripSums& sums, std::int64_t m, std::int64_t rows,
+                std::int64_t n, std::int64_t columns) {
+  for_lanes(columns, [&](std::int64_t i, int lanes) {
+    const Vec scale = args.scale == nullptr ? splat(1.f) : load(args.scale + n + i, lanes);
+    Vec bias = zero();
+    if (args.bias != nullptr) {
+      with_float(args.bias_type, [&]<class B>(Tag<B>) {
+        bias = load(static_cast<const B*>(args.bias) + n + i, lanes);
+      });
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      O* const to = static_cast<O*>(args.out) + (m + r) * args.out_stride + n + i;
+      store(to, load(sums.at[r] + i, lanes) * scale + bias, lanes);
     }
   });
 }
@@ -127,18 +132,26 @@ template <class Policy, int kRows>
 void gemm_strip(const GemmArgs& args, std::int64_t m, std::int64_t n_begin, std::int64_t n_end,
                 Piece piece, Ahead ahead) {
   constexpr int kColumns = kRows == 1 ? kVectorColumns : kTileColumns;
+  static_assert(kStripColumns % kColumns == 0);
   float* const carry = piece.carry;
   const auto carry_of = [&](std::int64_t n) {
     return carry == nullptr ? nullptr : carry + (n - n_begin) * kRows * kLanes;
   };
-  std::int64_t n = n_begin;
-  for (; n + kColumns <= n_end; n += kColumns) {
-    piece.carry = carry_of(n);
-    gemm_tile<Policy, kRows, kColumns>(args, m, n, piece, ahead);
-  }
-  for (; n < n_end; ++n) {
-    piece.carry = carry_of(n);
-    gemm_tile<Policy, kRows, 1>(args, m, n, piece, ahead);
+  StripSums sums;
+  for (std::int64_t from = n_begin; from < n_end; from += kStripColumns) {
+    const std::int64_t to = min_of(n_end, from + kStripColumns);
+    std::int64_t n = from;
+    for (; n + kColumns <= to; n += kColumns) {
+      piece.carry = carry_of(n);
+      gemm_tile<Policy, kRows, kColumns>(args, m, n, piece, ahead, sums.at[0] + (n - from));
+    }
+    for (; n < to; ++n) {
+      piece.carry = carry_of(n);
+      gemm_tile<Policy, kRows, 1>(args, m, n, piece, ahead, sums.at[0] + (n - from));
+    }
+    if (!piece.last) continue;
+    with_float(args.out_type,
+               [&]<class O>(Tag<O>) { write_sums<O>(args, sums, m, kRows, from, to - from); });
   }
 }
 
@@ -192,7 +205,7 @@ class DeepGemm {
   static constexpr std::int64_t kPiece = kDeepBytes / static_cast<std::int64_t>(sizeof(X));
   static constexpr std::int64_t kStride = kPiece + 64 / static_cast<std::int64_t>(sizeof(X));
 
-  static bool pays(std::int64_t rows, std::int64_t k) { return rows > kTileRows && k > 2 * kPiece; }
+  static bool pays(std::int64_t rows, std::int64_t k) { return rows > kTileRows && k > kPiece; }
 
   DeepGemm(const GemmArgs& args, void* scratch)
       : args_(args),
@@ -233,7 +246,8 @@ class DeepGemm {
       for (std::int64_t s = 0; s < strips; ++s) {
         const std::int64_t begin = rows * s / strips, end = rows * (s + 1) / strips;
         const Piece piece{sums_ + begin * kDeepColumns * kLanes, k == 0, k + kPiece >= args_.k};
-        const Ahead ahead = share_of(s, strips, piece.last ? 0 : kTileColumns, kPiece);
+        const Ahead ahead = share_of(s, strips, kTileColumns,
+                                     piece.last ? kDeepColumns * args_.w_stride - k : kPiece);
         gemm_strip_of<Policy>(end - begin, part, begin, 0, columns, piece, ahead);
       }
     }

@@ -195,7 +195,7 @@ inline constexpr std::int64_t kScanTokens = 16;  // per pass over a head's state
 
 // A product with a long K: rows × columns whose sums wait in scratch, and bytes of a row of x at a
 // time.
-inline constexpr std::int64_t kDeepRows = 80, kDeepColumns = 60, kDeepBytes = 4096;
+inline constexpr std::int64_t kDeepRows = 80, kDeepColumns = 60, kDeepBytes = 8192;
 
 struct Kernels {
   // Rows [begin, end) each.

@@ -72,17 +72,18 @@ inline void store(T* p, Vec v, int n) {
   }
 }
 
-// out[i] = sum(v[i])
-template <int kCount>
-inline __attribute__((always_inline)) void sums(const Vec* v, float* out) {
-  int i = 0;
-#if defined(__AVX512F__)
+#if !defined(__AVX512F__)
+// to[r · stride + c] = sum(v[r · kColumns + c])
+template <int kRows, int kColumns>
+inline __attribute__((always_inline)) void store_sums(const Vec* v, float* to,
+                                                      std::int64_t stride) {
 #pragma GCC unroll 8
-  for (; i + 8 <= kCount; i += 8) sum8(v + i, out + i);
-#endif
-#pragma GCC unroll 32
-  for (; i < kCount; ++i) out[i] = sum(v[i]);
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) to[r * stride + c] = sum(v[r * kColumns + c]);
+  }
 }
+#endif
 
 inline float exp_one(float x) { return max_lane(exp(splat(x))); }
 inline Vec sigmoid(Vec x) { return splat(1.f) / (splat(1.f) + exp(-x)); }

@@ -14,22 +14,57 @@ inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 inline Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
 inline float sum(Vec v) { return _mm512_reduce_add_ps(v); }
-// out[i] = sum(v[i]) for eight registers at once: the same additions in the same order, a third of
-// the instructions.
-inline __attribute__((always_inline)) void sum8(const Vec* v, float* out) {
-  const auto halves = [](Vec a, Vec b) {  // [a 0..7 + a 8..15, b likewise]
-    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
-  };
-  const auto quarters = [](Vec a, Vec b) {  // four sums in each 128 bits
-    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-  };
-  const Vec low = quarters(halves(v[0], v[1]), halves(v[2], v[3]));
-  const Vec high = quarters(halves(v[4], v[5]), halves(v[6], v[7]));
-  const Vec pairs =
-      _mm512_add_ps(_mm512_shuffle_ps(low, high, 0x44), _mm512_shuffle_ps(low, high, 0xee));
-  const Vec whole = _mm512_add_ps(pairs, _mm512_permute_ps(pairs, 0xb1));
-  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 0, 0, 0, 0, 0, 0, 0, 0);
-  _mm256_storeu_ps(out, _mm512_castps512_ps256(_mm512_permutexvar_ps(order, whole)));
+// One level of the tree of sum(): a's lanes folded in one part, b's in the other.
+template <int kLevel>
+inline __attribute__((always_inline)) Vec folded(Vec a, Vec b) {
+  if constexpr (kLevel == 0) {
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, 0x4e));
+  } else if constexpr (kLevel == 1) {
+    const Vec other = _mm512_mask_blend_ps(0xf0f0, b, a);
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, a, b),
+                         _mm512_shuffle_f32x4(other, other, 0xb1));
+  } else if constexpr (kLevel == 2) {
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, a, b), _mm512_shuffle_ps(a, b, 0x4e));
+  } else {
+    const Vec other = _mm512_mask_blend_ps(0xaaaa, b, a);
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xaaaa, a, b), _mm512_permute_ps(other, 0xb1));
+  }
+}
+// v[0] of 16 registers' sums, in the order of their numbers' bits reversed; v[1] of those behind.
+template <int kCount, int kLevel = 0>
+inline __attribute__((always_inline)) void fold(Vec* v) {
+  if constexpr (kLevel < 4) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount / 2; ++i) v[i] = folded<kLevel>(v[2 * i], v[2 * i + 1]);
+    if constexpr (kCount % 2 != 0) v[kCount / 2] = folded<kLevel>(v[kCount - 1], v[kCount - 1]);
+    fold<(kCount + 1) / 2, kLevel + 1>(v);
+  }
+}
+template <int kRows, int kColumns>
+struct FoldedPlaces {
+  alignas(64) std::int32_t at[kRows][16] = {};
+  constexpr FoldedPlaces() {
+    for (int j = 0; j < kRows * kColumns; ++j) {
+      const int lane = (j & 1) << 3 | (j & 2) << 1 | (j & 4) >> 1 | (j & 8) >> 3;
+      at[j / kColumns][j % kColumns] = j / 16 * 16 + lane;
+    }
+  }
+};
+template <int kRows, int kColumns>
+inline constexpr FoldedPlaces<kRows, kColumns> kFoldedPlaces;
+
+// to[r · stride + c] = sum(v[r · kColumns + c]); eight floats of each row are written.
+template <int kRows, int kColumns>
+inline __attribute__((always_inline)) void store_sums(Vec* v, float* to, std::int64_t stride) {
+  static_assert(kColumns <= 8 && kRows * kColumns <= 32);
+  fold<kRows * kColumns>(v);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const __m512i places = _mm512_load_si512(kFoldedPlaces<kRows, kColumns>.at[r]);
+    const Vec row = kRows * kColumns > 16 ? _mm512_permutex2var_ps(v[0], places, v[1])
+                                          : _mm512_permutexvar_ps(places, v[0]);
+    _mm256_storeu_ps(to + r * stride, _mm512_castps512_ps256(row));
+  }
 }
 inline float max_lane(Vec v) { return _mm512_reduce_max_ps(v); }
 

@@ -51,6 +51,9 @@ TEST_CASE("linear multiplies by the transposed weight", "[ops][linear]") {
       {"nine rows", kBf16, kBf16, kBf16, 9, 40, 64, true},
       {"long sums", kBf16, kBf16, kF32, 2, 16, 4109, false},
       {"long sums of many rows", kBf16, kBf16, kF32, 97, 67, 4411, true},
+      {"longer sums of many rows", kBf16, kBf16, kBf16, 19, 131, 9001, true},
+      {"columns of more than one strip", kBf16, kBf16, kBf16, 9, 251, 96, true},
+      {"columns of more than one strip, f32", kF32, kF32, kF32, 9, 251, 96, true},
       {"long sums of many rows, f32", kF32, kF32, kF32, 67, 13, 4200, false},
   }));
   INFO(c.name);

@@ -278,8 +278,18 @@ void attentions(Bench& bench) {
   }
 }
 
+void prompts(Bench& bench) {
+  for (const std::int64_t rows : {16, 64, 512})
+    prefill_linear(bench, DType::bf16, rows, 2048, 2048);
+  prefill_linear(bench, DType::bf16, 512, 8192, 2048);
+  prefill_linear(bench, DType::bf16, 512, 2048, 8192);
+  prefill_linear(bench, DType::bf16, 64, 256, 256);
+  prefill_linear(bench, DType::f32, 512, 2048, 2048);
+}
+
 void run(Bench& bench, const std::string& part) {
   if (part == "attention") return attentions(bench);
+  if (part == "prompts") return prompts(bench);
   for (const std::int64_t rows : {1, 2, 8}) decode_linear(bench, rows, 2048, 2048);
   decode_linear(bench, 1, 8192, 2048);
   decode_linear(bench, 1, 2048, 8192);
@@ -293,12 +303,7 @@ void run(Bench& bench, const std::string& part) {
     group_linear(bench, "Q6_K", {.bits = 6, .group = 16, .zero = 32}, rows, 2048, 2048);
   }
   if (part == "groups") return;
-  for (const std::int64_t rows : {16, 64, 512})
-    prefill_linear(bench, DType::bf16, rows, 2048, 2048);
-  prefill_linear(bench, DType::bf16, 512, 8192, 2048);
-  prefill_linear(bench, DType::bf16, 512, 2048, 8192);
-  prefill_linear(bench, DType::bf16, 64, 256, 256);
-  prefill_linear(bench, DType::f32, 512, 2048, 2048);
+  prompts(bench);
   attentions(bench);
   delta_rule(bench, 1, 256);
   delta_rule(bench, 8, 1);
@@ -317,7 +322,7 @@ void run(Bench& bench, const std::string& part) {
 }  // namespace quire
 
 // cpu_ops_perf [threads [instruction set by number [PART]]]
-// PART: groups, the products up to those of groups; attention
+// PART: groups, the products up to those of groups; prompts; attention
 int main(int argc, char** argv) {
   quire::CpuOptions options;
   if (argc > 1) options.threads = std::atoi(argv[1]);
