@@ -44,6 +44,7 @@ constexpr std::array kNames = {
     Named{"KvTransferConfig::role", "--kv-role"},
     Named{"ModelOptions::path", "MODEL"},
     Named{"ModelOptions::served_name", "--served-model-name"},
+    Named{"MooncakeConfig::peer_block_size", "--kv-peer-block-size"},
     Named{"NixlConfig::compare_hash", "--kv-compare-hash"},
     Named{"NixlConfig::library", "--nixl-library"},
     Named{"NixlConfig::peer_attention", "--kv-peer-attention"},

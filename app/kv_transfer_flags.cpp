@@ -69,7 +69,7 @@ void add_sizes(CLI::App& app, KvTransferConfig& transfer) {
       ->type_name("SIZE");
   app.add_option_function<int>(
          "--kv-lease-seconds", [&transfer](int seconds) { transfer.lease_seconds = seconds; },
-         "How long a finished prefill is kept without a sign of life (30)")
+         "How long a finished prefill is kept without a sign of life (30; over mooncake 480)")
       ->type_name("N");
 }
 
@@ -84,14 +84,20 @@ void add_nixl(CLI::App& app, NixlConfig& nixl) {
   app.add_option("--kv-peer-model", nixl.peer_model,
                  "What those servers were given as --model, letter by letter; default: MODEL")
       ->type_name("TEXT");
-  app.add_option("--kv-peer-attention", nixl.peer_attention,
-                 "Their attention backend (FLASH_ATTN)")
+  app.add_option("--kv-peer-attention", nixl.peer_attention, "Their attention backend (FLASH_ATTN)")
       ->type_name("NAME");
   app.add_option_function<bool>(
          "--kv-compare-hash", [&nixl](bool compares) { nixl.compare_hash = compares; },
          "Whether vLLM's compatibility hash must agree; false is vLLM's "
          "enforce_handshake_compat false")
       ->type_name("BOOL");
+}
+
+void add_mooncake(CLI::App& app, MooncakeConfig& mooncake) {
+  app.add_option("--kv-peer-block-size", mooncake.peer_block_size,
+                 "--block-size of the servers that prefill for this one over --kv-plane mooncake "
+                 "(16)")
+      ->type_name("N");
 }
 
 }  // namespace
@@ -113,10 +119,12 @@ void add_kv_transfer_flags(CLI::App& app, KvTransferConfig& transfer, KvOffloadC
       app, "--kv-role", transfer.role,
       {{"prefill", KvRole::prefill}, {"decode", KvRole::decode}, {"both", KvRole::both}},
       "What this server does of a request that two share: prefill, decode, or both");
-  add_choice<std::optional<KvPlane>>(app, "--kv-plane", transfer.plane,
-                                     {{"local", KvPlane::local}, {"nixl", KvPlane::nixl}},
-                                     "How keys and values travel: local (between Quire servers; "
-                                     "default) or nixl (vLLM servers too)");
+  add_choice<std::optional<KvPlane>>(
+      app, "--kv-plane", transfer.plane,
+      {{"local", KvPlane::local}, {"nixl", KvPlane::nixl}, {"mooncake", KvPlane::mooncake}},
+      "How keys and values travel: local (between Quire servers; "
+      "default), nixl or mooncake (vLLM servers too, with the "
+      "connector of that name)");
   add_choice<std::optional<KvLoadFailurePolicy>>(
       app, "--kv-load-failure-policy", transfer.load_failure_policy,
       {{"recompute", KvLoadFailurePolicy::recompute}, {"fail", KvLoadFailurePolicy::fail}},
@@ -124,10 +132,11 @@ void add_kv_transfer_flags(CLI::App& app, KvTransferConfig& transfer, KvOffloadC
   add_sides(app, transfer);
   add_sizes(app, transfer);
   add_nixl(app, transfer.nixl);
+  add_mooncake(app, transfer.mooncake);
   for (const char* flag : {"--kv-role", "--kv-plane", "--kv-load-failure-policy", "--kv-listen",
                            "--kv-peer", "--kv-transfer-buffer-bytes", "--kv-lease-seconds",
                            "--nixl-library", "--kv-transfer-profile", "--kv-peer-model",
-                           "--kv-peer-attention", "--kv-compare-hash"})
+                           "--kv-peer-attention", "--kv-compare-hash", "--kv-peer-block-size"})
     app.get_option(flag)->excludes(whole);
 }
 

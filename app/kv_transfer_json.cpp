@@ -22,8 +22,11 @@ KvPlane plane_of(const Json& value) {
   if (value.as_string() == "QuireConnector") return KvPlane::local;
   if (value.as_string() == "NixlConnector" || value.as_string() == "NixlPullConnector")
     return KvPlane::nixl;
-  value.fail("must be \"QuireConnector\", \"NixlConnector\" or \"OffloadingConnector\", is " +
-             value.describe());
+  if (value.as_string() == "MooncakeConnector") return KvPlane::mooncake;
+  value.fail(
+      "must be \"QuireConnector\", \"NixlConnector\", \"MooncakeConnector\" or "
+      "\"OffloadingConnector\", is " +
+      value.describe());
 }
 
 KvLoadFailurePolicy policy_of(const Json& value) {
@@ -60,6 +63,19 @@ bool read_nixl(std::string_view name, const Json& value, NixlConfig& nixl) {
   return true;
 }
 
+// False: the field is unknown.
+bool read_mooncake(std::string_view name, const Json& value, MooncakeConfig& mooncake) {
+  constexpr IntRange kTokens{1, 1 << 14};
+  if (name == "mooncake_protocol") {
+    if (value.as_string() != "tcp") value.fail("must be \"tcp\", is " + value.describe());
+  } else if (name == "peer_block_size") {
+    mooncake.peer_block_size = static_cast<int>(value.as_integer(kTokens));
+  } else {
+    return false;
+  }
+  return true;
+}
+
 void read_extra(const Json& extra, KvTransferConfig& config) {
   constexpr IntRange kSeconds{1, std::numeric_limits<int>::max()};
   constexpr IntRange kBytes{1, std::numeric_limits<std::int64_t>::max()};
@@ -73,11 +89,12 @@ void read_extra(const Json& extra, KvTransferConfig& config) {
       config.lease_seconds = static_cast<int>(value.as_integer(kSeconds));
     } else if (name == "kv_buffer_bytes") {
       config.buffer_bytes = value.as_integer(kBytes);
-    } else if (!read_nixl(name, value, config.nixl)) {
+    } else if (!read_nixl(name, value, config.nixl) &&
+               !read_mooncake(name, value, config.mooncake)) {
       value.fail(
           "is not a field of it that has an effect here; kv_listen, kv_peers, kv_lease_duration, "
-          "kv_buffer_bytes, nixl_library, transfer_profile, peer_model, peer_attention, backends "
-          "and enforce_handshake_compat are");
+          "kv_buffer_bytes, nixl_library, transfer_profile, peer_model, peer_attention, backends, "
+          "enforce_handshake_compat, mooncake_protocol and peer_block_size are");
     }
   }
 }
@@ -180,6 +197,9 @@ Result<KvConnectorConfig> parse_kv_transfer_config(std::string_view json) try {
   }
   document.object().at("kv_connector");
   document.object().at("kv_role");
+  // vLLM's own choice is RDMA, which is not spoken here.
+  if (config.transfer.uses_mooncake())
+    document.object().at("kv_connector_extra_config").at("mooncake_protocol");
   return config;
 } catch (const Failure& failure) {
   return Error{ErrorCode::invalid_argument, failure.what(), "--kv-transfer-config"};

@@ -188,7 +188,7 @@ Result<void> check_transfer_sides(const KvTransferConfig& transfer) {
     return refuse("KvTransferConfig::listen",
                   "is missing: where others fetch what this server prefills, such as "
                   "127.0.0.1:5600 or unix:/run/quire-kv.sock");
-  if (!transfer.prefills() && !transfer.listen.empty())
+  if (!transfer.prefills() && !transfer.listen.empty() && !transfer.uses_mooncake())
     return without_effect("KvTransferConfig::listen",
                           "without KvTransferConfig::role prefill or both");
   if (transfer.decodes() && transfer.peers.empty())
@@ -225,10 +225,39 @@ Result<void> check_nixl(const KvTransferConfig& transfer) {
   return {};
 }
 
+// Whoever decodes is written to, so he must be reached as well.
+Result<void> check_mooncake(const KvTransferConfig& transfer) {
+  const int size = transfer.mooncake.peer_block_size;
+  if (!transfer.uses_mooncake())
+    return size == 0 ? Result<void>()
+                     : without_effect("MooncakeConfig::peer_block_size",
+                                      "without KvTransferConfig::plane mooncake");
+  const std::string_view kTcp = "over KvTransferConfig::plane mooncake must be HOST:PORT, not ";
+  if (transfer.role != KvRole::none && transfer.listen.empty())
+    return refuse("KvTransferConfig::listen",
+                  "is missing: the address at which this server is reached, such as "
+                  "10.0.0.7:8998; over KvTransferConfig::plane mooncake whoever prefills writes to "
+                  "whoever decodes");
+  if (transfer.listen.starts_with("unix:"))
+    return refuse("KvTransferConfig::listen", fmt::format("{}{}", kTcp, transfer.listen));
+  for (const KvPeer& peer : transfer.peers)
+    if (peer.address.starts_with("unix:"))
+      return refuse("KvTransferConfig::peers", fmt::format("{}{}", kTcp, peer.address));
+  if (size != 0 && !transfer.decodes())
+    return without_effect("MooncakeConfig::peer_block_size",
+                          "without KvTransferConfig::role decode or both");
+  constexpr int kMostTokens = 1 << 14;
+  if (size < 0 || size > kMostTokens)
+    return refuse("MooncakeConfig::peer_block_size",
+                  fmt::format("must be from 1 to {}, is {}", kMostTokens, size));
+  return {};
+}
+
 Result<void> check_transfer(const EngineConfig& config) {
   const KvTransferConfig& transfer = config.kv_transfer;
   if (auto sides = check_transfer_sides(transfer); sides.has_error()) return sides;
   if (auto nixl = check_nixl(transfer); nixl.has_error()) return nixl;
+  if (auto mooncake = check_mooncake(transfer); mooncake.has_error()) return mooncake;
   if (transfer.role == KvRole::none) {
     const std::string_view because = "without KvTransferConfig::role";
     if (transfer.plane) return without_effect("KvTransferConfig::plane", because);

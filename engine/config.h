@@ -146,8 +146,8 @@ struct SpeculativeConfig {
 // or each as a request asks.
 enum class KvRole : std::uint8_t { none, prefill, decode, both };
 // How bytes travel. local: Quire's own protocol over TCP or Unix sockets. nixl: NVIDIA's library, as
-// vLLM's NIXL connector uses it.
-enum class KvPlane : std::uint8_t { local, nixl };
+// vLLM's NIXL connector uses it. mooncake: as its MooncakeConnector, over Mooncake's TCP transport.
+enum class KvPlane : std::uint8_t { local, nixl, mooncake };
 // What happens to a request whose keys and values could not be fetched.
 enum class KvLoadFailurePolicy : std::uint8_t { recompute, fail };
 
@@ -172,6 +172,13 @@ struct NixlConfig {
                            &NixlConfig::peer_attention, &NixlConfig::compare_hash>;
 };
 
+// Of the plane mooncake.
+struct MooncakeConfig {
+  int peer_block_size = 0;  // tokens of a block of the servers that prefill; 0: 16
+
+  using Fields = FieldList<&MooncakeConfig::peer_block_size>;
+};
+
 // vLLM's --kv-transfer-config.
 struct KvTransferConfig {
   KvRole role = KvRole::none;
@@ -180,10 +187,12 @@ struct KvTransferConfig {
   std::vector<KvPeer> peers = {};     // nobody else is asked
   std::optional<KvLoadFailurePolicy> load_failure_policy = {};  // unset: recompute
   std::int64_t buffer_bytes = 0;  // for each direction; 0: the plan chooses
-  // That a prefill is kept without a sign of life; unset: 30.
+  // That a prefill is kept without a sign of life; unset: 30, over mooncake 480.
   std::optional<int> lease_seconds = {};
   NixlConfig nixl = {};
+  MooncakeConfig mooncake = {};
 
+  bool uses_mooncake() const { return plane == KvPlane::mooncake; }
   bool uses_nixl() const { return plane == KvPlane::nixl; }
   bool prefills() const { return role == KvRole::prefill || role == KvRole::both; }
   bool decodes() const { return role == KvRole::decode || role == KvRole::both; }
@@ -192,7 +201,7 @@ struct KvTransferConfig {
       FieldList<&KvTransferConfig::role, &KvTransferConfig::plane, &KvTransferConfig::listen,
                 &KvTransferConfig::peers, &KvTransferConfig::load_failure_policy,
                 &KvTransferConfig::buffer_bytes, &KvTransferConfig::lease_seconds,
-                &KvTransferConfig::nixl>;
+                &KvTransferConfig::nixl, &KvTransferConfig::mooncake>;
 };
 
 // Where blocks go that the cache gives up, so that a later request with their prefix copies them

@@ -160,12 +160,12 @@ T value_or_lose(Result<T> result) {
 
 }  // namespace
 
-void check_nixl_geometry(const KvGeometry& geometry) {
-  const auto refuse = [](const KvLayerGeometry& layer, const char* what) {
+void check_block_geometry(std::string_view plane, const KvGeometry& geometry) {
+  const auto refuse = [&](const KvLayerGeometry& layer, const char* what) {
     throw Failure(Error{ErrorCode::unsupported,
-                        fmt::format("KvTransferConfig::plane nixl does not carry {} (layer {}); "
+                        fmt::format("KvTransferConfig::plane {} does not carry {} (layer {}); "
                                     "local does",
-                                    what, layer.name),
+                                    plane, what, layer.name),
                         "KvTransferConfig::plane"});
   };
   for (const KvLayerGeometry& layer : geometry.layers) {

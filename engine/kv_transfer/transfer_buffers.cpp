@@ -32,11 +32,12 @@ TransferBuffers make_transfer_buffers(const KvTransferConfig& config, std::int64
   const std::int64_t size = config.buffer_bytes > 0
                                 ? config.buffer_bytes
                                 : std::min(2 * longest_bytes + kForWindows, kMostDefaultBytes);
-  // Over NIXL copies on both sides need room of their own: whole blocks land, and become rows.
-  const std::int64_t copies = config.uses_nixl() && config.buffer_bytes == 0 ? 2 : 1;
-  const auto make = [&](bool wanted) {
+  // Where whole blocks land and become rows, copies need room of their own; over NIXL also where
+  // rows become blocks.
+  const auto make = [&](bool wanted, bool copies) {
     if (!wanted) return Buffer();
-    const auto bytes = static_cast<std::size_t>(size * copies);
+    const std::int64_t times = copies && config.buffer_bytes == 0 ? 2 : 1;
+    const auto bytes = static_cast<std::size_t>(size * times);
     return device.is_host_memory() ? device.allocate_zeroed(bytes, MemoryPurpose::kv_transfer)
                                    : device.allocate_host(bytes, MemoryPurpose::kv_transfer);
   };
@@ -49,9 +50,9 @@ TransferBuffers make_transfer_buffers(const KvTransferConfig& config, std::int64
     buffers.kept = std::move(shared.memory);
     buffers.kept_descriptor = std::move(shared.descriptor);
   } else {
-    buffers.kept = make(config.prefills());
+    buffers.kept = make(config.prefills(), config.uses_nixl());
   }
-  buffers.arriving = make(config.decodes());
+  buffers.arriving = make(config.decodes(), config.uses_nixl() || config.uses_mooncake());
   return buffers;
 }
 

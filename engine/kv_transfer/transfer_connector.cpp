@@ -8,12 +8,13 @@
 
 #include "base/log.h"
 #include "engine/kv_transfer/frames.h"
-#include "engine/kv_transfer/nixl_plane.h"
+#include "engine/kv_transfer/mooncake_params.h"
 
 namespace quire {
 namespace {
 
-constexpr int kDefaultLease = 30;           // seconds, as vLLM's
+constexpr int kDefaultLease = 30;    // seconds, as vLLM's
+constexpr int kMooncakeLease = 480;  // the same of its MooncakeConnector, without signs of life
 constexpr std::uint64_t kRegistration = 1;  // of the memory over NIXL: once, at start
 
 std::string random_name(int words) {
@@ -44,45 +45,6 @@ SocketAddress own_address(const std::string& text, EngineId engine) {
   return *parsed;
 }
 
-std::int64_t scratch_bytes(const KvGeometry& geometry, int longest_prompt) {
-  std::int64_t most = 0;
-  for (const KvLayerGeometry& layer : geometry.layers)
-    most = std::max(most, layer.planes * layer.row_bytes * longest_prompt);
-  return most;
-}
-
-// What vLLM servers compare first. Their cache has the model's dtype, as ours.
-NixlPlaneOptions nixl_options(const NixlConfig& config, const KvGeometry& geometry,
-                              const TransferSetup& setup) {
-  check_nixl_geometry(geometry);
-  auto profile = find_nixl_profile(config.profile);
-  if (!profile) throw Failure(profile.error());
-  NixlPlaneOptions options;
-  options.library = config.library;
-  options.attention_backend = config.peer_attention.empty() ? "FLASH_ATTN" : config.peer_attention;
-  if (!reads_blocks_of(options.attention_backend, geometry))
-    throw Failure(Error{ErrorCode::unsupported,
-                        fmt::format("NixlConfig::peer_attention is {}; blocks of {} are read",
-                                    options.attention_backend, kReadBackends),
-                        "NixlConfig::peer_attention"});
-  std::vector<int> groups;
-  for (const LayerCache& layer : setup.layers) groups.push_back(layer.group);
-  options.self.geometry = geometry;
-  options.self.regions = block_regions(groups);
-  options.self.profile = *profile;
-  options.self.compare_hash = config.compare_hash.value_or(true);
-  CompatibilityFactors& factors = options.self.factors;
-  factors.vllm_version = profile->vllm_version;
-  factors.connector_version = profile->connector_version;
-  factors.model = setup.model;
-  factors.dtype = "torch." + geometry.layers.front().dtype;
-  factors.num_kv_heads = geometry.layers.front().heads;
-  factors.head_size = geometry.layers.front().head_size;
-  factors.num_hidden_layers = static_cast<int>(geometry.layers.size());
-  factors.attention_backend = options.attention_backend;
-  return options;
-}
-
 std::unique_ptr<CachePages> make_pages(Device& device, const TransferSetup& setup) {
   if (setup.ranks == nullptr) return std::make_unique<CachePages>(device, setup.layers);
   return std::make_unique<DividedPages>(device, setup.layers, setup.rank_rows, *setup.ranks);
@@ -104,45 +66,24 @@ TransferConnector::TransferConnector(Device& device, TransferSetup setup)
       engine_(random_name(4)),
       key_prefix_(random_name(2)),
       pages_(make_pages(device, setup)) {
-  const std::chrono::seconds lease(config_.lease_seconds.value_or(kDefaultLease));
-  if (config_.prefills()) listen_ = own_address(config_.listen, setup.engine);
-  config_.uses_nixl() ? start_nixl(setup, lease) : start_local(setup, lease);
+  const int usual = config_.uses_mooncake() ? kMooncakeLease : kDefaultLease;
+  const std::chrono::seconds lease(config_.lease_seconds.value_or(usual));
+  if (!config_.listen.empty()) listen_ = own_address(config_.listen, setup.engine);
+  if (config_.uses_mooncake()) {
+    start_mooncake(setup, lease);
+  } else {
+    config_.uses_nixl() ? start_nixl(setup, lease) : start_local(setup, lease);
+  }
   if (config_.prefills() && !listen_.is_unix()) listen_.port = plane_->port();
 }
 
-void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds lease) {
-  TransferThreadOptions options;
-  if (config_.prefills()) {
-    kept_.emplace(std::move(setup.buffers.kept), lease, std::move(setup.buffers.kept_descriptor));
-    options.listen = listen_;
-    options.sender.engine = engine_;
-    options.sender.geometry = geometry_;
-  }
-  if (config_.decodes()) {
-    arriving_.emplace(std::move(setup.buffers.arriving));
-    options.receiver.geometry = geometry_;
-    options.receiver.renew_every = std::chrono::nanoseconds(lease) / 6;
-  }
-  plane_ =
-      std::make_unique<TransferThread>(std::move(options), kept_ ? &*kept_ : nullptr,
-                                       arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
-}
-
-void TransferConnector::start_nixl(TransferSetup& setup, std::chrono::seconds lease) {
-  NixlPlaneOptions options = nixl_options(config_.nixl, geometry_, setup);
-  options.engine = engine_;
-  options.puller.renew_every = std::chrono::nanoseconds(lease) / 6;
-  if (config_.prefills()) {
-    exports_.emplace(std::move(setup.buffers.kept), geometry_, options.self.regions,
-                     options.self.order(), scratch_bytes(geometry_, setup.longest_prompt), lease);
-    options.listen = listen_;
-  }
-  if (config_.decodes()) arriving_.emplace(std::move(setup.buffers.arriving));
-  plane_ = std::make_unique<NixlPlane>(std::move(options), exports_ ? &*exports_ : nullptr,
-                                       arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
-}
-
 TransferConnector::~TransferConnector() = default;
+
+// Whoever was told its name waits for it.
+void TransferConnector::fail_kept(const TransferParams& params, KvLossReason why) {
+  const std::string& name = params.push_key.empty() ? params.kept_name : params.push_key;
+  if (!name.empty()) kept_->fail(name, nullptr, why);
+}
 
 Result<void> TransferConnector::admit(RequestId id, const std::string& text,
                                       const SamplingParams& sampling,
@@ -160,7 +101,7 @@ Result<void> TransferConnector::admit(RequestId id, const std::string& text,
   if (!config_.prefills())
     return refuse("do_remote_decode", "needs a server with KvTransferConfig::role prefill or both");
   const auto refuse_prefill = [&](std::string why) {
-    if (!params->push_key.empty()) kept_->fail(params->push_key, nullptr, KvLossReason::refused);
+    fail_kept(*params, KvLossReason::refused);
     return refuse("do_remote_decode", std::move(why));
   };
   if (sampling.max_tokens != 1)
@@ -172,7 +113,10 @@ Result<void> TransferConnector::admit(RequestId id, const std::string& text,
     return refuse_prefill(
         "does not work with prompt_logprobs on a model with recurrent states, whose last "
         "prompt token is left to whoever goes on");
-  if (prompt.size() < 2) return {};  // whoever continues computes the last token himself
+  if (prompt.size() < 2) {  // whoever continues computes the last token himself
+    if (!params->kept_name.empty()) fail_kept(*params, KvLossReason::refused);
+    return {};
+  }
   if (!params->push_key.empty() && !pushed_) pushed_.emplace(*kept_, *pages_, geometry_);
   // Of a state there is no part: it must be the one that the last token follows.
   if (has_states_) prompt.pop_back();
@@ -205,6 +149,8 @@ void TransferConnector::forget(RequestId id) {
   const auto found = entries_.find(id);
   if (found != entries_.end() && is_pushed(found->second))
     pushed_->abandon(id, found->second.params.push_key);
+  if (found != entries_.end() && !found->second.params.kept_name.empty())
+    fail_kept(found->second.params, KvLossReason::refused);
   if (entries_.erase(id) > 0 && config_.decodes()) plane_->release(id);
 }
 
@@ -264,9 +210,11 @@ ReleaseDecision TransferConnector::finished(const Request& request,
   const bool complete =
       request.finish_reason == FinishReason::length || request.finish_reason == FinishReason::stop;
   if (entry.params.keep && complete) {
-    decision.result = keep(request, copy_of(blocks), entry.params.push_key);
+    decision.result = keep(request, copy_of(blocks), entry.params);
   } else if (is_pushed(entry)) {
     pushed_->abandon(request.id(), entry.params.push_key);
+  } else if (!entry.params.kept_name.empty()) {
+    fail_kept(entry.params, KvLossReason::refused);
   }
   if (entry.params.source && !entry.asked) plane_->release(request.id());
   entries_.erase(found);
@@ -280,17 +228,22 @@ std::span<const BlockId> TransferConnector::unshareable(const Request& request) 
 
 // Where there is no room, whoever asked computes the prompt himself.
 std::string TransferConnector::keep(const Request& request, const BlockTable& blocks,
-                                    const std::string& push_key) {
+                                    const TransferParams& params) {
   KeptDescription kept;
   kept.address = listen_;
   kept.engine = engine_;
-  kept.pushed = !push_key.empty();
-  kept.prefill.key = kept.pushed ? push_key : fmt::format("{}-{}", key_prefix_, request.id().value);
+  kept.pushed = !params.push_key.empty();
+  kept.prefill.key = kept.pushed ? params.push_key
+                     : !params.kept_name.empty()
+                         ? params.kept_name
+                         : fmt::format("{}-{}", key_prefix_, request.id().value);
   kept.num_tokens = request.num_prompt();
-  const bool is_kept = kept.pushed ? pushed_->finish(request, push_key, blocks)
+  const bool is_kept = kept.pushed ? pushed_->finish(request, params.push_key, blocks)
                        : exports_  ? keep_blocks(request, blocks, kept)
                                    : keep_local(request, blocks, kept);
+  if (is_kept && config_.uses_mooncake()) return mooncake_result(kept);
   if (is_kept) return transfer_result(kept);
+  if (!params.kept_name.empty()) fail_kept(params, KvLossReason::no_room);
   ++not_kept_;
   log::warn("kv_transfer.not_kept",
             {{"tokens", request.num_prompt()},
@@ -307,7 +260,9 @@ bool TransferConnector::keep_local(const Request& request, const BlockTable& blo
   if (prefill.range == nullptr || !pages_->read(prefill.content, blocks, prefill.range->bytes()))
     return false;
   pages_->settle();
-  prefill.generation = kept.prefill.generation = kept_->next_generation();
+  // A name that both sides were told is all that the other one knows of it.
+  if (!config_.uses_mooncake()) prefill.generation = kept_->next_generation();
+  kept.prefill.generation = prefill.generation;
   prefill.key = kept.prefill.key;
   prefill.prompt_hash = prompt_hash(request.prompt());
   kept_->keep(std::move(prefill));

@@ -97,8 +97,10 @@ class TransferConnector final : public Connector {
   Result<void> admit_source(TransferParams& params, RequestId id, std::span<const TokenId> prompt);
   void start_local(TransferSetup& setup, std::chrono::seconds lease);
   void start_nixl(TransferSetup& setup, std::chrono::seconds lease);
+  void start_mooncake(TransferSetup& setup, std::chrono::seconds lease);
+  void fail_kept(const TransferParams& params, KvLossReason why);
   static bool is_pushed(const Entry& entry) { return !entry.params.push_key.empty(); }
-  std::string keep(const Request& request, const BlockTable& blocks, const std::string& push_key);
+  std::string keep(const Request& request, const BlockTable& blocks, const TransferParams& params);
   bool keep_local(const Request& request, const BlockTable& blocks, KeptDescription& kept);
   bool keep_blocks(const Request& request, const BlockTable& blocks, KeptDescription& kept);
   bool copy_part(Copying& copying, Entry& entry);
@@ -112,7 +114,7 @@ class TransferConnector final : public Connector {
   const std::string engine_;  // random: another with each start
   std::string key_prefix_;    // random
   std::unique_ptr<CachePages> pages_;
-  std::optional<KeptPrefills> kept_;    // on the plane local
+  std::optional<KeptPrefills> kept_;  // on the plane local
   std::optional<PushedPrefills> pushed_;
   std::optional<NixlExports> exports_;  // on the plane nixl
   std::optional<StagingBuffer> arriving_;

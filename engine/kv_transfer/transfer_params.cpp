@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/json_text.h"
+#include "engine/kv_transfer/mooncake_params.h"
 
 namespace quire {
 namespace {
@@ -169,6 +170,8 @@ Result<TransferParams> parse_transfer_params(const std::string& json, const Peer
     return refuse("do_remote_prefill",
                   "needs a server with KvTransferConfig::role decode or both, which fetches from "
                   "KvTransferConfig::peers");
+  if (plane == KvPlane::mooncake && fetch) return read_mooncake_source(params, peers);
+  if (plane == KvPlane::mooncake && keep) return read_mooncake_keep(params);
   const auto pushed = fetch || keep ? read_is_pushed(params) : Result<bool>(false);
   if (!pushed) return pushed.error();
   if (fetch)

@@ -18,6 +18,7 @@ struct TransferParams {
   std::optional<KvSource> source;  // do_remote_prefill: somebody else has begun
   int num_tokens = 0;              // that the source has; 0: it has only begun
   std::string push_key = {};       // with `keep`: it is sent while it is computed, by that name
+  std::string kept_name = {};  // with `keep` over Mooncake: as both sides were told; empty: ours
 };
 
 // `peers` are the only sources. The error's field is a JSON pointer.

@@ -1,6 +1,7 @@
 #pragma once
-// vLLM's own NIXL connector classes in a process of their own (tests/e2e/vllm_connector.py), asked
-// line by line. QUIRE_NIXL_PYTHON is a Python that has NIXL, QUIRE_VLLM_WHEEL a folder with vLLM's.
+// vLLM's own connector classes in a process of their own, asked line by line. QUIRE_NIXL_PYTHON is
+// a Python that has NIXL, QUIRE_MOONCAKE_PYTHON one with Mooncake, QUIRE_VLLM_WHEEL a folder with
+// vLLM's.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,14 +15,22 @@
 
 namespace quire::test {
 
+struct VllmConnector {
+  const char* script;
+  const char* python;  // the variable that names it
+};
+inline constexpr VllmConnector kNixlConnector{"tests/e2e/vllm_connector.py", "QUIRE_NIXL_PYTHON"};
+inline constexpr VllmConnector kMooncakeConnector{"tests/e2e/vllm_mooncake.py",
+                                                  "QUIRE_MOONCAKE_PYTHON"};
+
 class VllmProcess {
  public:
-  static bool is_here() {
-    return std::getenv("QUIRE_NIXL_PYTHON") != nullptr &&
-           std::getenv("QUIRE_VLLM_WHEEL") != nullptr;
+  static bool is_here(const VllmConnector& connector = kNixlConnector) {
+    return std::getenv(connector.python) != nullptr && std::getenv("QUIRE_VLLM_WHEEL") != nullptr;
   }
 
-  VllmProcess(const std::string& shape, const std::string& extra = "{}") {
+  VllmProcess(const std::string& shape, const std::string& extra = "{}",
+              const VllmConnector& connector = kNixlConnector) {
     std::array<int, 2> in{}, out{};
     REQUIRE(::pipe(in.data()) == 0);
     REQUIRE(::pipe(out.data()) == 0);
@@ -32,8 +41,8 @@ class VllmProcess {
       ::dup2(out[1], STDOUT_FILENO);
       for (const int fd : {in[0], in[1], out[0], out[1]}) ::close(fd);
       // A virtual environment is found by the name that Python is called by.
-      const char* const python = std::getenv("QUIRE_NIXL_PYTHON");
-      ::execl(python, python, "tests/e2e/vllm_connector.py", shape.c_str(), extra.c_str(), nullptr);
+      const char* const python = std::getenv(connector.python);
+      ::execl(python, python, connector.script, shape.c_str(), extra.c_str(), nullptr);
       ::_exit(127);
     }
     ::close(in[0]);

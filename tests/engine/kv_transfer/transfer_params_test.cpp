@@ -170,4 +170,42 @@ TEST_CASE("no params lead the reader astray", "[kv_transfer][fuzz]") {
   }
 }
 
+TEST_CASE("what vLLM's Mooncake proxy sends is read", "[kv_transfer][mooncake]") {
+  const PeerList peers(std::vector<KvPeer>{{"10.0.0.7:8998"}});
+  const auto read = [&](const std::string& json) {
+    return parse_transfer_params(json, peers, KvPlane::mooncake);
+  };
+  const auto kept = read(R"({"do_remote_decode": true, "do_remote_prefill": false,
+                             "transfer_id": "xfer-00112233445566"})");
+  REQUIRE(kept.has_value());
+  CHECK(kept->keep);
+  CHECK(kept->kept_name == "xfer-00112233445566");
+  const auto unnamed = read(R"({"do_remote_decode": true, "transfer_id": null})");
+  REQUIRE(unnamed.has_value());
+  CHECK(unnamed->kept_name.empty());
+  const std::string good = R"({"do_remote_decode": false, "do_remote_prefill": true,
+                               "remote_bootstrap_addr": "http://10.0.0.7:8998",
+                               "remote_engine_id": "e", "transfer_id": "xfer-00112233445566"})";
+  const auto source = read(good);
+  REQUIRE(source.has_value());
+  REQUIRE(source->source);
+  CHECK(source->source->address.port == 8998);
+  CHECK(source->source->engine == "e");
+  CHECK(source->source->prefill.key == "xfer-00112233445566");
+  CHECK(source->num_tokens == 0);
+  for (const auto& [what, with] :
+       {std::pair("http://10.0.0.7:8998", "http://10.0.0.8:8998"),
+        std::pair("http://10.0.0.7:8998", "http://10.0.0.7:8999"),
+        std::pair("http://10.0.0.7:8998", "10.0.0.7:8998"), std::pair("\"e\"", "\"\""),
+        std::pair("\"e\"", "null"), std::pair("xfer-00112233445566", "short"),
+        std::pair("remote_bootstrap_addr", "other"),
+        std::pair("do_remote_decode\": false", "do_remote_decode\": true")}) {
+    std::string bad = good;
+    bad.replace(bad.find(what), std::string_view(what).size(), with);
+    const auto refused = read(bad);
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code == ErrorCode::invalid_argument);
+  }
+}
+
 }  // namespace quire::test

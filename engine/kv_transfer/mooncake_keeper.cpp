@@ -1,0 +1,315 @@
+#include "engine/kv_transfer/mooncake_keeper.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <deque>
+#include <utility>
+
+#include "base/log.h"
+
+namespace quire {
+namespace {
+
+using Clock = KeptPrefills::Clock;
+constexpr std::chrono::milliseconds kPauseWhenFull{50};
+constexpr std::size_t kMostWritten = 1 << 16;  // of servers that decode with several ranks
+
+constexpr std::size_t kMostReleased = 1024;
+constexpr std::size_t kMostPending = 4096;  // requests that wait for their prefill
+
+struct Counted {
+  std::size_t& count;
+  explicit Counted(std::size_t& c) : count(c) { ++count; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() { --count; }
+};
+
+Descriptor listen_or_fail(const SocketAddress& address) {
+  auto listener = listen_at(address);
+  if (listener) return std::move(*listener);
+  throw Failure(Error{ErrorCode::unavailable,
+                      "KvTransferConfig::listen: " + listener.error().detail,
+                      "KvTransferConfig::listen"});
+}
+
+SocketAddress with_port(SocketAddress address, std::uint16_t port) {
+  address.port = port;
+  return address;
+}
+
+void check_ask(const MooncakeSelf& self, const MooncakeAsk& ask) {
+  if (ask.layout != 0 && ask.regions.empty())
+    throw KvLost(KvLossReason::incompatible, "the layout was left out");
+  if (ask.pipeline_ranks != 1)
+    throw KvLost(KvLossReason::incompatible,
+                 fmt::format("remote_pp_size is {}; 1 is written to", ask.pipeline_ranks));
+  if (!ask.geometry.empty()) {
+    const auto welcome = decode_kv<KvWelcome>(ask.geometry);
+    if (!welcome) throw KvLost(KvLossReason::corrupt, "quire_geometry is broken");
+    const std::string difference = geometry_difference(self.geometry, welcome->geometry);
+    if (!difference.empty()) throw KvLost(KvLossReason::incompatible, difference);
+  }
+  mooncake_shares(self, ask);
+}
+
+MooncakeAnswer refusal(const MooncakeAsk& ask, const KvLost& lost) {
+  const bool is_miss = ask.layout != 0 && ask.regions.empty();
+  MooncakeAnswer answer{.verdict = is_miss ? MooncakeVerdict::layout_miss : MooncakeVerdict::error,
+                        .why = lost.what()};
+  answer.reason = static_cast<std::uint64_t>(lost.reason());
+  return answer;
+}
+
+}  // namespace
+
+// What the coroutines wait for. Shared with what other threads post.
+struct MooncakeKeeper::Waits {
+  explicit Waits(asio::any_io_executor e) : executor(e), alarm(e) {}
+
+  asio::any_io_executor executor;
+  asio::steady_timer alarm;                 // of the next lease that ends
+  std::list<asio::steady_timer*> prefills;  // that somebody waits for
+
+  std::deque<std::string> released;  // lately, so that nobody waits for them again
+
+  void release(const std::string& transfer) {
+    if (released.size() >= kMostReleased) released.pop_front();
+    released.push_back(transfer);
+  }
+  void wake() {
+    alarm.cancel();
+    for (asio::steady_timer* prefill : prefills) prefill->cancel();
+  }
+  static awaitable<void> wait_for(asio::steady_timer& timer) {
+    boost::system::error_code ignored;
+    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    // Woken for something new; or the end of this coroutine, which the next wait throws for.
+    const auto state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() != asio::cancellation_type::none)
+      throw boost::system::system_error(asio::error::operation_aborted);
+  }
+  awaitable<void> wait(Clock::time_point until) {
+    asio::steady_timer timer(executor, until);
+    struct Place {
+      std::list<asio::steady_timer*>& all;
+      std::list<asio::steady_timer*>::iterator at;
+      ~Place() { all.erase(at); }
+    } place{prefills, prefills.insert(prefills.end(), &timer)};
+    co_await wait_for(timer);
+  }
+};
+
+// One message; its requests are answered one by one, as they are ready.
+struct MooncakeKeeper::Asked {
+  std::shared_ptr<MooncakeLink> link;
+  MooncakeAsk ask;
+  std::size_t left = 0;
+};
+
+MooncakeKeeper::MooncakeKeeper(asio::any_io_executor executor, TaskGroup& tasks,
+                               const SocketAddress& address, const MooncakeSelf& self,
+                               MooncakeKeeperOptions options, KeptPrefills& kept)
+    : executor_(executor),
+      tasks_(tasks),
+      self_(self),
+      options_(std::move(options)),
+      kept_(kept),
+      bootstrap_(listen_or_fail(address)),
+      asks_(listen_or_fail(with_port(address, 0))),
+      waits_(std::make_shared<Waits>(executor)) {
+  workers_ = bootstrap_json(options_.data_parallel_rank,
+                            {options_.engine, {with_port(address, port_of(asks_))}});
+  kept_.on_kept([waits = waits_] { asio::post(waits->executor, [waits] { waits->wake(); }); });
+}
+
+MooncakeKeeper::~MooncakeKeeper() {
+  kept_.on_kept([] {});
+}
+
+awaitable<void> MooncakeKeeper::expire() {
+  while (true) {
+    const std::int64_t expired = kept_.counts().expired;
+    const auto next = kept_.expire(Clock::now());
+    if (kept_.counts().expired != expired) options_.changed();
+    waits_->alarm.expires_at(next.value_or(Clock::time_point::max()));
+    co_await Waits::wait_for(waits_->alarm);
+  }
+}
+
+awaitable<void> MooncakeKeeper::accept_queries() { return accept(bootstrap_, true); }
+awaitable<void> MooncakeKeeper::accept_asks() { return accept(asks_, false); }
+
+awaitable<void> MooncakeKeeper::accept(const Descriptor& listener, bool is_query) {
+  asio::posix::stream_descriptor knock(executor_, ::dup(listener.get()));
+  while (true) {
+    co_await knock.async_wait(asio::posix::stream_descriptor::wait_read, asio::use_awaitable);
+    Descriptor socket;
+    if (num_connections_ < options_.max_connections) socket = accept_from(listener);
+    if (!socket) {
+      co_await sleep_for(kPauseWhenFull);
+      continue;
+    }
+    tasks_.spawn(serve(std::move(socket), is_query));
+  }
+}
+
+awaitable<void> MooncakeKeeper::serve(Descriptor socket, bool is_query) {
+  const Counted counted(num_connections_);
+  try {
+    if (is_query) {
+      co_await answer_query(std::move(socket));
+    } else {
+      co_await answer_asks(std::move(socket));
+    }
+  } catch (const KvLost& lost) {
+    if (lost.reason() == KvLossReason::peer_lost) {
+      log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
+    } else {
+      log::warn("kv_transfer.refused", {{"because", lost.what()}});
+    }
+  }
+}
+
+awaitable<void> MooncakeKeeper::answer_query(Descriptor socket) {
+  ByteLine line(executor_, std::move(socket), options_.silence);
+  const std::string head = co_await line.read_until("\r\n\r\n", kMaxRequestHeadBytes);
+  const std::string reply = http_reply(head, workers_);
+  co_await line.write(reply);
+  line.end_writing();
+  co_await line.has_come(options_.silence);  // until the other end has taken it
+}
+
+awaitable<void> MooncakeKeeper::answer_asks(Descriptor socket) {
+  auto line = std::make_unique<ByteLine>(executor_, std::move(socket), options_.silence);
+  const auto link = std::make_shared<MooncakeLink>(std::move(line));
+  co_await link->greet("ROUTER");
+  // Nobody computes or waits for somebody who has gone.
+  struct Ending {
+    MooncakeLink& link;
+    Waits& waits;
+    ~Ending() {
+      link.has_ended();
+      waits.wake();
+    }
+  } const ending{*link, *waits_};
+  while (true) {
+    const std::string message = co_await link->receive(options_.silence);
+    begin(link, message);
+  }
+}
+
+void MooncakeKeeper::begin(std::shared_ptr<MooncakeLink> link, const std::string& message) {
+  auto ask = parse_ask(message);
+  auto asked = std::make_shared<Asked>();
+  asked->link = std::move(link);
+  try {
+    if (!ask) throw KvLost(KvLossReason::corrupt, ask.error().detail);
+    asked->ask = std::move(*ask);
+    check_ask(self_, asked->ask);
+    if (num_pending_ + asked->ask.wanted.size() > kMostPending)
+      throw KvLost(KvLossReason::refused, fmt::format("{} requests wait already; at most {} do",
+                                                      num_pending_, kMostPending));
+  } catch (const KvLost& lost) {
+    log::warn("kv_transfer.refused", {{"because", lost.what()}});
+    const std::string answer = encode_answer(refusal(asked->ask, lost));
+    tasks_.spawn([](std::shared_ptr<MooncakeLink> to, std::string body) -> awaitable<void> {
+      try {
+        co_await to->send(std::move(body));
+      } catch (const KvLost&) {  // it has gone
+      }
+    }(asked->link, answer));
+    return;
+  }
+  asked->left = asked->ask.wanted.size();
+  for (std::size_t i = 0; i < asked->ask.wanted.size(); ++i) tasks_.spawn(answer_one(asked, i));
+}
+
+awaitable<void> MooncakeKeeper::answer_one(std::shared_ptr<Asked> asked, std::size_t which) {
+  const Counted pending(num_pending_);
+  const MooncakeWanted& wanted = asked->ask.wanted[which];
+  MooncakeAnswer answer;
+  try {
+    const MooncakeSum sum = co_await write(*asked, wanted);
+    answer.done.push_back(wanted.id);
+    if (!asked->ask.geometry.empty() && !wanted.blocks.empty())
+      answer.sums.emplace_back(wanted.id, sum.sum);
+  } catch (const KvLost& lost) {
+    log::warn("kv_transfer.not_sent", {{"request", wanted.transfer}, {"because", lost.what()}});
+    answer.failed.push_back(wanted.id);
+    answer.why = lost.what();
+    answer.reason = static_cast<std::uint64_t>(lost.reason());
+  }
+  answer.verdict = --asked->left == 0 ? MooncakeVerdict::finish : MooncakeVerdict::go_on;
+  options_.changed();
+  try {
+    std::string body = encode_answer(answer);
+    co_await asked->link->send(std::move(body));
+  } catch (const KvLost& lost) {
+    log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
+  }
+}
+
+// Waits until it has been computed.
+awaitable<std::shared_ptr<const KeptPrefill>> MooncakeKeeper::kept(
+    std::shared_ptr<MooncakeLink> link, std::string transfer) {
+  const auto deadline = Clock::now() + options_.wait_for_prefill;
+  while (true) {
+    if (!link->is_open()) throw KvLost(KvLossReason::peer_lost, "whoever asked has gone");
+    auto prefill = kept_.find(transfer, 0);
+    if (prefill != nullptr && prefill->progress != nullptr)
+      throw KvLost(prefill->progress->why, "it was not computed, or there is no room for it");
+    if (prefill != nullptr) co_return prefill;
+    if (std::ranges::find(waits_->released, transfer) != waits_->released.end())
+      throw KvLost(KvLossReason::expired, "it was written already, and is kept no more");
+    if (Clock::now() >= deadline)
+      throw KvLost(KvLossReason::expired, "Timeout waiting for P side ready.");
+    co_await waits_->wait(deadline);
+  }
+}
+
+awaitable<MooncakeSum> MooncakeKeeper::write(Asked& asked, const MooncakeWanted& wanted) {
+  const auto prefill = co_await kept(asked.link, wanted.transfer);
+  const bool is_empty = std::ranges::all_of(
+      wanted.blocks, [](const std::vector<std::int64_t>& group) { return group.empty(); });
+  MooncakeSum sum;
+  if (!is_empty) {
+    if (wanted.prompt_hash && *wanted.prompt_hash != prefill->prompt_hash)
+      throw KvLost(KvLossReason::prompt, "it is of another prompt");
+    if (wanted.blocks.size() != self_.regions.num_groups)
+      throw KvLost(KvLossReason::incompatible,
+                   fmt::format("KV group count mismatch: {} here and {} there",
+                               self_.regions.num_groups, wanted.blocks.size()));
+    const auto start = Clock::now();
+    sum = co_await write_mooncake(executor_, self_, asked.ask, wanted, prefill, options_.silence);
+    counts_.bytes += sum.bytes;
+    counts_.nanoseconds += std::chrono::nanoseconds(Clock::now() - start).count();
+  }
+  was_written(asked, wanted.transfer);
+  co_return sum;
+}
+
+// The last of the ranks that share it ends its time.
+void MooncakeKeeper::was_written(const Asked& asked, const std::string& transfer) {
+  if (asked.ask.tensor_ranks > 1) {
+    if (written_.size() >= kMostWritten) written_.clear();
+    std::set<int>& ranks = written_[transfer];
+    ranks.insert(asked.ask.tensor_rank);
+    if (static_cast<int>(ranks.size()) < asked.ask.tensor_ranks) return;
+    written_.erase(transfer);
+  }
+  ++counts_.requests;
+  waits_->release(transfer);
+  kept_.release(transfer, 0);
+}
+
+}  // namespace quire

@@ -1,0 +1,154 @@
+#include "engine/kv_transfer/mooncake_landing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "engine/kv_transfer/checksum.h"
+#include "engine/kv_transfer/nixl_exports.h"
+
+namespace quire {
+namespace {
+
+KvGeometry with_block_size(KvGeometry geometry, int block_size) {
+  for (KvLayerGeometry& layer : geometry.layers) layer.block_size = block_size;
+  return geometry;
+}
+
+std::uint64_t region_address(std::size_t layer) { return (layer + 1) * kMooncakeRegionBytes; }
+
+// "model.layers.12.self_attn": 12.
+std::optional<int> number_in(const std::string& name) {
+  constexpr std::string_view kBefore = "layers.";
+  const auto at = name.find(kBefore);
+  if (at == std::string::npos) return std::nullopt;
+  int number = 0;
+  const char* const begin = name.data() + at + kBefore.size();
+  const auto read = std::from_chars(begin, name.data() + name.size(), number);
+  return read.ec == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+std::int64_t MooncakeSelf::block_bytes(std::size_t layer) const {
+  const KvLayerGeometry& one = geometry.layers[layer];
+  return quire::block_bytes(one, block_size, one.heads);
+}
+
+std::vector<int> mooncake_layer_numbers(const KvGeometry& geometry) {
+  std::vector<int> numbers;
+  int behind = 0;
+  for (const KvLayerGeometry& layer : geometry.layers) {
+    const bool is_draft = layer.name.starts_with("draft.");
+    const int number = number_in(layer.name).value_or(static_cast<int>(numbers.size()));
+    if (!is_draft) behind = std::max(behind, number + 1);
+    numbers.push_back(is_draft ? behind + number : number);
+  }
+  return numbers;
+}
+
+std::vector<MooncakeRegion> mooncake_regions(const MooncakeSelf& self) {
+  const std::vector<int> numbers = mooncake_layer_numbers(self.geometry);
+  std::vector<MooncakeRegion> regions;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto bytes = static_cast<std::uint64_t>(self.block_bytes(i));
+    regions.push_back({.layer = fmt::format("model.layers.{}.self_attn.attn", numbers[i]),
+                       .layer_index = numbers[i],
+                       .group = self.regions.group_of_layer[i],
+                       .address = region_address(i),
+                       .stride = bytes,
+                       .payload = bytes});
+  }
+  return regions;
+}
+
+MooncakeLanding::MooncakeLanding(const MooncakeSelf& self, int num_tokens, int from,
+                                 std::int64_t first)
+    : self_(self),
+      first_(first),
+      content_(kv_content(with_block_size(self.geometry, self.block_size), num_tokens, from)) {
+  const int size = self.block_size;
+  const int total = (num_tokens + size - 1) / size;
+  std::vector<int> first_block(self.regions.num_groups, total);
+  for (const KvStrip& strip : content_.strips) {
+    const auto layer = static_cast<std::size_t>(strip.layer);
+    int& begin = first_block[static_cast<std::size_t>(self.regions.group_of_layer[layer])];
+    if (strip.rows > 0) begin = std::min(begin, strip.first / size);
+  }
+  for (const int begin : first_block) {
+    auto& ids = blocks_.emplace_back(static_cast<std::size_t>(total - begin));
+    std::iota(ids.begin(), ids.end(), first_ + num_ids_);
+    num_ids_ += total - begin;
+  }
+  for (std::size_t i = 0; i < self.geometry.layers.size(); ++i) {
+    layers_.push_back({bytes_, self.block_bytes(i)});
+    bytes_ += static_cast<std::int64_t>(ids_of(i).size()) * layers_[i].block_bytes;
+  }
+}
+
+std::optional<std::int64_t> MooncakeLanding::place(std::uint64_t address,
+                                                   std::uint64_t bytes) const {
+  const std::uint64_t region = address / kMooncakeRegionBytes;
+  const std::uint64_t offset = address % kMooncakeRegionBytes;
+  if (bytes == 0 || region == 0 || region > layers_.size()) return std::nullopt;
+  const auto layer = static_cast<std::size_t>(region - 1);
+  const auto& ids = ids_of(layer);
+  if (ids.empty()) return std::nullopt;
+  const auto block = static_cast<std::uint64_t>(layers_[layer].block_bytes);
+  const std::uint64_t begin = static_cast<std::uint64_t>(ids.front()) * block;
+  const std::uint64_t size = ids.size() * block;
+  if (offset < begin || offset - begin >= size || bytes > size - (offset - begin))
+    return std::nullopt;
+  return layers_[layer].at + static_cast<std::int64_t>(offset - begin);
+}
+
+void MooncakeLanding::arrived(std::int64_t at, std::int64_t bytes) {
+  std::int64_t end = at + bytes;
+  auto next = arrived_.upper_bound(at);
+  if (next != arrived_.begin() && std::prev(next)->second >= at) next = std::prev(next);
+  while (next != arrived_.end() && next->first <= end) {
+    at = std::min(at, next->first);
+    end = std::max(end, next->second);
+    arrived_bytes_ -= next->second - next->first;
+    next = arrived_.erase(next);
+  }
+  arrived_[at] = end;
+  arrived_bytes_ += end - at;
+}
+
+std::uint64_t MooncakeLanding::sum(std::string_view transfer,
+                                   std::span<const std::byte> landing) const {
+  std::uint64_t sum = block_sum_seed(transfer);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto size = static_cast<std::size_t>(layers_[i].block_bytes);
+    for (std::size_t block = 0; block < ids_of(i).size(); ++block)
+      sum = kv_checksum(
+          landing.subspan(static_cast<std::size_t>(layers_[i].at) + block * size, size), sum);
+  }
+  return sum;
+}
+
+void MooncakeLanding::fill(std::span<const std::byte> landing, std::span<std::byte> content) const {
+  const int size = self_.block_size;
+  const int total = (content_.num_tokens + size - 1) / size;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const int count = static_cast<int>(ids_of(i).size());
+    const auto bytes = static_cast<std::size_t>(layers_[i].block_bytes);
+    for (int block = 0; block < count; ++block) {
+      const BlockPlace place{.layer = i,
+                             .first_token = (total - count + block) * size,
+                             .num_tokens = size,
+                             .first_head = 0,
+                             .num_heads = self_.geometry.layers[i].heads};
+      block_to_content(self_.geometry, place,
+                       landing.subspan(static_cast<std::size_t>(layers_[i].at) +
+                                           static_cast<std::size_t>(block) * bytes,
+                                       bytes),
+                       content_, content);
+    }
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,76 @@
+#pragma once
+// Where blocks land that a Mooncake peer writes, and how they become what was asked for. Others are
+// told addresses, of which none is one of this process: numbers of a region and of a block, never
+// the same for two fetches, so that what is written late lands nowhere. Pure.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/kv_mooncake/xfer_messages.h"
+#include "engine/kv_transfer/block_layout.h"
+#include "engine/kv_transfer/block_regions.h"
+#include "engine/kv_transfer/content.h"
+
+namespace quire {
+
+// This server, as far as others have to fit it.
+struct MooncakeSelf {
+  KvGeometry geometry;
+  BlockRegions regions;
+  int block_size = 16;  // of the servers that prefill, in tokens
+
+  std::int64_t block_bytes(std::size_t layer) const;
+};
+
+// By the number in the model, or of a draft model's behind the target's, as vLLM counts them.
+std::vector<int> mooncake_layer_numbers(const KvGeometry& geometry);
+
+// What others are told of this server's memory: the same in every fetch.
+std::vector<MooncakeRegion> mooncake_regions(const MooncakeSelf& self);
+inline constexpr std::uint64_t kMooncakeRegionBytes = std::uint64_t{1} << 50;
+inline constexpr std::size_t kMostMooncakeRegions = 4096;
+
+class MooncakeLanding {
+ public:
+  // Its blocks are numbered from `first` on.
+  MooncakeLanding(const MooncakeSelf& self, int num_tokens, int from, std::int64_t first);
+
+  const KvContent& content() const { return content_; }
+  std::int64_t bytes() const { return bytes_; }
+  std::int64_t first_id() const { return first_; }
+  std::int64_t num_ids() const { return num_ids_; }
+  const std::vector<std::vector<std::int64_t>>& blocks() const { return blocks_; }  // by group
+
+  // Where in the landing; empty: not all of it is in blocks of one layer that are expected.
+  std::optional<std::int64_t> place(std::uint64_t address, std::uint64_t bytes) const;
+  void arrived(std::int64_t at, std::int64_t bytes);
+  bool is_complete() const { return arrived_bytes_ == bytes_; }
+  std::int64_t arrived_bytes() const { return arrived_bytes_; }
+
+  // Over all blocks, layer by layer, seeded with their name.
+  std::uint64_t sum(std::string_view transfer, std::span<const std::byte> landing) const;
+  void fill(std::span<const std::byte> landing, std::span<std::byte> content) const;
+
+ private:
+  struct Layer {
+    std::int64_t at = 0, block_bytes = 0;
+  };
+  const std::vector<std::int64_t>& ids_of(std::size_t layer) const {
+    return blocks_[static_cast<std::size_t>(self_.regions.group_of_layer[layer])];
+  }
+
+  const MooncakeSelf& self_;
+  const std::int64_t first_;
+  KvContent content_;
+  std::vector<std::vector<std::int64_t>> blocks_;
+  std::vector<Layer> layers_;
+  std::int64_t bytes_ = 0, num_ids_ = 0, arrived_bytes_ = 0;
+  std::map<std::int64_t, std::int64_t> arrived_;  // first byte → end; no two touch
+};
+
+}  // namespace quire

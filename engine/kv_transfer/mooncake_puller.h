@@ -1,0 +1,90 @@
+#pragma once
+// The side that decodes over Mooncake: asks servers that prefill to write what it lacks into a
+// buffer of its own, waits until all of it is there, and tells those whose blocks it does not need.
+// Its methods belong to the transfer's thread, but for take().
+
+#include <boost/asio/any_io_executor.hpp>
+#include <chrono>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/async.h"
+#include "base/ids.h"
+#include "base/task_group.h"
+#include "engine/kv_mooncake/bootstrap.h"
+#include "engine/kv_transfer/mooncake_inbox.h"
+#include "engine/kv_transfer/mooncake_link.h"
+#include "engine/kv_transfer/peer_list.h"
+#include "engine/kv_transfer/silent_peers.h"
+
+namespace quire {
+
+struct MooncakePullerOptions {
+  std::string host;                                            // where peers write to
+  std::chrono::nanoseconds silence = std::chrono::seconds(2);  // without a sign of life
+  std::chrono::nanoseconds prefill_patience = std::chrono::minutes(9);
+  std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
+};
+
+class MooncakePuller {
+ public:
+  // All outlive it. `wake` is called when take() has something.
+  MooncakePuller(asio::any_io_executor executor, TaskGroup& tasks, const MooncakeSelf& self,
+                 const PeerList& peers, MooncakeInbox& inbox, StagingBuffer& staging,
+                 MooncakePullerOptions options, std::function<void()> wake);
+  ~MooncakePuller();
+
+  void watch(RequestId request, const KvSource& source);
+  void fetch(KvFetch fetch);
+  void cancel(RequestId request);
+  void release(RequestId request);
+  void room_came();
+
+  std::vector<KvFetched> take();  // any thread
+  const KvTrafficCounts& counts() const { return counts_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Job;
+  struct Watched {
+    KvSource source;
+    bool told = false;  // what was asked for is forgotten when it has been written
+  };
+
+  awaitable<void> run(std::shared_ptr<Job> job);
+  awaitable<void> pull(Job& job);
+  awaitable<MooncakeWorkers> workers_of(KvSource source);
+  awaitable<MooncakeWorkers> ask_bootstrap(KvSource source);
+  awaitable<void> take_room(Job& job);
+  awaitable<std::vector<std::unique_ptr<MooncakeLink>>> ask_all(MooncakeWorkers workers,
+                                                                MooncakeAsk ask);
+  awaitable<void> answer_of(MooncakeLink& link, Job& job);
+  awaitable<void> all_has_come(Job& job);
+  awaitable<void> tell(KvSource source);
+  void finish(Job& job);
+  void end(Job& job, KvFetched result);
+  void end_lost(Job& job, const KvLost& lost);
+
+  const asio::any_io_executor executor_;
+  TaskGroup& tasks_;
+  const MooncakeSelf& self_;
+  const PeerList& peers_;
+  MooncakeInbox& inbox_;
+  StagingBuffer& staging_;
+  const MooncakePullerOptions options_;
+  const std::function<void()> wake_;
+  KvTrafficCounts counts_;
+  SilentPeers silent_;
+  std::unordered_map<std::string, MooncakeWorkers> workers_;  // by address and engine
+  std::unordered_map<RequestId, Watched> watched_;
+  std::list<std::shared_ptr<Job>> jobs_;
+  std::mutex mutex_;
+  std::vector<KvFetched> fetched_;
+};
+
+}  // namespace quire

@@ -1,0 +1,40 @@
+#pragma once
+// Writes a kept prefill into the blocks of one rank of whoever decodes, as it says they are.
+// Belongs to the transfer's thread.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/async.h"
+#include "engine/kv_mooncake/segment.h"
+#include "engine/kv_mooncake/xfer_messages.h"
+#include "engine/kv_transfer/byte_line.h"
+#include "engine/kv_transfer/kept_prefills.h"
+#include "engine/kv_transfer/mooncake_landing.h"
+
+namespace quire {
+
+struct MooncakeSum {
+  std::uint64_t sum = 0;  // as MooncakeLanding::sum()
+  std::int64_t bytes = 0;
+};
+
+// Which of the kept bytes one region of a rank holds.
+struct MooncakeShare {
+  std::size_t layer = 0;
+  int block_size = 0;  // tokens
+  int first_head = 0, num_heads = 0;
+};
+
+// Throws KvLost, naming what does not fit.
+std::vector<MooncakeShare> mooncake_shares(const MooncakeSelf& self, const MooncakeAsk& ask);
+
+// Throws KvLost where the other end does not take it.
+awaitable<MooncakeSum> write_mooncake(asio::any_io_executor executor, const MooncakeSelf& self,
+                                      const MooncakeAsk& ask, const MooncakeWanted& wanted,
+                                      std::shared_ptr<const KeptPrefill> prefill,
+                                      std::chrono::nanoseconds silence);
+
+}  // namespace quire

@@ -1,0 +1,111 @@
+// TransferConnector: the plane that carries its bytes.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/kv_transfer/mooncake_plane.h"
+#include "engine/kv_transfer/nixl_plane.h"
+#include "engine/kv_transfer/transfer_connector.h"
+
+namespace quire {
+namespace {
+
+std::int64_t scratch_bytes(const KvGeometry& geometry, int longest_prompt) {
+  std::int64_t most = 0;
+  for (const KvLayerGeometry& layer : geometry.layers)
+    most = std::max(most, layer.planes * layer.row_bytes * longest_prompt);
+  return most;
+}
+
+std::vector<int> groups_of(const TransferSetup& setup) {
+  std::vector<int> groups;
+  for (const LayerCache& layer : setup.layers) groups.push_back(layer.group);
+  return groups;
+}
+
+// What vLLM servers compare first. Their cache has the model's dtype, as ours.
+NixlPlaneOptions nixl_options(const NixlConfig& config, const KvGeometry& geometry,
+                              const TransferSetup& setup) {
+  check_block_geometry("nixl", geometry);
+  auto profile = find_nixl_profile(config.profile);
+  if (!profile) throw Failure(profile.error());
+  NixlPlaneOptions options;
+  options.library = config.library;
+  options.attention_backend = config.peer_attention.empty() ? "FLASH_ATTN" : config.peer_attention;
+  if (!reads_blocks_of(options.attention_backend, geometry))
+    throw Failure(Error{ErrorCode::unsupported,
+                        fmt::format("NixlConfig::peer_attention is {}; blocks of {} are read",
+                                    options.attention_backend, kReadBackends),
+                        "NixlConfig::peer_attention"});
+  options.self.geometry = geometry;
+  options.self.regions = block_regions(groups_of(setup));
+  options.self.profile = *profile;
+  options.self.compare_hash = config.compare_hash.value_or(true);
+  CompatibilityFactors& factors = options.self.factors;
+  factors.vllm_version = profile->vllm_version;
+  factors.connector_version = profile->connector_version;
+  factors.model = setup.model;
+  factors.dtype = "torch." + geometry.layers.front().dtype;
+  factors.num_kv_heads = geometry.layers.front().heads;
+  factors.head_size = geometry.layers.front().head_size;
+  factors.num_hidden_layers = static_cast<int>(geometry.layers.size());
+  factors.attention_backend = options.attention_backend;
+  return options;
+}
+
+}  // namespace
+
+void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds lease) {
+  TransferThreadOptions options;
+  if (config_.prefills()) {
+    kept_.emplace(std::move(setup.buffers.kept), lease, std::move(setup.buffers.kept_descriptor));
+    options.listen = listen_;
+    options.sender.engine = engine_;
+    options.sender.geometry = geometry_;
+  }
+  if (config_.decodes()) {
+    arriving_.emplace(std::move(setup.buffers.arriving));
+    options.receiver.geometry = geometry_;
+    options.receiver.renew_every = std::chrono::nanoseconds(lease) / 6;
+  }
+  plane_ =
+      std::make_unique<TransferThread>(std::move(options), kept_ ? &*kept_ : nullptr,
+                                       arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
+}
+
+void TransferConnector::start_nixl(TransferSetup& setup, std::chrono::seconds lease) {
+  NixlPlaneOptions options = nixl_options(config_.nixl, geometry_, setup);
+  options.engine = engine_;
+  options.puller.renew_every = std::chrono::nanoseconds(lease) / 6;
+  if (config_.prefills()) {
+    exports_.emplace(std::move(setup.buffers.kept), geometry_, options.self.regions,
+                     options.self.order(), scratch_bytes(geometry_, setup.longest_prompt), lease);
+    options.listen = listen_;
+  }
+  if (config_.decodes()) arriving_.emplace(std::move(setup.buffers.arriving));
+  plane_ = std::make_unique<NixlPlane>(std::move(options), exports_ ? &*exports_ : nullptr,
+                                       arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
+}
+
+void TransferConnector::start_mooncake(TransferSetup& setup, std::chrono::seconds lease) {
+  check_block_geometry("mooncake", geometry_);
+  MooncakePlaneOptions options;
+  options.self.geometry = geometry_;
+  options.self.regions = block_regions(groups_of(setup));
+  if (config_.mooncake.peer_block_size > 0)
+    options.self.block_size = config_.mooncake.peer_block_size;
+  options.listen = listen_;
+  options.peers = peers_;
+  options.keeper.engine = engine_;
+  options.keeper.data_parallel_rank = static_cast<int>(setup.engine.value);
+  options.keeper.wait_for_prefill = lease;
+  if (config_.prefills()) kept_.emplace(std::move(setup.buffers.kept), lease);
+  if (config_.decodes()) arriving_.emplace(std::move(setup.buffers.arriving));
+  plane_ =
+      std::make_unique<MooncakePlane>(std::move(options), kept_ ? &*kept_ : nullptr,
+                                      arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
+}
+
+}  // namespace quire

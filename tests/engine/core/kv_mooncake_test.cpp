@@ -1,0 +1,231 @@
+// One engine prefills, another goes on, over Mooncake's protocols.
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "tests/engine/core/kv_pair.h"
+#include "tests/support/golden_folders.h"
+
+namespace quire::test {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+Tokens random_prompt(unsigned seed, int length) {
+  std::mt19937 random(seed);
+  Tokens tokens(static_cast<std::size_t>(length));
+  for (TokenId& token : tokens) token = static_cast<TokenId>(3 + random() % 380);
+  return tokens;
+}
+
+AddRequest request_of(Tokens prompt) {
+  AddRequest request = greedy_request(std::move(prompt), 24);
+  request.sampling.ignore_eos = true;
+  return request;
+}
+
+EngineConfig prefill_of(EngineConfig config) {
+  config.kv_transfer.plane = KvPlane::mooncake;
+  return config;
+}
+
+EngineConfig decode_of(EngineConfig config, int peer_block_size = 0) {
+  config.kv_transfer.plane = KvPlane::mooncake;
+  config.kv_transfer.listen = "127.0.0.1:0";
+  config.kv_transfer.mooncake.peer_block_size = peer_block_size;
+  return config;
+}
+
+// False: the model is one that the plane refuses, and says so.
+bool is_carried(const EngineConfig& config) {
+  try {
+    const KvPair pair(prefill_of(config), decode_of(config));
+    return true;
+  } catch (const Failure& failure) {
+    CHECK(failure.error().field == "KvTransferConfig::plane");
+    return false;
+  }
+}
+
+void check_lengths(KvPair& pair, const EngineConfig& alone_config) {
+  SteppedEngine alone(alone_config);
+  int num_fetched = 0;
+  for (const int length : {1, 2, 15, 16, 17, 33, 64, 97, 130, 200}) {
+    const AddRequest request = request_of(random_prompt(static_cast<unsigned>(length), length));
+    const Tokens expected = alone.finish(request).token_ids;
+    const std::string params = pair.prefill_params(request.prompt);
+    num_fetched += params.empty() ? 0 : 1;
+    INFO("prompt of " << length << " tokens: " << params);
+    CHECK(pair.decode(request, params).token_ids == expected);
+  }
+  CHECK(num_fetched == 9);
+  CHECK(pair.losses() == 0);
+  CHECK(pair.received().received == num_fetched);
+  for (int i = 0; i < 2000 && pair.sent().kept_bytes > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(pair.sent().kept_bytes == 0);
+  CHECK(pair.sent().sent == num_fetched);
+  CHECK(pair.received().arriving_bytes == 0);
+}
+
+std::string keep(const std::string& name) {
+  return R"({"do_remote_decode": true, "do_remote_prefill": false, "transfer_id": ")" + name +
+         "\"}";
+}
+
+// What a proxy makes of a prefill's answer for another name.
+std::string with_name(std::string params, const std::string& name) {
+  const auto at = params.find("\"transfer_id\":\"") + 15;
+  return params.replace(at, params.find('"', at) - at, name);
+}
+
+// Room is taken just before the other side is asked.
+void step_until_asked(KvPair& pair) {
+  for (int i = 0; i < 5000 && pair.received().arriving_bytes == 0; ++i) {
+    pair.decoding->step();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(pair.received().arriving_bytes > 0);
+}
+
+}  // namespace
+
+TEST_CASE("what one engine prefills another decodes over Mooncake", "[mooncake]") {
+  int num_carried = 0;
+  for (const auto& model : golden_models()) {
+    INFO(model);
+    if (!is_carried(kv_config(model))) continue;
+    ++num_carried;
+    for (const auto& [prefill, decode, wire] :
+         {std::tuple(0, 0, 16), std::tuple(16, 64, 64), std::tuple(64, 16, 48)}) {
+      INFO("blocks of " << prefill << " and " << decode << ", " << wire << " between them");
+      KvPair pair(prefill_of(kv_config(model, prefill)), decode_of(kv_config(model, decode), wire));
+      check_lengths(pair, kv_config(model, decode));
+    }
+  }
+  CHECK(num_carried > 0);
+}
+
+TEST_CASE("over Mooncake only what is not here is written", "[mooncake]") {
+  const EngineConfig config = kv_config(golden_models().front());
+  KvPair pair(prefill_of(config), decode_of(config));
+  SteppedEngine alone(config);
+  const Tokens common = random_prompt(7, 128);
+  std::int64_t bytes_of_first = 0;
+  for (unsigned turn = 0; turn < 3; ++turn) {
+    Tokens prompt = common;
+    const Tokens own = random_prompt(100 + turn, 40);
+    prompt.insert(prompt.end(), own.begin(), own.end());
+    const AddRequest request = request_of(prompt);
+    const std::int64_t before = pair.received().received_bytes;
+    CHECK(pair.ask(request).token_ids == alone.finish(request).token_ids);
+    const std::int64_t bytes = pair.received().received_bytes - before;
+    if (turn == 0) bytes_of_first = bytes;
+    if (turn > 0) CHECK(bytes < bytes_of_first / 2);
+  }
+  CHECK(pair.losses() == 0);
+}
+
+TEST_CASE("over Mooncake both may be asked at once, and either may be first", "[mooncake]") {
+  const EngineConfig config = kv_config(golden_models().front());
+  KvPair pair(prefill_of(config), decode_of(config));
+  SteppedEngine alone(config);
+  const std::string known = pair.prefill_params(random_prompt(1, 20));
+  for (const bool decode_first : {true, false}) {
+    const AddRequest request = request_of(random_prompt(decode_first ? 2 : 3, 150));
+    const std::string name = fmt::format("xfer-0123456789ab-{}", decode_first);
+    AddRequest prefill = greedy_request(request.prompt, 1), decode = request;
+    prefill.transfer_params = keep(name);
+    decode.transfer_params = with_name(known, name);
+    RequestId id;
+    if (decode_first) id = pair.decoding->add(decode);
+    for (int i = 0; decode_first && i < 20; ++i) pair.decoding->step();
+    pair.prefilling->add(prefill);
+    while (pair.prefilling->core.has_work()) pair.prefilling->step();
+    if (!decode_first) id = pair.decoding->add(decode);
+    run_awaiting(*pair.decoding);
+    CHECK(pair.decoding->outputs[id].token_ids == alone.finish(request).token_ids);
+  }
+  CHECK(pair.losses() == 0);
+  CHECK(pair.received().received == 2);
+}
+
+TEST_CASE("over Mooncake another prompt, model or start is a loss and never another's answer",
+          "[mooncake]") {
+  const EngineConfig config = kv_config(golden_models().front());
+  KvPair pair(prefill_of(config), decode_of(config));
+  SteppedEngine alone(config);
+  const AddRequest request = request_of(random_prompt(5, 60));
+  const Tokens expected = alone.finish(request).token_ids;
+  const std::string of_another = pair.prefill_params(random_prompt(6, 60));
+  CHECK(pair.decode(request, of_another).token_ids == expected);
+  CHECK(pair.losses(KvLossReason::prompt) == 1);
+
+  std::string elsewhere = of_another;
+  elsewhere.replace(elsewhere.find("\"remote_engine_id\":\"") + 20, 4, "none");
+  CHECK(pair.decode(request, elsewhere).token_ids == expected);
+  CHECK(pair.losses(KvLossReason::expired) == 1);
+
+  const std::string once = pair.prefill_params(request.prompt);
+  CHECK(pair.decode(request, once).token_ids == expected);
+  const AddRequest longer = request_of(random_prompt(8, 90));
+  CHECK(pair.decode(longer, once).token_ids == alone.finish(longer).token_ids);
+  CHECK(pair.losses(KvLossReason::expired) == 2);  // it was written once
+
+  AddRequest refused = greedy_request(request.prompt, 2);
+  refused.transfer_params = keep("xfer-refused-0123456789");
+  pair.prefilling->finish(refused);
+  CHECK(pair.decode(request, with_name(of_another, "xfer-refused-0123456789")).token_ids ==
+        expected);
+  CHECK(pair.losses(KvLossReason::refused) == 1);
+
+  EngineConfig other = config;
+  other.model.dtype = DType::bf16;
+  KvPair mixed(prefill_of(other), decode_of(config));
+  CHECK(mixed.ask(request).token_ids == expected);
+  CHECK(mixed.losses(KvLossReason::incompatible) == 1);
+}
+
+TEST_CASE("over Mooncake a cancelled request and a lost server leave nothing behind",
+          "[mooncake]") {
+  const EngineConfig config = kv_config(golden_models().front());
+  KvPair pair(prefill_of(config), decode_of(config));
+  SteppedEngine alone(config);
+  const std::string known = pair.prefill_params(random_prompt(1, 20));
+  AddRequest waits = request_of(random_prompt(2, 100));
+  waits.transfer_params = with_name(known, "xfer-never-0123456789");
+  const RequestId cancelled = pair.decoding->add(waits);
+  step_until_asked(pair);
+  pair.decoding->core.abort(cancelled);
+  run_awaiting(*pair.decoding);
+  CHECK(pair.received().arriving_bytes == 0);
+
+  const AddRequest request = request_of(random_prompt(3, 100));
+  AddRequest lost = request;
+  lost.transfer_params = with_name(known, "xfer-never-9876543210");
+  const RequestId id = pair.decoding->add(lost);
+  step_until_asked(pair);
+  pair.prefilling.reset();
+  run_awaiting(*pair.decoding);
+  CHECK(pair.decoding->outputs[id].token_ids == alone.finish(request).token_ids);
+  CHECK(pair.losses(KvLossReason::peer_lost) == 1);
+  CHECK(pair.received().arriving_bytes == 0);
+}
+
+TEST_CASE("over Mooncake what finds no room is computed", "[mooncake]") {
+  const EngineConfig config = kv_config(golden_models().front());
+  EngineConfig small = decode_of(config);
+  small.kv_transfer.buffer_bytes = 4096;
+  KvPair pair(prefill_of(config), small);
+  SteppedEngine alone(config);
+  const AddRequest request = request_of(random_prompt(3, 100));
+  CHECK(pair.ask(request).token_ids == alone.finish(request).token_ids);
+  CHECK(pair.losses(KvLossReason::no_room) == 1);
+  for (int i = 0; i < 2000 && pair.sent().kept_bytes > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(pair.sent().kept_bytes == 0);  // it was told that nobody wants it
+}
+
+}  // namespace quire::test

@@ -1,0 +1,194 @@
+// Prefill here, through vLLM's own MooncakeConnector, and decode here: one engine writes into
+// vLLM's blocks what it keeps, and vLLM writes these into what the other one waits for. Runs where
+// Mooncake and vLLM's wheel are, see vllm_process.h.
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "tests/engine/core/kv_pair.h"
+#include "tests/engine/core/vllm_process.h"
+
+namespace quire::test {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+constexpr int kPort = 21480;
+
+AddRequest request_of(unsigned seed, int length) {
+  std::mt19937 random(seed);
+  Tokens tokens(static_cast<std::size_t>(length));
+  for (TokenId& token : tokens) token = static_cast<TokenId>(3 + random() % 380);
+  AddRequest request = greedy_request(std::move(tokens), 24);
+  request.sampling.ignore_eos = true;
+  return request;
+}
+
+EngineConfig alone_config(DType dtype) {
+  EngineConfig config = kv_config("models/quire-tiny");
+  config.model.dtype = dtype;
+  return config;
+}
+
+EngineConfig mooncake_config(DType dtype) {
+  EngineConfig config = alone_config(dtype);
+  config.kv_transfer.plane = KvPlane::mooncake;
+  return config;
+}
+
+EngineConfig decode_config(DType dtype, int block_size) {
+  EngineConfig config = mooncake_config(dtype);
+  config.kv_transfer.listen = "127.0.0.1:0";
+  config.kv_transfer.mooncake.peer_block_size = block_size;
+  return config;
+}
+
+std::string shape(const char* dtype, int block_size, int ranks = 1) {
+  return fmt::format(
+      R"({{"layers": 4, "kv_heads": 2, "head_size": 64, "dtype": "{}", "block_size": {},
+          "blocks": 128, "ranks": {}, "port": {}}})",
+      dtype, block_size, ranks, kPort);
+}
+
+// A member of a JSON object, as text.
+std::string member(const std::string& json, const char* name) {
+  const auto at = json.find(fmt::format("\"{}\": ", name));
+  REQUIRE(at != std::string::npos);
+  const std::size_t begin = at + std::string_view(name).size() + 4;
+  int depth = 0;
+  for (std::size_t end = begin; end < json.size(); ++end) {
+    const char c = json[end];
+    if (c == '[' || c == '{') ++depth;
+    if (depth == 0 && (c == ',' || c == '}')) return json.substr(begin, end - begin);
+    if (c == ']' || c == '}') --depth;
+  }
+  return json.substr(begin);
+}
+
+bool is_here() {
+  const bool here = VllmProcess::is_here(kMooncakeConnector);
+  if (!here) WARN("skipped: QUIRE_MOONCAKE_PYTHON and QUIRE_VLLM_WHEEL are not set");
+  return here;
+}
+
+void relay(DType dtype, const char* name, int block_size, int ranks = 1) {
+  VllmProcess vllm(shape(name, block_size, ranks), "{}", kMooncakeConnector);
+  KvPair pair(mooncake_config(dtype), decode_config(dtype, block_size));
+  SteppedEngine alone(alone_config(dtype));
+  int number = 0;
+  for (const int length : {2, 16, 17, 33, 97, 130, 200}) {
+    const AddRequest request = request_of(static_cast<unsigned>(length), length);
+    INFO(name << ", blocks of " << block_size << ", " << length << " tokens, " << ranks
+              << " ranks");
+    const Tokens expected = alone.finish(request).token_ids;
+    const std::string kept = pair.prefill_params(request.prompt);
+    const std::string pulled =
+        vllm.ask(fmt::format(R"({{"do": "pull", "params": {}, "tokens": {}}})", kept, length));
+    INFO(pulled);
+    REQUIRE(member(pulled, "ok") == "true");
+    const std::string offered = vllm.ask(fmt::format(
+        R"({{"do": "offer", "transfer": "xfer-0123456789-{}", "blocks": {}, "tokens": {}}})",
+        length, member(pulled, "blocks"), length));
+    CHECK(pair.decode(request, member(offered, "params")).token_ids == expected);
+    ++number;
+  }
+  CHECK(pair.losses() == 0);
+  CHECK(pair.received().received == number);
+  CHECK(pair.sent().sent == number);
+  CHECK(pair.sent().kept_bytes == 0);
+  std::string released;
+  for (int i = 0; i < 200 && std::ranges::count(released, '"') < 2 * number; ++i)
+    released = member(vllm.ask(R"({"do": "released"})"), "requests");
+  INFO(released);
+  CHECK(static_cast<int>(std::ranges::count(released, '"')) == 2 * number);
+}
+
+}  // namespace
+
+TEST_CASE("vLLM's blocks are written to, and vLLM writes them on", "[mooncake][vllm]") {
+  if (!is_here()) return;
+  relay(DType::bf16, "bfloat16", 16);
+  relay(DType::f16, "float16", 16);
+  relay(DType::f32, "float32", 16);
+}
+
+TEST_CASE("vLLM's blocks over Mooncake may be larger", "[mooncake][vllm]") {
+  if (!is_here()) return;
+  relay(DType::bf16, "bfloat16", 32);
+  relay(DType::bf16, "bfloat16", 64);
+}
+
+TEST_CASE("vLLM's ranks get their heads, and write them", "[mooncake][vllm]") {
+  if (!is_here()) return;
+  relay(DType::bf16, "bfloat16", 16, 2);
+  relay(DType::bf16, "bfloat16", 16, 4);
+}
+
+TEST_CASE("vLLM's part of a prompt that it has is not written", "[mooncake][vllm]") {
+  if (!is_here()) return;
+  VllmProcess vllm(shape("bfloat16", 16), "{}", kMooncakeConnector);
+  KvPair pair(mooncake_config(DType::bf16), decode_config(DType::bf16, 16));
+  const AddRequest request = request_of(9, 100);
+  const std::string kept = pair.prefill_params(request.prompt);
+  const std::string pulled =
+      vllm.ask(fmt::format(R"({{"do": "pull", "params": {}, "tokens": 100, "hits": 64}})", kept));
+  CHECK(member(pulled, "ok") == "true");
+  CHECK(pair.sent().sent_bytes == 3 * 4 * 16 * 2 * 2 * 64 * 2);  // the last three of seven blocks
+  CHECK(pair.sent().kept_bytes == 0);
+}
+
+TEST_CASE("blocks of another size than was said are refused by vLLM", "[mooncake][vllm]") {
+  if (!is_here()) return;
+  VllmProcess vllm(shape("bfloat16", 32), "{}", kMooncakeConnector);
+  KvPair pair(mooncake_config(DType::bf16), decode_config(DType::bf16, 16));
+  SteppedEngine alone(alone_config(DType::bf16));
+  const AddRequest request = request_of(1, 60);
+  const std::string offered = vllm.ask(
+      R"({"do": "offer", "transfer": "xfer-0123456789ab", "blocks": [[1, 2]], "tokens": 60})");
+  CHECK(pair.decode(request, member(offered, "params")).token_ids ==
+        alone.finish(request).token_ids);
+  CHECK(pair.losses() == 1);
+}
+
+TEST_CASE("vLLM waits for a prefill that ends, and hears of one that does not",
+          "[mooncake][vllm]") {
+  if (!is_here()) return;
+  VllmProcess vllm(shape("bfloat16", 16), "{}", kMooncakeConnector);
+  KvPair pair(mooncake_config(DType::bf16), decode_config(DType::bf16, 16));
+  const std::string known = pair.prefill_params(request_of(1, 20).prompt);
+  AddRequest refused = greedy_request(request_of(2, 60).prompt, 2);
+  refused.transfer_params = R"({"do_remote_decode": true, "transfer_id": "xfer-refused-0123"})";
+  pair.prefilling->finish(refused);
+  const auto at = known.find("\"transfer_id\":\"") + 15;
+  std::string params = known;
+  params.replace(at, params.find('"', at) - at, "xfer-refused-0123");
+  const std::string pulled =
+      vllm.ask(fmt::format(R"({{"do": "pull", "params": {}, "tokens": 60}})", params));
+  CHECK(member(pulled, "ok") == "false");
+  CHECK(pulled.find("late") == std::string::npos);
+}
+
+TEST_CASE("a vLLM server that is killed while it prefills is a loss", "[mooncake][vllm]") {
+  if (!is_here()) return;
+  VllmProcess vllm(shape("bfloat16", 16), "{}", kMooncakeConnector);
+  KvPair pair(mooncake_config(DType::bf16), decode_config(DType::bf16, 16));
+  SteppedEngine alone(alone_config(DType::bf16));
+  const AddRequest request = request_of(2, 60);
+  AddRequest wanted = request;
+  wanted.transfer_params = member(
+      vllm.ask(R"({"do": "begin", "transfer": "xfer-never-0123456", "tokens": 60})"), "params");
+  const RequestId id = pair.decoding->add(wanted);
+  for (int i = 0; i < 200; ++i) {
+    pair.decoding->step();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(pair.received().arriving_bytes > 0);
+  vllm.end();
+  run_awaiting(*pair.decoding);
+  CHECK(pair.decoding->outputs[id].token_ids == alone.finish(request).token_ids);
+  CHECK(pair.losses(KvLossReason::peer_lost) == 1);
+  CHECK(pair.received().arriving_bytes == 0);
+}
+
+}  // namespace quire::test

@@ -1,0 +1,16 @@
+#pragma once
+// Bytes as recorded from others' programs.
+
+#include <string>
+#include <string_view>
+
+namespace quire::test {
+
+inline std::string from_hex(std::string_view hex) {
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
+  return bytes;
+}
+
+}  // namespace quire::test

@@ -1,0 +1,220 @@
+// Where blocks land that a Mooncake peer writes: addresses, what has arrived, and which parts of a
+// prefill the blocks of others hold.
+
+#include "engine/kv_transfer/mooncake_landing.h"
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "engine/kv_transfer/mooncake_writer.h"
+
+namespace quire::test {
+namespace {
+
+KvLayerGeometry layer(const std::string& name, int heads, int head_size, int planes,
+                      int window = 0) {
+  return {.name = name,
+          .kind = planes == 1 ? KvKind::mla : KvKind::full,
+          .dtype = "bfloat16",
+          .heads = heads,
+          .head_size = head_size,
+          .planes = planes,
+          .row_bytes = std::int64_t{2} * heads * head_size,
+          .window = window,
+          .block_size = 16};
+}
+
+// Registration by bytes of mixed shapes: latents, and an Eagle draft's layer of whole heads.
+MooncakeSelf mixed() {
+  MooncakeSelf self;
+  self.geometry.layers = {layer("model.layers.0.self_attn", 1, 96, 1),
+                          layer("model.layers.1.self_attn", 1, 96, 1),
+                          layer("draft.layers.0.self_attn", 8, 64, 2)};
+  self.regions = block_regions(std::vector<int>{0, 0, 0});
+  return self;
+}
+
+MooncakeSelf windowed() {
+  MooncakeSelf self;
+  self.geometry.layers = {layer("model.layers.0.self_attn", 4, 16, 2),
+                          layer("model.layers.1.self_attn", 4, 16, 2, 40)};
+  self.regions = block_regions(std::vector<int>{0, 1});
+  return self;
+}
+
+MooncakeAsk ask_of(const MooncakeSelf& self, int ranks = 1, int rank = 0) {
+  MooncakeAsk ask{.host = "a", .port = 1, .tensor_ranks = ranks, .tensor_rank = rank};
+  ask.regions = mooncake_regions(self);
+  return ask;
+}
+
+}  // namespace
+
+TEST_CASE("regions are registered by their bytes, a draft's layers behind the target's",
+          "[mooncake]") {
+  const auto regions = mooncake_regions(mixed());
+  REQUIRE(regions.size() == 3);
+  CHECK(regions[0].layer == "model.layers.0.self_attn.attn");
+  CHECK(regions[0].payload == 3072);  // as vLLM registers (2, 16, 96) of 16 bits
+  CHECK(regions[2].layer == "model.layers.2.self_attn.attn");
+  CHECK(regions[2].layer_index == 2);
+  CHECK(regions[2].payload == 16 * 2 * 8 * 64 * 2);
+  const auto shares = mooncake_shares(mixed(), ask_of(mixed()));
+  REQUIRE(shares.size() == 3);
+  for (const MooncakeShare& share : shares) CHECK(share.block_size == 16);
+  CHECK(shares[2].num_heads == 8);
+}
+
+TEST_CASE("only whole bytes of expected blocks have a place", "[mooncake]") {
+  const MooncakeSelf self = mixed();
+  const MooncakeLanding landing(self, 40, 0, 1000);
+  CHECK(landing.num_ids() == 3);
+  CHECK(landing.blocks() == std::vector<std::vector<std::int64_t>>{{1000, 1001, 1002}});
+  CHECK(landing.bytes() == 3 * (2 * 3072 + 32768));
+  const std::uint64_t region = kMooncakeRegionBytes;
+  CHECK(landing.place(region + 1000 * 3072, 3 * 3072) == 0);
+  CHECK(landing.place(region + 1001 * 3072 + 5, 7) == 3072 + 5);
+  CHECK(landing.place(2 * region + 1002 * 3072, 3072) == 3 * 3072 + 2 * 3072);
+  CHECK(landing.place(3 * region + 1000 * 32768, 3 * 32768) == 6 * 3072);
+  for (const auto& [address, bytes] :
+       std::vector<std::pair<std::uint64_t, std::uint64_t>>{{region + 1000 * 3072 - 1, 1},
+                                                            {region + 1003 * 3072, 1},
+                                                            {region + 1002 * 3072, 3073},
+                                                            {region + 1000 * 3072, 0},
+                                                            {region + 1000 * 3072, ~0ull},
+                                                            {region + 1002 * 3072, ~0ull - 3},
+                                                            {1000 * 3072, 1},
+                                                            {4 * region + 1000 * 3072, 1},
+                                                            {~0ull, 1},
+                                                            {0, 0}})
+    CHECK_FALSE(landing.place(address, bytes));
+}
+
+TEST_CASE("what has arrived is counted once, in any order", "[mooncake]") {
+  const MooncakeSelf self = windowed();
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    MooncakeLanding landing(self, 33, 0, 1);
+    std::vector<bool> there(static_cast<std::size_t>(landing.bytes()), false);
+    for (int i = 0; i < 40; ++i) {
+      const auto at = static_cast<std::int64_t>(random() % there.size());
+      const auto bytes =
+          1 + static_cast<std::int64_t>(random() % (there.size() - static_cast<std::size_t>(at)));
+      landing.arrived(at, bytes);
+      std::fill_n(there.begin() + at, bytes, true);
+      const auto expected = std::count(there.begin(), there.end(), true);
+      REQUIRE(landing.arrived_bytes() == expected);
+      REQUIRE(landing.is_complete() == (expected == landing.bytes()));
+    }
+    landing.arrived(0, landing.bytes());
+    CHECK(landing.is_complete());
+  }
+}
+
+TEST_CASE("a window asks for its last blocks, and what is here for none", "[mooncake]") {
+  const MooncakeSelf self = windowed();
+  const MooncakeLanding all(self, 100, 0, 1);
+  CHECK(all.blocks()[0].size() == 7);
+  CHECK(all.blocks()[1].size() == 4);  // 40 tokens from the 61st on
+  CHECK(all.blocks()[0].front() == 1);
+  CHECK(all.blocks()[1].front() == 8);
+  const MooncakeLanding rest(self, 100, 96, 1);
+  CHECK(rest.blocks()[0].size() == 1);
+  CHECK(rest.blocks()[1].size() == 1);
+}
+
+TEST_CASE("ranks get their heads, of which several may have the same", "[mooncake]") {
+  MooncakeSelf self = windowed();
+  for (const int ranks : {1, 2, 4, 8}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      MooncakeAsk ask = ask_of(self, ranks, rank);
+      const int heads = std::max(1, 4 / ranks);
+      for (MooncakeRegion& region : ask.regions)
+        region.stride = region.payload = static_cast<std::uint64_t>(64 * 2 * 2 * 16 * heads);
+      const auto shares = mooncake_shares(self, ask);
+      CHECK(shares[0].num_heads == heads);
+      CHECK(shares[0].first_head == rank * 4 / ranks);
+      CHECK(shares[0].block_size == 64);
+    }
+  }
+  CHECK(mooncake_shares(mixed(), ask_of(mixed(), 1, 0))[0].first_head == 0);
+}
+
+TEST_CASE("regions that do not fit this model are refused by name", "[mooncake]") {
+  const MooncakeSelf self = windowed();
+  const auto refused = [&](auto change) {
+    MooncakeAsk ask = ask_of(self);
+    change(ask);
+    try {
+      mooncake_shares(self, ask);
+    } catch (const KvLost& lost) {
+      CHECK(lost.reason() == KvLossReason::incompatible);
+      return !std::string_view(lost.what()).empty();
+    }
+    return false;
+  };
+  CHECK(refused([](MooncakeAsk& ask) { ask.regions.pop_back(); }));
+  CHECK(refused([](MooncakeAsk& ask) { ask.regions.clear(); }));
+  CHECK(refused([](MooncakeAsk& ask) { ask.regions[1].layer_index = 0; }));
+  CHECK(refused([](MooncakeAsk& ask) { ask.regions[1].layer_index = 2; }));
+  CHECK(refused([](MooncakeAsk& ask) { ask.regions[1].group = 0; }));
+  CHECK(refused([](MooncakeAsk& ask) { ask.regions[0].payload += 1; }));
+  CHECK(refused([](MooncakeAsk& ask) { ask.regions[0].payload = 0; }));
+  CHECK(refused([](MooncakeAsk& ask) { ask.regions[0].stride -= 1; }));
+  CHECK(refused([](MooncakeAsk& ask) { ask.tensor_ranks = 3; }));
+  CHECK(refused([](MooncakeAsk& ask) {
+    ask.regions[0].payload = ask.regions[0].stride = std::uint64_t{1} << 60;
+  }));
+}
+
+TEST_CASE("blocks that land become the rows that were kept", "[mooncake]") {
+  std::mt19937 random(11);
+  for (MooncakeSelf self : {mixed(), windowed()}) {
+    for (const int size : {16, 32, 48}) {
+      self.block_size = size;
+      for (const auto& [tokens, from] : {std::pair(1, 0), {47, 0}, {96, 50}, {200, 64}}) {
+        const KvContent kept = kv_content(self.geometry, tokens);
+        std::vector<std::byte> rows(static_cast<std::size_t>(kept.bytes));
+        for (std::byte& one : rows) one = static_cast<std::byte>(random());
+        const MooncakeLanding landing(self, tokens, from, 77);
+        std::vector<std::byte> landed(static_cast<std::size_t>(landing.bytes()));
+        // As write_mooncake() cuts them.
+        const auto regions = mooncake_regions(self);
+        for (const MooncakeShare& share : mooncake_shares(self, ask_of(self))) {
+          const MooncakeRegion& region = regions[share.layer];
+          const auto& ids = landing.blocks()[static_cast<std::size_t>(region.group)];
+          int block = (tokens + size - 1) / size - static_cast<int>(ids.size());
+          for (const std::int64_t id : ids) {
+            const auto at = landing.place(
+                region.address + static_cast<std::uint64_t>(id) * region.stride, region.payload);
+            REQUIRE(at);
+            const BlockPlace place{.layer = share.layer,
+                                   .first_token = block++ * size,
+                                   .num_tokens = size,
+                                   .first_head = 0,
+                                   .num_heads = share.num_heads};
+            content_to_block(
+                self.geometry, place, kept, rows,
+                std::span(landed).subspan(static_cast<std::size_t>(*at), region.payload));
+          }
+        }
+        std::vector<std::byte> filled(static_cast<std::size_t>(landing.content().bytes));
+        landing.fill(landed, filled);
+        for (const KvStrip& strip : landing.content().strips) {
+          const auto whole = std::ranges::find_if(kept.strips, [&](const KvStrip& one) {
+            return one.layer == strip.layer && one.plane == strip.plane;
+          });
+          const int first = std::max(strip.first, whole->first);
+          const auto bytes = static_cast<std::size_t>((tokens - first) * strip.row_bytes);
+          const auto* ours = filled.data() + strip.offset + (first - strip.first) * strip.row_bytes;
+          const auto* theirs =
+              rows.data() + whole->offset + (first - whole->first) * strip.row_bytes;
+          CHECK(std::equal(ours, ours + bytes, theirs));
+        }
+        CHECK(landing.sum("a", landed) != landing.sum("b", landed));
+      }
+    }
+  }
+}
+
+}  // namespace quire::test
