@@ -8,9 +8,9 @@
 namespace quire::cuda {
 
 // Partial results of a split context: floats [T, heads, splits, value_dim + 2] (values, then
-// maximum and sum; with sum 0 there are no values), or in attention_mma [requests, KV heads, rows,
-// splits, …], as only requests of few rows are split. Launches are sized by max_seq_len; how many
-// splits have keys follows each request's own length, and one split gives the same bits as none.
+// maximum and sum; with sum 0 there are no values); in attention_mma how the requests are cut, then
+// results of their parts. Launches are sized by max_seq_len; how many splits have keys follows each
+// request's own length, in attention_mma those of all, and one split gives the same bits as none.
 struct SplitScratch {
   float* data = nullptr;
   std::int64_t floats = 0;

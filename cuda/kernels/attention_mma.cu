@@ -10,10 +10,10 @@
 #include "cuda/device/fp8.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention_mma.cuh"
 #include "cuda/kernels/attention_tile.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/kernels/merge_row.cuh"
-#include "cuda/kernels/paged_args.cuh"
 #include "cuda/runtime/capability.h"
 #include "cuda/runtime/check.h"
 
@@ -21,10 +21,8 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kWarpRows = 16;
-static_assert(kWarpRows == kMmaDecodeRows);
-constexpr int kKeysPerSplit = 256;  // below this a split costs more than it brings; one that finds
-                                    // no keys left ends at once
+constexpr int kKeysPerPart = 256;       // below this a part of a context costs more than it brings
+constexpr int kPartsPerProcessor = 16;  // three of them at a time
 
 // Keys of a tile. In decode those of fp8 are twice as many where registers allow: as many bytes for
 // what a tile costs besides.
@@ -37,24 +35,6 @@ constexpr int kRowLanes = kDim / kVecWidth<Cache> / (sizeof(Cache) == 1 ? 2 : 1)
 // On a multiprocessor, as its shared memory allows.
 template <int kDim, bool kDecode>
 constexpr int kLeastBlocks = kDim <= (kDecode ? 128 : 96) ? 3 : 1;
-
-template <class T, class Cache>
-struct MmaArgs : PagedArgs<T, Cache> {
-  float* partials = nullptr;  // [requests, KV heads, split_rows, splits, D + 2]; null: one split
-  int splits = 1, split_rows = 0;
-
-  explicit MmaArgs(const AttentionArgs& args) : PagedArgs<T, Cache>(args) {}
-  // Of a row of a request's.
-  __device__ __forceinline__ float* partials_of(int request, int kv_head, int row) const {
-    const std::int64_t at = (request * this->k_cache.extent[2] + kv_head) * split_rows + row;
-    return partials + at * splits * (this->out.extent[2] + 2);
-  }
-};
-
-// A request seen from one block.
-struct Queries {
-  int request, kv_head, first_token, num_tokens, num_rows, seq_len;
-};
 
 template <class Cache, int kDim, int kKeys>
 struct Stage {
@@ -108,10 +88,10 @@ __device__ void load_queries(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T
   }
 }
 
-// Values of the two rows of a lane, finished or as a split's partial result.
+// Values of the two rows of a lane, finished or, item ≥ 0, as a part's partial result.
 template <class T, class Cache, int kDim, int kKeys>
 __device__ void store_rows(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T, Cache>& a,
-                           const Queries& q, int row0, int split) {
+                           const Queries& q, int row0, int item) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -119,9 +99,9 @@ __device__ void store_rows(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T, 
     if (row >= q.num_rows) continue;
     const int token = q.first_token + row / a.group, head = q.kv_head * a.group + row % a.group;
     SoftmaxState& s = w.state[h];
-    if (a.partials != nullptr) {
-      float* to = a.partials_of(q.request, q.kv_head, row) + split * (kDim + 2);
-      if (s.sum > 0.f) {  // a split without keys has no values either
+    if (item >= 0) {
+      float* to = a.partials_of(item, q.kv_head, row);
+      if (s.sum > 0.f) {  // a part without keys that the row sees has no values either
 #pragma unroll
         for (int n = 0; n < kDim / 8; ++n) {
           const float2 pair = w.pair_of(n, h);
@@ -187,7 +167,7 @@ __device__ void merge_warps(WarpRows<T, Cache, kDim, kKeys>& w, float* shared) {
   }
 }
 
-// Prefill: grid (row tiles, KV heads, requests). Decode: grid (splits, KV heads, requests).
+// Prefill: grid (row tiles, KV heads, requests). Decode: grid (items, KV heads).
 template <class T, class Cache, int kDim, bool kDecode>
 __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     attention_mma_kernel(const __grid_constant__ MmaArgs<T, Cache> a) {
@@ -198,34 +178,33 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
   constexpr int kBlockRows = kDecode ? kWarpRows : kWarps * kWarpRows;
   DYN_SHARED(stages, Stage<Cache, kDim, kTile>);  // [2]
   const int warp = threadIdx.x / 32;
-  Queries q{};
-  q.request = static_cast<int>(blockIdx.z);
-  q.kv_head = static_cast<int>(blockIdx.y);
-  q.first_token = a.query_start[q.request];
-  q.num_tokens = a.query_start[q.request + 1] - q.first_token;
-  q.num_rows = q.num_tokens * a.group;
-  q.seq_len = a.seq_lens[q.request];
-  const int split = kDecode ? blockIdx.x : 0,
-            block_row = kDecode ? 0 : static_cast<int>(blockIdx.x) * kBlockRows;
-  if (block_row >= q.num_rows || (q.num_rows <= kWarpRows) != kDecode) return;
+  DecodePart part{-1, static_cast<int>(blockIdx.z), 0, 1, 0};
+  if constexpr (kDecode) {
+    DecodeWork work = a.work;
+    work.least /= kTile;
+    part = find_part<kWarps * 32>(work, static_cast<int>(blockIdx.x),
+                                  [&](int request) { return decode_tiles(a, request, kTile); });
+    if (part.item < 0) return;
+  }
+  const Queries q(a, part.request, static_cast<int>(blockIdx.y));
+  const int block_row = kDecode ? 0 : static_cast<int>(blockIdx.x) * kBlockRows;
+  if (!kDecode && (block_row >= q.num_rows || q.num_rows <= kWarpRows)) return;
+  if (kDecode && a.cuts != nullptr && part.part == 0 && q.kv_head == 0 && threadIdx.x == 0)
+    a.cuts[q.request] = {part.item, part.parts};
 
   WarpRows<T, Cache, kDim, kKeys> w;
   const int row0 = block_row + (kDecode ? 0 : warp * kWarpRows), key0 = kDecode ? warp * kKeys : 0;
   load_queries(w, a, q, row0);
   w.clear();
 
-  const int first_position = q.seq_len - q.num_tokens + block_row / a.group;
   const int last_row = min(block_row + kBlockRows, q.num_rows) - 1;
   const int end = q.seq_len - q.num_tokens + last_row / a.group + 1;
-  int tile = (a.window > 0 ? max(0, first_position - a.window + 1) : 0) / kTile;
+  int tile = q.first_tile(a, block_row, kTile);
   int last_tile = (end + kTile - 1) / kTile;
   if constexpr (kDecode) {
-    const int per_split = max(kKeysPerSplit / kTile, (last_tile - tile + a.splits - 1) / a.splits);
-    tile += split * per_split;
-    last_tile = min(last_tile, tile + per_split);
-    if (tile >= last_tile) {
-      if (warp == 0) store_rows(w, a, q, row0, split);
-      return;
+    if (part.parts > 1) {
+      tile += part.part * part.tiles;
+      last_tile = min(last_tile, tile + part.tiles);
     }
   }
   constexpr int kLanes = kRowLanes<Cache, kDim>;
@@ -266,7 +245,7 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     merge_warps(w, reinterpret_cast<float*>(stages));
     if (warp != 0) return;
   }
-  store_rows(w, a, q, row0, split);
+  store_rows(w, a, q, row0, part.parts > 1 ? part.item : -1);
 }
 
 template <class Cache, int kDim, bool kDecode>
@@ -290,7 +269,7 @@ auto dispatch_head_size(std::int64_t dim, F f) {
   }
 }
 
-// One block per (row, KV head, request): of the requests that were split.
+// One block per (row, KV head, request): of the requests that were cut.
 template <class T, class Cache>
 __global__ void __launch_bounds__(kMergeThreads)
     merge_requests_kernel(const __grid_constant__ MmaArgs<T, Cache> a) {
@@ -300,8 +279,10 @@ __global__ void __launch_bounds__(kMergeThreads)
   const int first = a.query_start[request],
             num_rows = (a.query_start[request + 1] - first) * a.group;
   if (row >= num_rows || num_rows > kWarpRows) return;
+  const int2 cuts = a.cuts[request];
+  if (cuts.y == 1) return;
   merge_row(a.out, first + row / a.group, kv_head * a.group + row % a.group,
-            a.partials_of(request, kv_head, row), a.sinks, a.splits);
+            a.partials_of(cuts.x, kv_head, row), a.sinks, cuts.y);
 }
 
 // max_rows: of a request that these kernels have to do.
@@ -310,20 +291,18 @@ void launch_both(const MmaArgs<T, Cache>& a, int requests, int kv_heads, int max
                  StreamRef stream) {
   const auto heads = static_cast<unsigned>(kv_heads), count = static_cast<unsigned>(requests);
   CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, true>,
-                    dim3(static_cast<unsigned>(a.splits), heads, count), dim3(kWarps * 32),
+                    dim3(static_cast<unsigned>(a.items), heads), dim3(kWarps * 32),
                     kSharedBytes<Cache, kDim, true>, native(stream), a));
-  if (a.partials != nullptr) {
+  if (a.cuts != nullptr) {
     CUDA_CHECK(launch(merge_requests_kernel<T, Cache>,
                       dim3(static_cast<unsigned>(a.split_rows), heads, count), dim3(kMergeThreads),
                       0, native(stream), a));
   }
   if (max_rows <= kWarpRows) return;
-  MmaArgs<T, Cache> whole = a;
-  whole.partials = nullptr;
   const auto tiles =
       static_cast<unsigned>((max_rows + kWarps * kWarpRows - 1) / (kWarps * kWarpRows));
   CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, false>, dim3(tiles, heads, count),
-                    dim3(kWarps * 32), kSharedBytes<Cache, kDim, false>, native(stream), whole));
+                    dim3(kWarps * 32), kSharedBytes<Cache, kDim, false>, native(stream), a));
 }
 
 template <class T, class Cache>
@@ -332,14 +311,28 @@ void launch_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch, 
                      dim = args.k_cache.extent(3);
   const auto group = static_cast<int>(heads / kv_heads);
   const int max_rows = args.max_query_len * group;
-  const int keys =
-      args.window > 0 ? std::min(args.window + kLongestTile, args.max_seq_len) : args.max_seq_len;
+  // That the tiles of a request may cover: a window's begin and end anywhere in one.
+  const std::int64_t keys =
+      args.window > 0 ? std::min(args.window + args.max_query_len + kLongestTile, args.max_seq_len)
+                      : args.max_seq_len;
   MmaArgs<T, Cache> a(args);
   a.split_rows = std::min(max_rows, kWarpRows);
-  const std::int64_t pairs = args.seq_lens.extent(0) * kv_heads;
-  const std::int64_t room = scratch.floats / (pairs * a.split_rows * (dim + 2));
-  a.splits = count_splits((keys + kKeysPerSplit - 1) / kKeysPerSplit, room, pairs);
-  if (a.splits > 1) a.partials = scratch.data;
+  const std::int64_t count = args.seq_lens.extent(0);
+  // Of the scratch: a pair of numbers a request, then what partial results fit. How requests are
+  // cut must not follow max_seq_len; what it says is whether any is.
+  const std::int64_t cuts = 2 * count;
+  const std::int64_t room = (scratch.floats - cuts) / (kv_heads * a.split_rows * (dim + 2));
+  const std::int64_t extra =
+      std::min(room - count, kPartsPerProcessor * processor_count() / kv_heads);
+  const std::int64_t longest = (keys + kKeysPerPart - 1) / kKeysPerPart;
+  a.work = {static_cast<int>(count), 0, kKeysPerPart};
+  a.items = static_cast<int>(count);
+  if (extra > 0 && longest > 1) {
+    a.work.extra = static_cast<int>(extra);
+    a.items = static_cast<int>(std::min(count + extra, count * longest));
+    a.cuts = reinterpret_cast<int2*>(scratch.data);
+    a.partials = scratch.data + cuts;
+  }
   const auto requests = static_cast<int>(args.seq_lens.extent(0));
   dispatch_head_size(dim, [&](auto size) {
     if constexpr (size != 0)

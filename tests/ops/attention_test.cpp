@@ -10,6 +10,12 @@ const auto kF32 = DType::f32, kBf16 = DType::bf16, kF16 = DType::f16, kFp8 = DTy
 
 // {name, q dtype, cache dtype, heads, kv heads, head dim, value dim, block size, window, soft cap,
 // sinks, {cached, new}…, scales of an fp8 cache}
+std::vector<AttentionRequest> one_among(std::size_t others, AttentionRequest one) {
+  std::vector<AttentionRequest> all(others + 1, {2, 1});
+  all[others / 2] = one;
+  return all;
+}
+
 const std::vector<AttentionCase> kCases = {
     {"decode of one", kF32, kF32, 4, 2, 64, 64, 16, 0, 0.f, false, {{37, 1}}},
     {"prefill of one", kF32, kF32, 4, 2, 64, 64, 16, 0, 0.f, false, {{0, 90}}},
@@ -88,6 +94,20 @@ const std::vector<AttentionCase> kCases = {
      {{0, 25}, {640, 1}, {517, 4}},
      {.7f, 1.3f}},
     {"mma, window of splits", kF16, kF16, 2, 2, 64, 64, 16, 600, 0.f, true, {{900, 1}}},
+    {"mma, one long context among many short ones", kBf16, kBf16, 3, 1, 64, 64, 16, 0, 0.f, true,
+     one_among(134, {1500, 1})},
+    {"mma, uneven contexts",
+     kBf16,
+     kBf16,
+     4,
+     2,
+     64,
+     64,
+     16,
+     0,
+     0.f,
+     false,
+     {{300, 1}, {1100, 2}, {0, 40}, {5, 0}, {255, 1}, {0, 1}, {520, 3}}},
 };
 
 // Contexts that the CPU backend cuts into segments.

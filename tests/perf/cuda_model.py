@@ -44,7 +44,8 @@ def tile_time(kernel, tiles, warps, copies, products, extra=0.0):
 
 
 def decode_attention(b, name, requests, context, dim, size, heads=8):
-    """Tiles of 64 keys, of fp8 128; four warps share one: each has all of its copies, and a quarter of its keys."""
+    """Tiles of 64 keys, of fp8 128; four warps share one: each has all of its copies, and a quarter of its keys. Contexts are cut by
+    tiles over all requests, whatever their lengths, and merged by a second kernel."""
     kernel = b[name]
     keys = 128 if size == 1 else 64
     data = 2 * requests * context * heads * dim * size
@@ -52,8 +53,7 @@ def decode_attention(b, name, requests, context, dim, size, heads=8):
     copies = 2 * keys * dim * size / 16 / 128
     products = 2 * dim / 8 * keys / 64
     issue = tile_time(kernel, tiles, 4, copies, products)
-    splits = 1 if requests * heads >= 3 * SMS else 2
-    return data / READ, max(data / READ / 0.95, issue) + splits * LAUNCH
+    return data / READ, max(data / READ / 0.95, issue) + 2 * LAUNCH
 
 
 def beside_prompt(b, context, dim, splits, heads=8):
@@ -160,6 +160,7 @@ CASES = {
     "decode attention, 128 requests of 1,024": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,128,true>", 128, 1024, 128, 2),
     "decode attention, 32 of 4,096, D = 64": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,64,true>", 32, 4096, 64, 2),
     "decode attention, 32 of 4,096, D = 256": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,256,true>", 32, 4096, 256, 2),
+    "one request of 100,000 among 255 of 1,024": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,128,true>", 1, 100000 + 255 * 1024, 128, 2),
     "decode of 65,536 beside a prompt": lambda b: beside_prompt(b, 65536, 128, 64),
     "prefill 8,192, D = 128": lambda b: prefill(b, 8192, 128),
     "latent decode, 32 of 4,096, 16 heads": lambda b: latents(b, 32, 4096, 16),
