@@ -44,10 +44,11 @@ struct HeldArgs {
   TensorView num_drafts;   // i32 [L]
   TensorView first_draft;  // i32 [L]: of tokens
   TensorView first_draw;   // i32 [L]: of draws, one more than drafts; below 0: it drew nothing
-  TensorView first_next;   // i32 [L]: of numbers
+  TensorView first_next;   // i32 [L]: of numbers; empty: draws stay where they are
   TensorView numbers;      // i32 [N]
   TensorView at;           // i32 [C]: of numbers; one occurs once
   TensorView line;         // i32 [C]: below 0, the number stays
+  TensorView lost = {};    // i32 [L], optional: gets the drafts that do not hold
 };
 
 class DraftOps {
@@ -57,6 +58,10 @@ class DraftOps {
   // A line's draws are copied to numbers from first_next on, and numbers[at[c]] becomes smaller by
   // those of line[c]'s drafts that do not hold: they do while they are what was drawn there.
   virtual void settle_drafts(const HeldArgs& args, StreamRef stream) = 0;
+
+  // i32 numbers[at[c]] becomes smaller by lost[line[c]]; below 0, it stays. One `at` occurs once.
+  virtual void lag_numbers(TensorView numbers, TensorView at, TensorView line, TensorView lost,
+                           StreamRef stream) = 0;
 
   // tokens i32 [S] drawn from logits f32 [S, D] after the filters, whose shares of 1 go to
   // shares[places[i]], f32 [P, D]. With temperature 0, or a place below 0, the best token is taken

@@ -39,6 +39,7 @@ class MeasuringOps final : public Ops, public EncoderOps, public DraftOps {
   void draw_drafts(TensorView, TensorView, TensorView, TensorView, const SamplingArgs&,
                    StreamRef) override {}
   void settle_drafts(const HeldArgs&, StreamRef) override {}
+  void lag_numbers(TensorView, TensorView, TensorView, TensorView, StreamRef) override {}
   void verify_drafts(TensorView, const VerifyArgs&, StreamRef) override {}
   void log_probs(TensorView, TensorView, TensorView, TensorView, TensorView, TensorView,
                  StreamRef) override {}

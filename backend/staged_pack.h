@@ -2,11 +2,12 @@
 // The arrays of one step side by side, so that one copy brings all of them to the device: the host
 // adds them in turn, fills them and uploads. What is added in the same order with the same sizes
 // lies at the same addresses. Where host and device share memory there is one copy; else the host
-// fills two in turn, because the upload of the step before may still be under way.
+// fills several in turn, two if nothing else is said, because uploads may still be under way.
 
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backend/device.h"
 #include "backend/dtype.h"
@@ -24,11 +25,13 @@ class StagedPack {
 
   // Arrays of bytes_of<T>(n) each, sum up to capacity. The device's buffer begins with kept_bytes
   // that uploads leave alone.
-  StagedPack(Device& device, MemoryPurpose purpose, std::size_t kept_bytes, std::size_t capacity)
+  StagedPack(Device& device, MemoryPurpose purpose, std::size_t kept_bytes, std::size_t capacity,
+             int num_turns = 2)
       : device_(device),
         kept_(align(kept_bytes)),
         capacity_(capacity),
-        on_device_(device.allocate(kept_ + capacity, purpose)) {
+        on_device_(device.allocate(kept_ + capacity, purpose)),
+        on_host_(static_cast<std::size_t>(num_turns)) {
     if (device.is_host_memory()) return;
     for (Buffer& buffer : on_host_) buffer = device.allocate_host(capacity, purpose);
   }
@@ -40,7 +43,7 @@ class StagedPack {
 
   void begin() {
     used_ = uploaded_ = 0;
-    turn_ = 1 - turn_;
+    turn_ = (turn_ + 1) % on_host_.size();
   }
 
   template <class T>
@@ -90,10 +93,10 @@ class StagedPack {
   const std::size_t kept_;      // bytes
   const std::size_t capacity_;  // bytes
   Buffer on_device_;
-  Buffer on_host_[2];
+  std::vector<Buffer> on_host_;
   std::size_t used_ = 0;
   std::size_t uploaded_ = 0;
-  int turn_ = 0;
+  std::size_t turn_ = 0;
 };
 
 }  // namespace quire

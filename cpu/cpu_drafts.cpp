@@ -127,7 +127,7 @@ void settle_drafts(const HeldArgs& args) {
   const auto ints = [](const TensorView& values) { return values.as<std::int32_t, 1>(); };
   const auto draws = ints(args.draws), tokens = ints(args.tokens), numbers = ints(args.numbers);
   const auto num_drafts = ints(args.num_drafts), first_draft = ints(args.first_draft);
-  const auto first_draw = ints(args.first_draw), first_next = ints(args.first_next);
+  const auto first_draw = ints(args.first_draw);
   const auto at = ints(args.at), line_of = ints(args.line);
   const std::int64_t lines = args.num_drafts.extent(0);
   std::vector<std::int32_t> lost(static_cast<std::size_t>(lines));
@@ -141,10 +141,21 @@ void settle_drafts(const HeldArgs& args) {
     };
     while (held < drafts && holds(held)) ++held;
     lost[static_cast<std::size_t>(line)] = drafts - held;
-    for (int i = 0; i <= drafts; ++i) numbers(first_next(line) + i) = draws(drawn + i);
+    if (args.first_next.empty()) continue;
+    for (int i = 0; i <= drafts; ++i) numbers(ints(args.first_next)(line) + i) = draws(drawn + i);
   }
   for (std::int64_t c = 0; c < args.at.extent(0); ++c)
     if (line_of(c) >= 0) numbers(at(c)) -= lost[static_cast<std::size_t>(line_of(c))];
+  if (args.lost.empty()) return;
+  for (std::int64_t line = 0; line < lines; ++line)
+    ints(args.lost)(line) = lost[static_cast<std::size_t>(line)];
+}
+
+void lag_numbers(TensorView numbers, TensorView at, TensorView line, TensorView lost) {
+  const auto out = numbers.as<std::int32_t, 1>(), cells = at.as<std::int32_t, 1>();
+  const auto line_of = line.as<std::int32_t, 1>(), by = lost.as<std::int32_t, 1>();
+  for (std::int64_t c = 0; c < at.extent(0); ++c)
+    if (line_of(c) >= 0) out(cells(c)) -= by(line_of(c));
 }
 
 void verify_drafts(Context& on, TensorView logits, const VerifyArgs& args) {

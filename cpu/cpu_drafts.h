@@ -28,6 +28,7 @@ std::int32_t verified(std::int32_t draft, std::span<const float> target,
 void draw_drafts(Context& on, TensorView tokens, TensorView shares, TensorView logits,
                  TensorView places, const SamplingArgs& args);
 void settle_drafts(const HeldArgs& args);
+void lag_numbers(TensorView numbers, TensorView at, TensorView line, TensorView lost);
 void verify_drafts(Context& on, TensorView logits, const VerifyArgs& args);
 
 }  // namespace quire::cpu

@@ -86,6 +86,10 @@ void CpuOps::draw_drafts(TensorView tokens, TensorView shares, TensorView logits
   cpu::draw_drafts(context_, tokens, shares, logits, places, args);
 }
 void CpuOps::settle_drafts(const HeldArgs& args, StreamRef) { cpu::settle_drafts(args); }
+void CpuOps::lag_numbers(TensorView numbers, TensorView at, TensorView line, TensorView lost,
+                         StreamRef) {
+  cpu::lag_numbers(numbers, at, line, lost);
+}
 void CpuOps::verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef) {
   cpu::verify_drafts(context_, logits, args);
 }

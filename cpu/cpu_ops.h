@@ -54,6 +54,8 @@ class CpuOps : public Ops, public EncoderOps, public DraftOps {
   void draw_drafts(TensorView tokens, TensorView shares, TensorView logits, TensorView places,
                    const SamplingArgs& args, StreamRef stream) override;
   void settle_drafts(const HeldArgs& args, StreamRef stream) override;
+  void lag_numbers(TensorView numbers, TensorView at, TensorView line, TensorView lost,
+                   StreamRef stream) override;
   void verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef stream) override;
 
   void copy(TensorView out, TensorView x, StreamRef stream) override;

@@ -99,6 +99,10 @@ class CudaOps final : public Ops, public DraftOps {
   void settle_drafts(const HeldArgs& args, StreamRef stream) override {
     cuda::settle_drafts(args, stream);
   }
+  void lag_numbers(TensorView numbers, TensorView at, TensorView line, TensorView lost,
+                   StreamRef stream) override {
+    cuda::lag_numbers(numbers, at, line, lost, stream);
+  }
   void verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef stream) override {
     cuda::verify_drafts(logits, args, stream);
   }

@@ -18,6 +18,8 @@ void verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef stream);
 
 // held_drafts.cu
 void settle_drafts(const HeldArgs& args, StreamRef stream);
+void lag_numbers(TensorView numbers, TensorView at, TensorView line, TensorView lost,
+                 StreamRef stream);
 
 // log_probs.cu
 void log_probs(TensorView top_ids, TensorView top_values, TensorView token_value,

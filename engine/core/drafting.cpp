@@ -40,6 +40,17 @@ bool ends(const Request& request, std::span<const TokenId> drawn) {
 
 }  // namespace
 
+bool Drafting::can_overlap(const EngineConfig& config, const KvPlan& kv, bool computes_on_host) {
+  const SpeculativeConfig& speculative = config.speculative;
+  const auto& groups = kv.groups();
+  const bool keeps_states = std::ranges::any_of(
+      groups, [](const KvGroup& group) { return group.spec.kind == KvKind::mamba; });
+  return speculative.uses_draft_model() && speculative.draft_sampling == DraftSampling::greedy &&
+         !computes_on_host && !keeps_states && config.parallel.tensor_parallel_size == 1 &&
+         config.kv_transfer.role == KvRole::none &&
+         config.scheduler.async_scheduling.value_or(true);
+}
+
 Drafting::Drafting(const EngineConfig& config)
     : max_drafts_(config.speculative.num_speculative_tokens),
       has_model_(config.speculative.uses_draft_model()),
@@ -127,11 +138,14 @@ void Drafting::propose_chosen(const BatchPlan& plan) {
   choose(static_cast<int>(plan.rows.size()));
   if (hands_over_)
     for (int& wanted : wanted_) wanted = std::max(wanted, 0);  // taken in, if nothing else
+  for (std::size_t r = 0; r < plan.rows.size(); ++r)
+    if (plan.rows[r].request->finish_reason) wanted_[r] = -1;
 }
 
 // Where more drafts hold than are known to, the scheduler cuts those that follow.
 void Drafting::propose_ahead(const BatchPlan& plan, ModelRunner& runner) {
-  ahead_ = Ahead::no;
+  Ahead& ahead = ahead_.at(static_cast<std::size_t>(num_ahead_++));
+  ahead = Ahead::no;
   if (!has_model_ || plan.empty() || !is_behind_drafts_ || is_measured_next() ||
       !runner.can_propose_ahead() || !may_propose())
     return;
@@ -141,14 +155,31 @@ void Drafting::propose_ahead(const BatchPlan& plan, ModelRunner& runner) {
   propose_chosen(plan);
   proposed_ = runner.propose_ahead(wanted_);
   const bool is_idle = std::ranges::all_of(wanted_, [](int wanted) { return wanted < 0; });
-  ahead_ = is_idle ? Ahead::idle : Ahead::drafts;
+  ahead = is_idle ? Ahead::idle : Ahead::drafts;
+}
+
+bool Drafting::give_ahead(const BatchPlan& plan, Scheduler& scheduler) {
+  Ahead& ahead = ahead_.at(static_cast<std::size_t>(num_ahead_ - 1));
+  if (ahead != Ahead::drafts) return false;
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    drafts_.assign(static_cast<std::size_t>(proposed_[r]), kUnknownDraft);
+    scheduler.set_drafts(*plan.rows[r].request, drafts_);
+  }
+  ahead = Ahead::given;
+  return true;
 }
 
 void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner) {
   drafting_seconds_ = 0;
-  if (const Ahead ahead = std::exchange(ahead_, Ahead::no); ahead != Ahead::no) {
-    is_behind_drafts_ = ahead == Ahead::drafts;
-    return;
+  is_given_ = false;
+  if (!plan.empty() && num_ahead_ > 0) {
+    const Ahead ahead = std::exchange(ahead_.front(), ahead_.back());
+    --num_ahead_;
+    is_given_ = ahead == Ahead::given;
+    if (ahead != Ahead::no) {
+      is_behind_drafts_ = ahead != Ahead::idle;
+      return;
+    }
   }
   proposed_ = {};
   if (!has_model_ || plan.empty()) return;
@@ -229,7 +260,8 @@ void Drafting::give(const StepResult& result, Scheduler& scheduler, const ModelR
   std::size_t row = 0;
   for (const RequestProgress& progress : result.requests) {
     if (progress.finish_reason) pacer_.finish(progress.request->num_output());
-    if (progress.finish_reason || (!has_model_ && progress.request->slot < 0)) continue;
+    if (is_given_ || progress.finish_reason || (!has_model_ && progress.request->slot < 0))
+      continue;
     if (!has_model_) {
       drafts_ = guesses_[row];
       drafts_.resize(static_cast<std::size_t>(std::max(wanted_[row++], 0)));

@@ -2,7 +2,9 @@
 // Drafts between two steps: how many each request gets, who proposes them, what held, and what all
 // that took. On the engine's thread, in this order: begin() before a step runs, propose_ahead()
 // when it is queued, settle() when it ran, propose() of a model before its commit, give() after.
+// Behind give_ahead() the next step may begin before this one is settled.
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <span>
@@ -20,6 +22,13 @@ class Drafting {
  public:
   explicit Drafting(const EngineConfig& config);
 
+  // May steps overlap beside drafts at all? Not where who drafts needs what was drawn on the host
+  // (prompt lookup, drafts drawn from shares), where a recurrent state is read by which drafts
+  // held, where ranks or a peer get what the host knows, or where nobody wants it.
+  static bool can_overlap(const EngineConfig& config, const KvPlan& kv, bool computes_on_host);
+  // Nor while this request is there: its draws depend on what is settled before them.
+  static bool keeps_apart(const SamplingParams& params) { return Sampler::reads_settled(params); }
+
   bool is_on() const { return max_drafts_ > 0; }
   int most() const { return max_drafts_; }  // of a request
   void use(std::unique_ptr<Drafter> drafter) { drafter_ = std::move(drafter); }
@@ -32,6 +41,8 @@ class Drafting {
   // Of a model, on a device that need not wait for the host to know what held; where what the step
   // takes is not measured.
   void propose_ahead(const BatchPlan& plan, ModelRunner& runner);
+  // What that proposed, before the step is collected. False: nothing.
+  bool give_ahead(const BatchPlan& plan, Scheduler& scheduler);
   void settle(const BatchPlan& plan, const StepTokens& tokens);
   void propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner);
   void give(const StepResult& result, Scheduler& scheduler, const ModelRunner& runner);
@@ -59,8 +70,10 @@ class Drafting {
   int num_waited_ = 0, since_waited_ = 0;  // steps whose drafts were waited for; since the last
   double drafting_seconds_ = 0;            // before the step
   bool is_behind_drafts_ = false;          // the step waits for drafts: it is no measure of steps
-  enum class Ahead : std::uint8_t { no, idle, drafts };  // propose() came before its step ended
-  Ahead ahead_ = Ahead::no;
+  enum class Ahead : std::uint8_t { no, idle, drafts, given };  // propose() came before its end
+  std::array<Ahead, ModelRunner::kMaxInFlight> ahead_ = {};     // of steps under way, oldest first
+  int num_ahead_ = 0;
+  bool is_given_ = false;  // the step that is collected
 
   std::vector<PacedRow> rows_;  // of the plan, or of the requests that the host drafts for
   std::vector<int> wanted_;

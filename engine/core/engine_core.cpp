@@ -13,6 +13,7 @@ namespace quire {
 
 void EngineCore::add(AddRequest request) {
   const RequestId id = request.id;
+  const bool keeps_apart = Drafting::keeps_apart(request.sampling);
   Result<void> admitted = Error{};
   try {
     admitted = admit(request);
@@ -21,7 +22,10 @@ void EngineCore::add(AddRequest request) {
         Error{ErrorCode::internal, std::string("the request was not taken: ") + e.what(), {}};
   }
   if (admitted) {
-    tracking_[id].times.queued = Clock::now();
+    Tracking& tracked = tracking_[id];
+    tracked.times.queued = Clock::now();
+    tracked.keeps_apart = keeps_apart;
+    num_apart_ += keeps_apart;
     return;
   }
   RequestOutput& output = refused_.emplace_back();
@@ -88,7 +92,20 @@ void EngineCore::abort(RequestId id) {
   runner_->take_prompt_logprobs(id);
   second_texts_.erase(id);
   if (constraints_ != nullptr) constraints_->cancel(id);
-  tracking_.erase(id);
+  forget(id);
+}
+
+void EngineCore::forget(RequestId id) {
+  const auto tracked = tracking_.find(id);
+  if (tracked == tracking_.end()) return;
+  num_apart_ -= tracked->second.keeps_apart;
+  tracking_.erase(tracked);
+}
+
+// May the next step be planned before the one under way is collected?
+bool EngineCore::may_overlap() const {
+  if (!drafting_.is_on()) return true;
+  return is_followed_ && num_apart_ == 0;
 }
 
 PrefixCacheReset EngineCore::reset_prefix_cache(std::uint64_t call) {
@@ -154,10 +171,12 @@ StepOutput EngineCore::step() {
   take_compiled();
   make_masks();
   const bool collects = !in_flight_.empty();
+  while (!in_flight_.empty() && !may_overlap()) collect(output);
   if (scheduler_->can_schedule() && scheduler_->has_work()) launch(output);
   const bool nothing_new = step_requests_ == 0;
   // All of them where nothing is to be run: an empty plan is under way, too.
-  while (!in_flight_.empty() && (nothing_new || !scheduler_->can_schedule())) collect(output);
+  while (!in_flight_.empty() && (nothing_new || !scheduler_->can_schedule() || !may_overlap()))
+    collect(output);
   if (events_ != nullptr) events_->publish(kv_->take_events());
   is_idle_ = nothing_new && !collects && !has_arrivals_ && !has_preempted_ &&
              output.tokens.empty() && output.requests.empty();
@@ -170,6 +189,7 @@ StepOutput EngineCore::step() {
 // runs meanwhile.
 void EngineCore::launch(StepOutput& output) {
   const BatchPlan& plan = scheduler_->schedule();
+  is_followed_ = false;
   in_flight_.push_back(&plan);
   has_preempted_ = !plan.preempted.empty();  // what it gave back lets others run in the next step
   if (plan.empty()) return;
@@ -196,7 +216,9 @@ void EngineCore::launch(StepOutput& output) {
   for (const auto& row : runner_->late()) scheduler_->drop_sample(row.request);
   for (const RowFailure& failure : runner_->failures())
     scheduler_->fail(failure.request, failure.error);
-  if (in_flight_.size() == 1) drafting_.propose_ahead(plan, *runner_);
+  if (drafting_.is_on()) drafting_.propose_ahead(plan, *runner_);
+  is_followed_ = overlaps_drafts_ && num_apart_ == 0 && runner_->can_follow_drafts() &&
+                 drafting_.give_ahead(plan, *scheduler_);
   launch_time_ = Clock::now() - now;
 }
 
@@ -213,7 +235,15 @@ void EngineCore::tell_texts_apart(const BatchPlan& plan) {
   encoder_->set_token_types(token_types_);
 }
 
+// A request is in one of an output's lists, in order: a second step's news are merged.
 void EngineCore::collect(StepOutput& output) {
+  if (output.tokens.empty() && output.requests.empty()) return collect_step(output);
+  StepOutput next;
+  collect_step(next);
+  merge(output, std::move(next));
+}
+
+void EngineCore::collect_step(StepOutput& output) {
   const BatchPlan& plan = *in_flight_.front();
   in_flight_.erase(in_flight_.begin());
   const StepTokens tokens = plan.empty() ? StepTokens() : runner_->collect();

@@ -70,6 +70,7 @@ class EngineCore {
   struct Tracking {
     RequestTimes times;
     bool begun = false;  // its first output has gone out
+    bool keeps_apart = false;  // Drafting::keeps_apart()
   };
 
   void configure_ranks(const EngineConfig& asked, const std::function<void()>& wake);
@@ -88,9 +89,12 @@ class EngineCore {
   void take_compiled();
   void make_masks();
   void take_masks();
+  void forget(RequestId id);
+  bool may_overlap() const;
   void launch(StepOutput& output);
   void tell_texts_apart(const BatchPlan& plan);
   void collect(StepOutput& output);
+  void collect_step(StepOutput& output);
   void fail_undrawn();
   TransferNews take_arrivals(bool others_run);
   void advance_constraints(const StepResult& result);
@@ -127,6 +131,9 @@ class EngineCore {
   std::chrono::nanoseconds launch_time_{0};  // of the latest step that ran something
   int step_tokens_ = 0;
   int step_requests_ = 0;
+  bool overlaps_drafts_ = false;  // Drafting::can_overlap()
+  int num_apart_ = 0;             // requests that keep steps apart
+  bool is_followed_ = false;      // the next step's drafts are those of the step queued last
   bool is_idle_ = false;
   bool has_arrivals_ = false;  // the step took what was fetched
   bool has_preempted_ = false;

@@ -40,7 +40,7 @@ void EngineCore::report(const RequestProgress& progress, const StepResult& resul
   if (has_vector) one.pooled = pooler_->finish(runner_->pooled(progress.row));
   if (request.sampling().logprobs) add_logprobs(progress, one);
   if (request.sampling().prompt_logprobs) add_prompt_logprobs(request, one);
-  if (progress.finish_reason) tracking_.erase(tracked);
+  if (progress.finish_reason) forget(request.id());
 }
 
 void EngineCore::add_logprobs(const RequestProgress& progress, RequestOutput& output) const {

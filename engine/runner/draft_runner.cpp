@@ -29,7 +29,9 @@ std::size_t pack_bytes(const BatchLimits& limits, int num_tables, bool draws) {
                               StagedPack::bytes_of<std::uint64_t>(rows) +
                               static_cast<std::size_t>(limits.max_drafts) * per_draft;
   const std::size_t settling = 5 * ints(rows) + 2 * ints(2 * rows * (1 + steps));
-  return (draws ? drawing : 0) + 3 * ints(limits.max_num_batched_tokens) + 2 * ints(rows) +
+  const std::size_t lags =
+      2 * ints(static_cast<std::size_t>(limits.max_num_batched_tokens) + 2 * rows * (1 + steps));
+  return (draws ? drawing : 0) + lags + 3 * ints(limits.max_num_batched_tokens) + 2 * ints(rows) +
          ints(rows + 1) + settling + per_row + steps * (2 * ints(rows) + per_row);
 }
 
@@ -49,7 +51,7 @@ DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch
       limits_(limits),
       width_(model.target_width()),
       pack_(device, MemoryPurpose::step_inputs, 0,
-            pack_bytes(limits, batch.num_tables(), sampler != nullptr)),
+            pack_bytes(limits, batch.num_tables(), sampler != nullptr), kTurns),
       streams_(device.allocate(stream_bytes(model, width_, limits.max_num_batched_tokens),
                                kActivations)),
       states_(device.allocate(state_bytes(model, limits.max_num_batched_tokens), kActivations)),
@@ -62,9 +64,6 @@ DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch
           MemoryPurpose::logits)),
       own_ids_(
           device.allocate(limits.max_num_seqs * sizeof(std::int32_t), MemoryPurpose::step_inputs)),
-      host_drafts_{device.allocate_host(batch.drafts().bytes(), MemoryPurpose::step_inputs),
-                   device.allocate_host(batch.drafts().bytes(), MemoryPurpose::step_inputs)},
-      drafted_{device.create_event(), device.create_event()},
       zeros_(device.allocate_zeroed(limits.max_num_seqs * sizeof(std::int64_t),
                                     MemoryPurpose::sampling)),
       sampler_(sampler),
@@ -73,6 +72,9 @@ DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch
       shares_(sampler == nullptr ? Buffer()
                                  : device.allocate(shares_bytes(limits, model.vocab_size()),
                                                    MemoryPurpose::logits)) {
+  for (Buffer& drafts : host_drafts_)
+    drafts = device.allocate_host(batch.drafts().bytes(), MemoryPurpose::step_inputs);
+  for (auto& drafted : drafted_) drafted = device.create_event();
   lines_.reserve(limits.max_num_seqs);
   order_.reserve(limits.max_num_seqs);
   starts_.reserve(limits.max_num_seqs);
@@ -284,7 +286,10 @@ std::span<const int> DraftRunner::run(const BatchPlan& plan, std::span<const Tok
   add_first_pass(whole);
   if (runs_ahead_) add_settling();
   if (sampler_ != nullptr) add_draws();
+  const bool lags = runs_ahead_ && batch_.lags();
+  if (lags) add_lags();
   pack_.upload(stream);
+  if (lags) catch_up();
   if (whole.num_rows > 0) {
     whole_graphs_.replay(whole, stream);
     return give();
@@ -343,7 +348,7 @@ TensorView DraftRunner::drafts_of(int index, std::int64_t rows) const {
 
 std::span<const int> DraftRunner::give() {
   const TensorView drafts = batch_.drafts();
-  turn_ = 1 - turn_;
+  turn_ = (turn_ + 1) % kTurns;
   if (!order_.empty())
     device_.copy(host_drafts_[turn_].data(), drafts.data(), drafts.bytes(), device_.stream());
   drafted_[turn_]->record(device_.stream());

@@ -4,10 +4,11 @@
 // each further draft. What these further steps keep is overwritten by the next pass. On the step's
 // stream, with the host's arrays of each pass sent ahead; the drafts stay on the device, where the
 // next step finds them, so that the host plans and queues that step meanwhile. The passes may be
-// queued before the host knows what the step drew: they are laid out as if all its drafts had held,
-// and a device corrects that by what did.
+// queued before the host knows what the step drew, or the step before it: they are laid out as if
+// all drafts had held, and a device corrects that by what did.
 // Engine thread only. After construction nothing is allocated.
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -67,7 +68,7 @@ class DraftRunner {
     return draft_of(turn_, batch_.draft_column(slot), index);
   }
   // The same of a run before: what turn() was behind it, and draft_column() of the slot. It stays
-  // while no more than one run follows.
+  // while no more than two runs follow: those behind the steps under way.
   TokenId draft_of(int turn, int column, int index) const;
   int turn() const { return turn_; }
   // What can be drafted for a request of which this many tokens are known, or up to so many more:
@@ -109,6 +110,8 @@ class DraftRunner {
   void add_first_pass(const GraphShape& whole);
   void add_settling();
   void settle(int num_tokens);
+  void add_lags();
+  void catch_up();
   void compute_first(int num_tokens, TensorView final_norm, bool draws, Workspace& workspace);
   GraphShape graph_shape() const;
   GraphShape whole_shape(const BatchPlan& plan) const;
@@ -143,8 +146,9 @@ class DraftRunner {
   Buffer logits_;                 // f32 [max_num_seqs, V]
   Buffer own_ids_;                // i32 [max_num_seqs]: in the draft's vocabulary
   // By turns: i32 [max_drafts, max_num_seqs], a copy of the batch's, and when it is there.
-  Buffer host_drafts_[2];
-  std::unique_ptr<Event> drafted_[2];
+  static constexpr int kTurns = 3;
+  std::array<Buffer, kTurns> host_drafts_;
+  std::array<std::unique_ptr<Event>, kTurns> drafted_;
   int turn_ = 0;
   Buffer zeros_;                  // what a greedy draw reads
   DraftObserver observer_;
@@ -182,6 +186,11 @@ class DraftRunner {
     Ints num_drafts, first_draft, first_draw, first_next, at, line;
   };
   Settling settling_;
+  // Numbers of lines whose rows may stand further back than their plan says.
+  struct Lags {
+    Ints at, line;
+  };
+  Lags lags_;
   Ints wanting_;                  // in the order of order_: of the lines; a graph's rows: its first
   std::vector<Pass> steps_;       // for drafts 2, 3, …
   GraphCache graphs_;             // of these

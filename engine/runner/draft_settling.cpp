@@ -51,6 +51,47 @@ void DraftRunner::add_settling() {
   }
 }
 
+// What the step itself was corrected by. Last in the pack, and no part of a graph.
+void DraftRunner::add_lags() {
+  const auto lags = [&](const Line& line) { return batch_.lags(line.plan_row); };
+  const auto lags_in = [&](const Pass& pass, std::size_t i) {
+    return i < order_.size() && pass.slots.host[i] != kPaddingRow && lags(*order_[i]);
+  };
+  std::size_t num_cells = 0;
+  for (const Line& line : lines_)
+    if (lags(line)) num_cells += static_cast<std::size_t>(line.count) + 2;
+  for (const Pass& pass : steps_)
+    for (std::size_t i = 0; i < pass.slots.host.size(); ++i) num_cells += lags_in(pass, i) ? 2 : 0;
+  lags_ = {.at = pack_.add<std::int32_t>(num_cells), .line = pack_.add<std::int32_t>(num_cells)};
+  std::size_t cell = 0;
+  const auto add = [&](const Ints& array, std::size_t index, const Line& line) {
+    lags_.at.host[cell] = pack_.index_of(array) + static_cast<std::int32_t>(index);
+    lags_.line.host[cell++] = line.plan_row;
+  };
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    const Line& line = lines_[i];
+    if (!lags(line)) continue;
+    add(first_.seq_lens, i, line);
+    add(last_lens_, i, line);
+    for (int token = line.last + 1 - line.count; token <= line.last; ++token)
+      add(first_.positions, static_cast<std::size_t>(token), line);
+  }
+  for (const Pass& pass : steps_) {
+    for (std::size_t i = 0; i < pass.slots.host.size(); ++i) {
+      if (!lags_in(pass, i)) continue;
+      add(pass.positions, i, *order_[i]);
+      add(pass.seq_lens, i, *order_[i]);
+    }
+  }
+}
+
+void DraftRunner::catch_up() {
+  const auto cells = static_cast<std::int64_t>(pack_.bytes() / sizeof(std::int32_t));
+  dynamic_cast<DraftOps&>(ops_).lag_numbers(
+      pack_.whole<std::int32_t>(static_cast<std::size_t>(cells)), lags_.at.device,
+      lags_.line.device, batch_.lost(), device_.stream());
+}
+
 void DraftRunner::settle(int num_tokens) {
   const auto cells = static_cast<std::int64_t>(pack_.bytes() / sizeof(std::int32_t));
   dynamic_cast<DraftOps&>(ops_).settle_drafts(

@@ -21,6 +21,12 @@ std::size_t draft_bytes(const BatchLimits& limits) {
   return static_cast<std::size_t>(limits.max_drafts) * limits.max_num_seqs * sizeof(std::int32_t);
 }
 
+// Of a lagging row, those of its tokens' positions, its length, and where its pending token is.
+std::size_t max_lag_cells(const BatchLimits& limits) {
+  return static_cast<std::size_t>(limits.max_num_batched_tokens) +
+         2 * static_cast<std::size_t>(limits.max_num_seqs);
+}
+
 }  // namespace
 
 std::vector<TableGeometry> InputBatch::add_groups(const std::vector<KvGroup>& kv_groups,
@@ -55,11 +61,16 @@ InputBatch::InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& gro
               {.max_slots = limits.max_num_seqs, .max_tokens = limits.max_num_batched_tokens}),
       last_sample_of_(limits.max_num_seqs, -1),
       held_drafts_(limits.max_num_seqs, 0),
+      last_drafts_of_(limits.max_num_seqs, 0),
+      first_draft_of_(limits.max_num_seqs, 0),
       draft_columns_(limits.max_num_seqs, 0),
       pack_(device, MemoryPurpose::step_inputs, draw_bytes(limits) + draft_bytes(limits),
             pack_bytes()),
       ids_(device.allocate(limits.max_num_batched_tokens * sizeof(std::int32_t),
                            MemoryPurpose::step_inputs)),
+      lost_(limits.max_drafts == 0 ? Buffer()
+                                   : device.allocate(limits.max_num_seqs * sizeof(std::int32_t),
+                                                     MemoryPurpose::step_inputs)),
       group_inputs_(groups.size()),
       other_inputs_(groups.size()) {}
 
@@ -84,6 +95,7 @@ std::size_t InputBatch::pack_bytes() const {
   return ints(rows + 1) + 2 * ints(rows) + ints(samples) + ints(rows * tables_.num_groups()) +
          3 * ints(limits_.max_num_batched_tokens) + 2 * states * ints(rows) +
          (limits_.max_drafts > 0 ? states * ints(limits_.max_num_batched_tokens) : 0) +
+         (limits_.max_drafts > 0 ? 3 * ints(rows) + 2 * ints(max_lag_cells(limits_)) : 0) +
          tables_.max_staged_bytes();
 }
 
@@ -109,8 +121,10 @@ const StepInputs& InputBatch::build(const BatchPlan& plan, const GraphShape& gra
     fill_states(groups_[g], plan, add_states(num_rows, num_drafts_ > 0, group_inputs_[g]));
   }
   tables_.stage(pack_);
+  if (lags()) add_lags(num_requests);
   pack_.upload(stream);
   tables_.write(stream);
+  if (lags()) catch_up(stream);
   return inputs_;
 }
 
@@ -182,6 +196,7 @@ void InputBatch::update_tables(const BatchPlan& plan) {
       if (group.states) group.states->clear(row.slot);
     }
     last_sample_of_[row.slot] = -1;
+    last_drafts_of_[row.slot] = 0;
     held_drafts_[row.slot] = 0;
   }
   for (const BlockUpdate& update : plan.block_updates) {
@@ -239,6 +254,7 @@ InputBatch::StateArrays InputBatch::add_states(int num_rows, bool has_drafts, Gr
 void InputBatch::fill_rows(const BatchPlan& plan) {
   const std::size_t num_rows = arrays_.slots.host.size();
   int token = 0;
+  lags_.clear();
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const BatchRow& row = plan.rows[r];
     const int seq_len = row.num_computed + row.num_tokens;
@@ -249,6 +265,13 @@ void InputBatch::fill_rows(const BatchPlan& plan) {
       arrays_.counts.host[g * num_rows + r] = tables_.num_kernel_blocks(g, row.slot);
     }
     fill_row_tokens(row, plan.drafts_of(row), token);
+    if (row.num_pending > 0 && last_drafts_of_[row.slot] > 0)
+      lags_.push_back({.row = static_cast<int>(r),
+                       .first_token = token,
+                       .num_tokens = row.num_tokens,
+                       .num_drafts = last_drafts_of_[row.slot],
+                       .first_draft = first_draft_of_[row.slot],
+                       .first_draw = last_sample_of_[row.slot]});
     token += row.num_tokens;
     for (int i = row.samples ? row.num_drafts : -1; i >= 0; --i)
       arrays_.sample_rows.host[inputs_.num_samples++] = token - 1 - i;
@@ -258,31 +281,38 @@ void InputBatch::fill_rows(const BatchPlan& plan) {
   arrays_.query_start.host[plan.rows.size()] = token;
   inputs_.sample_rows = arrays_.sample_rows.device.rows(0, inputs_.num_samples);
   // Only after every row has read where its pending token is.
+  token = 0;
   for (int sample = 0; const BatchRow& row : plan.rows) {
+    token += row.num_tokens;
     last_sample_of_[row.slot] = row.samples ? sample : -1;
+    last_drafts_of_[row.slot] = row.num_drafts;
+    first_draft_of_[row.slot] = token - row.num_drafts;
     if (row.samples) sample += 1 + row.num_drafts;
   }
 }
 
 // Ids come from what the host sends, or where the device alone knows them from the last draw or the
-// last drafts.
+// last drafts. One token is pending at most, as if all drafts before it had held.
 void InputBatch::fill_row_tokens(const BatchRow& row, std::span<const TokenId> drafts, int first) {
-  assert(drafts.empty() || row.num_pending == 0);
-  const int num_known = row.num_tokens - row.num_pending;
-  const auto tokens = row.request->tokens().subspan(row.num_computed, num_known - row.num_drafts);
-  const auto end = std::ranges::copy(tokens, arrays_.ids.host.begin() + first).out;
-  std::ranges::copy(drafts, end);
+  assert(row.num_pending <= 1);
+  const int before = row.num_tokens - row.num_drafts, num_known = before - row.num_pending;
+  const auto ids = arrays_.ids.host.subspan(first, row.num_tokens);
+  std::ranges::fill(ids, 0);
+  if (num_known > 0)
+    std::ranges::copy(row.request->tokens().subspan(row.num_computed, num_known), ids.begin());
+  std::ranges::copy(drafts, ids.begin() + before);
   const std::int32_t sent = pack_.index_of(arrays_.ids) + first;
   const std::int32_t position = row.num_computed + row.request->position_offset();
   assert(row.num_pending == 0 || last_sample_of_[row.slot] >= 0);
   for (int i = 0; i < row.num_tokens; ++i) {
-    arrays_.id_index.host[first + i] = i < num_known ? sent + i : last_sample_of_[row.slot];
+    const bool is_pending = i >= num_known && i < before;
+    arrays_.id_index.host[first + i] =
+        is_pending ? last_sample_of_[row.slot] + last_drafts_of_[row.slot] : sent + i;
     arrays_.positions.host[first + i] = position + i;
   }
-  const int before = first + row.num_tokens - row.num_drafts;
   for (int i = 0; i < row.num_drafts; ++i)
     if (drafts[static_cast<std::size_t>(i)] == kUnknownDraft)
-      arrays_.id_index.host[before + i] = index_of_draft(row.slot, i);
+      arrays_.id_index.host[first + before + i] = index_of_draft(row.slot, i);
 }
 
 void InputBatch::fill_padding(const GraphShape& graph, int first_row, int first_token) {

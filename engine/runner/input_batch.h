@@ -2,7 +2,9 @@
 // A plan as arrays on the device: token ids, positions, block tables, slots, states. Rows are
 // requests in the plan's order; what a request has from step to step (its block table) lies
 // in its slot. The host sends one copy of a few numbers per row and token;
-// expand() makes the rest of them on the device, and so can be part of a graph. Engine thread only.
+// expand() makes the rest of them on the device, and so can be part of a graph. Where a row follows
+// drafts of a step that the host has not collected, its plan takes all of them to have held, and
+// build() has the device correct what was sent by those that did not. Engine thread only.
 
 #include <algorithm>
 #include <cstdint>
@@ -81,6 +83,12 @@ class InputBatch {
   // Queues what the device makes of the upload: ids, gathered tables, slots.
   void expand(StreamRef stream);
 
+  // May a row of the latest plan stand further back than the plan says, and for a plan row, may it?
+  // lost(), i32 [plan rows], has by how many tokens.
+  bool lags() const { return !lags_.empty(); }
+  bool lags(int row) const { return std::ranges::binary_search(lags_, row, {}, &Lag::row); }
+  TensorView lost() const;
+
   // So many of a row's drafts held: a state continues from the one after the last of them.
   void settle(int slot, int num_held) { held_drafts_[slot] = num_held; }
 
@@ -124,6 +132,11 @@ class InputBatch {
     std::optional<StateTable> states;
     std::vector<std::int32_t> running;  // by slot: where its latest step had the running state
   };
+  // A row of which the plan takes drafts to have held.
+  struct Lag {
+    int row = 0, first_token = 0, num_tokens = 0;
+    std::int32_t num_drafts = 0, first_draft = 0, first_draw = 0;  // of the step before
+  };
   // Of one step, in the order they lie.
   struct Arrays {
     Ints query_start, seq_lens, slots, counts, sample_rows, ids, id_index, positions;
@@ -139,6 +152,8 @@ class InputBatch {
   void fill_row_tokens(const BatchRow& row, std::span<const TokenId> drafts, int first);
   std::int32_t index_of_draft(int slot, int draft) const;
   void fill_padding(const GraphShape& graph, int first_row, int first_token);
+  void catch_up(StreamRef stream);
+  void add_lags(int num_rows);
   static int running_state(const Group& group, const BatchRow& row);
   int state_to_read(const Group& group, const BatchRow& row) const;
   // Of a group: where states are read and written, and with drafts those of each token.
@@ -155,12 +170,20 @@ class InputBatch {
   BlockTables tables_;
   std::vector<std::int32_t> last_sample_of_;  // by slot: row of sampled_tokens(), −1: none
   std::vector<std::int32_t> held_drafts_;     // by slot: of its latest step
+  std::vector<std::int32_t> last_drafts_of_;  // by slot: of its latest step, to verify
+  std::vector<std::int32_t> first_draft_of_;  // by slot: of them, among ids_
   std::vector<std::int32_t> draft_columns_;   // by slot
 
   // Begins with what the step before has drawn, [max_samples], and drafts(); then what the host
   // sends: one buffer, so that one gather can read all of it.
   StagedPack pack_;
   Buffer ids_;  // i32 [max_num_batched_tokens]: gathered
+  Buffer lost_;            // i32 [max_num_seqs]
+  std::vector<Lag> lags_;  // of the latest plan
+  struct LagArrays {
+    Ints num_drafts, first_draft, first_draw, at, line;
+  };
+  LagArrays lag_arrays_;
   Arrays arrays_;
   std::vector<GroupInputs> group_inputs_, other_inputs_;
   TableRows table_rows_;

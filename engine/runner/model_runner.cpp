@@ -52,6 +52,7 @@ ModelRunner::ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memor
           logits_bytes(num_drawn_from(model, options), options.limits.max_samples()),
           MemoryPurpose::logits)),
       prompt_logprobs_(device, ops, options.limits.max_num_seqs, num_drawn_from(model, options)) {
+  if (drafts_) sampler_.lag_by(batch_.lost());
   if (drafts_ && options.draws_drafts)
     sampler_.verify_from(drafts_->shares(), drafts_->target_ids());
   if (options.line != nullptr)
@@ -73,7 +74,7 @@ std::size_t ModelRunner::workspace_bytes() const {
 }
 
 void ModelRunner::forward(const BatchPlan& plan, bool may_propose) {
-  assert(num_in_flight_ < (drafts_ ? 1 : kMaxInFlight));
+  assert(num_in_flight_ < kMaxInFlight);
   may_propose_ = may_propose;
   InFlight& step = steps_[next_];
   step.plan = &plan;
@@ -187,11 +188,13 @@ void ModelRunner::add_sampled_rows(const BatchPlan& plan, InFlight& step) {
                     .num_drafts = row.num_drafts};
     step.width = std::max(step.width, 1 + row.num_drafts);
     const int first = row.num_computed + row.num_tokens - row.num_drafts;
+    const bool lags = batch_.lags(static_cast<int>(r));
     const std::span<const TokenId> all = step.drafts;
     const auto drafts = all.subspan(row.first_draft, row.num_drafts);
     for (int i = 0; i <= row.num_drafts; ++i) {
       const auto before = drafts.first(static_cast<std::size_t>(i));
       sampler_.add_row(row.slot, *row.request, first + i, before, row.num_drafts > 0);
+      if (lags) sampler_.lag(static_cast<int>(r));
       if (!options_.draws_drafts || i == row.num_drafts) continue;
       const TokenId draft = drafts[static_cast<std::size_t>(i)];
       if (const int place = drafts_->place_of(row, first + i, draft); place >= 0)

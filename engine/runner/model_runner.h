@@ -2,9 +2,9 @@
 // Executes plans: arrays → forward → logits → tokens. forward() and sample() queue a step,
 // collect() waits for the oldest one; up to two may be under way, so that a step is planned while
 // another computes. Between forward() and sample() the step before may be collected, where what
-// this one may draw depends on its tokens. Steps in which every row has one token, or that and as
-// many drafts as there can be, and draws behind each are replayed from graphs where there are
-// graphs. Engine thread only.
+// this one may draw depends on its tokens; not where its plan takes drafts of the step before to
+// have held. Steps in which every row has one token, or that and as many drafts as there can be,
+// and draws behind each are replayed from graphs where there are graphs. Engine thread only.
 
 #include <array>
 #include <cstddef>
@@ -50,7 +50,6 @@ class ModelRunner {
  public:
   static constexpr int kMaxInFlight = 2;
 
-  // With a draft model one step is under way at a time.
   ModelRunner(Device& device, Ops& ops, Model& model, KvMemory& memory, const KvPlan& plan,
               const RunnerOptions& options, DraftModel* draft = nullptr);
 
@@ -100,6 +99,8 @@ class ModelRunner {
   bool can_propose_ahead() const {
     return drafts_ && options_.line == nullptr && drafts_->can_run_ahead();
   }
+  // May a step follow in which all drafts of the one under way are taken to hold?
+  bool can_follow_drafts() const { return can_propose_ahead() && !observer_; }
   // The host needs them already: waits.
   void wait_for_drafts() { drafts_->wait(); }
   // The same, of a slot's: as many as could be drawn.

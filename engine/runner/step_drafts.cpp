@@ -11,8 +11,9 @@ namespace quire {
 // May what a row draws depend on more of its drafts than that they hold?
 bool ModelRunner::reads_drafts(const BatchPlan& plan) const {
   return drafts_ && std::ranges::any_of(plan.rows, [&](const BatchRow& row) {
-    return row.num_drafts > 0 && (options_.draws_drafts || Sampler::reads_drafts(*row.request));
-  });
+           return row.num_drafts > 0 &&
+                  (options_.draws_drafts || Sampler::reads_drafts(row.request->sampling()));
+         });
 }
 
 // Before the next ones take their place.
@@ -51,7 +52,7 @@ std::span<const int> ModelRunner::propose(std::span<const int> wanted) {
 }
 
 std::span<const int> ModelRunner::propose_ahead(std::span<const int> wanted) {
-  assert(can_propose_ahead() && is_sampled_ && num_in_flight_ == 1);
+  assert(can_propose_ahead() && is_sampled_ && num_in_flight_ > 0);
   assert(may_propose_ || std::ranges::all_of(wanted, [](int drafts) { return drafts < 0; }));
   const BatchPlan& plan = *steps_[(next_ + kMaxInFlight - 1) % kMaxInFlight].plan;
   return drafts_->run(plan, {}, 0, wanted, hidden(plan.num_tokens), workspace_);

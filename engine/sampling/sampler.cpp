@@ -1,6 +1,7 @@
 #include "engine/sampling/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <limits>
 
@@ -36,8 +37,10 @@ std::size_t row_bytes(const SamplerOptions& options) {
   const auto n = static_cast<std::size_t>(rows_of(options));
   const std::size_t verified =
       options.verifies_drafts ? 3 * StagedPack::bytes_of<std::int32_t>(n) : 0;
-  return verified + 6 * StagedPack::bytes_of<float>(n) + StagedPack::bytes_of<std::int32_t>(n) +
-         StagedPack::bytes_of<std::uint64_t>(n) + StagedPack::bytes_of<std::int64_t>(n);
+  const std::size_t lags = options.max_drafts > 0 ? 2 * StagedPack::bytes_of<std::int32_t>(n) : 0;
+  return lags + verified + 6 * StagedPack::bytes_of<float>(n) +
+         StagedPack::bytes_of<std::int32_t>(n) + StagedPack::bytes_of<std::uint64_t>(n) +
+         StagedPack::bytes_of<std::int64_t>(n);
 }
 
 }  // namespace
@@ -61,7 +64,7 @@ void Sampler::reset(int slot) {
 
 void Sampler::begin_step(std::size_t max_rows) {
   num_rows_ = 0;
-  num_drawn_ = 0;
+  num_drawn_ = num_lagging_ = 0;
   bias_.begin_step();
   penalties_.begin_step();
   masks_.begin_step();
@@ -73,6 +76,8 @@ void Sampler::begin_step(std::size_t max_rows) {
   rows_.top_k = pack_.add<std::int32_t>(max_rows);
   rows_.seed = pack_.add<std::uint64_t>(max_rows);
   rows_.position = pack_.add<std::int64_t>(max_rows);
+  if (options_.max_drafts > 0)
+    for (auto* array : {&rows_.lag_at, &rows_.lag_line}) *array = pack_.add<std::int32_t>(max_rows);
   if (!options_.verifies_drafts) return;
   for (auto* array : {&rows_.verified, &rows_.drafts, &rows_.places})
     *array = pack_.add<std::int32_t>(max_rows);
@@ -103,8 +108,7 @@ DrawParams Sampler::draw_params(const Request& request) const {
           .seed = params.seed};
 }
 
-bool Sampler::reads_drafts(const Request& request) {
-  const SamplingParams& params = request.sampling();
+bool Sampler::reads_drafts(const SamplingParams& params) {
   return TokenMasks::concern(params) || has_penalties(params);
 }
 
@@ -118,6 +122,21 @@ void Sampler::verify_by(TokenId draft, int place) {
   rows_.verified.host[num_drawn_] = num_rows_ - 1;
   rows_.drafts.host[num_drawn_] = draft;
   rows_.places.host[num_drawn_++] = place;
+}
+
+// A position is not negative and does not become so: its low word is one more number.
+void Sampler::lag(int line) {
+  static_assert(std::endian::native == std::endian::little);
+  constexpr int kWords = sizeof(std::int64_t) / sizeof(std::int32_t);
+  rows_.lag_at.host[num_lagging_] = kWords * (pack_.index_of(rows_.position) + num_rows_ - 1);
+  rows_.lag_line.host[num_lagging_++] = line;
+}
+
+void Sampler::catch_up(StreamRef stream) {
+  const std::size_t numbers = pack_.bytes() / sizeof(std::int32_t);
+  dynamic_cast<DraftOps&>(ops_).lag_numbers(
+      pack_.whole<std::int32_t>(numbers), rows_.lag_at.device.rows(0, num_lagging_),
+      rows_.lag_line.device.rows(0, num_lagging_), lost_, stream);
 }
 
 void Sampler::verify_drawn(TensorView logits, StreamRef stream) {
@@ -175,6 +194,7 @@ void Sampler::sample(TensorView tokens, TensorView logits, StreamRef stream) {
   if (num_rows_ == 0) return;
   if (!logprobs_.empty()) logprobs_.keep(logits, stream);
   pack_.upload(stream);
+  if (num_lagging_ > 0) catch_up(stream);
   if (!masks_.empty()) masks_.apply(ops_, logits, stream);
   if (!bias_.empty()) bias_.apply(ops_, pieces_, logits, stream);
   if (!penalties_.empty()) {

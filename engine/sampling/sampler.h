@@ -54,9 +54,17 @@ class Sampler {
   // The row that was added last verifies a draft that was drawn by the shares in this place: it is
   // kept or replaced by rejection sampling.
   void verify_by(TokenId draft, int place);
+  // Where rows that lag() are told by how much, i32 [lines].
+  void lag_by(TensorView lost) { lost_ = lost; }
+  // The row that was added last draws for an earlier position, by what this line of them has.
+  void lag(int line);
   DrawParams draw_params(const Request& request) const;
   // Does add_row() look at the drafts of a request's rows?
-  static bool reads_drafts(const Request& request);
+  static bool reads_drafts(const SamplingParams& params);
+  // At what stands before them, and at how many they are, so that nothing of it may be open?
+  static bool reads_settled(const SamplingParams& params) {
+    return reads_drafts(params) || params.min_tokens > 0;
+  }
   // What a verified row's drafts and draws turned out to be.
   void accept(int slot, std::span<const TokenId> tokens) { penalties_.accept(slot, tokens); }
   int num_rows() const { return num_rows_; }
@@ -92,6 +100,7 @@ class Sampler {
   void forbid(int row, TokenId token);
   SamplingArgs sampling_args() const;
   void verify_drawn(TensorView logits, StreamRef stream);
+  void catch_up(StreamRef stream);
 
   Ops& ops_;
   const SamplerOptions options_;
@@ -101,6 +110,8 @@ class Sampler {
   DraftOps* draft_ops_ = nullptr;
   TensorView draft_shares_, draft_ids_;
   int num_drawn_ = 0;
+  TensorView lost_;
+  int num_lagging_ = 0;
 
   // One element per sampled row; one copy brings them all to the device.
   struct RowArrays {
@@ -110,6 +121,7 @@ class Sampler {
     StagedPack::Array<std::int64_t> position;
     StagedPack::Array<std::int32_t> verified, drafts,
         places;  // one element per draft that was drawn
+    StagedPack::Array<std::int32_t> lag_at, lag_line;  // one element per row that lags
   };
   StagedPack pack_;
   RowArrays rows_;

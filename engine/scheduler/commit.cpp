@@ -31,7 +31,7 @@ const StepResult& Scheduler::commit(const BatchPlan& plan, const StepTokens& tok
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     if (i + 2 * kAhead < plan.rows.size()) plan.rows[i + 2 * kAhead].request->prefetch();
     if (i + kAhead < plan.rows.size()) plan.rows[i + kAhead].request->prefetch_end();
-    commit_row(plan.rows[i], static_cast<int>(i), tokens);
+    commit_row(plan, static_cast<int>(i), tokens);
   }
   if (finished_ids_.size() > num_finished) {
     std::erase_if(running_, [](Request* r) { return r->state == RequestState::finished; });
@@ -44,7 +44,8 @@ const StepResult& Scheduler::commit(const BatchPlan& plan, const StepTokens& tok
   return result_;
 }
 
-void Scheduler::commit_row(const BatchRow& row, int index, const StepTokens& tokens) {
+void Scheduler::commit_row(const BatchPlan& plan, int index, const StepTokens& tokens) {
+  const BatchRow& row = plan.rows[static_cast<std::size_t>(index)];
   Request& request = const_cast<Request&>(*row.request);  // all requests are ours
   --request.num_in_flight;
   if (request.state == RequestState::finished) return;
@@ -61,7 +62,7 @@ void Scheduler::commit_row(const BatchRow& row, int index, const StepTokens& tok
     connector_->computed(request, tables_of(request), row.num_computed + row.num_tokens);
   const auto sampled = row_of(tokens.sampled, tokens.width, index);
   if (sampled.empty()) return;
-  if (row.num_drafts > 0) settle_drafts(request, row, static_cast<int>(sampled.size()));
+  if (row.num_drafts > 0) settle_drafts(request, plan, row, static_cast<int>(sampled.size()));
   RequestProgress& progress = result_.requests.emplace_back();
   progress.request = &request;
   progress.row = index;
@@ -93,14 +94,23 @@ void Scheduler::finish_pooled(Request& request, const BatchRow& row, int index) 
 }
 
 // Rejected drafts were not computed after all.
-void Scheduler::settle_drafts(Request& request, const BatchRow& row, int num_sampled) {
+void Scheduler::settle_drafts(Request& request, const BatchPlan& plan, const BatchRow& row,
+                              int num_sampled) {
   const int num_accepted = num_sampled - 1;
   const int num_rejected = row.num_drafts - num_accepted;
   if (request.num_computed > 0) request.num_computed -= num_rejected;
   if (request.num_placeholders > 0) request.num_placeholders -= num_rejected;
+  if (num_rejected > 0 && num_in_flight_ > 1) correct_next_plan(plan, request, num_rejected);
   ++totals_.drafts;
   totals_.draft_tokens += row.num_drafts;
   totals_.accepted_draft_tokens += num_accepted;
+}
+
+// Its device knows already.
+void Scheduler::correct_next_plan(const BatchPlan& plan, const Request& request, int num_rejected) {
+  BatchPlan& next = plans_[(plan.step + 1) % plans_.size()];
+  const auto row = std::ranges::find(next.rows, &request, &BatchRow::request);
+  if (row != next.rows.end() && !row->is_new) row->num_computed -= num_rejected;
 }
 
 // Up to the token that ends the request, if one does.
@@ -142,11 +152,12 @@ void Scheduler::take_drafts(Request& request, int index, const StepTokens& token
 int Scheduler::most_drafts(const Request& request) const {
   const std::int64_t most_tokens =
       std::min<std::int64_t>(request.max_total_tokens(), options_.max_model_len);
-  return static_cast<int>(std::max<std::int64_t>(most_tokens - request.num_tokens() - 1, 0));
+  const std::int64_t known = request.num_tokens() + request.num_placeholders;
+  return static_cast<int>(std::max<std::int64_t>(most_tokens - known - 1, 0));
 }
 
 void Scheduler::set_drafts(const Request& request, std::span<const TokenId> drafts) {
-  assert(!options_.async);
+  assert(!options_.async || options_.drafts_ahead);
   if (request.state != RequestState::running || request.in_prefill) return;
   const auto count = std::min(drafts.size(), static_cast<std::size_t>(most_drafts(request)));
   auto& own = const_cast<Request&>(request).drafts;  // all requests are ours

@@ -67,6 +67,10 @@ int Scheduler::tokens_wanted(const Request& request) {
   if (num_pending > 0 && request.num_computed + 2 - num_pending >= request.max_total_tokens()) {
     return 0;
   }
+  // Nor is a slot taken that admission did not count, should all of them hold.
+  if (options_.drafts_ahead && num_pending > 0 &&
+      request.num_computed + 1 >= request.max_total_tokens())
+    return 0;
   const int missing = request.num_tokens() + static_cast<int>(request.drafts.size()) + num_pending -
                       request.num_computed;
   int wanted = std::min(
@@ -209,7 +213,8 @@ void Scheduler::finish_plan(BatchPlan& plan) {
 // Of who was left out: the drafts after this step take the place of what the device alone has.
 void Scheduler::forget_drafts() {
   for (Request* request : running_)
-    if (!options_.async && !request->drafts.empty() && request->drafts.front() == kUnknownDraft)
+    if ((!options_.async || options_.drafts_ahead) && !request->drafts.empty() &&
+        request->drafts.front() == kUnknownDraft)
       request->drafts.clear();
 }
 

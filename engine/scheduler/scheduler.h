@@ -49,6 +49,7 @@ struct SchedulerOptions {
   int num_lookahead_tokens = 0;           // slots the drafter writes beyond the scheduled tokens
   bool async = false;                     // plan step n + 1 while n computes
   int pipeline_depth = 1;                 // plans in flight
+  bool drafts_ahead = false;              // with async: set_drafts() may come before the commit
   bool recompute_failed_loads = false;    // else the request fails
   bool pooling = false;                   // a request ends with its prompt: nothing is drawn
   bool common_prefix = false;             // fill BatchPlan::common_prefix_blocks: a walk per step
@@ -108,7 +109,9 @@ class Scheduler {
 
   // What to verify with the request's next step, made on the host between a commit and the next
   // schedule(); cut to what the request may still become. kUnknownDraft: the next step's plan has
-  // it, or nobody. Not with SchedulerOptions::async.
+  // it, or nobody. With SchedulerOptions::async only if drafts_ahead, and then before that commit,
+  // too: the plan that follows takes all drafts of the step under way to hold, and its rows are
+  // corrected by the commit.
   void set_drafts(const Request& request, std::span<const TokenId> drafts);
   // How many it takes of them.
   int most_drafts(const Request& request) const;
@@ -174,8 +177,9 @@ class Scheduler {
   void forget_drafts();
 
   // commit()
-  void commit_row(const BatchRow& row, int index, const StepTokens& tokens);
-  void settle_drafts(Request& request, const BatchRow& row, int num_sampled);
+  void commit_row(const BatchPlan& plan, int index, const StepTokens& tokens);
+  void settle_drafts(Request& request, const BatchPlan& plan, const BatchRow& row, int num_sampled);
+  void correct_next_plan(const BatchPlan& plan, const Request& request, int num_rejected);
   void append_tokens(Request& request, RequestProgress& progress, std::span<const TokenId> sampled);
   void take_drafts(Request& request, int index, const StepTokens& tokens);
   void handle_invalid_blocks(const BatchPlan& plan, std::span<const BlockId> invalid);

@@ -279,7 +279,7 @@ TEST_CASE("drafts hold while they are what was drawn", "[ops][sampling]") {
     INFO(backend.name);
     OpRun run(backend);
     const auto upload = [&](const Ints& values) { return run.upload(tensor_of(values)); };
-    const TensorView out = upload(numbers);
+    const TensorView out = upload(numbers), lost = upload({-1, -1, -1, -1});
     draft_ops(run).settle_drafts({.draws = upload(draws),
                                   .tokens = upload(tokens),
                                   .num_drafts = upload(num_drafts),
@@ -288,13 +288,45 @@ TEST_CASE("drafts hold while they are what was drawn", "[ops][sampling]") {
                                   .first_next = upload(first_next),
                                   .numbers = out,
                                   .at = upload(at),
-                                  .line = upload(line)},
+                                  .line = upload(line),
+                                  .lost = lost},
                                  run.stream());
-    const HostTensor got = run.download(out);
+    const HostTensor got = run.download(out), got_lost = run.download(lost);
+    for (std::size_t i = 0; i < 4; ++i)
+      CHECK(got_lost.as<std::int32_t>()[i] == Ints{0, 2, 0, 1}[i]);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       INFO(i);
       CHECK(got.as<std::int32_t>()[i] == expected[i]);
     }
+  }
+}
+
+// As a step that follows drafts is corrected: nothing is copied, and what else depends on the
+// counts follows later.
+TEST_CASE("numbers lag by what was lost", "[ops][sampling]") {
+  using Ints = std::vector<std::int32_t>;
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const auto upload = [&](const Ints& values) { return run.upload(tensor_of(values)); };
+    const TensorView first = upload({10, 20, 30, 40}), later = upload({50, 0, 60, 0, 70, 0});
+    const TensorView lost = upload({9, 9, 9});
+    draft_ops(run).settle_drafts({.draws = upload({4, 5, 6, 1, 2}),
+                                  .tokens = upload({3, 4, 7, 3, 1}),
+                                  .num_drafts = upload({2, 0, 1}),
+                                  .first_draft = upload({1, 0, 4}),
+                                  .first_draw = upload({0, -1, 3}),
+                                  .first_next = {},
+                                  .numbers = first,
+                                  .at = upload({0, 1, 3}),
+                                  .line = upload({0, 1, 2}),
+                                  .lost = lost},
+                                 run.stream());
+    draft_ops(run).lag_numbers(later, upload({0, 4, 2}), upload({0, 2, -1}), lost, run.stream());
+    const HostTensor got = run.download(first), got_later = run.download(later);
+    for (std::size_t i = 0; i < 4; ++i) CHECK(got.as<std::int32_t>()[i] == Ints{9, 20, 30, 40}[i]);
+    for (std::size_t i = 0; i < 6; ++i)
+      CHECK(got_later.as<std::int32_t>()[i] == Ints{49, 0, 60, 0, 70, 0}[i]);
   }
 }
 
