@@ -42,6 +42,7 @@ std::optional<proxy::ProxyOptions> parse(int argc, const char* const* argv, int&
       "goes on. Without --prefill requests are spread over --decode.",
       "quire proxy");
   std::vector<std::string> prefill, decode;
+  std::string mode = "pull";
   int port = 8000;
   proxy::ProxyOptions options;
   app.add_option("--prefill", prefill,
@@ -54,6 +55,10 @@ std::optional<proxy::ProxyOptions> parse(int argc, const char* const* argv, int&
       ->required();
   app.add_option("--host", options.host, "Address to listen at (127.0.0.1)");
   app.add_option("--port", port, "0: any that is free (8000)")->check(CLI::Range(0, 65535));
+  app.add_option("--transfer-mode", mode,
+                 "pull: a prompt is prefilled, then fetched; push: both servers are asked at once, "
+                 "and it is sent while it is computed (pull)")
+      ->check(CLI::IsMember({"pull", "push"}));
   app.add_option("--max-connections", options.max_connections,
                  "Clients at a time, a thread each (256)")
       ->check(CLI::Range(1, 4096));
@@ -66,6 +71,7 @@ std::optional<proxy::ProxyOptions> parse(int argc, const char* const* argv, int&
   try {
     parse_forgivingly(app, argc, argv);
     options.port = std::to_string(port);
+    options.pushes = mode == "push";
     options.spelling = with_flags;
     options.prefill = urls_of("--prefill", prefill);
     options.decode = urls_of("--decode", decode);

@@ -35,7 +35,8 @@ bool is_shareable(const json::object& request) {
 
 }  // namespace
 
-std::optional<std::string> body_for_prefill(std::string_view target, const std::string& body) {
+std::optional<std::string> body_for_prefill(std::string_view target, const std::string& body,
+                                            const std::string& push_name) {
   if (target != "/v1/chat/completions" && target != "/v1/completions") return std::nullopt;
   auto request = parse_object(body);
   if (!request || !is_shareable(*request)) return std::nullopt;
@@ -44,9 +45,14 @@ std::optional<std::string> body_for_prefill(std::string_view target, const std::
   request->erase("min_tokens");
   (*request)["max_tokens"] = 1;
   if (request->contains("max_completion_tokens")) (*request)["max_completion_tokens"] = 1;
-  (*request)["kv_transfer_params"] = {{"do_remote_decode", true},    {"do_remote_prefill", false},
-                                      {"remote_engine_id", nullptr}, {"remote_block_ids", nullptr},
-                                      {"remote_host", nullptr},      {"remote_port", nullptr}};
+  json::object params{{"do_remote_decode", true},    {"do_remote_prefill", false},
+                      {"remote_engine_id", nullptr}, {"remote_block_ids", nullptr},
+                      {"remote_host", nullptr},      {"remote_port", nullptr}};
+  if (!push_name.empty()) {
+    params["transfer_mode"] = "push";
+    params["remote_request_id"] = push_name;
+  }
+  (*request)["kv_transfer_params"] = std::move(params);
   return json::serialize(*request);
 }
 
@@ -55,6 +61,30 @@ std::string kept_params(const std::string& answer) {
   if (!object) return {};
   const json::value* params = object->if_contains("kv_transfer_params");
   return params != nullptr && params->is_object() ? json::serialize(*params) : "";
+}
+
+std::optional<KvPlace> kept_place(const std::string& answer) {
+  const auto object = parse_object(answer);
+  const json::value* params = object ? object->if_contains("kv_transfer_params") : nullptr;
+  if (params == nullptr || !params->is_object()) return std::nullopt;
+  const json::object& kept = params->get_object();
+  const json::value* blocks = kept.if_contains("remote_block_ids");
+  const json::value* host = kept.if_contains("remote_host");
+  const json::value* port = kept.if_contains("remote_port");
+  const bool is_ours = kept.contains("remote_num_tokens") && blocks != nullptr &&
+                       blocks->is_array() && blocks->get_array().empty();
+  if (!is_ours || host == nullptr || !host->is_string() || port == nullptr || !port->is_int64())
+    return std::nullopt;
+  return KvPlace{std::string(host->get_string()), port->get_int64()};
+}
+
+std::string pushed_params(const std::string& push_name, const KvPlace& place) {
+  return json::serialize(json::object{{"do_remote_decode", false},
+                                      {"do_remote_prefill", true},
+                                      {"transfer_mode", "push"},
+                                      {"remote_request_id", push_name},
+                                      {"remote_host", place.host},
+                                      {"remote_port", place.port}});
 }
 
 std::string body_for_decode(const std::string& body, const std::string& params) {

@@ -60,6 +60,12 @@ void refuse_one_more(int socket) {
   ::close(socket);
 }
 
+bool hand_back(Connection& client, const IncomingRequest& request, const net::Response& answer) {
+  return client.begin(answer.status, handed_back(answer), answer.body.size(),
+                      request.keep_alive) &&
+         client.piece(answer.body) && client.end();
+}
+
 }  // namespace
 
 struct Proxy::Session {
@@ -193,7 +199,10 @@ bool Proxy::answer(Connection& client, const IncomingRequest& request) {
                   "This is asked of each server at its own address: behind this one stand several");
   }
   if (request.method == "POST" && !prefill_.empty()) {
-    const auto body = prefill(client, request);
+    const std::vector<Turn> turns = prefill_.awake();
+    if (options_.pushes)
+      if (const auto answered = answer_pushed(client, request, turns)) return *answered;
+    const auto body = prefill(client, request, turns);
     if (!body) return !client.has_left();
     IncomingRequest rest = request;
     rest.body = *body;
@@ -204,10 +213,11 @@ bool Proxy::answer(Connection& client, const IncomingRequest& request) {
 
 // A server that cannot is no reason to fail: whoever decodes can prefill too, and one that rests
 // is not waited for.
-std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequest& request) {
+std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequest& request,
+                                          const std::vector<Turn>& turns) {
   const auto body = body_for_prefill(request.target, request.body);
   if (!body) return request.body;
-  for (const auto& [server, is_doubtful] : prefill_.awake()) {
+  for (const auto& [server, is_doubtful] : turns) {
     if (is_doubtful && !is_alive(server, client)) {
       prefill_.failed(server);
       continue;
@@ -222,11 +232,9 @@ std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequ
       }
       prefill_.answered(server);
       if (may_retry(answer.status)) continue;
+      places_.learn(server, answer);
       if (answer.status == 200) return body_for_decode(request.body, kept_params(answer.body));
-      if (client.begin(answer.status, handed_back(answer), answer.body.size(),
-                       request.keep_alive) &&
-          client.piece(answer.body))
-        client.end();
+      hand_back(client, request, answer);
       return std::nullopt;
     } catch (const Failure& failure) {
       if (failure.error().code == ErrorCode::cancelled && !watch.is_server_dead()) {
@@ -240,15 +248,51 @@ std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequ
   return request.body;
 }
 
-// Where all that can be reached refuse, the last one's words are the answer.
+// The server that decodes waits for what is pushed; where the prefill fails before any of the answer
+// has gone out, the next server is asked, and in the end the one that decodes does it all.
+std::optional<bool> Proxy::answer_pushed(Connection& client, const IncomingRequest& request,
+                                         const std::vector<Turn>& turns) {
+  if (!body_for_prefill(request.target, request.body)) return std::nullopt;
+  IncomingRequest rest = request;
+  for (const auto& [server, is_doubtful] : turns) {
+    if (is_doubtful && !is_alive(server, client)) {
+      prefill_.failed(server);
+      continue;
+    }
+    const auto place = places_.find(server);
+    if (!place) return std::nullopt;  // its first answer says where it is
+    const std::string name = new_push_name();
+    const auto body = body_for_prefill(request.target, request.body, name);
+    rest.body = body_for_decode(request.body, pushed_params(name, *place));
+    PushedPrefill pushed(client, server, request_to(server, request, *body), places_);
+    const auto answered = try_decode(client, rest, [&] { return pushed.has_failed(); });
+    const PushedPrefill::State state = pushed.end();
+    if (state == PushedPrefill::State::unreachable) {
+      prefill_.failed(server);
+    } else if (pushed.answer().status != 0) {
+      prefill_.answered(server);
+    }
+    if (answered) return answered;
+    if (state == PushedPrefill::State::refused) return hand_back(client, request, pushed.answer());
+  }
+  return answer_by_decode(client, request);
+}
+
 bool Proxy::answer_by_decode(Connection& client, const IncomingRequest& request) {
+  return try_decode(client, request, {}).value_or(false);
+}
+
+// Where all that can be reached refuse, the last one's words are the answer.
+std::optional<bool> Proxy::try_decode(Connection& client, const IncomingRequest& request,
+                                      const std::function<bool()>& gives_up) {
   std::optional<net::Response> refusal;
   for (const auto& [server, is_doubtful] : decode_.all()) {
     if (is_doubtful && !is_alive(server, client)) {
       decode_.failed(server);
       continue;
     }
-    Relayed relayed = relay(client, request, server);
+    Relayed relayed = relay(client, request, server, gives_up);
+    if (relayed.leg == Leg::given_up) return std::nullopt;
     const bool is_busy = relayed.leg == Leg::refused && relayed.refusal.status == 503;
     if (relayed.leg == Leg::client_left) return false;
     relayed.leg == Leg::answered || is_busy ? decode_.answered(server) : decode_.failed(server);
@@ -257,9 +301,7 @@ bool Proxy::answer_by_decode(Connection& client, const IncomingRequest& request)
       refusal = std::move(relayed.refusal);
   }
   if (!refusal) return refuse(client, request, 502, "no server that decodes can be reached");
-  return client.begin(refusal->status, handed_back(*refusal), refusal->body.size(),
-                      request.keep_alive) &&
-         client.piece(refusal->body) && client.end();
+  return hand_back(client, request, *refusal);
 }
 
 }  // namespace quire::proxy

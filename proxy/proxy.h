@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "base/spelling.h"
 #include "net/http_client.h"
 #include "proxy/connection.h"
+#include "proxy/push.h"
 #include "proxy/servers.h"
 
 namespace quire::proxy {
@@ -27,6 +29,7 @@ struct ProxyOptions {
   int max_connections = 256;
   std::chrono::milliseconds shutdown_timeout{30'000};  // for what is being answered
   std::vector<std::string> allowed_hosts;              // see HostGuard; * for all
+  bool pushes = false;  // prefills are sent while they are computed
   Spelling spelling = nullptr;                         // of what clients are told
 };
 
@@ -51,13 +54,21 @@ class Proxy {
   // False: the connection ends.
   bool answer(Connection& client, const IncomingRequest& request);
   bool answer_by_decode(Connection& client, const IncomingRequest& request);
+  // Empty: given up, and the client has seen nothing.
+  std::optional<bool> try_decode(Connection& client, const IncomingRequest& request,
+                                 const std::function<bool()>& gives_up);
+  // Empty: it is not to be pushed.
+  std::optional<bool> answer_pushed(Connection& client, const IncomingRequest& request,
+                                    const std::vector<Turn>& turns);
   bool refuse(Connection& client, const IncomingRequest& request, int status,
               std::string_view message) const;
   // Empty: it was answered already. Else the body that goes on.
-  std::optional<std::string> prefill(Connection& client, const IncomingRequest& request);
+  std::optional<std::string> prefill(Connection& client, const IncomingRequest& request,
+                                     const std::vector<Turn>& turns);
 
   const ProxyOptions options_;
   Servers prefill_, decode_;
+  KvPlaces places_;
   const HostGuard hosts_;
   int listener_ = -1, stop_event_ = -1;
   std::atomic<bool> is_cut_ = false;

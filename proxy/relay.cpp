@@ -1,5 +1,7 @@
 #include "proxy/relay.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "proxy/errors.h"
@@ -49,13 +51,17 @@ class Passage {
 
 bool may_retry(int status) { return status == 502 || status == 503 || status == 504; }
 
-Relayed relay(Connection& client, const IncomingRequest& request, const net::Url& server) {
+Relayed relay(Connection& client, const IncomingRequest& request, const net::Url& server,
+              const std::function<bool()>& gives_up) {
   Passage passage(client, request);
   std::string refusal;
   bool client_there = true;
   Watch watch(client, server);
+  const auto is_given_up = [&] { return gives_up && !passage.has_begun() && gives_up(); };
+  net::Patience patience = watch.patience();
+  patience.stopped = [&, ends = std::move(patience.stopped)] { return ends() || is_given_up(); };
   try {
-    net::Client upstream(watch.patience());
+    net::Client upstream(patience);
     net::Response answer = upstream.send(request_to(server, request, request.body),
                                          [&](const net::Response& head, std::string_view piece) {
                                            watch.heard();
@@ -72,6 +78,7 @@ Relayed relay(Connection& client, const IncomingRequest& request, const net::Url
     return {client_there && passage.end(answer) ? Leg::answered : Leg::client_left};
   } catch (const Failure& failure) {
     if (failure.error().code == ErrorCode::cancelled && !watch.is_server_dead()) {
+      if (!client.has_left() && is_given_up()) return {Leg::given_up};
       if (!client.is_cut()) return {Leg::client_left};
       passage.has_begun() ? void(passage.break_off(kEnds)) : refuse_cut(client, request);
       return {Leg::client_left};

@@ -272,6 +272,9 @@ awaitable<void> answer(Exchange& exchange, AppState& app) {
   std::optional<CountRunning> running;
   exchange.before_end([&] {
     running.reset();
+    const bool is_refused = exchange.status() == 0 || exchange.status() >= 400;
+    if (is_refused && !exchange.push_name().empty())
+      app.engines.tell_push(exchange.push_name(), std::nullopt);
     log_and_count(found.route, exchange, app);
   });
   if (found.route) {

@@ -67,6 +67,12 @@ class EngineGroup::Impl {
     return reports_.ask([this](std::uint64_t call) { return tell_ready(ReportBlocks{call}); });
   }
 
+  void tell_push(const std::string& name, std::optional<EngineId> wanted) {
+    PushNotice notice{name, wanted ? engines_.at(wanted->value)->ready().kv_listen : ""};
+    for (const auto& engine : engines_)
+      if (engine->state() == EngineState::ready && engine->id() != wanted) engine->tell(notice);
+  }
+
   awaitable<Result<void>> start() {
     for (auto& engine : engines_) {
       engine->start(config_,
@@ -369,6 +375,9 @@ awaitable<std::vector<PrefixCacheReset>> EngineGroup::reset_prefix_cache() {
   return impl_->reset_prefix_cache();
 }
 awaitable<std::vector<BlockReport>> EngineGroup::report_blocks() { return impl_->report_blocks(); }
+void EngineGroup::tell_push(const std::string& name, std::optional<EngineId> engine) {
+  impl_->tell_push(name, engine);
+}
 awaitable<Result<void>> EngineGroup::start() { return impl_->start(); }
 EngineGroupState EngineGroup::state() const { return impl_->state(); }
 bool EngineGroup::has_dead() const { return impl_->has_dead(); }

@@ -89,6 +89,10 @@ class EngineGroup {
   // Who holds which blocks, engine by engine; as many answers as above.
   awaitable<std::vector<BlockReport>> report_blocks();
 
+  // Who waits for a prefill of that name to be sent is told that it runs in that engine, or that it
+  // came to nothing.
+  void tell_push(const std::string& name, std::optional<EngineId> engine);
+
   // Refuses new requests, waits until the running ones have ended; at the deadline aborts what is
   // left.
   awaitable<void> drain(Clock::time_point deadline);

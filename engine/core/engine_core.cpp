@@ -114,6 +114,10 @@ PrefixCacheReset EngineCore::reset_prefix_cache(std::uint64_t call) {
   return {.call = call, .done = kv_->reset_prefix_cache(), .blocks_in_use = in_use};
 }
 
+void EngineCore::take_notice(const PushNotice& notice) {
+  if (transfer_ != nullptr) transfer_->not_here(notice.name, notice.elsewhere);
+}
+
 BlockReport EngineCore::report_blocks(std::uint64_t call) const {
   BlockReport report = block_report(*kv_, *scheduler_);
   report.call = call;

@@ -117,6 +117,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
                   .vocab_size = model_->vocab_size(),
                   .startup_seconds = std::chrono::duration<double>(Clock::now() - start).count()},
                  plan_, ledger.uses());
+  if (transfer_ != nullptr) ready_.kv_listen = transfer_->listens_at();
   if (pooler_ == nullptr) return;
   ready_.pooling = {.task = served.pooling.task,
                     .size = pooler_->size(),

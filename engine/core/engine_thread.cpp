@@ -34,6 +34,7 @@ void apply(EngineCore& core, EngineEnd& end, Command& command) {
     end.publish(core.reset_prefix_cache(reset->call));
   if (auto* report = std::get_if<ReportBlocks>(&command))
     end.publish(core.report_blocks(report->call));
+  if (auto* notice = std::get_if<PushNotice>(&command)) core.take_notice(*notice);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -59,6 +60,17 @@ class KvLost : public std::runtime_error {
  private:
   KvLossReason reason_;
   bool silent_;
+};
+
+// It is to be asked for at another address.
+class KvElsewhere : public KvLost {
+ public:
+  KvElsewhere(KvLossReason reason, const std::string& detail, std::string address)
+      : KvLost(reason, detail), address_(std::move(address)) {}
+  const std::string& address() const { return address_; }
+
+ private:
+  std::string address_;
 };
 
 // Read by any thread.

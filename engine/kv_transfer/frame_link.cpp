@@ -92,6 +92,10 @@ bool FrameLink::is_quiet() const {
   return ::recv(socket_->fd(), &one, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
+awaitable<void> FrameLink::readable() {
+  co_await socket_->wait(Stream::socket::wait_read);
+}
+
 void FrameLink::hang_up() { ::shutdown(socket_->fd(), SHUT_RDWR); }
 
 FrameLink::Clock::time_point FrameLink::frame_end() const {

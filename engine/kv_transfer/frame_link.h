@@ -28,7 +28,8 @@ class FrameLink {
   awaitable<void> connected();  // of a socket that begin_connect() made
   // Between two exchanges: the other end is there, as far as anyone knows, and has said nothing.
   bool is_quiet() const;
-  void hang_up();  // what waits for the line ends with peer_lost
+  awaitable<void> readable();  // something has come, or the line's end
+  void hang_up();              // what waits for the line ends with peer_lost
 
   // All throw KvLost: peer_lost where the line is gone or silent, corrupt for what is not a frame.
   // A header may be waited for longer, `patience`, as long as none of it is there.

@@ -68,7 +68,7 @@ std::array<std::byte, kKvHeaderBytes> encode(const KvFrameHeader& header) {
 Result<KvFrameHeader> parse_kv_header(std::span<const std::byte, kKvHeaderBytes> bytes) {
   if (get(bytes.subspan(0, 4)) != kMagic) return broken("does not begin as one of this protocol");
   const std::uint64_t type = get(bytes.subspan(4, 4));
-  if (type > static_cast<std::uint64_t>(KvFrameType::chunk))
+  if (type > static_cast<std::uint64_t>(KvFrameType::expected))
     return broken(fmt::format("has type {}, which is not known", type));
   const KvFrameHeader header{.type = static_cast<KvFrameType>(type),
                              .stream = get(bytes.subspan(8, 8)),
@@ -106,6 +106,7 @@ template std::string encode_kv(const KvRenew&);
 template std::string encode_kv(const KvPlaced&);
 template std::string encode_kv(const KvCopied&);
 template std::string encode_kv(const KvChunk&);
+template std::string encode_kv(const KvExpect&);
 template std::optional<KvHello> decode_kv(std::string_view);
 template std::optional<KvWelcome> decode_kv(std::string_view);
 template std::optional<KvKey> decode_kv(std::string_view);
@@ -116,6 +117,7 @@ template std::optional<KvRenew> decode_kv(std::string_view);
 template std::optional<KvPlaced> decode_kv(std::string_view);
 template std::optional<KvCopied> decode_kv(std::string_view);
 template std::optional<KvChunk> decode_kv(std::string_view);
+template std::optional<KvExpect> decode_kv(std::string_view);
 
 std::uint64_t prompt_hash(std::span<const std::int32_t> tokens) {
   std::vector<std::byte> bytes(tokens.size() * sizeof(std::uint32_t));

@@ -7,6 +7,7 @@
 //   read →                ← begin, piece 0 … n − 1   or ← refused
 //   read, in place →      ← begin, placed 0 … n − 1  or ← refused
 //   copied →
+//   expect →              ← alive …, then expected or refused; any number at a time over a line
 //   read, pushed →        ← alive … begin, then until all tokens are there: alive …, chunk, its
 //                           pieces or placed … or ← refused, at any time between them
 //   renew →, release →                          no answer
@@ -44,7 +45,9 @@ enum class KvFrameType : std::uint8_t {
   placed,
   copied,
   alive,
-  chunk
+  chunk,
+  expect,
+  expected
 };
 
 struct KvFrameHeader {
@@ -130,8 +133,17 @@ struct KvBegin {
 struct KvRefused {
   KvLossReason reason = KvLossReason::refused;
   std::string detail;
+  std::string elsewhere = {};  // the address to ask at instead; empty: nowhere
 
-  using Fields = FieldList<&KvRefused::reason, &KvRefused::detail>;
+  using Fields = FieldList<&KvRefused::reason, &KvRefused::detail, &KvRefused::elsewhere>;
+};
+
+// A prefill that will be pushed: whoever sends this is told when it begins.
+struct KvExpect {
+  KvKey prefill;
+  int alive_ms = 0;  // the longest between two frames until then
+
+  using Fields = FieldList<&KvExpect::prefill, &KvExpect::alive_ms>;
 };
 
 // The rows of the tokens before `until` follow, but for those that were sent.

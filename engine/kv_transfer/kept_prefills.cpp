@@ -50,7 +50,8 @@ bool KeptPrefills::finish(const KeptPrefill& prefill) {
   return true;
 }
 
-void KeptPrefills::fail(const std::string& key, const KvProgress* own, KvLossReason why) {
+void KeptPrefills::fail(const std::string& key, const KvProgress* own, KvLossReason why,
+                        const std::string& elsewhere) {
   std::shared_ptr<const KeptPrefill> gone;  // its bytes go back without the lock
   {
     const std::lock_guard lock(mutex_);
@@ -61,6 +62,7 @@ void KeptPrefills::fail(const std::string& key, const KvProgress* own, KvLossRea
     failed.progress =
         found == entries_.end() ? std::make_shared<KvProgress>() : found->second.prefill->progress;
     failed.progress->why = why;
+    failed.progress->elsewhere = elsewhere;
     failed.progress->failed = true;
     if (found != entries_.end()) gone = std::move(found->second.prefill);
     entries_[key] = {std::make_shared<const KeptPrefill>(std::move(failed)), Clock::now() + lease_};

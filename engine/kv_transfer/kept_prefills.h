@@ -23,7 +23,8 @@ namespace quire {
 struct KvProgress {
   std::atomic<int> ready = 0;  // tokens
   std::atomic<bool> failed = false;
-  KvLossReason why = KvLossReason::refused;  // set before `failed`
+  KvLossReason why = KvLossReason::refused;  // set before `failed`, as what follows
+  std::string elsewhere;                     // where to ask for it instead; empty: nowhere
 };
 
 struct KeptPrefill {
@@ -59,7 +60,8 @@ class KeptPrefills {
   bool finish(const KeptPrefill& prefill);
   // Whoever asks for it, or has, is told why there is none. `own`: of what begin() was given; null
   // where it never was, and then nothing is done to another of that key.
-  void fail(const std::string& key, const KvProgress* own, KvLossReason why);
+  void fail(const std::string& key, const KvProgress* own, KvLossReason why,
+            const std::string& elsewhere = {});
 
   // Null: never here, fetched already, or expired.
   std::shared_ptr<const KeptPrefill> find(const std::string& key, std::uint64_t generation) const;

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "base/async.h"
@@ -22,9 +21,6 @@ struct KvReading {
   std::chrono::nanoseconds silence;
   std::chrono::nanoseconds patience;  // until all of what is pushed is there
   bool& begun;                        // the owner has answered
-  // Of what is pushed: takes `bytes` when its prefill begins, so that those which wait hold
-  // nothing.
-  std::function<awaitable<std::span<std::byte>>()> room = {};
 };
 
 // All throw KvLost. `reading` outlives them.

@@ -16,9 +16,7 @@ using Clock = std::chrono::steady_clock;
 [[noreturn]] void broken(const std::string& what) { throw KvLost(KvLossReason::corrupt, what); }
 
 KvRefused refusal_of(const KvRead& read, const KeptPrefill* prefill) {
-  if (prefill == nullptr) return {KvLossReason::expired, "nobody computes it"};
-  if (prefill->range == nullptr)
-    return {prefill->progress->why, "its prefill came to nothing there"};
+  if (prefill == nullptr || prefill->range == nullptr) return refusal_of(prefill);
   if (read.num_tokens != prefill->content.num_tokens)
     return {KvLossReason::prompt,
             fmt::format("it has {} tokens, not {}", prefill->content.num_tokens, read.num_tokens)};
@@ -44,23 +42,26 @@ awaitable<void> say(const PushSending& sending, KvFrameType type, const Message&
   co_await sending.link.send(type, sending.stream, text);
 }
 
-awaitable<std::shared_ptr<const KeptPrefill>> begun(const PushSending& sending) {
-  const auto deadline = Clock::now() + sending.kept.lease();
-  const KvKey& key = sending.read.prefill;
-  std::shared_ptr<const KeptPrefill> prefill;
-  while ((prefill = sending.kept.find(key.key, key.generation)) == nullptr &&
-         Clock::now() < deadline) {
-    co_await sending.wait(std::min(deadline, Clock::now() + rhythm_of(sending.read)));
-    co_await say_alive(sending);
-  }
-  co_return prefill;
+}  // namespace
+
+KvRefused refusal_of(const KeptPrefill* prefill) {
+  if (prefill == nullptr) return {KvLossReason::expired, "nobody computes it"};
+  const KvProgress& progress = *prefill->progress;
+  const char* why = progress.elsewhere.empty() ? "its prefill came to nothing there"
+                                               : "another engine computes it";
+  return {progress.why, why, progress.elsewhere};
 }
 
-}  // namespace
+std::exception_ptr loss_of(const std::string& refused) {
+  const auto why = decode_kv<KvRefused>(refused);
+  if (!why) return std::make_exception_ptr(KvLost(KvLossReason::corrupt, "refused is broken"));
+  if (why->elsewhere.empty()) return std::make_exception_ptr(KvLost(why->reason, why->detail));
+  return std::make_exception_ptr(KvElsewhere(why->reason, why->detail, why->elsewhere));
+}
 
 awaitable<std::int64_t> send_pushed(const PushSending& sending) {
   const KvRead& read = sending.read;
-  const auto prefill = co_await begun(sending);
+  const auto prefill = sending.kept.find(read.prefill.key, read.prefill.generation);
   const KvRefused refusal = refusal_of(read, prefill.get());
   if (!refusal.detail.empty()) {
     co_await say(sending, KvFrameType::refused, refusal);
@@ -123,11 +124,7 @@ awaitable<std::pair<KvFrameHeader, std::string>> next_message(const KvReading& r
     reading.begun = true;
     if (header.type == KvFrameType::piece) broken("a piece is out of turn");
     std::string body = co_await reading.link.read_message(header);
-    if (header.type == KvFrameType::refused) {
-      const auto why = decode_kv<KvRefused>(body);
-      if (!why) broken("refused is broken");
-      throw KvLost(why->reason, why->detail);
-    }
+    if (header.type == KvFrameType::refused) std::rethrow_exception(loss_of(body));
     if (header.type != KvFrameType::alive) co_return std::pair(header, std::move(body));
     if (Clock::now() > deadline)
       throw KvLost(KvLossReason::expired, "its prefill takes longer than is waited for");
@@ -142,8 +139,6 @@ awaitable<void> read_pushed(const KvReading& reading) {
   const auto begin = decode_kv<KvBegin>(text);
   if (first.type != KvFrameType::begin || !begin) broken("no answer to a read");
   if (begin->bytes != reading.content.bytes) broken("the peer would send another number of bytes");
-  KvReading placed = reading;
-  placed.bytes = co_await reading.room();
   std::uint64_t sequence = 0;
   for (int have = 0; have < reading.content.num_tokens;) {
     const auto [header, body] = co_await next_message(reading, deadline);
@@ -153,7 +148,7 @@ awaitable<void> read_pushed(const KvReading& reading) {
       broken(fmt::format("a chunk ends at token {} of {}, behind {}", chunk->until,
                          reading.content.num_tokens, have));
     const auto pieces = kv_pieces(reading.content, reading.content, {have, chunk->until});
-    co_await read_pieces(placed, pieces, sequence);
+    co_await read_pieces(reading, pieces, sequence);
     have = chunk->until;
   }
   co_await say_copied(reading, sequence);

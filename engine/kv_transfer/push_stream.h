@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/async.h"
 #include "engine/kv_transfer/content.h"
@@ -27,10 +29,15 @@ struct PushSending {
   const KvGeometry& geometry;
   PushWait wait;
 };
-// Waits for the prefill as long as a lease, tells the reader that it does, and sends what is ready.
+// Of a prefill that has begun: sends what is ready, and tells the reader when it waits for more.
 // Bytes that were sent; 0 where the reader was told why there are none.
 // `sending` outlives it.
 awaitable<std::int64_t> send_pushed(const PushSending& sending);
+
+// Why a prefill that is null or came to nothing is not sent.
+KvRefused refusal_of(const KeptPrefill* prefill);
+// What a refusal is to whoever asked; never null.
+std::exception_ptr loss_of(const std::string& refused);
 
 // Throws KvLost. `reading` outlives it.
 awaitable<void> read_pushed(const KvReading& reading);

@@ -21,6 +21,7 @@
 #include "base/task_group.h"
 #include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/frames.h"
+#include "engine/kv_transfer/push_waits.h"
 #include "engine/kv_transfer/sender.h"
 #include "engine/kv_transfer/silent_peers.h"
 #include "engine/kv_transfer/staging.h"
@@ -34,7 +35,9 @@ struct KvReceiverOptions {
   std::chrono::nanoseconds renew_every = std::chrono::seconds(5);
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
   std::size_t max_fetches = 4;  // at a time from one peer
-  std::size_t max_pushed = 64;  // that are awaited from one peer
+  std::size_t max_pushed = 64;  // that have begun, at a time from one peer
+  // Where a peer may say that a pushed prefill is; empty: nowhere else.
+  std::function<bool(const SocketAddress&)> may_ask = {};
   std::chrono::nanoseconds push_patience = std::chrono::minutes(8);  // until all of one is there
 };
 
@@ -68,8 +71,12 @@ class KvReceiver {
   awaitable<void> run_fetch(std::shared_ptr<Job> job);
   awaitable<void> fetch_or_lose(Job& job);
   awaitable<void> try_fetch(Job& job);
+  awaitable<void> fetch_at(Job& job, SocketAddress address);
+  SocketAddress other_address(const Job& job, const KvElsewhere& told);
   awaitable<void> read_from(Job& job, std::shared_ptr<Link> link);
   awaitable<void> ask(Job& job, Link& link, std::uint64_t stream);
+  void take_turn(Job& job);
+  bool take_room(Job& job);
   awaitable<void> make_room(Job& job);
   awaitable<std::shared_ptr<Link>> connect(const SocketAddress& address);
   void keep_idle(std::shared_ptr<Link> link);
@@ -92,6 +99,7 @@ class KvReceiver {
   std::unordered_map<std::string, std::size_t> running_;  // fetches, by peer
   std::unordered_map<std::string, Outbox> outboxes_;      // of peers that are being told something
   SilentPeers silent_;
+  PushWaits push_waits_;
   bool renews_ = false;
   std::uint64_t last_stream_ = 0;
   std::vector<std::shared_ptr<Link>> idle_;  // the latest used last

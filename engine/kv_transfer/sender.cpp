@@ -15,7 +15,7 @@
 
 #include "base/log.h"
 #include "engine/kv_transfer/frame_link.h"
-#include "engine/kv_transfer/push_stream.h"
+#include "engine/kv_transfer/push_waits.h"
 #include "engine/wire/socket_file.h"
 
 namespace quire {
@@ -173,6 +173,12 @@ awaitable<void> KvSender::answer(Session& session) {
   session.is_asleep = false;
   if (header.type == KvFrameType::piece)
     throw KvLost(KvLossReason::corrupt, "a piece came that nobody asked for");
+  if (header.type == KvFrameType::expect) {
+    co_await attend_pushes(link, header, kept_, [this](std::chrono::steady_clock::time_point until) {
+      return waits_->wait(until);
+    });
+    co_return;
+  }
   const std::string body = co_await link.read_message(header);
   if (header.type == KvFrameType::read) {
     co_await answer_read(link, header.stream, body);

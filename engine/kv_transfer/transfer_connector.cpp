@@ -154,6 +154,10 @@ void TransferConnector::forget(RequestId id) {
   if (entries_.erase(id) > 0 && config_.decodes()) plane_->release(id);
 }
 
+void TransferConnector::not_here(const std::string& push_key, const std::string& elsewhere) {
+  if (kept_) kept_->fail(push_key, nullptr, KvLossReason::refused, elsewhere);
+}
+
 std::optional<ExternalMatch> TransferConnector::match(const Request& request, int num_computed) {
   const auto found = entries_.find(request.id());
   if (found == entries_.end()) return ExternalMatch{};

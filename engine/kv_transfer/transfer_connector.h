@@ -52,6 +52,9 @@ class TransferConnector final : public Connector {
   Result<void> admit(RequestId id, const std::string& params, const SamplingParams& sampling,
                      std::vector<TokenId>& prompt);
   void forget(RequestId id);  // the scheduler refused it
+  // Whoever waits to be sent a prefill of that name is told that it came to nothing, or where else
+  // it is.
+  void not_here(const std::string& push_key, const std::string& elsewhere);
 
   std::optional<ExternalMatch> match(const Request& request, int num_computed) override;
   void allocated(const Request& request, const std::vector<std::span<const BlockId>>& blocks,
@@ -74,6 +77,7 @@ class TransferConnector final : public Connector {
 
   KvTransferStats stats() const;
   std::uint16_t port() const { return plane_->port(); }
+  std::string listens_at() const { return config_.prefills() ? listen_.text() : ""; }
 
  private:
   struct Entry {

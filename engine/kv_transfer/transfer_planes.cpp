@@ -69,6 +69,7 @@ void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds l
     arriving_.emplace(std::move(setup.buffers.arriving));
     options.receiver.geometry = geometry_;
     options.receiver.renew_every = std::chrono::nanoseconds(lease) / 6;
+    options.receiver.may_ask = [this](const SocketAddress& peer) { return peers_.allows(peer); };
   }
   plane_ =
       std::make_unique<TransferThread>(std::move(options), kept_ ? &*kept_ : nullptr,

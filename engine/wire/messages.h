@@ -71,6 +71,15 @@ struct ReportBlocks {
   using Fields = FieldList<&ReportBlocks::call>;
 };
 
+// Of a prefill that others wait to be sent, by the name that both were told: it runs in another
+// engine, or came to nothing before an engine had it.
+struct PushNotice {
+  std::string name;
+  std::string elsewhere;  // where that engine listens, as Ready says; empty: it came to nothing
+
+  using Fields = FieldList<&PushNotice::name, &PushNotice::elsewhere>;
+};
+
 // Outputs: engine → front end.
 
 struct TokenLogprob {
@@ -230,7 +239,8 @@ struct Ready {
   double startup_seconds = 0;
   std::string mamba_cache_mode;  // as resolved; empty: no recurrent states
   std::vector<MemoryUseInfo> memory;
-  PoolingInfo pooling;  // PoolingTask::none: it generates
+  PoolingInfo pooling;    // PoolingTask::none: it generates
+  std::string kv_listen;  // where others fetch what it keeps; empty: nowhere
 
   using Fields = FieldList<&Ready::engine, &Ready::version, &Ready::max_model_len,
                            &Ready::num_gpu_blocks, &Ready::block_size, &Ready::groups,
@@ -238,7 +248,7 @@ struct Ready {
                            &Ready::kv_cache_dtype, &Ready::model_fingerprint,
                            &Ready::dp_stats_address, &Ready::device, &Ready::vocab_size,
                            &Ready::startup_seconds, &Ready::mamba_cache_mode, &Ready::memory,
-                           &Ready::pooling>;
+                           &Ready::pooling, &Ready::kv_listen>;
 };
 
 // The engine's last words; nothing follows.
@@ -301,7 +311,7 @@ struct BlockReport {
 };
 
 using Command =
-    std::variant<Configure, AddRequest, AbortRequest, ResetPrefixCache, ReportBlocks>;
+    std::variant<Configure, AddRequest, AbortRequest, ResetPrefixCache, ReportBlocks, PushNotice>;
 using EngineEvent = std::variant<Hello, StartupProgress, Ready, StepOutput, EngineDead,
                                  PrefixCacheReset, BlockReport>;
 

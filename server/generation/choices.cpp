@@ -266,6 +266,8 @@ Result<void> submit_prompt(const ChoicePlan& plan,
       return generation.error();
     }
     app.timelines.begin(generation->id(), exchange.id());
+    if (!exchange.push_name().empty() && app.engines.num_engines() > 1)
+      app.engines.tell_push(exchange.push_name(), generation->engine());
     ChoiceTracker tracker(app.metrics, generation->engine(), exchange.arrival(), prompt_tokens,
                           params->max_tokens, n, siblings);
     choices.push_back({static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0,

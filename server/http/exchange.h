@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/async.h"
 #include "base/error.h"
@@ -77,6 +78,11 @@ class Exchange {
   // Of so many; the error names the header.
   Result<void> read_engine(int num_engines);
 
+  // The name of a prefill that another server waits to be sent, as kv_transfer_params say it; empty:
+  // this request is none.
+  void set_push_name(std::string name) { push_name_ = std::move(name); }
+  const std::string& push_name() const { return push_name_; }
+
   // Called once, before the last bytes leave: what it counts, the client finds counted.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
   void end();  // for a reply that did not come to its last bytes
@@ -127,6 +133,7 @@ class Exchange {
   std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();
   std::optional<EngineId> engine_;
+  std::string push_name_;
   int status_ = 0;
   std::size_t request_bytes_ = 0, reply_bytes_ = 0;
   bool probes_only_ = false;

@@ -6,6 +6,7 @@
 #include <boost/asio/awaitable.hpp>
 
 #include "openapi/dto_json.h"
+#include "server/generation/push_name.h"
 #include "server/http/error_reply.h"
 #include "server/routes/routes.h"
 
@@ -62,6 +63,7 @@ std::string reply_model(const std::string& asked, const AppState& app) {
 awaitable<void> with_body(Exchange& exchange, AppState& app,
                           std::function<void(std::string_view body)> parse) {
   const std::string& body = exchange.request().body;
+  if (app.engine_config.kv_transfer.prefills()) exchange.set_push_name(push_name_of(body));
   if (body.size() <= kLongBody) {
     parse(body);
   } else {

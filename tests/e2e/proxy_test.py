@@ -76,8 +76,8 @@ class Peer:
 
 
 class Proxy:
-    def __init__(self, quire, prefill, decode):
-        command = [quire, "proxy", "--port", "0"]
+    def __init__(self, quire, prefill, decode, *flags):
+        command = [quire, "proxy", "--port", "0", *flags]
         for flag, servers in (("--prefill", prefill), ("--decode", decode)):
             for server in servers:
                 command += [flag, getattr(server, "base", server)]
@@ -250,4 +250,5 @@ def main():
     print(f"{num_expected()} checks passed")
 
 
-main()
+if __name__ == "__main__":
+    main()

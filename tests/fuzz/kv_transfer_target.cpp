@@ -41,6 +41,7 @@ void kv_transfer(std::string_view bytes) {
   round_trip<KvBegin>(bytes);
   round_trip<KvChunk>(bytes);
   round_trip<KvRefused>(bytes);
+  round_trip<KvExpect>(bytes);
   round_trip<KvRenew>(bytes);
   const std::string text(bytes);
   if (const auto params = parse_transfer_params(text, {}); !params)

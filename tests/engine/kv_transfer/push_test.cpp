@@ -163,6 +163,78 @@ TEST_CASE("only rows that are missing are pushed", "[kv_transfer][push]") {
                      fetched.range->bytes().begin() + piece.target));
 }
 
+TEST_CASE("pushes that wait take no connection from others", "[kv_transfer][push]") {
+  Ends ends({.silence = 2s, .max_connections = 6});
+  const std::uint64_t waiting = 200;
+  for (std::uint64_t seed = 2; seed < 2 + waiting; ++seed)
+    ends.reader().fetch(ends.fetch_of(seed, ends.pushed_source(seed)));
+  const Ends::Prefill kept = ends.keep(1);
+  ends.reader().watch(RequestId{1}, kept.source);
+  ends.reader().fetch(ends.fetch_of(1, kept.source));
+  CHECK(holds(ends.await(), kept));
+  ends.reader().release(RequestId{1});
+  std::mt19937_64 random(4);
+  for (const std::uint64_t seed : {std::uint64_t{201}, std::uint64_t{7}}) {  // whichever begins
+    Ends::Pushing pushing = ends.begin_push(seed);
+    REQUIRE(ends.kept().begin(pushing.kept));
+    ends.reader().watch(RequestId{seed}, pushing.prefill.source);
+    compute(ends, pushing, random);
+    CHECK(holds(ends.await(), pushing.prefill));
+    ends.reader().release(RequestId{seed});
+  }
+  for (std::uint64_t seed = 2; seed < 2 + waiting; ++seed) {
+    if (seed == 201 || seed == 7) continue;
+    if (seed % 2 == 0) ends.reader().cancel(RequestId{seed});
+    else ends.kept().fail(ends.pushed_source(seed).prefill.key, nullptr, KvLossReason::no_room);
+  }
+  for (const KvFetched& fetched : ends.await(waiting - 2))
+    CHECK(fetched.loss == (fetched.request.value % 2 == 0 ? KvLossReason::refused : KvLossReason::no_room));
+  ends.check_all_came_back();
+}
+
+TEST_CASE("a push of another engine is fetched there", "[kv_transfer][push]") {
+  Ends ends(2s), other(2s);
+  std::mt19937_64 random(2);
+  for (const bool asks_first : {true, false}) {
+    const std::uint64_t seed = asks_first ? 1 : 2;
+    const auto tell = [&] {
+      ends.kept().fail(ends.pushed_source(seed).prefill.key, nullptr, KvLossReason::refused,
+                       other.owner_address().text());
+    };
+    if (!asks_first) tell();
+    ends.reader().watch(RequestId{seed}, ends.pushed_source(seed));
+    ends.reader().fetch(ends.fetch_of(seed, ends.pushed_source(seed)));
+    if (asks_first) std::this_thread::sleep_for(5ms);
+    if (asks_first) tell();
+    Ends::Pushing pushing = other.begin_push(seed);
+    REQUIRE(other.kept().begin(pushing.kept));
+    compute(other, pushing, random);
+    CHECK(holds(ends.await(), pushing.prefill));
+    pushing.kept.range.reset();
+    ends.reader().release(RequestId{seed});  // where it was fetched
+    for (int i = 0; i < 2000 && other.kept().used_bytes() > 0; ++i) std::this_thread::sleep_for(1ms);
+    CHECK(other.kept().used_bytes() == 0);
+  }
+  ends.check_all_came_back();
+}
+
+TEST_CASE("nobody is sent to an address that is no peer, nor twice", "[kv_transfer][push]") {
+  Ends ends(2s), other(2s);
+  std::uint64_t seed = 1;
+  for (const std::string& elsewhere :
+       {std::string("tcp://127.0.0.1:1"), std::string("x"), std::string(5000, 'y'),
+        other.owner_address().text()}) {
+    const std::string key = ends.pushed_source(++seed).prefill.key;
+    other.kept().fail(key, nullptr, KvLossReason::refused, ends.owner_address().text());
+    ends.kept().fail(key, nullptr, KvLossReason::refused, elsewhere);
+    ends.reader().fetch(ends.fetch_of(seed, ends.pushed_source(seed)));
+    const KvFetched fetched = ends.await();
+    CHECK(fetched.loss == KvLossReason::refused);
+    CHECK(fetched.detail.size() < 500);
+  }
+  ends.check_all_came_back();
+}
+
 TEST_CASE("whatever a line does to a push, the bytes are right or there are none",
           "[kv_transfer][push][faults]") {
   const char* asked = std::getenv("QUIRE_FAULT_RUNS");

@@ -53,6 +53,7 @@ class Ends {
     options.receiver.geometry = some_geometry();
     options.receiver.silence = wanted.silence;
     options.receiver.renew_every = 20ms;
+    options.receiver.may_ask = [](const SocketAddress& peer) { return peer.port > 1; };
     reader_ = std::make_unique<TransferThread>(std::move(options), nullptr, &arriving_, [] {});
   }
 
