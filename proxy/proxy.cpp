@@ -35,7 +35,8 @@ int listen_at(const std::string& host, const std::string& port) {
   addrinfo* found = nullptr;
   const auto fail = [&](const char* why) {
     throw Failure(Error{ErrorCode::unavailable,
-                        fmt::format("cannot listen on {}:{}: {}", host, port, why), "ProxyOptions::port"});
+                        fmt::format("cannot listen on {}:{}: {}", host, port, why),
+                        "ProxyOptions::port"});
   };
   if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0)
     fail(gai_strerror(error));
@@ -61,8 +62,7 @@ void refuse_one_more(int socket) {
 }
 
 bool hand_back(Connection& client, const IncomingRequest& request, const net::Response& answer) {
-  return client.begin(answer.status, handed_back(answer), answer.body.size(),
-                      request.keep_alive) &&
+  return client.begin(answer.status, handed_back(answer), answer.body.size(), request.keep_alive) &&
          client.piece(answer.body) && client.end();
 }
 
@@ -248,8 +248,8 @@ std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequ
   return request.body;
 }
 
-// The server that decodes waits for what is pushed; where the prefill fails before any of the answer
-// has gone out, the next server is asked, and in the end the one that decodes does it all.
+// The server that decodes waits for what is pushed; where the prefill fails before any of the
+// answer has gone out, the next server is asked, and in the end the one that decodes does it all.
 std::optional<bool> Proxy::answer_pushed(Connection& client, const IncomingRequest& request,
                                          const std::vector<Turn>& turns) {
   if (!body_for_prefill(request.target, request.body)) return std::nullopt;

@@ -19,6 +19,11 @@ std::uint64_t word_at(const std::byte* bytes) {
   return word;
 }
 
+void put_word(std::byte* bytes, std::uint64_t word) {
+  if constexpr (std::endian::native == std::endian::big) word = __builtin_bswap64(word);
+  std::memcpy(bytes, &word, sizeof word);
+}
+
 constexpr std::uint64_t mixed(std::uint64_t state, std::uint64_t word) {
   return std::rotl((state ^ word) * kFactor, 29);
 }
@@ -30,15 +35,24 @@ constexpr std::uint64_t spread(std::uint64_t state) {
 
 }  // namespace
 
-void KvSum::add(std::span<const std::byte> strides) {
+template <bool copies>
+void KvSum::take(std::span<const std::byte> strides, std::byte* to) {
   auto lanes = lanes_;
   for (std::size_t at = 0; at + kStride <= strides.size(); at += kStride) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane)
-      lanes[lane] = mixed(lanes[lane], word_at(strides.data() + at + lane * sizeof(std::uint64_t)));
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const std::size_t place = at + lane * sizeof(std::uint64_t);
+      const std::uint64_t word = word_at(strides.data() + place);
+      if constexpr (copies) put_word(to + place, word);
+      lanes[lane] = mixed(lanes[lane], word);
+    }
   }
   lanes_ = lanes;
   bytes_ += strides.size();
 }
+
+void KvSum::add(std::span<const std::byte> strides) { take<false>(strides, nullptr); }
+
+void KvSum::copy(std::span<const std::byte> strides, std::byte* to) { take<true>(strides, to); }
 
 std::uint64_t KvSum::end(std::span<const std::byte> rest) {
   const std::size_t whole = rest.size() / kStride * kStride;

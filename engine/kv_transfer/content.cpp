@@ -87,6 +87,13 @@ std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted, K
   return pieces;
 }
 
+std::span<const KvPiece> kv_part(std::span<const KvPiece> pieces, int part, int parts) {
+  const auto edge = [&](int at) {
+    return pieces.size() * static_cast<std::size_t>(at) / static_cast<std::size_t>(parts);
+  };
+  return pieces.subspan(edge(part), edge(part + 1) - edge(part));
+}
+
 std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted) {
   return kv_pieces(kept, wanted, {0, wanted.num_tokens});
 }

@@ -4,6 +4,7 @@
 // that engines with any two block sizes agree. Both ends compute it from the owner's geometry.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/kv_transfer/geometry.h"
@@ -37,8 +38,9 @@ std::vector<KvContent> kv_parts(const KvContent& content, std::int64_t bytes);
 // The first token whose row the layer keeps then.
 int first_kept_token(const KvLayerGeometry& layer, int num_tokens);
 
-// A range that travels in one frame, contiguous on both sides.
-inline constexpr std::int64_t kPieceBytes = 1 << 20;
+// A range that travels in one frame, contiguous on both sides. Its owner has it in the processor's
+// cache from the sum to the copy.
+inline constexpr std::int64_t kPieceBytes = 128 << 10;
 struct KvPiece {
   std::int64_t source = 0;  // in the content that is kept
   std::int64_t target = 0;  // in the one that is asked for
@@ -53,6 +55,9 @@ struct KvTokens {
 // Both of the same owner and number of tokens; `wanted` leaves out at least what `kept` does.
 std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted, KvTokens tokens);
 std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted);
+
+// Of several lines that share pieces: what one of them carries.
+std::span<const KvPiece> kv_part(std::span<const KvPiece> pieces, int part, int parts);
 
 // The rows of those tokens, at the same offsets.
 KvContent kv_rows(const KvContent& content, KvTokens tokens);

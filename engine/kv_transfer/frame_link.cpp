@@ -140,10 +140,16 @@ awaitable<void> FrameLink::read_exactly(std::span<std::byte> into, Clock::time_p
 }
 
 awaitable<KvFrameHeader> FrameLink::read_header(std::chrono::nanoseconds patience) {
-  const bool in_time = co_await with_timeout(patience, socket_->wait(Stream::socket::wait_read));
-  if (!in_time) throw silent("silent for too long");
   std::array<std::byte, kKvHeaderBytes> bytes{};
-  co_await read_exactly(bytes, frame_end());
+  ssize_t here = receive(bytes);  // most often it is there: to wait for it would cost more
+  while (here < 0 && errno == EINTR) here = receive(bytes);
+  if (here == 0) throw lost("the other end closed the line");
+  if (must_wait(here)) {
+    const bool in_time = co_await with_timeout(patience, socket_->wait(Stream::socket::wait_read));
+    if (!in_time) throw silent("silent for too long");
+  }
+  const auto have = static_cast<std::size_t>(std::max<ssize_t>(here, 0));
+  co_await read_exactly(std::span(bytes).subspan(have), frame_end());
   const Result<KvFrameHeader> header = parse_kv_header(bytes);
   if (!header) throw KvLost(KvLossReason::corrupt, header.error().detail);
   co_return *header;
@@ -242,22 +248,17 @@ awaitable<void> FrameLink::read_placed(const KvFrameHeader& header,
   if (!placed || placed->bytes != static_cast<std::int64_t>(into.size()) || placed->offset < 0 ||
       placed->offset > size - placed->bytes)
     throw KvLost(KvLossReason::corrupt, "a piece lies outside of what is shared");
-  auto from = memory.subspan(static_cast<std::size_t>(placed->offset), into.size());
+  const auto from = memory.subspan(static_cast<std::size_t>(placed->offset), into.size());
   KvSum sum = sum_of_body({.type = KvFrameType::piece,
                            .stream = header.stream,
                            .sequence = header.sequence,
                            .size = into.size()});
-  while (true) {
-    const std::size_t size_now = std::min(kSummedAtOnce, into.size());
-    std::memcpy(into.data(), from.data(), size_now);
-    const bool is_last = into.size() <= kSummedAtOnce;
-    if (is_last && sum.end(into) != placed->checksum)
-      throw KvLost(KvLossReason::corrupt, "a piece's checksum is wrong");
-    if (is_last) break;
-    sum.add(into.first(size_now));
-    into = into.subspan(size_now);
-    from = from.subspan(size_now);
-  }
+  const std::size_t whole = into.size() / KvSum::kStride * KvSum::kStride;
+  sum.copy(from.first(whole), into.data());
+  const auto rest = into.subspan(whole);
+  if (!rest.empty()) std::memcpy(rest.data(), from.data() + whole, rest.size());
+  if (sum.end(rest) != placed->checksum)
+    throw KvLost(KvLossReason::corrupt, "a piece's checksum is wrong");
   co_await socket_->let_others();
 }
 

@@ -5,6 +5,7 @@
 //
 //   hello →               ← welcome            once per connection
 //   read →                ← begin, piece 0 … n − 1   or ← refused
+//   read, a part →        ← begin, piece 0 … n − 1 of it: several lines share what is large
 //   read, in place →      ← begin, placed 0 … n − 1  or ← refused
 //   copied →
 //   expect →              ← alive …, then expected or refused; any number at a time over a line
@@ -31,7 +32,7 @@
 
 namespace quire {
 
-inline constexpr int kKvProtocol = 1;
+inline constexpr int kKvProtocol = 2;
 
 enum class KvFrameType : std::uint8_t {
   hello,
@@ -102,10 +103,14 @@ struct KvRead {
   // It is being computed, or will be: parts are sent as they are there.
   bool pushed = false;
   int alive_ms = 0;  // the longest between two frames then
+  // Of so many equal parts of its pieces this one.
+  int part = 0;
+  int parts = 1;
 
   using Fields =
       FieldList<&KvRead::prefill, &KvRead::num_tokens, &KvRead::from, &KvRead::prompt_hash,
-                &KvRead::in_place, &KvRead::pushed, &KvRead::alive_ms>;
+                &KvRead::in_place, &KvRead::pushed, &KvRead::alive_ms, &KvRead::part,
+                &KvRead::parts>;
 };
 
 // Where a piece lies in that memory. It stays there until the reader says that he has copied all.

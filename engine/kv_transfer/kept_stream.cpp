@@ -23,9 +23,9 @@ awaitable<void> read_kept(const KvReading& reading) {
   const auto begin = decode_kv<KvBegin>(body);
   if (!begin || begin->bytes != reading.content.bytes)
     throw KvLost(KvLossReason::corrupt, "the peer would send another number of bytes");
-  const std::vector<KvPiece> pieces = kv_pieces(reading.content, reading.content);
+  const std::vector<KvPiece> all = kv_pieces(reading.content, reading.content);
   std::uint64_t sequence = 0;
-  co_await read_pieces(reading, pieces, sequence);
+  co_await read_pieces(reading, kv_part(all, reading.part, reading.parts), sequence);
   co_await say_copied(reading, sequence);
 }
 

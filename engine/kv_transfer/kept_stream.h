@@ -21,6 +21,7 @@ struct KvReading {
   std::chrono::nanoseconds silence;
   std::chrono::nanoseconds patience;  // until all of what is pushed is there
   bool& begun;                        // the owner has answered
+  int part = 0, parts = 1;            // of what is kept
 };
 
 // All throw KvLost. `reading` outlives them.

@@ -166,8 +166,8 @@ awaitable<void> PushWaits::attend(Line& line, FrameLink& link) {
   constexpr int kPerSilence = 4;
   auto heard = Clock::now();
   while (!line.waiters.empty()) {
-    const auto unasked = std::ranges::find_if(
-        line.waiters, [](const auto& one) { return !one.second->is_asked; });
+    const auto unasked =
+        std::ranges::find_if(line.waiters, [](const auto& one) { return !one.second->is_asked; });
     if (unasked != line.waiters.end()) {
       unasked->second->is_asked = true;
       KvExpect expect;

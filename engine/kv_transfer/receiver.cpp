@@ -12,6 +12,8 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
+#include "base/all_of.h"
+#include "base/log.h"
 #include "engine/kv_transfer/frame_link.h"
 #include "engine/kv_transfer/kept_stream.h"
 #include "engine/kv_transfer/receiver_link.h"
@@ -188,8 +190,7 @@ awaitable<void> KvReceiver::try_fetch(Job& job) {
   } catch (const KvElsewhere& told) {
     address = other_address(job, told);
   }
-  if (address.text() != source.address.text())
-    co_await push_waits_.begun(address, source.prefill);
+  if (address.text() != source.address.text()) co_await push_waits_.begun(address, source.prefill);
   co_await fetch_at(job, address);
 }
 
@@ -237,8 +238,52 @@ awaitable<void> KvReceiver::read_from(Job& job, std::shared_ptr<Link> link) {
   check_peer(*link, job.fetch.source);
   job.result.content = kv_content(link->peer.geometry, job.fetch.num_tokens, job.fetch.from);
   co_await make_room(job);
+  std::vector<std::shared_ptr<Link>> lines{std::move(link)};
+  co_await add_lines(job, lines);
+  const SocketAddress address = lines.front()->address;
+  const auto parts = static_cast<int>(lines.size());
+  std::vector<awaitable<void>> reads;
+  for (int part = 0; part < parts; ++part)
+    reads.push_back(read_part(job, std::move(lines[static_cast<std::size_t>(part)]), part, parts));
+  try {
+    co_await all_of(std::move(reads));
+    co_return;
+  } catch (const KvLost& lost) {
+    if (parts == 1 || lost.reason() != KvLossReason::peer_lost || lost.is_silence()) throw;
+  }
+  // One that had not asked yet made place for another: all of it over a line.
+  co_await read_part(job, co_await connect(address), 0, 1);
+}
+
+// As many as the content is worth, or as the peer has places for.
+awaitable<void> KvReceiver::add_lines(const Job& job, std::vector<std::shared_ptr<Link>>& lines) {
+  const SocketAddress address = lines.front()->address;
+  const std::string& engine = lines.front()->peer.engine;
+  const int wanted = num_lines(job, *lines.front());
+  try {
+    while (static_cast<int>(lines.size()) < wanted) {
+      std::shared_ptr<Link> link = idle_link(address);
+      while (link != nullptr && !is_of(*link, engine)) link = idle_link(address);
+      if (link == nullptr) link = co_await connect(address);
+      if (!is_of(*link, engine)) break;
+      check_peer(*link, job.fetch.source);
+      lines.push_back(std::move(link));
+    }
+  } catch (const KvLost& lost) {
+    log::debug("kv_transfer.fewer_lines", {{"peer", job.peer}, {"because", lost.what()}});
+  }
+}
+
+int KvReceiver::num_lines(const Job& job, const Link& link) const {
+  if (job.fetch.source.pushed || link.memory != nullptr || link.address.is_unix()) return 1;
+  const std::int64_t most =
+      job.result.content.bytes / std::max<std::int64_t>(options_.line_bytes, 1);
+  return static_cast<int>(std::clamp<std::int64_t>(most, 1, options_.max_lines));
+}
+
+awaitable<void> KvReceiver::read_part(Job& job, std::shared_ptr<Link> link, int part, int parts) {
   const std::uint64_t stream = ++last_stream_;
-  co_await ask(job, *link, stream);
+  co_await ask(job, *link, stream, part, parts);
   const std::span<const std::byte> memory =
       link->memory ? link->memory->bytes() : std::span<const std::byte>();
   const KvReading reading{.link = link->line,
@@ -248,7 +293,9 @@ awaitable<void> KvReceiver::read_from(Job& job, std::shared_ptr<Link> link) {
                           .memory = memory,
                           .silence = options_.silence,
                           .patience = options_.push_patience,
-                          .begun = job.begun};
+                          .begun = job.begun,
+                          .part = part,
+                          .parts = parts};
   if (job.fetch.source.pushed) {
     co_await read_pushed(reading);
   } else {
@@ -257,7 +304,7 @@ awaitable<void> KvReceiver::read_from(Job& job, std::shared_ptr<Link> link) {
   keep_idle(std::move(link));
 }
 
-awaitable<void> KvReceiver::ask(Job& job, Link& link, std::uint64_t stream) {
+awaitable<void> KvReceiver::ask(Job& job, Link& link, std::uint64_t stream, int part, int parts) {
   KvRead read;
   read.prefill = job.fetch.source.prefill;
   read.num_tokens = job.fetch.num_tokens;
@@ -265,6 +312,8 @@ awaitable<void> KvReceiver::ask(Job& job, Link& link, std::uint64_t stream) {
   read.prompt_hash = job.fetch.prompt_hash;
   read.in_place = link.memory != nullptr;
   read.pushed = job.fetch.source.pushed;
+  read.part = part;
+  read.parts = parts;
   constexpr int kPerSilence = 4;
   read.alive_ms = static_cast<int>(
       std::chrono::duration_cast<std::chrono::milliseconds>(options_.silence).count() /

@@ -35,6 +35,9 @@ struct KvReceiverOptions {
   std::chrono::nanoseconds renew_every = std::chrono::seconds(5);
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
   std::size_t max_fetches = 4;  // at a time from one peer
+  // Over TCP a prompt's bytes are shared by so many connections, each of which has as many at least.
+  int max_lines = 4;
+  std::int64_t line_bytes = 8 << 20;
   std::size_t max_pushed = 64;  // that have begun, at a time from one peer
   // Where a peer may say that a pushed prefill is; empty: nowhere else.
   std::function<bool(const SocketAddress&)> may_ask = {};
@@ -74,7 +77,10 @@ class KvReceiver {
   awaitable<void> fetch_at(Job& job, SocketAddress address);
   SocketAddress other_address(const Job& job, const KvElsewhere& told);
   awaitable<void> read_from(Job& job, std::shared_ptr<Link> link);
-  awaitable<void> ask(Job& job, Link& link, std::uint64_t stream);
+  int num_lines(const Job& job, const Link& link) const;
+  awaitable<void> read_part(Job& job, std::shared_ptr<Link> link, int part, int parts);
+  awaitable<void> add_lines(const Job& job, std::vector<std::shared_ptr<Link>>& lines);
+  awaitable<void> ask(Job& job, Link& link, std::uint64_t stream, int part, int parts);
   void take_turn(Job& job);
   bool take_room(Job& job);
   awaitable<void> make_room(Job& job);

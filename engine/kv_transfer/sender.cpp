@@ -23,6 +23,7 @@ namespace {
 
 using boost::system::error_code;
 constexpr std::chrono::milliseconds kPauseWhenFull{50};
+constexpr int kMostParts = 64;
 
 Descriptor listen_or_fail(const SocketAddress& address) {
   auto listener = listen_at(address);
@@ -174,9 +175,9 @@ awaitable<void> KvSender::answer(Session& session) {
   if (header.type == KvFrameType::piece)
     throw KvLost(KvLossReason::corrupt, "a piece came that nobody asked for");
   if (header.type == KvFrameType::expect) {
-    co_await attend_pushes(link, header, kept_, [this](std::chrono::steady_clock::time_point until) {
-      return waits_->wait(until);
-    });
+    co_await attend_pushes(
+        link, header, kept_,
+        [this](std::chrono::steady_clock::time_point until) { return waits_->wait(until); });
     co_return;
   }
   const std::string body = co_await link.read_message(header);
@@ -216,6 +217,10 @@ awaitable<void> KvSender::answer_read(FrameLink& link, std::uint64_t stream,
     refusal = {KvLossReason::prompt, "it is of another prompt"};
   } else if (read->from < 0 || read->from > read->num_tokens) {
     refusal = {KvLossReason::refused, fmt::format("{} is not one of its tokens", read->from)};
+  } else if (read->parts < 1 || read->parts > kMostParts || read->part < 0 ||
+             read->part >= read->parts) {
+    refusal = {KvLossReason::refused, fmt::format("part {} of {} is none of 1 to {}", read->part,
+                                                  read->parts, kMostParts)};
   }
   if (!refusal.detail.empty()) {
     const std::string text = encode_kv(refusal);
@@ -224,6 +229,7 @@ awaitable<void> KvSender::answer_read(FrameLink& link, std::uint64_t stream,
   }
   const auto start = KeptPrefills::Clock::now();
   co_await send_pieces(link, stream, *read, *prefill);
+  if (read->part > 0) co_return;  // one of them counts
   ++counts_.requests;
   counts_.nanoseconds += std::chrono::nanoseconds(KeptPrefills::Clock::now() - start).count();
 }
@@ -247,7 +253,8 @@ awaitable<void> KvSender::answer_pushed(FrameLink& link, std::uint64_t stream, c
 awaitable<void> KvSender::send_pieces(FrameLink& link, std::uint64_t stream, const KvRead& read,
                                       const KeptPrefill& prefill) {
   const KvContent wanted = kv_content(options_.geometry, read.num_tokens, read.from);
-  const std::vector<KvPiece> pieces = kv_pieces(prefill.content, wanted);
+  const std::vector<KvPiece> all = kv_pieces(prefill.content, wanted);
+  const std::span<const KvPiece> pieces = kv_part(all, read.part, read.parts);
   const bool in_place = read.in_place && kept_.shared_descriptor() >= 0;
   KvBegin begin;
   begin.pieces = static_cast<std::int64_t>(pieces.size());

@@ -13,7 +13,8 @@
 namespace quire {
 namespace {
 
-constexpr int kDefaultLease = 30;    // seconds, as vLLM's
+constexpr std::int64_t kCopiedAtOnce = 1 << 20;  // bytes, between two looks at the clock
+constexpr int kDefaultLease = 30;                // seconds, as vLLM's
 constexpr int kMooncakeLease = 480;  // the same of its MooncakeConnector, without signs of life
 constexpr std::uint64_t kRegistration = 1;  // of the memory over NIXL: once, at start
 
@@ -294,7 +295,7 @@ const TransferConnector::News& TransferConnector::take_news(std::chrono::nanosec
   for (KvFetched& one : plane_->take()) {
     if (!entries_.contains(one.request)) continue;
     plane_->release(one.request);
-    auto parts = kv_parts(one.content, kPieceBytes);
+    auto parts = kv_parts(one.content, kCopiedAtOnce);
     copying_.push_back({.fetched = std::move(one), .parts = std::move(parts)});
   }
   if (copying_.empty()) return news_;

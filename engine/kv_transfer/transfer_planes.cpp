@@ -12,6 +12,13 @@
 namespace quire {
 namespace {
 
+// On this host several lines are slower than one.
+bool is_near(const KvPeer& peer) {
+  const auto address = parse_socket_address(peer.address);
+  return address && (address->is_unix() || address->host == "localhost" ||
+                     address->host == "::1" || address->host.starts_with("127."));
+}
+
 std::int64_t scratch_bytes(const KvGeometry& geometry, int longest_prompt) {
   std::int64_t most = 0;
   for (const KvLayerGeometry& layer : geometry.layers)
@@ -69,6 +76,7 @@ void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds l
     arriving_.emplace(std::move(setup.buffers.arriving));
     options.receiver.geometry = geometry_;
     options.receiver.renew_every = std::chrono::nanoseconds(lease) / 6;
+    if (std::ranges::all_of(config_.peers, is_near)) options.receiver.max_lines = 1;
     options.receiver.may_ask = [this](const SocketAddress& peer) { return peers_.allows(peer); };
   }
   plane_ =

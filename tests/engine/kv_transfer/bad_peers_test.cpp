@@ -2,7 +2,11 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+
+#include <array>
 #include <catch2/catch.hpp>
+#include <cerrno>
+#include <utility>
 
 #include "engine/kv_transfer/frames.h"
 #include "engine/kv_transfer/silent_peers.h"
@@ -32,6 +36,8 @@ Descriptor plain_line(const Ends& ends) {
   Descriptor line(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int small = 4096;
   ::setsockopt(line.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  const timeval patience{.tv_sec = 10, .tv_usec = 0};
+  ::setsockopt(line.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(ends.owner_port());
@@ -189,6 +195,68 @@ TEST_CASE("a silent peer rests longer each time, and one may try after it", "[kv
   auto now = start + 10s;
   for (int i = 0; i < 10; ++i, now += 1h) peers.was_silent("a", now, now);
   CHECK(peers.may_ask("a", now));  // not for ever
+}
+
+namespace {
+
+// The next frame's type and body, whatever they are.
+std::pair<KvFrameType, std::string> next_frame(const Descriptor& line) {
+  std::array<std::byte, kKvHeaderBytes> head{};
+  REQUIRE(::recv(line.get(), head.data(), head.size(), MSG_WAITALL) == kKvHeaderBytes);
+  const auto header = parse_kv_header(head);
+  REQUIRE(header.has_value());
+  std::string body(header->size, '\0');
+  REQUIRE(::recv(line.get(), body.data(), body.size(), MSG_WAITALL) ==
+          static_cast<ssize_t>(body.size()));
+  return {header->type, body};
+}
+
+bool ends_line(const Descriptor& line) {
+  char one = 0;
+  ssize_t got = 1;
+  while (got > 0) got = ::recv(line.get(), &one, 1, 0);
+  return got == 0 || errno == ECONNRESET;
+}
+
+}  // namespace
+
+TEST_CASE("a part that there is not is refused", "[kv_transfer]") {
+  Ends ends(2s);
+  const Ends::Prefill prefill = ends.keep(1);
+  const Descriptor line = plain_line(ends);
+  send_frame(line, KvFrameType::hello, KvHello());
+  CHECK(next_frame(line).first == KvFrameType::welcome);
+  for (const auto& [part, parts] : {std::pair(0, 0), {1, 1}, {-1, 4}, {0, -1}, {5, 1 << 30}}) {
+    KvRead read;
+    read.prefill = prefill.source.prefill;
+    read.num_tokens = 100;
+    read.prompt_hash = 1;
+    read.part = part;
+    read.parts = parts;
+    send_frame(line, KvFrameType::read, read);
+    const auto [type, body] = next_frame(line);
+    REQUIRE(type == KvFrameType::refused);
+    CHECK(decode_kv<KvRefused>(body)->reason == KvLossReason::refused);
+  }
+}
+
+TEST_CASE("a line of pushes carries nothing else", "[kv_transfer][push]") {
+  Ends ends(2s);
+  const Ends::Prefill prefill = ends.keep(1);
+  KvExpect expect;
+  expect.prefill = {"nobody computes this one", 0};
+  expect.alive_ms = -1;
+  KvRead read;
+  read.prefill = prefill.source.prefill;
+  for (const bool is_answer : {false, true}) {
+    const Descriptor line = plain_line(ends);
+    send_frame(line, KvFrameType::hello, KvHello());
+    send_frame(line, KvFrameType::expect, expect);
+    CHECK(next_frame(line).first == KvFrameType::welcome);
+    CHECK(next_frame(line).first == KvFrameType::alive);
+    send_frame(line, is_answer ? KvFrameType::chunk : KvFrameType::read, read);
+    CHECK(ends_line(line));
+  }
 }
 
 }  // namespace quire::test

@@ -154,6 +154,24 @@ TEST_CASE("a checksum is the same for both versions of a pair, and bit by bit", 
     KvSum sum(7);
     sum.add(all.first(cut));
     CHECK(sum.end(all.subspan(cut)) == kv_checksum(bytes, 7));
+    std::vector<std::byte> copied(bytes.size());
+    KvSum copying(7);
+    copying.copy(all.first(cut), copied.data());
+    CHECK(copying.end(all.subspan(cut)) == kv_checksum(bytes, 7));
+    CHECK(std::equal(copied.begin(), copied.begin() + static_cast<std::ptrdiff_t>(cut), bytes.begin()));
+  }
+}
+
+TEST_CASE("several lines carry each piece once", "[kv_transfer]") {
+  const std::vector<KvPiece> pieces(7);
+  for (const int parts : {1, 2, 3, 7, 9, 64}) {
+    std::size_t next = 0;
+    for (int part = 0; part < parts; ++part) {
+      const auto share = kv_part(pieces, part, parts);
+      CHECK(share.data() == pieces.data() + next);
+      next += share.size();
+    }
+    CHECK(next == pieces.size());
   }
 }
 

@@ -9,15 +9,16 @@
 #include "tests/engine/kv_transfer/transfer_ends.h"
 
 namespace quire::test {
-TEST_CASE("whatever a line does, the bytes are right or there are none", "[kv_transfer][faults]") {
+namespace {
+
+void strike(Ends& ends, int num_frames) {
   const char* asked = std::getenv("QUIRE_FAULT_RUNS");
   const std::uint64_t runs = asked != nullptr ? std::strtoull(asked, nullptr, 10) : 300;
   std::map<KvLossReason, int> losses;
   int whole = 0, struck = 0;
-  Ends ends;
   for (std::uint64_t seed = 1; seed <= runs; ++seed) {
     INFO("seed " << seed);
-    FaultyRelay relay(ends.owner_port(), any_fault(seed, 6));
+    FaultyRelay relay(ends.owner_port(), any_fault(seed, num_frames));
     Ends::Prefill prefill = ends.keep(seed);
     prefill.source.address = address_of(relay.port());
     ends.reader().watch(RequestId{seed}, prefill.source);
@@ -42,6 +43,34 @@ TEST_CASE("whatever a line does, the bytes are right or there are none", "[kv_tr
   CHECK(whole > static_cast<int>(runs) / 10);
   CHECK(losses[KvLossReason::peer_lost] > 0);
   CHECK(losses[KvLossReason::corrupt] > 0);
+}
+
+}  // namespace
+
+TEST_CASE("whatever a line does, the bytes are right or there are none", "[kv_transfer][faults]") {
+  Ends ends;
+  strike(ends, 6);
+}
+
+TEST_CASE("whatever one of several lines does, the bytes are right or there are none",
+          "[kv_transfer][faults]") {
+  Ends ends({.line_bytes = 6000});  // four of them, a strip each
+  strike(ends, 3);
+}
+
+TEST_CASE("lines that a peer has no place for are done without", "[kv_transfer]") {
+  Ends ends({.silence = 300ms, .max_connections = 2, .line_bytes = 6000});
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const Ends::Prefill prefill = ends.keep(seed);
+    ends.reader().watch(RequestId{seed}, prefill.source);
+    ends.reader().fetch(ends.fetch_of(seed, prefill.source));
+    const KvFetched fetched = ends.await();
+    INFO(fetched.detail);
+    REQUIRE_FALSE(fetched.loss);
+    CHECK(std::equal(prefill.bytes.begin(), prefill.bytes.end(), fetched.range->bytes().begin()));
+    ends.reader().release(RequestId{seed});
+  }
+  ends.check_all_came_back();
 }
 
 TEST_CASE("a peer that dies and comes back is found again", "[kv_transfer][faults]") {

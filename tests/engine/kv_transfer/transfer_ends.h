@@ -42,6 +42,7 @@ class Ends {
     std::chrono::milliseconds lease = 30s;
     std::size_t max_connections = 256;
     std::size_t bytes = 1 << 20;  // of each buffer
+    std::int64_t line_bytes = 1 << 20;  // more are shared by several connections
   };
   explicit Ends(std::chrono::milliseconds silence = 60ms) : Ends(Options{silence}) {}
   explicit Ends(Options wanted)
@@ -53,6 +54,7 @@ class Ends {
     options.receiver.geometry = some_geometry();
     options.receiver.silence = wanted.silence;
     options.receiver.renew_every = 20ms;
+    options.receiver.line_bytes = wanted.line_bytes;
     options.receiver.may_ask = [](const SocketAddress& peer) { return peer.port > 1; };
     reader_ = std::make_unique<TransferThread>(std::move(options), nullptr, &arriving_, [] {});
   }
