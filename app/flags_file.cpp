@@ -15,14 +15,12 @@ namespace quire {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw CLI::ValidationError("--config", why);
-}
+[[noreturn]] void refuse(const std::string& why) { throw CLI::ValidationError("--config", why); }
 
 // vLLM's files of flags are YAML.
 bool looks_like_yaml(std::string_view line) {
-  const auto word = line.find_first_not_of(
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+  const auto word =
+      line.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
   return word != line.npos && word > 0 && line[word] == ':';
 }
 
@@ -59,8 +57,7 @@ std::string text_of(const std::string& name, const toml::node& node) {
                      name, node.source().begin.line));
 }
 
-[[noreturn]] void refuse_key(const CLI::App& app, const std::string& name,
-                             const toml::node& node) {
+[[noreturn]] void refuse_key(const CLI::App& app, const std::string& name, const toml::node& node) {
   const auto line = node.source().begin.line;
   if (node.is_table()) {
     refuse(fmt::format("[{}] (line {}): the file has no sections; flags stand at its beginning",
@@ -86,6 +83,13 @@ std::vector<std::string> inputs_of(const std::string& name, const toml::node& no
   return inputs;
 }
 
+CLI::ConfigItem item_of(std::string name, std::vector<std::string> inputs) {
+  CLI::ConfigItem item;
+  item.name = std::move(name);
+  item.inputs = std::move(inputs);
+  return item;
+}
+
 std::string as_flag(std::string_view key) {
   std::string name(key);
   std::ranges::replace(name, '_', '-');
@@ -100,18 +104,23 @@ std::vector<CLI::ConfigItem> FlagsFile::from_config(std::istream& input) const {
   std::vector<CLI::ConfigItem> items;
   for (const auto& [key, node] : table) {
     const std::string name = as_flag(key.str());
-    if (const ForeignFlag* foreign = find_foreign_flag("--" + name)) {
-      if (!foreign->is_switch()) foreign->check(text_of(name, node));
-      without_effect_.emplace_back(foreign->name);
+    const FlagMeaning meaning = meaning_of(app_, "--" + name);
+    if (!meaning.is_known()) refuse_key(app_, name, node);
+    if (meaning.option == nullptr) {
+      const ForeignFlag* foreign = meaning.is_negated ? nullptr : meaning.foreign;
+      if (foreign != nullptr && !foreign->is_switch()) foreign->check(text_of(name, node));
+      without_effect_.push_back("--" + name);
       continue;
     }
-    const CLI::Option* option = app_.get_option_no_throw("--" + name);
-    if (option == nullptr) refuse_key(app_, name, node);
-    check_switch(*option, name, node);
-    CLI::ConfigItem item;
-    item.name = name;
-    item.inputs = inputs_of(name, node);
-    if (!item.inputs.empty()) items.push_back(std::move(item));
+    check_switch(*meaning.option, name, node);
+    if (meaning.is_negated) {
+      const bool is_on = !node.value_exact<bool>().value_or(true);
+      items.push_back(
+          item_of(name.substr(std::string_view("no-").size()), {is_on ? "true" : "false"}));
+      continue;
+    }
+    std::vector<std::string> inputs = inputs_of(name, node);
+    if (!inputs.empty()) items.push_back(item_of(name, std::move(inputs)));
   }
   return items;
 }

@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "app/flag_advice.h"
+
 namespace quire {
 
 namespace {
@@ -16,11 +18,8 @@ using Pair = std::pair<std::string_view, std::string_view>;
 constexpr ForeignFlag kFlags[] = {
     {"--trust-remote-code", ""},
     {"--disable-log-requests", ""},
-    {"--enable-log-requests", ""},
-    {"--no-enable-log-requests", ""},
     {"--disable-log-stats", ""},
     {"--disable-uvicorn-access-log", ""},
-    {"--disable-fastapi-docs", ""},
     {"--enable-tokenizer-info-endpoint", ""},
     {"--enable-request-id-headers", ""},
     {"--disable-cascade-attn", ""},
@@ -29,18 +28,12 @@ constexpr ForeignFlag kFlags[] = {
     {"--skip-mm-profiling", ""},
     {"--language-model-only", ""},
     {"--use-tqdm-on-load", ""},
-    {"--no-use-tqdm-on-load", ""},
     {"--enable-flashinfer-autotune", ""},
-    {"--no-enable-flashinfer-autotune", ""},
     {"--enable-server-load-tracking", ""},
-    {"--no-enable-lora", ""},
     {"--use-v2-block-manager", ""},
     {"--disable-frontend-multiprocessing", ""},
     {"--disable-async-output-proc", ""},
     {"--log-error-stack", ""},
-    {"--enable-log-outputs", ""},
-    {"--enable-log-deltas", ""},
-    {"--no-enable-log-deltas", ""},
     {"--enable-offline-docs", ""},
     {"--enable-reasoning", ""},
     {"--enable-eplb", ""},
@@ -64,17 +57,17 @@ constexpr ForeignFlag kFlags[] = {
     {"--structured-outputs-config",
      "{\"backend\":\"auto\"}|{\"backend\":\"xgrammar\"}|{\"backend\":\"guidance\"}|"
      "{\"backend\":\"outlines\"}|{\"backend\":\"lm-format-enforcer\"}"},
-    {"--structured-outputs-config.backend", "auto|xgrammar|guidance|outlines|lm-format-enforcer"},
     {"--uvicorn-log-level", "*"},
     {"--max-log-len", "*"},
-    {"--show-hidden-metrics-for-version", "*"},
     {"--max-seq-len-to-capture", "*"},
     {"--max-parallel-loading-workers", "*"},
     {"--limit-mm-per-prompt", "*"},
     {"--mm-processor-cache-gb", "*"},
     {"--optimization-level", "*"},
     {"-O", "*"},
-    {"-O.level", "*"},
+    {"--compilation-config",
+     "{}|0|1|2|3|{\"mode\":0}|{\"mode\":1}|{\"mode\":2}|{\"mode\":3}|{\"level\":0}|{\"level\":1}|"
+     "{\"level\":2}|{\"level\":3}"},
     {"--attention-backend", "*"},
     {"--attention-config", "*"},
     {"--moe-backend", "*"},
@@ -117,53 +110,24 @@ constexpr Pair kNames[] = {
     {"-tp", "--tensor-parallel-size"},
     {"-dp", "--data-parallel-size"},
     {"-pp", "--pipeline-parallel-size"},
+    {"-pcp", "--prefill-context-parallel-size"},
+    {"-dcp", "--decode-context-parallel-size"},
+    {"-dpl", "--data-parallel-size-local"},
+    {"-dpb", "--data-parallel-backend"},
+    {"-dpn", "--data-parallel-rank"},
+    {"-dpr", "--data-parallel-start-rank"},
+    {"-dpa", "--data-parallel-address"},
+    {"-dpp", "--data-parallel-rpc-port"},
+    {"-dph", "--data-parallel-hybrid-lb"},
+    {"-dpe", "--data-parallel-external-lb"},
+    {"-ep", "--enable-expert-parallel"},
+    {"-asc", "--api-server-count"},
+    {"-cc", "--compilation-config"},
+    {"-ac", "--attention-config"},
     {"--spec-method", "--speculative-method"},
     {"--spec-model", "--speculative-model"},
     {"--spec-tokens", "--num-speculative-tokens"},
     {"-sc", "--speculative-config"},
-    {"--speculative-config.method", "--speculative-method"},
-    {"--speculative-config.model", "--speculative-model"},
-    {"--speculative-config.num-speculative-tokens", "--num-speculative-tokens"},
-    {"--speculative-config.prompt-lookup-max", "--ngram-prompt-lookup-max"},
-    {"--speculative-config.prompt-lookup-min", "--ngram-prompt-lookup-min"},
-    {"--speculative-config.disable-by-batch-size", "--speculative-disable-by-batch-size"},
-    {"--speculative-config.draft-sample-method", "--speculative-draft-sample-method"},
-};
-
-constexpr Pair kAdvice[] = {
-    {"--revision", "; write the model as org/name@revision"},
-    {"--download-dir", "; models lie where HF_HOME or HF_HUB_CACHE says"},
-    {"--hf-token", "; set HF_TOKEN"},
-    {"--tokenizer", "; the tokenizer is read from the model's folder"},
-    {"--root-path", "; let the proxy in front take the prefix off"},
-    {"--compilation-config", "; see --enforce-eager and --cudagraph-capture-sizes"},
-    {"--structured-outputs-config", "; there is one grammar engine, always on"},
-    {"--override-generation-config", "; write generation_config.json, or send the members"},
-    {"--return-tokens-as-token-ids", "; send return_tokens_as_token_ids"},
-    {"--enable-expert-parallel", "; --tensor-parallel-size divides experts too"},
-    {"--kv-cache-metrics", "; /metrics and /debug/blocks say what the cache holds"},
-    {"--rope-scaling", "; write rope_scaling into the model's config.json"},
-    {"--rope-theta", "; write rope_theta into the model's config.json"},
-    {"--hf-config-path", "; config.json is read from the model's folder"},
-    {"--calculate-kv-scales", "; the checkpoint's scales are used, or 1"},
-    {"--disable-sliding-window", "; --max-model-len of the window's size has that effect"},
-    {"--enable-sleep-mode", "; stop the server, and start it again when it is wanted"},
-    {"--headless", "; an engine without a front end is `quire engine`"},
-    {"--data-parallel-rank", "; every server stands alone: a balancer in front divides requests"},
-    {"--data-parallel-start-rank", "; engines on other machines are named with --engine"},
-    {"--data-parallel-address", "; engines on other machines are named with --engine"},
-    {"--data-parallel-rpc-port", "; engines on other machines are named with --engine"},
-    {"--data-parallel-hybrid-lb",
-     "; every server stands alone: a balancer in front divides requests"},
-    {"--data-parallel-external-lb",
-     "; every server stands alone: a balancer in front divides requests"},
-    {"--logits-processors", "; code of others is not run; see logit_bias, min_p and bad_words"},
-    {"--tool-parser-plugin", "; code of others is not run; --tool-call-parser lists what there is"},
-    {"--reasoning-parser-plugin",
-     "; code of others is not run; --reasoning-parser lists what there is"},
-    {"--middleware", "; code of others is not run; put a proxy in front"},
-    {"--enable-lora", "; merge the adapter into the checkpoint"},
-    {"--lora-modules", "; merge the adapter into the checkpoint"},
 };
 
 // Of the environment.
@@ -224,7 +188,5 @@ std::vector<std::pair<std::string, std::string>> unread_variables(const char* co
   }
   return unread;
 }
-
-std::string_view advice_instead_of(std::string_view flag) { return found(kAdvice, flag); }
 
 }  // namespace quire

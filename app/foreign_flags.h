@@ -25,9 +25,6 @@ const ForeignFlag* find_foreign_flag(std::string_view name);
 // vLLM's short or other name of a flag that is here: "--tensor-parallel-size" of "-tp".
 std::optional<std::string_view> own_name(std::string_view foreign);
 
-// What to do instead of a flag that is not here, as an end of a sentence; empty: nothing is known.
-std::string_view advice_instead_of(std::string_view flag);
-
 // For each of vLLM's environment variables that is set and not read here: its name, and what has
 // that meaning.
 std::vector<std::pair<std::string, std::string>> unread_variables(const char* const* environment);

@@ -6,81 +6,232 @@
 #include <string_view>
 #include <utility>
 
+#include "app/dotted_members.h"
+#include "app/flag_advice.h"
 #include "app/flags_file.h"
 #include "app/foreign_flags.h"
+#include "base/flag_words.h"
 #include "base/nearest.h"
 
 namespace quire {
 
 namespace {
 
-// --max_model_len=8k → --max-model-len=8k
-std::string with_dashes(std::string text) {
-  if (!text.starts_with("--")) return text;
-  const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(text.find('='), text.size()));
-  std::replace(text.begin(), end, '_', '-');
-  return text;
-}
+constexpr std::string_view kNo = "--no-";
 
-// -tp=2 → --tensor-parallel-size=2
-std::string renamed(const std::string& text) {
-  const auto end = std::min(text.find('='), text.size());
-  const auto name = own_name(std::string_view(text).substr(0, end));
-  return name ? std::string(*name) + text.substr(end) : text;
-}
+bool is_switch(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
 
-void refuse_unknown(const CLI::App& app) {
-  const std::vector<std::string> unknown = app.remaining();
-  if (unknown.empty()) return;
-  const auto flag = std::ranges::find_if(
-      unknown, [](const std::string& text) { return text.starts_with('-'); });
-  if (flag == unknown.end()) {
-    throw CLI::ValidationError("\"" + unknown.front() + "\"", "one word too many");
+// A word that begins with a dash and is no number, as it was meant: --max_model_len=8k is
+// --max-model-len=8k, -tp is --tensor-parallel-size, -cc.mode=3 is "mode" of --compilation-config.
+struct Flag {
+  explicit Flag(std::string_view word);
+  std::string shown() const { return name + (path.empty() ? "" : "." + path); }
+
+  std::string name;
+  std::string path;   // after the first dot
+  std::string value;  // after "="
+  bool has_value = false;
+};
+
+Flag::Flag(std::string_view word) : name(flag_name(word)), has_value(name.size() < word.size()) {
+  if (has_value) value = word.substr(name.size() + 1);
+  if (const auto dot = name.find('.'); dot != name.npos) {
+    path = name.substr(dot + 1);
+    name.resize(dot);
   }
-  const std::string name = flag->substr(0, flag->find('='));
-  throw CLI::ValidationError(name, "no such flag" + flag_hint(app, name, "; --help lists them"));
+  if (name.starts_with("--")) std::ranges::replace(name, '_', '-');
+  if (const auto own = own_name(name)) name = *own;
+}
+
+bool begins_flag(std::string_view word) {
+  if (!word.starts_with('-') || word == "-" || word == "--") return false;
+  const bool is_number = word.size() > 1 && (word[1] == '.' || (word[1] >= '0' && word[1] <= '9'));
+  return !is_number;
+}
+
+FlagWord kind_of(const CLI::App& app, std::string_view word) {
+  if (!begins_flag(word)) return FlagWord::none;
+  const Flag flag(word);
+  const FlagMeaning meaning = meaning_of(app, flag.name);
+  const bool is_short_name = !word.starts_with("--") && flag.name.starts_with("--");
+  if (!meaning.is_known() && !is_short_name && advice_instead_of(flag.name).empty())
+    return FlagWord::none;
+  return meaning.takes_value() ? FlagWord::with_value : FlagWord::alone;
+}
+
+[[noreturn]] void refuse_unknown(const CLI::App& app, const Flag& flag) {
+  throw CLI::ValidationError(flag.shown(),
+                             "no such flag" + flag_hint(app, flag.name, "; --help lists them"));
+}
+
+// Goes through a command line, flag by flag.
+class Reader {
+ public:
+  Reader(const CLI::App& app, std::vector<std::string> words)
+      : app_(app), words_(std::move(words)) {}
+  void read();
+
+  std::vector<std::string> texts;
+  std::vector<std::string> without_effect;
+
+ private:
+  struct Object {
+    std::string flag;
+    const ForeignFlag* foreign;
+    DottedMembers members = {};
+  };
+  void take(Flag flag);
+  void take_own(const Flag& flag, const CLI::Option& option);
+  void take_foreign(const Flag& flag, const ForeignFlag& foreign);
+  void take_member(const Flag& flag, const ForeignFlag* foreign);
+  void give_objects();
+  std::string value_of(const Flag& flag) { return flag.has_value ? flag.value : words_[++at_]; }
+
+  const CLI::App& app_;
+  std::vector<std::string> words_;
+  std::size_t at_ = 0;
+  std::vector<Object> objects_;  // of dotted flags
+};
+
+void Reader::read() {
+  const MissingValue missing =
+      missing_value(words_, [this](std::string_view name) { return kind_of(app_, name); });
+  if (!missing.flag.empty()) {
+    const std::string where = missing.before.empty() ? "" : " before " + missing.before;
+    throw CLI::ValidationError(Flag(missing.flag).shown(), "needs a value" + where);
+  }
+  for (; at_ < words_.size() && words_[at_] != "--"; ++at_) {
+    if (words_[at_] == "-h" || words_[at_] == "--help") {
+      texts = {"--help"};
+      return;
+    }
+    if (begins_flag(words_[at_])) {
+      take(Flag(words_[at_]));
+    } else {
+      texts.push_back(words_[at_]);
+    }
+  }
+  give_objects();
+  for (; at_ < words_.size(); ++at_) texts.push_back(words_[at_]);
+}
+
+void Reader::take(Flag flag) {
+  const FlagMeaning meaning = meaning_of(app_, flag.name);
+  if (!meaning.is_known()) refuse_unknown(app_, flag);
+  if (meaning.is_negated && !flag.path.empty()) refuse_unknown(app_, flag);
+  if (meaning.is_negated && meaning.option != nullptr) {
+    texts.push_back("--" + flag.name.substr(kNo.size()) + "=false");
+  } else if (meaning.is_negated) {
+    without_effect.push_back(flag.name);
+  } else if (meaning.option != nullptr) {
+    take_own(flag, *meaning.option);
+  } else {
+    take_foreign(flag, *meaning.foreign);
+  }
+}
+
+void Reader::take_own(const Flag& flag, const CLI::Option& option) {
+  if (!flag.path.empty()) {
+    if (option.get_type_name() != "JSON") refuse_unknown(app_, flag);
+    return take_member(flag, nullptr);
+  }
+  // CLI11 would take -q=int8 for -q with the value "=int8".
+  const bool is_short = !flag.name.starts_with("--");
+  if (flag.has_value && !is_short) {
+    texts.push_back(flag.name + "=" + flag.value);
+    return;
+  }
+  texts.push_back(flag.name);
+  if (!is_switch(option)) texts.push_back(value_of(flag));
+}
+
+void Reader::take_foreign(const Flag& flag, const ForeignFlag& foreign) {
+  if (!flag.path.empty()) {
+    if (foreign.is_switch()) refuse_unknown(app_, flag);
+    return take_member(flag, &foreign);
+  }
+  if (!foreign.is_switch()) foreign.check(value_of(flag));
+  without_effect.emplace_back(foreign.name);
+}
+
+void Reader::take_member(const Flag& flag, const ForeignFlag* foreign) {
+  auto object = std::ranges::find(objects_, flag.name, &Object::flag);
+  if (object == objects_.end()) object = objects_.insert(object, Object{flag.name, foreign});
+  object->members.add(flag.path, value_of(flag));
+}
+
+void Reader::give_objects() {
+  for (const Object& object : objects_) {
+    const std::string json = object.members.json();
+    if (object.foreign == nullptr) {
+      texts.push_back(object.flag + "=" + json);
+    } else {
+      object.foreign->check(json);
+      without_effect.push_back(object.flag);
+    }
+  }
+}
+
+void refuse_surplus(const CLI::App& app) {
+  const std::vector<std::string> surplus = app.remaining();
+  if (!surplus.empty())
+    throw CLI::ValidationError("\"" + surplus.front() + "\"", "one word too many");
 }
 
 }  // namespace
 
+bool FlagMeaning::takes_value() const {
+  if (is_negated) return false;
+  return option != nullptr ? !is_switch(*option) : foreign != nullptr && !foreign->is_switch();
+}
+
+FlagMeaning meaning_of(const CLI::App& app, const std::string& name) {
+  if (const CLI::Option* option = app.get_option_no_throw(name)) return {.option = option};
+  if (const ForeignFlag* foreign = find_foreign_flag(name)) return {.foreign = foreign};
+  if (!name.starts_with(kNo)) return {};
+  const std::string positive = "--" + name.substr(kNo.size());
+  const FlagMeaning meaning = meaning_of(app, positive);
+  const bool is_of_switch = meaning.is_known() ? !meaning.is_negated && !meaning.takes_value()
+                                               : is_switch_that_is_off(positive);
+  if (!is_of_switch) return {};
+  return {.option = meaning.option, .foreign = meaning.foreign, .is_negated = true};
+}
+
 std::string flag_hint(const CLI::App& app, const std::string& flag, const char* otherwise) {
+  if (const auto advice = advice_instead_of(flag); !advice.empty()) return std::string(advice);
+  // Never the opposite of what was meant.
+  const bool is_negative = flag.starts_with(kNo);
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_lnames()) {
+      const std::string full = "--" + name;
+      if (full.starts_with(kNo) == is_negative)
+        names.push_back(full);
+      else if (is_negative && is_switch(*option))
+        names.push_back("--no-" + name);
+    }
   }
   const std::vector<std::string_view> views(names.begin(), names.end());
-  if (const auto advice = advice_instead_of(flag); !advice.empty()) return std::string(advice);
   const auto near = nearest(flag, views);
   return near ? ". Did you mean " + std::string(*near) + "?" : otherwise;
 }
 
-ForgivingArgs::ForgivingArgs(int argc, const char* const* given) {
-  if (argc > 0) texts_.emplace_back(given[0]);
-  for (int i = 1; i < argc; ++i) {
-    std::string text = renamed(with_dashes(given[i]));
-    const auto equals = text.find('=');
-    const ForeignFlag* foreign = find_foreign_flag(std::string_view(text).substr(0, equals));
-    if (foreign == nullptr) {
-      texts_.push_back(std::move(text));
-      continue;
-    }
-    without_effect.emplace_back(foreign->name);
-    if (foreign->is_switch()) continue;
-    const bool stands_apart = equals == text.npos;
-    if (stands_apart && i + 1 == argc)
-      throw CLI::ValidationError(std::string(foreign->name), "needs a value");
-    foreign->check(stands_apart ? given[++i] : text.substr(equals + 1));
-  }
+ForgivingArgs::ForgivingArgs(const CLI::App& app, int argc, const char* const* given) {
+  Reader reader(app, {given + std::min(argc, 1), given + argc});
+  reader.read();
+  texts_ = std::move(reader.texts);
+  if (argc > 0) texts_.insert(texts_.begin(), given[0]);
+  without_effect = std::move(reader.without_effect);
   for (const std::string& text : texts_) argv.push_back(text.c_str());
 }
 
 std::vector<std::string> parse_forgivingly(CLI::App& app, int argc, const char* const* argv) {
   app.allow_extras();
-  ForgivingArgs args(argc, argv);
+  ForgivingArgs args(app, argc, argv);
   if (app.get_config_ptr() != nullptr)
     app.config_formatter(std::make_shared<FlagsFile>(app, args.without_effect));
   app.parse(static_cast<int>(args.argv.size()), args.argv.data());
-  refuse_unknown(app);
+  refuse_surplus(app);
   return std::move(args.without_effect);
 }
 

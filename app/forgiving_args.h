@@ -1,19 +1,37 @@
 #pragma once
 // Command lines as people bring them from elsewhere: underscores for dashes, flags of vLLM's that
-// change nothing here, slips of the finger.
+// change nothing here, its short and dotted names, slips of the finger.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace quire {
 
-// Throws CLI::ValidationError for what a flag of vLLM's asks for and is not offered.
+struct ForeignFlag;
+
+// What a flag's name, in its long form and without dots, means to a command.
+struct FlagMeaning {
+  const CLI::Option* option = nullptr;   // the command's own
+  const ForeignFlag* foreign = nullptr;  // vLLM's, without effect here
+  bool is_negated = false;               // --no-x of a switch; of neither: of one that is off anyway
+
+  bool is_known() const { return option != nullptr || foreign != nullptr || is_negated; }
+  bool takes_value() const;
+};
+FlagMeaning meaning_of(const CLI::App& app, const std::string& name);
+
+// A command line in the words of `app`. A flag that needs a value never takes the next flag as one,
+// short flags are not bundled. Throws CLI::ValidationError for a flag that `app` does not know, the
+// first by name and with the flag that was probably meant, and for what a flag of vLLM's asks for
+// and is not offered.
 struct ForgivingArgs {
-  ForgivingArgs(int argc, const char* const* argv);
+  ForgivingArgs(const CLI::App& app, int argc, const char* const* argv);
   ForgivingArgs(const ForgivingArgs&) = delete;
   ForgivingArgs& operator=(const ForgivingArgs&) = delete;
 
@@ -27,8 +45,7 @@ struct ForgivingArgs {
 // What to do instead of `flag`, ". Did you mean --x?" of the flag nearest to `flag`, or `otherwise`.
 std::string flag_hint(const CLI::App& app, const std::string& flag, const char* otherwise);
 
-// app.parse() of such a command line. What the command does not know is refused, the first by name
-// and with the flag that was probably meant; keys of a configuration file likewise. Throws
+// app.parse() of such a command line; keys of a configuration file are treated likewise. Throws
 // CLI::ParseError. Returns what is without effect.
 std::vector<std::string> parse_forgivingly(CLI::App& app, int argc, const char* const* argv);
 

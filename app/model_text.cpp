@@ -71,18 +71,6 @@ std::vector<TokenId> eos_tokens(const ServeFlags& flags, const GenerationConfig&
   return all;
 }
 
-jinja::Dict parse_kwargs(const std::string& json) {
-  std::string why = "must be a JSON object, such as {\"enable_thinking\": false}";
-  try {
-    const jinja::Value value = jinja::parse_json(json);
-    if (value.is(jinja::Value::Kind::dict)) return value.dict();
-  } catch (const Failure& failure) {
-    why += std::string(": ") + failure.what();
-  }
-  constexpr const char* kFlag = "--default-chat-template-kwargs";
-  throw Failure({ErrorCode::invalid_argument, kFlag + (" " + why), kFlag});
-}
-
 // By the flags; else the template shows how a model was taught to call tools and to think.
 void set_parsers(TextDefaults& defaults, const ServeFlags& flags,
                  const std::optional<ChatTemplate>& chat_template) {
@@ -113,7 +101,7 @@ std::unique_ptr<const TextPipeline> load_model_text(const ServeFlags& flags) {
   set_parsers(defaults, flags, chat_template);
   defaults.tokenizer_info = tokenizer_info(flags.engine.model.path, chat_template);
   defaults.eos_token_ids = eos_tokens(flags, generation, *tokenizer);
-  defaults.template_kwargs = parse_kwargs(flags.default_kwargs);
+  defaults.template_kwargs = jinja::parse_json(flags.default_kwargs).dict();
   defaults.special_tokens = ChatTemplate::special_tokens(flags.engine.model.path);
   defaults.trust_request_chat_template = flags.trust_request_chat_template;
   defaults.template_was_given = !flags.chat_template.empty();

@@ -20,6 +20,8 @@
 #include "app/model_path.h"
 #include "app/pull_main.h"
 #include "gguf/archive.h"
+#include "jinja/values/value.h"
+#include "net/url.h"
 #include "text/output/dialect.h"
 
 namespace quire {
@@ -56,7 +58,8 @@ void add_text_flags(CLI::App& app, ServeFlags& flags) {
         return is_template ? std::string() : CLI::ExistingFile(text);
       });
   app.add_option("--default-chat-template-kwargs", flags.default_kwargs,
-                 "JSON object given to the chat template where a request does not");
+                 "JSON object given to the chat template where a request does not")
+      ->type_name("JSON");
   app.add_flag("--trust-request-chat-template", flags.trust_request_chat_template,
                "Requests may bring their own chat template");
   app.add_option("--generation-config", flags.generation_config,
@@ -207,11 +210,32 @@ void refuse_idle_flags(const CLI::App& app, const ServeFlags& flags) {
   if (flags.engine.device == DeviceKind::mock) refuse_beside_mock(app);
 }
 
+void check_kwargs(const std::string& json) {
+  std::string why =
+      "--default-chat-template-kwargs must be a JSON object, such as {\"enable_thinking\": false}";
+  try {
+    if (jinja::parse_json(json).is(jinja::Value::Kind::dict)) return;
+  } catch (const Failure& failure) {
+    why += std::string(": ") + failure.what();
+  }
+  throw CLI::ValidationError(why);
+}
+
+void check_url(const char* flag, const std::string& text) {
+  try {
+    if (!text.empty()) net::Url::parse(text);
+  } catch (const Failure& failure) {
+    throw CLI::ValidationError(flag, failure.what());
+  }
+}
+
 // What only makes sense together, and what follows from what was given.
 void complete(ServeFlags& flags) {
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "none") {
     throw CLI::ValidationError("--enable-auto-tool-choice", "contradicts --tool-call-parser none");
   }
+  check_kwargs(flags.default_kwargs);
+  check_url("--otlp-traces-endpoint", flags.otlp_traces_endpoint);
   complete_link(flags);
   find_model_folder(flags);
   const HttpLimits& limits = flags.server.limits;

@@ -17,7 +17,7 @@ struct Field {
 };
 
 constexpr Field kFields[] = {
-    {"--speculative-method", "method", "NAME", "What guesses tokens: ngram, eagle, eagle3 or mtp",
+    {"--speculative-method", "method", "NAME", "What guesses tokens: ngram, eagle, eagle3 or mtp; without it what the model's name says",
      true},
     {"--speculative-model", "model", "DIR", "Folder of the draft model, for eagle and eagle3",
      true},
@@ -76,12 +76,15 @@ void add_speculative_flags(CLI::App& app, SpeculativeConfig& speculative) {
              "\"ngram\", \"num_speculative_tokens\": 3, \"prompt_lookup_max\": 4, "
              "\"prompt_lookup_min\": 2}")
           ->type_name("JSON");
-  // With both of the fields that are needed, whatever their order.
+  // Options are read in their order here, whatever the command line's: the method comes first, or
+  // follows from what the model is called.
   const auto given = std::make_shared<std::map<std::string, std::string>>();
   const auto take = [&speculative, given](const char* flag, const char* name, std::string value) {
     (*given)[name] = std::move(value);
-    if (given->contains("method") && given->contains("num_speculative_tokens"))
-      speculative = parse_or_throw(flag, object_of(*given));
+    if (!given->contains("num_speculative_tokens")) return;
+    if (!given->contains("method") && !given->contains("model"))
+      throw CLI::RequiresError(flag, "--speculative-method");
+    speculative = parse_or_throw(flag, object_of(*given));
   };
   for (const Field& field : kFields) {
     const auto read = [take, field](const std::string& text) {
@@ -99,12 +102,10 @@ void add_speculative_flags(CLI::App& app, SpeculativeConfig& speculative) {
                             "As many guesses as pay, down to none (default but with "
                             "--deterministic); without it always as many as there can be")
           ->excludes(whole);
-  CLI::Option* const method = app.get_option("--speculative-method");
   CLI::Option* const count = app.get_option("--num-speculative-tokens");
-  method->needs(count);
   for (const Field& field : kFields)
-    if (CLI::Option* const one = app.get_option(field.flag); one != method) one->needs(method);
-  adaptive->needs(method);
+    if (CLI::Option* const one = app.get_option(field.flag); one != count) one->needs(count);
+  adaptive->needs(count);
 }
 
 }  // namespace quire

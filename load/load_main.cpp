@@ -12,9 +12,13 @@
 #include <fstream>
 #include <iostream>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/async.h"
 #include "base/error.h"
+#include "base/flag_words.h"
 #include "load/compare.h"
 #include "load/html.h"
 #include "load/options.h"
@@ -185,6 +189,20 @@ int run_and_report(const Options& o) {
   return std::ranges::all_of(reports, all_answered) ? 0 : 1;
 }
 
+// CLI11 takes any word as a flag's value, the next flag too.
+void refuse_missing_values(const CLI::App& app, int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const MissingValue missing = missing_value(words, [&](std::string_view name) {
+    const CLI::Option* option = app.get_option_no_throw(std::string(name));
+    if (option == nullptr) return FlagWord::none;
+    return option->get_items_expected_max() == 0 ? FlagWord::alone : FlagWord::with_value;
+  });
+  if (missing.flag.empty()) return;
+  throw CLI::ValidationError(missing.flag, "needs a value" + (missing.before.empty()
+                                                                  ? std::string()
+                                                                  : " before " + missing.before));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -193,6 +211,7 @@ int main(int argc, char** argv) {
   add_flags(app, options);
   int exit_code = 2;
   try {
+    refuse_missing_values(app, argc, argv);
     app.parse(argc, argv);
     settle(app, options);
     exit_code = options.sweep ? run_sweep(options) : run_and_report(options);

@@ -311,7 +311,15 @@ TEST_CASE("Speculative decoding has a flag for each field of the JSON") {
     flags.insert(flags.begin(), "m");
     return refusal(flags).find(what) != std::string::npos;
   };
+  const SpeculativeConfig named =
+      parsed({"m", "--speculative-model=[ngram]", "--num-speculative-tokens=5"}).speculative;
+  CHECK(named.method == DraftMethod::ngram);
+  CHECK(named.model.empty());
+  CHECK(parsed({"m", "--num-speculative-tokens=5", "--speculative-model=a/EAGLE3-b"})
+            .speculative.method == DraftMethod::eagle3);
+  CHECK(names({"--speculative-model=some/draft", "--num-speculative-tokens=5"}, "is missing"));
   CHECK(names({"--num-speculative-tokens=3"}, "--speculative-method"));
+  CHECK(names({"--ngram-prompt-lookup-max=3"}, "--num-speculative-tokens"));
   CHECK(names({"--speculative-method=ngram"}, "--num-speculative-tokens"));
   CHECK(names({"--speculative-method=medusa", "--num-speculative-tokens=3"}, "medusa"));
   CHECK(names({"--speculative-method=ngram", "--num-speculative-tokens=x"},

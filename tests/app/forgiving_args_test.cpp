@@ -8,71 +8,211 @@
 namespace quire {
 namespace {
 
-std::vector<std::string> words(const ForgivingArgs& args) {
-  return {args.argv.begin(), args.argv.end()};
-}
+using Words = std::vector<std::string>;
 
-std::string refusal(std::vector<const char*> given) {
+// Of a command that has some of serve's flags.
+struct Command {
   CLI::App app;
   int seqs = 0;
-  std::string model;
-  app.add_option("--max-num-seqs", seqs);
-  app.add_option("MODEL", model);
-  app.set_config("--config");
-  given.insert(given.begin(), "quire");
-  try {
-    parse_forgivingly(app, static_cast<int>(given.size()), given.data());
-  } catch (const CLI::ParseError& error) {
-    return error.what();
+  std::string model, json, quantization;
+  Words keys;
+  bool eager = false;
+
+  Command() {
+    app.add_option("--max-num-seqs", seqs);
+    app.add_option("--max-model-len", seqs);
+    app.add_option("--tensor-parallel-size", seqs);
+    app.add_option("--num-speculative-tokens", seqs);
+    app.add_option("MODEL", model);
+    app.add_option("--api-key,--served-model-name", keys);
+    app.add_option("--quantization,-q", quantization);
+    app.add_option("--speculative-config", json)->type_name("JSON");
+    app.add_flag("--enforce-eager", eager);
+    app.set_config("--config");
   }
-  return {};
+
+  // What a command line is refused for; empty if it is not.
+  std::string refusal(std::vector<const char*> given) {
+    given.insert(given.begin(), "quire");
+    try {
+      without_effect = parse_forgivingly(app, static_cast<int>(given.size()), given.data());
+    } catch (const CLI::ParseError& error) {
+      return error.what();
+    }
+    return {};
+  }
+  Words without_effect;
+};
+
+struct Read {
+  Words words, without_effect;
+};
+Read read(std::vector<const char*> given) {
+  const Command command;
+  given.insert(given.begin(), "quire");
+  const ForgivingArgs args(command.app, static_cast<int>(given.size()), given.data());
+  return {{args.argv.begin() + 1, args.argv.end()}, args.without_effect};
 }
+
+std::string refusal(const std::vector<const char*>& given) { return Command().refusal(given); }
 
 }  // namespace
 
 TEST_CASE("underscores are dashes, in the flag and not in its value", "[app][args]") {
-  const char* given[] = {"quire_x", "a_b", "--max_model_len=8_k", "--served_model_name", "my_model",
-                         "-q"};
-  const ForgivingArgs args(6, given);
-  CHECK(words(args) == std::vector<std::string>{"quire_x", "a_b", "--max-model-len=8_k",
-                                                "--served-model-name", "my_model", "-q"});
+  const Read args = read({"a_b", "--max_model_len=8_k", "--served_model_name", "my_model"});
+  CHECK(args.words == Words{"a_b", "--max-model-len=8_k", "--served-model-name", "my_model"});
   CHECK(args.without_effect.empty());
 }
 
 TEST_CASE("what there is nothing to switch is taken out and told", "[app][args]") {
-  const char* given[] = {"quire", "--trust_remote_code", "M", "--disable-log-requests"};
-  const ForgivingArgs args(4, given);
-  CHECK(words(args) == std::vector<std::string>{"quire", "M"});
-  CHECK(args.without_effect ==
-        std::vector<std::string>{"--trust-remote-code", "--disable-log-requests"});
+  const Read args = read({"--trust_remote_code", "M", "--disable-log-requests"});
+  CHECK(args.words == Words{"M"});
+  CHECK(args.without_effect == Words{"--trust-remote-code", "--disable-log-requests"});
+}
+
+TEST_CASE("a flag whose value is missing does not take the next flag", "[app][args]") {
+  Command command;
+  CHECK(command.refusal({"M", "--api-key", "--max-num-seqs", "4"}) ==
+        "--api-key: needs a value before --max-num-seqs");
+  CHECK(command.keys.empty());
+  CHECK(refusal({"M", "--swap-space", "--enforce-eager"}) ==
+        "--swap-space: needs a value before --enforce-eager");
+  CHECK(refusal({"M", "--api-key", "--unknown"}) == "--api-key: needs a value before --unknown");
+  CHECK(refusal({"M", "--api-key", "-q", "int8"}) == "--api-key: needs a value before -q");
+  CHECK(refusal({"M", "--api-key", "-O3"}) == "--api-key: needs a value before -O3");
+  CHECK(refusal({"M", "-tp", "-dp", "2"}) == "--tensor-parallel-size: needs a value before -dp");
+  CHECK(refusal({"M", "--limit-mm-per-prompt.image", "--enforce-eager"}) ==
+        "--limit-mm-per-prompt.image: needs a value before --enforce-eager");
+  CHECK(refusal({"M", "--swap-space"}) == "--swap-space: needs a value");
+  CHECK(refusal({"M", "--max-model-len"}) == "--max-model-len: needs a value");
+  CHECK(command.refusal({"M", "--api-key=--host", "--max-model-len", "-1"}).empty());
+  CHECK(command.keys == Words{"--host"});
+  CHECK(command.seqs == -1);
+}
+
+TEST_CASE("short flags are not bundled", "[app][args]") {
+  CHECK(refusal({"-hf", "org/model"}) ==
+        "-hf: no such flag; write org/name as MODEL: quire serve org/name");
+  CHECK(refusal({"M", "-qint8"}) == "-qint8: no such flag; --help lists them");
+  CHECK(refusal({"M", "-tp1"}) == "-tp1: no such flag; --help lists them");
+  Command command;
+  CHECK(command.refusal({"M", "-q=int8"}).empty());
+  CHECK(command.quantization == "int8");
+  CHECK(read({"M", "-h", "--nonsense"}).words == Words{"--help"});
+}
+
+TEST_CASE("flags of other servers are answered with the one that does it", "[app][args]") {
+  for (const char* flag : {"-m",
+                           "-c",
+                           "-ngl",
+                           "-np",
+                           "-t",
+                           "-a",
+                           "--jinja",
+                           "-fa",
+                           "--slots",
+                           "--ctx-size",
+                           "--n-gpu-layers",
+                           "--parallel",
+                           "--threads",
+                           "--model-id",
+                           "--num-shard",
+                           "--max-total-tokens",
+                           "--max-input-tokens",
+                           "--quantize",
+                           "--model-path",
+                           "--tp-size",
+                           "--mem-fraction-static",
+                           "--context-length"}) {
+    INFO(flag);
+    const std::string why = refusal({flag, "4"});
+    CHECK(why.find("no such flag; ") != std::string::npos);
+    CHECK(why.find("--help lists") == std::string::npos);
+  }
+  CHECK(refusal({"-c", "4096"}) == "-c: no such flag; see --max-model-len");
+}
+
+TEST_CASE("the negation of what is off is taken", "[app][args]") {
+  for (const char* flag :
+       {"--no-trust-remote-code", "--no-enable-expert-parallel", "--no-enable-sleep-mode",
+        "--no-disable-log-stats", "--no-disable-cascade-attn", "--no-calculate-kv-scales",
+        "--no-enable-log-outputs", "--no-enable-log-requests", "--no-enable_lora",
+        "--no-use-tqdm-on-load"}) {
+    INFO(flag);
+    Command command;
+    CHECK(command.refusal({"M", flag}).empty());
+    CHECK(command.without_effect.size() == 1);
+  }
+  Command command;
+  CHECK(command.refusal({"M", "--enforce-eager", "--no-enforce-eager"}).empty());
+  CHECK_FALSE(command.eager);
+  CHECK(refusal({"M", "--no-enforce-eagr"}).ends_with("Did you mean --no-enforce-eager?"));
+  CHECK(refusal({"M", "--no-max-num-seqs"}) ==
+        "--no-max-num-seqs: no such flag; --help lists them");
+  CHECK(refusal({"M", "--no-tokenizer"}) == "--no-tokenizer: no such flag; --help lists them");
+}
+
+TEST_CASE("short and dotted names of vLLM's are the long flag's", "[app][args]") {
+  const std::vector<std::vector<const char*>> taken = {
+      {"-cc.mode=3"},
+      {"-cc.mode", "3"},
+      {"-cc", R"({"mode": 3})"},
+      {"--compilation-config", "{}"},
+      {"-O.level=3"},
+      {"-dpl", "1"},
+      {"-asc", "1"},
+      {"-dcp", "1"},
+      {"--limit-mm-per-prompt.image", "4"},
+      {"--structured-outputs-config.backend", "xgrammar"}};
+  for (const auto& flag : taken) {
+    INFO(flag.front());
+    const Read args = read(flag);
+    CHECK(args.words.empty());
+    CHECK(args.without_effect.size() == 1);
+  }
+  CHECK(refusal({"-ep"}).starts_with("--enable-expert-parallel: no such flag; --tensor-parallel"));
+  CHECK(refusal({"--compilation_config.cudagraph_mode", "NONE"})
+            .ends_with("; see --enforce-eager and --cudagraph-capture-sizes"));
+  CHECK(refusal({"--override-generation-config.temperature", "1"}) ==
+        "--override-generation-config.temperature: no such flag; write generation_config.json, or "
+        "send the members");
+  CHECK(refusal({"--structured-outputs-config.backend=auto",
+                 "--structured-outputs-config.disable_any_whitespace", "true"})
+            .starts_with(R"(--structured-outputs-config: "{"backend":"auto",)"
+                         R"("disable_any_whitespace":true}" is not offered)"));
+  CHECK(refusal({"--max-num-seqs.x", "1"}).starts_with("--max-num-seqs.x: no such flag"));
+}
+
+TEST_CASE("dotted members make one object of JSON", "[app][args]") {
+  const Read args = read({"-sc.method=ngram", "M", "--speculative-config.num_speculative_tokens",
+                          "3", "--speculative_config.a_b.c", "x\"y", "--", "-z"});
+  CHECK(args.words == Words{"M",
+                            R"(--speculative-config={"method":"ngram","num_speculative_tokens":3,)"
+                            R"("a_b":{"c":"x\"y"}})",
+                            "--", "-z"});
 }
 
 TEST_CASE("flags of vLLM's may ask for what happens anyway, and for nothing else", "[app][args]") {
-  const char* given[] = {"quire", "-tp", "2", "--swap_space", "4", "--model-impl=auto", "M",
-                         "--pipeline-parallel-size", "1", "--spec-tokens=3"};
-  const ForgivingArgs args(10, given);
-  CHECK(words(args) == std::vector<std::string>{"quire", "--tensor-parallel-size", "2", "M",
-                                                "--num-speculative-tokens=3"});
-  CHECK(args.without_effect == std::vector<std::string>{"--swap-space", "--model-impl",
-                                                        "--pipeline-parallel-size"});
+  const Read args = read({"-tp", "2", "--swap_space", "4", "--model-impl=auto", "M",
+                          "--pipeline-parallel-size", "1", "--spec-tokens=3"});
+  CHECK(args.words == Words{"--tensor-parallel-size", "2", "M", "--num-speculative-tokens=3"});
+  CHECK(args.without_effect == Words{"--swap-space", "--model-impl", "--pipeline-parallel-size"});
   CHECK(refusal({"M", "-pp", "2"}) ==
         "--pipeline-parallel-size: \"2\" is not offered; there is only 1");
   CHECK(refusal({"M", "--tokenizer-mode=mistral"}) ==
         "--tokenizer-mode: \"mistral\" is not offered; there is only auto, hf");
-  CHECK(refusal({"M", "--swap-space"}) == "--swap-space: needs a value");
   CHECK(refusal({"M", "--revision", "main"}).empty());
-  CHECK(refusal({"M", "--revision", "v1"}).ends_with(
-      "there is only main; write the model as org/name@revision"));
+  CHECK(refusal({"M", "--revision", "v1"})
+            .ends_with("there is only main; write the model as org/name@revision"));
   CHECK(refusal({"M", "--root-path", "/a"}) ==
         "--root-path: no such flag; let the proxy in front take the prefix off");
 }
 
-TEST_CASE("flags for what is one way here are taken; what changes answers says what works",
+TEST_CASE("flags for what is one way here are taken; what is not done says what works",
           "[app][args]") {
   const std::vector<std::vector<const char*>> taken = {
       {"-O3"},
       {"-O", "2"},
-      {"-O.level=3"},
       {"--attention-backend", "FLASH_ATTN"},
       {"--enable-reasoning"},
       {"--enable-eplb"},
@@ -83,28 +223,21 @@ TEST_CASE("flags for what is one way here are taken; what changes answers says w
       {"--disable-mm-preprocessor-cache"},
       {"--h11-max-header-count=256"},
       {"--moe-backend", "triton"},
-      {"--enable-log-outputs"},
       {"--profiler-config", "{}"},
-      {"--structured-outputs-config", R"({ "backend": "xgrammar" })"},
-      {"--structured-outputs-config.backend", "xgrammar"}};
+      {"--structured-outputs-config", R"({ "backend": "xgrammar" })"}};
   for (const auto& flag : taken) {
-    std::vector<const char*> given{"quire"};
-    given.insert(given.end(), flag.begin(), flag.end());
     INFO(flag.front());
-    const ForgivingArgs args(static_cast<int>(given.size()), given.data());
-    CHECK(words(args) == std::vector<std::string>{"quire"});
+    const Read args = read(flag);
+    CHECK(args.words.empty());
     CHECK(args.without_effect.size() == 1);
   }
-  const char* given[] = {"quire", "--speculative-config.method=ngram",
-                         "--speculative-config.num_speculative_tokens", "3"};
-  CHECK(words(ForgivingArgs(4, given)) ==
-        std::vector<std::string>{"quire", "--speculative-method=ngram", "--num-speculative-tokens",
-                                 "3"});
   CHECK(refusal({"M", "--rope-scaling", "{}"}) ==
         "--rope-scaling: no such flag; write rope_scaling into the model's config.json");
   for (const char* flag :
        {"--calculate-kv-scales", "--enable-sleep-mode", "--headless", "--disable-sliding-window",
-        "--data-parallel-address", "--data-parallel-rpc-port", "--data-parallel-rank"}) {
+        "--data-parallel-address", "--data-parallel-rpc-port", "--data-parallel-rank",
+        "--enable-log-requests", "--enable-log-outputs", "--enable-log-deltas",
+        "--show-hidden-metrics-for-version=0.9"}) {
     INFO(flag);
     CHECK(refusal({"M", flag}).find("no such flag; --help") == std::string::npos);
     CHECK(refusal({"M", flag}).find("no such flag; ") != std::string::npos);
@@ -114,13 +247,17 @@ TEST_CASE("flags for what is one way here are taken; what changes answers says w
 }
 
 TEST_CASE("variables of vLLM's that nothing reads are named", "[app][args]") {
-  const char* const environment[] = {"PATH=/bin", "VLLM_API_KEY=k", "VLLM_CPU_KVCACHE_SPACE=1",
-                                     "VLLM_USE_V1=1", "VLLM_SERVICE_HOST=10.0.0.1",
-                                     "VLLM_PORT=tcp://10.0.0.1:8000", nullptr};
+  const char* const environment[] = {"PATH=/bin",
+                                     "VLLM_API_KEY=k",
+                                     "VLLM_CPU_KVCACHE_SPACE=1",
+                                     "VLLM_USE_V1=1",
+                                     "VLLM_SERVICE_HOST=10.0.0.1",
+                                     "VLLM_PORT=tcp://10.0.0.1:8000",
+                                     nullptr};
   const auto unread = unread_variables(environment);
   REQUIRE(unread.size() == 2);
-  CHECK(unread[0] == std::pair<std::string, std::string>{"VLLM_CPU_KVCACHE_SPACE",
-                                                         "--kv-cache-memory-bytes"});
+  CHECK(unread[0] ==
+        std::pair<std::string, std::string>{"VLLM_CPU_KVCACHE_SPACE", "--kv-cache-memory-bytes"});
   CHECK(unread[1].first == "VLLM_USE_V1");
 }
 
@@ -130,7 +267,7 @@ TEST_CASE("an unknown flag is named, with the one that was meant", "[app][args]"
         "--max-num-seq: no such flag. Did you mean --max-num-seqs?");
   CHECK(refusal({"M", "--max-num-seq=4"}) ==
         "--max-num-seq: no such flag. Did you mean --max-num-seqs?");
-  CHECK(refusal({"M", "--enable-dbo"}) == "--enable-dbo: no such flag; --help lists them");
+  CHECK(refusal({"M", "--nonsense"}) == "--nonsense: no such flag; --help lists them");
   CHECK(refusal({"M", "--enable-lora"}) ==
         "--enable-lora: no such flag; merge the adapter into the checkpoint");
   CHECK(refusal({"M", "N"}) == "\"N\": one word too many");

@@ -166,11 +166,14 @@ def errors_page():
     text = ("# Errors\n\n" + MADE + '\nThe body is OpenAI\'s: `{"error": {"message", "type", "param", "code"}}`, `code` being the status; below `/v1/messages` it is '
             'Anthropic\'s; of 401 it is `{"error": "Unauthorized"}`. `message` says what was wrong, what is allowed and what works.\n\n## By kind\n\n')
     text += table(["status", "type", "when", "Retry-After"], [(s, f"`{t}`", why(k), f"{r} s" if r else "") for k, s, t, r in sorted(rows, key=lambda r: r[1])])
+    malformed = re.search(r'malformed_reply.*?error_json\(error\.detail, "([^"]+)"', pathlib.Path("server/http/error_reply.cpp").read_text(), re.S)
+    text += (f"\nAs in vLLM, what cannot be read as a request at all (no JSON, a member that is missing or of a wrong type) is 400 of type "
+             f"`{malformed[1]}`; what is wrong with a request that could be read is 400 of type `BadRequestError`.\n")
     text += "\n## Sentences with a status of their own\n\n" + table(["status", "type", "message"], [(str(s), f"`{CODES[s]}`", m) for s, m in refusals()])
     codes = re.findall(r"inline constexpr int (k\w+) = (\d+);\s*// (.*)", pathlib.Path("app/exit_codes.h").read_text())
-    usual = [("0", "asked to end, and all that ran was finished or its time was over"), ("1", "did not start; the last line says why"),
-             ("2", "a wrong command, or wrong flags and files of a command that does not serve")]
-    text += "\n## Exit codes\n\n" + table(["code", "when"], usual + [(n, what) for _, n, what in codes] + [("100 to 115", "wrong flags of `serve`, `engine` and others; the line names the flag")])
+    usual = [("0", "asked to end, and all that ran was finished or its time was over"), ("1", "did not start, or could not do what was asked; the last line says why"),
+             ("2", "a wrong command; of `plan`, `check` and `bench` wrong flags and files too, of `doctor` files")]
+    text += "\n## Exit codes\n\n" + table(["code", "when"], usual + [(n, what) for _, n, what in codes] + [("100 to 115", "wrong flags, of every other command; the line names the flag. What a flag's file contains may be found wrong only later: 1")])
     return text
 
 

@@ -57,6 +57,23 @@ def names(quire):
            "--default-chat-template-kwargs must be a JSON object")
 
 
+def missing_values(quire):
+    for command, given, refused in (
+            ("serve", (TINY, "--port", "0", "--api-key", "--host", "127.0.0.1"), "--api-key: needs a value before --host"),
+            ("serve", (TINY, "--port", "0", "--swap-space", "--deterministic"), "--swap-space: needs a value before --deterministic"),
+            ("engine", (TINY, "--listen", "--rank", "1"), "--listen: needs a value before --rank"),
+            ("proxy", ("--decode", "--port", "0"), "--decode: needs a value before --port"),
+            ("chat", ("--url", "--hide-thinking"), "--url: needs a value before --hide-thinking"),
+            ("plan", (TINY, "--max-num-seqs"), "--max-num-seqs: needs a value"),
+            ("serve", ("-hf", "org/model"), "write org/name as MODEL"),
+            ("proxy", ("--bogus",), "--bogus: no such flag")):
+        expect(says(quire, command, *given), refused)
+    for given in (("serve", TINY, "--otlp-traces-endpoint", "grpc://x"), ("serve", TINY, "--default-chat-template-kwargs", "x"),
+                  ("proxy", "--bogus"), ("serve", "-hf", "org/model")):
+        run = subprocess.run([quire, *given], capture_output=True, text=True, timeout=60)
+        expect(f"{given} ends with {run.returncode}", "ends with 105")
+
+
 def full_disk(quire):
     for command in (("plan", TINY), ("--version",), ("models",), ("doctor", "--seconds", "0"), ("--help",), ("serve", "--help"),
                     ("serve", TINY, "--print-config")):
@@ -235,7 +252,7 @@ def models(quire):
 
 def main():
     quire = sys.argv[1]
-    for test in (full_disk, full_disk_of_files, damaged_folders, numbers, names, fields, printed_configuration, idle_flags, seconds, small_slips, lists, models):
+    for test in (full_disk, full_disk_of_files, damaged_folders, numbers, names, missing_values, fields, printed_configuration, idle_flags, seconds, small_slips, lists, models):
         test(quire)
     print("passed")
 

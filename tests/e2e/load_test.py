@@ -61,6 +61,7 @@ def agrees(server, folder, requests, *flags):
 
 
 def shapes(server, folder):
+    check("a flag is no flag's value", "--url: needs a value before -n" in load(folder, "--url", "-n", 1, code=105))
     base = ["-c", 4, "--output-tokens", 8, "--ignore-eos"]
     agrees(server, folder, 12, *base, "-n", 12)
     agrees(server, folder, 12, *base, "-n", 12, "--completions")

@@ -240,7 +240,7 @@ def tracing(quire):
             check("requests go on", request(server, "/v1/completions", {"prompt": "a", "max_tokens": 1})[0] == 200)
         check("as fast as before", time.time() - begin < 10)
     check("and the server stops in time", time.time() - begin < 25)
-    fails(quire, "--otlp-traces-endpoint", "ftp://x", "--otlp-traces-endpoint", "ftp://x", code=1)
+    fails(quire, "--otlp-traces-endpoint", "ftp://x", "--otlp-traces-endpoint", "ftp://x", code=105)
     with Server(quire, TINY, *SMALL, "--otlp-traces-endpoint", "http://127.0.0.1:9/v1/traces") as server:
         check("without a collector requests are answered", request(server, "/v1/completions", {"prompt": "a", "max_tokens": 1})[0] == 200)
 
