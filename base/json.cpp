@@ -145,9 +145,16 @@ std::optional<Json> Json::find(Names names) const {
     for (const auto [other, value] : all) {
       if (other == name) found = value;  // the last one counts
     }
+    if (!found && defaults_ != nullptr) found = defaults_->object().find({name});
     if (found && !found->is_null()) return found;
   }
   return {};
+}
+
+Json Json::with_defaults(const JsonDocument& defaults) const {
+  Json out = *this;
+  out.defaults_ = &defaults;
+  return out;
 }
 
 Json Json::at(std::string_view name) const {

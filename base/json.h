@@ -53,6 +53,8 @@ class Json {
   std::optional<std::int64_t> whole_number() const;  // empty: it is something else
   // A member; empty where it is absent or null.
   std::optional<Json> find(Names names) const;
+  // This object; members that it has not, not even as null, are those of `defaults`.
+  Json with_defaults(const JsonDocument& defaults) const;
   bool has(Names names) const { return find(names).has_value(); }
   Json at(std::string_view name) const;  // Failure where find() is empty
 
@@ -88,6 +90,7 @@ class Json {
 
   const JsonDocument* document_;
   std::uint32_t index_;
+  const JsonDocument* defaults_ = nullptr;
 };
 
 // Of an array's items or an object's members, in the order of the file.

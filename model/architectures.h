@@ -3,7 +3,6 @@
 // read, and how the model is built. To add one is a row here and what the row names.
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -16,18 +15,18 @@ class Json;
 class Model;
 struct ModelSource;
 
-// What a published class assumes where its config.json is silent.
-struct ConfigDefaults {
-  std::optional<int> vocab_size = {}, num_heads = {}, num_kv_heads = {}, head_dim = {};
-  std::optional<int> max_position_embeddings = {};
-  bool tie_word_embeddings = false;
-};
+// What classes assume where their config.json is silent, as JSON: model/config_defaults.cpp.
+namespace class_defaults {
+extern const std::string_view kMistral, kMistral3, kPhi3, kQwen2, kQwen3, kOlmo2, kGemma2, kGemma3,
+    kGemma3Vision, kMixtral, kQwen3Moe, kGlm4Moe, kGptOss, kDeepseekV2, kDeepseekV3, kQwen3Next,
+    kQwen35, kQwen35Moe, kNemotronH, kGraniteHybrid, kBert;
+}
 
 struct Architecture {
   std::string_view name;
   void (*parse)(ModelConfig& config, const Json& text);
   std::unique_ptr<Model> (*make)(ModelSource source);
-  ConfigDefaults defaults = {};
+  const std::string_view* defaults = nullptr;  // of class_defaults
   PoolingTask task = PoolingTask::none;  // what the class is published for
 };
 

@@ -1,7 +1,5 @@
 #include "model/checkpoint.h"
 
-#include <set>
-
 #include "base/json.h"
 #include "gguf/archive.h"
 #include "model/gguf/tensors.h"
@@ -32,6 +30,12 @@ void refuse_other_forms(const std::filesystem::path& directory) {
     fail(directory,
          "holds an adapter and no model's weights; merge it into its base model (peft's "
          "merge_and_unload) and serve that",
+         ErrorCode::unsupported);
+  }
+  if (std::filesystem::exists(directory / "consolidated.safetensors")) {
+    fail(directory,
+         "has consolidated.safetensors, whose names are Mistral's own, and no model.safetensors; "
+         "the repository's files in the form of transformers are read",
          ErrorCode::unsupported);
   }
   for (const char* name :
@@ -104,7 +108,19 @@ const Checkpoint::Entry* Checkpoint::find(std::string_view name) const {
   const auto it = tensors_.find(name);
   const auto doubt = doubts_.find(name);
   if (it != tensors_.end() && doubt != doubts_.end()) fail(directory_, doubt->second);
-  return it == tensors_.end() ? nullptr : &it->second;
+  if (it == tensors_.end()) return nullptr;
+  const std::lock_guard lock(asked_mutex_);
+  asked_.insert(it->first);
+  return &it->second;
+}
+
+std::vector<std::string_view> Checkpoint::unasked() const {
+  const std::lock_guard lock(asked_mutex_);
+  std::vector<std::string_view> names;
+  for (const auto& [name, entry] : tensors_) {
+    if (!asked_.contains(name)) names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace quire

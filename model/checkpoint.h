@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +28,8 @@ class Checkpoint {
   // Null: not there. Throws Failure for a tensor whose place is in doubt: one that is in two
   // shards, or not in the one that the index names.
   const Entry* find(std::string_view name) const;
+  // What nobody has looked for, by name.
+  std::vector<std::string_view> unasked() const;
   // Of the index, by tensor; harmless where nobody needs the tensor.
   const std::map<std::string, std::string, std::less<>>& doubts() const { return doubts_; }
   const std::filesystem::path& directory() const { return directory_; }  // or the GGUF file
@@ -39,6 +43,8 @@ class Checkpoint {
   std::vector<std::unique_ptr<TensorFile>> files_;
   std::map<std::string_view, Entry, std::less<>> tensors_;
   std::map<std::string, std::string, std::less<>> doubts_;  // why
+  mutable std::mutex asked_mutex_;
+  mutable std::set<std::string_view> asked_;
 };
 
 }  // namespace quire

@@ -52,31 +52,37 @@ Activation parse_activation(const Json& text, bool exact_gelu) {
                ErrorCode::unsupported);
 }
 
-int need_integer_or(const Json& text, std::string_view name, IntRange range,
-                    std::optional<int> otherwise) {
-  if (otherwise && !text.has({name})) return *otherwise;
-  return text.need_integer({name}, range);
+// −1 is how some files write that there is none.
+std::vector<std::int32_t> end_tokens(const Json& fields) {
+  auto ids = fields.integers({"eos_token_id"}, {-1, kTokenIds.max});
+  std::erase(ids, -1);
+  return ids;
 }
 
-void parse_common(ModelConfig& config, const ConfigDefaults& defaults, const Json& text) {
-  config.vocab_size = need_integer_or(text, "vocab_size", {1, 1 << 24}, defaults.vocab_size);
+std::optional<std::int32_t> begin_token(const Json& fields) {
+  const auto id = fields.integer({"bos_token_id"}, {-1, kTokenIds.max});
+  return id == -1 ? std::nullopt : id;
+}
+
+void parse_common(ModelConfig& config, const Json& text) {
+  config.vocab_size = text.need_integer({"vocab_size"}, {1, 1 << 24});
   config.hidden_size = text.need_integer({"hidden_size"}, kWidth);
-  config.num_heads = need_integer_or(text, "num_attention_heads", kHeads, defaults.num_heads);
-  config.num_kv_heads = text.integer({"num_key_value_heads"}, kHeads)
-                            .value_or(defaults.num_kv_heads.value_or(config.num_heads));
+  config.num_heads = text.need_integer({"num_attention_heads"}, kHeads);
+  config.num_kv_heads =
+      text.integer({"num_key_value_heads"}, kHeads).value_or(config.num_heads);
   const int share = std::max(1, config.hidden_size / config.num_heads);
-  config.head_dim = text.integer({"head_dim"}, kWidth).value_or(defaults.head_dim.value_or(share));
+  config.head_dim = text.integer({"head_dim"}, kWidth).value_or(share);
   config.intermediate_size = text.integer({"intermediate_size"}, kWidth).value_or(0);
-  config.max_position_embeddings = text.integer({"max_position_embeddings"}, kTokens)
-                                       .value_or(defaults.max_position_embeddings.value_or(2048));
+  config.max_position_embeddings =
+      text.integer({"max_position_embeddings"}, kTokens).value_or(2048);
   config.rms_norm_eps =
       text.number({"rms_norm_eps", "layer_norm_epsilon", "norm_eps", "layer_norm_eps"}).value_or(1e-6);
   if (!(config.rms_norm_eps >= 0)) text.fail_at("rms_norm_eps", "must not be negative");
   config.activation = parse_activation(text, is_encoder(config));
   config.attention_bias = text.boolean({"attention_bias"}).value_or(false);
   config.mlp_bias = text.boolean({"mlp_bias"}).value_or(false);
-  config.bos_token_id = text.integer({"bos_token_id"}, kTokenIds);
-  config.eos_token_ids = text.integers({"eos_token_id"}, kTokenIds);
+  config.bos_token_id = begin_token(text);
+  config.eos_token_ids = end_tokens(text);
   if (config.num_heads % config.num_kv_heads != 0) {
     text.fail_at("num_key_value_heads", "must divide num_attention_heads " +
                                             std::to_string(config.num_heads) + ", is " +
@@ -105,33 +111,52 @@ ModelConfig parse_model_config(std::string_view json, const std::filesystem::pat
   return parse_config_as(parse_architecture(root), root, text, file);
 }
 
-ModelConfig parse_config_as(const Architecture& architecture, const Json& root, const Json& text,
-                            const std::filesystem::path& file) {
+ModelConfig parse_config_as(const Architecture& architecture, const Json& root,
+                            const Json& published, const std::filesystem::path& file) {
+  const JsonDocument defaults(std::string(class_defaults_of(architecture, published)), file);
+  const Json text = published.with_defaults(defaults);
   ModelConfig config;
   config.file = file;
   config.architecture = architecture.name;
   config.dtype = parse_dtype(text, root);
-  parse_common(config, architecture.defaults, text);
+  parse_common(config, text);
   // The class that is published decides; a text part inside it has its own idea.
-  for (const Json* fields : {&root, &text}) {
-    if (const auto tied = fields->boolean({"tie_word_embeddings"})) {
-      config.tie_word_embeddings = *tied;
-      break;
-    }
-    config.tie_word_embeddings = architecture.defaults.tie_word_embeddings;
-  }
+  const auto tied = root.boolean({"tie_word_embeddings"});
+  config.tie_word_embeddings =
+      tied ? *tied : text.boolean({"tie_word_embeddings"}).value_or(false);
   for (const Json* fields : {&root, &text}) {
     if (const auto quant = fields->object({"quantization_config"})) {
       config.quant = parse_quantization(*quant);
       break;
     }
   }
-  if (config.eos_token_ids.empty())
-    config.eos_token_ids = root.integers({"eos_token_id"}, kTokenIds);
+  if (config.eos_token_ids.empty()) config.eos_token_ids = end_tokens(root);
   parse_rope(config, text);
   parse_family(config, architecture, text);
   return config;
 }
+
+namespace {
+
+// Beside config.json's folder: a file of it, or the cache's folder that has it further in.
+void refuse_neighbours(const std::filesystem::path& model) {
+  if (std::filesystem::is_regular_file(model)) {
+    throw Failure(ErrorCode::invalid_argument,
+                  model.string() + " is a file; a model is the folder of its config.json, or a "
+                                   ".gguf file");
+  }
+  const auto snapshots = model / "snapshots";
+  if (std::filesystem::exists(model / "config.json") || !std::filesystem::is_directory(snapshots))
+    return;
+  std::string found;
+  for (const auto& entry : std::filesystem::directory_iterator(snapshots))
+    found += (found.empty() ? "" : ", ") + entry.path().string();
+  throw Failure(ErrorCode::invalid_argument,
+                model.string() + " is a repository's folder in a cache; name one of its snapshots" +
+                    (found.empty() ? ", of which there is none" : ": " + found));
+}
+
+}  // namespace
 
 ModelConfig read_model_config(const std::filesystem::path& model_dir) {
   if (gguf::is_gguf(model_dir)) {
@@ -139,6 +164,7 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir) {
     config.quant.method = "gguf";
     return config;
   }
+  refuse_neighbours(model_dir);
   const auto file = model_dir / "config.json";
   if (!std::filesystem::exists(file) &&
       std::filesystem::exists(model_dir / "adapter_config.json")) {
@@ -161,14 +187,21 @@ GenerationConfig parse_generation_config(std::string_view json, const std::files
     throw Failure(ErrorCode::invalid_argument, file.string() + ": " + name +
                                                    " must be from 0 to " + std::to_string(high));
   };
+  const auto positive = [&](const char* name, int high) {
+    const std::optional<double> value = number(name, high);
+    if (value != 0) return value;
+    throw Failure(ErrorCode::invalid_argument,
+                  file.string() + ": " + name + " must be above 0 and at most " +
+                      std::to_string(high) + " (--generation-config vllm ignores the file)");
+  };
   return {
-      .bos_token_id = root.integer({"bos_token_id"}, kTokenIds),
-      .eos_token_ids = root.integers({"eos_token_id"}, kTokenIds),
+      .bos_token_id = begin_token(root),
+      .eos_token_ids = end_tokens(root),
       .temperature = number("temperature", 100),
-      .top_p = number("top_p", 1),
+      .top_p = positive("top_p", 1),
       .top_k = root.integer({"top_k"}, {-1, 1 << 24}),
       .min_p = number("min_p", 1),
-      .repetition_penalty = number("repetition_penalty", 1000),
+      .repetition_penalty = positive("repetition_penalty", 1000),
       .do_sample = root.boolean({"do_sample"}),
       .max_new_tokens = root.integer({"max_new_tokens"}, {1, std::numeric_limits<int>::max()}),
   };

@@ -41,6 +41,7 @@ struct RopeConfig {
   double mscale = 0.0;
   double mscale_all_dim = 0.0;
   bool truncate = true;
+  double llama_4_scaling_beta = 0.0;  // grows queries beyond the original length
   double low_freq_factor = 1.0;  // llama3
   double high_freq_factor = 4.0;
   std::vector<double> short_factor;  // longrope, one per pair of dimensions

@@ -49,7 +49,6 @@ void parse_encoder_family(ModelConfig& config, const Json& text) {
   if (kind != "absolute")
     text.fail_at("position_embedding_type", "\"" + kind + "\" is not supported (absolute)",
                  ErrorCode::unsupported);
-  if (!text.has({"layer_norm_eps"})) config.rms_norm_eps = 1e-12;
   if (config.max_position_embeddings <= encoder.first_position)
     text.fail_at("max_position_embeddings", "must be above pad_token_id + 1");
   config.max_position_embeddings -= encoder.first_position;

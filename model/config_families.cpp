@@ -52,8 +52,6 @@ void parse_gemma3(ModelConfig& config, const Json& text) {
   parse_gemma(config, text,
               text.integer({"sliding_window_pattern", "_sliding_window_pattern"}).value_or(6));
   config.qk_norm = true;
-  if (!text.has({"rope_theta", "rope_parameters"})) config.rope.theta = 1e6;
-  if (!config.rope_local) config.rope_local.emplace();
   config.longest_context = config.max_position_embeddings;  // published as stretched
 }
 

@@ -8,7 +8,7 @@ namespace quire {
 
 namespace {
 
-void parse_delta_net_hybrid(ModelConfig& config, const Json& text, bool has_experts_by_default) {
+void parse_delta_net_hybrid(ModelConfig& config, const Json& text) {
   const int interval = text.integer({"full_attention_interval"}, kLayers).value_or(4);
   if (!parse_layer_types(config, text, LayerType::linear_attention)) {
     fill_layer_types(config, LayerType::linear_attention, LayerType::full_attention,
@@ -25,7 +25,7 @@ void parse_delta_net_hybrid(ModelConfig& config, const Json& text, bool has_expe
   if (config.delta_net.num_value_heads % config.delta_net.num_key_heads != 0) {
     text.fail_at("linear_num_key_heads", "must divide linear_num_value_heads");
   }
-  if (text.integer({"num_experts"}, {0, kExperts.max}).value_or(has_experts_by_default)) {
+  if (text.integer({"num_experts"}, {0, kExperts.max}).value_or(0) > 0) {
     parse_experts(config, text);
     parse_expert_layers(config, text);
   }
@@ -54,17 +54,17 @@ void parse_time_step_limit(Mamba2Config& mamba, const Json& text) {
 }  // namespace
 
 void parse_qwen3_next(ModelConfig& config, const Json& text) {
-  parse_delta_net_hybrid(config, text, false);
+  parse_delta_net_hybrid(config, text);
   config.delta_net.fused_inputs = true;
 }
 
 void parse_qwen3_5(ModelConfig& config, const Json& text) {
-  parse_delta_net_hybrid(config, text, false);
+  parse_delta_net_hybrid(config, text);
   parse_qwen3_5_state(config, text);
 }
 
 void parse_qwen3_5_moe(ModelConfig& config, const Json& text) {
-  parse_delta_net_hybrid(config, text, true);
+  parse_delta_net_hybrid(config, text);
   parse_qwen3_5_state(config, text);
 }
 
@@ -85,22 +85,21 @@ void parse_granite_hybrid(ModelConfig& config, const Json& text) {
     parse_expert_layers(config, text);
   }
   config.moe.shared_intermediate_size = text.need_integer({"shared_intermediate_size"}, kWidth);
-  const int width = text.integer({"mamba_expand"}, {1, 64}).value_or(2) * config.hidden_size;
+  const int width = text.need_integer({"mamba_expand"}, {1, 64}) * config.hidden_size;
   Mamba2Config& mamba = config.mamba2;
   mamba.num_heads = text.need_integer({"mamba_n_heads"}, kHeads);
   mamba.head_dim = text.find({"mamba_d_head"}) && !text.find({"mamba_d_head"})->is_string()
                        ? text.need_integer({"mamba_d_head"}, kWidth)
                        : width / mamba.num_heads;  // "auto"
   mamba.state_size = text.need_integer({"mamba_d_state"}, kWidth);
-  mamba.num_groups = text.integer({"mamba_n_groups"}, kHeads).value_or(1);
-  mamba.conv_kernel = text.integer({"mamba_d_conv"}, {2, 64}).value_or(4);
-  mamba.chunk_size = text.integer({"mamba_chunk_size"}, kTokens).value_or(256);
+  mamba.num_groups = text.need_integer({"mamba_n_groups"}, kHeads);
+  mamba.conv_kernel = text.need_integer({"mamba_d_conv"}, {2, 64});
+  mamba.chunk_size = text.need_integer({"mamba_chunk_size"}, kTokens);
   mamba.conv_bias = text.boolean({"mamba_conv_bias"}).value_or(true);
   mamba.proj_bias = text.boolean({"mamba_proj_bias"}).value_or(false);
   parse_time_step_limit(mamba, text);
   check_mamba(mamba, text);
-  const std::string positions = text.text({"position_embedding_type"}).value_or("rope");
-  if (positions == "nope") config.rope.kind = RopeKind::none;
+  if (text.text({"position_embedding_type"}) != "rope") config.rope.kind = RopeKind::none;
 }
 
 namespace {
@@ -138,15 +137,14 @@ void parse_nemotron(ModelConfig& config, const Json& text) {
   for (int i = 0; i < config.num_layers; ++i) {
     config.moe.layers[i] = types[i] == LayerType::moe;
   }
-  if (!text.has({"mlp_hidden_act"})) config.activation = Activation::relu2;
   config.rope.kind = RopeKind::none;
   Mamba2Config& mamba = config.mamba2;
   mamba.num_heads = text.need_integer({"mamba_num_heads"}, kHeads);
   mamba.head_dim = text.need_integer({"mamba_head_dim"}, kWidth);
   mamba.state_size = text.need_integer({"ssm_state_size"}, kWidth);
-  mamba.num_groups = text.integer({"n_groups"}, kHeads).value_or(1);
-  mamba.conv_kernel = text.integer({"conv_kernel"}, {2, 64}).value_or(4);
-  mamba.chunk_size = text.integer({"chunk_size"}, kTokens).value_or(128);
+  mamba.num_groups = text.need_integer({"n_groups"}, kHeads);
+  mamba.conv_kernel = text.need_integer({"conv_kernel"}, {2, 64});
+  mamba.chunk_size = text.need_integer({"chunk_size"}, kTokens);
   mamba.conv_bias = text.boolean({"use_conv_bias"}).value_or(true);
   mamba.proj_bias = text.boolean({"use_bias", "mamba_proj_bias"}).value_or(false);
   parse_time_step_limit(mamba, text);

@@ -46,7 +46,9 @@ namespace {
 
 void parse_window(ModelConfig& config, const Json& text, bool used_by_default, int first_layer) {
   const auto window = text.integer({"sliding_window"}, kTokens);
-  const bool used = window && text.boolean({"use_sliding_window"}).value_or(used_by_default);
+  // A window that no context fills is none.
+  const bool used = window && *window < config.longest_context &&
+                    text.boolean({"use_sliding_window"}).value_or(used_by_default);
   config.sliding_window = window.value_or(0);
   if (!parse_layer_types(config, text, LayerType::linear_attention)) {
     fill_layer_types(config, LayerType::full_attention, LayerType::sliding_attention,

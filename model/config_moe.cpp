@@ -56,7 +56,6 @@ void parse_qwen3_moe(ModelConfig& config, const Json& text) {
   parse_qwen_moe_sliding(config, text);
   parse_experts(config, text);
   parse_expert_layers(config, text);
-  config.moe.norm_topk_prob = text.boolean({"norm_topk_prob"}).value_or(false);
   config.qk_norm = true;
 }
 
@@ -71,7 +70,6 @@ void parse_gpt_oss(ModelConfig& config, const Json& text) {
   parse_alternating(config, text, 2);
   parse_experts(config, text);
   parse_expert_layers(config, text);
-  config.attention_bias = text.boolean({"attention_bias"}).value_or(true);
   config.swiglu_alpha = text.number({"swiglu_alpha"}).value_or(1.702);
   config.reads_mxfp4 = true;
   config.swiglu_limit = text.number({"swiglu_limit"}).value_or(7.0);

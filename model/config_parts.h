@@ -21,6 +21,9 @@ inline constexpr IntRange kTokens{1, 1 << 28};
 ModelConfig parse_config_as(const Architecture& architecture, const Json& root, const Json& text,
                             const std::filesystem::path& file);
 
+// What `text`, of this class, means where it is silent: a JSON object.
+std::string_view class_defaults_of(const Architecture& architecture, const Json& text);
+
 // config.rope and config.rope_local; max_position_embeddings is known.
 void parse_rope(ModelConfig& config, const Json& text);
 

@@ -73,6 +73,7 @@ RopeConfig parse_one(const ModelConfig& config, const Json& top, const Json* sca
   rope.mscale = in.number({"mscale"}).value_or(rope.mscale);
   rope.mscale_all_dim = in.number({"mscale_all_dim"}).value_or(rope.mscale_all_dim);
   rope.truncate = in.boolean({"truncate"}).value_or(rope.truncate);
+  rope.llama_4_scaling_beta = in.number({"llama_4_scaling_beta"}).value_or(0.0);
   rope.low_freq_factor = in.number({"low_freq_factor"}).value_or(rope.low_freq_factor);
   rope.high_freq_factor = in.number({"high_freq_factor"}).value_or(rope.high_freq_factor);
   rope.short_factor = in.numbers({"short_factor"}).value_or(std::vector<double>{});
@@ -97,7 +98,9 @@ int longest_context(const ModelConfig& config) {
 }  // namespace
 
 void parse_rope(ModelConfig& config, const Json& text) {
-  const auto scaling = text.object({"rope_parameters", "rope_scaling"});
+  auto scaling = text.object({"rope_scaling"});  // wins, as in transformers
+  if (!scaling || scaling->members().empty()) scaling = text.object({"rope_parameters"});
+  if (scaling && scaling->members().empty()) scaling.reset();
   const auto full = scaling ? scaling->object({"full_attention"}) : std::nullopt;
   const auto sliding = scaling ? scaling->object({"sliding_attention"}) : std::nullopt;
   const Json* global = full ? &*full : scaling && !sliding ? &*scaling : nullptr;
@@ -109,6 +112,13 @@ void parse_rope(ModelConfig& config, const Json& text) {
     check(*config.rope_local, text);
   }
   if (scaling == std::nullopt) check(config.rope, text);
+  // Queries of later positions would be scaled, which is not built; up to there by one.
+  if (config.rope.llama_4_scaling_beta != 0) {
+    config.max_position_embeddings = std::min(config.max_position_embeddings,
+                                              config.rope.original_max_position_embeddings);
+    config.longest_context = config.max_position_embeddings;
+    return;
+  }
   config.longest_context = longest_context(config);
 }
 

@@ -118,7 +118,11 @@ bool input_is_static(const Json& group, const std::string& prefix, Fp8Scope scop
 
 // https://github.com/vllm-project/compressed-tensors: one group of Linear modules in e4m3.
 Fp8Config parse_compressed_tensors(const Json& quantization) {
-  need_text(quantization, "", "format", "float-quantized");
+  const std::string format = quantization.text({"format"}).value_or("");
+  if (format != "float-quantized") {
+    unsupported("format", in_quotes(format),
+                "\"float-quantized\", \"pack-quantized\", \"int-quantized\"");
+  }
   need_dense(quantization);
   need_absent(quantization, "", "transform_config");
   const auto groups = quantization.object({"config_groups"});
@@ -143,21 +147,21 @@ Fp8Config parse_compressed_tensors(const Json& quantization) {
                 .static_input = false,
                 .ignored = quantization.texts({"ignore"}).value_or(std::vector<std::string>{})};
   fp8.static_input = input_is_static(*group, prefix, fp8.scope);
-  check_patterns(fp8.ignored, "quantization_config.ignore");
+  check_patterns(fp8.ignored, "ignore");
   return fp8;
 }
 
-int parse_bits(const Json& fields, const std::string& prefix, std::string_view name) {
-  const int bits = fields.integer({name}, {1, 64}).value_or(0);
+int parse_bits(const Json& fields, const std::string& prefix, Json::Names names) {
+  const int bits = fields.integer(names, {1, 64}).value_or(0);
   if (bits != 4 && bits != 8) {
-    unsupported(prefix + std::string(name), std::to_string(bits), "4, 8");
+    unsupported(prefix + std::string(*names.begin()), std::to_string(bits), "4, 8");
   }
   return bits;
 }
 
-// −1: a row is one group.
+// −1: a row is one group. AWQ's own files say "q_group_size".
 int parse_group_size(const Json& fields, const std::string& prefix) {
-  const int size = fields.integer({"group_size"}, {-1, 1 << 20}).value_or(-1);
+  const int size = fields.integer({"group_size", "q_group_size"}, {-1, 1 << 20}).value_or(-1);
   if (size == -1 || (size >= 16 && size % 16 == 0)) return size == -1 ? 0 : size;
   unsupported(prefix + "group_size", std::to_string(size), "-1 or a multiple of 16");
 }
@@ -170,7 +174,7 @@ PackedConfig parse_gptq(const Json& quantization) {
   }
   need_only_head_excepted(quantization);
   return {.layout = PackedLayout::gptq,
-          .bits = parse_bits(quantization, "", "bits"),
+          .bits = parse_bits(quantization, "", {"bits"}),
           .group_size = parse_group_size(quantization, ""),
           .symmetric = quantization.boolean({"sym"}).value_or(true),
           .act_order = quantization.boolean({"desc_act"}).value_or(false),
@@ -186,7 +190,7 @@ PackedConfig parse_awq(const Json& quantization) {
   if (!quantization.boolean({"zero_point"}).value_or(true)) {
     unsupported("zero_point", "false", "true");
   }
-  const int bits = parse_bits(quantization, "", "bits");
+  const int bits = parse_bits(quantization, "", {"bits", "w_bit"});
   if (bits != 4) unsupported("bits", std::to_string(bits), "4");
   return {.layout = PackedLayout::awq,
           .bits = bits,
@@ -214,7 +218,7 @@ PackedConfig parse_packed_tensors(const Json& quantization, bool bytes) {
                 bytes ? "\"channel\"" : "\"channel\", \"group\"");
   }
   PackedConfig packed{.layout = bytes ? PackedLayout::int8 : PackedLayout::compressed,
-                      .bits = parse_bits(*weights, inside, "num_bits"),
+                      .bits = parse_bits(*weights, inside, {"num_bits"}),
                       .group_size = strategy == "group" ? parse_group_size(*weights, inside) : 0,
                       .symmetric = weights->boolean({"symmetric"}).value_or(true),
                       .act_order = weights->text({"actorder"}).value_or("") == "group"};
@@ -251,7 +255,7 @@ Fp8Config parse_fp8(const Json& quantization) {
                 .static_input = scheme == "static",
                 .ignored = quantization.texts({"modules_to_not_convert", "ignored_layers"})
                                .value_or(std::vector<std::string>{})};
-  check_patterns(fp8.ignored, "quantization_config.modules_to_not_convert");
+  check_patterns(fp8.ignored, "modules_to_not_convert");
   return fp8;
 }
 
@@ -265,6 +269,9 @@ bool only_cache(const Json& quant) {
 // As compressed-tensors and ModelOpt describe it: a float of 8 bits, one scale for a layer's keys
 // and one for its values.
 std::optional<DType> parse_kv_cache_scheme(const Json& quant) {
+  // AutoFP8 writes "static": scales are published, and what the cache holds is for a flag to say.
+  const auto word = quant.find({"kv_cache_scheme"});
+  if (word && word->is_string() && quant.text({"quant_method"}) == "fp8") return {};
   const auto scheme = quant.object({"kv_cache_scheme"});
   if (!scheme) return {};
   const std::string type = scheme->text({"type"}).value_or("");

@@ -6,6 +6,7 @@
 #include "model/architectures.h"
 #include "model/layers/causal_lm.h"
 #include "model/rounded_rows.h"
+#include "model/unused_tensors.h"
 
 namespace quire {
 
@@ -74,12 +75,17 @@ std::unique_ptr<Model> make(const Architecture& architecture, const ModelConfig&
   weights->round_matrices(bits_of(options.quantization));
   weights->divide(options.shard);
   const int native = config.max_position_embeddings;
-  return architecture.make(
+  Weights& read = *weights;  // the model's, below
+  auto model = architecture.make(
       {.config = config,
        .weights = std::move(weights),
        .device = device,
        .ops = ops,
        .max_model_len = options.max_model_len > 0 ? options.max_model_len : native});
+  if (read.checkpoint() == nullptr) return model;
+  if (std::string left = check_unused(*read.checkpoint(), config); !left.empty())
+    read.note(std::move(left));
+  return model;
 }
 
 // "1, 2 and 4 work"

@@ -49,6 +49,7 @@ class Weights {
           DType dtype, Device& device, std::optional<Fp8Config> fp8 = {}, bool measure = false,
           std::optional<PackedConfig> packed = {});
 
+  const Checkpoint* checkpoint() const { return checkpoint_.get(); }  // null: dummy weights
   // Is the tensor published? Without files there are no alternatives: always false.
   bool has(const std::string& name) const;
   // A published tensor of one element; nothing where it is not published.

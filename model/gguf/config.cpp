@@ -203,8 +203,8 @@ class ConfigWriter {
     Object rope;
     if (const auto theta = metadata_.number(key("rope.freq_base"))) {
       out_.number("rope_theta", *theta);
-    } else if (!is("gemma3")) {
-      out_.number("rope_theta", 10000);
+    } else {
+      out_.number("rope_theta", is("gemma3") ? 1e6 : 1e4);
     }
     if (is("gemma3")) {
       out_.number("rope_local_base_freq",

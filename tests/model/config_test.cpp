@@ -2,7 +2,10 @@
 
 #include <catch2/catch.hpp>
 
+#include <fstream>
+
 #include "base/error.h"
+#include "tests/support/temp_path.h"
 
 namespace quire {
 namespace {
@@ -25,6 +28,85 @@ TEST_CASE("what config.json leaves out has the family's defaults", "[model][conf
   CHECK(c.dtype == DType::bf16);
   CHECK_FALSE(c.tie_word_embeddings);
   CHECK(c.layer_types == std::vector(2, LayerType::full_attention));
+}
+
+TEST_CASE("a class's own defaults stand for what its config.json leaves out", "[model][config]") {
+  const std::string heads = R"("num_key_value_heads":4)";
+  const ModelConfig gemma2 = parse(llama(heads, "Gemma2ForCausalLM"));
+  CHECK(gemma2.activation == Activation::gelu_tanh);
+  CHECK(gemma2.attention_soft_cap == 50);
+  CHECK(gemma2.logits_soft_cap == 30);
+  CHECK(gemma2.head_dim == 256);
+  CHECK(parse(llama(heads + R"(,"attn_logit_softcapping":null)", "Gemma2ForCausalLM"))
+            .attention_soft_cap == 0);  // null says that there is none
+  // As other Gemmas spell it, and none of them means.
+  CHECK(parse(llama(heads + R"(,"hidden_act":"gelu")", "Gemma3ForCausalLM")).activation ==
+        Activation::gelu_tanh);
+  const ModelConfig mixtral = parse(llama(heads, "MixtralForCausalLM"));
+  CHECK(mixtral.rope.theta == 1e6);
+  CHECK(mixtral.rms_norm_eps == 1e-5);
+  CHECK(mixtral.moe.num_experts == 8);
+  CHECK(mixtral.moe.num_experts_per_tok == 2);
+  const ModelConfig oss = parse(llama(heads, "GptOssForCausalLM"));
+  CHECK(oss.rope.theta == 150000);
+  CHECK(oss.rope.kind == RopeKind::yarn);
+  CHECK(oss.sliding_window == 128);
+  const ModelConfig glm = parse(llama(heads, "Glm4MoeForCausalLM"));
+  CHECK(glm.rope.partial_rotary_factor == 0.5);
+  CHECK(glm.moe.num_shared_experts == 1);
+  CHECK_FALSE(glm.moe.layers[0]);
+  CHECK(glm.moe.layers[1]);
+  const ModelConfig deepseek = parse(llama(heads, "DeepseekV3ForCausalLM"));
+  CHECK(deepseek.moe.routed_scaling_factor == 2.5);
+  CHECK(deepseek.moe.topk_group == 4);
+  CHECK(deepseek.moe.num_shared_experts == 1);
+  CHECK(deepseek.mla.kv_lora_rank == 512);
+  for (const char* hybrid : {"Qwen3NextForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM"})
+    CHECK(parse(llama(heads, hybrid)).rope.partial_rotary_factor == 0.25);
+  CHECK(parse(llama(heads, "Qwen3_5ForCausalLM")).moe.num_experts == 0);
+  CHECK(parse(llama(heads, "Qwen3_5MoeForCausalLM")).moe.num_experts == 256);
+  const auto granite = [&](const std::string& more) {
+    return parse(llama(heads + R"(,"layer_types":["mamba","attention"])" + more,
+                       "GraniteMoeHybridForCausalLM"))
+        .rope.kind;
+  };
+  CHECK(granite("") == RopeKind::none);
+  CHECK(granite(R"(,"position_embedding_type":"rope")") == RopeKind::standard);
+  for (const char* exact : {"Phi3ForCausalLM", "Olmo2ForCausalLM"})
+    CHECK(parse(llama("", exact)).rms_norm_eps == 1e-5);
+  CHECK(parse(llama("", "LlamaForCausalLM")).rms_norm_eps == 1e-6);
+  CHECK(parse(llama(heads, "MistralForCausalLM")).sliding_window == 4096);
+  CHECK(parse(llama(heads + R"(,"sliding_window":null)", "MistralForCausalLM")).layer_types[0] ==
+        LayerType::full_attention);
+}
+
+TEST_CASE("the text part of Mistral 3 is of the older or the newer class", "[model][config]") {
+  const auto text = [](const std::string& part) {
+    return parse(R"({"architectures":["Mistral3ForConditionalGeneration"],"text_config":{)" + part +
+                 "}}");
+  };
+  const ModelConfig older = text(R"("model_type":"mistral","sliding_window":null)");
+  CHECK(older.vocab_size == 32000);
+  CHECK(older.rope.kind == RopeKind::standard);
+  const ModelConfig newer = text(R"("model_type":"ministral3")");
+  CHECK(newer.vocab_size == 131072);
+  CHECK(newer.rope.kind == RopeKind::yarn);
+  CHECK(newer.rms_norm_eps == 1e-5);
+  CHECK(newer.longest_context == 16384);
+}
+
+TEST_CASE("rope_scaling wins where rope_parameters stands beside it", "[model][config]") {
+  const ModelConfig both = parse(llama(
+      R"("rope_theta":5e5,"rope_scaling":{"rope_type":"linear","factor":4},)"
+      R"("rope_parameters":{"rope_type":"default","rope_theta":1e6})"));
+  CHECK(both.rope.kind == RopeKind::linear);
+  CHECK(both.rope.theta == 5e5);
+  // Empty is absent, for either.
+  CHECK(parse(llama(R"("rope_theta":5e5,"rope_scaling":{"type":"linear","factor":4},)"
+                    R"("rope_parameters":{})"))
+            .rope.factor == 4);
+  CHECK(parse(llama(R"("rope_scaling":{},"rope_parameters":{"rope_type":"linear","factor":4})"))
+            .rope.factor == 4);
 }
 
 TEST_CASE("older and newer spellings say the same", "[model][config]") {
@@ -61,6 +143,7 @@ TEST_CASE("a vision checkpoint may leave out its class's defaults", "[model][con
             R"("text_config":{"hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34,)"
             R"("rope_scaling":{"factor":8.0,"rope_type":"linear"},"sliding_window":1024}})");
   CHECK(c.vocab_size == 262208);
+  CHECK(c.activation == Activation::gelu_tanh);
   CHECK(c.num_heads == 8);
   CHECK(c.num_kv_heads == 4);
   CHECK(c.head_dim == 256);
@@ -100,25 +183,58 @@ TEST_CASE("scaled ropes reach the original length times the factor", "[model][co
   CHECK(reach(R"({"type":"linear","factor":1e300})") == 1 << 28);
 }
 
+TEST_CASE("queries that later positions would scale end the context", "[model][config]") {
+  const auto of = [](const char* beta) {
+    return parse(llama(R"("max_position_embeddings":65536,"rope_parameters":{"rope_type":"yarn",)"
+                       R"("factor":16,"original_max_position_embeddings":4096,)"
+                       R"("llama_4_scaling_beta":)" +
+                       std::string(beta) + "}"));
+  };
+  CHECK(of("0.1").max_position_embeddings == 4096);
+  CHECK(of("0.1").longest_context == 4096);
+  CHECK(of("0").longest_context == 65536);
+}
+
 TEST_CASE("windows apply to the layers that the family says", "[model][config]") {
   using enum LayerType;
   using Types = std::vector<LayerType>;
-  CHECK(parse(llama(R"("sliding_window":8)", "MistralForCausalLM")).layer_types ==
+  CHECK(parse(llama(R"("num_key_value_heads":4,"sliding_window":8)", "MistralForCausalLM"))
+            .layer_types ==
         Types{sliding_attention, sliding_attention});
-  CHECK(parse(llama(R"("sliding_window":8,"use_sliding_window":false,"max_window_layers":0)",
+  CHECK(parse(llama(R"("num_key_value_heads":4,"sliding_window":8,"use_sliding_window":false,"max_window_layers":0)",
                     "Qwen2ForCausalLM"))
             .layer_types == Types{full_attention, full_attention});
-  CHECK(parse(llama(R"("sliding_window":8,"use_sliding_window":true,"max_window_layers":1)",
+  CHECK(parse(llama(R"("num_key_value_heads":4,"sliding_window":8,"use_sliding_window":true,"max_window_layers":1)",
                     "Qwen2ForCausalLM"))
             .layer_types == Types{full_attention, sliding_attention});
   CHECK(parse(llama(R"("sliding_window":8)", "Gemma2ForCausalLM")).layer_types ==
         Types{sliding_attention, full_attention});
 }
 
+TEST_CASE("a window that no context fills is none", "[model][config]") {
+  const auto type = [](const char* window) {
+    return parse(llama(R"("max_position_embeddings":128,"sliding_window":)" + std::string(window),
+                       "Phi3ForCausalLM"))
+        .layer_types[0];
+  };
+  CHECK(type("64") == LayerType::sliding_attention);
+  CHECK(type("128") == LayerType::full_attention);
+  CHECK(type("256") == LayerType::full_attention);
+}
+
+TEST_CASE("a folder or a file that only is near a model's says where that is", "[model][config]") {
+  const auto cache = temp_path("models--org--name");
+  std::filesystem::create_directories(cache / "snapshots" / "abc");
+  CHECK_THROWS_WITH(read_model_config(cache), Catch::Contains("snapshots/abc"));
+  std::ofstream(cache / "config.json") << llama();
+  CHECK(read_model_config(cache).vocab_size == 100);
+  CHECK_THROWS_WITH(read_model_config(cache / "config.json"), Catch::Contains("is a file"));
+}
+
 TEST_CASE("numbers that only Python writes are read", "[model][config]") {
   const ModelConfig c =
       parse(R"({"architectures":["NemotronHForCausalLM"],"vocab_size":100,"hidden_size":64,)"
-            R"("num_attention_heads":4,"intermediate_size":128,"hybrid_override_pattern":"M-*",)"
+            R"("num_attention_heads":4,"num_key_value_heads":4,"hybrid_override_pattern":"M-*",)"
             R"("mamba_num_heads":8,"mamba_head_dim":16,"ssm_state_size":16,"n_groups":2,)"
             R"("time_step_limit":[0.0, Infinity],"note":"Infinity \" NaN"})");
   CHECK(c.num_layers == 3);
@@ -147,7 +263,7 @@ TEST_CASE("bad fields are refused by name", "[model][config]") {
       {R"({"architectures":[]})", "architectures: is missing"},
       {R"({"architectures":["T5Model"]})", "architectures: \"T5Model\" is not supported"},
       {R"({"architectures":["LlamaForCausalLM"]})", "vocab_size: is missing"},
-      {R"({"architectures":["Qwen3_5ForConditionalGeneration"],"text_config":{}})",
+      {R"({"architectures":["Qwen3_5ForConditionalGeneration"],"text_config":{"vocab_size":0}})",
        "text_config.vocab_size"},
       {llama(R"("num_key_value_heads":3)"), "num_key_value_heads: must divide"},
       {llama(R"("head_dim":0)"), "head_dim: must be an integer from 1"},
@@ -164,11 +280,15 @@ TEST_CASE("bad fields are refused by name", "[model][config]") {
       {llama(R"("layer_types":["full_attention"])"), "layer_types: has 1 entries for 2 layers"},
       {llama(R"("layer_types":["full_attention","warp"])"), "layer_types: \"warp\""},
       {llama(R"("eos_token_id":[1,-2])"), "eos_token_id"},
-      {llama("", "MixtralForCausalLM"), "num_experts: is missing"},
-      {llama(R"("num_local_experts":4,"num_experts_per_tok":5)", "MixtralForCausalLM"),
+      {llama(R"("num_key_value_heads":4,"num_local_experts":null)", "MixtralForCausalLM"),
+       "num_experts: is missing"},
+      {llama(R"("num_key_value_heads":4,"num_local_experts":4,"num_experts_per_tok":5)",
+             "MixtralForCausalLM"),
        "num_experts_per_tok: must be an integer from 1 to 4"},
-      {llama("", "DeepseekV3ForCausalLM"), "kv_lora_rank: is missing"},
-      {llama("", "GptOssForCausalLM"), "sliding_window: is missing"},
+      {llama(R"("num_key_value_heads":4,"kv_lora_rank":null)", "DeepseekV3ForCausalLM"),
+       "kv_lora_rank: is missing"},
+      {llama(R"("num_key_value_heads":4,"sliding_window":null)", "GptOssForCausalLM"),
+       "sliding_window: is missing"},
   }));
   INFO(c.json);
   CHECK_THROWS_WITH(parse(c.json),
@@ -197,6 +317,45 @@ TEST_CASE("a scheme of the KV cache is read, and refused where nothing here stor
   }
 }
 
+TEST_CASE("AutoFP8's word for a scheme of the KV cache is not a scheme", "[model][config]") {
+  const QuantConfig quant =
+      parse(llama(R"("quantization_config":{"quant_method":"fp8","activation_scheme":"static",)"
+                  R"("kv_cache_scheme":"static"})"))
+          .quant;
+  CHECK(quant.fp8.has_value());
+  CHECK_FALSE(quant.kv_cache_dtype);
+}
+
+TEST_CASE("AWQ's older names of its numbers are read", "[model][config]") {
+  const QuantConfig quant =
+      parse(llama(R"("quantization_config":{"quant_method":"awq","w_bit":4,"q_group_size":64,)"
+                  R"("version":"GEMM"})"))
+          .quant;
+  CHECK(quant.packed.value().group_size == 64);
+  CHECK(quant.unsupported_reason.empty());
+}
+
+TEST_CASE("what a quantization names and nothing reads is told once", "[model][config]") {
+  const auto quant = [](const std::string& more) {
+    return parse(llama(R"("quantization_config":{"quant_method":"compressed-tensors",)"
+                       R"("config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":8,)"
+                       R"("type":"float"},"input_activations":{"num_bits":8,"type":"float",)"
+                       R"("dynamic":true}}},)" +
+                       more + "}"))
+        .quant;
+  };
+  CHECK(quant(R"("format":"float-quantized","ignore":["re:["])").unsupported_field ==
+        "quantization_config.ignore");
+  CHECK_THAT(quant(R"("format":"marlin-24")").unsupported_reason,
+             Catch::Contains("float-quantized") && Catch::Contains("pack-quantized"));
+}
+
+TEST_CASE("an end token of -1 is none", "[model][config]") {
+  CHECK(parse(llama(R"("eos_token_id":-1,"bos_token_id":-1)")).eos_token_ids.empty());
+  CHECK(parse_generation_config(R"({"eos_token_id":[-1,2]})", "g.json").eos_token_ids ==
+        std::vector<std::int32_t>{2});
+}
+
 TEST_CASE("generation_config.json suggests sampling", "[model][config]") {
   const GenerationConfig g = parse_generation_config(
       R"({"eos_token_id":[2,3],"temperature":0.6,"top_k":20,"top_p":0.95})", "g.json");
@@ -207,6 +366,11 @@ TEST_CASE("generation_config.json suggests sampling", "[model][config]") {
   CHECK(parse_generation_config(R"({"eos_token_id":7})", "g.json").eos_token_ids.size() == 1);
   CHECK_THROWS_WITH(parse_generation_config(R"({"temperature":-5})", "g.json"),
                     "g.json: temperature must be from 0 to 100");
+  // What each request would be refused for.
+  CHECK_THROWS_WITH(parse_generation_config(R"({"top_p":0.0})", "g.json"),
+                    Catch::Contains("g.json: top_p must be above 0 and at most 1"));
+  CHECK_THROWS_WITH(parse_generation_config(R"({"repetition_penalty":0})", "g.json"),
+                    Catch::Contains("g.json: repetition_penalty must be above 0"));
   CHECK_THROWS_WITH(parse_generation_config(R"({"top_p":"x"})", "g.json"),
                     Catch::Contains("g.json: top_p: must be a number"));
 }

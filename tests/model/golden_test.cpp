@@ -24,7 +24,10 @@ struct Loaded {
         device(make_cpu_device()),
         ops(make_cpu_ops({.threads = 2})),
         model(load_model(config, folder, *device, ops->traits(), {.dtype = options.dtype})),
-        runner(*model, *device, *ops, options) {}
+        runner(*model, *device, *ops, options) {
+    // Published models are read whole.
+    for (const std::string& note : model->notes()) CHECK_THAT(note, !Catch::Contains("not read"));
+  }
 
   ModelConfig config;
   std::unique_ptr<Device> device;
