@@ -140,13 +140,21 @@ JsonRange<JsonMember> Json::members() const {
 
 std::optional<Json> Json::find(Names names) const {
   const auto all = members();
-  for (const std::string_view name : names) {
+  const auto own = [&](std::string_view name) {
     std::optional<Json> found;
     for (const auto [other, value] : all) {
       if (other == name) found = value;  // the last one counts
     }
-    if (!found && defaults_ != nullptr) found = defaults_->object().find({name});
+    return found;
+  };
+  for (const std::string_view name : names) {
+    const auto found = own(name);
     if (found && !found->is_null()) return found;
+  }
+  if (defaults_ == nullptr) return {};
+  for (const std::string_view name : names) {
+    if (own(name)) continue;
+    if (const auto found = defaults_->object().find({name})) return found;
   }
   return {};
 }

@@ -42,8 +42,10 @@ DType parse_dtype(const Json& text, const Json& root) {
 }
 
 Activation parse_activation(const Json& text, bool exact_gelu) {
+  // Gemma's name, and what its files say beside it under the other's is not meant.
+  const auto gemma = text.text({"hidden_activation"});
   const std::string name =
-      text.text({"hidden_activation", "mlp_hidden_act", "hidden_act"}).value_or("silu");
+      gemma ? *gemma : text.text({"mlp_hidden_act", "hidden_act"}).value_or("silu");
   if (name == "silu" || name == "swish") return Activation::silu;
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::gelu_tanh;
   if (name == "relu2") return Activation::relu2;

@@ -47,6 +47,9 @@ TEST_CASE("a class's own defaults stand for what its config.json leaves out", "[
   CHECK(mixtral.rms_norm_eps == 1e-5);
   CHECK(mixtral.moe.num_experts == 8);
   CHECK(mixtral.moe.num_experts_per_tok == 2);
+  // A class's number under another class's name.
+  CHECK(parse(llama(heads + R"(,"num_local_experts":8)", "Qwen3MoeForCausalLM")).moe.num_experts ==
+        8);
   const ModelConfig oss = parse(llama(heads, "GptOssForCausalLM"));
   CHECK(oss.rope.theta == 150000);
   CHECK(oss.rope.kind == RopeKind::yarn);
