@@ -194,7 +194,7 @@ GenerationConfig parse_generation_config(std::string_view json, const std::files
     if (value != 0) return value;
     throw Failure(ErrorCode::invalid_argument,
                   file.string() + ": " + name + " must be above 0 and at most " +
-                      std::to_string(high) + " (--generation-config vllm ignores the file)");
+                      std::to_string(high));
   };
   return {
       .bos_token_id = begin_token(root),

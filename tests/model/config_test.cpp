@@ -204,10 +204,12 @@ TEST_CASE("windows apply to the layers that the family says", "[model][config]")
   CHECK(parse(llama(R"("num_key_value_heads":4,"sliding_window":8)", "MistralForCausalLM"))
             .layer_types ==
         Types{sliding_attention, sliding_attention});
-  CHECK(parse(llama(R"("num_key_value_heads":4,"sliding_window":8,"use_sliding_window":false,"max_window_layers":0)",
+  CHECK(parse(llama(R"("num_key_value_heads":4,"sliding_window":8,"use_sliding_window":false,)"
+                    R"("max_window_layers":0)",
                     "Qwen2ForCausalLM"))
             .layer_types == Types{full_attention, full_attention});
-  CHECK(parse(llama(R"("num_key_value_heads":4,"sliding_window":8,"use_sliding_window":true,"max_window_layers":1)",
+  CHECK(parse(llama(R"("num_key_value_heads":4,"sliding_window":8,"use_sliding_window":true,)"
+                    R"("max_window_layers":1)",
                     "Qwen2ForCausalLM"))
             .layer_types == Types{full_attention, sliding_attention});
   CHECK(parse(llama(R"("sliding_window":8)", "Gemma2ForCausalLM")).layer_types ==
