@@ -85,7 +85,8 @@ void Checkpoint::open_shards() {
     }
     shards.emplace(shard);
   }
-  for (const std::string& shard : shards) add(std::make_unique<SafetensorsFile>(directory_ / shard));
+  for (const std::string& shard : shards)
+    add(std::make_unique<SafetensorsFile>(directory_ / shard));
   for (const auto& [name, file] : names) {
     const auto entry = tensors_.find(name);
     const std::string shard(file.as_string());

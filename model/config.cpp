@@ -70,15 +70,15 @@ void parse_common(ModelConfig& config, const Json& text) {
   config.vocab_size = text.need_integer({"vocab_size"}, {1, 1 << 24});
   config.hidden_size = text.need_integer({"hidden_size"}, kWidth);
   config.num_heads = text.need_integer({"num_attention_heads"}, kHeads);
-  config.num_kv_heads =
-      text.integer({"num_key_value_heads"}, kHeads).value_or(config.num_heads);
+  config.num_kv_heads = text.integer({"num_key_value_heads"}, kHeads).value_or(config.num_heads);
   const int share = std::max(1, config.hidden_size / config.num_heads);
   config.head_dim = text.integer({"head_dim"}, kWidth).value_or(share);
   config.intermediate_size = text.integer({"intermediate_size"}, kWidth).value_or(0);
   config.max_position_embeddings =
       text.integer({"max_position_embeddings"}, kTokens).value_or(2048);
   config.rms_norm_eps =
-      text.number({"rms_norm_eps", "layer_norm_epsilon", "norm_eps", "layer_norm_eps"}).value_or(1e-6);
+      text.number({"rms_norm_eps", "layer_norm_epsilon", "norm_eps", "layer_norm_eps"})
+          .value_or(1e-6);
   if (!(config.rms_norm_eps >= 0)) text.fail_at("rms_norm_eps", "must not be negative");
   config.activation = parse_activation(text, is_encoder(config));
   config.attention_bias = text.boolean({"attention_bias"}).value_or(false);
@@ -124,8 +124,7 @@ ModelConfig parse_config_as(const Architecture& architecture, const Json& root,
   parse_common(config, text);
   // The class that is published decides; a text part inside it has its own idea.
   const auto tied = root.boolean({"tie_word_embeddings"});
-  config.tie_word_embeddings =
-      tied ? *tied : text.boolean({"tie_word_embeddings"}).value_or(false);
+  config.tie_word_embeddings = tied ? *tied : text.boolean({"tie_word_embeddings"}).value_or(false);
   for (const Json* fields : {&root, &text}) {
     if (const auto quant = fields->object({"quantization_config"})) {
       config.quant = parse_quantization(*quant);
@@ -144,8 +143,9 @@ namespace {
 void refuse_neighbours(const std::filesystem::path& model) {
   if (std::filesystem::is_regular_file(model)) {
     throw Failure(ErrorCode::invalid_argument,
-                  model.string() + " is a file; a model is the folder of its config.json, or a "
-                                   ".gguf file");
+                  model.string() +
+                      " is a file; a model is the folder of its config.json, or a "
+                      ".gguf file");
   }
   const auto snapshots = model / "snapshots";
   if (std::filesystem::exists(model / "config.json") || !std::filesystem::is_directory(snapshots))
@@ -186,15 +186,15 @@ GenerationConfig parse_generation_config(std::string_view json, const std::files
   const auto number = [&](const char* name, int high) {
     const std::optional<double> value = root.number({name});
     if (!value || (*value >= 0 && *value <= high)) return value;
-    throw Failure(ErrorCode::invalid_argument, file.string() + ": " + name +
-                                                   " must be from 0 to " + std::to_string(high));
+    throw Failure(ErrorCode::invalid_argument,
+                  file.string() + ": " + name + " must be from 0 to " + std::to_string(high));
   };
   const auto positive = [&](const char* name, int high) {
     const std::optional<double> value = number(name, high);
     if (value != 0) return value;
-    throw Failure(ErrorCode::invalid_argument,
-                  file.string() + ": " + name + " must be above 0 and at most " +
-                      std::to_string(high));
+    throw Failure(
+        ErrorCode::invalid_argument,
+        file.string() + ": " + name + " must be above 0 and at most " + std::to_string(high));
   };
   return {
       .bos_token_id = begin_token(root),

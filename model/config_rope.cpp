@@ -114,8 +114,8 @@ void parse_rope(ModelConfig& config, const Json& text) {
   if (scaling == std::nullopt) check(config.rope, text);
   // Queries of later positions would be scaled, which is not built; up to there by one.
   if (config.rope.llama_4_scaling_beta != 0) {
-    config.max_position_embeddings = std::min(config.max_position_embeddings,
-                                              config.rope.original_max_position_embeddings);
+    config.max_position_embeddings =
+        std::min(config.max_position_embeddings, config.rope.original_max_position_embeddings);
     config.longest_context = config.max_position_embeddings;
     return;
   }

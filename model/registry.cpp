@@ -120,9 +120,10 @@ std::unique_ptr<Model> load_model(const ModelConfig& config, const std::filesyst
   } catch (const Failure& failure) {
     Error error = failure.error();
     if (error.field != kTensorParallelSize) throw;
-    error.detail += "; " + sizes_that([&](int size) {
-      return can_divide(config, model_dir, device.is_host_memory(), ops, options, size);
-    });
+    error.detail +=
+        "; " + sizes_that([&](int size) {
+          return can_divide(config, model_dir, device.is_host_memory(), ops, options, size);
+        });
     throw Failure(std::move(error));
   }
 }

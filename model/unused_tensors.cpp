@@ -15,10 +15,11 @@ namespace {
 
 // Parts of other modules, and what training leaves behind.
 constexpr std::string_view kOthers[] = {
-    "vision", "visual", "audio", "image", "multi_modal", "projector", "mtp.", "rotary_emb",
-    "rotary_pos_emb", "position_ids", "masked_bias", "t2d", "d2t"};
-constexpr std::string_view kHeads[] = {"lm_head.", "score.",   "classifier.",
-                                       "pooler.",  "cls.",     "qa_outputs."};
+    "vision",      "visual", "audio",      "image",          "multi_modal",
+    "projector",   "mtp.",   "rotary_emb", "rotary_pos_emb", "position_ids",
+    "masked_bias", "t2d",    "d2t"};
+constexpr std::string_view kHeads[] = {"lm_head.", "score.", "classifier.",
+                                       "pooler.",  "cls.",   "qa_outputs."};
 constexpr std::string_view kScales[] = {"_scale", "_scale_inv", "_scales", "_zero_point",
                                         "_shape", ".g_idx",     ".qzeros", ".scales"};
 

@@ -99,9 +99,9 @@ TEST_CASE("the text part of Mistral 3 is of the older or the newer class", "[mod
 }
 
 TEST_CASE("rope_scaling wins where rope_parameters stands beside it", "[model][config]") {
-  const ModelConfig both = parse(llama(
-      R"("rope_theta":5e5,"rope_scaling":{"rope_type":"linear","factor":4},)"
-      R"("rope_parameters":{"rope_type":"default","rope_theta":1e6})"));
+  const ModelConfig both =
+      parse(llama(R"("rope_theta":5e5,"rope_scaling":{"rope_type":"linear","factor":4},)"
+                  R"("rope_parameters":{"rope_type":"default","rope_theta":1e6})"));
   CHECK(both.rope.kind == RopeKind::linear);
   CHECK(both.rope.theta == 5e5);
   // Empty is absent, for either.
@@ -202,8 +202,7 @@ TEST_CASE("windows apply to the layers that the family says", "[model][config]")
   using enum LayerType;
   using Types = std::vector<LayerType>;
   CHECK(parse(llama(R"("num_key_value_heads":4,"sliding_window":8)", "MistralForCausalLM"))
-            .layer_types ==
-        Types{sliding_attention, sliding_attention});
+            .layer_types == Types{sliding_attention, sliding_attention});
   CHECK(parse(llama(R"("num_key_value_heads":4,"sliding_window":8,"use_sliding_window":false,)"
                     R"("max_window_layers":0)",
                     "Qwen2ForCausalLM"))

@@ -21,8 +21,9 @@ std::string left_of(const std::map<std::string, float>& others, const std::strin
   std::string header;
   std::size_t at = 0;
   for (const auto& [name, value] : all) {
-    header += (at == 0 ? "{\"" : ",\"") + name + R"(":{"dtype":"F32","shape":[1],"data_offsets":[)" +
-              std::to_string(at) + "," + std::to_string(at + sizeof(float)) + "]}";
+    header += (at == 0 ? "{\"" : ",\"") + name +
+              R"(":{"dtype":"F32","shape":[1],"data_offsets":[)" + std::to_string(at) + "," +
+              std::to_string(at + sizeof(float)) + "]}";
     at += sizeof(float);
   }
   header += "}";
