@@ -16,7 +16,7 @@ namespace {
 struct Flags {
   CLI::App app;
   int seqs = 256;
-  bool log = false;
+  bool log = false, eager = false;
   std::string json;
   std::vector<std::string> keys, names, without_effect;
 
@@ -25,6 +25,7 @@ struct Flags {
     app.add_option("--max-num-seqs", seqs);
     app.add_flag("--access-log,!--no-access-log", log);
     app.add_option("--speculative-config", json);
+    app.add_flag("--eager", eager);
     app.add_option("--api-key", keys);
     app.add_option("--name", names);
   }
@@ -67,6 +68,19 @@ TEST_CASE("what takes JSON may be a table, and an empty list is nothing", "[app]
   REQUIRE(flags.read("\xEF\xBB\xBFname = []\n[speculative-config]\nmethod = \"ngram\"\n") == "");
   CHECK(flags.json.find("\"method\" : \"ngram\"") != std::string::npos);
   CHECK(flags.names.empty());
+}
+
+TEST_CASE("a file of flags may say no to what is off", "[app][config]") {
+  Flags flags;
+  REQUIRE(flags.read("no-trust-remote-code = true\nno_eager = true\nno-enable-lora = true\n") ==
+          "");
+  CHECK_FALSE(flags.eager);
+  CHECK(flags.without_effect.size() == 2);
+  Flags on;
+  REQUIRE(on.read("no-eager = false\n") == "");
+  CHECK(on.eager);
+  CHECK(refusal("no-max-num-seqs = true\n").find("is not a flag; --help") != std::string::npos);
+  CHECK(refusal("enable-log-requests = true\n").find("--access-log") != std::string::npos);
 }
 
 TEST_CASE("a file of flags forgives and refuses as the command line does", "[app][config]") {
