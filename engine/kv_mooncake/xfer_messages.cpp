@@ -153,6 +153,7 @@ MooncakeAnswer read_answer(const MsgpackValue& map) {
                                number(sum, "quire_sums", ~std::uint64_t{0}));
   if (const MsgpackValue* reason = member(map, "quire_reason"))
     answer.reason = reason->as_unsigned();
+  answer.first_rows = numbers(map, "quire_first_rows", kMostAddress);
   return answer;
 }
 
@@ -247,7 +248,8 @@ Result<MooncakeAsk> parse_ask(std::string_view bytes) {
 std::string encode_answer(const MooncakeAnswer& answer) {
   MsgpackWriter out;
   out.map(1 + (answer.done.empty() ? 0 : 1) + (answer.failed.empty() ? 0 : 1) +
-          (answer.why.empty() ? 0 : 1) + (answer.sums.empty() ? 0 : 1) + (answer.reason ? 1 : 0));
+          (answer.why.empty() ? 0 : 1) + (answer.sums.empty() ? 0 : 1) + (answer.reason ? 1 : 0) +
+          (answer.first_rows.empty() ? 0 : 1));
   out.text("status");
   out.integer(static_cast<std::uint64_t>(answer.verdict));
   const auto write = [&](const std::string& id) { out.text(id); };
@@ -269,6 +271,9 @@ std::string encode_answer(const MooncakeAnswer& answer) {
     out.text("quire_reason");
     out.integer(*answer.reason);
   }
+  if (!answer.first_rows.empty())
+    write_list(out, "quire_first_rows", answer.first_rows,
+               [&](std::uint64_t row) { out.integer(row); });
   return out.take();
 }
 

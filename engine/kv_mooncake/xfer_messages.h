@@ -50,6 +50,7 @@ struct MooncakeAnswer {
   // Quire's own: of what was written; why something was not, as KvLossReason.
   std::vector<std::pair<std::string, std::uint64_t>> sums = {};
   std::optional<std::uint64_t> reason = {};
+  std::vector<std::uint64_t> first_rows = {};  // Quire's own: by layer, what was kept begins here
 };
 
 std::string encode_ask(const MooncakeAsk& ask);

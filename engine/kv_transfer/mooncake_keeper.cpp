@@ -241,8 +241,10 @@ awaitable<void> MooncakeKeeper::answer_one(std::shared_ptr<Asked> asked, std::si
   try {
     const MooncakeSum sum = co_await write(*asked, wanted);
     answer.done.push_back(wanted.id);
-    if (!asked->ask.geometry.empty() && !wanted.blocks.empty())
+    if (!asked->ask.geometry.empty() && !wanted.blocks.empty()) {
       answer.sums.emplace_back(wanted.id, sum.sum);
+      answer.first_rows = sum.first_rows;
+    }
   } catch (const KvLost& lost) {
     log::warn("kv_transfer.not_sent", {{"request", wanted.transfer}, {"because", lost.what()}});
     answer.failed.push_back(wanted.id);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/kv_transfer/checksum.h"
+#include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/nixl_exports.h"
 
 namespace quire {
@@ -68,6 +69,7 @@ MooncakeLanding::MooncakeLanding(const MooncakeSelf& self, int num_tokens, int f
                                  std::int64_t first)
     : self_(self),
       first_(first),
+      from_(from),
       content_(kv_content(with_block_size(self.geometry, self.block_size), num_tokens, from)) {
   const int size = self.block_size;
   const int total = (num_tokens + size - 1) / size;
@@ -116,6 +118,27 @@ void MooncakeLanding::arrived(std::int64_t at, std::int64_t bytes) {
   }
   arrived_[at] = end;
   arrived_bytes_ += end - at;
+}
+
+void MooncakeLanding::has_from(std::span<const std::uint64_t> first_rows) {
+  if (first_rows.empty()) return;
+  if (first_rows.size() != layers_.size())
+    throw KvLost(KvLossReason::corrupt, fmt::format("quire_first_rows has {} layers, not {}",
+                                                    first_rows.size(), layers_.size()));
+  const KvGeometry rows = with_block_size(self_.geometry, 1);
+  for (KvStrip& strip : content_.strips) {
+    const auto layer = static_cast<std::size_t>(strip.layer);
+    const int needed = std::max(first_kept_token(rows.layers[layer], content_.num_tokens), from_);
+    if (first_rows[layer] > static_cast<std::uint64_t>(needed))
+      throw KvLost(KvLossReason::incompatible,
+                   fmt::format("the peer keeps {} from token {} on, and {} is needed",
+                               rows.layers[layer].name, first_rows[layer], needed));
+    const int missing = static_cast<int>(first_rows[layer]) - strip.first;
+    if (missing <= 0 || missing > strip.rows) continue;
+    strip.first += missing;
+    strip.rows -= missing;
+    strip.offset += missing * strip.row_bytes;
+  }
 }
 
 std::uint64_t MooncakeLanding::sum(std::string_view transfer,

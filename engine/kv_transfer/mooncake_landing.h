@@ -52,6 +52,10 @@ class MooncakeLanding {
   bool is_complete() const { return arrived_bytes_ == bytes_; }
   std::int64_t arrived_bytes() const { return arrived_bytes_; }
 
+  // By layer the first row that the other side had; those before are not part of the content. None:
+  // all that were asked for. Throws KvLost where some are needed.
+  void has_from(std::span<const std::uint64_t> first_rows);
+
   // Over all blocks, layer by layer, seeded with their name.
   std::uint64_t sum(std::string_view transfer, std::span<const std::byte> landing) const;
   void fill(std::span<const std::byte> landing, std::span<std::byte> content) const;
@@ -66,6 +70,7 @@ class MooncakeLanding {
 
   const MooncakeSelf& self_;
   const std::int64_t first_;
+  const int from_;
   KvContent content_;
   std::vector<std::vector<std::int64_t>> blocks_;
   std::vector<Layer> layers_;

@@ -104,6 +104,18 @@ void MooncakePuller::room_came() {
 awaitable<void> MooncakePuller::run(std::shared_ptr<Job> job) {
   const std::string peer = job->fetch.source.address.text();
   const Clock::time_point asked = Clock::now();
+  // Whoever is writing into the window has it for longer than the job is there.
+  struct Closing {
+    MooncakePuller& puller;
+    std::shared_ptr<Job> job;
+    ~Closing() {
+      if (job->window) {
+        job->window->changed = [] {};
+        puller.inbox_.close(*job->window);
+      }
+      puller.jobs_.remove(job);
+    }
+  } const closing{*this, job};
   try {
     if (!silent_.may_ask(peer, asked))
       throw KvLost(KvLossReason::peer_lost, "it was silent a moment ago and is left alone");
@@ -119,8 +131,6 @@ awaitable<void> MooncakePuller::run(std::shared_ptr<Job> job) {
     if (error.code() == asio::error::operation_aborted) throw;
     end_lost(*job, KvLost(KvLossReason::peer_lost, error.what()));
   }
-  if (job->window) inbox_.close(*job->window);
-  jobs_.remove(job);
 }
 
 awaitable<void> MooncakePuller::pull(Job& job) {
@@ -220,6 +230,7 @@ awaitable<void> MooncakePuller::answer_of(MooncakeLink& link, Job& job) {
       lose(answer);
     if (!answer.failed.empty()) lose(answer);
     for (const auto& [id, sum] : answer.sums) job.sums.push_back(sum);
+    job.window->landing.has_from(answer.first_rows);
     if (!answer.done.empty()) co_return;
     if (answer.verdict == MooncakeVerdict::finish || Clock::now() > deadline)
       throw KvLost(KvLossReason::expired, "the peer ends without having written it");

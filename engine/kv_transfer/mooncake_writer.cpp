@@ -132,17 +132,35 @@ std::vector<MooncakeShare> mooncake_shares(const MooncakeSelf& self, const Moonc
   return shares;
 }
 
+std::vector<std::uint64_t> mooncake_first_rows(const KvContent& kept,
+                                               std::span<const MooncakeShare> shares,
+                                               bool is_told) {
+  std::vector<std::uint64_t> first_rows(shares.size());
+  for (const KvStrip& strip : kept.strips)
+    first_rows[static_cast<std::size_t>(strip.layer)] = static_cast<std::uint64_t>(strip.first);
+  for (const MooncakeShare& share : shares) {
+    const std::uint64_t first = first_rows[share.layer];
+    if (!is_told && first % static_cast<std::uint64_t>(share.block_size) != 0)
+      differs(
+          fmt::format("a layer with a window is kept from token {} on, within one of the blocks "
+                      "of {} there; blocks of CacheConfig::block_size are exchanged",
+                      first, share.block_size));
+  }
+  return first_rows;
+}
+
 awaitable<MooncakeSum> write_mooncake(asio::any_io_executor executor, const MooncakeSelf& self,
                                       const MooncakeAsk& ask, const MooncakeWanted& wanted,
                                       std::shared_ptr<const KeptPrefill> prefill,
                                       std::chrono::nanoseconds silence) {
   const std::vector<MooncakeShare> shares = mooncake_shares(self, ask);
+  MooncakeSum sum{block_sum_seed(wanted.transfer)};
+  sum.first_rows = mooncake_first_rows(prefill->content, shares, !ask.geometry.empty());
   const SocketAddress hello{.path = {}, .host = ask.host, .port = ask.port};
   const MooncakeSegment segment = co_await segment_of(executor, hello, silence);
   const SocketAddress data{.path = {}, .host = ask.host, .port = segment.data_port};
   auto connected = co_await connect_line(executor, data, silence);
   Line line(std::move(connected), segment.has_status);
-  MooncakeSum sum{block_sum_seed(wanted.transfer)};
   std::vector<std::byte> scratch;
   const int num_tokens = prefill->content.num_tokens;
   for (std::size_t r = 0; r < shares.size(); ++r) {

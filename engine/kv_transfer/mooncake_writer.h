@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/async.h"
 #include "engine/kv_mooncake/segment.h"
@@ -19,6 +21,7 @@ namespace quire {
 struct MooncakeSum {
   std::uint64_t sum = 0;  // as MooncakeLanding::sum()
   std::int64_t bytes = 0;
+  std::vector<std::uint64_t> first_rows = {};  // of what was kept, by layer
 };
 
 // Which of the kept bytes one region of a rank holds.
@@ -30,6 +33,11 @@ struct MooncakeShare {
 
 // Throws KvLost, naming what does not fit.
 std::vector<MooncakeShare> mooncake_shares(const MooncakeSelf& self, const MooncakeAsk& ask);
+
+// By layer the first row of what is kept. Rows of a window's block before it were not, and whoever
+// does not read of that (`is_told`) would take zeros for them: throws KvLost.
+std::vector<std::uint64_t> mooncake_first_rows(const KvContent& kept,
+                                               std::span<const MooncakeShare> shares, bool is_told);
 
 // Throws KvLost where the other end does not take it.
 awaitable<MooncakeSum> write_mooncake(asio::any_io_executor executor, const MooncakeSelf& self,

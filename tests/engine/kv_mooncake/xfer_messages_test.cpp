@@ -91,6 +91,7 @@ TEST_CASE("what is written is read again", "[mooncake]") {
   answer.why = "because";
   answer.sums = {{"a", ~0ull}};
   answer.reason = 3;
+  answer.first_rows = {0, 48};
   const std::string said = encode_answer(answer);
   const auto heard = parse_answer(said);
   REQUIRE(heard.has_value());

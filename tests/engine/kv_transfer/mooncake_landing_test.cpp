@@ -123,6 +123,34 @@ TEST_CASE("a window asks for its last blocks, and what is here for none", "[moon
   CHECK(rest.blocks()[1].size() == 1);
 }
 
+TEST_CASE("rows beside a window that the other side did not keep are not taken", "[mooncake]") {
+  MooncakeSelf self = windowed();
+  const KvContent kept = kv_content(self.geometry, 100);  // in blocks of 16: from 48 on
+  self.block_size = 64;
+  const auto shares = mooncake_shares(self, ask_of(self));
+  CHECK_THROWS_AS(mooncake_first_rows(kept, shares, false), KvLost);  // whoever does not read of it
+  const auto first_rows = mooncake_first_rows(kept, shares, true);
+  CHECK(first_rows == std::vector<std::uint64_t>{0, 48});
+  MooncakeLanding landing(self, 100, 0, 1);
+  CHECK(landing.content().strips[2].first == 0);
+  const KvStrip before = landing.content().strips[3];
+  landing.has_from(first_rows);
+  CHECK(landing.content().strips[0].rows == 100);
+  const KvStrip& strip = landing.content().strips[3];
+  CHECK(strip.first == 48);
+  CHECK(strip.rows == 52);
+  CHECK(strip.offset == before.offset + 48 * strip.row_bytes);
+  for (const std::vector<std::uint64_t>& wrong :
+       std::vector<std::vector<std::uint64_t>>{{0}, {0, 61}, {1, 48}, {0, ~0ull}})
+    CHECK_THROWS_AS(landing.has_from(wrong), KvLost);
+  MooncakeLanding rest(self, 100, 96, 1);
+  rest.has_from(first_rows);
+  CHECK(rest.content().strips[0].rows == 4);
+  self.block_size = 16;
+  const auto equal = mooncake_shares(self, ask_of(self));
+  CHECK(mooncake_first_rows(kept, equal, false) == first_rows);
+}
+
 TEST_CASE("ranks get their heads, of which several may have the same", "[mooncake]") {
   MooncakeSelf self = windowed();
   for (const int ranks : {1, 2, 4, 8}) {
