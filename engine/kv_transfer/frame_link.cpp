@@ -1,5 +1,6 @@
 #include "engine/kv_transfer/frame_link.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,7 +31,15 @@ int family_of(const Descriptor& socket) {
   return name.ss_family;
 }
 
+int copy_of(const Descriptor& socket) {
+  const int copy = ::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0);
+  if (copy >= 0) return copy;
+  throw KvLost(KvLossReason::peer_lost,
+               "no descriptor: " + error_code(errno, boost::system::system_category()).message());
+}
+
 constexpr int kSilencesPerFrame = 5;
+constexpr int kUnwaitedInARow = 16;  // frames that were there already
 constexpr std::size_t kSummedAtOnce = 128 << 10;  // bytes that are still in the cache then
 static_assert(kSummedAtOnce % KvSum::kStride == 0);
 
@@ -74,7 +83,7 @@ struct FrameLink::Socket {
 FrameLink::FrameLink(asio::any_io_executor executor, Descriptor socket,
                      std::chrono::nanoseconds silence)
     : socket_(
-          new Socket{Stream::socket(executor, Stream(family_of(socket), 0), ::dup(socket.get()))}),
+          new Socket{Stream::socket(executor, Stream(family_of(socket), 0), copy_of(socket))}),
       silence_(silence) {
   socket_->stream.native_non_blocking(true);
 }
@@ -147,6 +156,10 @@ awaitable<KvFrameHeader> FrameLink::read_header(std::chrono::nanoseconds patienc
   if (must_wait(here)) {
     const bool in_time = co_await with_timeout(patience, socket_->wait(Stream::socket::wait_read));
     if (!in_time) throw silent("silent for too long");
+    num_unwaited_ = 0;
+  } else if (++num_unwaited_ >= kUnwaitedInARow) {  // or a flood of them would be all that runs
+    num_unwaited_ = 0;
+    co_await let_others();
   }
   const auto have = static_cast<std::size_t>(std::max<ssize_t>(here, 0));
   co_await read_exactly(std::span(bytes).subspan(have), frame_end());

@@ -63,6 +63,7 @@ class FrameLink {
   const std::unique_ptr<Socket> socket_;
   const std::chrono::nanoseconds silence_;
   Descriptor descriptor_;
+  int num_unwaited_ = 0;
 };
 
 }  // namespace quire

@@ -7,6 +7,11 @@
 #include "base/log.h"
 
 namespace quire {
+namespace {
+
+constexpr std::size_t kMostFailed = 1 << 14;
+
+}  // namespace
 
 KeptPrefills::KeptPrefills(Buffer memory, std::chrono::nanoseconds lease, Descriptor shared)
     : shared_(std::move(shared)), staging_(std::move(memory)), lease_(lease) {}
@@ -27,7 +32,9 @@ bool KeptPrefills::begin(KeptPrefill prefill) {
     const std::lock_guard lock(mutex_);
     const std::string key = prefill.key;
     Entry entry{std::make_shared<const KeptPrefill>(std::move(prefill)), Clock::time_point::max()};
-    if (!entries_.try_emplace(key, std::move(entry)).second) return false;
+    const auto [found, is_new] = entries_.try_emplace(key);
+    if (!is_new && !has_failed(found->second)) return false;
+    found->second = std::move(entry);
   }
   notify_();
   return true;
@@ -66,8 +73,18 @@ void KeptPrefills::fail(const std::string& key, const KvProgress* own, KvLossRea
     failed.progress->failed = true;
     if (found != entries_.end()) gone = std::move(found->second.prefill);
     entries_[key] = {std::make_shared<const KeptPrefill>(std::move(failed)), Clock::now() + lease_};
+    failed_.push_back(key);
+    if (failed_.size() > kMostFailed) {
+      const auto oldest = entries_.find(failed_.front());
+      if (oldest != entries_.end() && has_failed(oldest->second)) entries_.erase(oldest);
+      failed_.pop_front();
+    }
   }
   notify_();
+}
+
+bool KeptPrefills::has_failed(const Entry& entry) {
+  return entry.prefill->range == nullptr && entry.prefill->progress != nullptr;
 }
 
 KeptPrefills::Entry* KeptPrefills::entry_of(const std::string& key, std::uint64_t generation) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -53,13 +54,14 @@ class KeptPrefills {
   std::uint64_t next_generation() { return ++last_generation_; }
 
   // What is pushed can be asked for before all of it is there, and has its lease once it is. False:
-  // another has that key.
+  // another has that key, and has not failed.
   bool begin(KeptPrefill prefill);
   void progressed(const KeptPrefill& prefill, int num_ready);
   // False: whoever asked for it is gone.
   bool finish(const KeptPrefill& prefill);
   // Whoever asks for it, or has, is told why there is none. `own`: of what begin() was given; null
-  // where it never was, and then nothing is done to another of that key.
+  // where it never was, and then nothing is done to another of that key. Of very many the latest
+  // count.
   void fail(const std::string& key, const KvProgress* own, KvLossReason why,
             const std::string& elsewhere = {});
 
@@ -91,6 +93,7 @@ class KeptPrefills {
     std::shared_ptr<const KeptPrefill> prefill;
     Clock::time_point end;
   };
+  static bool has_failed(const Entry& entry);
   Entry* entry_of(const std::string& key, std::uint64_t generation);
 
   const Descriptor shared_;
@@ -100,6 +103,7 @@ class KeptPrefills {
   std::uint64_t last_generation_ = 0;  // engine thread
   mutable std::mutex mutex_;
   std::unordered_map<std::string, Entry> entries_;
+  std::deque<std::string> failed_;  // keys, the latest last; some have gone or begun anew
   Counts counts_;
 };
 

@@ -1,5 +1,7 @@
 #include "engine/kv_transfer/push_waits.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -16,6 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMostExpected = 1 << 14;  // over a line
+constexpr std::size_t kMostKeyBytes = 1024;
 
 struct Expected {
   KvKey prefill;
@@ -31,8 +34,11 @@ class Attending {
     const auto expect = decode_kv<KvExpect>(body);
     if (header.type != KvFrameType::expect || !expect)
       throw KvLost(KvLossReason::corrupt, "another frame came on a line of pushes");
-    if (all_.size() >= kMostExpected)
-      throw KvLost(KvLossReason::refused, "more prefills are expected over a line than may be");
+    if (const std::string why = objection_to(*expect); !why.empty()) {
+      const std::string text = encode_kv(KvRefused{KvLossReason::refused, why});
+      co_await link_.send(KvFrameType::refused, header.stream, text);
+      co_return;
+    }
     rhythm_ = std::chrono::milliseconds(std::clamp(expect->alive_ms, 5, 10'000));
     all_[header.stream] = {expect->prefill, Clock::now() + kept_.lease()};
   }
@@ -66,6 +72,15 @@ class Attending {
   }
 
  private:
+  std::string objection_to(const KvExpect& expect) const {
+    if (expect.prefill.key.size() > kMostKeyBytes)
+      return fmt::format("its name has {} bytes; {} is the most", expect.prefill.key.size(),
+                         kMostKeyBytes);
+    if (all_.size() >= kMostExpected)
+      return fmt::format("{} prefills are expected over its line, which is the most",
+                         kMostExpected);
+    return {};
+  }
   awaitable<void> answer(std::uint64_t stream, const KeptPrefill* prefill) {
     const bool has_begun = prefill != nullptr && prefill->range != nullptr;
     const std::string text = has_begun ? std::string() : encode_kv(refusal_of(prefill));
@@ -141,7 +156,8 @@ awaitable<void> PushWaits::begun(SocketAddress address, KvKey prefill) {
   } place{*line, stream};
   is_new ? tasks_.spawn(run(line)) : static_cast<void>(line->news.cancel());
   boost::system::error_code ignored;
-  co_await waiter.answered.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  if (!waiter.is_answered)  // run() may have ended already
+    co_await waiter.answered.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   if (!waiter.is_answered) throw boost::system::system_error(asio::error::operation_aborted);
   if (waiter.loss) std::rethrow_exception(waiter.loss);
 }
@@ -156,7 +172,8 @@ awaitable<void> PushWaits::run(std::shared_ptr<Line> line) {
   try {
     const auto link = co_await connect_(line->address);
     co_await attend(*line, *link);
-  } catch (const KvLost&) {
+  } catch (...) {
+    if (is_cancellation(std::current_exception())) throw;
     const auto waiters = std::exchange(line->waiters, {});
     for (const auto& [stream, waiter] : waiters) waiter->answer(std::current_exception());
   }
@@ -178,14 +195,17 @@ awaitable<void> PushWaits::attend(Line& line, FrameLink& link) {
       co_await link.send(KvFrameType::expect, unasked->first, text);
       continue;
     }
-    if (Clock::now() - heard >= silence_)
-      throw KvLost(KvLossReason::peer_lost, "silent while its prefills are waited for", true);
-    line.news.expires_at(heard + silence_);
-    const auto changed = [&line]() -> awaitable<void> {
-      boost::system::error_code ignored;
-      co_await line.news.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-    };
-    if (co_await first_of(link.readable(), changed()) != 0) continue;
+    if (link.is_quiet()) {  // else it was not silent, however late this thread looks
+      if (Clock::now() - heard >= silence_)
+        throw KvLost(KvLossReason::peer_lost, "silent while its prefills are waited for", true);
+      line.news.expires_at(heard + silence_);
+      const auto changed = [&line]() -> awaitable<void> {
+        boost::system::error_code ignored;
+        co_await line.news.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+      };
+      co_await first_of(link.readable(), changed());
+      continue;
+    }
     const KvFrameHeader header = co_await link.read_header(silence_);
     const std::string body = co_await link.read_message(header);
     heard = Clock::now();

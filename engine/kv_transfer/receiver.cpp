@@ -22,6 +22,8 @@ namespace quire {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+// Of a peer that may have no place for another line.
+constexpr std::chrono::milliseconds kPatienceForMore{200};
 
 awaitable<void> until_cancelled(asio::steady_timer& timer) {
   boost::system::error_code ignored;
@@ -40,6 +42,8 @@ struct KvReceiver::Job {
 
   const KvFetch fetch;
   const std::string peer, lane;
+  std::string asked = peer;              // it may be told of another
+  Clock::time_point asked_at = Clock::now();
   KvFetched result = {};
   bool begun = false;                  // the peer has answered
   bool cancelled = false;              // before it ran
@@ -60,7 +64,7 @@ KvReceiver::KvReceiver(TaskGroup& tasks, StagingBuffer& staging, KvReceiverOptio
       push_waits_(
           tasks,
           [this](SocketAddress address) -> awaitable<std::shared_ptr<FrameLink>> {
-            const std::shared_ptr<Link> link = co_await connect(address);
+            const std::shared_ptr<Link> link = co_await connect(address, options_.silence);
             co_return std::shared_ptr<FrameLink>(link, &link->line);
           },
           options_.silence) {}
@@ -148,16 +152,15 @@ awaitable<void> KvReceiver::fetch_or_lose(Job& job) {
   job.stop = &stop;
   try {
     if (job.cancelled) throw KvLost(KvLossReason::refused, "cancelled");
-    if (!silent_.may_ask(job.peer, start))
-      throw KvLost(KvLossReason::peer_lost, "it was silent a moment ago and is left alone");
+    turn_to(job, job.peer);
     const int first = co_await first_of(try_fetch(job), until_cancelled(stop));
     if (first == 1) throw KvLost(KvLossReason::refused, "cancelled");
-    silent_.answered(job.peer);
+    silent_.answered(job.asked);
     ++counts_.requests;
     counts_.bytes += job.result.content.bytes;
     counts_.nanoseconds += std::chrono::nanoseconds(Clock::now() - start).count();
   } catch (const KvLost& lost) {
-    if (lost.is_silence()) silent_.was_silent(job.peer, start, Clock::now());
+    if (lost.is_silence()) silent_.was_silent(job.asked, job.asked_at, Clock::now());
     job.result.loss = lost.reason();
     job.result.detail = lost.what();
   } catch (const std::exception& e) {
@@ -185,13 +188,27 @@ awaitable<void> KvReceiver::try_fetch(Job& job) {
     co_return;
   }
   SocketAddress address = source.address;
+  bool is_elsewhere = false;
   try {
     co_await push_waits_.begun(address, source.prefill);
   } catch (const KvElsewhere& told) {
     address = other_address(job, told);
+    is_elsewhere = address.text() != job.peer;
   }
-  if (address.text() != source.address.text()) co_await push_waits_.begun(address, source.prefill);
+  if (is_elsewhere) {
+    silent_.answered(job.peer);
+    turn_to(job, address.text());
+    co_await push_waits_.begun(address, source.prefill);
+  }
   co_await fetch_at(job, address);
+}
+
+void KvReceiver::turn_to(Job& job, const std::string& peer) {
+  const auto now = Clock::now();
+  if (!silent_.may_ask(peer, now))
+    throw KvLost(KvLossReason::peer_lost, "it was silent a moment ago and is left alone");
+  job.asked = peer;
+  job.asked_at = now;
 }
 
 // Once: a second one that sends on is no owner.
@@ -220,7 +237,7 @@ awaitable<void> KvReceiver::fetch_at(Job& job, SocketAddress address) {
       if (lost.reason() != KvLossReason::peer_lost || job.begun || lost.is_silence()) throw;
     }
   }
-  link = co_await connect(address);
+  link = co_await connect(address, options_.silence);
   co_await read_from(job, link);
 }
 
@@ -252,7 +269,9 @@ awaitable<void> KvReceiver::read_from(Job& job, std::shared_ptr<Link> link) {
     if (parts == 1 || lost.reason() != KvLossReason::peer_lost || lost.is_silence()) throw;
   }
   // One that had not asked yet made place for another: all of it over a line.
-  co_await read_part(job, co_await connect(address), 0, 1);
+  link = co_await connect(address, options_.silence);
+  check_peer(*link, job.fetch.source);
+  co_await read_part(job, std::move(link), 0, 1);
 }
 
 // As many as the content is worth, or as the peer has places for.
@@ -260,11 +279,12 @@ awaitable<void> KvReceiver::add_lines(const Job& job, std::vector<std::shared_pt
   const SocketAddress address = lines.front()->address;
   const std::string& engine = lines.front()->peer.engine;
   const int wanted = num_lines(job, *lines.front());
+  const auto patience = std::min<std::chrono::nanoseconds>(options_.silence, kPatienceForMore);
   try {
     while (static_cast<int>(lines.size()) < wanted) {
       std::shared_ptr<Link> link = idle_link(address);
       while (link != nullptr && !is_of(*link, engine)) link = idle_link(address);
-      if (link == nullptr) link = co_await connect(address);
+      if (link == nullptr) link = co_await connect(address, patience);
       if (!is_of(*link, engine)) break;
       check_peer(*link, job.fetch.source);
       lines.push_back(std::move(link));

@@ -74,6 +74,8 @@ class KvReceiver {
   awaitable<void> run_fetch(std::shared_ptr<Job> job);
   awaitable<void> fetch_or_lose(Job& job);
   awaitable<void> try_fetch(Job& job);
+  // From now on silence is that one's. Throws KvLost where it is left alone.
+  void turn_to(Job& job, const std::string& peer);
   awaitable<void> fetch_at(Job& job, SocketAddress address);
   SocketAddress other_address(const Job& job, const KvElsewhere& told);
   awaitable<void> read_from(Job& job, std::shared_ptr<Link> link);
@@ -84,7 +86,9 @@ class KvReceiver {
   void take_turn(Job& job);
   bool take_room(Job& job);
   awaitable<void> make_room(Job& job);
-  awaitable<std::shared_ptr<Link>> connect(const SocketAddress& address);
+  // `patience`: until it says who it is.
+  awaitable<std::shared_ptr<Link>> connect(const SocketAddress& address,
+                                           std::chrono::nanoseconds patience);
   void keep_idle(std::shared_ptr<Link> link);
   std::shared_ptr<Link> idle_link(const SocketAddress& address);
   void end(Job& job);

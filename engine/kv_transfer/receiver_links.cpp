@@ -30,7 +30,8 @@ std::shared_ptr<KvReceiver::Link> KvReceiver::idle_link(const SocketAddress& add
   return link;
 }
 
-awaitable<std::shared_ptr<KvReceiver::Link>> KvReceiver::connect(const SocketAddress& address) {
+awaitable<std::shared_ptr<KvReceiver::Link>> KvReceiver::connect(
+    const SocketAddress& address, std::chrono::nanoseconds patience) {
   auto socket = begin_connect(address);
   if (!socket) throw KvLost(KvLossReason::peer_lost, socket.error().detail);
   const auto executor = co_await asio::this_coro::executor;
@@ -38,7 +39,7 @@ awaitable<std::shared_ptr<KvReceiver::Link>> KvReceiver::connect(const SocketAdd
   co_await link->line.connected();
   const std::string hello = encode_kv(KvHello());
   co_await link->line.send(KvFrameType::hello, 0, hello);
-  const KvFrameHeader header = co_await link->line.read_header(options_.silence);
+  const KvFrameHeader header = co_await link->line.read_header(patience);
   if (header.type != KvFrameType::welcome)
     throw KvLost(KvLossReason::corrupt, "the peer did not begin with welcome");
   const std::string body = co_await link->line.read_message(header);
@@ -104,7 +105,7 @@ awaitable<void> KvReceiver::send_told(SocketAddress address) {
     try {
       std::shared_ptr<Link> link = idle_link(address);
       if (link == nullptr) {
-        link = co_await connect(address);
+        link = co_await connect(address, options_.silence);
         silent_.answered(name);
       }
       for (const Outbox::Message& message : messages) {

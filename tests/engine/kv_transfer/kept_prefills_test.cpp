@@ -73,6 +73,35 @@ TEST_CASE("a push that never began leaves what another keeps under its name", "[
   CHECK(kept.find("a", generation) != nullptr);
 }
 
+TEST_CASE("a push that failed may begin again under its name", "[kv_transfer]") {
+  const auto device = make_cpu_device();
+  KeptPrefills kept(device->allocate(4096), 30s);
+  kept.fail("a", nullptr, KvLossReason::no_room);
+  KeptPrefill again = prefill_of(kept, "a", 1000);
+  again.generation = 0;
+  again.progress = std::make_shared<KvProgress>();
+  REQUIRE(kept.begin(again));
+  CHECK_FALSE(kept.begin(again));
+  CHECK(kept.finish(again));
+  const auto found = kept.find("a", 0);
+  REQUIRE(found != nullptr);
+  CHECK(found->range != nullptr);
+}
+
+TEST_CASE("failed pushes are told for a while, however many they are", "[kv_transfer]") {
+  const auto device = make_cpu_device();
+  KeptPrefills kept(device->allocate(4096), 30s);
+  const KeptPrefill good = prefill_of(kept, "good", 100);
+  kept.keep(good);
+  constexpr int kMany = 20'000;
+  for (int i = 0; i < kMany; ++i)
+    kept.fail(std::to_string(i), nullptr, KvLossReason::no_room);
+  CHECK(kept.find("0", 0) == nullptr);
+  CHECK(kept.find(std::to_string(kMany - 1), 0) != nullptr);
+  CHECK(kept.find(std::to_string(kMany - 10'000), 0) != nullptr);
+  CHECK(kept.find("good", good.generation) != nullptr);
+}
+
 TEST_CASE("a lease ends, is renewed, and never takes bytes from a reader", "[kv_transfer]") {
   const auto device = make_cpu_device();
   KeptPrefills kept(device->allocate(2048), 30s);

@@ -235,6 +235,60 @@ TEST_CASE("nobody is sent to an address that is no peer, nor twice", "[kv_transf
   ends.check_all_came_back();
 }
 
+TEST_CASE("a push of a peer that cannot be connected to is lost at once", "[kv_transfer][push]") {
+  Ends ends(2s);
+  KvSource source = ends.pushed_source(1);
+  source.address = *parse_socket_address("unix:/nonexistent");
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    ends.reader().fetch(ends.fetch_of(seed, source));
+    CHECK(ends.await().loss == KvLossReason::peer_lost);
+  }
+  ends.check_all_came_back();
+}
+
+TEST_CASE("a name that is too long is refused, and no other on its line", "[kv_transfer][push]") {
+  Ends ends(2s);
+  ends.reader().fetch(ends.fetch_of(1, ends.pushed_source(1)));
+  std::this_thread::sleep_for(5ms);
+  KvSource source = ends.pushed_source(2);
+  source.prefill.key = std::string(1025, 'x');
+  ends.reader().fetch(ends.fetch_of(2, source));
+  const KvFetched refused = ends.await();
+  CHECK(refused.request == RequestId{2});
+  CHECK(refused.loss == KvLossReason::refused);
+  CHECK(refused.detail.find("1024") != std::string::npos);
+  Ends::Pushing pushing = ends.begin_push(1);
+  REQUIRE(ends.kept().begin(pushing.kept));
+  ends.computed(pushing, 100);
+  CHECK(holds(ends.await(), pushing.prefill));
+  pushing.kept.range.reset();
+  ends.check_all_came_back();
+}
+
+TEST_CASE("silence is that of the engine that was asked", "[kv_transfer][push]") {
+  Ends ends(200ms);
+  const auto deaf = listen_at(address_of(0));
+  REQUIRE(deaf.has_value());
+  const std::string elsewhere = address_of(port_of(*deaf)).text();
+  const auto loss_of_one_sent_on = [&](std::uint64_t seed) {
+    const KvSource source = ends.pushed_source(seed);
+    ends.kept().fail(source.prefill.key, nullptr, KvLossReason::refused, elsewhere);
+    ends.reader().fetch(ends.fetch_of(seed, source));
+    return ends.await();
+  };
+  CHECK(loss_of_one_sent_on(1).loss == KvLossReason::peer_lost);
+  const KvFetched left_alone = loss_of_one_sent_on(2);
+  CHECK(left_alone.loss == KvLossReason::peer_lost);
+  CHECK(left_alone.detail.find("left alone") != std::string::npos);
+  Ends::Pushing pushing = ends.begin_push(3);
+  REQUIRE(ends.kept().begin(pushing.kept));
+  ends.computed(pushing, 100);
+  ends.reader().fetch(ends.fetch_of(3, pushing.prefill.source));
+  CHECK(holds(ends.await(), pushing.prefill));
+  pushing.kept.range.reset();
+  ends.check_all_came_back();
+}
+
 TEST_CASE("whatever a line does to a push, the bytes are right or there are none",
           "[kv_transfer][push][faults]") {
   const char* asked = std::getenv("QUIRE_FAULT_RUNS");
