@@ -67,7 +67,9 @@ constexpr ForeignFlag kFlags[] = {
     {"-O", "*"},
     {"--compilation-config",
      "{}|0|1|2|3|{\"mode\":0}|{\"mode\":1}|{\"mode\":2}|{\"mode\":3}|{\"level\":0}|{\"level\":1}|"
-     "{\"level\":2}|{\"level\":3}"},
+     "{\"level\":2}|{\"level\":3}|{\"cudagraph_mode\":\"FULL\"}|"
+     "{\"cudagraph_mode\":\"FULL_DECODE_ONLY\"}|{\"cudagraph_mode\":\"PIECEWISE\"}|"
+     "{\"cudagraph_mode\":\"FULL_AND_PIECEWISE\"}"},
     {"--attention-backend", "*"},
     {"--attention-config", "*"},
     {"--moe-backend", "*"},

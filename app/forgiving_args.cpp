@@ -119,6 +119,8 @@ void Reader::take(Flag flag) {
   const FlagMeaning meaning = meaning_of(app_, flag.name);
   if (!meaning.is_known()) refuse_unknown(app_, flag);
   if (meaning.is_negated && !flag.path.empty()) refuse_unknown(app_, flag);
+  if (meaning.is_negated && flag.has_value)
+    throw CLI::ValidationError(flag.shown(), "takes no value");
   if (meaning.is_negated && meaning.option != nullptr) {
     texts.push_back("--" + flag.name.substr(kNo.size()) + "=false");
   } else if (meaning.is_negated) {
@@ -135,9 +137,9 @@ void Reader::take_own(const Flag& flag, const CLI::Option& option) {
     if (option.get_type_name() != "JSON") refuse_unknown(app_, flag);
     return take_member(flag, nullptr);
   }
-  // CLI11 would take -q=int8 for -q with the value "=int8".
+  // CLI11 would take -q=int8 for -q with the value "=int8", and for --api-key= the word that follows.
   const bool is_short = !flag.name.starts_with("--");
-  if (flag.has_value && !is_short) {
+  if (flag.has_value && !is_short && (is_switch(option) || !flag.value.empty())) {
     texts.push_back(flag.name + "=" + flag.value);
     return;
   }

@@ -189,7 +189,7 @@ int run_and_report(const Options& o) {
   return std::ranges::all_of(reports, all_answered) ? 0 : 1;
 }
 
-// CLI11 takes any word as a flag's value, the next flag too.
+// CLI11 takes any word as a flag's value, the next flag too, and for --flag= the next word.
 void refuse_missing_values(const CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const MissingValue missing = missing_value(words, [&](std::string_view name) {
@@ -197,6 +197,9 @@ void refuse_missing_values(const CLI::App& app, int argc, char** argv) {
     if (option == nullptr) return FlagWord::none;
     return option->get_items_expected_max() == 0 ? FlagWord::alone : FlagWord::with_value;
   });
+  for (const std::string& word : words)
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      throw CLI::ValidationError(std::string(flag_name(word)), "needs a value behind =");
   if (missing.flag.empty()) return;
   throw CLI::ValidationError(missing.flag, "needs a value" + (missing.before.empty()
                                                                   ? std::string()

@@ -46,7 +46,7 @@ bool DraftRunner::capture(int num_rows, Workspace& workspace) {
   device_.zero(step_states_[0].data(), step_states_[0].bytes(), stream);
   device_.zero(batch_.drafts().data(), batch_.drafts().bytes(), stream);
   compute_steps(workspace);
-  // survives deletion: the next size but one refills this one's pack; padding is always the same
+  // survives deletion: a later size refills this one's pack; padding is always the same
   device_.synchronize(stream);
   auto graph = device_.capture([&] { compute_steps(workspace); });
   if (graph == nullptr) return false;
@@ -74,7 +74,7 @@ bool DraftRunner::capture_all(int num_rows, TensorView final_norm, Workspace& wo
     compute_steps(workspace);
   };
   compute_all();
-  // survives deletion: the next size but one refills this one's pack; padding is always the same
+  // survives deletion: a later size refills this one's pack; padding is always the same
   device_.synchronize(stream);
   auto graph = device_.capture(compute_all);
   if (graph == nullptr) return false;

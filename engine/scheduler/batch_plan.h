@@ -20,7 +20,9 @@ inline constexpr TokenId kUnknownDraft = -1;
 struct BatchRow {
   const Request* request = nullptr;  // valid until this plan is committed
   std::int32_t slot = 0;             // the request's own, in [0, max_num_seqs), while it runs
-  std::int32_t num_computed = 0;     // tokens whose KV is there before this step
+  // Tokens whose KV is there before this step. Behind drafts that are not verified yet, as if all of
+  // them held: the commit of the step before puts it right (Scheduler::commit).
+  std::int32_t num_computed = 0;
   std::int32_t num_tokens = 0;       // to run now
   std::int32_t num_pending = 0;      // of those, not known on the host yet
   std::int32_t num_drafts = 0;       // of those, proposals to verify

@@ -31,8 +31,11 @@ void merge(RequestOutput& into, RequestOutput&& next) {
   append(into.token_ids, std::move(next.token_ids));
   append(into.logprobs, std::move(next.logprobs));
   append(into.prompt_logprobs, std::move(next.prompt_logprobs));
-  into.finish_reason = next.finish_reason;
-  into.stop_token = next.stop_token;
+  if (next.finish_reason) {
+    into.finish_reason = next.finish_reason;
+    into.stop_token = next.stop_token;
+    into.error = std::move(next.error);
+  }
   into.num_cached_tokens = std::max(into.num_cached_tokens, next.num_cached_tokens);
   into.num_external_tokens = std::max(into.num_external_tokens, next.num_external_tokens);
   into.num_preemptions = std::max(into.num_preemptions, next.num_preemptions);
@@ -40,7 +43,6 @@ void merge(RequestOutput& into, RequestOutput&& next) {
   if (times.queued != Clock::time_point()) into.times = times;
   if (times.last_token != Clock::time_point()) into.times.last_token = times.last_token;
   if (!next.transfer_params.empty()) into.transfer_params = std::move(next.transfer_params);
-  into.error = std::move(next.error);
   if (!next.pooled.empty()) into.pooled = std::move(next.pooled);
 }
 

@@ -88,6 +88,9 @@ TEST_CASE("a flag whose value is missing does not take the next flag", "[app][ar
   CHECK(command.refusal({"M", "--api-key=--host", "--max-model-len", "-1"}).empty());
   CHECK(command.keys == Words{"--host"});
   CHECK(command.seqs == -1);
+  CHECK(command.refusal({"M", "--api-key=", "--max-num-seqs", "4"}).empty());
+  CHECK(command.keys == Words{""});  // which the server refuses
+  CHECK(refusal({"M", "--no-enforce-eager=false"}) == "--no-enforce-eager: takes no value");
 }
 
 TEST_CASE("short flags are not bundled", "[app][args]") {
@@ -158,6 +161,7 @@ TEST_CASE("short and dotted names of vLLM's are the long flag's", "[app][args]")
       {"-cc.mode", "3"},
       {"-cc", R"({"mode": 3})"},
       {"--compilation-config", "{}"},
+      {"--compilation-config", R"({"cudagraph_mode": "FULL_AND_PIECEWISE"})"},
       {"-O.level=3"},
       {"-dpl", "1"},
       {"-asc", "1"},
