@@ -195,7 +195,7 @@ Result<void> check_transfer_sides(const KvTransferConfig& transfer) {
     return refuse("KvTransferConfig::peers",
                   "is missing: who this server may fetch from, such as 127.0.0.1:5600 or "
                   "unix:/run/quire-kv.sock");
-  if (!transfer.decodes() && !transfer.peers.empty())
+  if (!transfer.decodes() && !transfer.peers.empty() && !transfer.uses_mooncake())
     return without_effect("KvTransferConfig::peers",
                           "without KvTransferConfig::role decode or both");
   if (!transfer.decodes() && transfer.load_failure_policy)

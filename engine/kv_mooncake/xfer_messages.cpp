@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "engine/kv_events/msgpack.h"
@@ -12,7 +13,7 @@ namespace quire {
 namespace {
 
 constexpr std::size_t kMostRegions = 4096, kMostWanted = 1024, kMostGroups = 64;
-constexpr std::size_t kMostBlocks = 1 << 20, kMostTextBytes = 4096, kMostGeometryBytes = 1 << 20;
+constexpr std::size_t kMostTextBytes = 4096, kMostGeometryBytes = 1 << 20;
 constexpr std::uint64_t kMostRanks = 1024;
 constexpr std::uint64_t kMostAddress = std::uint64_t{1} << 63;
 
@@ -68,7 +69,7 @@ std::vector<std::string> texts(const MsgpackValue& map, std::string_view name) {
   return all;
 }
 
-MooncakeWanted read_wanted(const MsgpackValue& id, const MsgpackValue& value) {
+MooncakeWanted read_wanted(const MsgpackValue& id, const MsgpackValue& value, std::size_t most) {
   constexpr std::string_view kName = "req_blocks";
   const auto& pair = list(value, kName, 2);
   if (pair.size() != 2) fail("req_blocks must have pairs");
@@ -76,11 +77,12 @@ MooncakeWanted read_wanted(const MsgpackValue& id, const MsgpackValue& value) {
   std::size_t count = 0;
   for (const MsgpackValue& group : list(pair[1], kName, kMostGroups)) {
     auto& ids = wanted.blocks.emplace_back();
-    for (const MsgpackValue& block : list(group, kName, kMostBlocks))
+    const auto& blocks = list(group, kName, kMostAskedBlocks);
+    count += blocks.size();
+    if (count > most) fail(fmt::format("req_blocks has more than {} blocks", kMostAskedBlocks));
+    for (const MsgpackValue& block : blocks)
       ids.push_back(static_cast<std::int64_t>(number(block, kName, kMostAddress - 1)));
-    count += ids.size();
   }
-  if (count > kMostBlocks) fail("req_blocks has too many blocks");
   return wanted;
 }
 
@@ -125,7 +127,13 @@ MooncakeAsk read_ask(const MsgpackValue& map) {
   const MsgpackValue::Map* wanted = need(map, "req_blocks").as_map();
   if (wanted == nullptr || wanted->size() > kMostWanted)
     fail(fmt::format("req_blocks must be a map of at most {} requests", kMostWanted));
-  for (const auto& [id, value] : *wanted) ask.wanted.push_back(read_wanted(id, value));
+  std::set<std::string_view> transfers;
+  ask.wanted.reserve(wanted->size());
+  for (const auto& [id, value] : *wanted) {
+    ask.wanted.push_back(read_wanted(id, value, kMostAskedBlocks - ask.num_blocks()));
+    if (!transfers.insert(ask.wanted.back().transfer).second)
+      fail("req_blocks has a transfer twice");
+  }
   if (const MsgpackValue* layout = member(map, "layout_id"))
     ask.layout = number(*layout, "layout_id", ~std::uint64_t{0});
   ask.regions = read_regions(map);
@@ -190,6 +198,13 @@ Result<T> parsed(std::string_view bytes, const char* what, Read read) try {
 }
 
 }  // namespace
+
+std::size_t MooncakeAsk::num_blocks() const {
+  std::size_t count = 0;
+  for (const MooncakeWanted& one : wanted)
+    for (const auto& group : one.blocks) count += group.size();
+  return count;
+}
 
 std::string encode_ask(const MooncakeAsk& ask) {
   const auto hashed = static_cast<std::size_t>(std::ranges::count_if(

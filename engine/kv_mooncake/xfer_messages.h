@@ -31,6 +31,8 @@ struct MooncakeWanted {
   std::optional<std::uint64_t> prompt_hash = {};       // Quire's own
 };
 
+inline constexpr std::size_t kMostAskedBlocks = 1 << 20;  // of an ask
+
 struct MooncakeAsk {
   std::string host;  // where its memory is written to
   std::uint16_t port = 0;
@@ -39,6 +41,8 @@ struct MooncakeAsk {
   std::vector<MooncakeRegion> regions = {};
   std::uint64_t layout = 0;
   std::string geometry = {};  // Quire's own; empty: another server
+
+  std::size_t num_blocks() const;
 };
 
 enum class MooncakeVerdict : std::uint8_t { finish, go_on, error, layout_miss };

@@ -55,6 +55,13 @@ ByteLine::ByteLine(asio::any_io_executor executor, Descriptor socket,
 
 ByteLine::~ByteLine() = default;
 
+awaitable<bool> ByteLine::wait(bool to_write) {
+  const std::chrono::nanoseconds left = end_ - std::chrono::steady_clock::now();
+  if (left <= std::chrono::nanoseconds(0)) co_return false;
+  co_return co_await with_timeout(std::min(silence_, left),
+                                  socket_->wait(to_write ? Wait::wait_write : Wait::wait_read));
+}
+
 awaitable<void> ByteLine::connected() {
   const bool in_time = co_await with_timeout(silence_, socket_->wait(Wait::wait_write));
   if (!in_time) throw silent("no answer to a connection");
@@ -75,7 +82,7 @@ awaitable<void> ByteLine::read(std::span<std::byte> into) {
     if (got == 0) throw lost("the other end closed the line");
     if (got > 0) into = into.subspan(static_cast<std::size_t>(got));
     if (!must_wait(got)) continue;
-    const bool in_time = co_await with_timeout(silence_, socket_->wait(Wait::wait_read));
+    const bool in_time = co_await wait(false);
     if (!in_time) throw silent("silent in the middle of something");
   }
 }
@@ -99,7 +106,7 @@ awaitable<std::string> ByteLine::read_to_end(std::size_t most) {
     if (got == 0) co_return all;
     if (got > 0) all.append(part.data(), static_cast<std::size_t>(got));
     if (!must_wait(got)) continue;
-    const bool in_time = co_await with_timeout(silence_, socket_->wait(Wait::wait_read));
+    const bool in_time = co_await wait(false);
     if (!in_time) throw silent("silent in the middle of an answer");
   }
   throw KvLost(KvLossReason::corrupt, "an answer is too long");
@@ -122,7 +129,7 @@ awaitable<void> ByteLine::write(std::span<const std::byte> bytes) {
         ::send(socket_->fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
     if (!must_wait(sent)) continue;
-    const bool in_time = co_await with_timeout(silence_, socket_->wait(Wait::wait_write));
+    const bool in_time = co_await wait(true);
     if (!in_time) throw silent("takes nothing any more");
   }
 }

@@ -33,6 +33,8 @@ class ByteLine {
   awaitable<std::string> read_until(std::string_view end, std::size_t most);  // with it
   awaitable<void> write(std::span<const std::byte> bytes);
   awaitable<void> write(const std::string& bytes);
+  // What follows, until this is called again, has so long in all.
+  void allow(std::chrono::nanoseconds time) { end_ = std::chrono::steady_clock::now() + time; }
   awaitable<void> let_others();  // between long pieces of work
   void end_writing();
   void hang_up();  // whatever waits for the line ends with peer_lost
@@ -40,7 +42,10 @@ class ByteLine {
  private:
   struct Socket;
   const std::unique_ptr<Socket> socket_;
+  awaitable<bool> wait(bool to_write);  // false: too long
+
   const std::chrono::nanoseconds silence_;
+  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::time_point::max();
 };
 
 // Throws KvLost.

@@ -62,7 +62,8 @@ void MooncakeInbox::open(std::shared_ptr<MooncakeWindow> window) {
   windows_[first] = std::move(window);
 }
 
-void MooncakeInbox::close(const MooncakeWindow& window) {
+void MooncakeInbox::close(MooncakeWindow& window) {
+  window.is_open = false;
   const auto found = windows_.find(window.landing.first_id());
   if (found != windows_.end() && found->second.get() == &window) windows_.erase(found);
 }
@@ -149,6 +150,7 @@ awaitable<void> MooncakeInbox::answer_hello(ByteLine& line) {
 
 awaitable<void> MooncakeInbox::take_write(ByteLine& line) {
   MooncakeHeader header{};
+  line.allow(options_.silence);
   co_await line.read(header);
   const auto write = parse_mooncake_write(header);
   std::int64_t at = 0;
@@ -174,12 +176,15 @@ awaitable<void> MooncakeInbox::take_write(ByteLine& line) {
       nowhere.resize(size);
       into = nowhere;
     }
+    line.allow(options_.silence);
     co_await line.read(into);
+    if (!window->is_open) throw KvLost(KvLossReason::refused, "the fetch has ended meanwhile");
     done += size;
     co_await line.let_others();
   }
   window->landing.arrived(at, static_cast<std::int64_t>(write->bytes));
   window->changed();
+  line.allow(options_.silence);
   const auto taken = mooncake_status(true);
   if (write->wants_status) co_await line.write(std::span(taken));
 }

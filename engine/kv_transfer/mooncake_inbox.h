@@ -18,6 +18,7 @@
 #include "engine/kv_mooncake/write_frame.h"
 #include "engine/kv_transfer/byte_line.h"
 #include "engine/kv_transfer/mooncake_landing.h"
+#include "engine/kv_transfer/peer_list.h"
 #include "engine/kv_transfer/staging.h"
 
 namespace quire {
@@ -35,6 +36,7 @@ struct MooncakeWindow {
   MooncakeLanding landing;
   std::shared_ptr<StagedRange> memory;
   std::function<void()> changed = [] {};
+  bool is_open = true;  // who writes is hung up afterwards
 };
 
 class MooncakeInbox {
@@ -44,10 +46,11 @@ class MooncakeInbox {
                 const MooncakeSelf& self, MooncakeInboxOptions options);
 
   std::uint16_t port() const { return port_of(hello_); }
+  std::string host() const { return local_host(hello_.get()); }  // as a number
   // Numbers that no fetch had lately.
   std::int64_t next_first_id(std::int64_t num_ids);
   void open(std::shared_ptr<MooncakeWindow> window);
-  void close(const MooncakeWindow& window);
+  void close(MooncakeWindow& window);
 
   awaitable<void> accept_hellos(TaskGroup& sessions);  // both until they are cancelled
   awaitable<void> accept_writes(TaskGroup& sessions);

@@ -24,7 +24,16 @@ constexpr std::chrono::milliseconds kPauseWhenFull{50};
 constexpr std::size_t kMostWritten = 1 << 16;  // of servers that decode with several ranks
 
 constexpr std::size_t kMostReleased = 1024;
-constexpr std::size_t kMostPending = 4096;  // requests that wait for their prefill
+constexpr std::size_t kMostPending = 4096;                   // requests that wait for their prefill
+constexpr std::size_t kMostBlocksOfPeer = kMostAskedBlocks;  // of all its asks that are pending
+constexpr std::size_t kMostBlocks = 8 * kMostAskedBlocks;    // of everybody's
+constexpr int kLinesPerSecond = 8;
+constexpr std::size_t kSaidOfName = 8;  // whoever knows all of a name may fetch what it names
+
+log::Limit& limit() {
+  static log::Limit lines(kLinesPerSecond);
+  return lines;
+}
 
 struct Counted {
   std::size_t& count;
@@ -47,19 +56,8 @@ SocketAddress with_port(SocketAddress address, std::uint16_t port) {
   return address;
 }
 
-void check_ask(const MooncakeSelf& self, const MooncakeAsk& ask) {
-  if (ask.layout != 0 && ask.regions.empty())
-    throw KvLost(KvLossReason::incompatible, "the layout was left out");
-  if (ask.pipeline_ranks != 1)
-    throw KvLost(KvLossReason::incompatible,
-                 fmt::format("remote_pp_size is {}; 1 is written to", ask.pipeline_ranks));
-  if (!ask.geometry.empty()) {
-    const auto welcome = decode_kv<KvWelcome>(ask.geometry);
-    if (!welcome) throw KvLost(KvLossReason::corrupt, "quire_geometry is broken");
-    const std::string difference = geometry_difference(self.geometry, welcome->geometry);
-    if (!difference.empty()) throw KvLost(KvLossReason::incompatible, difference);
-  }
-  mooncake_shares(self, ask);
+bool is_release(const MooncakeAsk& ask) {
+  return std::ranges::all_of(ask.wanted, [](const auto& one) { return one.blocks.empty(); });
 }
 
 MooncakeAnswer refusal(const MooncakeAsk& ask, const KvLost& lost) {
@@ -109,19 +107,48 @@ struct MooncakeKeeper::Waits {
   }
 };
 
+// Who asks over one connection.
+struct MooncakeKeeper::Peer {
+  MooncakeLink link;
+  std::string host;
+  std::size_t num_asks = 0, num_blocks = 0;  // that are pending
+};
+
 // One message; its requests are answered one by one, as they are ready.
 struct MooncakeKeeper::Asked {
-  std::shared_ptr<MooncakeLink> link;
-  MooncakeAsk ask;
-  std::size_t left = 0;
+  Asked(std::shared_ptr<Peer> p, MooncakeAsk a, std::size_t& all)
+      : peer(std::move(p)),
+        ask(std::move(a)),
+        num_blocks(ask.num_blocks()),
+        num_all_blocks(all),
+        left(ask.wanted.size()) {
+    ++peer->num_asks;
+    peer->num_blocks += num_blocks;
+    num_all_blocks += num_blocks;
+  }
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+  ~Asked() {
+    --peer->num_asks;
+    peer->num_blocks -= num_blocks;
+    num_all_blocks -= num_blocks;
+  }
+
+  const std::shared_ptr<Peer> peer;
+  const MooncakeAsk ask;
+  const std::size_t num_blocks;
+  std::size_t& num_all_blocks;
+  std::size_t left;
 };
 
 MooncakeKeeper::MooncakeKeeper(asio::any_io_executor executor, TaskGroup& tasks,
                                const SocketAddress& address, const MooncakeSelf& self,
-                               MooncakeKeeperOptions options, KeptPrefills& kept)
+                               const PeerList& peers, MooncakeKeeperOptions options,
+                               KeptPrefills& kept)
     : executor_(executor),
       tasks_(tasks),
       self_(self),
+      peers_(peers),
       options_(std::move(options)),
       kept_(kept),
       bootstrap_(listen_or_fail(address)),
@@ -156,6 +183,7 @@ awaitable<void> MooncakeKeeper::accept(const Descriptor& listener, bool is_query
     Descriptor socket;
     if (num_connections_ < options_.max_connections) socket = accept_from(listener);
     if (!socket) {
+      if (num_connections_ >= options_.max_connections) hang_up_idle();
       co_await sleep_for(kPauseWhenFull);
       continue;
     }
@@ -182,6 +210,7 @@ awaitable<void> MooncakeKeeper::serve(Descriptor socket, bool is_query) {
 
 awaitable<void> MooncakeKeeper::answer_query(Descriptor socket) {
   ByteLine line(executor_, std::move(socket), options_.silence);
+  line.allow(options_.silence);
   const std::string head = co_await line.read_until("\r\n\r\n", kMaxRequestHeadBytes);
   const std::string reply = http_reply(head, workers_);
   co_await line.write(reply);
@@ -190,47 +219,67 @@ awaitable<void> MooncakeKeeper::answer_query(Descriptor socket) {
 }
 
 awaitable<void> MooncakeKeeper::answer_asks(Descriptor socket) {
+  std::string host = remote_host(socket.get());
   auto line = std::make_unique<ByteLine>(executor_, std::move(socket), options_.silence);
-  const auto link = std::make_shared<MooncakeLink>(std::move(line));
-  co_await link->greet("ROUTER");
+  const std::shared_ptr<Peer> peer(new Peer{MooncakeLink(std::move(line)), std::move(host)});
   // Nobody computes or waits for somebody who has gone.
-  struct Ending {
-    MooncakeLink& link;
-    Waits& waits;
-    ~Ending() {
-      link.has_ended();
-      waits.wake();
+  struct Place {
+    MooncakeKeeper& keeper;
+    std::list<std::shared_ptr<Peer>>::iterator at;
+    ~Place() {
+      (*at)->link.has_ended();
+      (*at)->link.hang_up();
+      keeper.asking_.erase(at);
+      keeper.waits_->wake();
     }
-  } const ending{*link, *waits_};
+  } const place{*this, asking_.insert(asking_.end(), peer)};
+  co_await peer->link.greet("ROUTER");
   while (true) {
-    const std::string message = co_await link->receive(options_.silence);
-    begin(link, message);
+    std::string message = co_await peer->link.receive(options_.silence);
+    co_await begin(peer, std::move(message));
   }
 }
 
-void MooncakeKeeper::begin(std::shared_ptr<MooncakeLink> link, const std::string& message) {
-  auto ask = parse_ask(message);
-  auto asked = std::make_shared<Asked>();
-  asked->link = std::move(link);
+// For others who have something to ask.
+void MooncakeKeeper::hang_up_idle() {
+  const auto idle = std::ranges::find_if(asking_, [](const std::shared_ptr<Peer>& peer) {
+    return peer->num_asks == 0 && peer->link.is_open();
+  });
+  if (idle == asking_.end()) return;
+  (*idle)->link.has_ended();
+  (*idle)->link.hang_up();
+}
+
+void MooncakeKeeper::check(const Peer& peer, MooncakeAsk& ask) const {
+  if (num_pending_ + ask.wanted.size() > kMostPending)
+    throw KvLost(KvLossReason::refused, fmt::format("{} requests wait already; at most {} do",
+                                                    num_pending_, kMostPending));
+  if (is_release(ask)) return;  // nothing is written
+  check_mooncake_ask(self_, ask);
+  check_mooncake_host(peers_, peer.host, ask);
+  const std::size_t count = ask.num_blocks();
+  if (peer.num_blocks + count > kMostBlocksOfPeer || num_blocks_ + count > kMostBlocks)
+    throw KvLost(KvLossReason::refused,
+                 fmt::format("{} blocks are waited for already, {} of them here; at most {} are, "
+                             "and {} over one connection",
+                             num_blocks_, peer.num_blocks, kMostBlocks, kMostBlocksOfPeer));
+}
+
+// A refusal is sent before the next message is read, so that they do not pile up.
+awaitable<void> MooncakeKeeper::begin(std::shared_ptr<Peer> peer, std::string message) {
+  auto parsed = parse_ask(message);
+  MooncakeAsk ask;
+  std::string refused;
   try {
-    if (!ask) throw KvLost(KvLossReason::corrupt, ask.error().detail);
-    asked->ask = std::move(*ask);
-    check_ask(self_, asked->ask);
-    if (num_pending_ + asked->ask.wanted.size() > kMostPending)
-      throw KvLost(KvLossReason::refused, fmt::format("{} requests wait already; at most {} do",
-                                                      num_pending_, kMostPending));
+    if (!parsed) throw KvLost(KvLossReason::corrupt, parsed.error().detail);
+    ask = std::move(*parsed);
+    check(*peer, ask);
   } catch (const KvLost& lost) {
-    log::warn("kv_transfer.refused", {{"because", lost.what()}});
-    const std::string answer = encode_answer(refusal(asked->ask, lost));
-    tasks_.spawn([](std::shared_ptr<MooncakeLink> to, std::string body) -> awaitable<void> {
-      try {
-        co_await to->send(std::move(body));
-      } catch (const KvLost&) {  // it has gone
-      }
-    }(asked->link, answer));
-    return;
+    if (limit().allows()) log::warn("kv_transfer.refused", {{"because", lost.what()}});
+    refused = encode_answer(refusal(ask, lost));
   }
-  asked->left = asked->ask.wanted.size();
+  if (!refused.empty()) co_return co_await peer->link.send(std::move(refused));
+  const auto asked = std::make_shared<Asked>(std::move(peer), std::move(ask), num_blocks_);
   for (std::size_t i = 0; i < asked->ask.wanted.size(); ++i) tasks_.spawn(answer_one(asked, i));
 }
 
@@ -238,6 +287,15 @@ awaitable<void> MooncakeKeeper::answer_one(std::shared_ptr<Asked> asked, std::si
   const Counted pending(num_pending_);
   const MooncakeWanted& wanted = asked->ask.wanted[which];
   MooncakeAnswer answer;
+  const auto fail = [&](const std::exception& error, KvLossReason reason) {
+    if (limit().allows())
+      log::warn(
+          "kv_transfer.not_sent",
+          {{"request", wanted.transfer.substr(0, kSaidOfName) + "..."}, {"because", error.what()}});
+    answer.failed.push_back(wanted.id);
+    answer.why = error.what();
+    answer.reason = static_cast<std::uint64_t>(reason);
+  };
   try {
     const MooncakeSum sum = co_await write(*asked, wanted);
     answer.done.push_back(wanted.id);
@@ -246,27 +304,30 @@ awaitable<void> MooncakeKeeper::answer_one(std::shared_ptr<Asked> asked, std::si
       answer.first_rows = sum.first_rows;
     }
   } catch (const KvLost& lost) {
-    log::warn("kv_transfer.not_sent", {{"request", wanted.transfer}, {"because", lost.what()}});
-    answer.failed.push_back(wanted.id);
-    answer.why = lost.what();
-    answer.reason = static_cast<std::uint64_t>(lost.reason());
+    fail(lost, lost.reason());
+  } catch (const boost::system::system_error& error) {
+    if (error.code() == asio::error::operation_aborted) throw;
+    fail(error, KvLossReason::peer_lost);
+  } catch (const std::exception& error) {
+    fail(error, KvLossReason::refused);
   }
   answer.verdict = --asked->left == 0 ? MooncakeVerdict::finish : MooncakeVerdict::go_on;
   options_.changed();
   try {
     std::string body = encode_answer(answer);
-    co_await asked->link->send(std::move(body));
+    co_await asked->peer->link.send(std::move(body));
   } catch (const KvLost& lost) {
     log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
+    asked->peer->link.hang_up();
   }
 }
 
 // Waits until it has been computed.
-awaitable<std::shared_ptr<const KeptPrefill>> MooncakeKeeper::kept(
-    std::shared_ptr<MooncakeLink> link, std::string transfer) {
+awaitable<std::shared_ptr<const KeptPrefill>> MooncakeKeeper::kept(std::shared_ptr<Peer> peer,
+                                                                   std::string transfer) {
   const auto deadline = Clock::now() + options_.wait_for_prefill;
   while (true) {
-    if (!link->is_open()) throw KvLost(KvLossReason::peer_lost, "whoever asked has gone");
+    if (!peer->link.is_open()) throw KvLost(KvLossReason::peer_lost, "whoever asked has gone");
     auto prefill = kept_.find(transfer, 0);
     if (prefill != nullptr && prefill->progress != nullptr)
       throw KvLost(prefill->progress->why, "it was not computed, or there is no room for it");
@@ -280,7 +341,7 @@ awaitable<std::shared_ptr<const KeptPrefill>> MooncakeKeeper::kept(
 }
 
 awaitable<MooncakeSum> MooncakeKeeper::write(Asked& asked, const MooncakeWanted& wanted) {
-  const auto prefill = co_await kept(asked.link, wanted.transfer);
+  const auto prefill = co_await kept(asked.peer, wanted.transfer);
   const bool is_empty = std::ranges::all_of(
       wanted.blocks, [](const std::vector<std::int64_t>& group) { return group.empty(); });
   MooncakeSum sum;
@@ -292,7 +353,14 @@ awaitable<MooncakeSum> MooncakeKeeper::write(Asked& asked, const MooncakeWanted&
                    fmt::format("KV group count mismatch: {} here and {} there",
                                self_.regions.num_groups, wanted.blocks.size()));
     const auto start = Clock::now();
-    sum = co_await write_mooncake(executor_, self_, asked.ask, wanted, prefill, options_.silence);
+    const auto is_wanted = [&] {
+      if (!asked.peer->link.is_open())
+        throw KvLost(KvLossReason::peer_lost, "whoever asked has gone");
+      if (kept_.find(wanted.transfer, 0) != prefill)
+        throw KvLost(KvLossReason::expired, "its time has ended while it was written");
+    };
+    sum = co_await write_mooncake(executor_, self_, asked.ask, wanted, prefill, options_.silence,
+                                  is_wanted);
     counts_.bytes += sum.bytes;
     counts_.nanoseconds += std::chrono::nanoseconds(Clock::now() - start).count();
   }

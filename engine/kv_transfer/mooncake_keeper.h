@@ -20,6 +20,7 @@
 #include "engine/kv_transfer/mooncake_landing.h"
 #include "engine/kv_transfer/mooncake_link.h"
 #include "engine/kv_transfer/mooncake_writer.h"
+#include "engine/kv_transfer/peer_list.h"
 
 namespace quire {
 
@@ -36,7 +37,8 @@ class MooncakeKeeper {
  public:
   // Listens at once; throws Failure where it cannot.
   MooncakeKeeper(asio::any_io_executor executor, TaskGroup& tasks, const SocketAddress& address,
-                 const MooncakeSelf& self, MooncakeKeeperOptions options, KeptPrefills& kept);
+                 const MooncakeSelf& self, const PeerList& peers, MooncakeKeeperOptions options,
+                 KeptPrefills& kept);
   ~MooncakeKeeper();
 
   std::uint16_t port() const { return port_of(bootstrap_); }
@@ -49,14 +51,17 @@ class MooncakeKeeper {
 
  private:
   struct Waits;
+  struct Peer;
   struct Asked;
   awaitable<void> accept(const Descriptor& listener, bool is_query);
   awaitable<void> serve(Descriptor socket, bool is_query);
   awaitable<void> answer_query(Descriptor socket);
   awaitable<void> answer_asks(Descriptor socket);
-  void begin(std::shared_ptr<MooncakeLink> link, const std::string& message);
+  awaitable<void> begin(std::shared_ptr<Peer> peer, std::string message);
+  void check(const Peer& peer, MooncakeAsk& ask) const;
+  void hang_up_idle();
   awaitable<void> answer_one(std::shared_ptr<Asked> asked, std::size_t which);
-  awaitable<std::shared_ptr<const KeptPrefill>> kept(std::shared_ptr<MooncakeLink> link,
+  awaitable<std::shared_ptr<const KeptPrefill>> kept(std::shared_ptr<Peer> peer,
                                                      std::string transfer);
   awaitable<MooncakeSum> write(Asked& asked, const MooncakeWanted& wanted);
   void was_written(const Asked& asked, const std::string& transfer);
@@ -64,11 +69,13 @@ class MooncakeKeeper {
   const asio::any_io_executor executor_;
   TaskGroup& tasks_;
   const MooncakeSelf& self_;
+  const PeerList& peers_;
   const MooncakeKeeperOptions options_;
   KeptPrefills& kept_;
   Descriptor bootstrap_, asks_;
   std::string workers_;  // what /query says
-  std::size_t num_connections_ = 0, num_pending_ = 0;
+  std::size_t num_connections_ = 0, num_pending_ = 0, num_blocks_ = 0;
+  std::list<std::shared_ptr<Peer>> asking_;       // connections for asks, the oldest first
   std::map<std::string, std::set<int>> written_;  // by transfer, the ranks that have theirs
   KvTrafficCounts counts_;
   const std::shared_ptr<Waits> waits_;

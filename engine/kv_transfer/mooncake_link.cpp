@@ -1,5 +1,6 @@
 #include "engine/kv_transfer/mooncake_link.h"
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -75,10 +76,15 @@ awaitable<std::optional<std::string>> MooncakeLink::read_frame() {
   co_return std::nullopt;
 }
 
-awaitable<std::string> MooncakeLink::receive(std::chrono::nanoseconds alive) {
+awaitable<std::string> MooncakeLink::receive(std::chrono::nanoseconds alive,
+                                             std::chrono::steady_clock::time_point until) {
   bool was_asked = false;
   while (true) {
-    if (!co_await line_->has_come(alive)) {
+    const std::chrono::nanoseconds left = until - std::chrono::steady_clock::now();
+    if (left <= std::chrono::nanoseconds(0))
+      throw KvLost(KvLossReason::expired, "it lives and has not answered in its time");
+    if (!co_await line_->has_come(std::min(alive, left))) {
+      if (left < alive) continue;
       if (was_asked) throw KvLost(KvLossReason::peer_lost, "gives no sign of life", true);
       std::string ping = zmtp_ping();
       co_await write(std::move(ping));

@@ -21,11 +21,14 @@ class MooncakeLink {
   awaitable<void> greet(std::string_view own);
   awaitable<void> send(std::string body);  // one at a time, the others wait
   // The next message. Where the other end is silent for longer than `alive`, it is asked for a sign
-  // of life and lost without one.
-  awaitable<std::string> receive(std::chrono::nanoseconds alive);
+  // of life and lost without one; at `until`, with all its signs of life, it has expired.
+  awaitable<std::string> receive(
+      std::chrono::nanoseconds alive,
+      std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max());
   // Of who listens to it: whether anybody still does.
   bool is_open() const { return is_open_; }
   void has_ended() { is_open_ = false; }
+  void hang_up() { line_->hang_up(); }
 
  private:
   awaitable<std::optional<std::string>> read_frame();  // empty: it was a command

@@ -50,7 +50,7 @@ struct MooncakePlane::State {
     SocketAddress listen = options.listen;
     if (kept != nullptr) {
       keeper = std::make_unique<MooncakeKeeper>(executor, tasks, listen, options.self,
-                                                options.keeper, *kept);
+                                                options.peers, options.keeper, *kept);
       tasks.spawn(keeper->accept_queries());
       tasks.spawn(keeper->accept_asks());
       tasks.spawn(keeper->expire());
@@ -60,7 +60,7 @@ struct MooncakePlane::State {
       inbox = std::make_unique<MooncakeInbox>(executor, listen, options.self, options.inbox);
       tasks.spawn(inbox->accept_hellos(tasks));
       tasks.spawn(inbox->accept_writes(tasks));
-      options.puller.host = listen.host;
+      options.puller.host = inbox->host();
       puller = std::make_unique<MooncakePuller>(executor, tasks, options.self, options.peers,
                                                 *inbox, *arriving, options.puller, wake);
     }

@@ -45,7 +45,8 @@ struct MooncakePuller::Job {
   Clock::time_point start = Clock::now();
   std::shared_ptr<MooncakeWindow> window;
   std::shared_ptr<StagedRange> range;
-  std::vector<std::uint64_t> sums;
+  std::optional<std::uint64_t> sum;                  // as the peer says
+  std::vector<std::shared_ptr<MooncakeLink>> links;  // where it was asked
   bool ended = false;  // whoever asked has his answer; a peer may still write
 
   // Until something changed, or the time is over.
@@ -85,8 +86,14 @@ void MooncakePuller::fetch(KvFetch fetch) {
 }
 
 void MooncakePuller::cancel(RequestId request) {
-  for (const auto& job : jobs_)
-    if (job->fetch.request == request) end_lost(*job, KvLost(KvLossReason::refused, "cancelled"));
+  for (const auto& job : jobs_) {
+    if (job->fetch.request != request || job->ended) continue;
+    end_lost(*job, KvLost(KvLossReason::refused, "cancelled"));
+    // Who is writing has to come to an end, and answers then. Nobody else is waited for.
+    if (job->window && job->window->landing.arrived_bytes() > 0) continue;
+    for (const auto& link : job->links) link->hang_up();
+    is_not_written(*job);
+  }
 }
 
 void MooncakePuller::release(RequestId request) {
@@ -123,7 +130,9 @@ awaitable<void> MooncakePuller::run(std::shared_ptr<Job> job) {
     silent_.answered(peer);
   } catch (const KvLost& lost) {
     if (lost.is_silence()) silent_.was_silent(peer, asked, Clock::now());
-    if (lost.reason() == KvLossReason::peer_lost) workers_.erase(name_of(job->fetch.source));
+    if (lost.reason() == KvLossReason::peer_lost && !job->ended)
+      workers_.erase(name_of(job->fetch.source));
+    if (lost.reason() != KvLossReason::expired) is_not_written(*job);
     end_lost(*job, lost);
   } catch (const Failure& failure) {
     end_lost(*job, KvLost(KvLossReason::refused, failure.what()));
@@ -151,10 +160,12 @@ awaitable<void> MooncakePuller::pull(Job& job) {
   ask.wanted.push_back({fmt::format("quire-{}", job.fetch.request.value),
                         job.fetch.source.prefill.key, job.window->landing.blocks(),
                         job.fetch.prompt_hash});
+  job.links = co_await ask_all(std::move(workers), std::move(ask));
+  if (job.ended) co_return;
   if (const auto watched = watched_.find(job.fetch.request); watched != watched_.end())
     watched->second.told = true;
-  auto links = co_await ask_all(std::move(workers), std::move(ask));
-  for (const auto& link : links) co_await answer_of(*link, job);
+  const auto deadline = Clock::now() + options_.prefill_patience;
+  for (const auto& link : job.links) co_await answer_of(*link, job, deadline);
   if (job.ended) co_return;
   co_await all_has_come(job);
   if (!job.ended) finish(job);
@@ -207,13 +218,13 @@ awaitable<void> MooncakePuller::take_room(Job& job) {
 }
 
 // Every rank knows of it before one is waited for.
-awaitable<std::vector<std::unique_ptr<MooncakeLink>>> MooncakePuller::ask_all(
+awaitable<std::vector<std::shared_ptr<MooncakeLink>>> MooncakePuller::ask_all(
     MooncakeWorkers workers, MooncakeAsk ask) {
   const std::string message = encode_ask(ask);
-  std::vector<std::unique_ptr<MooncakeLink>> links;
+  std::vector<std::shared_ptr<MooncakeLink>> links;
   for (const SocketAddress& rank : workers.ranks) {
     auto line = co_await connect_line(executor_, rank, options_.silence);
-    links.push_back(std::make_unique<MooncakeLink>(std::move(line)));
+    links.push_back(std::make_shared<MooncakeLink>(std::move(line)));
     co_await links.back()->greet("DEALER");
     co_await links.back()->send(message);
   }
@@ -221,18 +232,20 @@ awaitable<std::vector<std::unique_ptr<MooncakeLink>>> MooncakePuller::ask_all(
 }
 
 // The prefill may not have begun: as long as the peer lives it is waited for.
-awaitable<void> MooncakePuller::answer_of(MooncakeLink& link, Job& job) {
-  const auto deadline = Clock::now() + options_.prefill_patience;
+awaitable<void> MooncakePuller::answer_of(MooncakeLink& link, Job& job,
+                                          Clock::time_point deadline) {
   while (true) {
-    const std::string message = co_await link.receive(options_.silence / 2);
+    const std::string message = co_await link.receive(options_.silence / 2, deadline);
     const MooncakeAnswer answer = value_or_lose(parse_answer(message), KvLossReason::corrupt);
     if (answer.verdict == MooncakeVerdict::error || answer.verdict == MooncakeVerdict::layout_miss)
       lose(answer);
     if (!answer.failed.empty()) lose(answer);
-    for (const auto& [id, sum] : answer.sums) job.sums.push_back(sum);
+    if (answer.sums.size() + (job.sum ? 1 : 0) > 1)
+      throw KvLost(KvLossReason::corrupt, "the peer says several sums");
+    if (!answer.sums.empty()) job.sum = answer.sums.front().second;
     job.window->landing.has_from(answer.first_rows);
     if (!answer.done.empty()) co_return;
-    if (answer.verdict == MooncakeVerdict::finish || Clock::now() > deadline)
+    if (answer.verdict == MooncakeVerdict::finish)
       throw KvLost(KvLossReason::expired, "the peer ends without having written it");
   }
 }
@@ -258,7 +271,8 @@ awaitable<void> MooncakePuller::tell(KvSource source) {
     ask.regions = mooncake_regions(self_);
     ask.wanted.push_back({"quire-released", source.prefill.key});
     const auto links = co_await ask_all(std::move(workers), std::move(ask));
-    for (const auto& link : links) co_await link->receive(options_.silence / 2);
+    const auto deadline = Clock::now() + options_.prefill_patience;
+    for (const auto& link : links) co_await link->receive(options_.silence / 2, deadline);
   } catch (const KvLost& lost) {
     log::debug("kv_transfer.not_released", {{"because", lost.what()}});
   }
@@ -267,9 +281,8 @@ awaitable<void> MooncakePuller::tell(KvSource source) {
 void MooncakePuller::finish(Job& job) {
   const MooncakeLanding& landing = job.window->landing;
   const std::span<const std::byte> landed = job.window->memory->bytes();
-  for (const std::uint64_t sum : job.sums)
-    if (sum != landing.sum(job.fetch.source.prefill.key, landed))
-      throw KvLost(KvLossReason::corrupt, "what has arrived has another sum than was said");
+  if (job.sum && *job.sum != landing.sum(job.fetch.source.prefill.key, landed))
+    throw KvLost(KvLossReason::corrupt, "what has arrived has another sum than was said");
   landing.fill(landed, job.range->bytes());
   ++counts_.requests;
   counts_.bytes += landing.bytes();
@@ -278,6 +291,12 @@ void MooncakePuller::finish(Job& job) {
   result.content = landing.content();
   result.range = std::move(job.range);
   end(job, std::move(result));
+}
+
+// The peer still has it, and is told once nobody here wants it any more.
+void MooncakePuller::is_not_written(const Job& job) {
+  const auto watched = watched_.find(job.fetch.request);
+  if (watched != watched_.end()) watched->second.told = false;
 }
 
 void MooncakePuller::end_lost(Job& job, const KvLost& lost) {

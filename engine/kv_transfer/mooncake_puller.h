@@ -61,14 +61,15 @@ class MooncakePuller {
   awaitable<MooncakeWorkers> workers_of(KvSource source);
   awaitable<MooncakeWorkers> ask_bootstrap(KvSource source);
   awaitable<void> take_room(Job& job);
-  awaitable<std::vector<std::unique_ptr<MooncakeLink>>> ask_all(MooncakeWorkers workers,
+  awaitable<std::vector<std::shared_ptr<MooncakeLink>>> ask_all(MooncakeWorkers workers,
                                                                 MooncakeAsk ask);
-  awaitable<void> answer_of(MooncakeLink& link, Job& job);
+  awaitable<void> answer_of(MooncakeLink& link, Job& job, Clock::time_point deadline);
   awaitable<void> all_has_come(Job& job);
   awaitable<void> tell(KvSource source);
   void finish(Job& job);
   void end(Job& job, KvFetched result);
   void end_lost(Job& job, const KvLost& lost);
+  void is_not_written(const Job& job);
 
   const asio::any_io_executor executor_;
   TaskGroup& tasks_;

@@ -34,12 +34,13 @@ MooncakeShare heads_of(const KvLayerGeometry& layer, const MooncakeAsk& ask) {
 
 class Line {
  public:
-  Line(std::unique_ptr<ByteLine> line, bool has_status)
-      : line_(std::move(line)), has_status_(has_status) {}
+  Line(std::unique_ptr<ByteLine> line, bool has_status, std::chrono::nanoseconds patience)
+      : line_(std::move(line)), has_status_(has_status), patience_(patience) {}
 
   awaitable<void> write(std::uint64_t address, std::span<const std::byte> bytes) {
     const MooncakeHeader header =
         encode({.address = address, .bytes = bytes.size(), .wants_status = has_status_});
+    line_->allow(patience_);  // of a frame
     co_await line_->write(std::span(header));
     co_await line_->write(bytes);
     if (has_status_ && ++unanswered_ >= kMostUnanswered) co_await take_answer();
@@ -52,6 +53,7 @@ class Line {
  private:
   awaitable<void> take_answer() {
     MooncakeStatusFrame frame{};
+    line_->allow(patience_);
     co_await line_->read(frame);
     --unanswered_;
     if (!is_taken(frame))
@@ -60,12 +62,14 @@ class Line {
 
   const std::unique_ptr<ByteLine> line_;
   const bool has_status_;
+  const std::chrono::nanoseconds patience_;
   int unanswered_ = 0;
 };
 
 awaitable<MooncakeSegment> segment_of(asio::any_io_executor executor, SocketAddress address,
                                       std::chrono::nanoseconds silence) {
   const auto line = co_await connect_line(executor, address, silence);
+  line->allow(silence);
   MooncakeSegment own{.name = "quire"};
   own.data_port = 1;  // where nobody writes
   const std::string question = mooncake_hello(MooncakeHello::metadata, segment_json(own));
@@ -132,6 +136,34 @@ std::vector<MooncakeShare> mooncake_shares(const MooncakeSelf& self, const Moonc
   return shares;
 }
 
+void check_mooncake_ask(const MooncakeSelf& self, const MooncakeAsk& ask) {
+  if (ask.layout != 0 && ask.regions.empty())
+    throw KvLost(KvLossReason::incompatible, "the layout was left out");
+  if (ask.pipeline_ranks != 1)
+    throw KvLost(KvLossReason::incompatible,
+                 fmt::format("remote_pp_size is {}; 1 is written to", ask.pipeline_ranks));
+  if (!ask.geometry.empty()) {
+    const auto welcome = decode_kv<KvWelcome>(ask.geometry);
+    if (!welcome) throw KvLost(KvLossReason::corrupt, "quire_geometry is broken");
+    const std::string difference = geometry_difference(self.geometry, welcome->geometry);
+    if (!difference.empty()) throw KvLost(KvLossReason::incompatible, difference);
+  }
+  mooncake_shares(self, ask);
+}
+
+void check_mooncake_host(const PeerList& peers, const std::string& asker, MooncakeAsk& ask) {
+  const std::string host = ask.host == "localhost" ? "127.0.0.1" : numeric_host(ask.host);
+  const SocketAddress to{.path = {}, .host = host, .port = ask.port};
+  const SocketAddress from{.path = {}, .host = asker, .port = 0};
+  const bool is_own = host == asker || (to.is_loopback() && from.is_loopback());
+  if (host.empty() || (!is_own && !peers.allows(to)))
+    throw KvLost(KvLossReason::refused,
+                 fmt::format("remote_hostname must be the asker's address, {}, or a number among "
+                             "KvTransferConfig::peers ({})",
+                             asker, peers.names()));
+  ask.host = host;
+}
+
 std::vector<std::uint64_t> mooncake_first_rows(const KvContent& kept,
                                                std::span<const MooncakeShare> shares,
                                                bool is_told) {
@@ -152,7 +184,8 @@ std::vector<std::uint64_t> mooncake_first_rows(const KvContent& kept,
 awaitable<MooncakeSum> write_mooncake(asio::any_io_executor executor, const MooncakeSelf& self,
                                       const MooncakeAsk& ask, const MooncakeWanted& wanted,
                                       std::shared_ptr<const KeptPrefill> prefill,
-                                      std::chrono::nanoseconds silence) {
+                                      std::chrono::nanoseconds silence,
+                                      std::function<void()> check) {
   const std::vector<MooncakeShare> shares = mooncake_shares(self, ask);
   MooncakeSum sum{block_sum_seed(wanted.transfer)};
   sum.first_rows = mooncake_first_rows(prefill->content, shares, !ask.geometry.empty());
@@ -160,7 +193,7 @@ awaitable<MooncakeSum> write_mooncake(asio::any_io_executor executor, const Moon
   const MooncakeSegment segment = co_await segment_of(executor, hello, silence);
   const SocketAddress data{.path = {}, .host = ask.host, .port = segment.data_port};
   auto connected = co_await connect_line(executor, data, silence);
-  Line line(std::move(connected), segment.has_status);
+  Line line(std::move(connected), segment.has_status, silence);
   std::vector<std::byte> scratch;
   const int num_tokens = prefill->content.num_tokens;
   for (std::size_t r = 0; r < shares.size(); ++r) {
@@ -174,6 +207,7 @@ awaitable<MooncakeSum> write_mooncake(asio::any_io_executor executor, const Moon
                                num_tokens, total, share.block_size, ids.size()));
     int block = total - static_cast<int>(ids.size());  // those behind what is there already
     while (!ids.empty()) {
+      check();
       const std::size_t count = run_of(region, ids);
       const auto size = static_cast<std::size_t>(region.payload);
       const std::uint64_t address =

@@ -48,7 +48,22 @@ std::set<std::string> look_up(const std::string& host) {
   return found;
 }
 
+template <class Name>
+std::string host_of(int socket, Name name) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  auto* const pointer = reinterpret_cast<sockaddr*>(&address);
+  std::array<char, NI_MAXHOST> text{};
+  if (name(socket, pointer, &size) != 0 ||
+      ::getnameinfo(pointer, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "";
+  return numeric_host(text.data());
+}
+
 }  // namespace
+
+std::string local_host(int socket) { return host_of(socket, ::getsockname); }
+std::string remote_host(int socket) { return host_of(socket, ::getpeername); }
 
 std::string numeric_host(const std::string& host) {
   in_addr four{};

@@ -65,7 +65,6 @@ TransferConnector::TransferConnector(Device& device, TransferSetup setup)
       has_states_(geometry_.has_states()),
       peers_(config_.peers),
       engine_(random_name(4)),
-      key_prefix_(random_name(2)),
       pages_(make_pages(device, setup)) {
   const int usual = config_.uses_mooncake() ? kMooncakeLease : kDefaultLease;
   const std::chrono::seconds lease(config_.lease_seconds.value_or(usual));
@@ -241,7 +240,7 @@ std::string TransferConnector::keep(const Request& request, const BlockTable& bl
   kept.prefill.key = kept.pushed ? params.push_key
                      : !params.kept_name.empty()
                          ? params.kept_name
-                         : fmt::format("{}-{}", key_prefix_, request.id().value);
+                         : fmt::format("{}-{}", random_name(4), request.id().value);
   kept.num_tokens = request.num_prompt();
   const bool is_kept = kept.pushed ? pushed_->finish(request, params.push_key, blocks)
                        : exports_  ? keep_blocks(request, blocks, kept)

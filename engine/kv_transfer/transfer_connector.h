@@ -116,7 +116,6 @@ class TransferConnector final : public Connector {
   const bool has_states_;
   const PeerList peers_;
   const std::string engine_;  // random: another with each start
-  std::string key_prefix_;    // random
   std::unique_ptr<CachePages> pages_;
   std::optional<KeptPrefills> kept_;  // on the plane local
   std::optional<PushedPrefills> pushed_;

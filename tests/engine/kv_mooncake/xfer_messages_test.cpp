@@ -116,6 +116,18 @@ TEST_CASE("whatever is cut off or changed in a message is refused or harmless", 
   }
 }
 
+TEST_CASE("an ask has a bounded number of blocks, and each transfer once", "[mooncake]") {
+  MooncakeAsk ask = made_ask();
+  ask.wanted[1].transfer = ask.wanted[0].transfer;
+  CHECK_FALSE(parse_ask(encode_ask(ask)).has_value());
+  ask = made_ask();
+  for (MooncakeWanted& one : ask.wanted)
+    one.blocks = {std::vector<std::int64_t>(kMostAskedBlocks / 2, 1)};
+  CHECK(parse_ask(encode_ask(ask)).has_value());
+  ask.wanted[1].blocks[0].push_back(1);
+  CHECK_FALSE(parse_ask(encode_ask(ask)).has_value());
+}
+
 TEST_CASE("lists of regions that differ in length are refused by name", "[mooncake]") {
   std::string bytes = encode_ask(made_ask());
   const auto at = bytes.find("block_lens");

@@ -151,6 +151,22 @@ TEST_CASE("rows beside a window that the other side did not keep are not taken",
   CHECK(mooncake_first_rows(kept, equal, false) == first_rows);
 }
 
+TEST_CASE("nobody has others dialled", "[mooncake]") {
+  const PeerList none, peers(std::vector<KvPeer>{{"10.0.0.9"}});
+  const auto written_to = [](const PeerList& list, const std::string& asker, std::string host) {
+    MooncakeAsk ask{.host = std::move(host), .port = 99};
+    check_mooncake_host(list, asker, ask);
+    return ask.host;
+  };
+  CHECK(written_to(none, "10.0.0.8", "10.0.0.8") == "10.0.0.8");
+  CHECK(written_to(none, "127.0.0.1", "localhost") == "127.0.0.1");
+  CHECK(written_to(none, "::1", "127.0.0.2") == "127.0.0.2");
+  CHECK(written_to(peers, "10.0.0.8", "10.0.0.9") == "10.0.0.9");
+  for (const char* host : {"10.0.0.9", "127.0.0.1", "localhost", "a.invalid", "", "0.0.0.0"})
+    CHECK_THROWS_AS(written_to(none, "10.0.0.8", host), KvLost);
+  CHECK_THROWS_AS(written_to(peers, "", ""), KvLost);
+}
+
 TEST_CASE("ranks get their heads, of which several may have the same", "[mooncake]") {
   MooncakeSelf self = windowed();
   for (const int ranks : {1, 2, 4, 8}) {
