@@ -97,6 +97,9 @@ void add_mooncake(CLI::App& app, MooncakeConfig& mooncake) {
   app.add_option("--kv-peer-block-size", mooncake.peer_block_size,
                  "--block-size of the servers that prefill for this one over --kv-plane mooncake "
                  "(16)")
+      ->check([](const std::string& text) {  // which would be the default
+        return std::string(text == "0" ? "must be 1 at least" : "");
+      })
       ->type_name("N");
 }
 

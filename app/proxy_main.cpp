@@ -72,6 +72,8 @@ std::optional<proxy::ProxyOptions> parse(int argc, const char* const* argv, int&
     parse_forgivingly(app, argc, argv);
     options.port = std::to_string(port);
     options.pushes = mode == "push";
+    if (options.pushes && prefill.empty())
+      throw CLI::ValidationError("--transfer-mode", "push has no effect without --prefill");
     options.spelling = with_flags;
     options.prefill = urls_of("--prefill", prefill);
     options.decode = urls_of("--decode", decode);

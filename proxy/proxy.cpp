@@ -199,7 +199,7 @@ bool Proxy::answer(Connection& client, const IncomingRequest& request) {
                   "This is asked of each server at its own address: behind this one stand several");
   }
   if (request.method == "POST" && !prefill_.empty()) {
-    const std::vector<Turn> turns = prefill_.awake();
+    std::vector<Turn> turns = prefill_.awake();
     if (options_.pushes)
       if (const auto answered = answer_pushed(client, request, turns)) return *answered;
     const auto body = prefill(client, request, turns);
@@ -251,21 +251,25 @@ std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequ
 // The server that decodes waits for what is pushed; where the prefill fails before any of the
 // answer has gone out, the next server is asked, and in the end the one that decodes does it all.
 std::optional<bool> Proxy::answer_pushed(Connection& client, const IncomingRequest& request,
-                                         const std::vector<Turn>& turns) {
+                                         std::vector<Turn>& turns) {
   if (!body_for_prefill(request.target, request.body)) return std::nullopt;
   IncomingRequest rest = request;
-  for (const auto& [server, is_doubtful] : turns) {
+  while (!turns.empty()) {
+    const auto [server, is_doubtful] = turns.front();
     if (is_doubtful && !is_alive(server, client)) {
       prefill_.failed(server);
+      turns.erase(turns.begin());
       continue;
     }
     const auto place = places_.find(server);
     if (!place) return std::nullopt;  // its first answer says where it is
+    turns.erase(turns.begin());
     const std::string name = new_push_name();
     const auto body = body_for_prefill(request.target, request.body, name);
     rest.body = body_for_decode(request.body, pushed_params(name, *place));
     PushedPrefill pushed(client, server, request_to(server, request, *body), places_);
-    const auto answered = try_decode(client, rest, [&] { return pushed.has_failed(); });
+    const Pushing pushing{[&] { return pushed.has_failed(); }, request};
+    const auto answered = try_decode(client, rest, &pushing);
     const PushedPrefill::State state = pushed.end();
     if (state == PushedPrefill::State::unreachable) {
       prefill_.failed(server);
@@ -274,29 +278,36 @@ std::optional<bool> Proxy::answer_pushed(Connection& client, const IncomingReque
     }
     if (answered) return answered;
     if (state == PushedPrefill::State::refused) return hand_back(client, request, pushed.answer());
+    std::erase_if(turns, [&](const Turn& turn) {
+      return !turn.is_doubtful && prefill_.is_resting(turn.url);
+    });
   }
   return answer_by_decode(client, request);
 }
 
 bool Proxy::answer_by_decode(Connection& client, const IncomingRequest& request) {
-  return try_decode(client, request, {}).value_or(false);
+  return try_decode(client, request, nullptr).value_or(false);
 }
 
-// Where all that can be reached refuse, the last one's words are the answer.
+// Where all that can be reached refuse, the last one's words are the answer. One that is lost may
+// have taken what was pushed, which comes only once: the next one does it all.
 std::optional<bool> Proxy::try_decode(Connection& client, const IncomingRequest& request,
-                                      const std::function<bool()>& gives_up) {
+                                      const Pushing* pushing) {
+  const IncomingRequest* asked = &request;
   std::optional<net::Response> refusal;
   for (const auto& [server, is_doubtful] : decode_.all()) {
     if (is_doubtful && !is_alive(server, client)) {
       decode_.failed(server);
       continue;
     }
-    Relayed relayed = relay(client, request, server, gives_up);
+    Relayed relayed =
+        relay(client, *asked, server, pushing ? pushing->gives_up : std::function<bool()>());
     if (relayed.leg == Leg::given_up) return std::nullopt;
     const bool is_busy = relayed.leg == Leg::refused && relayed.refusal.status == 503;
     if (relayed.leg == Leg::client_left) return false;
     relayed.leg == Leg::answered || is_busy ? decode_.answered(server) : decode_.failed(server);
     if (relayed.leg == Leg::answered || relayed.leg == Leg::broken) return true;
+    if (!is_busy && pushing != nullptr) asked = &std::exchange(pushing, nullptr)->whole;
     if (is_busy || (relayed.leg == Leg::refused && (!refusal || refusal->status != 503)))
       refusal = std::move(relayed.refusal);
   }

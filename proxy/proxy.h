@@ -54,12 +54,17 @@ class Proxy {
   // False: the connection ends.
   bool answer(Connection& client, const IncomingRequest& request);
   bool answer_by_decode(Connection& client, const IncomingRequest& request);
+  // Of one whose prompt is pushed: when to give up, and what is asked where none waits for that.
+  struct Pushing {
+    std::function<bool()> gives_up;
+    const IncomingRequest& whole;
+  };
   // Empty: given up, and the client has seen nothing.
   std::optional<bool> try_decode(Connection& client, const IncomingRequest& request,
-                                 const std::function<bool()>& gives_up);
-  // Empty: it is not to be pushed.
+                                 const Pushing* pushing);
+  // Empty: it is not to be pushed. The servers that failed, now or meanwhile, leave `turns`.
   std::optional<bool> answer_pushed(Connection& client, const IncomingRequest& request,
-                                    const std::vector<Turn>& turns);
+                                    std::vector<Turn>& turns);
   bool refuse(Connection& client, const IncomingRequest& request, int status,
               std::string_view message) const;
   // Empty: it was answered already. Else the body that goes on.

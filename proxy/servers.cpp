@@ -50,6 +50,12 @@ Servers::State* Servers::find(const net::Url& url) {
   return found == states_.end() ? nullptr : &*found;
 }
 
+bool Servers::is_resting(const net::Url& url) {
+  const std::lock_guard lock(mutex_);
+  const State* state = find(url);
+  return state != nullptr && state->has_failed && state->resting_until > Clock::now();
+}
+
 void Servers::failed(const net::Url& url) {
   const std::lock_guard lock(mutex_);
   if (State* state = find(url)) {

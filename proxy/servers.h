@@ -27,6 +27,7 @@ class Servers {
   std::vector<Turn> awake();
   // And behind them those that rest.
   std::vector<Turn> all();
+  bool is_resting(const net::Url& url);
   void failed(const net::Url& url);
   void answered(const net::Url& url);
 

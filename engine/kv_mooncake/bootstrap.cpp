@@ -101,10 +101,11 @@ Result<SocketAddress> parse_bootstrap_address(std::string_view text) {
 }
 
 std::string http_question(const SocketAddress& address) {
+  const bool is_ipv6 = address.host.find(':') != std::string::npos;
   return fmt::format(
       "GET /query HTTP/1.1\r\nHost: {}:{}\r\nAccept: application/json\r\nConnection: "
       "close\r\n\r\n",
-      address.host, address.port);
+      is_ipv6 ? "[" + address.host + "]" : address.host, address.port);
 }
 
 Result<std::string> http_body(std::string_view reply) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
+#include <utility>
 
 #include "openapi/dto_json.h"
 #include "server/generation/push_name.h"
@@ -63,15 +64,25 @@ std::string reply_model(const std::string& asked, const AppState& app) {
 awaitable<void> with_body(Exchange& exchange, AppState& app,
                           std::function<void(std::string_view body)> parse) {
   const std::string& body = exchange.request().body;
-  if (app.engine_config.kv_transfer.prefills()) exchange.set_push_name(push_name_of(body));
+  bool knows_push = !app.engine_config.kv_transfer.prefills();
+  const auto know_push = [&] {
+    if (!std::exchange(knows_push, true)) exchange.set_push_name(push_name_of(body));
+  };
   if (body.size() <= kLongBody) {
+    know_push();
     parse(body);
   } else {
     std::function<void()> work = [&] {
+      know_push();
       parse(body);
       openapi::shrink_parser();
     };
-    co_await run_on(app.worker, std::move(work));
+    try {
+      co_await run_on(app.worker, std::move(work));
+    } catch (...) {
+      know_push();  // it was cancelled before its turn
+      throw;
+    }
   }
   exchange.drop_body();
 }

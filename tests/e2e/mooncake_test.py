@@ -217,6 +217,8 @@ def check_flags(quire):
                         (("--kv-role", "decode", *PLANE, "--kv-peer", "h", "--kv-listen", "unix:/a"), "--kv-listen"),
                         (("--kv-role", "decode", *PLANE, "--kv-peer", "h", "--kv-listen", "127.0.0.1:0", "--kv-peer-block-size", "-1"),
                          "--kv-peer-block-size"),
+                        (("--kv-role", "decode", *PLANE, "--kv-peer", "h", "--kv-listen", "127.0.0.1:0", "--kv-peer-block-size", "0"),
+                         "--kv-peer-block-size"),
                         (("--kv-role", "prefill", "--kv-listen", "127.0.0.1:0", "--kv-peer-block-size", "16"), "--kv-peer-block-size"),
                         (("--kv-role", "prefill", *PLANE, "--kv-listen", "127.0.0.1:0", "--kv-compare-hash", "false"),
                          "--kv-compare-hash"),

@@ -6,6 +6,7 @@
 import concurrent.futures
 import json
 import socket
+import subprocess
 import threading
 import time
 import uuid
@@ -118,6 +119,29 @@ def check_death(quire):
         held.set()
 
 
+def check_decode_death(quire):
+    """A server that decodes is lost when it may have taken what was pushed, which comes once."""
+    def die(body):
+        if (body.get("kv_transfer_params") or {}).get("transfer_mode") == "push":
+            raise ConnectionResetError
+        return 200, {"ok": True}
+
+    prefill, decodes = Peer(lambda body: (200, {"kv_transfer_params": KEPT})), [Peer(die), Peer(die)]
+    for one in decodes:
+        one.server.handle_error = lambda *_: None
+    with Proxy(quire, [prefill], decodes, "--transfer-mode", "push") as proxy:
+        proxy.send(*ASK)
+        [one.take() for one in decodes]
+        expect("an answer of the other", proxy.send(*ASK), (200, '{"ok": true}'))
+        asked = [params for one in decodes for params in sent(one)]
+        expect("one is pushed to, one does it all", sorted(params is None for params in asked), [False, True])
+
+
+def check_flags(quire):
+    run = subprocess.run([quire, "proxy", "--decode", "http://127.0.0.1:1", "--transfer-mode", "push"], capture_output=True, text=True, timeout=60)
+    expect("a push without --prefill", (run.returncode != 0, "--prefill" in run.stdout + run.stderr), (True, True))
+
+
 def push_legs(prefilling, decoding, listen, body, prefill_body=None):
     name = {"transfer_mode": "push", "remote_request_id": str(uuid.uuid4())}
     port = int(listen.rsplit(":", 1)[1])
@@ -168,9 +192,11 @@ def check_servers(quire, alone):
 
 
 def main(quire):
+    check_flags(quire)
     check_both_at_once(quire)
     check_failures(quire)
     check_death(quire)
+    check_decode_death(quire)
     with Server(quire, MODEL, *FLAGS, "--deterministic") as alone:
         check_servers(quire, alone)
     print(f"{num_expected()} checks passed")

@@ -37,6 +37,13 @@ TEST_CASE("the ranks of an engine are found by its name", "[mooncake]") {
   CHECK(none.error().detail.find("vllm-a, vllm-b") != std::string::npos);
 }
 
+TEST_CASE("a host that is a number of IPv6 is asked for in brackets", "[mooncake]") {
+  for (const std::string host : {"[fd00::1]:8998", "10.0.0.7:8998"}) {
+    const std::string question = http_question(*parse_bootstrap_address("http://" + host));
+    CHECK(question.find("\r\nHost: " + host + "\r\n") != std::string::npos);
+  }
+}
+
 TEST_CASE("our own server's answer is read by our own client", "[mooncake]") {
   const MooncakeWorkers workers{"quire \"x\"", {{.path = {}, .host = "127.0.0.1", .port = 77}}};
   const std::string json = bootstrap_json(3, workers);
