@@ -5,6 +5,7 @@ notices: delete_synchronisation.py PLAIN_PROGRAM TSAN_PROGRAM [SITE…]
 The emulation passes over the place that QUIRE_EMULATION_SKIP names, as if its line were not there, so nothing is compiled.
 A place that may go is marked in the source with "// survives deletion: REASON". A survivor without that mark fails, and so
 does a mark on a place that is caught, a place that no test reaches, and two places on one line."""
+import functools
 import os
 import re
 import subprocess
@@ -18,6 +19,7 @@ KERNEL = re.compile(r"(?<!void )\b(__syncthreads|__syncwarp|__threadfence(?:_blo
 RUNTIME = re.compile(r"\b(cudaStreamSynchronize|cudaStreamWaitEvent|cudaEventSynchronize|cudaEventRecord)\(")
 MARK = "survives deletion:"
 TESTS = "~[cpu]~[draws]~[large]"
+HOPPER, AMPERE = "90", "80"
 SCHEDULES = [(order, copies) for copies in ("late", "eager") for order in ("reverse", "forward", "random")]
 
 
@@ -37,8 +39,8 @@ def find_sites():
     return sites
 
 
-def run(program, tests, skip="", order="forward", copies="late", sites=""):
-    settings = {"ORDER": order, "ASYNC": copies, "SKIP": skip, "SITES": sites}
+def run(program, tests, skip="", order="forward", copies="late", sites="", capability=HOPPER):
+    settings = {"ORDER": order, "ASYNC": copies, "SKIP": skip, "SITES": sites, "CAPABILITY": capability}
     escaped = ",".join(re.sub(r"([\\,\[])", r"\\\1", test) for test in tests) if tests else TESTS
     try:
         done = subprocess.run([program, escaped, "--abort"], capture_output=True, text=True, errors="replace", timeout=120, cwd=ROOT,
@@ -49,7 +51,8 @@ def run(program, tests, skip="", order="forward", copies="late", sites=""):
         return -1, "ran too long"
 
 
-def coverage(program):
+@functools.cache
+def coverage(program, capability=HOPPER):
     """{test: (seconds, places it reaches)}"""
     names = subprocess.run([program, TESTS, "--list-test-names-only"], capture_output=True, text=True).stdout.split("\n")
     reached = {}
@@ -58,7 +61,7 @@ def coverage(program):
         for name in filter(None, (n.strip() for n in names)):
             places.unlink(missing_ok=True)
             begin = time.monotonic()
-            code, text = run(program, [name], sites=str(places))
+            code, text = run(program, [name], sites=str(places), capability=capability)
             if code != 0 or not places.exists():
                 sys.exit(f"without any deletion: {name}\n{text}")
             reached[name] = time.monotonic() - begin, places.read_text().split()
@@ -73,7 +76,14 @@ def verdict(text):
     return "wrong result"
 
 
-def caught_by(site, plain, tsan, tests):
+def reaching(site, reached):
+    """The tests that come by a place, the quickest first."""
+    return sorted((n for n, (_, places) in reached.items() if any(p.endswith(site) for p in places)), key=lambda n: reached[n][0])
+
+
+def caught_by(site, plain, tsan):
+    """What noticed that a place is gone: on Hopper, or, of kernels that other instructions replace there, on what came before."""
+    tests = reaching(site, coverage(plain))
     for order, copies in SCHEDULES:
         code, text = run(plain, tests, skip=site, order=order, copies=copies)
         if code != 0:
@@ -82,6 +92,11 @@ def caught_by(site, plain, tsan, tests):
         code, text = run(tsan, tests, skip=site, order="random", copies=copies)
         if code != 0:
             return f"TSan, {copies} copies: {verdict(text)}"
+    tests = reaching(site, coverage(plain, AMPERE))
+    for order, copies in SCHEDULES if tests else ():
+        code, text = run(plain, tests, skip=site, order=order, copies=copies, capability=AMPERE)
+        if code != 0:
+            return f"sm_{AMPERE}, {order}, {copies} copies: {verdict(text)}"
     return None
 
 
@@ -93,8 +108,8 @@ def main(plain, tsan, *wanted):
     for site, line in sites.items():
         if wanted and site not in wanted:
             continue
-        tests = sorted((n for n, (_, places) in reached.items() if any(p.endswith(site) for p in places)), key=lambda n: reached[n][0])
-        found = caught_by(site, plain, tsan, tests) if tests else None
+        tests = reaching(site, reached)
+        found = caught_by(site, plain, tsan) if tests else None
         marked = MARK in line
         wrong = (not tests and "no test reaches it") or (marked and found and "marked as surviving, and caught") or \
                 (not marked and not found and "SURVIVES")

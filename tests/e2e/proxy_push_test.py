@@ -60,7 +60,7 @@ def waits_for_pushed(cut):
     """A server that answers what is pushed to it only when that was given up."""
     def answer(body):
         if (body.get("kv_transfer_params") or {}).get("transfer_mode") == "push":
-            cut.wait(0.6)
+            cut.wait(2)
         return 200, {"ok": True}
     return answer
 
@@ -105,7 +105,13 @@ def check_death(quire):
         return 200, {"kv_transfer_params": KEPT}
 
     prefill = Peer(keep)
-    decode = Peer(lambda body: (held.wait(10) if began.is_set() else None) and (200, {"ok": True}) or (200, {"ok": True}))
+
+    def wait_for_pushed(body):
+        if (body.get("kv_transfer_params") or {}).get("transfer_mode") == "push":
+            held.wait(10)
+        return 200, {"ok": True}
+
+    decode = Peer(wait_for_pushed)
     with Proxy(quire, [prefill], [decode], "--transfer-mode", "push") as proxy:
         proxy.send(*ASK)
         body = json.dumps(CHAT).encode()
