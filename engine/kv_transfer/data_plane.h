@@ -78,9 +78,10 @@ struct KvTrafficCounts {
   std::atomic<std::int64_t> requests = 0, bytes = 0, nanoseconds = 0;
 };
 
-class DataPlane {
+// Fetches what others keep.
+class KvFetcher {
  public:
-  virtual ~DataPlane() = default;
+  virtual ~KvFetcher() = default;
 
   // The prefill is renewed until it is released.
   virtual void watch(RequestId request, KvSource source) = 0;
@@ -89,11 +90,16 @@ class DataPlane {
   virtual void cancel(RequestId request) = 0;
   virtual void release(RequestId request) = 0;  // whoever keeps it may forget it
   virtual void room_came() = 0;                 // a fetched range was given back
-  virtual std::vector<KvFetched> take() = 0;
 
+  // Any thread.
+  virtual std::vector<KvFetched> take() = 0;
+  virtual const KvTrafficCounts& received() const = 0;
+};
+
+class DataPlane : public KvFetcher {
+ public:
   virtual std::uint16_t port() const = 0;  // where it listens; 0: nowhere
   virtual const KvTrafficCounts& sent() const = 0;
-  virtual const KvTrafficCounts& received() const = 0;
 };
 
 }  // namespace quire

@@ -75,8 +75,8 @@ MooncakePuller::MooncakePuller(asio::any_io_executor executor, TaskGroup& tasks,
 
 MooncakePuller::~MooncakePuller() = default;
 
-void MooncakePuller::watch(RequestId request, const KvSource& source) {
-  watched_[request] = {source};
+void MooncakePuller::watch(RequestId request, KvSource source) {
+  watched_[request] = {std::move(source)};
 }
 
 void MooncakePuller::fetch(KvFetch fetch) {

@@ -31,22 +31,21 @@ struct MooncakePullerOptions {
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
 };
 
-class MooncakePuller {
+class MooncakePuller final : public KvFetcher {
  public:
   // All outlive it. `wake` is called when take() has something.
   MooncakePuller(asio::any_io_executor executor, TaskGroup& tasks, const MooncakeSelf& self,
                  const PeerList& peers, MooncakeInbox& inbox, StagingBuffer& staging,
                  MooncakePullerOptions options, std::function<void()> wake);
-  ~MooncakePuller();
+  ~MooncakePuller() override;
 
-  void watch(RequestId request, const KvSource& source);
-  void fetch(KvFetch fetch);
-  void cancel(RequestId request);
-  void release(RequestId request);
-  void room_came();
-
-  std::vector<KvFetched> take();  // any thread
-  const KvTrafficCounts& counts() const { return counts_; }
+  void watch(RequestId request, KvSource source) override;
+  void fetch(KvFetch fetch) override;
+  void cancel(RequestId request) override;
+  void release(RequestId request) override;
+  void room_came() override;
+  std::vector<KvFetched> take() override;
+  const KvTrafficCounts& received() const override { return counts_; }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -42,7 +42,7 @@ struct KvReceiver::Job {
 
   const KvFetch fetch;
   const std::string peer, lane;
-  std::string asked = peer;              // it may be told of another
+  std::string asked = peer;  // it may be told of another
   Clock::time_point asked_at = Clock::now();
   KvFetched result = {};
   bool begun = false;                  // the peer has answered
@@ -71,8 +71,8 @@ KvReceiver::KvReceiver(TaskGroup& tasks, StagingBuffer& staging, KvReceiverOptio
 
 KvReceiver::~KvReceiver() = default;
 
-void KvReceiver::watch(RequestId request, const KvSource& source) {
-  watched_.insert_or_assign(request, source);
+void KvReceiver::watch(RequestId request, KvSource source) {
+  watched_.insert_or_assign(request, std::move(source));
   if (!std::exchange(renews_, true)) tasks_.spawn(renew_all());
 }
 

@@ -35,7 +35,8 @@ struct KvReceiverOptions {
   std::chrono::nanoseconds renew_every = std::chrono::seconds(5);
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
   std::size_t max_fetches = 4;  // at a time from one peer
-  // Over TCP a prompt's bytes are shared by so many connections, each of which has as many at least.
+  // Over TCP a prompt's bytes are shared by so many connections, each of which has as many at
+  // least.
   int max_lines = 4;
   std::int64_t line_bytes = 8 << 20;
   std::size_t max_pushed = 64;  // that have begun, at a time from one peer
@@ -44,25 +45,21 @@ struct KvReceiverOptions {
   std::chrono::nanoseconds push_patience = std::chrono::minutes(8);  // until all of one is there
 };
 
-class KvReceiver {
+class KvReceiver final : public KvFetcher {
  public:
   // `wake` is called on the transfer's thread when take() has something.
   // Its coroutines are the group's, which ends before it.
   KvReceiver(TaskGroup& tasks, StagingBuffer& staging, KvReceiverOptions options,
              std::function<void()> wake);
-  ~KvReceiver();
+  ~KvReceiver() override;
 
-  // The prefill is renewed until it is released.
-  void watch(RequestId request, const KvSource& source);
-  void fetch(KvFetch fetch);
-  // Its result is not wanted any more; it ends at once, and take() has it all the same.
-  void cancel(RequestId request);
-  void release(RequestId request);  // whoever keeps it may forget it
-  void room_came();                 // a fetched range was given back
-
-  // Any thread.
-  std::vector<KvFetched> take();
-  const KvTrafficCounts& counts() const { return counts_; }
+  void watch(RequestId request, KvSource source) override;
+  void fetch(KvFetch fetch) override;
+  void cancel(RequestId request) override;
+  void release(RequestId request) override;
+  void room_came() override;
+  std::vector<KvFetched> take() override;
+  const KvTrafficCounts& received() const override { return counts_; }
 
  private:
   struct Link;

@@ -18,12 +18,13 @@
 #include "engine/config.h"
 #include "engine/kv_transfer/cache_pages.h"
 #include "engine/kv_transfer/connector.h"
+#include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/divided_pages.h"
+#include "engine/kv_transfer/kept_prefills.h"
 #include "engine/kv_transfer/nixl_exports.h"
 #include "engine/kv_transfer/pushed_prefills.h"
 #include "engine/kv_transfer/transfer_buffers.h"
 #include "engine/kv_transfer/transfer_params.h"
-#include "engine/kv_transfer/transfer_thread.h"
 #include "engine/request/engine_stats.h"
 
 namespace quire {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/kv_transfer/local_plane.h"
 #include "engine/kv_transfer/mooncake_plane.h"
 #include "engine/kv_transfer/nixl_plane.h"
 #include "engine/kv_transfer/transfer_connector.h"
@@ -15,8 +16,8 @@ namespace {
 // On this host several lines are slower than one.
 bool is_near(const KvPeer& peer) {
   const auto address = parse_socket_address(peer.address);
-  return address && (address->is_unix() || address->host == "localhost" ||
-                     address->host == "::1" || address->host.starts_with("127."));
+  return address && (address->is_unix() || address->host == "localhost" || address->host == "::1" ||
+                     address->host.starts_with("127."));
 }
 
 std::int64_t scratch_bytes(const KvGeometry& geometry, int longest_prompt) {
@@ -65,7 +66,7 @@ NixlPlaneOptions nixl_options(const NixlConfig& config, const KvGeometry& geomet
 }  // namespace
 
 void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds lease) {
-  TransferThreadOptions options;
+  LocalPlaneOptions options;
   if (config_.prefills()) {
     kept_.emplace(std::move(setup.buffers.kept), lease, std::move(setup.buffers.kept_descriptor));
     options.listen = listen_;
@@ -79,9 +80,8 @@ void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds l
     if (std::ranges::all_of(config_.peers, is_near)) options.receiver.max_lines = 1;
     options.receiver.may_ask = [this](const SocketAddress& peer) { return peers_.allows(peer); };
   }
-  plane_ =
-      std::make_unique<TransferThread>(std::move(options), kept_ ? &*kept_ : nullptr,
-                                       arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
+  plane_ = make_local_plane(std::move(options), kept_ ? &*kept_ : nullptr,
+                            arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
 }
 
 void TransferConnector::start_nixl(TransferSetup& setup, std::chrono::seconds lease) {
@@ -112,9 +112,8 @@ void TransferConnector::start_mooncake(TransferSetup& setup, std::chrono::second
   options.keeper.wait_for_prefill = lease;
   if (config_.prefills()) kept_.emplace(std::move(setup.buffers.kept), lease);
   if (config_.decodes()) arriving_.emplace(std::move(setup.buffers.arriving));
-  plane_ =
-      std::make_unique<MooncakePlane>(std::move(options), kept_ ? &*kept_ : nullptr,
-                                      arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
+  plane_ = make_mooncake_plane(std::move(options), kept_ ? &*kept_ : nullptr,
+                               arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
 }
 
 }  // namespace quire

@@ -21,7 +21,7 @@
 #include "cpu/cpu_backend.h"
 #include "engine/kv_transfer/checksum.h"
 #include "engine/kv_transfer/shared_region.h"
-#include "engine/kv_transfer/transfer_thread.h"
+#include "engine/kv_transfer/local_plane.h"
 
 namespace quire {
 namespace {
@@ -64,12 +64,12 @@ class Pair {
         kept_(std::move(kept_memory_.memory), std::chrono::hours(1),
               std::move(kept_memory_.descriptor)),
         arriving_(device_->allocate_zeroed(static_cast<std::size_t>(bytes))) {
-    TransferThreadOptions owner, reader;
+    LocalPlaneOptions owner, reader;
     owner.listen = *parse_socket_address(listen);
     owner.sender.engine = "owner";
     owner.sender.geometry = reader.receiver.geometry = geometry_of();
-    owner_ = std::make_unique<TransferThread>(std::move(owner), &kept_, nullptr, [] {});
-    reader_ = std::make_unique<TransferThread>(std::move(reader), nullptr, &arriving_,
+    owner_ = make_local_plane(std::move(owner), &kept_, nullptr, [] {});
+    reader_ = make_local_plane(std::move(reader), nullptr, &arriving_,
                                                [this] { eventually_.notify_one(); });
     source_.address = *parse_socket_address(listen);
     if (!source_.address.is_unix()) source_.address.port = owner_->port();
@@ -111,7 +111,7 @@ class Pair {
   std::mutex mutex_;
   std::condition_variable eventually_;
   KvSource source_;
-  std::unique_ptr<TransferThread> owner_, reader_;
+  std::unique_ptr<DataPlane> owner_, reader_;
 };
 
 void wait_for(int socket, short what) {

@@ -42,13 +42,13 @@ class NearEnds {
       : shared_(make_shared_buffer(kBytes, MemoryPurpose::kv_transfer, device_->ledger())),
         kept_(std::move(shared_.memory), 30s, std::move(shared_.descriptor)),
         arriving_(device_->allocate(kBytes)) {
-    TransferThreadOptions owner, reader;
+    LocalPlaneOptions owner, reader;
     owner.listen = address_;
     owner.sender.engine = "owner";
     owner.sender.geometry = reader.receiver.geometry = some_geometry();
     reader.receiver.silence = 200ms;
-    owner_ = std::make_unique<TransferThread>(std::move(owner), &kept_, nullptr, [] {});
-    reader_ = std::make_unique<TransferThread>(std::move(reader), nullptr, &arriving_, [] {});
+    owner_ = make_local_plane(std::move(owner), &kept_, nullptr, [] {});
+    reader_ = make_local_plane(std::move(reader), nullptr, &arriving_, [] {});
   }
 
   KvFetched fetch(std::uint64_t seed) {
@@ -96,7 +96,7 @@ class NearEnds {
   SharedBuffer shared_;
   KeptPrefills kept_;
   StagingBuffer arriving_;
-  std::unique_ptr<TransferThread> owner_, reader_;
+  std::unique_ptr<DataPlane> owner_, reader_;
 };
 
 }  // namespace
@@ -216,19 +216,19 @@ std::string loss_of(const KvPlaced& placed) {
   FalsePeer peer(placed);
   const std::unique_ptr<Device> device = make_cpu_device();
   StagingBuffer arriving(device->allocate(kBytes));
-  TransferThreadOptions options;
+  LocalPlaneOptions options;
   options.receiver.geometry = some_geometry();
   options.receiver.silence = 500ms;
-  TransferThread reader(std::move(options), nullptr, &arriving, [] {});
+  const auto reader = make_local_plane(std::move(options), nullptr, &arriving, [] {});
   KvFetch fetch;
   fetch.request = RequestId{1};
   fetch.source.address = peer.address;
   fetch.source.engine = "false";
   fetch.source.prefill = {"key", 1};
   fetch.num_tokens = 100;
-  reader.fetch(std::move(fetch));
+  reader->fetch(std::move(fetch));
   std::vector<KvFetched> fetched;
-  while ((fetched = reader.take()).empty()) std::this_thread::sleep_for(1ms);
+  while ((fetched = reader->take()).empty()) std::this_thread::sleep_for(1ms);
   CHECK(fetched.front().loss == KvLossReason::corrupt);
   CHECK(fetched.front().range == nullptr);
   return fetched.front().detail;
