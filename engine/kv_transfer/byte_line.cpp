@@ -69,11 +69,18 @@ awaitable<void> ByteLine::connected() {
 }
 
 awaitable<bool> ByteLine::has_come(std::chrono::nanoseconds patience) {
-  std::byte one{};
-  const ssize_t got = ::recv(socket_->fd(), &one, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (got == 0) throw lost("the other end closed the line");
-  if (!must_wait(got)) co_return true;
-  co_return co_await with_timeout(patience, socket_->wait(Wait::wait_read));
+  co_return co_await with_timeout(patience, readable());
+}
+
+// A wait may end for what has been read since it began.
+awaitable<void> ByteLine::readable() {
+  while (true) {
+    std::byte one{};
+    const ssize_t got = ::recv(socket_->fd(), &one, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got == 0) throw lost("the other end closed the line");
+    if (!must_wait(got)) co_return;
+    co_await socket_->wait(Wait::wait_read);
+  }
 }
 
 awaitable<void> ByteLine::read(std::span<std::byte> into) {

@@ -43,6 +43,7 @@ class ByteLine {
   struct Socket;
   const std::unique_ptr<Socket> socket_;
   awaitable<bool> wait(bool to_write);  // false: too long
+  awaitable<void> readable();
 
   const std::chrono::nanoseconds silence_;
   std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::time_point::max();

@@ -101,8 +101,11 @@ bool FrameLink::is_quiet() const {
   return ::recv(socket_->fd(), &one, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
+// A wait may end for what has been read since it began.
 awaitable<void> FrameLink::readable() {
-  co_await socket_->wait(Stream::socket::wait_read);
+  do {
+    co_await socket_->wait(Stream::socket::wait_read);
+  } while (is_quiet());
 }
 
 void FrameLink::hang_up() { ::shutdown(socket_->fd(), SHUT_RDWR); }
@@ -154,8 +157,7 @@ awaitable<KvFrameHeader> FrameLink::read_header(std::chrono::nanoseconds patienc
   while (here < 0 && errno == EINTR) here = receive(bytes);
   if (here == 0) throw lost("the other end closed the line");
   if (must_wait(here)) {
-    const bool in_time = co_await with_timeout(patience, socket_->wait(Stream::socket::wait_read));
-    if (!in_time) throw silent("silent for too long");
+    if (!co_await with_timeout(patience, readable())) throw silent("silent for too long");
     num_unwaited_ = 0;
   } else if (++num_unwaited_ >= kUnwaitedInARow) {  // or a flood of them would be all that runs
     num_unwaited_ = 0;

@@ -59,7 +59,10 @@ TEST_CASE("pushes that wait for their prefill hold no room", "[kv_transfer][push
   ends.reader().fetch(ends.fetch_of(1, kept.source));
   CHECK(holds(ends.await(), kept));  // the first that ends
   ends.reader().release(RequestId{1});
-  for (const KvFetched& fetched : ends.await(waiting)) CHECK(fetched.loss == KvLossReason::expired);
+  for (const KvFetched& fetched : ends.await(waiting)) {
+    INFO(fetched.detail);
+    CHECK(fetched.loss == KvLossReason::expired);
+  }
   ends.check_all_came_back();
 }
 
