@@ -65,6 +65,11 @@ std::vector<MooncakeRegion> mooncake_regions(const MooncakeSelf& self) {
   return regions;
 }
 
+std::uint64_t mooncake_sum_seed(std::string_view transfer,
+                                std::span<const std::uint64_t> first_rows) {
+  return kv_checksum(std::as_bytes(first_rows), block_sum_seed(transfer));
+}
+
 MooncakeLanding::MooncakeLanding(const MooncakeSelf& self, int num_tokens, int from,
                                  std::int64_t first)
     : self_(self),
@@ -125,6 +130,7 @@ void MooncakeLanding::has_from(std::span<const std::uint64_t> first_rows) {
   if (first_rows.size() != layers_.size())
     throw KvLost(KvLossReason::corrupt, fmt::format("quire_first_rows has {} layers, not {}",
                                                     first_rows.size(), layers_.size()));
+  first_rows_.assign(first_rows.begin(), first_rows.end());
   const KvGeometry rows = with_block_size(self_.geometry, 1);
   for (KvStrip& strip : content_.strips) {
     const auto layer = static_cast<std::size_t>(strip.layer);
@@ -143,7 +149,7 @@ void MooncakeLanding::has_from(std::span<const std::uint64_t> first_rows) {
 
 std::uint64_t MooncakeLanding::sum(std::string_view transfer,
                                    std::span<const std::byte> landing) const {
-  std::uint64_t sum = block_sum_seed(transfer);
+  std::uint64_t sum = mooncake_sum_seed(transfer, first_rows_);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const auto size = static_cast<std::size_t>(layers_[i].block_bytes);
     for (std::size_t block = 0; block < ids_of(i).size(); ++block)

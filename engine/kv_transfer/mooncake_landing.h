@@ -35,6 +35,10 @@ std::vector<MooncakeRegion> mooncake_regions(const MooncakeSelf& self);
 inline constexpr std::uint64_t kMooncakeRegionBytes = std::uint64_t{1} << 50;
 inline constexpr std::size_t kMostMooncakeRegions = 4096;
 
+// Of blocks that are summed after it.
+std::uint64_t mooncake_sum_seed(std::string_view transfer,
+                                std::span<const std::uint64_t> first_rows);
+
 class MooncakeLanding {
  public:
   // Its blocks are numbered from `first` on.
@@ -56,7 +60,8 @@ class MooncakeLanding {
   // all that were asked for. Throws KvLost where some are needed.
   void has_from(std::span<const std::uint64_t> first_rows);
 
-  // Over all blocks, layer by layer, seeded with their name.
+  // Over where each layer begins, as has_from() was told, and all blocks, layer by layer; seeded
+  // with their name.
   std::uint64_t sum(std::string_view transfer, std::span<const std::byte> landing) const;
   void fill(std::span<const std::byte> landing, std::span<std::byte> content) const;
 
@@ -76,6 +81,7 @@ class MooncakeLanding {
   std::vector<Layer> layers_;
   std::int64_t bytes_ = 0, num_ids_ = 0, arrived_bytes_ = 0;
   std::map<std::int64_t, std::int64_t> arrived_;  // first byte → end; no two touch
+  std::vector<std::uint64_t> first_rows_;         // by layer; empty: it was not said
 };
 
 }  // namespace quire

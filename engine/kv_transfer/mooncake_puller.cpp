@@ -16,6 +16,7 @@ namespace quire {
 namespace {
 
 constexpr std::size_t kMostKnown = 1024;  // starts of engines
+constexpr int kTimesTold = 2;
 
 std::string name_of(const KvSource& source) {
   return fmt::format("{} {}", source.address.text(), source.engine);
@@ -47,7 +48,9 @@ struct MooncakePuller::Job {
   std::shared_ptr<StagedRange> range;
   std::optional<std::uint64_t> sum;                  // as the peer says
   std::vector<std::shared_ptr<MooncakeLink>> links;  // where it was asked
-  bool ended = false;  // whoever asked has his answer; a peer may still write
+  bool ended = false;         // whoever asked has his answer; a peer may still write
+  bool is_released = false;   // and nobody else tells the peer if it does not write
+  bool is_forgotten = false;  // the peer says that it keeps it no more
 
   // Until something changed, or the time is over.
   awaitable<void> wait(Clock::time_point until) {
@@ -101,7 +104,9 @@ void MooncakePuller::release(RequestId request) {
   if (found == watched_.end()) return;
   const Watched watched = std::move(found->second);
   watched_.erase(found);
-  if (!watched.told) tasks_.spawn(tell(watched.source));
+  if (!watched.told) return tasks_.spawn(tell(watched.source));
+  for (const auto& job : jobs_)
+    if (job->fetch.request == request) job->is_released = true;
 }
 
 void MooncakePuller::room_came() {
@@ -127,19 +132,22 @@ awaitable<void> MooncakePuller::run(std::shared_ptr<Job> job) {
     if (!silent_.may_ask(peer, asked))
       throw KvLost(KvLossReason::peer_lost, "it was silent a moment ago and is left alone");
     co_await pull(*job);
-    silent_.answered(peer);
   } catch (const KvLost& lost) {
-    if (lost.is_silence()) silent_.was_silent(peer, asked, Clock::now());
-    if (lost.reason() == KvLossReason::peer_lost && !job->ended)
-      workers_.erase(name_of(job->fetch.source));
-    if (lost.reason() != KvLossReason::expired) is_not_written(*job);
-    end_lost(*job, lost);
+    was_lost(*job, lost, asked);
   } catch (const Failure& failure) {
-    end_lost(*job, KvLost(KvLossReason::refused, failure.what()));
+    was_lost(*job, KvLost(KvLossReason::refused, failure.what()), asked);
   } catch (const boost::system::system_error& error) {
     if (error.code() == asio::error::operation_aborted) throw;
-    end_lost(*job, KvLost(KvLossReason::peer_lost, error.what()));
+    was_lost(*job, KvLost(KvLossReason::peer_lost, error.what()), asked);
   }
+}
+
+void MooncakePuller::was_lost(Job& job, const KvLost& lost, Clock::time_point asked) {
+  const KvSource& source = job.fetch.source;
+  if (lost.is_silence()) silent_.was_silent(source.address.text(), asked, Clock::now());
+  if (lost.reason() == KvLossReason::peer_lost && !job.ended) workers_.erase(name_of(source));
+  if (!job.is_forgotten) is_not_written(job);
+  end_lost(job, lost);
 }
 
 awaitable<void> MooncakePuller::pull(Job& job) {
@@ -237,6 +245,8 @@ awaitable<void> MooncakePuller::answer_of(MooncakeLink& link, Job& job,
   while (true) {
     const std::string message = co_await link.receive(options_.silence / 2, deadline);
     const MooncakeAnswer answer = value_or_lose(parse_answer(message), KvLossReason::corrupt);
+    silent_.answered(job.fetch.source.address.text());
+    job.is_forgotten = answer.reason == static_cast<std::uint64_t>(KvLossReason::expired);
     if (answer.verdict == MooncakeVerdict::error || answer.verdict == MooncakeVerdict::layout_miss)
       lose(answer);
     if (!answer.failed.empty()) lose(answer);
@@ -263,19 +273,30 @@ awaitable<void> MooncakePuller::all_has_come(Job& job) {
   }
 }
 
-// Nobody waits for it: without it the peer keeps the blocks for its time.
+// Nobody waits for it: without it the peer keeps the blocks for its time. A line may be lost; who
+// is lost twice has gone.
 awaitable<void> MooncakePuller::tell(KvSource source) {
-  try {
-    MooncakeWorkers workers = co_await workers_of(source);
-    MooncakeAsk ask{.host = options_.host, .port = inbox_.port()};
-    ask.regions = mooncake_regions(self_);
-    ask.wanted.push_back({"quire-released", source.prefill.key});
-    const auto links = co_await ask_all(std::move(workers), std::move(ask));
-    const auto deadline = Clock::now() + options_.prefill_patience;
-    for (const auto& link : links) co_await link->receive(options_.silence / 2, deadline);
-  } catch (const KvLost& lost) {
-    log::debug("kv_transfer.not_released", {{"because", lost.what()}});
+  for (int left = kTimesTold; left > 0; --left) {
+    try {
+      co_return co_await tell_once(source);
+    } catch (const KvLost& lost) {
+      log::debug("kv_transfer.not_released", {{"because", lost.what()}});
+      const bool is_line =
+          lost.reason() == KvLossReason::peer_lost || lost.reason() == KvLossReason::corrupt;
+      if (!is_line) co_return;
+      workers_.erase(name_of(source));
+    }
   }
+}
+
+awaitable<void> MooncakePuller::tell_once(KvSource source) {
+  MooncakeWorkers workers = co_await workers_of(source);
+  MooncakeAsk ask{.host = options_.host, .port = inbox_.port()};
+  ask.regions = mooncake_regions(self_);
+  ask.wanted.push_back({"quire-released", source.prefill.key});
+  const auto links = co_await ask_all(std::move(workers), std::move(ask));
+  const auto deadline = Clock::now() + options_.prefill_patience;
+  for (const auto& link : links) co_await link->receive(options_.silence / 2, deadline);
 }
 
 void MooncakePuller::finish(Job& job) {
@@ -295,6 +316,7 @@ void MooncakePuller::finish(Job& job) {
 
 // The peer still has it, and is told once nobody here wants it any more.
 void MooncakePuller::is_not_written(const Job& job) {
+  if (job.is_released) return tasks_.spawn(tell(job.fetch.source));
   const auto watched = watched_.find(job.fetch.request);
   if (watched != watched_.end()) watched->second.told = false;
 }

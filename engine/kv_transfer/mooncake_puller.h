@@ -65,9 +65,11 @@ class MooncakePuller final : public KvFetcher {
   awaitable<void> answer_of(MooncakeLink& link, Job& job, Clock::time_point deadline);
   awaitable<void> all_has_come(Job& job);
   awaitable<void> tell(KvSource source);
+  awaitable<void> tell_once(KvSource source);
   void finish(Job& job);
   void end(Job& job, KvFetched result);
   void end_lost(Job& job, const KvLost& lost);
+  void was_lost(Job& job, const KvLost& lost, Clock::time_point asked);
   void is_not_written(const Job& job);
 
   const asio::any_io_executor executor_;

@@ -9,7 +9,6 @@
 
 #include "engine/kv_mooncake/write_frame.h"
 #include "engine/kv_transfer/checksum.h"
-#include "engine/kv_transfer/nixl_exports.h"
 
 namespace quire {
 namespace {
@@ -187,8 +186,9 @@ awaitable<MooncakeSum> write_mooncake(asio::any_io_executor executor, const Moon
                                       std::chrono::nanoseconds silence,
                                       std::function<void()> check) {
   const std::vector<MooncakeShare> shares = mooncake_shares(self, ask);
-  MooncakeSum sum{block_sum_seed(wanted.transfer)};
+  MooncakeSum sum;
   sum.first_rows = mooncake_first_rows(prefill->content, shares, !ask.geometry.empty());
+  sum.sum = mooncake_sum_seed(wanted.transfer, sum.first_rows);
   const SocketAddress hello{.path = {}, .host = ask.host, .port = ask.port};
   const MooncakeSegment segment = co_await segment_of(executor, hello, silence);
   const SocketAddress data{.path = {}, .host = ask.host, .port = segment.data_port};

@@ -34,19 +34,18 @@ struct FaultyRelay::Line {
     ::shutdown(reader.get(), SHUT_RDWR);
     ::shutdown(owner.get(), SHUT_RDWR);
   }
-  // False: the line is gone.
-  bool receive(int socket, std::string& into, std::size_t size, const std::atomic<bool>& stop) {
+  std::optional<std::string> receive(int socket, std::size_t size, const std::atomic<bool>& stop) {
     std::size_t have = 0;
-    into.resize(size);
+    std::string into(size, '\0');
     while (have < size) {
-      if (stop || dead) return false;
+      if (stop || dead) return std::nullopt;
       pollfd waiting{socket, POLLIN, 0};
       if (::poll(&waiting, 1, kLookAround) == 0) continue;
       const ssize_t count = ::recv(socket, into.data() + have, size - have, 0);
-      if (count <= 0) return false;
+      if (count <= 0) return std::nullopt;
       have += static_cast<std::size_t>(count);
     }
-    return true;
+    return into;
   }
   void send(int socket, const std::string& bytes, const std::atomic<bool>& stop) {
     for (std::size_t sent = 0; sent < bytes.size() && !stop && !dead;) {
@@ -70,8 +69,21 @@ FaultPlan any_fault(std::uint64_t seed, int num_frames) {
   return plan;
 }
 
-FaultyRelay::FaultyRelay(std::uint16_t target, FaultPlan plan)
-    : target_(target), plan_(plan), listener_(std::move(*listen_at(local(0)))) {
+std::optional<std::string> next_kv_frame(const ReceiveBytes& receive, bool, int) {
+  const auto head = receive(kKvHeaderBytes);
+  if (!head) return std::nullopt;
+  std::array<std::byte, kKvHeaderBytes> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>((*head)[i]);
+  const auto header = parse_kv_header(bytes);
+  const auto body = header ? receive(header->size) : std::nullopt;
+  return body ? std::optional(*head + *body) : std::nullopt;
+}
+
+FaultyRelay::FaultyRelay(std::uint16_t target, FaultPlan plan, NextFrame next)
+    : target_(target),
+      plan_(plan),
+      next_(std::move(next)),
+      listener_(std::move(*listen_at(local(0)))) {
   accepting_ = std::thread([this] { accept(); });
 }
 
@@ -106,14 +118,13 @@ void FaultyRelay::pass(Line& line, bool towards_reader, bool is_faulty) {
   const int to = towards_reader ? line.reader.get() : line.owner.get();
   std::mt19937_64 random(plan_.seed);
   std::optional<std::string> held;
+  const ReceiveBytes receive = [&](std::size_t size) {
+    return line.receive(from, size, stopping_);
+  };
   for (int index = 0;; ++index) {
-    std::string head, body;
-    if (!line.receive(from, head, kKvHeaderBytes, stopping_)) return line.cut();
-    std::array<std::byte, kKvHeaderBytes> bytes{};
-    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(head[i]);
-    const auto header = parse_kv_header(bytes);
-    if (!header || !line.receive(from, body, header->size, stopping_)) return line.cut();
-    std::string frame = head + body;
+    auto next = next_(receive, towards_reader, index);
+    if (!next) return line.cut();
+    std::string frame = std::move(*next);
     const bool strikes =
         is_faulty && plan_.towards_reader == towards_reader && plan_.frame == index;
     if (strikes && plan_.fault != LineFault::none) struck_ = true;
@@ -137,6 +148,13 @@ void FaultyRelay::pass(Line& line, bool towards_reader, bool is_faulty) {
       case LineFault::cut_within:
         line.send(to, frame.substr(0, random() % frame.size()), stopping_);
         return line.cut();
+      case LineFault::pause_within: {
+        const std::size_t first = random() % frame.size();
+        line.send(to, frame.substr(0, first), stopping_);
+        std::this_thread::sleep_for(std::chrono::milliseconds(random() % 50));
+        frame.erase(0, first);
+        break;
+      }
       case LineFault::stall:
         while (!stopping_ && !line.dead)
           std::this_thread::sleep_for(std::chrono::milliseconds(kLookAround));

@@ -1,10 +1,12 @@
 #pragma once
-// Stands between two ends of the KV protocol and does to one frame what a line or a peer may do.
+// Stands between two ends of a protocol and does to one frame what a line or a peer may do.
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -18,12 +20,13 @@ enum class LineFault : std::uint8_t {
   delay,
   corrupt,  // a bit, anywhere
   duplicate,
-  swap,        // with the next frame
-  cut,         // both ends lose the line
-  cut_within,  // in the middle of the frame
-  stall,       // nothing more passes, and nobody is told
+  swap,          // with the next frame
+  cut,           // both ends lose the line
+  cut_within,    // in the middle of the frame
+  pause_within,  // its rest comes later
+  stall,         // nothing more passes, and nobody is told
 };
-inline constexpr int kNumLineFaults = 9;
+inline constexpr int kNumLineFaults = 10;
 
 struct FaultPlan {
   LineFault fault = LineFault::none;
@@ -36,9 +39,18 @@ struct FaultPlan {
 // By the seed, of so many frames towards the reader.
 FaultPlan any_fault(std::uint64_t seed, int num_frames);
 
+// The next bytes of a direction, so many; empty: the line is gone.
+using ReceiveBytes = std::function<std::optional<std::string>(std::size_t size)>;
+// One whole frame of a protocol, as it is to be passed on: the index-th of its direction.
+using NextFrame = std::function<std::optional<std::string>(const ReceiveBytes& receive,
+                                                           bool towards_reader, int index)>;
+
+std::optional<std::string> next_kv_frame(const ReceiveBytes& receive, bool, int);
+
 class FaultyRelay {
  public:
-  FaultyRelay(std::uint16_t target, FaultPlan plan);
+  // Whoever connects is the reader, the target the owner.
+  FaultyRelay(std::uint16_t target, FaultPlan plan, NextFrame next = next_kv_frame);
   ~FaultyRelay();
   FaultyRelay(const FaultyRelay&) = delete;
   FaultyRelay& operator=(const FaultyRelay&) = delete;
@@ -53,6 +65,7 @@ class FaultyRelay {
 
   const std::uint16_t target_;
   const FaultPlan plan_;
+  const NextFrame next_;
   const Descriptor listener_;
   std::atomic<bool> stopping_ = false, struck_ = false;
   std::vector<std::unique_ptr<Line>> lines_;
