@@ -110,7 +110,9 @@ void Scheduler::settle_drafts(Request& request, const BatchPlan& plan, const Bat
 void Scheduler::correct_next_plan(const BatchPlan& plan, const Request& request, int num_rejected) {
   BatchPlan& next = plans_[(plan.step + 1) % plans_.size()];
   const auto row = std::ranges::find(next.rows, &request, &BatchRow::request);
-  if (row != next.rows.end() && !row->is_new) row->num_computed -= num_rejected;
+  if (row == next.rows.end()) return;
+  assert(!row->is_new);  // nobody starts in a step that takes somebody's blocks
+  row->num_computed -= num_rejected;
 }
 
 // Up to the token that ends the request, if one does.

@@ -105,6 +105,10 @@ void check_plan(const BatchPlan& plan, const SchedulerOptions& options) {
     demand(
         row.num_computed + row.num_tokens < options.max_model_len + options.num_speculative_tokens,
         "a row beyond the context");
+    const std::int64_t most = std::min<std::int64_t>(row.request->max_total_tokens(),
+                                                     options.max_model_len);
+    demand(options.num_speculative_tokens > 0 || row.num_computed + row.num_tokens < most,
+           "a row has slots that admission did not count");
   }
   demand(num_tokens == plan.num_tokens, "the plan's tokens are not its rows'");
   demand(num_tokens <= options.max_num_batched_tokens, "the plan is over its budget");

@@ -88,13 +88,28 @@ Scenario draw_scenario(std::mt19937_64& random, const Layout& layout, int num_bl
     if (chance(random, 0.5)) s.options.num_lookahead_tokens = s.options.num_speculative_tokens;
     const bool may_drop = layout.groups[0].spec.kind != KvKind::chunked_local;
     s.kv.use_eagle = s.options.num_lookahead_tokens > 0 && may_drop && chance(random, 0.5);
+    s.drafts.num_drafts = s.options.num_speculative_tokens;
+    if (chance(random, 0.5)) s.drafts.accuracy = pick(random, 0, 10) / 10.0;
   }
-  s.transfers = layout.transfers && s.options.num_speculative_tokens == 0 && chance(random, 0.3);
+  s.transfers = layout.transfers && s.drafts.num_drafts == 0 && chance(random, 0.3);
   if (s.options.chunked_prefill && chance(random, 0.3)) {
     s.options.target_step_seconds = pick(random, 1, 20);
     s.options.least_chunk = pick(random, 1, 4);
   }
   s.arrivals_per_step = std::uniform_real_distribution<double>(0.05, 1.5)(random);
+  return s;
+}
+
+Scenario draw_scenario_ahead(std::mt19937_64& random, const Layout& layout, int num_blocks) {
+  Scenario s = draw_scenario(random, layout, num_blocks);
+  s.transfers = false;
+  s.drafts = {.num_drafts = pick(random, 1, 5), .accuracy = pick(random, 0, 10) / 10.0};
+  s.options.async = s.options.drafts_ahead = true;
+  s.options.pipeline_depth = 2;
+  s.options.num_speculative_tokens = 0;
+  s.options.num_lookahead_tokens = s.drafts.num_drafts;
+  const bool may_drop = layout.groups[0].spec.kind != KvKind::chunked_local;
+  s.kv.use_eagle = may_drop && chance(random, 0.5);
   return s;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/scheduler/scheduler.h"
+#include "tests/engine/scheduler/simulated_model.h"
 
 namespace quire::test {
 
@@ -24,11 +25,15 @@ struct Scenario {
   KvCacheConfig kv;
   SchedulerOptions options;
   bool transfers = false;
+  DraftRule drafts;
   double arrivals_per_step = 0.5;
 };
 
 // num_blocks is what an override would set; the rest is drawn.
 Scenario draw_scenario(std::mt19937_64& random, const Layout& layout, int num_blocks);
+
+// The same beside a draft model on a device: what held is known a step late.
+Scenario draw_scenario_ahead(std::mt19937_64& random, const Layout& layout, int num_blocks);
 
 int pick(std::mt19937_64& random, int low, int high);
 bool chance(std::mt19937_64& random, double probability);

@@ -26,7 +26,7 @@ class Traffic {
         random_(seed),
         kv_(scenario.kv),
         model_(scenario.kv, scenario.options.max_num_seqs,
-               {scenario.options.num_speculative_tokens}, seed),
+               scenario.drafts, seed),
         peer_(scenario_.kv, model_, seed),
         scheduler_(scenario.options, kv_, scenario.transfers ? &peer_ : nullptr) {}
 
@@ -52,6 +52,7 @@ class Traffic {
   }
 
   const EngineStats stats() const { return scheduler_.stats(); }
+  std::int64_t num_corrected() const { return num_corrected_; }  // rows of plans under way
 
  private:
   struct Expectation {
@@ -116,32 +117,92 @@ class Traffic {
     ++num_operations_;
   }
 
+  struct Step {
+    const BatchPlan* plan;
+    StepTokens tokens;
+    std::vector<int> num_computed;  // of its rows, as the device knows
+    std::vector<int> num_drafts;    // proposed behind them, where set_drafts() brings them
+    bool is_given = false;          // that, before its end
+  };
+
   void advance() {
     std::erase_if(grammars_, [&](RequestId id) {
       if (!chance(random_, 0.3)) return false;
       scheduler_.grammar_ready(id, nullptr);
       return true;
     });
+    // What was drafted behind a step must be known to the next one.
+    const bool ahead = scenario_.options.drafts_ahead;
+    while (ahead && !in_flight_.empty() && !in_flight_.back().is_given) commit();
     if (scheduler_.can_schedule()) {
       const BatchPlan& plan = scheduler_.schedule();
       check_plan(plan, scenario_.options);
-      in_flight_.push_back({&plan, model_.run(plan)});
+      Step& step = in_flight_.emplace_back(Step{&plan, model_.run(plan), {}, {}});
+      const auto computed = model_.num_computed();
+      step.num_computed.assign(computed.begin(), computed.end());
       num_operations_ += static_cast<std::int64_t>(plan.rows.size());
+      if (ahead) propose(step);
+      for (std::size_t r = 0; r < plan.rows.size(); ++r)
+        num_corrected_ += plan.rows[r].num_computed > step.num_computed[r];
       check();
     }
     if (!scheduler_.can_schedule() || chance(random_, 0.3)) commit();
     std::erase_if(ids_, [&](RequestId id) { return scheduler_.find(id) == nullptr; });
   }
 
+  // As Drafting does: some rows are left out, others get fewer than there could be.
+  void propose(Step& step) {
+    const BatchPlan& plan = *step.plan;
+    for (const BatchRow& row : plan.rows) {
+      const std::int64_t known = row.num_computed + row.num_tokens - row.num_drafts + 1;
+      const std::int64_t most =
+          std::min<std::int64_t>(row.request->max_total_tokens(),
+                                 scenario_.options.max_model_len - row.num_drafts) -
+          known - 1;
+      const auto wanted = std::clamp<std::int64_t>(most, 0, scenario_.drafts.num_drafts);
+      const bool is_whole = chance(random_, 0.6);
+      step.num_drafts.push_back(!row.samples ? 0
+                                : is_whole   ? static_cast<int>(wanted)
+                                             : pick(random_, 0, static_cast<int>(wanted)));
+    }
+    model_.propose_again(plan, step.num_drafts);
+    step.is_given = !plan.empty() && chance(random_, 0.85);
+    if (!step.is_given) return;
+    for (std::size_t r = 0; r < plan.rows.size(); ++r) give(*plan.rows[r].request, step.num_drafts[r]);
+  }
+
+  void give(const Request& request, int num_drafts) {
+    const std::vector<TokenId> drafts(static_cast<std::size_t>(num_drafts), kUnknownDraft);
+    scheduler_.set_drafts(request, drafts);
+  }
+
+  // What the plan took to have held was put right when the step before was committed.
+  void check_corrected(const Step& step) const {
+    for (std::size_t r = 0; r < step.plan->rows.size(); ++r) {
+      const BatchRow& row = step.plan->rows[r];
+      const Request& request = *row.request;
+      if (request.state == RequestState::finished || request.num_discarded > 0) continue;
+      if (row.num_computed != step.num_computed[r])
+        throw std::runtime_error("a plan is not corrected: " + std::to_string(row.num_computed) +
+                                 " for " + std::to_string(step.num_computed[r]));
+    }
+  }
+
   void commit() {
     if (in_flight_.empty()) return;
-    const auto [plan, tokens] = in_flight_.front();
+    const Step step = in_flight_.front();
+    const auto [plan, tokens] = std::pair(step.plan, step.tokens);
     in_flight_.pop_front();
+    check_corrected(step);
     const FlakyPeer::News news = peer_.step();
     if (!plan->empty()) scheduler_.settle_time(*plan, plan->num_tokens * (random_() % 8 == 0 ? 3 : 1));
     const StepResult& result = scheduler_.commit(*plan, tokens, news.view());
     if (!news.invalid.empty()) model_.spoils_reported();
-    for (const RequestProgress& progress : result.requests) take(result, progress);
+    for (const RequestProgress& progress : result.requests) {
+      take(result, progress);
+      if (scenario_.options.drafts_ahead && !step.is_given && !progress.finish_reason)
+        give(*progress.request, step.num_drafts.at(static_cast<std::size_t>(progress.row)));
+    }
     check();
   }
 
@@ -180,12 +241,12 @@ class Traffic {
   SimulatedModel model_;
   FlakyPeer peer_;
   Scheduler scheduler_;
-  std::deque<std::pair<const BatchPlan*, StepTokens>> in_flight_;
+  std::deque<Step> in_flight_;
   std::uint64_t next_id_ = 1;
   std::vector<RequestId> ids_;  // that the scheduler knows
   std::map<RequestId, Expectation> open_;
   std::vector<RequestId> grammars_;
-  std::int64_t num_operations_ = 0;
+  std::int64_t num_operations_ = 0, num_corrected_ = 0;
 };
 
 std::string describe(const Layout& layout, const Scenario& s, std::uint64_t seed) {
@@ -193,8 +254,8 @@ std::string describe(const Layout& layout, const Scenario& s, std::uint64_t seed
   return layout.name + ", " + std::to_string(s.kv.num_blocks) + " blocks, context " +
          std::to_string(o.max_model_len) + ", budget " + std::to_string(o.max_num_batched_tokens) +
          ", rows " + std::to_string(o.max_num_seqs) + (o.async ? ", async " : ", sync ") +
-         std::to_string(o.pipeline_depth) + ", drafts " + std::to_string(o.num_speculative_tokens) +
-         "+" + std::to_string(o.num_lookahead_tokens) + (s.kv.use_eagle ? " eagle" : "") +
+         std::to_string(o.pipeline_depth) + ", drafts " + std::to_string(s.drafts.num_drafts) +
+         "+" + std::to_string(o.num_lookahead_tokens) + (s.kv.use_eagle ? " eagle" : "") + (o.drafts_ahead ? " ahead" : "") +
          (s.transfers ? ", transfers" : "") + (o.chunked_prefill ? "" : ", whole prompts") +
          ", seed " + std::to_string(seed);
 }
@@ -226,6 +287,36 @@ TEST_CASE("Every accepted request finishes with its undisturbed answer, whatever
   CHECK(hits > operations / 10);
   CHECK(accepted_drafts > operations / 1000);
   CHECK(external > operations / 1000);
+}
+
+TEST_CASE("so it does where the next step is planned before it is known how many drafts held",
+          "[scheduler][property]") {
+  std::int64_t operations = 0, preemptions = 0, hits = 0, accepted = 0, corrected = 0;
+  for (std::uint64_t seed = 1; operations < kOperations / 2; ++seed) {
+    for (const Layout& layout : layouts()) {
+      const bool has_states = std::ranges::any_of(
+          layout.groups, [](const GroupConfig& g) { return keeps_state(g.spec.kind); });
+      if (has_states || !layout.drafts) continue;
+      std::mt19937_64 random(seed * 7907 + operations);
+      const int num_blocks = 2 + static_cast<int>((seed - 1) % 63);
+      const Scenario scenario = draw_scenario_ahead(random, layout, num_blocks);
+      INFO(describe(layout, scenario, seed));
+      Traffic traffic(scenario, random());
+      REQUIRE_NOTHROW(operations += traffic.run(150));
+      const EngineStats stats = traffic.stats();
+      preemptions += stats.preemptions;
+      hits += stats.prefix_cache_hits;
+      accepted += stats.accepted_draft_tokens;
+      corrected += traffic.num_corrected();
+    }
+  }
+  std::cout << operations << " operations, " << preemptions << " preemptions, " << hits
+            << " tokens hit, " << accepted << " drafts accepted, " << corrected
+            << " rows corrected\n";
+  CHECK(preemptions > operations / 1000);
+  CHECK(hits > operations / 10);
+  CHECK(accepted > operations / 20);
+  CHECK(corrected > operations / 20);
 }
 
 // With what drafts look ahead a chunk behind a hit needs a block more than there is.

@@ -72,9 +72,11 @@ std::uint64_t& SimulatedModel::cell(int group, BlockId block, int offset) {
 StepTokens SimulatedModel::run(const BatchPlan& plan) {
   update_tables(plan);
   std::vector<Feed> feeds;
+  num_computed_.clear();
   for (const BatchRow& row : plan.rows) {
     feeds.push_back(feed_of(plan, row));
     extend_chains(slots_[row.slot], *row.request, feeds.back());
+    num_computed_.push_back(feeds.back().first);
   }
   // A state is read before it is written; keys are written before they are read.
   for (std::size_t i = 0; i < feeds.size(); ++i) {
@@ -234,6 +236,32 @@ std::vector<TokenId> SimulatedModel::propose(const Slot& slot) {
     chain.add(drafts.back());
   }
   return drafts;
+}
+
+void SimulatedModel::propose_again(const BatchPlan& plan, std::span<const int> num_drafts) {
+  std::vector<std::vector<TokenId>> kept(slots_.size());
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    const BatchRow& row = plan.rows[r];
+    check_draft_slots(slots_[row.slot], num_drafts[r], row.request->id());
+    kept[row.slot] = slots_[row.slot].drafts;
+    kept[row.slot].resize(num_drafts[r]);
+  }
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].drafts = std::move(kept[i]);
+}
+
+// A pass over a draft keeps its keys and values; the last one goes through none.
+void SimulatedModel::check_draft_slots(const Slot& slot, int num_drafts, RequestId id) const {
+  const int first = static_cast<int>(slot.tokens.size()) - 1;
+  for (std::size_t g = 0; g < config_.groups.size(); ++g) {
+    const KvSpec& spec = config_.groups[g].spec;
+    const auto& table = slot.tables[g];
+    for (int position = first; position < first + num_drafts - 1; ++position) {
+      const auto index = static_cast<std::size_t>(position / spec.block_size);
+      if (index < table.size() && table[index] != kNullBlock) continue;
+      throw std::runtime_error("request " + std::to_string(id.value) +
+                               " has no slot for what is drafted at " + std::to_string(position));
+    }
+  }
 }
 
 void SimulatedModel::store(int group, BlockId block, int offset, const PrefixChain& chain) {

@@ -48,6 +48,12 @@ class SimulatedModel {
   // Runs the plan; valid until the plan after the next. Throws on a wrong read.
   StepTokens run(const BatchPlan& plan);
 
+  // Of the latest plan's rows: how many tokens really were computed before them.
+  std::span<const int> num_computed() const { return num_computed_; }
+  // Behind the latest plan so many are proposed, by row, and no others are kept. Throws where there
+  // are no slots for all but the last of a row.
+  void propose_again(const BatchPlan& plan, std::span<const int> num_drafts);
+
   // A connector brought this token.
   void store(int group, BlockId block, int offset, const PrefixChain& chain);
 
@@ -82,6 +88,7 @@ class SimulatedModel {
   std::uint64_t& cell(int group, BlockId block, int offset);
   std::vector<TokenId> sample(const BatchRow& row, Slot& slot, const Feed& feed);
   std::vector<TokenId> propose(const Slot& slot);
+  void check_draft_slots(const Slot& slot, int num_drafts, RequestId id) const;
 
   KvCacheConfig config_;
   DraftRule drafts_;
@@ -89,6 +96,7 @@ class SimulatedModel {
   std::vector<Slot> slots_;
   std::vector<std::vector<std::uint64_t>> contents_;  // by group: [num_blocks, block_size]
   std::vector<Output> outputs_{2};
+  std::vector<int> num_computed_;
   int next_output_ = 0;
   std::set<BlockId> spoiled_;
 };
