@@ -195,7 +195,9 @@ void Scheduler::handle_invalid_blocks(const BatchPlan& plan, std::span<const Blo
   for (Request* request : running_) {
     const auto row = std::find_if(plan.rows.begin(), plan.rows.end(),
                                   [&](const BatchRow& r) { return r.request == request; });
-    const int loaded = row == plan.rows.end() ? request->num_computed : row->num_computed;
+    // A row that is to be discarded is of a beginning before this one.
+    const bool is_its = row != plan.rows.end() && request->num_discarded == 0;
+    const int loaded = is_its ? row->num_computed : request->num_computed;
     if (spoiled(*request, loaded) && request->num_computed == 0) lost.push_back(request);
   }
   if (options_.recompute_failed_loads) {

@@ -85,10 +85,11 @@ void Scheduler::schedule_running(BatchPlan& plan) {
   for (std::size_t i = 0; i < running_.size() && budget_ > 0;) {
     if (i + kAhead < running_.size()) running_[i + kAhead]->prefetch();
     Request& request = *running_[i];
-    const int num_tokens = tokens_wanted(request);
+    int num_tokens = tokens_wanted(request);
     if (num_tokens > 0) {
       const std::size_t num_rows = plan.rows.size();
-      if (!allocate_or_preempt(plan, request, num_tokens)) return;
+      num_tokens = allocate_or_preempt(plan, request, num_tokens);
+      if (num_tokens == 0) return;
       if (!decodes(request)) pacer_.take(request.num_computed, num_tokens);
       i -= num_rows - plan.rows.size();  // victims that had been scheduled stood before it
       add_row(plan, request, num_tokens, false);
@@ -97,19 +98,25 @@ void Scheduler::schedule_running(BatchPlan& plan) {
   }
 }
 
-// False: the request had to go itself.
-bool Scheduler::allocate_or_preempt(BatchPlan& plan, Request& request, int num_tokens) {
+// How many of the tokens there is room for. 0: the request had to go itself.
+int Scheduler::allocate_or_preempt(BatchPlan& plan, Request& request, int num_tokens) {
   SlotDemand demand;
   demand.num_new = num_tokens;
   demand.num_lookahead = options_.num_lookahead_tokens;
   demand.num_unsettled = std::max(request.num_placeholders - 1, 0);
   demand.delay_caching = request.loads_in_step;
   while (!kv_.allocate(request, demand)) {
+    // Alone in a small cache it goes on with fewer tokens: nobody would give it more room.
+    const bool may_shrink = running_.size() == 1 && options_.chunked_prefill;
+    const int fewer = may_shrink ? demand.num_new / 2 : 0;
+    demand.num_new = tokens_in_step(states_, request, request.num_computed, fewer);
+    if (demand.num_new > 0) continue;
     Request& victim = pick_victim();
     preempt(plan, victim);
-    if (&victim == &request) return false;
+    if (&victim == &request) return 0;
+    demand.num_new = num_tokens;
   }
-  return true;
+  return demand.num_new;
 }
 
 // FCFS: the youngest. Priority: the least important, the youngest of them.

@@ -151,7 +151,7 @@ class Scheduler {
   void schedule_running(BatchPlan& plan);
   int count_decoding() const;
   int tokens_wanted(const Request& request);
-  bool allocate_or_preempt(BatchPlan& plan, Request& request, int num_tokens);
+  int allocate_or_preempt(BatchPlan& plan, Request& request, int num_tokens);
   Request& pick_victim() const;
   void preempt(BatchPlan& plan, Request& victim);
   void requeue(Request& victim);

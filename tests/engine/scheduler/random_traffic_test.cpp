@@ -339,4 +339,21 @@ TEST_CASE("the smallest cache of windows alone holds nobody up", "[scheduler][pr
   }
 }
 
+TEST_CASE("nor does one in which drafts take what a chunk needs", "[scheduler][property]") {
+  const auto layout = std::ranges::find(layouts(), std::string("small window blocks"), &Layout::name);
+  REQUIRE(layout != layouts().end());
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    std::mt19937_64 random(seed);
+    Scenario s = draw_scenario_ahead(random, *layout, 13);
+    s.drafts.num_drafts = s.options.num_lookahead_tokens = 5;
+    s.options.chunked_prefill = true;
+    s.options.long_prefill_threshold = 0;
+    s.options.max_model_len = s.kv.max_model_len = 45;
+    s.options.max_num_batched_tokens = s.kv.max_num_batched_tokens = 8;
+    INFO(describe(*layout, s, seed));
+    Traffic traffic(s, seed);
+    REQUIRE_NOTHROW(traffic.run(150));
+  }
+}
+
 }  // namespace quire

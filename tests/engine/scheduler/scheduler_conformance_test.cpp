@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 #include <deque>
 #include <map>
+#include <set>
 
 #include "engine/scheduler/scheduler.h"
 #include "tests/engine/scheduler/scheduler_vectors.h"

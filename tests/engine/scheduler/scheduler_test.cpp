@@ -182,6 +182,36 @@ TEST_CASE("Requests that wait with loaded prefixes do not hold each other up", "
   CHECK(finished == 2);
 }
 
+// The step of its first beginning is still under way when the load of the second one fails.
+TEST_CASE("what failed to load is computed again, whatever an earlier step had loaded",
+          "[scheduler]") {
+  KvCacheManager kv(kv_config(20));
+  ScriptedConnector connector;
+  SchedulerOptions own = options();
+  own.async = own.recompute_failed_loads = true;
+  own.pipeline_depth = 2;
+  Scheduler scheduler(own, kv, &connector);
+  const RequestId id{1};
+  connector.scripts[id] = {.num_external = 8, .num_loads = 2};
+  const BatchPlan& empty = scheduler.schedule();
+  REQUIRE(scheduler.add(request(id.value, 20)).has_value());
+  const BatchPlan& first = scheduler.schedule();
+  REQUIRE(first.rows.at(0).num_computed == 8);
+  const BlockId lost = kv.table(*scheduler.find(id), 0)[0];
+  scheduler.commit(empty, {}, {.invalid_blocks = {&lost, 1}});
+  connector.scripts[id].num_external = 16;
+  const BatchPlan& second = scheduler.schedule();
+  REQUIRE(second.rows.at(0).num_computed == 16);
+  const BlockId lost_too = kv.table(*scheduler.find(id), 0)[2];
+  const std::vector<TokenId> sampled{-1}, drawn{5};
+  scheduler.commit(first, {.sampled = sampled}, {.invalid_blocks = {&lost_too, 1}});
+  CHECK(scheduler.find(id)->num_computed == 8);
+  const BatchPlan& third = scheduler.schedule();
+  CHECK(third.rows.at(0).num_computed == 8);
+  CHECK(scheduler.commit(second, {.sampled = drawn}).requests.empty());
+  CHECK(scheduler.commit(third, {.sampled = drawn}).requests.size() == 1);
+}
+
 TEST_CASE("a prompt that is not looked up is no query", "[scheduler]") {
   KvCacheManager kv(kv_config(8));
   Scheduler scheduler(options(), kv);

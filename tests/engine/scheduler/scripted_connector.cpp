@@ -5,7 +5,8 @@ namespace quire::test {
 std::optional<ExternalMatch> ScriptedConnector::match(const Request& request, int num_computed) {
   ++num_matched_calls;
   const auto script = scripts.find(request.id());
-  if (script == scripts.end() || loaded_.contains(request.id())) return ExternalMatch{};
+  if (script == scripts.end() || loads_[request.id()] >= script->second.num_loads)
+    return ExternalMatch{};
   if (step < script->second.unknown_until) return std::nullopt;
   const int beyond = script->second.num_external - num_computed;
   if (beyond <= 0) return ExternalMatch{};
@@ -14,7 +15,7 @@ std::optional<ExternalMatch> ScriptedConnector::match(const Request& request, in
 
 void ScriptedConnector::allocated(const Request& request,
                                   const std::vector<std::span<const BlockId>>&, int num_external) {
-  if (num_external > 0) loaded_.insert(request.id());
+  if (num_external > 0) ++loads_[request.id()];
 }
 
 ReleaseDecision ScriptedConnector::finished(const Request& request,

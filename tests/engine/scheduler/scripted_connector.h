@@ -2,7 +2,6 @@
 // A KV transfer that does what a test wrote down for each request.
 
 #include <map>
-#include <set>
 
 #include "engine/kv_transfer/connector.h"
 
@@ -13,6 +12,7 @@ struct TransferScript {
   bool async = false;
   int unknown_until = 0;  // step before which the answer is "not known yet"
   bool keep_at_end = false;
+  int num_loads = 1;  // later it has nothing
 };
 
 class ScriptedConnector final : public Connector {
@@ -28,7 +28,7 @@ class ScriptedConnector final : public Connector {
   int num_matched_calls = 0;
 
  private:
-  std::set<RequestId> loaded_;  // a request loads once
+  std::map<RequestId, int> loads_;  // so far
 };
 
 }  // namespace quire::test
