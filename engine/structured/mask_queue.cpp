@@ -246,9 +246,8 @@ void MaskQueue::help(const std::stop_token& stop, bool is_patient) {
       const bool is_slow = is_patient && job->tries > 1;
       for (int i = 1; is_slow && i < job->tries; ++i) slice.work *= kLongerEachTime;
       if (job->tries >= kMostTries) slice.work = nanoseconds::max();
-      const std::size_t before = done_.size();
       make(lock, job, slice);
-      brings_news |= done_.size() > before;
+      brings_news |= !done_.empty();  // take() may have emptied it meanwhile
     }
     lock.unlock();
     dead.clear();
@@ -288,7 +287,8 @@ void MaskQueue::make(std::unique_lock<std::mutex>& lock, const JobPtr& job, Slic
   const bool is_late = outcome == MaskJob::Outcome::out_of_time;
   if (is_late && !job->is_overdue()) {
     ++job->tries;
-    return (job->tries > 1 ? slow_ : tried_).push_back(job);
+    (job->tries > 1 ? slow_ : tried_).push_back(job);
+    return arrived_.notify_all();  // whoever put it aside may not be who takes it up
   }
   job->has_failed = outcome == MaskJob::Outcome::failed;
   if (is_late) job->give_up();

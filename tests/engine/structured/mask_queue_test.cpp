@@ -65,6 +65,22 @@ class Forced final : public TokenConstraint {
   FakeConstraint inner_;
 };
 
+// Gives up so many times, whoever asks.
+class Late final : public TokenConstraint {
+ public:
+  explicit Late(int times) : times_(times) {}
+  void fill(std::span<std::uint32_t>) const override {
+    std::this_thread::sleep_for(1ms);
+    if (times_-- > 0) throw OutOfTime();
+  }
+  bool accept(TokenId) override { return true; }
+  void rollback(int) override {}
+  bool is_complete() const override { return false; }
+
+ private:
+  mutable int times_;
+};
+
 std::vector<TokenId> allowed(const NextMasks& next, int index) {
   std::vector<TokenId> tokens;
   const auto mask = next.mask(index, kWidth);
@@ -124,6 +140,39 @@ TEST_CASE("what a constraint knows takes the place of drafts", "[structured][mas
   CHECK(masks->next().drafts == std::vector<TokenId>{6, 7});
   CHECK(masks->next().count == 3);
   CHECK(allowed(masks->next(), 2) == std::vector<TokenId>{8});
+}
+
+TEST_CASE("a mask that is put aside again is made without anybody's asking", "[structured][masks]") {
+  for (int i = 0; i < 20; ++i) {
+    std::promise<void> told;
+    std::atomic<bool> is_first = true;
+    MaskQueue queue(kWidth, [&] {
+      if (is_first.exchange(false)) told.set_value();
+    });
+    std::this_thread::sleep_for(2ms);  // its threads sleep
+    const auto masks = queue.add(RequestId{1}, std::make_unique<Late>(2 + i % 3));
+    queue.work(2ms);
+    REQUIRE(told.get_future().wait_for(20s) == std::future_status::ready);
+    CHECK(queue.take().size() == 1);
+    CHECK(masks->is_ready());
+  }
+}
+
+TEST_CASE("a mask is told of when others are taken while it is made", "[structured][masks]") {
+  std::promise<void> may_go;
+  std::atomic<int> woken = 0;
+  MaskQueue queue(kWidth, [&] { ++woken; });
+  const auto held = queue.add(RequestId{1}, std::make_unique<Gated>(may_go.get_future().share(), TokenSequences{{5}}));
+  queue.work(1ms);
+  const auto quick_one = queue.add(RequestId{2}, quick({{5}}));
+  queue.work(1s);                         // is done, and not taken
+  std::this_thread::sleep_for(50ms);      // the other is being made
+  const int before = woken;
+  CHECK(queue.take().size() == 1);
+  may_go.set_value();
+  for (int i = 0; i < 20'000 && woken == before; ++i) std::this_thread::sleep_for(1ms);
+  CHECK(woken > before);
+  CHECK(queue.take().size() == 1);
 }
 
 TEST_CASE("a mask that takes long keeps nobody else waiting", "[structured][masks]") {
