@@ -165,6 +165,70 @@ TEST_CASE("drafts that the host does not know change no answer", "[engine][cuda]
   CHECK(answers(config) == expected);
 }
 
+// Of a device that is as late as may be, as early, or at any time between: arrays that are filled
+// again before it has read them, or what comes back in the place of what is not read yet, make other
+// drafts, of which no more hold than by chance, and other log-probabilities.
+TEST_CASE("as many drafts hold as where the host waits for each step", "[engine][cuda][drafts]") {
+  const Pair pair{"eagle3-llama", DraftMethod::eagle3};
+  const bool is_eager = GENERATE(true, false);
+  CAPTURE(is_eager);
+  EngineConfig config = config_of(pair, true);
+  config.graphs.enforce_eager = is_eager;
+  if (!is_eager) config.graphs.capture_sizes = {2, 5};
+  std::mt19937 random(21);
+  std::vector<AddRequest> requests;
+  for (int i = 0; i < 5; ++i) {
+    requests.push_back(request_of(random, 30 - 2 * i));
+    if (i % 2 == 0) requests.back().sampling.logprobs = 1 + i;
+  }
+  struct Steps {
+    std::map<RequestId, std::vector<std::size_t>> counts;  // of tokens that each step brought
+    std::map<RequestId, RequestOutput> outputs;
+    int num_followed = 0;
+  };
+  const auto run = [&](bool overlaps) {
+    config.scheduler.async_scheduling = overlaps;
+    Engine engine(config);
+    Steps steps;
+    std::map<RequestId, std::size_t> known;
+    for (std::size_t next = 0; next < requests.size() || engine.stepped.core.has_work();) {
+      // One after the other: a prompt is taken in beside those who decode.
+      if (next < requests.size()) engine.stepped.add(requests[next++]);
+      engine.stepped.step();
+      steps.num_followed += engine.stepped.core.runner().num_in_flight() > 0;
+      for (const auto& [id, output] : engine.stepped.outputs) {
+        const std::size_t count = output.token_ids.size() - known[id];
+        if (count > 0) steps.counts[id].push_back(count);
+        known[id] += count;
+      }
+    }
+    steps.outputs = std::move(engine.stepped.outputs);
+    return steps;
+  };
+  const Steps late = run(true), known = run(false);
+  CHECK(late.num_followed > 10);
+  CHECK(known.num_followed == 0);
+  for (const auto& [id, counts] : known.counts) {
+    // Near its end a request gets fewer drafts where it is not known how far it is.
+    const auto whole = static_cast<std::ptrdiff_t>(counts.size()) - 4;
+    REQUIRE(whole > 4);
+    const auto& own = late.counts.at(id);
+    REQUIRE(static_cast<std::ptrdiff_t>(own.size()) > whole);
+    CHECK(std::vector(own.begin(), own.begin() + whole) ==
+          std::vector(counts.begin(), counts.begin() + whole));
+    const RequestOutput &output = late.outputs.at(id), &expected = known.outputs.at(id);
+    CHECK(output.token_ids == expected.token_ids);
+    REQUIRE(output.logprobs.size() == expected.logprobs.size());
+    for (std::size_t i = 0; i < output.logprobs.size(); ++i) {
+      const auto &position = output.logprobs[i], &other = expected.logprobs[i];
+      CHECK(position.chosen.logprob == Approx(other.chosen.logprob).margin(1e-3));
+      REQUIRE(position.top.size() == other.top.size());
+      for (std::size_t k = 0; k < position.top.size(); ++k)
+        CHECK(position.top[k].logprob == Approx(other.top[k].logprob).margin(1e-3));
+    }
+  }
+}
+
 // Seeds and positions decide, and in f32 both backends have the same shares but for rounding.
 TEST_CASE("drawn drafts are kept and replaced as on the CPU", "[engine][cuda][drafts]") {
   const Pair pair =
