@@ -40,15 +40,17 @@ bool ends(const Request& request, std::span<const TokenId> drawn) {
 
 }  // namespace
 
-bool Drafting::can_overlap(const EngineConfig& config, const KvPlan& kv, bool computes_on_host) {
-  const SpeculativeConfig& speculative = config.speculative;
+bool Drafting::can_overlap(const EngineConfig& config, bool computes_on_host) {
+  return config.speculative.uses_draft_model() && !computes_on_host &&
+         config.scheduler.async_scheduling.value_or(true);
+}
+
+bool Drafting::can_leave_open(const EngineConfig& config, const KvPlan& kv) {
   const auto& groups = kv.groups();
   const bool keeps_states = std::ranges::any_of(
-      groups, [](const KvGroup& group) { return group.spec.kind == KvKind::mamba; });
-  return speculative.uses_draft_model() && speculative.draft_sampling == DraftSampling::greedy &&
-         !computes_on_host && !keeps_states && config.parallel.tensor_parallel_size == 1 &&
-         config.kv_transfer.role == KvRole::none &&
-         config.scheduler.async_scheduling.value_or(true);
+      groups, [](const KvGroup& group) { return keeps_state(group.spec.kind); });
+  return config.speculative.draft_sampling == DraftSampling::greedy && !keeps_states &&
+         config.parallel.tensor_parallel_size == 1 && config.kv_transfer.role == KvRole::none;
 }
 
 Drafting::Drafting(const EngineConfig& config)
@@ -83,6 +85,7 @@ void Drafting::learn(const ModelRunner::PromptTime& time) {
 
 void Drafting::begin(const BatchPlan& plan) {
   if (!is_on()) return;
+  begins_apart_ = num_under_way_ == 0;
   bool goes_on = true;
   for (const BatchRow& row : plan.rows) {
     if (!row.is_new) continue;
@@ -109,7 +112,9 @@ void Drafting::settle(const BatchPlan& plan, const StepTokens& tokens) {
     pacer_.settle(row.slot, row.num_drafts, held);
     for (int i = 0; i < held; ++i) ++positions_[static_cast<std::size_t>(i)].accepted;
   }
-  if (!is_behind_drafts_ && std::ranges::all_of(plan.rows, is_decode)) {
+  // Of what overlaps, a step takes less: it would be held against drafts that are waited for.
+  const bool is_apart = under_way_.front().is_apart;
+  if (!is_behind_drafts_ && is_apart && std::ranges::all_of(plan.rows, is_decode)) {
     pacer_.compare(plan.num_tokens, drafting_seconds_ + seconds);
     pacer_.costs().add_step(plan.num_tokens, seconds);
   }
@@ -144,40 +149,50 @@ void Drafting::propose_chosen(const BatchPlan& plan) {
 
 // Where more drafts hold than are known to, the scheduler cuts those that follow.
 void Drafting::propose_ahead(const BatchPlan& plan, ModelRunner& runner) {
-  Ahead& ahead = ahead_.at(static_cast<std::size_t>(num_ahead_++));
-  ahead = Ahead::no;
-  if (!has_model_ || plan.empty() || !is_behind_drafts_ || is_measured_next() ||
-      !runner.can_propose_ahead() || !may_propose())
-    return;
-  ++since_waited_;
+  UnderWay& step = under_way_.at(static_cast<std::size_t>(num_under_way_++));
+  step = {.is_apart = begins_apart_};
+  if (!has_model_ || plan.empty()) return;
+  const bool rests = !may_propose();  // then the choice is nobody, whatever is drawn
+  if (!rests && (!is_behind_drafts_ || is_measured_next() || !runner.can_propose_ahead())) return;
   rows_.clear();
   for (const BatchRow& row : plan.rows) rows_.push_back(paced(row, 0, row.num_drafts, runner));
   propose_chosen(plan);
-  proposed_ = runner.propose_ahead(wanted_);
   const bool is_idle = std::ranges::all_of(wanted_, [](int wanted) { return wanted < 0; });
-  ahead = is_idle ? Ahead::idle : Ahead::drafts;
+  step.ahead = is_idle ? Ahead::idle : Ahead::drafts;
+  if (is_idle) {
+    none_.assign(plan.rows.size(), 0);
+    proposed_ = none_;
+    return;
+  }
+  ++since_waited_;
+  proposed_ = runner.propose_ahead(wanted_);
 }
 
-bool Drafting::give_ahead(const BatchPlan& plan, Scheduler& scheduler) {
-  Ahead& ahead = ahead_.at(static_cast<std::size_t>(num_ahead_ - 1));
-  if (ahead != Ahead::drafts) return false;
+bool Drafting::leaves_open(const BatchPlan& plan) const {
+  const UnderWay& step = under_way_.at(static_cast<std::size_t>(num_under_way_ - 1));
+  return step.ahead == Ahead::drafts ||
+         std::ranges::any_of(plan.rows, [](const BatchRow& row) { return row.num_drafts > 0; });
+}
+
+bool Drafting::give_ahead(const BatchPlan& plan, Scheduler& scheduler, bool may_leave_open) {
+  UnderWay& step = under_way_.at(static_cast<std::size_t>(num_under_way_ - 1));
+  if (step.ahead == Ahead::no || (leaves_open(plan) && !may_leave_open)) return false;
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     drafts_.assign(static_cast<std::size_t>(proposed_[r]), kUnknownDraft);
     scheduler.set_drafts(*plan.rows[r].request, drafts_);
   }
-  ahead = Ahead::given;
-  return true;
+  return step.is_given = true;
 }
 
 void Drafting::propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner) {
   drafting_seconds_ = 0;
   is_given_ = false;
-  if (!plan.empty() && num_ahead_ > 0) {
-    const Ahead ahead = std::exchange(ahead_.front(), ahead_.back());
-    --num_ahead_;
-    is_given_ = ahead == Ahead::given;
-    if (ahead != Ahead::no) {
-      is_behind_drafts_ = ahead != Ahead::idle;
+  if (!plan.empty() && num_under_way_ > 0) {
+    const UnderWay step = std::exchange(under_way_.front(), under_way_.back());
+    --num_under_way_;
+    is_given_ = step.is_given;
+    if (step.ahead != Ahead::no) {
+      is_behind_drafts_ = step.ahead == Ahead::drafts;
       return;
     }
   }

@@ -22,10 +22,12 @@ class Drafting {
  public:
   explicit Drafting(const EngineConfig& config);
 
-  // May steps overlap beside drafts at all? Not where who drafts needs what was drawn on the host
-  // (prompt lookup, drafts drawn from shares), where a recurrent state is read by which drafts
-  // held, where ranks or a peer get what the host knows, or where nobody wants it.
-  static bool can_overlap(const EngineConfig& config, const KvPlan& kv, bool computes_on_host);
+  // May steps overlap at all? Not where the host computes, where prompt lookup drafts, which needs
+  // what was drawn there, or where nobody wants it.
+  static bool can_overlap(const EngineConfig& config, bool computes_on_host);
+  // Beside drafts, too? Not where they are drawn from shares, where a recurrent state is read by
+  // which drafts held, or where ranks or a peer get what the host knows.
+  static bool can_leave_open(const EngineConfig& config, const KvPlan& kv);
   // Nor while this request is there: its draws depend on what is settled before them.
   static bool keeps_apart(const SamplingParams& params) { return Sampler::reads_settled(params); }
 
@@ -41,8 +43,11 @@ class Drafting {
   // Of a model, on a device that need not wait for the host to know what held; where what the step
   // takes is not measured.
   void propose_ahead(const BatchPlan& plan, ModelRunner& runner);
-  // What that proposed, before the step is collected. False: nothing.
-  bool give_ahead(const BatchPlan& plan, Scheduler& scheduler);
+  // What is known of the drafts behind it before the step is collected, so that the next one may
+  // begin. False: nothing, or what may not be: may_leave_open says whether drafts may be open then.
+  bool give_ahead(const BatchPlan& plan, Scheduler& scheduler, bool may_leave_open);
+  // Are there drafts in it, or behind it, of which the host does not know what held?
+  bool leaves_open(const BatchPlan& plan) const;
   void settle(const BatchPlan& plan, const StepTokens& tokens);
   void propose(const BatchPlan& plan, const StepTokens& tokens, ModelRunner& runner);
   void give(const StepResult& result, Scheduler& scheduler, const ModelRunner& runner);
@@ -70,14 +75,21 @@ class Drafting {
   int num_waited_ = 0, since_waited_ = 0;  // steps whose drafts were waited for; since the last
   double drafting_seconds_ = 0;            // before the step
   bool is_behind_drafts_ = false;          // the step waits for drafts: it is no measure of steps
-  enum class Ahead : std::uint8_t { no, idle, drafts, given };  // propose() came before its end
-  std::array<Ahead, ModelRunner::kMaxInFlight> ahead_ = {};     // of steps under way, oldest first
-  int num_ahead_ = 0;
+  enum class Ahead : std::uint8_t { no, idle, drafts };  // propose() came before its end
+  struct UnderWay {
+    Ahead ahead = Ahead::no;
+    bool is_given = false;
+    bool is_apart = false;  // nothing was under way when it began
+  };
+  std::array<UnderWay, ModelRunner::kMaxInFlight> under_way_ = {};  // steps, oldest first
+  int num_under_way_ = 0;
+  bool begins_apart_ = false;  // the step that begins
   bool is_given_ = false;  // the step that is collected
 
   std::vector<PacedRow> rows_;  // of the plan, or of the requests that the host drafts for
   std::vector<int> wanted_;
   std::span<const int> proposed_;              // [plan rows]: how many
+  std::vector<int> none_;                      // [plan rows]: zeros
   std::vector<TokenId> drafts_;                // of one request
   std::vector<std::vector<TokenId>> guesses_;  // of the host, by request
   std::vector<DraftPosition> positions_;

@@ -105,7 +105,7 @@ void EngineCore::forget(RequestId id) {
 // May the next step be planned before the one under way is collected?
 bool EngineCore::may_overlap() const {
   if (!drafting_.is_on()) return true;
-  return is_followed_ && num_apart_ == 0;
+  return is_followed_ && (!is_open_ || num_apart_ == 0);
 }
 
 PrefixCacheReset EngineCore::reset_prefix_cache(std::uint64_t call) {
@@ -220,9 +220,14 @@ void EngineCore::launch(StepOutput& output) {
   for (const auto& row : runner_->late()) scheduler_->drop_sample(row.request);
   for (const RowFailure& failure : runner_->failures())
     scheduler_->fail(failure.request, failure.error);
-  if (drafting_.is_on()) drafting_.propose_ahead(plan, *runner_);
-  is_followed_ = overlaps_drafts_ && num_apart_ == 0 && runner_->can_follow_drafts() &&
-                 drafting_.give_ahead(plan, *scheduler_);
+  if (drafting_.is_on()) {
+    drafting_.propose_ahead(plan, *runner_);
+    is_open_ = drafting_.leaves_open(plan);
+    is_followed_ = overlaps_ &&
+                   drafting_.give_ahead(plan, *scheduler_,
+                                        can_leave_open_ && num_apart_ == 0 &&
+                                            runner_->can_follow_drafts());
+  }
   launch_time_ = Clock::now() - now;
 }
 

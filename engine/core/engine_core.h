@@ -132,9 +132,11 @@ class EngineCore {
   std::chrono::nanoseconds launch_time_{0};  // of the latest step that ran something
   int step_tokens_ = 0;
   int step_requests_ = 0;
-  bool overlaps_drafts_ = false;  // Drafting::can_overlap()
+  bool overlaps_ = false;         // Drafting::can_overlap()
+  bool can_leave_open_ = false;   // the same
   int num_apart_ = 0;             // requests that keep steps apart
   bool is_followed_ = false;      // the next step's drafts are those of the step queued last
+  bool is_open_ = false;          // Drafting::leaves_open() of it
   bool is_idle_ = false;
   bool has_arrivals_ = false;  // the step took what was fetched
   bool has_preempted_ = false;

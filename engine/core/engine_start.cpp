@@ -273,9 +273,10 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id, const Poo
     options.num_lookahead_tokens = config.speculative.num_speculative_tokens;
   options.recompute_failed_loads =
       config.kv_transfer.load_failure_policy != KvLoadFailurePolicy::fail;
-  overlaps_drafts_ = Drafting::can_overlap(config, kv, backend_.device->is_host_memory());
-  options.drafts_ahead = overlaps_drafts_;
-  if (backend_.device->is_host_memory() || (drafting_.is_on() && !overlaps_drafts_)) {
+  overlaps_ = Drafting::can_overlap(config, backend_.device->is_host_memory());
+  can_leave_open_ = Drafting::can_leave_open(config, kv);
+  options.drafts_ahead = overlaps_;
+  if (backend_.device->is_host_memory() || (drafting_.is_on() && !overlaps_)) {
     // The host computes: there is nothing to plan beside. Or drafts follow what the step drew.
     options.async = false;
     options.pipeline_depth = 1;

@@ -120,6 +120,8 @@ const StepInputs& InputBatch::build(const BatchPlan& plan, const GraphShape& gra
     if (!groups_[g].states) continue;
     fill_states(groups_[g], plan, add_states(num_rows, num_drafts_ > 0, group_inputs_[g]));
   }
+  // A step without drafts may be followed before it is settled.
+  for (const BatchRow& row : plan.rows) held_drafts_[row.slot] = 0;
   tables_.stage(pack_);
   if (lags()) add_lags(num_requests);
   pack_.upload(stream);

@@ -165,9 +165,50 @@ TEST_CASE("drafts that the host does not know change no answer", "[engine][cuda]
   CHECK(answers(config) == expected);
 }
 
-// Of a device that is as late as may be, as early, or at any time between: arrays that are filled
-// again before it has read them, or what comes back in the place of what is not read yet, make other
-// drafts, of which no more hold than by chance, and other log-probabilities.
+// Nobody is drafted for while more than two run: then who drafts is there and holds nobody up, not
+// beside recurrent states, nor requests with penalties. The last two are drafted for.
+TEST_CASE("steps without drafts overlap as without a draft model", "[engine][cuda][drafts]") {
+  const Pair pair = GENERATE(Pair{"eagle3-llama", DraftMethod::eagle3},
+                             Pair{"mtp-qwen3-5", DraftMethod::mtp});
+  CAPTURE(pair.name);
+  std::mt19937 random(13);
+  std::vector<AddRequest> requests;
+  for (const int num_output : {8, 22, 23, 36, 36}) {
+    requests.push_back(request_of(random, num_output));
+    if (num_output == 22) requests.back().sampling.presence_penalty = 0.5f;
+    if (num_output == 23) requests.back().sampling.min_tokens = 9;
+  }
+  struct Run {
+    std::vector<Tokens> tokens;
+    int num_followed = 0;  // while three or more run
+    std::int64_t num_accepted = 0;
+  };
+  const auto run = [&](EngineConfig config) {
+    config.graphs.enforce_eager = true;
+    config.speculative.disable_by_batch_size = config.speculative.method == DraftMethod::none ? 0 : 2;
+    Engine engine(config);
+    Run run;
+    std::vector<RequestId> ids;
+    for (const AddRequest& request : requests) ids.push_back(engine.stepped.add(request));
+    while (engine.stepped.core.has_work()) {
+      engine.stepped.step();
+      const bool many = engine.stepped.core.stats().num_running > 2;
+      run.num_followed += many && engine.stepped.core.runner().num_in_flight() > 0;
+    }
+    for (const RequestId id : ids) run.tokens.push_back(engine.stepped.outputs[id].token_ids);
+    run.num_accepted = engine.stepped.core.stats().accepted_draft_tokens;
+    return run;
+  };
+  const Run plain = run(config_of(pair, false)), idle = run(config_of(pair, true));
+  CHECK(idle.tokens == plain.tokens);
+  CHECK(idle.num_accepted > 0);
+  CHECK(plain.num_followed > 20);
+  CHECK(idle.num_followed >= plain.num_followed - 2);
+}
+
+// Of a device that is as late as may be, as early, or at any time between: what is filled again
+// before it has read it, or comes back in the place of what is not read yet, makes other drafts, of
+// which no more hold than by chance, and other log-probabilities.
 TEST_CASE("as many drafts hold as where the host waits for each step", "[engine][cuda][drafts]") {
   const Pair pair{"eagle3-llama", DraftMethod::eagle3};
   const bool is_eager = GENERATE(true, false);
