@@ -37,6 +37,10 @@ class OpsTraits {
   virtual std::size_t scratch_bytes() const = 0;
   // The same that a rank's Collectives take.
   virtual std::size_t collectives_bytes() const = 0;
+  // Tokens of a chunk in which gated_delta_rule() takes a prompt; 1: it goes by tokens. The bits do
+  // not depend on how a request's tokens are cut into steps where each begins at a multiple of it,
+  // counted from the first, or behind all whole ones.
+  virtual int state_chunk() const { return 1; }
 };
 
 }  // namespace quire

@@ -8,6 +8,7 @@ namespace quire::cuda {
 constexpr std::size_t kGemmWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA says for Hopper
 constexpr std::size_t kSplitScratchBytes = std::size_t{64} << 20;   // partial attention results
 constexpr std::size_t kGatherBytes = std::size_t{32} << 20;         // of all ranks' parts
+constexpr int kDeltaChunk = 64;                                      // tokens, of delta_chunks.cu
 
 class CudaTraits final : public OpsTraits {
  public:
@@ -15,6 +16,7 @@ class CudaTraits final : public OpsTraits {
   GraphSupport graph_support(CacheKind kind) const override {
     return kind == CacheKind::state ? GraphSupport::always : GraphSupport::uniform;
   }
+  int state_chunk() const override { return kDeltaChunk; }
   std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override;
   // Also where the device turns out to have no products in fp8.
   std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,

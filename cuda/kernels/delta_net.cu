@@ -1,14 +1,15 @@
 // Gated delta rule, token by token, with the state in registers. Columns of a head's state depend
 // on no other, so a block has some columns of one head of one request. Decode is bound by reading
-// and writing the state; prefill by the chain of tokens, whose next inputs are under way while one
-// is computed. The same bits however the tokens are cut into steps.
+// and writing the state; prompts by the chain of tokens, whose next inputs are under way while one
+// is computed, where they are not for delta_chunks.cu. The same bits however the tokens are cut
+// into steps.
 
 #include "cuda/device/any_view.cuh"
 #include "cuda/device/block_sum.cuh"
 #include "cuda/device/softplus.cuh"
 #include "cuda/device/state_lane.cuh"
 #include "cuda/device/state_steps.cuh"
-#include "cuda/kernels/launchers.h"
+#include "cuda/kernels/delta_chunks.h"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
@@ -23,6 +24,15 @@ struct DeltaParams {
   const float *a_log, *dt_bias;
   StateSteps steps;
   int heads_per_key, key_dim, value_dim;
+  bool after_chunks;  // of a request's tokens those in whole chunks are done (delta_chunks.cu)
+
+  __device__ __forceinline__ StateStep step_of(int request) const {
+    StateStep step = steps(request);
+    const int done = after_chunks ? tokens_in_chunks(step) : 0;
+    if (done > 0) step.read = step.write;
+    step.first += done;
+    return step;
+  }
 };
 
 // What one token brings to all columns.
@@ -104,7 +114,7 @@ __global__ void __launch_bounds__(kStateWarps * 32)
     delta_rule_kernel(const __grid_constant__ DeltaParams<State> p) {
   SHARED(tokens, DeltaToken<kKeyDim>[2]);
   const int head = static_cast<int>(blockIdx.y);
-  const StateStep step = p.steps(static_cast<int>(blockIdx.z));
+  const StateStep step = p.step_of(static_cast<int>(blockIdx.z));
   if (step.first == step.last) return;
   DeltaColumn<kKeyDim> column(p.value_dim, p.key_dim);
   const auto in_block = [&](int block) {
@@ -135,7 +145,7 @@ __global__ void __launch_bounds__(kStateWarps * 32)
 }
 
 template <class State>
-void launch_delta(const DeltaRuleArgs& args, StreamRef stream) {
+void launch_delta(const DeltaRuleArgs& args, bool after_chunks, StreamRef stream) {
   const std::int64_t heads = args.v.extent(1), key_dim = args.q.extent(2),
                      value_dim = args.v.extent(2);
   const DeltaParams<State> p{
@@ -151,7 +161,8 @@ void launch_delta(const DeltaRuleArgs& args, StreamRef stream) {
       .steps = StateSteps(args),
       .heads_per_key = static_cast<int>(heads / args.q.extent(1)),
       .key_dim = static_cast<int>(key_dim),
-      .value_dim = static_cast<int>(value_dim)};
+      .value_dim = static_cast<int>(value_dim),
+      .after_chunks = after_chunks};
   const dim3 grid(static_cast<unsigned>((value_dim + kStateLines - 1) / kStateLines),
                   static_cast<unsigned>(heads), static_cast<unsigned>(args.state_read.extent(0)));
   const auto go = [&](auto kernel) {
@@ -171,8 +182,10 @@ void launch_delta(const DeltaRuleArgs& args, StreamRef stream) {
 
 void gated_delta_rule(const DeltaRuleArgs& args, StreamRef stream) {
   if (args.q.extent(0) == 0) return;
-  dispatch_device_float(args.state.dtype(),
-                        [&]<class State>(Type<State>) { launch_delta<State>(args, stream); });
+  const bool after_chunks = delta_rule_chunks(args, stream);
+  dispatch_device_float(args.state.dtype(), [&]<class State>(Type<State>) {
+    launch_delta<State>(args, after_chunks, stream);
+  });
 }
 
 }  // namespace quire::cuda

@@ -24,13 +24,15 @@ constexpr std::int64_t kLayerNodes = 24, kOtherNodes = 16;  // launches of a lay
 std::int64_t signed_of(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
 // Without its layers, which the measured model names.
-ModelMemory model_memory(const EngineConfig& config, const ModelConfig& model) {
+ModelMemory model_memory(const EngineConfig& config, const ModelConfig& model,
+                         const OpsTraits& ops) {
   ModelMemory memory{.layers = {},
                      .model_max_len = model.longest_context,
                      .default_max_len = model.max_position_embeddings,
                      .dtype = config.model.dtype.value_or(model.dtype),
                      .published_cache_dtype = model.quant.kv_cache_dtype};
   if (model.mamba2.chunk_size > 0) memory.mamba_chunk_size = model.mamba2.chunk_size;
+  if (model.delta_net.num_value_heads > 0) memory.state_chunk = ops.state_chunk();
   return memory;
 }
 
@@ -357,7 +359,7 @@ EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_conf
                     .model_config = model_config,
                     .device = device,
                     .pooling = pooling,
-                    .memory = model_memory(config, model_config)};
+                    .memory = model_memory(config, model_config, device.ops)};
   if (device.is_host_memory) planning.engines_on_device = config.parallel.data_parallel_size;
   planning.sharers = device.is_host_memory ? num_sharers(config.parallel) : 1;
   EnginePlan& plan = planning.plan;

@@ -180,6 +180,7 @@ void EngineCore::make_kv_cache(const EngineConfig& config, EngineId id) {
   KvCacheConfig cache =
       kv_cache_config(plan_.model->kv, config.scheduler.max_num_batched_tokens,
                       config.cache.enable_prefix_caching && !plan_.layers.empty(), drops_last);
+  cache.state_chunk = plan_.model->state_chunk;
   cache.events = !config.kv_events.endpoint.empty();
   cache.event_seed = config.kv_events.hash_seed;
   if (cache.events)

@@ -29,6 +29,7 @@ struct KvCacheConfig {
   int max_num_batched_tokens = 0;  // per step
   int scheduler_block_size = 0;    // tokens: hits are multiples of it
   int hash_block_size = 0;         // tokens per hash
+  int state_chunk = 1;             // tokens: steps of a prompt end at its multiples
   bool enable_caching = true;
   bool use_eagle = false;
   bool events = false;

@@ -73,20 +73,22 @@ Result<StateCacheChoice> choose_state_cache(const StateCacheRequest& request) {
 Result<HybridAlignment> align_hybrid(const HybridAlignmentRequest& request) {
   const auto token_bytes = static_cast<std::int64_t>(request.attention_bytes_per_token);
   const auto state_bytes = static_cast<std::int64_t>(request.state_bytes);
-  const std::int64_t step = std::max(smallest(request.backend), request.block_size);
+  const std::int64_t unit = request.mode == StateCacheMode::none ? 1 : request.state_chunk;
+  const std::int64_t step =
+      std::lcm<std::int64_t>(std::max(smallest(request.backend), request.block_size), unit);
   HybridAlignment aligned{.block_size = request.block_size};
   aligned.attention_page_bytes = request.attention_bytes_per_token * request.block_size;
   if (state_bytes == 0) return aligned;
   std::int64_t block = step * cdiv(state_bytes, step * token_bytes);
   if (request.mode == StateCacheMode::all) {
-    const std::optional<int> unit =
+    const std::optional<int> scan =
         request.mamba_block_size ? request.mamba_block_size : request.mamba_chunk_size;
-    if (!unit)
+    if (!scan)
       return refuse("CacheConfig::mamba_block_size",
                     "CacheConfig::mamba_cache_mode all needs CacheConfig::mamba_block_size: the "
                     "model's config.json "
                     "names no chunk size");
-    const std::int64_t chunk = std::lcm<std::int64_t>(*unit, step);
+    const std::int64_t chunk = std::lcm<std::int64_t>(*scan, step);
     block = chunk * cdiv(cdiv(state_bytes, token_bytes), chunk);
     aligned.mamba_block_size = static_cast<int>(block);
   }

@@ -62,6 +62,7 @@ struct HybridAlignmentRequest {
   StateCacheMode mode = StateCacheMode::none;
   std::optional<int> mamba_block_size = {};
   std::optional<int> mamba_chunk_size = {};  // of the model's scan, tokens
+  int state_chunk = 1;  // of the device's recurrent operators, tokens: blocks end where chunks do
   KernelSizes backend;
 };
 

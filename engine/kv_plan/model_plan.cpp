@@ -161,6 +161,7 @@ Result<ModelPlan> fit(const EngineConfig& config, const SizedModel& model,
                               check_hash_block(config, *kv), check_steps(config, model, *kv)})
     if (checked.has_error()) return checked.error();
   ModelPlan plan{.kv = std::move(*kv),
+                 .state_chunk = model.state_chunk,
                  .state_cache_mode = model.state_cache_mode,
                  .cache_dtype = model.cache_dtype,
                  .state_padding_percent = model.state_padding_percent,

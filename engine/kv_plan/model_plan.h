@@ -36,6 +36,7 @@ struct ModelMemory {
   DType dtype = DType::bf16;          // of hidden states, after --dtype
   std::optional<DType> published_cache_dtype = {};  // what the checkpoint is calibrated for
   std::optional<int> mamba_chunk_size = {};         // tokens, of the model's scan
+  int state_chunk = 1;                              // tokens, of the device's operators for it
 };
 
 // Whether the model reaches what --max-model-len asks for.
@@ -52,6 +53,7 @@ struct SizedModel {
   KvPlanInput input;
   std::vector<KvGroup> groups;
   bool has_states = false;
+  int state_chunk = 1;
   StateCacheMode state_cache_mode = StateCacheMode::none;
   DType cache_dtype = DType::bf16;
   double state_padding_percent = 0;     // of the state's bytes, lost to equal pages
@@ -105,6 +107,7 @@ struct StateCheckpoint {
 
 struct ModelPlan {
   KvPlan kv;
+  int state_chunk = 1;  // tokens: steps of a prompt end at its multiples
   StateCacheMode state_cache_mode = StateCacheMode::none;
   DType cache_dtype = DType::bf16;
   double state_padding_percent = 0;

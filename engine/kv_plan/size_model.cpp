@@ -109,6 +109,7 @@ Result<void> align(Sizing& sizing, const KernelSizes& backend) {
                     .mode = sizing.states.mode,
                     .mamba_block_size = sizing.config.cache.mamba_block_size,
                     .mamba_chunk_size = sizing.model.mamba_chunk_size,
+                    .state_chunk = sizing.model.state_chunk,
                     .backend = backend});
   if (aligned.has_error()) return aligned.error();
   const int asked = sizing.config.cache.block_size;
@@ -228,6 +229,7 @@ Result<SizedModel> size_model(const EngineConfig& config, const ModelMemory& mod
   return SizedModel{.input = std::move(input),
                     .groups = std::move(*groups),
                     .has_states = sizing.has_states,
+                    .state_chunk = model.state_chunk,
                     .state_cache_mode = sizing.states.mode,
                     .cache_dtype = sizing.cache_dtype,
                     .state_padding_percent = sizing.state_padding_percent,

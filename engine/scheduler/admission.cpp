@@ -10,10 +10,16 @@ namespace {
 
 Error refusal(const std::string& detail) { return {ErrorCode::invalid_argument, detail, {}}; }
 
-// Where steps of a prompt can end at the boundaries of states only, none has less than a block.
+// Where steps of a prompt can end at some boundaries only, none has less than from one to the next.
 int least_chunk(const SchedulerOptions& options, const StateSteps& states) {
   const bool aligns = states.mode == StateCacheMode::align;
-  return aligns ? std::max(options.least_chunk, states.block_size) : options.least_chunk;
+  return std::max(options.least_chunk, aligns ? states.block_size : states.chunk);
+}
+
+int longest_step(const SchedulerOptions& options) {
+  const int threshold = options.long_prefill_threshold;
+  return threshold > 0 ? std::min(threshold, options.max_num_batched_tokens)
+                       : options.max_num_batched_tokens;
 }
 
 // What would leave every request waiting forever.
@@ -61,7 +67,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCacheManager& kv, Connec
     : options_(options),
       kv_(kv),
       connector_(connector),
-      states_(state_steps(kv.config())),
+      states_(state_steps(kv.config(), longest_step(options))),
       pacer_({.target = options.target_step_seconds,
               .most = options.max_num_batched_tokens,
               .least = least_chunk(options, states_)}),

@@ -31,28 +31,58 @@ int adaptive_end(const StateSteps& states, const Request& request, int begin, in
   return end < next ? end : floor_to(end, states.block_size);
 }
 
+int end_by_mode(const StateSteps& states, const Request& request, int begin, int end) {
+  switch (states.mode) {
+    case StateCacheMode::none:
+      return end;
+    case StateCacheMode::all:
+      return std::min(end, floor_to(begin, states.block_size) + states.block_size);
+    case StateCacheMode::align:
+      return align_end(states, request, begin, end);
+    case StateCacheMode::adaptive:
+      return adaptive_end(states, request, begin, end);
+  }
+  return end;
+}
+
+// What is left of a prompt behind its whole chunks goes by tokens wherever a step begins.
+int end_of_chunk(const StateSteps& states, const Request& request, int begin, int end) {
+  const int chunks = floor_to(request.num_tokens(), states.chunk);
+  return end >= chunks ? end : std::max(begin, floor_to(end, states.chunk));
+}
+
 }  // namespace
 
-StateSteps state_steps(const KvCacheConfig& config) {
+StateSteps state_steps(const KvCacheConfig& config, int longest) {
   for (const GroupConfig& group : config.groups) {
     if (!keeps_state(group.spec.kind)) continue;
+    const bool has_chunks = longest >= config.state_chunk &&
+                            (group.spec.state_cache_mode == StateCacheMode::none ||
+                             group.spec.block_size % config.state_chunk == 0);
     return {.mode = group.spec.state_cache_mode,
             .block_size = group.spec.block_size,
             .hit_alignment = config.scheduler_block_size,
-            .use_eagle = config.use_eagle};
+            .use_eagle = config.use_eagle,
+            .chunk = has_chunks ? config.state_chunk : 1};
   }
   return {};
 }
 
 int tokens_in_step(const StateSteps& states, const Request& request, int num_computed,
                    int num_tokens) {
-  if (states.mode == StateCacheMode::none || num_tokens <= 0) return num_tokens;
+  if (num_tokens <= 0) return num_tokens;
   if (num_computed >= std::max(request.num_prompt(), request.num_tokens() - 1)) return num_tokens;
-  const int end = num_computed + num_tokens;
-  const int next = floor_to(num_computed, states.block_size) + states.block_size;
-  if (states.mode == StateCacheMode::all) return std::min(end, next) - num_computed;
-  const bool align = states.mode == StateCacheMode::align;
-  return (align ? align_end : adaptive_end)(states, request, num_computed, end) - num_computed;
+  const int end = end_by_mode(states, request, num_computed, num_computed + num_tokens);
+  return end_of_chunk(states, request, num_computed, end) - num_computed;
+}
+
+int fewer_tokens_in_step(const StateSteps& states, const Request& request, int num_computed,
+                         int num_tokens) {
+  const int half = num_tokens / 2;
+  StateSteps any = states;
+  any.chunk = 1;
+  if (num_tokens <= states.chunk) return tokens_in_step(any, request, num_computed, half);
+  return tokens_in_step(states, request, num_computed, std::max(half, states.chunk));
 }
 
 }  // namespace quire

@@ -64,7 +64,7 @@ Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
   while (!allocate_waiting(request, demand)) {
     // Alone in a small cache it goes on with fewer tokens: nobody would give it more room.
     if (running_.empty() && options_.chunked_prefill && !external.async)
-      demand.num_new = tokens_in_step(states_, request, num_computed, demand.num_new / 2);
+      demand.num_new = fewer_tokens_in_step(states_, request, num_computed, demand.num_new);
     else
       demand.num_new = 0;
     if (demand.num_new > 0) continue;

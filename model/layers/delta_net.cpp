@@ -176,6 +176,7 @@ void DeltaNet::recur(TensorView out, TensorView qkv, TensorView b, TensorView a,
   args.state_read = context.groups[group_].state_read;
   args.state_write = context.groups[group_].state_write;
   args.token_states = context.groups[group_].token_states;
+  args.max_query_len = context.max_query_len;
   context.ops.gated_delta_rule(args, context.stream);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Cases of the recurrent operators: inputs, the plain recurrence, and a run on a backend.
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 
@@ -77,6 +78,7 @@ class ConvCase {
     std::int64_t channels, width;
     bool bias, silu;
     bool exact_state() const { return state == DType::f32 || state == dtype; }
+    bool in_chunks() const { return false; }
   };
   static std::vector<Case> cases() {
     return {{"f32", DType::f32, DType::f32, 70, 4, true, true},
@@ -144,6 +146,7 @@ class DeltaCase {
     DType dtype, state;
     std::int64_t key_heads, value_heads, key_dim, value_dim;
     bool exact_state() const { return state == DType::f32; }
+    bool in_chunks() const { return dtype != DType::f32; }
   };
   static std::vector<Case> cases() {
     return {{"f32", DType::f32, DType::f32, 2, 4, 16, 16},
@@ -151,6 +154,8 @@ class DeltaCase {
             {"odd sizes", DType::f32, DType::f32, 1, 1, 12, 20},
             {"values that fill registers", DType::f32, DType::f32, 1, 2, 16, 144},
             {"bf16", DType::bf16, DType::f32, 2, 4, 32, 64},
+            {"published sizes", DType::bf16, DType::f32, 1, 2, 128, 128},
+            {"f16", DType::f16, DType::f32, 1, 1, 64, 40},
             {"bf16 state", DType::bf16, DType::bf16, 2, 2, 16, 32}};
   }
 
@@ -199,6 +204,7 @@ class DeltaCase {
     args.state_read = views.state_read;
     args.state_write = views.state_write;
     args.token_states = views.token_states;
+    args.max_query_len = static_cast<int>(*std::ranges::max_element(steps.tokens));
     run.ops().gated_delta_rule(args, run.stream());
     return {run.download(args.out), run.download(args.state)};
   }
@@ -254,6 +260,7 @@ class ScanCase {
     std::int64_t heads, groups, head_dim, state_dim;
     float dt_min, dt_max;
     bool exact_state() const { return state == DType::f32; }
+    bool in_chunks() const { return false; }
   };
   static std::vector<Case> cases() {
     return {{"f32", DType::f32, DType::f32, 8, 2, 16, 16, 0.f, 1e30f},

@@ -80,6 +80,15 @@ TEST_CASE("A hybrid's attention block grows to hold a state") {
     CHECK(plan.kv.groups().front().block_size == 8192);
     CHECK(plan.kv.block_size == 544);  // not the state's
   }
+  SECTION("and ends where a chunk of the device does") {
+    ModelMemory model = hybrid(8);
+    model.state_chunk = 64;
+    const auto plan = make_model_plan(config, model, DeviceKind::cpu, {kGiB}).value();
+    CHECK(plan.kv.groups().front().block_size == 576);
+    CHECK(plan.state_chunk == 64);
+    config.cache.enable_prefix_caching = false;
+    CHECK(make_model_plan(config, model, DeviceKind::cpu, {kGiB})->kv.block_size == 544);
+  }
   SECTION("a smaller CacheConfig::block_size is raised, and that is said") {
     config.cache.block_size = 64;
     const auto plan = make_model_plan(config, hybrid(8), DeviceKind::cpu, {kGiB}).value();

@@ -115,4 +115,16 @@ void check_plan(const BatchPlan& plan, const SchedulerOptions& options) {
   demand(static_cast<int>(plan.rows.size()) <= options.max_num_seqs, "the plan has too many rows");
 }
 
+void check_chunks(const BatchPlan& plan, const StateSteps& states) {
+  int num_within = 0;
+  for (const BatchRow& row : plan.rows) {
+    const int end = row.num_computed + row.num_tokens;
+    const int chunks = row.request->num_tokens() / states.chunk * states.chunk;
+    if (row.samples || end >= chunks || end % states.chunk == 0) continue;
+    ++num_within;
+    demand(row.num_tokens < states.chunk, "a step has whole chunks and ends within one");
+  }
+  demand(num_within <= 1, "steps end within chunks, though not alone in a small cache");
+}
+
 }  // namespace quire::test

@@ -12,5 +12,7 @@ void check_invariants(const Scheduler& scheduler, const KvCacheManager& kv,
                       const std::vector<RequestId>& ids);
 
 void check_plan(const BatchPlan& plan, const SchedulerOptions& options);
+// Prompts end where chunks do, but for one that finds no room for a chunk.
+void check_chunks(const BatchPlan& plan, const StateSteps& states);
 
 }  // namespace quire::test

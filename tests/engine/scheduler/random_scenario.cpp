@@ -96,6 +96,7 @@ Scenario draw_scenario(std::mt19937_64& random, const Layout& layout, int num_bl
     s.options.target_step_seconds = pick(random, 1, 20);
     s.options.least_chunk = pick(random, 1, 4);
   }
+  if (chance(random, 0.5)) s.kv.state_chunk = pick(random, 2, 6);
   s.arrivals_per_step = std::uniform_real_distribution<double>(0.05, 1.5)(random);
   return s;
 }

@@ -137,6 +137,7 @@ class Traffic {
     if (scheduler_.can_schedule()) {
       const BatchPlan& plan = scheduler_.schedule();
       check_plan(plan, scenario_.options);
+      check_chunks(plan, states_);
       Step& step = in_flight_.emplace_back(Step{&plan, model_.run(plan), {}, {}});
       const auto computed = model_.num_computed();
       step.num_computed.assign(computed.begin(), computed.end());
@@ -235,7 +236,14 @@ class Traffic {
 
   void check() { check_invariants(scheduler_, kv_, ids_); }
 
+  static int longest_step(const SchedulerOptions& options) {
+    return options.long_prefill_threshold > 0
+               ? std::min(options.long_prefill_threshold, options.max_num_batched_tokens)
+               : options.max_num_batched_tokens;
+  }
+
   Scenario scenario_;
+  StateSteps states_ = state_steps(scenario_.kv, longest_step(scenario_.options));
   std::mt19937_64 random_;
   KvCacheManager kv_;
   SimulatedModel model_;

@@ -85,6 +85,46 @@ TEST_CASE("A step that begins within a block ends with it at the latest", "[sche
         std::vector{64, 64, 64, 64, 64, 64, 64, 64, 16, 64, 64, 44});
 }
 
+TEST_CASE("Steps of a prompt end at chunks of the device, but for its end", "[scheduler]") {
+  StateSteps states = mode(StateCacheMode::none);
+  states.chunk = 64;
+  CHECK(steps(states, prompt_of(300), {100}) == std::vector{64, 64, 64, 100, 8});
+  CHECK(steps(states, prompt_of(300), {1000}) == std::vector{300});
+  CHECK(steps(states, prompt_of(40), {30}) == std::vector{30, 10});
+  CHECK(tokens_in_step(states, prompt_of(300), 0, 63) == 0);
+  CHECK(tokens_in_step(states, prompt_of(300), 20, 60) == 44);
+  SECTION("at blocks' boundaries, too") {
+    states = mode(StateCacheMode::adaptive, 576);
+    states.chunk = 64;
+    CHECK(steps(states, prompt_of(1000), {300}) == std::vector{256, 256, 64, 256, 168});
+    states.mode = StateCacheMode::all;
+    CHECK(steps(states, prompt_of(1000), {300}) == std::vector{256, 256, 64, 256, 168});
+    states.mode = StateCacheMode::align;
+    CHECK(steps(states, prompt_of(1000), {700}) == std::vector{576, 424});
+  }
+  SECTION("by fewer tokens than a chunk only where the cache has no room for one") {
+    CHECK(fewer_tokens_in_step(states, prompt_of(300), 0, 300) == 128);
+    CHECK(fewer_tokens_in_step(states, prompt_of(300), 0, 100) == 64);
+    CHECK(fewer_tokens_in_step(states, prompt_of(300), 0, 64) == 32);
+    CHECK(fewer_tokens_in_step(states, prompt_of(300), 0, 1) == 0);
+  }
+}
+
+TEST_CASE("Steps end at chunks where blocks do and a step has room for one", "[scheduler]") {
+  KvCacheConfig config;
+  config.state_chunk = 64;
+  config.groups.resize(1);
+  config.groups[0].spec.kind = KvKind::mamba;
+  config.groups[0].spec.state_cache_mode = StateCacheMode::adaptive;
+  config.groups[0].spec.block_size = 128;
+  CHECK(state_steps(config, 64).chunk == 64);
+  CHECK(state_steps(config, 63).chunk == 1);
+  config.groups[0].spec.block_size = 528;
+  CHECK(state_steps(config, 2048).chunk == 1);
+  config.groups[0].spec.state_cache_mode = StateCacheMode::none;
+  CHECK(state_steps(config, 2048).chunk == 64);
+}
+
 TEST_CASE("What is generated is computed as it comes", "[scheduler]") {
   for (const StateCacheMode each :
        {StateCacheMode::align, StateCacheMode::all, StateCacheMode::adaptive}) {
