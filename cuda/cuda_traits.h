@@ -8,7 +8,7 @@ namespace quire::cuda {
 constexpr std::size_t kGemmWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA says for Hopper
 constexpr std::size_t kSplitScratchBytes = std::size_t{64} << 20;   // partial attention results
 constexpr std::size_t kGatherBytes = std::size_t{32} << 20;         // of all ranks' parts
-constexpr int kDeltaChunk = 64;                                      // tokens, of delta_chunks.cu
+constexpr int kDeltaChunk = 64;                                     // tokens, of delta_chunks.cu
 
 class CudaTraits final : public OpsTraits {
  public:

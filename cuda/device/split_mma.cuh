@@ -86,8 +86,8 @@ __device__ __forceinline__ void load_by_rows(FragmentB* b, const T (*matrix)[kSt
 }
 // Transposed: its columns are the depth.
 template <class T, int kStride>
-__device__ __forceinline__ void load_by_columns(FragmentB* b, const T (*matrix)[kStride],
-                                                int row, int column) {
+__device__ __forceinline__ void load_by_columns(FragmentB* b, const T (*matrix)[kStride], int row,
+                                                int column) {
   const int lane = threadIdx.x % 32;
   std::uint32_t r[4];
   load_matrices(r, &matrix[row + lane / 16 * 8 + lane % 8][column + lane / 8 % 2 * 8]);

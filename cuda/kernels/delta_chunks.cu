@@ -19,8 +19,7 @@ __device__ __forceinline__ int find_request(const ChunkParams<T, State>& p, int 
   const int lane = threadIdx.x % 32;
   for (int first = 0; first < p.num_requests; first += 32) {
     const int request = first + lane;
-    const bool has_chunk =
-        request < p.num_requests && tokens_in_chunks(p.steps(request)) > 0;
+    const bool has_chunk = request < p.num_requests && tokens_in_chunks(p.steps(request)) > 0;
     const unsigned having = __ballot_sync(0xffffffffu, has_chunk);
     const int before = __popc(having & ((1u << lane) - 1));
     const unsigned found = __ballot_sync(0xffffffffu, has_chunk && before == index);
@@ -138,8 +137,8 @@ struct ChunkState {
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
       std::uint32_t values[4];
-      load_matrices_transposed(values, &inputs.v[block * 16 + lane / 16 * 8 + lane % 8]
-                                                [column + lane / 8 % 2 * 8]);
+      load_matrices_transposed(
+          values, &inputs.v[block * 16 + lane / 16 * 8 + lane % 8][column + lane / 8 % 2 * 8]);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int n = 2 * block + i / 2, first = n * 8 + lane % 4 * 2;
@@ -265,21 +264,20 @@ template <class T, class State>
 void launch_chunks(const DeltaRuleArgs& args, StreamRef stream) {
   const std::int64_t heads = args.v.extent(1), value_dim = args.v.extent(2);
   const std::int64_t requests = args.state_read.extent(0), tokens = args.q.extent(0);
-  const ChunkParams<T, State> p{
-      .q = device_view<const T, 3>(args.q),
-      .k = device_view<const T, 3>(args.k),
-      .v = device_view<const T, 3>(args.v),
-      .out = AnyView(args.out),
-      .a = AnyView(args.a),
-      .b = AnyView(args.b),
-      .state = device_view<State, 4>(args.state),
-      .a_log = static_cast<const float*>(args.a_log.data()),
-      .dt_bias = static_cast<const float*>(args.dt_bias.data()),
-      .steps = StateSteps(args),
-      .num_requests = static_cast<int>(requests),
-      .heads_per_key = static_cast<int>(heads / args.q.extent(1)),
-      .key_dim = static_cast<int>(args.q.extent(2)),
-      .value_dim = static_cast<int>(value_dim)};
+  const ChunkParams<T, State> p{.q = device_view<const T, 3>(args.q),
+                                .k = device_view<const T, 3>(args.k),
+                                .v = device_view<const T, 3>(args.v),
+                                .out = AnyView(args.out),
+                                .a = AnyView(args.a),
+                                .b = AnyView(args.b),
+                                .state = device_view<State, 4>(args.state),
+                                .a_log = static_cast<const float*>(args.a_log.data()),
+                                .dt_bias = static_cast<const float*>(args.dt_bias.data()),
+                                .steps = StateSteps(args),
+                                .num_requests = static_cast<int>(requests),
+                                .heads_per_key = static_cast<int>(heads / args.q.extent(1)),
+                                .key_dim = static_cast<int>(args.q.extent(2)),
+                                .value_dim = static_cast<int>(value_dim)};
   const dim3 grid(static_cast<unsigned>((value_dim + kColumns - 1) / kColumns),
                   static_cast<unsigned>(heads),
                   static_cast<unsigned>(std::min(requests, tokens / kChunk)));
@@ -290,9 +288,8 @@ void launch_chunks(const DeltaRuleArgs& args, StreamRef stream) {
 template <class T>
 bool launch_if_fits(const DeltaRuleArgs& args, StreamRef stream) {
   if (sizeof(ChunkMemory<T>) > shared_memory_limit()) return false;
-  dispatch_device_float(args.state.dtype(), [&]<class State>(Type<State>) {
-    launch_chunks<T, State>(args, stream);
-  });
+  dispatch_device_float(args.state.dtype(),
+                        [&]<class State>(Type<State>) { launch_chunks<T, State>(args, stream); });
   return true;
 }
 

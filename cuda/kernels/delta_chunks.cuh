@@ -81,8 +81,8 @@ struct ChunkMatrices {
 // Of the warps that prepare alone.
 template <class T>
 struct ChunkScratch {
-  SplitMatrix<T> lower;              // L, but for its diagonal blocks
-  float diagonal[kBlocks][16][20];   // these
+  SplitMatrix<T> lower;             // L, but for its diagonal blocks
+  float diagonal[kBlocks][16][20];  // these
   float log_decay[kChunk], q_norm[kChunk], k_norm[kChunk], beta[kChunk];
 };
 template <class T>
@@ -180,7 +180,8 @@ struct ChunkPreparation {
     FragmentC kk[2 * kBlocks] = {}, qk[2 * kBlocks] = {};
 #pragma unroll
     for (int d = 0; d < kChunkKeyDim; d += 16) {
-      const FragmentA k = load_left(inputs.k, block * 16, d), q = load_left(inputs.q, block * 16, d);
+      const FragmentA k = load_left(inputs.k, block * 16, d),
+                      q = load_left(inputs.q, block * 16, d);
 #pragma unroll
       for (int other = 0; other < kBlocks; ++other) {
         if (other > block) break;

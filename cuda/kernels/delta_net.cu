@@ -148,21 +148,20 @@ template <class State>
 void launch_delta(const DeltaRuleArgs& args, bool after_chunks, StreamRef stream) {
   const std::int64_t heads = args.v.extent(1), key_dim = args.q.extent(2),
                      value_dim = args.v.extent(2);
-  const DeltaParams<State> p{
-      .out = AnyView(args.out),
-      .q = AnyView(args.q),
-      .k = AnyView(args.k),
-      .v = AnyView(args.v),
-      .a = AnyView(args.a),
-      .b = AnyView(args.b),
-      .state = device_view<State, 4>(args.state),
-      .a_log = static_cast<const float*>(args.a_log.data()),
-      .dt_bias = static_cast<const float*>(args.dt_bias.data()),
-      .steps = StateSteps(args),
-      .heads_per_key = static_cast<int>(heads / args.q.extent(1)),
-      .key_dim = static_cast<int>(key_dim),
-      .value_dim = static_cast<int>(value_dim),
-      .after_chunks = after_chunks};
+  const DeltaParams<State> p{.out = AnyView(args.out),
+                             .q = AnyView(args.q),
+                             .k = AnyView(args.k),
+                             .v = AnyView(args.v),
+                             .a = AnyView(args.a),
+                             .b = AnyView(args.b),
+                             .state = device_view<State, 4>(args.state),
+                             .a_log = static_cast<const float*>(args.a_log.data()),
+                             .dt_bias = static_cast<const float*>(args.dt_bias.data()),
+                             .steps = StateSteps(args),
+                             .heads_per_key = static_cast<int>(heads / args.q.extent(1)),
+                             .key_dim = static_cast<int>(key_dim),
+                             .value_dim = static_cast<int>(value_dim),
+                             .after_chunks = after_chunks};
   const dim3 grid(static_cast<unsigned>((value_dim + kStateLines - 1) / kStateLines),
                   static_cast<unsigned>(heads), static_cast<unsigned>(args.state_read.extent(0)));
   const auto go = [&](auto kernel) {

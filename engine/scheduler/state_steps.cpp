@@ -56,9 +56,9 @@ int end_of_chunk(const StateSteps& states, const Request& request, int begin, in
 StateSteps state_steps(const KvCacheConfig& config, int longest) {
   for (const GroupConfig& group : config.groups) {
     if (!keeps_state(group.spec.kind)) continue;
-    const bool has_chunks = longest >= config.state_chunk &&
-                            (group.spec.state_cache_mode == StateCacheMode::none ||
-                             group.spec.block_size % config.state_chunk == 0);
+    const bool has_chunks =
+        longest >= config.state_chunk && (group.spec.state_cache_mode == StateCacheMode::none ||
+                                          group.spec.block_size % config.state_chunk == 0);
     return {.mode = group.spec.state_cache_mode,
             .block_size = group.spec.block_size,
             .hit_alignment = config.scheduler_block_size,

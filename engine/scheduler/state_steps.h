@@ -19,8 +19,8 @@ struct StateSteps {
 // longest: tokens that a step can have of one prompt.
 StateSteps state_steps(const KvCacheConfig& config, int longest);
 
-// How many of the next num_tokens a step computes after num_computed; 0: it has no room for a chunk,
-// or in mode align for a block.
+// How many of the next num_tokens a step computes after num_computed; 0: it has no room for a
+// chunk, or in mode align for a block.
 int tokens_in_step(const StateSteps& states, const Request& request, int num_computed,
                    int num_tokens);
 // The same where there was no room for num_tokens in the cache: about half, within a chunk only

@@ -44,6 +44,22 @@ TEST_CASE("packed weights answer on the emulated CUDA backend as their reference
   }
 }
 
+// Of 64 tokens each, which none of the settings above has room for beside others' decodes.
+TEST_CASE("prompts in chunks leave the states that their references have on emulated CUDA",
+          "[app][check][cuda][states]") {
+  for (const std::filesystem::path& folder : golden_models()) {
+    const std::string name = folder.filename().string();
+    if (!name.starts_with("qwen3-5") && !name.starts_with("qwen3-next")) continue;
+    for (const char* dtype : {"bfloat16", "float16"}) {
+      for (const char* tokens : {"96", "192"}) {
+        INFO(name << ", " << dtype << ", steps of " << tokens);
+        CHECK(run_check(folder, {"--device", "cuda", "--dtype", dtype, "--max-num-batched-tokens",
+                                 tokens, "--batch", "6"}) == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("over an fp8 cache tokens with a safe lead are the reference's on emulated CUDA",
           "[app][check][cuda][fp8]") {
   for (const char* model : {"nemotron-h", "phi3-longrope", "qwen3-5"}) {

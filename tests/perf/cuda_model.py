@@ -147,6 +147,21 @@ def draws(b, rows, filtered, vocab=128256):
     return data / READ, first + 2 * LAUNCH + waves * rounds / CLOCK
 
 
+def delta_rule(b, tokens, heads, key_heads, dim=128):
+    """One prompt through a gated delta net: blocks of 32 columns of a head's state, one a multiprocessor, so that time is what the
+    chain of tokens takes of the slowest warp. By tokens it has about 560 instructions of each; by chunks of 64 the copies 175, norms
+    600, and the longer of what two warps make of the next chunk (1,450) and two of the state (1,040), then 380. Not in the table:
+    which instructions of the loop a warp executes. Of them 504 are products of a state's warp, at an assumed 0.6 of PEAK."""
+    data = tokens * dim * (2 * key_heads * 2 + heads * (2 + 4))
+    limit = max(data / READ, tokens * heads * dim * (3 * 2 * dim + 4 * 64) / CUBLAS)
+    waves = -(-heads * dim // 32 // SMS)
+    if not any(name.startswith("delta_chunks_kernel") for name in b.rows):
+        return limit, waves * tokens * 560 / ipc(4) / CLOCK + LAUNCH
+    chunks = waves * tokens / 64
+    products = chunks * 504 * 4096 / (0.6 * PEAK / SMS / SCHEDULERS)
+    return limit, max(chunks * (175 + 600 + 1450 + 380) / ipc(4) / CLOCK, products) + 2 * LAUNCH
+
+
 def row_operator(b, name, bytes_of_thread, rows_bytes):
     kernel = b[name]
     threads = rows_bytes / bytes_of_thread
@@ -172,6 +187,7 @@ CASES = {
     "1 to 8 rows, 4 bits in groups of 128, 4,096 to 28,672": lambda b: few_packed(b, "4,128,false,false", 1056, 8, 28672, 4096),
     "1 to 8 rows, 4 bits with minima of 32, 4,096 to 28,672": lambda b: few_packed(b, "4,32,true,false", 1280, 16, 28672, 4096),
     "1 to 8 rows, 8 bits in groups of 32, 4,096 to 28,672": lambda b: few_packed(b, "8,32,false,false", 2176, 8, 28672, 4096),
+    "gated delta net, a prompt of 8,192, 32 heads": lambda b: delta_rule(b, 8192, 32, 16),
     "experts bf16, 128 of 768 × 2,048": lambda b: experts(b, "PlainFormat<bf16>", 16, 128, 1536, 2048),
     "experts fp8, 256 of 2,048 × 7,168": lambda b: experts(b, "Fp8Format<bf16>", 8, 256, 4096, 7168),
     "experts MXFP4, 32 of 2,880 × 2,880": lambda b: experts(b, "Mxfp4Format", 4.25, 32, 5760, 2880),
