@@ -108,8 +108,9 @@ int Scheduler::allocate_or_preempt(BatchPlan& plan, Request& request, int num_to
   while (!kv_.allocate(request, demand)) {
     // Alone in a small cache it goes on with fewer tokens: nobody would give it more room.
     const bool may_shrink = running_.size() == 1 && options_.chunked_prefill;
-    const int fewer = may_shrink ? demand.num_new / 2 : 0;
-    demand.num_new = tokens_in_step(states_, request, request.num_computed, fewer);
+    demand.num_new = may_shrink ? fewer_tokens_in_step(states_, request, request.num_computed,
+                                                       demand.num_new)
+                                : 0;
     if (demand.num_new > 0) continue;
     Request& victim = pick_victim();
     preempt(plan, victim);
