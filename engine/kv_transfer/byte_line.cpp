@@ -1,7 +1,6 @@
 #include "engine/kv_transfer/byte_line.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -48,7 +47,7 @@ struct ByteLine::Socket {
 
 ByteLine::ByteLine(asio::any_io_executor executor, Descriptor socket,
                    std::chrono::nanoseconds silence)
-    : socket_(new Socket{asio::posix::stream_descriptor(executor, ::dup(socket.get()))}),
+    : socket_(new Socket{asio::posix::stream_descriptor(executor, socket.release())}),
       silence_(silence) {
   socket_->stream.native_non_blocking(true);
 }
@@ -150,6 +149,7 @@ awaitable<void> ByteLine::let_others() {
   co_await asio::post(socket_->stream.get_executor(), asio::use_awaitable);
 }
 
+asio::any_io_executor ByteLine::executor() const { return socket_->stream.get_executor(); }
 void ByteLine::end_writing() { ::shutdown(socket_->fd(), SHUT_WR); }
 void ByteLine::hang_up() { ::shutdown(socket_->fd(), SHUT_RDWR); }
 

@@ -36,6 +36,7 @@ class ByteLine {
   // What follows, until this is called again, has so long in all.
   void allow(std::chrono::nanoseconds time) { end_ = std::chrono::steady_clock::now() + time; }
   awaitable<void> let_others();  // between long pieces of work
+  asio::any_io_executor executor() const;
   void end_writing();
   void hang_up();  // whatever waits for the line ends with peer_lost
 

@@ -1,8 +1,6 @@
 #include "engine/kv_transfer/frame_link.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -24,22 +22,15 @@ namespace {
 using boost::system::error_code;
 using Stream = asio::generic::stream_protocol;
 
-int family_of(const Descriptor& socket) {
+Stream::socket stream_of(const asio::any_io_executor& executor, Descriptor socket) {
   sockaddr_storage name{};
   socklen_t size = sizeof name;
   ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&name), &size);
-  return name.ss_family;
-}
-
-int copy_of(const Descriptor& socket) {
-  const int copy = ::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0);
-  if (copy >= 0) return copy;
-  throw KvLost(KvLossReason::peer_lost,
-               "no descriptor: " + error_code(errno, boost::system::system_category()).message());
+  return {executor, Stream(name.ss_family, 0), socket.release()};
 }
 
 constexpr int kSilencesPerFrame = 5;
-constexpr int kUnwaitedInARow = 16;  // frames that were there already
+constexpr int kUnwaitedInARow = 16;               // frames that were there already
 constexpr std::size_t kSummedAtOnce = 128 << 10;  // bytes that are still in the cache then
 static_assert(kSummedAtOnce % KvSum::kStride == 0);
 
@@ -82,9 +73,7 @@ struct FrameLink::Socket {
 
 FrameLink::FrameLink(asio::any_io_executor executor, Descriptor socket,
                      std::chrono::nanoseconds silence)
-    : socket_(
-          new Socket{Stream::socket(executor, Stream(family_of(socket), 0), copy_of(socket))}),
-      silence_(silence) {
+    : socket_(new Socket{stream_of(executor, std::move(socket))}), silence_(silence) {
   socket_->stream.native_non_blocking(true);
 }
 

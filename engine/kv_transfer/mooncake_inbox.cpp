@@ -17,7 +17,7 @@
 namespace quire {
 namespace {
 
-constexpr std::chrono::milliseconds kPauseWhenFull{50};
+constexpr std::chrono::milliseconds kPauseForNothing{50};
 constexpr std::size_t kReadAtOnce = 256 << 10;
 constexpr std::int64_t kLargestGap = 4096;
 
@@ -43,7 +43,8 @@ MooncakeInbox::MooncakeInbox(asio::any_io_executor executor, const SocketAddress
       self_(self),
       options_(options),
       hello_(listen_or_fail(address)),
-      data_(listen_or_fail(any_port(address))) {
+      data_(listen_or_fail(any_port(address))),
+      visitors_(options.max_connections) {
   std::int64_t largest = 1;
   for (std::size_t i = 0; i < self.geometry.layers.size(); ++i)
     largest = std::max(largest, self.block_bytes(i));
@@ -99,10 +100,10 @@ awaitable<void> MooncakeInbox::accept(TaskGroup& sessions, const Descriptor& lis
   asio::posix::stream_descriptor knock(executor_, ::dup(listener.get()));
   while (true) {
     co_await knock.async_wait(asio::posix::stream_descriptor::wait_read, asio::use_awaitable);
-    Descriptor socket;
-    if (num_connections_ < options_.max_connections) socket = accept_from(listener);
-    if (!socket) {
-      co_await sleep_for(kPauseWhenFull);
+    co_await visitors_.make_place();
+    Descriptor socket = accept_from(listener);
+    if (!socket) {  // the other end left, or there are no descriptors
+      co_await sleep_for(kPauseForNothing);
       continue;
     }
     sessions.spawn(serve(std::move(socket), is_hello));
@@ -110,15 +111,20 @@ awaitable<void> MooncakeInbox::accept(TaskGroup& sessions, const Descriptor& lis
 }
 
 awaitable<void> MooncakeInbox::serve(Descriptor socket, bool is_hello) {
-  struct Counted {
-    std::size_t& count;
-    explicit Counted(std::size_t& c) : count(c) { ++count; }
-    ~Counted() { --count; }
-  } const counted(num_connections_);
   try {
     ByteLine line(executor_, std::move(socket), options_.silence);
+    bool is_idle = true;
+    Visitors::Visit visit(
+        visitors_, [&line] { line.hang_up(); }, [&is_idle] { return is_idle; });
     if (is_hello) co_return co_await answer_hello(line);
-    while (co_await line.has_come(options_.idle)) co_await take_write(line);
+    const auto begun = [&] {
+      is_idle = false;
+      visit.was_of_use();
+    };
+    while (co_await line.has_come(options_.idle)) {
+      co_await take_write(line, begun);
+      is_idle = true;
+    }
   } catch (const KvLost& lost) {
     if (lost.reason() == KvLossReason::peer_lost) {
       log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
@@ -130,6 +136,7 @@ awaitable<void> MooncakeInbox::serve(Descriptor socket, bool is_hello) {
 
 // One question, one answer; what the other side says of its own memory is of no use here.
 awaitable<void> MooncakeInbox::answer_hello(ByteLine& line) {
+  line.allow(options_.silence);
   std::uint64_t size = 0;
   co_await line.read(std::as_writable_bytes(std::span(&size, 1)));
   if (size == 0 || size > kMaxSegmentBytes)
@@ -148,7 +155,7 @@ awaitable<void> MooncakeInbox::answer_hello(ByteLine& line) {
   co_await line.has_come(options_.silence);  // until the other end has taken it
 }
 
-awaitable<void> MooncakeInbox::take_write(ByteLine& line) {
+awaitable<void> MooncakeInbox::take_write(ByteLine& line, std::function<void()> begun) {
   MooncakeHeader header{};
   line.allow(options_.silence);
   co_await line.read(header);
@@ -164,6 +171,7 @@ awaitable<void> MooncakeInbox::take_write(ByteLine& line) {
                             write->is_read ? "asked for" : "wrote", write->bytes, write->address)
               : std::string("a frame of no known operation"));
   }
+  begun();
   std::vector<std::byte> nowhere;
   for (std::uint64_t done = 0; done < write->bytes;) {
     const std::size_t size = std::min<std::uint64_t>(kReadAtOnce, write->bytes - done);

@@ -20,6 +20,7 @@
 #include "engine/kv_transfer/mooncake_landing.h"
 #include "engine/kv_transfer/peer_list.h"
 #include "engine/kv_transfer/staging.h"
+#include "engine/kv_transfer/visitors.h"
 
 namespace quire {
 
@@ -59,7 +60,8 @@ class MooncakeInbox {
   awaitable<void> accept(TaskGroup& sessions, const Descriptor& listener, bool is_hello);
   awaitable<void> serve(Descriptor socket, bool is_hello);
   awaitable<void> answer_hello(ByteLine& line);
-  awaitable<void> take_write(ByteLine& line);
+  // `begun` once its bytes are waited for.
+  awaitable<void> take_write(ByteLine& line, std::function<void()> begun);
   std::shared_ptr<MooncakeWindow> find(const MooncakeWrite& write, std::int64_t& at) const;
   MooncakeSegment segment() const;
 
@@ -68,7 +70,7 @@ class MooncakeInbox {
   const MooncakeSelf& self_;
   const MooncakeInboxOptions options_;
   Descriptor hello_, data_;
-  std::size_t num_connections_ = 0;
+  Visitors visitors_;
   std::int64_t most_ids_ = 0, next_id_ = 1;
   std::map<std::int64_t, std::shared_ptr<MooncakeWindow>> windows_;  // by the first number
 };

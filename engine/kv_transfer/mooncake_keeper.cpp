@@ -7,20 +7,18 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <deque>
 #include <utility>
 
 #include "base/log.h"
+#include "engine/kv_transfer/woken.h"
 
 namespace quire {
 namespace {
 
 using Clock = KeptPrefills::Clock;
-constexpr std::chrono::milliseconds kPauseWhenFull{50};
+constexpr std::chrono::milliseconds kPauseForNothing{50};
 constexpr std::size_t kMostWritten = 1 << 16;  // of servers that decode with several ranks
 
 constexpr std::size_t kMostReleased = 1024;
@@ -88,14 +86,6 @@ struct MooncakeKeeper::Waits {
     alarm.cancel();
     for (asio::steady_timer* prefill : prefills) prefill->cancel();
   }
-  static awaitable<void> wait_for(asio::steady_timer& timer) {
-    boost::system::error_code ignored;
-    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-    // Woken for something new; or the end of this coroutine, which the next wait throws for.
-    const auto state = co_await asio::this_coro::cancellation_state;
-    if (state.cancelled() != asio::cancellation_type::none)
-      throw boost::system::system_error(asio::error::operation_aborted);
-  }
   awaitable<void> wait(Clock::time_point until) {
     asio::steady_timer timer(executor, until);
     struct Place {
@@ -103,7 +93,7 @@ struct MooncakeKeeper::Waits {
       std::list<asio::steady_timer*>::iterator at;
       ~Place() { all.erase(at); }
     } place{prefills, prefills.insert(prefills.end(), &timer)};
-    co_await wait_for(timer);
+    co_await until_woken(timer);
   }
 };
 
@@ -153,6 +143,7 @@ MooncakeKeeper::MooncakeKeeper(asio::any_io_executor executor, TaskGroup& tasks,
       kept_(kept),
       bootstrap_(listen_or_fail(address)),
       asks_(listen_or_fail(with_port(address, 0))),
+      visitors_(options_.max_connections),
       waits_(std::make_shared<Waits>(executor)) {
   workers_ = bootstrap_json(options_.data_parallel_rank,
                             {options_.engine, {with_port(address, port_of(asks_))}});
@@ -169,7 +160,7 @@ awaitable<void> MooncakeKeeper::expire() {
     const auto next = kept_.expire(Clock::now());
     if (kept_.counts().expired != expired) options_.changed();
     waits_->alarm.expires_at(next.value_or(Clock::time_point::max()));
-    co_await Waits::wait_for(waits_->alarm);
+    co_await until_woken(waits_->alarm);
   }
 }
 
@@ -180,11 +171,10 @@ awaitable<void> MooncakeKeeper::accept(const Descriptor& listener, bool is_query
   asio::posix::stream_descriptor knock(executor_, ::dup(listener.get()));
   while (true) {
     co_await knock.async_wait(asio::posix::stream_descriptor::wait_read, asio::use_awaitable);
-    Descriptor socket;
-    if (num_connections_ < options_.max_connections) socket = accept_from(listener);
-    if (!socket) {
-      if (num_connections_ >= options_.max_connections) hang_up_idle();
-      co_await sleep_for(kPauseWhenFull);
+    co_await visitors_.make_place();
+    Descriptor socket = accept_from(listener);
+    if (!socket) {  // the other end left, or there are no descriptors
+      co_await sleep_for(kPauseForNothing);
       continue;
     }
     tasks_.spawn(serve(std::move(socket), is_query));
@@ -192,7 +182,6 @@ awaitable<void> MooncakeKeeper::accept(const Descriptor& listener, bool is_query
 }
 
 awaitable<void> MooncakeKeeper::serve(Descriptor socket, bool is_query) {
-  const Counted counted(num_connections_);
   try {
     if (is_query) {
       co_await answer_query(std::move(socket));
@@ -210,6 +199,8 @@ awaitable<void> MooncakeKeeper::serve(Descriptor socket, bool is_query) {
 
 awaitable<void> MooncakeKeeper::answer_query(Descriptor socket) {
   ByteLine line(executor_, std::move(socket), options_.silence);
+  const Visitors::Visit visit(
+      visitors_, [&line] { line.hang_up(); }, [] { return true; });
   line.allow(options_.silence);
   const std::string head = co_await line.read_until("\r\n\r\n", kMaxRequestHeadBytes);
   const std::string reply = http_reply(head, workers_);
@@ -222,32 +213,26 @@ awaitable<void> MooncakeKeeper::answer_asks(Descriptor socket) {
   std::string host = remote_host(socket.get());
   auto line = std::make_unique<ByteLine>(executor_, std::move(socket), options_.silence);
   const std::shared_ptr<Peer> peer(new Peer{MooncakeLink(std::move(line)), std::move(host)});
+  const auto hang_up = [&peer] {
+    peer->link.has_ended();
+    peer->link.hang_up();
+  };
+  Visitors::Visit visit(visitors_, hang_up, [&peer] { return peer->num_asks == 0; });
   // Nobody computes or waits for somebody who has gone.
-  struct Place {
+  struct Gone {
     MooncakeKeeper& keeper;
-    std::list<std::shared_ptr<Peer>>::iterator at;
-    ~Place() {
-      (*at)->link.has_ended();
-      (*at)->link.hang_up();
-      keeper.asking_.erase(at);
+    const std::function<void()> hang_up;
+    ~Gone() {
+      hang_up();
       keeper.waits_->wake();
     }
-  } const place{*this, asking_.insert(asking_.end(), peer)};
+  } const gone{*this, hang_up};
   co_await peer->link.greet("ROUTER");
   while (true) {
     std::string message = co_await peer->link.receive(options_.silence);
+    visit.was_of_use();
     co_await begin(peer, std::move(message));
   }
-}
-
-// For others who have something to ask.
-void MooncakeKeeper::hang_up_idle() {
-  const auto idle = std::ranges::find_if(asking_, [](const std::shared_ptr<Peer>& peer) {
-    return peer->num_asks == 0 && peer->link.is_open();
-  });
-  if (idle == asking_.end()) return;
-  (*idle)->link.has_ended();
-  (*idle)->link.hang_up();
 }
 
 void MooncakeKeeper::check(const Peer& peer, MooncakeAsk& ask) const {

@@ -21,6 +21,7 @@
 #include "engine/kv_transfer/mooncake_link.h"
 #include "engine/kv_transfer/mooncake_writer.h"
 #include "engine/kv_transfer/peer_list.h"
+#include "engine/kv_transfer/visitors.h"
 
 namespace quire {
 
@@ -59,7 +60,6 @@ class MooncakeKeeper {
   awaitable<void> answer_asks(Descriptor socket);
   awaitable<void> begin(std::shared_ptr<Peer> peer, std::string message);
   void check(const Peer& peer, MooncakeAsk& ask) const;
-  void hang_up_idle();
   awaitable<void> answer_one(std::shared_ptr<Asked> asked, std::size_t which);
   awaitable<std::shared_ptr<const KeptPrefill>> kept(std::shared_ptr<Peer> peer,
                                                      std::string transfer);
@@ -74,8 +74,8 @@ class MooncakeKeeper {
   KeptPrefills& kept_;
   Descriptor bootstrap_, asks_;
   std::string workers_;  // what /query says
-  std::size_t num_connections_ = 0, num_pending_ = 0, num_blocks_ = 0;
-  std::list<std::shared_ptr<Peer>> asking_;       // connections for asks, the oldest first
+  Visitors visitors_;
+  std::size_t num_pending_ = 0, num_blocks_ = 0;
   std::map<std::string, std::set<int>> written_;  // by transfer, the ranks that have theirs
   KvTrafficCounts counts_;
   const std::shared_ptr<Waits> waits_;

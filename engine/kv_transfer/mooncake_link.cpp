@@ -7,11 +7,10 @@
 #include <utility>
 
 #include "engine/kv_mooncake/zmtp.h"
+#include "engine/kv_transfer/woken.h"
 
 namespace quire {
 namespace {
-
-constexpr std::chrono::milliseconds kTurn{1};
 
 template <class T>
 T value_or_lose(Result<T> result) {
@@ -20,6 +19,10 @@ T value_or_lose(Result<T> result) {
 }
 
 }  // namespace
+
+MooncakeLink::MooncakeLink(std::unique_ptr<ByteLine> line)
+    : line_(std::move(line)),
+      written_(line_->executor(), std::chrono::steady_clock::time_point::max()) {}
 
 awaitable<void> MooncakeLink::greet(std::string_view own) {
   const std::string greeting = zmtp_greeting();
@@ -41,12 +44,15 @@ awaitable<void> MooncakeLink::greet(std::string_view own) {
 }
 
 awaitable<void> MooncakeLink::write(std::string bytes) {
-  while (is_writing_) co_await sleep_for(kTurn);
+  while (is_writing_) co_await until_woken(written_);
   struct Turn {
-    bool& taken;
-    explicit Turn(bool& t) : taken(t) { taken = true; }
-    ~Turn() { taken = false; }
-  } const turn(is_writing_);
+    MooncakeLink& link;
+    explicit Turn(MooncakeLink& l) : link(l) { link.is_writing_ = true; }
+    ~Turn() {
+      link.is_writing_ = false;
+      link.written_.cancel();
+    }
+  } const turn(*this);
   co_await line_->write(bytes);
 }
 

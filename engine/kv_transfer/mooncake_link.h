@@ -2,6 +2,7 @@
 // A connection between a DEALER and a ROUTER: messages of one frame. Signs of life are asked for
 // where one waits, so that a dead peer is noticed. Belongs to the transfer's thread.
 
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -15,7 +16,7 @@ namespace quire {
 
 class MooncakeLink {
  public:
-  explicit MooncakeLink(std::unique_ptr<ByteLine> line) : line_(std::move(line)) {}
+  explicit MooncakeLink(std::unique_ptr<ByteLine> line);
 
   // All throw KvLost. `own` is DEALER or ROUTER, the other end must be the other.
   awaitable<void> greet(std::string_view own);
@@ -35,6 +36,7 @@ class MooncakeLink {
   awaitable<void> write(std::string bytes);
 
   const std::unique_ptr<ByteLine> line_;
+  asio::steady_timer written_;  // cancelled when another may write
   bool is_writing_ = false, is_open_ = true;
 };
 

@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
 #include "base/log.h"
+#include "engine/kv_transfer/woken.h"
 
 namespace quire {
 namespace {
@@ -55,11 +52,7 @@ struct MooncakePuller::Job {
   // Until something changed, or the time is over.
   awaitable<void> wait(Clock::time_point until) {
     changed.expires_at(until);
-    boost::system::error_code ignored;
-    co_await changed.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-    const auto state = co_await asio::this_coro::cancellation_state;
-    if (state.cancelled() != asio::cancellation_type::none)
-      throw boost::system::system_error(asio::error::operation_aborted);
+    co_await until_woken(changed);
   }
 };
 

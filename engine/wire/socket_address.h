@@ -37,6 +37,7 @@ class Descriptor {
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
   void reset(int fd = -1);
+  int release() { return std::exchange(fd_, -1); }  // to another owner
 
  private:
   int fd_ = -1;

@@ -1,15 +1,13 @@
 // Peers that are silent, started again, slow or too many: what one does is no other's loss.
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <utility>
 
-#include "engine/kv_transfer/frames.h"
 #include "engine/kv_transfer/silent_peers.h"
+#include "tests/engine/kv_transfer/plain_line.h"
 #include "tests/engine/kv_transfer/transfer_ends.h"
 
 namespace quire::test {
@@ -30,32 +28,6 @@ class SilentPeer {
  private:
   const Descriptor listener_;
 };
-
-// A socket that blocks.
-Descriptor plain_line(const Ends& ends) {
-  Descriptor line(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int small = 4096;
-  ::setsockopt(line.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-  const timeval patience{.tv_sec = 10, .tv_usec = 0};
-  ::setsockopt(line.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(ends.owner_port());
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::connect(line.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
-  return line;
-}
-
-template <class Message>
-void send_frame(const Descriptor& line, KvFrameType type, const Message& message) {
-  const std::string body = encode_kv(message);
-  KvFrameHeader header;
-  header.type = type;
-  header.stream = 1;
-  const auto head = encode(sealed(header, std::as_bytes(std::span(body))));
-  REQUIRE(::send(line.get(), head.data(), head.size(), MSG_NOSIGNAL) > 0);
-  REQUIRE(::send(line.get(), body.data(), body.size(), MSG_NOSIGNAL) > 0);
-}
 
 }  // namespace
 
@@ -142,7 +114,7 @@ TEST_CASE("lines on which nobody asks make place for those who do", "[kv_transfe
   Ends ends(Ends::Options{.silence = 2s, .max_connections = 3});
   std::vector<Descriptor> idle;
   for (int i = 0; i < 8; ++i) {
-    idle.push_back(plain_line(ends));
+    idle.push_back(plain_line(ends.owner_port()));
     if (i < 4) send_frame(idle.back(), KvFrameType::hello, KvHello());
   }
   for (std::uint64_t id = 1; id <= 40; ++id) {
@@ -161,7 +133,7 @@ TEST_CASE("lines on which nobody asks make place for those who do", "[kv_transfe
 TEST_CASE("a reader that gives no sign of life holds nothing beyond the lease", "[kv_transfer]") {
   Ends ends(Ends::Options{.silence = 10s, .lease = 400ms, .bytes = 96 << 20});
   const Ends::Prefill prefill = ends.keep(1, 300'000);
-  const Descriptor line = plain_line(ends);
+  const Descriptor line = plain_line(ends.owner_port());
   send_frame(line, KvFrameType::hello, KvHello());
   KvRead read;
   read.prefill = prefill.source.prefill;
@@ -199,18 +171,6 @@ TEST_CASE("a silent peer rests longer each time, and one may try after it", "[kv
 
 namespace {
 
-// The next frame's type and body, whatever they are.
-std::pair<KvFrameType, std::string> next_frame(const Descriptor& line) {
-  std::array<std::byte, kKvHeaderBytes> head{};
-  REQUIRE(::recv(line.get(), head.data(), head.size(), MSG_WAITALL) == kKvHeaderBytes);
-  const auto header = parse_kv_header(head);
-  REQUIRE(header.has_value());
-  std::string body(header->size, '\0');
-  REQUIRE(::recv(line.get(), body.data(), body.size(), MSG_WAITALL) ==
-          static_cast<ssize_t>(body.size()));
-  return {header->type, body};
-}
-
 bool ends_line(const Descriptor& line) {
   char one = 0;
   ssize_t got = 1;
@@ -223,9 +183,9 @@ bool ends_line(const Descriptor& line) {
 TEST_CASE("a part that there is not is refused", "[kv_transfer]") {
   Ends ends(2s);
   const Ends::Prefill prefill = ends.keep(1);
-  const Descriptor line = plain_line(ends);
+  const Descriptor line = plain_line(ends.owner_port());
   send_frame(line, KvFrameType::hello, KvHello());
-  CHECK(next_frame(line).first == KvFrameType::welcome);
+  CHECK(next_frame(line).first.type == KvFrameType::welcome);
   for (const auto& [part, parts] : {std::pair(0, 0), {1, 1}, {-1, 4}, {0, -1}, {5, 1 << 30}}) {
     KvRead read;
     read.prefill = prefill.source.prefill;
@@ -234,8 +194,8 @@ TEST_CASE("a part that there is not is refused", "[kv_transfer]") {
     read.part = part;
     read.parts = parts;
     send_frame(line, KvFrameType::read, read);
-    const auto [type, body] = next_frame(line);
-    REQUIRE(type == KvFrameType::refused);
+    const auto [header, body] = next_frame(line);
+    REQUIRE(header.type == KvFrameType::refused);
     CHECK(decode_kv<KvRefused>(body)->reason == KvLossReason::refused);
   }
 }
@@ -249,11 +209,11 @@ TEST_CASE("a line of pushes carries nothing else", "[kv_transfer][push]") {
   KvRead read;
   read.prefill = prefill.source.prefill;
   for (const bool is_answer : {false, true}) {
-    const Descriptor line = plain_line(ends);
+    const Descriptor line = plain_line(ends.owner_port());
     send_frame(line, KvFrameType::hello, KvHello());
     send_frame(line, KvFrameType::expect, expect);
-    CHECK(next_frame(line).first == KvFrameType::welcome);
-    CHECK(next_frame(line).first == KvFrameType::alive);
+    CHECK(next_frame(line).first.type == KvFrameType::welcome);
+    CHECK(next_frame(line).first.type == KvFrameType::alive);
     send_frame(line, is_answer ? KvFrameType::chunk : KvFrameType::read, read);
     CHECK(ends_line(line));
   }

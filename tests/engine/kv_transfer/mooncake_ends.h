@@ -90,7 +90,7 @@ class MooncakeEnds {
     options.listen = here(port);
     options.keeper.engine = "owner";
     options.keeper.silence = options_.silence;
-    options.keeper.wait_for_prefill = options_.patience;
+    options.keeper.wait_for_prefill = 10s;  // as long as whoever asks does
     options.keeper.max_connections = options_.max_connections;
     owner_ = plane_of(std::move(options), &kept_, nullptr);
   }
