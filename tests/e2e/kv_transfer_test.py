@@ -107,6 +107,23 @@ def check_push(prefilling, decoding, alone, listen):
     expect("a name that is short", (code, "at least 16 bytes" in text), (400, True))
 
 
+def check_refused_push(prefilling, decoding, alone, listen):
+    """Whoever waits for it is told at once, not when the lease ends, however long the refused request was."""
+    host, port = (listen, 0) if listen.startswith("unix:") else ("127.0.0.1", int(listen.rsplit(":", 1)[1]))
+    for more in ({}, {"messages": [{"role": "user", "content": "Hm? " * 100_000}]}):
+        name = {"transfer_mode": "push", "remote_request_id": str(uuid.uuid4())}
+        body = question_body("And this? " + str(len(more)))
+        begin = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            answer = pool.submit(decoding.post, "/v1/chat/completions", **body,
+                                 kv_transfer_params={"do_remote_prefill": True, "remote_host": host, "remote_port": port, **name})
+            time.sleep(0.2)
+            refused = {**body, **LIMITS, "temperature": -1, **more, "kv_transfer_params": {"do_remote_decode": True, **name}}
+            expect("a refused push", refusal(prefilling, refused)[0], 400)
+            expect("answer without it", text_of(answer.result()), text_of(alone.post("/v1/chat/completions", **body)))
+        expect("told before the lease ends", time.monotonic() - begin < 25, True)
+
+
 def check_completions(prefilling, decoding, alone):
     body = {"prompt": "The sum of 2 and 3 is", "temperature": 0, "max_tokens": 12}
     expected = alone.post("/v1/completions", **body)["choices"][0]["text"]
@@ -230,6 +247,7 @@ def main():
                     check_completions(prefilling, decoding, alone)
                     check_messages(prefilling, decoding, alone)
                     check_refusals(prefilling, decoding, alone)
+                    check_refused_push(prefilling, decoding, alone, listen)
                     expect("blocks of the one", prefilling.metric("quire:kv_blocks_free"), prefilling.metric("quire:kv_blocks"))
                     expect("blocks of the other", decoding.metric("quire:kv_blocks_free"), decoding.metric("quire:kv_blocks"))
                     check_loss(quire, listen, prefilling, decoding, alone)

@@ -23,13 +23,13 @@ def ask(server, question, **more):
     return text_of(server.post("/v1/chat/completions", **question_body(question, **more)))
 
 
-def hand_over(model, tp, folder, answers, plane=()):
-    """Both over TCP, and on one machine out of the other's memory; block sizes differ too."""
+def hand_over(model, tp, folder, answers, plane=(), reached=()):
+    """Both over TCP, and on one machine out of the other's memory; block sizes differ too. `reached`: of whoever decodes."""
     prefills, decodes = tp
     for listen in (f"127.0.0.1:{free_port()}", *([] if plane else [f"unix:{folder}/{prefills}-{decodes}.sock"])):
         near = ("--block-size", "32") if listen.startswith("unix:") and "hybrid" not in model else ()
         with Server(QUIRE, model, *FLAGS, *plane, "--tp", str(prefills), "--kv-role", "prefill", "--kv-listen", listen) as prefilling, \
-             Server(QUIRE, model, *FLAGS, *plane, "--tp", str(decodes), "--kv-role", "decode", "--kv-peer", listen, *near) as decoding:
+             Server(QUIRE, model, *FLAGS, *plane, "--tp", str(decodes), "--kv-role", "decode", "--kv-peer", listen, *near, *reached) as decoding:
             for question, expected in zip(QUESTIONS, answers):
                 body = question_body(question)
                 kept = prefilling.post("/v1/chat/completions", **{**body, "max_tokens": 1, "kv_transfer_params": KEEP})
@@ -41,6 +41,23 @@ def hand_over(model, tp, folder, answers, plane=()):
             expect("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 0)
             for server in (prefilling, decoding):
                 expect("free blocks", server.metric("quire:kv_blocks_free"), server.metric("quire:kv_blocks"))
+
+
+def several_engines(answers):
+    """Over Mooncake each engine of a server that prefills is asked, and each of one that decodes is written to."""
+    at, flags = f"127.0.0.1:{free_port()}", (*FLAGS, "--kv-plane", "mooncake", "--data-parallel-size", "2")
+    with Server(QUIRE, "models/quire-tiny", *flags, "--kv-role", "prefill", "--kv-listen", at) as prefilling, \
+         Server(QUIRE, "models/quire-tiny", *flags, "--kv-role", "decode", "--kv-listen", f"127.0.0.1:{free_port()}",
+                "--kv-peer", "127.0.0.1") as decoding:
+        asked = set()
+        for question, expected in list(zip(QUESTIONS, answers)) * 4:
+            body = question_body(question)
+            kept = prefilling.post("/v1/chat/completions", **{**body, "max_tokens": 1, "kv_transfer_params": KEEP})["kv_transfer_params"]
+            asked.add(kept["remote_bootstrap_addr"])
+            answer = decoding.post("/v1/chat/completions", **body, kv_transfer_params=kept)
+            expect("answer of several engines", text_of(answer), expected)
+        expect("engines that prefilled", len(asked), 2)
+        expect("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 0)
 
 
 def offload(model, size, folder, answers):
@@ -91,6 +108,9 @@ with tempfile.TemporaryDirectory() as folder:
     lost_rank(folder)
     with Server(QUIRE, "models/quire-tiny", *FLAGS) as alone:
         answers = [ask(alone, question) for question in QUESTIONS]
+    for tp in ((2, 1), (1, 2), (4, 2)):
+        hand_over("models/quire-tiny", tp, folder, answers, ("--kv-plane", "mooncake"), ("--kv-listen", f"127.0.0.1:{free_port()}"))
+    several_engines(answers)
     library = os.environ.get("QUIRE_NIXL_LIBRARY", "")
     for tp in ((2, 1), (1, 2), (2, 2)) if library else ():
         hand_over("models/quire-tiny", tp, folder, answers,

@@ -10,6 +10,7 @@
 
 #include "tests/engine/core/kv_pair.h"
 #include "tests/engine/kv_transfer/faulty_relay.h"
+#include "tests/engine/kv_transfer/mooncake_relay.h"
 #include "tests/support/golden_folders.h"
 
 namespace quire::test {
@@ -24,21 +25,24 @@ std::uint64_t number_of(const char* variable, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-EngineConfig half_of(const std::filesystem::path& model, int block_size) {
+EngineConfig half_of(const std::filesystem::path& model, int block_size, KvPlane plane) {
   EngineConfig config = kv_config(model, block_size);
+  config.kv_transfer.plane = plane;
   config.kv_transfer.buffer_bytes = std::int64_t{16} << 20;
   config.kv_transfer.lease_seconds = 3;
   return config;
 }
 
-EngineConfig decoding_half(const std::filesystem::path& model, KvLoadFailurePolicy policy) {
-  EngineConfig config = half_of(model, 32);
+EngineConfig decoding_half(const std::filesystem::path& model, KvPlane plane,
+                           KvLoadFailurePolicy policy) {
+  EngineConfig config = half_of(model, 32, plane);
+  if (plane == KvPlane::mooncake) config.kv_transfer.listen = "127.0.0.1:0";
   config.kv_transfer.load_failure_policy = policy;
   return config;
 }
 
 struct Case {
-  explicit Case(std::uint64_t seed) {
+  Case(std::uint64_t seed, KvPlane plane) {
     std::mt19937_64 random(seed);
     const auto length = static_cast<std::size_t>(2 + random() % 150);
     std::vector<TokenId> prompt(length);
@@ -52,12 +56,19 @@ struct Case {
     plan.seed = random();
     if (random() % 8 == 0) abort_at = static_cast<int>(random() % 40);
     tells_wrong = random() % 16 == 0;
-    pushed = random() % 2 == 0;
+    pushed = plane == KvPlane::local && random() % 2 == 0;
+    mooncake = any_mooncake_fault(seed, 4);
+    // Of a message that is lost on a line that is not, nobody hears before the prefill's time is
+    // over.
+    LineFault& fault = mooncake.plan.fault;
+    if (mooncake.leg == MooncakeLeg::asks && (fault == LineFault::drop || fault == LineFault::swap))
+      fault = LineFault::cut;
     name = "the request of seed " + std::to_string(seed);
   }
 
   AddRequest request;
   FaultPlan plan;
+  MooncakeFault mooncake;
   std::optional<int> abort_at = {};  // a step
   bool tells_wrong = false;          // the params are another request's
   bool pushed = false;               // both engines are asked at once
@@ -65,36 +76,48 @@ struct Case {
   std::vector<TokenId> expected = {};
   std::string params = {};
   std::unique_ptr<FaultyRelay> relay = {};
+  std::unique_ptr<MooncakeRelay> mooncake_relay = {};
   RequestId id = {};
 };
 
-// The answer's params with the relay's port instead of the engine's.
-std::string through(const std::string& params, std::unique_ptr<FaultyRelay>& relay,
-                    const FaultPlan& plan) {
-  constexpr std::string_view kMember = "\"remote_port\":";
-  const std::size_t at = params.find(kMember);
+// The answer's params with the port of a relay instead of the engine's.
+template <class MakeRelay>
+std::string through(const std::string& params, std::string_view before, char behind,
+                    MakeRelay make_relay) {
+  const std::size_t at = params.find(before);
   if (at == std::string::npos) return params;  // nothing was kept
-  const std::size_t first = at + kMember.size(), end = params.find(',', first);
-  const int port = std::stoi(params.substr(first, end - first));
-  relay = std::make_unique<FaultyRelay>(static_cast<std::uint16_t>(port), plan);
-  return params.substr(0, first) + std::to_string(relay->port()) + params.substr(end);
+  const std::size_t first = at + before.size(), end = params.find(behind, first);
+  const auto port = static_cast<std::uint16_t>(std::stoi(params.substr(first, end - first)));
+  return params.substr(0, first) + std::to_string(make_relay(port)) + params.substr(end);
+}
+
+void lead_through_relay(Case& one) {
+  one.params = through(one.params, "\"remote_port\":", ',', [&](std::uint16_t port) {
+    one.relay = std::make_unique<FaultyRelay>(port, one.plan);
+    return one.relay->port();
+  });
+  one.params = through(one.params, "http://127.0.0.1:", '"', [&](std::uint16_t port) {
+    one.mooncake_relay = std::make_unique<MooncakeRelay>(port, one.mooncake);
+    return one.mooncake_relay->port();
+  });
 }
 
 class Engines {
  public:
-  Engines(const std::filesystem::path& model, KvLoadFailurePolicy policy)
-      : policy_(policy),
-        pair_(half_of(model, 16), decoding_half(model, policy)),
+  Engines(const std::filesystem::path& model, KvPlane plane, KvLoadFailurePolicy policy)
+      : plane_(plane),
+        policy_(policy),
+        pair_(half_of(model, 16, plane), decoding_half(model, plane, policy)),
         alone_(kv_config(model, 32)) {}
 
   void run(std::uint64_t first_seed) {
     std::vector<Case> cases;
-    for (std::uint64_t i = 0; i < kBatch; ++i) cases.emplace_back(first_seed + i);
+    for (std::uint64_t i = 0; i < kBatch; ++i) cases.emplace_back(first_seed + i, plane_);
     for (Case& one : cases) {
       one.expected = alone_.finish(one.request).token_ids;
-      one.params = through(one.pushed ? KvPair::fetch_pushed(one.name, port_)
-                                      : pair_.prefill_params(one.request.prompt),
-                           one.relay, one.plan);
+      one.params = one.pushed ? KvPair::fetch_pushed(one.name, port_)
+                              : pair_.prefill_params(one.request.prompt);
+      lead_through_relay(one);
     }
     for (std::size_t i = 1; i < cases.size(); ++i)
       if (cases[i].tells_wrong) cases[i].params = cases[i - 1].params;
@@ -116,7 +139,7 @@ class Engines {
  private:
   void replace_prefilling() {
     pair_.prefilling = std::make_unique<SteppedEngine>(pair_.prefill_config);
-    port_ = pair_.prefill_port();
+    port_ = port();
   }
   // Pushes are computed while the other side waits for them.
   void begin_pushes(const std::vector<Case>& cases) {
@@ -148,8 +171,9 @@ class Engines {
 
   void check(const Case& one) {
     const RequestOutput& output = pair_.decoding->outputs[one.id];
-    INFO("request " << one.id.value << ", fault " << static_cast<int>(one.plan.fault) << ", frame "
-                    << one.plan.frame << ": " << (output.error ? output.error->detail : ""));
+    const FaultPlan& plan = plane_ == KvPlane::local ? one.plan : one.mooncake.plan;
+    INFO("request " << one.id.value << ", fault " << static_cast<int>(plan.fault) << ", frame "
+                    << plan.frame << ": " << (output.error ? output.error->detail : ""));
     if (one.abort_at) {
       CHECK(
           std::equal(output.token_ids.begin(), output.token_ids.end(), one.expected.begin(),
@@ -171,19 +195,17 @@ class Engines {
     }
   }
 
+  int port() { return plane_ == KvPlane::local ? pair_.prefill_port() : 0; }
+
+  const KvPlane plane_;
   const KvLoadFailurePolicy policy_;
   KvPair pair_;
   SteppedEngine alone_;
-  int port_ = pair_.prefill_port();
+  int port_ = port();
 };
 
-}  // namespace
-
-TEST_CASE("whatever the line between two engines does, answers are right or say why",
-          "[kv_transfer][faults]") {
-  const std::uint64_t runs = number_of("QUIRE_FAULT_RUNS", 128);
+void strike(const std::vector<std::filesystem::path>& models, KvPlane plane, std::uint64_t runs) {
   const std::uint64_t first = number_of("QUIRE_FAULT_SEED", 1);
-  const auto models = golden_models();
   const std::uint64_t batches = (runs + kBatch - 1) / kBatch;
   const std::uint64_t num_models =
       std::min<std::uint64_t>(models.size(), std::max<std::uint64_t>(batches / 4, 2));
@@ -191,7 +213,7 @@ TEST_CASE("whatever the line between two engines does, answers are right or say 
     const auto& model = models[m * models.size() / num_models];
     const auto policy = m % 2 == 0 ? KvLoadFailurePolicy::recompute : KvLoadFailurePolicy::fail;
     INFO(model);
-    Engines engines(model, policy);
+    Engines engines(model, plane, policy);
     for (std::uint64_t batch = m; batch < batches; batch += num_models) {
       const std::uint64_t seed = first + batch * kBatch;
       INFO("seed " << seed);
@@ -199,6 +221,32 @@ TEST_CASE("whatever the line between two engines does, answers are right or say 
     }
     engines.check_all_came_back();
   }
+}
+
+// Those that the plane carries.
+std::vector<std::filesystem::path> mooncake_models() {
+  std::vector<std::filesystem::path> models;
+  for (const auto& model : golden_models()) {
+    try {
+      const Engines engines(model, KvPlane::mooncake, KvLoadFailurePolicy::recompute);
+      models.push_back(model);
+    } catch (const Failure& failure) {
+      CHECK(failure.error().field == "KvTransferConfig::plane");
+    }
+  }
+  return models;
+}
+
+}  // namespace
+
+TEST_CASE("whatever the line between two engines does, answers are right or say why",
+          "[kv_transfer][faults]") {
+  strike(golden_models(), KvPlane::local, number_of("QUIRE_FAULT_RUNS", 128));
+}
+
+TEST_CASE("whatever the lines between two engines over Mooncake do, answers are right or say why",
+          "[mooncake][faults]") {
+  strike(mooncake_models(), KvPlane::mooncake, number_of("QUIRE_FAULT_RUNS", 64));
 }
 
 }  // namespace quire::test
