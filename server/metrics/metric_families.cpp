@@ -49,7 +49,9 @@ Labels with(Labels labels, const char* name, const char* value) {
 }
 
 constexpr auto kBySource = "vllm:prompt_tokens_by_source_total";
-constexpr auto kBySourceHelp = "Prompt tokens by where their KV came from";
+constexpr auto kBySourceHelp =
+    "Prompt tokens by where their KV came from; external_kv_transfer: another server, or host "
+    "memory and disk behind this one's cache (KV offload)";
 constexpr auto kSuccess = "vllm:request_success_total";
 
 Buckets buckets_of(BucketKind kind, int max_model_len) {
