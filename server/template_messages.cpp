@@ -17,9 +17,11 @@ namespace {
 using jinja::Dict;
 using jinja::Value;
 using openapi::ChatMessage;
+using openapi::ChatCompletionRequest;
 using Messages = std::vector<ChatMessage>;
 
 constexpr std::string_view kBetweenInstructions = "\n\n";
+constexpr std::string_view kUsualRoles[] = {"system", "developer", "user", "assistant", "tool"};
 
 bool names(std::string_view source, std::string_view role) {
   for (const char quote : {'\'', '"'}) {
@@ -131,17 +133,41 @@ Value template_messages(const openapi::ChatCompletionRequest& request, std::stri
   return list_of(messages, source);
 }
 
-Result<void> check_roles(const openapi::ChatCompletionRequest& request, std::string_view source,
-                         std::string_view rendered) {
-  constexpr std::string_view kUsual[] = {"system", "developer", "user", "assistant", "tool"};
+namespace {
+
+bool is_own_role(const ChatMessage& message, std::string_view source) {
+  return std::ranges::find(kUsualRoles, message.role) == std::end(kUsualRoles) &&
+         !names(source, message.role);
+}
+
+// A word that stands nowhere in the text.
+std::string new_word(std::string_view text) {
+  std::string word;
+  for (int i = 0; word.empty() || text.find(word) != text.npos; ++i)
+    word = fmt::format("quireword{}x", i);
+  return word;
+}
+
+}  // namespace
+
+Result<void> check_roles(const ChatCompletionRequest& request, std::string_view source,
+                         std::string_view rendered, const RenderRequest& render) {
+  const auto is_own = [&](const ChatMessage& message) { return is_own_role(message, source); };
+  if (std::ranges::none_of(request.messages, is_own)) return {};
+  const std::string word = new_word(rendered);
+  const auto word_of = [&](std::size_t i) { return fmt::format("{}{}y", word, i); };
+  ChatCompletionRequest marked = request;
+  for (std::size_t i = 0; i < marked.messages.size(); ++i)
+    if (is_own(marked.messages[i])) marked.messages[i].content = word_of(i);
+  const RenderResult result = render(marked);
+  if (!result) return {};  // it reads these messages, to which other words do not fit
   for (std::size_t i = 0; i < request.messages.size(); ++i) {
     const ChatMessage& message = request.messages[i];
-    if (std::ranges::find(kUsual, message.role) != std::end(kUsual)) continue;
-    if (names(source, message.role) || shows(rendered, message.content.value_or(""))) continue;
+    if (!is_own(message) || result.text.find(word_of(i)) != result.text.npos) continue;
     return Error{ErrorCode::invalid_argument,
                  fmt::format("\"{}\" is not a role that the model's chat template knows: it would "
                              "leave the message out; the usual ones are {}",
-                             message.role, fmt::join(kUsual, ", ")),
+                             message.role, fmt::join(kUsualRoles, ", ")),
                  fmt::format("messages[{}].role", i)};
   }
   return {};

@@ -1,6 +1,7 @@
 #pragma once
 // A conversation as a chat template takes it: a list of dicts, in the roles that the template knows.
 
+#include <functional>
 #include <string_view>
 
 #include "base/result.h"
@@ -17,10 +18,12 @@ namespace quire {
 jinja::Value template_messages(const openapi::ChatCompletionRequest& request,
                                std::string_view source);
 
+using RenderRequest = std::function<RenderResult(const openapi::ChatCompletionRequest&)>;
+
 // A role of the client's own ("document", "ipython") is the template's affair; where the template
-// neither names it nor has shown such a message's words in `rendered`, the error says which message
-// would have been left out.
+// does not name it, the request is rendered once more with other words in such messages, and the
+// error says which of them would have been left out of `rendered`.
 Result<void> check_roles(const openapi::ChatCompletionRequest& request, std::string_view source,
-                         std::string_view rendered);
+                         std::string_view rendered, const RenderRequest& render);
 
 }  // namespace quire

@@ -127,13 +127,16 @@ Result<std::string> TextPipeline::render(const ChatCompletionRequest& request) c
   try {
     const std::string& source =
         request.chat_template ? *request.chat_template : template_->source();
-    const ChatTemplateInput input = template_input(request, source, defaults_);
-    RenderResult rendered = request.chat_template
-                                ? ChatTemplate::parse(source, defaults_.special_tokens)
-                                      .render(input)
-                                : template_->render(input);
+    std::optional<ChatTemplate> of_request;
+    if (request.chat_template) of_request = ChatTemplate::parse(source, defaults_.special_tokens);
+    const ChatTemplate& chat_template = of_request ? *of_request : *template_;
+    const auto render_one = [&](const ChatCompletionRequest& one) {
+      return chat_template.render(template_input(one, source, defaults_));
+    };
+    RenderResult rendered = render_one(request);
     if (!rendered) return rendered.error->to_error();
-    if (const auto ok = check_roles(request, source, rendered.text); !ok) return ok.error();
+    const auto ok = check_roles(request, source, rendered.text, render_one);
+    if (!ok) return ok.error();
     return std::move(rendered.text);
   } catch (const Failure& failure) {
     return failure.error();

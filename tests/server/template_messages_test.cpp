@@ -26,12 +26,26 @@ ChatCompletionRequest chat(
   return request;
 }
 
-std::string rendered(const ChatCompletionRequest& request, const std::string& source) {
+RenderResult render(const ChatCompletionRequest& request, const std::string& source) {
   ChatTemplateInput input;
   input.messages = template_messages(request, source);
-  const RenderResult result = ChatTemplate::parse(source).render(input);
+  return ChatTemplate::parse(source).render(input);
+}
+
+std::string rendered(const ChatCompletionRequest& request, const std::string& source) {
+  const RenderResult result = render(request, source);
   REQUIRE(result);
   return result.text;
+}
+
+// Knows two roles and shows no others.
+const std::string kDrops =
+    "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}{{ m.content }}"
+    "{% endif %}{% endfor %}";
+
+Result<void> checked(const ChatCompletionRequest& request, const std::string& source) {
+  const auto again = [&](const ChatCompletionRequest& one) { return render(one, source); };
+  return check_roles(request, source, rendered(request, source), again);
 }
 
 }  // namespace
@@ -77,15 +91,27 @@ TEST_CASE("system messages alone stay apart, but in responses, where all make th
 }
 
 TEST_CASE("a role that the template would leave out is refused") {
-  const std::string drops =
-      "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}{{ m.content }}"
-      "{% endif %}{% endfor %}";
   const auto request = chat({{"user", "hi"}, {"robot", " beep "}});
-  const auto refused = check_roles(request, drops, rendered(request, drops));
+  const auto refused = checked(request, kDrops);
   REQUIRE(refused.has_error());
   CHECK(refused.error().field == "messages[1].role");
   CHECK(refused.error().detail.find("\"robot\" is not a role that") == 0);
-  CHECK(check_roles(request, showing(""), rendered(request, showing(""))).has_value());
-  const std::string documents = drops + "{# 'robot' goes elsewhere #}";
-  CHECK(check_roles(request, documents, rendered(request, documents)).has_value());
+  CHECK(checked(request, showing("")).has_value());
+  CHECK(checked(request, kDrops + "{# 'robot' goes elsewhere #}").has_value());
+}
+
+TEST_CASE("a message that is left out is refused though its words stand elsewhere in the prompt") {
+  const auto first = checked(chat({{"user", "yes"}, {"critic", "yes"}, {"user", "quireword0x"}}), kDrops);
+  REQUIRE(first.has_error());
+  CHECK(first.error().field == "messages[1].role");
+  CHECK(checked(chat({{"critic", "a"}}), kDrops + "<assistant>").has_error());
+  CHECK(checked(chat({{"user", "yes"}, {"critic", ""}}), kDrops).has_error());
+  CHECK(checked(chat({{"user", "yes"}, {"critic", "yes"}, {"poet", ""}}), showing("")).has_value());
+}
+
+TEST_CASE("a template that refuses other words of such a message has read it") {
+  const std::string strict =
+      "{% for m in messages %}{% if m.content != 'yes' %}{{ raise_exception('no') }}{% endif %}"
+      "{% endfor %}";
+  CHECK(checked(chat({{"user", "yes"}, {"critic", "yes"}}), strict).has_value());
 }

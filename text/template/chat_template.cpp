@@ -132,6 +132,12 @@ Continuation mark_final_message(const Value& messages) {
   return continuation;
 }
 
+// Whether a rendered text has a message's words, but for blanks around them; in time that grows
+// with their sizes alone.
+bool shows(std::string_view rendered, std::string_view words) {
+  return jinja::find_text(rendered, jinja::unicode::strip(words, true, true)) != rendered.npos;
+}
+
 void cut_at_marker(std::string& rendered, const std::string& continued) {
   const std::size_t marker = rendered.rfind(kBareContinueTag);
   if (marker == rendered.npos || !shows(rendered, continued)) {
@@ -193,10 +199,6 @@ void add_special_tokens(Dict& tokens, const Json& config) {
 }
 
 }  // namespace
-
-bool shows(std::string_view rendered, std::string_view words) {
-  return jinja::find_text(rendered, jinja::unicode::strip(words, true, true)) != rendered.npos;
-}
 
 struct ChatTemplate::Parts {
   std::unique_ptr<jinja::TemplateTree> main;

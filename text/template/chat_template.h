@@ -34,10 +34,6 @@ struct ChatTemplateInput {
   std::optional<std::tm> now;  // what strftime_now reads; the local time where absent
 };
 
-// Whether a rendered text has a message's words, but for blanks around them; in time that grows
-// with their sizes alone.
-bool shows(std::string_view rendered, std::string_view words);
-
 class ChatTemplate {
  public:
   // Throws TemplateFailure (invalid_argument) with the line of a syntax error. The special tokens
