@@ -64,8 +64,9 @@ void add_sizes(CLI::App& app, KvTransferConfig& transfer) {
          [&transfer](const std::string& text) {
            transfer.buffer_bytes = value_or_throw("--kv-transfer-buffer-bytes", parse_bytes(text));
          },
-         "Memory of the host for what waits to be fetched, and as much for what arrives; default: "
-         "two prompts as long as the context, at most 1GiB")
+         "Memory of the host for what waits to be fetched, and as much for what arrives, where a prompt "
+         "takes twice its bytes over nixl and mooncake; default: two prompts as long as the "
+         "context, at most 1GiB, or 2GiB where it takes twice")
       ->type_name("SIZE");
   app.add_option_function<int>(
          "--kv-lease-seconds", [&transfer](int seconds) { transfer.lease_seconds = seconds; },

@@ -45,7 +45,7 @@ TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const Lay
   const KvTransferConfig& transfer = config.kv_transfer;
   if (transfer.role == KvRole::none) return TransferBuffers();
   const std::int64_t longest = longest_prefill_bytes(layers, max_model_len);
-  return make_transfer_buffers(transfer, longest, device);
+  return make_transfer_buffers(transfer, transfer_sizes(transfer, longest), device);
 }
 
 }  // namespace quire

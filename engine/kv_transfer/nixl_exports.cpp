@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/error.h"
 #include "engine/kv_transfer/checksum.h"
@@ -15,6 +16,62 @@ constexpr std::int64_t kAlign = 64;
 constexpr std::uint64_t kSumSeed = 0x51;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+struct Range {
+  int first_token = 0, num_blocks = 0;
+};
+
+// Windows keep the blocks that vLLM's do: one more than they span.
+Range range_of(const KvGeometry& geometry, const BlockRegions& shape, std::size_t group,
+               int num_tokens) {
+  constexpr int kSize = NixlExports::kBlockSize;
+  const int total = (num_tokens + kSize - 1) / kSize;
+  Range range{.first_token = 0, .num_blocks = total};
+  for (std::size_t i = 0; i < geometry.layers.size(); ++i) {
+    const KvLayerGeometry& layer = geometry.layers[i];
+    if (shape.group_of_layer[i] != static_cast<int>(group) || layer.window == 0) continue;
+    range.num_blocks = std::min(total, (layer.window + kSize - 1) / kSize + 1);
+    range.first_token = (total - range.num_blocks) * kSize;
+    break;
+  }
+  return range;
+}
+
+std::int64_t num_blocks_of(const KvGeometry& geometry, const BlockRegions& shape, int num_tokens) {
+  std::int64_t blocks = 0;
+  for (std::size_t g = 0; g < shape.num_groups; ++g)
+    blocks += range_of(geometry, shape, g, num_tokens).num_blocks;
+  return blocks;
+}
+
+// What the memory is divided into: so much at once, and so much for each block.
+struct Shares {
+  std::vector<std::int64_t> of_region;  // bytes of a block
+  std::int64_t largest = 0;             // of them
+  std::int64_t fixed = 0, per_block = 0;
+};
+
+Shares shares_of(const KvGeometry& geometry, const BlockRegions& shape,
+                 std::int64_t scratch_bytes) {
+  Shares shares{.of_region = std::vector<std::int64_t>(shape.num_regions, 0)};
+  for (std::size_t i = 0; i < geometry.layers.size(); ++i) {
+    const KvLayerGeometry& layer = geometry.layers[i];
+    std::int64_t& region = shares.of_region[shape.region_of_layer[i]];
+    const std::int64_t wanted = block_bytes(layer, NixlExports::kBlockSize, layer.heads);
+    if (region != 0 && region != wanted)
+      throw Failure(Error{ErrorCode::unsupported,
+                          fmt::format("KvTransferConfig::plane nixl: layer {} has blocks of {} "
+                                      "bytes where others of its tensor have {}",
+                                      layer.name, wanted, region),
+                          "KvTransferConfig::plane"});
+    region = wanted;
+    shares.largest = std::max(shares.largest, wanted);
+  }
+  shares.fixed = aligned(scratch_bytes) + aligned(shares.largest) + 2 * kAlign;
+  shares.per_block = std::accumulate(shares.of_region.begin(), shares.of_region.end(),
+                                     static_cast<std::int64_t>(sizeof(std::uint64_t)));
+  return shares;
+}
 
 }  // namespace
 
@@ -46,24 +103,9 @@ NixlExports::NixlExports(Buffer memory, KvGeometry geometry, BlockRegions region
 
 // Sums, then the regions one after the other, then what copies need.
 void NixlExports::lay_out(std::int64_t scratch_bytes) {
-  std::vector<std::int64_t> bytes(shape_.num_regions, 0);
-  std::int64_t largest = 0;
-  for (std::size_t i = 0; i < geometry_.layers.size(); ++i) {
-    const KvLayerGeometry& layer = geometry_.layers[i];
-    std::int64_t& region = bytes[shape_.region_of_layer[i]];
-    const std::int64_t wanted = quire::block_bytes(layer, kBlockSize, layer.heads);
-    if (region != 0 && region != wanted)
-      throw Failure(Error{ErrorCode::unsupported,
-                          fmt::format("KvTransferConfig::plane nixl: layer {} has blocks of {} "
-                                      "bytes where others of its tensor have {}",
-                                      layer.name, wanted, region),
-                          "KvTransferConfig::plane"});
-    region = wanted;
-    largest = std::max(largest, wanted);
-  }
-  for (const std::int64_t one : bytes) block_bytes_ += one;
-  const std::int64_t fixed = aligned(scratch_bytes) + aligned(largest) + 2 * kAlign;
-  const std::int64_t per_block = block_bytes_ + static_cast<std::int64_t>(sizeof(std::uint64_t));
+  const auto [bytes, largest, fixed, per_block] =
+      shares_of(geometry_, shape_, scratch_bytes);
+  block_bytes_ = per_block - static_cast<std::int64_t>(sizeof(std::uint64_t));
   num_blocks_ = std::max<std::int64_t>(0, (size_bytes() - fixed) / per_block);
   if (num_blocks_ < 2)
     throw Failure(Error{ErrorCode::invalid_argument,
@@ -88,29 +130,20 @@ std::span<std::byte> NixlExports::memory() const {
       static_cast<std::size_t>(block_scratch_.data() - static_cast<std::byte*>(memory_.data()))};
 }
 
-// Windows keep the blocks that vLLM's do: one more than they span.
-NixlExports::Range NixlExports::range_of(std::size_t group, int num_tokens) const {
-  const int total = (num_tokens + kBlockSize - 1) / kBlockSize;
-  Range range{.first_token = 0, .num_blocks = total};
-  for (std::size_t i = 0; i < geometry_.layers.size(); ++i) {
-    const KvLayerGeometry& layer = geometry_.layers[i];
-    if (shape_.group_of_layer[i] != static_cast<int>(group) || layer.window == 0) continue;
-    range.num_blocks = std::min(total, (layer.window + kBlockSize - 1) / kBlockSize + 1);
-    range.first_token = (total - range.num_blocks) * kBlockSize;
-    break;
-  }
-  return range;
+// Block 0 is not used.
+std::int64_t NixlExports::bytes_for(const KvGeometry& geometry, const BlockRegions& regions,
+                                    std::int64_t scratch_bytes, int num_tokens) {
+  const Shares shares = shares_of(geometry, regions, scratch_bytes);
+  return shares.fixed + (num_blocks_of(geometry, regions, num_tokens) + 1) * shares.per_block;
 }
 
 std::optional<NixlExports::Blocks> NixlExports::take(int num_tokens) {
-  std::size_t wanted = 0;
-  for (std::size_t g = 0; g < shape_.num_groups; ++g)
-    wanted += static_cast<std::size_t>(range_of(g, num_tokens).num_blocks);
+  const auto wanted = static_cast<std::size_t>(num_blocks_of(geometry_, shape_, num_tokens));
   const std::lock_guard lock(mutex_);
   if (wanted > free_.size()) return std::nullopt;
   Blocks blocks(shape_.num_groups);
   for (std::size_t g = 0; g < shape_.num_groups; ++g) {
-    for (int i = 0; i < range_of(g, num_tokens).num_blocks; ++i) {
+    for (int i = 0; i < range_of(geometry_, shape_, g, num_tokens).num_blocks; ++i) {
       blocks[g].push_back(free_.front());
       free_.pop_front();
     }
@@ -133,7 +166,7 @@ void NixlExports::write_layer(std::size_t layer, const KvContent& content, const
   const auto group = static_cast<std::size_t>(shape_.group_of_layer[layer]);
   const std::size_t region = shape_.region_of_layer[layer];
   const KvLayerGeometry& geometry = geometry_.layers[layer];
-  int token = range_of(group, content.num_tokens).first_token;
+  int token = range_of(geometry_, shape_, group, content.num_tokens).first_token;
   for (const std::int64_t id : blocks[group]) {
     const BlockPlace place{.layer = layer,
                            .first_token = token,

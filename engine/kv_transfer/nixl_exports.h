@@ -35,6 +35,10 @@ class NixlExports {
   NixlExports(Buffer memory, KvGeometry geometry, BlockRegions regions, BlockOrder order,
               std::int64_t scratch_bytes, std::chrono::nanoseconds lease);
 
+  // The memory in which one prompt of so many tokens is kept.
+  static std::int64_t bytes_for(const KvGeometry& geometry, const BlockRegions& regions,
+                                std::int64_t scratch_bytes, int num_tokens);
+
   // Blocks by group. `read` copies the rows of one layer out of the cache; false: they are not
   // there.
   using ReadLayer = std::function<bool(const KvContent& layer, std::span<std::byte> bytes)>;
@@ -72,11 +76,7 @@ class NixlExports {
     Clock::time_point end;
     int readers = 0;
   };
-  struct Range {
-    int first_token = 0, num_blocks = 0;
-  };
   void lay_out(std::int64_t scratch_bytes);
-  Range range_of(std::size_t group, int num_tokens) const;
   std::optional<Blocks> take(int num_tokens);
   void give_back(const Blocks& blocks);
   void write_layer(std::size_t layer, const KvContent& content, const Blocks& blocks);

@@ -1,13 +1,10 @@
 #pragma once
 // The memory through which keys and values travel; its size is part of the engine's plan.
 
-#include <cstdint>
-#include <span>
-
 #include "backend/device.h"
 #include "engine/config.h"
+#include "engine/kv_transfer/transfer_reach.h"
 #include "engine/wire/socket_address.h"
-#include "model/kv_spec.h"
 
 namespace quire {
 
@@ -17,11 +14,8 @@ struct TransferBuffers {
   Buffer arriving;             // fetched ones; empty: it fetches none
 };
 
-// Memory of the host, as large as asked for, or for two prompts of longest_bytes and at most 1 GiB.
-TransferBuffers make_transfer_buffers(const KvTransferConfig& config, std::int64_t longest_bytes,
+// Memory of the host.
+TransferBuffers make_transfer_buffers(const KvTransferConfig& config, const TransferSizes& sizes,
                                       Device& device);
-
-// What the longest prompt that fits the context leaves to whoever continues.
-std::int64_t longest_prefill_bytes(std::span<const LayerKvSpec> layers, std::int64_t max_model_len);
 
 }  // namespace quire

@@ -20,13 +20,6 @@ bool is_near(const KvPeer& peer) {
                      address->host.starts_with("127."));
 }
 
-std::int64_t scratch_bytes(const KvGeometry& geometry, int longest_prompt) {
-  std::int64_t most = 0;
-  for (const KvLayerGeometry& layer : geometry.layers)
-    most = std::max(most, layer.planes * layer.row_bytes * longest_prompt);
-  return most;
-}
-
 std::vector<int> groups_of(const TransferSetup& setup) {
   std::vector<int> groups;
   for (const LayerCache& layer : setup.layers) groups.push_back(layer.group);
@@ -90,7 +83,7 @@ void TransferConnector::start_nixl(TransferSetup& setup, std::chrono::seconds le
   options.puller.renew_every = std::chrono::nanoseconds(lease) / 6;
   if (config_.prefills()) {
     exports_.emplace(std::move(setup.buffers.kept), geometry_, options.self.regions,
-                     options.self.order(), scratch_bytes(geometry_, setup.longest_prompt), lease);
+                     options.self.order(), nixl_scratch_bytes(geometry_, setup.longest_prompt), lease);
     options.listen = listen_;
   }
   if (config_.decodes()) arriving_.emplace(std::move(setup.buffers.arriving));

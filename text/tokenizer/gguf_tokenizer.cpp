@@ -4,6 +4,7 @@
 
 #include "base/json_text.h"
 #include "base/utf8.h"
+#include "gguf/printable.h"
 #include "gguf/special_strings.h"
 #include "text/tokenizer/gguf_words.h"
 
@@ -73,7 +74,7 @@ class Converter {
       out.json = sentencepiece_json();
     } else {
       metadata_.fail("tokenizer.ggml.model",
-                     "\"" + std::string(model.substr(0, 100)) + "\" is not supported (gpt2, llama)",
+                     gguf::printable(model) + " is not supported (gpt2, llama)",
                      ErrorCode::unsupported);
     }
     out.config.special_strings = gguf::special_strings(metadata_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json_text.h"
+#include "gguf/printable.h"
 
 namespace quire {
 
@@ -88,7 +89,7 @@ const GgufWords& gguf_words(const gguf::Metadata& metadata) {
     }
   }
   metadata.fail("tokenizer.ggml.pre",
-                "\"" + std::string(name.substr(0, 100)) + "\" is not supported (" + known + ")",
+                gguf::printable(name) + " is not supported (" + known + ")",
                 ErrorCode::unsupported);
 }
 
