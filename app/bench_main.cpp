@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "app/backends.h"
 #include "app/bench_peer.h"
@@ -198,6 +200,11 @@ void refuse_idle_flags(const CLI::App& app) {
 }  // namespace
 
 int bench_main(int argc, const char* const* argv) {
+  if (argc > 1 && argv[1] == std::string_view("serve") && !std::filesystem::exists(argv[1])) {
+    fmt::print(stderr, "quire bench: times the engine in this process; a server that runs is "
+                       "measured by quire-load, which takes vLLM's flags of `bench serve`\n");
+    return 2;
+  }
   CLI::App app(
       "Speed of prompts and generation through the engine, beside what this machine's memory and "
       "multipliers give at most.",

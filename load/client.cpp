@@ -56,7 +56,8 @@ void note_text(Record& record, int chunks, double now, double& last) {
 
 template <class Stream>
 asio::awaitable<void> read_reply(Stream& stream, boost::beast::flat_buffer& buffer,
-                                 Clock::time_point begin, Record& record, Reply& reply) {
+                                 std::chrono::milliseconds most_silence, Clock::time_point begin,
+                                 Record& record, Reply& reply) {
   http::response_parser<http::buffer_body> parser;
   parser.body_limit(boost::none);
   co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable);
@@ -67,7 +68,7 @@ asio::awaitable<void> read_reply(Stream& stream, boost::beast::flat_buffer& buff
     parser.get().body().data = piece.data();
     parser.get().body().size = piece.size();
     boost::system::error_code error;
-    limit_silence(stream);
+    limit_silence(stream, most_silence);
     co_await http::async_read_some(stream, buffer, parser,
                                    asio::redirect_error(asio::use_awaitable, error));
     if (error && error != http::error::need_buffer) throw boost::system::system_error(error);
@@ -83,16 +84,17 @@ asio::awaitable<void> read_reply(Stream& stream, boost::beast::flat_buffer& buff
 
 template <class Stream>
 asio::awaitable<void> exchange(Stream& stream, boost::beast::flat_buffer& buffer,
-                               http::request<http::string_body>& request, Clock::time_point begin,
+                               http::request<http::string_body>& request,
+                               std::chrono::milliseconds most_silence, Clock::time_point begin,
                                Record& record, Reply& reply) {
-  limit_silence(stream);
+  limit_silence(stream, most_silence);
   record.sent = seconds_since(begin);
   boost::system::error_code error;
   co_await http::async_write(stream, request, asio::redirect_error(asio::use_awaitable, error));
-  if (!error) co_return co_await read_reply(stream, buffer, begin, record, reply);
+  if (!error) co_return co_await read_reply(stream, buffer, most_silence, begin, record, reply);
   // A server that wants no more of the body may have said why before it closed.
   try {
-    co_await read_reply(stream, buffer, begin, record, reply);
+    co_await read_reply(stream, buffer, most_silence, begin, record, reply);
   } catch (const boost::system::system_error&) {
     if (record.status == 0) throw boost::system::system_error(error);
   }
@@ -102,8 +104,8 @@ asio::awaitable<void> exchange(Stream& stream, boost::beast::flat_buffer& buffer
 template <class Stream>
 asio::awaitable<http::response<http::string_body>> fetch(
     Stream& stream, boost::beast::flat_buffer& buffer,
-    http::request<http::empty_body>& request) {
-  limit_silence(stream);
+    http::request<http::empty_body>& request, std::chrono::milliseconds most_silence) {
+  limit_silence(stream, most_silence);
   co_await http::async_write(stream, request, asio::use_awaitable);
   http::response<http::string_body> response;
   co_await http::async_read(stream, buffer, response, asio::use_awaitable);
@@ -174,8 +176,17 @@ Client::~Client() = default;
 
 asio::awaitable<void> Client::connect() {
   if (connection_) co_return;
-  AnyStream stream = co_await connect_to(executor_, target_.url, target_.check_certificate);
+  AnyStream stream = co_await connect_to(executor_, target_.url, target_.check_certificate,
+                                         target_.most_silence);
   connection_.reset(new Connection{.stream = std::move(stream), .buffer = {}});
+}
+
+// what() of an exception would carry a place in Boost's sources.
+std::string Client::text_of(const boost::system::error_code& error) const {
+  if (error != boost::beast::error::timeout) return error.message();
+  return "ended by quire-load: nothing came for " +
+         std::to_string(std::chrono::ceil<std::chrono::seconds>(target_.most_silence).count()) +
+         " s (--silence-timeout)";
 }
 
 asio::awaitable<Record> Client::post(const std::string& path, const std::string& body, double due,
@@ -196,14 +207,15 @@ asio::awaitable<Record> Client::post(const std::string& path, const std::string&
       co_await connect();
       co_await std::visit(
           [&](auto& stream) {
-            return exchange(*stream, connection_->buffer, request, begin_, record, reply);
+            return exchange(*stream, connection_->buffer, request, target_.most_silence, begin_,
+                            record, reply);
           },
           connection_->stream);
     } catch (const boost::system::system_error& thrown) {
       error = thrown.code();
     }
     is_stale = is_stale && record.status == 0 && is_closed(error);
-    if (error && !is_stale) record.error = error.message();
+    if (error && !is_stale) record.error = text_of(error);
     if (!reply.keep_alive) connection_.reset();
   } while (std::exchange(is_stale, false));
   record.end = seconds_since(begin_);
@@ -213,15 +225,22 @@ asio::awaitable<Record> Client::post(const std::string& path, const std::string&
 }
 
 asio::awaitable<std::string> Client::get(const std::string& path) {
-  co_await connect();
   auto request = request_to<http::empty_body>(target_, http::verb::get, path);
-  auto response = co_await std::visit(
-      [&](auto& stream) { return fetch(*stream, connection_->buffer, request); },
-      connection_->stream);
+  http::response<http::string_body> response;
+  try {
+    co_await connect();
+    response = co_await std::visit(
+        [&](auto& stream) {
+          return fetch(*stream, connection_->buffer, request, target_.most_silence);
+        },
+        connection_->stream);
+  } catch (const boost::system::system_error& error) {
+    throw Failure(ErrorCode::unavailable, text_of(error.code()));
+  }
   if (response.result() != http::status::ok) {
-    throw Failure(ErrorCode::unavailable, "GET " + path + ": " +
-                                              std::to_string(response.result_int()) + " " +
-                                              first_line(response.body()));
+    throw HttpRefusal(static_cast<int>(response.result_int()),
+                      "GET " + path + ": " + std::to_string(response.result_int()) + " " +
+                          first_line(response.body()));
   }
   co_return std::move(response.body());
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "net/url.h"
 
 namespace quire::load {
@@ -21,6 +22,7 @@ struct Target {
   net::Url url;  // http, https or unix; requests go to its path + "/v1/…"
   std::string api_key;
   bool check_certificate = true;
+  std::chrono::milliseconds most_silence = std::chrono::minutes(10);  // then a request has failed
 
   // Throws Failure for what is no such address. A path "/v1" at the end, as clients of the OpenAI
   // libraries write it, says nothing new.
@@ -46,6 +48,12 @@ struct Record {
   int output_tokens = 0;
 };
 
+struct HttpRefusal : Failure {
+  HttpRefusal(int status, const std::string& what)
+      : Failure(ErrorCode::unavailable, what), status(status) {}
+  int status;
+};
+
 class Client {
  public:
   // The target outlives the client.
@@ -58,12 +66,13 @@ class Client {
   // Never throws for what the network or the server does: that is the outcome.
   boost::asio::awaitable<Record> post(const std::string& path, const std::string& body, double due,
                                       std::string& answer);
-  // A small GET; throws Failure when there is no 200.
+  // A small GET; throws HttpRefusal when there is no 200, Failure with why there is no reply at all.
   boost::asio::awaitable<std::string> get(const std::string& path);
 
  private:
   struct Connection;
   boost::asio::awaitable<void> connect();
+  std::string text_of(const boost::system::error_code& error) const;
 
   boost::asio::any_io_executor executor_;
   const Target& target_;

@@ -208,7 +208,13 @@ void refuse_missing_values(const CLI::App& app, int argc, char** argv) {
 
 }  // namespace
 
+// vLLM's `bench serve` is this program: its two words say nothing more.
 int main(int argc, char** argv) {
+  if (argc > 2 && argv[1] == std::string_view("bench") && argv[2] == std::string_view("serve")) {
+    argv[2] = argv[0];
+    argc -= 2;
+    argv += 2;
+  }
   Options options;
   CLI::App app("Puts load on an OpenAI-compatible server; exit code 1 when a request failed.");
   add_flags(app, options);

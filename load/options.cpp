@@ -14,6 +14,8 @@
 namespace quire::load {
 namespace {
 
+constexpr double kLongestWait = 7 * 24 * 3600;  // seconds
+
 void add_server_flags(CLI::App& app, Options& o) {
   app.add_option("--url,--base-url", o.urls,
                  "Server: http://, https:// or unix:/path; several take conversations in turn")
@@ -23,6 +25,10 @@ void add_server_flags(CLI::App& app, Options& o) {
   app.add_option("--api-key", o.api_key, "Bearer key");
   app.add_flag("--insecure", o.insecure, "Take any certificate");
   app.add_option("--wait-ready,--ready-check-timeout-sec", o.patience, "Wait up to so many seconds for the server")
+      ->capture_default_str();
+  app.add_option("--silence-timeout", o.silence,
+                 "A request has failed when nothing came for so many seconds")
+      ->check(CLI::Range(0.1, kLongestWait))
       ->capture_default_str();
   app.add_flag("--completions", o.workload.completions, "POST /v1/completions instead of chat");
 }
@@ -130,7 +136,7 @@ void add_prompt_flags(CLI::App& app, Options& o) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--think-time", o.run.think_seconds, "Seconds between an answer and the next turn")
-      ->check(at_least_0())
+      ->check(CLI::Range(0.0, kLongestWait))
       ->capture_default_str();
   app.add_flag("--ignore-eos", w.ignore_eos, "Generate all of max_tokens");
   app.add_option("--temperature", w.temperature, "Sampling temperature")->capture_default_str();
@@ -227,6 +233,7 @@ std::vector<Target> targets_of(const Options& o, const std::vector<std::string>&
     Target& target = targets.emplace_back(Target::parse(url));
     target.api_key = o.api_key;
     target.check_certificate = !o.insecure;
+    target.most_silence = std::chrono::milliseconds(static_cast<std::int64_t>(o.silence * 1e3));
   }
   return targets;
 }

@@ -14,6 +14,8 @@ namespace {
 
 namespace dom = simdjson::dom;
 
+constexpr std::int64_t kMostTokens = 16 << 20;  // as --output-tokens has it
+
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
   throw Failure(ErrorCode::invalid_argument, where + ": " + what);
 }
@@ -37,8 +39,11 @@ FilePrompt read_line(dom::element row, bool completions, const std::string& wher
   } else {
     refuse(where, "a JSON object with \"messages\", or a text as \"prompt\", is expected");
   }
-  std::int64_t max_tokens = 0;
-  if (row["max_tokens"].get(max_tokens) == simdjson::SUCCESS) {
+  if (row["max_tokens"].get(value) == simdjson::SUCCESS && !value.is_null()) {
+    std::int64_t max_tokens = 0;
+    const bool fits = value.get(max_tokens) == simdjson::SUCCESS && max_tokens >= 1 &&
+                      max_tokens <= kMostTokens;
+    if (!fits) refuse(where, fmt::format("max_tokens is a whole number from 1 to {}", kMostTokens));
     prompt.max_tokens = static_cast<int>(max_tokens);
   }
   return prompt;

@@ -3,11 +3,11 @@
 #include <simdjson.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/system/system_error.hpp>
 #include <csignal>
 
 #include "base/error.h"
@@ -26,7 +26,9 @@ double process_cpu_seconds() {
 }
 
 awaitable<void> sleep_seconds(double seconds) {
-  if (seconds > 0) co_await sleep_for(std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
+  constexpr double kLongest = 1e9;  // 30 years, which a clock still counts in nanoseconds
+  const std::chrono::duration<double> time(std::min(seconds, kLongest));
+  if (seconds > 0) co_await sleep_for(std::chrono::duration_cast<std::chrono::nanoseconds>(time));
 }
 
 // Shared by the coroutines of one run; all on one strand.
@@ -208,22 +210,23 @@ awaitable<RunResult> run_load(std::vector<Target> targets, const Workload& workl
 
 awaitable<std::string> first_model(Target target, std::chrono::seconds patience) {
   const auto deadline = Clock::now() + patience;
+  const std::string url = target.url.text();
   std::string reply, problem;
   do {
     Client client(co_await asio::this_coro::executor, target, Clock::now());
     try {
       reply = co_await client.get("/v1/models");
       break;
-    } catch (const boost::system::system_error& error) {
-      problem = error.code().message();  // what() would carry a place in Boost's sources
+    } catch (const HttpRefusal& refusal) {
+      problem = url + ": " + refusal.what();
+      if (refusal.status == 401 || refusal.status == 403)
+        throw Failure(ErrorCode::unavailable, problem + "; give the server's key with --api-key");
     } catch (const std::exception& error) {
-      problem = error.what();
+      problem = "no server at " + url + ": " + error.what();
     }
     co_await sleep_for(std::chrono::milliseconds(200));
   } while (Clock::now() < deadline);
-  if (reply.empty()) {
-    throw Failure(ErrorCode::unavailable, "no server at " + target.url.text() + ": " + problem);
-  }
+  if (reply.empty()) throw Failure(ErrorCode::unavailable, problem);
   simdjson::dom::parser parser;
   std::string_view id;
   if (parser.parse(reply).at_pointer("/data/0/id").get(id) != simdjson::SUCCESS) {

@@ -21,6 +21,8 @@ namespace dom = simdjson::dom;
 
 constexpr int kMostTokens = 16 << 20;  // of a prompt or an answer; more is an error in the file
 
+constexpr std::int64_t kLatest = 100'000'000'000;  // seconds, thousands of years: more is an error in the file
+
 struct Place {
   const std::string& file;
   int line;
@@ -35,6 +37,8 @@ TraceRow checked(TraceRow row, const Place& place) {
       place.refuse("lengths are from 0 to " + std::to_string(kMostTokens) + " tokens");
     }
   }
+  if (!(std::abs(row.due) <= static_cast<double>(kLatest)))
+    place.refuse("a time is at most " + std::to_string(kLatest) + " seconds");
   return row;
 }
 
@@ -47,7 +51,8 @@ TraceRow read_json(std::string_view line, dom::parser& parser, const Place& plac
                      root["input_length"].get(input) == simdjson::SUCCESS &&
                      root["output_length"].get(output) == simdjson::SUCCESS;
   if (!whole) place.refuse("timestamp, input_length and output_length are expected");
-  if (input > kMostTokens || output > kMostTokens) input = -1;  // said by checked()
+  for (std::int64_t* tokens : {&input, &output})
+    *tokens = std::clamp<std::int64_t>(*tokens, -1, kMostTokens + 1);  // checked() refuses both
   TraceRow row{.due = milliseconds / 1e3,
                .input_tokens = static_cast<int>(input),
                .output_tokens = static_cast<int>(output),

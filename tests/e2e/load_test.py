@@ -94,7 +94,7 @@ def as_bench_serve(server, folder):
            "--num-warmups", 0, "--disable-tqdm", "--trust-remote-code", "--ready-check-timeout-sec", 5)
     agrees(server, folder, 6, *common, "--backend", "openai-chat", "--dataset-name", "sharegpt", "--dataset-path", share, "--sharegpt-output-len", 4,
            "--tokenizer", MODEL)
-    done = subprocess.run([LOAD, "-q", "--host", host, "--port", port, "--num-prompts", "2", "--random-output-len", "2", "--save-result", "--result-dir",
+    done = subprocess.run([LOAD, "bench", "serve", "-q", "--host", host, "--port", port, "--num-prompts", "2", "--random-output-len", "2", "--save-result", "--result-dir",
                            folder / "new" / "deep", "--result-filename", "saved.json"], capture_output=True, text=True, timeout=60)
     check(f"a result is saved: {done.stderr}", done.returncode == 0 and json.loads((folder / "new" / "deep" / "saved.json").read_text())["ok"] == 2)
 
@@ -203,6 +203,26 @@ def refused_early(folder):
     check(f"an early answer is reported: {rows}", all("413 too long" in str(row) for row in rows))
 
 
+def silent(folder):
+    """Who ended a silent request is said."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        _, rows, _ = load(folder, "--url", url, "--model", "m", "-n", 1, "--silence-timeout", 0.5, code=1)
+        check(f"quire-load's limit is named: {rows}", "quire-load" in rows[0]["error"] and "--silence-timeout" in rows[0]["error"])
+        check("while it looks for models, too", "--silence-timeout" in load(folder, "--url", url, "-n", 1, "--silence-timeout", 0.5, code=2))
+
+
+def keyed(folder):
+    with Server(QUIRE, MODEL, "--device", "mock", "--api-key", "secret") as server:
+        begin = time.monotonic()
+        said = load(folder, "--url", server.base, "-n", 1, "--wait-ready", 60, code=2)
+        check(f"a server that asks for a key is one: {said}", "no server" not in said and "401" in said and "--api-key" in said)
+        check("nobody waits for another answer", time.monotonic() - begin < 30)
+        check("the key", load(folder, "--url", server.base, "-n", 1, "--api-key", "secret", "--output-tokens", 1)[0]["ok"] == 1)
+
+
 def not_written():
     with open("/dev/full", "w") as full:
         code = subprocess.run([LOAD, "--help"], stdout=full, stderr=subprocess.DEVNULL).returncode
@@ -211,6 +231,7 @@ def not_written():
 
 def refusals(folder):
     check("no rate", "above 0, or inf" in load(folder, "--rate", 0, "--model", "m", code=105))
+    check("no waiting for ever", "--think-time" in load(folder, "--turns", 2, "--think-time", "inf", "--model", "m", code=105))
     check("no digits by the hundred", "000000" not in load(folder, "--duration", -1, "--model", "m", code=105))
     for word, *flags in [("http", "--url", "ftp://x"), ("/nonexistent", "--trace", "/nonexistent"), ("--rate", "--burstiness", 2),
                          ("--turns", "--turns", 2, "--completions"), ("--sweep", "--sweep", "--rate", 3),
@@ -235,6 +256,8 @@ with tempfile.TemporaryDirectory() as name:
     closed_between(folder)
     secured(folder)
     refused_early(folder)
+    silent(folder)
+    keyed(folder)
     not_written()
     refusals(folder)
 print(f"{checks} checks passed")

@@ -68,6 +68,16 @@ TEST_CASE("a bad trace is refused with its line", "[load][trace]") {
   CHECK_THROWS_WITH(
       rows_of("{\"timestamp\":0,\"input_length\":9223372036854775807,\"output_length\":1}"),
       Contains("lengths"));
+  for (const char* length : {"-4294967286", "-1", "4294967306"})
+    for (const char* other : {"input_length", "output_length"}) {
+      const bool is_input = other == std::string("output_length");
+      CHECK_THROWS_WITH(rows_of("{\"timestamp\":0,\"" + std::string(other) + "\":1,\"" +
+                                (is_input ? "input_length" : "output_length") + "\":" + length + "}"),
+                        Contains(":1: lengths"));
+    }
+  CHECK_THROWS_WITH(rows_of("{\"timestamp\":1e19,\"input_length\":1,\"output_length\":1}"),
+                    Contains(":1: a time is at most"));
+  CHECK_THROWS_WITH(rows_of(header + "1,2,3\n-1e12,2,3\n"), Contains(":3: a time is at most"));
   CHECK_THROWS_WITH(rows_of(header), Contains("no requests"));
   CHECK_THROWS_AS(read_trace("/nonexistent/trace"), Failure);
 }

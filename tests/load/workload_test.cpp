@@ -71,6 +71,18 @@ TEST_CASE("a bad prompt file is refused with the line", "[load][workload]") {
   CHECK_THROWS_AS(Workload({.prompts = "/nonexistent/file", .model = "m"}), Failure);
 }
 
+TEST_CASE("a max_tokens that no request can have is refused", "[load][workload]") {
+  for (const char* value : {"4294967297", "0", "-1", "1.5", "\"8\"", "16777217"}) {
+    const auto path = write_file("quire_bad_max.jsonl",
+                                 "{\"prompt\":\"a\",\"max_tokens\":" + std::string(value) + "}\n");
+    CHECK_THROWS_WITH(Workload({.prompts = path, .model = "m"}),
+                      Catch::Contains(":1: max_tokens is a whole number from 1 to 16777216"));
+  }
+  const auto path = write_file("quire_no_max.jsonl", "{\"prompt\":\"a\",\"max_tokens\":null}\n");
+  CHECK(Workload({.prompts = path, .model = "m", .output_tokens = 9}).body(0).find(
+            "\"max_tokens\":9") != std::string::npos);
+}
+
 TEST_CASE("a prompt is the first question of a chat", "[load][workload]") {
   const auto path =
       write_file("quire_custom.jsonl", "{\"prompt\":\"a \\\"b\\\"\",\"max_tokens\":3}\n");
