@@ -82,6 +82,7 @@ class Reader {
   };
   void take(Flag flag);
   void take_own(const Flag& flag, const CLI::Option& option);
+  void give(const CLI::Option& option, std::vector<std::string> words);
   void take_foreign(const Flag& flag, const ForeignFlag& foreign);
   void take_member(const Flag& flag, const ForeignFlag* foreign);
   void give_objects();
@@ -91,6 +92,12 @@ class Reader {
   std::vector<std::string> words_;
   std::size_t at_ = 0;
   std::vector<Object> objects_;  // of dotted flags
+  // What of `texts` is a flag that has one value.
+  struct Given {
+    const CLI::Option* option;
+    std::size_t at, count;
+  };
+  std::vector<Given> given_;
 };
 
 void Reader::read() {
@@ -140,11 +147,27 @@ void Reader::take_own(const Flag& flag, const CLI::Option& option) {
   // CLI11 would take -q=int8 for -q with the value "=int8", and for --api-key= the word that follows.
   const bool is_short = !flag.name.starts_with("--");
   if (flag.has_value && !is_short && (is_switch(option) || !flag.value.empty())) {
-    texts.push_back(flag.name + "=" + flag.value);
-    return;
+    return give(option, {flag.name + "=" + flag.value});
   }
-  texts.push_back(flag.name);
-  if (!is_switch(option)) texts.push_back(value_of(flag));
+  std::vector<std::string> words{flag.name};
+  if (!is_switch(option)) words.push_back(value_of(flag));
+  give(option, std::move(words));
+}
+
+// Of a flag with one value the last counts, as in vLLM: units append to a command line.
+void Reader::give(const CLI::Option& option, std::vector<std::string> words) {
+  const auto earlier = std::ranges::find(given_, &option, &Given::option);
+  if (earlier != given_.end()) {
+    const Given old = *earlier;
+    const auto begin = texts.begin() + static_cast<std::ptrdiff_t>(old.at);
+    texts.erase(begin, begin + static_cast<std::ptrdiff_t>(old.count));
+    given_.erase(earlier);
+    for (Given& later : given_)
+      if (later.at > old.at) later.at -= old.count;
+  }
+  if (option.get_items_expected_max() == 1)
+    given_.push_back({&option, texts.size(), words.size()});
+  texts.insert(texts.end(), words.begin(), words.end());
 }
 
 void Reader::take_foreign(const Flag& flag, const ForeignFlag& foreign) {

@@ -36,7 +36,12 @@ std::string model_at(const std::string& path) {
     throw Failure(ErrorCode::not_found, path + " is a link to " + fs::read_symlink(path).string() +
                                             ", where there is nothing");
   }
-  if (!fs::exists(path) || fs::is_regular_file(path)) return path;
+  if (!fs::exists(path)) return path;
+  if (fs::is_regular_file(path)) {
+    if (gguf::is_gguf(path)) return path;
+    throw Failure(ErrorCode::invalid_argument,
+                  path + " is a file; give its folder, or a .gguf file");
+  }
   if (!fs::is_directory(path))
     throw Failure(ErrorCode::invalid_argument, path + " is neither a folder nor a file");
   if (fs::exists(fs::path(path) / "config.json")) return path;

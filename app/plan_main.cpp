@@ -13,8 +13,11 @@
 #include "cpu/cpu_backend.h"
 #include "engine/core/served_model.h"
 #include "engine/size_text.h"
+#include "gguf/archive.h"
 #include "model/config.h"
 #include "model/registry.h"
+#include "text/template/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {
@@ -39,12 +42,6 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
                                        "Of the device: 80GiB; then --device is cuda by default. "
                                        "Without it: of this machine's device")
       ->type_name("SIZE");
-}
-
-int run(const PlanFlags& flags) {
-  const PlanReport report = make_plan_report(flags.engine, flags.total_bytes);
-  std::cout << (flags.json ? plan_json(report) : plan_text(report));
-  return report.plan.model.has_value() ? 0 : 1;
 }
 
 // --memory describes a machine that need not be this one.
@@ -87,6 +84,27 @@ int devices_needed(EngineConfig config, const ServedModel& served, const Planned
     if (plan.model.has_value()) return size;
   }
   return 0;
+}
+
+// What a server reads of a GGUF file beside weights; a folder is planned from config.json alone.
+Result<void> check_text(const std::string& model) {
+  if (!gguf::is_gguf(model)) return {};
+  try {
+    Tokenizer::load(model);
+    ChatTemplate::load(model);
+  } catch (const Failure& failure) {
+    if (failure.error().code != ErrorCode::not_found) return failure.error();  // it may have none
+  }
+  return {};
+}
+
+int run(const PlanFlags& flags) {
+  PlanReport report = make_plan_report(flags.engine, flags.total_bytes);
+  if (report.plan.model.has_value())
+    if (const auto text = check_text(flags.engine.model.path); text.has_error())
+      report = refusal(flags.engine, text.error());
+  std::cout << (flags.json ? plan_json(report) : plan_text(report));
+  return report.plan.model.has_value() ? 0 : 1;
 }
 
 }  // namespace

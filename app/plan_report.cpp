@@ -286,7 +286,8 @@ std::string plan_text(const PlanReport& report) {
     text += line("threads", fmt::format("{}{}", report.cpu_threads,
                                         engines > 1 || ranks > 1 ? " each" : ""));
   text += text_of_devices(report);
-  text += text_of_memory(plan, is_cpu ? engines : 1);
+  if (plan.uses.total() != MemoryUse{} || plan.mapped_bytes > 0)
+    text += text_of_memory(plan, is_cpu ? engines : 1);
   if (plan.kv_cache_bytes != 0)
     text += line("kv cache", fmt::format("{} allowed", bytes_text(plan.kv_cache_bytes)));
   return plan.model.has_error() ? text : text + text_of_plan(report, *plan.model);

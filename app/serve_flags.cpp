@@ -183,18 +183,20 @@ void complete_link(ServeFlags& flags) {
   }
   if (!flags.engine_listen.empty())
     flags.listened.push_back(parse("--engine-listen", flags.engine_listen));
-  const EngineLinkFlags& given = flags.link_flags;
-  const bool has_link = !given.secret_file.empty() || !given.tls.certificate.empty() ||
-                        !given.tls.authorities.empty() || given.plaintext;
-  if (has_link && flags.dialled.empty() && flags.listened.empty())
-    throw CLI::ValidationError(
-        "--engine-secret-file",
-        "and --engine-ssl-* have no effect without --engine or --engine-listen");
-  auto link = engine_link(given, flags.dialled, flags.listened);
+  auto link = engine_link(flags.link_flags, flags.dialled, flags.listened);
   if (!link)
     throw CLI::ValidationError(with_flags(link.error().field), with_flags(link.error().detail));
   flags.link = std::move(*link);
   flags.link.silence = flags.engine_timeout;
+}
+
+// Before their files are read.
+void refuse_idle_link_flags(const CLI::App& app, const ServeFlags& flags) {
+  constexpr std::array<std::string_view, 5> kOfLinks{
+      "--engine-secret-file", "--engine-ssl-certfile", "--engine-ssl-keyfile",
+      "--engine-ssl-ca-certs", "--engine-plaintext"};
+  if (flags.engine_addresses.empty() && flags.engine_listen.empty())
+    refuse_given(app, kOfLinks, "without --engine or --engine-listen");
 }
 
 // Flags that were given and that nothing would read.
@@ -296,6 +298,7 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
       std::cout << config_text(app);
       return std::nullopt;
     }
+    refuse_idle_link_flags(app, *flags);
     complete(*flags);
     refuse_idle_flags(app, *flags);
     check_engine_flags(app, flags->engine);

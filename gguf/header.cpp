@@ -4,6 +4,8 @@
 #include <cstring>
 #include <set>
 
+#include "gguf/printable.h"
+
 namespace quire::gguf {
 
 namespace {
@@ -16,13 +18,6 @@ constexpr std::uint64_t kMaxAlignment = 1 << 20;
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr std::size_t kLeastPair = 8 + 4 + 1;            // a key, its type, one byte
 constexpr std::size_t kLeastTensor = 8 + 4 + 8 + 4 + 8;  // name, rank, one extent, type, offset
-
-// Names come from the file: what is not printable ASCII is shown as '?'.
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, 100));
-  for (char& c : out) c = c < 0x20 || c > 0x7e ? '?' : c;
-  return "\"" + out + "\"";
-}
 
 class Reader {
  public:

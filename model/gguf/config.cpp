@@ -8,6 +8,7 @@
 #include "gguf/archive.h"
 #include "gguf/codes.h"
 #include "gguf/end_tokens.h"
+#include "gguf/printable.h"
 #include "model/gguf/family.h"
 
 namespace quire {
@@ -235,7 +236,7 @@ class ConfigWriter {
     const std::string_view type = metadata_.text(type_key).value_or("none");
     if (type == "none") return false;
     if (type != "linear" && type != "yarn") {
-      metadata_.fail(type_key, "\"" + std::string(type) + "\" is not supported (none, linear, yarn)",
+      metadata_.fail(type_key, gguf::printable(type) + " is not supported (none, linear, yarn)",
                      ErrorCode::unsupported);
     }
     const auto factor = metadata_.number(key("rope.scaling.factor"));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gguf/printable.h"
+
 namespace quire {
 
 namespace {
@@ -89,7 +91,7 @@ const GgufFamily& gguf_family(const gguf::Metadata& metadata) {
     known += (known.empty() ? "" : ", ") + std::string(family.architecture);
   }
   metadata.fail("general.architecture",
-                "\"" + std::string(name.substr(0, 100)) + "\" is not supported (" + known + ")",
+                gguf::printable(name) + " is not supported (" + known + ")",
                 ErrorCode::unsupported);
 }
 

@@ -93,6 +93,21 @@ TEST_CASE("a flag whose value is missing does not take the next flag", "[app][ar
   CHECK(refusal({"M", "--no-enforce-eager=false"}) == "--no-enforce-eager: takes no value");
 }
 
+TEST_CASE("of a flag with one value the last counts", "[app][args]") {
+  CHECK(read({"M", "--max-num-seqs", "4", "-q=int8", "--max-model-len", "9", "--quantization", "int4",
+              "--max_num_seqs=8"})
+            .words == Words{"M", "--max-model-len", "9", "--quantization", "int4", "--max-num-seqs=8"});
+  CHECK(read({"M", "--served-model-name", "a", "--api-key", "b"}).words ==
+        Words{"M", "--served-model-name", "a", "--api-key", "b"});
+  Command command;
+  CHECK(command.refusal({"M", "--max-num-seqs", "4", "--enforce-eager", "--max-num-seqs", "8",
+                         "--enforce-eager", "--api-key", "a", "--api-key", "b"})
+            .empty());
+  CHECK(command.seqs == 8);
+  CHECK(command.eager);
+  CHECK(command.keys == Words{"a", "b"});
+}
+
 TEST_CASE("short flags are not bundled", "[app][args]") {
   CHECK(refusal({"-hf", "org/model"}) ==
         "-hf: no such flag; write org/name as MODEL: quire serve org/name");

@@ -6,6 +6,7 @@
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -160,6 +161,8 @@ def idle_flags(quire):
                          ((*mock, "--speculative-method", "ngram", "--num-speculative-tokens", "2"), "with --device mock"),
                          ((*mock, "--engine-processes"), "with --device mock")):
         expect(says(quire, "serve", TINY, "--port", "0", *flags), "has no effect", words)
+    for flags in (("--engine-plaintext",), ("--engine-secret-file", "/nofile"), ("--engine-ssl-ca-certs", "/nofile")):
+        expect(says(quire, "serve", TINY, "--port", "0", *flags), f"{flags[0]}: has no effect without --engine or --engine-listen")
     for command in ("bench", "check"):
         for flags in (("--max-num-seqs", "8"), ("--served-model-name", "a"), ("--data-parallel-size", "2"), ("--kv-role", "prefill")):
             expect(says(quire, command, TINY, *flags), f"{flags[0]}: has no effect on a {'benchmark' if command == 'bench' else command}")
@@ -167,8 +170,12 @@ def idle_flags(quire):
     expect(says(quire, "check", "--golden", "tests/data/golden/drafts/eagle-llama", "--speculative-method", "ngram", "--num-speculative-tokens", "2"),
            "--speculative-method: has no effect on a check of drafts")
     expect(says(quire, "bench", TINY, "--n-promt", "5"), "Did you mean --n-prompt?")
+    expect(says(quire, "bench", "serve", "--model", "m"), "quire-load")
     for command in ("bench", "plan"):
         expect(says(quire, command), "MODEL")
+    for command in ("serve", "bench", "plan", "doctor"):
+        expect(says(quire, command, TINY + "/model.safetensors"), "model.safetensors is a file; give its folder, or a .gguf file")
+    expect(says(quire, "plan", TINY, "--max-model-len", "9999999", "--max-model-len", "9999998"), "9999998")
     for command, flags in (("bench", ()), ("plan", ()), ("engine", ("--listen", "unix:/tmp/none"))):
         expect(says(quire, command, "models/none-such-here", *flags), "models/none-such-here")
         expect(says(quire, command, "/none", *flags), "/none: no such folder or file")
@@ -229,12 +236,50 @@ def lists(quire):
         expect(says(quire, "serve", TINY, "--port", "0", flag, wrong), flag)
 
 
+def write_gguf(path, pre="llama-bpe", template=b"{{ messages }}", without="", architecture=None):
+    """GGUF's model with a tokenizer; what is added before its metadata leaves the tensors where they are aligned."""
+    def text(value):
+        return struct.pack("<Q", len(value)) + value
+
+    def texts(values):
+        return struct.pack("<IIQ", 9, 8, len(values)) + b"".join(text(v.encode()) for v in values)
+
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    alphabet = [chr(b) for b in printable] + [chr(256 + i) for i in range(256 - len(printable))]
+    pairs = {"tokenizer.ggml.model": struct.pack("<I", 8) + text(b"gpt2"), "tokenizer.ggml.pre": struct.pack("<I", 8) + text(pre.encode()),
+             "tokenizer.ggml.tokens": texts([*alphabet, "ab"]), "tokenizer.ggml.merges": texts(["a b"]),
+             "tokenizer.chat_template": struct.pack("<I", 8) + text(template)}
+    added = b"".join(text(key.encode()) + value for key, value in pairs.items() if key != without)
+    padding = text(b"padding") + struct.pack("<I", 8)
+    added += padding + text(b" " * (-(len(added) + len(padding) + 8) % 32))
+    model = pathlib.Path(GGUF).read_bytes()
+    version, tensors, count = struct.unpack("<IQQ", model[4:24])
+    count += len(pairs) - (without in pairs) + 1
+    model = model[24:] if architecture is None else model[24:].replace(b"gemma3", architecture)
+    pathlib.Path(path).write_bytes(b"GGUF" + struct.pack("<IQQ", version, tensors, count) + added + model)
+    return path
+
+
+def gguf_words(quire):
+    """plan refuses what serve and doctor do, and nothing of a file reaches a terminal as it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/m.gguf"
+        expect(says(quire, "plan", write_gguf(path), fails=False), "kv cache")
+        for changes, *words in (({"pre": "a\x1b[31mb"}, "tokenizer.ggml.pre", '"a?[31mb" is not supported'), ({"without": "tokenizer.ggml.tokens"}, "tokenizer.ggml.tokens"),
+                                ({"template": b"{% for %}"}, "chat template"), ({"template": b"\xff{{ x"}, "chat template"),
+                                ({"architecture": b"g\x1b[31m"}, "general.architecture", '"g?[31m" is not supported')):
+            for command in (("plan",), ("doctor", "--seconds", "0")):
+                said = says(quire, *command, write_gguf(path, **changes))
+                expect(said, "refused" if "architecture" not in changes else "", *words)
+                expect(repr("\x1b" in said), "False")
+
+
 def models(quire):
     with tempfile.TemporaryDirectory() as folder:
         one = f"{folder}/one"
         os.mkdir(one)
-        shutil.copy(GGUF, f"{one}/model.GGUF")
-        shutil.copy(GGUF, f"{folder}/model")
+        write_gguf(f"{one}/model.GGUF")
+        shutil.copy(f"{one}/model.GGUF", f"{folder}/model")
         for path in (f"{one}/model.GGUF", f"{folder}/model", one):
             expect(says(quire, "plan", path, fails=False), "kv cache")
         shutil.copy(GGUF, f"{one}/other.gguf")
@@ -252,7 +297,7 @@ def models(quire):
 
 def main():
     quire = sys.argv[1]
-    for test in (full_disk, full_disk_of_files, damaged_folders, numbers, names, missing_values, fields, printed_configuration, idle_flags, seconds, small_slips, lists, models):
+    for test in (full_disk, full_disk_of_files, damaged_folders, numbers, names, missing_values, fields, printed_configuration, idle_flags, seconds, small_slips, lists, gguf_words, models):
         test(quire)
     print("passed")
 
