@@ -10,7 +10,6 @@
 #include "backend/measuring_ops.h"
 #include "base/log.h"
 #include "engine/kv_offload/kv_offload.h"
-#include "engine/kv_transfer/transfer_reach.h"
 #include "engine/runner/rank_runner.h"
 #include "engine/size_text.h"
 #include "model/registry.h"
@@ -323,27 +322,6 @@ Result<ModelPlan> fit_cache(Planning& planning, const SizedModel& sized) {
   return fitted;
 }
 
-// Prompts that are computed twice, since what they leave does not fit the memory that it travels
-// through.
-std::vector<std::string> notes_of_transfer(const Planning& planning, const KvPlan& kv) {
-  const KvTransferConfig& config = planning.config.kv_transfer;
-  if (config.role == KvRole::none || planning.device.rank > 0) return {};
-  const std::vector<LayerKvSpec>& layers = planning.plan.whole_layers;
-  const std::span<const KvGroup> groups = kv.groups();
-  KvGeometry geometry;
-  std::vector<int> group_of_layer;
-  for (const LayerKvSpec& layer : layers) {
-    const auto group = std::ranges::find_if(groups, [&](const KvGroup& one) {
-      return std::ranges::find(one.layers, layer.layer) != one.layers.end();
-    });
-    group_of_layer.push_back(static_cast<int>(group - groups.begin()));
-    geometry.layers.push_back(layer_geometry(layer, group->block_size));
-  }
-  const auto sizes = transfer_sizes(config, longest_prefill_bytes(layers, kv.max_model_len));
-  return transfer_notes(config, geometry, group_of_layer, sizes,
-                        static_cast<int>(kv.max_model_len));
-}
-
 Result<ModelPlan> plan_model(Planning& planning) {
   if (auto length = check_max_model_len(planning.config, planning.memory.model_max_len);
       length.has_error())
@@ -360,7 +338,9 @@ Result<ModelPlan> plan_model(Planning& planning) {
   if (model.has_error()) return model;
   const std::vector<std::string> notes = planning.model->notes();
   model->notes.insert(model->notes.end(), notes.begin(), notes.end());
-  const auto of_transfer = notes_of_transfer(planning, model->kv);
+  if (planning.device.rank > 0) return model;
+  const auto of_transfer =
+      notes_of_transfer(planning.config.kv_transfer, planning.plan.whole_layers, model->kv);
   model->notes.insert(model->notes.end(), of_transfer.begin(), of_transfer.end());
   return model;
 }

@@ -81,6 +81,10 @@ std::size_t offload_slot_bytes(const EngineConfig& config, const KvPlan& plan);
 TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const LayerKvSpec> layers,
                                  std::int64_t max_model_len, Device& device);
 
+// Of prompts that are computed twice, since what they leave does not fit that memory.
+std::vector<std::string> notes_of_transfer(const KvTransferConfig& config,
+                                           std::span<const LayerKvSpec> layers, const KvPlan& plan);
+
 // The layer as the plan changed it, with the heads and states of the whole model's.
 LayerKvSpec whole_layer(const LayerKvSpec& whole, const LayerCache& planned);
 // What a rank has of the rows of each.

@@ -1,6 +1,9 @@
 // What of a configuration and its plan the runner and transfers are made with.
 
+#include <algorithm>
+
 #include "engine/core/engine_plan.h"
+#include "engine/kv_transfer/transfer_reach.h"
 
 namespace quire {
 
@@ -46,6 +49,24 @@ TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const Lay
   if (transfer.role == KvRole::none) return TransferBuffers();
   const std::int64_t longest = longest_prefill_bytes(layers, max_model_len);
   return make_transfer_buffers(transfer, transfer_sizes(transfer, longest), device);
+}
+
+std::vector<std::string> notes_of_transfer(const KvTransferConfig& config,
+                                           std::span<const LayerKvSpec> layers, const KvPlan& plan) {
+  if (config.role == KvRole::none) return {};
+  const std::vector<KvGroup>& groups = plan.groups();
+  KvGeometry geometry;
+  std::vector<int> group_of_layer;
+  for (const LayerKvSpec& layer : layers) {
+    const auto group = std::ranges::find_if(groups, [&](const KvGroup& one) {
+      return std::ranges::find(one.layers, layer.layer) != one.layers.end();
+    });
+    group_of_layer.push_back(static_cast<int>(group - groups.begin()));
+    geometry.layers.push_back(layer_geometry(layer, group->block_size));
+  }
+  const auto sizes = transfer_sizes(config, longest_prefill_bytes(layers, plan.max_model_len));
+  return transfer_notes(config, geometry, group_of_layer, sizes,
+                        static_cast<int>(plan.max_model_len));
 }
 
 }  // namespace quire
