@@ -46,7 +46,7 @@ struct DeltaRuleArgs {
   TensorView state_read;   // i32 [R]
   TensorView state_write;  // i32 [R]
   TensorView token_states = {};  // i32 [T], optional
-  int max_query_len = 0;  // tokens of the longest request
+  int max_query_len = 0;  // tokens of the longest request; below a chunk all go by tokens
 };
 
 // Mamba2's scan. Group of head h is h / (heads / groups). Per token and head, with

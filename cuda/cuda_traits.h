@@ -12,7 +12,7 @@ constexpr int kDeltaChunk = 64;                                     // tokens, o
 
 class CudaTraits final : public OpsTraits {
  public:
-  // Attention chooses its kernels by the longest query; the state kernels look at extents alone.
+  // Attention chooses its kernels by the longest query; what states launch for it fits any below.
   GraphSupport graph_support(CacheKind kind) const override {
     return kind == CacheKind::state ? GraphSupport::always : GraphSupport::uniform;
   }

@@ -253,6 +253,33 @@ void row_operators(Bench& bench) {
   }
 }
 
+// A prompt of one request through a layer of Qwen3-Next's, by chunks as models ask for it, and by
+// tokens.
+void delta_rule(Bench& bench, std::int64_t tokens) {
+  const std::int64_t t = bench.size(tokens, 80), heads = bench.size(32, 2), dim = 128;
+  DeltaRuleArgs args;
+  args.out = bench.zeros(DType::f32, {t, heads, dim});
+  args.q = bench.random({t, heads / 2, dim}), args.k = bench.random({t, heads / 2, dim});
+  args.v = bench.random({t, heads, dim});
+  args.a = bench.random({t, heads}), args.b = bench.random({t, heads});
+  args.a_log = args.dt_bias = bench.zeros(DType::f32, {heads});
+  args.state = bench.zeros(DType::f32, {1, heads, dim, dim});
+  args.query_start = bench.upload(std::vector{0, static_cast<std::int32_t>(t)}, {2});
+  args.state_read = bench.upload(std::vector<std::int32_t>{-1}, {1});
+  args.state_write = bench.upload(std::vector<std::int32_t>{0}, {1});
+  const double bytes =
+      static_cast<double>(args.q.bytes() + args.k.bytes() + args.v.bytes() + args.out.bytes());
+  for (const bool chunks : {true, false}) {
+    args.max_query_len = chunks ? static_cast<int>(t) : 0;
+    const double seconds =
+        device_seconds(bench.stream(), [&] { bench.ops().gated_delta_rule(args, bench.stream()); });
+    bench.memory_bound("gated delta net, a prompt of " + std::to_string(tokens) +
+                           (chunks ? ", by chunks" : ", by tokens"),
+                       0, bytes, seconds);
+  }
+  bench.forget_tensors();
+}
+
 void sampling(Bench& bench, const char* name, float temperature, int top_k, float top_p) {
   const std::int64_t rows = bench.size(256, 3), vocab = bench.size(128256, 500);
   std::vector<float> logits(static_cast<std::size_t>(rows * vocab));
@@ -296,6 +323,7 @@ void run(bool tiny) {
     decode_fp8_linear(bench, rows, 4096, 14336, rows <= 8 ? 0.88 : 0);
   }
   row_operators(bench);
+  delta_rule(bench, 8192);
   sampling(bench, "greedy", 0.f, 0, 1.f);
   sampling(bench, "top_k 50", 1.f, 50, 1.f);
   sampling(bench, "top_p 0.9", 1.f, 0, 0.9f);
