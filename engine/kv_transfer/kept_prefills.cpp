@@ -23,6 +23,7 @@ void KeptPrefills::keep(KeptPrefill prefill) {
     const std::string key = prefill.key;
     entries_[key] = {std::make_shared<const KeptPrefill>(std::move(prefill)),
                      Clock::now() + lease_};
+    ++num_changes_;
   }
   notify_();
 }
@@ -35,6 +36,7 @@ bool KeptPrefills::begin(KeptPrefill prefill) {
     const auto [found, is_new] = entries_.try_emplace(key);
     if (!is_new && !has_failed(found->second)) return false;
     found->second = std::move(entry);
+    ++num_changes_;
   }
   notify_();
   return true;
@@ -74,6 +76,7 @@ void KeptPrefills::fail(const std::string& key, const KvProgress* own, KvLossRea
     if (found != entries_.end()) gone = std::move(found->second.prefill);
     entries_[key] = {std::make_shared<const KeptPrefill>(std::move(failed)), Clock::now() + lease_};
     failed_.push_back(key);
+    ++num_changes_;
     if (failed_.size() > kMostFailed) {
       const auto oldest = entries_.find(failed_.front());
       if (oldest != entries_.end() && has_failed(oldest->second)) entries_.erase(oldest);

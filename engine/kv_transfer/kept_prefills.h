@@ -76,6 +76,9 @@ class KeptPrefills {
   // Called after keep(), without a lock held; set once, before the first.
   void on_kept(std::function<void()> notify) { notify_ = std::move(notify); }
 
+  // Has grown where one that nobody found before may be found.
+  std::uint64_t num_changes() const { return num_changes_; }
+
   struct Counts {
     std::int64_t kept = 0, expired = 0;
   };
@@ -100,6 +103,7 @@ class KeptPrefills {
   StagingBuffer staging_;  // outlives what is kept in it
   const std::chrono::nanoseconds lease_;
   std::function<void()> notify_ = [] {};
+  std::atomic<std::uint64_t> num_changes_ = 1;
   std::uint64_t last_generation_ = 0;  // engine thread
   mutable std::mutex mutex_;
   std::unordered_map<std::string, Entry> entries_;

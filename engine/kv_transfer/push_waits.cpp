@@ -12,6 +12,7 @@
 #include <exception>
 #include <map>
 #include <utility>
+#include <vector>
 
 namespace quire {
 namespace {
@@ -40,23 +41,27 @@ class Attending {
       co_return;
     }
     rhythm_ = std::chrono::milliseconds(std::clamp(expect->alive_ms, 5, 10'000));
-    all_[header.stream] = {expect->prefill, Clock::now() + kept_.lease()};
+    const Clock::time_point end = Clock::now() + kept_.lease();
+    all_[header.stream] = {expect->prefill, end};
+    fresh_.push_back(header.stream);
+    next_end_ = std::min(next_end_, end);
   }
 
-  // Those that have begun, and those that will not. False: none is left.
+  // Those that have begun, and those that will not. False: none is left. All are looked at only
+  // where one may have: very many can be expected.
   awaitable<bool> tell() {
-    for (auto next = all_.begin(); next != all_.end();) {
-      const auto [stream, expected] = *next;
-      const auto prefill = kept_.find(expected.prefill.key, expected.prefill.generation);
-      const bool is_late = prefill == nullptr && Clock::now() >= expected.end;
-      if (prefill == nullptr && !is_late) {
-        ++next;
-        continue;
+    const std::uint64_t changes = kept_.num_changes();
+    std::vector<std::uint64_t> streams = std::exchange(fresh_, {});
+    if (changes != num_changes_ || Clock::now() >= next_end_) {
+      num_changes_ = changes;
+      next_end_ = Clock::time_point::max();
+      streams.clear();
+      for (const auto& [stream, expected] : all_) {
+        streams.push_back(stream);
+        next_end_ = std::min(next_end_, expected.end);
       }
-      next = all_.erase(next);
-      co_await answer(stream, prefill.get());
-      last_sign_ = Clock::now();
     }
+    for (const std::uint64_t stream : streams) co_await look_at(stream);
     if (Clock::now() - last_sign_ >= rhythm_) {
       const std::string nothing;
       co_await link_.send(KvFrameType::alive, 0, nothing);
@@ -65,11 +70,7 @@ class Attending {
     co_return !all_.empty();
   }
 
-  Clock::time_point until() const {
-    Clock::time_point end = last_sign_ + rhythm_;
-    for (const auto& [stream, expected] : all_) end = std::min(end, expected.end);
-    return end;
-  }
+  Clock::time_point until() const { return std::min(last_sign_ + rhythm_, next_end_); }
 
  private:
   std::string objection_to(const KvExpect& expect) const {
@@ -81,6 +82,16 @@ class Attending {
                          kMostExpected);
     return {};
   }
+  awaitable<void> look_at(std::uint64_t stream) {
+    const auto found = all_.find(stream);
+    if (found == all_.end()) co_return;
+    const Expected& expected = found->second;
+    const auto prefill = kept_.find(expected.prefill.key, expected.prefill.generation);
+    if (prefill == nullptr && Clock::now() < expected.end) co_return;
+    all_.erase(found);
+    co_await answer(stream, prefill.get());
+    last_sign_ = Clock::now();
+  }
   awaitable<void> answer(std::uint64_t stream, const KeptPrefill* prefill) {
     const bool has_begun = prefill != nullptr && prefill->range != nullptr;
     const std::string text = has_begun ? std::string() : encode_kv(refusal_of(prefill));
@@ -90,6 +101,9 @@ class Attending {
   FrameLink& link_;
   KeptPrefills& kept_;
   std::map<std::uint64_t, Expected> all_;  // by stream
+  std::vector<std::uint64_t> fresh_;       // of these, not looked at yet
+  std::uint64_t num_changes_ = 0;          // of what is kept, when all were looked at
+  Clock::time_point next_end_ = Clock::time_point::max();  // none ends before
   std::chrono::milliseconds rhythm_{};
   Clock::time_point last_sign_ = Clock::now();
 };
