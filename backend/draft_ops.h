@@ -13,6 +13,8 @@
 
 namespace quire {
 
+class Ops;
+
 // Of a position's random numbers, beside those of philox.h's own draws: beyond the counters of the
 // noise of any vocabulary entry.
 enum class DraftNoise : std::uint8_t { draft, keep, replace };
@@ -73,5 +75,8 @@ class DraftOps {
   // it is all that can be drawn. Rows that are no numbers stay.
   virtual void verify_drafts(TensorView logits, const VerifyArgs& args, StreamRef stream) = 0;
 };
+
+// Of a backend that has it; others throw std::bad_cast.
+DraftOps& draft_ops(Ops& ops);
 
 }  // namespace quire

@@ -1,6 +1,7 @@
 #include "engine/core/engine_core.h"
 
 #include <algorithm>
+#include <cassert>
 #include <exception>
 #include <string>
 #include <utility>
@@ -194,6 +195,8 @@ StepOutput EngineCore::step() {
 void EngineCore::launch(StepOutput& output) {
   const BatchPlan& plan = scheduler_->schedule();
   is_followed_ = false;
+  const bool was_open = std::exchange(is_open_, false);
+  [[maybe_unused]] const bool is_behind_open = was_open && !in_flight_.empty();
   in_flight_.push_back(&plan);
   has_preempted_ = !plan.preempted.empty();  // what it gave back lets others run in the next step
   if (plan.empty()) return;
@@ -213,6 +216,7 @@ void EngineCore::launch(StepOutput& output) {
   if (encoder_ != nullptr) tell_texts_apart(plan);
   runner_->forward(plan, drafting_.may_propose());
   if (in_flight_.size() > 1 && runner_->needs_latest_tokens()) {
+    assert(!is_behind_open);  // who needs them keeps steps apart
     collect(output);
     make_masks();
   }

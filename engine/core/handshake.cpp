@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "engine/kv_cache/group_manager.h"
 #include "model/kv_spec.h"
 
 namespace quire {
@@ -54,7 +55,7 @@ Ready make_ready(const EngineIdentity& identity, const EnginePlan& engine_plan,
                             .page_bytes = static_cast<std::int64_t>(group.page_bytes),
                             .layers = static_cast<int>(group.layers.size()),
                             .unpadded_page_bytes = unpadded_page_bytes_of(group)});
-    if (group.spec.kind == KvKind::mamba) {
+    if (keeps_state(group.spec.kind)) {
       ready.mamba_cache_mode = name_of(plan.state_cache_mode);
     }
   }

@@ -4,6 +4,7 @@
 
 #include "engine/core/engine_plan.h"
 #include "engine/core/fingerprint.h"
+#include "engine/kv_cache/group_manager.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -23,7 +24,7 @@ Result<void> check_drafts(const EngineConfig& config, const ModelMemory& memory,
                      " between a prompt and the token that follows them",
                  "EngineConfig::speculative"};
   const bool keeps_states = std::ranges::any_of(
-      memory.layers, [](const auto& layer) { return layer.spec.kind == KvKind::mamba; });
+      memory.layers, [](const auto& layer) { return keeps_state(layer.spec.kind); });
   if (!keeps_states) return {};
   const auto refuse = [&](const std::string& why) {
     return Error{

@@ -39,7 +39,7 @@ void InputBatch::add_lags(int num_rows) {
 // Before expand() and the step's draw, which replace what the step before has left.
 void InputBatch::catch_up(StreamRef stream) {
   const auto cells = static_cast<std::int64_t>(pack_.bytes() / sizeof(std::int32_t));
-  dynamic_cast<DraftOps&>(ops_).settle_drafts(
+  draft_ops(ops_).settle_drafts(
       {.draws = sampled_tokens(limits_.max_samples()),
        .tokens = ids(limits_.max_num_batched_tokens),
        .num_drafts = lag_arrays_.num_drafts.device,

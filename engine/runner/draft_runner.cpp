@@ -67,7 +67,7 @@ DraftRunner::DraftRunner(Device& device, Ops& ops, DraftModel& model, InputBatch
       zeros_(device.allocate_zeroed(limits.max_num_seqs * sizeof(std::int64_t),
                                     MemoryPurpose::sampling)),
       sampler_(sampler),
-      draft_ops_(sampler == nullptr ? nullptr : &dynamic_cast<DraftOps&>(ops)),
+      draft_ops_(sampler == nullptr ? nullptr : &draft_ops(ops)),
       drawn_(sampler == nullptr ? 0 : static_cast<std::size_t>(limits.max_num_seqs)),
       shares_(sampler == nullptr ? Buffer()
                                  : device.allocate(shares_bytes(limits, model.vocab_size()),

@@ -87,14 +87,14 @@ void DraftRunner::add_lags() {
 
 void DraftRunner::catch_up() {
   const auto cells = static_cast<std::int64_t>(pack_.bytes() / sizeof(std::int32_t));
-  dynamic_cast<DraftOps&>(ops_).lag_numbers(
+  draft_ops(ops_).lag_numbers(
       pack_.whole<std::int32_t>(static_cast<std::size_t>(cells)), lags_.at.device,
       lags_.line.device, batch_.lost(), device_.stream());
 }
 
 void DraftRunner::settle(int num_tokens) {
   const auto cells = static_cast<std::int64_t>(pack_.bytes() / sizeof(std::int32_t));
-  dynamic_cast<DraftOps&>(ops_).settle_drafts(
+  draft_ops(ops_).settle_drafts(
       {.draws = batch_.sampled_tokens(limits_.max_samples()),
        .tokens = batch_.ids(num_tokens),
        .num_drafts = settling_.num_drafts.device,

@@ -113,7 +113,7 @@ bool Sampler::reads_drafts(const SamplingParams& params) {
 }
 
 void Sampler::verify_from(TensorView shares, TensorView target_ids) {
-  draft_ops_ = &dynamic_cast<DraftOps&>(ops_);
+  draft_ops_ = &draft_ops(ops_);
   draft_shares_ = shares;
   draft_ids_ = target_ids;
 }
@@ -134,7 +134,7 @@ void Sampler::lag(int line) {
 
 void Sampler::catch_up(StreamRef stream) {
   const std::size_t numbers = pack_.bytes() / sizeof(std::int32_t);
-  dynamic_cast<DraftOps&>(ops_).lag_numbers(
+  draft_ops(ops_).lag_numbers(
       pack_.whole<std::int32_t>(numbers), rows_.lag_at.device.rows(0, num_lagging_),
       rows_.lag_line.device.rows(0, num_lagging_), lost_, stream);
 }

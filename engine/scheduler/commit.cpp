@@ -137,6 +137,7 @@ void Scheduler::drop_sample(RequestId id) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || found->second->state != RequestState::running) return;
   Request& request = *found->second;
+  assert(request.num_placeholders <= request.num_in_flight);  // no drafts among them
   request.num_discarded = request.num_in_flight;
   request.num_placeholders = 0;
   request.drafts.clear();

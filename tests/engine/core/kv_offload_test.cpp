@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "tests/engine/core/kv_pair.h"
 #include "tests/support/golden_folders.h"
+#include "tests/support/staged_device.h"
 
 namespace quire::test {
 namespace {
@@ -232,6 +233,58 @@ TEST_CASE("too little memory for one block is refused by name", "[kv_offload]") 
   EngineConfig config = offload_config(golden_models().front());
   config.kv_offload.host_bytes = 64;
   CHECK_THROWS_WITH(SteppedEngine(config), Catch::Contains("KvOffloadConfig::host_bytes 64 holds no block"));
+}
+
+// What the pool gives up has the draft's keys and values, too; requests lose their blocks while
+// drafts are open, where the device is said to be one of its own.
+TEST_CASE("drafts in a small pool with memory behind it change no answer", "[kv_offload][drafts]") {
+  const bool is_staged = GENERATE(false, true);
+  const std::string folder = "tests/data/golden/drafts/eagle3-llama/";
+  EngineConfig config = offload_config(folder + "target");
+  config.model.dtype = DType::f32;
+  config.scheduler.max_num_seqs = 5;
+  config.deterministic = true;
+  const auto answers = [&](SteppedEngine& engine) {
+    std::vector<Tokens> tokens;
+    for (int turn = 0; turn < 3; ++turn) {
+      std::vector<RequestId> ids;
+      for (unsigned i = 0; i < 6; ++i) {
+        Tokens prompt;
+        for (unsigned j = 0; j < 40 + 11 * i; ++j)
+          prompt.push_back(static_cast<TokenId>(3 + j * (1 + i % 3) % 110));
+        AddRequest request = greedy_request(std::move(prompt), 60);
+        request.sampling.ignore_eos = true;
+        request.sampling.seed = i;
+        if (i % 2 == 0) request.sampling.temperature = 0.7f;
+        ids.push_back(engine.add(std::move(request)));
+      }
+      engine.run();
+      for (const RequestId id : ids) tokens.push_back(engine.outputs[id].token_ids);
+    }
+    return tokens;
+  };
+  SteppedEngine plain(config);
+  const std::vector<Tokens> expected = answers(plain);
+  config.speculative = {.method = DraftMethod::eagle3,
+                        .num_speculative_tokens = 3,
+                        .adaptive = false,
+                        .model = folder + "draft"};
+  const SteppedEngine roomy(config);
+  config.cache.num_gpu_blocks_override =
+      static_cast<int>(roomy.core.plan().kv.workers.front().needed_blocks) + 2;
+  config.kv_offload.host_bytes = std::int64_t{64} << 20;
+  SteppedEngine small(config, [&](const EngineConfig& c) {
+    EngineBackend backend = cpu_backend(c);
+    if (is_staged) backend.device = std::make_unique<StagedDevice>(std::move(backend.device));
+    return backend;
+  });
+  CHECK(answers(small) == expected);
+  const EngineStats stats = small.core.stats();
+  CHECK(stats.preemptions > 0);
+  CHECK(stats.accepted_draft_tokens > 0);
+  CHECK(stats.external_cache_hits > 0);
+  CHECK(stats.kv_offload.damaged == 0);
+  CHECK(stats.num_free_blocks == stats.num_blocks);
 }
 
 }  // namespace quire::test
