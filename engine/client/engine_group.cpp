@@ -6,15 +6,14 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <utility>
 
 #include "engine/client/engine_calls.h"
 #include "engine/client/engine_choice.h"
 #include "engine/client/engine_client.h"
 #include "engine/client/generation_buffer.h"
+#include "engine/client/group_observers.h"
 #include "engine/client/orphans.h"
 #include "engine/client/starting_engines.h"
 
@@ -49,15 +48,7 @@ class EngineGroup::Impl {
     for (auto& engine : engines_) engine->close();
   }
 
-  void on_step(StepObserver observer) {
-    const std::lock_guard lock(observing_);
-    observer_ = std::move(observer);
-  }
-
-  void on_decisions(DecisionObserver observer) {
-    const std::lock_guard lock(observing_);
-    decision_observer_ = std::move(observer);
-  }
+  GroupObservers& seen_by() { return seen_by_; }
 
   awaitable<std::vector<PrefixCacheReset>> reset_prefix_cache() {
     return resets_.ask([this](std::uint64_t call) { return tell_ready(ResetPrefixCache{call}); });
@@ -77,12 +68,8 @@ class EngineGroup::Impl {
     for (auto& engine : engines_) {
       engine->start(config_,
                     {.on_change = [this] { look_around(); },
-                     .on_step = [this](EngineId id, const EngineStats& s) { observe(id, s); },
-                     .on_decisions =
-                         [this](std::span<const Decision> decisions) {
-                           const std::shared_lock lock(observing_);
-                           if (decision_observer_) decision_observer_(decisions);
-                         },
+                     .on_step = [this](EngineId id, const EngineStats& s) { seen_by_.see(id, s); },
+                     .on_decisions = [this](std::span<const Decision> d) { seen_by_.see(d); },
                      .on_reset =
                          [this](const PrefixCacheReset& r) {
                            choice_.forget();
@@ -254,11 +241,6 @@ class EngineGroup::Impl {
     return static_cast<std::size_t>(told);
   }
 
-  void observe(EngineId id, const EngineStats& stats) {
-    const std::shared_lock lock(observing_);
-    if (observer_) observer_(id, stats);
-  }
-
   Result<void> accepts(const AddRequest& request) const {
     switch (state()) {
       case EngineGroupState::starting:
@@ -344,9 +326,7 @@ class EngineGroup::Impl {
   const asio::any_io_executor executor_;
   const EngineConfig config_;
   const EngineGroupOptions options_;
-  std::shared_mutex observing_;
-  StepObserver observer_;
-  DecisionObserver decision_observer_;
+  GroupObservers seen_by_;
   EngineCalls<PrefixCacheReset> resets_;
   EngineCalls<BlockReport> reports_;
   ReadyInfo ready_;  // written before is_ready_
@@ -367,9 +347,9 @@ EngineGroup::EngineGroup(asio::any_io_executor executor,
 
 EngineGroup::~EngineGroup() = default;
 
-void EngineGroup::on_step(StepObserver observer) { impl_->on_step(std::move(observer)); }
+void EngineGroup::on_step(StepObserver observer) { impl_->seen_by().on_step(std::move(observer)); }
 void EngineGroup::on_decisions(DecisionObserver observer) {
-  impl_->on_decisions(std::move(observer));
+  impl_->seen_by().on_decisions(std::move(observer));
 }
 awaitable<std::vector<PrefixCacheReset>> EngineGroup::reset_prefix_cache() {
   return impl_->reset_prefix_cache();
