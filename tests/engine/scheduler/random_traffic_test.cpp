@@ -169,7 +169,8 @@ class Traffic {
     model_.propose_again(plan, step.num_drafts);
     step.is_given = !plan.empty() && chance(random_, 0.85);
     if (!step.is_given) return;
-    for (std::size_t r = 0; r < plan.rows.size(); ++r) give(*plan.rows[r].request, step.num_drafts[r]);
+    for (std::size_t r = 0; r < plan.rows.size(); ++r)
+      give(*plan.rows[r].request, step.num_drafts[r]);
   }
 
   void give(const Request& request, int num_drafts) {
@@ -263,7 +264,8 @@ std::string describe(const Layout& layout, const Scenario& s, std::uint64_t seed
          std::to_string(o.max_model_len) + ", budget " + std::to_string(o.max_num_batched_tokens) +
          ", rows " + std::to_string(o.max_num_seqs) + (o.async ? ", async " : ", sync ") +
          std::to_string(o.pipeline_depth) + ", drafts " + std::to_string(s.drafts.num_drafts) +
-         "+" + std::to_string(o.num_lookahead_tokens) + (s.kv.use_eagle ? " eagle" : "") + (o.drafts_ahead ? " ahead" : "") +
+         "+" + std::to_string(o.num_lookahead_tokens) + (s.kv.use_eagle ? " eagle" : "") +
+         (o.drafts_ahead ? " ahead" : "") +
          (s.transfers ? ", transfers" : "") + (o.chunked_prefill ? "" : ", whole prompts") +
          ", seed " + std::to_string(seed);
 }
@@ -348,7 +350,8 @@ TEST_CASE("the smallest cache of windows alone holds nobody up", "[scheduler][pr
 }
 
 TEST_CASE("nor does one in which drafts take what a chunk needs", "[scheduler][property]") {
-  const auto layout = std::ranges::find(layouts(), std::string("small window blocks"), &Layout::name);
+  const auto layout =
+      std::ranges::find(layouts(), std::string("small window blocks"), &Layout::name);
   REQUIRE(layout != layouts().end());
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     std::mt19937_64 random(seed);
