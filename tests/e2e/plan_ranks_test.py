@@ -176,14 +176,14 @@ def weights_and_cache():
 
 
 def states():
-    """Qwen3-Next: a state of a rank is its value heads' matrices, and the last inputs of its channels."""
+    """Qwen3-Next: a state of a rank is its value heads' matrices, and the last inputs of its channels; a block is of whole chunks."""
     for ranks in (1, 2, 4, 16):
         planned = plan("qwen3-next-80b-a3b", ranks, "2000GiB")
         per_token = 12 * 2 * max(1, 2 // ranks) * 256 * 2
         state = (3 * (8192 // ranks) + 32 // ranks * 128 * 128) * 2
         block = planned["plan"]["block_size"]
         page = max(group["page_bytes"] for group in planned["plan"]["groups"])
-        check(page == block * per_token // 12 and 0 <= page - state < 16 * per_token // 12 * 2,
+        check(page == block * per_token // 12 and block % 64 == 0 and 0 <= page - state < 64 * per_token // 12,
               f"{ranks} ranks: pages of {page} bytes for a state of {state}")
 
 

@@ -1,6 +1,7 @@
 """For test scripts: `quire serve` on a free port, ready when the block begins, stopped at its end; and how scripts check."""
 import json
 import pathlib
+import random
 import re
 import socket
 import subprocess
@@ -38,10 +39,21 @@ def eventually(what, holds, seconds=30):
     check(what, False)
 
 
-def free_port():
+def is_free(port):
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port():
+    """Free as are those behind it, which a server's further engines take; none that the system gives to whoever connects."""
+    while True:
+        port = random.randrange(12_000, 32_000)
+        if all(is_free(port + i) for i in range(4)):
+            return port
 
 
 def question_body(question, max_tokens=40, **more):
