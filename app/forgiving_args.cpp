@@ -144,7 +144,8 @@ void Reader::take_own(const Flag& flag, const CLI::Option& option) {
     if (option.get_type_name() != "JSON") refuse_unknown(app_, flag);
     return take_member(flag, nullptr);
   }
-  // CLI11 would take -q=int8 for -q with the value "=int8", and for --api-key= the word that follows.
+  // CLI11 would take -q=int8 for -q with the value "=int8", and for --api-key= the word that
+  // follows.
   const bool is_short = !flag.name.starts_with("--");
   if (flag.has_value && !is_short && (is_switch(option) || !flag.value.empty())) {
     return give(option, {flag.name + "=" + flag.value});
@@ -154,20 +155,23 @@ void Reader::take_own(const Flag& flag, const CLI::Option& option) {
   give(option, std::move(words));
 }
 
-// Of a flag with one value the last counts, as in vLLM: units append to a command line.
+// Of a flag with one value the last counts, as in vLLM: units append to a command line. It takes
+// the first's place, so that a list before that does not go on with what stood behind it.
 void Reader::give(const CLI::Option& option, std::vector<std::string> words) {
+  const bool is_single = option.get_items_expected_max() == 1 &&
+                         option.get_multi_option_policy() != CLI::MultiOptionPolicy::TakeAll;
   const auto earlier = std::ranges::find(given_, &option, &Given::option);
-  if (earlier != given_.end()) {
-    const Given old = *earlier;
-    const auto begin = texts.begin() + static_cast<std::ptrdiff_t>(old.at);
-    texts.erase(begin, begin + static_cast<std::ptrdiff_t>(old.count));
-    given_.erase(earlier);
-    for (Given& later : given_)
-      if (later.at > old.at) later.at -= old.count;
+  if (!is_single || earlier == given_.end()) {
+    if (is_single) given_.push_back({&option, texts.size(), words.size()});
+    texts.insert(texts.end(), words.begin(), words.end());
+    return;
   }
-  if (option.get_items_expected_max() == 1)
-    given_.push_back({&option, texts.size(), words.size()});
-  texts.insert(texts.end(), words.begin(), words.end());
+  const Given old = std::exchange(*earlier, {&option, earlier->at, words.size()});
+  const auto begin = texts.begin() + static_cast<std::ptrdiff_t>(old.at);
+  const auto place = texts.erase(begin, begin + static_cast<std::ptrdiff_t>(old.count));
+  texts.insert(place, words.begin(), words.end());
+  for (Given& later : given_)
+    if (later.at > old.at) later.at = later.at - old.count + words.size();
 }
 
 void Reader::take_foreign(const Flag& flag, const ForeignFlag& foreign) {

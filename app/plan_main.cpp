@@ -87,22 +87,31 @@ int devices_needed(EngineConfig config, const ServedModel& served, const Planned
 }
 
 // What a server reads of a GGUF file beside weights; a folder is planned from config.json alone.
-Result<void> check_text(const std::string& model) {
-  if (!gguf::is_gguf(model)) return {};
-  try {
-    Tokenizer::load(model);
-    ChatTemplate::load(model);
-  } catch (const Failure& failure) {
-    if (failure.error().code != ErrorCode::not_found) return failure.error();  // it may have none
-  }
+Result<void> check_text(const std::string& model) try {
+  if (gguf::is_gguf(model)) Tokenizer::load(model);
   return {};
+} catch (const Failure& failure) {
+  return failure.error();
+}
+
+// Empty: there is none, or it can be read.
+std::string objection_to_template(const std::string& model) try {
+  if (gguf::is_gguf(model)) ChatTemplate::load(model);
+  return {};
+} catch (const Failure& failure) {
+  if (failure.error().code == ErrorCode::not_found) return {};
+  return failure.error().detail + "; a server needs another one, --chat-template";
 }
 
 int run(const PlanFlags& flags) {
   PlanReport report = make_plan_report(flags.engine, flags.total_bytes);
-  if (report.plan.model.has_value())
-    if (const auto text = check_text(flags.engine.model.path); text.has_error())
+  if (report.plan.model.has_value()) {
+    const std::string& model = flags.engine.model.path;
+    if (auto why = objection_to_template(model); !why.empty())
+      report.plan.model->notes.push_back(std::move(why));
+    if (const auto text = check_text(model); text.has_error())
       report = refusal(flags.engine, text.error());
+  }
   std::cout << (flags.json ? plan_json(report) : plan_text(report));
   return report.plan.model.has_value() ? 0 : 1;
 }

@@ -1,5 +1,7 @@
 #include "load/client.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/error.hpp>
@@ -184,9 +186,8 @@ asio::awaitable<void> Client::connect() {
 // what() of an exception would carry a place in Boost's sources.
 std::string Client::text_of(const boost::system::error_code& error) const {
   if (error != boost::beast::error::timeout) return error.message();
-  return "ended by quire-load: nothing came for " +
-         std::to_string(std::chrono::ceil<std::chrono::seconds>(target_.most_silence).count()) +
-         " s (--silence-timeout)";
+  return fmt::format("ended by quire-load: nothing came for {:g} s (--silence-timeout)",
+                     static_cast<double>(target_.most_silence.count()) / 1e3);
 }
 
 asio::awaitable<Record> Client::post(const std::string& path, const std::string& body, double due,

@@ -210,6 +210,8 @@ awaitable<RunResult> run_load(std::vector<Target> targets, const Workload& workl
 
 awaitable<std::string> first_model(Target target, std::chrono::seconds patience) {
   const auto deadline = Clock::now() + patience;
+  target.most_silence = std::min<std::chrono::milliseconds>(
+      target.most_silence, std::max(patience, std::chrono::seconds(10)));
   const std::string url = target.url.text();
   std::string reply, problem;
   do {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,8 +18,8 @@ namespace {
 
 using jinja::Dict;
 using jinja::Value;
-using openapi::ChatMessage;
 using openapi::ChatCompletionRequest;
+using openapi::ChatMessage;
 using Messages = std::vector<ChatMessage>;
 
 constexpr std::string_view kBetweenInstructions = "\n\n";
@@ -50,8 +52,8 @@ Value tool_call_value(const openapi::ToolCall& call) {
   return Value(std::move(entry));
 }
 
-// Templates that look for "thinking", gpt-oss's, take beside calls a thought or a text, which is then a
-// thought to them, and not both.
+// Templates that look for "thinking", gpt-oss's, take beside calls a thought or a text, which is
+// then a thought to them, and not both.
 void set_thinking(Dict& entry, const ChatMessage& message) {
   std::string thinking = *message.reasoning;
   if (!message.tool_calls.empty() && message.content && !message.content->empty()) {
@@ -83,10 +85,13 @@ Value message_value(const ChatMessage& message, bool names_thinking) {
 
 Value list_of(const Messages& messages, std::string_view source) {
   jinja::List list;
-  const auto has_reasoning = [](const ChatMessage& message) { return message.reasoning.has_value(); };
+  const auto has_reasoning = [](const ChatMessage& message) {
+    return message.reasoning.has_value();
+  };
   const bool names_thinking = std::ranges::any_of(messages, has_reasoning) &&
                               source.find("message.thinking") != source.npos;
-  for (const ChatMessage& message : messages) list.push_back(message_value(message, names_thinking));
+  for (const ChatMessage& message : messages)
+    list.push_back(message_value(message, names_thinking));
   return Value(std::move(list));
 }
 
@@ -103,8 +108,8 @@ void join_instructions(Messages& messages, Messages::iterator end) {
   ChatMessage& first = messages.front();
   first.role = "system";
   for (auto next = messages.begin() + 1; next != rest; ++next) {
-    first.content = first.content.value_or("").append(kBetweenInstructions) +
-                    next->content.value_or("");
+    first.content =
+        first.content.value_or("").append(kBetweenInstructions) + next->content.value_or("");
   }
   messages.erase(messages.begin() + 1, rest);
 }
@@ -140,30 +145,42 @@ bool is_own_role(const ChatMessage& message, std::string_view source) {
          !names(source, message.role);
 }
 
-// A word that stands nowhere in the text.
-std::string new_word(std::string_view text) {
-  std::string word;
-  for (int i = 0; word.empty() || text.find(word) != text.npos; ++i)
-    word = fmt::format("quireword{}x", i);
-  return word;
+// A message's mark, which no text holds by chance: digits, since templates may change letters.
+constexpr int kIndexDigits = 8;
+std::string new_mark() {
+  std::random_device random;
+  return fmt::format("7{:010}{:010}", random(), random());
+}
+
+// Which messages' marks, each with the message's place behind it, stand in the text.
+std::vector<bool> find_marks(std::string_view text, std::string_view mark, std::size_t messages) {
+  std::vector<bool> found(messages);
+  for (auto at = text.find(mark); at != text.npos; at = text.find(mark, at + mark.size())) {
+    const std::string_view digits = text.substr(at + mark.size(), kIndexDigits);
+    std::size_t index = messages;
+    std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    if (index < messages) found[index] = true;
+  }
+  return found;
 }
 
 }  // namespace
 
 Result<void> check_roles(const ChatCompletionRequest& request, std::string_view source,
-                         std::string_view rendered, const RenderRequest& render) {
+                         const RenderRequest& render) {
   const auto is_own = [&](const ChatMessage& message) { return is_own_role(message, source); };
   if (std::ranges::none_of(request.messages, is_own)) return {};
-  const std::string word = new_word(rendered);
-  const auto word_of = [&](std::size_t i) { return fmt::format("{}{}y", word, i); };
+  const std::string mark = new_mark();
   ChatCompletionRequest marked = request;
   for (std::size_t i = 0; i < marked.messages.size(); ++i)
-    if (is_own(marked.messages[i])) marked.messages[i].content = word_of(i);
+    if (is_own(marked.messages[i]))
+      marked.messages[i].content = fmt::format("{}{:0{}}", mark, i, kIndexDigits);
   const RenderResult result = render(marked);
   if (!result) return {};  // it reads these messages, to which other words do not fit
+  const std::vector<bool> shown = find_marks(result.text, mark, request.messages.size());
   for (std::size_t i = 0; i < request.messages.size(); ++i) {
     const ChatMessage& message = request.messages[i];
-    if (!is_own(message) || result.text.find(word_of(i)) != result.text.npos) continue;
+    if (shown[i] || !is_own(message)) continue;
     return Error{ErrorCode::invalid_argument,
                  fmt::format("\"{}\" is not a role that the model's chat template knows: it would "
                              "leave the message out; the usual ones are {}",

@@ -1,5 +1,6 @@
 #pragma once
-// A conversation as a chat template takes it: a list of dicts, in the roles that the template knows.
+// A conversation as a chat template takes it: a list of dicts, in the roles that the template
+// knows.
 
 #include <functional>
 #include <string_view>
@@ -22,8 +23,8 @@ using RenderRequest = std::function<RenderResult(const openapi::ChatCompletionRe
 
 // A role of the client's own ("document", "ipython") is the template's affair; where the template
 // does not name it, the request is rendered once more with other words in such messages, and the
-// error says which of them would have been left out of `rendered`.
+// error says which of them would be left out.
 Result<void> check_roles(const openapi::ChatCompletionRequest& request, std::string_view source,
-                         std::string_view rendered, const RenderRequest& render);
+                         const RenderRequest& render);
 
 }  // namespace quire

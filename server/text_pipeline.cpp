@@ -135,7 +135,7 @@ Result<std::string> TextPipeline::render(const ChatCompletionRequest& request) c
     };
     RenderResult rendered = render_one(request);
     if (!rendered) return rendered.error->to_error();
-    const auto ok = check_roles(request, source, rendered.text, render_one);
+    const auto ok = check_roles(request, source, render_one);
     if (!ok) return ok.error();
     return std::move(rendered.text);
   } catch (const Failure& failure) {

@@ -25,8 +25,18 @@ __device__ __forceinline__ float2 unpack(std::uint32_t bits) {
   }
 }
 
+// What f16 does not reach becomes its largest number, as keys of almost no length can be normed by
+// up to 1000; what is no number stays none.
+template <class T>
+__device__ __forceinline__ float within(float a) {
+  constexpr float kLargest = 65504.f;
+  if constexpr (std::is_same_v<T, __half>) return fabsf(a) > kLargest ? copysignf(kLargest, a) : a;
+  return a;
+}
+
 template <class T>
 __device__ __forceinline__ void split(std::uint32_t& high, std::uint32_t& low, float a, float b) {
+  a = within<T>(a), b = within<T>(b);
   high = pack<T>(a, b);
   const float2 rounded = unpack<T>(high);
   low = pack<T>(a - rounded.x, b - rounded.y);

@@ -15,7 +15,7 @@ struct Command {
   CLI::App app;
   int seqs = 0;
   std::string model, json, quantization;
-  Words keys;
+  Words keys, origins;
   bool eager = false;
 
   Command() {
@@ -25,6 +25,7 @@ struct Command {
     app.add_option("--num-speculative-tokens", seqs);
     app.add_option("MODEL", model);
     app.add_option("--api-key,--served-model-name", keys);
+    app.add_option("--allowed-origins", origins)->expected(1)->take_all();
     app.add_option("--quantization,-q", quantization);
     app.add_option("--speculative-config", json)->type_name("JSON");
     app.add_flag("--enforce-eager", eager);
@@ -94,18 +95,29 @@ TEST_CASE("a flag whose value is missing does not take the next flag", "[app][ar
 }
 
 TEST_CASE("of a flag with one value the last counts", "[app][args]") {
-  CHECK(read({"M", "--max-num-seqs", "4", "-q=int8", "--max-model-len", "9", "--quantization", "int4",
-              "--max_num_seqs=8"})
-            .words == Words{"M", "--max-model-len", "9", "--quantization", "int4", "--max-num-seqs=8"});
+  CHECK(read({"M", "--max-num-seqs", "4", "-q=int8", "--max-model-len", "9", "--quantization",
+              "int4", "--max_num_seqs=8"})
+            .words ==
+        Words{"M", "--max-num-seqs=8", "--quantization", "int4", "--max-model-len", "9"});
+  // No list before it goes on.
+  CHECK(read({"--api-key", "a", "--max-num-seqs", "4", "M", "--max-num-seqs=8"}).words ==
+        Words{"--api-key", "a", "--max-num-seqs=8", "M"});
   CHECK(read({"M", "--served-model-name", "a", "--api-key", "b"}).words ==
         Words{"M", "--served-model-name", "a", "--api-key", "b"});
   Command command;
-  CHECK(command.refusal({"M", "--max-num-seqs", "4", "--enforce-eager", "--max-num-seqs", "8",
-                         "--enforce-eager", "--api-key", "a", "--api-key", "b"})
+  CHECK(command
+            .refusal({"M", "--max-num-seqs", "4", "--enforce-eager", "--max-num-seqs", "8",
+                      "--enforce-eager", "--api-key", "a", "--api-key", "b"})
             .empty());
   CHECK(command.seqs == 8);
   CHECK(command.eager);
   CHECK(command.keys == Words{"a", "b"});
+}
+
+TEST_CASE("a flag of several values keeps them all", "[app][args]") {
+  Command command;
+  CHECK(command.refusal({"M", "--allowed-origins", "a", "--allowed-origins", "b,c"}).empty());
+  CHECK(command.origins == Words{"a", "b,c"});
 }
 
 TEST_CASE("short flags are not bundled", "[app][args]") {

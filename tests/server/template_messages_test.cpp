@@ -45,7 +45,7 @@ const std::string kDrops =
 
 Result<void> checked(const ChatCompletionRequest& request, const std::string& source) {
   const auto again = [&](const ChatCompletionRequest& one) { return render(one, source); };
-  return check_roles(request, source, rendered(request, source), again);
+  return check_roles(request, source, again);
 }
 
 }  // namespace
