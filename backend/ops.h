@@ -98,6 +98,14 @@ class Ops {
   virtual void gated_activation(TensorView out, TensorView gate_up, Activation activation,
                                 StreamRef stream) = 0;
 
+  // out = act(gate) · up of gate_up = x · weightᵀ, which is rounded to out's dtype and written
+  // nowhere; out [T, I], x [T, K], weight [2 I, K] of gates then ups. False, with nothing done:
+  // not of these, and the caller takes both operators.
+  virtual bool gated_linear(TensorView /*out*/, TensorView /*x*/, const Weight& /*weight*/,
+                            Activation /*activation*/, StreamRef /*stream*/) {
+    return false;
+  }
+
   // Writes k, v [T, kv_heads, D] to slot[t] = block · block_size + offset; slots i64 [T], −1: skip.
   // v_cache and v may be absent (MLA: k is latent and rotated key, one head).
   virtual void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,

@@ -66,6 +66,7 @@ struct ScanArgs {
   TensorView state_read;   // i32 [R]
   TensorView state_write;  // i32 [R]
   TensorView token_states = {};  // i32 [T], optional
+  int max_query_len = 0;  // tokens of the longest request; below a chunk all go by tokens
   float dt_min = 0.f;
   float dt_max = 3.4e38f;
 };

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "backend/ops_moe.h"
 
@@ -22,6 +23,20 @@ enum class GraphSupport : std::uint8_t {
 };
 enum class CacheKind : std::uint8_t { paged, latent, state };
 
+// Of a recurrent layer: the dtype of its inputs, and a head's state.
+struct StateShape {
+  DType dtype = DType::bf16;
+  std::int64_t length = 0;  // of a line: elements of a key, of Mamba2 of B and C
+  std::int64_t lines = 0;   // elements of a value, of Mamba2 of a head
+};
+// Tokens of a chunk in which gated_delta_rule() or selective_scan() take a prompt; 1: it goes by
+// tokens. The bits do not depend on how a request's tokens are cut into steps where each begins at
+// a multiple of it, counted from the first, or behind all whole ones.
+struct StateChunk {
+  int tokens = 1;
+  std::string_view wants = {};  // where the device has chunks, but not for this shape
+};
+
 class OpsTraits {
  public:
   virtual ~OpsTraits() = default;
@@ -37,10 +52,7 @@ class OpsTraits {
   virtual std::size_t scratch_bytes() const = 0;
   // The same that a rank's Collectives take.
   virtual std::size_t collectives_bytes() const = 0;
-  // Tokens of a chunk in which gated_delta_rule() takes a prompt; 1: it goes by tokens. The bits do
-  // not depend on how a request's tokens are cut into steps where each begins at a multiple of it,
-  // counted from the first, or behind all whole ones.
-  virtual int state_chunk() const { return 1; }
+  virtual StateChunk state_chunk(const StateShape&) const { return {}; }
 };
 
 }  // namespace quire

@@ -62,6 +62,12 @@ class CudaOps final : public Ops, public DraftOps {
                         StreamRef stream) override {
     cuda::gated_activation(out, gate_up, activation, stream);
   }
+  bool gated_linear(TensorView out, TensorView x, const Weight& weight, Activation activation,
+                    StreamRef stream) override {
+    if (!cuda::small_gated_supports(x, weight)) return false;
+    cuda::small_gated_linear(out, x, weight, activation, stream);
+    return true;
+  }
   void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
                 TensorView slots, CacheScale scale, StreamRef stream) override {
     cuda::kv_write(k_cache, v_cache, k, v, slots, scale, stream);

@@ -8,7 +8,14 @@ namespace quire::cuda {
 constexpr std::size_t kGemmWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA says for Hopper
 constexpr std::size_t kSplitScratchBytes = std::size_t{64} << 20;   // partial attention results
 constexpr std::size_t kGatherBytes = std::size_t{32} << 20;         // of all ranks' parts
-constexpr int kDeltaChunk = 64;                                     // tokens, of delta_chunks.cu
+
+// Of state_chunks.h.
+constexpr int kStateChunk = 64;         // tokens
+constexpr int kLongestStateLine = 128;  // elements
+inline bool suits_chunks(const StateShape& shape) {
+  return (shape.dtype == DType::bf16 || shape.dtype == DType::f16) && shape.length % 8 == 0 &&
+         shape.lines % 8 == 0 && shape.length <= kLongestStateLine;
+}
 
 class CudaTraits final : public OpsTraits {
  public:
@@ -16,7 +23,13 @@ class CudaTraits final : public OpsTraits {
   GraphSupport graph_support(CacheKind kind) const override {
     return kind == CacheKind::state ? GraphSupport::always : GraphSupport::uniform;
   }
-  int state_chunk() const override { return kDeltaChunk; }
+  StateChunk state_chunk(const StateShape& shape) const override {
+    if (suits_chunks(shape)) return {.tokens = kStateChunk};
+    return {
+        .wants =
+            "bf16 or f16, and keys (of Mamba2 states) of at most 128 elements, a multiple of 8 as "
+            "values (heads)"};
+  }
   std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override;
   // Also where the device turns out to have no products in fp8.
   std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,

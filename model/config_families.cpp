@@ -55,11 +55,24 @@ void parse_gemma3(ModelConfig& config, const Json& text) {
   config.longest_context = config.max_position_embeddings;  // published as stretched
 }
 
+namespace {
+
+// Where it is not said, as many as are listed (Nemotron-H as transformers 5 saves it).
+int num_layers_of(const Json& text) {
+  std::size_t listed = 0;
+  if (!text.has({"num_hidden_layers"})) {
+    const auto pattern = text.text({"hybrid_override_pattern"});
+    const auto types = text.texts({"layers_block_type"});
+    listed = pattern ? pattern->size() : types ? types->size() : 0;
+  }
+  if (listed == 0) return text.need_integer({"num_hidden_layers"}, kLayers);
+  return static_cast<int>(std::min<std::int64_t>(static_cast<std::int64_t>(listed), kLayers.max));
+}
+
+}  // namespace
+
 void parse_family(ModelConfig& config, const Architecture& architecture, const Json& text) {
-  const auto pattern = text.text({"hybrid_override_pattern"});
-  config.num_layers = pattern && !text.has({"num_hidden_layers"})
-                          ? static_cast<int>(std::clamp<std::size_t>(pattern->size(), 1, 1 << 12))
-                          : text.need_integer({"num_hidden_layers"}, kLayers);
+  config.num_layers = num_layers_of(text);
   architecture.parse(config, text);
 }
 

@@ -44,6 +44,10 @@ enum class StateCacheMode : std::uint8_t {
   adaptive,  // the same, and steps end where later requests will want to continue
 };
 
+// Whose recurrent state it is: the order of its convolution's channels (mamba2: x, B, C; delta_net:
+// queries, keys, values), and of the two inner extents of its heads.
+enum class StateForm : std::uint8_t { mamba2, delta_net };
+
 // How an MLA layer packs a token, where it is not heads · head_size · dtype.
 enum class MlaFormat : std::uint8_t { plain, fp8_ds_mla };
 enum class MlaVersion : std::uint8_t { v3, deepseek_v4 };
@@ -79,6 +83,7 @@ struct KvSpec {
   std::size_t alignment = 0;  // pages are rounded up to it; 0: no
 
   // State layers, in memory order
+  StateForm state_form = StateForm::mamba2;
   std::vector<StateTensor> states = {};
   int num_speculative_blocks = 0;
   StateCacheMode state_cache_mode = StateCacheMode::none;
@@ -90,6 +95,8 @@ struct KvSpec {
 struct LayerKvSpec {
   std::string layer;
   KvSpec spec;
+  // What an fp8 cache's keys and values are multiplied by when they are read.
+  float key_scale = 1.f, value_scale = 1.f;
 };
 
 // What a model's specs depend on besides its layers.

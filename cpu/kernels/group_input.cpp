@@ -60,13 +60,14 @@ class Input32 {
   }
   // Codes, and the sums of their halves.
   void round(float inverse, std::int8_t* to, std::int32_t (&half)[2]) const {
-    half[0] = half[1] = 0;
+    std::uint32_t sums[2] = {};
     for (int i = 0; i < kGroup; ++i) {
       const float shifted = v_[i] * inverse + kShift;
       const std::int32_t code = __builtin_bit_cast(std::int32_t, shifted) - kShiftBits;
       to[i] = static_cast<std::int8_t>(code);
-      half[i / 16] += code;
+      sums[i / 16] += static_cast<std::uint32_t>(code);  // of what is no number any sum will do
     }
+    for (int i = 0; i < 2; ++i) half[i] = static_cast<std::int32_t>(sums[i]);
   }
 
  private:

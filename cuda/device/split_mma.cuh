@@ -54,7 +54,7 @@ __device__ __forceinline__ SplitA split_sums(const FragmentC& first, const Fragm
 }
 
 // Tiles side by side: a sum waits for its own product before, so that those of others go between.
-// By operands that T holds exactly:
+// With operands that T holds exactly:
 template <class T, int kTiles>
 __device__ __forceinline__ void mma_tiles(FragmentC* d, const SplitA& a,
                                           const FragmentB (&b)[kTiles]) {
@@ -62,6 +62,14 @@ __device__ __forceinline__ void mma_tiles(FragmentC* d, const SplitA& a,
   for (int i = 0; i < kTiles; ++i) mma<T>(d[i], a.high, b[i]);
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) mma<T>(d[i], a.low, b[i]);
+}
+template <class T, int kTiles>
+__device__ __forceinline__ void mma_tiles(FragmentC* d, const FragmentA& a,
+                                          const SplitB (&b)[kTiles]) {
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) mma<T>(d[i], a, b[i].high);
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) mma<T>(d[i], a, b[i].low);
 }
 // Without what both rounded off, which is as small as what neither has:
 template <class T, int kTiles>

@@ -8,18 +8,14 @@
 namespace quire::cuda {
 
 // Partial results of a split context: floats [T, heads, splits, value_dim + 2] (values, then
-// maximum and sum; with sum 0 there are no values); in attention_mma how the requests are cut, then
-// results of their parts. Launches are sized by max_seq_len; how many splits have keys follows each
-// request's own length, in attention_mma those of all, and one split gives the same bits as none.
+// maximum and sum; with sum 0 there are no values); in attention_mma and of latents how the
+// requests are cut, then results of their parts. Launches are sized by max_seq_len; how many splits
+// have keys follows each request's own length, where requests are cut those of all, and one split
+// gives the same bits as none.
 struct SplitScratch {
   float* data = nullptr;
   std::int64_t floats = 0;
 };
-
-// Splits for a context that fills `wanted` of them, where partial results of `room` fit and
-// `blocks` blocks run without splits. A graph is sized for the longest context, and each split that
-// finds no keys is a block anyway: beyond a few waves of blocks there are no more splits.
-int count_splits(std::int64_t wanted, std::int64_t room, std::int64_t blocks);
 
 // Any floating-point dtype, any head size up to 576: one block per (token, KV head, split of the
 // context).
@@ -47,9 +43,5 @@ void mla_attention(const MlaArgs& args, SplitScratch scratch, StreamRef stream);
 // On Hopper's warpgroups: of what has the sizes that models have, caches of the queries' dtype.
 bool latent_wgmma_supports(const MlaArgs& args);
 void latent_wgmma(const MlaArgs& args, SplitScratch scratch, StreamRef stream);
-
-// Merges partial results into out [T, heads, value_dim]; sinks may be empty.
-void merge_splits(TensorView out, TensorView sinks, const float* partials, int splits,
-                  StreamRef stream);
 
 }  // namespace quire::cuda

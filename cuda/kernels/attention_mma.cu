@@ -88,10 +88,10 @@ __device__ void load_queries(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T
   }
 }
 
-// Values of the two rows of a lane, finished or, item ≥ 0, as a part's partial result.
+// Values of the two rows of a lane, finished or, place ≥ 0, as a part's partial result.
 template <class T, class Cache, int kDim, int kKeys>
 __device__ void store_rows(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T, Cache>& a,
-                           const Queries& q, int row0, int item) {
+                           const Queries& q, int row0, int place) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -99,8 +99,8 @@ __device__ void store_rows(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T, 
     if (row >= q.num_rows) continue;
     const int token = q.first_token + row / a.group, head = q.kv_head * a.group + row % a.group;
     SoftmaxState& s = w.state[h];
-    if (item >= 0) {
-      float* to = a.partials_of(item, q.kv_head, row);
+    if (place >= 0) {
+      float* to = a.partials_of(place, q.kv_head, row);
       if (s.sum > 0.f) {  // a part without keys that the row sees has no values either
 #pragma unroll
         for (int n = 0; n < kDim / 8; ++n) {
@@ -184,13 +184,13 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     work.least /= kTile;
     part = find_part<kWarps * 32>(work, static_cast<int>(blockIdx.x),
                                   [&](int request) { return decode_tiles(a, request, kTile); });
-    if (part.item < 0) return;
+    if (part.place < 0) return;
   }
   const Queries q(a, part.request, static_cast<int>(blockIdx.y));
   const int block_row = kDecode ? 0 : static_cast<int>(blockIdx.x) * kBlockRows;
   if (!kDecode && (block_row >= q.num_rows || q.num_rows <= kWarpRows)) return;
   if (kDecode && a.cuts != nullptr && part.part == 0 && q.kv_head == 0 && threadIdx.x == 0)
-    a.cuts[q.request] = {part.item, part.parts};
+    a.cuts[q.request] = {part.place, part.parts};
 
   WarpRows<T, Cache, kDim, kKeys> w;
   const int row0 = block_row + (kDecode ? 0 : warp * kWarpRows), key0 = kDecode ? warp * kKeys : 0;
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     merge_warps(w, reinterpret_cast<float*>(stages));
     if (warp != 0) return;
   }
-  store_rows(w, a, q, row0, part.parts > 1 ? part.item : -1);
+  store_rows(w, a, q, row0, part.parts > 1 ? part.place : -1);
 }
 
 template <class Cache, int kDim, bool kDecode>
@@ -281,8 +281,8 @@ __global__ void __launch_bounds__(kMergeThreads)
   if (row >= num_rows || num_rows > kWarpRows) return;
   const int2 cuts = a.cuts[request];
   if (cuts.y == 1) return;
-  merge_row(a.out, first + row / a.group, kv_head * a.group + row % a.group,
-            a.partials_of(cuts.x, kv_head, row), a.sinks, cuts.y);
+  merge_row(a.out, first + row / a.group, kv_head * a.group + row % a.group, a.sinks, cuts.y,
+            [&](int part) { return a.partials_of(cuts.x + part, kv_head, row); });
 }
 
 // max_rows: of a request that these kernels have to do.
@@ -323,13 +323,14 @@ void launch_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch, 
   const std::int64_t cuts = 2 * count;
   const std::int64_t room = (scratch.floats - cuts) / (kv_heads * a.split_rows * (dim + 2));
   const std::int64_t extra =
-      std::min(room - count, kPartsPerProcessor * processor_count() / kv_heads);
+      fitting_extra(count, room, kPartsPerProcessor * processor_count() / kv_heads);
   const std::int64_t longest = (keys + kKeysPerPart - 1) / kKeysPerPart;
   a.work = {static_cast<int>(count), 0, kKeysPerPart};
   a.items = static_cast<int>(count);
   if (extra > 0 && longest > 1) {
     a.work.extra = static_cast<int>(extra);
     a.items = static_cast<int>(std::min(count + extra, count * longest));
+    a.places = static_cast<int>(most_places(count, extra));
     a.cuts = reinterpret_cast<int2*>(scratch.data);
     a.partials = scratch.data + cuts;
   }

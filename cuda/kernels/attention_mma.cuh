@@ -13,13 +13,15 @@ template <class T, class Cache>
 struct MmaArgs : PagedArgs<T, Cache> {
   DecodeWork work{};
   int items = 0, split_rows = 0;  // parts of requests, at most
-  float* partials = nullptr;      // [KV heads, split_rows, items, D + 2]
-  int2* cuts = nullptr;           // [requests]: first item, parts
+  int places = 0;                 // of those of requests that are cut
+  float* partials = nullptr;      // [KV heads, split_rows, places, D + 2]
+  int2* cuts = nullptr;           // [requests]: first place, parts
 
   explicit MmaArgs(const AttentionArgs& args) : PagedArgs<T, Cache>(args) {}
   // Of a row of a request's.
-  __device__ __forceinline__ float* partials_of(int item, int kv_head, int row) const {
-    const std::int64_t at = (static_cast<std::int64_t>(kv_head) * split_rows + row) * items + item;
+  __device__ __forceinline__ float* partials_of(int place, int kv_head, int row) const {
+    const std::int64_t at =
+        (static_cast<std::int64_t>(kv_head) * split_rows + row) * places + place;
     return partials + at * (this->out.extent[2] + 2);
   }
 };

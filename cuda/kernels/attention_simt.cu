@@ -158,9 +158,10 @@ __global__ void __launch_bounds__(kMergeThreads)
     merge_splits_kernel(View<T, 3> out, const float* partials, const float* sinks, int splits) {
   release_next_kernel();
   const int token = blockIdx.x, head = blockIdx.y;
-  const float* from = partials + (static_cast<std::int64_t>(token) * out.extent[1] + head) *
-                                     splits * (out.extent[2] + 2);
-  merge_row(out, token, head, from, sinks, splits);
+  const std::int64_t size = out.extent[2] + 2,
+                     first = (static_cast<std::int64_t>(token) * out.extent[1] + head) * splits;
+  merge_row(out, token, head, sinks, splits,
+            [&](int split) { return partials + (first + split) * size; });
 }
 
 template <class T, class Cache>
@@ -187,8 +188,9 @@ void launch_simt(const AttentionArgs& args, int splits, float* partials, StreamR
   throw Failure(ErrorCode::unsupported, "attention heads of more than 576 elements on CUDA");
 }
 
-}  // namespace
-
+// Where partial results of `room` splits fit, and `blocks` blocks run without. A graph is sized for
+// the longest context, and each split that finds no keys is a block anyway: beyond a few waves of
+// blocks there are no more splits.
 int count_splits(std::int64_t wanted, std::int64_t room, std::int64_t blocks) {
   const std::int64_t waves = kBlocksPerProcessor * processor_count() / blocks;
   return static_cast<int>(std::clamp<std::int64_t>(std::min({wanted, room, waves}), 1, kMaxSplits));
@@ -204,6 +206,8 @@ void merge_splits(TensorView out, TensorView sinks, const float* partials, int s
                static_cast<const float*>(sinks.data()), splits));
   });
 }
+
+}  // namespace
 
 void attention_simt(const AttentionArgs& args, SplitScratch scratch, StreamRef stream) {
   const std::int64_t tokens = args.q.extent(0), heads = args.q.extent(1);

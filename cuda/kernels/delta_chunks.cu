@@ -13,22 +13,6 @@
 namespace quire::cuda {
 namespace {
 
-// The request that is the index-th to have a whole chunk, or −1.
-template <class T, class State>
-__device__ __forceinline__ int find_request(const ChunkParams<T, State>& p, int index) {
-  const int lane = threadIdx.x % 32;
-  for (int first = 0; first < p.num_requests; first += 32) {
-    const int request = first + lane;
-    const bool has_chunk = request < p.num_requests && tokens_in_chunks(p.steps(request)) > 0;
-    const unsigned having = __ballot_sync(0xffffffffu, has_chunk);
-    const int before = __popc(having & ((1u << lane) - 1));
-    const unsigned found = __ballot_sync(0xffffffffu, has_chunk && before == index);
-    if (found != 0) return first + __ffs(static_cast<int>(found)) - 1;
-    index -= __popc(having);
-  }
-  return -1;
-}
-
 template <class T, class State>
 __device__ __forceinline__ void copy_inputs(const ChunkParams<T, State>& p, ChunkInputs<T>& to,
                                             int token, int head) {
@@ -56,76 +40,15 @@ __device__ __forceinline__ void copy_inputs(const ChunkParams<T, State>& p, Chun
   }
 }
 
-// A warp's columns of the state as rows of a product, and what goes through the chunk with them.
+// A warp's columns of the state, and what goes through the chunk with them.
 template <class T>
-struct ChunkState {
-  FragmentC s[kChunkKeyDim / 8] = {};
-  FragmentC read[kChunk / 8], written[kChunk / 8];  // K · S, then what is new in V; X
-  int column, lane;                                 // of the block; of the warp
-
-  __device__ __forceinline__ ChunkState()
-      : column(static_cast<int>(threadIdx.x) / 32 * kWarpColumns),
-        lane(static_cast<int>(threadIdx.x) % 32) {}
-
-  // f(element, key, column of the state) of what there is.
-  template <class State, class Apply>
-  __device__ __forceinline__ void for_each(const ChunkParams<T, State>& p, const Apply& f) {
-#pragma unroll
-    for (int n = 0; n < kChunkKeyDim / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int key = n * 8 + lane % 4 * 2 + i % 2;
-        const int value = static_cast<int>(blockIdx.x) * kColumns + column + lane / 4 + i / 2 * 8;
-        if (key < p.key_dim && value < p.value_dim) f(s[n].r[i], key, value);
-      }
-    }
-  }
-
-  // Sᵀ · rowsᵀ.
-  __device__ __forceinline__ void multiply_keys(FragmentC (&to)[kChunk / 8],
-                                                const T (*rows)[kKeyStride]) {
-#pragma unroll
-    for (auto& tile : to) tile = {};
-#pragma unroll
-    for (int d = 0; d < kChunkKeyDim / 16; ++d) {
-      FragmentB keys[kChunk / 8];
-#pragma unroll
-      for (int block = 0; block < kBlocks; ++block)
-        load_by_columns(&keys[2 * block], rows, block * 16, d * 16);
-      mma_tiles<T>(to, split_sums<T>(s[2 * d], s[2 * d + 1]), keys);
-    }
-  }
-
-  // to += from · matrixᵀ, of a lower triangle of blocks.
-  static __device__ __forceinline__ void multiply_tokens(FragmentC (&to)[kChunk / 8],
-                                                         const FragmentC (&from)[kChunk / 8],
-                                                         const SplitMatrix<T>& matrix) {
-#pragma unroll
-    for (int j = 0; j < kBlocks; ++j) {
-      const SplitA left = split_sums<T>(from[2 * j], from[2 * j + 1]);
-#pragma unroll
-      for (int i = j; i < kBlocks; ++i) {
-        SplitB b[2];
-        matrix.by_columns(b, i * 16, j * 16);
-        mma_tiles<T>(&to[2 * i], left, b);
-      }
-    }
-  }
-
-  // Scales every token's column.
-  __device__ __forceinline__ void scale(FragmentC (&tiles)[kChunk / 8], const float* by) {
-#pragma unroll
-    for (int n = 0; n < kChunk / 8; ++n) {
-      const float first = by[n * 8 + lane % 4 * 2], second = by[n * 8 + lane % 4 * 2 + 1];
-      tiles[n].r[0] *= first;
-      tiles[n].r[1] *= second;
-      tiles[n].r[2] *= first;
-      tiles[n].r[3] *= second;
-    }
-  }
+struct ChunkState : StateLines<T, kChunkKeyDim> {
+  using Lines = StateLines<T, kChunkKeyDim>;
+  using Lines::lane;
+  typename Lines::OfTokens read, written;  // K · S, then what is new in V; X
 
   __device__ __forceinline__ void recall(const ChunkInputs<T>& inputs) {
-    multiply_keys(read, inputs.k);
+    Lines::multiply(read, inputs.k);
   }
 
   // What the tokens write, and what they find.
@@ -133,16 +56,14 @@ struct ChunkState {
   __device__ __forceinline__ void answer(const ChunkParams<T, State>& p,
                                          const ChunkInputs<T>& inputs,
                                          const ChunkMatrices<T>& chunk, int token, int head) {
-    scale(read, chunk.recall);
+    Lines::scale(read, chunk.recall);
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
-      std::uint32_t values[4];
-      load_matrices_transposed(
-          values, &inputs.v[block * 16 + lane / 16 * 8 + lane % 8][column + lane / 8 % 2 * 8]);
+      const FragmentA values = Lines::inputs(inputs.v, block * 16);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int n = 2 * block + i / 2, first = n * 8 + lane % 4 * 2;
-        const float2 value = unpack<T>(values[i]);
+        const float2 value = unpack<T>(values.r[i]);
         float* const r = &read[n].r[i % 2 * 2];
         r[0] = fmaf(chunk.beta[first], value.x, -r[0]);
         r[1] = fmaf(chunk.beta[first + 1], value.y, -r[1]);
@@ -150,58 +71,23 @@ struct ChunkState {
     }
 #pragma unroll
     for (auto& tile : written) tile = {};
-    multiply_tokens(written, read, chunk.inverse);
-    FragmentC out[kChunk / 8];
-    multiply_keys(out, inputs.q);
-    scale(out, chunk.answer);
-    multiply_tokens(out, written, chunk.scores);
-    if (p.out.dtype == DType::f32) {
-      store<float>(out, p, token, head);
-    } else {
-      store<T>(out, p, token, head);
-    }
+    Lines::multiply_tokens(written, of_tokens(read), chunk.inverse);
+    typename Lines::OfTokens out;
+    Lines::multiply(out, inputs.q);
+    Lines::scale(out, chunk.answer);
+    Lines::multiply_tokens(out, of_tokens(written), chunk.scores);
+    Lines::store(out, p.out, token, head, static_cast<int>(blockIdx.x) * kColumns, p.value_dim);
   }
 
   __device__ __forceinline__ void advance(const ChunkInputs<T>& inputs,
                                           const ChunkMatrices<T>& chunk) {
-    scale(written, chunk.write);
-    const float decay = chunk.decay;
-#pragma unroll
-    for (auto& tile : s) {
-#pragma unroll
-      for (float& value : tile.r) value *= decay;
-    }
-#pragma unroll
-    for (int j = 0; j < kBlocks; ++j) {
-      const SplitA left = split_sums<T>(written[2 * j], written[2 * j + 1]);
-#pragma unroll
-      for (int d = 0; d < kChunkKeyDim; d += 64) {
-        FragmentB keys[8];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) load_by_rows(&keys[2 * i], inputs.k, j * 16, d + i * 16);
-        mma_tiles<T>(&s[d / 8], left, keys);
-      }
-    }
+    Lines::scale(written, chunk.write);
+    Lines::advance(chunk.decay, of_tokens(written), inputs.k);
   }
 
-  template <class Out, class State>
-  __device__ __forceinline__ void store(const FragmentC (&out)[kChunk / 8],
-                                        const ChunkParams<T, State>& p, int token, int head) {
-    const int value = static_cast<int>(blockIdx.x) * kColumns + column + lane / 4;
-    Out* to = static_cast<Out*>(p.out.data) + p.out.at(token + lane % 4 * 2, head, value);
-    const std::int64_t next = p.out.stride[0], other = 8 * p.out.stride[2];
-#pragma unroll
-    for (int n = 0; n < kChunk / 8; ++n) {
-      if (value < p.value_dim) {
-        to[0] = Out(out[n].r[0]);
-        to[next] = Out(out[n].r[1]);
-      }
-      if (value + 8 < p.value_dim) {
-        to[other] = Out(out[n].r[2]);
-        to[next + other] = Out(out[n].r[3]);
-      }
-      to += 8 * next;
-    }
+ private:
+  static __device__ __forceinline__ auto of_tokens(const typename Lines::OfTokens& tiles) {
+    return [&tiles](int j) { return split_sums<T>(tiles[2 * j], tiles[2 * j + 1]); };
   }
 };
 
@@ -211,7 +97,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     delta_chunks_kernel(const __grid_constant__ ChunkParams<T, State> p) {
   DYN_SHARED(memory, ChunkMemory<T>);
   const int head = static_cast<int>(blockIdx.y);
-  const int request = find_request(p, static_cast<int>(blockIdx.z));
+  const int request = find_request(p.steps, p.num_requests, static_cast<int>(blockIdx.z));
   if (request < 0) return;
   const StateStep step = p.steps(request);
   const int num_chunks = tokens_in_chunks(step) / kChunk;
@@ -220,14 +106,17 @@ __global__ void __launch_bounds__(kChunkThreads)
   const auto first_of = [&](int chunk) { return step.first + chunk * kChunk; };
   ChunkPreparation<T> preparation;
   ChunkState<T> state;
+  const auto in_block = [&](int block) -> StatePlace<State> {
+    const int first = static_cast<int>(blockIdx.x) * kColumns;
+    return {&p.state(block, head, 0, first), p.state.stride[3], p.state.stride[2],
+            p.value_dim - first, p.key_dim};
+  };
   copy_inputs(p, memory->inputs[0], step.first, head);
   async_copy_commit();
   if (!has_state) {
     preparation.load_gates(p, step.first, head);
   } else if (step.read >= 0) {
-    state.for_each(p, [&](float& element, int key, int value) {
-      element = static_cast<float>(p.state(step.read, head, key, value));
-    });
+    state.load(in_block(step.read));
   }
   for (int chunk = -1; chunk < num_chunks; ++chunk) {
     const int next = chunk + 1;
@@ -254,33 +143,14 @@ __global__ void __launch_bounds__(kChunkThreads)
     if (computes) state.advance(now_inputs, now);
     if (prepares) preparation.invert(memory->scratch, then);
   }
-  if (!has_state) return;
-  state.for_each(p, [&](float& element, int key, int value) {
-    p.state(step.write, head, key, value) = State(element);
-  });
+  if (has_state) state.save(in_block(step.write));
 }
 
 template <class T, class State>
 void launch_chunks(const DeltaRuleArgs& args, StreamRef stream) {
-  const std::int64_t heads = args.v.extent(1), value_dim = args.v.extent(2);
+  const ChunkParams<T, State> p(args);
   const std::int64_t requests = args.state_read.extent(0), tokens = args.q.extent(0);
-  const ChunkParams<T, State> p{.q = device_view<const T, 3>(args.q),
-                                .k = device_view<const T, 3>(args.k),
-                                .v = device_view<const T, 3>(args.v),
-                                .out = AnyView(args.out),
-                                .a = AnyView(args.a),
-                                .b = AnyView(args.b),
-                                .state = device_view<State, 4>(args.state),
-                                .a_log = static_cast<const float*>(args.a_log.data()),
-                                .dt_bias = static_cast<const float*>(args.dt_bias.data()),
-                                .steps = StateSteps(args),
-                                .num_requests = static_cast<int>(requests),
-                                .heads_per_key = static_cast<int>(heads / args.q.extent(1)),
-                                .key_dim = static_cast<int>(args.q.extent(2)),
-                                .value_dim = static_cast<int>(value_dim)};
-  const dim3 grid(static_cast<unsigned>((value_dim + kColumns - 1) / kColumns),
-                  static_cast<unsigned>(heads),
-                  static_cast<unsigned>(std::min(requests, tokens / kChunk)));
+  const dim3 grid = p.grid(kColumns, std::min(requests, tokens / kChunk));
   CUDA_CHECK(launch(delta_chunks_kernel<T, State>, grid, dim3(kChunkThreads),
                     sizeof(ChunkMemory<T>), native(stream), p));
 }
@@ -299,12 +169,10 @@ bool delta_rule_chunks(const DeltaRuleArgs& args, StreamRef stream) {
   const DType dtype = args.q.dtype();
   const bool same = args.k.dtype() == dtype && args.v.dtype() == dtype;
   const bool aligned = is_aligned(args.q) && is_aligned(args.k) && is_aligned(args.v);
-  const bool whole = args.q.extent(2) % 8 == 0 && args.v.extent(2) % 8 == 0;
-  if (!same || !aligned || !whole || args.q.extent(2) > kChunkKeyDim) return false;
+  if (!same || !aligned || !suits_chunks({dtype, args.q.extent(2), args.v.extent(2)})) return false;
   if (args.max_query_len < kChunk || args.q.extent(0) < kChunk) return false;
-  if (dtype == DType::bf16) return launch_if_fits<__nv_bfloat16>(args, stream);
-  if (dtype == DType::f16) return launch_if_fits<__half>(args, stream);
-  return false;
+  return dtype == DType::bf16 ? launch_if_fits<__nv_bfloat16>(args, stream)
+                              : launch_if_fits<__half>(args, stream);
 }
 
 }  // namespace quire::cuda

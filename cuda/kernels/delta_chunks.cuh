@@ -9,64 +9,34 @@
 // or f16, which tensor cores multiply exactly; norms, gates and decays are applied to their float32
 // sums, and what is multiplied once more is split in two.
 
-#include "cuda/device/any_view.cuh"
 #include "cuda/device/async_copy.cuh"
-#include "cuda/device/exp2.cuh"
 #include "cuda/device/softplus.cuh"
-#include "cuda/device/split_mma.cuh"
-#include "cuda/device/state_steps.cuh"
-#include "cuda/kernels/delta_chunks.h"
+#include "cuda/kernels/delta_heads.h"
+#include "cuda/kernels/state_chunks.cuh"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kChunk = kDeltaChunk, kChunkKeyDim = 128;
+constexpr int kChunkKeyDim = kLongestStateLine;
 constexpr int kColumnWarps = 2, kPrepareWarps = 2;
 constexpr int kChunkThreads = (kColumnWarps + kPrepareWarps) * 32;
-constexpr int kWarpColumns = 16, kColumns = kColumnWarps * kWarpColumns;  // of the state
-constexpr int kKeyStride = kChunkKeyDim + 8, kTokenStride = kChunk + 8, kValueStride = kColumns + 8;
-constexpr int kBlocks = kChunk / 16;  // of rows of a chunk's matrices
-constexpr float kDeltaEps = 1e-6f;
+constexpr int kColumns = kColumnWarps * kWarpLines;  // of the state
+constexpr int kKeyStride = kChunkKeyDim + 8, kValueStride = kColumns + 8;
 
 template <class T, class State>
-struct ChunkParams {
+struct ChunkParams : DeltaHeads<State> {
   View<const T, 3> q, k, v;
-  AnyView out, a, b;
-  View<State, 4> state;  // [blocks, value_heads, key_dim, value_dim]
-  const float *a_log, *dt_bias;
-  StateSteps steps;
-  int num_requests, heads_per_key, key_dim, value_dim;
+
+  explicit ChunkParams(const DeltaRuleArgs& args)
+      : DeltaHeads<State>(args),
+        q(device_view<const T, 3>(args.q)),
+        k(device_view<const T, 3>(args.k)),
+        v(device_view<const T, 3>(args.v)) {}
 };
 
 template <class T>
 struct alignas(16) ChunkInputs {
   T q[kChunk][kKeyStride], k[kChunk][kKeyStride], v[kChunk][kValueStride];
-};
-template <class T>
-struct alignas(16) SplitMatrix {
-  T high[kChunk][kTokenStride], low[kChunk][kTokenStride];
-
-  __device__ __forceinline__ void store(int row, int column, float a, float b) {
-    split<T>(*reinterpret_cast<std::uint32_t*>(&high[row][column]),
-             *reinterpret_cast<std::uint32_t*>(&low[row][column]), a, b);
-  }
-  __device__ __forceinline__ SplitA left(int row, int column) const {
-    return {load_left(high, row, column), load_left(low, row, column)};
-  }
-  __device__ __forceinline__ void by_rows(SplitB* b, int row, int column) const {
-    FragmentB part[2][2];
-    load_by_rows(part[0], high, row, column);
-    load_by_rows(part[1], low, row, column);
-    b[0] = {part[0][0], part[1][0]};
-    b[1] = {part[0][1], part[1][1]};
-  }
-  __device__ __forceinline__ void by_columns(SplitB* b, int row, int column) const {
-    FragmentB part[2][2];
-    load_by_columns(part[0], high, row, column);
-    load_by_columns(part[1], low, row, column);
-    b[0] = {part[0][0], part[1][0]};
-    b[1] = {part[0][1], part[1][1]};
-  }
 };
 // What the state's warps read. Only blocks on and below the diagonals are written.
 template <class T>
@@ -121,23 +91,13 @@ struct ChunkPreparation {
     const float rate = -expf(p.a_log[head]) * 1.44269504f, bias = p.dt_bias[head];
     float sum[2];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      constexpr float kLeast = -126.f;  // below it a decay is zero; differences stay numbers
-      const float decay = rate * softplus(a[i] + bias);
-      sum[i] = decay < kLeast ? kLeast : decay;
-#pragma unroll
-      for (int lanes = 1; lanes < 32; lanes *= 2) {
-        const float before = __shfl_up_sync(0xffffffffu, sum[i], lanes);
-        if (lane >= lanes) sum[i] += before;
-      }
-    }
-    sum[1] += __shfl_sync(0xffffffffu, sum[0], 31);
-    const float last = __shfl_sync(0xffffffffu, sum[1], 31);
+    for (int i = 0; i < 2; ++i) sum[i] = rate * softplus(a[i] + bias);
+    const float last = sum_up_decays(sum, lane);
     const float own = warp == 0 ? sum[0] : sum[1];
     const int i = warp * 32 + lane;
-    const float k_norm = rsqrtf(squares(inputs.k[i]) + kDeltaEps);
+    const float k_norm = rsqrtf(squares(inputs.k[i]) + kNormEps);
     const float q_norm =
-        rsqrtf(squares(inputs.q[i]) + kDeltaEps) * rsqrtf(static_cast<float>(p.key_dim));
+        rsqrtf(squares(inputs.q[i]) + kNormEps) * rsqrtf(static_cast<float>(p.key_dim));
     const float beta = 1.f / (1.f + expf(-b)), decay = exp2_approximate(own);
     scratch.log_decay[i] = own;
     scratch.q_norm[i] = q_norm;

@@ -4,35 +4,23 @@
 // is computed, where they are not for delta_chunks.cu. The same bits however the tokens are cut
 // into steps.
 
-#include "cuda/device/any_view.cuh"
 #include "cuda/device/block_sum.cuh"
 #include "cuda/device/softplus.cuh"
 #include "cuda/device/state_lane.cuh"
-#include "cuda/device/state_steps.cuh"
-#include "cuda/kernels/delta_chunks.h"
+#include "cuda/kernels/delta_heads.h"
+#include "cuda/kernels/state_chunks.h"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr float kNormEps = 1e-6f;
-
 template <class State>
-struct DeltaParams {
-  AnyView out, q, k, v, a, b;
-  View<State, 4> state;  // [blocks, value_heads, key_dim, value_dim]
-  const float *a_log, *dt_bias;
-  StateSteps steps;
-  int heads_per_key, key_dim, value_dim;
+struct DeltaParams : DeltaHeads<State> {
+  AnyView q, k, v;
   bool after_chunks;  // of a request's tokens those in whole chunks are done (delta_chunks.cu)
 
-  __device__ __forceinline__ StateStep step_of(int request) const {
-    StateStep step = steps(request);
-    const int done = after_chunks ? tokens_in_chunks(step) : 0;
-    if (done > 0) step.read = step.write;
-    step.first += done;
-    return step;
-  }
+  DeltaParams(const DeltaRuleArgs& args, bool after)
+      : DeltaHeads<State>(args), q(args.q), k(args.k), v(args.v), after_chunks(after) {}
 };
 
 // What one token brings to all columns.
@@ -114,7 +102,7 @@ __global__ void __launch_bounds__(kStateWarps * 32)
     delta_rule_kernel(const __grid_constant__ DeltaParams<State> p) {
   SHARED(tokens, DeltaToken<kKeyDim>[2]);
   const int head = static_cast<int>(blockIdx.y);
-  const StateStep step = p.step_of(static_cast<int>(blockIdx.z));
+  const StateStep step = behind_chunks(p.steps(static_cast<int>(blockIdx.z)), p.after_chunks);
   if (step.first == step.last) return;
   DeltaColumn<kKeyDim> column(p.value_dim, p.key_dim);
   const auto in_block = [&](int block) {
@@ -146,24 +134,8 @@ __global__ void __launch_bounds__(kStateWarps * 32)
 
 template <class State>
 void launch_delta(const DeltaRuleArgs& args, bool after_chunks, StreamRef stream) {
-  const std::int64_t heads = args.v.extent(1), key_dim = args.q.extent(2),
-                     value_dim = args.v.extent(2);
-  const DeltaParams<State> p{.out = AnyView(args.out),
-                             .q = AnyView(args.q),
-                             .k = AnyView(args.k),
-                             .v = AnyView(args.v),
-                             .a = AnyView(args.a),
-                             .b = AnyView(args.b),
-                             .state = device_view<State, 4>(args.state),
-                             .a_log = static_cast<const float*>(args.a_log.data()),
-                             .dt_bias = static_cast<const float*>(args.dt_bias.data()),
-                             .steps = StateSteps(args),
-                             .heads_per_key = static_cast<int>(heads / args.q.extent(1)),
-                             .key_dim = static_cast<int>(key_dim),
-                             .value_dim = static_cast<int>(value_dim),
-                             .after_chunks = after_chunks};
-  const dim3 grid(static_cast<unsigned>((value_dim + kStateLines - 1) / kStateLines),
-                  static_cast<unsigned>(heads), static_cast<unsigned>(args.state_read.extent(0)));
+  const DeltaParams<State> p(args, after_chunks);
+  const dim3 grid = p.grid(kStateLines, args.state_read.extent(0));
   const auto go = [&](auto kernel) {
     CUDA_CHECK(launch(kernel, grid, dim3(kStateWarps * 32), 0, native(stream), p));
   };
@@ -171,9 +143,9 @@ void launch_delta(const DeltaRuleArgs& args, bool after_chunks, StreamRef stream
     if (args.token_states.empty()) return go(delta_rule_kernel<State, kKeyDim, false>);
     go(delta_rule_kernel<State, kKeyDim, true>);
   };
-  if (key_dim <= 64) return go_for(std::integral_constant<int, 64>());
-  if (key_dim <= 128) return go_for(std::integral_constant<int, 128>());
-  if (key_dim <= 256) return go_for(std::integral_constant<int, 256>());
+  if (p.key_dim <= 64) return go_for(std::integral_constant<int, 64>());
+  if (p.key_dim <= 128) return go_for(std::integral_constant<int, 128>());
+  if (p.key_dim <= 256) return go_for(std::integral_constant<int, 256>());
   throw Failure(ErrorCode::unsupported, "a delta rule with keys of more than 256 elements on CUDA");
 }
 

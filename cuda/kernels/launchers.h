@@ -42,6 +42,10 @@ void quantized_linear(TensorView out, TensorView x, const Weight& weight, Tensor
 bool small_linear_supports(TensorView x, const Weight& weight);
 void small_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                   StreamRef stream);
+// Gates and what they gate, each half of the weight's rows.
+bool small_gated_supports(TensorView x, const Weight& weight);
+void small_gated_linear(TensorView out, TensorView x, const Weight& weight, Activation activation,
+                        StreamRef stream);
 
 // elementwise.cu
 void add(TensorView out, TensorView a, TensorView b, StreamRef stream);

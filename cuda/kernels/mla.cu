@@ -2,17 +2,12 @@
 // rotated key 64). All heads share a token's cache row, so heads and tokens are packed into rows: a
 // block has 64 of them and reads each cache row once, as key and as value. Eight warps: for scores
 // a quarter of the rows and half of a tile's keys, for values the same rows and half of the
-// columns. Decode spreads the context over blocks. Other sizes go to attention_simt.
-
-#include <algorithm>
+// columns. Other sizes go to attention_simt.
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/fp8.cuh"
-#include "cuda/kernels/attention.h"
-#include "cuda/kernels/launchers.h"
+#include "cuda/kernels/latent_launch.cuh"
 #include "cuda/kernels/mla_tile.cuh"
-#include "cuda/runtime/capability.h"
-#include "cuda/runtime/check.h"
 
 namespace quire::cuda {
 namespace {
@@ -60,21 +55,14 @@ struct LatentMemory {
   LatentTiles<T, Cache> tiles;
 };
 
-// Grid (rows, splits, requests).
 template <class T, class Cache>
-__global__ void __launch_bounds__(kThreads)
-    latent_attention_kernel(const __grid_constant__ LatentParams<T, Cache> p) {
-  DYN_SHARED(memory, LatentMemory<T, Cache>);
-  LatentShared<T>& shared = memory->rows;
-  LatentTiles<T, Cache>& tiles = memory->tiles;
-  const LatentRows rows(p, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.z));
-  if (rows.row0 >= rows.num_rows) return;
-  const int end = rows.position(min(kLatentRows, rows.num_rows - rows.row0) - 1, p.heads) + 1;
-  const int count = (end + kLatentKeys - 1) / kLatentKeys;
-  const int per_split =
-      p.splits == 1 ? count : max(kLatentTilesPerSplit, (count + p.splits - 1) / p.splits);
-  const int split = static_cast<int>(blockIdx.y), first = split * per_split;
-  const int last = min(count, first + per_split);
+__device__ __forceinline__ void attend(const LatentParams<T, Cache>& p, const LatentPart& part,
+                                       LatentMemory<T, Cache>& memory) {
+  LatentShared<T>& shared = memory.rows;
+  LatentTiles<T, Cache>& tiles = memory.tiles;
+  const LatentRows rows(p, part.request, part.unit);
+  const int end = rows.end(p.heads), first = part.first;
+  const int last = min(part.last, (end + kLatentKeys - 1) / kLatentKeys);
 
   LatentWarp<T> warp;
   warp.clear(rows, p.heads);
@@ -107,27 +95,26 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     warp.accumulate(shared, keys);
   }
-  async_copy_wait<0>();
+  async_copy_wait<0>();  // of a part whose rows see none of its keys: the queries
   warp.finish_sums(shared);
-  warp.store(p, rows, split);
+  warp.store(p, rows, part.partial);
 }
 
+// Grid (blocks); of prompts (units, requests).
 template <class T, class Cache>
-void launch_latent(const MlaArgs& args, SplitScratch scratch, StreamRef stream) {
-  const std::int64_t heads = args.q.extent(1), rows = args.max_query_len * heads;
-  const std::int64_t room = scratch.floats / (args.q.extent(0) * heads * (kLatent + 2));
-  constexpr int kKeysPerSplit = kLatentTilesPerSplit * kLatentKeys;
-  const std::int64_t wanted =
-      rows <= kLatentDecodeRows ? (args.max_seq_len + kKeysPerSplit - 1) / kKeysPerSplit : 1;
-  const std::int64_t tiles = (rows + kLatentRows - 1) / kLatentRows,
-                     requests = args.seq_lens.extent(0);
-  const int splits = count_splits(wanted, room, tiles * requests);
-  const LatentParams<T, Cache> p = latent_params<T, Cache>(args, splits, scratch.data);
-  const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(splits),
-                  static_cast<unsigned>(requests));
-  CUDA_CHECK(launch(latent_attention_kernel<T, Cache>, grid, dim3(kThreads),
-                    sizeof(LatentMemory<T, Cache>), native(stream), p));
-  if (splits > 1) merge_splits(args.out, {}, scratch.data, splits, stream);
+__global__ void __launch_bounds__(kThreads)
+    latent_attention_kernel(const __grid_constant__ LatentParams<T, Cache> p) {
+  DYN_SHARED(memory, LatentMemory<T, Cache>);
+  SHARED(walk, LatentWalk);
+  find_work<kThreads>(p, walk);
+  release_next_kernel();
+  __syncthreads();
+  for (int turn = 0;; turn ^= 1) {
+    if (threadIdx.x == 0) advance(p, walk, walk.parts[turn]);
+    __syncthreads();
+    if (walk.parts[turn].last == 0) return;
+    attend(p, walk.parts[turn], *memory);
+  }
 }
 
 bool on_tensor_cores(const MlaArgs& args) {
@@ -148,9 +135,12 @@ void mla_attention(const MlaArgs& args, SplitScratch scratch, StreamRef stream) 
   if (on_tensor_cores(args) && latent_wgmma_supports(args))
     return latent_wgmma(args, scratch, stream);
   const auto launch_on = [&]<class T>(Type<T>) {
-    if (args.cache.dtype() == DType::fp8_e4m3)
-      return launch_latent<T, __nv_fp8_e4m3>(args, scratch, stream);
-    launch_latent<T, T>(args, scratch, stream);
+    const auto launch_cache = [&]<class Cache>(Type<Cache>) {
+      launch_latents(latent_attention_kernel<T, Cache>, kThreads, sizeof(LatentMemory<T, Cache>),
+                     args, scratch, stream);
+    };
+    if (args.cache.dtype() == DType::fp8_e4m3) return launch_cache(Type<__nv_fp8_e4m3>{});
+    launch_cache(Type<T>{});
   };
   if (on_tensor_cores(args) && args.q.dtype() == DType::bf16)
     return launch_on(Type<__nv_bfloat16>{});

@@ -2,54 +2,12 @@
 // One block's work on latent attention (mla.cu): its rows, its shared memory, and what a warp does
 // with a tile of keys. Fragments as in cuda/device/mma.cuh.
 
-#include "backend/ops.h"
-#include "cuda/device/softmax_state.cuh"
-#include "cuda/device/typed_mma.cuh"
-#include "cuda/kernels/page_copies.cuh"
+#include "cuda/kernels/latent_work.cuh"
 
 namespace quire::cuda {
 
-constexpr int kLatent = 512, kRowWidth = kLatent + 64;
-constexpr int kLatentRows = 64, kLatentKeys = 32;  // of a block; of a tile
-constexpr int kLatentStride = kRowWidth + 8;       // eight rows start in different banks
-constexpr int kLatentColumns = kLatent / 2;        // of a warp's values
-constexpr int kLatentTilesPerSplit = 8;  // below this a split costs more than it brings; one that
-                                         // finds no keys left writes no values
-constexpr int kLatentDecodeRows = 256;   // with more rows a request fills the device unsplit
-
-template <class T, class Cache>
-struct LatentParams {
-  View<T, 3> out;
-  View<const T, 3> q;
-  View<const Cache, 3> cache;
-  View<const std::int32_t, 2> block_table;
-  const std::int32_t *query_start, *seq_lens;
-  float* partials;  // null: one split
-  FastDivide block_size;
-  int heads, splits;
-  float scale, value_scale;
-
-  __device__ __forceinline__ PageSource<Cache> keys_of(int request) const {
-    return {cache.data, cache.stride[0],  cache.stride[1],
-            block_size, block_table.data, request * block_table.stride[0]};
-  }
-};
-
-template <class T, class Cache>
-LatentParams<T, Cache> latent_params(const MlaArgs& args, int splits, float* partials) {
-  return {.out = device_view<T, 3>(args.out),
-          .q = device_view<const T, 3>(args.q),
-          .cache = device_view<const Cache, 3>(args.cache),
-          .block_table = device_view<const std::int32_t, 2>(args.block_table),
-          .query_start = static_cast<const std::int32_t*>(args.query_start.data()),
-          .seq_lens = static_cast<const std::int32_t*>(args.seq_lens.data()),
-          .partials = splits > 1 ? partials : nullptr,
-          .block_size = FastDivide(static_cast<int>(args.cache.extent(1))),
-          .heads = static_cast<int>(args.q.extent(1)),
-          .splits = splits,
-          .scale = args.scale * args.cache_scale,
-          .value_scale = args.cache_scale};
-}
+constexpr int kLatentStride = kRowWidth + 8;  // eight rows start in different banks
+constexpr int kLatentColumns = kLatent / 2;   // of a warp's values
 
 template <class T>
 struct LatentShared {
@@ -69,25 +27,6 @@ struct LatentTiles<T, T> {
   T stages[2][kLatentKeys][kLatentStride];
 };
 
-// The rows of a block: row r is head r % heads of token r / heads.
-struct LatentRows {
-  int request, first_token, num_tokens, num_rows, seq_len, row0;
-
-  template <class T, class Cache>
-  __device__ __forceinline__ LatentRows(const LatentParams<T, Cache>& p, int block,
-                                        int request_index)
-      : request(request_index),
-        first_token(p.query_start[request]),
-        num_tokens(p.query_start[request + 1] - first_token),
-        num_rows(num_tokens * p.heads),
-        seq_len(p.seq_lens[request]),
-        row0(block * kLatentRows) {}
-  // The last position that a row sees; −1 for a row that is not there.
-  __device__ __forceinline__ int position(int row, int heads) const {
-    return row0 + row < num_rows ? seq_len - num_tokens + (row0 + row) / heads : -1;
-  }
-};
-
 // One warp's part; a lane has columns 2 · (lane % 4) (+1) of rows lane / 4 and lane / 4 + 8.
 template <class T>
 struct LatentWarp {
@@ -101,6 +40,7 @@ struct LatentWarp {
   __device__ __forceinline__ void clear(const LatentRows& rows, int heads) {
 #pragma unroll
     for (FragmentC& v : values) v = {};
+    state[0] = state[1] = {};
     for (int h = 0; h < 2; ++h) last[h] = rows.position(row(h), heads);
   }
 
@@ -204,36 +144,17 @@ struct LatentWarp {
 
   template <class Cache>
   __device__ __forceinline__ void store(const LatentParams<T, Cache>& p, const LatentRows& rows,
-                                        int split) const {
+                                        float* partial) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if (last[h] < 0) continue;
-      const int at = rows.row0 + row(h), token = rows.first_token + at / p.heads,
-                head = at % p.heads, column = half * kLatentColumns + lane % 4 * 2;
-      if (p.partials == nullptr) {
-        const float sum = state[h].sum;
+      const int column = half * kLatentColumns + lane % 4 * 2;
+      store_latents(p, rows, partial, row(h), state[h], half == 0 && lane % 4 == 0,
+                    [&](const auto& write) {
 #pragma unroll
-        for (int n = 0; n < kLatentColumns / 8; ++n) {
-          *reinterpret_cast<std::uint32_t*>(&p.out(token, head, column + n * 8)) =
-              pack<T>(values[n].r[2 * h] * p.value_scale / sum,
-                      values[n].r[2 * h + 1] * p.value_scale / sum);
-        }
-        continue;
-      }
-      float* to =
-          p.partials +
-          ((static_cast<std::int64_t>(token) * p.heads + head) * p.splits + split) * (kLatent + 2);
-      if (state[h].sum > 0.f) {
-#pragma unroll
-        for (int n = 0; n < kLatentColumns / 8; ++n) {
-          to[column + n * 8] = values[n].r[2 * h] * p.value_scale;
-          to[column + n * 8 + 1] = values[n].r[2 * h + 1] * p.value_scale;
-        }
-      }
-      if (half == 0 && lane % 4 == 0) {
-        to[kLatent] = state[h].max;
-        to[kLatent + 1] = state[h].sum;
-      }
+                      for (int n = 0; n < kLatentColumns / 8; ++n)
+                        write(column + n * 8, values[n].r[2 * h], values[n].r[2 * h + 1]);
+                    });
     }
   }
 };

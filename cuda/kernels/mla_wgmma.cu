@@ -6,11 +6,8 @@
 
 #include "cuda/device/exp2.cuh"
 #include "cuda/device/warpgroup.cuh"
-#include "cuda/kernels/attention.h"
-#include "cuda/kernels/launchers.h"
-#include "cuda/kernels/mla_tile.cuh"
-#include "cuda/runtime/capability.h"
-#include "cuda/runtime/check.h"
+#include "cuda/kernels/latent_launch.cuh"
+#include "cuda/kernels/latent_work.cuh"
 
 namespace quire::cuda {
 namespace {
@@ -19,13 +16,12 @@ constexpr int kGroupThreads = 128, kValueThreads = 2 * kGroupThreads;
 constexpr int kThreads = kValueThreads + kGroupThreads;
 constexpr int kStages = 5;      // of the tile before, of this one, and three that are on the way
 constexpr int kPanelDims = 64;  // elements in 128 bytes
+constexpr int kLatentColumns = kLatent / 2;                        // of a warpgroup
 constexpr int kPanels = kRowWidth / kPanelDims, kQueryPanels = 4;  // of a row; in shared memory
 constexpr int kHeldPanels = kPanels - kQueryPanels;                // of queries in registers
 constexpr int kStepsOfPanel = kPanelDims / 16;
 constexpr float kLog2e = 1.44269504f, kLn2 = .693147181f;
 constexpr float kMostGrowth = 8.f;
-constexpr double kFullWave = .9;  // of the multiprocessors have a block
-constexpr std::int64_t kMostWaves = 4, kMostSplits = 64;
 
 // Panels begin at multiples of 1,024 bytes.
 template <class T>
@@ -69,42 +65,52 @@ struct ScoreGroup {
   }
 
   __device__ __forceinline__ void score(const LatentStages<T>& shared, int stage) {
+    // One description of the keys and one of the queries: what moves is an addition. From one lane
+    // of the stage, for ptxas to know that a warp needs it once.
+    const SharedMatrix rows = shared_matrix(&shared.q),
+                       keys = shared_matrix(&shared.keys[__shfl_sync(0xffffffffu, stage, 0)]);
+    constexpr int kKeysPanel = sizeof shared.keys[0][0], kRowsPanel = sizeof shared.q[0];
     warpgroup_fence();
 #pragma unroll
-    for (int d = 0; d < kHeldPanels * kStepsOfPanel; ++d) {
-      const SharedMatrix keys = shared_matrix(&shared.keys[stage][d / kStepsOfPanel]);
-      warpgroup_mma<T, Major::k>(scores, q[d], keys.advanced(d % kStepsOfPanel * 32), d > 0);
-    }
-#pragma unroll
-    for (int d = 0; d < kQueryPanels * kStepsOfPanel; ++d) {
+    for (int d = 0; d < kPanels * kStepsOfPanel; ++d) {
       const int panel = d / kStepsOfPanel, bytes = d % kStepsOfPanel * 32;
-      const SharedMatrix rows = shared_matrix(&shared.q[panel]),
-                         keys = shared_matrix(&shared.keys[stage][kHeldPanels + panel]);
-      warpgroup_mma<T>(scores, rows.advanced(bytes), keys.advanced(bytes), true);
+      const SharedMatrix some = keys.advanced(panel * kKeysPanel + bytes);
+      if (panel < kHeldPanels) {
+        warpgroup_mma<T, Major::k>(scores, q[d], some, d > 0);
+      } else {
+        warpgroup_mma<T>(scores, rows.advanced((panel - kHeldPanels) * kRowsPanel + bytes), some,
+                         true);
+      }
     }
     warpgroup_commit();
     warpgroup_wait<0>();
     hold(scores);
   }
 
+  // Of keys that a row does not see.
+  __device__ __forceinline__ void mask(int key0) {
+    const int quarter = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+    for (int n = 0; n < kLatentKeys / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (key0 + n * 8 + quarter * 2 + i % 2 > last[i / 2]) scores[n].r[i] = -INFINITY;
+      }
+    }
+  }
+
   // Scores become weights in shared memory, beside them the factor of what was summed before.
-  __device__ __forceinline__ void weigh(LatentStages<T>& shared, int slot, int key0,
-                                        float to_log2) {
+  // to_log2 > 0.
+  __device__ __forceinline__ void weigh(LatentStages<T>& shared, int slot, float to_log2) {
     const int quarter = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float top = -INFINITY;
 #pragma unroll
-      for (int n = 0; n < kLatentKeys / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float& s = scores[n].r[2 * h + i];
-          s = key0 + n * 8 + quarter * 2 + i <= last[h] ? s * to_log2 : -INFINITY;
-          top = fmaxf(top, s);
-        }
-      }
+      for (int n = 0; n < kLatentKeys / 8; ++n)
+        top = fmaxf(top, fmaxf(scores[n].r[2 * h], scores[n].r[2 * h + 1]));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2)) * to_log2;
       // What weights are relative to follows the maximum only where they would grow beyond 2^8:
       // after the first tile that is rare, and then nothing is rescaled.
       top = top > max[h] + kMostGrowth ? top : max[h];
@@ -113,8 +119,8 @@ struct ScoreGroup {
       float total = 0.f;
 #pragma unroll
       for (int n = 0; n < kLatentKeys / 8; ++n) {
-        const float low = exp2_approximate(scores[n].r[2 * h] - base),
-                    high = exp2_approximate(scores[n].r[2 * h + 1] - base);
+        const float low = exp2_approximate(fmaf(scores[n].r[2 * h], to_log2, -base)),
+                    high = exp2_approximate(fmaf(scores[n].r[2 * h + 1], to_log2, -base));
         total += low + high;
         *reinterpret_cast<std::uint32_t*>(&shared.weights[slot][row_of(h)][n * 8 + quarter * 2]) =
             pack<T>(low, high);
@@ -182,40 +188,21 @@ struct ValueGroup {
   }
 
   __device__ __forceinline__ void store(const LatentParams<T, T>& p, const LatentRows& rows,
-                                        int split, const LatentStages<T>& shared) const {
+                                        float* partial, const LatentStages<T>& shared) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      if (rows.position(row_of(h), p.heads) < 0) continue;
-      const int at = rows.row0 + row_of(h), token = rows.first_token + at / p.heads,
-                head = at % p.heads;
-      const int column = group * kLatentColumns + static_cast<int>(threadIdx.x) % 4 * 2;
-      const float sum = shared.sums[row_of(h)];
-      float* partial =
-          p.partials +
-          ((static_cast<std::int64_t>(token) * p.heads + head) * p.splits + split) * (kLatent + 2);
-      const auto each = [&](const auto& write) {
+      const int row = row_of(h), quarter = static_cast<int>(threadIdx.x) % 4;
+      if (rows.position(row, p.heads) < 0) continue;
+      const SoftmaxState state{shared.maxima[row], shared.sums[row]};
+      const int column = group * kLatentColumns + quarter * 2;
+      store_latents(p, rows, partial, row, state, group == 0 && quarter == 0,
+                    [&](const auto& write) {
 #pragma unroll
-        for (int n = 0; n < kHalves * kBlocks; ++n) {
-          const FragmentC& v = values[n / kBlocks][n % kBlocks];
-          write(column + n * 8, v.r[2 * h] * p.value_scale, v.r[2 * h + 1] * p.value_scale);
-        }
-      };
-      if (p.partials == nullptr) {
-        T* out = &p.out(token, head, 0);
-        each([&](int d, float low, float high) {
-          *reinterpret_cast<std::uint32_t*>(out + d) = pack<T>(low / sum, high / sum);
-        });
-        continue;
-      }
-      if (sum > 0.f) {
-        each([&](int d, float low, float high) {
-          *reinterpret_cast<float2*>(partial + d) = {low, high};
-        });
-      }
-      if (group == 0 && threadIdx.x % 4 == 0) {
-        partial[kLatent] = shared.maxima[row_of(h)];
-        partial[kLatent + 1] = sum;
-      }
+                      for (int n = 0; n < kHalves * kBlocks; ++n) {
+                        const FragmentC& v = values[n / kBlocks][n % kBlocks];
+                        write(column + n * 8, v.r[2 * h], v.r[2 * h + 1]);
+                      }
+                    });
     }
   }
 };
@@ -245,39 +232,36 @@ __device__ __forceinline__ void copy_queries(const LatentParams<T, T>& p, const 
   }
 }
 
-// Grid (rows, splits, requests).
+__device__ __forceinline__ int next_stage(int stage) {
+  return stage + 1 == kStages ? 0 : stage + 1;
+}
+// Turn t weighs tile t + 1 and adds tile t; tile first − 1 is none.
+__device__ __forceinline__ void meet() { __syncthreads(); }
+
 template <class T>
-__global__ void __launch_bounds__(kThreads, 1)
-    latent_wgmma_kernel(const __grid_constant__ LatentParams<T, T> p) {
-  if constexpr (!kHasWarpgroups) return;
-  DYN_SHARED(memory, LatentStages<T>);
-  LatentStages<T>& shared = *memory;
-  const LatentRows rows(p, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.z));
-  if (rows.row0 >= rows.num_rows) return;
-  const int end = rows.position(min(kLatentRows, rows.num_rows - rows.row0) - 1, p.heads) + 1;
-  const int count = (end + kLatentKeys - 1) / kLatentKeys;
-  const int per_split =
-      p.splits == 1 ? count : max(kLatentTilesPerSplit, (count + p.splits - 1) / p.splits);
-  const int split = static_cast<int>(blockIdx.y), first = split * per_split;
-  const int last = min(count, first + per_split);
-  const auto next = [](int stage) { return stage + 1 == kStages ? 0 : stage + 1; };
-  // Turn t weighs tile t + 1 and adds tile t; tile first − 1 is none.
-  const auto meet = [] { __syncthreads(); };
-  if (threadIdx.x >= kValueThreads) {
-    ScoreGroup<T> group(p, rows);
-    const float to_log2 = p.scale * kLog2e;
-    for (int t = first - 1, stage = 0; t < last; ++t, stage = next(stage)) {
-      meet();
-      if (t + 1 == last) continue;
-      group.score(shared, stage);
-      group.weigh(shared, (t + 1) % 2, (t + 1) * kLatentKeys, to_log2);
-    }
-    group.finish(shared);
+__device__ __forceinline__ void weigh_tiles(const LatentParams<T, T>& p, const LatentRows& rows,
+                                            int first, int last, LatentStages<T>& shared) {
+  ScoreGroup<T> group(p, rows);
+  const float to_log2 = p.scale * kLog2e;
+  const int seen_by_all = rows.position(0, p.heads) + 1;
+  for (int t = first - 1, stage = 0; t < last; ++t, stage = next_stage(stage)) {
     meet();
-    return;
+    if (t + 1 == last) continue;
+    group.score(shared, stage);
+    const int key0 = (t + 1) * kLatentKeys;
+    if (key0 + kLatentKeys > seen_by_all) group.mask(key0);
+    group.weigh(shared, (t + 1) % 2, to_log2);
   }
+  group.finish(shared);
+  meet();
+}
+
+template <class T>
+__device__ __forceinline__ void add_tiles(const LatentParams<T, T>& p, const LatentRows& rows,
+                                          int first, int last, float* partial,
+                                          LatentStages<T>& shared) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kRowLanes;
-  LatentCopies<T> copies(p.keys_of(rows.request), end, thread / kRowLanes, lane);
+  LatentCopies<T> copies(p.keys_of(rows.request), rows.end(p.heads), thread / kRowLanes, lane);
   const auto copy_tile = [&](int t, int stage) {
     if (t < last) {
       copies.for_each(t, [&](int row, int chunk, const void* from, int bytes) {
@@ -296,7 +280,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int ahead = 0; ahead < kStages - 2; ++ahead) copy_tile(first + ahead, ahead);
   ValueGroup<T> group;
   int stage = kStages - 1, free = kStages - 2;
-  for (int t = first - 1; t < last; ++t, stage = next(stage), free = next(free)) {
+  for (int t = first - 1; t < last; ++t, stage = next_stage(stage), free = next_stage(free)) {
     async_copy_wait<kStages - 3>();
     fence_async_proxy();
     meet();  // tile t + 1 is there, tile t has weights, tile t − 1 has been used
@@ -304,53 +288,44 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (t >= first) group.add(shared, t & 1, stage);
   }
   meet();
-  group.store(p, rows, split, shared);
+  group.store(p, rows, partial, shared);
 }
 
-// How many splits fill the multiprocessors, each of which has one block at a time: a further one
-// costs a row of partial results.
-std::int64_t filling_splits(std::int64_t blocks) {
-  const std::int64_t processors = processor_count();
-  std::int64_t best = 1;
-  double best_share = 0;
-  for (std::int64_t splits = 1; splits * blocks <= kMostWaves * processors; ++splits) {
-    const std::int64_t waves = (splits * blocks + processors - 1) / processors;
-    const double share =
-        static_cast<double>(splits * blocks) / static_cast<double>(waves * processors);
-    if (share > best_share) {
-      best = splits;
-      best_share = share;
+// Grid (blocks); of prompts (units, requests).
+template <class T>
+__global__ void __launch_bounds__(kThreads, 1)
+    latent_wgmma_kernel(const __grid_constant__ LatentParams<T, T> p) {
+  if constexpr (!kHasWarpgroups) return;
+  DYN_SHARED(memory, LatentStages<T>);
+  SHARED(walk, LatentWalk);
+  find_work<kThreads>(p, walk);
+  release_next_kernel();
+  __syncthreads();
+  for (int turn = 0;; turn ^= 1) {
+    const LatentPart& part = walk.parts[turn];
+    if (threadIdx.x == 0) advance(p, walk, walk.parts[turn]);
+    __syncthreads();
+    if (part.last == 0) return;
+    const LatentRows rows(p, part.request, part.unit);
+    const int last = min(part.last, (rows.end(p.heads) + kLatentKeys - 1) / kLatentKeys);
+    const int first = min(part.first, last);
+    if (threadIdx.x >= kValueThreads) {
+      weigh_tiles(p, rows, first, last, *memory);
+    } else {
+      add_tiles(p, rows, first, last, part.partial, *memory);
     }
-    if (best_share >= kFullWave) break;
   }
-  return best;
 }
 
 template <class T>
 void launch_latent(const MlaArgs& args, SplitScratch scratch, StreamRef stream) {
-  const std::int64_t heads = args.q.extent(1), rows = args.max_query_len * heads;
-  const std::int64_t tiles = (rows + kLatentRows - 1) / kLatentRows,
-                     requests = args.seq_lens.extent(0);
-  constexpr int kKeysPerSplit = kLatentTilesPerSplit * kLatentKeys;
-  std::int64_t splits = 1;
-  if (rows <= kLatentDecodeRows) {
-    const std::int64_t room = scratch.floats / (args.q.extent(0) * heads * (kLatent + 2));
-    const std::int64_t wanted = (args.max_seq_len + kKeysPerSplit - 1) / kKeysPerSplit;
-    splits = std::clamp<std::int64_t>(std::min({wanted, room, filling_splits(tiles * requests)}), 1,
-                                      kMostSplits);
-  }
-  const auto p = latent_params<T, T>(args, static_cast<int>(splits), scratch.data);
-  const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(splits),
-                  static_cast<unsigned>(requests));
-  CUDA_CHECK(launch(latent_wgmma_kernel<T>, grid, dim3(kThreads), sizeof(LatentStages<T>),
-                    native(stream), p));
-  if (splits > 1) merge_splits(args.out, {}, scratch.data, static_cast<int>(splits), stream);
+  launch_latents(latent_wgmma_kernel<T>, kThreads, sizeof(LatentStages<T>), args, scratch, stream);
 }
 
 }  // namespace
 
 bool latent_wgmma_supports(const MlaArgs& args) {
-  return is_hopper() && args.cache.dtype() == args.q.dtype();
+  return is_hopper() && args.cache.dtype() == args.q.dtype() && args.scale > 0.f;
 }
 
 void latent_wgmma(const MlaArgs& args, SplitScratch scratch, StreamRef stream) {

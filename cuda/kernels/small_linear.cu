@@ -1,10 +1,14 @@
-// Products of at most eight rows with a weight matrix of bf16, f16 or fp8: bound by reading the
+// Products of at most eight rows with a weight matrix of bf16, f16 or fp8, whose halves may be gates
+// and what they gate, so that a block has eight of each: bound by reading the
 // weights, which go from memory to registers once, past the caches, and are operands of tensor
 // cores there: the weight's rows are those of the product, x's its columns. The warps of a block
 // share sixteen rows of the weight and take steps of their columns in turn, with some on the way.
 // The first ones are fetched before the kernel that computes x has ended. Fp8 becomes the dtype of
 // x, which stays as it is.
 
+#include <optional>
+
+#include "cuda/device/activation.cuh"
 #include "cuda/device/any_view.cuh"
 #include "cuda/device/dependent.cuh"
 #include "cuda/device/fp8.cuh"
@@ -38,6 +42,8 @@ struct SmallLinearArgs {
   const float* scales;  // of fp8: one for each row, or for each block
   std::int64_t x_stride, weight_stride, scale_stride;
   int tokens, rows, columns;  // of the weight: N, K
+  int gated;                  // rows of gates, behind which as many follow that they gate
+  Activation activation;
   bool in_blocks;
 };
 
@@ -57,7 +63,7 @@ struct WeightSlice {
 template <class T, class W>
 struct InputSlice {
   Chunk x[kChunks][sizeof(T) / sizeof(W)];
-  float scale;  // of the block
+  float low_scale, high_scale;  // of the blocks
 };
 
 // Words of x with the columns of word i of a weight's chunk.
@@ -86,20 +92,24 @@ __device__ __forceinline__ void multiply(FragmentC& sum, const WeightSlice& w,
   }
 }
 
-template <class T, class W>
+// kGated: of a block's rows the first half are gates, the others what they gate.
+template <class T, class W, bool kGated>
 __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
     small_linear_kernel(const __grid_constant__ SmallLinearArgs<T, W> a) {
   constexpr bool kPlain = std::is_same_v<T, W>;
-  constexpr int kWidth = kVecWidth<W>;
+  constexpr int kWidth = kVecWidth<W>, kOutputs = kGated ? kRows / 2 : kRows;
   SHARED(sums, float[kWarps<W>][kMostTokens][kRows]);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int row0 = static_cast<int>(blockIdx.x) * kRows, steps = (a.columns - 1) / kStep<W> + 1;
+  const int row0 = static_cast<int>(blockIdx.x) * kOutputs, steps = (a.columns - 1) / kStep<W> + 1;
   const auto column_of = [&](int step, int chunk) {
     return step * kStep<W> + (chunk * 4 + lane % 4) * kWidth;
   };
   // Rows past the end are not stored.
-  const W* const low = a.weight + min(row0 + lane / 4, a.rows - 1) * a.weight_stride;
-  const W* const high = a.weight + min(row0 + lane / 4 + 8, a.rows - 1) * a.weight_stride;
+  const int last = (kGated ? a.gated : a.rows) - 1, to_high = kGated ? a.gated : kRows / 2;
+  const int low_row = min(row0 + lane / 4, last);
+  const int high_row = kGated ? low_row + to_high : min(row0 + lane / 4 + to_high, last);
+  const W* const low = a.weight + low_row * a.weight_stride;
+  const W* const high = a.weight + high_row * a.weight_stride;
   const auto fetch = [&](WeightSlice& to, int step) {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
@@ -116,7 +126,10 @@ __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
   await_previous_kernel();
 
   const T* const x = a.x + min(lane / 4, a.tokens - 1) * a.x_stride;
-  const float* const scales = a.scales + (a.in_blocks ? row0 / kFp8Block * a.scale_stride : 0);
+  const auto scales_of = [&](int row) {
+    return a.scales + (a.in_blocks ? row / kFp8Block * a.scale_stride : 0);
+  };
+  const float *const low_scales = scales_of(row0), *const high_scales = scales_of(row0 + to_high);
   const auto load_input = [&](int step) {
     InputSlice<T, W> input{};
 #pragma unroll
@@ -127,7 +140,9 @@ __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
       for (int i = 0; i < kWidth / kVecWidth<T>; ++i)
         input.x[c][i] = chunk_of(*reinterpret_cast<const uint4*>(x + column + i * kVecWidth<T>));
     }
-    input.scale = !kPlain && a.in_blocks && step < steps ? scales[step] : 1.f;
+    const bool has_scales = !kPlain && a.in_blocks && step < steps;
+    input.low_scale = has_scales ? low_scales[step] : 1.f;
+    input.high_scale = kGated && has_scales ? high_scales[step] : input.low_scale;
     return input;
   };
 
@@ -146,7 +161,8 @@ __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
         FragmentC part{};
         multiply(part, ahead[s], input);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sum.r[i] = fmaf(part.r[i], input.scale, sum.r[i]);
+        for (int i = 0; i < 4; ++i)
+          sum.r[i] = fmaf(part.r[i], i < 2 ? input.low_scale : input.high_scale, sum.r[i]);
       }
       fetch(ahead[s], step + kDepth<W> * kWarps<W>);
     }
@@ -154,35 +170,74 @@ __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
 #pragma unroll
   for (int i = 0; i < 4; ++i) sums[warp][lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sum.r[i];
   __syncthreads();
-  const int token = static_cast<int>(threadIdx.x) / kRows,
-            r = static_cast<int>(threadIdx.x) % kRows;
+  const int token = static_cast<int>(threadIdx.x) / kOutputs,
+            r = static_cast<int>(threadIdx.x) % kOutputs;
   const int row = row0 + r;
-  if (token >= a.tokens || row >= a.rows) return;
-  float total = 0.f;
+  if (token >= a.tokens || row > last) return;
+  const auto total = [&](int place, int weight_row) {
+    float all = 0.f;
 #pragma unroll
-  for (int w = 0; w < kWarps<W>; ++w) total += sums[w][token][r];
-  if (!kPlain && !a.in_blocks) total *= a.scales[row];
-  a.out.store(0, token, row, total + (a.bias.data != nullptr ? a.bias.load(0, 0, row) : 0.f));
+    for (int w = 0; w < kWarps<W>; ++w) all += sums[w][token][place];
+    return !kPlain && !a.in_blocks ? all * a.scales[weight_row] : all;
+  };
+  if constexpr (kGated) {  // rounded as products of their own are
+    const float gate = static_cast<float>(T(total(r, row)));
+    const float up = static_cast<float>(T(total(r + kOutputs, row + a.gated)));
+    a.out.store(0, token, row, activate_gated(a.activation, gate, up));
+  } else {
+    a.out.store(0, token, row,
+                total(r, row) + (a.bias.data != nullptr ? a.bias.load(0, 0, row) : 0.f));
+  }
+}
+
+// What a product of one kind is launched with.
+struct SmallCall {
+  TensorView out, x;
+  const Weight& weight;
+  TensorView bias;
+  std::optional<Activation> activation;  // of the first half of the weight's rows
+};
+
+template <class T, class W>
+SmallLinearArgs<T, W> args_of(const SmallCall& c) {
+  const Weight& weight = c.weight;
+  const int rows = static_cast<int>(weight.data.extent(0));
+  return {.out = AnyView(c.out),
+          .bias = AnyView(c.bias),
+          .x = static_cast<const T*>(c.x.data()),
+          .weight = static_cast<const W*>(weight.data.data()),
+          .scales = static_cast<const float*>(weight.scales.data()),
+          .x_stride = c.x.stride(0),
+          .weight_stride = weight.data.stride(0),
+          .scale_stride = weight.scales.empty() ? 0 : weight.scales.stride(0),
+          .tokens = static_cast<int>(c.x.extent(0)),
+          .rows = rows,
+          .columns = static_cast<int>(weight.data.extent(1)),
+          .gated = rows / 2,
+          .activation = c.activation.value_or(Activation::silu),
+          .in_blocks = weight.format == WeightFormat::fp8_blocks};
 }
 
 template <class T, class W>
-void launch_small(TensorView out, TensorView x, const Weight& weight, TensorView bias,
-                  StreamRef stream) {
-  const SmallLinearArgs<T, W> a{.out = AnyView(out),
-                                .bias = AnyView(bias),
-                                .x = static_cast<const T*>(x.data()),
-                                .weight = static_cast<const W*>(weight.data.data()),
-                                .scales = static_cast<const float*>(weight.scales.data()),
-                                .x_stride = x.stride(0),
-                                .weight_stride = weight.data.stride(0),
-                                .scale_stride = weight.scales.empty() ? 0 : weight.scales.stride(0),
-                                .tokens = static_cast<int>(x.extent(0)),
-                                .rows = static_cast<int>(weight.data.extent(0)),
-                                .columns = static_cast<int>(weight.data.extent(1)),
-                                .in_blocks = weight.format == WeightFormat::fp8_blocks};
-  const dim3 grid(static_cast<unsigned>((a.rows + kRows - 1) / kRows));
-  CUDA_CHECK(launch_dependent(is_hopper(), small_linear_kernel<T, W>, grid, dim3(kWarps<W> * 32), 0,
-                              native(stream), a));
+void launch_small(const SmallCall& c, StreamRef stream) {
+  const auto launch_kernel = [&](auto kernel, int outputs_of_block) {
+    const auto outputs = static_cast<int>(c.out.extent(1));
+    const dim3 grid(static_cast<unsigned>((outputs + outputs_of_block - 1) / outputs_of_block));
+    CUDA_CHECK(launch_dependent(is_hopper(), kernel, grid, dim3(kWarps<W> * 32), 0, native(stream),
+                                args_of<T, W>(c)));
+  };
+  if (c.activation) return launch_kernel(small_linear_kernel<T, W, true>, kRows / 2);
+  launch_kernel(small_linear_kernel<T, W, false>, kRows);
+}
+
+void launch_call(const SmallCall& c, StreamRef stream) {
+  if (c.out.numel() == 0) return;
+  const auto launch_on = [&]<class T>(Type<T>) {
+    if (is_fp8(c.weight.format)) return launch_small<T, __nv_fp8_e4m3>(c, stream);
+    launch_small<T, T>(c, stream);
+  };
+  if (c.x.dtype() == DType::bf16) return launch_on(Type<__nv_bfloat16>{});
+  launch_on(Type<__half>{});
 }
 
 }  // namespace
@@ -197,15 +252,20 @@ bool small_linear_supports(TensorView x, const Weight& weight) {
          weight.data.extent(1) % width == 0 && is_aligned(x) && is_aligned(weight.data);
 }
 
+bool small_gated_supports(TensorView x, const Weight& weight) {
+  const std::int64_t gates = weight.data.extent(0) / 2;
+  return small_linear_supports(x, weight) &&
+         (weight.format != WeightFormat::fp8_blocks || gates % (kRows / 2) == 0);
+}
+
 void small_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                   StreamRef stream) {
-  if (out.numel() == 0) return;
-  const auto launch_on = [&]<class T>(Type<T>) {
-    if (is_fp8(weight.format)) return launch_small<T, __nv_fp8_e4m3>(out, x, weight, bias, stream);
-    launch_small<T, T>(out, x, weight, bias, stream);
-  };
-  if (x.dtype() == DType::bf16) return launch_on(Type<__nv_bfloat16>{});
-  launch_on(Type<__half>{});
+  launch_call({out, x, weight, bias, std::nullopt}, stream);
+}
+
+void small_gated_linear(TensorView out, TensorView x, const Weight& weight, Activation activation,
+                        StreamRef stream) {
+  launch_call({out, x, weight, {}, activation}, stream);
 }
 
 }  // namespace quire::cuda

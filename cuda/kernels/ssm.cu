@@ -1,26 +1,24 @@
 // Mamba2's scan, token by token, with the state in registers. Rows of a head's state depend on no
 // other, so a block has some rows of one head of one request. Decode is bound by reading and
-// writing the state; prefill by the chain of tokens, whose next inputs are under way while one is
-// computed. The same bits however the tokens are cut into steps.
+// writing the state; prompts by the chain of tokens, whose next inputs are under way while one is
+// computed, where they are not for scan_chunks.cu. The same bits however the tokens are cut into
+// steps.
 
-#include "cuda/device/any_view.cuh"
-#include "cuda/device/softplus.cuh"
 #include "cuda/device/state_lane.cuh"
-#include "cuda/device/state_steps.cuh"
-#include "cuda/kernels/launchers.h"
+#include "cuda/kernels/scan_heads.h"
+#include "cuda/kernels/state_chunks.h"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
 namespace {
 
 template <class State>
-struct ScanParams {
-  AnyView out, x, b, c, dt;
-  View<State, 4> state;  // [blocks, heads, head_dim, state_dim]
-  const float *a_log, *dt_bias, *d_skip;
-  StateSteps steps;
-  int heads_per_group, head_dim, state_dim;
-  float dt_min, dt_max;
+struct ScanParams : ScanHeads<State> {
+  AnyView x, b, c;
+  bool after_chunks;  // of a request's tokens those in whole chunks are done (scan_chunks.cu)
+
+  ScanParams(const ScanArgs& args, bool after)
+      : ScanHeads<State>(args), x(args.x), b(args.b), c(args.c), after_chunks(after) {}
 };
 
 // What one token brings to all rows.
@@ -56,7 +54,7 @@ struct ScanFetch {
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) (warp == 0 ? to.b : to.c)[lane + 32 * i] = values[i];
     if (threadIdx.x == 0) {
-      to.width = fminf(fmaxf(softplus(dt + p.dt_bias[head]), p.dt_min), p.dt_max);
+      to.width = p.width(dt, head);
       to.decay = expf(-expf(p.a_log[head]) * to.width);
     }
   }
@@ -91,7 +89,7 @@ __global__ void __launch_bounds__(kStateWarps * 32)
     selective_scan_kernel(const __grid_constant__ ScanParams<State> p) {
   SHARED(tokens, ScanToken<kStateDim>[2]);
   const int head = static_cast<int>(blockIdx.y);
-  const StateStep step = p.steps(static_cast<int>(blockIdx.z));
+  const StateStep step = behind_chunks(p.steps(static_cast<int>(blockIdx.z)), p.after_chunks);
   if (step.first == step.last) return;
   ScanRow<kStateDim> row(p.head_dim, p.state_dim);
   const auto in_block = [&](int block) {
@@ -120,27 +118,9 @@ __global__ void __launch_bounds__(kStateWarps * 32)
 }
 
 template <class State>
-void launch_scan(const ScanArgs& args, StreamRef stream) {
-  const std::int64_t heads = args.x.extent(1), head_dim = args.x.extent(2),
-                     state_dim = args.b.extent(2);
-  const ScanParams<State> p{
-      .out = AnyView(args.out),
-      .x = AnyView(args.x),
-      .b = AnyView(args.b),
-      .c = AnyView(args.c),
-      .dt = AnyView(args.dt),
-      .state = device_view<State, 4>(args.state),
-      .a_log = static_cast<const float*>(args.a_log.data()),
-      .dt_bias = static_cast<const float*>(args.dt_bias.data()),
-      .d_skip = static_cast<const float*>(args.d_skip.data()),
-      .steps = StateSteps(args),
-      .heads_per_group = static_cast<int>(heads / args.b.extent(1)),
-      .head_dim = static_cast<int>(head_dim),
-      .state_dim = static_cast<int>(state_dim),
-      .dt_min = args.dt_min,
-      .dt_max = args.dt_max};
-  const dim3 grid(static_cast<unsigned>((head_dim + kStateLines - 1) / kStateLines),
-                  static_cast<unsigned>(heads), static_cast<unsigned>(args.state_read.extent(0)));
+void launch_scan(const ScanArgs& args, bool after_chunks, StreamRef stream) {
+  const ScanParams<State> p(args, after_chunks);
+  const dim3 grid = p.grid(kStateLines, args.state_read.extent(0));
   const auto go = [&](auto kernel) {
     CUDA_CHECK(launch(kernel, grid, dim3(kStateWarps * 32), 0, native(stream), p));
   };
@@ -148,9 +128,9 @@ void launch_scan(const ScanArgs& args, StreamRef stream) {
     if (args.token_states.empty()) return go(selective_scan_kernel<State, kStateDim, false>);
     go(selective_scan_kernel<State, kStateDim, true>);
   };
-  if (state_dim <= 32) return go_for(std::integral_constant<int, 32>());
-  if (state_dim <= 128) return go_for(std::integral_constant<int, 128>());
-  if (state_dim <= 256) return go_for(std::integral_constant<int, 256>());
+  if (p.state_dim <= 32) return go_for(std::integral_constant<int, 32>());
+  if (p.state_dim <= 128) return go_for(std::integral_constant<int, 128>());
+  if (p.state_dim <= 256) return go_for(std::integral_constant<int, 256>());
   throw Failure(ErrorCode::unsupported, "a scan with a state of more than 256 elements on CUDA");
 }
 
@@ -158,8 +138,10 @@ void launch_scan(const ScanArgs& args, StreamRef stream) {
 
 void selective_scan(const ScanArgs& args, StreamRef stream) {
   if (args.x.extent(0) == 0) return;
-  dispatch_device_float(args.state.dtype(),
-                        [&]<class State>(Type<State>) { launch_scan<State>(args, stream); });
+  const bool after_chunks = selective_scan_chunks(args, stream);
+  dispatch_device_float(args.state.dtype(), [&]<class State>(Type<State>) {
+    launch_scan<State>(args, after_chunks, stream);
+  });
 }
 
 }  // namespace quire::cuda

@@ -23,7 +23,8 @@ RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
 }
 
 LayerKvSpec whole_layer(const LayerKvSpec& whole, const LayerCache& planned) {
-  LayerKvSpec layer{.layer = whole.layer, .spec = planned.spec};
+  LayerKvSpec layer = whole;
+  layer.spec = planned.spec;
   layer.spec.num_kv_heads = whole.spec.num_kv_heads;
   layer.spec.states = whole.spec.states;
   return layer;
@@ -52,7 +53,8 @@ TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const Lay
 }
 
 std::vector<std::string> notes_of_transfer(const KvTransferConfig& config,
-                                           std::span<const LayerKvSpec> layers, const KvPlan& plan) {
+                                           std::span<const LayerKvSpec> layers,
+                                           const KvPlan& plan) {
   if (config.role == KvRole::none) return {};
   const std::vector<KvGroup>& groups = plan.groups();
   KvGeometry geometry;

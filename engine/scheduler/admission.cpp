@@ -10,12 +10,6 @@ namespace {
 
 Error refusal(const std::string& detail) { return {ErrorCode::invalid_argument, detail, {}}; }
 
-// Where steps of a prompt can end at some boundaries only, none has less than from one to the next.
-int least_chunk(const SchedulerOptions& options, const StateSteps& states) {
-  const bool aligns = states.mode == StateCacheMode::align;
-  return std::max(options.least_chunk, aligns ? states.block_size : states.chunk);
-}
-
 int longest_step(const SchedulerOptions& options) {
   const int threshold = options.long_prefill_threshold;
   return threshold > 0 ? std::min(threshold, options.max_num_batched_tokens)
@@ -70,7 +64,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCacheManager& kv, Connec
       states_(state_steps(kv.config(), longest_step(options))),
       pacer_({.target = options.target_step_seconds,
               .most = options.max_num_batched_tokens,
-              .least = least_chunk(options, states_)}),
+              .least = std::max(options.least_chunk, quire::least_step(states_))}),
       waiting_(options.policy),
       deferred_(options.policy),
       compiling_(options.policy),

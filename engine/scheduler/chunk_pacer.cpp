@@ -35,7 +35,9 @@ int ChunkPacer::within(int num_computed, int wanted) {
     return cost(before + num_tokens, attended_ + attended_by(num_computed, num_tokens)) <=
            options_.target;
   };
-  const int most = std::clamp(options_.most - before, 0, wanted);
+  // `wanted` is within the budget; what is left of it for a step's least, nobody is to take away.
+  const int due = std::min(std::max(options_.least - num_prompt_, 0), wanted);
+  const int most = std::clamp(options_.most - before, due, wanted);
   int fitting = most;
   if (!fits(most)) {
     int beyond = most;
@@ -44,7 +46,7 @@ int ChunkPacer::within(int num_computed, int wanted) {
       (fits(middle) ? fitting : beyond) = middle;
     }
   }
-  const int least = std::min(std::max(options_.least - num_prompt_, 0), most);
+  const int least = std::min(due, most);
   offered_ = fitting == most   ? ChunkChoice::whole
              : fitting > least ? ChunkChoice::cut
                                : ChunkChoice::least;

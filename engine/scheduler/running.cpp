@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "engine/scheduler/scheduler.h"
 
@@ -23,6 +24,7 @@ const BatchPlan& Scheduler::schedule() {
   BatchPlan& plan = next_plan();
   kv_.start_step();
   budget_ = options_.max_num_batched_tokens;
+  prompts_go_on_ = false;
   pacer_.begin(count_decoding());
   schedule_running(plan);
   if (plan.preempted.empty()) schedule_waiting(plan);
@@ -82,20 +84,41 @@ int Scheduler::tokens_wanted(const Request& request) {
 }
 
 void Scheduler::schedule_running(BatchPlan& plan) {
-  for (std::size_t i = 0; i < running_.size() && budget_ > 0;) {
+  const std::optional<RequestId> favoured = std::exchange(starved_, std::nullopt);
+  int kept = favoured ? std::min(least_step(states_), budget_) : 0;
+  budget_ -= kept;
+  std::size_t i = 0;
+  while (i < running_.size() && budget_ + kept > 0) {
     if (i + kAhead < running_.size()) running_[i + kAhead]->prefetch();
     Request& request = *running_[i];
+    if (request.id() == favoured) budget_ += std::exchange(kept, 0);
     int num_tokens = tokens_wanted(request);
     if (num_tokens > 0) {
       const std::size_t num_rows = plan.rows.size();
       num_tokens = allocate_or_preempt(plan, request, num_tokens);
       if (num_tokens == 0) return;
-      if (!decodes(request)) pacer_.take(request.num_computed, num_tokens);
+      if (!decodes(request)) take_prompt(request, num_tokens);
       i -= num_rows - plan.rows.size();  // victims that had been scheduled stood before it
       add_row(plan, request, num_tokens, false);
+    } else if (!decodes(request)) {
+      lacks_budget(request);
     }
     ++i;
   }
+  budget_ += kept;
+  for (; i < running_.size() && may_starve(); ++i)
+    if (!decodes(*running_[i])) lacks_budget(*running_[i]);
+}
+
+void Scheduler::take_prompt(const Request& request, int num_tokens) {
+  prompts_go_on_ = true;
+  pacer_.take(request.num_computed, num_tokens);
+}
+
+// A prompt whose steps cannot be as short as what those who decode leave: the next step keeps room
+// for it, and the one after that does not.
+void Scheduler::lacks_budget(const Request& request) {
+  if (may_starve() && budget_ < least_step(states_)) starved_ = request.id();
 }
 
 // How many of the tokens there is room for. 0: the request had to go itself.

@@ -149,6 +149,11 @@ class Scheduler {
   // schedule()
   BatchPlan& next_plan();
   void schedule_running(BatchPlan& plan);
+  void take_prompt(const Request& request, int num_tokens);
+  void lacks_budget(const Request& request);
+  bool may_starve() const {
+    return !prompts_go_on_ && !starved_ && least_step(states_) > 1;
+  }
   int count_decoding() const;
   int tokens_wanted(const Request& request);
   int allocate_or_preempt(BatchPlan& plan, Request& request, int num_tokens);
@@ -161,7 +166,7 @@ class Scheduler {
   Verdict schedule_one(BatchPlan& plan, Request& request);
   std::optional<ExternalMatch> match_external(const Request& request, int num_hit);
   int tokens_to_start(const Request& request, int num_computed);
-  void count_lookup(Request& request, int num_hit, int num_external);
+  void count_lookup(Request& request, int num_hit, const ExternalMatch& external);
   bool promote(Request& request);
   void take_loaded(Request& request);
   bool allocate_waiting(Request& request, const SlotDemand& demand);
@@ -225,6 +230,8 @@ class Scheduler {
   int num_in_flight_ = 0;       // plans
   int num_rows_in_flight_ = 0;  // of those
   int budget_ = 0;              // tokens left in this step
+  bool prompts_go_on_ = false;  // in this step
+  std::optional<RequestId> starved_;  // whom the next step keeps room for
   StepResult result_;
   RequestId told_wait_;  // who was told last why it waits
   DecisionKind told_why_ = DecisionKind::queued;

@@ -45,9 +45,12 @@ int end_by_mode(const StateSteps& states, const Request& request, int begin, int
   return end;
 }
 
-// What is left of a prompt behind its whole chunks goes by tokens wherever a step begins.
+// What is left of a prompt behind its whole chunks goes by tokens wherever a step begins. One that
+// begins within a chunk ends with it, so that those behind it are whole again.
 int end_of_chunk(const StateSteps& states, const Request& request, int begin, int end) {
   const int chunks = floor_to(request.num_tokens(), states.chunk);
+  if (begin < chunks && begin % states.chunk != 0)
+    end = std::min(end, floor_to(begin, states.chunk) + states.chunk);
   return end >= chunks ? end : std::max(begin, floor_to(end, states.chunk));
 }
 
@@ -66,6 +69,11 @@ StateSteps state_steps(const KvCacheConfig& config, int longest) {
             .chunk = has_chunks ? config.state_chunk : 1};
   }
   return {};
+}
+
+int least_step(const StateSteps& states) {
+  return states.mode == StateCacheMode::align ? std::max(states.block_size, states.chunk)
+                                              : states.chunk;
 }
 
 int tokens_in_step(const StateSteps& states, const Request& request, int num_computed,

@@ -19,6 +19,9 @@ struct StateSteps {
 // longest: tokens that a step can have of one prompt.
 StateSteps state_steps(const KvCacheConfig& config, int longest);
 
+// No step of a prompt has fewer, but for its end.
+int least_step(const StateSteps& states);
+
 // How many of the next num_tokens a step computes after num_computed; 0: it has no room for a
 // chunk, or in mode align for a block.
 int tokens_in_step(const StateSteps& states, const Request& request, int num_computed,

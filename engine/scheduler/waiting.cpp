@@ -1,6 +1,7 @@
 // Scheduler::schedule: which waiting requests join the next step.
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/scheduler/scheduler.h"
 
@@ -50,6 +51,8 @@ Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
   if (!external.async) {
     demand.num_new = tokens_to_start(request, num_computed);
     if (demand.num_new == 0) {
+      const int left = request.num_tokens() - num_computed;
+      if (options_.chunked_prefill || left <= least_step(states_)) lacks_budget(request);
       tell_wait(request, DecisionKind::waits_for_tokens, request.num_tokens() - num_computed,
                 budget_);
       return Verdict::stop;
@@ -75,7 +78,7 @@ Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
   if (connector_ != nullptr) {
     connector_->allocated(request, tables_of(request), external.num_tokens);
   }
-  if (demand.hit != nullptr) count_lookup(request, hit_tokens, external.num_tokens);
+  if (demand.hit != nullptr) count_lookup(request, hit_tokens, external);
   request.num_computed = num_computed;
   if (external.async) {
     request.state = RequestState::waiting_for_remote_kv;
@@ -108,9 +111,10 @@ int Scheduler::tokens_to_start(const Request& request, int num_computed) {
   return tokens_in_step(states_, request, num_computed, fitting);
 }
 
-void Scheduler::count_lookup(Request& request, int num_hit, int num_external) {
-  request.num_external = num_external;
-  if (request.num_preemptions > 0) return;  // it was counted
+// What a connector brings is found when it has come: a load that fails is no hit.
+void Scheduler::count_lookup(Request& request, int num_hit, const ExternalMatch& external) {
+  request.num_external = external.num_tokens;
+  if (request.num_preemptions > 0 || std::exchange(request.lookup_counted, true)) return;
   const int num_restored = std::min(request.num_restored, num_hit);
   const int num_here = num_hit - num_restored;
   if (request.sampling().reads_prefix_cache()) {
@@ -119,7 +123,12 @@ void Scheduler::count_lookup(Request& request, int num_hit, int num_external) {
   }
   if (connector_ == nullptr && !kv_.has_tier()) return;
   totals_.external_cache_queries += request.num_tokens() - num_here;
-  totals_.external_cache_hits += num_external + num_restored;
+  totals_.external_cache_hits += num_restored;
+  if (external.async) {
+    request.num_to_load = external.num_tokens;
+  } else {
+    totals_.external_cache_hits += external.num_tokens;
+  }
 }
 
 // False: it still waits for something other than its turn.
@@ -134,6 +143,9 @@ bool Scheduler::promote(Request& request) {
 // Its load has ended: what came can be shared from now on.
 void Scheduler::take_loaded(Request& request) {
   request.load_done = false;
+  // Of a load that failed in part, what is good: see rewind().
+  totals_.external_cache_hits +=
+      std::min(std::exchange(request.num_to_load, 0), request.num_external);
   if (std::exchange(request.load_failed, false)) {
     if (request.num_computed == 0) return kv_.free(request);
     return kv_.cache(request, request.num_computed);
@@ -184,7 +196,7 @@ void Scheduler::start_running(BatchPlan& plan, Request& request, int num_tokens)
   decide(request,
          request.num_preemptions > 0 ? DecisionKind::resumed : DecisionKind::started,
          request.num_computed, request.num_tokens(), num_tokens);
-  pacer_.take(request.num_computed, num_tokens);
+  take_prompt(request, num_tokens);
   add_row(plan, request, num_tokens, true);
 }
 

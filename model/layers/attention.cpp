@@ -104,7 +104,12 @@ LayerKvSpec Attention::cache_spec(const KvSpecOptions& options) const {
   spec.num_kv_heads = options_.num_kv_heads;
   spec.head_size = options_.head_dim;
   spec.sliding_window = options_.window;
-  return {cache_name(options_.name) + ".attn", spec};
+  LayerKvSpec layer{cache_name(options_.name) + ".attn", spec};
+  if (published_scale_ && spec.dtype == DType::fp8_e4m3) {
+    layer.key_scale = published_scale_->k;
+    layer.value_scale = published_scale_->v;
+  }
+  return layer;
 }
 
 void Attention::bind(const LayerCache& cache) {

@@ -49,8 +49,7 @@ std::vector<LinearPart> shared_parts(const std::vector<LinearPart>& whole,
   std::vector<LinearPart> parts;
   auto size = sizes.begin();
   for (const LinearPart& part : whole) {
-    const std::vector<std::int64_t> order =
-        part.pick.empty() ? rows_of({0, part.rows}) : part.pick;
+    const std::vector<std::int64_t> order = part.pick.empty() ? rows_of({0, part.rows}) : part.pick;
     for (std::int64_t at = 0; at < part.rows; at += *size++) {
       const bool keys = parts.size() < 2;
       parts.push_back({part.name, part.rows, some(order, at, at + *size), keys ? copies : 1});
@@ -92,7 +91,8 @@ std::vector<std::int64_t> own_channels(const Shard& shard, const DeltaNetConfig&
   const std::int64_t values = std::int64_t{c.num_value_heads} * c.value_head_dim;
   std::vector<std::int64_t> own;
   if (shard.whole()) return own;
-  const Range key = share_of(shard, keys, copies_of_keys(shard, c)), value = share_of(shard, values);
+  const Range key = share_of(shard, keys, copies_of_keys(shard, c)),
+              value = share_of(shard, values);
   for (const Range& range : {key, Range{keys + key.begin, keys + key.end},
                              Range{2 * keys + value.begin, 2 * keys + value.end}}) {
     for (std::int64_t i = range.begin; i < range.end; ++i) own.push_back(i);
@@ -127,7 +127,9 @@ std::vector<std::int64_t> DeltaNet::state_shape() const {
 }
 
 LayerKvSpec DeltaNet::cache_spec(const KvSpecOptions& options) const {
-  return {cache_name(name_), state_spec(options, conv_, state_shape(), state_dtype_)};
+  LayerKvSpec layer{cache_name(name_), state_spec(options, conv_, state_shape(), state_dtype_)};
+  layer.spec.state_form = StateForm::delta_net;
+  return layer;
 }
 
 void DeltaNet::bind(const LayerCache& cache) {

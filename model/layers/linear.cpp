@@ -180,6 +180,12 @@ TensorView all_columns(TensorView x, const Shard& shard, const ForwardContext& c
   return all;
 }
 
+bool Linear::gated(TensorView out, TensorView x, Activation activation,
+                   const ForwardContext& context) const {
+  if (pieces_.size() != 1 || !pieces_.front().bias.empty() || adds_up_) return false;
+  return context.ops.gated_linear(out, x, pieces_.front().weight, activation, context.stream);
+}
+
 void Linear::look_up(TensorView out, TensorView ids, std::int64_t first,
                      const ForwardContext& context) const {
   context.ops.quantized_embedding(out, pieces_.front().weight, first, ids, context.stream);

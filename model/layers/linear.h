@@ -46,6 +46,10 @@ class Linear {
 
   // out [T, rows()], x [T, columns], or what the rank has of them
   void operator()(TensorView out, TensorView x, const ForwardContext& context) const;
+  // out [T, rows() / 2] = act(gates) · ups of the product, whose first half are gates. False, with
+  // nothing done: the backend does both one after the other.
+  bool gated(TensorView out, TensorView x, Activation activation,
+             const ForwardContext& context) const;
   // out[t] = row ids[t] − first of the matrix, which stays packed, or zeros where it has no such
   // row; out [T, columns], ids i32 [T].
   void look_up(TensorView out, TensorView ids, std::int64_t first,

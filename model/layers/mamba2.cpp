@@ -163,6 +163,7 @@ void Mamba2::scan(TensorView out, TensorView xbc, TensorView dt,
   args.state_read = context.groups[group_].state_read;
   args.state_write = context.groups[group_].state_write;
   args.token_states = context.groups[group_].token_states;
+  args.max_query_len = context.max_query_len;
   args.dt_min = static_cast<float>(config_.time_step_min);
   args.dt_max = static_cast<float>(
       std::min<double>(config_.time_step_max, std::numeric_limits<float>::max()));

@@ -76,7 +76,12 @@ LayerKvSpec MlaAttention::cache_spec(const KvSpecOptions& options) const {
   spec.kind = KvKind::mla;
   spec.num_kv_heads = 1;  // the same for all heads
   spec.head_size = row();
-  return {cache_name(name_) + ".attn", spec};
+  LayerKvSpec layer{cache_name(name_) + ".attn", spec};
+  if (published_scale_ && spec.dtype == DType::fp8_e4m3) {
+    layer.key_scale = published_scale_->k;
+    layer.value_scale = published_scale_->k;
+  }
+  return layer;
 }
 
 void MlaAttention::bind(const LayerCache& cache) {

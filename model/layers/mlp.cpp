@@ -30,10 +30,12 @@ GatedMlp::GatedMlp(Weights& weights, const std::string& name, int hidden_size,
 void GatedMlp::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
   const std::int64_t tokens = x.extent(0), width = gate_up_.rows() / 2;
-  const TensorView gate_up = context.workspace.take(x.dtype(), {tokens, 2 * width});
   const TensorView inner = context.workspace.take(x.dtype(), {tokens, width});
-  gate_up_(gate_up, x, context);
-  context.ops.gated_activation(inner, gate_up, activation_, context.stream);
+  if (!gate_up_.gated(inner, x, activation_, context)) {
+    const TensorView gate_up = context.workspace.take(x.dtype(), {tokens, 2 * width});
+    gate_up_(gate_up, x, context);
+    context.ops.gated_activation(inner, gate_up, activation_, context.stream);
+  }
   down_(out, inner, context);
 }
 

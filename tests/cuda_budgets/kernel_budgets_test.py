@@ -32,9 +32,10 @@ def blocks(threads, registers, shared):
 
 
 def tile_loop(kernel):
-    """The outermost loop that has products of tensor cores."""
+    """The outermost loop that has products of tensor cores; of those that write no results, which a loop over work does."""
     having = [body for body in kernel.loops() if any(kernel.code[i].is_(*PRODUCTS) for i in body)]
-    return max(having, key=len, default=None)
+    silent = [body for body in having if not any(kernel.code[i].is_("STG") for i in body)]
+    return max(silent or having, key=len, default=None)
 
 
 def copy_cost(kernel, body):

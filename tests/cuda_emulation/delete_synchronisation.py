@@ -82,21 +82,19 @@ def reaching(site, reached):
 
 
 def caught_by(site, plain, tsan):
-    """What noticed that a place is gone: on Hopper, or, of kernels that other instructions replace there, on what came before."""
-    tests = reaching(site, coverage(plain))
-    for order, copies in SCHEDULES:
-        code, text = run(plain, tests, skip=site, order=order, copies=copies)
-        if code != 0:
-            return f"{order}, {copies} copies: {verdict(text)}"
+    """What noticed that a place is gone: the likeliest first, on Hopper and on what came before it, where other kernels run."""
+    likely = [(order, copies) for order, copies in SCHEDULES if order == "reverse"]
+    rest = [schedule for schedule in SCHEDULES if schedule not in likely]
+    for schedules, capability in ((likely, HOPPER), (likely, AMPERE), (rest, HOPPER), (rest, AMPERE)):
+        tests = reaching(site, coverage(plain, capability))
+        for order, copies in schedules if tests else ():
+            code, text = run(plain, tests, skip=site, order=order, copies=copies, capability=capability)
+            if code != 0:
+                return f"sm_{capability}, {order}, {copies} copies: {verdict(text)}"
     for copies in ("late", "eager"):
-        code, text = run(tsan, tests, skip=site, order="random", copies=copies)
+        code, text = run(tsan, reaching(site, coverage(plain)), skip=site, order="random", copies=copies)
         if code != 0:
             return f"TSan, {copies} copies: {verdict(text)}"
-    tests = reaching(site, coverage(plain, AMPERE))
-    for order, copies in SCHEDULES if tests else ():
-        code, text = run(plain, tests, skip=site, order=order, copies=copies, capability=AMPERE)
-        if code != 0:
-            return f"sm_{AMPERE}, {order}, {copies} copies: {verdict(text)}"
     return None
 
 

@@ -1,6 +1,7 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 #include "runtime.h"
@@ -9,6 +10,7 @@ namespace emulation {
 namespace {
 
 std::map<const void*, std::size_t> opted_in;  // by kernel
+std::atomic<std::uint64_t> launches = 0;
 
 bool is_cooperative(const cudaLaunchConfig_t& config) {
   return std::any_of(config.attrs, config.attrs + config.numAttrs, [](const auto& attribute) {
@@ -26,6 +28,8 @@ std::uint64_t resident_blocks(const cudaLaunchConfig_t& config, std::uint64_t th
 
 }  // namespace
 
+std::uint64_t num_launches() { return launches; }
+
 cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel, LaunchShape& shape) {
   const dim3 grid = config.gridDim, block = config.blockDim;
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
@@ -41,6 +45,7 @@ cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel, L
            is_opted ? limits().shared_per_block : kSharedWithoutOptIn, is_cooperative(config)};
   if (shape.cooperative && blocks > resident_blocks(config, threads))
     return failed(cudaErrorCooperativeLaunchTooLarge);
+  ++launches;
   return alive();
 }
 

@@ -245,6 +245,16 @@ TEST_CASE("numbers that only Python writes are read", "[model][config]") {
   CHECK(c.mamba2.time_step_max == std::numeric_limits<double>::infinity());
 }
 
+TEST_CASE("layers that are listed by name are counted", "[model][config]") {
+  const ModelConfig c =
+      parse(R"({"architectures":["NemotronHForCausalLM"],"vocab_size":100,"hidden_size":64,)"
+            R"("num_attention_heads":4,"num_key_value_heads":4,)"
+            R"("layers_block_type":["mamba","mlp","attention","mamba"],)"
+            R"("mamba_num_heads":8,"mamba_head_dim":16,"ssm_state_size":16,"n_groups":2})");
+  CHECK(c.num_layers == 4);
+  CHECK(c.layer_types[2] == LayerType::full_attention);
+}
+
 TEST_CASE("a value that no field needs may be anything", "[model][config]") {
   CHECK(parse(llama(R"("model_max_length":1000000000000000019884624838656,"x":[NaN,-Infinity],)"
                     R"("y":1e999,"vocab_size":7,"z":"\ud800")"))

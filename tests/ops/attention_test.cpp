@@ -213,6 +213,12 @@ TEST_CASE("what lies in a block past the end is never read into a result", "[ops
   }
 }
 
+TEST_CASE("a long context is cut among more requests than partial results have room for",
+          "[ops][attention][large]") {
+  check_case(
+      {"many", kBf16, kBf16, 256, 16, 256, 256, 16, 0, 0.f, false, one_among(259, {700, 1})});
+}
+
 TEST_CASE("latent attention reads its values from the front of its keys", "[ops][attention][mla]") {
   const auto mla = [](const char* name, DType dtype, std::int64_t heads, std::int64_t latent,
                       std::int64_t rope, std::vector<AttentionRequest> requests) {
@@ -233,6 +239,11 @@ TEST_CASE("latent attention reads its values from the front of its keys", "[ops]
       mla("decode of a long context", kBf16, 16, 512, 64, {{700, 1}, {0, 1}, {63, 1}}),
       mla("more heads than a block has rows", kBf16, 72, 512, 64, {{0, 1}, {90, 1}, {0, 0}}),
       mla("a prompt behind a long context", kF16, 33, 512, 64, {{420, 9}}),
+      mla("drafts behind long contexts", kBf16, 40, 512, 64,
+          {{600, 4}, {0, 1}, {300, 2}, {5, 0}, {900, 3}, {3, 1}}),
+      mla("one long context among many short ones", kF16, 5, 512, 64, one_among(40, {1500, 1})),
+      mla("beside prompts", kBf16, 16, 512, 64, {{0, 40}, {500, 1}, {200, 30}, {9, 20}, {30, 5}}),
+      fp8(mla("fp8, beside prompts", kBf16, 16, 512, 64, {{500, 3}, {0, 21}, {63, 1}}), .8f),
       fp8(mla("fp8", kF32, 6, 32, 8, {{0, 50}, {77, 1}, {20, 5}}), .7f),
       fp8(mla("fp8 as models have it", kBf16, 20, 512, 64, {{0, 9}, {40, 1}, {30, 3}}), 1.4f),
       fp8(mla("fp8 as models have it, f16", kF16, 3, 512, 64, {{33, 4}}), .3f),

@@ -78,7 +78,7 @@ class ConvCase {
     std::int64_t channels, width;
     bool bias, silu;
     bool exact_state() const { return state == DType::f32 || state == dtype; }
-    bool in_chunks() const { return false; }
+    std::int64_t chunk(const OpsTraits&) const { return 1; }
   };
   static std::vector<Case> cases() {
     return {{"f32", DType::f32, DType::f32, 70, 4, true, true},
@@ -146,7 +146,9 @@ class DeltaCase {
     DType dtype, state;
     std::int64_t key_heads, value_heads, key_dim, value_dim;
     bool exact_state() const { return state == DType::f32; }
-    bool in_chunks() const { return dtype != DType::f32; }
+    std::int64_t chunk(const OpsTraits& traits) const {
+      return traits.state_chunk({dtype, key_dim, value_dim}).tokens;
+    }
   };
   static std::vector<Case> cases() {
     return {{"f32", DType::f32, DType::f32, 2, 4, 16, 16},
@@ -270,13 +272,18 @@ class ScanCase {
     std::int64_t heads, groups, head_dim, state_dim;
     float dt_min, dt_max;
     bool exact_state() const { return state == DType::f32; }
-    bool in_chunks() const { return false; }
+    std::int64_t chunk(const OpsTraits& traits) const {
+      return traits.state_chunk({dtype, state_dim, head_dim}).tokens;
+    }
   };
   static std::vector<Case> cases() {
     return {{"f32", DType::f32, DType::f32, 8, 2, 16, 16, 0.f, 1e30f},
             {"limits on dt", DType::f32, DType::f32, 4, 1, 8, 32, 0.5f, 0.9f},
             {"odd sizes", DType::f32, DType::f32, 3, 3, 5, 21, 0.f, 1e30f},
             {"bf16", DType::bf16, DType::f32, 4, 2, 16, 128, 0.f, 1e30f},
+            {"published sizes", DType::bf16, DType::f32, 2, 1, 64, 128, 0.f, 1e30f},
+            {"f16", DType::f16, DType::f32, 2, 1, 80, 64, 0.f, 1e30f},
+            {"a state longer than a chunk's", DType::bf16, DType::f32, 1, 1, 8, 136, 0.f, 1e30f},
             {"bf16 state", DType::bf16, DType::bf16, 2, 1, 8, 16, 0.f, 1e30f}};
   }
 
@@ -321,6 +328,7 @@ class ScanCase {
     args.state_read = views.state_read;
     args.state_write = views.state_write;
     args.token_states = views.token_states;
+    args.max_query_len = static_cast<int>(*std::ranges::max_element(steps.tokens));
     args.dt_min = c_.dt_min;
     args.dt_max = c_.dt_max;
     run.ops().selective_scan(args, run.stream());

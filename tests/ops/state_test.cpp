@@ -55,7 +55,7 @@ TEMPLATE_TEST_CASE("a recurrent operator gives the same bits in one step and in 
   for (OpBackend& backend : op_backends()) {
     INFO(backend.name);
     OpRun run(backend);
-    const std::int64_t chunk = c.in_chunks() ? run.ops().traits().state_chunk() : 1;
+    const std::int64_t chunk = c.chunk(run.ops().traits());
     if (cut % chunk != 0 && cut < kTokens / chunk * chunk) continue;
     const StateRun once = data.run(run, whole, 0);
     const StateRun first = data.run(run, {"first", {cut}, {-1}, {2}}, 0);

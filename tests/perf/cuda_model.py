@@ -67,16 +67,29 @@ def beside_prompt(b, context, dim, splits, heads=8):
     return data / READ, max(data / READ / 0.95, issue) + 2 * LAUNCH
 
 
-def few_rows(b, weight, columns, depth):
+def few_rows(b, weight, columns, depth, gated=False):
     """Products of one to eight rows: the warps of a block, four or of fp8 eight, share sixteen columns and take steps of
     their depth in turn, with eight products for 2 KiB of fp8 and four of bf16. Begins behind another kernel: half of a launch."""
-    kernel = b[f"small_linear_kernel<bf16,{weight}>"]
+    kernel = b[f"small_linear_kernel<bf16,{weight},{str(gated).lower()}>"]
     size = 1 if weight == "fp8" else 2
     data = columns * depth * size
     steps = data / 2048
     resident = min(kernel("blocks"), columns / 16 / SMS) * (8 if size == 1 else 4)
     issue = steps / SMS * 8 / size * kernel("product") / SCHEDULERS / ipc(resident) / CLOCK
     return data / READ, max(data / READ / 0.95, issue) + LAUNCH / 2
+
+
+def one_stream(b, layers, hidden, inner, queries, keys, vocab, context=1024):
+    """A token of a dense model in bf16 behind `context` others: products, of which that of gates has their activation, and of small
+    kernels a LAUNCH each, nothing hidden: heads, attention with its merge and two norms a layer (engine_emulated_launches_test counts
+    them), seven beside. Before: activations of their own."""
+    gated = "small_linear_kernel<bf16,bf16,true>" in b.rows
+    plain = lambda columns, depth: few_rows(b, "bf16", columns, depth)
+    products = [plain(queries + 2 * keys, hidden), plain(hidden, queries), few_rows(b, "bf16", 2 * inner, hidden, gated), plain(hidden, inner)]
+    small = 5 if gated else 6
+    cache = layers * context * 2 * keys * 2
+    limit = layers * sum(p[0] for p in products) + plain(vocab, hidden)[0] + cache / READ
+    return limit, layers * (sum(p[1] for p in products) + small * LAUNCH) + cache / READ / 0.95 + plain(vocab, hidden)[1] + 7 * LAUNCH
 
 
 def few_packed(b, format, bytes_of_tile, products, columns, depth):
@@ -100,26 +113,33 @@ def prefill(b, tokens, dim, heads=32):
     return flops / CUBLAS, flops / PEAK + issue / 2 + LAUNCH
 
 
-def latents(b, requests, context, heads):
-    """Tiles of 32 keys for 64 rows, of which few heads fill a part. The limit is the longer of reading the cache and of the
-    products at cuBLAS' rate. With warpgroups two of them take a fourth of the scores' instructions and their own 123 a tile (that
-    rescales 128 sums more, once); every split writes its sums, which are read again. Before: nine turns of the scores' loop, of
-    which the table counts one."""
-    data = requests * context * 576 * 2
-    flops = 2.0 * requests * heads * context * (576 + 512)
+def latents(b, lengths, heads, rows=1):
+    """Requests of so many rows; units of 64 rows, heads by tokens, see tiles of 32 keys; few heads fill a part. The limit is the longer
+    of reading the cache and of the products at cuBLAS' rate. Every multiprocessor has as many tiles as the others; with warpgroups
+    two of them take a fourth of the scores' instructions and their own 131 a tile (that rescales 128 sums more, once). A unit in
+    several blocks writes its sums, which are read again; a block's further parts begin with loads of their own, 1 µs, and the merge
+    half of a launch behind. Before: nine turns of the scores' loop, of which the table counts one, and as many splits for all as
+    filled the device."""
+    data = sum(lengths) * 576 * 2
+    flops = 2.0 * sum(lengths) * rows * heads * (576 + 512)
     limit = max(data / READ, flops / CUBLAS)
-    blocks = requests * -(-heads // 64)
-    tiles = blocks * context / 32
+    units = -(-rows * heads // 64)
+    counts = [-(-length // 32) for length in lengths for _ in range(units)]
+    tiles = sum(counts)
     if "latent_wgmma_kernel<bf16>" not in b.rows:
         issue = tile_time(b["latent_attention_kernel<bf16,bf16>"], tiles, 8, 9, 72, extra=8 * 26)
         return limit, max(data / READ / 0.95, issue) + 2 * LAUNCH
     kernel = b["latent_wgmma_kernel<bf16>"]
-    instructions = 4 * 36 * (1 + kernel("product")) + 8 * 123
-    issue = tiles / SMS * instructions / SCHEDULERS / ipc(12) / CLOCK
-    splits = SMS // blocks
-    partials = 2 * requests * heads * splits * 514 * 4 / READ
-    products = tiles * 64 * 32 * 2 * (576 + 512) / PEAK
-    return limit, max(data / READ / 0.95, issue, products) + partials + 2 * LAUNCH
+    share = max(8, -(-tiles // SMS))
+    instructions = 4 * 36 * kernel("product") + 8 * 131
+    issue = share * instructions / SCHEDULERS / ipc(12) / CLOCK
+    ends = [sum(counts[:i + 1]) for i in range(len(counts))]
+    cut = [(end - 1) // share - (end - count) // share + 1 for end, count in zip(ends, counts)]
+    parts = sum(n for n in cut if n > 1)
+    most = -(-sum(cut) // -(-tiles // share))
+    partials = 2 * parts * min(64, rows * heads) * 514 * 4 / READ
+    products = share * 64 * 32 * 2 * (576 + 512) / PEAK * SMS
+    return limit, max(data / READ / 0.95, issue, products) + partials + (most - 1) * 1e-6 + 1.5 * LAUNCH
 
 
 def experts(b, name, bits, active, columns, depth):
@@ -162,6 +182,22 @@ def delta_rule(b, tokens, heads, key_heads, dim=128):
     return limit, max(chunks * (175 + 600 + 1450 + 380) / ipc(4) / CLOCK, products) + 2 * LAUNCH
 
 
+def selective_scan(b, tokens, heads, groups, dim=64, state=128):
+    """One prompt through Mamba2: time is what the chain takes of the slowest warp, as above. By tokens, in blocks of 32 rows of a
+    head's state, it has about 425 instructions of each; by chunks of 64, in blocks of 64 rows, the copies 130 and the pass over the
+    chunk 1,010 (two warps on a scheduler: the other makes the next chunk's matrices with 920). Not in the table, as there. Of them
+    360 are products of a scheduler, 64 of which are the other's."""
+    data = tokens * (heads * dim * (2 + 4) + 2 * groups * state * 2)
+    limit = max(data / READ, tokens * heads * (dim * state * 2 * 2 + 64 * (state + dim)) / CUBLAS)
+    name = next((n for n in b.rows if n.startswith("scan_chunks_kernel")), None)
+    if name is None:
+        waves = -(-heads * dim // 32 // SMS // int(b["selective_scan_kernel<float,128,false>"]("blocks")))
+        return limit, waves * tokens * 425 / ipc(4) / CLOCK + LAUNCH
+    chunks = -(-heads * dim // 64 // SMS // int(b[name]("blocks"))) * tokens / 64
+    products = chunks * 360 * 4096 / (0.6 * PEAK / SMS / SCHEDULERS)
+    return limit, max(chunks * (130 + 1010) / ipc(4) / CLOCK, products) + 2 * LAUNCH
+
+
 def row_operator(b, name, bytes_of_thread, rows_bytes):
     kernel = b[name]
     threads = rows_bytes / bytes_of_thread
@@ -178,16 +214,22 @@ CASES = {
     "one request of 100,000 among 255 of 1,024": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,128,true>", 1, 100000 + 255 * 1024, 128, 2),
     "decode of 65,536 beside a prompt": lambda b: beside_prompt(b, 65536, 128, 64),
     "prefill 8,192, D = 128": lambda b: prefill(b, 8192, 128),
-    "latent decode, 32 of 4,096, 16 heads": lambda b: latents(b, 32, 4096, 16),
-    "latent decode, 32 of 4,096, 128 heads": lambda b: latents(b, 32, 4096, 128),
+    "latent decode, 32 of 4,096, 16 heads": lambda b: latents(b, 32 * [4096], 16),
+    "latent decode, 32 of 4,096, 128 heads": lambda b: latents(b, 32 * [4096], 128),
+    "latent decode, 8 of 4,096, 128 heads, 4 rows each": lambda b: latents(b, 8 * [4096], 128, 4),
+    "latent decode, one of 100,000 among 255 of 1,024, 16 heads": lambda b: latents(b, 255 * [1024] + [100000], 16),
     "1 to 8 rows, bf16, 4,096 to 28,672": lambda b: few_rows(b, "bf16", 28672, 4096),
     "1 to 8 rows, bf16, 4,096 to 4,096": lambda b: few_rows(b, "bf16", 4096, 4096),
     "1 to 8 rows, fp8, 4,096 to 28,672": lambda b: few_rows(b, "fp8", 28672, 4096),
     "1 to 8 rows, fp8, 14,336 to 4,096": lambda b: few_rows(b, "fp8", 4096, 14336),
+    "one stream of 8B (Llama 3)": lambda b: one_stream(b, 32, 4096, 14336, 4096, 1024, 128256),
+    "one stream of 1B (Llama 3.2)": lambda b: one_stream(b, 16, 2048, 8192, 2048, 512, 128256),
+    "one stream of 0.6B (Qwen3)": lambda b: one_stream(b, 28, 1024, 3072, 2048, 1024, 151936),
     "1 to 8 rows, 4 bits in groups of 128, 4,096 to 28,672": lambda b: few_packed(b, "4,128,false,false", 1056, 8, 28672, 4096),
     "1 to 8 rows, 4 bits with minima of 32, 4,096 to 28,672": lambda b: few_packed(b, "4,32,true,false", 1280, 16, 28672, 4096),
     "1 to 8 rows, 8 bits in groups of 32, 4,096 to 28,672": lambda b: few_packed(b, "8,32,false,false", 2176, 8, 28672, 4096),
     "gated delta net, a prompt of 8,192, 32 heads": lambda b: delta_rule(b, 8192, 32, 16),
+    "Mamba2, a prompt of 8,192, 128 heads of 64": lambda b: selective_scan(b, 8192, 128, 8),
     "experts bf16, 128 of 768 × 2,048": lambda b: experts(b, "PlainFormat<bf16>", 16, 128, 1536, 2048),
     "experts fp8, 256 of 2,048 × 7,168": lambda b: experts(b, "Fp8Format<bf16>", 8, 256, 4096, 7168),
     "experts MXFP4, 32 of 2,880 × 2,880": lambda b: experts(b, "Mxfp4Format", 4.25, 32, 5760, 2880),

@@ -159,6 +159,45 @@ void decode_beside_prompt(Bench& bench, std::int64_t context) {
   bench.forget_tensors();
 }
 
+// Latent attention of requests of these lengths, `fresh` tokens each, in a layer of DeepSeek-V3's.
+void latent_decode(Bench& bench, const std::string& name, std::vector<std::int64_t> lengths,
+                   std::int64_t heads, std::int64_t fresh) {
+  constexpr std::int64_t kBlockSize = 64, kLatent = 512, kRow = kLatent + 64;
+  if (bench.tiny()) lengths = {80, 30};
+  const auto requests = static_cast<std::int64_t>(lengths.size());
+  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  const std::int64_t columns = (longest + kBlockSize - 1) / kBlockSize;
+  std::vector<std::int32_t> table(static_cast<std::size_t>(requests * columns)), starts = {0}, ends;
+  std::int64_t blocks = 0, keys = 0;
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
+    for (std::int64_t c = 0; c * kBlockSize < lengths[r]; ++c)
+      table[r * static_cast<std::size_t>(columns) + static_cast<std::size_t>(c)] =
+          static_cast<std::int32_t>(blocks++);
+    starts.push_back(starts.back() + static_cast<std::int32_t>(fresh));
+    ends.push_back(static_cast<std::int32_t>(lengths[r]));
+    keys += lengths[r];
+  }
+  MlaArgs args;
+  args.out = bench.zeros(DType::bf16, {requests * fresh, heads, kLatent});
+  args.q = bench.random({requests * fresh, heads, kRow});
+  args.cache = bench.random({blocks, kBlockSize, kRow});
+  args.block_table = bench.upload(table, {requests, columns});
+  args.query_start = bench.upload(starts, {requests + 1});
+  args.seq_lens = bench.upload(ends, {requests});
+  args.scale = .1f;
+  args.max_query_len = static_cast<int>(fresh);
+  args.max_seq_len = static_cast<int>(longest);
+  const double seconds =
+      device_seconds(bench.stream(), [&] { bench.ops().mla_attention(args, bench.stream()); });
+  if (heads * fresh <= 64) {
+    bench.memory_bound(name, 0.75, static_cast<double>(keys * kRow) * 2, seconds);
+  } else {
+    const auto rows = static_cast<double>(heads * fresh);
+    bench.compute_bound(name, 2. * rows * static_cast<double>(keys * (kRow + kLatent)), seconds);
+  }
+  bench.forget_tensors();
+}
+
 void prefill_attention(Bench& bench, std::int64_t tokens, DType cache = DType::bf16) {
   const std::int64_t n = bench.size(tokens, 40);
   const AttentionArgs args = attention_args(bench, {1, 0, n, 32, 8, 128, cache});
@@ -187,6 +226,33 @@ void decode_linear(Bench& bench, std::int64_t rows, std::int64_t n, std::int64_t
   };
   measure("linear", goal, bench.ops());
   measure("cuBLASLt alone", 0, bench.gemm());
+  bench.forget_tensors();
+}
+
+// Gates, ups and their activation: in one product, where few rows have it, beside two operators.
+void decode_gated_linear(Bench& bench, std::int64_t rows, std::int64_t gates, std::int64_t k) {
+  const std::int64_t layers = bench.copies(2 * gates * k * 2);
+  const std::int64_t width = bench.size(gates, 32), ins = bench.size(k, 64);
+  const TensorView weights = bench.random({layers, 2 * width, ins}, 0.02f);
+  const TensorView x = bench.random({rows, ins}), out = bench.zeros(DType::bf16, {rows, width}),
+                   both = bench.zeros(DType::bf16, {rows, 2 * width});
+  const auto measure = [&](const char* name, auto&& product) {
+    const double seconds = device_seconds(bench.stream(), [&] {
+      for (std::int64_t l = 0; l < layers; ++l)
+        product(weights.rows(l, l + 1).reshape({2 * width, ins}));
+    });
+    bench.memory_bound(name + (", rows " + std::to_string(rows)) + ", " + std::to_string(k) +
+                           " to " + std::to_string(2 * gates),
+                       0.90, static_cast<double>(layers * 2 * width * ins) * 2, seconds);
+  };
+  measure("gated linear", [&](TensorView weight) {
+    bench.ops().gated_linear(out, x, {.data = weight, .scales = {}}, Activation::silu,
+                             bench.stream());
+  });
+  measure("linear, then silu times up", [&](TensorView weight) {
+    bench.ops().linear(both, x, weight, {}, bench.stream());
+    bench.ops().gated_activation(out, both, Activation::silu, bench.stream());
+  });
   bench.forget_tensors();
 }
 
@@ -280,6 +346,33 @@ void delta_rule(Bench& bench, std::int64_t tokens) {
   bench.forget_tensors();
 }
 
+// The same of Nemotron-H's.
+void selective_scan(Bench& bench, std::int64_t tokens) {
+  const std::int64_t t = bench.size(tokens, 80), heads = bench.size(128, 2), dim = 64;
+  const std::int64_t groups = bench.size(8, 1), state = 128;
+  ScanArgs args;
+  args.out = bench.zeros(DType::f32, {t, heads, dim});
+  args.x = bench.random({t, heads, dim});
+  args.b = bench.random({t, groups, state}), args.c = bench.random({t, groups, state});
+  args.dt = bench.random({t, heads});
+  args.a_log = args.dt_bias = args.d_skip = bench.zeros(DType::f32, {heads});
+  args.state = bench.zeros(DType::f32, {1, heads, dim, state});
+  args.query_start = bench.upload(std::vector{0, static_cast<std::int32_t>(t)}, {2});
+  args.state_read = bench.upload(std::vector<std::int32_t>{-1}, {1});
+  args.state_write = bench.upload(std::vector<std::int32_t>{0}, {1});
+  const double bytes =
+      static_cast<double>(args.x.bytes() + args.b.bytes() + args.c.bytes() + args.out.bytes());
+  for (const bool chunks : {true, false}) {
+    args.max_query_len = chunks ? static_cast<int>(t) : 0;
+    const double seconds =
+        device_seconds(bench.stream(), [&] { bench.ops().selective_scan(args, bench.stream()); });
+    bench.memory_bound("Mamba2, a prompt of " + std::to_string(tokens) +
+                           (chunks ? ", by chunks" : ", by tokens"),
+                       0, bytes, seconds);
+  }
+  bench.forget_tensors();
+}
+
 void sampling(Bench& bench, const char* name, float temperature, int top_k, float top_p) {
   const std::int64_t rows = bench.size(256, 3), vocab = bench.size(128256, 500);
   std::vector<float> logits(static_cast<std::size_t>(rows * vocab));
@@ -310,6 +403,15 @@ void run(bool tiny) {
   decode_beside_prompt(bench, 65536);
   decode_attention(bench, 32, 4096, 0.85, DType::fp8_e4m3);
   decode_attention(bench, 128, 1024, 0.85, DType::fp8_e4m3);
+  latent_decode(bench, "latent decode, 32 of 4096, 16 heads", std::vector<std::int64_t>(32, 4096),
+                16, 1);
+  latent_decode(bench, "latent decode, 32 of 4096, 128 heads", std::vector<std::int64_t>(32, 4096),
+                128, 1);
+  latent_decode(bench, "latent decode, 8 of 4096, 128 heads, 4 rows each",
+                std::vector<std::int64_t>(8, 4096), 128, 4);
+  std::vector<std::int64_t> uneven(256, 1024);
+  uneven[100] = 100000;
+  latent_decode(bench, "latent decode, one of 100000 among 255 of 1024, 16 heads", uneven, 16, 1);
   for (const std::int64_t tokens : {4096, 8192, 16384}) prefill_attention(bench, tokens);
   prefill_attention(bench, 8192, DType::fp8_e4m3);
   for (const std::int64_t rows : {1, 2, 4, 8, 16}) {
@@ -317,6 +419,7 @@ void run(bool tiny) {
     decode_linear(bench, rows, 4096, 4096, 0.92);
     decode_linear(bench, rows, 28672, 4096, 0.92);
     decode_linear(bench, rows, 4096, 14336, 0.92);
+    if (rows <= 8) decode_gated_linear(bench, rows, 14336, 4096);
   }
   for (const std::int64_t rows : {1, 8, 16}) {
     decode_fp8_linear(bench, rows, 28672, 4096, rows <= 8 ? 0.88 : 0);
@@ -324,6 +427,7 @@ void run(bool tiny) {
   }
   row_operators(bench);
   delta_rule(bench, 8192);
+  selective_scan(bench, 8192);
   sampling(bench, "greedy", 0.f, 0, 1.f);
   sampling(bench, "top_k 50", 1.f, 50, 1.f);
   sampling(bench, "top_p 0.9", 1.f, 0, 0.9f);

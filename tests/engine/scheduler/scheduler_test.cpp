@@ -1,5 +1,6 @@
 #include "engine/scheduler/scheduler.h"
 
+#include <array>
 #include <catch2/catch.hpp>
 
 #include "tests/engine/scheduler/scripted_connector.h"
@@ -212,6 +213,39 @@ TEST_CASE("what failed to load is computed again, whatever an earlier step had l
   CHECK(scheduler.commit(third, {.sampled = drawn}).requests.size() == 1);
 }
 
+TEST_CASE("a load that fails is no hit, and its prompt is counted once", "[scheduler]") {
+  KvCacheManager kv(kv_config(20));
+  ScriptedConnector connector;
+  SchedulerOptions own = options();
+  own.recompute_failed_loads = true;
+  Scheduler scheduler(own, kv, &connector);
+  const RequestId id{1};
+  connector.scripts[id] = {.num_external = 16, .async = true};
+  REQUIRE(scheduler.add(request(id.value, 20)).has_value());
+  step(scheduler);
+  REQUIRE(scheduler.find(id)->state == RequestState::waiting_for_remote_kv);
+  CHECK(scheduler.stats().external_cache_queries == 20);
+  CHECK(scheduler.stats().external_cache_hits == 0);
+  int expected = 16;
+  TransferNews news{.received = std::span(&id, 1)};
+  BlockId lost = 0;
+  SECTION("all of it comes") {}
+  SECTION("nothing of it comes") {
+    lost = kv.table(*scheduler.find(id), 0)[0];
+    expected = 0;
+  }
+  SECTION("its first half comes") {
+    lost = kv.table(*scheduler.find(id), 0)[2];
+    expected = 8;
+  }
+  if (lost != 0) news.invalid_blocks = {&lost, 1};
+  step(scheduler, news);
+  while (scheduler.has_work()) step(scheduler);
+  CHECK(scheduler.stats().external_cache_hits == expected);
+  CHECK(scheduler.stats().external_cache_queries == 20);
+  CHECK(scheduler.stats().prefix_cache_queries == 20);
+}
+
 TEST_CASE("a prompt that is not looked up is no query", "[scheduler]") {
   KvCacheManager kv(kv_config(8));
   Scheduler scheduler(options(), kv);
@@ -240,6 +274,38 @@ TEST_CASE("Statistics count a prompt once, however often it was looked up", "[sc
   CHECK(stats.prompt_tokens == 16 + 20);
   CHECK(stats.generation_tokens == 16);
   CHECK(stats.num_free_blocks == 7);
+}
+
+TEST_CASE("A prompt whose steps are chunks goes on beside those who decode", "[scheduler]") {
+  KvCacheConfig config = kv_config(200);
+  config.max_model_len = 128;
+  config.state_chunk = 4;
+  config.enable_caching = false;
+  config.groups.push_back(config.groups[0]);
+  config.groups[1].spec.kind = KvKind::mamba;
+  config.groups[1].spec.block_size = 128;
+  config.groups[1].spec.state_cache_mode = StateCacheMode::none;
+  KvCacheManager kv(config);
+  SchedulerOptions own = options();
+  own.max_model_len = 128;
+  own.max_num_seqs = 4;
+  own.max_num_batched_tokens = 6;
+  own.target_step_seconds = GENERATE(0.0, 1.0);  // which bounds what prompts have of a step, too
+  Scheduler scheduler(own, kv);
+  const auto computed = [&](std::uint64_t id) {
+    return scheduler.find(RequestId(id))->num_computed;
+  };
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    REQUIRE(scheduler.add(request(id, 1, 100)).has_value());
+    step(scheduler);
+  }
+  REQUIRE(scheduler.add(request(4, 60)).has_value());
+  for (int round = 0; round < 8; ++round) {
+    const std::array before{computed(1), computed(2), computed(3)};
+    for (int i = 0; i < 2; ++i) step(scheduler);
+    for (std::uint64_t id = 1; id <= 3; ++id) CHECK(computed(id) > before[id - 1]);
+  }
+  CHECK(computed(4) >= 7 * 4);
 }
 
 TEST_CASE("Options that would leave everyone waiting are refused", "[scheduler]") {

@@ -93,6 +93,9 @@ TEST_CASE("Steps of a prompt end at chunks of the device, but for its end", "[sc
   CHECK(steps(states, prompt_of(40), {30}) == std::vector{30, 10});
   CHECK(tokens_in_step(states, prompt_of(300), 0, 63) == 0);
   CHECK(tokens_in_step(states, prompt_of(300), 20, 60) == 44);
+  CHECK(steps(states, prompt_of(300), {1000}, 20) == std::vector{44, 236});
+  CHECK(tokens_in_step(states, prompt_of(300), 20, 43) == 0);
+  CHECK(tokens_in_step(states, prompt_of(300), 260, 40) == 40);
   SECTION("at blocks' boundaries, too") {
     states = mode(StateCacheMode::adaptive, 576);
     states.chunk = 64;

@@ -1,0 +1,56 @@
+// How many kernels a decode step launches, on the emulated CUDA backend: what a small model's time
+// is made of.
+
+#include <catch2/catch.hpp>
+
+#include "engine/core/engine_core.h"
+#include "tests/cuda_emulation/launch.h"
+#include "tests/engine/core/emulated_backend.h"
+#include "tests/engine/core/live_engine.h"
+
+namespace quire::test {
+namespace {
+
+// Of a step with a token of each of so many requests; when one enters a block there is one more.
+std::uint64_t launches_of_step(int num_requests, int num_prompt) {
+  EngineConfig config = tiny_config();
+  config.device = DeviceKind::cuda;
+  config.cpu_threads = 0;
+  config.model.path = "models/quire-tiny";
+  config.model.dtype = DType::bf16;
+  config.model.max_model_len = 512;
+  config.cache.num_gpu_blocks_override = 129;
+  config.scheduler.max_num_batched_tokens = 512;
+  config.scheduler.max_num_seqs = 16;
+  config.graphs.enforce_eager = true;
+  EngineCore engine(config, EngineId{0}, emulated_backend(), [](std::string_view, double) {});
+  for (int i = 1; i <= num_requests; ++i) {
+    AddRequest request;
+    request.id = RequestId{static_cast<std::uint64_t>(i)};
+    request.prompt.assign(static_cast<std::size_t>(num_prompt), TokenId{7});
+    request.sampling.max_tokens = 40;
+    request.sampling.ignore_eos = true;
+    request.sampling.temperature = 0;
+    engine.add(std::move(request));
+  }
+  const auto steps = [&](int count) {
+    for (int i = 0; i < count; ++i) engine.step();
+    return emulation::num_launches();
+  };
+  const std::uint64_t start = steps(8);  // prompts and what is made once
+  return (steps(8) - start) / 8;
+}
+
+}  // namespace
+
+TEST_CASE("a decode step launches eight or nine kernels a dense layer", "[engine][cuda]") {
+  // Products of queries, keys and values, of the output, of gates and ups with their activation, and
+  // of the sum; heads; attention; two norms. The others: tables and slots, embedding and a norm,
+  // rows of the output and their product, two to sample.
+  constexpr std::uint64_t kLayers = 4, kOther = 8;
+  CHECK(launches_of_step(1, 5) == kLayers * 8 + kOther);
+  CHECK(launches_of_step(8, 5) == kLayers * 8 + kOther);
+  CHECK(launches_of_step(1, 400) == kLayers * 9 + kOther);  // parts of a context are merged
+}
+
+}  // namespace quire::test
