@@ -11,7 +11,9 @@ namespace {
 constexpr double kMostGib = 1 << 20;
 
 void check_unset(const char* flag, std::int64_t bytes) {
-  if (bytes != 0) throw CLI::ValidationError(flag, "is in --kv-transfer-config too: give one");
+  if (bytes == 0) return;
+  throw CLI::ValidationError(flag,
+                             "is said by another flag or in --kv-transfer-config too: give one");
 }
 
 CLI::Option* add_size(CLI::App& app, const char* flag, std::int64_t& bytes,
@@ -41,6 +43,8 @@ void add_vllm_flags(CLI::App& app, KvOffloadConfig& offload, CLI::Option* own) {
                  throw CLI::ValidationError("--kv-offloading-size",
                                             "must be a positive number of GiB");
                offload.host_bytes = static_cast<std::int64_t>(std::llround(gib * (1 << 30)));
+               if (offload.host_bytes < 1)
+                 throw CLI::ValidationError("--kv-offloading-size", "is less than a byte");
              },
              "vLLM's name for --kv-offload-bytes, in GiB")
           ->type_name("GIB")

@@ -63,8 +63,12 @@ void add_sizes(CLI::App& app, KvTransferConfig& transfer) {
          "--kv-transfer-buffer-bytes",
          [&transfer](const std::string& text) {
            transfer.buffer_bytes = value_or_throw("--kv-transfer-buffer-bytes", parse_bytes(text));
+           if (transfer.buffer_bytes < 1)
+             throw CLI::ValidationError("--kv-transfer-buffer-bytes",
+                                        "must be positive, not " + text);
          },
-         "Memory of the host for what waits to be fetched, and as much for what arrives, where a prompt "
+         "Memory of the host for what waits to be fetched, and as much for what arrives, where a "
+         "prompt "
          "takes twice its bytes over nixl and mooncake; default: two prompts as long as the "
          "context, at most 1GiB, or 2GiB where it takes twice")
       ->type_name("SIZE");
@@ -94,31 +98,75 @@ void add_nixl(CLI::App& app, NixlConfig& nixl) {
       ->type_name("BOOL");
 }
 
-void add_mooncake(CLI::App& app, MooncakeConfig& mooncake) {
-  app.add_option("--kv-peer-block-size", mooncake.peer_block_size,
-                 "--block-size of the servers that prefill for this one over --kv-plane mooncake "
-                 "(16)")
+// The plane's flag is added before it, so that its word is known by now.
+void add_transfer_mode(CLI::App& app, KvTransferConfig& transfer) {
+  add_choice<bool>(app, "--nixl-transfer-mode", transfer.nixl.pushes,
+                   {{"pull", false}, {"push", true}},
+                   "pull: whoever decodes reads, as with vLLM's NixlConnector (default); push: "
+                   "whoever prefills writes, as with its NixlPushConnector")
+      ->check([&transfer](const std::string& text) {  // pull would be the default
+        const bool is_idle = text == "pull" && !transfer.uses_nixl();
+        return std::string(is_idle ? "has no effect without --kv-plane nixl; remove it" : "");
+      });
+}
+
+void add_peer_block_size(CLI::App& app, KvTransferConfig& transfer) {
+  app.add_option("--kv-peer-block-size", transfer.peer_block_size,
+                 "--block-size of the servers that prefill for this one over --kv-plane mooncake, "
+                 "or of those on the other side with --nixl-transfer-mode push (16)")
       ->check([](const std::string& text) {  // which would be the default
         return std::string(text == "0" ? "must be 1 at least" : "");
       })
       ->type_name("N");
 }
 
+// A flag, and whether vLLM's object says the same.
+struct Twin {
+  const char* flag;
+  bool is_said;
+};
+
+std::vector<Twin> twins_of(const KvTransferConfig& said) {
+  const KvTransferConfig none;
+  return {{"--kv-role", said.role != none.role},
+          {"--kv-plane", said.plane != none.plane},
+          {"--kv-load-failure-policy", said.load_failure_policy != none.load_failure_policy},
+          {"--kv-listen", said.listen != none.listen},
+          {"--kv-peer", !said.peers.empty()},
+          {"--kv-transfer-buffer-bytes", said.buffer_bytes != none.buffer_bytes},
+          {"--kv-lease-seconds", said.lease_seconds != none.lease_seconds},
+          {"--nixl-library", said.nixl.library != none.nixl.library},
+          {"--kv-transfer-profile", said.nixl.profile != none.nixl.profile},
+          {"--kv-peer-model", said.nixl.peer_model != none.nixl.peer_model},
+          {"--kv-peer-attention", said.nixl.peer_attention != none.nixl.peer_attention},
+          {"--kv-compare-hash", said.nixl.compare_hash != none.nixl.compare_hash},
+          {"--kv-peer-block-size", said.peer_block_size != none.peer_block_size},
+          {"--nixl-transfer-mode", said.uses_nixl()}};
+}
+
+void check_said_once(const CLI::App& app, const KvTransferConfig& said) {
+  for (const Twin& twin : twins_of(said))
+    if (twin.is_said && app.count(twin.flag) > 0)
+      throw CLI::ValidationError(
+          "--kv-transfer-config", std::string("says what ") + twin.flag + " says: give one");
+}
+
 }  // namespace
 
 void add_kv_transfer_flags(CLI::App& app, KvTransferConfig& transfer, KvOffloadConfig& offload) {
-  CLI::Option* const whole =
-      app.add_option_function<std::string>(
-             "--kv-transfer-config",
-             [&transfer, &offload](const std::string& text) {
-               const auto asked =
-                   value_or_throw("--kv-transfer-config", parse_kv_transfer_config(text));
-               transfer = asked.transfer;
-               if (asked.offload.is_on()) offload = asked.offload;
-             },
-             "The flags below as vLLM's JSON object, or --kv-offload-bytes as its "
-             "OffloadingConnector")
-          ->type_name("JSON");
+  // The first of them: its callback runs before those of the flags, which say the rest.
+  app.add_option_function<std::string>(
+         "--kv-transfer-config",
+         [&app, &transfer, &offload](const std::string& text) {
+           const auto asked =
+               value_or_throw("--kv-transfer-config", parse_kv_transfer_config(text));
+           check_said_once(app, asked.transfer);
+           transfer = asked.transfer;
+           if (asked.offload.is_on()) offload = asked.offload;
+         },
+         "vLLM's JSON object for what the flags below say, which say the rest; or "
+         "--kv-offload-bytes as its OffloadingConnector")
+      ->type_name("JSON");
   add_choice<KvRole>(
       app, "--kv-role", transfer.role,
       {{"prefill", KvRole::prefill}, {"decode", KvRole::decode}, {"both", KvRole::both}},
@@ -136,12 +184,8 @@ void add_kv_transfer_flags(CLI::App& app, KvTransferConfig& transfer, KvOffloadC
   add_sides(app, transfer);
   add_sizes(app, transfer);
   add_nixl(app, transfer.nixl);
-  add_mooncake(app, transfer.mooncake);
-  for (const char* flag : {"--kv-role", "--kv-plane", "--kv-load-failure-policy", "--kv-listen",
-                           "--kv-peer", "--kv-transfer-buffer-bytes", "--kv-lease-seconds",
-                           "--nixl-library", "--kv-transfer-profile", "--kv-peer-model",
-                           "--kv-peer-attention", "--kv-compare-hash", "--kv-peer-block-size"})
-    app.get_option(flag)->excludes(whole);
+  add_transfer_mode(app, transfer);
+  add_peer_block_size(app, transfer);
 }
 
 }  // namespace quire

@@ -1,6 +1,11 @@
 #include "app/kv_transfer_json.h"
 
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <array>
+#include <memory>
 #include <utility>
 
 #include "base/json.h"
@@ -18,14 +23,16 @@ KvRole role_of(const Json& value) {
   value.fail("must be \"kv_producer\", \"kv_consumer\" or \"kv_both\", is " + value.describe());
 }
 
+constexpr std::string_view kNixlPush = "NixlPushConnector";
+
 KvPlane plane_of(const Json& value) {
   if (value.as_string() == "QuireConnector") return KvPlane::local;
-  if (value.as_string() == "NixlConnector" || value.as_string() == "NixlPullConnector")
-    return KvPlane::nixl;
+  for (const char* name : {"NixlConnector", "NixlPullConnector", kNixlPush.data()})
+    if (value.as_string() == name) return KvPlane::nixl;
   if (value.as_string() == "MooncakeConnector") return KvPlane::mooncake;
   value.fail(
-      "must be \"QuireConnector\", \"NixlConnector\", \"MooncakeConnector\" or "
-      "\"OffloadingConnector\", is " +
+      "must be \"QuireConnector\", \"NixlConnector\", \"NixlPushConnector\", "
+      "\"MooncakeConnector\" or \"OffloadingConnector\", is " +
       value.describe());
 }
 
@@ -63,13 +70,13 @@ bool read_nixl(std::string_view name, const Json& value, NixlConfig& nixl) {
   return true;
 }
 
-// False: the field is unknown.
-bool read_mooncake(std::string_view name, const Json& value, MooncakeConfig& mooncake) {
+// Of planes on which whoever prefills writes. False: the field is unknown.
+bool read_writing(std::string_view name, const Json& value, KvTransferConfig& config) {
   constexpr IntRange kTokens{1, 1 << 14};
-  if (name == "mooncake_protocol") {
+  if (name == "mooncake_protocol" && config.uses_mooncake()) {
     if (value.as_string() != "tcp") value.fail("must be \"tcp\", is " + value.describe());
-  } else if (name == "peer_block_size") {
-    mooncake.peer_block_size = static_cast<int>(value.as_integer(kTokens));
+  } else if (name == "peer_block_size" && (config.uses_mooncake() || config.pushes_nixl())) {
+    config.peer_block_size = static_cast<int>(value.as_integer(kTokens));
   } else {
     return false;
   }
@@ -89,12 +96,17 @@ void read_extra(const Json& extra, KvTransferConfig& config) {
       config.lease_seconds = static_cast<int>(value.as_integer(kSeconds));
     } else if (name == "kv_buffer_bytes") {
       config.buffer_bytes = value.as_integer(kBytes);
-    } else if (!read_nixl(name, value, config.nixl) &&
-               !read_mooncake(name, value, config.mooncake)) {
-      value.fail(
-          "is not a field of it that has an effect here; kv_listen, kv_peers, kv_lease_duration, "
-          "kv_buffer_bytes, nixl_library, transfer_profile, peer_model, peer_attention, backends, "
-          "enforce_handshake_compat, mooncake_protocol and peer_block_size are");
+    } else if (!(config.uses_nixl() && read_nixl(name, value, config.nixl)) &&
+               !read_writing(name, value, config)) {
+      value.fail("is not a field of it that has an effect here; kv_listen, kv_peers, "
+                 "kv_lease_duration, kv_buffer_bytes" +
+                 std::string(config.uses_nixl() ? ", nixl_library, transfer_profile, peer_model, "
+                                                  "peer_attention, backends, "
+                                                  "enforce_handshake_compat"
+                                                : "") +
+                 (config.uses_mooncake() ? ", mooncake_protocol" : "") +
+                 (config.uses_mooncake() || config.pushes_nixl() ? ", peer_block_size" : "") +
+                 " are");
     }
   }
 }
@@ -141,6 +153,7 @@ KvOffloadConfig read_offloading(const Json& object) {
 bool read_field(std::string_view name, const Json& value, KvTransferConfig& config) {
   if (name == "kv_connector") {
     config.plane = plane_of(value);
+    config.nixl.pushes = value.as_string() == kNixlPush;
   } else if (name == "kv_role") {
     config.role = role_of(value);
   } else if (name == "kv_load_failure_policy") {
@@ -153,12 +166,28 @@ bool read_field(std::string_view name, const Json& value, KvTransferConfig& conf
   return true;
 }
 
+// In any spelling that the system takes for one.
+bool is_wildcard(const std::string& host) {
+  if (host == "*") return true;
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (host.empty() || ::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> held(found, ::freeaddrinfo);
+  if (found->ai_family == AF_INET)
+    return reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr.s_addr == INADDR_ANY;
+  in6_addr v6 = reinterpret_cast<const sockaddr_in6*>(found->ai_addr)->sin6_addr;
+  if (IN6_IS_ADDR_V4MAPPED(&v6)) v6.s6_addr[10] = v6.s6_addr[11] = 0;
+  return IN6_IS_ADDR_UNSPECIFIED(&v6);
+}
+
 }  // namespace
 
 Result<std::string> parse_kv_listen(std::string_view text) {
   const auto address = parse_socket_address(text);
   if (address.has_error()) return address.error();
-  if (address->host == "0.0.0.0" || address->host == "::" || address->host == "*")
+  if (is_wildcard(address->host))
     return Error{ErrorCode::invalid_argument,
                  "\"" + std::string(text) +
                      "\" is not an address that others can be told: give the one at which decoding "
@@ -189,6 +218,8 @@ Result<KvConnectorConfig> parse_kv_transfer_config(std::string_view json) try {
     config.offload = read_offloading(document.object());
     return config;
   }
+  if (connector) read_field("kv_connector", *connector, config.transfer);  // first: it says which
+                                                                           // fields there are
   for (const auto& [name, value] : document.object().members()) {
     if (!read_field(name, value, config.transfer))
       value.fail(

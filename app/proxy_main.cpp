@@ -23,11 +23,26 @@ proxy::Proxy* running = nullptr;
 
 void stop_running(int) { running->stop(); }
 
+// A server's own address: clients say the paths, /v1 among them.
+net::Url server_url(const std::string& text) {
+  net::Url url = net::Url::parse(text);
+  if (url.target.find('?') != std::string::npos)
+    throw Failure(ErrorCode::invalid_argument,
+                  "\"" + text + "\" has a query; a server's address ends before it");
+  const auto trim = [&] {
+    while (url.target.ends_with('/')) url.target.pop_back();
+  };
+  trim();
+  if (url.target.ends_with("/v1")) url.target.resize(url.target.size() - 3);
+  trim();
+  return url;
+}
+
 std::vector<net::Url> urls_of(const char* flag, const std::vector<std::string>& texts) {
   std::vector<net::Url> urls;
   for (const std::string& text : texts) {
     try {
-      urls.push_back(net::Url::parse(text));
+      urls.push_back(server_url(text));
     } catch (const Failure& failure) {
       throw CLI::ValidationError(flag, failure.what());
     }

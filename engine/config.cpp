@@ -188,14 +188,16 @@ Result<void> check_transfer_sides(const KvTransferConfig& transfer) {
     return refuse("KvTransferConfig::listen",
                   "is missing: where others fetch what this server prefills, such as "
                   "127.0.0.1:5600 or unix:/run/quire-kv.sock");
-  if (!transfer.prefills() && !transfer.listen.empty() && !transfer.uses_mooncake())
+  if (!transfer.prefills() && !transfer.listen.empty() && !transfer.uses_mooncake() &&
+      !transfer.pushes_nixl())
     return without_effect("KvTransferConfig::listen",
                           "without KvTransferConfig::role prefill or both");
   if (transfer.decodes() && transfer.peers.empty())
     return refuse("KvTransferConfig::peers",
                   "is missing: who this server may fetch from, such as 127.0.0.1:5600 or "
                   "unix:/run/quire-kv.sock");
-  if (!transfer.decodes() && !transfer.peers.empty() && !transfer.uses_mooncake())
+  if (!transfer.decodes() && !transfer.peers.empty() && !transfer.uses_mooncake() &&
+      !transfer.pushes_nixl())
     return without_effect("KvTransferConfig::peers",
                           "without KvTransferConfig::role decode or both");
   if (!transfer.decodes() && transfer.load_failure_policy)
@@ -214,6 +216,7 @@ Result<void> check_nixl(const KvTransferConfig& transfer) {
     if (!nixl.peer_model.empty()) return without_effect("NixlConfig::peer_model", because);
     if (!nixl.peer_attention.empty()) return without_effect("NixlConfig::peer_attention", because);
     if (nixl.compare_hash) return without_effect("NixlConfig::compare_hash", because);
+    if (nixl.pushes) return without_effect("NixlConfig::pushes", because);
     return {};
   }
   const std::string_view kTcp = "over KvTransferConfig::plane nixl must be HOST:PORT, not ";
@@ -222,16 +225,36 @@ Result<void> check_nixl(const KvTransferConfig& transfer) {
   for (const KvPeer& peer : transfer.peers)
     if (peer.address.starts_with("unix:"))
       return refuse("KvTransferConfig::peers", fmt::format("{}{}", kTcp, peer.address));
+  if (!nixl.pushes || transfer.role == KvRole::none) return {};
+  if (transfer.listen.empty())
+    return refuse("KvTransferConfig::listen",
+                  "is missing: this server's side channel, such as 10.0.0.7:5600; with "
+                  "NixlConfig::pushes both sides ask each other");
+  if (transfer.peers.empty())
+    return refuse("KvTransferConfig::peers",
+                  "is missing: with NixlConfig::pushes whoever prefills writes only to those, such "
+                  "as 10.0.0.8:5600");
+  return {};
+}
+
+// Of whoever is written to, or over NIXL writes.
+Result<void> check_peer_block_size(const KvTransferConfig& transfer) {
+  const std::string kField = "KvTransferConfig::peer_block_size";
+  constexpr int kMostTokens = 1 << 14;
+  const int size = transfer.peer_block_size;
+  if (size == 0) return {};
+  if (!transfer.uses_mooncake() && !transfer.pushes_nixl())
+    return without_effect(kField, "without KvTransferConfig::plane mooncake or NixlConfig::pushes");
+  if (transfer.uses_mooncake() && !transfer.decodes())
+    return without_effect(kField, "without KvTransferConfig::role decode or both");
+  if (size < 0 || size > kMostTokens)
+    return refuse(kField, fmt::format("must be from 1 to {}, is {}", kMostTokens, size));
   return {};
 }
 
 // Whoever decodes is written to, so he must be reached as well.
 Result<void> check_mooncake(const KvTransferConfig& transfer) {
-  const int size = transfer.mooncake.peer_block_size;
-  if (!transfer.uses_mooncake())
-    return size == 0 ? Result<void>()
-                     : without_effect("MooncakeConfig::peer_block_size",
-                                      "without KvTransferConfig::plane mooncake");
+  if (!transfer.uses_mooncake()) return {};
   const std::string_view kTcp = "over KvTransferConfig::plane mooncake must be HOST:PORT, not ";
   if (transfer.role != KvRole::none && transfer.listen.empty())
     return refuse("KvTransferConfig::listen",
@@ -243,13 +266,6 @@ Result<void> check_mooncake(const KvTransferConfig& transfer) {
   for (const KvPeer& peer : transfer.peers)
     if (peer.address.starts_with("unix:"))
       return refuse("KvTransferConfig::peers", fmt::format("{}{}", kTcp, peer.address));
-  if (size != 0 && !transfer.decodes())
-    return without_effect("MooncakeConfig::peer_block_size",
-                          "without KvTransferConfig::role decode or both");
-  constexpr int kMostTokens = 1 << 14;
-  if (size < 0 || size > kMostTokens)
-    return refuse("MooncakeConfig::peer_block_size",
-                  fmt::format("must be from 1 to {}, is {}", kMostTokens, size));
   return {};
 }
 
@@ -258,6 +274,7 @@ Result<void> check_transfer(const EngineConfig& config) {
   if (auto sides = check_transfer_sides(transfer); sides.has_error()) return sides;
   if (auto nixl = check_nixl(transfer); nixl.has_error()) return nixl;
   if (auto mooncake = check_mooncake(transfer); mooncake.has_error()) return mooncake;
+  if (auto blocks = check_peer_block_size(transfer); blocks.has_error()) return blocks;
   if (transfer.role == KvRole::none) {
     const std::string_view because = "without KvTransferConfig::role";
     if (transfer.plane) return without_effect("KvTransferConfig::plane", because);
@@ -269,10 +286,6 @@ Result<void> check_transfer(const EngineConfig& config) {
   if (config.device == DeviceKind::mock)
     return without_effect("KvTransferConfig::role",
                           "with EngineConfig::device mock, which keeps no keys and values");
-  if (config.speculative.uses_draft_model() && transfer.uses_nixl())
-    return refuse("EngineConfig::speculative",
-                  "asks for a draft model, whose keys and values KvTransferConfig::plane nixl does "
-                  "not hand over; use method ngram or none, or the plane local");
   if (transfer.buffer_bytes < 0)
     return refuse("KvTransferConfig::buffer_bytes", "must not be negative");
   return at_least("KvTransferConfig::lease_seconds", transfer.lease_seconds.value_or(1), 1);

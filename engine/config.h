@@ -167,16 +167,11 @@ struct NixlConfig {
   std::string peer_model = {};      // their --model, letter by letter; empty: ModelOptions::path
   std::string peer_attention = {};  // their attention backend; empty: FLASH_ATTN
   std::optional<bool> compare_hash = {};  // unset: yes
+  bool pushes = false;  // whoever prefills writes, instead of being read: NixlPushConnector
 
   using Fields = FieldList<&NixlConfig::library, &NixlConfig::profile, &NixlConfig::peer_model,
-                           &NixlConfig::peer_attention, &NixlConfig::compare_hash>;
-};
-
-// Of the plane mooncake.
-struct MooncakeConfig {
-  int peer_block_size = 0;  // tokens of a block of the servers that prefill; 0: 16
-
-  using Fields = FieldList<&MooncakeConfig::peer_block_size>;
+                           &NixlConfig::peer_attention, &NixlConfig::compare_hash,
+                           &NixlConfig::pushes>;
 };
 
 // vLLM's --kv-transfer-config.
@@ -190,10 +185,12 @@ struct KvTransferConfig {
   // That a prefill is kept without a sign of life; unset: 30, over mooncake 480.
   std::optional<int> lease_seconds = {};
   NixlConfig nixl = {};
-  MooncakeConfig mooncake = {};
+  // Where whoever prefills writes: tokens of a block on the other side; 0: 16.
+  int peer_block_size = 0;
 
   bool uses_mooncake() const { return plane == KvPlane::mooncake; }
   bool uses_nixl() const { return plane == KvPlane::nixl; }
+  bool pushes_nixl() const { return uses_nixl() && nixl.pushes; }
   bool prefills() const { return role == KvRole::prefill || role == KvRole::both; }
   bool decodes() const { return role == KvRole::decode || role == KvRole::both; }
 
@@ -201,7 +198,7 @@ struct KvTransferConfig {
       FieldList<&KvTransferConfig::role, &KvTransferConfig::plane, &KvTransferConfig::listen,
                 &KvTransferConfig::peers, &KvTransferConfig::load_failure_policy,
                 &KvTransferConfig::buffer_bytes, &KvTransferConfig::lease_seconds,
-                &KvTransferConfig::nixl, &KvTransferConfig::mooncake>;
+                &KvTransferConfig::nixl, &KvTransferConfig::peer_block_size>;
 };
 
 // Where blocks go that the cache gives up, so that a later request with their prefix copies them

@@ -27,6 +27,9 @@ bool is_shareable(const json::object& request) {
     if (!is_absent(request, name)) return false;
   const json::value* n = request.if_contains("n");
   if (n != nullptr && !n->is_null() && *n != json::value(1)) return false;
+  // Cut to what the answer leaves of the context, which is more where it has one token.
+  const json::value* cut = request.if_contains("truncate_prompt_tokens");
+  if (cut != nullptr && cut->is_int64() && cut->get_int64() < 0) return false;
   const json::value* prompt = request.if_contains("prompt");
   if (prompt == nullptr || !prompt->is_array()) return true;
   const json::array& parts = prompt->get_array();  // of token ids, or several prompts
@@ -56,6 +59,8 @@ std::optional<std::string> body_for_prefill(std::string_view target, const std::
   return json::serialize(*request);
 }
 
+bool is_answer(const std::string& body) { return parse_object(body).has_value(); }
+
 std::string kept_params(const std::string& answer) {
   const auto object = parse_object(answer);
   if (!object) return {};
@@ -69,22 +74,36 @@ std::optional<KvPlace> kept_place(const std::string& answer) {
   if (params == nullptr || !params->is_object()) return std::nullopt;
   const json::object& kept = params->get_object();
   const json::value* blocks = kept.if_contains("remote_block_ids");
+  const json::value* engine = kept.if_contains("remote_engine_id");
+  const json::value* ranks = kept.if_contains("tp_size");
+  const json::value* mode = kept.if_contains("transfer_mode");
+  const json::value* name = kept.if_contains("remote_request_id");
+  // One that is pushed by a name that is not the proxy's goes over NIXL.
+  const bool is_nixl = mode != nullptr && *mode == json::value("push") && name != nullptr &&
+                       name->is_string() && !name->get_string().starts_with(kPushName) &&
+                       engine != nullptr && engine->is_string();
   const json::value* host = kept.if_contains("remote_host");
   const json::value* port = kept.if_contains("remote_port");
   const bool is_ours = kept.contains("remote_num_tokens") && blocks != nullptr &&
                        blocks->is_array() && blocks->get_array().empty();
-  if (!is_ours || host == nullptr || !host->is_string() || port == nullptr || !port->is_int64())
+  if (!(is_ours || is_nixl) || host == nullptr || !host->is_string() || port == nullptr ||
+      !port->is_int64())
     return std::nullopt;
-  return KvPlace{std::string(host->get_string()), port->get_int64()};
+  KvPlace place{std::string(host->get_string()), port->get_int64()};
+  if (is_nixl) place.engine = std::string(engine->get_string());
+  if (ranks != nullptr && ranks->is_int64()) place.ranks = ranks->get_int64();
+  return place;
 }
 
 std::string pushed_params(const std::string& push_name, const KvPlace& place) {
-  return json::serialize(json::object{{"do_remote_decode", false},
-                                      {"do_remote_prefill", true},
-                                      {"transfer_mode", "push"},
-                                      {"remote_request_id", push_name},
-                                      {"remote_host", place.host},
-                                      {"remote_port", place.port}});
+  json::object params{{"do_remote_decode", false}, {"do_remote_prefill", true},
+                      {"transfer_mode", "push"},   {"remote_request_id", push_name},
+                      {"remote_host", place.host}, {"remote_port", place.port}};
+  if (!place.engine.empty()) {
+    params["remote_engine_id"] = place.engine;
+    params["tp_size"] = place.ranks;
+  }
+  return json::serialize(params);
 }
 
 std::string body_for_decode(const std::string& body, const std::string& params) {

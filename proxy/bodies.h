@@ -15,15 +15,22 @@ namespace quire::proxy {
 std::optional<std::string> body_for_prefill(std::string_view target, const std::string& body,
                                             const std::string& push_name = {});
 
+bool is_answer(const std::string& body);  // that this reads: a JSON object
+
 // The object in a prefill's answer; empty: it kept nothing.
 std::string kept_params(const std::string& answer);
 
 // Where that answer says that others fetch from, if prefills can be pushed from there: by a Quire
-// server whose plane is local.
+// server whose plane is local, or by one that pushes over NIXL, which is asked for by its name,
+// too.
 struct KvPlace {
   std::string host;
   std::int64_t port = 0;
+  std::string engine = {};  // over NIXL
+  std::int64_t ranks = 1;
 };
+inline constexpr std::string_view kPushName =
+    "proxy-";  // what names that the proxy makes up begin with
 std::optional<KvPlace> kept_place(const std::string& answer);
 
 // What the server that goes on is told of a prefill that was asked for by that name.

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <chrono>
 
+#include "proxy/errors.h"
+
 namespace quire::proxy {
 namespace {
 
@@ -79,19 +81,23 @@ std::optional<IncomingRequest> Connection::read_request() {
   parser.body_limit(kMostBody);
   parser.header_limit(kMostHead);
   std::optional<std::chrono::steady_clock::time_point> end;
+  const auto refuse = [&](int status, std::string_view message) {
+    const std::string target(parser.get().target());
+    reply(status, "application/json", error_body(target, status, message), false);
+  };
   while (!parser.is_done()) {
     error_code error = http::error::need_more;
     if (state_->buffer.size() > 0) state_->buffer.consume(parser.put(state_->buffer.data(), error));
     if (error && error != http::error::need_more) {
       const bool is_large = error == http::error::body_limit || error == http::error::header_limit;
-      reply(is_large ? 413 : 400, "text/plain", error.message() + "\n", false);
+      refuse(is_large ? 413 : 400, error.message());
       return std::nullopt;
     }
     if (parser.is_done()) break;
     const auto now = std::chrono::steady_clock::now();
     if (parser.got_some() && !end) end = now + kRequest;
     if (end && now >= *end) {
-      reply(408, "text/plain", "the request did not end in time\n", false);
+      refuse(408, "The request did not end in time");
       return std::nullopt;
     }
     if (state_->read_some() == 0) return std::nullopt;

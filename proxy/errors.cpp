@@ -12,6 +12,12 @@ constexpr std::size_t kMostHeld = 16 << 20;  // bytes of one event
 
 std::string_view type_of(int status) {
   switch (status) {
+    case 400:
+      return "Bad Request";
+    case 408:
+      return "Request Timeout";
+    case 413:
+      return "Content Too Large";
     case 403:
       return "Forbidden";
     case 501:
@@ -33,7 +39,10 @@ bool is_of(std::string_view target, std::string_view path) {
 
 std::string error_body(std::string_view target, int status, std::string_view message) {
   if (is_of(target, "/v1/messages")) {
-    const char* type = status == 403 ? "permission_error" : "api_error";
+    const char* type = status == 403   ? "permission_error"
+                       : status == 413 ? "request_too_large"
+                       : status < 500  ? "invalid_request_error"
+                                       : "api_error";
     return json::serialize(
         json::object{{"type", "error"}, {"error", {{"type", type}, {"message", text(message)}}}});
   }

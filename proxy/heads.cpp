@@ -23,8 +23,9 @@ constexpr std::array<const char*, 14> kHandedOn{"Authorization",
                                                 "Access-Control-Request-Headers",
                                                 "Access-Control-Request-Private-Network"};
 // And of an answer's, what a client needs.
-constexpr std::array<const char*, 14> kHandedBack{"Content-Type",
+constexpr std::array<const char*, 15> kHandedBack{"Content-Type",
                                                   "X-Request-Id",
+                                                  "Request-Id",
                                                   "Retry-After",
                                                   "Cache-Control",
                                                   "WWW-Authenticate",

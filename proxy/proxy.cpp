@@ -184,8 +184,7 @@ bool Proxy::refuse(Connection& client, const IncomingRequest& request, int statu
 }
 
 bool Proxy::answer(Connection& client, const IncomingRequest& request) {
-  if (!is_target(request))
-    return client.reply(400, "text/plain", "the target must be a path\n", request.keep_alive);
+  if (!is_target(request)) return refuse(client, request, 400, "The target must be a path");
   if (const auto host = request.header("Host"); !hosts_.allows(host)) {
     constexpr std::size_t kMaxEcho = 200;
     const auto why = fmt::format(
@@ -253,7 +252,6 @@ std::optional<std::string> Proxy::prefill(Connection& client, const IncomingRequ
 std::optional<bool> Proxy::answer_pushed(Connection& client, const IncomingRequest& request,
                                          std::vector<Turn>& turns) {
   if (!body_for_prefill(request.target, request.body)) return std::nullopt;
-  IncomingRequest rest = request;
   while (!turns.empty()) {
     const auto [server, is_doubtful] = turns.front();
     if (is_doubtful && !is_alive(server, client)) {
@@ -266,8 +264,10 @@ std::optional<bool> Proxy::answer_pushed(Connection& client, const IncomingReque
     turns.erase(turns.begin());
     const std::string name = new_push_name();
     const auto body = body_for_prefill(request.target, request.body, name);
+    IncomingRequest rest = request;  // over NIXL servers find by this id what belongs together
+    if (request.header("X-Request-Id").empty()) rest.headers.emplace_back("X-Request-Id", name);
     rest.body = body_for_decode(request.body, pushed_params(name, *place));
-    PushedPrefill pushed(client, server, request_to(server, request, *body), places_);
+    PushedPrefill pushed(client, server, request_to(server, rest, *body), places_);
     const Pushing pushing{[&] { return pushed.has_failed(); }, request};
     const auto answered = try_decode(client, rest, &pushing);
     const PushedPrefill::State state = pushed.end();

@@ -28,7 +28,7 @@ void KvPlaces::learn(const net::Url& server, const net::Response& answer) {
 std::string new_push_name() {
   constexpr int kWords = 4;
   std::random_device random;
-  std::string name = "proxy-";
+  std::string name(kPushName);
   for (int i = 0; i < kWords; ++i) name += fmt::format("{:08x}", random());
   return name;
 }
@@ -55,8 +55,12 @@ void PushedPrefill::run() {
     answer_ = net::Client(patience).send(request_);
     places_.learn(server_, answer_);
     const bool is_lost = answer_.status == 502 || answer_.status == 504;
-    state_ = answer_.status == 200   ? State::ended
-             : is_lost               ? State::unreachable
+    const bool is_nonsense = answer_.status == 200 && !is_answer(answer_.body);
+    if (is_nonsense)
+      log::warn("proxy.no_prefill",
+                {{"server", server_.text()}, {"error", "its answer is no JSON object"}});
+    state_ = is_lost || is_nonsense  ? State::unreachable
+             : answer_.status == 200 ? State::ended
              : answer_.status == 503 ? State::busy
                                      : State::refused;
   } catch (const Failure& failure) {

@@ -84,7 +84,8 @@ Result<void> EngineCore::admit(AddRequest& request) {
 Result<void> EngineCore::admit_transfer(AddRequest& request, const SamplingParams& sampling) {
   if (request.transfer_params.empty()) return {};
   if (transfer_ != nullptr)
-    return transfer_->admit(request.id, request.transfer_params, sampling, request.prompt);
+    return transfer_->admit(request.id, {request.transfer_params, request.transfer_name}, sampling,
+                            request.prompt);
   return refuse_transfer(request.transfer_params);
 }
 
@@ -227,10 +228,9 @@ void EngineCore::launch(StepOutput& output) {
   if (drafting_.is_on()) {
     drafting_.propose_ahead(plan, *runner_);
     is_open_ = drafting_.leaves_open(plan);
-    is_followed_ = overlaps_ &&
-                   drafting_.give_ahead(plan, *scheduler_,
-                                        can_leave_open_ && num_apart_ == 0 &&
-                                            runner_->can_follow_drafts());
+    is_followed_ = overlaps_ && drafting_.give_ahead(plan, *scheduler_,
+                                                     can_leave_open_ && num_apart_ == 0 &&
+                                                         runner_->can_follow_drafts());
   }
   launch_time_ = Clock::now() - now;
 }

@@ -43,7 +43,7 @@ class EngineCore {
   const ModelPlan& plan() const { return *plan_.model; }
   const KvCacheManager& kv_cache() const { return *kv_; }
   const TransferConnector* transfer() const { return transfer_.get(); }  // null: none
-  KvOffload* offload() { return offload_.get(); }  // null: none
+  KvOffload* offload() { return offload_.get(); }                        // null: none
   const ModelRunner& runner() const { return *runner_; }
   const Drafting& drafting() const { return drafting_; }
   // Sees each draft's logits; the configuration must have a draft model.
@@ -70,7 +70,7 @@ class EngineCore {
  private:
   struct Tracking {
     RequestTimes times;
-    bool begun = false;  // its first output has gone out
+    bool begun = false;        // its first output has gone out
     bool keeps_apart = false;  // Drafting::keeps_apart()
   };
 
@@ -106,20 +106,21 @@ class EngineCore {
   const EngineBackend backend_;
   std::unique_ptr<Model> model_;
   LoadedDraft draft_;
-  std::unique_ptr<Pooler> pooler_;     // null: it generates
-  EncoderModel* encoder_ = nullptr;    // model_, where it is one
+  std::unique_ptr<Pooler> pooler_;                   // null: it generates
+  EncoderModel* encoder_ = nullptr;                  // model_, where it is one
   std::unordered_map<RequestId, int> second_texts_;  // of its requests: where the second one begins
   std::vector<std::int32_t> token_types_;            // of a step
   DType dtype_ = DType::bf16;
   std::string model_fingerprint_;
+  int num_hidden_layers_ = 0;
   EnginePlan plan_;
   Ready ready_;
   std::unique_ptr<KvMemory> memory_;
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<KvEventPublisher> events_;  // null: nobody listens
-  std::unique_ptr<KvOffload> offload_;           // null: what the cache gives up is gone
+  std::unique_ptr<KvOffload> offload_;        // null: what the cache gives up is gone
   std::unique_ptr<KvCacheManager> kv_;
-  std::unique_ptr<MaskQueue> masks_;              // null as constraints_ is; outlives all requests
+  std::unique_ptr<MaskQueue> masks_;             // null as constraints_ is; outlives all requests
   std::unique_ptr<TransferConnector> transfer_;  // null: this engine exchanges nothing
   std::unique_ptr<Scheduler> scheduler_;
   Drafting drafting_;
@@ -132,11 +133,11 @@ class EngineCore {
   std::chrono::nanoseconds launch_time_{0};  // of the latest step that ran something
   int step_tokens_ = 0;
   int step_requests_ = 0;
-  bool overlaps_ = false;         // Drafting::can_overlap()
-  bool can_leave_open_ = false;   // the same
-  int num_apart_ = 0;             // requests that keep steps apart
-  bool is_followed_ = false;      // the next step's drafts are those of the step queued last
-  bool is_open_ = false;          // Drafting::leaves_open() of it
+  bool overlaps_ = false;        // Drafting::can_overlap()
+  bool can_leave_open_ = false;  // the same
+  int num_apart_ = 0;            // requests that keep steps apart
+  bool is_followed_ = false;     // the next step's drafts are those of the step queued last
+  bool is_open_ = false;         // Drafting::leaves_open() of it
   bool is_idle_ = false;
   bool has_arrivals_ = false;  // the step took what was fetched
   bool has_preempted_ = false;

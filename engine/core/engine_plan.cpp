@@ -23,6 +23,15 @@ constexpr std::int64_t kLayerNodes = 24, kOtherNodes = 16;  // launches of a lay
 
 std::int64_t signed_of(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
+StateChunk state_chunk(const ModelConfig& model, DType dtype, const OpsTraits& ops) {
+  const DeltaNetConfig& net = model.delta_net;
+  const Mamba2Config& scan = model.mamba2;
+  if (net.num_value_heads > 0)
+    return ops.state_chunk({dtype, net.key_head_dim, net.value_head_dim});
+  if (scan.num_heads > 0) return ops.state_chunk({dtype, scan.state_size, scan.head_dim});
+  return {};
+}
+
 // Without its layers, which the measured model names.
 ModelMemory model_memory(const EngineConfig& config, const ModelConfig& model,
                          const OpsTraits& ops) {
@@ -32,7 +41,7 @@ ModelMemory model_memory(const EngineConfig& config, const ModelConfig& model,
                      .dtype = config.model.dtype.value_or(model.dtype),
                      .published_cache_dtype = model.quant.kv_cache_dtype};
   if (model.mamba2.chunk_size > 0) memory.mamba_chunk_size = model.mamba2.chunk_size;
-  if (model.delta_net.num_value_heads > 0) memory.state_chunk = ops.state_chunk();
+  memory.state_chunk = state_chunk(model, memory.dtype, ops).tokens;
   return memory;
 }
 
@@ -161,6 +170,12 @@ Result<void> check_weights(const Planning& planning, const SizedModel& sized) {
   if (weights > planning.plan.allowed_bytes)
     return too_large(planning, "weights of " + bytes_text(weights), least);
   const std::int64_t kept = signed_of(planning.plan.uses[MemoryPurpose::kv_offload].device);
+  const std::int64_t travels = signed_of(planning.plan.uses[MemoryPurpose::kv_transfer].device);
+  if (others > planning.plan.allowed_bytes && others - travels <= planning.plan.allowed_bytes)
+    return too_large(planning,
+                     fmt::format("{} for what travels (KvTransferConfig::buffer_bytes) beside {}",
+                                 bytes_text(travels), bytes_text(others - travels)),
+                     least);
   if (others > planning.plan.allowed_bytes)
     return too_large(
         planning,
@@ -336,6 +351,11 @@ Result<ModelPlan> plan_model(Planning& planning) {
   if (auto chosen = choose_graphs(planning, *sized); chosen.has_error()) return chosen.error();
   auto model = fit_cache(planning, *sized);
   if (model.has_error()) return model;
+  if (const StateChunk chunk =
+          state_chunk(planning.model_config, planning.memory.dtype, planning.device.ops);
+      !chunk.wants.empty())
+    model->notes.push_back(fmt::format(
+        "the recurrent layers take prompts token by token: chunks want {}", chunk.wants));
   const std::vector<std::string> notes = planning.model->notes();
   model->notes.insert(model->notes.end(), notes.begin(), notes.end());
   if (planning.device.rank > 0) return model;

@@ -49,6 +49,12 @@ std::string device_name(const EngineBackend& backend) {
          " ranks";
 }
 
+// As vLLM's --speculative-config has it.
+std::string draft_method(DraftMethod method) {
+  if (method == DraftMethod::mtp) return "mtp";
+  return method == DraftMethod::eagle3 ? "eagle3" : "eagle";
+}
+
 }  // namespace
 
 EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend backend,
@@ -81,6 +87,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
                    .shard = {.rank = 0, .size = config.parallel.tensor_parallel_size},
                    .progress = loading_progress(plan_, progress)};
   model_fingerprint_ = model_fingerprint(config, model_config, dtype_, plan_.loaded_len);
+  num_hidden_layers_ = model_config.num_layers;
   const OpsTraits& traits = backend_.ops->traits();
   model_ = load_model(model_config, config.model.path, *backend_.device, traits, load);
   load.progress = {};
@@ -240,7 +247,14 @@ void EngineCore::make_transfer(const EngineConfig& config, EngineId id,
   setup.buffers =
       transfer_buffers(config, plan_.whole_layers, plan_.model->kv.max_model_len, *backend_.device);
   const std::string& peer_model = config.kv_transfer.nixl.peer_model;
-  setup.model = peer_model.empty() ? config.model.path : peer_model;
+  setup.hashed.model = peer_model.empty() ? config.model.path : peer_model;
+  setup.hashed.dtype = name_of(dtype_);
+  setup.hashed.num_hidden_layers = num_hidden_layers_;
+  if (config.speculative.uses_draft_model()) {
+    setup.hashed.draft_method = draft_method(config.speculative.method);
+    setup.hashed.draft_model =
+        config.speculative.model.empty() ? setup.hashed.model : config.speculative.model;
+  }
   setup.longest_prompt = static_cast<int>(plan_.model->kv.max_model_len);
   setup.wake = std::move(wake);
   transfer_ = std::make_unique<TransferConnector>(*backend_.device, std::move(setup));

@@ -8,14 +8,12 @@
 #include "base/error.h"
 #include "engine/kv_events/msgpack.h"
 #include "engine/kv_nixl/agent_blob.h"
-#include "engine/kv_nixl/msgpack_value.h"
+#include "engine/kv_nixl/msgpack_members.h"
 
 namespace quire {
 namespace {
 
 constexpr std::string_view kGetMetadata = "get_meta_msg";
-constexpr std::size_t kMaxRegions = 1 << 16;
-constexpr std::size_t kMaxTextBytes = 4096;
 constexpr std::uint64_t kMostTokens = 1 << 20;  // of a block
 constexpr std::uint64_t kMostBlocks = std::uint64_t{1} << 31;
 
@@ -24,71 +22,6 @@ constexpr std::uint64_t kMostBlocks = std::uint64_t{1} << 31;
 std::span<const std::uint8_t> bytes_of(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
-
-// The members of a map that was sent, each as its own kind of value.
-class Members {
- public:
-  Members(const MsgpackValue& value, std::string_view what) : value_(value), what_(what) {
-    if (value.as_map() == nullptr) fail(fmt::format("{} is no map", what));
-  }
-
-  bool has(std::string_view name) const {
-    const MsgpackValue* found = value_.find(name);
-    return found != nullptr && !found->is_nil();
-  }
-  std::string text(std::string_view name) const {
-    const std::string* found = at(name).as_text();
-    if (found == nullptr || found->size() > kMaxTextBytes) refuse(name, "a short text");
-    return *found;
-  }
-  std::string binary(std::string_view name, std::size_t most) const {
-    const std::string* found = at(name).as_binary();
-    if (found == nullptr || found->size() > most) refuse(name, "bytes within their limit");
-    return *found;
-  }
-  std::uint64_t number(std::string_view name, std::uint64_t least, std::uint64_t most) const {
-    const auto found = at(name).as_unsigned();
-    if (!found || *found < least || *found > most)
-      refuse(name, fmt::format("a number from {} to {}", least, most));
-    return *found;
-  }
-  std::vector<std::uint64_t> numbers(std::string_view name) const {
-    std::vector<std::uint64_t> all;
-    for (const MsgpackValue& item : items(name)) {
-      const auto found = item.as_unsigned();
-      if (!found) refuse(name, "a list of numbers");
-      all.push_back(*found);
-    }
-    return all;
-  }
-  std::vector<std::string> texts(std::string_view name) const {
-    std::vector<std::string> all;
-    for (const MsgpackValue& item : items(name)) {
-      const std::string* found = item.as_text();
-      if (found == nullptr || found->size() > kMaxTextBytes) refuse(name, "a list of short texts");
-      all.push_back(*found);
-    }
-    return all;
-  }
-  const MsgpackValue& at(std::string_view name) const {
-    const MsgpackValue* found = value_.find(name);
-    if (found == nullptr) fail(fmt::format("{} has no {}", what_, name));
-    return *found;
-  }
-
- private:
-  const MsgpackValue::Array& items(std::string_view name) const {
-    const MsgpackValue::Array* found = at(name).as_array();
-    if (found == nullptr || found->size() > kMaxRegions) refuse(name, "a list within its limit");
-    return *found;
-  }
-  [[noreturn]] void refuse(std::string_view name, const std::string& what) const {
-    fail(fmt::format("{}.{} must be {}", what_, name, what));
-  }
-
-  const MsgpackValue& value_;
-  const std::string_view what_;
-};
 
 MsgpackValue parsed(std::string_view bytes, std::string_view what) {
   if (bytes.size() > kMaxHandshakeBytes) fail(fmt::format("{} is too long", what));
@@ -108,7 +41,8 @@ std::vector<std::int32_t> memories_of(const std::vector<std::string>& names) {
   return memories;
 }
 
-void read_geometry(const Members& members, const NixlProfile& profile, NixlMetadata& metadata) {
+void read_geometry(const MsgpackMembers& members, const NixlProfile& profile,
+                   NixlMetadata& metadata) {
   constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
   metadata.base_addresses = members.numbers("kv_caches_base_addr");
   metadata.device = members.number("device_id", 0, kAll);
@@ -120,6 +54,10 @@ void read_geometry(const Members& members, const NixlProfile& profile, NixlMetad
   metadata.block_size = static_cast<int>(members.number("block_size", 1, kMostTokens));
   metadata.kernel_blocks_per_block =
       static_cast<int>(members.number("physical_blocks_per_logical_kv_block", 1, kMostTokens));
+  const auto tokens = static_cast<std::uint64_t>(metadata.block_size) *
+                      static_cast<std::uint64_t>(metadata.kernel_blocks_per_block);
+  if (tokens > kMostTokens)
+    fail("metadata.physical_blocks_per_logical_kv_block makes blocks of more than 2^20 tokens");
   const auto states = members.numbers("ssm_sizes");
   if (states.size() != 2) fail("metadata.ssm_sizes must be two numbers");
   metadata.state_bytes = {states[0], states[1]};
@@ -161,7 +99,7 @@ void check_regions(const NixlMetadata& metadata) {
 }
 
 void read_extension(const MsgpackValue& value, NixlMetadata& metadata) {
-  const Members members(value, "metadata.quire");
+  const MsgpackMembers members(value, "metadata.quire");
   QuireExtension quire;
   quire.geometry = members.binary("geometry", 1 << 20);
   quire.sums_address = members.number("sums_address", 1, std::numeric_limits<std::uint64_t>::max());
@@ -246,7 +184,7 @@ std::string encode_handshake(const NixlHandshake& handshake) {
 Result<NixlHandshake> parse_handshake(std::string_view bytes) {
   return guarded<NixlHandshake>([&] {
     const MsgpackValue value = parsed(bytes, "handshake");
-    const Members members(value, "handshake");
+    const MsgpackMembers members(value, "handshake");
     return NixlHandshake{members.text("compatibility_hash"),
                          members.binary("agent_metadata_bytes", kMaxHandshakeBytes)};
   });
@@ -303,7 +241,7 @@ std::string encode_metadata(const NixlMetadata& metadata, const NixlProfile& pro
 Result<NixlMetadata> parse_metadata(std::string_view bytes, const NixlProfile& profile) {
   return guarded<NixlMetadata>([&] {
     const MsgpackValue value = parsed(bytes, "metadata");
-    const Members members(value, "metadata");
+    const MsgpackMembers members(value, "metadata");
     NixlMetadata metadata;
     metadata.engine = members.text("engine_id");
     metadata.agent = members.binary("agent_metadata", kMaxAgentBlobBytes);

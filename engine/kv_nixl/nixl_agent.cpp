@@ -13,7 +13,6 @@ using Handle = NixlLibrary::Handle;
 constexpr int kInProgress = 1;
 constexpr int kStrictSync = 2;                      // two threads may call: ours and the library's
 constexpr std::uint64_t kProgressDelayUs = 10'000;  // it wakes earlier when something comes
-constexpr int kRead = 0;
 constexpr int kDram = static_cast<int>(NixlMemory::dram);
 
 void check(int status, const char* what) {
@@ -123,12 +122,12 @@ void NixlAgent::forget_remote(const std::string& name) {
   library_.invalidate_remote_md(agent_, name.c_str());
 }
 
-NixlRead NixlAgent::read(const std::string& remote, NixlMemory memory, std::uint64_t device,
-                         std::span<const NixlCopy> copies, std::string_view notice) {
-  TransferList ours(library_, NixlMemory::dram), theirs(library_, memory);
+NixlTransfer NixlAgent::begin(int operation, const std::string& remote, Place place,
+                              std::span<const NixlCopy> copies, std::string_view notice) {
+  TransferList ours(library_, NixlMemory::dram), theirs(library_, place.memory);
   for (const NixlCopy& copy : copies) {
     ours.add(reinterpret_cast<std::uintptr_t>(copy.local), copy.bytes, 0);
-    theirs.add(copy.remote, copy.bytes, device);
+    theirs.add(copy.remote, copy.bytes, place.device);
   }
   const Arguments arguments(*this);
   if (!notice.empty()) {
@@ -137,24 +136,24 @@ NixlRead NixlAgent::read(const std::string& remote, NixlMemory memory, std::uint
     check(library_.opt_args_set_has_notif(arguments.handle, true), "a notice");
   }
   Handle request = nullptr;
-  check(library_.create_xfer_req(agent_, kRead, ours.handle, theirs.handle, remote.c_str(),
+  check(library_.create_xfer_req(agent_, operation, ours.handle, theirs.handle, remote.c_str(),
                                  &request, arguments.handle),
-        "preparing a read");
-  NixlRead read(*this, request);
+        "preparing a transfer");
+  NixlTransfer transfer(*this, request);
   const int status = library_.post_xfer_req(agent_, request, nullptr);
   if (status != kInProgress)
-    read.state_ = status == 0 ? NixlRead::State::done : NixlRead::State::failed;
-  return read;
+    transfer.state_ = status == 0 ? NixlTransfer::State::done : NixlTransfer::State::failed;
+  return transfer;
 }
 
-NixlRead::State NixlRead::poll() {
+NixlTransfer::State NixlTransfer::poll() {
   if (state_ != State::running) return state_;
   const int status = agent_->library_.get_xfer_status(agent_->agent_, request_);
   if (status != kInProgress) state_ = status == 0 ? State::done : State::failed;
   return state_;
 }
 
-NixlRead::~NixlRead() {
+NixlTransfer::~NixlTransfer() {
   if (request_ == nullptr) return;
   agent_->library_.release_xfer_req(agent_->agent_, request_);
   agent_->library_.destroy_xfer_req(request_);

@@ -1,7 +1,8 @@
 #pragma once
-// A NIXL agent with UCX, which is what vLLM's connector uses: memory that others may read, reads of
-// theirs, and short messages. For one thread; the library runs one of its own, which sleeps
-// while nothing comes. The library outlives its agents. Throws Failure where the library refuses.
+// A NIXL agent with UCX, which is what vLLM's connector uses: memory that others may read and
+// write, reads and writes of theirs, and short messages. For one thread; the library runs one of
+// its own, which sleeps while nothing comes. The library outlives its agents. Throws Failure where
+// the library refuses.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,24 +26,24 @@ struct NixlCopy {
 
 class NixlAgent;
 
-// One read that was begun. Its memory must stay until it is done or failed.
-class NixlRead {
+// One read or write that was begun. Its memory must stay until it is done or failed.
+class NixlTransfer {
  public:
   enum class State : std::uint8_t { running, done, failed };
 
-  ~NixlRead();
-  NixlRead(NixlRead&& other) noexcept
+  ~NixlTransfer();
+  NixlTransfer(NixlTransfer&& other) noexcept
       : agent_(other.agent_),
         request_(std::exchange(other.request_, nullptr)),
         state_(other.state_) {}
-  NixlRead(const NixlRead&) = delete;
-  NixlRead& operator=(const NixlRead&) = delete;
+  NixlTransfer(const NixlTransfer&) = delete;
+  NixlTransfer& operator=(const NixlTransfer&) = delete;
 
   State poll();
 
  private:
   friend class NixlAgent;
-  NixlRead(NixlAgent& agent, NixlLibrary::Handle request) : agent_(&agent), request_(request) {}
+  NixlTransfer(NixlAgent& agent, NixlLibrary::Handle request) : agent_(&agent), request_(request) {}
 
   NixlAgent* agent_;
   NixlLibrary::Handle request_;
@@ -65,17 +66,30 @@ class NixlAgent {
   std::string add_remote(std::string_view blob);
   void forget_remote(const std::string& name);
 
-  // The other side is sent `notice` once all of it was read.
-  NixlRead read(const std::string& remote, NixlMemory memory, std::uint64_t device,
-                std::span<const NixlCopy> copies, std::string_view notice);
+  // The other side is sent `notice` once all of it was read, or written; empty: none.
+  NixlTransfer read(const std::string& remote, NixlMemory memory, std::uint64_t device,
+                    std::span<const NixlCopy> copies, std::string_view notice) {
+    return begin(kRead, remote, {memory, device}, copies, notice);
+  }
+  NixlTransfer write(const std::string& remote, NixlMemory memory, std::uint64_t device,
+                     std::span<const NixlCopy> copies, std::string_view notice) {
+    return begin(kWrite, remote, {memory, device}, copies, notice);
+  }
   void notify(const std::string& remote, std::string_view message);
   // What others said since the last call, and who.
   std::vector<std::pair<std::string, std::string>> take_notices();
 
  private:
-  friend class NixlRead;
+  friend class NixlTransfer;
   class Arguments;
   class TransferList;
+  static constexpr int kRead = 0, kWrite = 1;
+  struct Place {
+    NixlMemory memory;
+    std::uint64_t device;
+  };
+  NixlTransfer begin(int operation, const std::string& remote, Place place,
+                     std::span<const NixlCopy> copies, std::string_view notice);
 
   const NixlLibrary& library_;
   NixlLibrary::Handle agent_ = nullptr, backend_ = nullptr;

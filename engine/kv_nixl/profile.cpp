@@ -63,6 +63,16 @@ std::string python_json_text(std::string_view text) {
   return out + "\"";
 }
 
+// Of a draft model that sees the target's hidden states, which has no revision of its own.
+std::string draft_json(const CompatibilityFactors& factors) {
+  if (factors.draft_method.empty()) return "null";
+  return fmt::format(
+      R"({{"auxiliary_layer_ids": null, "code_revision": null, "kv_cache_dtype": {}, )"
+      R"("method": {}, "model": {}, "parallel_drafting": false, "revision": null}})",
+      python_json_text(factors.cache_dtype), python_json_text(factors.draft_method),
+      python_json_text(factors.draft_model));
+}
+
 }  // namespace
 
 std::span<const NixlProfile> nixl_profiles() { return kProfiles; }
@@ -95,8 +105,8 @@ std::string compatibility_json(const CompatibilityFactors& factors, const NixlPr
   if (profile.hashes_cross_layers)
     members["cross_layers_blocks"] = boolean(factors.cross_layers_blocks);
   if (profile.hashes_transfer_mode) {
-    members["speculative_config"] = "null";
-    members["transfer_mode"] = "\"pull\"";
+    members["speculative_config"] = draft_json(factors);
+    members["transfer_mode"] = factors.pushes ? "\"push\"" : "\"pull\"";
   }
   std::string json = "{";
   for (const auto& [name, value] : members)

@@ -23,6 +23,8 @@ struct NixlProfile {
   bool has_strides = true;  // and everything that came with them
   bool hashes_cross_layers = false;
   bool hashes_transfer_mode = true;  // and speculative_config
+
+  bool has_push() const { return hashes_transfer_mode; }  // its NixlPushConnector
 };
 
 std::span<const NixlProfile> nixl_profiles();
@@ -40,8 +42,10 @@ struct CompatibilityFactors {
   int num_hidden_layers = 0;
   std::string attention_backend;
   std::string cache_dtype = "auto";
+  std::string draft_method = {}, draft_model = {};  // as --speculative-config has them
   bool hybrid_manager = true;
   bool cross_layers_blocks = false;
+  bool pushes = false;  // whoever prefills writes, instead of being read
 };
 // The text whose SHA-256 is compared, and that in hexadecimal digits.
 std::string compatibility_json(const CompatibilityFactors& factors, const NixlProfile& profile);

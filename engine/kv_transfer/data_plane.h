@@ -30,6 +30,8 @@ struct KvSource {
   int tensor_ranks = 1;
   std::optional<std::uint64_t> prompt_hash = {};  // of another Quire server
   bool pushed = false;  // it comes as it is computed, begun or not; the generation is 0
+  std::string request =
+      {};  // where it is pushed over NIXL: the name that both sides' requests share
 };
 
 struct KvFetch {
@@ -49,11 +51,13 @@ struct KvFetched {
   std::shared_ptr<StagedRange> range = {};
 };
 
-// A fetch, or a peer's part in one, came to nothing.
+// A fetch, or a peer's part in one, came to nothing. Of what a peer says of it only the beginning
+// is kept: it goes into logs and answers.
 class KvLost : public std::runtime_error {
  public:
+  static constexpr std::size_t kMostDetail = 1000;  // bytes
   KvLost(KvLossReason reason, const std::string& detail, bool silent = false)
-      : std::runtime_error(detail), reason_(reason), silent_(silent) {}
+      : std::runtime_error(detail.substr(0, kMostDetail)), reason_(reason), silent_(silent) {}
   KvLossReason reason() const { return reason_; }
   bool is_silence() const { return silent_; }  // it was waited for in vain
 

@@ -24,6 +24,28 @@ std::string differs(const std::string& layer, const char* field, const T& ours, 
   return fmt::format("{} of layer {} is {} here and {} there", field, layer, ours, theirs);
 }
 
+std::string shape_of(const KvStateGeometry& state) {
+  return fmt::format("{} {}×{}+{}×{}×{}", state.form == StateForm::mamba2 ? "mamba2" : "delta_net",
+                     state.conv_rows, state.conv_channels, state.heads, state.head_rows,
+                     state.head_columns);
+}
+
+KvStateGeometry state_geometry(const KvSpec& spec) {
+  const auto number = [](std::int64_t extent) { return static_cast<int>(extent); };
+  if (spec.states.size() != 2 || spec.states[0].shape.size() != 2 ||
+      spec.states[1].shape.size() != 3)
+    return {};
+  const StateTensor &conv = spec.states[0], &recurrent = spec.states[1];
+  return {.form = spec.state_form,
+          .conv_rows = number(conv.shape[0]),
+          .conv_channels = number(conv.shape[1]),
+          .conv_element_bytes = static_cast<int>(size_of(conv.dtype)),
+          .heads = number(recurrent.shape[0]),
+          .head_rows = number(recurrent.shape[1]),
+          .head_columns = number(recurrent.shape[2]),
+          .element_bytes = static_cast<int>(size_of(recurrent.dtype))};
+}
+
 std::string difference(const KvLayerGeometry& ours, const KvLayerGeometry& theirs) {
   const std::string& at = ours.name;
   if (ours.name != theirs.name)
@@ -41,6 +63,12 @@ std::string difference(const KvLayerGeometry& ours, const KvLayerGeometry& their
     return differs(at, "sliding_window", ours.window, theirs.window);
   if (ours.chunk != theirs.chunk)
     return differs(at, "attention_chunk_size", ours.chunk, theirs.chunk);
+  if (ours.key_scale != theirs.key_scale)
+    return differs(at, "k_scale", ours.key_scale, theirs.key_scale);
+  if (ours.value_scale != theirs.value_scale)
+    return differs(at, "v_scale", ours.value_scale, theirs.value_scale);
+  if (ours.state != theirs.state)
+    return differs(at, "state_shape", shape_of(ours.state), shape_of(theirs.state));
   if (theirs.block_size < 1)
     return fmt::format("block_size of layer {} is {} there", at, theirs.block_size);
   return "";
@@ -75,8 +103,11 @@ KvLayerGeometry layer_geometry(const LayerKvSpec& layer, int block_size) {
                            .block_size = block_size};
   if (geometry.is_state()) {
     geometry.row_bytes = static_cast<std::int64_t>(unpadded_page_bytes(token));
+    geometry.state = state_geometry(token);
     return geometry;
   }
+  geometry.key_scale = layer.key_scale;
+  geometry.value_scale = layer.value_scale;
   token.block_size = 1;
   const bool latent = token.kind == KvKind::mla || token.kind == KvKind::sliding_window_mla;
   geometry.planes = latent ? 1 : 2;

@@ -12,6 +12,22 @@
 
 namespace quire {
 
+// A recurrent state: rows of the convolution's channels, then heads, each a matrix.
+struct KvStateGeometry {
+  StateForm form = StateForm::mamba2;
+  int conv_rows = 0, conv_channels = 0, conv_element_bytes = 0;
+  int heads = 0, head_rows = 0, head_columns = 0, element_bytes = 0;
+
+  std::int64_t conv_bytes() const {
+    return std::int64_t{conv_rows} * conv_channels * conv_element_bytes;
+  }
+  friend bool operator==(const KvStateGeometry&, const KvStateGeometry&) = default;
+  using Fields = FieldList<&KvStateGeometry::form, &KvStateGeometry::conv_rows,
+                           &KvStateGeometry::conv_channels, &KvStateGeometry::conv_element_bytes,
+                           &KvStateGeometry::heads, &KvStateGeometry::head_rows,
+                           &KvStateGeometry::head_columns, &KvStateGeometry::element_bytes>;
+};
+
 struct KvLayerGeometry {
   std::string name = {};
   KvKind kind = KvKind::full;
@@ -23,6 +39,8 @@ struct KvLayerGeometry {
   int window = 0;              // tokens that it looks back at; 0: all
   int chunk = 0;               // tokens; 0: none
   int block_size = 0;          // tokens: what it keeps begins at a multiple
+  float key_scale = 1.f, value_scale = 1.f;  // of an fp8 cache
+  KvStateGeometry state = {};
 
   bool is_state() const { return kind == KvKind::mamba; }
 
@@ -30,7 +48,8 @@ struct KvLayerGeometry {
       FieldList<&KvLayerGeometry::name, &KvLayerGeometry::kind, &KvLayerGeometry::dtype,
                 &KvLayerGeometry::heads, &KvLayerGeometry::head_size, &KvLayerGeometry::planes,
                 &KvLayerGeometry::row_bytes, &KvLayerGeometry::window, &KvLayerGeometry::chunk,
-                &KvLayerGeometry::block_size>;
+                &KvLayerGeometry::block_size, &KvLayerGeometry::key_scale,
+                &KvLayerGeometry::value_scale, &KvLayerGeometry::state>;
 };
 
 struct KvGeometry {

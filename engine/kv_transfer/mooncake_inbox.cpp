@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "engine/kv_transfer/refusals.h"
 
 namespace quire {
 namespace {
@@ -129,7 +130,7 @@ awaitable<void> MooncakeInbox::serve(Descriptor socket, bool is_hello) {
     if (lost.reason() == KvLossReason::peer_lost) {
       log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
     } else {
-      log::warn("kv_transfer.refused", {{"because", lost.what()}});
+      log_refused(lost.what());
     }
   }
 }

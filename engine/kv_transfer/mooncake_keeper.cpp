@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "engine/kv_transfer/refusals.h"
 #include "engine/kv_transfer/woken.h"
 
 namespace quire {
@@ -192,7 +193,7 @@ awaitable<void> MooncakeKeeper::serve(Descriptor socket, bool is_query) {
     if (lost.reason() == KvLossReason::peer_lost) {
       log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
     } else {
-      log::warn("kv_transfer.refused", {{"because", lost.what()}});
+      log_refused(lost.what());
     }
   }
 }
@@ -260,7 +261,7 @@ awaitable<void> MooncakeKeeper::begin(std::shared_ptr<Peer> peer, std::string me
     ask = std::move(*parsed);
     check(*peer, ask);
   } catch (const KvLost& lost) {
-    if (limit().allows()) log::warn("kv_transfer.refused", {{"because", lost.what()}});
+    log_refused(lost.what());
     refused = encode_answer(refusal(ask, lost));
   }
   if (!refused.empty()) co_return co_await peer->link.send(std::move(refused));

@@ -30,7 +30,7 @@ struct MooncakeKeeperOptions {
   int data_parallel_rank = 0;
   std::chrono::nanoseconds silence = std::chrono::seconds(10);
   std::chrono::nanoseconds wait_for_prefill = std::chrono::minutes(8);
-  std::size_t max_connections = 256;
+  std::size_t max_connections = 1024;  // each waits for one prefill
   std::function<void()> changed = [] {};  // counts or kept prefills are others
 };
 

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
+#include <array>
 
 #include "base/error.h"
+#include "engine/kv_nixl/block_ids.h"
 #include "engine/kv_transfer/checksum.h"
+#include "engine/kv_transfer/state_layout.h"
 
 namespace quire {
 namespace {
@@ -21,62 +22,54 @@ struct Range {
   int first_token = 0, num_blocks = 0;
 };
 
-// Windows keep the blocks that vLLM's do: one more than they span.
-Range range_of(const KvGeometry& geometry, const BlockRegions& shape, std::size_t group,
-               int num_tokens) {
-  constexpr int kSize = NixlExports::kBlockSize;
-  const int total = (num_tokens + kSize - 1) / kSize;
+// By the blocks that are named. Windows keep those that vLLM's do, one more than they span; chunks
+// their own; a state is one.
+Range range_of(const KvGeometry& geometry, const BlockRegions& regions, int block_size,
+               std::size_t group, int num_tokens) {
+  const int total = (num_tokens + block_size - 1) / block_size;
   Range range{.first_token = 0, .num_blocks = total};
   for (std::size_t i = 0; i < geometry.layers.size(); ++i) {
     const KvLayerGeometry& layer = geometry.layers[i];
-    if (shape.group_of_layer[i] != static_cast<int>(group) || layer.window == 0) continue;
-    range.num_blocks = std::min(total, (layer.window + kSize - 1) / kSize + 1);
-    range.first_token = (total - range.num_blocks) * kSize;
+    if (regions.group_of_layer[i] != static_cast<int>(group)) continue;
+    if (layer.is_state()) return {.first_token = num_tokens - 1, .num_blocks = 1};
+    if (layer.window > 0)
+      range.num_blocks = std::min(total, (layer.window + block_size - 1) / block_size + 1);
+    if (layer.chunk > 0)
+      range.num_blocks = total - first_kept_token(layer, num_tokens) / block_size;
+    range.first_token = (total - range.num_blocks) * block_size;
     break;
   }
   return range;
 }
 
-std::int64_t num_blocks_of(const KvGeometry& geometry, const BlockRegions& shape, int num_tokens) {
+std::int64_t num_blocks_of(const KvGeometry& geometry, const BlockRegions& regions, int block_size,
+                           int num_tokens) {
   std::int64_t blocks = 0;
-  for (std::size_t g = 0; g < shape.num_groups; ++g)
-    blocks += range_of(geometry, shape, g, num_tokens).num_blocks;
+  for (std::size_t g = 0; g < regions.num_groups; ++g)
+    blocks += range_of(geometry, regions, block_size, g, num_tokens).num_blocks;
   return blocks;
 }
 
-// What the memory is divided into: so much at once, and so much for each block.
+// What the memory is divided into: so much at once, and so much for each of the kernel's blocks.
 struct Shares {
-  std::vector<std::int64_t> of_region;  // bytes of a block
-  std::int64_t largest = 0;             // of them
   std::int64_t fixed = 0, per_block = 0;
 };
 
-Shares shares_of(const KvGeometry& geometry, const BlockRegions& shape,
-                 std::int64_t scratch_bytes) {
-  Shares shares{.of_region = std::vector<std::int64_t>(shape.num_regions, 0)};
-  for (std::size_t i = 0; i < geometry.layers.size(); ++i) {
-    const KvLayerGeometry& layer = geometry.layers[i];
-    std::int64_t& region = shares.of_region[shape.region_of_layer[i]];
-    const std::int64_t wanted = block_bytes(layer, NixlExports::kBlockSize, layer.heads);
-    if (region != 0 && region != wanted)
-      throw Failure(Error{ErrorCode::unsupported,
-                          fmt::format("KvTransferConfig::plane nixl: layer {} has blocks of {} "
-                                      "bytes where others of its tensor have {}",
-                                      layer.name, wanted, region),
-                          "KvTransferConfig::plane"});
-    region = wanted;
-    shares.largest = std::max(shares.largest, wanted);
-  }
-  shares.fixed = aligned(scratch_bytes) + aligned(shares.largest) + 2 * kAlign;
-  shares.per_block = std::accumulate(shares.of_region.begin(), shares.of_region.end(),
-                                     static_cast<std::int64_t>(sizeof(std::uint64_t)));
-  return shares;
+Shares shares_of(const BlockShape& shape, std::int64_t scratch_bytes) {
+  return {.fixed = aligned(scratch_bytes) + aligned(shape.largest) + 2 * kAlign,
+          .per_block = shape.kernel_bytes() + static_cast<std::int64_t>(sizeof(std::uint64_t))};
 }
 
 }  // namespace
 
 std::uint64_t block_sum_seed(std::string_view key) {
   return kv_checksum(std::as_bytes(std::span(key)), kSumSeed);
+}
+
+std::uint64_t block_sum_seed(std::string_view key, const BlockIdentity& block) {
+  const std::array<std::uint64_t, 3> words{block.prompt_hash, block.group,
+                                           static_cast<std::uint64_t>(block.first_token)};
+  return kv_checksum(std::as_bytes(std::span(words)), block_sum_seed(key));
 }
 
 KvContent layer_content(const KvContent& content, std::size_t layer) {
@@ -95,33 +88,34 @@ NixlExports::NixlExports(Buffer memory, KvGeometry geometry, BlockRegions region
     : memory_(std::move(memory)),
       geometry_(std::move(geometry)),
       shape_(std::move(regions)),
+      blocks_(block_shape(geometry_, shape_, kBlockSize)),
       order_(order),
       lease_(lease) {
   lay_out(scratch_bytes);
-  for (std::int64_t id = 1; id < num_blocks_; ++id) free_.push_back(id);  // 0 is vLLM's null block
+  // 0 is vLLM's null block.
+  for (std::int64_t id = 1; id < num_blocks_ / blocks_.ratio; ++id) free_.push_back(id);
 }
 
 // Sums, then the regions one after the other, then what copies need.
 void NixlExports::lay_out(std::int64_t scratch_bytes) {
-  const auto [bytes, largest, fixed, per_block] =
-      shares_of(geometry_, shape_, scratch_bytes);
-  block_bytes_ = per_block - static_cast<std::int64_t>(sizeof(std::uint64_t));
-  num_blocks_ = std::max<std::int64_t>(0, (size_bytes() - fixed) / per_block);
-  if (num_blocks_ < 2)
+  const auto [fixed, per_block] = shares_of(blocks_, scratch_bytes);
+  const std::int64_t ratio = blocks_.ratio;
+  num_blocks_ = std::max<std::int64_t>(0, (size_bytes() - fixed) / per_block) / ratio * ratio;
+  if (num_blocks_ < 2 * ratio)
     throw Failure(Error{ErrorCode::invalid_argument,
                         fmt::format("KvTransferConfig::buffer_bytes is {}; over nixl this model "
                                     "needs at least {}",
-                                    size_bytes(), fixed + 2 * per_block),
+                                    size_bytes(), fixed + 2 * ratio * per_block),
                         "KvTransferConfig::buffer_bytes"});
   auto* at = static_cast<std::byte*>(memory_.data());
   sums_ = {reinterpret_cast<std::uint64_t*>(at), static_cast<std::size_t>(num_blocks_)};
   at += aligned(num_blocks_ * static_cast<std::int64_t>(sizeof(std::uint64_t)));
-  for (const std::int64_t one : bytes) {
+  for (const std::int64_t one : blocks_.region_bytes) {
     regions_.push_back({reinterpret_cast<std::uint64_t>(at), static_cast<std::uint64_t>(one)});
     at += num_blocks_ * one;
   }
-  block_scratch_ = {at, static_cast<std::size_t>(largest)};
-  scratch_ = {at + aligned(largest), static_cast<std::size_t>(scratch_bytes)};
+  block_scratch_ = {at, static_cast<std::size_t>(blocks_.largest)};
+  scratch_ = {at + aligned(blocks_.largest), static_cast<std::size_t>(scratch_bytes)};
 }
 
 std::span<std::byte> NixlExports::memory() const {
@@ -133,17 +127,21 @@ std::span<std::byte> NixlExports::memory() const {
 // Block 0 is not used.
 std::int64_t NixlExports::bytes_for(const KvGeometry& geometry, const BlockRegions& regions,
                                     std::int64_t scratch_bytes, int num_tokens) {
-  const Shares shares = shares_of(geometry, regions, scratch_bytes);
-  return shares.fixed + (num_blocks_of(geometry, regions, num_tokens) + 1) * shares.per_block;
+  const BlockShape shape = block_shape(geometry, regions, kBlockSize);
+  const Shares shares = shares_of(shape, scratch_bytes);
+  const std::int64_t blocks =
+      num_blocks_of(geometry, regions, kBlockSize * shape.ratio, num_tokens) + 1;
+  return shares.fixed + blocks * shape.ratio * shares.per_block;
 }
 
 std::optional<NixlExports::Blocks> NixlExports::take(int num_tokens) {
-  const auto wanted = static_cast<std::size_t>(num_blocks_of(geometry_, shape_, num_tokens));
+  const int size = kBlockSize * blocks_.ratio;
+  const auto wanted = static_cast<std::size_t>(num_blocks_of(geometry_, shape_, size, num_tokens));
   const std::lock_guard lock(mutex_);
   if (wanted > free_.size()) return std::nullopt;
   Blocks blocks(shape_.num_groups);
   for (std::size_t g = 0; g < shape_.num_groups; ++g) {
-    for (int i = 0; i < range_of(geometry_, shape_, g, num_tokens).num_blocks; ++i) {
+    for (int i = 0; i < range_of(geometry_, shape_, size, g, num_tokens).num_blocks; ++i) {
       blocks[g].push_back(free_.front());
       free_.pop_front();
     }
@@ -155,43 +153,67 @@ void NixlExports::give_back(const Blocks& blocks) {
   for (const auto& group : blocks) free_.insert(free_.end(), group.begin(), group.end());
 }
 
-std::span<std::byte> NixlExports::block(std::size_t region, std::int64_t id) const {
+std::byte* NixlExports::block(std::size_t region, std::int64_t kernel_block) const {
   const Region& one = regions_[region];
-  return {
-      reinterpret_cast<std::byte*>(one.address + static_cast<std::uint64_t>(id) * one.block_bytes),
-      one.block_bytes};
+  return reinterpret_cast<std::byte*>(one.address +
+                                      static_cast<std::uint64_t>(kernel_block) * one.block_bytes);
+}
+
+void NixlExports::write_block(std::size_t layer, std::int64_t kernel_block,
+                              std::span<const std::byte> bytes) {
+  std::uint64_t& sum = sums_[static_cast<std::size_t>(kernel_block)];
+  sum = kv_checksum(bytes, sum);
+  std::ranges::copy(bytes, block(shape_.region_of_layer[layer], kernel_block));
 }
 
 void NixlExports::write_layer(std::size_t layer, const KvContent& content, const Blocks& blocks) {
   const auto group = static_cast<std::size_t>(shape_.group_of_layer[layer]);
-  const std::size_t region = shape_.region_of_layer[layer];
   const KvLayerGeometry& geometry = geometry_.layers[layer];
-  int token = range_of(geometry_, shape_, group, content.num_tokens).first_token;
-  for (const std::int64_t id : blocks[group]) {
+  if (geometry.is_state()) {
+    const auto whole = block_scratch_.first(static_cast<std::size_t>(geometry.row_bytes));
+    state_to_block(geometry.state, scratch_.first(whole.size()), whole);
+    write_block(layer, blocks[group].front() * blocks_.ratio, whole);
+    return;
+  }
+  int token = range_of(geometry_, shape_, kBlockSize * blocks_.ratio, group, content.num_tokens)
+                  .first_token;
+  const auto whole = block_scratch_.first(
+      static_cast<std::size_t>(quire::block_bytes(geometry, kBlockSize, geometry.heads)));
+  for (const std::int64_t id : kernel_blocks(blocks[group], blocks_.ratio, false)) {
     const BlockPlace place{.layer = layer,
                            .first_token = token,
                            .num_tokens = kBlockSize,
                            .first_head = 0,
                            .num_heads = geometry.heads,
                            .order = order_};
-    const auto whole = block_scratch_.first(
-        static_cast<std::size_t>(quire::block_bytes(geometry, kBlockSize, geometry.heads)));
     std::ranges::fill(whole, std::byte{0});
     content_to_block(geometry_, place, content, scratch_, whole);
-    std::uint64_t& sum = sums_[static_cast<std::size_t>(id)];
-    sum = kv_checksum(whole, sum);
-    std::ranges::copy(whole, block(region, id).begin());
+    write_block(layer, id, whole);
     token += kBlockSize;
   }
 }
 
-std::optional<std::vector<std::vector<std::int64_t>>> NixlExports::keep(const std::string& key,
-                                                                        int num_tokens,
-                                                                        const ReadLayer& read) {
+void NixlExports::seed_sums(const std::string& key, std::uint64_t prompt_hash, int num_tokens,
+                            const Blocks& blocks) {
+  for (std::size_t g = 0; g < blocks.size(); ++g) {
+    const int size = kBlockSize * blocks_.ratio;
+    BlockIdentity block{
+        .prompt_hash = prompt_hash,
+        .group = g,
+        .first_token = range_of(geometry_, shape_, size, g, num_tokens).first_token};
+    for (const std::int64_t id : kernel_blocks(blocks[g], blocks_.ratio, false)) {
+      sums_[static_cast<std::size_t>(id)] = block_sum_seed(key, block);
+      block.first_token += kBlockSize;
+    }
+  }
+}
+
+std::optional<NixlExports::Blocks> NixlExports::keep(const std::string& key,
+                                                     std::uint64_t prompt_hash, int num_tokens,
+                                                     const ReadLayer& read) {
   auto blocks = take(num_tokens);
   if (!blocks) return std::nullopt;
-  for (const auto& group : *blocks)
-    for (const std::int64_t id : group) sums_[static_cast<std::size_t>(id)] = block_sum_seed(key);
+  seed_sums(key, prompt_hash, num_tokens, *blocks);
   const KvContent content = kv_content(geometry_, num_tokens);
   for (std::size_t i = 0; i < geometry_.layers.size(); ++i) {
     const KvContent layer = layer_content(content, i);
@@ -209,6 +231,17 @@ std::optional<std::vector<std::vector<std::int64_t>>> NixlExports::keep(const st
     ++counts_.kept;
   }
   notify_();
+  return told_blocks(*blocks, num_tokens);
+}
+
+// vLLM names the blocks before a chunk too, as block 0, and those before a window not.
+NixlExports::Blocks NixlExports::told_blocks(Blocks blocks, int num_tokens) const {
+  const int size = kBlockSize * blocks_.ratio;
+  const auto total = static_cast<std::size_t>((num_tokens + size - 1) / size);
+  for (std::size_t i = 0; i < geometry_.layers.size(); ++i) {
+    auto& group = blocks[static_cast<std::size_t>(shape_.group_of_layer[i])];
+    if (geometry_.layers[i].chunk > 0) group.insert(group.begin(), total - group.size(), 0);
+  }
   return blocks;
 }
 
@@ -230,7 +263,7 @@ void NixlExports::was_read(const std::string& key, int readers) {
   if (found == entries_.end() || ++found->second.readers < readers) return;
   ++counts_.read;
   for (const auto& group : found->second.blocks)
-    counts_.read_bytes += static_cast<std::int64_t>(group.size()) * block_bytes_;
+    counts_.read_bytes += static_cast<std::int64_t>(group.size()) * block_bytes();
   erase(found);
 }
 
@@ -256,7 +289,8 @@ NixlExports::Counts NixlExports::counts() const {
 
 std::int64_t NixlExports::used_bytes() const {
   const std::lock_guard lock(mutex_);
-  return (num_blocks_ - 1 - static_cast<std::int64_t>(free_.size())) * block_bytes_;
+  const std::int64_t all = num_blocks_ / blocks_.ratio - 1;
+  return (all - static_cast<std::int64_t>(free_.size())) * block_bytes();
 }
 
 }  // namespace quire

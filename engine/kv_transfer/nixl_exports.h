@@ -19,11 +19,20 @@
 #include "backend/device.h"
 #include "engine/kv_transfer/block_layout.h"
 #include "engine/kv_transfer/block_regions.h"
+#include "engine/kv_transfer/block_shape.h"
 
 namespace quire {
 
 // Of the bytes of a block in each of its group's layers, and of whose they are.
 std::uint64_t block_sum_seed(std::string_view key);
+
+// Of what is read from here by numbers that a third party passes on: the block's place is of it.
+struct BlockIdentity {
+  std::uint64_t prompt_hash = 0;
+  std::size_t group = 0;
+  int first_token = 0;
+};
+std::uint64_t block_sum_seed(std::string_view key, const BlockIdentity& block);
 
 class NixlExports {
  public:
@@ -43,8 +52,9 @@ class NixlExports {
   // there.
   using ReadLayer = std::function<bool(const KvContent& layer, std::span<std::byte> bytes)>;
   // Empty: there is no room, or nothing to read.
-  std::optional<std::vector<std::vector<std::int64_t>>> keep(const std::string& key, int num_tokens,
-                                                             const ReadLayer& read);
+  std::optional<std::vector<std::vector<std::int64_t>>> keep(const std::string& key,
+                                                             std::uint64_t prompt_hash,
+                                                             int num_tokens, const ReadLayer& read);
 
   void renew(const std::string& key);
   // A reader has all of it; the last of `readers` ends the lease.
@@ -58,7 +68,8 @@ class NixlExports {
     std::uint64_t address = 0, block_bytes = 0;
   };
   std::span<const Region> regions() const { return regions_; }
-  std::int64_t num_blocks() const { return num_blocks_; }
+  std::int64_t num_blocks() const { return num_blocks_; }  // the kernel's
+  int ratio() const { return blocks_.ratio; }              // of them in one that is named
   std::uint64_t sums_address() const { return reinterpret_cast<std::uint64_t>(sums_.data()); }
   std::span<std::byte> memory() const;  // to be registered
 
@@ -79,13 +90,20 @@ class NixlExports {
   void lay_out(std::int64_t scratch_bytes);
   std::optional<Blocks> take(int num_tokens);
   void give_back(const Blocks& blocks);
+  Blocks told_blocks(Blocks blocks, int num_tokens) const;
+  void seed_sums(const std::string& key, std::uint64_t prompt_hash, int num_tokens,
+                 const Blocks& blocks);
   void write_layer(std::size_t layer, const KvContent& content, const Blocks& blocks);
-  std::span<std::byte> block(std::size_t region, std::int64_t id) const;
+  void write_block(std::size_t layer, std::int64_t kernel_block, std::span<const std::byte> bytes);
+  std::byte* block(std::size_t region, std::int64_t kernel_block) const;
+  // Of one that is named, over all regions.
+  std::int64_t block_bytes() const { return blocks_.kernel_bytes() * blocks_.ratio; }
   void erase(std::unordered_map<std::string, Entry>::iterator entry);
 
   const Buffer memory_;
   const KvGeometry geometry_;
   const BlockRegions shape_;
+  const BlockShape blocks_;
   const BlockOrder order_;
   const std::chrono::nanoseconds lease_;
   std::function<void()> notify_ = [] {};
@@ -93,7 +111,6 @@ class NixlExports {
   std::span<std::uint64_t> sums_;
   std::span<std::byte> scratch_, block_scratch_;
   std::int64_t num_blocks_ = 0;
-  std::int64_t block_bytes_ = 0;  // of a block over all regions
 
   mutable std::mutex mutex_;
   std::deque<std::int64_t> free_;  // the one that was freed first is used first

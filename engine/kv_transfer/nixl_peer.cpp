@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "engine/kv_nixl/peer_fit.h"
+#include "engine/kv_transfer/block_shape.h"
+#include "engine/kv_transfer/state_layout.h"
 
 namespace quire {
 namespace {
@@ -42,6 +44,9 @@ std::string profile_with_hash(const NixlSelf& self, const std::string& hash) {
 void check_hash(const NixlSelf& self, const NixlHandshake& handshake) {
   const std::string ours = compatibility_hash(self.factors, self.profile);
   if (!self.compare_hash || handshake.hash == ours) return;
+  CompatibilityFactors factors = self.factors;
+  if (factors.cache_dtype == "fp8") factors.cache_dtype = "fp8_e4m3";  // the same by another name
+  if (handshake.hash == compatibility_hash(factors, self.profile)) return;
   const std::string other = profile_with_hash(self, handshake.hash);
   if (!other.empty())
     differs(fmt::format("compatibility_hash is that of NixlConfig::profile {}, not of {}", other,
@@ -61,8 +66,31 @@ NixlMemory memory_of(const NixlMetadata& metadata, const AgentBlob& blob) {
   lose(KvLossReason::corrupt, "kv_caches_base_addr is not in memory that the peer's agent offers");
 }
 
+// A state begins with a block that is named, and ends within it.
+void check_states_offered(const NixlSelf& self, const NixlMetadata& metadata, const AgentBlob& blob,
+                          NixlMemory memory) {
+  const auto ratio = static_cast<std::uint64_t>(metadata.kernel_blocks_per_block);
+  const std::uint64_t bytes = metadata.state_bytes[0] + metadata.state_bytes[1];
+  const std::uint64_t blocks = metadata.num_blocks / ratio;
+  for (std::size_t i = 0; i < self.geometry.layers.size(); ++i) {
+    const KvLayerGeometry& layer = self.geometry.layers[i];
+    if (!layer.is_state()) continue;
+    const std::size_t region = self.regions.region_of_layer[i];
+    const std::uint64_t apart = metadata.block_strides[region] * ratio;
+    if (bytes > apart)
+      differs(fmt::format("the state of layer {} has {} bytes there, and its blocks {}", layer.name,
+                          bytes, apart));
+    if (blocks == 0 || !blob.covers(static_cast<std::int32_t>(memory),
+                                    metadata.base_addresses[region], apart * (blocks - 1) + bytes))
+      lose(KvLossReason::corrupt,
+           fmt::format("the states of layer {} are not in memory that the peer's agent offers",
+                       layer.name));
+  }
+}
+
 // Every block of every region lies in memory that may be read.
-void check_offered(const NixlMetadata& metadata, const AgentBlob& blob, NixlMemory memory) {
+void check_offered(const NixlSelf& self, const NixlMetadata& metadata, const AgentBlob& blob,
+                   NixlMemory memory) {
   const auto kind = static_cast<std::int32_t>(memory);
   for (std::size_t i = 0; i < metadata.base_addresses.size(); ++i) {
     const std::uint64_t blocks =
@@ -73,6 +101,7 @@ void check_offered(const NixlMetadata& metadata, const AgentBlob& blob, NixlMemo
       lose(KvLossReason::corrupt,
            fmt::format("region {} is not in memory that the peer's agent offers", i));
   }
+  check_states_offered(self, metadata, blob, memory);
   if (metadata.quire && !blob.covers(static_cast<std::int32_t>(NixlMemory::dram),
                                      metadata.quire->sums_address, metadata.num_blocks * 8))
     lose(KvLossReason::corrupt, "the sums are not in memory that the peer's agent offers");
@@ -121,27 +150,27 @@ void check_names(const NixlSelf& self, const NixlMetadata& metadata) {
   }
 }
 
-void check_metadata(const NixlSelf& self, const KvSource& source, const NixlMetadata& metadata) {
-  if (metadata.engine != source.engine)
-    lose(KvLossReason::expired,
-         fmt::format("remote_engine_id is {} in the request, but {} answers: it has been started "
-                     "again, or it is another",
-                     source.engine, metadata.engine));
-  if (metadata.dcp_size != 1 || metadata.pcp_size != 1)
-    differs(fmt::format("dcp_size {} and pcp_size {} there; only 1 is read", metadata.dcp_size,
-                        metadata.pcp_size));
-  if (metadata.state_bytes[0] != 0 || metadata.state_bytes[1] != 0)
-    differs("ssm_sizes are not 0 there: recurrent states are not read over nixl");
-  if (!reads_blocks_of(metadata.attention_backend, self.geometry))
-    differs(fmt::format("attn_backend_name is {} there; blocks of {} are read",
-                        metadata.attention_backend, kReadBackends));
-  const std::size_t wanted = self.regions.num_regions;
-  if (metadata.base_addresses.size() != wanted)
-    differs(fmt::format("{} regions hold this model's cache here and {} there", wanted,
-                        metadata.base_addresses.size()));
-  for (std::size_t i = 0; i < self.geometry.layers.size(); ++i)
-    check_region(self, metadata, i, source.tensor_ranks);
-  check_names(self, metadata);
+std::string sizes_text(std::uint64_t conv, std::uint64_t rest) {
+  return fmt::format("[{}, {}]", conv, rest);
+}
+
+// Of one rank there: its part of the convolution's bytes, and of the rest.
+void check_state_sizes(const NixlSelf& self, const NixlMetadata& metadata, int num_ranks) {
+  const KvStateGeometry* const state = first_state(self.geometry);
+  const auto [conv, rest] = metadata.state_bytes;
+  const auto ranks = static_cast<std::uint64_t>(num_ranks);
+  // Which of its rows are drafts' is not said on the wire.
+  if (state != nullptr && !self.geometry.draft_fingerprint.empty() && !metadata.quire)
+    differs("recurrent states beside a draft model are read from Quire servers only");
+  if (state != nullptr && !divides(*state, num_ranks))
+    differs(fmt::format("tp_size is {} there, which does not divide this model's recurrent states",
+                        num_ranks));
+  const StateBytes own = state == nullptr ? StateBytes{} : state_bytes(*state);
+  const auto own_conv = static_cast<std::uint64_t>(own.conv());
+  const auto own_rest = static_cast<std::uint64_t>(own.rest);
+  if (conv == own_conv / ranks && rest == own_rest / ranks) return;
+  differs(fmt::format("ssm_sizes are {} here and {} there",
+                      sizes_text(own_conv / ranks, own_rest / ranks), sizes_text(conv, rest)));
 }
 
 void check_extension(const NixlSelf& self, const NixlMetadata& metadata) {
@@ -152,6 +181,29 @@ void check_extension(const NixlSelf& self, const NixlMetadata& metadata) {
   if (!difference.empty()) differs(difference);
 }
 
+void check_metadata(const NixlSelf& self, const KvSource& source, const NixlMetadata& metadata) {
+  if (metadata.engine != source.engine)
+    lose(KvLossReason::expired,
+         fmt::format("remote_engine_id is {} in the request, but {} answers: it has been started "
+                     "again, or it is another",
+                     source.engine, metadata.engine));
+  if (metadata.dcp_size != 1 || metadata.pcp_size != 1)
+    differs(fmt::format("dcp_size {} and pcp_size {} there; only 1 is read", metadata.dcp_size,
+                        metadata.pcp_size));
+  check_extension(self, metadata);
+  check_state_sizes(self, metadata, source.tensor_ranks);
+  if (!reads_blocks_of(metadata.attention_backend, self.geometry))
+    differs(fmt::format("attn_backend_name is {} there; blocks of {} are read",
+                        metadata.attention_backend, kReadBackends));
+  const std::size_t wanted = self.regions.num_regions;
+  if (metadata.base_addresses.size() != wanted)
+    differs(fmt::format("{} regions hold this model's cache here and {} there", wanted,
+                        metadata.base_addresses.size()));
+  for (std::size_t i = 0; i < self.geometry.layers.size(); ++i)
+    if (!self.geometry.layers[i].is_state()) check_region(self, metadata, i, source.tensor_ranks);
+  check_names(self, metadata);
+}
+
 template <class T>
 T value_or_lose(Result<T> result) {
   if (!result) lose(KvLossReason::corrupt, result.error().detail);
@@ -159,22 +211,6 @@ T value_or_lose(Result<T> result) {
 }
 
 }  // namespace
-
-void check_block_geometry(std::string_view plane, const KvGeometry& geometry) {
-  const auto refuse = [&](const KvLayerGeometry& layer, const char* what) {
-    throw Failure(Error{ErrorCode::unsupported,
-                        fmt::format("KvTransferConfig::plane {} does not carry {} (layer {}); "
-                                    "local does",
-                                    plane, what, layer.name),
-                        "KvTransferConfig::plane"});
-  };
-  for (const KvLayerGeometry& layer : geometry.layers) {
-    if (layer.is_state()) refuse(layer, "recurrent states");
-    if (layer.chunk > 0) refuse(layer, "chunked attention");
-    if (layer.dtype != "bfloat16" && layer.dtype != "float16" && layer.dtype != "float32")
-      refuse(layer, ("a cache of " + layer.dtype).c_str());
-  }
-}
 
 bool reads_blocks_of(std::string_view attention_backend, const KvGeometry& geometry) {
   return attention_backend == "FLASH_ATTN" || attention_backend == "TRITON_ATTN" ||
@@ -205,8 +241,7 @@ NixlPeerRank read_peer_rank(const NixlSelf& self, const KvSource& source,
   peer.agent_name = blob.name;
   check_metadata(self, source, peer.metadata);
   peer.memory = memory_of(peer.metadata, blob);
-  check_offered(peer.metadata, blob, peer.memory);
-  check_extension(self, peer.metadata);
+  check_offered(self, peer.metadata, blob, peer.memory);
   return peer;
 }
 

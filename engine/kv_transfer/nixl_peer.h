@@ -31,10 +31,6 @@ struct NixlSelf {
   }
 };
 
-// Throws Failure for layers that planes with vLLM's blocks do not carry, naming the configuration's
-// field.
-void check_block_geometry(std::string_view plane, const KvGeometry& geometry);
-
 // Whether vLLM's blocks of that attention backend are in an order that is read here. Latents have
 // one order only. Names for people are those of the refusal.
 bool reads_blocks_of(std::string_view attention_backend, const KvGeometry& geometry);

@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <mutex>
 #include <random>
 #include <utility>
 
 #include "base/log.h"
 #include "engine/kv_nixl/nixl_library.h"
+#include "engine/kv_nixl/push_registration.h"
+#include "engine/kv_transfer/refusals.h"
+#include "engine/kv_transfer/state_layout.h"
 
 namespace quire {
 namespace {
@@ -22,17 +24,6 @@ constexpr std::size_t kMaxNoticeBytes = 1 << 20;
 std::string random_agent_name() {
   std::random_device random;
   return fmt::format("quire-{:08x}{:08x}", random(), random());
-}
-
-// "name:readers".
-std::optional<std::pair<std::string, int>> parse_done(const std::string& notice) {
-  const auto colon = notice.rfind(':');
-  if (colon == std::string::npos || colon == 0) return std::nullopt;
-  int readers = 0;
-  const char* const end = notice.data() + notice.size();
-  const auto read = std::from_chars(notice.data() + colon + 1, end, readers);
-  if (read.ec != std::errc() || read.ptr != end || readers < 1) return std::nullopt;
-  return std::pair(notice.substr(0, colon), readers);
 }
 
 }  // namespace
@@ -55,6 +46,7 @@ struct NixlPlane::State {
 
   SideChannel channel;
   std::optional<NixlAgent> agent;  // on the thread
+  std::optional<NixlRemotes> remotes;
   std::optional<NixlPuller> puller;
   std::optional<Clock::time_point> next_end;  // of a lease
 
@@ -87,10 +79,12 @@ NixlPlane::NixlPlane(NixlPlaneOptions options, NixlExports* exports, StagingBuff
   { const NixlAgent trial(state.library, random_agent_name()); }  // fails now or never
   if (state.options.listen) state.port = state.channel.listen(*state.options.listen);
   if (exports != nullptr) exports->on_kept([&state] { state.channel.wake(); });
-  if (arriving != nullptr)
-    state.puller.emplace(
-        state.options.self, state.channel, [&state]() -> NixlAgent& { return state.the_agent(); },
-        *arriving, state.options.puller, state.wake);
+  if (arriving != nullptr) {
+    const auto agent = [&state]() -> NixlAgent& { return state.the_agent(); };
+    state.remotes.emplace(state.options.self, state.channel, agent, state.options.puller.silence);
+    state.puller.emplace(state.options.self, *state.remotes, *arriving, state.options.puller,
+                         state.wake);
+  }
   thread_ = std::thread([&state] { state.run(); });
 }
 
@@ -108,6 +102,7 @@ void NixlPlane::State::run() {
     log::error("kv_transfer.dead", {{"because", e.what()}});
   }
   puller.reset();
+  remotes.reset();
   agent.reset();
 }
 
@@ -133,8 +128,7 @@ void NixlPlane::State::serve() {
 std::vector<std::string> NixlPlane::State::answer(std::string_view question) {
   const auto rank = parse_metadata_request(question);
   if (!rank || rank->pipeline != 0 || rank->tensor != 0) {
-    log::warn("kv_transfer.refused",
-              {{"because", rank ? "a rank was asked for that there is not" : rank.error().detail}});
+    log_refused(rank ? "a rank was asked for that there is not" : rank.error().detail);
     return {};
   }
   const NixlHandshake handshake{compatibility_hash(options.self.factors, options.self.profile),
@@ -159,6 +153,12 @@ std::string NixlPlane::State::metadata() {
   metadata.num_blocks = static_cast<std::uint64_t>(exports->num_blocks());
   metadata.layout = options.self.profile.layout;
   metadata.block_size = NixlExports::kBlockSize;
+  metadata.kernel_blocks_per_block = exports->ratio();
+  if (const KvStateGeometry* const state = first_state(options.self.geometry)) {
+    const StateBytes bytes = state_bytes(*state);
+    metadata.state_bytes = {static_cast<std::uint64_t>(bytes.conv()),
+                            static_cast<std::uint64_t>(bytes.rest)};
+  }
   metadata.attention_backend = options.attention_backend;
   KvWelcome welcome;
   welcome.engine = options.engine;
@@ -177,11 +177,11 @@ void NixlPlane::State::take_notices() {
         exports->renew(std::string(rest.substr(0, comma)));
         rest.remove_prefix(std::min(rest.size(), comma + 1));
       }
-    } else if (const auto done = parse_done(notice)) {
-      exports->was_read(done->first, done->second);
+    } else if (const auto done = parse_nixl_done(notice)) {
+      exports->was_read(done->request, done->ranks);
       count_reads();
     } else {
-      log::warn("kv_transfer.refused", {{"because", "a notice of no known form"}, {"from", from}});
+      log_refused("a notice of no known form", from);
     }
   }
 }

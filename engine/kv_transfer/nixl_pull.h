@@ -31,7 +31,7 @@ class NixlPull {
   void finish(std::span<const std::byte> landing, std::span<std::byte> bytes) const;
 
  private:
-  // A layer's blocks in the landing, one behind the other, with all heads.
+  // A layer's blocks in the landing, one behind the other, with all heads; or its state.
   struct Landing {
     std::size_t layer = 0;
     int first_token = 0;
@@ -46,12 +46,20 @@ class NixlPull {
     std::int64_t block = 0, landing = 0;
   };
   PairedBlocks paired_blocks(std::size_t layer, const KvStrip& strip, const KvFetch& fetch) const;
+  void check_ids(std::span<const std::int64_t> ids) const;
   void add_layer(std::size_t layer, const KvFetch& fetch);
+  void add_state(std::size_t layer, const KvFetch& fetch);
+  std::vector<BlockCopy> parts_of(const Landing& layer, int rank, std::uint64_t block_len) const;
   void add_sums();
   void check_sums(std::span<const std::byte> landing) const;
   // Of a layer the blocks that have landed, in their order.
   template <class Visit>
   void for_each_block(const Landing& layer, std::span<const std::byte> landing, Visit visit) const;
+  // The kernel block whose sum is that of a block; a state's is its first.
+  std::int64_t sum_of(const Landing& layer, std::int64_t block) const;
+  bool is_state(const Landing& layer) const {
+    return self_.geometry.layers[layer.layer].is_state();
+  }
   std::size_t group_of(const Landing& layer) const {
     return static_cast<std::size_t>(self_.regions.group_of_layer[layer.layer]);
   }
@@ -59,6 +67,7 @@ class NixlPull {
   const NixlSelf& self_;
   const Ranks ranks_;
   const std::string key_;
+  const std::uint64_t prompt_hash_;
   KvContent content_;
   std::vector<Landing> layers_;
   std::vector<Sum> sums_;

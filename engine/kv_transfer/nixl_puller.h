@@ -15,10 +15,8 @@
 
 #include "base/ids.h"
 #include "engine/kv_nixl/nixl_agent.h"
-#include "engine/kv_nixl/side_channel.h"
-#include "engine/kv_transfer/nixl_peer.h"
 #include "engine/kv_transfer/nixl_pull.h"
-#include "engine/kv_transfer/silent_peers.h"
+#include "engine/kv_transfer/nixl_remotes.h"
 #include "engine/kv_transfer/staging.h"
 
 namespace quire {
@@ -34,10 +32,9 @@ class NixlPuller {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // All outlive it. `agent` makes the agent when it is needed first; `wake` is called when take()
-  // has something.
-  NixlPuller(const NixlSelf& self, SideChannel& channel, std::function<NixlAgent&()> agent,
-             StagingBuffer& staging, NixlPullerOptions options, std::function<void()> wake);
+  // All outlive it. `wake` is called when take() has something.
+  NixlPuller(const NixlSelf& self, NixlRemotes& remotes, StagingBuffer& staging,
+             NixlPullerOptions options, std::function<void()> wake);
   ~NixlPuller();
 
   void watch(RequestId request, const KvSource& source);
@@ -52,39 +49,27 @@ class NixlPuller {
   const KvTrafficCounts& counts() const { return counts_; }
 
  private:
-  struct Remote;
   struct Job;
   struct Watched {
     KvSource source;
     bool told = false;  // the read says by itself when it has ended
   };
 
-  Remote& remote_of(const KvSource& source);
-  void ask(Remote& remote);
-  void ask_rank(Remote& remote, int rank);
-  void take_answers(Remote& remote, Clock::time_point now);
-  void greet(Remote& remote, std::vector<NixlPeerRank> ranks);
-  void lose(Remote& remote, const KvLost& lost, Clock::time_point now);
-  void forget_lost();
-  void tell(Remote& remote, const std::string& notice);
   void renew_all(Clock::time_point now);
   bool advance(Job& job, Clock::time_point now);
   bool begin(Job& job, Clock::time_point now);
-  void post(Job& job, Remote& remote);
+  void post(Job& job, NixlRemote& remote);
   bool poll(Job& job, Clock::time_point now);
   void finish(Job& job);
   void end(Job& job, KvFetched result);
   void end_lost(Job& job, const KvLost& lost);
 
   const NixlSelf& self_;
-  SideChannel& channel_;
-  const std::function<NixlAgent&()> agent_;
+  NixlRemotes& remotes_;
   StagingBuffer& staging_;
   const NixlPullerOptions options_;
   const std::function<void()> wake_;
   KvTrafficCounts counts_;
-  SilentPeers silent_;
-  std::unordered_map<std::string, std::unique_ptr<Remote>> remotes_;  // by address and engine
   std::unordered_map<RequestId, Watched> watched_;
   std::list<Job> jobs_;
   Clock::time_point next_renewal_ = Clock::time_point::max();

@@ -87,6 +87,16 @@ PeerList::PeerList(const std::vector<KvPeer>& peers) {
   }
 }
 
+bool PeerList::are_here() const {
+  const auto is_loopback = [](const std::string& number) {
+    return number == "::1" || number.starts_with("127.");
+  };
+  return std::ranges::all_of(entries_, [&](const Entry& entry) {
+    return entry.address.is_unix() ||
+           (!entry.found.empty() && std::ranges::all_of(entry.found, is_loopback));
+  });
+}
+
 bool PeerList::allows(const SocketAddress& address) const {
   const std::string number = address.host == "localhost" ? "127.0.0.1" : numeric_host(address.host);
   return std::ranges::any_of(entries_, [&](const Entry& entry) {

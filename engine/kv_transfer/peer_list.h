@@ -18,6 +18,7 @@ class PeerList {
   PeerList(const std::vector<KvPeer>& peers);  // NOLINT: a list of them is one
 
   bool empty() const { return entries_.empty(); }
+  bool are_here() const;  // all on this machine
   bool allows(const SocketAddress& address) const;
   const std::string& names() const { return names_; }  // for people
 

@@ -24,6 +24,7 @@ const KvTrafficCounts kNoTraffic;
 struct PlaneThread::State {
   Make make;
   std::promise<void> started;
+  std::promise<void> left;  // whoever ends it does not touch the executor any more
   bool has_started = false;
   asio::any_io_executor executor;  // from `started` on
   std::optional<asio::steady_timer> stop;
@@ -61,6 +62,7 @@ struct PlaneThread::State {
     co_await stop->async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     is_open = false;
     co_await tasks.close();
+    left.get_future().wait();  // else its last copy of the executor could outlive the context
   }
 
   void run() {
@@ -89,6 +91,7 @@ PlaneThread::~PlaneThread() {
   asio::post(state_->executor, [state = state_] {
     if (state->stop) state->stop->cancel();
   });
+  state_->left.set_value();
   thread_.join();
 }
 

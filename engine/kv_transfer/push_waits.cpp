@@ -18,7 +18,8 @@ namespace quire {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t kMostExpected = 1 << 14;  // over a line
+constexpr std::size_t kMostExpected = 1 << 14;  // over all lines
+constexpr std::size_t kMostNames = 4 << 20;     // bytes of their names
 constexpr std::size_t kMostKeyBytes = 1024;
 
 struct Expected {
@@ -28,21 +29,31 @@ struct Expected {
 
 class Attending {
  public:
-  Attending(FrameLink& link, KeptPrefills& kept) : link_(link), kept_(kept) {}
+  Attending(FrameLink& link, KeptPrefills& kept, ExpectedPushes& counted)
+      : link_(link), kept_(kept), counted_(counted) {}
+  ~Attending() {
+    for (const auto& [stream, expected] : all_) discount(expected.prefill);
+  }
+  Attending(const Attending&) = delete;
+  Attending& operator=(const Attending&) = delete;
 
   awaitable<void> take(KvFrameHeader header) {
     const std::string body = co_await link_.read_message(header);
     const auto expect = decode_kv<KvExpect>(body);
     if (header.type != KvFrameType::expect || !expect)
       throw KvLost(KvLossReason::corrupt, "another frame came on a line of pushes");
-    if (const std::string why = objection_to(*expect); !why.empty()) {
-      const std::string text = encode_kv(KvRefused{KvLossReason::refused, why});
+    if (const KvRefused refusal = objection_to(*expect); !refusal.detail.empty()) {
+      const std::string text = encode_kv(refusal);
       co_await link_.send(KvFrameType::refused, header.stream, text);
       co_return;
     }
     rhythm_ = std::chrono::milliseconds(std::clamp(expect->alive_ms, 5, 10'000));
     const Clock::time_point end = Clock::now() + kept_.lease();
+    if (const auto known = all_.find(header.stream); known != all_.end())
+      discount(known->second.prefill);
     all_[header.stream] = {expect->prefill, end};
+    ++counted_.names;
+    counted_.bytes += expect->prefill.key.size();
     fresh_.push_back(header.stream);
     next_end_ = std::min(next_end_, end);
   }
@@ -73,14 +84,21 @@ class Attending {
   Clock::time_point until() const { return std::min(last_sign_ + rhythm_, next_end_); }
 
  private:
-  std::string objection_to(const KvExpect& expect) const {
-    if (expect.prefill.key.size() > kMostKeyBytes)
-      return fmt::format("its name has {} bytes; {} is the most", expect.prefill.key.size(),
-                         kMostKeyBytes);
-    if (all_.size() >= kMostExpected)
-      return fmt::format("{} prefills are expected over its line, which is the most",
-                         kMostExpected);
+  KvRefused objection_to(const KvExpect& expect) const {
+    const std::size_t bytes = expect.prefill.key.size();
+    if (bytes > kMostKeyBytes)
+      return {KvLossReason::refused,
+              fmt::format("its name has {} bytes; {} is the most", bytes, kMostKeyBytes)};
+    if (counted_.names >= kMostExpected || counted_.bytes + bytes > kMostNames)
+      return {KvLossReason::no_room,
+              fmt::format("{} prefills are expected here, with names of {} bytes; {} and {} are "
+                          "the most",
+                          counted_.names, counted_.bytes, kMostExpected, kMostNames)};
     return {};
+  }
+  void discount(const KvKey& prefill) {
+    --counted_.names;
+    counted_.bytes -= prefill.key.size();
   }
   awaitable<void> look_at(std::uint64_t stream) {
     const auto found = all_.find(stream);
@@ -88,6 +106,7 @@ class Attending {
     const Expected& expected = found->second;
     const auto prefill = kept_.find(expected.prefill.key, expected.prefill.generation);
     if (prefill == nullptr && Clock::now() < expected.end) co_return;
+    discount(expected.prefill);
     all_.erase(found);
     co_await answer(stream, prefill.get());
     last_sign_ = Clock::now();
@@ -100,6 +119,7 @@ class Attending {
 
   FrameLink& link_;
   KeptPrefills& kept_;
+  ExpectedPushes& counted_;
   std::map<std::uint64_t, Expected> all_;  // by stream
   std::vector<std::uint64_t> fresh_;       // of these, not looked at yet
   std::uint64_t num_changes_ = 0;          // of what is kept, when all were looked at
@@ -111,8 +131,8 @@ class Attending {
 }  // namespace
 
 awaitable<void> attend_pushes(FrameLink& link, KvFrameHeader first, KeptPrefills& kept,
-                              PushWait wait) {
-  Attending attending(link, kept);
+                              ExpectedPushes& expected, PushWait wait) {
+  Attending attending(link, kept, expected);
   co_await attending.take(first);
   while (co_await attending.tell()) {
     if (co_await first_of(link.readable(), wait(attending.until())) != 0) continue;

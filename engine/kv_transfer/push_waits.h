@@ -19,10 +19,15 @@
 
 namespace quire {
 
+// What is expected at one owner, over all of its lines.
+struct ExpectedPushes {
+  std::size_t names = 0, bytes = 0;
+};
+
 // The owner's end: from the first `expect`, whose header was read, until none is left. Whoever
 // expects a prefill that does not begin within a lease is refused.
 awaitable<void> attend_pushes(FrameLink& link, KvFrameHeader first, KeptPrefills& kept,
-                              PushWait wait);
+                              ExpectedPushes& expected, PushWait wait);
 
 class PushWaits {
  public:

@@ -161,6 +161,9 @@ awaitable<void> KvReceiver::fetch_or_lose(Job& job) {
     counts_.nanoseconds += std::chrono::nanoseconds(Clock::now() - start).count();
   } catch (const KvLost& lost) {
     if (lost.is_silence()) silent_.was_silent(job.asked, job.asked_at, Clock::now());
+    const bool is_of_peer =  // what it says, be it a refusal or that it is another one by now
+        lost.reason() == KvLossReason::expired || lost.reason() == KvLossReason::incompatible;
+    if (!lost.is_silence() && (job.begun || is_of_peer)) silent_.answered(job.asked);
     job.result.loss = lost.reason();
     job.result.detail = lost.what();
   } catch (const std::exception& e) {

@@ -11,11 +11,14 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "engine/kv_transfer/frame_link.h"
-#include "engine/kv_transfer/push_waits.h"
+#include "engine/kv_transfer/peer_list.h"
+#include "engine/kv_transfer/refusals.h"
 #include "engine/wire/socket_file.h"
 
 namespace quire {
@@ -67,7 +70,9 @@ struct KvSender::Waits {
 
 struct KvSender::Session {
   FrameLink link;
-  bool is_asleep = false;  // waits for a question
+  std::string host = {};      // empty: none, as of a socket in a folder
+  bool is_asleep = false;     // waits for a question
+  bool is_expecting = false;  // waits for prefills that will be pushed
   std::list<Session*>::iterator place = {};
 };
 
@@ -123,13 +128,34 @@ bool KvSender::make_place() {
   if (asleep != sessions_.end()) {
     (*asleep)->is_asleep = false;
     (*asleep)->link.hang_up();
+  } else if (Session* waiting = one_expecting_too_many()) {
+    waiting->is_expecting = false;
+    waiting->link.hang_up();
   }
   return false;
 }
 
+// A server that decodes has one such line here, however much it waits for. They keep at most half
+// of the places from others; beyond that a host with most of them gives up its oldest.
+KvSender::Session* KvSender::one_expecting_too_many() const {
+  std::map<std::string, std::vector<Session*>> by_host;
+  std::size_t count = 0;
+  for (Session* session : sessions_) {
+    if (!session->is_expecting) continue;
+    by_host[session->host].push_back(session);
+    ++count;
+  }
+  if (count < 2 || count <= options_.max_connections / 2) return nullptr;
+  const auto most = std::ranges::max_element(
+      by_host, {}, [](const auto& of_host) { return of_host.second.size(); });
+  return most->second.front();
+}
+
 awaitable<void> KvSender::serve(Descriptor socket) {
   try {
-    Session session{FrameLink(waits_->executor, std::move(socket), options_.silence)};
+    std::string host = remote_host(socket.get());
+    Session session{FrameLink(waits_->executor, std::move(socket), options_.silence),
+                    std::move(host)};
     struct Place {
       std::list<Session*>& sessions;
       Session& session;
@@ -145,7 +171,7 @@ awaitable<void> KvSender::serve(Descriptor socket) {
     if (lost.reason() == KvLossReason::peer_lost) {
       log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
     } else {
-      log::warn("kv_transfer.refused", {{"because", lost.what()}});
+      log_refused(lost.what());
     }
   }
 }
@@ -175,9 +201,11 @@ awaitable<void> KvSender::answer(Session& session) {
   if (header.type == KvFrameType::piece)
     throw KvLost(KvLossReason::corrupt, "a piece came that nobody asked for");
   if (header.type == KvFrameType::expect) {
+    session.is_expecting = true;
     co_await attend_pushes(
-        link, header, kept_,
+        link, header, kept_, expected_,
         [this](std::chrono::steady_clock::time_point until) { return waits_->wait(until); });
+    session.is_expecting = false;
     co_return;
   }
   const std::string body = co_await link.read_message(header);

@@ -14,6 +14,7 @@
 #include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/geometry.h"
 #include "engine/kv_transfer/kept_prefills.h"
+#include "engine/kv_transfer/push_waits.h"
 #include "engine/wire/socket_address.h"
 
 namespace quire {
@@ -25,7 +26,7 @@ struct KvSenderOptions {
   KvGeometry geometry;
   std::chrono::nanoseconds silence = std::chrono::seconds(10);
   std::chrono::nanoseconds idle = std::chrono::minutes(10);  // of a connection that asks nothing
-  std::size_t max_connections = 256;  // beyond it one that asks nothing is ended for a new one
+  std::size_t max_connections = 256;  // beyond it one that asks nothing ends for a new one
   // Called on the transfer's thread when counts or kept prefills are others: nobody takes a step
   // for that, and what is reported would stay as it was.
   std::function<void()> changed = [] {};
@@ -49,6 +50,7 @@ class KvSender {
   struct Waits;
   struct Session;
   bool make_place();
+  Session* one_expecting_too_many() const;
   awaitable<void> serve(Descriptor socket);
   awaitable<void> greet(FrameLink& link);
   awaitable<void> answer(Session& session);
@@ -61,6 +63,7 @@ class KvSender {
   KeptPrefills& kept_;
   Descriptor listener_;
   std::list<Session*> sessions_;  // those that asked something longest ago first
+  ExpectedPushes expected_;
   KvTrafficCounts counts_;
   const std::shared_ptr<Waits> waits_;
 };

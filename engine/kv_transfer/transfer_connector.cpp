@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "engine/kv_nixl/push_registration.h"
 #include "engine/kv_transfer/frames.h"
 #include "engine/kv_transfer/mooncake_params.h"
 
@@ -16,6 +17,7 @@ namespace {
 constexpr std::int64_t kCopiedAtOnce = 1 << 20;  // bytes, between two looks at the clock
 constexpr int kDefaultLease = 30;                // seconds, as vLLM's
 constexpr int kMooncakeLease = 480;  // the same of its MooncakeConnector, without signs of life
+constexpr std::uint32_t kLastPort = 65535;
 constexpr std::uint64_t kRegistration = 1;  // of the memory over NIXL: once, at start
 
 std::string random_name(int words) {
@@ -38,6 +40,13 @@ SocketAddress own_address(const std::string& text, EngineId engine) {
                         "KvTransferConfig::listen " + parsed.error().detail,
                         "KvTransferConfig::listen"});
   if (engine.value == 0) return *parsed;
+  if (!parsed->is_unix() && parsed->port + engine.value > kLastPort)
+    throw Failure(Error{
+        ErrorCode::invalid_argument,
+        fmt::format("KvTransferConfig::listen is {}: engine {} would listen at port {}, and {} is "
+                    "the last one",
+                    text, engine.value, parsed->port + engine.value, kLastPort),
+        "KvTransferConfig::listen"});
   if (parsed->is_unix()) {
     parsed->path += fmt::format(".{}", engine.value);
   } else if (parsed->port != 0) {
@@ -72,7 +81,9 @@ TransferConnector::TransferConnector(Device& device, TransferSetup setup)
   if (config_.uses_mooncake()) {
     start_mooncake(setup, lease);
   } else {
-    config_.uses_nixl() ? start_nixl(setup, lease) : start_local(setup, lease);
+    config_.pushes_nixl() ? start_nixl_push(setup, lease)
+    : config_.uses_nixl() ? start_nixl(setup, lease)
+                          : start_local(setup, lease);
   }
   if (config_.prefills() && !listen_.is_unix()) listen_.port = plane_->port();
 }
@@ -85,11 +96,14 @@ void TransferConnector::fail_kept(const TransferParams& params, KvLossReason why
   if (!name.empty()) kept_->fail(name, nullptr, why);
 }
 
-Result<void> TransferConnector::admit(RequestId id, const std::string& text,
-                                      const SamplingParams& sampling,
+Result<void> TransferConnector::admit(RequestId id, Asked asked, const SamplingParams& sampling,
                                       std::vector<TokenId>& prompt) {
-  auto params = parse_transfer_params(text, peers_, config_.plane.value_or(KvPlane::local));
+  auto params = parse_transfer_params(asked.params, peers_, config_.plane.value_or(KvPlane::local),
+                                      config_.pushes_nixl());
   if (!params) return params.error();
+  if (params->source && !config_.decodes())
+    return refuse("do_remote_prefill", "needs a server with KvTransferConfig::role decode or both");
+  if (config_.pushes_nixl()) name_push(*params, asked.name);
   // All of the prompt is wanted, or there is nothing but its last token.
   if (params->source && (!sampling.reads_prefix_cache() || prompt.size() < 2)) {
     plane_->watch(id, *params->source);
@@ -114,14 +128,40 @@ Result<void> TransferConnector::admit(RequestId id, const std::string& text,
         "does not work with prompt_logprobs on a model with recurrent states, whose last "
         "prompt token is left to whoever goes on");
   if (prompt.size() < 2) {  // whoever continues computes the last token himself
-    if (!params->kept_name.empty()) fail_kept(*params, KvLossReason::refused);
+    fail_kept(*params, KvLossReason::refused);
     return {};
   }
   if (!params->push_key.empty() && !pushed_) pushed_.emplace(*kept_, *pages_, geometry_);
   // Of a state there is no part: it must be the one that the last token follows.
   if (has_states_) prompt.pop_back();
-  entries_[id].params = std::move(*params);
+  const std::uint64_t hash = prompt_hash(prompt);
+  if (is_of_another(params->kept_name, hash))
+    return refuse("transfer_id",
+                  "names another prompt's prefill, which is computed or waits to be fetched");
+  Entry& entry = entries_[id];
+  entry.params = std::move(*params);
+  entry.prompt_hash = hash;
   return {};
+}
+
+// The same prompt again, as of a proxy that retries, may take the place of the first.
+bool TransferConnector::is_of_another(const std::string& kept_name, std::uint64_t hash) const {
+  if (kept_name.empty()) return false;
+  const auto kept = kept_->find(kept_name, 0);
+  if (kept != nullptr && kept->range != nullptr && kept->prompt_hash != hash) return true;
+  return std::ranges::any_of(entries_, [&](const auto& one) {
+    return one.second.params.kept_name == kept_name && one.second.prompt_hash != hash;
+  });
+}
+
+// Both sides' requests have one name but for its end, as vLLM's servers make it from X-Request-Id:
+// that of whoever prefills, where the answer of that one is told.
+void TransferConnector::name_push(TransferParams& params, const std::string& own) {
+  if (params.keep) params.push_key = own.empty() ? random_name(4) : own;
+  if (!params.source) return;
+  const std::string& key = params.source->prefill.key;
+  const std::string_view base = base_request_name(key);
+  params.source->request = base != key || own.empty() ? std::string(base) : own;
 }
 
 Result<void> TransferConnector::admit_source(TransferParams& params, RequestId id,
@@ -132,10 +172,10 @@ Result<void> TransferConnector::admit_source(TransferParams& params, RequestId i
     const Error mismatch = refuse(
         "remote_num_tokens",
         fmt::format("is {}; this request's prompt would have {}", params.num_tokens, expected));
-    if (config_.load_failure_policy == KvLoadFailurePolicy::fail) return mismatch;
     lose(KvLossReason::prompt, id, mismatch.detail);
     plane_->watch(id, *params.source);
     plane_->release(id);
+    if (config_.load_failure_policy == KvLoadFailurePolicy::fail) return mismatch;
     return {};
   }
   plane_->watch(id, *params.source);
@@ -241,6 +281,7 @@ std::string TransferConnector::keep(const Request& request, const BlockTable& bl
                      : !params.kept_name.empty()
                          ? params.kept_name
                          : fmt::format("{}-{}", random_name(4), request.id().value);
+  if (config_.pushes_nixl()) kept.prefill.key = random_request_name(kept.prefill.key);
   kept.num_tokens = request.num_prompt();
   const bool is_kept = kept.pushed ? pushed_->finish(request, params.push_key, blocks)
                        : exports_  ? keep_blocks(request, blocks, kept)
@@ -280,11 +321,12 @@ bool TransferConnector::keep_blocks(const Request& request, const BlockTable& bl
     pages_->settle();
     return true;
   };
-  auto exported = exports_->keep(kept.prefill.key, kept.num_tokens, read);
+  const std::uint64_t hash = prompt_hash(request.prompt());
+  auto exported = exports_->keep(kept.prefill.key, hash, kept.num_tokens, read);
   if (!exported) return false;
   kept.blocks = std::move(*exported);
   kept.prefill.generation = kRegistration;
-  kept.prompt_hash = prompt_hash(request.prompt());
+  kept.prompt_hash = hash;
   return true;
 }
 

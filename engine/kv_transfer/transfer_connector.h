@@ -29,6 +29,14 @@
 
 namespace quire {
 
+// What vLLM servers hash of a model, as the peers over NIXL were given it.
+struct HashedModel {
+  std::string model;
+  std::string dtype;  // of the weights
+  int num_hidden_layers = 0;
+  std::string draft_method = {}, draft_model = {};  // empty: no draft model
+};
+
 struct TransferSetup {
   KvTransferConfig config;
   EngineId engine;
@@ -37,7 +45,7 @@ struct TransferSetup {
   OtherRanks* ranks = nullptr;     // of a divided model
   std::vector<RankRow> rank_rows;  // by layer, what this rank has
   TransferBuffers buffers;
-  std::string model;       // as the peers over NIXL were given it
+  HashedModel hashed;
   int longest_prompt = 0;  // tokens
   std::function<void()> wake;
 };
@@ -50,7 +58,11 @@ class TransferConnector final : public Connector {
 
   // Before the scheduler sees the request: whether its kv_transfer_params can be followed. May
   // shorten the prompt, where what is kept must end before its last token.
-  Result<void> admit(RequestId id, const std::string& params, const SamplingParams& sampling,
+  struct Asked {
+    const std::string& params;
+    const std::string& name;  // see AddRequest::transfer_name
+  };
+  Result<void> admit(RequestId id, Asked asked, const SamplingParams& sampling,
                      std::vector<TokenId>& prompt);
   void forget(RequestId id);  // the scheduler refused it
   // Whoever waits to be sent a prefill of that name is told that it came to nothing, or where else
@@ -99,10 +111,13 @@ class TransferConnector final : public Connector {
   };
 
   int num_to_keep(int num_prompt) const { return num_prompt - (has_states_ ? 1 : 0); }
+  static void name_push(TransferParams& params, const std::string& own);
   Result<void> admit_source(TransferParams& params, RequestId id, std::span<const TokenId> prompt);
   void start_local(TransferSetup& setup, std::chrono::seconds lease);
   void start_nixl(TransferSetup& setup, std::chrono::seconds lease);
+  void start_nixl_push(TransferSetup& setup, std::chrono::seconds lease);
   void start_mooncake(TransferSetup& setup, std::chrono::seconds lease);
+  bool is_of_another(const std::string& kept_name, std::uint64_t hash) const;
   void fail_kept(const TransferParams& params, KvLossReason why);
   static bool is_pushed(const Entry& entry) { return !entry.params.push_key.empty(); }
   std::string keep(const Request& request, const BlockTable& blocks, const TransferParams& params);

@@ -68,12 +68,18 @@ std::vector<std::vector<std::int64_t>> read_blocks(const Json& params) {
   return blocks;
 }
 
-// What the plane nixl reads beside. The error is empty where all of it is understood.
-Result<void> read_nixl_source(const Json& params, KvSource& source) {
+// The error is empty where all of it is understood.
+Result<void> read_ranks(const Json& params, KvSource& source) {
   source.tensor_ranks = static_cast<int>(params.integer({"tp_size"}, {1, kMostRanks}).value_or(1));
   for (const char* member : {"dcp_size", "pp_size"})
     if (const auto size = params.integer({member}, {1, kMostRanks}); size.value_or(1) != 1)
       return refuse(member, fmt::format("is {}; only 1 can be fetched from", *size));
+  return {};
+}
+
+// What the plane nixl reads beside.
+Result<void> read_nixl_source(const Json& params, KvSource& source) {
+  if (auto ranks = read_ranks(params, source); !ranks) return ranks;
   source.blocks = read_blocks(params);
   if (const auto hash = params.text({"quire_prompt_hash"})) {
     std::uint64_t value = 0;
@@ -88,7 +94,9 @@ Result<void> read_nixl_source(const Json& params, KvSource& source) {
 // Both sides of a push are told its name at once.
 Result<std::string> read_push_key(const Json& params, KvPlane plane) {
   if (plane == KvPlane::nixl)
-    return refuse("transfer_mode", "is \"push\", which KvTransferConfig::plane nixl does not do");
+    return refuse("transfer_mode",
+                  "is \"push\"; over KvTransferConfig::plane nixl that is a setting of both "
+                  "servers (NixlConfig::pushes)");
   auto key = read_name(params, "remote_request_id");
   if (key && key->size() < kLeastKey)
     return refuse("remote_request_id",
@@ -126,6 +134,28 @@ Result<TransferParams> read_pushed_source(const Json& params, const PeerList& pe
   return parsed;
 }
 
+// Where both servers push over NIXL a request need not say so.
+Result<TransferParams> read_nixl_push(const Json& params, const PeerList& peers, bool keep) {
+  const std::string mode = params.text({"transfer_mode"}).value_or("push");
+  if (mode != "push")
+    return refuse("transfer_mode", "must be \"push\" with NixlConfig::pushes, is \"" + mode + "\"");
+  TransferParams parsed;
+  parsed.keep = keep;
+  if (keep) return parsed;
+  const auto address = read_address(params, peers);
+  if (!address) return address.error();
+  const auto key = read_name(params, "remote_request_id");
+  if (!key) return key.error();
+  const auto engine = read_name(params, "remote_engine_id");
+  if (!engine) return engine.error();
+  parsed.num_tokens =
+      static_cast<int>(params.integer({"remote_num_tokens"}, {1, kMostTokens}).value_or(0));
+  parsed.source = KvSource{*address, *engine, KvKey{*key, 0}};
+  parsed.source->pushed = true;
+  if (auto read = read_ranks(params, *parsed.source); !read) return read.error();
+  return parsed;
+}
+
 Result<TransferParams> read_source(const Json& params, const PeerList& peers, KvPlane plane) {
   TransferParams parsed;
   const auto address = read_address(params, peers);
@@ -156,7 +186,7 @@ Result<TransferParams> read_source(const Json& params, const PeerList& peers, Kv
 }  // namespace
 
 Result<TransferParams> parse_transfer_params(const std::string& json, const PeerList& peers,
-                                             KvPlane plane) try {
+                                             KvPlane plane, bool pushes) try {
   if (json.empty()) return TransferParams{};
   const JsonDocument document(json, {});
   const Json params = document.object();
@@ -172,6 +202,7 @@ Result<TransferParams> parse_transfer_params(const std::string& json, const Peer
                   "KvTransferConfig::peers");
   if (plane == KvPlane::mooncake && fetch) return read_mooncake_source(params, peers);
   if (plane == KvPlane::mooncake && keep) return read_mooncake_keep(params);
+  if (pushes && (fetch || keep)) return read_nixl_push(params, peers, keep);
   const auto pushed = fetch || keep ? read_is_pushed(params) : Result<bool>(false);
   if (!pushed) return pushed.error();
   if (fetch)
@@ -185,8 +216,13 @@ Result<TransferParams> parse_transfer_params(const std::string& json, const Peer
   }
   return parsed;
 } catch (const Failure& failure) {
-  return Error{ErrorCode::invalid_argument, std::string("kv_transfer_params: ") + failure.what(),
-               "/kv_transfer_params"};
+  // "remote_block_ids[0][1]: …"
+  const std::string& place = failure.error().field;
+  const std::string member = place.substr(0, place.find_first_of(".["));
+  return Error{ErrorCode::invalid_argument,
+               (member.empty() ? "kv_transfer_params: " : "kv_transfer_params.") +
+                   std::string(failure.what()),
+               member.empty() ? "/kv_transfer_params" : "/kv_transfer_params/" + member};
 }
 
 Result<void> refuse_transfer(const std::string& json) {

@@ -21,9 +21,10 @@ struct TransferParams {
   std::string kept_name = {};  // with `keep` over Mooncake: as both sides were told; empty: ours
 };
 
-// `peers` are the only sources. The error's field is a JSON pointer.
+// `peers` are the only sources. The error's field is a JSON pointer. `pushes`: over NIXL whoever
+// prefills writes.
 Result<TransferParams> parse_transfer_params(const std::string& json, const PeerList& peers,
-                                             KvPlane plane = KvPlane::local);
+                                             KvPlane plane = KvPlane::local, bool pushes = false);
 
 // Of an engine that has no connector: what only one can do is refused.
 Result<void> refuse_transfer(const std::string& json);

@@ -5,20 +5,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/kv_transfer/block_shape.h"
 #include "engine/kv_transfer/local_plane.h"
 #include "engine/kv_transfer/mooncake_plane.h"
 #include "engine/kv_transfer/nixl_plane.h"
+#include "engine/kv_transfer/nixl_push_plane.h"
 #include "engine/kv_transfer/transfer_connector.h"
 
 namespace quire {
 namespace {
-
-// On this host several lines are slower than one.
-bool is_near(const KvPeer& peer) {
-  const auto address = parse_socket_address(peer.address);
-  return address && (address->is_unix() || address->host == "localhost" || address->host == "::1" ||
-                     address->host.starts_with("127."));
-}
 
 std::vector<int> groups_of(const TransferSetup& setup) {
   std::vector<int> groups;
@@ -26,10 +21,18 @@ std::vector<int> groups_of(const TransferSetup& setup) {
   return groups;
 }
 
-// What vLLM servers compare first. Their cache has the model's dtype, as ours.
+// The first layer of the target's that has heads.
+const KvLayerGeometry& attention_of(const KvGeometry& geometry) {
+  const auto found = std::ranges::find_if(
+      geometry.layers, [](const KvLayerGeometry& layer) { return !layer.is_state(); });
+  return found == geometry.layers.end() ? geometry.layers.front() : *found;
+}
+
+// What vLLM servers compare first.
 NixlPlaneOptions nixl_options(const NixlConfig& config, const KvGeometry& geometry,
                               const TransferSetup& setup) {
-  check_block_geometry("nixl", geometry);
+  check_block_geometry(config.pushes ? "nixl with NixlConfig::pushes" : "nixl", geometry,
+                       !config.pushes);
   auto profile = find_nixl_profile(config.profile);
   if (!profile) throw Failure(profile.error());
   NixlPlaneOptions options;
@@ -47,12 +50,20 @@ NixlPlaneOptions nixl_options(const NixlConfig& config, const KvGeometry& geomet
   CompatibilityFactors& factors = options.self.factors;
   factors.vllm_version = profile->vllm_version;
   factors.connector_version = profile->connector_version;
-  factors.model = setup.model;
-  factors.dtype = "torch." + geometry.layers.front().dtype;
-  factors.num_kv_heads = geometry.layers.front().heads;
-  factors.head_size = geometry.layers.front().head_size;
-  factors.num_hidden_layers = static_cast<int>(geometry.layers.size());
+  const KvLayerGeometry& attention = attention_of(geometry);
+  factors.model = setup.hashed.model;
+  factors.dtype = "torch." + setup.hashed.dtype;
+  factors.num_kv_heads = attention.heads;
+  factors.head_size = attention.head_size;
+  factors.num_hidden_layers = setup.hashed.num_hidden_layers;
+  if (attention.dtype == name_of(DType::fp8_e4m3)) factors.cache_dtype = "fp8";
+  factors.draft_method = setup.hashed.draft_method;
+  // Such states are for Quire servers only: vLLM has no method of that name.
+  if (geometry.has_states() && !factors.draft_method.empty())
+    factors.draft_method = "quire-" + factors.draft_method;
+  factors.draft_model = setup.hashed.draft_model;
   factors.attention_backend = options.attention_backend;
+  factors.pushes = config.pushes;
   return options;
 }
 
@@ -70,7 +81,8 @@ void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds l
     arriving_.emplace(std::move(setup.buffers.arriving));
     options.receiver.geometry = geometry_;
     options.receiver.renew_every = std::chrono::nanoseconds(lease) / 6;
-    if (std::ranges::all_of(config_.peers, is_near)) options.receiver.max_lines = 1;
+    // On this host several lines are slower than one.
+    if (peers_.are_here()) options.receiver.max_lines = 1;
     options.receiver.may_ask = [this](const SocketAddress& peer) { return peers_.allows(peer); };
   }
   plane_ = make_local_plane(std::move(options), kept_ ? &*kept_ : nullptr,
@@ -83,7 +95,8 @@ void TransferConnector::start_nixl(TransferSetup& setup, std::chrono::seconds le
   options.puller.renew_every = std::chrono::nanoseconds(lease) / 6;
   if (config_.prefills()) {
     exports_.emplace(std::move(setup.buffers.kept), geometry_, options.self.regions,
-                     options.self.order(), nixl_scratch_bytes(geometry_, setup.longest_prompt), lease);
+                     options.self.order(), nixl_scratch_bytes(geometry_, setup.longest_prompt),
+                     lease);
     options.listen = listen_;
   }
   if (config_.decodes()) arriving_.emplace(std::move(setup.buffers.arriving));
@@ -91,13 +104,35 @@ void TransferConnector::start_nixl(TransferSetup& setup, std::chrono::seconds le
                                        arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
 }
 
+void TransferConnector::start_nixl_push(TransferSetup& setup, std::chrono::seconds lease) {
+  NixlPlaneOptions shared = nixl_options(config_.nixl, geometry_, setup);
+  if (!shared.self.profile.has_push())
+    throw Failure(Error{ErrorCode::unsupported,
+                        fmt::format("NixlConfig::profile is {}, which has no NixlPushConnector",
+                                    shared.self.profile.name),
+                        "NixlConfig::profile"});
+  NixlPushPlaneOptions options;
+  options.library = std::move(shared.library);
+  options.attention_backend = std::move(shared.attention_backend);
+  options.self = std::move(shared.self);
+  options.engine = engine_;
+  options.listen = listen_;
+  if (config_.peer_block_size > 0) options.block_size = config_.peer_block_size;
+  options.sender.peers = peers_;
+  options.receiver.renew_every = std::chrono::nanoseconds(lease) / 6;
+  if (config_.prefills()) kept_.emplace(std::move(setup.buffers.kept), lease);
+  if (config_.decodes()) arriving_.emplace(std::move(setup.buffers.arriving));
+  plane_ =
+      std::make_unique<NixlPushPlane>(std::move(options), kept_ ? &*kept_ : nullptr,
+                                      arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
+}
+
 void TransferConnector::start_mooncake(TransferSetup& setup, std::chrono::seconds lease) {
-  check_block_geometry("mooncake", geometry_);
+  check_block_geometry("mooncake", geometry_, false);
   MooncakePlaneOptions options;
   options.self.geometry = geometry_;
   options.self.regions = block_regions(groups_of(setup));
-  if (config_.mooncake.peer_block_size > 0)
-    options.self.block_size = config_.mooncake.peer_block_size;
+  if (config_.peer_block_size > 0) options.self.block_size = config_.peer_block_size;
   options.listen = listen_;
   options.peers = peers_;
   options.keeper.engine = engine_;

@@ -6,15 +6,19 @@
 #include <functional>
 #include <numeric>
 
+#include "engine/kv_transfer/block_shape.h"
 #include "engine/kv_transfer/content.h"
 #include "engine/kv_transfer/mooncake_landing.h"
 #include "engine/kv_transfer/nixl_exports.h"
+#include "engine/kv_transfer/nixl_push_landing.h"
+#include "engine/kv_transfer/nixl_push_sender.h"
 
 namespace quire {
 namespace {
 
 constexpr std::int64_t kMostDefaultBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kForWindows = 1 << 20;  // what blocks keep beside a window
+constexpr int kUsualPeerBlock = 16;            // tokens
 constexpr std::int64_t kAlign = 64;            // of a range in the memory
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -25,20 +29,65 @@ BytesOf rows_of(const KvGeometry& geometry) {
   return [&geometry](int tokens) { return aligned(kv_content(geometry, tokens).bytes); };
 }
 
+KvGeometry without_states(const KvGeometry& geometry, std::vector<int>& groups) {
+  KvGeometry tokens = geometry;
+  tokens.layers.clear();
+  std::vector<int> kept;
+  for (std::size_t i = 0; i < geometry.layers.size(); ++i) {
+    if (geometry.layers[i].is_state()) continue;
+    tokens.layers.push_back(geometry.layers[i]);
+    kept.push_back(groups[i]);
+  }
+  groups = std::move(kept);
+  return tokens;
+}
+
+std::int64_t bytes_of_states(const KvGeometry& geometry) {
+  std::int64_t bytes = 0;
+  for (const KvLayerGeometry& layer : geometry.layers)
+    if (layer.is_state())
+      bytes += layer.row_bytes + static_cast<std::int64_t>(sizeof(std::uint64_t));
+  return bytes;
+}
+
 // Blocks of so many tokens land whole beside the rows that they become.
-BytesOf blocks_and_rows_of(const KvGeometry& geometry, std::span<const int> groups,
-                           int block_size, std::int64_t bytes_of_sum) {
-  MooncakeSelf self{.geometry = geometry, .regions = block_regions(groups)};
+BytesOf blocks_and_rows_of(const KvGeometry& geometry, std::span<const int> groups, int block_size,
+                           std::int64_t bytes_of_sum) {
+  std::vector<int> group_of_layer(groups.begin(), groups.end());
+  MooncakeSelf self{.geometry = without_states(geometry, group_of_layer), .regions = {}};
+  self.regions = block_regions(group_of_layer);
   if (block_size > 0) self.block_size = block_size;
-  return [self, bytes_of_sum](int tokens) {
+  return [self, bytes_of_sum, states = bytes_of_states(geometry)](int tokens) {
     const MooncakeLanding landing(self, tokens, 0, 1);
-    return aligned(landing.bytes() + bytes_of_sum * landing.num_ids()) +
-           aligned(landing.content().bytes);
+    return aligned(landing.bytes() + bytes_of_sum * landing.num_ids() + states) +
+           aligned(landing.content().bytes + states);
+  };
+}
+
+int peer_block_of(const KvTransferConfig& config) {
+  return config.peer_block_size > 0 ? config.peer_block_size : kUsualPeerBlock;
+}
+
+// Half of the memory is for blocks that others write, the rest for rows.
+BytesOf written_of(const KvTransferConfig& config, const KvGeometry& geometry,
+                   std::span<const int> groups) {
+  NixlSelf self{
+      .geometry = geometry, .regions = block_regions(groups), .profile = {}, .factors = {}};
+  const int size = peer_block_of(config);
+  const std::int64_t per_block = block_shape(geometry, self.regions, size).kernel_bytes() +
+                                 static_cast<std::int64_t>(sizeof(std::uint64_t));
+  return [self, size, per_block](int tokens) {
+    const NixlPushLanding landing(self, size, tokens, 0);
+    return 2 * aligned(std::max((landing.num_blocks() + 1) * per_block, landing.content().bytes));
   };
 }
 
 BytesOf kept_of(const KvTransferConfig& config, const KvGeometry& geometry,
                 std::span<const int> groups, int longest_prompt) {
+  if (config.pushes_nixl())
+    return [&geometry, size = peer_block_of(config), rows = rows_of(geometry)](int tokens) {
+      return NixlPushSender::bytes_for(geometry, size, rows(tokens));
+    };
   if (!config.uses_nixl()) return rows_of(geometry);
   return [&geometry, regions = block_regions(groups),
           scratch = nixl_scratch_bytes(geometry, longest_prompt)](int tokens) {
@@ -49,7 +98,8 @@ BytesOf kept_of(const KvTransferConfig& config, const KvGeometry& geometry,
 BytesOf arriving_of(const KvTransferConfig& config, const KvGeometry& geometry,
                     std::span<const int> groups) {
   if (config.uses_mooncake())
-    return blocks_and_rows_of(geometry, groups, config.mooncake.peer_block_size, 0);
+    return blocks_and_rows_of(geometry, groups, config.peer_block_size, 0);
+  if (config.pushes_nixl()) return written_of(config, geometry, groups);
   if (config.uses_nixl()) return blocks_and_rows_of(geometry, groups, 0, sizeof(std::uint64_t));
   return rows_of(geometry);
 }
@@ -104,7 +154,7 @@ std::int64_t longest_prefill_bytes(std::span<const LayerKvSpec> layers,
 std::int64_t nixl_scratch_bytes(const KvGeometry& geometry, int longest_prompt) {
   std::int64_t most = 0;
   for (const KvLayerGeometry& layer : geometry.layers)
-    most = std::max(most, layer.planes * layer.row_bytes * longest_prompt);
+    most = std::max(most, layer.row_bytes * (layer.is_state() ? 1 : layer.planes * longest_prompt));
   return most;
 }
 
@@ -112,14 +162,14 @@ std::vector<std::string> transfer_notes(const KvTransferConfig& config, const Kv
                                         std::span<const int> group_of_layer,
                                         const TransferSizes& sizes, int longest_prompt) {
   std::vector<std::string> notes;
-  // Such planes refuse the model when they start.
-  if (geometry.has_states() && (config.uses_nixl() || config.uses_mooncake())) return notes;
+  // It refuses the model when it starts.
+  if (geometry.has_states() && (config.uses_mooncake() || config.pushes_nixl())) return notes;
   if (config.prefills())
     note_reach(notes, sizes.kept, kept_of(config, geometry, group_of_layer, longest_prompt),
                longest_prompt, "are not kept for whoever continues, who computes them again");
   if (config.decodes())
-    note_reach(notes, sizes.arriving, arriving_of(config, geometry, group_of_layer),
-               longest_prompt, "are not fetched, but computed here again");
+    note_reach(notes, sizes.arriving, arriving_of(config, geometry, group_of_layer), longest_prompt,
+               "are not fetched, but computed here again");
   return notes;
 }
 

@@ -171,9 +171,11 @@ class Request {
   void prefetch_end() const { __builtin_prefetch(tokens_.data() + tokens_.size()); }
 
   bool load_failed = false;        // in part: num_computed says how much is there
+  bool lookup_counted = false;     // however often it is looked up
   bool loads_in_step = false;      // whether that came is known when its first step was committed
   std::int32_t num_cached = 0;     // tokens found in a cache when first scheduled
   std::int32_t num_external = 0;   // tokens that a connector brought
+  std::int32_t num_to_load = 0;    // of those what has not come yet, and is counted when it has
   std::int32_t num_restored = 0;   // tokens that came back into the cache for it
   std::int32_t shared_prefix = 0;  // tokens that earlier requests had too: see PrefixHit
   std::int32_t num_preemptions = 0;

@@ -41,6 +41,7 @@ struct AddRequest {
   std::uint64_t client = 0;     // who asks; clients that wait take turns
   std::string cache_salt;       // requests share prefix blocks only under the same salt
   std::string transfer_params;  // kv_transfer_params as JSON; empty: none
+  std::string transfer_name;    // with them: what vLLM would call it; both sides' share it
   Clock::time_point arrival = Clock::now();
   std::optional<PoolingParams> pooling;  // for a pooling model, which samples nothing
 
@@ -48,7 +49,7 @@ struct AddRequest {
       FieldList<&AddRequest::id, &AddRequest::prompt, &AddRequest::sampling,
                 &AddRequest::eos_token_ids, &AddRequest::priority, &AddRequest::cache_salt,
                 &AddRequest::transfer_params, &AddRequest::arrival, &AddRequest::client,
-                &AddRequest::pooling>;
+                &AddRequest::pooling, &AddRequest::transfer_name>;
 };
 
 struct AbortRequest {

@@ -256,6 +256,7 @@ Result<void> submit_prompt(const ChoicePlan& plan,
     add.client = exchange.client();
     add.cache_salt = request.cache_salt;
     add.transfer_params = request.kv_transfer_params;
+    if (!add.transfer_params.empty()) add.transfer_name = plan.transfer_name;
     add.arrival = exchange.arrival();
     auto generation = app.engines.submit(std::move(add), exchange.engine());
     if (!generation) {
@@ -266,8 +267,10 @@ Result<void> submit_prompt(const ChoicePlan& plan,
       return generation.error();
     }
     app.timelines.begin(generation->id(), exchange.id());
-    if (!exchange.push_name().empty() && app.engines.num_engines() > 1)
+    if (!exchange.push_name().empty() && app.engines.num_engines() > 1) {
       app.engines.tell_push(exchange.push_name(), generation->engine());
+      app.engines.tell_push(plan.transfer_name, generation->engine());  // what it is over NIXL
+    }
     ChoiceTracker tracker(app.metrics, generation->engine(), exchange.arrival(), prompt_tokens,
                           params->max_tokens, n, siblings);
     choices.push_back({static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0,

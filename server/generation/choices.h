@@ -53,6 +53,7 @@ struct ChoicePlan {
   std::optional<std::int64_t> default_max_tokens{};
   std::optional<ConstraintSpec> constraint{};
   std::vector<TokenWord> bad_words{};
+  std::string transfer_name{};  // what vLLM calls such a request's first prompt
 };
 
 // Cuts the prompt from its left to truncate_prompt_tokens.

@@ -9,13 +9,16 @@
 
 namespace quire {
 
+std::string public_id(const openapi::GenerationRequest& request, const Exchange& exchange) {
+  const bool has_header = !exchange.request().request_id.empty();
+  return has_header || !request.request_id ? exchange.id() : *request.request_id;
+}
+
 ReplyOptions reply_options(const openapi::GenerationRequest& request, std::string_view id_prefix,
                            bool logprobs, const Exchange& exchange, const AppState& app) {
   const auto stream = request.stream_options.value_or(openapi::StreamOptions{});
   ReplyOptions options;
-  const bool has_header = !exchange.request().request_id.empty();
-  options.id = std::string(id_prefix) +
-               (has_header || !request.request_id ? exchange.id() : *request.request_id);
+  options.id = std::string(id_prefix) + public_id(request, exchange);
   options.created = std::time(nullptr);
   options.model = reply_model(request.model, app);
   options.fingerprint = system_fingerprint(app);

@@ -26,6 +26,9 @@ struct ReplyOptions {
   std::optional<std::int64_t> prompt_logprobs{};  // this many; a stream has none
 };
 
+// X-Request-Id, else as the body says, else made up.
+std::string public_id(const openapi::GenerationRequest& request, const Exchange& exchange);
+
 ReplyOptions reply_options(const openapi::GenerationRequest& request, std::string_view id_prefix,
                            bool logprobs, const Exchange& exchange, const AppState& app);
 

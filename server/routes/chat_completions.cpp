@@ -141,6 +141,7 @@ awaitable<Result<RunningChat>> start_chat(const ChatCompletionRequest& chat,
   RunningChat running;
   if (chat.return_token_ids) running.prompt_ids = prompt->ids;
   ChoicePlan plan(chat);
+  plan.transfer_name = "chatcmpl-" + public_id(chat, exchange);
   if (const auto ok = co_await plan_for(chat, app, *prompt, plan); !ok) {
     co_return ok.error();
   }

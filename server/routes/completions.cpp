@@ -140,6 +140,7 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
         first_tokens_of(*prompts, app.text.tokenizer(), request->return_tokens_as_token_ids);
   }
   ChoicePlan plan(*request);
+  plan.transfer_name = "cmpl-" + public_id(*request, exchange) + "-0";
   if (const auto ok = fill_plan(*request, app.text.tokenizer(), plan); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));
   }

@@ -21,6 +21,7 @@ Result<std::vector<Choice>> start(openapi::GenerateRequest& request, const Excha
   if (const auto ok = truncate_prompt(request, app, prompt); !ok) return ok.error();
   told = prompt;
   ChoicePlan plan(request);
+  plan.transfer_name = "generate-tokens-" + public_id(request, exchange);
   if (const auto ok = fill_plan(request, app.text.tokenizer(), plan); !ok) return ok.error();
   plan.text.wants_token_ids = true;
   plan.default_max_tokens.reset();  // what the context leaves

@@ -1,32 +1,8 @@
-#include "app/engine_flags.h"
-
-#include <CLI/CLI.hpp>
 #include <catch2/catch.hpp>
 
-#include "engine/config.h"
+#include "tests/app/parsed_flags.h"
 
 namespace quire {
-namespace {
-
-EngineConfig parsed(std::vector<std::string> arguments) {
-  CLI::App app;
-  EngineConfig config;
-  add_engine_flags(app, config);
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
-  app.parse(arguments);
-  return config;
-}
-
-std::string refusal(std::vector<std::string> arguments) {
-  try {
-    parsed(std::move(arguments));
-  } catch (const CLI::ParseError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-}  // namespace
 
 TEST_CASE("Every flag reaches its field") {
   const EngineConfig config = parsed({"models/m",
@@ -153,41 +129,6 @@ TEST_CASE("KV events can be configured as vLLM's JSON") {
   CHECK(refusal({"m", R"(--kv-events-config={"publisher": "nats"})"}).find("publisher") !=
         std::string::npos);
   CHECK(refusal({"m", "--kv-events-config=[1]"}).find("JSON") != std::string::npos);
-}
-
-TEST_CASE("What is behind the cache has flags, and vLLM's") {
-  const KvOffloadConfig own = parsed({"m", "--kv-offload-bytes=2GiB", "--kv-offload-path=/kv",
-                                      "--kv-offload-path-bytes=5GiB"})
-                                  .kv_offload;
-  CHECK(own.host_bytes == std::int64_t{2} << 30);
-  CHECK(own.path == "/kv");
-  CHECK(own.path_bytes == std::int64_t{5} << 30);
-  CHECK(parsed({"m", "--kv-offloading-size=0.5", "--kv-offloading-backend=native"})
-            .kv_offload.host_bytes == std::int64_t{512} << 20);
-  const std::string connector =
-      R"(--kv-transfer-config={"kv_connector": "OffloadingConnector", "kv_role": "kv_both",
-         "kv_connector_extra_config": {"cpu_bytes_to_use": 1048576, "eviction_policy": "lru"}})";
-  const EngineConfig vllm = parsed({"m", connector});
-  CHECK(vllm.kv_offload.host_bytes == 1 << 20);
-  CHECK(vllm.kv_transfer.role == KvRole::none);
-  const auto says = [](const std::string& text, const std::string& word) {
-    return text.find(word) != std::string::npos;
-  };
-  CHECK(
-      says(refusal({"m", "--kv-offloading-size=1", "--kv-offloading-backend=lmcache"}), "native"));
-  CHECK(says(refusal({"m", "--kv-offloading-size=-1"}), "positive"));
-  CHECK(says(refusal({"m", "--kv-offload-bytes=0"}), "positive"));
-  CHECK(says(refusal({"m", "--kv-offload-bytes=much"}), "--kv-offload-bytes"));
-  CHECK(says(refusal({"m", connector, "--kv-offload-bytes=1GiB"}), "give one"));
-  CHECK(says(refusal({"m", R"(--kv-transfer-config={"kv_connector": "OffloadingConnector",
-      "kv_role": "kv_both", "kv_connector_extra_config": {"cpu_bytes_to_use": 1, "block_size": 64}})"}),
-             "block_size"));
-  CHECK(says(refusal({"m", R"(--kv-transfer-config={"kv_connector": "OffloadingConnector",
-      "kv_role": "kv_both", "kv_connector_extra_config": {}})"}),
-             "cpu_bytes_to_use"));
-  CHECK(says(refusal({"m", R"(--kv-transfer-config={"kv_connector": "LMCacheConnectorV1",
-      "kv_role": "kv_both"})"}),
-             "OffloadingConnector"));
 }
 
 TEST_CASE("Speculative decoding is configured as vLLM's JSON") {

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.error
+import urllib.request
 import uuid
 
 from serve_process import Server, expect, free_port, num_expected, question_body, text_of
@@ -46,6 +47,16 @@ def refusal(server, body, path="/v1/chat/completions"):
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
     return 200, ""
+
+
+def broken_refusal(server, body):
+    """The status of a body that ends early."""
+    data = json.dumps(body).encode()[:-1]
+    try:
+        urllib.request.urlopen(urllib.request.Request(server.base + "/v1/chat/completions", data, {"Content-Type": "application/json"}), timeout=60)
+    except urllib.error.HTTPError as error:
+        return error.code
+    return 200
 
 
 def prefill(server, body):
@@ -110,7 +121,7 @@ def check_push(prefilling, decoding, alone, listen):
 def check_refused_push(prefilling, decoding, alone, listen):
     """Whoever waits for it is told at once, not when the lease ends, however long the refused request was."""
     host, port = (listen, 0) if listen.startswith("unix:") else ("127.0.0.1", int(listen.rsplit(":", 1)[1]))
-    for more in ({}, {"messages": [{"role": "user", "content": "Hm? " * 100_000}]}):
+    for more in ({}, {"messages": [{"role": "user", "content": "Hm? " * 100_000}]}, "broken"):
         name = {"transfer_mode": "push", "remote_request_id": str(uuid.uuid4())}
         body = question_body("And this? " + str(len(more)))
         begin = time.monotonic()
@@ -118,10 +129,11 @@ def check_refused_push(prefilling, decoding, alone, listen):
             answer = pool.submit(decoding.post, "/v1/chat/completions", **body,
                                  kv_transfer_params={"do_remote_prefill": True, "remote_host": host, "remote_port": port, **name})
             time.sleep(0.2)
-            refused = {**body, **LIMITS, "temperature": -1, **more, "kv_transfer_params": {"do_remote_decode": True, **name}}
-            expect("a refused push", refusal(prefilling, refused)[0], 400)
+            refused = {**body, **LIMITS, "temperature": -1, **(more if isinstance(more, dict) else {}),
+                       "kv_transfer_params": {"do_remote_decode": True, **name}}
+            expect("a refused push", refusal(prefilling, refused)[0] if isinstance(more, dict) else broken_refusal(prefilling, refused), 400)
             expect("answer without it", text_of(answer.result()), text_of(alone.post("/v1/chat/completions", **body)))
-        expect("told before the lease ends", time.monotonic() - begin < 25, True)
+        expect(f"told before the lease ends ({str(more)[:20]})", time.monotonic() - begin < 25, True)
 
 
 def check_completions(prefilling, decoding, alone):
@@ -221,12 +233,18 @@ def check_loss(quire, listen, prefilling, decoding, alone):
 def check_flags(quire):
     for flags, word in ((("--kv-role", "prefill"), "--kv-listen"), (("--kv-role", "decode"), "--kv-peer"),
                         (("--kv-listen", "127.0.0.1:0"), "--kv-role"),
-                        (("--kv-role", "prefill", "--kv-listen", "0.0.0.0:0"), "is not an address"),
+                        *((("--kv-role", "prefill", "--kv-listen", f"{any}:0"), "is not an address")
+                          for any in ("0.0.0.0", "0", "0x0", "[::]", "[::0]", "[::ffff:0.0.0.0]")),
                         (("--kv-role", "decode", "--kv-peer", "h", "--kv-plane", "nixl", "--nixl-library", "/none"), "--nixl-library"),
                         (("--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_producer", '
                           '"kv_connector_extra_config": {"kv_listen": "127.0.0.1:0"}}', "--nixl-library", "/none"), "--nixl-library"),
+                        (("--kv-transfer-config", '{"kv_connector": "NixlPushConnector", "kv_role": "kv_producer", '
+                          '"kv_connector_extra_config": {"kv_listen": "127.0.0.1:0"}}'), "--kv-peer"),
+                        (("--kv-role", "prefill", "--kv-listen", "127.0.0.1:0", "--nixl-transfer-mode", "push"), "--nixl-transfer-mode"),
                         (("--kv-transfer-config", '{"kv_connector": "QuireConnector", "kv_role": "kv_producer", "kv_rank": 0}'),
                          "kv_rank"),
+                        (("--kv-role", "prefill", "--kv-listen", "127.0.0.1:0", "--kv-transfer-buffer-bytes", "100TiB"),
+                         "--kv-transfer-buffer-bytes"),
                         (("--kv-lease-seconds", "5"), "--kv-role")):
         run = subprocess.run([quire, "serve", MODEL, *flags], capture_output=True, text=True, timeout=60)
         expect(f"{flags} refused", (run.returncode != 0, word in run.stdout + run.stderr), (True, True))

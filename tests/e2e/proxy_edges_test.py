@@ -3,6 +3,7 @@
 
     tests/e2e/proxy_edges_test.py build/release/app/quire
 """
+import json
 import os
 import re
 import resource
@@ -83,6 +84,13 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nWWW-Authenticate: Be
 INNER = b"POST /inner HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
 
 
+def expect_error(answer, status, kind):
+    head, body = answer.split(b"\r\n\r\n", 1)
+    error = json.loads(body)["error"]
+    expect("an error of the proxy's own", (int(head[9:12]), b"Content-Type: application/json" in head, error["type"], error["code"], error["param"]),
+           (status, True, kind, status, None))
+
+
 def heads_and_bodies(quire):
     server = Upstream(OK)
     with Proxy(quire, "--decode", server.url) as proxy:
@@ -93,10 +101,11 @@ def heads_and_bodies(quire):
         for target in (b"v1/models", b"@evil/", b"http://evil/v1/models", b"evil:443"):
             answer = proxy.ask(b"GET " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n")
             expect(f"{target}", (answer[:12], server.seen), (b"HTTP/1.1 400", []))
+            expect_error(answer, 400, "Bad Request")
         answer = proxy.ask(b"POST /v1/messages HTTP/1.1\r\nHost: a\r\nX-Api-Key: sk\r\nAuthorization: Bearer z\r\ntraceparent: 00-1\r\n"
-                           b"Origin: http://b\r\nX-data-parallel-rank: 1\r\nX-Secret: no\r\nContent-Length: 2\r\n\r\n{}")
+                           b"Origin: http://b\r\nX-Request-Timeout: 9\r\ntracestate: a=1\r\nX-data-parallel-rank: 1\r\nX-Secret: no\r\nContent-Length: 2\r\n\r\n{}")
         came = server.seen.pop().lower()
-        for header in (b"x-api-key: sk", b"authorization: bearer z", b"traceparent: 00-1", b"origin: http://b", b"x-data-parallel-rank: 1"):
+        for header in (b"x-api-key: sk", b"authorization: bearer z", b"traceparent: 00-1", b"origin: http://b", b"x-request-timeout: 9", b"tracestate: a=1", b"x-data-parallel-rank: 1"):
             expect(f"{header} handed on", header in came, True)
         expect("another header", b"x-secret" in came, False)
         for header in (b"WWW-Authenticate: Bearer", b"Access-Control-Allow-Origin: *"):
@@ -106,6 +115,21 @@ def heads_and_bodies(quire):
         expect("HTTP/1.0", (b"chunked" in answer, answer.endswith(b"\r\n\r\n{}")), (False, True))
         answer = proxy.ask(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /inner HTTP/1.1\r\n\r\n")
         expect("two lengths", answer[:12], b"HTTP/1.1 400")
+        expect_error(answer, 400, "Bad Request")
+        answer = proxy.ask(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (65 << 20))
+        expect_error(answer, 413, "Content Too Large")
+        answer = proxy.ask(b"POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (65 << 20))
+        expect("the same to a client of Anthropic's", json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["type"], "request_too_large")
+
+
+def addresses(quire):
+    server = Upstream(OK)
+    for tail in ("/", "/v1", "/v1/", "/own/v1"):
+        with Proxy(quire, "--decode", server.url + tail) as proxy:
+            proxy.ask(b"GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n")
+            expect(f"the path asked for at {tail}", server.seen.pop().split()[1], b"/own/v1/models" if "own" in tail else b"/v1/models")
+    run = subprocess.run([quire, "proxy", "--decode", server.url + "/v1?key=1"], capture_output=True, text=True, timeout=60)
+    expect("an address with a query", (run.returncode != 0, "has a query" in run.stdout + run.stderr), (True, True))
 
 
 def odd_answers(quire):
@@ -192,6 +216,7 @@ def cpu_seconds(pid):
 def main():
     quire = sys.argv[1]
     heads_and_bodies(quire)
+    addresses(quire)
     odd_answers(quire)
     broken_streams(quire)
     names(quire)

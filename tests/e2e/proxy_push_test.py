@@ -65,6 +65,12 @@ def waits_for_pushed(cut):
     return answer
 
 
+def keep_first():
+    """A server whose later answers are no JSON objects."""
+    answers = [{"kv_transfer_params": KEPT}]
+    return lambda body: (200, answers.pop() if answers else "no object")
+
+
 def check_failures(quire):
     state = {}
     prefills = [Peer(lambda body, i=i: state.get(i, (200, {"kv_transfer_params": KEPT}))) for i in range(2)]
@@ -85,6 +91,12 @@ def check_failures(quire):
         state[0] = state[1] = 400, {"error": "no"}
         expect("a refusal", proxy.send(*ASK), (400, '{"error": "no"}'))
         decode.take()
+    waited = Peer(waits_for_pushed(threading.Event()))
+    with Proxy(quire, [Peer(keep_first())], [waited], "--transfer-mode", "push") as proxy:
+        proxy.send(*ASK)
+        waited.take()
+        expect("an answer where whoever prefills answers nonsense", proxy.send(*ASK), (200, '{"ok": true}'))
+        expect("whoever waited for it is told", [one and one.get("transfer_mode") for one in sent(waited)], ["push", None])
     foreign = Peer(lambda body: (200, {"kv_transfer_params": PARAMS}))
     with Proxy(quire, [foreign], [decode], "--transfer-mode", "push") as proxy:
         for _ in range(2):

@@ -149,7 +149,7 @@ def check_bodies(quire):
         expect("headers", (headers["Authorization"], headers["X-Request-Id"]), ("Bearer k", "r1"))
         expect("answer", proxy.send("/v1/completions", {"prompt": [1, 2], "max_tokens": 7}), (200, '{"said": 7}'))
         expect("shared", (len(prefill.take()), len(decode.take())), (1, 1))
-        for alone in ({"n": 2}, {"prompt_logprobs": 1}, {"echo": True}, {"kv_transfer_params": PARAMS}, {"prompt": ["a", "b"]}):
+        for alone in ({"n": 2}, {"prompt_logprobs": 1}, {"echo": True}, {"truncate_prompt_tokens": -1}, {"kv_transfer_params": PARAMS}, {"prompt": ["a", "b"]}):
             proxy.send("/v1/completions", {"prompt": "x", "max_tokens": 7, **alone})
             expect(f"with {alone}", (len(prefill.take()), decode.take()[0][1]), (0, {"prompt": "x", "max_tokens": 7, **alone}))
         proxy.send("/v1/embeddings", {"input": "x", "max_tokens": 1})

@@ -2,10 +2,13 @@
 """vLLM's own NIXL connector as the other side of a test: its worker and scheduler classes from an unpacked wheel, over the real NIXL
 library, with numpy for the cache and stubs for torch and everything else. Commands come as JSON lines, answers go out the same way.
 
-    {"do": "pull", "params": {...}, "tokens": 90}    reads what another server keeps → {"blocks": [...], "ok": true}
+    {"do": "pull", "params": {...}, "tokens": 90}    reads what another server keeps → {"blocks": [[...]], "ok": true}
     {"do": "offer", "blocks": [...], "tokens": 90}   keeps blocks as a prefill server would → {"params": {...}}
     {"do": "released"}                               → {"requests": [...]}: what the other side has read, or let expire
     {"do": "hash"}                                   → {"hash": "...", "layout": ...}
+
+With "push" in the shape the classes are those of NixlPushConnector: "pull" then registers blocks for what is to be written, and "offer"
+keeps blocks for whoever registers; "name" is what X-Request-Id makes of both requests.
 
 Needs QUIRE_VLLM_WHEEL (a folder with the wheel's *.py files) and the packages nixl, pyzmq, msgspec, numpy and a few small ones.
 """
@@ -25,6 +28,9 @@ import time
 import types
 
 import numpy as np
+
+import vllm_states
+from vllm_platform import Platform
 
 WHEEL = pathlib.Path(os.environ["QUIRE_VLLM_WHEEL"])
 CONNECTOR = "vllm.distributed.kv_transfer.kv_connector."
@@ -177,35 +183,12 @@ class Tensor:
         self.array[...] = 0
 
 
-class Platform:
-    device_type = "cpu"
-
-    def get_nixl_supported_devices(self):
-        return {}
-
-    def get_nixl_memory_type(self):
-        return None
-
-    def discover_numa_topology(self):
-        return []
-
-    def set_device(self, device):
-        pass
-
-    def is_rocm(self):
-        return False
-
-    def is_cuda(self):
-        return False
-
-    def is_cpu(self):
-        return True
-
-    def pack_kv_cache(self, **more):
-        pass
+def cache_dtype(shape):
+    return DTYPES["uint8" if "cache_dtype" in shape else shape["dtype"]]
 
 
-def install(side_port, num_ranks):
+def install(shape):
+    side_port, num_ranks = shape["port"], shape["ranks"]
     import nixl  # noqa: F401, before the finder: it looks for torch
     sys.meta_path.insert(0, Finder())
     import torch
@@ -225,7 +208,8 @@ def install(side_port, num_ranks):
     envs = module("vllm.envs")
     envs.VLLM_NIXL_SIDE_CHANNEL_HOST, envs.VLLM_NIXL_SIDE_CHANNEL_PORT = "127.0.0.1", side_port
     module("vllm.distributed.parallel_state").get_tensor_model_parallel_world_size = lambda: num_ranks
-    module("vllm.v1.worker.utils").select_common_block_size = lambda block_size, backends, specs=None: block_size
+    module("vllm.v1.worker.utils").select_common_block_size = lambda block_size, backends, specs=None: shape["block_size"]
+    vllm_states.install(torch)
     module("vllm.utils.gpu_sync_debug").gpu_sync_allowed = lambda *args, **more: contextlib.nullcontext()
     module("vllm.v1.request").RequestStatus = types.SimpleNamespace(FINISHED_LENGTH_CAPPED="cap", FINISHED_STOPPED="stop",
                                                                     FINISHED_ABORTED="abort")
@@ -237,7 +221,8 @@ def config_of(shape, role, extra, layout):
                   enable_permute_local_kv=False, kv_connector_extra_config=extra)
     model = ns(use_mla=False, model=shape["model"], dtype=DTYPES[shape["dtype"]], get_total_num_kv_heads=lambda: shape["kv_heads"],
                get_head_size=lambda: shape["head_size"], get_total_num_hidden_layers=lambda: shape["layers"], enable_sleep_mode=False)
-    cache = ns(block_size=shape["block_size"], cache_dtype="auto", mamba_cache_mode="none", enable_prefix_caching=True,
+    cache = ns(block_size=shape["block_size"], cache_dtype=shape.get("cache_dtype", "auto"), mamba_cache_mode="none",
+               enable_prefix_caching=True,
                get_resolved_kv_cache_layout=lambda: layout)
     parallel = ns(tensor_parallel_size=shape["ranks"], pipeline_parallel_size=1, prefill_context_parallel_size=1,
                   decode_context_parallel_size=1, data_parallel_index=0)
@@ -274,16 +259,22 @@ class Side:
         names = [f"model.layers.{i}.self_attn.attn" for i in range(shape["layers"])]
         heads = max(1, shape["kv_heads"] // shape["ranks"])
         spec = interface.FullAttentionSpec(block_size=shape["block_size"], num_kv_heads=heads, head_size=shape["head_size"],
-                                           dtype=DTYPES[shape["dtype"]])
+                                           dtype=cache_dtype(shape))
+        groups = [interface.KVCacheGroupSpec(layer_names=names, kv_cache_spec=spec)]
+        if "groups" in shape:
+            groups = vllm_states.groups_of(shape, interface, DTYPES)
         cache = interface.KVCacheConfig(num_blocks=shape["blocks"], kv_cache_tensors=[object()] * shape["layers"],
-                                        kv_cache_groups=[interface.KVCacheGroupSpec(layer_names=names, kv_cache_spec=spec)])
+                                        kv_cache_groups=groups)
         layouts = getattr(interface, "KVCacheLayout", None)  # since 0.31; before, a function of another module says it
         importlib.import_module("vllm.v1.attention.backends.utils").get_kv_cache_layout = lambda: "HND"
         config = config_of(shape, role, extra, layouts["LBHNC"] if layouts else "HND")
         nixl = CONNECTOR + "v1.nixl."
         engine = shape.get("engine", "vllm-engine")
-        self.scheduler = importlib.import_module(nixl + "pull_scheduler").NixlPullConnectorScheduler(config, engine, cache)
-        worker = importlib.import_module(nixl + "pull_worker")
+        mode = "Push" if shape.get("push") else "Pull"
+        scheduler = getattr(importlib.import_module(nixl + mode.lower() + "_scheduler"), f"Nixl{mode}ConnectorScheduler")
+        self.scheduler = scheduler(config, engine, cache)
+        worker = importlib.import_module(nixl + mode.lower() + "_worker")
+        worker_class = getattr(worker, f"Nixl{mode}ConnectorWorker")
         parallel = importlib.import_module("vllm.distributed.parallel_state")
         self.workers, self.caches = [], []
         for rank in range(shape["ranks"]):
@@ -291,17 +282,20 @@ class Side:
             for place in (worker, sys.modules[nixl + "base_worker"]):  # each has taken the function by name
                 if hasattr(place, "get_tensor_model_parallel_rank"):
                     place.get_tensor_model_parallel_rank = parallel.get_tensor_model_parallel_rank
-            self.workers.append(worker.NixlPullConnectorWorker(config, engine, cache))
+            self.workers.append(worker_class(config, engine, cache))
             self.caches.append(self.cache_of(shape, names, heads))
             self.workers[-1].register_kv_caches(self.caches[-1])
         self.scheduler.set_xfer_handshake_metadata({rank if VERSION.startswith("0.25") else (0, rank): one.xfer_handshake_metadata
                                                     for rank, one in enumerate(self.workers)})
+        self.shape = shape
         self.free, self.block_size, self.count = list(range(shape["blocks"] - 1, 0, -1)), shape["block_size"], 0
         self.sent = [set() for _ in self.workers]
 
     @staticmethod
     def cache_of(shape, names, heads):
-        item = np.uint32 if DTYPES[shape["dtype"]].itemsize == 4 else np.uint16
+        if "groups" in shape:
+            return vllm_states.caches_of(shape, DTYPES, Tensor)
+        item = {1: np.uint8, 2: np.uint16, 4: np.uint32}[cache_dtype(shape).itemsize]
         per_block = heads * shape["block_size"] * 2 * shape["head_size"]
         caches = {}
         for name in names:
@@ -322,20 +316,26 @@ class Side:
             sent |= reports[-1].finished_sending or set()
         return reports
 
-    def request(self, tokens, params, status):
+    def request(self, tokens, params, status, name=""):
         self.count += 1
-        return types.SimpleNamespace(request_id=f"cmpl-test-{self.count}", status=status, num_computed_tokens=tokens,
-                                     num_prompt_tokens=tokens, prompt_token_ids=list(range(tokens)), kv_transfer_params=params,
+        return types.SimpleNamespace(request_id=f"{name}-{self.count:08x}" if name else f"cmpl-test-{self.count}", status=status,
+                                     num_computed_tokens=tokens, num_prompt_tokens=tokens, prompt_token_ids=list(range(tokens)),
+                                     _all_token_ids=list(range(tokens)), kv_transfer_params=params,
                                      get_skip_reading_prefix_cache=lambda: False)
 
-    def pull(self, params, tokens):
-        request = self.request(tokens, params, "run")
-        blocks = [self.free.pop() for _ in range(-(-tokens // self.block_size))]
+    def take_blocks(self, tokens):
+        if "groups" in self.shape:
+            return vllm_states.take_blocks(self.shape, self.free, tokens)
+        return [[self.free.pop() for _ in range(-(-tokens // self.block_size))]]
+
+    def pull(self, params, tokens, name=""):
+        request = self.request(tokens, params, "run", name)
+        blocks = self.take_blocks(tokens)
         self.scheduler.on_new_request(request)
         wanted, _ = self.scheduler.get_num_new_matched_tokens(request, 0)
         empty = types.SimpleNamespace(block_hash=None, is_null=False)
         self.scheduler.update_state_after_alloc(request, types.SimpleNamespace(
-            get_unhashed_block_ids_all_groups=lambda: (blocks,), blocks=([empty] * len(blocks),)), wanted)
+            get_unhashed_block_ids_all_groups=lambda: tuple(blocks), blocks=tuple([empty] * len(group) for group in blocks)), wanted)
         end, done, failed = time.monotonic() + 15, set(), False
         while time.monotonic() < end:
             for rank, report in enumerate(self.step()):
@@ -347,23 +347,25 @@ class Side:
             time.sleep(0.005)
         return {"blocks": blocks, "wanted": wanted, "ok": False, "late": True}
 
-    def offer(self, blocks, tokens):
+    def offer(self, blocks, tokens, name=""):
+        blocks = blocks if isinstance(blocks[0], list) else [blocks]
         params = dict(do_remote_decode=True, do_remote_prefill=False, remote_engine_id=None, remote_block_ids=None, remote_host=None,
                       remote_port=None)
-        request = self.request(tokens, params, "cap")
+        request = self.request(tokens, params, "cap", name)
         self.scheduler.on_new_request(request)
+        request.num_computed_tokens = request.num_prompt_tokens  # of a hybrid model the last one is left out
         self.scheduler.get_num_new_matched_tokens(request, 0)
         self.scheduler.update_state_after_alloc(request, None, 0)
         self.step()
-        _, answer = self.scheduler.request_finished(request, (blocks,))
+        _, answer = self.scheduler.request_finished(request, tuple(blocks))
         self.step()
         return {"params": answer}
 
     def obey(self, order):
         if order["do"] == "pull":
-            return self.pull(order["params"], order["tokens"])
+            return self.pull(order["params"], order["tokens"], order.get("name", ""))
         if order["do"] == "offer":
-            return self.offer(order["blocks"], order["tokens"])
+            return self.offer(order["blocks"], order["tokens"], order.get("name", ""))
         if order["do"] == "released":
             return {"requests": sorted(set.intersection(*self.sent))}
         if order["do"] == "hash":
@@ -373,7 +375,7 @@ class Side:
 
 def main():
     shape, extra = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-    install(shape["port"], shape["ranks"])
+    install(shape)
     side = Side(shape, "kv_both", extra)
     print(json.dumps({"ready": True}), flush=True)
     while True:

@@ -117,18 +117,47 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
          c.kv_transfer.listen = "10.0.0.8:8998";
          c.kv_transfer.peers = {{"unix:/run/kv.sock"}};
        }},
-      {"MooncakeConfig::peer_block_size",
+      {"KvTransferConfig::peer_block_size",
        [](EngineConfig& c) {
          c.kv_transfer.role = KvRole::prefill;
          c.kv_transfer.plane = KvPlane::mooncake;
          c.kv_transfer.listen = "10.0.0.8:8998";
-         c.kv_transfer.mooncake.peer_block_size = 16;
+         c.kv_transfer.peer_block_size = 16;
        }},
-      {"MooncakeConfig::peer_block_size",
+      {"NixlConfig::pushes",
+       [](EngineConfig& c) {
+         c.kv_transfer.role = KvRole::prefill;
+         c.kv_transfer.listen = "10.0.0.8:5600";
+         c.kv_transfer.nixl.pushes = true;
+       }},
+      {"KvTransferConfig::listen",
+       [](EngineConfig& c) {
+         c.kv_transfer.role = KvRole::decode;
+         c.kv_transfer.plane = KvPlane::nixl;
+         c.kv_transfer.peers = {{"10.0.0.7:5600"}};
+         c.kv_transfer.nixl.pushes = true;
+       }},
+      {"KvTransferConfig::peers",
+       [](EngineConfig& c) {
+         c.kv_transfer.role = KvRole::prefill;
+         c.kv_transfer.plane = KvPlane::nixl;
+         c.kv_transfer.listen = "10.0.0.8:5600";
+         c.kv_transfer.nixl.pushes = true;
+       }},
+      {"KvTransferConfig::peer_block_size",
+       [](EngineConfig& c) {
+         c.kv_transfer.role = KvRole::prefill;
+         c.kv_transfer.plane = KvPlane::nixl;
+         c.kv_transfer.listen = "10.0.0.8:5600";
+         c.kv_transfer.peers = {{"10.0.0.7:5600"}};
+         c.kv_transfer.nixl.pushes = true;
+         c.kv_transfer.peer_block_size = 1 << 20;
+       }},
+      {"KvTransferConfig::peer_block_size",
        [](EngineConfig& c) {
          c.kv_transfer.role = KvRole::decode;
          c.kv_transfer.peers = {{"10.0.0.7:5600"}};
-         c.kv_transfer.mooncake.peer_block_size = 16;
+         c.kv_transfer.peer_block_size = 16;
        }},
       {"GraphConfig::enforce_eager",
        [](EngineConfig& c) {

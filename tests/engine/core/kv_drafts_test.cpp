@@ -2,6 +2,7 @@
 // both, and drafts that hold as often, because the draft's keys and values travel too.
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 
 #include "tests/engine/core/kv_pair.h"
 
@@ -88,6 +89,41 @@ TEST_CASE("who adapts the number of drafts hands over a draft's prompt too",
       CHECK(both.ask(request).token_ids == alone.finish(request).token_ids);
     }
     check_accepted(pair, both, alone);
+  }
+}
+
+TEST_CASE("a draft model's keys and values travel over NIXL", "[nixl][drafts]") {
+  const char* library = std::getenv("QUIRE_NIXL_LIBRARY");
+  if (library == nullptr) {
+    WARN("skipped: QUIRE_NIXL_LIBRARY does not name libnixl_capi.so");
+    return;
+  }
+  const auto over_nixl = [&](EngineConfig config) {
+    config.kv_transfer.plane = KvPlane::nixl;
+    config.kv_transfer.nixl.library = library;
+    return config;
+  };
+  for (const Pair& pair : kPairs) {
+    INFO(pair.name);
+    const EngineConfig config = config_of(pair, true);
+    SteppedEngine alone(config);
+    KvPair both(over_nixl(config), over_nixl(config));
+    for (const AddRequest& request : requests()) {
+      INFO("a prompt of " << request.prompt.size() << " tokens");
+      const auto expected = alone.finish(request).token_ids;
+      CHECK(both.ask(request).token_ids == expected);
+    }
+    CHECK(both.losses() == 0);
+    check_accepted(pair, both, alone);
+    // Without the draft model on one side: by what is hashed, or field by field.
+    for (const bool compares : {true, false}) {
+      EngineConfig without = over_nixl(config_of(pair, false));
+      without.kv_transfer.nixl.compare_hash = compares;
+      KvPair mixed(over_nixl(config), without);
+      for (const AddRequest& request : requests())
+        CHECK(mixed.ask(request).token_ids == alone.finish(request).token_ids);
+      CHECK(mixed.losses(KvLossReason::incompatible) > 0);
+    }
   }
 }
 

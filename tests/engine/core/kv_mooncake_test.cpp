@@ -34,7 +34,7 @@ EngineConfig prefill_of(EngineConfig config) {
 EngineConfig decode_of(EngineConfig config, int peer_block_size = 0) {
   config.kv_transfer.plane = KvPlane::mooncake;
   config.kv_transfer.listen = "127.0.0.1:0";
-  config.kv_transfer.mooncake.peer_block_size = peer_block_size;
+  config.kv_transfer.peer_block_size = peer_block_size;
   return config;
 }
 
@@ -104,6 +104,21 @@ TEST_CASE("what one engine prefills another decodes over Mooncake", "[mooncake]"
       KvPair pair(prefill_of(kv_config(model, prefill)), decode_of(kv_config(model, decode), wire));
       check_lengths(pair, kv_config(model, decode));
     }
+  }
+  CHECK(num_carried > 0);
+}
+
+TEST_CASE("an fp8 cache travels over Mooncake", "[mooncake]") {
+  int num_carried = 0;
+  for (const auto& model : golden_models()) {
+    INFO(model);
+    EngineConfig config = kv_config(model);
+    config.model.dtype = DType::bf16;
+    config.cache.cache_dtype = DType::fp8_e4m3;
+    if (!is_carried(config)) continue;
+    ++num_carried;
+    KvPair pair(prefill_of(config), decode_of(config));
+    check_lengths(pair, config);
   }
   CHECK(num_carried > 0);
 }
@@ -186,6 +201,34 @@ TEST_CASE("over Mooncake another prompt, model or start is a loss and never anot
   KvPair mixed(prefill_of(other), decode_of(config));
   CHECK(mixed.ask(request).token_ids == expected);
   CHECK(mixed.losses(KvLossReason::incompatible) == 1);
+}
+
+TEST_CASE("over Mooncake a name is one prompt's until it is fetched", "[mooncake]") {
+  const EngineConfig config = kv_config(golden_models().front());
+  KvPair pair(prefill_of(config), decode_of(config));
+  SteppedEngine alone(config);
+  const std::string known = pair.prefill_params(random_prompt(1, 20));
+  const AddRequest request = request_of(random_prompt(2, 60));
+  const std::string name = "xfer-once-0123456789";
+  const auto prefill = [&](const Tokens& prompt) {
+    AddRequest asked = greedy_request(prompt, 1);
+    asked.transfer_params = keep(name);
+    return asked;
+  };
+  const Tokens other = random_prompt(3, 60);
+  const RequestId first = pair.prefilling->add(prefill(request.prompt));
+  const RequestId meanwhile = pair.prefilling->add(prefill(other));
+  run_awaiting(*pair.prefilling);
+  CHECK_FALSE(pair.prefilling->outputs[first].transfer_params.empty());
+  CHECK(pair.prefilling->outputs[meanwhile].transfer_params.empty());
+  CHECK(pair.prefilling->finish(prefill(other)).transfer_params.empty());
+  CHECK_FALSE(pair.prefilling->finish(prefill(request.prompt)).transfer_params.empty());
+  CHECK(pair.decode(request, with_name(known, name)).token_ids ==
+        alone.finish(request).token_ids);
+  CHECK(pair.losses() == 0);
+  for (int i = 0; i < 2000 && pair.sent().kept_bytes > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK_FALSE(pair.prefilling->finish(prefill(other)).transfer_params.empty());
 }
 
 TEST_CASE("over Mooncake a cancelled request and a lost server leave nothing behind",

@@ -88,6 +88,38 @@ TEST_CASE("what one engine prefills another decodes over NIXL", "[nixl]") {
   CHECK(num_carried > 0);
 }
 
+TEST_CASE("an fp8 cache travels over NIXL", "[nixl]") {
+  if (!has_library()) return;
+  int num_carried = 0;
+  for (const auto& model : golden_models()) {
+    INFO(model);
+    EngineConfig config = kv_config(model);
+    config.model.dtype = DType::bf16;
+    config.cache.cache_dtype = DType::fp8_e4m3;
+    if (!is_carried(config)) continue;
+    ++num_carried;
+    KvPair pair(over_nixl(config), over_nixl(config));
+    check_lengths(pair, config);
+  }
+  CHECK(num_carried > 0);
+}
+
+TEST_CASE("an fp8 cache is not taken for one of another dtype over NIXL", "[nixl]") {
+  if (!has_library()) return;
+  const EngineConfig config = kv_config(golden_models().front());
+  EngineConfig fp8 = config;
+  fp8.cache.cache_dtype = DType::fp8_e4m3;
+  SteppedEngine alone(config);
+  for (const bool compares : {true, false}) {
+    EngineConfig decode = over_nixl(config);
+    decode.kv_transfer.nixl.compare_hash = compares;
+    KvPair pair(over_nixl(fp8), decode);
+    const AddRequest request = request_of(random_prompt(5, 60));
+    CHECK(pair.ask(request).token_ids == alone.finish(request).token_ids);
+    CHECK(pair.losses(KvLossReason::incompatible) == 1);
+  }
+}
+
 TEST_CASE("over NIXL only what is not here is read", "[nixl]") {
   if (!has_library()) return;
   const EngineConfig config = kv_config(golden_models().front());

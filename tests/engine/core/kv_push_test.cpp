@@ -73,6 +73,19 @@ TEST_CASE("a push whose prefill is aborted is computed here", "[kv_transfer][pus
   }
 }
 
+TEST_CASE("a prefill of one token is told to whoever waits for its push", "[kv_transfer][push]") {
+  EngineConfig prefill_config = kv_config(golden_models().front());
+  prefill_config.kv_transfer.lease_seconds = 600;
+  KvPair pair(prefill_config, kv_config(golden_models().front()));
+  const int port = pair.prefill_port();
+  AddRequest prefill = greedy_request({7}, 1);
+  prefill.transfer_params = KvPair::keep_pushed(name_of(1));
+  pair.prefilling->finish(std::move(prefill));
+  const AddRequest request = request_of(1, 20);  // the proxy's other one has more tokens
+  pair.decode(request, KvPair::fetch_pushed(name_of(1), port));
+  CHECK(pair.losses(KvLossReason::refused) == 1);
+}
+
 TEST_CASE("a push for which there is no room is not kept", "[kv_transfer][push]") {
   EngineConfig small = kv_config(golden_models().front());
   small.kv_transfer.buffer_bytes = 4096;

@@ -119,6 +119,33 @@ TEST_CASE("keys and values travel over a Unix socket too", "[kv_transfer]") {
   check_lengths(pair, kv_config(model));
 }
 
+TEST_CASE("params of another length are a loss, and what was kept is given back", "[kv_transfer]") {
+  for (const auto policy : {KvLoadFailurePolicy::recompute, KvLoadFailurePolicy::fail}) {
+    const EngineConfig prefill = kv_config(golden_models().front());
+    EngineConfig decode = prefill;
+    decode.kv_transfer.load_failure_policy = policy;
+    KvPair pair(prefill, decode);
+    AddRequest request = request_of(random_prompt(1, 40));
+    request.transfer_params = pair.prefill_params(random_prompt(1, 41));
+    CHECK(pair.sent().kept_bytes > 0);
+    request.id = RequestId{900};
+    pair.decoding->core.add(std::move(request));
+    run_awaiting(*pair.decoding);
+    CHECK(pair.losses(KvLossReason::prompt) == 1);
+    check_nothing_is_left(pair);
+  }
+}
+
+TEST_CASE("an engine whose port would be beyond the last does not start", "[kv_transfer]") {
+  EngineConfig config = kv_config(golden_models().front());
+  config.kv_transfer.role = KvRole::prefill;
+  config.kv_transfer.listen = "127.0.0.1:65535";
+  const auto start = [&] {
+    EngineCore(config, EngineId{1}, cpu_backend(config), [](std::string_view, double) {});
+  };
+  CHECK_THROWS_WITH(start(), Catch::Contains("65536"));
+}
+
 TEST_CASE("an fp8 cache travels as it is", "[kv_transfer][fp8]") {
   EngineConfig config = tiny_config();
   config.cache.cache_dtype = DType::fp8_e4m3;

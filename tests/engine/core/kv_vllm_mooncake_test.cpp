@@ -40,7 +40,7 @@ EngineConfig mooncake_config(DType dtype) {
 EngineConfig decode_config(DType dtype, int block_size) {
   EngineConfig config = mooncake_config(dtype);
   config.kv_transfer.listen = "127.0.0.1:0";
-  config.kv_transfer.mooncake.peer_block_size = block_size;
+  config.kv_transfer.peer_block_size = block_size;
   return config;
 }
 

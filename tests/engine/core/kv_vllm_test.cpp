@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 
 #include "tests/engine/core/kv_pair.h"
@@ -78,14 +79,21 @@ bool is_here() {
   return here;
 }
 
-void relay(DType dtype, const char* name, int block_size, int ranks = 1) {
-  VllmProcess vllm(shape(name, block_size, "tiny", ranks));
-  KvPair pair(nixl_config(dtype), nixl_config(dtype));
-  SteppedEngine alone(alone_config(dtype));
+EngineConfig over_nixl(EngineConfig config) {
+  config.kv_transfer = nixl_config(DType::f32).kv_transfer;
+  return config;
+}
+
+// What one engine keeps vLLM reads, and another reads it from there.
+void relay(const EngineConfig& config, const std::string& vllm_shape) {
+  VllmProcess vllm(vllm_shape);
+  KvPair pair(over_nixl(config), over_nixl(config));
+  SteppedEngine alone(config);
+  INFO(vllm_shape);
   int number = 0;
   for (const int length : {2, 16, 17, 33, 97, 130, 200}) {
     const AddRequest request = request_of(static_cast<unsigned>(length), length);
-    INFO(name << ", blocks of " << block_size << ", " << length << " tokens");
+    INFO(length << " tokens");
     const Tokens expected = alone.finish(request).token_ids;
     const std::string kept = pair.prefill_params(request.prompt);
     const std::string pulled =
@@ -99,6 +107,8 @@ void relay(DType dtype, const char* name, int block_size, int ranks = 1) {
   }
   CHECK(pair.losses() == 0);
   CHECK(pair.received().received == number);
+  for (int i = 0; i < 2000 && pair.sent().kept_bytes > 0; ++i)  // notices are looked for
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(pair.sent().sent == number);
   CHECK(pair.sent().kept_bytes == 0);  // vLLM said that it has read them
   std::string released;
@@ -107,7 +117,72 @@ void relay(DType dtype, const char* name, int block_size, int ranks = 1) {
   CHECK(static_cast<int>(std::ranges::count(released, '-')) == 2 * number);
 }
 
+void relay(DType dtype, const char* name, int block_size, int ranks = 1) {
+  relay(alone_config(dtype), shape(name, block_size, "tiny", ranks));
+}
+
+std::filesystem::path golden(const char* model) {
+  const char* full = std::getenv("QUIRE_GOLDEN_DIR");
+  return std::filesystem::path(full != nullptr ? full : "tests/data/golden") / "models" / model;
+}
+
+// Three layers with states and one with attention, each a group of its own.
+std::string hybrid_shape(const char* groups, const char* states, int ranks) {
+  return fmt::format(
+      R"({{"layers": 4, "kv_heads": 2, "head_size": 16, "dtype": "float32", "block_size": 16,
+          "blocks": 64, "ranks": {}, "model": "tiny", "port": {}, "groups": [{}],
+          "state_dtype": "float32", {}}})",
+      ranks, kPort, groups, states);
+}
+
+std::string delta_net_shape(int ranks = 1, const char* conv = "[128, 3]") {
+  return hybrid_shape(
+      R"({"kind": "delta_net", "layers": [0]}, {"kind": "delta_net", "layers": [1]},
+         {"kind": "delta_net", "layers": [2]}, {"kind": "attention", "layers": [3]})",
+      fmt::format(R"("ratio": 2, "conv": {}, "state": [4, 16, 16])", conv).c_str(), ranks);
+}
+
 }  // namespace
+
+TEST_CASE("vLLM reads an fp8 cache, and is read", "[nixl][vllm]") {
+  if (!is_here()) return;
+  EngineConfig config = alone_config(DType::bf16);
+  config.cache.cache_dtype = DType::fp8_e4m3;
+  relay(config, shape("bfloat16", 16).insert(1, R"("cache_dtype": "fp8", )"));
+}
+
+TEST_CASE("vLLM reads gated delta nets' states, and is read", "[nixl][vllm]") {
+  if (!is_here()) return;
+  for (const char* model : {"qwen3-next", "qwen3-5"})
+    if (std::filesystem::exists(golden(model))) relay(kv_config(golden(model)), delta_net_shape());
+}
+
+TEST_CASE("vLLM's two ranks have half of a delta net's state each", "[nixl][vllm]") {
+  if (!is_here() || !std::filesystem::exists(golden("qwen3-next"))) return;
+  relay(kv_config(golden("qwen3-next")), delta_net_shape(2));
+}
+
+TEST_CASE("vLLM reads Mamba 2's states, and is read", "[nixl][vllm]") {
+  if (!is_here() || !std::filesystem::exists(golden("granite-hybrid"))) return;
+  relay(kv_config(golden("granite-hybrid")),
+        hybrid_shape(R"({"kind": "mamba2", "layers": [0]}, {"kind": "mamba2", "layers": [1]},
+                        {"kind": "mamba2", "layers": [3]}, {"kind": "attention", "layers": [2]})",
+                     R"("ratio": 3, "conv": [160, 3], "state": [8, 16, 16])", 1));
+}
+
+TEST_CASE("vLLM's states of another size are refused by their field", "[nixl][vllm]") {
+  if (!is_here() || !std::filesystem::exists(golden("qwen3-next"))) return;
+  const EngineConfig config = kv_config(golden("qwen3-next"));
+  VllmProcess vllm(delta_net_shape(1, "[128, 2]"));
+  KvPair pair(over_nixl(config), over_nixl(config));
+  SteppedEngine alone(config);
+  const AddRequest request = request_of(1, 60);
+  const std::string offered =
+      vllm.ask(R"({"do": "offer", "blocks": [[5], [6], [7], [8, 9]], "tokens": 60})");
+  CHECK(pair.decode(request, member(offered, "params")).token_ids ==
+        alone.finish(request).token_ids);
+  CHECK(pair.losses(KvLossReason::incompatible) == 1);
+}
 
 TEST_CASE("vLLM reads what one engine keeps, and another what vLLM keeps", "[nixl][vllm]") {
   if (!is_here()) return;

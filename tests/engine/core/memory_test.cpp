@@ -1,6 +1,7 @@
 // What a start-up allocates, on the CPU backend and on the emulated CUDA backend: as planned, by
 // purpose, and nothing afterwards; and start-ups that do not get their memory.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <regex>
@@ -317,6 +318,33 @@ TEST_CASE("a cache that was given its size must fit what is there", "[engine][me
   REQUIRE(std::regex_search(why, advice, std::regex("CacheConfig::kv_cache_memory_bytes (\\d+)")));
   config.cache.kv_cache_memory_bytes = std::stoll(advice[1]);
   CHECK(plan_of(config, busy).model.has_value());
+}
+
+TEST_CASE("a plan has chunks of recurrent layers, or says what they want", "[engine][states]") {
+  for (const char* model : {"nemotron-h", "qwen3-5"}) {
+    CAPTURE(model);
+    EngineConfig config =
+        small_config(DeviceKind::cuda, std::string("tests/data/golden/models/") + model);
+    const auto plan = [&](DType dtype, DeviceKind kind) {
+      config.device = kind;
+      config.model.dtype = dtype;
+      config.scheduler.max_num_batched_tokens = 128;
+      return plan_of(config, machine(kind, 1024 * kMiB)).model.value();
+    };
+    const auto says_so = [](const ModelPlan& plan) {
+      return std::ranges::any_of(plan.notes, [](const std::string& note) {
+        return note.find("token by token") != std::string::npos;
+      });
+    };
+    const ModelPlan chunks = plan(DType::bf16, DeviceKind::cuda);
+    CHECK(chunks.state_chunk == 64);
+    CHECK_FALSE(says_so(chunks));
+    const ModelPlan tokens = plan(DType::f32, DeviceKind::cuda);
+    CHECK(tokens.state_chunk == 1);
+    CHECK(says_so(tokens));
+    config.graphs = {};
+    CHECK_FALSE(says_so(plan(DType::f32, DeviceKind::cpu)));
+  }
 }
 
 }  // namespace quire::test

@@ -49,6 +49,38 @@ TEST_CASE("nobody waits for a silent peer but those who ask it", "[kv_transfer]"
   CHECK(left_alone == 8);  // four asked side by side
 }
 
+TEST_CASE("a peer that answers is silent no more, whatever it answers", "[kv_transfer]") {
+  Ends ends;
+  Ends::Prefill prefill = ends.keep(1);
+  ends.stop_owner();
+  std::uint16_t port = 0;
+  const auto loss_of = [&](std::uint64_t id, const std::string& engine, std::uint64_t hash) {
+    KvSource source = prefill.source;
+    source.address = address_of(port);
+    source.engine = engine;
+    KvFetch fetch = ends.fetch_of(id, source);
+    fetch.prompt_hash = hash;
+    ends.reader().fetch(std::move(fetch));
+    return ends.await(1).front().loss;
+  };
+  for (int round = 0; round < 2; ++round) {
+    {
+      const Descriptor silent = std::move(*listen_at(address_of(0)));
+      port = port_of(silent);
+      CHECK(loss_of(1, "owner", 1) == KvLossReason::peer_lost);
+    }
+    ends.start_owner("owner", port);
+    std::this_thread::sleep_for(1100ms);  // its first rest
+    if (round == 0) {
+      CHECK(loss_of(1, "an earlier start", 1) == KvLossReason::expired);
+    } else {
+      CHECK(loss_of(1, "owner", 2) == KvLossReason::prompt);
+    }
+    CHECK_FALSE(loss_of(1, "owner", 1));
+    ends.stop_owner();
+  }
+}
+
 TEST_CASE("what nobody wants any more ends at once", "[kv_transfer]") {
   Ends ends(1h);
   const SilentPeer silent;

@@ -134,6 +134,9 @@ TEST_CASE("engines that store something else are told which field differs", "[kv
   CHECK_THAT(said([](KvGeometry& g) { g.layers[2].chunk = 4; }), Contains("attention_chunk_size"));
   CHECK_THAT(said([](KvGeometry& g) { g.layers[2].planes = 1; }), Contains("planes"));
   CHECK_THAT(said([](KvGeometry& g) { g.layers[2].kind = KvKind::full; }), Contains("kind"));
+  CHECK_THAT(said([](KvGeometry& g) { g.layers[0].key_scale = 2; }), Contains("k_scale"));
+  CHECK_THAT(said([](KvGeometry& g) { g.layers[0].value_scale = 2; }), Contains("v_scale"));
+  CHECK_THAT(said([](KvGeometry& g) { g.layers[4].state.conv_rows = 9; }), Contains("state_shape"));
   CHECK_THAT(said([](KvGeometry& g) { g.layers[2].block_size = 0; }), Contains("block_size"));
 }
 
@@ -158,7 +161,8 @@ TEST_CASE("a checksum is the same for both versions of a pair, and bit by bit", 
     KvSum copying(7);
     copying.copy(all.first(cut), copied.data());
     CHECK(copying.end(all.subspan(cut)) == kv_checksum(bytes, 7));
-    CHECK(std::equal(copied.begin(), copied.begin() + static_cast<std::ptrdiff_t>(cut), bytes.begin()));
+    CHECK(std::equal(copied.begin(), copied.begin() + static_cast<std::ptrdiff_t>(cut),
+                     bytes.begin()));
   }
 }
 

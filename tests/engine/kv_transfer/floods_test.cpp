@@ -117,6 +117,72 @@ TEST_CASE("a flood of signs of life does not keep others waiting", "[kv_transfer
   ends.check_all_came_back();
 }
 
+TEST_CASE("lines that wait for pushes which never begin leave places to others",
+          "[kv_transfer][push]") {
+  Ends ends(Ends::Options{.silence = 2s, .max_connections = 6});
+  KvExpect never;
+  never.prefill = {"nobody computes this one", 0};
+  never.alive_ms = 100;
+  std::vector<Descriptor> lines;
+  for (int i = 0; i < 12; ++i) {
+    lines.push_back(plain_line(ends.owner_port()));
+    REQUIRE(send_all(lines.back(), frame_of(KvFrameType::hello, KvHello(), 0)));
+    REQUIRE(send_all(lines.back(), frame_of(KvFrameType::expect, never, 1)));
+  }
+  const Ends::Prefill prefill = ends.keep(1);
+  ends.reader().fetch(ends.fetch_of(1, prefill.source));
+  const KvFetched fetched = ends.await();
+  CHECK_FALSE(fetched.loss);
+  // What begins is told to the lines that are left.
+  Ends::Pushing pushing = ends.begin_push(7);
+  REQUIRE(ends.kept().begin(pushing.kept));
+  KvExpect begun;
+  begun.prefill = {pushing.kept.key, 0};
+  begun.alive_ms = 100;
+  REQUIRE(send_all(lines.back(), frame_of(KvFrameType::expect, begun, 2)));
+  KvFrameType last = KvFrameType::alive;
+  while (last == KvFrameType::alive || last == KvFrameType::welcome)
+    last = next_frame(lines.back()).first.type;
+  CHECK(last == KvFrameType::expected);
+}
+
+TEST_CASE("names that are expected are bounded over all lines", "[kv_transfer][push]") {
+  Ends ends(2s);
+  constexpr std::uint64_t kNames = 4096;  // of 1 KiB
+  std::vector<Descriptor> lines;
+  for (int i = 0; i < 2; ++i) {
+    lines.push_back(plain_socket());
+    connect_here(lines.back(), ends.owner_port());
+    send_frame(lines.back(), KvFrameType::hello, KvHello());
+    CHECK(next_frame(lines.back()).first.type == KvFrameType::welcome);
+  }
+  const auto expect = [&](const Descriptor& line, std::uint64_t stream) {
+    KvExpect one;
+    one.prefill = {std::to_string(stream), 0};
+    one.prefill.key.resize(1024, 'x');
+    one.alive_ms = 100;
+    REQUIRE(send_all(line, frame_of(KvFrameType::expect, one, stream)));
+  };
+  const auto next_answer = [&](const Descriptor& line) {
+    auto frame = next_frame(line);
+    while (frame.first.type == KvFrameType::alive) frame = next_frame(line);
+    return frame;
+  };
+  for (std::uint64_t stream = 1; stream <= kNames + 1; ++stream) expect(lines[0], stream);
+  CHECK(next_answer(lines[0]).first.stream == kNames + 1);  // all before it were taken
+  expect(lines[1], 1);
+  const auto [header, body] = next_answer(lines[1]);
+  CHECK(header.type == KvFrameType::refused);
+  CHECK(decode_kv<KvRefused>(body)->reason == KvLossReason::no_room);
+  lines.erase(lines.begin());  // and its names with it
+  for (int i = 0; i < 1000; ++i) {
+    expect(lines[0], static_cast<std::uint64_t>(2 + i));
+    if (next_frame(lines[0]).first.type == KvFrameType::alive) break;
+    REQUIRE(i < 999);
+    std::this_thread::sleep_for(5ms);
+  }
+}
+
 TEST_CASE("one registration too many is refused, and no other on its line", "[kv_transfer][push]") {
   Ends ends(2s);
   const Descriptor line = plain_socket();

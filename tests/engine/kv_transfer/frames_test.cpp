@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 
+#include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/frames.h"
 
 namespace quire::test {
@@ -131,6 +132,13 @@ TEST_CASE("a prompt's hash tells prompts apart", "[kv_transfer]") {
   CHECK(prompt_hash(a) != prompt_hash(b));
   CHECK(prompt_hash(a) != prompt_hash(c));
   CHECK(prompt_hash(a) != prompt_hash(d));
+}
+
+TEST_CASE("of a peer's words the beginning is kept", "[kv_transfer]") {
+  const std::string all(1 << 20, 'x');
+  CHECK(std::string(KvLost(KvLossReason::refused, all).what()).size() == KvLost::kMostDetail);
+  CHECK(std::string(KvElsewhere(KvLossReason::refused, all, "a").what()).size() ==
+        KvLost::kMostDetail);
 }
 
 }  // namespace quire::test

@@ -17,7 +17,7 @@
 namespace quire::test {
 
 // As vLLM's process in tests has them: 4 layers of 2 heads of 64 numbers.
-inline KvGeometry nixl_geometry(int window = 0) {
+inline KvGeometry nixl_geometry(int window = 0, int chunk = 0) {
   KvGeometry geometry{.model_fingerprint = "f", .layers = {}};
   KvSpec spec;
   spec.dtype = DType::bf16;
@@ -25,7 +25,9 @@ inline KvGeometry nixl_geometry(int window = 0) {
   spec.head_size = 64;
   for (int i = 0; i < 4; ++i) {
     spec.kind = window > 0 && i % 2 == 1 ? KvKind::sliding_window : KvKind::full;
-    spec.sliding_window = spec.kind == KvKind::full ? 0 : window;
+    if (chunk > 0 && i % 2 == 1) spec.kind = KvKind::chunked_local;
+    spec.sliding_window = spec.kind == KvKind::sliding_window ? window : 0;
+    spec.attention_chunk_size = spec.kind == KvKind::chunked_local ? chunk : 0;
     geometry.layers.push_back(
         layer_geometry({"model.layers." + std::to_string(i) + ".self_attn", spec}, 16));
   }
@@ -40,7 +42,8 @@ inline NixlPlaneOptions nixl_plane_options(const KvGeometry& geometry) {
   options.engine = "owner";
   options.self.geometry = geometry;
   std::vector<int> groups;
-  for (const KvLayerGeometry& layer : geometry.layers) groups.push_back(layer.window > 0 ? 1 : 0);
+  for (const KvLayerGeometry& layer : geometry.layers)
+    groups.push_back(layer.window + layer.chunk > 0 ? 1 : 0);
   options.self.regions = block_regions(groups);
   options.self.profile = *find_nixl_profile("");
   options.self.factors = {.vllm_version = "0.33.0",
@@ -76,8 +79,8 @@ class NixlEnds {
     std::vector<std::byte> bytes(static_cast<std::size_t>(content.bytes));
     std::mt19937_64 random(static_cast<unsigned>(num_tokens));
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-    const auto blocks =
-        exports.keep(key, num_tokens, [&](const KvContent& one, std::span<std::byte> into) {
+    const auto blocks = exports.keep(
+        key, prompt_hash, num_tokens, [&](const KvContent& one, std::span<std::byte> into) {
           const auto first =
               std::ranges::find(content.strips, one.strips.front().layer, &KvStrip::layer);
           std::copy_n(bytes.begin() + first->offset, one.bytes, into.begin());
@@ -99,6 +102,7 @@ class NixlEnds {
     wanted.source = source;
     wanted.num_tokens = num_tokens;
     wanted.from = from;
+    wanted.prompt_hash = prompt_hash;
     reader->watch(wanted.request, source);
     reader->fetch(wanted);
     KvFetched fetched = wait();
@@ -127,6 +131,7 @@ class NixlEnds {
   NixlExports exports;
   StagingBuffer arriving;
   KvSource source;
+  std::uint64_t prompt_hash = 0x1234;  // of what is kept, and of what is fetched
   std::unique_ptr<NixlPlane> owner, reader;
 };
 

@@ -86,6 +86,24 @@ TEST_CASE("windows keep their last blocks over NIXL", "[nixl]") {
   check_freed(ends);
 }
 
+TEST_CASE("chunks keep their blocks over NIXL, and name those before them", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends(nixl_geometry(0, 48));
+  for (const int length : {10, 48, 49, 100, 250}) {
+    INFO(length << " tokens");
+    const auto bytes = ends.keep(fmt::format("key-{}", length), length);
+    const auto& chunked = ends.source.blocks.at(1);
+    CHECK(chunked.size() == ends.source.blocks[0].size());
+    CHECK(std::ranges::count(chunked, 0) == (length - 1) / 48 * 3);
+    const KvFetched fetched = ends.fetch(length);
+    CHECK(holds(fetched, rows_of(ends.geometry, fetched.content, bytes)));
+  }
+  check_freed(ends);
+  ends.keep("key", 100);
+  ends.source.blocks[1].back() = 0;  // vLLM's block of nothing
+  CHECK(ends.fetch(100).loss == KvLossReason::refused);
+}
+
 TEST_CASE("a block that was used again is a loss over NIXL, not another's rows", "[nixl]") {
   if (!has_library()) return;
   NixlEnds ends;
@@ -112,6 +130,42 @@ TEST_CASE("damaged bytes are a loss over NIXL", "[nixl]") {
   const auto block = static_cast<std::uint64_t>(ends.source.blocks[0][3]);
   reinterpret_cast<unsigned char*>(region.address + block * region.block_bytes)[77] ^= 1;
   CHECK(ends.fetch(100).loss == KvLossReason::corrupt);
+}
+
+TEST_CASE("another prompt's blocks are a loss over NIXL, whatever the params leave out", "[nixl]") {
+  if (!has_library()) return;
+  NixlEnds ends;
+  ends.keep("key", 100);
+  REQUIRE_FALSE(ends.source.prompt_hash);
+  ++ends.prompt_hash;
+  CHECK(ends.fetch(100).loss == KvLossReason::corrupt);
+  CHECK(ends.fetch(100, 50).loss == KvLossReason::corrupt);
+}
+
+TEST_CASE("blocks in another order are a loss over NIXL", "[nixl]") {
+  if (!has_library()) return;
+  for (const int window : {0, 40}) {
+    NixlEnds ends(nixl_geometry(window));
+    const auto bytes = ends.keep("key", 96);
+    const KvSource good = ends.source;
+    for (std::size_t group = 0; group < good.blocks.size(); ++group) {
+      ends.source = good;
+      std::ranges::reverse(ends.source.blocks[group]);
+      CHECK(ends.fetch(96).loss == KvLossReason::corrupt);
+      ends.source = good;
+      ends.source.blocks[group][1] = good.blocks[group][2];
+      CHECK(ends.fetch(96).loss == KvLossReason::corrupt);
+    }
+    if (good.blocks.size() == 2) {
+      ends.source = good;
+      std::swap_ranges(ends.source.blocks[1].begin(), ends.source.blocks[1].end(),
+                       ends.source.blocks[0].end() - std::ssize(good.blocks[1]));
+      CHECK(ends.fetch(96).loss == KvLossReason::corrupt);
+    }
+    ends.source = good;
+    const KvFetched fetched = ends.fetch(96);
+    CHECK(holds(fetched, rows_of(ends.geometry, fetched.content, bytes)));
+  }
 }
 
 TEST_CASE("a list that is short is not taken for that of a window over NIXL", "[nixl]") {

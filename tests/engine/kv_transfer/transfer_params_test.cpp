@@ -24,10 +24,35 @@ std::string refused(const std::string& json, const PeerList& peers = kPeers) {
   const auto parsed = parse_transfer_params(json, peers);
   REQUIRE(parsed.has_error());
   CHECK(parsed.error().code == ErrorCode::invalid_argument);
+  // Of a member: the one that its words name.
+  const auto& [code, detail, field] = parsed.error();
+  constexpr std::string_view kOf = "kv_transfer_params.";
+  const std::string of =
+      detail.starts_with(kOf)
+          ? "/" + detail.substr(kOf.size(), detail.find_first_of(" :[", kOf.size()) - kOf.size())
+          : "";
+  CHECK(field == "/kv_transfer_params" + of);
   return parsed.error().detail;
 }
 
 }  // namespace
+
+TEST_CASE("peers on this machine are here, with a port or without", "[kv_transfer]") {
+  using List = std::vector<KvPeer>;
+  CHECK(PeerList(List{{"127.0.0.1"}}).are_here());
+  CHECK(PeerList(List{{"127.0.0.1:5600"}, {"localhost"}, {"::1"}, {"unix:/run/a"}}).are_here());
+  CHECK_FALSE(PeerList(List{{"10.0.0.7"}}).are_here());
+  CHECK_FALSE(PeerList(List{{"127.0.0.1"}, {"10.0.0.7:5600"}}).are_here());
+}
+
+TEST_CASE("a member of the wrong form is the one that is blamed", "[kv_transfer]") {
+  const auto field_of = [](const std::string& json) {
+    return parse_transfer_params(json, kPeers).error().field;
+  };
+  CHECK(field_of(source("\"10.0.0.7\"", "\"x\"")) == "/kv_transfer_params/remote_port");
+  CHECK(field_of(R"({"do_remote_decode": 3})") == "/kv_transfer_params/do_remote_decode");
+  CHECK(field_of("[]") == "/kv_transfer_params");
+}
 
 TEST_CASE("the first request of llm-d's sidecar asks for keeping", "[kv_transfer]") {
   const auto parsed = parse_transfer_params(
@@ -104,6 +129,32 @@ TEST_CASE("what is missing or cannot be is refused by name", "[kv_transfer]") {
   CHECK_THAT(refused(source("\"10.0.0.7\"", "5600", R"(, "remote_engine_id": "")")),
              Contains("remote_engine_id"));
   CHECK_THAT(refused("[1]"), Contains("kv_transfer_params"));
+}
+
+TEST_CASE("where NIXL's prefills are written a request need not say so", "[kv_transfer]") {
+  using Catch::Contains;
+  const auto asked = [](const std::string& more) {
+    return R"({"do_remote_prefill": true, "remote_host": "10.0.0.7", "remote_port": 5600, )" +
+           more + R"("remote_request_id": "r", "tp_size": 2})";
+  };
+  const auto read = [](const std::string& json) {
+    return parse_transfer_params(json, kPeers, KvPlane::nixl, true);
+  };
+  const std::string engine = R"("remote_engine_id": "e", )";
+  const auto parsed = read(asked(engine + R"("remote_block_ids": null, )"));
+  REQUIRE(parsed.has_value());
+  CHECK(parsed->source->pushed);
+  CHECK(parsed->source->tensor_ranks == 2);
+  CHECK(parsed->source->engine == "e");
+  CHECK(parsed->num_tokens == 0);
+  CHECK(read(asked(engine + R"("transfer_mode": "push", )")).has_value());
+  CHECK(read(R"({"do_remote_decode": true})")->keep);
+  CHECK_THAT(read(asked(engine + R"("transfer_mode": "pull", )")).error().detail,
+             Contains("transfer_mode") && Contains("pull"));
+  CHECK_THAT(read(asked("")).error().detail, Contains("remote_engine_id"));
+  CHECK_THAT(read(asked(engine + R"("dcp_size": 2, )")).error().detail, Contains("dcp_size"));
+  CHECK_THAT(read(R"({"do_remote_decode": true, "transfer_mode": "pull"})").error().detail,
+             Contains("transfer_mode"));
 }
 
 TEST_CASE("a push is named by whoever asks for it, on both sides", "[kv_transfer]") {

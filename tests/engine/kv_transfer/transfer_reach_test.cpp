@@ -75,6 +75,21 @@ TEST_CASE("what is advised holds the longest prompt, and a mebibyte less does no
     }
 }
 
+TEST_CASE("where NIXL's prefills are written, what is advised holds the longest prompt",
+          "[kv_transfer][reach]") {
+  for (const KvRole role : {KvRole::prefill, KvRole::decode}) {
+    KvTransferConfig config{.role = role, .plane = KvPlane::nixl, .buffer_bytes = 1 << 26};
+    config.nixl.pushes = true;
+    const auto before = notes(config, 4000);
+    REQUIRE(before.size() == 1);
+    CHECK(reach_in(before[0]) > 100);
+    config.buffer_bytes = advised_in(before[0]);
+    CHECK(notes(config, 4000).empty());
+    config.buffer_bytes -= 1 << 20;
+    CHECK(notes(config, 4000).size() == 1);
+  }
+}
+
 TEST_CASE("over Mooncake a buffer that was asked for holds half as long a prompt",
           "[kv_transfer][reach]") {
   const KvTransferConfig config{
@@ -106,7 +121,7 @@ TEST_CASE("over NIXL a prompt is kept exactly up to that length", "[kv_transfer]
                         block_regions(std::vector<int>(32, 0)), BlockOrder::packed,
                         nixl_scratch_bytes(geometry, longest), std::chrono::seconds(60));
     const auto read = [](const KvContent&, std::span<std::byte>) { return true; };
-    return exports.keep("a", tokens, read).has_value();
+    return exports.keep("a", 0, tokens, read).has_value();
   };
   CHECK(reach > 400);
   CHECK(kept(reach));

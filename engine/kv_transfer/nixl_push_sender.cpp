@@ -1,0 +1,271 @@
+#include "engine/kv_transfer/nixl_push_sender.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/kv_transfer/refusals.h"
+
+namespace quire {
+namespace {
+
+constexpr std::int64_t kUsualSlotBytes = 1 << 20;
+constexpr std::int64_t kMostShare = 4;                // of the memory: no more than one in so many
+constexpr std::chrono::microseconds kPollEvery{500};  // while something is written
+constexpr std::size_t kMostEnded = 4096;
+
+std::shared_ptr<StagedRange> make_scratch(const NixlSelf& self, KeptPrefills& kept, int block_size,
+                                          std::int64_t num_slots) {
+  const std::int64_t least = NixlPushWrite::least_scratch_bytes(self.geometry, block_size);
+  const std::int64_t usual =
+      std::min(kUsualSlotBytes, kept.size_bytes() / (kMostShare * num_slots));
+  auto scratch = kept.make_room(num_slots * std::max(least, usual));
+  if (scratch == nullptr)
+    throw Failure(Error{ErrorCode::invalid_argument,
+                        fmt::format("KvTransferConfig::buffer_bytes is {}; to be written over nixl "
+                                    "this model needs {} beside its prefills",
+                                    kept.size_bytes(), num_slots * least),
+                        "KvTransferConfig::buffer_bytes"});
+  return scratch;
+}
+
+Result<SocketAddress> address_of(const NixlPushRegistration& registration) {
+  const bool is_v6 = registration.decode_host.find(':') != std::string::npos;
+  return parse_socket_address(
+      is_v6 ? fmt::format("[{}]:{}", registration.decode_host, registration.decode_port)
+            : fmt::format("{}:{}", registration.decode_host, registration.decode_port));
+}
+
+}  // namespace
+
+struct NixlPushSender::Push {
+  NixlPushRegistration registration;
+  std::string agent;  // who registered
+  KvSource peer;
+  Clock::time_point deadline;
+  NixlRemote* remote = nullptr;  // counted in its uses
+  std::shared_ptr<const KeptPrefill> prefill;
+  std::optional<NixlPushWrite> write;
+  std::span<std::byte> slot;
+  std::optional<NixlTransfer> transfer;
+  Clock::time_point start;  // of what is written
+};
+
+std::int64_t NixlPushSender::bytes_for(const KvGeometry& geometry, int block_size,
+                                       std::int64_t prefill) {
+  constexpr auto kSlots = static_cast<std::int64_t>(kNumSlots);
+  const std::int64_t least = kSlots * NixlPushWrite::least_scratch_bytes(geometry, block_size);
+  const std::int64_t shared = (prefill * kMostShare + kMostShare - 2) / (kMostShare - 1);
+  return std::max(prefill + least, std::min(prefill + kSlots * kUsualSlotBytes, shared));
+}
+
+NixlPushSender::NixlPushSender(const NixlSelf& self, NixlRemotes& remotes, KeptPrefills& kept,
+                               NixlPushSenderOptions options)
+    : self_(self),
+      remotes_(remotes),
+      kept_(kept),
+      options_(std::move(options)),
+      scratch_(make_scratch(self, kept, options_.block_size, kNumSlots)) {
+  const std::size_t size = scratch_->bytes().size() / kNumSlots;
+  for (std::size_t i = 0; i < kNumSlots; ++i)
+    free_slots_.push_back(scratch_->bytes().subspan(i * size, size));
+}
+
+NixlPushSender::~NixlPushSender() = default;
+
+bool NixlPushSender::is_known(const std::string& request) const {
+  return std::ranges::find(ended_, request) != ended_.end() ||
+         std::ranges::any_of(pushes_,
+                             [&](const Push& p) { return p.registration.request == request; });
+}
+
+void NixlPushSender::register_push(const std::string& agent, std::string_view notice) {
+  auto registration = parse_push_registration(notice);
+  if (!registration) return log_refused(registration.error().detail, agent);
+  if (registration->prefill_engine != options_.engine)
+    return log_refused(fmt::format("PUSH_REG.remote_engine_id is {}; this is {}",
+                                   registration->prefill_engine, options_.engine),
+                       agent);
+  if (is_known(registration->request)) return;  // another rank of the same
+  const auto address = address_of(*registration);
+  if (!address || !options_.peers.allows(*address))
+    return log_refused(
+        fmt::format("PUSH_REG.decode_host and decode_port are {}:{}, which is not among "
+                    "those that this server may write to (KvTransferConfig::peers {})",
+                    registration->decode_host, registration->decode_port, options_.peers.names()),
+        agent);
+  if (pushes_.size() >= kMostRegistrations)
+    return log_refused(fmt::format("more than {} registrations wait", kMostRegistrations), agent);
+  Push& push = pushes_.emplace_back();
+  push.peer = {*address, registration->decode_engine, KvKey{registration->request, 0}};
+  push.peer.tensor_ranks = registration->decode_ranks;
+  push.registration = std::move(*registration);
+  push.agent = agent;
+  push.deadline = Clock::now() + options_.registration_patience;
+}
+
+// What is under way ends with the notice that all of it is there.
+void NixlPushSender::forget(const std::string& request) {
+  for (Push& push : pushes_) {
+    if (push.registration.request != request) continue;
+    if (push.slot.empty()) lose(push, KvLost(KvLossReason::refused, "nobody waits for it"));
+    return;
+  }
+  if (std::ranges::find(ended_, request) == ended_.end())
+    kept_.release(std::string(base_request_name(request)), 0);
+}
+
+void NixlPushSender::renew(std::string_view names) {
+  while (!names.empty()) {
+    const auto comma = std::min(names.find(','), names.size());
+    kept_.renew(std::string(base_request_name(names.substr(0, comma))), 0);
+    names.remove_prefix(std::min(names.size(), comma + 1));
+  }
+}
+
+NixlPushSender::Clock::time_point NixlPushSender::step() {
+  const auto now = Clock::now();
+  auto next = Clock::time_point::max();
+  for (auto push = pushes_.begin(); push != pushes_.end();) {
+    const bool stays = advance(*push, now);
+    if (stays) next = std::min(next, push->transfer ? now + kPollEvery : push->deadline);
+    push = stays ? std::next(push) : pushes_.erase(push);
+  }
+  return next;
+}
+
+// False: nothing is left of it.
+bool NixlPushSender::advance(Push& push, Clock::time_point now) {
+  if (push.registration.request.empty()) return false;  // it was lost meanwhile
+  try {
+    const bool is_ready = connect(push);
+    find(push, now);
+    if (!is_ready || !push.prefill) return true;
+    if (!push.write) begin(push);
+    return write(push, now);
+  } catch (const KvLost& lost) {
+    lose(push, lost);
+  } catch (const Failure& failure) {  // the library knows it no more
+    const KvLost lost(KvLossReason::peer_lost, failure.what());
+    if (push.write) remotes_.lose(*push.remote, lost, now);
+    lose(push, lost);
+  }
+  return false;
+}
+
+// False: the other side has not answered yet.
+bool NixlPushSender::connect(Push& push) {
+  if (push.transfer) return true;  // it shows itself whether the other side is there
+  if (push.remote == nullptr) {
+    push.remote = &remotes_.of(push.peer);
+    ++push.remote->num_uses;
+  }
+  if (push.remote->lost) throw KvLost(*push.remote->lost);
+  return push.remote->is_ready();
+}
+
+// Its `prefill` once all of it is computed.
+void NixlPushSender::find(Push& push, Clock::time_point now) {
+  if (push.prefill) return;
+  const NixlPushRegistration& registration = push.registration;
+  auto found = kept_.find(registration.request, 0);
+  if (!found) found = kept_.find(std::string(base_request_name(registration.request)), 0);
+  if (!found) {
+    if (now >= push.deadline) throw KvLost(KvLossReason::expired, "nobody computes it");
+    return;
+  }
+  if (found->progress && found->progress->failed)
+    throw KvLost(found->progress->why, "its prefill came to nothing");
+  if (registration.prompt_hash && *registration.prompt_hash != found->prompt_hash)
+    throw KvLost(KvLossReason::prompt, "it is of another prompt");
+  push.deadline = now + options_.registration_patience;
+  if (found->num_ready() == found->content.num_tokens) push.prefill = std::move(found);
+}
+
+void NixlPushSender::begin(Push& push) {
+  const NixlRemote& remote = *push.remote;
+  if (std::ranges::find(remote.agents, push.agent) == remote.agents.end())
+    throw KvLost(KvLossReason::refused,
+                 fmt::format("{} registered blocks of {}, which it is no agent of", push.agent,
+                             push.registration.decode_engine));
+  push.write.emplace(self_, remote.ranks, push.prefill, push.registration);
+}
+
+// Part by part; with the last one of a rank comes the notice.
+bool NixlPushSender::write(Push& push, Clock::time_point now) {
+  if (push.slot.empty()) {
+    if (free_slots_.empty()) return true;  // the end of another is polled for
+    push.slot = free_slots_.back();
+    free_slots_.pop_back();
+    push.start = now;
+  }
+  const NixlRemote& remote = *push.remote;
+  while (true) {
+    if (push.transfer) {
+      const NixlTransfer::State state = push.transfer->poll();
+      if (state == NixlTransfer::State::running) return true;  // the slot is the library's
+      if (state == NixlTransfer::State::failed) {
+        const KvLost lost(KvLossReason::peer_lost, "the write failed: the peer is gone");
+        remotes_.lose(*push.remote, lost, now);
+        throw KvLost(lost);
+      }
+      push.transfer.reset();
+    }
+    const auto part = push.write->next(push.slot);
+    if (!part) break;
+    const std::string notice = part->ends_rank ? push.registration.request + ":1" : "";
+    if (part->copies.empty() && !part->ends_rank)
+      throw KvLost(KvLossReason::incompatible,
+                   fmt::format("a block there is larger than the {} bytes that are written at a "
+                               "time (KvTransferConfig::buffer_bytes)",
+                               push.slot.size()));
+    const NixlPeerRank& rank = (*remote.ranks)[part->rank];
+    if (part->copies.empty()) {
+      if (part->ends_rank) remotes_.agent().notify(remote.agents[part->rank], notice);
+    } else {
+      push.transfer.emplace(remotes_.agent().write(remote.agents[part->rank], rank.memory,
+                                                   rank.metadata.device, part->copies, notice));
+    }
+  }
+  written(push);
+  return false;
+}
+
+void NixlPushSender::written(Push& push) {
+  ++counts_.requests;
+  counts_.bytes += push.write->bytes();
+  counts_.nanoseconds += std::chrono::nanoseconds(Clock::now() - push.start).count();
+  kept_.release(push.prefill->key, 0);
+  end(push);
+}
+
+void NixlPushSender::lose(Push& push, const KvLost& lost) {
+  log_refused(fmt::format("{} is not written: {}", push.registration.request, lost.what()),
+              push.agent);
+  // A Quire server is told; vLLM's wait for their own time.
+  if (push.registration.prompt_hash) {
+    if (push.remote == nullptr) {
+      push.remote = &remotes_.of(push.peer);
+      ++push.remote->num_uses;
+    }
+    remotes_.tell(*push.remote,
+                  encode_push_lost({push.registration.request,
+                                    kKvLossNames[static_cast<std::size_t>(lost.reason())]}));
+  }
+  end(push);
+}
+
+void NixlPushSender::end(Push& push) {
+  push.transfer.reset();
+  if (!push.slot.empty()) free_slots_.push_back(push.slot);
+  if (push.remote != nullptr) --push.remote->num_uses;
+  push.remote = nullptr;
+  push.slot = {};
+  ended_.push_back(std::exchange(push.registration.request, {}));
+  if (ended_.size() > kMostEnded) ended_.pop_front();
+}
+
+}  // namespace quire

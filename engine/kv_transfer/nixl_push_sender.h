@@ -1,0 +1,81 @@
+#pragma once
+// The side that prefills and writes over NIXL: takes registrations of whoever decodes, waits until
+// what they name is computed, and writes it into their blocks. Its methods belong to the plane's
+// thread.
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/kv_nixl/push_registration.h"
+#include "engine/kv_transfer/kept_prefills.h"
+#include "engine/kv_transfer/nixl_push_write.h"
+#include "engine/kv_transfer/nixl_remotes.h"
+#include "engine/kv_transfer/peer_list.h"
+
+namespace quire {
+
+struct NixlPushSenderOptions {
+  std::string engine;  // what this start of the engine is called
+  PeerList peers;      // to whom it writes
+  int block_size = 16;
+  // Of a registration for what nobody has begun to compute, as vLLM's push_registration_timeout.
+  std::chrono::nanoseconds registration_patience = std::chrono::seconds(480);
+};
+
+class NixlPushSender {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t kMostRegistrations = 4096;
+
+  // The memory in which a prefill of so many bytes is kept beside what is written from.
+  static std::int64_t bytes_for(const KvGeometry& geometry, int block_size, std::int64_t prefill);
+
+  // All but the options outlive it. Throws Failure where the memory has no room for a scratch.
+  NixlPushSender(const NixlSelf& self, NixlRemotes& remotes, KeptPrefills& kept,
+                 NixlPushSenderOptions options);
+  ~NixlPushSender();
+
+  std::span<std::byte> scratch() const { return scratch_->bytes(); }  // all that NIXL reads
+
+  // `agent` says so.
+  void register_push(const std::string& agent, std::string_view notice);
+  void forget(const std::string& request);  // nobody waits for it
+  void renew(std::string_view names);       // "a,b"
+
+  bool is_waiting() const { return !pushes_.empty(); }
+
+  // Does what can be done now. When it wants to be called again; max: when something comes.
+  Clock::time_point step();
+  const KvTrafficCounts& counts() const { return counts_; }
+
+ private:
+  struct Push;
+  bool advance(Push& push, Clock::time_point now);
+  bool connect(Push& push);
+  void find(Push& push, Clock::time_point now);
+  void begin(Push& push);
+  bool write(Push& push, Clock::time_point now);
+  void written(Push& push);
+  void lose(Push& push, const KvLost& lost);
+  void end(Push& push);
+  bool is_known(const std::string& request) const;
+
+  static constexpr std::size_t kNumSlots = 4;  // that are written at a time
+  const NixlSelf& self_;
+  NixlRemotes& remotes_;
+  KeptPrefills& kept_;
+  const NixlPushSenderOptions options_;
+  const std::shared_ptr<StagedRange> scratch_;
+  std::vector<std::span<std::byte>> free_slots_;
+  std::list<Push> pushes_;
+  std::deque<std::string> ended_;  // the last ones: other ranks may register for them yet
+  KvTrafficCounts counts_;
+};
+
+}  // namespace quire

@@ -1,0 +1,62 @@
+#include "engine/kv_transfer/nixl_slots.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "engine/kv_transfer/block_shape.h"
+
+namespace quire {
+namespace {
+
+constexpr std::int64_t kSumBytes = sizeof(std::uint64_t);
+constexpr std::int64_t kLeastBlocks = 2;  // vLLM's null block, and one to lend
+
+}  // namespace
+
+NixlSlots::NixlSlots(std::span<std::byte> memory, const KvGeometry& geometry,
+                     const BlockRegions& regions, int block_size)
+    : memory_(memory), block_size_(block_size) {
+  const std::vector<std::int64_t> bytes = block_shape(geometry, regions, block_size).region_bytes;
+  const std::int64_t per_block = std::accumulate(bytes.begin(), bytes.end(), kSumBytes);
+  num_blocks_ = static_cast<std::int64_t>(memory.size()) / per_block;
+  if (num_blocks_ < kLeastBlocks)
+    throw Failure(Error{ErrorCode::invalid_argument,
+                        fmt::format("KvTransferConfig::buffer_bytes leaves {} bytes for blocks "
+                                    "that others write; this model needs at least {}",
+                                    memory.size(), kLeastBlocks * per_block),
+                        "KvTransferConfig::buffer_bytes"});
+  sums_ = {reinterpret_cast<std::uint64_t*>(memory.data()), static_cast<std::size_t>(num_blocks_)};
+  std::size_t at = sums_.size_bytes();
+  for (const std::int64_t one : bytes) {
+    const auto size = static_cast<std::size_t>(num_blocks_ * one);
+    regions_.push_back({memory.subspan(at, size), one});
+    at += size;
+  }
+  for (std::int64_t id = 1; id < num_blocks_; ++id) free_.push_back(id);
+}
+
+std::optional<NixlSlots::Blocks> NixlSlots::take(std::span<const int> counts) {
+  if (std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) > num_free())
+    return std::nullopt;
+  Blocks blocks;
+  for (const int count : counts) {
+    blocks.emplace_back(free_.begin(), free_.begin() + count);
+    free_.erase(free_.begin(), free_.begin() + count);
+  }
+  return blocks;
+}
+
+void NixlSlots::give_back(const Blocks& blocks) {
+  for (const auto& group : blocks) free_.insert(free_.end(), group.begin(), group.end());
+}
+
+std::span<const std::byte> NixlSlots::block(std::size_t region, std::int64_t id) const {
+  const Region& one = regions_[region];
+  return one.bytes.subspan(static_cast<std::size_t>(id * one.block_bytes),
+                           static_cast<std::size_t>(one.block_bytes));
+}
+
+}  // namespace quire
