@@ -20,7 +20,8 @@ RUNTIME = re.compile(r"\b(cudaStreamSynchronize|cudaStreamWaitEvent|cudaEventSyn
 MARK = "survives deletion:"
 TESTS = "~[cpu]~[draws]~[large]"
 HOPPER, AMPERE = "90", "80"
-SCHEDULES = [(order, copies) for copies in ("late", "eager") for order in ("reverse", "forward", "random")]
+SCHEDULES = [(order, copies) for copies in ("late", "eager", "mixed")
+             for order in ("reverse", "forward", "random")]
 
 
 def find_sites():

@@ -68,8 +68,8 @@ class Child {
 
 MooncakeEnds::Options half(bool is_owner) {
   MooncakeEnds::Options options;
-  options.silence = 1s;  // it is not by silence that a process which has ended is noticed
-  options.patience = 5s;
+  options.silence = 10s;  // it is not by silence that a process which has ended is noticed
+  options.patience = 20s;
   options.bytes = 16 << 20;
   options.has_owner = is_owner;
   options.has_reader = !is_owner;
