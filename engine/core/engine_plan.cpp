@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 
-#include "backend/measuring_device.h"
 #include "backend/measuring_ops.h"
 #include "base/log.h"
+#include "engine/core/plan_phases.h"
 #include "engine/kv_offload/kv_offload.h"
 #include "engine/runner/rank_runner.h"
-#include "engine/size_text.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -20,8 +17,6 @@ namespace {
 // The driver decides; an upper estimate that start-up compares with what a graph took.
 constexpr std::int64_t kGraphNodeBytes = 16 << 10;
 constexpr std::int64_t kLayerNodes = 24, kOtherNodes = 16;  // launches of a layer, at most; others
-
-std::int64_t signed_of(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
 StateChunk state_chunk(const ModelConfig& model, DType dtype, const OpsTraits& ops) {
   const DeltaNetConfig& net = model.delta_net;
@@ -44,23 +39,6 @@ ModelMemory model_memory(const EngineConfig& config, const ModelConfig& model,
   memory.state_chunk = state_chunk(model, memory.dtype, ops).tokens;
   return memory;
 }
-
-// Shared by the phases of plan_engine.
-struct Planning {
-  const EngineConfig& config;
-  const ModelConfig& model_config;
-  const PlannedDevice& device;
-  const PoolingConfig& pooling;
-  ModelMemory memory;
-  int engines_on_device = 1;
-  int sharers = 1;                                   // of the device: engines, each with its ranks
-  MeasuringDevice loaded{device.is_host_memory};     // weights and scratch of the operators
-  MeasuringDevice elsewhere{device.is_host_memory};  // what rank 0 alone has
-  Buffer scratch = {};
-  std::unique_ptr<Model> model = {};
-  LoadedDraft draft = {};
-  EnginePlan plan = {};
-};
 
 // What the engine takes beside weights and operators' scratch.
 MemoryUses runtime_uses(const Planning& planning, const KvPlan& kv) {
@@ -105,137 +83,6 @@ MemoryUses all_uses(Planning& planning, const KvPlan& kv) {
   if (graphs.all_drafting) num_nodes += passes(graphs.draft_sizes, num_drafts);
   uses[MemoryPurpose::graphs].device = static_cast<std::size_t>(kGraphNodeBytes * num_nodes);
   return uses;
-}
-
-// Mapped files are in memory once, whatever the number of engines that read them.
-std::int64_t mapped_share(const Planning& planning) {
-  return planning.plan.mapped_bytes / planning.engines_on_device;
-}
-
-std::int64_t device_total(const Planning& planning) {
-  return signed_of(planning.plan.uses.total().device) + mapped_share(planning);
-}
-
-std::int64_t weight_bytes(const Planning& planning) {
-  return signed_of(planning.plan.uses[MemoryPurpose::weights].device) + mapped_share(planning);
-}
-
-std::string joined(const std::vector<std::string>& advice) {
-  std::string list;
-  for (const std::string& one : advice) list += (list.empty() ? "" : ", or ") + one;
-  return list;
-}
-
-// The share of the device that holds so much, if it can.
-std::vector<std::string> larger_share(const Planning& planning, std::int64_t bytes) {
-  const bool is_share = planning.plan.allowed_bytes < planning.plan.device_bytes;
-  const double share = std::ceil(100.0 * static_cast<double>(bytes) /
-                                 static_cast<double>(planning.plan.device_bytes)) /
-                       100;
-  if (!is_share || share > 1) return {};
-  return {fmt::format("CacheConfig::gpu_memory_utilization {:.2f}", share)};
-}
-
-Error too_large(const Planning& planning, const std::string& what, std::int64_t bytes) {
-  const EnginePlan& plan = planning.plan;
-  const std::string of_what =
-      plan.allowed_bytes < plan.device_bytes
-          ? fmt::format(" ({:.2f} of {})",
-                        planning.config.cache.gpu_memory_utilization.value_or(kDefaultUtilization),
-                        bytes_text(plan.device_bytes))
-          : std::string();
-  std::vector<std::string> advice = larger_share(planning, bytes);
-  const double share =
-      static_cast<double>(plan.allowed_bytes) / static_cast<double>(plan.device_bytes);
-  constexpr double kForRounding = 1.001;
-  const bool is_default = planning.device.is_host_memory &&
-                          !planning.config.cache.gpu_memory_utilization &&
-                          planning.config.cache.kv_cache_memory_bytes == 0;
-  advice.push_back(fmt::format(
-      "a device of at least {}{}",
-      bytes_text(static_cast<std::int64_t>(kForRounding * static_cast<double>(bytes) / share)),
-      is_default ? fmt::format(" with CacheConfig::kv_cache_memory_bytes {}",
-                               (bytes - device_total(planning)) * planning.sharers)
-                 : ""));
-  return {ErrorCode::unavailable,
-          fmt::format("{} do not fit {}{}. What works: {}", what, bytes_text(plan.allowed_bytes),
-                      of_what, joined(advice)),
-          "no_memory"};
-}
-
-// Before anything is said of a cache: is there room for any?
-Result<void> check_weights(const Planning& planning, const SizedModel& sized) {
-  const std::int64_t weights = weight_bytes(planning), others = device_total(planning);
-  const std::int64_t least = others + sized.least_cache_bytes();
-  if (weights > planning.plan.allowed_bytes)
-    return too_large(planning, "weights of " + bytes_text(weights), least);
-  const std::int64_t kept = signed_of(planning.plan.uses[MemoryPurpose::kv_offload].device);
-  const std::int64_t travels = signed_of(planning.plan.uses[MemoryPurpose::kv_transfer].device);
-  if (others > planning.plan.allowed_bytes && others - travels <= planning.plan.allowed_bytes)
-    return too_large(planning,
-                     fmt::format("{} for what travels (KvTransferConfig::buffer_bytes) beside {}",
-                                 bytes_text(travels), bytes_text(others - travels)),
-                     least);
-  if (others > planning.plan.allowed_bytes)
-    return too_large(
-        planning,
-        fmt::format("weights of {} and {} for steps of SchedulerConfig::max_num_batched_tokens {} "
-                    "with SchedulerConfig::max_num_seqs {}{}",
-                    bytes_text(weights), bytes_text(others - kept - weights),
-                    planning.config.scheduler.max_num_batched_tokens,
-                    planning.config.scheduler.max_num_seqs,
-                    kept > 0 ? ", beside KvOffloadConfig::host_bytes of " + bytes_text(kept) : ""),
-        least);
-  return {};
-}
-
-// Where the cache gets what the rest leaves of a share: by how much that is too small.
-std::string shortfall(const Planning& planning, const SizedModel& sized, std::int64_t other_bytes) {
-  const EnginePlan& plan = planning.plan;
-  const std::int64_t least = sized.least_cache_bytes();
-  const bool is_share = plan.kv_cache_bytes == plan.allowed_bytes - other_bytes;
-  if (!is_share || least <= plan.kv_cache_bytes) return "";
-  const auto advice = larger_share(planning, other_bytes + least);
-  return fmt::format(
-      ". Everything but the cache takes {} of the {} that the engine may use: {} "
-      "are missing{}{}",
-      bytes_text(other_bytes), bytes_text(plan.allowed_bytes),
-      bytes_text(least - plan.kv_cache_bytes),
-      advice.empty() ? "" : ". What else works: ", joined(advice));
-}
-
-// A cache that leaves so much of the device unused that what is there suffices.
-std::string smaller_cache(const Planning& planning, std::int64_t needed, std::int64_t there) {
-  const EnginePlan& plan = planning.plan;
-  const std::int64_t bytes = signed_of(plan.uses[MemoryPurpose::kv_cache].device) - needed + there;
-  if (planning.config.cache.gpu_memory_utilization) {
-    const auto share = static_cast<double>(plan.allowed_bytes - needed + there) /
-                       static_cast<double>(plan.device_bytes);
-    return fmt::format("CacheConfig::gpu_memory_utilization {:.4f}", std::floor(1e4 * share) / 1e4);
-  }
-  return fmt::format("CacheConfig::kv_cache_memory_bytes {}",
-                     bytes * (planning.device.is_host_memory ? planning.sharers : 1));
-}
-
-// The cache may have been given a size of its own, and other programs may use the device.
-Result<void> check_fits(const Planning& planning, const SizedModel& sized) {
-  const EnginePlan& plan = planning.plan;
-  const bool is_host = planning.device.is_host_memory;
-  // Mapped weights come and go with the page cache of the host.
-  const std::int64_t needed = device_total(planning) - (is_host ? mapped_share(planning) : 0);
-  const std::int64_t there =
-      planning.device.available_bytes > 0 ? planning.device.available_bytes : plan.device_bytes;
-  if (needed <= there) return {};
-  const std::int64_t cache = signed_of(plan.uses[MemoryPurpose::kv_cache].device);
-  const std::string advice = there - (needed - cache) >= sized.least_cache_bytes()
-                                 ? ". What works: " + smaller_cache(planning, needed, there)
-                                 : "";
-  return Error{ErrorCode::unavailable,
-               fmt::format("{} are planned, {} of them for the KV cache; of the device's {} there "
-                           "are {} to be had, {} too few{}",
-                           bytes_text(needed), bytes_text(cache), bytes_text(plan.device_bytes),
-                           bytes_text(there), bytes_text(needed - there), advice),
-               "no_memory"};
 }
 
 Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {

@@ -4,6 +4,10 @@
 #include <bit>
 #include <cstring>
 
+#ifdef __x86_64__
+#include <emmintrin.h>
+#endif
+
 namespace quire {
 namespace {
 
@@ -19,9 +23,21 @@ std::uint64_t word_at(const std::byte* bytes) {
   return word;
 }
 
-void put_word(std::byte* bytes, std::uint64_t word) {
+// What is copied is read next when all of it has come, and is long: it goes past the caches, as
+// memcpy writes what is too large for them. Otherwise each line of `to` would be read, too.
+void stream_word(std::byte* to, std::uint64_t word) {
+#ifdef __x86_64__
+  _mm_stream_si64(reinterpret_cast<long long*>(to), static_cast<long long>(word));
+#else
   if constexpr (std::endian::native == std::endian::big) word = __builtin_bswap64(word);
-  std::memcpy(bytes, &word, sizeof word);
+  std::memcpy(to, &word, sizeof word);
+#endif
+}
+// Before others are told that it is there.
+void end_streaming() {
+#ifdef __x86_64__
+  _mm_sfence();
+#endif
 }
 
 constexpr std::uint64_t mixed(std::uint64_t state, std::uint64_t word) {
@@ -42,10 +58,11 @@ void KvSum::take(std::span<const std::byte> strides, std::byte* to) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       const std::size_t place = at + lane * sizeof(std::uint64_t);
       const std::uint64_t word = word_at(strides.data() + place);
-      if constexpr (copies) put_word(to + place, word);
+      if constexpr (copies) stream_word(to + place, word);
       lanes[lane] = mixed(lanes[lane], word);
     }
   }
+  if constexpr (copies) end_streaming();
   lanes_ = lanes;
   bytes_ += strides.size();
 }

@@ -69,7 +69,8 @@ KvContent kv_rows(const KvContent& content, KvTokens tokens) {
   return rows;
 }
 
-std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted, KvTokens tokens) {
+std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted, KvTokens tokens,
+                               std::int64_t most_bytes) {
   std::vector<KvPiece> pieces;
   for (std::size_t i = 0; i < wanted.strips.size(); ++i) {
     const KvStrip& from = kept.strips[i];
@@ -79,10 +80,10 @@ std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted, K
     const std::int64_t source = from.offset + std::int64_t{first - from.first} * from.row_bytes;
     const std::int64_t target = to.offset + std::int64_t{first - to.first} * to.row_bytes;
     const std::int64_t bytes = std::int64_t{end - first} * to.row_bytes;
-    for (std::int64_t at = 0; at < bytes; at += kPieceBytes)
+    for (std::int64_t at = 0; at < bytes; at += most_bytes)
       pieces.push_back({.source = source + at,
                         .target = target + at,
-                        .bytes = std::min(kPieceBytes, bytes - at)});
+                        .bytes = std::min(most_bytes, bytes - at)});
   }
   return pieces;
 }
@@ -94,8 +95,9 @@ std::span<const KvPiece> kv_part(std::span<const KvPiece> pieces, int part, int 
   return pieces.subspan(edge(part), edge(part + 1) - edge(part));
 }
 
-std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted) {
-  return kv_pieces(kept, wanted, {0, wanted.num_tokens});
+std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted,
+                               std::int64_t most_bytes) {
+  return kv_pieces(kept, wanted, {0, wanted.num_tokens}, most_bytes);
 }
 
 }  // namespace quire

@@ -38,9 +38,13 @@ std::vector<KvContent> kv_parts(const KvContent& content, std::int64_t bytes);
 // The first token whose row the layer keeps then.
 int first_kept_token(const KvLayerGeometry& layer, int num_tokens);
 
-// A range that travels in one frame, contiguous on both sides. Its owner has it in the processor's
-// cache from the sum to the copy.
-inline constexpr std::int64_t kPieceBytes = 128 << 10;
+// The most bytes of a piece: as its owner has in the processor's cache from the sum to the copy;
+// and where whoever reads copies it out of shared memory, so many that a frame costs little beside.
+inline constexpr std::int64_t kPieceBytes = 128 << 10, kPlacedPieceBytes = 512 << 10;
+constexpr std::int64_t piece_bytes(bool in_place) {
+  return in_place ? kPlacedPieceBytes : kPieceBytes;
+}
+// A range that travels in one frame, contiguous on both sides.
 struct KvPiece {
   std::int64_t source = 0;  // in the content that is kept
   std::int64_t target = 0;  // in the one that is asked for
@@ -53,8 +57,11 @@ struct KvTokens {
 };
 
 // Both of the same owner and number of tokens; `wanted` leaves out at least what `kept` does.
-std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted, KvTokens tokens);
-std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted);
+std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted, KvTokens tokens,
+                               std::int64_t most_bytes = kPieceBytes);
+// Of all tokens.
+std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted,
+                               std::int64_t most_bytes = kPieceBytes);
 
 // Of several lines that share pieces: what one of them carries.
 std::span<const KvPiece> kv_part(std::span<const KvPiece> pieces, int part, int parts);

@@ -32,7 +32,7 @@
 
 namespace quire {
 
-inline constexpr int kKvProtocol = 2;
+inline constexpr int kKvProtocol = 3;
 
 enum class KvFrameType : std::uint8_t {
   hello,

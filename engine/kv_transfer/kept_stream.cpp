@@ -23,10 +23,15 @@ awaitable<void> read_kept(const KvReading& reading) {
   const auto begin = decode_kv<KvBegin>(body);
   if (!begin || begin->bytes != reading.content.bytes)
     throw KvLost(KvLossReason::corrupt, "the peer would send another number of bytes");
-  const std::vector<KvPiece> all = kv_pieces(reading.content, reading.content);
+  const std::vector<KvPiece> all = pieces_of(reading, {0, reading.content.num_tokens});
+  const std::span<const KvPiece> pieces = kv_part(all, reading.part, reading.parts);
   std::uint64_t sequence = 0;
-  co_await read_pieces(reading, kv_part(all, reading.part, reading.parts), sequence);
+  co_await read_pieces(reading, pieces, sequence);
   co_await say_copied(reading, sequence);
+}
+
+std::vector<KvPiece> pieces_of(const KvReading& reading, KvTokens tokens) {
+  return kv_pieces(reading.content, reading.content, tokens, piece_bytes(!reading.memory.empty()));
 }
 
 awaitable<void> read_pieces(const KvReading& reading, std::span<const KvPiece> pieces,

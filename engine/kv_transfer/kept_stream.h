@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/async.h"
 #include "engine/kv_transfer/content.h"
@@ -27,6 +28,8 @@ struct KvReading {
 // All throw KvLost. `reading` outlives them.
 awaitable<void> read_kept(const KvReading& reading);
 
+// What these tokens travel in: on one host larger pieces than over a line.
+std::vector<KvPiece> pieces_of(const KvReading& reading, KvTokens tokens);
 // The next frames, which begin with that number.
 awaitable<void> read_pieces(const KvReading& reading, std::span<const KvPiece> pieces,
                             std::uint64_t& sequence);

@@ -91,7 +91,7 @@ awaitable<std::int64_t> send_pushed(const PushSending& sending) {
     }
     const KvChunk chunk = {ready};
     co_await say(sending, KvFrameType::chunk, chunk);
-    const auto pieces = kv_pieces(prefill->content, wanted, {sent, ready});
+    const auto pieces = kv_pieces(prefill->content, wanted, {sent, ready}, piece_bytes(in_place));
     for (const KvPiece& piece : pieces) {
       const auto part = bytes.subspan(static_cast<std::size_t>(piece.source),
                                       static_cast<std::size_t>(piece.bytes));
@@ -147,7 +147,7 @@ awaitable<void> read_pushed(const KvReading& reading) {
     if (chunk->until <= have || chunk->until > reading.content.num_tokens)
       broken(fmt::format("a chunk ends at token {} of {}, behind {}", chunk->until,
                          reading.content.num_tokens, have));
-    const auto pieces = kv_pieces(reading.content, reading.content, {have, chunk->until});
+    const auto pieces = pieces_of(reading, {have, chunk->until});
     co_await read_pieces(reading, pieces, sequence);
     have = chunk->until;
   }

@@ -281,9 +281,9 @@ awaitable<void> KvSender::answer_pushed(FrameLink& link, std::uint64_t stream, c
 awaitable<void> KvSender::send_pieces(FrameLink& link, std::uint64_t stream, const KvRead& read,
                                       const KeptPrefill& prefill) {
   const KvContent wanted = kv_content(options_.geometry, read.num_tokens, read.from);
-  const std::vector<KvPiece> all = kv_pieces(prefill.content, wanted);
-  const std::span<const KvPiece> pieces = kv_part(all, read.part, read.parts);
   const bool in_place = read.in_place && kept_.shared_descriptor() >= 0;
+  const std::vector<KvPiece> all = kv_pieces(prefill.content, wanted, piece_bytes(in_place));
+  const std::span<const KvPiece> pieces = kv_part(all, read.part, read.parts);
   KvBegin begin;
   begin.pieces = static_cast<std::int64_t>(pieces.size());
   begin.bytes = wanted.bytes;

@@ -2,213 +2,16 @@
 // for what is bound by it, cuBLASLt for what is bound by the tensor cores. One JSON object a line.
 // --tiny: small shapes, to see that it runs.
 
-#include <algorithm>
 #include <cstring>
-#include <functional>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "cuda/cuda_backend.h"
 #include "cuda/cuda_traits.h"
-#include "cuda/gemm.h"
-#include "tests/perf/cuda_probes.h"
-#include "tests/perf/perf_record.h"
+#include "tests/perf/cuda_bench.h"
 
 namespace quire::perf {
 namespace {
-
-class Bench {
- public:
-  explicit Bench(bool tiny)
-      : device_(make_cuda_device({})),
-        ops_(make_cuda_ops(*device_)),
-        gemm_workspace_(device_->allocate(cuda::kGemmWorkspaceBytes, MemoryPurpose::kernels)),
-        gemm_(cuda::make_gemm(gemm_workspace_.data())),
-        tiny_(tiny) {
-    limits_ = probe_gpu(*device_, *ops_, tiny);
-  }
-  Ops& ops() { return *ops_; }
-  cuda::Gemm& gemm() { return *gemm_; }
-  StreamRef stream() { return device_->stream(); }
-  bool tiny() const { return tiny_; }
-  std::int64_t size(std::int64_t full, std::int64_t tiny) const { return tiny_ ? tiny : full; }
-  // How many copies of a tensor of these bytes a case should go through, so that none is in the L2
-  // cache when its turn comes.
-  std::int64_t copies(std::int64_t bytes) const {
-    return std::clamp<std::int64_t>((std::int64_t{512} << 20) / bytes, 1, tiny_ ? 2 : 64);
-  }
-
-  TensorView zeros(DType dtype, std::initializer_list<std::int64_t> extents) {
-    const TensorView shape(nullptr, dtype, extents);
-    const Buffer& buffer = buffers_.emplace_back(device_->allocate_zeroed(shape.bytes()));
-    return {buffer.data(), dtype, extents};
-  }
-  TensorView random(std::initializer_list<std::int64_t> extents, float scale = 1.f) {
-    const TensorView tensor = zeros(DType::bf16, extents);
-    fill_bf16(tensor, scale, stream());
-    return tensor;
-  }
-  template <class T>
-  TensorView upload(const std::vector<T>& values, std::initializer_list<std::int64_t> extents) {
-    const TensorView tensor = zeros(dtype_of<T>, extents);
-    device_->copy(tensor.data(), values.data(), values.size() * sizeof(T), stream());
-    device_->synchronize(stream());
-    return tensor;
-  }
-  void forget_tensors() { buffers_.clear(); }
-
-  void memory_bound(const std::string& name, double goal, double bytes, double seconds) const {
-    Record("kernel", name)
-        .number("us", seconds * 1e6)
-        .number("gb_s", bytes / seconds * 1e-9)
-        .number("share_of_read", bytes / seconds / limits_.read_bytes)
-        .number("goal", goal);
-  }
-  void compute_bound(const std::string& name, double flops, double seconds) const {
-    Record("kernel", name)
-        .number("us", seconds * 1e6)
-        .number("tflop_s", flops / seconds * 1e-12)
-        .number("share_of_gemm", flops / seconds / limits_.bf16_flops);
-  }
-
- private:
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Ops> ops_;
-  Buffer gemm_workspace_;
-  std::unique_ptr<cuda::Gemm> gemm_;
-  bool tiny_;
-  GpuLimits limits_;
-  std::vector<Buffer> buffers_;
-};
-
-struct AttentionShape {
-  std::int64_t requests, cached, fresh, heads, kv_heads, dim;
-  DType cache = DType::bf16;
-};
-
-// [blocks, block_size, heads, dim], random.
-TensorView random_cache(Bench& bench, DType dtype, std::int64_t blocks, std::int64_t block_size,
-                        std::int64_t heads, std::int64_t dim) {
-  if (dtype == DType::bf16) return bench.random({blocks, block_size, heads, dim});
-  const TensorView cache = bench.zeros(dtype, {blocks, block_size, heads, dim});
-  std::vector<std::int64_t> slots(static_cast<std::size_t>(blocks * block_size));
-  std::iota(slots.begin(), slots.end(), 0);
-  const std::int64_t tokens = blocks * block_size;
-  bench.ops().kv_write(cache, {}, bench.random({tokens, heads, dim}), {},
-                       bench.upload(slots, {tokens}), {}, bench.stream());
-  return cache;
-}
-
-// Every request's blocks lie anywhere in the cache.
-AttentionArgs attention_args(Bench& bench, const AttentionShape& s) {
-  constexpr std::int64_t kBlockSize = 16;
-  const std::int64_t context = s.cached + s.fresh,
-                     columns = (context + kBlockSize - 1) / kBlockSize;
-  const std::int64_t blocks = s.requests * columns;
-  std::vector<std::int32_t> table(static_cast<std::size_t>(blocks)), starts, lens;
-  std::iota(table.begin(), table.end(), 0);
-  std::shuffle(table.begin(), table.end(), std::mt19937(1));
-  for (std::int64_t r = 0; r <= s.requests; ++r)
-    starts.push_back(static_cast<std::int32_t>(r * s.fresh));
-  lens.assign(static_cast<std::size_t>(s.requests), static_cast<std::int32_t>(context));
-  const std::int64_t tokens = s.requests * s.fresh;
-  AttentionArgs args;
-  args.out = bench.zeros(DType::bf16, {tokens, s.heads, s.dim});
-  args.q = bench.random({tokens, s.heads, s.dim});
-  args.k_cache = random_cache(bench, s.cache, blocks, kBlockSize, s.kv_heads, s.dim);
-  args.v_cache = random_cache(bench, s.cache, blocks, kBlockSize, s.kv_heads, s.dim);
-  args.block_table = bench.upload(table, {s.requests, columns});
-  args.query_start = bench.upload(starts, {s.requests + 1});
-  args.seq_lens = bench.upload(lens, {s.requests});
-  args.scale = 1.f / std::sqrt(static_cast<float>(s.dim));
-  args.max_query_len = static_cast<int>(s.fresh);
-  args.max_seq_len = static_cast<int>(context);
-  return args;
-}
-
-void decode_attention(Bench& bench, std::int64_t requests, std::int64_t context, double goal,
-                      DType cache = DType::bf16) {
-  const AttentionShape s{
-      bench.size(requests, 2), bench.size(context, 80) - 1, 1, 32, 8, 128, cache};
-  const AttentionArgs args = attention_args(bench, s);
-  const double seconds = device_seconds(
-      bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); }, 9,
-      bench.tiny() ? 1 : 8);
-  const double bytes = 2. * static_cast<double>(s.requests * (s.cached + 1) * s.kv_heads * s.dim) *
-                       static_cast<double>(size_of(cache));
-  const std::string over = cache == DType::bf16 ? "" : ", fp8 cache";
-  bench.memory_bound("decode attention, batch " + std::to_string(requests) + ", context " +
-                         std::to_string(context) + over,
-                     goal, bytes, seconds);
-  bench.forget_tensors();
-}
-
-// A request that decodes in a step with another's prompt.
-void decode_beside_prompt(Bench& bench, std::int64_t context) {
-  const std::int64_t prompt = bench.size(64, 40), length = bench.size(context, 80);
-  AttentionArgs args = attention_args(bench, {2, length - prompt, prompt, 32, 8, 128});
-  const auto fresh = static_cast<std::int32_t>(prompt), end = static_cast<std::int32_t>(length);
-  args.query_start = bench.upload<std::int32_t>({0, 1, 1 + fresh}, {3});
-  args.seq_lens = bench.upload<std::int32_t>({end, fresh}, {2});
-  const double seconds =
-      device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
-  bench.memory_bound("decode attention, context " + std::to_string(context) + ", beside a prompt",
-                     0.5, static_cast<double>(length) * 8 * 128 * 4, seconds);
-  bench.forget_tensors();
-}
-
-// Latent attention of requests of these lengths, `fresh` tokens each, in a layer of DeepSeek-V3's.
-void latent_decode(Bench& bench, const std::string& name, std::vector<std::int64_t> lengths,
-                   std::int64_t heads, std::int64_t fresh) {
-  constexpr std::int64_t kBlockSize = 64, kLatent = 512, kRow = kLatent + 64;
-  if (bench.tiny()) lengths = {80, 30};
-  const auto requests = static_cast<std::int64_t>(lengths.size());
-  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  const std::int64_t columns = (longest + kBlockSize - 1) / kBlockSize;
-  std::vector<std::int32_t> table(static_cast<std::size_t>(requests * columns)), starts = {0}, ends;
-  std::int64_t blocks = 0, keys = 0;
-  for (std::size_t r = 0; r < lengths.size(); ++r) {
-    for (std::int64_t c = 0; c * kBlockSize < lengths[r]; ++c)
-      table[r * static_cast<std::size_t>(columns) + static_cast<std::size_t>(c)] =
-          static_cast<std::int32_t>(blocks++);
-    starts.push_back(starts.back() + static_cast<std::int32_t>(fresh));
-    ends.push_back(static_cast<std::int32_t>(lengths[r]));
-    keys += lengths[r];
-  }
-  MlaArgs args;
-  args.out = bench.zeros(DType::bf16, {requests * fresh, heads, kLatent});
-  args.q = bench.random({requests * fresh, heads, kRow});
-  args.cache = bench.random({blocks, kBlockSize, kRow});
-  args.block_table = bench.upload(table, {requests, columns});
-  args.query_start = bench.upload(starts, {requests + 1});
-  args.seq_lens = bench.upload(ends, {requests});
-  args.scale = .1f;
-  args.max_query_len = static_cast<int>(fresh);
-  args.max_seq_len = static_cast<int>(longest);
-  const double seconds =
-      device_seconds(bench.stream(), [&] { bench.ops().mla_attention(args, bench.stream()); });
-  if (heads * fresh <= 64) {
-    bench.memory_bound(name, 0.75, static_cast<double>(keys * kRow) * 2, seconds);
-  } else {
-    const auto rows = static_cast<double>(heads * fresh);
-    bench.compute_bound(name, 2. * rows * static_cast<double>(keys * (kRow + kLatent)), seconds);
-  }
-  bench.forget_tensors();
-}
-
-void prefill_attention(Bench& bench, std::int64_t tokens, DType cache = DType::bf16) {
-  const std::int64_t n = bench.size(tokens, 40);
-  const AttentionArgs args = attention_args(bench, {1, 0, n, 32, 8, 128, cache});
-  const double seconds =
-      device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
-  const double flops = 2. * static_cast<double>(n) * static_cast<double>(n) * 32 * 128;  // causal
-  const std::string over = cache == DType::bf16 ? "" : ", fp8 cache";
-  bench.compute_bound("prefill attention, causal, tokens " + std::to_string(tokens) + over, flops,
-                      seconds);
-  bench.forget_tensors();
-}
 
 void decode_linear(Bench& bench, std::int64_t rows, std::int64_t n, std::int64_t k, double goal) {
   const std::int64_t layers = bench.copies(n * k * 2);
@@ -366,9 +169,9 @@ void selective_scan(Bench& bench, std::int64_t tokens) {
     args.max_query_len = chunks ? static_cast<int>(t) : 0;
     const double seconds =
         device_seconds(bench.stream(), [&] { bench.ops().selective_scan(args, bench.stream()); });
-    bench.memory_bound("Mamba2, a prompt of " + std::to_string(tokens) +
-                           (chunks ? ", by chunks" : ", by tokens"),
-                       0, bytes, seconds);
+    bench.memory_bound(
+        "Mamba2, a prompt of " + std::to_string(tokens) + (chunks ? ", by chunks" : ", by tokens"),
+        0, bytes, seconds);
   }
   bench.forget_tensors();
 }
@@ -396,24 +199,7 @@ void sampling(Bench& bench, const char* name, float temperature, int top_k, floa
 
 void run(bool tiny) {
   Bench bench(tiny);
-  decode_attention(bench, 32, 4096, 0.88);
-  decode_attention(bench, 128, 1024, 0.88);
-  decode_attention(bench, 1, 65536, 0.55);
-  decode_attention(bench, 1, 1024, 0);
-  decode_beside_prompt(bench, 65536);
-  decode_attention(bench, 32, 4096, 0.85, DType::fp8_e4m3);
-  decode_attention(bench, 128, 1024, 0.85, DType::fp8_e4m3);
-  latent_decode(bench, "latent decode, 32 of 4096, 16 heads", std::vector<std::int64_t>(32, 4096),
-                16, 1);
-  latent_decode(bench, "latent decode, 32 of 4096, 128 heads", std::vector<std::int64_t>(32, 4096),
-                128, 1);
-  latent_decode(bench, "latent decode, 8 of 4096, 128 heads, 4 rows each",
-                std::vector<std::int64_t>(8, 4096), 128, 4);
-  std::vector<std::int64_t> uneven(256, 1024);
-  uneven[100] = 100000;
-  latent_decode(bench, "latent decode, one of 100000 among 255 of 1024, 16 heads", uneven, 16, 1);
-  for (const std::int64_t tokens : {4096, 8192, 16384}) prefill_attention(bench, tokens);
-  prefill_attention(bench, 8192, DType::fp8_e4m3);
+  attention_cases(bench);
   for (const std::int64_t rows : {1, 2, 4, 8, 16}) {
     decode_linear(bench, rows, 6144, 4096, 0.92);
     decode_linear(bench, rows, 4096, 4096, 0.92);

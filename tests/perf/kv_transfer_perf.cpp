@@ -2,9 +2,15 @@
 // stream over the same kind of socket. Both ends run in this process, a thread each.
 //
 //   kv_transfer_perf [MiB] [rounds]
+//   kv_transfer_perf MiB rounds --hosts NAMESPACE ADDRESS
+//
+// The second form has the owner in a network namespace (ip-netns) in which it listens at ADDRESS,
+// and who fetches in the process's own: two hosts with what link lies between them.
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,8 +26,8 @@
 
 #include "cpu/cpu_backend.h"
 #include "engine/kv_transfer/checksum.h"
-#include "engine/kv_transfer/shared_region.h"
 #include "engine/kv_transfer/local_plane.h"
+#include "engine/kv_transfer/shared_region.h"
 
 namespace quire {
 namespace {
@@ -42,6 +48,35 @@ struct Rates {
   }
 };
 
+// A host: the network in which the sockets and threads that `act` makes have their place.
+class Host {
+ public:
+  Host() : own_(open_network("/proc/self/ns/net")), network_(open_network("/proc/self/ns/net")) {}
+  explicit Host(const std::string& name)
+      : own_(open_network("/proc/self/ns/net")), network_(open_network("/run/netns/" + name)) {}
+
+  template <class F>
+  auto there(F act) const {
+    enter(network_);
+    auto made = act();
+    enter(own_);
+    return made;
+  }
+
+ private:
+  static Descriptor open_network(const std::string& path) {
+    Descriptor network(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (network.get() < 0) throw std::runtime_error(path + " cannot be opened");
+    return network;
+  }
+  static void enter(const Descriptor& network) {
+    if (::setns(network.get(), CLONE_NEWNET) != 0)
+      throw std::runtime_error("a network namespace cannot be entered");
+  }
+
+  Descriptor own_, network_;
+};
+
 // 32 layers of 8 heads of 128 in bf16: 128 KiB a token.
 KvGeometry geometry_of() {
   KvGeometry geometry{.model_fingerprint = "perf", .layers = {}};
@@ -56,7 +91,7 @@ KvGeometry geometry_of() {
 class Pair {
  public:
   // `near`: the one who fetches reads the other's memory.
-  Pair(const std::string& listen, std::int64_t bytes, bool near)
+  Pair(const Host& host, const std::string& listen, std::int64_t bytes, bool near)
       : kept_memory_(near ? make_shared_buffer(static_cast<std::size_t>(bytes),
                                                MemoryPurpose::other, device_->ledger())
                           : SharedBuffer{device_->allocate_zeroed(static_cast<std::size_t>(bytes)),
@@ -68,9 +103,9 @@ class Pair {
     owner.listen = *parse_socket_address(listen);
     owner.sender.engine = "owner";
     owner.sender.geometry = reader.receiver.geometry = geometry_of();
-    owner_ = make_local_plane(std::move(owner), &kept_, nullptr, [] {});
+    owner_ = host.there([&] { return make_local_plane(std::move(owner), &kept_, nullptr, [] {}); });
     reader_ = make_local_plane(std::move(reader), nullptr, &arriving_,
-                                               [this] { eventually_.notify_one(); });
+                               [this] { eventually_.notify_one(); });
     source_.address = *parse_socket_address(listen);
     if (!source_.address.is_unix()) source_.address.port = owner_->port();
     source_.engine = "owner";
@@ -120,10 +155,10 @@ void wait_for(int socket, short what) {
 }
 
 // Seconds until as many bytes have passed through a socket, in pieces of 1 MiB.
-double plain_stream(const std::string& listen, std::vector<std::byte>& from,
+double plain_stream(const Host& host, const std::string& listen, std::vector<std::byte>& from,
                     std::vector<std::byte>& to) {
   SocketAddress address = *parse_socket_address(listen);
-  const Descriptor listener = std::move(*listen_at(address));
+  const Descriptor listener = host.there([&] { return std::move(*listen_at(address)); });
   if (!address.is_unix()) address.port = port_of(listener);
   const Descriptor client = std::move(*begin_connect(address));
   wait_for(listener.get(), POLLIN);
@@ -152,18 +187,18 @@ void print(const char* what, const Rates& rates) {
   fmt::print("{:<24} best {:6.2f}  median {:6.2f} GB/s\n", what, rates.best(), rates.median());
 }
 
-void measure(const std::string& listen, const char* kind, int num_tokens, int rounds,
-             bool near = false) {
+void measure(const Host& host, const std::string& listen, const char* kind, int num_tokens,
+             int rounds, bool near = false) {
   const KvContent content = kv_content(geometry_of(), num_tokens);
   const auto gigabytes = static_cast<double>(content.bytes) * 1e-9;
-  Pair pair(listen, content.bytes + (1 << 20), near);
+  Pair pair(host, listen, content.bytes + (1 << 20), near);
   std::vector<std::byte> from(static_cast<std::size_t>(content.bytes)), to(from.size());
-  const std::string other = listen.starts_with("unix:") ? listen + ".probe" : "127.0.0.1:0";
+  const std::string other = listen.starts_with("unix:") ? listen + ".probe" : listen;
   Rates fetched, streamed, copied, summed;
   std::uint64_t sum = 0;
   for (int round = 0; round < rounds; ++round) {  // in turn, so that all see the same machine
     fetched.samples.push_back(gigabytes / pair.fetch(num_tokens));
-    streamed.samples.push_back(gigabytes / plain_stream(other, from, to));
+    streamed.samples.push_back(gigabytes / plain_stream(host, other, from, to));
     auto start = Clock::now();
     std::memcpy(to.data(), from.data(), from.size());
     copied.samples.push_back(gigabytes / seconds_since(start));
@@ -187,10 +222,15 @@ int main(int argc, char** argv) {
   const int mebibytes = argc > 1 ? std::atoi(argv[1]) : 64;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 9;
   const int num_tokens = mebibytes * 8;  // of 128 KiB
-  quire::measure("127.0.0.1:0", "TCP", num_tokens, rounds);
-  quire::measure(fmt::format("unix:/tmp/quire-kv-perf-{}.sock", ::getpid()), "Unix socket",
-                 num_tokens, rounds);
-  quire::measure(fmt::format("unix:/tmp/quire-kv-perf-{}.sock", ::getpid()), "Shared memory",
-                 num_tokens, rounds, true);
+  if (argc == 6 && std::string(argv[3]) == "--hosts") {
+    const quire::Host owner(argv[4]);
+    quire::measure(owner, argv[5] + std::string(":0"), "TCP between hosts", num_tokens, rounds);
+    return 0;
+  }
+  const quire::Host here;
+  quire::measure(here, "127.0.0.1:0", "TCP", num_tokens, rounds);
+  const std::string path = fmt::format("unix:/tmp/quire-kv-perf-{}.sock", ::getpid());
+  quire::measure(here, path, "Unix socket", num_tokens, rounds);
+  quire::measure(here, path, "Shared memory", num_tokens, rounds, true);
   return 0;
 }

@@ -238,8 +238,8 @@ std::string loss_of(const KvPlaced& placed) {
 
 TEST_CASE("places outside of shared memory, and other bytes than said, are refused",
           "[kv_transfer][faults]") {
-  const std::int64_t piece =
-      kv_pieces(kv_content(some_geometry(), 100), kv_content(some_geometry(), 100)).front().bytes;
+  const KvContent content = kv_content(some_geometry(), 100);
+  const std::int64_t piece = kv_pieces(content, content, piece_bytes(true)).front().bytes;
   const std::string outside = "a piece lies outside of what is shared";
   CHECK(loss_of({.offset = kBytes - piece + 1, .bytes = piece}) == outside);
   CHECK(loss_of({.offset = -1, .bytes = piece}) == outside);
