@@ -12,9 +12,6 @@
 namespace emulation {
 namespace {
 
-// Blocks that begin ahead, and their threads: each keeps a stack meanwhile.
-constexpr std::uint64_t kBlocksAhead = 2, kThreadsAhead = 1024;
-
 // Pooled and reachable forever: LeakSanitizer must see the fibers.
 std::mutex pool_mutex;
 std::vector<Scheduler*>& pool() {
@@ -139,13 +136,13 @@ void GridRun::leave() {
 void GridRun::begin() {
   enter();
   Scheduler& s = *scheduler_;
-  const std::uint64_t threads = grid_->shape.threads();
-  begun_ = std::clamp<std::uint64_t>(kThreadsAhead / threads, 1, kBlocksAhead);
-  begun_ = std::min(begun_, grid_->shape.blocks());
+  const std::uint64_t num_blocks = grid_->shape.blocks();
   s.ahead = true;
-  s.ready.reset(threads * begun_);
-  s.awaiting.reserve(threads * begun_);
-  make_blocks(*grid_, 0, begun_);
+  s.ready.reset(2 * grid_->shape.threads());
+  s.awaiting.reserve(2 * grid_->shape.threads());
+  make_blocks(*grid_, 0, 1);
+  make_blocks(*grid_, std::max<std::uint64_t>(1, num_blocks - 1), num_blocks);
+  begun_ = s.blocks.size();
   tsan_release(&grid_->began);
   run_threads(s);
   leave();
@@ -154,7 +151,7 @@ void GridRun::begin() {
 void GridRun::finish() {
   enter();
   Scheduler& s = *scheduler_;
-  const std::uint64_t num_blocks = grid_->shape.blocks();
+  std::uint64_t first = 0, end = grid_->shape.blocks();
   if (begun_ != 0) {
     s.ahead = false;
     tsan_release(&grid_->resumed);
@@ -162,10 +159,12 @@ void GridRun::finish() {
     s.awaiting.clear();
     run_threads(s);
     release_blocks(s);
+    ++first;
+    --end;
   }
-  for (std::uint64_t i = begun_; s.error.empty() && i < num_blocks; i += s.wave) {
+  for (std::uint64_t i = first; s.error.empty() && i < end; i += s.wave) {
     s.ready.reset(grid_->shape.threads() * s.wave);
-    make_blocks(*grid_, i, std::min<std::uint64_t>(i + s.wave, num_blocks));
+    make_blocks(*grid_, i, std::min<std::uint64_t>(i + s.wave, end));
     tsan_release(&grid_->began);
     run_threads(s);
     release_blocks(s);
