@@ -141,7 +141,7 @@ class GridRun {
   ~GridRun();
   GridRun(const GridRun&) = delete;
   GridRun& operator=(const GridRun&) = delete;
-  // Of a dependent grid: its first blocks run until all of their threads wait for what is in front.
+  // Of a dependent grid: its first block and its last run until their threads wait for others.
   void begin();
   void finish();  // on the thread that called begin()
 
