@@ -15,6 +15,8 @@ namespace {
 template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads, Tiling<kDim>::kBlocksPerProcessor)
     attention_wgmma_kernel(const __grid_constant__ WgmmaArgs<T> a) {
+  release_next_kernel();
+  await_previous_kernel();
   if constexpr (!kHasWarpgroups) return;
   constexpr int kTile = Tiling<kDim>::kKeys;
   DYN_SHARED(stages, Stages<T, kDim>);
