@@ -44,8 +44,8 @@ void check_freed(const NixlEnds& ends) {
 
 TEST_CASE("without the library a plane says what is missing", "[nixl]") {
   NixlPlaneOptions options = nixl_plane_options(nixl_geometry());
-  options.library = "/nowhere/libnixl_capi.so";
-  CHECK_THROWS_WITH(NixlPlane(std::move(options), nullptr, nullptr, [] {}),
+  options.thread.library = "/nowhere/libnixl_capi.so";
+  CHECK_THROWS_WITH(make_nixl_plane(std::move(options), nullptr, nullptr, [] {}),
                     Catch::Contains("NixlConfig::library") && Catch::Contains("nixl-cu12"));
 }
 
@@ -209,10 +209,10 @@ TEST_CASE("an owner that is gone is a loss over NIXL, and one that comes again i
   CHECK(ends.fetch(100).loss == KvLossReason::peer_lost);
   CHECK(ends.arriving.used() == 0);
   NixlPlaneOptions options = nixl_plane_options(ends.geometry);
-  options.engine = "owner again";
-  options.listen.emplace();
-  options.listen->host = "127.0.0.1";
-  ends.owner = std::make_unique<NixlPlane>(std::move(options), &ends.exports, nullptr, [] {});
+  options.thread.engine = "owner again";
+  options.thread.listen.emplace();
+  options.thread.listen->host = "127.0.0.1";
+  ends.owner = make_nixl_plane(std::move(options), &ends.exports, nullptr, [] {});
   const auto again = ends.keep("third", 64);
   ends.source.engine = "owner again";
   CHECK(holds(ends.fetch(64), again));
