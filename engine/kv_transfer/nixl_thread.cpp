@@ -32,11 +32,11 @@ std::string random_agent_name() {
 struct NixlThread::State {
   State(NixlThreadOptions o, std::function<void()> w)
       : options(std::move(o)),
-        library(options.library),
+        library(*options.library),
         wake(w ? std::move(w) : std::function<void()>([] {})) {}
 
   const NixlThreadOptions options;
-  const NixlLibrary library;
+  const NixlLibrary& library;
   const std::function<void()> wake;
   std::uint16_t port = 0;
 

@@ -19,7 +19,7 @@
 namespace quire {
 
 struct NixlThreadOptions {
-  std::string library;  // see NixlConfig
+  const NixlLibrary* library = nullptr;  // outlives the plane
   NixlSelf self;
   std::string engine;                   // what this start of the engine is called
   std::string attention_backend;        // as vLLM servers are told
@@ -58,8 +58,8 @@ class NixlThread final : public DataPlane {
   };
   using Make = std::function<std::unique_ptr<NixlSide>(const NixlSelf& self, Parts parts)>;
 
-  // wake is called on any thread. Throws Failure where there is no library, it does not work, or
-  // nobody can listen, and what `make` throws.
+  // wake is called on any thread. Throws Failure where the library does not work or nobody can
+  // listen, and what `make` throws.
   NixlThread(NixlThreadOptions options, std::function<void()> wake, const Make& make);
   ~NixlThread() override;
   NixlThread(const NixlThread&) = delete;

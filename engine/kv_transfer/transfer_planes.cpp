@@ -36,7 +36,6 @@ NixlThreadOptions nixl_options(const NixlConfig& config, const KvGeometry& geome
   auto profile = find_nixl_profile(config.profile);
   if (!profile) throw Failure(profile.error());
   NixlThreadOptions options;
-  options.library = config.library;
   options.attention_backend = config.peer_attention.empty() ? "FLASH_ATTN" : config.peer_attention;
   if (!reads_blocks_of(options.attention_backend, geometry))
     throw Failure(Error{ErrorCode::unsupported,
@@ -92,6 +91,7 @@ void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds l
 void TransferConnector::start_nixl(TransferSetup& setup, std::chrono::seconds lease) {
   NixlPlaneOptions options{.thread = nixl_options(config_.nixl, geometry_, setup), .puller = {}};
   const NixlSelf& self = options.thread.self;
+  options.thread.library = &nixl_.emplace(config_.nixl.library);
   options.thread.engine = engine_;
   options.puller.renew_every = std::chrono::nanoseconds(lease) / 6;
   if (config_.prefills()) {
@@ -112,6 +112,7 @@ void TransferConnector::start_nixl_push(TransferSetup& setup, std::chrono::secon
                         fmt::format("NixlConfig::profile is {}, which has no NixlPushConnector",
                                     options.thread.self.profile.name),
                         "NixlConfig::profile"});
+  options.thread.library = &nixl_.emplace(config_.nixl.library);
   options.thread.engine = engine_;
   options.thread.listen = listen_;
   if (config_.peer_block_size > 0) options.block_size = config_.peer_block_size;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
+#include "engine/kv_nixl/nixl_library.h"
 #include "engine/kv_transfer/nixl_plane.h"
 
 namespace quire::test {
@@ -34,10 +35,20 @@ inline KvGeometry nixl_geometry(int window = 0, int chunk = 0) {
   return geometry;
 }
 
+inline bool has_nixl() {
+  const bool has = std::getenv("QUIRE_NIXL_LIBRARY") != nullptr;
+  if (!has) WARN("skipped: QUIRE_NIXL_LIBRARY does not name libnixl_capi.so");
+  return has;
+}
+
+inline const NixlLibrary& nixl_library() {
+  static const NixlLibrary library(std::getenv("QUIRE_NIXL_LIBRARY"));
+  return library;
+}
+
 inline NixlThreadOptions nixl_thread_options(const KvGeometry& geometry) {
   NixlThreadOptions options;
-  const char* library = std::getenv("QUIRE_NIXL_LIBRARY");
-  options.library = library == nullptr ? "" : library;
+  if (std::getenv("QUIRE_NIXL_LIBRARY") != nullptr) options.library = &nixl_library();
   options.attention_backend = "FLASH_ATTN";
   options.engine = "owner";
   options.self.geometry = geometry;
