@@ -127,12 +127,14 @@ void NixlPushReceiver::inquire(Clock::time_point now) {
     found->names.push_back(job.registered);
     job.ask_at = Clock::time_point::max();
   }
-  for (Inquiry& inquiry : inquiries_) try {
-      if (inquiry.question == nullptr)
-        inquiry.question = remotes_.ask(*inquiry.remote, encode_push_question(inquiry.names));
+  for (Inquiry& inquiry : inquiries_) {
+    if (inquiry.question != nullptr) continue;
+    try {
+      inquiry.question = remotes_.ask(*inquiry.remote, encode_push_question(inquiry.names));
     } catch (const Failure& failure) {
       remotes_.lose(*inquiry.remote, KvLost(KvLossReason::peer_lost, failure.what()), now);
     }
+  }
 }
 
 // When the first of those that wait is to be asked about, or was asked in vain.

@@ -32,7 +32,8 @@ def num_expected():
 
 def check_refused_fetches(prefilling, decoding, prefill):
     """Whoever keeps a prefill hears that the request which was to go on with it is refused; `prefill` returns a request's params."""
-    eventually("nothing is kept before", lambda: prefilling.metric("quire:kv_transfer_buffer_bytes") == 0)
+    for name, server in (("is kept", prefilling), ("has arrived", decoding)):
+        eventually(f"nothing {name} before", lambda server=server: server.metric("quire:kv_transfer_buffer_bytes") == 0)
     for number, change in enumerate(({"n": 2}, {"temperature": -1}, {"stop": [1]},
                                      {"messages": [{"role": "user", "content": "many " * 4000}]})):
         body = question_body(f"What is {number} + 9?")

@@ -268,7 +268,9 @@ TEST_CASE("a block beyond those of its region is refused", "[nixl]") {
   fetch.num_tokens = 16;
   fetch.source.blocks = {{8}};
   const auto pull = [&] {
-    NixlPull(self, std::make_shared<const std::vector<NixlPeerRank>>(1, NixlPeerRank{metadata}),
+    NixlPull(self,
+             std::make_shared<const std::vector<NixlPeerRank>>(
+                 1, NixlPeerRank{metadata, NixlMemory::dram, ""}),
              fetch);
   };
   CHECK_NOTHROW(pull());

@@ -31,7 +31,7 @@ class NixlPushEnds {
     std::chrono::nanoseconds lease = std::chrono::seconds(30);
     std::vector<KvPeer> decodes = {{"127.0.0.1"}};  // to whom the owner writes
     const NixlLibrary* library = nullptr;           // null: the usual one
-    std::chrono::nanoseconds silence = std::chrono::milliseconds(500);
+    std::chrono::nanoseconds silence = std::chrono::seconds(2);
   };
   NixlPushEnds() : NixlPushEnds(Options()) {}
   explicit NixlPushEnds(Options o)

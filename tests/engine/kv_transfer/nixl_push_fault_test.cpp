@@ -133,6 +133,7 @@ TEST_CASE("whatever happens to a push over NIXL, the bytes are right or there ar
   int last = 0;
   CHECK(comes_true(
       [&] {
+        if (ends.kept.used_bytes() > 0) return false;  // the one before is still being written
         const std::string name = "afterwards " + std::to_string(++last);
         ends.keep(name, kAlmostAll);
         const auto loss = ends.fetch(ends.source(name), kAlmostAll).loss;
@@ -140,7 +141,7 @@ TEST_CASE("whatever happens to a push over NIXL, the bytes are right or there ar
         return !loss;
       },
       20s));
-  CHECK(struck > static_cast<int>(runs) / 3);
+  CHECK(struck > static_cast<int>(runs) / 4);
   CHECK(whole > static_cast<int>(runs) / 5);
   CHECK(losses[KvLossReason::peer_lost] > 0);
   CHECK(losses[KvLossReason::corrupt] > 0);

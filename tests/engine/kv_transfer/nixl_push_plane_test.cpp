@@ -181,7 +181,7 @@ TEST_CASE("a registration that is refused is seen at once", "[nixl][push]") {
   const auto start = std::chrono::steady_clock::now();
   const KvFetched fetched = ends.fetch(ends.source("name"), 40);
   CHECK(fetched.loss == KvLossReason::refused);
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(3));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(4));  // of the 5 without
   ends.reader->fetch({});  // what comes of nothing ends nobody
   CHECK(ends.end().loss);
 }
@@ -211,8 +211,7 @@ TEST_CASE("who registers blocks of another server is refused at once", "[nixl][p
 // A proxy that asks both sides at once does not know the name that the prefill is kept under.
 TEST_CASE("signs of life and what is forgotten have the name of the registration", "[nixl][push]") {
   if (!has_nixl()) return;
-  NixlPushEnds ends({.lease = std::chrono::milliseconds(600)});
-  ends.check_works("greeted", 16);
+  NixlPushEnds ends({.lease = std::chrono::seconds(2)});
   for (const std::string name : {"by X-Request-Id", "one that ends so-12345678"}) {
     INFO(name);
     ends.keep(name, 40);
@@ -220,7 +219,7 @@ TEST_CASE("signs of life and what is forgotten have the name of the registration
     source.prefill.key = "of a proxy";
     const RequestId request{77};
     ends.reader->watch(request, source);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    std::this_thread::sleep_for(std::chrono::seconds(4));
     CHECK(ends.kept.used_bytes() > 0);
     ends.reader->release(request);
     for (int i = 0; i < 300 && ends.kept.used_bytes() > 0; ++i)
