@@ -13,7 +13,7 @@ class PushSide final : public NixlSide {
  public:
   PushSide(const NixlSelf& self, NixlThread::Parts parts, NixlPushPlaneOptions options,
            KeptPrefills* kept, StagingBuffer* arriving)
-      : self_(self), block_size_(options.block_size), kept_(kept) {
+      : self_(self), block_size_(options.block_size), wake_(parts.wake), kept_(kept) {
     if (arriving != nullptr) begin_receiving(parts, std::move(options.receiver), *arriving);
     if (kept == nullptr) return;
     sender_.emplace(self, parts.remotes, *kept, std::move(options.sender));
@@ -53,6 +53,9 @@ class PushSide final : public NixlSide {
     if (!sender_) return next;
     next = std::min(next, sender_->step());
     next_end_ = kept_->expire(Clock::now());
+    // Whoever counts it looks when something is said to be new.
+    const std::int64_t used = kept_->used_bytes();
+    if (std::exchange(used_bytes_, used) != used) wake_();
     return std::min(next, next_end_.value_or(next));
   }
 
@@ -62,12 +65,14 @@ class PushSide final : public NixlSide {
 
   const NixlSelf& self_;
   const int block_size_;
+  const std::function<void()> wake_;
   KeptPrefills* const kept_;
   std::shared_ptr<StagedRange> slot_memory_;
   std::optional<NixlSlots> slots_;
   std::optional<NixlPushSender> sender_;
   std::optional<NixlPushReceiver> receiver_;
   std::optional<Clock::time_point> next_end_;  // of a lease
+  std::int64_t used_bytes_ = 0;
 };
 
 // Half of the buffer is for blocks, the rest for the rows that they become.
