@@ -6,6 +6,7 @@
 #include <random>
 
 #include "engine/kv_events/msgpack.h"
+#include "engine/kv_nixl/handshake.h"
 #include "engine/kv_nixl/profile.h"
 
 namespace quire::test {
