@@ -1,10 +1,12 @@
 #include "app/backends.h"
 
 #include <cassert>
+#include <cstdlib>
 #include <string>
 
 #include "app/rank_processes.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "cpu/cpu_backend.h"
 #include "cuda/cuda_backend.h"
 #include "engine/core/engine_plan.h"
@@ -32,10 +34,27 @@ const OpsTraits& ops_traits(DeviceKind kind) {
 
 namespace {
 
+// Where what was measured on this machine is kept for the next start; empty: nowhere.
+std::string cache_folder() {
+  const auto environment = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  if (const std::string cache = environment("XDG_CACHE_HOME"); cache.starts_with('/'))
+    return cache + "/quire";
+  const std::string home = environment("HOME");
+  return home.starts_with('/') ? home + "/.cache/quire" : "";
+}
+
 // `part`: which of all engines' ranks this is. Ranks have cores of their own, where there are
 // enough for their threads: none of them can then wait for another's.
 std::unique_ptr<Ops> make_ops(const EngineConfig& config, Device& device, int part) {
-  if (config.device == DeviceKind::cuda) return make_cuda_ops(device);
+  if (config.device == DeviceKind::cuda) {
+    return make_cuda_ops(device,
+                         {.choices_folder = cache_folder(), .report = [](const std::string& text) {
+                            log::info("engine.products", {{"note", text}});
+                          }});
+  }
   const ParallelConfig& parallel = config.parallel;
   const int threads = threads_of_engine(config, available_cores());
   const int parts = parallel.data_parallel_size * parallel.tensor_parallel_size;
