@@ -12,6 +12,7 @@
 #include "engine/kv_nixl/nixl_library.h"
 #include "engine/kv_transfer/block_shape.h"
 #include "engine/kv_transfer/refusals.h"
+#include "engine/kv_transfer/state_layout.h"
 
 namespace quire {
 namespace {
@@ -167,8 +168,9 @@ std::string NixlPushPlane::State::metadata() {
   NixlMetadata metadata;
   metadata.engine = options.engine;
   metadata.agent = the_agent().metadata();
-  const auto bytes =
-      block_shape(options.self.geometry, options.self.regions, options.block_size).region_bytes;
+  const BlockShape shape =
+      block_shape(options.self.geometry, options.self.regions, options.block_size);
+  const std::vector<std::int64_t>& bytes = shape.region_bytes;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const std::byte* const at = slots ? slots->regions()[i].bytes.data() : sender->scratch().data();
     metadata.base_addresses.push_back(reinterpret_cast<std::uint64_t>(at));
@@ -176,7 +178,14 @@ std::string NixlPushPlane::State::metadata() {
     metadata.memories.push_back(static_cast<std::int32_t>(NixlMemory::dram));
   }
   metadata.block_strides = metadata.block_lens;
-  metadata.num_blocks = slots ? static_cast<std::uint64_t>(slots->num_blocks()) : 1;
+  metadata.num_blocks =
+      static_cast<std::uint64_t>(slots ? slots->num_kernel_blocks() : shape.ratio);
+  metadata.kernel_blocks_per_block = shape.ratio;
+  if (const KvStateGeometry* const state = first_state(options.self.geometry)) {
+    const StateBytes parts = state_bytes(*state);
+    metadata.state_bytes = {static_cast<std::uint64_t>(parts.conv()),
+                            static_cast<std::uint64_t>(parts.rest)};
+  }
   metadata.layout = options.self.profile.layout;
   metadata.block_size = options.block_size;
   metadata.attention_backend = options.attention_backend;
