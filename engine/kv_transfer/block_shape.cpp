@@ -65,14 +65,21 @@ const KvStateGeometry* first_state(const KvGeometry& geometry) {
   return found == geometry.layers.end() ? nullptr : &found->state;
 }
 
-void check_block_geometry(std::string_view plane, const KvGeometry& geometry, bool carries_states) {
+bool holds_state(const KvGeometry& geometry, const BlockRegions& regions, std::size_t group) {
+  const auto found = std::ranges::find(regions.group_of_layer, static_cast<int>(group));
+  return found != regions.group_of_layer.end() &&
+         geometry.layers[static_cast<std::size_t>(found - regions.group_of_layer.begin())]
+             .is_state();
+}
+
+void check_block_geometry(std::string_view plane, const KvGeometry& geometry, bool has_one_size) {
   const KvStateGeometry* const first = first_state(geometry);
   for (const KvLayerGeometry& layer : geometry.layers) {
     if (!layer.is_state()) continue;
-    const char* what = !carries_states              ? "recurrent states"
-                       : layer.state.conv_rows == 0 ? "recurrent states of this form"
-                       : !(layer.state == *first)   ? "recurrent states of several sizes"
-                                                    : nullptr;
+    const char* what = layer.state.conv_rows == 0 ? "recurrent states of this form"
+                       : has_one_size && !(layer.state == *first)
+                           ? "recurrent states of several sizes"
+                           : nullptr;
     if (what != nullptr)
       throw Failure(Error{ErrorCode::unsupported,
                           fmt::format("KvTransferConfig::plane {} does not carry {} (layer {}); "

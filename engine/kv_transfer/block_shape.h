@@ -25,8 +25,11 @@ BlockShape block_shape(const KvGeometry& geometry, const BlockRegions& regions, 
 // Null: there are none.
 const KvStateGeometry* first_state(const KvGeometry& geometry);
 
+// Whether a block of that group holds a state, and no tokens.
+bool holds_state(const KvGeometry& geometry, const BlockRegions& regions, std::size_t group);
+
 // Throws Failure for layers that planes with vLLM's blocks do not carry, naming the configuration's
-// field.
-void check_block_geometry(std::string_view plane, const KvGeometry& geometry, bool carries_states);
+// field. `has_one_size`: of a model's states one size is told.
+void check_block_geometry(std::string_view plane, const KvGeometry& geometry, bool has_one_size);
 
 }  // namespace quire

@@ -48,7 +48,7 @@ MooncakeInbox::MooncakeInbox(asio::any_io_executor executor, const SocketAddress
       visitors_(options.max_connections) {
   std::int64_t largest = 1;
   for (std::size_t i = 0; i < self.geometry.layers.size(); ++i)
-    largest = std::max(largest, self.block_bytes(i));
+    largest = std::max(largest, self.block_bytes(i) * self.ratio());
   most_ids_ = static_cast<std::int64_t>(kMooncakeRegionBytes) / largest;
 }
 

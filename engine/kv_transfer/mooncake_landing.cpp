@@ -9,6 +9,7 @@
 #include "engine/kv_transfer/checksum.h"
 #include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/nixl_exports.h"
+#include "engine/kv_transfer/state_layout.h"
 
 namespace quire {
 namespace {
@@ -31,10 +32,37 @@ std::optional<int> number_in(const std::string& name) {
   return read.ec == std::errc() ? std::optional(number) : std::nullopt;
 }
 
+// As vLLM's model calls what keeps something.
+std::string name_of(const KvLayerGeometry& layer, int number) {
+  std::string_view what = "self_attn.attn";
+  if (layer.is_state())
+    what = layer.state.form == StateForm::mamba2 ? "mixer" : "linear_attn";
+  else if (layer.name.ends_with(".mixer"))
+    what = "mixer.attn";
+  return fmt::format("model.layers.{}.{}", number, what);
+}
+
+// Of the kernel's block of the first layer that has heads; 0: none has.
+std::int64_t bytes_with_heads(const KvGeometry& geometry, int block_size) {
+  for (const KvLayerGeometry& layer : geometry.layers)
+    if (!layer.is_state()) return block_bytes(layer, block_size, layer.heads);
+  return 0;
+}
+
 }  // namespace
+
+int MooncakeSelf::ratio() const {
+  const std::int64_t block = bytes_with_heads(geometry, block_size);
+  std::int64_t largest = 1;
+  for (const KvLayerGeometry& layer : geometry.layers)
+    if (layer.is_state()) largest = std::max(largest, layer.row_bytes);
+  return block == 0 ? 1 : static_cast<int>((largest + block - 1) / block);
+}
 
 std::int64_t MooncakeSelf::block_bytes(std::size_t layer) const {
   const KvLayerGeometry& one = geometry.layers[layer];
+  if (one.is_state())
+    return std::max(one.row_bytes, ratio() * bytes_with_heads(geometry, block_size));
   return quire::block_bytes(one, block_size, one.heads);
 }
 
@@ -50,12 +78,28 @@ std::vector<int> mooncake_layer_numbers(const KvGeometry& geometry) {
   return numbers;
 }
 
+void check_mooncake_writers(const MooncakeSelf& self, int num_ranks, bool is_quire) {
+  if (is_quire || !self.geometry.has_states()) return;
+  if (!self.geometry.draft_fingerprint.empty())
+    throw KvLost(KvLossReason::incompatible,
+                 "recurrent states beside a draft model are taken from Quire servers only");
+  for (const KvLayerGeometry& layer : self.geometry.layers) {
+    // Ranks that have the same heads do not write, and each has a part of the state.
+    const bool is_divided = layer.is_state() ? divides(layer.state, num_ranks)
+                                             : layer.planes == 1 || layer.heads % num_ranks == 0;
+    if (!is_divided)
+      throw KvLost(KvLossReason::incompatible,
+                   fmt::format("{} ranks there do not divide what {} keeps beside recurrent states",
+                               num_ranks, layer.name));
+  }
+}
+
 std::vector<MooncakeRegion> mooncake_regions(const MooncakeSelf& self) {
   const std::vector<int> numbers = mooncake_layer_numbers(self.geometry);
   std::vector<MooncakeRegion> regions;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const auto bytes = static_cast<std::uint64_t>(self.block_bytes(i));
-    regions.push_back({.layer = fmt::format("model.layers.{}.self_attn.attn", numbers[i]),
+    regions.push_back({.layer = name_of(self.geometry.layers[i], numbers[i]),
                        .layer_index = numbers[i],
                        .group = self.regions.group_of_layer[i],
                        .address = region_address(i),
@@ -75,8 +119,10 @@ MooncakeLanding::MooncakeLanding(const MooncakeSelf& self, int num_tokens, int f
     : self_(self),
       first_(first),
       from_(from),
-      content_(kv_content(with_block_size(self.geometry, self.block_size), num_tokens, from)) {
-  const int size = self.block_size;
+      ratio_(self.ratio()),
+      content_(
+          kv_content(with_block_size(self.geometry, self.block_size * ratio_), num_tokens, from)) {
+  const int size = self.block_size * ratio_;
   const int total = (num_tokens + size - 1) / size;
   std::vector<int> first_block(self.regions.num_groups, total);
   for (const KvStrip& strip : content_.strips) {
@@ -90,8 +136,9 @@ MooncakeLanding::MooncakeLanding(const MooncakeSelf& self, int num_tokens, int f
     num_ids_ += total - begin;
   }
   for (std::size_t i = 0; i < self.geometry.layers.size(); ++i) {
-    layers_.push_back({bytes_, self.block_bytes(i)});
-    bytes_ += static_cast<std::int64_t>(ids_of(i).size()) * layers_[i].block_bytes;
+    const int per_id = self.geometry.layers[i].is_state() ? 1 : ratio_;
+    layers_.push_back({bytes_, self.block_bytes(i), per_id});
+    bytes_ += static_cast<std::int64_t>(num_blocks(i)) * layers_[i].block_bytes;
   }
 }
 
@@ -103,7 +150,7 @@ std::optional<std::int64_t> MooncakeLanding::place(std::uint64_t address,
   const auto layer = static_cast<std::size_t>(region - 1);
   const auto& ids = ids_of(layer);
   if (ids.empty()) return std::nullopt;
-  const auto block = static_cast<std::uint64_t>(layers_[layer].block_bytes);
+  const auto block = static_cast<std::uint64_t>(layers_[layer].block_bytes * layers_[layer].per_id);
   const std::uint64_t begin = static_cast<std::uint64_t>(ids.front()) * block;
   const std::uint64_t size = ids.size() * block;
   if (offset < begin || offset - begin >= size || bytes > size - (offset - begin))
@@ -140,6 +187,10 @@ void MooncakeLanding::has_from(std::span<const std::uint64_t> first_rows) {
                    fmt::format("the peer keeps {} from token {} on, and {} is needed",
                                rows.layers[layer].name, first_rows[layer], needed));
     const int missing = static_cast<int>(first_rows[layer]) - strip.first;
+    if (rows.layers[layer].is_state() && missing != 0)
+      throw KvLost(KvLossReason::corrupt,
+                   fmt::format("the peer keeps the state of {} after token {}, not {}",
+                               rows.layers[layer].name, first_rows[layer], strip.first));
     if (missing <= 0 || missing > strip.rows) continue;
     strip.first += missing;
     strip.rows -= missing;
@@ -147,35 +198,43 @@ void MooncakeLanding::has_from(std::span<const std::uint64_t> first_rows) {
   }
 }
 
+std::span<const std::byte> MooncakeLanding::block(std::span<const std::byte> landing,
+                                                  std::size_t layer, std::size_t index) const {
+  const auto [at, bytes, per_id] = layers_[layer];
+  return landing.subspan(static_cast<std::size_t>(at) + index * static_cast<std::size_t>(bytes),
+                         static_cast<std::size_t>(bytes));
+}
+
 std::uint64_t MooncakeLanding::sum(std::string_view transfer,
                                    std::span<const std::byte> landing) const {
   std::uint64_t sum = mooncake_sum_seed(transfer, first_rows_);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const auto size = static_cast<std::size_t>(layers_[i].block_bytes);
-    for (std::size_t block = 0; block < ids_of(i).size(); ++block)
-      sum = kv_checksum(
-          landing.subspan(static_cast<std::size_t>(layers_[i].at) + block * size, size), sum);
-  }
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (std::size_t index = 0; index < num_blocks(i); ++index)
+      sum = kv_checksum(block(landing, i, index), sum);
   return sum;
 }
 
-void MooncakeLanding::fill(std::span<const std::byte> landing, std::span<std::byte> content) const {
-  const int size = self_.block_size;
+void MooncakeLanding::fill(std::span<const std::byte> landing, int num_ranks,
+                           std::span<std::byte> content) const {
+  const int size = self_.block_size * ratio_;
   const int total = (content_.num_tokens + size - 1) / size;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const int count = static_cast<int>(ids_of(i).size());
-    const auto bytes = static_cast<std::size_t>(layers_[i].block_bytes);
-    for (int block = 0; block < count; ++block) {
-      const BlockPlace place{.layer = i,
-                             .first_token = (total - count + block) * size,
-                             .num_tokens = size,
-                             .first_head = 0,
-                             .num_heads = self_.geometry.layers[i].heads};
-      block_to_content(self_.geometry, place,
-                       landing.subspan(static_cast<std::size_t>(layers_[i].at) +
-                                           static_cast<std::size_t>(block) * bytes,
-                                       bytes),
-                       content_, content);
+    const KvLayerGeometry& layer = self_.geometry.layers[i];
+    if (layer.is_state()) {
+      const auto strip = std::ranges::find(content_.strips, static_cast<int>(i), &KvStrip::layer);
+      ranks_to_state(layer.state, block(landing, i, 0), num_ranks,
+                     content.subspan(static_cast<std::size_t>(strip->offset),
+                                     static_cast<std::size_t>(layer.row_bytes)));
+      continue;
+    }
+    BlockPlace place{.layer = i,
+                     .first_token = (total - static_cast<int>(ids_of(i).size())) * size,
+                     .num_tokens = self_.block_size,
+                     .first_head = 0,
+                     .num_heads = layer.heads};
+    for (std::size_t index = 0; index < num_blocks(i); ++index) {
+      block_to_content(self_.geometry, place, block(landing, i, index), content_, content);
+      place.first_token += self_.block_size;
     }
   }
 }

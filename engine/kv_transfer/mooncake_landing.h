@@ -22,13 +22,20 @@ namespace quire {
 struct MooncakeSelf {
   KvGeometry geometry;
   BlockRegions regions;
-  int block_size = 16;  // of the servers that prefill, in tokens
+  int block_size = 16;  // of the kernels of the servers that prefill, in tokens
 
+  // The kernel's blocks of one that is named: as many as a state fills.
+  int ratio() const;
+  // Of the kernel's; of a state those of a block that is named, which vLLM makes as large.
   std::int64_t block_bytes(std::size_t layer) const;
 };
 
 // By the number in the model, or of a draft model's behind the target's, as vLLM counts them.
 std::vector<int> mooncake_layer_numbers(const KvGeometry& geometry);
+
+// Of servers that say no geometry (vLLM's) as many ranks write a part of each block. Throws KvLost
+// where they do not divide what this model keeps.
+void check_mooncake_writers(const MooncakeSelf& self, int num_ranks, bool is_quire);
 
 // What others are told of this server's memory: the same in every fetch.
 std::vector<MooncakeRegion> mooncake_regions(const MooncakeSelf& self);
@@ -63,19 +70,27 @@ class MooncakeLanding {
   // Over where each layer begins, as has_from() was told, and all blocks, layer by layer; seeded
   // with their name.
   std::uint64_t sum(std::string_view transfer, std::span<const std::byte> landing) const;
-  void fill(std::span<const std::byte> landing, std::span<std::byte> content) const;
+  // Of so many ranks each has written its own part of every block.
+  void fill(std::span<const std::byte> landing, int num_ranks, std::span<std::byte> content) const;
 
  private:
+  // Blocks as they are written and summed: the kernel's, or states.
   struct Layer {
     std::int64_t at = 0, block_bytes = 0;
+    int per_id = 1;
   };
+  std::size_t num_blocks(std::size_t layer) const {
+    return ids_of(layer).size() * static_cast<std::size_t>(layers_[layer].per_id);
+  }
+  std::span<const std::byte> block(std::span<const std::byte> landing, std::size_t layer,
+                                   std::size_t index) const;
   const std::vector<std::int64_t>& ids_of(std::size_t layer) const {
     return blocks_[static_cast<std::size_t>(self_.regions.group_of_layer[layer])];
   }
 
   const MooncakeSelf& self_;
   const std::int64_t first_;
-  const int from_;
+  const int from_, ratio_;
   KvContent content_;
   std::vector<std::vector<std::int64_t>> blocks_;
   std::vector<Layer> layers_;

@@ -297,7 +297,9 @@ void MooncakePuller::finish(Job& job) {
   const std::span<const std::byte> landed = job.window->memory->bytes();
   if (job.sum && *job.sum != landing.sum(job.fetch.source.prefill.key, landed))
     throw KvLost(KvLossReason::corrupt, "what has arrived has another sum than was said");
-  landing.fill(landed, job.range->bytes());
+  const int num_ranks = static_cast<int>(job.links.size());
+  check_mooncake_writers(self_, num_ranks, job.sum.has_value());
+  landing.fill(landed, num_ranks, job.range->bytes());
   ++counts_.requests;
   counts_.bytes += landing.bytes();
   counts_.nanoseconds += std::chrono::nanoseconds(Clock::now() - job.start).count();

@@ -5,31 +5,19 @@
 #include <algorithm>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <iterator>
 #include <utility>
 
 #include "engine/kv_mooncake/write_frame.h"
+#include "engine/kv_nixl/block_ids.h"
 #include "engine/kv_transfer/checksum.h"
+#include "engine/kv_transfer/state_layout.h"
 
 namespace quire {
 namespace {
 
 constexpr std::size_t kWriteAtOnce = 1 << 20;
-constexpr std::uint64_t kMostBlockTokens = 1 << 14;
 constexpr int kMostUnanswered = 64;  // writes; their answers fit any socket's buffer
-
-[[noreturn]] void differs(const std::string& why) { throw KvLost(KvLossReason::incompatible, why); }
-
-// Of heads that ranks share or have several of.
-MooncakeShare heads_of(const KvLayerGeometry& layer, const MooncakeAsk& ask) {
-  if (layer.planes == 1) return {.num_heads = layer.heads};  // a latent is everybody's
-  const int ranks = ask.tensor_ranks;
-  const bool divides = ranks <= layer.heads ? layer.heads % ranks == 0 : ranks % layer.heads == 0;
-  if (!divides)
-    differs(fmt::format("remote_tp_size is {}, which does not divide the {} heads of keys of {}",
-                        ranks, layer.heads, layer.name));
-  return {.first_head = static_cast<int>(std::int64_t{ask.tensor_rank} * layer.heads / ranks),
-          .num_heads = std::max(1, layer.heads / ranks)};
-}
 
 class Line {
  public:
@@ -96,59 +84,55 @@ std::size_t run_of(const MooncakeRegion& region, std::span<const std::int64_t> i
   return count;
 }
 
+// By the kernel's, and which of the prompt's the first one is: those before it are there already.
+struct Blocks {
+  std::vector<std::int64_t> ids;
+  int first = 0;
+};
+
+Blocks blocks_of(const MooncakeShare& share, std::span<const std::int64_t> named,
+                 const KeptPrefill& prefill) {
+  if (share.block_size == 0) {  // vLLM has a null block where it has no state
+    Blocks state;
+    std::ranges::copy_if(named, std::back_inserter(state.ids), [](auto id) { return id != 0; });
+    if (state.ids.size() > 1)
+      throw KvLost(
+          KvLossReason::prompt,
+          fmt::format("P num blocks less than D: one state is kept, not {}", state.ids.size()));
+    return state;
+  }
+  const int size = share.block_size * share.ratio;
+  const int total = (prefill.content.num_tokens + size - 1) / size;
+  if (named.size() > static_cast<std::size_t>(total))
+    throw KvLost(KvLossReason::prompt,
+                 fmt::format("P num blocks less than D: {} tokens have {} blocks of {}, not {}",
+                             prefill.content.num_tokens, total, size, named.size()));
+  return {kernel_blocks(named, share.ratio, false),
+          (total - static_cast<int>(named.size())) * share.ratio};
+}
+
+// Of the rank that asks, in a block of zeros.
+void fill_block(const MooncakeSelf& self, const MooncakeAsk& ask, const MooncakeShare& share,
+                int block, const KeptPrefill& prefill, std::span<std::byte> into) {
+  const std::span<const std::byte> bytes = prefill.range->bytes();
+  const KvLayerGeometry& layer = self.geometry.layers[share.layer];
+  if (!layer.is_state()) {
+    const BlockPlace place{.layer = share.layer,
+                           .first_token = block * share.block_size,
+                           .num_tokens = share.block_size,
+                           .first_head = share.first_head,
+                           .num_heads = share.num_heads};
+    return content_to_block(self.geometry, place, prefill.content, bytes, into);
+  }
+  const auto strip =
+      std::ranges::find(prefill.content.strips, static_cast<int>(share.layer), &KvStrip::layer);
+  state_to_rank(layer.state,
+                bytes.subspan(static_cast<std::size_t>(strip->offset),
+                              static_cast<std::size_t>(layer.row_bytes)),
+                ask.tensor_rank, ask.tensor_ranks, into);
+}
+
 }  // namespace
-
-std::vector<MooncakeShare> mooncake_shares(const MooncakeSelf& self, const MooncakeAsk& ask) {
-  const std::vector<int> numbers = mooncake_layer_numbers(self.geometry);
-  std::vector<MooncakeShare> shares;
-  std::vector<bool> seen(numbers.size(), false);
-  for (const MooncakeRegion& region : ask.regions) {
-    const auto found = std::ranges::find(numbers, region.layer_index);
-    const auto i = static_cast<std::size_t>(found - numbers.begin());
-    if (found == numbers.end() || seen[i])
-      differs(
-          fmt::format("layer {} there is layer {}, which is not one of this model's {} or is "
-                      "registered twice",
-                      region.layer, region.layer_index, numbers.size()));
-    seen[i] = true;
-    const KvLayerGeometry& layer = self.geometry.layers[i];
-    if (region.group != self.regions.group_of_layer[i])
-      differs(fmt::format("layer {} is in KV group {} here and {} there", layer.name,
-                          self.regions.group_of_layer[i], region.group));
-    MooncakeShare share = heads_of(layer, ask);
-    share.layer = i;
-    const auto token = static_cast<std::uint64_t>(block_bytes(layer, 1, share.num_heads));
-    share.block_size =
-        static_cast<int>(std::min<std::uint64_t>(region.payload / token, kMostBlockTokens));
-    if (region.payload == 0 || region.payload % token != 0 ||
-        region.payload != token * static_cast<std::uint64_t>(share.block_size) ||
-        region.stride < region.payload)
-      differs(fmt::format(
-          "kv_block_lens of layer {} are {} there, which are not blocks of {} "
-          "bytes a token ({} heads of {} {})",
-          layer.name, region.payload, token, share.num_heads, layer.head_size, layer.dtype));
-    shares.push_back(share);
-  }
-  if (shares.size() != numbers.size())
-    differs(
-        fmt::format("{} layers keep something here and {} there", numbers.size(), shares.size()));
-  return shares;
-}
-
-void check_mooncake_ask(const MooncakeSelf& self, const MooncakeAsk& ask) {
-  if (ask.layout != 0 && ask.regions.empty())
-    throw KvLost(KvLossReason::incompatible, "the layout was left out");
-  if (ask.pipeline_ranks != 1)
-    throw KvLost(KvLossReason::incompatible,
-                 fmt::format("remote_pp_size is {}; 1 is written to", ask.pipeline_ranks));
-  if (!ask.geometry.empty()) {
-    const auto welcome = decode_kv<KvWelcome>(ask.geometry);
-    if (!welcome) throw KvLost(KvLossReason::corrupt, "quire_geometry is broken");
-    const std::string difference = geometry_difference(self.geometry, welcome->geometry);
-    if (!difference.empty()) throw KvLost(KvLossReason::incompatible, difference);
-  }
-  mooncake_shares(self, ask);
-}
 
 void check_mooncake_host(const PeerList& peers, const std::string& asker, MooncakeAsk& ask) {
   const std::string host = ask.host == "localhost" ? "127.0.0.1" : numeric_host(ask.host);
@@ -161,23 +145,6 @@ void check_mooncake_host(const PeerList& peers, const std::string& asker, Moonca
                              "KvTransferConfig::peers ({})",
                              asker, peers.names()));
   ask.host = host;
-}
-
-std::vector<std::uint64_t> mooncake_first_rows(const KvContent& kept,
-                                               std::span<const MooncakeShare> shares,
-                                               bool is_told) {
-  std::vector<std::uint64_t> first_rows(shares.size());
-  for (const KvStrip& strip : kept.strips)
-    first_rows[static_cast<std::size_t>(strip.layer)] = static_cast<std::uint64_t>(strip.first);
-  for (const MooncakeShare& share : shares) {
-    const std::uint64_t first = first_rows[share.layer];
-    if (!is_told && first % static_cast<std::uint64_t>(share.block_size) != 0)
-      differs(
-          fmt::format("a layer with a window is kept from token {} on, within one of the blocks "
-                      "of {} there; blocks of CacheConfig::block_size are exchanged",
-                      first, share.block_size));
-  }
-  return first_rows;
 }
 
 awaitable<MooncakeSum> write_mooncake(asio::any_io_executor executor, const MooncakeSelf& self,
@@ -195,17 +162,11 @@ awaitable<MooncakeSum> write_mooncake(asio::any_io_executor executor, const Moon
   auto connected = co_await connect_line(executor, data, silence);
   Line line(std::move(connected), segment.has_status, silence);
   std::vector<std::byte> scratch;
-  const int num_tokens = prefill->content.num_tokens;
   for (std::size_t r = 0; r < shares.size(); ++r) {
     const MooncakeRegion& region = ask.regions[r];
-    const MooncakeShare& share = shares[r];
-    std::span<const std::int64_t> ids = wanted.blocks[static_cast<std::size_t>(region.group)];
-    const int total = (num_tokens + share.block_size - 1) / share.block_size;
-    if (ids.size() > static_cast<std::size_t>(total))
-      throw KvLost(KvLossReason::prompt,
-                   fmt::format("P num blocks less than D: {} tokens have {} blocks of {}, not {}",
-                               num_tokens, total, share.block_size, ids.size()));
-    int block = total - static_cast<int>(ids.size());  // those behind what is there already
+    auto [all, block] =
+        blocks_of(shares[r], wanted.blocks[static_cast<std::size_t>(region.group)], *prefill);
+    std::span<const std::int64_t> ids = all;
     while (!ids.empty()) {
       check();
       const std::size_t count = run_of(region, ids);
@@ -219,12 +180,7 @@ awaitable<MooncakeSum> write_mooncake(asio::any_io_executor executor, const Moon
       scratch.assign(count * size, std::byte{0});
       for (std::size_t i = 0; i < count; ++i, ++block) {
         const auto one = std::span(scratch).subspan(i * size, size);
-        const BlockPlace place{.layer = share.layer,
-                               .first_token = block * share.block_size,
-                               .num_tokens = share.block_size,
-                               .first_head = share.first_head,
-                               .num_heads = share.num_heads};
-        content_to_block(self.geometry, place, prefill->content, prefill->range->bytes(), one);
+        fill_block(self, ask, shares[r], block, *prefill, one);
         sum.sum = kv_checksum(one, sum.sum);
       }
       co_await line.write(address, scratch);

@@ -15,7 +15,7 @@
 #include "engine/kv_mooncake/xfer_messages.h"
 #include "engine/kv_transfer/byte_line.h"
 #include "engine/kv_transfer/kept_prefills.h"
-#include "engine/kv_transfer/mooncake_landing.h"
+#include "engine/kv_transfer/mooncake_shares.h"
 #include "engine/kv_transfer/peer_list.h"
 
 namespace quire {
@@ -26,25 +26,9 @@ struct MooncakeSum {
   std::vector<std::uint64_t> first_rows = {};  // of what was kept, by layer
 };
 
-// Which of the kept bytes one region of a rank holds.
-struct MooncakeShare {
-  std::size_t layer = 0;
-  int block_size = 0;  // tokens
-  int first_head = 0, num_heads = 0;
-};
-
-// Throws KvLost, naming what does not fit.
-std::vector<MooncakeShare> mooncake_shares(const MooncakeSelf& self, const MooncakeAsk& ask);
-
-void check_mooncake_ask(const MooncakeSelf& self, const MooncakeAsk& ask);
 // Where it is to be written. Numbers only: a name would be looked up, and nobody may have others
 // dialled; `asker` is where the ask came from.
 void check_mooncake_host(const PeerList& peers, const std::string& asker, MooncakeAsk& ask);
-
-// By layer the first row of what is kept. Rows of a window's block before it were not, and whoever
-// does not read of that (`is_told`) would take zeros for them: throws KvLost.
-std::vector<std::uint64_t> mooncake_first_rows(const KvContent& kept,
-                                               std::span<const MooncakeShare> shares, bool is_told);
 
 // Throws KvLost where the other end does not take it, a frame takes longer than `silence`, or
 // `check`, which is called before each, throws.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/kv_transfer/block_shape.h"
+#include "engine/kv_transfer/state_layout.h"
 
 namespace quire {
 namespace {
@@ -85,7 +86,8 @@ void PushSide::begin_receiving(const NixlThread::Parts& parts, NixlPushReceiverO
 
 // Whoever only prefills has no blocks to name; vLLM wants some, and gets what is written from.
 void PushSide::describe(NixlMetadata& metadata) const {
-  const auto bytes = block_shape(self_.geometry, self_.regions, block_size_).region_bytes;
+  const BlockShape shape = block_shape(self_.geometry, self_.regions, block_size_);
+  const std::vector<std::int64_t>& bytes = shape.region_bytes;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const std::byte* const at =
         slots_ ? slots_->regions()[i].bytes.data() : sender_->scratch().data();
@@ -94,7 +96,14 @@ void PushSide::describe(NixlMetadata& metadata) const {
     metadata.memories.push_back(static_cast<std::int32_t>(NixlMemory::dram));
   }
   metadata.block_strides = metadata.block_lens;
-  metadata.num_blocks = slots_ ? static_cast<std::uint64_t>(slots_->num_blocks()) : 1;
+  metadata.num_blocks =
+      static_cast<std::uint64_t>(slots_ ? slots_->num_kernel_blocks() : shape.ratio);
+  metadata.kernel_blocks_per_block = shape.ratio;
+  if (const KvStateGeometry* const state = first_state(self_.geometry)) {
+    const StateBytes parts = state_bytes(*state);
+    metadata.state_bytes = {static_cast<std::uint64_t>(parts.conv()),
+                            static_cast<std::uint64_t>(parts.rest)};
+  }
   metadata.block_size = block_size_;
   metadata.quire->sums_address =
       slots_ ? slots_->sums_address() : reinterpret_cast<std::uint64_t>(sender_->scratch().data());

@@ -6,8 +6,10 @@
 #include <cstring>
 
 #include "engine/kv_nixl/block_ids.h"
+#include "engine/kv_transfer/block_shape.h"
 #include "engine/kv_transfer/checksum.h"
 #include "engine/kv_transfer/nixl_exports.h"
+#include "engine/kv_transfer/state_layout.h"
 
 namespace quire {
 namespace {
@@ -41,40 +43,62 @@ NixlPushWrite::NixlPushWrite(const NixlSelf& self, Ranks ranks,
 std::int64_t NixlPushWrite::least_scratch_bytes(const KvGeometry& geometry, int block_size) {
   std::int64_t most = 0;
   for (const KvLayerGeometry& layer : geometry.layers)
-    most = std::max(most, block_bytes(layer, block_size, layer.heads));
+    most = std::max(
+        most, layer.is_state() ? layer.row_bytes : block_bytes(layer, block_size, layer.heads));
   return most;
 }
 
-// Ids are of whole blocks and end with the prompt.
-void NixlPushWrite::add_group(std::span<const std::int64_t> ids) {
-  const int ratio = metadata().kernel_blocks_per_block;
-  const int size = metadata().block_size * ratio;
-  const int total = (prefill_->content.num_tokens + size - 1) / size;
-  if (ids.size() > static_cast<std::size_t>(total))
-    throw KvLost(KvLossReason::prompt,
-                 fmt::format("local_block_ids has {} blocks; {} tokens fill {} of {}", ids.size(),
-                             prefill_->content.num_tokens, total, size));
+void NixlPushWrite::check_ids(std::span<const std::int64_t> ids, bool is_state) const {
   std::uint64_t num_blocks = metadata().num_blocks;
   for (std::size_t i = 0; i < self_.geometry.layers.size(); ++i)
     if (self_.regions.group_of_layer[i] == static_cast<int>(groups_.size()))
       num_blocks =
           std::min(num_blocks, num_region_blocks(metadata(), self_.regions.region_of_layer[i]));
-  num_blocks /= static_cast<std::uint64_t>(ratio);
+  num_blocks /= static_cast<std::uint64_t>(metadata().kernel_blocks_per_block);
   for (const std::int64_t id : ids)
     if (id < 0 || static_cast<std::uint64_t>(id) >= num_blocks)
       throw KvLost(KvLossReason::refused,
                    fmt::format("local_block_ids has {}, which is not one of the other side's {} "
                                "blocks",
                                id, num_blocks));
-  groups_.push_back({.ids = kernel_blocks(ids, ratio, false),
-                     .first_token = (total - static_cast<int>(ids.size())) * size,
-                     .sums = {}});
+  if (is_state && (ids.size() != 1 || ids.front() == 0))
+    throw KvLost(KvLossReason::refused,
+                 fmt::format("local_block_ids has {} blocks for a state; it takes one other than "
+                             "block 0",
+                             ids.size()));
+}
+
+// Ids are of whole blocks and end with the prompt.
+void NixlPushWrite::add_group(std::span<const std::int64_t> ids) {
+  const bool is_state = holds_state(self_.geometry, self_.regions, groups_.size());
+  const int ratio = metadata().kernel_blocks_per_block;
+  const int size = metadata().block_size * ratio;
+  const int num_tokens = prefill_->content.num_tokens;
+  const int total = (num_tokens + size - 1) / size;
+  // vLLM's servers may have one more for the token that is left to them.
+  const bool has_next = !metadata().quire && !is_state && self_.geometry.has_states() &&
+                        ids.size() == static_cast<std::size_t>(total) + 1;
+  if (has_next) ids = ids.first(ids.size() - 1);
+  if (ids.size() > static_cast<std::size_t>(total))
+    throw KvLost(KvLossReason::prompt,
+                 fmt::format("local_block_ids has {} blocks; {} tokens fill {} of {}", ids.size(),
+                             num_tokens, total, size));
+  check_ids(ids, is_state);
+  Group& group = groups_.emplace_back();
+  group.ids = kernel_blocks(ids, ratio, false);
+  if (is_state) return group.ids.resize(1);
+  group.first_token = (total - static_cast<int>(ids.size())) * size;
+  // vLLM would find another request's rows behind the prompt.
+  const int filled = (num_tokens + metadata().block_size - 1) / metadata().block_size;
+  const int own = std::max(0, filled - group.first_token / metadata().block_size);
+  if (metadata().quire) group.ids.resize(std::min(group.ids.size(), static_cast<std::size_t>(own)));
 }
 
 // vLLM takes what stands beside a window in its block for computed.
 void NixlPushWrite::check_windows() const {
   for (const KvStrip& strip : prefill_->content.strips)
-    if (strip.first % (metadata().block_size * metadata().kernel_blocks_per_block) != 0)
+    if (!self_.geometry.layers[static_cast<std::size_t>(strip.layer)].is_state() &&
+        strip.first % (metadata().block_size * metadata().kernel_blocks_per_block) != 0)
       throw KvLost(
           KvLossReason::incompatible,
           fmt::format("a layer with a window is kept from token {} on, within one of the "
@@ -101,26 +125,52 @@ BlockPlace NixlPushWrite::place_of(std::size_t layer, std::size_t block) const {
   return place;
 }
 
+std::uint64_t NixlPushWrite::address_of(std::int64_t block) const {
+  const std::size_t region = self_.regions.region_of_layer[layer_];
+  return metadata().base_addresses[region] +
+         static_cast<std::uint64_t>(block) * metadata().block_strides[region];
+}
+
+bool NixlPushWrite::add_block(Group& group, std::span<std::byte>& scratch, Part& part) {
+  const BlockPlace place = place_of(layer_, block_);
+  const auto size = static_cast<std::size_t>(
+      block_bytes(self_.geometry.layers[layer_], place.num_tokens, place.num_heads));
+  if (size > scratch.size()) return false;
+  const auto block = scratch.first(size);
+  std::ranges::fill(block, std::byte{0});
+  content_to_block(self_.geometry, place, prefill_->content, prefill_->range->bytes(), block);
+  group.sums[block_] = kv_checksum(block, group.sums[block_]);
+  add_copy(part.copies, block.data(), address_of(group.ids[block_]), size);
+  scratch = scratch.subspan(size);
+  return true;
+}
+
+// The rank's part. Whoever has sums has all of it.
+bool NixlPushWrite::add_state(Group& group, std::span<std::byte>& scratch, Part& part) {
+  const KvLayerGeometry& layer = self_.geometry.layers[layer_];
+  const auto whole = static_cast<std::size_t>(layer.row_bytes);
+  const std::size_t size = whole / ranks_->size();
+  if (size > scratch.size()) return false;
+  const auto block = scratch.first(size);
+  const auto strip =
+      std::ranges::find(prefill_->content.strips, static_cast<int>(layer_), &KvStrip::layer);
+  state_to_rank(layer.state,
+                prefill_->range->bytes().subspan(static_cast<std::size_t>(strip->offset), whole),
+                static_cast<int>(rank_), static_cast<int>(ranks_->size()), block);
+  group.sums[block_] = kv_checksum(block, group.sums[block_]);
+  add_copy(part.copies, block.data(), address_of(group.ids[block_]), size);
+  scratch = scratch.subspan(size);
+  return true;
+}
+
 // False: the scratch is full.
 bool NixlPushWrite::add_blocks(std::span<std::byte>& scratch, Part& part) {
   for (; layer_ < self_.geometry.layers.size(); ++layer_, block_ = 0) {
     Group& group = groups_[static_cast<std::size_t>(self_.regions.group_of_layer[layer_])];
-    const std::size_t region = self_.regions.region_of_layer[layer_];
-    for (; block_ < group.ids.size(); ++block_) {
-      const BlockPlace place = place_of(layer_, block_);
-      const auto size = static_cast<std::size_t>(
-          block_bytes(self_.geometry.layers[layer_], place.num_tokens, place.num_heads));
-      if (size > scratch.size()) return false;
-      const auto block = scratch.first(size);
-      std::ranges::fill(block, std::byte{0});
-      content_to_block(self_.geometry, place, prefill_->content, prefill_->range->bytes(), block);
-      group.sums[block_] = kv_checksum(block, group.sums[block_]);
-      add_copy(part.copies, block.data(),
-               metadata().base_addresses[region] +
-                   static_cast<std::uint64_t>(group.ids[block_]) * metadata().block_strides[region],
-               size);
-      scratch = scratch.subspan(size);
-    }
+    const bool is_state = self_.geometry.layers[layer_].is_state();
+    for (; block_ < group.ids.size(); ++block_)
+      if (!(is_state ? add_state(group, scratch, part) : add_block(group, scratch, part)))
+        return false;
   }
   return true;
 }

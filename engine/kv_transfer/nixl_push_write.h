@@ -24,7 +24,7 @@ class NixlPushWrite {
   NixlPushWrite(const NixlSelf& self, Ranks ranks, std::shared_ptr<const KeptPrefill> prefill,
                 const NixlPushRegistration& registration);
 
-  // A scratch must hold one block of every layer.
+  // A scratch must hold one block of every layer, or its state.
   static std::int64_t least_scratch_bytes(const KvGeometry& geometry, int block_size);
 
   struct Part {
@@ -37,7 +37,7 @@ class NixlPushWrite {
   std::int64_t bytes() const { return bytes_; }  // of the parts until now
 
  private:
-  // Blocks of one group, by the kernel's.
+  // Blocks of one group, by the kernel's; of a state its first.
   struct Group {
     std::vector<std::int64_t> ids;
     int first_token = 0;
@@ -45,10 +45,14 @@ class NixlPushWrite {
   };
   const NixlMetadata& metadata() const { return (*ranks_)[rank_].metadata; }
   void add_group(std::span<const std::int64_t> ids);
+  void check_ids(std::span<const std::int64_t> ids, bool is_state) const;
   void check_windows() const;
   bool add_blocks(std::span<std::byte>& scratch, Part& part);
+  bool add_block(Group& group, std::span<std::byte>& scratch, Part& part);
+  bool add_state(Group& group, std::span<std::byte>& scratch, Part& part);
   bool add_sums(std::span<std::byte>& scratch, Part& part);
   BlockPlace place_of(std::size_t layer, std::size_t block) const;
+  std::uint64_t address_of(std::int64_t block) const;  // of the layer's whose turn it is
 
   const NixlSelf& self_;
   const Ranks ranks_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace quire {
 namespace {
@@ -53,6 +54,17 @@ void copy_heads(const KvStateGeometry& state, const Matrix& head, const std::byt
   }
 }
 
+// Of a whole block those bytes that the rank has, and where in its own.
+std::vector<BlockCopy> copies_of(const KvStateGeometry& state, int rank, int num_ranks) {
+  const RankPair pair{.remote_ranks = num_ranks, .kv_heads = 1};
+  return state_copies(source_ranks(pair), rank, state_bytes(state));
+}
+
+std::vector<std::byte> whole_block(const KvStateGeometry& state) {
+  const StateBytes bytes = state_bytes(state);
+  return std::vector<std::byte>(static_cast<std::size_t>(bytes.conv() + bytes.rest));
+}
+
 }  // namespace
 
 StateBytes state_bytes(const KvStateGeometry& state) {
@@ -82,6 +94,28 @@ void block_to_state(const KvStateGeometry& state, std::span<const std::byte> blo
   transpose(conv.transposed(), block.data(), kept.data());
   copy_heads(state, head_of(state).transposed(), block.data() + conv.bytes(),
              kept.data() + conv.bytes());
+}
+
+void state_to_rank(const KvStateGeometry& state, std::span<const std::byte> kept, int rank,
+                   int num_ranks, std::span<std::byte> block) {
+  std::vector<std::byte> whole = whole_block(state);
+  state_to_block(state, kept, whole);
+  std::ranges::fill(block, std::byte{0});
+  for (const BlockCopy& copy : copies_of(state, rank, num_ranks))
+    std::memcpy(block.data() + copy.remote, whole.data() + copy.local,
+                static_cast<std::size_t>(copy.bytes));
+}
+
+void ranks_to_state(const KvStateGeometry& state, std::span<const std::byte> blocks, int num_ranks,
+                    std::span<std::byte> kept) {
+  std::vector<std::byte> whole = whole_block(state);
+  const std::size_t apart = blocks.size() / unsigned_of(num_ranks);
+  for (int rank = 0; rank < num_ranks; ++rank)
+    for (const BlockCopy& copy : copies_of(state, rank, num_ranks))
+      std::memcpy(whole.data() + copy.local,
+                  blocks.data() + unsigned_of(rank) * apart + copy.remote,
+                  static_cast<std::size_t>(copy.bytes));
+  block_to_state(state, whole, kept);
 }
 
 }  // namespace quire

@@ -23,4 +23,12 @@ void state_to_block(const KvStateGeometry& state, std::span<const std::byte> kep
 void block_to_state(const KvStateGeometry& state, std::span<const std::byte> block,
                     std::span<std::byte> kept);
 
+// What one of so many ranks that share it has, where divides(); the block may be longer, and is
+// filled up with zeros.
+void state_to_rank(const KvStateGeometry& state, std::span<const std::byte> kept, int rank,
+                   int num_ranks, std::span<std::byte> block);
+// Of the ranks' blocks, which are equally long and lie one behind the other.
+void ranks_to_state(const KvStateGeometry& state, std::span<const std::byte> blocks, int num_ranks,
+                    std::span<std::byte> kept);
+
 }  // namespace quire

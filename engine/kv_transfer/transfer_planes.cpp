@@ -31,8 +31,7 @@ const KvLayerGeometry& attention_of(const KvGeometry& geometry) {
 // What vLLM servers compare first.
 NixlThreadOptions nixl_options(const NixlConfig& config, const KvGeometry& geometry,
                                const TransferSetup& setup) {
-  check_block_geometry(config.pushes ? "nixl with NixlConfig::pushes" : "nixl", geometry,
-                       !config.pushes);
+  check_block_geometry("nixl", geometry, true);
   auto profile = find_nixl_profile(config.profile);
   if (!profile) throw Failure(profile.error());
   NixlThreadOptions options;

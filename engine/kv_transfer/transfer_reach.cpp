@@ -50,17 +50,26 @@ std::int64_t bytes_of_states(const KvGeometry& geometry) {
   return bytes;
 }
 
-// Blocks of so many tokens land whole beside the rows that they become.
-BytesOf blocks_and_rows_of(const KvGeometry& geometry, std::span<const int> groups, int block_size,
-                           std::int64_t bytes_of_sum) {
+// Blocks land whole beside the rows that they become; those that are read are of 16 tokens, and
+// have sums.
+BytesOf read_of(const KvGeometry& geometry, std::span<const int> groups) {
   std::vector<int> group_of_layer(groups.begin(), groups.end());
   MooncakeSelf self{.geometry = without_states(geometry, group_of_layer), .regions = {}};
   self.regions = block_regions(group_of_layer);
-  if (block_size > 0) self.block_size = block_size;
-  return [self, bytes_of_sum, states = bytes_of_states(geometry)](int tokens) {
+  return [self, states = bytes_of_states(geometry)](int tokens) {
+    constexpr auto kSumBytes = static_cast<std::int64_t>(sizeof(std::uint64_t));
     const MooncakeLanding landing(self, tokens, 0, 1);
-    return aligned(landing.bytes() + bytes_of_sum * landing.num_ids() + states) +
+    return aligned(landing.bytes() + kSumBytes * landing.num_ids() + states) +
            aligned(landing.content().bytes + states);
+  };
+}
+
+BytesOf landed_of(const KvGeometry& geometry, std::span<const int> groups, int block_size) {
+  const MooncakeSelf self{
+      .geometry = geometry, .regions = block_regions(groups), .block_size = block_size};
+  return [self](int tokens) {
+    const MooncakeLanding landing(self, tokens, 0, 1);
+    return aligned(landing.bytes()) + aligned(landing.content().bytes);
   };
 }
 
@@ -74,8 +83,9 @@ BytesOf written_of(const KvTransferConfig& config, const KvGeometry& geometry,
   NixlSelf self{
       .geometry = geometry, .regions = block_regions(groups), .profile = {}, .factors = {}};
   const int size = peer_block_of(config);
-  const std::int64_t per_block = block_shape(geometry, self.regions, size).kernel_bytes() +
-                                 static_cast<std::int64_t>(sizeof(std::uint64_t));
+  const BlockShape shape = block_shape(geometry, self.regions, size);
+  const std::int64_t per_block =
+      shape.ratio * (shape.kernel_bytes() + static_cast<std::int64_t>(sizeof(std::uint64_t)));
   return [self, size, per_block](int tokens) {
     const NixlPushLanding landing(self, size, tokens, 0);
     return 2 * aligned(std::max((landing.num_blocks() + 1) * per_block, landing.content().bytes));
@@ -97,10 +107,9 @@ BytesOf kept_of(const KvTransferConfig& config, const KvGeometry& geometry,
 
 BytesOf arriving_of(const KvTransferConfig& config, const KvGeometry& geometry,
                     std::span<const int> groups) {
-  if (config.uses_mooncake())
-    return blocks_and_rows_of(geometry, groups, config.peer_block_size, 0);
+  if (config.uses_mooncake()) return landed_of(geometry, groups, peer_block_of(config));
   if (config.pushes_nixl()) return written_of(config, geometry, groups);
-  if (config.uses_nixl()) return blocks_and_rows_of(geometry, groups, 0, sizeof(std::uint64_t));
+  if (config.uses_nixl()) return read_of(geometry, groups);
   return rows_of(geometry);
 }
 
@@ -162,8 +171,6 @@ std::vector<std::string> transfer_notes(const KvTransferConfig& config, const Kv
                                         std::span<const int> group_of_layer,
                                         const TransferSizes& sizes, int longest_prompt) {
   std::vector<std::string> notes;
-  // It refuses the model when it starts.
-  if (geometry.has_states() && (config.uses_mooncake() || config.pushes_nixl())) return notes;
   if (config.prefills())
     note_reach(notes, sizes.kept, kept_of(config, geometry, group_of_layer, longest_prompt),
                longest_prompt, "are not kept for whoever continues, who computes them again");

@@ -64,6 +64,20 @@ def check_quire_to_quire(prefilling, decoding, alone, port):
     expect("recomputed", losses(decoding), 0)
 
 
+def check_states(quire):
+    """A hybrid model: its recurrent states are written beside keys and values, by blocks of two sizes."""
+    model, ports = "models/quire-tiny-hybrid", (free_port(), free_port())
+    with Server(quire, model, *FLAGS) as alone, Server(quire, model, *flags("prefill", ports[0], ports[1])) as prefilling, \
+            Server(quire, model, *flags("decode", ports[1], ports[0], block_size=32)) as decoding:
+        for question in questions():
+            body = question_body(question)
+            answer = decoding.post("/v1/chat/completions", **body, kv_transfer_params=prefill(prefilling, body))
+            expect("answer beside a state", text_of(answer), text_of(alone.post("/v1/chat/completions", **body)))
+        expect("written", decoding.metric("quire:kv_transfers_total"), len(questions()))
+        expect("recomputed", losses(decoding), 0)
+        eventually("all of it was released", lambda: decoding.metric("quire:kv_blocks_free") == decoding.metric("quire:kv_blocks"))
+
+
 def check_proxy(quire, prefilling, decoding, alone):
     """The first is pulled along by its answer, the others are asked for at both servers at once."""
     with Proxy(quire, [prefilling], [decoding], "--transfer-mode", "push") as proxy:
@@ -173,6 +187,7 @@ def main():
             check_quire_to_quire(prefilling, decoding, alone, ports[0])
             check_proxy(quire, prefilling, decoding, alone)
             check_refused_fetches(prefilling, decoding, lambda body: prefill(prefilling, body))
+        check_states(quire)
         if PYTHON and WHEEL:
             check_relay(quire, alone)
             check_relay(quire, alone, ranks=2)

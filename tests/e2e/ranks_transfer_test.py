@@ -23,12 +23,13 @@ def ask(server, question, **more):
     return text_of(server.post("/v1/chat/completions", **question_body(question, **more)))
 
 
-def hand_over(model, tp, folder, answers, plane=(), reached=()):
-    """Both over TCP, and on one machine out of the other's memory; block sizes differ too. `reached`: of whoever decodes."""
+def hand_over(model, tp, folder, answers, plane=(), reached=(), writes=()):
+    """Both over TCP, and on one machine out of the other's memory; block sizes differ too. `reached`: of whoever decodes, and
+    `writes` of whoever prefills."""
     prefills, decodes = tp
     for listen in (f"127.0.0.1:{free_port()}", *([] if plane else [f"unix:{folder}/{prefills}-{decodes}.sock"])):
         near = ("--block-size", "32") if listen.startswith("unix:") and "hybrid" not in model else ()
-        with Server(QUIRE, model, *FLAGS, *plane, "--tp", str(prefills), "--kv-role", "prefill", "--kv-listen", listen) as prefilling, \
+        with Server(QUIRE, model, *FLAGS, *plane, "--tp", str(prefills), "--kv-role", "prefill", "--kv-listen", listen, *writes) as prefilling, \
              Server(QUIRE, model, *FLAGS, *plane, "--tp", str(decodes), "--kv-role", "decode", "--kv-peer", listen, *near, *reached) as decoding:
             for question, expected in zip(QUESTIONS, answers):
                 body = question_body(question)
@@ -106,13 +107,17 @@ with tempfile.TemporaryDirectory() as folder:
         with tempfile.TemporaryDirectory() as disk:
             offload(model, 2, disk, answers)
     lost_rank(folder)
-    with Server(QUIRE, "models/quire-tiny", *FLAGS) as alone:
-        answers = [ask(alone, question) for question in QUESTIONS]
-    for tp in ((2, 1), (1, 2), (4, 2)):
-        hand_over("models/quire-tiny", tp, folder, answers, ("--kv-plane", "mooncake"), ("--kv-listen", f"127.0.0.1:{free_port()}"))
-    several_engines(answers)
     library = os.environ.get("QUIRE_NIXL_LIBRARY", "")
-    for tp in ((2, 1), (1, 2), (2, 2)) if library else ():
-        hand_over("models/quire-tiny", tp, folder, answers,
-                  ("--kv-plane", "nixl", "--nixl-library", library, "--kv-peer-model", "tiny"))
+    nixl = ("--kv-plane", "nixl", "--nixl-library", library, "--kv-peer-model", "tiny")
+    for model, sizes in (("models/quire-tiny", ((2, 1), (1, 2), (4, 2))), ("models/quire-tiny-hybrid", ((2, 1), (1, 2)))):
+        with Server(QUIRE, model, *FLAGS) as alone:
+            answers = [ask(alone, question) for question in QUESTIONS]
+        for tp in sizes:
+            hand_over(model, tp, folder, answers, ("--kv-plane", "mooncake"), ("--kv-listen", f"127.0.0.1:{free_port()}"))
+            if library:
+                hand_over(model, tp, folder, answers, nixl)
+                own = f"127.0.0.1:{free_port()}"
+                hand_over(model, tp, folder, answers, (*nixl, "--nixl-transfer-mode", "push"), ("--kv-listen", own), ("--kv-peer", own))
+        if "hybrid" not in model:
+            several_engines(answers)
 print(f"{num_expected()} checks passed")

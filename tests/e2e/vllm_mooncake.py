@@ -32,6 +32,7 @@ import uvicorn  # noqa: F401
 from mooncake.engine import TransferEngine  # noqa: F401
 
 import vllm_connector as stubs
+import vllm_states
 from vllm_connector import CONNECTOR, DTYPES, Backend, Tensor
 
 MOONCAKE = CONNECTOR + "v1.mooncake."
@@ -82,7 +83,8 @@ def install(shape):
     parallel.get_pp_group = lambda: types.SimpleNamespace(rank_in_group=0)
     module("vllm.model_executor.models.utils").extract_layer_index = lambda name: int(re.search(r"layers\.(\d+)", name).group(1))
     module("vllm.v1.attention.backends.utils").NULL_BLOCK_ID = 0
-    module("vllm.v1.worker.utils").select_common_block_size = lambda block_size, backends, specs=None: block_size
+    module("vllm.v1.worker.utils").select_common_block_size = lambda block_size, backends, specs=None: shape["block_size"]
+    vllm_states.install(torch)
     module("vllm.v1.request").RequestStatus = types.SimpleNamespace(FINISHED_LENGTH_CAPPED="cap", FINISHED_STOPPED="stop",
                                                                     FINISHED_ABORTED="abort")
     module(MOONCAKE + "stats").MooncakeKVConnectorStats = NoStats
@@ -93,7 +95,7 @@ def config_of(shape, role):
     extra = {"mooncake_protocol": "tcp"}
     transfer = ns(kv_role=role, kv_connector_extra_config=extra, get_from_extra_config=lambda key, default: extra.get(key, default))
     model = ns(use_mla="latent" in shape, model="tiny", dtype=DTYPES[shape["dtype"]], get_total_num_kv_heads=lambda: shape["kv_heads"])
-    cache = ns(block_size=shape["block_size"], cache_dtype="auto")
+    cache = ns(block_size=shape["block_size"] * shape.get("ratio", 1), cache_dtype=shape.get("cache_dtype", "auto"))
     parallel = ns(tensor_parallel_size=shape["ranks"], pipeline_parallel_size=1, data_parallel_index=0, data_parallel_rank_local=0,
                   local_engines_only=True, nnodes_within_dp=1)
     return ns(kv_transfer_config=transfer, model_config=model, cache_config=cache, parallel_config=parallel,
@@ -113,6 +115,8 @@ class Side:
         heads = max(1, shape["kv_heads"] // shape["ranks"])
         specs = self.specs(interface, heads)
         groups = [interface.KVCacheGroupSpec(layer_names=names, kv_cache_spec=spec) for names, spec in specs]
+        if "groups" in shape:
+            groups = vllm_states.groups_of(shape, interface, DTYPES)
         cache = interface.KVCacheConfig(num_blocks=shape["blocks"], kv_cache_tensors=[], kv_cache_groups=groups)
         config, engine = config_of(shape, role), shape.get("engine", "vllm-engine")
         self.engine = engine
@@ -128,7 +132,7 @@ class Side:
     def specs(self, interface, heads):
         """[(layer names, spec)], by group: "windows" says which layers have one, "latent" how wide a row is."""
         shape, size = self.shape, self.shape["block_size"]
-        dtype, windows = DTYPES[shape["dtype"]], self.shape.get("windows", {})
+        dtype, windows = stubs.cache_dtype(shape), self.shape.get("windows", {})
         names = {i: f"model.layers.{i}.self_attn.attn" for i in range(shape["layers"])}
         full = [name for i, name in names.items() if str(i) not in windows]
         if "latent" in shape:
@@ -144,7 +148,9 @@ class Side:
 
     def caches_of(self, heads):
         shape = self.shape
-        item = np.uint32 if DTYPES[shape["dtype"]].itemsize == 4 else np.uint16
+        if "groups" in shape:
+            return vllm_states.caches_of(shape, DTYPES, Tensor)
+        item = {1: np.uint8, 2: np.uint16, 4: np.uint32}[stubs.cache_dtype(shape).itemsize]
         content = (heads, self.block_size, 2 * shape["head_size"]) if "latent" not in shape else (self.block_size, shape["latent"])
         caches = {}
         for i in range(shape["layers"]):
@@ -166,15 +172,20 @@ class Side:
         self.count += 1
         return types.SimpleNamespace(request_id=f"cmpl-test-{self.count}", status=status, num_computed_tokens=tokens,
                                      num_prompt_tokens=tokens, prompt_token_ids=list(range(tokens)), kv_transfer_params=params,
-                                     get_skip_reading_prefix_cache=lambda: False)
+                                     _all_token_ids=list(range(tokens)), get_skip_reading_prefix_cache=lambda: False)
+
+    def take_blocks(self, tokens):
+        if "groups" in self.shape:
+            return vllm_states.take_blocks(self.shape, self.free, tokens)
+        return [[self.free.pop() for _ in range(-(-tokens // self.block_size))] for _ in range(self.num_groups)]
 
     def pull(self, params, tokens, seconds=15, hits=0):
         request = self.request(tokens, params, "run")
-        total = -(-tokens // self.block_size)
-        blocks = [[self.free.pop() for _ in range(total)] for _ in range(self.num_groups)]
+        blocks = self.take_blocks(tokens)
         self.scheduler.on_new_request(request)
         wanted, _ = self.scheduler.get_num_new_matched_tokens(request, hits)
-        unhashed = tuple(group[hits // self.block_size:] for group in blocks)
+        size = self.block_size * self.shape.get("ratio", 1)
+        unhashed = tuple(group if len(group) == 1 else group[hits // size:] for group in blocks)
         self.scheduler.update_state_after_alloc(
             request, types.SimpleNamespace(get_unhashed_block_ids_all_groups=lambda: unhashed), wanted)
         end, done, failed = time.monotonic() + seconds, set(), False

@@ -11,6 +11,7 @@ import types
 import numpy as np
 
 KINDS = {"mamba2": "MAMBA2", "delta_net": "GDN_ATTN"}
+NAMES = {"attention": "self_attn.attn", "mamba2": "mixer", "delta_net": "linear_attn"}  # as vLLM's models say
 
 
 class Size(tuple):
@@ -27,8 +28,8 @@ def install(torch):
     torch.tensor = lambda values, dtype: types.SimpleNamespace(element_size=lambda: dtype.itemsize)
 
 
-def layer_name(number):
-    return f"model.layers.{number}.attn"
+def layer_names(group):
+    return [f"model.layers.{number}.{NAMES[group['kind']]}" for number in group["layers"]]
 
 
 def page_bytes(shape, dtypes):
@@ -49,7 +50,7 @@ def groups_of(shape, interface, dtypes):
             spec = interface.MambaSpec(block_size=size, shapes=((channels // ranks, rows), (heads // ranks, a, b)),
                                        dtypes=(dtypes[shape["dtype"]], dtypes[shape["state_dtype"]]), mamba_type=KINDS[group["kind"]],
                                        page_size_padded=page_bytes(shape, dtypes))
-        groups.append(interface.KVCacheGroupSpec(layer_names=[layer_name(n) for n in group["layers"]], kv_cache_spec=spec))
+        groups.append(interface.KVCacheGroupSpec(layer_names=layer_names(group), kv_cache_spec=spec))
     return groups
 
 
@@ -66,11 +67,11 @@ def caches_of(shape, dtypes, tensor):
             if group["kind"] == "attention":
                 view = raw.view({2: np.uint16, 4: np.uint32}[item]).reshape(blocks * shape["ratio"], heads, shape["block_size"],
                                                                             2 * shape["head_size"])
-            caches[layer_name(group["layers"][k])] = tensor(view, raw)
-    return dict(sorted(caches.items()))
+            caches[layer_names(group)[k]] = tensor(view, raw)
+    return dict(sorted(caches.items(), key=lambda cache: int(cache[0].split(".")[2])))
 
 
 def take_blocks(shape, free, tokens):
-    """By group: those of a prompt, and one for a state."""
+    """By group: those of a prompt but for its last token, and one for a state."""
     size = shape["block_size"] * shape["ratio"]
-    return [[free.pop() for _ in range(-(-tokens // size) if group["kind"] == "attention" else 1)] for group in shape["groups"]]
+    return [[free.pop() for _ in range(-(-(tokens - 1) // size) if group["kind"] == "attention" else 1)] for group in shape["groups"]]

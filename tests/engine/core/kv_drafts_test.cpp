@@ -127,6 +127,43 @@ TEST_CASE("a draft model's keys and values travel over NIXL", "[nixl][drafts]") 
   }
 }
 
+TEST_CASE(
+    "a draft model's keys and values travel over NIXL's writes and over Mooncake, states beside",
+    "[nixl][push][mooncake][drafts]") {
+  const char* library = std::getenv("QUIRE_NIXL_LIBRARY");
+  for (const KvPlane plane : {KvPlane::mooncake, KvPlane::nixl}) {
+    if (plane == KvPlane::nixl && library == nullptr) {
+      WARN("NIXL skipped: QUIRE_NIXL_LIBRARY does not name libnixl_capi.so");
+      continue;
+    }
+    const auto over = [&](EngineConfig config) {
+      config.kv_transfer.plane = plane;
+      config.kv_transfer.listen = "127.0.0.1:0";
+      if (plane == KvPlane::mooncake) return config;
+      config.kv_transfer.nixl.library = library;
+      config.kv_transfer.nixl.pushes = true;
+      config.kv_transfer.peers.push_back({"127.0.0.1"});
+      return config;
+    };
+    for (const Pair& pair : kPairs) {
+      INFO(pair.name << " over " << (plane == KvPlane::nixl ? "NIXL" : "Mooncake"));
+      const EngineConfig config = config_of(pair, true);
+      SteppedEngine alone(config);
+      KvPair both(over(config), over(config));
+      for (const AddRequest& request : requests()) {
+        INFO("a prompt of " << request.prompt.size() << " tokens");
+        CHECK(both.ask(request).token_ids == alone.finish(request).token_ids);
+      }
+      CHECK(both.losses() == 0);
+      check_accepted(pair, both, alone);
+      KvPair mixed(over(config), over(config_of(pair, false)));
+      for (const AddRequest& request : requests())
+        CHECK(mixed.ask(request).token_ids == alone.finish(request).token_ids);
+      CHECK(mixed.losses(KvLossReason::incompatible) > 0);
+    }
+  }
+}
+
 TEST_CASE("one side without the draft model computes the prompt itself", "[kv_transfer][drafts]") {
   const Pair pair = kPairs[0];
   SteppedEngine alone(config_of(pair, false));

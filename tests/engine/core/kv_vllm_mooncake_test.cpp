@@ -9,6 +9,7 @@
 
 #include "tests/engine/core/kv_pair.h"
 #include "tests/engine/core/vllm_process.h"
+#include "tests/engine/core/vllm_shapes.h"
 
 namespace quire::test {
 namespace {
@@ -51,31 +52,22 @@ std::string shape(const char* dtype, int block_size, int ranks = 1) {
       dtype, block_size, ranks, kPort);
 }
 
-// A member of a JSON object, as text.
-std::string member(const std::string& json, const char* name) {
-  const auto at = json.find(fmt::format("\"{}\": ", name));
-  REQUIRE(at != std::string::npos);
-  const std::size_t begin = at + std::string_view(name).size() + 4;
-  int depth = 0;
-  for (std::size_t end = begin; end < json.size(); ++end) {
-    const char c = json[end];
-    if (c == '[' || c == '{') ++depth;
-    if (depth == 0 && (c == ',' || c == '}')) return json.substr(begin, end - begin);
-    if (c == ']' || c == '}') --depth;
-  }
-  return json.substr(begin);
-}
-
 bool is_here() {
   const bool here = VllmProcess::is_here(kMooncakeConnector);
   if (!here) WARN("skipped: QUIRE_MOONCAKE_PYTHON and QUIRE_VLLM_WHEEL are not set");
   return here;
 }
 
-void relay(DType dtype, const char* name, int block_size, int ranks = 1) {
-  VllmProcess vllm(shape(name, block_size, ranks), "{}", kMooncakeConnector);
-  KvPair pair(mooncake_config(dtype), decode_config(dtype, block_size));
-  SteppedEngine alone(alone_config(dtype));
+void relay(DType dtype, const char* name, int block_size, int ranks = 1, bool fp8 = false) {
+  std::string wanted = shape(name, block_size, ranks);
+  if (fp8) wanted.insert(1, R"("cache_dtype": "fp8", )");
+  VllmProcess vllm(wanted, "{}", kMooncakeConnector);
+  const auto cached = [&](EngineConfig config) {
+    if (fp8) config.cache.cache_dtype = DType::fp8_e4m3;
+    return config;
+  };
+  KvPair pair(cached(mooncake_config(dtype)), cached(decode_config(dtype, block_size)));
+  SteppedEngine alone(cached(alone_config(dtype)));
   int number = 0;
   for (const int length : {2, 16, 17, 33, 97, 130, 200}) {
     const AddRequest request = request_of(static_cast<unsigned>(length), length);
@@ -111,6 +103,11 @@ TEST_CASE("vLLM's blocks are written to, and vLLM writes them on", "[mooncake][v
   relay(DType::bf16, "bfloat16", 16);
   relay(DType::f16, "float16", 16);
   relay(DType::f32, "float32", 16);
+}
+
+TEST_CASE("an fp8 cache is written to vLLM over Mooncake, and by it", "[mooncake][vllm]") {
+  if (!is_here()) return;
+  for (const int ranks : {1, 2}) relay(DType::bf16, "bfloat16", 16, ranks, true);
 }
 
 TEST_CASE("vLLM's blocks over Mooncake may be larger", "[mooncake][vllm]") {

@@ -6,11 +6,11 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
-#include <filesystem>
 #include <random>
 
 #include "tests/engine/core/kv_pair.h"
 #include "tests/engine/core/vllm_process.h"
+#include "tests/engine/core/vllm_shapes.h"
 
 namespace quire::test {
 namespace {
@@ -55,21 +55,6 @@ std::string shape(const char* dtype, int block_size, const char* model = "tiny",
           "blocks": 64,
           "ranks": {}, "model": "{}", "port": {}}})",
       dtype, block_size, ranks, model, kPort);
-}
-
-// A member of a JSON object, as text.
-std::string member(const std::string& json, const char* name) {
-  const auto at = json.find(fmt::format("\"{}\": ", name));
-  REQUIRE(at != std::string::npos);
-  const std::size_t begin = at + std::string_view(name).size() + 4;
-  int depth = 0;
-  for (std::size_t end = begin; end < json.size(); ++end) {
-    const char c = json[end];
-    if (c == '[' || c == '{') ++depth;
-    if (depth == 0 && (c == ',' || c == '}')) return json.substr(begin, end - begin);
-    if (c == ']' || c == '}') --depth;
-  }
-  return json.substr(begin);
 }
 
 bool is_here() {
@@ -121,27 +106,6 @@ void relay(DType dtype, const char* name, int block_size, int ranks = 1) {
   relay(alone_config(dtype), shape(name, block_size, "tiny", ranks));
 }
 
-std::filesystem::path golden(const char* model) {
-  const char* full = std::getenv("QUIRE_GOLDEN_DIR");
-  return std::filesystem::path(full != nullptr ? full : "tests/data/golden") / "models" / model;
-}
-
-// Three layers with states and one with attention, each a group of its own.
-std::string hybrid_shape(const char* groups, const char* states, int ranks) {
-  return fmt::format(
-      R"({{"layers": 4, "kv_heads": 2, "head_size": 16, "dtype": "float32", "block_size": 16,
-          "blocks": 64, "ranks": {}, "model": "tiny", "port": {}, "groups": [{}],
-          "state_dtype": "float32", {}}})",
-      ranks, kPort, groups, states);
-}
-
-std::string delta_net_shape(int ranks = 1, const char* conv = "[128, 3]") {
-  return hybrid_shape(
-      R"({"kind": "delta_net", "layers": [0]}, {"kind": "delta_net", "layers": [1]},
-         {"kind": "delta_net", "layers": [2]}, {"kind": "attention", "layers": [3]})",
-      fmt::format(R"("ratio": 2, "conv": {}, "state": [4, 16, 16])", conv).c_str(), ranks);
-}
-
 }  // namespace
 
 TEST_CASE("vLLM reads an fp8 cache, and is read", "[nixl][vllm]") {
@@ -154,26 +118,24 @@ TEST_CASE("vLLM reads an fp8 cache, and is read", "[nixl][vllm]") {
 TEST_CASE("vLLM reads gated delta nets' states, and is read", "[nixl][vllm]") {
   if (!is_here()) return;
   for (const char* model : {"qwen3-next", "qwen3-5"})
-    if (std::filesystem::exists(golden(model))) relay(kv_config(golden(model)), delta_net_shape());
+    if (std::filesystem::exists(golden(model)))
+      relay(kv_config(golden(model)), delta_net_shape(kPort));
 }
 
 TEST_CASE("vLLM's two ranks have half of a delta net's state each", "[nixl][vllm]") {
   if (!is_here() || !std::filesystem::exists(golden("qwen3-next"))) return;
-  relay(kv_config(golden("qwen3-next")), delta_net_shape(2));
+  relay(kv_config(golden("qwen3-next")), delta_net_shape(kPort, 2));
 }
 
 TEST_CASE("vLLM reads Mamba 2's states, and is read", "[nixl][vllm]") {
   if (!is_here() || !std::filesystem::exists(golden("granite-hybrid"))) return;
-  relay(kv_config(golden("granite-hybrid")),
-        hybrid_shape(R"({"kind": "mamba2", "layers": [0]}, {"kind": "mamba2", "layers": [1]},
-                        {"kind": "mamba2", "layers": [3]}, {"kind": "attention", "layers": [2]})",
-                     R"("ratio": 3, "conv": [160, 3], "state": [8, 16, 16])", 1));
+  relay(kv_config(golden("granite-hybrid")), granite_shape(kPort));
 }
 
 TEST_CASE("vLLM's states of another size are refused by their field", "[nixl][vllm]") {
   if (!is_here() || !std::filesystem::exists(golden("qwen3-next"))) return;
   const EngineConfig config = kv_config(golden("qwen3-next"));
-  VllmProcess vllm(delta_net_shape(1, "[128, 2]"));
+  VllmProcess vllm(delta_net_shape(kPort, 1, "[128, 2]"));
   KvPair pair(over_nixl(config), over_nixl(config));
   SteppedEngine alone(config);
   const AddRequest request = request_of(1, 60);

@@ -20,12 +20,31 @@ namespace quire::test {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-inline constexpr int kNumMooncakeLayers = 3;
+inline constexpr int kNumMooncakeLayers = 5;
+inline constexpr int kNumMooncakeStates = 2;
 
-// Two layers that keep all, one with a window.
+// A delta net has 2,624 bytes, a Mamba 2 layer 4,672; whoever fetches has 4,096 in a block of 32
+// tokens.
+inline KvLayerGeometry some_mooncake_state(const std::string& name, StateForm form) {
+  KvLayerGeometry layer{
+      .name = name, .kind = KvKind::mamba, .dtype = "bfloat16+float32", .block_size = 16};
+  layer.state = {.form = form,
+                 .conv_rows = 3,
+                 .conv_channels = 96,
+                 .conv_element_bytes = 2,
+                 .heads = 8,
+                 .head_rows = 8,
+                 .head_columns = 8,
+                 .element_bytes = 4};
+  if (form == StateForm::mamba2) layer.state.head_columns = 16;  // of another size
+  layer.row_bytes = layer.state.conv_bytes() + 8 * 8 * layer.state.head_columns * 4;
+  return layer;
+}
+
+// Two layers that keep all, one with a window, and two with states.
 inline MooncakeSelf some_mooncake_self(int block_size = 16) {
   MooncakeSelf self;
-  for (int i = 0; i < kNumMooncakeLayers; ++i)
+  for (int i = 0; i < kNumMooncakeLayers - kNumMooncakeStates; ++i)
     self.geometry.layers.push_back({.name = "model.layers." + std::to_string(i) + ".self_attn",
                                     .kind = KvKind::full,
                                     .dtype = "bfloat16",
@@ -36,7 +55,10 @@ inline MooncakeSelf some_mooncake_self(int block_size = 16) {
                                     .window = i == 2 ? 24 : 0,
                                     .block_size = 16});
   self.geometry.model_fingerprint = "f";
-  self.regions = block_regions(std::vector<int>{0, 0, 1});
+  self.geometry.layers.push_back(
+      some_mooncake_state("model.layers.3.linear_attn", StateForm::delta_net));
+  self.geometry.layers.push_back(some_mooncake_state("model.layers.4.mixer", StateForm::mamba2));
+  self.regions = block_regions(std::vector<int>{0, 0, 1, 2, 2});
   self.block_size = block_size;
   return self;
 }

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "engine/kv_transfer/mooncake_writer.h"
+#include "engine/kv_transfer/state_layout.h"
 
 namespace quire::test {
 namespace {
@@ -39,6 +40,25 @@ MooncakeSelf windowed() {
   self.geometry.layers = {layer("model.layers.0.self_attn", 4, 16, 2),
                           layer("model.layers.1.self_attn", 4, 16, 2, 40)};
   self.regions = block_regions(std::vector<int>{0, 1});
+  return self;
+}
+
+// A delta net's state of 4,864 bytes, 19 tokens' worth of the other layers' keys and values.
+MooncakeSelf hybrid() {
+  MooncakeSelf self;
+  KvLayerGeometry state{.name = "model.layers.0.linear_attn", .kind = KvKind::mamba};
+  state.state = {.form = StateForm::delta_net,
+                 .conv_rows = 3,
+                 .conv_channels = 128,
+                 .conv_element_bytes = 2,
+                 .heads = 4,
+                 .head_rows = 16,
+                 .head_columns = 16,
+                 .element_bytes = 4};
+  state.row_bytes = 3 * 128 * 2 + 4 * 16 * 16 * 4;
+  self.geometry.layers = {state, layer("model.layers.1.self_attn", 4, 16, 2),
+                          layer("model.layers.2.self_attn", 4, 16, 2, 40)};
+  self.regions = block_regions(std::vector<int>{0, 1, 2});
   return self;
 }
 
@@ -184,6 +204,83 @@ TEST_CASE("ranks get their heads, of which several may have the same", "[mooncak
   CHECK(mooncake_shares(mixed(), ask_of(mixed(), 1, 0))[0].first_head == 0);
 }
 
+TEST_CASE("a state has a block of its group, which is as many of the kernel's as it fills",
+          "[mooncake][states]") {
+  MooncakeSelf self = hybrid();
+  CHECK(self.ratio() == 2);  // of 4,096 bytes
+  const auto regions = mooncake_regions(self);
+  CHECK(regions[0].layer == "model.layers.0.linear_attn");
+  CHECK(regions[0].payload == 8192);
+  CHECK(regions[1].layer == "model.layers.1.self_attn.attn");
+  CHECK(regions[1].payload == 4096);
+  const auto shares = mooncake_shares(self, ask_of(self));
+  CHECK(shares[0].block_size == 0);
+  CHECK(shares[1].block_size == 16);
+  CHECK(shares[1].ratio == 2);
+  const MooncakeLanding landing(self, 100, 0, 10);
+  CHECK(landing.blocks() ==
+        std::vector<std::vector<std::int64_t>>{{10}, {11, 12, 13, 14}, {15, 16, 17}});
+  CHECK(landing.bytes() == 8192 + 8 * 4096 + 6 * 4096);
+  CHECK(landing.place(kMooncakeRegionBytes + 10 * 8192, 8192) == 0);
+  CHECK_FALSE(landing.place(kMooncakeRegionBytes + 11 * 8192, 1));
+  CHECK(landing.place(2 * kMooncakeRegionBytes + 22 * 4096, 8 * 4096) == 8192);
+  const MooncakeLanding rest(self, 100, 100, 10);  // of a state nothing is here
+  CHECK(rest.blocks() == std::vector<std::vector<std::int64_t>>{{10}, {}, {}});
+  self.block_size = 32;
+  CHECK(self.ratio() == 1);
+  CHECK(mooncake_regions(self)[0].payload == 8192);
+}
+
+TEST_CASE("a state comes after the same token, whole, and not from every server",
+          "[mooncake][states]") {
+  const MooncakeSelf self = hybrid();
+  const KvContent kept = kv_content(self.geometry, 100);
+  const auto first_rows = mooncake_first_rows(kept, mooncake_shares(self, ask_of(self)), true);
+  CHECK(first_rows == std::vector<std::uint64_t>{99, 0, 48});
+  for (const int from : {0, 64, 100}) {
+    MooncakeLanding landing(self, 100, from, 1);
+    landing.has_from(first_rows);
+    CHECK(landing.content().strips[0].rows == 1);
+  }
+  for (const std::uint64_t token : {0, 98, 100}) {
+    MooncakeLanding landing(self, 100, 100, 1);
+    CHECK_THROWS_AS(landing.has_from(std::vector<std::uint64_t>{token, 0, 48}), KvLost);
+  }
+  CHECK_NOTHROW(check_mooncake_writers(self, 4, false));
+  CHECK_THROWS_AS(check_mooncake_writers(self, 8, false), KvLost);  // of four heads
+  MooncakeSelf drafts = self;
+  drafts.geometry.draft_fingerprint = "d";
+  CHECK_NOTHROW(check_mooncake_writers(drafts, 1, true));
+  CHECK_THROWS_AS(check_mooncake_writers(drafts, 1, false), KvLost);
+  CHECK_THROWS_AS(check_mooncake_ask(drafts, ask_of(drafts)), KvLost);
+  CHECK_NOTHROW(check_mooncake_ask(self, ask_of(self)));
+}
+
+TEST_CASE("states' regions that do not fit are refused", "[mooncake][states]") {
+  const MooncakeSelf self = hybrid();
+  const auto is_refused = [&](auto change) {
+    MooncakeAsk ask = ask_of(self);
+    change(ask);
+    try {
+      mooncake_shares(self, ask);
+    } catch (const KvLost& lost) {
+      return lost.reason() == KvLossReason::incompatible;
+    }
+    return false;
+  };
+  CHECK_FALSE(is_refused([](MooncakeAsk&) {}));
+  const auto paged = [](MooncakeAsk& ask, std::uint64_t bytes) {
+    ask.regions[0].payload = ask.regions[0].stride = bytes;
+  };
+  CHECK_FALSE(is_refused([&](MooncakeAsk& ask) { paged(ask, 3 * 4096); }));  // larger blocks
+  CHECK(is_refused([&](MooncakeAsk& ask) { paged(ask, 0); }));
+  CHECK(is_refused([&](MooncakeAsk& ask) { paged(ask, 4096); }));  // no room for it
+  CHECK(is_refused([&](MooncakeAsk& ask) { paged(ask, 4864); }));  // no whole blocks
+  CHECK(is_refused([&](MooncakeAsk& ask) { paged(ask, std::uint64_t{1} << 40); }));
+  CHECK(is_refused([](MooncakeAsk& ask) { ask.regions[0].stride = 4864; }));
+  CHECK(is_refused([](MooncakeAsk& ask) { ask.tensor_ranks = 8; }));
+}
+
 TEST_CASE("regions that do not fit this model are refused by name", "[mooncake]") {
   const MooncakeSelf self = windowed();
   const auto refused = [&](auto change) {
@@ -243,7 +340,7 @@ TEST_CASE("blocks that land become the rows that were kept", "[mooncake]") {
           }
         }
         std::vector<std::byte> filled(static_cast<std::size_t>(landing.content().bytes));
-        landing.fill(landed, filled);
+        landing.fill(landed, 1, filled);
         for (const KvStrip& strip : landing.content().strips) {
           const auto whole = std::ranges::find_if(kept.strips, [&](const KvStrip& one) {
             return one.layer == strip.layer && one.plane == strip.plane;
@@ -258,6 +355,26 @@ TEST_CASE("blocks that land become the rows that were kept", "[mooncake]") {
         CHECK(landing.sum("a", landed) != landing.sum("b", landed));
       }
     }
+  }
+}
+
+// As vLLM's ranks write: each its own page, one behind the other.
+TEST_CASE("a state that several ranks have written is put together", "[mooncake][states]") {
+  const MooncakeSelf self = hybrid();
+  const KvLayerGeometry& state = self.geometry.layers[0];
+  std::vector<std::byte> kept(static_cast<std::size_t>(state.row_bytes));
+  std::mt19937 random(5);
+  for (std::byte& one : kept) one = static_cast<std::byte>(random());
+  for (const int ranks : {1, 2, 4}) {
+    const MooncakeLanding landing(self, 20, 0, 1);
+    std::vector<std::byte> landed(static_cast<std::size_t>(landing.bytes()));
+    const std::size_t page = 8192 / static_cast<std::size_t>(ranks);
+    for (int rank = 0; rank < ranks; ++rank)
+      state_to_rank(state.state, kept, rank, ranks,
+                    std::span(landed).subspan(static_cast<std::size_t>(rank) * page, page));
+    std::vector<std::byte> filled(static_cast<std::size_t>(landing.content().bytes));
+    landing.fill(landed, ranks, filled);
+    CHECK(std::equal(kept.begin(), kept.end(), filled.begin()));
   }
 }
 

@@ -35,6 +35,20 @@ inline KvGeometry nixl_geometry(int window = 0, int chunk = 0) {
   return geometry;
 }
 
+// The same with two layers of states before them, of 30,208 bytes: four of the kernel's blocks of
+// 16 tokens.
+inline KvGeometry hybrid_geometry(StateForm form, int window = 0) {
+  KvGeometry geometry = nixl_geometry(window);
+  KvSpec spec;
+  spec.kind = KvKind::mamba;
+  spec.state_form = form;
+  spec.states = {{.shape = {3, 256}, .dtype = DType::bf16},
+                 {.shape = {4, 32, 56}, .dtype = DType::f32}};
+  for (const char* name : {"model.layers.5.mixer", "model.layers.4.mixer"})
+    geometry.layers.insert(geometry.layers.begin(), layer_geometry({name, spec}, 16));
+  return geometry;
+}
+
 inline bool has_nixl() {
   const bool has = std::getenv("QUIRE_NIXL_LIBRARY") != nullptr;
   if (!has) WARN("skipped: QUIRE_NIXL_LIBRARY does not name libnixl_capi.so");
@@ -53,8 +67,9 @@ inline NixlThreadOptions nixl_thread_options(const KvGeometry& geometry) {
   options.engine = "owner";
   options.self.geometry = geometry;
   std::vector<int> groups;
+  const int num_states = geometry.has_states() ? 1 : 0;  // of groups, the first
   for (const KvLayerGeometry& layer : geometry.layers)
-    groups.push_back(layer.window + layer.chunk > 0 ? 1 : 0);
+    groups.push_back(layer.is_state() ? 0 : num_states + (layer.window + layer.chunk > 0 ? 1 : 0));
   options.self.regions = block_regions(groups);
   options.self.profile = *find_nixl_profile("");
   options.self.factors = {.vllm_version = "0.33.0",

@@ -8,6 +8,7 @@
 #include "engine/kv_transfer/content.h"
 #include "engine/kv_transfer/mooncake_landing.h"
 #include "engine/kv_transfer/nixl_exports.h"
+#include "engine/kv_transfer/nixl_push_landing.h"
 #include "engine/kv_transfer/staging.h"
 
 namespace quire::test {
@@ -27,6 +28,32 @@ KvGeometry llama() {
                                .row_bytes = 2048,
                                .block_size = 16});
   return geometry;
+}
+
+// Its last four layers with keys and values, the others with Mamba 2 states of 2 MiB each.
+KvGeometry hybrid() {
+  KvGeometry geometry = llama();
+  for (std::size_t i = 0; i < 28; ++i) {
+    KvLayerGeometry& layer = geometry.layers[i];
+    layer = {.name = "model.layers." + std::to_string(i) + ".mixer", .kind = KvKind::mamba};
+    layer.state = {.form = StateForm::mamba2,
+                   .conv_rows = 3,
+                   .conv_channels = 10240,
+                   .conv_element_bytes = 2,
+                   .heads = 128,
+                   .head_rows = 64,
+                   .head_columns = 64,
+                   .element_bytes = 4};
+    layer.row_bytes = layer.state.conv_bytes() + (std::int64_t{128} * 64 * 64 * 4);
+  }
+  return geometry;
+}
+
+// As vLLM has them: equally many layers each.
+std::vector<int> hybrid_groups() {
+  std::vector<int> groups;
+  for (int i = 0; i < 32; ++i) groups.push_back(i / 4);
+  return groups;
 }
 
 std::vector<std::string> notes(const KvTransferConfig& config, int longest = kLongest) {
@@ -88,6 +115,56 @@ TEST_CASE("where NIXL's prefills are written, what is advised holds the longest 
     config.buffer_bytes -= 1 << 20;
     CHECK(notes(config, 4000).size() == 1);
   }
+}
+
+TEST_CASE("beside recurrent states what is advised holds the longest prompt",
+          "[kv_transfer][reach]") {
+  const KvGeometry geometry = hybrid();
+  const std::vector<int> groups = hybrid_groups();
+  for (const bool pushes : {false, true})
+    for (const KvPlane plane : {KvPlane::local, KvPlane::nixl, KvPlane::mooncake})
+      for (const KvRole role : {KvRole::prefill, KvRole::decode}) {
+        if (pushes && plane != KvPlane::nixl) continue;
+        CAPTURE(pushes, static_cast<int>(plane), static_cast<int>(role));
+        KvTransferConfig config{
+            .role = role, .plane = plane, .buffer_bytes = std::int64_t{640} << 20};
+        config.nixl.pushes = pushes;
+        const auto notes_of = [&] {
+          return transfer_notes(config, geometry, groups, transfer_sizes(config, 0), kLongest);
+        };
+        const auto before = notes_of();
+        REQUIRE(before.size() == 1);
+        config.buffer_bytes = advised_in(before[0]);
+        CHECK(notes_of().empty());
+        config.buffer_bytes -= 1 << 20;
+        CHECK(notes_of().size() == 1);
+      }
+}
+
+TEST_CASE("states that are written over NIXL find room up to that length", "[kv_transfer][reach]") {
+  KvTransferConfig config{
+      .role = KvRole::decode, .plane = KvPlane::nixl, .buffer_bytes = std::int64_t{384} << 20};
+  config.nixl.pushes = true;
+  const NixlSelf self{.geometry = hybrid(),
+                      .regions = block_regions(hybrid_groups()),
+                      .profile = {},
+                      .factors = {}};
+  const auto said =
+      transfer_notes(config, self.geometry, hybrid_groups(), transfer_sizes(config, 0), 20000);
+  REQUIRE(said.size() == 1);
+  const int reach = reach_in(said[0]);
+  // As NixlPushReceiver takes it.
+  const auto fits = [&](int tokens) {
+    StagingBuffer staging(memory_of(config.buffer_bytes));
+    const auto memory = staging.take(staging.size() / 2);
+    NixlSlots slots(memory->bytes(), self.geometry, self.regions, 16);
+    const NixlPushLanding landing(self, 16, tokens, 0);
+    return slots.take(landing.counts()).has_value() &&
+           staging.take(landing.content().bytes) != nullptr;
+  };
+  CHECK(reach > 1000);
+  CHECK(fits(reach));
+  CHECK_FALSE(fits(reach + 1));
 }
 
 TEST_CASE("over Mooncake a buffer that was asked for holds half as long a prompt",
