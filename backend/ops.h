@@ -11,6 +11,7 @@
 
 #include "backend/device.h"
 #include "backend/ops_heads.h"
+#include "backend/ops_linear.h"
 #include "backend/ops_moe.h"
 #include "backend/ops_sampling.h"
 #include "backend/ops_state.h"
@@ -104,13 +105,9 @@ class Ops {
   virtual void gated_activation(TensorView out, TensorView gate_up, Activation activation,
                                 StreamRef stream) = 0;
 
-  // out = act(gate) · up of gate_up = x · weightᵀ, which is rounded to out's dtype and written
-  // nowhere; out [T, I], x [T, K], weight [2 I, K] of gates then ups. False, with nothing done:
-  // not of these, and the caller takes both operators.
-  virtual bool gated_linear(TensorView /*out*/, TensorView /*x*/, const Weight& /*weight*/,
-                            Activation /*activation*/, StreamRef /*stream*/) {
-    return false;
-  }
+  // A product with what lies on either side of it, with the bits that operators one after the other
+  // give. False, with nothing done: not of these, and the caller takes them.
+  virtual bool fused_linear(const FusedLinearArgs& /*args*/, StreamRef /*stream*/) { return false; }
 
   // Writes k, v [T, kv_heads, D] to slot[t] = block · block_size + offset; slots i64 [T], −1: skip.
   // v_cache and v may be absent (MLA: k is latent and rotated key, one head).

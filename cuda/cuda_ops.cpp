@@ -41,8 +41,8 @@ class CudaOps final : public Ops, public DraftOps {
   }
   void linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
               StreamRef stream) override {
-    if (const Weight plain{.data = weight, .scales = {}}; cuda::small_linear_supports(x, plain))
-      return cuda::small_linear(out, x, plain, bias, stream);
+    const FusedLinearArgs args{out, x, {.data = weight, .scales = {}}, bias};
+    if (cuda::small_linear_supports(args)) return cuda::small_linear(args, stream);
     gemm_->linear(out, x, weight, bias, stream);
   }
   void rms_norm(TensorView out, TensorView x, TensorView weight, float eps, float weight_offset,
@@ -67,11 +67,12 @@ class CudaOps final : public Ops, public DraftOps {
                         StreamRef stream) override {
     cuda::gated_activation(out, gate_up, activation, stream);
   }
-  bool gated_linear(TensorView out, TensorView x, const Weight& weight, Activation activation,
-                    StreamRef stream) override {
-    if (!cuda::small_gated_supports(x, weight)) return false;
-    cuda::small_gated_linear(out, x, weight, activation, stream);
-    return true;
+  bool fused_linear(const FusedLinearArgs& args, StreamRef stream) override {
+    const bool packed = cuda::few_fragments_fuses(args);
+    if (packed) cuda::few_fragments(args, stream);
+    const bool plain = !packed && cuda::small_linear_supports(args);
+    if (plain) cuda::small_linear(args, stream);
+    return packed || plain;
   }
   void kv_write(TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,
                 TensorView slots, CacheScale scale, StreamRef stream) override {
@@ -138,8 +139,8 @@ class CudaOps final : public Ops, public DraftOps {
   }
   void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                         TensorView workspace, StreamRef stream) override {
-    if (cuda::small_linear_supports(x, weight))
-      return cuda::small_linear(out, x, weight, bias, stream);
+    const FusedLinearArgs args{out, x, weight, bias};
+    if (cuda::small_linear_supports(args)) return cuda::small_linear(args, stream);
     if (gemm_->has_fp8() && cuda::suits_fp8(weight, x.dtype()))
       return cuda::fp8_linear(*gemm_, out, x, weight, bias, workspace, stream);
     cuda::quantized_linear(out, x, weight, bias, stream);

@@ -10,8 +10,6 @@ constexpr int kFewRows = 32;
 
 bool fragment_product_supports(const ExpertProduct& product);
 
-// few_fragments.cuh: one matrix and at most kFewRows rows, without activation.
-void few_fragments(const ExpertProduct& product, StreamRef stream);
 // fragment_mma.cuh: any.
 void fragment_mma(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream);
 

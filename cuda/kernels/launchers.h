@@ -37,15 +37,14 @@ void moe_experts(const MoeExpertsArgs& args, StreamRef stream);
 void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                       StreamRef stream);
 
-// small_linear.cu: linear of at most eight rows in bf16 or f16, the weight in their dtype or in
-// fp8; out and bias of any floating-point dtype.
-bool small_linear_supports(TensorView x, const Weight& weight);
-void small_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
-                  StreamRef stream);
-// Gates and what they gate, each half of the weight's rows.
-bool small_gated_supports(TensorView x, const Weight& weight);
-void small_gated_linear(TensorView out, TensorView x, const Weight& weight, Activation activation,
-                        StreamRef stream);
+// small_linear.cu: fused_linear of at most eight rows in bf16 or f16, the weight in their dtype or
+// in fp8; out and bias of any floating-point dtype.
+bool small_linear_supports(const FusedLinearArgs& args);
+void small_linear(const FusedLinearArgs& args, StreamRef stream);
+// few_fragments.cu: likewise of packed integers, without activation; with nothing on either side of
+// the product at most kFewRows rows.
+bool few_fragments_fuses(const FusedLinearArgs& args);
+void few_fragments(const FusedLinearArgs& args, StreamRef stream);
 
 // elementwise.cu
 void add(TensorView out, TensorView a, TensorView b, StreamRef stream);

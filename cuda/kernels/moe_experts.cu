@@ -168,7 +168,8 @@ void quantized_linear(TensorView out, TensorView x, const Weight& weight, Tensor
   if (out.numel() == 0) return;
   const ExpertProduct product{.out = out, .x = x, .weight = weight, .bias = bias};
   const auto multiply = product_of(product);
-  if (multiply == fragment_mma && x.extent(0) <= kFewRows) return few_fragments(product, stream);
+  if (multiply == fragment_mma && x.extent(0) <= kFewRows)
+    return few_fragments({out, x, weight, bias}, stream);
   const int tile_tokens =
       multiply != expert_product_simt ? tile_tokens_for(x.extent(0)) : kFewTileTokens;
   const ExpertPlan plan{

@@ -3,9 +3,8 @@
 // again.
 
 #include "cuda/device/any_view.cuh"
-#include "cuda/device/block_sum.cuh"
 #include "cuda/device/dependent.cuh"
-#include "cuda/device/wide.cuh"
+#include "cuda/device/row_norm.cuh"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/check.h"
 
@@ -40,17 +39,6 @@ __device__ __forceinline__ Wide<float> load_row(const X* x, Residual* residual, 
   return row;
 }
 
-template <class Out>
-__device__ __forceinline__ void store_row(Out* out, const Out* weight, float weight_offset,
-                                          const Wide<float>& row, float scale, int i) {
-  const Wide<float> w = load_wide_floats(weight + i);
-  Wide<Out> o;
-  for (int k = 0; k < kWideWidth; ++k) {
-    o.at[k] = Out(row.at[k] * scale * (w.at[k] + weight_offset));
-  }
-  store_wide(out + i, o);
-}
-
 // One block per row.
 template <class Out, class X, class Residual, int kThreads>
 __global__ void __launch_bounds__(kThreads)
@@ -66,30 +54,26 @@ __global__ void __launch_bounds__(kThreads)
 
   Wide<float> kept[kKept];
   float sum = 0.f;
-  const auto add_squares = [&](const Wide<float>& v) {
-    for (int k = 0; k < kWideWidth; ++k) sum += v.at[k] * v.at[k];
-  };
   const int first = threadIdx.x * kWideWidth;
 #pragma unroll
   for (int j = 0; j < kKept; ++j) {
     if (first + j * kStep < a.width)
-      add_squares(kept[j] = load_row(x, residual, first + j * kStep));
+      add_squares(sum, kept[j] = load_row(x, residual, first + j * kStep));
   }
   for (int i = first + kKept * kStep; i < a.width; i += kStep)
-    add_squares(load_row(x, residual, i));
+    add_squares(sum, load_row(x, residual, i));
 
-  const float scale =
-      rsqrtf(block_reduce<kThreads>(sum, Add{}) / static_cast<float>(a.width) + a.eps);
+  const float scale = norm_scale(block_reduce<kThreads>(sum, Add{}), a.width, a.eps);
+  const auto store = [&](const Wide<float>& row, int i) {
+    store_normed(out + i, row, scale, load_wide_floats(a.weight + i), a.weight_offset);
+  };
 #pragma unroll
   for (int j = 0; j < kKept; ++j) {
-    if (first + j * kStep < a.width)
-      store_row(out, a.weight, a.weight_offset, kept[j], scale, first + j * kStep);
+    if (first + j * kStep < a.width) store(kept[j], first + j * kStep);
   }
   Residual* const none = nullptr;
   for (int i = first + kKept * kStep; i < a.width; i += kStep) {
-    const Wide<float> again =
-        residual == nullptr ? load_row(x, none, i) : load_row(residual, none, i);
-    store_row(out, a.weight, a.weight_offset, again, scale, i);
+    store(residual == nullptr ? load_row(x, none, i) : load_row(residual, none, i), i);
   }
 }
 
@@ -108,8 +92,7 @@ __global__ void __launch_bounds__(kScalarThreads)
     if (adds) value = residual.store(outer, inner, i, value + residual.load(outer, inner, i));
     sum += value * value;
   }
-  const float scale =
-      rsqrtf(block_reduce<kScalarThreads>(sum, Add{}) / static_cast<float>(width) + eps);
+  const float scale = norm_scale(block_reduce<kScalarThreads>(sum, Add{}), width, eps);
   for (int i = threadIdx.x; i < width; i += kScalarThreads) {
     const float value = adds ? residual.load(outer, inner, i) : x.load(outer, inner, i);
     out.store(outer, inner, i, value * scale * (weight.load(0, 0, i) + weight_offset));
@@ -143,11 +126,12 @@ void launch_vectorized(const NormCall& c, StreamRef stream) {
       .eps = c.eps,
       .weight_offset = c.weight_offset};
   const dim3 grid(static_cast<unsigned>(c.x.extent(0) * c.x.extent(1)));
-  if (width <= 32 * kWideWidth * 2) {
+  if (width <= kNarrowNorm) {
     CUDA_CHECK(launch(rms_norm_kernel<Out, X, Residual, 32>, grid, dim3(32), 0, native(stream), a));
   } else {
-    CUDA_CHECK(
-        launch(rms_norm_kernel<Out, X, Residual, 256>, grid, dim3(256), 0, native(stream), a));
+    constexpr int kThreads = kNormWarps * 32;
+    CUDA_CHECK(launch(rms_norm_kernel<Out, X, Residual, kThreads>, grid, dim3(kThreads), 0,
+                      native(stream), a));
   }
 }
 

@@ -1,25 +1,27 @@
-// Products of at most eight rows with a weight matrix of bf16, f16 or fp8, whose halves may be
-// gates and what they gate, so that a block has eight of each: bound by reading the weights, which
-// go from memory to registers once, past the caches, and are operands of tensor cores there: the
-// weight's rows are those of the product, x's its columns. The warps of a block share sixteen rows
-// of the weight and take steps of their columns in turn, with some on the way. The first ones are
-// fetched before the kernel that computes x has ended. Fp8 becomes the dtype of x, which stays as
-// it is.
-
-#include <optional>
+// Products of at most eight rows with a weight matrix of bf16, f16 or fp8: bound by reading the
+// weights, which go from memory to registers once, past the caches, and are operands of tensor
+// cores there: the weight's rows are those of the product, x's its columns. The warps of a block
+// share sixteen rows of the weight and take steps of their columns in turn, with some on the way.
+// The first ones are fetched before the kernel that computes x has ended. Fp8 becomes the dtype of
+// x, which stays as it is.
+//
+// Half of the weight's rows may be gates of the others, so that a block has eight of each; the
+// product may be added to what is there; and x may be the norm of other rows, which then every
+// block takes for itself.
 
 #include "cuda/device/activation.cuh"
 #include "cuda/device/any_view.cuh"
 #include "cuda/device/dependent.cuh"
 #include "cuda/device/fp8.cuh"
+#include "cuda/kernels/block_norm.h"
 #include "cuda/kernels/launchers.h"
 #include "cuda/runtime/capability.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kRows = 16, kMostTokens = 8;  // of an instruction
-constexpr int kChunks = 2;                  // of 16 bytes that a lane has of a row and step
+constexpr int kRows = 16, kMostTokens = kFusedRows;  // of an instruction
+constexpr int kChunks = 2;  // of 16 bytes that a lane has of a row and step
 
 // Columns of a step; of fp8 those under one scale.
 template <class W>
@@ -33,18 +35,18 @@ template <class W>
 constexpr int kDepth = sizeof(W) == 1 ? 2 : 4;
 template <class W>
 constexpr int kBlocks = sizeof(W) == 1 ? 2 : 4;
-
 template <class T, class W>
 struct SmallLinearArgs {
   AnyView out, bias;  // [1, tokens, N], [1, 1, N]
-  const T* x;
+  const T* x;         // unless there is a norm
+  BlockNorm<T> norm;
   const W* weight;
   const float* scales;  // of fp8: one for each row, or for each block
   std::int64_t x_stride, weight_stride, scale_stride;
   int tokens, rows, columns;  // of the weight: N, K
   int gated;                  // rows of gates, behind which as many follow that they gate
   Activation activation;
-  bool in_blocks;
+  bool in_blocks, adds;
 };
 
 // Sixteen bytes as they lie in memory.
@@ -92,13 +94,16 @@ __device__ __forceinline__ void multiply(FragmentC& sum, const WeightSlice& w,
   }
 }
 
-// kGated: of a block's rows the first half are gates, the others what they gate.
-template <class T, class W, bool kGated>
+// kGated: of a block's rows the first half are gates, the others what they gate. kNormed: x is the
+// norm of other rows.
+template <class T, class W, bool kGated, bool kNormed>
 __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
     small_linear_kernel(const __grid_constant__ SmallLinearArgs<T, W> a) {
   constexpr bool kPlain = std::is_same_v<T, W>;
   constexpr int kWidth = kVecWidth<W>, kOutputs = kGated ? kRows / 2 : kRows;
+  constexpr int kThreads = kWarps<W> * 32;
   SHARED(sums, float[kWarps<W>][kMostTokens][kRows]);
+  DYN_SHARED(normed, T);  // [tokens, normed_pitch(columns)]
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int row0 = static_cast<int>(blockIdx.x) * kOutputs, steps = (a.columns - 1) / kStep<W> + 1;
   const auto column_of = [&](int step, int chunk) {
@@ -122,12 +127,21 @@ __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
   WeightSlice ahead[kDepth<W>] = {};
 #pragma unroll
   for (int s = 0; s < kDepth<W>; ++s) fetch(ahead[s], warp + s * kWarps<W>);
+  if constexpr (kNormed) fetch_norm_weight<kThreads>(normed, a.norm, a.tokens, a.columns);
   release_next_kernel();
   await_previous_kernel();
+  if constexpr (kNormed) norm_rows<kThreads, kMostTokens>(normed, a.norm, a.tokens, a.columns);
 
-  const T* const x = a.x + min(lane / 4, a.tokens - 1) * a.x_stride;
-  const auto scales_of = [&](int row) {
-    return a.scales + (a.in_blocks ? row / kFp8Block * a.scale_stride : 0);
+  const int token = static_cast<int>(threadIdx.x) / kOutputs,
+            r = static_cast<int>(threadIdx.x) % kOutputs;
+  const int row = row0 + r;
+  const bool stores = token < a.tokens && row <= last;
+  const float before = a.adds && stores ? a.out.load(0, token, row) : 0.f;
+
+  const int x_row = min(lane / 4, a.tokens - 1);
+  const T* const x = kNormed ? normed + x_row * normed_pitch(a.columns) : a.x + x_row * a.x_stride;
+  const auto scales_of = [&](int weight_row) {
+    return a.scales + (a.in_blocks ? weight_row / kFp8Block * a.scale_stride : 0);
   };
   const float *const low_scales = scales_of(row0), *const high_scales = scales_of(row0 + to_high);
   const auto load_input = [&](int step) {
@@ -170,10 +184,7 @@ __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
 #pragma unroll
   for (int i = 0; i < 4; ++i) sums[warp][lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sum.r[i];
   __syncthreads();
-  const int token = static_cast<int>(threadIdx.x) / kOutputs,
-            r = static_cast<int>(threadIdx.x) % kOutputs;
-  const int row = row0 + r;
-  if (token >= a.tokens || row > last) return;
+  if (!stores) return;
   const auto total = [&](int place, int weight_row) {
     float all = 0.f;
 #pragma unroll
@@ -185,26 +196,20 @@ __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
     const float up = static_cast<float>(T(total(r + kOutputs, row + a.gated)));
     a.out.store(0, token, row, activate_gated(a.activation, gate, up));
   } else {
-    a.out.store(0, token, row,
-                total(r, row) + (a.bias.data != nullptr ? a.bias.load(0, 0, row) : 0.f));
+    const float product = total(r, row) + (a.bias.data != nullptr ? a.bias.load(0, 0, row) : 0.f);
+    a.out.store(0, token, row, before + product);
   }
 }
 
-// What a product of one kind is launched with.
-struct SmallCall {
-  TensorView out, x;
-  const Weight& weight;
-  TensorView bias;
-  std::optional<Activation> activation;  // of the first half of the weight's rows
-};
-
 template <class T, class W>
-SmallLinearArgs<T, W> args_of(const SmallCall& c) {
+SmallLinearArgs<T, W> args_of(const FusedLinearArgs& c) {
   const Weight& weight = c.weight;
+  const bool normed = !c.norm_weight.empty();
   const int rows = static_cast<int>(weight.data.extent(0));
   return {.out = AnyView(c.out),
           .bias = AnyView(c.bias),
-          .x = static_cast<const T*>(c.x.data()),
+          .x = normed ? nullptr : static_cast<const T*>(c.x.data()),
+          .norm = block_norm<T>(c),
           .weight = static_cast<const W*>(weight.data.data()),
           .scales = static_cast<const float*>(weight.scales.data()),
           .x_stride = c.x.stride(0),
@@ -215,56 +220,54 @@ SmallLinearArgs<T, W> args_of(const SmallCall& c) {
           .columns = static_cast<int>(weight.data.extent(1)),
           .gated = rows / 2,
           .activation = c.activation.value_or(Activation::silu),
-          .in_blocks = weight.format == WeightFormat::fp8_blocks};
+          .in_blocks = weight.format == WeightFormat::fp8_blocks,
+          .adds = c.adds};
 }
 
 template <class T, class W>
-void launch_small(const SmallCall& c, StreamRef stream) {
-  const auto launch_kernel = [&](auto kernel, int outputs_of_block) {
+void launch_small(const FusedLinearArgs& c, StreamRef stream) {
+  const auto launch_kernel = [&](auto kernel, int outputs_of_block, std::size_t shared) {
     const auto outputs = static_cast<int>(c.out.extent(1));
     const dim3 grid(static_cast<unsigned>((outputs + outputs_of_block - 1) / outputs_of_block));
-    CUDA_CHECK(launch(kernel, grid, dim3(kWarps<W> * 32), 0, native(stream), args_of<T, W>(c)));
+    CUDA_CHECK(
+        launch(kernel, grid, dim3(kWarps<W> * 32), shared, native(stream), args_of<T, W>(c)));
   };
-  if (c.activation) return launch_kernel(small_linear_kernel<T, W, true>, kRows / 2);
-  launch_kernel(small_linear_kernel<T, W, false>, kRows);
+  const auto launch_gated = [&]<bool kNormed>(std::bool_constant<kNormed>, std::size_t shared) {
+    if (c.activation)
+      return launch_kernel(small_linear_kernel<T, W, true, kNormed>, kRows / 2, shared);
+    launch_kernel(small_linear_kernel<T, W, false, kNormed>, kRows, shared);
+  };
+  if (c.norm_weight.empty()) return launch_gated(std::false_type{}, 0);
+  launch_gated(std::true_type{}, normed_bytes<T>(c));
 }
 
-void launch_call(const SmallCall& c, StreamRef stream) {
+}  // namespace
+
+bool small_linear_supports(const FusedLinearArgs& c) {
+  const Weight& weight = c.weight;
+  const bool fp8 = is_fp8(weight.format);
+  const DType dtype = multiplied_dtype(c);
+  const std::int64_t width = fp8 ? kVecWidth<__nv_fp8_e4m3> : kVecWidth<__half>;
+  if (c.activation &&
+      (c.adds || !c.bias.empty() ||
+       (weight.format == WeightFormat::fp8_blocks && weight.data.extent(0) / 2 % (kRows / 2) != 0)))
+    return false;
+  return c.x.extent(0) >= 1 && c.x.extent(0) <= kMostTokens &&
+         (dtype == DType::bf16 || dtype == DType::f16) &&
+         (fp8 || (weight.format == WeightFormat::plain && weight.data.dtype() == dtype)) &&
+         weight.data.rank() == 2 && weight.data.extent(1) > 0 &&
+         weight.data.extent(1) % width == 0 && is_aligned(weight.data) &&
+         (c.norm_weight.empty() ? is_aligned(c.x) : block_can_norm(c));
+}
+
+void small_linear(const FusedLinearArgs& c, StreamRef stream) {
   if (c.out.numel() == 0) return;
   const auto launch_on = [&]<class T>(Type<T>) {
     if (is_fp8(c.weight.format)) return launch_small<T, __nv_fp8_e4m3>(c, stream);
     launch_small<T, T>(c, stream);
   };
-  if (c.x.dtype() == DType::bf16) return launch_on(Type<__nv_bfloat16>{});
+  if (multiplied_dtype(c) == DType::bf16) return launch_on(Type<__nv_bfloat16>{});
   launch_on(Type<__half>{});
-}
-
-}  // namespace
-
-bool small_linear_supports(TensorView x, const Weight& weight) {
-  const bool fp8 = is_fp8(weight.format);
-  const std::int64_t width = fp8 ? kVecWidth<__nv_fp8_e4m3> : kVecWidth<__half>;
-  return x.extent(0) >= 1 && x.extent(0) <= kMostTokens &&
-         (x.dtype() == DType::bf16 || x.dtype() == DType::f16) &&
-         (fp8 || (weight.format == WeightFormat::plain && weight.data.dtype() == x.dtype())) &&
-         weight.data.rank() == 2 && weight.data.extent(1) > 0 &&
-         weight.data.extent(1) % width == 0 && is_aligned(x) && is_aligned(weight.data);
-}
-
-bool small_gated_supports(TensorView x, const Weight& weight) {
-  const std::int64_t gates = weight.data.extent(0) / 2;
-  return small_linear_supports(x, weight) &&
-         (weight.format != WeightFormat::fp8_blocks || gates % (kRows / 2) == 0);
-}
-
-void small_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
-                  StreamRef stream) {
-  launch_call({out, x, weight, bias, std::nullopt}, stream);
-}
-
-void small_gated_linear(TensorView out, TensorView x, const Weight& weight, Activation activation,
-                        StreamRef stream) {
-  launch_call({out, x, weight, {}, activation}, stream);
 }
 
 }  // namespace quire::cuda

@@ -50,15 +50,15 @@ class Gemma final : public CausalLm {
 
   void run_layers(TensorView hidden, TensorView residual,
                   const ForwardContext& context) const override {
-    const ResidualStream stream(residual, hidden, context);
-    const TensorView x = stream.normed(), y = stream.update();
+    ResidualStream stream(residual, hidden, /*products_add=*/false, context);
+    const TensorView y = stream.update();
     stream.norm(layers_.front().before_attention);
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
-      (*layer.attention)(y, x, context);
+      (*layer.attention)(stream.output(), stream.input(), context);
       layer.after_attention(y, y, context);
       stream.add_and_norm(layer.before_mlp);
-      layer.mlp(y, x, context);
+      layer.mlp(stream.output(), stream.input(), context);
       layer.after_mlp(y, y, context);
       stream.add_and_norm(i + 1 < layers_.size() ? layers_[i + 1].before_attention : final_norm());
     }

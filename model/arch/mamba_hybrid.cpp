@@ -78,17 +78,18 @@ class NemotronH final : public CausalLm {
 
   void run_layers(TensorView hidden, TensorView residual,
                   const ForwardContext& context) const override {
-    const ResidualStream stream(residual, hidden, context);
+    ResidualStream stream(residual, hidden, /*products_add=*/true, context);
     stream.norm(blocks_.front().norm);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
       if (block.mixer != nullptr) {
-        (*block.mixer)(stream.update(), stream.normed(), context);
+        (*block.mixer)(stream.output(), stream.input(), context);
       } else {
-        (*block.feed_forward)(stream.update(), stream.normed(), context);
+        (*block.feed_forward)(stream.output(), stream.input(), context);
       }
       stream.add_and_norm(i + 1 < blocks_.size() ? blocks_[i + 1].norm : final_norm());
     }
+    stream.input().rows(context);
   }
 
   std::vector<Block> blocks_;

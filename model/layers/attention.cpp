@@ -134,10 +134,10 @@ bool Attention::lacks_scale() const {
   return k_cache_.dtype() == DType::fp8_e4m3 && !published_scale_;
 }
 
-void Attention::of_last(TensorView out, TensorView x, const LastTokens& last,
-                        const ForwardContext& context) const {
+void Attention::attend_last(const LayerOutput& out, const LayerInput& x, const LastTokens& last,
+                            const ForwardContext& context) const {
   const AttentionOptions& o = options_;
-  const std::int64_t tokens = x.extent(0), queries = std::int64_t{o.num_heads} * o.head_dim;
+  const std::int64_t tokens = x.tokens(), queries = std::int64_t{o.num_heads} * o.head_dim;
   const std::int64_t keys = std::int64_t{o.num_kv_heads} * o.head_dim;
   const Workspace::Scope scope(context.workspace);
   const TensorView qkv = context.workspace.take(x.dtype(), {tokens, qkv_.rows()});
@@ -170,7 +170,7 @@ void Attention::of_last(TensorView out, TensorView x, const LastTokens& last,
   }
   attend(attended.split_last(o.head_dim), q, last, context);
   if (o.gated) context.ops.sigmoid_gate(attended, gate, context.stream);
-  output_(out, attended, context);
+  output_.leave(out, attended, context);
 }
 
 void Attention::prepare(TensorView q, TensorView k, TensorView v,

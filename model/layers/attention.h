@@ -1,6 +1,7 @@
 #pragma once
 // Grouped-query attention over the paged cache, with what the families add: biases, norms of
-// queries and keys, windows, soft caps, sinks, an output gate. Ranks have equal shares of the heads.
+// queries and keys, windows, soft caps, sinks, an output gate. Ranks have equal shares of the
+// heads.
 
 #include <cstdint>
 #include <optional>
@@ -51,13 +52,18 @@ class Attention final : public Mixer {
   LayerKvSpec cache_spec(const KvSpecOptions& options) const override;
   void bind(const LayerCache& cache) override;
   bool lacks_scale() const override;
-  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override {
-    of_last(out, x, {}, context);
+  void operator()(const LayerOutput& out, const LayerInput& x,
+                  const ForwardContext& context) const override {
+    attend_last(out, x, {}, context);
   }
   void of_last(TensorView out, TensorView x, const LastTokens& last,
-               const ForwardContext& context) const override;
+               const ForwardContext& context) const override {
+    attend_last(out, x, last, context);
+  }
 
  private:
+  void attend_last(const LayerOutput& out, const LayerInput& x, const LastTokens& last,
+                   const ForwardContext& context) const;
   void attend(TensorView out, TensorView q, const LastTokens& last,
               const ForwardContext& context) const;
   void norm_whole(TensorView q, TensorView k, const ForwardContext& context) const;

@@ -4,6 +4,7 @@
 
 #include "model/forward_context.h"
 #include "model/last_tokens.h"
+#include "model/layers/layer_io.h"
 #include "model/model.h"
 
 namespace quire {
@@ -19,9 +20,10 @@ class Mixer {
   // Of the cache bound.
   virtual bool lacks_scale() const { return false; }
   // out [T, hidden] f32, to be added to the residual stream; x [T, hidden] in the model's dtype.
-  virtual void operator()(TensorView out, TensorView x, const ForwardContext& context) const = 0;
-  // out [R, hidden] of the last tokens alone; it keeps what it keeps of all. The same as above where
-  // `last` is empty.
+  virtual void operator()(const LayerOutput& out, const LayerInput& x,
+                          const ForwardContext& context) const = 0;
+  // out [R, hidden] of the last tokens alone; it keeps what it keeps of all. The same as above
+  // where `last` is empty.
   virtual void of_last(TensorView out, TensorView x, const LastTokens& last,
                        const ForwardContext& context) const {
     if (last.empty()) return (*this)(out, x, context);
@@ -35,7 +37,8 @@ class Mixer {
 class FeedForward {
  public:
   virtual ~FeedForward() = default;
-  virtual void operator()(TensorView out, TensorView x, const ForwardContext& context) const = 0;
+  virtual void operator()(const LayerOutput& out, const LayerInput& x,
+                          const ForwardContext& context) const = 0;
 };
 
 }  // namespace quire

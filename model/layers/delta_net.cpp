@@ -139,9 +139,10 @@ void DeltaNet::bind(const LayerCache& cache) {
   group_ = cache.group;
 }
 
-void DeltaNet::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+void DeltaNet::operator()(const LayerOutput& out, const LayerInput& x,
+                          const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const std::int64_t tokens = x.extent(0), channels = conv_.channels();
+  const std::int64_t tokens = x.tokens(), channels = conv_.channels();
   const std::int64_t heads = config_.num_value_heads, dim = config_.value_head_dim;
   const TensorView all = context.workspace.take(x.dtype(), {tokens, input_.rows()});
   const TensorView mixed = context.workspace.take(DType::f32, {tokens, heads, dim});
@@ -158,7 +159,7 @@ void DeltaNet::operator()(TensorView out, TensorView x, const ForwardContext& co
   context.ops.gated_rms_norm(normed.split_last(dim), mixed, z.split_last(dim), norm_.weight(),
                              norm_.eps(),
                              /*norm_first=*/true, context.stream);
-  output_(out, normed, context);
+  output_.leave(out, normed, context);
 }
 
 void DeltaNet::recur(TensorView out, TensorView qkv, TensorView b, TensorView a,

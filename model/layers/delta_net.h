@@ -22,7 +22,8 @@ class DeltaNet final : public Mixer {
 
   LayerKvSpec cache_spec(const KvSpecOptions& options) const override;
   void bind(const LayerCache& cache) override;
-  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
+  void operator()(const LayerOutput& out, const LayerInput& x,
+                  const ForwardContext& context) const override;
 
  private:
   void recur(TensorView out, TensorView qkv, TensorView b, TensorView a,

@@ -35,9 +35,9 @@ LinearPart own_part(const Shard& shard, LinearSplit split, LinearPart part) {
   if (shard.whole() || split != LinearSplit::rows) return part;
   check_divides({.rank = 0, .size = shard.size / part.copies}, part.name, part.wanted());
   const Range share = share_of(shard, part.wanted(), part.copies);
-  part.pick = part.pick.empty() ? rows_of(share)
-                                : std::vector(part.pick.begin() + share.begin,
-                                              part.pick.begin() + share.end);
+  part.pick = part.pick.empty()
+                  ? rows_of(share)
+                  : std::vector(part.pick.begin() + share.begin, part.pick.begin() + share.end);
   return part;
 }
 
@@ -53,8 +53,8 @@ std::optional<Fp8Scales> own_scales(Weights& weights, const LinearPart& part, Li
                  ? published.of_rows(own_part(weights.shard(), split, part).pick)
                  : whole->of_columns(share_of(weights.shard(), columns));
   if (own) return own;
-  refuse_shares(weights.shard(), name + " is fp8 in blocks of " + std::to_string(kFp8Block) +
-                                     " rows and columns");
+  refuse_shares(weights.shard(),
+                name + " is fp8 in blocks of " + std::to_string(kFp8Block) + " rows and columns");
 }
 
 void check_groups(const Shard& shard, const LinearPart& part, const GroupFormat& format,
@@ -71,8 +71,8 @@ std::vector<Run> runs_of(Weights& weights, const std::vector<LinearPart>& parts,
   for (const LinearPart& whole : parts) {
     const LinearPart part = own_part(weights.shard(), split, whole);
     std::optional<Fp8Scales> scales;
-    const auto groups = use == LinearUse::router ? std::nullopt
-                                                 : weights.groups_of(part.name + ".weight");
+    const auto groups =
+        use == LinearUse::router ? std::nullopt : weights.groups_of(part.name + ".weight");
     if (groups) {
       check_groups(weights.shard(), part, *groups, columns,
                    own_columns(weights.shard(), split, columns));
@@ -147,7 +147,45 @@ Linear::Linear(Weights& weights, const std::vector<LinearPart>& parts, std::int6
   }
 }
 
-void Linear::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+void Linear::operator()(TensorView out, const LayerInput& x, const ForwardContext& context) const {
+  if (x.norm() != nullptr && fused({.out = out, .x = {}, .weight = {}}, x, context)) return;
+  multiply(out, x.rows(context), context);
+}
+
+void Linear::leave(const LayerOutput& out, TensorView x, const ForwardContext& context) const {
+  if (!out.sum().empty() &&
+      fused({.out = out.sum(), .x = {}, .weight = {}, .adds = true}, x, context))
+    return out.set_added();
+  multiply(out.update(), x, context);
+}
+
+bool Linear::gated(TensorView out, const LayerInput& x, Activation activation,
+                   const ForwardContext& context) const {
+  const FusedLinearArgs args{.out = out, .x = {}, .weight = {}, .activation = activation};
+  if (pieces_.size() != 1 || !pieces_.front().bias.empty() ||
+      is_packed(pieces_.front().weight.format))
+    return false;
+  if (fused(args, x, context)) return true;
+  return x.norm() != nullptr && fused(args, x.rows(context), context);
+}
+
+// Of what x is, with the norm that it still lacks; with the matrix.
+bool Linear::fused(FusedLinearArgs args, const LayerInput& x, const ForwardContext& context) const {
+  if (pieces_.size() != 1 || adds_up_) return false;
+  args.weight = pieces_.front().weight;
+  args.bias = pieces_.front().bias;
+  if (x.norm() != nullptr) {
+    args.x = x.sum();
+    args.norm_weight = x.norm()->weight();
+    args.norm_eps = x.norm()->eps();
+    args.norm_offset = x.norm()->offset();
+  } else {
+    args.x = x.rows(context);
+  }
+  return context.ops.fused_linear(args, context.stream);
+}
+
+void Linear::multiply(TensorView out, TensorView x, const ForwardContext& context) const {
   for (const Piece& piece : pieces_) {
     const TensorView part = out.narrow(1, piece.begin, piece.end);
     if (piece.weight.format == WeightFormat::plain) {
@@ -155,7 +193,8 @@ void Linear::operator()(TensorView out, TensorView x, const ForwardContext& cont
       continue;
     }
     const Workspace::Scope scope(context.workspace);
-    const auto bytes = context.ops.traits().linear_workspace_bytes(x.extent(0), piece.weight, x.dtype());
+    const auto bytes =
+        context.ops.traits().linear_workspace_bytes(x.extent(0), piece.weight, x.dtype());
     const TensorView workspace =
         context.workspace.take(DType::u8, {static_cast<std::int64_t>(bytes)});
     context.ops.quantized_linear(part, x, piece.weight, piece.bias, workspace, context.stream);
@@ -178,12 +217,6 @@ TensorView all_columns(TensorView x, const Shard& shard, const ForwardContext& c
     throw Failure(ErrorCode::internal, "a divided model runs without the other ranks");
   context.collectives->gather_columns(all, own, columns, context.stream);
   return all;
-}
-
-bool Linear::gated(TensorView out, TensorView x, Activation activation,
-                   const ForwardContext& context) const {
-  if (pieces_.size() != 1 || !pieces_.front().bias.empty() || adds_up_) return false;
-  return context.ops.gated_linear(out, x, pieces_.front().weight, activation, context.stream);
 }
 
 void Linear::look_up(TensorView out, TensorView ids, std::int64_t first,

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/forward_context.h"
+#include "model/layers/layer_io.h"
 #include "model/weights.h"
 
 namespace quire {
@@ -45,10 +45,12 @@ class Linear {
          LinearUse use = LinearUse::inner, LinearSplit split = LinearSplit::none);
 
   // out [T, rows()], x [T, columns], or what the rank has of them
-  void operator()(TensorView out, TensorView x, const ForwardContext& context) const;
+  void operator()(TensorView out, const LayerInput& x, const ForwardContext& context) const;
+  // The same, added to out's sum where the backend and ranks allow it.
+  void leave(const LayerOutput& out, TensorView x, const ForwardContext& context) const;
   // out [T, rows() / 2] = act(gates) · ups of the product, whose first half are gates. False, with
-  // nothing done: the backend does both one after the other.
-  bool gated(TensorView out, TensorView x, Activation activation,
+  // nothing done but x's rows: the backend does both one after the other.
+  bool gated(TensorView out, const LayerInput& x, Activation activation,
              const ForwardContext& context) const;
   // out[t] = row ids[t] − first of the matrix, which stays packed, or zeros where it has no such
   // row; out [T, columns], ids i32 [T].
@@ -64,6 +66,9 @@ class Linear {
     TensorView bias;  // [rows], optional
     std::int64_t begin, end;
   };
+
+  bool fused(FusedLinearArgs args, const LayerInput& x, const ForwardContext& context) const;
+  void multiply(TensorView out, TensorView x, const ForwardContext& context) const;
 
   std::vector<Piece> pieces_;
   bool adds_up_ = false;  // over ranks

@@ -39,8 +39,8 @@ std::vector<LinearPart> input_parts(const Shard& shard, const Mamba2Config& c,
   if (shard.whole()) return {{name, rows}};
   std::vector<LinearPart> parts{{name, rows, rows_of({0, inner})}};
   for (const Part& part : mixed)
-    parts.push_back({name, rows, rows_of({inner + part.begin, inner + part.begin + part.size}),
-                     part.copies});
+    parts.push_back(
+        {name, rows, rows_of({inner + part.begin, inner + part.begin + part.size}), part.copies});
   parts.push_back({name, rows, rows_of({rows - heads, rows})});
   return parts;
 }
@@ -110,9 +110,10 @@ void Mamba2::bind(const LayerCache& cache) {
   group_ = cache.group;
 }
 
-void Mamba2::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+void Mamba2::operator()(const LayerOutput& out, const LayerInput& x,
+                        const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const std::int64_t tokens = x.extent(0), channels = conv_.channels();
+  const std::int64_t tokens = x.tokens(), channels = conv_.channels();
   const TensorView all = context.workspace.take(x.dtype(), {tokens, input_.rows()});
   const TensorView mixed =
       context.workspace.take(DType::f32, {tokens, config_.num_heads, config_.head_dim});
@@ -124,7 +125,7 @@ void Mamba2::operator()(TensorView out, TensorView x, const ForwardContext& cont
 
   scan(mixed, conv_(xbc, context), dt, context);
   gated_norm(normed, mixed, z, context);
-  output_(out, normed, context);
+  output_.leave(out, normed, context);
 }
 
 void Mamba2::gated_norm(TensorView out, TensorView x, TensorView z,

@@ -21,7 +21,8 @@ class Mamba2 final : public Mixer {
 
   LayerKvSpec cache_spec(const KvSpecOptions& options) const override;
   void bind(const LayerCache& cache) override;
-  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
+  void operator()(const LayerOutput& out, const LayerInput& x,
+                  const ForwardContext& context) const override;
 
  private:
   void scan(TensorView out, TensorView xbc, TensorView dt, const ForwardContext& context) const;

@@ -101,9 +101,10 @@ bool MlaAttention::lacks_scale() const {
   return cache_.dtype() == DType::fp8_e4m3 && !published_scale_;
 }
 
-void MlaAttention::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+void MlaAttention::operator()(const LayerOutput& out, const LayerInput& x,
+                              const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const std::int64_t tokens = x.extent(0), latent = config_.kv_lora_rank;
+  const std::int64_t tokens = x.tokens(), latent = config_.kv_lora_rank;
   const std::int64_t value = config_.v_head_dim;
   Workspace& workspace = context.workspace;
   const TensorView kv = workspace.take(x.dtype(), {tokens, row()});
@@ -123,13 +124,13 @@ void MlaAttention::operator()(TensorView out, TensorView x, const ForwardContext
   project_queries(q, x, context);
   attend(attended, q, context);
   context.ops.head_linear(values, attended, value_up_, context.stream);
-  output_(out, values.reshape({tokens, num_heads_ * value}), context);
+  output_.leave(out, values.reshape({tokens, num_heads_ * value}), context);
 }
 
-void MlaAttention::project_queries(TensorView absorbed, TensorView x,
+void MlaAttention::project_queries(TensorView absorbed, const LayerInput& x,
                                    const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const std::int64_t tokens = x.extent(0), latent = config_.kv_lora_rank;
+  const std::int64_t tokens = x.tokens(), latent = config_.kv_lora_rank;
   const std::int64_t nope = config_.qk_nope_head_dim, dim = nope + config_.qk_rope_head_dim;
   const TensorView flat = context.workspace.take(x.dtype(), {tokens, num_heads_ * dim});
   if (config_.q_lora_rank > 0) {

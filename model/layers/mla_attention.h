@@ -24,11 +24,13 @@ class MlaAttention final : public Mixer {
   LayerKvSpec cache_spec(const KvSpecOptions& options) const override;
   void bind(const LayerCache& cache) override;
   bool lacks_scale() const override;
-  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
+  void operator()(const LayerOutput& out, const LayerInput& x,
+                  const ForwardContext& context) const override;
 
  private:
   // Queries against cache rows [T, heads, latent + rope].
-  void project_queries(TensorView absorbed, TensorView x, const ForwardContext& context) const;
+  void project_queries(TensorView absorbed, const LayerInput& x,
+                       const ForwardContext& context) const;
   void attend(TensorView out, TensorView q, const ForwardContext& context) const;
   int row() const { return config_.kv_lora_rank + config_.qk_rope_head_dim; }
 

@@ -27,32 +27,34 @@ GatedMlp::GatedMlp(Weights& weights, const std::string& name, int hidden_size,
             LinearUse::residual, sum),
       activation_(activation) {}
 
-void GatedMlp::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+void GatedMlp::operator()(const LayerOutput& out, const LayerInput& x,
+                          const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const std::int64_t tokens = x.extent(0), width = gate_up_.rows() / 2;
+  const std::int64_t tokens = x.tokens(), width = gate_up_.rows() / 2;
   const TensorView inner = context.workspace.take(x.dtype(), {tokens, width});
   if (!gate_up_.gated(inner, x, activation_, context)) {
     const TensorView gate_up = context.workspace.take(x.dtype(), {tokens, 2 * width});
     gate_up_(gate_up, x, context);
     context.ops.gated_activation(inner, gate_up, activation_, context.stream);
   }
-  down_(out, inner, context);
+  down_.leave(out, inner, context);
 }
 
 Mlp::Mlp(Weights& weights, const std::string& name, int hidden_size, int intermediate_size,
          Activation activation, bool bias, LinearSplit sum)
-    : up_(weights, {{name + ".up_proj", intermediate_size}}, hidden_size, bias,
-          LinearUse::inner, LinearSplit::rows),
+    : up_(weights, {{name + ".up_proj", intermediate_size}}, hidden_size, bias, LinearUse::inner,
+          LinearSplit::rows),
       down_(weights, {{name + ".down_proj", hidden_size}}, intermediate_size, bias,
             LinearUse::residual, sum),
       activation_(activation) {}
 
-void Mlp::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+void Mlp::operator()(const LayerOutput& out, const LayerInput& x,
+                     const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const TensorView inner = context.workspace.take(x.dtype(), {x.extent(0), up_.rows()});
+  const TensorView inner = context.workspace.take(x.dtype(), {x.tokens(), up_.rows()});
   up_(inner, x, context);
   context.ops.activation(inner, inner, activation_, context.stream);
-  down_(out, inner, context);
+  down_.leave(out, inner, context);
 }
 
 }  // namespace quire

@@ -25,7 +25,8 @@ class GatedMlp final : public FeedForward {
   GatedMlp(Linear gate_up, Linear down, Activation activation)
       : gate_up_(gate_up), down_(down), activation_(activation) {}
 
-  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
+  void operator()(const LayerOutput& out, const LayerInput& x,
+                  const ForwardContext& context) const override;
 
  private:
   Linear gate_up_;
@@ -38,7 +39,8 @@ class Mlp final : public FeedForward {
   Mlp(Weights& weights, const std::string& name, int hidden_size, int intermediate_size,
       Activation activation, bool bias = false, LinearSplit sum = LinearSplit::columns);
 
-  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
+  void operator()(const LayerOutput& out, const LayerInput& x,
+                  const ForwardContext& context) const override;
 
  private:
   Linear up_;

@@ -15,7 +15,9 @@ Moe::Moe(const ModelConfig& config, DType dtype, MoeParts parts)
       swiglu_alpha_(static_cast<float>(config.swiglu_alpha)),
       swiglu_limit_(static_cast<float>(config.swiglu_limit)) {}
 
-void Moe::operator()(TensorView out, TensorView x, const ForwardContext& context) const {
+void Moe::operator()(const LayerOutput& output, const LayerInput& input,
+                     const ForwardContext& context) const {
+  const TensorView out = output.update(), x = input.rows(context);
   const Workspace::Scope scope(context.workspace);
   const std::int64_t tokens = x.extent(0);
   const TensorView ids = context.workspace.take(DType::i32, {tokens, shape_.top_k});
@@ -38,7 +40,8 @@ void Moe::operator()(TensorView out, TensorView x, const ForwardContext& context
 void Moe::run_experts(TensorView out, TensorView x, TensorView ids, TensorView weights,
                       const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const auto bytes = context.ops.traits().moe_workspace_bytes(static_cast<int>(x.extent(0)), shape_);
+  const auto bytes =
+      context.ops.traits().moe_workspace_bytes(static_cast<int>(x.extent(0)), shape_);
   MoeExpertsArgs args;
   args.out = out;
   args.x = x;

@@ -53,7 +53,8 @@ class Moe final : public FeedForward {
  public:
   Moe(const ModelConfig& config, DType dtype, MoeParts parts);
 
-  void operator()(TensorView out, TensorView x, const ForwardContext& context) const override;
+  void operator()(const LayerOutput& out, const LayerInput& x,
+                  const ForwardContext& context) const override;
 
  private:
   void route(TensorView ids, TensorView weights, TensorView x, const ForwardContext& context) const;

@@ -17,8 +17,8 @@ void PreNormDecoder::add_layer(int layer, std::unique_ptr<Mixer> mixer,
 
 void PreNormDecoder::run_layers(TensorView hidden, TensorView residual,
                                 const ForwardContext& context) const {
-  const ResidualStream stream(residual, hidden, context);
   const auto multiplier = static_cast<float>(config().residual_multiplier);
+  ResidualStream stream(residual, hidden, /*products_add=*/multiplier == 1.f, context);
   const auto scale = [&] {
     if (multiplier != 1.f) context.ops.scale(stream.update(), multiplier, context.stream);
   };
@@ -31,14 +31,15 @@ void PreNormDecoder::run_layers(TensorView hidden, TensorView residual,
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
     hand_out(i);
-    (*layer.mixer)(stream.update(), stream.normed(), context);
+    (*layer.mixer)(stream.output(), stream.input(), context);
     scale();
     stream.add_and_norm(layer.feed_forward_norm);
-    (*layer.feed_forward)(stream.update(), stream.normed(), context);
+    (*layer.feed_forward)(stream.output(), stream.input(), context);
     scale();
     stream.add_and_norm(i + 1 < layers_.size() ? layers_[i + 1].mixer_norm : final_norm());
   }
   hand_out(layers_.size());
+  stream.input().rows(context);
 }
 
 }  // namespace quire

@@ -1,6 +1,7 @@
 // Of the kernels for packed integers those whose instructions are counted: compiling all formats
 // takes minutes.
 
+#include "cuda/kernels/block_norm.h"
 #include "cuda/kernels/few_fragments.cuh"
 #include "cuda/kernels/fragment_mma.cuh"
 

@@ -64,6 +64,76 @@ TEST_CASE("packed products read and write rows that are strided", "[ops][linear]
   }
 }
 
+TEST_CASE("packed products of few rows take a norm and add to a sum", "[ops][linear][packed]") {
+  const GroupFormat format = kPackedFormats[GENERATE(range(0, 12))];
+  const auto dtype = GENERATE(DType::bf16, DType::f16);
+  const auto [m, n, k] = GENERATE(table<int, int, int>({{1, 37, 384}, {8, 16, 768}, {3, 40, 640}}));
+  const bool normed = GENERATE(false, true), adds = GENERATE(false, true);
+  if (!normed && !adds) return;
+  INFO(name_of(format) << " " << name_of(dtype) << ", " << m << " rows, " << n << " × " << k);
+  std::mt19937 rng(static_cast<unsigned>(m + n + k));
+  const PackedCase packed(rng, format, n, k);
+  const HostTensor x = random_tensor(rng, normed ? DType::f32 : dtype, {m, k});
+  const HostTensor weight = random_tensor(rng, dtype, {k}, 0.3f, 1.f);
+  const HostTensor before = random_tensor(rng, DType::f32, {m, n});
+  const HostTensor bias = random_tensor(rng, DType::f32, {n});
+  for (OpBackend& backend : op_backends()) {
+    if (!packed.suits(backend)) continue;
+    INFO(backend.name);
+    OpRun run(backend);
+    FusedLinearArgs args{.out = run.upload(before),
+                         .x = run.upload(x),
+                         .weight = packed.weight(run),
+                         .bias = run.upload(bias),
+                         .norm_eps = 1e-5f,
+                         .adds = adds};
+    if (normed) args.norm_weight = run.upload_constant(weight);
+    const bool is_here = run.ops().fused_linear(args, run.stream());
+    CHECK(is_here == (backend.name == "cuda"));
+    const HostTensor got = run.download(args.out);
+    if (!is_here) {
+      CHECK(same_bits(got, before));
+      continue;
+    }
+    TensorView rows = args.x;
+    if (normed) {
+      rows = run.output(dtype, {m, k});
+      run.ops().rms_norm(rows, args.x, args.norm_weight, 1e-5f, 0.f, run.stream());
+    }
+    const TensorView product = run.output(DType::f32, {m, n});
+    run.ops().quantized_linear(product, rows, args.weight, args.bias, {}, run.stream());
+    std::vector<double> want = packed.product(run.download(rows), &bias);
+    if (adds) {
+      run.ops().add(product, run.upload(before), product, run.stream());
+      for (std::size_t i = 0; i < want.size(); ++i) want[i] += before.at(static_cast<int>(i));
+    }
+    CHECK(same_bits(got, run.download(product)));
+    packed.check(backend, got, want);
+  }
+}
+
+TEST_CASE("packed products leave to others what they do not do", "[ops][linear][packed]") {
+  std::mt19937 rng(9);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const auto does = [&](int m, int k, bool normed, std::optional<Activation> activation) {
+      const PackedCase packed(rng, {.bits = 4, .has_min = true}, 16, k);
+      const DType dtype = normed ? DType::f32 : DType::bf16;
+      FusedLinearArgs args{.out = run.output(DType::f32, {m, activation ? 8 : 16}),
+                           .x = run.upload(random_tensor(rng, dtype, {m, k})),
+                           .weight = packed.weight(run),
+                           .activation = activation};
+      if (normed) args.norm_weight = run.upload_constant(random_tensor(rng, DType::bf16, {k}));
+      return run.ops().fused_linear(args, run.stream());
+    };
+    CHECK(does(8, 768, true, {}) == (backend.name == "cuda"));
+    CHECK_FALSE(does(9, 128, false, {}));
+    CHECK_FALSE(does(8, 896, true, {}));
+    CHECK_FALSE(does(1, 128, false, Activation::silu));
+  }
+}
+
 TEST_CASE("quantized_embedding gives the numbers of a row", "[ops][packed]") {
   const GroupFormat format = kPackedFormats[GENERATE(range(0, 12))];
   const auto dtype = GENERATE(DType::f32, DType::bf16);

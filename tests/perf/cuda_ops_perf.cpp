@@ -50,12 +50,58 @@ void decode_gated_linear(Bench& bench, std::int64_t rows, std::int64_t gates, st
                        0.90, static_cast<double>(layers * 2 * width * ins) * 2, seconds);
   };
   measure("gated linear", [&](TensorView weight) {
-    bench.ops().gated_linear(out, x, {.data = weight, .scales = {}}, Activation::silu,
+    bench.ops().fused_linear({.out = out,
+                              .x = x,
+                              .weight = {.data = weight, .scales = {}},
+                              .activation = Activation::silu},
                              bench.stream());
   });
   measure("linear, then silu times up", [&](TensorView weight) {
     bench.ops().linear(both, x, weight, {}, bench.stream());
     bench.ops().gated_activation(out, both, Activation::silu, bench.stream());
+  });
+  bench.forget_tensors();
+}
+
+// A norm before a product and a sum behind it: in the product beside operators of their own.
+void decode_normed_linear(Bench& bench, std::int64_t rows, std::int64_t n, std::int64_t k) {
+  const std::int64_t layers = bench.copies(n * k * 2);
+  const std::int64_t outs = bench.size(n, 64), ins = bench.size(k, 64);
+  const TensorView weights = bench.random({layers, outs, ins}, 0.02f);
+  const TensorView x = bench.random({rows, ins}), norm = bench.random({ins});
+  const TensorView stream = bench.zeros(DType::f32, {rows, ins}),
+                   sum = bench.zeros(DType::f32, {rows, outs}),
+                   update = bench.zeros(DType::f32, {rows, outs}),
+                   out = bench.zeros(DType::bf16, {rows, outs});
+  const auto measure = [&](const char* name, auto&& product) {
+    const double seconds = device_seconds(bench.stream(), [&] {
+      for (std::int64_t l = 0; l < layers; ++l)
+        product(weights.rows(l, l + 1).reshape({outs, ins}));
+    });
+    bench.memory_bound(name + (", rows " + std::to_string(rows)) + ", " + std::to_string(k) +
+                           " to " + std::to_string(n),
+                       0, static_cast<double>(layers * outs * ins) * 2, seconds);
+  };
+  measure("norm in the linear", [&](TensorView weight) {
+    bench.ops().fused_linear({.out = out,
+                              .x = stream,
+                              .weight = {.data = weight, .scales = {}},
+                              .norm_weight = norm,
+                              .norm_eps = 1e-5f},
+                             bench.stream());
+  });
+  measure("norm, then linear", [&](TensorView weight) {
+    bench.ops().rms_norm(x, stream, norm, 1e-5f, 0.f, bench.stream());
+    bench.ops().linear(out, x, weight, {}, bench.stream());
+  });
+  measure("linear added", [&](TensorView weight) {
+    bench.ops().fused_linear(
+        {.out = sum, .x = x, .weight = {.data = weight, .scales = {}}, .adds = true},
+        bench.stream());
+  });
+  measure("linear, then add", [&](TensorView weight) {
+    bench.ops().linear(update, x, weight, {}, bench.stream());
+    bench.ops().add(sum, sum, update, bench.stream());
   });
   bench.forget_tensors();
 }
@@ -208,6 +254,10 @@ void run(bool tiny) {
     decode_linear(bench, rows, 4096, 14336, 0.92);
     if (rows <= 8) decode_gated_linear(bench, rows, 14336, 4096);
   }
+  // Within what a block norms for itself (cuda/kernels/block_norm.h).
+  decode_normed_linear(bench, 1, 28672, 4096);
+  for (const std::int64_t rows : {1, 3}) decode_normed_linear(bench, rows, 16384, 2048);
+  for (const std::int64_t rows : {1, 6}) decode_normed_linear(bench, rows, 6144, 1024);
   for (const std::int64_t rows : {1, 8, 16}) {
     decode_fp8_linear(bench, rows, 28672, 4096, rows <= 8 ? 0.88 : 0);
     decode_fp8_linear(bench, rows, 4096, 14336, rows <= 8 ? 0.88 : 0);
