@@ -10,6 +10,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/block.cuh"
+#include "planted_box_bugs.h"
 #include "planted_host_bugs.h"
 
 using namespace quire::cuda;
@@ -191,12 +192,15 @@ int main(int argc, char** argv) {
   if (argc < 2) {
     for (const auto& [name, bug] : kBugs) std::puts(name.c_str());
     for (const auto& [name, bug] : host_bugs()) std::puts(name.c_str());
+    for (const auto& [name, bug] : box_bugs()) std::puts(name.c_str());
     return 0;
   }
   const std::string name = argv[1];
   try {
-    const auto host_bug = host_bugs().find(name);
-    return host_bug != host_bugs().end() ? host_bug->second() : run_kernel(name, kBugs.at(name));
+    for (const auto& bugs : {host_bugs(), box_bugs()}) {
+      if (const auto found = bugs.find(name); found != bugs.end()) return found->second();
+    }
+    return run_kernel(name, kBugs.at(name));
   } catch (const std::exception& error) {
     std::puts(error.what());
     return 2;

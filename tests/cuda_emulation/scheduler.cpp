@@ -148,6 +148,9 @@ void run_blocks(Scheduler& s) {
     set_current(first);
     jump(s.main, *first->fiber);
   }
+  for (const auto& block : s.blocks) {
+    if (s.error.empty()) s.error = left_behind(*block);
+  }
   if (!s.error.empty()) abandon(s);
   for (const auto& block : s.blocks) release_block(*block);
   s.live = 0;
