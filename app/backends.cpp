@@ -5,6 +5,7 @@
 
 #include "app/rank_processes.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "cpu/cpu_backend.h"
 #include "cuda/cuda_backend.h"
 #include "engine/core/engine_plan.h"
@@ -35,7 +36,11 @@ namespace {
 // `part`: which of all engines' ranks this is. Ranks have cores of their own, where there are
 // enough for their threads: none of them can then wait for another's.
 std::unique_ptr<Ops> make_ops(const EngineConfig& config, Device& device, int part) {
-  if (config.device == DeviceKind::cuda) return make_cuda_ops(device);
+  if (config.device == DeviceKind::cuda) {
+    if (const std::string lacks = cuda_lacks(); !lacks.empty())
+      log::warn("engine.slower_kernels", {{"because", lacks}});
+    return make_cuda_ops(device);
+  }
   const ParallelConfig& parallel = config.parallel;
   const int threads = threads_of_engine(config, available_cores());
   const int parts = parallel.data_parallel_size * parallel.tensor_parallel_size;

@@ -16,6 +16,15 @@ __device__ __forceinline__ void arrive_at(int id, int threads) {
   asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
 }
 
+// One lane of a warp, all of whose lanes ask.
+__device__ __forceinline__ bool is_elected() {
+  std::uint32_t elected;
+  asm volatile(
+      "{.reg .pred p; .reg .b32 lane; elect.sync lane|p, 0xffffffff; selp.u32 %0, 1, 0, p;}\n"
+      : "=r"(elected));
+  return elected != 0;
+}
+
 // From here on each thread of the warpgroup, all of which come here, has so many registers, a
 // multiple of 8. PTX ISA, setmaxnreg.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

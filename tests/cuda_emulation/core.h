@@ -91,8 +91,8 @@ void check_proxy(std::uint32_t address);  // fails where it was brought and not 
 // Barriers in shared memory (mbarrier): the word only holds a mark, the rest is kept beside it.
 constexpr int kMostCoordinates = 5;
 struct BoxCopy {
-  void* to;
-  std::uint64_t map[16];  // of it a copy: parameters go with the thread that started the box
+  void* to = nullptr;
+  std::uint64_t map[16] = {};  // of it a copy: parameters go with the thread that started the box
   int at[kMostCoordinates] = {};
   int bytes = 0;
   void (*land)(const BoxCopy&) = nullptr;

@@ -50,7 +50,9 @@ inline void issue_box(void* to, const CUtensorMap& map, void* full, std::initial
       box.rank != at.size())
     fail("%s at %s:%d: no map of %d dimensions", site.what, site.file, site.line,
          static_cast<int>(at.size()));
-  BoxCopy copy{.to = to, .land = copy_box};
+  BoxCopy copy;
+  copy.to = to;
+  copy.land = copy_box;
   std::memcpy(copy.map, map.opaque, sizeof copy.map);
   copy.bytes = box.element_bytes;
   for (int d = 0; d < box.rank; ++d) {
