@@ -218,6 +218,20 @@ TEST_CASE("what lies in a block past the end is never read into a result", "[ops
   }
 }
 
+// A page that its request has left may be somebody else's.
+TEST_CASE("what lies before a prompt's window is never read into a result",
+          "[ops][attention][before_window]") {
+  const AttentionCase c = {"before", kF16, kF16, 6, 2, 64, 64, 96, 500, 0.f, true, {{900, 70}}};
+  AttentionData data(c, 3);
+  const std::vector<double> want = data.reference();
+  data.poison_unused(/*before_windows=*/true);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    check_close(data.run(run), want);
+  }
+}
+
 TEST_CASE("a long context is cut among more requests than partial results have room for",
           "[ops][attention][large]") {
   check_case(
