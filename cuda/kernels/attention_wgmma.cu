@@ -50,15 +50,15 @@ __device__ __forceinline__ void bring_tiles(const WgmmaArgs<T>& a, int request, 
     await_phase(ring.empty[turn.stage], turn.parity ^ 1);
     const unsigned coming = __ballot_sync(0xffffffffu, mine.x >= 0);
     if (is_elected())
-      arrive_expecting(ring.full[turn.stage],
-                       __popc(coming) * a.box_keys * kDim * static_cast<int>(sizeof(T)));
+      arrive_expecting(ring.full[turn.stage], __popc(coming) * a.box_keys * kPanels<kDim> *
+                                                  kPanelDims * static_cast<int>(sizeof(T)));
 #pragma unroll 1
     for (int i = 0; i < boxes; ++i) {
       const int page = __shfl_sync(0xffffffffu, mine.x, i),
                 token = __shfl_sync(0xffffffffu, mine.y, i);
       if (page < 0 || !is_elected()) continue;
 #pragma unroll
-      for (int panel = 0; panel < kDim / kPanelDims; ++panel)
+      for (int panel = 0; panel < kPanels<kDim>; ++panel)
         load_box(tile.panel[panel][i * a.box_keys], map, ring.full[turn.stage], panel * kPanelDims,
                  kv_head, token, page);
     }
@@ -81,7 +81,7 @@ __device__ __forceinline__ void bring_tiles(const WgmmaArgs<T>& a, int request, 
 // they get the weight 0, and become 0 themselves.
 template <class T, int kDim>
 __device__ __forceinline__ void clear_unseen(SwizzledTile<T, kDim>& v, int key0, const Span& span) {
-  constexpr int kChunks = kDim / kVecWidth<T>;
+  constexpr int kChunks = kPanels<kDim> * kPanelDims / kVecWidth<T>;
   if (span.first_key <= key0 && key0 + kTileKeys <= span.end_key) return;
   for (int i = static_cast<int>(threadIdx.x); i < kTileKeys * kChunks; i += kAttending) {
     const int row = i / kChunks, chunk = i % kChunks;
@@ -201,6 +201,7 @@ void launch_wgmma(const AttentionArgs& args, int least_rows, StreamRef stream) {
   const int max_rows = args.max_query_len * a.group;
   const auto requests = static_cast<unsigned>(args.seq_lens.extent(0));
   if (args.k_cache.extent(3) == 64) return launch_rows<T, 64>(a, max_rows, requests, stream);
+  if (args.k_cache.extent(3) == 96) return launch_rows<T, 96>(a, max_rows, requests, stream);
   launch_rows<T, 128>(a, max_rows, requests, stream);
 }
 
@@ -208,8 +209,9 @@ void launch_wgmma(const AttentionArgs& args, int least_rows, StreamRef stream) {
 
 bool attention_wgmma_supports(const AttentionArgs& args) {
   const std::int64_t dim = args.k_cache.extent(3);
-  return is_hopper() && (dim == 64 || dim == 128) && args.k_cache.dtype() == args.q.dtype() &&
-         args.scale > 0.f && fits_tensor_map(args.k_cache) && fits_tensor_map(args.v_cache) &&
+  return is_hopper() && (dim == 64 || dim == 96 || dim == 128) &&
+         args.k_cache.dtype() == args.q.dtype() && args.scale > 0.f &&
+         fits_tensor_map(args.k_cache) && fits_tensor_map(args.v_cache) &&
          tensor_maps_unavailable().empty();
 }
 

@@ -50,10 +50,13 @@ struct WgmmaArgs : PagedArgs<T, T> {
   }
 };
 
+// Of a row; what is beyond kDim, with heads of 96, comes as zeros.
+template <int kDim>
+constexpr int kPanels = (kDim + kPanelDims - 1) / kPanelDims;
 template <class T, int kDim>
 struct alignas(1024) SwizzledTile {
   static constexpr int kPanelBytes = kTileKeys * kPanelDims * static_cast<int>(sizeof(T));
-  T panel[kDim / kPanelDims][kTileKeys][kPanelDims];
+  T panel[kPanels<kDim>][kTileKeys][kPanelDims];
 };
 // Of a ring of tiles: boxes fill it, every warp that attends empties it.
 struct RingBarriers {
@@ -88,7 +91,7 @@ struct GroupRows {
   FragmentA q[kDim / 16];
   FragmentC scores[kTileKeys / 8];
   FragmentA weights[kTileKeys / 16];
-  FragmentC values[kDim / 8];
+  FragmentC values[kPanels<kDim> * kPanelDims / 8];
   float max[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
   int first[2], last[2];  // keys that the rows see; none: first > last
 

@@ -38,7 +38,7 @@ const Driver& driver() {
   return one;
 }
 
-constexpr std::int64_t kRowBytes = 128, kStrideUnit = 16, kStrideEnd = std::int64_t{1} << 40;
+constexpr std::int64_t kStrideUnit = 16, kStrideEnd = std::int64_t{1} << 40;
 constexpr int kMostDims = 5;
 
 CUtensorMapDataType element_of(DType dtype) {
@@ -54,7 +54,7 @@ bool fits_tensor_map(const TensorView& tensor) {
   const auto element = static_cast<std::int64_t>(size_of(tensor.dtype()));
   const int last = tensor.rank() - 1;
   bool fits = last > 0 && element <= 2 && tensor.stride(last) == 1 &&
-              tensor.extent(last) * element % kRowBytes == 0 &&
+              tensor.extent(last) * element % kStrideUnit == 0 &&
               reinterpret_cast<std::uintptr_t>(tensor.data()) % kStrideUnit == 0;
   for (int i = 0; i < last; ++i) {
     const std::int64_t bytes = tensor.stride(i) * element;

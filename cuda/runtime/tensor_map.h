@@ -14,8 +14,7 @@ namespace quire::cuda {
 // Why the driver makes no maps, in one sentence; empty when it does. Asked once.
 const std::string& tensor_maps_unavailable();
 
-// What a map can say of the tensor's address and strides, and whether its rows divide into panels
-// of 128 bytes.
+// Whether a map can say where the tensor is.
 bool fits_tensor_map(const TensorView& tensor);
 // A box has so much of each dimension, in the tensor's order; of the last one 128 bytes: rows of
 // that width, one after the other, swizzled as in cuda/device/warpgroup.cuh. Coordinates of
