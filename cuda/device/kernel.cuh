@@ -6,12 +6,16 @@
 //   DYN_SHARED(scratch, float);          float* scratch: the launch's dynamic shared memory,
 //   1024-byte aligned launch(kernel, grid, block, dynamic_shared_bytes, stream, arguments…)
 //
+// Every kernel begins with release_next_kernel() and await_previous_kernel() (dependent.cuh).
+//
 // Rules for kernels: no <<<>>>, no PTX or __CUDA_ARCH__ outside cuda/device, no __shared__, no
 // globals; every lane of a mask reaches the same intrinsic on the same line; no thread leaves
 // before the last barrier; shuffles order no memory; no benign races; spin only with spin_pause().
 
 #include <type_traits>
 #include <utility>
+
+#include "cuda/runtime/capability.h"
 
 #ifdef __CUDACC__
 
@@ -40,13 +44,15 @@ __device__ __forceinline__ void spin_pause() { __nanosleep(20); }
 #include <cuda_emulation/kernel.h>
 #endif
 
+#include "cuda/device/dependent.cuh"
+
 namespace quire::cuda {
 
 // In the 4 KiB that every driver takes.
 template <class... P>
 constexpr bool fits_parameters = (std::size_t{0} + ... + ((sizeof(P) + 7) / 8 * 8)) <= 4096;
 
-// attribute: null for an ordinary launch.
+// attribute: null: begins when all before it has ended, as kernels without a wait must.
 template <class... P, class... A>
 cudaError_t launch_with(cudaLaunchAttribute* attribute, void (*kernel)(P...), dim3 grid, dim3 block,
                         std::size_t dynamic_shared, cudaStream_t stream, A&&... arguments) {
@@ -68,23 +74,15 @@ cudaError_t launch_with(cudaLaunchAttribute* attribute, void (*kernel)(P...), di
   return cudaLaunchKernelEx(&config, kernel, std::forward<A>(arguments)...);
 }
 
+// On Hopper the kernel may begin before the one in front of it has ended (dependent.cuh).
 template <class... P, class... A>
 cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared,
                    cudaStream_t stream, A&&... arguments) {
-  return launch_with(nullptr, kernel, grid, block, dynamic_shared, stream,
-                     std::forward<A>(arguments)...);
-}
-
-// overlap: the kernel may begin before the one in front of it has ended
-// (cuda/device/dependent.cuh).
-template <class... P, class... A>
-cudaError_t launch_dependent(bool overlap, void (*kernel)(P...), dim3 grid, dim3 block,
-                             std::size_t dynamic_shared, cudaStream_t stream, A&&... arguments) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
-  return launch_with(overlap ? &attribute : nullptr, kernel, grid, block, dynamic_shared, stream,
-                     std::forward<A>(arguments)...);
+  return launch_with(is_hopper() ? &attribute : nullptr, kernel, grid, block, dynamic_shared,
+                     stream, std::forward<A>(arguments)...);
 }
 
 // All blocks live at once, so that the grid can meet.

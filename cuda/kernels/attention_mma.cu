@@ -171,6 +171,8 @@ __device__ void merge_warps(WarpRows<T, Cache, kDim, kKeys>& w, float* shared) {
 template <class T, class Cache, int kDim, bool kDecode>
 __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     attention_mma_kernel(const __grid_constant__ MmaArgs<T, Cache> a) {
+  release_next_kernel();
+  await_previous_kernel();
   // Of a tile, for one warp at a time; where heads are wide, registers hold half of the scores.
   constexpr int kTile = kTileKeys<Cache, kDim, kDecode>;
   constexpr int kKeys = kDecode ? kTile / kWarps : kDim <= 128 ? kTile : kTile / 2;
@@ -274,6 +276,7 @@ template <class T, class Cache>
 __global__ void __launch_bounds__(kMergeThreads)
     merge_requests_kernel(const __grid_constant__ MmaArgs<T, Cache> a) {
   release_next_kernel();
+  await_previous_kernel();
   const int request = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y),
             row = static_cast<int>(blockIdx.x);
   const int first = a.query_start[request],

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "cuda/device/block_sum.cuh"
-#include "cuda/device/dependent.cuh"
 #include "cuda/device/request_of.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
@@ -98,6 +97,8 @@ __device__ void mark_empty(const SimtArgs<T, Cache>& a, int token, int first_hea
 template <class T, class Cache, int kPerLane, int kGroup>
 __global__ void __launch_bounds__(kWarps * 32)
     attention_simt_kernel(const __grid_constant__ SimtArgs<T, Cache> a) {
+  release_next_kernel();
+  await_previous_kernel();
   const int token = blockIdx.x, kv_head = blockIdx.y, split = blockIdx.z;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int request = request_of(a.query_start, a.num_requests, token);
@@ -157,6 +158,7 @@ template <class T>
 __global__ void __launch_bounds__(kMergeThreads)
     merge_splits_kernel(View<T, 3> out, const float* partials, const float* sinks, int splits) {
   release_next_kernel();
+  await_previous_kernel();
   const int token = blockIdx.x, head = blockIdx.y;
   const std::int64_t size = out.extent[2] + 2,
                      first = (static_cast<std::int64_t>(token) * out.extent[1] + head) * splits;

@@ -161,6 +161,8 @@ __device__ __forceinline__ void attend(const WgmmaArgs<T>& a, const Request& r, 
 template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_wgmma_kernel(const __grid_constant__ WgmmaArgs<T> a) {
+  release_next_kernel();
+  await_previous_kernel();
   if constexpr (!kHasWarpgroups) return;
   DYN_SHARED(stages, Stages<T, kDim>);
   const int kv_head = static_cast<int>(blockIdx.y), request = static_cast<int>(blockIdx.z);

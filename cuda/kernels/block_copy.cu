@@ -14,6 +14,8 @@ template <class U>
 __global__ void __launch_bounds__(kThreads)
     page_kernel(U* pages, std::int64_t page_units, const std::int32_t* to,
                 const std::int32_t* from) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
   if (i >= page_units) return;
   pages[to[blockIdx.x] * page_units + i] =

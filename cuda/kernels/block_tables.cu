@@ -37,6 +37,8 @@ struct Rows {
 // One block per write; those of groups in other launches are skipped.
 __global__ void __launch_bounds__(kThreads)
     write_kernel(const __grid_constant__ Groups groups, Writes w, int first_group, int num_groups) {
+  release_next_kernel();
+  await_previous_kernel();
   const int write = blockIdx.x, g = w.group[write] - first_group;
   if (g < 0 || g >= num_groups) return;
   const Group& group = groups.at[g];
@@ -51,6 +53,8 @@ __global__ void __launch_bounds__(kThreads)
 // Grid (rows, groups).
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(const __grid_constant__ Groups groups, Rows rows, int first_group) {
+  release_next_kernel();
+  await_previous_kernel();
   const int row = blockIdx.x, slot = rows.slot[row];
   const Group& group = groups.at[blockIdx.y];
   std::int32_t* out = group.rows + row * group.rows_stride;
@@ -75,6 +79,8 @@ __device__ __forceinline__ std::int64_t slot_of(const Group& group, const std::i
 // Grid (rows + 1, groups): the last one pads what follows the step's tokens.
 __global__ void __launch_bounds__(kThreads)
     slot_mapping_kernel(const __grid_constant__ Groups groups, Rows rows, ContextParallel cp) {
+  release_next_kernel();
+  await_previous_kernel();
   const int row = blockIdx.x;
   const Group& group = groups.at[blockIdx.y];
   const bool is_tail = row == rows.num_rows;

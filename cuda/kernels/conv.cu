@@ -103,10 +103,13 @@ __device__ __forceinline__ int first_kept(const ConvParams<T>& p, const StateSte
 template <class T, int kWidth, bool kOutputs>
 __global__ void __launch_bounds__(kChannels)
     conv_request_kernel(const __grid_constant__ ConvParams<T> p) {
+  release_next_kernel();
   const int channel = blockIdx.x * kChannels + threadIdx.x;
+  const bool is_there = channel < p.x.extent[1];
+  Window<T, kWidth> window(p, is_there ? channel : 0);
+  await_previous_kernel();
   const StateStep step = p.steps(static_cast<int>(blockIdx.y));
-  if (channel >= p.x.extent[1] || step.first == step.last) return;
-  Window<T, kWidth> window(p, channel);
+  if (!is_there || step.first == step.last) return;
   const int begin = kOutputs ? step.first : first_kept(p, step);
   window.move_to(step, begin);
   for (int t = begin; t < step.last; ++t) {
@@ -124,11 +127,14 @@ __global__ void __launch_bounds__(kChannels)
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kChannels)
     conv_tile_kernel(const __grid_constant__ ConvParams<T> p) {
+  release_next_kernel();
   const int channel = blockIdx.x * kChannels + threadIdx.x;
+  const bool is_there = channel < p.x.extent[1];
+  Window<T, kWidth> window(p, is_there ? channel : 0);
+  await_previous_kernel();
   const int begin = blockIdx.y * kTileTokens;
   const int end = min(begin + kTileTokens, p.steps.query_start[p.num_requests]);
-  if (channel >= p.x.extent[1] || begin >= end) return;
-  Window<T, kWidth> window(p, channel);
+  if (!is_there || begin >= end) return;
   int request = request_of(p.steps.query_start, p.num_requests, begin);
   StateStep step = p.steps(request);
   window.move_to(step, begin);
@@ -152,7 +158,8 @@ void launch_conv(const ConvParams<T>& p, StreamRef stream) {
   };
   // What is read back rounded has to be what the next outputs are made of.
   const bool rounds = p.steps.token_states != nullptr && size_of(p.state.dtype) < sizeof(T);
-  if (tokens < 2 * p.num_requests || rounds) return go(conv_request_kernel<T, kWidth, true>, by_request);
+  if (tokens < 2 * p.num_requests || rounds)
+    return go(conv_request_kernel<T, kWidth, true>, by_request);
   go(conv_tile_kernel<T, kWidth>, by_tile);
   go(conv_request_kernel<T, kWidth, false>, by_request);
 }

@@ -95,6 +95,8 @@ struct ChunkState : StateLines<T, kChunkKeyDim> {
 template <class T, class State>
 __global__ void __launch_bounds__(kChunkThreads)
     delta_chunks_kernel(const __grid_constant__ ChunkParams<T, State> p) {
+  release_next_kernel();
+  await_previous_kernel();
   DYN_SHARED(memory, ChunkMemory<T>);
   const int head = static_cast<int>(blockIdx.y);
   const int request = find_request(p.steps, p.num_requests, static_cast<int>(blockIdx.z));

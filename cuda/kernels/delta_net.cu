@@ -100,6 +100,8 @@ struct DeltaColumn : StateLane<kKeyDim> {
 template <class State, int kKeyDim, bool kKeeps>
 __global__ void __launch_bounds__(kStateWarps * 32)
     delta_rule_kernel(const __grid_constant__ DeltaParams<State> p) {
+  release_next_kernel();
+  await_previous_kernel();
   SHARED(tokens, DeltaToken<kKeyDim>[2]);
   const int head = static_cast<int>(blockIdx.y);
   const StateStep step = behind_chunks(p.steps(static_cast<int>(blockIdx.z)), p.after_chunks);

@@ -1,6 +1,6 @@
-// Rejection sampling of drafts (backend/draft_ops.h). A block a row, in a few passes over it: what the
-// filters leave is found bit by bit, as the k largest are. Masses are integers, whose sums have no
-// order: a row's bits depend on nothing but the row.
+// Rejection sampling of drafts (backend/draft_ops.h). A block a row, in a few passes over it: what
+// the filters leave is found bit by bit, as the k largest are. Masses are integers, whose sums have
+// no order: a row's bits depend on nothing but the row.
 
 #include "backend/no_token.h"
 #include "cuda/kernels/draws.h"
@@ -166,6 +166,8 @@ struct DrawDrafts {
 // A block a row.
 __global__ void __launch_bounds__(kThreads)
     draw_drafts_kernel(const __grid_constant__ DrawDrafts p) {
+  release_next_kernel();
+  await_previous_kernel();
   const int r = static_cast<int>(blockIdx.x);
   const float* row = p.logits + r * p.row_stride;
   int token = kNoToken;
@@ -195,6 +197,8 @@ struct VerifyDrafts {
 // A block a draft.
 __global__ void __launch_bounds__(kThreads)
     verify_drafts_kernel(const __grid_constant__ VerifyDrafts p) {
+  release_next_kernel();
+  await_previous_kernel();
   const int r = p.rows[blockIdx.x], draft = p.drafts[blockIdx.x];
   float* row = p.logits + r * p.row_stride;
   const float* drafted = p.shares + p.places[blockIdx.x] * p.share_stride;

@@ -1,7 +1,6 @@
 // Operators on single elements. Memory bound: 16 bytes a thread and step.
 
 #include "cuda/device/activation.cuh"
-#include "cuda/device/dependent.cuh"
 #include "cuda/device/fast_divide.cuh"
 #include "cuda/device/vec.cuh"
 #include "cuda/kernels/launchers.h"
@@ -23,6 +22,8 @@ __device__ __forceinline__ std::int64_t global_index() {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     add_kernel(T* out, const T* a, const T* b, std::int64_t vectors) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t i = global_index();
   if (i >= vectors) return;
   Vec16<T> x = load_vec(a + i * kVecWidth<T>);
@@ -34,6 +35,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) scale_kernel(T* x, float factor, std::int64_t vectors) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t i = global_index();
   if (i >= vectors) return;
   Vec16<T> v = load_vec(static_cast<const T*>(x) + i * kVecWidth<T>);
@@ -47,6 +50,7 @@ __global__ void __launch_bounds__(kThreads)
     gated_activation_kernel(T* out, const T* gate_up, int width, std::int64_t out_stride,
                             std::int64_t in_stride, FastDivide per_row, int vectors) {
   release_next_kernel();
+  await_previous_kernel();
   const int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   if (i >= vectors) return;
   const std::int64_t row = per_row(i);

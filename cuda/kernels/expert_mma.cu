@@ -239,6 +239,8 @@ __device__ __forceinline__ float fold_scales(const ProductTile<Format, kTokens>&
 template <class Format, int kTokens>
 __global__ void __launch_bounds__(kThreads)
     expert_mma_kernel(const __grid_constant__ MmaProduct<Format> p) {
+  release_next_kernel();
+  await_previous_kernel();
   using Stage = ProductStage<Format, kTokens>;
   static_assert(kTokens * (kRows + 4) * sizeof(float) <= kStages * sizeof(Stage));
   DYN_SHARED(memory, unsigned char);

@@ -98,6 +98,8 @@ __device__ void fill(SimtStage& stage, const SimtProduct& p, const ExpertTile& t
 // Grid (columns, tiles).
 __global__ void __launch_bounds__(kThreads)
     expert_simt_kernel(const __grid_constant__ SimtProduct p) {
+  release_next_kernel();
+  await_previous_kernel();
   SHARED(stage, SimtStage);
   const ExpertTile tile = p.block.tile(static_cast<int>(blockIdx.y));
   if (tile.begin >= tile.end) return;

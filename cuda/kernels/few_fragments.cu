@@ -22,8 +22,8 @@ void launch_few(const ExpertProduct& product, StreamRef stream) {
                      .columns = static_cast<int>(x.extent(1)),
                      .base = base_and_zero<T>(product.weight.group.zero)};
   const dim3 grid(static_cast<unsigned>((a.rows + kFragmentRows - 1) / kFragmentRows));
-  CUDA_CHECK(launch_dependent(is_hopper(), few_fragments_kernel<T, F, kTiles>, grid,
-                              dim3(kFewThreads), 0, native(stream), a));
+  CUDA_CHECK(
+      launch(few_fragments_kernel<T, F, kTiles>, grid, dim3(kFewThreads), 0, native(stream), a));
 }
 
 template <class T>

@@ -55,6 +55,8 @@ __device__ __forceinline__ void store_codes(__nv_fp8_e4m3* to, const Wide<float>
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     quantize_rows_kernel(const __grid_constant__ QuantizeArgs<T> a) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t row = blockIdx.x;
   const T* x = a.x + row * a.x_stride;
   const int first = threadIdx.x * kWideWidth;
@@ -76,6 +78,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     quantize_groups_kernel(const __grid_constant__ QuantizeArgs<T> a) {
+  release_next_kernel();
+  await_previous_kernel();
   const int row = static_cast<int>(blockIdx.x);
   const int group = static_cast<int>(blockIdx.y) * kBlockGroups + threadIdx.x / kGroupLanes;
   const int lane = threadIdx.x % kGroupLanes, i = group * kFp8Block + lane * kWideWidth;

@@ -100,6 +100,8 @@ __device__ void store_sums(const FragmentProduct<T>& p, const ExpertTile& range,
 template <class T, class F, int kTokens>
 __global__ void __launch_bounds__(kMmaThreads, kTokens == kFewTileTokens ? 1 : 0)
     fragment_mma_kernel(const __grid_constant__ FragmentProduct<T> p) {
+  release_next_kernel();
+  await_previous_kernel();
   using Stage = FragmentStage<T, F, kTokens>;
   static_assert(kTokens * (kRows + 4) * sizeof(float) <= kStages * sizeof(Stage));
   DYN_SHARED(memory, unsigned char);

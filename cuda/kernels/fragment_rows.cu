@@ -23,6 +23,8 @@ struct RowArgs {
 template <class F>
 __global__ void __launch_bounds__(kThreads)
     fragment_rows_kernel(const __grid_constant__ RowArgs a) {
+  release_next_kernel();
+  await_previous_kernel();
   using Number = __nv_bfloat16;
   const std::int64_t row = a.ids[blockIdx.x] - a.first;
   const bool is_here = 0 <= row && row < a.rows;

@@ -58,9 +58,12 @@ __device__ __forceinline__ void store_gated(Out* out, const Out* weight, const G
 template <class Out, class X, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     gated_norm_kernel(const __grid_constant__ GatedNormArgs<Out, X> a) {
+  release_next_kernel();
   constexpr int kStep = kThreads * kWideWidth;
   const std::int64_t token = blockIdx.x / a.x.extent[1], group = blockIdx.x % a.x.extent[1];
   const int width = static_cast<int>(a.x.extent[2]), first = threadIdx.x * kWideWidth;
+  prefetch(a.weight + group * a.weight_stride, width);
+  await_previous_kernel();
   const X* x = &a.x(token, group, 0);
   const Out* gate = &a.gate(token, group, 0);
   const Out* weight = a.weight + group * a.weight_stride;
@@ -94,6 +97,8 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kScalarThreads)
     gated_norm_any_kernel(AnyView out, AnyView x, AnyView gate, AnyView weight, float eps,
                           bool norm_first) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t token = blockIdx.x / x.extent[1], group = blockIdx.x % x.extent[1];
   const int width = static_cast<int>(x.extent[2]);
   const auto gated = [&](int i) {

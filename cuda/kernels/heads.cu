@@ -93,6 +93,12 @@ __device__ __forceinline__ void store_rounded(T* to, const Wide<float>& values) 
 template <class T, class Cache>
 __global__ void __launch_bounds__(kThreads)
     prepare_heads_kernel(const __grid_constant__ HeadKernelArgs<T, Cache> a) {
+  release_next_kernel();
+  if (a.q_norm != nullptr) {
+    prefetch(a.q_norm, static_cast<int>(a.width));
+    prefetch(a.k_norm, static_cast<int>(a.width));
+  }
+  await_previous_kernel();
   const std::int64_t token = blockIdx.x;
   const int thread = blockIdx.y * kThreads + threadIdx.x;
   const int lane = thread & ((1 << a.lanes_log2) - 1);

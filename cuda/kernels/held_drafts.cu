@@ -32,6 +32,8 @@ struct Held {
 
 // Threads of cells, then those of lines: they write other numbers.
 __global__ void __launch_bounds__(kThreads) settle_kernel(const __grid_constant__ Held p) {
+  release_next_kernel();
+  await_previous_kernel();
   const int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   if (i < p.num_cells) {
     if (p.line[i] >= 0) p.numbers[p.at[i]] -= p.count_lost(p.line[i]);
@@ -52,6 +54,8 @@ struct Lag {
 };
 
 __global__ void __launch_bounds__(kThreads) lag_kernel(const __grid_constant__ Lag p) {
+  release_next_kernel();
+  await_previous_kernel();
   const int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   if (i < p.num_cells && p.line[i] >= 0) p.numbers[p.at[i]] -= p.lost[p.line[i]];
 }

@@ -56,6 +56,8 @@ __global__ void __launch_bounds__(kThreads)
     kv_write_wide_kernel(View<Cache, 4> k_cache, View<Cache, 4> v_cache, View<const T, 3> k,
                          View<const T, 3> v, const std::int64_t* slots, CacheScale scale,
                          WideRows wide) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t token = blockIdx.x, slot = slots[token];
   if (slot < 0) return;
   write_wide(k_cache, k, scale.k, token, static_cast<int>(slot), wide);
@@ -67,6 +69,8 @@ template <class Cache, class T>
 __global__ void __launch_bounds__(kThreads)
     kv_write_kernel(View<Cache, 4> k_cache, View<Cache, 4> v_cache, View<const T, 3> k,
                     View<const T, 3> v, const std::int64_t* slots, CacheScale scale) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t token = blockIdx.x, slot = slots[token];
   if (slot < 0) return;
   write_row(k_cache, k, scale.k, token, slot);

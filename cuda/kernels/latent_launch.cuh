@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "cuda/device/dependent.cuh"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/latent_work.cuh"
 #include "cuda/kernels/launchers.h"
@@ -18,8 +17,8 @@ namespace quire::cuda {
 template <class T, class Cache>
 __global__ void __launch_bounds__(kMergeThreads)
     merge_latents_kernel(const __grid_constant__ LatentParams<T, Cache> p) {
-  await_previous_kernel();
   release_next_kernel();
+  await_previous_kernel();
   const int block = static_cast<int>(blockIdx.y), blocks = static_cast<int>(gridDim.y),
             row = static_cast<int>(blockIdx.x);
   const int4 cut = p.cuts[block];
@@ -59,8 +58,8 @@ void launch_latents(void (*kernel)(LatentParams<T, Cache>), unsigned threads,
   CUDA_CHECK(launch(kernel, dim3(count), dim3(threads), shared_bytes, native(stream), p));
   if (blocks > 1) {
     const auto most_rows = static_cast<unsigned>(std::min<std::int64_t>(rows, kLatentRows));
-    CUDA_CHECK(launch_dependent(is_hopper(), merge_latents_kernel<T, Cache>, dim3(most_rows, count),
-                                dim3(kMergeThreads), 0, native(stream), p));
+    CUDA_CHECK(launch(merge_latents_kernel<T, Cache>, dim3(most_rows, count), dim3(kMergeThreads),
+                      0, native(stream), p));
   }
   if (args.max_query_len <= kFewTokens) return;
   p.prompts = true;

@@ -24,6 +24,8 @@ struct LogProbArgs {
 
 __global__ void __launch_bounds__(kSummaryThreads)
     summarize_probs_kernel(const __grid_constant__ LogProbArgs a) {
+  release_next_kernel();
+  await_previous_kernel();
   const RowWork work{.races = false, .masses = true, .greedy = false, .factor = 1.f};
   summarize_row(a.rows, work, {});
 }
@@ -96,6 +98,8 @@ __device__ void rank_row(const LogProbArgs& a, int r, float log_total) {
 // A block a row.
 __global__ void __launch_bounds__(kCandidateThreads)
     log_probs_kernel(const __grid_constant__ LogProbArgs a) {
+  release_next_kernel();
+  await_previous_kernel();
   DYN_SHARED(memory, float);
   const Candidates list(memory);
   const int r = static_cast<int>(blockIdx.x);

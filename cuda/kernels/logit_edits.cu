@@ -19,6 +19,8 @@ unsigned blocks_for(std::int64_t count) {
 __global__ void __launch_bounds__(kThreads)
     mask_kernel(View<float, 2> logits, View<const std::uint32_t, 2> words,
                 const std::int32_t* rows) {
+  release_next_kernel();
+  await_previous_kernel();
   const int token = blockIdx.y * kThreads + threadIdx.x;
   if (token >= logits.extent[1]) return;
   if ((words(blockIdx.x, token / 32) >> (token % 32) & 1u) == 0)
@@ -28,6 +30,8 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     bias_kernel(View<float, 2> logits, const std::int32_t* row, const std::int32_t* token,
                 const float* value, int count) {
+  release_next_kernel();
+  await_previous_kernel();
   const int i = blockIdx.x * kThreads + threadIdx.x;
   if (i < count) atomicAdd(&logits(row[i], token[i]), value[i]);
 }
@@ -41,6 +45,8 @@ struct Penalties {
 
 __global__ void __launch_bounds__(kThreads)
     penalty_kernel(View<float, 2> logits, const __grid_constant__ Penalties p) {
+  release_next_kernel();
+  await_previous_kernel();
   const int token = blockIdx.y * kThreads + threadIdx.x;
   if (token >= logits.extent[1]) return;
   const std::uint16_t seen = p.counts(p.slots[blockIdx.x], token);
@@ -59,6 +65,8 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     set_counts_kernel(View<std::uint16_t, 2> counts, const std::int32_t* slot,
                       const std::int32_t* token, const std::int32_t* value, int count) {
+  release_next_kernel();
+  await_previous_kernel();
   const int i = blockIdx.x * kThreads + threadIdx.x;
   if (i < count) counts(slot[i], token[i]) = static_cast<std::uint16_t>(value[i]);
 }
@@ -79,6 +87,8 @@ __device__ void count_once(std::uint16_t* entry) {
 __global__ void __launch_bounds__(kThreads)
     count_kernel(View<std::uint16_t, 2> counts, const std::int32_t* slot, const std::int32_t* token,
                  int count) {
+  release_next_kernel();
+  await_previous_kernel();
   const int i = blockIdx.x * kThreads + threadIdx.x;
   if (i < count && slot[i] >= 0 && token[i] >= 0) count_once(&counts(slot[i], token[i]));
 }

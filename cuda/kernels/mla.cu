@@ -104,10 +104,11 @@ __device__ __forceinline__ void attend(const LatentParams<T, Cache>& p, const La
 template <class T, class Cache>
 __global__ void __launch_bounds__(kThreads)
     latent_attention_kernel(const __grid_constant__ LatentParams<T, Cache> p) {
+  release_next_kernel();
+  await_previous_kernel();
   DYN_SHARED(memory, LatentMemory<T, Cache>);
   SHARED(walk, LatentWalk);
   find_work<kThreads>(p, walk);
-  release_next_kernel();
   __syncthreads();
   for (int turn = 0;; turn ^= 1) {
     if (threadIdx.x == 0) advance(p, walk, walk.parts[turn]);

@@ -295,11 +295,12 @@ __device__ __forceinline__ void add_tiles(const LatentParams<T, T>& p, const Lat
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
     latent_wgmma_kernel(const __grid_constant__ LatentParams<T, T> p) {
+  release_next_kernel();
+  await_previous_kernel();
   if constexpr (!kHasWarpgroups) return;
   DYN_SHARED(memory, LatentStages<T>);
   SHARED(walk, LatentWalk);
   find_work<kThreads>(p, walk);
-  release_next_kernel();
   __syncthreads();
   for (int turn = 0;; turn ^= 1) {
     const LatentPart& part = walk.parts[turn];

@@ -27,6 +27,8 @@ struct PlanParams {
 // then puts the pairs there. Their order within an expert is arbitrary: no sum depends on it.
 __global__ void __launch_bounds__(kPlanThreads)
     plan_experts_kernel(const __grid_constant__ PlanParams p) {
+  release_next_kernel();
+  await_previous_kernel();
   using Scan = cub::BlockScan<unsigned long long, kPlanThreads>;
   SHARED(scan_memory, typename Scan::TempStorage);
   DYN_SHARED(next, int);  // [experts]: how many pairs, then where the next one goes
@@ -62,6 +64,8 @@ __global__ void __launch_bounds__(kPlanThreads)
 template <class Out>
 __global__ void __launch_bounds__(kSumThreads)
     sum_experts_kernel(View<Out, 2> out, const float* y, View<const float, 2> weights) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t token = blockIdx.x, k = weights.extent[1], width = out.extent[1];
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.y) * kSumThreads + threadIdx.x;
   if (i >= width) return;

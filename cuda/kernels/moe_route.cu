@@ -114,6 +114,8 @@ __device__ void choose_experts(const RouteParams& p, const RouteRow& row, int to
 
 __global__ void __launch_bounds__(kWarps * 32)
     moe_route_kernel(const __grid_constant__ RouteParams p) {
+  release_next_kernel();
+  await_previous_kernel();
   DYN_SHARED(memory, unsigned char);
   const int warp = threadIdx.x / 32, token = static_cast<int>(blockIdx.x) * kWarps + warp;
   const auto experts = static_cast<int>(p.logits.extent[2]);

@@ -55,8 +55,10 @@ __device__ __forceinline__ void store_row(Out* out, const Out* weight, float wei
 template <class Out, class X, class Residual, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     rms_norm_kernel(const __grid_constant__ NormArgs<Out, X, Residual> a) {
-  constexpr int kStep = kThreads * kWideWidth;
   release_next_kernel();
+  prefetch(a.weight, a.width);
+  await_previous_kernel();
+  constexpr int kStep = kThreads * kWideWidth;
   const std::int64_t outer = blockIdx.x / a.inner, inner = blockIdx.x % a.inner;
   const X* x = a.x + outer * a.x_stride[0] + inner * a.x_stride[1];
   Out* out = a.out + outer * a.out_stride[0] + inner * a.out_stride[1];
@@ -95,6 +97,8 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kScalarThreads)
     rms_norm_any_kernel(AnyView out, AnyView x, AnyView residual, AnyView weight, float eps,
                         float weight_offset) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t outer = blockIdx.x / x.extent[1], inner = blockIdx.x % x.extent[1];
   const int width = static_cast<int>(x.extent[2]);
   const bool adds = residual.data != nullptr;

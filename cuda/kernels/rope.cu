@@ -19,6 +19,8 @@ template <class T, RopeStyle kStyle>
 __global__ void __launch_bounds__(kMaxThreads)
     rope_wide_kernel(View<T, 3> x, const std::int32_t* positions, View<const float, 2> cos_sin,
                      FastDivide runs) {
+  release_next_kernel();
+  await_previous_kernel();
   constexpr int kWidth = kVecWidth<T>;
   constexpr bool kHalves = kStyle == RopeStyle::halves;
   constexpr int kPairs = kHalves ? kWidth : kWidth / 2;  // of a thread
@@ -51,6 +53,8 @@ __global__ void __launch_bounds__(kMaxThreads)
 template <class T, RopeStyle kStyle>
 __global__ void __launch_bounds__(kMaxThreads)
     rope_kernel(View<T, 3> x, const std::int32_t* positions, View<const float, 2> cos_sin) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t token = blockIdx.x;
   const int heads = static_cast<int>(x.extent[1]);
   const int half = static_cast<int>(cos_sin.extent[1]) / 2;

@@ -15,6 +15,8 @@ template <class U>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(U* out, const U* table, const std::int32_t* rows, std::int64_t out_stride,
                   std::int64_t table_stride, int units) {
+  release_next_kernel();
+  await_previous_kernel();
   const U* from = table + static_cast<std::int64_t>(max(rows[blockIdx.x], 0)) * table_stride;
   U* to = out + blockIdx.x * out_stride;
   for (int i = threadIdx.x; i < units; i += kThreads) to[i] = from[i];
@@ -39,6 +41,8 @@ bool gather_as(TensorView out, TensorView table, TensorView rows, StreamRef stre
 template <class Out, class Table>
 __global__ void __launch_bounds__(kThreads)
     convert_rows_kernel(View<Out, 2> out, View<const Table, 2> table, const std::int32_t* rows) {
+  release_next_kernel();
+  await_previous_kernel();
   const int row = max(rows[blockIdx.x], 0);
   for (int i = threadIdx.x; i < out.extent[1]; i += kThreads) {
     out(blockIdx.x, i) = Out(static_cast<float>(table(row, i)));
@@ -50,6 +54,8 @@ template <class Out, class Table>
 __global__ void __launch_bounds__(kThreads)
     share_rows_kernel(View<Out, 2> out, View<const Table, 2> table, const std::int32_t* rows,
                       std::int64_t first) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t row = max(rows[blockIdx.x], 0) - first;
   const bool is_here = 0 <= row && row < table.extent[0];
   for (int i = threadIdx.x; i < out.extent[1]; i += kThreads) {

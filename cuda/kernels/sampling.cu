@@ -44,6 +44,8 @@ struct RowDraw {
 // Grid (blocks of a row, rows).
 __global__ void __launch_bounds__(kSummaryThreads)
     summarize_logits_kernel(const __grid_constant__ SampleParams p) {
+  release_next_kernel();
+  await_previous_kernel();
   const RowDraw draw(p, static_cast<int>(blockIdx.y));
   const RowWork work{.races = !draw.greedy && draw.top_k == 0,
                      .masses = !draw.greedy && draw.top_k == 0 && draw.top_p < 1.f,
@@ -186,6 +188,8 @@ __device__ int draw_within(const Summaries& s, int r, const RowDraw& draw, const
 // A block a row.
 __global__ void __launch_bounds__(kCandidateThreads)
     draw_kernel(const __grid_constant__ SampleParams p) {
+  release_next_kernel();
+  await_previous_kernel();
   DYN_SHARED(memory, float);
   const Candidates list(memory);
   const int r = static_cast<int>(blockIdx.x);

@@ -212,6 +212,8 @@ struct ScanState : StateLines<T, kStateDim> {
 template <class T, class State>
 __global__ void __launch_bounds__(kScanThreads)
     scan_chunks_kernel(const __grid_constant__ ScanChunkParams<T, State> p) {
+  release_next_kernel();
+  await_previous_kernel();
   DYN_SHARED(memory, ScanMemory<T>);
   const int head = static_cast<int>(blockIdx.y);
   const int request = find_request(p.steps, p.num_requests, static_cast<int>(blockIdx.z));

@@ -1,10 +1,10 @@
-// Products of at most eight rows with a weight matrix of bf16, f16 or fp8, whose halves may be gates
-// and what they gate, so that a block has eight of each: bound by reading the
-// weights, which go from memory to registers once, past the caches, and are operands of tensor
-// cores there: the weight's rows are those of the product, x's its columns. The warps of a block
-// share sixteen rows of the weight and take steps of their columns in turn, with some on the way.
-// The first ones are fetched before the kernel that computes x has ended. Fp8 becomes the dtype of
-// x, which stays as it is.
+// Products of at most eight rows with a weight matrix of bf16, f16 or fp8, whose halves may be
+// gates and what they gate, so that a block has eight of each: bound by reading the weights, which
+// go from memory to registers once, past the caches, and are operands of tensor cores there: the
+// weight's rows are those of the product, x's its columns. The warps of a block share sixteen rows
+// of the weight and take steps of their columns in turn, with some on the way. The first ones are
+// fetched before the kernel that computes x has ended. Fp8 becomes the dtype of x, which stays as
+// it is.
 
 #include <optional>
 
@@ -19,11 +19,11 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kRows = 16, kMostTokens = 8;  // of an instruction
-constexpr int kChunks = 2;  // of 16 bytes that a lane has of a row and step
+constexpr int kChunks = 2;                  // of 16 bytes that a lane has of a row and step
 
 // Columns of a step; of fp8 those under one scale.
 template <class W>
-constexpr int kStep = 4 * kVecWidth<W> * kChunks;
+constexpr int kStep = 4 * kVecWidth<W>* kChunks;
 static_assert(kStep<__nv_fp8_e4m3> == kFp8Block);
 // Warps of a block, steps of each on the way, and blocks on a multiprocessor, as registers allow:
 // 64 or 128 KiB on the way. Fp8 takes more instructions, so that more warps have to share them.
@@ -223,8 +223,7 @@ void launch_small(const SmallCall& c, StreamRef stream) {
   const auto launch_kernel = [&](auto kernel, int outputs_of_block) {
     const auto outputs = static_cast<int>(c.out.extent(1));
     const dim3 grid(static_cast<unsigned>((outputs + outputs_of_block - 1) / outputs_of_block));
-    CUDA_CHECK(launch_dependent(is_hopper(), kernel, grid, dim3(kWarps<W> * 32), 0, native(stream),
-                                args_of<T, W>(c)));
+    CUDA_CHECK(launch(kernel, grid, dim3(kWarps<W> * 32), 0, native(stream), args_of<T, W>(c)));
   };
   if (c.activation) return launch_kernel(small_linear_kernel<T, W, true>, kRows / 2);
   launch_kernel(small_linear_kernel<T, W, false>, kRows);

@@ -87,6 +87,8 @@ struct ScanRow : StateLane<kStateDim> {
 template <class State, int kStateDim, bool kKeeps>
 __global__ void __launch_bounds__(kStateWarps * 32)
     selective_scan_kernel(const __grid_constant__ ScanParams<State> p) {
+  release_next_kernel();
+  await_previous_kernel();
   SHARED(tokens, ScanToken<kStateDim>[2]);
   const int head = static_cast<int>(blockIdx.y);
   const StateStep step = behind_chunks(p.steps(static_cast<int>(blockIdx.z)), p.after_chunks);

@@ -30,6 +30,8 @@ View<T, 3> rows_view(const TensorView& tensor) {
 template <class Apply>
 __global__ void __launch_bounds__(kThreads)
     strided_kernel(std::int64_t inner, std::int64_t width, const Apply apply) {
+  release_next_kernel();
+  await_previous_kernel();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
   if (i < width) apply(blockIdx.x / inner, blockIdx.x % inner, i);
 }

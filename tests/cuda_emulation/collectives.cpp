@@ -222,6 +222,17 @@ std::uint64_t vote(std::uint32_t mask, Vote kind, std::uint64_t value, bool is_s
   return result;
 }
 
+void await_previous_kernel(bool deleted, Site site) {
+  Thread* me = scheduler().current;
+  me->awaited = true;
+  if (deleted) return;
+  if (scheduler().ahead) {
+    scheduler().awaiting.push_back(me);
+    block_current(site);
+  }
+  tsan_acquire(&scheduler().grid->resumed);
+}
+
 void yield() {
   make_runnable(scheduler().current);
   block_current({"yield", "", 0});

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "cuda_runtime.h"
 
@@ -51,6 +52,8 @@ void yield();  // in spin loops
 void fence();  // __threadfence
 int lane_id();
 unsigned barriers_passed();  // __syncthreads calls of this thread in this block
+// griddepcontrol.wait; deleted: the thread goes on and counts as one that has waited.
+void await_previous_kernel(bool deleted, Site site);
 // Mutation testing: true where QUIRE_EMULATION_SKIP names this place ("norm.cu:30"; a function of
 // the runtime by its name), whose synchronisation is then passed over as if it were deleted. With
 // QUIRE_EMULATION_SITES=FILE every place that was asked about is written there, one a line, when
@@ -143,9 +146,31 @@ struct LaunchShape {
   std::size_t dynamic_shared = 0;                  // bytes
   std::size_t shared_limit = kSharedWithoutOptIn;  // bytes, static and dynamic
   bool cooperative = false;
+  bool dependent = false;  // may begin before what is in front of it has ended
+  std::uint64_t threads() const { return std::uint64_t{block.x} * block.y * block.z; }
+  std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
 };
-// Runs body for every thread of the grid. Throws std::runtime_error for deadlocks, divergent
-// barriers, wrong masks, too much shared memory.
-void run(const LaunchShape& shape, void (*body)(void*), void* argument);
+struct Scheduler;
+struct Grid;
+// Runs body for every thread of a grid. Both calls throw std::runtime_error for deadlocks,
+// divergent barriers, wrong masks, too much shared memory, and for threads of a dependent grid that
+// end without await_previous_kernel().
+class GridRun {
+ public:
+  GridRun(const LaunchShape& shape, void (*body)(void*), void* argument);
+  ~GridRun();
+  GridRun(const GridRun&) = delete;
+  GridRun& operator=(const GridRun&) = delete;
+  // Of a dependent grid: its first block and its last run until their threads wait for others.
+  void begin();
+  void finish();  // on the thread that called begin()
+
+ private:
+  void enter();
+  void leave();
+  std::unique_ptr<Grid> grid_;
+  Scheduler* scheduler_;
+  std::uint64_t begun_ = 0;  // blocks
+};
 
 }  // namespace emulation

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNEL = re.compile(r"(?<!void )\b(__syncthreads|__syncwarp|__threadfence(?:_block)?|grid_sync|async_copy_commit|async_copy_wait<[^>]+>|fence_async_proxy|warpgroup_fence|warpgroup_commit|warpgroup_wait<[^>]+>|init_barrier|arrive|arrive_expecting|await_phase|meet_at|arrive_at)\(")
+KERNEL = re.compile(r"(?<!void )\b(await_previous_kernel|__syncthreads|__syncwarp|__threadfence(?:_block)?|grid_sync|async_copy_commit|async_copy_wait<[^>]+>|fence_async_proxy|warpgroup_fence|warpgroup_commit|warpgroup_wait<[^>]+>|init_barrier|arrive|arrive_expecting|await_phase|meet_at|arrive_at)\(")
 RUNTIME = re.compile(r"\b(cudaStreamSynchronize|cudaStreamWaitEvent|cudaEventSynchronize|cudaEventRecord)\(")
 MARK = "survives deletion:"
 TESTS = "~[cpu]~[draws]~[large]"
@@ -54,7 +54,7 @@ def run(program, tests, skip="", order="forward", copies="late", sites="", capab
 
 
 @functools.cache
-def coverage(program, capability=HOPPER):
+def coverage(program, capability):
     """{test: (seconds, places it reaches)}"""
     names = subprocess.run([program, TESTS + NOT_ON[capability], "--list-test-names-only"], capture_output=True, text=True).stdout.split("\n")
     reached = {}
@@ -94,7 +94,7 @@ def caught_by(site, plain, tsan):
             if code != 0:
                 return f"sm_{capability}, {order}, {copies} copies: {verdict(text)}"
     for copies in ("late", "eager"):
-        code, text = run(tsan, reaching(site, coverage(plain)), skip=site, order="random", copies=copies)
+        code, text = run(tsan, reaching(site, coverage(plain, HOPPER)), skip=site, order="random", copies=copies)
         if code != 0:
             return f"TSan, {copies} copies: {verdict(text)}"
     return None
@@ -102,7 +102,7 @@ def caught_by(site, plain, tsan):
 
 def main(plain, tsan, *wanted):
     sites = find_sites()
-    reached = coverage(plain)
+    reached = coverage(plain, HOPPER)
     failures = 0
     print(f"{len(sites)} places, {len(reached)} tests\n{'place':44} {'caught by':44} line")
     for site, line in sites.items():

@@ -22,16 +22,18 @@ void find_pointers_of(T object, const std::string& name, std::vector<const void*
   }
 }
 
-// Queues work of the device that is not a kernel. What it captures is checked like parameters.
+// Queues the kernels of a library. What it captures is checked like parameters.
 template <class F>
 cudaError_t enqueue(cudaStream_t stream, F work) {
   LOCK;
   std::vector<const void*> pointers;
   find_pointers_of(work, "a capture", pointers);
-  return put(stream, [work, pointers] {
-    require_live(pointers);
-    work();
-  });
+  return put(stream, Work(
+                         [work, pointers] {
+                           require_live(pointers);
+                           work();
+                         },
+                         true));
 }
 
 }  // namespace emulation
@@ -54,12 +56,22 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
          ...);
       },
       parameters);
-  return put(config->stream, [shape, kernel, parameters, pointers] {
+  const auto body = [kernel, parameters] { std::apply(kernel, parameters); };
+  const auto make_grid = [shape, pointers, own = std::make_shared<decltype(body)>(body)] {
     require_live(pointers);
-    auto body = [&] { std::apply(kernel, parameters); };
-    run(
-        shape, [](void* b) { (*static_cast<decltype(body)*>(b))(); }, &body);
-  });
+    return std::make_shared<GridRun>(
+        shape, [](void* b) { (*static_cast<decltype(body)*>(b))(); },
+        const_cast<void*>(static_cast<const void*>(own.get())));
+  };
+  Work work([make_grid] { make_grid()->finish(); }, true);
+  if (shape.dependent) {
+    work.begin = [make_grid] {
+      const auto grid = make_grid();
+      grid->begin();
+      return [grid, make_grid] { grid->finish(); };  // which keeps the parameters
+    };
+  }
+  return put(config->stream, std::move(work));
 }
 
 namespace quire::cuda {

@@ -17,6 +17,12 @@ bool is_cooperative(const cudaLaunchConfig_t& config) {
     return attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative != 0;
   });
 }
+bool is_dependent(const cudaLaunchConfig_t& config) {
+  return std::any_of(config.attrs, config.attrs + config.numAttrs, [](const auto& attribute) {
+    return attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+           attribute.val.programmaticStreamSerializationAllowed != 0;
+  });
+}
 
 // Blocks that live at once, as far as threads and dynamic shared memory bound them.
 std::uint64_t resident_blocks(const cudaLaunchConfig_t& config, std::uint64_t threads) {
@@ -41,8 +47,13 @@ cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel, L
   const bool is_opted = opted != opted_in.end();
   if (config.dynamicSmemBytes > (is_opted ? opted->second : kSharedWithoutOptIn))
     return failed(cudaErrorInvalidValue);
-  shape = {grid, block, config.dynamicSmemBytes,
-           is_opted ? limits().shared_per_block : kSharedWithoutOptIn, is_cooperative(config)};
+  shape = {grid,
+           block,
+           config.dynamicSmemBytes,
+           is_opted ? limits().shared_per_block : kSharedWithoutOptIn,
+           is_cooperative(config),
+           is_dependent(config)};
+  if (shape.dependent && limits().capability < 90) return failed(cudaErrorNotSupported);
   if (shape.cooperative && blocks > resident_blocks(config, threads))
     return failed(cudaErrorCooperativeLaunchTooLarge);
   ++launches;

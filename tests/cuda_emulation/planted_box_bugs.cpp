@@ -40,6 +40,8 @@ struct Ring {
 // box hangs over the end.
 template <Bug kBug>
 __global__ void add_rows(const __grid_constant__ BoxArgs a) {
+  release_next_kernel();
+  await_previous_kernel();
   DYN_SHARED(ring, Ring);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (threadIdx.x == 0) {
@@ -125,21 +127,33 @@ int map_of_large_box() { return make_map(0, 128, 32, 257); }
 int map_of_wide_rows() { return make_map(0, 256, 36, 16); }  // wider than the swizzle
 int map_of_narrow_rows() { return make_map(0, 128, 3, 16); }
 
-__global__ void meet_in_two_sizes(float*) { meet_at(1, threadIdx.x < 64 ? 128 : 64); }
+__global__ void meet_in_two_sizes(float*) {
+  release_next_kernel();
+  await_previous_kernel();
+  meet_at(1, threadIdx.x < 64 ? 128 : 64);
+}
 __global__ void come_twice(float*) {
+  release_next_kernel();
+  await_previous_kernel();
   arrive_at(1, 128);
   if (threadIdx.x < 64) arrive_at(1, 128);
   meet_at(2, 128);
 }
 __global__ void leave_others_waiting(float*) {
+  release_next_kernel();
+  await_previous_kernel();
   if (threadIdx.x < 64) arrive_at(3, 128);
 }
 __global__ void take_what_nobody_gave(float*) {
+  release_next_kernel();
+  await_previous_kernel();
   if (threadIdx.x < 128) return take_registers<240>();
   take_registers<176>();
 }
 // Two groups in turn, with registers that a third gave: the right way.
 __global__ void take_turns(float* out) {
+  release_next_kernel();
+  await_previous_kernel();
   const int group = static_cast<int>(threadIdx.x) / 128;
   if (group == 0) return give_registers<24>();
   take_registers<240>();

@@ -174,8 +174,8 @@ int run_kernel(const std::string& name, const Bug& bug) {
   void* memory = nullptr;
   cudaMalloc(&memory, bytes);
   cudaMemcpy(memory, o.data(), bytes, cudaMemcpyHostToDevice);
-  if (launch(bug.kernel, dim3(static_cast<unsigned>(bug.blocks)), dim3(64), 256, nullptr,
-             static_cast<float*>(memory)) != cudaSuccess)
+  if (launch_with(nullptr, bug.kernel, dim3(static_cast<unsigned>(bug.blocks)), dim3(64), 256,
+                  nullptr, static_cast<float*>(memory)) != cudaSuccess)
     return 2;
   cudaMemcpy(o.data(), memory, bytes, cudaMemcpyDeviceToHost);
   for (int i = 0; i < 64; ++i) {
@@ -191,15 +191,14 @@ int run_kernel(const std::string& name, const Bug& bug) {
 int main(int argc, char** argv) {
   if (argc < 2) {
     for (const auto& [name, bug] : kBugs) std::puts(name.c_str());
-    for (const auto& [name, bug] : host_bugs()) std::puts(name.c_str());
-    for (const auto& [name, bug] : box_bugs()) std::puts(name.c_str());
+    for (const auto* bugs : {&host_bugs(), &box_bugs(), &dependent_bugs()})
+      for (const auto& [name, bug] : *bugs) std::puts(name.c_str());
     return 0;
   }
   const std::string name = argv[1];
   try {
-    for (const auto& bugs : {host_bugs(), box_bugs()}) {
-      if (const auto found = bugs.find(name); found != bugs.end()) return found->second();
-    }
+    for (const auto* bugs : {&host_bugs(), &box_bugs(), &dependent_bugs()})
+      if (const auto bug = bugs->find(name); bug != bugs->end()) return bug->second();
     return run_kernel(name, kBugs.at(name));
   } catch (const std::exception& error) {
     std::puts(error.what());

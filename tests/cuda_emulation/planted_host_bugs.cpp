@@ -81,7 +81,7 @@ int differs(const float* device, float expected) {
 }
 cudaError_t launch_add(float* o, cudaStream_t stream, unsigned threads = kCount, dim3 grid = 1,
                        std::size_t shared = 0) {
-  return launch(add_one, grid, dim3(threads), shared, stream, o);
+  return launch_with(nullptr, add_one, grid, dim3(threads), shared, stream, o);
 }
 cudaError_t launch_plain(void (*kernel)(float*), std::size_t shared, float* o) {
   cudaLaunchConfig_t config{};
@@ -98,7 +98,8 @@ int host_pointer_to_kernel() {
 }
 int host_pointer_deep_in_parameter() {
   std::vector<float> host(kCount);
-  return refused(launch(add_one_deep, 1, kCount, 0, Stream(), Deep{1, {host.data()}}));
+  return refused(
+      launch_with(nullptr, add_one_deep, 1, kCount, 0, Stream(), Deep{1, {host.data()}}));
 }
 int host_pointer_to_library() {
   std::vector<float> host(kCount);

@@ -7,3 +7,5 @@
 // for a call that was refused.
 using HostBug = int (*)();
 const std::map<std::string, HostBug>& host_bugs();
+// Of kernels that begin before the one in front of them has ended.
+const std::map<std::string, HostBug>& dependent_bugs();

@@ -6,6 +6,8 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 namespace emulation {
 
@@ -29,7 +31,17 @@ struct Limits {
 };
 const Limits& limits();
 
-using Work = std::function<void()>;
+// What is queued. A kernel that may begin before the one in front of it has ended is begun by
+// begin(), which gives what goes on with it.
+struct Work {
+  std::function<void()> run;
+  std::function<std::function<void()>()> begin = {};
+  bool is_kernel = false;  // another may begin before it has ended
+
+  template <class F>
+  requires std::is_invocable_v<F> Work(F work, bool kernel = false)
+      : run(std::move(work)), is_kernel(kernel) {}
+};
 cudaError_t put(cudaStream_t stream, Work work);
 void drain_all();
 void drain(cudaStream_t stream);

@@ -1,39 +1,17 @@
-// Which thread runs next, and the life of a grid.
-
-#include <pthread.h>
+// Which thread runs next.
 
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <stdexcept>
 
 #include "sanitizers.h"
 #include "state.h"
 
 namespace emulation {
-namespace {
 
-thread_local Scheduler* running = nullptr;
-
-// Pooled and reachable forever: LeakSanitizer must see the fibers.
-std::mutex pool_mutex;
-std::vector<Scheduler*>& pool() {
-  static auto* schedulers = new std::vector<Scheduler*>;
-  return *schedulers;
-}
-Scheduler* take_scheduler() {
-  const std::lock_guard lock(pool_mutex);
-  if (pool().empty()) return new Scheduler;
-  Scheduler* s = pool().back();
-  pool().pop_back();
-  return s;
-}
-void give_back(Scheduler* s) {
-  const std::lock_guard lock(pool_mutex);
-  pool().push_back(s);
-}
+constinit thread_local Scheduler* running = nullptr;
 
 Thread* pick() {
   ReadyQueue& ready = scheduler().ready;
@@ -43,6 +21,8 @@ Thread* pick() {
     std::swap(ready.at(0), ready.at(next_random() % ready.size()));
   return ready.pop_front();
 }
+
+namespace {
 
 void set_current(Thread* thread) {
   scheduler().current = thread;
@@ -72,9 +52,17 @@ void to_main(Fiber& from) {
   jump(from, scheduler().main);
 }
 
+}  // namespace
+
 void park(Thread* thread, Fiber* fiber) {
   thread->fiber = nullptr;
   if (!kTsan) scheduler().idle.push_back(fiber);
+}
+
+void enter_thread(Thread* thread) {
+  give_stack(thread);
+  set_current(thread);
+  jump(scheduler().main, *thread->fiber);
 }
 
 void report_deadlock() {
@@ -97,6 +85,8 @@ void report_deadlock() {
   tsan_release(&scheduler().grid->ended);
 }
 
+namespace {
+
 void end_thread(Thread* thread) {
   Scheduler& s = scheduler();
   thread->done = true;
@@ -104,74 +94,9 @@ void end_thread(Thread* thread) {
   --s.live;
   if (!thread->copies.empty()) s.error = describe(*thread) + " exited with a cp.async outstanding";
   if (!thread->products.empty()) s.error = describe(*thread) + " exited with a wgmma outstanding";
+  if (s.grid->shape.dependent && !thread->awaited)
+    s.error = describe(*thread) + " ended without awaiting the kernel in front of its own";
   tsan_release(&s.grid->ended);
-}
-
-// ASan wants the bounds of the stack that main's fiber is; reading them costs, so once per OS
-// thread.
-void set_main_stack(Fiber& main) {
-  thread_local void* low = nullptr;
-  thread_local std::size_t bytes = 0;
-  if (low == nullptr) {
-    pthread_attr_t attributes;
-    pthread_getattr_np(pthread_self(), &attributes);
-    pthread_attr_getstack(&attributes, &low, &bytes);
-    pthread_attr_destroy(&attributes);
-  }
-  main.stack = static_cast<char*>(low);
-  main.bytes = bytes;
-}
-
-// After an error: fibers that are still inside the kernel are made new.
-void abandon(Scheduler& s) {
-  if (kTsan) {
-    for (const auto& block : s.blocks) {
-      for (Thread& thread : block->threads) {
-        __tsan_switch_to_fiber(thread.tsan, kNoSynchronisation);
-        __tsan_release(&s.grid->ended);
-      }
-    }
-    __tsan_switch_to_fiber(s.main_tsan, kNoSynchronisation);
-  }
-  for (const auto& block : s.blocks) {
-    for (Thread& thread : block->threads) {
-      if (thread.fiber == nullptr) continue;
-      reset_fiber(*thread.fiber, fiber_entry);
-      park(&thread, thread.fiber);
-    }
-  }
-}
-
-void run_blocks(Scheduler& s) {
-  if (Thread* first = pick()) {
-    give_stack(first);
-    set_current(first);
-    jump(s.main, *first->fiber);
-  }
-  for (const auto& block : s.blocks) {
-    if (s.error.empty()) s.error = left_behind(*block);
-  }
-  if (!s.error.empty()) abandon(s);
-  for (const auto& block : s.blocks) release_block(*block);
-  s.live = 0;
-  s.current = nullptr;
-  TsanIgnore ignore;
-  s.blocks.clear();
-}
-
-void run_grid(Scheduler& s, Grid& grid, std::uint64_t num_blocks, std::uint64_t threads) {
-  const dim3 size = grid.shape.grid;
-  for (std::uint64_t begin = 0; s.error.empty() && begin < num_blocks; begin += s.wave) {
-    s.ready.reset(threads * s.wave);
-    for (std::uint64_t i = begin; i < std::min<std::uint64_t>(begin + s.wave, num_blocks); ++i) {
-      const std::uint64_t k = config().order == Config::reverse ? num_blocks - 1 - i : i;
-      make_block({static_cast<unsigned>(k % size.x), static_cast<unsigned>(k / size.x % size.y),
-                  static_cast<unsigned>(k / size.x / size.y)});
-    }
-    tsan_release(&grid.began);
-    run_blocks(s);
-  }
-  tsan_acquire(&grid.ended);
 }
 
 }  // namespace
@@ -201,9 +126,10 @@ void block_current(Site site) {
   me->site = site;
   Thread* next = pick();
   if (next == nullptr) {
-    report_deadlock();
+    if (!running->ahead) report_deadlock();
     to_main(*me->fiber);
-    std::abort();  // an abandoned fiber is not entered again
+    if (!running->error.empty()) std::abort();  // an abandoned fiber is not entered again
+    return;
   }
   if (next == me) return;
   give_stack(next);
@@ -224,7 +150,7 @@ void fiber_entry() {
     end_thread(thread);
     Thread* next = running->error.empty() ? pick() : nullptr;
     if (next == nullptr) {
-      if (running->error.empty() && running->live != 0) report_deadlock();
+      if (running->error.empty() && running->live != 0 && !running->ahead) report_deadlock();
       park(thread, fiber);
       to_main(*fiber);
     } else if (next->fiber == nullptr) {  // has not started: run it right here, no switch
@@ -270,29 +196,6 @@ void fail(const char* format, ...) {
   tsan_release(&running->grid->ended);
   to_main(*running->current->fiber);
   std::abort();
-}
-
-void run(const LaunchShape& shape, void (*body)(void*), void* argument) {
-  const std::uint64_t threads = std::uint64_t{shape.block.x} * shape.block.y * shape.block.z;
-  const std::uint64_t num_blocks = std::uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
-  if (running != nullptr) throw std::runtime_error("nested launch");
-  Grid state{shape, body, argument, {}};
-  running = take_scheduler();
-  Scheduler& s = *running;
-  s.grid = &state;
-  s.wave = shape.cooperative ? num_blocks : static_cast<std::uint64_t>(config().wave);
-  s.random = config().seed * 0x9e3779b97f4a7c15u | 1;
-  blockDim = shape.block;
-  gridDim = shape.grid;
-  if (kTsan) s.main_tsan = __tsan_get_current_fiber();
-  if (kAsan) set_main_stack(s.main);
-  run_grid(s, state, num_blocks, threads);
-  const std::string error = std::move(s.error);
-  s.error.clear();
-  s.grid = nullptr;
-  running = nullptr;
-  give_back(&s);
-  if (!error.empty()) throw std::runtime_error(error);
 }
 
 }  // namespace emulation

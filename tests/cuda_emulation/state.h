@@ -43,7 +43,7 @@ struct Thread : Lane {
   void* tsan = nullptr;
   uint3 index{};
   int id = 0;  // in its block
-  bool done = false, started = false;
+  bool done = false, started = false, awaited = false;
   Site site;
   std::vector<AsyncCopy> copies;  // outstanding
   int copy_group = 0;
@@ -152,7 +152,7 @@ struct Grid {
   void (*body)(void*);
   void* argument;
   Barrier barrier;
-  char began = 0, ended = 0;  // addresses for TSan
+  char began = 0, resumed = 0, ended = 0;  // addresses for TSan
 };
 
 struct Scheduler {
@@ -160,6 +160,8 @@ struct Scheduler {
   Thread* current = nullptr;
   Grid* grid = nullptr;
   ReadyQueue ready;
+  bool ahead = false;             // what is in front of the grid has not ended
+  std::vector<Thread*> awaiting;  // its end
   std::vector<Fiber*> idle;
   int live = 0;
   std::string error;
@@ -178,8 +180,15 @@ struct Scheduler {
   std::vector<std::vector<Identity>> identities;
 };
 
+extern constinit thread_local Scheduler* running;
 Scheduler& scheduler();
 std::uint64_t next_random();
+// The thread that goes on next, or null.
+Thread* pick();
+// Its fiber runs until nobody can go on.
+void enter_thread(Thread* thread);
+void park(Thread* thread, Fiber* fiber);
+void report_deadlock();
 // expected threads arrive; combine runs once, over them by number.
 void meet(Barrier& barrier, int expected, Combine combine, bool orders_memory, Site site);
 void forget_landing(const void* to, int bytes);  // the tensor cores see what is there

@@ -34,8 +34,12 @@ struct CUgraphExec_st {
 
 namespace {
 
+struct Queued {
+  Work work;
+  std::function<void()> going_on = {};  // of a kernel that has begun
+};
 struct Queue {
-  std::deque<Work> work;
+  std::deque<Queued> work;
   std::uint64_t queued = 0, done = 0;
   bool busy = false;  // its first work runs, or waits for another queue's
 };
@@ -92,12 +96,25 @@ std::uint64_t next_choice() {  // xorshift64
   return x ^= x << 17;
 }
 
-void run_next(Queue& queue) {
-  const Work work = std::move(queue.work.front());
-  queue.work.pop_front();
+// Kernels behind the first that may begin before it has ended do so before it has begun: all that
+// they read and write before they wait is then visibly too early. CUDA lets so many begin as have
+// room, if each gives its place away before it waits itself. Of the kernels until `until` alone,
+// as whoever wants these finishes them.
+void begin_ahead(Queue& queue, std::uint64_t until) {
+  constexpr std::size_t kMost = 16;
+  for (std::size_t i = 1; i < std::min(kMost, queue.work.size()) && queue.done + i < until; ++i) {
+    Queued& queued = queue.work[i];
+    if (!queue.work[i - 1].work.is_kernel || !queued.work.begin) return;
+    if (!queued.going_on) queued.going_on = queued.work.begin();
+  }
+}
+void run_next(Queue& queue, std::uint64_t until) {
   queue.busy = true;
   try {
-    work();
+    begin_ahead(queue, until);
+    const Queued next = std::move(queue.work.front());
+    queue.work.pop_front();
+    next.going_on ? next.going_on() : next.work.run();
   } catch (const std::exception& error) {
     fault(error.what());
   }
@@ -109,7 +126,12 @@ void run_any() {
   for (const auto& queue : queues) {
     if (!queue->busy && !queue->work.empty()) waiting.push_back(queue);
   }
-  if (!waiting.empty()) run_next(*waiting[next_choice() % waiting.size()]);
+  if (waiting.empty()) return;
+  Queue& queue = *waiting[next_choice() % waiting.size()];
+  const std::uint64_t until = queue.done + 1 + next_choice() % 4;
+  do {
+    run_next(queue, until);
+  } while (!queue.work.empty() && queue.work.front().going_on);
 }
 void drain_queue(const std::shared_ptr<Queue>& queue, std::uint64_t until) {
   const std::shared_ptr<Queue> alive = queue;
@@ -118,7 +140,7 @@ void drain_queue(const std::shared_ptr<Queue>& queue, std::uint64_t until) {
     if (mode() == Mode::random) {
       run_any();
     } else {
-      run_next(*alive);
+      run_next(*alive, until);
     }
   }
 }
@@ -135,7 +157,7 @@ std::condition_variable_any& has_work() {
 }
 
 void append(Queue& queue, Work work) {
-  queue.work.push_back(std::move(work));
+  queue.work.push_back({std::move(work)});
   ++queue.queued;
   has_work().notify_one();
 }
@@ -221,7 +243,7 @@ cudaError_t put(cudaStream_t stream, Work work) {
     }
     drain_all();
     const DeviceAccess access;
-    work();
+    work.run();
     return cudaSuccess;
   }
   if (!streams.contains(stream)) return failed(cudaErrorInvalidResourceHandle);

@@ -135,7 +135,7 @@ TEST_CASE("quantized_linear multiplies by fp8 and its scales", "[ops][linear][fp
     INFO(backend.name);
     OpRun run(backend);
     const TensorView all = run.output(c.out, {c.m + 1, c.n});
-    Weight weight{run.upload(codes), scales.upload(run, c.k), c.format};
+    Weight weight{run.upload_constant(codes), scales.upload(run, c.k), c.format};
     if (c.input_scale > 0) weight.input_scale = run.upload(tensor_of<float>({c.input_scale}));
     const auto bytes =
         static_cast<std::int64_t>(run.ops().traits().linear_workspace_bytes(c.m, weight, c.x));
@@ -168,7 +168,7 @@ TEST_CASE("every e4m3 code is the number it stands for", "[ops][linear][fp8]") {
     OpRun run(backend);
     const TensorView out = run.output(DType::f32, {1, n});
     const TensorView one = run.upload(tensor_of<float>({1.f}));  // so that x is exact as well
-    const Weight weight{.data = run.upload(codes),
+    const Weight weight{.data = run.upload_constant(codes),
                         .scales = run.upload(scales),
                         .format = kRows,
                         .input_scale = one};
@@ -201,7 +201,7 @@ TEST_CASE("an fp8 product gives a row the same bits whatever rows are beside it"
   for (OpBackend& backend : op_backends()) {
     INFO(backend.name);
     OpRun run(backend);
-    const Weight weight{run.upload(codes), scales.upload(run, k), format};
+    const Weight weight{run.upload_constant(codes), scales.upload(run, k), format};
     const TensorView xs = run.upload(x), all = run.output(DType::f32, {67, n});
     run.ops().quantized_linear(all, xs, weight, {}, {}, run.stream());
     for (const auto& [begin, end] : {std::pair{0, 1}, {66, 67}, {3, 9}, {5, 60}}) {

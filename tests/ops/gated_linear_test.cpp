@@ -35,16 +35,15 @@ struct GatedWeight {
     for (std::int64_t i = 0; i < codes.numel(); ++i)
       codes.as<fp8_e4m3>()[i] = fp8_e4m3(normal(rng));
     data = codes;
-    scales = c.format == kRows
-                 ? HostTensor(DType::f32, {2 * c.gates})
-                 : HostTensor(DType::f32, {blocks_of(2 * c.gates), blocks_of(c.k)});
+    scales = c.format == kRows ? HostTensor(DType::f32, {2 * c.gates})
+                               : HostTensor(DType::f32, {blocks_of(2 * c.gates), blocks_of(c.k)});
     const float size = 0.01f / std::sqrt(static_cast<float>(c.k));
     std::uniform_real_distribution<float> uniform(0.2f * size, 2.f * size);
     for (std::int64_t i = 0; i < scales.numel(); ++i) scales.set(i, uniform(rng));
   }
   Weight upload(OpRun& run, WeightFormat format) const {
-    if (format == kPlain) return {.data = run.upload(data), .scales = {}};
-    return {run.upload(data), run.upload(scales), format};
+    if (format == kPlain) return {.data = run.upload_constant(data), .scales = {}};
+    return {run.upload_constant(data), run.upload(scales), format};
   }
 };
 
@@ -96,7 +95,8 @@ TEST_CASE("gated_linear is a product and its activation", "[ops][linear]") {
     for (std::int64_t i = 0; i < part.numel(); ++i)
       part.set(i, got.at(i / c.gates * (c.gates + 3) + 2 + i % c.gates));
     CHECK(part.values() == steps.values());  // the same products, summed and rounded alike
-    for (std::int64_t row = 0; row <= c.m; ++row) CHECK(std::isnan(got.at(row * (c.gates + 3) + 1)));
+    for (std::int64_t row = 0; row <= c.m; ++row)
+      CHECK(std::isnan(got.at(row * (c.gates + 3) + 1)));
     CHECK(std::isnan(got.at(c.m * (c.gates + 3) + 2)));
   }
 }
@@ -108,7 +108,8 @@ TEST_CASE("gated_linear leaves to others what it does not do", "[ops][linear]") 
     OpRun run(backend);
     const auto does = [&](DType dtype, std::int64_t m, std::int64_t gates, std::int64_t k) {
       const TensorView out = run.output(dtype, {m, gates});
-      const Weight w{.data = run.upload(random_tensor(rng, dtype, {2 * gates, k})), .scales = {}};
+      const Weight w{.data = run.upload_constant(random_tensor(rng, dtype, {2 * gates, k})),
+                     .scales = {}};
       const bool done = run.ops().gated_linear(out, run.upload(random_tensor(rng, dtype, {m, k})),
                                                w, Activation::silu, run.stream());
       CHECK((done || std::isnan(run.download(out).at(0))));

@@ -88,8 +88,8 @@ Placed place(OpRun& run, const HeadCase& c, const HeadData& d) {
   args.k = part(queries + c.gap, keys);
   args.v = part(queries + c.gap + keys, keys);
   if (c.norms) {
-    args.q_norm = run.upload(d.q_norm);
-    args.k_norm = run.upload(d.k_norm);
+    args.q_norm = run.upload_constant(d.q_norm);
+    args.k_norm = run.upload_constant(d.k_norm);
     args.norm_eps = 1e-6f;
     args.norm_offset = 0.25f;
   }

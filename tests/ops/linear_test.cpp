@@ -67,8 +67,8 @@ TEST_CASE("linear multiplies by the transposed weight", "[ops][linear]") {
     INFO(backend.name);
     OpRun run(backend);
     const TensorView out = run.output(c.out, {c.m, c.n});
-    run.ops().linear(out, run.upload(x), run.upload(w), c.bias ? run.upload(bias) : TensorView(),
-                     run.stream());
+    run.ops().linear(out, run.upload(x), run.upload_constant(w),
+                     c.bias ? run.upload(bias) : TensorView(), run.stream());
     check_close(run.download(out), want);
   }
 }
@@ -82,7 +82,7 @@ TEST_CASE("linear gives a row the same bits whatever rows are beside it", "[ops]
   for (OpBackend& backend : op_backends()) {
     INFO(backend.name << " " << name_of(dtype));
     OpRun run(backend);
-    const TensorView xs = run.upload(x), ws = run.upload(w);
+    const TensorView xs = run.upload(x), ws = run.upload_constant(w);
     const TensorView whole = run.output(DType::f32, {67, n});
     run.ops().linear(whole, xs, ws, {}, run.stream());
     const HostTensor together = run.download(whole);
@@ -106,8 +106,8 @@ TEST_CASE("linear reads and writes rows that are strided", "[ops][linear]") {
     INFO(backend.name);
     OpRun run(backend);
     const TensorView out = run.output(DType::bf16, {5, 50});
-    run.ops().linear(out.narrow(1, 10, 30), run.upload(x).narrow(1, 32, 72), run.upload(w), {},
-                     run.stream());
+    run.ops().linear(out.narrow(1, 10, 30), run.upload(x).narrow(1, 32, 72), run.upload_constant(w),
+                     {}, run.stream());
     const HostTensor got = run.download(out);
     for (std::int64_t m = 0; m < 5; ++m) {
       HostTensor part(DType::bf16, {1, 40}), row(DType::bf16, {1, 20});
@@ -142,7 +142,8 @@ TEST_CASE("head_linear multiplies each head by its own weight", "[ops][linear]")
     INFO(backend.name);
     OpRun run(backend);
     const TensorView out = run.output(dtype, {tokens, heads, n});
-    run.ops().head_linear(out, run.upload(x).narrow(2, 2, k + 2), run.upload(w), run.stream());
+    run.ops().head_linear(out, run.upload(x).narrow(2, 2, k + 2), run.upload_constant(w),
+                          run.stream());
     check_close(run.download(out), want);
   }
 }

@@ -48,9 +48,9 @@ TEST_CASE("rms_norm normalizes rows, also in place", "[ops][norm]") {
     INFO(backend.name << " " << name_of(c.x) << " " << c.width);
     OpRun run(backend);
     const TensorView xs = run.upload(x), out = run.output(c.x, x.extents);
-    run.ops().rms_norm(out, xs, run.upload(w), 1e-6f, c.offset, run.stream());
+    run.ops().rms_norm(out, xs, run.upload_constant(w), 1e-6f, c.offset, run.stream());
     check_close(run.download(out), want);
-    run.ops().rms_norm(xs, xs, run.upload(w), 1e-6f, c.offset, run.stream());
+    run.ops().rms_norm(xs, xs, run.upload_constant(w), 1e-6f, c.offset, run.stream());
     check_close(run.download(xs), want);
   }
 }
@@ -65,7 +65,7 @@ TEST_CASE("rms_norm takes the heads of a strided slice", "[ops][norm]") {
     OpRun run(backend);
     const TensorView xs = run.upload(x);
     const TensorView slice = xs.narrow(1, 12, 12 + heads * dim).split_last(dim);
-    run.ops().rms_norm(slice, slice, run.upload(w), 1e-6f, 0.f, run.stream());
+    run.ops().rms_norm(slice, slice, run.upload_constant(w), 1e-6f, 0.f, run.stream());
     const HostTensor got = run.download(xs);
     for (std::int64_t t = 0; t < tokens; ++t) {
       const std::int64_t row = t * (heads * dim + 12);
@@ -92,7 +92,7 @@ TEST_CASE("add_rms_norm sums into the residual and normalizes it", "[ops][norm]"
     INFO(backend.name);
     OpRun run(backend);
     const TensorView xs = run.upload(x), res = run.upload(residual);
-    run.ops().add_rms_norm(xs, res, xs, run.upload(w), 1e-5f, 0.f, run.stream());
+    run.ops().add_rms_norm(xs, res, xs, run.upload_constant(w), 1e-5f, 0.f, run.stream());
     check_close(run.download(res), sums);
     check_close(run.download(xs), rms_norm(sums, 72, w, 1e-5, 0.));
   }
@@ -102,7 +102,7 @@ TEST_CASE("gated_rms_norm gates before or after the norm", "[ops][norm]") {
   const bool norm_first = GENERATE(false, true);
   const bool weight_per_group = GENERATE(false, true);
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const std::int64_t tokens = 5, groups = 2, dim = 24;
+  const std::int64_t tokens = 5, groups = 2, dim = GENERATE(24, 20);
   std::mt19937 rng(4);
   const HostTensor x = random_tensor(rng, dtype, {tokens, groups, dim});
   const HostTensor gate = random_tensor(rng, dtype, {tokens, groups, dim});
@@ -121,8 +121,8 @@ TEST_CASE("gated_rms_norm gates before or after the norm", "[ops][norm]") {
     INFO(backend.name << (norm_first ? " norm first" : " gate first"));
     OpRun run(backend);
     const TensorView out = run.output(dtype, x.extents);
-    run.ops().gated_rms_norm(out, run.upload(x), run.upload(gate), run.upload(w), 1e-5f, norm_first,
-                             run.stream());
+    run.ops().gated_rms_norm(out, run.upload(x), run.upload(gate), run.upload_constant(w), 1e-5f,
+                             norm_first, run.stream());
     check_close(run.download(out), want);
   }
 }

@@ -100,7 +100,7 @@ struct PackedCase {
     HostTensor data(DType::u8, experts > 1 ? std::vector<std::int64_t>{experts, padded, row_bytes}
                                            : std::vector<std::int64_t>{padded, row_bytes});
     data.bytes = tiles;
-    return {.data = run.upload(data),
+    return {.data = run.upload_constant(data),
             .scales = {},
             .format = cpu ? WeightFormat::groups : WeightFormat::fragments,
             .group = format};

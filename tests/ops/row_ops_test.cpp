@@ -115,13 +115,15 @@ TEST_CASE("copy moves strided heads", "[ops][rows]") {
 
 TEST_CASE("add, scale, soft_cap and sigmoid_gate work by elements", "[ops][rows]") {
   const DType dtype = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const std::int64_t width = GENERATE(45, 48);
   std::mt19937 rng(2);
-  const HostTensor a = random_tensor(rng, dtype, {9, 45}), b = random_tensor(rng, dtype, {9, 45});
+  const HostTensor a = random_tensor(rng, dtype, {9, width}),
+                   b = random_tensor(rng, dtype, {9, width});
   const HostTensor gate = random_tensor(rng, dtype, {9, 1});
   for (OpBackend& backend : op_backends()) {
     INFO(backend.name << " " << name_of(dtype));
     OpRun run(backend);
-    const TensorView sum = run.output(dtype, {9, 45});
+    const TensorView sum = run.output(dtype, {9, width});
     run.ops().add(sum, run.upload(a), run.upload(b), run.stream());
     check_close(run.download(sum), map(a, b, [](double x, double y) { return x + y; }));
 

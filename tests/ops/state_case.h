@@ -120,8 +120,8 @@ class ConvCase {
     ConvArgs args;
     args.out = run.output(c_.dtype, {count, c_.channels});
     args.x = run.upload(x_).rows(first, first + count);
-    args.weight = run.upload(w_);
-    if (c_.bias) args.bias = run.upload(bias_);
+    args.weight = run.upload_constant(w_);
+    if (c_.bias) args.bias = run.upload_constant(bias_);
     args.state = run.upload(state == nullptr ? state_ : *state);
     args.query_start = views.query_start;
     args.state_read = views.state_read;

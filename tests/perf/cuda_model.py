@@ -8,7 +8,8 @@ A case takes the longest of three times, where nothing overlaps worse than it mu
   issue     instructions of a tile · tiles of a multiprocessor / IPC, with IPC = min(0.9, warps of a scheduler / 6): a dependent
             instruction follows after about six cycles, so a scheduler needs six warps to be busy
   products  FLOP / PEAK; with warpgroups half of the issue time is hidden behind them, the other half follows
-and LAUNCH for each kernel, its first loads and its last block. share = time at READ (or at CUBLAS) / predicted time.
+and LAUNCH for each kernel: its start, its first loads and its last block; half of that where it begins behind another, which hides the
+start but not the loads, as they wait for the other's end. share = time at READ (or at CUBLAS) / predicted time.
 """
 import sys
 from pathlib import Path
@@ -69,7 +70,7 @@ def beside_prompt(b, context, dim, splits, heads=8):
 
 def few_rows(b, weight, columns, depth, gated=False):
     """Products of one to eight rows: the warps of a block, four or of fp8 eight, share sixteen columns and take steps of
-    their depth in turn, with eight products for 2 KiB of fp8 and four of bf16. Begins behind another kernel: half of a launch."""
+    their depth in turn, with eight products for 2 KiB of fp8 and four of bf16. Begins behind another kernel."""
     kernel = b[f"small_linear_kernel<bf16,{weight},{str(gated).lower()}>"]
     size = 1 if weight == "fp8" else 2
     data = columns * depth * size
@@ -80,16 +81,16 @@ def few_rows(b, weight, columns, depth, gated=False):
 
 
 def one_stream(b, layers, hidden, inner, queries, keys, vocab, context=1024):
-    """A token of a dense model in bf16 behind `context` others: products, of which that of gates has their activation, and of small
-    kernels a LAUNCH each, nothing hidden: heads, attention with its merge and two norms a layer (engine_emulated_launches_test counts
-    them), seven beside. Before: activations of their own."""
+    """A token of a dense model in bf16 behind `context` others: products, of which that of gates has their activation, and small kernels
+    that begin behind others: heads, attention with its merge and two norms a layer (engine_emulated_launches_test counts them), seven
+    beside, of which the first is behind a copy. Before: activations of their own, and each small kernel began after all others' end."""
     gated = "small_linear_kernel<bf16,bf16,true>" in b.rows
     plain = lambda columns, depth: few_rows(b, "bf16", columns, depth)
     products = [plain(queries + 2 * keys, hidden), plain(hidden, queries), few_rows(b, "bf16", 2 * inner, hidden, gated), plain(hidden, inner)]
-    small = 5 if gated else 6
+    small, behind = (5, LAUNCH / 2) if gated else (6, LAUNCH)
     cache = layers * context * 2 * keys * 2
     limit = layers * sum(p[0] for p in products) + plain(vocab, hidden)[0] + cache / READ
-    return limit, layers * (sum(p[1] for p in products) + small * LAUNCH) + cache / READ / 0.95 + plain(vocab, hidden)[1] + 7 * LAUNCH
+    return limit, layers * (sum(p[1] for p in products) + small * behind) + cache / READ / 0.95 + plain(vocab, hidden)[1] + LAUNCH + 6 * behind
 
 
 def few_packed(b, format, bytes_of_tile, products, columns, depth):

@@ -67,11 +67,36 @@ TensorView view_of(void* data, DType dtype, const std::vector<std::int64_t>& e) 
   }
 }
 
+// Not in stream(), where what is queued is to stay so.
+void* OpRun::put(const std::byte* bytes, std::size_t count) {
+  Buffer& buffer = buffers_.emplace_back(device().allocate(count));
+  device().copy(buffer.data(), bytes, count, device().copy_stream());
+  device().synchronize(device().copy_stream());
+  return buffer.data();
+}
+
+void OpRun::write_late(void* data, const std::byte* bytes, std::size_t count) {
+  const auto floats = static_cast<std::int64_t>(count / sizeof(float));
+  const TensorView source = view_of(put(bytes, count), DType::f32, {floats});
+  ops().copy(view_of(data, DType::f32, {floats}), source, stream());
+}
+
 TensorView OpRun::upload(const HostTensor& tensor) {
-  Buffer& buffer = buffers_.emplace_back(device().allocate(tensor.bytes.size()));
-  device().copy(buffer.data(), tensor.bytes.data(), tensor.bytes.size(), stream());
-  device().synchronize(stream());
-  return view_of(buffer.data(), tensor.dtype, tensor.extents);
+  constexpr std::size_t kEnd = 8192;
+  const std::size_t count = tensor.bytes.size() / sizeof(float) * sizeof(float);
+  if (device().is_host_memory() || count == 0) return upload_constant(tensor);
+  const std::size_t head = count <= 2 * kEnd ? count : kEnd, tail = count <= 2 * kEnd ? 0 : kEnd;
+  std::vector<std::byte> bytes = tensor.bytes;
+  std::fill_n(bytes.begin(), head, std::byte{0xff});
+  std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(count - tail), tail, std::byte{0xff});
+  auto* const data = static_cast<std::byte*>(put(bytes.data(), bytes.size()));
+  write_late(data, tensor.bytes.data(), head);
+  if (tail != 0) write_late(data + count - tail, tensor.bytes.data() + count - tail, tail);
+  return view_of(data, tensor.dtype, tensor.extents);
+}
+
+TensorView OpRun::upload_constant(const HostTensor& tensor) {
+  return view_of(put(tensor.bytes.data(), tensor.bytes.size()), tensor.dtype, tensor.extents);
 }
 
 TensorView OpRun::output(DType dtype, std::vector<std::int64_t> extents) {

@@ -62,12 +62,18 @@ class OpRun {
   Device& device() { return *backend_.device; }
   StreamRef stream() { return backend_.device->stream(); }
 
+  // Its ends are written by a kernel when the operators behind it are queued: one of theirs that
+  // reads before it awaits the kernels in front sees NaN there.
   TensorView upload(const HostTensor& tensor);
+  // There when the call returns: weights, which kernels may fetch earlier.
+  TensorView upload_constant(const HostTensor& tensor);
   // Filled with NaN, so that what is not written shows.
   TensorView output(DType dtype, std::vector<std::int64_t> extents);
   HostTensor download(TensorView view);  // dense
 
  private:
+  void* put(const std::byte* bytes, std::size_t count);
+  void write_late(void* data, const std::byte* bytes, std::size_t count);
   OpBackend& backend_;
   std::vector<Buffer> buffers_;
 };

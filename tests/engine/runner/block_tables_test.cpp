@@ -62,6 +62,27 @@ TEST_CASE("hybrid blocks become kernel blocks, group by group", "[engine][runner
           attention[position / sizes.block] * sizes.block + position % sizes.block);
 }
 
+TEST_CASE("tables take what was written just before", "[engine][runner]") {
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    const auto ints = [&](const Row& values) { return run.upload(tensor_of(values)); };
+    const TensorView table = run.upload(tensor_of(Row(8, 0), {2, 4}));
+    const TableGroup group{
+        .table = table, .rows = table, .slots = {}, .ratio = 2, .kernel_block_size = 4};
+    run.ops().write_block_tables({&group, 1},
+                                 {.group = ints({0, 0}),
+                                  .slot = ints({1, 0}),
+                                  .column = ints({0, 2}),
+                                  .first = ints({0, 2, 3}),
+                                  .blocks = ints({5, 3, 7})},
+                                 run.stream());
+    const HostTensor got = run.download(table);
+    CHECK(Row(got.as<std::int32_t>(), got.as<std::int32_t>() + 8) ==
+          Row{0, 0, 14, 15, 10, 11, 6, 7});
+  }
+}
+
 TEST_CASE("a kernel block size that does not divide is refused", "[engine][runner]") {
   CHECK_THROWS_AS(bench_of({.block_size = 16, .kernel_block_size = 6, .max_blocks = 3}, 1),
                   Failure);

@@ -56,16 +56,16 @@ std::vector<std::vector<std::int64_t>> TableBench::map_slots(
   std::vector<std::int32_t> seq_lens;
   for (std::size_t r = 0; r < slots.size(); ++r)
     seq_lens.push_back(first_positions[r] + query_start[r + 1] - query_start[r]);
-  const TableRows rows{.slot = ints(slots),
-                       .counts = {},
-                       .query_start = ints(query_start),
-                       .seq_lens = ints(seq_lens)};
   for (int g = 0; g < tables_.num_groups(); ++g) {
     const TensorView out = tables_.slots(g, num_tokens);
     const std::vector<std::int64_t> unset(num_tokens, -2);
     run_.device().copy(out.data(), unset.data(), out.bytes(), run_.stream());
     run_.device().synchronize(run_.stream());
   }
+  const TableRows rows{.slot = ints(slots),
+                       .counts = {},
+                       .query_start = ints(query_start),
+                       .seq_lens = ints(seq_lens)};
   tables_.map_slots(rows, num_tokens, run_.stream());
   std::vector<std::vector<std::int64_t>> result;
   for (int g = 0; g < tables_.num_groups(); ++g) {
