@@ -38,6 +38,10 @@ __device__ __forceinline__ void init_rings(Stages<T, kDim>& stages) {
 template <class T, int kDim>
 __device__ __forceinline__ void bring_tiles(const WgmmaArgs<T>& a, int request, int kv_head,
                                             const Span& span, Stages<T, kDim>& stages) {
+  if (is_elected()) {
+    prefetch_map(a.k_map);
+    prefetch_map(a.v_map);
+  }
   const int lane = static_cast<int>(threadIdx.x) % 32, boxes = kTileKeys / a.box_keys;
   const std::int32_t* table = a.block_table.data + request * a.block_table.stride[0];
   const auto look_up = [&](int t) {
