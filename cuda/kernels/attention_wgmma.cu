@@ -102,7 +102,10 @@ template <class T, int kDim>
 __device__ __forceinline__ void attend(const WgmmaArgs<T>& a, const Request& r, int kv_head,
                                        int row0, const Span& span, Stages<T, kDim>& stages) {
   const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
-  const bool speaks = threadIdx.x % 32 == 0;
+  const auto release = [](Mbarrier& empty) {
+    __syncwarp();  // behind the warp's products, which all lanes read for
+    if (threadIdx.x % 32 == 0) arrive(empty);
+  };
   const auto await_turn = [&] { meet_at(kFirstTurn + group, 2 * kGroupThreads); };
   const auto end_turn = [&](int t) {
     if (group + 1 < kGroups) return arrive_at(kFirstTurn + group + 1, 2 * kGroupThreads);
@@ -123,7 +126,7 @@ __device__ __forceinline__ void attend(const WgmmaArgs<T>& a, const Request& r, 
   end_turn(span.begin);
   warpgroup_wait<0>();
   hold(rows.scores);
-  if (speaks) arrive(stages.k_ready.empty[0]);
+  release(stages.k_ready.empty[0]);
   rows.weigh(a, span.begin * kTileKeys, all_seen(span.begin), rescale);
   rows.pack_weights(rescale);
   if (span.first_key > span.begin * kTileKeys) {
@@ -144,11 +147,11 @@ __device__ __forceinline__ void attend(const WgmmaArgs<T>& a, const Request& r, 
     end_turn(t);
     warpgroup_wait<1>();
     hold(rows.scores);
-    if (speaks) arrive(stages.k_ready.empty[turn.stage]);
+    release(stages.k_ready.empty[turn.stage]);
     rows.weigh(a, t * kTileKeys, all_seen(t), rescale);
     warpgroup_wait<0>();
     hold(rows.values);
-    if (speaks) arrive(stages.v_ready.empty[turn_before.stage]);
+    release(stages.v_ready.empty[turn_before.stage]);
     rows.pack_weights(rescale);
   }
   await_phase(stages.v_ready.full[turn.stage], turn.parity);
