@@ -1,6 +1,7 @@
 #include "app/backends.h"
 
 #include <cassert>
+#include <cstdlib>
 #include <string>
 
 #include "app/rank_processes.h"
@@ -33,13 +34,28 @@ const OpsTraits& ops_traits(DeviceKind kind) {
 
 namespace {
 
+// Where what was measured on this machine is kept for the next start; empty: nowhere.
+std::string cache_folder() {
+  const auto environment = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  if (const std::string cache = environment("XDG_CACHE_HOME"); cache.starts_with('/'))
+    return cache + "/quire";
+  const std::string home = environment("HOME");
+  return home.starts_with('/') ? home + "/.cache/quire" : "";
+}
+
 // `part`: which of all engines' ranks this is. Ranks have cores of their own, where there are
 // enough for their threads: none of them can then wait for another's.
 std::unique_ptr<Ops> make_ops(const EngineConfig& config, Device& device, int part) {
   if (config.device == DeviceKind::cuda) {
     if (const std::string lacks = cuda_lacks(); !lacks.empty())
       log::warn("engine.slower_kernels", {{"because", lacks}});
-    return make_cuda_ops(device);
+    return make_cuda_ops(device,
+                         {.choices_folder = cache_folder(), .report = [](const std::string& text) {
+                            log::info("engine.products", {{"note", text}});
+                          }});
   }
   const ParallelConfig& parallel = config.parallel;
   const int threads = threads_of_engine(config, available_cores());

@@ -64,6 +64,12 @@ class Ops {
   // What the plan knows of these operators: the same object for a backend and its plan.
   virtual const OpsTraits& traits() const = 0;
 
+  // Between these two, which is while an engine warms up, operators may try on the device what
+  // they can choose from: they may wait for it, and write their outputs more than once. What they
+  // chose holds from then on. Of ranks that must compute the same, none is asked to.
+  virtual void begin_choosing() {}
+  virtual void end_choosing() {}
+
   // out[t] = table[ids[t]]; out [T, H], as table or f32, table [V, H], ids i32 [T].
   virtual void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) = 0;
   // The same where table has ids [first, first + its rows) alone; zeros for all others. For ranks,

@@ -13,7 +13,7 @@ std::unique_ptr<Device> make_cuda_device(const CudaOptions&) {
   throw Failure(ErrorCode::unsupported, cuda_unavailable());
 }
 
-std::unique_ptr<Ops> make_cuda_ops(Device&) {
+std::unique_ptr<Ops> make_cuda_ops(Device&, const CudaOpsOptions&) {
   throw Failure(ErrorCode::unsupported, cuda_unavailable());
 }
 

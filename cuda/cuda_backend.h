@@ -27,7 +27,16 @@ std::string cuda_lacks();
 
 // Throws Failure when the device cannot be used. Ops live no longer than the device.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
-std::unique_ptr<Ops> make_cuda_ops(Device& device);
+struct CudaOpsOptions {
+  // Where measured choices of products are kept from one start to the next (gemm_choices.h); empty:
+  // nowhere.
+  std::string choices_folder = {};
+  // Sentences for a log: what was chosen, which products the library refuses. Optional.
+  std::function<void(const std::string&)> report = {};
+  // For which Ops::begin_choosing() to end_choosing() may measure products, at most.
+  double choosing_seconds = 2.5;
+};
+std::unique_ptr<Ops> make_cuda_ops(Device& device, const CudaOpsOptions& options = {});
 // Of these operators, on machines without CUDA too.
 const OpsTraits& cuda_traits();
 

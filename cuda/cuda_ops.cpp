@@ -13,12 +13,17 @@ namespace {
 
 class CudaOps final : public Ops, public DraftOps {
  public:
-  explicit CudaOps(Device& device)
+  CudaOps(Device& device, const CudaOpsOptions& options)
       : gemm_workspace_(device.allocate(cuda::kGemmWorkspaceBytes, MemoryPurpose::kernels)),
-        gemm_(cuda::make_gemm(gemm_workspace_.data())),
+        gemm_(cuda::make_gemm({.workspace = gemm_workspace_.data(),
+                               .choices_folder = options.choices_folder,
+                               .report = options.report,
+                               .choosing_seconds = options.choosing_seconds})),
         split_scratch_(device.allocate(cuda::kSplitScratchBytes, MemoryPurpose::kernels)) {}
 
   const OpsTraits& traits() const override { return cuda_traits(); }
+  void begin_choosing() override { gemm_->begin_choosing(); }
+  void end_choosing() override { gemm_->end_choosing(); }
 
   void embedding(TensorView out, TensorView table, TensorView ids, StreamRef stream) override {
     cuda::embedding(out, table, ids, stream);
@@ -193,6 +198,8 @@ class CudaOps final : public Ops, public DraftOps {
 
 }  // namespace
 
-std::unique_ptr<Ops> make_cuda_ops(Device& device) { return std::make_unique<CudaOps>(device); }
+std::unique_ptr<Ops> make_cuda_ops(Device& device, const CudaOpsOptions& options) {
+  return std::make_unique<CudaOps>(device, options);
+}
 
 }  // namespace quire

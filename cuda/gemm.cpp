@@ -1,10 +1,13 @@
 // What cuBLASLt documents for cublasLtMatmul (cuBLAS 13.1, sections 3.1.4 and 3.4.17), on any
 // machine: dtypes of the operands, of the output and of the bias, leading dimensions, alignment.
+// And what is done where it has no algorithm all the same: the kernel of the experts' products
+// takes any shape.
 
 #include "cuda/gemm.h"
 
 #include "base/error.h"
 #include "cuda/fp8_scratch.h"
+#include "cuda/kernels/launchers.h"
 
 namespace quire::cuda {
 namespace {
@@ -87,6 +90,14 @@ void check_fp8_scales(const Rules& rules, const Fp8Product& p) {
              "scales [blocks of N, blocks of K] of the weight, rows padded to 4");
 }
 
+// One of a batch, which dimension `dim` counts.
+TensorView matrix_of(const TensorView& batch, int dim, std::int64_t index) {
+  const int rows = 1 - dim;
+  return TensorView(batch.narrow(dim, index, index + 1).data(), batch.dtype(),
+                    {batch.extent(rows), batch.extent(2)})
+      .with_strides({batch.stride(rows), batch.stride(2)});
+}
+
 }  // namespace
 
 void Gemm::linear(TensorView out, TensorView x, TensorView weight, TensorView bias,
@@ -99,7 +110,8 @@ void Gemm::linear(TensorView out, TensorView x, TensorView weight, TensorView bi
     rules.matrix(*tensor);
     rules.leading(tensor->stride(0), tensor->extent(1));
   }
-  multiply(out, x, weight, bias, stream);
+  if (multiply(out, x, weight, bias, stream)) return;
+  quantized_linear(out, x, {.data = weight, .scales = {}}, bias, stream);
 }
 
 void Gemm::head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream) {
@@ -111,11 +123,15 @@ void Gemm::head_linear(TensorView out, TensorView x, TensorView weight, StreamRe
   rules.leading(x.stride(0), x.extent(2));
   rules.leading(weight.stride(1), weight.extent(2));
   rules.need(out.stride(1) >= out.extent(2), "outputs of a batch that do not overlap");
-  multiply_heads(out, x, weight, stream);
+  if (multiply_heads(out, x, weight, stream)) return;
+  for (std::int64_t h = 0; h < weight.extent(0); ++h) {
+    const Weight of_head{.data = matrix_of(weight, 0, h), .scales = {}};
+    quantized_linear(matrix_of(out, 1, h), matrix_of(x, 1, h), of_head, {}, stream);
+  }
 }
 
-void Gemm::fp8_linear(const Fp8Product& p, StreamRef stream) {
-  if (p.out.numel() == 0) return;
+bool Gemm::fp8_linear(const Fp8Product& p, StreamRef stream) {
+  if (p.out.numel() == 0) return true;
   const TensorView& weight = p.weight.data;
   const Rules rules(p.out, p.x, weight);
   rules.need(has_fp8(), "compute capability 9.0 and cuBLAS 12.9 for fp8 with vectors of scales");
@@ -133,7 +149,7 @@ void Gemm::fp8_linear(const Fp8Product& p, StreamRef stream) {
   rules.need(p.x.extent(1) % kFp8Alignment == 0 && weight.extent(0) % kFp8Alignment == 0,
              "multiples of 16 rows and columns of an fp8 weight");
   check_fp8_scales(rules, p);
-  multiply_fp8(p, stream);
+  return multiply_fp8(p, stream);
 }
 
 }  // namespace quire::cuda

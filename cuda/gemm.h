@@ -1,9 +1,8 @@
 #pragma once
-// Matrix products: cuBLASLt on a device (gemm_cublaslt.cpp), a plain loop where kernels are
-// emulated (tests/cuda_emulation/gemm.cpp). Which of them is the linker's choice. What cuBLASLt
-// does not document is refused before either sees it (gemm.cpp), so that the emulation computes
-// nothing that a device would not.
+// Matrix products by cuBLASLt (gemm_cublaslt.cpp). What it does not document is refused before it
+// is asked (gemm.cpp); what it has no algorithm for is computed by an own kernel.
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -28,22 +27,36 @@ class Gemm {
   void linear(TensorView out, TensorView x, TensorView weight, TensorView bias, StreamRef stream);
   // out[t, h] = x[t, h] · weight[h]ᵀ; as Ops::head_linear.
   void head_linear(TensorView out, TensorView x, TensorView weight, StreamRef stream);
-  void fp8_linear(const Fp8Product& product, StreamRef stream);
+  // False, with nothing done: the library has no such product, and the caller has another.
+  [[nodiscard]] bool fp8_linear(const Fp8Product& product, StreamRef stream);
 
   // Are there products of fp8 with a scale for each row and column?
   virtual bool has_fp8() const = 0;
 
+  // As Ops::begin_choosing().
+  virtual void begin_choosing() = 0;
+  virtual void end_choosing() = 0;
+
  private:
-  virtual void multiply(TensorView out, TensorView x, TensorView weight, TensorView bias,
+  // False, with nothing queued: refused.
+  virtual bool multiply(TensorView out, TensorView x, TensorView weight, TensorView bias,
                         StreamRef stream) = 0;
-  virtual void multiply_heads(TensorView out, TensorView x, TensorView weight,
+  virtual bool multiply_heads(TensorView out, TensorView x, TensorView weight,
                               StreamRef stream) = 0;
-  virtual void multiply_fp8(const Fp8Product& product, StreamRef stream) = 0;
+  virtual bool multiply_fp8(const Fp8Product& product, StreamRef stream) = 0;
 };
 
-// Why no matrix product can be made (its library is missing), in one sentence; empty when it can.
+struct GemmOptions {
+  void* workspace;                                      // kGemmWorkspaceBytes (cuda/cuda_traits.h)
+  std::string choices_folder = {};                      // of gemm_choices.h, empty: none is kept
+  std::function<void(const std::string&)> report = {};  // sentences for a log, optional
+  double choosing_seconds = 0;                          // of a start, at most
+};
+
+// Why no matrix product can be made (its library is missing or too old), in one sentence; empty
+// when it can.
 std::string gemm_unavailable();
-// workspace: kGemmWorkspaceBytes (cuda/cuda_traits.h) of the device, which outlive it.
-std::unique_ptr<Gemm> make_gemm(void* workspace);
+// The workspace outlives it.
+std::unique_ptr<Gemm> make_gemm(const GemmOptions& options);
 
 }  // namespace quire::cuda

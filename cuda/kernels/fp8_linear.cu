@@ -1,6 +1,6 @@
 // Products with fp8 weights by fp8 tensor cores: x is rounded to e4m3 with a scale for each token,
 // or for 128 elements of one beside weights in blocks, and cuBLASLt multiplies. The rounding is
-// bound by reading x.
+// bound by reading x. Where cuBLASLt has no such product, x stays as it is.
 
 #include "cuda/gemm.h"
 
@@ -124,7 +124,8 @@ class Fp8Linear {
       CUDA_CHECK(launch(quantize_rows_kernel<T>, dim3(static_cast<unsigned>(tokens)),
                         dim3(kThreads), 0, native(stream_), args));
     });
-    gemm_.fp8_linear({out, codes, scales, weight_, bias_}, stream_);
+    if (!gemm_.fp8_linear({out, codes, scales, weight_, bias_}, stream_))
+      quantized_linear(out, x, weight_, bias_, stream_);
   }
 
   // Scales in blocks want a multiple of four rows. What is beyond is computed again with the rows
@@ -172,7 +173,8 @@ class Fp8Linear {
       CUDA_CHECK(launch(quantize_groups_kernel<T>, grid, dim3(kThreads), 0, native(stream_),
                         arguments<T>(part, codes, scales)));
     });
-    gemm_.fp8_linear({part.out, codes, scales, weight_, bias_}, stream_);
+    if (!gemm_.fp8_linear({part.out, codes, scales, weight_, bias_}, stream_))
+      quantized_linear(part.out.rows(0, part.x.extent(0)), part.x, weight_, bias_, stream_);
   }
 
   Gemm& gemm_;

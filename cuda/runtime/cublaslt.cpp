@@ -1,19 +1,20 @@
 #include "cuda/runtime/cublaslt.h"
 
-#include "cuda/gemm.h"
-
 namespace quire::cuda {
+namespace {
 
-const SharedLibrary& cublaslt() {
-  static const SharedLibrary library({"libcublasLt.so.13", "libcublasLt.so.12"},
-                                     {"/usr/local/cuda/lib64"});
-  return library;
-}
+constexpr std::size_t kOldest = 120400;  // major · 10000 + minor · 100 + patch
+constexpr const char* kHowTo =
+    "cuBLASLt makes matrix products: 12.4 or later, package libcublas of the CUDA toolkit or the "
+    "Python package nvidia-cublas";
 
-std::string gemm_unavailable() {
-  if (cublaslt().missing().empty()) return "";
-  return "cuBLASLt is not installed (package libcublas of the CUDA toolkit, 12.4 or later): " +
-         cublaslt().missing();
+}  // namespace
+
+std::string why_no_cublaslt(const std::string& missing, std::size_t version) {
+  if (!missing.empty()) return std::string(kHowTo) + "; " + missing;
+  if (version >= kOldest) return "";
+  return std::string(kHowTo) + ", not " + std::to_string(version / 10000) + "." +
+         std::to_string(version / 100 % 100) + "." + std::to_string(version % 100);
 }
 
 }  // namespace quire::cuda

@@ -8,7 +8,11 @@
 
 namespace quire::cuda {
 
+// cublaslt_library.cpp: where it is looked for.
 const SharedLibrary& cublaslt();
+// In one sentence what is wrong with a library that is missing (and why), or of this version, which
+// is as cublasLtGetVersion() says; empty: nothing.
+std::string why_no_cublaslt(const std::string& missing, std::size_t version);
 
 template <class Function>
 using CublasLt = LibraryFunction<&cublaslt, Function>;
@@ -19,6 +23,8 @@ inline CublasLt<decltype(::cublasLtGetStatusString)> cublasLtGetStatusString{
     "cublasLtGetStatusString"};
 inline CublasLt<decltype(::cublasLtGetVersion)> cublasLtGetVersion{"cublasLtGetVersion"};
 inline CublasLt<decltype(::cublasLtMatmul)> cublasLtMatmul{"cublasLtMatmul"};
+inline CublasLt<decltype(::cublasLtMatmulAlgoCheck)> cublasLtMatmulAlgoCheck{
+    "cublasLtMatmulAlgoCheck"};
 inline CublasLt<decltype(::cublasLtMatmulAlgoGetHeuristic)> cublasLtMatmulAlgoGetHeuristic{
     "cublasLtMatmulAlgoGetHeuristic"};
 inline CublasLt<decltype(::cublasLtMatmulDescCreate)> cublasLtMatmulDescCreate{

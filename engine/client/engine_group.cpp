@@ -64,6 +64,13 @@ class EngineGroup::Impl {
       if (engine->state() == EngineState::ready && engine->id() != wanted) engine->tell(notice);
   }
 
+  // Any engine reaches whoever keeps it.
+  void refuse_fetch(const std::string& params, const std::string& name) {
+    const auto ready = std::ranges::find_if(
+        engines_, [](const auto& engine) { return engine->state() == EngineState::ready; });
+    if (ready != engines_.end()) (*ready)->tell(FetchRefused{params, name});
+  }
+
   awaitable<Result<void>> start() {
     for (auto& engine : engines_) {
       engine->start(config_,
@@ -357,6 +364,9 @@ awaitable<std::vector<PrefixCacheReset>> EngineGroup::reset_prefix_cache() {
 awaitable<std::vector<BlockReport>> EngineGroup::report_blocks() { return impl_->report_blocks(); }
 void EngineGroup::tell_push(const std::string& name, std::optional<EngineId> engine) {
   impl_->tell_push(name, engine);
+}
+void EngineGroup::refuse_fetch(const std::string& params, const std::string& name) {
+  impl_->refuse_fetch(params, name);
 }
 awaitable<Result<void>> EngineGroup::start() { return impl_->start(); }
 EngineGroupState EngineGroup::state() const { return impl_->state(); }

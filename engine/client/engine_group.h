@@ -25,7 +25,8 @@ enum class EngineGroupState : std::uint8_t { starting, ready, draining, dead };
 
 struct EngineGroupOptions {
   std::chrono::milliseconds ready_timeout{std::chrono::minutes(10)};  // of an engine's silence
-  // For so long a request whose engine was lost waits for one, if nobody has seen any of its answer.
+  // For so long a request whose engine was lost waits for one, if nobody has seen any of its
+  // answer.
   std::chrono::milliseconds orphan_patience{std::chrono::seconds(30)};
   // So long after start() there is a line in the log for each engine that nothing was heard of.
   std::chrono::milliseconds waiting_notice{std::chrono::seconds(5)};
@@ -58,12 +59,12 @@ class EngineGroup {
 
   // Dead when no engine is left: what one that has died had is lost, the others serve on.
   EngineGroupState state() const;
-  bool has_dead() const;           // an engine has died for good
-  bool has_started() const;        // it has been ready, and may be waiting for an engine's return
+  bool has_dead() const;     // an engine has died for good
+  bool has_started() const;  // it has been ready, and may be waiting for an engine's return
   bool is_up(EngineId engine) const;  // it takes requests
-  std::string progress() const;    // while starting: what it waits for, one line
-  std::string error() const;       // where one has died: why
-  const ReadyInfo& ready() const;  // once ready; stays valid
+  std::string progress() const;       // while starting: what it waits for, one line
+  std::string error() const;          // where one has died: why
+  const ReadyInfo& ready() const;     // once ready; stays valid
 
   int num_engines() const;
   EngineStats stats(EngineId engine) const;  // after its latest step
@@ -72,14 +73,14 @@ class EngineGroup {
   bool has_room() const;  // a request would be taken, not refused as overloaded
   // invalid_argument: more requests together than could ever be taken; overloaded: than now.
   Result<void> check_room(std::int64_t requests) const;
-  std::int64_t num_free() const;  // how many more would be taken now
+  std::int64_t num_free() const;    // how many more would be taken now
   Clock::duration silence() const;  // the longest of an engine that has requests
 
   // To the least loaded engine: by its requests, those of other front ends too, then by its blocks
   // in use. Before that to the one that had this prompt's beginning last, if that is a good part of
-  // it and the engine has hardly more to do than the least loaded one. Or to the engine that is named, which exists. Fills in the id. Errors: overloaded
-  // (starting, or queue full), unavailable (draining, dead), invalid_argument (prompt or
-  // parameters).
+  // it and the engine has hardly more to do than the least loaded one. Or to the engine that is
+  // named, which exists. Fills in the id. Errors: overloaded (starting, or queue full), unavailable
+  // (draining, dead), invalid_argument (prompt or parameters).
   Result<Generation> submit(AddRequest request, std::optional<EngineId> engine = {});
 
   // All engines forget their cached prefixes; the answers of those that were asked, which are fewer
@@ -92,6 +93,9 @@ class EngineGroup {
   // Who waits for a prefill of that name to be sent is told that it runs in that engine, or that it
   // came to nothing.
   void tell_push(const std::string& name, std::optional<EngineId> engine);
+
+  // Whoever keeps what such a request was to fetch may forget it.
+  void refuse_fetch(const std::string& params, const std::string& name);
 
   // Refuses new requests, waits until the running ones have ended; at the deadline aborts what is
   // left.

@@ -29,6 +29,7 @@ void EngineCore::add(AddRequest request) {
     num_apart_ += keeps_apart;
     return;
   }
+  take_notice(FetchRefused{request.transfer_params, request.transfer_name});
   RequestOutput& output = refused_.emplace_back();
   output.id = id;
   output.finish_reason = FinishReason::error;
@@ -118,6 +119,11 @@ PrefixCacheReset EngineCore::reset_prefix_cache(std::uint64_t call) {
 
 void EngineCore::take_notice(const PushNotice& notice) {
   if (transfer_ != nullptr) transfer_->not_here(notice.name, notice.elsewhere);
+}
+
+void EngineCore::take_notice(const FetchRefused& refused) {
+  if (transfer_ != nullptr && !refused.params.empty())
+    transfer_->refused({refused.params, refused.name});
 }
 
 BlockReport EngineCore::report_blocks(std::uint64_t call) const {

@@ -58,6 +58,7 @@ class EngineCore {
   PrefixCacheReset reset_prefix_cache(std::uint64_t call);
   BlockReport report_blocks(std::uint64_t call) const;
   void take_notice(const PushNotice& notice);
+  void take_notice(const FetchRefused& refused);
   bool has_work() const { return scheduler_->has_work() || !refused_.empty(); }
   // The last step ran nothing and brought nothing: whoever is left waits to be woken.
   bool is_idle() const { return is_idle_; }

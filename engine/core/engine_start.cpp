@@ -108,7 +108,9 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   }
   announce_scales(*model_);
   progress("warming up", 0);
+  if (config.parallel.tensor_parallel_size == 1) backend_.ops->begin_choosing();
   runner_->warm_up();
+  backend_.ops->end_choosing();
   if (config.scheduler.target_itl_ms > 0) time_steps(config.scheduler.target_itl_ms / 1000.0);
   if (drafting_.is_on() && config.adapts_drafts()) time_drafts(config);
   if (backend_.ranks != nullptr) backend_.ranks->line().post(RankMessage::Kind::warm);

@@ -35,6 +35,7 @@ void apply(EngineCore& core, EngineEnd& end, Command& command) {
   if (auto* report = std::get_if<ReportBlocks>(&command))
     end.publish(core.report_blocks(report->call));
   if (auto* notice = std::get_if<PushNotice>(&command)) core.take_notice(*notice);
+  if (auto* refused = std::get_if<FetchRefused>(&command)) core.take_notice(*refused);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <numeric>
 #include <random>
@@ -22,6 +23,8 @@ constexpr std::size_t kMostGroups = 64;
 constexpr std::size_t kEndDigits = 8;
 constexpr std::string_view kForgotten = "QUIRE_FORGOTTEN:";
 constexpr std::string_view kLost = "QUIRE_LOST:";
+constexpr std::string_view kQuestion = "QUIRE_PUSH:";
+constexpr std::array<std::string_view, 3> kStates{"unknown", "held", "written"};
 
 std::string name(const MsgpackMembers& members, std::string_view member) {
   std::string text = members.text(member);
@@ -85,6 +88,21 @@ std::optional<std::string_view> behind(std::string_view notice, std::string_view
   if (!notice.starts_with(begin)) return std::nullopt;
   notice.remove_prefix(begin.size());
   return notice.empty() || notice.size() > kMostNameBytes ? std::nullopt : std::optional(notice);
+}
+
+// A list of them, none longer than a name may be.
+std::optional<std::vector<std::string>> read_texts(std::string_view bytes) {
+  const auto value = bytes.size() > kMostPushRegistrationBytes ? Result<MsgpackValue>(Error{})
+                                                               : parse_msgpack(bytes);
+  const MsgpackValue::Array* const items = value ? value->as_array() : nullptr;
+  if (items == nullptr || items->size() > kMostPushNames) return std::nullopt;
+  std::vector<std::string> texts;
+  for (const MsgpackValue& item : *items) {
+    const std::string* const text = item.as_text();
+    if (text == nullptr || text->size() > kMostNameBytes) return std::nullopt;
+    texts.push_back(*text);
+  }
+  return texts;
 }
 
 }  // namespace
@@ -185,6 +203,44 @@ std::optional<NixlPushLost> parse_push_lost(std::string_view notice) {
   const auto colon = rest->find(':');
   if (colon == std::string_view::npos || colon + 1 == rest->size()) return std::nullopt;
   return NixlPushLost{std::string(rest->substr(colon + 1)), std::string(rest->substr(0, colon))};
+}
+
+std::string encode_push_question(const std::vector<std::string>& requests) {
+  MsgpackWriter out;
+  out.array(requests.size());
+  for (const std::string& request : requests) out.text(request);
+  return std::string(kQuestion) + out.take();
+}
+
+std::optional<std::vector<std::string>> parse_push_question(std::string_view question) {
+  if (!question.starts_with(kQuestion)) return std::nullopt;
+  question.remove_prefix(kQuestion.size());
+  return read_texts(question);
+}
+
+std::string encode_push_states(const std::vector<NixlPushStatus>& states) {
+  MsgpackWriter out;
+  out.array(states.size());
+  for (const NixlPushStatus& one : states)
+    out.text(one.state == NixlPushState::lost ? fmt::format("{}{}", kLost, one.reason)
+                                              : kStates[static_cast<std::size_t>(one.state)]);
+  return out.take();
+}
+
+std::optional<std::vector<NixlPushStatus>> parse_push_states(std::string_view answer) {
+  const auto texts = read_texts(answer);
+  if (!texts) return std::nullopt;
+  std::vector<NixlPushStatus> states;
+  for (const std::string& text : *texts) {
+    if (text.starts_with(kLost)) {
+      states.push_back({NixlPushState::lost, text.substr(kLost.size())});
+      continue;
+    }
+    const auto found = std::ranges::find(kStates, text);
+    if (found == kStates.end()) return std::nullopt;
+    states.push_back({static_cast<NixlPushState>(found - kStates.begin())});
+  }
+  return states;
 }
 
 }  // namespace quire

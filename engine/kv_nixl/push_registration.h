@@ -63,4 +63,23 @@ struct NixlPushLost {
 std::string encode_push_lost(const NixlPushLost& lost);
 std::optional<NixlPushLost> parse_push_lost(std::string_view notice);
 
+// Whoever decodes asks the side channel of whoever prefills what became of registrations: notices
+// say nothing of one that never came, or was refused. Only Quire servers are asked.
+inline constexpr std::size_t kMostPushNames = 256;  // of one question
+enum class NixlPushState : std::uint8_t {
+  unknown,
+  held,
+  written,  // or on its way
+  lost,     // or refused; nothing of it is on its way
+};
+struct NixlPushStatus {
+  NixlPushState state = NixlPushState::unknown;
+  std::string reason = {};  // of kKvLossNames, where it is lost
+};
+std::string encode_push_question(const std::vector<std::string>& requests);
+// Empty: it is another question.
+std::optional<std::vector<std::string>> parse_push_question(std::string_view question);
+std::string encode_push_states(const std::vector<NixlPushStatus>& states);
+std::optional<std::vector<NixlPushStatus>> parse_push_states(std::string_view answer);
+
 }  // namespace quire

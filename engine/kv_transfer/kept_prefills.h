@@ -49,6 +49,10 @@ class KeptPrefills {
 
   // Room for that many bytes; null where there is none.
   std::shared_ptr<StagedRange> make_room(std::int64_t bytes) { return staging_.take(bytes); }
+  // Of what is not kept, but worked with.
+  std::shared_ptr<StagedRange> make_room_apart(std::int64_t bytes) {
+    return staging_.take_apart(bytes);
+  }
   // From now on others can ask for it.
   void keep(KeptPrefill prefill);
   std::uint64_t next_generation() { return ++last_generation_; }

@@ -71,7 +71,6 @@ void check_states_offered(const NixlSelf& self, const NixlMetadata& metadata, co
                           NixlMemory memory) {
   const auto ratio = static_cast<std::uint64_t>(metadata.kernel_blocks_per_block);
   const std::uint64_t bytes = metadata.state_bytes[0] + metadata.state_bytes[1];
-  const std::uint64_t blocks = metadata.num_blocks / ratio;
   for (std::size_t i = 0; i < self.geometry.layers.size(); ++i) {
     const KvLayerGeometry& layer = self.geometry.layers[i];
     if (!layer.is_state()) continue;
@@ -80,6 +79,7 @@ void check_states_offered(const NixlSelf& self, const NixlMetadata& metadata, co
     if (bytes > apart)
       differs(fmt::format("the state of layer {} has {} bytes there, and its blocks {}", layer.name,
                           bytes, apart));
+    const std::uint64_t blocks = num_region_blocks(metadata, region) / ratio;
     if (blocks == 0 || !blob.covers(static_cast<std::int32_t>(memory),
                                     metadata.base_addresses[region], apart * (blocks - 1) + bytes))
       lose(KvLossReason::corrupt,
@@ -93,8 +93,7 @@ void check_offered(const NixlSelf& self, const NixlMetadata& metadata, const Age
                    NixlMemory memory) {
   const auto kind = static_cast<std::int32_t>(memory);
   for (std::size_t i = 0; i < metadata.base_addresses.size(); ++i) {
-    const std::uint64_t blocks =
-        metadata.region_blocks.empty() ? metadata.num_blocks : metadata.region_blocks[i];
+    const std::uint64_t blocks = num_region_blocks(metadata, i);
     const std::uint64_t bytes =
         blocks == 0 ? 1 : metadata.block_strides[i] * (blocks - 1) + metadata.block_lens[i];
     if (!blob.covers(kind, metadata.base_addresses[i], bytes))
@@ -227,6 +226,10 @@ RankPair ranks_of(const KvLayerGeometry& layer, int num_ranks) {
         fmt::format("tp_size is {} there, which does not divide the {} heads of keys of layer {}",
                     num_ranks, layer.heads, layer.name));
   return pair;
+}
+
+std::uint64_t num_region_blocks(const NixlMetadata& metadata, std::size_t region) {
+  return metadata.region_blocks.empty() ? metadata.num_blocks : metadata.region_blocks[region];
 }
 
 NixlPeerRank read_peer_rank(const NixlSelf& self, const KvSource& source,

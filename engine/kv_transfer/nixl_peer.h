@@ -43,6 +43,9 @@ struct NixlPeerRank {
   std::string agent_name;  // as the blob says
 };
 
+// Of the kernel's blocks those of one region.
+std::uint64_t num_region_blocks(const NixlMetadata& metadata, std::size_t region);
+
 // The frames of its answer.
 NixlPeerRank read_peer_rank(const NixlSelf& self, const KvSource& source,
                             std::span<const std::string> frames);

@@ -41,10 +41,10 @@ NixlPull::NixlPull(const NixlSelf& self, Ranks ranks, const KvFetch& fetch)
   if (metadata.quire) add_sums();
 }
 
-void NixlPull::check_ids(std::span<const std::int64_t> ids) const {
+void NixlPull::check_ids(std::size_t layer, std::span<const std::int64_t> ids) const {
   const NixlMetadata& metadata = ranks_->front().metadata;
-  const auto there =
-      metadata.num_blocks / static_cast<std::uint64_t>(metadata.kernel_blocks_per_block);
+  const auto there = num_region_blocks(metadata, self_.regions.region_of_layer[layer]) /
+                     static_cast<std::uint64_t>(metadata.kernel_blocks_per_block);
   for (const std::int64_t id : ids)
     if (id < 0 || static_cast<std::uint64_t>(id) >= there)
       refuse(fmt::format("remote_block_ids has {}, which is not one of the peer's {} blocks", id,
@@ -62,7 +62,7 @@ PairedBlocks NixlPull::paired_blocks(std::size_t layer, const KvStrip& strip,
       fetch.source.blocks[static_cast<std::size_t>(self_.regions.group_of_layer[layer])];
   const int total = blocks_of(fetch.num_tokens, size * ratio);
   ids = ids.first(std::min(ids.size(), static_cast<std::size_t>(total)));
-  check_ids(ids);
+  check_ids(layer, ids);
   const KvLayerGeometry& geometry = self_.geometry.layers[layer];
   const BlockAlignment alignment{.tail = geometry.window > 0 || geometry.chunk > 0,
                                  .local_first = strip.first / size,
@@ -105,7 +105,7 @@ void NixlPull::add_state(std::size_t layer, const KvFetch& fetch) {
   const KvLayerGeometry& geometry = self_.geometry.layers[layer];
   const auto& ids =
       fetch.source.blocks[static_cast<std::size_t>(self_.regions.group_of_layer[layer])];
-  check_ids(ids);
+  check_ids(layer, ids);
   constexpr std::array<std::int64_t, 1> kOwn{0};
   auto paired = pair_states(kOwn, ids);
   if (!paired || paired->remote.front() == 0)

@@ -46,7 +46,7 @@ class NixlPull {
     std::int64_t block = 0, landing = 0;
   };
   PairedBlocks paired_blocks(std::size_t layer, const KvStrip& strip, const KvFetch& fetch) const;
-  void check_ids(std::span<const std::int64_t> ids) const;
+  void check_ids(std::size_t layer, std::span<const std::int64_t> ids) const;
   void add_layer(std::size_t layer, const KvFetch& fetch);
   void add_state(std::size_t layer, const KvFetch& fetch);
   std::vector<BlockCopy> parts_of(const Landing& layer, int rank, std::uint64_t block_len) const;

@@ -40,9 +40,9 @@ NixlPuller::NixlPuller(const NixlSelf& self, NixlRemotes& remotes, StagingBuffer
 
 NixlPuller::~NixlPuller() = default;
 
-void NixlPuller::watch(RequestId request, const KvSource& source) {
-  watched_[request] = {source};
+void NixlPuller::watch(RequestId request, KvSource source) {
   remotes_.of(source);
+  watched_[request] = {std::move(source)};
   if (next_renewal_ == Clock::time_point::max())
     next_renewal_ = Clock::now() + options_.renew_every;
 }
@@ -80,7 +80,6 @@ void NixlPuller::renew_all(Clock::time_point now) {
 
 NixlPuller::Clock::time_point NixlPuller::step() {
   const auto now = Clock::now();
-  remotes_.take_answers(now);
   bool is_reading = false;
   auto next = Clock::time_point::max();
   for (auto job = jobs_.begin(); job != jobs_.end();) {
@@ -90,8 +89,7 @@ NixlPuller::Clock::time_point NixlPuller::step() {
     job = stays ? std::next(job) : jobs_.erase(job);
   }
   renew_all(now);
-  remotes_.forget_lost();
-  next = std::min({next, remotes_.next(), next_renewal_});
+  next = std::min(next, next_renewal_);
   return is_reading ? std::min(next, now + kPollEvery) : next;
 }
 
@@ -102,7 +100,7 @@ bool NixlPuller::advance(Job& job, Clock::time_point now) {
     return !job.ended && begin(job, now);
   } catch (const KvLost& lost) {
     end_lost(job, lost);
-  } catch (const Failure& failure) {
+  } catch (const std::exception& failure) {  // of the library
     end_lost(job, KvLost(KvLossReason::refused, failure.what()));
   }
   return !job.reads.empty();

@@ -22,31 +22,31 @@
 namespace quire {
 
 struct NixlPullerOptions {
-  std::chrono::nanoseconds silence = std::chrono::seconds(2);  // until an answer
   std::chrono::nanoseconds read_patience = std::chrono::seconds(30);
   std::chrono::nanoseconds renew_every = std::chrono::seconds(5);
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
 };
 
-class NixlPuller {
+class NixlPuller final : public KvFetcher {
  public:
   using Clock = std::chrono::steady_clock;
 
   // All outlive it. `wake` is called when take() has something.
   NixlPuller(const NixlSelf& self, NixlRemotes& remotes, StagingBuffer& staging,
              NixlPullerOptions options, std::function<void()> wake);
-  ~NixlPuller();
+  ~NixlPuller() override;
 
-  void watch(RequestId request, const KvSource& source);
-  void fetch(KvFetch fetch);
-  void cancel(RequestId request);
-  void release(RequestId request);
+  void watch(RequestId request, KvSource source) override;
+  void fetch(KvFetch fetch) override;
+  void cancel(RequestId request) override;
+  void release(RequestId request) override;
+  void room_came() override {}  // each step looks for it
 
   // Does what can be done now. When it wants to be called again; max: when something comes.
   Clock::time_point step();
 
-  std::vector<KvFetched> take();  // any thread
-  const KvTrafficCounts& counts() const { return counts_; }
+  std::vector<KvFetched> take() override;
+  const KvTrafficCounts& received() const override { return counts_; }
 
  private:
   struct Job;

@@ -11,6 +11,13 @@
 #include "base/log.h"
 
 namespace quire {
+namespace {
+
+// A notice comes by another way than a question: it has this long until the first one.
+constexpr std::chrono::milliseconds kAskAfter{20};
+constexpr int kAskAgain = 2;  // after so many times as long, while it is unknown
+
+}  // namespace
 
 struct NixlPushReceiver::Job {
   KvFetch fetch;
@@ -25,6 +32,11 @@ struct NixlPushReceiver::Job {
   std::set<std::string> written;  // by those agents
   bool ended = false;             // whoever asked has his answer; the blocks may be written yet
   bool has_sums = false;          // whoever writes is a Quire server: a late write would be seen
+  // Of a Quire server: when it is asked about the registration next, and since when it neither
+  // holds it nor has said what became of it.
+  Clock::time_point ask_at = Clock::time_point::max();
+  Clock::duration ask_after = kAskAfter;
+  std::optional<Clock::time_point> unheld_since = {};
 
   bool is_written() const { return !agents.empty() && written.size() == agents.size(); }
 };
@@ -41,9 +53,15 @@ NixlPushReceiver::NixlPushReceiver(const NixlSelf& self, NixlRemotes& remotes, N
 
 NixlPushReceiver::~NixlPushReceiver() = default;
 
-void NixlPushReceiver::watch(RequestId request, const KvSource& source) {
-  watched_[request] = {source};
+const std::string& NixlPushReceiver::Watched::kept_name() const {
+  const std::string& key = source.prefill.key;
+  return base_request_name(key).size() < key.size() ? key : name;
+}
+
+void NixlPushReceiver::watch(RequestId request, KvSource source) {
   remotes_.of(source);
+  std::string name = random_request_name(source.request);
+  watched_[request] = {std::move(source), std::move(name)};
   if (next_renewal_ == Clock::time_point::max())
     next_renewal_ = Clock::now() + options_.renew_every;
 }
@@ -63,8 +81,8 @@ void NixlPushReceiver::release(RequestId request) {
   const Watched watched = std::move(found->second);
   watched_.erase(found);
   NixlRemote& remote = remotes_.of(watched.source);
-  if (watched.registered || !remote.is_ready() || !remote.ranks->front().metadata.quire) return;
-  remotes_.tell(remote, encode_push_forgotten(watched.source.prefill.key));
+  if (watched.registered) return;
+  remotes_.tell_quire(remote, encode_push_forgotten(watched.kept_name()));
 }
 
 void NixlPushReceiver::renew_all(Clock::time_point now) {
@@ -78,7 +96,7 @@ void NixlPushReceiver::renew_all(Clock::time_point now) {
     message += (message.empty() ? "HB:" : ",") + name;
   };
   for (const auto& [request, watched] : watched_)
-    add(remotes_.of(watched.source), watched.source.prefill.key);
+    add(remotes_.of(watched.source), watched.kept_name());
   for (const Job& job : jobs_)  // that shows whether the other side is there
     if (job.ended && job.remote != nullptr && job.has_sums) add(*job.remote, job.registered);
   for (const auto& [remote, message] : messages) remotes_.tell(*remote, message);
@@ -93,7 +111,94 @@ NixlPushReceiver::Clock::time_point NixlPushReceiver::step() {
     job = stays ? std::next(job) : jobs_.erase(job);
   }
   renew_all(now);
-  return std::min(next, next_renewal_);
+  inquire(now);
+  return std::min({next, next_renewal_, take_answers(now)});
+}
+
+void NixlPushReceiver::inquire(Clock::time_point now) {
+  for (Job& job : jobs_) {
+    if (now < job.ask_at || job.remote == nullptr || !job.remote->is_ready()) continue;
+    auto found = std::ranges::find(inquiries_, job.remote, &Inquiry::remote);
+    if (found == inquiries_.end()) {
+      found = inquiries_.insert(inquiries_.end(), Inquiry{job.remote, nullptr, {}, now});
+      ++job.remote->num_uses;
+    }
+    if (found->question != nullptr || found->names.size() == kMostPushNames) continue;
+    found->names.push_back(job.registered);
+    job.ask_at = Clock::time_point::max();
+  }
+  for (Inquiry& inquiry : inquiries_) {
+    if (inquiry.question != nullptr) continue;
+    try {
+      inquiry.question = remotes_.ask(*inquiry.remote, encode_push_question(inquiry.names));
+    } catch (const Failure& failure) {
+      remotes_.lose(*inquiry.remote, KvLost(KvLossReason::peer_lost, failure.what()), now);
+    }
+  }
+}
+
+// When the first of those that wait is to be asked about, or was asked in vain.
+NixlPushReceiver::Clock::time_point NixlPushReceiver::take_answers(Clock::time_point now) {
+  auto next = Clock::time_point::max();
+  for (auto one = inquiries_.begin(); one != inquiries_.end();) {
+    if (take_answer(*one, now)) {
+      --one->remote->num_uses;
+      one = inquiries_.erase(one);
+    } else {
+      next = std::min(next, one->asked + options_.silence);
+      ++one;
+    }
+  }
+  for (const Job& job : jobs_)
+    if (job.remote != nullptr && job.remote->is_ready() &&
+        std::ranges::find(inquiries_, job.remote, &Inquiry::remote) == inquiries_.end())
+      next = std::min(next, job.ask_at);
+  return next;
+}
+
+// False: there is none yet.
+bool NixlPushReceiver::take_answer(const Inquiry& inquiry, Clock::time_point now) {
+  if (inquiry.remote->lost) return true;
+  const auto frames = inquiry.question->take();
+  if (!frames) {
+    if (now < inquiry.asked + options_.silence) return false;
+    remotes_.lose(
+        *inquiry.remote,
+        KvLost(KvLossReason::peer_lost, "its side channel does not answer any more", true), now);
+    return true;
+  }
+  const auto states = parse_push_states(frames->empty() ? std::string() : frames->front());
+  for (std::size_t i = 0; i < inquiry.names.size(); ++i) {
+    const auto job = std::ranges::find(jobs_, inquiry.names[i], &Job::registered);
+    const bool is_told = states && states->size() == inquiry.names.size();
+    if (job != jobs_.end()) was_told(*job, is_told ? (*states)[i] : NixlPushStatus{}, now);
+  }
+  return true;
+}
+
+// A notice that says the same, or that all is written, may be on its way yet.
+void NixlPushReceiver::was_told(Job& job, const NixlPushStatus& status, Clock::time_point now) {
+  if (job.is_written()) return;
+  if (status.state == NixlPushState::lost) {
+    was_lost(job.agents.front(), {job.registered, status.reason});
+    return;
+  }
+  if (status.state == NixlPushState::held) {
+    job.unheld_since.reset();
+    job.ask_after = options_.renew_every;
+  } else {
+    if (!job.unheld_since) {
+      job.unheld_since = now;
+      job.ask_after = kAskAfter;
+    }
+    job.ask_after = std::min<Clock::duration>(job.ask_after * kAskAgain, options_.renew_every);
+    if (now - *job.unheld_since >= options_.silence) {
+      end_lost(job, KvLost(KvLossReason::peer_lost, "the peer does not know of it"));
+      if (status.state == NixlPushState::written) return give_back(job);
+      job.deadline = std::min(job.deadline, now + options_.aside_of_lost);
+    }
+  }
+  job.ask_at = now + job.ask_after;
 }
 
 // False: nothing is left of it.
@@ -102,7 +207,7 @@ bool NixlPushReceiver::advance(Job& job, Clock::time_point now) {
     if (!job.ended) begin(job, now);
   } catch (const KvLost& lost) {
     end_lost(job, lost);
-  } catch (const Failure& failure) {
+  } catch (const std::exception& failure) {  // of the library
     end_lost(job, KvLost(KvLossReason::refused, failure.what()));
   }
   if (job.ended && job.blocks && job.has_sums && job.remote->lost)
@@ -149,7 +254,9 @@ void NixlPushReceiver::register_blocks(Job& job, Clock::time_point now) {
   const KvSource& source = job.fetch.source;
   const NixlMetadata& metadata = job.remote->ranks->front().metadata;
   NixlPushRegistration registration;
-  registration.request = random_request_name(source.request);
+  const auto watched = watched_.find(job.fetch.request);
+  const bool is_named = watched != watched_.end() && !watched->second.registered;
+  registration.request = is_named ? watched->second.name : random_request_name(source.request);
   registration.decode_engine = options_.engine;
   registration.decode_host = options_.address.host;
   registration.decode_port = options_.address.port;
@@ -163,8 +270,8 @@ void NixlPushReceiver::register_blocks(Job& job, Clock::time_point now) {
   job.agents = job.remote->agents;
   job.has_sums = metadata.quire.has_value();
   job.deadline = now + options_.prefill_patience;
-  const auto watched = watched_.find(job.fetch.request);
-  if (watched != watched_.end()) watched->second.registered = true;
+  if (job.has_sums) job.ask_at = now + kAskAfter;
+  if (is_named) watched->second.registered = true;
   remotes_.tell(*job.remote, encode_push_registration(registration));
 }
 
@@ -203,9 +310,9 @@ bool NixlPushReceiver::was_lost(const std::string& agent, const NixlPushLost& lo
 }
 
 void NixlPushReceiver::finish(Job& job) {
-  if (job.remote->ranks->front().metadata.quire)
-    job.landing->check_sums(slots_, *job.blocks, job.registered);
   job.landing->fill(slots_, *job.blocks, job.range->bytes());
+  // Afterwards: what somebody writes meanwhile is seen.
+  if (job.has_sums) job.landing->check_sums(slots_, *job.blocks, job.registered);
   give_back(job);
   KvFetched result;
   result.content = job.landing->content();
@@ -229,8 +336,8 @@ void NixlPushReceiver::end_lost(Job& job, const KvLost& lost) {
     give_back(job);
   } else {
     job.deadline = Clock::now() + options_.aside;
-    if (job.has_sums && job.remote->is_ready())
-      remotes_.tell(*job.remote, encode_push_forgotten(job.registered));
+    if (job.remote->is_ready())
+      remotes_.tell_quire(*job.remote, encode_push_forgotten(job.registered));
   }
   job.range.reset();
   KvFetched result;

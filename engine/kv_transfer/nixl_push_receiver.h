@@ -30,9 +30,10 @@ struct NixlPushReceiverOptions {
   // whose writes end with it or its connection.
   std::chrono::nanoseconds aside = std::chrono::minutes(30);
   std::chrono::nanoseconds aside_of_lost = std::chrono::minutes(1);
+  std::chrono::nanoseconds silence = std::chrono::seconds(2);  // until an answer
 };
 
-class NixlPushReceiver {
+class NixlPushReceiver final : public KvFetcher {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -40,12 +41,13 @@ class NixlPushReceiver {
   NixlPushReceiver(const NixlSelf& self, NixlRemotes& remotes, NixlSlots& slots,
                    StagingBuffer& staging, NixlPushReceiverOptions options,
                    std::function<void()> wake);
-  ~NixlPushReceiver();
+  ~NixlPushReceiver() override;
 
-  void watch(RequestId request, const KvSource& source);
-  void fetch(KvFetch fetch);
-  void cancel(RequestId request);
-  void release(RequestId request);
+  void watch(RequestId request, KvSource source) override;
+  void fetch(KvFetch fetch) override;
+  void cancel(RequestId request) override;
+  void release(RequestId request) override;
+  void room_came() override {}  // each step looks for it
 
   // What `agent` says. False: of nothing that it was asked for.
   bool was_written(const std::string& agent, const NixlDone& done);
@@ -56,17 +58,31 @@ class NixlPushReceiver {
   // Does what can be done now. When it wants to be called again; max: when something comes.
   Clock::time_point step();
 
-  std::vector<KvFetched> take();  // any thread
-  const KvTrafficCounts& counts() const { return counts_; }
+  std::vector<KvFetched> take() override;
+  const KvTrafficCounts& received() const override { return counts_; }
 
  private:
   struct Job;
   struct Watched {
     KvSource source;
+    std::string name;  // of the registration, also of one that does not come to be
     bool registered = false;
+    // Told by whoever keeps it, that is its name there; else that is like the registration's.
+    const std::string& kept_name() const;
+  };
+  // What a Quire server is asked of registrations; one question of a server at a time.
+  struct Inquiry {
+    NixlRemote* remote;  // counted in its uses
+    std::unique_ptr<SideChannel::Question> question;
+    std::vector<std::string> names;
+    Clock::time_point asked;
   };
   Job* job_of(const std::string& agent, const std::string& request);
   void renew_all(Clock::time_point now);
+  void inquire(Clock::time_point now);
+  Clock::time_point take_answers(Clock::time_point now);
+  bool take_answer(const Inquiry& inquiry, Clock::time_point now);
+  void was_told(Job& job, const NixlPushStatus& status, Clock::time_point now);
   bool advance(Job& job, Clock::time_point now);
   void begin(Job& job, Clock::time_point now);
   bool has_room(Job& job, Clock::time_point now);
@@ -86,6 +102,7 @@ class NixlPushReceiver {
   KvTrafficCounts counts_;
   std::unordered_map<RequestId, Watched> watched_;
   std::list<Job> jobs_;
+  std::list<Inquiry> inquiries_;
   Clock::time_point next_renewal_ = Clock::time_point::max();
   std::mutex mutex_;
   std::vector<KvFetched> fetched_;

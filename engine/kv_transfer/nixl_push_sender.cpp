@@ -15,14 +15,16 @@ namespace {
 constexpr std::int64_t kUsualSlotBytes = 1 << 20;
 constexpr std::int64_t kMostShare = 4;                // of the memory: no more than one in so many
 constexpr std::chrono::microseconds kPollEvery{500};  // while something is written
+constexpr std::chrono::milliseconds kLookAtStalled{100};
 constexpr std::size_t kMostEnded = 4096;
+constexpr std::size_t kMostSlotsOfPeer = 2;
 
 std::shared_ptr<StagedRange> make_scratch(const NixlSelf& self, KeptPrefills& kept, int block_size,
                                           std::int64_t num_slots) {
   const std::int64_t least = NixlPushWrite::least_scratch_bytes(self.geometry, block_size);
   const std::int64_t usual =
       std::min(kUsualSlotBytes, kept.size_bytes() / (kMostShare * num_slots));
-  auto scratch = kept.make_room(num_slots * std::max(least, usual));
+  auto scratch = kept.make_room_apart(num_slots * std::max(least, usual));
   if (scratch == nullptr)
     throw Failure(Error{ErrorCode::invalid_argument,
                         fmt::format("KvTransferConfig::buffer_bytes is {}; to be written over nixl "
@@ -51,7 +53,8 @@ struct NixlPushSender::Push {
   std::optional<NixlPushWrite> write;
   std::span<std::byte> slot;
   std::optional<NixlTransfer> transfer;
-  Clock::time_point start;  // of what is written
+  Clock::time_point start;   // of what is written
+  Clock::time_point posted;  // of the write under way
 };
 
 std::int64_t NixlPushSender::bytes_for(const KvGeometry& geometry, int block_size,
@@ -77,7 +80,7 @@ NixlPushSender::NixlPushSender(const NixlSelf& self, NixlRemotes& remotes, KeptP
 NixlPushSender::~NixlPushSender() = default;
 
 bool NixlPushSender::is_known(const std::string& request) const {
-  return std::ranges::find(ended_, request) != ended_.end() ||
+  return std::ranges::find(ended_, request, &Ended::request) != ended_.end() ||
          std::ranges::any_of(pushes_,
                              [&](const Push& p) { return p.registration.request == request; });
 }
@@ -86,19 +89,23 @@ void NixlPushSender::register_push(const std::string& agent, std::string_view no
   auto registration = parse_push_registration(notice);
   if (!registration) return log_refused(registration.error().detail, agent);
   if (registration->prefill_engine != options_.engine)
-    return log_refused(fmt::format("PUSH_REG.remote_engine_id is {}; this is {}",
-                                   registration->prefill_engine, options_.engine),
-                       agent);
+    return refuse(*registration, KvLossReason::expired, agent,
+                  fmt::format("PUSH_REG.remote_engine_id is {}; this is {}",
+                              registration->prefill_engine, options_.engine));
   if (is_known(registration->request)) return;  // another rank of the same
   const auto address = address_of(*registration);
   if (!address || !options_.peers.allows(*address))
-    return log_refused(
+    return refuse(
+        *registration, KvLossReason::refused, agent,
         fmt::format("PUSH_REG.decode_host and decode_port are {}:{}, which is not among "
                     "those that this server may write to (KvTransferConfig::peers {})",
-                    registration->decode_host, registration->decode_port, options_.peers.names()),
-        agent);
-  if (pushes_.size() >= kMostRegistrations)
-    return log_refused(fmt::format("more than {} registrations wait", kMostRegistrations), agent);
+                    registration->decode_host, registration->decode_port, options_.peers.names()));
+  if (pushes_.size() >= kMostRegistrations ||
+      num_blocks_ + registration->num_blocks() > kMostRegisteredBlocks)
+    return refuse(*registration, KvLossReason::no_room, agent,
+                  fmt::format("more than {} registrations wait, or more than {} blocks of them",
+                              kMostRegistrations, kMostRegisteredBlocks));
+  num_blocks_ += registration->num_blocks();
   Push& push = pushes_.emplace_back();
   push.peer = {*address, registration->decode_engine, KvKey{registration->request, 0}};
   push.peer.tensor_ranks = registration->decode_ranks;
@@ -107,15 +114,49 @@ void NixlPushSender::register_push(const std::string& agent, std::string_view no
   push.deadline = Clock::now() + options_.registration_patience;
 }
 
+// Whoever registered finds it by asking: there may be no way to say it, or none that is allowed.
+void NixlPushSender::refuse(const NixlPushRegistration& registration, KvLossReason reason,
+                            const std::string& agent, const std::string& because) {
+  log_refused(because, agent);
+  add_ended(refused_, registration.request,
+            {NixlPushState::lost, kKvLossNames[static_cast<std::size_t>(reason)]});
+}
+
+void NixlPushSender::add_ended(std::deque<Ended>& list, std::string request,
+                               NixlPushStatus status) {
+  list.push_back({std::move(request), std::move(status)});
+  if (list.size() > kMostEnded) list.pop_front();
+}
+
+std::vector<NixlPushStatus> NixlPushSender::states_of(
+    const std::vector<std::string>& requests) const {
+  std::vector<NixlPushStatus> states;
+  for (const std::string& request : requests) {
+    NixlPushStatus& status = states.emplace_back();
+    if (std::ranges::any_of(pushes_,
+                            [&](const Push& p) { return p.registration.request == request; })) {
+      status.state = NixlPushState::held;
+      continue;
+    }
+    for (const auto* const list : {&ended_, &refused_}) {
+      const auto found = std::ranges::find(*list, request, &Ended::request);
+      if (found == list->end()) continue;
+      status = found->status;
+      break;
+    }
+  }
+  return states;
+}
+
 // What is under way ends with the notice that all of it is there.
-void NixlPushSender::forget(const std::string& request) {
+void NixlPushSender::forget(const std::string& agent, const std::string& request) {
   for (Push& push : pushes_) {
     if (push.registration.request != request) continue;
+    if (push.agent != agent) return log_refused("another's registration is to be forgotten", agent);
     if (push.slot.empty()) lose(push, KvLost(KvLossReason::refused, "nobody waits for it"));
     return;
   }
-  if (std::ranges::find(ended_, request) == ended_.end())
-    kept_.release(std::string(base_request_name(request)), 0);
+  if (!is_known(request)) kept_.release(std::string(base_request_name(request)), 0);
 }
 
 void NixlPushSender::renew(std::string_view names) {
@@ -128,7 +169,8 @@ void NixlPushSender::renew(std::string_view names) {
 
 NixlPushSender::Clock::time_point NixlPushSender::step() {
   const auto now = Clock::now();
-  auto next = Clock::time_point::max();
+  check_stalled();
+  auto next = stalled_.empty() ? Clock::time_point::max() : now + kLookAtStalled;
   for (auto push = pushes_.begin(); push != pushes_.end();) {
     const bool stays = advance(*push, now);
     if (stays) next = std::min(next, push->transfer ? now + kPollEvery : push->deadline);
@@ -152,6 +194,8 @@ bool NixlPushSender::advance(Push& push, Clock::time_point now) {
     const KvLost lost(KvLossReason::peer_lost, failure.what());
     if (push.write) remotes_.lose(*push.remote, lost, now);
     lose(push, lost);
+  } catch (const std::exception& failure) {
+    lose(push, KvLost(KvLossReason::refused, failure.what()));
   }
   return false;
 }
@@ -164,7 +208,12 @@ bool NixlPushSender::connect(Push& push) {
     ++push.remote->num_uses;
   }
   if (push.remote->lost) throw KvLost(*push.remote->lost);
-  return push.remote->is_ready();
+  if (!push.remote->is_ready()) return false;
+  if (std::ranges::find(push.remote->agents, push.agent) == push.remote->agents.end())
+    throw KvLost(KvLossReason::refused,
+                 fmt::format("{} registered blocks of {}, which it is no agent of", push.agent,
+                             push.registration.decode_engine));
+  return true;
 }
 
 // Its `prefill` once all of it is computed.
@@ -186,18 +235,14 @@ void NixlPushSender::find(Push& push, Clock::time_point now) {
 }
 
 void NixlPushSender::begin(Push& push) {
-  const NixlRemote& remote = *push.remote;
-  if (std::ranges::find(remote.agents, push.agent) == remote.agents.end())
-    throw KvLost(KvLossReason::refused,
-                 fmt::format("{} registered blocks of {}, which it is no agent of", push.agent,
-                             push.registration.decode_engine));
-  push.write.emplace(self_, remote.ranks, push.prefill, push.registration);
+  push.write.emplace(self_, push.remote->ranks, push.prefill, push.registration);
 }
 
 // Part by part; with the last one of a rank comes the notice.
 bool NixlPushSender::write(Push& push, Clock::time_point now) {
   if (push.slot.empty()) {
-    if (free_slots_.empty()) return true;  // the end of another is polled for
+    // The end of another is polled for.
+    if (free_slots_.empty() || !may_take_slot(*push.remote)) return true;
     push.slot = free_slots_.back();
     free_slots_.pop_back();
     push.start = now;
@@ -206,6 +251,14 @@ bool NixlPushSender::write(Push& push, Clock::time_point now) {
   while (true) {
     if (push.transfer) {
       const NixlTransfer::State state = push.transfer->poll();
+      if (state == NixlTransfer::State::running && now - push.posted > options_.write_patience) {
+        const KvLost lost(KvLossReason::peer_lost, "the write does not end: the peer hangs");
+        stalled_.push_back({std::move(*push.transfer), std::exchange(push.slot, {}), push.remote});
+        ++push.remote->num_uses;
+        push.transfer.reset();
+        remotes_.lose(*push.remote, lost, now);
+        throw KvLost(lost);
+      }
       if (state == NixlTransfer::State::running) return true;  // the slot is the library's
       if (state == NixlTransfer::State::failed) {
         const KvLost lost(KvLossReason::peer_lost, "the write failed: the peer is gone");
@@ -223,6 +276,7 @@ bool NixlPushSender::write(Push& push, Clock::time_point now) {
                                "time (KvTransferConfig::buffer_bytes)",
                                push.slot.size()));
     const NixlPeerRank& rank = (*remote.ranks)[part->rank];
+    push.posted = now;
     if (part->copies.empty()) {
       if (part->ends_rank) remotes_.agent().notify(remote.agents[part->rank], notice);
     } else {
@@ -239,7 +293,24 @@ void NixlPushSender::written(Push& push) {
   counts_.bytes += push.write->bytes();
   counts_.nanoseconds += std::chrono::nanoseconds(Clock::now() - push.start).count();
   kept_.release(push.prefill->key, 0);
-  end(push);
+  end(push, {NixlPushState::written});
+}
+
+// Of one peer not all, for others' sake.
+bool NixlPushSender::may_take_slot(const NixlRemote& remote) const {
+  const auto of_it = [&](const auto& one) { return one.remote == &remote && !one.slot.empty(); };
+  return static_cast<std::size_t>(std::ranges::count_if(pushes_, of_it) +
+                                  std::ranges::count_if(stalled_, of_it)) < kMostSlotsOfPeer;
+}
+
+void NixlPushSender::check_stalled() {
+  for (auto one = stalled_.begin(); one != stalled_.end();) {
+    const auto current = one++;
+    if (current->transfer.poll() == NixlTransfer::State::running) continue;
+    free_slots_.push_back(current->slot);
+    --current->remote->num_uses;
+    stalled_.erase(current);
+  }
 }
 
 void NixlPushSender::lose(Push& push, const KvLost& lost) {
@@ -251,21 +322,21 @@ void NixlPushSender::lose(Push& push, const KvLost& lost) {
       push.remote = &remotes_.of(push.peer);
       ++push.remote->num_uses;
     }
-    remotes_.tell(*push.remote,
-                  encode_push_lost({push.registration.request,
-                                    kKvLossNames[static_cast<std::size_t>(lost.reason())]}));
+    remotes_.tell_quire(*push.remote,
+                        encode_push_lost({push.registration.request,
+                                          kKvLossNames[static_cast<std::size_t>(lost.reason())]}));
   }
-  end(push);
+  end(push, {NixlPushState::lost, kKvLossNames[static_cast<std::size_t>(lost.reason())]});
 }
 
-void NixlPushSender::end(Push& push) {
+void NixlPushSender::end(Push& push, NixlPushStatus status) {
   push.transfer.reset();
   if (!push.slot.empty()) free_slots_.push_back(push.slot);
   if (push.remote != nullptr) --push.remote->num_uses;
   push.remote = nullptr;
   push.slot = {};
-  ended_.push_back(std::exchange(push.registration.request, {}));
-  if (ended_.size() > kMostEnded) ended_.pop_front();
+  num_blocks_ -= push.registration.num_blocks();
+  add_ended(ended_, std::exchange(push.registration.request, {}), std::move(status));
 }
 
 }  // namespace quire

@@ -26,12 +26,15 @@ struct NixlPushSenderOptions {
   int block_size = 16;
   // Of a registration for what nobody has begun to compute, as vLLM's push_registration_timeout.
   std::chrono::nanoseconds registration_patience = std::chrono::seconds(480);
+  // Until a write of 1 MiB or a block has ended: its peer hangs.
+  std::chrono::nanoseconds write_patience = std::chrono::seconds(30);
 };
 
 class NixlPushSender {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kMostRegistrations = 4096;
+  static constexpr std::size_t kMostRegisteredBlocks = 1 << 20;  // of all of them
 
   // The memory in which a prefill of so many bytes is kept beside what is written from.
   static std::int64_t bytes_for(const KvGeometry& geometry, int block_size, std::int64_t prefill);
@@ -45,8 +48,9 @@ class NixlPushSender {
 
   // `agent` says so.
   void register_push(const std::string& agent, std::string_view notice);
-  void forget(const std::string& request);  // nobody waits for it
-  void renew(std::string_view names);       // "a,b"
+  void forget(const std::string& agent, const std::string& request);  // nobody waits for it
+  void renew(std::string_view names);                                 // "a,b"
+  std::vector<NixlPushStatus> states_of(const std::vector<std::string>& requests) const;
 
   bool is_waiting() const { return !pushes_.empty(); }
 
@@ -56,6 +60,12 @@ class NixlPushSender {
 
  private:
   struct Push;
+  // A write to a peer that hangs: its slot is the library's until it has ended.
+  struct Stalled {
+    NixlTransfer transfer;
+    std::span<std::byte> slot;
+    NixlRemote* remote;  // counted in its uses
+  };
   bool advance(Push& push, Clock::time_point now);
   bool connect(Push& push);
   void find(Push& push, Clock::time_point now);
@@ -63,8 +73,18 @@ class NixlPushSender {
   bool write(Push& push, Clock::time_point now);
   void written(Push& push);
   void lose(Push& push, const KvLost& lost);
-  void end(Push& push);
+  void end(Push& push, NixlPushStatus status);
+  // Of one that ended here: whether it was written.
+  struct Ended {
+    std::string request;
+    NixlPushStatus status;
+  };
   bool is_known(const std::string& request) const;
+  void refuse(const NixlPushRegistration& registration, KvLossReason reason,
+              const std::string& agent, const std::string& because);
+  static void add_ended(std::deque<Ended>& list, std::string request, NixlPushStatus status);
+  bool may_take_slot(const NixlRemote& remote) const;
+  void check_stalled();
 
   static constexpr std::size_t kNumSlots = 4;  // that are written at a time
   const NixlSelf& self_;
@@ -74,7 +94,10 @@ class NixlPushSender {
   const std::shared_ptr<StagedRange> scratch_;
   std::vector<std::span<std::byte>> free_slots_;
   std::list<Push> pushes_;
-  std::deque<std::string> ended_;  // the last ones: other ranks may register for them yet
+  std::list<Stalled> stalled_;
+  std::size_t num_blocks_ = 0;  // that are registered
+  // The last ones: other ranks may register for them yet, and whoever registered may ask.
+  std::deque<Ended> ended_, refused_;
   KvTrafficCounts counts_;
 };
 

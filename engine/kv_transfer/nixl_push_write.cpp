@@ -55,8 +55,10 @@ void NixlPushWrite::add_group(std::span<const std::int64_t> ids) {
                  fmt::format("local_block_ids has {} blocks; {} tokens fill {} of {}", ids.size(),
                              prefill_->content.num_tokens, total, size));
   std::uint64_t num_blocks = metadata().num_blocks;
-  for (const std::uint64_t blocks : metadata().region_blocks)
-    num_blocks = std::min(num_blocks, blocks);
+  for (std::size_t i = 0; i < self_.geometry.layers.size(); ++i)
+    if (self_.regions.group_of_layer[i] == static_cast<int>(groups_.size()))
+      num_blocks =
+          std::min(num_blocks, num_region_blocks(metadata(), self_.regions.region_of_layer[i]));
   num_blocks /= static_cast<std::uint64_t>(ratio);
   for (const std::int64_t id : ids)
     if (id < 0 || static_cast<std::uint64_t>(id) >= num_blocks)
@@ -73,11 +75,11 @@ void NixlPushWrite::add_group(std::span<const std::int64_t> ids) {
 void NixlPushWrite::check_windows() const {
   for (const KvStrip& strip : prefill_->content.strips)
     if (strip.first % (metadata().block_size * metadata().kernel_blocks_per_block) != 0)
-      throw KvLost(KvLossReason::incompatible,
-                   fmt::format("a layer with a window is kept from token {} on, within one of the "
-                               "blocks of {} there; blocks of CacheConfig::block_size are written",
-                               strip.first,
-                               metadata().block_size * metadata().kernel_blocks_per_block));
+      throw KvLost(
+          KvLossReason::incompatible,
+          fmt::format("a layer with a window is kept from token {} on, within one of the "
+                      "blocks of {} there; blocks of CacheConfig::block_size are written",
+                      strip.first, metadata().block_size * metadata().kernel_blocks_per_block));
 }
 
 // Ranks share a layer's heads, or several have the same.

@@ -11,6 +11,10 @@
 namespace quire {
 namespace {
 
+constexpr std::chrono::hours kLongAgo{1};  // as vLLM's engine_ttl
+constexpr std::size_t kMostUnused = 256;
+constexpr std::size_t kMostNotices = 1024;  // to one that has not answered yet
+
 std::string name_of(const KvSource& source) {
   return fmt::format("{} {} {}", source.address.text(), source.engine, source.tensor_ranks);
 }
@@ -33,7 +37,10 @@ NixlRemote& NixlRemotes::of(const KvSource& source) {
     for (const std::string& agent : slot->agents) agent_().forget_remote(agent);
     slot.reset();
   }
-  if (slot != nullptr) return *slot;
+  if (slot != nullptr) {
+    slot->used = Clock::now();
+    return *slot;
+  }
   slot = std::make_unique<NixlRemote>();
   slot->source = source;
   ask(*slot);
@@ -41,7 +48,7 @@ NixlRemote& NixlRemotes::of(const KvSource& source) {
 }
 
 void NixlRemotes::ask(NixlRemote& remote) {
-  remote.asked = Clock::now();
+  remote.asked = remote.used = Clock::now();
   const std::string peer = remote.source.address.text();
   if (!silent_.may_ask(peer, remote.asked)) {
     remote.lost.emplace(KvLossReason::peer_lost, "it was silent a moment ago and is left alone");
@@ -86,7 +93,7 @@ void NixlRemotes::take_answers(NixlRemote& remote, Clock::time_point now) {
     }
   } catch (const KvLost& lost) {
     lose(remote, lost, now);
-  } catch (const Failure& failure) {
+  } catch (const std::exception& failure) {  // of the library
     lose(remote, KvLost(KvLossReason::refused, failure.what()), now);
   }
 }
@@ -98,6 +105,7 @@ void NixlRemotes::greet(NixlRemote& remote, std::vector<NixlPeerRank> ranks) {
         rank.metadata.num_blocks == ranks.front().metadata.num_blocks &&
         rank.metadata.block_size == ranks.front().metadata.block_size &&
         rank.metadata.kernel_blocks_per_block == ranks.front().metadata.kernel_blocks_per_block &&
+        rank.metadata.region_blocks == ranks.front().metadata.region_blocks &&
         rank.metadata.base_addresses.size() == ranks.front().metadata.base_addresses.size();
     if (!same) throw KvLost(KvLossReason::incompatible, "the ranks of the peer differ");
   }
@@ -106,7 +114,18 @@ void NixlRemotes::greet(NixlRemote& remote, std::vector<NixlPeerRank> ranks) {
   for (const NixlPeerRank& rank : *remote.ranks)
     remote.agents.push_back(agent_().add_remote(rank.metadata.agent));
   silent_.answered(remote.source.address.text());
-  for (const std::string& notice : std::exchange(remote.notices, {})) tell(remote, notice);
+  lose_earlier_starts(remote);
+  for (NixlRemote::Notice& notice : std::exchange(remote.notices, {}))
+    say(remote, std::move(notice));
+}
+
+// Who listens there now is another.
+void NixlRemotes::lose_earlier_starts(const NixlRemote& remote) {
+  for (auto& [name, other] : remotes_) {
+    if (other->source.address.text() == remote.source.address.text() &&
+        other->source.engine != remote.source.engine && other->is_ready())
+      other->lost.emplace(KvLossReason::peer_lost, "it has been started again");
+  }
 }
 
 void NixlRemotes::lose(NixlRemote& remote, const KvLost& lost, Clock::time_point now) {
@@ -117,14 +136,16 @@ void NixlRemotes::lose(NixlRemote& remote, const KvLost& lost, Clock::time_point
   remote.lost.emplace(lost);
 }
 
-void NixlRemotes::tell(NixlRemote& remote, const std::string& notice) {
+void NixlRemotes::say(NixlRemote& remote, NixlRemote::Notice notice) {
   if (remote.lost) return;
   if (!remote.is_ready()) {
-    remote.notices.push_back(notice);
+    if (remote.notices.size() == kMostNotices) remote.notices.pop_front();
+    remote.notices.push_back(std::move(notice));
     return;
   }
+  if (notice.is_quire && !remote.ranks->front().metadata.quire) return;
   try {
-    for (const std::string& agent : remote.agents) agent_().notify(agent, notice);
+    for (const std::string& agent : remote.agents) agent_().notify(agent, notice.text);
   } catch (const Failure& failure) {
     lose(remote, KvLost(KvLossReason::peer_lost, failure.what()), Clock::now());
   }
@@ -141,13 +162,29 @@ NixlRemotes::Clock::time_point NixlRemotes::next() const {
   return next;
 }
 
-void NixlRemotes::forget_lost() {
-  for (auto remote = remotes_.begin(); remote != remotes_.end();) {
-    const auto current = remote++;
-    if (!current->second->lost || current->second->num_uses > 0) continue;
-    for (const std::string& agent : current->second->agents) agent_().forget_remote(agent);
-    remotes_.erase(current);
+void NixlRemotes::forget(const std::string& name) {
+  const auto found = remotes_.find(name);
+  for (const std::string& agent : found->second->agents) agent_().forget_remote(agent);
+  remotes_.erase(found);
+}
+
+void NixlRemotes::forget_unused(Clock::time_point now) {
+  std::vector<std::pair<Clock::time_point, std::string>> unused;
+  std::vector<std::string> gone;
+  for (const auto& [name, remote] : remotes_) {
+    if (remote->num_uses > 0) continue;
+    if (remote->lost || now - remote->used > kLongAgo) {
+      gone.push_back(name);
+    } else if (remote->questions.empty()) {
+      unused.emplace_back(remote->used, name);
+    }
   }
+  if (unused.size() > kMostUnused) {
+    std::ranges::sort(unused);
+    unused.resize(unused.size() - kMostUnused);
+    for (auto& [used, name] : unused) gone.push_back(std::move(name));
+  }
+  for (const std::string& name : gone) forget(name);
 }
 
 }  // namespace quire

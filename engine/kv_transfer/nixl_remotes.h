@@ -1,9 +1,10 @@
 #pragma once
 // Other servers over NIXL: asks their side channels for metadata, checks it, hands it to the
-// library, and says short messages to them. Each start of a server is one. Belongs to the plane's
-// thread.
+// library, and says short messages to them. Each start of a server is one; those that have gone, or
+// that nobody has used for long, are forgotten. Belongs to the plane's thread.
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,14 +23,18 @@ namespace quire {
 struct NixlRemote {
   using Clock = std::chrono::steady_clock;
 
-  KvSource source;  // of the request that named it first
-  Clock::time_point asked{};
+  KvSource source;                    // of the request that named it first
+  Clock::time_point asked{}, used{};  // used: named last
   std::vector<std::unique_ptr<SideChannel::Question>> questions;  // by rank, until all answered
   std::vector<std::optional<NixlPeerRank>> answers;
   std::shared_ptr<const std::vector<NixlPeerRank>> ranks;  // once greeted
-  std::vector<std::string> agents;   // of the ranks, as the library knows them
-  std::vector<std::string> notices;  // to be said once it is greeted
-  int num_uses = 0;                  // by which the library moves bytes, or somebody waits for it
+  std::vector<std::string> agents;  // of the ranks, as the library knows them
+  struct Notice {
+    std::string text;
+    bool is_quire;  // nothing for vLLM's servers
+  };
+  std::deque<Notice> notices;  // to be said once it is greeted
+  int num_uses = 0;            // by which the library moves bytes, or somebody waits for it
   std::optional<KvLost> lost;
 
   bool is_ready() const { return !agents.empty() && !lost; }
@@ -49,12 +54,20 @@ class NixlRemotes {
   // Asks it where it is not known yet, or has registered its memory again since.
   NixlRemote& of(const KvSource& source);
   // Nobody waits for an answer: without it the lease ends.
-  void tell(NixlRemote& remote, const std::string& notice);
+  void tell(NixlRemote& remote, const std::string& notice) { say(remote, {notice, false}); }
+  void tell_quire(NixlRemote& remote, const std::string& notice) { say(remote, {notice, true}); }
   void lose(NixlRemote& remote, const KvLost& lost, Clock::time_point now);
 
+  // Of its side channel, another question than that for its metadata.
+  std::unique_ptr<SideChannel::Question> ask(const NixlRemote& remote, std::string_view question) {
+    return channel_.ask(remote.source.address, question);
+  }
+
   void take_answers(Clock::time_point now);
-  // Lost ones whom nobody uses any more.
-  void forget_lost();
+  // Of those whom nobody uses: lost ones, those of long ago, and of very many the first.
+  void forget_unused(Clock::time_point now);
+  std::size_t size() const { return remotes_.size(); }
+  std::chrono::nanoseconds silence() const { return silence_; }
   // When one that was asked is lost.
   Clock::time_point next() const;
 
@@ -63,6 +76,9 @@ class NixlRemotes {
   void ask_rank(NixlRemote& remote, int rank);
   void take_answers(NixlRemote& remote, Clock::time_point now);
   void greet(NixlRemote& remote, std::vector<NixlPeerRank> ranks);
+  void lose_earlier_starts(const NixlRemote& remote);
+  void forget(const std::string& name);
+  void say(NixlRemote& remote, NixlRemote::Notice notice);
 
   const NixlSelf& self_;
   SideChannel& channel_;

@@ -14,7 +14,7 @@ std::int64_t rounded(std::int64_t bytes) {
 
 }  // namespace
 
-StagedRange::~StagedRange() { buffer_.give_back(first_, rounded(bytes_)); }
+StagedRange::~StagedRange() { buffer_.give_back(first_, rounded(bytes_), counts_); }
 
 std::span<std::byte> StagedRange::bytes() const {
   return {static_cast<std::byte*>(buffer_.memory_.data()) + first_,
@@ -30,7 +30,7 @@ std::int64_t StagingBuffer::used() const {
   return used_;
 }
 
-std::shared_ptr<StagedRange> StagingBuffer::take(std::int64_t bytes) {
+std::shared_ptr<StagedRange> StagingBuffer::take(std::int64_t bytes, bool counts) {
   const std::int64_t wanted = rounded(bytes);
   std::int64_t first = 0;
   {
@@ -42,14 +42,14 @@ std::shared_ptr<StagedRange> StagingBuffer::take(std::int64_t bytes) {
     const std::int64_t rest = hole->second - wanted;
     holes_.erase(hole);
     if (rest > 0) holes_[first + wanted] = rest;
-    used_ += wanted;
+    if (counts) used_ += wanted;
   }
-  return std::make_shared<StagedRange>(*this, first, bytes);
+  return std::make_shared<StagedRange>(*this, first, bytes, counts);
 }
 
-void StagingBuffer::give_back(std::int64_t first, std::int64_t bytes) {
+void StagingBuffer::give_back(std::int64_t first, std::int64_t bytes, bool counts) {
   const std::lock_guard lock(mutex_);
-  used_ -= bytes;
+  if (counts) used_ -= bytes;
   auto next = holes_.lower_bound(first);
   if (next != holes_.end() && first + bytes == next->first) {
     bytes += next->second;

@@ -18,8 +18,8 @@ class StagingBuffer;
 // Bytes of it; given back with the last reference.
 class StagedRange {
  public:
-  StagedRange(StagingBuffer& buffer, std::int64_t first, std::int64_t bytes)
-      : buffer_(buffer), first_(first), bytes_(bytes) {}
+  StagedRange(StagingBuffer& buffer, std::int64_t first, std::int64_t bytes, bool counts = true)
+      : buffer_(buffer), first_(first), bytes_(bytes), counts_(counts) {}
   ~StagedRange();
   StagedRange(const StagedRange&) = delete;
   StagedRange& operator=(const StagedRange&) = delete;
@@ -29,6 +29,7 @@ class StagedRange {
  private:
   StagingBuffer& buffer_;
   const std::int64_t first_, bytes_;
+  const bool counts_;
 };
 
 class StagingBuffer {
@@ -39,7 +40,9 @@ class StagingBuffer {
   StagingBuffer& operator=(const StagingBuffer&) = delete;
 
   // Null: there is no such hole now. The first that is large enough is taken.
-  std::shared_ptr<StagedRange> take(std::int64_t bytes);
+  std::shared_ptr<StagedRange> take(std::int64_t bytes) { return take(bytes, true); }
+  // Of what a plane works with itself, which holds no request's bytes: not counted as used.
+  std::shared_ptr<StagedRange> take_apart(std::int64_t bytes) { return take(bytes, false); }
 
   std::span<std::byte> all() const {
     return {static_cast<std::byte*>(memory_.data()), memory_.bytes()};
@@ -49,7 +52,8 @@ class StagingBuffer {
 
  private:
   friend class StagedRange;
-  void give_back(std::int64_t first, std::int64_t bytes);
+  std::shared_ptr<StagedRange> take(std::int64_t bytes, bool counts);
+  void give_back(std::int64_t first, std::int64_t bytes, bool counts);
 
   Buffer memory_;
   mutable std::mutex mutex_;

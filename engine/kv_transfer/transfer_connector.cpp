@@ -194,6 +194,16 @@ void TransferConnector::forget(RequestId id) {
   if (entries_.erase(id) > 0 && config_.decodes()) plane_->release(id);
 }
 
+void TransferConnector::refused(Asked asked) {
+  auto params = parse_transfer_params(asked.params, peers_, config_.plane.value_or(KvPlane::local),
+                                      config_.pushes_nixl());
+  if (!params || !params->source || !config_.decodes()) return;
+  if (config_.pushes_nixl()) name_push(*params, asked.name);
+  const RequestId id{~++num_refused_};  // no engine counts so far
+  plane_->watch(id, *params->source);
+  plane_->release(id);
+}
+
 void TransferConnector::not_here(const std::string& push_key, const std::string& elsewhere) {
   if (kept_) kept_->fail(push_key, nullptr, KvLossReason::refused, elsewhere);
 }

@@ -16,6 +16,7 @@
 #include "backend/device.h"
 #include "base/result.h"
 #include "engine/config.h"
+#include "engine/kv_nixl/nixl_library.h"
 #include "engine/kv_transfer/cache_pages.h"
 #include "engine/kv_transfer/connector.h"
 #include "engine/kv_transfer/data_plane.h"
@@ -65,6 +66,8 @@ class TransferConnector final : public Connector {
   Result<void> admit(RequestId id, Asked asked, const SamplingParams& sampling,
                      std::vector<TokenId>& prompt);
   void forget(RequestId id);  // the scheduler refused it
+  // It never got so far: whoever keeps what it was to fetch is told, if he may be asked.
+  void refused(Asked asked);
   // Whoever waits to be sent a prefill of that name is told that it came to nothing, or where else
   // it is.
   void not_here(const std::string& push_key, const std::string& elsewhere);
@@ -135,13 +138,15 @@ class TransferConnector final : public Connector {
   std::unique_ptr<CachePages> pages_;
   std::optional<KeptPrefills> kept_;  // on the plane local
   std::optional<PushedPrefills> pushed_;
-  std::optional<NixlExports> exports_;  // on the plane nixl
+  std::optional<NixlLibrary> nixl_;  // on the plane nixl, as what follows
+  std::optional<NixlExports> exports_;
   std::optional<StagingBuffer> arriving_;
   SocketAddress listen_;
   std::unordered_map<RequestId, Entry> entries_;
   std::deque<Copying> copying_;
   std::array<std::int64_t, kKvLossNames.size()> losses_{};
   std::int64_t not_kept_ = 0;
+  std::uint64_t num_refused_ = 0;
   News news_;
   std::unique_ptr<DataPlane> plane_;  // last: it uses what is above
 };

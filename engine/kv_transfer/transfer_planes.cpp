@@ -29,14 +29,13 @@ const KvLayerGeometry& attention_of(const KvGeometry& geometry) {
 }
 
 // What vLLM servers compare first.
-NixlPlaneOptions nixl_options(const NixlConfig& config, const KvGeometry& geometry,
-                              const TransferSetup& setup) {
+NixlThreadOptions nixl_options(const NixlConfig& config, const KvGeometry& geometry,
+                               const TransferSetup& setup) {
   check_block_geometry(config.pushes ? "nixl with NixlConfig::pushes" : "nixl", geometry,
                        !config.pushes);
   auto profile = find_nixl_profile(config.profile);
   if (!profile) throw Failure(profile.error());
-  NixlPlaneOptions options;
-  options.library = config.library;
+  NixlThreadOptions options;
   options.attention_backend = config.peer_attention.empty() ? "FLASH_ATTN" : config.peer_attention;
   if (!reads_blocks_of(options.attention_backend, geometry))
     throw Failure(Error{ErrorCode::unsupported,
@@ -90,41 +89,39 @@ void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds l
 }
 
 void TransferConnector::start_nixl(TransferSetup& setup, std::chrono::seconds lease) {
-  NixlPlaneOptions options = nixl_options(config_.nixl, geometry_, setup);
-  options.engine = engine_;
+  NixlPlaneOptions options{.thread = nixl_options(config_.nixl, geometry_, setup), .puller = {}};
+  const NixlSelf& self = options.thread.self;
+  options.thread.library = &nixl_.emplace(config_.nixl.library);
+  options.thread.engine = engine_;
   options.puller.renew_every = std::chrono::nanoseconds(lease) / 6;
   if (config_.prefills()) {
-    exports_.emplace(std::move(setup.buffers.kept), geometry_, options.self.regions,
-                     options.self.order(), nixl_scratch_bytes(geometry_, setup.longest_prompt),
-                     lease);
-    options.listen = listen_;
+    exports_.emplace(std::move(setup.buffers.kept), geometry_, self.regions, self.order(),
+                     nixl_scratch_bytes(geometry_, setup.longest_prompt), lease);
+    options.thread.listen = listen_;
   }
   if (config_.decodes()) arriving_.emplace(std::move(setup.buffers.arriving));
-  plane_ = std::make_unique<NixlPlane>(std::move(options), exports_ ? &*exports_ : nullptr,
-                                       arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
+  plane_ = make_nixl_plane(std::move(options), exports_ ? &*exports_ : nullptr,
+                           arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
 }
 
 void TransferConnector::start_nixl_push(TransferSetup& setup, std::chrono::seconds lease) {
-  NixlPlaneOptions shared = nixl_options(config_.nixl, geometry_, setup);
-  if (!shared.self.profile.has_push())
+  NixlPushPlaneOptions options;
+  options.thread = nixl_options(config_.nixl, geometry_, setup);
+  if (!options.thread.self.profile.has_push())
     throw Failure(Error{ErrorCode::unsupported,
                         fmt::format("NixlConfig::profile is {}, which has no NixlPushConnector",
-                                    shared.self.profile.name),
+                                    options.thread.self.profile.name),
                         "NixlConfig::profile"});
-  NixlPushPlaneOptions options;
-  options.library = std::move(shared.library);
-  options.attention_backend = std::move(shared.attention_backend);
-  options.self = std::move(shared.self);
-  options.engine = engine_;
-  options.listen = listen_;
+  options.thread.library = &nixl_.emplace(config_.nixl.library);
+  options.thread.engine = engine_;
+  options.thread.listen = listen_;
   if (config_.peer_block_size > 0) options.block_size = config_.peer_block_size;
   options.sender.peers = peers_;
   options.receiver.renew_every = std::chrono::nanoseconds(lease) / 6;
   if (config_.prefills()) kept_.emplace(std::move(setup.buffers.kept), lease);
   if (config_.decodes()) arriving_.emplace(std::move(setup.buffers.arriving));
-  plane_ =
-      std::make_unique<NixlPushPlane>(std::move(options), kept_ ? &*kept_ : nullptr,
-                                      arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
+  plane_ = make_nixl_push_plane(std::move(options), kept_ ? &*kept_ : nullptr,
+                                arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
 }
 
 void TransferConnector::start_mooncake(TransferSetup& setup, std::chrono::seconds lease) {

@@ -81,6 +81,15 @@ struct PushNotice {
   using Fields = FieldList<&PushNotice::name, &PushNotice::elsewhere>;
 };
 
+// Of a request that no engine was given: what others keep for it, as its kv_transfer_params say, is
+// not fetched.
+struct FetchRefused {
+  std::string params;
+  std::string name;  // as AddRequest::transfer_name; empty: it was not known yet
+
+  using Fields = FieldList<&FetchRefused::params, &FetchRefused::name>;
+};
+
 // Outputs: engine → front end.
 
 struct TokenLogprob {
@@ -118,8 +127,8 @@ struct RequestOutput {
   std::vector<PositionLogprobs> prompt_logprobs;  // of prompt tokens 1, 2, …, with the first output
   std::optional<FinishReason> finish_reason;
   std::optional<TokenId> stop_token;  // the eos or stop token that ended it; last of token_ids
-  int num_cached_tokens = 0;    // prompt tokens found in the prefix cache
-  int num_external_tokens = 0;  // of these: from another engine, or from behind the cache
+  int num_cached_tokens = 0;          // prompt tokens found in the prefix cache
+  int num_external_tokens = 0;        // of these: from another engine, or from behind the cache
   int num_preemptions = 0;
   RequestTimes times;
   std::string transfer_params;  // from the connector, as JSON
@@ -129,10 +138,9 @@ struct RequestOutput {
   using Fields = FieldList<&RequestOutput::id, &RequestOutput::token_ids, &RequestOutput::logprobs,
                            &RequestOutput::finish_reason, &RequestOutput::stop_token,
                            &RequestOutput::num_cached_tokens, &RequestOutput::num_external_tokens,
-                           &RequestOutput::num_preemptions,
-                           &RequestOutput::times, &RequestOutput::transfer_params,
-                           &RequestOutput::error, &RequestOutput::prompt_logprobs,
-                           &RequestOutput::pooled>;
+                           &RequestOutput::num_preemptions, &RequestOutput::times,
+                           &RequestOutput::transfer_params, &RequestOutput::error,
+                           &RequestOutput::prompt_logprobs, &RequestOutput::pooled>;
 };
 
 // Appends the later output of the same request.
@@ -213,9 +221,9 @@ struct MemoryUseInfo {
 // What a pooling model's vectors are.
 struct PoolingInfo {
   PoolingTask task = PoolingTask::none;
-  int size = 0;                 // numbers per result
-  bool use_activation = false;  // by default: length 1 (embed), sigmoid (score)
-  bool is_matryoshka = false;   // may be cut
+  int size = 0;                               // numbers per result
+  bool use_activation = false;                // by default: length 1 (embed), sigmoid (score)
+  bool is_matryoshka = false;                 // may be cut
   std::vector<std::int32_t> dimensions = {};  // to these sizes; empty: to any
 
   using Fields = FieldList<&PoolingInfo::task, &PoolingInfo::size, &PoolingInfo::use_activation,
@@ -243,13 +251,13 @@ struct Ready {
   PoolingInfo pooling;    // PoolingTask::none: it generates
   std::string kv_listen;  // where others fetch what it keeps; empty: nowhere
 
-  using Fields = FieldList<&Ready::engine, &Ready::version, &Ready::max_model_len,
-                           &Ready::num_gpu_blocks, &Ready::block_size, &Ready::groups,
-                           &Ready::kv_cache_size_tokens, &Ready::max_concurrency, &Ready::dtype,
-                           &Ready::kv_cache_dtype, &Ready::model_fingerprint,
-                           &Ready::dp_stats_address, &Ready::device, &Ready::vocab_size,
-                           &Ready::startup_seconds, &Ready::mamba_cache_mode, &Ready::memory,
-                           &Ready::pooling, &Ready::kv_listen>;
+  using Fields =
+      FieldList<&Ready::engine, &Ready::version, &Ready::max_model_len, &Ready::num_gpu_blocks,
+                &Ready::block_size, &Ready::groups, &Ready::kv_cache_size_tokens,
+                &Ready::max_concurrency, &Ready::dtype, &Ready::kv_cache_dtype,
+                &Ready::model_fingerprint, &Ready::dp_stats_address, &Ready::device,
+                &Ready::vocab_size, &Ready::startup_seconds, &Ready::mamba_cache_mode,
+                &Ready::memory, &Ready::pooling, &Ready::kv_listen>;
 };
 
 // The engine's last words; nothing follows.
@@ -265,8 +273,8 @@ struct PrefixCacheReset {
   bool done = false;
   int blocks_in_use = 0;  // that prevented it
 
-  using Fields = FieldList<&PrefixCacheReset::call, &PrefixCacheReset::done,
-                           &PrefixCacheReset::blocks_in_use>;
+  using Fields =
+      FieldList<&PrefixCacheReset::call, &PrefixCacheReset::done, &PrefixCacheReset::blocks_in_use>;
 };
 
 // The blocks of one request in one group.
@@ -305,14 +313,14 @@ struct BlockReport {
   std::vector<BlockCounts> counts;    // by group
   std::vector<BlockHolder> requests;
 
-  using Fields = FieldList<&BlockReport::call, &BlockReport::engine, &BlockReport::num_blocks,
-                           &BlockReport::blocks_per_cell, &BlockReport::states,
-                           &BlockReport::groups, &BlockReport::holders, &BlockReport::counts,
-                           &BlockReport::requests>;
+  using Fields =
+      FieldList<&BlockReport::call, &BlockReport::engine, &BlockReport::num_blocks,
+                &BlockReport::blocks_per_cell, &BlockReport::states, &BlockReport::groups,
+                &BlockReport::holders, &BlockReport::counts, &BlockReport::requests>;
 };
 
-using Command =
-    std::variant<Configure, AddRequest, AbortRequest, ResetPrefixCache, ReportBlocks, PushNotice>;
+using Command = std::variant<Configure, AddRequest, AbortRequest, ResetPrefixCache, ReportBlocks,
+                             PushNotice, FetchRefused>;
 using EngineEvent = std::variant<Hello, StartupProgress, Ready, StepOutput, EngineDead,
                                  PrefixCacheReset, BlockReport>;
 

@@ -223,9 +223,9 @@ Result<void> check_transfer(const openapi::GenerationRequest& request, std::size
 
 // Appends n choices; those of a prompt before are aborted by their owner when this fails.
 Result<void> submit_prompt(const ChoicePlan& plan,
-                           const std::shared_ptr<const ChoiceTextOptions>& text,
-                           const Exchange& exchange, AppState& app, int prompt_index,
-                           std::vector<TokenId> prompt, std::vector<Choice>& choices) {
+                           const std::shared_ptr<const ChoiceTextOptions>& text, Exchange& exchange,
+                           AppState& app, int prompt_index, std::vector<TokenId> prompt,
+                           std::vector<Choice>& choices) {
   const auto& request = plan.request;
   if (request.priority != 0 && exchange.key() && !exchange.key()->key().may_set_priority) {
     return Error{
@@ -266,6 +266,7 @@ Result<void> submit_prompt(const ChoicePlan& plan,
       }
       return generation.error();
     }
+    exchange.set_fetch_params({});  // its engine says what becomes of it
     app.timelines.begin(generation->id(), exchange.id());
     if (!exchange.push_name().empty() && app.engines.num_engines() > 1) {
       app.engines.tell_push(exchange.push_name(), generation->engine());
@@ -284,7 +285,7 @@ Result<void> submit_prompt(const ChoicePlan& plan,
 
 }  // namespace
 
-Result<std::vector<Choice>> submit_choices(const ChoicePlan& plan, const Exchange& exchange,
+Result<std::vector<Choice>> submit_choices(const ChoicePlan& plan, Exchange& exchange,
                                            AppState& app,
                                            std::vector<std::vector<TokenId>> prompts) {
   const auto text = std::make_shared<const ChoiceTextOptions>(plan.text);

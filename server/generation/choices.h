@@ -21,8 +21,8 @@ struct Choice {
   ChoiceText text;
   ChoiceTracker tracker;
   FairShare::Held place;
-  KeyInUse* key = nullptr;  // whose tokens are counted
-  int charged_tokens = 0;   // to the key
+  KeyInUse* key = nullptr;                                // whose tokens are counted
+  int charged_tokens = 0;                                 // to the key
   Clock::time_point deadline = Clock::time_point::max();  // after it nobody wants the rest
 };
 
@@ -65,7 +65,7 @@ Result<void> check_request(const openapi::GenerationRequest& request, const AppS
 
 // Submits n choices for every prompt: all of them or none, whatever other requests come at the same
 // time. Whether there is room is said before anything is copied.
-Result<std::vector<Choice>> submit_choices(const ChoicePlan& plan, const Exchange& exchange,
+Result<std::vector<Choice>> submit_choices(const ChoicePlan& plan, Exchange& exchange,
                                            AppState& app,
                                            std::vector<std::vector<TokenId>> prompts);
 

@@ -1,8 +1,13 @@
 #include "server/generation/push_name.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/json.h"
+#include "base/json_text.h"
 
 namespace quire {
 namespace {
@@ -27,6 +32,47 @@ std::string name_in(std::string_view body) {
   return is_name ? std::string(body.substr(0, size)) : std::string();
 }
 
+constexpr std::size_t kMostParams = 1 << 20;  // bytes
+
+// The same document as text again.
+void append(std::string& out, const Json& json) {
+  bool is_first = true;
+  const auto part = [&] {
+    if (!std::exchange(is_first, false)) out += ',';
+  };
+  switch (json.kind()) {
+    case Json::Kind::null:
+      out += "null";
+      return;
+    case Json::Kind::boolean:
+      out += json.as_boolean() ? "true" : "false";
+      return;
+    case Json::Kind::number:
+      if (const auto whole = json.whole_number()) {
+        fmt::format_to(std::back_inserter(out), "{}", *whole);
+      } else {
+        fmt::format_to(std::back_inserter(out), "{}", json.as_number());
+      }
+      return;
+    case Json::Kind::string:
+      return append_json_text(out, json.as_string());
+    case Json::Kind::array:
+      out += '[';
+      for (const Json& item : json.items()) part(), append(out, item);
+      out += ']';
+      return;
+    case Json::Kind::object:
+      out += '{';
+      for (const JsonMember& member : json.members()) {
+        part();
+        append_json_text(out, member.name);
+        out += ':';
+        append(out, member.value);
+      }
+      out += '}';
+  }
+}
+
 }  // namespace
 
 std::string push_name_of(std::string_view body) try {
@@ -41,6 +87,18 @@ std::string push_name_of(std::string_view body) try {
   return name.size() <= kMostName ? name : std::string();
 } catch (const Failure&) {
   return name_in(body);
+}
+
+std::string fetch_params_of(std::string_view body) try {
+  if (body.find("do_remote_prefill") == body.npos) return {};
+  const JsonDocument document(std::string(body), {});
+  const auto params = document.object().object({"kv_transfer_params"});
+  if (!params || !params->boolean({"do_remote_prefill"}).value_or(false)) return {};
+  std::string text;
+  append(text, *params);
+  return text.size() <= kMostParams ? text : std::string();
+} catch (const Failure&) {
+  return {};
 }
 
 }  // namespace quire

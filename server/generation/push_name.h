@@ -1,14 +1,17 @@
 #pragma once
-// A prefill that another server waits to be sent: who refuses it here has to say so, whatever else
-// is wrong with the request.
+// A prefill that another server waits to be sent, or keeps: who refuses it here has to say so,
+// whatever else is wrong with the request.
 
 #include <string>
 #include <string_view>
 
 namespace quire {
 
-// The name in a body's kv_transfer_params; empty: it asks for no such prefill, or not in a form that
-// can be read. Nothing is checked that the engine checks.
+// The name in a body's kv_transfer_params; empty: it asks for no such prefill, or not in a form
+// that can be read. Nothing is checked that the engine checks.
 std::string push_name_of(std::string_view body);
+
+// A body's kv_transfer_params; empty: it fetches nothing, or the body cannot be read.
+std::string fetch_params_of(std::string_view body);
 
 }  // namespace quire

@@ -26,9 +26,9 @@ struct Reply {
   int status = 200;
   std::string body{};
   std::string_view content_type = "application/json";
-  int retry_after = 0;          // seconds; 0: no such header
-  std::string allow{};          // the methods of a 405 or an OPTIONS
-  std::string error{};          // of a refusal: the sentence in its body
+  int retry_after = 0;                 // seconds; 0: no such header
+  std::string allow{};                 // the methods of a 405 or an OPTIONS
+  std::string error{};                 // of a refusal: the sentence in its body
   std::string_view more_headers = {};  // whole lines, which outlive the reply
 };
 
@@ -78,10 +78,18 @@ class Exchange {
   // Of so many; the error names the header.
   Result<void> read_engine(int num_engines);
 
-  // The name of a prefill that another server waits to be sent, as kv_transfer_params say it; empty:
-  // this request is none.
+  // The name of a prefill that another server waits to be sent, as kv_transfer_params say it;
+  // empty: this request is none.
   void set_push_name(std::string name) { push_name_ = std::move(name); }
   const std::string& push_name() const { return push_name_; }
+
+  // kv_transfer_params of a request whose prefill another server keeps, until an engine has it;
+  // empty: it is none.
+  void set_fetch_params(std::string params) { fetch_params_ = std::move(params); }
+  const std::string& fetch_params() const { return fetch_params_; }
+  // As AddRequest::transfer_name.
+  void set_transfer_name(std::string name) { transfer_name_ = std::move(name); }
+  const std::string& transfer_name() const { return transfer_name_; }
 
   // Called once, before the last bytes leave: what it counts, the client finds counted.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
@@ -133,7 +141,7 @@ class Exchange {
   std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();
   std::optional<EngineId> engine_;
-  std::string push_name_;
+  std::string push_name_, fetch_params_, transfer_name_;
   int status_ = 0;
   std::size_t request_bytes_ = 0, reply_bytes_ = 0;
   bool probes_only_ = false;

@@ -15,7 +15,7 @@ struct RunningChat {
 
 // Checks it, makes its prompt, long ones on a worker, and submits its choices.
 awaitable<Result<RunningChat>> start_chat(const openapi::ChatCompletionRequest& chat,
-                                          const Exchange& exchange, AppState& app);
+                                          Exchange& exchange, AppState& app);
 
 // Checks it and makes its prompt; nothing is submitted.
 awaitable<Result<ChatPrompt>> checked_chat_prompt(const openapi::ChatCompletionRequest& chat,

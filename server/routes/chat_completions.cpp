@@ -33,19 +33,23 @@ bool is_asked_not_to_think(const ChatCompletionRequest& chat, const TextDefaults
 
 // The client's own form has the mark of a thought in it: then it says where thoughts are.
 bool names_thought(const ChatCompletionRequest& chat, const ReasoningFormat& reasoning) {
-  if (!chat.grammar || chat.grammar->kind == openapi::OutputGrammar::Kind::json_schema) return false;
+  if (!chat.grammar || chat.grammar->kind == openapi::OutputGrammar::Kind::json_schema)
+    return false;
   return std::ranges::any_of(reasoning.open, [&](const std::string& mark) {
     return chat.grammar->text.find(mark) != std::string::npos;
   });
 }
 
-// Where the prompt has opened no thought. False: what is demanded begins at once, and a mark that it begins with is text.
+// Where the prompt has opened no thought. False: what is demanded begins at once, and a mark that
+// it begins with is text.
 bool may_think(const ChatCompletionRequest& chat, const TextPipeline& text) {
   const TextDefaults& defaults = text.defaults();
   if (defaults.reasoning == nullptr) return true;
-  const bool is_held = chat.grammar || chat.tool_choice == ToolChoice::required || chat.tool_choice == ToolChoice::named;
+  const bool is_held = chat.grammar || chat.tool_choice == ToolChoice::required ||
+                       chat.tool_choice == ToolChoice::named;
   // Being asked not to does not keep a model from it: only what is demanded does.
-  if (is_held && (text.opens_thought_when_asked() || is_asked_not_to_think(chat, defaults))) return false;
+  if (is_held && (text.opens_thought_when_asked() || is_asked_not_to_think(chat, defaults)))
+    return false;
   return !names_thought(chat, *defaults.reasoning);
 }
 
@@ -64,7 +68,8 @@ std::optional<OutputFormat> chat_format(const ChatCompletionRequest& chat, const
   format.starts_inside = prompt.starts_thinking;
   format.may_think = may_think(chat, text);
   if (calls) format.types = std::make_shared<ToolTypes>(chat.tools);
-  format.only_calls = calls && (chat.tool_choice == ToolChoice::required || chat.tool_choice == ToolChoice::named);
+  format.only_calls =
+      calls && (chat.tool_choice == ToolChoice::required || chat.tool_choice == ToolChoice::named);
   return format;
 }
 
@@ -115,8 +120,8 @@ awaitable<Result<void>> plan_for(const ChatCompletionRequest& chat, AppState& ap
 
 }  // namespace
 
-awaitable<Result<ChatPrompt>> chat_prompt_of(const ChatCompletionRequest& chat,
-                                             std::int64_t limit, AppState& app) {
+awaitable<Result<ChatPrompt>> chat_prompt_of(const ChatCompletionRequest& chat, std::int64_t limit,
+                                             AppState& app) {
   // What a template of the client's own takes is anybody's guess.
   if (!is_long(chat) && !chat.chat_template) co_return app.text.chat_prompt(chat, limit);
   Result<ChatPrompt> prompt = Error{};
@@ -134,14 +139,15 @@ awaitable<Result<ChatPrompt>> checked_chat_prompt(const ChatCompletionRequest& c
   co_return prompt;
 }
 
-awaitable<Result<RunningChat>> start_chat(const ChatCompletionRequest& chat,
-                                          const Exchange& exchange, AppState& app) {
+awaitable<Result<RunningChat>> start_chat(const ChatCompletionRequest& chat, Exchange& exchange,
+                                          AppState& app) {
   auto prompt = co_await checked_chat_prompt(chat, app);
   if (!prompt) co_return prompt.error();
   RunningChat running;
   if (chat.return_token_ids) running.prompt_ids = prompt->ids;
   ChoicePlan plan(chat);
   plan.transfer_name = "chatcmpl-" + public_id(chat, exchange);
+  exchange.set_transfer_name(plan.transfer_name);
   if (const auto ok = co_await plan_for(chat, app, *prompt, plan); !ok) {
     co_return ok.error();
   }

@@ -141,6 +141,7 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
   }
   ChoicePlan plan(*request);
   plan.transfer_name = "cmpl-" + public_id(*request, exchange) + "-0";
+  exchange.set_transfer_name(plan.transfer_name);
   if (const auto ok = fill_plan(*request, app.text.tokenizer(), plan); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));
   }

@@ -14,7 +14,7 @@ namespace quire {
 namespace {
 
 // `told` is the prompt as it is sent.
-Result<std::vector<Choice>> start(openapi::GenerateRequest& request, const Exchange& exchange,
+Result<std::vector<Choice>> start(openapi::GenerateRequest& request, Exchange& exchange,
                                   AppState& app, std::vector<TokenId>& told) {
   if (const auto ok = check_request(request, app); !ok) return ok.error();
   auto& prompt = request.prompts.front().ids;
@@ -22,6 +22,7 @@ Result<std::vector<Choice>> start(openapi::GenerateRequest& request, const Excha
   told = prompt;
   ChoicePlan plan(request);
   plan.transfer_name = "generate-tokens-" + public_id(request, exchange);
+  exchange.set_transfer_name(plan.transfer_name);
   if (const auto ok = fill_plan(request, app.text.tokenizer(), plan); !ok) return ok.error();
   plan.text.wants_token_ids = true;
   plan.default_max_tokens.reset();  // what the context leaves
@@ -48,8 +49,8 @@ awaitable<void> post_generate(Exchange& exchange, AppState& app) {
       reply_options(*request, "", request->logprobs.has_value(), exchange, app)};
   if (request->stream) {
     if (!request->return_token_ids) prompt.clear();
-    TokenStream sink(exchange, *choices, std::move(options), request->wants_text,
-                     std::move(prompt), app.text.defaults());
+    TokenStream sink(exchange, *choices, std::move(options), request->wants_text, std::move(prompt),
+                     app.text.defaults());
     co_return co_await stream_choices(*choices, sink, exchange);
   }
   options.return_token_ids = true;

@@ -64,23 +64,26 @@ std::string reply_model(const std::string& asked, const AppState& app) {
 awaitable<void> with_body(Exchange& exchange, AppState& app,
                           std::function<void(std::string_view body)> parse) {
   const std::string& body = exchange.request().body;
-  bool knows_push = !app.engine_config.kv_transfer.prefills();
-  const auto know_push = [&] {
-    if (!std::exchange(knows_push, true)) exchange.set_push_name(push_name_of(body));
+  const KvTransferConfig& transfer = app.engine_config.kv_transfer;
+  bool is_known = false;
+  const auto know_transfer = [&] {
+    if (std::exchange(is_known, true)) return;
+    if (transfer.prefills()) exchange.set_push_name(push_name_of(body));
+    if (transfer.decodes()) exchange.set_fetch_params(fetch_params_of(body));
   };
   if (body.size() <= kLongBody) {
-    know_push();
+    know_transfer();
     parse(body);
   } else {
     std::function<void()> work = [&] {
-      know_push();
+      know_transfer();
       parse(body);
       openapi::shrink_parser();
     };
     try {
       co_await run_on(app.worker, std::move(work));
     } catch (...) {
-      know_push();  // it was cancelled before its turn
+      know_transfer();  // it was cancelled before its turn
       throw;
     }
   }

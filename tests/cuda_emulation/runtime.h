@@ -43,6 +43,9 @@ struct Work {
       : run(std::move(work)), is_kernel(kernel) {}
 };
 cudaError_t put(cudaStream_t stream, Work work);
+// Called by work: what it takes of a device's time, which events measure; what says nothing takes
+// none.
+void spend(double microseconds);
 void drain_all();
 void drain(cudaStream_t stream);
 bool is_capturing(cudaStream_t stream);

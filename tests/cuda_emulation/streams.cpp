@@ -68,6 +68,7 @@ struct CUevent_st {
   std::uint64_t at = 0;
   std::weak_ptr<Capture> capture;  // the record became part of it
   cudaStream_t captured_from = nullptr;
+  std::shared_ptr<double> time;  // microseconds, when it was reached; null: not measured
 };
 
 namespace emulation {
@@ -79,6 +80,7 @@ std::set<cudaGraph_t> graphs;
 std::set<cudaGraphExec_t> executables;
 std::vector<std::shared_ptr<Queue>> queues;  // with work, or of a stream
 std::vector<std::shared_ptr<Capture>> captures;
+double microseconds = 0;  // that work took so far
 
 enum class Mode { late, now, random };
 Mode mode() {
@@ -229,6 +231,8 @@ cudaError_t unsafe_call() {
   return cudaSuccess;
 }
 
+void spend(double time) { microseconds += time; }
+
 void drain(cudaStream_t stream) { drain_queue(stream->queue, stream->queue->queued); }
 void drain_all() {
   for (const auto& queue : std::vector(queues)) drain_queue(queue, queue->queued);
@@ -304,6 +308,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   stream->capture->thread = std::this_thread::get_id();
   return alive();
 }
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  LOCK;
+  *status = is_capturing(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return alive();
+}
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   LOCK;
   *graph = nullptr;
@@ -325,9 +334,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return alive();
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   LOCK;
   events.insert(*event = new CUevent_st);
+  if ((flags & cudaEventDisableTiming) == 0) (*event)->time = std::make_shared<double>();
   return alive();
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -339,7 +349,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   SYNCHRONISES;
   if (!events.contains(event) || (stream != nullptr && !streams.contains(stream)))
     return failed(cudaErrorInvalidResourceHandle);
+  const bool is_timed = event->time != nullptr;
   *event = {};
+  if (is_timed) {
+    event->time = std::make_shared<double>();
+    if (!is_capturing(stream)) put(stream, [time = event->time] { *time = microseconds; });
+  }
   if (is_capturing(stream)) {
     event->capture = stream->capture;
     event->captured_from = stream;
@@ -371,8 +386,12 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   drain_queue(queue, queue->done + 1);
   return queue->done >= event->at ? alive() : failed(cudaErrorNotReady);
 }
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
-  return *milliseconds = 0, cudaSuccess;
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  LOCK;
+  if (!events.contains(begin) || !events.contains(end) || begin->time == nullptr ||
+      end->time == nullptr)
+    return failed(cudaErrorInvalidResourceHandle);
+  return *milliseconds = static_cast<float>((*end->time - *begin->time) * 1e-3), cudaSuccess;
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 import uuid
 
-from serve_process import Server, expect, free_port, num_expected, question_body, text_of
+from serve_process import Server, check_refused_fetches, expect, free_port, num_expected, question_body, text_of
 
 MODEL = "models/quire-tiny"
 FLAGS = ("--device", "cpu", "--max-model-len", "1024", "--kv-cache-memory-bytes", "64MiB", "--deterministic", "--cpu-threads", "1")
@@ -261,6 +261,7 @@ def main():
                 with Server(quire, MODEL, *FLAGS, "--kv-role", "prefill", "--kv-listen", listen) as prefilling, \
                      Server(quire, MODEL, *FLAGS, "--block-size", "32", "--kv-transfer-config", config) as decoding:
                     hand_over(prefilling, decoding, alone)
+                    check_refused_fetches(prefilling, decoding, lambda body: prefill(prefilling, body))
                     check_push(prefilling, decoding, alone, listen)
                     check_completions(prefilling, decoding, alone)
                     check_messages(prefilling, decoding, alone)

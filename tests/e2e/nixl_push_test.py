@@ -14,7 +14,7 @@ import time
 
 from nixl_test import FLAGS, KEEP, LIBRARY, LIMITS, MODEL, NIXL, PYTHON, WHEEL, Vllm, losses, questions
 from proxy_test import Proxy
-from serve_process import Server, eventually, expect, free_port, num_expected, question_body, text_of
+from serve_process import Server, check_refused_fetches, eventually, expect, free_port, num_expected, question_body, text_of
 
 PUSH = (*NIXL, "--nixl-transfer-mode", "push", "--kv-transfer-profile", "vllm-" + os.environ.get("QUIRE_VLLM_VERSION", "0.33.0"))
 
@@ -172,6 +172,7 @@ def main():
                 Server(quire, MODEL, *flags("decode", ports[1], ports[0])) as decoding:
             check_quire_to_quire(prefilling, decoding, alone, ports[0])
             check_proxy(quire, prefilling, decoding, alone)
+            check_refused_fetches(prefilling, decoding, lambda body: prefill(prefilling, body))
         if PYTHON and WHEEL:
             check_relay(quire, alone)
             check_relay(quire, alone, ranks=2)

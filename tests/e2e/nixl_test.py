@@ -12,7 +12,7 @@ import subprocess
 import sys
 import urllib.error
 
-from serve_process import Server, eventually, expect, free_port, num_expected, question_body, text_of
+from serve_process import Server, check_refused_fetches, eventually, expect, free_port, num_expected, question_body, text_of
 
 MODEL = "models/quire-tiny"
 SHAPE = {"layers": 4, "kv_heads": 2, "head_size": 64, "dtype": "bfloat16", "block_size": 16, "blocks": 256, "ranks": 1, "model": "tiny"}
@@ -171,6 +171,7 @@ def main():
             Server(quire, MODEL, *FLAGS, *NIXL, "--kv-role", "prefill", "--kv-listen", f"127.0.0.1:{port}") as prefilling:
         with Server(quire, MODEL, *FLAGS, *NIXL, "--kv-role", "decode", "--kv-peer", f"127.0.0.1:{port}") as decoding:
             check_quire_to_quire(prefilling, decoding, alone, port)
+            check_refused_fetches(prefilling, decoding, lambda body: prefill(prefilling, body))
         if PYTHON and WHEEL:
             check_relay(quire, prefilling, alone)
             check_hash(prefilling, alone)

@@ -30,6 +30,24 @@ def num_expected():
     return counted
 
 
+def check_refused_fetches(prefilling, decoding, prefill):
+    """Whoever keeps a prefill hears that the request which was to go on with it is refused; `prefill` returns a request's params."""
+    for name, server in (("is kept", prefilling), ("has arrived", decoding)):
+        eventually(f"nothing {name} before", lambda server=server: server.metric("quire:kv_transfer_buffer_bytes") == 0)
+    for number, change in enumerate(({"n": 2}, {"temperature": -1}, {"stop": [1]},
+                                     {"messages": [{"role": "user", "content": "many " * 4000}]})):
+        body = question_body(f"What is {number} + 9?")
+        params = prefill(body)
+        expect(f"kept for {list(change)[0]}", prefilling.metric("quire:kv_transfer_buffer_bytes") > 0, True)
+        try:
+            decoding.post("/v1/chat/completions", **{**body, **change}, kv_transfer_params=params)
+            expect(f"status with {list(change)[0]}", 200, 400)
+        except urllib.error.HTTPError as error:
+            expect(f"status with {list(change)[0]}", error.code, 400)
+        eventually(f"what was refused for {list(change)[0]} is forgotten", lambda: prefilling.metric("quire:kv_transfer_buffer_bytes") == 0)
+    expect("expired", prefilling.metric("vllm:nixl_num_kv_expired_reqs_total"), 0)
+
+
 def eventually(what, holds, seconds=30):
     end = time.monotonic() + seconds
     while time.monotonic() < end:

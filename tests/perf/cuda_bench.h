@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda/cuda_backend.h"
+#include "cuda/cuda_traits.h"
 #include "cuda/gemm.h"
 #include "tests/perf/cuda_probes.h"
 #include "tests/perf/perf_record.h"
@@ -22,12 +23,17 @@ class Bench {
       : device_(make_cuda_device({})),
         ops_(make_cuda_ops(*device_)),
         gemm_workspace_(device_->allocate(cuda::kGemmWorkspaceBytes, MemoryPurpose::kernels)),
-        gemm_(cuda::make_gemm(gemm_workspace_.data())),
+        gemm_(cuda::make_gemm({.workspace = gemm_workspace_.data()})),
+        chosen_gemm_(
+            cuda::make_gemm({.workspace = gemm_workspace_.data(), .choosing_seconds = 10})),
         tiny_(tiny) {
     limits_ = probe_gpu(*device_, *ops_, tiny);
+    chosen_gemm_->begin_choosing();
   }
   Ops& ops() { return *ops_; }
   cuda::Gemm& gemm() { return *gemm_; }
+  // Its algorithms are the fastest of those that are offered, at a shape's first product.
+  cuda::Gemm& chosen_gemm() { return *chosen_gemm_; }
   StreamRef stream() { return device_->stream(); }
   bool tiny() const { return tiny_; }
   std::int64_t size(std::int64_t full, std::int64_t tiny) const { return tiny_ ? tiny : full; }
@@ -74,7 +80,7 @@ class Bench {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Ops> ops_;
   Buffer gemm_workspace_;
-  std::unique_ptr<cuda::Gemm> gemm_;
+  std::unique_ptr<cuda::Gemm> gemm_, chosen_gemm_;
   bool tiny_;
   GpuLimits limits_;
   std::vector<Buffer> buffers_;

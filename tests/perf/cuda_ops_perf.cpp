@@ -29,6 +29,7 @@ void decode_linear(Bench& bench, std::int64_t rows, std::int64_t n, std::int64_t
   };
   measure("linear", goal, bench.ops());
   measure("cuBLASLt alone", 0, bench.gemm());
+  measure("cuBLASLt chosen", 0, bench.chosen_gemm());
   bench.forget_tensors();
 }
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "engine/kv_events/msgpack.h"
+#include "engine/kv_nixl/handshake.h"
 #include "engine/kv_nixl/profile.h"
 
 namespace quire::test {
@@ -125,6 +126,39 @@ TEST_CASE("notices of an end are read in their own forms only", "[nixl]") {
   CHECK(lost->reason == "no_room");
   CHECK(!parse_push_lost("QUIRE_LOST:no_room"));
   CHECK(!parse_push_lost("QUIRE_LOST:no_room:"));
+}
+
+TEST_CASE("questions about registrations and their answers are read as they were written",
+          "[nixl][fuzz]") {
+  const std::vector<std::string> names{"a", "with, a comma-12345678", std::string("\0\n", 2)};
+  const std::string question = encode_push_question(names);
+  CHECK(parse_push_question(question) == names);
+  CHECK_FALSE(parse_push_question(encode_metadata_request({0, 0}, *find_nixl_profile(""))));
+  CHECK_FALSE(
+      parse_push_question(encode_push_question(std::vector<std::string>(kMostPushNames + 1, "a"))));
+  CHECK_FALSE(parse_push_question(encode_push_question({std::string(1025, 'a')})));
+  std::vector<NixlPushStatus> states;
+  for (const NixlPushState state :
+       {NixlPushState::unknown, NixlPushState::held, NixlPushState::written, NixlPushState::lost})
+    states.push_back({state, state == NixlPushState::lost ? "no_room" : ""});
+  const std::string answer = encode_push_states(states);
+  const auto read = parse_push_states(answer);
+  REQUIRE(read);
+  REQUIRE(read->size() == states.size());
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    CHECK((*read)[i].state == states[i].state);
+    CHECK((*read)[i].reason == states[i].reason);
+  }
+  CHECK_FALSE(parse_push_states(""));
+  std::mt19937 random(7);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string damaged = i % 2 == 0 ? question : answer;
+    for (unsigned n = 1 + random() % 3; n > 0; --n)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
+    if (i % 3 == 0) damaged.resize(random() % damaged.size());
+    parse_push_question(damaged);
+    parse_push_states(damaged);
+  }
 }
 
 TEST_CASE("servers that push have another hash than those that are read", "[nixl]") {

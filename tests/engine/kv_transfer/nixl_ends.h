@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
+#include "engine/kv_nixl/nixl_library.h"
 #include "engine/kv_transfer/nixl_plane.h"
 
 namespace quire::test {
@@ -34,10 +35,20 @@ inline KvGeometry nixl_geometry(int window = 0, int chunk = 0) {
   return geometry;
 }
 
-inline NixlPlaneOptions nixl_plane_options(const KvGeometry& geometry) {
-  NixlPlaneOptions options;
-  const char* library = std::getenv("QUIRE_NIXL_LIBRARY");
-  options.library = library == nullptr ? "" : library;
+inline bool has_nixl() {
+  const bool has = std::getenv("QUIRE_NIXL_LIBRARY") != nullptr;
+  if (!has) WARN("skipped: QUIRE_NIXL_LIBRARY does not name libnixl_capi.so");
+  return has;
+}
+
+inline const NixlLibrary& nixl_library() {
+  static const NixlLibrary library(std::getenv("QUIRE_NIXL_LIBRARY"));
+  return library;
+}
+
+inline NixlThreadOptions nixl_thread_options(const KvGeometry& geometry) {
+  NixlThreadOptions options;
+  if (std::getenv("QUIRE_NIXL_LIBRARY") != nullptr) options.library = &nixl_library();
   options.attention_backend = "FLASH_ATTN";
   options.engine = "owner";
   options.self.geometry = geometry;
@@ -54,7 +65,12 @@ inline NixlPlaneOptions nixl_plane_options(const KvGeometry& geometry) {
                           .head_size = 64,
                           .num_hidden_layers = 4,
                           .attention_backend = "FLASH_ATTN"};
-  options.puller.silence = std::chrono::milliseconds(500);
+  options.silence = std::chrono::milliseconds(500);
+  return options;
+}
+
+inline NixlPlaneOptions nixl_plane_options(const KvGeometry& geometry) {
+  NixlPlaneOptions options{.thread = nixl_thread_options(geometry), .puller = {}};
   options.puller.renew_every = std::chrono::milliseconds(50);
   return options;
 }
@@ -63,14 +79,14 @@ class NixlEnds {
  public:
   explicit NixlEnds(KvGeometry g = nixl_geometry(), std::chrono::nanoseconds lease = kLease)
       : geometry(std::move(g)),
-        exports(device_->allocate(4 << 20), geometry, nixl_plane_options(geometry).self.regions,
+        exports(device_->allocate(4 << 20), geometry, nixl_thread_options(geometry).self.regions,
                 BlockOrder::packed, 1 << 19, lease),
         arriving(device_->allocate(4 << 20)) {
     NixlPlaneOptions options = nixl_plane_options(geometry);
-    options.listen.emplace();
-    options.listen->host = "127.0.0.1";
-    owner = std::make_unique<NixlPlane>(std::move(options), &exports, nullptr, [] {});
-    reader = std::make_unique<NixlPlane>(nixl_plane_options(geometry), nullptr, &arriving, [] {});
+    options.thread.listen.emplace();
+    options.thread.listen->host = "127.0.0.1";
+    owner = make_nixl_plane(std::move(options), &exports, nullptr, [] {});
+    reader = make_nixl_plane(nixl_plane_options(geometry), nullptr, &arriving, [] {});
   }
 
   // Random bytes of a prefill, and what a request would say of where they are.
@@ -132,7 +148,7 @@ class NixlEnds {
   StagingBuffer arriving;
   KvSource source;
   std::uint64_t prompt_hash = 0x1234;  // of what is kept, and of what is fetched
-  std::unique_ptr<NixlPlane> owner, reader;
+  std::unique_ptr<DataPlane> owner, reader;
 };
 
 }  // namespace quire::test

@@ -10,12 +10,6 @@
 namespace quire::test {
 namespace {
 
-bool has_library() {
-  const bool has = std::getenv("QUIRE_NIXL_LIBRARY") != nullptr;
-  if (!has) WARN("skipped: QUIRE_NIXL_LIBRARY does not name libnixl_capi.so");
-  return has;
-}
-
 // The rows of `content` out of those of all tokens.
 std::vector<std::byte> rows_of(const KvGeometry& geometry, const KvContent& content,
                                const std::vector<std::byte>& all) {
@@ -43,14 +37,12 @@ void check_freed(const NixlEnds& ends) {
 }  // namespace
 
 TEST_CASE("without the library a plane says what is missing", "[nixl]") {
-  NixlPlaneOptions options = nixl_plane_options(nixl_geometry());
-  options.library = "/nowhere/libnixl_capi.so";
-  CHECK_THROWS_WITH(NixlPlane(std::move(options), nullptr, nullptr, [] {}),
+  CHECK_THROWS_WITH(NixlLibrary("/nowhere/libnixl_capi.so"),
                     Catch::Contains("NixlConfig::library") && Catch::Contains("nixl-cu12"));
 }
 
 TEST_CASE("what one plane keeps another reads, byte for byte", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends;
   for (const int length : {1, 15, 16, 17, 100, 250}) {
     INFO(length << " tokens");
@@ -63,7 +55,7 @@ TEST_CASE("what one plane keeps another reads, byte for byte", "[nixl]") {
 }
 
 TEST_CASE("only tokens that are missing are read over NIXL", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends;
   for (const int from : {1, 16, 40, 99}) {
     const auto bytes = ends.keep(fmt::format("key-{}", from), 100);
@@ -74,7 +66,7 @@ TEST_CASE("only tokens that are missing are read over NIXL", "[nixl]") {
 }
 
 TEST_CASE("windows keep their last blocks over NIXL", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends(nixl_geometry(40));
   for (const int length : {10, 40, 64, 100, 250}) {
     INFO(length << " tokens");
@@ -87,7 +79,7 @@ TEST_CASE("windows keep their last blocks over NIXL", "[nixl]") {
 }
 
 TEST_CASE("chunks keep their blocks over NIXL, and name those before them", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends(nixl_geometry(0, 48));
   for (const int length : {10, 48, 49, 100, 250}) {
     INFO(length << " tokens");
@@ -105,7 +97,7 @@ TEST_CASE("chunks keep their blocks over NIXL, and name those before them", "[ni
 }
 
 TEST_CASE("a block that was used again is a loss over NIXL, not another's rows", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends;
   ends.keep("first", 100);
   const KvSource first = ends.source;
@@ -123,7 +115,7 @@ TEST_CASE("a block that was used again is a loss over NIXL, not another's rows",
 }
 
 TEST_CASE("damaged bytes are a loss over NIXL", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends;
   ends.keep("key", 100);
   const NixlExports::Region& region = ends.exports.regions()[2];
@@ -133,7 +125,7 @@ TEST_CASE("damaged bytes are a loss over NIXL", "[nixl]") {
 }
 
 TEST_CASE("another prompt's blocks are a loss over NIXL, whatever the params leave out", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends;
   ends.keep("key", 100);
   REQUIRE_FALSE(ends.source.prompt_hash);
@@ -143,7 +135,7 @@ TEST_CASE("another prompt's blocks are a loss over NIXL, whatever the params lea
 }
 
 TEST_CASE("blocks in another order are a loss over NIXL", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   for (const int window : {0, 40}) {
     NixlEnds ends(nixl_geometry(window));
     const auto bytes = ends.keep("key", 96);
@@ -169,7 +161,7 @@ TEST_CASE("blocks in another order are a loss over NIXL", "[nixl]") {
 }
 
 TEST_CASE("a list that is short is not taken for that of a window over NIXL", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends;
   ends.keep("key", 100);
   ends.source.blocks[0].pop_back();
@@ -177,7 +169,7 @@ TEST_CASE("a list that is short is not taken for that of a window over NIXL", "[
 }
 
 TEST_CASE("params that do not fit are a loss over NIXL", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends;
   ends.keep("key", 100);
   const KvSource good = ends.source;
@@ -200,7 +192,7 @@ TEST_CASE("params that do not fit are a loss over NIXL", "[nixl]") {
 }
 
 TEST_CASE("an owner that is gone is a loss over NIXL, and one that comes again is read", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends;
   const auto bytes = ends.keep("first", 100);
   CHECK(holds(ends.fetch(100), bytes));
@@ -209,17 +201,17 @@ TEST_CASE("an owner that is gone is a loss over NIXL, and one that comes again i
   CHECK(ends.fetch(100).loss == KvLossReason::peer_lost);
   CHECK(ends.arriving.used() == 0);
   NixlPlaneOptions options = nixl_plane_options(ends.geometry);
-  options.engine = "owner again";
-  options.listen.emplace();
-  options.listen->host = "127.0.0.1";
-  ends.owner = std::make_unique<NixlPlane>(std::move(options), &ends.exports, nullptr, [] {});
+  options.thread.engine = "owner again";
+  options.thread.listen.emplace();
+  options.thread.listen->host = "127.0.0.1";
+  ends.owner = make_nixl_plane(std::move(options), &ends.exports, nullptr, [] {});
   const auto again = ends.keep("third", 64);
   ends.source.engine = "owner again";
   CHECK(holds(ends.fetch(64), again));
 }
 
 TEST_CASE("signs of life keep a prefill over NIXL, and its lease ends without", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends(nixl_geometry(), std::chrono::milliseconds(600));
   ends.keep("kept", 100);
   ends.reader->watch(RequestId{900}, ends.source);
@@ -236,7 +228,7 @@ TEST_CASE("signs of life keep a prefill over NIXL, and its lease ends without", 
 
 // The library's own threads are those of two agents; each looks every 10 ms.
 TEST_CASE("planes that know each other and have nothing to do take little time", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends;
   const auto bytes = ends.keep("key", 100);
   CHECK(holds(ends.fetch(100), bytes));
@@ -249,7 +241,7 @@ TEST_CASE("planes that know each other and have nothing to do take little time",
 }
 
 TEST_CASE("a fetch that is cancelled ends at once over NIXL", "[nixl]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlEnds ends;
   ends.keep("key", 100);
   KvFetch wanted;
@@ -262,6 +254,30 @@ TEST_CASE("a fetch that is cancelled ends at once over NIXL", "[nixl]") {
   CHECK(ends.wait().request == wanted.request);
   ends.reader->release(wanted.request);
   check_freed(ends);
+}
+
+// A server may say that a region has fewer blocks than others.
+TEST_CASE("a block beyond those of its region is refused", "[nixl]") {
+  const NixlSelf self = nixl_thread_options(nixl_geometry()).self;
+  NixlMetadata metadata;
+  metadata.num_blocks = 10;
+  metadata.block_size = 16;
+  metadata.base_addresses = {1 << 20, 2 << 20, 3 << 20, 4 << 20};
+  metadata.block_lens = metadata.block_strides = {8192, 8192, 8192, 8192};
+  KvFetch fetch;
+  fetch.num_tokens = 16;
+  fetch.source.blocks = {{8}};
+  const auto pull = [&] {
+    NixlPull(self,
+             std::make_shared<const std::vector<NixlPeerRank>>(
+                 1, NixlPeerRank{metadata, NixlMemory::dram, ""}),
+             fetch);
+  };
+  CHECK_NOTHROW(pull());
+  metadata.region_blocks = {10, 10, 8, 10};
+  CHECK_THROWS_AS(pull(), KvLost);
+  fetch.source.blocks = {{7}};
+  CHECK_NOTHROW(pull());
 }
 
 }  // namespace quire::test

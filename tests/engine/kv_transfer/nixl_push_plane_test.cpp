@@ -1,145 +1,28 @@
 // Writes over NIXL between two planes, and with a server that says and does what it should not.
 
-#include "engine/kv_transfer/nixl_push_plane.h"
+#include <cstdio>
+#include <ctime>
 
+#include "tests/engine/kv_transfer/nixl_push_ends.h"
 #include "tests/engine/kv_transfer/nixl_stranger.h"
 
 namespace quire::test {
-namespace {
-
-bool has_library() {
-  const bool has = std::getenv("QUIRE_NIXL_LIBRARY") != nullptr;
-  if (!has) WARN("skipped: QUIRE_NIXL_LIBRARY does not name libnixl_capi.so");
-  return has;
-}
-
-NixlPushPlaneOptions push_options(const KvGeometry& geometry, const char* engine) {
-  NixlPlaneOptions shared = nixl_plane_options(geometry);
-  NixlPushPlaneOptions options;
-  options.library = shared.library;
-  options.self = shared.self;
-  options.self.factors.pushes = true;
-  options.engine = engine;
-  options.attention_backend = "FLASH_ATTN";
-  options.listen.host = "127.0.0.1";
-  options.silence = std::chrono::milliseconds(500);
-  options.sender.peers = PeerList({{"127.0.0.1"}});
-  options.receiver.renew_every = std::chrono::milliseconds(50);
-  return options;
-}
-
-constexpr int kMoreThanHalf = 600;  // tokens: the blocks of two do not fit
-
-class Ends {
- public:
-  explicit Ends(std::chrono::nanoseconds aside = std::chrono::minutes(30))
-      : kept(device_->allocate(4 << 20), std::chrono::seconds(30)),
-        arriving(device_->allocate(4 << 20)) {
-    owner =
-        std::make_unique<NixlPushPlane>(push_options(geometry, "owner"), &kept, nullptr, nullptr);
-    NixlPushPlaneOptions options = push_options(geometry, "reader");
-    options.receiver.aside = aside;
-    options.receiver.aside_of_lost = std::chrono::milliseconds(300);
-    options.receiver.room_patience = std::chrono::milliseconds(300);
-    options.receiver.prefill_patience = std::chrono::seconds(5);
-    reader = std::make_unique<NixlPushPlane>(std::move(options), nullptr, &arriving, nullptr);
-  }
-
-  std::vector<std::byte> keep(const std::string& name, int num_tokens) {
-    KeptPrefill prefill;
-    prefill.key = name;
-    prefill.prompt_hash = 5;
-    prefill.content = kv_content(geometry, num_tokens);
-    prefill.range = kept.make_room(prefill.content.bytes);
-    REQUIRE(prefill.range != nullptr);
-    std::mt19937_64 random(static_cast<unsigned>(num_tokens));
-    for (std::byte& byte : prefill.range->bytes()) byte = static_cast<std::byte>(random());
-    std::vector<std::byte> bytes(prefill.range->bytes().begin(), prefill.range->bytes().end());
-    kept.keep(std::move(prefill));
-    return bytes;
-  }
-  KvSource source(const std::string& name) const {
-    KvSource source;
-    source.address.host = "127.0.0.1";
-    source.address.port = owner->port();
-    source.engine = "owner";
-    source.prefill.key = source.request = name;
-    source.pushed = true;
-    return source;
-  }
-  RequestId begin(const KvSource& source, int num_tokens) {
-    KvFetch fetch;
-    fetch.request = RequestId{++last_};
-    fetch.source = source;
-    fetch.num_tokens = num_tokens;
-    fetch.prompt_hash = 5;
-    reader->watch(fetch.request, source);
-    reader->fetch(fetch);
-    return fetch.request;
-  }
-  KvFetched end() {
-    for (int i = 0; i < 20'000; ++i) {
-      auto taken = reader->take();
-      if (!taken.empty()) {
-        reader->release(taken.front().request);
-        return std::move(taken.front());
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    FAIL("nothing came");
-    return {};
-  }
-  KvFetched fetch(const KvSource& source, int num_tokens) {
-    begin(source, num_tokens);
-    return end();
-  }
-  void check_works(const std::string& name, int num_tokens) {
-    const std::vector<std::byte> bytes = keep(name, num_tokens);
-    const KvFetched fetched = fetch(source(name), num_tokens);
-    INFO(fetched.detail);
-    REQUIRE(!fetched.loss);
-    CHECK(std::ranges::equal(fetched.range->bytes(), bytes));
-  }
-  // Once there is room.
-  void check_works_soon(int num_tokens) {
-    for (int i = 0; i < 50; ++i) {
-      const std::string name = "soon " + std::to_string(i);
-      keep(name, num_tokens);
-      const auto loss = fetch(source(name), num_tokens).loss;
-      if (!loss) return;
-      REQUIRE(*loss == KvLossReason::no_room);
-      kept.release(name, 0);
-    }
-    FAIL("there is no room");
-  }
-
- private:
-  const std::unique_ptr<Device> device_ = make_cpu_device();
-  std::uint64_t last_ = 0;
-
- public:
-  const KvGeometry geometry = nixl_geometry();
-  KeptPrefills kept;
-  StagingBuffer arriving;
-  std::unique_ptr<NixlPushPlane> owner, reader;
-};
-
-}  // namespace
 
 TEST_CASE("what is written over NIXL is what was kept", "[nixl][push]") {
-  if (!has_library()) return;
-  Ends ends;
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
   for (const int num_tokens : {1, 16, 17, 100, 200})
     ends.check_works("of " + std::to_string(num_tokens), num_tokens);
   CHECK(ends.owner->sent().requests == 5);
-  CHECK(ends.kept.used_bytes() <= ends.kept.size_bytes() / 4);  // what is written from
+  CHECK(ends.kept.used_bytes() == 0);  // what is written from holds nothing of a request
+  CHECK(ends.arriving.used() == 0);    // nor do blocks that are lent to nobody
 }
 
 TEST_CASE("forged and damaged registrations are refused, and others still served", "[nixl][push]") {
-  if (!has_library()) return;
-  Ends ends;
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
   ends.check_works("before", 40);
-  NixlStranger stranger(push_options(ends.geometry, "").self);
+  NixlStranger stranger(push_options(ends.geometry, "").thread.self);
   const auto owner = stranger.meet(ends.owner->port());
   ends.keep("secret", 40);
   NixlPushRegistration registration;
@@ -148,7 +31,7 @@ TEST_CASE("forged and damaged registrations are refused, and others still served
   registration.decode_host = "127.0.0.1";
   registration.decode_port = stranger.port();
   registration.blocks = {{0}};
-  registration.prefill_engine = "owner";
+  registration.prefill_engine = ends.owner_engine;
   registration.prefill_host = "127.0.0.1";
   registration.prefill_port = ends.owner->port();
   const auto say = [&](auto change) {
@@ -165,7 +48,7 @@ TEST_CASE("forged and damaged registrations are refused, and others still served
   say([](R& r) { r.request += "3", r.blocks = {{0, 0, 0, 0}}; });  // more than the prompt fills
   say([&](R& r) {  // of another server, which never asked
     r.request = "secret-00000001";
-    r.decode_engine = "reader";
+    r.decode_engine = "reader 2";
     r.decode_port = ends.reader->port();
     r.blocks = {{1, 2, 3}};
   });
@@ -180,10 +63,10 @@ TEST_CASE("forged and damaged registrations are refused, and others still served
 }
 
 TEST_CASE("nobody but who was asked says that blocks are written", "[nixl][push]") {
-  if (!has_library()) return;
-  Ends ends;
-  NixlStranger asked(push_options(ends.geometry, "").self);
-  NixlStranger other(push_options(ends.geometry, "").self);
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
+  NixlStranger asked(push_options(ends.geometry, "").thread.self);
+  NixlStranger other(push_options(ends.geometry, "").thread.self);
   ends.begin(asked.source("a prefill of another"), 40);
   const NixlPushRegistration registration = asked.registered();
   CHECK(base_request_name(registration.request) == "a prefill of another");
@@ -201,9 +84,9 @@ TEST_CASE("nobody but who was asked says that blocks are written", "[nixl][push]
 }
 
 TEST_CASE("a write that comes late lands in nobody's blocks", "[nixl][push]") {
-  if (!has_library()) return;
-  Ends ends;
-  NixlStranger stranger(push_options(ends.geometry, "").self);
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
+  NixlStranger stranger(push_options(ends.geometry, "").thread.self);
   const RequestId cancelled = ends.begin(stranger.source("late"), 100);
   const NixlPushRegistration late = stranger.registered();
   ends.reader->cancel(cancelled);
@@ -225,9 +108,9 @@ TEST_CASE("a write that comes late lands in nobody's blocks", "[nixl][push]") {
 
 TEST_CASE("blocks that may be written yet are lent again once they are said to be written",
           "[nixl][push]") {
-  if (!has_library()) return;
-  Ends ends;
-  NixlStranger stranger(push_options(ends.geometry, "").self);
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
+  NixlStranger stranger(push_options(ends.geometry, "").thread.self);
   const RequestId cancelled = ends.begin(stranger.source("held"), kMoreThanHalf);
   const NixlPushRegistration held = stranger.registered();
   ends.reader->cancel(cancelled);
@@ -238,9 +121,9 @@ TEST_CASE("blocks that may be written yet are lent again once they are said to b
 }
 
 TEST_CASE("blocks that may be written yet are lent again when their time is over", "[nixl][push]") {
-  if (!has_library()) return;
-  Ends ends(std::chrono::milliseconds(300));
-  NixlStranger stranger(push_options(ends.geometry, "").self);
+  if (!has_nixl()) return;
+  NixlPushEnds ends({.aside = std::chrono::milliseconds(300)});
+  NixlStranger stranger(push_options(ends.geometry, "").thread.self);
   const RequestId cancelled = ends.begin(stranger.source("held"), kMoreThanHalf);
   stranger.registered();
   ends.reader->cancel(cancelled);
@@ -249,14 +132,13 @@ TEST_CASE("blocks that may be written yet are lent again when their time is over
 }
 
 // Without sums a late write over another connection would not be seen.
-TEST_CASE("blocks of a peer that is gone are lent again soon, if sums guard them",
-          "[nixl][push]") {
-  if (!has_library()) return;
+TEST_CASE("blocks of a peer that is gone are lent again soon, if sums guard them", "[nixl][push]") {
+  if (!has_nixl()) return;
   const bool is_quire = GENERATE(true, false), is_cancelled = GENERATE(true, false);
   CAPTURE(is_quire, is_cancelled);
-  Ends ends;
+  NixlPushEnds ends;
   {
-    NixlStranger stranger(push_options(ends.geometry, "").self, is_quire);
+    NixlStranger stranger(push_options(ends.geometry, "").thread.self, is_quire);
     const RequestId held = ends.begin(stranger.source("held"), kMoreThanHalf);
     stranger.registered();
     if (is_cancelled) ends.reader->cancel(held);
@@ -270,26 +152,125 @@ TEST_CASE("blocks of a peer that is gone are lent again soon, if sums guard them
 }
 
 TEST_CASE("a prefill that nobody writes in time is a loss", "[nixl][push]") {
-  if (!has_library()) return;
+  if (!has_nixl()) return;
   NixlPushPlaneOptions options = push_options(nixl_geometry(), "reader");
   options.receiver.prefill_patience = std::chrono::milliseconds(200);
   const auto device = make_cpu_device();
   StagingBuffer arriving(device->allocate(4 << 20));
-  NixlStranger stranger(options.self);
-  NixlPushPlane reader(std::move(options), nullptr, &arriving, nullptr);
+  NixlStranger stranger(options.thread.self);
+  const auto reader = make_nixl_push_plane(std::move(options), nullptr, &arriving, nullptr);
   KvFetch fetch;
   fetch.request = RequestId{1};
   fetch.source = stranger.source("nothing");
   fetch.num_tokens = 40;
-  reader.watch(fetch.request, fetch.source);
-  reader.fetch(fetch);
+  reader->watch(fetch.request, fetch.source);
+  reader->fetch(fetch);
   std::vector<KvFetched> taken;
   for (int i = 0; i < 5000 && taken.empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    taken = reader.take();
+    taken = reader->take();
   }
   REQUIRE(taken.size() == 1);
   CHECK(taken.front().loss == KvLossReason::expired);
+}
+
+TEST_CASE("a registration that is refused is seen at once", "[nixl][push]") {
+  if (!has_nixl()) return;
+  NixlPushEnds ends({.decodes = {{"127.0.0.2"}}});
+  ends.keep("name", 40);
+  const auto start = std::chrono::steady_clock::now();
+  const KvFetched fetched = ends.fetch(ends.source("name"), 40);
+  CHECK(fetched.loss == KvLossReason::refused);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(4));  // of the 5 without
+  ends.reader->fetch({});  // what comes of nothing ends nobody
+  CHECK(ends.end().loss);
+}
+
+TEST_CASE("who registers blocks of another server is refused at once", "[nixl][push]") {
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
+  NixlStranger stranger(push_options(ends.geometry, "").thread.self);
+  NixlPushRegistration registration;
+  registration.request = "nobody computes it-00000001";
+  registration.decode_engine = "reader 2";
+  registration.decode_host = registration.prefill_host = "127.0.0.1";
+  registration.decode_port = ends.reader->port();
+  registration.blocks = {{1, 2, 3}};
+  registration.prefill_engine = ends.owner_engine;
+  registration.prefill_port = ends.owner->port();
+  stranger.say(stranger.meet(ends.owner->port()), encode_push_registration(registration));
+  NixlPushStatus status;
+  for (int i = 0; i < 100 && status.state != NixlPushState::lost; ++i) {
+    status = NixlStranger::state_of(ends.owner->port(), registration.request);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(status.state == NixlPushState::lost);
+  CHECK(status.reason == "refused");
+}
+
+// A proxy that asks both sides at once does not know the name that the prefill is kept under.
+TEST_CASE("signs of life and what is forgotten have the name of the registration", "[nixl][push]") {
+  if (!has_nixl()) return;
+  NixlPushEnds ends({.lease = std::chrono::seconds(2)});
+  for (const std::string name : {"by X-Request-Id", "one that ends so-12345678"}) {
+    INFO(name);
+    ends.keep(name, 40);
+    KvSource source = ends.source(name);
+    source.prefill.key = "of a proxy";
+    const RequestId request{77};
+    ends.reader->watch(request, source);
+    std::this_thread::sleep_for(std::chrono::seconds(4));
+    CHECK(ends.kept.used_bytes() > 0);
+    ends.reader->release(request);
+    for (int i = 0; i < 300 && ends.kept.used_bytes() > 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK(ends.kept.used_bytes() == 0);
+    CHECK(ends.kept.counts().expired == 0);
+  }
+}
+
+TEST_CASE("starts of a server that have gone are forgotten", "[nixl][push]") {
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
+  const NixlSelf self = push_options(ends.geometry, "").thread.self;
+  SideChannel channel;
+  NixlAgent agent(nixl_library(), "who asks");
+  NixlRemotes remotes(
+      self, channel, [&]() -> NixlAgent& { return agent; }, std::chrono::seconds(5));
+  KvSource source;
+  source.address.host = "127.0.0.1";
+  source.address.port = ends.reader->port();
+  const auto greet = [&](const std::string& engine) {
+    source.engine = engine;
+    NixlRemote& remote = remotes.of(source);
+    for (int i = 0; i < 5000 && !remote.is_ready(); ++i) {
+      channel.wait(std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
+      remotes.take_answers(std::chrono::steady_clock::now());
+    }
+    CHECK(remote.is_ready());
+  };
+  for (int start = 2; start < 6; ++start) {
+    greet("reader " + std::to_string(start));
+    remotes.forget_unused(std::chrono::steady_clock::now());
+    CHECK(remotes.size() == 1);
+    ends.reader.reset();
+    ends.start_reader(source.address.port);
+  }
+  remotes.forget_unused(std::chrono::steady_clock::now() + std::chrono::hours(2));
+  CHECK(remotes.size() == 0);
+}
+
+// Beside the library's own threads each plane looks ten times a second.
+TEST_CASE("planes that push and have nothing to do take little time", "[nixl][push]") {
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
+  ends.check_works("it", 100);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const double used = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  std::printf("two planes that push: %.4f s of 2 s\n", used);
+  CHECK(used < 0.1);
 }
 
 }  // namespace quire::test

@@ -21,8 +21,7 @@ class NixlStranger {
   explicit NixlStranger(const NixlSelf& self, bool is_quire = false)
       : self_(self),
         is_quire_(is_quire),
-        library_(std::getenv("QUIRE_NIXL_LIBRARY")),
-        agent_(library_, "stranger" + std::to_string(std::random_device()())),
+        agent_(nixl_library(), "stranger" + std::to_string(std::random_device()())),
         memory_(1 << 20) {
     agent_.register_memory(memory_);
     SocketAddress address;
@@ -52,22 +51,32 @@ class NixlStranger {
     std::string agent;
   };
   Met meet(std::uint16_t port) {
+    const auto frames = asked(port, encode_metadata_request({0, 0}, self_.profile));
+    Met met;
+    met.metadata = *parse_metadata(parse_handshake(frames.front())->metadata, self_.profile);
+    met.agent = agent_.add_remote(met.metadata.agent);
+    return met;
+  }
+  static std::vector<std::string> asked(std::uint16_t port, const std::string& what) {
     SideChannel asks;
     SocketAddress address;
     address.host = "127.0.0.1";
     address.port = port;
-    const auto question = asks.ask(address, encode_metadata_request({0, 0}, self_.profile));
+    const auto question = asks.ask(address, what);
     for (int i = 0; i < 5000; ++i) {
       asks.wait(std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
-      if (const auto frames = question->take()) {
-        Met met;
-        met.metadata = *parse_metadata(parse_handshake(frames->front())->metadata, self_.profile);
-        met.agent = agent_.add_remote(met.metadata.agent);
-        return met;
-      }
+      if (auto frames = question->take()) return std::move(*frames);
     }
     FAIL("no answer");
     return {};
+  }
+
+  // What a server says on its side channel of a registration.
+  static NixlPushStatus state_of(std::uint16_t port, const std::string& request) {
+    const auto frames = asked(port, encode_push_question({request}));
+    const auto states = parse_push_states(frames.front());
+    REQUIRE(states);
+    return states->front();
   }
 
   void say(const Met& met, const std::string& notice) { agent_.notify(met.agent, notice); }
@@ -137,7 +146,6 @@ class NixlStranger {
 
   const NixlSelf self_;
   const bool is_quire_;
-  const NixlLibrary library_;
   NixlAgent agent_;
   std::vector<std::byte> memory_;
   SideChannel channel_;
