@@ -50,6 +50,8 @@ std::string cache_folder() {
 // enough for their threads: none of them can then wait for another's.
 std::unique_ptr<Ops> make_ops(const EngineConfig& config, Device& device, int part) {
   if (config.device == DeviceKind::cuda) {
+    if (const std::string lacks = cuda_lacks(); !lacks.empty())
+      log::warn("engine.slower_kernels", {{"because", lacks}});
     return make_cuda_ops(device,
                          {.choices_folder = cache_folder(), .report = [](const std::string& text) {
                             log::info("engine.products", {{"note", text}});

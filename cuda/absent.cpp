@@ -7,6 +7,8 @@ namespace quire {
 
 std::string cuda_unavailable() { return "this binary was built without CUDA"; }
 
+std::string cuda_lacks() { return ""; }
+
 std::unique_ptr<Device> make_cuda_device(const CudaOptions&) {
   throw Failure(ErrorCode::unsupported, cuda_unavailable());
 }

@@ -21,6 +21,10 @@ struct CudaOptions {
 // when there is one.
 std::string cuda_unavailable();
 
+// What this device could use and its driver does not have, in one sentence; slower kernels run
+// instead. Empty when nothing is missing. For a device that can be used.
+std::string cuda_lacks();
+
 // Throws Failure when the device cannot be used. Ops live no longer than the device.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
 struct CudaOpsOptions {

@@ -5,7 +5,9 @@
 
 #include "cuda/cuda_backend.h"
 #include "cuda/gemm.h"
+#include "cuda/runtime/capability.h"
 #include "cuda/runtime/handles.h"
+#include "cuda/runtime/tensor_map.h"
 
 namespace quire {
 namespace {
@@ -168,6 +170,11 @@ std::string cuda_unavailable() {
     return std::string("CUDA cannot be used: ") + cudaGetErrorString(error);
   }
   return count == 0 ? "there is no CUDA device" : gemm_unavailable();
+}
+
+std::string cuda_lacks() {
+  if (!is_hopper() || tensor_maps_unavailable().empty()) return "";
+  return tensor_maps_unavailable() + ", so prompts are attended to by kernels without it";
 }
 
 int num_cuda_devices() {

@@ -55,6 +55,11 @@ __device__ __forceinline__ SharedMatrix shared_matrix(const void* at, int panel_
   return describe_matrix(static_cast<std::uint32_t>(__cvta_generic_to_shared(at)), panel_bytes);
 }
 
+// Sets 16 bytes of an operand to zero; as whatever threads write, behind a fence_async_proxy.
+__device__ __forceinline__ void clear_operand(void* shared) {
+  *static_cast<uint4*>(shared) = uint4{};
+}
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");

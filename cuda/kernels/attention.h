@@ -30,7 +30,8 @@ void attention_mma(const AttentionArgs& args, int most_rows, SplitScratch scratc
                    StreamRef stream);
 
 // Requests of at least least_rows rows, on Hopper's warpgroups; of what attention_mma supports:
-// head sizes 64 and 128, caches of the queries' dtype.
+// head sizes 64, 96 and 128, caches of the queries' dtype that a tensor map can describe, where the
+// driver makes maps.
 bool attention_wgmma_supports(const AttentionArgs& args);
 void attention_wgmma(const AttentionArgs& args, int least_rows, StreamRef stream);
 

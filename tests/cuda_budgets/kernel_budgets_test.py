@@ -49,6 +49,12 @@ def copy_cost(kernel, body):
     return (len(serving) / copies if copies else None), serving
 
 
+def box_cost(kernel):
+    """Instructions of the warp that starts boxes, for each of them: of the innermost loop over boxes that takes most."""
+    return max(len(body) / held for body in kernel.loops() for held in [sum(kernel.code[i].is_("UTMALDG") for i in body)]
+               if held and not any(kernel.code[i].is_("SYNCS", *PRODUCTS) for i in body))
+
+
 def measure(module, kernel_name, threads):
     kernel = module.kernels[kernel_name]
     registers, shared = module.needs[kernel_name]
@@ -59,6 +65,8 @@ def measure(module, kernel_name, threads):
     loop = tile_loop(kernel)
     if loop is not None:
         found["copy"], serving = copy_cost(kernel, loop)
+        if kernel.count("UTMALDG"):
+            found["copy"] = box_cost(kernel)
         found["product"] = (len(loop) - len(serving)) / sum(kernel.code[i].is_(*PRODUCTS) for i in loop)
     return found
 

@@ -91,6 +91,26 @@ void* shared_pointer(std::uint32_t address);
 void proxy_fence();
 void check_proxy(std::uint32_t address);  // fails where it was brought and not fenced
 
+// Barriers in shared memory (mbarrier): the word only holds a mark, the rest is kept beside it.
+constexpr int kMostCoordinates = 5;
+struct BoxCopy {
+  void* to = nullptr;
+  std::uint64_t map[16] = {};  // of it a copy: parameters go with the thread that started the box
+  int at[kMostCoordinates] = {};
+  int bytes = 0;
+  void (*land)(const BoxCopy&) = nullptr;
+  void* issuer = nullptr;
+};
+void mbarrier_init(void* word, int arrivals, Site site);
+void mbarrier_arrive(void* word, int expected_bytes, Site site);
+void mbarrier_await(const void* word, int parity, Site site);
+void box_issue(BoxCopy copy, void* word, Site site);
+
+void named_barrier(int id, int threads, bool waits, Site site);
+void set_registers(int count, bool takes, Site site);
+// Written by this thread, and not yet fenced for the tensor cores.
+void note_landing(const void* to, int bytes);
+
 // Under TSan an atomic synchronises only where a __threadfence stands before or after it.
 extern const bool tsan_on;
 void atomic_before(void* address);

@@ -73,6 +73,9 @@ void run_threads(Scheduler& s) {
     report_deadlock();
   }
   s.current = nullptr;
+  for (const auto& block : s.blocks) {
+    if (s.error.empty() && !s.ahead) s.error = left_behind(*block);
+  }
   if (!s.error.empty()) abandon(s);
 }
 

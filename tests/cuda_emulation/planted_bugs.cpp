@@ -10,6 +10,7 @@
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/block.cuh"
+#include "planted_box_bugs.h"
 #include "planted_host_bugs.h"
 
 using namespace quire::cuda;
@@ -190,13 +191,13 @@ int run_kernel(const std::string& name, const Bug& bug) {
 int main(int argc, char** argv) {
   if (argc < 2) {
     for (const auto& [name, bug] : kBugs) std::puts(name.c_str());
-    for (const auto* bugs : {&host_bugs(), &dependent_bugs()})
+    for (const auto* bugs : {&host_bugs(), &box_bugs(), &dependent_bugs()})
       for (const auto& [name, bug] : *bugs) std::puts(name.c_str());
     return 0;
   }
   const std::string name = argv[1];
   try {
-    for (const auto* bugs : {&host_bugs(), &dependent_bugs()})
+    for (const auto* bugs : {&host_bugs(), &box_bugs(), &dependent_bugs()})
       if (const auto bug = bugs->find(name); bug != bugs->end()) return bug->second();
     return run_kernel(name, kBugs.at(name));
   } catch (const std::exception& error) {

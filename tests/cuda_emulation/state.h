@@ -80,12 +80,35 @@ struct Barrier {
   std::vector<Thread*> waiting;
 };
 
+struct Mbarrier {
+  const void* word;
+  int arrivals, pending;
+  long bytes = 0;  // expected and not there
+  unsigned phase = 0;
+  std::uint16_t by, fences;  // who initialised it, and how many proxy fences that thread had passed
+  std::vector<BoxCopy> coming;
+  std::vector<Thread*> waiting;
+  char order[2];
+};
+
+struct NamedBarrier {
+  int expected = 0, arrived = 0;
+  std::uint8_t generation = 0;
+  std::vector<bool> came;
+  std::vector<Thread*> waiting;
+  char order[2];
+};
+
 struct Block {
   uint3 index{};
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   Barrier barriers[2];
-  Barrier groups[8];  // of four warps
+  Barrier groups[8];   // of four warps
+  int registers[8]{};  // of their threads, where they set them
+  NamedBarrier named[16];
+  std::vector<std::unique_ptr<Mbarrier>> mbarriers;
+  unsigned boxes_issued = 0;
   std::uint32_t number = 0;
   char* arena = nullptr;
   std::size_t used = 0, static_bytes = 0;
@@ -168,7 +191,8 @@ void park(Thread* thread, Fiber* fiber);
 void report_deadlock();
 // expected threads arrive; combine runs once, over them by number.
 void meet(Barrier& barrier, int expected, Combine combine, bool orders_memory, Site site);
-void note_landing(const void* to, int bytes);
+void forget_landing(const void* to, int bytes);  // the tensor cores see what is there
+std::string left_behind(const Block& block);     // at its end; empty: nothing
 void make_runnable(Thread* thread);
 // The current thread cannot go on: runs others; returns when somebody made this one runnable again.
 void block_current(Site site);

@@ -102,6 +102,13 @@ void note_landing(const void* to, int bytes) {
     landing(block, at) = {block.number, static_cast<std::uint16_t>(me().id), me().proxy_fences};
 }
 
+void forget_landing(const void* to, int bytes) {
+  const Block& block = *me().block;
+  const auto first = static_cast<std::size_t>(static_cast<const char*>(to) - block.arena);
+  for (std::size_t at = first / 16; at < (first + static_cast<std::size_t>(bytes)) / 16; ++at)
+    landing(block, at) = {};
+}
+
 void proxy_fence() { ++me().proxy_fences; }
 
 void check_proxy(std::uint32_t address) {
@@ -110,7 +117,8 @@ void check_proxy(std::uint32_t address) {
   if (last.block_number != block.number || last.fences == 0) return;
   if (block.threads[last.thread].proxy_fences == last.fences)
     fail(
-        "wgmma reads shared address %u, which thread %d has brought and not fenced for the tensor "
+        "wgmma reads shared address %u, which thread %d has brought or written and not fenced for "
+        "the tensor "
         "cores",
         address, last.thread);
 }

@@ -90,6 +90,10 @@ EMULATION_NO_TSAN void multiply_lanes(emulation::Lane** lanes, int) {
   }
 }
 
+inline void clear_operand(void* shared) {
+  *static_cast<uint4*>(shared) = uint4{};
+  emulation::note_landing(shared, 16);
+}
 inline void fence_async_proxy(EMULATION_SITE) {
   if (!emulation::deleted(EMULATION_HERE("fence_async_proxy"))) emulation::proxy_fence();
 }

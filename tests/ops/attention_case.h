@@ -65,11 +65,15 @@ class AttentionData {
     return out;
   }
 
-  // Every slot that no position uses becomes NaN.
-  void poison_unused() {
+  // Every slot that no position uses becomes NaN; or that no query sees, so also those before all
+  // windows.
+  void poison_unused(bool before_windows = false) {
     std::vector<bool> used(static_cast<std::size_t>(k_.extents[0] * c_.block_size));
     for (std::size_t r = 0; r < c_.requests.size(); ++r) {
-      for (std::int64_t p = 0; p < c_.requests[r].cached + c_.requests[r].fresh; ++p) {
+      const AttentionRequest& request = c_.requests[r];
+      const std::int64_t first =
+          before_windows ? std::max<std::int64_t>(0, request.cached - c_.window + 1) : 0;
+      for (std::int64_t p = first; p < request.cached + request.fresh; ++p) {
         used[static_cast<std::size_t>(slot(r, p))] = true;
       }
     }

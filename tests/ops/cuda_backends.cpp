@@ -1,6 +1,7 @@
 // The CUDA backend: on a device, or with its kernels emulated, as the program is linked. Without a
 // device the program says why and exits with 77, which CTest reports as skipped.
 
+#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
 
@@ -22,6 +23,11 @@ std::vector<OpBackend>& op_backends() {
     return list;
   }();
   return backends;
+}
+
+TEST_CASE("what the driver does not have is told", "[ops][attention]") {
+  const bool lacks = std::getenv("QUIRE_EMULATION_TENSOR_MAPS") != nullptr;
+  CHECK(cuda_lacks().empty() != lacks);
 }
 
 }  // namespace quire::test
