@@ -32,9 +32,10 @@ constexpr int kRowLanes = kDim / kVecWidth<Cache> / (sizeof(Cache) == 1 ? 2 : 1)
 template <int kDim, bool kDecode>
 constexpr int kLeastBlocks = kDim <= (kDecode ? 128 : 96) ? 3 : 1;
 
-// Whether prefixes are read once: a warp's keys vary then, for which wide heads leave no registers.
-template <int kDim>
-constexpr bool kHasUnits = kDim <= 128;
+// Whether prefixes are read once: a warp's keys vary then, for which some leave no registers.
+template <class T, class Cache, int kDim>
+constexpr bool kHasUnits = kDim < 128 || (kDim == 128 && (std::is_same_v<T, Cache> ||
+                                                          std::is_same_v<T, __nv_bfloat16>));
 
 template <class Cache, int kDim, int kKeys>
 struct Stage {
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
   const Queries q = queries();
   const int block_row = kDecode ? 0 : static_cast<int>(blockIdx.x) * kUnitRows;
   if (!kDecode && (block_row >= q.num_rows || q.num_rows <= kWarpRows)) return;
-  constexpr bool kUnits = kDecode && kHasUnits<kDim>;
+  constexpr bool kUnits = kDecode && kHasUnits<T, Cache, kDim>;
   const bool by_rows = !kDecode || (kUnits && q.member >= 0);
 
   WarpRows<T, Cache, kDim, kKeys> w;
@@ -189,7 +190,8 @@ bool plan_prefixes(PrefixArgs& p, const AttentionArgs& args) {
   const SharedPrefixes& shared = args.shared;
   const auto group = static_cast<int>(args.q.extent(1) / args.k_cache.extent(2));
   if (shared.longest == 0 || shared.longest * group > kWarpRows || args.window > 0 ||
-      args.k_cache.extent(3) > 128)
+      args.k_cache.extent(3) > 128 ||
+      (args.q.dtype() == DType::f16 && args.k_cache.dtype() == DType::fp8_e4m3))
     return false;
   const auto ints = [](const TensorView& view) {
     return static_cast<const std::int32_t*>(view.data());
