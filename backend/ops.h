@@ -21,6 +21,19 @@
 
 namespace quire {
 
+// Which requests of a step have their first keys in the same pages. An operator may read these once
+// for all of a group; its results differ as sums in another order do. Empty: nothing is known.
+struct SharedPrefixes {
+  TensorView starts;   // i32 [groups + 1]: of each in members; a group may be empty
+  TensorView members;  // i32 [at least starts' last]: the request of each new token, by group
+  TensorView places;   // i32 [R]: of a request's first token in members
+  // i32 [R]: keys in common, of all requests of a group the same: multiples of kSharedKeys, of no
+  // request more than it had before this step; 0: in no group
+  TensorView lengths;
+  int longest = 0;  // new tokens of a request in a group, at most
+};
+constexpr int kSharedKeys = 128;
+
 // Paged attention over queries of ragged length. Query i of request r has position seq_len −
 // query_len + i and sees cached positions [position − window + 1, position] (window 0: from 0). K
 // and V of this step are already in the cache.
@@ -34,6 +47,7 @@ struct AttentionArgs {
   TensorView seq_lens;     // i32 [R]: cached + new tokens
   // f32 [heads], optional: a logit that joins the softmax and has no value
   TensorView sinks;
+  SharedPrefixes shared = {};
   CacheScale cache_scale = {};
   float scale = 1.f;
   float soft_cap = 0.f;  // 0: none; else cap · tanh(logit / cap)

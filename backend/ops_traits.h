@@ -52,6 +52,8 @@ class OpsTraits {
   virtual std::size_t scratch_bytes() const = 0;
   // The same that a rank's Collectives take.
   virtual std::size_t collectives_bytes() const = 0;
+  // Whether attention does with AttentionArgs::shared what it is there for.
+  virtual bool reads_prefixes_once() const { return false; }
   virtual StateChunk state_chunk(const StateShape&) const { return {}; }
 };
 

@@ -19,7 +19,9 @@ class CudaOps final : public Ops, public DraftOps {
                                .choices_folder = options.choices_folder,
                                .report = options.report,
                                .choosing_seconds = options.choosing_seconds})),
-        split_scratch_(device.allocate(cuda::kSplitScratchBytes, MemoryPurpose::kernels)) {}
+        split_scratch_(device.allocate(cuda::kSplitScratchBytes, MemoryPurpose::kernels)),
+        arrived_(
+            device.allocate_zeroed(cuda::kArrivedParts * sizeof(int), MemoryPurpose::kernels)) {}
 
   const OpsTraits& traits() const override { return cuda_traits(); }
   void begin_choosing() override { gemm_->begin_choosing(); }
@@ -188,13 +190,15 @@ class CudaOps final : public Ops, public DraftOps {
 
  private:
   cuda::SplitScratch scratch() const {
-    return {static_cast<float*>(split_scratch_.data()),
-            static_cast<std::int64_t>(cuda::kSplitScratchBytes / sizeof(float))};
+    return {.data = static_cast<float*>(split_scratch_.data()),
+            .floats = static_cast<std::int64_t>(cuda::kSplitScratchBytes / sizeof(float)),
+            .arrived = static_cast<int*>(arrived_.data()),
+            .counters = static_cast<std::int64_t>(cuda::kArrivedParts)};
   }
 
   Buffer gemm_workspace_;
   std::unique_ptr<cuda::Gemm> gemm_;
-  Buffer split_scratch_;
+  Buffer split_scratch_, arrived_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@ namespace quire::cuda {
 
 constexpr std::size_t kGemmWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA says for Hopper
 constexpr std::size_t kSplitScratchBytes = std::size_t{64} << 20;   // partial attention results
+constexpr std::size_t kArrivedParts = std::size_t{1} << 16;         // counters of SplitScratch
 constexpr std::size_t kGatherBytes = std::size_t{32} << 20;         // of all ranks' parts
 
 // Of state_chunks.h.
@@ -23,6 +24,7 @@ class CudaTraits final : public OpsTraits {
   GraphSupport graph_support(CacheKind kind) const override {
     return kind == CacheKind::state ? GraphSupport::always : GraphSupport::uniform;
   }
+  bool reads_prefixes_once() const override { return true; }
   StateChunk state_chunk(const StateShape& shape) const override {
     if (suits_chunks(shape)) return {.tokens = kStateChunk};
     return {
@@ -34,7 +36,9 @@ class CudaTraits final : public OpsTraits {
   // Also where the device turns out to have no products in fp8.
   std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
                                      DType x) const override;
-  std::size_t scratch_bytes() const override { return kGemmWorkspaceBytes + kSplitScratchBytes; }
+  std::size_t scratch_bytes() const override {
+    return kGemmWorkspaceBytes + kSplitScratchBytes + kArrivedParts * sizeof(int);
+  }
   std::size_t collectives_bytes() const override { return kGatherBytes; }
 };
 

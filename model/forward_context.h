@@ -19,6 +19,7 @@ struct GroupInputs {
   TensorView state_write;  // i32 [R]: block that takes the state after this step (state groups)
   // i32 [T], optional: block that takes the state after this token; −1: none (state groups)
   TensorView token_states = {};
+  SharedPrefixes shared = {};  // of the step's rows (attention groups)
 };
 
 // Where forward() hands out a residual stream, for a draft model to read.

@@ -15,6 +15,8 @@ namespace quire::cuda {
 struct SplitScratch {
   float* data = nullptr;
   std::int64_t floats = 0;
+  int* arrived = nullptr;  // of parts, in attention_mma: zeros before and after each launch
+  std::int64_t counters = 0;
 };
 
 // Any floating-point dtype, any head size up to 576: one block per (token, KV head, split of the

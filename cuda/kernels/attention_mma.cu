@@ -7,20 +7,16 @@
 #include <algorithm>
 
 #include "cuda/device/dependent.cuh"
-#include "cuda/device/fp8.cuh"
-#include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention.h"
-#include "cuda/kernels/attention_mma.cuh"
-#include "cuda/kernels/attention_tile.cuh"
+#include "cuda/kernels/attention_merge.cuh"
+#include "cuda/kernels/attention_rows.cuh"
 #include "cuda/kernels/launchers.h"
-#include "cuda/kernels/merge_row.cuh"
 #include "cuda/runtime/capability.h"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kWarps = 4;
 constexpr int kKeysPerPart = 256;       // below this a part of a context costs more than it brings
 constexpr int kPartsPerProcessor = 16;  // three of them at a time
 
@@ -36,138 +32,18 @@ constexpr int kRowLanes = kDim / kVecWidth<Cache> / (sizeof(Cache) == 1 ? 2 : 1)
 template <int kDim, bool kDecode>
 constexpr int kLeastBlocks = kDim <= (kDecode ? 128 : 96) ? 3 : 1;
 
+// Whether prefixes are read once: a warp's keys vary then, for which some leave no registers.
+template <class T, class Cache, int kDim>
+constexpr bool kHasUnits = kDim < 128 || (kDim == 128 && (std::is_same_v<T, Cache> ||
+                                                          std::is_same_v<T, __nv_bfloat16>));
+
 template <class Cache, int kDim, int kKeys>
 struct Stage {
   KeyTile<Cache, kDim, kKeys> k, v;
 };
 
-// Queries of f16: themselves. Of bf16 beside fp8 each row times a power of two, as large as f16
-// holds, so that none of it is lost.
-template <class T, int kPairs>
-__device__ __forceinline__ float to_f16(std::uint32_t (&pairs)[kPairs]) {
-  if constexpr (std::is_same_v<T, __half>) return 1.f;
-  constexpr int kLargest = 14;  // the exponent of a row's largest
-  const auto low = [](std::uint32_t pair) { return __uint_as_float(pair << 16); };
-  const auto high = [](std::uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); };
-  float top = 0.f;
-#pragma unroll
-  for (const std::uint32_t pair : pairs)
-    top = fmaxf(top, fmaxf(fabsf(low(pair)), fabsf(high(pair))));
-  top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-  top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-  const unsigned exponent = max(__float_as_uint(top) >> 23, 64u);  // above the bias of 127
-  const float up = __uint_as_float((254 + kLargest - exponent) << 23);
-#pragma unroll
-  for (std::uint32_t& pair : pairs) pair = pack<__half>(low(pair) * up, high(pair) * up);
-  return __uint_as_float((exponent - kLargest) << 23);
-}
-
-template <class T, class Cache, int kDim, int kKeys>
-__device__ void load_queries(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T, Cache>& a,
-                             const Queries& q, int row0) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int row = row0 + lane / 4 + 8 * h;
-    const bool in_range = row < q.num_rows;
-    const int token = in_range ? row / a.group : 0,
-              head = q.kv_head * a.group + (in_range ? row % a.group : 0);
-    const int position = q.seq_len - q.num_tokens + token;
-    w.visible[h] = in_range ? Visible{a.window > 0 ? max(0, position - a.window + 1) : 0, position}
-                            : Visible{1, 0};
-    std::uint32_t pairs[kDim / 8];
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-      const T* from = &a.q(q.first_token + token, head, w.dim_of(n));
-      pairs[n] = in_range ? *reinterpret_cast<const std::uint32_t*>(from) : 0u;
-    }
-    w.scale[h] = a.scale;
-    if constexpr (!std::is_same_v<T, Cache>) w.scale[h] *= to_f16<T>(pairs);
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) w.q[n / 2].r[h + n % 2 * 2] = pairs[n];
-  }
-}
-
-// Values of the two rows of a lane, finished or, place ≥ 0, as a part's partial result.
-template <class T, class Cache, int kDim, int kKeys>
-__device__ void store_rows(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T, Cache>& a,
-                           const Queries& q, int row0, int place) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int row = row0 + lane / 4 + 8 * h;
-    if (row >= q.num_rows) continue;
-    const int token = q.first_token + row / a.group, head = q.kv_head * a.group + row % a.group;
-    SoftmaxState& s = w.state[h];
-    if (place >= 0) {
-      float* to = a.partials_of(place, q.kv_head, row);
-      if (s.sum > 0.f) {  // a part without keys that the row sees has no values either
-#pragma unroll
-        for (int n = 0; n < kDim / 8; ++n) {
-          const float2 pair = w.pair_of(n, h);
-          to[w.dim_of(n)] = pair.x * a.value_scale;
-          to[w.dim_of(n) + 1] = pair.y * a.value_scale;
-        }
-      }
-      if (lane % 4 == 0) {
-        to[kDim] = s.max;
-        to[kDim + 1] = s.sum;
-      }
-      continue;
-    }
-    const float kept = (a.sinks != nullptr ? s.push_sink(a.sinks[head]) : 1.f) * a.value_scale;
-    const auto finished = [&](float value) { return s.sum > 0.f ? value * kept / s.sum : 0.f; };
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-      const float2 pair = w.pair_of(n, h);
-      *reinterpret_cast<std::uint32_t*>(&a.out(token, head, w.dim_of(n))) =
-          pack<T>(finished(pair.x), finished(pair.y));
-    }
-  }
-}
-
-// Decode: four warps hold partial results of the same 16 rows; the first warp gets their sum. The
-// tiles that lay in shared memory have been read: the loop over them ends with a barrier.
-template <class T, class Cache, int kDim, int kKeys>
-__device__ void merge_warps(WarpRows<T, Cache, kDim, kKeys>& w, float* shared) {
-  constexpr int kPerLane = kDim / 8 * 4 + 4;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  float* mine = shared + (warp * 32 + lane) * kPerLane;
-#pragma unroll
-  for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) mine[n * 4 + i] = w.values[n].r[i];
-  }
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    mine[kDim / 2 + 2 * h] = w.state[h].max;
-    mine[kDim / 2 + 2 * h + 1] = w.state[h].sum;
-  }
-  __syncthreads();
-  if (warp != 0) return;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    SoftmaxState total;
-    for (int o = 0; o < kWarps; ++o) {
-      const float* other = shared + (o * 32 + lane) * kPerLane + kDim / 2 + 2 * h;
-      total.merge({other[0], other[1]});
-    }
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) w.values[n].r[2 * h] = w.values[n].r[2 * h + 1] = 0.f;
-    for (int o = 0; o < kWarps; ++o) {
-      const float* other = shared + (o * 32 + lane) * kPerLane;
-      const float factor = SoftmaxState{other[kDim / 2 + 2 * h], 0.f}.factor(total.max);
-#pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
-        w.values[n].r[2 * h] += other[n * 4 + 2 * h] * factor;
-        w.values[n].r[2 * h + 1] += other[n * 4 + 2 * h + 1] * factor;
-      }
-    }
-    w.state[h] = total;
-  }
-}
-
-// Prefill: grid (row tiles, KV heads, requests). Decode: grid (items, KV heads).
+// Prefill: grid (row tiles, KV heads, requests). Decode: grid (items, KV heads); where a block has
+// one request, its warps share the keys of a tile, and where it has a unit, they share its rows.
 template <class T, class Cache, int kDim, bool kDecode>
 __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     attention_mma_kernel(const __grid_constant__ MmaArgs<T, Cache> a) {
@@ -176,37 +52,48 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
   // Of a tile, for one warp at a time; where heads are wide, registers hold half of the scores.
   constexpr int kTile = kTileKeys<Cache, kDim, kDecode>;
   constexpr int kKeys = kDecode ? kTile / kWarps : kDim <= 128 ? kTile : kTile / 2;
-  constexpr int kWarpKeys = kDecode ? kKeys : kTile;
-  constexpr int kBlockRows = kDecode ? kWarpRows : kWarps * kWarpRows;
   DYN_SHARED(stages, Stage<Cache, kDim, kTile>);  // [2]
-  const int warp = threadIdx.x / 32;
-  DecodePart part{-1, static_cast<int>(blockIdx.z), 0, 1, 0};
+  const int warp = threadIdx.x / 32, kv_head = static_cast<int>(blockIdx.y);
+  const DecodePart* part = nullptr;
   if constexpr (kDecode) {
-    DecodeWork work = a.work;
-    work.least /= kTile;
-    part = find_part<kWarps * 32>(work, static_cast<int>(blockIdx.x),
-                                  [&](int request) { return decode_tiles(a, request, kTile); });
-    if (part.place < 0) return;
+    part = &find_part<kWarps * 32>(a.work, static_cast<int>(blockIdx.x),
+                                   [&](int entry) { return decode_load(a, entry, kTile); });
+    if (part->place < 0) return;
+    if (part->merged && part->part == 0 && threadIdx.x == 0) {
+      const int request = part->entry - a.prefix.groups;
+      (request < 0 ? a.cut_of_unit(part->entry, part->unit, kv_head)
+                   : a.cut_of_request(request, kv_head)) = {part->place, part->parts};
+    }
   }
-  const Queries q(a, part.request, static_cast<int>(blockIdx.y));
-  const int block_row = kDecode ? 0 : static_cast<int>(blockIdx.x) * kBlockRows;
+  // Made anew behind the loop over tiles, whose registers it would take.
+  const auto queries = [&] {
+    if constexpr (kDecode) return Queries(a, *part, kv_head);
+    return Queries(a, static_cast<int>(blockIdx.z), kv_head);
+  };
+  const Queries q = queries();
+  const int block_row = kDecode ? 0 : static_cast<int>(blockIdx.x) * kUnitRows;
   if (!kDecode && (block_row >= q.num_rows || q.num_rows <= kWarpRows)) return;
-  if (kDecode && a.cuts != nullptr && part.part == 0 && q.kv_head == 0 && threadIdx.x == 0)
-    a.cuts[q.request] = {part.place, part.parts};
+  constexpr bool kUnits = kDecode && kHasUnits<T, Cache, kDim>;
+  const bool by_rows = !kDecode || (kUnits && q.member >= 0);
 
   WarpRows<T, Cache, kDim, kKeys> w;
-  const int row0 = block_row + (kDecode ? 0 : warp * kWarpRows), key0 = kDecode ? warp * kKeys : 0;
+  const int row0 = block_row + (by_rows ? warp * kWarpRows : 0);
+  // The keys of a tile that are this warp's; not in registers, which the loop over tiles needs.
+  SHARED(first_key, int[kWarps]);
+  if (kUnits && threadIdx.x % 32 == 0)
+    first_key[warp] = !by_rows ? warp * kKeys : row0 >= q.num_rows ? kTile : 0;
   load_queries(w, a, q, row0);
   w.clear();
 
-  const int last_row = min(block_row + kBlockRows, q.num_rows) - 1;
-  const int end = q.seq_len - q.num_tokens + last_row / a.group + 1;
+  const int last_row = min(block_row + kUnitRows, q.num_rows) - 1;
+  const int end = q.position(last_row / a.group) + 1;
   int tile = q.first_tile(a, block_row, kTile);
   int last_tile = (end + kTile - 1) / kTile;
   if constexpr (kDecode) {
-    if (part.parts > 1) {
-      tile += part.part * part.tiles;
-      last_tile = min(last_tile, tile + part.tiles);
+    if (q.member < 0 && a.prefix.groups > 0) tile += a.prefix.keys_of(q.request) / kTile;
+    if (part->parts > 1) {
+      tile += part->part * part->tiles;
+      last_tile = min(last_tile, tile + part->tiles);
     }
   }
   constexpr int kLanes = kRowLanes<Cache, kDim>;
@@ -234,20 +121,32 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     async_copy_wait<1>();
     __syncthreads();
     const auto& stage = stages[tile % 2];
+    const bool has_all_keys = !kDecode || (kUnits && part->entry < a.prefix.groups);
+    int key = kUnits ? first_key[warp] : kDecode ? warp * kKeys : 0;
 #pragma unroll 1
-    for (int key = key0; key < key0 + kWarpKeys; key += kKeys) {
+    while (key < kTile) {
       w.score(stage.k, key);
       w.softmax(a.soft_cap, tile * kTile + key);
       w.accumulate(stage.v, key);
+      key = has_all_keys ? key + kKeys : kTile;
     }
     __syncthreads();  // before the stage is filled again
   }
   w.finish_sums();
   if constexpr (kDecode) {
-    merge_warps(w, reinterpret_cast<float*>(stages));
-    if (warp != 0) return;
+    const Queries rows = queries();
+    const bool is_unit = kUnits && rows.member >= 0;
+    if (!is_unit) merge_warps(w, reinterpret_cast<float*>(stages));
+    if (part->merged) {
+      if (is_unit || warp == 0)
+        store_parts(w, a, rows, is_unit ? warp * kWarpRows : 0,
+                    a.partials_of(part->place, kv_head));
+      return merge_complete<kDim>(a, rows, *part, kTile);
+    }
+    if (warp == 0) store_rows(w, a, rows, 0);
+  } else {
+    store_rows(w, a, q, row0);
   }
-  store_rows(w, a, q, row0, part.parts > 1 ? part.place : -1);
 }
 
 template <class Cache, int kDim, bool kDecode>
@@ -271,76 +170,99 @@ auto dispatch_head_size(std::int64_t dim, F f) {
   }
 }
 
-// One block per (row, KV head, request): of the requests that were cut.
-template <class T, class Cache>
-__global__ void __launch_bounds__(kMergeThreads)
-    merge_requests_kernel(const __grid_constant__ MmaArgs<T, Cache> a) {
-  release_next_kernel();
-  await_previous_kernel();
-  const int request = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y),
-            row = static_cast<int>(blockIdx.x);
-  const int first = a.query_start[request],
-            num_rows = (a.query_start[request + 1] - first) * a.group;
-  if (row >= num_rows || num_rows > kWarpRows) return;
-  const int2 cuts = a.cuts[request];
-  if (cuts.y == 1) return;
-  merge_row(a.out, first + row / a.group, kv_head * a.group + row % a.group, a.sinks, cuts.y,
-            [&](int part) { return a.partials_of(cuts.x + part, kv_head, row); });
-}
-
 // max_rows: of a request that these kernels have to do.
 template <class T, class Cache, int kDim>
-void launch_both(const MmaArgs<T, Cache>& a, int requests, int kv_heads, int max_rows,
-                 StreamRef stream) {
+void launch_both(MmaArgs<T, Cache> a, int requests, int kv_heads, int max_rows, StreamRef stream) {
   const auto heads = static_cast<unsigned>(kv_heads), count = static_cast<unsigned>(requests);
+  a.work.least = kKeysPerPart / kTileKeys<Cache, kDim, true>;
   CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, true>,
                     dim3(static_cast<unsigned>(a.items), heads), dim3(kWarps * 32),
                     kSharedBytes<Cache, kDim, true>, native(stream), a));
-  if (a.cuts != nullptr) {
-    CUDA_CHECK(launch(merge_requests_kernel<T, Cache>,
-                      dim3(static_cast<unsigned>(a.split_rows), heads, count), dim3(kMergeThreads),
-                      0, native(stream), a));
-  }
   if (max_rows <= kWarpRows) return;
-  const auto tiles =
-      static_cast<unsigned>((max_rows + kWarps * kWarpRows - 1) / (kWarps * kWarpRows));
+  const auto tiles = static_cast<unsigned>((max_rows + kUnitRows - 1) / kUnitRows);
   CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, false>, dim3(tiles, heads, count),
                     dim3(kWarps * 32), kSharedBytes<Cache, kDim, false>, native(stream), a));
 }
 
+// Units of rows are for keys that all of them see. False: nothing is read once for several
+// requests.
+bool plan_prefixes(PrefixArgs& p, const AttentionArgs& args) {
+  const SharedPrefixes& shared = args.shared;
+  const auto group = static_cast<int>(args.q.extent(1) / args.k_cache.extent(2));
+  if (shared.longest == 0 || shared.longest * group > kWarpRows || args.window > 0 ||
+      args.k_cache.extent(3) > 128 ||
+      (args.q.dtype() == DType::f16 && args.k_cache.dtype() == DType::fp8_e4m3))
+    return false;
+  const auto ints = [](const TensorView& view) {
+    return static_cast<const std::int32_t*>(view.data());
+  };
+  const int split_rows = std::min(args.max_query_len * group, kWarpRows);
+  const int groups = static_cast<int>(shared.starts.extent(0)) - 1, unit_tokens = kUnitRows / group;
+  p = {.groups = groups,
+       .unit_tokens = unit_tokens,
+       .width = (kUnitRows + split_rows - 1) / split_rows,
+       .units = groups + static_cast<int>(shared.members.extent(0)) / unit_tokens,
+       .starts = ints(shared.starts),
+       .members = ints(shared.members),
+       .places = ints(shared.places),
+       .lengths = ints(shared.lengths)};
+  return true;
+}
+
+// How the decode's work is cut, with partial results in the scratch: first where they are, then
+// what of them fits. How requests are cut must not follow max_seq_len; what it says is whether any
+// is.
 template <class T, class Cache>
-void launch_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch, StreamRef stream) {
-  const std::int64_t heads = args.q.extent(1), kv_heads = args.k_cache.extent(2),
-                     dim = args.k_cache.extent(3);
-  const auto group = static_cast<int>(heads / kv_heads);
-  const int max_rows = args.max_query_len * group;
+void plan_parts(MmaArgs<T, Cache>& a, const AttentionArgs& args, const SplitScratch& scratch) {
+  const std::int64_t count = args.seq_lens.extent(0), kv_heads = args.k_cache.extent(2);
+  a.work = {static_cast<int>(count), 0, 0};
+  a.items = static_cast<int>(count);
   // That the tiles of a request may cover: a window's begin and end anywhere in one.
   const std::int64_t keys =
       args.window > 0 ? std::min(args.window + args.max_query_len + kLongestTile, args.max_seq_len)
                       : args.max_seq_len;
-  MmaArgs<T, Cache> a(args);
-  a.split_rows = std::min(max_rows, kWarpRows);
-  const std::int64_t count = args.seq_lens.extent(0);
-  // Of the scratch: a pair of numbers a request, then what partial results fit. How requests are
-  // cut must not follow max_seq_len; what it says is whether any is.
-  const std::int64_t cuts = 2 * count;
-  const std::int64_t room = (scratch.floats - cuts) / (kv_heads * a.split_rows * (dim + 2));
-  const std::int64_t extra =
-      fitting_extra(count, room, kPartsPerProcessor * processor_count() / kv_heads);
   const std::int64_t longest = (keys + kKeysPerPart - 1) / kKeysPerPart;
-  a.work = {static_cast<int>(count), 0, kKeysPerPart};
-  a.items = static_cast<int>(count);
-  if (extra > 0 && longest > 1) {
-    a.work.extra = static_cast<int>(extra);
-    a.items = static_cast<int>(std::min(count + extra, count * longest));
-    a.places = static_cast<int>(most_places(count, extra));
-    a.cuts = reinterpret_cast<int2*>(scratch.data);
-    a.partials = scratch.data + cuts;
+  if (longest <= 1 || count * kv_heads > scratch.counters) return;
+  const std::int64_t wanted = kPartsPerProcessor * processor_count() / kv_heads;
+  const auto cut_floats = [&] { return (2 * kv_heads * (a.prefix.units + count) + 3) / 4 * 4; };
+  const auto room = [&] { return (scratch.floats - cut_floats()) / (kv_heads * a.place_floats()); };
+  std::int64_t units = count, extra = fitting_extra(count, room(), wanted),
+               places = most_places(count, extra);
+  if (plan_prefixes(a.prefix, args)) {
+    // Whatever is cut may be units of prefixes, whose parts take more places.
+    const std::int64_t least = count + std::int64_t{a.prefix.units} * a.prefix.width,
+                       fits = (room() - least) / (1 + a.prefix.width);
+    if (fits > 0 && 4 * fits >= wanted) {
+      units += a.prefix.units;
+      extra = std::min(fits, wanted);
+      places = least + extra * (1 + a.prefix.width);
+    } else {
+      a.prefix = {};
+    }
   }
-  const auto requests = static_cast<int>(args.seq_lens.extent(0));
-  dispatch_head_size(dim, [&](auto size) {
+  if (extra <= 0) {
+    a.prefix = {};
+    return;
+  }
+  a.work.entries += a.prefix.groups;
+  a.work.extra = static_cast<int>(extra);
+  a.items = static_cast<int>(std::min(units + extra, units * longest));
+  a.places = static_cast<int>(places);
+  a.cuts = reinterpret_cast<int2*>(scratch.data);
+  a.partials = scratch.data + cut_floats();
+  a.arrived = scratch.arrived;
+}
+
+template <class T, class Cache>
+void launch_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch, StreamRef stream) {
+  const auto kv_heads = static_cast<int>(args.k_cache.extent(2));
+  MmaArgs<T, Cache> a(args);
+  const int max_rows = args.max_query_len * a.group;
+  a.split_rows = std::min(max_rows, kWarpRows);
+  plan_parts(a, args, scratch);
+  dispatch_head_size(args.k_cache.extent(3), [&](auto size) {
     if constexpr (size != 0)
-      launch_both<T, Cache, size>(a, requests, static_cast<int>(kv_heads),
+      launch_both<T, Cache, size>(a, static_cast<int>(args.seq_lens.extent(0)), kv_heads,
                                   std::min(max_rows, most_rows), stream);
   });
 }

@@ -109,6 +109,7 @@ struct EngineStats {
   std::int64_t generation_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t steps = 0;
+  std::int64_t shared_prefix_tokens = 0;  // of the cache, that attention had not to read again
 
   std::int64_t drafts = 0;                 // rows of steps that had any
   std::int64_t draft_tokens = 0;           // proposed and verified
@@ -135,7 +136,7 @@ struct EngineStats {
       &EngineStats::draft_positions, &EngineStats::external_cache_queries,
       &EngineStats::external_cache_hits, &EngineStats::accepted_draft_tokens,
       &EngineStats::kv_transfer, &EngineStats::draft_choices, &EngineStats::kv_offload,
-      &EngineStats::pace, &EngineStats::ranks>;
+      &EngineStats::pace, &EngineStats::ranks, &EngineStats::shared_prefix_tokens>;
 };
 
 }  // namespace quire

@@ -31,6 +31,7 @@ std::size_t max_lag_cells(const BatchLimits& limits) {
 
 std::vector<TableGeometry> InputBatch::add_groups(const std::vector<KvGroup>& kv_groups,
                                                   const BatchLimits& limits,
+                                                  bool reads_prefixes_once,
                                                   std::vector<Group>& groups) {
   std::vector<TableGeometry> tables;
   for (const KvGroup& kv_group : kv_groups) {
@@ -45,6 +46,7 @@ std::vector<TableGeometry> InputBatch::add_groups(const std::vector<KvGroup>& kv
       group.running.assign(static_cast<std::size_t>(limits.max_num_seqs), 0);
     } else {
       group.table = static_cast<int>(tables.size());
+      group.shares_prefixes = reads_prefixes_once && kv_group.spec.kind == KvKind::full;
       tables.push_back({.block_size = kv_group.block_size,
                         .kernel_block_size = kv_group.kernel_block_size,
                         .max_blocks = group.max_blocks});
@@ -57,7 +59,7 @@ InputBatch::InputBatch(Device& device, Ops& ops, const std::vector<KvGroup>& gro
                        const BatchLimits& limits)
     : ops_(ops),
       limits_(limits),
-      tables_(device, ops, add_groups(groups, limits, groups_),
+      tables_(device, ops, add_groups(groups, limits, ops.traits().reads_prefixes_once(), groups_),
               {.max_slots = limits.max_num_seqs, .max_tokens = limits.max_num_batched_tokens}),
       last_sample_of_(limits.max_num_seqs, -1),
       held_drafts_(limits.max_num_seqs, 0),
@@ -95,6 +97,9 @@ std::size_t InputBatch::pack_bytes() const {
   return ints(rows + 1) + 2 * ints(rows) + ints(samples) + ints(rows * tables_.num_groups()) +
          3 * ints(limits_.max_num_batched_tokens) + 2 * states * ints(rows) +
          (limits_.max_drafts > 0 ? states * ints(limits_.max_num_batched_tokens) : 0) +
+         (shares_prefixes()
+              ? ints(kMostPrefixes + 1) + ints(rows * (1 + limits_.max_drafts)) + 2 * ints(rows)
+              : 0) +
          (limits_.max_drafts > 0 ? 3 * ints(rows) + 2 * ints(max_lag_cells(limits_)) : 0) +
          tables_.max_staged_bytes();
 }
@@ -115,6 +120,7 @@ const StepInputs& InputBatch::build(const BatchPlan& plan, const GraphShape& gra
   pack_.begin();
   add_arrays(num_rows, num_tokens, num_drafts);
   fill_rows(plan);
+  if (shares_prefixes()) fill_shared(plan, graph);
   fill_padding(graph, num_requests, plan.num_tokens);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (!groups_[g].states) continue;
@@ -137,6 +143,7 @@ StepShape InputBatch::shape() const {
           .num_samples = inputs_.num_samples,
           .max_query_len = inputs_.max_query_len,
           .max_seq_len = inputs_.max_seq_len,
+          .longest_shared = longest_shared_,
           .num_table_writes = tables_.num_writes(),
           .num_written_blocks = tables_.num_written_blocks()};
 }
@@ -159,6 +166,7 @@ const StepInputs& InputBatch::follow(const StepShape& shape, std::span<const std
   inputs_.num_samples = shape.num_samples;
   inputs_.max_query_len = shape.max_query_len;
   inputs_.max_seq_len = shape.max_seq_len;
+  set_longest_shared(shape.longest_shared);
   inputs_.sample_rows = arrays_.sample_rows.device.rows(0, shape.num_samples);
   pack_.upload(stream);
   tables_.write(stream);
@@ -240,6 +248,48 @@ void InputBatch::add_arrays(int num_rows, int num_tokens, int num_drafts) {
     group_inputs_[g].block_table = tables_.rows(groups_[g].table, num_rows);
     group_inputs_[g].slots = tables_.slots(groups_[g].table, num_tokens);
   }
+  if (shares_prefixes()) add_shared(num_rows, num_tokens);
+}
+
+void InputBatch::add_shared(int num_rows, int num_tokens) {
+  const auto ints = [&](std::size_t count) { return pack_.add<std::int32_t>(count); };
+  const int members = std::min(num_tokens, num_rows * (1 + limits_.max_drafts));
+  shared_.starts = ints(kMostPrefixes + 1);
+  shared_.members = ints(static_cast<std::size_t>(members));
+  shared_.places = ints(static_cast<std::size_t>(num_rows));
+  shared_.lengths = ints(static_cast<std::size_t>(num_rows));
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].shares_prefixes)
+      group_inputs_[g].shared = {.starts = shared_.starts.device,
+                                 .members = shared_.members.device,
+                                 .places = shared_.places.device,
+                                 .lengths = shared_.lengths.device};
+  }
+}
+
+// In a graph the host's number is that of its capture.
+void InputBatch::fill_shared(const BatchPlan& plan, const GraphShape& graph) {
+  std::ranges::fill(shared_.lengths.host, 0);
+  std::ranges::fill(shared_.places.host, -1);
+  std::int32_t member = 0, longest = graph.num_rows > 0 ? 1 + graph.num_drafts : 0;
+  for (std::size_t i = 0; i <= kMostPrefixes; ++i) {
+    shared_.starts.host[i] = member;
+    if (i >= plan.shared_prefixes.size()) continue;
+    for (const std::int32_t r : plan.rows_of(plan.shared_prefixes[i])) {
+      const std::int32_t tokens = plan.rows[static_cast<std::size_t>(r)].num_tokens;
+      shared_.places.host[r] = member;
+      shared_.lengths.host[r] = plan.shared_prefixes[i].num_tokens;
+      std::ranges::fill(shared_.members.host.subspan(member, tokens), r);
+      member += tokens;
+      longest = std::max(longest, tokens);
+    }
+  }
+  set_longest_shared(longest);
+}
+
+void InputBatch::set_longest_shared(int num_tokens) {
+  longest_shared_ = num_tokens;
+  for (GroupInputs& inputs : group_inputs_) inputs.shared.longest = num_tokens;
 }
 
 InputBatch::StateArrays InputBatch::add_states(int num_rows, bool has_drafts, GroupInputs& inputs) {

@@ -57,6 +57,7 @@ struct StepShape {
   std::int32_t num_samples = 0;
   std::int32_t max_query_len = 0;
   std::int32_t max_seq_len = 0;
+  std::int32_t longest_shared = 0;
   std::int32_t num_table_writes = 0;
   std::int32_t num_written_blocks = 0;
 };
@@ -126,9 +127,10 @@ class InputBatch {
   struct Group {
     int max_blocks = 0;
     int block_size = 0;
-    int table = -1;          // in tables_; −1: states
-    bool one_state = false;  // one block for the whole request
-    int num_drafts = 0;      // blocks behind the running state's, for states after drafts
+    int table = -1;                // in tables_; −1: states
+    bool one_state = false;        // one block for the whole request
+    bool shares_prefixes = false;  // its attention reads them once
+    int num_drafts = 0;            // blocks behind the running state's, for states after drafts
     std::optional<StateTable> states;
     std::vector<std::int32_t> running;  // by slot: where its latest step had the running state
   };
@@ -137,13 +139,17 @@ class InputBatch {
     int row = 0, first_token = 0, num_tokens = 0;
     std::int32_t num_drafts = 0, first_draft = 0, first_draw = 0;  // of the step before
   };
+  // SharedPrefixes' arrays.
+  struct SharedArrays {
+    Ints starts, members, places, lengths;
+  };
   // Of one step, in the order they lie.
   struct Arrays {
     Ints query_start, seq_lens, slots, counts, sample_rows, ids, id_index, positions;
   };
 
   static std::vector<TableGeometry> add_groups(const std::vector<KvGroup>& kv_groups,
-                                               const BatchLimits& limits,
+                                               const BatchLimits& limits, bool reads_prefixes_once,
                                                std::vector<Group>& groups);
   std::size_t pack_bytes() const;
   void update_tables(const BatchPlan& plan);
@@ -151,6 +157,10 @@ class InputBatch {
   void fill_rows(const BatchPlan& plan);
   void fill_row_tokens(const BatchRow& row, std::span<const TokenId> drafts, int first);
   std::int32_t index_of_draft(int slot, int draft) const;
+  bool shares_prefixes() const { return std::ranges::any_of(groups_, &Group::shares_prefixes); }
+  void add_shared(int num_rows, int num_tokens);
+  void fill_shared(const BatchPlan& plan, const GraphShape& graph);
+  void set_longest_shared(int num_tokens);
   void fill_padding(const GraphShape& graph, int first_row, int first_token);
   void catch_up(StreamRef stream);
   void add_lags(int num_rows);
@@ -185,11 +195,13 @@ class InputBatch {
   };
   LagArrays lag_arrays_;
   Arrays arrays_;
+  SharedArrays shared_;
   std::vector<GroupInputs> group_inputs_, other_inputs_;
   TableRows table_rows_;
   StepInputs inputs_;
   int num_rows_ = 0;    // of inputs_
   int num_drafts_ = 0;  // the same
+  int longest_shared_ = 0;
 };
 
 }  // namespace quire

@@ -43,6 +43,14 @@ struct BlockUpdate {
   std::int32_t count = 0;
 };
 
+// Rows that begin with the same blocks of every group that keeps all tokens.
+struct SharedPrefix {
+  std::int32_t num_tokens = 0;  // a multiple of kSharedKeys; each row had as many before this step
+  std::int32_t first_row = 0;   // in BatchPlan::shared_rows
+  std::int32_t num_rows = 0;
+};
+inline constexpr std::size_t kMostPrefixes = 8;  // of a step
+
 // What a bound on the time from token to token left of the prompts in a step (chunk_pacer.h).
 enum class ChunkChoice : std::uint8_t {
   free,   // nothing to decide: no bound, no prompts, or nobody who decodes
@@ -64,11 +72,15 @@ struct BatchPlan {
   std::vector<RequestId> preempted;  // lost their blocks while this plan was made
   std::vector<RequestId> finished;   // since the plan before
   std::vector<BlockId> zero_blocks;  // to be zeroed first: models with recurrent states need it
-  std::vector<std::int32_t> common_prefix_blocks;  // per group: leading blocks that all rows share
+  std::vector<SharedPrefix> shared_prefixes;  // no row is in two
+  std::vector<std::int32_t> shared_rows;
 
   bool empty() const { return rows.empty(); }
   std::span<const BlockId> ids_of(const BlockUpdate& update) const {
     return std::span(block_ids).subspan(update.first, update.count);
+  }
+  std::span<const std::int32_t> rows_of(const SharedPrefix& prefix) const {
+    return std::span(shared_rows).subspan(prefix.first_row, prefix.num_rows);
   }
   std::span<const TokenId> drafts_of(const BatchRow& row) const {
     return std::span(drafts).subspan(row.first_draft, row.num_drafts);

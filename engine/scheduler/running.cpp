@@ -44,7 +44,8 @@ BatchPlan& Scheduler::next_plan() {
   plan.drafts.clear();
   plan.preempted.clear();
   plan.zero_blocks.clear();
-  plan.common_prefix_blocks.clear();
+  plan.shared_prefixes.clear();
+  plan.shared_rows.clear();
   plan.finished.clear();
   std::swap(plan.finished, finished_ids_);
   return plan;
@@ -235,10 +236,10 @@ void Scheduler::finish_plan(BatchPlan& plan) {
   }
   if (options_.num_lookahead_tokens > 0) forget_drafts();
   if (kv_.config().record_fresh_blocks) kv_.take_fresh_blocks(plan.zero_blocks);
-  if (!options_.common_prefix || running_.empty()) return;
-  for (int group = 0; group < kv_.num_groups(); ++group) {
-    plan.common_prefix_blocks.push_back(kv_.num_common_prefix_blocks(*running_.front(), group));
-  }
+  if (!options_.shared_prefixes) return;
+  prefixes_.find(kv_, 1 + options_.num_speculative_tokens, plan);
+  for (const SharedPrefix& prefix : plan.shared_prefixes)
+    totals_.shared_prefix_tokens += std::int64_t{prefix.num_rows - 1} * prefix.num_tokens;
 }
 
 // Of who was left out: the drafts after this step take the place of what the device alone has.

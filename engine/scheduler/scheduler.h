@@ -32,6 +32,7 @@
 #include "engine/scheduler/batch_plan.h"
 #include "engine/scheduler/chunk_pacer.h"
 #include "engine/scheduler/request_queue.h"
+#include "engine/scheduler/shared_prefixes.h"
 #include "engine/scheduler/state_steps.h"
 #include "engine/structured/mask_queue.h"
 
@@ -52,7 +53,7 @@ struct SchedulerOptions {
   bool drafts_ahead = false;              // with async: set_drafts() may come before the commit
   bool recompute_failed_loads = false;    // else the request fails
   bool pooling = false;                   // a request ends with its prompt: nothing is drawn
-  bool common_prefix = false;             // fill BatchPlan::common_prefix_blocks: a walk per step
+  bool shared_prefixes = false;           // fill BatchPlan's, for attention that reads them once
   double target_step_seconds = 0;         // where somebody decodes; 0: no bound
   int least_chunk = 16;                   // tokens of prompts in a step, whatever that bound
   std::int64_t max_waiting_requests = 0;  // 0: no limit
@@ -212,6 +213,7 @@ class Scheduler {
   KvCacheManager& kv_;
   Connector* connector_;
   const StateSteps states_;
+  PrefixFinder prefixes_;
   ChunkPacer pacer_;
 
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;

@@ -217,6 +217,7 @@ void Attention::attend(TensorView out, TensorView q, const LastTokens& last,
   args.query_start = last.empty() ? context.query_start : last.starts;
   args.seq_lens = last.seq_lens.empty() ? context.seq_lens : last.seq_lens;
   args.sinks = sinks_;
+  if (last.empty()) args.shared = context.groups[group_].shared;
   args.cache_scale = cache_scale_;
   args.scale = static_cast<float>(options_.scale);
   args.soft_cap = static_cast<float>(options_.soft_cap);

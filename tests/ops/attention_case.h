@@ -25,6 +25,12 @@ struct AttentionCase {
   CacheScale scale = {};
 };
 
+// Requests with the same first keys.
+struct SharedKeys {
+  std::vector<std::int32_t> requests;
+  std::int64_t keys;
+};
+
 class AttentionData {
  public:
   AttentionData(const AttentionCase& c, unsigned seed, bool shared_cache = false)
@@ -38,6 +44,7 @@ class AttentionData {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(blocks));
     std::iota(ids.begin(), ids.end(), 0);
     std::shuffle(ids.begin(), ids.end(), rng_);
+    lost_page_ = ids.back();  // there is one block more than requests have
     table_ = HostTensor(DType::i32, {static_cast<std::int64_t>(c.requests.size()), columns_});
     for (std::size_t r = 0, next = 0; r < c.requests.size(); ++r) {
       for (std::int64_t b = 0; b < blocks_of(c.requests[r]); ++b) {
@@ -87,6 +94,33 @@ class AttentionData {
     }
   }
 
+  // From here on these have the pages of their groups' first. own_pages_lost: in the tables of the
+  // others are pages of NaN, for who reads the first's alone.
+  void share(std::vector<SharedKeys> groups, bool own_pages_lost) {
+    shared_ = std::move(groups);
+    for (const SharedKeys& group : shared_) {
+      for (const std::int32_t r : group.requests) {
+        for (std::int64_t b = 0; b < group.keys / c_.block_size; ++b) {
+          std::int32_t* table = table_.as<std::int32_t>();
+          table[r * columns_ + b] = table[group.requests.front() * columns_ + b];
+        }
+      }
+    }
+    given_table_ = table_;
+    if (!own_pages_lost) return;
+    const std::int64_t block = c_.block_size * c_.kv_heads;
+    for (std::int64_t i = 0; i < block * c_.head_dim; ++i)
+      k_.set(lost_page_ * block * c_.head_dim + i, NAN);
+    for (std::int64_t i = 0; i < block * c_.value_dim; ++i)
+      v_.set(lost_page_ * block * c_.value_dim + i, NAN);
+    for (const SharedKeys& group : shared_) {
+      for (const std::int32_t r : group.requests) {
+        for (std::int64_t b = 0; r != group.requests.front() && b < group.keys / c_.block_size; ++b)
+          given_table_.as<std::int32_t>()[r * columns_ + b] = lost_page_;
+      }
+    }
+  }
+
   // max_seq_len is at least `longest`, as where requests may grow up to there.
   HostTensor run(OpRun& run, int longest = 0) const {
     std::vector<std::int32_t> starts = {0}, lens;
@@ -94,7 +128,26 @@ class AttentionData {
       starts.push_back(starts.back() + static_cast<std::int32_t>(r.fresh));
       lens.push_back(static_cast<std::int32_t>(r.cached + r.fresh));
     }
-    return run_rows(run, q_, table_, starts, lens, longest);
+    if (shared_.empty()) return run_rows(run, q_, table_, starts, lens, longest);
+    std::vector<std::int32_t> begins = {0}, members, places(lens.size(), -1), lengths(lens.size());
+    SharedPrefixes shared;
+    for (const SharedKeys& group : shared_) {
+      for (const std::int32_t r : group.requests) {
+        const auto at = static_cast<std::size_t>(r);
+        places[at] = static_cast<std::int32_t>(members.size());
+        lengths[at] = static_cast<std::int32_t>(group.keys);
+        members.insert(members.end(), static_cast<std::size_t>(c_.requests[at].fresh), r);
+        shared.longest = std::max(shared.longest, static_cast<int>(c_.requests[at].fresh));
+      }
+      begins.push_back(static_cast<std::int32_t>(members.size()));
+    }
+    members.resize(members.size() + 3, -1);  // as where there is room for more
+    begins.resize(begins.size() + 2, begins.back());
+    shared.starts = run.upload(tensor_of(begins));
+    shared.members = run.upload(tensor_of(members));
+    shared.places = run.upload(tensor_of(places));
+    shared.lengths = run.upload(tensor_of(lengths));
+    return run_rows(run, q_, given_table_, starts, lens, longest, shared);
   }
 
   // Queries [begin, begin + count) of one request alone.
@@ -183,8 +236,10 @@ class AttentionData {
 
   HostTensor run_rows(OpRun& run, const HostTensor& q, const HostTensor& table,
                       const std::vector<std::int32_t>& starts,
-                      const std::vector<std::int32_t>& lens, int longest = 0) const {
+                      const std::vector<std::int32_t>& lens, int longest = 0,
+                      const SharedPrefixes& shared = {}) const {
     AttentionArgs args;
+    args.shared = shared;
     args.out = run.output(c_.q_dtype, {q.extents[0], c_.heads, c_.value_dim});
     args.q = run.upload(q);
     args.k_cache = run.upload(k_);
@@ -208,6 +263,9 @@ class AttentionData {
   AttentionCase c_;
   std::mt19937 rng_;
   std::int64_t columns_ = 0;
+  std::int32_t lost_page_ = 0;
+  std::vector<SharedKeys> shared_;
+  HostTensor given_table_;
   HostTensor table_, q_, k_, v_, sinks_;
 };
 

@@ -141,6 +141,58 @@ const std::vector<AttentionCase> kLargeCases = {
      {{2100, 1}, {1000, 60}}},
 };
 
+struct SharedCase {
+  AttentionCase attention;
+  std::vector<SharedKeys> shared;
+};
+
+std::vector<SharedCase> shared_cases() {
+  std::vector<SharedCase> all;
+  const auto add = [&](const char* name, DType dtype, std::int64_t heads, std::int64_t kv_heads,
+                       std::int64_t dim, std::vector<AttentionRequest> requests) -> SharedCase& {
+    AttentionCase c{name, dtype, dtype, heads, kv_heads, dim, dim, 16, 0, 0.f, true, {}};
+    c.requests = std::move(requests);
+    all.push_back({std::move(c), {}});
+    return all.back();
+  };
+  const auto alike = [](std::size_t count, AttentionRequest request) {
+    return std::vector<AttentionRequest>(count, request);
+  };
+  // So many requests from one on.
+  const auto share = [](SharedCase& c, std::int32_t first, std::size_t count, std::int64_t keys) {
+    std::vector<std::int32_t> requests(count);
+    std::iota(requests.begin(), requests.end(), first);
+    c.shared.push_back({requests, keys});
+  };
+  share(add("one unit", kBf16, 8, 2, 64, alike(5, {300, 1})), 0, 5, 128);
+  std::vector<AttentionRequest> long_ones = alike(5, {640, 1});
+  long_ones[0].cached = 700;
+  long_ones[4].cached = 1400;
+  share(add("parts of units", kBf16, 4, 1, 64, long_ones), 0, 5, 640);
+  share(add("several units", kBf16, 8, 1, 64, alike(19, {530, 1})), 0, 19, 512);
+  std::vector<AttentionRequest> mixed = alike(9, {310, 1});
+  mixed[1] = {600, 2}, mixed[2] = {0, 30}, mixed[4] = {520, 4}, mixed[5] = {9, 1};
+  mixed[6] = {700, 3}, mixed[7] = {5, 0};
+  SharedCase& groups = add("groups, and others between them, and prompts", kF16, 3, 1, 128, mixed);
+  groups.attention.block_size = 32;
+  groups.shared.push_back({{8, 0, 3}, 256});
+  groups.shared.push_back({{6, 1, 4}, 512});
+  share(add("drafts across units", kBf16, 4, 1, 64, alike(9, {400, 3})), 0, 9, 384);
+  SharedCase& capped = add("capped", kBf16, 6, 2, 96, alike(4, {333, 1}));
+  capped.attention.soft_cap = 5.f;
+  share(capped, 0, 4, 256);
+  SharedCase& wide = add("wide", kBf16, 2, 1, 256, alike(4, {300, 1}));
+  wide.attention.sinks = false;
+  wide.shared.push_back({{3, 1, 2}, 256});
+  SharedCase& fp8 = add("fp8", kBf16, 8, 2, 128, alike(9, {400, 1}));
+  fp8.attention.cache_dtype = kFp8;
+  fp8.attention.scale = {.7f, 1.3f};
+  fp8.shared.push_back({{1, 8, 2, 5}, 384});
+  fp8.shared.push_back({{0, 4, 3}, 128});
+  share(add("heads of their own", kBf16, 2, 2, 64, alike(70, {270, 1})), 2, 67, 256);
+  return all;
+}
+
 std::vector<AttentionCase> all_cases() {
   std::vector<AttentionCase> all = kCases;
   all.insert(all.end(), kLargeCases.begin(), kLargeCases.end());
@@ -236,6 +288,34 @@ TEST_CASE("a long context is cut among more requests than partial results have r
           "[ops][attention][large]") {
   check_case(
       {"many", kBf16, kBf16, 256, 16, 256, 256, 16, 0, 0.f, false, one_among(259, {700, 1})});
+}
+
+TEST_CASE("keys that requests share are read once, and all of them are attended to",
+          "[ops][attention]") {
+  const SharedCase c = GENERATE(from_range(shared_cases()));
+  INFO(c.attention.name);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    AttentionData data(c.attention, 7);
+    data.share(c.shared, run.ops().traits().reads_prefixes_once() && c.attention.head_dim <= 128);
+    const HostTensor got = data.run(run);
+    check_close(got, data.reference());
+    CHECK(same_bits(data.run(run), got));
+    CHECK(same_bits(data.run(run, 1 << 14), got));
+  }
+}
+
+TEST_CASE("windows leave out of shared keys what they hide", "[ops][attention]") {
+  AttentionData data({"window", kBf16, kBf16, 4, 2, 64, 64, 16, 200, 0.f, true,
+                      std::vector<AttentionRequest>(4, {300, 1})},
+                     8);
+  data.share({{{0, 1, 2, 3}, 256}}, false);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    check_close(data.run(run), data.reference());
+  }
 }
 
 TEST_CASE("latent attention reads its values from the front of its keys", "[ops][attention][mla]") {

@@ -19,6 +19,7 @@ READ = 4.35e12          # bytes/s that a probe reads of 4.8e12
 PEAK = 4096 * SMS * CLOCK  # FLOP/s of warpgroup products in bf16
 CUBLAS = 790e12
 LAUNCH = 3e-6
+MERGE = 1.5e-6          # a fence, a counter and two rounds of reads, behind a request's last part
 SCHEDULERS = 4
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,7 +47,7 @@ def tile_time(kernel, tiles, warps, copies, products, extra=0.0):
 
 def decode_attention(b, name, requests, context, dim, size, heads=8):
     """Tiles of 64 keys, of fp8 128; four warps share one: each has all of its copies, and a quarter of its keys. Contexts are cut by
-    tiles over all requests, whatever their lengths, and merged by a second kernel."""
+    tiles over all requests, whatever their lengths, and merged by who brings a request's last part."""
     kernel = b[name]
     keys = 128 if size == 1 else 64
     data = 2 * requests * context * heads * dim * size
@@ -54,7 +55,25 @@ def decode_attention(b, name, requests, context, dim, size, heads=8):
     copies = 2 * keys * dim * size / 16 / 128
     products = 2 * dim / 8 * keys / 64
     issue = tile_time(kernel, tiles, 4, copies, products)
-    return data / READ, max(data / READ / 0.95, issue) + 2 * LAUNCH
+    return data / READ, max(data / READ / 0.95, issue) + LAUNCH + MERGE
+
+
+def shared_prefix(b, requests, shared, own, dim=128, size=2, group=4, heads=8, once=True):
+    """Decode of requests with so many keys in common and so many of their own. Read once: units of 64 rows of all requests, for which a
+    warp has all keys of a tile for 16 rows; that several units read the same tiles is L2's. Partial results are written and read."""
+    kernel = b[f"attention_mma_kernel<bf16,{'fp8' if size == 1 else 'bf16'},{dim},true>"]
+    if not once:
+        return decode_attention(b, f"attention_mma_kernel<bf16,{'fp8' if size == 1 else 'bf16'},{dim},true>", requests, shared + own, dim, size, heads)
+    keys = 128 if size == 1 else 64
+    data = 2 * (shared + requests * own) * heads * dim * size
+    units = -(-requests * group // 64)
+    merges = -(-min(requests, 64 // group) // 4)  # one after the other, where a unit's part is the last of all its requests
+    tiles = heads * (units * shared + requests * own) / keys
+    parts = min(16 * SMS, tiles / (256 / keys))  # of two or more for each row
+    partial = 2 * requests * heads * group * (dim + 4) * 4 * (1 + max(1, parts * units * shared * heads / keys / tiles / units / heads))
+    copies, products = 2 * keys * dim * size / 16 / 128, 2 * dim / 8 * keys / 64
+    issue = tile_time(kernel, heads * units * shared / keys, 4, copies, 4 * products) + tile_time(kernel, heads * requests * own / keys, 4, copies, products)
+    return data / READ, max((data + partial) / READ / 0.95, issue) + LAUNCH + merges * MERGE
 
 
 def beside_prompt(b, context, dim, splits, heads=8):
@@ -65,7 +84,7 @@ def beside_prompt(b, context, dim, splits, heads=8):
     instructions = 2 * 64 * dim * 2 / 16 / 128 * kernel("copy") + 2 * dim / 8 * kernel("product")
     resident = min(kernel("blocks"), -(-blocks // SMS)) * 4
     issue = tiles / min(SMS, blocks) * 4 * instructions / SCHEDULERS / ipc(resident) / CLOCK
-    return data / READ, max(data / READ / 0.95, issue) + 2 * LAUNCH
+    return data / READ, max(data / READ / 0.95, issue) + LAUNCH + MERGE
 
 
 def few_rows(b, weight, columns, depth, gated=False, normed=0):
@@ -94,15 +113,15 @@ def few_rows(b, weight, columns, depth, gated=False, normed=0):
 
 def one_stream(b, layers, hidden, inner, queries, keys, vocab, context=1024):
     """A token of a dense model in bf16 behind `context` others: products, of which that of gates has their activation, two take the
-    norm of their row and two add to the residual stream, and small kernels that begin behind others: heads and attention with its
-    merge a layer (engine_emulated_launches_test counts them), seven beside, of which the first is behind a copy. Before: two norms a
+    norm of their row and two add to the residual stream, and small kernels that begin behind others: heads and attention a
+    layer (engine_emulated_launches_test counts them), seven beside, of which the first is behind a copy. Before: two norms a
     layer, before that activations, and each small kernel began after all others' end."""
     normed = int("small_linear_kernel<bf16,bf16,true,true>" in b.rows)
     gated = bool(normed) or "small_linear_kernel<bf16,bf16,true>" in b.rows
     plain = lambda columns, depth, rows=0: few_rows(b, "bf16", columns, depth, normed=rows)
     products = [plain(queries + 2 * keys, hidden, normed), plain(hidden, queries),
                 few_rows(b, "bf16", 2 * inner, hidden, gated, normed), plain(hidden, inner)]
-    small, behind = (3 if normed else 5, LAUNCH / 2) if gated else (6, LAUNCH)
+    small, behind = (2 if normed else 4, LAUNCH / 2) if gated else (6, LAUNCH)
     cache = layers * context * 2 * keys * 2
     limit = layers * sum(p[0] for p in products) + plain(vocab, hidden)[0] + cache / READ
     return limit, layers * (sum(p[1] for p in products) + small * behind) + cache / READ / 0.95 + plain(vocab, hidden)[1] + LAUNCH + 6 * behind
@@ -231,6 +250,10 @@ CASES = {
     "decode attention, 32 of 4,096, D = 64": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,64,true>", 32, 4096, 64, 2),
     "decode attention, 32 of 4,096, D = 256": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,256,true>", 32, 4096, 256, 2),
     "one request of 100,000 among 255 of 1,024": lambda b: decode_attention(b, "attention_mma_kernel<bf16,bf16,128,true>", 1, 100000 + 255 * 1024, 128, 2),
+    "64 requests of 4,096 in common and 512 of their own, each for itself": lambda b: shared_prefix(b, 64, 4096, 512, once=False),
+    "the same, what is in common once": lambda b: shared_prefix(b, 64, 4096, 512),
+    "4 requests of 512 in common and 512 of their own, each for itself": lambda b: shared_prefix(b, 4, 512, 512, once=False),
+    "4 requests, what is in common once": lambda b: shared_prefix(b, 4, 512, 512),
     "decode of 65,536 beside a prompt": lambda b: beside_prompt(b, 65536, 128, 64),
     "prefill 8,192, D = 128": lambda b: prefill(b, 8192, 128),
     "latent decode, 32 of 4,096, 16 heads": lambda b: latents(b, 32 * [4096], 16),

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "cpu/cpu_backend.h"
+#include "cpu/cpu_ops.h"
 #include "tests/engine/runner/recording_model.h"
 #include "tests/support/pretend_device.h"
 
@@ -114,6 +115,75 @@ TEST_CASE("a step sends one copy", "[engine][runner]") {
   CHECK(bench.num_copies == 1);
   bench.build(one_row(request, {.slot = 0, .num_computed = 2, .num_tokens = 1}, {}), 4);
   CHECK(bench.num_copies == 1);
+}
+
+// The CPU's operators, as if they read prefixes once.
+struct SharingTraits : OpsTraits {
+  const OpsTraits& cpu = cpu_traits();
+  bool reads_prefixes_once() const override { return true; }
+  GraphSupport graph_support(CacheKind kind) const override { return cpu.graph_support(kind); }
+  std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override {
+    return cpu.moe_workspace_bytes(num_tokens, shape);
+  }
+  std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
+                                     DType x) const override {
+    return cpu.linear_workspace_bytes(num_tokens, weight, x);
+  }
+  std::size_t scratch_bytes() const override { return cpu.scratch_bytes(); }
+  std::size_t collectives_bytes() const override { return cpu.collectives_bytes(); }
+};
+struct SharingOps : CpuOps {
+  SharingTraits own;
+  SharingOps() : CpuOps({.threads = 1}) {}
+  const OpsTraits& traits() const override { return own; }
+};
+
+TEST_CASE("rows that share prefixes lie by group", "[engine][runner]") {
+  Bench bench(hybrid_plan(20, 64, StateCacheMode::none, 64));
+  SharingOps ops;
+  InputBatch batch(bench.device, ops, bench.groups, {4, 32, 64, 1});
+  BatchPlan plan;
+  for (int r = 0; r < 4; ++r) {
+    const int tokens = r == 1 ? 2 : r == 2 ? 5 : 1;
+    plan.rows.push_back({.request = &bench.request({1, 2, 3, 4, 5}),
+                         .slot = r,
+                         .num_tokens = tokens,
+                         .is_new = true,
+                         .samples = true});
+    plan.num_tokens += tokens;
+  }
+  for (int r = 0; r < 4; ++r) {
+    for (int group = 0; group < 2; ++group) {
+      plan.block_updates.push_back(
+          {.row = r, .group = group, .first = static_cast<int>(plan.block_ids.size()), .count = 1});
+      plan.block_ids.push_back(3 + 2 * r + group);
+    }
+  }
+  plan.shared_prefixes = {{.num_tokens = 128, .first_row = 0, .num_rows = 2},
+                          {.num_tokens = 256, .first_row = 2, .num_rows = 1}};
+  plan.shared_rows = {3, 1, 0};
+  const SharedPrefixes& shared = batch.build(plan, {}, bench.device.stream()).groups[0].shared;
+  Ints starts(kMostPrefixes + 1, 4);
+  starts[0] = 0, starts[1] = 3;
+  CHECK(values(shared.starts) == starts);
+  REQUIRE(shared.members.numel() == 8);
+  CHECK(values(shared.members.rows(0, 4)) == Ints{3, 1, 1, 0});
+  CHECK(values(shared.places) == Ints{3, 1, -1, 0});
+  CHECK(values(shared.lengths) == Ints{256, 128, 0, 128});
+  CHECK(shared.longest == 2);
+  CHECK(batch.shape().longest_shared == 2);
+
+  plan.shared_prefixes.clear();
+  plan.block_updates.clear();
+  for (BatchRow& row : plan.rows) row.is_new = false;
+  plan.rows.resize(2);
+  plan.rows[1].num_tokens = 1;
+  plan.num_tokens = 2;
+  const StepInputs& step = batch.build(plan, {.num_drafts = 0, .num_rows = 4}, bench.device.stream());
+  CHECK(values(step.groups[0].shared.starts) == Ints(kMostPrefixes + 1, 0));
+  CHECK(values(step.groups[0].shared.lengths) == Ints{0, 0, 0, 0});
+  CHECK(step.groups[0].shared.longest == 1);  // the graph's, whatever the step
+  CHECK(step.groups[1].shared.starts.empty());
 }
 
 }  // namespace

@@ -46,7 +46,6 @@ SchedulerOptions options_of(element config) {
   options.async = bool_or(config, "async_scheduling", false);
   options.pipeline_depth = int_or(config, "pipeline_depth", 1);
   options.recompute_failed_loads = text_or(config, "kv_load_failure_policy", "fail") == "recompute";
-  options.common_prefix = true;
   return options;
 }
 
