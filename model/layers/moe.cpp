@@ -9,7 +9,8 @@ Moe::Moe(const ModelConfig& config, DType dtype, MoeParts parts)
              .hidden = config.moe.latent_size > 0 ? config.moe.latent_size : config.hidden_size,
              .intermediate = static_cast<int>(parts.experts.inner),
              .gated = parts.experts.gated,
-             .dtype = dtype},
+             .dtype = dtype,
+             .fp8 = is_fp8(parts.experts.gate_up.format)},
       hidden_size_(config.hidden_size),
       parts_(std::move(parts)),
       swiglu_alpha_(static_cast<float>(config.swiglu_alpha)),
@@ -38,7 +39,8 @@ void Moe::operator()(TensorView out, TensorView x, const ForwardContext& context
 void Moe::run_experts(TensorView out, TensorView x, TensorView ids, TensorView weights,
                       const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
-  const auto bytes = context.ops.traits().moe_workspace_bytes(static_cast<int>(x.extent(0)), shape_);
+  const auto bytes =
+      context.ops.traits().moe_workspace_bytes(static_cast<int>(x.extent(0)), shape_);
   MoeExpertsArgs args;
   args.out = out;
   args.x = x;
