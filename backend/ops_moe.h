@@ -71,7 +71,8 @@ struct MoeRouteArgs {
 };
 
 // out[t] = Σ_j weights[t, j] · (down · act(gate_up · x[t] + gate_up_bias) + down_bias) of expert
-// ids[t, j]. The sum is made in f32 in the order of j.
+// ids[t, j]. The sum is made in f32 in the order of j. With fp8 weights a backend may round x and
+// what enters down to fp8 too, by 128 elements of a token.
 struct MoeExpertsArgs {
   TensorView out;           // [T, H], as x or f32, not x
   TensorView x;             // [T, H]
@@ -96,6 +97,7 @@ struct MoeShape {
   int intermediate = 0;
   bool gated = true;
   DType dtype = DType::bf16;  // of x
+  bool fp8 = false;           // weights
 };
 
 }  // namespace quire

@@ -16,15 +16,16 @@ struct ExpertTile {
 };
 
 // Tokens of a tile: few where experts have few, so that little of a tile is empty.
-constexpr int kFewTileTokens = 16, kManyTileTokens = 64;
+// Prompts': of warpgroups.
+constexpr int kFewTileTokens = 16, kManyTileTokens = 64, kPromptTileTokens = 128;
 
 inline int max_tiles(std::int64_t pairs, std::int64_t experts, int tile_tokens) {
   return static_cast<int>((pairs + std::min(pairs, experts) * (tile_tokens - 1)) / tile_tokens);
 }
 
-// Where the pieces begin.
+// Where the pieces begin. fp8: of x, where answers will be, and of inner, each with its scales.
 struct ExpertScratch {
-  std::size_t tiles, num_tiles, pairs, inner, answers, bytes;
+  std::size_t tiles, num_tiles, pairs, inner, inner_codes, inner_scales, answers, x_scales, bytes;
 
   ExpertScratch(std::int64_t num_pairs, const MoeShape& shape) {
     std::size_t at = 0;
@@ -37,8 +38,17 @@ struct ExpertScratch {
     num_tiles = take(1, sizeof(std::int32_t));
     pairs = take(num_pairs, sizeof(std::int32_t));
     inner = take(num_pairs * shape.intermediate, size_of(shape.dtype));
-    answers = take(num_pairs * shape.hidden, sizeof(float));
-    bytes = at;
+    const auto groups = [](std::int64_t depth) { return (depth + kFp8Block - 1) / kFp8Block; };
+    const bool fp8 = shape.fp8 && shape.dtype != DType::f32;
+    inner_codes = take(fp8 ? num_pairs * shape.intermediate : 0, 1);
+    inner_scales = take(fp8 ? num_pairs * groups(shape.intermediate) : 0, sizeof(float));
+    answers = take(num_pairs * shape.hidden, size_of(shape.dtype));
+    const std::size_t end = at;
+    at = answers;
+    if (fp8) take(num_pairs / shape.top_k * shape.hidden, 1);
+    x_scales = at;
+    if (fp8) take(num_pairs / shape.top_k * groups(shape.hidden), sizeof(float));
+    bytes = std::max(at, end);
   }
 };
 

@@ -53,19 +53,29 @@ struct ExpertOutput {
         alpha(product.swiglu_alpha),
         limit(product.swiglu_limit) {}
 
+  struct Bias {
+    float own, up;  // up: of the other half's row; only gated
+  };
+  __device__ __forceinline__ Bias bias_of(int expert, int column) const {
+    if (bias.data == nullptr) return {0.f, 0.f};
+    return {bias.load(0, expert, column), gated ? bias.load(0, expert, columns + column) : 0.f};
+  }
   // up: the sum of the other half's row; only gated.
+  __device__ __forceinline__ float finish(float sum, float up) const {
+    if (gated) {
+      sum = activate_gated(activation, sum, up, alpha, limit);
+    } else if (activates) {
+      sum = activate(activation, sum);
+    }
+    return sum;
+  }
   __device__ __forceinline__ void store(int expert, int row, int column, float sum,
                                         float up) const {
     if (bias.data != nullptr) {
       sum += bias.load(0, expert, column);
       if (gated) up += bias.load(0, expert, columns + column);
     }
-    if (gated) {
-      sum = activate_gated(activation, sum, up, alpha, limit);
-    } else if (activates) {
-      sum = activate(activation, sum);
-    }
-    out.store(0, row, column, sum);
+    out.store(0, row, column, finish(sum, up));
   }
 };
 

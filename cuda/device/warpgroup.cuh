@@ -8,7 +8,8 @@
 //   warpgroup_mma<T, Major::k>(d, a, b, false); …; warpgroup_commit();
 //   warpgroup_wait<0>();                        d may be read, a written, b overwritten
 //
-// A may also be in shared memory: 64 rows of a panel, of which a product takes 32 bytes each.
+// A may also be in shared memory: 64 rows of a panel, of which a product takes 32 bytes each. e4m3
+// is multiplied so alone, 32 of K at a time; its sums keep fewer bits than float32 has.
 //
 // A pointer to shared memory becomes a descriptor; a matrix there consists of panels, 128 bytes
 // wide, whose 16-byte chunks are swizzled (swizzled_chunk) and which begin at multiples of 1,024
@@ -121,6 +122,22 @@ __device__ __forceinline__ void hold(FragmentC (&d)[kCount]) {
       : QUIRE_C4(0)                                                              \
       : "l"(a.descriptor), "l"(b.descriptor), "r"(static_cast<int>(accumulate))  \
       : "memory")
+#define QUIRE_WGMMA_64_SHARED(shape, type, order)                                \
+  asm volatile(                                                                  \
+      "{.reg .pred p; setp.ne.b32 p, %34, 0;\n"                                  \
+      "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" QUIRE_D32 \
+      "},%32,%33,p,1,1" order ";}\n"                                             \
+      : QUIRE_C8(0)                                                              \
+      : "l"(a.descriptor), "l"(b.descriptor), "r"(static_cast<int>(accumulate))  \
+      : "memory")
+#define QUIRE_WGMMA_128_SHARED(shape, type, order)                               \
+  asm volatile(                                                                  \
+      "{.reg .pred p; setp.ne.b32 p, %66, 0;\n"                                  \
+      "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" QUIRE_D64 \
+      "},%64,%65,p,1,1" order ";}\n"                                             \
+      : QUIRE_C8(0), QUIRE_C8(8)                                                 \
+      : "l"(a.descriptor), "l"(b.descriptor), "r"(static_cast<int>(accumulate))  \
+      : "memory")
 #define QUIRE_WGMMA_64(type)                                                     \
   asm volatile(                                                                  \
       "{.reg .pred p; setp.ne.b32 p, %37, 0;\n"                                  \
@@ -168,21 +185,45 @@ __device__ __forceinline__ void warpgroup_mma(FragmentC (&d)[kBlocks], const Fra
 #endif
 }
 
-// N = 32, A and B in shared memory, K along the 128 bytes of both.
-template <class T>
-__device__ __forceinline__ void warpgroup_mma(FragmentC (&d)[4], SharedMatrix a, SharedMatrix b,
-                                              bool accumulate) {
+// A and B in shared memory, K along the 128 bytes of both. N = 32 of bf16 and f16; 64 or 128 of
+// e4m3, too.
+template <class T, int kBlocks>
+__device__ __forceinline__ void warpgroup_mma(FragmentC (&d)[kBlocks], SharedMatrix a,
+                                              SharedMatrix b, bool accumulate) {
+  constexpr bool kFp8 = std::is_same_v<T, __nv_fp8_e4m3>;
+  static_assert(kBlocks == 4 || kBlocks == 8 || kBlocks == 16);
+  static_assert(!kFp8 || kBlocks != 4);
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  if constexpr (std::is_same_v<T, __half>) {
-    QUIRE_WGMMA_32_SHARED("f16");
+  if constexpr (kBlocks == 4) {
+    if constexpr (std::is_same_v<T, __half>) {
+      QUIRE_WGMMA_32_SHARED("f16");
+    } else {
+      QUIRE_WGMMA_32_SHARED("bf16");
+    }
+  } else if constexpr (kBlocks == 8) {
+    if constexpr (kFp8) {
+      QUIRE_WGMMA_64_SHARED("m64n64k32", "e4m3", "");
+    } else if constexpr (std::is_same_v<T, __half>) {
+      QUIRE_WGMMA_64_SHARED("m64n64k16", "f16", ",0,0");
+    } else {
+      QUIRE_WGMMA_64_SHARED("m64n64k16", "bf16", ",0,0");
+    }
   } else {
-    QUIRE_WGMMA_32_SHARED("bf16");
+    if constexpr (kFp8) {
+      QUIRE_WGMMA_128_SHARED("m64n128k32", "e4m3", "");
+    } else if constexpr (std::is_same_v<T, __half>) {
+      QUIRE_WGMMA_128_SHARED("m64n128k16", "f16", ",0,0");
+    } else {
+      QUIRE_WGMMA_128_SHARED("m64n128k16", "bf16", ",0,0");
+    }
   }
 #endif
 }
 
 #undef QUIRE_WGMMA_128
 #undef QUIRE_WGMMA_64
+#undef QUIRE_WGMMA_128_SHARED
+#undef QUIRE_WGMMA_64_SHARED
 #undef QUIRE_WGMMA_32_SHARED
 #undef QUIRE_WGMMA_32
 #undef QUIRE_D64

@@ -28,6 +28,7 @@ enum class ExpertRows : std::uint8_t {
 // weight's rows.
 struct ExpertProduct {
   TensorView out, x;
+  TensorView x_scales = {};  // of x in fp8: f32 [⌈K / 128⌉, rows of x]
   Weight weight;
   TensorView bias;  // [E, rows], optional; plain: [rows]
   ExpertRows rows = ExpertRows::plain;
@@ -40,6 +41,11 @@ struct ExpertProduct {
 // bf16 and f16 on tensor cores; fp8 with either, MXFP4 with bf16.
 bool expert_product_mma_supports(const ExpertProduct& product);
 void expert_product_mma(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream);
+
+// Hopper, many tokens of an expert, with a plan: rows in bf16 or f16 and weights of that dtype, or
+// both in fp8 with scales for each 128 of K. out in bf16 or f16.
+bool expert_product_wgmma_supports(const ExpertProduct& product);
+void expert_product_wgmma(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream);
 
 // Any dtypes, widths and alignments.
 void expert_product_simt(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream);

@@ -94,6 +94,27 @@ __global__ void __launch_bounds__(kThreads)
   store_codes(a.codes + static_cast<std::int64_t>(row) * a.depth + i, values, scale);
 }
 
+}  // namespace
+
+void quantize_groups(TensorView codes, TensorView scales, TensorView x, StreamRef stream) {
+  const auto groups = static_cast<int>(scales.extent(0)), rows = static_cast<int>(codes.extent(0));
+  const dim3 grid(static_cast<unsigned>(rows),
+                  static_cast<unsigned>((groups + kBlockGroups - 1) / kBlockGroups));
+  dispatch_device_float(x.dtype(), [&]<class T>(Type<T>) {
+    const QuantizeArgs<T> args{.x = static_cast<const T*>(x.data()),
+                               .codes = static_cast<__nv_fp8_e4m3*>(codes.data()),
+                               .scales = static_cast<float*>(scales.data()),
+                               .given = nullptr,
+                               .x_stride = x.stride(0),
+                               .rows = rows,
+                               .depth = static_cast<int>(x.extent(1)),
+                               .num_there = static_cast<int>(x.extent(0))};
+    CUDA_CHECK(launch(quantize_groups_kernel<T>, grid, dim3(kThreads), 0, native(stream), args));
+  });
+}
+
+namespace {
+
 // Rows of x and where their product goes.
 struct Part {
   TensorView out, x;
@@ -120,7 +141,14 @@ class Fp8Linear {
     const TensorView codes = codes_of(0, tokens);
     const TensorView scales(memory_ + scratch_.scales, DType::f32, {tokens});
     dispatch_device_float(x.dtype(), [&]<class T>(Type<T>) {
-      const auto args = arguments<T>({out, x, tokens}, codes, scales);
+      const QuantizeArgs<T> args{.x = static_cast<const T*>(x.data()),
+                                 .codes = static_cast<__nv_fp8_e4m3*>(codes.data()),
+                                 .scales = static_cast<float*>(scales.data()),
+                                 .given = static_cast<const float*>(weight_.input_scale.data()),
+                                 .x_stride = x.stride(0),
+                                 .rows = static_cast<int>(tokens),
+                                 .depth = static_cast<int>(depth_),
+                                 .num_there = static_cast<int>(tokens)};
       CUDA_CHECK(launch(quantize_rows_kernel<T>, dim3(static_cast<unsigned>(tokens)),
                         dim3(kThreads), 0, native(stream_), args));
     });
@@ -151,28 +179,11 @@ class Fp8Linear {
     return {memory_ + scratch_.codes + begin * depth_, DType::fp8_e4m3, {rows, depth_}};
   }
 
-  template <class T>
-  QuantizeArgs<T> arguments(const Part& part, TensorView codes, TensorView scales) const {
-    return {.x = static_cast<const T*>(part.x.data()),
-            .codes = static_cast<__nv_fp8_e4m3*>(codes.data()),
-            .scales = static_cast<float*>(scales.data()),
-            .given = static_cast<const float*>(weight_.input_scale.data()),
-            .x_stride = part.x.stride(0),
-            .rows = static_cast<int>(part.rows),
-            .depth = static_cast<int>(depth_),
-            .num_there = static_cast<int>(part.x.extent(0))};
-  }
-
   void product(const Part& part, std::int64_t begin, std::int64_t scales_at) {
     const std::int64_t groups = (depth_ + kFp8Block - 1) / kFp8Block;
     const TensorView codes = codes_of(begin, part.rows);
     const TensorView scales(memory_ + scales_at, DType::f32, {groups, part.rows});
-    const dim3 grid(static_cast<unsigned>(part.rows),
-                    static_cast<unsigned>((groups + kBlockGroups - 1) / kBlockGroups));
-    dispatch_device_float(part.x.dtype(), [&]<class T>(Type<T>) {
-      CUDA_CHECK(launch(quantize_groups_kernel<T>, grid, dim3(kThreads), 0, native(stream_),
-                        arguments<T>(part, codes, scales)));
-    });
+    quantize_groups(codes, scales, part.x, stream_);
     if (!gemm_.fp8_linear({part.out, codes, scales, weight_, bias_}, stream_))
       quantized_linear(part.out.rows(0, part.x.extent(0)), part.x, weight_, bias_, stream_);
   }

@@ -30,6 +30,9 @@ void selective_scan(const ScanArgs& args, StreamRef stream);
 class Gemm;
 void fp8_linear(Gemm& gemm, TensorView out, TensorView x, const Weight& weight, TensorView bias,
                 TensorView workspace, StreamRef stream);
+// x [rows, K] to e4m3, with a scale for each 128 elements of a row; scales f32 [⌈K / 128⌉, rows].
+// codes may have more rows, which become zeros.
+void quantize_groups(TensorView codes, TensorView scales, TensorView x, StreamRef stream);
 
 // moe_route.cu, moe_experts.cu
 void moe_route(const MoeRouteArgs& args, StreamRef stream);

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cuda/device/block.cuh"
-#include "cuda/device/vec.cuh"
+#include "cuda/device/wide.cuh"
 #include "cuda/kernels/expert_product.h"
 #include "cuda/kernels/fragment_product.h"
 #include "cuda/kernels/launchers.h"
@@ -61,9 +61,9 @@ __global__ void __launch_bounds__(kPlanThreads)
 }
 
 // out[t] = Σ_j weights[t, j] · y[t · k + j]. Grid (tokens, columns); memory bound.
-template <class Out>
+template <class Out, class Answer>
 __global__ void __launch_bounds__(kSumThreads)
-    sum_experts_kernel(View<Out, 2> out, const float* y, View<const float, 2> weights) {
+    sum_experts_kernel(View<Out, 2> out, const Answer* y, View<const float, 2> weights) {
   release_next_kernel();
   await_previous_kernel();
   const std::int64_t token = blockIdx.x, k = weights.extent[1], width = out.extent[1];
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kSumThreads)
   if (i >= width) return;
   float sum = 0.f;
   for (std::int64_t j = 0; j < k; ++j)
-    sum = fmaf(weights(token, j), y[(token * k + j) * width + i], sum);
+    sum = fmaf(weights(token, j), static_cast<float>(y[(token * k + j) * width + i]), sum);
   out(token, i) = Out(sum);
 }
 
@@ -82,7 +82,8 @@ MoeShape shape_of(const MoeExpertsArgs& args) {
           .hidden = static_cast<int>(args.x.extent(1)),
           .intermediate = static_cast<int>(args.gated ? rows / 2 : rows),
           .gated = args.gated,
-          .dtype = args.x.dtype()};
+          .dtype = args.x.dtype(),
+          .fp8 = is_fp8(args.gate_up.format)};
 }
 
 ExpertPlan make_plan(const MoeExpertsArgs& args, std::byte* memory, const ExpertScratch& scratch,
@@ -104,10 +105,14 @@ ExpertPlan make_plan(const MoeExpertsArgs& args, std::byte* memory, const Expert
 void sum_experts(TensorView out, TensorView y, TensorView weights, StreamRef stream) {
   const dim3 grid(static_cast<unsigned>(out.extent(0)),
                   static_cast<unsigned>((out.extent(1) + kSumThreads - 1) / kSumThreads));
-  dispatch_device_float(out.dtype(), [&]<class Out>(Type<Out>) {
-    CUDA_CHECK(launch(sum_experts_kernel<Out>, grid, dim3(kSumThreads), 0, native(stream),
-                      device_view<Out, 2>(out), static_cast<const float*>(y.data()),
-                      device_view<const float, 2>(weights)));
+  dispatch_device_float(y.dtype(), [&]<class Answer>(Type<Answer>) {
+    const auto sum = [&]<class Out>(Type<Out>) {
+      CUDA_CHECK(launch(sum_experts_kernel<Out, Answer>, grid, dim3(kSumThreads), 0, native(stream),
+                        device_view<Out, 2>(out), static_cast<const Answer*>(y.data()),
+                        device_view<const float, 2>(weights)));
+    };
+    if (out.dtype() == DType::f32) return sum(Type<float>{});
+    if constexpr (!std::is_same_v<Answer, float>) sum(Type<Answer>{});
   });
 }
 
@@ -121,8 +126,30 @@ auto product_of(const ExpertProduct& product) {
   return expert_product_mma_supports(product) ? expert_product_mma : expert_product_simt;
 }
 
+// A product of prompts, and x before it becomes fp8.
+struct PromptCall {
+  ExpertProduct product;
+  TensorView x;
+
+  PromptCall(const ExpertProduct& p, std::byte* codes, std::byte* scales) : product(p), x(p.x) {
+    if (!is_fp8(p.weight.format) || x.dtype() == DType::f32) return;
+    const std::int64_t rows = x.extent(0), depth = x.extent(1);
+    product.x = TensorView(codes, DType::fp8_e4m3, {rows, depth});
+    product.x_scales = TensorView(scales, DType::f32, {(depth + kFp8Block - 1) / kFp8Block, rows});
+  }
+  bool supported() const {
+    return expert_product_wgmma_supports(product) && (product.x_scales.empty() || is_wide(x));
+  }
+  void multiply(const ExpertPlan& plan, StreamRef stream) const {
+    if (!product.x_scales.empty()) quantize_groups(product.x, product.x_scales, x, stream);
+    expert_product_wgmma(product, plan, stream);
+  }
+};
+
+bool has_many(std::int64_t rows_of_expert) { return rows_of_expert > kManyTileTokens / 2; }
+
 int tile_tokens_for(std::int64_t rows_of_expert) {
-  return rows_of_expert > kManyTileTokens / 2 ? kManyTileTokens : kFewTileTokens;
+  return has_many(rows_of_expert) ? kManyTileTokens : kFewTileTokens;
 }
 
 }  // namespace
@@ -136,7 +163,7 @@ void moe_experts(const MoeExpertsArgs& args, StreamRef stream) {
     throw Failure(ErrorCode::internal, "the workspace of moe_experts is too small");
   auto* const memory = static_cast<std::byte*>(args.workspace.data());
   const TensorView inner(memory + scratch.inner, shape.dtype, {pairs, shape.intermediate});
-  const TensorView answers(memory + scratch.answers, DType::f32, {pairs, shape.hidden});
+  const TensorView answers(memory + scratch.answers, shape.dtype, {pairs, shape.hidden});
   const ExpertProduct up{.out = inner,
                          .x = args.x,
                          .weight = args.gate_up,
@@ -153,6 +180,16 @@ void moe_experts(const MoeExpertsArgs& args, StreamRef stream) {
                            .weight = args.down,
                            .bias = args.down_bias,
                            .rows = ExpertRows::scatter};
+  const PromptCall prompt_up(up, memory + scratch.answers, memory + scratch.x_scales),
+      prompt_down(down, memory + scratch.inner_codes, memory + scratch.inner_scales);
+  const bool alike = is_fp8(args.down.format) == shape.fp8;  // there is room for codes of both
+  if (has_many(pairs / shape.experts) && alike && prompt_up.supported() &&
+      prompt_down.supported()) {
+    const ExpertPlan plan = make_plan(args, memory, scratch, kPromptTileTokens, stream);
+    prompt_up.multiply(plan, stream);
+    prompt_down.multiply(plan, stream);
+    return sum_experts(args.out, answers, args.weights, stream);
+  }
   const auto multiply_up = product_of(up), multiply_down = product_of(down);
   const bool on_tensor_cores =
       multiply_up != expert_product_simt && multiply_down != expert_product_simt;

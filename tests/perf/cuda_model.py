@@ -18,6 +18,7 @@ SMS, CLOCK = 132, 1.755e9
 READ = 4.35e12          # bytes/s that a probe reads of 4.8e12
 PEAK = 4096 * SMS * CLOCK  # FLOP/s of warpgroup products in bf16
 CUBLAS = 790e12
+L2 = 7e12               # bytes/s from it to all multiprocessors: assumed
 LAUNCH = 3e-6
 MERGE = 1.5e-6          # a fence, a counter and two rounds of reads, behind a request's last part
 SCHEDULERS = 4
@@ -189,6 +190,29 @@ def experts(b, name, bits, active, columns, depth):
     return data / READ, max(data / READ / 0.95, issue) + LAUNCH
 
 
+def prompt_experts(b, weight, tokens, top_k, count, inner, hidden):
+    """Both products of all tokens, and the sum of answers, which are read once more (f32 before). An expert's tokens are rounded up to
+    64, which costs 32 of them. On warpgroups a step is 256 rows by 128 tokens by 128 bytes of K: of the loop's instructions 167 are
+    executed (fp8: 418, the sums' included), the others begin an item; what ends one is 1,900 of a warp, nothing beside it (both counted
+    by eye). A step comes out of the L2 cache, which no blocks share. fp8: x and the inner layer are read, and written rounded."""
+    pairs, fp8 = tokens * top_k, weight == "fp8"
+    flops = 2.0 * 3 * pairs * inner * hidden
+    limit = flops / CUBLAS / (2 if fp8 else 1)
+    rows = pairs + 32 * count
+    kernel = f"expert_wgmma_kernel<{weight},bf16>"
+    if kernel not in b.rows:
+        mma = b["expert_mma_kernel<" + ("Fp8Format<bf16>" if fp8 else "PlainFormat<bf16>") + ",64>"]
+        issue = tile_time(mma, rows / 64 * 3 * inner * hidden / 128 / 64, 4, 8 if fp8 else 12, 64)
+        return limit, issue + pairs * hidden * 4 / READ + 4 * LAUNCH
+    depth = 128 if fp8 else 64
+    steps = rows / 128 * 3 * inner * hidden / 256 / depth / SMS
+    items = rows / 128 * (inner / 128 + hidden / 256) / SMS
+    cycles = 256 * 128 * depth * 2 * SMS * CLOCK / (PEAK * (2 if fp8 else 1))
+    step = max((cycles + (418 if fp8 else 167) * 8 / SCHEDULERS / 0.9 / 2) / CLOCK, 3 * 128 * 128 * SMS / L2)
+    rounding = 3 * (tokens * hidden + pairs * inner) / READ + 2 * LAUNCH if fp8 else 0
+    return limit, steps * step + items * 1900 * 8 / SCHEDULERS / 0.9 / CLOCK + pairs * hidden * 2 / READ + rounding + 4 * LAUNCH
+
+
 def draws(b, rows, filtered, vocab=128256):
     """One pass over the logits: 4 instructions an element, 30 with a draw; then a block a row, which reads 2,004 maxima up to 20
     times and what it lists as often. Before: a pass for the top, with filters four of atomics on a few addresses, 70 cycles each."""
@@ -275,6 +299,8 @@ CASES = {
     "experts bf16, 128 of 768 × 2,048": lambda b: experts(b, "PlainFormat<bf16>", 16, 128, 1536, 2048),
     "experts fp8, 256 of 2,048 × 7,168": lambda b: experts(b, "Fp8Format<bf16>", 8, 256, 4096, 7168),
     "experts MXFP4, 32 of 2,880 × 2,880": lambda b: experts(b, "Mxfp4Format", 4.25, 32, 5760, 2880),
+    "experts bf16, a prompt of 8,192, 128 of 768 × 2,048, 8 a token": lambda b: prompt_experts(b, "bf16", 8192, 8, 128, 768, 2048),
+    "experts fp8, a prompt of 8,192, 256 of 2,048 × 7,168, 8 a token": lambda b: prompt_experts(b, "fp8", 8192, 8, 256, 2048, 7168),
     "draws, 256 rows of 128,256": lambda b: draws(b, 256, False),
     "draws with top_k 50, 256 rows": lambda b: draws(b, 256, True),
     "draws with top_k 50, 1 row": lambda b: draws(b, 1, True),
