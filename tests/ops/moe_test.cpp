@@ -321,8 +321,10 @@ TEST_CASE("moe_experts sums the weighted answers of a token's experts", "[ops][m
        Activation::silu, true, true},
       {"f16, more work than multiprocessors, a stage again and again", kF16, 130, 584, 272, 3, 1,
        Activation::silu, true, false},
+      // Without bias: squares of what is larger leave the order of 1, for which tolerances are made,
+      // where the inner layer is bf16.
       {"bf16, no gate, many tokens of an expert", kBf16, 80, 264, 328, 2, 1, Activation::relu2,
-       false, true},
+       false, false},
       {"fp8 blocks, many tokens of an expert", kBf16, 100, 400, 208, 2, 1, Activation::silu, true,
        false, kBlocks},
       {"fp8 blocks, f16, no gate", kF16, 70, 272, 304, 2, 1, Activation::relu2, false, true,
