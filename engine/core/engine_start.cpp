@@ -293,8 +293,8 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id, const Poo
   overlaps_ = Drafting::can_overlap(config, backend_.device->is_host_memory());
   can_leave_open_ = Drafting::can_leave_open(config, kv);
   options.drafts_ahead = overlaps_;
-  options.shared_prefixes =
-      config.cache.enable_prefix_caching && backend_.ops->traits().reads_prefixes_once();
+  if (config.cache.enable_prefix_caching && backend_.ops->traits().reads_prefixes_once())
+    options.most_sharing_tokens = 1 + config.speculative.num_speculative_tokens;
   if (backend_.device->is_host_memory() || (drafting_.is_on() && !overlaps_)) {
     // The host computes: there is nothing to plan beside. Or drafts follow what the step drew.
     options.async = false;
