@@ -37,6 +37,12 @@ struct StateChunk {
   std::string_view wants = {};  // where the device has chunks, but not for this shape
 };
 
+// Of a layer of paged attention without a window: query heads of a key head, and dtypes.
+struct PrefixShape {
+  int group = 1, head_dim = 0;
+  DType dtype = DType::bf16, cache = DType::bf16;
+};
+
 class OpsTraits {
  public:
   virtual ~OpsTraits() = default;
@@ -54,6 +60,8 @@ class OpsTraits {
   virtual std::size_t collectives_bytes() const = 0;
   // Whether attention does with AttentionArgs::shared what it is there for.
   virtual bool reads_prefixes_once() const { return false; }
+  // For requests of how many new tokens, at most; 0: not for this shape.
+  virtual int most_sharing_tokens(const PrefixShape&) const { return 0; }
   virtual StateChunk state_chunk(const StateShape&) const { return {}; }
 };
 

@@ -18,6 +18,9 @@ inline bool suits_chunks(const StateShape& shape) {
          shape.lines % 8 == 0 && shape.length <= kLongestStateLine;
 }
 
+// Of attention_mma.cu: rows of a request, at most, whose prefix is read once with those of others.
+constexpr int kSharingRows = 16;
+
 class CudaTraits final : public OpsTraits {
  public:
   // Attention chooses its kernels by the longest query; what states launch for it fits any below.
@@ -25,6 +28,12 @@ class CudaTraits final : public OpsTraits {
     return kind == CacheKind::state ? GraphSupport::always : GraphSupport::uniform;
   }
   bool reads_prefixes_once() const override { return true; }
+  int most_sharing_tokens(const PrefixShape& s) const override {
+    const bool has_units = s.head_dim == 64 || s.head_dim == 96 || s.head_dim == 128;
+    const bool plain = s.cache == s.dtype && (s.dtype == DType::bf16 || s.dtype == DType::f16),
+               fp8 = s.cache == DType::fp8_e4m3 && s.dtype == DType::bf16;
+    return has_units && (plain || fp8) ? kSharingRows / s.group : 0;
+  }
   StateChunk state_chunk(const StateShape& shape) const override {
     if (suits_chunks(shape)) return {.tokens = kStateChunk};
     return {

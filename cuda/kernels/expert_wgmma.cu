@@ -214,10 +214,10 @@ class PromptBlock {
 template <class T, class Out>
 __global__ void __launch_bounds__(kPromptThreads, 1)
     expert_wgmma_kernel(const __grid_constant__ PromptProduct p) {
-  if constexpr (!kHasWarpgroups) return;
-  DYN_SHARED(memory, PromptStages<T>);
   release_next_kernel();
   await_previous_kernel();
+  if constexpr (!kHasWarpgroups) return;
+  DYN_SHARED(memory, PromptStages<T>);
   const int items = *p.block.num_tiles * p.column_tiles;
   PromptBlock<T, Out> block(p, *memory, items);
   for (int i = static_cast<int>(blockIdx.x); i < items; i += static_cast<int>(gridDim.x))

@@ -111,6 +111,7 @@ class EngineCore {
   EncoderModel* encoder_ = nullptr;                  // model_, where it is one
   std::unordered_map<RequestId, int> second_texts_;  // of its requests: where the second one begins
   std::vector<std::int32_t> token_types_;            // of a step
+  int most_sharing_tokens_ = 0;
   DType dtype_ = DType::bf16;
   std::string model_fingerprint_;
   int num_hidden_layers_ = 0;

@@ -55,6 +55,25 @@ std::string draft_method(DraftMethod method) {
   return method == DraftMethod::eagle3 ? "eagle3" : "eagle";
 }
 
+// Of a request, for which a layer of the model reads what it shares with others once. num_heads: of
+// this rank.
+int most_sharing_tokens(const OpsTraits& traits, const EnginePlan& plan, int num_heads,
+                        DType dtype) {
+  int most = 0;
+  const std::size_t num_own = plan.layers.size() - static_cast<std::size_t>(plan.num_draft_layers);
+  for (const LayerKvSpec& layer : std::span(plan.layers).first(num_own)) {
+    const KvSpec& spec = layer.spec;
+    if (spec.kind != KvKind::full || spec.sliding_window > 0 || spec.num_kv_heads < 1 ||
+        spec.num_kv_heads > num_heads)
+      continue;
+    most = std::max(most, traits.most_sharing_tokens({.group = num_heads / spec.num_kv_heads,
+                                                      .head_dim = spec.head_size,
+                                                      .dtype = dtype,
+                                                      .cache = spec.dtype}));
+  }
+  return most;
+}
+
 }  // namespace
 
 EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend backend,
@@ -89,6 +108,8 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   model_fingerprint_ = model_fingerprint(config, model_config, dtype_, plan_.loaded_len);
   num_hidden_layers_ = model_config.num_layers;
   const OpsTraits& traits = backend_.ops->traits();
+  most_sharing_tokens_ = most_sharing_tokens(
+      traits, plan_, model_config.num_heads / config.parallel.tensor_parallel_size, dtype_);
   model_ = load_model(model_config, config.model.path, *backend_.device, traits, load);
   load.progress = {};
   encoder_ = dynamic_cast<EncoderModel*>(model_.get());
@@ -293,8 +314,9 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id, const Poo
   overlaps_ = Drafting::can_overlap(config, backend_.device->is_host_memory());
   can_leave_open_ = Drafting::can_leave_open(config, kv);
   options.drafts_ahead = overlaps_;
-  options.shared_prefixes =
-      config.cache.enable_prefix_caching && backend_.ops->traits().reads_prefixes_once();
+  if (config.cache.enable_prefix_caching)
+    options.most_sharing_tokens =
+        std::min(most_sharing_tokens_, 1 + config.speculative.num_speculative_tokens);
   if (backend_.device->is_host_memory() || (drafting_.is_on() && !overlaps_)) {
     // The host computes: there is nothing to plan beside. Or drafts follow what the step drew.
     options.async = false;

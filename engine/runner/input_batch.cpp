@@ -289,7 +289,8 @@ void InputBatch::fill_shared(const BatchPlan& plan, const GraphShape& graph) {
 
 void InputBatch::set_longest_shared(int num_tokens) {
   longest_shared_ = num_tokens;
-  for (GroupInputs& inputs : group_inputs_) inputs.shared.longest = num_tokens;
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    if (groups_[g].shares_prefixes) group_inputs_[g].shared.longest = num_tokens;
 }
 
 InputBatch::StateArrays InputBatch::add_states(int num_rows, bool has_drafts, GroupInputs& inputs) {

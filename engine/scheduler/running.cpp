@@ -236,8 +236,8 @@ void Scheduler::finish_plan(BatchPlan& plan) {
   }
   if (options_.num_lookahead_tokens > 0) forget_drafts();
   if (kv_.config().record_fresh_blocks) kv_.take_fresh_blocks(plan.zero_blocks);
-  if (!options_.shared_prefixes) return;
-  prefixes_.find(kv_, 1 + options_.num_speculative_tokens, plan);
+  if (options_.most_sharing_tokens == 0) return;
+  prefixes_.find(kv_, options_.most_sharing_tokens, plan);
   for (const SharedPrefix& prefix : plan.shared_prefixes)
     totals_.shared_prefix_tokens += std::int64_t{prefix.num_rows - 1} * prefix.num_tokens;
 }

@@ -53,7 +53,8 @@ struct SchedulerOptions {
   bool drafts_ahead = false;              // with async: set_drafts() may come before the commit
   bool recompute_failed_loads = false;    // else the request fails
   bool pooling = false;                   // a request ends with its prompt: nothing is drawn
-  bool shared_prefixes = false;           // fill BatchPlan's, for attention that reads them once
+  // Rows of at most so many tokens share prefixes, for attention that reads them once; 0: none do.
+  int most_sharing_tokens = 0;
   double target_step_seconds = 0;         // where somebody decodes; 0: no bound
   int least_chunk = 16;                   // tokens of prompts in a step, whatever that bound
   std::int64_t max_waiting_requests = 0;  // 0: no limit

@@ -298,7 +298,17 @@ TEST_CASE("keys that requests share are read once, and all of them are attended 
     INFO(backend.name);
     OpRun run(backend);
     AttentionData data(c.attention, 7);
-    data.share(c.shared, run.ops().traits().reads_prefixes_once() && c.attention.head_dim <= 128);
+    std::int64_t longest = 0;
+    for (const SharedKeys& group : c.shared)
+      for (const std::int32_t r : group.requests)
+        longest = std::max(longest, c.attention.requests[static_cast<std::size_t>(r)].fresh);
+    const int most = run.ops().traits().most_sharing_tokens(
+        {.group = static_cast<int>(c.attention.heads / c.attention.kv_heads),
+         .head_dim = static_cast<int>(c.attention.head_dim),
+         .dtype = c.attention.q_dtype,
+         .cache = c.attention.cache_dtype});
+    CHECK((most > 0) == (backend.name == "cuda" && c.attention.head_dim <= 128));
+    data.share(c.shared, longest <= most);
     const HostTensor got = data.run(run);
     check_close(got, data.reference());
     CHECK(same_bits(data.run(run), got));

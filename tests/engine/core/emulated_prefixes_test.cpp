@@ -123,6 +123,20 @@ TEST_CASE("requests that share a prompt answer as those that do not", "[engine][
   }
 }
 
+TEST_CASE("requests with drafts share a prompt", "[engine][cuda][prefixes]") {
+  EngineConfig config = small_config();
+  config.speculative.method = DraftMethod::eagle;
+  config.speculative.model = "models/drafts/quire-tiny-eagle";
+  config.speculative.num_speculative_tokens = 3;
+  config.speculative.adaptive = false;
+  const Outcome drafted = run(config, kArrivals);
+  CHECK(drafted.num_replays > 0);
+  CHECK(drafted.stats.shared_prefix_tokens > 10 * 3 * 512);
+  config = small_config();
+  config.cache.enable_prefix_caching = false;
+  expect_close(drafted, run(config, kArrivals));
+}
+
 TEST_CASE("requests that share a prompt and are preempted share it again",
           "[engine][cuda][prefixes]") {
   std::vector<Arrival> arrivals{{0, kShared, 3, 40}};

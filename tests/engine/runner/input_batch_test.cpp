@@ -184,6 +184,7 @@ TEST_CASE("rows that share prefixes lie by group", "[engine][runner]") {
   CHECK(values(step.groups[0].shared.lengths) == Ints{0, 0, 0, 0});
   CHECK(step.groups[0].shared.longest == 1);  // the graph's, whatever the step
   CHECK(step.groups[1].shared.starts.empty());
+  CHECK(step.groups[1].shared.longest == 0);
 }
 
 }  // namespace

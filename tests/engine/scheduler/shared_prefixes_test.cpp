@@ -29,7 +29,7 @@ struct Bench {
     options.max_num_seqs = 32;
     options.max_num_batched_tokens = 4096;
     options.max_model_len = 4096;
-    options.shared_prefixes = true;
+    options.most_sharing_tokens = 3;
     return options;
   }
 
@@ -117,6 +117,25 @@ TEST_CASE("A step has several prefixes, each as long as is worth most", "[schedu
   CHECK(bench.shared(bench.step()) == Shared{{{1, 3, 4, 5}, 2048},
                                              {{2, 11, 12, 13, 14}, 640},
                                              {{8, 9, 10, 15}, 640}});
+}
+
+TEST_CASE("Rows with drafts share a prefix, up to so many", "[scheduler][prefixes]") {
+  Bench bench;
+  bench.add({{1, 530}});
+  bench.step();
+  for (int i = 0; i < 4; ++i) bench.add({{1, 530}});
+  bench.step();
+  const BatchPlan& plan = bench.step();
+  REQUIRE(bench.shared(plan) == Shared{{{1, 2, 3, 4, 5}, 512}});
+  const std::vector<TokenId> drafts{6, 7, 8};
+  for (const BatchRow& row : plan.rows) {
+    const auto id = static_cast<std::size_t>(row.request->id().value);
+    bench.scheduler.set_drafts(*row.request, std::span(drafts).first(id == 3 ? 3 : id % 3));
+  }
+  const BatchPlan& next = bench.scheduler.schedule();
+  CHECK(std::ranges::count(next.rows, 4, &BatchRow::num_tokens) == 1);
+  CHECK(std::ranges::count(next.rows, 3, &BatchRow::num_tokens) > 0);
+  CHECK(bench.shared(next) == Shared{{{1, 2, 4, 5}, 512}});
 }
 
 TEST_CASE("Texts that are equal but not in the same blocks share nothing",
