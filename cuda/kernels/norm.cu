@@ -20,7 +20,8 @@ struct NormArgs {
   const X* x;
   Residual* residual;  // null: none
   const Out* weight;
-  std::int64_t inner, out_stride[2], x_stride[2], residual_stride;  // a row is [outer, inner]
+  unsigned inner;  // a row is [outer, inner]
+  std::int64_t out_stride[2], x_stride[2], residual_stride;
   int width;
   float eps, weight_offset;
 };
@@ -47,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   prefetch(a.weight, a.width);
   await_previous_kernel();
   constexpr int kStep = kThreads * kWideWidth;
-  const std::int64_t outer = blockIdx.x / a.inner, inner = blockIdx.x % a.inner;
+  const unsigned outer = blockIdx.x / a.inner, inner = blockIdx.x % a.inner;
   const X* x = a.x + outer * a.x_stride[0] + inner * a.x_stride[1];
   Out* out = a.out + outer * a.out_stride[0] + inner * a.out_stride[1];
   Residual* residual = a.residual == nullptr ? nullptr : a.residual + outer * a.residual_stride;
@@ -118,7 +119,7 @@ void launch_vectorized(const NormCall& c, StreamRef stream) {
       .x = static_cast<const X*>(c.x.data()),
       .residual = static_cast<Residual*>(c.residual.data()),
       .weight = static_cast<const Out*>(c.weight.data()),
-      .inner = c.x.extent(1),
+      .inner = static_cast<unsigned>(c.x.extent(1)),
       .out_stride = {c.out.stride(0), c.out.stride(1)},
       .x_stride = {c.x.stride(0), c.x.stride(1)},
       .residual_stride = c.residual.empty() ? 0 : c.residual.stride(0),

@@ -240,13 +240,6 @@ class Experts {
   Packed gate_up, down;
 };
 
-double distance(const HostTensor& got, const std::vector<double>& want) {
-  double sum = 0;
-  for (std::size_t i = 0; i < want.size(); ++i)
-    sum += std::abs(got.at(static_cast<std::int64_t>(i)) - want[i]);
-  return sum;
-}
-
 }  // namespace
 
 TEST_CASE("moe_experts sums the weighted answers of a token's experts", "[ops][moe]") {
@@ -321,8 +314,8 @@ TEST_CASE("moe_experts sums the weighted answers of a token's experts", "[ops][m
        Activation::silu, true, true},
       {"f16, more work than multiprocessors, a stage again and again", kF16, 130, 584, 272, 3, 1,
        Activation::silu, true, false},
-      // Without bias: squares of what is larger leave the order of 1, for which tolerances are made,
-      // where the inner layer is bf16.
+      // Without bias: squares of what is larger leave the order of 1, for which tolerances are
+      // made, where the inner layer is bf16.
       {"bf16, no gate, many tokens of an expert", kBf16, 80, 264, 328, 2, 1, Activation::relu2,
        false, false},
       {"fp8 blocks, many tokens of an expert", kBf16, 100, 400, 208, 2, 1, Activation::silu, true,

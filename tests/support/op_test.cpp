@@ -135,6 +135,13 @@ void check_close(const HostTensor& got, const std::vector<double>& want, Toleran
   CHECK(misses == 0);
 }
 
+double distance(const HostTensor& got, const std::vector<double>& want) {
+  double sum = 0;
+  for (std::size_t i = 0; i < want.size(); ++i)
+    sum += std::abs(got.at(static_cast<std::int64_t>(i)) - want[i]);
+  return sum;
+}
+
 bool same_bits(const HostTensor& a, const HostTensor& b) { return a.bytes == b.bytes; }
 
 }  // namespace quire::test

@@ -83,6 +83,8 @@ void check_close(const HostTensor& got, const std::vector<double>& want, Toleran
 inline void check_close(const HostTensor& got, const std::vector<double>& want) {
   check_close(got, want, tolerance_of(got.dtype));
 }
+// Of all elements together: which of two references an operator is to be held to.
+double distance(const HostTensor& got, const std::vector<double>& want);
 bool same_bits(const HostTensor& a, const HostTensor& b);
 
 TensorView view_of(void* data, DType dtype, const std::vector<std::int64_t>& extents);
