@@ -275,7 +275,8 @@ awaitable<void> answer(Exchange& exchange, AppState& app) {
     const bool is_refused = exchange.status() == 0 || exchange.status() >= 400;
     if (is_refused && !exchange.push_name().empty())
       app.engines.tell_push(exchange.push_name(), std::nullopt);
-    if (is_refused && !exchange.fetch_params().empty())
+    // Of 503 a client comes again, and a proxy asks another server, with the same prefill.
+    if (is_refused && exchange.status() != 503 && !exchange.fetch_params().empty())
       app.engines.refuse_fetch(exchange.fetch_params(), exchange.transfer_name());
     log_and_count(found.route, exchange, app);
   });

@@ -74,7 +74,8 @@ Result<void> EngineCore::admit(AddRequest& request) {
   init.transfer_params = std::move(request.transfer_params);
   init.prompt = std::move(request.prompt);
   if (auto added = scheduler_->add(std::move(init)); !added) {
-    if (transfer_ != nullptr) transfer_->forget(request.id);
+    if (transfer_ != nullptr)
+      transfer_->forget(request.id, added.error().code == ErrorCode::overloaded);
     return added;
   }
   if (second_text > 0 && encoder_ != nullptr) second_texts_[request.id] = second_text;

@@ -93,7 +93,9 @@ class KvFetcher {
   // Its result is not wanted any more; it ends at once, and take() has it all the same.
   virtual void cancel(RequestId request) = 0;
   virtual void release(RequestId request) = 0;  // whoever keeps it may forget it
-  virtual void room_came() = 0;                 // a fetched range was given back
+  // Whoever keeps it is not told: somebody may come for it yet, until its lease ends.
+  virtual void unwatch(RequestId request) = 0;
+  virtual void room_came() = 0;  // a fetched range was given back
 
   // Any thread.
   virtual std::vector<KvFetched> take() = 0;

@@ -43,6 +43,7 @@ class MooncakePuller final : public KvFetcher {
   void fetch(KvFetch fetch) override;
   void cancel(RequestId request) override;
   void release(RequestId request) override;
+  void unwatch(RequestId request) override { watched_.erase(request); }
   void room_came() override;
   std::vector<KvFetched> take() override;
   const KvTrafficCounts& received() const override { return counts_; }

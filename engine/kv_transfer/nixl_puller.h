@@ -40,6 +40,7 @@ class NixlPuller final : public KvFetcher {
   void fetch(KvFetch fetch) override;
   void cancel(RequestId request) override;
   void release(RequestId request) override;
+  void unwatch(RequestId request) override { watched_.erase(request); }
   void room_came() override {}  // each step looks for it
 
   // Does what can be done now. When it wants to be called again; max: when something comes.

@@ -47,6 +47,7 @@ class NixlPushReceiver final : public KvFetcher {
   void fetch(KvFetch fetch) override;
   void cancel(RequestId request) override;
   void release(RequestId request) override;
+  void unwatch(RequestId request) override { watched_.erase(request); }
   void room_came() override {}  // each step looks for it
 
   // What `agent` says. False: of nothing that it was asked for.

@@ -34,7 +34,7 @@ NixlRemote& NixlRemotes::of(const KvSource& source) {
   if (is_newer && slot->num_uses > 0) {
     slot->lost.emplace(KvLossReason::peer_lost, "it has registered its memory again");
   } else if (is_newer) {
-    for (const std::string& agent : slot->agents) agent_().forget_remote(agent);
+    forget_agents(*slot);
     slot.reset();
   }
   if (slot != nullptr) {
@@ -130,8 +130,10 @@ void NixlRemotes::lose_earlier_starts(const NixlRemote& remote) {
 
 void NixlRemotes::lose(NixlRemote& remote, const KvLost& lost, Clock::time_point now) {
   if (lost.is_silence()) silent_.was_silent(remote.source.address.text(), remote.asked, now);
-  log::warn("kv_transfer.peer_lost",
-            {{"peer", remote.source.address.text()}, {"because", lost.what()}});
+  static log::Limit lines(8);  // a request may name an engine that there is not
+  if (lines.allows())
+    log::warn("kv_transfer.peer_lost",
+              {{"peer", remote.source.address.text()}, {"because", lost.what()}});
   remote.questions.clear();
   remote.lost.emplace(lost);
 }
@@ -162,9 +164,21 @@ NixlRemotes::Clock::time_point NixlRemotes::next() const {
   return next;
 }
 
+// Asked at two addresses of its, a server is there twice, with the same agents.
+void NixlRemotes::forget_agents(const NixlRemote& remote) {
+  for (const std::string& agent : remote.agents) {
+    const bool is_anothers = std::ranges::any_of(remotes_, [&](const auto& one) {
+      const NixlRemote* const other = one.second.get();
+      return other != nullptr && other != &remote &&
+             std::ranges::find(other->agents, agent) != other->agents.end();
+    });
+    if (!is_anothers) agent_().forget_remote(agent);
+  }
+}
+
 void NixlRemotes::forget(const std::string& name) {
   const auto found = remotes_.find(name);
-  for (const std::string& agent : found->second->agents) agent_().forget_remote(agent);
+  forget_agents(*found->second);
   remotes_.erase(found);
 }
 

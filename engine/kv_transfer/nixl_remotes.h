@@ -78,6 +78,7 @@ class NixlRemotes {
   void greet(NixlRemote& remote, std::vector<NixlPeerRank> ranks);
   void lose_earlier_starts(const NixlRemote& remote);
   void forget(const std::string& name);
+  void forget_agents(const NixlRemote& remote);
   void say(NixlRemote& remote, NixlRemote::Notice notice);
 
   const NixlSelf& self_;

@@ -217,6 +217,9 @@ void NixlThread::cancel(RequestId request) {
 void NixlThread::release(RequestId request) {
   post([request](KvFetcher& fetcher) { fetcher.release(request); });
 }
+void NixlThread::unwatch(RequestId request) {
+  post([request](KvFetcher& fetcher) { fetcher.unwatch(request); });
+}
 void NixlThread::room_came() {
   state_->channel.wake();  // each step looks for room
 }

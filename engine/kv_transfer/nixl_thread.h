@@ -69,6 +69,7 @@ class NixlThread final : public DataPlane {
   void fetch(KvFetch fetch) override;
   void cancel(RequestId request) override;
   void release(RequestId request) override;
+  void unwatch(RequestId request) override;
   void room_came() override;
   std::vector<KvFetched> take() override;
   const KvTrafficCounts& received() const override;

@@ -120,6 +120,9 @@ void PlaneThread::cancel(RequestId request) {
 void PlaneThread::release(RequestId request) {
   post([request](KvFetcher& fetcher) { fetcher.release(request); });
 }
+void PlaneThread::unwatch(RequestId request) {
+  post([request](KvFetcher& fetcher) { fetcher.unwatch(request); });
+}
 void PlaneThread::room_came() {
   post([](KvFetcher& fetcher) { fetcher.room_came(); });
 }

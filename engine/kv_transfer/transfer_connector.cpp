@@ -185,13 +185,14 @@ Result<void> TransferConnector::admit_source(TransferParams& params, RequestId i
   return {};
 }
 
-void TransferConnector::forget(RequestId id) {
+void TransferConnector::forget(RequestId id, bool may_come_again) {
   const auto found = entries_.find(id);
   if (found != entries_.end() && is_pushed(found->second))
     pushed_->abandon(id, found->second.params.push_key);
   if (found != entries_.end() && !found->second.params.kept_name.empty())
     fail_kept(found->second.params, KvLossReason::refused);
-  if (entries_.erase(id) > 0 && config_.decodes()) plane_->release(id);
+  if (entries_.erase(id) == 0 || !config_.decodes()) return;
+  may_come_again ? plane_->unwatch(id) : plane_->release(id);
 }
 
 void TransferConnector::refused(Asked asked) {

@@ -65,7 +65,9 @@ class TransferConnector final : public Connector {
   };
   Result<void> admit(RequestId id, Asked asked, const SamplingParams& sampling,
                      std::vector<TokenId>& prompt);
-  void forget(RequestId id);  // the scheduler refused it
+  // The scheduler refused it. `may_come_again`: there was no room, and what others keep for it is
+  // left to whoever is asked next.
+  void forget(RequestId id, bool may_come_again);
   // It never got so far: whoever keeps what it was to fetch is told, if he may be asked.
   void refused(Asked asked);
   // Whoever waits to be sent a prefill of that name is told that it came to nothing, or where else

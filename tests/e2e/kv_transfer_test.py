@@ -210,6 +210,26 @@ def check_lease(quire, alone):
         expect("recomputed", decoding.metric("quire:kv_transfer_recomputed_total"), 1)
 
 
+def check_full(quire, alone):
+    """A full server's 503 leaves what is kept to whoever is asked next, here the same one."""
+    listen = f"127.0.0.1:{free_port()}"
+    body = question_body("What is 8 + 5?")
+    with Server(quire, MODEL, *FLAGS, "--kv-role", "prefill", "--kv-listen", listen) as prefilling, \
+         Server(quire, MODEL, *FLAGS, "--kv-role", "decode", "--kv-peer", listen, "--max-num-seqs", "1",
+                "--max-num-queued-reqs", "0") as decoding:
+        params = prefill(prefilling, body)
+        long = json.dumps({"model": "m", "prompt": "1", "max_tokens": 900, "ignore_eos": True, "stream": True}).encode()
+        request = urllib.request.Request(decoding.base + "/v1/completions", long, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as running:
+            running.readline()
+            expect("a full server", refusal(decoding, {**body, "kv_transfer_params": params})[0], 503)
+        eventually("the place is free", lambda: decoding.metric("vllm:num_requests_running"), 0)
+        expect("kept all the same", prefilling.metric("quire:kv_transfer_buffer_bytes") > 0, True)
+        answer = decoding.post("/v1/chat/completions", **body, kv_transfer_params=params)
+        expect("answer after a 503", text_of(answer), text_of(alone.post("/v1/chat/completions", **body)))
+        expect("recomputed after a 503", decoding.metric("quire:kv_transfer_recomputed_total"), 0)
+
+
 def check_loss(quire, listen, prefilling, decoding, alone):
     body = question_body("What is 30 + 12?")
     expected = text_of(alone.post("/v1/chat/completions", **body))
@@ -271,6 +291,7 @@ def main():
                     expect("blocks of the other", decoding.metric("quire:kv_blocks_free"), decoding.metric("quire:kv_blocks"))
                     check_loss(quire, listen, prefilling, decoding, alone)
         check_lease(quire, alone)
+        check_full(quire, alone)
     print(f"{num_expected()} checks passed")
 
 

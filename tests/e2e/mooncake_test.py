@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 import uuid
 
-from serve_process import Server, check, eventually, expect, free_port, num_expected, question_body, text_of
+from serve_process import Server, check, check_refused_fetches, eventually, expect, free_port, num_expected, question_body, text_of
 
 MODEL = "models/quire-tiny"
 SHAPE = {"layers": 4, "kv_heads": 2, "head_size": 64, "dtype": "bfloat16", "block_size": 16, "blocks": 512, "ranks": 1}
@@ -253,6 +253,7 @@ def main():
                                                 "kv_peers": [f"127.0.0.1:{port}"], "peer_block_size": 32}}
         with Server(quire, MODEL, *FLAGS, "--kv-transfer-config", json.dumps(config)) as decoding:
             check_quire_to_quire(prefilling, decoding, alone, port)
+            check_refused_fetches(prefilling, decoding, lambda body: prefill(prefilling, body, new_transfer())["kv_transfer_params"])
             check_strangers(decode_port)
             check_refused(decoding, port)
             check_lost(decoding, prefilling, alone, port)

@@ -21,7 +21,7 @@ constexpr Target kTargets[] = {
     {"http", fuzz::http},           {"json_bodies", fuzz::json_bodies}, {"jinja", fuzz::jinja},
     {"tokenizer", fuzz::tokenizer}, {"safetensors", fuzz::safetensors}, {"config", fuzz::config},
     {"gguf", fuzz::gguf},           {"wire", fuzz::wire},               {"kv_transfer", fuzz::kv_transfer},
-    {"kv_mooncake", fuzz::kv_mooncake},
+    {"kv_nixl", fuzz::kv_nixl},     {"kv_mooncake", fuzz::kv_mooncake},
     {"kv_events", fuzz::kv_events}};
 
 TEST_CASE("what fuzzers found before breaks nothing", "[fuzz]") {

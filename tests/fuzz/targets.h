@@ -24,6 +24,7 @@ void config(std::string_view bytes);       // config.json, generation_config.jso
 void gguf(std::string_view bytes);         // header
 void wire(std::string_view bytes);         // between front end and engine
 void kv_transfer(std::string_view bytes);  // between engines
+void kv_nixl(std::string_view bytes);      // of servers that speak NIXL
 void kv_mooncake(std::string_view bytes);  // of servers that speak Mooncake
 void kv_events(std::string_view bytes);    // events made of the bytes, as they are published
 
