@@ -120,6 +120,12 @@ void KeptPrefills::release(const std::string& key, std::uint64_t generation) {
 }
 
 std::optional<KeptPrefills::Clock::time_point> KeptPrefills::expire(Clock::time_point now) {
+  std::vector<std::string> keys;
+  return expire(now, keys);
+}
+
+std::optional<KeptPrefills::Clock::time_point> KeptPrefills::expire(
+    Clock::time_point now, std::vector<std::string>& keys) {
   std::vector<std::shared_ptr<const KeptPrefill>> gone;
   std::optional<Clock::time_point> next;
   {
@@ -137,9 +143,11 @@ std::optional<KeptPrefills::Clock::time_point> KeptPrefills::expire(Clock::time_
     }
   }
   std::erase_if(gone, [](const auto& prefill) { return prefill->range == nullptr; });
-  for (const auto& prefill : gone)
+  for (const auto& prefill : gone) {
+    keys.push_back(prefill->key);
     log::warn("kv_transfer.expired",
               {{"request", prefill->key}, {"bytes", prefill->content.bytes}});
+  }
   return next;
 }
 

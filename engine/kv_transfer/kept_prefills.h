@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 #include <unordered_map>
 
 #include "engine/kv_transfer/content.h"
@@ -77,6 +78,8 @@ class KeptPrefills {
 
   // Drops those whose lease has ended. The time of the next end; empty: none is kept.
   std::optional<Clock::time_point> expire(Clock::time_point now);
+  // And says which they were.
+  std::optional<Clock::time_point> expire(Clock::time_point now, std::vector<std::string>& keys);
   // Called after keep(), without a lock held; set once, before the first.
   void on_kept(std::function<void()> notify) { notify_ = std::move(notify); }
 

@@ -53,7 +53,9 @@ class PushSide final : public NixlSide {
     auto next = receiver_ ? receiver_->step() : Clock::time_point::max();
     if (!sender_) return next;
     next = std::min(next, sender_->step());
-    next_end_ = kept_->expire(Clock::now());
+    std::vector<std::string> expired;
+    next_end_ = kept_->expire(Clock::now(), expired);
+    if (!expired.empty()) sender_->expired(std::move(expired));
     // Whoever counts it looks when something is said to be new.
     const std::int64_t used = kept_->used_bytes();
     if (std::exchange(used_bytes_, used) != used) wake_();

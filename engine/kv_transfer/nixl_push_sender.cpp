@@ -159,6 +159,16 @@ void NixlPushSender::forget(const std::string& agent, const std::string& request
   if (!is_known(request)) kept_.release(std::string(base_request_name(request)), 0);
 }
 
+void NixlPushSender::expired(std::vector<std::string> kept) {
+  for (std::string& key : kept) {
+    if (!expired_.insert(key).second) continue;
+    expired_in_order_.push_back(std::move(key));
+    if (expired_in_order_.size() <= kMostEnded) continue;
+    expired_.erase(expired_in_order_.front());
+    expired_in_order_.pop_front();
+  }
+}
+
 void NixlPushSender::renew(std::string_view names) {
   while (!names.empty()) {
     const auto comma = std::min(names.find(','), names.size());
@@ -220,9 +230,12 @@ bool NixlPushSender::connect(Push& push) {
 void NixlPushSender::find(Push& push, Clock::time_point now) {
   if (push.prefill) return;
   const NixlPushRegistration& registration = push.registration;
+  const std::string base(base_request_name(registration.request));
   auto found = kept_.find(registration.request, 0);
-  if (!found) found = kept_.find(std::string(base_request_name(registration.request)), 0);
+  if (!found) found = kept_.find(base, 0);
   if (!found) {
+    if (expired_.contains(registration.request) || expired_.contains(base))
+      throw KvLost(KvLossReason::expired, "its lease has ended");
     if (now >= push.deadline) throw KvLost(KvLossReason::expired, "nobody computes it");
     return;
   }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/kv_nixl/push_registration.h"
@@ -50,6 +51,7 @@ class NixlPushSender {
   void register_push(const std::string& agent, std::string_view notice);
   void forget(const std::string& agent, const std::string& request);  // nobody waits for it
   void renew(std::string_view names);                                 // "a,b"
+  void expired(std::vector<std::string> kept);  // whoever registers for them waits in vain
   std::vector<NixlPushStatus> states_of(const std::vector<std::string>& requests) const;
 
   bool is_waiting() const { return !pushes_.empty(); }
@@ -98,6 +100,8 @@ class NixlPushSender {
   std::size_t num_blocks_ = 0;  // that are registered
   // The last ones: other ranks may register for them yet, and whoever registered may ask.
   std::deque<Ended> ended_, refused_;
+  std::unordered_set<std::string> expired_;  // the last ones that were kept
+  std::deque<std::string> expired_in_order_;
   KvTrafficCounts counts_;
 };
 

@@ -174,6 +174,18 @@ TEST_CASE("a prefill that nobody writes in time is a loss", "[nixl][push]") {
   CHECK(taken.front().loss == KvLossReason::expired);
 }
 
+TEST_CASE("a registration for what was kept too long ago is a loss at once", "[nixl][push]") {
+  if (!has_nixl()) return;
+  NixlPushEnds ends({.lease = std::chrono::milliseconds(100)});
+  ends.keep("late", 100);
+  for (int i = 0; i < 5000 && ends.kept.used_bytes() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  REQUIRE(ends.kept.counts().expired == 1);
+  const KvFetched fetched = ends.fetch(ends.source("late"), 100);
+  CHECK(fetched.loss == KvLossReason::expired);
+  CHECK(fetched.detail == "the peer does not write it");
+}
+
 TEST_CASE("a registration that is refused is seen at once", "[nixl][push]") {
   if (!has_nixl()) return;
   NixlPushEnds ends({.decodes = {{"127.0.0.2"}}});
