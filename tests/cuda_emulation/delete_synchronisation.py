@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNEL = re.compile(r"(?<!void )\b(await_previous_kernel|__syncthreads|__syncwarp|__threadfence(?:_block)?|grid_sync|async_copy_commit|async_copy_wait<[^>]+>|fence_async_proxy|warpgroup_fence|warpgroup_commit|warpgroup_wait<[^>]+>|init_barrier|arrive|arrive_expecting|await_phase|meet_at|arrive_at)\(")
+KERNEL = re.compile(r"(?<!void )(?<!emulation::)\b(await_previous_kernel|__syncthreads|__syncwarp|__threadfence(?:_block)?|grid_sync|async_copy_commit|async_copy_wait<[^>]+>|fence_async_proxy|warpgroup_fence|warpgroup_commit|warpgroup_wait<[^>]+>|init_barrier|arrive|arrive_expecting|await_phase|meet_at|arrive_at)\(")
 RUNTIME = re.compile(r"\b(cudaStreamSynchronize|cudaStreamWaitEvent|cudaEventSynchronize|cudaEventRecord)\(")
 MARK = "survives deletion:"
 TESTS = "~[cpu]~[draws]~[large]"
