@@ -114,7 +114,7 @@ __device__ __forceinline__ void merge_complete(const MmaArgs<T, Cache>& a, const
       int* arrived = a.arrived + request * a.k_cache.extent[2] + q.kv_head;
       __threadfence();
       if (atomicAdd(arrived, 1) + 1 == count_parts(a, request, parts, part.total, tile_keys)) {
-        *arrived = 0;
+        atomicExch(arrived, 0);  // for the next launch
       } else {
         request = -1;
       }
