@@ -8,38 +8,47 @@
 
 #include "cuda/device/tma.cuh"
 #include "mbarrier.h"
+#include "sanitizers.h"
 #include "tensor_map.h"
 
 namespace emulation {
 
 // Chunks of 16 bytes, swizzled by the address that they would have: PTX ISA, "Swizzling Modes". In
-// instrumented code, so that the sanitizers see the accesses.
+// instrumented code, so that the sanitizers see the accesses: those to what is copied alone. Beside
+// them it works on the stack of whoever waits, who is another thread than TSan is told.
 inline void copy_box(const BoxCopy& copy) {
-  BoxMap map;
-  std::memcpy(&map, copy.map, sizeof map);
-  const int chunks = map.box[0] * map.element_bytes / 16, rows = copy.bytes / (chunks * 16);
-  for (int row = 0; row < rows; ++row) {
-    const char* from = map.address;
-    bool inside = true;
-    for (int d = 1, rest = row; d < map.rank; rest /= map.box[d++]) {
-      const std::int64_t at = std::int64_t{copy.at[d]} + rest % map.box[d];
-      inside = inside && at >= 0 && at < static_cast<std::int64_t>(map.extent[d]);
-      from += at * static_cast<std::int64_t>(map.stride[d - 1]);
-    }
-    for (int c = 0; c < chunks; ++c) {
+  int rows = 0, chunks = 0;
+  {
+    TsanIgnore ignore;
+    const auto& map = reinterpret_cast<const BoxMap&>(copy.map);
+    chunks = map.box[0] * map.element_bytes / 16;
+    rows = copy.bytes / (chunks * 16);
+  }
+  for (int i = 0; i < rows * chunks; ++i) {
+    const int row = i / chunks, c = i % chunks;
+    const char* from = nullptr;
+    std::uintptr_t to = 0;
+    std::int64_t first = 0, last = 0;  // of the chunk's bytes, those that are in the tensor
+    {
+      TsanIgnore ignore;
+      const auto& map = reinterpret_cast<const BoxMap&>(copy.map);
       const std::int64_t at = std::int64_t{copy.at[0]} * map.element_bytes + c * 16,
                          end = static_cast<std::int64_t>(map.extent[0]) * map.element_bytes;
-      auto to = reinterpret_cast<std::uintptr_t>(copy.to) +
-                static_cast<std::uintptr_t>((row * chunks + c) * 16);
+      first = std::max<std::int64_t>(0, -at), last = std::min<std::int64_t>(16, end - at);
+      from = map.address + at;
+      for (int d = 1, rest = row; d < map.rank; rest /= map.box[d++]) {
+        const std::int64_t place = std::int64_t{copy.at[d]} + rest % map.box[d];
+        if (place < 0 || place >= static_cast<std::int64_t>(map.extent[d])) last = first;
+        from += place * static_cast<std::int64_t>(map.stride[d - 1]);
+      }
+      to = reinterpret_cast<std::uintptr_t>(copy.to) + static_cast<std::uintptr_t>(i * 16);
       if (map.swizzle_bytes != 0)
         to ^= (to >> 7 & static_cast<std::uintptr_t>(map.swizzle_bytes / 16 - 1)) << 4;
-      char bytes[16] = {};
-      const std::int64_t first = std::max<std::int64_t>(0, -at),
-                         last = std::min<std::int64_t>(16, end - at);
-      if (inside && first < last)
-        std::memcpy(bytes + first, from + at + first, static_cast<std::size_t>(last - first));
-      std::memcpy(reinterpret_cast<void*>(to), bytes, sizeof bytes);
     }
+    char* const chunk = reinterpret_cast<char*>(to);
+    if (last - first < 16) std::memset(chunk, 0, 16);
+    if (first < last)
+      std::memcpy(chunk + first, from + first, static_cast<std::size_t>(last - first));
   }
 }
 
