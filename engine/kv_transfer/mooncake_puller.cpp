@@ -156,6 +156,7 @@ awaitable<void> MooncakePuller::pull(Job& job) {
   MooncakeAsk ask{.host = options_.host, .port = inbox_.port()};
   ask.regions = mooncake_regions(self_);
   KvWelcome welcome;
+  welcome.protocol = kKvProtocol;
   welcome.geometry = self_.geometry;
   ask.geometry = encode_kv(welcome);
   ask.wanted.push_back({fmt::format("quire-{}", job.fetch.request.value),

@@ -176,6 +176,7 @@ void check_extension(const NixlSelf& self, const NixlMetadata& metadata) {
   if (!metadata.quire) return;
   const auto welcome = decode_kv<KvWelcome>(metadata.quire->geometry);
   if (!welcome) lose(KvLossReason::corrupt, "the geometry of a Quire server is broken");
+  if (const std::string release = protocol_difference(*welcome); !release.empty()) differs(release);
   const std::string difference = geometry_difference(self.geometry, welcome->geometry);
   if (!difference.empty()) differs(difference);
 }

@@ -171,6 +171,7 @@ std::vector<std::string> NixlThread::State::greeting(std::string_view question) 
   metadata.layout = options.self.profile.layout;
   metadata.attention_backend = options.attention_backend;
   KvWelcome welcome;
+  welcome.protocol = kKvProtocol;
   welcome.engine = options.engine;
   welcome.geometry = options.self.geometry;
   metadata.quire = QuireExtension{encode_kv(welcome), 0};
