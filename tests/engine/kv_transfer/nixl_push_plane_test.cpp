@@ -138,7 +138,7 @@ TEST_CASE("blocks of a peer that is gone are lent again soon, if sums guard them
   CAPTURE(is_quire, is_cancelled);
   NixlPushEnds ends;
   {
-    NixlStranger stranger(push_options(ends.geometry, "").thread.self, is_quire);
+    NixlStranger stranger(push_options(ends.geometry, "").thread.self, {.is_quire = is_quire});
     const RequestId held = ends.begin(stranger.source("held"), kMoreThanHalf);
     stranger.registered();
     if (is_cancelled) ends.reader->cancel(held);
