@@ -93,7 +93,7 @@ def check_proxy(quire, prefilling, decoding, alone):
 def check_refused_prefills(prefilling, decoding, alone):
     """Whoever waits for a prefill that is refused is told, and so is who comes twice for one."""
     params = prefill(prefilling, question_body("Hello."))
-    for number, wrong in enumerate(({"temperature": -1}, {"model": "none"}, {"max_tokens": 7}, {"messages": 5})):
+    for number, wrong in enumerate(({"temperature": -1}, {"model": "none"}, {"max_completion_tokens": 7}, {"messages": 5})):
         body = {**question_body(f"What is {number} + 20?"), "request_id": f"refused-{number}"}
         lost, start = losses(decoding), time.monotonic()
 
