@@ -76,6 +76,16 @@ std::string bootstrap_json(int engine, const MooncakeWorkers& workers) {
   return json + "}}}";
 }
 
+std::vector<std::string> bootstrap_engines(std::string_view json) try {
+  const JsonDocument document(std::string(json), {});
+  std::vector<std::string> engines;
+  for (const auto& [rank, entry] : document.object().members())
+    engines.push_back(entry.need_text("engine_id"));
+  return engines;
+} catch (const Failure&) {
+  return {};
+}
+
 Result<MooncakeWorkers> find_workers(std::string_view json, std::string_view engine) try {
   const JsonDocument document(std::string(json), {});
   std::string others;

@@ -23,6 +23,8 @@ struct MooncakeWorkers {
 // {"0": {"engine_id": …, "worker_addr": {"0": {"0": "tcp://host:port"}}}}: by data parallel rank,
 // tensor rank, pipeline rank.
 std::string bootstrap_json(int engine, const MooncakeWorkers& workers);
+// Who is in it; none where it cannot be read.
+std::vector<std::string> bootstrap_engines(std::string_view json);
 // The one of that name. Errors say what there is instead.
 Result<MooncakeWorkers> find_workers(std::string_view json, std::string_view engine);
 

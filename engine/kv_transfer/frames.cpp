@@ -96,6 +96,13 @@ std::optional<Message> decode_kv(std::string_view body) {
   return message;
 }
 
+std::string protocol_difference(const KvWelcome& theirs) {
+  if (theirs.protocol == kKvProtocol) return {};
+  return fmt::format(
+      "protocol is {} here and {} there: Quire servers of releases that do not go together",
+      kKvProtocol, theirs.protocol);
+}
+
 template std::string encode_kv(const KvHello&);
 template std::string encode_kv(const KvWelcome&);
 template std::string encode_kv(const KvKey&);

@@ -32,6 +32,8 @@
 
 namespace quire {
 
+// Grows with each change of what Quire servers say to each other beside, or instead of, what vLLM's
+// understand, whatever the plane: only equal ones exchange anything.
 inline constexpr int kKvProtocol = 3;
 
 enum class KvFrameType : std::uint8_t {
@@ -87,6 +89,9 @@ struct KvWelcome {
                            &KvWelcome::shared_bytes>;
 };
 
+// Why nothing is exchanged with a server of another release; empty: its protocol is ours.
+std::string protocol_difference(const KvWelcome& theirs);
+
 struct KvKey {
   std::string key;
   std::uint64_t generation = 0;
@@ -107,10 +112,9 @@ struct KvRead {
   int part = 0;
   int parts = 1;
 
-  using Fields =
-      FieldList<&KvRead::prefill, &KvRead::num_tokens, &KvRead::from, &KvRead::prompt_hash,
-                &KvRead::in_place, &KvRead::pushed, &KvRead::alive_ms, &KvRead::part,
-                &KvRead::parts>;
+  using Fields = FieldList<&KvRead::prefill, &KvRead::num_tokens, &KvRead::from,
+                           &KvRead::prompt_hash, &KvRead::in_place, &KvRead::pushed,
+                           &KvRead::alive_ms, &KvRead::part, &KvRead::parts>;
 };
 
 // Where a piece lies in that memory. It stays there until the reader says that he has copied all.

@@ -156,6 +156,7 @@ awaitable<void> MooncakePuller::pull(Job& job) {
   MooncakeAsk ask{.host = options_.host, .port = inbox_.port()};
   ask.regions = mooncake_regions(self_);
   KvWelcome welcome;
+  welcome.protocol = kKvProtocol;
   welcome.geometry = self_.geometry;
   ask.geometry = encode_kv(welcome);
   ask.wanted.push_back({fmt::format("quire-{}", job.fetch.request.value),
@@ -175,6 +176,8 @@ awaitable<void> MooncakePuller::pull(Job& job) {
 awaitable<MooncakeWorkers> MooncakePuller::workers_of(KvSource source) {
   const auto known = workers_.find(name_of(source));
   if (known != workers_.end()) co_return known->second;
+  const auto refusal = vain_.refusal(source.address.text(), source.engine, Clock::now());
+  if (refusal) throw KvLost(*refusal);
   bool in_time = false;
   MooncakeWorkers workers;
   const auto ask = [&]() -> awaitable<void> { workers = co_await ask_bootstrap(source); };
@@ -198,7 +201,11 @@ awaitable<MooncakeWorkers> MooncakePuller::ask_bootstrap(KvSource source) {
   co_await line->write(question);
   const std::string reply = co_await line->read_to_end(kMaxBootstrapBytes);
   const std::string body = value_or_lose(http_body(reply), KvLossReason::corrupt);
-  co_return value_or_lose(find_workers(body, source.engine), KvLossReason::expired);
+  auto workers = find_workers(body, source.engine);
+  if (workers) co_return std::move(*workers);
+  const KvLost lost(KvLossReason::expired, workers.error().detail);
+  vain_.was_in_vain(source.address.text(), lost, bootstrap_engines(body), Clock::now());
+  throw KvLost(lost);
 }
 
 awaitable<void> MooncakePuller::take_room(Job& job) {

@@ -21,6 +21,7 @@
 #include "engine/kv_transfer/mooncake_link.h"
 #include "engine/kv_transfer/peer_list.h"
 #include "engine/kv_transfer/silent_peers.h"
+#include "engine/kv_transfer/vain_asks.h"
 
 namespace quire {
 
@@ -83,6 +84,7 @@ class MooncakePuller final : public KvFetcher {
   const std::function<void()> wake_;
   KvTrafficCounts counts_;
   SilentPeers silent_;
+  VainAsks vain_;
   std::unordered_map<std::string, MooncakeWorkers> workers_;  // by address and engine
   std::unordered_map<RequestId, Watched> watched_;
   std::list<std::shared_ptr<Job>> jobs_;

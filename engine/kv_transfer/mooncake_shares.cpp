@@ -118,6 +118,8 @@ void check_mooncake_ask(const MooncakeSelf& self, const MooncakeAsk& ask) {
   if (!ask.geometry.empty()) {
     const auto welcome = decode_kv<KvWelcome>(ask.geometry);
     if (!welcome) throw KvLost(KvLossReason::corrupt, "quire_geometry is broken");
+    if (const std::string release = protocol_difference(*welcome); !release.empty())
+      differs(release);
     const std::string difference = geometry_difference(self.geometry, welcome->geometry);
     if (!difference.empty()) throw KvLost(KvLossReason::incompatible, difference);
   } else if (self.geometry.has_states() && !self.geometry.draft_fingerprint.empty()) {

@@ -172,10 +172,15 @@ void check_state_sizes(const NixlSelf& self, const NixlMetadata& metadata, int n
                       sizes_text(own_conv / ranks, own_rest / ranks), sizes_text(conv, rest)));
 }
 
-void check_extension(const NixlSelf& self, const NixlMetadata& metadata) {
+// Whatever its number of ranks, a Quire server answers as one.
+void check_extension(const NixlSelf& self, const KvSource& source, const NixlMetadata& metadata) {
   if (!metadata.quire) return;
+  if (source.tensor_ranks != 1)
+    differs(fmt::format("tp_size is said to be {}; a Quire server, which this is, has 1",
+                        source.tensor_ranks));
   const auto welcome = decode_kv<KvWelcome>(metadata.quire->geometry);
   if (!welcome) lose(KvLossReason::corrupt, "the geometry of a Quire server is broken");
+  if (const std::string release = protocol_difference(*welcome); !release.empty()) differs(release);
   const std::string difference = geometry_difference(self.geometry, welcome->geometry);
   if (!difference.empty()) differs(difference);
 }
@@ -189,7 +194,7 @@ void check_metadata(const NixlSelf& self, const KvSource& source, const NixlMeta
   if (metadata.dcp_size != 1 || metadata.pcp_size != 1)
     differs(fmt::format("dcp_size {} and pcp_size {} there; only 1 is read", metadata.dcp_size,
                         metadata.pcp_size));
-  check_extension(self, metadata);
+  check_extension(self, source, metadata);
   check_state_sizes(self, metadata, source.tensor_ranks);
   if (!reads_blocks_of(metadata.attention_backend, self.geometry))
     differs(fmt::format("attn_backend_name is {} there; blocks of {} are read",
@@ -246,6 +251,14 @@ NixlPeerRank read_peer_rank(const NixlSelf& self, const KvSource& source,
   peer.memory = memory_of(peer.metadata, blob);
   check_offered(self, peer.metadata, blob, peer.memory);
   return peer;
+}
+
+std::vector<std::string> engines_named(const NixlSelf& self, std::span<const std::string> frames) {
+  const auto handshake =
+      frames.empty() ? Result<NixlHandshake>(Error{}) : parse_handshake(frames.front());
+  if (!handshake) return {};
+  auto metadata = parse_metadata(handshake->metadata, self.profile);
+  return metadata ? std::vector{std::move(metadata->engine)} : std::vector<std::string>();
 }
 
 }  // namespace quire

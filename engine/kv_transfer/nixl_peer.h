@@ -50,6 +50,9 @@ std::uint64_t num_region_blocks(const NixlMetadata& metadata, std::size_t region
 NixlPeerRank read_peer_rank(const NixlSelf& self, const KvSource& source,
                             std::span<const std::string> frames);
 
+// Which start of an engine the frames say that they are of; none where they cannot be read.
+std::vector<std::string> engines_named(const NixlSelf& self, std::span<const std::string> frames);
+
 // A layer's heads among so many ranks of another server; this one has no other ranks. Throws KvLost
 // where they cannot be shared so.
 RankPair ranks_of(const KvLayerGeometry& layer, int num_ranks);

@@ -55,7 +55,7 @@ class PushSide final : public NixlSide {
     next = std::min(next, sender_->step());
     std::vector<std::string> expired;
     next_end_ = kept_->expire(Clock::now(), expired);
-    if (!expired.empty()) sender_->expired(std::move(expired));
+    sender_->gone(expired);
     // Whoever counts it looks when something is said to be new.
     const std::int64_t used = kept_->used_bytes();
     if (std::exchange(used_bytes_, used) != used) wake_();

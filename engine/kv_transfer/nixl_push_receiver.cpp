@@ -240,13 +240,12 @@ bool NixlPushReceiver::has_room(Job& job, Clock::time_point now) {
   if (job.blocks) return true;
   job.range.reset();  // two that wait must not hold a half each
   if (job.deadline == Clock::time_point::max()) job.deadline = now + options_.room_patience;
-  if (job.landing->num_blocks() >= slots_.num_blocks() || bytes > staging_.size() ||
-      now >= job.deadline)
-    throw KvLost(
-        KvLossReason::no_room,
-        fmt::format("{} blocks do not fit the {} of the buffer, or {} bytes the {} of its "
-                    "rest (KvTransferConfig::buffer_bytes)",
-                    job.landing->num_blocks(), slots_.num_blocks() - 1, bytes, staging_.size()));
+  const std::int64_t room = staging_.room();
+  if (job.landing->num_blocks() >= slots_.num_blocks() || bytes > room || now >= job.deadline)
+    throw KvLost(KvLossReason::no_room,
+                 fmt::format("{} blocks do not fit the {} of the buffer, or {} bytes the {} of its "
+                             "rest (KvTransferConfig::buffer_bytes)",
+                             job.landing->num_blocks(), slots_.num_blocks() - 1, bytes, room));
   return false;
 }
 

@@ -156,16 +156,24 @@ void NixlPushSender::forget(const std::string& agent, const std::string& request
     if (push.slot.empty()) lose(push, KvLost(KvLossReason::refused, "nobody waits for it"));
     return;
   }
-  if (!is_known(request)) kept_.release(std::string(base_request_name(request)), 0);
+  if (is_known(request)) return;
+  const std::string base(base_request_name(request));
+  if (kept_.find(base, 0) != nullptr) let_go(base);
 }
 
-void NixlPushSender::expired(std::vector<std::string> kept) {
-  for (std::string& key : kept) {
-    if (!expired_.insert(key).second) continue;
-    expired_in_order_.push_back(std::move(key));
-    if (expired_in_order_.size() <= kMostEnded) continue;
-    expired_.erase(expired_in_order_.front());
-    expired_in_order_.pop_front();
+// Another registration by its name comes too late.
+void NixlPushSender::let_go(const std::string& kept) {
+  kept_.release(kept, 0);
+  gone({kept});
+}
+
+void NixlPushSender::gone(const std::vector<std::string>& kept) {
+  for (const std::string& key : kept) {
+    if (!gone_.insert(key).second) continue;
+    gone_in_order_.push_back(key);
+    if (gone_in_order_.size() <= kMostEnded) continue;
+    gone_.erase(gone_in_order_.front());
+    gone_in_order_.pop_front();
   }
 }
 
@@ -234,8 +242,8 @@ void NixlPushSender::find(Push& push, Clock::time_point now) {
   auto found = kept_.find(registration.request, 0);
   if (!found) found = kept_.find(base, 0);
   if (!found) {
-    if (expired_.contains(registration.request) || expired_.contains(base))
-      throw KvLost(KvLossReason::expired, "its lease has ended");
+    if (gone_.contains(registration.request) || gone_.contains(base))
+      throw KvLost(KvLossReason::expired, "it is kept no more");
     if (now >= push.deadline) throw KvLost(KvLossReason::expired, "nobody computes it");
     return;
   }
@@ -305,7 +313,7 @@ void NixlPushSender::written(Push& push) {
   ++counts_.requests;
   counts_.bytes += push.write->bytes();
   counts_.nanoseconds += std::chrono::nanoseconds(Clock::now() - push.start).count();
-  kept_.release(push.prefill->key, 0);
+  let_go(push.prefill->key);
   end(push, {NixlPushState::written});
 }
 

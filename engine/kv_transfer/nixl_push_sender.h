@@ -51,7 +51,7 @@ class NixlPushSender {
   void register_push(const std::string& agent, std::string_view notice);
   void forget(const std::string& agent, const std::string& request);  // nobody waits for it
   void renew(std::string_view names);                                 // "a,b"
-  void expired(std::vector<std::string> kept);  // whoever registers for them waits in vain
+  void gone(const std::vector<std::string>& kept);  // no more: who registers for them is told
   std::vector<NixlPushStatus> states_of(const std::vector<std::string>& requests) const;
 
   bool is_waiting() const { return !pushes_.empty(); }
@@ -74,6 +74,7 @@ class NixlPushSender {
   void begin(Push& push);
   bool write(Push& push, Clock::time_point now);
   void written(Push& push);
+  void let_go(const std::string& kept);
   void lose(Push& push, const KvLost& lost);
   void end(Push& push, NixlPushStatus status);
   // Of one that ended here: whether it was written.
@@ -100,8 +101,8 @@ class NixlPushSender {
   std::size_t num_blocks_ = 0;  // that are registered
   // The last ones: other ranks may register for them yet, and whoever registered may ask.
   std::deque<Ended> ended_, refused_;
-  std::unordered_set<std::string> expired_;  // the last ones that were kept
-  std::deque<std::string> expired_in_order_;
+  std::unordered_set<std::string> gone_;  // the last ones that were kept
+  std::deque<std::string> gone_in_order_;
   KvTrafficCounts counts_;
 };
 

@@ -68,17 +68,15 @@ void NixlPushWrite::check_ids(std::span<const std::int64_t> ids, bool is_state) 
                              ids.size()));
 }
 
-// Ids are of whole blocks and end with the prompt.
+// Ids are of whole blocks and end with what is kept: one is left out where it is a hit there, and
+// none stands for the token that is left to them (vLLM 0.28 to 0.33 allocate for such a load what
+// is loaded). With another one nobody could say which tokens a shorter list is of.
 void NixlPushWrite::add_group(std::span<const std::int64_t> ids) {
   const bool is_state = holds_state(self_.geometry, self_.regions, groups_.size());
   const int ratio = metadata().kernel_blocks_per_block;
   const int size = metadata().block_size * ratio;
   const int num_tokens = prefill_->content.num_tokens;
   const int total = (num_tokens + size - 1) / size;
-  // vLLM's servers may have one more for the token that is left to them.
-  const bool has_next = !metadata().quire && !is_state && self_.geometry.has_states() &&
-                        ids.size() == static_cast<std::size_t>(total) + 1;
-  if (has_next) ids = ids.first(ids.size() - 1);
   if (ids.size() > static_cast<std::size_t>(total))
     throw KvLost(KvLossReason::prompt,
                  fmt::format("local_block_ids has {} blocks; {} tokens fill {} of {}", ids.size(),

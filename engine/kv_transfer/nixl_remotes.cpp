@@ -55,8 +55,12 @@ void NixlRemotes::ask(NixlRemote& remote) {
     return;
   }
   try {
-    for (const KvLayerGeometry& layer : self_.geometry.layers)
-      if (!layer.is_state()) ranks_of(layer, remote.source.tensor_ranks);
+    check_ranks(remote);
+    if (const auto refusal = vain_.refusal(peer, remote.source.engine, remote.asked))
+      throw KvLost(*refusal);
+    if (num_asked(peer) >= VainAsks::kMost)
+      throw KvLost(KvLossReason::refused,
+                   fmt::format("{} has {} questions to answer", peer, VainAsks::kMost));
     ask_rank(remote, 0);
   } catch (const KvLost& lost) {
     remote.lost.emplace(lost);
@@ -65,31 +69,70 @@ void NixlRemotes::ask(NixlRemote& remote) {
   }
 }
 
+// A request says how many ranks there are. Where the peer has shown another number, that counts.
+void NixlRemotes::check_ranks(const NixlRemote& remote) const {
+  const int said = remote.source.tensor_ranks;
+  for (const KvLayerGeometry& layer : self_.geometry.layers)
+    if (!layer.is_state()) ranks_of(layer, said);
+  for (const auto& [name, other] : remotes_)
+    if (other != nullptr && other->is_ready() && other->source.engine == remote.source.engine &&
+        other->source.tensor_ranks != said && shows_ranks(*other))
+      throw KvLost(KvLossReason::incompatible,
+                   fmt::format("tp_size is said to be {}; the same engine has shown that it has {}",
+                               said, other->source.tensor_ranks));
+}
+
+int NixlRemotes::num_asked(const std::string& peer) const {
+  return static_cast<int>(std::ranges::count_if(remotes_, [&](const auto& one) {
+    return one.second != nullptr && one.second->question != nullptr &&
+           one.second->source.address.text() == peer;
+  }));
+}
+
+// Ranks that have the same heads, or a latent, are as large whatever their number.
+bool NixlRemotes::shows_ranks(const NixlRemote& remote) const {
+  return remote.ranks->front().metadata.quire ||
+         std::ranges::any_of(self_.geometry.layers, [&](const KvLayerGeometry& layer) {
+           return layer.is_state() ||
+                  (layer.planes > 1 && remote.source.tensor_ranks < layer.heads);
+         });
+}
+
 void NixlRemotes::ask_rank(NixlRemote& remote, int rank) {
-  remote.questions.push_back(
-      channel_.ask(remote.source.address, encode_metadata_request({0, rank}, self_.profile)));
+  remote.question =
+      channel_.ask(remote.source.address, encode_metadata_request({0, rank}, self_.profile));
   remote.answers.emplace_back();
 }
 
-void NixlRemotes::take_answers(NixlRemote& remote, Clock::time_point now) {
-  if (remote.questions.empty() || remote.lost) return;
+void NixlRemotes::read_answer(NixlRemote& remote, const std::vector<std::string>& frames,
+                              Clock::time_point now) {
   try {
-    for (std::size_t rank = 0; rank < remote.questions.size(); ++rank) {
-      if (remote.answers[rank]) continue;
-      if (const auto frames = remote.questions[rank]->take())
-        remote.answers[rank] = read_peer_rank(self_, remote.source, *frames);
-    }
-    // vLLM's side channel dies of a question for a rank that there is not: the first one's blocks
-    // show how many there are.
-    const bool knows_first = remote.answers.size() == 1 && remote.answers.front();
-    for (int rank = 1; knows_first && rank < remote.source.tensor_ranks; ++rank)
-      ask_rank(remote, rank);
-    if (std::ranges::all_of(remote.answers, &std::optional<NixlPeerRank>::has_value)) {
-      std::vector<NixlPeerRank> ranks;
-      for (auto& answer : remote.answers) ranks.push_back(std::move(*answer));
-      greet(remote, std::move(ranks));
+    remote.answers.back() = read_peer_rank(self_, remote.source, frames);
+  } catch (const KvLost& lost) {
+    vain_.was_in_vain(remote.source.address.text(), lost, engines_named(self_, frames), now);
+    throw;
+  }
+}
+
+void NixlRemotes::take_answers(NixlRemote& remote, Clock::time_point now) {
+  if (remote.question == nullptr || remote.lost) return;
+  try {
+    if (const auto frames = remote.question->take()) read_answer(remote, *frames, now);
+    // vLLM's side channel dies of a question for a rank that there is not. The first one's blocks
+    // show how many there are, but where all have the same. So one is asked once the one before has
+    // answered, and a number that was only said costs one question.
+    if (remote.answers.back()) {
+      const auto num_answers = static_cast<int>(remote.answers.size());
+      if (num_answers == remote.source.tensor_ranks) return greet(remote);
+      remote.asked = now;
+      ask_rank(remote, num_answers);
     } else if (now - remote.asked > silence_) {
-      throw KvLost(KvLossReason::peer_lost, "no answer from its side channel", true);
+      const auto rank = remote.answers.size() - 1;
+      throw KvLost(KvLossReason::peer_lost,
+                   rank == 0 ? "no answer from its side channel"
+                             : fmt::format("tp_size is said to be {}; no answer of rank {}",
+                                           remote.source.tensor_ranks, rank),
+                   rank == 0);
     }
   } catch (const KvLost& lost) {
     lose(remote, lost, now);
@@ -99,7 +142,9 @@ void NixlRemotes::take_answers(NixlRemote& remote, Clock::time_point now) {
 }
 
 // The library takes names and keys of it from here on.
-void NixlRemotes::greet(NixlRemote& remote, std::vector<NixlPeerRank> ranks) {
+void NixlRemotes::greet(NixlRemote& remote) {
+  std::vector<NixlPeerRank> ranks;
+  for (auto& answer : remote.answers) ranks.push_back(std::move(*answer));
   for (const NixlPeerRank& rank : ranks) {
     const bool same =
         rank.metadata.num_blocks == ranks.front().metadata.num_blocks &&
@@ -108,8 +153,14 @@ void NixlRemotes::greet(NixlRemote& remote, std::vector<NixlPeerRank> ranks) {
         rank.metadata.region_blocks == ranks.front().metadata.region_blocks &&
         rank.metadata.base_addresses.size() == ranks.front().metadata.base_addresses.size();
     if (!same) throw KvLost(KvLossReason::incompatible, "the ranks of the peer differ");
+    const auto agents = std::ranges::count(ranks, rank.agent_name, &NixlPeerRank::agent_name);
+    if (agents > 1)
+      throw KvLost(
+          KvLossReason::incompatible,
+          fmt::format("tp_size is said to be {}; {} of these are one agent", ranks.size(), agents));
   }
-  remote.questions.clear();
+  remote.question.reset();
+  remote.answers.clear();
   remote.ranks = std::make_shared<const std::vector<NixlPeerRank>>(std::move(ranks));
   for (const NixlPeerRank& rank : *remote.ranks)
     remote.agents.push_back(agent_().add_remote(rank.metadata.agent));
@@ -129,12 +180,13 @@ void NixlRemotes::lose_earlier_starts(const NixlRemote& remote) {
 }
 
 void NixlRemotes::lose(NixlRemote& remote, const KvLost& lost, Clock::time_point now) {
-  if (lost.is_silence()) silent_.was_silent(remote.source.address.text(), remote.asked, now);
+  const std::string peer = remote.source.address.text();
+  if (lost.is_silence()) silent_.was_silent(peer, remote.asked, now);
   static log::Limit lines(8);  // a request may name an engine that there is not
   if (lines.allows())
-    log::warn("kv_transfer.peer_lost",
-              {{"peer", remote.source.address.text()}, {"because", lost.what()}});
-  remote.questions.clear();
+    log::warn("kv_transfer.peer_lost", {{"peer", peer}, {"because", lost.what()}});
+  remote.question.reset();
+  remote.answers.clear();
   remote.lost.emplace(lost);
 }
 
@@ -160,7 +212,7 @@ void NixlRemotes::take_answers(Clock::time_point now) {
 NixlRemotes::Clock::time_point NixlRemotes::next() const {
   auto next = Clock::time_point::max();
   for (const auto& [name, remote] : remotes_)
-    if (!remote->questions.empty()) next = std::min(next, remote->asked + silence_);
+    if (remote->question != nullptr) next = std::min(next, remote->asked + silence_);
   return next;
 }
 
@@ -189,7 +241,7 @@ void NixlRemotes::forget_unused(Clock::time_point now) {
     if (remote->num_uses > 0) continue;
     if (remote->lost || now - remote->used > kLongAgo) {
       gone.push_back(name);
-    } else if (remote->questions.empty()) {
+    } else if (remote->question == nullptr) {
       unused.emplace_back(remote->used, name);
     }
   }

@@ -16,6 +16,7 @@
 #include "engine/kv_nixl/side_channel.h"
 #include "engine/kv_transfer/nixl_peer.h"
 #include "engine/kv_transfer/silent_peers.h"
+#include "engine/kv_transfer/vain_asks.h"
 
 namespace quire {
 
@@ -23,10 +24,10 @@ namespace quire {
 struct NixlRemote {
   using Clock = std::chrono::steady_clock;
 
-  KvSource source;                    // of the request that named it first
-  Clock::time_point asked{}, used{};  // used: named last
-  std::vector<std::unique_ptr<SideChannel::Question>> questions;  // by rank, until all answered
-  std::vector<std::optional<NixlPeerRank>> answers;
+  KvSource source;                                         // of the request that named it first
+  Clock::time_point asked{}, used{};                       // used: named last
+  std::unique_ptr<SideChannel::Question> question;         // that waits for the last of `answers`
+  std::vector<std::optional<NixlPeerRank>> answers;        // by rank, until all have answered
   std::shared_ptr<const std::vector<NixlPeerRank>> ranks;  // once greeted
   std::vector<std::string> agents;  // of the ranks, as the library knows them
   struct Notice {
@@ -73,9 +74,14 @@ class NixlRemotes {
 
  private:
   void ask(NixlRemote& remote);
+  void check_ranks(const NixlRemote& remote) const;
+  int num_asked(const std::string& peer) const;  // questions without an answer
+  bool shows_ranks(const NixlRemote& remote) const;
   void ask_rank(NixlRemote& remote, int rank);
   void take_answers(NixlRemote& remote, Clock::time_point now);
-  void greet(NixlRemote& remote, std::vector<NixlPeerRank> ranks);
+  void read_answer(NixlRemote& remote, const std::vector<std::string>& frames,
+                   Clock::time_point now);
+  void greet(NixlRemote& remote);
   void lose_earlier_starts(const NixlRemote& remote);
   void forget(const std::string& name);
   void forget_agents(const NixlRemote& remote);
@@ -86,6 +92,7 @@ class NixlRemotes {
   const std::function<NixlAgent&()> agent_;
   const std::chrono::nanoseconds silence_;
   SilentPeers silent_;
+  VainAsks vain_;
   std::unordered_map<std::string, std::unique_ptr<NixlRemote>> remotes_;  // by address and engine
 };
 

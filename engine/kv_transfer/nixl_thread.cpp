@@ -171,6 +171,7 @@ std::vector<std::string> NixlThread::State::greeting(std::string_view question) 
   metadata.layout = options.self.profile.layout;
   metadata.attention_backend = options.attention_backend;
   KvWelcome welcome;
+  welcome.protocol = kKvProtocol;
   welcome.engine = options.engine;
   welcome.geometry = options.self.geometry;
   metadata.quire = QuireExtension{encode_kv(welcome), 0};
@@ -203,35 +204,7 @@ void NixlThread::post(std::function<void(KvFetcher&)> call) {
   state_->channel.wake();
 }
 
-void NixlThread::watch(RequestId request, KvSource source) {
-  post([request, source = std::move(source)](KvFetcher& fetcher) {
-    fetcher.watch(request, source);
-  });
-}
-void NixlThread::fetch(KvFetch fetch) {
-  post([fetch = std::move(fetch)](KvFetcher& fetcher) { fetcher.fetch(fetch); });
-}
-void NixlThread::cancel(RequestId request) {
-  post([request](KvFetcher& fetcher) { fetcher.cancel(request); });
-}
-void NixlThread::release(RequestId request) {
-  post([request](KvFetcher& fetcher) { fetcher.release(request); });
-}
-void NixlThread::unwatch(RequestId request) {
-  post([request](KvFetcher& fetcher) { fetcher.unwatch(request); });
-}
-void NixlThread::room_came() {
-  state_->channel.wake();  // each step looks for room
-}
-std::vector<KvFetched> NixlThread::take() {
-  KvFetcher* const fetcher = state_->side->fetcher();
-  return fetcher == nullptr ? std::vector<KvFetched>() : fetcher->take();
-}
-const KvTrafficCounts& NixlThread::received() const {
-  static const KvTrafficCounts kNone;
-  const KvFetcher* const fetcher = state_->side->fetcher();
-  return fetcher == nullptr ? kNone : fetcher->received();
-}
+KvFetcher* NixlThread::fetcher() const { return state_->side->fetcher(); }
 std::uint16_t NixlThread::port() const { return state_->port; }
 const KvTrafficCounts& NixlThread::sent() const { return state_->side->sent(); }
 

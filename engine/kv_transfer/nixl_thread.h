@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/kv_transfer/data_plane.h"
 #include "engine/kv_transfer/nixl_remotes.h"
+#include "engine/kv_transfer/posted_plane.h"
 
 namespace quire {
 
@@ -48,7 +48,7 @@ class NixlSide {
   virtual Clock::time_point step() = 0;
 };
 
-class NixlThread final : public DataPlane {
+class NixlThread final : public PostedPlane {
  public:
   struct Parts {
     NixlRemotes& remotes;
@@ -65,20 +65,13 @@ class NixlThread final : public DataPlane {
   NixlThread(const NixlThread&) = delete;
   NixlThread& operator=(const NixlThread&) = delete;
 
-  void watch(RequestId request, KvSource source) override;
-  void fetch(KvFetch fetch) override;
-  void cancel(RequestId request) override;
-  void release(RequestId request) override;
-  void unwatch(RequestId request) override;
-  void room_came() override;
-  std::vector<KvFetched> take() override;
-  const KvTrafficCounts& received() const override;
   std::uint16_t port() const override;
   const KvTrafficCounts& sent() const override;
 
  private:
   struct State;
-  void post(std::function<void(KvFetcher&)> call);
+  void post(std::function<void(KvFetcher&)> call) override;
+  KvFetcher* fetcher() const override;
 
   const std::unique_ptr<State> state_;
   std::thread thread_;  // last: it uses what is above

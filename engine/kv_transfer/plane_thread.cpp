@@ -95,7 +95,6 @@ PlaneThread::~PlaneThread() {
   thread_.join();
 }
 
-// What a call throws is told, and ends nobody else's.
 void PlaneThread::post(std::function<void(KvFetcher&)> call) {
   asio::post(state_->executor, [state = state_, call = std::move(call)] {
     try {
@@ -106,39 +105,11 @@ void PlaneThread::post(std::function<void(KvFetcher&)> call) {
   });
 }
 
-void PlaneThread::watch(RequestId request, KvSource source) {
-  post([request, source = std::move(source)](KvFetcher& fetcher) {
-    fetcher.watch(request, source);
-  });
-}
-void PlaneThread::fetch(KvFetch fetch) {
-  post([fetch = std::move(fetch)](KvFetcher& fetcher) { fetcher.fetch(fetch); });
-}
-void PlaneThread::cancel(RequestId request) {
-  post([request](KvFetcher& fetcher) { fetcher.cancel(request); });
-}
-void PlaneThread::release(RequestId request) {
-  post([request](KvFetcher& fetcher) { fetcher.release(request); });
-}
-void PlaneThread::unwatch(RequestId request) {
-  post([request](KvFetcher& fetcher) { fetcher.unwatch(request); });
-}
-void PlaneThread::room_came() {
-  post([](KvFetcher& fetcher) { fetcher.room_came(); });
-}
-std::vector<KvFetched> PlaneThread::take() {
-  KvFetcher* const fetcher = state_->ends->fetcher;
-  return fetcher == nullptr ? std::vector<KvFetched>() : fetcher->take();
-}
-
+KvFetcher* PlaneThread::fetcher() const { return state_->ends->fetcher; }
 std::uint16_t PlaneThread::port() const { return state_->ends->port; }
 const KvTrafficCounts& PlaneThread::sent() const {
   const KvTrafficCounts* const sent = state_->ends->sent;
   return sent == nullptr ? kNoTraffic : *sent;
-}
-const KvTrafficCounts& PlaneThread::received() const {
-  const KvFetcher* const fetcher = state_->ends->fetcher;
-  return fetcher == nullptr ? kNoTraffic : fetcher->received();
 }
 
 }  // namespace quire

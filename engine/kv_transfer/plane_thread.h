@@ -10,11 +10,11 @@
 
 #include "base/async.h"
 #include "base/task_group.h"
-#include "engine/kv_transfer/data_plane.h"
+#include "engine/kv_transfer/posted_plane.h"
 
 namespace quire {
 
-class PlaneThread final : public DataPlane {
+class PlaneThread final : public PostedPlane {
  public:
   // What works there: made, called and ended on the thread.
   struct Ends {
@@ -31,21 +31,13 @@ class PlaneThread final : public DataPlane {
   PlaneThread(const PlaneThread&) = delete;
   PlaneThread& operator=(const PlaneThread&) = delete;
 
-  void watch(RequestId request, KvSource source) override;
-  void fetch(KvFetch fetch) override;
-  void cancel(RequestId request) override;
-  void release(RequestId request) override;
-  void unwatch(RequestId request) override;
-  void room_came() override;
-  std::vector<KvFetched> take() override;
-
   std::uint16_t port() const override;
   const KvTrafficCounts& sent() const override;
-  const KvTrafficCounts& received() const override;
 
  private:
   struct State;
-  void post(std::function<void(KvFetcher&)> call);
+  void post(std::function<void(KvFetcher&)> call) override;
+  KvFetcher* fetcher() const override;
 
   const std::shared_ptr<State> state_;
   std::thread thread_;  // last: it uses what is above

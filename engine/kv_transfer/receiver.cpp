@@ -229,7 +229,14 @@ SocketAddress KvReceiver::other_address(const Job& job, const KvElsewhere& told)
 
 awaitable<void> KvReceiver::fetch_at(Job& job, SocketAddress address) {
   std::shared_ptr<Link> link = idle_link(address);
-  // Of another start of the peer than the one that keeps it: such a link leads nowhere any more.
+  // Of another start of the peer than the one that keeps it: such a link leads nowhere any more, or
+  // the request names one that there is not.
+  if (link != nullptr && !is_of(*link, job.fetch.source.engine)) {
+    if (const auto refusal = vain_.refusal(address.text(), job.fetch.source.engine, Clock::now())) {
+      keep_idle(std::move(link));
+      throw KvLost(*refusal);
+    }
+  }
   while (link != nullptr && !is_of(*link, job.fetch.source.engine)) link = idle_link(address);
   if (link != nullptr) {
     try {
@@ -241,6 +248,13 @@ awaitable<void> KvReceiver::fetch_at(Job& job, SocketAddress address) {
     }
   }
   link = co_await connect(address, options_.silence);
+  try {
+    check_peer(*link, job.fetch.source);
+  } catch (const KvLost& lost) {
+    vain_.was_in_vain(address.text(), lost, {link->peer.engine}, Clock::now());
+    keep_idle(std::move(link));
+    throw;
+  }
   co_await read_from(job, link);
 }
 

@@ -25,6 +25,7 @@
 #include "engine/kv_transfer/sender.h"
 #include "engine/kv_transfer/silent_peers.h"
 #include "engine/kv_transfer/staging.h"
+#include "engine/kv_transfer/vain_asks.h"
 #include "engine/wire/socket_address.h"
 
 namespace quire {
@@ -107,6 +108,7 @@ class KvReceiver final : public KvFetcher {
   std::unordered_map<std::string, std::size_t> running_;  // fetches, by peer
   std::unordered_map<std::string, Outbox> outboxes_;      // of peers that are being told something
   SilentPeers silent_;
+  VainAsks vain_;
   PushWaits push_waits_;
   bool renews_ = false;
   std::uint64_t last_stream_ = 0;

@@ -45,9 +45,8 @@ awaitable<std::shared_ptr<KvReceiver::Link>> KvReceiver::connect(
   const std::string body = co_await link->line.read_message(header);
   auto welcome = decode_kv<KvWelcome>(body);
   if (!welcome) throw KvLost(KvLossReason::corrupt, "welcome is broken");
-  if (welcome->protocol != kKvProtocol)
-    throw KvLost(KvLossReason::incompatible,
-                 fmt::format("protocol is {} here and {} there", kKvProtocol, welcome->protocol));
+  if (const std::string difference = protocol_difference(*welcome); !difference.empty())
+    throw KvLost(KvLossReason::incompatible, difference);
   link->peer = std::move(*welcome);
   if (Descriptor shared = link->line.take_descriptor(); shared && link->peer.shared_bytes > 0)
     link->memory = MappedRegion::map(std::move(shared), link->peer.shared_bytes);

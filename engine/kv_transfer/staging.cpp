@@ -30,6 +30,11 @@ std::int64_t StagingBuffer::used() const {
   return used_;
 }
 
+std::int64_t StagingBuffer::room() const {
+  const std::lock_guard lock(mutex_);
+  return size() / kAlignment * kAlignment - apart_;
+}
+
 std::shared_ptr<StagedRange> StagingBuffer::take(std::int64_t bytes, bool counts) {
   const std::int64_t wanted = rounded(bytes);
   std::int64_t first = 0;
@@ -42,14 +47,14 @@ std::shared_ptr<StagedRange> StagingBuffer::take(std::int64_t bytes, bool counts
     const std::int64_t rest = hole->second - wanted;
     holes_.erase(hole);
     if (rest > 0) holes_[first + wanted] = rest;
-    if (counts) used_ += wanted;
+    (counts ? used_ : apart_) += wanted;
   }
   return std::make_shared<StagedRange>(*this, first, bytes, counts);
 }
 
 void StagingBuffer::give_back(std::int64_t first, std::int64_t bytes, bool counts) {
   const std::lock_guard lock(mutex_);
-  if (counts) used_ -= bytes;
+  (counts ? used_ : apart_) -= bytes;
   auto next = holes_.lower_bound(first);
   if (next != holes_.end() && first + bytes == next->first) {
     bytes += next->second;

@@ -48,6 +48,8 @@ class StagingBuffer {
     return {static_cast<std::byte*>(memory_.data()), memory_.bytes()};
   }
   std::int64_t size() const { return static_cast<std::int64_t>(memory_.bytes()); }
+  // The most that take() ever gives: all but what is taken apart.
+  std::int64_t room() const;
   std::int64_t used() const;
 
  private:
@@ -58,7 +60,7 @@ class StagingBuffer {
   Buffer memory_;
   mutable std::mutex mutex_;
   std::map<std::int64_t, std::int64_t> holes_;  // first byte → bytes; no two touch
-  std::int64_t used_ = 0;
+  std::int64_t used_ = 0, apart_ = 0;
 };
 
 }  // namespace quire

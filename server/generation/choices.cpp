@@ -268,10 +268,8 @@ Result<void> submit_prompt(const ChoicePlan& plan,
     }
     exchange.set_fetch_params({});  // its engine says what becomes of it
     app.timelines.begin(generation->id(), exchange.id());
-    if (!exchange.push_name().empty() && app.engines.num_engines() > 1) {
+    if (!exchange.push_name().empty() && app.engines.num_engines() > 1)
       app.engines.tell_push(exchange.push_name(), generation->engine());
-      app.engines.tell_push(plan.transfer_name, generation->engine());  // what it is over NIXL
-    }
     ChoiceTracker tracker(app.metrics, generation->engine(), exchange.arrival(), prompt_tokens,
                           params->max_tokens, n, siblings);
     choices.push_back({static_cast<int>(choices.size()), prompt_index, prompt_tokens, 0,

@@ -73,6 +73,14 @@ void append(std::string& out, const Json& json) {
   }
 }
 
+// In /inference/v1/generate they may stand elsewhere.
+std::optional<Json> transfer_params(const Json& body) {
+  if (auto params = body.object({"kv_transfer_params"})) return params;
+  const auto sampling = body.object({"sampling_params"});
+  const auto extra = sampling ? sampling->object({"extra_args"}) : std::nullopt;
+  return extra ? extra->object({"kv_transfer_params"}) : std::nullopt;
+}
+
 }  // namespace
 
 std::string push_name_of(std::string_view body) try {
@@ -80,7 +88,7 @@ std::string push_name_of(std::string_view body) try {
   for (const char* word : {"do_remote_decode", "push", "remote_request_id"})
     if (body.find(word) == body.npos) return {};
   const JsonDocument document(std::string(body), {});
-  const auto params = document.object().object({"kv_transfer_params"});
+  const auto params = transfer_params(document.object());
   if (!params || !params->boolean({"do_remote_decode"}).value_or(false)) return {};
   if (params->text({"transfer_mode"}).value_or("") != "push") return {};
   std::string name = params->text({"remote_request_id"}).value_or("");
@@ -89,10 +97,30 @@ std::string push_name_of(std::string_view body) try {
   return name_in(body);
 }
 
+std::string vllm_request_name(std::string_view path, std::string_view id) {
+  if (path == "/v1/completions") return fmt::format("cmpl-{}-0", id);
+  if (path == "/inference/v1/generate") return fmt::format("generate-tokens-{}", id);
+  return fmt::format("chatcmpl-{}", id);
+}
+
+std::string nixl_push_name_of(std::string_view path, std::string_view header_id,
+                              std::string_view body) try {
+  if (body.find("do_remote_decode") == body.npos) return {};
+  const JsonDocument document(std::string(body), {});
+  const Json object = document.object();
+  const auto params = transfer_params(object);
+  if (!params || !params->boolean({"do_remote_decode"}).value_or(false)) return {};
+  const std::string id =
+      header_id.empty() ? object.text({"request_id"}).value_or("") : std::string(header_id);
+  return id.empty() || id.size() > kMostName ? std::string() : vllm_request_name(path, id);
+} catch (const Failure&) {  // whatever it asks for, it is refused
+  return header_id.empty() ? std::string() : vllm_request_name(path, header_id);
+}
+
 std::string fetch_params_of(std::string_view body) try {
   if (body.find("do_remote_prefill") == body.npos) return {};
   const JsonDocument document(std::string(body), {});
-  const auto params = document.object().object({"kv_transfer_params"});
+  const auto params = transfer_params(document.object());
   if (!params || !params->boolean({"do_remote_prefill"}).value_or(false)) return {};
   std::string text;
   append(text, *params);

@@ -11,6 +11,14 @@ namespace quire {
 // that can be read. Nothing is checked that the engine checks.
 std::string push_name_of(std::string_view body);
 
+// What vLLM calls the first prompt of a request at that path, by which both sides of a push over
+// NIXL know it. `id`: X-Request-Id, else what the body says, else made up.
+std::string vllm_request_name(std::string_view path, std::string_view id);
+// That of a body that asks for a prefill over NIXL; empty: it does not, or nobody else knows its
+// name. `header_id`: X-Request-Id, empty where there is none.
+std::string nixl_push_name_of(std::string_view path, std::string_view header_id,
+                              std::string_view body);
+
 // A body's kv_transfer_params; empty: it fetches nothing, or the body cannot be read.
 std::string fetch_params_of(std::string_view body);
 

@@ -78,8 +78,8 @@ class Exchange {
   // Of so many; the error names the header.
   Result<void> read_engine(int num_engines);
 
-  // The name of a prefill that another server waits to be sent, as kv_transfer_params say it;
-  // empty: this request is none.
+  // The name of a prefill that another server waits to be sent: as kv_transfer_params say it, over
+  // NIXL as AddRequest::transfer_name. Empty: this request is none.
   void set_push_name(std::string name) { push_name_ = std::move(name); }
   const std::string& push_name() const { return push_name_; }
 

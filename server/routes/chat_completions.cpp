@@ -6,6 +6,7 @@
 #include "openapi/dto_json.h"
 #include "server/generation/chat_sinks.h"
 #include "server/generation/constraint_params.h"
+#include "server/generation/push_name.h"
 #include "server/http/error_reply.h"
 #include "server/routes/chat.h"
 #include "server/routes/routes.h"
@@ -146,7 +147,7 @@ awaitable<Result<RunningChat>> start_chat(const ChatCompletionRequest& chat, Exc
   RunningChat running;
   if (chat.return_token_ids) running.prompt_ids = prompt->ids;
   ChoicePlan plan(chat);
-  plan.transfer_name = "chatcmpl-" + public_id(chat, exchange);
+  plan.transfer_name = vllm_request_name(exchange.request().path, public_id(chat, exchange));
   exchange.set_transfer_name(plan.transfer_name);
   if (const auto ok = co_await plan_for(chat, app, *prompt, plan); !ok) {
     co_return ok.error();

@@ -7,6 +7,7 @@
 #include "server/generation/completion_sinks.h"
 #include "server/generation/constraint_params.h"
 #include "server/generation/fill_in_middle.h"
+#include "server/generation/push_name.h"
 #include "server/http/error_reply.h"
 #include "server/routes/completions.h"
 #include "server/routes/routes.h"
@@ -140,7 +141,7 @@ awaitable<void> post_completions(Exchange& exchange, AppState& app) {
         first_tokens_of(*prompts, app.text.tokenizer(), request->return_tokens_as_token_ids);
   }
   ChoicePlan plan(*request);
-  plan.transfer_name = "cmpl-" + public_id(*request, exchange) + "-0";
+  plan.transfer_name = vllm_request_name(exchange.request().path, public_id(*request, exchange));
   exchange.set_transfer_name(plan.transfer_name);
   if (const auto ok = fill_plan(*request, app.text.tokenizer(), plan); !ok) {
     co_return co_await exchange.reply(error_reply(ok.error()));

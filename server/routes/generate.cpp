@@ -4,6 +4,7 @@
 
 #include "openapi/generate.h"
 #include "server/generation/completion_sinks.h"
+#include "server/generation/push_name.h"
 #include "server/generation/token_stream.h"
 #include "server/http/error_reply.h"
 #include "server/routes/completions.h"
@@ -21,7 +22,7 @@ Result<std::vector<Choice>> start(openapi::GenerateRequest& request, Exchange& e
   if (const auto ok = truncate_prompt(request, app, prompt); !ok) return ok.error();
   told = prompt;
   ChoicePlan plan(request);
-  plan.transfer_name = "generate-tokens-" + public_id(request, exchange);
+  plan.transfer_name = vllm_request_name(exchange.request().path, public_id(request, exchange));
   exchange.set_transfer_name(plan.transfer_name);
   if (const auto ok = fill_plan(request, app.text.tokenizer(), plan); !ok) return ok.error();
   plan.text.wants_token_ids = true;

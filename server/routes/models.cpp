@@ -61,6 +61,17 @@ std::string reply_model(const std::string& asked, const AppState& app) {
   return asked.empty() ? app.config.served_model_names.front() : asked;
 }
 
+namespace {
+
+std::string push_name(const Exchange& exchange, const KvTransferConfig& transfer) {
+  const HttpRequest& request = exchange.request();
+  if (!transfer.pushes_nixl()) return push_name_of(request.body);
+  return nixl_push_name_of(request.path, request.request_id.empty() ? "" : exchange.id(),
+                           request.body);
+}
+
+}  // namespace
+
 awaitable<void> with_body(Exchange& exchange, AppState& app,
                           std::function<void(std::string_view body)> parse) {
   const std::string& body = exchange.request().body;
@@ -68,7 +79,7 @@ awaitable<void> with_body(Exchange& exchange, AppState& app,
   bool is_known = false;
   const auto know_transfer = [&] {
     if (std::exchange(is_known, true)) return;
-    if (transfer.prefills()) exchange.set_push_name(push_name_of(body));
+    if (transfer.prefills()) exchange.set_push_name(push_name(exchange, transfer));
     if (transfer.decodes()) exchange.set_fetch_params(fetch_params_of(body));
   };
   if (body.size() <= kLongBody) {

@@ -90,6 +90,31 @@ def check_proxy(quire, prefilling, decoding, alone):
     expect("recomputed behind the proxy", losses(decoding), 0)
 
 
+def check_refused_prefills(prefilling, decoding, alone):
+    """Whoever waits for a prefill that is refused is told, and so is who comes twice for one."""
+    params = prefill(prefilling, question_body("Hello."))
+    for number, wrong in enumerate(({"temperature": -1}, {"model": "none"}, {"max_completion_tokens": 7}, {"messages": 5})):
+        body = {**question_body(f"What is {number} + 20?"), "request_id": f"refused-{number}"}
+        lost, start = losses(decoding), time.monotonic()
+
+        def refused(body=body, wrong=wrong):
+            try:
+                return prefilling.post("/v1/chat/completions", **{**body, **LIMITS, "stream": False, "kv_transfer_params": KEEP, **wrong})
+            except Exception as error:
+                return error
+
+        answers = at_once(decode=lambda body=body: decoding.post("/v1/chat/completions", **body, kv_transfer_params=without_tokens(params)),
+                          prefill=refused)
+        expect(f"a prefill with {wrong}", getattr(answers["prefill"], "code", None) in (400, 404), True)
+        expect("the answer that waited for it", text_of(answers["decode"]), text_of(alone.post("/v1/chat/completions", **body)))
+        expect("without waiting for long", (time.monotonic() - start < 15, losses(decoding) - lost), (True, 1))
+    start, body = time.monotonic(), question_body("Hello.")
+    for _ in range(2):
+        expect("an answer for one object", text_of(decoding.post("/v1/chat/completions", **body, kv_transfer_params=params)),
+               text_of(alone.post("/v1/chat/completions", **body)))
+    expect("both soon", time.monotonic() - start < 15, True)
+
+
 def check_relay(quire, alone, ranks=1, block_size=16):
     """Quire prefills, vLLM takes it; vLLM keeps it, Quire decodes."""
     ports = {"prefill": free_port(), "decode": free_port()}
@@ -187,6 +212,7 @@ def main():
             check_quire_to_quire(prefilling, decoding, alone, ports[0])
             check_proxy(quire, prefilling, decoding, alone)
             check_refused_fetches(prefilling, decoding, lambda body: prefill(prefilling, body))
+            check_refused_prefills(prefilling, decoding, alone)
         check_states(quire)
         if PYTHON and WHEEL:
             check_relay(quire, alone)

@@ -8,7 +8,8 @@ library, with numpy for the cache and stubs for torch and everything else. Comma
     {"do": "hash"}                                   → {"hash": "...", "layout": ...}
 
 With "push" in the shape the classes are those of NixlPushConnector: "pull" then registers blocks for what is to be written, and "offer"
-keeps blocks for whoever registers; "name" is what X-Request-Id makes of both requests.
+keeps blocks for whoever registers; "name" is what X-Request-Id makes of both requests. "hits" is how many tokens of a pull are in the first
+of the blocks that another one answered with ("known") already.
 
 Needs QUIRE_VLLM_WHEEL (a folder with the wheel's *.py files) and the packages nixl, pyzmq, msgspec, numpy and a few small ones.
 """
@@ -328,14 +329,21 @@ class Side:
             return vllm_states.take_blocks(self.shape, self.free, tokens)
         return [[self.free.pop() for _ in range(-(-tokens // self.block_size))]]
 
-    def pull(self, params, tokens, name=""):
+    def attention_groups(self):
+        return [group["kind"] == "attention" for group in self.shape.get("groups", [{"kind": "attention"}])]
+
+    def pull(self, params, tokens, name="", hits=0, known=None):
+        """The first `hits` tokens are in the cache: in the first of the blocks `known`."""
         request = self.request(tokens, params, "run", name)
-        blocks = self.take_blocks(tokens)
+        count = hits // (self.block_size * self.shape.get("ratio", 1))
+        fresh = [group[count:] if attends else group for attends, group in zip(self.attention_groups(), self.take_blocks(tokens))]
+        blocks = [old[:count] + new if count and attends else new
+                  for attends, old, new in zip(self.attention_groups(), known or fresh, fresh)]
         self.scheduler.on_new_request(request)
-        wanted, _ = self.scheduler.get_num_new_matched_tokens(request, 0)
+        wanted, _ = self.scheduler.get_num_new_matched_tokens(request, hits)
         empty = types.SimpleNamespace(block_hash=None, is_null=False)
         self.scheduler.update_state_after_alloc(request, types.SimpleNamespace(
-            get_unhashed_block_ids_all_groups=lambda: tuple(blocks), blocks=tuple([empty] * len(group) for group in blocks)), wanted)
+            get_unhashed_block_ids_all_groups=lambda: tuple(fresh), blocks=tuple([empty] * len(group) for group in blocks)), wanted)
         end, done, failed = time.monotonic() + 15, set(), False
         while time.monotonic() < end:
             for rank, report in enumerate(self.step()):
@@ -363,7 +371,7 @@ class Side:
 
     def obey(self, order):
         if order["do"] == "pull":
-            return self.pull(order["params"], order["tokens"], order.get("name", ""))
+            return self.pull(order["params"], order["tokens"], order.get("name", ""), order.get("hits", 0), order.get("known"))
         if order["do"] == "offer":
             return self.offer(order["blocks"], order["tokens"], order.get("name", ""))
         if order["do"] == "released":

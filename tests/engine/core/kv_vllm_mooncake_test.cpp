@@ -2,29 +2,12 @@
 // vLLM's blocks what it keeps, and vLLM writes these into what the other one waits for. Runs where
 // Mooncake and vLLM's wheel are, see vllm_process.h.
 
-#include <fmt/format.h>
-
-#include <catch2/catch.hpp>
-#include <random>
-
-#include "tests/engine/core/kv_pair.h"
-#include "tests/engine/core/vllm_process.h"
-#include "tests/engine/core/vllm_shapes.h"
+#include "tests/engine/core/vllm_relay.h"
 
 namespace quire::test {
 namespace {
 
-using Tokens = std::vector<TokenId>;
 constexpr int kPort = 21480;
-
-AddRequest request_of(unsigned seed, int length) {
-  std::mt19937 random(seed);
-  Tokens tokens(static_cast<std::size_t>(length));
-  for (TokenId& token : tokens) token = static_cast<TokenId>(3 + random() % 380);
-  AddRequest request = greedy_request(std::move(tokens), 24);
-  request.sampling.ignore_eos = true;
-  return request;
-}
 
 EngineConfig alone_config(DType dtype) {
   EngineConfig config = kv_config("models/quire-tiny");
@@ -52,48 +35,18 @@ std::string shape(const char* dtype, int block_size, int ranks = 1) {
       dtype, block_size, ranks, kPort);
 }
 
-bool is_here() {
-  const bool here = VllmProcess::is_here(kMooncakeConnector);
-  if (!here) WARN("skipped: QUIRE_MOONCAKE_PYTHON and QUIRE_VLLM_WHEEL are not set");
-  return here;
-}
+bool is_here() { return is_vllm_here(kMooncakeConnector); }
 
 void relay(DType dtype, const char* name, int block_size, int ranks = 1, bool fp8 = false) {
   std::string wanted = shape(name, block_size, ranks);
   if (fp8) wanted.insert(1, R"("cache_dtype": "fp8", )");
-  VllmProcess vllm(wanted, "{}", kMooncakeConnector);
   const auto cached = [&](EngineConfig config) {
     if (fp8) config.cache.cache_dtype = DType::fp8_e4m3;
     return config;
   };
-  KvPair pair(cached(mooncake_config(dtype)), cached(decode_config(dtype, block_size)));
-  SteppedEngine alone(cached(alone_config(dtype)));
-  int number = 0;
-  for (const int length : {2, 16, 17, 33, 97, 130, 200}) {
-    const AddRequest request = request_of(static_cast<unsigned>(length), length);
-    INFO(name << ", blocks of " << block_size << ", " << length << " tokens, " << ranks
-              << " ranks");
-    const Tokens expected = alone.finish(request).token_ids;
-    const std::string kept = pair.prefill_params(request.prompt);
-    const std::string pulled =
-        vllm.ask(fmt::format(R"({{"do": "pull", "params": {}, "tokens": {}}})", kept, length));
-    INFO(pulled);
-    REQUIRE(member(pulled, "ok") == "true");
-    const std::string offered = vllm.ask(fmt::format(
-        R"({{"do": "offer", "transfer": "xfer-0123456789-{}", "blocks": {}, "tokens": {}}})",
-        length, member(pulled, "blocks"), length));
-    CHECK(pair.decode(request, member(offered, "params")).token_ids == expected);
-    ++number;
-  }
-  CHECK(pair.losses() == 0);
-  CHECK(pair.received().received == number);
-  CHECK(pair.sent().sent == number);
-  CHECK(pair.sent().kept_bytes == 0);
-  std::string released;
-  for (int i = 0; i < 200 && std::ranges::count(released, '"') < 2 * number; ++i)
-    released = member(vllm.ask(R"({"do": "released"})"), "requests");
-  INFO(released);
-  CHECK(static_cast<int>(std::ranges::count(released, '"')) == 2 * number);
+  VllmRelay(cached(mooncake_config(dtype)), cached(decode_config(dtype, block_size)),
+            cached(alone_config(dtype)), wanted)
+      .run();
 }
 
 }  // namespace
@@ -126,7 +79,7 @@ TEST_CASE("vLLM's part of a prompt that it has is not written", "[mooncake][vllm
   if (!is_here()) return;
   VllmProcess vllm(shape("bfloat16", 16), "{}", kMooncakeConnector);
   KvPair pair(mooncake_config(DType::bf16), decode_config(DType::bf16, 16));
-  const AddRequest request = request_of(9, 100);
+  const AddRequest request = relay_request(9, 100);
   const std::string kept = pair.prefill_params(request.prompt);
   const std::string pulled =
       vllm.ask(fmt::format(R"({{"do": "pull", "params": {}, "tokens": 100, "hits": 64}})", kept));
@@ -140,7 +93,7 @@ TEST_CASE("blocks of another size than was said are refused by vLLM", "[mooncake
   VllmProcess vllm(shape("bfloat16", 32), "{}", kMooncakeConnector);
   KvPair pair(mooncake_config(DType::bf16), decode_config(DType::bf16, 16));
   SteppedEngine alone(alone_config(DType::bf16));
-  const AddRequest request = request_of(1, 60);
+  const AddRequest request = relay_request(1, 60);
   const std::string offered = vllm.ask(
       R"({"do": "offer", "transfer": "xfer-0123456789ab", "blocks": [[1, 2]], "tokens": 60})");
   CHECK(pair.decode(request, member(offered, "params")).token_ids ==
@@ -153,8 +106,8 @@ TEST_CASE("vLLM waits for a prefill that ends, and hears of one that does not",
   if (!is_here()) return;
   VllmProcess vllm(shape("bfloat16", 16), "{}", kMooncakeConnector);
   KvPair pair(mooncake_config(DType::bf16), decode_config(DType::bf16, 16));
-  const std::string known = pair.prefill_params(request_of(1, 20).prompt);
-  AddRequest refused = greedy_request(request_of(2, 60).prompt, 2);
+  const std::string known = pair.prefill_params(relay_request(1, 20).prompt);
+  AddRequest refused = greedy_request(relay_request(2, 60).prompt, 2);
   refused.transfer_params = R"({"do_remote_decode": true, "transfer_id": "xfer-refused-0123"})";
   pair.prefilling->finish(refused);
   const auto at = known.find("\"transfer_id\":\"") + 15;
@@ -171,7 +124,7 @@ TEST_CASE("a vLLM server that is killed while it prefills is a loss", "[mooncake
   VllmProcess vllm(shape("bfloat16", 16), "{}", kMooncakeConnector);
   KvPair pair(mooncake_config(DType::bf16), decode_config(DType::bf16, 16));
   SteppedEngine alone(alone_config(DType::bf16));
-  const AddRequest request = request_of(2, 60);
+  const AddRequest request = relay_request(2, 60);
   AddRequest wanted = request;
   wanted.transfer_params = member(
       vllm.ask(R"({"do": "begin", "transfer": "xfer-never-0123456", "tokens": 60})"), "params");

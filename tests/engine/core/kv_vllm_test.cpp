@@ -2,15 +2,7 @@
 // keeps, and what the other fetches lies in vLLM's blocks. Runs where NIXL and vLLM's wheel are,
 // see vllm_process.h; QUIRE_NIXL_LIBRARY names libnixl_capi.so.
 
-#include <fmt/format.h>
-
-#include <catch2/catch.hpp>
-#include <cstdlib>
-#include <random>
-
-#include "tests/engine/core/kv_pair.h"
-#include "tests/engine/core/vllm_process.h"
-#include "tests/engine/core/vllm_shapes.h"
+#include "tests/engine/core/vllm_relay.h"
 
 namespace quire::test {
 namespace {
@@ -18,36 +10,13 @@ namespace {
 using Tokens = std::vector<TokenId>;
 constexpr int kPort = 21470;
 
-Tokens random_prompt(unsigned seed, int length) {
-  std::mt19937 random(seed);
-  Tokens tokens(static_cast<std::size_t>(length));
-  for (TokenId& token : tokens) token = static_cast<TokenId>(3 + random() % 380);
-  return tokens;
-}
-
-AddRequest request_of(unsigned seed, int length) {
-  AddRequest request = greedy_request(random_prompt(seed, length), 24);
-  request.sampling.ignore_eos = true;
-  return request;
-}
-
-EngineConfig nixl_config(DType dtype) {
-  EngineConfig config = kv_config("models/quire-tiny");
-  config.model.dtype = dtype;
-  config.kv_transfer.plane = KvPlane::nixl;
-  config.kv_transfer.nixl.library = std::getenv("QUIRE_NIXL_LIBRARY");
-  config.kv_transfer.nixl.peer_model = "tiny";
-  // Of the wheel: another than the newest that is known here.
-  if (const char* version = std::getenv("QUIRE_VLLM_VERSION"))
-    config.kv_transfer.nixl.profile = fmt::format("vllm-{}", version);
-  return config;
-}
-
 EngineConfig alone_config(DType dtype) {
   EngineConfig config = kv_config("models/quire-tiny");
   config.model.dtype = dtype;
   return config;
 }
+
+EngineConfig nixl_config(DType dtype) { return over_nixl(alone_config(dtype)); }
 
 std::string shape(const char* dtype, int block_size, const char* model = "tiny", int ranks = 1) {
   return fmt::format(
@@ -57,49 +26,12 @@ std::string shape(const char* dtype, int block_size, const char* model = "tiny",
       dtype, block_size, ranks, model, kPort);
 }
 
-bool is_here() {
-  const bool here = std::getenv("QUIRE_NIXL_LIBRARY") != nullptr && VllmProcess::is_here();
-  if (!here)
-    WARN("skipped: QUIRE_NIXL_LIBRARY, QUIRE_NIXL_PYTHON and QUIRE_VLLM_WHEEL are not set");
-  return here;
-}
-
-EngineConfig over_nixl(EngineConfig config) {
-  config.kv_transfer = nixl_config(DType::f32).kv_transfer;
-  return config;
-}
+bool is_here() { return is_vllm_here(kNixlConnector); }
 
 // What one engine keeps vLLM reads, and another reads it from there.
 void relay(const EngineConfig& config, const std::string& vllm_shape) {
-  VllmProcess vllm(vllm_shape);
-  KvPair pair(over_nixl(config), over_nixl(config));
-  SteppedEngine alone(config);
-  INFO(vllm_shape);
-  int number = 0;
-  for (const int length : {2, 16, 17, 33, 97, 130, 200}) {
-    const AddRequest request = request_of(static_cast<unsigned>(length), length);
-    INFO(length << " tokens");
-    const Tokens expected = alone.finish(request).token_ids;
-    const std::string kept = pair.prefill_params(request.prompt);
-    const std::string pulled =
-        vllm.ask(fmt::format(R"({{"do": "pull", "params": {}, "tokens": {}}})", kept, length));
-    INFO(pulled);
-    REQUIRE(member(pulled, "ok") == "true");
-    const std::string offered = vllm.ask(fmt::format(
-        R"({{"do": "offer", "blocks": {}, "tokens": {}}})", member(pulled, "blocks"), length));
-    CHECK(pair.decode(request, member(offered, "params")).token_ids == expected);
-    ++number;
-  }
-  CHECK(pair.losses() == 0);
-  CHECK(pair.received().received == number);
-  for (int i = 0; i < 2000 && pair.sent().kept_bytes > 0; ++i)  // notices are looked for
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(pair.sent().sent == number);
-  CHECK(pair.sent().kept_bytes == 0);  // vLLM said that it has read them
-  std::string released;
-  for (int i = 0; i < 200 && static_cast<int>(std::ranges::count(released, '-')) < 2 * number; ++i)
-    released = vllm.ask(R"({"do": "released"})");
-  CHECK(static_cast<int>(std::ranges::count(released, '-')) == 2 * number);
+  const EngineConfig reading = over_nixl(config);
+  VllmRelay(reading, reading, config, vllm_shape).run();
 }
 
 void relay(DType dtype, const char* name, int block_size, int ranks = 1) {
@@ -138,7 +70,7 @@ TEST_CASE("vLLM's states of another size are refused by their field", "[nixl][vl
   VllmProcess vllm(delta_net_shape(kPort, 1, "[128, 2]"));
   KvPair pair(over_nixl(config), over_nixl(config));
   SteppedEngine alone(config);
-  const AddRequest request = request_of(1, 60);
+  const AddRequest request = relay_request(1, 60);
   const std::string offered =
       vllm.ask(R"({"do": "offer", "blocks": [[5], [6], [7], [8, 9]], "tokens": 60})");
   CHECK(pair.decode(request, member(offered, "params")).token_ids ==
@@ -159,6 +91,16 @@ TEST_CASE("vLLM's blocks may be larger than those that are kept", "[nixl][vllm]"
   relay(DType::bf16, "bfloat16", 64);
 }
 
+TEST_CASE("into vLLM's blocks what it lacks is written, and vLLM writes it on",
+          "[nixl][push][vllm]") {
+  if (!is_here()) return;
+  const EngineConfig config = alone_config(DType::bf16);
+  for (const int block_size : {16, 32}) {
+    const EngineConfig pushing = over_nixl_push(config, block_size);
+    VllmRelay(pushing, pushing, config, shape("bfloat16", block_size)).run();
+  }
+}
+
 TEST_CASE("vLLM's two ranks read half of the heads each, and are read", "[nixl][vllm]") {
   if (!is_here()) return;
   relay(DType::bf16, "bfloat16", 16, 2);
@@ -173,7 +115,7 @@ TEST_CASE("vLLM started with another model's name refuses and is refused", "[nix
   if (!is_here()) return;
   VllmProcess vllm(shape("bfloat16", 16, "another"));
   KvPair pair(nixl_config(DType::bf16), nixl_config(DType::bf16));
-  const AddRequest request = request_of(1, 60);
+  const AddRequest request = relay_request(1, 60);
   const std::string kept = pair.prefill_params(request.prompt);
   const std::string pulled =
       vllm.ask(fmt::format(R"({{"do": "pull", "params": {}, "tokens": 60}})", kept));
@@ -191,7 +133,7 @@ TEST_CASE("hashes that are not compared do not matter to vLLM, nor here", "[nixl
   EngineConfig decode = nixl_config(DType::bf16);
   decode.kv_transfer.nixl.compare_hash = false;
   KvPair pair(nixl_config(DType::bf16), decode);
-  const AddRequest request = request_of(1, 60);
+  const AddRequest request = relay_request(1, 60);
   const std::string kept = pair.prefill_params(request.prompt);
   const std::string pulled =
       vllm.ask(fmt::format(R"({{"do": "pull", "params": {}, "tokens": 60}})", kept));
@@ -211,11 +153,11 @@ TEST_CASE("a vLLM server that is killed is a loss, and the prompt is computed he
   KvPair pair(nixl_config(DType::bf16), nixl_config(DType::bf16));
   SteppedEngine alone(alone_config(DType::bf16));
   const std::string offer = R"({"do": "offer", "blocks": [1, 2, 3, 4], "tokens": 60})";
-  pair.decode(request_of(1, 60), member(vllm.ask(offer), "params"));
+  pair.decode(relay_request(1, 60), member(vllm.ask(offer), "params"));
   CHECK(pair.received().received == 1);
   const std::string offered = member(vllm.ask(offer), "params");
   vllm.end();
-  const AddRequest request = request_of(2, 60);
+  const AddRequest request = relay_request(2, 60);
   CHECK(pair.decode(request, offered).token_ids == alone.finish(request).token_ids);
   CHECK(pair.losses(KvLossReason::peer_lost) == 1);
   CHECK(pair.received().arriving_bytes == 0);
@@ -227,7 +169,7 @@ TEST_CASE("params that do not fit a vLLM server are a loss and never another's a
   VllmProcess vllm(shape("bfloat16", 16));
   KvPair pair(nixl_config(DType::bf16), nixl_config(DType::bf16));
   SteppedEngine alone(alone_config(DType::bf16));
-  const AddRequest request = request_of(5, 60);
+  const AddRequest request = relay_request(5, 60);
   const Tokens expected = alone.finish(request).token_ids;
   int lost = 0;
   for (const auto& [what, with] :

@@ -281,6 +281,28 @@ TEST_CASE("states' regions that do not fit are refused", "[mooncake][states]") {
   CHECK(is_refused([](MooncakeAsk& ask) { ask.tensor_ranks = 8; }));
 }
 
+TEST_CASE("a Quire server of another protocol is refused over Mooncake by that name",
+          "[mooncake]") {
+  const MooncakeSelf self = windowed();
+  const auto refusal = [&](int protocol) -> std::string {
+    MooncakeAsk ask = ask_of(self);
+    KvWelcome welcome;
+    welcome.protocol = protocol;
+    welcome.geometry = self.geometry;
+    ask.geometry = encode_kv(welcome);
+    try {
+      check_mooncake_ask(self, ask);
+    } catch (const KvLost& lost) {
+      CHECK(lost.reason() == KvLossReason::incompatible);
+      return lost.what();
+    }
+    return {};
+  };
+  CHECK(refusal(kKvProtocol).empty());
+  CHECK_THAT(refusal(0), Catch::Contains("protocol is 3 here and 0 there"));
+  CHECK_FALSE(refusal(kKvProtocol + 1).empty());
+}
+
 TEST_CASE("regions that do not fit this model are refused by name", "[mooncake]") {
   const MooncakeSelf self = windowed();
   const auto refused = [&](auto change) {

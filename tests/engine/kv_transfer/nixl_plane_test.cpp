@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "tests/engine/kv_transfer/nixl_ends.h"
+#include "tests/engine/kv_transfer/nixl_stranger.h"
 
 namespace quire::test {
 namespace {
@@ -189,6 +190,94 @@ TEST_CASE("params that do not fit are a loss over NIXL", "[nixl]") {
   CHECK(loss_of([](KvSource& s) { s.address.port = 1; }) == KvLossReason::peer_lost);
   ends.source = good;
   CHECK(ends.arriving.used() == 0);
+}
+
+TEST_CASE("a number of ranks that a request only says is held against what the peer shows",
+          "[nixl]") {
+  if (!has_nixl()) return;
+  NixlEnds ends;
+  const NixlSelf self = nixl_thread_options(ends.geometry).self;
+  struct Case {
+    const char* name;
+    NixlStranger::Options peer;
+    int said;
+    KvLossReason loss;
+    int asked;  // questions that it costs, each time: to watch, to fetch and to release
+    const char* says;
+  };
+  const auto c = GENERATE(values<Case>({
+      {"a Quire server is one", {.is_quire = true}, 2, KvLossReason::incompatible, 1, "tp_size"},
+      {"blocks of all heads", {}, 2, KvLossReason::incompatible, 1, "block_lens"},
+      {"more than divide the heads", {}, 3, KvLossReason::incompatible, 0, "tp_size"},
+      {"more than answer",
+       {.num_ranks = 2},
+       1024,
+       KvLossReason::peer_lost,
+       3,
+       "tp_size is said to be 1024"},
+      {"two that are one agent", {.num_ranks = 2}, 2, KvLossReason::incompatible, 2, "one agent"},
+  }));
+  INFO(c.name);
+  NixlStranger stranger(self, c.peer);
+  ends.source = stranger.source("r");
+  ends.source.pushed = false;
+  ends.source.blocks = {{0}};
+  ends.source.tensor_ranks = c.said;
+  const KvFetched fetched = ends.fetch(10);
+  INFO(fetched.detail);
+  CHECK(fetched.loss == c.loss);
+  CHECK_THAT(fetched.detail, Catch::Contains(c.says));
+  CHECK(stranger.num_asked() >= c.asked);
+  CHECK(stranger.num_asked() <= 3 * c.asked);
+}
+
+TEST_CASE("what a peer has shown counts for requests that say another number of ranks", "[nixl]") {
+  if (!has_nixl()) return;
+  NixlEnds ends;
+  NixlStranger stranger(nixl_thread_options(ends.geometry).self);
+  ends.source = stranger.source("r");
+  ends.source.pushed = false;
+  ends.source.blocks = {{0}};
+  ends.fetch(10);
+  REQUIRE(stranger.num_asked() == 1);
+  ends.source.tensor_ranks = 2;
+  const KvFetched fetched = ends.fetch(10);
+  CHECK(fetched.loss == KvLossReason::incompatible);
+  CHECK_THAT(fetched.detail, Catch::Contains("tp_size is said to be 2") && Catch::Contains("1"));
+  CHECK(stranger.num_asked() == 1);
+}
+
+TEST_CASE("a Quire server of another protocol is refused over NIXL by that name", "[nixl]") {
+  if (!has_nixl()) return;
+  NixlEnds ends;
+  const NixlSelf self = nixl_thread_options(ends.geometry).self;
+  for (const int protocol : {0, kKvProtocol + 1}) {
+    NixlStranger stranger(self, {.is_quire = true, .protocol = protocol});
+    ends.source = stranger.source("r");
+    ends.source.pushed = false;
+    ends.source.blocks = {{0}};
+    const KvFetched fetched = ends.fetch(10);
+    CHECK(fetched.loss == KvLossReason::incompatible);
+    CHECK_THAT(fetched.detail, Catch::Contains(fmt::format("protocol is {} here and {} there",
+                                                           kKvProtocol, protocol)));
+  }
+}
+
+TEST_CASE("requests by names of engines that there are not cost a peer few questions", "[nixl]") {
+  if (!has_nixl()) return;
+  NixlEnds ends;
+  NixlStranger stranger(nixl_thread_options(ends.geometry).self);
+  KvSource source = stranger.source("r");
+  source.pushed = false;
+  source.blocks = {{0}};
+  for (int i = 0; i < 60; ++i) {
+    ends.source = source;
+    ends.source.engine = fmt::format("made up {}", i);
+    CHECK(ends.fetch(10).loss == KvLossReason::expired);
+  }
+  CHECK(stranger.num_asked() < 30);  // 16, and those that came again meanwhile
+  ends.source = source;
+  CHECK(ends.fetch(10).loss == KvLossReason::refused);  // block 0: it was asked, and is known now
 }
 
 TEST_CASE("an owner that is gone is a loss over NIXL, and one that comes again is read", "[nixl]") {

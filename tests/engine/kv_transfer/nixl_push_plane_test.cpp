@@ -138,7 +138,7 @@ TEST_CASE("blocks of a peer that is gone are lent again soon, if sums guard them
   CAPTURE(is_quire, is_cancelled);
   NixlPushEnds ends;
   {
-    NixlStranger stranger(push_options(ends.geometry, "").thread.self, is_quire);
+    NixlStranger stranger(push_options(ends.geometry, "").thread.self, {.is_quire = is_quire});
     const RequestId held = ends.begin(stranger.source("held"), kMoreThanHalf);
     stranger.registered();
     if (is_cancelled) ends.reader->cancel(held);
@@ -184,6 +184,31 @@ TEST_CASE("a registration for what was kept too long ago is a loss at once", "[n
   const KvFetched fetched = ends.fetch(ends.source("late"), 100);
   CHECK(fetched.loss == KvLossReason::expired);
   CHECK(fetched.detail == "the peer does not write it");
+}
+
+// A client comes again with the same object.
+TEST_CASE("a second registration for what was written or released is a loss at once",
+          "[nixl][push]") {
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
+  ends.check_works("written", 100);
+  CHECK(ends.fetch(ends.source("written"), 100).loss == KvLossReason::expired);
+  ends.keep("released", 100);
+  ends.reader->watch(RequestId{77}, ends.source("released"));
+  ends.reader->release(RequestId{77});
+  for (int i = 0; i < 5000 && ends.kept.used_bytes() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(ends.fetch(ends.source("released"), 100).loss == KvLossReason::expired);
+  ends.check_works("released", 100);  // it is computed again
+}
+
+TEST_CASE("what never fits beside the blocks that are lent is refused by what there is",
+          "[nixl][push]") {
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
+  const KvFetched fetched = ends.fetch(ends.source("none"), 3 * kMoreThanHalf);
+  CHECK(fetched.loss == KvLossReason::no_room);
+  CHECK_THAT(fetched.detail, Catch::Contains("bytes the 2097152 of its rest"));
 }
 
 TEST_CASE("a registration that is refused is seen at once", "[nixl][push]") {

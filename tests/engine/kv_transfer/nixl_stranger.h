@@ -18,9 +18,15 @@ namespace quire::test {
 
 class NixlStranger {
  public:
-  explicit NixlStranger(const NixlSelf& self, bool is_quire = false)
+  struct Options {
+    bool is_quire = false;
+    int protocol = kKvProtocol;  // as a Quire server
+    int num_ranks = 1;           // that share the heads, and answer as one agent
+  };
+  explicit NixlStranger(const NixlSelf& self) : NixlStranger(self, Options()) {}
+  NixlStranger(const NixlSelf& self, Options options)
       : self_(self),
-        is_quire_(is_quire),
+        options_(options),
         agent_(nixl_library(), "stranger" + std::to_string(std::random_device()())),
         memory_(1 << 20) {
     agent_.register_memory(memory_);
@@ -36,6 +42,7 @@ class NixlStranger {
   }
 
   std::uint16_t port() const { return port_; }
+  int num_asked() const { return num_asked_; }  // for its metadata, of whichever rank
   KvSource source(const std::string& request) const {
     KvSource source;
     source.address.host = "127.0.0.1";
@@ -113,7 +120,12 @@ class NixlStranger {
  private:
   void run() {
     while (!stopping_) {
-      channel_.answer_all([this](std::string_view) { return answer(); });
+      channel_.answer_all([this](std::string_view question) {
+        const auto rank = parse_metadata_request(question);
+        if (rank) ++num_asked_;
+        const bool is_there = !rank || rank->tensor < options_.num_ranks;
+        return is_there ? answer() : std::vector<std::string>();
+      });
       channel_.wait(std::chrono::steady_clock::now() + std::chrono::milliseconds(20));
     }
   }
@@ -125,15 +137,16 @@ class NixlStranger {
       const KvLayerGeometry& layer = self_.geometry.layers[i];
       metadata.base_addresses.push_back(reinterpret_cast<std::uint64_t>(memory_.data()));
       metadata.block_lens.push_back(
-          static_cast<std::uint64_t>(block_bytes(layer, 16, layer.heads)));
+          static_cast<std::uint64_t>(block_bytes(layer, 16, layer.heads / options_.num_ranks)));
     }
     metadata.block_strides = metadata.block_lens;
     metadata.num_blocks = 1;
     metadata.layout = self_.profile.layout;
     metadata.block_size = 16;
     metadata.attention_backend = "FLASH_ATTN";
-    if (is_quire_) {
+    if (options_.is_quire) {
       KvWelcome welcome;
+      welcome.protocol = options_.protocol;
       welcome.engine = metadata.engine;
       welcome.geometry = self_.geometry;
       metadata.quire =
@@ -145,12 +158,13 @@ class NixlStranger {
   }
 
   const NixlSelf self_;
-  const bool is_quire_;
+  const Options options_;
   NixlAgent agent_;
   std::vector<std::byte> memory_;
   SideChannel channel_;
   std::uint16_t port_ = 0;
   std::atomic<bool> stopping_ = false;
+  std::atomic<int> num_asked_ = 0;
   std::thread thread_;
 };
 
