@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """What it costs to go on elsewhere: a prompt's keys and values fetched from another server, beside the same prompt in one's own cache;
-and what the decode server's other streams see of it: of the transfer, and of the step in which the fetched request runs first.
+and what the decode server's other streams see of it.
 
     tests/perf/kv_hand_over.py build/release/app/quire [--tokens 1024] [--prompts 12] [--tcp]
 
-Prompts have a token more, so that either way one token is computed where the others lie in whole blocks; what that costs is no
-transfer's. build/release/tests/perf/kv_gaps_perf tells the same apart without HTTP. The model is tests/e2e/large_cache_model.py: 32 KiB a token.
+The model is tests/e2e/large_cache_model.py: 32 KiB a token.
 """
 import argparse
 import http.client
@@ -61,22 +60,7 @@ def first_token(times):
 
 
 def gaps(streams):
-    """When they began and ended."""
-    return [gap for times in streams for gap in zip(times[2:], times[3:])]
-
-
-def told_apart(gaps, joined):
-    """Of gaps beside requests, given when each was asked for and had its token: before a first step, in one, and neither."""
-    usual = percentile([end - begin for begin, end in gaps], 0.5)
-    before, first, others = [], [], []
-    for begin, end in gaps:
-        if any(abs(end - token) < usual / 2 for _, token in joined):
-            first.append(end - begin)
-        elif any(begin < token and end > asked for asked, token in joined):
-            before.append(end - begin)
-        else:
-            others.append(end - begin)
-    return before, first, others
+    return [b - a for times in streams for a, b in zip(times[2:], times[3:])]
 
 
 def several_streams(server, prompts, max_tokens, meanwhile=lambda: None):
@@ -95,10 +79,6 @@ def several_streams(server, prompts, max_tokens, meanwhile=lambda: None):
     return gaps(streams)
 
 
-def lengths(gaps):
-    return [end - begin for begin, end in gaps]
-
-
 def main():
     args = argparse.ArgumentParser()
     args.add_argument("quire")
@@ -107,7 +87,7 @@ def main():
     args.add_argument("--tcp", action="store_true")
     args = args.parse_args()
     draw = random.Random(1)
-    prompts = [[draw.randrange(100, 1500) for _ in range(args.tokens + 1)] for _ in range(3 * args.prompts)]
+    prompts = [[draw.randrange(100, 1500) for _ in range(args.tokens)] for _ in range(3 * args.prompts)]
     with tempfile.TemporaryDirectory() as folder:
         model = write_model(folder)
         line = f"127.0.0.1:{free_port()}" if args.tcp else f"unix:{folder}/kv.sock"
@@ -120,15 +100,14 @@ def main():
             computed = [first_token(token_times(decoding, p, 2)) for p in prompts[args.prompts:args.prompts + 3]]
             kept = [keep(prefilling, prompt) for prompt in prompts[-args.prompts:]]
             others = [[7, i, 9] * 5 for i in range(2)]
-            alone = lengths(several_streams(decoding, others, 600))
-            joined, joined_own = [], []
+            alone = several_streams(decoding, others, 600)
 
-            def hand_over(kept, joined):
+            def hand_over(kept):
                 for prompt, params in zip(prompts[-args.prompts:], kept):
-                    joined.append(token_times(decoding, prompt, 1, params)[:2])
+                    token_times(decoding, prompt, 1, params)
 
-            beside = several_streams(decoding, others, 600, lambda: hand_over(kept, joined))
-            beside_own = several_streams(decoding, others, 600, lambda: hand_over([None] * args.prompts, joined_own))
+            beside = several_streams(decoding, others, 600, lambda: hand_over(kept))
+            beside_own = several_streams(decoding, others, 600, lambda: hand_over([None] * args.prompts))
             lost = [f for f in decoding.ask("/metrics").splitlines() if f.startswith("quire:kv_transfer_recomputed_total") and not f.endswith(" 0")]
     milli = 1e3
     megabytes = args.tokens * BYTES_PER_TOKEN / 1e6
@@ -137,15 +116,11 @@ def main():
         print(f"  {name:17} {milli * percentile(times, 0.5):8.2f} / {milli * max(times):.2f}")
     cost = percentile(fetched, 0.5) - percentile(own, 0.5)
     print(f"  so a hand-over takes {milli * cost:.2f} ms ({megabytes / cost / 1e3:.2f} GB/s)")
-    print("two streams, ms between tokens, count / p50 / p99")
-    transfer, first, _ = told_apart(beside, joined)
-    _, own_first, _ = told_apart(beside_own, joined_own)
-    for name, times in (("alone", alone), (f"beside {args.prompts} fetches", lengths(beside)), ("  of these before the first step", transfer),
-                        ("  of these with the first step", first), ("beside the same, in the own cache", lengths(beside_own)),
-                        ("  of these with the first step", own_first)):
-        print(f"  {name:33} {len(times):5} {milli * percentile(times, 0.5):8.3f} / {milli * percentile(times, 0.99):.3f}")
-    for name, times in (("beside fetches", lengths(beside)), ("in a transfer", transfer), ("beside the own cache", lengths(beside_own))):
-        print(f"  p99 {name} / alone {percentile(times, 0.99) / percentile(alone, 0.99):.2f}")
+    print("two streams, ms between tokens, p50 / p99")
+    for name, times in (("alone", alone), (f"beside {args.prompts} fetches", beside), ("beside the same, in the own cache", beside_own)):
+        print(f"  {name:33} {milli * percentile(times, 0.5):8.3f} / {milli * percentile(times, 0.99):.3f}")
+    for name, times in (("alone", alone), ("beside the own cache", beside_own)):
+        print(f"  p99 beside fetches / {name} {percentile(beside, 0.99) / percentile(times, 0.99):.2f}")
     if lost:
         sys.exit(f"not everything was fetched: {lost}")
 
