@@ -283,11 +283,13 @@ void EngineCore::collect_step(StepOutput& output) {
   if (masks_ != nullptr) advance_constraints(result);
 }
 
-// Where others run, their next token may come a fifth of a step later for it.
+// Where others run, their next token waits for none of it, or comes a fifth of a step later.
 TransferNews EngineCore::take_arrivals(bool others_run) {
   constexpr int kShare = 5;
-  const auto patience =
-      others_run ? (Clock::now() - step_begun_) / kShare : std::chrono::nanoseconds::max();
+  auto patience = std::chrono::nanoseconds::max();
+  if (others_run)
+    patience = transfer_->fills_beside() ? std::chrono::nanoseconds(0)
+                                         : (Clock::now() - step_begun_) / kShare;
   const TransferConnector::News& arrived = transfer_->take_news(patience);
   has_arrivals_ |= transfer_->is_copying() || !arrived.received.empty();
   return {.received = arrived.received, .invalid_blocks = arrived.invalid_blocks};

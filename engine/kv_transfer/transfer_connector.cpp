@@ -14,8 +14,7 @@
 namespace quire {
 namespace {
 
-constexpr std::int64_t kCopiedAtOnce = 1 << 20;  // bytes, between two looks at the clock
-constexpr int kDefaultLease = 30;                // seconds, as vLLM's
+constexpr int kDefaultLease = 30;    // seconds, as vLLM's
 constexpr int kMooncakeLease = 480;  // the same of its MooncakeConnector, without signs of life
 constexpr std::uint32_t kLastPort = 65535;
 constexpr std::uint64_t kRegistration = 1;  // of the memory over NIXL: once, at start
@@ -75,6 +74,8 @@ TransferConnector::TransferConnector(Device& device, TransferSetup setup)
       peers_(config_.peers),
       engine_(random_name(4)),
       pages_(make_pages(device, setup)) {
+  if (config_.decodes())  // the ranks of a divided model copy together, as the engine's thread asks
+    filler_.emplace(*pages_, device.is_host_memory() && setup.ranks == nullptr, setup.wake);
   const int usual = config_.uses_mooncake() ? kMooncakeLease : kDefaultLease;
   const std::chrono::seconds lease(config_.lease_seconds.value_or(usual));
   if (!config_.listen.empty()) listen_ = own_address(config_.listen, setup.engine);
@@ -259,6 +260,7 @@ ReleaseDecision TransferConnector::finished(const Request& request,
   if (entry.loading) {  // its blocks stay until the fetch has ended
     entry.abandoned = true;
     plane_->cancel(request.id());
+    filler_->cancel(request.id());
     return {};
   }
   ReleaseDecision decision;
@@ -344,33 +346,25 @@ bool TransferConnector::keep_blocks(const Request& request, const BlockTable& bl
 const TransferConnector::News& TransferConnector::take_news(std::chrono::nanoseconds patience) {
   news_.received.clear();
   news_.invalid_blocks.clear();
+  if (!filler_) return news_;
   for (KvFetched& one : plane_->take()) {
-    if (!entries_.contains(one.request)) continue;
+    const auto found = entries_.find(one.request);
+    if (found == entries_.end()) continue;
     plane_->release(one.request);
-    auto parts = kv_parts(one.content, kCopiedAtOnce);
-    copying_.push_back({.fetched = std::move(one), .parts = std::move(parts)});
+    if (one.loss || found->second.abandoned) {
+      end_load(one, found->second, false);
+      plane_->room_came();
+    } else {
+      filler_->add(std::move(one), found->second.blocks);
+    }
   }
-  if (copying_.empty()) return news_;
-  const auto start = std::chrono::steady_clock::now();
-  while (!copying_.empty() && std::chrono::steady_clock::now() - start <= patience) {
-    Copying& next = copying_.front();
-    Entry& entry = entries_.at(next.fetched.request);
-    const bool goes_on = !next.fetched.loss && !entry.abandoned && copy_part(next, entry);
-    if (goes_on && next.num_done < next.parts.size()) continue;
-    end_load(next.fetched, entry, goes_on);
-    copying_.pop_front();
+  filler_->work(patience);
+  for (PageFiller::Filled& one : filler_->take()) {
+    end_load(one.fetched, entries_.at(one.fetched.request), one.is_whole);
+    one.fetched.range.reset();
     plane_->room_came();
   }
   return news_;
-}
-
-// False: a state has no block.
-bool TransferConnector::copy_part(Copying& copying, Entry& entry) {
-  if (copying.num_done == copying.parts.size()) return true;  // nothing to copy
-  const bool fits = pages_->write(copying.parts[copying.num_done++], entry.blocks,
-                                  copying.fetched.range->bytes());
-  pages_->settle();
-  return fits;
 }
 
 void TransferConnector::end_load(const KvFetched& fetched, Entry& entry, bool is_whole) {

@@ -1,11 +1,10 @@
 #pragma once
 // Joins scheduler, cache and transfer: finished prefills are copied out of their blocks and kept
-// for others, what others kept is fetched and copied in between steps, a part at a time. Blocks are
-// never shared with the network. Engine thread only.
+// for others, what others kept is fetched and filled into blocks. These are never shared with the
+// network. Engine thread only.
 
 #include <array>
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +22,7 @@
 #include "engine/kv_transfer/divided_pages.h"
 #include "engine/kv_transfer/kept_prefills.h"
 #include "engine/kv_transfer/nixl_exports.h"
+#include "engine/kv_transfer/page_filler.h"
 #include "engine/kv_transfer/pushed_prefills.h"
 #include "engine/kv_transfer/transfer_buffers.h"
 #include "engine/kv_transfer/transfer_params.h"
@@ -84,14 +84,16 @@ class TransferConnector final : public Connector {
                            const std::vector<std::span<const BlockId>>& blocks) override;
   std::span<const BlockId> unshareable(const Request& request) override;
 
-  // Takes what has arrived into its blocks, for no longer than this and a piece; what is left has
-  // its turn with the next call. Valid until then.
+  // Takes what has arrived into its blocks, for no longer than this and a part; what is left is
+  // filled in beside the steps, or has its turn with the next call. Valid until then.
   struct News {
     std::vector<RequestId> received;
     std::vector<BlockId> invalid_blocks;
   };
   const News& take_news(std::chrono::nanoseconds patience);
-  bool is_copying() const { return !copying_.empty(); }
+  // What has arrived needs none of the engine's time where nobody waits for it.
+  bool fills_beside() const { return filler_ && filler_->works_beside(); }
+  bool is_copying() const { return filler_ && filler_->needs_work(); }
 
   KvTransferStats stats() const;
   std::uint16_t port() const { return plane_->port(); }
@@ -108,13 +110,6 @@ class TransferConnector final : public Connector {
     BlockTable blocks;
     std::vector<BlockId> partly_filled;
   };
-  // What was fetched, on its way into the cache.
-  struct Copying {
-    KvFetched fetched;
-    std::vector<KvContent> parts;
-    std::size_t num_done = 0;
-  };
-
   int num_to_keep(int num_prompt) const { return num_prompt - (has_states_ ? 1 : 0); }
   static void name_push(TransferParams& params, const std::string& own);
   Result<void> admit_source(TransferParams& params, RequestId id, std::span<const TokenId> prompt);
@@ -128,7 +123,6 @@ class TransferConnector final : public Connector {
   std::string keep(const Request& request, const BlockTable& blocks, const TransferParams& params);
   bool keep_local(const Request& request, const BlockTable& blocks, KeptDescription& kept);
   bool keep_blocks(const Request& request, const BlockTable& blocks, KeptDescription& kept);
-  bool copy_part(Copying& copying, Entry& entry);
   void end_load(const KvFetched& fetched, Entry& entry, bool is_whole);
   void lose(KvLossReason reason, RequestId request, const std::string& detail);
 
@@ -145,7 +139,7 @@ class TransferConnector final : public Connector {
   std::optional<StagingBuffer> arriving_;
   SocketAddress listen_;
   std::unordered_map<RequestId, Entry> entries_;
-  std::deque<Copying> copying_;
+  std::optional<PageFiller> filler_;  // of one that decodes
   std::array<std::int64_t, kKvLossNames.size()> losses_{};
   std::int64_t not_kept_ = 0;
   std::uint64_t num_refused_ = 0;
