@@ -27,14 +27,19 @@ __device__ __forceinline__ FragmentB wide_pairs(std::uint32_t codes) {
   return {{wide_pair<T>(pairs[0]), wide_pair<T>(pairs[1])}};
 }
 
-// to[i] = from[i]; NaN stays NaN. Both are aligned to the whole of the elements.
+// kCodes of them, aligned to the whole; NaN stays NaN.
 template <class T>
-__device__ __forceinline__ void widen(T* to, const __nv_fp8_e4m3* from) {
+__device__ __forceinline__ Vec<std::uint32_t, kCodes / 2> wide_codes(const __nv_fp8_e4m3* from) {
   const auto codes = *reinterpret_cast<const Vec<__nv_fp8x2_e4m3, kCodes / 2>*>(from);
   Vec<std::uint32_t, kCodes / 2> wide;
 #pragma unroll
   for (int i = 0; i < kCodes / 2; ++i) wide.at[i] = wide_pair<T>(codes.at[i]);
-  *reinterpret_cast<Vec<std::uint32_t, kCodes / 2>*>(to) = wide;
+  return wide;
+}
+// to[i] = from[i]. Both are aligned to the whole of the elements.
+template <class T>
+__device__ __forceinline__ void widen(T* to, const __nv_fp8_e4m3* from) {
+  *reinterpret_cast<Vec<std::uint32_t, kCodes / 2>*>(to) = wide_codes<T>(from);
 }
 
 }  // namespace quire::cuda

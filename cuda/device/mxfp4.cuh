@@ -34,6 +34,12 @@ __device__ __forceinline__ float relative_scale(int largest) {
   return .5f * mx_scale(static_cast<std::uint8_t>(largest));
 }
 
+__device__ __forceinline__ __nv_bfloat162 pair_of_bits(std::uint32_t bits) {
+  __nv_bfloat162 pair;
+  memcpy(&pair, &bits, sizeof bits);
+  return pair;
+}
+
 // Of eight nibbles, numbers kPair and kPair + 4 as a pair of bf16, scaled. In the bits of a bf16,
 // e2m1 is the same number times 2^−126, subnormals included; `scale` is a power of two by its
 // exponent, a pair of it.
@@ -44,12 +50,16 @@ __device__ __forceinline__ std::uint32_t e2m1_pair(std::uint32_t nibbles, __nv_b
   constexpr int kFrom = kPair % 2 * 4;
   const std::uint32_t four = (kPair < 2 ? nibbles : nibbles >> 8) & 0x000f000fu << kFrom;
   const std::uint32_t bits = four * (0x1040u >> kFrom) & 0x81c081c0u;
-  __nv_bfloat162 tiny;
-  memcpy(&tiny, &bits, sizeof bits);
-  const __nv_bfloat162 pair = __hmul2(tiny, scale);
+  const __nv_bfloat162 pair = __hmul2(pair_of_bits(bits), scale);
   std::uint32_t result;
   memcpy(&result, &pair, sizeof result);
   return result;
+}
+
+// Where tokens have element k of K, if a lane of a quad has a word of eight weights and their
+// fragments take pairs of it in turn: e2m1_pair<i> of word w makes columns 2 · w (+1) of chunk i.
+__host__ __device__ constexpr int interleaved(int k) {
+  return k / kMxGroup * kMxGroup + k % 4 * 8 + k % kMxGroup / 8 * 2 + k % 8 / 4;
 }
 
 }  // namespace quire::cuda

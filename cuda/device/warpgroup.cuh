@@ -56,10 +56,13 @@ __device__ __forceinline__ SharedMatrix shared_matrix(const void* at, int panel_
   return describe_matrix(static_cast<std::uint32_t>(__cvta_generic_to_shared(at)), panel_bytes);
 }
 
-// Sets 16 bytes of an operand to zero; as whatever threads write, behind a fence_async_proxy.
-__device__ __forceinline__ void clear_operand(void* shared) {
-  *static_cast<uint4*>(shared) = uint4{};
+// Writes 16 bytes of an operand; as whatever threads write, behind a fence_async_proxy.
+template <class Chunk>
+__device__ __forceinline__ void store_operand(void* shared, const Chunk& chunk) {
+  static_assert(sizeof chunk == 16 && alignof(Chunk) == 16);
+  *static_cast<Chunk*>(shared) = chunk;
 }
+__device__ __forceinline__ void clear_operand(void* shared) { store_operand(shared, uint4{}); }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 __device__ __forceinline__ void fence_async_proxy() {
@@ -90,6 +93,15 @@ __device__ __forceinline__ void hold(FragmentC (&d)[kCount]) {
   for (int j = 0; j < kCount; ++j) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(d[j].r[i])::"memory");
+  }
+}
+// Likewise operands, until it has.
+template <int kCount>
+__device__ __forceinline__ void hold(FragmentA (&a)[kCount]) {
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a[j].r[i])::"memory");
   }
 }
 

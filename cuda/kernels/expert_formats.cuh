@@ -53,20 +53,21 @@ struct Mxfp4Format {
   static_assert(kSlice == kMxGroup);
 
   __device__ __forceinline__ static __nv_bfloat162 pair_of(Scale exponent) {
-    const std::uint32_t bits = exponent * 0x00800080u;
-    __nv_bfloat162 pair;
-    memcpy(&pair, &bits, sizeof bits);
-    return pair;
+    return pair_of_bits(exponent * 0x00800080u);
   }
   __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
-                                                 const unsigned char* high, Scale low_exponent,
-                                                 Scale high_exponent) {
-    const __nv_bfloat162 ls = pair_of(low_exponent), hs = pair_of(high_exponent);
+                                                 const unsigned char* high, __nv_bfloat162 ls,
+                                                 __nv_bfloat162 hs) {
     const int first = threadIdx.x % 4 * 4;
     const auto l = *reinterpret_cast<const std::uint32_t*>(low + first);
     const auto h = *reinterpret_cast<const std::uint32_t*>(high + first);
     a[0] = {{e2m1_pair<0>(l, ls), e2m1_pair<0>(h, hs), e2m1_pair<1>(l, ls), e2m1_pair<1>(h, hs)}};
     a[1] = {{e2m1_pair<2>(l, ls), e2m1_pair<2>(h, hs), e2m1_pair<3>(l, ls), e2m1_pair<3>(h, hs)}};
+  }
+  __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
+                                                 const unsigned char* high, Scale low_exponent,
+                                                 Scale high_exponent) {
+    weights(a, low, high, pair_of(low_exponent), pair_of(high_exponent));
   }
   __device__ __forceinline__ static void tokens(FragmentB (&b)[2], const LaneSlice& x) {
     const auto low = [&](int i) { return __byte_perm(x.pair[i], x.pair[i + 2], 0x5410); };

@@ -34,6 +34,7 @@ struct ExpertProduct {
   ExpertRows rows = ExpertRows::plain;
   int top_k = 1;
   bool activates = false, gated = false;
+  bool interleaves = false;  // out's columns as warpgroups take x beside MXFP4 (interleave_groups)
   Activation activation = Activation::silu;
   float swiglu_alpha = 1.702f, swiglu_limit = 7.f;
 };
@@ -42,8 +43,8 @@ struct ExpertProduct {
 bool expert_product_mma_supports(const ExpertProduct& product);
 void expert_product_mma(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream);
 
-// Hopper, many tokens of an expert, with a plan: rows in bf16 or f16 and weights of that dtype, or
-// both in fp8 with scales for each 128 of K. out in bf16 or f16.
+// Hopper, many tokens of an expert, with a plan: rows in bf16 or f16 and weights of that dtype,
+// both in fp8 with scales for each 128 of K, or bf16 interleaved and MXFP4. out in bf16 or f16.
 bool expert_product_wgmma_supports(const ExpertProduct& product);
 void expert_product_wgmma(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream);
 

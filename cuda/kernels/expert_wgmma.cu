@@ -1,146 +1,37 @@
-// Expert products of prompts on Hopper's warpgroup products: bf16 and f16, and fp8 by fp8. As in
-// expert_mma.cu weights are the rows of a tile's product and tokens its columns. A block takes item
-// after item of 256 rows by 128 tokens (64 where there are no more); of either half of the rows
-// each of its two warpgroups has 64, gates beside their partners. The sum of an element is made in
-// one order, whatever else is in the batch. It is not that of expert_mma.cu, and fp8 rounds tokens:
-// which of the two a token meets depends on how many are in the step.
-//
-// fp8 keeps sums of 128 columns of K apart, which the tensor cores make with few bits, and adds
-// them up in float32, times the scales of tokens and weights (DeepSeek-V3, 2024, section 3.3.2).
+// Expert products of prompts on Hopper's warpgroup products: bf16 and f16, fp8 by fp8, and MXFP4 by
+// bf16. As in expert_mma.cu weights are the rows of a tile's product and tokens its columns. A
+// block takes item after item of 256 rows by 128 tokens (64 where there are no more); of either
+// half of the rows each of its two warpgroups has 64, gates beside their partners. The sum of an
+// element is made in one order, whatever else is in the batch. It is not that of expert_mma.cu, and
+// fp8 rounds tokens: which of the two a token meets depends on how many are in the step.
 
 #include "cuda/kernels/launchers.h"
-#include "cuda/kernels/prompt_copies.cuh"
+#include "cuda/kernels/prompt_sums.cuh"
 #include "cuda/runtime/capability.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kBlocks = kTokens / 8;
-
-// A warp's place in the item: a lane has two rows of either half.
-struct LanePlace {
-  // From one lane, for ptxas to know that a warp has one.
-  int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
-
-  // Of a half's 128.
-  __device__ __forceinline__ static int warp_row() {
-    return static_cast<int>(threadIdx.x) / 32 * 16;
-  }
-  __device__ __forceinline__ static int row(int i) {
-    return warp_row() + static_cast<int>(threadIdx.x) % 32 / 4 + 8 * i;
-  }
-};
-
-// 128 bytes of K, for the first 8 · kSome tokens.
-template <class T, int kSome>
-__device__ __forceinline__ void multiply(FragmentC (&some)[kSome], const PromptStage& stage,
-                                         int half, const LanePlace& place, bool accumulate) {
-  const SharedMatrix weight = shared_matrix(&stage.weight[half][place.group * 64]),
-                     x = shared_matrix(&stage.x);
-#pragma unroll
-  for (int k = 0; k < kPanelBytes / 32; ++k)
-    warpgroup_mma<T>(some, weight.advanced(k * 32), x.advanced(k * 32), accumulate || k > 0);
-}
-
-// Products of a step are waited for behind those of the next.
-template <class T>
-struct PromptSums {
-  static constexpr int kAhead = 2;  // steps to copy: one more stage is still being read
-  FragmentC half[2][kBlocks];
-
-  __device__ __forceinline__ PromptSums(const PromptProduct&, const PromptItem&, const LanePlace&) {
-  }
-
-  template <int kSome, class Copy>
-  __device__ __forceinline__ void step(const PromptStages<T>& stages, int stage, int number,
-                                       const LanePlace& place, const Copy& copy_next) {
-    warpgroup_fence();
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-      multiply<T, kSome>(reinterpret_cast<FragmentC(&)[kSome]>(half[h]), stages.stage[stage], h,
-                         place, number > 0);
-    warpgroup_commit();
-    copy_next();
-    warpgroup_wait<1>();
-  }
-  __device__ __forceinline__ void finish() {
-    warpgroup_wait<0>();
-    hold(half[0]);
-    hold(half[1]);
-  }
-};
-
-template <>
-struct PromptSums<__nv_fp8_e4m3> {
-  using T = __nv_fp8_e4m3;
-  static constexpr int kAhead = 3;
-  FragmentC half[2][kBlocks] = {};
-
-  __device__ __forceinline__ PromptSums(const PromptProduct& p, const PromptItem& item,
-                                        const LanePlace& place)
-      : p_(p) {
-    if (!p.by_block) return;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) scale_[h] = p.scale_place(item, h, place.warp_row());
-  }
-
-  template <int kSome, class Copy>
-  __device__ __forceinline__ void step(const PromptStages<T>& stages, int stage, int number,
-                                       const LanePlace& place, const Copy& copy_next) {
-    FragmentC part[kSome];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float scale = p_.by_block ? p_.scales[scale_[h] + number] : 1.f;
-      warpgroup_fence();
-      multiply<T, kSome>(part, stages.stage[stage], h, place, false);
-      warpgroup_commit();
-      if (h == 0) copy_next();
-      warpgroup_wait<0>();
-      hold(part);
-      add<kSome>(half[h], part, stages.x_scale[stage], scale);
-    }
-  }
-  __device__ __forceinline__ void finish() {}
-
- private:
-  const PromptProduct& p_;
-  std::uint32_t scale_[2];  // of the halves' rows, for the first step
-
-  template <int kSome>
-  __device__ __forceinline__ static void add(FragmentC (&sums)[kBlocks],
-                                             const FragmentC (&part)[kSome],
-                                             const float (&x_scale)[kTokens], float scale) {
-    const float* mine = x_scale + threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int n = 0; n < kSome; ++n) {
-      const auto of_x = *reinterpret_cast<const float2*>(mine + n * 8);
-      const float factor[2] = {of_x.x * scale, of_x.y * scale};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sums[n].r[i] = fmaf(part[n].r[i], factor[i % 2], sums[n].r[i]);
-    }
-  }
-};
-
-// By way of shared memory, so that a token's columns are written side by side: in the last step's
-// stage, which nothing is copied to before the next step's barrier.
+// By way of shared memory, so that a token's columns are written side by side.
 template <class T, class Out>
 __device__ __forceinline__ void store_sums(const PromptProduct& p, const PromptItem& item,
                                            const LanePlace& place, const PromptSums<T>& sums,
-                                           PromptStage& stage) {
+                                           void* room) {
   using Row = Out[kHalfRows + kVecWidth<Out>];
-  static_assert(kTokens * sizeof(Row) <= sizeof stage);
-  Row* const rows = reinterpret_cast<Row*>(&stage);
+  static_assert(kTokens * sizeof(Row) <= kSumsBytes);
+  Row* const rows = static_cast<Row*>(room);
   const ExpertOutput& output = p.output;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     if (h == 1 && output.gated) break;
     const int column0 = item.column0 + h * kHalfRows;
-    __syncthreads();  // nobody reads what the stage held
+    __syncthreads();  // nobody reads what the room held
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = place.row(i), column = min(column0 + row, output.columns - 1);
       const ExpertOutput::Bias bias = output.bias_of(item.tile.expert, column);
       const float scale = p.row_scale(item, h, row), up_scale = p.row_scale(item, 1, row);
+      const int at = kIsMxfp4<T> && p.interleaves ? interleaved(row) : row;
 #pragma unroll
       for (int n = 0; n < kBlocks; ++n) {
 #pragma unroll
@@ -148,7 +39,7 @@ __device__ __forceinline__ void store_sums(const PromptProduct& p, const PromptI
           const int token = n * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + j;
           const float sum = sums.half[h][n].r[2 * i + j] * scale;
           const float up = output.gated ? sums.half[1][n].r[2 * i + j] * up_scale : 0.f;
-          rows[token][row] = Out(output.finish(sum + bias.own, up + bias.up));
+          rows[token][at] = Out(output.finish(sum + bias.own, up + bias.up));
         }
       }
     }
@@ -183,7 +74,7 @@ class PromptBlock {
     }
     // Looked up again: registers are scarcer than reads.
     store_sums<T, Out>(p_, PromptItem(p_, index), place_, sums,
-                       stages_.stage[(stage_ + kStages - 1) % kStages]);
+                       stages_.room(behind(kStages<T> - 1)));
   }
 
  private:
@@ -196,10 +87,17 @@ class PromptBlock {
       fence_async_proxy();
       __syncthreads();  // this step's copies are there; what the next go to has been used
       sums.template step<kSome>(stages_, stage_, step, place_,
-                                [&] { copies_.copy_next((stage_ + kAhead) % kStages); });
-      stage_ = next_stage(stage_);
+                                [&] { copies_.copy_next(behind(kAhead)); });
+      stage_ = behind(1);
     }
     sums.finish();
+  }
+
+  __device__ __forceinline__ int behind(int steps) const {
+    constexpr int kCount = kStages<T>;
+    if constexpr ((kCount & (kCount - 1)) == 0) return (stage_ + steps) % kCount;
+    const int stage = stage_ + steps;
+    return stage < kCount ? stage : stage - kCount;
   }
 
   static constexpr int kAhead = PromptSums<T>::kAhead;
@@ -228,23 +126,25 @@ template <class T, class Out>
 void launch_product(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream) {
   const TensorView &data = product.weight.data, &scales = product.weight.scales;
   const auto size = static_cast<std::int64_t>(size_of(data.dtype()));
-  const bool by_block = product.weight.format == WeightFormat::fp8_blocks;
+  const bool by_block = product.weight.format == WeightFormat::fp8_blocks, mxfp4 = kIsMxfp4<T>;
   PromptProduct p{
       .block = ExpertBlock(product, plan),
       .output = ExpertOutput(product),
       .x = static_cast<const char*>(product.x.data()),
       .weight = static_cast<const char*>(data.data()),
-      .x_bytes = product.x.stride(0) * size,
+      .x_bytes = product.x.stride(0) * static_cast<std::int64_t>(size_of(product.x.dtype())),
       .row_bytes = data.stride(1) * size,
       .expert_bytes = data.stride(0) * size,
       .depth = static_cast<int>(product.x.extent(1)),
       .column_tiles = 0,
       .x_scales = static_cast<const float*>(product.x_scales.data()),
-      .scales = static_cast<const float*>(scales.data()),
+      .scales = mxfp4 ? nullptr : static_cast<const float*>(scales.data()),
+      .exponents = mxfp4 ? static_cast<const std::uint8_t*>(scales.data()) : nullptr,
       .scale_stride = scales.empty() ? 0u : static_cast<std::uint32_t>(scales.stride(1)),
       .expert_scales = scales.empty() ? 0u : static_cast<std::uint32_t>(scales.stride(0)),
       .x_rows = static_cast<int>(product.x.extent(0)),
-      .by_block = by_block};
+      .by_block = by_block,
+      .interleaves = product.interleaves};
   const int columns = product.gated ? kHalfRows : 2 * kHalfRows;
   p.column_tiles = (p.output.columns + columns - 1) / columns;
   const int blocks = std::min(plan.max_tiles * p.column_tiles, processor_count());
@@ -262,6 +162,8 @@ bool expert_product_wgmma_supports(const ExpertProduct& product) {
   if (!is_aligned(product.x) || !is_aligned(weight.data) || !is_aligned(product.out) ||
       product.out.extent(1) % kVecWidth<__half> != 0)
     return false;
+  if (weight.format == WeightFormat::mxfp4)
+    return dtype == DType::bf16 && out == dtype && product.x.extent(1) % kMxGroup == 0;
   if (dtype != DType::fp8_e4m3)
     return dtype == out && weight.data.dtype() == dtype && product.x.extent(1) % 8 == 0;
   // A warp's sixteen rows are under one row of scales.
@@ -271,6 +173,8 @@ bool expert_product_wgmma_supports(const ExpertProduct& product) {
 void expert_product_wgmma(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream) {
   assert(plan.tile_tokens == kTokens);
   const bool bf16 = product.out.dtype() == DType::bf16;
+  if (product.weight.format == WeightFormat::mxfp4)
+    return launch_product<Mxfp4, __nv_bfloat16>(product, plan, stream);
   if (product.x.dtype() == DType::fp8_e4m3) {
     if (bf16) return launch_product<__nv_fp8_e4m3, __nv_bfloat16>(product, plan, stream);
     return launch_product<__nv_fp8_e4m3, __half>(product, plan, stream);

@@ -34,6 +34,10 @@ void fp8_linear(Gemm& gemm, TensorView out, TensorView x, const Weight& weight, 
 // codes may have more rows, which become zeros.
 void quantize_groups(TensorView codes, TensorView scales, TensorView x, StreamRef stream);
 
+// interleave.cu: x [rows, K] with each 32 elements in the order that MXFP4's warpgroup products
+// take (interleaved() in cuda/device/mxfp4.cuh). bf16, rows at multiples of 16 bytes.
+void interleave_groups(TensorView out, TensorView x, StreamRef stream);
+
 // moe_route.cu, moe_experts.cu
 void moe_route(const MoeRouteArgs& args, StreamRef stream);
 void moe_experts(const MoeExpertsArgs& args, StreamRef stream);

@@ -105,7 +105,7 @@ template <class T, class Cache>
 __global__ void __launch_bounds__(kThreads)
     latent_attention_kernel(const __grid_constant__ LatentParams<T, Cache> p) {
   release_next_kernel();
-  await_previous_kernel();
+  await_previous_kernel();  // survives deletion: where tests reach it no kernel begins early
   DYN_SHARED(memory, LatentMemory<T, Cache>);
   SHARED(walk, LatentWalk);
   find_work<kThreads>(p, walk);

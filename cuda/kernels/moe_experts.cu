@@ -126,24 +126,33 @@ auto product_of(const ExpertProduct& product) {
   return expert_product_mma_supports(product) ? expert_product_mma : expert_product_simt;
 }
 
-// A product of prompts, and x before it becomes fp8.
+// A product of prompts, and x before it becomes fp8 or is interleaved.
 struct PromptCall {
   ExpertProduct product;
   TensorView x;
 
-  PromptCall(const ExpertProduct& p, std::byte* codes, std::byte* scales) : product(p), x(p.x) {
-    if (!is_fp8(p.weight.format) || x.dtype() == DType::f32) return;
+  // room: for x as it is multiplied, with scales. Beside MXFP4 gathered rows are interleaved here,
+  // and scattered ones are as such a product has written them.
+  PromptCall(const ExpertProduct& p, std::byte* room, std::byte* scales) : product(p), x(p.x) {
     const std::int64_t rows = x.extent(0), depth = x.extent(1);
-    product.x = TensorView(codes, DType::fp8_e4m3, {rows, depth});
+    if (is_mxfp4(p.weight) && p.rows == ExpertRows::gather && x.dtype() == DType::bf16) {
+      product.x = TensorView(room, DType::bf16, {rows, depth});
+      product.interleaves = true;
+    }
+    if (!is_fp8(p.weight.format) || x.dtype() == DType::f32) return;
+    product.x = TensorView(room, DType::fp8_e4m3, {rows, depth});
     product.x_scales = TensorView(scales, DType::f32, {(depth + kFp8Block - 1) / kFp8Block, rows});
   }
   bool supported() const {
-    return expert_product_wgmma_supports(product) && (product.x_scales.empty() || is_wide(x));
+    return expert_product_wgmma_supports(product) && (product.x_scales.empty() || is_wide(x)) &&
+           (!product.interleaves || is_aligned(x));
   }
   void multiply(const ExpertPlan& plan, StreamRef stream) const {
     if (!product.x_scales.empty()) quantize_groups(product.x, product.x_scales, x, stream);
+    if (product.interleaves) interleave_groups(product.x, x, stream);
     expert_product_wgmma(product, plan, stream);
   }
+  static bool is_mxfp4(const Weight& weight) { return weight.format == WeightFormat::mxfp4; }
 };
 
 bool has_many(std::int64_t rows_of_expert) { return rows_of_expert > kManyTileTokens / 2; }
@@ -182,7 +191,9 @@ void moe_experts(const MoeExpertsArgs& args, StreamRef stream) {
                            .rows = ExpertRows::scatter};
   const PromptCall prompt_up(up, memory + scratch.answers, memory + scratch.x_scales),
       prompt_down(down, memory + scratch.inner_codes, memory + scratch.inner_scales);
-  const bool alike = is_fp8(args.down.format) == shape.fp8;  // there is room for codes of both
+  // There is room for codes of both, and what one interleaves the other takes so.
+  const bool alike = is_fp8(args.down.format) == shape.fp8 &&
+                     PromptCall::is_mxfp4(args.down) == PromptCall::is_mxfp4(args.gate_up);
   if (has_many(pairs / shape.experts) && alike && prompt_up.supported() &&
       prompt_down.supported()) {
     const ExpertPlan plan = make_plan(args, memory, scratch, kPromptTileTokens, stream);

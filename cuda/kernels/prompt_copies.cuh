@@ -1,10 +1,11 @@
 #pragma once
 // What an expert product of a prompt copies to shared memory: a block's work is items, 128 tokens
-// of an expert with 256 rows of its weights, of which a stage has 128 bytes of K. Copies run ahead
-// of the products from one item into the next.
+// of an expert with 256 rows of its weights, of which a stage has as much of K as 128 bytes of a
+// token. Copies run ahead of the products from one item into the next.
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/expert_rows.cuh"
+#include "cuda/device/mxfp4.cuh"
 #include "cuda/device/warpgroup.cuh"
 
 namespace quire::cuda {
@@ -12,14 +13,21 @@ namespace quire::cuda {
 constexpr int kPromptGroups = 2, kGroupThreads = 128,
               kPromptThreads = kPromptGroups * kGroupThreads;
 constexpr int kTokens = kPromptTileTokens, kFewTokens = kTokens / 2;
-constexpr int kHalfRows = 128;  // gated: the gate's rows and their partners; else neighbours
-constexpr int kStages = 4;
-constexpr int kPanelBytes = 128;  // of K, in a stage
+constexpr int kHalfRows = 128;    // gated: the gate's rows and their partners; else neighbours
+constexpr int kPanelBytes = 128;  // of a token, in a stage
 
+// What weights are: the type that tokens have, too, or this, and tokens in bf16.
+struct Mxfp4 {};
 template <class T>
 constexpr bool kIsFp8 = std::is_same_v<T, __nv_fp8_e4m3>;
 template <class T>
-constexpr int kStepDepth = kPanelBytes / static_cast<int>(sizeof(T));  // elements of K
+constexpr bool kIsMxfp4 = std::is_same_v<T, Mxfp4>;
+template <class T>
+using PromptElement = std::conditional_t<kIsMxfp4<T>, __nv_bfloat16, T>;  // of tokens
+template <class T>
+constexpr int kStepDepth = kPanelBytes / static_cast<int>(sizeof(PromptElement<T>));  // of K
+template <class T>
+constexpr int kStages = kIsMxfp4<T> ? 7 : 4;
 
 struct PromptItem;
 
@@ -30,9 +38,10 @@ struct PromptProduct {
   std::int64_t x_bytes, row_bytes, expert_bytes;  // of a row, of a row, of an expert
   int depth, column_tiles;
   const float *x_scales, *scales;  // of fp8; else null
+  const std::uint8_t* exponents;   // of MXFP4
   std::uint32_t scale_stride, expert_scales;
   int x_rows;
-  bool by_block;
+  bool by_block, interleaves;  // fp8; MXFP4
 
   __device__ __forceinline__ int columns_of_item() const {
     return output.gated ? kHalfRows : 2 * kHalfRows;
@@ -71,10 +80,20 @@ __device__ __forceinline__ std::uint32_t PromptProduct::scale_place(const Prompt
 }
 
 // Panels begin at multiples of 1,024 bytes.
+template <class T>
 struct PromptStage {
   unsigned char weight[2][kHalfRows][kPanelBytes];
   unsigned char x[kTokens][kPanelBytes];
 };
+// Groups of a row apart, so that eight rows of one fill the banks once.
+template <>
+struct PromptStage<Mxfp4> {
+  static constexpr int kGroups = kStepDepth<Mxfp4> / kMxGroup;
+  unsigned char weight[2][kGroups][kHalfRows][kMxGroupBytes];
+  unsigned char x[kTokens][kPanelBytes];
+};
+// Sums on their way out.
+constexpr int kSumsBytes = kTokens * (kHalfRows + 8) * 2;
 // A thread's, of the item that is copied; a thread's own, in shared memory because products take
 // the registers.
 struct alignas(16) PromptPlaces {
@@ -84,14 +103,29 @@ struct alignas(16) PromptPlaces {
 };
 template <class T>
 struct PromptStages {
-  PromptStage stage[kStages];
+  PromptStage<T> stage[kStages<T>];
   PromptPlaces places[kPromptThreads];
-  float x_scale[kStages][kIsFp8<T> ? kTokens : 1];
+  float x_scale[kStages<T>][kIsFp8<T> ? kTokens : 1];
+
+  // Where sums may be while `last` is the latest stage that was multiplied: in it, as nothing is
+  // copied there before the next step's barrier.
+  __device__ __forceinline__ void* room(int last) { return &stage[last]; }
+};
+template <>
+struct PromptStages<Mxfp4> {
+  PromptStage<Mxfp4> stage[kStages<Mxfp4>];
+  PromptPlaces places[kPromptThreads];
+  alignas(16) unsigned char sums[kSumsBytes];  // stages are too small
+
+  __device__ __forceinline__ void* room(int) { return sums; }
 };
 
-__device__ __forceinline__ int next_stage(int stage) { return (stage + 1) % kStages; }
+template <class T>
+__device__ __forceinline__ int next_stage(int stage) {
+  return stage + 1 == kStages<T> ? 0 : stage + 1;
+}
 
-// Eight threads to a row.
+// Eight threads to a row; of MXFP4's weights two.
 template <class T>
 class PromptCopies {
  public:
@@ -104,23 +138,12 @@ class PromptCopies {
   // Of the next step; nothing behind the last.
   __device__ __forceinline__ void copy_next(int to) {
     if (index_ < items_) {
-      PromptStage& stage = stages_.stage[to];
+      PromptStage<T>& stage = stages_.stage[to];
       const PromptPlaces places = stages_.places[threadIdx.x];
-      const std::size_t at = k_ * sizeof(T);
-      const int bytes = k_ + lane() * kOfLane < p_.depth ? 16 : 0;
+      copy_weights(stage, places);
+      const std::size_t at = k_ * sizeof(PromptElement<T>);
+      const int bytes = bytes_at(k_ + lane() * kOfLane);
       const int chunk = swizzled_chunk(row(), lane()) * 16;
-      const std::uint32_t row_bytes = static_cast<std::uint32_t>(p_.row_bytes);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const char* weight = p_.weight + std::size_t{places.weight} * 16 + at +
-                             (half == 0 ? 0 : p_.half_distance() * p_.row_bytes);
-        const int rows = half == 0 || p_.output.gated ? places.rows : places.rows - kHalfRows;
-#pragma unroll
-        for (int r = 0; r < kHalfRows; r += kPassRows) {
-          async_copy<16>(&stage.weight[half][r + row()][chunk], weight + r * row_bytes,
-                         r < rows ? bytes : 0);
-        }
-      }
 #pragma unroll
       for (int i = 0; i < kTokens / kPassRows; ++i) {
         if (i == kFewTokens / kPassRows && places.few != 0) break;
@@ -145,10 +168,44 @@ class PromptCopies {
 
  private:
   static constexpr int kLanes = kPanelBytes / 16, kPassRows = kPromptThreads / kLanes;
-  static constexpr int kOfLane = 16 / static_cast<int>(sizeof(T));  // elements
+  static constexpr int kOfLane = 16 / static_cast<int>(sizeof(PromptElement<T>));  // elements
+
+  // Of the weights' rows.
+  static constexpr int kWeightLanes = kIsMxfp4<T> ? 2 : kLanes,
+                       kWeightRows = kPromptThreads / kWeightLanes;
+  static constexpr int kOfWeightLane = kIsMxfp4<T> ? kMxGroup : kOfLane;
 
   __device__ __forceinline__ static int row() { return static_cast<int>(threadIdx.x) / kLanes; }
   __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % kLanes; }
+  __device__ __forceinline__ static int weight_row() {
+    return static_cast<int>(threadIdx.x) / kWeightLanes;
+  }
+  __device__ __forceinline__ static int weight_lane() {
+    return static_cast<int>(threadIdx.x) % kWeightLanes;
+  }
+  __device__ __forceinline__ int bytes_at(int k) const { return k < p_.depth ? 16 : 0; }
+
+  __device__ __forceinline__ void copy_weights(PromptStage<T>& stage, const PromptPlaces& places) {
+    const std::size_t at = static_cast<std::size_t>(k_ / kOfWeightLane) * 16;
+    const int bytes = bytes_at(k_ + weight_lane() * kOfWeightLane);
+    const std::uint32_t row_bytes = static_cast<std::uint32_t>(p_.row_bytes);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const char* weight = p_.weight + std::size_t{places.weight} * 16 + at +
+                           (half == 0 ? 0 : p_.half_distance() * p_.row_bytes);
+      const int rows = half == 0 || p_.output.gated ? places.rows : places.rows - kHalfRows;
+#pragma unroll
+      for (int r = 0; r < kHalfRows; r += kWeightRows) {
+        unsigned char* to;
+        if constexpr (kIsMxfp4<T>) {
+          to = stage.weight[half][weight_lane()][r + weight_row()];
+        } else {
+          to = &stage.weight[half][r + row()][swizzled_chunk(row(), lane()) * 16];
+        }
+        async_copy<16>(to, weight + r * row_bytes, r < rows ? bytes : 0);
+      }
+    }
+  }
   // Tokens that there are not, are another: nobody asks for their sums.
   __device__ __forceinline__ int x_row(const ExpertTile& tile, int token) const {
     return p_.block.x_row(min(tile.begin + token, tile.end - 1));
@@ -159,10 +216,10 @@ class PromptCopies {
     const PromptItem item(p_, index_);
     PromptPlaces places;
     places.few = item.tokens() <= kFewTokens ? 1 : 0;
-    places.rows = p_.output.columns - item.column0 - row();
+    places.rows = p_.output.columns - item.column0 - weight_row();
     const std::int64_t weights =
-        item.tile.expert * p_.expert_bytes + (item.column0 + row()) * p_.row_bytes;
-    places.weight = static_cast<std::uint32_t>(weights / 16) + lane();
+        item.tile.expert * p_.expert_bytes + (item.column0 + weight_row()) * p_.row_bytes;
+    places.weight = static_cast<std::uint32_t>(weights / 16) + weight_lane();
 #pragma unroll
     for (int i = 0; i < kTokens / kPassRows; ++i) {
       const std::int64_t bytes = std::int64_t{x_row(item.tile, i * kPassRows + row())} * p_.x_bytes;

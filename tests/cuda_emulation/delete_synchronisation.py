@@ -93,10 +93,12 @@ def caught_by(site, plain, tsan):
             code, text = run(plain, tests, skip=site, order=order, copies=copies, capability=capability)
             if code != 0:
                 return f"sm_{capability}, {order}, {copies} copies: {verdict(text)}"
-    for copies in ("late", "eager"):
-        code, text = run(tsan, reaching(site, coverage(plain, HOPPER)), skip=site, order="random", copies=copies)
-        if code != 0:
-            return f"TSan, {copies} copies: {verdict(text)}"
+    for capability in (HOPPER, AMPERE):
+        tests = reaching(site, coverage(plain, capability))
+        for copies in ("late", "eager") if tests else ():
+            code, text = run(tsan, tests, skip=site, order="random", copies=copies, capability=capability)
+            if code != 0:
+                return f"TSan on sm_{capability}, {copies} copies: {verdict(text)}"
     return None
 
 
@@ -108,7 +110,7 @@ def main(plain, tsan, *wanted):
     for site, line in sites.items():
         if wanted and site not in wanted:
             continue
-        tests = reaching(site, reached)
+        tests = reaching(site, reached) or reaching(site, coverage(plain, AMPERE))
         found = caught_by(site, plain, tsan) if tests else None
         marked = MARK in line
         wrong = (not tests and "no test reaches it") or (marked and found and "marked as surviving, and caught") or \

@@ -103,10 +103,13 @@ EMULATION_NO_TSAN void multiply_lanes(emulation::Lane** lanes, int) {
   }
 }
 
-inline void clear_operand(void* shared) {
-  *static_cast<uint4*>(shared) = uint4{};
+template <class Chunk>
+void store_operand(void* shared, const Chunk& chunk) {
+  static_assert(sizeof chunk == 16 && alignof(Chunk) == 16);
+  *static_cast<Chunk*>(shared) = chunk;
   emulation::note_landing(shared, 16);
 }
+inline void clear_operand(void* shared) { store_operand(shared, uint4{}); }
 inline void fence_async_proxy(EMULATION_SITE) {
   if (!emulation::deleted(EMULATION_HERE("fence_async_proxy"))) emulation::proxy_fence();
 }
@@ -121,8 +124,8 @@ void warpgroup_wait(EMULATION_SITE) {
   if (!emulation::deleted(EMULATION_HERE("warpgroup_wait")))
     emulation::group_wait(kGroupsLeft, EMULATION_HERE("warpgroup_wait"));
 }
-template <int kCount>
-void hold(FragmentC (&)[kCount]) {}
+template <class Fragment, int kCount>
+void hold(Fragment (&)[kCount]) {}
 
 // The emulation's type for an operand's.
 template <class T>

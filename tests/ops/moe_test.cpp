@@ -19,6 +19,7 @@ struct ExpertCase {
   bool gated, bias;
   WeightFormat format = WeightFormat::plain;
   GroupFormat group = {};  // of fragments, which stand for the backend's tiles
+  int shift = 0;           // MXFP4: gates and ups are larger by 2^shift, tokens smaller
 };
 
 double activate(Activation act, double g) {
@@ -41,11 +42,11 @@ class Experts {
   explicit Experts(const ExpertCase& c) : c_(c) {
     std::mt19937 rng(7);
     rows_ = c.gated ? 2 * c.inner : c.inner;
-    x = random_tensor(rng, c.dtype, {c.tokens, c.hidden});
+    x = random_tensor(rng, c.dtype, {c.tokens, c.hidden}, std::ldexp(1.f, -c.shift));
     up_bias = random_tensor(rng, c.dtype, {c.experts, rows_});
     down_bias = random_tensor(rng, c.dtype, {c.experts, c.hidden});
-    gate_up = make_weight(rng, rows_, c.hidden);
-    down = make_weight(rng, c.hidden, c.inner);
+    gate_up = make_weight(rng, rows_, c.hidden, c.shift);
+    down = make_weight(rng, c.hidden, c.inner, 0);
     weights = HostTensor(DType::f32, {c.tokens, c.k});
     ids = HostTensor(DType::i32, {c.tokens, c.k});
     for (std::int64_t t = 0; t < c.tokens; ++t) {
@@ -63,7 +64,8 @@ class Experts {
   bool is_prompt(const OpBackend& backend, std::int64_t tokens) const {
     return backend.name == "cuda" && c_.dtype != kF32 &&
            tokens * c_.k / c_.experts > kFewOfExpert &&
-           (c_.format == WeightFormat::plain || is_fp8(c_.format)) && c_.inner % 16 == 0;
+           (c_.format == WeightFormat::plain || c_.format == kMxfp4 || is_fp8(c_.format)) &&
+           c_.inner % 16 == 0;
   }
 
   // rounds: x and the inner layer become fp8.
@@ -115,7 +117,7 @@ class Experts {
     std::shared_ptr<PackedCase> tiles = nullptr;
   };
 
-  Packed make_weight(std::mt19937& rng, std::int64_t n, std::int64_t k) const {
+  Packed make_weight(std::mt19937& rng, std::int64_t n, std::int64_t k, int shift) const {
     const float deviation = 1.f / std::sqrt(static_cast<float>(k));
     if (c_.format == WeightFormat::plain)
       return {random_tensor(rng, c_.dtype, {c_.experts, n, k}, deviation), {}, {}};
@@ -133,7 +135,8 @@ class Experts {
              HostTensor(DType::u8, {c_.experts, n, k / 32})};
     for (std::byte& b : p.data.bytes) b = static_cast<std::byte>(rng() % 256);
     constexpr float kDeviation = 2.9f;  // of the sixteen values
-    const int exponent = 127 + static_cast<int>(std::floor(std::log2(deviation / kDeviation)));
+    const int exponent =
+        127 + shift + static_cast<int>(std::floor(std::log2(deviation / kDeviation)));
     // And of eight one that is smaller, by up to all of the format's range.
     for (std::byte& b : p.scales.bytes) {
       const unsigned draw = rng();
@@ -256,6 +259,23 @@ TEST_CASE("moe_experts sums the weighted answers of a token's experts", "[ops][m
       {"bf16, no gate", kBf16, 21, 72, 136, 3, 2, Activation::relu2, false, true},
       {"MXFP4, many tokens of an expert", kBf16, 90, 160, 96, 2, 1, Activation::clamped_swiglu,
        true, true, kMxfp4},
+      {"MXFP4, two tiles of an expert, a stage again and again", kBf16, 150, 608, 160, 3, 2,
+       Activation::silu, true, false, kMxfp4},
+      {"MXFP4, no gate, many tokens of an expert", kBf16, 80, 96, 288, 2, 1, Activation::relu2,
+       false, false, kMxfp4},
+      {"MXFP4 with scales above 2",
+       kBf16,
+       90,
+       160,
+       64,
+       2,
+       1,
+       Activation::silu,
+       true,
+       true,
+       kMxfp4,
+       {},
+       9},
       {"fp8 rows, f32", kF32, 13, 40, 24, 4, 2, Activation::silu, true, false, kRows},
       {"fp8 rows, bf16", kBf16, 21, 64, 48, 4, 2, Activation::silu, true, true, kRows},
       {"fp8 rows, many tokens of an expert", kBf16, 90, 80, 64, 2, 1, Activation::relu2, false,

@@ -87,7 +87,7 @@ void decode_beside_prompt(Bench& bench, std::int64_t context) {
 
 // Latent attention of requests of these lengths, `fresh` tokens each, in a layer of DeepSeek-V3's.
 void latent_decode(Bench& bench, const std::string& name, std::vector<std::int64_t> lengths,
-                   std::int64_t heads, std::int64_t fresh) {
+                   std::int64_t heads, std::int64_t fresh, DType cache = DType::bf16) {
   constexpr std::int64_t kBlockSize = 64, kLatent = 512, kRow = kLatent + 64;
   if (bench.tiny()) lengths = {80, 30};
   const auto requests = static_cast<std::int64_t>(lengths.size());
@@ -106,7 +106,8 @@ void latent_decode(Bench& bench, const std::string& name, std::vector<std::int64
   MlaArgs args;
   args.out = bench.zeros(DType::bf16, {requests * fresh, heads, kLatent});
   args.q = bench.random({requests * fresh, heads, kRow});
-  args.cache = bench.random({blocks, kBlockSize, kRow});
+  args.cache = cache == DType::bf16 ? bench.random({blocks, kBlockSize, kRow})
+                                    : bench.zeros(cache, {blocks, kBlockSize, kRow});
   args.block_table = bench.upload(table, {requests, columns});
   args.query_start = bench.upload(starts, {requests + 1});
   args.seq_lens = bench.upload(ends, {requests});
@@ -116,7 +117,9 @@ void latent_decode(Bench& bench, const std::string& name, std::vector<std::int64
   const double seconds =
       device_seconds(bench.stream(), [&] { bench.ops().mla_attention(args, bench.stream()); });
   if (heads * fresh <= 64) {
-    bench.memory_bound(name, 0.75, static_cast<double>(keys * kRow) * 2, seconds);
+    bench.memory_bound(name, cache == DType::bf16 ? 0.75 : 0.35,
+                       static_cast<double>(keys * kRow) * static_cast<double>(size_of(cache)),
+                       seconds);
   } else {
     const auto rows = static_cast<double>(heads * fresh);
     bench.compute_bound(name, 2. * rows * static_cast<double>(keys * (kRow + kLatent)), seconds);
@@ -150,6 +153,10 @@ void attention_cases(Bench& bench) {
                 16, 1);
   latent_decode(bench, "latent decode, 32 of 4096, 128 heads", std::vector<std::int64_t>(32, 4096),
                 128, 1);
+  for (const std::int64_t heads : {16, 128})
+    latent_decode(bench,
+                  "latent decode, 32 of 4096, " + std::to_string(heads) + " heads, fp8 cache",
+                  std::vector<std::int64_t>(32, 4096), heads, 1, DType::fp8_e4m3);
   latent_decode(bench, "latent decode, 8 of 4096, 128 heads, 4 rows each",
                 std::vector<std::int64_t>(8, 4096), 128, 4);
   std::vector<std::int64_t> uneven(256, 1024);

@@ -152,25 +152,26 @@ def prefill(b, tokens, dim, heads=32):
     return flops / CUBLAS, flops / PEAK + issue / 2 + LAUNCH
 
 
-def latents(b, lengths, heads, rows=1):
+def latents(b, lengths, heads, rows=1, cache="bf16"):
     """Requests of so many rows; units of 64 rows, heads by tokens, see tiles of 32 keys; few heads fill a part. The limit is the longer
     of reading the cache and of the products at cuBLAS' rate. Every multiprocessor has as many tiles as the others; with warpgroups
-    two of them take a fourth of the scores' instructions and their own 131 a tile (that rescales 128 sums more, once). A unit in
+    two of them take a fourth of the scores' instructions and their own 131 a tile (that rescales 128 sums more, once), or 395 where they
+    widen it, 26 for each of nine panels. A unit in
     several blocks writes its sums, which are read again; a block's further parts begin with loads of their own, 1 µs, and the merge
     half of a launch behind. Before: nine turns of the scores' loop, of which the table counts one, and as many splits for all as
     filled the device."""
-    data = sum(lengths) * 576 * 2
+    data = sum(lengths) * 576 * (1 if cache == "fp8" else 2)
     flops = 2.0 * sum(lengths) * rows * heads * (576 + 512)
     limit = max(data / READ, flops / CUBLAS)
     units = -(-rows * heads // 64)
     counts = [-(-length // 32) for length in lengths for _ in range(units)]
     tiles = sum(counts)
-    if "latent_wgmma_kernel<bf16>" not in b.rows:
-        issue = tile_time(b["latent_attention_kernel<bf16,bf16>"], tiles, 8, 9, 72, extra=8 * 26)
+    if f"latent_wgmma_kernel<bf16,{cache}>" not in b.rows:
+        issue = tile_time(b[f"latent_attention_kernel<bf16,{cache}>"], tiles, 8, 5 if cache == "fp8" else 9, 72, extra=8 * 26)
         return limit, max(data / READ / 0.95, issue) + 2 * LAUNCH
-    kernel = b["latent_wgmma_kernel<bf16>"]
     share = max(8, -(-tiles // SMS))
-    instructions = 4 * 36 * kernel("product") + 8 * 131
+    kernel = b["latent_wgmma_kernel<bf16,bf16>"]
+    instructions = 4 * 36 * kernel("product") + 8 * (395 if cache == "fp8" else 131)
     issue = share * instructions / SCHEDULERS / ipc(12) / CLOCK
     ends = [sum(counts[:i + 1]) for i in range(len(counts))]
     cut = [(end - 1) // share - (end - count) // share + 1 for end, count in zip(ends, counts)]
@@ -192,24 +193,28 @@ def experts(b, name, bits, active, columns, depth):
 
 def prompt_experts(b, weight, tokens, top_k, count, inner, hidden):
     """Both products of all tokens, and the sum of answers, which are read once more (f32 before). An expert's tokens are rounded up to
-    64, which costs 32 of them. On warpgroups a step is 256 rows by 128 tokens by 128 bytes of K: of the loop's instructions 167 are
-    executed (fp8: 418, the sums' included), the others begin an item; what ends one is 1,900 of a warp, nothing beside it (both counted
-    by eye). A step comes out of the L2 cache, which no blocks share. fp8: x and the inner layer are read, and written rounded."""
-    pairs, fp8 = tokens * top_k, weight == "fp8"
+    64, which costs 32 of them. On warpgroups a step is 256 rows by 128 tokens by 128 bytes of a token: of the loop's instructions 167 are
+    executed (fp8: 418, the sums' included; MXFP4: 308, of which 128 make weights), the others begin an item; what ends one is 1,900 of a
+    warp, nothing beside it (all counted by eye). A step comes out of the L2 cache, which no blocks share. fp8: x and the inner layer are
+    read, and written rounded; MXFP4: x is, in another order."""
+    pairs, fp8, mxfp4 = tokens * top_k, weight == "fp8", weight == "Mxfp4"
     flops = 2.0 * 3 * pairs * inner * hidden
     limit = flops / CUBLAS / (2 if fp8 else 1)
     rows = pairs + 32 * count
     kernel = f"expert_wgmma_kernel<{weight},bf16>"
     if kernel not in b.rows:
-        mma = b["expert_mma_kernel<" + ("Fp8Format<bf16>" if fp8 else "PlainFormat<bf16>") + ",64>"]
-        issue = tile_time(mma, rows / 64 * 3 * inner * hidden / 128 / 64, 4, 8 if fp8 else 12, 64)
+        mma = b["expert_mma_kernel<" + {"fp8": "Fp8Format<bf16>", "bf16": "PlainFormat<bf16>", "Mxfp4": "Mxfp4Format"}[weight] + ",64>"]
+        issue = tile_time(mma, rows / 64 * 3 * inner * hidden / 128 / 64, 4, {"fp8": 8, "bf16": 12, "Mxfp4": 6}[weight], 64)
         return limit, issue + pairs * hidden * 4 / READ + 4 * LAUNCH
     depth = 128 if fp8 else 64
-    steps = rows / 128 * 3 * inner * hidden / 256 / depth / SMS
-    items = rows / 128 * (inner / 128 + hidden / 256) / SMS
+    ups, downs = -(-inner // 128), -(-hidden // 256)
+    steps = rows / 128 * (ups * hidden + downs * inner) / depth / SMS
+    items = rows / 128 * (ups + downs) / SMS
     cycles = 256 * 128 * depth * 2 * SMS * CLOCK / (PEAK * (2 if fp8 else 1))
-    step = max((cycles + (418 if fp8 else 167) * 8 / SCHEDULERS / 0.9 / 2) / CLOCK, 3 * 128 * 128 * SMS / L2)
-    rounding = 3 * (tokens * hidden + pairs * inner) / READ + 2 * LAUNCH if fp8 else 0
+    executed = 418 if fp8 else 308 if mxfp4 else 167
+    copied = 128 * 128 + (256 * 64 * 4.25 / 8 if mxfp4 else 256 * 128)
+    step = max((cycles + executed * 8 / SCHEDULERS / 0.9 / 2) / CLOCK, copied * SMS / L2)
+    rounding = 3 * (tokens * hidden + pairs * inner) / READ + 2 * LAUNCH if fp8 else 4 * tokens * hidden / READ + LAUNCH if mxfp4 else 0
     return limit, steps * step + items * 1900 * 8 / SCHEDULERS / 0.9 / CLOCK + pairs * hidden * 2 / READ + rounding + 4 * LAUNCH
 
 
@@ -282,6 +287,8 @@ CASES = {
     "prefill 8,192, D = 128": lambda b: prefill(b, 8192, 128),
     "latent decode, 32 of 4,096, 16 heads": lambda b: latents(b, 32 * [4096], 16),
     "latent decode, 32 of 4,096, 128 heads": lambda b: latents(b, 32 * [4096], 128),
+    "latent decode, 32 of 4,096, 16 heads, fp8 cache": lambda b: latents(b, 32 * [4096], 16, cache="fp8"),
+    "latent decode, 32 of 4,096, 128 heads, fp8 cache": lambda b: latents(b, 32 * [4096], 128, cache="fp8"),
     "latent decode, 8 of 4,096, 128 heads, 4 rows each": lambda b: latents(b, 8 * [4096], 128, 4),
     "latent decode, one of 100,000 among 255 of 1,024, 16 heads": lambda b: latents(b, 255 * [1024] + [100000], 16),
     "1 to 8 rows, bf16, 4,096 to 28,672": lambda b: few_rows(b, "bf16", 28672, 4096),
@@ -301,6 +308,7 @@ CASES = {
     "experts MXFP4, 32 of 2,880 × 2,880": lambda b: experts(b, "Mxfp4Format", 4.25, 32, 5760, 2880),
     "experts bf16, a prompt of 8,192, 128 of 768 × 2,048, 8 a token": lambda b: prompt_experts(b, "bf16", 8192, 8, 128, 768, 2048),
     "experts fp8, a prompt of 8,192, 256 of 2,048 × 7,168, 8 a token": lambda b: prompt_experts(b, "fp8", 8192, 8, 256, 2048, 7168),
+    "experts MXFP4, a prompt of 8,192, 32 of 2,880 × 2,880, 4 a token": lambda b: prompt_experts(b, "Mxfp4", 8192, 4, 32, 2880, 2880),
     "draws, 256 rows of 128,256": lambda b: draws(b, 256, False),
     "draws with top_k 50, 256 rows": lambda b: draws(b, 256, True),
     "draws with top_k 50, 1 row": lambda b: draws(b, 1, True),

@@ -131,6 +131,37 @@ void decode_fp8_linear(Bench& bench, std::int64_t rows, std::int64_t n, std::int
   bench.forget_tensors();
 }
 
+// Experts of a prompt in MXFP4, as gpt-oss has them.
+void prompt_experts(Bench& bench, std::int64_t tokens) {
+  const std::int64_t t = bench.size(tokens, 70), width = bench.size(2880, 64);
+  constexpr std::int64_t kExperts = 32, kTopK = 4;
+  const std::int64_t experts = bench.size(kExperts, 4);
+  const auto weight = [&](std::int64_t rows) {
+    return Weight{bench.zeros(DType::u8, {experts, rows, width / 2}),
+                  bench.zeros(DType::u8, {experts, rows, width / 32}), WeightFormat::mxfp4};
+  };
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(t * kTopK));
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(experts));
+  const auto size = static_cast<int>(width);
+  const MoeShape shape{static_cast<int>(experts), kTopK, size, size, true, DType::bf16, false};
+  MoeExpertsArgs args;
+  args.out = bench.zeros(DType::bf16, {t, width});
+  args.x = bench.random({t, width});
+  args.ids = bench.upload(ids, {t, kTopK});
+  args.weights = bench.upload(std::vector(ids.size(), .25f), {t, kTopK});
+  args.gate_up = weight(2 * width), args.down = weight(width);
+  args.activation = Activation::clamped_swiglu, args.gated = true;
+  args.workspace =
+      bench.zeros(DType::u8, {static_cast<std::int64_t>(bench.ops().traits().moe_workspace_bytes(
+                                 static_cast<int>(t), shape))});
+  const double seconds =
+      device_seconds(bench.stream(), [&] { bench.ops().moe_experts(args, bench.stream()); });
+  bench.compute_bound("experts MXFP4, a prompt of " + std::to_string(tokens),
+                      2. * 3 * static_cast<double>(t * kTopK * width * width), seconds);
+  bench.forget_tensors();
+}
+
 void row_operators(Bench& bench) {
   const std::int64_t t = bench.size(8192, 4), h = bench.size(4096, 64),
                      inner = bench.size(14336, 64);
@@ -262,6 +293,7 @@ void run(bool tiny) {
     decode_fp8_linear(bench, rows, 28672, 4096, rows <= 8 ? 0.88 : 0);
     decode_fp8_linear(bench, rows, 4096, 14336, rows <= 8 ? 0.88 : 0);
   }
+  prompt_experts(bench, 8192);
   row_operators(bench);
   delta_rule(bench, 8192);
   selective_scan(bench, 8192);
