@@ -24,6 +24,21 @@ struct AttentionScratch {
   std::vector<float> partials;  // softmax states of split attention
 };
 
+// Positions [begin, end) of a prompt, whose keys and values stand from `slot` on.
+struct LatentPiece {
+  const LatentPrompt* prompt;
+  std::int64_t begin, end, slot;
+};
+struct LatentItem {
+  const LatentPiece* piece;
+  AttentionItem rows;
+};
+struct LatentScratch {
+  std::vector<LatentPiece> pieces;
+  std::vector<LatentItem> items;
+  std::vector<std::int32_t> pages;  // a block table
+};
+
 // Memory of a GroupInputRows.
 struct GroupInput {
   std::vector<std::int8_t> codes;
@@ -46,6 +61,7 @@ struct Context {
   std::vector<std::byte> product_input = {};  // x in the type that a product wants
   GroupInput group_input = {};
   AttentionScratch attention = {};
+  LatentScratch latents = {};
 };
 
 // float32, bf16 or f16; anything else throws.
