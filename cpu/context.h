@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/latent_rounds.h"
 #include "backend/ops.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/thread_pool.h"
@@ -24,11 +25,6 @@ struct AttentionScratch {
   std::vector<float> partials;  // softmax states of split attention
 };
 
-// Positions [begin, end) of a prompt, whose keys and values stand from `slot` on.
-struct LatentPiece {
-  const LatentPrompt* prompt;
-  std::int64_t begin, end, slot;
-};
 struct LatentItem {
   const LatentPiece* piece;
   AttentionItem rows;

@@ -36,24 +36,18 @@ class Prompts {
     assert(args.q.extent(2) == key_width() && args.up.contiguous());
     assert(args.workspace.bytes() >= at_.bytes);
     scales_rows_ = type_ == Float::f32 && args.cache.dtype() == DType::fp8_e4m3;
-    on.latents.pieces.clear();
     set_pages();
   }
 
-  // A prompt that fits goes with others, one that does not in several pieces.
   void run() {
-    for (const LatentPrompt& prompt : args_.prompts) {
-      const std::int64_t length = prompt.seq_len();
-      if (prompt.num_tokens == 0) continue;
-      for (std::int64_t begin = 0; begin < length; begin += kLatentPiece) {
-        const std::int64_t end = std::min(length, begin + kLatentPiece);
-        if (filled_ + end - begin > kLatentPiece) attend_to_all();
-        on_.latents.pieces.push_back({&prompt, begin, end, filled_});
-        filled_ += end - begin;
-        if (length > kLatentPiece) attend_to_all();
-      }
-    }
-    attend_to_all();
+    for_latent_rounds(args_.prompts, static_cast<std::int32_t>(kLatentPiece), args_.prompts.size(),
+                      on_.latents.pieces, [&] {
+                        const LatentPiece& last = on_.latents.pieces.back();
+                        filled_ = last.slot + last.end - last.begin;
+                        gather();
+                        expand();
+                        attend();
+                      });
   }
 
  private:
@@ -85,15 +79,6 @@ class Prompts {
     on_.latents.pages.assign(static_cast<std::size_t>(longest / kLatentPiece + 1), 0);
   }
 
-  void attend_to_all() {
-    if (filled_ == 0) return;
-    gather();
-    expand();
-    attend();
-    on_.latents.pieces.clear();
-    filled_ = 0;
-  }
-
   // The pieces' rows of the cache, in the type of the product.
   void gather() {
     for (const LatentPiece& piece : on_.latents.pieces) {
@@ -107,7 +92,7 @@ class Prompts {
   void gather_row(const LatentPiece& piece, std::int64_t position, std::int64_t slot) {
     const std::int64_t size = args_.cache.extent(1);
     const auto table = args_.block_table.as<std::int32_t, 2>();
-    const std::int64_t block = table(piece.prompt->request, position / size);
+    const std::int64_t block = table(piece.prompt.request, position / size);
     const std::int64_t element =
         block * args_.cache.stride(0) + position % size * args_.cache.stride(1);
     std::byte* const from = static_cast<std::byte*>(args_.cache.data()) +
@@ -187,11 +172,11 @@ class Prompts {
     on_.latents.items.clear();
     std::int64_t work = 0;  // pairs of query row and position
     for (const LatentPiece& piece : on_.latents.pieces) {
-      const LatentPrompt& prompt = *piece.prompt;
+      const LatentPrompt& prompt = piece.prompt;
       for (std::int32_t h = 0; h < shape_.heads; ++h) {
         for (std::int64_t row = 0; row < prompt.num_tokens; row += kAttentionRows) {
           const std::int64_t end = std::min<std::int64_t>(prompt.num_tokens, row + kAttentionRows);
-          const std::int64_t seen = std::min(piece.end, prompt.num_cached + end) - piece.begin;
+          const std::int64_t seen = std::min<std::int64_t>(piece.end, prompt.num_cached + end) - piece.begin;
           if (seen <= 0) continue;
           const std::int64_t segment = piece.begin / kAttentionSegment;
           on_.latents.items.push_back(
@@ -212,10 +197,9 @@ class Prompts {
 
   void attend_item(const LatentItem& item, float* scratch) const {
     const LatentPiece& piece = *item.piece;
-    const LatentPrompt& prompt = *piece.prompt;
+    const LatentPrompt& prompt = piece.prompt;
     const AttentionItem& rows = item.rows;
-    if (piece.end - piece.begin == prompt.seq_len())
-      return on_.kernels.attention(paged(piece), rows, scratch, nullptr);
+    if (piece.is_whole()) return on_.kernels.attention(paged(piece), rows, scratch, nullptr);
     const std::int64_t state = rows.head_begin * std::int64_t{prompt.num_tokens} + rows.row_begin;
     on_.kernels.attention_carry(
         paged(piece), rows, scratch,
@@ -230,7 +214,7 @@ class Prompts {
   const Matrix matrix_;  // of the first head
   const Float type_;     // of products
   bool scales_rows_;     // rows of an fp8 cache are what they stand for; else they are its codes
-  std::int64_t filled_ = 0;  // slots
+  std::int64_t filled_ = 0;  // slots of the round
 };
 
 }  // namespace

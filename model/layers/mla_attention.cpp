@@ -118,16 +118,16 @@ LatentShape MlaAttention::shape() const {
           .dtype = key_up_.dtype()};
 }
 
-void MlaAttention::operator()(const LayerOutput& out, const LayerInput& x,
-                              const ForwardContext& context) const {
+void MlaAttention::attend_last(const LayerOutput& out, const LayerInput& x, const LastTokens& last,
+                               const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
   const std::int64_t tokens = x.tokens(), latent = config_.kv_lora_rank;
-  const std::int64_t value = config_.v_head_dim;
+  const std::int64_t dim = config_.qk_nope_head_dim + config_.qk_rope_head_dim;
+  const std::int64_t asked = last.empty() ? tokens : last.rows.extent(0);
   Workspace& workspace = context.workspace;
   const TensorView kv = workspace.take(x.dtype(), {tokens, row()});
-  const TensorView q = workspace.take(
-      x.dtype(), {tokens, num_heads_, config_.qk_nope_head_dim + config_.qk_rope_head_dim});
-  const TensorView values = workspace.take(x.dtype(), {tokens, num_heads_, value});
+  const TensorView all_queries = workspace.take(x.dtype(), {tokens, num_heads_, dim});
+  const TensorView values = workspace.take(x.dtype(), {asked, num_heads_, config_.v_head_dim});
 
   kv_down_(kv, x, context);
   kv_norm_(kv.narrow(1, 0, latent), kv.narrow(1, 0, latent), context);
@@ -138,11 +138,18 @@ void MlaAttention::operator()(const LayerOutput& out, const LayerInput& x,
   context.ops.kv_write(one_head, {}, kv.split_last(row()), {}, context.groups[group_].slots,
                        {.k = cache_scale_}, context.stream);
 
-  project_queries(q, x, context);
-  const Split requests = split(tokens, context);
-  attend_absorbed(values, q, requests.others, context);
+  project_queries(all_queries, x, context);
+  TensorView q = all_queries;
+  if (!last.empty()) {
+    const TensorView few = workspace.take(x.dtype(), {asked, num_heads_ * dim});
+    context.ops.gather_rows(few, all_queries.reshape({tokens, num_heads_ * dim}), last.rows,
+                            context.stream);
+    q = few.split_last(dim);
+  }
+  const Split requests = last.empty() ? split(tokens, context) : Split{{}, {{0, asked, 0, asked}}};
+  attend_absorbed(values, q, requests.others, last, context);
   attend_expanded(values, q, requests.prompts, context);
-  output_.leave(out, values.reshape({tokens, num_heads_ * value}), context);
+  output_.leave(out, values.reshape({asked, num_heads_ * config_.v_head_dim}), context);
 }
 
 void MlaAttention::project_queries(TensorView q, const LayerInput& x,
@@ -188,19 +195,21 @@ MlaAttention::Split MlaAttention::split(std::int64_t num_tokens,
 }
 
 void MlaAttention::attend_absorbed(TensorView values, TensorView q, std::span<const Run> runs,
-                                   const ForwardContext& context) const {
+                                   const LastTokens& last, const ForwardContext& context) const {
   const Workspace::Scope scope(context.workspace);
   const std::int64_t tokens = q.extent(0), latent = config_.kv_lora_rank;
   const std::int64_t nope = config_.qk_nope_head_dim;
   const TensorView absorbed = context.workspace.take(q.dtype(), {tokens, num_heads_, row()});
   const TensorView attended = context.workspace.take(q.dtype(), {tokens, num_heads_, latent});
+  const TensorView starts = last.empty() ? context.query_start : last.starts;
+  const TensorView lens = last.seq_lens.empty() ? context.seq_lens : last.seq_lens;
   MlaArgs args;
   args.out = attended;
   args.q = absorbed;
   args.cache = cache_;
   args.cache_scale = cache_scale_;
   args.scale = scale_;
-  args.max_query_len = context.max_query_len;
+  args.max_query_len = last.empty() ? context.max_query_len : 1;
   args.max_seq_len = context.max_seq_len;
   for (const Run& run : runs) {
     const auto own = [&](TensorView all) { return all.rows(run.first_token, run.end_token); };
@@ -209,8 +218,8 @@ void MlaAttention::attend_absorbed(TensorView values, TensorView q, std::span<co
     context.ops.copy(own(absorbed).narrow(2, latent, row()), own(q).narrow(2, nope, q.extent(2)),
                      context.stream);
     args.block_table = context.groups[group_].block_table.rows(run.begin, run.end);
-    args.query_start = context.query_start.rows(run.begin, run.end + 1);
-    args.seq_lens = context.seq_lens.rows(run.begin, run.end);
+    args.query_start = starts.rows(run.begin, run.end + 1);
+    args.seq_lens = lens.rows(run.begin, run.end);
     context.ops.mla_attention(args, context.stream);
     context.ops.head_linear(own(values), own(attended), value_up_, context.stream);
   }

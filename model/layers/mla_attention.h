@@ -29,7 +29,13 @@ class MlaAttention final : public Mixer {
   void bind(const LayerCache& cache) override;
   bool lacks_scale() const override;
   void operator()(const LayerOutput& out, const LayerInput& x,
-                  const ForwardContext& context) const override;
+                  const ForwardContext& context) const override {
+    attend_last(out, x, {}, context);
+  }
+  void of_last(TensorView out, TensorView x, const LastTokens& last,
+               const ForwardContext& context) const override {
+    attend_last(out, x, last, context);
+  }
 
  private:
   // Requests [begin, end) of the step, and their tokens.
@@ -41,13 +47,15 @@ class MlaAttention final : public Mixer {
     std::vector<LatentPrompt> prompts;
     std::vector<Run> others;
   };
+  void attend_last(const LayerOutput& out, const LayerInput& x, const LastTokens& last,
+                   const ForwardContext& context) const;
   void load_up(Weights& weights, const OpsTraits& ops, std::int64_t heads);
   Split split(std::int64_t num_tokens, const ForwardContext& context) const;
   // [T, heads, nope + rope], rotated.
   void project_queries(TensorView q, const LayerInput& x, const ForwardContext& context) const;
   // Values [T, heads, value] of the tokens of these requests.
   void attend_absorbed(TensorView values, TensorView q, std::span<const Run> runs,
-                       const ForwardContext& context) const;
+                       const LastTokens& last, const ForwardContext& context) const;
   void attend_expanded(TensorView values, TensorView q, std::span<const LatentPrompt> prompts,
                        const ForwardContext& context) const;
   LatentShape shape() const;  // once key_up_ is there
