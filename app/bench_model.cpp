@@ -30,8 +30,10 @@ void add_attention(BenchModel& model, const ModelConfig& config) {
   const MlaConfig& mla = config.mla;
   if (mla.kv_lora_rank > 0) {
     model.kv_elements = layers * (mla.kv_lora_rank + mla.qk_rope_head_dim);
-    model.attention_products =
-        layers * config.num_heads * (2. * mla.kv_lora_rank + mla.qk_rope_head_dim);
+    // Absorbed or expanded; products with kv_b_proj are the weights'.
+    const int absorbed = 2 * mla.kv_lora_rank + mla.qk_rope_head_dim;
+    const int expanded = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim;
+    model.attention_products = layers * config.num_heads * std::min(absorbed, expanded);
     return;
   }
   model.kv_elements = layers * 2 * config.num_kv_heads * config.head_dim;

@@ -50,6 +50,7 @@ class MeasuringOps final : public Ops, public EncoderOps, public DraftOps {
   void quantized_linear(TensorView, TensorView, const Weight&, TensorView, TensorView,
                         StreamRef) override {}
   void mla_attention(const MlaArgs&, StreamRef) override {}
+  void mla_prompt_attention(const MlaPromptArgs&, StreamRef) override {}
   void moe_route(const MoeRouteArgs&, StreamRef) override {}
   void moe_experts(const MoeExpertsArgs&, StreamRef) override {}
   void causal_conv(const ConvArgs&, StreamRef) override {}

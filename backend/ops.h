@@ -6,11 +6,13 @@
 // many layers are rounded once, where a norm hands them to the next matrix. [T] = tokens of the
 // step, [R] = requests of the step, [S] = rows that are sampled, V = vocabulary.
 
+#include <cassert>
 #include <cstdint>
 #include <span>
 
 #include "backend/device.h"
 #include "backend/ops_heads.h"
+#include "backend/ops_latent.h"
 #include "backend/ops_linear.h"
 #include "backend/ops_moe.h"
 #include "backend/ops_sampling.h"
@@ -52,22 +54,6 @@ struct AttentionArgs {
   float scale = 1.f;
   float soft_cap = 0.f;  // 0: none; else cap · tanh(logit / cap)
   int window = 0;        // tokens, 0: none
-  int max_query_len = 0;
-  int max_seq_len = 0;
-};
-
-// Absorbed multi-head latent attention (DeepSeek-V2): a token's cache row is its latent, then its
-// rotated key; score = scale · q · row, value = the row's latent. Queries and mask as in
-// AttentionArgs.
-struct MlaArgs {
-  TensorView out;           // [T, heads, latent]
-  TensorView q;             // [T, heads, latent + rope], rows may be strided
-  TensorView cache;         // [blocks, block_size, latent + rope], block stride may be padded
-  TensorView block_table;   // i32 [R, columns]
-  TensorView query_start;   // i32 [R + 1]
-  TensorView seq_lens;      // i32 [R]
-  float cache_scale = 1.f;  // CacheScale::k
-  float scale = 1.f;
   int max_query_len = 0;
   int max_seq_len = 0;
 };
@@ -172,6 +158,10 @@ class Ops {
   virtual void quantized_embedding(TensorView out, const Weight& weight, std::int64_t first,
                                    TensorView ids, StreamRef stream) = 0;
   virtual void mla_attention(const MlaArgs& args, StreamRef stream) = 0;
+  // Only of backends whose traits().latent_prompt_bytes() is not 0.
+  virtual void mla_prompt_attention(const MlaPromptArgs& /*args*/, StreamRef /*stream*/) {
+    assert(false && "latents are attended to absorbed alone");
+  }
 
   virtual void moe_route(const MoeRouteArgs& args, StreamRef stream) = 0;
   virtual void moe_experts(const MoeExpertsArgs& args, StreamRef stream) = 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "backend/ops_latent.h"
 #include "backend/ops_moe.h"
 
 namespace quire {
@@ -62,6 +63,11 @@ class OpsTraits {
   virtual bool reads_prefixes_once() const { return false; }
   // For requests of how many new tokens, at most; 0: not for this shape.
   virtual int most_sharing_tokens(const PrefixShape&) const { return 0; }
+  // Bytes of MlaPromptArgs::workspace for num_tokens new tokens or fewer; 0: there is no such
+  // operator, prompts are absorbed as all else.
+  virtual std::size_t latent_prompt_bytes(int /*num_tokens*/, const LatentShape&) const {
+    return 0;
+  }
   virtual StateChunk state_chunk(const StateShape&) const { return {}; }
 };
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/latent_rounds.h"
 #include "backend/ops.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/thread_pool.h"
@@ -22,6 +23,16 @@ struct AttentionScratch {
   std::vector<AttentionItem> items;
   std::vector<AttentionPart> parts;
   std::vector<float> partials;  // softmax states of split attention
+};
+
+struct LatentItem {
+  const LatentPiece* piece;
+  AttentionItem rows;
+};
+struct LatentScratch {
+  std::vector<LatentPiece> pieces;
+  std::vector<LatentItem> items;
+  std::vector<std::int32_t> pages;  // a block table
 };
 
 // Memory of a GroupInputRows.
@@ -46,6 +57,7 @@ struct Context {
   std::vector<std::byte> product_input = {};  // x in the type that a product wants
   GroupInput group_input = {};
   AttentionScratch attention = {};
+  LatentScratch latents = {};
 };
 
 // float32, bf16 or f16; anything else throws.

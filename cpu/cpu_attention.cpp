@@ -8,35 +8,6 @@
 namespace quire::cpu {
 namespace {
 
-PagedArgs paged_args(TensorView out, TensorView q, TensorView k_cache, TensorView v_cache,
-                     TensorView block_table, TensorView query_start, TensorView seq_lens) {
-  assert(k_cache.rank() == 4 && v_cache.rank() == 4 && k_cache.dtype() == v_cache.dtype());
-  assert(out.extent(0) == q.extent(0) && out.extent(1) == q.extent(1));
-  assert(q.extent(2) == k_cache.extent(3) && out.extent(2) == v_cache.extent(3));
-  assert(block_table.stride(1) == 1 || block_table.extent(1) == 1);
-  return {.out = rows_of(out),
-          .q = rows_of(q),
-          .k_cache = k_cache.data(),
-          .v_cache = v_cache.data(),
-          .cache_type = cache_float_of(k_cache.dtype()),
-          .k_stride = {k_cache.stride(0), k_cache.stride(1), k_cache.stride(2)},
-          .v_stride = {v_cache.stride(0), v_cache.stride(1), v_cache.stride(2)},
-          .block_table = block_table.as<std::int32_t, 2>().data,
-          .table_stride = block_table.stride(0),
-          .block_size = k_cache.extent(1),
-          .query_start = query_start.as<std::int32_t, 1>().data,
-          .seq_lens = seq_lens.as<std::int32_t, 1>().data,
-          .sinks = nullptr,
-          .heads = q.extent(1),
-          .kv_heads = k_cache.extent(2),
-          .head_dim = q.extent(2),
-          .value_dim = out.extent(2),
-          .scale = 1.f,
-          .value_scale = 1.f,
-          .soft_cap = 0.f,
-          .window = 0};
-}
-
 constexpr std::int64_t kMacsPerOperation = 8;  // in the measure of for_rows()
 
 template <class T>
@@ -44,15 +15,8 @@ std::int64_t count_of(const std::vector<T>& list) {
   return static_cast<std::int64_t>(list.size());
 }
 
-std::size_t scratch_bytes_of(const PagedArgs& args) {
-  constexpr std::int64_t kRows = kAttentionRows, kTile = kAttentionTile;
-  const std::int64_t floats = kRows * (args.head_dim + kTile + 2 * (args.value_dim + 2)) +
-                              kTile * (args.head_dim + args.value_dim);
-  return static_cast<std::size_t>(floats) * sizeof(float);
-}
-
 void attend_whole(Context& on, const PagedArgs& args, std::int64_t work) {
-  const std::size_t scratch_bytes = scratch_bytes_of(args);
+  const std::size_t scratch_bytes = attention_scratch_bytes(args);
   const std::int64_t count = count_of(on.attention.items);
   on.for_rows(count, work / count, [&](std::int64_t begin, std::int64_t end) {
     auto* const scratch = static_cast<float*>(thread_scratch(scratch_bytes));
@@ -78,7 +42,7 @@ void attend_split(Context& on, const PagedArgs& args, std::int64_t work) {
   if (on.attention.partials.size() < static_cast<std::size_t>(floats)) {
     on.attention.partials.resize(static_cast<std::size_t>(floats));
   }
-  const std::size_t scratch_bytes = scratch_bytes_of(args);
+  const std::size_t scratch_bytes = attention_scratch_bytes(args);
   const std::int64_t count = count_of(on.attention.parts);
   on.for_rows(count, work / count, [&](std::int64_t begin, std::int64_t end) {
     auto* const scratch = static_cast<float*>(thread_scratch(scratch_bytes));
@@ -138,6 +102,42 @@ void attend(Context& on, const PagedArgs& args, std::int64_t requests) {
 }
 
 }  // namespace
+
+PagedArgs paged_args(TensorView out, TensorView q, TensorView k_cache, TensorView v_cache,
+                     TensorView block_table, TensorView query_start, TensorView seq_lens) {
+  assert(k_cache.rank() == 4 && v_cache.rank() == 4 && k_cache.dtype() == v_cache.dtype());
+  assert(out.extent(0) == q.extent(0) && out.extent(1) == q.extent(1));
+  assert(q.extent(2) == k_cache.extent(3) && out.extent(2) == v_cache.extent(3));
+  assert(block_table.stride(1) == 1 || block_table.extent(1) == 1);
+  return {.out = rows_of(out),
+          .q = rows_of(q),
+          .k_cache = k_cache.data(),
+          .v_cache = v_cache.data(),
+          .cache_type = cache_float_of(k_cache.dtype()),
+          .k_stride = {k_cache.stride(0), k_cache.stride(1), k_cache.stride(2)},
+          .v_stride = {v_cache.stride(0), v_cache.stride(1), v_cache.stride(2)},
+          .block_table = block_table.as<std::int32_t, 2>().data,
+          .table_stride = block_table.stride(0),
+          .block_size = k_cache.extent(1),
+          .query_start = query_start.as<std::int32_t, 1>().data,
+          .seq_lens = seq_lens.as<std::int32_t, 1>().data,
+          .sinks = nullptr,
+          .heads = q.extent(1),
+          .kv_heads = k_cache.extent(2),
+          .head_dim = q.extent(2),
+          .value_dim = out.extent(2),
+          .scale = 1.f,
+          .value_scale = 1.f,
+          .soft_cap = 0.f,
+          .window = 0};
+}
+
+std::size_t attention_scratch_bytes(const PagedArgs& args) {
+  constexpr std::int64_t kRows = kAttentionRows, kTile = kAttentionTile;
+  const std::int64_t floats = kRows * (args.head_dim + kTile + 2 * (args.value_dim + 2)) +
+                              kTile * (args.head_dim + args.value_dim);
+  return static_cast<std::size_t>(floats) * sizeof(float);
+}
 
 void paged_attention(Context& on, const AttentionArgs& args) {
   PagedArgs paged = paged_args(args.out, args.q, args.k_cache, args.v_cache, args.block_table,

@@ -113,6 +113,9 @@ void CpuOps::quantized_linear(TensorView out, TensorView x, const Weight& weight
   cpu::quantized_linear(context_, out, x, weight, bias);
 }
 void CpuOps::mla_attention(const MlaArgs& args, StreamRef) { cpu::mla_attention(context_, args); }
+void CpuOps::mla_prompt_attention(const MlaPromptArgs& args, StreamRef) {
+  cpu::mla_prompt_attention(context_, args);
+}
 void CpuOps::layer_norm(TensorView out, TensorView x, TensorView weight, TensorView bias, float eps,
                         StreamRef) {
   cpu::layer_norm(context_, encoder_kernels_, out, x, weight, bias, eps);

@@ -66,6 +66,7 @@ class CpuOps : public Ops, public EncoderOps, public DraftOps {
   void quantized_linear(TensorView out, TensorView x, const Weight& weight, TensorView bias,
                         TensorView workspace, StreamRef stream) override;
   void mla_attention(const MlaArgs& args, StreamRef stream) override;
+  void mla_prompt_attention(const MlaPromptArgs& args, StreamRef stream) override;
   void moe_route(const MoeRouteArgs& args, StreamRef stream) override;
   void moe_experts(const MoeExpertsArgs& args, StreamRef stream) override;
   void causal_conv(const ConvArgs& args, StreamRef stream) override;

@@ -1,6 +1,7 @@
 // What the plan asks of the CPU's operators.
 
 #include "cpu/cpu_backend.h"
+#include "cpu/latent_workspace.h"
 #include "cpu/shared_collectives.h"
 
 namespace quire {
@@ -24,6 +25,9 @@ class CpuTraits final : public OpsTraits {
   // Packed weights are unpacked tile by tile in a thread's own scratch.
   std::size_t linear_workspace_bytes(std::int64_t, const Weight&, DType) const override {
     return 0;
+  }
+  std::size_t latent_prompt_bytes(int num_tokens, const LatentShape& shape) const override {
+    return cpu::LatentWorkspace(num_tokens, shape).bytes;
   }
   std::size_t scratch_bytes() const override { return 0; }
   // Of the memory that ranks share.

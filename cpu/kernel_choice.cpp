@@ -15,6 +15,7 @@ cpu::Kernels choose_kernels(CpuIsa best_allowed) {
     if (isa >= CpuIsa::avx512_bf16) {
       kernels.gemm_bf16 = cpu::gemm_avx512_bf16;
       kernels.attention = cpu::avx512_bf16::attention;
+      kernels.attention_carry = cpu::avx512_bf16::attention_carry;
     }
     if (isa >= CpuIsa::amx_bf16) {
       kernels.gemm_bf16 = cpu::gemm_amx_bf16;

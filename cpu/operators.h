@@ -50,6 +50,13 @@ void moe_route(Context& on, const MoeRouteArgs& args);
 // cpu_attention.cpp
 void paged_attention(Context& on, const AttentionArgs& args);
 void mla_attention(Context& on, const MlaArgs& args);
+// Arguments of the kernels, without scales, sinks, cap and window; what a thread's scratch takes.
+PagedArgs paged_args(TensorView out, TensorView q, TensorView k_cache, TensorView v_cache,
+                     TensorView block_table, TensorView query_start, TensorView seq_lens);
+std::size_t attention_scratch_bytes(const PagedArgs& args);
+
+// cpu_latents.cpp
+void mla_prompt_attention(Context& on, const MlaPromptArgs& args);
 
 // cpu_heads.cpp
 void kv_write(Context& on, TensorView k_cache, TensorView v_cache, TensorView k, TensorView v,

@@ -22,6 +22,12 @@ struct GroupInputs {
   SharedPrefixes shared = {};  // of the step's rows (attention groups)
 };
 
+// What the host knows of the step's requests, of one whose drafts are not settled at most.
+struct HostRows {
+  std::span<const std::int32_t> query_start;  // [R + 1]
+  std::span<const std::int32_t> seq_lens;     // [R]
+};
+
 // Where forward() hands out a residual stream, for a draft model to read.
 struct StreamTap {
   int layer = 0;   // the stream that enters it; the number of layers: the one after the last
@@ -39,6 +45,9 @@ struct ForwardContext {
   int max_seq_len = 0;
   std::span<const GroupInputs> groups;  // by group index of the KV plan
   Collectives* collectives = nullptr;    // of the ranks; null: the model is whole
+  // Empty: operators may not be chosen by it, as in a graph, or where a token's bits must not depend
+  // on how many are computed with it.
+  HostRows host_rows = {};
   std::span<const StreamTap> taps = {};  // layers ascend; only where Model::hands_out_streams()
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "backend/dispatch.h"
 #include "model/delivery.h"
@@ -21,9 +22,28 @@ std::uint64_t next_random(std::uint64_t& state) {
   return z ^ (z >> 31);
 }
 
+// The numbers that these matrices have where their rows arrive as published.
+void fill_transposed(const Source& source, std::byte* out, DType dtype, std::uint64_t seed) {
+  Source rows = source, turned = source;
+  rows.transposed = false;
+  rows.depth = {};
+  rows.pick = {};
+  const auto [height, width] = matrix_of(source);
+  turned.batch = source.matrices.size();
+  turned.shape = {turned.batch * height, width};
+  turned.matrices = {};
+  std::vector<std::byte> all(static_cast<std::size_t>(delivered(rows)) * size_of(dtype));
+  fill_random(rows, all.data(), dtype, seed);
+  dispatch_float(dtype, [&]<class T>(Type<T>) {
+    deliver(turned, reinterpret_cast<T*>(out), reinterpret_cast<const T*>(all.data()));
+  });
+}
+
 }  // namespace
 
 void fill_random(const Source& source, std::byte* out, DType dtype, std::uint64_t seed) {
+  if (source.transposed && source.matrices.size() > 0 && is_float(dtype))
+    return fill_transposed(source, out, dtype, seed);
   constexpr std::int64_t kPattern = 1 << 16;
   const std::int64_t n = delivered(source);
   const std::int64_t period = std::min(n, kPattern + 1);  // not a multiple of any row

@@ -65,6 +65,19 @@ void finish(const PagedArgs& args, const AttentionItem& item, const Partial& sta
   }
 }
 
+// begins: state holds nothing yet; ends: what it holds then is the result.
+template <class K>
+void run_segments(const PagedArgs& args, const AttentionItem& item, AttentionTile<K>& tile,
+                  const Partial& state, const Partial& next, bool begins, bool ends) {
+  Index s = item.segment_begin;
+  if (begins) tile.run_segment(s++, state.data, state.row_floats);
+  for (; s < item.segment_end; ++s) {
+    tile.run_segment(s, next.data, next.row_floats);
+    for (Index r = 0; r < rows_of(item); ++r) merge_row(state, next, r, args.value_dim);
+  }
+  if (ends) finish(args, item, state);
+}
+
 template <class K>
 void run_item(const PagedArgs& args, const AttentionItem& item, float* scratch, float* partial) {
   const Index rows = rows_of(item);
@@ -77,19 +90,23 @@ void run_item(const PagedArgs& args, const AttentionItem& item, float* scratch, 
     return;
   }
   float* const first = tile.states();
-  const Partial state{first, row_floats}, next{first + rows * row_floats, row_floats};
-  tile.run_segment(item.segment_begin, state.data, row_floats);
-  for (Index s = item.segment_begin + 1; s < item.segment_end; ++s) {
-    tile.run_segment(s, next.data, row_floats);
-    for (Index r = 0; r < rows; ++r) merge_row(state, next, r, args.value_dim);
-  }
-  finish(args, item, state);
+  run_segments(args, item, tile, {first, row_floats}, {first + rows * row_floats, row_floats}, true,
+               true);
 }
 
 }  // namespace
 
 void attention(const PagedArgs& args, const AttentionItem& item, float* scratch, float* partial) {
   with_cache(args.cache_type, [&]<class K>(Tag<K>) { run_item<K>(args, item, scratch, partial); });
+}
+
+void attention_carry(const PagedArgs& args, const AttentionItem& item, float* scratch, float* state,
+                     bool begins, bool ends) {
+  const Index row_floats = args.value_dim + 2;
+  with_cache(args.cache_type, [&]<class K>(Tag<K>) {
+    AttentionTile<K> tile(args, item, scratch);
+    run_segments(args, item, tile, {state, row_floats}, {tile.states(), row_floats}, begins, ends);
+  });
 }
 
 // partial holds the item's segments one after another; the first is merged into.

@@ -27,6 +27,8 @@ void unpack_mxfp4(const std::uint8_t* data, const std::uint8_t* scales, Index gr
 void unpack_fp8(const E4m3* codes, Index count, float scale, Float type, void* out);
 void attention(const PagedArgs&, const AttentionItem&, float* scratch, float* partial);
 void attention_merge(const PagedArgs&, const AttentionItem&, float* partial);
+void attention_carry(const PagedArgs&, const AttentionItem&, float* scratch, float* state,
+                     bool begins, bool ends);
 void conv(const ConvolutionArgs&, Index request, Index begin, Index end);
 void delta_rule(const DeltaArgs&, Index request, Index head);
 void scan(const ScanLoopArgs&, Index request, Index head, float* scratch);

@@ -239,6 +239,11 @@ struct Kernels {
   // 2] floats of the item: running maximum, sum, and weighted values, for attention_merge.
   void (*attention)(const PagedArgs&, const AttentionItem&, float* scratch, float* partial);
   void (*attention_merge)(const PagedArgs&, const AttentionItem&, float* partial);
+  // An item's segments over several calls, with the bits of one: state, [rows, value_dim + 2] floats,
+  // is what those before have left, and is written by the one that begins; the one that ends writes
+  // out.
+  void (*attention_carry)(const PagedArgs&, const AttentionItem&, float* scratch, float* state,
+                          bool begins, bool ends);
   // Channels [begin, end) of one request.
   void (*conv)(const ConvolutionArgs&, std::int64_t request, std::int64_t begin, std::int64_t end);
   void (*delta_rule)(const DeltaArgs&, std::int64_t request, std::int64_t head);
@@ -258,6 +263,8 @@ void gemm_groups(const GroupGemmArgs&, std::int64_t m_begin, std::int64_t m_end,
 }
 namespace avx512_bf16 {
 void attention(const PagedArgs&, const AttentionItem&, float* scratch, float* partial);
+void attention_carry(const PagedArgs&, const AttentionItem&, float* scratch, float* state,
+                     bool begins, bool ends);
 }
 void gemm_avx512_bf16(const GemmArgs&, std::int64_t m_begin, std::int64_t m_end,
                       std::int64_t n_begin, std::int64_t n_end, void* scratch);

@@ -28,6 +28,7 @@ const Kernels& QUIRE_TABLE(QUIRE_CPU_ISA)() {
       .unpack_fp8 = isa::unpack_fp8,
       .attention = isa::attention,
       .attention_merge = isa::attention_merge,
+      .attention_carry = isa::attention_carry,
       .conv = isa::conv,
       .delta_rule = isa::delta_rule,
       .scan = isa::scan,

@@ -19,6 +19,7 @@ RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
           .captures_drafting = graphs.drafting,
           .captures_all_drafting = graphs.all_drafting,
           .pooling = pooling.pools() ? std::optional(pooling.type) : std::nullopt,
+          .same_bits = config.deterministic,
           .draws_drafts = config.speculative.draft_sampling == DraftSampling::probabilistic};
 }
 

@@ -240,6 +240,7 @@ void InputBatch::add_arrays(int num_rows, int num_tokens, int num_drafts) {
              .seq_lens = arrays_.seq_lens.device,
              .sample_rows = {},
              .groups = group_inputs_,
+             .host_rows = {arrays_.query_start.host, arrays_.seq_lens.host},
              .num_tokens = num_tokens};
   num_rows_ = num_rows;
   num_drafts_ = num_drafts;

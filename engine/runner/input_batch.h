@@ -43,6 +43,7 @@ struct StepInputs {
   TensorView seq_lens;     // i32 [R]
   TensorView sample_rows;  // i32 [S]: the token whose hidden state each sampled row needs
   std::span<const GroupInputs> groups;
+  HostRows host_rows;
   int num_tokens = 0;  // T
   int num_samples = 0;
   int max_query_len = 0;

@@ -136,7 +136,8 @@ TensorView ModelRunner::logits(std::int64_t rows) const {
 // From the uploaded arrays to the logits of the rows that sample.
 void ModelRunner::compute(const BatchPlan& plan, const StepInputs& inputs) {
   const Workspace::Scope scope(workspace_);
-  const ForwardContext context = this->context(inputs, inputs.max_seq_len);
+  ForwardContext context = this->context(inputs, inputs.max_seq_len);
+  if (!options_.same_bits) context.host_rows = inputs.host_rows;
   batch_.expand(context.stream);
   model_.forward(hidden(inputs.num_tokens), inputs.ids, context);
   if (options_.pooling) return;

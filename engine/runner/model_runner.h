@@ -37,6 +37,7 @@ struct RunnerOptions {
   bool captures_drafting = false;  // for graph_sizes, a draft model's passes behind its first, too
   bool captures_all_drafting = false;       // for draft_graph_sizes, all of its passes
   std::optional<PoolingType> pooling = {};  // steps end with vectors: nothing is drawn
+  bool same_bits = false;     // of a token, however many are computed with it
   bool draws_drafts = false;  // a draft model's tokens, and verifies them by rejection sampling
   Collectives* collectives = nullptr;       // of a divided model
   RankLine* line = nullptr;                 // to the ranks that have its other parts

@@ -68,7 +68,9 @@ void RankRunner::step(const StepShape& shape, std::span<const BlockId> zero_bloc
   follow(shape, zero_blocks, pack);
   const Workspace::Scope scope(workspace_);
   batch_.expand(device_.stream());
-  model_.forward(hidden(inputs_->num_tokens), inputs_->ids, context(inputs_->max_seq_len));
+  ForwardContext context = this->context(inputs_->max_seq_len);
+  if (!options_.same_bits) context.host_rows = inputs_->host_rows;
+  model_.forward(hidden(inputs_->num_tokens), inputs_->ids, context);
 }
 
 void RankRunner::replay(const StepShape& shape, std::span<const BlockId> zero_blocks,

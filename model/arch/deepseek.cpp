@@ -16,7 +16,8 @@ class DeepSeek final : public PreNormDecoder {
     const ModelConfig& c = config();
     for (int i = 0; i < c.num_layers; ++i) {
       add_layer(i,
-                std::make_unique<MlaAttention>(weights(), c, layer_name(i) + "self_attn", rope()),
+                std::make_unique<MlaAttention>(weights(), c, layer_name(i) + "self_attn", rope(),
+                                               ops()),
                 make_feed_forward(weights(), layer_name(i), c.moe.layers[i], c, load_deepseek_moe));
     }
   }

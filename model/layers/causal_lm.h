@@ -68,6 +68,7 @@ class CausalLm : public Model {
     return root_ + "layers." + std::to_string(layer) + ".";
   }
   const Rope& rope() const { return rope_; }
+  const OpsTraits& ops() const { return ops_; }
   const RmsNorm& final_norm() const { return norm_; }
   int max_model_len() const { return max_model_len_; }
 

@@ -51,6 +51,7 @@ class DraftBase : public DraftModel {
   Model& target() const { return target_; }
   Device& device() const { return device_; }
   const Rope& rope() const { return rope_; }
+  const OpsTraits& ops() const { return ops_; }
   // Registers a layer's mixer and gives it back; in layer order.
   Mixer* add_mixer(std::unique_ptr<Mixer> mixer);
   // The target's, unless the checkpoint publishes this one.

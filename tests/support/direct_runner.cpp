@@ -134,7 +134,10 @@ std::vector<float> DirectRunner::step(const std::vector<Work>& work) {
                                .seq_lens = view(a.seq_lens),
                                .max_query_len = a.max_query_len,
                                .max_seq_len = a.max_seq_len,
-                               .groups = groups};
+                               .groups = groups,
+                               .host_rows = options_.same_bits
+                                                ? HostRows()
+                                                : HostRows{a.query_start, a.seq_lens}};
   const std::int64_t width = model_.hidden_size(), vocab = model_.vocab_size();
   const Buffer buffer =
       device_.allocate(static_cast<std::size_t>(tokens * width) * size_of(model_.dtype()));

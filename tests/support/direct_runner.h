@@ -24,6 +24,7 @@ struct DirectOptions {
   std::size_t page_padding = 0;  // bytes after each attention page
   bool move_state = false;       // write the state to another block at every step
   int max_step_tokens = 512;
+  bool same_bits = false;  // operators know nothing of a step's rows: RunnerOptions::same_bits
   unsigned seed = 1;
 };
 
