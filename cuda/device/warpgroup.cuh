@@ -56,9 +56,9 @@ __device__ __forceinline__ SharedMatrix shared_matrix(const void* at, int panel_
   return describe_matrix(static_cast<std::uint32_t>(__cvta_generic_to_shared(at)), panel_bytes);
 }
 
-// Sets 16 bytes of an operand to zero; as whatever threads write, behind a fence_async_proxy.
-__device__ __forceinline__ void clear_operand(void* shared) {
-  *static_cast<uint4*>(shared) = uint4{};
+// 16 bytes of an operand; as whatever threads write, products see them behind a fence_async_proxy.
+__device__ __forceinline__ void store_operand(void* shared, const uint4& chunk) {
+  *static_cast<uint4*>(shared) = chunk;
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

@@ -261,7 +261,7 @@ __device__ __forceinline__ void add_tiles(const LatentParams<T, T>& p, const Lat
                                           int first, int last, float* partial,
                                           LatentStages<T>& shared) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kRowLanes;
-  LatentCopies<T> copies(p.keys_of(rows.request), rows.end(p.heads), thread / kRowLanes, lane);
+  LatentCopies<T> copies(p.keys_of(rows.request), 0, rows.end(p.heads), thread / kRowLanes, lane);
   const auto copy_tile = [&](int t, int stage) {
     if (t < last) {
       copies.for_each(t, [&](int row, int chunk, const void* from, int bytes) {

@@ -103,8 +103,8 @@ EMULATION_NO_TSAN void multiply_lanes(emulation::Lane** lanes, int) {
   }
 }
 
-inline void clear_operand(void* shared) {
-  *static_cast<uint4*>(shared) = uint4{};
+inline void store_operand(void* shared, const uint4& chunk) {
+  *static_cast<uint4*>(shared) = chunk;
   emulation::note_landing(shared, 16);
 }
 inline void fence_async_proxy(EMULATION_SITE) {
