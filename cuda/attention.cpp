@@ -10,7 +10,7 @@ void paged_attention(const AttentionArgs& args, SplitScratch scratch, StreamRef 
   const bool has_long_requests = args.max_query_len * group > kMmaDecodeRows;
   if (!has_long_requests || !attention_wgmma_supports(args))
     return attention_mma(args, std::numeric_limits<int>::max(), scratch, stream);
-  attention_wgmma(args, kMmaDecodeRows + 1, stream);
+  attention_wgmma(args, kMmaDecodeRows + 1, scratch, stream);
   attention_mma(args, kMmaDecodeRows, scratch, stream);
 }
 

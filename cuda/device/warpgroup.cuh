@@ -56,13 +56,13 @@ __device__ __forceinline__ SharedMatrix shared_matrix(const void* at, int panel_
   return describe_matrix(static_cast<std::uint32_t>(__cvta_generic_to_shared(at)), panel_bytes);
 }
 
-// Writes 16 bytes of an operand; as whatever threads write, behind a fence_async_proxy.
+// Writes 16 bytes of an operand; as whatever threads write, products see them behind a
+// fence_async_proxy.
 template <class Chunk>
 __device__ __forceinline__ void store_operand(void* shared, const Chunk& chunk) {
   static_assert(sizeof chunk == 16 && alignof(Chunk) == 16);
   *static_cast<Chunk*>(shared) = chunk;
 }
-__device__ __forceinline__ void clear_operand(void* shared) { store_operand(shared, uint4{}); }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 __device__ __forceinline__ void fence_async_proxy() {

@@ -9,13 +9,13 @@ namespace quire::cuda {
 
 // Partial results of a split context: floats [T, heads, splits, value_dim + 2] (values, then
 // maximum and sum; with sum 0 there are no values); in attention_mma and of latents how the
-// requests are cut, then results of their parts. Launches are sized by max_seq_len; how many splits
-// have keys follows each request's own length, where requests are cut those of all, and one split
-// gives the same bits as none.
+// requests are cut, then results of their parts; in attention_wgmma the latter alone. Launches are
+// sized by max_seq_len; how many splits have keys follows each request's own length, where requests
+// are cut those of all, and one split gives the same bits as none.
 struct SplitScratch {
   float* data = nullptr;
   std::int64_t floats = 0;
-  int* arrived = nullptr;  // of parts, in attention_mma: zeros before and after each launch
+  int* arrived = nullptr;  // of parts, in attention_mma and _wgmma: zeros between launches
   std::int64_t counters = 0;
 };
 
@@ -32,10 +32,11 @@ void attention_mma(const AttentionArgs& args, int most_rows, SplitScratch scratc
                    StreamRef stream);
 
 // Requests of at least least_rows rows, on Hopper's warpgroups; of what attention_mma supports:
-// head sizes 64, 96 and 128, caches of the queries' dtype that a tensor map can describe, where the
-// driver makes maps.
+// head sizes 64, 96, 128 and 256, caches of the queries' dtype that a tensor map can describe, where
+// the driver makes maps.
 bool attention_wgmma_supports(const AttentionArgs& args);
-void attention_wgmma(const AttentionArgs& args, int least_rows, StreamRef stream);
+void attention_wgmma(const AttentionArgs& args, int least_rows, SplitScratch scratch,
+                     StreamRef stream);
 
 // Each request by the fastest of the kernels above that takes it.
 void paged_attention(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);

@@ -1,10 +1,6 @@
 #pragma once
-// Partial results of attention_mma.cu, merged by the block that brings a request's last one. Which
-// block that is changes no bits: it reads all of them from memory, in the order of parts.
+// Partial results of attention_mma.cu, merged by the block that brings a request's last one.
 
-#include "cuda/device/softmax_state.cuh"
-#include "cuda/device/typed_mma.cuh"
-#include "cuda/device/vec.cuh"
 #include "cuda/kernels/attention_mma.cuh"
 
 namespace quire::cuda {
@@ -21,20 +17,13 @@ __device__ __forceinline__ int count_parts(const MmaArgs<T, Cache>& a, int reque
   return parts + units * cut(a.work, total, tiles);
 }
 
-// A row's results lie `step` floats apart.
-struct PartRun {
-  const float* first;
-  int step, count;
-};
-
 // Rows [row0, row0 + 4) of a request, by one warp: eight lanes have a row.
 template <int kDim, class T, class Cache>
 __device__ __forceinline__ void merge_rows(const MmaArgs<T, Cache>& a, int request, int kv_head,
                                            int row0) {
-  constexpr int kLanes = 8, kChunks = kDim / 4 / kLanes, kStride = part_floats(kDim);
+  constexpr int kStride = part_floats(kDim);
   const PrefixArgs& p = a.prefix;
-  const int lane = static_cast<int>(threadIdx.x) % 32, row = row0 + lane / kLanes,
-            at = lane % kLanes;
+  const int row = row0 + static_cast<int>(threadIdx.x) % 32 / kMergeLanes;
   const bool there = row < a.tokens_of(request) * a.group;
   const int token = there ? row / a.group : 0, in_group = row - token * a.group;
   const int head = kv_head * a.group + (there ? in_group : 0);
@@ -49,47 +38,8 @@ __device__ __forceinline__ void merge_rows(const MmaArgs<T, Cache>& a, int reque
                     ((index - unit * p.unit_tokens) * a.group + in_group) * kStride;
     runs[0].count = cuts.y;
   }
-  SoftmaxState total;
-  if (a.sinks != nullptr && at == 0) total = {a.sinks[head], 1.f};
-  const auto state_of = [](const float* part) {
-    const float2 state = *reinterpret_cast<const float2*>(part + kDim);
-    return SoftmaxState{state.x, state.y};
-  };
-#pragma unroll
-  for (const PartRun& run : runs) {
-    for (int i = at; there && i < run.count; i += kLanes)
-      total.merge(state_of(run.first + i * run.step));
-  }
-  for (int lanes = kLanes / 2; lanes != 0; lanes /= 2) {
-    total.merge({__shfl_xor_sync(0xffffffffu, total.max, lanes),
-                 __shfl_xor_sync(0xffffffffu, total.sum, lanes)});
-  }
-  if (!there) return;
-  float values[kChunks][4] = {};
-#pragma unroll
-  for (const PartRun& run : runs) {
-#pragma unroll 2
-    for (int i = 0; i < run.count; ++i) {
-      const float* part = run.first + i * run.step;
-      const SoftmaxState state = state_of(part);
-      if (state.sum == 0.f) continue;  // it has no values either
-      const float factor = state.factor(total.max);
-#pragma unroll
-      for (int c = 0; c < kChunks; ++c) {
-        const Vec16<float> chunk = load_vec(part + (c * kLanes + at) * 4);
-#pragma unroll
-        for (int d = 0; d < 4; ++d) values[c][d] += chunk.at[d] * factor;
-      }
-    }
-  }
-  const float whole = total.sum > 0.f ? __fdividef(1.f, total.sum) : 0.f;
-  T* out = &a.out(a.query_start[request] + token, head, at * 4);
-#pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    *reinterpret_cast<uint2*>(out + c * kLanes * 4) = {
-        pack<T>(values[c][0] * whole, values[c][1] * whole),
-        pack<T>(values[c][2] * whole, values[c][3] * whole)};
-  }
+  merge_runs<kDim>(runs, there, a.sinks != nullptr ? a.sinks + head : nullptr,
+                   &a.out(a.query_start[request] + token, head, 0));
 }
 
 // Behind the block's stores of its part's results: of whom all are there now is merged.

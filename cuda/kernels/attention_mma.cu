@@ -87,7 +87,8 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
 
   const int last_row = min(block_row + kUnitRows, q.num_rows) - 1;
   const int end = q.position(last_row / a.group) + 1;
-  int tile = q.first_tile(a, block_row, kTile);
+  const int begin = q.first_key(a, block_row);
+  int tile = begin / kTile;
   int last_tile = (end + kTile - 1) / kTile;
   if constexpr (kDecode) {
     if (q.member < 0 && a.prefix.groups > 0) tile += a.prefix.keys_of(q.request) / kTile;
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
   }
   constexpr int kLanes = kRowLanes<Cache, kDim>;
   using Copies = PageCopies<Cache, kTile, kDim, kWarps * 32, kLanes>;
-  Copies copies(a.keys_of(q.request, q.kv_head), end, static_cast<int>(threadIdx.x) / kLanes,
+  Copies copies(a.keys_of(q.request, q.kv_head), begin, end, static_cast<int>(threadIdx.x) / kLanes,
                 static_cast<int>(threadIdx.x) % kLanes);
   const std::uintptr_t to_values = a.value_distance();
   const auto copy_stage = [&](int t) {

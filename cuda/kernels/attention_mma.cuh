@@ -5,15 +5,13 @@
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/decode_work.cuh"
 #include "cuda/kernels/paged_args.cuh"
+#include "cuda/kernels/part_runs.cuh"
 
 namespace quire::cuda {
 
 constexpr int kWarpRows = kMmaDecodeRows;
 constexpr int kWarps = 4;
 constexpr int kUnitRows = kWarps * kWarpRows;
-
-// Floats of a row's partial result: values, maximum, sum, and so many that the next is aligned.
-__host__ __device__ constexpr int part_floats(int dim) { return dim + 4; }
 
 // SharedPrefixes with types. Entries of the decode's work are these groups, then the requests.
 struct PrefixArgs {
@@ -108,11 +106,10 @@ struct Queries {
   __device__ __forceinline__ int position(int index) const {
     return seq_len - 1 - (member < 0 ? num_tokens - 1 - index : 0);
   }
-  // The first tile that the rows from block_row on see.
+  // That the rows from block_row on see.
   template <class T, class Cache>
-  __device__ __forceinline__ int first_tile(const MmaArgs<T, Cache>& a, int block_row,
-                                            int tile_keys) const {
-    return (a.window > 0 ? max(0, position(block_row / a.group) - a.window + 1) : 0) / tile_keys;
+  __device__ __forceinline__ int first_key(const MmaArgs<T, Cache>& a, int block_row) const {
+    return a.window > 0 ? max(0, position(block_row / a.group) - a.window + 1) : 0;
   }
 };
 
@@ -132,7 +129,7 @@ __device__ __forceinline__ DecodeLoad decode_load(const MmaArgs<T, Cache>& a, in
   const Queries q(a, request, 0);
   if (q.num_rows == 0 || q.num_rows > kWarpRows) return {};
   const int shared = p.keys_of(request);
-  const int first = shared > 0 ? shared / tile_keys : q.first_tile(a, 0, tile_keys);
+  const int first = shared > 0 ? shared / tile_keys : q.first_key(a, 0) / tile_keys;
   return {1, max(1, (q.seq_len + tile_keys - 1) / tile_keys - first), 1, shared > 0};
 }
 

@@ -2,7 +2,10 @@
 // 2024): the scores of one tile of keys are computed while the weighted values of the tile before
 // are, and while another warpgroup has its softmax. The query heads of one KV head are packed into
 // rows; a warpgroup has 64 of them. A warp of its own brings keys and values, three tiles deep, by
-// boxes of one page each, through the block table.
+// boxes of one page each, through the block table. Of few rows behind a long context a block has a
+// part of the keys, and the one that ends last merges the results (prompt_work.cuh).
+
+#include <algorithm>
 
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/launchers.h"
@@ -12,62 +15,47 @@
 namespace quire::cuda {
 namespace {
 
-// Barriers of roles.cuh: where all that attend meet, and from kFirstTurn on the groups' turns.
-constexpr int kAllAttend = 1, kFirstTurn = 2;
-
-// The keys that a block's rows see, and their tiles.
-struct Span {
-  int first_key, end_key;  // seen by any of them
-  int all_from, all_to;    // by all: first and last
-  int begin, tiles;
-};
-
-template <class T, int kDim>
-__device__ __forceinline__ void init_rings(Stages<T, kDim>& stages) {
-  for (int s = 0; s < kStages; ++s) {
-    for (RingBarriers* ring : {&stages.k_ready, &stages.v_ready}) {
-      init_barrier(ring->full[s], 1);
-      init_barrier(ring->empty[s], kAttending / 32);
-    }
-  }
-  fence_async_proxy();
-}
+// How often the device is filled with parts of units where these fill it themselves.
+constexpr int kWaves = 4;
 
 // One warp: the keys of tile t, then the values of tile t − 1. Lane i looks up the tile's box i;
 // one lane starts all of them. Boxes that nobody sees do not come.
 template <class T, int kDim>
 __device__ __forceinline__ void bring_tiles(const WgmmaArgs<T>& a, int request, int kv_head,
                                             const Span& span, Stages<T, kDim>& stages) {
+  constexpr int kStages = Stages<T, kDim>::kStages;
+  using Tile = SwizzledTile<T, kDim>;
+  constexpr int kKeys = Tile::kRows;
   if (is_elected()) {
     prefetch_map(a.k_map);
     prefetch_map(a.v_map);
   }
-  const int lane = static_cast<int>(threadIdx.x) % 32, boxes = kTileKeys / a.box_keys;
+  const int lane = static_cast<int>(threadIdx.x) % 32, boxes = kKeys / a.box_keys;
   const std::int32_t* table = a.block_table.data + request * a.block_table.stride[0];
   const auto look_up = [&](int t) {
-    const int key = t * kTileKeys + lane * a.box_keys, page = a.block_size(key);
+    const int key = t * kKeys + lane * a.box_keys, page = a.block_size(key);
     const bool comes = lane < boxes && key < span.end_key && key + a.box_keys > span.first_key;
     return int2{comes ? table[page] : -1, key - page * a.block_size.divisor};
   };
-  const auto bring = [&](SwizzledTile<T, kDim>& tile, RingBarriers& ring, const CUtensorMap& map,
-                         Turn turn, int2 mine) {
+  const auto bring = [&](Tile& tile, RingBarriers<kStages>& ring, const CUtensorMap& map,
+                         Turn<kStages> turn, int2 mine) {
     await_phase(ring.empty[turn.stage], turn.parity ^ 1);
     const unsigned coming = __ballot_sync(0xffffffffu, mine.x >= 0);
     if (is_elected())
-      arrive_expecting(ring.full[turn.stage], __popc(coming) * a.box_keys * kPanels<kDim> *
-                                                  kPanelDims * static_cast<int>(sizeof(T)));
+      arrive_expecting(ring.full[turn.stage],
+                       __popc(coming) * a.box_keys * Tile::kCount * kPanelBytes);
 #pragma unroll 1
     for (int i = 0; i < boxes; ++i) {
       const int page = __shfl_sync(0xffffffffu, mine.x, i),
                 token = __shfl_sync(0xffffffffu, mine.y, i);
       if (page < 0 || !is_elected()) continue;
 #pragma unroll
-      for (int panel = 0; panel < kPanels<kDim>; ++panel)
-        load_box(tile.panel[panel][i * a.box_keys], map, ring.full[turn.stage], panel * kPanelDims,
-                 kv_head, token, page);
+      for (int panel = 0; panel < Tile::kCount; ++panel)
+        load_box(tile.panel[panel][i * a.box_keys], map, ring.full[turn.stage],
+                 panel * kPanelDims<T>, kv_head, token, page);
     }
   };
-  Turn turn, turn_before;
+  Turn<kStages> turn, turn_before;
   int2 place = look_up(span.begin), place_before{};
   for (int t = span.begin; t <= span.tiles; ++t) {
     const int2 next = look_up(t + 1);
@@ -85,12 +73,13 @@ __device__ __forceinline__ void bring_tiles(const WgmmaArgs<T>& a, int request, 
 // they get the weight 0, and become 0 themselves.
 template <class T, int kDim>
 __device__ __forceinline__ void clear_unseen(SwizzledTile<T, kDim>& v, int key0, const Span& span) {
-  constexpr int kChunks = kPanels<kDim> * kPanelDims / kVecWidth<T>;
-  if (span.first_key <= key0 && key0 + kTileKeys <= span.end_key) return;
-  for (int i = static_cast<int>(threadIdx.x); i < kTileKeys * kChunks; i += kAttending) {
+  constexpr int kKeys = SwizzledTile<T, kDim>::kRows;
+  constexpr int kLanes = kPanelBytes / 16, kChunks = SwizzledTile<T, kDim>::kCount * kLanes;
+  if (span.first_key <= key0 && key0 + kKeys <= span.end_key) return;
+  for (int i = static_cast<int>(threadIdx.x); i < kKeys * kChunks; i += kAttending) {
     const int row = i / kChunks, chunk = i % kChunks;
-    if (key0 + row < span.first_key || key0 + row >= span.end_key)
-      clear_operand(&v.panel[chunk / 8][row][chunk % 8 * kVecWidth<T>]);
+    if (!span.sees(key0 + row))
+      store_operand(&v.panel[chunk / kLanes][row][chunk % kLanes * kVecWidth<T>], {});
   }
   fence_async_proxy();
   meet_at(kAllAttend, kAttending);
@@ -99,8 +88,9 @@ __device__ __forceinline__ void clear_unseen(SwizzledTile<T, kDim>& v, int key0,
 // A warpgroup: the scores of tile t beside the weighted values of tile t − 1. The groups begin
 // their products in turn, so that one's softmax runs beside another's products.
 template <class T, int kDim>
-__device__ __forceinline__ void attend(const WgmmaArgs<T>& a, const Request& r, int kv_head,
-                                       int row0, const Span& span, Stages<T, kDim>& stages) {
+__device__ __forceinline__ void attend(const WgmmaArgs<T>& a, const Span& span,
+                                       Stages<T, kDim>& stages, GroupRows<T, kDim>& rows) {
+  constexpr int kKeys = kTileKeys<kDim>;
   const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
   const auto release = [](Mbarrier& empty) {
     __syncwarp();  // behind the warp's products, which all lanes read for
@@ -112,26 +102,24 @@ __device__ __forceinline__ void attend(const WgmmaArgs<T>& a, const Request& r, 
     if (t + 1 < span.tiles) arrive_at(kFirstTurn, 2 * kGroupThreads);
   };
   const auto all_seen = [&](int t) {
-    return t * kTileKeys >= span.all_from && t * kTileKeys + kTileKeys - 1 <= span.all_to;
+    return t * kKeys >= span.all_from && t * kKeys + kKeys - 1 <= span.all_to;
   };
-  GroupRows<T, kDim> rows;
-  rows.load(a, r, kv_head, row0);
   float rescale[2];
-  Turn turn, turn_before;
+  Turn<Stages<T, kDim>::kStages> turn, turn_before;
   if (group == kGroups - 1) arrive_at(kFirstTurn, 2 * kGroupThreads);
   await_phase(stages.k_ready.full[0], 0);
   await_turn();
   warpgroup_fence();
-  rows.begin_scores(stages.k[0]);
+  rows.begin_scores(stages.k[0], stages.q[group]);
   end_turn(span.begin);
   warpgroup_wait<0>();
   hold(rows.scores);
   release(stages.k_ready.empty[0]);
-  rows.weigh(a, span.begin * kTileKeys, all_seen(span.begin), rescale);
+  rows.weigh(a, span.begin * kKeys, all_seen(span.begin), rescale);
   rows.pack_weights(rescale);
-  if (span.first_key > span.begin * kTileKeys) {
+  if (span.first_key > span.begin * kKeys) {
     await_phase(stages.v_ready.full[0], 0);
-    clear_unseen(stages.v[0], span.begin * kTileKeys, span);
+    clear_unseen(stages.v[0], span.begin * kKeys, span);
   }
   for (int t = span.begin + 1; t < span.tiles; ++t) {
     turn_before = turn;
@@ -140,31 +128,61 @@ __device__ __forceinline__ void attend(const WgmmaArgs<T>& a, const Request& r, 
     await_phase(stages.v_ready.full[turn_before.stage], turn_before.parity);
     await_turn();
     hold(rows.scores);
-    hold(rows.values);
+    rows.hold_values();
     warpgroup_fence();
-    rows.begin_scores(stages.k[turn.stage]);
+    rows.begin_scores(stages.k[turn.stage], stages.q[group]);
     rows.begin_values(stages.v[turn_before.stage]);
     end_turn(t);
     warpgroup_wait<1>();
     hold(rows.scores);
     release(stages.k_ready.empty[turn.stage]);
-    rows.weigh(a, t * kTileKeys, all_seen(t), rescale);
+    rows.weigh(a, t * kKeys, all_seen(t), rescale);
     warpgroup_wait<0>();
-    hold(rows.values);
+    rows.hold_values();
     release(stages.v_ready.empty[turn_before.stage]);
     rows.pack_weights(rescale);
   }
   await_phase(stages.v_ready.full[turn.stage], turn.parity);
-  clear_unseen(stages.v[turn.stage], (span.tiles - 1) * kTileKeys, span);
-  hold(rows.values);
+  clear_unseen(stages.v[turn.stage], (span.tiles - 1) * kKeys, span);
+  rows.hold_values();
   warpgroup_fence();
   rows.begin_values(stages.v[turn.stage]);
   warpgroup_wait<0>();
-  hold(rows.values);
-  rows.store(a, r, kv_head, row0);
+  rows.hold_values();
 }
 
-// Grid (row tiles, KV heads, requests); tiles with the longest contexts begin first.
+// Behind the stores of a part's results by all that attend: whoever brings a unit's last part
+// merges them.
+template <int kDim, class T>
+__device__ __forceinline__ void merge_if_last(const WgmmaArgs<T>& a, const Request& r, int kv_head,
+                                              const PromptPart& part) {
+  SHARED(is_last, int);
+  const int place = a.place_of(part, kv_head);
+  meet_at(kAllAttend, kAttending);
+  if (threadIdx.x == 0) {
+    __threadfence();
+    const bool last = atomicAdd(a.arrived + place, 1) + 1 == part.parts;
+    if (last) atomicExch(a.arrived + place, 0);  // for the next launch
+    __threadfence();
+    is_last = last ? 1 : 0;
+  }
+  meet_at(kAllAttend, kAttending);
+  if (is_last == 0) return;
+  const int first = part.unit * kBlockRows, rows = min(kBlockRows, r.num_rows - first);
+  constexpr int kTogether = kAttending / kMergeLanes;
+  for (int row0 = 0; row0 < rows; row0 += kTogether) {
+    const int row = row0 + static_cast<int>(threadIdx.x) / kMergeLanes;
+    const bool there = row < rows;
+    const int of_request = there ? first + row : 0, token = of_request / a.group,
+              head = kv_head * a.group + of_request - token * a.group;
+    const PartRun runs[1] = {
+        {a.partials_of(place) + row * part_floats(kDim), a.place_floats, part.parts}};
+    merge_runs<kDim>(runs, there, a.sinks != nullptr ? a.sinks + head : nullptr,
+                     &a.out(r.first_token + token, head, 0));
+  }
+}
+
+// Grid (parts, KV heads).
 template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_wgmma_kernel(const __grid_constant__ WgmmaArgs<T> a) {
@@ -172,61 +190,107 @@ __global__ void __launch_bounds__(kThreads, 1)
   await_previous_kernel();
   if constexpr (!kHasWarpgroups) return;
   DYN_SHARED(stages, Stages<T, kDim>);
-  const int kv_head = static_cast<int>(blockIdx.y), request = static_cast<int>(blockIdx.z);
-  const int first_token = a.query_start[request];
-  const int num_tokens = a.query_start[request + 1] - first_token;
-  const Request r{first_token, num_tokens, num_tokens * a.group, a.seq_lens[request]};
-  const int block_row = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kBlockRows;
-  if (block_row >= r.num_rows || r.num_rows < a.least_rows) return;
-
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const PromptPart& part =
+      find_prompt_part<kThreads>(a.work, static_cast<int>(blockIdx.x),
+                                 [&](int request) { return a.template load_of<kDim>(request); });
+  if (part.request < 0) return;
+  const Request r(a, part.request);
+  const int block_row = part.unit * kBlockRows;
   const int first_position = r.position(block_row, a.group),
             last_position = r.position(block_row + kBlockRows - 1, a.group);
   const int first_key = a.seen_from(first_position);
-  const Span span{first_key,      last_position + 1,     a.seen_from(last_position),
-                  first_position, first_key / kTileKeys, last_position / kTileKeys + 1};
-  if (threadIdx.x == 0) init_rings(*stages);
+  const TileRange range(part, first_key / kTileKeys<kDim>, last_position / kTileKeys<kDim> + 1);
+  const Span span{first_key,      last_position + 1, a.seen_from(last_position),
+                  first_position, range.first,       range.last};
+  if (threadIdx.x == 0) {
+    stages->init();
+    fence_async_proxy();
+  }
   __syncthreads();
   const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
   if (group == kGroups) {
     give_registers<kRegistersOfBringing>();
-    if (threadIdx.x < kAttending + 32) bring_tiles(a, request, kv_head, span, *stages);
+    if (threadIdx.x < kAttending + 32) bring_tiles(a, part.request, kv_head, span, *stages);
   } else {
     take_registers<kRegistersOfAttending>();
-    attend(a, r, kv_head, block_row + group * kGroupRows, span, *stages);
+    const int row0 = group * kGroupRows;
+    GroupRows<T, kDim> rows;
+    rows.load(a, r, kv_head, block_row + row0, stages->q[group]);
+    if (span.begin < span.tiles) attend(a, span, *stages, rows);
+    rows.finish_sums();
+    if (part.parts == 1) return rows.store(a, r, kv_head, block_row + row0);
+    rows.store_part(a.partials_of(a.place_of(part, kv_head) + part.part), r.num_rows - block_row,
+                    row0, a.value_scale);
+    merge_if_last<kDim>(a, r, kv_head, part);
   }
 }
 
-template <class T, int kDim>
-void launch_rows(const WgmmaArgs<T>& a, int max_rows, unsigned requests, StreamRef stream) {
-  const auto tiles = static_cast<unsigned>((max_rows + kBlockRows - 1) / kBlockRows);
+// What of the partial results has room. How units are cut must not follow max_seq_len; what it says
+// is whether any is.
+template <class T>
+void plan_parts(WgmmaArgs<T>& a, const AttentionArgs& args, const SplitScratch& scratch) {
+  const std::int64_t kv_heads = args.k_cache.extent(2),
+                     rows = std::min<std::int64_t>(kBlockRows, args.max_query_len * a.group);
+  const std::int64_t floats = rows * part_floats(static_cast<int>(args.k_cache.extent(3)));
+  // A window's tiles begin and end anywhere in it.
+  const int keys =
+      args.window > 0 ? std::min(args.window + kBlockRows, args.max_seq_len) : args.max_seq_len;
+  if (keys / tile_keys(args.k_cache.extent(3)) + 2 < 2 * kLeastTiles) return;
+  const std::int64_t few = processor_count() / kv_heads,
+                     room = std::min(scratch.floats / (kv_heads * floats),
+                                     scratch.counters / kv_heads);
+  a.work.few = static_cast<int>(std::min(few, room));
+  a.work.many = static_cast<int>(std::min(kWaves * few, room));
+  a.place_floats = static_cast<int>(floats);
+  a.partials = scratch.data;
+  a.arrived = scratch.arrived;
+}
+
+// Units of requests with so many rows, at most.
+template <class T>
+std::int64_t most_units(const WgmmaArgs<T>& a, const AttentionArgs& args) {
+  const std::int64_t rows = args.q.extent(0) * a.group, requests = a.work.requests,
+                     longest = std::int64_t{args.max_query_len} * a.group;
+  return std::min(rows / kBlockRows + std::min(requests, rows / a.least_rows),
+                  requests * ((longest + kBlockRows - 1) / kBlockRows));
+}
+
+template <int kDim, class T>
+void launch_parts(const WgmmaArgs<T>& a, std::int64_t parts, StreamRef stream) {
   CUDA_CHECK(launch(attention_wgmma_kernel<T, kDim>,
-                    dim3(tiles, static_cast<unsigned>(a.k_cache.extent[2]), requests),
+                    dim3(static_cast<unsigned>(parts), static_cast<unsigned>(a.k_cache.extent[2])),
                     dim3(kThreads), sizeof(Stages<T, kDim>), native(stream), a));
 }
 
 template <class T>
-void launch_wgmma(const AttentionArgs& args, int least_rows, StreamRef stream) {
-  const WgmmaArgs<T> a(args, least_rows);
-  const int max_rows = args.max_query_len * a.group;
-  const auto requests = static_cast<unsigned>(args.seq_lens.extent(0));
-  if (args.k_cache.extent(3) == 64) return launch_rows<T, 64>(a, max_rows, requests, stream);
-  if (args.k_cache.extent(3) == 96) return launch_rows<T, 96>(a, max_rows, requests, stream);
-  launch_rows<T, 128>(a, max_rows, requests, stream);
+void launch_wgmma(const AttentionArgs& args, int least_rows, const SplitScratch& scratch,
+                  StreamRef stream) {
+  WgmmaArgs<T> a(args, least_rows);
+  plan_parts(a, args, scratch);
+  const std::int64_t parts = most_units(a, args) + a.work.many;
+  if (parts == 0) return;
+  if (args.k_cache.extent(3) == 64) return launch_parts<64>(a, parts, stream);
+  if (args.k_cache.extent(3) == 96) return launch_parts<96>(a, parts, stream);
+  if (args.k_cache.extent(3) == 128) return launch_parts<128>(a, parts, stream);
+  launch_parts<256>(a, parts, stream);
 }
 
 }  // namespace
 
 bool attention_wgmma_supports(const AttentionArgs& args) {
   const std::int64_t dim = args.k_cache.extent(3);
-  return is_hopper() && (dim == 64 || dim == 96 || dim == 128) &&
-         args.k_cache.dtype() == args.q.dtype() && args.scale > 0.f &&
+  return is_hopper() && (dim == 64 || dim == 96 || dim == 128 || dim == 256) &&
+         args.k_cache.dtype() == args.q.dtype() && args.scale * args.cache_scale.k > 0.f &&
          fits_tensor_map(args.k_cache) && fits_tensor_map(args.v_cache) &&
          tensor_maps_unavailable().empty();
 }
 
-void attention_wgmma(const AttentionArgs& args, int least_rows, StreamRef stream) {
-  if (args.q.dtype() == DType::bf16) return launch_wgmma<__nv_bfloat16>(args, least_rows, stream);
-  launch_wgmma<__half>(args, least_rows, stream);
+void attention_wgmma(const AttentionArgs& args, int least_rows, SplitScratch scratch,
+                     StreamRef stream) {
+  if (args.q.dtype() == DType::bf16)
+    return launch_wgmma<__nv_bfloat16>(args, least_rows, scratch, stream);
+  launch_wgmma<__half>(args, least_rows, scratch, stream);
 }
 
 }  // namespace quire::cuda

@@ -67,7 +67,7 @@ __device__ __forceinline__ void attend(const LatentParams<T, Cache>& p, const La
   LatentWarp<T> warp;
   warp.clear(rows, p.heads);
   const int lane = static_cast<int>(threadIdx.x) % kRowLanes<Cache>;
-  LatentCopies<Cache> copies(p.keys_of(rows.request), end,
+  LatentCopies<Cache> copies(p.keys_of(rows.request), 0, end,
                              static_cast<int>(threadIdx.x) / kRowLanes<Cache>, lane);
   const auto copy_tile = [&](int t) {
     if (t < last) {

@@ -89,8 +89,8 @@ __device__ __forceinline__ void add_tiles(const LatentParams<T, Cache>& p, const
                                           LatentStages<T, Cache>& shared) {
   constexpr int kBefore = kTurnsBefore<T, Cache>;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kRowLanes<Cache>;
-  LatentCopies<Cache> copies(p.keys_of(rows.request), rows.end(p.heads), thread / kRowLanes<Cache>,
-                             lane);
+  LatentCopies<Cache> copies(p.keys_of(rows.request), 0, rows.end(p.heads),
+                             thread / kRowLanes<Cache>, lane);
   const auto copy_tile = [&](int t, int stage) {
     if (t < last) {
       copies.for_each(t, [&](int row, int chunk, const void* from, int bytes) {

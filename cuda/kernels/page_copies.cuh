@@ -44,9 +44,10 @@ class PageCopies {
   static constexpr int kRows =  // of a pass
       std::min(kKeys, static_cast<int>(std::bit_floor(static_cast<unsigned>(kThreads / kLanes))));
 
-  // The thread's lane of a row, and its row of the first pass; none from kRows on. Keys from
-  // keys_end on become zeros.
-  __device__ __forceinline__ PageCopies(const PageSource<Cache>& s, int keys_end, int row, int lane)
+  // The thread's lane of a row, and its row of the first pass; none from kRows on. Keys outside of
+  // [begin, end) become zeros: their pages may be somebody else's.
+  __device__ __forceinline__ PageCopies(const PageSource<Cache>& s, int begin, int end, int row,
+                                        int lane)
       : table_(s.table),
         table_row_(static_cast<std::uint32_t>(s.table_row)),
         page_bytes_(static_cast<std::uint32_t>(s.page_stride * sizeof(Cache))),
@@ -54,7 +55,8 @@ class PageCopies {
         page_keys_(s.page_keys),
         row_(row),
         lane_(lane),
-        end_(keys_end),
+        begin_(begin),
+        end_(end),
         keys_(reinterpret_cast<std::uintptr_t>(s.data) + lane * 16 +
               row % kPageKeys * token_bytes_) {}
 
@@ -84,7 +86,9 @@ class PageCopies {
       for (int i = 0; i < kPassesOfEntry; ++i) {
         const int row = row_ + (e * kPassesOfEntry + i) * kRows;
         const std::uintptr_t place = from + i * kRows * token_bytes_;
-        const int bytes = tile * kKeys + row < end_ ? 16 : 0;
+        const bool there = static_cast<unsigned>(tile * kKeys + row - begin_) <
+                           static_cast<unsigned>(end_ - begin_);
+        const int bytes = there ? 16 : 0;
 #pragma unroll
         for (int c = 0; c < kChunksOfLane; ++c) {
           copy(row, lane_ + c * kLanes, reinterpret_cast<const void*>(place + c * kLanes * 16),
@@ -104,7 +108,7 @@ class PageCopies {
   const std::int32_t* table_;
   std::uint32_t table_row_, page_bytes_, token_bytes_;
   FastDivide page_keys_;
-  int row_, lane_, end_;
+  int row_, lane_, begin_, end_;
   std::uintptr_t keys_;                               // of this thread's row and chunk in page 0
   std::uint32_t page_[kEntries], in_page_[kEntries];  // of the tile looked up
 };

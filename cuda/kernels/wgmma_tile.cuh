@@ -4,134 +4,108 @@
 
 #include "cuda/device/exp2.cuh"
 #include "cuda/device/roles.cuh"
-#include "cuda/device/tma.cuh"
-#include "cuda/device/typed_mma.cuh"
-#include "cuda/device/warpgroup.cuh"
-#include "cuda/kernels/paged_args.cuh"
-#include "cuda/runtime/tensor_map.h"
+#include "cuda/kernels/part_runs.cuh"
+#include "cuda/kernels/prompt_args.cuh"
 
 namespace quire::cuda {
 
-// Warpgroups that attend, 64 rows each, and one more, whose first warp brings tiles; and the
-// registers of their threads, of which a multiprocessor has 65,536.
-constexpr int kGroups = 2, kGroupThreads = 128, kGroupRows = 64;
-constexpr int kAttending = kGroups * kGroupThreads, kThreads = kAttending + kGroupThreads;
-constexpr int kBlockRows = kGroups * kGroupRows, kTileKeys = 128;
-constexpr int kRegistersOfAttending = 240, kRegistersOfBringing = 24;
-constexpr int kStages = 3;      // tiles of K and of V in shared memory
-constexpr int kPanelDims = 64;  // elements in 128 bytes
-constexpr float kLog2e = 1.44269504f, kMostGrowth = 8.f;
-
-template <class T>
-struct WgmmaArgs : PagedArgs<T, T> {
-  CUtensorMap k_map, v_map;  // boxes of box_keys tokens of a page, 64 elements wide
-  int box_keys;
-  int least_rows;
-  float to_exponent;  // 2 log2(e) times what tanh takes of a score; 0: no soft cap
-  float to_log2;      // what comes then, times this, is a logarithm to base 2
-
-  WgmmaArgs(const AttentionArgs& args, int least)
-      : PagedArgs<T, T>(args),
-        box_keys(box_of(args.k_cache)),
-        least_rows(least),
-        to_exponent(args.soft_cap > 0.f ? 2.f * kLog2e * args.scale / args.soft_cap : 0.f),
-        to_log2((args.soft_cap > 0.f ? args.soft_cap : args.scale) * kLog2e) {
-    k_map = tensor_map(args.k_cache, {1, box_keys, 1, kPanelDims});
-    v_map = tensor_map(args.v_cache, {1, box_keys, 1, kPanelDims});
-  }
-
-  // Keys that lie in one page wherever a tile begins: a power of two.
-  static int box_of(const TensorView& cache) {
-    const auto size = static_cast<int>(cache.extent(1));
-    return std::min(kTileKeys, size & -size);
-  }
-  __device__ __forceinline__ int seen_from(int position) const {
-    return this->window > 0 ? ::max(0, position - this->window + 1) : 0;
-  }
-};
-
-// Of a row; what is beyond kDim, with heads of 96, comes as zeros.
-template <int kDim>
-constexpr int kPanels = (kDim + kPanelDims - 1) / kPanelDims;
-template <class T, int kDim>
-struct alignas(1024) SwizzledTile {
-  static constexpr int kPanelBytes = kTileKeys * kPanelDims * static_cast<int>(sizeof(T));
-  T panel[kPanels<kDim>][kTileKeys][kPanelDims];
-};
-// Of a ring of tiles: boxes fill it, every warp that attends empties it.
-struct RingBarriers {
-  Mbarrier full[kStages], empty[kStages];
-};
-template <class T, int kDim>
-struct Stages {
-  SwizzledTile<T, kDim> k[kStages], v[kStages];
-  RingBarriers k_ready, v_ready;
-};
-// A place in a ring, and how often around, modulo two.
-struct Turn {
-  int stage = 0, parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage < kStages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
-
-struct Request {
-  int first_token, num_tokens, num_rows, seq_len;
-  __device__ __forceinline__ int position(int row, int group) const {
-    return seq_len - num_tokens + ::min(row, num_rows - 1) / group;
-  }
-};
+constexpr float kLn2 = .693147181f, kMostGrowth = 8.f;
 
 // A warpgroup's 64 rows: a lane has columns 2·(lane%4) of its warp's rows lane/4 and lane/4 + 8.
 // Maxima and scores are in units of log 2.
 template <class T, int kDim>
 struct GroupRows {
-  FragmentA q[kDim / 16];
-  FragmentC scores[kTileKeys / 8];
-  FragmentA weights[kTileKeys / 16];
-  FragmentC values[kPanels<kDim> * kPanelDims / 8];
+  using Tile = SwizzledTile<T, kDim>;
+  static constexpr bool kHoldsQueries = !kSharesQueries<kDim>;
+  static constexpr int kKeys = kTileKeys<kDim>, kDims = Tile::kCount * kPanelDims<T>;
+  static constexpr int kProducts = kDims > 128 ? 2 : 1, kBlocks = kDims / 8 / kProducts;
+
+  FragmentA q[kHoldsQueries ? kDim / 16 : 1];
+  FragmentC scores[kKeys / 8];
+  FragmentA weights[kKeys / 16];
+  FragmentC values[kProducts][kBlocks];  // of a product at most 128 dims
   float max[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
   int first[2], last[2];  // keys that the rows see; none: first > last
 
+  // shared: where queries go that are not held.
+  template <class Queries>
   __device__ __forceinline__ void load(const WgmmaArgs<T>& a, const Request& r, int kv_head,
-                                       int row0) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-    for (FragmentC& v : values) v = {};
+                                       int row0, Queries& shared) {
+    for_values([](FragmentC& v, int) { v = {}; });
+    if constexpr (!kHoldsQueries) share_queries(a, r, kv_head, row0, shared);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row =
-          row0 + static_cast<int>(threadIdx.x) % kGroupThreads / 32 * 16 + lane / 4 + 8 * h;
+      const int row = row_of(row0, h);
       const bool in_range = row < r.num_rows;
       const int token = in_range ? row / a.group : 0, head = in_range ? row - token * a.group : 0;
       const int position = r.seq_len - r.num_tokens + token;
       first[h] = in_range ? a.seen_from(position) : 1;
       last[h] = in_range ? position : 0;
-      const T* from = &a.q(r.first_token + token, kv_head * a.group + head, lane % 4 * 2);
+      if constexpr (kHoldsQueries) {
+        const T* from = &a.q(r.first_token + token, kv_head * a.group + head,
+                             static_cast<int>(threadIdx.x) % 4 * 2);
+        std::uint32_t pairs[kDim / 8];
 #pragma unroll
-      for (int d = 0; d < kDim / 16; ++d) {
-        q[d].r[h] = in_range ? *reinterpret_cast<const std::uint32_t*>(from + d * 16) : 0u;
-        q[d].r[2 + h] = in_range ? *reinterpret_cast<const std::uint32_t*>(from + d * 16 + 8) : 0u;
+        for (int n = 0; n < kDim / 8; ++n)
+          pairs[n] = in_range ? *reinterpret_cast<const std::uint32_t*>(from + n * 8) : 0u;
+#pragma unroll
+        for (int n = 0; n < kDim / 8; ++n) q[n / 2].r[h + n % 2 * 2] = pairs[n];
       }
     }
   }
+  __device__ __forceinline__ void share_queries(const WgmmaArgs<T>& a, const Request& r,
+                                                int kv_head, int row0, QueryTile<T, kDim>& shared) {
+    constexpr int kChunks = kDim / kVecWidth<T>, kOfPanel = kPanelBytes / 16;
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.x) % kGroupThreads; i < kGroupRows * kChunks;
+         i += kGroupThreads) {
+      const int of_group = i / kChunks, chunk = i % kChunks, row = row0 + of_group;
+      uint4 some{};
+      if (row < r.num_rows) {
+        const int token = row / a.group, head = kv_head * a.group + row - token * a.group;
+        some = *reinterpret_cast<const uint4*>(
+            &a.q(r.first_token + token, head, chunk * kVecWidth<T>));
+      }
+      store_operand(&shared.panel[chunk / kOfPanel][of_group]
+                                 [swizzled_chunk(of_group, chunk % kOfPanel) * kVecWidth<T>],
+                    some);
+    }
+    fence_async_proxy();  // the group meets where its first turn begins
+  }
 
-  __device__ __forceinline__ void begin_scores(const SwizzledTile<T, kDim>& k) {
+  template <class Queries>
+  __device__ __forceinline__ void begin_scores(const Tile& k, const Queries& shared) {
 #pragma unroll
     for (int d = 0; d < kDim / 16; ++d) {
       const SharedMatrix b = shared_matrix(&k.panel[d / 4]).advanced(d % 4 * 32);
-      warpgroup_mma<T, Major::k>(scores, q[d], b, d > 0);
+      if constexpr (kHoldsQueries) {
+        warpgroup_mma<T, Major::k>(scores, q[d], b, d > 0);
+      } else {
+        const SharedMatrix a = shared_matrix(&shared.panel[d / 4]).advanced(d % 4 * 32);
+        warpgroup_mma<T>(scores, a, b, d > 0);
+      }
     }
     warpgroup_commit();
   }
-  __device__ __forceinline__ void begin_values(const SwizzledTile<T, kDim>& v) {
-    const SharedMatrix b = shared_matrix(&v, SwizzledTile<T, kDim>::kPanelBytes);
+  __device__ __forceinline__ void begin_values(const Tile& v) {
 #pragma unroll
-    for (int n = 0; n < kTileKeys / 16; ++n)
-      warpgroup_mma<T, Major::n>(values, weights[n], b.advanced(n * 2048), true);
+    for (int p = 0; p < kProducts; ++p) {
+      const SharedMatrix b = shared_matrix(&v.panel[p * Tile::kCount / kProducts], Tile::kBytes);
+#pragma unroll
+      for (int n = 0; n < kKeys / 16; ++n)
+        warpgroup_mma<T, Major::n>(values[p], weights[n], b.advanced(n * 2048), true);
+    }
     warpgroup_commit();
+  }
+  // f(fragment, n) of dims 8 n to 8 n + 7; heads of 96 have not all of them.
+  template <class F>
+  __device__ __forceinline__ void for_values(const F& f) {
+#pragma unroll
+    for (int n = 0; n < kDims / 8; ++n) f(values[n / kBlocks][n % kBlocks], n);
+  }
+  __device__ __forceinline__ void hold_values() {
+#pragma unroll
+    for (FragmentC(&some)[kBlocks] : values) hold(some);
   }
 
   // tanh(x) = 1 − 2 / (1 + e^2x)
@@ -152,7 +126,7 @@ struct GroupRows {
     for (int h = 0; h < 2; ++h) {
       float tops[2] = {-INFINITY, -INFINITY}, totals[2] = {0.f, 0.f};  // shorter chains
 #pragma unroll
-      for (int n = 0; n < kTileKeys / 8; ++n) {
+      for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float& s = scores[n].r[2 * h + i];
@@ -170,7 +144,7 @@ struct GroupRows {
       const float base = top == -INFINITY ? 0.f : top;  // no key yet: weights are 0, not NaN
       rescale[h] = exp2_approximate(max[h] - base);
 #pragma unroll
-      for (int n = 0; n < kTileKeys / 8; ++n) {
+      for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float& s = scores[n].r[2 * h + i];
@@ -192,29 +166,37 @@ struct GroupRows {
 
   __device__ __forceinline__ void pack_weights(const float (&rescale)[2]) {
     if (__any_sync(0xffffffffu, rescale[0] != 1.f || rescale[1] != 1.f)) {
-#pragma unroll
-      for (FragmentC& v : values) {
+      for_values([&](FragmentC& v, int) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) v.r[i] *= rescale[i / 2];
-      }
+      });
     }
 #pragma unroll
-    for (int n = 0; n < kTileKeys / 16; ++n) {
+    for (int n = 0; n < kKeys / 16; ++n) {
       const FragmentC &low = scores[2 * n], &high = scores[2 * n + 1];
       weights[n] = {{pack<T>(low.r[0], low.r[1]), pack<T>(low.r[2], low.r[3]),
                      pack<T>(high.r[0], high.r[1]), pack<T>(high.r[2], high.r[3])}};
     }
   }
 
+  // Of the rows of a lane, from row0 on.
+  __device__ __forceinline__ static int row_of(int row0, int h) {
+    const int thread = static_cast<int>(threadIdx.x) % kGroupThreads;
+    return row0 + thread / 32 * 16 + thread % 32 / 4 + 8 * h;
+  }
+  __device__ __forceinline__ void finish_sums() {
+#pragma unroll
+    for (float& s : sum) {
+      s += __shfl_xor_sync(0xffffffffu, s, 1);
+      s += __shfl_xor_sync(0xffffffffu, s, 2);
+    }
+  }
+
   __device__ __forceinline__ void store(const WgmmaArgs<T>& a, const Request& r, int kv_head,
                                         int row0) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 1);
-      sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 2);
-      const int row =
-          row0 + static_cast<int>(threadIdx.x) % kGroupThreads / 32 * 16 + lane / 4 + 8 * h;
+      const int row = row_of(row0, h);
       if (row >= r.num_rows) continue;
       const int token = row / a.group, head = kv_head * a.group + row - token * a.group;
       float total = sum[h], kept = 1.f;
@@ -223,13 +205,31 @@ struct GroupRows {
         kept = exp2_approximate(max[h] - top);
         total = total * kept + exp2_approximate(sink - top);
       }
-      const float factor = total > 0.f ? kept / total : 0.f;
-      T* to = &a.out(r.first_token + token, head, lane % 4 * 2);
-#pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
+      const float factor = total > 0.f ? kept * a.value_scale / total : 0.f;
+      T* to = &a.out(r.first_token + token, head, static_cast<int>(threadIdx.x) % 4 * 2);
+      for_values([&](const FragmentC& v, int n) {
+        if (n >= kDim / 8) return;
         *reinterpret_cast<std::uint32_t*>(to + n * 8) =
-            pack<T>(values[n].r[2 * h] * factor, values[n].r[2 * h + 1] * factor);
-      }
+            pack<T>(v.r[2 * h] * factor, v.r[2 * h + 1] * factor);
+      });
+    }
+  }
+
+  // As results of a part of the keys, those of the block's rows from `to` on. num_rows, row0: of
+  // the block.
+  __device__ __forceinline__ void store_part(float* to, int num_rows, int row0, float value_scale) {
+    const int quarter = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = row_of(row0, h);
+      if (row >= num_rows) continue;
+      float* part = to + row * part_floats(kDim);
+      for_values([&](const FragmentC& v, int n) {
+        if (n >= kDim / 8 || !(sum[h] > 0.f)) return;
+        *reinterpret_cast<float2*>(part + n * 8 + quarter * 2) = {v.r[2 * h] * value_scale,
+                                                                  v.r[2 * h + 1] * value_scale};
+      });
+      if (quarter == 0) *reinterpret_cast<float2*>(part + kDim) = {max[h] * kLn2, sum[h]};
     }
   }
 };

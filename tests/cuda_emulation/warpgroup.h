@@ -109,7 +109,6 @@ void store_operand(void* shared, const Chunk& chunk) {
   *static_cast<Chunk*>(shared) = chunk;
   emulation::note_landing(shared, 16);
 }
-inline void clear_operand(void* shared) { store_operand(shared, uint4{}); }
 inline void fence_async_proxy(EMULATION_SITE) {
   if (!emulation::deleted(EMULATION_HERE("fence_async_proxy"))) emulation::proxy_fence();
 }

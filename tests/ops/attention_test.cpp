@@ -71,6 +71,11 @@ const std::vector<AttentionCase> kCases = {
     {"fp8, cap", kF16, kFp8, 6, 2, 96, 96, 16, 70, 5.f, false, {{0, 30}, {90, 20}}, {.4f, .9f}},
     {"fp8, sinks", kBf16, kFp8, 3, 1, 128, 128, 32, 0, 0.f, true, {{66, 1}, {64, 24}}, {3.f, .5f}},
     {"fp8, wide", kBf16, kFp8, 2, 1, 256, 256, 16, 0, 0.f, false, {{40, 1}, {30, 18}}, {.9f, 1.f}},
+    {"fp8, tiles", kF16, kFp8, 4, 1, 128, 128, 16, 0, 0.f, true, {{300, 45}, {0, 17}}, {.7f, .4f}},
+    {"fp8, tiles, window", kBf16, kFp8, 2, 2, 64, 64, 48, 70, 0.f, true, {{130, 150}}, {.7f, 3.f}},
+    {"fp8, tiles in rings", kBf16, kFp8, 4, 1, 96, 96, 256, 0, 4.f, false, {{840, 40}}, {2.f, .3f}},
+    {"wide, tiles", kBf16, kBf16, 4, 1, 256, 256, 16, 0, 0.f, true, {{300, 45}, {0, 17}, {20, 1}}},
+    {"wide, tiles, window", kF16, kF16, 2, 2, 256, 256, 48, 70, 5.f, true, {{130, 150}, {0, 33}}},
     {"mma, splits beside prompts",
      kBf16,
      kBf16,
@@ -96,6 +101,23 @@ const std::vector<AttentionCase> kCases = {
      true,
      {{0, 25}, {640, 1}, {517, 4}},
      {.7f, 1.3f}},
+    {"prompt parts", kBf16, kBf16, 4, 1, 128, 128, 16, 0, 0.f, true, {{1500, 30}, {0, 5}}},
+    {"prompt parts, requests",
+     kF16,
+     kF16,
+     8,
+     2,
+     64,
+     64,
+     64,
+     0,
+     6.f,
+     true,
+     {{1100, 9}, {0, 60}, {700, 1}, {5, 0}, {1990, 20}}},
+    {"prompt parts, fp8", kBf16, kFp8, 4, 1, 128, 128, 16, 0, 0.f, true, {{1200, 20}}, {.6f, 1.3f}},
+    {"prompt parts, wide heads", kBf16, kBf16, 3, 1, 256, 256, 16, 0, 0.f, true, {{700, 9}}},
+    {"prompt parts, window", kBf16, kBf16, 6, 2, 96, 96, 32, 1100, 0.f, false, {{2100, 30}}},
+    {"prompt parts, some empty", kBf16, kBf16, 1, 1, 64, 64, 128, 0, 0.f, false, {{0, 1024}}},
     {"mma, window of splits", kF16, kF16, 2, 2, 64, 64, 16, 600, 0.f, true, {{900, 1}}},
     {"mma, one long context among many short ones", kBf16, kBf16, 3, 1, 64, 64, 16, 0, 0.f, true,
      one_among(134, {1500, 1})},
@@ -257,8 +279,9 @@ TEST_CASE("attention sized for longer requests gives the same bits", "[ops][atte
 
 TEST_CASE("what lies in a block past the end is never read into a result", "[ops][attention]") {
   const AttentionCase c = GENERATE(from_range(kCases));
-  const std::vector<std::string> some = {"decode of one", "fp8, mma", "mma, tiles",
-                                         "mma, tiles, window", "mma, tiles in rings"};
+  const std::vector<std::string> some = {
+      "decode of one",       "fp8, mma",     "mma, tiles", "mma, tiles, window",
+      "mma, tiles in rings", "prompt parts", "fp8, tiles", "wide, tiles"};
   if (std::find(some.begin(), some.end(), c.name) == some.end()) return;
   AttentionData data(c, 3);
   const std::vector<double> want = data.reference();
@@ -271,9 +294,14 @@ TEST_CASE("what lies in a block past the end is never read into a result", "[ops
 }
 
 // A page that its request has left may be somebody else's.
-TEST_CASE("what lies before a prompt's window is never read into a result",
-          "[ops][attention][before_window]") {
-  const AttentionCase c = {"before", kF16, kF16, 6, 2, 64, 64, 96, 500, 0.f, true, {{900, 70}}};
+TEST_CASE("what lies before a window is never read into a result", "[ops][attention]") {
+  const AttentionCase c = GENERATE(from_range(std::vector<AttentionCase>{
+      {"prompt", kF16, kF16, 6, 2, 64, 64, 96, 500, 0.f, true, {{900, 70}}},
+      {"fp8", kBf16, kFp8, 6, 2, 64, 64, 96, 150, 0.f, true, {{300, 30}}, {.7f, 1.2f}},
+      {"wide", kBf16, kBf16, 2, 2, 256, 256, 16, 70, 0.f, true, {{200, 20}}},
+      {"decode", kBf16, kBf16, 6, 2, 64, 64, 96, 500, 0.f, true, {{900, 1}, {700, 3}}},
+      {"decode, fp8", kBf16, kFp8, 4, 1, 128, 128, 16, 70, 0.f, true, {{200, 2}}, {.7f, 1.2f}}}));
+  INFO(c.name);
   AttentionData data(c, 3);
   const std::vector<double> want = data.reference();
   data.poison_unused(/*before_windows=*/true);

@@ -127,15 +127,30 @@ void latent_decode(Bench& bench, const std::string& name, std::vector<std::int64
   bench.forget_tensors();
 }
 
-void prefill_attention(Bench& bench, std::int64_t tokens, DType cache = DType::bf16) {
-  const std::int64_t n = bench.size(tokens, 40);
-  const AttentionArgs args = attention_args(bench, {1, 0, n, 32, 8, 128, cache});
+void prefill_attention(Bench& bench, std::int64_t tokens, DType cache = DType::bf16,
+                       std::int64_t dim = 128) {
+  const std::int64_t n = bench.size(tokens, 40), heads = 32 * 128 / dim;
+  const AttentionArgs args = attention_args(bench, {1, 0, n, heads, heads / 4, dim, cache});
   const double seconds =
       device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
   const double flops = 2. * static_cast<double>(n) * static_cast<double>(n) * 32 * 128;  // causal
-  const std::string over = cache == DType::bf16 ? "" : ", fp8 cache";
-  bench.compute_bound("prefill attention, causal, tokens " + std::to_string(tokens) + over, flops,
-                      seconds);
+  const std::string over = cache == DType::bf16 ? "" : ", fp8 cache",
+                    of = dim == 128 ? "" : ", heads of " + std::to_string(dim);
+  bench.compute_bound("prefill attention, causal, tokens " + std::to_string(tokens) + over + of,
+                      flops, seconds);
+  bench.forget_tensors();
+}
+
+// New tokens behind what is cached: bound by the cache where their rows are few.
+void prompt_behind(Bench& bench, std::int64_t fresh, std::int64_t cached) {
+  const std::int64_t n = bench.size(fresh, 40), behind = bench.size(cached, 600);
+  const AttentionArgs args = attention_args(bench, {1, behind, n, 32, 8, 128});
+  const double seconds =
+      device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
+  const double keys = static_cast<double>(behind) + static_cast<double>(n) / 2;
+  bench.compute_bound(
+      "attention of " + std::to_string(fresh) + " tokens behind " + std::to_string(cached),
+      4. * static_cast<double>(n) * keys * 32 * 128, seconds);
   bench.forget_tensors();
 }
 
@@ -164,6 +179,8 @@ void attention_cases(Bench& bench) {
   latent_decode(bench, "latent decode, one of 100000 among 255 of 1024, 16 heads", uneven, 16, 1);
   for (const std::int64_t tokens : {4096, 8192, 16384}) prefill_attention(bench, tokens);
   prefill_attention(bench, 8192, DType::fp8_e4m3);
+  prefill_attention(bench, 8192, DType::bf16, 256);
+  prompt_behind(bench, 64, 100000);
 }
 
 }  // namespace quire::perf

@@ -139,17 +139,45 @@ def few_packed(b, format, bytes_of_tile, products, columns, depth):
     return data / READ, max(data / READ / 0.95, issue) + LAUNCH / 2
 
 
+def prompt_tile(b, kernel, dim=128):
+    """Seconds of a tile of 128 keys (heads of 256: 64) for 128 rows, without its products: of the loop's instructions of eight warps 425
+    are executed (the rest is the masked form and a rescaling that few tiles need; of heads of 256 the same share of 24 products' is
+    taken), and one more warp starts 32 boxes of 16 keys by 64 elements, with 94 beside. Before: copies by the same eight, and 460."""
+    boxes = kernel("threads") > 256
+    executed = 425 if dim <= 128 else 425 * 24 * kernel("product") / 1187
+    instructions = 8 * executed + 32 * kernel("copy") + 94 if boxes else 8 * (16 * kernel("copy") + 460)
+    return instructions / SCHEDULERS / 0.9 / CLOCK
+
+
 def prefill(b, tokens, dim, heads=32):
-    """Tiles of 128 keys for 128 rows. Of the loop's instructions of eight warps 425 are executed (the rest is the masked form and a
-    rescaling that few tiles need), and one more warp starts 32 boxes of 16 keys by 64 elements, with 94 beside. Before: copies by the
-    same eight, and 460."""
     kernel = b[f"attention_wgmma_kernel<bf16,{dim}>"]
     flops = 2.0 * tokens * tokens * heads * dim
-    tiles = tokens / 128 * tokens / 128 / 2 * heads
-    boxes = kernel("threads") > 256
-    instructions = 8 * 425 + 32 * kernel("copy") + 94 if boxes else 8 * (16 * kernel("copy") + 460)
-    issue = tiles / SMS * instructions / SCHEDULERS / 0.9 / CLOCK
-    return flops / CUBLAS, flops / PEAK + issue / 2 + LAUNCH
+    tiles = tokens / 128 * tokens / (128 if dim <= 128 else 64) / 2 * heads
+    return flops / CUBLAS, flops / PEAK + tiles / SMS * prompt_tile(b, kernel, dim) / 2 + LAUNCH
+
+
+def prefill_of_warps(b, tokens, dim, heads):
+    """The same by products of a warp: tiles of 64 keys for four warps of 16 rows, one block a multiprocessor."""
+    kernel = b[f"attention_mma_kernel<bf16,bf16,{dim},false>"]
+    tiles = (tokens / 64) ** 2 / 2 * heads
+    issue = tile_time(kernel, tiles, 4, 2 * 64 * dim * 2 / 16 / 128, 2 * dim / 8 * 4)
+    flops = 2.0 * tokens * tokens * heads * dim
+    return flops / CUBLAS, issue + LAUNCH
+
+
+def prompt_behind(b, requests, fresh, cached, dim=128, group=4, heads=8, cut=True):
+    """Prompts of so many new tokens behind so many, cut as prompt_work.cuh does. A block begins with loads of its own, 1 µs; who brings
+    a unit's last part reads all of them, at an assumed 48 bytes a cycle."""
+    kernel = b[f"attention_wgmma_kernel<bf16,{dim}>"]
+    rows, tiles = fresh * group, -(-(cached + fresh) // 128)
+    units, few = requests * -(-rows // 128), SMS // heads
+    parts = max(1, min(tiles // 4, (few if units <= few else 4 * few) // units)) if cut else 1
+    data = 2 * requests * (cached + fresh) * heads * dim * 2
+    flops = 4.0 * requests * rows * heads * (cached + fresh / 2) * dim
+    tile = 4.0 * 128 * 128 * dim / PEAK * SMS + prompt_tile(b, kernel) / 2
+    rounds = -(-units * parts * heads // SMS)
+    merge = MERGE + parts * min(rows, 128) * (dim + 4) * 4 / 48 / CLOCK if parts > 1 else 0
+    return max(data / READ, flops / CUBLAS), max(data / READ / 0.95, rounds * -(-tiles // parts) * tile) + rounds * 1e-6 + merge + LAUNCH
 
 
 def latents(b, lengths, heads, rows=1, cache="bf16"):
@@ -285,6 +313,14 @@ CASES = {
     "4 requests, what is in common once": lambda b: shared_prefix(b, 4, 512, 512),
     "decode of 65,536 beside a prompt": lambda b: beside_prompt(b, 65536, 128, 64),
     "prefill 8,192, D = 128": lambda b: prefill(b, 8192, 128),
+    "prefill 8,192, D = 256, 16 heads, products of warps": lambda b: prefill_of_warps(b, 8192, 256, 16),
+    "prefill 8,192, D = 256, 16 heads": lambda b: prefill(b, 8192, 256, 16),
+    "64 new tokens behind 100,000, not cut": lambda b: prompt_behind(b, 1, 64, 100000, cut=False),
+    "64 new tokens behind 100,000": lambda b: prompt_behind(b, 1, 64, 100000),
+    "64 new tokens behind 8,192 each, 4 requests, not cut": lambda b: prompt_behind(b, 4, 64, 8192, cut=False),
+    "64 new tokens behind 8,192 each, 4 requests": lambda b: prompt_behind(b, 4, 64, 8192),
+    "4 rows of drafts behind 16,384 each, 8 heads a KV head, 8 requests, not cut": lambda b: prompt_behind(b, 8, 4, 16384, group=8, cut=False),
+    "4 rows of drafts behind 16,384 each, 8 heads a KV head, 8 requests": lambda b: prompt_behind(b, 8, 4, 16384, group=8),
     "latent decode, 32 of 4,096, 16 heads": lambda b: latents(b, 32 * [4096], 16),
     "latent decode, 32 of 4,096, 128 heads": lambda b: latents(b, 32 * [4096], 128),
     "latent decode, 32 of 4,096, 16 heads, fp8 cache": lambda b: latents(b, 32 * [4096], 16, cache="fp8"),
