@@ -79,7 +79,7 @@ __device__ __forceinline__ void clear_unseen(SwizzledTile<T, kDim>& v, int key0,
   for (int i = static_cast<int>(threadIdx.x); i < kKeys * kChunks; i += kAttending) {
     const int row = i / kChunks, chunk = i % kChunks;
     if (!span.sees(key0 + row))
-      store_operand(&v.panel[chunk / kLanes][row][chunk % kLanes * kVecWidth<T>], {});
+      store_operand(&v.panel[chunk / kLanes][row][chunk % kLanes * kVecWidth<T>], uint4{});
   }
   fence_async_proxy();
   meet_at(kAllAttend, kAttending);
