@@ -3,8 +3,8 @@
 // tests/cuda_emulation.
 //
 //   SHARED(tile, float[32][33]);         static shared memory, one per block
-//   DYN_SHARED(scratch, float);          float* scratch: the launch's dynamic shared memory,
-//   1024-byte aligned launch(kernel, grid, block, dynamic_shared_bytes, stream, arguments…)
+//   DYN_SHARED(scratch, float);  float* scratch: a launch's dynamic shared memory, 1024-byte aligned
+//   launch(kernel, grid, block, dynamic_shared_bytes, stream, arguments…)
 //
 // Every kernel begins with release_next_kernel() and await_previous_kernel() (dependent.cuh).
 //

@@ -44,7 +44,7 @@ void paged_attention(const AttentionArgs& args, SplitScratch scratch, StreamRef 
 // Latent attention; on tensor cores where the sizes and dtypes are those that models have.
 void mla_attention(const MlaArgs& args, SplitScratch scratch, StreamRef stream);
 
-// On Hopper's warpgroups: of what has the sizes that models have, caches of the queries' dtype.
+// On Hopper's warpgroups: of what has the sizes that models have, caches of the queries' dtype or fp8.
 bool latent_wgmma_supports(const MlaArgs& args);
 void latent_wgmma(const MlaArgs& args, SplitScratch scratch, StreamRef stream);
 

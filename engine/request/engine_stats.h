@@ -109,7 +109,7 @@ struct EngineStats {
   std::int64_t generation_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t steps = 0;
-  std::int64_t shared_prefix_tokens = 0;  // of the cache, that attention had not to read again
+  std::int64_t shared_prefix_tokens = 0;  // of the cache, given to be read once
 
   std::int64_t drafts = 0;                 // rows of steps that had any
   std::int64_t draft_tokens = 0;           // proposed and verified

@@ -91,7 +91,7 @@ constexpr StatRow kStatRows[] = {
     {kCounter, "vllm:num_preemptions_total", "Preemptions", of<&S::preemptions>},
     {kCounter, "vllm:generation_tokens_total", "Tokens generated", of<&S::generation_tokens>},
     {kCounter, "quire:shared_prefix_tokens_total",
-     "Tokens of the cache that attention read once for several requests, and not again",
+     "Tokens of the cache that plans gave attention to read once for several requests",
      of<&S::shared_prefix_tokens>},
     {kGauge, "quire:kv_blocks", "KV blocks that requests can use", of<&S::num_blocks>},
     {kGauge, "quire:kv_blocks_free", "KV blocks that no request uses", of<&S::num_free_blocks>},
