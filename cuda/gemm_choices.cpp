@@ -14,7 +14,7 @@
 namespace quire::cuda {
 namespace {
 
-constexpr std::string_view kMagic = "quire-products 1 ";
+constexpr std::string_view kMagic = "quire-products 2 ";
 constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 constexpr std::size_t kHexDigits = 16;
 

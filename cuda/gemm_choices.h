@@ -12,8 +12,8 @@
 
 namespace quire::cuda {
 
-// A measured choice as it is kept; the size of cublasLtMatmulAlgo_t.
-using GemmChoice = std::array<std::uint64_t, 8>;
+// A measured choice as it is kept: the words of cublasLtMatmulAlgo_t, and whether sums are fast.
+using GemmChoice = std::array<std::uint64_t, 9>;
 
 class GemmChoices {
  public:

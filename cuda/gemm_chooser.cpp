@@ -20,15 +20,17 @@ std::string version_of(const GemmWorkspace& workspace) {
          " workspace " + std::to_string(workspace.bytes);
 }
 
-static_assert(sizeof(GemmChoice) == sizeof(GemmAlgorithm));
+static_assert(sizeof(GemmChoice) == sizeof(cublasLtMatmulAlgo_t) + sizeof(std::uint64_t));
 GemmChoice kept_form(const GemmAlgorithm& algorithm) {
   GemmChoice choice;
-  std::copy_n(algorithm.data, choice.size(), choice.begin());
+  std::ranges::copy(algorithm.data.data, choice.begin());
+  choice.back() = algorithm.sums_fast ? 1 : 0;
   return choice;
 }
 GemmAlgorithm from_kept(const GemmChoice& choice) {
   GemmAlgorithm algorithm;
-  std::copy_n(choice.begin(), choice.size(), algorithm.data);
+  std::copy_n(choice.begin(), choice.size() - 1, algorithm.data.data);
+  algorithm.sums_fast = choice.back() != 0;
   return algorithm;
 }
 

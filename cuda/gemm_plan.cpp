@@ -89,13 +89,14 @@ void GemmPlan::set_formats() {
                                                 : CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
   set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, blocks ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
                                                 : CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
-  if (!blocks) set_fast_sums(true);
+  may_be_fast_ = !blocks;
 #endif
 }
 
-void GemmPlan::set_fast_sums(bool on) {
-  sums_fast_ = on;
-  set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(on));
+void GemmPlan::make_sums(bool fast) {
+  if (fast == sums_fast_) return;
+  sums_fast_ = fast;
+  set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(fast));
 }
 
 void GemmPlan::point_at(const GemmOperands& o, std::int64_t tokens) {
@@ -132,7 +133,7 @@ std::vector<GemmAlgorithm> GemmPlan::ask(int most, std::size_t workspace_bytes) 
   if (status != CUBLAS_STATUS_SUCCESS) return algorithms;
   for (int i = 0; i < std::min(count, most); ++i) {
     const auto& result = found[static_cast<std::size_t>(i)];
-    if (result.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(result.algo);
+    if (result.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back({result.algo, sums_fast_});
   }
   return algorithms;
 }
@@ -141,17 +142,20 @@ std::vector<GemmAlgorithm> GemmPlan::candidates(int most, std::int64_t tokens,
                                                 const GemmOperands& operands,
                                                 std::size_t workspace_bytes) {
   point_at(operands, tokens);  // some algorithms are only offered beside the pointers
+  make_sums(may_be_fast_);
   std::vector<GemmAlgorithm> found = ask(most, workspace_bytes);
-  if (!found.empty() || !sums_fast_) return found;
-  set_fast_sums(false);
+  if (!found.empty() || !may_be_fast_) return found;
+  make_sums(false);
   return ask(most, workspace_bytes);
 }
 
 bool GemmPlan::accepts(const GemmAlgorithm& algorithm, std::int64_t tokens,
                        const GemmOperands& operands, std::size_t workspace_bytes) {
+  if (algorithm.sums_fast && !may_be_fast_) return false;
   point_at(operands, tokens);
+  make_sums(algorithm.sums_fast);
   cublasLtMatmulHeuristicResult_t result{};
-  return cublasLtMatmulAlgoCheck(handle_, operation_, weight_, x_, out_, out_, &algorithm,
+  return cublasLtMatmulAlgoCheck(handle_, operation_, weight_, x_, out_, out_, &algorithm.data,
                                  &result) == CUBLAS_STATUS_SUCCESS &&
          result.workspaceSize <= workspace_bytes;
 }
@@ -160,10 +164,11 @@ cublasStatus_t GemmPlan::run(const GemmAlgorithm& algorithm, std::int64_t tokens
                              const GemmOperands& o, const GemmWorkspace& workspace,
                              cudaStream_t stream) {
   point_at(o, tokens);
+  make_sums(algorithm.sums_fast);
   const float one = 1.f, zero = 0.f;
   const cublasStatus_t status = cublasLtMatmul(
       handle_, operation_, &one, o.weight.data(), weight_, o.x.data(), x_, &zero, o.out.data(),
-      out_, o.out.data(), out_, &algorithm, workspace.data, workspace.bytes, stream);
+      out_, o.out.data(), out_, &algorithm.data, workspace.data, workspace.bytes, stream);
   if (!is_refusal(status)) check_blas(status, "cublasLtMatmul");
   return status;
 }

@@ -24,7 +24,10 @@ constexpr bool is_refusal(cublasStatus_t status) {
 // Does the library that is opened, and the one that this is built with, know scales by vectors?
 bool has_scale_vectors();
 
-using GemmAlgorithm = cublasLtMatmulAlgo_t;
+struct GemmAlgorithm {
+  cublasLtMatmulAlgo_t data{};
+  bool sums_fast = false;  // sums of fp8 as the library makes them fastest
+};
 
 // Scratch of the device for products.
 struct GemmWorkspace {
@@ -54,13 +57,13 @@ class GemmPlan {
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value);
   void set_formats();
-  void set_fast_sums(bool on);
+  void make_sums(bool fast);
   void point_at(const GemmOperands& operands, std::int64_t tokens);
   std::vector<GemmAlgorithm> ask(int most, std::size_t workspace_bytes);
 
   cublasLtHandle_t handle_;
   const GemmProblem problem_;
-  bool sums_fast_ = false;
+  bool may_be_fast_ = false, sums_fast_ = false;  // sums of fp8; as they are set
   std::int64_t tokens_ = 0;  // of the layouts
   cublasLtMatrixLayout_t weight_ = nullptr, x_ = nullptr, out_ = nullptr;
   cublasLtMatmulDesc_t operation_ = nullptr;

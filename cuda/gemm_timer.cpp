@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/error.h"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
@@ -16,8 +17,13 @@ constexpr double kHopeless = 1.5;  // of the best so far: once is enough
 std::optional<double> GemmTimer::time(GemmPlan& plan, const GemmAlgorithm& algorithm,
                                       std::int64_t tokens, const GemmOperands& operands,
                                       double best, cudaStream_t stream) {
-  // The first run loads the kernel.
-  if (plan.run(algorithm, tokens, operands, workspace_, stream) != CUBLAS_STATUS_SUCCESS) return {};
+  // The first run loads the kernel. What fails is not chosen, whatever it says.
+  try {
+    if (plan.run(algorithm, tokens, operands, workspace_, stream) != CUBLAS_STATUS_SUCCESS)
+      return {};
+  } catch (const Failure&) {
+    return {};
+  }
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kRuns && (i == 0 || least < kHopeless * best); ++i) {
     CUDA_CHECK(cudaMemsetAsync(workspace_.data, 0, workspace_.bytes, stream));

@@ -66,6 +66,17 @@ TEST_CASE("The fastest algorithm of a bucket is chosen at start-up, for all buck
   CHECK_THAT(bench.reports().back(), Catch::Contains("9 measured"));
 }
 
+TEST_CASE("An algorithm that fails while it is measured is not chosen", "[cuda][gemm]") {
+  GemmBench bench;
+  bench.blas().algorithms = 5;
+  bench.blas().microseconds = times;
+  bench.blas().fails = [](const BlasProduct& p) { return p.algorithm == 1; };
+  const auto gemm = bench.make();
+  const Case product(bench, DType::f32, 64, 8, 8);
+  choose(*gemm, product, bench, 64);
+  CHECK(choice_for(*gemm, product, bench, 64) == 0);  // the fastest of the others
+}
+
 TEST_CASE("Without a start-up phase, and beyond its tokens, the library's first is taken",
           "[cuda][gemm]") {
   GemmBench bench;

@@ -60,6 +60,26 @@ TEST_CASE("Where fast sums of fp8 are refused exact ones are made", "[cuda][gemm
   CHECK(bench.reports().empty());
 }
 
+TEST_CASE("Fast sums that are refused for some tokens are made for others", "[cuda][gemm][fp8]") {
+  TempFolder folder;
+  for (int start = 0; start < 2; ++start) {  // the second knows what the first measured
+    GemmBench bench;
+    bench.blas().algorithms = 2;
+    bench.blas().refuses_offer = [](const BlasProduct& p) { return p.sums_fast && p.tokens > 16; };
+    const auto gemm = bench.make(folder.path());
+    Fp8Case many(bench, WeightFormat::fp8_rows, 32), few(bench, WeightFormat::fp8_rows, 12);
+    gemm->begin_choosing();
+    many.run(*gemm);
+    gemm->end_choosing();
+    bench.blas().runs.clear();
+    for (Fp8Case* product : {&many, &few}) product->run(*gemm);
+    REQUIRE(bench.blas().runs.size() == 2);
+    CHECK_FALSE(bench.blas().runs[0].sums_fast);
+    CHECK(bench.blas().runs[1].sums_fast);
+    CHECK_THAT(bench.reports().back(), Catch::Contains(start == 0 ? " 0 known" : "0 measured"));
+  }
+}
+
 TEST_CASE("Fp8 that cuBLASLt refuses is unpacked", "[cuda][gemm][fp8]") {
   const auto format = GENERATE(WeightFormat::fp8_rows, WeightFormat::fp8_blocks);
   const std::int64_t tokens = GENERATE(2, 12, 15);  // of blocks, some beyond a multiple of four

@@ -246,6 +246,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     return CUBLAS_STATUS_EXECUTION_FAILED;
   const BlasProduct product = product_of(call, number);
   if (blas().refuses_run && blas().refuses_run(product)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (blas().fails && blas().fails(product)) return CUBLAS_STATUS_INTERNAL_ERROR;
   if (blas().records) blas().runs.push_back(product);
   const double microseconds = blas().microseconds ? blas().microseconds(product) : 0;
   const cudaError_t error = enqueue(stream, [call, microseconds] {

@@ -19,8 +19,8 @@ struct BlasProduct {
 
 struct Blas {
   int algorithms = 1;  // that are offered for a product, numbered in that order
-  // Of these no algorithm is offered, or the one that is run is refused then; optional.
-  std::function<bool(const BlasProduct&)> refuses_offer, refuses_run;
+  // Of these no algorithm is offered, or the one that is run is refused then or fails; optional.
+  std::function<bool(const BlasProduct&)> refuses_offer, refuses_run, fails;
   std::function<double(const BlasProduct&)> microseconds;  // that it takes; optional
   int num_asked = 0, num_checked = 0;                      // for algorithms, for one
   int num_matrices = 0;                                    // descriptors that live

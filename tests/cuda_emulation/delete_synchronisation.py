@@ -20,7 +20,7 @@ RUNTIME = re.compile(r"\b(cudaStreamSynchronize|cudaStreamWaitEvent|cudaEventSyn
 MARK = "survives deletion:"
 TESTS = "~[cpu]~[draws]~[large]"
 HOPPER, AMPERE = "90", "80"
-FEW = 6  # tests of a place that are tried first
+FEW = 2  # tests of a place that are tried first
 SCHEDULES = [(order, copies) for copies in ("late", "eager", "mixed")
              for order in ("reverse", "forward", "random")]
 
@@ -101,15 +101,16 @@ def reaching(site, reached):
     return sorted((n for n, (_, places) in reached.items() if any(p.endswith(site) for p in places)), key=lambda n: reached[n][0])
 
 
-def caught_by(site, plain, tsan, marked):
+def caught_by(site, plain, tsan, line):
     """What noticed that a place is gone. The likeliest first: the quickest tests that come by it, on Hopper and on what came before
-    it, where other kernels run; then TSan; then all tests, which a place marked as surviving is spared."""
+    it, where other kernels run; then TSan, which comes first for what only it sees; then all tests, which a place marked as
+    surviving is spared."""
     likely = [(plain, order, copies) for order, copies in SCHEDULES if order == "reverse"]
     rest = [(plain, order, copies) for order, copies in SCHEDULES if order != "reverse"]
     races = [(tsan, "random", copies) for copies in ("late", "eager")]
     tried = set()
-    for quickest in (FEW,) if marked else (FEW, None):
-        for runs in (likely, races, rest):
+    for quickest in (FEW,) if MARK in line else (FEW, None):
+        for runs in (races, likely, rest) if "__threadfence" in line else (likely, races, rest):
             for capability in (HOPPER, AMPERE):
                 tests = tuple(reaching(site, coverage(plain, capability))[:quickest])
                 for program, order, copies in runs if tests else ():
@@ -134,7 +135,7 @@ def main(plain, tsan, *wanted):
         begin = time.monotonic()
         tests = reaching(site, reached) or reaching(site, coverage(plain, AMPERE))
         marked = MARK in line
-        found = caught_by(site, plain, tsan, marked) if tests else None
+        found = caught_by(site, plain, tsan, line) if tests else None
         wrong = (not tests and "no test reaches it") or (marked and found and "marked as surviving, and caught") or \
                 (not marked and not found and "SURVIVES")
         failures += bool(wrong)
