@@ -1,20 +1,27 @@
 #!/usr/bin/env python3
 """Deletes one synchronisation of the CUDA backend at a time and shows that some configuration of the operator tests
-notices: delete_synchronisation.py PLAIN_PROGRAM TSAN_PROGRAM [SITE…]
+notices: delete_synchronisation.py PLAIN_PROGRAM TSAN_PROGRAM [--learn]
 
 The emulation passes over the place that QUIRE_EMULATION_SKIP names, as if its line were not there, so nothing is compiled.
 A place that may go is marked in the source with "// survives deletion: REASON". A survivor without that mark fails, and so
-does a mark on a place that is caught, a place that no test reaches, and two places on one line."""
+does a mark on a place that is caught, a place that no test reaches, and two places on one line.
+
+What notices a place is looked for once: noticed_by.txt says what it was, and is tried first. Where that notices nothing any more
+all is tried again; --learn does so for places that are not in it, and writes it anew."""
+import collections
 import functools
+import itertools
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
+import typing
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+KNOWN = Path(__file__).with_name("noticed_by.txt")
 KERNEL = re.compile(r"(?<!void )(?<!emulation::)\b(await_previous_kernel|__syncthreads|__syncwarp|__threadfence(?:_block)?|grid_sync|async_copy_commit|async_copy_wait<[^>]+>|fence_async_proxy|warpgroup_fence|warpgroup_commit|warpgroup_wait<[^>]+>|init_barrier|arrive|arrive_expecting|await_phase|meet_at|arrive_at)\(")
 RUNTIME = re.compile(r"\b(cudaStreamSynchronize|cudaStreamWaitEvent|cudaEventSynchronize|cudaEventRecord)\(")
 MARK = "survives deletion:"
@@ -41,105 +48,136 @@ def find_sites():
     return sites
 
 
-def run(program, tests, skip="", order="forward", copies="late", sites="", capability=HOPPER, streams="late", limit=600):
-    """(exit status, output) of these tests; -1 where they ran too long."""
-    settings = {"ORDER": order, "ASYNC": copies, "SKIP": skip, "SITES": sites, "CAPABILITY": capability, "STREAMS": streams}
-    escaped = ",".join(re.sub(r"([\\,\[])", r"\\\1", test) for test in tests)
+def find_keys(sites):
+    """{place: what stays of its name when lines above it come and go}"""
+    seen, keys = collections.Counter(), {}
+    for site, line in sites.items():
+        at = f"{site.rsplit(':', 1)[0]} | {line.split('//')[0].strip()}"
+        seen[at] += 1
+        keys[site] = f"{at} | {seen[at]}"
+    return keys
+
+
+class Configuration(typing.NamedTuple):
+    capability: str
+    program: str  # "plain" or "TSan"
+    order: str
+    copies: str
+    test: str
+
+
+def run(program, configuration, skip="", sites="", limit=900):
+    """(exit status, output); -1 where it ran too long. What TSan keeps for each thread is never given back, and streams that are late
+    make it run out of them."""
+    capability, kind, order, copies, test = configuration
+    settings = {"ORDER": order, "ASYNC": copies, "SKIP": skip, "SITES": sites, "CAPABILITY": capability,
+                "STREAMS": "now" if kind == "TSan" else "late"}
     try:
-        done = subprocess.run([program, escaped, "--abort"], capture_output=True, text=True, errors="replace", timeout=limit, cwd=ROOT,
-                              env={**os.environ, "TSAN_OPTIONS": "history_size=4 halt_on_error=1",
-                                   **{"QUIRE_EMULATION_" + key: value for key, value in settings.items()}})
+        done = subprocess.run([program, re.sub(r"([\\,\[])", r"\\\1", test), "--abort"], capture_output=True, text=True, errors="replace",
+                              timeout=limit, cwd=ROOT, env={**os.environ, "TSAN_OPTIONS": "history_size=4 halt_on_error=1",
+                                                            **{"QUIRE_EMULATION_" + key: value for key, value in settings.items()}})
         return done.returncode, done.stdout + done.stderr
     except subprocess.TimeoutExpired:
         return -1, "ran too long"
 
 
-def notices(program, tests, **settings):
-    """What a run without the place says, or None. TSan runs one test at a time, its streams at once: what it keeps for each thread
-    is never given back, and a TSan that died of that has noticed nothing."""
-    plain = settings.pop("plain")
-    if program == plain:
-        seconds = sum(coverage(plain, settings["capability"])[test][0] for test in tests)
-        code, text = run(program, tests, limit=60 + 20 * seconds, **settings)
-        return verdict(text) if code != 0 else None
-    for test in tests:
-        code, text = run(program, [test], streams="now", **settings)
-        if re.search(r"ran too long|FATAL: ThreadSanitizer|ThreadSanitizer: (?:Thread limit|CHECK|failed)", text):
-            sys.exit(f"TSan itself: {test}, {settings}\n{text[-2000:]}")
-        if code != 0:
-            return verdict(text)
-    return None
+class Search:
+    def __init__(self, plain, tsan):
+        self.programs = {"plain": plain, "TSan": tsan}
+        names = subprocess.run([plain, TESTS, "--list-test-names-only"], capture_output=True, text=True).stdout.split("\n")
+        self.tests = [name.strip() for name in names if name.strip()]
 
-
-@functools.cache
-def coverage(program, capability):
-    """{test: (seconds, places it reaches)}"""
-    names = subprocess.run([program, TESTS, "--list-test-names-only"], capture_output=True, text=True).stdout.split("\n")
-    reached = {}
-    with tempfile.TemporaryDirectory() as folder:
-        places = Path(folder) / "places"
-        for name in filter(None, (n.strip() for n in names)):
-            places.unlink(missing_ok=True)
-            begin = time.monotonic()
-            code, text = run(program, [name], sites=str(places), capability=capability)
-            if code != 0 or not places.exists():
-                sys.exit(f"without any deletion: {name}\n{text}")
-            reached[name] = time.monotonic() - begin, places.read_text().split()
-    return reached
-
-
-def verdict(text):
-    for sign, meaning in (("ThreadSanitizer: data race", "data race"), ("cp.async outstanding", "copies never waited for"),
-                          ("deadlock", "deadlock"), ("ran too long", "ran too long")):
-        if sign in text:
-            return meaning
-    return "wrong result"
-
-
-def reaching(site, reached):
-    """The tests that come by a place, the quickest first."""
-    return sorted((n for n, (_, places) in reached.items() if any(p.endswith(site) for p in places)), key=lambda n: reached[n][0])
-
-
-def caught_by(site, plain, tsan, line):
-    """What noticed that a place is gone. The likeliest first: the quickest tests that come by it, on Hopper and on what came before
-    it, where other kernels run; then TSan, which comes first for what only it sees; then all tests, which a place marked as
-    surviving is spared."""
-    likely = [(plain, order, copies) for order, copies in SCHEDULES if order == "reverse"]
-    rest = [(plain, order, copies) for order, copies in SCHEDULES if order != "reverse"]
-    races = [(tsan, "random", copies) for copies in ("late", "eager")]
-    tried = set()
-    for quickest in (FEW,) if MARK in line else (FEW, None):
-        for runs in (races, likely, rest) if "__threadfence" in line else (likely, races, rest):
-            for capability in (HOPPER, AMPERE):
-                tests = tuple(reaching(site, coverage(plain, capability))[:quickest])
-                for program, order, copies in runs if tests else ():
-                    configuration = program, tests, order, copies, capability
-                    if configuration in tried:
-                        continue
-                    tried.add(configuration)
-                    found = notices(program, tests, plain=plain, skip=site, order=order, copies=copies, capability=capability)
-                    if found:
-                        return f"sm_{capability}, {'TSan' if program == tsan else order}, {copies} copies: {found}"
-    return None
-
-
-def main(plain, tsan, *wanted):
-    sites = find_sites()
-    reached = coverage(plain, HOPPER)
-    failures = 0
-    print(f"{len(sites)} places, {len(reached)} tests\n{'time':6} {'place':44} {'caught by':44} line")
-    for site, line in sites.items():
-        if wanted and site not in wanted:
-            continue
+    @functools.cache
+    def seconds(self, configuration):
+        """That it takes without any deletion, which must not fail: a TSan that died has noticed nothing."""
         begin = time.monotonic()
-        tests = reaching(site, reached) or reaching(site, coverage(plain, AMPERE))
+        code, text = run(self.programs[configuration.program], configuration)
+        if code != 0:
+            sys.exit(f"without any deletion: {configuration}\n{text[-4000:]}")
+        return time.monotonic() - begin
+
+    @functools.cache
+    def coverage(self, capability):
+        """{test: (seconds, places it reaches)}"""
+        reached = {}
+        with tempfile.TemporaryDirectory() as folder:
+            places = Path(folder) / "places"
+            for test in self.tests:
+                places.unlink(missing_ok=True)
+                begin = time.monotonic()
+                code, text = run(self.programs["plain"], Configuration(capability, "plain", "forward", "late", test), sites=str(places))
+                if code != 0 or not places.exists():
+                    sys.exit(f"without any deletion: {test}\n{text}")
+                reached[test] = time.monotonic() - begin, places.read_text().split()
+        return reached
+
+    def reaching(self, site, capability):
+        """The tests that come by a place, the quickest first."""
+        reached = self.coverage(capability)
+        return sorted((n for n, (_, places) in reached.items() if any(p.endswith(site) for p in places)), key=lambda n: reached[n][0])
+
+    def is_reached(self, site):
+        return bool(self.reaching(site, HOPPER) or self.reaching(site, AMPERE))
+
+    def verdict(self, site, configuration):
+        """What the run without the place says, or None."""
+        limit = 60 + 20 * self.seconds(configuration)
+        code, text = run(self.programs[configuration.program], configuration, skip=site, limit=limit)
+        if code == 0:
+            return None
+        for sign, meaning in (("ThreadSanitizer: data race", "data race"), ("cp.async outstanding", "copies never waited for"),
+                              ("deadlock", "deadlock"), ("ran too long", "ran too long")):
+            if sign in text:
+                return meaning
+        return "wrong result"
+
+    def look(self, site, line):
+        """(configuration, verdict) or None. The likeliest first: the quickest tests that come by it, on Hopper and on what came before
+        it, where other kernels run; then TSan, which comes first for what only it sees; then all tests, which a place marked as
+        surviving is spared."""
+        likely = [("plain", order, copies) for order, copies in SCHEDULES if order == "reverse"]
+        rest = [("plain", order, copies) for order, copies in SCHEDULES if order != "reverse"]
+        races = [("TSan", "random", copies) for copies in ("late", "eager")]
+        tried = set()
+        for quickest in (FEW,) if MARK in line else (FEW, None):
+            for runs in (races, likely, rest) if "__threadfence" in line else (likely, races, rest):
+                for capability in (HOPPER, AMPERE):
+                    for one, test in itertools.product(runs, self.reaching(site, capability)[:quickest]):
+                        configuration = Configuration(capability, *one, test)
+                        if configuration in tried:
+                            continue
+                        tried.add(configuration)
+                        found = self.verdict(site, configuration)
+                        if found:
+                            return configuration, found
+        return None
+
+
+def read_known():
+    lines = [line.split(" | ") for line in KNOWN.read_text().splitlines()] if KNOWN.exists() else []
+    return {" | ".join(words[:3]): Configuration(*words[3:]) for words in lines}
+
+
+def main(plain, tsan, *flags):
+    sites, known, search = find_sites(), read_known(), Search(plain, tsan)
+    keys, learnt, failures = find_keys(sites), {}, 0
+    print(f"{len(sites)} places, {len(search.tests)} tests\n{'time':6} {'place':44} {'noticed by':44} line")
+    for site, line in sites.items():
+        begin = time.monotonic()
+        before = known.get(keys[site])
         marked = MARK in line
-        found = caught_by(site, plain, tsan, line) if tests else None
-        wrong = (not tests and "no test reaches it") or (marked and found and "marked as surviving, and caught") or \
-                (not marked and not found and "SURVIVES")
+        says = before and not marked and before.test in search.tests and search.verdict(site, before)
+        found = (before, says) if says else search.look(site, line)
+        wrong = (not found and not search.is_reached(site) and "no test reaches it") or \
+                (marked and found and "marked as surviving, and noticed") or (not marked and not found and "SURVIVES")
         failures += bool(wrong)
-        print(f"{time.monotonic() - begin:4.0f} s {site:44} {wrong or found or 'nothing, as marked':44} {line}", flush=True)
+        by = "nothing, as marked"
+        if found:
+            c, learnt[keys[site]] = found[0], found[0]
+            by = f"sm_{c.capability}, {c.program}, {c.order}, {c.copies}: {found[1]}{'' if says else ' (looked for)'}"
+        print(f"{time.monotonic() - begin:4.0f} s {site:44} {wrong or by:44} {line}", flush=True)
+        if "--learn" in flags:
+            KNOWN.write_text("".join(" | ".join((key, *configuration)) + "\n" for key, configuration in learnt.items()))
     print(f"{failures} failed")
     return failures != 0
 
