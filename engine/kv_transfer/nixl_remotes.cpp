@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/kv_transfer/nixl_exports.h"
 
 namespace quire {
 namespace {
@@ -14,9 +16,16 @@ namespace {
 constexpr std::chrono::hours kLongAgo{1};  // as vLLM's engine_ttl
 constexpr std::size_t kMostUnused = 256;
 constexpr std::size_t kMostNotices = 1024;  // to one that has not answered yet
+constexpr std::size_t kMostGenerations = 16;
+constexpr std::chrono::minutes kLongestLease{10};
 
 std::string name_of(const KvSource& source) {
   return fmt::format("{} {} {}", source.address.text(), source.engine, source.tensor_ranks);
+}
+
+// Of what is the same as long as its memory is: a second frame has the peer's clock.
+std::size_t hash_of(const std::vector<std::string>& frames) {
+  return std::hash<std::string>()(frames.front());
 }
 
 }  // namespace
@@ -29,14 +38,6 @@ NixlRemotes::~NixlRemotes() = default;
 
 NixlRemote& NixlRemotes::of(const KvSource& source) {
   auto& slot = remotes_[name_of(source)];
-  const bool is_newer =
-      slot != nullptr && slot->source.prefill.generation < source.prefill.generation;
-  if (is_newer && slot->num_uses > 0) {
-    slot->lost.emplace(KvLossReason::peer_lost, "it has registered its memory again");
-  } else if (is_newer) {
-    forget_agents(*slot);
-    slot.reset();
-  }
   if (slot != nullptr) {
     slot->used = Clock::now();
     return *slot;
@@ -45,6 +46,73 @@ NixlRemote& NixlRemotes::of(const KvSource& source) {
   slot->source = source;
   ask(*slot);
   return *slot;
+}
+
+// The answer is that of now, whatever number a request says: who says one that is new costs the peer
+// a question, and nobody else anything.
+bool NixlRemotes::shows(NixlRemote& remote, const KvSource& source, Clock::time_point now) {
+  const std::uint64_t said = source.prefill.generation;
+  if (said == 0) return true;
+  const auto lose = [&](const char* why) {
+    throw KvLost(KvLossReason::expired,
+                 fmt::format("remote_registration_generation is {}; {}", said, why));
+  };
+  if (remote.ranks->front().metadata.quire && said != kNixlRegistration)
+    lose("a Quire server, which this is, has 1");
+  const auto former = former_.find(name_of(remote.source));
+  if (former != former_.end() && now < former->second.until && said <= former->second.generation)
+    lose("its memory has been registered again since");
+  const auto& known = remote.generations;
+  if (std::ranges::find(known, said) != known.end()) return true;
+  if (remote.question != nullptr) return false;
+  if (said == remote.asked_for && now - remote.asked < 2 * silence_)
+    lose("its side channel does not answer whether that is so");
+  const auto refusal = again_.refusal(remote.source.address.text(), {}, now);
+  if (!refusal) {
+    ask_again(remote, said, now);
+    return false;
+  }
+  if (known.empty() || said > std::ranges::max(known)) throw KvLost(*refusal);
+  return true;  // it was asked for a later one
+}
+
+void NixlRemotes::ask_again(NixlRemote& remote, std::uint64_t generation, Clock::time_point now) {
+  const KvLost because(
+      KvLossReason::expired,
+      fmt::format("remote_registration_generation is {}, and was another", generation));
+  again_.was_in_vain(remote.source.address.text(), because, {}, now);
+  remote.asked = now;
+  remote.asked_for = generation;
+  remote.question =
+      channel_.ask(remote.source.address, encode_metadata_request({0, 0}, self_.profile));
+}
+
+// Of what requests said of the memory before the least counts, which takes nothing from others.
+void NixlRemotes::take_second_answer(NixlRemote& remote, Clock::time_point now) {
+  const auto frames = remote.question->take();
+  if (!frames && now - remote.asked <= silence_) return;
+  remote.question.reset();
+  if (!frames || frames->empty()) return;
+  auto& known = remote.generations;
+  if (hash_of(*frames) == remote.answer_hash) {
+    if (known.size() == kMostGenerations) known.pop_back();
+    known.push_back(remote.asked_for);
+    return;
+  }
+  if (former_.size() >= kMostUnused) former_.clear();
+  if (!known.empty() && std::ranges::min(known) < remote.asked_for)
+    former_[name_of(remote.source)] = {std::ranges::min(known), now + kLongestLease};
+  if (remote.num_uses == 0) return start_over(remote);
+  remote.lost.emplace(KvLossReason::peer_lost, "it has registered its memory again");
+}
+
+void NixlRemotes::start_over(NixlRemote& remote) {
+  forget_agents(remote);
+  NixlRemote again;
+  again.source = remote.source;
+  again.source.prefill.generation = remote.asked_for;
+  remote = std::move(again);
+  ask(remote);
 }
 
 void NixlRemotes::ask(NixlRemote& remote) {
@@ -108,6 +176,7 @@ void NixlRemotes::read_answer(NixlRemote& remote, const std::vector<std::string>
                               Clock::time_point now) {
   try {
     remote.answers.back() = read_peer_rank(self_, remote.source, frames);
+    if (remote.answers.size() == 1) remote.answer_hash = hash_of(frames);
   } catch (const KvLost& lost) {
     vain_.was_in_vain(remote.source.address.text(), lost, engines_named(self_, frames), now);
     throw;
@@ -116,6 +185,7 @@ void NixlRemotes::read_answer(NixlRemote& remote, const std::vector<std::string>
 
 void NixlRemotes::take_answers(NixlRemote& remote, Clock::time_point now) {
   if (remote.question == nullptr || remote.lost) return;
+  if (remote.is_ready()) return take_second_answer(remote, now);
   try {
     if (const auto frames = remote.question->take()) read_answer(remote, *frames, now);
     // vLLM's side channel dies of a question for a rank that there is not. The first one's blocks
@@ -161,6 +231,7 @@ void NixlRemotes::greet(NixlRemote& remote) {
   }
   remote.question.reset();
   remote.answers.clear();
+  if (const auto said = remote.source.prefill.generation; said != 0) remote.generations = {said};
   remote.ranks = std::make_shared<const std::vector<NixlPeerRank>>(std::move(ranks));
   for (const NixlPeerRank& rank : *remote.ranks)
     remote.agents.push_back(agent_().add_remote(rank.metadata.agent));

@@ -17,7 +17,6 @@ namespace {
 constexpr int kDefaultLease = 30;    // seconds, as vLLM's
 constexpr int kMooncakeLease = 480;  // the same of its MooncakeConnector, without signs of life
 constexpr std::uint32_t kLastPort = 65535;
-constexpr std::uint64_t kRegistration = 1;  // of the memory over NIXL: once, at start
 
 std::string random_name(int words) {
   std::random_device random;
@@ -338,7 +337,7 @@ bool TransferConnector::keep_blocks(const Request& request, const BlockTable& bl
   auto exported = exports_->keep(kept.prefill.key, hash, kept.num_tokens, read);
   if (!exported) return false;
   kept.blocks = std::move(*exported);
-  kept.prefill.generation = kRegistration;
+  kept.prefill.generation = kNixlRegistration;
   kept.prompt_hash = hash;
   return true;
 }

@@ -280,6 +280,59 @@ TEST_CASE("requests by names of engines that there are not cost a peer few quest
   CHECK(ends.fetch(10).loss == KvLossReason::refused);  // block 0: it was asked, and is known now
 }
 
+TEST_CASE("numbers of registrations that requests make up cost a peer few questions", "[nixl]") {
+  if (!has_nixl()) return;
+  NixlEnds ends;
+  NixlStranger stranger(nixl_thread_options(ends.geometry).self);
+  ends.source = stranger.source("r");
+  ends.source.pushed = false;
+  ends.source.blocks = {{0}};  // refused once the peer is ready to be read
+  const auto loss_of = [&](std::uint64_t generation) {
+    ends.source.prefill.generation = generation;
+    return ends.fetch(10).loss;
+  };
+  CHECK(loss_of(3) == KvLossReason::refused);
+  REQUIRE(stranger.num_asked() == 1);
+  for (std::uint64_t made_up = 4; made_up < 64; ++made_up) {
+    loss_of(made_up);
+    CHECK(loss_of(3) == KvLossReason::refused);
+  }
+  CHECK(loss_of(std::numeric_limits<std::int64_t>::max()) == KvLossReason::expired);  // no question
+  CHECK(stranger.num_asked() < 30);
+}
+
+TEST_CASE("memory that was registered again is read anew over NIXL, and not for what was before",
+          "[nixl]") {
+  if (!has_nixl()) return;
+  NixlEnds ends;
+  NixlStranger stranger(nixl_thread_options(ends.geometry).self);
+  ends.source = stranger.source("r");
+  ends.source.pushed = false;
+  ends.source.blocks = {{0}};
+  const auto loss_of = [&](std::uint64_t generation) {
+    ends.source.prefill.generation = generation;
+    return ends.fetch(10).loss;
+  };
+  CHECK(loss_of(1) == KvLossReason::refused);
+  CHECK(loss_of(std::numeric_limits<std::int64_t>::max()) == KvLossReason::refused);
+  stranger.register_again();
+  CHECK(loss_of(2) == KvLossReason::refused);
+  CHECK(stranger.num_asked() == 4);  // first, twice again, and all that it says
+  CHECK(loss_of(1) == KvLossReason::expired);
+  CHECK(stranger.num_asked() == 4);
+}
+
+TEST_CASE("a Quire server has registered its memory once", "[nixl]") {
+  if (!has_nixl()) return;
+  NixlEnds ends;
+  const auto bytes = ends.keep("r", 100);
+  ends.source.prefill.generation = 2;
+  CHECK(ends.fetch(100).loss == KvLossReason::expired);
+  ends.keep("r again", 100);
+  ends.source.prefill.generation = kNixlRegistration;
+  CHECK(holds(ends.fetch(100), bytes));
+}
+
 TEST_CASE("an owner that is gone is a loss over NIXL, and one that comes again is read", "[nixl]") {
   if (!has_nixl()) return;
   NixlEnds ends;
