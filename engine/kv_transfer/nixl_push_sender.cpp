@@ -48,6 +48,7 @@ struct NixlPushSender::Push {
   std::string agent;  // who registered
   KvSource peer;
   Clock::time_point deadline;
+  Clock::time_point again_until = {};  // until then what was before it counts for nothing
   NixlRemote* remote = nullptr;  // counted in its uses
   std::shared_ptr<const KeptPrefill> prefill;
   std::optional<NixlPushWrite> write;
@@ -112,6 +113,14 @@ void NixlPushSender::register_push(const std::string& agent, std::string_view no
   push.registration = std::move(*registration);
   push.agent = agent;
   push.deadline = Clock::now() + options_.registration_patience;
+  const std::string& request = push.registration.request;
+  if (has_gone(request) || has_gone(std::string(base_request_name(request))))
+    push.again_until = Clock::now() + options_.again_patience;
+}
+
+bool NixlPushSender::has_gone(const std::string& name) const {
+  const auto kept = kept_.find(name, 0);
+  return kept ? kept->progress && kept->progress->failed : gone_.contains(name);
 }
 
 // Whoever registered finds it by asking: there may be no way to say it, or none that is allowed.
@@ -192,6 +201,7 @@ NixlPushSender::Clock::time_point NixlPushSender::step() {
   for (auto push = pushes_.begin(); push != pushes_.end();) {
     const bool stays = advance(*push, now);
     if (stays) next = std::min(next, push->transfer ? now + kPollEvery : push->deadline);
+    if (stays && push->again_until > now) next = std::min(next, push->again_until);
     push = stays ? std::next(push) : pushes_.erase(push);
   }
   return next;
@@ -241,14 +251,16 @@ void NixlPushSender::find(Push& push, Clock::time_point now) {
   const std::string base(base_request_name(registration.request));
   auto found = kept_.find(registration.request, 0);
   if (!found) found = kept_.find(base, 0);
+  const bool has_failed = found && found->progress && found->progress->failed;
+  if (now < push.again_until && (!found || has_failed)) return;
   if (!found) {
     if (gone_.contains(registration.request) || gone_.contains(base))
       throw KvLost(KvLossReason::expired, "it is kept no more");
     if (now >= push.deadline) throw KvLost(KvLossReason::expired, "nobody computes it");
     return;
   }
-  if (found->progress && found->progress->failed)
-    throw KvLost(found->progress->why, "its prefill came to nothing");
+  if (has_failed) throw KvLost(found->progress->why, "its prefill came to nothing");
+  push.again_until = {};
   if (registration.prompt_hash && *registration.prompt_hash != found->prompt_hash)
     throw KvLost(KvLossReason::prompt, "it is of another prompt");
   push.deadline = now + options_.registration_patience;

@@ -29,6 +29,8 @@ struct NixlPushSenderOptions {
   std::chrono::nanoseconds registration_patience = std::chrono::seconds(480);
   // Until a write of 1 MiB or a block has ended: its peer hangs.
   std::chrono::nanoseconds write_patience = std::chrono::seconds(30);
+  // What was kept by that name before may be computed again: X-Request-Id is the client's.
+  std::chrono::nanoseconds again_patience = std::chrono::seconds(2);
 };
 
 class NixlPushSender {
@@ -71,6 +73,7 @@ class NixlPushSender {
   bool advance(Push& push, Clock::time_point now);
   bool connect(Push& push);
   void find(Push& push, Clock::time_point now);
+  bool has_gone(const std::string& name) const;
   void begin(Push& push);
   bool write(Push& push, Clock::time_point now);
   void written(Push& push);

@@ -202,6 +202,23 @@ TEST_CASE("a second registration for what was written or released is a loss at o
   ends.check_works("released", 100);  // it is computed again
 }
 
+// Of another request with the same X-Request-Id: either side may be first.
+TEST_CASE("a name that was written or failed may be another prefill's", "[nixl][push]") {
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
+  ends.check_works("written", 100);
+  ends.kept.fail("failed", nullptr, KvLossReason::refused);
+  for (const char* const name : {"written", "failed"}) {
+    INFO(name);
+    ends.begin(ends.source(name), 100);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ends.keep(name, 100);
+    CHECK_FALSE(ends.end().loss);
+  }
+  ends.kept.fail("failed again", nullptr, KvLossReason::refused);
+  CHECK(ends.fetch(ends.source("failed again"), 100).loss == KvLossReason::refused);
+}
+
 TEST_CASE("what never fits beside the blocks that are lent is refused by what there is",
           "[nixl][push]") {
   if (!has_nixl()) return;
