@@ -124,9 +124,11 @@ void NixlRemotes::ask(NixlRemote& remote) {
   }
   try {
     check_ranks(remote);
-    if (const auto refusal = vain_.refusal(peer, remote.source.engine, remote.asked))
+    const std::string& engine = remote.source.engine;
+    const int ranks = remote.source.tensor_ranks;
+    if (const auto refusal = vain_.refusal(peer, engine, remote.asked, ranks))
       throw KvLost(*refusal);
-    if (num_asked(peer) >= VainAsks::kMost)
+    if (num_asked(peer) >= VainAsks::kMost && !vain_.knows(peer, engine, ranks))
       throw KvLost(KvLossReason::refused,
                    fmt::format("{} has {} questions to answer", peer, VainAsks::kMost));
     ask_rank(remote, 0);
@@ -178,7 +180,8 @@ void NixlRemotes::read_answer(NixlRemote& remote, const std::vector<std::string>
     remote.answers.back() = read_peer_rank(self_, remote.source, frames);
     if (remote.answers.size() == 1) remote.answer_hash = hash_of(frames);
   } catch (const KvLost& lost) {
-    vain_.was_in_vain(remote.source.address.text(), lost, engines_named(self_, frames), now);
+    vain_.was_in_vain(remote.source.address.text(), lost, engines_named(self_, frames), now,
+                      remote.source.tensor_ranks);
     throw;
   }
 }
