@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -137,24 +138,21 @@ void NixlPushSender::add_ended(std::deque<Ended>& list, std::string request,
   if (list.size() > kMostEnded) list.pop_front();
 }
 
+// Once through all that there is, however many are asked for. What waits counts before what has
+// ended, and the latest end before others by that name.
 std::vector<NixlPushStatus> NixlPushSender::states_of(
     const std::vector<std::string>& requests) const {
-  std::vector<NixlPushStatus> states;
-  for (const std::string& request : requests) {
-    NixlPushStatus& status = states.emplace_back();
-    if (std::ranges::any_of(pushes_,
-                            [&](const Push& p) { return p.registration.request == request; })) {
-      status.state = NixlPushState::held;
-      continue;
-    }
-    for (const auto* const list : {&ended_, &refused_}) {
-      const auto found = std::ranges::find(*list, request, &Ended::request);
-      if (found == list->end()) continue;
-      status = found->status;
-      break;
-    }
-  }
-  return states;
+  std::unordered_map<std::string_view, NixlPushStatus> states;
+  for (const std::string& request : requests) states.try_emplace(request);
+  const auto know = [&](std::string_view request, const NixlPushStatus& status) {
+    if (const auto asked = states.find(request); asked != states.end()) asked->second = status;
+  };
+  for (const auto* const list : {&refused_, &ended_})
+    for (const Ended& one : *list) know(one.request, one.status);
+  for (const Push& push : pushes_) know(push.registration.request, {NixlPushState::held});
+  std::vector<NixlPushStatus> answer;
+  for (const std::string& request : requests) answer.push_back(states[request]);
+  return answer;
 }
 
 // What is under way ends with the notice that all of it is there.
