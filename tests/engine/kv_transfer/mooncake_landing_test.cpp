@@ -131,6 +131,16 @@ TEST_CASE("what has arrived is counted once, in any order", "[mooncake]") {
   }
 }
 
+TEST_CASE("bytes that arrive one by one, far apart, are refused before long", "[mooncake]") {
+  const MooncakeSelf self = windowed();
+  MooncakeLanding landing(self, 33, 0, 1);
+  const auto arrive = [&] {
+    for (std::int64_t at = 0; at < landing.bytes(); at += 2) landing.arrived(at, 1);
+  };
+  CHECK_THROWS_AS(arrive(), KvLost);
+  CHECK(landing.arrived_bytes() < 1000);
+}
+
 TEST_CASE("a window asks for its last blocks, and what is here for none", "[mooncake]") {
   const MooncakeSelf self = windowed();
   const MooncakeLanding all(self, 100, 0, 1);
@@ -279,6 +289,19 @@ TEST_CASE("states' regions that do not fit are refused", "[mooncake][states]") {
   CHECK(is_refused([&](MooncakeAsk& ask) { paged(ask, std::uint64_t{1} << 40); }));
   CHECK(is_refused([](MooncakeAsk& ask) { ask.regions[0].stride = 4864; }));
   CHECK(is_refused([](MooncakeAsk& ask) { ask.tensor_ranks = 8; }));
+}
+
+TEST_CASE("blocks that would have more tokens than there are numbers are refused",
+          "[mooncake][states]") {
+  const MooncakeSelf self = hybrid();
+  MooncakeAsk ask = ask_of(self);
+  const std::uint64_t token = ask.regions[1].payload / 16;
+  ask.regions[0].payload = ask.regions[0].stride = token << 14;  // a state, of blocks of one token
+  ask.regions[1].payload = ask.regions[1].stride = token;
+  ask.regions[2].payload = ask.regions[2].stride = token;
+  CHECK(mooncake_shares(self, ask)[1].ratio == 1 << 14);
+  ask.regions[2].payload = ask.regions[2].stride = token << 14;
+  CHECK_THROWS_AS(mooncake_shares(self, ask), KvLost);
 }
 
 TEST_CASE("a Quire server of another protocol is refused over Mooncake by that name",
