@@ -102,11 +102,11 @@ void NixlPushSender::register_push(const std::string& agent, std::string_view no
         fmt::format("PUSH_REG.decode_host and decode_port are {}:{}, which is not among "
                     "those that this server may write to (KvTransferConfig::peers {})",
                     registration->decode_host, registration->decode_port, options_.peers.names()));
-  if (pushes_.size() >= kMostRegistrations ||
-      num_blocks_ + registration->num_blocks() > kMostRegisteredBlocks)
+  if (!has_place(agent, *registration))
     return refuse(*registration, KvLossReason::no_room, agent,
-                  fmt::format("more than {} registrations wait, or more than {} blocks of them",
-                              kMostRegistrations, kMostRegisteredBlocks));
+                  fmt::format("more than {} registrations wait, or more than {} blocks of them, or "
+                              "one in {} of these is its own",
+                              kMostRegistrations, kMostRegisteredBlocks, kAgentsShare));
   num_blocks_ += registration->num_blocks();
   Push& push = pushes_.emplace_back();
   push.peer = {*address, registration->decode_engine, KvKey{registration->request, 0}};
@@ -117,6 +117,20 @@ void NixlPushSender::register_push(const std::string& agent, std::string_view no
   const std::string& request = push.registration.request;
   if (has_gone(request) || has_gone(std::string(base_request_name(request))))
     push.again_until = Clock::now() + options_.again_patience;
+}
+
+bool NixlPushSender::has_place(const std::string& agent,
+                               const NixlPushRegistration& registration) const {
+  std::size_t own = 0, own_blocks = 0;
+  for (const Push& push : pushes_) {
+    if (push.agent != agent || push.registration.request.empty()) continue;
+    ++own;
+    own_blocks += push.registration.num_blocks();
+  }
+  const std::size_t added = registration.num_blocks();
+  return pushes_.size() < kMostRegistrations && num_blocks_ + added <= kMostRegisteredBlocks &&
+         own < kMostRegistrations / kAgentsShare &&
+         own_blocks + added <= kMostRegisteredBlocks / kAgentsShare;
 }
 
 bool NixlPushSender::has_gone(const std::string& name) const {

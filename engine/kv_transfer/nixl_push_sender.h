@@ -38,6 +38,7 @@ class NixlPushSender {
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kMostRegistrations = 4096;
   static constexpr std::size_t kMostRegisteredBlocks = 1 << 20;  // of all of them
+  static constexpr std::size_t kAgentsShare = 4;                 // one agent's is a quarter
 
   // The memory in which a prefill of so many bytes is kept beside what is written from.
   static std::int64_t bytes_for(const KvGeometry& geometry, int block_size, std::int64_t prefill);
@@ -88,6 +89,7 @@ class NixlPushSender {
   bool is_known(const std::string& request) const;
   void refuse(const NixlPushRegistration& registration, KvLossReason reason,
               const std::string& agent, const std::string& because);
+  bool has_place(const std::string& agent, const NixlPushRegistration& registration) const;
   static void add_ended(std::deque<Ended>& list, std::string request, NixlPushStatus status);
   bool may_take_slot(const NixlRemote& remote) const;
   void check_stalled();
