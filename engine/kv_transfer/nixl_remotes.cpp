@@ -139,17 +139,26 @@ void NixlRemotes::ask(NixlRemote& remote) {
   }
 }
 
-// A request says how many ranks there are. Where the peer has shown another number, that counts.
+// A request says how many ranks there are. Where the peer has shown another number, that counts, and
+// where it shows none, the most that have answered: vLLM's side channel dies of a question for more.
 void NixlRemotes::check_ranks(const NixlRemote& remote) const {
   const int said = remote.source.tensor_ranks;
   for (const KvLayerGeometry& layer : self_.geometry.layers)
     if (!layer.is_state()) ranks_of(layer, said);
-  for (const auto& [name, other] : remotes_)
-    if (other != nullptr && other->is_ready() && other->source.engine == remote.source.engine &&
-        other->source.tensor_ranks != said && shows_ranks(*other))
+  int most = 0;
+  for (const auto& [name, other] : remotes_) {
+    if (other == nullptr || !other->is_ready() || other->source.engine != remote.source.engine)
+      continue;
+    most = std::max(most, other->source.tensor_ranks);
+    if (other->source.tensor_ranks != said && shows_ranks(*other))
       throw KvLost(KvLossReason::incompatible,
                    fmt::format("tp_size is said to be {}; the same engine has shown that it has {}",
                                said, other->source.tensor_ranks));
+  }
+  if (most > 0 && said > most)
+    throw KvLost(KvLossReason::incompatible,
+                 fmt::format("tp_size is said to be {}; {} of the same engine have answered", said,
+                             most));
 }
 
 int NixlRemotes::num_asked(const std::string& peer) const {
@@ -201,11 +210,13 @@ void NixlRemotes::take_answers(NixlRemote& remote, Clock::time_point now) {
       ask_rank(remote, num_answers);
     } else if (now - remote.asked > silence_) {
       const auto rank = remote.answers.size() - 1;
-      throw KvLost(KvLossReason::peer_lost,
-                   rank == 0 ? "no answer from its side channel"
-                             : fmt::format("tp_size is said to be {}; no answer of rank {}",
-                                           remote.source.tensor_ranks, rank),
-                   rank == 0);
+      if (rank == 0)
+        throw KvLost(KvLossReason::peer_lost, "no answer from its side channel", true);
+      const int said = remote.source.tensor_ranks;
+      const KvLost lost(KvLossReason::peer_lost,
+                        fmt::format("tp_size is said to be {}; no answer of rank {}", said, rank));
+      vain_.was_in_vain(remote.source.address.text(), lost, {remote.source.engine}, now, said);
+      throw KvLost(lost);
     }
   } catch (const KvLost& lost) {
     lose(remote, lost, now);

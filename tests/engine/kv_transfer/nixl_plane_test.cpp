@@ -247,6 +247,32 @@ TEST_CASE("what a peer has shown counts for requests that say another number of 
   CHECK(stranger.num_asked() == 1);
 }
 
+// Their blocks are as large whatever the number of ranks.
+TEST_CASE("a peer of latents is not asked for more ranks than have answered", "[nixl]") {
+  if (!has_nixl()) return;
+  KvGeometry geometry{.model_fingerprint = "f", .layers = {}};
+  KvSpec spec;
+  spec.kind = KvKind::mla;
+  spec.dtype = DType::bf16;
+  spec.num_kv_heads = 1;
+  spec.head_size = 64;
+  for (int i = 0; i < 4; ++i)
+    geometry.layers.push_back(
+        layer_geometry({"model.layers." + std::to_string(i) + ".self_attn", spec}, 16));
+  NixlEnds ends(geometry);
+  NixlStranger stranger(nixl_thread_options(ends.geometry).self);
+  ends.source = stranger.source("r");
+  ends.source.pushed = false;
+  ends.source.blocks = {{0}};
+  CHECK(ends.fetch(10).loss == KvLossReason::refused);  // of block 0
+  REQUIRE(stranger.num_asked() == 1);
+  ends.source.tensor_ranks = 2;
+  const KvFetched fetched = ends.fetch(10);
+  CHECK(fetched.loss == KvLossReason::incompatible);
+  CHECK_THAT(fetched.detail, Catch::Contains("1 of the same engine have answered"));
+  CHECK(stranger.num_asked() == 1);
+}
+
 TEST_CASE("a Quire server of another protocol is refused over NIXL by that name", "[nixl]") {
   if (!has_nixl()) return;
   NixlEnds ends;
