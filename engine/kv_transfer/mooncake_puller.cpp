@@ -210,6 +210,7 @@ awaitable<MooncakeWorkers> MooncakePuller::ask_bootstrap(KvSource source) {
   const std::string question = http_question(source.address);
   co_await line->write(question);
   const std::string reply = co_await line->read_to_end(kMaxBootstrapBytes);
+  if (reply.empty()) throw KvLost(KvLossReason::peer_lost, "its bootstrap server has gone");
   const std::string body = value_or_lose(http_body(reply), KvLossReason::corrupt);
   auto workers = find_workers(body, source.engine);
   if (workers) co_return std::move(*workers);
