@@ -247,32 +247,6 @@ TEST_CASE("what a peer has shown counts for requests that say another number of 
   CHECK(stranger.num_asked() == 1);
 }
 
-// Their blocks are as large whatever the number of ranks.
-TEST_CASE("a peer of latents is not asked for more ranks than have answered", "[nixl]") {
-  if (!has_nixl()) return;
-  KvGeometry geometry{.model_fingerprint = "f", .layers = {}};
-  KvSpec spec;
-  spec.kind = KvKind::mla;
-  spec.dtype = DType::bf16;
-  spec.num_kv_heads = 1;
-  spec.head_size = 64;
-  for (int i = 0; i < 4; ++i)
-    geometry.layers.push_back(
-        layer_geometry({"model.layers." + std::to_string(i) + ".self_attn", spec}, 16));
-  NixlEnds ends(geometry);
-  NixlStranger stranger(nixl_thread_options(ends.geometry).self);
-  ends.source = stranger.source("r");
-  ends.source.pushed = false;
-  ends.source.blocks = {{0}};
-  CHECK(ends.fetch(10).loss == KvLossReason::refused);  // of block 0
-  REQUIRE(stranger.num_asked() == 1);
-  ends.source.tensor_ranks = 2;
-  const KvFetched fetched = ends.fetch(10);
-  CHECK(fetched.loss == KvLossReason::incompatible);
-  CHECK_THAT(fetched.detail, Catch::Contains("1 of the same engine have answered"));
-  CHECK(stranger.num_asked() == 1);
-}
-
 TEST_CASE("a Quire server of another protocol is refused over NIXL by that name", "[nixl]") {
   if (!has_nixl()) return;
   NixlEnds ends;
@@ -304,48 +278,6 @@ TEST_CASE("requests by names of engines that there are not cost a peer few quest
   CHECK(stranger.num_asked() < 30);  // 16, and those that came again meanwhile
   ends.source = source;
   CHECK(ends.fetch(10).loss == KvLossReason::refused);  // block 0: it was asked, and is known now
-}
-
-TEST_CASE("numbers of registrations that requests make up cost a peer few questions", "[nixl]") {
-  if (!has_nixl()) return;
-  NixlEnds ends;
-  NixlStranger stranger(nixl_thread_options(ends.geometry).self);
-  ends.source = stranger.source("r");
-  ends.source.pushed = false;
-  ends.source.blocks = {{0}};  // refused once the peer is ready to be read
-  const auto loss_of = [&](std::uint64_t generation) {
-    ends.source.prefill.generation = generation;
-    return ends.fetch(10).loss;
-  };
-  CHECK(loss_of(3) == KvLossReason::refused);
-  REQUIRE(stranger.num_asked() == 1);
-  for (std::uint64_t made_up = 4; made_up < 64; ++made_up) {
-    loss_of(made_up);
-    CHECK(loss_of(3) == KvLossReason::refused);
-  }
-  CHECK(loss_of(std::numeric_limits<std::int64_t>::max()) == KvLossReason::expired);  // no question
-  CHECK(stranger.num_asked() < 30);
-}
-
-TEST_CASE("memory that was registered again is read anew over NIXL, and not for what was before",
-          "[nixl]") {
-  if (!has_nixl()) return;
-  NixlEnds ends;
-  NixlStranger stranger(nixl_thread_options(ends.geometry).self);
-  ends.source = stranger.source("r");
-  ends.source.pushed = false;
-  ends.source.blocks = {{0}};
-  const auto loss_of = [&](std::uint64_t generation) {
-    ends.source.prefill.generation = generation;
-    return ends.fetch(10).loss;
-  };
-  CHECK(loss_of(1) == KvLossReason::refused);
-  CHECK(loss_of(std::numeric_limits<std::int64_t>::max()) == KvLossReason::refused);
-  stranger.register_again();
-  CHECK(loss_of(2) == KvLossReason::refused);
-  CHECK(stranger.num_asked() == 4);  // first, twice again, and all that it says
-  CHECK(loss_of(1) == KvLossReason::expired);
-  CHECK(stranger.num_asked() == 4);
 }
 
 TEST_CASE("a Quire server has registered its memory once", "[nixl]") {
