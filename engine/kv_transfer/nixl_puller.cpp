@@ -116,7 +116,8 @@ bool NixlPuller::begin(Job& job, Clock::time_point now) {
   if (remote.lost) throw KvLost(*remote.lost);
   if (!remote.is_ready() || !remotes_.shows(remote, source, now)) {
     if (now - job.start > options_.answer_patience)
-      throw KvLost(KvLossReason::peer_lost, "its side channel does not come to an end of answering");
+      throw KvLost(KvLossReason::peer_lost,
+                   "its side channel does not come to an end of answering");
     return true;
   }
   if (!job.pull) job.pull.emplace(self_, remote.ranks, job.fetch);

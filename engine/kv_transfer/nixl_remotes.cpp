@@ -48,8 +48,8 @@ NixlRemote& NixlRemotes::of(const KvSource& source) {
   return *slot;
 }
 
-// The answer is that of now, whatever number a request says: who says one that is new costs the peer
-// a question, and nobody else anything.
+// The answer is that of now, whatever number a request says: who says one that is new costs the
+// peer a question, and nobody else anything.
 bool NixlRemotes::shows(NixlRemote& remote, const KvSource& source, Clock::time_point now) {
   const std::uint64_t said = source.prefill.generation;
   if (said == 0) return true;
@@ -139,8 +139,9 @@ void NixlRemotes::ask(NixlRemote& remote) {
   }
 }
 
-// A request says how many ranks there are. Where the peer has shown another number, that counts, and
-// where it shows none, the most that have answered: vLLM's side channel dies of a question for more.
+// A request says how many ranks there are. Where the peer has shown another number, that counts,
+// and where it shows none, the most that have answered: vLLM's side channel dies of a question for
+// more.
 void NixlRemotes::check_ranks(const NixlRemote& remote) const {
   const int said = remote.source.tensor_ranks;
   for (const KvLayerGeometry& layer : self_.geometry.layers)
@@ -156,9 +157,9 @@ void NixlRemotes::check_ranks(const NixlRemote& remote) const {
                                said, other->source.tensor_ranks));
   }
   if (most > 0 && said > most)
-    throw KvLost(KvLossReason::incompatible,
-                 fmt::format("tp_size is said to be {}; {} of the same engine have answered", said,
-                             most));
+    throw KvLost(
+        KvLossReason::incompatible,
+        fmt::format("tp_size is said to be {}; {} of the same engine have answered", said, most));
 }
 
 int NixlRemotes::num_asked(const std::string& peer) const {
@@ -210,8 +211,7 @@ void NixlRemotes::take_answers(NixlRemote& remote, Clock::time_point now) {
       ask_rank(remote, num_answers);
     } else if (now - remote.asked > silence_) {
       const auto rank = remote.answers.size() - 1;
-      if (rank == 0)
-        throw KvLost(KvLossReason::peer_lost, "no answer from its side channel", true);
+      if (rank == 0) throw KvLost(KvLossReason::peer_lost, "no answer from its side channel", true);
       const int said = remote.source.tensor_ranks;
       const KvLost lost(KvLossReason::peer_lost,
                         fmt::format("tp_size is said to be {}; no answer of rank {}", said, rank));

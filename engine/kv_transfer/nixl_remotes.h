@@ -111,7 +111,7 @@ class NixlRemotes {
     std::uint64_t generation;  // what is kept by it, or by an earlier one, is gone
     Clock::time_point until;   // by then all of that has expired
   };
-  std::unordered_map<std::string, Former> former_;  // as remotes_
+  std::unordered_map<std::string, Former> former_;                        // as remotes_
   std::unordered_map<std::string, std::unique_ptr<NixlRemote>> remotes_;  // by address and engine
 };
 

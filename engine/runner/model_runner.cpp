@@ -76,8 +76,7 @@ std::size_t ModelRunner::workspace_bytes() const {
 void ModelRunner::zero(std::span<const BlockId> blocks) {
   if (blocks.empty()) return;
   memory_.zero_blocks(blocks, device_.stream());
-  if (options_.line != nullptr)
-    options_.line->post_step(RankMessage::Kind::zero, {}, blocks, {});
+  if (options_.line != nullptr) options_.line->post_step(RankMessage::Kind::zero, {}, blocks, {});
 }
 
 void ModelRunner::forward(const BatchPlan& plan, bool may_propose) {

@@ -36,18 +36,11 @@ std::string name_in(std::string_view body, std::string_view member) {
 constexpr std::size_t kMostParams = 8 << 10;  // bytes
 // By which whoever keeps a prefill is found and told. Blocks are many, and who reads nothing needs
 // none of them.
-constexpr std::string_view kTold[] = {"do_remote_prefill",
-                                      "do_remote_decode",
-                                      "transfer_mode",
-                                      "remote_host",
-                                      "remote_port",
-                                      "remote_engine_id",
-                                      "remote_request_id",
-                                      "remote_num_tokens",
-                                      "remote_registration_generation",
-                                      "tp_size",
-                                      "remote_bootstrap_addr",
-                                      "transfer_id"};
+constexpr std::string_view kTold[] = {
+    "do_remote_prefill", "do_remote_decode",      "transfer_mode",
+    "remote_host",       "remote_port",           "remote_engine_id",
+    "remote_request_id", "remote_num_tokens",     "remote_registration_generation",
+    "tp_size",           "remote_bootstrap_addr", "transfer_id"};
 
 // The same as text again, where it has no parts.
 void append(std::string& out, const Json& json) {

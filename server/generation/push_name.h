@@ -21,8 +21,8 @@ std::string vllm_request_name(std::string_view path, std::string_view id);
 std::string nixl_push_name_of(std::string_view path, std::string_view header_id,
                               std::string_view body);
 
-// Of a body's kv_transfer_params what whoever keeps the prefill has to be told by; empty: it fetches
-// nothing, or the body cannot be read.
+// Of a body's kv_transfer_params what whoever keeps the prefill has to be told by; empty: it
+// fetches nothing, or the body cannot be read.
 std::string fetch_params_of(std::string_view body);
 
 }  // namespace quire

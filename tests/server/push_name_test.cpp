@@ -58,8 +58,7 @@ TEST_CASE("a prefill over Mooncake has the name of its transfer", "[push_name]")
   CHECK(push_name_of(body("true", "\"xfer-0123456789ab\"")).empty());
 }
 
-TEST_CASE("of a fetch that is refused only what its owner is told by is passed on",
-          "[push_name]") {
+TEST_CASE("of a fetch that is refused only what its owner is told by is passed on", "[push_name]") {
   const std::string blocks(100'000, '1');
   const std::string told = fetch_params_of(
       R"({"kv_transfer_params": {"do_remote_prefill": true, "remote_block_ids": [[)" + blocks +

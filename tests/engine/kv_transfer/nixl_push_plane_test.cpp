@@ -274,8 +274,7 @@ TEST_CASE("one that registers without end leaves places to others", "[nixl][push
   registration.blocks = {{0}};
   registration.prefill_engine = ends.owner_engine;
   registration.prefill_port = ends.owner->port();
-  constexpr std::size_t kPlaces =
-      NixlPushSender::kMostRegistrations / NixlPushSender::kAgentsShare;
+  constexpr std::size_t kPlaces = NixlPushSender::kMostRegistrations / NixlPushSender::kAgentsShare;
   for (std::size_t i = 0; i <= kPlaces; ++i) {
     registration.request = "nobody computes it " + std::to_string(i);
     stranger.say(met, encode_push_registration(registration));
