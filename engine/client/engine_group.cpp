@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/log.h"
 #include "engine/client/engine_calls.h"
 #include "engine/client/engine_choice.h"
 #include "engine/client/engine_client.h"
@@ -68,7 +69,10 @@ class EngineGroup::Impl {
   void refuse_fetch(const std::string& params, const std::string& name) {
     const auto ready = std::ranges::find_if(
         engines_, [](const auto& engine) { return engine->state() == EngineState::ready; });
-    if (ready != engines_.end()) (*ready)->tell(FetchRefused{params, name});
+    if (ready != engines_.end() && (*ready)->tell(FetchRefused{params, name})) return;
+    static log::Limit lines(1);
+    if (lines.allows())
+      log::warn("kv_transfer.not_released", {{"because", "no engine takes it: its lease ends it"}});
   }
 
   awaitable<Result<void>> start() {

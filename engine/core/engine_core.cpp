@@ -207,7 +207,7 @@ void EngineCore::launch(StepOutput& output) {
   [[maybe_unused]] const bool is_behind_open = was_open && !in_flight_.empty();
   in_flight_.push_back(&plan);
   has_preempted_ = !plan.preempted.empty();  // what it gave back lets others run in the next step
-  if (plan.empty()) return;
+  if (plan.empty()) return runner_->zero(plan.zero_blocks);
   const auto now = Clock::now();
   for (const BatchRow& row : plan.rows) {
     if (!row.is_new) continue;

@@ -71,6 +71,8 @@ class Rank {
         return runner_->step(taken.message.shape, taken.zero_blocks, taken.payload);
       case RankMessage::Kind::replay:
         return runner_->replay(taken.message.shape, taken.zero_blocks, taken.payload);
+      case RankMessage::Kind::zero:
+        return memory_->zero_blocks(taken.zero_blocks, backend_.device->stream());
       case RankMessage::Kind::capture:
         return runner_->capture(taken.message.shape, taken.payload);
       case RankMessage::Kind::logits:

@@ -148,7 +148,7 @@ void SideChannel::wake() {
 // A request is its sender's identity, an empty frame and the question.
 void SideChannel::answer_all(const Answer& answer) {
   if (!impl_->router) return;
-  while (true) {
+  for (int i = 0; i < kMostAtOnce; ++i) {
     const std::vector<std::string> frames = impl_->router->receive();
     if (frames.empty()) return;
     if (frames.size() != 3 || !frames[1].empty()) continue;
@@ -156,8 +156,8 @@ void SideChannel::answer_all(const Answer& answer) {
     if (reply.empty()) continue;
     impl_->router->send(frames[0], false);
     impl_->router->send({}, false);
-    for (std::size_t i = 0; i < reply.size(); ++i)
-      impl_->router->send(reply[i], i + 1 == reply.size());
+    for (std::size_t part = 0; part < reply.size(); ++part)
+      impl_->router->send(reply[part], part + 1 == reply.size());
   }
 }
 

@@ -34,7 +34,9 @@ class SideChannel {
   void wait(std::chrono::steady_clock::time_point until);
   void wake();  // any thread
 
-  // Answers what was asked meanwhile; the frames that it returns are sent, none: no answer.
+  // Answers what was asked meanwhile, so much of it that others have their turn: wait() returns at
+  // once where something is left. The frames that it returns are sent, none: no answer.
+  static constexpr int kMostAtOnce = 16;
   using Answer = std::function<std::vector<std::string>(std::string_view question)>;
   void answer_all(const Answer& answer);
 

@@ -14,6 +14,8 @@
 namespace quire {
 namespace {
 
+constexpr std::size_t kMostPartsOfBlock = 64;
+
 KvGeometry with_block_size(KvGeometry geometry, int block_size) {
   for (KvLayerGeometry& layer : geometry.layers) layer.block_size = block_size;
   return geometry;
@@ -159,6 +161,10 @@ std::optional<std::int64_t> MooncakeLanding::place(std::uint64_t address,
 }
 
 void MooncakeLanding::arrived(std::int64_t at, std::int64_t bytes) {
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < layers_.size(); ++i) most += kMostPartsOfBlock * num_blocks(i);
+  if (arrived_.size() >= most)
+    throw KvLost(KvLossReason::corrupt, fmt::format("more than {} parts have arrived", most));
   std::int64_t end = at + bytes;
   auto next = arrived_.upper_bound(at);
   if (next != arrived_.begin() && std::prev(next)->second >= at) next = std::prev(next);

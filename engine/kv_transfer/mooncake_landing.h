@@ -59,6 +59,7 @@ class MooncakeLanding {
 
   // Where in the landing; empty: not all of it is in blocks of one layer that are expected.
   std::optional<std::int64_t> place(std::uint64_t address, std::uint64_t bytes) const;
+  // Throws KvLost where it comes in more separate parts than several ranks make of the blocks.
   void arrived(std::int64_t at, std::int64_t bytes);
   bool is_complete() const { return arrived_bytes_ == bytes_; }
   std::int64_t arrived_bytes() const { return arrived_bytes_; }

@@ -176,8 +176,18 @@ awaitable<void> MooncakePuller::pull(Job& job) {
 awaitable<MooncakeWorkers> MooncakePuller::workers_of(KvSource source) {
   const auto known = workers_.find(name_of(source));
   if (known != workers_.end()) co_return known->second;
-  const auto refusal = vain_.refusal(source.address.text(), source.engine, Clock::now());
+  const std::string peer = source.address.text();
+  const auto refusal = vain_.refusal(peer, source.engine, Clock::now());
   if (refusal) throw KvLost(*refusal);
+  if (asked_.count(peer) >= VainAsks::kMost && !vain_.knows(peer, source.engine))
+    throw KvLost(KvLossReason::refused,
+                 fmt::format("{} has {} questions to answer", peer, VainAsks::kMost));
+  struct Asked {
+    std::unordered_multiset<std::string>& all;
+    const std::string& peer;
+    ~Asked() { all.erase(all.find(peer)); }
+  } const asked{asked_, peer};
+  asked_.insert(peer);
   bool in_time = false;
   MooncakeWorkers workers;
   const auto ask = [&]() -> awaitable<void> { workers = co_await ask_bootstrap(source); };
@@ -200,6 +210,7 @@ awaitable<MooncakeWorkers> MooncakePuller::ask_bootstrap(KvSource source) {
   const std::string question = http_question(source.address);
   co_await line->write(question);
   const std::string reply = co_await line->read_to_end(kMaxBootstrapBytes);
+  if (reply.empty()) throw KvLost(KvLossReason::peer_lost, "its bootstrap server has gone");
   const std::string body = value_or_lose(http_body(reply), KvLossReason::corrupt);
   auto workers = find_workers(body, source.engine);
   if (workers) co_return std::move(*workers);

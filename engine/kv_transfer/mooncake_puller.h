@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/async.h"
@@ -85,6 +86,7 @@ class MooncakePuller final : public KvFetcher {
   KvTrafficCounts counts_;
   SilentPeers silent_;
   VainAsks vain_;
+  std::unordered_multiset<std::string> asked_;  // bootstrap servers that have not answered yet
   std::unordered_map<std::string, MooncakeWorkers> workers_;  // by address and engine
   std::unordered_map<RequestId, Watched> watched_;
   std::list<std::shared_ptr<Job>> jobs_;

@@ -13,6 +13,7 @@ namespace quire {
 namespace {
 
 constexpr std::uint64_t kMostBlockTokens = 1 << 14;
+constexpr std::int64_t kMostNamedTokens = 1 << 24;  // of a block that is named
 
 [[noreturn]] void differs(const std::string& why) { throw KvLost(KvLossReason::incompatible, why); }
 
@@ -104,8 +105,13 @@ std::vector<MooncakeShare> mooncake_shares(const MooncakeSelf& self, const Moonc
     differs(
         fmt::format("{} layers keep something here and {} there", numbers.size(), shares.size()));
   const int ratio = ratio_of(self.geometry, ask, shares);
-  for (MooncakeShare& share : shares)
-    if (share.block_size > 0) share.ratio = ratio;
+  for (MooncakeShare& share : shares) {
+    if (share.block_size == 0) continue;
+    share.ratio = ratio;
+    if (std::int64_t{share.block_size} * ratio > kMostNamedTokens)
+      differs(fmt::format("a block there has {} of {} tokens; at most {} tokens are one", ratio,
+                          share.block_size, kMostNamedTokens));
+  }
   return shares;
 }
 

@@ -23,6 +23,8 @@
 
 namespace quire {
 
+inline constexpr std::uint64_t kNixlRegistration = 1;  // of the memory: once, at start
+
 // Of the bytes of a block in each of its group's layers, and of whose they are.
 std::uint64_t block_sum_seed(std::string_view key);
 

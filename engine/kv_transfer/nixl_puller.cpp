@@ -86,6 +86,7 @@ NixlPuller::Clock::time_point NixlPuller::step() {
     const bool stays = advance(*job, now);
     is_reading = is_reading || (stays && !job->reads.empty());
     if (stays) next = std::min(next, job->room_deadline);
+    if (stays && !job->pull) next = std::min(next, job->start + options_.answer_patience);
     job = stays ? std::next(job) : jobs_.erase(job);
   }
   renew_all(now);
@@ -113,7 +114,12 @@ bool NixlPuller::begin(Job& job, Clock::time_point now) {
     throw KvLost(KvLossReason::prompt, "it is of another prompt");
   NixlRemote& remote = remotes_.of(source);
   if (remote.lost) throw KvLost(*remote.lost);
-  if (!remote.is_ready()) return true;
+  if (!remote.is_ready() || !remotes_.shows(remote, source, now)) {
+    if (now - job.start > options_.answer_patience)
+      throw KvLost(KvLossReason::peer_lost,
+                   "its side channel does not come to an end of answering");
+    return true;
+  }
   if (!job.pull) job.pull.emplace(self_, remote.ranks, job.fetch);
   const std::int64_t landing = job.pull->landing_bytes(), bytes = job.pull->content().bytes;
   if (job.landing == nullptr) job.landing = staging_.take(landing);

@@ -25,6 +25,7 @@ struct NixlPullerOptions {
   std::chrono::nanoseconds read_patience = std::chrono::seconds(30);
   std::chrono::nanoseconds renew_every = std::chrono::seconds(5);
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
+  std::chrono::nanoseconds answer_patience = std::chrono::seconds(10);  // of all its ranks
 };
 
 class NixlPuller final : public KvFetcher {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -48,6 +49,7 @@ struct NixlPushSender::Push {
   std::string agent;  // who registered
   KvSource peer;
   Clock::time_point deadline;
+  Clock::time_point again_until = {};  // until then what was before it counts for nothing
   NixlRemote* remote = nullptr;  // counted in its uses
   std::shared_ptr<const KeptPrefill> prefill;
   std::optional<NixlPushWrite> write;
@@ -100,11 +102,11 @@ void NixlPushSender::register_push(const std::string& agent, std::string_view no
         fmt::format("PUSH_REG.decode_host and decode_port are {}:{}, which is not among "
                     "those that this server may write to (KvTransferConfig::peers {})",
                     registration->decode_host, registration->decode_port, options_.peers.names()));
-  if (pushes_.size() >= kMostRegistrations ||
-      num_blocks_ + registration->num_blocks() > kMostRegisteredBlocks)
+  if (!has_place(agent, *registration))
     return refuse(*registration, KvLossReason::no_room, agent,
-                  fmt::format("more than {} registrations wait, or more than {} blocks of them",
-                              kMostRegistrations, kMostRegisteredBlocks));
+                  fmt::format("more than {} registrations wait, or more than {} blocks of them, or "
+                              "one in {} of these is its own",
+                              kMostRegistrations, kMostRegisteredBlocks, kAgentsShare));
   num_blocks_ += registration->num_blocks();
   Push& push = pushes_.emplace_back();
   push.peer = {*address, registration->decode_engine, KvKey{registration->request, 0}};
@@ -112,6 +114,28 @@ void NixlPushSender::register_push(const std::string& agent, std::string_view no
   push.registration = std::move(*registration);
   push.agent = agent;
   push.deadline = Clock::now() + options_.registration_patience;
+  const std::string& request = push.registration.request;
+  if (has_gone(request) || has_gone(std::string(base_request_name(request))))
+    push.again_until = Clock::now() + options_.again_patience;
+}
+
+bool NixlPushSender::has_place(const std::string& agent,
+                               const NixlPushRegistration& registration) const {
+  std::size_t own = 0, own_blocks = 0;
+  for (const Push& push : pushes_) {
+    if (push.agent != agent || push.registration.request.empty()) continue;
+    ++own;
+    own_blocks += push.registration.num_blocks();
+  }
+  const std::size_t added = registration.num_blocks();
+  return pushes_.size() < kMostRegistrations && num_blocks_ + added <= kMostRegisteredBlocks &&
+         own < kMostRegistrations / kAgentsShare &&
+         own_blocks + added <= kMostRegisteredBlocks / kAgentsShare;
+}
+
+bool NixlPushSender::has_gone(const std::string& name) const {
+  const auto kept = kept_.find(name, 0);
+  return kept ? kept->progress && kept->progress->failed : gone_.contains(name);
 }
 
 // Whoever registered finds it by asking: there may be no way to say it, or none that is allowed.
@@ -128,24 +152,21 @@ void NixlPushSender::add_ended(std::deque<Ended>& list, std::string request,
   if (list.size() > kMostEnded) list.pop_front();
 }
 
+// Once through all that there is, however many are asked for. What waits counts before what has
+// ended, and the latest end before others by that name.
 std::vector<NixlPushStatus> NixlPushSender::states_of(
     const std::vector<std::string>& requests) const {
-  std::vector<NixlPushStatus> states;
-  for (const std::string& request : requests) {
-    NixlPushStatus& status = states.emplace_back();
-    if (std::ranges::any_of(pushes_,
-                            [&](const Push& p) { return p.registration.request == request; })) {
-      status.state = NixlPushState::held;
-      continue;
-    }
-    for (const auto* const list : {&ended_, &refused_}) {
-      const auto found = std::ranges::find(*list, request, &Ended::request);
-      if (found == list->end()) continue;
-      status = found->status;
-      break;
-    }
-  }
-  return states;
+  std::unordered_map<std::string_view, NixlPushStatus> states;
+  for (const std::string& request : requests) states.try_emplace(request);
+  const auto know = [&](std::string_view request, const NixlPushStatus& status) {
+    if (const auto asked = states.find(request); asked != states.end()) asked->second = status;
+  };
+  for (const auto* const list : {&refused_, &ended_})
+    for (const Ended& one : *list) know(one.request, one.status);
+  for (const Push& push : pushes_) know(push.registration.request, {NixlPushState::held});
+  std::vector<NixlPushStatus> answer;
+  for (const std::string& request : requests) answer.push_back(states[request]);
+  return answer;
 }
 
 // What is under way ends with the notice that all of it is there.
@@ -192,6 +213,7 @@ NixlPushSender::Clock::time_point NixlPushSender::step() {
   for (auto push = pushes_.begin(); push != pushes_.end();) {
     const bool stays = advance(*push, now);
     if (stays) next = std::min(next, push->transfer ? now + kPollEvery : push->deadline);
+    if (stays && push->again_until > now) next = std::min(next, push->again_until);
     push = stays ? std::next(push) : pushes_.erase(push);
   }
   return next;
@@ -241,14 +263,16 @@ void NixlPushSender::find(Push& push, Clock::time_point now) {
   const std::string base(base_request_name(registration.request));
   auto found = kept_.find(registration.request, 0);
   if (!found) found = kept_.find(base, 0);
+  const bool has_failed = found && found->progress && found->progress->failed;
+  if (now < push.again_until && (!found || has_failed)) return;
   if (!found) {
     if (gone_.contains(registration.request) || gone_.contains(base))
       throw KvLost(KvLossReason::expired, "it is kept no more");
     if (now >= push.deadline) throw KvLost(KvLossReason::expired, "nobody computes it");
     return;
   }
-  if (found->progress && found->progress->failed)
-    throw KvLost(found->progress->why, "its prefill came to nothing");
+  if (has_failed) throw KvLost(found->progress->why, "its prefill came to nothing");
+  push.again_until = {};
   if (registration.prompt_hash && *registration.prompt_hash != found->prompt_hash)
     throw KvLost(KvLossReason::prompt, "it is of another prompt");
   push.deadline = now + options_.registration_patience;

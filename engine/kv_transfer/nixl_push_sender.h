@@ -29,6 +29,8 @@ struct NixlPushSenderOptions {
   std::chrono::nanoseconds registration_patience = std::chrono::seconds(480);
   // Until a write of 1 MiB or a block has ended: its peer hangs.
   std::chrono::nanoseconds write_patience = std::chrono::seconds(30);
+  // What was kept by that name before may be computed again: X-Request-Id is the client's.
+  std::chrono::nanoseconds again_patience = std::chrono::seconds(2);
 };
 
 class NixlPushSender {
@@ -36,6 +38,7 @@ class NixlPushSender {
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kMostRegistrations = 4096;
   static constexpr std::size_t kMostRegisteredBlocks = 1 << 20;  // of all of them
+  static constexpr std::size_t kAgentsShare = 4;                 // one agent's is a quarter
 
   // The memory in which a prefill of so many bytes is kept beside what is written from.
   static std::int64_t bytes_for(const KvGeometry& geometry, int block_size, std::int64_t prefill);
@@ -71,6 +74,7 @@ class NixlPushSender {
   bool advance(Push& push, Clock::time_point now);
   bool connect(Push& push);
   void find(Push& push, Clock::time_point now);
+  bool has_gone(const std::string& name) const;
   void begin(Push& push);
   bool write(Push& push, Clock::time_point now);
   void written(Push& push);
@@ -85,6 +89,7 @@ class NixlPushSender {
   bool is_known(const std::string& request) const;
   void refuse(const NixlPushRegistration& registration, KvLossReason reason,
               const std::string& agent, const std::string& because);
+  bool has_place(const std::string& agent, const NixlPushRegistration& registration) const;
   static void add_ended(std::deque<Ended>& list, std::string request, NixlPushStatus status);
   bool may_take_slot(const NixlRemote& remote) const;
   void check_stalled();

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/kv_transfer/nixl_exports.h"
 
 namespace quire {
 namespace {
@@ -14,9 +16,16 @@ namespace {
 constexpr std::chrono::hours kLongAgo{1};  // as vLLM's engine_ttl
 constexpr std::size_t kMostUnused = 256;
 constexpr std::size_t kMostNotices = 1024;  // to one that has not answered yet
+constexpr std::size_t kMostGenerations = 16;
+constexpr std::chrono::minutes kLongestLease{10};
 
 std::string name_of(const KvSource& source) {
   return fmt::format("{} {} {}", source.address.text(), source.engine, source.tensor_ranks);
+}
+
+// Of what is the same as long as its memory is: a second frame has the peer's clock.
+std::size_t hash_of(const std::vector<std::string>& frames) {
+  return std::hash<std::string>()(frames.front());
 }
 
 }  // namespace
@@ -29,14 +38,6 @@ NixlRemotes::~NixlRemotes() = default;
 
 NixlRemote& NixlRemotes::of(const KvSource& source) {
   auto& slot = remotes_[name_of(source)];
-  const bool is_newer =
-      slot != nullptr && slot->source.prefill.generation < source.prefill.generation;
-  if (is_newer && slot->num_uses > 0) {
-    slot->lost.emplace(KvLossReason::peer_lost, "it has registered its memory again");
-  } else if (is_newer) {
-    forget_agents(*slot);
-    slot.reset();
-  }
   if (slot != nullptr) {
     slot->used = Clock::now();
     return *slot;
@@ -45,6 +46,73 @@ NixlRemote& NixlRemotes::of(const KvSource& source) {
   slot->source = source;
   ask(*slot);
   return *slot;
+}
+
+// The answer is that of now, whatever number a request says: who says one that is new costs the
+// peer a question, and nobody else anything.
+bool NixlRemotes::shows(NixlRemote& remote, const KvSource& source, Clock::time_point now) {
+  const std::uint64_t said = source.prefill.generation;
+  if (said == 0) return true;
+  const auto lose = [&](const char* why) {
+    throw KvLost(KvLossReason::expired,
+                 fmt::format("remote_registration_generation is {}; {}", said, why));
+  };
+  if (remote.ranks->front().metadata.quire && said != kNixlRegistration)
+    lose("a Quire server, which this is, has 1");
+  const auto former = former_.find(name_of(remote.source));
+  if (former != former_.end() && now < former->second.until && said <= former->second.generation)
+    lose("its memory has been registered again since");
+  const auto& known = remote.generations;
+  if (std::ranges::find(known, said) != known.end()) return true;
+  if (remote.question != nullptr) return false;
+  if (said == remote.asked_for && now - remote.asked < 2 * silence_)
+    lose("its side channel does not answer whether that is so");
+  const auto refusal = again_.refusal(remote.source.address.text(), {}, now);
+  if (!refusal) {
+    ask_again(remote, said, now);
+    return false;
+  }
+  if (known.empty() || said > std::ranges::max(known)) throw KvLost(*refusal);
+  return true;  // it was asked for a later one
+}
+
+void NixlRemotes::ask_again(NixlRemote& remote, std::uint64_t generation, Clock::time_point now) {
+  const KvLost because(
+      KvLossReason::expired,
+      fmt::format("remote_registration_generation is {}, and was another", generation));
+  again_.was_in_vain(remote.source.address.text(), because, {}, now);
+  remote.asked = now;
+  remote.asked_for = generation;
+  remote.question =
+      channel_.ask(remote.source.address, encode_metadata_request({0, 0}, self_.profile));
+}
+
+// Of what requests said of the memory before the least counts, which takes nothing from others.
+void NixlRemotes::take_second_answer(NixlRemote& remote, Clock::time_point now) {
+  const auto frames = remote.question->take();
+  if (!frames && now - remote.asked <= silence_) return;
+  remote.question.reset();
+  if (!frames || frames->empty()) return;
+  auto& known = remote.generations;
+  if (hash_of(*frames) == remote.answer_hash) {
+    if (known.size() == kMostGenerations) known.pop_back();
+    known.push_back(remote.asked_for);
+    return;
+  }
+  if (former_.size() >= kMostUnused) former_.clear();
+  if (!known.empty() && std::ranges::min(known) < remote.asked_for)
+    former_[name_of(remote.source)] = {std::ranges::min(known), now + kLongestLease};
+  if (remote.num_uses == 0) return start_over(remote);
+  remote.lost.emplace(KvLossReason::peer_lost, "it has registered its memory again");
+}
+
+void NixlRemotes::start_over(NixlRemote& remote) {
+  forget_agents(remote);
+  NixlRemote again;
+  again.source = remote.source;
+  again.source.prefill.generation = remote.asked_for;
+  remote = std::move(again);
+  ask(remote);
 }
 
 void NixlRemotes::ask(NixlRemote& remote) {
@@ -56,9 +124,11 @@ void NixlRemotes::ask(NixlRemote& remote) {
   }
   try {
     check_ranks(remote);
-    if (const auto refusal = vain_.refusal(peer, remote.source.engine, remote.asked))
+    const std::string& engine = remote.source.engine;
+    const int ranks = remote.source.tensor_ranks;
+    if (const auto refusal = vain_.refusal(peer, engine, remote.asked, ranks))
       throw KvLost(*refusal);
-    if (num_asked(peer) >= VainAsks::kMost)
+    if (num_asked(peer) >= VainAsks::kMost && !vain_.knows(peer, engine, ranks))
       throw KvLost(KvLossReason::refused,
                    fmt::format("{} has {} questions to answer", peer, VainAsks::kMost));
     ask_rank(remote, 0);
@@ -69,17 +139,27 @@ void NixlRemotes::ask(NixlRemote& remote) {
   }
 }
 
-// A request says how many ranks there are. Where the peer has shown another number, that counts.
+// A request says how many ranks there are. Where the peer has shown another number, that counts,
+// and where it shows none, the most that have answered: vLLM's side channel dies of a question for
+// more.
 void NixlRemotes::check_ranks(const NixlRemote& remote) const {
   const int said = remote.source.tensor_ranks;
   for (const KvLayerGeometry& layer : self_.geometry.layers)
     if (!layer.is_state()) ranks_of(layer, said);
-  for (const auto& [name, other] : remotes_)
-    if (other != nullptr && other->is_ready() && other->source.engine == remote.source.engine &&
-        other->source.tensor_ranks != said && shows_ranks(*other))
+  int most = 0;
+  for (const auto& [name, other] : remotes_) {
+    if (other == nullptr || !other->is_ready() || other->source.engine != remote.source.engine)
+      continue;
+    most = std::max(most, other->source.tensor_ranks);
+    if (other->source.tensor_ranks != said && shows_ranks(*other))
       throw KvLost(KvLossReason::incompatible,
                    fmt::format("tp_size is said to be {}; the same engine has shown that it has {}",
                                said, other->source.tensor_ranks));
+  }
+  if (most > 0 && said > most)
+    throw KvLost(
+        KvLossReason::incompatible,
+        fmt::format("tp_size is said to be {}; {} of the same engine have answered", said, most));
 }
 
 int NixlRemotes::num_asked(const std::string& peer) const {
@@ -108,14 +188,17 @@ void NixlRemotes::read_answer(NixlRemote& remote, const std::vector<std::string>
                               Clock::time_point now) {
   try {
     remote.answers.back() = read_peer_rank(self_, remote.source, frames);
+    if (remote.answers.size() == 1) remote.answer_hash = hash_of(frames);
   } catch (const KvLost& lost) {
-    vain_.was_in_vain(remote.source.address.text(), lost, engines_named(self_, frames), now);
+    vain_.was_in_vain(remote.source.address.text(), lost, engines_named(self_, frames), now,
+                      remote.source.tensor_ranks);
     throw;
   }
 }
 
 void NixlRemotes::take_answers(NixlRemote& remote, Clock::time_point now) {
   if (remote.question == nullptr || remote.lost) return;
+  if (remote.is_ready()) return take_second_answer(remote, now);
   try {
     if (const auto frames = remote.question->take()) read_answer(remote, *frames, now);
     // vLLM's side channel dies of a question for a rank that there is not. The first one's blocks
@@ -128,11 +211,12 @@ void NixlRemotes::take_answers(NixlRemote& remote, Clock::time_point now) {
       ask_rank(remote, num_answers);
     } else if (now - remote.asked > silence_) {
       const auto rank = remote.answers.size() - 1;
-      throw KvLost(KvLossReason::peer_lost,
-                   rank == 0 ? "no answer from its side channel"
-                             : fmt::format("tp_size is said to be {}; no answer of rank {}",
-                                           remote.source.tensor_ranks, rank),
-                   rank == 0);
+      if (rank == 0) throw KvLost(KvLossReason::peer_lost, "no answer from its side channel", true);
+      const int said = remote.source.tensor_ranks;
+      const KvLost lost(KvLossReason::peer_lost,
+                        fmt::format("tp_size is said to be {}; no answer of rank {}", said, rank));
+      vain_.was_in_vain(remote.source.address.text(), lost, {remote.source.engine}, now, said);
+      throw KvLost(lost);
     }
   } catch (const KvLost& lost) {
     lose(remote, lost, now);
@@ -161,6 +245,7 @@ void NixlRemotes::greet(NixlRemote& remote) {
   }
   remote.question.reset();
   remote.answers.clear();
+  if (const auto said = remote.source.prefill.generation; said != 0) remote.generations = {said};
   remote.ranks = std::make_shared<const std::vector<NixlPeerRank>>(std::move(ranks));
   for (const NixlPeerRank& rank : *remote.ranks)
     remote.agents.push_back(agent_().add_remote(rank.metadata.agent));

@@ -4,6 +4,7 @@
 // that nobody has used for long, are forgotten. Belongs to the plane's thread.
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -35,6 +36,11 @@ struct NixlRemote {
     bool is_quire;  // nothing for vLLM's servers
   };
   std::deque<Notice> notices;  // to be said once it is greeted
+  // Registrations of its memory that requests have named while it answered as it does now, and the
+  // one for which it was asked again last.
+  std::vector<std::uint64_t> generations;
+  std::uint64_t asked_for = 0;
+  std::size_t answer_hash = 0;  // of its first rank
   int num_uses = 0;            // by which the library moves bytes, or somebody waits for it
   std::optional<KvLost> lost;
 
@@ -52,8 +58,12 @@ class NixlRemotes {
   ~NixlRemotes();
 
   NixlAgent& agent() const { return agent_(); }
-  // Asks it where it is not known yet, or has registered its memory again since.
+  // Asks it where it is not known yet.
   NixlRemote& of(const KvSource& source);
+  // Whether a ready one has its memory as the request says; false: it is asked again, and until it
+  // answers stays as it is. Throws KvLost: the request's own loss. Only the answer shows that
+  // memory was registered again: whoever sends a request chooses the number.
+  bool shows(NixlRemote& remote, const KvSource& source, Clock::time_point now);
   // Nobody waits for an answer: without it the lease ends.
   void tell(NixlRemote& remote, const std::string& notice) { say(remote, {notice, false}); }
   void tell_quire(NixlRemote& remote, const std::string& notice) { say(remote, {notice, true}); }
@@ -74,6 +84,9 @@ class NixlRemotes {
 
  private:
   void ask(NixlRemote& remote);
+  void ask_again(NixlRemote& remote, std::uint64_t generation, Clock::time_point now);
+  void take_second_answer(NixlRemote& remote, Clock::time_point now);
+  void start_over(NixlRemote& remote);
   void check_ranks(const NixlRemote& remote) const;
   int num_asked(const std::string& peer) const;  // questions without an answer
   bool shows_ranks(const NixlRemote& remote) const;
@@ -93,6 +106,12 @@ class NixlRemotes {
   const std::chrono::nanoseconds silence_;
   SilentPeers silent_;
   VainAsks vain_;
+  VainAsks again_;  // what is asked again; so often that a client's numbers are no flood
+  struct Former {
+    std::uint64_t generation;  // what is kept by it, or by an earlier one, is gone
+    Clock::time_point until;   // by then all of that has expired
+  };
+  std::unordered_map<std::string, Former> former_;                        // as remotes_
   std::unordered_map<std::string, std::unique_ptr<NixlRemote>> remotes_;  // by address and engine
 };
 

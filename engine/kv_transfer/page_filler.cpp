@@ -27,22 +27,24 @@ PageFiller::~PageFiller() = default;
 
 void PageFiller::add(KvFetched fetched, BlockTable blocks) {
   auto parts = kv_parts(fetched.content, kCopiedAtOnce);
+  std::list<Job> over;
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(
         {.fetched = std::move(fetched), .blocks = std::move(blocks), .parts = std::move(parts)});
-    end_if_over(std::prev(jobs_.end()));  // nothing to copy
+    end_if_over(std::prev(jobs_.end()), over);  // nothing to copy
   }
   arrived_.notify_one();
 }
 
 void PageFiller::cancel(RequestId request) {
+  std::list<Job> over;
   const std::lock_guard lock(mutex_);
   const auto job =
       std::ranges::find_if(jobs_, [&](const Job& one) { return one.fetched.request == request; });
   if (job == jobs_.end()) return;
   job->is_whole = false;
-  end_if_over(job);
+  end_if_over(job, over);
 }
 
 void PageFiller::work(std::chrono::nanoseconds patience) {
@@ -78,13 +80,18 @@ bool PageFiller::copy_part(std::unique_lock<std::mutex>& lock, std::list<Job>::i
   lock.lock();
   --job->under_way;
   job->is_whole &= fits;
-  return end_if_over(job);
+  std::list<Job> over;
+  if (!end_if_over(job, over)) return false;
+  lock.unlock();
+  over.clear();
+  lock.lock();
+  return true;
 }
 
-bool PageFiller::end_if_over(std::list<Job>::iterator job) {
+bool PageFiller::end_if_over(std::list<Job>::iterator job, std::list<Job>& over) {
   if (job->has_parts() || job->under_way > 0) return false;
   done_.push_back({std::move(job->fetched), job->is_whole});
-  jobs_.erase(job);
+  over.splice(over.end(), jobs_, job);
   return true;
 }
 

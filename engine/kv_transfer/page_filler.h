@@ -56,9 +56,10 @@ class PageFiller {
     bool has_parts() const { return is_whole && next < parts.size(); }
   };
 
+  // `over` takes what has ended, to be destroyed without the lock: it may be thousands of parts.
   std::list<Job>::iterator next_job();
   bool copy_part(std::unique_lock<std::mutex>& lock, std::list<Job>::iterator job);
-  bool end_if_over(std::list<Job>::iterator job);
+  bool end_if_over(std::list<Job>::iterator job, std::list<Job>& over);
   void fill(const std::stop_token& stop);
 
   CachePages& pages_;

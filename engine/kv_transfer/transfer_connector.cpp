@@ -17,7 +17,6 @@ namespace {
 constexpr int kDefaultLease = 30;    // seconds, as vLLM's
 constexpr int kMooncakeLease = 480;  // the same of its MooncakeConnector, without signs of life
 constexpr std::uint32_t kLastPort = 65535;
-constexpr std::uint64_t kRegistration = 1;  // of the memory over NIXL: once, at start
 
 std::string random_name(int words) {
   std::random_device random;
@@ -199,15 +198,23 @@ void TransferConnector::forget(RequestId id, bool may_come_again) {
 void TransferConnector::refused(Asked asked) {
   auto params = parse_transfer_params(asked.params, peers_, config_.plane.value_or(KvPlane::local),
                                       config_.pushes_nixl());
-  if (!params || !params->source || !config_.decodes()) return;
+  if (!params) return;
+  const bool has_name = !config_.pushes_nixl() || !asked.name.empty();
   if (config_.pushes_nixl()) name_push(*params, asked.name);
+  if (params->keep && has_name) not_here(params->push_key + params->kept_name, {});
+  if (!params->source || !config_.decodes()) return;
   const RequestId id{~++num_refused_};  // no engine counts so far
   plane_->watch(id, *params->source);
   plane_->release(id);
 }
 
-void TransferConnector::not_here(const std::string& push_key, const std::string& elsewhere) {
-  if (kept_) kept_->fail(push_key, nullptr, KvLossReason::refused, elsewhere);
+// Another request by that name may be computed here yet.
+void TransferConnector::not_here(const std::string& name, const std::string& elsewhere) {
+  const bool is_here = std::ranges::any_of(entries_, [&](const auto& one) {
+    return one.second.params.push_key == name || one.second.params.kept_name == name;
+  });
+  if (kept_ && !name.empty() && !is_here)
+    kept_->fail(name, nullptr, KvLossReason::refused, elsewhere);
 }
 
 std::optional<ExternalMatch> TransferConnector::match(const Request& request, int num_computed) {
@@ -338,7 +345,7 @@ bool TransferConnector::keep_blocks(const Request& request, const BlockTable& bl
   auto exported = exports_->keep(kept.prefill.key, hash, kept.num_tokens, read);
   if (!exported) return false;
   kept.blocks = std::move(*exported);
-  kept.prefill.generation = kRegistration;
+  kept.prefill.generation = kNixlRegistration;
   kept.prompt_hash = hash;
   return true;
 }

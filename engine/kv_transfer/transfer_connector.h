@@ -68,11 +68,12 @@ class TransferConnector final : public Connector {
   // The scheduler refused it. `may_come_again`: there was no room, and what others keep for it is
   // left to whoever is asked next.
   void forget(RequestId id, bool may_come_again);
-  // It never got so far: whoever keeps what it was to fetch is told, if he may be asked.
+  // It never got so far: whoever keeps what it was to fetch is told, if he may be asked; or who
+  // waits for what it was to keep.
   void refused(Asked asked);
   // Whoever waits to be sent a prefill of that name is told that it came to nothing, or where else
   // it is.
-  void not_here(const std::string& push_key, const std::string& elsewhere);
+  void not_here(const std::string& name, const std::string& elsewhere);
 
   std::optional<ExternalMatch> match(const Request& request, int num_computed) override;
   void allocated(const Request& request, const std::vector<std::span<const BlockId>>& blocks,

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/kv_transfer/data_plane.h"
@@ -20,12 +21,15 @@ class VainAsks {
   static constexpr int kMost = 16;  // of a peer, at once
   static constexpr std::chrono::milliseconds kOneComesAgain{500};
 
-  // Why it is not asked for that engine; empty: it may be.
+  // Why it is not asked for that engine of so many ranks; empty: it may be.
   std::optional<KvLost> refusal(const std::string& peer, std::string_view engine,
-                                Clock::time_point now) const;
-  // `engines`: those that it said it is.
+                                Clock::time_point now, int ranks = 1) const;
+  // Whether it said that it is that one, and not yet that it does not fit with so many ranks.
+  bool knows(const std::string& peer, std::string_view engine, int ranks = 1) const;
+  // `engines`: those that it said it is. What it is and what does not fit is of one number of
+  // ranks, which a request may have wrong.
   void was_in_vain(const std::string& peer, const KvLost& because, std::vector<std::string> engines,
-                   Clock::time_point now);
+                   Clock::time_point now, int ranks = 1);
   std::size_t num_peers() const { return peers_.size(); }
 
  private:
@@ -33,6 +37,7 @@ class VainAsks {
     Clock::time_point full_again;  // when it has all of them
     KvLost last;
     std::vector<std::string> engines = {};
+    std::unordered_set<int> misfits = {};  // ranks
   };
   std::unordered_map<std::string, Entry> peers_;  // those that lack some
 };

@@ -73,6 +73,12 @@ std::size_t ModelRunner::workspace_bytes() const {
   return drafts_ ? std::max(target, drafts_->workspace_bytes()) : target;
 }
 
+void ModelRunner::zero(std::span<const BlockId> blocks) {
+  if (blocks.empty()) return;
+  memory_.zero_blocks(blocks, device_.stream());
+  if (options_.line != nullptr) options_.line->post_step(RankMessage::Kind::zero, {}, blocks, {});
+}
+
 void ModelRunner::forward(const BatchPlan& plan, bool may_propose) {
   assert(num_in_flight_ < kMaxInFlight);
   may_propose_ = may_propose;

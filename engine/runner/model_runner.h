@@ -76,6 +76,8 @@ class ModelRunner {
   // To the logits. The plan stays as it is until sample(). may_propose: of what it computes drafts
   // may be made; else propose() must want none.
   void forward(const BatchPlan& plan, bool may_propose = true);
+  // Of a plan without rows, whose blocks are filled from elsewhere: before they are.
+  void zero(std::span<const BlockId> blocks);
   // The requests of the step before must have its tokens by sample(): only where it is not enough
   // that the device has them.
   bool needs_latest_tokens() const { return sampler_.needs_latest_tokens(); }

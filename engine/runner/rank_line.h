@@ -23,6 +23,7 @@ struct RankMessage {
     step,       // blocks to zero, payload: a pack of this shape; then the forward pass
     replay,     // the same, of a graph's shape, to the logits of all rows: from that graph
     capture,    // a pack of a graph's shape: runs it, and captures it
+    zero,       // blocks to zero, without a step
     logits,     // of rows [first, end) of the step's hidden states
     samples,    // of the step's sampled rows
     draws,      // what the step has drawn comes to all ranks

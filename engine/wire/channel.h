@@ -2,8 +2,8 @@
 // Where threads meet, and nowhere else: the two ends of the line between a front end and one
 // engine. Both directions are bounded. Either end may close; destroying an end closes it.
 //
-// Commands: at most ChannelLimits::max_commands wait; a further AddRequest is refused, an abort or
-// a Configure is always taken (there is one abort per live request).
+// Commands: at most ChannelLimits::max_commands wait; a further AddRequest or FetchRefused is
+// refused, an abort or a Configure is always taken (there is one abort per live request).
 // Events: publish() never waits. When max_events wait, the next StepOutput is merged into the last
 // one, so that what waits is bounded by the tokens that live requests may still produce.
 
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include "engine/wire/messages.h"
@@ -49,6 +50,12 @@ class ClientEnd {
   virtual bool take(std::vector<EngineEvent>& events) = 0;
   virtual void close() = 0;
 };
+
+// Clients decide how many of these come: they are sent only where there is room.
+inline bool needs_room(const Command& command) {
+  return std::holds_alternative<AddRequest>(command) ||
+         std::holds_alternative<FetchRefused>(command);
+}
 
 struct ChannelEnds {
   std::unique_ptr<ClientEnd> client;

@@ -27,9 +27,7 @@ class Line {
     {
       const std::lock_guard lock(mutex_);
       if (client_closed_ || engine_closed_) return false;
-      if (std::holds_alternative<AddRequest>(command) && commands_.size() >= limits_.max_commands) {
-        return false;
-      }
+      if (needs_room(command) && commands_.size() >= limits_.max_commands) return false;
       commands_.push_back(std::move(command));
     }
     command_arrived_.notify_one();

@@ -48,10 +48,8 @@ class SocketClientEnd final : public ClientEnd {
       if (std::holds_alternative<Configure>(command)) configured_ = true;
       // What comes before is meant for a former life of the engine.
       if (!configured_) return !std::holds_alternative<AddRequest>(command);
-      if (std::holds_alternative<AddRequest>(command) &&
-          (leaving_ || outbox_.size() >= options_.limits.max_commands)) {
-        return false;
-      }
+      if (leaving_ && std::holds_alternative<AddRequest>(command)) return false;
+      if (needs_room(command) && outbox_.size() >= options_.limits.max_commands) return false;
       outbox_.push_back(std::move(command));
       if (outbox_.size() > 1) return true;
     }

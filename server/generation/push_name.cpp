@@ -15,16 +15,17 @@ namespace {
 constexpr std::size_t kMostName = 1024;  // bytes
 
 // Of a body that is broken elsewhere: what stands behind the member's name.
-std::string name_in(std::string_view body) {
-  constexpr std::string_view kMember = "\"remote_request_id\"", kSpace = " \t\r\n";
+std::string name_in(std::string_view body, std::string_view member) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::string quoted = fmt::format("\"{}\"", member);
   const auto skip = [&](std::string_view what) {
     body.remove_prefix(std::min(body.find_first_not_of(kSpace), body.size()));
     const bool is_there = body.starts_with(what);
     body.remove_prefix(is_there ? what.size() : body.size());
   };
-  const std::size_t at = body.find(kMember);
+  const std::size_t at = body.find(quoted);
   if (at == body.npos) return {};
-  body.remove_prefix(at + kMember.size());
+  body.remove_prefix(at + quoted.size());
   skip(":");
   skip("\"");
   const std::size_t size = body.find_first_of("\"\\");
@@ -32,18 +33,18 @@ std::string name_in(std::string_view body) {
   return is_name ? std::string(body.substr(0, size)) : std::string();
 }
 
-constexpr std::size_t kMostParams = 1 << 20;  // bytes
+constexpr std::size_t kMostParams = 8 << 10;  // bytes
+// By which whoever keeps a prefill is found and told. Blocks are many, and who reads nothing needs
+// none of them.
+constexpr std::string_view kTold[] = {
+    "do_remote_prefill", "do_remote_decode",      "transfer_mode",
+    "remote_host",       "remote_port",           "remote_engine_id",
+    "remote_request_id", "remote_num_tokens",     "remote_registration_generation",
+    "tp_size",           "remote_bootstrap_addr", "transfer_id"};
 
-// The same document as text again.
+// The same as text again, where it has no parts.
 void append(std::string& out, const Json& json) {
-  bool is_first = true;
-  const auto part = [&] {
-    if (!std::exchange(is_first, false)) out += ',';
-  };
   switch (json.kind()) {
-    case Json::Kind::null:
-      out += "null";
-      return;
     case Json::Kind::boolean:
       out += json.as_boolean() ? "true" : "false";
       return;
@@ -56,20 +57,10 @@ void append(std::string& out, const Json& json) {
       return;
     case Json::Kind::string:
       return append_json_text(out, json.as_string());
+    case Json::Kind::null:
     case Json::Kind::array:
-      out += '[';
-      for (const Json& item : json.items()) part(), append(out, item);
-      out += ']';
-      return;
     case Json::Kind::object:
-      out += '{';
-      for (const JsonMember& member : json.members()) {
-        part();
-        append_json_text(out, member.name);
-        out += ':';
-        append(out, member.value);
-      }
-      out += '}';
+      out += "null";
   }
 }
 
@@ -81,20 +72,29 @@ std::optional<Json> transfer_params(const Json& body) {
   return extra ? extra->object({"kv_transfer_params"}) : std::nullopt;
 }
 
-}  // namespace
-
-std::string push_name_of(std::string_view body) try {
+// Of what asks for a prefill. `is_mode`: only where transfer_mode is "push".
+std::string kept_name_of(std::string_view body, const char* member, bool is_mode) try {
   // Hardly any request has these words: it is not read twice.
-  for (const char* word : {"do_remote_decode", "push", "remote_request_id"})
+  for (const char* word : {"do_remote_decode", member, is_mode ? "push" : ""})
     if (body.find(word) == body.npos) return {};
   const JsonDocument document(std::string(body), {});
   const auto params = transfer_params(document.object());
   if (!params || !params->boolean({"do_remote_decode"}).value_or(false)) return {};
-  if (params->text({"transfer_mode"}).value_or("") != "push") return {};
-  std::string name = params->text({"remote_request_id"}).value_or("");
+  if (is_mode && params->text({"transfer_mode"}).value_or("") != "push") return {};
+  std::string name = params->text({member}).value_or("");
   return name.size() <= kMostName ? name : std::string();
 } catch (const Failure&) {
-  return name_in(body);
+  return name_in(body, member);
+}
+
+}  // namespace
+
+std::string push_name_of(std::string_view body) {
+  return kept_name_of(body, "remote_request_id", true);
+}
+
+std::string mooncake_name_of(std::string_view body) {
+  return kept_name_of(body, "transfer_id", false);
 }
 
 std::string vllm_request_name(std::string_view path, std::string_view id) {
@@ -122,8 +122,15 @@ std::string fetch_params_of(std::string_view body) try {
   const JsonDocument document(std::string(body), {});
   const auto params = transfer_params(document.object());
   if (!params || !params->boolean({"do_remote_prefill"}).value_or(false)) return {};
-  std::string text;
-  append(text, *params);
+  std::string text = R"({"remote_block_ids":[])";
+  for (const JsonMember& member : params->members()) {
+    if (std::ranges::find(kTold, member.name) == std::end(kTold)) continue;
+    text += ',';
+    append_json_text(text, member.name);
+    text += ':';
+    append(text, member.value);
+  }
+  text += '}';
   return text.size() <= kMostParams ? text : std::string();
 } catch (const Failure&) {
   return {};

@@ -65,6 +65,7 @@ namespace {
 
 std::string push_name(const Exchange& exchange, const KvTransferConfig& transfer) {
   const HttpRequest& request = exchange.request();
+  if (transfer.uses_mooncake()) return mooncake_name_of(request.body);
   if (!transfer.pushes_nixl()) return push_name_of(request.body);
   return nixl_push_name_of(request.path, request.request_id.empty() ? "" : exchange.id(),
                            request.body);

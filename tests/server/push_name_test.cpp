@@ -1,5 +1,7 @@
 #include "server/generation/push_name.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
 namespace quire::test {
@@ -42,6 +44,33 @@ TEST_CASE("a body that is broken elsewhere says by its header who waits", "[push
   CHECK(nixl_push_name_of(kChat, "", broken).empty());
   CHECK(nixl_push_name_of(kChat, "", with_id("5")).empty());
   CHECK(nixl_push_name_of(kChat, "i", with_id("5")) == "chatcmpl-i");
+}
+
+TEST_CASE("a prefill over Mooncake has the name of its transfer", "[push_name]") {
+  const auto body = [](const char* decode, const char* name) {
+    return fmt::format(R"({{"kv_transfer_params": {{"do_remote_decode": {}, "transfer_id": {}}}}})",
+                       decode, name);
+  };
+  CHECK(mooncake_name_of(body("true", "\"xfer-0123456789ab\"")) == "xfer-0123456789ab");
+  CHECK(mooncake_name_of(body("true", "\"xfer-0123456789ab\"") + "}") == "xfer-0123456789ab");
+  CHECK(mooncake_name_of(body("false", "\"xfer-0123456789ab\"")).empty());
+  CHECK(mooncake_name_of(body("true", "null")).empty());
+  CHECK(push_name_of(body("true", "\"xfer-0123456789ab\"")).empty());
+}
+
+TEST_CASE("of a fetch that is refused only what its owner is told by is passed on", "[push_name]") {
+  const std::string blocks(100'000, '1');
+  const std::string told = fetch_params_of(
+      R"({"kv_transfer_params": {"do_remote_prefill": true, "remote_block_ids": [[)" + blocks +
+      R"(]], "remote_host": "h", "remote_port": 5600, "remote_engine_id": "e", "other": {"a": 1},
+          "remote_request_id": "r", "remote_num_tokens": 3, "tp_size": null}})");
+  CHECK(told == R"({"remote_block_ids":[],"do_remote_prefill":true,"remote_host":"h",)"
+                R"("remote_port":5600,"remote_engine_id":"e","remote_request_id":"r",)"
+                R"("remote_num_tokens":3,"tp_size":null})");
+  CHECK(fetch_params_of(R"({"kv_transfer_params": {"do_remote_prefill": false}})").empty());
+  CHECK(fetch_params_of(R"({"kv_transfer_params": {"do_remote_prefill": true, "transfer_id": ")" +
+                        blocks + R"("}})")
+            .empty());
 }
 
 }  // namespace quire::test

@@ -234,6 +234,41 @@ TEST_CASE("over Mooncake a name is one prompt's until it is fetched", "[mooncake
   CHECK_FALSE(pair.prefilling->finish(prefill(other)).transfer_params.empty());
 }
 
+TEST_CASE("over Mooncake a prefill that is refused before it is begun is told at once",
+          "[mooncake]") {
+  const EngineConfig config = kv_config(golden_models().front());
+  KvPair pair(prefill_of(config), decode_of(config));
+  const std::string known = pair.prefill_params(random_prompt(1, 20));
+  const AddRequest request = request_of(random_prompt(2, 60));
+  for (const bool by_http : {false, true}) {
+    const std::string name = fmt::format("xfer-refused-0123456789-{}", by_http);
+    AddRequest decode = request;
+    decode.transfer_params = with_name(known, name);
+    const RequestId id = pair.decoding->add(decode);
+    step_until_asked(pair);
+    AddRequest prefill = greedy_request(request.prompt, 1);
+    prefill.transfer_params = keep(name);
+    if (by_http) {
+      pair.prefilling->core.take_notice(PushNotice{name, {}});
+    } else {
+      prefill.sampling.top_p = 2;
+      CHECK(pair.prefilling->finish(prefill).finish_reason == FinishReason::error);
+    }
+    run_awaiting(*pair.decoding);
+    CHECK(pair.decoding->outputs[id].token_ids.size() == 24);
+  }
+  CHECK(pair.losses(KvLossReason::refused) == 2);
+
+  // What another request has begun by that name is not lost by it.
+  const std::string name = "xfer-begun-0123456789";
+  AddRequest prefill = greedy_request(request.prompt, 1);
+  prefill.transfer_params = keep(name);
+  const RequestId begun = pair.prefilling->add(prefill);
+  pair.prefilling->core.take_notice(PushNotice{name, {}});
+  run_awaiting(*pair.prefilling);
+  CHECK_FALSE(pair.prefilling->outputs[begun].transfer_params.empty());
+}
+
 TEST_CASE("over Mooncake a cancelled request and a lost server leave nothing behind",
           "[mooncake]") {
   const EngineConfig config = kv_config(golden_models().front());

@@ -6,6 +6,7 @@
 
 #include "tests/engine/core/kv_pair.h"
 #include "tests/support/golden_folders.h"
+#include "tests/support/poison_device.h"
 
 namespace quire::test {
 namespace {
@@ -106,6 +107,34 @@ TEST_CASE("what is here already is not fetched again", "[kv_transfer]") {
   CHECK(pair.ask(again).token_ids == alone.finish(again).token_ids);
   CHECK(pair.received().received <= before + 1);
   check_nothing_is_left(pair);
+}
+
+// Beside a recurrent state pages are another's before; nobody runs while it is fetched.
+TEST_CASE("what is fetched beside a state finds zeros behind its rows", "[kv_transfer]") {
+  const EngineConfig config = kv_config("models/quire-tiny-hybrid");
+  PoisonDevice* device = nullptr;
+  KvPair pair(config, config, [&](const EngineConfig& c) {
+    EngineBackend backend = cpu_backend(c);
+    auto poison = std::make_unique<PoisonDevice>(std::move(backend.device));
+    device = poison.get();  // at last that of the decoding engine
+    backend.device = std::move(poison);
+    return backend;
+  });
+  std::vector<std::size_t> sizes;
+  for (const KvTensor& tensor : pair.decoding->core.plan().kv.workers.front().tensors)
+    sizes.push_back(tensor.size);
+  device->poison_tensors(sizes);
+  SteppedEngine alone(config);
+  const std::size_t before = device->bytes_zeroed();
+  const AddRequest request = request_of(random_prompt(1, 100));
+  AddRequest wanted = request;
+  wanted.transfer_params = pair.prefill_params(request.prompt);
+  const RequestId id = pair.decoding->add(std::move(wanted));
+  pair.decoding->step();
+  CHECK(device->bytes_zeroed() > before);
+  run_awaiting(*pair.decoding);
+  CHECK(pair.decoding->outputs[id].token_ids == alone.finish(request).token_ids);
+  CHECK(pair.received().received == 1);
 }
 
 TEST_CASE("keys and values travel over a Unix socket too", "[kv_transfer]") {

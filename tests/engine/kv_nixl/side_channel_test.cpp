@@ -2,8 +2,11 @@
 
 #include "engine/kv_nixl/side_channel.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <memory>
 #include <thread>
+#include <vector>
 
 namespace quire::test {
 namespace {
@@ -35,6 +38,28 @@ TEST_CASE("a question is answered with all of its frames", "[nixl]") {
   }
   REQUIRE(answer);
   CHECK(*answer == std::vector<std::string>{"what? this", "and that"});
+}
+
+TEST_CASE("of very many questions some are answered at a time, and none is forgotten", "[nixl]") {
+  SideChannel owner, reader;
+  const std::uint16_t port = owner.listen(local(0));
+  constexpr int kMany = 3 * SideChannel::kMostAtOnce;
+  std::vector<std::unique_ptr<SideChannel::Question>> questions;
+  for (int i = 0; i < kMany; ++i) questions.push_back(reader.ask(local(port), "what?"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // all of them are there
+  int num_answered = 0, most = 0;
+  for (const auto end = Clock::now() + std::chrono::seconds(10);
+       num_answered < kMany && Clock::now() < end;) {
+    owner.wait(end);
+    const int before = num_answered;
+    owner.answer_all([&](std::string_view) {
+      ++num_answered;
+      return std::vector<std::string>{"this"};
+    });
+    most = std::max(most, num_answered - before);
+  }
+  CHECK(num_answered == kMany);
+  CHECK(most <= SideChannel::kMostAtOnce);
 }
 
 TEST_CASE("nobody at the other end is no answer, and nothing waits for it", "[nixl]") {

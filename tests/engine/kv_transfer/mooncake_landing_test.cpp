@@ -171,22 +171,6 @@ TEST_CASE("rows beside a window that the other side did not keep are not taken",
   CHECK(mooncake_first_rows(kept, equal, false) == first_rows);
 }
 
-TEST_CASE("nobody has others dialled", "[mooncake]") {
-  const PeerList none, peers(std::vector<KvPeer>{{"10.0.0.9"}});
-  const auto written_to = [](const PeerList& list, const std::string& asker, std::string host) {
-    MooncakeAsk ask{.host = std::move(host), .port = 99};
-    check_mooncake_host(list, asker, ask);
-    return ask.host;
-  };
-  CHECK(written_to(none, "10.0.0.8", "10.0.0.8") == "10.0.0.8");
-  CHECK(written_to(none, "127.0.0.1", "localhost") == "127.0.0.1");
-  CHECK(written_to(none, "::1", "127.0.0.2") == "127.0.0.2");
-  CHECK(written_to(peers, "10.0.0.8", "10.0.0.9") == "10.0.0.9");
-  for (const char* host : {"10.0.0.9", "127.0.0.1", "localhost", "a.invalid", "", "0.0.0.0"})
-    CHECK_THROWS_AS(written_to(none, "10.0.0.8", host), KvLost);
-  CHECK_THROWS_AS(written_to(peers, "", ""), KvLost);
-}
-
 TEST_CASE("ranks get their heads, of which several may have the same", "[mooncake]") {
   MooncakeSelf self = windowed();
   for (const int ranks : {1, 2, 4, 8}) {
@@ -279,6 +263,19 @@ TEST_CASE("states' regions that do not fit are refused", "[mooncake][states]") {
   CHECK(is_refused([&](MooncakeAsk& ask) { paged(ask, std::uint64_t{1} << 40); }));
   CHECK(is_refused([](MooncakeAsk& ask) { ask.regions[0].stride = 4864; }));
   CHECK(is_refused([](MooncakeAsk& ask) { ask.tensor_ranks = 8; }));
+}
+
+TEST_CASE("blocks that would have more tokens than there are numbers are refused",
+          "[mooncake][states]") {
+  const MooncakeSelf self = hybrid();
+  MooncakeAsk ask = ask_of(self);
+  const std::uint64_t token = ask.regions[1].payload / 16;
+  ask.regions[0].payload = ask.regions[0].stride = token << 14;  // a state, of blocks of one token
+  ask.regions[1].payload = ask.regions[1].stride = token;
+  ask.regions[2].payload = ask.regions[2].stride = token;
+  CHECK(mooncake_shares(self, ask)[1].ratio == 1 << 14);
+  ask.regions[2].payload = ask.regions[2].stride = token << 14;
+  CHECK_THROWS_AS(mooncake_shares(self, ask), KvLost);
 }
 
 TEST_CASE("a Quire server of another protocol is refused over Mooncake by that name",

@@ -280,6 +280,17 @@ TEST_CASE("requests by names of engines that there are not cost a peer few quest
   CHECK(ends.fetch(10).loss == KvLossReason::refused);  // block 0: it was asked, and is known now
 }
 
+TEST_CASE("a Quire server has registered its memory once", "[nixl]") {
+  if (!has_nixl()) return;
+  NixlEnds ends;
+  const auto bytes = ends.keep("r", 100);
+  ends.source.prefill.generation = 2;
+  CHECK(ends.fetch(100).loss == KvLossReason::expired);
+  ends.keep("r again", 100);
+  ends.source.prefill.generation = kNixlRegistration;
+  CHECK(holds(ends.fetch(100), bytes));
+}
+
 TEST_CASE("an owner that is gone is a loss over NIXL, and one that comes again is read", "[nixl]") {
   if (!has_nixl()) return;
   NixlEnds ends;

@@ -202,6 +202,23 @@ TEST_CASE("a second registration for what was written or released is a loss at o
   ends.check_works("released", 100);  // it is computed again
 }
 
+// Of another request with the same X-Request-Id: either side may be first.
+TEST_CASE("a name that was written or failed may be another prefill's", "[nixl][push]") {
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
+  ends.check_works("written", 100);
+  ends.kept.fail("failed", nullptr, KvLossReason::refused);
+  for (const char* const name : {"written", "failed"}) {
+    INFO(name);
+    ends.begin(ends.source(name), 100);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ends.keep(name, 100);
+    CHECK_FALSE(ends.end().loss);
+  }
+  ends.kept.fail("failed again", nullptr, KvLossReason::refused);
+  CHECK(ends.fetch(ends.source("failed again"), 100).loss == KvLossReason::refused);
+}
+
 TEST_CASE("what never fits beside the blocks that are lent is refused by what there is",
           "[nixl][push]") {
   if (!has_nixl()) return;
@@ -243,6 +260,34 @@ TEST_CASE("who registers blocks of another server is refused at once", "[nixl][p
   }
   CHECK(status.state == NixlPushState::lost);
   CHECK(status.reason == "refused");
+}
+
+TEST_CASE("one that registers without end leaves places to others", "[nixl][push]") {
+  if (!has_nixl()) return;
+  NixlPushEnds ends;
+  NixlStranger stranger(push_options(ends.geometry, "").thread.self);
+  const auto met = stranger.meet(ends.owner->port());
+  NixlPushRegistration registration;
+  registration.decode_engine = "stranger";
+  registration.decode_host = registration.prefill_host = "127.0.0.1";
+  registration.decode_port = stranger.port();
+  registration.blocks = {{0}};
+  registration.prefill_engine = ends.owner_engine;
+  registration.prefill_port = ends.owner->port();
+  constexpr std::size_t kPlaces = NixlPushSender::kMostRegistrations / NixlPushSender::kAgentsShare;
+  for (std::size_t i = 0; i <= kPlaces; ++i) {
+    registration.request = "nobody computes it " + std::to_string(i);
+    stranger.say(met, encode_push_registration(registration));
+  }
+  NixlPushStatus status;
+  for (int i = 0; i < 1000 && status.state != NixlPushState::lost; ++i) {
+    status = NixlStranger::state_of(ends.owner->port(), registration.request);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(status.reason == "no_room");
+  CHECK(NixlStranger::state_of(ends.owner->port(), "nobody computes it 0").state ==
+        NixlPushState::held);
+  ends.check_works("others", 100);
 }
 
 // A proxy that asks both sides at once does not know the name that the prefill is kept under.

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <deque>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -42,6 +43,7 @@ class NixlStranger {
   }
 
   std::uint16_t port() const { return port_; }
+  void register_again() { registers_again_ = true; }  // before the next answer
   int num_asked() const { return num_asked_; }  // for its metadata, of whichever rank
   KvSource source(const std::string& request) const {
     KvSource source;
@@ -130,6 +132,7 @@ class NixlStranger {
     }
   }
   std::vector<std::string> answer() {
+    if (registers_again_.exchange(false)) agent_.register_memory(more_memory_.emplace_back(4096));
     NixlMetadata metadata;
     metadata.engine = "stranger";
     metadata.agent = agent_.metadata();
@@ -161,9 +164,10 @@ class NixlStranger {
   const Options options_;
   NixlAgent agent_;
   std::vector<std::byte> memory_;
+  std::deque<std::vector<std::byte>> more_memory_;
   SideChannel channel_;
   std::uint16_t port_ = 0;
-  std::atomic<bool> stopping_ = false;
+  std::atomic<bool> stopping_ = false, registers_again_ = false;
   std::atomic<int> num_asked_ = 0;
   std::thread thread_;
 };

@@ -30,6 +30,29 @@ TEST_CASE("a peer is asked in vain only so often, and for what it is at any time
   CHECK(vain.num_peers() == 1);  // what is full again is forgotten
 }
 
+TEST_CASE("many questions at once in vain are forgiven as soon as few", "[kv_transfer]") {
+  VainAsks vain;
+  const auto now = VainAsks::Clock::time_point(1h);
+  for (int i = 0; i < 1000; ++i)
+    vain.was_in_vain("a", KvLost(KvLossReason::expired, "now answers"), {"now"}, now);
+  CHECK(vain.refusal("a", "made up", now));
+  CHECK_FALSE(vain.refusal("a", "made up", now + VainAsks::kOneComesAgain));
+}
+
+TEST_CASE("a wrong number of ranks takes nothing from the right one", "[kv_transfer]") {
+  VainAsks vain;
+  const auto now = VainAsks::Clock::time_point(1h);
+  for (int i = 0; i < VainAsks::kMost; ++i)
+    vain.was_in_vain("a", KvLost(KvLossReason::expired, "now answers"), {"now"}, now);
+  vain.was_in_vain("a", KvLost(KvLossReason::incompatible, "tp_size"), {"now"}, now, 2);
+  CHECK(vain.knows("a", "now", 1));
+  CHECK_FALSE(vain.refusal("a", "now", now, 1));
+  CHECK(vain.refusal("a", "now", now, 2));
+  vain.was_in_vain("a", KvLost(KvLossReason::expired, "next answers"), {"next"}, now);
+  CHECK_FALSE(vain.knows("a", "now", 1));
+  CHECK_FALSE(vain.refusal("a", "next", now, 2));
+}
+
 // Each would otherwise end the line over which others fetch, and begin one.
 TEST_CASE("names of engines that there are not end no line of others", "[kv_transfer]") {
   Ends ends(600ms);

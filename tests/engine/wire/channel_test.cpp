@@ -31,6 +31,8 @@ TEST_CASE("a full channel refuses requests, never aborts", "[engine][wire]") {
   Command third = add(3);
   CHECK_FALSE(ends.client->send(third));
   CHECK(std::get<AddRequest>(third).id == RequestId{3});  // still whole
+  Command refused = FetchRefused{};
+  CHECK_FALSE(ends.client->send(refused));
   Command abort = AbortRequest{RequestId{1}};
   CHECK(ends.client->send(abort));
   std::vector<Command> commands;
