@@ -136,6 +136,7 @@ __attribute__((target("amx-tile,amx-bf16"))) void multiply_amx() {
     shapes[16 + 2 * t] = 64;  // bytes of a row
     shapes[48 + t] = 16;      // rows
   }
+  asm volatile("" : : "m"(shapes));  // all is read, of which g++ 12's intrinsic names eight bytes
   _tile_loadconfig(shapes);
   _tile_zero(0);
   _tile_zero(1);

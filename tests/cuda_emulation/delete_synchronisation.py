@@ -133,14 +133,15 @@ class Search:
 
     def look(self, site, line):
         """(configuration, verdict) or None. The likeliest first: the quickest tests that come by it, on Hopper and on what came before
-        it, where other kernels run; then TSan, which comes first for what only it sees; then all tests, which a place marked as
-        surviving is spared."""
+        it, where other kernels run; then TSan, which comes first for what only it sees; then all tests. A place marked as surviving
+        is spared both."""
         likely = [("plain", order, copies) for order, copies in SCHEDULES if order == "reverse"]
         rest = [("plain", order, copies) for order, copies in SCHEDULES if order != "reverse"]
         races = [("TSan", "random", copies) for copies in ("late", "eager")]
         tried = set()
-        for quickest in (FEW,) if MARK in line else (FEW, None):
-            for runs in (races, likely, rest) if "__threadfence" in line else (likely, races, rest):
+        order = (races, likely, rest) if "__threadfence" in line else (likely, rest) if MARK in line else (likely, races, rest)
+        for quickest in (1,) if MARK in line else (FEW, None):
+            for runs in order:
                 for capability in (HOPPER, AMPERE):
                     for one, test in itertools.product(runs, self.reaching(site, capability)[:quickest]):
                         configuration = Configuration(capability, *one, test)
