@@ -139,7 +139,7 @@ class Search:
         rest = [("plain", order, copies) for order, copies in SCHEDULES if order != "reverse"]
         races = [("TSan", "random", copies) for copies in ("late", "eager")]
         tried = set()
-        order = (races, likely, rest) if "__threadfence" in line else (likely, rest) if MARK in line else (likely, races, rest)
+        order = (races, likely, rest) if "__threadfence" in line else (likely, rest) if MARK in line else (likely, rest, races)
         for quickest in (1,) if MARK in line else (FEW, None):
             for runs in order:
                 for capability in (HOPPER, AMPERE):
