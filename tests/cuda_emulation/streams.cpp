@@ -1,28 +1,19 @@
-// Streams, events, captures and graphs. Streams are lazy: queued work runs only when something
-// synchronises with it, as late as CUDA allows, so that host code which forgets to wait sees stale
-// data. QUIRE_EMULATION_STREAMS=now runs work at once, =random lets every call bring all streams
-// some steps forward, in any order that their events allow. Where devices wait for one another
-// (nccl.cpp) work also runs by itself.
+// Streams, events, captures and graphs. When work runs is the queues' business.
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
-#include <deque>
 #include <map>
 #include <memory>
 #include <set>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "core.h"
 #include "memory.h"
+#include "queues.h"
 #include "runtime.h"
 
-using emulation::Work;
+using emulation::Queue, emulation::Work;
 
 struct CUgraph_st {
   std::vector<Work> work;
@@ -34,15 +25,6 @@ struct CUgraphExec_st {
 
 namespace {
 
-struct Queued {
-  Work work;
-  std::function<void()> going_on = {};  // of a kernel that has begun
-};
-struct Queue {
-  std::deque<Queued> work;
-  std::uint64_t queued = 0, done = 0;
-  bool busy = false;  // its first work runs, or waits for another queue's
-};
 struct Capture {
   std::unique_ptr<CUgraph_st> graph = std::make_unique<CUgraph_st>();
   cudaStream_t origin = nullptr;
@@ -60,7 +42,7 @@ struct Capture {
 
 // What it has queued outlives it.
 struct CUstream_st {
-  std::shared_ptr<Queue> queue = std::make_shared<Queue>();
+  std::shared_ptr<Queue> queue = emulation::make_queue();
   std::shared_ptr<Capture> capture;
 };
 struct CUevent_st {
@@ -78,111 +60,7 @@ std::set<cudaStream_t> streams;
 std::set<cudaEvent_t> events;
 std::set<cudaGraph_t> graphs;
 std::set<cudaGraphExec_t> executables;
-std::vector<std::shared_ptr<Queue>> queues;  // with work, or of a stream
 std::vector<std::shared_ptr<Capture>> captures;
-double microseconds = 0;  // that work took so far
-
-enum class Mode { late, now, random };
-Mode mode() {
-  static const Mode value = [] {
-    const char* text = std::getenv("QUIRE_EMULATION_STREAMS");
-    const std::string_view name = text != nullptr ? text : "late";
-    return name == "now" ? Mode::now : name == "random" ? Mode::random : Mode::late;
-  }();
-  return value;
-}
-std::uint64_t next_choice() {  // xorshift64
-  static std::uint64_t x = config().seed * 0x9e3779b97f4a7c15u | 1;
-  x ^= x << 13;
-  x ^= x >> 7;
-  return x ^= x << 17;
-}
-
-// Kernels behind the first that may begin before it has ended do so before it has begun: all that
-// they read and write before they wait is then visibly too early. CUDA lets so many begin as have
-// room, if each gives its place away before it waits itself. Of the kernels until `until` alone,
-// as whoever wants these finishes them.
-void begin_ahead(Queue& queue, std::uint64_t until) {
-  constexpr std::size_t kMost = 16;
-  for (std::size_t i = 1; i < std::min(kMost, queue.work.size()) && queue.done + i < until; ++i) {
-    Queued& queued = queue.work[i];
-    if (!queue.work[i - 1].work.is_kernel || !queued.work.begin) return;
-    if (!queued.going_on) queued.going_on = queued.work.begin();
-  }
-}
-void run_next(Queue& queue, std::uint64_t until) {
-  queue.busy = true;
-  try {
-    begin_ahead(queue, until);
-    const Queued next = std::move(queue.work.front());
-    queue.work.pop_front();
-    next.going_on ? next.going_on() : next.work.run();
-  } catch (const std::exception& error) {
-    fault(error.what());
-  }
-  queue.busy = false;
-  ++queue.done;
-}
-void run_any() {
-  std::vector<std::shared_ptr<Queue>> waiting;
-  for (const auto& queue : queues) {
-    if (!queue->busy && !queue->work.empty()) waiting.push_back(queue);
-  }
-  if (waiting.empty()) return;
-  Queue& queue = *waiting[next_choice() % waiting.size()];
-  const std::uint64_t until = queue.done + 1 + next_choice() % 4;
-  do {
-    run_next(queue, until);
-  } while (!queue.work.empty() && queue.work.front().going_on);
-}
-void drain_queue(const std::shared_ptr<Queue>& queue, std::uint64_t until) {
-  const std::shared_ptr<Queue> alive = queue;
-  const DeviceAccess access;
-  while (!is_lost() && alive->done < until && !alive->work.empty()) {
-    if (mode() == Mode::random) {
-      run_any();
-    } else {
-      run_next(*alive, until);
-    }
-  }
-}
-void progress() {
-  if (mode() != Mode::random || is_lost()) return;
-  const DeviceAccess access;
-  for (std::uint64_t steps = next_choice() % 3; steps > 0 && !is_lost(); --steps) run_any();
-}
-
-// With the lock of runtime_mutex(); both never end, as a thread may still wait at exit.
-std::condition_variable_any& has_work() {
-  static auto* condition = new std::condition_variable_any;
-  return *condition;
-}
-
-void append(Queue& queue, Work work) {
-  queue.work.push_back({std::move(work)});
-  ++queue.queued;
-  has_work().notify_one();
-}
-
-// Never gives up; the host gets its turn between two works.
-void run_forever() {
-  std::unique_lock lock(runtime_mutex());
-  while (!is_lost()) {
-    const auto next = std::ranges::find_if(
-        queues, [](const auto& queue) { return !queue->busy && !queue->work.empty(); });
-    if (next == queues.end()) {
-      has_work().wait(lock);
-      continue;
-    }
-    try {
-      drain_queue(*next, (*next)->done + 1);
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "emulated device: %s\n", error.what());
-    }
-    lock.unlock();
-    lock.lock();
-  }
-}
 
 template <class Handle>
 bool destroy(std::set<Handle>& all, Handle handle) {
@@ -212,11 +90,6 @@ cudaError_t wait_for_captured(cudaStream_t stream, const CUevent_st& event) {
 
 }  // namespace
 
-void run_by_itself() {
-  static std::once_flag once;
-  std::call_once(once, [] { std::thread(run_forever).detach(); });
-}
-
 bool is_capturing(cudaStream_t stream) { return stream != nullptr && stream->capture != nullptr; }
 
 cudaError_t unsafe_call() {
@@ -231,13 +104,7 @@ cudaError_t unsafe_call() {
   return cudaSuccess;
 }
 
-void spend(double time) { microseconds += time; }
-
 void drain(cudaStream_t stream) { drain_queue(stream->queue, stream->queue->queued); }
-void drain_all() {
-  for (const auto& queue : std::vector(queues)) drain_queue(queue, queue->queued);
-  std::erase_if(queues, [](const auto& queue) { return queue.use_count() == 1; });
-}
 
 cudaError_t put(cudaStream_t stream, Work work) {
   if (is_lost()) return alive();
@@ -257,8 +124,7 @@ cudaError_t put(cudaStream_t stream, Work work) {
     return cudaSuccess;
   }
   append(*stream->queue, std::move(work));
-  if (mode() == Mode::now) drain(stream);
-  progress();
+  make_progress(stream->queue);
   return alive();
 }
 
@@ -271,7 +137,6 @@ extern "C" {
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   LOCK;
   streams.insert(*stream = new CUstream_st);
-  queues.push_back((*stream)->queue);
   return alive();
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -353,7 +218,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   *event = {};
   if (is_timed) {
     event->time = std::make_shared<double>();
-    if (!is_capturing(stream)) put(stream, [time = event->time] { *time = microseconds; });
+    if (!is_capturing(stream)) put(stream, [time = event->time] { *time = time_spent(); });
   }
   if (is_capturing(stream)) {
     event->capture = stream->capture;
