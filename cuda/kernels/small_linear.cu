@@ -27,14 +27,17 @@ constexpr int kChunks = 2;  // of 16 bytes that a lane has of a row and step
 template <class W>
 constexpr int kStep = 4 * kVecWidth<W>* kChunks;
 static_assert(kStep<__nv_fp8_e4m3> == kFp8Block);
-// Warps of a block, steps of each on the way, and blocks on a multiprocessor, as registers allow:
-// 64 or 128 KiB on the way. Fp8 takes more instructions, so that more warps have to share them.
+// Warps of a block, steps of each on the way, and warps on a multiprocessor, as registers allow: 64
+// or 128 KiB on the way. Fp8 takes more instructions, so that more warps have to share them; so do
+// more of any weight's whose blocks are less than one a multiprocessor.
+constexpr int kMostWarps = 8, kResidentWarps = 16;
 template <class W>
-constexpr int kWarps = sizeof(W) == 1 ? 8 : 4;
+constexpr int kWarps = sizeof(W) == 1 ? kMostWarps : 4;
 template <class W>
 constexpr int kDepth = sizeof(W) == 1 ? 2 : 4;
-template <class W>
-constexpr int kBlocks = sizeof(W) == 1 ? 2 : 4;
+// Sums of a block, of every eighth step each: those of one warp or two, so that a product has the
+// same bits whichever number of warps makes it.
+constexpr int kSums = kMostWarps;
 template <class T, class W>
 struct SmallLinearArgs {
   AnyView out, bias;  // [1, tokens, N], [1, 1, N]
@@ -96,13 +99,14 @@ __device__ __forceinline__ void multiply(FragmentC& sum, const WeightSlice& w,
 
 // kGated: of a block's rows the first half are gates, the others what they gate. kNormed: x is the
 // norm of other rows.
-template <class T, class W, bool kGated, bool kNormed>
-__global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
+template <class T, class W, bool kGated, bool kNormed, int kWarps>
+__global__ void __launch_bounds__(kWarps * 32, kResidentWarps / kWarps)
     small_linear_kernel(const __grid_constant__ SmallLinearArgs<T, W> a) {
   constexpr bool kPlain = std::is_same_v<T, W>;
   constexpr int kWidth = kVecWidth<W>, kOutputs = kGated ? kRows / 2 : kRows;
-  constexpr int kThreads = kWarps<W> * 32;
-  SHARED(sums, float[kWarps<W>][kMostTokens][kRows]);
+  constexpr int kThreads = kWarps * 32, kSumsOfWarp = kSums / kWarps;
+  static_assert(kDepth<W> % kSumsOfWarp == 0);
+  SHARED(sums, float[kSums][kMostTokens][kRows]);
   DYN_SHARED(normed, T);  // [tokens, normed_pitch(columns)]
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int row0 = static_cast<int>(blockIdx.x) * kOutputs, steps = (a.columns - 1) / kStep<W> + 1;
@@ -126,7 +130,7 @@ __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
   };
   WeightSlice ahead[kDepth<W>] = {};
 #pragma unroll
-  for (int s = 0; s < kDepth<W>; ++s) fetch(ahead[s], warp + s * kWarps<W>);
+  for (int s = 0; s < kDepth<W>; ++s) fetch(ahead[s], warp + s * kWarps);
   if constexpr (kNormed) fetch_norm_weight<kThreads>(normed, a.norm, a.tokens, a.columns);
   release_next_kernel();
   await_previous_kernel();
@@ -160,15 +164,16 @@ __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
     return input;
   };
 
-  FragmentC sum{};
+  FragmentC part_sums[kSumsOfWarp] = {};
   InputSlice<T, W> next = load_input(warp);
-  for (int first = warp; first < steps; first += kDepth<W> * kWarps<W>) {
+  for (int first = warp; first < steps; first += kDepth<W> * kWarps) {
 #pragma unroll
     for (int s = 0; s < kDepth<W>; ++s) {
-      const int step = first + s * kWarps<W>;
+      const int step = first + s * kWarps;
       if (step >= steps) break;
+      FragmentC& sum = part_sums[s % kSumsOfWarp];
       const InputSlice<T, W> input = next;
-      next = load_input(step + kWarps<W>);
+      next = load_input(step + kWarps);
       if constexpr (kPlain) {
         multiply(sum, ahead[s], input);
       } else {
@@ -178,17 +183,21 @@ __global__ void __launch_bounds__(kWarps<W> * 32, kBlocks<W>)
         for (int i = 0; i < 4; ++i)
           sum.r[i] = fmaf(part.r[i], i < 2 ? input.low_scale : input.high_scale, sum.r[i]);
       }
-      fetch(ahead[s], step + kDepth<W> * kWarps<W>);
+      fetch(ahead[s], step + kDepth<W> * kWarps);
     }
   }
 #pragma unroll
-  for (int i = 0; i < 4; ++i) sums[warp][lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sum.r[i];
+  for (int p = 0; p < kSumsOfWarp; ++p) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      sums[warp + p * kWarps][lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = part_sums[p].r[i];
+  }
   __syncthreads();
   if (!stores) return;
   const auto total = [&](int place, int weight_row) {
     float all = 0.f;
 #pragma unroll
-    for (int w = 0; w < kWarps<W>; ++w) all += sums[w][token][place];
+    for (int p = 0; p < kSums; ++p) all += sums[p][token][place];
     return !kPlain && !a.in_blocks ? all * a.scales[weight_row] : all;
   };
   if constexpr (kGated) {  // rounded as products of their own are
@@ -226,19 +235,24 @@ SmallLinearArgs<T, W> args_of(const FusedLinearArgs& c) {
 
 template <class T, class W>
 void launch_small(const FusedLinearArgs& c, StreamRef stream) {
-  const auto launch_kernel = [&](auto kernel, int outputs_of_block, std::size_t shared) {
-    const auto outputs = static_cast<int>(c.out.extent(1));
-    const dim3 grid(static_cast<unsigned>((outputs + outputs_of_block - 1) / outputs_of_block));
-    CUDA_CHECK(
-        launch(kernel, grid, dim3(kWarps<W> * 32), shared, native(stream), args_of<T, W>(c)));
+  const int outputs_of_block = c.activation ? kRows / 2 : kRows;
+  const auto blocks = static_cast<int>((c.out.extent(1) + outputs_of_block - 1) / outputs_of_block);
+  const auto launch_kernel = [&](auto kernel, int warps, std::size_t shared) {
+    CUDA_CHECK(launch(kernel, dim3(static_cast<unsigned>(blocks)),
+                      dim3(static_cast<unsigned>(warps * 32)), shared, native(stream),
+                      args_of<T, W>(c)));
   };
-  const auto launch_gated = [&]<bool kNormed>(std::bool_constant<kNormed>, std::size_t shared) {
-    if (c.activation)
-      return launch_kernel(small_linear_kernel<T, W, true, kNormed>, kRows / 2, shared);
-    launch_kernel(small_linear_kernel<T, W, false, kNormed>, kRows, shared);
-  };
-  if (c.norm_weight.empty()) return launch_gated(std::false_type{}, 0);
-  launch_gated(std::true_type{}, normed_bytes<T>(c));
+  const bool normed = !c.norm_weight.empty();
+  const std::size_t shared = normed ? normed_bytes<T>(c) : 0;
+  constexpr int kFew = kWarps<W>;
+  if (c.activation && normed)
+    return launch_kernel(small_linear_kernel<T, W, true, true, kFew>, kFew, shared);
+  if (c.activation)
+    return launch_kernel(small_linear_kernel<T, W, true, false, kFew>, kFew, shared);
+  if (normed) return launch_kernel(small_linear_kernel<T, W, false, true, kFew>, kFew, shared);
+  if (blocks <= processor_count())
+    return launch_kernel(small_linear_kernel<T, W, false, false, kMostWarps>, kMostWarps, shared);
+  launch_kernel(small_linear_kernel<T, W, false, false, kFew>, kFew, shared);
 }
 
 }  // namespace

@@ -98,6 +98,27 @@ TEST_CASE("linear gives a row the same bits whatever rows are beside it", "[ops]
   }
 }
 
+TEST_CASE("linear gives few rows the same bits whatever rows the weight has beside",
+          "[ops][linear]") {
+  const DType dtype = GENERATE(DType::bf16, DType::f16);
+  const std::int64_t n = 33, k = GENERATE(72, 1320, 2312);  // few and many blocks, parts of steps
+  std::mt19937 rng(4);
+  const HostTensor x = random_tensor(rng, dtype, {3, k});
+  const HostTensor w = random_tensor(rng, dtype, {8 * n, k}, 0.05f);
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name << " " << name_of(dtype));
+    OpRun run(backend);
+    const TensorView xs = run.upload(x), ws = run.upload_constant(w);
+    const TensorView whole = run.output(DType::f32, {3, 8 * n}),
+                     part = run.output(DType::f32, {3, n});
+    run.ops().linear(whole, xs, ws, {}, run.stream());
+    run.ops().linear(part, xs, ws.rows(0, n), {}, run.stream());
+    const HostTensor together = run.download(whole), alone = run.download(part);
+    for (std::int64_t i = 0; i < 3 * n; ++i)
+      REQUIRE(alone.at(i) == together.at(i / n * 8 * n + i % n));
+  }
+}
+
 TEST_CASE("linear reads and writes rows that are strided", "[ops][linear]") {
   std::mt19937 rng(3);
   const HostTensor x = random_tensor(rng, DType::bf16, {5, 96});

@@ -88,20 +88,22 @@ def beside_prompt(b, context, dim, splits, heads=8):
     return data / READ, max(data / READ / 0.95, issue) + LAUNCH + MERGE
 
 
-def few_rows(b, weight, columns, depth, gated=False, normed=0):
-    """Products of one to eight rows: the warps of a block, four or of fp8 eight, share sixteen columns and take steps of
-    their depth in turn, with eight products for 2 KiB of fp8 and four of bf16. Begins behind another kernel.
+def few_rows(b, weight, columns, depth, gated=False, normed=0, ahead=True):
+    """Products of one to eight rows: the warps of a block, four, of fp8 and of fewer blocks than multiprocessors eight, share sixteen
+    columns and take steps of their depth in turn, with eight products for 2 KiB of fp8 and four of bf16. Begins behind another kernel.
     `normed` rows are norms of others, taken by every block: behind an access to L2, 350 cycles, it reads them twice and writes them
     once, 10 bytes an element at 128 a cycle of its multiprocessor, with 57 instructions of a warp for 256 elements, 35 for each of a
-    row's parts and 100 for each warp (by reading SASS). Blocks that begin together do that before they read on; of the weights that they
-    fetched before the wait, 64 KiB a multiprocessor, half is taken to be on the way and to arrive meanwhile. Later ones take the
-    instructions beside others' reads."""
-    name = f"small_linear_kernel<bf16,{weight},{str(gated).lower()}"
-    kernel = b[next(n for n in (f"{name},{str(normed > 0).lower()}>", f"{name}>") if n in b.rows)]
+    row's parts and 100 for each warp (by reading SASS). Blocks that begin together do that before they read on; later ones take the
+    instructions beside others' reads. Of the weights that are fetched before the wait for the kernel in front, 64 KiB a
+    multiprocessor, half is taken to be on the way and to arrive between that kernel's last read and this one's next, norms included
+    (ahead=False: beside norms alone, as the model had it before)."""
     size = 1 if weight == "fp8" else 2
+    few = not gated and not normed and columns / 16 <= SMS
+    warps = 8 if size == 1 or few else 4
+    kernel = b[f"small_linear_kernel<bf16,{weight},{str(gated).lower()},{str(normed > 0).lower()},{warps}>"]
     data = columns * depth * size
     steps = data / 2048
-    blocks, warps = min(kernel("blocks"), columns / 16 / SMS), 8 if size == 1 else 4
+    blocks = min(kernel("blocks"), columns / 16 / SMS)
     rate = SCHEDULERS * ipc(blocks * warps) * CLOCK
     parts = 1 if depth <= 512 else 4 if depth <= 1024 else 8
     norm = normed * (depth * 57 / 256 + parts * 35) + 100 * warps if normed else 0
@@ -109,7 +111,8 @@ def few_rows(b, weight, columns, depth, gated=False, normed=0):
     issue = (steps / SMS * 8 / size * kernel("product") + later * norm) / rate
     head = max(blocks * normed * depth * 10 / 128 / CLOCK, blocks * norm / rate) + 350 / CLOCK if normed else 0
     arrives = min(data, SMS * 65536) / 2 / READ
-    return data / READ, max(data / READ / 0.95, issue) + max(0, head - arrives) + LAUNCH / 2
+    gap = max(0, LAUNCH / 2 + head - arrives) if ahead else LAUNCH / 2 + max(0, head - arrives)
+    return data / READ, max(data / READ / 0.95, issue) + gap
 
 
 def one_stream(b, layers, hidden, inner, queries, keys, vocab, context=1024):
@@ -117,8 +120,7 @@ def one_stream(b, layers, hidden, inner, queries, keys, vocab, context=1024):
     norm of their row and two add to the residual stream, and small kernels that begin behind others: heads and attention a
     layer (engine_emulated_launches_test counts them), seven beside, of which the first is behind a copy. Before: two norms a
     layer, before that activations, and each small kernel began after all others' end."""
-    normed = int("small_linear_kernel<bf16,bf16,true,true>" in b.rows)
-    gated = bool(normed) or "small_linear_kernel<bf16,bf16,true>" in b.rows
+    normed = gated = True
     plain = lambda columns, depth, rows=0: few_rows(b, "bf16", columns, depth, normed=rows)
     products = [plain(queries + 2 * keys, hidden, normed), plain(hidden, queries),
                 few_rows(b, "bf16", 2 * inner, hidden, gated, normed), plain(hidden, inner)]
