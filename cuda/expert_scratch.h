@@ -15,9 +15,10 @@ struct ExpertTile {
   std::int32_t expert, begin, end;
 };
 
-// Tokens of a tile: few where experts have few, so that little of a tile is empty.
-// Prompts': of warpgroups.
-constexpr int kFewTileTokens = 16, kManyTileTokens = 64, kPromptTileTokens = 128;
+// Tokens of a tile: few where experts have few, so that little of a tile is empty; some where many
+// do not fit (fragment_tile_tokens). Prompts': of warpgroups.
+constexpr int kFewTileTokens = 16, kSomeTileTokens = 48, kManyTileTokens = 64,
+              kPromptTileTokens = 128;
 
 inline int max_tiles(std::int64_t pairs, std::int64_t experts, int tile_tokens) {
   return static_cast<int>((pairs + std::min(pairs, experts) * (tile_tokens - 1)) / tile_tokens);

@@ -41,6 +41,9 @@ struct ExpertProduct {
 
 // bf16 and f16 on tensor cores; fp8 with either, MXFP4 with bf16.
 bool expert_product_mma_supports(const ExpertProduct& product);
+// The most tokens of a tile that find room in this device's shared memory beside the scales of a
+// block's rows: kManyTileTokens, or kFewTileTokens.
+int expert_tile_tokens(const ExpertProduct& product);
 void expert_product_mma(const ExpertProduct& product, const ExpertPlan& plan, StreamRef stream);
 
 // Hopper, many tokens of an expert, with a plan: rows in bf16 or f16 and weights of that dtype,

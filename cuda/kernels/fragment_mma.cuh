@@ -3,7 +3,8 @@
 // tokens were sent to. Weights are the rows of a tile's product and tokens its columns. A block has
 // 256 rows of a matrix; their tiles and its tokens pass through a ring of stages, 128 columns of K
 // at a time, and codes become numbers in registers. The sum of an element is made in one order,
-// whatever else is in the batch.
+// whatever else is in the batch. Devices whose blocks have 99 KiB (Ada) have two stages where three
+// do not fit.
 
 #include "cuda/device/async_copy.cuh"
 #include "cuda/device/expert_rows.cuh"
@@ -15,7 +16,7 @@ namespace {
 constexpr int kMmaWarps = 8, kMmaThreads = kMmaWarps * 32;
 constexpr int kHalf = kMmaWarps * kFragmentRows,
               kRows = 2 * kHalf;  // gated: the gate's rows, then their partners
-constexpr int kStages = 3;
+constexpr int kStages = 3, kFewestStages = 2;
 
 template <class T>
 struct FragmentProduct {
@@ -26,6 +27,7 @@ struct FragmentProduct {
   std::int64_t x_stride, expert_bytes;
   int depth, tiles;  // K; tiles of a row of them
   int row_tiles;     // of a matrix
+  int stages;        // of the ring: kFewestStages or kStages
   std::uint32_t base;
 };
 
@@ -103,7 +105,7 @@ __global__ void __launch_bounds__(kMmaThreads, kTokens == kFewTileTokens ? 1 : 0
   release_next_kernel();
   await_previous_kernel();
   using Stage = FragmentStage<T, F, kTokens>;
-  static_assert(kTokens * (kRows + 4) * sizeof(float) <= kStages * sizeof(Stage));
+  static_assert(kTokens * (kRows + 4) * sizeof(float) <= kFewestStages * sizeof(Stage));
   DYN_SHARED(memory, unsigned char);
   SHARED(x_rows, int[kTokens]);
   Stage* const stages = reinterpret_cast<Stage*>(memory);
@@ -115,18 +117,21 @@ __global__ void __launch_bounds__(kMmaThreads, kTokens == kFewTileTokens ? 1 : 0
   __syncthreads();
 
   const unsigned char* const weight = p.weight + range.expert * p.expert_bytes;
-  const auto copy_step = [&](int step) {
-    if (step < p.tiles) copy_stage(stages[step % kStages], p, weight, x_rows, column0, step);
+  const auto copy_step = [&](int step, int place) {
+    if (step < p.tiles) copy_stage(stages[place], p, weight, x_rows, column0, step);
     async_copy_commit();
   };
-  for (int step = 0; step < kStages - 1; ++step) copy_step(step);
+  for (int step = 0; step < p.stages - 1; ++step) copy_step(step, step);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   FragmentC sums[2][kTokens / 8] = {};
-  for (int step = 0; step < p.tiles; ++step) {
+  for (int step = 0, place = 0, before = p.stages - 1; step < p.tiles; ++step) {
     async_copy_wait<kStages - 2>();
+    if (p.stages < kStages) async_copy_wait<kFewestStages - 2>();
     __syncthreads();  // everybody's copies are there, and the stage before has been used
-    copy_step(step + kStages - 1);
-    const Stage& stage = stages[step % kStages];
+    copy_step(step + p.stages - 1, before);
+    const Stage& stage = stages[place];
+    before = place;
+    place = place + 1 == p.stages ? 0 : place + 1;
     LaneTile<F> tile[2];
     load_tile<F>(tile[0], stage.weight[warp], lane);
     load_tile<F>(tile[1], stage.weight[kMmaWarps + warp], lane);

@@ -157,8 +157,10 @@ struct PromptCall {
 
 bool has_many(std::int64_t rows_of_expert) { return rows_of_expert > kManyTileTokens / 2; }
 
-int tile_tokens_for(std::int64_t rows_of_expert) {
-  return has_many(rows_of_expert) ? kManyTileTokens : kFewTileTokens;
+// Of a product on tensor cores.
+int most_tile_tokens(const ExpertProduct& product) {
+  return is_packed(product.weight.format) ? fragment_tile_tokens(product.weight.group)
+                                          : expert_tile_tokens(product);
 }
 
 }  // namespace
@@ -204,7 +206,9 @@ void moe_experts(const MoeExpertsArgs& args, StreamRef stream) {
   const auto multiply_up = product_of(up), multiply_down = product_of(down);
   const bool on_tensor_cores =
       multiply_up != expert_product_simt && multiply_down != expert_product_simt;
-  const int tile_tokens = on_tensor_cores ? tile_tokens_for(pairs / shape.experts) : kFewTileTokens;
+  const int tile_tokens = on_tensor_cores && has_many(pairs / shape.experts)
+                              ? std::min(most_tile_tokens(up), most_tile_tokens(down))
+                              : kFewTileTokens;
   const ExpertPlan plan = make_plan(args, memory, scratch, tile_tokens, stream);
   multiply_up(up, plan, stream);
   multiply_down(down, plan, stream);
@@ -218,8 +222,9 @@ void quantized_linear(TensorView out, TensorView x, const Weight& weight, Tensor
   const auto multiply = product_of(product);
   if (multiply == fragment_mma && x.extent(0) <= kFewRows)
     return few_fragments({out, x, weight, bias}, stream);
-  const int tile_tokens =
-      multiply != expert_product_simt ? tile_tokens_for(x.extent(0)) : kFewTileTokens;
+  const int tile_tokens = multiply != expert_product_simt && has_many(x.extent(0))
+                              ? most_tile_tokens(product)
+                              : kFewTileTokens;
   const ExpertPlan plan{
       .max_tiles = static_cast<int>((x.extent(0) + tile_tokens - 1) / tile_tokens),
       .tile_tokens = tile_tokens};

@@ -26,7 +26,7 @@ KERNEL = re.compile(r"(?<!void )(?<!emulation::)\b(await_previous_kernel|__synct
 RUNTIME = re.compile(r"\b(cudaStreamSynchronize|cudaStreamWaitEvent|cudaEventSynchronize|cudaEventRecord)\(")
 MARK = "survives deletion:"
 TESTS = "~[cpu]~[draws]~[large]"
-HOPPER, AMPERE = "90", "80"
+HOPPER, AMPERE, ADA = "90", "80", "89"
 FEW = 2  # tests of a place that are tried first
 SCHEDULES = [(order, copies) for copies in ("late", "eager", "mixed")
              for order in ("reverse", "forward", "random")]
@@ -142,7 +142,7 @@ class Search:
         order = (races, likely, rest) if "__threadfence" in line else (likely, rest) if MARK in line else (likely, rest, races)
         for quickest in (1,) if MARK in line else (FEW, None):
             for runs in order:
-                for capability in (HOPPER, AMPERE):
+                for capability in (HOPPER, AMPERE, ADA):
                     for one, test in itertools.product(runs, self.reaching(site, capability)[:quickest]):
                         configuration = Configuration(capability, *one, test)
                         if configuration in tried:

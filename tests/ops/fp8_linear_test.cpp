@@ -121,6 +121,9 @@ TEST_CASE("quantized_linear multiplies by fp8 and its scales", "[ops][linear][fp
       {"blocks, odd sizes, bf16", kBlocks, kBf16, kBf16, 9, 130, 200, true},
       {"blocks, not a multiple of 16 rows", kBlocks, kBf16, kF32, 33, 200, 272},
       {"blocks, many rows", kBlocks, kBf16, kBf16, 67, 256, 384},
+      {"blocks, many long rows", kBlocks, kBf16, kBf16, 40, 16, 12288},
+      {"blocks, many rows too long for many", kBlocks, kF16, kF16, 35, 32, 15360},
+      {"blocks, many longer rows", kBlocks, kBf16, kF32, 33, 16, 28672},
   }));
   INFO(c.name);
   std::mt19937 rng(6);
