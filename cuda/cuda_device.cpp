@@ -5,6 +5,7 @@
 
 #include "cuda/cuda_backend.h"
 #include "cuda/gemm.h"
+#include "cuda/kernels/launchers.h"
 #include "cuda/runtime/capability.h"
 #include "cuda/runtime/handles.h"
 #include "cuda/runtime/tensor_map.h"
@@ -162,6 +163,21 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
+namespace {
+
+std::string kernels_unavailable() {
+  const cudaError_t error = cuda::find_kernel();
+  if (error == cudaSuccess) return "";
+  cudaGetLastError();
+  const int capability = compute_capability();
+  return "the kernels need a device of compute capability 8.0 or later, and a build for it: this "
+         "one has " +
+         std::to_string(capability / 10) + "." + std::to_string(capability % 10) + " (" +
+         cudaGetErrorString(error) + ")";
+}
+
+}  // namespace
+
 std::string cuda_unavailable() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -169,7 +185,9 @@ std::string cuda_unavailable() {
     cudaGetLastError();
     return std::string("CUDA cannot be used: ") + cudaGetErrorString(error);
   }
-  return count == 0 ? "there is no CUDA device" : gemm_unavailable();
+  if (count == 0) return "there is no CUDA device";
+  const std::string no_kernels = kernels_unavailable();
+  return no_kernels.empty() ? gemm_unavailable() : no_kernels;
 }
 
 std::string cuda_lacks() {

@@ -47,4 +47,9 @@ void zero_blocks(TensorView pages, TensorView ids, StreamRef stream) {
   copy_blocks(pages, ids, {}, stream);
 }
 
+cudaError_t find_kernel() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(page_kernel<uint4>));
+}
+
 }  // namespace quire::cuda

@@ -71,6 +71,8 @@ void gated_activation_strided(TensorView out, TensorView gate_up, Activation kin
 // block_copy.cu
 void copy_blocks(TensorView pages, TensorView to, TensorView from, StreamRef stream);
 void zero_blocks(TensorView pages, TensorView ids, StreamRef stream);
+// Whether what was compiled runs on the current device: an error where nothing was for it.
+cudaError_t find_kernel();
 
 // block_tables.cu
 void write_block_tables(std::span<const TableGroup> groups, const TableWrites& writes,

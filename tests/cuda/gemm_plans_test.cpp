@@ -148,5 +148,11 @@ TEST_CASE("A device with too old a cuBLASLt is not there", "[cuda][old]") {
   CHECK_THROWS_WITH(make_cuda_device({}), Catch::EndsWith("not 12.3.0"));
 }
 
+TEST_CASE("A device that the kernels were not built for is not there", "[cuda][turing]") {
+  CHECK_THAT(cuda_unavailable(),
+             Catch::Contains("8.0 or later") && Catch::Contains("this one has 7.5"));
+  CHECK_THROWS_WITH(make_cuda_device({}), Catch::Contains("this one has 7.5"));
+}
+
 }  // namespace
 }  // namespace quire::cuda

@@ -62,6 +62,14 @@ cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel, L
 
 }  // namespace emulation
 
+extern "C" cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  *attributes = {};
+  // What nvcc makes of the kernels is for 8.0 and later.
+  if (emulation::limits().capability < 80)
+    return emulation::failed(cudaErrorNoKernelImageForDevice);
+  return emulation::alive();
+}
+
 extern "C" cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute,
                                             int value) {
   LOCK;

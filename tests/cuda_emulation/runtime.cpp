@@ -31,6 +31,7 @@ int num_devices() {
 Limits read_limits() {
   const char* text = std::getenv("QUIRE_EMULATION_CAPABILITY");
   const std::string_view capability = text != nullptr ? text : "90";
+  if (capability == "75") return {75, 64 << 10, 64 << 10, 1024, 16};
   if (capability == "80") return {80, 163 << 10, 164 << 10, 2048, 32};
   if (capability == "89") return {89, 99 << 10, 100 << 10, 1536, 24};
   return {};
@@ -51,6 +52,8 @@ constexpr Name kNames[] = {
     NAMED(cudaErrorInvalidDevice, "invalid device ordinal"),
     NAMED(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     NAMED(cudaErrorNotReady, "device not ready"),
+    NAMED(cudaErrorNoKernelImageForDevice,
+          "no kernel image is available for execution on the device"),
     NAMED(cudaErrorLaunchFailure, "unspecified launch failure"),
     NAMED(cudaErrorCooperativeLaunchTooLarge, "too many blocks in cooperative launch"),
     NAMED(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),

@@ -23,7 +23,8 @@ bool is_lost();
 // What an illegal access is on a device: nothing works from here on. Throws.
 [[noreturn]] void fault(const std::string& what);
 
-// The device of QUIRE_EMULATION_CAPABILITY: 90 (as when it is not set), 89 or 80.
+// The device of QUIRE_EMULATION_CAPABILITY: 90 (as when it is not set), 89, 80 or 75, which no kernel
+// was compiled for.
 struct Limits {
   int capability = 90;
   std::size_t shared_per_block = 227 << 10, shared_per_sm = 228 << 10;  // opt-in; bytes
