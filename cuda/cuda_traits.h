@@ -45,6 +45,7 @@ class CudaTraits final : public OpsTraits {
   // Also where the device turns out to have no products in fp8.
   std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
                                      DType x) const override;
+  std::size_t latent_prompt_bytes(int num_tokens, const LatentShape& shape) const override;
   std::size_t scratch_bytes() const override {
     return kGemmWorkspaceBytes + kSplitScratchBytes + kArrivedParts * sizeof(int);
   }
