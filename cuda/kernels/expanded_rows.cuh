@@ -23,16 +23,20 @@ struct ExpandedItem {
 
 template <class T>
 struct ExpandedArgs {
-  static constexpr int group = 1;  // query heads of a key head
+  static constexpr int group = 1;             // query heads of a key head
+  static constexpr float to_exponent = 0.f;  // no soft cap
 
   View<T, 3> out;
   View<const T, 3> q;
   const T *rows, *heads;
-  int latent, num_heads, num_tokens;  // of a latent; heads; of states
   const std::int32_t *query_start, *seq_lens;
   float* states;
-  float scale, value_scale;
+  float* partials = nullptr;  // [heads, items, rows of a unit, kExpandedState] of units that are cut
+  int* arrived = nullptr;     // [heads, items]: a unit's parts; zeros between launches
+  int latent, num_heads, num_tokens;  // of a latent; heads; of states
   int items = 0, num_pieces = 0;
+  float scale, value_scale;
+  float to_log2 = 0.f;  // what scores are multiplied by for logarithms to base 2
   ExpandedPiece pieces[kMostPieces] = {};
 
   explicit ExpandedArgs(const ExpandedRound& r)
@@ -40,12 +44,12 @@ struct ExpandedArgs {
         q(device_view<const T, 3>(r.q)),
         rows(static_cast<const T*>(r.rows.data())),
         heads(static_cast<const T*>(r.heads.data())),
-        latent(static_cast<int>(r.rows.extent(1)) - kExpandedRope),
-        num_heads(static_cast<int>(r.heads.extent(1))),
-        num_tokens(static_cast<int>(r.states.extent(1))),
         query_start(static_cast<const std::int32_t*>(r.query_start.data())),
         seq_lens(static_cast<const std::int32_t*>(r.seq_lens.data())),
         states(static_cast<float*>(r.states.data())),
+        latent(static_cast<int>(r.rows.extent(1)) - kExpandedRope),
+        num_heads(static_cast<int>(r.heads.extent(1))),
+        num_tokens(static_cast<int>(r.states.extent(1))),
         scale(r.scale),
         value_scale(r.value_scale) {}
 

@@ -22,41 +22,30 @@ constexpr int kTile = kTileKeys<kExpandedKey>;
 constexpr int kPlaceFloats = kBlockRows * kExpandedState;  // of a part's results
 static_assert(kExpandedState == part_floats(kExpandedValue));
 
-template <class T>
-struct ExpandedWgmmaArgs : ExpandedArgs<T> {
-  static constexpr float to_exponent = 0.f;  // no soft cap
-
-  CUtensorMap heads_map, rows_map;  // boxes of a tile's positions, a panel wide
-  float to_log2;
-  float* partials = nullptr;  // [heads, items, kPlaceFloats] of units that are cut
-  int* arrived = nullptr;     // [heads, items]: a unit's parts; zeros between launches
-
-  explicit ExpandedWgmmaArgs(const ExpandedRound& r)
-      : ExpandedArgs<T>(r),
-        heads_map(tensor_map(flat(r.heads), {kTile, kPanelDims<T>})),
-        rows_map(tensor_map(r.rows, {kTile, kPanelDims<T>})),
-        to_log2(r.scale * kLog2e) {}
-
-  static TensorView flat(const TensorView& heads) {
-    return heads.reshape({heads.extent(0), heads.extent(1) * heads.extent(2)});
-  }
-  __device__ __forceinline__ int place_of(int head, const ExpandedItem& item) const {
-    return head * this->items + item.place;
-  }
-  __device__ __forceinline__ float* partials_of(int place) const {
-    return partials + static_cast<std::int64_t>(place) * kPlaceFloats;
-  }
+// Of a round's rows, and keys and values: boxes of a tile's positions, a panel wide.
+struct ExpandedMaps {
+  CUtensorMap rows, heads;
 };
+
+template <class T>
+__device__ __forceinline__ int place_of(const ExpandedArgs<T>& a, int head,
+                                        const ExpandedItem& item) {
+  return head * a.items + item.place;
+}
+template <class T>
+__device__ __forceinline__ float* partials_of(const ExpandedArgs<T>& a, int place) {
+  return a.partials + static_cast<std::int64_t>(place) * kPlaceFloats;
+}
 
 // One warp, of which one lane starts the boxes: the keys of tile t, then the values of tile t − 1.
 template <class T>
-__device__ __forceinline__ void bring_tiles(const ExpandedWgmmaArgs<T>& a, int slot, int head,
-                                            const Span& span, ExpandedStages<T>& stages) {
+__device__ __forceinline__ void bring_tiles(const ExpandedMaps& maps, int latent, int slot,
+                                            int head, const Span& span, ExpandedStages<T>& stages) {
   constexpr int kStages = ExpandedStages<T>::kStages;
   constexpr int kNopePanels = kPanels<T, kExpandedNope>, kPanelsOfKey = kPanels<T, kExpandedKey>;
   if (!is_elected()) return;
-  prefetch_map(a.heads_map);
-  prefetch_map(a.rows_map);
+  prefetch_map(maps.heads);
+  prefetch_map(maps.rows);
   const int column = head * kExpandedHead;
   Turn<kStages> turn, turn_before;
   for (int t = span.begin; t <= span.tiles; ++t) {
@@ -68,10 +57,10 @@ __device__ __forceinline__ void bring_tiles(const ExpandedWgmmaArgs<T>& a, int s
       arrive_expecting(full, sizeof(tile.panel));
 #pragma unroll
       for (int p = 0; p < kNopePanels; ++p)
-        load_box(tile.panel[p], a.heads_map, full, column + p * kPanelDims<T>, row);
+        load_box(tile.panel[p], maps.heads, full, column + p * kPanelDims<T>, row);
 #pragma unroll
       for (int p = kNopePanels; p < kPanelsOfKey; ++p)
-        load_box(tile.panel[p], a.rows_map, full, a.latent + (p - kNopePanels) * kPanelDims<T>,
+        load_box(tile.panel[p], maps.rows, full, latent + (p - kNopePanels) * kPanelDims<T>,
                  row);
     }
     if (t > span.begin) {
@@ -81,7 +70,7 @@ __device__ __forceinline__ void bring_tiles(const ExpandedWgmmaArgs<T>& a, int s
       arrive_expecting(full, sizeof(tile.panel));
 #pragma unroll
       for (int p = 0; p < kPanels<T, kExpandedValue>; ++p)
-        load_box(tile.panel[p], a.heads_map, full, column + kExpandedNope + p * kPanelDims<T>,
+        load_box(tile.panel[p], maps.heads, full, column + kExpandedNope + p * kPanelDims<T>,
                  slot + (t - 1) * kTile);
     }
     turn_before = turn;
@@ -101,7 +90,7 @@ __device__ __forceinline__ void for_own_rows(const PieceRows& r, int row0, const
 
 // What the rows have of the pieces before.
 template <class T>
-__device__ __forceinline__ void resume(ExpandedGroup<T>& rows, const ExpandedWgmmaArgs<T>& a,
+__device__ __forceinline__ void resume(ExpandedGroup<T>& rows, const ExpandedArgs<T>& a,
                                        const PieceRows& r, int head, int row0) {
   const int quarter = static_cast<int>(threadIdx.x) % 4;
   for_own_rows<T>(r, row0, [&](int h, int row) {
@@ -118,7 +107,7 @@ __device__ __forceinline__ void resume(ExpandedGroup<T>& rows, const ExpandedWgm
 }
 
 template <class T>
-__device__ __forceinline__ void leave(ExpandedGroup<T>& rows, const ExpandedWgmmaArgs<T>& a,
+__device__ __forceinline__ void leave(ExpandedGroup<T>& rows, const ExpandedArgs<T>& a,
                                       const PieceRows& r, int head, int row0) {
   const int quarter = static_cast<int>(threadIdx.x) % 4;
   for_own_rows<T>(r, row0, [&](int h, int row) {
@@ -141,10 +130,10 @@ __device__ __forceinline__ void leave(ExpandedGroup<T>& rows, const ExpandedWgmm
 }
 
 template <class T>
-__device__ __forceinline__ void merge_parts(const ExpandedWgmmaArgs<T>& a, const PieceRows& r,
+__device__ __forceinline__ void merge_parts(const ExpandedArgs<T>& a, const PieceRows& r,
                                             int head, int block_row, const ExpandedItem& item) {
   constexpr int kTogether = kAttending / kMergeLanes;
-  const float* results = a.partials_of(a.place_of(head, item));
+  const float* results = partials_of(a, place_of(a, head, item));
   const int end = min(kBlockRows, r.num_rows - block_row);
   for (int row0 = 0; row0 < end; row0 += kTogether) {
     const int of_block = row0 + static_cast<int>(threadIdx.x) / kMergeLanes,
@@ -170,7 +159,8 @@ __device__ __forceinline__ void merge_parts(const ExpandedWgmmaArgs<T>& a, const
 // Grid (items, heads).
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
-    expanded_wgmma_kernel(const __grid_constant__ ExpandedWgmmaArgs<T> a) {
+    expanded_wgmma_kernel(const __grid_constant__ ExpandedArgs<T> a,
+                          const __grid_constant__ ExpandedMaps maps) {
   release_next_kernel();
   await_previous_kernel();
   if constexpr (!kHasWarpgroups) return;
@@ -191,7 +181,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
   if (group == kGroups) {
     give_registers<kRegistersOfBringing>();
-    if (threadIdx.x < kAttending + 32) bring_tiles(a, item.piece.slot, head, span, *stages);
+    if (threadIdx.x < kAttending + 32) 
+      bring_tiles(maps, a.latent, item.piece.slot, head, span, *stages);
   } else {
     take_registers<kRegistersOfAttending>();
     const int row0 = group * kGroupRows;
@@ -201,15 +192,19 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (span.begin < span.tiles) attend(a, span, *stages, rows);
     rows.finish_sums();
     if (item.parts == 1) return leave(rows, a, r, head, block_row + row0);
-    const int place = a.place_of(head, item);
-    rows.store_part(a.partials_of(place + item.part), r.num_rows - block_row, row0, 1.f);
+    const int place = place_of(a, head, item);
+    rows.store_part(partials_of(a, place + item.part), r.num_rows - block_row, row0, 1.f);
     if (brings_last(a.arrived + place, item.parts)) merge_parts(a, r, head, block_row, item);
   }
 }
 
 template <class T>
 void launch_expanded(const ExpandedRound& round, const SplitScratch& scratch, StreamRef stream) {
-  ExpandedWgmmaArgs<T> a(round);
+  ExpandedArgs<T> a(round);
+  const TensorView& heads = round.heads;
+  const TensorView flat = heads.reshape({heads.extent(0), heads.extent(1) * heads.extent(2)});
+  const ExpandedMaps maps{.rows = tensor_map(round.rows, {kTile, kPanelDims<T>}),
+                          .heads = tensor_map(flat, {kTile, kPanelDims<T>})};
   std::int64_t units = 0;
   for (const LatentPiece& piece : round.pieces) units += a.units_of(piece, kBlockRows);
   if (units == 0) return;
@@ -220,11 +215,12 @@ void launch_expanded(const ExpandedRound& round, const SplitScratch& scratch, St
     const int tiles = (count + kTile - 1) / kTile;
     return static_cast<int>(std::clamp<std::int64_t>(each, 1, std::max(1, tiles / kLeastTiles)));
   });
+  a.to_log2 = round.scale * kLog2e;
   a.partials = scratch.data;
   a.arrived = scratch.arrived;
   CUDA_CHECK(launch(expanded_wgmma_kernel<T>,
                     dim3(static_cast<unsigned>(a.items), static_cast<unsigned>(a.num_heads)),
-                    dim3(kThreads), sizeof(ExpandedStages<T>), native(stream), a));
+                    dim3(kThreads), sizeof(ExpandedStages<T>), native(stream), a, maps));
 }
 
 }  // namespace
