@@ -53,7 +53,7 @@ struct Loaded {
   Loaded(const fs::path& folder, const DirectOptions& options)
       : device(make_cpu_device()),
         model(load_model(read_model_config(folder), folder, *device, ops.traits(),
-                         {.dtype = options.dtype})),
+                         {.dtype = options.dtype, .same_bits = options.same_bits})),
         runner(*model, *device, ops, options) {}
 
   CountingOps ops;
