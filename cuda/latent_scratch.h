@@ -26,8 +26,8 @@ inline bool suits_expansion(const LatentShape& s) {
 
 // Where the pieces begin. Less than absorbing as many tokens takes from about 2,000 tokens on.
 struct LatentScratch {
-  std::size_t rows;    // [kExpandedPositions, latent + rope] of the cache, as the product reads them
-  std::size_t heads;   // [kExpandedPositions, heads, nope + value]: keys but for what is rotated
+  std::size_t rows;   // [kExpandedPositions, latent + rope] of the cache, as the product reads them
+  std::size_t heads;  // [kExpandedPositions, heads, nope + value]: keys but for what is rotated
   std::size_t states;  // f32 [heads, num_tokens, kExpandedState] of prompts of several pieces
   std::size_t bytes = 0;
 

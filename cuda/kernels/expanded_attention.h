@@ -16,12 +16,12 @@ constexpr int kMostPieces = 64;
 // Of a prompt whose positions come in several pieces, what a row has seen so far is in its state,
 // where the next piece goes on. Query heads have keys and values of their own.
 struct ExpandedRound {
-  TensorView out, q;                   // as in MlaPromptArgs
-  TensorView rows;                     // [kExpandedPositions, latent + rope], of an fp8 cache codes
-  TensorView heads;                    // [kExpandedPositions, heads, nope + value]
-  TensorView states;                   // f32 [heads, tokens of a prompt, kExpandedState]
-  TensorView query_start, seq_lens;    // as in MlaPromptArgs
-  std::span<const LatentPiece> pieces; // in ascending slots
+  TensorView out, q;                 // as in MlaPromptArgs
+  TensorView rows;                   // [kExpandedPositions, latent + rope], of an fp8 cache codes
+  TensorView heads;                  // [kExpandedPositions, heads, nope + value]
+  TensorView states;                 // f32 [heads, tokens of a prompt, kExpandedState]
+  TensorView query_start, seq_lens;  // as in MlaPromptArgs
+  std::span<const LatentPiece> pieces;  // in ascending slots
   float scale = 1.f, value_scale = 1.f;
 };
 

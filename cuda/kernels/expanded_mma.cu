@@ -67,8 +67,7 @@ __device__ __forceinline__ void store_rows(const Rows<T>& w, const ExpandedArgs<
 #pragma unroll
       for (int n = 0; n < kExpandedValue / 8; ++n)
         *reinterpret_cast<float2*>(state + w.dim_of(n)) = w.pair_of(n, h);
-      if (threadIdx.x % 4 == 0)
-        *reinterpret_cast<float2*>(state + kExpandedValue) = {s.max, s.sum};
+      if (threadIdx.x % 4 == 0) *reinterpret_cast<float2*>(state + kExpandedValue) = {s.max, s.sum};
       return;
     }
     const float factor = s.sum > 0.f ? a.value_scale / s.sum : 0.f;
@@ -114,7 +113,8 @@ class TileCopies {
   }
 
  private:
-  static constexpr int kLanes = 8, kPassRows = kThreads / kLanes, kLanesDims = kLanes * kVecWidth<T>;
+  static constexpr int kLanes = 8, kPassRows = kThreads / kLanes,
+                       kLanesDims = kLanes * kVecWidth<T>;
   __device__ __forceinline__ static int row() { return static_cast<int>(threadIdx.x) / kLanes; }
   __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % kLanes; }
 

@@ -23,7 +23,7 @@ struct ExpandedItem {
 
 template <class T>
 struct ExpandedArgs {
-  static constexpr int group = 1;             // query heads of a key head
+  static constexpr int group = 1;            // query heads of a key head
   static constexpr float to_exponent = 0.f;  // no soft cap
 
   View<T, 3> out;
@@ -31,8 +31,9 @@ struct ExpandedArgs {
   const T *rows, *heads;
   const std::int32_t *query_start, *seq_lens;
   float* states;
-  float* partials = nullptr;  // [heads, items, rows of a unit, kExpandedState] of units that are cut
-  int* arrived = nullptr;     // [heads, items]: a unit's parts; zeros between launches
+  float* partials =
+      nullptr;             // [heads, items, rows of a unit, kExpandedState] of units that are cut
+  int* arrived = nullptr;  // [heads, items]: a unit's parts; zeros between launches
   int latent, num_heads, num_tokens;  // of a latent; heads; of states
   int items = 0, num_pieces = 0;
   float scale, value_scale;
@@ -107,9 +108,7 @@ struct PieceRows {
   __device__ __forceinline__ int position(int row) const {
     return seq_len - num_tokens + ::min(row, num_rows - 1);
   }
-  __device__ __forceinline__ int seen_to(int position) const {
-    return ::min(position, count - 1);
-  }
+  __device__ __forceinline__ int seen_to(int position) const { return ::min(position, count - 1); }
   // Whether pieces to come have more for the row.
   __device__ __forceinline__ bool is_open(int row) const { return position(row) >= count; }
 };

@@ -60,8 +60,7 @@ __device__ __forceinline__ void bring_tiles(const ExpandedMaps& maps, int latent
         load_box(tile.panel[p], maps.heads, full, column + p * kPanelDims<T>, row);
 #pragma unroll
       for (int p = kNopePanels; p < kPanelsOfKey; ++p)
-        load_box(tile.panel[p], maps.rows, full, latent + (p - kNopePanels) * kPanelDims<T>,
-                 row);
+        load_box(tile.panel[p], maps.rows, full, latent + (p - kNopePanels) * kPanelDims<T>, row);
     }
     if (t > span.begin) {
       auto& tile = stages.v[turn_before.stage];
@@ -130,8 +129,8 @@ __device__ __forceinline__ void leave(ExpandedGroup<T>& rows, const ExpandedArgs
 }
 
 template <class T>
-__device__ __forceinline__ void merge_parts(const ExpandedArgs<T>& a, const PieceRows& r,
-                                            int head, int block_row, const ExpandedItem& item) {
+__device__ __forceinline__ void merge_parts(const ExpandedArgs<T>& a, const PieceRows& r, int head,
+                                            int block_row, const ExpandedItem& item) {
   constexpr int kTogether = kAttending / kMergeLanes;
   const float* results = partials_of(a, place_of(a, head, item));
   const int end = min(kBlockRows, r.num_rows - block_row);
@@ -181,7 +180,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
   if (group == kGroups) {
     give_registers<kRegistersOfBringing>();
-    if (threadIdx.x < kAttending + 32) 
+    if (threadIdx.x < kAttending + 32)
       bring_tiles(maps, a.latent, item.piece.slot, head, span, *stages);
   } else {
     take_registers<kRegistersOfAttending>();

@@ -93,7 +93,8 @@ struct GroupRows {
   __device__ __forceinline__ void begin_values(const ValueTile& v) {
 #pragma unroll
     for (int p = 0; p < kProducts; ++p) {
-      const SharedMatrix b = shared_matrix(&v.panel[p * ValueTile::kCount / kProducts], ValueTile::kBytes);
+      const SharedMatrix b =
+          shared_matrix(&v.panel[p * ValueTile::kCount / kProducts], ValueTile::kBytes);
 #pragma unroll
       for (int n = 0; n < kKeys / 16; ++n)
         warpgroup_mma<T, Major::n>(values[p], weights[n], b.advanced(n * 2048), true);

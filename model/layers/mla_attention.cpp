@@ -33,6 +33,7 @@ MlaAttention::MlaAttention(Weights& weights, const ModelConfig& config, const st
       num_heads_(own_heads(weights.shard(), name, config.num_heads)),
       scale_(static_cast<float>(attention_scale(config))),
       rope_(rope),
+      expansion_cost_(ops.expansion_cost()),
       published_scale_(load_cache_scale(weights, name)) {
   const MlaConfig& c = config_;
   const std::int64_t heads = config.num_heads, hidden = config.hidden_size;
@@ -148,9 +149,8 @@ void MlaAttention::attend_last(const LayerOutput& out, const LayerInput& x, cons
                             context.stream);
     q = few.split_last(dim);
   }
-  const Split requests =
-      last.empty() ? split(tokens, context)
-                   : Split{{}, {{0, asked, 0, asked, 1, context.max_seq_len}}};
+  const Split requests = last.empty() ? split(tokens, context)
+                                      : Split{{}, {{0, asked, 0, asked, 1, context.max_seq_len}}};
   attend_absorbed(values, q, requests.others, last, context);
   attend_expanded(values, q, requests.prompts, context);
   output_.leave(out, values.reshape({asked, num_heads_ * config_.v_head_dim}), context);
@@ -186,7 +186,7 @@ MlaAttention::Split MlaAttention::split(std::int64_t num_tokens,
     const std::int32_t first = starts[static_cast<std::size_t>(r)];
     const std::int32_t end = starts[static_cast<std::size_t>(r) + 1];
     const std::int32_t len = lens[static_cast<std::size_t>(r)], cached = len - (end - first);
-    if (takes_less_expanded(shape(), end - first, cached)) {
+    if (takes_less_expanded(shape(), end - first, cached, expansion_cost_)) {
       all.prompts.push_back({r, first, end - first, cached});
       continue;
     }

@@ -79,6 +79,7 @@ class MlaAttention final : public Mixer {
   TensorView key_up_;    // [heads, latent, nope]
   TensorView value_up_;  // [heads, value, latent]
   TensorView up_;        // [heads, nope + value, latent], with value_up_; empty: never expanded
+  ExpansionCost expansion_cost_;
   Linear output_;
   TensorView cache_;  // [kernel blocks, kernel block size, latent + rope]
   std::optional<CacheScale> published_scale_;

@@ -81,7 +81,12 @@ std::vector<Case> all_cases() {
       {"as models have it, fp8", kBf16, kFp8, kPublished, 32, {{30, 40}, {0, 9}}, .7f},
       {"as models have it, fp8, f16", kF16, kFp8, kOneHead, 16, {{30, 40}, {0, 9}}, 1.3f},
       {"few behind many", kBf16, kBf16, kOneHead, 64, {{1500, 40}, {700, 20}}},
-      {"drafts that did not hold", kBf16, kBf16, kNarrow, 16, {{2, 20, true, 5}, {140, 130, true, 9}}},
+      {"drafts that did not hold",
+       kBf16,
+       kBf16,
+       kNarrow,
+       16,
+       {{2, 20, true, 5}, {140, 130, true, 9}}},
       {"more than a round takes", kBf16, kBf16, kNarrow, 8, many},
       {"over the end of a piece", kBf16, kBf16, kNarrow, 64, {{4090, 10}, {0, 5}}},
   };
@@ -173,8 +178,8 @@ class Data {
       const Request& request = c_.requests[chunk.request];
       const std::int32_t cached = request.cached + chunk.begin;
       if (request.expanded)
-        prompts.push_back(
-            {static_cast<std::int32_t>(lens.size()), starts.back(), chunk.count, cached + request.believed});
+        prompts.push_back({static_cast<std::int32_t>(lens.size()), starts.back(), chunk.count,
+                           cached + request.believed});
       starts.push_back(starts.back() + chunk.count);
       lens.push_back(cached + chunk.count);
       const auto from = table_.begin() + static_cast<std::ptrdiff_t>(chunk.request) * columns_;
@@ -360,6 +365,15 @@ TEST_CASE("prompts are expanded where that takes fewer multiplications", "[ops][
       const std::int64_t pairs = n * c + n * (n + 1) / 2;
       CHECK(expands(n, c) == (pairs * 320 + (n + c) * 131072 < pairs * 1088 + n * 131072));
     }
+  // As CUDA has it.
+  const auto by_units = [&](std::int64_t num_new, std::int64_t num_cached) {
+    return takes_less_expanded(v3, num_new, num_cached, {.unit_tokens = 128, .times = 1.35});
+  };
+  CHECK(by_units(51, 0));
+  CHECK_FALSE(by_units(50, 0));
+  CHECK(by_units(316, 100'000'000));
+  CHECK_FALSE(by_units(315, 100'000'000));
+  CHECK_FALSE(by_units(0, 0));
 }
 
 }  // namespace quire::test

@@ -210,6 +210,46 @@ def latents(b, lengths, heads, rows=1, cache="bf16"):
     return limit, max(data / READ / 0.95, issue, products) + partials + (most - 1) * 1e-6 + 1.5 * LAUNCH
 
 
+def absorbed_prompt(b, fresh, cached, heads):
+    """A prompt's attention on latents, and the products that absorb: blocks of 64 rows, heads by tokens, each with the tiles of 32 that
+    its rows see. Queries as they were, absorbed ones and attended latents are written and read."""
+    pairs = fresh * cached + fresh * (fresh + 1) / 2
+    flops = 2.0 * heads * (pairs * (576 + 512) + fresh * 512 * 256)
+    tiles = heads * pairs / 64 / 32
+    kernel = b["latent_wgmma_kernel<bf16,bf16>"]
+    issue = (4 * 36 * kernel("product") + 8 * 131) / SCHEDULERS / ipc(12) / CLOCK
+    units, longest = -(-fresh * heads // 64), (cached + fresh) / 32  # cut up to 256 new tokens, beyond a block each
+    rounds = max(tiles / SMS, longest * (units // SMS + 1) if fresh > 256 and units < 2 * SMS else 0)
+    attention = rounds * max(issue, 64 * 32 * 2 * (576 + 512) / PEAK * SMS)
+    products = max(2.0 * fresh * heads * 512 * 256 / CUBLAS, 2 * fresh * heads * (192 + 576 + 512 + 128) / READ)
+    return flops / CUBLAS, attention + products + 5 * LAUNCH
+
+
+def expanded_prompt(b, fresh, cached, heads):
+    """The same expanded, 4,096 positions at a time: rows gathered, keys and values made, written, and read by blocks of 128 rows in tiles
+    of 128, of which a warp executes what attention_wgmma does for heads of 128 (425) and 16 for four products more. Where units are
+    fewer than half of the multiprocessors they are cut. Rows of several pieces write their sums and read them again; a block begins
+    with loads of its own, 1 µs. Limit: that of the fewer multiplications."""
+    kernel, pairs = b["expanded_wgmma_kernel<bf16>"], fresh * cached + fresh * (fresh + 1) / 2
+    positions = fresh + cached
+    limit = 2.0 * heads * (pairs * 320 + positions * 512 * 256) / CUBLAS
+    tile = 2.0 * 128 * 128 * 320 / PEAK * SMS + 8 * 441 / SCHEDULERS / 0.9 / CLOCK / 2
+    total = 0.0
+    for begin in range(0, positions, 4096):
+        count = min(4096, positions - begin)
+        rows = fresh - max(0, begin - cached)
+        units = -(-rows // 128)
+        seen = [-(-min(count, cached + fresh - rows + min(rows, 128 * (u + 1)) - begin) // 128) for u in range(units)]
+        parts = max(1, min(SMS // (units * heads), -(-count // 128) // 4))
+        most = max(sum(seen) * heads / SMS, -(-max(seen) // parts) * -(-units * parts * heads // SMS) if units * parts * heads < 2 * SMS else 0)
+        merge = MERGE + parts * min(rows, 128) * 132 * 4 / 48 / CLOCK if parts > 1 else 0
+        states = rows * heads * 132 * 4 * ((begin > 0) + (begin + count < positions)) / READ
+        product = max(2.0 * count * heads * 512 * 256 / CUBLAS, 2 * count * heads * 256 / READ)
+        blocks = -(-units * parts * heads // SMS)
+        total += 2 * count * 1152 / READ + product + most * tile + blocks * 1e-6 + merge + states + 3 * LAUNCH
+    return limit, total
+
+
 def experts(b, name, bits, active, columns, depth):
     """Steps of 64 columns of 128 rows of the weights of `active` experts, a few tokens each."""
     kernel = b[f"expert_mma_kernel<{name},16>"]
@@ -327,6 +367,14 @@ CASES = {
     "latent decode, 32 of 4,096, 128 heads, fp8 cache": lambda b: latents(b, 32 * [4096], 128, cache="fp8"),
     "latent decode, 8 of 4,096, 128 heads, 4 rows each": lambda b: latents(b, 8 * [4096], 128, 4),
     "latent decode, one of 100,000 among 255 of 1,024, 16 heads": lambda b: latents(b, 255 * [1024] + [100000], 16),
+    "latent prompt, 4,096 new tokens, 128 heads, absorbed": lambda b: absorbed_prompt(b, 4096, 0, 128),
+    "latent prompt, 4,096 new tokens, 128 heads": lambda b: expanded_prompt(b, 4096, 0, 128),
+    "latent prompt, 512 new tokens behind 7,680, 128 heads, absorbed": lambda b: absorbed_prompt(b, 512, 7680, 128),
+    "latent prompt, 512 new tokens behind 7,680, 128 heads": lambda b: expanded_prompt(b, 512, 7680, 128),
+    "latent prompt, 512 new tokens behind 7,680, 16 heads, absorbed": lambda b: absorbed_prompt(b, 512, 7680, 16),
+    "latent prompt, 512 new tokens behind 7,680, 16 heads": lambda b: expanded_prompt(b, 512, 7680, 16),
+    "latent prompt, 200 new tokens behind 7,680, 16 heads, absorbed": lambda b: absorbed_prompt(b, 200, 7680, 16),
+    "latent prompt, 200 new tokens behind 7,680, 16 heads": lambda b: expanded_prompt(b, 200, 7680, 16),
     "1 to 8 rows, bf16, 4,096 to 28,672": lambda b: few_rows(b, "bf16", 28672, 4096),
     "1 to 8 rows, bf16, 4,096 to 4,096": lambda b: few_rows(b, "bf16", 4096, 4096),
     "1 to 8 rows, fp8, 4,096 to 28,672": lambda b: few_rows(b, "fp8", 28672, 4096),
