@@ -68,8 +68,8 @@ class OpsTraits {
   virtual std::size_t latent_prompt_bytes(int /*num_tokens*/, const LatentShape&) const {
     return 0;
   }
-  virtual ExpansionCost expansion_cost() const { return {}; }
   virtual StateChunk state_chunk(const StateShape&) const { return {}; }
+  virtual ExpansionCost expansion_cost() const { return {}; }
 };
 
 }  // namespace quire

@@ -24,7 +24,7 @@ inline bool suits_expansion(const LatentShape& s) {
          s.rope == kExpandedRope && s.value == kExpandedValue && s.latent % 8 == 0;
 }
 
-// Where the pieces begin. Less than absorbing as many tokens takes from about 2,000 tokens on.
+// Where the pieces begin. Less than absorbing as many tokens takes from about 1,500 tokens on.
 struct LatentScratch {
   std::size_t rows;   // [kExpandedPositions, latent + rope] of the cache, as the product reads them
   std::size_t heads;  // [kExpandedPositions, heads, nope + value]: keys but for what is rotated
