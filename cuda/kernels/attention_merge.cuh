@@ -38,8 +38,10 @@ __device__ __forceinline__ void merge_rows(const MmaArgs<T, Cache>& a, int reque
                     ((index - unit * p.unit_tokens) * a.group + in_group) * kStride;
     runs[0].count = cuts.y;
   }
-  const auto merged = merge_runs<kDim>(runs, there, a.sinks != nullptr ? a.sinks + head : nullptr);
-  if (there) merged.store(&a.out(a.query_start[request] + token, head, 0), 1.f);
+  merge_runs<kDim>(runs, there, a.sinks != nullptr ? a.sinks + head : nullptr,
+                   [&](const MergedRow<kDim>& merged) {
+                     merged.store(&a.out(a.query_start[request] + token, head, 0), 1.f);
+                   });
 }
 
 // Behind the block's stores of its part's results: of whom all are there now is merged.

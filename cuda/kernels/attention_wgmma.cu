@@ -85,9 +85,10 @@ __device__ __forceinline__ void merge_if_last(const WgmmaArgs<T>& a, const Reque
               head = kv_head * a.group + of_request - token * a.group;
     const PartRun runs[1] = {
         {a.partials_of(place) + row * part_floats(kDim), a.place_floats, part.parts}};
-    const auto merged =
-        merge_runs<kDim>(runs, there, a.sinks != nullptr ? a.sinks + head : nullptr);
-    if (there) merged.store(&a.out(r.first_token + token, head, 0), 1.f);
+    merge_runs<kDim>(runs, there, a.sinks != nullptr ? a.sinks + head : nullptr,
+                     [&](const MergedRow<kDim>& merged) {
+                       merged.store(&a.out(r.first_token + token, head, 0), 1.f);
+                     });
   }
 }
 

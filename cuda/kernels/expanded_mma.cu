@@ -128,7 +128,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
     expanded_mma_kernel(const __grid_constant__ ExpandedArgs<T> a) {
   release_next_kernel();
-  await_previous_kernel();
+  await_previous_kernel();  // survives deletion: where tests reach it no kernel begins early
   DYN_SHARED(stages, Stage<T>);  // [2]
   const int head = static_cast<int>(blockIdx.y), warp = static_cast<int>(threadIdx.x) / 32;
   const ExpandedItem item = a.item(static_cast<int>(blockIdx.x));

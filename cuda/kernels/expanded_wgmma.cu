@@ -139,19 +139,16 @@ __device__ __forceinline__ void merge_parts(const ExpandedArgs<T>& a, const Piec
               row = block_row + of_block;
     const bool there = of_block < end;
     const PartRun runs[1] = {{results + of_block * kExpandedState, kPlaceFloats, item.parts}};
-    const auto merged = merge_runs<kExpandedValue>(runs, there, nullptr);
-    if (!there) continue;
-    if (!r.is_open(row)) {
-      merged.store(&a.out(r.first_token + row, head, 0), a.value_scale);
-      continue;
-    }
-    float* state = a.state_of(head, r.first_row + row);
+    merge_runs<kExpandedValue>(runs, there, nullptr, [&](const MergedRow<kExpandedValue>& merged) {
+      if (!r.is_open(row)) return merged.store(&a.out(r.first_token + row, head, 0), a.value_scale);
+      float* state = a.state_of(head, r.first_row + row);
 #pragma unroll
-    for (int c = 0; c < merged.kChunks; ++c)
-      *reinterpret_cast<float4*>(state + merged.dim_of(c)) = {
-          merged.values[c][0], merged.values[c][1], merged.values[c][2], merged.values[c][3]};
-    if (threadIdx.x % kMergeLanes == 0)
-      *reinterpret_cast<float2*>(state + kExpandedValue) = {merged.total.max, merged.total.sum};
+      for (int c = 0; c < merged.kChunks; ++c)
+        *reinterpret_cast<float4*>(state + merged.dim_of(c)) = {
+            merged.values[c][0], merged.values[c][1], merged.values[c][2], merged.values[c][3]};
+      if (threadIdx.x % kMergeLanes == 0)
+        *reinterpret_cast<float2*>(state + kExpandedValue) = {merged.total.max, merged.total.sum};
+    });
   }
 }
 

@@ -42,11 +42,11 @@ struct MergedRow {
   }
 };
 
-// A row of all its results, by its lanes; four rows of a warp at a time, of which some may not be
+// f(MergedRow) by the lanes of a row; four rows of a warp at a time, of which some may not be
 // there. sink: null: none.
-template <int kDim, int kRuns>
-__device__ __forceinline__ MergedRow<kDim> merge_runs(const PartRun (&runs)[kRuns], bool there,
-                                                      const float* sink) {
+template <int kDim, int kRuns, class F>
+__device__ __forceinline__ void merge_runs(const PartRun (&runs)[kRuns], bool there,
+                                           const float* sink, const F& f) {
   const int at = static_cast<int>(threadIdx.x) % kMergeLanes;
   MergedRow<kDim> row;
   SoftmaxState& total = row.total;
@@ -64,7 +64,7 @@ __device__ __forceinline__ MergedRow<kDim> merge_runs(const PartRun (&runs)[kRun
     total.merge({__shfl_xor_sync(0xffffffffu, total.max, lanes),
                  __shfl_xor_sync(0xffffffffu, total.sum, lanes)});
   }
-  if (!there) return row;
+  if (!there) return;
 #pragma unroll
   for (const PartRun& run : runs) {
 #pragma unroll 2
@@ -81,7 +81,7 @@ __device__ __forceinline__ MergedRow<kDim> merge_runs(const PartRun (&runs)[kRun
       }
     }
   }
-  return row;
+  f(row);
 }
 
 }  // namespace quire::cuda
