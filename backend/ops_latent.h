@@ -58,17 +58,29 @@ struct MlaPromptArgs {
   float scale = 1.f;
 };
 
-// Whether a request's new tokens take fewer multiplications expanded. Of a head, with n new tokens
-// behind c others and pairs = n · c + n · (n + 1) / 2 of query and key:
+// What expanding costs a backend beside its multiplications: new tokens are computed by so many,
+// and all that absorbing has not takes so many times as long.
+struct ExpansionCost {
+  int unit_tokens = 1;
+  double times = 1;
+};
+
+// Whether a request's new tokens are to be expanded: where that takes fewer multiplications. Of a
+// head, with n new tokens behind c others and pairs = n · c + n · (n + 1) / 2 of query and key:
 //   absorbed: pairs · (2 · latent + rope) + n · latent · (nope + value)
 //   expanded: pairs · (nope + rope + value) + (n + c) · latent · (nope + value)
 constexpr bool takes_less_expanded(const LatentShape& shape, std::int64_t num_new,
-                                   std::int64_t num_cached) {
-  const double pairs = static_cast<double>(num_new) * static_cast<double>(num_cached) +
-                       static_cast<double>(num_new) * static_cast<double>(num_new + 1) / 2;
-  const auto saved = static_cast<double>(2 * shape.latent - shape.nope - shape.value);
+                                   std::int64_t num_cached, const ExpansionCost& cost = {}) {
+  const auto pairs_of = [&](std::int64_t rows) {
+    return static_cast<double>(rows) *
+           (static_cast<double>(num_cached) + static_cast<double>(num_new + 1) / 2);
+  };
+  const std::int64_t unit = cost.unit_tokens, rows = (num_new + unit - 1) / unit * unit;
+  const auto row = static_cast<double>(2 * shape.latent + shape.rope);
+  const auto head = static_cast<double>(shape.nope + shape.rope + shape.value);
   const auto expansion = static_cast<double>(shape.latent * (shape.nope + shape.value));
-  return pairs * saved > static_cast<double>(num_cached) * expansion;
+  const double expanded = pairs_of(rows) * head + static_cast<double>(num_cached) * expansion;
+  return pairs_of(num_new) * row > cost.times * expanded;
 }
 
 }  // namespace quire

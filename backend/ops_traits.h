@@ -69,6 +69,7 @@ class OpsTraits {
     return 0;
   }
   virtual StateChunk state_chunk(const StateShape&) const { return {}; }
+  virtual ExpansionCost expansion_cost() const { return {}; }
 };
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include "cuda/gemm.h"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/draws.h"
+#include "cuda/kernels/expanded_attention.h"
 #include "cuda/kernels/launchers.h"
 
 namespace quire {
@@ -149,6 +150,9 @@ class CudaOps final : public Ops, public DraftOps {
   }
   void mla_attention(const MlaArgs& args, StreamRef stream) override {
     cuda::mla_attention(args, scratch(), stream);
+  }
+  void mla_prompt_attention(const MlaPromptArgs& args, StreamRef stream) override {
+    cuda::mla_prompt_attention(*gemm_, args, scratch(), stream);
   }
   void moe_route(const MoeRouteArgs& args, StreamRef stream) override {
     cuda::moe_route(args, stream);

@@ -45,6 +45,10 @@ class CudaTraits final : public OpsTraits {
   // Also where the device turns out to have no products in fp8.
   std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
                                      DType x) const override;
+  std::size_t latent_prompt_bytes(int num_tokens, const LatentShape& shape) const override;
+  // Rows of a block. By tests/perf/cuda_model.py expanding then pays in all cases but a few of 256
+  // new tokens and 16 heads, which lose a twentieth: of contexts so short, launches.
+  ExpansionCost expansion_cost() const override { return {.unit_tokens = 128, .times = 1.35}; }
   std::size_t scratch_bytes() const override {
     return kGemmWorkspaceBytes + kSplitScratchBytes + kArrivedParts * sizeof(int);
   }

@@ -81,7 +81,8 @@ std::unique_ptr<Model> make(const Architecture& architecture, const ModelConfig&
        .weights = std::move(weights),
        .device = device,
        .ops = ops,
-       .max_model_len = options.max_model_len > 0 ? options.max_model_len : native});
+       .max_model_len = options.max_model_len > 0 ? options.max_model_len : native,
+       .same_bits = options.same_bits});
   const bool is_ends_alone = config.num_layers == 0;  // its layers are read by others
   if (read.checkpoint() == nullptr || is_ends_alone) return model;
   if (std::string left = check_unused(*read.checkpoint(), config); !left.empty())

@@ -23,6 +23,7 @@ struct LoadOptions {
   std::string quantization = {};  // must be the checkpoint's method; empty: whatever it is
   int max_model_len = 0;          // rope tables reach so far; 0: max_position_embeddings
   Shard shard = {};               // of the ranks that divide the model
+  bool same_bits = false;         // of a token, however many are computed with it
   std::function<void(std::size_t bytes)> progress = {};  // of weights, so far
   bool measure = false;  // on a MeasuringDevice: a model that only answers for its sizes
 };

@@ -39,7 +39,9 @@ __device__ __forceinline__ void merge_rows(const MmaArgs<T, Cache>& a, int reque
     runs[0].count = cuts.y;
   }
   merge_runs<kDim>(runs, there, a.sinks != nullptr ? a.sinks + head : nullptr,
-                   &a.out(a.query_start[request] + token, head, 0));
+                   [&](const MergedRow<kDim>& merged) {
+                     merged.store(&a.out(a.query_start[request] + token, head, 0), 1.f);
+                   });
 }
 
 // Behind the block's stores of its part's results: of whom all are there now is merged.

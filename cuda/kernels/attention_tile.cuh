@@ -35,7 +35,7 @@ struct Visible {
   __device__ __forceinline__ bool operator()(int key) const { return first <= key && key <= last; }
 };
 
-template <class T, class Cache, int kDim, int kKeys>
+template <class T, class Cache, int kDim, int kKeys, int kValueDim = kDim>
 struct WarpRows {
   using Element = Multiplied<T, Cache>;
   static constexpr bool kPlain = std::is_same_v<T, Cache>;
@@ -43,7 +43,7 @@ struct WarpRows {
 
   FragmentA q[kDim / 16];
   FragmentC scores[kKeys / 8];
-  FragmentC values[kDim / 8];
+  FragmentC values[kValueDim / 8];
   SoftmaxState state[2];  // of rows lane/4 and lane/4 + 8
   Visible visible[2];
   float scale[2];  // of scores
@@ -150,7 +150,7 @@ struct WarpRows {
 
   // values += weights · v.
   template <int kTile>
-  __device__ __forceinline__ void accumulate(const KeyTile<Cache, kDim, kTile>& v, int key0) {
+  __device__ __forceinline__ void accumulate(const KeyTile<Cache, kValueDim, kTile>& v, int key0) {
     const int lane = threadIdx.x % 32, matrix = lane / 8, row = lane % 8;
 #pragma unroll
     for (int n = 0; n < kKeys / 16; ++n) {
@@ -159,7 +159,7 @@ struct WarpRows {
           {pack<Element>(front.r[0], front.r[1]), pack<Element>(front.r[2], front.r[3]),
            pack<Element>(back.r[0], back.r[1]), pack<Element>(back.r[2], back.r[3])}};
 #pragma unroll
-      for (int d = 0; d < kDim; d += kDepth) {
+      for (int d = 0; d < kValueDim; d += kDepth) {
         std::uint32_t r[4];
         load_matrices_transposed(
             r, v.at(key0 + n * 16 + matrix % 2 * 8 + row, d + matrix / 2 * kVecWidth<Cache>));

@@ -20,14 +20,36 @@ struct PartRun {
 
 constexpr int kMergeLanes = 8;  // of a row
 
-// The finished row, to `out`, by its lanes; four rows of a warp at a time, of which some may not be
-// there. sink: null: none.
-template <int kDim, class T, int kRuns>
-__device__ __forceinline__ void merge_runs(const PartRun (&runs)[kRuns], bool there,
-                                           const float* sink, T* out) {
-  constexpr int kChunks = kDim / 4 / kMergeLanes;
-  const int at = static_cast<int>(threadIdx.x) % kMergeLanes;
+// A lane's values of a row: four of each chunk, relative to `total`, which all its lanes have.
+template <int kDim>
+struct MergedRow {
+  static constexpr int kChunks = kDim / 4 / kMergeLanes;
   SoftmaxState total;
+  float values[kChunks][4] = {};
+
+  __device__ __forceinline__ static int dim_of(int chunk) {
+    return (chunk * kMergeLanes + static_cast<int>(threadIdx.x) % kMergeLanes) * 4;
+  }
+  template <class T>
+  __device__ __forceinline__ void store(T* out, float scale) const {
+    const float whole = total.sum > 0.f ? __fdividef(scale, total.sum) : 0.f;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      *reinterpret_cast<uint2*>(out + dim_of(c)) = {
+          pack<T>(values[c][0] * whole, values[c][1] * whole),
+          pack<T>(values[c][2] * whole, values[c][3] * whole)};
+    }
+  }
+};
+
+// f(MergedRow) by the lanes of a row; four rows of a warp at a time, of which some may not be
+// there. sink: null: none.
+template <int kDim, int kRuns, class F>
+__device__ __forceinline__ void merge_runs(const PartRun (&runs)[kRuns], bool there,
+                                           const float* sink, const F& f) {
+  const int at = static_cast<int>(threadIdx.x) % kMergeLanes;
+  MergedRow<kDim> row;
+  SoftmaxState& total = row.total;
   if (sink != nullptr && at == 0) total = {*sink, 1.f};
   const auto state_of = [](const float* part) {
     const float2 state = *reinterpret_cast<const float2*>(part + kDim);
@@ -43,7 +65,6 @@ __device__ __forceinline__ void merge_runs(const PartRun (&runs)[kRuns], bool th
                  __shfl_xor_sync(0xffffffffu, total.sum, lanes)});
   }
   if (!there) return;
-  float values[kChunks][4] = {};
 #pragma unroll
   for (const PartRun& run : runs) {
 #pragma unroll 2
@@ -53,20 +74,14 @@ __device__ __forceinline__ void merge_runs(const PartRun (&runs)[kRuns], bool th
       if (state.sum == 0.f) continue;  // it has no values either
       const float factor = state.factor(total.max);
 #pragma unroll
-      for (int c = 0; c < kChunks; ++c) {
-        const Vec16<float> chunk = load_vec(part + (c * kMergeLanes + at) * 4);
+      for (int c = 0; c < MergedRow<kDim>::kChunks; ++c) {
+        const Vec16<float> chunk = load_vec(part + row.dim_of(c));
 #pragma unroll
-        for (int d = 0; d < 4; ++d) values[c][d] += chunk.at[d] * factor;
+        for (int d = 0; d < 4; ++d) row.values[c][d] += chunk.at[d] * factor;
       }
     }
   }
-  const float whole = total.sum > 0.f ? __fdividef(1.f, total.sum) : 0.f;
-#pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    *reinterpret_cast<uint2*>(out + (c * kMergeLanes + at) * 4) = {
-        pack<T>(values[c][0] * whole, values[c][1] * whole),
-        pack<T>(values[c][2] * whole, values[c][3] * whole)};
-  }
+  f(row);
 }
 
 }  // namespace quire::cuda

@@ -22,6 +22,8 @@ struct Request {
   __device__ __forceinline__ int position(int row, int group) const {
     return seq_len - num_tokens + ::min(row, num_rows - 1) / group;
   }
+  // The last key that a position sees.
+  __device__ __forceinline__ int seen_to(int position) const { return position; }
 };
 
 template <class T>

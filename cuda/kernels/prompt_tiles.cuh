@@ -15,8 +15,8 @@ constexpr int kAllAttend = 1, kFirstTurn = 2;
 constexpr int kGroups = 2, kGroupThreads = 128, kGroupRows = 64;
 constexpr int kAttending = kGroups * kGroupThreads, kThreads = kAttending + kGroupThreads;
 constexpr int kBlockRows = kGroups * kGroupRows;
-// Of keys; of wide heads half as many, whose sums take the registers.
-constexpr int tile_keys(std::int64_t dim) { return dim <= 128 ? 128 : 64; }
+// Of keys; where values are as wide as heads of 256 half as many: their sums take the registers.
+constexpr int tile_keys(std::int64_t dim) { return dim <= 192 ? 128 : 64; }
 template <int kDim>
 constexpr int kTileKeys = tile_keys(kDim);
 constexpr int kRegistersOfAttending = 240, kRegistersOfBringing = 24;
@@ -67,10 +67,11 @@ struct Turn {
   }
 };
 
-template <class T, int kDim>
+template <class T, int kDim, int kValueDim = kDim>
 struct Stages {
   static constexpr int kStages = kSharesQueries<kDim> ? 2 : 3;
-  SwizzledTile<T, kDim> k[kStages], v[kStages];
+  SwizzledTile<T, kDim> k[kStages];
+  SwizzledTile<T, kValueDim> v[kStages];
   std::conditional_t<kSharesQueries<kDim>, QueryTile<T, kDim>, NoQueries> q[kGroups];
   RingBarriers<kStages> k_ready, v_ready;
 

@@ -30,7 +30,8 @@ struct PromptPart {
 // What a part has of a unit's tiles: [first, last), which may be none.
 struct TileRange {
   int first, last;
-  __device__ __forceinline__ TileRange(const PromptPart& p, int begin, int end) {
+  template <class Part>
+  __device__ __forceinline__ TileRange(const Part& p, int begin, int end) {
     const int each = (end - begin + p.parts - 1) / p.parts;
     first = min(end, begin + p.part * each);
     last = min(end, first + each);

@@ -13,12 +13,14 @@ constexpr float kLn2 = .693147181f, kMostGrowth = 8.f;
 
 // A warpgroup's 64 rows: a lane has columns 2·(lane%4) of its warp's rows lane/4 and lane/4 + 8.
 // Maxima and scores are in units of log 2.
-template <class T, int kDim>
+template <class T, int kDim, int kValueDim = kDim>
 struct GroupRows {
   using Tile = SwizzledTile<T, kDim>;
+  using ValueTile = SwizzledTile<T, kValueDim>;
   static constexpr bool kHoldsQueries = !kSharesQueries<kDim>;
-  static constexpr int kKeys = kTileKeys<kDim>, kDims = Tile::kCount * kPanelDims<T>;
+  static constexpr int kKeys = kTileKeys<kDim>, kDims = ValueTile::kCount * kPanelDims<T>;
   static constexpr int kProducts = kDims > 128 ? 2 : 1, kBlocks = kDims / 8 / kProducts;
+  static_assert(ValueTile::kRows == kKeys);
 
   FragmentA q[kHoldsQueries ? kDim / 16 : 1];
   FragmentC scores[kKeys / 8];
@@ -28,9 +30,9 @@ struct GroupRows {
   int first[2], last[2];  // keys that the rows see; none: first > last
 
   // shared: where queries go that are not held.
-  template <class Queries>
-  __device__ __forceinline__ void load(const WgmmaArgs<T>& a, const Request& r, int kv_head,
-                                       int row0, Queries& shared) {
+  template <class Args, class Rows, class Queries>
+  __device__ __forceinline__ void load(const Args& a, const Rows& r, int kv_head, int row0,
+                                       Queries& shared) {
     for_values([](FragmentC& v, int) { v = {}; });
     if constexpr (!kHoldsQueries) share_queries(a, r, kv_head, row0, shared);
 #pragma unroll
@@ -40,7 +42,7 @@ struct GroupRows {
       const int token = in_range ? row / a.group : 0, head = in_range ? row - token * a.group : 0;
       const int position = r.seq_len - r.num_tokens + token;
       first[h] = in_range ? a.seen_from(position) : 1;
-      last[h] = in_range ? position : 0;
+      last[h] = in_range ? r.seen_to(position) : 0;
       if constexpr (kHoldsQueries) {
         const T* from = &a.q(r.first_token + token, kv_head * a.group + head,
                              static_cast<int>(threadIdx.x) % 4 * 2);
@@ -53,8 +55,9 @@ struct GroupRows {
       }
     }
   }
-  __device__ __forceinline__ void share_queries(const WgmmaArgs<T>& a, const Request& r,
-                                                int kv_head, int row0, QueryTile<T, kDim>& shared) {
+  template <class Args, class Rows>
+  __device__ __forceinline__ void share_queries(const Args& a, const Rows& r, int kv_head, int row0,
+                                                QueryTile<T, kDim>& shared) {
     constexpr int kChunks = kDim / kVecWidth<T>, kOfPanel = kPanelBytes / 16;
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x) % kGroupThreads; i < kGroupRows * kChunks;
@@ -87,10 +90,11 @@ struct GroupRows {
     }
     warpgroup_commit();
   }
-  __device__ __forceinline__ void begin_values(const Tile& v) {
+  __device__ __forceinline__ void begin_values(const ValueTile& v) {
 #pragma unroll
     for (int p = 0; p < kProducts; ++p) {
-      const SharedMatrix b = shared_matrix(&v.panel[p * Tile::kCount / kProducts], Tile::kBytes);
+      const SharedMatrix b =
+          shared_matrix(&v.panel[p * ValueTile::kCount / kProducts], ValueTile::kBytes);
 #pragma unroll
       for (int n = 0; n < kKeys / 16; ++n)
         warpgroup_mma<T, Major::n>(values[p], weights[n], b.advanced(n * 2048), true);
@@ -157,8 +161,8 @@ struct GroupRows {
     }
   }
 
-  __device__ __forceinline__ void weigh(const WgmmaArgs<T>& a, int key0, bool all,
-                                        float (&rescale)[2]) {
+  template <class Args>
+  __device__ __forceinline__ void weigh(const Args& a, int key0, bool all, float (&rescale)[2]) {
     if (a.to_exponent > 0.f) cap(a.to_exponent);
     if (all) return weigh_rows<true>(key0, a.to_log2, rescale);
     weigh_rows<false>(key0, a.to_log2, rescale);
@@ -208,7 +212,7 @@ struct GroupRows {
       const float factor = total > 0.f ? kept * a.value_scale / total : 0.f;
       T* to = &a.out(r.first_token + token, head, static_cast<int>(threadIdx.x) % 4 * 2);
       for_values([&](const FragmentC& v, int n) {
-        if (n >= kDim / 8) return;
+        if (n >= kValueDim / 8) return;
         *reinterpret_cast<std::uint32_t*>(to + n * 8) =
             pack<T>(v.r[2 * h] * factor, v.r[2 * h + 1] * factor);
       });
@@ -223,13 +227,13 @@ struct GroupRows {
     for (int h = 0; h < 2; ++h) {
       const int row = row_of(row0, h);
       if (row >= num_rows) continue;
-      float* part = to + row * part_floats(kDim);
+      float* part = to + row * part_floats(kValueDim);
       for_values([&](const FragmentC& v, int n) {
-        if (n >= kDim / 8 || !(sum[h] > 0.f)) return;
+        if (n >= kValueDim / 8 || !(sum[h] > 0.f)) return;
         *reinterpret_cast<float2*>(part + n * 8 + quarter * 2) = {v.r[2 * h] * value_scale,
                                                                   v.r[2 * h + 1] * value_scale};
       });
-      if (quarter == 0) *reinterpret_cast<float2*>(part + kDim) = {max[h] * kLn2, sum[h]};
+      if (quarter == 0) *reinterpret_cast<float2*>(part + kValueDim) = {max[h] * kLn2, sum[h]};
     }
   }
 };

@@ -135,6 +135,7 @@ void measure_model(Planning& planning) {
       .quantization = config.model.quantization,
       .max_model_len = static_cast<int>(plan.loaded_len),
       .shard = {.rank = planning.device.rank, .size = config.parallel.tensor_parallel_size},
+      .same_bits = config.deterministic,
       .measure = true};
   planning.model = load_model(planning.model_config, config.model.path, planning.loaded,
                               planning.device.ops, options);

@@ -104,6 +104,7 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
                    .quantization = config.model.quantization,
                    .max_model_len = static_cast<int>(plan_.loaded_len),
                    .shard = {.rank = 0, .size = config.parallel.tensor_parallel_size},
+                   .same_bits = config.deterministic,
                    .progress = loading_progress(plan_, progress)};
   model_fingerprint_ = model_fingerprint(config, model_config, dtype_, plan_.loaded_len);
   num_hidden_layers_ = model_config.num_layers;

@@ -48,7 +48,8 @@ class Rank {
                            .seed = config.model.seed,
                            .quantization = config.model.quantization,
                            .max_model_len = static_cast<int>(plan_.loaded_len),
-                           .shard = shard};
+                           .shard = shard,
+                           .same_bits = config.deterministic};
     model_ =
         load_model(served.model, config.model.path, *backend_.device, backend_.ops->traits(), load);
     memory_.emplace(*backend_.device, kv);

@@ -16,8 +16,9 @@ class DeepSeek final : public PreNormDecoder {
     const ModelConfig& c = config();
     for (int i = 0; i < c.num_layers; ++i) {
       add_layer(i,
-                std::make_unique<MlaAttention>(weights(), c, layer_name(i) + "self_attn", rope(),
-                                               ops()),
+                std::make_unique<MlaAttention>(
+                    weights(), c, layer_name(i) + "self_attn", rope(), ops(),
+                    same_bits() ? LatentForms::absorbed : LatentForms::by_count),
                 make_feed_forward(weights(), layer_name(i), c.moe.layers[i], c, load_deepseek_moe));
     }
   }

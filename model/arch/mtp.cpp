@@ -73,7 +73,9 @@ class Mtp final : public DraftBase {
  private:
   std::unique_ptr<Mixer> make_mixer(const std::string& name, const Style& style, bool is_latent) {
     const ModelConfig& c = config();
-    if (is_latent) return std::make_unique<MlaAttention>(weights(), c, name, rope(), ops());
+    if (is_latent)  // it attends for last tokens alone
+      return std::make_unique<MlaAttention>(weights(), c, name, rope(), ops(),
+                                            LatentForms::absorbed);
     AttentionOptions attention = attention_options(c, 0, name, rope());
     attention.window = 0;
     attention.gated = style.gated;

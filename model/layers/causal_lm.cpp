@@ -66,6 +66,7 @@ CausalLm::CausalLm(ModelSource source, std::string root, const HeadNames& names,
       stream_(source.device.stream()),
       ops_(source.ops),
       max_model_len_(source.max_model_len),
+      same_bits_(source.same_bits),
       rope_(make_rope(*weights_, config_, max_model_len_)),
       looks_up_in_head_(is_packed_table(*weights_, config_, root_ + names.embedding)),
       embedding_(looks_up_in_head_

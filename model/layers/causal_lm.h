@@ -23,6 +23,7 @@ struct ModelSource {
   Device& device;
   const OpsTraits& ops;
   int max_model_len;
+  bool same_bits = false;  // LoadOptions::same_bits
 };
 
 // Published names of the parts outside the layers.
@@ -71,6 +72,7 @@ class CausalLm : public Model {
   const OpsTraits& ops() const { return ops_; }
   const RmsNorm& final_norm() const { return norm_; }
   int max_model_len() const { return max_model_len_; }
+  bool same_bits() const { return same_bits_; }
 
   // Registers a mixer and gives it back; in layer order.
   Mixer* add_mixer(std::unique_ptr<Mixer> mixer);
@@ -88,6 +90,7 @@ class CausalLm : public Model {
   StreamRef stream_;
   const OpsTraits& ops_;
   int max_model_len_;
+  bool same_bits_;
   Rope rope_;
   bool looks_up_in_head_;  // which is packed and tied
   TensorView embedding_;  // [vocab, hidden]; empty: rows of lm_head_

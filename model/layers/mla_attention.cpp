@@ -1,5 +1,6 @@
 #include "model/layers/mla_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/layers/cache_scale.h"
@@ -26,12 +27,13 @@ int own_heads(const Shard& shard, const std::string& name, int heads) {
 }  // namespace
 
 MlaAttention::MlaAttention(Weights& weights, const ModelConfig& config, const std::string& name,
-                           const Rope& rope, const OpsTraits& ops)
+                           const Rope& rope, const OpsTraits& ops, LatentForms forms)
     : name_(name),
       config_(config.mla),
       num_heads_(own_heads(weights.shard(), name, config.num_heads)),
       scale_(static_cast<float>(attention_scale(config))),
       rope_(rope),
+      expansion_cost_(ops.expansion_cost()),
       published_scale_(load_cache_scale(weights, name)) {
   const MlaConfig& c = config_;
   const std::int64_t heads = config.num_heads, hidden = config.hidden_size;
@@ -48,7 +50,7 @@ MlaAttention::MlaAttention(Weights& weights, const ModelConfig& config, const st
   kv_down_ =
       Linear(weights, {{name + ".kv_a_proj_with_mqa", row()}}, hidden, config.attention_bias);
   kv_norm_ = RmsNorm(weights, name + ".kv_a_layernorm", c.kv_lora_rank, config.rms_norm_eps);
-  load_up(weights, ops, heads);
+  load_up(weights, ops, forms, heads);
   output_ = Linear(weights, {{name + ".o_proj", hidden}}, heads * c.v_head_dim,
                    config.attention_bias, LinearUse::residual, LinearSplit::columns);
 }
@@ -84,7 +86,8 @@ bool MlaAttention::lacks_scale() const {
 }
 
 // kv_b_proj is, head by head, the rows of a key and those of a value.
-void MlaAttention::load_up(Weights& weights, const OpsTraits& ops, std::int64_t heads) {
+void MlaAttention::load_up(Weights& weights, const OpsTraits& ops, LatentForms forms,
+                           std::int64_t heads) {
   const std::int64_t nope = config_.qk_nope_head_dim, value = config_.v_head_dim;
   const std::int64_t latent = config_.kv_lora_rank, rows = nope + value;
   const Range own = share_of(weights.shard(), heads);
@@ -98,7 +101,7 @@ void MlaAttention::load_up(Weights& weights, const OpsTraits& ops, std::int64_t 
   keys.transposed = true;
   keys.depth = {0, nope};
   key_up_ = weights.load({keys}, {num_heads_, latent, nope}, weights.dtype());
-  if (ops.latent_prompt_bytes(1, shape()) == 0) {
+  if (forms == LatentForms::absorbed || ops.latent_prompt_bytes(1, shape()) == 0) {
     head.pick = rows_of({nope, rows});
     value_up_ = weights.load({head}, {num_heads_, value, latent}, weights.dtype());
     return;
@@ -146,7 +149,8 @@ void MlaAttention::attend_last(const LayerOutput& out, const LayerInput& x, cons
                             context.stream);
     q = few.split_last(dim);
   }
-  const Split requests = last.empty() ? split(tokens, context) : Split{{}, {{0, asked, 0, asked}}};
+  const Split requests = last.empty() ? split(tokens, context)
+                                      : Split{{}, {{0, asked, 0, asked, 1, context.max_seq_len}}};
   attend_absorbed(values, q, requests.others, last, context);
   attend_expanded(values, q, requests.prompts, context);
   output_.leave(out, values.reshape({asked, num_heads_ * config_.v_head_dim}), context);
@@ -175,21 +179,24 @@ MlaAttention::Split MlaAttention::split(std::int64_t num_tokens,
   const std::span<const std::int32_t> starts = context.host_rows.query_start;
   const std::span<const std::int32_t> lens = context.host_rows.seq_lens;
   if (up_.empty() || lens.empty()) {
-    all.others.push_back({0, requests, 0, num_tokens});
+    all.others.push_back({0, requests, 0, num_tokens, context.max_query_len, context.max_seq_len});
     return all;
   }
   for (std::int32_t r = 0; r < requests; ++r) {
     const std::int32_t first = starts[static_cast<std::size_t>(r)];
     const std::int32_t end = starts[static_cast<std::size_t>(r) + 1];
-    const std::int32_t cached = lens[static_cast<std::size_t>(r)] - (end - first);
-    if (takes_less_expanded(shape(), end - first, cached)) {
+    const std::int32_t len = lens[static_cast<std::size_t>(r)], cached = len - (end - first);
+    if (takes_less_expanded(shape(), end - first, cached, expansion_cost_)) {
       all.prompts.push_back({r, first, end - first, cached});
-    } else if (!all.others.empty() && all.others.back().end == r) {
-      all.others.back().end = r + 1;
-      all.others.back().end_token = end;
-    } else {
-      all.others.push_back({r, r + 1, first, end});
+      continue;
     }
+    if (all.others.empty() || all.others.back().end != r)
+      all.others.push_back({r, r, first, first, 0, 0});
+    Run& run = all.others.back();
+    run.end = r + 1;
+    run.end_token = end;
+    run.max_query_len = std::max(run.max_query_len, end - first);
+    run.max_seq_len = std::max(run.max_seq_len, len);
   }
   return all;
 }
@@ -209,14 +216,14 @@ void MlaAttention::attend_absorbed(TensorView values, TensorView q, std::span<co
   args.cache = cache_;
   args.cache_scale = cache_scale_;
   args.scale = scale_;
-  args.max_query_len = last.empty() ? context.max_query_len : 1;
-  args.max_seq_len = context.max_seq_len;
   for (const Run& run : runs) {
     const auto own = [&](TensorView all) { return all.rows(run.first_token, run.end_token); };
     context.ops.head_linear(own(absorbed).narrow(2, 0, latent), own(q).narrow(2, 0, nope), key_up_,
                             context.stream);
     context.ops.copy(own(absorbed).narrow(2, latent, row()), own(q).narrow(2, nope, q.extent(2)),
                      context.stream);
+    args.max_query_len = run.max_query_len;
+    args.max_seq_len = run.max_seq_len;
     args.block_table = context.groups[group_].block_table.rows(run.begin, run.end);
     args.query_start = starts.rows(run.begin, run.end + 1);
     args.seq_lens = lens.rows(run.begin, run.end);

@@ -19,11 +19,15 @@
 
 namespace quire {
 
+// What a layer has weights and memory for: prompts are expanded where that takes fewer
+// multiplications and the backend can, or nothing ever is.
+enum class LatentForms : std::uint8_t { absorbed, by_count };
+
 class MlaAttention final : public Mixer {
  public:
   // `name` is "model.layers.0.self_attn".
   MlaAttention(Weights& weights, const ModelConfig& config, const std::string& name,
-               const Rope& rope, const OpsTraits& ops);
+               const Rope& rope, const OpsTraits& ops, LatentForms forms);
 
   LayerKvSpec cache_spec(const KvSpecOptions& options) const override;
   void bind(const LayerCache& cache) override;
@@ -38,9 +42,10 @@ class MlaAttention final : public Mixer {
   }
 
  private:
-  // Requests [begin, end) of the step, and their tokens.
+  // Requests [begin, end) of the step, their tokens, and the most that one of them has.
   struct Run {
     std::int64_t begin, end, first_token, end_token;
+    int max_query_len, max_seq_len;
   };
   // Of a step's requests: who is expanded, and runs of the others.
   struct Split {
@@ -49,7 +54,7 @@ class MlaAttention final : public Mixer {
   };
   void attend_last(const LayerOutput& out, const LayerInput& x, const LastTokens& last,
                    const ForwardContext& context) const;
-  void load_up(Weights& weights, const OpsTraits& ops, std::int64_t heads);
+  void load_up(Weights& weights, const OpsTraits& ops, LatentForms forms, std::int64_t heads);
   Split split(std::int64_t num_tokens, const ForwardContext& context) const;
   // [T, heads, nope + rope], rotated.
   void project_queries(TensorView q, const LayerInput& x, const ForwardContext& context) const;
@@ -74,6 +79,7 @@ class MlaAttention final : public Mixer {
   TensorView key_up_;    // [heads, latent, nope]
   TensorView value_up_;  // [heads, value, latent]
   TensorView up_;        // [heads, nope + value, latent], with value_up_; empty: never expanded
+  ExpansionCost expansion_cost_;
   Linear output_;
   TensorView cache_;  // [kernel blocks, kernel block size, latent + rope]
   std::optional<CacheScale> published_scale_;

@@ -50,9 +50,10 @@ def copy_cost(kernel, body):
 
 
 def box_cost(kernel):
-    """Instructions of the warp that starts boxes, for each of them: of the innermost loop over boxes that takes most."""
-    return max(len(body) / held for body in kernel.loops() for held in [sum(kernel.code[i].is_("UTMALDG") for i in body)]
-               if held and not any(kernel.code[i].is_("SYNCS", *PRODUCTS) for i in body))
+    """Instructions of the warp that starts boxes, for each of them: of the innermost loop over boxes that takes most. None where boxes
+    have no loop of their own: they are few."""
+    return max((len(body) / held for body in kernel.loops() for held in [sum(kernel.code[i].is_("UTMALDG") for i in body)]
+                if held and not any(kernel.code[i].is_("SYNCS", *PRODUCTS) for i in body)), default=None)
 
 
 def measure(module, kernel_name, threads):

@@ -5,6 +5,7 @@
 
 #include "app/golden.h"
 #include "cpu/cpu_ops.h"
+#include "model/draft_registry.h"
 #include "tests/support/direct_runner.h"
 #include "tests/support/golden_folders.h"
 
@@ -53,7 +54,7 @@ struct Loaded {
   Loaded(const fs::path& folder, const DirectOptions& options)
       : device(make_cpu_device()),
         model(load_model(read_model_config(folder), folder, *device, ops.traits(),
-                         {.dtype = options.dtype})),
+                         {.dtype = options.dtype, .same_bits = options.same_bits})),
         runner(*model, *device, ops, options) {}
 
   CountingOps ops;
@@ -115,6 +116,44 @@ TEST_CASE("where a token's bits may not depend on its step, all tokens are absor
     parts.insert(parts.end(), logits.begin(), logits.end());
   }
   CHECK(parts == whole);
+}
+
+// Of MlaPromptArgs::workspace, for few tokens.
+std::size_t scratch_of(const ModelConfig& config, const OpsTraits& ops) {
+  return ops.latent_prompt_bytes(8, {.heads = config.num_heads,
+                                     .latent = config.mla.kv_lora_rank,
+                                     .rope = config.mla.qk_rope_head_dim,
+                                     .nope = config.mla.qk_nope_head_dim,
+                                     .value = config.mla.v_head_dim,
+                                     .dtype = DType::f32});
+}
+
+TEST_CASE("a model that expands nothing has neither weights nor scratch for it", "[model][mla]") {
+  const fs::path folder = latent_models().front();
+  const ModelConfig config = read_model_config(folder);
+  const Loaded plain(folder, {}), same_bits(folder, {.same_bits = true});
+  // Of keys, which are there transposed, too.
+  CHECK(plain.model->weight_bytes() - same_bits.model->weight_bytes() ==
+        std::size_t{4} *
+            static_cast<std::size_t>(config.num_layers * config.num_heads *
+                                     config.mla.qk_nope_head_dim * config.mla.kv_lora_rank));
+  const std::size_t scratch = scratch_of(config, plain.ops.traits());
+  CHECK(plain.model->workspace_bytes(8, 8) > scratch);
+  CHECK(same_bits.model->workspace_bytes(8, 8) < scratch);
+}
+
+TEST_CASE("a draft model of latent attention has no scratch for prompts", "[model][mla]") {
+  const fs::path folder = "tests/data/golden/drafts/mtp-deepseek-v3/target";
+  const ModelConfig config = read_model_config(folder);
+  const CountingOps ops;
+  const auto device = make_cpu_device();
+  const LoadOptions options{.dtype = DType::f32, .max_model_len = 64};
+  const auto target = load_model(config, folder, *device, ops.traits(), options);
+  const auto draft = load_draft(
+      {.form = DraftForm::mtp, .directory = folder, .target_config = config, .target = *target},
+      *device, ops.traits(), options);
+  CHECK(target->workspace_bytes(8, 8) > scratch_of(config, ops.traits()));
+  CHECK(draft->workspace_bytes(8, 8) < scratch_of(config, ops.traits()));
 }
 
 TEST_CASE("both forms of latent attention give the reference's logits", "[model][golden][mla]") {

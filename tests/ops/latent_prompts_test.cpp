@@ -18,6 +18,7 @@ const auto kF32 = DType::f32, kBf16 = DType::bf16, kF16 = DType::f16, kFp8 = DTy
 struct Request {
   int cached, fresh;
   bool expanded = true;
+  int believed = 0;  // drafts that did not hold: so many more are cached as the host knows it
 };
 
 struct Case {
@@ -31,10 +32,14 @@ struct Case {
 
 constexpr LatentShape kTiny{.heads = 3, .latent = 32, .rope = 8, .nope = 16, .value = 12};
 constexpr LatentShape kPublished{.heads = 2, .latent = 512, .rope = 64, .nope = 128, .value = 128};
+constexpr LatentShape kOneHead{.heads = 1, .latent = 512, .rope = 64, .nope = 128, .value = 128};
+// The least that CUDA expands, for cases of many positions.
+constexpr LatentShape kNarrow{.heads = 1, .latent = 64, .rope = 64, .nope = 128, .value = 128};
 // As a rotated part wider than a tile, and widths that are no multiple of a register.
 constexpr LatentShape kOdd{.heads = 2, .latent = 20, .rope = 6, .nope = 7, .value = 9};
 
 std::vector<Case> all_cases() {
+  const std::vector<Request> many(70, {1, 2});
   return {
       {"a prompt", kF32, kF32, kTiny, 16, {{0, 50}}},
       {"prompts beside others",
@@ -67,6 +72,31 @@ std::vector<Case> all_cases() {
        {.heads = 40, .latent = 16, .rope = 4, .nope = 8, .value = 8},
        16,
        {{0, 5}, {9, 17}}},
+      {"as models have it, beside others",
+       kBf16,
+       kBf16,
+       kPublished,
+       16,
+       {{9, 1, false}, {0, 40}, {0, 3}, {60, 170}, {5, 2, false}, {7, 30}}},
+      {"as models have it, fp8", kBf16, kFp8, kPublished, 32, {{30, 40}, {0, 9}}, .7f},
+      {"as models have it, fp8, f16", kF16, kFp8, kOneHead, 16, {{30, 40}, {0, 9}}, 1.3f},
+      {"few behind many", kBf16, kBf16, kOneHead, 64, {{1500, 40}, {700, 20}}},
+      {"drafts that did not hold",
+       kBf16,
+       kBf16,
+       kNarrow,
+       16,
+       {{2, 20, true, 5}, {140, 130, true, 9}}},
+      {"more than a round takes", kBf16, kBf16, kNarrow, 8, many},
+      {"over the end of a piece", kBf16, kBf16, kNarrow, 64, {{4090, 10}, {0, 5}}},
+  };
+}
+
+// Of pieces as CUDA has them.
+std::vector<Case> large_cases() {
+  return {
+      {"several pieces", kBf16, kBf16, kNarrow, 64, {{4000, 200}, {0, 5}, {4090, 6}, {4091, 6}}},
+      {"several pieces, fp8", kF16, kFp8, kNarrow, 64, {{8190, 20}}, .8f},
   };
 }
 
@@ -148,8 +178,8 @@ class Data {
       const Request& request = c_.requests[chunk.request];
       const std::int32_t cached = request.cached + chunk.begin;
       if (request.expanded)
-        prompts.push_back(
-            {static_cast<std::int32_t>(lens.size()), starts.back(), chunk.count, cached});
+        prompts.push_back({static_cast<std::int32_t>(lens.size()), starts.back(), chunk.count,
+                           cached + request.believed});
       starts.push_back(starts.back() + chunk.count);
       lens.push_back(cached + chunk.count);
       const auto from = table_.begin() + static_cast<std::ptrdiff_t>(chunk.request) * columns_;
@@ -183,7 +213,7 @@ class Data {
 
  private:
   std::int64_t blocks_of(const Request& r) const {
-    return (r.cached + r.fresh + c_.block_size - 1) / c_.block_size;
+    return (r.cached + r.believed + r.fresh + c_.block_size - 1) / c_.block_size;
   }
   float scale() const { return 1.f / std::sqrt(static_cast<float>(c_.shape.nope + c_.shape.rope)); }
   std::int64_t slot(std::size_t request, std::int64_t position) const {
@@ -200,13 +230,16 @@ class Data {
   std::vector<double> expanded(std::size_t request, std::int64_t first, std::int64_t count) const {
     const LatentShape& s = c_.shape;
     std::vector<double> out;
+    std::vector<double> latents(static_cast<std::size_t>(s.latent));
     for (std::int64_t p = 0; p < lens_[request]; ++p) {
+      for (std::int64_t i = 0; i < s.latent; ++i)
+        latents[static_cast<std::size_t>(i)] = latent(request, p, i);
       for (std::int64_t h = 0; h < s.heads; ++h) {
         for (std::int64_t n = first; n < first + count; ++n) {
           double sum = 0;
           const std::int64_t row = (h * (s.nope + s.value) + n) * s.latent;
           for (std::int64_t i = 0; i < s.latent; ++i)
-            sum += up_.at(row + i) * latent(request, p, i);
+            sum += up_.at(row + i) * latents[static_cast<std::size_t>(i)];
           out.push_back(sum);
         }
       }
@@ -261,9 +294,7 @@ void check_written(const HostTensor& got, std::vector<double> want) {
 
 }  // namespace
 
-TEST_CASE("expanded latent attention attends with each head's own keys and values",
-          "[ops][attention][mla]") {
-  const Case c = GENERATE(from_range(all_cases()));
+void check_case(const Case& c) {
   INFO(c.name);
   Data data(c, 1);
   data.poison_unused();
@@ -274,6 +305,15 @@ TEST_CASE("expanded latent attention attends with each head's own keys and value
     OpRun run(backend);
     check_written(data.run(run), want);
   }
+}
+
+TEST_CASE("expanded latent attention attends with each head's own keys and values",
+          "[ops][attention][mla]") {
+  check_case(GENERATE(from_range(all_cases())));
+}
+
+TEST_CASE("expanded latent attention goes on where a piece ended", "[ops][attention][mla][large]") {
+  check_case(GENERATE(from_range(large_cases())));
 }
 
 TEST_CASE("expanded latent attention gives a token the same bits alone, in a batch, and in chunks",
@@ -325,6 +365,15 @@ TEST_CASE("prompts are expanded where that takes fewer multiplications", "[ops][
       const std::int64_t pairs = n * c + n * (n + 1) / 2;
       CHECK(expands(n, c) == (pairs * 320 + (n + c) * 131072 < pairs * 1088 + n * 131072));
     }
+  // As CUDA has it.
+  const auto by_units = [&](std::int64_t num_new, std::int64_t num_cached) {
+    return takes_less_expanded(v3, num_new, num_cached, {.unit_tokens = 128, .times = 1.35});
+  };
+  CHECK(by_units(51, 0));
+  CHECK_FALSE(by_units(50, 0));
+  CHECK(by_units(316, 100'000'000));
+  CHECK_FALSE(by_units(315, 100'000'000));
+  CHECK_FALSE(by_units(0, 0));
 }
 
 }  // namespace quire::test

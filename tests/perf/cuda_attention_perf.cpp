@@ -127,6 +127,66 @@ void latent_decode(Bench& bench, const std::string& name, std::vector<std::int64
   bench.forget_tensors();
 }
 
+// New tokens of one request behind what is cached, in a layer of DeepSeek-V3's: from rotated
+// queries to values, expanded and absorbed.
+void latent_prompt(Bench& bench, std::int64_t fresh, std::int64_t cached, std::int64_t heads) {
+  constexpr std::int64_t kBlockSize = 64;
+  const LatentShape s{.heads = heads, .latent = 512, .rope = 64, .nope = 128, .value = 128};
+  const std::int64_t n = bench.size(fresh, 40), behind = bench.size(cached, 60),
+                     row = s.latent + s.rope, dim = s.nope + s.rope,
+                     columns = (n + behind + kBlockSize - 1) / kBlockSize;
+  std::vector<std::int32_t> table(static_cast<std::size_t>(columns));
+  std::iota(table.begin(), table.end(), 0);
+  std::shuffle(table.begin(), table.end(), std::mt19937(1));
+  const auto count = static_cast<std::int32_t>(n), before = static_cast<std::int32_t>(behind);
+  const std::vector<LatentPrompt> prompts = {{0, 0, count, before}};
+  const auto bytes = bench.ops().traits().latent_prompt_bytes(count, s);
+  MlaPromptArgs args;
+  args.out = bench.zeros(DType::bf16, {n, heads, s.value});
+  args.q = bench.random({n, heads, dim});
+  args.up = bench.random({heads, s.nope + s.value, s.latent}, .04f);
+  args.cache = bench.random({columns, kBlockSize, row});
+  args.block_table = bench.upload(table, {1, columns});
+  args.query_start = bench.upload<std::int32_t>({0, count}, {2});
+  args.seq_lens = bench.upload<std::int32_t>({before + count}, {1});
+  args.prompts = prompts;
+  args.workspace = bench.zeros(DType::u8, {static_cast<std::int64_t>(bytes)});
+  args.scale = .07f;
+  MlaArgs absorbed;
+  absorbed.out = bench.zeros(DType::bf16, {n, heads, s.latent});
+  absorbed.q = bench.zeros(DType::bf16, {n, heads, row});
+  absorbed.cache = args.cache;
+  absorbed.block_table = args.block_table;
+  absorbed.query_start = args.query_start;
+  absorbed.seq_lens = args.seq_lens;
+  absorbed.scale = args.scale;
+  absorbed.max_query_len = count;
+  absorbed.max_seq_len = count + before;
+  const TensorView key_up = bench.random({heads, s.latent, s.nope}, .04f);
+  const auto absorb = [&] {
+    Ops& ops = bench.ops();
+    ops.head_linear(absorbed.q.narrow(2, 0, s.latent), args.q.narrow(2, 0, s.nope), key_up,
+                    bench.stream());
+    ops.copy(absorbed.q.narrow(2, s.latent, row), args.q.narrow(2, s.nope, dim), bench.stream());
+    ops.mla_attention(absorbed, bench.stream());
+    ops.head_linear(args.out, absorbed.out, args.up.narrow(1, s.nope, s.nope + s.value),
+                    bench.stream());
+  };
+  const double now = device_seconds(
+      bench.stream(), [&] { bench.ops().mla_prompt_attention(args, bench.stream()); });
+  const double then = device_seconds(bench.stream(), absorb);
+  const double pairs = static_cast<double>(n) *
+                       (static_cast<double>(behind) + static_cast<double>(n + 1) / 2),
+               width = static_cast<double>(dim + s.value),
+               expansion = static_cast<double>((n + behind) * s.latent * (s.nope + s.value)),
+               flops = 2. * static_cast<double>(heads) * (pairs * width + expansion);
+  const std::string name = "latent prompt, " + std::to_string(fresh) + " tokens behind " +
+                           std::to_string(cached) + ", " + std::to_string(heads) + " heads";
+  bench.compute_bound(name, flops, now);
+  bench.compute_bound(name + ", absorbed", flops, then);  // of the fewer multiplications
+  bench.forget_tensors();
+}
+
 void prefill_attention(Bench& bench, std::int64_t tokens, DType cache = DType::bf16,
                        std::int64_t dim = 128) {
   const std::int64_t n = bench.size(tokens, 40), heads = 32 * 128 / dim;
@@ -177,6 +237,9 @@ void attention_cases(Bench& bench) {
   std::vector<std::int64_t> uneven(256, 1024);
   uneven[100] = 100000;
   latent_decode(bench, "latent decode, one of 100000 among 255 of 1024, 16 heads", uneven, 16, 1);
+  latent_prompt(bench, 4096, 0, 128);
+  for (const std::int64_t heads : {16, 128}) latent_prompt(bench, 512, 7680, heads);
+  latent_prompt(bench, 256, 7680, 16);
   for (const std::int64_t tokens : {4096, 8192, 16384}) prefill_attention(bench, tokens);
   prefill_attention(bench, 8192, DType::fp8_e4m3);
   prefill_attention(bench, 8192, DType::bf16, 256);

@@ -12,38 +12,9 @@ and LAUNCH for each kernel: its start, its first loads and its last block; half 
 start but not the loads, as they wait for the other's end. share = time at READ (or at CUBLAS) / predicted time.
 """
 import sys
-from pathlib import Path
 
-SMS, CLOCK = 132, 1.755e9
-READ = 4.35e12          # bytes/s that a probe reads of 4.8e12
-PEAK = 4096 * SMS * CLOCK  # FLOP/s of warpgroup products in bf16
-CUBLAS = 790e12
-L2 = 7e12               # bytes/s from it to all multiprocessors: assumed
-LAUNCH = 3e-6
-MERGE = 1.5e-6          # a fence, a counter and two rounds of reads, behind a request's last part
-SCHEDULERS = 4
-ROOT = Path(__file__).resolve().parents[2]
-
-
-class Budgets:
-    def __init__(self, path):
-        lines = [line.split() for line in Path(path).read_text().splitlines() if line.strip() and not line.startswith("#")]
-        self.rows = {line[0]: dict(zip(lines[0], line)) for line in lines[1:]}
-
-    def __getitem__(self, name):
-        row = self.rows[name]
-        return lambda column: float(row[column])
-
-
-def ipc(warps_of_processor):
-    return min(0.9, warps_of_processor / SCHEDULERS / 6)
-
-
-def tile_time(kernel, tiles, warps, copies, products, extra=0.0):
-    """Seconds of issue for so many tiles over the device: a warp executes `copies` copies and `products` products of each."""
-    instructions = copies * kernel("copy") + products * kernel("product") + extra
-    resident = kernel("blocks") * warps
-    return tiles / SMS * warps * instructions / SCHEDULERS / ipc(resident) / CLOCK
+from device_model import CLOCK, CUBLAS, L2, LAUNCH, MERGE, PEAK, READ, ROOT, SCHEDULERS, SMS, Budgets, ipc, tile_time
+from latent_model import absorbed_prompt, expanded_prompt, latents
 
 
 def decode_attention(b, name, requests, context, dim, size, heads=8):
@@ -182,36 +153,6 @@ def prompt_behind(b, requests, fresh, cached, dim=128, group=4, heads=8, cut=Tru
     return max(data / READ, flops / CUBLAS), max(data / READ / 0.95, rounds * -(-tiles // parts) * tile) + rounds * 1e-6 + merge + LAUNCH
 
 
-def latents(b, lengths, heads, rows=1, cache="bf16"):
-    """Requests of so many rows; units of 64 rows, heads by tokens, see tiles of 32 keys; few heads fill a part. The limit is the longer
-    of reading the cache and of the products at cuBLAS' rate. Every multiprocessor has as many tiles as the others; with warpgroups
-    two of them take a fourth of the scores' instructions and their own 131 a tile (that rescales 128 sums more, once), or 395 where they
-    widen it, 26 for each of nine panels. A unit in
-    several blocks writes its sums, which are read again; a block's further parts begin with loads of their own, 1 µs, and the merge
-    half of a launch behind. Before: nine turns of the scores' loop, of which the table counts one, and as many splits for all as
-    filled the device."""
-    data = sum(lengths) * 576 * (1 if cache == "fp8" else 2)
-    flops = 2.0 * sum(lengths) * rows * heads * (576 + 512)
-    limit = max(data / READ, flops / CUBLAS)
-    units = -(-rows * heads // 64)
-    counts = [-(-length // 32) for length in lengths for _ in range(units)]
-    tiles = sum(counts)
-    if f"latent_wgmma_kernel<bf16,{cache}>" not in b.rows:
-        issue = tile_time(b[f"latent_attention_kernel<bf16,{cache}>"], tiles, 8, 5 if cache == "fp8" else 9, 72, extra=8 * 26)
-        return limit, max(data / READ / 0.95, issue) + 2 * LAUNCH
-    share = max(8, -(-tiles // SMS))
-    kernel = b["latent_wgmma_kernel<bf16,bf16>"]
-    instructions = 4 * 36 * kernel("product") + 8 * (395 if cache == "fp8" else 131)
-    issue = share * instructions / SCHEDULERS / ipc(12) / CLOCK
-    ends = [sum(counts[:i + 1]) for i in range(len(counts))]
-    cut = [(end - 1) // share - (end - count) // share + 1 for end, count in zip(ends, counts)]
-    parts = sum(n for n in cut if n > 1)
-    most = -(-sum(cut) // -(-tiles // share))
-    partials = 2 * parts * min(64, rows * heads) * 514 * 4 / READ
-    products = share * 64 * 32 * 2 * (576 + 512) / PEAK * SMS
-    return limit, max(data / READ / 0.95, issue, products) + partials + (most - 1) * 1e-6 + 1.5 * LAUNCH
-
-
 def experts(b, name, bits, active, columns, depth):
     """Steps of 64 columns of 128 rows of the weights of `active` experts, a few tokens each."""
     kernel = b[f"expert_mma_kernel<{name},16>"]
@@ -329,6 +270,14 @@ CASES = {
     "latent decode, 32 of 4,096, 128 heads, fp8 cache": lambda b: latents(b, 32 * [4096], 128, cache="fp8"),
     "latent decode, 8 of 4,096, 128 heads, 4 rows each": lambda b: latents(b, 8 * [4096], 128, 4),
     "latent decode, one of 100,000 among 255 of 1,024, 16 heads": lambda b: latents(b, 255 * [1024] + [100000], 16),
+    "latent prompt, 4,096 new tokens, 128 heads, absorbed": lambda b: absorbed_prompt(b, 4096, 0, 128),
+    "latent prompt, 4,096 new tokens, 128 heads": lambda b: expanded_prompt(b, 4096, 0, 128),
+    "latent prompt, 512 new tokens behind 7,680, 128 heads, absorbed": lambda b: absorbed_prompt(b, 512, 7680, 128),
+    "latent prompt, 512 new tokens behind 7,680, 128 heads": lambda b: expanded_prompt(b, 512, 7680, 128),
+    "latent prompt, 512 new tokens behind 7,680, 16 heads, absorbed": lambda b: absorbed_prompt(b, 512, 7680, 16),
+    "latent prompt, 512 new tokens behind 7,680, 16 heads": lambda b: expanded_prompt(b, 512, 7680, 16),
+    "latent prompt, 200 new tokens behind 7,680, 16 heads, absorbed": lambda b: absorbed_prompt(b, 200, 7680, 16),
+    "latent prompt, 200 new tokens behind 7,680, 16 heads": lambda b: expanded_prompt(b, 200, 7680, 16),
     "1 to 8 rows, bf16, 4,096 to 28,672": lambda b: few_rows(b, "bf16", 28672, 4096),
     "1 to 8 rows, bf16, 4,096 to 4,096": lambda b: few_rows(b, "bf16", 4096, 4096),
     "1 to 8 rows, fp8, 4,096 to 28,672": lambda b: few_rows(b, "fp8", 28672, 4096),
