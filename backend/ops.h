@@ -115,6 +115,12 @@ class Ops {
                         TensorView slots, CacheScale scale, StreamRef stream) = 0;
   virtual void prepare_heads(const HeadArgs& args, StreamRef stream) = 0;
   virtual void paged_attention(const AttentionArgs& args, StreamRef stream) = 0;
+  // Both, one after the other, with the bits that these give; args.q is heads.q, of which undefined
+  // values are left. A token's slot is that of its position in its request's blocks, or −1.
+  virtual void attend_new(const HeadArgs& heads, const AttentionArgs& args, StreamRef stream) {
+    prepare_heads(heads, stream);
+    paged_attention(args, stream);
+  }
 
   // logits f32 [S, V] in place: −inf for what a row may not draw.
   virtual void mask_logits(TensorView logits, const MaskArgs& args, StreamRef stream) = 0;

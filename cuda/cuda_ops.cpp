@@ -87,6 +87,9 @@ class CudaOps final : public Ops, public DraftOps {
   void paged_attention(const AttentionArgs& args, StreamRef stream) override {
     cuda::paged_attention(args, scratch(), stream);
   }
+  void attend_new(const HeadArgs& heads, const AttentionArgs& args, StreamRef stream) override {
+    cuda::attend_new(heads, args, scratch(), stream);
+  }
   void mask_logits(TensorView logits, const MaskArgs& args, StreamRef stream) override {
     cuda::mask_logits(logits, args, stream);
   }

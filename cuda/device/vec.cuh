@@ -25,6 +25,15 @@ __device__ __forceinline__ void store_vec(T* to, const Vec16<T>& value) {
   *reinterpret_cast<Vec16<T>*>(to) = value;
 }
 
+// The same number, but what follows from it is computed where it is needed, and not in front of a
+// loop to be kept in registers that are scarce there.
+__device__ __forceinline__ int not_kept(int number) {
+#ifdef __CUDACC__
+  asm volatile("" : "+r"(number));
+#endif
+  return number;
+}
+
 // Every row begins at a multiple of 16 bytes.
 inline bool is_aligned(const TensorView& tensor) {
   const auto per_chunk = static_cast<std::int64_t>(16 / size_of(tensor.dtype()));

@@ -31,6 +31,13 @@ bool attention_mma_supports(const AttentionArgs& args);
 void attention_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch,
                    StreamRef stream);
 
+// The same where its blocks prepare the heads of each request as they go, in place of a kernel in
+// front (heads.cu): all requests are such as share a block's warps over the keys. The queries stay
+// as they are.
+bool attention_mma_prepares(const HeadArgs& heads, const AttentionArgs& args);
+void attention_mma_new(const HeadArgs& heads, const AttentionArgs& args, SplitScratch scratch,
+                       StreamRef stream);
+
 // Requests of at least least_rows rows, on Hopper's warpgroups; of what attention_mma supports:
 // head sizes 64, 96, 128 and 256, caches of the queries' dtype that a tensor map can describe, where
 // the driver makes maps.
@@ -40,6 +47,9 @@ void attention_wgmma(const AttentionArgs& args, int least_rows, SplitScratch scr
 
 // Each request by the fastest of the kernels above that takes it.
 void paged_attention(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
+// Of heads that are not prepared.
+void attend_new(const HeadArgs& heads, const AttentionArgs& args, SplitScratch scratch,
+                StreamRef stream);
 
 // Latent attention; on tensor cores where the sizes and dtypes are those that models have.
 void mla_attention(const MlaArgs& args, SplitScratch scratch, StreamRef stream);

@@ -48,6 +48,7 @@ template <class T, class Cache, int kDim, bool kDecode>
 __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     attention_mma_kernel(const __grid_constant__ MmaArgs<T, Cache> a) {
   release_next_kernel();
+  if (kDecode && a.heads.q != nullptr) a.heads.prefetch_norms();
   await_previous_kernel();
   // Of a tile, for one warp at a time; where heads are wide, registers hold half of the scores.
   constexpr int kTile = kTileKeys<Cache, kDim, kDecode>;
@@ -82,8 +83,10 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
   SHARED(first_key, int[kWarps]);
   if (kUnits && threadIdx.x % 32 == 0)
     first_key[warp] = !by_rows ? warp * kKeys : row0 >= q.num_rows ? kTile : 0;
-  load_queries(w, a, q, row0);
-  w.clear();
+  if constexpr (!kDecode) {
+    load_queries(w, a, q, row0);
+    w.clear();
+  }
 
   const int last_row = min(block_row + kUnitRows, q.num_rows) - 1;
   const int end = q.position(last_row / a.group) + 1;
@@ -98,7 +101,7 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     }
   }
   constexpr int kLanes = kRowLanes<Cache, kDim>;
-  using Copies = PageCopies<Cache, kTile, kDim, kWarps * 32, kLanes>;
+  using Copies = PageCopies<Cache, kTile, kDim, kWarps * 32, kLanes, kDecode && sizeof(Cache) == 1>;
   Copies copies(a.keys_of(q.request, q.kv_head), begin, end, static_cast<int>(threadIdx.x) / kLanes,
                 static_cast<int>(threadIdx.x) % kLanes);
   const std::uintptr_t to_values = a.value_distance();
@@ -115,8 +118,26 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     }
     async_copy_commit();
   };
-  if constexpr (kDecode) copies.look_up(tile);  // a tile ahead, where there are registers for it
-  copy_stage(tile);
+  if constexpr (kDecode) {
+    copies.look_up(tile);  // a tile ahead, where there are registers for it
+    T* prepared = nullptr;
+    const bool first_is_old = a.heads.q == nullptr || (tile + 1) * kTile <= q.first_new_key();
+    if (first_is_old) copy_stage(tile);  // beside the heads
+    if (a.heads.q != nullptr) {
+      // Queries lie where the second tile will.
+      static_assert(sizeof(T) * (kUnits ? kUnitRows : kWarpRows) * kPreparedStride<kDim> <=
+                    sizeof(stages[0]));
+      prepared = reinterpret_cast<T*>(&stages[(tile + 1) % 2]);
+      prepare_block<kDim>(a, q, tile * kTile, last_tile * kTile, prepared);
+      __syncthreads();
+    }
+    load_queries(w, a, q, row0, prepared);
+    if (!first_is_old) copy_stage(tile);
+    if (prepared != nullptr) __syncthreads();
+    w.clear();
+  } else {
+    copy_stage(tile);
+  }
   for (; tile < last_tile; ++tile) {
     copy_stage(tile + 1);
     async_copy_wait<1>();
@@ -254,10 +275,13 @@ void plan_parts(MmaArgs<T, Cache>& a, const AttentionArgs& args, const SplitScra
   a.arrived = scratch.arrived;
 }
 
+// heads: null: they are prepared.
 template <class T, class Cache>
-void launch_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch, StreamRef stream) {
+void launch_mma(const AttentionArgs& args, const HeadArgs* heads, int most_rows,
+                SplitScratch scratch, StreamRef stream) {
   const auto kv_heads = static_cast<int>(args.k_cache.extent(2));
   MmaArgs<T, Cache> a(args);
+  if (heads != nullptr) a.heads = NewHeads<T, Cache>(*heads);
   const int max_rows = args.max_query_len * a.group;
   a.split_rows = std::min(max_rows, kWarpRows);
   plan_parts(a, args, scratch);
@@ -266,6 +290,20 @@ void launch_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch, 
       launch_both<T, Cache, size>(a, static_cast<int>(args.seq_lens.extent(0)), kv_heads,
                                   std::min(max_rows, most_rows), stream);
   });
+}
+
+void launch_any(const AttentionArgs& args, const HeadArgs* heads, int most_rows,
+                SplitScratch scratch, StreamRef stream) {
+  if (args.q.extent(0) == 0) return;
+  const auto launch_on = [&]<class T>(Type<T>) {
+    if (args.k_cache.dtype() == DType::fp8_e4m3) {
+      launch_mma<T, __nv_fp8_e4m3>(args, heads, most_rows, scratch, stream);
+    } else {
+      launch_mma<T, T>(args, heads, most_rows, scratch, stream);
+    }
+  };
+  if (args.q.dtype() == DType::bf16) return launch_on(Type<__nv_bfloat16>{});
+  launch_on(Type<__half>{});
 }
 
 }  // namespace
@@ -291,16 +329,18 @@ bool attention_mma_supports(const AttentionArgs& args) {
 
 void attention_mma(const AttentionArgs& args, int most_rows, SplitScratch scratch,
                    StreamRef stream) {
-  if (args.q.extent(0) == 0) return;
-  const auto launch_on = [&]<class T>(Type<T>) {
-    if (args.k_cache.dtype() == DType::fp8_e4m3) {
-      launch_mma<T, __nv_fp8_e4m3>(args, most_rows, scratch, stream);
-    } else {
-      launch_mma<T, T>(args, most_rows, scratch, stream);
-    }
-  };
-  if (args.q.dtype() == DType::bf16) return launch_on(Type<__nv_bfloat16>{});
-  launch_on(Type<__half>{});
+  launch_any(args, nullptr, most_rows, scratch, stream);
+}
+
+bool attention_mma_prepares(const HeadArgs& heads, const AttentionArgs& args) {
+  const std::int64_t group = args.q.extent(1) / args.k_cache.extent(2);
+  return args.max_query_len * group <= kMmaDecodeRows && attention_mma_supports(args) &&
+         new_heads_suit(heads);
+}
+
+void attention_mma_new(const HeadArgs& heads, const AttentionArgs& args, SplitScratch scratch,
+                       StreamRef stream) {
+  launch_any(args, &heads, kMmaDecodeRows, scratch, stream);
 }
 
 }  // namespace quire::cuda

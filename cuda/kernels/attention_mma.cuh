@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/decode_work.cuh"
+#include "cuda/kernels/new_heads.cuh"
 #include "cuda/kernels/paged_args.cuh"
 #include "cuda/kernels/part_runs.cuh"
 
@@ -45,6 +46,7 @@ struct MmaArgs : PagedArgs<T, Cache> {
   float* partials = nullptr;      // [KV heads, places, split_rows, part_floats]
   int2* cuts = nullptr;    // [KV heads, units of prefixes, then requests]: first place, parts
   int* arrived = nullptr;  // [requests, KV heads]: parts; zeros between launches
+  NewHeads<T, Cache> heads{};  // without queries: these are in q, and the keys in the cache
 
   explicit MmaArgs(const AttentionArgs& args) : PagedArgs<T, Cache>(args) {}
   __device__ __forceinline__ float* partials_of(int place, int kv_head) const {
@@ -105,6 +107,10 @@ struct Queries {
   }
   __device__ __forceinline__ int position(int index) const {
     return seq_len - 1 - (member < 0 ? num_tokens - 1 - index : 0);
+  }
+  // The first of its keys that may be new: those of its own tokens.
+  __device__ __forceinline__ int first_new_key() const {
+    return member < 0 ? seq_len - num_tokens : seq_len;
   }
   // That the rows from block_row on see.
   template <class T, class Cache>

@@ -3,6 +3,7 @@
 
 #include "cuda/device/fp8.cuh"
 #include "cuda/device/vec.cuh"
+#include "cuda/kernels/attention_heads.cuh"
 #include "cuda/kernels/attention_mma.cuh"
 #include "cuda/kernels/attention_tile.cuh"
 
@@ -29,9 +30,10 @@ __device__ __forceinline__ float to_f16(std::uint32_t (&pairs)[kPairs]) {
   return __uint_as_float((exponent - kLargest) << 23);
 }
 
+// prepared: the block's rows in shared memory, kPreparedStride apart; null: they are a.q's.
 template <class T, class Cache, int kDim, int kKeys>
 __device__ void load_queries(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T, Cache>& a,
-                             const Queries& q, int row0) {
+                             const Queries& q, int row0, const T* prepared = nullptr) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -42,11 +44,12 @@ __device__ void load_queries(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T
     const int position = q.position(index), token = q.token(a, index);
     w.visible[h] = in_range ? Visible{a.window > 0 ? max(0, position - a.window + 1) : 0, position}
                             : Visible{1, 0};
+    const T* const from =
+        prepared != nullptr ? prepared + row * kPreparedStride<kDim> : &a.q(token, head, 0);
     std::uint32_t pairs[kDim / 8];
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
-      const T* from = &a.q(token, head, w.dim_of(n));
-      pairs[n] = in_range ? *reinterpret_cast<const std::uint32_t*>(from) : 0u;
+      pairs[n] = in_range ? *reinterpret_cast<const std::uint32_t*>(from + w.dim_of(n)) : 0u;
     }
     w.scale[h] = a.scale;
     if constexpr (!std::is_same_v<T, Cache>) w.scale[h] *= to_f16<T>(pairs);

@@ -37,7 +37,9 @@ struct PageSource {
 };
 
 // A tile of kKeys rows, kDim elements each, copied by kThreads threads of which kLanes share a row.
-template <class Cache, int kKeys, int kDim, int kThreads, int kLanes = kDim / kVecWidth<Cache>>
+// kSpares: registers are scarce in the loop over tiles.
+template <class Cache, int kKeys, int kDim, int kThreads, int kLanes = kDim / kVecWidth<Cache>,
+          bool kSpares = false>
 class PageCopies {
  public:
   static constexpr int kChunks = kDim / kVecWidth<Cache>, kChunksOfLane = kChunks / kLanes;
@@ -62,9 +64,10 @@ class PageCopies {
 
   // Fetches what the copies of this tile need of the table.
   __device__ __forceinline__ void look_up(int tile) {
+    const int first = here(row_);
 #pragma unroll
     for (int e = 0; e < kEntries; ++e) {
-      const int key = tile * kKeys + (row_ / kPageKeys + e * kStep) * kPageKeys;
+      const int key = tile * kKeys + (first / kPageKeys + e * kStep) * kPageKeys;
       const int page = page_keys_(key);
       page_[e] =
           key < end_
@@ -78,20 +81,21 @@ class PageCopies {
   template <class Copy>
   __device__ __forceinline__ void for_each(int tile, const Copy& copy) const {
     if (row_ >= kRows) return;  // threads that no row is left for
+    const int first = here(row_), lane = here(lane_);
 #pragma unroll
     for (int e = 0; e < kEntries; ++e) {
       const std::uintptr_t from =
           keys_ + std::uint64_t{page_[e]} * page_bytes_ + std::uint64_t{in_page_[e]} * token_bytes_;
 #pragma unroll
       for (int i = 0; i < kPassesOfEntry; ++i) {
-        const int row = row_ + (e * kPassesOfEntry + i) * kRows;
+        const int row = first + (e * kPassesOfEntry + i) * kRows;
         const std::uintptr_t place = from + i * kRows * token_bytes_;
         const bool there = static_cast<unsigned>(tile * kKeys + row - begin_) <
                            static_cast<unsigned>(end_ - begin_);
         const int bytes = there ? 16 : 0;
 #pragma unroll
         for (int c = 0; c < kChunksOfLane; ++c) {
-          copy(row, lane_ + c * kLanes, reinterpret_cast<const void*>(place + c * kLanes * 16),
+          copy(row, lane + c * kLanes, reinterpret_cast<const void*>(place + c * kLanes * 16),
                bytes);
         }
       }
@@ -99,6 +103,9 @@ class PageCopies {
   }
 
  private:
+  __device__ __forceinline__ static int here(int number) {
+    return kSpares ? not_kept(number) : number;
+  }
   static constexpr int kStep = std::max(1, kRows / kPageKeys);  // pages from an entry to the next
   static constexpr int kEntries = kKeys / kPageKeys / kStep;
   static constexpr int kPassesOfEntry = kKeys / kRows / kEntries;

@@ -158,8 +158,12 @@ void Attention::attend_last(const LayerOutput& out, const LayerInput& x, const L
 
   if (o.qk_norm == QkNorm::whole) norm_whole(q, k, context);
   q = q.split_last(o.head_dim);
-  prepare(q, k.split_last(o.head_dim), v.split_last(o.head_dim), context);
-  if (!last.empty()) {
+  const TensorView out_heads = attended.split_last(o.head_dim);
+  const HeadArgs heads = heads_of(q, k.split_last(o.head_dim), v.split_last(o.head_dim), context);
+  if (last.empty()) {
+    context.ops.attend_new(heads, attention_of(out_heads, q, last, context), context.stream);
+  } else {
+    context.ops.prepare_heads(heads, context.stream);
     const auto pick = [&](TensorView all) {
       const TensorView few = context.workspace.take(x.dtype(), {asked, queries});
       context.ops.gather_rows(few, all, last.rows, context.stream);
@@ -167,14 +171,14 @@ void Attention::attend_last(const LayerOutput& out, const LayerInput& x, const L
     };
     q = pick(all_queries).split_last(o.head_dim);
     if (o.gated) gate = pick(gate);
+    context.ops.paged_attention(attention_of(out_heads, q, last, context), context.stream);
   }
-  attend(attended.split_last(o.head_dim), q, last, context);
   if (o.gated) context.ops.sigmoid_gate(attended, gate, context.stream);
   output_.leave(out, attended, context);
 }
 
-void Attention::prepare(TensorView q, TensorView k, TensorView v,
-                        const ForwardContext& context) const {
+HeadArgs Attention::heads_of(TensorView q, TensorView k, TensorView v,
+                             const ForwardContext& context) const {
   HeadArgs args;
   args.q = q;
   args.k = k;
@@ -192,7 +196,7 @@ void Attention::prepare(TensorView q, TensorView k, TensorView v,
   args.v_cache = v_cache_;
   args.slots = context.groups[group_].slots;
   args.cache_scale = cache_scale_;
-  context.ops.prepare_heads(args, context.stream);
+  return args;
 }
 
 void Attention::norm_whole(TensorView q, TensorView k, const ForwardContext& context) const {
@@ -206,8 +210,8 @@ void Attention::norm_whole(TensorView q, TensorView k, const ForwardContext& con
   norm_over_ranks(k_norm_, k, k, shard_, shard_.size, context);
 }
 
-void Attention::attend(TensorView out, TensorView q, const LastTokens& last,
-                       const ForwardContext& context) const {
+AttentionArgs Attention::attention_of(TensorView out, TensorView q, const LastTokens& last,
+                                      const ForwardContext& context) const {
   AttentionArgs args;
   args.out = out;
   args.q = q;
@@ -224,7 +228,7 @@ void Attention::attend(TensorView out, TensorView q, const LastTokens& last,
   args.window = options_.window;
   args.max_query_len = last.empty() ? context.max_query_len : 1;
   args.max_seq_len = context.max_seq_len;
-  context.ops.paged_attention(args, context.stream);
+  return args;
 }
 
 }  // namespace quire

@@ -64,11 +64,11 @@ class Attention final : public Mixer {
  private:
   void attend_last(const LayerOutput& out, const LayerInput& x, const LastTokens& last,
                    const ForwardContext& context) const;
-  void attend(TensorView out, TensorView q, const LastTokens& last,
-              const ForwardContext& context) const;
   void norm_whole(TensorView q, TensorView k, const ForwardContext& context) const;
   // Norms by head, rotation, and the cache's new rows.
-  void prepare(TensorView q, TensorView k, TensorView v, const ForwardContext& context) const;
+  HeadArgs heads_of(TensorView q, TensorView k, TensorView v, const ForwardContext& context) const;
+  AttentionArgs attention_of(TensorView out, TensorView q, const LastTokens& last,
+                             const ForwardContext& context) const;
 
   AttentionOptions options_;  // with the heads that the rank has
   Shard shard_;

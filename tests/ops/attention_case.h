@@ -85,12 +85,7 @@ class AttentionData {
       }
     }
     for (std::size_t s = 0; s < used.size(); ++s) {
-      if (used[s]) continue;
-      const auto at = static_cast<std::int64_t>(s) * c_.kv_heads;
-      for (std::int64_t i = 0; i < c_.kv_heads * c_.head_dim; ++i)
-        k_.set(at * c_.head_dim + i, NAN);
-      for (std::int64_t i = 0; i < c_.kv_heads * c_.value_dim; ++i)
-        v_.set(at * c_.value_dim + i, NAN);
+      if (!used[s]) poison(static_cast<std::int64_t>(s));
     }
   }
 
@@ -123,12 +118,15 @@ class AttentionData {
 
   // max_seq_len is at least `longest`, as where requests may grow up to there.
   HostTensor run(OpRun& run, int longest = 0) const {
+    return attended(run, arguments(run, longest));
+  }
+  AttentionArgs arguments(OpRun& run, int longest = 0) const {
     std::vector<std::int32_t> starts = {0}, lens;
     for (const AttentionRequest& r : c_.requests) {
       starts.push_back(starts.back() + static_cast<std::int32_t>(r.fresh));
       lens.push_back(static_cast<std::int32_t>(r.cached + r.fresh));
     }
-    if (shared_.empty()) return run_rows(run, q_, table_, starts, lens, longest);
+    if (shared_.empty()) return arguments(run, q_, table_, starts, lens, longest);
     std::vector<std::int32_t> begins = {0}, members, places(lens.size(), -1), lengths(lens.size());
     SharedPrefixes shared;
     for (const SharedKeys& group : shared_) {
@@ -147,7 +145,21 @@ class AttentionData {
     shared.members = run.upload(tensor_of(members));
     shared.places = run.upload(tensor_of(places));
     shared.lengths = run.upload(tensor_of(lengths));
-    return run_rows(run, q_, given_table_, starts, lens, longest, shared);
+    return arguments(run, q_, given_table_, starts, lens, longest, shared);
+  }
+
+  // Of each new token, −1 of those that are to have none; what the cache has there becomes NaN, as
+  // it is still to come.
+  std::vector<std::int64_t> take_new_slots(const std::vector<std::size_t>& without) {
+    std::vector<std::int64_t> slots;
+    for (std::size_t r = 0; r < c_.requests.size(); ++r) {
+      for (std::int64_t p = 0; p < c_.requests[r].fresh; ++p) {
+        const bool none = std::find(without.begin(), without.end(), slots.size()) != without.end();
+        slots.push_back(none ? -1 : slot(r, c_.requests[r].cached + p));
+        if (!none) poison(slots.back());
+      }
+    }
+    return slots;
   }
 
   // Queries [begin, begin + count) of one request alone.
@@ -162,7 +174,7 @@ class AttentionData {
     std::copy_n(table_.as<std::int32_t>() + static_cast<std::int64_t>(request) * columns_, columns_,
                 table.as<std::int32_t>());
     const auto end = static_cast<std::int32_t>(c_.requests[request].cached + begin + count);
-    return run_rows(run, q, table, {0, static_cast<std::int32_t>(count)}, {end});
+    return attended(run, arguments(run, q, table, {0, static_cast<std::int32_t>(count)}, {end}));
   }
 
   HostTensor run_mla(OpRun& run, int longest = 0) const {
@@ -196,6 +208,13 @@ class AttentionData {
     const auto row = static_cast<std::int64_t>(request) * columns_;
     return table_.as<std::int32_t>()[row + position / c_.block_size] * c_.block_size +
            position % c_.block_size;
+  }
+
+  void poison(std::int64_t slot) {
+    const std::int64_t at = slot * c_.kv_heads;
+    for (std::int64_t i = 0; i < c_.kv_heads * c_.head_dim; ++i) k_.set(at * c_.head_dim + i, NAN);
+    for (std::int64_t i = 0; i < c_.kv_heads * c_.value_dim; ++i)
+      v_.set(at * c_.value_dim + i, NAN);
   }
 
   void share_cache() {
@@ -234,10 +253,14 @@ class AttentionData {
     out.insert(out.end(), values.begin(), values.end());
   }
 
-  HostTensor run_rows(OpRun& run, const HostTensor& q, const HostTensor& table,
-                      const std::vector<std::int32_t>& starts,
-                      const std::vector<std::int32_t>& lens, int longest = 0,
-                      const SharedPrefixes& shared = {}) const {
+  static HostTensor attended(OpRun& run, const AttentionArgs& args) {
+    run.ops().paged_attention(args, run.stream());
+    return run.download(args.out);
+  }
+  AttentionArgs arguments(OpRun& run, const HostTensor& q, const HostTensor& table,
+                          const std::vector<std::int32_t>& starts,
+                          const std::vector<std::int32_t>& lens, int longest = 0,
+                          const SharedPrefixes& shared = {}) const {
     AttentionArgs args;
     args.shared = shared;
     args.out = run.output(c_.q_dtype, {q.extents[0], c_.heads, c_.value_dim});
@@ -256,8 +279,7 @@ class AttentionData {
     for (std::size_t r = 0; r < lens.size(); ++r) {
       args.max_query_len = std::max(args.max_query_len, starts[r + 1] - starts[r]);
     }
-    run.ops().paged_attention(args, run.stream());
-    return run.download(args.out);
+    return args;
   }
 
   AttentionCase c_;

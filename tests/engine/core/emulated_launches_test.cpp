@@ -43,16 +43,16 @@ std::uint64_t launches_of_step(int num_requests, int num_prompt) {
 
 }  // namespace
 
-TEST_CASE("a decode step launches six kernels a dense layer", "[engine][cuda]") {
+TEST_CASE("a decode step launches five kernels a dense layer", "[engine][cuda]") {
   // Products of queries, keys and values with their norm, of the output, which is added, of gates
-  // and ups with their norm and activation, and of the sum, which is added; heads; attention. The
-  // others: tables and slots, embedding, the last norm, rows of the output and their product, two
-  // to sample.
+  // and ups with their norm and activation, and of the sum, which is added; attention, which makes
+  // its own heads. The others: ids, tables and slots, embedding, the last norm, the product of the
+  // vocabulary, two to sample.
   constexpr std::uint64_t kLayers = 4, kOther = 8;
-  CHECK(launches_of_step(1, 5) == kLayers * 6 + kOther);
-  CHECK(launches_of_step(8, 5) == kLayers * 6 + kOther);
-  CHECK(launches_of_step(1, 400) == kLayers * 6 + kOther);  // who brings the last part merges them
-  // More rows: products of the library's, which are not counted, an activation and two norms.
+  CHECK(launches_of_step(1, 5) == kLayers * 5 + kOther);
+  CHECK(launches_of_step(8, 5) == kLayers * 5 + kOther);
+  CHECK(launches_of_step(1, 400) == kLayers * 5 + kOther);  // who brings the last part merges them
+  // More rows: products of the library's, which are not counted, an activation, two norms and heads.
   CHECK(launches_of_step(9, 5) == kLayers * 5 + kOther - 1);
 }
 
