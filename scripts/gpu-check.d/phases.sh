@@ -5,7 +5,10 @@
 unpack() {
   root=$(mktemp -d)
   say "unpacking $1"
-  if ! tar -C "$root" -xzf "$1"; then say "$1 cannot be unpacked"; return 1; fi
+  if ! tar -C "$root" -xf "$1" && ! python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$1" "$root"; then
+    say "$1 cannot be unpacked"
+    return 1
+  fi
   cd "$root" || return 1
   export bin=$root/bin
 }
