@@ -73,6 +73,28 @@ void edits(Bench& bench) {
     bench.memory_bound(name, 0, static_cast<double>(logits.bytes()),
                        [&] { bench.ops().mask_logits(logits, args, bench.stream()); });
   }
+  if (const std::string name = "bias of 300 logits of each of 256 rows"; bench.begin(name)) {
+    const std::int64_t each = 300, count = rows * each;
+    std::vector<std::int32_t> of, tokens;
+    for (std::int64_t i = 0; i < count; ++i) {
+      of.push_back(static_cast<std::int32_t>(i / each));
+      tokens.push_back(static_cast<std::int32_t>(i % each * 7919 % vocab));
+    }
+    const TensorView logits = logits_of(bench, rows, vocab);
+    const BiasArgs args{.rows = bench.upload(of, {count}),
+                        .tokens = bench.upload(tokens, {count}),
+                        .values = bench.filled(1.f, {count})};
+    bench.memory_bound(name, 0, static_cast<double>(count) * 20,
+                       [&] { bench.ops().bias_logits(logits, args, bench.stream()); },
+                       {.times = 8});
+  }
+  if (const std::string name = "counts of 256 tokens"; bench.begin(name)) {
+    const TensorView counts = bench.zeros(DType::u16, {rows, vocab}),
+                     at = bench.counted<std::int32_t>(rows);
+    bench.memory_bound(name, 0, static_cast<double>(rows) * 12,
+                       [&] { bench.ops().count_tokens(counts, at, at, bench.stream()); },
+                       {.times = 8});
+  }
   if (const std::string name = "penalties, 256 rows of 128256"; bench.begin(name)) {
     const TensorView logits = logits_of(bench, rows, vocab);
     PenaltyArgs args;

@@ -62,23 +62,22 @@ void heads(Bench& bench, std::int64_t tokens) {
   }
   if (const std::string name = "kv_write" + rows; bench.begin(name)) {
     fill(args);
-    bench.memory_bound(
-        name, 0, values * 8 * static_cast<double>(kv_heads),
-        [&] {
-          bench.ops().kv_write(args.k_cache, args.v_cache, args.k, args.v, args.slots, {},
-                               bench.stream());
-        },
-        {.times = times});
+    bench.memory_bound(name, 0, values * 8 * static_cast<double>(kv_heads),
+                       [&] {
+                         bench.ops().kv_write(args.k_cache, args.v_cache, args.k, args.v,
+                                              args.slots, {}, bench.stream());
+                       },
+                       {.times = times});
   }
   if (const std::string name = "rope, 40 heads" + (tokens == 8192 ? "" : rows); bench.begin(name)) {
     fill(args);
     const TensorView x = bench.random({t, bench.size(40, 2), dim});
-    bench.memory_bound(
-        name, tokens == 8192 ? 0.90 : 0, static_cast<double>(x.bytes()) * 2,
-        [&] {
-          bench.ops().rope(x, args.positions, args.cos_sin, RopeStyle::halves, bench.stream());
-        },
-        {.times = times});
+    bench.memory_bound(name, tokens == 8192 ? 0.90 : 0, static_cast<double>(x.bytes()) * 2,
+                       [&] {
+                         bench.ops().rope(x, args.positions, args.cos_sin, RopeStyle::halves,
+                                          bench.stream());
+                       },
+                       {.times = times});
   }
 }
 
@@ -107,6 +106,16 @@ void elementwise(Bench& bench) {
     const TensorView x = bench.random({r.t, r.h}), gate = bench.random({r.t, r.h});
     bench.memory_bound(name, 0, r.elements() * 6,
                        [&] { bench.ops().sigmoid_gate(x, gate, bench.stream()); });
+  }
+  if (const std::string name = "scale, bf16"; bench.begin(name)) {
+    const TensorView x = bench.random({r.t, r.h});
+    bench.memory_bound(name, 0, r.elements() * 4,
+                       [&] { bench.ops().scale(x, 1.f, bench.stream()); });
+  }
+  if (const std::string name = "activation without a gate"; bench.begin(name)) {
+    const TensorView x = bench.random({r.t, r.h});
+    bench.memory_bound(name, 0, r.elements() * 4,
+                       [&] { bench.ops().activation(x, x, Activation::relu2, bench.stream()); });
   }
   if (const std::string name = "soft cap of logits, 256 rows of 128256"; bench.begin(name)) {
     const TensorView x = bench.zeros(DType::f32, {bench.size(256, 2), bench.size(128256, 500)});
@@ -139,6 +148,19 @@ void lookups(Bench& bench) {
     bench.memory_bound(name, 0, static_cast<double>(r.t * (bytes + 2 * wide)), [&] {
       bench.ops().quantized_embedding(out, weight, 0, at, bench.stream());
     });
+  }
+  if (const std::string name = "gather, rows 8192"; bench.begin(name)) {
+    const TensorView x = bench.random({r.t, r.h}), at = bench.counted<std::int32_t>(r.t),
+                     out = bench.zeros(DType::bf16, {r.t, r.h});
+    bench.memory_bound(name, 0, r.elements() * 4,
+                       [&] { bench.ops().gather_rows(out, x, at, bench.stream()); });
+  }
+  if (const std::string name = "zeros in 64 pages of 2 MiB"; bench.begin(name)) {
+    const std::int64_t count = bench.size(64, 2), page = bench.size(2 << 20, 256);
+    const TensorView pages = bench.zeros(DType::u8, {count, page}),
+                     ids = bench.counted<std::int32_t>(count);
+    bench.memory_bound(name, 0, static_cast<double>(count * page),
+                       [&] { bench.ops().zero_blocks(pages, ids, bench.stream()); });
   }
   if (const std::string name = "copy of 64 pages of 2 MiB"; bench.begin(name)) {
     const std::int64_t count = bench.size(64, 2), page = bench.size(2 << 20, 256);
