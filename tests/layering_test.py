@@ -98,6 +98,8 @@ for folder, allowed in ALLOWED.items():
             errors.append(f"{name}: co_spawn and detached only in base/ (every coroutine has an owner)")
         if re.search(r"co_await[^;{]*\(\s*\{\s*\.", text):
             errors.append(f"{name}: g++ 12 destroys an aggregate twice that is made inside a co_await; name it first")
+        if re.search(r"\bvariants(\.\w+)? = ", text):
+            errors.append(f"{name}: only measurements and tests set cuda::variants")
         if folder in {"backend", "cuda", "model"} and re.search(r"#\s*include\s+<boost/", text):
             errors.append(f"{name}: {folder}/ compiles without Boost")
 print("\n".join(errors) or "layering: ok")

@@ -81,8 +81,8 @@ cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t dyna
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
-  return launch_with(is_hopper() ? &attribute : nullptr, kernel, grid, block, dynamic_shared,
-                     stream, std::forward<A>(arguments)...);
+  return launch_with(is_hopper() && variants.begins_ahead ? &attribute : nullptr, kernel, grid,
+                     block, dynamic_shared, stream, std::forward<A>(arguments)...);
 }
 
 // All blocks live at once, so that the grid can meet.

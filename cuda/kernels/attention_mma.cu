@@ -245,7 +245,8 @@ void plan_parts(MmaArgs<T, Cache>& a, const AttentionArgs& args, const SplitScra
                       : args.max_seq_len;
   const std::int64_t longest = (keys + kKeysPerPart - 1) / kKeysPerPart;
   if (longest <= 1 || count * kv_heads > scratch.counters) return;
-  const std::int64_t wanted = kPartsPerProcessor * processor_count() / kv_heads;
+  const std::int64_t wanted =
+      kPartsPerProcessor * processor_count() * variants.parts_percent / 100 / kv_heads;
   const auto cut_floats = [&] { return (2 * kv_heads * (a.prefix.units + count) + 3) / 4 * 4; };
   const auto room = [&] { return (scratch.floats - cut_floats()) / (kv_heads * a.place_floats()); };
   std::int64_t units = count, extra = fitting_extra(count, room(), wanted),

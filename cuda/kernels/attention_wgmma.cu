@@ -150,8 +150,11 @@ void plan_parts(WgmmaArgs<T>& a, const AttentionArgs& args, const SplitScratch& 
   const std::int64_t few = processor_count() / kv_heads,
                      room = std::min(scratch.floats / (kv_heads * floats),
                                      scratch.counters / kv_heads);
-  a.work.few = static_cast<int>(std::min(few, room));
-  a.work.many = static_cast<int>(std::min(kWaves * few, room));
+  const auto parts = [&](std::int64_t wanted) {
+    return static_cast<int>(std::min(wanted * variants.parts_percent / 100, room));
+  };
+  a.work.few = parts(few);
+  a.work.many = parts(kWaves * few);
   a.place_floats = static_cast<int>(floats);
   a.partials = scratch.data;
   a.arrived = scratch.arrived;
@@ -190,7 +193,7 @@ void launch_wgmma(const AttentionArgs& args, int least_rows, const SplitScratch&
 
 bool attention_wgmma_supports(const AttentionArgs& args) {
   const std::int64_t dim = args.k_cache.extent(3);
-  return is_hopper() && (dim == 64 || dim == 96 || dim == 128 || dim == 256) &&
+  return uses_warpgroups() && (dim == 64 || dim == 96 || dim == 128 || dim == 256) &&
          args.k_cache.dtype() == args.q.dtype() && args.scale * args.cache_scale.k > 0.f &&
          fits_tensor_map(args.k_cache) && fits_tensor_map(args.v_cache) &&
          tensor_maps_unavailable().empty();

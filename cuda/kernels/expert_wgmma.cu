@@ -157,7 +157,7 @@ void launch_product(const ExpertProduct& product, const ExpertPlan& plan, Stream
 bool expert_product_wgmma_supports(const ExpertProduct& product) {
   const Weight& weight = product.weight;
   const DType dtype = product.x.dtype(), out = product.out.dtype();
-  if (!is_hopper() || weight.data.rank() != 3 || (out != DType::bf16 && out != DType::f16))
+  if (!uses_warpgroups() || weight.data.rank() != 3 || (out != DType::bf16 && out != DType::f16))
     return false;
   if (!is_aligned(product.x) || !is_aligned(weight.data) || !is_aligned(product.out) ||
       product.out.extent(1) % kVecWidth<__half> != 0)

@@ -175,7 +175,7 @@ void launch_latent(const MlaArgs& args, SplitScratch scratch, StreamRef stream) 
 
 }  // namespace
 
-bool latent_wgmma_supports(const MlaArgs& args) { return is_hopper() && args.scale > 0.f; }
+bool latent_wgmma_supports(const MlaArgs& args) { return uses_warpgroups() && args.scale > 0.f; }
 
 void latent_wgmma(const MlaArgs& args, SplitScratch scratch, StreamRef stream) {
   if (args.q.dtype() == DType::bf16) return launch_latent<__nv_bfloat16>(args, scratch, stream);

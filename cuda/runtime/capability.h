@@ -2,6 +2,7 @@
 // What the current device is, asked once.
 
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/variants.h"
 
 namespace quire::cuda {
 
@@ -27,6 +28,9 @@ inline bool is_hopper() {
   return false;
 #endif
 }
+
+// Whether kernels may use its warpgroups.
+inline bool uses_warpgroups() { return is_hopper() && variants.warpgroups; }
 
 inline int processor_count() {
   static const int count = device_attribute(cudaDevAttrMultiProcessorCount);

@@ -1,4 +1,4 @@
-// The cases of attention in cuda_ops_perf.
+// The cases of attention over keys and values in cuda_ops_perf.
 
 #include <cmath>
 #include <numeric>
@@ -8,6 +8,8 @@
 
 namespace quire::perf {
 namespace {
+
+constexpr std::int64_t kBlockSize = 16;
 
 struct AttentionShape {
   std::int64_t requests, cached, fresh, heads, kv_heads, dim;
@@ -29,7 +31,6 @@ TensorView random_cache(Bench& bench, DType dtype, std::int64_t blocks, std::int
 
 // Every request's blocks lie anywhere in the cache.
 AttentionArgs attention_args(Bench& bench, const AttentionShape& s) {
-  constexpr std::int64_t kBlockSize = 16;
   const std::int64_t context = s.cached + s.fresh,
                      columns = (context + kBlockSize - 1) / kBlockSize;
   const std::int64_t blocks = s.requests * columns;
@@ -54,164 +55,147 @@ AttentionArgs attention_args(Bench& bench, const AttentionShape& s) {
   return args;
 }
 
+std::string described(std::int64_t dim, DType cache) {
+  return (dim == 128 ? "" : ", heads of " + std::to_string(dim)) +
+         (cache == DType::bf16 ? "" : ", fp8 cache");
+}
+
+double cache_bytes(const AttentionShape& s) {
+  return 2. * static_cast<double>(s.requests * (s.cached + s.fresh) * s.kv_heads * s.dim) *
+         static_cast<double>(size_of(s.cache));
+}
+
 void decode_attention(Bench& bench, std::int64_t requests, std::int64_t context, double goal,
-                      DType cache = DType::bf16) {
+                      DType cache = DType::bf16, std::int64_t dim = 128) {
+  const std::string name = "decode attention, batch " + std::to_string(requests) + ", context " +
+                           std::to_string(context) + described(dim, cache);
+  if (!bench.begin(name)) return;
   const AttentionShape s{
-      bench.size(requests, 2), bench.size(context, 80) - 1, 1, 32, 8, 128, cache};
+      bench.size(requests, 2), bench.size(context, 80) - 1, 1, 32, 8, dim, cache};
   const AttentionArgs args = attention_args(bench, s);
-  const double seconds = device_seconds(
-      bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); }, 9,
-      bench.tiny() ? 1 : 8);
-  const double bytes = 2. * static_cast<double>(s.requests * (s.cached + 1) * s.kv_heads * s.dim) *
-                       static_cast<double>(size_of(cache));
-  const std::string over = cache == DType::bf16 ? "" : ", fp8 cache";
-  bench.memory_bound("decode attention, batch " + std::to_string(requests) + ", context " +
-                         std::to_string(context) + over,
-                     goal, bytes, seconds);
-  bench.forget_tensors();
+  bench.memory_bound(name, goal, cache_bytes(s),
+                     [&] { bench.ops().paged_attention(args, bench.stream()); }, {.times = 8});
+}
+
+// One long request among short ones.
+void uneven_decode(Bench& bench) {
+  const std::string name = "decode attention, one of 100000 among 255 of 1024";
+  if (!bench.begin(name)) return;
+  const std::int64_t requests = bench.size(256, 3), longest = bench.size(100000, 600),
+                     others = bench.size(1024, 48), all = longest + (requests - 1) * others;
+  AttentionArgs args = attention_args(bench, {1, all - 1, 1, 32, 8, 128});
+  std::vector<std::int32_t> pages(static_cast<std::size_t>(args.block_table.extent(1)));
+  std::iota(pages.begin(), pages.end(), 0);
+  std::shuffle(pages.begin(), pages.end(), std::mt19937(1));
+  const std::int64_t columns = (longest + kBlockSize - 1) / kBlockSize;
+  std::vector<std::int32_t> table(static_cast<std::size_t>(requests * columns)), lens;
+  auto page = pages.begin();
+  for (std::int64_t r = 0; r < requests; ++r) {
+    lens.push_back(static_cast<std::int32_t>(r == requests / 3 ? longest : others));
+    for (std::int64_t c = 0; c * kBlockSize < lens.back(); ++c)
+      table[static_cast<std::size_t>(r * columns + c)] = *page++;
+  }
+  args.block_table = bench.upload(table, {requests, columns});
+  args.seq_lens = bench.upload(lens, {requests});
+  args.query_start = bench.counted<std::int32_t>(requests + 1);
+  args.q = bench.random({requests, 32, 128});
+  args.out = bench.zeros(DType::bf16, {requests, 32, 128});
+  args.max_seq_len = static_cast<int>(longest);
+  bench.memory_bound(name, 0, static_cast<double>(all) * 8 * 128 * 4,
+                     [&] { bench.ops().paged_attention(args, bench.stream()); });
+}
+
+// Requests with so many keys in common: read once for all of them beside once for each.
+void shared_prefix(Bench& bench, std::int64_t requests, std::int64_t common, std::int64_t own) {
+  const std::string name = "decode attention, " + std::to_string(requests) + " requests of " +
+                           std::to_string(common) + " in common and " + std::to_string(own) +
+                           " of their own";
+  const bool compares = bench.begin_ways(name);
+  if (!compares && !bench.begin(name)) return;
+  const std::int64_t prefix = bench.size(common, kSharedKeys), rest = bench.size(own, 20),
+                     count = bench.size(requests, 3);
+  AttentionArgs alone = attention_args(bench, {count, prefix + rest - 1, 1, 32, 8, 128});
+  const std::int64_t columns = alone.block_table.extent(1), pages = prefix / kBlockSize;
+  std::vector<std::int32_t> table(static_cast<std::size_t>(count * columns));
+  for (std::int64_t r = 0; r < count; ++r)
+    for (std::int64_t c = 0; c < columns; ++c)
+      table[static_cast<std::size_t>(r * columns + c)] =
+          static_cast<std::int32_t>(c < pages ? c : r * columns + c);
+  alone.block_table = bench.upload(table, {count, columns});
+  AttentionArgs once = alone;
+  const auto all = static_cast<std::int32_t>(count);
+  once.shared = {.starts = bench.upload<std::int32_t>({0, all}, {2}),
+                 .members = bench.counted<std::int32_t>(count),
+                 .places = bench.counted<std::int32_t>(count),
+                 .lengths = bench.each(count, static_cast<std::int32_t>(prefix)),
+                 .longest = 1};
+  const auto attend = [&](const AttentionArgs& args) {
+    return [&] { bench.ops().paged_attention(args, bench.stream()); };
+  };
+  if (compares)
+    return bench.compare(name,
+                         {{"common keys once", attend(once)}, {"each for itself", attend(alone)}},
+                         {.times = 8});
+  bench.memory_bound(name, 0, static_cast<double>(prefix + count * rest) * 8 * 128 * 4,
+                     attend(once), {.times = 8});
 }
 
 // A request that decodes in a step with another's prompt.
 void decode_beside_prompt(Bench& bench, std::int64_t context) {
+  const std::string name =
+      "decode attention, context " + std::to_string(context) + ", beside a prompt";
+  if (!bench.begin(name)) return;
   const std::int64_t prompt = bench.size(64, 40), length = bench.size(context, 80);
   AttentionArgs args = attention_args(bench, {2, length - prompt, prompt, 32, 8, 128});
   const auto fresh = static_cast<std::int32_t>(prompt), end = static_cast<std::int32_t>(length);
   args.query_start = bench.upload<std::int32_t>({0, 1, 1 + fresh}, {3});
   args.seq_lens = bench.upload<std::int32_t>({end, fresh}, {2});
-  const double seconds =
-      device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
-  bench.memory_bound("decode attention, context " + std::to_string(context) + ", beside a prompt",
-                     0.5, static_cast<double>(length) * 8 * 128 * 4, seconds);
-  bench.forget_tensors();
-}
-
-// Latent attention of requests of these lengths, `fresh` tokens each, in a layer of DeepSeek-V3's.
-void latent_decode(Bench& bench, const std::string& name, std::vector<std::int64_t> lengths,
-                   std::int64_t heads, std::int64_t fresh, DType cache = DType::bf16) {
-  constexpr std::int64_t kBlockSize = 64, kLatent = 512, kRow = kLatent + 64;
-  if (bench.tiny()) lengths = {80, 30};
-  const auto requests = static_cast<std::int64_t>(lengths.size());
-  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  const std::int64_t columns = (longest + kBlockSize - 1) / kBlockSize;
-  std::vector<std::int32_t> table(static_cast<std::size_t>(requests * columns)), starts = {0}, ends;
-  std::int64_t blocks = 0, keys = 0;
-  for (std::size_t r = 0; r < lengths.size(); ++r) {
-    for (std::int64_t c = 0; c * kBlockSize < lengths[r]; ++c)
-      table[r * static_cast<std::size_t>(columns) + static_cast<std::size_t>(c)] =
-          static_cast<std::int32_t>(blocks++);
-    starts.push_back(starts.back() + static_cast<std::int32_t>(fresh));
-    ends.push_back(static_cast<std::int32_t>(lengths[r]));
-    keys += lengths[r];
-  }
-  MlaArgs args;
-  args.out = bench.zeros(DType::bf16, {requests * fresh, heads, kLatent});
-  args.q = bench.random({requests * fresh, heads, kRow});
-  args.cache = cache == DType::bf16 ? bench.random({blocks, kBlockSize, kRow})
-                                    : bench.zeros(cache, {blocks, kBlockSize, kRow});
-  args.block_table = bench.upload(table, {requests, columns});
-  args.query_start = bench.upload(starts, {requests + 1});
-  args.seq_lens = bench.upload(ends, {requests});
-  args.scale = .1f;
-  args.max_query_len = static_cast<int>(fresh);
-  args.max_seq_len = static_cast<int>(longest);
-  const double seconds =
-      device_seconds(bench.stream(), [&] { bench.ops().mla_attention(args, bench.stream()); });
-  if (heads * fresh <= 64) {
-    bench.memory_bound(name, cache == DType::bf16 ? 0.75 : 0.35,
-                       static_cast<double>(keys * kRow) * static_cast<double>(size_of(cache)),
-                       seconds);
-  } else {
-    const auto rows = static_cast<double>(heads * fresh);
-    bench.compute_bound(name, 2. * rows * static_cast<double>(keys * (kRow + kLatent)), seconds);
-  }
-  bench.forget_tensors();
-}
-
-// New tokens of one request behind what is cached, in a layer of DeepSeek-V3's: from rotated
-// queries to values, expanded and absorbed.
-void latent_prompt(Bench& bench, std::int64_t fresh, std::int64_t cached, std::int64_t heads) {
-  constexpr std::int64_t kBlockSize = 64;
-  const LatentShape s{.heads = heads, .latent = 512, .rope = 64, .nope = 128, .value = 128};
-  const std::int64_t n = bench.size(fresh, 40), behind = bench.size(cached, 60),
-                     row = s.latent + s.rope, dim = s.nope + s.rope,
-                     columns = (n + behind + kBlockSize - 1) / kBlockSize;
-  std::vector<std::int32_t> table(static_cast<std::size_t>(columns));
-  std::iota(table.begin(), table.end(), 0);
-  std::shuffle(table.begin(), table.end(), std::mt19937(1));
-  const auto count = static_cast<std::int32_t>(n), before = static_cast<std::int32_t>(behind);
-  const std::vector<LatentPrompt> prompts = {{0, 0, count, before}};
-  const auto bytes = bench.ops().traits().latent_prompt_bytes(count, s);
-  MlaPromptArgs args;
-  args.out = bench.zeros(DType::bf16, {n, heads, s.value});
-  args.q = bench.random({n, heads, dim});
-  args.up = bench.random({heads, s.nope + s.value, s.latent}, .04f);
-  args.cache = bench.random({columns, kBlockSize, row});
-  args.block_table = bench.upload(table, {1, columns});
-  args.query_start = bench.upload<std::int32_t>({0, count}, {2});
-  args.seq_lens = bench.upload<std::int32_t>({before + count}, {1});
-  args.prompts = prompts;
-  args.workspace = bench.zeros(DType::u8, {static_cast<std::int64_t>(bytes)});
-  args.scale = .07f;
-  MlaArgs absorbed;
-  absorbed.out = bench.zeros(DType::bf16, {n, heads, s.latent});
-  absorbed.q = bench.zeros(DType::bf16, {n, heads, row});
-  absorbed.cache = args.cache;
-  absorbed.block_table = args.block_table;
-  absorbed.query_start = args.query_start;
-  absorbed.seq_lens = args.seq_lens;
-  absorbed.scale = args.scale;
-  absorbed.max_query_len = count;
-  absorbed.max_seq_len = count + before;
-  const TensorView key_up = bench.random({heads, s.latent, s.nope}, .04f);
-  const auto absorb = [&] {
-    Ops& ops = bench.ops();
-    ops.head_linear(absorbed.q.narrow(2, 0, s.latent), args.q.narrow(2, 0, s.nope), key_up,
-                    bench.stream());
-    ops.copy(absorbed.q.narrow(2, s.latent, row), args.q.narrow(2, s.nope, dim), bench.stream());
-    ops.mla_attention(absorbed, bench.stream());
-    ops.head_linear(args.out, absorbed.out, args.up.narrow(1, s.nope, s.nope + s.value),
-                    bench.stream());
-  };
-  const double now = device_seconds(
-      bench.stream(), [&] { bench.ops().mla_prompt_attention(args, bench.stream()); });
-  const double then = device_seconds(bench.stream(), absorb);
-  const double pairs = static_cast<double>(n) *
-                       (static_cast<double>(behind) + static_cast<double>(n + 1) / 2),
-               width = static_cast<double>(dim + s.value),
-               expansion = static_cast<double>((n + behind) * s.latent * (s.nope + s.value)),
-               flops = 2. * static_cast<double>(heads) * (pairs * width + expansion);
-  const std::string name = "latent prompt, " + std::to_string(fresh) + " tokens behind " +
-                           std::to_string(cached) + ", " + std::to_string(heads) + " heads";
-  bench.compute_bound(name, flops, now);
-  bench.compute_bound(name + ", absorbed", flops, then);  // of the fewer multiplications
-  bench.forget_tensors();
+  bench.memory_bound(name, 0.5, static_cast<double>(length) * 8 * 128 * 4,
+                     [&] { bench.ops().paged_attention(args, bench.stream()); }, {.times = 4});
 }
 
 void prefill_attention(Bench& bench, std::int64_t tokens, DType cache = DType::bf16,
                        std::int64_t dim = 128) {
+  const std::string name =
+      "prefill attention, causal, tokens " + std::to_string(tokens) + described(dim, cache);
+  if (!bench.begin(name)) return;
   const std::int64_t n = bench.size(tokens, 40), heads = 32 * 128 / dim;
   const AttentionArgs args = attention_args(bench, {1, 0, n, heads, heads / 4, dim, cache});
-  const double seconds =
-      device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
-  const double flops = 2. * static_cast<double>(n) * static_cast<double>(n) * 32 * 128;  // causal
-  const std::string over = cache == DType::bf16 ? "" : ", fp8 cache",
-                    of = dim == 128 ? "" : ", heads of " + std::to_string(dim);
-  bench.compute_bound("prefill attention, causal, tokens " + std::to_string(tokens) + over + of,
-                      flops, seconds);
-  bench.forget_tensors();
+  bench.compute_bound(name,
+                      2. * static_cast<double>(n) * static_cast<double>(n) * 32 * 128,  // causal
+                      [&] { bench.ops().paged_attention(args, bench.stream()); });
 }
 
 // New tokens behind what is cached: bound by the cache where their rows are few.
-void prompt_behind(Bench& bench, std::int64_t fresh, std::int64_t cached) {
-  const std::int64_t n = bench.size(fresh, 40), behind = bench.size(cached, 600);
-  const AttentionArgs args = attention_args(bench, {1, behind, n, 32, 8, 128});
-  const double seconds =
-      device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
+void prompt_behind(Bench& bench, std::int64_t fresh, std::int64_t cached, std::int64_t requests = 1,
+                   std::int64_t group = 4) {
+  const std::string name = "attention of " + std::to_string(fresh) + " tokens behind " +
+                           std::to_string(cached) +
+                           (requests == 1 ? "" : ", " + std::to_string(requests) + " requests") +
+                           (group == 4 ? "" : ", " + std::to_string(group) + " heads a KV head");
+  if (!bench.begin(name)) return;
+  const std::int64_t n = bench.size(fresh, fresh < 16 ? 3 : 40), behind = bench.size(cached, 600),
+                     count = bench.size(requests, 2);
+  const AttentionArgs args = attention_args(bench, {count, behind, n, 8 * group, 8, 128});
   const double keys = static_cast<double>(behind) + static_cast<double>(n) / 2;
   bench.compute_bound(
-      "attention of " + std::to_string(fresh) + " tokens behind " + std::to_string(cached),
-      4. * static_cast<double>(n) * keys * 32 * 128, seconds);
-  bench.forget_tensors();
+      name, 4. * static_cast<double>(count * n) * keys * static_cast<double>(8 * group) * 128,
+      [&] { bench.ops().paged_attention(args, bench.stream()); }, {.times = 4});
+}
+
+// f32, which no tensor core takes.
+void plain_decode(Bench& bench) {
+  const std::string name = "decode attention in f32, batch 8, context 1024";
+  if (!bench.begin(name)) return;
+  const std::int64_t requests = bench.size(8, 1), context = bench.size(1024, 40);
+  AttentionArgs args = attention_args(bench, {requests, context - 1, 1, 32, 8, 128});
+  const std::int64_t blocks = args.k_cache.extent(0);
+  args.out = bench.zeros(DType::f32, {requests, 32, 128});
+  args.q = bench.zeros(DType::f32, {requests, 32, 128});
+  args.k_cache = bench.zeros(DType::f32, {blocks, kBlockSize, 8, 128});
+  args.v_cache = bench.zeros(DType::f32, {blocks, kBlockSize, 8, 128});
+  bench.memory_bound(name, 0, static_cast<double>(requests * context) * 8 * 128 * 8,
+                     [&] { bench.ops().paged_attention(args, bench.stream()); });
 }
 
 }  // namespace
@@ -224,26 +208,17 @@ void attention_cases(Bench& bench) {
   decode_beside_prompt(bench, 65536);
   decode_attention(bench, 32, 4096, 0.85, DType::fp8_e4m3);
   decode_attention(bench, 128, 1024, 0.85, DType::fp8_e4m3);
-  latent_decode(bench, "latent decode, 32 of 4096, 16 heads", std::vector<std::int64_t>(32, 4096),
-                16, 1);
-  latent_decode(bench, "latent decode, 32 of 4096, 128 heads", std::vector<std::int64_t>(32, 4096),
-                128, 1);
-  for (const std::int64_t heads : {16, 128})
-    latent_decode(bench,
-                  "latent decode, 32 of 4096, " + std::to_string(heads) + " heads, fp8 cache",
-                  std::vector<std::int64_t>(32, 4096), heads, 1, DType::fp8_e4m3);
-  latent_decode(bench, "latent decode, 8 of 4096, 128 heads, 4 rows each",
-                std::vector<std::int64_t>(8, 4096), 128, 4);
-  std::vector<std::int64_t> uneven(256, 1024);
-  uneven[100] = 100000;
-  latent_decode(bench, "latent decode, one of 100000 among 255 of 1024, 16 heads", uneven, 16, 1);
-  latent_prompt(bench, 4096, 0, 128);
-  for (const std::int64_t heads : {16, 128}) latent_prompt(bench, 512, 7680, heads);
-  latent_prompt(bench, 256, 7680, 16);
+  for (const std::int64_t dim : {64, 256}) decode_attention(bench, 32, 4096, 0, DType::bf16, dim);
+  uneven_decode(bench);
+  shared_prefix(bench, 64, 4096, 512);
+  shared_prefix(bench, 4, 512, 512);
+  plain_decode(bench);
   for (const std::int64_t tokens : {4096, 8192, 16384}) prefill_attention(bench, tokens);
   prefill_attention(bench, 8192, DType::fp8_e4m3);
-  prefill_attention(bench, 8192, DType::bf16, 256);
+  for (const std::int64_t dim : {64, 256}) prefill_attention(bench, 8192, DType::bf16, dim);
   prompt_behind(bench, 64, 100000);
+  prompt_behind(bench, 64, 8192, 4);
+  prompt_behind(bench, 4, 16384, 8, 8);
 }
 
 }  // namespace quire::perf

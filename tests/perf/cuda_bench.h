@@ -1,35 +1,49 @@
 #pragma once
 // What a case of cuda_ops_perf has: a device, its operators, tensors on it, and the limits that
-// this run probed, beside which it is reported.
+// this run probed, beside which it is reported. What becomes of a case is the run's purpose.
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cuda/cuda_backend.h"
 #include "cuda/cuda_traits.h"
 #include "cuda/gemm.h"
+#include "cuda/runtime/variants.h"
 #include "tests/perf/cuda_probes.h"
-#include "tests/perf/perf_record.h"
 
 namespace quire::perf {
 
+enum class Purpose : std::uint8_t {
+  speed,     // each case beside the limits
+  variants,  // some cases in several ways beside each other: records of group ab
+  profile    // some cases once, for a profiler that is told when they run
+};
+
+// A way of doing what a case does.
+struct Way {
+  std::string label;
+  std::function<void()> body = {};  // empty: the case's own
+  cuda::Variants variants = {};
+};
+
 class Bench {
  public:
-  explicit Bench(bool tiny)
-      : device_(make_cuda_device({})),
-        ops_(make_cuda_ops(*device_)),
-        gemm_workspace_(device_->allocate(cuda::kGemmWorkspaceBytes, MemoryPurpose::kernels)),
-        gemm_(cuda::make_gemm({.workspace = gemm_workspace_.data()})),
-        chosen_gemm_(
-            cuda::make_gemm({.workspace = gemm_workspace_.data(), .choosing_seconds = 10})),
-        tiny_(tiny) {
-    limits_ = probe_gpu(*device_, *ops_, tiny);
-    chosen_gemm_->begin_choosing();
+  // only: of names that contain it; probes are left out where no case is put beside them.
+  Bench(Purpose purpose, bool tiny, std::string only);
+
+  // What the last case had is forgotten. False: this run does not want the case.
+  bool begin(const std::string& name);
+  // For cases that are about nothing but their ways.
+  bool begin_ways(const std::string& name) {
+    return purpose_ == Purpose::variants && contains(name) && (buffers_.clear(), true);
   }
+
   Ops& ops() { return *ops_; }
   cuda::Gemm& gemm() { return *gemm_; }
   // Its algorithms are the fastest of those that are offered, at a shape's first product.
@@ -53,6 +67,12 @@ class Bench {
     fill_bf16(tensor, scale, stream());
     return tensor;
   }
+  // u8 or fp8_e4m3, of which none is a NaN: products of zeros would run at a lower power.
+  TensorView codes(DType dtype, std::initializer_list<std::int64_t> extents) {
+    const TensorView tensor = zeros(dtype, extents);
+    fill_codes(tensor, stream());
+    return tensor;
+  }
   template <class T>
   TensorView upload(const std::vector<T>& values, std::initializer_list<std::int64_t> extents) {
     const TensorView tensor = zeros(dtype_of<T>, extents);
@@ -60,33 +80,60 @@ class Bench {
     device_->synchronize(stream());
     return tensor;
   }
-  void forget_tensors() { buffers_.clear(); }
+  // A value for each of so many.
+  template <class T>
+  TensorView each(std::int64_t count, T value) {
+    return upload(std::vector<T>(static_cast<std::size_t>(count), value), {count});
+  }
+  TensorView filled(float value, std::initializer_list<std::int64_t> extents) {
+    const auto count = static_cast<std::size_t>(TensorView(nullptr, DType::f32, extents).numel());
+    return upload(std::vector(count, value), extents);
+  }
+  template <class T>
+  TensorView counted(std::int64_t count) {
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(i);
+    return upload(values, {count});
+  }
 
-  void memory_bound(const std::string& name, double goal, double bytes, double seconds) const {
-    Record("kernel", name)
-        .number("us", seconds * 1e6)
-        .number("gb_s", bytes / seconds * 1e-9)
-        .number("share_of_read", bytes / seconds / limits_.read_bytes)
-        .number("goal", goal);
-  }
-  void compute_bound(const std::string& name, double flops, double seconds) const {
-    Record("kernel", name)
-        .number("us", seconds * 1e6)
-        .number("tflop_s", flops / seconds * 1e-12)
-        .number("share_of_gemm", flops / seconds / limits_.bf16_flops);
-  }
+  // body queues the case's work, `does` times over (the layers of a model); times: how often that
+  // is done between two events, as is wanted of what takes a few microseconds. Bytes, operations
+  // and what is reported are of one. goal: share of what the probe reads, 0: none.
+  struct Repeats {
+    int times = 1;
+    std::int64_t does = 1;
+  };
+  void memory_bound(const std::string& name, double goal, double bytes,
+                    const std::function<void()>& body, Repeats repeats = {1, 1});
+  void compute_bound(const std::string& name, double flops, const std::function<void()>& body,
+                     Repeats repeats = {1, 1});
+  // In turn, so that none has a warmer device; the first is what is chosen.
+  void compare(const std::string& name, const std::vector<Way>& ways, Repeats repeats = {1, 1});
 
  private:
+  bool contains(const std::string& name) const { return name.find(only_) != std::string::npos; }
+  // Seconds of the body where the purpose is speed; otherwise the case has had what this run wants.
+  std::optional<double> seconds_of(const std::string& name, const std::function<void()>& body,
+                                   Repeats repeats);
+
   std::unique_ptr<Device> device_;
   std::unique_ptr<Ops> ops_;
   Buffer gemm_workspace_;
   std::unique_ptr<cuda::Gemm> gemm_, chosen_gemm_;
+  Purpose purpose_;
   bool tiny_;
+  std::string only_;
   GpuLimits limits_;
   std::vector<Buffer> buffers_;
 };
 
-// Attention over a paged cache, decode and prompts, in cuda_attention_perf.cpp.
+// The cases, each family in a file of its own.
 void attention_cases(Bench& bench);
+void latent_cases(Bench& bench);
+void linear_cases(Bench& bench);
+void expert_cases(Bench& bench);
+void state_cases(Bench& bench);
+void row_cases(Bench& bench);
+void draw_cases(Bench& bench);
 
 }  // namespace quire::perf

@@ -161,13 +161,15 @@ def prompt_behind(b, requests, fresh, cached, dim=128, group=4, heads=8, cut=Tru
     return max(data / READ, flops / CUBLAS), max(data / READ / 0.95, rounds * -(-tiles // parts) * tile) + rounds * 1e-6 + merge + LAUNCH
 
 
-def experts(b, name, bits, active, columns, depth):
-    """Steps of 64 columns of 128 rows of the weights of `active` experts, a few tokens each."""
+def experts(b, name, bits, active, inner, hidden):
+    """Both products of a few tokens each with all of `active` experts: steps of 64 columns of 128 rows. Kernels in front plan and behind
+    add up."""
     kernel = b[f"expert_mma_kernel<{name},16>"]
-    data = active * columns * depth * bits / 8
+    weights = active * 3 * inner * hidden
+    data = weights * bits / 8
     copies = 128 * 64 * bits / 8 / 16 / 128 + 1
-    issue = tile_time(kernel, active * columns / 128 * depth / 64, 4, copies, 16)
-    return data / READ, max(data / READ / 0.95, issue) + LAUNCH
+    issue = tile_time(kernel, weights / 128 / 64, 4, copies, 16)
+    return data / READ, max(data / READ / 0.95, issue) + 4 * LAUNCH
 
 
 def prompt_experts(b, weight, tokens, top_k, count, inner, hidden):
@@ -298,9 +300,9 @@ CASES = {
     "1 to 8 rows, 8 bits in groups of 32, 4,096 to 28,672": lambda b: few_packed(b, "8,32,false,false", 2176, 8, 28672, 4096),
     "gated delta net, a prompt of 8,192, 32 heads": lambda b: delta_rule(b, 8192, 32, 16),
     "Mamba2, a prompt of 8,192, 128 heads of 64": lambda b: selective_scan(b, 8192, 128, 8),
-    "experts bf16, 128 of 768 × 2,048": lambda b: experts(b, "PlainFormat<bf16>", 16, 128, 1536, 2048),
-    "experts fp8, 256 of 2,048 × 7,168": lambda b: experts(b, "Fp8Format<bf16>", 8, 256, 4096, 7168),
-    "experts MXFP4, 32 of 2,880 × 2,880": lambda b: experts(b, "Mxfp4Format", 4.25, 32, 5760, 2880),
+    "experts bf16, 128 of 768 × 2,048": lambda b: experts(b, "PlainFormat<bf16>", 16, 128, 768, 2048),
+    "experts fp8, 256 of 2,048 × 7,168": lambda b: experts(b, "Fp8Format<bf16>", 8, 256, 2048, 7168),
+    "experts MXFP4, 32 of 2,880 × 2,880": lambda b: experts(b, "Mxfp4Format", 4.25, 32, 2880, 2880),
     "experts bf16, a prompt of 8,192, 128 of 768 × 2,048, 8 a token": lambda b: prompt_experts(b, "bf16", 8192, 8, 128, 768, 2048),
     "experts fp8, a prompt of 8,192, 256 of 2,048 × 7,168, 8 a token": lambda b: prompt_experts(b, "fp8", 8192, 8, 256, 2048, 7168),
     "experts MXFP4, a prompt of 8,192, 32 of 2,880 × 2,880, 4 a token": lambda b: prompt_experts(b, "Mxfp4", 8192, 4, 32, 2880, 2880),

@@ -8,6 +8,10 @@
 #include "cuda/runtime/handles.h"
 #include "tests/perf/perf_record.h"
 
+#ifdef __CUDACC__
+#include <cuda_profiler_api.h>
+#endif
+
 namespace quire::perf {
 namespace {
 
@@ -38,6 +42,19 @@ __global__ void fill_kernel(__nv_bfloat16* data, std::int64_t count, float scale
   }
 }
 
+__global__ void fill_codes_kernel(std::uint8_t* data, std::int64_t count) {
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+       i += stride) {
+    auto bits = static_cast<std::uint32_t>(i) * 2654435761u;
+    bits = (bits ^ bits >> 15) * 2246822519u;
+    data[i] = static_cast<std::uint8_t>(bits >> 24 & 0xbfu);
+  }
+}
+
+__global__ void pause_kernel(int turns) {
+  for (int i = 0; i < turns; ++i) cuda::spin_pause();
+}
 __global__ void empty_kernel() {}
 // As all of the backend's: it begins while the one in front runs.
 __global__ void waiting_kernel() {
@@ -128,6 +145,36 @@ void fill_bf16(TensorView tensor, float scale, StreamRef stream) {
   CUDA_CHECK(cuda::launch_with(nullptr, fill_kernel, dim3(kBlocks), dim3(kThreads), 0,
                                native(stream), static_cast<__nv_bfloat16*>(tensor.data()),
                                tensor.numel(), scale));
+}
+
+void fill_codes(TensorView tensor, StreamRef stream) {
+  CUDA_CHECK(cuda::launch_with(nullptr, fill_codes_kernel, dim3(kBlocks), dim3(kThreads), 0,
+                               native(stream), static_cast<std::uint8_t*>(tensor.data()),
+                               static_cast<std::int64_t>(tensor.bytes())));
+}
+
+void launch_pause(double seconds, StreamRef stream) {
+  // A turn sleeps 20 to 40 ns; the emulation has no clock of its own, and needs no pause.
+#ifdef __CUDACC__
+  const auto turns = static_cast<int>(seconds / 30e-9);
+#else
+  const int turns = seconds > 0 ? 1 : 0;
+#endif
+  CUDA_CHECK(
+      cuda::launch_with(nullptr, pause_kernel, dim3(1), dim3(1), 0, native(stream), turns));
+}
+
+void profile(const std::string& name, const std::function<void()>& body, StreamRef stream) {
+  CUDA_CHECK(cudaStreamSynchronize(native(stream)));
+#ifdef __CUDACC__
+  CUDA_CHECK(cudaProfilerStart());
+#endif
+  body();
+  CUDA_CHECK(cudaStreamSynchronize(native(stream)));
+#ifdef __CUDACC__
+  CUDA_CHECK(cudaProfilerStop());
+#endif
+  Record("profiled", name);
 }
 
 void read_bytes(const void* data, std::size_t bytes, StreamRef stream) {

@@ -2,6 +2,7 @@
 // What a GPU can do at most, and how long things on it take: a benchmark's limits and its clock.
 
 #include <functional>
+#include <string>
 
 #include "backend/device.h"
 #include "backend/ops.h"
@@ -15,9 +16,15 @@ double device_seconds(StreamRef stream, const std::function<void()>& body, int r
 
 // Uniform bf16 in [−1, 1) times scale: products of zeros would run at a lower power.
 void fill_bf16(TensorView tensor, float scale, StreamRef stream);
+// Bytes below 0x40 in magnitude, a sign in the highest bit: of fp8_e4m3 all are below 2.
+void fill_codes(TensorView tensor, StreamRef stream);
 // Reads all bytes once (a multiple of 16).
 void read_bytes(const void* data, std::size_t bytes, StreamRef stream);
 void launch_empty(StreamRef stream);
+// The stream stands still for about so long, so that the host can queue what comes behind.
+void launch_pause(double seconds, StreamRef stream);
+// body once, with a profiler that waits to be told (ncu --profile-from-start off) on.
+void profile(const std::string& name, const std::function<void()>& body, StreamRef stream);
 
 // Bytes per second from device memory.
 double probe_read(Device& device, bool tiny);
