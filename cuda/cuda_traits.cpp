@@ -3,6 +3,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/expert_scratch.h"
 #include "cuda/fp8_scratch.h"
+#include "cuda/widened_scratch.h"
 
 namespace quire {
 
@@ -14,6 +15,10 @@ std::size_t cuda::CudaTraits::linear_workspace_bytes(std::int64_t num_tokens, co
                                                      DType x) const {
   if (!suits_fp8(weight, x)) return 0;
   return static_cast<std::size_t>(Fp8Scratch(num_tokens, weight).bytes);
+}
+
+std::size_t cuda::CudaTraits::attention_workspace_bytes(const AttentionShape& shape) const {
+  return static_cast<std::size_t>(widened_bytes(shape));
 }
 
 const OpsTraits& cuda_traits() {

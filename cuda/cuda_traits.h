@@ -45,6 +45,8 @@ class CudaTraits final : public OpsTraits {
   // Also where the device turns out to have no products in fp8.
   std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
                                      DType x) const override;
+  // Also where the device turns out to have no warpgroups.
+  std::size_t attention_workspace_bytes(const AttentionShape& shape) const override;
   std::size_t scratch_bytes() const override {
     return kGemmWorkspaceBytes + kSplitScratchBytes + kArrivedParts * sizeof(int);
   }

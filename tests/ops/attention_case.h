@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "tests/support/op_test.h"
@@ -120,6 +121,16 @@ class AttentionData {
       }
     }
   }
+
+  // From here on operators know the rows on the host, and of workspaces have so many bytes, as
+  // traits().attention_workspace_bytes() says for a model of such requests.
+  void know_rows(std::int64_t workspace_bytes) {
+    knows_rows_ = true;
+    workspace_bytes_ = workspace_bytes;
+  }
+
+  // Called when all is uploaded, ahead of the operator.
+  void before_attention(std::function<void()> call) { before_ = std::move(call); }
 
   // max_seq_len is at least `longest`, as where requests may grow up to there.
   HostTensor run(OpRun& run, int longest = 0) const {
@@ -256,6 +267,9 @@ class AttentionData {
     for (std::size_t r = 0; r < lens.size(); ++r) {
       args.max_query_len = std::max(args.max_query_len, starts[r + 1] - starts[r]);
     }
+    if (knows_rows_) args.host_rows = {starts, lens};
+    if (workspace_bytes_ > 0) args.workspace = run.output(DType::u8, {workspace_bytes_});
+    if (before_) before_();
     run.ops().paged_attention(args, run.stream());
     return run.download(args.out);
   }
@@ -263,6 +277,9 @@ class AttentionData {
   AttentionCase c_;
   std::mt19937 rng_;
   std::int64_t columns_ = 0;
+  bool knows_rows_ = false;
+  std::int64_t workspace_bytes_ = 0;
+  std::function<void()> before_;
   std::int32_t lost_page_ = 0;
   std::vector<SharedKeys> shared_;
   HostTensor given_table_;
