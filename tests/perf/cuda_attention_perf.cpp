@@ -27,40 +27,51 @@ TensorView random_cache(Bench& bench, DType dtype, std::int64_t blocks, std::int
   return cache;
 }
 
+// With the rows that the host knows.
+struct AttentionWork {
+  std::vector<std::int32_t> starts, lens;
+  AttentionArgs args = {};
+};
+
 // Every request's blocks lie anywhere in the cache.
-AttentionArgs attention_args(Bench& bench, const AttentionShape& s) {
+AttentionWork attention_work(Bench& bench, const AttentionShape& s) {
   constexpr std::int64_t kBlockSize = 16;
   const std::int64_t context = s.cached + s.fresh,
                      columns = (context + kBlockSize - 1) / kBlockSize;
   const std::int64_t blocks = s.requests * columns;
-  std::vector<std::int32_t> table(static_cast<std::size_t>(blocks)), starts, lens;
+  std::vector<std::int32_t> table(static_cast<std::size_t>(blocks));
   std::iota(table.begin(), table.end(), 0);
   std::shuffle(table.begin(), table.end(), std::mt19937(1));
+  AttentionWork work;
   for (std::int64_t r = 0; r <= s.requests; ++r)
-    starts.push_back(static_cast<std::int32_t>(r * s.fresh));
-  lens.assign(static_cast<std::size_t>(s.requests), static_cast<std::int32_t>(context));
+    work.starts.push_back(static_cast<std::int32_t>(r * s.fresh));
+  work.lens.assign(static_cast<std::size_t>(s.requests), static_cast<std::int32_t>(context));
   const std::int64_t tokens = s.requests * s.fresh;
-  AttentionArgs args;
+  AttentionArgs& args = work.args;
   args.out = bench.zeros(DType::bf16, {tokens, s.heads, s.dim});
   args.q = bench.random({tokens, s.heads, s.dim});
   args.k_cache = random_cache(bench, s.cache, blocks, kBlockSize, s.kv_heads, s.dim);
   args.v_cache = random_cache(bench, s.cache, blocks, kBlockSize, s.kv_heads, s.dim);
   args.block_table = bench.upload(table, {s.requests, columns});
-  args.query_start = bench.upload(starts, {s.requests + 1});
-  args.seq_lens = bench.upload(lens, {s.requests});
+  args.query_start = bench.upload(work.starts, {s.requests + 1});
+  args.seq_lens = bench.upload(work.lens, {s.requests});
   args.scale = 1.f / std::sqrt(static_cast<float>(s.dim));
   args.max_query_len = static_cast<int>(s.fresh);
   args.max_seq_len = static_cast<int>(context);
-  return args;
+  args.host_rows = {work.starts, work.lens};
+  const std::size_t bytes = bench.ops().traits().attention_workspace_bytes(
+      {s.kv_heads, s.dim, context, DType::bf16, s.cache});
+  if (bytes > 0) args.workspace = bench.zeros(DType::u8, {static_cast<std::int64_t>(bytes)});
+  return work;
 }
 
 void decode_attention(Bench& bench, std::int64_t requests, std::int64_t context, double goal,
                       DType cache = DType::bf16) {
   const AttentionShape s{
       bench.size(requests, 2), bench.size(context, 80) - 1, 1, 32, 8, 128, cache};
-  const AttentionArgs args = attention_args(bench, s);
+  const AttentionWork work = attention_work(bench, s);
   const double seconds = device_seconds(
-      bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); }, 9,
+      bench.stream(), [&] { bench.ops().paged_attention(work.args, bench.stream()); }, 9,
       bench.tiny() ? 1 : 8);
   const double bytes = 2. * static_cast<double>(s.requests * (s.cached + 1) * s.kv_heads * s.dim) *
                        static_cast<double>(size_of(cache));
@@ -74,10 +85,11 @@ void decode_attention(Bench& bench, std::int64_t requests, std::int64_t context,
 // A request that decodes in a step with another's prompt.
 void decode_beside_prompt(Bench& bench, std::int64_t context) {
   const std::int64_t prompt = bench.size(64, 40), length = bench.size(context, 80);
-  AttentionArgs args = attention_args(bench, {2, length - prompt, prompt, 32, 8, 128});
+  AttentionArgs args = attention_work(bench, {2, length - prompt, prompt, 32, 8, 128}).args;
   const auto fresh = static_cast<std::int32_t>(prompt), end = static_cast<std::int32_t>(length);
   args.query_start = bench.upload<std::int32_t>({0, 1, 1 + fresh}, {3});
   args.seq_lens = bench.upload<std::int32_t>({end, fresh}, {2});
+  args.host_rows = {};
   const double seconds =
       device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
   bench.memory_bound("decode attention, context " + std::to_string(context) + ", beside a prompt",
@@ -130,9 +142,9 @@ void latent_decode(Bench& bench, const std::string& name, std::vector<std::int64
 void prefill_attention(Bench& bench, std::int64_t tokens, DType cache = DType::bf16,
                        std::int64_t dim = 128) {
   const std::int64_t n = bench.size(tokens, 40), heads = 32 * 128 / dim;
-  const AttentionArgs args = attention_args(bench, {1, 0, n, heads, heads / 4, dim, cache});
-  const double seconds =
-      device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
+  const AttentionWork work = attention_work(bench, {1, 0, n, heads, heads / 4, dim, cache});
+  const double seconds = device_seconds(
+      bench.stream(), [&] { bench.ops().paged_attention(work.args, bench.stream()); });
   const double flops = 2. * static_cast<double>(n) * static_cast<double>(n) * 32 * 128;  // causal
   const std::string over = cache == DType::bf16 ? "" : ", fp8 cache",
                     of = dim == 128 ? "" : ", heads of " + std::to_string(dim);
@@ -142,15 +154,16 @@ void prefill_attention(Bench& bench, std::int64_t tokens, DType cache = DType::b
 }
 
 // New tokens behind what is cached: bound by the cache where their rows are few.
-void prompt_behind(Bench& bench, std::int64_t fresh, std::int64_t cached) {
+void prompt_behind(Bench& bench, std::int64_t fresh, std::int64_t cached,
+                   DType cache = DType::bf16) {
   const std::int64_t n = bench.size(fresh, 40), behind = bench.size(cached, 600);
-  const AttentionArgs args = attention_args(bench, {1, behind, n, 32, 8, 128});
-  const double seconds =
-      device_seconds(bench.stream(), [&] { bench.ops().paged_attention(args, bench.stream()); });
+  const AttentionWork work = attention_work(bench, {1, behind, n, 32, 8, 128, cache});
+  const double seconds = device_seconds(
+      bench.stream(), [&] { bench.ops().paged_attention(work.args, bench.stream()); });
   const double keys = static_cast<double>(behind) + static_cast<double>(n) / 2;
-  bench.compute_bound(
-      "attention of " + std::to_string(fresh) + " tokens behind " + std::to_string(cached),
-      4. * static_cast<double>(n) * keys * 32 * 128, seconds);
+  bench.compute_bound("attention of " + std::to_string(fresh) + " tokens behind " +
+                          std::to_string(cached) + (cache == DType::bf16 ? "" : ", fp8 cache"),
+                      4. * static_cast<double>(n) * keys * 32 * 128, seconds);
   bench.forget_tensors();
 }
 
@@ -181,6 +194,8 @@ void attention_cases(Bench& bench) {
   prefill_attention(bench, 8192, DType::fp8_e4m3);
   prefill_attention(bench, 8192, DType::bf16, 256);
   prompt_behind(bench, 64, 100000);
+  prompt_behind(bench, 512, 7680, DType::fp8_e4m3);
+  prompt_behind(bench, 64, 100000, DType::fp8_e4m3);
 }
 
 }  // namespace quire::perf
