@@ -11,6 +11,7 @@
 #include <span>
 
 #include "backend/device.h"
+#include "backend/host_rows.h"
 #include "backend/ops_heads.h"
 #include "backend/ops_latent.h"
 #include "backend/ops_linear.h"
@@ -56,6 +57,8 @@ struct AttentionArgs {
   int window = 0;        // tokens, 0: none
   int max_query_len = 0;
   int max_seq_len = 0;
+  HostRows host_rows = {};    // empty: operators may not be chosen by it
+  TensorView workspace = {};  // u8 [OpsTraits::attention_workspace_bytes()], optional
 };
 
 class Ops {

@@ -44,6 +44,12 @@ struct PrefixShape {
   DType dtype = DType::bf16, cache = DType::bf16;
 };
 
+// Of a layer of paged attention: heads of keys, and the longest context; 0: not known.
+struct AttentionShape {
+  std::int64_t kv_heads = 0, head_dim = 0, max_len = 0;
+  DType dtype = DType::bf16, cache = DType::bf16;
+};
+
 class OpsTraits {
  public:
   virtual ~OpsTraits() = default;
@@ -55,6 +61,8 @@ class OpsTraits {
   // Bytes of quantized_linear()'s workspace, for num_tokens or fewer with an x of this dtype.
   virtual std::size_t linear_workspace_bytes(std::int64_t num_tokens, const Weight& weight,
                                              DType x) const = 0;
+  // Bytes of AttentionArgs::workspace, for any step.
+  virtual std::size_t attention_workspace_bytes(const AttentionShape&) const { return 0; }
   // Bytes that the operators take from the device when they are made, as MemoryPurpose::kernels.
   virtual std::size_t scratch_bytes() const = 0;
   // The same that a rank's Collectives take.

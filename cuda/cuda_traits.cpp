@@ -4,6 +4,7 @@
 #include "cuda/expert_scratch.h"
 #include "cuda/fp8_scratch.h"
 #include "cuda/latent_scratch.h"
+#include "cuda/widened_scratch.h"
 
 namespace quire {
 
@@ -19,6 +20,10 @@ std::size_t cuda::CudaTraits::linear_workspace_bytes(std::int64_t num_tokens, co
 
 std::size_t cuda::CudaTraits::latent_prompt_bytes(int num_tokens, const LatentShape& shape) const {
   return suits_expansion(shape) ? LatentScratch(num_tokens, shape).bytes : 0;
+}
+
+std::size_t cuda::CudaTraits::attention_workspace_bytes(const AttentionShape& shape) const {
+  return static_cast<std::size_t>(widened_bytes(shape));
 }
 
 const OpsTraits& cuda_traits() {

@@ -49,6 +49,8 @@ class CudaTraits final : public OpsTraits {
   // Rows of a block. By tests/perf/cuda_model.py expanding then pays in all cases but a few of 256
   // new tokens and 16 heads, which lose a twentieth: of contexts so short, launches.
   ExpansionCost expansion_cost() const override { return {.unit_tokens = 128, .times = 1.35}; }
+  // Also where the device turns out to have no warpgroups.
+  std::size_t attention_workspace_bytes(const AttentionShape& shape) const override;
   std::size_t scratch_bytes() const override {
     return kGemmWorkspaceBytes + kSplitScratchBytes + kArrivedParts * sizeof(int);
   }

@@ -22,12 +22,6 @@ struct GroupInputs {
   SharedPrefixes shared = {};  // of the step's rows (attention groups)
 };
 
-// What the host knows of the step's requests, of one whose drafts are not settled at most.
-struct HostRows {
-  std::span<const std::int32_t> query_start;  // [R + 1]
-  std::span<const std::int32_t> seq_lens;     // [R]
-};
-
 // Where forward() hands out a residual stream, for a draft model to read.
 struct StreamTap {
   int layer = 0;   // the stream that enters it; the number of layers: the one after the last

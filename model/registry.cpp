@@ -74,14 +74,16 @@ std::unique_ptr<Model> make(const Architecture& architecture, const ModelConfig&
   weights->on_progress(options.progress);
   weights->round_matrices(bits_of(options.quantization));
   weights->divide(options.shard);
-  const int native = config.max_position_embeddings;
+  const int native = config.max_position_embeddings,
+            longest = options.max_model_len > 0 ? options.max_model_len : native;
+  weights->serve({options.cache_dtype.value_or(options.dtype), longest});
   Weights& read = *weights;  // the model's, below
   auto model = architecture.make(
       {.config = config,
        .weights = std::move(weights),
        .device = device,
        .ops = ops,
-       .max_model_len = options.max_model_len > 0 ? options.max_model_len : native,
+       .max_model_len = longest,
        .same_bits = options.same_bits});
   const bool is_ends_alone = config.num_layers == 0;  // its layers are read by others
   if (read.checkpoint() == nullptr || is_ends_alone) return model;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backend/device.h"
@@ -22,6 +23,7 @@ struct LoadOptions {
   std::uint64_t seed = 0;         // of dummy weights
   std::string quantization = {};  // must be the checkpoint's method; empty: whatever it is
   int max_model_len = 0;          // rope tables reach so far; 0: max_position_embeddings
+  std::optional<DType> cache_dtype = {};  // of keys and values; none: as dtype
   Shard shard = {};               // of the ranks that divide the model
   bool same_bits = false;         // of a token, however many are computed with it
   std::function<void(std::size_t bytes)> progress = {};  // of weights, so far

@@ -41,6 +41,12 @@ struct Source {
   Range matrices = {};                  // only these of the batch; empty: all
 };
 
+// What layers with these weights are there for, as far as it decides what their steps take.
+struct ServedContext {
+  DType cache_dtype = DType::f32;  // of keys and values
+  int max_len = 0;                 // tokens; 0: not known
+};
+
 class Weights {
  public:
   // With `measure` names and shapes are checked and memory is allocated, but nothing is loaded: for
@@ -83,6 +89,9 @@ class Weights {
   // The rank's share that layers load; before any of them is made.
   void divide(const Shard& shard) { shard_ = shard; }
   const Shard& shard() const { return shard_; }
+  // Likewise.
+  void serve(const ServedContext& served) { served_ = served; }
+  const ServedContext& served() const { return served_; }
   // Called with the bytes of all tensors so far, after each tensor that a file gives.
   void on_progress(std::function<void(std::size_t)> report) { on_progress_ = std::move(report); }
 
@@ -119,6 +128,7 @@ class Weights {
   bool measure_only_;
   std::uint64_t seed_;
   Shard shard_;
+  ServedContext served_;
   int round_bits_ = 0;  // 0: matrices stay as they are
   DType dtype_;
   Device& device_;

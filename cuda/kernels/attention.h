@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "backend/ops.h"
+#include "cuda/kernels/widened.h"
 
 namespace quire::cuda {
 
@@ -41,9 +42,20 @@ void attention_mma_new(const HeadArgs& heads, const AttentionArgs& args, SplitSc
 // Requests of at least least_rows rows, on Hopper's warpgroups; of what attention_mma supports:
 // head sizes 64, 96, 128 and 256, caches of the queries' dtype that a tensor map can describe, where
 // the driver makes maps.
+// widened: of these requests alone, whose keys and values attention_widen brought to k_cache and
+// v_cache; the table is not read.
 bool attention_wgmma_supports(const AttentionArgs& args);
 void attention_wgmma(const AttentionArgs& args, int least_rows, SplitScratch scratch,
-                     StreamRef stream);
+                     StreamRef stream, const WidenedRequests& widened = {});
+
+// What the rows of these requests see of an fp8 cache, to k and v [pages, kWidenedKeys, KV heads,
+// head_dim] of the queries' dtype; of what attention_mma supports. Scales are left out.
+void attention_widen(TensorView k, TensorView v, const AttentionArgs& args,
+                     const WidenedRequests& requests, StreamRef stream);
+
+// Prompts of an fp8 cache by these two, in the workspace. What is left are requests of at most so
+// many rows (INT_MAX: all).
+int widened_attention(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);
 
 // Each request by the fastest of the kernels above that takes it.
 void paged_attention(const AttentionArgs& args, SplitScratch scratch, StreamRef stream);

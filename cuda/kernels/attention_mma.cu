@@ -73,7 +73,8 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
   };
   const Queries q = queries();
   const int block_row = kDecode ? 0 : static_cast<int>(blockIdx.x) * kUnitRows;
-  if (!kDecode && (block_row >= q.num_rows || q.num_rows <= kWarpRows)) return;
+  if (!kDecode && (block_row >= q.num_rows || q.num_rows <= kWarpRows || q.num_rows > a.most_rows))
+    return;
   constexpr bool kUnits = kDecode && kHasUnits<T, Cache, kDim>;
   const bool by_rows = !kDecode || (kUnits && q.member >= 0);
 
@@ -284,6 +285,7 @@ void launch_mma(const AttentionArgs& args, const HeadArgs* heads, int most_rows,
   MmaArgs<T, Cache> a(args);
   if (heads != nullptr) a.heads = NewHeads<T, Cache>(*heads);
   const int max_rows = args.max_query_len * a.group;
+  a.most_rows = most_rows;
   a.split_rows = std::min(max_rows, kWarpRows);
   plan_parts(a, args, scratch);
   dispatch_head_size(args.k_cache.extent(3), [&](auto size) {

@@ -42,6 +42,7 @@ struct MmaArgs : PagedArgs<T, Cache> {
   DecodeWork work{};
   PrefixArgs prefix{};
   int items = 0, split_rows = 0;  // parts, at most
+  int most_rows = 0;              // of a request that is not another kernel's
   int places = 0;                 // for results of split_rows rows
   float* partials = nullptr;      // [KV heads, places, split_rows, part_floats]
   int2* cuts = nullptr;    // [KV heads, units of prefixes, then requests]: first place, parts

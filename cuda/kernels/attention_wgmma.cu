@@ -17,11 +17,12 @@ namespace {
 
 // How often the device is filled with parts of units where these fill it themselves.
 constexpr int kWaves = 4;
+static_assert(kWidenedRows == kBlockRows);
 
 // One warp: the keys of tile t, then the values of tile t − 1. Lane i looks up the tile's box i;
 // one lane starts all of them. Boxes that nobody sees do not come.
 template <class T, int kDim>
-__device__ __forceinline__ void bring_tiles(const WgmmaArgs<T>& a, int request, int kv_head,
+__device__ __forceinline__ void bring_tiles(const WgmmaArgs<T>& a, int entry, int kv_head,
                                             const Span& span, Stages<T, kDim>& stages) {
   constexpr int kStages = Stages<T, kDim>::kStages;
   using Tile = SwizzledTile<T, kDim>;
@@ -31,11 +32,11 @@ __device__ __forceinline__ void bring_tiles(const WgmmaArgs<T>& a, int request, 
     prefetch_map(a.v_map);
   }
   const int lane = static_cast<int>(threadIdx.x) % 32, boxes = kKeys / a.box_keys;
-  const std::int32_t* table = a.block_table.data + request * a.block_table.stride[0];
+  const KeyPages pages(a, entry);
   const auto look_up = [&](int t) {
     const int key = t * kKeys + lane * a.box_keys, page = a.block_size(key);
     const bool comes = lane < boxes && key < span.end_key && key + a.box_keys > span.first_key;
-    return int2{comes ? table[page] : -1, key - page * a.block_size.divisor};
+    return int2{comes ? pages[page] : -1, key - page * a.block_size.divisor};
   };
   const auto bring = [&](Tile& tile, RingBarriers<kStages>& ring, const CUtensorMap& map,
                          Turn<kStages> turn, int2 mine) {
@@ -103,9 +104,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int kv_head = static_cast<int>(blockIdx.y);
   const PromptPart& part =
       find_prompt_part<kThreads>(a.work, static_cast<int>(blockIdx.x),
-                                 [&](int request) { return a.template load_of<kDim>(request); });
-  if (part.request < 0) return;
-  const Request r(a, part.request);
+                                 [&](int entry) { return a.template load_of<kDim>(entry); });
+  if (part.entry < 0) return;
+  const Request r(a, a.request_of(part.entry));
   const int block_row = part.unit * kBlockRows;
   const int first_position = r.position(block_row, a.group),
             last_position = r.position(block_row + kBlockRows - 1, a.group);
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
   if (group == kGroups) {
     give_registers<kRegistersOfBringing>();
-    if (threadIdx.x < kAttending + 32) bring_tiles(a, part.request, kv_head, span, *stages);
+    if (threadIdx.x < kAttending + 32) bring_tiles(a, part.entry, kv_head, span, *stages);
   } else {
     take_registers<kRegistersOfAttending>();
     const int row0 = group * kGroupRows;
@@ -163,7 +164,8 @@ void plan_parts(WgmmaArgs<T>& a, const AttentionArgs& args, const SplitScratch& 
 // Units of requests with so many rows, at most.
 template <class T>
 std::int64_t most_units(const WgmmaArgs<T>& a, const AttentionArgs& args) {
-  const std::int64_t rows = args.q.extent(0) * a.group, requests = a.work.requests,
+  if (a.widened.count > 0) return a.widened.units;
+  const std::int64_t rows = args.q.extent(0) * a.group, requests = a.work.entries,
                      longest = std::int64_t{args.max_query_len} * a.group;
   return std::min(rows / kBlockRows + std::min(requests, rows / a.least_rows),
                   requests * ((longest + kBlockRows - 1) / kBlockRows));
@@ -177,9 +179,9 @@ void launch_parts(const WgmmaArgs<T>& a, std::int64_t parts, StreamRef stream) {
 }
 
 template <class T>
-void launch_wgmma(const AttentionArgs& args, int least_rows, const SplitScratch& scratch,
-                  StreamRef stream) {
-  WgmmaArgs<T> a(args, least_rows);
+void launch_wgmma(const AttentionArgs& args, int least_rows, const WidenedRequests& widened,
+                  const SplitScratch& scratch, StreamRef stream) {
+  WgmmaArgs<T> a(args, least_rows, widened);
   plan_parts(a, args, scratch);
   const std::int64_t parts = most_units(a, args) + a.work.many;
   if (parts == 0) return;
@@ -200,10 +202,10 @@ bool attention_wgmma_supports(const AttentionArgs& args) {
 }
 
 void attention_wgmma(const AttentionArgs& args, int least_rows, SplitScratch scratch,
-                     StreamRef stream) {
+                     StreamRef stream, const WidenedRequests& widened) {
   if (args.q.dtype() == DType::bf16)
-    return launch_wgmma<__nv_bfloat16>(args, least_rows, scratch, stream);
-  launch_wgmma<__half>(args, least_rows, scratch, stream);
+    return launch_wgmma<__nv_bfloat16>(args, least_rows, widened, scratch, stream);
+  launch_wgmma<__half>(args, least_rows, widened, scratch, stream);
 }
 
 }  // namespace quire::cuda

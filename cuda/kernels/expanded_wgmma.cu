@@ -222,7 +222,7 @@ void launch_expanded(const ExpandedRound& round, const SplitScratch& scratch, St
 }  // namespace
 
 bool expanded_wgmma_supports(const ExpandedRound& round) {
-  return is_hopper() && round.scale > 0.f && fits_tensor_map(round.rows) &&
+  return uses_warpgroups() && round.scale > 0.f && fits_tensor_map(round.rows) &&
          fits_tensor_map(round.heads) && tensor_maps_unavailable().empty();
 }
 

@@ -45,6 +45,10 @@ struct PagedArgs {
             block_table.data,
             request * block_table.stride[0]};
   }
+  // The first key that a query of this position sees.
+  __device__ __forceinline__ int seen_from(int position) const {
+    return window > 0 ? ::max(0, position - window + 1) : 0;
+  }
   // Bytes from a key to its value; only where pages are plain.
   __device__ __forceinline__ std::uintptr_t value_distance() const {
     return reinterpret_cast<std::uintptr_t>(v_cache.data) -

@@ -10,10 +10,10 @@ namespace quire::cuda {
 
 constexpr int kLeastTiles = 4;  // of a part: below this it costs more than it brings
 
-// Parts of all units that are cut, at most: where units are no more than `few`, and where they are
-// more. 0: none is cut.
+// Entries are requests. Parts of all units that are cut, at most: where units are no more than
+// `few`, and where they are more. 0: none is cut.
 struct PromptWork {
-  int requests = 0, few = 0, many = 0;
+  int entries = 0, few = 0, many = 0;
 };
 
 // Of a request: its units, and the tiles of the one that sees most.
@@ -22,7 +22,7 @@ struct PromptLoad {
 };
 
 struct PromptPart {
-  int request;  // −1: no work for this block
+  int entry;  // −1: no work for this block
   int unit, part, parts;
   int place;  // of the unit's first part, among those of all that are cut
 };
@@ -38,7 +38,7 @@ struct TileRange {
   }
 };
 
-// Part number `item` of all; load_of(request). Units that see most come first of a request's. All
+// Part number `item` of all; load_of(entry). Units that see most come first of a request's. All
 // kThreads threads call it, and all get the answer, which stays in shared memory.
 template <int kThreads, class LoadOf>
 __device__ __forceinline__ const PromptPart& find_prompt_part(const PromptWork& w, int item,
@@ -48,8 +48,8 @@ __device__ __forceinline__ const PromptPart& find_prompt_part(const PromptWork& 
   SHARED(counts, int2[kWarps]);
   SHARED(found, PromptPart);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const int each = (w.requests + kThreads - 1) / kThreads;
-  const int first = thread * each, last = min(w.requests, first + each);
+  const int each = (w.entries + kThreads - 1) / kThreads;
+  const int first = thread * each, last = min(w.entries, first + each);
   int tiles = 0, units = 0;
   for (int r = first; r < last; ++r) {
     const PromptLoad load = load_of(r);

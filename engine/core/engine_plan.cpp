@@ -129,11 +129,14 @@ void measure_model(Planning& planning) {
   const EngineConfig& config = planning.config;
   EnginePlan& plan = planning.plan;
   plan.loaded_len = longest_context(config, planning.memory);
+  const KvSpecOptions cache =
+      kv_spec_options(config, planning.memory.dtype, planning.memory.published_cache_dtype);
   const LoadOptions options{
       .dtype = planning.memory.dtype,
       .load_format = config.model.load_format,
       .quantization = config.model.quantization,
       .max_model_len = static_cast<int>(plan.loaded_len),
+      .cache_dtype = cache.cache_dtype,
       .shard = {.rank = planning.device.rank, .size = config.parallel.tensor_parallel_size},
       .same_bits = config.deterministic,
       .measure = true};
@@ -145,8 +148,6 @@ void measure_model(Planning& planning) {
                               planning.device.ops, options);
   if (const std::size_t bytes = planning.device.ops.scratch_bytes(); bytes > 0)
     planning.scratch = planning.loaded.allocate(bytes, MemoryPurpose::kernels);
-  const KvSpecOptions cache =
-      kv_spec_options(config, planning.memory.dtype, planning.memory.published_cache_dtype);
   plan.layers = planning.model->kv_specs(cache);
   plan.mapped_bytes = signed_of(planning.model->mapped_bytes());
   if (planning.draft.model != nullptr) {

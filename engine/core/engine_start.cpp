@@ -98,14 +98,16 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   if (plan_.model.has_error()) throw Failure(plan_.model.error());
   if (!wake) wake = [] {};
   configure_ranks(asked, wake);
-  LoadOptions load{.dtype = dtype_,
-                   .load_format = config.model.load_format,
-                   .seed = config.model.seed,
-                   .quantization = config.model.quantization,
-                   .max_model_len = static_cast<int>(plan_.loaded_len),
-                   .shard = {.rank = 0, .size = config.parallel.tensor_parallel_size},
-                   .same_bits = config.deterministic,
-                   .progress = loading_progress(plan_, progress)};
+  LoadOptions load{
+      .dtype = dtype_,
+      .load_format = config.model.load_format,
+      .seed = config.model.seed,
+      .quantization = config.model.quantization,
+      .max_model_len = static_cast<int>(plan_.loaded_len),
+      .cache_dtype = kv_spec_options(config, dtype_, model_config.quant.kv_cache_dtype).cache_dtype,
+      .shard = {.rank = 0, .size = config.parallel.tensor_parallel_size},
+      .same_bits = config.deterministic,
+      .progress = loading_progress(plan_, progress)};
   model_fingerprint_ = model_fingerprint(config, model_config, dtype_, plan_.loaded_len);
   num_hidden_layers_ = model_config.num_layers;
   const OpsTraits& traits = backend_.ops->traits();

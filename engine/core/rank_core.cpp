@@ -43,13 +43,17 @@ class Rank {
         kv.max_model_len != config.model.max_model_len)
       throw Failure(ErrorCode::internal, "plans a cache of " + std::to_string(kv.num_blocks) +
                                              " blocks, which is not rank 0's");
-    const LoadOptions load{.dtype = config.model.dtype.value_or(served.model.dtype),
-                           .load_format = config.model.load_format,
-                           .seed = config.model.seed,
-                           .quantization = config.model.quantization,
-                           .max_model_len = static_cast<int>(plan_.loaded_len),
-                           .shard = shard,
-                           .same_bits = config.deterministic};
+    const DType dtype = config.model.dtype.value_or(served.model.dtype);
+    const LoadOptions load{
+        .dtype = dtype,
+        .load_format = config.model.load_format,
+        .seed = config.model.seed,
+        .quantization = config.model.quantization,
+        .max_model_len = static_cast<int>(plan_.loaded_len),
+        .cache_dtype =
+            kv_spec_options(config, dtype, served.model.quant.kv_cache_dtype).cache_dtype,
+        .shard = shard,
+        .same_bits = config.deterministic};
     model_ =
         load_model(served.model, config.model.path, *backend_.device, backend_.ops->traits(), load);
     memory_.emplace(*backend_.device, kv);

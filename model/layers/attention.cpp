@@ -83,7 +83,12 @@ Attention::Attention(Weights& weights, const AttentionOptions& o)
       output_(weights, {{o.name + ".o_proj", o.hidden_size}},
               std::int64_t{o.num_heads} * o.head_dim, o.output_bias, LinearUse::residual,
               LinearSplit::columns),
-      published_scale_(load_cache_scale(weights, o.name)) {
+      published_scale_(load_cache_scale(weights, o.name)),
+      shape_{.kv_heads = options_.num_kv_heads,
+             .head_dim = options_.head_dim,
+             .max_len = weights.served().max_len,
+             .dtype = weights.dtype(),
+             .cache = weights.served().cache_dtype} {
   if (o.qk_norm != QkNorm::none) {
     const bool whole = o.qk_norm == QkNorm::whole;
     const int queries = o.head_dim * (whole ? o.num_heads : 1);
@@ -221,13 +226,19 @@ AttentionArgs Attention::attention_of(TensorView out, TensorView q, const LastTo
   args.query_start = last.empty() ? context.query_start : last.starts;
   args.seq_lens = last.seq_lens.empty() ? context.seq_lens : last.seq_lens;
   args.sinks = sinks_;
-  if (last.empty()) args.shared = context.groups[group_].shared;
+  if (last.empty()) {
+    args.shared = context.groups[group_].shared;
+    args.host_rows = context.host_rows;
+  }
   args.cache_scale = cache_scale_;
   args.scale = static_cast<float>(options_.scale);
   args.soft_cap = static_cast<float>(options_.soft_cap);
   args.window = options_.window;
   args.max_query_len = last.empty() ? context.max_query_len : 1;
   args.max_seq_len = context.max_seq_len;
+  const std::size_t bytes = context.ops.traits().attention_workspace_bytes(shape_);
+  if (bytes > 0)
+    args.workspace = context.workspace.take(DType::u8, {static_cast<std::int64_t>(bytes)});
   return args;
 }
 

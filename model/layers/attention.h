@@ -79,6 +79,7 @@ class Attention final : public Mixer {
   TensorView k_cache_, v_cache_;  // [kernel blocks, kernel block size, kv heads, head dim]
   std::optional<CacheScale> published_scale_;
   CacheScale cache_scale_;  // of the cache bound
+  AttentionShape shape_;    // of what the operator's workspace is for
   int group_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "tests/support/op_test.h"
@@ -115,6 +116,16 @@ class AttentionData {
       }
     }
   }
+
+  // From here on operators know the rows on the host, and of workspaces have so many bytes, as
+  // traits().attention_workspace_bytes() says for a model of such requests.
+  void know_rows(std::int64_t workspace_bytes) {
+    knows_rows_ = true;
+    workspace_bytes_ = workspace_bytes;
+  }
+
+  // Called when all is uploaded, ahead of the operator.
+  void before_attention(std::function<void()> call) { before_ = std::move(call); }
 
   // max_seq_len is at least `longest`, as where requests may grow up to there.
   HostTensor run(OpRun& run, int longest = 0) const {
@@ -253,7 +264,8 @@ class AttentionData {
     out.insert(out.end(), values.begin(), values.end());
   }
 
-  static HostTensor attended(OpRun& run, const AttentionArgs& args) {
+  HostTensor attended(OpRun& run, const AttentionArgs& args) const {
+    if (before_) before_();
     run.ops().paged_attention(args, run.stream());
     return run.download(args.out);
   }
@@ -279,12 +291,22 @@ class AttentionData {
     for (std::size_t r = 0; r < lens.size(); ++r) {
       args.max_query_len = std::max(args.max_query_len, starts[r + 1] - starts[r]);
     }
+    if (knows_rows_) {
+      host_starts_ = starts;
+      host_lens_ = lens;
+      args.host_rows = {host_starts_, host_lens_};
+    }
+    if (workspace_bytes_ > 0) args.workspace = run.output(DType::u8, {workspace_bytes_});
     return args;
   }
 
   AttentionCase c_;
   std::mt19937 rng_;
   std::int64_t columns_ = 0;
+  bool knows_rows_ = false;
+  std::int64_t workspace_bytes_ = 0;
+  std::function<void()> before_;
+  mutable std::vector<std::int32_t> host_starts_, host_lens_;  // of the latest arguments
   std::int32_t lost_page_ = 0;
   std::vector<SharedKeys> shared_;
   HostTensor given_table_;

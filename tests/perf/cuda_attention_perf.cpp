@@ -29,30 +29,43 @@ TensorView random_cache(Bench& bench, DType dtype, std::int64_t blocks, std::int
   return cache;
 }
 
+// With the rows that the host knows, which args point to where they are to choose a kernel.
+struct AttentionWork {
+  std::vector<std::int32_t> starts, lens;
+  AttentionArgs args = {};
+};
+
 // Every request's blocks lie anywhere in the cache.
-AttentionArgs attention_args(Bench& bench, const AttentionShape& s) {
+AttentionWork attention_work(Bench& bench, const AttentionShape& s) {
   const std::int64_t context = s.cached + s.fresh,
                      columns = (context + kBlockSize - 1) / kBlockSize;
   const std::int64_t blocks = s.requests * columns;
-  std::vector<std::int32_t> table(static_cast<std::size_t>(blocks)), starts, lens;
+  std::vector<std::int32_t> table(static_cast<std::size_t>(blocks));
   std::iota(table.begin(), table.end(), 0);
   std::shuffle(table.begin(), table.end(), std::mt19937(1));
+  AttentionWork work;
   for (std::int64_t r = 0; r <= s.requests; ++r)
-    starts.push_back(static_cast<std::int32_t>(r * s.fresh));
-  lens.assign(static_cast<std::size_t>(s.requests), static_cast<std::int32_t>(context));
+    work.starts.push_back(static_cast<std::int32_t>(r * s.fresh));
+  work.lens.assign(static_cast<std::size_t>(s.requests), static_cast<std::int32_t>(context));
   const std::int64_t tokens = s.requests * s.fresh;
-  AttentionArgs args;
+  AttentionArgs& args = work.args;
   args.out = bench.zeros(DType::bf16, {tokens, s.heads, s.dim});
   args.q = bench.random({tokens, s.heads, s.dim});
   args.k_cache = random_cache(bench, s.cache, blocks, kBlockSize, s.kv_heads, s.dim);
   args.v_cache = random_cache(bench, s.cache, blocks, kBlockSize, s.kv_heads, s.dim);
   args.block_table = bench.upload(table, {s.requests, columns});
-  args.query_start = bench.upload(starts, {s.requests + 1});
-  args.seq_lens = bench.upload(lens, {s.requests});
+  args.query_start = bench.upload(work.starts, {s.requests + 1});
+  args.seq_lens = bench.upload(work.lens, {s.requests});
   args.scale = 1.f / std::sqrt(static_cast<float>(s.dim));
   args.max_query_len = static_cast<int>(s.fresh);
   args.max_seq_len = static_cast<int>(context);
-  return args;
+  const std::size_t bytes = bench.ops().traits().attention_workspace_bytes(
+      {s.kv_heads, s.dim, context, DType::bf16, s.cache});
+  if (bytes > 0) args.workspace = bench.zeros(DType::u8, {static_cast<std::int64_t>(bytes)});
+  return work;
+}
+AttentionArgs attention_args(Bench& bench, const AttentionShape& s) {
+  return attention_work(bench, s).args;
 }
 
 std::string described(std::int64_t dim, DType cache) {
@@ -160,27 +173,29 @@ void prefill_attention(Bench& bench, std::int64_t tokens, DType cache = DType::b
       "prefill attention, causal, tokens " + std::to_string(tokens) + described(dim, cache);
   if (!bench.begin(name)) return;
   const std::int64_t n = bench.size(tokens, 40), heads = 32 * 128 / dim;
-  const AttentionArgs args = attention_args(bench, {1, 0, n, heads, heads / 4, dim, cache});
+  AttentionWork work = attention_work(bench, {1, 0, n, heads, heads / 4, dim, cache});
+  work.args.host_rows = {work.starts, work.lens};
   bench.compute_bound(name,
                       2. * static_cast<double>(n) * static_cast<double>(n) * 32 * 128,  // causal
-                      [&] { bench.ops().paged_attention(args, bench.stream()); });
+                      [&] { bench.ops().paged_attention(work.args, bench.stream()); });
 }
 
 // New tokens behind what is cached: bound by the cache where their rows are few.
 void prompt_behind(Bench& bench, std::int64_t fresh, std::int64_t cached, std::int64_t requests = 1,
-                   std::int64_t group = 4) {
-  const std::string name = "attention of " + std::to_string(fresh) + " tokens behind " +
-                           std::to_string(cached) +
-                           (requests == 1 ? "" : ", " + std::to_string(requests) + " requests") +
-                           (group == 4 ? "" : ", " + std::to_string(group) + " heads a KV head");
+                   std::int64_t group = 4, DType cache = DType::bf16) {
+  const std::string name =
+      "attention of " + std::to_string(fresh) + " tokens behind " + std::to_string(cached) +
+      (requests == 1 ? "" : ", " + std::to_string(requests) + " requests") +
+      (group == 4 ? "" : ", " + std::to_string(group) + " heads a KV head") + described(128, cache);
   if (!bench.begin(name)) return;
   const std::int64_t n = bench.size(fresh, fresh < 16 ? 3 : 40), behind = bench.size(cached, 600),
                      count = bench.size(requests, 2);
-  const AttentionArgs args = attention_args(bench, {count, behind, n, 8 * group, 8, 128});
+  AttentionWork work = attention_work(bench, {count, behind, n, 8 * group, 8, 128, cache});
+  work.args.host_rows = {work.starts, work.lens};
   const double keys = static_cast<double>(behind) + static_cast<double>(n) / 2;
   bench.compute_bound(
       name, 4. * static_cast<double>(count * n) * keys * static_cast<double>(8 * group) * 128,
-      [&] { bench.ops().paged_attention(args, bench.stream()); }, {.times = 4});
+      [&] { bench.ops().paged_attention(work.args, bench.stream()); }, {.times = 4});
 }
 
 // f32, which no tensor core takes.
@@ -219,6 +234,8 @@ void attention_cases(Bench& bench) {
   prompt_behind(bench, 64, 100000);
   prompt_behind(bench, 64, 8192, 4);
   prompt_behind(bench, 4, 16384, 8, 8);
+  prompt_behind(bench, 512, 7680, 1, 4, DType::fp8_e4m3);
+  prompt_behind(bench, 64, 100000, 1, 4, DType::fp8_e4m3);
 }
 
 }  // namespace quire::perf

@@ -161,6 +161,40 @@ def prompt_behind(b, requests, fresh, cached, dim=128, group=4, heads=8, cut=Tru
     return max(data / READ, flops / CUBLAS), max(data / READ / 0.95, rounds * -(-tiles // parts) * tile) + rounds * 1e-6 + merge + LAUNCH
 
 
+def widening(b, requests, keys, dim=128, heads=8):
+    """fp8 keys and values to two bytes an element: 79 instructions of a warp for 256 of each, and 155 of each of the eight warps of a
+    page of 128 keys (by reading SASS, for heads of 128). Begins behind another kernel."""
+    elements = 2 * requests * keys * dim * heads
+    pages = requests * heads * keys / 128
+    issue = (elements / 512 * 79 + pages * 8 * 155) / SMS / SCHEDULERS / 0.9 / CLOCK
+    return max(3 * elements / READ / 0.95, issue) + LAUNCH / 2
+
+
+def widened(b, requests, fresh, cached, room=128 << 20, heads=8):
+    """Prompts over an fp8 cache, widened to bf16 first: by so many KV heads at a time as the workspace has room for."""
+    keys = -(-(cached + fresh) // 128) * 128
+    fit = max(1, min(heads, int(room // (requests * keys * 128 * 4))))
+    rounds = -(-heads // fit)
+    each = -(-heads // rounds)
+    attended = prefill(b, fresh, 128) if cached == 0 else None
+    limit = attended[0] if attended else prompt_behind(b, requests, fresh, cached)[0]
+    spent = rounds * widening(b, requests, keys, heads=each)
+    return limit, spent + (attended[1] if attended else rounds * prompt_behind(b, requests, fresh, cached, heads=each)[1])
+
+
+def prompts_of_warps(b, requests, fresh, cached, dim=128, group=4, heads=8):
+    """The same by products of a warp, a block for 64 rows, whatever these see: tiles of 64 keys, widened where they are multiplied."""
+    kernel = b[f"attention_mma_kernel<bf16,fp8,{dim},false>"]
+    blocks = requests * heads * -(-fresh * group // 64)
+    tiles = (cached + fresh / 2) / 64
+    share = blocks / SMS if blocks > 8 * SMS else -(-blocks // SMS)
+    instructions = 2 * 64 * dim / 16 / 128 * kernel("copy") + 2 * dim / 8 * 4 * kernel("product")
+    resident = min(kernel("blocks"), -(-blocks // SMS)) * 4
+    issue = tiles * share * 4 * instructions / SCHEDULERS / ipc(resident) / CLOCK
+    flops = 4.0 * requests * fresh * group * heads * (cached + fresh / 2) * dim
+    return max(2 * requests * (cached + fresh) * heads * dim * 2 / READ, flops / CUBLAS), issue + LAUNCH
+
+
 def experts(b, name, bits, active, inner, hidden):
     """Both products of a few tokens each with all of `active` experts: steps of 64 columns of 128 rows. Kernels in front plan and behind
     add up."""
@@ -274,6 +308,12 @@ CASES = {
     "64 new tokens behind 8,192 each, 4 requests": lambda b: prompt_behind(b, 4, 64, 8192),
     "4 rows of drafts behind 16,384 each, 8 heads a KV head, 8 requests, not cut": lambda b: prompt_behind(b, 8, 4, 16384, group=8, cut=False),
     "4 rows of drafts behind 16,384 each, 8 heads a KV head, 8 requests": lambda b: prompt_behind(b, 8, 4, 16384, group=8),
+    "prefill 8,192, D = 128, fp8 cache, products of warps": lambda b: prompts_of_warps(b, 1, 8192, 0),
+    "prefill 8,192, D = 128, fp8 cache": lambda b: widened(b, 1, 8192, 0),
+    "512 new tokens behind 7,680, fp8 cache, products of warps": lambda b: prompts_of_warps(b, 1, 512, 7680),
+    "512 new tokens behind 7,680, fp8 cache": lambda b: widened(b, 1, 512, 7680),
+    "64 new tokens behind 100,000, fp8 cache, products of warps": lambda b: prompts_of_warps(b, 1, 64, 100000),
+    "64 new tokens behind 100,000, fp8 cache": lambda b: widened(b, 1, 64, 100000),
     "latent decode, 32 of 4,096, 16 heads": lambda b: latents(b, 32 * [4096], 16),
     "latent decode, 32 of 4,096, 128 heads": lambda b: latents(b, 32 * [4096], 128),
     "latent decode, 32 of 4,096, 16 heads, fp8 cache": lambda b: latents(b, 32 * [4096], 16, cache="fp8"),

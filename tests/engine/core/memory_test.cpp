@@ -166,6 +166,23 @@ TEST_CASE("start-up allocates what is planned, a step nothing", "[engine][memory
   CHECK(engine.core.stats().late_allocations == 0);
 }
 
+TEST_CASE("an fp8 cache has a plan for what prompts widen of it", "[engine][memory]") {
+  EngineConfig config = small_config(DeviceKind::cuda, "models/quire-tiny");
+  config.cache.cache_dtype = DType::fp8_e4m3;
+  SteppedEngine engine = engine_of(config);
+  expect_as_planned(config, engine);
+  run_all_kinds(engine, output_tokens(DeviceKind::cuda));
+  CHECK(engine.core.stats().late_allocations == 0);
+  // All key heads of the longest request: two of 64 elements.
+  config.model.max_model_len = 2048;
+  const auto activations = [&](DType cache) {
+    config.cache.cache_dtype = cache;
+    const EnginePlan plan = plan_of(config, machine(DeviceKind::cuda, std::int64_t{8} << 30));
+    return static_cast<std::int64_t>(plan.uses[MemoryPurpose::activations].device);
+  };
+  CHECK(activations(DType::fp8_e4m3) > activations(DType::bf16) + kMiB / 2);
+}
+
 TEST_CASE("preempted requests allocate nothing either", "[engine][memory]") {
   const auto device = GENERATE(DeviceKind::cpu, DeviceKind::cuda);
   EngineConfig config = small_config(device, "models/quire-tiny");
