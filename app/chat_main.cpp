@@ -7,6 +7,7 @@
 
 #include "app/chat_server.h"
 #include "app/chat_session.h"
+#include "app/failure_text.h"
 #include "app/forgiving_args.h"
 #include "app/pull_main.h"
 #include "base/error.h"
@@ -145,7 +146,7 @@ int chat_main(int argc, const char* const* argv) {
   try {
     return chat(options);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "quire chat: %s\n", e.what());
+    std::fprintf(stderr, "quire chat: %s\n", failure_text(e).c_str());
     return 1;
   }
 }

@@ -44,7 +44,8 @@ class PrivateFolder {
  public:
   PrivateFolder() {
     const char* const given = std::getenv("XDG_RUNTIME_DIR");
-    const std::string base = given != nullptr && fs::is_directory(given) ? given : "/tmp";
+    std::error_code ignored;
+    const std::string base = given != nullptr && fs::is_directory(given, ignored) ? given : "/tmp";
     remove_left(base);
     path_ = base + kBegin + "XXXXXX";
     if (::mkdtemp(path_.data()) == nullptr)

@@ -18,6 +18,7 @@
 #include "app/doctor_main.h"
 #include "app/engine_main.h"
 #include "app/exit_codes.h"
+#include "app/failure_text.h"
 #include "app/grammar_main.h"
 #include "app/parse_main.h"
 #include "app/plan_main.h"
@@ -90,6 +91,16 @@ constexpr std::array kSubcommands = {
     Subcommand{"rank", "", quire::rank_main},  // what an engine starts for itself
 };
 
+// What a command did not catch itself, such as a path that cannot be looked at.
+int run(const Subcommand& command, int argc, const char* const* argv) {
+  try {
+    return command.run(argc, argv);
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], quire::failure_text(failure).c_str());
+    return 1;
+  }
+}
+
 int usage(std::FILE* out, int exit_code) {
   std::fputs("Quire serves language models.\n\nUsage: quire COMMAND [flags]\n\n", out);
   for (const Subcommand& command : kSubcommands) {
@@ -117,7 +128,7 @@ int main(int argc, char** argv) {
     const std::string full_name = "quire " + std::string(name);
     std::vector<const char*> rest(argv + 1, argv + argc);
     rest[0] = full_name.c_str();
-    const int exit_code = command.run(argc - 1, rest.data());
+    const int exit_code = run(command, argc - 1, rest.data());
     if (command.is_server && !only_prints(argc - 1, rest.data())) return exit_code;
     return checked_output(full_name, exit_code);
   }

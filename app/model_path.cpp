@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 std::vector<fs::path> gguf_models(const fs::path& folder) {
   std::vector<fs::path> models;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (!entry.is_regular_file() || !gguf::is_gguf(entry.path())) continue;
+    std::error_code ignored;  // a link that leads nowhere is no model
+    if (!entry.is_regular_file(ignored) || !gguf::is_gguf(entry.path())) continue;
     models.push_back(gguf::files_of(entry.path()).front());
   }
   // What looks at pictures for a model beside it, as llama.cpp's converter names it.

@@ -17,7 +17,8 @@ constexpr std::size_t kMaxTemplateBytes = 64u << 20;
 std::optional<ChatTemplate> load_template(const ServeFlags& flags) {
   if (!flags.chat_template.empty()) {
     // vLLM's rule: what is no file and has a template's braces is the template itself.
-    const bool is_text = !std::filesystem::exists(flags.chat_template) &&
+    std::error_code ignored;  // a template's text may be too long for a name
+    const bool is_text = !std::filesystem::exists(flags.chat_template, ignored) &&
                          flags.chat_template.find_first_of("{}\n") != std::string::npos;
     return ChatTemplate::parse(is_text ? flags.chat_template
                                        : read_text_file(flags.chat_template, kMaxTemplateBytes),

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "app/failure_text.h"
 #include "app/flag_kinds.h"
 #include "app/flag_names.h"
 #include "app/forgiving_args.h"
@@ -120,7 +121,7 @@ int proxy_main(int argc, const char* const* argv) {
     proxy.run();
     return 0;
   } catch (const std::exception& e) {
-    log::error("proxy.failed", {{"error", e.what()}});
+    log::error("proxy.failed", {{"error", failure_text(e)}});
     return 1;
   }
 }

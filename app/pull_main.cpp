@@ -15,6 +15,7 @@
 #include "app/forgiving_args.h"
 #include "app/model_path.h"
 #include "base/error.h"
+#include "base/words_of.h"
 #include "hub/pull.h"
 #include "model/draft_config.h"
 
@@ -147,7 +148,7 @@ fs::path fetch(const hub::ModelName& name, const PullSettings& settings) {
 }
 
 int explain(const char* command, const std::exception& e) {
-  std::fprintf(stderr, "quire %s: %s\n", command, e.what());
+  std::fprintf(stderr, "quire %s: %s\n", command, words_of(e).c_str());
   const auto* const failure = dynamic_cast<const Failure*>(&e);
   return failure != nullptr && failure->error().code == ErrorCode::cancelled ? 130 : 1;
 }
@@ -180,7 +181,8 @@ std::string model_folder(const std::string& model, bool may_fetch) {
     return fetch(name, {}).string();
   } catch (const Failure& failure) {
     // a/b where a is a folder here: perhaps a path with a slip in it.
-    if (!fs::is_directory(fs::path(model).parent_path())) throw;
+    std::error_code ignored;
+    if (!fs::is_directory(fs::path(model).parent_path(), ignored)) throw;
     Error error = failure.error();
     error.detail += "; nor is there a folder or file " + model + " here";
     throw Failure(std::move(error));

@@ -13,7 +13,8 @@
 #include "app/forgiving_args.h"
 #include "base/error.h"
 #include "jinja/values/json.h"
-#include "text/template/chat_template.h"
+#include "openapi/dto_json.h"
+#include "server/chat_prompt_text.h"
 
 namespace quire {
 namespace {
@@ -26,7 +27,7 @@ struct Options {
   std::string template_file;
   std::string messages_file;
   std::string tools_file;
-  std::string kwargs = "{}";
+  std::string kwargs;
   bool jsonl = false;
   bool no_generation_prompt = false;
   bool continue_final = false;
@@ -154,26 +155,48 @@ int run_jsonl() {
   return 0;
 }
 
-// Messages as a JSON list, or an object in the form of a chat completion request.
+// As a client sends it: messages alone are a request, too.
+std::string request_of(const Options& options) {
+  std::string body = read_all(options.messages_file);
+  if (const auto begin = body.find_first_not_of(" \t\r\n"); begin != body.npos && body[begin] == '[')
+    body = "{\"messages\": " + body + "}";
+  const bool is_whole = options.tools_file.empty() && options.kwargs.empty() &&
+                        !options.no_generation_prompt && !options.continue_final;
+  if (is_whole) return body;
+  const Value given = jinja::parse_json(body);
+  if (!given.is(Value::Kind::dict)) refuse("expected a list of messages, or a chat request");
+  Dict request = given.dict();
+  if (!options.tools_file.empty())
+    request.set("tools", jinja::parse_json(read_all(options.tools_file)));
+  if (!options.kwargs.empty()) {
+    const Value kwargs = jinja::parse_json(options.kwargs);
+    if (!kwargs.is(Value::Kind::dict)) refuse("--kwargs must be a JSON object");
+    Dict all = names(request, "chat_template_kwargs");
+    for (const auto& [key, value] : kwargs.dict()) all.set(key, value);
+    request.set("chat_template_kwargs", Value(std::move(all)));
+  }
+  if (options.no_generation_prompt || options.continue_final)
+    request.set("add_generation_prompt", Value(false));
+  if (options.continue_final) request.set("continue_final_message", Value(true));
+  return jinja::dump_json(Value(std::move(request)), {});
+}
+
+// The server's way from a request to a prompt, with its defaults.
 int run_once(const Options& options) {
   if (options.model.empty() == options.template_file.empty())
     refuse("give either --model or --template");
   const ChatTemplate chat_template = options.model.empty()
                                          ? ChatTemplate::parse(read_all(options.template_file))
                                          : ChatTemplate::load(options.model);
-  const Value given = jinja::parse_json(read_all(options.messages_file));
-  ChatTemplateInput input;
-  if (given.is(Value::Kind::dict)) input = input_of(given.dict());
-  if (given.is(Value::Kind::list)) input.messages = given;
-  if (!options.tools_file.empty()) input.tools = jinja::parse_json(read_all(options.tools_file));
-  const Value kwargs = jinja::parse_json(options.kwargs);
-  if (!kwargs.is(Value::Kind::dict)) refuse("--kwargs must be a JSON object");
-  for (const auto& [key, value] : kwargs.dict()) input.kwargs.set(key, value);
-  input.continue_final_message = options.continue_final;
-  input.add_generation_prompt = !options.no_generation_prompt && !options.continue_final;
-  const RenderResult result = chat_template.render(input);
-  if (result.error) throw Failure(result.error->to_error());
-  std::cout << result.text << std::flush;
+  TextDefaults defaults;
+  defaults.reasoning = reasoning_of_template(chat_template.source());
+  defaults.trust_request_chat_template = true;
+  if (!options.model.empty()) defaults.special_tokens = ChatTemplate::special_tokens(options.model);
+  const auto request = openapi::parse_chat_completion(request_of(options));
+  if (!request) throw Failure(request.error());
+  const auto prompt = chat_prompt_text(*request, &chat_template, defaults);
+  if (!prompt) throw Failure(prompt.error());
+  std::cout << *prompt << std::flush;
   return 0;
 }
 
@@ -183,7 +206,7 @@ void add_options(CLI::App& app, Options& options) {
                  "Folder with chat_template.jinja or tokenizer_config.json, or a .gguf file");
   app.add_option("--template", options.template_file, "A template's file, in place of a model's");
   app.add_option("--messages", options.messages_file,
-                 "JSON list of messages, or a whole chat request; - is standard input")
+                 "JSON list of messages, or the body of a chat request; - is standard input")
       ->default_val("-");
   app.add_option("--tools", options.tools_file, "JSON list of tools");
   app.add_option("--kwargs", options.kwargs,

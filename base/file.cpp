@@ -11,9 +11,10 @@ namespace quire {
 std::string read_text_file(const std::filesystem::path& file, std::size_t limit) {
   std::error_code error;
   const auto size = std::filesystem::file_size(file, error);
-  if (error && std::filesystem::is_symlink(file)) {
+  if (std::error_code ignored; error == std::errc::no_such_file_or_directory &&
+                               std::filesystem::is_symlink(file, ignored)) {
     throw Failure(ErrorCode::not_found, file.string() + ": is a link to " +
-                                            std::filesystem::read_symlink(file, error).string() +
+                                            std::filesystem::read_symlink(file, ignored).string() +
                                             ", where there is nothing");
   }
   if (error) {

@@ -31,18 +31,27 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return text;
 }
 
+// Empty where there is no such file.
 std::string first_line(const fs::path& file) {
   std::ifstream in(file);
+  if (!in && fs::exists(file))  // which throws where a folder is closed
+    throw Failure(ErrorCode::unavailable, file.string() + ": cannot be read");
   std::string line;
   std::getline(in, line);
   return line;
+}
+
+// What is in a folder; nothing where there is none.
+template <class Iterator>
+Iterator entries_of(const fs::path& folder) {
+  return fs::exists(folder) ? Iterator(folder) : Iterator();
 }
 
 // Of a repository's refs: revision and commit.
 std::vector<std::pair<std::string, std::string>> refs_of(const fs::path& repo) {
   std::vector<std::pair<std::string, std::string>> refs;
   std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(repo / "refs", error)) {
+  for (const auto& entry : entries_of<fs::recursive_directory_iterator>(repo / "refs")) {
     if (!entry.is_regular_file(error)) continue;
     refs.emplace_back(entry.path().lexically_relative(repo / "refs").string(), first_line(entry));
   }
@@ -52,7 +61,7 @@ std::vector<std::pair<std::string, std::string>> refs_of(const fs::path& repo) {
 std::uintmax_t bytes_of(const fs::path& folder) {
   std::uintmax_t sum = 0;
   std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
+  for (const auto& entry : entries_of<fs::recursive_directory_iterator>(folder)) {
     const auto size = fs::file_size(entry.path(), error);
     if (!error && !entry.is_directory(error)) sum += size;
   }
@@ -100,12 +109,11 @@ std::optional<fs::path> Cache::find(const ModelName& name) const {
 
 std::vector<CachedModel> Cache::list() const {
   std::vector<CachedModel> models;
-  std::error_code error;
-  for (const auto& repo : fs::directory_iterator(root_, error)) {
+  for (const auto& repo : entries_of<fs::directory_iterator>(root_)) {
     const std::string name = repo.path().filename().string();
     if (!name.starts_with(kPrefix)) continue;
     const auto refs = refs_of(repo.path());
-    for (const auto& entry : fs::directory_iterator(repo.path() / "snapshots", error)) {
+    for (const auto& entry : entries_of<fs::directory_iterator>(repo.path() / "snapshots")) {
       CachedModel model;
       model.repo = replaced(name.substr(kPrefix.size()), "--", "/");
       model.commit = entry.path().filename().string();

@@ -6,57 +6,16 @@
 #include <limits>
 #include <utility>
 
-#include "server/template_messages.h"
+#include "server/chat_prompt_text.h"
 
 namespace quire {
 
 namespace {
 
-using jinja::Dict;
-using jinja::Value;
 using openapi::ChatCompletionRequest;
-
-bool shows_tools(const ChatCompletionRequest& request, const TextDefaults& defaults) {
-  if (request.tools.empty()) return false;
-  return !(defaults.exclude_tools_when_none && request.tool_choice == openapi::ToolChoice::none);
-}
-
-// Some templates read the word, others have a switch: off for none, and who asks for some effort
-// asks for thinking (vLLM's rule).
-void set_effort(const std::string& effort, Dict& kwargs) {
-  kwargs.set("reasoning_effort", Value(effort));
-  for (const char* name : {"enable_thinking", "thinking"}) kwargs.set(name, Value(effort != "none"));
-}
-
-ChatTemplateInput template_input(const ChatCompletionRequest& request, std::string_view source,
-                                 const TextDefaults& defaults) {
-  ChatTemplateInput input;
-  input.messages = template_messages(request, source);
-  if (shows_tools(request, defaults)) input.tools = jinja::parse_json(request.tools);
-  if (!request.documents.empty()) input.documents = jinja::parse_json(request.documents);
-  input.add_generation_prompt = request.add_generation_prompt;
-  input.continue_final_message = request.continue_final_message;
-  input.kwargs = defaults.template_kwargs;
-  if (request.reasoning_effort) set_effort(*request.reasoning_effort, input.kwargs);
-  if (!request.chat_template_kwargs.empty()) {
-    const Value kwargs = jinja::parse_json(request.chat_template_kwargs);
-    for (const Dict::Entry& entry : kwargs.dict()) input.kwargs.set(entry.key, entry.value);
-  }
-  return input;
-}
 
 Error bad_request(std::string detail, std::string field = {}) {
   return {ErrorCode::invalid_argument, std::move(detail), std::move(field)};
-}
-
-// What a family was not trained to do would be written into its prompt, and not be done.
-Result<void> check_effort(const ChatCompletionRequest& request, const TextDefaults& defaults) {
-  const std::string effort = request.reasoning_effort.value_or("medium");
-  const bool has_channels = defaults.reasoning && defaults.reasoning->channels;
-  if (!has_channels || effort == "low" || effort == "medium" || effort == "high") return {};
-  return bad_request(
-      fmt::format("reasoning_effort: this model knows low, medium and high, not {}", effort),
-      "reasoning_effort");
 }
 
 // A prompt that goes on with the assistant's words may stop in the middle of a thought.
@@ -113,36 +72,7 @@ bool TextPipeline::find_whether_it_opens_thoughts() const {
 }
 
 Result<std::string> TextPipeline::render(const ChatCompletionRequest& request) const {
-  if (const auto ok = check_effort(request, defaults_); !ok) return ok.error();
-  if (request.chat_template && !defaults_.trust_request_chat_template) {
-    return bad_request(
-        "chat_template in a request is refused; start the server with "
-        "TextDefaults::trust_request_chat_template to allow it",
-        "chat_template");
-  }
-  if (!request.chat_template && !template_) {
-    return bad_request(
-        "The model has no chat template; give one with TextDefaults::template_was_given");
-  }
-  try {
-    const std::string& source =
-        request.chat_template ? *request.chat_template : template_->source();
-    std::optional<ChatTemplate> of_request;
-    if (request.chat_template) of_request = ChatTemplate::parse(source, defaults_.special_tokens);
-    const ChatTemplate& chat_template = of_request ? *of_request : *template_;
-    const auto render_one = [&](const ChatCompletionRequest& one) {
-      return chat_template.render(template_input(one, source, defaults_));
-    };
-    RenderResult rendered = render_one(request);
-    if (!rendered) return rendered.error->to_error();
-    const auto ok = check_roles(request, source, render_one);
-    if (!ok) return ok.error();
-    return std::move(rendered.text);
-  } catch (const Failure& failure) {
-    return failure.error();
-  } catch (const TemplateError& error) {
-    return error.to_error();
-  }
+  return chat_prompt_text(request, template_ ? &*template_ : nullptr, defaults_);
 }
 
 Result<ChatPrompt> TextPipeline::chat_prompt(const ChatCompletionRequest& request,

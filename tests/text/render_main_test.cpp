@@ -52,10 +52,18 @@ TEST_CASE("quire render for people", "[app][render]") {
           .out,
       Catch::EndsWith("<think>\n"));
 
-  const auto wrong = run({"--model", "models/quire-tiny"}, R"([{"role": "user", "content": [1]}])");
+  const auto wrong = run({"--model", "models/quire-tiny"}, R"({"messages": [{"role": "user", "content": "Hi"}],
+                                    "chat_template": "{{ 1 + 'a' }}"})");
   CHECK(wrong.exit_code == 1);
   CHECK_THAT(wrong.err,
              Catch::StartsWith("quire render: chat template, line ") && Catch::Contains("(type)"));
+  // The body of a request, as the server reads it.
+  CHECK(run({"--model", "models/quire-tiny"},
+            R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+                "add_generation_prompt": false})")
+            .out == "<|im_start|>user\nHi<|im_end|>\n");
+  CHECK(run({"--model", "models/quire-tiny"}, R"([{"role": "user", "content": [1]}])").err ==
+        "quire render: messages[0].content[0]: expected a string or an object, got an integer\n");
   CHECK(run({}, messages).exit_code == 1);
   CHECK(run({"--nonsense"}, messages).exit_code > 100);
 }
