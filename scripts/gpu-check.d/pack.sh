@@ -28,7 +28,7 @@ make_bundle() {
   carried_libraries "${programs[@]/#/$build/}" | xargs -I{} cp -L {} "$stage/bin/lib/"
   strip --strip-unneeded "$stage"/bin/lib/*
   cp -r --parents models/quire-tiny tests/data/golden/{models,quantized} tests/eval/eval.py tests/cuda_budgets/budgets.txt \
-    tests/perf/{cuda_model,gpu_report,torch_peers}.py "$stage/"
+    tests/perf/{cuda_model,device_model,latent_model,gpu_report,torch_peers}.py "$stage/"
   git log -1 --format='%h %s' > "$stage/commit" 2> /dev/null || echo "no repository" > "$stage/commit"
   mkdir -p "$(dirname "$bundle")"
   # The programs, one behind the other, have the same kernels, which gzip forgets: 60 MiB, not 25.
