@@ -229,9 +229,9 @@ std::vector<RepoFile> weights_of(const RepoInfo& info, const fs::path& folder) {
 }  // namespace
 
 bool is_needed(const std::string& path) {
-  constexpr std::array<std::string_view, 8> kNames = {
+  constexpr std::array<std::string_view, 9> kNames = {
       "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-      "special_tokens_map.json", "chat_template.json", "chat_template.jinja", kIndex};
+      "special_tokens_map.json", "added_tokens.json", "chat_template.json", "chat_template.jinja", kIndex};
   return std::ranges::find(kNames, path) != kNames.end() ||
          (path.starts_with("additional_chat_templates/") && path.ends_with(".jinja"));
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "hub/names.h"
+#include "hub/pull.h"
 #include "net/url.h"
 
 using namespace quire;
@@ -32,6 +33,18 @@ TEST_CASE("a path of a repository stays inside of it", "[hub]") {
     CHECK_FALSE(hub::is_safe_path(bad));
   }
   CHECK_FALSE(hub::is_safe_path(std::string_view("a\0b", 3)));
+}
+
+TEST_CASE("what serving reads of a repository is what is pulled", "[hub]") {
+  for (const char* needed : {"config.json", "added_tokens.json", "special_tokens_map.json",
+                             "additional_chat_templates/tool_use.jinja"}) {
+    INFO(needed);
+    CHECK(hub::is_needed(needed));
+  }
+  for (const char* other : {"README.md", "pytorch_model.bin", "original/config.json"}) {
+    INFO(other);
+    CHECK_FALSE(hub::is_needed(other));
+  }
 }
 
 TEST_CASE("addresses of servers are read, and others refused in words", "[net]") {

@@ -24,7 +24,8 @@ struct TokenizerConfig {
   std::optional<Ends> ends;
 };
 
-// Of tokenizer_config.json and special_tokens_map.json; both may be absent.
+// Of tokenizer_config.json and, where that has no added_tokens_decoder, of the older
+// special_tokens_map.json, whose names win, and added_tokens.json. All may be absent.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& model_dir);
 
 }  // namespace quire
