@@ -105,6 +105,27 @@ TEST_CASE("metadata become a configuration; what is missing or odd is refused by
   refused(tiny_llama().i32s("llama.attention.head_count_kv", {2, 1}), "differs between layers");
 }
 
+// llama.cpp's load_hparams: without a type a factor is linear, and once had another name.
+TEST_CASE("a factor of the ropes counts by either name, with a type or without", "[model][gguf]") {
+  const Folder folder;
+  const auto rope = [&](const GgufBytes& file) {
+    return read_model_config(folder.write(file, 144)).rope;
+  };
+  const std::string factor = "llama.rope.scaling.factor", older = "llama.rope.scale_linear";
+  for (const GgufBytes& file :
+       {tiny_llama().f32(factor, 2), tiny_llama().f32(older, 2),
+        tiny_llama().f32(older, 3).f32(factor, 2),
+        tiny_llama().text("llama.rope.scaling.type", "linear").f32(older, 2)}) {
+    CHECK(rope(file).kind == RopeKind::linear);
+    CHECK(rope(file).factor == 2);
+  }
+  for (const GgufBytes& file :
+       {tiny_llama(), tiny_llama().f32(factor, 0),
+        tiny_llama().text("llama.rope.scaling.type", "none").f32(factor, 2)}) {
+    CHECK(rope(file).kind == RopeKind::standard);
+  }
+}
+
 std::vector<std::int32_t> ends_of(const std::vector<std::string>& tokens,
                                   const std::vector<std::int32_t>& types, std::uint32_t eos) {
   const Folder folder;
