@@ -308,6 +308,27 @@ TEST_CASE("a folder with another form of tokenizer is refused by its name", "[te
                     Catch::Contains("has tekken.json but no tokenizer.json"));
 }
 
+// As the classes of transformers do; others leave it to tokenizer.json.
+TEST_CASE("add_prefix_space of tokenizer_config.json counts for its classes", "[text][tokenizer]") {
+  const Folder folder;
+  folder.write("tokenizer.json",
+               R"({"model": {"type": "BPE", "vocab": {"a": 0, "Ġ": 1}, "merges": []},
+                   "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel",
+                     "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]}})");
+  const auto ids = [&](const std::string& fields) {
+    folder.write("tokenizer_config.json", R"({"tokenizer_class": )" + fields + "}");
+    return Tokenizer::load(folder.path)->encode("a", true);
+  };
+  using Ids = std::vector<TokenId>;
+  for (const char* name : {"GPT2Tokenizer", "Qwen2TokenizerFast", "RobertaTokenizer"}) {
+    const std::string with = "\"" + std::string(name) + R"(", "add_prefix_space": )";
+    CHECK(ids(with + "true") == Ids{1, 0});
+    CHECK(ids(with + "false") == Ids{0});
+    CHECK(ids(with + "null") == Ids{0});
+  }
+  CHECK(ids(R"("PreTrainedTokenizerFast", "add_prefix_space": true)") == Ids{0});
+}
+
 // Recorded with the tokenizers library: a token of blanks that the one before has taken along.
 TEST_CASE("what a token has stripped belongs to no other token", "[text][tokenizer]") {
   const auto tokenizer = Tokenizer::parse(R"({

@@ -21,6 +21,10 @@ constexpr std::size_t kMaxConfigBytes = 64u << 20;
 constexpr std::array<std::string_view, 4> kClassesWithEnds = {
     "LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer"};
 
+// Their byte-level step is built anew with tokenizer_config.json's add_prefix_space.
+constexpr std::array<std::string_view, 3> kClassesWithPrefix = {"GPT2Tokenizer", "Qwen2Tokenizer",
+                                                                "RobertaTokenizer"};
+
 // These come first among the tokens that are added for their names.
 constexpr std::array<std::string_view, 7> kNamesOfTokens = {
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
@@ -147,9 +151,12 @@ std::optional<JsonDocument> read_file(const fs::path& file) {
   return std::optional<JsonDocument>(std::in_place, read_text_file(file, kMaxConfigBytes), file);
 }
 
-void read_ends(const Json& root, TokenizerConfig& config) {
+// What a class sets itself.
+void read_class(const Json& root, TokenizerConfig& config) {
   std::string name = root.text({"tokenizer_class"}).value_or("");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  if (std::count(kClassesWithPrefix.begin(), kClassesWithPrefix.end(), name) != 0)
+    config.prefix_space = root.boolean({"add_prefix_space"});
   if (std::count(kClassesWithEnds.begin(), kClassesWithEnds.end(), name) == 0) return;
   config.ends = {.bos = root.boolean({"add_bos_token"}).value_or(true),
                  .eos = root.boolean({"add_eos_token"}).value_or(false)};
@@ -165,7 +172,7 @@ TokenizerConfig read_tokenizer_config(const fs::path& model_dir) {
   std::optional<Json> decoder;
   if (document) {
     read_names(document->object(), names);
-    read_ends(document->object(), config);
+    read_class(document->object(), config);
     decoder = document->object().object({"added_tokens_decoder"});
   }
   if (decoder) {

@@ -22,6 +22,8 @@ struct TokenizerConfig {
     bool eos = false;
   };
   std::optional<Ends> ends;
+  // Set where the class sets add_prefix_space of its byte-level step, whatever tokenizer.json says.
+  std::optional<bool> prefix_space;
 };
 
 // Of tokenizer_config.json and, where that has no added_tokens_decoder, of the older
