@@ -48,6 +48,7 @@ Weights::Weights(const std::filesystem::path& model_dir, LoadFormat format, std:
                  std::optional<PackedConfig> packed)
     : checkpoint_(open_checkpoint(model_dir, format, measure)),
       measure_only_(measure),
+      dummy_(format == LoadFormat::dummy),
       seed_(seed),
       dtype_(dtype),
       device_(device),

@@ -26,7 +26,9 @@ std::string head_name(const Weights& weights, const HeadNames& names) {
 
 // A tied head that stays packed is the embedding's table too.
 bool is_packed_table(const Weights& weights, const ModelConfig& config, const std::string& embedding) {
-  return config.tie_word_embeddings && weights.groups_of(embedding + ".weight").has_value();
+  return config.tie_word_embeddings &&
+         weights.groups_of(embedding + ".weight", {config.vocab_size, config.hidden_size})
+             .has_value();
 }
 
 // A tied head is the embedding's plain table, but for one that stays packed.
