@@ -42,6 +42,12 @@ Linear make_head(Weights& weights, const ModelConfig& config, const std::string&
   return Linear(weights, {part}, config.hidden_size, false, LinearUse::head);
 }
 
+// As published, or none: what transformers' AutoModel saves is the text model alone.
+std::string published_root(const Weights& weights, std::string root, const HeadNames& names) {
+  const std::string embedding = names.embedding + ".weight";
+  return !weights.has(root + embedding) && weights.has(embedding) ? "" : root;
+}
+
 TensorView load_table(Weights& weights, const std::string& name, const ModelConfig& config) {
   const Range own = share_of(weights.shard(), config.vocab_size);
   if (own.size() == 0)
@@ -64,7 +70,7 @@ std::string find_root(const Weights& weights, std::initializer_list<std::string>
 CausalLm::CausalLm(ModelSource source, std::string root, const HeadNames& names, float norm_offset)
     : config_(source.config),
       weights_(std::move(source.weights)),
-      root_(std::move(root)),
+      root_(published_root(*weights_, std::move(root), names)),
       stream_(source.device.stream()),
       ops_(source.ops),
       max_model_len_(source.max_model_len),
