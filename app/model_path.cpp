@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "gguf/archive.h"
+#include "model/model_folder.h"
 
 namespace quire {
 namespace {
@@ -45,6 +46,7 @@ std::string model_at(const std::string& path) {
   }
   if (!fs::is_directory(path))
     throw Failure(ErrorCode::invalid_argument, path + " is neither a folder nor a file");
+  check_model_folder(path);
   if (fs::exists(fs::path(path) / "config.json")) return path;
   const std::vector<fs::path> models = gguf_models(path);
   if (models.size() == 1) return models.front().string();

@@ -14,6 +14,7 @@
 #include "engine/core/served_model.h"
 #include "engine/size_text.h"
 #include "gguf/archive.h"
+#include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/registry.h"
 #include "text/template/chat_template.h"
@@ -136,6 +137,8 @@ PlanReport make_plan_report(EngineConfig config, std::int64_t total_bytes) {
           .architecture = model_config.architecture,
           .dtype = std::string(name_of(config.model.dtype.value_or(model_config.dtype))),
           .quantization = model_config.quant.method,
+          .from_config_alone = config.model.load_format != LoadFormat::dummy &&
+                               !Checkpoint::is_in(config.model.path),
           .device = config.device == DeviceKind::cuda ? "cuda" : "cpu",
           .cpu_threads = config.device == DeviceKind::cpu && total_bytes == 0
                              ? threads_of_engine(config, available_cores())

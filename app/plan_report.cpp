@@ -267,6 +267,8 @@ std::string plan_text(const PlanReport& report) {
   std::string text =
       line("model", fmt::format("{} ({}, {}{}{})", report.model, report.architecture, report.dtype,
                                 report.quantization.empty() ? "" : ", ", report.quantization));
+  if (report.from_config_alone)
+    text += line("weights", "none there: their sizes are worked out from config.json alone");
   const std::string why =
       report.why_not_cuda.empty() ? "" : fmt::format(" ({})", report.why_not_cuda);
   const int engines = report.config.parallel.data_parallel_size;
@@ -301,6 +303,7 @@ std::string plan_json(const PlanReport& report) {
       {"dtype", report.dtype},
       {"quantization",
        report.quantization.empty() ? json::value(nullptr) : json::value(report.quantization)},
+      {"from_config_alone", report.from_config_alone},
       {"device", report.device},
       {"tensor_parallel_size", report.config.parallel.tensor_parallel_size},
       {"data_parallel_size", report.config.parallel.data_parallel_size},

@@ -13,6 +13,7 @@ struct PlanReport {
   std::string architecture = {};  // this and what follows: empty where the flags alone are refused
   std::string dtype = {};
   std::string quantization = {};  // quant_method of the weights; empty: none
+  bool from_config_alone = false;  // there are no weights, whose headers would say sizes
   std::string device = {};
   int cpu_threads = 0;            // of each engine on this machine; 0: on a GPU, or elsewhere
   std::string why_not_cuda = {};  // where --device auto became cpu

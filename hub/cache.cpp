@@ -163,6 +163,7 @@ std::vector<std::string> shards_of(const fs::path& index) {
       throw Failure(ErrorCode::invalid_argument, index.string() + ": names a file outside of the model");
     }
   }
+  if (names.empty()) throw Failure(ErrorCode::invalid_argument, index.string() + ": names no weights");
   return {names.begin(), names.end()};
 }
 

@@ -209,31 +209,28 @@ const RepoFile* find_file(const RepoInfo& info, std::string_view path) {
   return found == info.files.end() ? nullptr : &*found;
 }
 
-// What the index names, or the one file.
-std::vector<RepoFile> weights_of(const RepoInfo& info, const fs::path& folder) {
-  std::vector<RepoFile> weights;
-  if (find_file(info, kIndex) != nullptr) {
-    for (const std::string& shard : shards_of(folder / kIndex)) {
-      const RepoFile* const file = find_file(info, shard);
-      if (file == nullptr) {
-        throw Failure(ErrorCode::not_found, shard + ": the model's index names it, and it is not there");
-      }
-      weights.push_back(*file);
-    }
-  } else if (const RepoFile* const file = find_file(info, kSingle)) {
-    weights.push_back(*file);
-  }
-  return weights;
-}
-
 }  // namespace
 
 bool is_needed(const std::string& path) {
-  constexpr std::array<std::string_view, 8> kNames = {
+  constexpr std::array<std::string_view, 11> kNames = {
       "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-      "special_tokens_map.json", "chat_template.json", "chat_template.jinja", kIndex};
+      "special_tokens_map.json", "added_tokens.json", "chat_template.json", "chat_template.jinja", "quantize_config.json", "quant_config.json", kIndex};
   return std::ranges::find(kNames, path) != kNames.end() ||
          (path.starts_with("additional_chat_templates/") && path.ends_with(".jinja"));
+}
+
+std::vector<RepoFile> weights_of(const RepoInfo& info, const fs::path& folder) {
+  if (const RepoFile* const single = find_file(info, kSingle)) return {*single};
+  std::vector<RepoFile> weights;
+  for (const std::string& shard : shards_of(folder / kIndex)) {
+    const RepoFile* const file = find_file(info, shard);
+    if (file == nullptr) {
+      throw Failure(ErrorCode::not_found,
+                    shard + ": the model's index names it, and it is not there");
+    }
+    weights.push_back(*file);
+  }
+  return weights;
 }
 
 fs::path pull(const Hub& hub, const Cache& cache, const ModelName& name, const PullOptions& options,

@@ -34,4 +34,8 @@ std::filesystem::path pull(const Hub& hub, const Cache& cache, const ModelName& 
 // Files beside the weights that a model is served from.
 bool is_needed(const std::string& path);
 
+// The weights of a repository: model.safetensors, which serving prefers, or what the index in
+// `folder` names.
+std::vector<RepoFile> weights_of(const RepoInfo& info, const std::filesystem::path& folder);
+
 }  // namespace quire::hub

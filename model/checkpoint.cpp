@@ -77,6 +77,7 @@ void Checkpoint::open_shards() {
   }
   const JsonDocument document = JsonDocument::read(index, kMaxIndexBytes);
   const auto names = document.object().at("weight_map").members();
+  if (names.empty()) fail(index, "names no weights");
   std::set<std::string> shards;
   for (const auto& [name, file] : names) {
     const std::string_view shard = file.as_string();

@@ -10,6 +10,7 @@
 #include "model/config_parts.h"
 #include "model/encoder.h"
 #include "model/gguf/config.h"
+#include "model/model_folder.h"
 
 namespace quire {
 
@@ -92,6 +93,13 @@ void parse_common(ModelConfig& config, const Json& text) {
   }
 }
 
+// Where vLLM looks: the last is how compressed-tensors once called it.
+std::optional<Json> published_quantization(const Json& root, const Json& text) {
+  if (const auto quant = root.object({"quantization_config"})) return quant;
+  if (const auto quant = text.object({"quantization_config"})) return quant;
+  return root.object({"compression_config"});
+}
+
 const Architecture& parse_architecture(const Json& root) {
   const auto published = root.texts({"architectures"});
   if (!published || published->empty()) root.fail_at("architectures", "is missing");
@@ -125,11 +133,8 @@ ModelConfig parse_config_as(const Architecture& architecture, const Json& root,
   // The class that is published decides; a text part inside it has its own idea.
   const auto tied = root.boolean({"tie_word_embeddings"});
   config.tie_word_embeddings = tied ? *tied : text.boolean({"tie_word_embeddings"}).value_or(false);
-  for (const Json* fields : {&root, &text}) {
-    if (const auto quant = fields->object({"quantization_config"})) {
-      config.quant = parse_quantization(*quant);
-      break;
-    }
+  if (const auto quant = published_quantization(root, text)) {
+    config.quant = parse_quantization(*quant);
   }
   if (config.eos_token_ids.empty()) config.eos_token_ids = end_tokens(root);
   parse_rope(config, text);
@@ -139,23 +144,18 @@ ModelConfig parse_config_as(const Architecture& architecture, const Json& root,
 
 namespace {
 
-// Beside config.json's folder: a file of it, or the cache's folder that has it further in.
-void refuse_neighbours(const std::filesystem::path& model) {
-  if (std::filesystem::is_regular_file(model)) {
-    throw Failure(ErrorCode::invalid_argument,
-                  model.string() +
-                      " is a file; a model is the folder of its config.json, or a "
-                      ".gguf file");
-  }
-  const auto snapshots = model / "snapshots";
-  if (std::filesystem::exists(model / "config.json") || !std::filesystem::is_directory(snapshots))
+constexpr std::size_t kMaxQuantBytes = 1u << 20;
+
+// AutoGPTQ and AutoAWQ once wrote their numbers beside config.json alone.
+void read_older_quantization(ModelConfig& config, const std::filesystem::path& model_dir) {
+  for (const char* name : {"quantize_config.json", "quant_config.json"}) {
+    const auto file = model_dir / name;
+    if (!std::filesystem::exists(file)) continue;
+    const JsonDocument document(read_text_file(file, kMaxQuantBytes), file);
+    const Json quant = document.object();
+    config.quant = parse_quantization(quant, quant.has({"w_bit"}) ? "awq" : "gptq");
     return;
-  std::string found;
-  for (const auto& entry : std::filesystem::directory_iterator(snapshots))
-    found += (found.empty() ? "" : ", ") + entry.path().string();
-  throw Failure(ErrorCode::invalid_argument,
-                model.string() + " is a repository's folder in a cache; name one of its snapshots" +
-                    (found.empty() ? ", of which there is none" : ": " + found));
+  }
 }
 
 }  // namespace
@@ -166,7 +166,7 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir) {
     config.quant.method = "gguf";
     return config;
   }
-  refuse_neighbours(model_dir);
+  check_model_folder(model_dir);
   const auto file = model_dir / "config.json";
   if (!std::filesystem::exists(file) &&
       std::filesystem::exists(model_dir / "adapter_config.json")) {
@@ -176,7 +176,10 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir) {
                       "it into its base model (peft's merge_and_unload) and serve "
                       "that");
   }
-  return parse_model_config(read_text_file(file, kMaxConfigBytes), file);
+  ModelConfig config = parse_model_config(read_text_file(file, kMaxConfigBytes), file);
+  if (config.quant.method.empty() && !config.quant.kv_cache_dtype)
+    read_older_quantization(config, model_dir);
+  return config;
 }
 
 GenerationConfig parse_generation_config(std::string_view json, const std::filesystem::path& file) {

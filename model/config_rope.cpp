@@ -27,6 +27,39 @@ RopeKind kind_of(const Json& fields, const std::string& name) {
       ErrorCode::unsupported);
 }
 
+// Even as null.
+bool names(const Json& fields, std::string_view name) {
+  for (const auto& [member, value] : fields.members()) {
+    if (member == name) return true;
+  }
+  return false;
+}
+
+// Two spellings of one thing; vLLM refuses those that contradict each other but for these.
+std::string type_of(const Json& fields) {
+  const auto newer = fields.text({"rope_type"}), older = fields.text({"type"});
+  const bool same = !newer || !older || newer == older ||
+                    (newer == "longrope" && older == "su") ||
+                    (newer == "default" && older == "mrope");
+  if (!same) fields.fail_at("rope_type", "\"" + *newer + "\" contradicts type, \"" + *older + "\"");
+  return newer ? *newer : older.value_or("default");
+}
+
+// What transformers asks of each kind; it takes a yarn's factor that is null for the stretch.
+void need_members(RopeKind kind, const std::string& type, const Json& fields) {
+  const auto need = [&](std::string_view name) {
+    if (!fields.has({name})) fields.fail_at(name, "is missing; rope_type " + type + " needs it");
+  };
+  if (kind == RopeKind::linear || kind == RopeKind::dynamic || kind == RopeKind::llama3) {
+    need("factor");
+  }
+  if (kind == RopeKind::yarn && !names(fields, "factor")) need("factor");
+  if (kind == RopeKind::llama3) {
+    need("low_freq_factor");
+    need("high_freq_factor");
+  }
+}
+
 void check(const RopeConfig& rope, const Json& fields) {
   if (!(rope.theta > 0)) fields.fail_at("rope_theta", "must be above 0");
   if (!(rope.partial_rotary_factor > 0 && rope.partial_rotary_factor <= 1)) {
@@ -64,7 +97,9 @@ RopeConfig parse_one(const ModelConfig& config, const Json& top, const Json* sca
   rope.original_max_position_embeddings = original.value_or(config.max_position_embeddings);
   if (scaling == nullptr) return rope;
 
-  rope.kind = kind_of(in, in.text({"rope_type", "type"}).value_or("default"));
+  const std::string type = type_of(in);
+  rope.kind = kind_of(in, type);
+  need_members(rope.kind, type, in);
   const double stretch = original ? double(config.max_position_embeddings) / *original : 1.0;
   rope.factor = in.number({"factor"}).value_or(stretch);  // Phi-3 publishes none
   rope.attention_factor = in.number({"attention_factor"});

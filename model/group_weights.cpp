@@ -33,11 +33,16 @@ std::string why_not_packed(const RowReader& values, std::int64_t row, std::int64
                            : "use LoadOptions::dtype float32");
 }
 
+bool is_table(const std::string& name) {
+  return name.find("embed_tokens") != std::string::npos || name.find("lm_head") != std::string::npos;
+}
+
 }  // namespace
 
-std::optional<GroupFormat> Weights::groups_of(const std::string& name) const {
-  if (dtype_ == DType::f32 || checkpoint_ == nullptr) return {};
-  const auto format = published_groups(name);
+std::optional<GroupFormat> Weights::groups_of(const std::string& name, const Shape& shape) const {
+  if (dtype_ == DType::f32) return {};
+  const auto format =
+      checkpoint_ != nullptr ? published_groups(name) : expected_groups(name, shape);
   const bool fits = device_.is_host_memory() || !format || fits_fragments(*format);
   return fits ? format : std::nullopt;
 }
@@ -52,14 +57,24 @@ std::optional<GroupFormat> Weights::published_groups(const std::string& name) co
   return group_format_of(*entry->tensor->gguf);
 }
 
+// Dummy weights are plain.
+std::optional<GroupFormat> Weights::expected_groups(const std::string& name,
+                                                    const Shape& shape) const {
+  if (!measure_only_ || dummy_ || shape.size() != 2) return {};
+  if (round_bits_ > 0) {
+    if (shape[1] % kGroupTileColumns != 0) return {};
+    return rounded_format(is_table(name) ? 8 : round_bits_);
+  }
+  const int widest = device_.is_host_memory() ? kGroupTileColumns : kFragmentColumns;
+  return packed_.expected_format(name, shape[0], shape[1], widest, shard_.size);
+}
+
 int Weights::rounded_bits(const std::string& name) const {
   if (round_bits_ == 0) return 0;
   const StoredTensor& tensor = *checkpoint_->find(name)->tensor;
   const bool coded = tensor.gguf && gguf::code_format(tensor.gguf->type) != nullptr;
   if (coded || !is_float(tensor.dtype) || tensor.shape[1] % kGroupTileColumns != 0) return 0;
-  const bool table =
-      name.find("embed_tokens") != std::string::npos || name.find("lm_head") != std::string::npos;
-  return table ? 8 : round_bits_;
+  return is_table(name) ? 8 : round_bits_;
 }
 
 std::unique_ptr<RowReader> Weights::group_rows(const Source& source) const {
@@ -77,7 +92,9 @@ Weight Weights::load_groups(const std::vector<Source>& sources, const Shape& sha
   const std::int64_t columns = shape.back();
   for (const Source& source : sources) {
     check_extents(source);
-    packed_bytes_[group_rows(source)->type()] +=
+    const std::string type = checkpoint_ != nullptr ? group_rows(source)->type()
+                                                    : "int" + std::to_string(format.bits);
+    packed_bytes_[type] +=
         static_cast<std::size_t>(delivered(source) / columns * packed_row_bytes(format, columns));
   }
   Shape packed = shape;

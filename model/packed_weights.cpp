@@ -263,14 +263,29 @@ std::optional<GroupFormat> PackedWeights::group_format(const std::string& name, 
   if (!has(name)) return {};
   const Shape& shape =
       checkpoint_->find(stem_of(name) + codes_suffix(config_->layout))->tensor->shape;
-  if (shape.size() != 2 || config_->act_order || (config_->bits == 8 && !config_->symmetric)) {
-    return {};
-  }
+  if (shape.size() != 2) return {};
   const std::int64_t per_word = 32 / config_->bits;
-  const std::int64_t columns = config_->layout == PackedLayout::gptq         ? shape[0] * per_word
-                               : config_->layout == PackedLayout::awq        ? shape[0]
-                               : config_->layout == PackedLayout::compressed ? shape[1] * per_word
-                                                                             : shape[1];
+  return format_of(config_->layout == PackedLayout::gptq         ? shape[0] * per_word
+                   : config_->layout == PackedLayout::awq        ? shape[0]
+                   : config_->layout == PackedLayout::compressed ? shape[1] * per_word
+                                                                 : shape[1],
+                   widest, ranks);
+}
+
+// What the quantizers pack: linear layers, the head where they are told to, no embeddings.
+std::optional<GroupFormat> PackedWeights::expected_format(const std::string& name,
+                                                          std::int64_t rows, std::int64_t columns,
+                                                          int widest, int ranks) const {
+  if (!config_ || rows % (32 / config_->bits) != 0) return {};
+  const std::string module = stem_of(name);
+  if (module.ends_with("embed_tokens") || names_module(config_->ignored, module)) return {};
+  if (module.ends_with("lm_head") && !config_->head) return {};
+  return format_of(columns, widest, ranks);
+}
+
+std::optional<GroupFormat> PackedWeights::format_of(std::int64_t columns, int widest,
+                                                    int ranks) const {
+  if (config_->act_order || (config_->bits == 8 && !config_->symmetric)) return {};
   const std::int64_t group = config_->group_size > 0 ? config_->group_size : columns;
   const bool halves = group % 32 != 0;
   if (columns % 32 != 0 || group % 16 != 0 || (halves && config_->bits == 8)) return {};

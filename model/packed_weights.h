@@ -24,11 +24,16 @@ class PackedWeights {
   // each of the ranks could have whole ones.
   std::optional<GroupFormat> group_format(const std::string& name, int widest = 32,
                                           int ranks = 1) const;
+  // Likewise of a matrix whose file is not there, as the configuration lets expect it.
+  std::optional<GroupFormat> expected_format(const std::string& name, std::int64_t rows,
+                                             std::int64_t columns, int widest, int ranks) const;
   // Throws Failure where parts are missing, misshapen or no numbers to compute with.
   std::unique_ptr<RowReader> open(const std::string& name, std::int64_t rows,
                                   std::int64_t columns) const;
 
  private:
+  std::optional<GroupFormat> format_of(std::int64_t columns, int widest, int ranks) const;
+
   const Checkpoint* checkpoint_;
   std::optional<PackedConfig> config_;
 };

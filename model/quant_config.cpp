@@ -41,7 +41,9 @@ void need_absent(const Json& fields, const std::string& prefix, std::string_view
 // "dense" is how compressed-tensors writes that nothing is left out.
 void need_dense(const Json& quantization) {
   const auto sparsity = quantization.find({"sparsity_config"});
-  if (sparsity && sparsity->is_object() && sparsity->text({"format"}) == "dense") return;
+  const auto format = sparsity && sparsity->is_object() ? sparsity->text({"format"}) : std::nullopt;
+  if (format == "dense") return;
+  if (format) unsupported("sparsity_config.format", in_quotes(*format), "\"dense\"");
   need_absent(quantization, "", "sparsity_config");
 }
 
@@ -65,15 +67,29 @@ void need_block(const Json& fields, const std::string& prefix, std::string_view 
   unsupported(prefix + std::string(name), text + "]", "[128, 128]");
 }
 
+bool can_be_read(const std::string& pattern) {
+  if (!pattern.starts_with("re:")) return true;
+  try {
+    std::regex(pattern.substr(3));
+    return true;
+  } catch (const std::regex_error&) {
+    return false;
+  }
+}
+
 void check_patterns(const std::vector<std::string>& patterns, const std::string& field) {
   for (const std::string& pattern : patterns) {
-    if (!pattern.starts_with("re:")) continue;
-    try {
-      std::regex(pattern.substr(3));
-    } catch (const std::regex_error&) {
+    if (!can_be_read(pattern)) {
       unsupported(field, in_quotes(pattern), "ECMAScript regular expressions");
     }
   }
+}
+
+// Of integers the files say which they are: what cannot be read only spoils an estimate.
+std::vector<std::string> readable_patterns(const Json& quantization, Json::Names names) {
+  auto patterns = quantization.texts(names).value_or(std::vector<std::string>{});
+  std::erase_if(patterns, [](const std::string& pattern) { return !can_be_read(pattern); });
+  return patterns;
 }
 
 // 8-bit floats: { "num_bits": 8, "type": "float", "symmetric": true }.
@@ -178,7 +194,8 @@ PackedConfig parse_gptq(const Json& quantization) {
           .group_size = parse_group_size(quantization, ""),
           .symmetric = quantization.boolean({"sym"}).value_or(true),
           .act_order = quantization.boolean({"desc_act"}).value_or(false),
-          .zeros_minus_one = format == "gptq"};
+          .zeros_minus_one = format == "gptq",
+          .head = quantization.boolean({"lm_head"}).value_or(false)};
 }
 
 // https://github.com/casper-hansen/AutoAWQ
@@ -195,7 +212,8 @@ PackedConfig parse_awq(const Json& quantization) {
   return {.layout = PackedLayout::awq,
           .bits = bits,
           .group_size = parse_group_size(quantization, ""),
-          .symmetric = false};
+          .symmetric = false,
+          .ignored = readable_patterns(quantization, {"modules_to_not_convert"})};
 }
 
 // compressed-tensors' integers: "pack-quantized", or bytes with inputs of 8 bits.
@@ -221,7 +239,9 @@ PackedConfig parse_packed_tensors(const Json& quantization, bool bytes) {
                       .bits = parse_bits(*weights, inside, {"num_bits"}),
                       .group_size = strategy == "group" ? parse_group_size(*weights, inside) : 0,
                       .symmetric = weights->boolean({"symmetric"}).value_or(true),
-                      .act_order = weights->text({"actorder"}).value_or("") == "group"};
+                      .act_order = weights->text({"actorder"}).value_or("") == "group",
+                      .ignored = readable_patterns(quantization, {"ignore"}),
+                      .head = true};
   if (!bytes) {
     need_absent(*group, prefix, "input_activations");
     return packed;
@@ -286,10 +306,18 @@ std::optional<DType> parse_kv_cache_scheme(const Json& quant) {
                 ErrorCode::unsupported);
 }
 
+// "quantization_config.bits" where it stands.
+std::string place_of(const Json& quantization, const std::string& field) {
+  const std::string name = field.substr(field.find('.') + 1), path = quantization.path();
+  if (path == "compression_config") return path + "." + name;
+  const std::string file = quantization.file().filename().string();
+  return file == "config.json" ? field : file + " beside it: " + name;
+}
+
 }  // namespace
 
-bool Fp8Config::ignores(std::string_view module) const {
-  return std::any_of(ignored.begin(), ignored.end(), [&](const std::string& entry) {
+bool names_module(const std::vector<std::string>& list, std::string_view module) {
+  return std::any_of(list.begin(), list.end(), [&](const std::string& entry) {
     if (entry.starts_with("re:")) {
       return std::regex_search(module.begin(), module.end(), std::regex(entry.substr(3)),
                                std::regex_constants::match_continuous);
@@ -298,11 +326,13 @@ bool Fp8Config::ignores(std::string_view module) const {
   });
 }
 
-QuantConfig parse_quantization(const Json& quantization) {
+bool Fp8Config::ignores(std::string_view module) const { return names_module(ignored, module); }
+
+QuantConfig parse_quantization(const Json& quantization, std::string_view method) {
   QuantConfig config;
   config.kv_cache_dtype = parse_kv_cache_scheme(quantization);
   if (only_cache(quantization)) return config;
-  config.method = quantization.text({"quant_method"}).value_or("unknown");
+  config.method = quantization.text({"quant_method"}).value_or(std::string(method));
   try {
     const std::string format = quantization.text({"format"}).value_or("");
     if (config.method == "gptq") {
@@ -321,7 +351,7 @@ QuantConfig parse_quantization(const Json& quantization) {
                   "\"compressed-tensors\", \"fp8\", \"gptq\", \"awq\", \"mxfp4\" experts of gpt-oss");
     }
   } catch (const Unsupported& scheme) {
-    config.unsupported_field = scheme.field;
+    config.unsupported_field = place_of(quantization, scheme.field);
     config.unsupported_reason = scheme.reason;
   }
   return config;

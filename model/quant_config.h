@@ -24,12 +24,14 @@ struct Fp8Config {
   Fp8Scope scope = Fp8Scope::tensor;  // block: kFp8Block × kFp8Block
   std::string scale_suffix;           // of a matrix's name: "_scale" or "_scale_inv"
   bool static_input = false;          // one published scale for a product's input, "input_scale"
-  // Modules that stay as they are: full names, their last parts, the names of what they are in, or
-  // "re:" and a regular expression for the beginning of the full name.
-  std::vector<std::string> ignored;
+  std::vector<std::string> ignored;   // as names_module() reads them
 
   bool ignores(std::string_view module) const;
 };
+
+// Modules that stay as they are: full names, their last parts, the names of what they are in, or
+// "re:" and a regular expression for the beginning of the full name.
+bool names_module(const std::vector<std::string>& list, std::string_view module);
 
 // Where integers of 4 or 8 bits lie in the file.
 enum class PackedLayout : std::uint8_t {
@@ -48,6 +50,9 @@ struct PackedConfig {
   bool symmetric = true;         // zero is the middle code
   bool act_order = false;        // columns belong to groups as a list says
   bool zeros_minus_one = false;  // zeros are stored so
+  // What is expected to be packed where sizes are asked for before the files are there.
+  std::vector<std::string> ignored = {};  // as names_module() reads them
+  bool head = false;                      // lm_head too, unless it is ignored
 };
 
 struct QuantConfig {
@@ -61,7 +66,7 @@ struct QuantConfig {
   bool supported() const { return unsupported_field.empty(); }
 };
 
-// `quantization` is the object itself.
-QuantConfig parse_quantization(const Json& quantization);
+// `quantization` is the object itself; `method` what it is where it does not say so.
+QuantConfig parse_quantization(const Json& quantization, std::string_view method = "unknown");
 
 }  // namespace quire

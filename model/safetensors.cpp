@@ -70,6 +70,7 @@ class HeaderReader {
     const auto dtype = object.find({"dtype"});
     if (!dtype || !dtype->is_string()) fail(file_, named(name) + " has no dtype");
     const StoredType& type = stored_type(dtype->as_string(), name, file_);
+    tensor.type = type.name;
     tensor.usable = type.dtype.has_value();
     tensor.dtype = type.dtype.value_or(DType::u8);
     tensor.shape = read_shape(name, object);

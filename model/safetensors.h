@@ -32,6 +32,7 @@ struct StoredTensor {
   std::size_t begin = 0;  // in the file
   std::size_t bytes = 0;
   std::optional<GgufTensor> gguf = {};  // where the file is one
+  std::string_view type = {};           // as a safetensors file spells it; a literal
 };
 
 using TensorTable = std::map<std::string, StoredTensor, std::less<>>;

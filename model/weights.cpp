@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "backend/dispatch.h"
+#include "gguf/archive.h"
 #include "model/delivery.h"
+#include "model/gguf/tensors.h"
 #include "model/gguf/values.h"
 #include "model/loader_threads.h"
 #include "model/random_weights.h"
@@ -46,6 +48,7 @@ Weights::Weights(const std::filesystem::path& model_dir, LoadFormat format, std:
                  std::optional<PackedConfig> packed)
     : checkpoint_(open_checkpoint(model_dir, format, measure)),
       measure_only_(measure),
+      dummy_(format == LoadFormat::dummy),
       seed_(seed),
       dtype_(dtype),
       device_(device),
@@ -180,8 +183,10 @@ TensorView Weights::allocate(const Shape& shape, DType dtype) {
 const Checkpoint::Entry& Weights::find(const Source& source, DType dtype) const {
   const Checkpoint::Entry* entry = checkpoint_->find(source.name);
   if (entry == nullptr) {
+    const auto& model = checkpoint_->directory();
     throw Failure(ErrorCode::invalid_argument,
-                  checkpoint_->directory().string() + ": tensor \"" + source.name +
+                  model.string() + ": tensor \"" +
+                      (gguf::is_gguf(model) ? stored_name(model, source.name) : source.name) +
                       "\" is missing, expected with shape " + shape_text(source.shape));
   }
   const std::string where = entry->file->path().string() + ": tensor \"" + source.name + "\" ";
@@ -193,10 +198,10 @@ const Checkpoint::Entry& Weights::find(const Source& source, DType dtype) const 
   if (!entry->tensor->usable) {
     const auto& gguf = entry->tensor->gguf;
     throw Failure(ErrorCode::unsupported,
-                  where + (gguf ? "is stored as " + std::string(gguf::info_of(gguf->type).name) +
-                                      ", which is not supported (" +
-                                      std::string(gguf::readable_block_types()) + ")"
-                                : "has a dtype that is not supported"));
+                  where + "is stored as " +
+                      std::string(gguf ? gguf::info_of(gguf->type).name : entry->tensor->type) +
+                      ", which is not supported (" +
+                      std::string(gguf ? gguf::readable_block_types() : "F32, BF16, F16") + ")");
   }
   const DType stored = entry->tensor->dtype;
   const bool scaled = stored == DType::fp8_e4m3 && is_float(dtype) && fp8_.has(source.name);

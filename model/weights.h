@@ -69,8 +69,9 @@ class Weights {
   TensorView load(const std::vector<Source>& sources, const Shape& shape, DType dtype);
 
   // How the matrix stays packed in a product's weight, in the tiles of packed_format(); none where
-  // it is loaded as plain numbers: in float32, and where nothing is packed.
-  std::optional<GroupFormat> groups_of(const std::string& name) const;
+  // it is loaded as plain numbers: in float32, and where nothing is packed. `shape`, as published,
+  // is what there is to go by where sizes are measured before the files are there.
+  std::optional<GroupFormat> groups_of(const std::string& name, const Shape& shape) const;
   WeightFormat packed_format() const {
     return device_.is_host_memory() ? WeightFormat::groups : WeightFormat::fragments;
   }
@@ -108,6 +109,7 @@ class Weights {
   void read(const Source& source, std::byte* out, DType dtype);
   void dequantize(const Source& source, std::byte* out, DType dtype) const;
   std::optional<GroupFormat> published_groups(const std::string& name) const;
+  std::optional<GroupFormat> expected_groups(const std::string& name, const Shape& shape) const;
   // Bits that a plain matrix is rounded to; 0: it is not.
   int rounded_bits(const std::string& name) const;
   // Of what load_groups() takes.
@@ -126,6 +128,7 @@ class Weights {
 
   std::unique_ptr<Checkpoint> checkpoint_;  // null: dummy weights, or none to measure
   bool measure_only_;
+  bool dummy_;
   std::uint64_t seed_;
   Shard shard_;
   ServedContext served_;

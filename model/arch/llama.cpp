@@ -29,7 +29,7 @@ class Llama final : public PreNormDecoder {
 
 std::unique_ptr<Model> make_llama(ModelSource source) {
   std::string root =
-      find_root(*source.weights, {"model.", "model.language_model.", "language_model.model.", ""});
+      find_root(*source.weights, {"model.", "model.language_model.", "language_model.model."});
   return std::make_unique<Llama>(std::move(source), std::move(root));
 }
 

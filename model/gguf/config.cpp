@@ -233,14 +233,16 @@ class ConfigWriter {
       return true;
     }
     const std::string type_key = key("rope.scaling.type");
-    const std::string_view type = metadata_.text(type_key).value_or("none");
+    const std::string_view type = metadata_.text(type_key).value_or("linear");  // as llama.cpp
     if (type == "none") return false;
     if (type != "linear" && type != "yarn") {
       metadata_.fail(type_key, gguf::printable(type) + " is not supported (none, linear, yarn)",
                      ErrorCode::unsupported);
     }
-    const auto factor = metadata_.number(key("rope.scaling.factor"));
-    if (!factor) metadata_.fail(key("rope.scaling.factor"), "is missing");
+    auto factor = metadata_.number(key("rope.scaling.factor"));
+    if (!factor) factor = metadata_.number(key("rope.scale_linear"));  // its older name
+    if (!factor && metadata_.has(type_key)) metadata_.fail(key("rope.scaling.factor"), "is missing");
+    if (!factor || *factor == 0) return false;  // llama.cpp's sign for none
     rope.text("rope_type", type);
     rope.number("factor", *factor);
     if (trained) rope.number("original_max_position_embeddings", static_cast<double>(*trained));

@@ -103,6 +103,14 @@ std::string_view published_module(const GgufFamily& family, std::string_view sto
   return {};
 }
 
+std::string_view stored_module(const GgufFamily& family, std::string_view published) {
+  for (const auto names : {family.modules, std::span<const ModuleName>(kUsual)}) {
+    const auto found = std::ranges::find(names, published, &ModuleName::published);
+    if (found != names.end()) return found->stored;
+  }
+  return {};
+}
+
 RotatedHeads rotated_heads(const GgufFamily& family, const gguf::Metadata& metadata) {
   if (!family.paired_rows) return {};
   const std::int64_t queries =

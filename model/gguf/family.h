@@ -28,6 +28,9 @@ const GgufFamily& gguf_family(const gguf::Metadata& metadata);
 // Empty: nothing published is known by that name.
 std::string_view published_module(const GgufFamily& family, std::string_view stored);
 
+// The other way round; empty likewise.
+std::string_view stored_module(const GgufFamily& family, std::string_view published);
+
 struct RotatedHeads {
   int queries = 0, keys = 0;
 };

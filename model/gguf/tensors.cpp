@@ -1,5 +1,6 @@
 #include "model/gguf/tensors.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "gguf/archive.h"
@@ -95,6 +96,24 @@ TensorTable published_table(const gguf::Header& header, const GgufFamily& family
 }
 
 }  // namespace
+
+std::string stored_name(const std::filesystem::path& path, const std::string& published) {
+  constexpr std::string_view kLayers = "model.layers.", kExperts = "experts.";
+  const gguf::Archive archive(path);
+  std::string block, module = published.substr(0, published.rfind('.'));
+  if (module.starts_with(kLayers)) {
+    const std::size_t dot = std::min(module.find('.', kLayers.size()), module.size() - 1);
+    block = "blk." + module.substr(kLayers.size(), dot + 1 - kLayers.size());
+    module = module.substr(dot + 1);
+  }
+  if (const auto at = module.find(kExperts); at != module.npos) {
+    const std::size_t number = at + kExperts.size();
+    module.replace(number, std::min(module.find('.', number), module.size()) - number, "*");
+  }
+  const std::string_view stored = stored_module(gguf_family(archive.metadata()), module);
+  if (stored.empty()) return published;
+  return block + std::string(stored) + published.substr(published.rfind('.'));
+}
 
 std::vector<std::unique_ptr<TensorFile>> open_gguf(const std::filesystem::path& path) {
   const gguf::Archive archive(path);

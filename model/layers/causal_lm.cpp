@@ -26,7 +26,9 @@ std::string head_name(const Weights& weights, const HeadNames& names) {
 
 // A tied head that stays packed is the embedding's table too.
 bool is_packed_table(const Weights& weights, const ModelConfig& config, const std::string& embedding) {
-  return config.tie_word_embeddings && weights.groups_of(embedding + ".weight").has_value();
+  return config.tie_word_embeddings &&
+         weights.groups_of(embedding + ".weight", {config.vocab_size, config.hidden_size})
+             .has_value();
 }
 
 // A tied head is the embedding's plain table, but for one that stays packed.
@@ -38,6 +40,12 @@ Linear make_head(Weights& weights, const ModelConfig& config, const std::string&
   LinearPart part{name, config.vocab_size};
   if (!weights.shard().whole()) part.pick = rows_of(share_of(weights.shard(), config.vocab_size));
   return Linear(weights, {part}, config.hidden_size, false, LinearUse::head);
+}
+
+// As published, or none: what transformers' AutoModel saves is the text model alone.
+std::string published_root(const Weights& weights, std::string root, const HeadNames& names) {
+  const std::string embedding = names.embedding + ".weight";
+  return !weights.has(root + embedding) && weights.has(embedding) ? "" : root;
 }
 
 TensorView load_table(Weights& weights, const std::string& name, const ModelConfig& config) {
@@ -62,7 +70,7 @@ std::string find_root(const Weights& weights, std::initializer_list<std::string>
 CausalLm::CausalLm(ModelSource source, std::string root, const HeadNames& names, float norm_offset)
     : config_(source.config),
       weights_(std::move(source.weights)),
-      root_(std::move(root)),
+      root_(published_root(*weights_, std::move(root), names)),
       stream_(source.device.stream()),
       ops_(source.ops),
       max_model_len_(source.max_model_len),

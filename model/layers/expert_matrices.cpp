@@ -13,9 +13,10 @@ namespace {
 
 // A format that all have, whose tiles are one matrix's.
 std::optional<GroupFormat> groups_of_all(const Weights& weights, const std::vector<Source>& sources) {
-  const auto groups = weights.groups_of(sources.front().name);
+  const auto groups = weights.groups_of(sources.front().name, sources.front().shape);
   const bool all = groups && std::ranges::all_of(sources, [&](const Source& source) {
-    return weights.groups_of(source.name) == groups && source.shape[0] % kGroupTileRows == 0;
+    return weights.groups_of(source.name, source.shape) == groups &&
+           source.shape[0] % kGroupTileRows == 0;
   });
   return all ? groups : std::nullopt;
 }

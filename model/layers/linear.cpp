@@ -71,8 +71,9 @@ std::vector<Run> runs_of(Weights& weights, const std::vector<LinearPart>& parts,
   for (const LinearPart& whole : parts) {
     const LinearPart part = own_part(weights.shard(), split, whole);
     std::optional<Fp8Scales> scales;
-    const auto groups =
-        use == LinearUse::router ? std::nullopt : weights.groups_of(part.name + ".weight");
+    const auto groups = use == LinearUse::router
+                            ? std::nullopt
+                            : weights.groups_of(part.name + ".weight", {part.rows, columns});
     if (groups) {
       check_groups(weights.shard(), part, *groups, columns,
                    own_columns(weights.shard(), split, columns));

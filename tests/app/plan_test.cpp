@@ -325,6 +325,34 @@ TEST_CASE("Sizes of drafts are known from configs alone") {
   fs::remove_all(folder);
 }
 
+TEST_CASE("Packed weights are counted as packed from config.json alone") {
+  const fs::path folder = fs::temp_directory_path() / ("quire-packed-" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  const auto planned = [](const std::string& model, const std::string& quantization) {
+    EngineConfig config = config_for(model);
+    config.model.quantization = quantization;
+    return make_plan_report(config, std::int64_t{8} << 30);  // a GPU's, where nothing is mapped
+  };
+  const auto check = [&](const std::string& model, const std::string& quantization) {
+    CAPTURE(model, quantization);
+    fs::copy_file(fs::path(model) / "config.json", folder / "config.json",
+                  fs::copy_options::overwrite_existing);
+    const PlanReport whole = planned(model, quantization);
+    const PlanReport alone = planned(folder, quantization);
+    REQUIRE(alone.plan.model.has_value());
+    CHECK(alone.plan.uses[MemoryPurpose::weights].device ==
+          whole.plan.uses[MemoryPurpose::weights].device);
+    CHECK(plan_text(alone).find("from config.json alone") != std::string::npos);
+    CHECK(plan_text(whole).find("from config.json alone") == std::string::npos);
+    CHECK(plan_json(alone).find("\"from_config_alone\":true") != std::string::npos);
+  };
+  for (const char* name : {"gptq-int4", "awq-int4", "ct-int4", "ct-fp8"})
+    check("tests/data/golden/quantized/" + std::string(name), "");
+  check("models/quire-tiny", "");
+  check("models/quire-tiny", "int4");
+  fs::remove_all(folder);
+}
+
 TEST_CASE("A draft's own number of tokens is taken where none is given") {
   const std::string pair = "tests/data/golden/drafts/eagle3-qwen3-speculators/";
   EngineConfig config;

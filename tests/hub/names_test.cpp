@@ -1,11 +1,15 @@
 // What of a stranger's names and addresses is taken, and what is refused.
 
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "base/error.h"
 #include "hub/names.h"
+#include "hub/pull.h"
 #include "net/url.h"
+#include "tests/support/temp_path.h"
 
 using namespace quire;
 using net::Url;
@@ -32,6 +36,49 @@ TEST_CASE("a path of a repository stays inside of it", "[hub]") {
     CHECK_FALSE(hub::is_safe_path(bad));
   }
   CHECK_FALSE(hub::is_safe_path(std::string_view("a\0b", 3)));
+}
+
+TEST_CASE("what serving reads of a repository is what is pulled", "[hub]") {
+  for (const char* needed : {"config.json", "added_tokens.json", "special_tokens_map.json",
+                             "additional_chat_templates/tool_use.jinja"}) {
+    INFO(needed);
+    CHECK(hub::is_needed(needed));
+  }
+  for (const char* other : {"README.md", "pytorch_model.bin", "original/config.json"}) {
+    INFO(other);
+    CHECK_FALSE(hub::is_needed(other));
+  }
+}
+
+TEST_CASE("one file of weights is preferred to an index that was left beside it", "[hub]") {
+  const std::filesystem::path folder = temp_path("quire_hub_test");
+  std::filesystem::create_directories(folder);
+  const auto index = [&](const std::string& map) {
+    std::ofstream(folder / "model.safetensors.index.json") << R"({"weight_map":)" + map + "}";
+  };
+  std::ofstream(folder / "config.json") << "{}";
+  const auto names = [&](const hub::RepoInfo& info) {
+    std::string all;
+    for (const hub::RepoFile& file : hub::weights_of(info, folder)) all += file.path + " ";
+    return all;
+  };
+  hub::RepoInfo both;
+  for (const char* path : {"model.safetensors.index.json", "model.safetensors", "model-1.safetensors"})
+    both.files.emplace_back().path = path;
+  hub::RepoInfo shards = both;
+  shards.files.erase(shards.files.begin() + 1);
+  index(R"({"a":"model-1.safetensors"})");
+  CHECK(names(both) == "model.safetensors ");
+  CHECK(names(shards) == "model-1.safetensors ");
+  index(R"({"a":"model-9.safetensors"})");
+  CHECK(names(both) == "model.safetensors ");
+  CHECK_THROWS_WITH(names(shards), Catch::Contains("model-9.safetensors"));
+  CHECK_FALSE(hub::is_complete(folder));
+  index("{}");
+  CHECK(names(both) == "model.safetensors ");
+  CHECK_THROWS_WITH(names(shards), Catch::Contains("index.json: names no weights"));
+  CHECK_FALSE(hub::is_complete(folder));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("addresses of servers are read, and others refused in words", "[net]") {

@@ -181,7 +181,8 @@ TEST_CASE("scaled ropes reach the original length times the factor", "[model][co
   CHECK(reach(R"({"type":"yarn","factor":4,"original_max_position_embeddings":8192})") == 32768);
   // What the file publishes is believed where that is more.
   CHECK(reach(R"({"type":"yarn","factor":4,"original_max_position_embeddings":1024})") == 8192);
-  CHECK(reach(R"({"type":"llama3","factor":8,"original_max_position_embeddings":8192})") == 8192);
+  CHECK(reach(R"({"type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4,)"
+              R"("original_max_position_embeddings":8192})") == 8192);
   CHECK(reach(R"({"type":"linear","factor":8})", "Gemma3ForCausalLM") == 8192);
   CHECK(reach(R"({"type":"linear","factor":1e300})") == 1 << 28);
 }

@@ -99,7 +99,7 @@ TEST_CASE("every GGUF block type that stays packed on the CPU does on CUDA", "[m
                            "Q6_K", "IQ4_NL", "IQ4_XS"}) {
     INFO(type);
     const std::string name = std::string(type) + ".weight";
-    const auto format = weights.groups_of(name);
+    const auto format = weights.groups_of(name, {kRows, kColumns});
     REQUIRE(format);
     const Weight weight = weights.load_groups({{.name = name, .shape = {kRows, kColumns}}},
                                               {kRows, kColumns}, *format);
@@ -148,7 +148,7 @@ std::vector<float> rounded_rows(const std::filesystem::path& folder, int bits, D
                                 Ops& ops) {
   Weights weights(folder, LoadFormat::safetensors, 0, DType::bf16, device);
   weights.round_matrices(bits);
-  const auto format = weights.groups_of("m.weight");
+  const auto format = weights.groups_of("m.weight", {20, 160});
   REQUIRE(format);
   const Weight weight =
       weights.load_groups({{.name = "m.weight", .shape = {20, 160}}}, {20, 160}, *format);

@@ -13,6 +13,7 @@
 #include "app/golden.h"
 #include "backend/measuring_device.h"
 #include "cpu/cpu_backend.h"
+#include "model/gguf/tensors.h"
 #include "model/registry.h"
 #include "model/weights.h"
 #include "tests/support/direct_runner.h"
@@ -103,6 +104,42 @@ TEST_CASE("metadata become a configuration; what is missing or odd is refused by
   refused(bare, "qwen3.embedding_length\": is missing");
   refused(tiny_llama().text("llama.rope.scaling.type", "spiral"), "\"spiral\" is not supported");
   refused(tiny_llama().i32s("llama.attention.head_count_kv", {2, 1}), "differs between layers");
+}
+
+TEST_CASE("a tensor that a file lacks is called by the file's name for it", "[model][gguf]") {
+  const Folder folder;
+  const fs::path file = folder.write(tiny_llama(), 144);
+  const auto ops = make_cpu_ops({.threads = 1});
+  MeasuringDevice device(true);
+  CHECK_THROWS_WITH(
+      load_model(read_model_config(file), file, device, ops->traits(), {.measure = true}),
+      Catch::Contains("m.gguf: tensor \"output_norm.weight\" is missing"));
+  CHECK(stored_name(file, "model.layers.12.self_attn.q_proj.bias") == "blk.12.attn_q.bias");
+  CHECK(stored_name(file, "model.layers.0.mlp.experts.7.up_proj.weight") ==
+        "blk.0.ffn_up_exps.weight");
+  for (const char* odd : {"x", "model.layers.", "model.layers.1", "experts."})
+    CHECK(stored_name(file, odd) == odd);
+}
+
+// llama.cpp's load_hparams: without a type a factor is linear, and once had another name.
+TEST_CASE("a factor of the ropes counts by either name, with a type or without", "[model][gguf]") {
+  const Folder folder;
+  const auto rope = [&](const GgufBytes& file) {
+    return read_model_config(folder.write(file, 144)).rope;
+  };
+  const std::string factor = "llama.rope.scaling.factor", older = "llama.rope.scale_linear";
+  for (const GgufBytes& file :
+       {tiny_llama().f32(factor, 2), tiny_llama().f32(older, 2),
+        tiny_llama().f32(older, 3).f32(factor, 2),
+        tiny_llama().text("llama.rope.scaling.type", "linear").f32(older, 2)}) {
+    CHECK(rope(file).kind == RopeKind::linear);
+    CHECK(rope(file).factor == 2);
+  }
+  for (const GgufBytes& file :
+       {tiny_llama(), tiny_llama().f32(factor, 0),
+        tiny_llama().text("llama.rope.scaling.type", "none").f32(factor, 2)}) {
+    CHECK(rope(file).kind == RopeKind::standard);
+  }
 }
 
 std::vector<std::int32_t> ends_of(const std::vector<std::string>& tokens,

@@ -123,7 +123,7 @@ TEST_CASE("no code stands for a number that is not finite", "[model][rounding]")
       Weights weights(folder.path(), LoadFormat::safetensors, 0, DType::bf16, *device);
       weights.round_matrices(bits);
       const std::vector<Source> sources{{.name = "m.weight", .shape = {2, 64}}};
-      CHECK_THROWS_WITH(weights.load_groups(sources, {2, 64}, *weights.groups_of("m.weight")),
+      CHECK_THROWS_WITH(weights.load_groups(sources, {2, 64}, *weights.groups_of("m.weight", {2, 64})),
                         Catch::Contains("tensor \"m.weight\" row 1 is ") &&
                             Catch::Contains(std::isnan(odd) ? "nan" : "inf") &&
                             Catch::Contains("in column 37"));

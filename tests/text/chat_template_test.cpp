@@ -170,7 +170,18 @@ TEST_CASE("a template that is not the model's own knows the model's special toke
       .with("special_tokens_map.json", R"({"eos_token":"<other>","pad_token":"<p>"})");
   const auto given = ChatTemplate::parse("{{ bos_token }}{{ eos_token }}{{ pad_token }}",
                                          ChatTemplate::special_tokens(dir.path()));
-  CHECK(given.render(input("[]")).text == "<b><e><p>");
+  CHECK(given.render(input("[]")).text == "<b><other><p>");
+}
+
+// Recorded with transformers 5.24.
+TEST_CASE("a token that only this model names is a variable of its template",
+          "[text][chat_template]") {
+  ModelDir dir;
+  dir.with("tokenizer_config.json",
+           R"({"image_token":"<i>","extra_special_tokens":{"eoi":"<e>","mask_token":"<m>"}})");
+  const auto given = ChatTemplate::parse("{{ image_token }}{{ eoi }}{{ mask_token }}",
+                                         ChatTemplate::special_tokens(dir.path()));
+  CHECK(given.render(input("[]")).text == "<i><e><m>");
 }
 
 TEST_CASE("a template shows whether the model thinks", "[text][chat_template]") {

@@ -124,17 +124,18 @@ TEST_CASE("files of a model folder", "[text][tokenizer]") {
   SECTION("the configuration names tokens") {
     dir.write("tokenizer_config.json", R"({"bos_token": "<s>", "pad_token": null,
       "eos_token": {"__type": "AddedToken", "content": "</s>"}, "model_max_length": 10})");
-    dir.write("special_tokens_map.json", R"({"bos_token": "other", "unk_token": "<unk>"})");
+    dir.write("special_tokens_map.json", R"({"bos_token": "<s>", "unk_token": "<unk>"})");
     const auto tokenizer = Tokenizer::load(dir.path());
     const std::map<std::string, std::string, std::less<>> expected = {
         {"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
     CHECK(tokenizer->special_strings() == expected);
-    CHECK(tokenizer->vocab_size() == 4);  // a named token is one, as transformers adds it
+    CHECK(tokenizer->vocab_size() == 5);  // a named token is one, as transformers adds it
     CHECK(tokenizer->token_to_id("<s>") == 2);
     CHECK_FALSE(tokenizer->token_to_id("<t>").has_value());
     CHECK(tokenizer->id_to_token(1) == "b");
     CHECK(tokenizer->id_to_token(3) == "</s>");
-    CHECK(tokenizer->id_to_token(4).empty());
+    CHECK(tokenizer->id_to_token(4) == "<unk>");
+    CHECK(tokenizer->id_to_token(5).empty());
     CHECK(tokenizer->id_to_token(-1).empty());
     CHECK(tokenizer->is_special(2));
     CHECK_FALSE(tokenizer->is_special(0));
@@ -256,9 +257,47 @@ TEST_CASE("a token with a name is a token", "[text][tokenizer]") {
                R"({"pad_token": "<p>", "eos_token": {"content": "<e>"}, "image_token": "<img>",
                    "additional_special_tokens": ["<q>", {"content": "<i>"}], "unk_token": null})");
   const auto tokenizer = Tokenizer::load(folder.path);
-  CHECK(tokenizer->encode("<p>a<e><q><i>", true) == std::vector<TokenId>{3, 0, 1, 4, 2});
-  CHECK(tokenizer->decode(std::vector<TokenId>{3, 0, 1, 4, 2}, true) == "a");
-  CHECK(tokenizer->vocab_size() == 5);
+  CHECK(tokenizer->encode("<p>a<e><q><i><img>", true) == std::vector<TokenId>{3, 0, 1, 5, 2, 4});
+  CHECK(tokenizer->decode(std::vector<TokenId>{3, 0, 1, 5, 2, 4}, true) == "a");
+  CHECK(tokenizer->vocab_size() == 6);
+}
+
+// Recorded with transformers 4.57 (5.24 shows "<n>" when special tokens are skipped): the older
+// files count only without added_tokens_decoder.
+TEST_CASE("tokens of the older files beside tokenizer.json", "[text][tokenizer]") {
+  const Folder folder;
+  folder.write("tokenizer.json",
+               R"({"model": {"type": "WordLevel", "vocab": {"a": 0, "<e>": 1}, "unk_token": "a"},
+                   "added_tokens": [{"id": 2, "content": "<i>"}]})");
+  folder.write("added_tokens.json", R"({"<n>": 4, "<m>": 3, "<i>": 2, "<z>": 9})");
+  folder.write("special_tokens_map.json",
+               R"({"eos_token": "<m>", "bos_token": {"content": "<b>"}, "pad_token": null,
+                   "additional_special_tokens": ["<n>"]})");
+  const std::string named = R"("eos_token": "<e>", "pad_token": "<p>")";
+  using Ids = std::vector<TokenId>;
+  SECTION("they count, and the map's names win") {
+    folder.write("tokenizer_config.json", "{" + named + "}");
+    const auto tokenizer = Tokenizer::load(folder.path);
+    CHECK(tokenizer->encode("<m><n><z>a<b>", true) == Ids{3, 4, 5, 0, 6});
+    CHECK(tokenizer->decode(Ids{3, 4, 5, 0, 6}, true) == "<z> a");
+    const std::map<std::string, std::string, std::less<>> names = {{"eos_token", "<m>"},
+                                                                   {"bos_token", "<b>"}};
+    CHECK(tokenizer->special_strings() == names);
+  }
+  SECTION("no tokenizer_config.json is needed") {
+    CHECK(Tokenizer::load(folder.path)->encode("<m><n><z>a<b>", true) == Ids{3, 4, 5, 0, 6});
+  }
+  SECTION("a decoder makes them void") {
+    folder.write("tokenizer_config.json", "{" + named + R"(, "added_tokens_decoder": {}})");
+    const auto tokenizer = Tokenizer::load(folder.path);
+    CHECK(tokenizer->encode("<p>", true) == Ids{3});
+    CHECK(tokenizer->vocab_size() == 4);
+    CHECK(tokenizer->special_strings().at("eos_token") == "<e>");
+  }
+  SECTION("what is no number is refused") {
+    folder.write("added_tokens.json", R"({"<n>": "4"})");
+    CHECK_THROWS_WITH(Tokenizer::load(folder.path), Catch::Contains("added_tokens.json"));
+  }
 }
 
 TEST_CASE("a folder with another form of tokenizer is refused by its name", "[text][tokenizer]") {
@@ -267,6 +306,27 @@ TEST_CASE("a folder with another form of tokenizer is refused by its name", "[te
   folder.write("tekken.json", "{}");
   CHECK_THROWS_WITH(Tokenizer::load(folder.path),
                     Catch::Contains("has tekken.json but no tokenizer.json"));
+}
+
+// As the classes of transformers do; others leave it to tokenizer.json.
+TEST_CASE("add_prefix_space of tokenizer_config.json counts for its classes", "[text][tokenizer]") {
+  const Folder folder;
+  folder.write("tokenizer.json",
+               R"({"model": {"type": "BPE", "vocab": {"a": 0, "Ġ": 1}, "merges": []},
+                   "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel",
+                     "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]}})");
+  const auto ids = [&](const std::string& fields) {
+    folder.write("tokenizer_config.json", R"({"tokenizer_class": )" + fields + "}");
+    return Tokenizer::load(folder.path)->encode("a", true);
+  };
+  using Ids = std::vector<TokenId>;
+  for (const char* name : {"GPT2Tokenizer", "Qwen2TokenizerFast", "RobertaTokenizer"}) {
+    const std::string with = "\"" + std::string(name) + R"(", "add_prefix_space": )";
+    CHECK(ids(with + "true") == Ids{1, 0});
+    CHECK(ids(with + "false") == Ids{0});
+    CHECK(ids(with + "null") == Ids{0});
+  }
+  CHECK(ids(R"("PreTrainedTokenizerFast", "add_prefix_space": true)") == Ids{0});
 }
 
 // Recorded with the tokenizers library: a token of blanks that the one before has taken along.

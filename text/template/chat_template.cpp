@@ -14,6 +14,7 @@
 #include "jinja/values/operators.h"
 #include "jinja/values/search.h"
 #include "jinja/values/unicode.h"
+#include "text/tokenizer/tokenizer_config.h"
 
 namespace quire {
 namespace {
@@ -186,18 +187,6 @@ std::optional<JsonDocument> read_json(const fs::path& path) {
   return std::optional<JsonDocument>(std::in_place, read_text_file(path, kMaxFileBytes), path);
 }
 
-// A token is a text or {"content": text, …}.
-void add_special_tokens(Dict& tokens, const Json& config) {
-  for (std::string_view name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
-                                "cls_token", "mask_token"}) {
-    auto token = config.find({name});
-    if (token && token->is_object()) token = token->find({"content"});
-    if (token && token->is_string() && tokens.find(name) == nullptr) {
-      tokens.set(name, Value(std::string(token->as_string())));
-    }
-  }
-}
-
 }  // namespace
 
 struct ChatTemplate::Parts {
@@ -247,19 +236,11 @@ ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 ChatTemplate::~ChatTemplate() = default;
 
 jinja::Dict ChatTemplate::special_tokens(const std::string& model) {
+  const auto strings = gguf::is_gguf(model)
+                           ? gguf::special_strings(gguf::Archive(model).metadata())
+                           : read_tokenizer_config(model).special_strings;
   Dict tokens;
-  if (gguf::is_gguf(model)) {
-    const gguf::Archive archive(model);
-    for (const auto& [name, text] : gguf::special_strings(archive.metadata())) {
-      tokens.set(name, Value(text));
-    }
-    return tokens;
-  }
-  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    if (const auto document = read_json(fs::path(model) / file)) {
-      add_special_tokens(tokens, document->object());
-    }
-  }
+  for (const auto& [name, text] : strings) tokens.set(name, Value(text));
   return tokens;
 }
 

@@ -39,8 +39,7 @@ class ChatTemplate {
   // Throws TemplateFailure (invalid_argument) with the line of a syntax error. The special tokens
   // are names that the template may use.
   static ChatTemplate parse(std::string source, jinja::Dict special_tokens = {});
-  // A model's: bos_token and the like, of tokenizer_config.json and special_tokens_map.json, or of
-  // a GGUF file.
+  // A model's: bos_token and the like, as its tokenizer names them, or of a GGUF file.
   static jinja::Dict special_tokens(const std::string& model);
   // chat_template.jinja, else "chat_template" of tokenizer_config.json: a string, or a list of
   // named templates of which "tool_use" serves requests with tools and "default" the others.

@@ -3,6 +3,7 @@
 // once.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +32,10 @@ class PreTokenizer {
 };
 
 // The steps in order, sequences flattened. With `plain_bytes` the last step, which must be a
-// ByteLevel, leaves the bytes as they are instead of spelling them in its alphabet.
-std::vector<std::unique_ptr<PreTokenizer>> load_pre_tokenizers(const Json& field, bool plain_bytes);
+// ByteLevel, leaves the bytes as they are instead of spelling them in its alphabet. With
+// `prefix_space` that is what every ByteLevel's add_prefix_space is.
+std::vector<std::unique_ptr<PreTokenizer>> load_pre_tokenizers(
+    const Json& field, bool plain_bytes, std::optional<bool> prefix_space = {});
 bool ends_in_byte_level(const Json& field);
 
 }  // namespace quire

@@ -24,7 +24,8 @@ SplitBehavior behavior_of(const Json& field) {
 
 class Loader {
  public:
-  explicit Loader(bool plain_bytes) : plain_bytes_(plain_bytes) {}
+  Loader(bool plain_bytes, std::optional<bool> prefix_space)
+      : plain_bytes_(plain_bytes), prefix_space_(prefix_space) {}
 
   void load(const Json& field, bool last) {
     const std::string type = field.need_text("type");
@@ -72,7 +73,8 @@ class Loader {
   }
 
   void byte_level(const Json& field, bool last) {
-    if (field.at("add_prefix_space").as_boolean()) {
+    const bool published = field.at("add_prefix_space").as_boolean();
+    if (prefix_space_.value_or(published)) {
       steps_.push_back(std::make_unique<PrefixSpaceStep>());
     }
     if (field.boolean({"use_regex"}).value_or(true)) {
@@ -90,6 +92,7 @@ class Loader {
   }
 
   bool plain_bytes_;
+  std::optional<bool> prefix_space_;
   Steps steps_;
 };
 
@@ -116,8 +119,8 @@ MetaspaceOptions load_metaspace(const Json& field) {
   return options;
 }
 
-Steps load_pre_tokenizers(const Json& field, bool plain_bytes) {
-  Loader loader(plain_bytes);
+Steps load_pre_tokenizers(const Json& field, bool plain_bytes, std::optional<bool> prefix_space) {
+  Loader loader(plain_bytes, prefix_space);
   loader.load(field, /*last=*/true);
   return loader.take();
 }

@@ -22,9 +22,12 @@ struct TokenizerConfig {
     bool eos = false;
   };
   std::optional<Ends> ends;
+  // Set where the class sets add_prefix_space of its byte-level step, whatever tokenizer.json says.
+  std::optional<bool> prefix_space;
 };
 
-// Of tokenizer_config.json and special_tokens_map.json; both may be absent.
+// Of tokenizer_config.json and, where that has no added_tokens_decoder, of the older
+// special_tokens_map.json, whose names win, and added_tokens.json. All may be absent.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& model_dir);
 
 }  // namespace quire

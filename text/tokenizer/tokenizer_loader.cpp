@@ -74,7 +74,9 @@ std::unique_ptr<Tokenizer::Parts> load_parts(const Json& root, const TokenizerCo
   const auto pre_tokenizer = root.find({"pre_tokenizer"});
   const bool plain_bytes =
       pre_tokenizer && ends_in_byte_level(*pre_tokenizer) && takes_plain_bytes(model);
-  if (pre_tokenizer) parts->pre_tokenizers = load_pre_tokenizers(*pre_tokenizer, plain_bytes);
+  if (pre_tokenizer) {
+    parts->pre_tokenizers = load_pre_tokenizers(*pre_tokenizer, plain_bytes, config.prefix_space);
+  }
   parts->model = load_model(model, plain_bytes);
   parts->added = std::make_unique<AddedTokens>(root.find({"added_tokens"}), config.added,
                                                parts->model->vocab(), parts->normalizer.get());
