@@ -129,8 +129,9 @@ void latent_decode(Bench& bench, const std::string& name, std::vector<std::int64
 
 // New tokens of one request behind what is cached, in a layer of DeepSeek-V3's: from rotated
 // queries to values, expanded and absorbed.
-void latent_prompt(Bench& bench, std::int64_t fresh, std::int64_t cached, std::int64_t heads) {
+void latent_prompt(Bench& bench, std::int64_t fresh, std::int64_t cached, std::int64_t all_heads) {
   constexpr std::int64_t kBlockSize = 64;
+  const std::int64_t heads = bench.size(all_heads, 2);
   const LatentShape s{.heads = heads, .latent = 512, .rope = 64, .nope = 128, .value = 128};
   const std::int64_t n = bench.size(fresh, 40), behind = bench.size(cached, 60),
                      row = s.latent + s.rope, dim = s.nope + s.rope,
@@ -181,7 +182,7 @@ void latent_prompt(Bench& bench, std::int64_t fresh, std::int64_t cached, std::i
                expansion = static_cast<double>((n + behind) * s.latent * (s.nope + s.value)),
                flops = 2. * static_cast<double>(heads) * (pairs * width + expansion);
   const std::string name = "latent prompt, " + std::to_string(fresh) + " tokens behind " +
-                           std::to_string(cached) + ", " + std::to_string(heads) + " heads";
+                           std::to_string(cached) + ", " + std::to_string(all_heads) + " heads";
   bench.compute_bound(name, flops, now);
   bench.compute_bound(name + ", absorbed", flops, then);  // of the fewer multiplications
   bench.forget_tensors();
