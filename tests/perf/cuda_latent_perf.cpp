@@ -78,13 +78,14 @@ std::function<void()> absorbed_prompt(Bench& bench, const MlaPromptArgs& args, c
 
 // New tokens of one request behind what is cached, in a layer of DeepSeek-V3's: from rotated
 // queries to values. Of either form the operations of the expanded one are reported.
-void latent_prompt(Bench& bench, std::int64_t fresh, std::int64_t cached, std::int64_t heads,
+void latent_prompt(Bench& bench, std::int64_t fresh, std::int64_t cached, std::int64_t all_heads,
                    bool is_absorbed) {
   const std::string name = "latent prompt, " + std::to_string(fresh) + " tokens behind " +
-                           std::to_string(cached) + ", " + std::to_string(heads) + " heads" +
+                           std::to_string(cached) + ", " + std::to_string(all_heads) + " heads" +
                            (is_absorbed ? ", absorbed" : "");
   if (!bench.begin(name)) return;
   constexpr std::int64_t kBlockSize = 64;
+  const std::int64_t heads = bench.size(all_heads, 2);
   const LatentShape s{.heads = heads, .latent = 512, .rope = 64, .nope = 128, .value = 128};
   const std::int64_t n = bench.size(fresh, 40), behind = bench.size(cached, 60),
                      row = s.latent + s.rope, dim = s.nope + s.rope,
