@@ -58,8 +58,7 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
                  "TLS: whether clients show certificates; 0: no, 1: they may, 2: they must (0; with "
                  "--ssl-ca-certs 2)")
       ->transform(CLI::CheckedTransformer(requirements).description(""))
-      ->type_name("N")
-      ->needs("--ssl-ca-certs");
+      ->type_name("N");
   app.add_option(
          "--api-key", server.api_keys,
          "Key that everything but probes, /version and /metrics asks for, as Authorization: "

@@ -292,6 +292,8 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
   in_group(app, "Process", [&] { add_process_flags(app, *flags); });
   try {
     flags->without_effect = parse_forgivingly(app, argc, argv);
+    if (app.count("--ssl-ca-certs") == 0 && flags->server.ssl_cert_reqs != ClientCertificates::none)
+      throw CLI::RequiresError("--ssl-cert-reqs", "--ssl-ca-certs");
     if (app.count("--ssl-ca-certs") > 0 && app.count("--ssl-cert-reqs") == 0)
       flags->server.ssl_cert_reqs = ClientCertificates::required;
     if (print_config) {
