@@ -248,6 +248,17 @@ void check_url(const char* flag, const std::string& text) {
   }
 }
 
+// A file's last line end comes along with $(<file) in some shells and secrets of clusters; other
+// blanks at an end would be lost in a header, and no request could show the key.
+void check_key(std::string& key) {
+  while (key.ends_with('\n') || key.ends_with('\r')) key.pop_back();
+  if (key.empty()) throw CLI::ValidationError("--api-key", "a key must not be empty");
+  const auto is_wrong = [](unsigned char c) { return c < 0x20 || c == 0x7F; };
+  if (key.front() == ' ' || key.back() == ' ' || std::ranges::any_of(key, is_wrong))
+    throw CLI::ValidationError(
+        "--api-key", "a key must not begin or end with a blank, nor hold a control character");
+}
+
 // What only makes sense together, and what follows from what was given.
 void complete(ServeFlags& flags) {
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "none") {
@@ -266,10 +277,9 @@ void complete(ServeFlags& flags) {
   if (const auto valid = validate(flags.server.cors); valid.has_error()) {
     throw CLI::ValidationError(with_flags(valid.error().detail));
   }
-  for (const auto* keys :
+  for (auto* keys :
        {&flags.server.api_keys, &flags.server.metrics_api_keys, &flags.server.admin_api_keys}) {
-    if (std::ranges::find(*keys, "") == keys->end()) continue;
-    throw CLI::ValidationError("--api-key", "a key must not be empty");
+    std::ranges::for_each(*keys, check_key);
   }
   if (flags.engine.device != DeviceKind::mock) {
     const auto choice = choose_device(flags.engine.device);
