@@ -191,7 +191,9 @@ void add_cache_flags(CLI::App& app, CacheConfig& cache) {
                "Reuse the blocks of prompts that begin alike (yes)");
   add_named<PrefixHash, PrefixHash>(
       app, "--prefix-caching-hash-algo", cache.prefix_hash,
-      {{"keyed", PrefixHash::keyed}, {"sha256_cbor", PrefixHash::sha256_cbor}},
+      {{"keyed", PrefixHash::keyed},
+       {"sha256", PrefixHash::keyed},  // vLLM's default
+       {"sha256_cbor", PrefixHash::sha256_cbor}},
       "How blocks are identified: keyed, or sha256_cbor, which KV events need");
   add_count(app, "--hash-block-size", cache.hash_block_size,
             "Tokens per prefix hash");

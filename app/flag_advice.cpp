@@ -31,6 +31,9 @@ constexpr std::string_view kShare = "; see --gpu-memory-utilization";
 constexpr std::string_view kName = "; see --served-model-name";
 constexpr std::string_view kHub = "; write org/name as MODEL: quire serve org/name";
 constexpr std::string_view kAlways = "; it is always so, leave the flag out";
+constexpr std::string_view kOthersCode = "; code of others is not run";
+constexpr std::string_view kNoGrpc = "; requests come over HTTP";
+constexpr std::string_view kLogs = "; see --log-level and --log-format";
 constexpr std::string_view kHosts = "; see --host";
 
 constexpr Advice kOfVllm[] = {
@@ -78,6 +81,51 @@ constexpr Advice kOfVllm[] = {
     {"--enable-dbo", "; a step is one batch", true},
     {"--disable-fastapi-docs",
      "; /docs and /openapi.json are always there: a proxy in front can refuse them", true},
+    {"--aux-output-config", "; answers are tokens and their probabilities"},
+    {"--data-parallel-multi-port-external-lb", kOneServer, true},
+    {"--data-parallel-supervisor-port", kOneServer},
+    {"--default-mm-loras", kMerge},
+    {"--device-ids", "; set CUDA_VISIBLE_DEVICES"},
+    {"--diffusion-config", "; models here write one token after the other"},
+    {"--ec-transfer-config", kNoPictures},
+    {"--enable-elastic-ep", "; --tensor-parallel-size divides experts too, and stays", true},
+    {"--enable-fault-tolerance", "; --engine-processes starts an engine again that has died", true},
+    {"--enable-mamba-cache-stochastic-rounding", "; states are rounded to the nearest", true},
+    {"--enable-per-request-metrics",
+     "; --otlp-traces-endpoint has spans of each request, /debug/requests those that run", true},
+    {"--enable-return-routed-experts", "; answers are tokens and their probabilities", true},
+    {"--enable-trace-replay", "; what a model draws is not forced on it", true},
+    {"--fingerprint-value", "; system_fingerprint names version and model"},
+    {"--grpc", kNoGrpc, true},
+    {"--grpc-port", kNoGrpc},
+    {"--io-processor-plugin", kOthersCode},
+    {"--kv-cache-dtype-skip-layers", "; --kv-cache-dtype is of all layers"},
+    {"--log-config-file", kLogs},
+    {"--logging-config", kLogs},
+    {"--long-prefill-token-threshold-adaptive", "; see --long-prefill-token-threshold", true},
+    {"--max-num-active-seqs", kSeqs},
+    {"--max-num-scheduled-tokens", kStepTokens},
+    {"--mm-encoder-only", kNoPictures, true},
+    {"--model-class-overrides", kOthersCode},
+    {"--quantization-config", "; see --quantization"},
+    {"--reasoning-config",
+     "; a thinking budget ends a thought with the markers of --reasoning-parser, without a setting"},
+    {"--reasoning-effort-map", "; send the efforts that the chat template knows"},
+    {"--return-sampling-mask", "; answers are tokens and their probabilities", true},
+    {"--scheduler-cls", kOthersCode},
+    {"--skip-tokenizer-init", "; /inference/v1/generate takes token ids, and the tokenizer is read",
+     true},
+    {"--tokens-only", "; /inference/v1/generate takes token ids, beside the other paths", true},
+    {"--tool-server", "; tools are run by clients"},
+    {"--use-fp64-gumbel", "; the noise of draws has one precision", true},
+    {"--watermark-config", "; answers carry no watermark"},
+    {"--weight-transfer-config", "; weights are read once, when the server starts"},
+    {"--worker-extension-cls", kOthersCode},
+    {"--anthropic-disabled-thinking-effort",
+     "; send chat_template_kwargs or reasoning_effort instead"},
+    {"--fingerprint-mode", "; system_fingerprint names version and model"},
+    {"--per-request-spec-decode-metrics", "; /metrics has vllm:spec_decode_*"},
+    {"--sse-keep-alive-interval", "; a stream has lines of tokens alone"},
     {"--enable-ssl-refresh", "; SIGHUP has certificate and key read again", true},
 };
 

@@ -6,107 +6,13 @@
 #include <utility>
 
 #include "app/flag_advice.h"
+#include "app/foreign_flag_table.h"
 
 namespace quire {
 
 namespace {
 
 using Pair = std::pair<std::string_view, std::string_view>;
-
-// Code of a checkpoint is never run, requests are logged only on demand, there is no uvicorn, no
-// NCCL below one device, no compiler, no picture.
-constexpr ForeignFlag kFlags[] = {
-    {"--trust-remote-code", ""},
-    {"--disable-log-requests", ""},
-    {"--disable-log-stats", ""},
-    {"--disable-uvicorn-access-log", ""},
-    {"--enable-tokenizer-info-endpoint", ""},
-    {"--enable-request-id-headers", ""},
-    {"--disable-cascade-attn", ""},
-    {"--disable-custom-all-reduce", ""},
-    {"--disable-chunked-mm-input", ""},
-    {"--skip-mm-profiling", ""},
-    {"--language-model-only", ""},
-    {"--use-tqdm-on-load", ""},
-    {"--enable-flashinfer-autotune", ""},
-    {"--enable-server-load-tracking", ""},
-    {"--use-v2-block-manager", ""},
-    {"--disable-frontend-multiprocessing", ""},
-    {"--disable-async-output-proc", ""},
-    {"--log-error-stack", ""},
-    {"--enable-offline-docs", ""},
-    {"--enable-reasoning", ""},
-    {"--enable-eplb", ""},
-    {"--disable-mm-preprocessor-cache", ""},
-    {"--disable-nccl-for-dp-synchronization", ""},
-    {"--fully-sharded-loras", ""},
-    {"-O0", ""},
-    {"-O1", ""},
-    {"-O2", ""},
-    {"-O3", ""},
-    {"--swap-space", "*"},
-    {"--max-num-partial-prefills", "1"},
-    {"--max-long-partial-prefills", "1"},
-    {"--num-scheduler-steps", "1"},
-    {"--num-lookahead-slots", "0"},
-    {"--preemption-mode", "recompute"},
-    {"--worker-cls", "auto"},
-    {"--data-parallel-size-local", "1"},
-    {"--safetensors-load-strategy", "lazy"},
-    {"--revision", "main"},
-    {"--structured-outputs-config",
-     "{\"backend\":\"auto\"}|{\"backend\":\"xgrammar\"}|{\"backend\":\"guidance\"}|"
-     "{\"backend\":\"outlines\"}|{\"backend\":\"lm-format-enforcer\"}"},
-    {"--uvicorn-log-level", "*"},
-    {"--max-log-len", "*"},
-    {"--max-seq-len-to-capture", "*"},
-    {"--max-parallel-loading-workers", "*"},
-    {"--limit-mm-per-prompt", "*"},
-    {"--mm-processor-cache-gb", "*"},
-    {"--optimization-level", "*"},
-    {"-O", "*"},
-    {"--compilation-config",
-     "{}|0|1|2|3|{\"mode\":0}|{\"mode\":1}|{\"mode\":2}|{\"mode\":3}|{\"level\":0}|{\"level\":1}|"
-     "{\"level\":2}|{\"level\":3}|{\"cudagraph_mode\":\"FULL\"}|"
-     "{\"cudagraph_mode\":\"FULL_DECODE_ONLY\"}|{\"cudagraph_mode\":\"PIECEWISE\"}|"
-     "{\"cudagraph_mode\":\"FULL_AND_PIECEWISE\"}"},
-    {"--attention-backend", "*"},
-    {"--attention-config", "*"},
-    {"--moe-backend", "*"},
-    {"--kernel-config", "*"},
-    {"--all2all-backend", "*"},
-    {"--eplb-config", "*"},
-    {"--num-redundant-experts", "*"},
-    {"--max-lora-rank", "*"},
-    {"--max-loras", "*"},
-    {"--max-cpu-loras", "*"},
-    {"--lora-dtype", "*"},
-    {"--code-revision", "*"},
-    {"--mm-processor-kwargs", "*"},
-    {"--mm-encoder-tp-mode", "*"},
-    {"--media-io-kwargs", "*"},
-    {"--h11-max-incomplete-event-size", "*"},
-    {"--h11-max-header-count", "*"},
-    {"--profiler-config", "*"},
-    {"--tokenizer-revision", "main"},
-    {"--guided-decoding-backend", "auto|xgrammar|guidance|outlines|lm-format-enforcer"},
-    {"--tokenizer-mode", "auto|hf"},
-    {"--config-format", "auto|hf"},
-    {"--model-impl", "auto|vllm"},
-    {"--response-role", "assistant"},
-    {"--chat-template-content-format", "auto|string|openai"},
-    {"--distributed-executor-backend", "mp|uni"},
-    {"--data-parallel-backend", "mp"},
-    {"--logprobs-mode", "raw_logprobs"},
-    {"--max-logprobs", "20"},
-    {"--stream-interval", "1"},
-    {"--api-server-count", "1"},
-    {"--cpu-offload-gb", "0"},
-    {"--pipeline-parallel-size", "1"},
-    {"--prefill-context-parallel-size", "1"},
-    {"--decode-context-parallel-size", "1"},
-    {"--nnodes", "1"},
-};
 
 constexpr Pair kNames[] = {
     {"-tp", "--tensor-parallel-size"},
@@ -130,6 +36,7 @@ constexpr Pair kNames[] = {
     {"--spec-model", "--speculative-model"},
     {"--spec-tokens", "--num-speculative-tokens"},
     {"-sc", "--speculative-config"},
+    {"--device-memory-utilization", "--gpu-memory-utilization"},
 };
 
 // Of the environment.
@@ -155,7 +62,7 @@ std::string_view found(std::span<const Pair> pairs, std::string_view name) {
 }  // namespace
 
 void ForeignFlag::check(const std::string& value) const {
-  if (values == "*") return;
+  if (values == "*" || is_list()) return;
   const std::string all = "|" + std::string(values) + "|";
   std::string plain = value;
   if (plain.starts_with('{')) std::erase(plain, ' ');  // JSON, however it is spaced
@@ -167,8 +74,8 @@ void ForeignFlag::check(const std::string& value) const {
 }
 
 const ForeignFlag* find_foreign_flag(std::string_view name) {
-  const auto flag = std::ranges::find(kFlags, name, &ForeignFlag::name);
-  return flag == std::end(kFlags) ? nullptr : flag;
+  const auto flag = std::ranges::find(kForeignFlags, name, &ForeignFlag::name);
+  return flag == std::end(kForeignFlags) ? nullptr : flag;
 }
 
 std::optional<std::string_view> own_name(std::string_view foreign) {

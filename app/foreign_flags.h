@@ -12,9 +12,11 @@ namespace quire {
 
 struct ForeignFlag {
   std::string_view name;    // "--swap-space"
-  std::string_view values;  // what may be asked for, as in "auto|hf"; "*": anything; "": a switch
+  std::string_view values;  // what may be asked for, as in "auto|hf"; "*": anything; "+": several
+                            // words of anything; "": a switch
 
   bool is_switch() const { return values.empty(); }
+  bool is_list() const { return values == "+"; }
   // Throws CLI::ValidationError that says what may be asked for.
   void check(const std::string& value) const;
 };

@@ -180,6 +180,9 @@ void Reader::take_foreign(const Flag& flag, const ForeignFlag& foreign) {
     return take_member(flag, &foreign);
   }
   if (!foreign.is_switch()) foreign.check(value_of(flag));
+  while (foreign.is_list() && !flag.has_value && at_ + 1 < words_.size() &&
+         words_[at_ + 1] != "--" && !begins_flag(words_[at_ + 1]))
+    ++at_;
   without_effect.emplace_back(foreign.name);
 }
 

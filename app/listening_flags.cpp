@@ -37,7 +37,11 @@ void add_cors_flags(CLI::App& app, CorsConfig& cors) {
 }  // namespace
 
 void add_listening_flags(CLI::App& app, ServerConfig& server) {
-  auto* host = app.add_option("--host", server.host, "Address to listen on (0.0.0.0)");
+  auto* host = app.add_option("--host", server.host, "Address to listen on (0.0.0.0)")
+                   ->transform([](std::string text) {  // an IPv6 address as in a URL
+                     const bool is_bracketed = text.starts_with('[') && text.ends_with(']');
+                     return is_bracketed ? text.substr(1, text.size() - 2) : text;
+                   });
   auto* port = app.add_option("--port", server.port, "Port to listen on (8000); 0: any")
                    ->check(CLI::Range(0, 65535));
   app.add_option("--uds", server.uds, "Unix socket to listen on, instead of host and port")
@@ -58,8 +62,7 @@ void add_listening_flags(CLI::App& app, ServerConfig& server) {
                  "TLS: whether clients show certificates; 0: no, 1: they may, 2: they must (0; with "
                  "--ssl-ca-certs 2)")
       ->transform(CLI::CheckedTransformer(requirements).description(""))
-      ->type_name("N")
-      ->needs("--ssl-ca-certs");
+      ->type_name("N");
   app.add_option(
          "--api-key", server.api_keys,
          "Key that everything but probes, /version and /metrics asks for, as Authorization: "

@@ -20,6 +20,7 @@
 #include "app/model_path.h"
 #include "app/pull_main.h"
 #include "gguf/archive.h"
+#include "hub/names.h"
 #include "jinja/values/value.h"
 #include "net/url.h"
 #include "text/output/dialect.h"
@@ -135,11 +136,25 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
                "Also names that vLLM has retired, such as vllm:gpu_cache_usage_perc");
 }
 
-void add_names(CLI::App& app, ServerConfig& server) {
+void add_names(CLI::App& app, ServeFlags& flags) {
   app.add_option(
-         "--served-model-name", server.served_model_names,
+         "--served-model-name", flags.server.served_model_names,
          "Names of the model in the API, of which replies use the first; default: the folder's")
       ->group("Model");
+  app.add_option("--revision", flags.revision,
+                 "Branch, tag or commit of MODEL by org/name, as in org/name@revision (main)")
+      ->group("Model");
+}
+
+// vLLM's two flags for what is one here: org/name@revision.
+std::string with_revision(const std::string& model, const std::string& revision) {
+  if (revision.empty() || revision == "main") return model;
+  std::error_code ignored;
+  if (std::filesystem::exists(model, ignored) || !hub::looks_like_name(model))
+    throw CLI::ValidationError("--revision", "is of a model by org/name, and " + model + " is none");
+  if (model.find('@') != model.npos)
+    throw CLI::ValidationError("--revision", model + " names a revision already");
+  return model + "@" + revision;
 }
 
 // A folder, or the one that a name stands for; it is fetched where it is not there.
@@ -151,10 +166,11 @@ void find_model_folder(ServeFlags& flags) {
                                "models/quire-tiny, a .gguf file, or org/name");
   }
   const std::string given = path;
+  const std::string wanted = with_revision(given, flags.revision);
   try {
-    path = model_at(given);
+    path = model_at(wanted);
     const bool is_here = std::filesystem::is_directory(path) || gguf::is_gguf(path);
-    if (!is_here) path = model_at(model_folder(given, true));
+    if (!is_here) path = model_at(model_folder(wanted, true));
     find_draft_model(flags.engine, true);
     if (is_here) return;
   } catch (const Failure& failure) {
@@ -163,8 +179,9 @@ void find_model_folder(ServeFlags& flags) {
     std::cerr << given << ": " << failure.what() << '\n';
     throw CLI::RuntimeError(kExitNotFetched);
   }
-  if (path == given) throw CLI::ValidationError(given, "no such folder");
+  if (path == wanted) throw CLI::ValidationError(given, "no such folder");
   if (flags.server.served_model_names.empty()) flags.server.served_model_names.push_back(given);
+  flags.server.model_root = given.substr(0, given.find('@'));
 }
 
 // Where engines are elsewhere: their addresses, and how they are reached.
@@ -231,6 +248,17 @@ void check_url(const char* flag, const std::string& text) {
   }
 }
 
+// A file's last line end comes along with $(<file) in some shells and secrets of clusters; other
+// blanks at an end would be lost in a header, and no request could show the key.
+void check_key(std::string& key) {
+  while (key.ends_with('\n') || key.ends_with('\r')) key.pop_back();
+  if (key.empty()) throw CLI::ValidationError("--api-key", "a key must not be empty");
+  const auto is_wrong = [](unsigned char c) { return c < 0x20 || c == 0x7F; };
+  if (key.front() == ' ' || key.back() == ' ' || std::ranges::any_of(key, is_wrong))
+    throw CLI::ValidationError(
+        "--api-key", "a key must not begin or end with a blank, nor hold a control character");
+}
+
 // What only makes sense together, and what follows from what was given.
 void complete(ServeFlags& flags) {
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "none") {
@@ -249,10 +277,9 @@ void complete(ServeFlags& flags) {
   if (const auto valid = validate(flags.server.cors); valid.has_error()) {
     throw CLI::ValidationError(with_flags(valid.error().detail));
   }
-  for (const auto* keys :
+  for (auto* keys :
        {&flags.server.api_keys, &flags.server.metrics_api_keys, &flags.server.admin_api_keys}) {
-    if (std::ranges::find(*keys, "") == keys->end()) continue;
-    throw CLI::ValidationError("--api-key", "a key must not be empty");
+    std::ranges::for_each(*keys, check_key);
   }
   if (flags.engine.device != DeviceKind::mock) {
     const auto choice = choose_device(flags.engine.device);
@@ -264,7 +291,7 @@ void complete(ServeFlags& flags) {
     throw CLI::ValidationError(with_flags(valid.error().detail));
   }
   flags.server.spelling = with_flags;
-  flags.server.model_root = flags.engine.model.path;
+  if (flags.server.model_root.empty()) flags.server.model_root = flags.engine.model.path;
   if (flags.server.served_model_names.empty()) {
     const auto path = std::filesystem::absolute(flags.engine.model.path).lexically_normal();
     flags.server.served_model_names.push_back(gguf::is_gguf(path) ? path.stem().string()
@@ -285,13 +312,15 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
   std::optional<ServeFlags> flags(std::in_place);
   add_engine_flags(app, flags->engine);
   app.remove_option(app.get_option("--served-model-name"));
-  in_group(app, "Model", [&] { add_names(app, flags->server); });
+  in_group(app, "Model", [&] { add_names(app, *flags); });
   in_group(app, "Listening and access", [&] { add_listening_flags(app, flags->server); });
   in_group(app, "Prompts and answers", [&] { add_text_flags(app, *flags); });
   in_group(app, "Engines in other processes", [&] { add_engine_process_flags(app, *flags); });
   in_group(app, "Process", [&] { add_process_flags(app, *flags); });
   try {
     flags->without_effect = parse_forgivingly(app, argc, argv);
+    if (app.count("--ssl-ca-certs") == 0 && flags->server.ssl_cert_reqs != ClientCertificates::none)
+      throw CLI::RequiresError("--ssl-cert-reqs", "--ssl-ca-certs");
     if (app.count("--ssl-ca-certs") > 0 && app.count("--ssl-cert-reqs") == 0)
       flags->server.ssl_cert_reqs = ClientCertificates::required;
     if (print_config) {

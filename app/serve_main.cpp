@@ -254,6 +254,7 @@ awaitable<void> serve(asio::any_io_executor pool, const ServeFlags& flags) {
   bool was_ready = false;
   hooks.on_ready = [&flags, &engines, &was_ready](const std::string& address) {
     was_ready = true;
+    if (flags.log.format == log::Format::json) return;  // server.ready says it to machines
     print_welcome(address, flags, engines.ready().engines.front().pooling.task);
   };
   hooks.on_overdue = end_overdue;

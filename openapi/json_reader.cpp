@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <span>
 
@@ -50,6 +51,36 @@ simdjson::dom::parser& thread_parser() {
   return parser;
 }
 
+// Half a surrogate pair, NaN or Infinity: the first in a text that is JSON but for these, and where.
+std::string foreign_value(std::string_view text) {
+  const auto at = [&](std::string_view what, std::size_t place) {
+    const std::string_view before = text.substr(0, place);
+    const std::size_t line_begin = before.rfind('\n') + 1;  // 0 on the first line
+    return fmt::format("{} at line {}, column {}", what, std::ranges::count(before, '\n') + 1,
+                       place - line_begin + 1);
+  };
+  // Of \uXXXX; anything else is 0.
+  const auto unit_at = [&](std::size_t place) {
+    unsigned unit = 0;
+    if (text.substr(place, 2) != "\\u" || place + 6 > text.size()) return 0u;
+    std::from_chars(text.data() + place + 2, text.data() + place + 6, unit, 16);
+    return unit;
+  };
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') in_string = !in_string;
+    if (!in_string && (text[i] == 'N' || text[i] == 'I'))
+      return at("NaN and Infinity are not JSON", i);
+    if (text[i] != '\\') continue;
+    const unsigned unit = unit_at(i), next = unit_at(i + 6);
+    const bool is_pair = unit >= 0xD800 && unit < 0xDC00 && next >= 0xDC00 && next < 0xE000;
+    if (unit >= 0xD800 && unit < 0xE000 && !is_pair)
+      return at("half a surrogate pair, which is no character,", i);
+    i += is_pair ? 11 : 1;
+  }
+  return {};
+}
+
 // What is wrong and where: simdjson says only that something is.
 std::string fault_of(std::string_view body, simdjson::error_code error) {
   if (body.size() <= kKeptParserBytes) {
@@ -61,8 +92,7 @@ std::string fault_of(std::string_view body, simdjson::error_code error) {
       return std::string(what.substr(what.starts_with(kPrefix) ? kPrefix.size() : 0));
     }
     // What Python and JavaScript write, and that parser takes.
-    return fmt::format("{} NaN, Infinity and half a surrogate pair are not JSON",
-                       simdjson::error_message(error));
+    if (std::string fault = foreign_value(body); !fault.empty()) return fault;
   }
   return simdjson::error_message(error);
 }

@@ -201,10 +201,11 @@ bool read_chat_members(JsonReader& reader, simdjson::dom::object object, Chat& o
     if (!reader.in_member("max_completion_tokens", read_limit)) return false;
     out.max_tokens_name = "max_completion_tokens";
   }
-  // An agent's list of tools may be empty for a turn; vLLM takes it as no choice, too.
-  if (out.gave_tools && out.tools.empty() && out.tool_choice != ToolChoice::named) {
-    out.tool_choice.reset();
-  }
+  // An agent's list of tools may be empty for a turn, which is no choice then; a call that is
+  // demanded can only be refused.
+  const bool demands_call =
+      out.tool_choice == ToolChoice::required || out.tool_choice == ToolChoice::named;
+  if (out.gave_tools && out.tools.empty() && !demands_call) out.tool_choice.reset();
   if (!check_generation(reader, object, out) || !check_chat(reader, out)) return false;
   // Who wants the prompt too wants what it was given, as in vLLM.
   if (out.echo && out.logprobs && !out.stream && !out.prompt_logprobs)

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "openapi/chat_terms.h"
+#include "openapi/client_tools.h"
 #include "openapi/dto_json.h"
 #include "openapi/parse_chat.h"
 #include "openapi/parse_generation.h"
@@ -60,6 +61,28 @@ constexpr std::array kToolMembers = {
     JsonMember<FunctionTool>{"allowed_callers", check_callers},
 };
 
+// Of a type that has its schema: what it is as a function.
+bool read_client_tool(JsonReader& reader, object members, std::string_view type,
+                      const ClientTool& known, Messages& out) {
+  FunctionTool tool{.description = std::string(known.description),
+                    .parameters = known.schema};
+  if (!read_needed(reader, members, "name", tool.name)) return false;
+  if (tool.name != known.name) {
+    return reader.in_member("name", [&] {
+      return reader.fail(fmt::format("must be \"{}\" for {}", known.name, type));
+    });
+  }
+  return add_function(reader, tool, out);
+}
+
+// What other types are, truly.
+std::string_view refusal_of(std::string_view type) {
+  if (type.starts_with("computer_")) return "shows pictures to the model, and models here read text";
+  if (type.starts_with("memory_")) return "is not built in; give it as a custom tool, with its schema";
+  if (type.starts_with("bash_") || type.starts_with("text_editor_")) return "is of a date that is not known";
+  return "is a tool that the service itself would have to run";
+}
+
 bool read_tool(JsonReader& reader, JsonElement element, Messages& out) {
   object members;
   FunctionTool tool;
@@ -67,12 +90,12 @@ bool read_tool(JsonReader& reader, JsonElement element, Messages& out) {
   if (JsonElement type; !members["type"].get(type) && !type.is_null()) {
     std::string_view name;
     if (!read_type(reader, members, name)) return false;
+    if (const auto known = find_client_tool(name))
+      return read_client_tool(reader, members, name, *known, out);
     if (name != "custom") {
       return reader.in_member("type", [&] {
-        return reader.fail(
-            fmt::format("\"{}\" is a tool that the service itself would have to run; "
-                        "only custom ones are supported",
-                        name.substr(0, 40)));
+        return reader.fail(fmt::format("\"{}\" {}; custom, bash and text_editor tools are supported",
+                                       name.substr(0, 40), refusal_of(name)));
       });
     }
   }

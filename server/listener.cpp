@@ -245,8 +245,9 @@ std::string Listener::address() const {
   if (state_->local) return "unix:" + state_->config.uds;
   const auto& host = state_->config.host;
   const bool any = host.empty() || host == "0.0.0.0" || host == "::";
-  return fmt::format("{}://{}:{}", state_->tls ? "https" : "http", any ? "127.0.0.1" : host,
-                     port());
+  const bool is_v6 = !any && host.find(':') != std::string::npos;
+  return fmt::format("{}://{}:{}", state_->tls ? "https" : "http",
+                     any ? "127.0.0.1" : is_v6 ? "[" + host + "]" : host, port());
 }
 
 awaitable<void> Listener::accept(AppState& app) {

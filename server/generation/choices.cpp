@@ -12,6 +12,7 @@
 #include "base/task_group.h"
 #include "server/generation/request_params.h"
 #include "server/http/share_refusal.h"
+#include "server/model_name.h"
 
 namespace quire {
 
@@ -147,9 +148,7 @@ Result<void> check_sizes(const openapi::GenerationRequest& request, int vocab_si
 
 Result<void> check_request(const openapi::GenerationRequest& request, const AppState& app) {
   if (const auto ok = check_sizes(request, app.engines.ready().vocab_size); !ok) return ok.error();
-  const auto& names = app.config.served_model_names;
-  if (!request.model.empty() &&
-      std::find(names.begin(), names.end(), request.model) == names.end()) {
+  if (!request.model.empty() && !is_model(request.model, app.config)) {
     return Error{ErrorCode::not_found,
                  fmt::format("The model `{}` does not exist.", request.model.substr(0, 200)),
                  "model"};

@@ -9,6 +9,7 @@
 #include "openapi/dto_json.h"
 #include "server/generation/push_name.h"
 #include "server/http/error_reply.h"
+#include "server/model_name.h"
 #include "server/routes/routes.h"
 
 namespace quire {
@@ -114,8 +115,7 @@ awaitable<void> get_models(Exchange& exchange, AppState& app) {
 
 awaitable<void> get_model(Exchange& exchange, AppState& app) {
   const std::string name = exchange.request().path.substr(kModelPath.size());
-  const auto& names = app.config.served_model_names;
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
+  if (!is_model(name, app.config)) {
     const Error error{ErrorCode::not_found,
                       "The model `" + name.substr(0, 200) + "` does not exist.", "model"};
     co_return co_await exchange.reply(error_reply(error));

@@ -63,7 +63,8 @@ Result<std::vector<PooledPrompt>> single_prompts(const Pairs& pairs,
 float cosine(std::vector<float> a, std::vector<float> b) {
   normalize(a);
   normalize(b);
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.f);
+  // Rounding must not lead beyond what a cosine can be.
+  return std::clamp(std::inner_product(a.begin(), a.end(), b.begin(), 0.f), -1.f, 1.f);
 }
 
 std::vector<float> scores_of(const Vectors& vectors, const Pairs& pairs, bool embeds,

@@ -262,6 +262,9 @@ TEST_CASE("flags for what is one way here are taken; what is not done says what 
     CHECK(args.words.empty());
     CHECK(args.without_effect.size() == 1);
   }
+  CHECK(refusal({"M", "--fingerprint-mode=none"}) ==
+        "--fingerprint-mode: \"none\" is not offered; there is only full; system_fingerprint names "
+        "version and model");
   CHECK(refusal({"M", "--rope-scaling", "{}"}) ==
         "--rope-scaling: no such flag; write rope_scaling into the model's config.json");
   for (const char* flag :
@@ -275,6 +278,15 @@ TEST_CASE("flags for what is one way here are taken; what is not done says what 
   }
   CHECK(refusal({"M", "--structured-outputs-config", R"({"disable_any_whitespace":true})"})
             .find("is not offered") != std::string::npos);
+}
+
+TEST_CASE("a list of vLLM's without effect is taken out whole", "[app][args]") {
+  const Read args = read({"M", "--ignore-patterns", "a", "b", "--numa-bind-nodes", "0", "1",
+                          "--enforce-eager", "--ignore-patterns=c", "--", "N"});
+  CHECK(args.words == Words{"M", "--enforce-eager", "--", "N"});
+  CHECK(args.without_effect ==
+        Words{"--ignore-patterns", "--numa-bind-nodes", "--ignore-patterns"});
+  CHECK(refusal({"M", "--ignore-patterns"}) == "--ignore-patterns: needs a value");
 }
 
 TEST_CASE("variables of vLLM's that nothing reads are named", "[app][args]") {

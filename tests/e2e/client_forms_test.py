@@ -61,14 +61,17 @@ def bodies(quire):
     with Server(quire, TINY, "--device", "mock") as server:
         text = json.dumps({"model": "m", "messages": CHAT, "max_tokens": 1}).encode()
         check("a byte order mark may come first", ask(server, "/v1/chat/completions", raw=b"\xef\xbb\xbf" + text)[0] == 200)
-        for raw in (b'{"max_tokens":NaN}', b'{"max_tokens":Infinity}', b'{"prompt":"\\ud800"}'):
+        number, half = "NaN and Infinity are not JSON", "half a surrogate pair, which is no character,"
+        for raw, why in ((b'{"max_tokens":NaN}', f"{number} at line 1, column 15"), (b'{"a":"N",\n"max_tokens":Infinity}', f"{number} at line 2, column 14"),
+                         (b'{"prompt":"\\ud800"}', f"{half} at line 1, column 12"), (b'{"prompt":"\\ud83d\\ude00\\\\\\udc00"}', f"{half} at line 1, column 26")):
             status, answer = ask(server, "/v1/completions", raw=raw)
-            check(f"{raw} is refused in words: {answer}", status == 400 and "NaN, Infinity and half a surrogate" in answer["error"]["message"])
-        for choice in ("auto", "required", "none"):
+            check(f"{raw} is refused in words: {answer}", status == 400 and answer["error"]["message"].endswith(why))
+        for choice in ("auto", "none"):
             status, answer = ask(server, "/v1/chat/completions", {"messages": CHAT, "max_tokens": 1, "tools": [], "tool_choice": choice})
             check(f"no tools, {choice}: {answer}", status == 200)
-        status, answer = ask(server, "/v1/chat/completions", {"messages": CHAT, "tool_choice": "required"})
-        check(f"a choice of absent tools: {answer}", status == 400 and answer["error"]["param"] == "tool_choice")
+        for absent in ({}, {"tools": []}):
+            status, answer = ask(server, "/v1/chat/completions", {"messages": CHAT, "tool_choice": "required", **absent})
+            check(f"a choice of absent tools: {answer}", status == 400 and answer["error"]["param"] == "tool_choice")
 
 
 ENDLESS = {"ignore_eos": True, "max_tokens": 8000}

@@ -103,6 +103,9 @@ def similarity(server, expected):
     query, *rest = [one["embedding"] for one in expected["texts"]]
     scores = [one["score"] for one in server.post("/score", text_1=texts[0], text_2=texts[1:])["data"]]
     check("the score of two embeddings is their cosine", near(scores, [cosine(query, v) for v in rest]))
+    short = ["hello", "one two", "1 2 3"]  # rounding takes these beyond 1
+    same = [one["score"] for one in server.post("/score", text_1=short, text_2=short)["data"]]
+    check(f"no cosine is beyond 1: {same}", all(score <= 1 for score in same) and near(same, [1] * len(short)))
     ranked = server.post("/v1/rerank", query=texts[0], documents=texts[1:], top_n=2)["results"]
     best = sorted(range(len(scores)), key=lambda i: -scores[i])[:2]
     check("the best first", [one["index"] for one in ranked] == best and ranked[0]["document"]["text"] == texts[1:][best[0]])

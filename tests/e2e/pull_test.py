@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import unittest.mock
 
 from serve_process import Server, check
 
@@ -366,6 +367,23 @@ def two_at_once(home):
     check("each byte came once", hub.sent == sum(len(files[n]) for n in NEEDED & set(files)) and whole(home, files), hub.sent)
 
 
+def served_by_revision(home):
+    hub = Hub(tiny())
+    for given, listed in ((("org/name", "--revision", "v1/x"), "org/name"), (("org/name@v1/x",), "org/name@v1/x")):
+        with unittest.mock.patch.dict(os.environ, environment(hub, home)):
+            server = Server(QUIRE, *given, "--device", "mock", name=None)
+        with server:
+            names = [model["id"] for model in json.loads(server.ask("/v1/models"))["data"]]
+            check(f"{given} is listed as {listed}", names == [listed], names)
+            for name in (listed, "org/name"):
+                reply = server.post("/v1/completions", model=name, prompt="a", max_tokens=1)
+                check(f"{given} is called {name}", reply["model"] == name, reply)
+        check(f"{given} asks for that revision", any("/revision/v1%2Fx" in path for path, *_ in hub.log), hub.log)
+    for flags, why in ((("org/name@main", "--revision", "v1"), "names a revision already"), (("models/quire-tiny", "--revision", "v1"), "is none")):
+        done = run(hub, home, "serve", *flags)
+        check(f"{flags}", done.returncode == 105 and why in done.stdout + done.stderr, done)
+
+
 def served_by_name(home):
     hub = Hub(tiny())
     process = subprocess.Popen([QUIRE, "serve", "org/name", "--host", "127.0.0.1", "--port", "0", "--num-gpu-blocks-override", "1024"],
@@ -386,6 +404,6 @@ def served_by_name(home):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for test in (the_layout, shards, cut, killed_and_resumed, wrong_hash, odd_servers, refusals, full_disk, two_at_once, served_by_name):
+    for test in (the_layout, shards, cut, killed_and_resumed, wrong_hash, odd_servers, refusals, full_disk, two_at_once, served_by_name, served_by_revision):
         test(pathlib.Path(folder) / test.__name__)
         print("ok", test.__name__, flush=True)

@@ -83,8 +83,10 @@ def text_of(answer):
 
 
 class Server:
-    def __init__(self, quire, model, *flags, log=subprocess.DEVNULL):
-        command = [quire, "serve", str(model), "--host", "127.0.0.1", "--port", "0", "--served-model-name", "m", *flags]
+    def __init__(self, quire, model, *flags, name="m", log=subprocess.DEVNULL):
+        """Under the name `name`; None: the model's own."""
+        named = ["--served-model-name", name] if name else []
+        command = [quire, "serve", str(model), "--host", "127.0.0.1", "--port", "0", *named, *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         self.base = next((f.group() for line in self.process.stdout if (f := re.search(r"http://127.0.0.1:\d+", line))), None)
         if self.base is None:

@@ -345,12 +345,14 @@ TEST_CASE("an error never echoes much of the request", "[openapi][parse]") {
 }
 
 TEST_CASE("an empty list of tools leaves nothing to choose") {
-  for (const char* choice : {R"("auto")", R"("required")", R"("none")"}) {
+  for (const char* choice : {R"("auto")", R"("none")"}) {
     const auto chat = openapi::parse_chat_completion(
         std::string("{") + kMessages + R"(,"tools":[],"tool_choice":)" + choice + "}");
     REQUIRE(chat.has_value());
     CHECK_FALSE(chat->tool_choice);
   }
+  CHECK(chat_error(kMessages + R"(,"tools":[],"tool_choice":"required")") ==
+        "/tool_choice | only allowed when tools are given (at /tool_choice)");
 }
 
 TEST_CASE("calls in the form before tool_calls are calls, and what a function answers a tool's") {

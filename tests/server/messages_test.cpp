@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <future>
 
+#include "openapi/dto_json.h"
 #include "tests/support/http_client.h"
 #include "tests/support/json_pointer.h"
 #include "tests/support/test_server.h"
@@ -255,6 +256,12 @@ TEST_CASE("what a message request gets wrong is named, in Anthropic's form", "[s
       {body(R"("stop_sequences":[""])"), "stop_sequences: a stop string must not be empty"},
       {body(R"("tools":[{"type":"web_search_20250305","name":"web_search"}])"),
        "\"web_search_20250305\""},
+      {body(R"("tools":[{"type":"web_search_20250305","name":"web_search"}])"),
+       "is a tool that the service itself would have to run"},
+      {body(R"("tools":[{"type":"computer_20250124","name":"computer"}])"), "shows pictures"},
+      {body(R"("tools":[{"type":"bash_20990101","name":"bash"}])"), "of a date that is not known"},
+      {body(R"("tools":[{"type":"bash_20250124","name":"sh"}])"),
+       "must be \"bash\" for bash_20250124 (at /tools/0/name)"},
       {body(R"("tools":[{"name":"a"}])"), "input_schema is missing (at /tools/0)"},
       {body(R"("tools":[{"input_schema":{}}])"), "name is missing (at /tools/0)"},
       {body(kTools + R"(,"tool_choice":{"type":"tool","name":"other"})"),
@@ -338,6 +345,29 @@ TEST_CASE("what a tool says beside its schema reaches the template", "[server][m
       R"({"messages":[{"role":"user","content":"Hi"}],"tools":[{"name":"f","input_schema":{},"allowed_callers":["code_execution_20250825"]}]})");
   CHECK(refused.status == 400);
   CHECK(refused.body.find("allowed_callers") != std::string::npos);
+}
+
+TEST_CASE("tools that the client runs are functions with their schema", "[server][messages]") {
+  for (const auto& [type, name] : {std::pair{"bash_20250124", "bash"},
+                                   {"bash_20241022", "bash"},
+                                   {"text_editor_20250124", "str_replace_editor"},
+                                   {"text_editor_20250728", "str_replace_based_edit_tool"}}) {
+    INFO(type);
+    const auto chat = openapi::parse_messages(
+        body(R"("tools":[{"type":")" + std::string(type) + R"(","name":")" + name + R"("}])"));
+    REQUIRE(chat.has_value());
+    CHECK(chat->tool_names == std::vector<std::string>{name});
+    const auto parameters = pointer(chat->tools, "/0/function/parameters/properties/command/type");
+    CHECK(parameters == "\"string\"");
+    const bool undoes = chat->tools.find("undo_edit") != std::string::npos;
+    CHECK(undoes == (std::string_view(type) == "text_editor_20250124"));
+  }
+  // A call comes back under the tool's name, as any other.
+  TestServer server(answering("<tool_call>\n{\"name\": \"bash\", \"arguments\": {\"command\": \"ls\"}}\n</tool_call>"));
+  const auto reply = post(server.port(), kPath, body(R"("tools":[{"type":"bash_20250124","name":"bash"}])"));
+  REQUIRE(reply.status == 200);
+  CHECK(pointer(reply.body, "/content/0/type") == "\"tool_use\"");
+  CHECK(pointer(reply.body, "/content/0/input/command") == "\"ls\"");
 }
 
 TEST_CASE("refusals below the handler have Anthropic's form too", "[server][messages]") {
