@@ -26,6 +26,13 @@ struct AttentionCase {
   CacheScale scale = {};
 };
 
+// So many short requests with one among them.
+inline std::vector<AttentionRequest> one_among(std::size_t others, AttentionRequest one) {
+  std::vector<AttentionRequest> all(others + 1, {2, 1});
+  all[others / 2] = one;
+  return all;
+}
+
 // Requests with the same first keys.
 struct SharedKeys {
   std::vector<std::int32_t> requests;

@@ -11,12 +11,6 @@ const auto kF32 = DType::f32, kBf16 = DType::bf16, kF16 = DType::f16, kFp8 = DTy
 
 // {name, q dtype, cache dtype, heads, kv heads, head dim, value dim, block size, window, soft cap,
 // sinks, {cached, new}…, scales of an fp8 cache}
-std::vector<AttentionRequest> one_among(std::size_t others, AttentionRequest one) {
-  std::vector<AttentionRequest> all(others + 1, {2, 1});
-  all[others / 2] = one;
-  return all;
-}
-
 const std::vector<AttentionCase> kCases = {
     {"decode of one", kF32, kF32, 4, 2, 64, 64, 16, 0, 0.f, false, {{37, 1}}},
     {"prefill of one", kF32, kF32, 4, 2, 64, 64, 16, 0, 0.f, false, {{0, 90}}},
@@ -353,105 +347,6 @@ TEST_CASE("windows leave out of shared keys what they hide", "[ops][attention]")
     INFO(backend.name);
     OpRun run(backend);
     check_close(data.run(run), data.reference());
-  }
-}
-
-TEST_CASE("latent attention reads its values from the front of its keys", "[ops][attention][mla]") {
-  const auto mla = [](const char* name, DType dtype, std::int64_t heads, std::int64_t latent,
-                      std::int64_t rope, std::vector<AttentionRequest> requests) {
-    return AttentionCase{name,   dtype, dtype, heads, 1,     latent + rope,
-                         latent, 16,    0,     0.f,   false, std::move(requests)};
-  };
-  const auto fp8 = [](AttentionCase c, float scale) {
-    c.cache_dtype = kFp8;
-    c.scale = {scale, scale};
-    return c;
-  };
-  const AttentionCase c = GENERATE_COPY(from_range(std::vector<AttentionCase>{
-      mla("f32", kF32, 6, 32, 8, {{0, 50}, {77, 1}, {20, 5}}),
-      mla("bf16", kBf16, 6, 32, 8, {{0, 50}, {77, 1}, {20, 5}}),
-      mla("as models have it", kBf16, 20, 512, 64, {{0, 9}, {40, 1}, {5, 0}, {30, 3}}),
-      mla("as models have it, f16", kF16, 3, 512, 64, {{33, 4}}),
-      mla("as models have it, f32", kF32, 2, 512, 64, {{0, 3}, {20, 1}}),
-      mla("decode of a long context", kBf16, 16, 512, 64, {{700, 1}, {0, 1}, {63, 1}}),
-      mla("more heads than a block has rows", kBf16, 72, 512, 64, {{0, 1}, {90, 1}, {0, 0}}),
-      mla("a prompt behind a long context", kF16, 33, 512, 64, {{420, 9}}),
-      mla("drafts behind long contexts", kBf16, 40, 512, 64,
-          {{600, 4}, {0, 1}, {300, 2}, {5, 0}, {900, 3}, {3, 1}}),
-      mla("one long context among many short ones", kF16, 5, 512, 64, one_among(40, {1500, 1})),
-      mla("beside prompts", kBf16, 16, 512, 64, {{0, 40}, {500, 1}, {200, 30}, {9, 20}, {30, 5}}),
-      fp8(mla("fp8, beside prompts", kBf16, 16, 512, 64, {{500, 3}, {0, 21}, {63, 1}}), .8f),
-      fp8(mla("fp8", kF32, 6, 32, 8, {{0, 50}, {77, 1}, {20, 5}}), .7f),
-      fp8(mla("fp8 as models have it", kBf16, 20, 512, 64, {{0, 9}, {40, 1}, {30, 3}}), 1.4f),
-      fp8(mla("fp8 as models have it, f16", kF16, 3, 512, 64, {{33, 4}}), .3f),
-      fp8(mla("fp8, decode of a long context", kBf16, 16, 512, 64, {{700, 1}, {63, 1}}), .6f),
-  }));
-  INFO(c.name);
-  const AttentionData data(c, 4, /*shared_cache=*/true);
-  const std::vector<double> want = data.reference();
-  for (OpBackend& backend : op_backends()) {
-    INFO(backend.name);
-    OpRun run(backend);
-    const HostTensor got = data.run_mla(run);
-    check_close(got, want);
-    CHECK(same_bits(data.run_mla(run, 1 << 14), got));
-  }
-}
-
-TEST_CASE("kv_write puts tokens into their slots and skips -1", "[ops][attention]") {
-  const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const std::int64_t dim = GENERATE(20, 24);  // the latter in runs of eight
-  const std::int64_t blocks = 4, size = 8, heads = 2, row = heads * dim;
-  std::mt19937 rng(5);
-  const HostTensor k = random_tensor(rng, DType::f32, {5, heads, dim});
-  const HostTensor v = random_tensor(rng, DType::f32, {5, heads, dim});
-  const std::vector<std::int64_t> slots = {9, -1, 31, 0, 10};
-  // K and V of a block side by side, as in a page.
-  const HostTensor pages = random_tensor(rng, dtype, {blocks, 2 * size * row});
-  std::vector<double> want = pages.values();
-  for (std::size_t t = 0; t < slots.size(); ++t) {
-    if (slots[t] < 0) continue;
-    const std::int64_t at = slots[t] / size * 2 * size * row + slots[t] % size * row;
-    for (std::int64_t i = 0; i < row; ++i) {
-      want[static_cast<std::size_t>(at + i)] = k.at(static_cast<std::int64_t>(t) * row + i);
-      want[static_cast<std::size_t>(at + size * row + i)] =
-          v.at(static_cast<std::int64_t>(t) * row + i);
-    }
-  }
-  for (OpBackend& backend : op_backends()) {
-    INFO(backend.name);
-    OpRun run(backend);
-    const TensorView all = run.upload(pages);
-    const auto cache = [&](std::int64_t part) {
-      return TensorView(all.narrow(1, part * size * row, (part + 1) * size * row).data(), dtype,
-                        {blocks, size, heads, dim})
-          .with_strides({2 * size * row, row, dim, 1});
-    };
-    run.ops().kv_write(cache(0), cache(1), run.upload(k), run.upload(v),
-                       run.upload(tensor_of(slots)), {}, run.stream());
-    check_close(run.download(all), want);
-  }
-}
-
-TEST_CASE("kv_write keeps rows that have no value of their own", "[ops][attention][mla]") {
-  const std::int64_t blocks = 3, size = 4, width = 40;
-  std::mt19937 rng(6);
-  const HostTensor rows = random_tensor(rng, DType::f32, {3, 1, width});
-  const HostTensor before = random_tensor(rng, DType::f32, {blocks, size, 1, width});
-  const std::vector<std::int64_t> slots = {11, -1, 2};
-  std::vector<double> want = before.values();
-  for (const std::int64_t t : {0, 2}) {
-    for (std::int64_t i = 0; i < width; ++i)
-      want[static_cast<std::size_t>(slots[static_cast<std::size_t>(t)] * width + i)] =
-          rows.at(t * width + i);
-  }
-  for (OpBackend& backend : op_backends()) {
-    INFO(backend.name);
-    OpRun run(backend);
-    const TensorView cache = run.upload(before);
-    run.ops().kv_write(cache, {}, run.upload(rows), {}, run.upload(tensor_of(slots)), {},
-                       run.stream());
-    check_close(run.download(cache), want);
   }
 }
 

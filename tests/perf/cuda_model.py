@@ -99,14 +99,13 @@ def one_stream(b, layers, hidden, inner, queries, keys, vocab, norms=False, cont
     (engine_emulated_launches_test counts them), seven beside, of which the first is behind a copy. norms: of
     queries and keys. Before: a kernel for heads, two norms a layer, before that activations, and each small kernel began after all
     others' end."""
-    normed = gated = True
     plain = lambda columns, depth, rows=0: few_rows(b, "bf16", columns, depth, normed=rows)
-    products = [plain(queries + 2 * keys, hidden, normed), plain(hidden, queries),
-                few_rows(b, "bf16", 2 * inner, hidden, gated, normed), plain(hidden, inner)]
-    small, behind = (1 if normed else 4, LAUNCH / 2) if gated else (6, LAUNCH)
+    products = [plain(queries + 2 * keys, hidden, 1), plain(hidden, queries),
+                few_rows(b, "bf16", 2 * inner, hidden, gated=True, normed=1), plain(hidden, inner)]
+    behind = LAUNCH / 2
     cache = layers * context * 2 * keys * 2
     limit = layers * sum(p[0] for p in products) + plain(vocab, hidden)[0] + cache / READ
-    return limit, layers * (sum(p[1] for p in products) + small * behind + own_heads(norms)) + cache / READ / 0.95 + plain(vocab, hidden)[1] + LAUNCH + 6 * behind
+    return limit, layers * (sum(p[1] for p in products) + behind + own_heads(norms)) + cache / READ / 0.95 + plain(vocab, hidden)[1] + LAUNCH + 6 * behind
 
 
 def few_packed(b, format, bytes_of_tile, products, columns, depth):
