@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -25,7 +26,8 @@ bool is_read(const fs::path& file) {
 // A snapshot of the cache links to blobs that lie beside it.
 void refuse_dangling_links(const fs::path& model) {
   for (const auto& entry : fs::directory_iterator(model)) {
-    if (!entry.is_symlink() || fs::exists(entry.path()) || !is_read(entry.path())) continue;
+    std::error_code error;  // of a link that leads back to itself
+    if (!entry.is_symlink() || !is_read(entry.path()) || fs::exists(entry.path(), error)) continue;
     throw Failure(ErrorCode::not_found,
                   entry.path().string() + " is a link to " +
                       fs::read_symlink(entry.path()).string() +

@@ -101,7 +101,7 @@ TEST_CASE("what is not supported is refused by its field", "[model][fp8]") {
        "group_0.input_activations.strategy"},
       {compressed(kChannel, kDynamic, R"(,"ignore":["re:("])"), "ignore"},
       {compressed(kChannel, kDynamic, R"(,"sparsity_config":{"format":"sparse-24-bitmask"})"),
-       "sparsity_config"},
+       "sparsity_config.format"},
   }));
   INFO(c.quantization);
   const QuantConfig quant = parse(c.quantization);
