@@ -39,7 +39,7 @@ cat > "$2" << 'END'
 %s
 END
 shift 2; "$@"; exit %d"""
-FILES = ["tests/perf/gpu_report.py", "tests/perf/cuda_model.py", "tests/cuda_budgets/budgets.txt"]
+FILES = [f"tests/perf/{name}.py" for name in ("gpu_report", "cuda_model", "device_model", "latent_model")] + ["tests/cuda_budgets/budgets.txt"]
 
 
 def program(path, script):
