@@ -136,7 +136,7 @@ def deepseek(r):
         fp8(r, heads * (nope + rope), query)
         fp8(r, latent + rope, hidden)
         fp8(r, hidden, heads * value)
-        r.add(query, latent, heads * latent * (nope + value), 2 * hidden)
+        r.add(query, latent, heads * latent * (2 * nope + value), 2 * hidden)  # of keys also as queries are absorbed
         if layer < c["first_k_dense_replace"]:
             inner = r.own(c["intermediate_size"])
             fp8(r, 2 * inner, hidden)
