@@ -1,7 +1,8 @@
 #pragma once
-// The flags of vLLM 0.33 that are accepted; only foreign_flags.cpp includes it. Those that would
-// change what is answered or logged are refused instead, by flag_advice.cpp; a test holds that each of
-// vLLM's is in one of the two, or here by the same name.
+// The flags of vLLM 0.33 that are accepted, with a word in the log that they switch nothing; only
+// foreign_flags.cpp includes it. Those that would change what is answered, or who may connect how,
+// are refused instead, by flag_advice.cpp; a test holds that each of vLLM's is in one of the two, or
+// a flag of the same name here.
 
 #include "app/foreign_flags.h"
 
@@ -102,7 +103,6 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"--nnodes", "1"},
     {"--aggregate-engine-logging", ""},
     {"--allow-deprecated-quantization", ""},
-    {"--cohere-is-reasoning-model", ""},
     {"--cudagraph-metrics", ""},
     {"--dcp-q-replicate", ""},
     {"--enable-batch-sharded-sampling", ""},
@@ -120,7 +120,6 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"--enable-scale-out", ""},
     {"--enable-shm-tensor-arena", ""},
     {"--enable-tower-connector-lora", ""},
-    {"--fail-on-environ-validation", ""},
     {"--jit-monitor-verbose", ""},
     {"--kv-sharing-fast-prefill", ""},
     {"--mm-device-do-normalize", ""},
@@ -134,10 +133,8 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"--use-replayssm", ""},
     {"--additional-config", "*"},
     {"--allowed-local-media-path", "*"},
-    {"--cohere-format", "*"},
     {"--cp-kv-cache-interleave-size", "*"},
     {"--cpu-distributed-timeout-seconds", "*"},
-    {"--custom-histogram-buckets", "*"},
     {"--dbo-decode-token-threshold", "*"},
     {"--dbo-prefill-token-threshold", "*"},
     {"--dcp-comm-backend", "*"},
@@ -192,7 +189,6 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"--safetensors-prefetch-num-threads", "*"},
     {"--sleep-mode-backend", "*"},
     {"--sparse-indexer-topk-backend", "*"},
-    {"--ssl-ciphers", "*"},
     {"--tool-strict-level", "*"},
     {"--ubatch-size", "*"},
     {"--video-pruning-method", "*"},

@@ -161,10 +161,6 @@ class CudaDevice final : public Device {
   Stream compute_, copies_;
 };
 
-}  // namespace
-
-namespace {
-
 std::string kernels_unavailable() {
   const cudaError_t error = cuda::find_kernel();
   if (error == cudaSuccess) return "";

@@ -31,9 +31,7 @@ std::optional<double> GemmTimer::time(GemmPlan& plan, const GemmAlgorithm& algor
     plan.run(algorithm, tokens, operands, workspace_, stream);
     CUDA_CHECK(cudaEventRecord(end_.get(), stream));
     CUDA_CHECK(cudaEventSynchronize(end_.get()));
-    float milliseconds = 0;
-    CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()));
-    least = std::min(least, static_cast<double>(milliseconds) * 1e-3);
+    least = std::min(least, seconds_between(begin_, end_));
   }
   return least;
 }

@@ -46,5 +46,11 @@ inline EventHandle create_event(bool timing) {
   CUDA_CHECK(cudaEventCreateWithFlags(&event, timing ? cudaEventDefault : cudaEventDisableTiming));
   return EventHandle(event);
 }
+// Of two events with timing, both of which have been reached.
+inline double seconds_between(const EventHandle& begin, const EventHandle& end) {
+  float milliseconds = 0;
+  CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
+  return milliseconds * 1e-3;
+}
 
 }  // namespace quire::cuda

@@ -16,10 +16,10 @@ GIVEN = {"switch": [], "value": ["1"], "list": ["1", "2"]}
 # Accepted whatever they say, since they choose how and not what.
 HOW = """--model-loader-extra-config --linear-backend --gdn-prefill-backend --mamba-backend --mm-encoder-attn-backend --mm-processor-cache-type
     --performance-mode --numa-bind --distributed-timeout-seconds --disable-access-log-for-endpoints --aggregate-engine-logging
-    --enable-mfu-metrics --cudagraph-metrics --ssl-ciphers --ignore-patterns --additional-config --numa-bind-nodes
+    --enable-mfu-metrics --cudagraph-metrics --ignore-patterns --additional-config --numa-bind-nodes
     --tool-strict-level --max-cudagraph-capture-size""".split()
 REFUSED = {"--reasoning-config": "--reasoning-parser", "--weight-transfer-config": "weights are read once", "--ec-transfer-config": "text alone",
-           "--max-num-scheduled-tokens": "--max-num-batched-tokens", "--watermark-config": "no watermark", "--scheduler-cls": "code of others"}
+           "--max-num-scheduled-tokens": "--max-num-batched-tokens", "--watermark-config": "no watermark", "--scheduler-cls": "code of others", "--ssl-ciphers": "OpenSSL's own choice", "--custom-histogram-buckets": "buckets of histograms are fixed"}
 
 
 def answer(line):

@@ -133,9 +133,7 @@ double device_seconds(StreamRef stream, const std::function<void()>& body, int r
     for (int i = 0; i < bodies_per_repeat; ++i) body();
     CUDA_CHECK(cudaEventRecord(end.get(), native(stream)));
     CUDA_CHECK(cudaEventSynchronize(end.get()));
-    float milliseconds = 0;
-    CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-    seconds.push_back(milliseconds * 1e-3 / bodies_per_repeat);
+    seconds.push_back(cuda::seconds_between(begin, end) / bodies_per_repeat);
   }
   std::nth_element(seconds.begin(), seconds.begin() + repeats / 2, seconds.end());
   return seconds[static_cast<std::size_t>(repeats / 2)];

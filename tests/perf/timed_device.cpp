@@ -3,15 +3,8 @@
 #include <algorithm>
 
 namespace quire::perf {
-namespace {
 
-double seconds_between(const cuda::EventHandle& begin, const cuda::EventHandle& end) {
-  float milliseconds = 0;
-  CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-  return milliseconds * 1e-3;
-}
-
-}  // namespace
+using cuda::seconds_between;
 
 class TimedDevice::TimedEvent final : public Event {
  public:

@@ -5,13 +5,10 @@
 #include "tests/perf/cuda_probes.h"
 
 namespace quire::perf {
-namespace {
 
-double seconds_between(const cuda::EventHandle& begin, const cuda::EventHandle& end) {
-  float milliseconds = 0;
-  CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-  return milliseconds * 1e-3;
-}
+using cuda::seconds_between;
+
+namespace {
 
 cudaStream_t native(StreamRef stream) { return static_cast<cudaStream_t>(stream.handle()); }
 
