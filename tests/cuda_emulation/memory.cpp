@@ -196,12 +196,15 @@ DeviceAccess::~DeviceAccess() {
 
 void find_pointers(const void* object, std::size_t bytes, const std::string& name,
                    std::vector<const void*>& found) {
-  // Programs, heaps and stacks lie here; below, sanitizers keep memory at what may be two ints.
-  constexpr std::uintptr_t kLowest = 0x550000000000, kHighest = 0x800000000000;
+  // Programs and ASan's heap lie in the first range, TSan's heap, libraries and stacks in the second; at other
+  // places sanitizers keep memory whose addresses may be two ints (TSan at 0x700000000000: 28,672 and a small one).
+  constexpr auto is_of_program = [](std::uintptr_t word) {
+    return (word >= 0x550000000000 && word < 0x640000000000) || (word >= 0x720000000000 && word < 0x800000000000);
+  };
   for (std::size_t at = 0; at + sizeof(void*) <= bytes; at += sizeof(void*)) {
     std::uintptr_t word;
     std::memcpy(&word, static_cast<const char*>(object) + at, sizeof word);
-    if (word < kLowest || word >= kHighest) continue;
+    if (!is_of_program(word)) continue;
     const auto* address = reinterpret_cast<const void*>(word);
     const std::string place = name + ", byte " + std::to_string(at);
     switch (space_of(address)) {

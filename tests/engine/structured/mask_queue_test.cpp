@@ -3,6 +3,7 @@
 
 #include "engine/structured/mask_queue.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <future>
 
@@ -104,13 +105,25 @@ void work_until(MaskQueue& queue, Ready ready) {
   }
 }
 
+// What so many jobs came to, by request: the engine's thread or a helper may be the one to make each.
+std::vector<MaskQueue::Done> finished(MaskQueue& queue, std::size_t count) {
+  std::vector<MaskQueue::Done> all;
+  for (int i = 0; all.size() < count; ++i) {
+    REQUIRE(i < 20'000);
+    queue.work(1s);
+    for (auto& done : queue.take()) all.push_back(std::move(done));
+    if (all.size() < count) std::this_thread::sleep_for(200us);
+  }
+  std::ranges::sort(all, {}, &MaskQueue::Done::request);
+  return all;
+}
+
 TEST_CASE("what is quick is made by who asks, at once", "[structured][masks]") {
   MaskQueue queue(kWidth, [] {});
   const auto masks = queue.add(RequestId{1}, quick({{5, 6}, {7}}));
   CHECK_FALSE(masks->is_ready());
   CHECK(queue.num_open() == 1);
-  queue.work(1s);
-  REQUIRE(queue.take().size() == 1);
+  REQUIRE(finished(queue, 1).size() == 1);
   REQUIRE(masks->is_ready());
   CHECK(queue.num_open() == 0);
   CHECK(allowed(masks->next(), 0) == std::vector<TokenId>{5, 7});
@@ -118,8 +131,7 @@ TEST_CASE("what is quick is made by who asks, at once", "[structured][masks]") {
 
   masks->advance(std::vector<TokenId>{5}, std::vector<TokenId>{6, 1, 9}, 3);
   CHECK_FALSE(masks->is_ready());
-  queue.work(1s);
-  queue.take();
+  finished(queue, 1);
   const NextMasks& next = masks->next();
   CHECK(next.drafts == std::vector<TokenId>{6, 1, 9});
   REQUIRE(next.count == 3);  // behind the end nothing is taken
@@ -132,11 +144,9 @@ TEST_CASE("what is quick is made by who asks, at once", "[structured][masks]") {
 TEST_CASE("what a constraint knows takes the place of drafts", "[structured][masks]") {
   MaskQueue queue(kWidth, [] {});
   const auto masks = queue.add(RequestId{1}, std::make_unique<Forced>(TokenSequences{{5, 6, 7, 8}}));
-  queue.work(1s);
-  queue.take();
+  finished(queue, 1);
   masks->advance(std::vector<TokenId>{5}, std::vector<TokenId>{9}, 2);
-  queue.work(1s);
-  queue.take();
+  finished(queue, 1);
   CHECK(masks->next().drafts == std::vector<TokenId>{6, 7});
   CHECK(masks->next().count == 3);
   CHECK(allowed(masks->next(), 2) == std::vector<TokenId>{8});
@@ -226,16 +236,14 @@ TEST_CASE("a constraint that fails is its request's error", "[structured][masks]
   MaskQueue queue(kWidth, [] {});
   const auto broken = queue.add(RequestId{3}, std::make_unique<Broken>());
   const auto wrong = queue.add(RequestId{4}, quick({{5}}));
-  queue.work(1s);
-  auto done = queue.take();
-  REQUIRE(done.size() == 2);
+  auto done = finished(queue, 2);
   CHECK(done[0].has_failed);
   CHECK(done[0].error.field == "/place");
+  CHECK_FALSE(done[1].has_failed);
   CHECK_FALSE(broken->is_ready());
   wrong->advance(std::vector<TokenId>{9}, {}, 0);
-  queue.work(1s);
-  done = queue.take();
-  REQUIRE(done.size() == 1);
+  done = finished(queue, 1);
+  CHECK(done[0].has_failed);
   CHECK(done[0].error.code == ErrorCode::internal);
 }
 
