@@ -6,8 +6,9 @@ The emulation passes over the place that QUIRE_EMULATION_SKIP names, as if its l
 A place that may go is marked in the source with "// survives deletion: REASON". A survivor without that mark fails, and so
 does a mark on a place that is caught, a place that no test reaches, and two places on one line.
 
-What notices a place is looked for once: noticed_by.txt says what it was, and is tried first. Where that notices nothing any more
-all is tried again; --learn does so for places that are not in it, and writes it anew."""
+What notices a place is looked for once: noticed_by.txt says what it was, and is tried first; of a marked place it says a test that
+comes by it, whose copies are tried at three times. Where that notices nothing any more, or comes by no more, all is tried again; --learn
+does so for places that are not in it, and writes it anew."""
 import collections
 import functools
 import itertools
@@ -116,8 +117,26 @@ class Search:
         reached = self.coverage(capability)
         return sorted((n for n, (_, places) in reached.items() if any(p.endswith(site) for p in places)), key=lambda n: reached[n][0])
 
-    def is_reached(self, site):
-        return bool(self.reaching(site, HOPPER) or self.reaching(site, AMPERE))
+    def first_reaching(self, site):
+        """The configuration that comes by a place soonest, or None."""
+        for capability in (HOPPER, AMPERE):
+            for test in self.reaching(site, capability)[:1]:
+                return Configuration(capability, "plain", "reverse", "late", test)
+        return None
+
+    def comes_by(self, site, configuration):
+        with tempfile.TemporaryDirectory() as folder:
+            places = Path(folder) / "places"
+            run(self.programs[configuration.program], configuration, sites=str(places))
+            return places.exists() and any(p.endswith(site) for p in places.read_text().split())
+
+    def look_at_marked(self, site, configuration):
+        """(configuration, verdict) or None, of one test alone."""
+        for copies in ("late", "eager", "mixed"):
+            one = configuration._replace(copies=copies)
+            if found := self.verdict(site, one):
+                return one, found
+        return None
 
     def verdict(self, site, configuration):
         """What the run without the place says, or None."""
@@ -133,15 +152,13 @@ class Search:
 
     def look(self, site, line):
         """(configuration, verdict) or None. The likeliest first: the quickest tests that come by it, on Hopper and on what came before
-        it, where other kernels run; then TSan, which comes first for what only it sees; then all tests. A place marked as surviving
-        is spared both."""
+        it, where other kernels run; then TSan, which comes first for what only it sees; then all tests."""
         likely = [("plain", order, copies) for order, copies in SCHEDULES if order == "reverse"]
         rest = [("plain", order, copies) for order, copies in SCHEDULES if order != "reverse"]
         races = [("TSan", "random", copies) for copies in ("late", "eager")]
         tried = set()
-        order = (races, likely, rest) if "__threadfence" in line else (likely, rest) if MARK in line else (likely, rest, races)
-        for quickest in (1,) if MARK in line else (FEW, None):
-            for runs in order:
+        for quickest in (FEW, None):
+            for runs in (races, likely, rest) if "__threadfence" in line else (likely, rest, races):
                 for capability in (HOPPER, AMPERE, ADA):
                     for one, test in itertools.product(runs, self.reaching(site, capability)[:quickest]):
                         configuration = Configuration(capability, *one, test)
@@ -166,11 +183,17 @@ def main(plain, tsan, *flags):
     for site, line in sites.items():
         begin = time.monotonic()
         before = known.get(keys[site])
-        marked = MARK in line
-        says = before and not marked and before.test in search.tests and search.verdict(site, before)
-        found = (before, says) if says else search.look(site, line)
-        wrong = (not found and not search.is_reached(site) and "no test reaches it") or \
-                (marked and found and "marked as surviving, and noticed") or (not marked and not found and "SURVIVES")
+        before = before if before and before.test in search.tests else None
+        marked, says = MARK in line, None
+        if marked:
+            by_way = before if before and search.comes_by(site, before) else search.first_reaching(site)
+            found = by_way and search.look_at_marked(site, by_way)
+            wrong = not by_way and "no test reaches it" or found and "marked as surviving, and noticed"
+            learnt.update({keys[site]: by_way} if by_way else {})
+        else:
+            says = before and search.verdict(site, before)
+            found = (before, says) if says else search.look(site, line)
+            wrong = not found and ("SURVIVES" if search.first_reaching(site) else "no test reaches it")
         failures += bool(wrong)
         by = "nothing, as marked"
         if found:

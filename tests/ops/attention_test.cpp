@@ -271,7 +271,7 @@ TEST_CASE("attention sized for longer requests gives the same bits", "[ops][atte
   }
 }
 
-TEST_CASE("what lies in a block past the end is never read into a result", "[ops][attention]") {
+TEST_CASE("what lies in a block past the end is never read into a result", "[ops][attention][unseen]") {
   const AttentionCase c = GENERATE(from_range(kCases));
   const std::vector<std::string> some = {
       "decode of one",       "fp8, mma",     "mma, tiles", "mma, tiles, window",
@@ -288,7 +288,7 @@ TEST_CASE("what lies in a block past the end is never read into a result", "[ops
 }
 
 // A page that its request has left may be somebody else's.
-TEST_CASE("what lies before a window is never read into a result", "[ops][attention]") {
+TEST_CASE("what lies before a window is never read into a result", "[ops][attention][unseen]") {
   const AttentionCase c = GENERATE(from_range(std::vector<AttentionCase>{
       {"prompt", kF16, kF16, 6, 2, 64, 64, 96, 500, 0.f, true, {{900, 70}}},
       {"fp8", kBf16, kFp8, 6, 2, 64, 64, 96, 150, 0.f, true, {{300, 30}}, {.7f, 1.2f}},

@@ -84,7 +84,7 @@ TEST_CASE("prompts over an fp8 cache attend to what each position may see", "[op
 }
 
 TEST_CASE("what no row of a prompt over an fp8 cache sees is never read into a result",
-          "[ops][attention]") {
+          "[ops][attention][unseen]") {
   const AttentionCase c = GENERATE(from_range(kCases));
   if (c.window > 0 && c.requests.size() > 1) return;  // poisoned is what is before all windows
   check_case(c, true);
