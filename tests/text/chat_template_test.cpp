@@ -60,8 +60,9 @@ TEST_CASE("a model's template is found where models keep it", "[text][chat_templ
 
 TEST_CASE("of several templates, requests with tools get their own", "[text][chat_template]") {
   ModelDir dir;
-  dir.with("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "plain"},
-      {"name": "rag", "template": "{{ unused"}, {"name": "tool_use", "template": "tools"}]})");
+  dir.with("tokenizer_config.json", GENERATE(R"({"chat_template": [{"name": "default", "template": "plain"},
+      {"name": "rag", "template": "{{ unused"}, {"name": "tool_use", "template": "tools"}]})",
+      R"({"chat_template": {"default": "plain", "rag": "{{ unused", "tool_use": "tools"}})"));
   const ChatTemplate chat_template = ChatTemplate::load(dir.path());
   ChatTemplateInput request = input(kOneMessage);
   CHECK(chat_template.render(request).text == "plain");

@@ -206,14 +206,20 @@ struct ChatTemplate::Parts {
     throw Failure(ErrorCode::not_found, model + ": the model has no chat template");
   }
 
-  // A text, or a list of them by name.
+  // A text, or texts by name: a list of them, or (as transformers has them in memory) an object.
   void add_all(const Json& field) {
     const std::string origin = field.file().string();
-    if (!field.is_array()) return add(std::string(field.as_string()), origin, false);
-    for (const Json entry : field.items()) {
-      const std::string name = entry.need_text("name");
-      const std::string source = entry.need_text("template");
+    const auto add_named = [&](std::string_view name, const std::string& source) {
       if (name == "tool_use" || name == "default") add(source, origin, name == "tool_use");
+    };
+    if (field.is_object()) {
+      for (const auto& [name, source] : field.members())
+        add_named(name, std::string(source.as_string()));
+    } else if (field.is_array()) {
+      for (const Json entry : field.items())
+        add_named(entry.need_text("name"), entry.need_text("template"));
+    } else {
+      add(std::string(field.as_string()), origin, false);
     }
   }
 };
