@@ -21,12 +21,10 @@ __device__ __forceinline__ float e2m1_value(unsigned nibble) {
   return __uint_as_float(bits | (nibble & 8u) << 28);
 }
 
-// Scales relative to the largest of their row, as e2m1_pair takes them: exponents of bf16, the
-// largest being 254. What lies 2^254 below it is 0; 255 stays, and makes what it scales infinite or
-// NaN.
-__device__ __forceinline__ std::uint8_t relative_exponent(std::uint8_t exponent, int largest) {
-  const int relative = exponent - largest + 254;
-  return static_cast<std::uint8_t>(exponent == 255 ? 255 : relative < 0 ? 0 : relative);
+// What makes scales of a row relative to its largest, as e2m1_pair takes them: to be added to these
+// exponents of bf16, of which the largest becomes 254. A row with a 255 is NaN whatever the others.
+__device__ __forceinline__ std::uint32_t relative_step(int largest) {
+  return largest == 255 ? 0u : static_cast<std::uint32_t>(254 - largest);
 }
 // By what sums of such products are to be multiplied: 2^(largest − 127), less the 2 that is in
 // them.

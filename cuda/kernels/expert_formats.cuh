@@ -22,13 +22,13 @@ __device__ __forceinline__ LaneSlice lane_slice(const T* slice) {
 
 // kScaleDepth: elements of K under one scale, by which sums of products are multiplied; 0: none.
 // kFoldDepth: elements under a scale of a row that weights() applies itself, relative to the row's
-// largest.
+// largest. kFewResident: blocks of few tokens on a multiprocessor.
 template <class T>
 struct PlainFormat {
   using Element = T;
   static constexpr int kSliceBytes = kSlice * sizeof(T);
   using Scale = std::uint8_t;  // none
-  static constexpr int kScaleDepth = 0, kFoldDepth = 0;
+  static constexpr int kScaleDepth = 0, kFoldDepth = 0, kFewResident = 3;
 
   // Rows r and r + 8 of a warp's sixteen.
   __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
@@ -49,25 +49,25 @@ struct Mxfp4Format {
   using Element = __nv_bfloat16;
   static constexpr int kSliceBytes = kMxGroupBytes;
   using Scale = std::uint8_t;
-  static constexpr int kScaleDepth = 0, kFoldDepth = kMxGroup;
+  static constexpr int kScaleDepth = 0, kFoldDepth = kMxGroup, kFewResident = 6;
   static_assert(kSlice == kMxGroup);
 
   __device__ __forceinline__ static __nv_bfloat162 pair_of(Scale exponent) {
     return pair_of_bits(exponent * 0x00800080u);
   }
-  __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
-                                                 const unsigned char* high, __nv_bfloat162 ls,
+  // Of eight nibbles of rows r and r + 8.
+  __device__ __forceinline__ static void weights(FragmentA (&a)[2], std::uint32_t l,
+                                                 std::uint32_t h, __nv_bfloat162 ls,
                                                  __nv_bfloat162 hs) {
-    const int first = threadIdx.x % 4 * 4;
-    const auto l = *reinterpret_cast<const std::uint32_t*>(low + first);
-    const auto h = *reinterpret_cast<const std::uint32_t*>(high + first);
     a[0] = {{e2m1_pair<0>(l, ls), e2m1_pair<0>(h, hs), e2m1_pair<1>(l, ls), e2m1_pair<1>(h, hs)}};
     a[1] = {{e2m1_pair<2>(l, ls), e2m1_pair<2>(h, hs), e2m1_pair<3>(l, ls), e2m1_pair<3>(h, hs)}};
   }
   __device__ __forceinline__ static void weights(FragmentA (&a)[2], const unsigned char* low,
-                                                 const unsigned char* high, Scale low_exponent,
-                                                 Scale high_exponent) {
-    weights(a, low, high, pair_of(low_exponent), pair_of(high_exponent));
+                                                 const unsigned char* high, __nv_bfloat162 ls,
+                                                 __nv_bfloat162 hs) {
+    const int first = threadIdx.x % 4 * 4;
+    weights(a, *reinterpret_cast<const std::uint32_t*>(low + first),
+            *reinterpret_cast<const std::uint32_t*>(high + first), ls, hs);
   }
   __device__ __forceinline__ static void tokens(FragmentB (&b)[2], const LaneSlice& x) {
     const auto low = [&](int i) { return __byte_perm(x.pair[i], x.pair[i + 2], 0x5410); };
@@ -82,7 +82,7 @@ struct Fp8Format {
   using Element = T;
   static constexpr int kSliceBytes = kSlice;
   using Scale = float;
-  static constexpr int kScaleDepth = kFp8Block, kFoldDepth = 0;
+  static constexpr int kScaleDepth = kFp8Block, kFoldDepth = 0, kFewResident = 5;
   static_assert(kScaleDepth % kSlice == 0);
 
   __device__ __forceinline__ static float scale(Scale value) { return value; }

@@ -20,10 +20,12 @@ std::size_t ring_bytes(const ExpertProduct& product, int tokens, int stages) {
   const std::size_t weight = 2 * kRows * Format::kSliceBytes,
                     x = 2 * static_cast<std::size_t>(tokens) * kSlice *
                         sizeof(typename Format::Element);
-  const std::size_t scales = Format::kScaleDepth == 0 && Format::kFoldDepth == 0
-                                 ? 0
-                                 : static_cast<std::size_t>(scale_columns<Format>(product)) *
-                                       kRows * sizeof(typename Format::Scale);
+  constexpr int kMultiple = Format::kFoldDepth != 0 ? 4 : 1;  // of scales of a row
+  const int columns = (scale_columns<Format>(product) + kMultiple - 1) / kMultiple * kMultiple;
+  const std::size_t scales =
+      Format::kScaleDepth == 0 && Format::kFoldDepth == 0
+          ? 0
+          : static_cast<std::size_t>(columns) * kRows * sizeof(typename Format::Scale);
   return static_cast<std::size_t>(stages) * (weight + x) + scales;
 }
 

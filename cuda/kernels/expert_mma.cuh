@@ -7,174 +7,105 @@
 // of K at a time. The sum of an element is made in one order, whatever else is in the batch. Where
 // scales of long rows leave too little shared memory the ring is shorter, or tiles have few tokens.
 
-#include "cuda/device/async_copy.cuh"
-#include "cuda/device/expert_rows.cuh"
-#include "cuda/kernels/expert_formats.cuh"
+#include "cuda/kernels/expert_stages.cuh"
 
 namespace quire::cuda {
 namespace {
-
-constexpr int kWarps = 4, kThreads = kWarps * 32;
-constexpr int kHalf = kWarps * 16,
-              kRows = 2 * kHalf;   // gated: the gate's rows, then their partners
-constexpr int kStep = 2 * kSlice;  // of K: a stage
-constexpr int kStages = 4, kFewestStages = 3;
-
-template <class Format>
-struct MmaProduct {
-  ExpertBlock block;
-  ExpertOutput output;
-  const typename Format::Element* x;
-  const unsigned char* weight;
-  const typename Format::Scale* scales;
-  std::int64_t x_stride, row_bytes, expert_bytes;
-  std::int64_t scale_stride, expert_scales;  // of a row of scales, of an expert's
-  int depth;
-  int scale_rows, scale_columns;  // rows of the matrix under a row of scales; scales in it
-  int stages;                     // of the ring: kStages, or kFewestStages where kShortens
-};
-
-template <class Format, int kTokens>
-struct alignas(16) ProductStage {
-  unsigned char weight[2][kRows][Format::kSliceBytes];
-  typename Format::Element x[2][kTokens][kSlice];
-};
-
-// A block's place: the weight rows it has, and the rows of x.
-template <class Format, int kTokens>
-struct ProductTile {
-  const MmaProduct<Format>& p;
-  ExpertTile tile;
-  int column0;
-  const int* x_rows;                     // [kTokens], shared
-  const typename Format::Scale* scales;  // [scale_columns][kRows], shared
-
-  // Row of the expert's matrix, −1: none.
-  __device__ __forceinline__ int weight_row(int row) const {
-    const int half = row / kHalf, r = row % kHalf;
-    const int column = column0 + (p.output.gated ? r : row);
-    if (column >= p.output.columns) return -1;
-    return p.output.gated ? half * p.output.columns + column : column;
-  }
-};
-
-// A thread's copies: the same 16 bytes of every row that it has, and of every step; addresses are
-// those of the first row and of the tokens.
-template <class Format, int kTokens>
-class ProductCopies {
- public:
-  __device__ __forceinline__ explicit ProductCopies(const ProductTile<Format, kTokens>& t)
-      : depth_(t.p.depth), row_bytes_(static_cast<std::uint32_t>(t.p.row_bytes)) {
-    const MmaProduct<Format>& p = t.p;
-    columns_left_ = p.output.columns - t.column0 - row();
-    half_row_ = p.output.gated ? 0 : kHalf;
-    half_bytes_ = (p.output.gated ? p.output.columns : kHalf) * p.row_bytes;
-    weight_ = reinterpret_cast<std::uintptr_t>(p.weight) + t.tile.expert * p.expert_bytes +
-              (t.column0 + row()) * p.row_bytes + lane() * 16;
-#pragma unroll
-    for (int i = 0; i < kTokenPasses; ++i) {
-      const int from = t.x_rows[x_row(i)];
-      x_[i] =
-          from < 0 ? 0 : reinterpret_cast<std::uintptr_t>(p.x + from * p.x_stride + x_lane() * 8);
-    }
-  }
-
-  // Elements out of range are filled with zeros.
-  __device__ __forceinline__ void copy(ProductStage<Format, kTokens>& stage, int step) const {
-    constexpr int kOfLane = kSlice / kChunks;  // elements
-    const bool has_k = step * kStep + lane() * kOfLane < depth_;
-    const std::uintptr_t weight = weight_ + step * (2 * Format::kSliceBytes);
-    const int slice = lane() / kChunks, chunk = lane() % kChunks;
-#pragma unroll
-    for (int i = 0; i < kRows / kPassRows; ++i) {
-      const int half = i * kPassRows / kHalf, r = i * kPassRows % kHalf;
-      const bool in_range = has_k && r + half * half_row_ < columns_left_;
-      const std::uintptr_t from = weight + r * row_bytes_ + (half != 0 ? half_bytes_ : 0);
-      async_copy<16>(&stage.weight[slice][i * kPassRows + row()][chunk * 16],
-                     reinterpret_cast<const void*>(from), in_range ? 16 : 0);
-    }
-    const bool has_x = step * kStep + x_lane() * 8 < depth_;
-#pragma unroll
-    for (int i = 0; i < kTokenPasses; ++i) {
-      const bool in_range = has_x && x_[i] != 0;
-      async_copy<16>(
-          &stage.x[x_lane() / kXChunks][x_row(i)][x_lane() % kXChunks * 8],
-          reinterpret_cast<const void*>(x_[i] + step * kStep * sizeof(typename Format::Element)),
-          in_range ? 16 : 0);
-    }
-  }
-
- private:
-  static constexpr int kChunks = Format::kSliceBytes / 16,
-                       kXChunks = kSlice * 2 / 16;  // of a slice
-  static constexpr int kLanes = 2 * kChunks, kPassRows = kThreads / kLanes;
-  static constexpr int kTokenRows = kThreads / (2 * kXChunks);
-  static constexpr int kTokenPasses = kTokens / kTokenRows;
-  static_assert(kHalf % kPassRows == 0 && kTokens % kTokenRows == 0);
-
-  __device__ __forceinline__ static int row() { return static_cast<int>(threadIdx.x) / kLanes; }
-  __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % kLanes; }
-  __device__ __forceinline__ static int x_row(int pass) {
-    return static_cast<int>(threadIdx.x) / (2 * kXChunks) + pass * kTokenRows;
-  }
-  __device__ __forceinline__ static int x_lane() {
-    return static_cast<int>(threadIdx.x) % (2 * kXChunks);
-  }
-  int depth_, columns_left_, half_row_;
-  std::uint32_t row_bytes_;
-  std::int64_t half_bytes_;
-  std::uintptr_t weight_, x_[kTokenPasses];  // 0: no token
-};
 
 // Sums of a warp: 16 rows of either half.
 template <class Format, int kTokens>
 struct WarpSums {
   FragmentC sum[2][kTokens / 8];
 
-  __device__ __forceinline__ void add(const ProductTile<Format, kTokens>& tile,
-                                      const ProductStage<Format, kTokens>& stage, int k0) {
-    const int lane = threadIdx.x % 32, row0 = threadIdx.x / 32 * 16 + lane / 4;
-#pragma unroll
-    for (int slice = 0; slice < 2; ++slice) {
-      if (k0 + slice * kSlice >= tile.p.depth) break;
-      FragmentB x[kTokens / 8][2];
-#pragma unroll
-      for (int n = 0; n < kTokens / 8; ++n)
-        Format::tokens(x[n], lane_slice(stage.x[slice][n * 8 + lane / 4]));
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = half * kHalf + row0;
-        FragmentA w[2];
-        const unsigned char *low = stage.weight[slice][row], *high = stage.weight[slice][row + 8];
-        if constexpr (Format::kFoldDepth != 0) {
-          const auto* scales = tile.scales + (k0 + slice * kSlice) / Format::kFoldDepth * kRows;
-          Format::weights(w, low, high, scales[row], scales[row + 8]);
-        } else {
-          Format::weights(w, low, high);
-        }
-        if constexpr (Format::kScaleDepth != 0) {
-          const int k = k0 + slice * kSlice;
-          const int group = tile.p.scale_columns == 1 ? 0 : k / Format::kScaleDepth;
-          const typename Format::Scale* scales = tile.scales + group * kRows + row;
-          add_scaled(sum[half], w, x, Format::scale(scales[0]), Format::scale(scales[8]));
-        } else {
-#pragma unroll
-          for (int n = 0; n < kTokens / 8; ++n) {
-            mma<typename Format::Element>(sum[half][n], w[0], x[n][0]);
-            mma<typename Format::Element>(sum[half][n], w[1], x[n][1]);
-          }
-        }
-      }
+  // The first kUsed times eight tokens; scales: of the step, left: columns from it on.
+  template <int kUsed>
+  __device__ __forceinline__ void add(const ProductStage<Format, kTokens>& stage,
+                                      const typename Format::Scale* scales, int left) {
+    if constexpr (Format::kFoldDepth != 0) {
+      add_whole<kUsed>(stage, scales);
+    } else {
+      add_slices<kUsed>(stage, scales, left);
     }
   }
 
  private:
+  __device__ __forceinline__ static int row(int half) {
+    return half * kHalf + static_cast<int>(threadIdx.x) / 32 * 16 + token();
+  }
+  __device__ __forceinline__ static int token() { return static_cast<int>(threadIdx.x) % 32 / 4; }
+
+  template <int kUsed>
+  __device__ __forceinline__ void add_slices(const ProductStage<Format, kTokens>& stage,
+                                             const typename Format::Scale* scales, int left) {
+#pragma unroll
+    for (int slice = 0; slice < 2; ++slice) {
+      if (kUsed > 2 && slice * kSlice >= left) break;
+      FragmentB x[kUsed][2];
+#pragma unroll
+      for (int n = 0; n < kUsed; ++n)
+        Format::tokens(x[n], lane_slice(stage.x[slice][n * 8 + token()]));
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        FragmentA w[2];
+        Format::weights(w, stage.weight[slice][row(half)], stage.weight[slice][row(half) + 8]);
+        if constexpr (Format::kScaleDepth != 0) {
+          add_scaled<kUsed>(sum[half], w, x, Format::scale(scales[row(half)]),
+                            Format::scale(scales[row(half) + 8]));
+        } else {
+          multiply<kUsed>(sum[half], w, x);
+        }
+      }
+    }
+  }
+  // A lane has elements 16 · (lane % 4) … + 15 of a row, which are under one scale.
+  template <int kUsed>
+  __device__ __forceinline__ void add_whole(const ProductStage<Format, kTokens>& stage,
+                                            const typename Format::Scale* scales) {
+    const int quarter = static_cast<int>(threadIdx.x) % 4;
+    FragmentB x[2][kUsed][2];
+#pragma unroll
+    for (int n = 0; n < kUsed; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const auto* from = &stage.x[0][n * 8 + token()][stage.x_place(token(), quarter * 2 + i)];
+        Format::tokens(x[i][n], *reinterpret_cast<const LaneSlice*>(from));
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const auto words = [&](int r) {
+        return *reinterpret_cast<const uint2*>(&stage.weight[0][r][quarter * 8]);
+      };
+      const auto factor = [&](int r) {
+        return Format::pair_of(scales[folded_place(quarter / 2, r)]);
+      };
+      const uint2 low = words(row(half)), high = words(row(half) + 8);
+      const auto low_factor = factor(row(half)), high_factor = factor(row(half) + 8);
+      FragmentA w[2];
+      Format::weights(w, low.x, high.x, low_factor, high_factor);
+      multiply<kUsed>(sum[half], w, x[0]);
+      Format::weights(w, low.y, high.y, low_factor, high_factor);
+      multiply<kUsed>(sum[half], w, x[1]);
+    }
+  }
+
+  template <int kUsed>
+  __device__ __forceinline__ static void multiply(FragmentC (&sums)[kTokens / 8],
+                                                  const FragmentA (&w)[2],
+                                                  const FragmentB (&x)[kUsed][2]) {
+#pragma unroll
+    for (int n = 0; n < kUsed; ++n) {
+      mma<typename Format::Element>(sums[n], w[0], x[n][0]);
+      mma<typename Format::Element>(sums[n], w[1], x[n][1]);
+    }
+  }
+  template <int kUsed>
   __device__ __forceinline__ static void add_scaled(FragmentC (&sums)[kTokens / 8],
                                                     const FragmentA (&w)[2],
-                                                    const FragmentB (&x)[kTokens / 8][2], float low,
+                                                    const FragmentB (&x)[kUsed][2], float low,
                                                     float high) {
 #pragma unroll
-    for (int n = 0; n < kTokens / 8; ++n) {
+    for (int n = 0; n < kUsed; ++n) {
       FragmentC part{};
       mma<typename Format::Element>(part, w[0], x[n][0]);
       mma<typename Format::Element>(part, w[1], x[n][1]);
@@ -213,36 +144,104 @@ __device__ void store_sums(const ProductTile<Format, kTokens>& t,
   }
 }
 
-// A thread's row of scales: to shared memory, relative to the largest; returns by what the row's
-// sums are to be multiplied.
+// A thread's row of scales, to shared memory. Those that weights are multiplied by are relative to
+// the largest: returns what the row's sums are to be multiplied by. Zeros make a last four whole.
 template <class Format, int kTokens>
-__device__ __forceinline__ float fold_scales(const ProductTile<Format, kTokens>& t,
+__device__ __forceinline__ float load_scales(const ProductTile<Format, kTokens>& t,
                                              typename Format::Scale* scales) {
   static_assert(kThreads == kRows);
   const MmaProduct<Format>& p = t.p;
-  const int row = t.weight_row(static_cast<int>(threadIdx.x)), groups = p.scale_columns;
-  scales += threadIdx.x;
-  int largest = 0;
-  const auto* from = p.scales + t.tile.expert * p.expert_scales + row * p.scale_stride;
-#pragma unroll 8
-  for (int g = 0; g < groups; ++g) {
-    const typename Format::Scale scale = row < 0 ? typename Format::Scale{} : from[g];
-    scales[g * kRows] = scale;
-    largest = max(largest, static_cast<int>(scale));
+  const int row = static_cast<int>(threadIdx.x), groups = p.scale_columns;
+  const int weight_row = t.weight_row(row),
+            scale_row = Format::kFoldDepth != 0 ? weight_row : weight_row / p.scale_rows;
+  const auto* from = p.scales + t.tile.expert * p.expert_scales + scale_row * p.scale_stride;
+  if constexpr (Format::kFoldDepth == 0) {
+#pragma unroll 4
+    for (int g = 0; g < groups; ++g) scales[g * kRows + row] = from[g];
+    return 1.f;
+  } else {
+    static_assert(sizeof *from == 1);
+    auto* const words = reinterpret_cast<std::uint32_t*>(scales) + row;
+    int largest = 0;
+    const auto four = [&](int begin, int count) {
+      std::uint32_t word = 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int scale = i < count ? from[begin + i] : 0;
+        largest = max(largest, scale);
+        word |= static_cast<std::uint32_t>(scale) << i * 8;
+      }
+      words[begin / 4 * kRows] = word;
+    };
+#pragma unroll 4
+    for (int g = 0; g + 4 <= groups; g += 4) four(g, 4);
+    if (groups % 4 != 0) four(groups / 4 * 4, groups % 4);
+    const std::uint32_t relative = relative_step(largest) * 0x01010101u;
+#pragma unroll 4
+    for (int g = 0; g < groups; g += 4) words[g / 4 * kRows] += relative;
+    return relative_scale(largest);
   }
-#pragma unroll 8
-  for (int g = 0; g < groups; ++g)
-    scales[g * kRows] = relative_exponent(scales[g * kRows], largest);
-  return relative_scale(largest);
 }
 
 // Where stages are known, so are addresses in them; with many tokens products are what counts.
 template <class Format, int kTokens>
 constexpr bool kShortens = kTokens != kFewTileTokens&& Format::kFoldDepth == 0;
+// Blocks for which a multiprocessor of Hopper is to have registers, where it has shared memory.
+template <class Format, int kTokens>
+constexpr int kResident = kShortens<Format, kTokens>  ? 2
+                          : kTokens == kFewTileTokens ? Format::kFewResident
+                                                      : 3;
+
+// The loop over K, for the first kUsed times eight tokens of a tile; the ring's first stages are on
+// their way.
+template <int kUsed, class Format, int kTokens>
+__device__ __forceinline__ void multiply_steps(const ProductTile<Format, kTokens>& t,
+                                               ProductStage<Format, kTokens>* stages, int ring,
+                                               ProductCopies<Format, kTokens> copies,
+                                               WarpSums<Format, kTokens>& sums) {
+  const int steps = (t.p.depth + kStep - 1) / kStep;
+  const auto scales_of = [&](int step) {
+    const int k = step * kStep;
+    if constexpr (Format::kFoldDepth != 0)
+      return t.scales + folded_place(k / Format::kFoldDepth, 0);
+    if constexpr (Format::kScaleDepth != 0)
+      return t.scales + (t.p.scale_columns == 1 ? 0 : k / Format::kScaleDepth) * kRows;
+    return t.scales;
+  };
+  if constexpr (kShortens<Format, kTokens>) {  // places in a ring that may be short are counted
+    int place = 0, before = ring - 1;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      async_copy_wait<kStages - 2>();
+      if (ring < kStages) async_copy_wait<kFewestStages - 2>();
+      __syncthreads();  // everybody's copies are there, and the stage before has been used
+      copies.copy(stages[before], step + ring - 1);
+      async_copy_commit();
+      sums.template add<kUsed>(stages[place], scales_of(step), t.p.depth - step * kStep);
+      before = place;
+      place = place + 1 == ring ? 0 : place + 1;
+    }
+  } else {
+#pragma unroll 1
+    for (int first = 0; first < steps; first += kStages) {
+#pragma unroll
+      for (int i = 0; i < kStages; ++i) {
+        if (first + i >= steps) break;
+        async_copy_wait<kStages - 2>();
+        __syncthreads();  // as above
+        copies.copy(stages[(i + kStages - 1) % kStages], i + kStages - 1);
+        async_copy_commit();
+        sums.template add<kUsed>(stages[i], scales_of(first + i), t.p.depth - (first + i) * kStep);
+      }
+      copies.advance(kStages);
+    }
+  }
+  async_copy_wait<0>();  // of steps behind the last
+}
 
 // Grid (columns, tiles).
 template <class Format, int kTokens>
-__global__ void __launch_bounds__(kThreads, kShortens<Format, kTokens> ? 2 : 0)
+__global__ void __launch_bounds__(kThreads, kResident<Format, kTokens>)
     expert_mma_kernel(const __grid_constant__ MmaProduct<Format> p) {
   release_next_kernel();
   await_previous_kernel();
@@ -251,54 +250,31 @@ __global__ void __launch_bounds__(kThreads, kShortens<Format, kTokens> ? 2 : 0)
   static_assert(kTokens * (kRows + 4) * sizeof(float) <=
                 (kShortens<Format, kTokens> ? kFewestStages : kStages) * sizeof(Stage));
   DYN_SHARED(memory, unsigned char);
-  SHARED(x_rows, int[kTokens]);
   Stage* stages = reinterpret_cast<Stage*>(memory);
   auto* scales = reinterpret_cast<typename Format::Scale*>(memory + ring * sizeof(Stage));
+  SHARED(row_scale, float[Format::kFoldDepth != 0 ? kRows : 1]);
   const ExpertTile range = p.block.tile(static_cast<int>(blockIdx.y));
   if (range.begin >= range.end) return;
   const int columns = p.output.gated ? kHalf : kRows;
-  const ProductTile<Format, kTokens> tile{p, range, static_cast<int>(blockIdx.x) * columns, x_rows,
-                                          scales};
-  for (int i = threadIdx.x; i < kTokens; i += kThreads)
-    x_rows[i] = range.begin + i < range.end ? p.block.x_row(range.begin + i) : -1;
-  SHARED(row_scale, float[Format::kFoldDepth != 0 ? kRows : 1]);
-  if constexpr (Format::kFoldDepth != 0) {
-    row_scale[threadIdx.x] = fold_scales(tile, scales);
-  } else if constexpr (Format::kScaleDepth != 0) {
-    const int groups = p.scale_columns;
-    for (int i = threadIdx.x; i < kRows * groups; i += kThreads) {
-      const int row = tile.weight_row(i / groups), group = i % groups;
-      const std::int64_t from =
-          range.expert * p.expert_scales + row / p.scale_rows * p.scale_stride;
-      scales[group * kRows + i / groups] =
-          row < 0 ? typename Format::Scale{} : p.scales[from + group];
+  const ProductTile<Format, kTokens> tile{p, range, static_cast<int>(blockIdx.x) * columns, scales};
+  const ProductCopies<Format, kTokens> copies(tile);
+#pragma unroll
+  for (int step = 0; step < kStages - 1; ++step) {
+    if (step < ring - 1) {
+      copies.copy(stages[step], step);
+      async_copy_commit();
     }
   }
-  __syncthreads();
-
-  const int steps = (p.depth + kStep - 1) / kStep;
-  const ProductCopies<Format, kTokens> copies(tile);
-  // Places in a ring that may be short are counted.
-  constexpr bool kCounts = kShortens<Format, kTokens>;
-  const auto copy_step = [&](int step, int counted) {
-    if (step < steps) copies.copy(stages[kCounts ? counted : step % kStages], step);
-    async_copy_commit();
-  };
-  for (int step = 0; step < ring - 1; ++step) copy_step(step, step);
+  if constexpr (Format::kFoldDepth != 0) {
+    row_scale[threadIdx.x] = load_scales(tile, scales);
+  } else if constexpr (Format::kScaleDepth != 0) {
+    load_scales(tile, scales);
+  }
   WarpSums<Format, kTokens> sums{};
-  [[maybe_unused]] int place = 0, before = ring - 1;
-  [[maybe_unused]] constexpr int kUnrolled = kCounts ? 1 : kStages;
-#pragma unroll kUnrolled
-  for (int step = 0; step < steps; ++step) {
-    async_copy_wait<kStages - 2>();
-    if (ring < kStages) async_copy_wait<kFewestStages - 2>();
-    __syncthreads();  // everybody's copies are there, and the stage before has been used
-    copy_step(step + ring - 1, before);
-    sums.add(tile, stages[kCounts ? place : step % kStages], step * kStep);
-    if constexpr (kCounts) {
-      before = place;
-      place = place + 1 == ring ? 0 : place + 1;
-    }
+  if (kTokens == kFewTileTokens && range.end - range.begin <= 8) {
+    multiply_steps<1>(tile, stages, ring, copies, sums);
+  } else {
+    multiply_steps<kTokens / 8>(tile, stages, ring, copies, sums);
   }
   store_sums(tile, sums, reinterpret_cast<float(*)[kRows + 4]>(memory), row_scale);
 }

@@ -195,14 +195,20 @@ def prompts_of_warps(b, requests, fresh, cached, dim=128, group=4, heads=8):
 
 
 def experts(b, name, bits, active, inner, hidden):
-    """Both products of a few tokens each with all of `active` experts: steps of 64 columns of 128 rows. Kernels in front plan and behind
-    add up."""
-    kernel = b[f"expert_mma_kernel<{name},16>"]
+    """Both products of two tokens each with all of `active` experts: steps of 64 columns of 128 rows, of which tiles of up to eight tokens
+    have a loop with the fewest products. Beside it a warp executes 650 instructions of each block's, and for a group of scales in its
+    rows five (MXFP4: 5.5, two passes; by reading SASS); the scales lie beside the stages. A plan in front and a sum behind are kernels
+    of their own; all four begin behind others."""
+    least = f"expert_mma_kernel<{name},16>/least" in b.rows
+    row = b[f"expert_mma_kernel<{name},16>" + "/least" * least]
+    groups, of_group, scale = {"PlainFormat<bf16>": (0, 0, 0), "Fp8Format<bf16>": (hidden / 128, 5, 4), "Mxfp4Format": (hidden / 32, 5.5, 1)}[name]
+    blocks = min(row("blocks"), (228 << 10) // (row("bytes") + groups * 128 * scale))
+    kernel = lambda column: blocks if column == "blocks" else row(column)
     weights = active * 3 * inner * hidden
     data = weights * bits / 8
-    copies = 128 * 64 * bits / 8 / 16 / 128 + 1
-    issue = tile_time(kernel, weights / 128 / 64, 4, copies, 16)
-    return data / READ, max(data / READ / 0.95, issue) + 4 * LAUNCH
+    copies = 128 * 64 * int(bits) / 8 / 16 / 128 + 1
+    issue = tile_time(kernel, weights / 128 / 64, 4, copies, 8 if least else 16, extra=(650 + groups * of_group) / (hidden / 64))
+    return data / READ, max(data / READ / 0.95, issue) + 4 * LAUNCH / 2
 
 
 def prompt_experts(b, weight, tokens, top_k, count, inner, hidden):
@@ -210,7 +216,7 @@ def prompt_experts(b, weight, tokens, top_k, count, inner, hidden):
     64, which costs 32 of them. On warpgroups a step is 256 rows by 128 tokens by 128 bytes of a token: of the loop's instructions 167 are
     executed (fp8: 418, the sums' included; MXFP4: 308, of which 128 make weights), the others begin an item; what ends one is 1,900 of a
     warp, nothing beside it (all counted by eye). A step comes out of the L2 cache, which no blocks share. fp8: x and the inner layer are
-    read, and written rounded; MXFP4: x is, in another order."""
+    read, and written rounded; MXFP4: x is, in another order. All begin behind others."""
     pairs, fp8, mxfp4 = tokens * top_k, weight == "fp8", weight == "Mxfp4"
     flops = 2.0 * 3 * pairs * inner * hidden
     limit = flops / CUBLAS / (2 if fp8 else 1)
@@ -219,7 +225,7 @@ def prompt_experts(b, weight, tokens, top_k, count, inner, hidden):
     if kernel not in b.rows:
         mma = b["expert_mma_kernel<" + {"fp8": "Fp8Format<bf16>", "bf16": "PlainFormat<bf16>", "Mxfp4": "Mxfp4Format"}[weight] + ",64>"]
         issue = tile_time(mma, rows / 64 * 3 * inner * hidden / 128 / 64, 4, {"fp8": 8, "bf16": 12, "Mxfp4": 6}[weight], 64)
-        return limit, issue + pairs * hidden * 4 / READ + 4 * LAUNCH
+        return limit, issue + pairs * hidden * 4 / READ + 4 * LAUNCH / 2
     depth = 128 if fp8 else 64
     ups, downs = -(-inner // 128), -(-hidden // 256)
     steps = rows / 128 * (ups * hidden + downs * inner) / depth / SMS
@@ -228,8 +234,8 @@ def prompt_experts(b, weight, tokens, top_k, count, inner, hidden):
     executed = 418 if fp8 else 308 if mxfp4 else 167
     copied = 128 * 128 + (256 * 64 * 4.25 / 8 if mxfp4 else 256 * 128)
     step = max((cycles + executed * 8 / SCHEDULERS / 0.9 / 2) / CLOCK, copied * SMS / L2)
-    rounding = 3 * (tokens * hidden + pairs * inner) / READ + 2 * LAUNCH if fp8 else 4 * tokens * hidden / READ + LAUNCH if mxfp4 else 0
-    return limit, steps * step + items * 1900 * 8 / SCHEDULERS / 0.9 / CLOCK + pairs * hidden * 2 / READ + rounding + 4 * LAUNCH
+    rounding = 3 * (tokens * hidden + pairs * inner) / READ + 2 * LAUNCH / 2 if fp8 else 4 * tokens * hidden / READ + LAUNCH / 2 if mxfp4 else 0
+    return limit, steps * step + items * 1900 * 8 / SCHEDULERS / 0.9 / CLOCK + pairs * hidden * 2 / READ + rounding + 4 * LAUNCH / 2
 
 
 def draws(b, rows, filtered, vocab=128256):
