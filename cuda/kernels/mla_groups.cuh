@@ -18,10 +18,17 @@ constexpr int kHeldPanels = kPanels - kQueryPanels;                // of queries
 constexpr int kStepsOfPanel = kPanelDims / 16;
 constexpr float kLog2e = 1.44269504f, kLn2 = .693147181f;
 constexpr float kMostGrowth = 8.f;
+constexpr float kLeastNormal = 1.17549435e-38f;  // 2^−126
 
-// A cache of another type than T is widened: a tile in each turn.
+// A cache of another type than T is widened: a tile in each turn, to f16, which has every value of
+// e4m3 and makes two in an instruction. Rows of queries in bf16 become f16 for it, each multiplied
+// by a power of two that brings its largest element to 2^14 or above.
 template <class T, class Cache>
 constexpr bool kWidens = !std::is_same_v<T, Cache>;
+template <class T, class Cache>
+constexpr bool kRaises = kWidens<T, Cache> && !std::is_same_v<T, __half>;
+template <class T, class Cache>
+using Multiplied = std::conditional_t<kWidens<T, Cache>, __half, T>;
 // Of the tile before, of this one, and of the next that are on the way, or the one that is widened.
 template <class T, class Cache>
 constexpr int kStages = 2 + (kWidens<T, Cache> ? 1 : kOnTheWay);
@@ -39,12 +46,25 @@ template <class T>
 using LatentPanels = T[kPanels][kLatentKeys][kPanelDims];
 template <class T, class Cache>
 struct LatentStages : RawTiles<Cache, kWidens<T, Cache>> {
-  LatentPanels<T> keys[kStages<T, Cache>];
-  T q[kQueryPanels][kLatentRows][kPanelDims];
-  T weights[2][kLatentRows][kLatentKeys + 8];  // of this tile and of the next
-  float factors[2][kLatentRows];               // of what was summed before
-  float maxima[kLatentRows], sums[kLatentRows];
+  using Element = Multiplied<T, Cache>;
+  LatentPanels<Element> keys[kStages<T, Cache>];
+  Element q[kQueryPanels][kLatentRows][kPanelDims];
+  Element weights[2][kLatentRows][kLatentKeys + 8];  // of this tile and of the next
+  float factors[2][kLatentRows];                     // of what was summed before
+  float maxima[kLatentRows], sums[kLatentRows];  // maxima are at first what queries are raised by
 };
+
+__device__ __forceinline__ float power_of_two(int exponent) {
+  return __uint_as_float(static_cast<unsigned>(127 + exponent) << 23);
+}
+__device__ __forceinline__ float inverse_of_power(float power) {
+  return __uint_as_float((254u << 23) - __float_as_uint(power));
+}
+// Two of bf16 as f16.
+__device__ __forceinline__ std::uint32_t raised_pair(std::uint32_t pair, float factor) {
+  return pack<__half>(__uint_as_float(pair << 16) * factor,
+                      __uint_as_float(pair & 0xffff0000u) * factor);
+}
 
 // A thread has columns 2 · (lane % 4) (+1) of two rows of its warpgroup's 64.
 __device__ __forceinline__ int row_of(int h) {
@@ -56,12 +76,15 @@ __device__ __forceinline__ int row_of(int h) {
 template <class T, class Cache>
 struct ScoreGroup {
   using Stages = LatentStages<T, Cache>;
+  using Element = Multiplied<T, Cache>;
   FragmentA q[kHeldPanels * kStepsOfPanel];
   FragmentC scores[kLatentKeys / 8];
   float max[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
-  int last[2];  // position
+  int last[2];       // position
+  float to_log2[2];  // > 0
 
-  __device__ __forceinline__ ScoreGroup(const LatentParams<T, Cache>& p, const LatentRows& rows) {
+  __device__ __forceinline__ ScoreGroup(const LatentParams<T, Cache>& p, const LatentRows& rows,
+                                        const Stages& shared) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = rows.row0 + row_of(h);
@@ -69,10 +92,18 @@ struct ScoreGroup {
       const bool in_range = last[h] >= 0;
       const int token = in_range ? row / p.heads : 0, head = in_range ? row - token * p.heads : 0;
       const T* from = &p.q(rows.first_token + token, head, static_cast<int>(threadIdx.x) % 4 * 2);
+      float factor = 1.f;
+      if constexpr (kRaises<T, Cache>) factor = in_range ? shared.maxima[row_of(h)] : 1.f;
+      to_log2[h] = fmaxf(p.scale * kLog2e * inverse_of_power(factor), kLeastNormal);
+      const auto pair = [&](int at) {
+        const std::uint32_t bits =
+            in_range ? *reinterpret_cast<const std::uint32_t*>(from + at) : 0u;
+        return kRaises<T, Cache> ? raised_pair(bits, factor) : bits;
+      };
 #pragma unroll
       for (int d = 0; d < kHeldPanels * kStepsOfPanel; ++d) {
-        q[d].r[h] = in_range ? *reinterpret_cast<const std::uint32_t*>(from + d * 16) : 0u;
-        q[d].r[2 + h] = in_range ? *reinterpret_cast<const std::uint32_t*>(from + d * 16 + 8) : 0u;
+        q[d].r[h] = pair(d * 16);
+        q[d].r[2 + h] = pair(d * 16 + 8);
       }
     }
   }
@@ -89,10 +120,10 @@ struct ScoreGroup {
       const int panel = d / kStepsOfPanel, bytes = d % kStepsOfPanel * 32;
       const SharedMatrix some = keys.advanced(panel * kKeysPanel + bytes);
       if (panel < kHeldPanels) {
-        warpgroup_mma<T, Major::k>(scores, q[d], some, d > 0);
+        warpgroup_mma<Element, Major::k>(scores, q[d], some, d > 0);
       } else {
-        warpgroup_mma<T>(scores, rows.advanced((panel - kHeldPanels) * kRowsPanel + bytes), some,
-                         true);
+        warpgroup_mma<Element>(scores, rows.advanced((panel - kHeldPanels) * kRowsPanel + bytes),
+                               some, true);
       }
     }
     warpgroup_commit();
@@ -113,8 +144,7 @@ struct ScoreGroup {
   }
 
   // Scores become weights in shared memory, beside them the factor of what was summed before.
-  // to_log2 > 0.
-  __device__ __forceinline__ void weigh(Stages& shared, int slot, float to_log2) {
+  __device__ __forceinline__ void weigh(Stages& shared, int slot) {
     const int quarter = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -123,7 +153,7 @@ struct ScoreGroup {
       for (int n = 0; n < kLatentKeys / 8; ++n)
         top = fmaxf(top, fmaxf(scores[n].r[2 * h], scores[n].r[2 * h + 1]));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2)) * to_log2;
+      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2)) * to_log2[h];
       // What weights are relative to follows the maximum only where they would grow beyond 2^8:
       // after the first tile that is rare, and then nothing is rescaled.
       top = top > max[h] + kMostGrowth ? top : max[h];
@@ -132,11 +162,11 @@ struct ScoreGroup {
       float total = 0.f;
 #pragma unroll
       for (int n = 0; n < kLatentKeys / 8; ++n) {
-        const float low = exp2_approximate(fmaf(scores[n].r[2 * h], to_log2, -base)),
-                    high = exp2_approximate(fmaf(scores[n].r[2 * h + 1], to_log2, -base));
+        const float low = exp2_approximate(fmaf(scores[n].r[2 * h], to_log2[h], -base)),
+                    high = exp2_approximate(fmaf(scores[n].r[2 * h + 1], to_log2[h], -base));
         total += low + high;
         *reinterpret_cast<std::uint32_t*>(&shared.weights[slot][row_of(h)][n * 8 + quarter * 2]) =
-            pack<T>(low, high);
+            pack<Element>(low, high);
       }
       if (quarter == 0) shared.factors[slot][row_of(h)] = factor;
       sum[h] = sum[h] * factor + total;  // of this lane's columns
@@ -193,7 +223,8 @@ struct ValueGroup {
       const SharedMatrix keys = shared_matrix(&shared.keys[stage][panel], kPanelBytes);
 #pragma unroll
       for (int k = 0; k < kLatentKeys / 16; ++k)
-        warpgroup_mma<T, Major::n>(values[half], weights[k], keys.advanced(k * 2048), true);
+        warpgroup_mma<typename Stages::Element, Major::n>(values[half], weights[k],
+                                                          keys.advanced(k * 2048), true);
     }
     warpgroup_commit();
     warpgroup_wait<0>();

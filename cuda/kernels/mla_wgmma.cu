@@ -40,18 +40,60 @@ __device__ __forceinline__ void copy_queries(const LatentParams<T, Cache>& p,
   }
 }
 
-// A tile as it came, as T in panels: eight threads to a row, each with eight codes of all panels.
+// The same, multiplied by a power of two. Eight threads to a row, each with a chunk of all panels.
 template <class T, class Cache>
-__device__ __forceinline__ void widen_tile(LatentPanels<T>& to,
+__device__ __forceinline__ void raise_queries(const LatentParams<T, Cache>& p,
+                                              const LatentRows& rows,
+                                              LatentStages<T, Cache>& shared) {
+  using Chunk = Vec<std::uint32_t, 4>;
+  constexpr int kWarpRows = 32 / 8;
+  const int chunk = static_cast<int>(threadIdx.x) % 8;
+  for (int r = static_cast<int>(threadIdx.x) / 8; r < kLatentRows; r += kValueThreads / 8) {
+    const int row = rows.row0 + r;
+    const bool in_range = row < rows.num_rows;
+    const T* from =
+        in_range ? &p.q(rows.first_token + row / p.heads, row % p.heads, chunk * 8) : p.q.data;
+    Chunk some[kPanels] = {};
+    std::uint32_t largest = 0;                                    // exponents, above other bits
+    if (rows.row0 + r / kWarpRows * kWarpRows < rows.num_rows) {  // any of a warp's
+#pragma unroll
+      for (int panel = 0; panel < kPanels; ++panel) {
+        if (in_range) some[panel] = *reinterpret_cast<const Chunk*>(from + panel * kPanelDims);
+#pragma unroll
+        for (const std::uint32_t pair : some[panel].at)
+          largest = max(largest, max(pair << 17, pair << 1));
+      }
+      for (int lanes = 4; lanes != 0; lanes /= 2)
+        largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, lanes));
+    }
+    // To exponent 14; from 2^100 on scores are as good as 0.
+    const float factor =
+        power_of_two(max(-114, min(100, 127 + 14 - static_cast<int>(largest >> 24))));
+    if (chunk == 0) shared.maxima[r] = factor;
+#pragma unroll
+    for (int panel = 0; panel < kQueryPanels; ++panel) {
+      Chunk& held = some[kHeldPanels + panel];
+#pragma unroll
+      for (std::uint32_t& pair : held.at) pair = raised_pair(pair, factor);
+      store_operand(&shared.q[panel][r][swizzled_chunk(r, chunk) * 8], held);
+    }
+  }
+}
+
+// A tile as it came, in panels of f16: eight threads to a row, each with eight codes of all panels.
+template <class Cache>
+__device__ __forceinline__ void widen_tile(LatentPanels<__half>& to,
                                            const Cache (&from)[kLatentKeys][kRowWidth]) {
   static_assert(kPanelDims == 8 * kCodes && kValueThreads == 8 * kLatentKeys);
   const int row = static_cast<int>(threadIdx.x) / 8, chunk = static_cast<int>(threadIdx.x) % 8;
   const Cache* codes = &from[row][chunk * kCodes];
-  T* place = &to[0][row][swizzled_chunk(row, chunk) * kCodes];
+  __half* place = &to[0][row][swizzled_chunk(row, chunk) * kCodes];
 #pragma unroll 1  // beside the values no registers are left
-  for (int panel = 0; panel < kPanels; ++panel)
-    store_operand(place + panel * kLatentKeys * kPanelDims,
-                  wide_codes<T>(codes + panel * kPanelDims));
+  for (int panel = 0; panel < kPanels; ++panel) {
+    store_operand(place, wide_codes<__half>(codes));
+    place += kLatentKeys * kPanelDims;
+    codes += kPanelDims;
+  }
 }
 
 template <class T, class Cache>
@@ -67,17 +109,16 @@ __device__ __forceinline__ void meet() { __syncthreads(); }
 template <class T, class Cache>
 __device__ __forceinline__ void weigh_tiles(const LatentParams<T, Cache>& p, const LatentRows& rows,
                                             int first, int last, LatentStages<T, Cache>& shared) {
-  ScoreGroup<T, Cache> group(p, rows);
-  const float to_log2 = p.scale * kLog2e;
   const int seen_by_all = rows.position(0, p.heads) + 1;
-  if constexpr (kWidens<T, Cache>) meet();
+  if constexpr (kWidens<T, Cache>) meet();  // it is known by what queries are raised
+  ScoreGroup<T, Cache> group(p, rows, shared);
   for (int t = first - 1, stage = 0; t < last; ++t, stage = next_stage<T, Cache>(stage)) {
     meet();
     if (t + 1 == last) continue;
     group.score(shared, stage);
     const int key0 = (t + 1) * kLatentKeys;
     if (key0 + kLatentKeys > seen_by_all) group.mask(key0);
-    group.weigh(shared, (t + 1) % 2, to_log2);
+    group.weigh(shared, (t + 1) % 2);
   }
   group.finish(shared);
   meet();
@@ -108,9 +149,12 @@ __device__ __forceinline__ void add_tiles(const LatentParams<T, Cache>& p, const
   };
   if (first < last) {
     copies.look_up(first);
-    copy_queries(p, rows, shared);
+    if constexpr (!kRaises<T, Cache>) copy_queries(p, rows, shared);
   }
   for (int ahead = 0; ahead < kOnTheWay; ++ahead) copy_tile(first + ahead, ahead);
+  if constexpr (kRaises<T, Cache>) {
+    if (first < last) raise_queries(p, rows, shared);
+  }
   ValueGroup<T, Cache> group;
   constexpr int kCount = kStages<T, Cache>;
   // Of tile t, and of the one that is next to come or to be widened.
@@ -120,9 +164,9 @@ __device__ __forceinline__ void add_tiles(const LatentParams<T, Cache>& p, const
     fence_async_proxy();
     meet();  // what turn t needs is there, tile t has weights, tile t − 1 has been used
     if constexpr (kWidens<T, Cache>) {
-      copy_tile(t + kBefore + kOnTheWay, (t - first + kBefore + kOnTheWay) % kRawStages);
-      if (t + kBefore < last)
-        widen_tile<T>(shared.keys[free], shared.raw[(t - first + kBefore) % kRawStages]);
+      const auto turn = static_cast<unsigned>(t - first + kBefore);
+      copy_tile(t + kBefore + kOnTheWay, static_cast<int>((turn + kOnTheWay) % kRawStages));
+      if (t + kBefore < last) widen_tile(shared.keys[free], shared.raw[turn % kRawStages]);
       if (t >= first) group.add(shared, t & 1, stage);
     } else {
       copy_tile(t + kBefore + kOnTheWay, free);

@@ -24,6 +24,8 @@ struct AttentionCase {
   bool sinks;
   std::vector<AttentionRequest> requests;
   CacheScale scale = {};
+  int range =
+      0;  // queries of odd heads are 2^range times larger, others smaller, scores for the odd
 };
 
 // So many short requests with one among them.
@@ -60,6 +62,8 @@ class AttentionData {
       }
     }
     q_ = random_tensor(rng_, c.q_dtype, {tokens, c.heads, c.head_dim});
+    for (std::int64_t i = 0; c.range != 0 && i < q_.numel(); ++i)
+      q_.set(i, std::ldexp(q_.at(i), i / c.head_dim % c.heads % 2 != 0 ? c.range : -c.range));
     k_ = random_tensor(rng_, c.cache_dtype, {blocks, c.block_size, c.kv_heads, c.head_dim});
     v_ = random_tensor(rng_, c.cache_dtype, {blocks, c.block_size, c.kv_heads, c.value_dim});
     if (shared_cache) share_cache();
@@ -221,7 +225,9 @@ class AttentionData {
   std::int64_t blocks_of(const AttentionRequest& r) const {
     return (r.cached + r.fresh + c_.block_size - 1) / c_.block_size;
   }
-  float scale() const { return 1.f / std::sqrt(static_cast<float>(c_.head_dim)); }
+  float scale() const {
+    return std::ldexp(1.f / std::sqrt(static_cast<float>(c_.head_dim)), -c_.range);
+  }
   std::int64_t slot(std::size_t request, std::int64_t position) const {
     const auto row = static_cast<std::int64_t>(request) * columns_;
     return table_.as<std::int32_t>()[row + position / c_.block_size] * c_.block_size +

@@ -22,6 +22,10 @@ TEST_CASE("latent attention reads its values from the front of its keys", "[ops]
     c.scale = {scale, scale};
     return c;
   };
+  const auto wide = [](AttentionCase c, int range) {
+    c.range = range;
+    return c;
+  };
   const AttentionCase c = GENERATE_COPY(from_range(std::vector<AttentionCase>{
       mla("f32", kF32, 6, 32, 8, {{0, 50}, {77, 1}, {20, 5}}),
       mla("bf16", kBf16, 6, 32, 8, {{0, 50}, {77, 1}, {20, 5}}),
@@ -40,6 +44,7 @@ TEST_CASE("latent attention reads its values from the front of its keys", "[ops]
       fp8(mla("fp8 as models have it", kBf16, 20, 512, 64, {{0, 9}, {40, 1}, {30, 3}}), 1.4f),
       fp8(mla("fp8 as models have it, f16", kF16, 3, 512, 64, {{33, 4}}), .3f),
       fp8(mla("fp8, decode of a long context", kBf16, 16, 512, 64, {{700, 1}, {63, 1}}), .6f),
+      wide(fp8(mla("fp8, queries beyond f16", kBf16, 5, 512, 64, {{70, 2}, {9, 1}}), .6f), 100),
   }));
   INFO(c.name);
   const AttentionData data(c, 4, /*shared_cache=*/true);

@@ -5,8 +5,8 @@ from device_model import CLOCK, CUBLAS, LAUNCH, MERGE, PEAK, READ, SCHEDULERS, S
 def latents(b, lengths, heads, rows=1, cache="bf16"):
     """Requests of so many rows; units of 64 rows, heads by tokens, see tiles of 32 keys; few heads fill a part. The limit is the longer
     of reading the cache and of the products at cuBLAS' rate. Every multiprocessor has as many tiles as the others; with warpgroups
-    two of them take a fourth of the scores' instructions and their own 131 a tile (that rescales 128 sums more, once), or 395 where they
-    widen it, 26 for each of nine panels. A unit in
+    two of them take a fourth of the scores' instructions and their own 131 a tile (that rescales 128 sums more, once), or 257 where they
+    widen it, 11 for each of nine panels; then queries are made f16 for each part, an assumed 1 µs before its first scores. A unit in
     several blocks writes its sums, which are read again; a block's further parts begin with loads of their own, 1 µs, and the merge
     half of a launch behind. Before: nine turns of the scores' loop, of which the table counts one, and as many splits for all as
     filled the device."""
@@ -21,7 +21,7 @@ def latents(b, lengths, heads, rows=1, cache="bf16"):
         return limit, max(data / READ / 0.95, issue) + 2 * LAUNCH
     share = max(8, -(-tiles // SMS))
     kernel = b["latent_wgmma_kernel<bf16,bf16>"]
-    instructions = 4 * 36 * kernel("product") + 8 * (395 if cache == "fp8" else 131)
+    instructions = 4 * 36 * kernel("product") + 8 * (257 if cache == "fp8" else 131)
     issue = share * instructions / SCHEDULERS / ipc(12) / CLOCK
     ends = [sum(counts[:i + 1]) for i in range(len(counts))]
     cut = [(end - 1) // share - (end - count) // share + 1 for end, count in zip(ends, counts)]
@@ -29,7 +29,7 @@ def latents(b, lengths, heads, rows=1, cache="bf16"):
     most = -(-sum(cut) // -(-tiles // share))
     partials = 2 * parts * min(64, rows * heads) * 514 * 4 / READ
     products = share * 64 * 32 * 2 * (576 + 512) / PEAK * SMS
-    return limit, max(data / READ / 0.95, issue, products) + partials + (most - 1) * 1e-6 + 1.5 * LAUNCH
+    return limit, max(data / READ / 0.95, issue, products) + partials + (most - 1 + most * (cache == "fp8")) * 1e-6 + 1.5 * LAUNCH
 
 
 def absorbed_prompt(b, fresh, cached, heads):
