@@ -25,7 +25,7 @@ __device__ __forceinline__ void merge_rows(const MmaArgs<T, Cache>& a, int reque
   const PrefixArgs& p = a.prefix;
   const int row = row0 + static_cast<int>(threadIdx.x) % 32 / kMergeLanes;
   const bool there = row < a.tokens_of(request) * a.group;
-  const int token = there ? row / a.group : 0, in_group = row - token * a.group;
+  const int token = there ? a.token_of(row) : 0, in_group = row - token * a.group;
   const int head = kv_head * a.group + (there ? in_group : 0);
   const int2 own = a.cut_of_request(request, kv_head);
   PartRun runs[2] = {{nullptr, p.width * a.place_floats(), 0},

@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
   }
 
   const int last_row = min(block_row + kUnitRows, q.num_rows) - 1;
-  const int end = q.position(last_row / a.group) + 1;
+  const int end = q.position(a.token_of(last_row)) + 1;
   const int begin = q.first_key(a, block_row);
   int tile = begin / kTile;
   int last_tile = (end + kTile - 1) / kTile;

@@ -116,7 +116,7 @@ struct Queries {
   // That the rows from block_row on see.
   template <class T, class Cache>
   __device__ __forceinline__ int first_key(const MmaArgs<T, Cache>& a, int block_row) const {
-    return a.window > 0 ? max(0, position(block_row / a.group) - a.window + 1) : 0;
+    return a.window > 0 ? max(0, position(a.token_of(block_row)) - a.window + 1) : 0;
   }
 };
 

@@ -39,8 +39,8 @@ __device__ void load_queries(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T
   for (int h = 0; h < 2; ++h) {
     const int row = row0 + lane / 4 + 8 * h;
     const bool in_range = row < q.num_rows;
-    const int index = in_range ? row / a.group : 0,
-              head = q.kv_head * a.group + (in_range ? row % a.group : 0);
+    const int index = in_range ? a.token_of(row) : 0,
+              head = q.kv_head * a.group + (in_range ? row - index * a.group : 0);
     const int position = q.position(index), token = q.token(a, index);
     w.visible[h] = in_range ? Visible{a.window > 0 ? max(0, position - a.window + 1) : 0, position}
                             : Visible{1, 0};
@@ -90,7 +90,8 @@ __device__ void store_rows(WarpRows<T, Cache, kDim, kKeys>& w, const MmaArgs<T, 
   for (int h = 0; h < 2; ++h) {
     const int row = row0 + lane / 4 + 8 * h;
     if (row >= q.num_rows) continue;
-    const int token = q.first_token + row / a.group, head = q.kv_head * a.group + row % a.group;
+    const int index = a.token_of(row), token = q.first_token + index,
+              head = q.kv_head * a.group + row - index * a.group;
     SoftmaxState& s = w.state[h];
     const float kept = (a.sinks != nullptr ? s.push_sink(a.sinks[head]) : 1.f) * a.value_scale;
     const auto finished = [&](float value) { return s.sum > 0.f ? value * kept / s.sum : 0.f; };

@@ -7,8 +7,8 @@
 namespace quire::cuda {
 
 constexpr int kFusedRows = 8;
-// Beyond it a norm of its own is quicker: every block takes it again before it reads on, for 0.6 µs
-// of a row of 4,096 and 1.4 of three of 2,048 or six of 1,024, but 3.6 of four of 4,096; the kernel
+// Beyond it a norm of its own is quicker: every block takes it again before it reads on, for 0.4 µs
+// of a row of 4,096 and 1.3 of three of 2,048 or six of 1,024, but 3.3 of four of 4,096; the kernel
 // that it saves is 1.5 where it starts ahead (predicted, tests/perf/cuda_model.py).
 constexpr std::int64_t kMostNormed = 6144;
 
@@ -28,6 +28,7 @@ BlockNorm<T> block_norm(const FusedLinearArgs& c) {
   return {.x = static_cast<const float*>(c.x.data()),
           .weight = static_cast<const T*>(c.norm_weight.data()),
           .x_stride = c.x.stride(0),
+          .inverse_width = 1.f / static_cast<float>(c.x.extent(1)),
           .eps = c.norm_eps,
           .weight_offset = c.norm_offset};
 }

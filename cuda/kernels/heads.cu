@@ -20,18 +20,20 @@ __global__ void __launch_bounds__(kThreads)
   release_next_kernel();
   a.prefetch_norms();
   await_previous_kernel();
-  const std::int64_t token = blockIdx.x;
+  const int token = static_cast<int>(blockIdx.x);
   const int thread = blockIdx.y * kThreads + threadIdx.x, lanes = 1 << lanes_log2;
   const int lane = thread & (lanes - 1), head = thread >> lanes_log2, key = head - queries;
-  const bool there = head < heads && lane < pairs;
-  const HeadRuns runs =
-      a.template prepare<false>(key < 0 ? a.query(token, head) : a.key(token, key),
-                                key < 0 ? a.q_norm : a.k_norm, token, lane, lanes, there);
+  const bool has_some = lane < pairs, there = has_some && head < heads;
+  // Who has none reads of the first key, which nobody writes.
+  const bool is_query = there && key < 0;
+  const HeadRuns<T> runs = a.template prepare<false>(
+      is_query ? a.query(token, head) : a.key(token, there ? key : 0),
+      is_query ? a.q_norm : a.k_norm, token, has_some ? lane : 0, lanes, has_some);
   if (!there) return;
-  if (key >= 0) return a.store(runs, token, key);
+  if (!is_query) return a.store(runs, token, key);
   T* const to = a.query(token, head);
-  store_rounded(to + runs.first, runs.x);
-  store_rounded(to + runs.second, runs.y);
+  store_wide(to + runs.first, runs.x);
+  store_wide(to + runs.second, runs.y);
 }
 
 template <class T, class Cache>

@@ -23,7 +23,7 @@ struct NormArgs {
   unsigned inner;  // a row is [outer, inner]
   std::int64_t out_stride[2], x_stride[2], residual_stride;
   int width;
-  float eps, weight_offset;
+  float inverse_width, eps, weight_offset;
 };
 
 // x, or x plus the residual, which takes the sum rounded to its dtype.
@@ -53,18 +53,25 @@ __global__ void __launch_bounds__(kThreads)
   Out* out = a.out + outer * a.out_stride[0] + inner * a.out_stride[1];
   Residual* residual = a.residual == nullptr ? nullptr : a.residual + outer * a.residual_stride;
 
+  constexpr int kSums = kThreads == 32 ? 2 : 1;  // a warp alone has those of two
   Wide<float> kept[kKept];
-  float sum = 0.f;
+  float sums[kSums] = {};
   const int first = threadIdx.x * kWideWidth;
 #pragma unroll
   for (int j = 0; j < kKept; ++j) {
     if (first + j * kStep < a.width)
-      add_squares(sum, kept[j] = load_row(x, residual, first + j * kStep));
+      add_squares(sums[j % kSums], kept[j] = load_row(x, residual, first + j * kStep));
   }
   for (int i = first + kKept * kStep; i < a.width; i += kStep)
-    add_squares(sum, load_row(x, residual, i));
+    add_squares(sums[0], load_row(x, residual, i));
 
-  const float scale = norm_scale(block_reduce<kThreads>(sum, Add{}), a.width, a.eps);
+  float squares;
+  if constexpr (kSums == 2) {
+    squares = warp_reduce(sums[0], Add{}) + warp_reduce(sums[1], Add{});
+  } else {
+    squares = block_reduce<kThreads>(sums[0], Add{});
+  }
+  const float scale = norm_scale(squares, a.inverse_width, a.eps);
   const auto store = [&](const Wide<float>& row, int i) {
     store_normed(out + i, row, scale, load_wide_floats(a.weight + i), a.weight_offset);
   };
@@ -93,7 +100,8 @@ __global__ void __launch_bounds__(kScalarThreads)
     if (adds) value = residual.store(outer, inner, i, value + residual.load(outer, inner, i));
     sum += value * value;
   }
-  const float scale = norm_scale(block_reduce<kScalarThreads>(sum, Add{}), width, eps);
+  const float scale =
+      norm_scale(block_reduce<kScalarThreads>(sum, Add{}), 1.f / static_cast<float>(width), eps);
   for (int i = threadIdx.x; i < width; i += kScalarThreads) {
     const float value = adds ? residual.load(outer, inner, i) : x.load(outer, inner, i);
     out.store(outer, inner, i, value * scale * (weight.load(0, 0, i) + weight_offset));
@@ -124,14 +132,14 @@ void launch_vectorized(const NormCall& c, StreamRef stream) {
       .x_stride = {c.x.stride(0), c.x.stride(1)},
       .residual_stride = c.residual.empty() ? 0 : c.residual.stride(0),
       .width = static_cast<int>(width),
+      .inverse_width = 1.f / static_cast<float>(width),
       .eps = c.eps,
       .weight_offset = c.weight_offset};
   const dim3 grid(static_cast<unsigned>(c.x.extent(0) * c.x.extent(1)));
-  if (width <= kNarrowNorm) {
+  if (width <= 2 * 32 * kWideWidth) {
     CUDA_CHECK(launch(rms_norm_kernel<Out, X, Residual, 32>, grid, dim3(32), 0, native(stream), a));
   } else {
-    constexpr int kThreads = kNormWarps * 32;
-    CUDA_CHECK(launch(rms_norm_kernel<Out, X, Residual, kThreads>, grid, dim3(kThreads), 0,
+    CUDA_CHECK(launch(rms_norm_kernel<Out, X, Residual, kNormLanes>, grid, dim3(kNormLanes), 0,
                       native(stream), a));
   }
 }

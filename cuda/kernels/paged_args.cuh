@@ -18,6 +18,7 @@ struct PagedArgs {
   const float* sinks;  // null: none
   FastDivide block_size;
   int group;  // query heads of a KV head
+  FastDivide by_group;
   int window;
   float scale, value_scale, soft_cap;  // the scale of the keys is in scale
 
@@ -32,6 +33,7 @@ struct PagedArgs {
         sinks(static_cast<const float*>(args.sinks.data())),
         block_size(static_cast<int>(args.k_cache.extent(1))),
         group(static_cast<int>(args.q.extent(1) / args.k_cache.extent(2))),
+        by_group(group),
         window(args.window),
         scale(args.scale * args.cache_scale.k),
         value_scale(args.cache_scale.v),
@@ -45,6 +47,8 @@ struct PagedArgs {
             block_table.data,
             request * block_table.stride[0]};
   }
+  // Rows are the query heads of a KV head, token by token.
+  __device__ __forceinline__ int token_of(int row) const { return by_group(row); }
   // The first key that a query of this position sees.
   __device__ __forceinline__ int seen_from(int position) const {
     return window > 0 ? ::max(0, position - window + 1) : 0;

@@ -59,13 +59,23 @@ def beside_prompt(b, context, dim, splits, heads=8):
     return data / READ, max(data / READ / 0.95, issue) + LAUNCH + MERGE
 
 
+def norm_instructions(rows, depth, warps):
+    """Of a warp whose block norms rows for itself: what is executed in the SASS of small_linear_kernel from behind the wait for the kernel in
+    front (ACQBULK) to the barrier behind the norm, branches followed for four warps. Of a run each thread has eight elements: 122 for
+    a row of one, 170 of two, which stay in registers; 338 for one of four. Several rows are added by a warp each: 284 for two of 1,024,
+    602 for three of 2,048, 604 for six of 1,024. By the same count it was 265 for a row of 1,024 before."""
+    runs, thousands = -(-depth // (warps * 256)), -(-depth // 1024)
+    if rows == 1:
+        return 74 + (48 if depth <= 2048 else 66) * runs
+    return 17 + -(-rows // warps) * (31 + 125 * min(2, thousands) + 61 * max(0, thousands - 2)) + runs * (29 + 41 * rows)
+
+
 def few_rows(b, weight, columns, depth, gated=False, normed=0, ahead=True):
     """Products of one to eight rows: the warps of a block, four, of fp8 and of fewer blocks than multiprocessors eight, share sixteen
     columns and take steps of their depth in turn, with eight products for 2 KiB of fp8 and four of bf16. Begins behind another kernel.
     `normed` rows are norms of others, taken by every block: behind an access to L2, 350 cycles, it reads them twice and writes them
-    once, 10 bytes an element at 128 a cycle of its multiprocessor, with 57 instructions of a warp for 256 elements, 35 for each of a
-    row's parts and 100 for each warp (by reading SASS). Blocks that begin together do that before they read on; later ones take the
-    instructions beside others' reads. Of the weights that are fetched before the wait for the kernel in front, 64 KiB a
+    once, 10 bytes an element at 128 a cycle of its multiprocessor, with the instructions of norm_instructions(). Blocks that begin
+    together do that before they read on; later ones take the instructions beside others' reads. Of the weights that are fetched before the wait for the kernel in front, 64 KiB a
     multiprocessor, half is taken to be on the way and to arrive between that kernel's last read and this one's next, norms included
     (ahead=False: beside norms alone, as the model had it before)."""
     size = 1 if weight == "fp8" else 2
@@ -76,8 +86,7 @@ def few_rows(b, weight, columns, depth, gated=False, normed=0, ahead=True):
     steps = data / 2048
     blocks = min(kernel("blocks"), columns / 16 / SMS)
     rate = SCHEDULERS * ipc(blocks * warps) * CLOCK
-    parts = 1 if depth <= 512 else 4 if depth <= 1024 else 8
-    norm = normed * (depth * 57 / 256 + parts * 35) + 100 * warps if normed else 0
+    norm = warps * norm_instructions(normed, depth, warps) if normed else 0
     later = columns / 16 / SMS - blocks
     issue = (steps / SMS * 8 / size * kernel("product") + later * norm) / rate
     head = max(blocks * normed * depth * 10 / 128 / CLOCK, blocks * norm / rate) + 350 / CLOCK if normed else 0
@@ -87,10 +96,12 @@ def few_rows(b, weight, columns, depth, gated=False, normed=0, ahead=True):
 
 
 def own_heads(norms):
-    """Seconds by which a decode block's making of its heads delays its first tile: 540 instructions of a warp with norms, 430 without (by
-    reading SASS), at an assumed two cycles each, as there are sixteen elements to work on, and two accesses to L2 in a row; the tile
-    is on its way meanwhile, for an assumed 800 cycles."""
-    return ((540 if norms else 430) * 2 + 2 * 350 - 800) / CLOCK
+    """Seconds by which a decode block's making of its heads delays its first tile: 357 instructions of a warp that has a key, 237 without
+    norms, at an assumed two cycles each, as there are sixteen elements to work on, and two accesses to L2 in a row; the tile is on its
+    way meanwhile, for an assumed 800 cycles. The instructions are those executed in the SASS of attention_mma_kernel<bf16,bf16,128,true>
+    from behind the first tile's copies to the barrier behind the heads; of a warp with queries 333 and 213 (537 and 401 before,
+    and 676 of one that had a key and queries in turn)."""
+    return ((357 if norms else 237) * 2 + 2 * 350 - 800) / CLOCK
 
 
 def one_stream(b, layers, hidden, inner, queries, keys, vocab, norms=False, context=1024):
